@@ -1,0 +1,39 @@
+#include "base/buf.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+
+void buf_release(struct buf *b)
+{
+    mem_free(b->p);
+    *b = (struct buf){0};
+}
+
+void buf_grow(struct buf *b, size_t more)
+{
+    size_t need = b->n + more;
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap < need) cap += cap < (1u << 20) ? cap : (1u << 20) + cap / 4;
+    b->p = mem_realloc(b->p, cap);
+    b->cap = cap;
+}
+
+void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n <= 0) return;
+    vsnprintf(buf_reserve(b, (size_t)n + 1), (size_t)n + 1, fmt, ap);
+    b->n += (size_t)n;
+}
+
+void buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(b, fmt, ap);
+    va_end(ap);
+}

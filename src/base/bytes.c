@@ -1,0 +1,11 @@
+#include "base/bytes.h"
+
+static inline char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+
+bool bytes_is(bytes a, const char *word)
+{
+    for (size_t i = 0; i < a.n; i++) {
+        if (word[i] == '\0' || ascii_lower(a.p[i]) != ascii_lower(word[i])) return false;
+    }
+    return word[a.n] == '\0';
+}

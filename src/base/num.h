@@ -1,0 +1,33 @@
+/* Numbers in text, exactly as Redis reads and writes them. */
+#ifndef MAYFLY_BASE_NUM_H
+#define MAYFLY_BASE_NUM_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#define NUM_I64_LEN 21    /* room for any i64 in decimal, with a NUL */
+#define NUM_DOUBLE_LEN 5120 /* room for any long double in human form, with a NUL */
+
+/* Strict: what i64 printing would produce, nothing else ("+1", "01", " 1" fail). */
+bool num_parse_i64(bytes s, i64 *out);
+bool num_parse_u64(bytes s, u64 *out);
+
+/* A double as Redis's getDoubleFromObject takes it (inf, hex and exponents
+ * allowed; empty, leading space, trailing bytes and NaN refused). */
+bool num_parse_double(bytes s, double *out);
+bool num_parse_long_double(bytes s, long double *out);
+
+/* Decimal digits into buf (at least NUM_I64_LEN); returns the length. */
+size_t num_print_i64(char *buf, i64 v);
+
+/* As Redis prints a score in a reply: %.17g, integers without a point, inf, -inf.
+ * buf at least 64 bytes. */
+size_t num_print_double(char *buf, double v);
+
+/* As INCRBYFLOAT stores it: %.17Lf without trailing zeros. buf at least NUM_DOUBLE_LEN. */
+size_t num_print_long_double(char *buf, long double v);
+
+/* Memory sizes of the configuration: "100", "1k" (1000), "1kb" (1024), "2gb" … */
+bool num_parse_memory(bytes s, u64 *out);
+
+#endif

@@ -1,0 +1,27 @@
+/* Fixed-width names and the few macros every room uses. */
+#ifndef MAYFLY_BASE_TYPES_H
+#define MAYFLY_BASE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t i32;
+typedef int64_t i64;
+
+#define NODISCARD __attribute__((warn_unused_result))
+#define PRINTF_LIKE(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
+#define UNUSED __attribute__((unused))
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* clang-format off: to the letter as <sys/param.h> has them, which libuv includes */
+#define MIN(a,b) (((a)<(b))?(a):(b))
+#define MAX(a,b) (((a)>(b))?(a):(b))
+/* clang-format on */
+
+#endif
