@@ -1,0 +1,229 @@
+/* The blob: bytes u32 · count u32 · elements.
+ * An element: its length as a varint · its bytes · the same varint mirrored,
+ * so that the element before a position can be read backwards from there.
+ *
+ * Invariants:
+ * - bytes counts the header and every element, and is below PACKED_MAX;
+ * - the allocation is exactly room_for(bytes). Because that is a function of
+ *   bytes alone, no capacity is stored, and blobs shrink as they grew. */
+#include "ds/packed.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+struct packed {
+    u32 bytes, count;
+    u8 data[];
+};
+
+#define HEADER ((u32)sizeof(struct packed))
+
+static inline u8 *at(packed *p, u32 pos) { return (u8 *)p + pos; }
+static inline const u8 *at_const(const packed *p, u32 pos) { return (const u8 *)p + pos; }
+
+/* --- lengths --- */
+
+static inline u32 length_size(u32 n)
+{
+    return n < 1u << 7 ? 1 : n < 1u << 14 ? 2 : n < 1u << 21 ? 3 : n < 1u << 28 ? 4 : 5;
+}
+
+/* The length written from `from` on in direction step (1, or -1 for the mirrored
+ * one); *size is the number of bytes it takes. */
+static inline u32 length_read(const u8 *from, int step, u32 *size)
+{
+    u32 n = *from & 0x7f;
+    *size = 1;
+    while (UNLIKELY(*from & 0x80)) {
+        from += step;
+        n |= (u32)(*from & 0x7f) << (7 * (*size)++);
+    }
+    return n;
+}
+
+static inline void length_write(u8 *to, int step, u32 n)
+{
+    for (; n >= 0x80; n >>= 7, to += step) *to = (u8)(n | 0x80);
+    *to = (u8)n;
+}
+
+static inline u32 element_size(u32 n) { return 2 * length_size(n) + n; }
+
+static inline u32 size_at(const packed *p, u32 pos)
+{
+    u32 size, n = length_read(at_const(p, pos), 1, &size);
+    return 2 * size + n;
+}
+
+static void element_write(u8 *to, bytes value)
+{
+    u32 n = (u32)value.n, size = length_size(n);
+    length_write(to, 1, n);
+    if (n) memcpy(to + size, value.p, n);
+    length_write(to + 2 * size + n - 1, -1, n);
+}
+
+/* --- memory --- */
+
+/* Four steps per doubling, 16 bytes at least: jemalloc's size classes, so nothing
+ * is lost to rounding, a fifth is spare at most, and growth is geometric. */
+static size_t room_for(size_t bytes)
+{
+    u32 log = 63 - (u32)__builtin_clzll(bytes - 1);
+    size_t step = log > 6 ? (size_t)1 << (log - 2) : 16;
+    return (bytes + step - 1) & ~(step - 1);
+}
+
+static packed *blob_alloc(u32 bytes, u32 count)
+{
+    packed *p = mem_alloc(room_for(bytes));
+    p->bytes = bytes;
+    p->count = count;
+    return p;
+}
+
+static packed *resize(packed *p, u64 bytes)
+{
+    CHECK(bytes < PACKED_MAX);
+    if (room_for(bytes) != room_for(p->bytes)) p = mem_realloc(p, room_for(bytes));
+    p->bytes = (u32)bytes;
+    return p;
+}
+
+/* Makes the `old` bytes at pos `new` bytes wide; their content is the caller's. */
+static packed *splice(packed *p, u32 pos, u32 old, u32 new)
+{
+    u32 tail = p->bytes - pos - old;
+    u64 bytes = (u64)p->bytes - old + new;
+    if (new > old) p = resize(p, bytes);
+    memmove(at(p, pos + new), at(p, pos + old), tail);
+    if (new < old) p = resize(p, bytes);
+    return p;
+}
+
+packed *packed_new(void) { return blob_alloc(HEADER, 0); }
+void packed_free(packed *p) { mem_free(p); }
+
+packed *packed_copy(const packed *p)
+{
+    packed *copy = blob_alloc(p->bytes, p->count);
+    memcpy(copy->data, p->data, p->bytes - HEADER);
+    return copy;
+}
+
+u32 packed_count(const packed *p) { return p->count; }
+size_t packed_bytes(const packed *p) { return p->bytes; }
+size_t packed_memory(const packed *p) { return room_for(p->bytes); }
+
+size_t packed_cost(size_t n)
+{
+    CHECK(n < PACKED_MAX);
+    return element_size((u32)n);
+}
+
+/* --- reading --- */
+
+u32 packed_here(const packed *p, u32 pos) { return pos < p->bytes ? pos : PACKED_END; }
+u32 packed_first(const packed *p) { return packed_here(p, HEADER); }
+u32 packed_last(const packed *p) { return packed_prev(p, p->bytes); }
+u32 packed_next(const packed *p, u32 pos) { return packed_here(p, pos + size_at(p, pos)); }
+
+u32 packed_prev(const packed *p, u32 pos)
+{
+    if (pos == HEADER) return PACKED_END;
+    u32 size, n = length_read(at_const(p, pos - 1), -1, &size);
+    return pos - 2 * size - n;
+}
+
+u32 packed_at(const packed *p, i64 index)
+{
+    i64 count = p->count;
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) return PACKED_END;
+    u32 pos;
+    if (index < count / 2) {
+        for (pos = HEADER; index > 0; index--) pos += size_at(p, pos);
+    } else {
+        for (pos = p->bytes; index < count; index++) pos = packed_prev(p, pos);
+    }
+    return pos;
+}
+
+bytes packed_get(const packed *p, u32 pos)
+{
+    u32 size, n = length_read(at_const(p, pos), 1, &size);
+    return bytes_of(at_const(p, pos + size), n);
+}
+
+u32 packed_find(const packed *p, bytes needle, u32 stride)
+{
+    for (u32 pos = HEADER; pos < p->bytes;) {
+        u32 size, n = length_read(at_const(p, pos), 1, &size);
+        if (n == needle.n && (n == 0 || memcmp(at_const(p, pos + size), needle.p, n) == 0))
+            return pos;
+        pos += 2 * size + n;
+        for (u32 skip = 1; skip < stride && pos < p->bytes; skip++) pos += size_at(p, pos);
+    }
+    return PACKED_END;
+}
+
+/* --- writing --- */
+
+packed *packed_insert(packed *p, u32 pos, bytes value)
+{
+    if (pos == PACKED_END) pos = p->bytes;
+    p = splice(p, pos, 0, (u32)packed_cost(value.n));
+    element_write(at(p, pos), value);
+    p->count++;
+    return p;
+}
+
+packed *packed_replace(packed *p, u32 pos, bytes value)
+{
+    CHECK(pos >= HEADER && pos < p->bytes);
+    p = splice(p, pos, size_at(p, pos), (u32)packed_cost(value.n));
+    element_write(at(p, pos), value);
+    return p;
+}
+
+packed *packed_erase(packed *p, u32 pos, u32 count)
+{
+    CHECK(pos >= HEADER && pos < p->bytes);
+    u32 end = pos, erased = 0;
+    for (; erased < count && end < p->bytes; erased++) end += size_at(p, end);
+    p->count -= erased;
+    return splice(p, pos, end - pos, 0);
+}
+
+packed *packed_split(packed *p, u32 pos, packed **tail)
+{
+    if (pos == PACKED_END) pos = p->bytes;
+    u32 moved = 0;
+    for (u32 i = pos; i < p->bytes; i += size_at(p, i)) moved++;
+    *tail = blob_alloc(p->bytes - pos + HEADER, moved);
+    memcpy((*tail)->data, at(p, pos), p->bytes - pos);
+    p->count -= moved;
+    return resize(p, pos);
+}
+
+packed *packed_append_all(packed *a, const packed *b)
+{
+    u32 pos = a->bytes, more = b->bytes - HEADER;
+    a = resize(a, (u64)pos + more);
+    memcpy(at(a, pos), b->data, more);
+    a->count += b->count;
+    return a;
+}
+
+void packed_check(const packed *p)
+{
+    u32 pos = HEADER, count = 0;
+    CHECK(p->bytes >= HEADER && p->bytes < PACKED_MAX);
+    for (; pos < p->bytes; count++) {
+        u32 next = pos + size_at(p, pos);
+        CHECK(next > pos && next <= p->bytes);
+        CHECK(packed_prev(p, next) == pos);
+        pos = next;
+    }
+    CHECK(pos == p->bytes && count == p->count);
+}

@@ -1,0 +1,64 @@
+/* A sequence of byte strings in one flat allocation: the body of a small hash,
+ * set or sorted set, and a chunk of a list. Two bytes of overhead per element
+ * shorter than 128 bytes, eight per blob, and no pointers; every search is a walk.
+ *
+ * A position is the byte offset of an element in the blob. It stays good until
+ * the blob is modified at or before it; so does a slice from packed_get, except
+ * that any modification may move the whole blob. Functions that modify return
+ * the blob, possibly moved: p = packed_insert(p, ...). */
+#ifndef MAYFLY_DS_PACKED_H
+#define MAYFLY_DS_PACKED_H
+
+#include "base/bytes.h"
+
+typedef struct packed packed;
+
+#define PACKED_END 0u             /* "no element" */
+#define PACKED_MAX ((u32)1 << 31) /* a blob stays smaller than this */
+
+packed *packed_new(void);
+packed *packed_copy(const packed *p);
+void packed_free(packed *p); /* NULL is fine */
+
+u32 packed_count(const packed *p);     /* elements */
+size_t packed_bytes(const packed *p);  /* bytes in use, the header's included */
+size_t packed_memory(const packed *p); /* bytes allocated, spare room included */
+size_t packed_cost(size_t n);          /* what an element of n bytes adds to packed_bytes */
+
+/* Walking. Each gives PACKED_END when there is no such element. packed_at counts
+ * from the head (0, 1, ...) or from the tail (-1, -2, ...) and walks from the
+ * nearer end. */
+u32 packed_first(const packed *p);
+u32 packed_last(const packed *p);
+u32 packed_next(const packed *p, u32 pos);
+u32 packed_prev(const packed *p, u32 pos);
+u32 packed_at(const packed *p, i64 index);
+bytes packed_get(const packed *p, u32 pos);
+
+/* The position of the first element equal to needle among elements 0, stride,
+ * 2*stride, ...: stride 2 looks only at the fields of field-value pairs. */
+u32 packed_find(const packed *p, bytes needle, u32 stride);
+
+/* The slice must not point into the blob. The new element stands before pos, that
+ * is at pos itself; with PACKED_END it is appended, and packed_last finds it. */
+NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
+NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
+
+/* Erases up to count elements from pos on. What followed them is then at pos;
+ * packed_here tells whether anything does. */
+NODISCARD packed *packed_erase(packed *p, u32 pos, u32 count);
+
+/* pos if an element stands there, PACKED_END if it is the end of the blob. */
+u32 packed_here(const packed *p, u32 pos);
+
+/* Moves the elements from pos on (PACKED_END: none) into a new blob, *tail. */
+NODISCARD packed *packed_split(packed *p, u32 pos, packed **tail);
+
+/* Appends a copy of b's elements to a. Each moves forward by what packed_bytes(a)
+ * was, less the header: packed_bytes of an empty blob. */
+NODISCARD packed *packed_append_all(packed *a, const packed *b);
+
+/* For tests: CHECKs that the blob is well formed. O(n). */
+void packed_check(const packed *p);
+
+#endif

@@ -1,0 +1,325 @@
+/* A ctree (unkeyed) whose leaves are chunks, each with a packed blob of its own.
+ *
+ * Invariants:
+ * - a chunk is never empty, and over its limits only with a single element;
+ * - of two neighbours one at least is more than half full, by bytes or by entries;
+ * - link.count is the blob's count, and blob_memory the sum of the blobs' memory:
+ *   every change of a blob stands between edit_begin and edit_end.
+ *
+ * Merging goes from right to left, so a chunk survives the settling of those after it. */
+#include "ds/rope.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+struct rope_chunk {
+    struct ctree_leaf link;
+    packed *blob;
+};
+
+static struct rope_chunk *chunk_of(struct ctree_leaf *link) { return (struct rope_chunk *)link; }
+static struct rope_chunk *prev_of(struct rope_chunk *c) { return chunk_of(c->link.prev); }
+static struct rope_chunk *next_of(struct rope_chunk *c) { return chunk_of(c->link.next); }
+
+/* --- limits --- */
+
+static bool within(const struct rope *r, size_t bytes, u32 entries)
+{
+    return bytes <= r->chunk_bytes && (r->chunk_entries == 0 || entries <= r->chunk_entries);
+}
+
+static bool has_room(const struct rope *r, const struct rope_chunk *c, bytes value)
+{
+    size_t bytes = packed_bytes(c->blob) + packed_cost(value.n);
+    return within(r, bytes, packed_count(c->blob) + 1);
+}
+
+static bool is_small(const struct rope *r, const struct rope_chunk *c)
+{
+    return within(r, 2 * packed_bytes(c->blob), 2 * packed_count(c->blob));
+}
+
+/* --- chunks --- */
+
+static void edit_begin(struct rope *r, struct rope_chunk *c)
+{
+    r->blob_memory -= packed_memory(c->blob);
+}
+
+static void edit_end(struct rope *r, struct rope_chunk *c)
+{
+    r->blob_memory += packed_memory(c->blob);
+    c->link.count = packed_count(c->blob);
+    ctree_update(&r->tree, &c->link, NULL);
+}
+
+/* Takes the blob over. */
+static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob)
+{
+    struct rope_chunk *c = mem_alloc(sizeof *c);
+    c->blob = blob;
+    c->link.count = packed_count(blob);
+    r->blob_memory += packed_memory(blob);
+    ctree_insert(&r->tree, after ? &after->link : NULL, &c->link, NULL);
+    return c;
+}
+
+static void chunk_drop(struct rope *r, struct rope_chunk *c)
+{
+    r->blob_memory -= packed_memory(c->blob);
+    ctree_remove(&r->tree, &c->link);
+    packed_free(c->blob);
+    mem_free(c);
+}
+
+static void chunk_insert(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
+{
+    edit_begin(r, c);
+    c->blob = packed_insert(c->blob, at, value);
+    edit_end(r, c);
+}
+
+/* Moves the elements from `at` on into a new chunk after c, and returns that. */
+static struct rope_chunk *chunk_split(struct rope *r, struct rope_chunk *c, u32 at)
+{
+    packed *tail;
+    edit_begin(r, c);
+    c->blob = packed_split(c->blob, at, &tail);
+    edit_end(r, c);
+    return chunk_add(r, c, tail);
+}
+
+/* Moves everything in right to the end of left. The cursor, if any, stays on its element. */
+static void chunk_merge(struct rope *r, struct rope_chunk *left, struct rope_chunk *right,
+                        struct rope_pos *cursor)
+{
+    if (cursor && cursor->chunk == right) {
+        u32 header = packed_first(right->blob);
+        cursor->chunk = left;
+        cursor->at += (u32)packed_bytes(left->blob) - header;
+    }
+    edit_begin(r, left);
+    left->blob = packed_append_all(left->blob, right->blob);
+    edit_end(r, left);
+    chunk_drop(r, right);
+}
+
+/* Restores the second invariant around c after it shrank or got a new neighbour. */
+static void settle(struct rope *r, struct rope_chunk *c, struct rope_pos *cursor)
+{
+    if (!is_small(r, c)) return;
+    struct rope_chunk *prev = prev_of(c);
+    if (prev && is_small(r, prev)) {
+        chunk_merge(r, prev, c, cursor);
+        c = prev;
+    }
+    struct rope_chunk *next = next_of(c);
+    if (next && is_small(r, c) && is_small(r, next)) chunk_merge(r, c, next, cursor);
+}
+
+/* Erases n elements of a chunk, and the chunk if they are all it has. */
+static void chunk_erase(struct rope *r, struct rope_chunk *c, u32 at, u32 n,
+                        struct rope_pos *cursor)
+{
+    if (n < c->link.count) {
+        edit_begin(r, c);
+        c->blob = packed_erase(c->blob, at, n);
+        edit_end(r, c);
+    } else {
+        struct rope_chunk *gone = c;
+        c = prev_of(gone);
+        chunk_drop(r, gone);
+    }
+    if (c) settle(r, c, cursor);
+}
+
+/* Puts a value before the element at `at` of chunk c, or after c's last if that is
+ * PACKED_END. If c has no room, the value goes between c's two parts, or between
+ * c and its neighbour: into the left one, the right one, or a chunk of its own. */
+static void insert_at(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
+{
+    if (has_room(r, c, value)) {
+        chunk_insert(r, c, at, value);
+        return;
+    }
+    struct rope_chunk *left = c, *right;
+    if (at == PACKED_END) {
+        right = next_of(c);
+    } else if (at == packed_first(c->blob)) {
+        left = prev_of(c);
+        right = c;
+    } else {
+        right = chunk_split(r, c, at);
+    }
+    if (left && has_room(r, left, value)) {
+        chunk_insert(r, left, PACKED_END, value);
+    } else if (right && has_room(r, right, value)) {
+        chunk_insert(r, right, packed_first(right->blob), value);
+    } else {
+        chunk_add(r, left, packed_insert(packed_new(), PACKED_END, value));
+    }
+    if (right) settle(r, right, NULL);
+    if (left) settle(r, left, NULL);
+}
+
+/* --- the rope --- */
+
+void rope_init(struct rope *r, u32 chunk_bytes, u32 chunk_entries)
+{
+    *r = (struct rope){.chunk_bytes = chunk_bytes, .chunk_entries = chunk_entries};
+}
+
+void rope_release(struct rope *r)
+{
+    while (!rope_release_some(r, UINT32_MAX)) {}
+}
+
+bool rope_release_some(struct rope *r, u32 max_chunks)
+{
+    for (; r->tree.head && max_chunks > 0; max_chunks--) chunk_drop(r, chunk_of(r->tree.head));
+    return r->tree.head == NULL;
+}
+
+size_t rope_memory(const struct rope *r)
+{
+    size_t chunks = r->tree.leaves * sizeof(struct rope_chunk);
+    return chunks + r->blob_memory + ctree_memory(&r->tree);
+}
+
+void rope_push(struct rope *r, bool front, bytes value)
+{
+    struct rope_chunk *c = chunk_of(front ? r->tree.head : r->tree.tail);
+    if (c)
+        insert_at(r, c, front ? packed_first(c->blob) : PACKED_END, value);
+    else
+        chunk_add(r, NULL, packed_insert(packed_new(), PACKED_END, value));
+}
+
+bool rope_pop(struct rope *r, bool front, struct buf *out)
+{
+    struct rope_chunk *c = chunk_of(front ? r->tree.head : r->tree.tail);
+    if (!c) return false;
+    u32 at = front ? packed_first(c->blob) : packed_last(c->blob);
+    if (out) buf_append_bytes(out, packed_get(c->blob, at));
+    chunk_erase(r, c, at, 1, NULL);
+    return true;
+}
+
+static struct rope_pos locate(const struct rope *r, u64 index)
+{
+    u32 offset;
+    struct rope_chunk *c = chunk_of(ctree_at(&r->tree, index, &offset));
+    return (struct rope_pos){.chunk = c, .at = packed_at(c->blob, offset)};
+}
+
+bytes rope_get(const struct rope *r, u64 index)
+{
+    struct rope_pos pos = locate(r, index);
+    return rope_pos_get(&pos);
+}
+
+void rope_insert(struct rope *r, u64 index, bytes value)
+{
+    if (index == rope_count(r)) {
+        rope_push(r, false, value);
+        return;
+    }
+    struct rope_pos pos = locate(r, index);
+    insert_at(r, pos.chunk, pos.at, value);
+}
+
+void rope_set(struct rope *r, u64 index, bytes value)
+{
+    struct rope_pos pos = locate(r, index);
+    struct rope_chunk *c = pos.chunk;
+    size_t old = packed_cost(packed_get(c->blob, pos.at).n);
+    size_t bytes = packed_bytes(c->blob) - old + packed_cost(value.n);
+    bool alone = c->link.count == 1;
+    edit_begin(r, c);
+    if (alone || bytes <= r->chunk_bytes) {
+        c->blob = packed_replace(c->blob, pos.at, value);
+        edit_end(r, c);
+        settle(r, c, NULL);
+    } else {
+        c->blob = packed_erase(c->blob, pos.at, 1);
+        edit_end(r, c);
+        insert_at(r, c, packed_here(c->blob, pos.at), value);
+    }
+}
+
+void rope_erase(struct rope *r, u64 index, u64 n)
+{
+    if (index >= rope_count(r)) return;
+    n = MIN(n, rope_count(r) - index);
+    while (n > 0) {
+        u32 offset;
+        struct rope_chunk *c = chunk_of(ctree_at(&r->tree, index, &offset));
+        u32 here = (u32)MIN(n, c->link.count - offset);
+        chunk_erase(r, c, packed_at(c->blob, offset), here, NULL);
+        n -= here;
+    }
+}
+
+/* --- cursors --- */
+
+bool rope_seek(const struct rope *r, u64 index, struct rope_pos *pos)
+{
+    if (index >= rope_count(r)) return false;
+    *pos = locate(r, index);
+    return true;
+}
+
+bool rope_next(struct rope_pos *pos)
+{
+    struct rope_chunk *c = pos->chunk;
+    u32 at = packed_next(c->blob, pos->at);
+    if (at == PACKED_END) {
+        c = next_of(c);
+        if (!c) return false;
+        at = packed_first(c->blob);
+    }
+    *pos = (struct rope_pos){.chunk = c, .at = at};
+    return true;
+}
+
+bool rope_prev(struct rope_pos *pos)
+{
+    struct rope_chunk *c = pos->chunk;
+    u32 at = packed_prev(c->blob, pos->at);
+    if (at == PACKED_END) {
+        c = prev_of(c);
+        if (!c) return false;
+        at = packed_last(c->blob);
+    }
+    *pos = (struct rope_pos){.chunk = c, .at = at};
+    return true;
+}
+
+bytes rope_pos_get(const struct rope_pos *pos) { return packed_get(pos->chunk->blob, pos->at); }
+
+bool rope_pos_erase(struct rope *r, struct rope_pos *pos, bool backward)
+{
+    struct rope_chunk *c = pos->chunk;
+    u32 at = pos->at;
+    bool more = backward ? rope_prev(pos) : rope_next(pos);
+    if (!backward && pos->chunk == c) pos->at = at; /* where the next element slides to */
+    chunk_erase(r, c, at, 1, pos);
+    return more;
+}
+
+/* --- checking --- */
+
+void rope_check(const struct rope *r)
+{
+    size_t memory = 0;
+    ctree_check(&r->tree, NULL);
+    for (struct ctree_leaf *link = r->tree.head; link; link = link->next) {
+        struct rope_chunk *c = chunk_of(link);
+        packed_check(c->blob);
+        CHECK(link->count == packed_count(c->blob));
+        CHECK(link->count == 1 || within(r, packed_bytes(c->blob), link->count));
+        CHECK(!link->next || !is_small(r, c) || !is_small(r, next_of(c)));
+        memory += packed_memory(c->blob);
+    }
+    CHECK(memory == r->blob_memory);
+}

@@ -1,0 +1,382 @@
+/* Invariants:
+ * - wheel_pos = counted level (4 bits) << 12 | generation << 11 | level << 7 | slot;
+ *   its low 12 bits name the place of the key's one valid reference. The overdue
+ *   list is level WHEEL_LEVELS, which has one slot.
+ * - A key's valid reference is in a bucket that is visited no later than the
+ *   bucket its deadline falls in.
+ * - A ring slot holds one bucket at a time. If another bucket claims a slot
+ *   that is still in use (reclaim was off, or the clock stepped), the old
+ *   content goes to the overdue list, where every reference is simply looked at
+ *   again: slower, never wrong.
+ * - Sweeping moves a slot's references to generation gen ^ 1. A second
+ *   reference to the same key then no longer matches: duplicates go too. The
+ *   overdue list is swept likewise, for a replica never visits it. */
+#include "ds/wheel.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/rand.h"
+
+#define CHUNK_MAX 510 /* with its header, 4 KB */
+#define CHUNK_MIN 6
+#define SWEEP_SLACK 4096
+
+struct wheel_chunk {
+    struct wheel_chunk *next;
+    u32 n, cap;
+    u64 ref[];
+};
+
+static wheel_pos make_pos(u32 counted, u32 gen, u32 level, u32 slot)
+{
+    return (wheel_pos)(counted << 12 | gen << 11 | level << 7 | slot);
+}
+static u32 pos_counted(wheel_pos p) { return p >> 12; }
+static u32 pos_level(wheel_pos p) { return (p >> 7) & 0xf; }
+static u32 pos_slot(wheel_pos p) { return p & 0x7f; }
+
+static u32 level_for(i64 remaining_ms)
+{
+    u32 level = 0;
+    while (level < WHEEL_LEVELS - 1 && remaining_ms >= 64LL << WHEEL_SHIFT(level)) level++;
+    return level;
+}
+
+/* When a reference in this bucket is visited. */
+static i64 visit_ms(u32 level, i64 bucket)
+{
+    return (level == 0 ? bucket + 1 : bucket) << WHEEL_SHIFT(level);
+}
+
+void wheel_init(struct wheel *w) { *w = (struct wheel){0}; }
+
+/* NULL if the level was never used. */
+static struct wheel_slot *slot_at(const struct wheel *w, u32 level, u32 slot)
+{
+    if (level == WHEEL_LEVELS) return (struct wheel_slot *)&w->overdue;
+    return w->ring[level] ? &w->ring[level][slot] : NULL;
+}
+
+static void free_chunks(struct wheel_chunk *c)
+{
+    while (c) {
+        struct wheel_chunk *next = c->next;
+        mem_free(c);
+        c = next;
+    }
+}
+
+void wheel_release(struct wheel *w)
+{
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+            free_chunks(w->ring[l][s].refs);
+            free_chunks(w->ring[l][s].moved);
+        }
+        mem_free(w->ring[l]);
+    }
+    free_chunks(w->overdue.refs);
+    free_chunks(w->overdue.moved);
+    wheel_init(w);
+}
+
+static void push(struct wheel *w, struct wheel_chunk **list, u64 ref)
+{
+    struct wheel_chunk *c = *list;
+    if (!c || c->n == c->cap) {
+        u32 cap = c ? MIN(c->cap * 2 + 2, CHUNK_MAX) : CHUNK_MIN;
+        struct wheel_chunk *fresh = mem_alloc(sizeof *fresh + cap * sizeof(u64));
+        *fresh = (struct wheel_chunk){.next = c, .cap = cap};
+        *list = c = fresh;
+    }
+    c->ref[c->n++] = ref;
+    w->refs++;
+}
+
+static bool pop(struct wheel *w, struct wheel_chunk **list, u64 *ref)
+{
+    struct wheel_chunk *c = *list;
+    if (!c) return false;
+    *ref = c->ref[--c->n];
+    w->refs--;
+    if (c->n == 0) {
+        *list = c->next;
+        mem_free(c);
+    }
+    return true;
+}
+
+static void splice(struct wheel_chunk **list, struct wheel_chunk *more)
+{
+    while (more) {
+        struct wheel_chunk *next = more->next;
+        more->next = *list;
+        *list = more;
+        more = next;
+    }
+}
+
+/* The slot of a bucket, made ready to take it. */
+static struct wheel_slot *claim(struct wheel *w, u32 level, i64 bucket)
+{
+    if (!w->ring[level]) {
+        w->ring[level] = mem_zalloc(WHEEL_SLOTS * sizeof(struct wheel_slot));
+        w->cursor[level] = bucket;
+    }
+    struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
+    if (s->bucket != bucket) {
+        splice(&w->overdue.refs, s->refs);
+        splice(&w->overdue.refs, s->moved);
+        w->overdue.live += s->live;
+        *s = (struct wheel_slot){.bucket = bucket, .gen = s->gen};
+    }
+    if (bucket < w->cursor[level]) w->cursor[level] = bucket;
+    return s;
+}
+
+static void count_in(struct wheel *w, u32 level, i64 deadline_ms)
+{
+    claim(w, level, deadline_ms >> WHEEL_SHIFT(level))->live++;
+    w->live++;
+}
+
+static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
+{
+    i64 bucket = deadline_ms >> WHEEL_SHIFT(level);
+    struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
+    if (s->bucket == bucket && s->live) s->live--;
+    else if (w->overdue.live) w->overdue.live--;
+    w->live--;
+}
+
+wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
+{
+    u32 level = level_for(deadline_ms - now_ms);
+    i64 bucket = deadline_ms >> WHEEL_SHIFT(level);
+    count_in(w, level, deadline_ms);
+    struct wheel_slot *s = claim(w, level, bucket);
+    if (s->sweeping) push(w, &s->moved, ref);
+    else push(w, &s->refs, ref);
+    return make_pos(level, (u32)(s->gen ^ s->sweeping), level, bucket & (WHEEL_SLOTS - 1));
+}
+
+wheel_pos wheel_move(struct wheel *w, wheel_pos pos, u64 ref, i64 old_ms, i64 new_ms, i64 now_ms)
+{
+    u32 filed = pos_level(pos), level = level_for(new_ms - now_ms);
+    const struct wheel_slot *s = slot_at(w, filed, pos_slot(pos));
+    bool in_time = filed == WHEEL_LEVELS ||
+                   visit_ms(filed, s->bucket) <= visit_ms(level, new_ms >> WHEEL_SHIFT(level));
+    if (!in_time) {
+        wheel_drop(w, pos, old_ms);
+        return wheel_add(w, ref, new_ms, now_ms);
+    }
+    count_out(w, pos_counted(pos), old_ms);
+    count_in(w, level, new_ms);
+    return (wheel_pos)((pos & 0x0fff) | level << 12);
+}
+
+void wheel_drop(struct wheel *w, wheel_pos pos, i64 deadline_ms)
+{
+    count_out(w, pos_counted(pos), deadline_ms);
+    /* Nothing is left to visit: what is stale can go at once. */
+    if (w->live == 0 && w->refs > SWEEP_SLACK) wheel_release(w);
+}
+
+/* The first non-empty slot of a level that is to be visited by now_ms. */
+static struct wheel_slot *due_slot(struct wheel *w, u32 level, i64 now_ms)
+{
+    if (!w->ring[level]) return NULL;
+    /* Level 0 buckets are due when they have ended, coarser ones when they start. */
+    i64 last = (now_ms >> WHEEL_SHIFT(level)) - (level == 0);
+    if (last - w->cursor[level] >= WHEEL_SLOTS) w->cursor[level] = last - WHEEL_SLOTS + 1;
+    for (; w->cursor[level] <= last; w->cursor[level]++) {
+        struct wheel_slot *s = &w->ring[level][w->cursor[level] & (WHEEL_SLOTS - 1)];
+        if (s->bucket <= last && (s->refs || s->moved)) return s;
+    }
+    return NULL;
+}
+
+/* The clock stepped back while a cursor, having been far behind, was skipping over
+ * slots: any may hold something due, so every cursor starts its round again. */
+static void rewind_cursors(struct wheel *w)
+{
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) w->cursor[l] = INT64_MIN / 2;
+}
+
+bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
+{
+    if (w->refs == 0) return false;
+    if (now_ms < w->taken_ms) rewind_cursors(w);
+    w->taken_ms = now_ms;
+    if (pop(w, &w->overdue.refs, &out->ref) || pop(w, &w->overdue.moved, &out->ref)) {
+        out->anywhere = true;
+        out->at = 0;
+        return true;
+    }
+    for (u32 level = 0; level < WHEEL_LEVELS; level++) {
+        struct wheel_slot *s = due_slot(w, level, now_ms);
+        if (!s) continue;
+        u32 gen = s->gen;
+        if (!pop(w, &s->refs, &out->ref)) {
+            gen ^= 1;
+            CHECK(pop(w, &s->moved, &out->ref));
+        }
+        out->anywhere = false;
+        out->at = make_pos(0, gen, level, (u32)(s - w->ring[level]));
+        return true;
+    }
+    return false;
+}
+
+i64 wheel_next(const struct wheel *w)
+{
+    if (w->refs == 0) return INT64_MAX;
+    if (w->overdue.refs || w->overdue.moved) return 0;
+    i64 next = INT64_MAX;
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+            const struct wheel_slot *slot = &w->ring[l][s];
+            if (slot->refs || slot->moved) next = MIN(next, visit_ms(l, slot->bucket));
+        }
+    }
+    return next;
+}
+
+void wheel_forecast(const struct wheel *w, void (*fn)(void *, i64, i64, u64), void *arg)
+{
+    if (w->overdue.live) fn(arg, 0, 0, w->overdue.live);
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+            const struct wheel_slot *slot = &w->ring[l][s];
+            if (slot->live == 0) continue;
+            i64 width = 1LL << WHEEL_SHIFT(l), from = slot->bucket << WHEEL_SHIFT(l);
+            fn(arg, from, from > INT64_MAX - width ? INT64_MAX : from + width, slot->live);
+        }
+    }
+}
+
+static u64 chunks_total(const struct wheel_chunk *c)
+{
+    u64 n = 0;
+    for (int hops = 0; c && hops < 64; c = c->next, hops++) n += c->n;
+    return n;
+}
+
+static bool chunks_pick(const struct wheel_chunk *c, u64 *rng, u64 *ref)
+{
+    u64 n = chunks_total(c);
+    if (n == 0) return false;
+    u64 at = rand_below(rng, n);
+    for (; at >= c->n; c = c->next) at -= c->n;
+    *ref = c->ref[at];
+    return true;
+}
+
+bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref)
+{
+    if (w->refs == 0) return false;
+    /* A counted key at random chooses the slot; a reference near the slot's head
+     * (at most 64 chunks, so that a crowded slot costs no more) the key. */
+    if (w->live) {
+        u64 at = rand_below(rng, w->live);
+        for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+            for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+                const struct wheel_slot *slot = &w->ring[l][s];
+                if (at < slot->live) {
+                    if (chunks_pick(slot->refs, rng, ref) || chunks_pick(slot->moved, rng, ref))
+                        return true;
+                    at = 0; /* counted here, filed elsewhere: take the next slot that has some */
+                } else if (at) {
+                    at -= slot->live;
+                }
+                if (at == 0 && chunks_pick(slot->refs, rng, ref)) return true;
+            }
+        }
+    }
+    if (chunks_pick(w->overdue.refs, rng, ref) || chunks_pick(w->overdue.moved, rng, ref)) return true;
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+            if (chunks_pick(w->ring[l][s].refs, rng, ref)) return true;
+            if (chunks_pick(w->ring[l][s].moved, rng, ref)) return true;
+        }
+    }
+    return false;
+}
+
+static bool chunks_any(const struct wheel_chunk *c, bool (*fn)(void *, u64), void *arg)
+{
+    for (; c; c = c->next) {
+        for (u32 i = 0; i < c->n; i++) {
+            if (fn(arg, c->ref[i])) return true;
+        }
+    }
+    return false;
+}
+
+bool wheel_any(const struct wheel *w, bool (*fn)(void *, u64), void *arg)
+{
+    for (u32 l = 0; l <= WHEEL_LEVELS; l++) {
+        for (u32 i = 0; i < (l < WHEEL_LEVELS ? WHEEL_SLOTS : 1); i++) {
+            const struct wheel_slot *s = slot_at(w, l, i);
+            if (s && (chunks_any(s->refs, fn, arg) || chunks_any(s->moved, fn, arg))) return true;
+        }
+    }
+    return false;
+}
+
+bool wheel_needs_sweep(const struct wheel *w)
+{
+    return w->refs > 2 * w->live + SWEEP_SLACK;
+}
+
+/* Moves the sweep to the next slot that has references; NULL if none has. */
+static struct wheel_slot *sweep_slot(struct wheel *w)
+{
+    for (u32 tries = 0; tries <= WHEEL_LEVELS * WHEEL_SLOTS; tries++) {
+        struct wheel_slot *s = slot_at(w, w->sweep_level, w->sweep_slot);
+        if (s && s->refs) {
+            s->sweeping = true;
+            return s;
+        }
+        if (s && s->sweeping) {
+            s->refs = s->moved;
+            s->moved = NULL;
+            s->gen ^= 1;
+            s->sweeping = false;
+        }
+        if (++w->sweep_slot == WHEEL_SLOTS || !s || w->sweep_level == WHEEL_LEVELS) {
+            w->sweep_slot = 0;
+            w->sweep_level = (w->sweep_level + 1) % (WHEEL_LEVELS + 1);
+        }
+    }
+    return NULL;
+}
+
+void wheel_sweep(struct wheel *w, u32 refs, wheel_keep_fn keep, void *arg)
+{
+    for (u32 seen = 0; seen < refs && wheel_needs_sweep(w);) {
+        struct wheel_slot *s = sweep_slot(w);
+        if (!s) return;
+        wheel_pos at = make_pos(0, s->gen, w->sweep_level, w->sweep_slot);
+        wheel_pos to = make_pos(0, s->gen ^ 1u, w->sweep_level, w->sweep_slot);
+        struct wheel_chunk *c = s->refs;
+        s->refs = c->next;
+        seen += c->n;
+        for (u32 i = 0; i < c->n; i++) {
+            w->refs--;
+            if (keep(arg, c->ref[i], at, to)) push(w, &s->moved, c->ref[i]);
+        }
+        mem_free(c);
+    }
+}
+
+size_t wheel_memory(const struct wheel *w)
+{
+    size_t n = w->refs * sizeof(u64);
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        if (w->ring[l]) n += WHEEL_SLOTS * sizeof(struct wheel_slot);
+    }
+    return n;
+}
