@@ -1,0 +1,50 @@
+/* The journal: the canonical form of a write, and who gets it.
+ *
+ * A record is what one command (or one transaction) did to the data, as plain
+ * effects: commands with absolute deadlines whose result depends on nothing but
+ * the data they meet (SPOP became SREM, EXPIRE became PEXPIREAT, a key found
+ * dead became DEL). Replaying the records in order into an empty server gives
+ * an identical dataset, deadlines included. A record also carries the frozen
+ * time and the seed it was made with.
+ *
+ * Sinks (AOF, replicas, sites, a recorder in tests) take finished records in
+ * sequence order. With no sink attached nothing is built. */
+#ifndef MAYFLY_JOURNAL_JOURNAL_H
+#define MAYFLY_JOURNAL_JOURNAL_H
+
+#include "base/buf.h"
+
+struct journal_record {
+    u64 seq;        /* 1, 2, 3 … per region */
+    i64 now_ms;     /* the time the command ran at */
+    u64 seed;       /* the seed it ran with */
+    u32 effects;    /* how many commands `resp` holds */
+    struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes */
+};
+
+struct journal_sink {
+    void (*append)(struct journal_sink *, const struct journal_record *); /* borrows the record */
+    struct journal_sink *next;
+};
+
+struct journal {
+    struct journal_sink *sinks;
+    struct journal_record open; /* being built */
+    u64 seq;                    /* of the last closed record */
+    i64 db;                     /* database the last effect was written for; -1 none yet */
+};
+
+static inline bool journal_wanted(const struct journal *j) { return j->sinks != NULL; }
+
+void journal_attach(struct journal *j, struct journal_sink *sink);
+void journal_detach(struct journal *j, struct journal_sink *sink);
+void journal_release(struct journal *j);
+
+/* Adds an effect to the open record; nothing happens without a sink. */
+void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
+
+/* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
+ * for every reader); an empty record vanishes. Returns the last sequence number. */
+u64 journal_close(struct journal *j, i64 now_ms, u64 seed);
+
+#endif

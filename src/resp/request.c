@@ -1,0 +1,234 @@
+#include "resp/request.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/num.h"
+
+#define LINE_MAX_BYTES (64 * 1024)
+#define MAX_ARGS INT32_MAX
+#define UNAUTH_ARGS 10
+#define UNAUTH_BULK 16384
+#define ARGV_FIRST 8
+#define ARGV_TRUSTED 1024 /* a claimed count gets no more room than this in advance */
+
+void request_parser_init(struct request_parser *p) { *p = (struct request_parser){.bulk = -1}; }
+
+void request_parser_release(struct request_parser *p)
+{
+    mem_free(p->argv);
+    buf_release(&p->words);
+    request_parser_init(p);
+}
+
+static err fail(struct request_parser *p, err e, const char *text)
+{
+    snprintf(p->error, sizeof p->error, "%s", text);
+    return e;
+}
+
+static void add_arg(struct request_parser *p, size_t at, size_t n)
+{
+    if (UNLIKELY(p->argc == p->cap)) {
+        p->cap = p->cap ? p->cap * 2 : ARGV_FIRST;
+        p->argv = mem_realloc(p->argv, p->cap * sizeof *p->argv);
+    }
+    p->argv[p->argc++] = (struct arg_span){(u32)at, (u32)n};
+}
+
+/* The rest of a line that starts at p->pos: its length up to "\r\n", which must
+ * be there completely. Checks `too_big` as Redis does, only while incomplete. */
+static err find_line(struct request_parser *p, bytes in, const char *too_big, size_t *len)
+{
+    const char *from = in.p + p->pos;
+    size_t have = in.n - p->pos;
+    const char *cr = memchr(from, '\r', have);
+    if (!cr) return have > LINE_MAX_BYTES ? fail(p, ERR_SYNTAX, too_big) : ERR_AGAIN;
+    if ((size_t)(cr - from) + 2 > have) return ERR_AGAIN;
+    *len = (size_t)(cr - from);
+    return OK;
+}
+
+/* Lengths are nearly always a digit or three: read them without the general parser. */
+static bool parse_length(const char *s, size_t n, i64 *out)
+{
+    if (LIKELY(n - 1 < 9 && s[0] >= '1' && s[0] <= '9')) {
+        i64 v = 0;
+        for (size_t i = 0; i < n; i++) {
+            u8 d = (u8)(s[i] - '0');
+            if (d > 9) return false;
+            v = v * 10 + d;
+        }
+        *out = v;
+        return true;
+    }
+    return num_parse_i64(bytes_of(s, n), out);
+}
+
+static err parse_count(struct request_parser *p, const struct request_limits *limits, bytes in)
+{
+    size_t len;
+    err e = find_line(p, in, "too big mbulk count string", &len);
+    if (e) return e;
+    i64 count;
+    if (!parse_length(in.p + 1, len - 1, &count) || count > MAX_ARGS)
+        return fail(p, ERR_SYNTAX, "invalid multibulk length");
+    if (count > UNAUTH_ARGS && limits->unauthenticated)
+        return fail(p, ERR_LIMIT, "unauthenticated multibulk length");
+    p->pos += (u32)len + 2;
+    p->left = count > 0 ? count : 0;
+    p->bulk = -1;
+    if (p->left > p->cap) {
+        p->cap = (u32)MIN(p->left, ARGV_TRUSTED);
+        p->argv = mem_realloc(p->argv, p->cap * sizeof *p->argv);
+    }
+    return OK;
+}
+
+static err parse_bulk_header(struct request_parser *p, const struct request_limits *limits, bytes in)
+{
+    size_t len;
+    err e = find_line(p, in, "too big bulk count string", &len);
+    if (e) return e;
+    const char *s = in.p + p->pos;
+    if (*s != '$') {
+        snprintf(p->error, sizeof p->error, "expected '$', got '%c'", *s);
+        return ERR_SYNTAX;
+    }
+    i64 n;
+    if (!parse_length(s + 1, len - 1, &n) || n < 0 || n > limits->max_bulk)
+        return fail(p, ERR_SYNTAX, "invalid bulk length");
+    if (n > UNAUTH_BULK && limits->unauthenticated)
+        return fail(p, ERR_LIMIT, "unauthenticated bulk length");
+    p->pos += (u32)len + 2;
+    p->bulk = n;
+    return OK;
+}
+
+static err finish(struct request_parser *p, size_t *used)
+{
+    *used = p->pos;
+    p->pos = 0;
+    p->left = 0;
+    p->bulk = -1;
+    return OK;
+}
+
+static err parse_multibulk(struct request_parser *p, const struct request_limits *limits, bytes in,
+                           size_t *used)
+{
+    err e;
+    if (p->left == 0) {
+        p->argc = 0;
+        p->is_inline = false;
+        if ((e = parse_count(p, limits, in))) return e;
+    }
+    while (p->left) {
+        if (p->bulk < 0 && (e = parse_bulk_header(p, limits, in))) return e;
+        if (in.n - p->pos < (size_t)p->bulk + 2) return ERR_AGAIN;
+        add_arg(p, p->pos, (size_t)p->bulk);
+        p->pos += (u32)p->bulk + 2;
+        p->bulk = -1;
+        p->left--;
+    }
+    return finish(p, used);
+}
+
+static err parse_inline(struct request_parser *p, bytes in, size_t *used)
+{
+    const char *nl = memchr(in.p + p->pos, '\n', in.n - p->pos);
+    if (!nl) {
+        if (in.n > LINE_MAX_BYTES) return fail(p, ERR_SYNTAX, "too big inline request");
+        p->pos = (u32)in.n;
+        return ERR_AGAIN;
+    }
+    size_t len = (size_t)(nl - in.p);
+    p->pos = (u32)len + 1;
+    if (len && in.p[len - 1] == '\r') len--;
+    if (!request_split_words(p, bytes_of(in.p, len)))
+        return fail(p, ERR_SYNTAX, "unbalanced quotes in request");
+    return finish(p, used);
+}
+
+err request_parse(struct request_parser *p, const struct request_limits *limits, bytes in, size_t *used)
+{
+    if (in.n <= p->pos) return ERR_AGAIN;
+    if (p->left == 0 && in.p[0] != '*') return parse_inline(p, in, used);
+    return parse_multibulk(p, limits, in, used);
+}
+
+size_t request_needed(const struct request_parser *p)
+{
+    return p->bulk >= 0 ? (size_t)p->pos + (size_t)p->bulk + 2 : 0;
+}
+
+/* -- words --------------------------------------------------------------------- */
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+static char escaped(char c)
+{
+    switch (c) {
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    case 'b': return '\b';
+    case 'a': return '\a';
+    default: return c;
+    }
+}
+
+/* Reads a quoted stretch that starts after its opening quote at s; false if it
+ * does not end properly. *s is left behind the closing quote. */
+static bool read_quoted(const char **s, const char *end, char quote, struct buf *out)
+{
+    const char *p = *s;
+    for (;; p++) {
+        if (p >= end) return false;
+        if (*p == quote) break;
+        if (*p != '\\' || p + 1 >= end) {
+            buf_append_char(out, *p);
+        } else if (quote == '"' && p + 3 < end && p[1] == 'x' && hex_digit(p[2]) >= 0 && hex_digit(p[3]) >= 0) {
+            buf_append_char(out, (char)(hex_digit(p[2]) * 16 + hex_digit(p[3])));
+            p += 3;
+        } else if (quote == '"') {
+            buf_append_char(out, escaped(*++p));
+        } else if (p[1] == '\'') {
+            buf_append_char(out, *++p);
+        } else {
+            buf_append_char(out, *p);
+        }
+    }
+    *s = p + 1;
+    return *s == end || is_blank(**s);
+}
+
+bool request_split_words(struct request_parser *p, bytes line)
+{
+    const char *s = line.p, *end = line.p + line.n;
+    p->argc = 0;
+    p->is_inline = true;
+    buf_clear(&p->words);
+    for (;;) {
+        while (s < end && is_blank(*s)) s++;
+        if (s == end) return true;
+        size_t at = p->words.n;
+        while (s < end && !is_blank(*s)) {
+            if (*s == '"' || *s == '\'') {
+                char quote = *s++;
+                if (!read_quoted(&s, end, quote, &p->words)) return false;
+            } else {
+                buf_append_char(&p->words, *s++);
+            }
+        }
+        add_arg(p, at, p->words.n - at);
+    }
+}
