@@ -1,0 +1,223 @@
+/* The engine: typed primitives under the commands. Every Redis command is
+ * written once, above this table; each engine implements the table once.
+ *
+ * - An engine belongs to one region and is single-threaded: there is always
+ *   exactly one open transaction, from begin() to commit(), and a primitive sees
+ *   the writes made before it in the same transaction.
+ * - The engine stores deadlines but does not judge keys by them: find() also
+ *   returns dead keys, and the keyspace's gate hides them. Hash *fields* are
+ *   hidden here, because only the engine can count the live ones cheaply; it
+ *   uses the same predicate with the now_ms of begin().
+ * - Failure is sticky, like ferror(): a primitive that cannot reach its storage
+ *   answers "absent" and sets `failed`; exec looks once per command, undoes it
+ *   and answers -IOERR. So commands read without an error branch at every call.
+ *   (docs/decisions/001-sticky-engine-errors.md)
+ * - A collection is never empty: whoever takes the last element drops the key.
+ * - Slices handed out live until the next primitive that writes to the same
+ *   key, or until commit(), whichever comes first. */
+#ifndef MAYFLY_ENGINE_ENGINE_H
+#define MAYFLY_ENGINE_ENGINE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "engine/deadline.h"
+
+enum value_type {
+    TYPE_NONE = 0, /* also: "any type" where a type is asked for */
+    TYPE_STRING = 1,
+    TYPE_HASH = 2,
+    TYPE_LIST = 3,
+    TYPE_SET = 4,
+    TYPE_ZSET = 5,
+};
+
+/* A found key. Valid until the key itself is dropped, renamed or overwritten
+ * through another reference; changes to other keys don't matter. */
+struct key_ref {
+    bytes key; /* the engine's copy of the name */
+    u32 db;
+    enum value_type type;
+    i64 deadline_ms;
+    u64 hash;    /* engine's own */
+    void *entry; /* engine's own */
+};
+
+/* A string's value. For integers the digits are printed into `num`. */
+struct str_view {
+    bytes b;
+    char num[24];
+};
+
+/* Iterators live on the caller's stack; `state` is the engine's. The collection
+ * must not be changed while one is in use (except by the iterator's own erase). */
+struct map_iter {
+    struct engine *eng;
+    struct key_ref *ref;
+    u64 state[8];
+};
+struct seq_iter {
+    struct engine *eng;
+    struct key_ref *ref;
+    bool reverse;
+    u64 state[8];
+};
+struct zset_iter {
+    struct engine *eng;
+    struct key_ref *ref;
+    bool reverse;
+    u64 state[8];
+};
+
+/* Where a walk over a sorted set begins. `exclusive` skips entries equal to the
+ * bound. With reverse the walk goes down from the last entry within the bound.
+ * Lex bounds assume equal scores, as Redis does; unbounded = {NULL, 0} + lex_inf. */
+struct zset_seek {
+    enum { ZSEEK_RANK, ZSEEK_SCORE, ZSEEK_LEX } by;
+    bool reverse, exclusive;
+    int lex_inf;  /* -1: before everything, +1: after everything, 0: use lex */
+    u64 rank;     /* counted from the low end, also with reverse */
+    double score;
+    bytes lex;
+};
+
+typedef void (*key_fn)(void *arg, struct key_ref *ref);
+typedef void (*pair_fn)(void *arg, bytes member, bytes value, double score);
+typedef void (*forecast_fn)(void *arg, i64 from_ms, i64 to_ms, u64 keys);
+
+/* Strings. put creates or replaces a key of any type; its old deadline goes,
+ * the new one is deadline_ms. */
+struct str_ops {
+    void (*put)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
+    /* ^ ref: in, the key as found, or a ref whose entry is NULL when it is absent; out, the new key. */
+    /* The same, but the value stays text even if it reads as an integer: what
+     * INCRBYFLOAT leaves behind, whose encoding Redis shows as embstr. */
+    void (*put_text)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
+    void (*get)(struct engine *, struct key_ref *, struct str_view *);
+    size_t (*length)(struct engine *, struct key_ref *);
+    bool (*get_int)(struct engine *, struct key_ref *, i64 *); /* false unless stored as an integer or readable as one */
+    void (*set_int)(struct engine *, struct key_ref *, i64);   /* keeps the deadline */
+    /* Resize to new_len (new bytes are zero) and hand out the writable bytes,
+     * which the caller may change until the next primitive. Keeps the deadline. */
+    char *(*edit)(struct engine *, struct key_ref *, size_t new_len);
+};
+
+/* Hashes and sets. A set's values are empty. */
+struct map_ops {
+    bool (*get)(struct engine *, struct key_ref *, bytes field, bytes *value); /* value may be NULL */
+    /* True when the field is new. A replaced field loses its deadline unless keep_deadline. */
+    bool (*put)(struct engine *, struct key_ref *, bytes field, bytes value, bool keep_deadline);
+    bool (*del)(struct engine *, struct key_ref *, bytes field);
+    void (*iter)(struct engine *, struct key_ref *, struct map_iter *);
+    bool (*next)(struct map_iter *, bytes *field, bytes *value); /* value may be NULL */
+    u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
+    bool (*random)(struct engine *, struct key_ref *, u64 *rng, bytes *field, bytes *value);
+    /* Field deadlines (hashes only). */
+    bool (*field_deadline)(struct engine *, struct key_ref *, bytes field, i64 *deadline_ms); /* false: no such field */
+    void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms); /* 0 removes */
+    /* Deletes up to max fields whose deadline has passed, telling fn about each before. */
+    u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
+    bool (*has_field_deadlines)(struct engine *, struct key_ref *);
+};
+
+/* Lists. Indexes count from the head and are below size(). */
+struct seq_ops {
+    void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
+    void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appends the value to out */
+    void (*get)(struct engine *, struct key_ref *, u64 index, bytes *value);
+    void (*set)(struct engine *, struct key_ref *, u64 index, bytes value);
+    void (*insert)(struct engine *, struct key_ref *, u64 index, bytes value); /* before index; size() appends */
+    void (*erase)(struct engine *, struct key_ref *, u64 index, u64 count);
+    void (*iter)(struct engine *, struct key_ref *, u64 index, bool reverse, struct seq_iter *);
+    bool (*next)(struct seq_iter *, bytes *value);
+    void (*erase_current)(struct seq_iter *); /* the element next() gave last; the walk goes on after it */
+};
+
+/* Sorted sets. */
+struct zset_ops {
+    bool (*score)(struct engine *, struct key_ref *, bytes member, double *score);
+    bool (*put)(struct engine *, struct key_ref *, bytes member, double score); /* true when new */
+    bool (*del)(struct engine *, struct key_ref *, bytes member);
+    bool (*rank)(struct engine *, struct key_ref *, bytes member, u64 *rank);
+    /* How many entries lie before the place where this seek starts (reverse is
+     * ignored): ZCOUNT is the difference of two. For ZSEEK_SCORE: entries with
+     * score < bound, or <= bound when exclusive; ZSEEK_LEX likewise. */
+    u64 (*before)(struct engine *, struct key_ref *, const struct zset_seek *);
+    void (*iter)(struct engine *, struct key_ref *, const struct zset_seek *, struct zset_iter *);
+    bool (*next)(struct zset_iter *, bytes *member, double *score);
+    /* Removes ranks [from, from + count), telling fn (may be NULL) about each before. */
+    void (*erase)(struct engine *, struct key_ref *, u64 from, u64 count, pair_fn, void *arg);
+    u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
+};
+
+/* A point read that a later request of the tick will make. */
+struct want {
+    u32 db;
+    bytes key;
+};
+
+struct engine_ops {
+    const char *name;
+    void (*close)(struct engine *);
+
+    void (*begin)(struct engine *, i64 now_ms); /* opens the tick's transaction */
+    void (*commit)(struct engine *, u64 seq);   /* makes it durable as configured */
+    void (*prefetch)(struct engine *, const struct want *, u32 n);
+
+    bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
+    /* A new, empty collection under a key that is absent. */
+    void (*create)(struct engine *, u32 db, bytes key, enum value_type, struct key_ref *);
+    void (*drop)(struct engine *, struct key_ref *); /* O(1); big values are freed by reclaim() */
+    void (*set_deadline)(struct engine *, struct key_ref *, i64 deadline_ms); /* 0 removes */
+    /* The target must be absent. The deadline goes along. */
+    void (*rename)(struct engine *, struct key_ref *, u32 db, bytes key);
+    void (*copy)(struct engine *, struct key_ref *, u32 db, bytes key, struct key_ref *out);
+
+    u64 (*size)(struct engine *, struct key_ref *); /* elements (live fields); bytes of a string */
+    const char *(*encoding)(struct engine *, struct key_ref *); /* Redis's name for it */
+    size_t (*usage)(struct engine *, struct key_ref *, u32 samples); /* bytes; samples 0 = all */
+    u32 (*access)(struct engine *, struct key_ref *);  /* 24 bits for LRU or LFU */
+    void (*set_access)(struct engine *, struct key_ref *, u32 bits);
+
+    u64 (*count)(struct engine *, u32 db);   /* keys, dead ones not yet reclaimed included */
+    u64 (*expires)(struct engine *, u32 db); /* keys with a deadline */
+    u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg); /* next cursor, 0 = done */
+    bool (*random)(struct engine *, u32 db, u64 *rng, struct key_ref *);
+    bool (*random_volatile)(struct engine *, u32 db, u64 *rng, struct key_ref *); /* among keys with a deadline */
+    void (*flush)(struct engine *, u32 db); /* O(1); reclaim() frees */
+    void (*swap)(struct engine *, u32 a, u32 b);
+
+    /* Expiry. due() offers up to max keys whose own deadline, or one of whose
+     * fields' deadlines, is <= until_ms; fn drops the key or reaps fields.
+     * O(offered), never a scan. Returns how many references it looked at. */
+    u32 (*due)(struct engine *, u32 db, i64 until_ms, u32 max, key_fn, void *arg);
+    i64 (*next_due)(struct engine *, u32 db); /* no key is due before this; INT64_MAX: none at all */
+    void (*forecast)(struct engine *, u32 db, forecast_fn, void *arg);
+    double (*mean_deadline)(struct engine *, u32 db); /* over keys with one; INFO's avg_ttl */
+
+    /* Frees up to `units` small pieces of dropped values; pending objects left. */
+    u64 (*reclaim)(struct engine *, u32 units);
+
+    struct str_ops str;
+    struct map_ops map;
+    struct seq_ops seq;
+    struct zset_ops zset;
+};
+
+/* Thresholds at which OBJECT ENCODING changes its answer, by Redis's names. */
+struct engine_limits {
+    i64 hash_max_listpack_entries, hash_max_listpack_value;
+    i64 zset_max_listpack_entries, zset_max_listpack_value;
+    i64 set_max_intset_entries;
+    i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
+};
+
+struct engine {
+    const struct engine_ops *ops;
+    struct engine_limits limits; /* may change at run time (CONFIG SET) */
+    u32 databases;
+    i64 now_ms;       /* of the open transaction */
+    u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
+    bool failed;
+};
+
+#endif

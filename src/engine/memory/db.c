@@ -1,0 +1,487 @@
+/* Keys of the memory engine: finding, creating, dropping, deadlines, walks.
+ *
+ * Invariants:
+ * - An entry has a deadline block if and only if the key has a deadline, and
+ *   then exactly one valid reference in db->deadlines, at entry_pos().
+ * - A hash with field deadlines has one valid reference in db->fields, for the
+ *   nearest of them (mem_map.due_ms, due_pos). */
+#include "base/rand.h"
+#include "engine/memory/mem.h"
+
+static bytes key_of_entry(const void *item) { return entry_key(item); }
+
+void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry)
+{
+    *ref = (struct key_ref){
+        .key = entry_key(entry), .db = db, .type = entry_type(entry),
+        .deadline_ms = entry_deadline(entry), .hash = hash, .entry = entry,
+    };
+}
+
+void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh)
+{
+    struct entry *old = ref->entry;
+    table_replace(&mem_db_of(e, ref->db)->keys, ref->hash, old, fresh);
+    mem_ref(ref, ref->db, ref->hash, fresh);
+    mem_free(old);
+}
+
+static bool mem_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
+{
+    struct table *keys = &mem_db_of(e, db)->keys;
+    u64 hash = table_hash(keys, key);
+    struct entry *entry = table_find(keys, key, hash);
+    if (entry) {
+        mem_ref(ref, db, hash, entry);
+        return true;
+    }
+    *ref = (struct key_ref){.key = key, .db = db, .hash = hash};
+    return false;
+}
+
+static struct entry *object_entry(bytes key, enum value_type type, bool deadline, void *object)
+{
+    struct entry *entry = entry_new(key, type, FORM_OBJECT, deadline, sizeof object);
+    entry_set_object(entry, object);
+    return entry;
+}
+
+static void mem_create(struct engine *e, u32 db, bytes key, enum value_type type, struct key_ref *ref)
+{
+    struct mem_engine *m = mem_of(e);
+    void *object = NULL;
+    switch (type) {
+    case TYPE_HASH: object = mem_map_new(m, false); break;
+    case TYPE_SET: object = mem_map_new(m, true); break;
+    case TYPE_LIST: object = mem_seq_new(m); break;
+    case TYPE_ZSET: object = mem_zset_new(m); break;
+    case TYPE_STRING:
+    case TYPE_NONE: CHECK(!"create is for collections");
+    }
+    struct table *keys = &m->dbs[db].keys;
+    struct entry *entry = object_entry(key, type, false, object);
+    u64 hash = table_hash(keys, key);
+    entry_set_access(entry, e->fresh_access);
+    table_insert(keys, hash, entry);
+    mem_ref(ref, db, hash, entry);
+}
+
+/* -- deadlines ---------------------------------------------------------------------- */
+
+/* The same key and value with or without a deadline block. */
+static struct entry *with_deadline(const struct entry *old, bool deadline)
+{
+    size_t n = entry_value_size(old);
+    struct entry *fresh = entry_new(entry_key(old), entry_type(old), entry_form(old), deadline, n);
+    entry_set_access(fresh, entry_access(old));
+    memcpy((char *)entry_value(fresh), entry_value(old), n);
+    return fresh;
+}
+
+static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
+{
+    struct mem_db *db = mem_db_of(e, ref->db);
+    i64 old_ms = ref->deadline_ms;
+    if (old_ms == deadline_ms) return;
+    if (old_ms && deadline_ms) {
+        struct entry *entry = ref->entry;
+        wheel_pos pos = wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, e->now_ms);
+        entry_set_deadline(entry, deadline_ms, pos);
+        ref->deadline_ms = deadline_ms;
+    } else {
+        struct entry *fresh = with_deadline(ref->entry, deadline_ms != 0);
+        if (deadline_ms)
+            entry_set_deadline(fresh, deadline_ms, wheel_add(&db->deadlines, ref->hash, deadline_ms, e->now_ms));
+        else
+            wheel_drop(&db->deadlines, entry_pos(ref->entry), old_ms);
+        mem_moved(e, ref, fresh);
+    }
+    db->deadline_total += (double)deadline_ms - (double)old_ms;
+}
+
+/* Takes a key out of the table and the indexes. The entry is then the caller's. */
+static struct entry *detach(struct engine *e, struct key_ref *ref)
+{
+    struct mem_db *db = mem_db_of(e, ref->db);
+    struct entry *entry = ref->entry;
+    table_remove(&db->keys, ref->hash, entry);
+    i64 deadline_ms = entry_deadline(entry);
+    if (deadline_ms) {
+        wheel_drop(&db->deadlines, entry_pos(entry), deadline_ms);
+        db->deadline_total -= (double)deadline_ms;
+    }
+    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, entry_object(entry));
+    return entry;
+}
+
+static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_ref *ref)
+{
+    struct mem_db *db = mem_db_of(e, db_at);
+    u64 hash = table_hash(&db->keys, entry_key(entry));
+    i64 deadline_ms = entry_deadline(entry);
+    if (deadline_ms) {
+        entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, e->now_ms));
+        db->deadline_total += (double)deadline_ms;
+    }
+    table_insert(&db->keys, hash, entry);
+    mem_ref(ref, db_at, hash, entry);
+    if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref, entry_object(entry));
+}
+
+static void mem_drop(struct engine *e, struct key_ref *ref)
+{
+    struct entry *entry = detach(e, ref);
+    mem_discard(e, ref, entry);
+    ref->entry = NULL;
+}
+
+/* The entry again under another name, value and deadline taken over. */
+static struct entry *renamed(const struct entry *old, bytes key)
+{
+    size_t n = entry_value_size(old);
+    bool deadline = entry_has_deadline(old);
+    struct entry *fresh = entry_new(key, entry_type(old), entry_form(old), deadline, n);
+    entry_set_access(fresh, entry_access(old));
+    if (deadline) entry_set_deadline(fresh, entry_deadline(old), 0);
+    memcpy((char *)entry_value(fresh), entry_value(old), n);
+    return fresh;
+}
+
+static void mem_rename(struct engine *e, struct key_ref *ref, u32 db, bytes key)
+{
+    struct entry *old = detach(e, ref);
+    attach(e, db, renamed(old, key), ref);
+    mem_free(old);
+}
+
+static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, struct key_ref *out)
+{
+    struct mem_engine *m = mem_of(e);
+    const struct entry *old = ref->entry;
+    struct entry *fresh = renamed(old, key);
+    void *object = entry_form(old) >= FORM_BLOB ? entry_object(old) : NULL;
+    if (object) {
+        switch (entry_type(old)) {
+        case TYPE_HASH:
+        case TYPE_SET: {
+            struct mem_map *twin = mem_map_copy(m, object);
+            twin->due_ms = 0;
+            object = twin;
+            break;
+        }
+        case TYPE_LIST: object = mem_seq_copy(m, object); break;
+        case TYPE_ZSET: object = mem_zset_copy(m, object); break;
+        default: {
+            struct blob *b = object, *twin = mem_alloc(sizeof *twin + b->n);
+            twin->n = twin->cap = b->n;
+            memcpy(twin->data, b->data, b->n);
+            object = twin;
+        }
+        }
+        entry_set_object(fresh, object);
+    }
+    entry_set_access(fresh, e->fresh_access);
+    attach(e, db, fresh, out);
+}
+
+/* -- facts --------------------------------------------------------------------------- */
+
+static u64 mem_size_of(struct engine *e, struct key_ref *ref)
+{
+    switch (ref->type) {
+    case TYPE_STRING: return e->ops->str.length(e, ref);
+    case TYPE_HASH:
+    case TYPE_SET: return mem_map_count(entry_object(ref->entry), e->now_ms);
+    case TYPE_LIST: return rope_count(&((struct mem_seq *)entry_object(ref->entry))->rope);
+    case TYPE_ZSET: return mem_zset_count(entry_object(ref->entry));
+    case TYPE_NONE: break;
+    }
+    return 0;
+}
+
+static const char *mem_encoding(struct engine *e, struct key_ref *ref)
+{
+    const struct entry *entry = ref->entry;
+    switch (ref->type) {
+    case TYPE_HASH:
+    case TYPE_SET: return mem_map_encoding(e, entry_object(entry));
+    case TYPE_LIST: return "quicklist";
+    case TYPE_ZSET: return mem_zset_encoding(e, entry_object(entry));
+    default: break;
+    }
+    if (entry_form(entry) == FORM_INT) return "int";
+    return entry_form(entry) == FORM_INLINE && entry_inline(entry).n <= 44 ? "embstr" : "raw";
+}
+
+static size_t mem_usage(struct engine *e UNUSED, struct key_ref *ref, u32 samples)
+{
+    const struct entry *entry = ref->entry;
+    size_t n = entry_size(entry) + sizeof(u64);
+    if (entry_has_deadline(entry)) n += sizeof(u64);
+    switch (entry_form(entry)) {
+    case FORM_BLOB: return n + mem_size(entry_object(entry));
+    case FORM_OBJECT: break;
+    default: return n;
+    }
+    switch (entry_type(entry)) {
+    case TYPE_LIST: return n + mem_seq_memory(entry_object(entry), samples);
+    case TYPE_ZSET: return n + mem_zset_memory(entry_object(entry), samples);
+    default: return n + mem_map_memory(entry_object(entry), samples);
+    }
+}
+
+static u32 mem_access(struct engine *e UNUSED, struct key_ref *ref) { return entry_access(ref->entry); }
+static void mem_set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bits)
+{
+    entry_set_access(ref->entry, bits);
+}
+
+/* -- walks ----------------------------------------------------------------------------- */
+
+static u64 mem_count(struct engine *e, u32 db) { return mem_db_of(e, db)->keys.count; }
+static u64 mem_expires(struct engine *e, u32 db) { return mem_db_of(e, db)->deadlines.live; }
+
+static double mem_mean_deadline(struct engine *e, u32 db)
+{
+    struct mem_db *d = mem_db_of(e, db);
+    return d->deadlines.live ? d->deadline_total / (double)d->deadlines.live : 0;
+}
+
+struct key_scan {
+    struct table *keys;
+    key_fn fn;
+    void *arg;
+    u32 db, seen;
+};
+
+static void scan_key(void *arg, void *item)
+{
+    struct key_scan *s = arg;
+    struct key_ref ref;
+    mem_ref(&ref, s->db, table_hash(s->keys, entry_key(item)), item);
+    s->seen++;
+    s->fn(s->arg, &ref);
+}
+
+static u64 mem_scan(struct engine *e, u32 db, u64 cursor, u32 count, key_fn fn, void *arg)
+{
+    struct key_scan s = {&mem_db_of(e, db)->keys, fn, arg, db, 0};
+    u64 steps = (u64)count * 10;
+    do cursor = table_scan(s.keys, cursor, scan_key, &s);
+    while (cursor && s.seen < count && --steps);
+    return cursor;
+}
+
+static bool mem_random(struct engine *e, u32 db, u64 *rng, struct key_ref *ref)
+{
+    struct table *keys = &mem_db_of(e, db)->keys;
+    struct entry *entry = table_random(keys, rng);
+    if (entry) mem_ref(ref, db, table_hash(keys, entry_key(entry)), entry);
+    return entry != NULL;
+}
+
+static bool any_deadline(void *arg UNUSED, void *item) { return entry_has_deadline(item); }
+
+struct volatile_search {
+    struct engine *e;
+    u32 db;
+    struct key_ref *ref;
+};
+
+static bool ref_to_volatile(void *arg, u64 hash)
+{
+    struct volatile_search *s = arg;
+    struct entry *entry = table_find_hash(&mem_db_of(s->e, s->db)->keys, hash, any_deadline, NULL);
+    if (entry) mem_ref(s->ref, s->db, hash, entry);
+    return entry != NULL;
+}
+
+static bool mem_random_volatile(struct engine *e, u32 db, u64 *rng, struct key_ref *ref)
+{
+    struct wheel *w = &mem_db_of(e, db)->deadlines;
+    struct volatile_search s = {e, db, ref};
+    u64 hash;
+    for (int tries = 0; tries < 64 && w->live && wheel_random(w, rng, &hash); tries++) {
+        if (ref_to_volatile(&s, hash)) return true; /* else a stale reference */
+    }
+    /* A few keys among many stale references: take the first that there is. */
+    return w->live && wheel_any(w, ref_to_volatile, &s);
+}
+
+static void mem_prefetch(struct engine *e, const struct want *want, u32 n)
+{
+    for (u32 i = 0; i < n; i++) {
+        const struct table *keys = &mem_db_of(e, want[i].db)->keys;
+        table_prefetch_bucket(keys, table_hash(keys, want[i].key));
+    }
+    for (u32 i = 0; i < n; i++) {
+        const struct table *keys = &mem_db_of(e, want[i].db)->keys;
+        table_prefetch_item(keys, table_hash(keys, want[i].key));
+    }
+}
+
+/* -- expiry ------------------------------------------------------------------------------- */
+
+static bool visit_is_key(void *arg, void *item)
+{
+    const struct wheel_visit *v = arg;
+    return entry_has_deadline(item) && (v->anywhere || wheel_same(entry_pos(item), v->at));
+}
+
+static bool visit_is_hash(void *arg, void *item)
+{
+    const struct wheel_visit *v = arg;
+    if (entry_type(item) != TYPE_HASH) return false;
+    const struct mem_map *m = entry_object(item);
+    return m->due_ms && (v->anywhere || wheel_same(m->due_pos, v->at));
+}
+
+static void visit_key(struct engine *e, u32 db, struct wheel_visit *v, i64 until_ms, key_fn fn, void *arg)
+{
+    struct mem_db *d = mem_db_of(e, db);
+    struct entry *entry = table_find_hash(&d->keys, v->ref, visit_is_key, v);
+    if (!entry) return;
+    i64 deadline_ms = entry_deadline(entry);
+    if (alive(deadline_ms, until_ms)) {
+        wheel_drop(&d->deadlines, entry_pos(entry), deadline_ms);
+        entry_set_deadline(entry, deadline_ms, wheel_add(&d->deadlines, v->ref, deadline_ms, until_ms));
+        return;
+    }
+    struct key_ref ref;
+    mem_ref(&ref, db, v->ref, entry);
+    fn(arg, &ref);
+}
+
+static void visit_hash(struct engine *e, u32 db, struct wheel_visit *v, i64 until_ms, key_fn fn, void *arg)
+{
+    struct entry *entry = table_find_hash(&mem_db_of(e, db)->keys, v->ref, visit_is_hash, v);
+    if (!entry) return;
+    struct mem_map *m = entry_object(entry);
+    struct key_ref ref;
+    mem_ref(&ref, db, v->ref, entry);
+    bool due = !alive(m->due_ms, until_ms);
+    mem_map_unfile(e, db, m);
+    if (due) fn(arg, &ref); /* reap() files the next deadline, drop() frees */
+    else mem_map_file(e, &ref, m);
+}
+
+typedef void (*visit_fn)(struct engine *, u32, struct wheel_visit *, i64, key_fn, void *);
+
+/* Takes references in small batches, so that the misses of their lookups overlap. */
+static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, i64 until_ms, u32 max,
+                     key_fn fn, void *arg)
+{
+    struct wheel_visit batch[16];
+    const struct table *keys = &mem_db_of(e, db)->keys;
+    u32 seen = 0;
+    while (seen < max) {
+        u32 n = 0;
+        while (n < ARRAY_LEN(batch) && seen + n < max && wheel_take(w, until_ms, &batch[n]))
+            table_prefetch_bucket(keys, batch[n++].ref);
+        for (u32 i = 0; i < n; i++) table_prefetch_item(keys, batch[i].ref);
+        for (u32 i = 0; i < n; i++) visit(e, db, &batch[i], until_ms, fn, arg);
+        seen += n;
+        if (n < ARRAY_LEN(batch)) break;
+    }
+    return seen;
+}
+
+static u32 mem_due(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    struct mem_db *d = mem_db_of(e, db);
+    u32 n = visit_due(e, db, &d->deadlines, visit_key, until_ms, max, fn, arg);
+    return n + visit_due(e, db, &d->fields, visit_hash, until_ms, max - n, fn, arg);
+}
+
+static i64 mem_next_due(struct engine *e, u32 db)
+{
+    struct mem_db *d = mem_db_of(e, db);
+    return MIN(wheel_next(&d->deadlines), wheel_next(&d->fields));
+}
+
+static void mem_forecast(struct engine *e, u32 db, forecast_fn fn, void *arg)
+{
+    wheel_forecast(&mem_db_of(e, db)->deadlines, fn, arg);
+}
+
+/* -- life ------------------------------------------------------------------------------------ */
+
+static void db_init(struct mem_db *d, u64 seed)
+{
+    *d = (struct mem_db){0};
+    table_init(&d->keys, key_of_entry, seed);
+    wheel_init(&d->deadlines);
+    wheel_init(&d->fields);
+}
+
+static void mem_flush(struct engine *e, u32 db)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_db *d = &m->dbs[db];
+    if (d->keys.count == 0) return;
+    struct mem_db *old = mem_alloc(sizeof *old);
+    *old = *d;
+    db_init(d, m->seed);
+    mem_bury(m, GRAVE_KEYS, old);
+}
+
+static void mem_swap(struct engine *e, u32 a, u32 b)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_db t = m->dbs[a];
+    m->dbs[a] = m->dbs[b];
+    m->dbs[b] = t;
+}
+
+static void mem_begin(struct engine *e, i64 now_ms) { e->now_ms = now_ms; }
+static void mem_commit(struct engine *e, u64 seq UNUSED) { arena_clear(&mem_of(e)->handed_out); }
+
+static void mem_close(struct engine *e)
+{
+    struct mem_engine *m = mem_of(e);
+    for (u32 i = 0; i < e->databases; i++) mem_flush(e, i);
+    while (mem_reclaim(e, 1u << 20)) {}
+    for (u32 i = 0; i < e->databases; i++) {
+        wheel_release(&m->dbs[i].deadlines);
+        wheel_release(&m->dbs[i].fields);
+    }
+    arena_release(&m->handed_out);
+    mem_free(m->dbs);
+    mem_free(m);
+}
+
+static const struct engine_ops key_ops = {
+    .name = "memory",
+    .close = mem_close, .begin = mem_begin, .commit = mem_commit, .prefetch = mem_prefetch,
+    .find = mem_find, .create = mem_create, .drop = mem_drop, .set_deadline = mem_set_deadline,
+    .rename = mem_rename, .copy = mem_copy,
+    .size = mem_size_of, .encoding = mem_encoding, .usage = mem_usage,
+    .access = mem_access, .set_access = mem_set_access,
+    .count = mem_count, .expires = mem_expires, .scan = mem_scan, .random = mem_random,
+    .random_volatile = mem_random_volatile, .flush = mem_flush, .swap = mem_swap,
+    .due = mem_due, .next_due = mem_next_due, .forecast = mem_forecast,
+    .mean_deadline = mem_mean_deadline, .reclaim = mem_reclaim,
+    /* the families' tables are copied in by memory_engine_new */
+};
+
+struct engine *memory_engine_new(u32 databases, u64 seed)
+{
+    static const struct engine_limits redis_defaults = {
+        .hash_max_listpack_entries = 128, .hash_max_listpack_value = 64,
+        .zset_max_listpack_entries = 128, .zset_max_listpack_value = 64,
+        .set_max_intset_entries = 512, .list_max_listpack_size = -2,
+    };
+    struct mem_engine *m = mem_zalloc(sizeof *m);
+    m->ops = key_ops;
+    m->ops.str = mem_str_ops;
+    m->ops.map = mem_map_ops;
+    m->ops.seq = mem_seq_ops;
+    m->ops.zset = mem_zset_ops;
+    m->base.ops = &m->ops;
+    m->base.limits = redis_defaults;
+    m->base.databases = databases;
+    m->seed = seed;
+    m->dbs = mem_alloc(databases * sizeof *m->dbs);
+    for (u32 i = 0; i < databases; i++) db_init(&m->dbs[i], seed);
+    return &m->base;
+}

@@ -1,0 +1,26 @@
+#include "engine/memory/entry.h"
+
+#include "base/alloc.h"
+
+struct entry *entry_new(bytes key, enum value_type type, enum entry_form form, bool deadline,
+                        size_t value_bytes)
+{
+    char *p = mem_alloc(round16(entry_need(key, deadline, value_bytes)));
+    p[0] = (char)(type | form << 3 | (deadline ? ENTRY_DEADLINE : 0));
+    memset(p + 1, 0, deadline ? 13 : 3);
+    slice_write(p + (deadline ? 14 : 4), key);
+    return (struct entry *)p;
+}
+
+size_t entry_value_size(const struct entry *e)
+{
+    enum entry_form form = entry_form(e);
+    if (form != FORM_INLINE && form != FORM_EDITED) return 8;
+    bytes v = entry_inline(e);
+    return length_size(v.n) + v.n;
+}
+
+size_t entry_size(const struct entry *e)
+{
+    return round16((size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e));
+}

@@ -1,0 +1,181 @@
+/* An entry: key, value and optional deadline of one key in one allocation.
+ *
+ *   u8  kind      type (3 bits) | form (3 bits) | HAS_DEADLINE
+ *   u24 access    LRU clock or LFU counter
+ *   [ u16 wheel position · i64 deadline ]    only with HAS_DEADLINE
+ *   length · key  length: one byte, or 0xff and four
+ *   value         by form: length · bytes, an i64, or a pointer
+ *
+ * So a 16-byte key with a 32-byte value and a deadline is exactly 64 bytes.
+ * Nothing in it is aligned: fields are read and written with memcpy. The
+ * allocation is the size rounded up to 16, which is the room there is for
+ * changing a value in place. */
+#ifndef MAYFLY_ENGINE_MEMORY_ENTRY_H
+#define MAYFLY_ENGINE_MEMORY_ENTRY_H
+
+#include "ds/wheel.h"
+#include "engine/engine.h"
+
+enum entry_form {
+    FORM_INT = 0,    /* string: an i64 */
+    FORM_INLINE = 1, /* string: bytes in the entry */
+    FORM_EDITED = 2, /* the same, once changed in place: Redis calls it raw whatever its size */
+    FORM_BLOB = 3,   /* string: pointer to a struct blob */
+    FORM_OBJECT = 4, /* collection: pointer */
+};
+
+#define ENTRY_INLINE_MAX 512 /* longer strings live in a blob of their own */
+
+struct entry;
+
+struct blob {
+    size_t n, cap;
+    char data[];
+};
+
+/* -- length prefixes, also used by collection items ------------------------ */
+
+static inline size_t length_size(size_t n) { return n < 0xff ? 1 : 5; }
+
+static inline char *length_write(char *p, size_t n)
+{
+    if (n < 0xff) {
+        *p = (char)n;
+        return p + 1;
+    }
+    u32 v = (u32)n;
+    *p = (char)0xff;
+    memcpy(p + 1, &v, 4);
+    return p + 5;
+}
+
+static inline const char *length_read(const char *p, size_t *n)
+{
+    if (LIKELY((u8)*p < 0xff)) {
+        *n = (u8)*p;
+        return p + 1;
+    }
+    u32 v;
+    memcpy(&v, p + 1, 4);
+    *n = v;
+    return p + 5;
+}
+
+/* Length and bytes; the slice may be {NULL, 0}. */
+static inline char *slice_write(char *p, bytes s)
+{
+    p = length_write(p, s.n);
+    if (s.n) memcpy(p, s.p, s.n);
+    return p + s.n;
+}
+
+static inline size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
+
+/* -- reading ---------------------------------------------------------------- */
+
+#define ENTRY_DEADLINE 0x40
+
+static inline const char *entry_raw(const struct entry *e) { return (const char *)e; }
+static inline enum value_type entry_type(const struct entry *e) { return entry_raw(e)[0] & 7; }
+static inline enum entry_form entry_form(const struct entry *e) { return (entry_raw(e)[0] >> 3) & 7; }
+static inline bool entry_has_deadline(const struct entry *e) { return entry_raw(e)[0] & ENTRY_DEADLINE; }
+
+static inline i64 entry_deadline(const struct entry *e)
+{
+    i64 d = 0;
+    if (entry_has_deadline(e)) memcpy(&d, entry_raw(e) + 6, 8);
+    return d;
+}
+
+static inline wheel_pos entry_pos(const struct entry *e) /* only with a deadline */
+{
+    wheel_pos p;
+    memcpy(&p, entry_raw(e) + 4, 2);
+    return p;
+}
+
+static inline bytes entry_key(const struct entry *e)
+{
+    bytes k;
+    k.p = length_read(entry_raw(e) + (entry_has_deadline(e) ? 14 : 4), &k.n);
+    return k;
+}
+
+static inline const char *entry_value(const struct entry *e)
+{
+    bytes k = entry_key(e);
+    return k.p + k.n;
+}
+
+static inline bytes entry_inline(const struct entry *e) /* FORM_INLINE and FORM_EDITED */
+{
+    bytes v;
+    v.p = length_read(entry_value(e), &v.n);
+    return v;
+}
+
+static inline i64 entry_int(const struct entry *e)
+{
+    i64 v;
+    memcpy(&v, entry_value(e), 8);
+    return v;
+}
+
+static inline void *entry_object(const struct entry *e) /* FORM_BLOB and FORM_OBJECT */
+{
+    void *p;
+    memcpy(&p, entry_value(e), sizeof p);
+    return p;
+}
+
+static inline u32 entry_access(const struct entry *e)
+{
+    const u8 *p = (const u8 *)entry_raw(e);
+    return (u32)p[1] | (u32)p[2] << 8 | (u32)p[3] << 16;
+}
+
+/* -- writing in place -------------------------------------------------------- */
+
+static inline void entry_set_access(struct entry *e, u32 bits)
+{
+    u8 *p = (u8 *)e;
+    p[1] = (u8)bits;
+    p[2] = (u8)(bits >> 8);
+    p[3] = (u8)(bits >> 16);
+}
+
+static inline void entry_set_deadline(struct entry *e, i64 deadline_ms, wheel_pos pos) /* already has one */
+{
+    memcpy((char *)e + 4, &pos, 2);
+    memcpy((char *)e + 6, &deadline_ms, 8);
+}
+
+static inline void entry_set_form(struct entry *e, enum entry_form form)
+{
+    char *p = (char *)e;
+    p[0] = (char)((p[0] & ~(7 << 3)) | form << 3);
+}
+
+static inline void entry_set_int(struct entry *e, i64 v) { memcpy((char *)entry_value(e), &v, 8); }
+static inline void entry_set_object(struct entry *e, void *p)
+{
+    memcpy((char *)entry_value(e), &p, sizeof p);
+}
+
+/* -- building ------------------------------------------------------------------ */
+
+/* Bytes an entry needs for this key and this many bytes of value. */
+static inline size_t entry_need(bytes key, bool deadline, size_t value_bytes)
+{
+    return (deadline ? 14u : 4u) + length_size(key.n) + key.n + value_bytes;
+}
+
+/* Bytes of value as stored: for FORM_INLINE the length prefix included. */
+size_t entry_value_size(const struct entry *e);
+size_t entry_size(const struct entry *e); /* its allocation */
+
+/* A new entry with access bits 0 and, if asked for, an unset deadline; the value
+ * (value_bytes long) is for the caller to write at entry_value(). */
+struct entry *entry_new(bytes key, enum value_type, enum entry_form, bool deadline, size_t value_bytes);
+
+#endif

@@ -1,0 +1,135 @@
+/* Freeing what was dropped, off the command's path and in slices: a dropped
+ * value of more than a few elements becomes a grave, and reclaim() digs through
+ * the graves a bounded number of pieces at a time. Sweeping stale references
+ * out of the wheels is done here too. */
+#include "engine/memory/mem.h"
+
+#define BLOB_FREE_NOW (64 * 1024)
+#define SWEEP_REFS 500 /* that a call of reclaim() looks at, per wheel */
+
+void mem_bury(struct mem_engine *m, int kind, void *object)
+{
+    struct grave *g = mem_alloc(sizeof *g);
+    *g = (struct grave){.kind = kind, .object = object};
+    if (m->last_grave) m->last_grave->next = g;
+    else m->graves = g;
+    m->last_grave = g;
+    m->grave_count++;
+}
+
+void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
+{
+    struct mem_engine *m = mem_of(e);
+    enum entry_form form = entry_form(entry);
+    void *object = form >= FORM_BLOB ? entry_object(entry) : NULL;
+    switch (object ? entry_type(entry) : TYPE_NONE) {
+    case TYPE_STRING:
+        if (((struct blob *)object)->cap <= BLOB_FREE_NOW) mem_free(object);
+        else mem_bury(m, GRAVE_BLOB, object);
+        break;
+    case TYPE_HASH:
+    case TYPE_SET:
+        mem_map_unfile(e, ref->db, object);
+        if (mem_map_stored(object) > MEM_FREE_NOW || !mem_map_free_some(object, MEM_FREE_NOW * 2))
+            mem_bury(m, GRAVE_MAP, object);
+        break;
+    case TYPE_LIST:
+        if (rope_chunks(&((struct mem_seq *)object)->rope) > MEM_FREE_NOW ||
+            !mem_seq_free_some(object, MEM_FREE_NOW * 2))
+            mem_bury(m, GRAVE_SEQ, object);
+        break;
+    case TYPE_ZSET:
+        if (mem_zset_count(object) > MEM_FREE_NOW || !mem_zset_free_some(object, MEM_FREE_NOW * 2))
+            mem_bury(m, GRAVE_ZSET, object);
+        break;
+    case TYPE_NONE: break;
+    }
+    mem_free(entry);
+}
+
+/* An entry of a flushed database: nothing of it is filed anywhere any more. */
+static void discard_flushed(void *arg, void *item)
+{
+    struct key_ref ref = {.db = 0};
+    if (entry_type(item) == TYPE_HASH) ((struct mem_map *)entry_object(item))->due_ms = 0;
+    mem_discard(arg, &ref, item);
+}
+
+static bool dig(struct mem_engine *m, struct grave *g, u32 units)
+{
+    switch (g->kind) {
+    case GRAVE_BLOB: mem_free(g->object); return true;
+    case GRAVE_MAP: return mem_map_free_some(g->object, units);
+    case GRAVE_SEQ: return mem_seq_free_some(g->object, units);
+    case GRAVE_ZSET: return mem_zset_free_some(g->object, units);
+    case GRAVE_KEYS: break;
+    }
+    struct mem_db *d = g->object;
+    if (!table_drain(&d->keys, units, discard_flushed, &m->base)) return false;
+    wheel_release(&d->deadlines);
+    wheel_release(&d->fields);
+    mem_free(d);
+    return true;
+}
+
+/* -- sweeping the wheels ---------------------------------------------------------- */
+
+struct sweep {
+    struct mem_db *db;
+    wheel_pos at, to;
+};
+
+static bool sweep_key(void *arg, void *item)
+{
+    const struct sweep *s = arg;
+    if (!entry_has_deadline(item) || !wheel_keeps(entry_pos(item), s->at, s->to)) return false;
+    entry_set_deadline(item, entry_deadline(item), wheel_kept(entry_pos(item), s->to));
+    return true;
+}
+
+static bool sweep_hash(void *arg, void *item)
+{
+    const struct sweep *s = arg;
+    if (entry_type(item) != TYPE_HASH) return false;
+    struct mem_map *m = entry_object(item);
+    if (!m->due_ms || !wheel_keeps(m->due_pos, s->at, s->to)) return false;
+    m->due_pos = wheel_kept(m->due_pos, s->to);
+    return true;
+}
+
+static bool keep_key(void *arg, u64 ref, wheel_pos at, wheel_pos to)
+{
+    struct mem_db *db = arg;
+    return table_find_hash(&db->keys, ref, sweep_key, &(struct sweep){db, at, to}) != NULL;
+}
+
+static bool keep_hash(void *arg, u64 ref, wheel_pos at, wheel_pos to)
+{
+    struct mem_db *db = arg;
+    return table_find_hash(&db->keys, ref, sweep_hash, &(struct sweep){db, at, to}) != NULL;
+}
+
+static u64 sweep_wheels(struct mem_engine *m)
+{
+    u64 left = 0;
+    for (u32 i = 0; i < m->base.databases; i++) {
+        struct mem_db *d = &m->dbs[i];
+        if (wheel_needs_sweep(&d->deadlines)) wheel_sweep(&d->deadlines, SWEEP_REFS, keep_key, d);
+        if (wheel_needs_sweep(&d->fields)) wheel_sweep(&d->fields, SWEEP_REFS, keep_hash, d);
+        left += wheel_needs_sweep(&d->deadlines) + wheel_needs_sweep(&d->fields);
+    }
+    return left;
+}
+
+u64 mem_reclaim(struct engine *e, u32 units)
+{
+    struct mem_engine *m = mem_of(e);
+    struct grave *g = m->graves;
+    if (g && dig(m, g, units)) {
+        m->graves = g->next;
+        if (!m->graves) m->last_grave = NULL;
+        mem_free(g);
+        m->grave_count--;
+    }
+    return m->grave_count + sweep_wheels(m);
+}

@@ -1,0 +1,88 @@
+/* The suite's model of an engine: every value a plain array that is searched
+ * from end to end. Strings in it are numbered: text(id) is the string of a number. */
+#ifndef MAYFLY_TESTS_ENGINE_SUITE_MODEL_H
+#define MAYFLY_TESTS_ENGINE_SUITE_MODEL_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "engine/engine.h"
+
+#define DBS 3
+#define IDS 120     /* different keys per database */
+#define START 1700000000000LL
+#define NONE UINT32_MAX
+
+struct elem {
+    u32 id;          /* field, member or list element */
+    u32 value;       /* hashes */
+    double score;    /* sorted sets */
+    i64 deadline_ms; /* hashes */
+    bool seen;       /* by the walk in progress */
+};
+
+/* A key. Hashes and sets are in no order, lists in theirs, sorted sets sorted. */
+struct mval {
+    enum value_type type; /* TYPE_NONE: absent */
+    i64 deadline_ms;
+    u32 access;
+    struct buf str;
+    struct elem *v;
+    u32 n, cap;
+    bool seen;
+};
+
+struct world {
+    struct engine *e;
+    const struct engine_ops *ops;
+    struct mval key[DBS][IDS];
+    i64 now_ms;
+    u64 seq;
+};
+
+extern u64 suite_rng;
+u32 below(u32 n);
+
+/* Short and long, numbers, binary, and for 0 the empty string. The slice lives
+ * for the next fifteen calls. */
+bytes text(u32 id);
+u32 text_id(bytes s);
+
+void world_open(struct world *w, struct engine *e);
+void world_close(struct world *w); /* drops everything, reclaims it, closes the engine */
+void world_tick(struct world *w, i64 step_ms); /* commits, and begins so much later */
+
+/* -- the model alone ---------------------------------------------------------- */
+void mval_clear(struct mval *m); /* now absent */
+void mval_copy(struct mval *to, const struct mval *from, i64 now_ms);
+u32 mval_index(const struct mval *m, u32 id); /* NONE if it has no such element */
+struct elem *mval_insert(struct mval *m, u32 at, struct elem el);
+void mval_erase(struct mval *m, u32 at, u32 n);
+bool elem_live(const struct elem *el, i64 now_ms);
+u64 mval_size(const struct mval *m, i64 now_ms);
+i64 mval_nearest_field(const struct mval *m); /* its deadline; 0 if none has one */
+u32 zset_place(const struct mval *m, double score, u32 id); /* where it stands or would stand */
+
+/* -- the engine against the model --------------------------------------------- */
+
+/* Finds the key in both and compares what find() tells. */
+bool world_find(struct world *w, u32 db, u32 id, struct key_ref *ref);
+void check_value(struct world *w, struct key_ref *ref, struct mval *m); /* all of it */
+void check_key(struct world *w, u32 db, u32 id);
+void check_db(struct world *w, u32 db); /* every key; counts, scan, random, forecast */
+void check_world(struct world *w);
+
+/* Random operations on a value that is there, of any type; drops it once empty. */
+void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
+/* Makes the absent key. */
+void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct key_ref *ref);
+void drop_key(struct world *w, struct key_ref *ref, struct mval *m);
+
+/* Calls due() until nothing is left to do, dropping and reaping in the model too.
+ * Returns how many references the engine looked at. */
+u64 drain_due(struct world *w, u32 db);
+
+#endif
