@@ -1,0 +1,42 @@
+/* The active expire cycle: when how much time may be spent on reclaiming, and
+ * the steps that do it. The rules are Redis's (hz, active-expire-effort, fast
+ * and slow cycle); the difference is that a slow cycle's budget is spent in
+ * slices of at most EXPIRE_SLICE_US between ticks, and that time the loop would
+ * sleep through may be used beyond it.
+ *
+ * No clock is read here: the caller passes the time in and measures. */
+#ifndef MAYFLY_KEYSPACE_EXPIRE_H
+#define MAYFLY_KEYSPACE_EXPIRE_H
+
+#include "keyspace/keyspace.h"
+
+#define EXPIRE_SLICE_US 100 /* what a waiting request may be delayed by; DESIGN allows 1000 */
+
+enum expire_source { EXPIRE_INDEX, EXPIRE_SAMPLE };
+
+struct expire_cycle {
+    enum expire_source source;
+    u32 hz, effort; /* effort 1 … 10 */
+    bool enabled;   /* DEBUG SET-ACTIVE-EXPIRE */
+
+    i64 period_start_us, period_spent_us; /* the slow cycle's budget of this 1/hz second */
+    i64 last_fast_us;
+    bool cut_short;     /* the last period ended with work left */
+    double stale_perc;  /* running estimate: share of dead keys among those looked at */
+    u32 db;             /* where the last step stopped */
+    u64 cursor;         /* … and, when sampling, where in that database */
+    u64 time_cap_reached, spent_us;
+};
+
+void expire_cycle_init(struct expire_cycle *c);
+
+/* How long the next slice may take: 0 = not now. `idle`: the loop has nothing else to do. */
+i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
+
+/* One step: a bounded handful of keys. True if there may be more to do right now. */
+bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
+
+/* The slice took this long and, if more_left, stopped for lack of time. */
+void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
+
+#endif

@@ -1,0 +1,171 @@
+/* The lookup gate and what goes with it. Every command reaches keys through
+ * keyspace_find; there is no other place that decides whether one is alive. */
+#include "keyspace/keyspace.h"
+
+#include "base/rand.h"
+
+#define LFU_NEW_KEY 5 /* a new key starts with some credit, so that it is not evicted at once */
+
+void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal)
+{
+    *ks = (struct keyspace){
+        .eng = eng, .journal = journal, .lfu_log_factor = 10, .lfu_decay_minutes = 1,
+        .max_string = 512ULL << 20, .hll_sparse_max = 3000,
+    };
+}
+
+void keyspace_begin(struct keyspace *ks, i64 now_ms)
+{
+    ks->now_ms = now_ms;
+    ks->eng->ops->begin(ks->eng, now_ms);
+    ks->eng->fresh_access = access_new(ks);
+}
+
+/* -- the access clock: 24 bits per key ------------------------------------------ */
+
+static u32 lru_clock(const struct keyspace *ks) { return (u32)(ks->now_ms / 1000) & 0xffffff; }
+static u32 lfu_minutes(const struct keyspace *ks) { return (u32)(ks->now_ms / 60000) & 0xffff; }
+static bool uses_lfu(const struct keyspace *ks) { return ks->policy & 1; }
+
+u32 access_lfu_bits(const struct keyspace *ks, u32 counter) { return lfu_minutes(ks) << 8 | counter; }
+
+u32 access_new(const struct keyspace *ks)
+{
+    return uses_lfu(ks) ? access_lfu_bits(ks, LFU_NEW_KEY) : lru_clock(ks);
+}
+
+u64 access_idle_ms(const struct keyspace *ks, u32 bits)
+{
+    u32 now = lru_clock(ks);
+    return (u64)((now - bits) & 0xffffff) * 1000;
+}
+
+u32 access_frequency(const struct keyspace *ks, u32 bits)
+{
+    u32 counter = bits & 0xff;
+    if (ks->lfu_decay_minutes == 0) return counter;
+    u32 periods = ((lfu_minutes(ks) - (bits >> 8)) & 0xffff) / ks->lfu_decay_minutes;
+    return periods > counter ? 0 : counter - periods;
+}
+
+/* The counter is logarithmic: the higher it is, the rarer it moves. */
+static u32 lfu_touched(struct keyspace *ks, u32 bits)
+{
+    u32 counter = access_frequency(ks, bits);
+    if (counter < 255) {
+        u32 above = counter > LFU_NEW_KEY ? counter - LFU_NEW_KEY : 0;
+        if (rand_below(&ks->access_rng, (u64)above * ks->lfu_log_factor + 1) == 0) counter++;
+    }
+    return access_lfu_bits(ks, counter);
+}
+
+static void touch(struct keyspace *ks, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    u32 old = e->ops->access(e, ref);
+    u32 fresh = uses_lfu(ks) ? lfu_touched(ks, old) : e->fresh_access;
+    if (fresh != old) e->ops->set_access(e, ref, fresh);
+}
+
+/* -- the gate ---------------------------------------------------------------------- */
+
+/* A hash whose fields have all died is dead too, though no deadline of its own says so. */
+static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    return ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref) &&
+           e->ops->size(e, ref) == 0;
+}
+
+bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
+{
+    return alive(ref->deadline_ms, ks->now_ms) && !hash_is_hollow(ks, ref);
+}
+
+static void bury_dead(struct keyspace *ks, struct key_ref *ref)
+{
+    if (ks->keep_dead) return;
+    if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, true);
+    else keyspace_reap_fields(ks, ref, UINT32_MAX, true);
+}
+
+bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent intent, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    bool found = e->ops->find(e, db, key, ref);
+    if (found && UNLIKELY(!keyspace_visible(ks, ref))) {
+        bury_dead(ks, ref);
+        *ref = (struct key_ref){.key = key, .db = db, .hash = ref->hash};
+        found = false;
+    }
+    if (intent != LOOKUP_WRITE) {
+        ks->stats.hits += found;
+        ks->stats.misses += !found;
+        if (!found && intent == LOOKUP_READ) keyspace_notify(ks, db, key, NOTIFY_MISS, "keymiss");
+    }
+    if (found && intent != LOOKUP_PEEK && !ks->no_touch) touch(ks, ref);
+    return found;
+}
+
+void keyspace_notify(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event)
+{
+    if (UNLIKELY(ks->event_mask & class)) ks->on_event(ks->on_event_arg, class, event, db, key);
+}
+
+void keyspace_changed(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event)
+{
+    ks->dirty++;
+    keyspace_notify(ks, db, key, class, event);
+}
+
+/* -- expiry ------------------------------------------------------------------------- */
+
+static void record_lag(struct keyspace *ks, i64 deadline_ms, bool lazy)
+{
+    lag_record(lazy ? &ks->lag.lazy : &ks->lag.active, ks->now_ms - deadline_ms);
+}
+
+void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
+{
+    struct engine *e = ks->eng;
+    journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
+    record_lag(ks, ref->deadline_ms, lazy);
+    ks->stats.expired_keys++;
+    ks->stats.lazy_expired += lazy;
+    keyspace_notify(ks, ref->db, ref->key, NOTIFY_EXPIRED, "expired");
+    e->ops->drop(e, ref);
+}
+
+struct reaping {
+    struct keyspace *ks;
+    struct key_ref *ref;
+    bool lazy;
+};
+
+static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadline_ms)
+{
+    struct reaping *r = arg;
+    journal_effect(r->ks->journal, r->ref->db, 3,
+                   (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
+    record_lag(r->ks, (i64)deadline_ms, r->lazy);
+    r->ks->stats.expired_fields++;
+}
+
+u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy)
+{
+    struct engine *e = ks->eng;
+    struct reaping r = {ks, ref, lazy};
+    u32 n = e->ops->map.reap(e, ref, max, field_dies, &r);
+    if (n) keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
+    if (e->ops->size(e, ref) == 0 && !e->ops->map.has_field_deadlines(e, ref)) {
+        keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
+        e->ops->drop(e, ref);
+    }
+    return n;
+}
+
+void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields)
+{
+    if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, false);
+    else keyspace_reap_fields(ks, ref, max_fields, false);
+}

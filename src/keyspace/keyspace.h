@@ -1,0 +1,108 @@
+/* The keyspace: the one gate between commands and the engine. It hides dead
+ * keys from every command, deletes them on access where the mode says so,
+ * counts hits and misses, keeps the access clock, and reports changes.
+ *
+ * Nothing here reads a clock: now_ms is set by the loop for the whole tick. */
+#ifndef MAYFLY_KEYSPACE_KEYSPACE_H
+#define MAYFLY_KEYSPACE_KEYSPACE_H
+
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "journal/journal.h"
+#include "keyspace/lag.h"
+
+enum maxmemory_policy { /* bit 0: LFU, bit 1: LRU, bit 2: ttl, bit 3: random, bit 4: all keys */
+    EVICT_NONE = 0,
+    EVICT_VOLATILE_LFU = 1,
+    EVICT_VOLATILE_LRU = 2,
+    EVICT_VOLATILE_TTL = 4,
+    EVICT_VOLATILE_RANDOM = 8,
+    EVICT_ALLKEYS_LFU = 1 | 16,
+    EVICT_ALLKEYS_LRU = 2 | 16,
+    EVICT_ALLKEYS_RANDOM = 8 | 16,
+};
+
+/* Classes of keyspace events, as notify-keyspace-events names them. */
+enum {
+    NOTIFY_GENERIC = 1 << 2, /* g */
+    NOTIFY_STRING = 1 << 3,  /* $ */
+    NOTIFY_LIST = 1 << 4,    /* l */
+    NOTIFY_SET = 1 << 5,     /* s */
+    NOTIFY_HASH = 1 << 6,    /* h */
+    NOTIFY_ZSET = 1 << 7,    /* z */
+    NOTIFY_EXPIRED = 1 << 8, /* x */
+    NOTIFY_EVICTED = 1 << 9, /* e */
+    NOTIFY_STREAM = 1 << 10, /* t */
+    NOTIFY_MISS = 1 << 11,   /* m */
+    NOTIFY_NEW = 1 << 14,    /* n */
+};
+
+struct keyspace_stats {
+    u64 hits, misses;
+    u64 expired_keys, expired_fields, evicted_keys;
+    u64 lazy_expired; /* of expired_keys: found dead by a command */
+};
+
+struct keyspace {
+    struct engine *eng;
+    struct journal *journal;
+    i64 now_ms;
+    u64 dirty; /* changes by commands since start: the unit of `save` points */
+
+    bool no_touch;          /* the running client does not move the access clock */
+    bool keep_dead;         /* a replica: dead keys are hidden but left for the primary's DEL */
+    u32 lfu_log_factor, lfu_decay_minutes;
+    enum maxmemory_policy policy;
+    u64 access_rng;         /* for the LFU counter; no part of the data depends on it */
+
+    u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
+    u32 hll_sparse_max;     /* hll-sparse-max-bytes */
+
+    struct keyspace_stats stats;
+    struct expiry_lag lag;
+
+    /* Who wants to hear of changes (pub/sub, WATCH, tracking); may be NULL. */
+    void (*on_event)(void *arg, u32 class, const char *event, u32 db, bytes key);
+    void *on_event_arg;
+    u32 event_mask; /* classes on_event wants */
+};
+
+void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal);
+
+/* Starts a tick: the time all its commands run at, and the engine's transaction. */
+void keyspace_begin(struct keyspace *ks, i64 now_ms);
+
+enum lookup_intent {
+    LOOKUP_READ,   /* counts a hit or a miss, moves the access clock */
+    LOOKUP_WRITE,  /* moves the access clock */
+    LOOKUP_PEEK,   /* counts, but leaves the access clock alone: TTL, TYPE, OBJECT … */
+};
+
+/* The gate. False: absent or dead (a dead key is deleted, and journalled as
+ * DEL, on the way). On false `ref` is fit for str.put: entry NULL, db and hash set. */
+bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent, struct key_ref *ref);
+
+/* Whether a key found by other ways (scan, random) may be shown. */
+bool keyspace_visible(struct keyspace *ks, struct key_ref *ref);
+
+/* A change to the data: the counter, the event. Call it once per changed key. */
+void keyspace_changed(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event);
+void keyspace_notify(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event); /* event only */
+
+/* Deletes a key whose deadline has passed: journal DEL, `expired` event, lag. */
+void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
+
+/* Takes out up to `max` dead fields of a hash: journal HDEL, `hexpired` event;
+ * drops the hash with its last field. Returns how many. */
+u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);
+
+/* What due() offers: expires the key, or reaps up to max_fields of its fields. */
+void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields);
+
+/* LRU clock and LFU counter in the 24 access bits. */
+u32 access_new(const struct keyspace *ks);                /* for a new key */
+u64 access_idle_ms(const struct keyspace *ks, u32 bits);  /* LRU: time since the last access */
+u32 access_frequency(const struct keyspace *ks, u32 bits);/* LFU: the decayed counter */
+u32 access_lfu_bits(const struct keyspace *ks, u32 counter); /* for RESTORE FREQ and tests */
+
+#endif

@@ -1,0 +1,23 @@
+/* How late reclaim was: a histogram of (reclaim time - deadline) with
+ * buckets of about 12 % width, so that EXPIRY LAG answers p50 and p99 without
+ * keeping samples. */
+#ifndef MAYFLY_KEYSPACE_LAG_H
+#define MAYFLY_KEYSPACE_LAG_H
+
+#include "base/types.h"
+
+#define LAG_BUCKETS 512
+
+struct lag_histogram {
+    u64 count, sum_ms, max_ms;
+    u64 bucket[LAG_BUCKETS];
+};
+
+struct expiry_lag {
+    struct lag_histogram active, lazy;
+};
+
+void lag_record(struct lag_histogram *h, i64 lag_ms);
+u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; upper edge of the bucket, 0 if empty */
+
+#endif
