@@ -1,0 +1,148 @@
+#include "command/ctx.h"
+
+#include <stdio.h>
+
+/* -- looking up --------------------------------------------------------------- */
+
+static err lookup(struct ctx *c, bytes key, enum value_type type, enum lookup_intent intent,
+                  struct key_ref *ref)
+{
+    if (!keyspace_find(c->ks, c->db, key, intent, ref)) return ERR_NOT_FOUND;
+    if (type != TYPE_NONE && ref->type != type) {
+        ctx_wrong_type(c);
+        return ERR_TYPE;
+    }
+    return OK;
+}
+
+err ctx_read(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    return lookup(c, key, type, LOOKUP_READ, ref);
+}
+
+err ctx_write(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    return lookup(c, key, type, LOOKUP_WRITE, ref);
+}
+
+err ctx_peek(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    return lookup(c, key, type, LOOKUP_PEEK, ref);
+}
+
+bool ctx_open(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    err e = ctx_write(c, key, type, ref);
+    if (e == ERR_NOT_FOUND) {
+        c->eng->ops->create(c->eng, c->db, key, type, ref);
+        keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
+    }
+    return e != ERR_TYPE;
+}
+
+/* -- changing ----------------------------------------------------------------- */
+
+void ctx_changed(struct ctx *c, bytes key, u32 class, const char *event)
+{
+    keyspace_changed(c->ks, c->db, key, class, event);
+}
+
+void ctx_drop(struct ctx *c, struct key_ref *ref) { c->eng->ops->drop(c->eng, ref); }
+
+bool ctx_drop_if_empty(struct ctx *c, struct key_ref *ref)
+{
+    if (c->eng->ops->size(c->eng, ref) != 0) return false;
+    keyspace_notify(c->ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
+    ctx_drop(c, ref);
+    return true;
+}
+
+/* -- effects ------------------------------------------------------------------ */
+
+void ctx_effect(struct ctx *c, int argc, const bytes *argv)
+{
+    c->effects_given = true;
+    journal_effect(c->ks->journal, c->db, argc, argv);
+}
+
+void ctx_no_effect(struct ctx *c) { c->effects_given = true; }
+
+/* -- arguments ---------------------------------------------------------------- */
+
+bool ctx_int(struct ctx *c, bytes arg, i64 *out)
+{
+    if (num_parse_i64(arg, out)) return true;
+    reply_error(c->out, "ERR value is not an integer or out of range");
+    return false;
+}
+
+bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out)
+{
+    if (!ctx_int(c, arg, out)) return false;
+    if (*out >= min && *out <= max) return true;
+    reply_errorf(c->out, "ERR value is out of range, value must between %lld and %lld", (long long)min,
+                 (long long)max);
+    return false;
+}
+
+bool ctx_double(struct ctx *c, bytes arg, double *out)
+{
+    if (num_parse_double(arg, out)) return true;
+    reply_error(c->out, "ERR value is not a valid float");
+    return false;
+}
+
+bool ctx_positive(struct ctx *c, bytes arg, i64 *out)
+{
+    if (num_parse_i64(arg, out) && *out >= 0) return true;
+    reply_error(c->out, "ERR value is out of range, must be positive");
+    return false;
+}
+
+/* -- replies ------------------------------------------------------------------ */
+
+void ctx_syntax_error(struct ctx *c) { reply_error(c->out, "ERR syntax error"); }
+
+void ctx_wrong_type(struct ctx *c)
+{
+    reply_error(c->out, "WRONGTYPE Operation against a key holding the wrong kind of value");
+}
+
+void ctx_wrong_arity(struct ctx *c)
+{
+    reply_errorf(c->out, "ERR wrong number of arguments for '%s' command", c->cmd->name);
+}
+
+/* "OBJECT" for object and for object|freq. */
+static void container_name(const struct command *cmd, char upper[64])
+{
+    size_t n = 0;
+    for (; cmd->name[n] && cmd->name[n] != '|' && n < 63; n++) {
+        char ch = cmd->name[n];
+        upper[n] = ch >= 'a' && ch <= 'z' ? (char)(ch - 32) : ch;
+    }
+    upper[n] = '\0';
+}
+
+void ctx_unknown_subcommand(struct ctx *c)
+{
+    char upper[64];
+    container_name(c->cmd, upper);
+    reply_errorf(c->out, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)MIN(c->argv[1].n, 128u),
+                 c->argv[1].p, upper);
+}
+
+void ctx_help(struct ctx *c, const char *const *lines)
+{
+    char upper[64];
+    size_t count = 0;
+    container_name(c->cmd, upper);
+    while (lines[count]) count++;
+    reply_array(c->out, count + 3);
+    char head[160];
+    snprintf(head, sizeof head, "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", upper);
+    reply_simple(c->out, head);
+    for (size_t i = 0; i < count; i++) reply_simple(c->out, lines[i]);
+    reply_simple(c->out, "HELP");
+    reply_simple(c->out, "    Prints this help.");
+}

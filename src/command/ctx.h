@@ -1,0 +1,82 @@
+/* The context a command runs in: everything it may read or write. Its result
+ * is a function of the state, argv, now_ms and the seed; it writes only to its
+ * reply, to the keyspace and to its journal record. */
+#ifndef MAYFLY_COMMAND_CTX_H
+#define MAYFLY_COMMAND_CTX_H
+
+#include "base/num.h"
+#include "base/rand.h"
+#include "command/command.h"
+#include "command/session.h"
+#include "keyspace/keyspace.h"
+#include "resp/reply.h"
+
+struct server; /* src/server; opaque to all other rooms */
+
+struct ctx {
+    const struct command *cmd;
+    int argc;
+    bytes *argv; /* argv[0] is the name as sent; slices live until the command returns */
+    struct reply *out;
+    struct session *session;
+    struct keyspace *ks;
+    struct engine *eng;  /* == ks->eng */
+    struct server *server;
+    u32 db;              /* the session's, for the commands that work on one */
+    i64 now_ms;
+    u64 seed;            /* as recorded */
+    u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
+    bool effects_given;  /* the command stated its effects itself */
+    u64 dirty_before;    /* ks->dirty when it started */
+};
+
+/* -- looking up ---------------------------------------------------------- */
+
+/* Found: OK. Absent: ERR_NOT_FOUND. Another type: ERR_TYPE, and WRONGTYPE has
+ * been replied: just return. TYPE_NONE accepts any type. */
+NODISCARD err ctx_read(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
+NODISCARD err ctx_write(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
+NODISCARD err ctx_peek(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
+
+/* As ctx_write, but an absent key is created as an empty collection. False:
+ * WRONGTYPE replied. */
+NODISCARD bool ctx_open(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
+
+/* -- changing ------------------------------------------------------------ */
+
+/* Report a change (dirty counter, event). Once per changed key. */
+void ctx_changed(struct ctx *c, bytes key, u32 class, const char *event);
+
+/* Drop a key as DEL does, without a report of its own. */
+void ctx_drop(struct ctx *c, struct key_ref *ref);
+
+/* After elements were taken out: drop the collection if it is empty and emit
+ * the generic `del` event. Returns true if it dropped. */
+bool ctx_drop_if_empty(struct ctx *c, struct key_ref *ref);
+
+/* -- effects ------------------------------------------------------------- */
+
+/* By default a command that changed something is journalled as it was sent.
+ * A command whose argv is not canonical (relative time, randomness, options)
+ * states its effects instead; the first call replaces the default. */
+void ctx_effect(struct ctx *c, int argc, const bytes *argv);
+#define CTX_EFFECT(c, ...) \
+    ctx_effect((c), (int)(sizeof((bytes[]){__VA_ARGS__}) / sizeof(bytes)), (bytes[]){__VA_ARGS__})
+void ctx_no_effect(struct ctx *c);
+
+/* -- arguments: false means the error has been replied --------------------- */
+
+NODISCARD bool ctx_int(struct ctx *c, bytes arg, i64 *out);              /* value is not an integer or out of range */
+NODISCARD bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out); /* … same text as Redis's */
+NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out);        /* value is not a valid float */
+NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out);         /* value is out of range, must be positive */
+
+/* -- replies -------------------------------------------------------------- */
+
+void ctx_syntax_error(struct ctx *c);    /* ERR syntax error */
+void ctx_wrong_type(struct ctx *c);
+void ctx_wrong_arity(struct ctx *c);     /* wrong number of arguments for 'x' command */
+void ctx_unknown_subcommand(struct ctx *c); /* of a container, argv[1] */
+void ctx_help(struct ctx *c, const char *const *lines); /* X HELP: NULL-terminated, header and footer as Redis */
+
+#endif

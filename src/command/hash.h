@@ -1,0 +1,27 @@
+/* What the two files of hash commands share: stating effects.
+ *
+ * A reader of the journal keeps a field until it is told to delete it, so it
+ * may still hold fields that are dead, and hidden, here. An effect must not
+ * depend on whether they are there. */
+#ifndef MAYFLY_COMMAND_HASH_H
+#define MAYFLY_COMMAND_HASH_H
+
+#include "command/ctx.h"
+
+/* An effect made of a few leading words and n arguments: fields, or field-value pairs. */
+void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes *args);
+#define HASH_STATE(c, n, args, ...)                                                            \
+    hash_state((c), (int)(sizeof((bytes[]){__VA_ARGS__}) / sizeof(bytes)), (bytes[]){__VA_ARGS__}, \
+               (n), (args))
+
+/* States that these n fields now have the deadline: HPEXPIREAT. */
+void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fields);
+
+/* … the same for one field, if it has one. */
+void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field);
+
+/* ctx_drop_if_empty() for a hash: no live field is left. If dead ones may be,
+ * states a DEL, which takes them too. */
+bool hash_drop_if_empty(struct ctx *c, struct key_ref *ref);
+
+#endif

@@ -1,0 +1,509 @@
+/* Deadlines of hash fields: HEXPIRE and its kin as in Redis 7.4, HGETDEL, HGETEX
+ * and HSETEX as in Redis 8.0.
+ *
+ * The engine hides fields that are past their deadline, so here a dead field is
+ * simply absent. A command gives all its fields the same deadline; if that is
+ * already past, they are deleted instead. */
+#include "base/alloc.h"
+#include "command/commands.h"
+#include "command/hash.h"
+#include "command/map.h"
+#include "command/ttl.h"
+
+/* Redis keeps field deadlines in 46 bits. */
+#define FIELD_DEADLINE_MAX (((i64)1 << 46) - 1)
+
+static bool field_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 *deadline_ms)
+{
+    return c->eng->ops->map.field_deadline(c->eng, ref, field, deadline_ms);
+}
+
+static void set_field_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    c->eng->ops->map.set_field_deadline(c->eng, ref, field, deadline_ms);
+}
+
+/* -- arguments --------------------------------------------------------------------- */
+
+static bool parse_deadline(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute, i64 *out)
+{
+    i64 v, from = absolute ? 0 : c->now_ms;
+    if (!ctx_int(c, arg, &v)) return false;
+    if (v < 0) {
+        reply_error(c->out, "ERR invalid expire time, must be >= 0");
+        return false;
+    }
+    if (v > FIELD_DEADLINE_MAX / unit || v * unit > FIELD_DEADLINE_MAX - from) {
+        reply_errorf(c->out, "ERR invalid expire time in '%s' command", c->cmd->name);
+        return false;
+    }
+    *out = from + v * unit;
+    return true;
+}
+
+struct fields {
+    const bytes *v;
+    int n;
+};
+
+/* FIELDS numfields field … from argv[at] to the end. */
+static bool parse_fields(struct ctx *c, int at, const char *bad_count, struct fields *out)
+{
+    i64 n;
+    if (!bytes_is(c->argv[at], "fields")) {
+        reply_error(c->out,
+                    "ERR Mandatory argument FIELDS is missing or not at the right position");
+        return false;
+    }
+    if (at + 1 == c->argc) {
+        ctx_wrong_arity(c);
+        return false;
+    }
+    if (!num_parse_i64(c->argv[at + 1], &n) || n < 1) {
+        reply_error(c->out, bad_count);
+        return false;
+    }
+    if (n != c->argc - at - 2) {
+        reply_error(c->out, "ERR The `numfields` parameter must match the number of arguments");
+        return false;
+    }
+    *out = (struct fields){c->argv + at + 2, (int)n};
+    return true;
+}
+
+#define BAD_COUNT "ERR Number of fields must be a positive integer"
+#define BAD_COUNT_HEXPIRE "ERR Parameter `numFields` should be greater than 0"
+
+/* -- what was changed -------------------------------------------------------------- */
+
+/* The fields a command has changed, in the order of its arguments. */
+struct changed {
+    bytes *v;
+    int n;
+};
+
+static struct changed changed_new(int max)
+{
+    return (struct changed){.v = mem_alloc((size_t)max * sizeof(bytes))};
+}
+
+static void changed_add(struct changed *ch, bytes field) { ch->v[ch->n++] = field; }
+
+static void report_deleted(struct ctx *c, struct key_ref *ref, const struct changed *ch)
+{
+    if (ch->n == 0) return;
+    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
+    HASH_STATE(c, ch->n, ch->v, BYTES_LIT("HDEL"), c->argv[1]);
+    hash_drop_if_empty(c, ref);
+}
+
+static void report_persisted(struct ctx *c, const struct changed *ch)
+{
+    char n[NUM_I64_LEN];
+    if (ch->n == 0) return;
+    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hpersist");
+    HASH_STATE(c, ch->n, ch->v, BYTES_LIT("HPERSIST"), c->argv[1], BYTES_LIT("FIELDS"),
+               bytes_of(n, num_print_i64(n, ch->n)));
+}
+
+/* A deadline that is already past deletes. */
+static bool is_past(struct ctx *c, i64 deadline_ms) { return deadline_ms <= c->now_ms; }
+
+static void give_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    if (is_past(c, deadline_ms)) map_del(c, ref, field);
+    else set_field_deadline(c, ref, field, deadline_ms);
+}
+
+static void report_deadline(struct ctx *c, struct key_ref *ref, i64 deadline_ms,
+                            const struct changed *ch)
+{
+    if (is_past(c, deadline_ms)) {
+        report_deleted(c, ref, ch);
+    } else if (ch->n > 0) {
+        ctx_changed(c, c->argv[1], NOTIFY_HASH, "hexpire");
+        hash_state_deadline(c, deadline_ms, ch->n, ch->v);
+    }
+}
+
+static void reply_ints(struct ctx *c, int n, i64 v)
+{
+    reply_array(c->out, (size_t)n);
+    while (n-- > 0) reply_int(c->out, v);
+}
+
+static void reply_nulls(struct ctx *c, int n)
+{
+    reply_array(c->out, (size_t)n);
+    while (n-- > 0) reply_null(c->out);
+}
+
+/* -- HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT ----------------------------------------- */
+
+enum field_reply { FIELD_ABSENT = -2, FIELD_NO_DEADLINE = -1, FIELD_REFUSED = 0, FIELD_DONE = 1,
+                   FIELD_DELETED = 2 };
+enum condition { ALWAYS, IF_NONE, IF_ANY, IF_LATER, IF_EARLIER };
+
+static enum condition parse_condition(bytes arg)
+{
+    return bytes_is(arg, "nx")   ? IF_NONE
+           : bytes_is(arg, "xx") ? IF_ANY
+           : bytes_is(arg, "gt") ? IF_LATER
+           : bytes_is(arg, "lt") ? IF_EARLIER
+                                 : ALWAYS;
+}
+
+/* No deadline counts as later than any. */
+static bool condition_met(enum condition cond, i64 old_ms, i64 new_ms)
+{
+    switch (cond) {
+    case IF_NONE: return old_ms == 0;
+    case IF_ANY: return old_ms != 0;
+    case IF_LATER: return old_ms != 0 && new_ms > old_ms;
+    case IF_EARLIER: return old_ms == 0 || new_ms < old_ms;
+    default: return true;
+    }
+}
+
+static void expire_fields(struct ctx *c, struct key_ref *ref, const struct fields *f,
+                          i64 deadline_ms, enum condition cond)
+{
+    struct changed ch = changed_new(f->n);
+    reply_array(c->out, (size_t)f->n);
+    for (int i = 0; i < f->n; i++) {
+        i64 old_ms;
+        if (!field_deadline(c, ref, f->v[i], &old_ms)) {
+            reply_int(c->out, FIELD_ABSENT);
+        } else if (!condition_met(cond, old_ms, deadline_ms)) {
+            reply_int(c->out, FIELD_REFUSED);
+        } else {
+            give_deadline(c, ref, f->v[i], deadline_ms);
+            changed_add(&ch, f->v[i]);
+            reply_int(c->out, is_past(c, deadline_ms) ? FIELD_DELETED : FIELD_DONE);
+        }
+    }
+    report_deadline(c, ref, deadline_ms, &ch);
+    mem_free(ch.v);
+}
+
+static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+{
+    struct key_ref ref;
+    struct fields f;
+    i64 deadline_ms;
+    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE) return;
+    if (!parse_deadline(c, c->argv[2], unit, absolute, &deadline_ms)) return;
+    enum condition cond = parse_condition(c->argv[3]);
+    if (!parse_fields(c, cond == ALWAYS ? 3 : 4, BAD_COUNT_HEXPIRE, &f)) return;
+    if (e == OK) expire_fields(c, &ref, &f, deadline_ms, cond);
+    else reply_ints(c, f.n, FIELD_ABSENT);
+}
+
+void cmd_hexpire(struct ctx *c) { expire_command(c, TTL_SECONDS, false); }
+void cmd_hpexpire(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, false); }
+void cmd_hexpireat(struct ctx *c) { expire_command(c, TTL_SECONDS, true); }
+void cmd_hpexpireat(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, true); }
+
+/* -- HTTL HPTTL HEXPIRETIME HPEXPIRETIME ------------------------------------------- */
+
+static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+{
+    struct key_ref ref;
+    struct fields f;
+    i64 deadline_ms, from = absolute ? 0 : c->now_ms;
+    err e = ctx_read(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE || !parse_fields(c, 2, BAD_COUNT, &f)) return;
+    reply_array(c->out, (size_t)f.n);
+    for (int i = 0; i < f.n; i++) {
+        if (e != OK || !field_deadline(c, &ref, f.v[i], &deadline_ms))
+            reply_int(c->out, FIELD_ABSENT);
+        else if (deadline_ms == 0) reply_int(c->out, FIELD_NO_DEADLINE);
+        else reply_int(c->out, (deadline_ms - from + unit - 1) / unit);
+    }
+}
+
+void cmd_httl(struct ctx *c) { ttl_command(c, TTL_SECONDS, false); }
+void cmd_hpttl(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, false); }
+void cmd_hexpiretime(struct ctx *c) { ttl_command(c, TTL_SECONDS, true); }
+void cmd_hpexpiretime(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, true); }
+
+/* -- HPERSIST ---------------------------------------------------------------------- */
+
+static enum field_reply persist_field(struct ctx *c, struct key_ref *ref, bytes field)
+{
+    i64 deadline_ms;
+    if (!field_deadline(c, ref, field, &deadline_ms)) return FIELD_ABSENT;
+    if (deadline_ms == 0) return FIELD_NO_DEADLINE;
+    set_field_deadline(c, ref, field, 0);
+    return FIELD_DONE;
+}
+
+void cmd_hpersist(struct ctx *c)
+{
+    struct key_ref ref;
+    struct fields f;
+    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE || !parse_fields(c, 2, BAD_COUNT, &f)) return;
+    if (e != OK) {
+        reply_ints(c, f.n, FIELD_ABSENT);
+        return;
+    }
+    struct changed ch = changed_new(f.n);
+    reply_array(c->out, (size_t)f.n);
+    for (int i = 0; i < f.n; i++) {
+        enum field_reply r = persist_field(c, &ref, f.v[i]);
+        if (r == FIELD_DONE) changed_add(&ch, f.v[i]);
+        reply_int(c->out, r);
+    }
+    report_persisted(c, &ch);
+    mem_free(ch.v);
+}
+
+/* -- HGETDEL ----------------------------------------------------------------------- */
+
+void cmd_hgetdel(struct ctx *c)
+{
+    struct key_ref ref;
+    struct fields f;
+    bytes value;
+    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE || !parse_fields(c, 2, BAD_COUNT, &f)) return;
+    if (e != OK) {
+        reply_nulls(c, f.n);
+        return;
+    }
+    struct changed ch = changed_new(f.n);
+    reply_array(c->out, (size_t)f.n);
+    for (int i = 0; i < f.n; i++) {
+        if (!map_get(c, &ref, f.v[i], &value)) {
+            reply_null(c->out);
+            continue;
+        }
+        reply_bulk(c->out, value);
+        map_del(c, &ref, f.v[i]);
+        changed_add(&ch, f.v[i]);
+    }
+    report_deleted(c, &ref, &ch);
+    mem_free(ch.v);
+}
+
+/* -- deadline options of HGETEX and HSETEX ----------------------------------------- */
+
+struct deadline_option {
+    const char *name;
+    enum ttl_unit unit;
+    bool absolute;
+};
+
+static const struct deadline_option *deadline_option(bytes arg)
+{
+    static const struct deadline_option options[] = {
+        {"ex", TTL_SECONDS, false},
+        {"px", TTL_MILLISECONDS, false},
+        {"exat", TTL_SECONDS, true},
+        {"pxat", TTL_MILLISECONDS, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        if (bytes_is(arg, options[i].name)) return &options[i];
+    return NULL;
+}
+
+/* -- HGETEX ------------------------------------------------------------------------ */
+
+struct hgetex {
+    enum { TTL_LEAVE, TTL_GIVE, TTL_REMOVE } ttl;
+    i64 deadline_ms;
+    struct fields fields;
+};
+
+static bool parse_hgetex(struct ctx *c, struct hgetex *h)
+{
+    const struct deadline_option *o = deadline_option(c->argv[2]);
+    *h = (struct hgetex){.ttl = TTL_LEAVE};
+    if (o) {
+        h->ttl = TTL_GIVE;
+        if (!parse_deadline(c, c->argv[3], o->unit, o->absolute, &h->deadline_ms)) return false;
+    } else if (bytes_is(c->argv[2], "persist")) {
+        h->ttl = TTL_REMOVE;
+    }
+    int at = h->ttl == TTL_GIVE ? 4 : h->ttl == TTL_REMOVE ? 3 : 2;
+    return parse_fields(c, at, BAD_COUNT, &h->fields);
+}
+
+static void getex_fields(struct ctx *c, struct key_ref *ref, const struct hgetex *h)
+{
+    struct changed ch = changed_new(h->fields.n);
+    bytes value;
+    reply_array(c->out, (size_t)h->fields.n);
+    for (int i = 0; i < h->fields.n; i++) {
+        bytes field = h->fields.v[i];
+        if (!map_get(c, ref, field, &value)) {
+            reply_null(c->out);
+            continue;
+        }
+        reply_bulk(c->out, value);
+        if (h->ttl == TTL_GIVE) {
+            give_deadline(c, ref, field, h->deadline_ms);
+            changed_add(&ch, field);
+        } else if (h->ttl == TTL_REMOVE && persist_field(c, ref, field) == FIELD_DONE) {
+            changed_add(&ch, field);
+        }
+    }
+    if (h->ttl == TTL_GIVE) report_deadline(c, ref, h->deadline_ms, &ch);
+    else report_persisted(c, &ch);
+    mem_free(ch.v);
+}
+
+void cmd_hgetex(struct ctx *c)
+{
+    struct key_ref ref;
+    struct hgetex h;
+    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE || !parse_hgetex(c, &h)) return;
+    if (e == OK) getex_fields(c, &ref, &h);
+    else reply_nulls(c, h.fields.n);
+}
+
+/* -- HSETEX ------------------------------------------------------------------------ */
+
+struct hsetex {
+    enum { SET_ALWAYS, SET_IF_NONE, SET_IF_ALL } when;
+    enum { TTL_CLEAR, TTL_SET, TTL_KEEP } ttl;
+    i64 deadline_ms;
+    const bytes *pair; /* field, value, field, value … */
+    int pairs;
+};
+
+static bool parse_pairs(struct ctx *c, int at, struct hsetex *h)
+{
+    i64 n;
+    int rest = c->argc - at - 2;
+    if (rest < 2) {
+        ctx_wrong_arity(c);
+        return false;
+    }
+    if (!num_parse_i64(c->argv[at + 1], &n) || n < 1 || n > INT32_MAX) {
+        reply_error(c->out, "ERR invalid number of fields");
+        return false;
+    }
+    if (rest % 2 != 0 || n != rest / 2) {
+        ctx_wrong_arity(c);
+        return false;
+    }
+    h->pair = c->argv + at + 2;
+    h->pairs = (int)n;
+    return true;
+}
+
+static bool parse_hsetex_ttl(struct ctx *c, int *at, struct hsetex *h)
+{
+    const struct deadline_option *o = deadline_option(c->argv[*at]);
+    if (h->ttl != TTL_CLEAR) {
+        reply_error(c->out, "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be "
+                            "specified");
+        return false;
+    }
+    h->ttl = o ? TTL_SET : TTL_KEEP;
+    if (!o) return true;
+    if (*at + 1 == c->argc) {
+        reply_error(c->out, "ERR missing expire time");
+        return false;
+    }
+    return parse_deadline(c, c->argv[++*at], o->unit, o->absolute, &h->deadline_ms);
+}
+
+static bool parse_hsetex_when(struct ctx *c, bytes arg, struct hsetex *h)
+{
+    if (h->when != SET_ALWAYS) {
+        reply_error(c->out, "ERR Only one of FXX or FNX arguments can be specified");
+        return false;
+    }
+    h->when = bytes_is(arg, "fnx") ? SET_IF_NONE : SET_IF_ALL;
+    return true;
+}
+
+static bool parse_hsetex(struct ctx *c, struct hsetex *h)
+{
+    *h = (struct hsetex){.when = SET_ALWAYS};
+    for (int i = 2; i < c->argc; i++) {
+        bytes arg = c->argv[i];
+        if (bytes_is(arg, "fields")) return parse_pairs(c, i, h);
+        if (deadline_option(arg) || bytes_is(arg, "keepttl")) {
+            if (!parse_hsetex_ttl(c, &i, h)) return false;
+        } else if (bytes_is(arg, "fxx") || bytes_is(arg, "fnx")) {
+            if (!parse_hsetex_when(c, arg, h)) return false;
+        } else {
+            reply_errorf(c->out, "ERR unknown argument: %.*s", (int)arg.n, arg.p);
+            return false;
+        }
+    }
+    ctx_wrong_arity(c); /* FIELDS never came */
+    return false;
+}
+
+static bool may_set(struct ctx *c, struct key_ref *ref, bool found, const struct hsetex *h)
+{
+    if (h->when == SET_ALWAYS) return true;
+    for (int i = 0; i < h->pairs; i++)
+        if ((found && map_has(c, ref, h->pair[2 * i])) != (h->when == SET_IF_ALL)) return false;
+    return true;
+}
+
+/* A deadline in the past: what would be set is gone at once. */
+static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
+{
+    struct changed ch = changed_new(h->pairs);
+    for (int i = 0; i < h->pairs; i++) {
+        map_del(c, ref, h->pair[2 * i]);
+        changed_add(&ch, h->pair[2 * i]);
+    }
+    keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hset");
+    report_deleted(c, ref, &ch);
+    mem_free(ch.v);
+}
+
+static void setex_state(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
+{
+    char ms[NUM_I64_LEN], n[NUM_I64_LEN];
+    if (h->ttl == TTL_SET) {
+        HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSETEX"), c->argv[1], BYTES_LIT("PXAT"),
+                   bytes_of(ms, num_print_i64(ms, h->deadline_ms)), BYTES_LIT("FIELDS"),
+                   bytes_of(n, num_print_i64(n, h->pairs)));
+        return;
+    }
+    HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSET"), c->argv[1]);
+    for (int i = 0; h->ttl == TTL_KEEP && i < h->pairs; i++)
+        hash_state_own_deadline(c, ref, h->pair[2 * i]);
+}
+
+static void setex_fields(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
+{
+    for (int i = 0; i < h->pairs; i++) {
+        bytes field = h->pair[2 * i];
+        bool keep = h->ttl == TTL_KEEP && map_has(c, ref, field);
+        c->eng->ops->map.put(c->eng, ref, field, h->pair[2 * i + 1], keep);
+        if (h->ttl == TTL_SET) set_field_deadline(c, ref, field, h->deadline_ms);
+    }
+    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hset");
+    if (h->ttl == TTL_SET)
+        keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hexpire");
+    setex_state(c, ref, h);
+}
+
+void cmd_hsetex(struct ctx *c)
+{
+    struct key_ref ref;
+    struct hsetex h;
+    if (!parse_hsetex(c, &h)) return;
+    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
+    if (e == ERR_TYPE) return;
+    if (!may_set(c, &ref, e == OK, &h)) {
+        reply_int(c->out, 0);
+        return;
+    }
+    if (e != OK && !ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return;
+    if (h.ttl == TTL_SET && is_past(c, h.deadline_ms)) setex_past(c, &ref, &h);
+    else setex_fields(c, &ref, &h);
+    reply_int(c->out, 1);
+}

@@ -1,0 +1,307 @@
+/* Keys whatever their type: deleting, naming, copying, moving, describing, and
+ * whole databases (FLUSHDB, FLUSHALL, SWAPDB). */
+#include <limits.h>
+
+#include "command/commands.h"
+#include "command/key.h"
+
+/* -- DEL UNLINK EXISTS TOUCH TYPE -------------------------------------------- */
+
+void cmd_del(struct ctx *c)
+{
+    i64 deleted = 0;
+    for (int i = 1; i < c->argc; i++) {
+        struct key_ref ref;
+        if (ctx_write(c, c->argv[i], TYPE_NONE, &ref) != OK) continue;
+        ctx_drop(c, &ref);
+        ctx_changed(c, c->argv[i], NOTIFY_GENERIC, "del");
+        deleted++;
+    }
+    reply_int(c->out, deleted);
+}
+
+/* Dropping is O(1) for a value of any size, so DEL is already what UNLINK promises. */
+void cmd_unlink(struct ctx *c) { cmd_del(c); }
+
+void cmd_exists(struct ctx *c)
+{
+    i64 found = 0;
+    struct key_ref ref;
+    for (int i = 1; i < c->argc; i++)
+        if (ctx_peek(c, c->argv[i], TYPE_NONE, &ref) == OK) found++;
+    reply_int(c->out, found);
+}
+
+void cmd_touch(struct ctx *c)
+{
+    i64 touched = 0;
+    struct key_ref ref;
+    for (int i = 1; i < c->argc; i++)
+        if (ctx_read(c, c->argv[i], TYPE_NONE, &ref) == OK) touched++;
+    reply_int(c->out, touched);
+}
+
+void cmd_type(struct ctx *c)
+{
+    struct key_ref ref;
+    bool found = ctx_peek(c, c->argv[1], TYPE_NONE, &ref) == OK;
+    reply_simple(c->out, type_name(found ? ref.type : TYPE_NONE));
+}
+
+/* -- RENAME RENAMENX COPY MOVE ------------------------------------------------ */
+
+static void reply_no_such_key(struct ctx *c) { reply_error(c->out, "ERR no such key"); }
+
+static void reply_same_object(struct ctx *c)
+{
+    reply_error(c->out, "ERR source and destination objects are the same");
+}
+
+/* Reads a database number. False: an error was replied. */
+static bool database_arg(struct ctx *c, bytes arg, u32 *db)
+{
+    i64 n;
+    if (!ctx_int_range(c, arg, INT_MIN, INT_MAX, &n)) return false;
+    if (n < 0 || n >= c->eng->databases) {
+        reply_error(c->out, "ERR DB index is out of range");
+        return false;
+    }
+    *db = (u32)n;
+    return true;
+}
+
+/* True when the target was renamed to; false when only_new met an existing one. */
+static bool rename_key(struct ctx *c, struct key_ref *from, bytes to, bool only_new)
+{
+    struct key_ref target;
+    if (ctx_write(c, to, TYPE_NONE, &target) == OK) {
+        if (only_new) return false;
+        ctx_drop(c, &target);
+    }
+    c->eng->ops->rename(c->eng, from, c->db, to);
+    ctx_changed(c, c->argv[1], NOTIFY_GENERIC, "rename_from");
+    ctx_changed(c, to, NOTIFY_GENERIC, "rename_to");
+    return true;
+}
+
+void cmd_rename(struct ctx *c)
+{
+    struct key_ref ref;
+    if (ctx_write(c, c->argv[1], TYPE_NONE, &ref) != OK) {
+        reply_no_such_key(c);
+        return;
+    }
+    if (!bytes_eq(c->argv[1], c->argv[2])) rename_key(c, &ref, c->argv[2], false);
+    reply_ok(c->out);
+}
+
+void cmd_renamenx(struct ctx *c)
+{
+    struct key_ref ref;
+    if (ctx_write(c, c->argv[1], TYPE_NONE, &ref) != OK) {
+        reply_no_such_key(c);
+        return;
+    }
+    bool renamed = !bytes_eq(c->argv[1], c->argv[2]) && rename_key(c, &ref, c->argv[2], true);
+    reply_int(c->out, renamed);
+}
+
+static bool copy_options(struct ctx *c, u32 *db, bool *replace)
+{
+    *db = c->db;
+    *replace = false;
+    for (int i = 3; i < c->argc; i++) {
+        if (bytes_is(c->argv[i], "replace")) {
+            *replace = true;
+        } else if (bytes_is(c->argv[i], "db") && i + 1 < c->argc) {
+            if (!database_arg(c, c->argv[++i], db)) return false;
+        } else {
+            ctx_syntax_error(c);
+            return false;
+        }
+    }
+    return true;
+}
+
+void cmd_copy(struct ctx *c)
+{
+    bytes from = c->argv[1], to = c->argv[2];
+    u32 db;
+    bool replace;
+    if (!copy_options(c, &db, &replace)) return;
+    if (db == c->db && bytes_eq(from, to)) {
+        reply_same_object(c);
+        return;
+    }
+    struct key_ref ref, target, made;
+    bool found = ctx_read(c, from, TYPE_NONE, &ref) == OK;
+    bool taken = found && keyspace_find(c->ks, db, to, LOOKUP_WRITE, &target);
+    if (!found || (taken && !replace)) {
+        reply_int(c->out, 0);
+        return;
+    }
+    if (taken) ctx_drop(c, &target);
+    c->eng->ops->copy(c->eng, &ref, db, to, &made);
+    keyspace_changed(c->ks, db, to, NOTIFY_GENERIC, "copy_to");
+    reply_int(c->out, 1);
+}
+
+void cmd_move(struct ctx *c)
+{
+    bytes key = c->argv[1];
+    u32 db;
+    if (!database_arg(c, c->argv[2], &db)) return;
+    if (db == c->db) {
+        reply_same_object(c);
+        return;
+    }
+    struct key_ref ref, target;
+    if (ctx_write(c, key, TYPE_NONE, &ref) != OK ||
+        keyspace_find(c->ks, db, key, LOOKUP_WRITE, &target)) {
+        reply_int(c->out, 0);
+        return;
+    }
+    c->eng->ops->rename(c->eng, &ref, db, key);
+    ctx_changed(c, key, NOTIFY_GENERIC, "move_from");
+    keyspace_changed(c->ks, db, key, NOTIFY_GENERIC, "move_to");
+    reply_int(c->out, 1);
+}
+
+/* -- OBJECT ------------------------------------------------------------------- */
+
+/* The key of an OBJECT subcommand. False: null was replied. */
+static bool object_key(struct ctx *c, struct key_ref *ref)
+{
+    if (ctx_peek(c, c->argv[2], TYPE_NONE, ref) == OK) return true;
+    reply_null(c->out);
+    return false;
+}
+
+void cmd_object_encoding(struct ctx *c)
+{
+    struct key_ref ref;
+    if (object_key(c, &ref)) reply_bulk_str(c->out, c->eng->ops->encoding(c->eng, &ref));
+}
+
+void cmd_object_freq(struct ctx *c)
+{
+    struct key_ref ref;
+    if (!object_key(c, &ref)) return;
+    if (!(c->ks->policy & EVICT_VOLATILE_LFU)) {
+        reply_error(c->out,
+                    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. "
+                    "Please note that when switching between policies at runtime LRU and LFU data "
+                    "will take some time to adjust.");
+        return;
+    }
+    reply_int(c->out, access_frequency(c->ks, c->eng->ops->access(c->eng, &ref)));
+}
+
+void cmd_object_idletime(struct ctx *c)
+{
+    struct key_ref ref;
+    if (!object_key(c, &ref)) return;
+    if (c->ks->policy & EVICT_VOLATILE_LFU) {
+        reply_error(c->out,
+                    "ERR An LFU maxmemory policy is selected, idle time not tracked. "
+                    "Please note that when switching between policies at runtime LRU and LFU data "
+                    "will take some time to adjust.");
+        return;
+    }
+    u64 idle_ms = access_idle_ms(c->ks, c->eng->ops->access(c->eng, &ref));
+    reply_int(c->out, (i64)(idle_ms / 1000));
+}
+
+/* Mayfly shares no values, but tools and tests know Redis's answer for the small
+ * integers it shares between keys (unless each needs an access clock of its own). */
+static bool redis_would_share(struct ctx *c, struct key_ref *ref)
+{
+    i64 v;
+    bool own_clock = c->ks->policy & (EVICT_VOLATILE_LFU | EVICT_VOLATILE_LRU);
+    return ref->type == TYPE_STRING && !own_clock &&
+           strcmp(c->eng->ops->encoding(c->eng, ref), "int") == 0 &&
+           c->eng->ops->str.get_int(c->eng, ref, &v) && v >= 0 && v < 10000;
+}
+
+void cmd_object_refcount(struct ctx *c)
+{
+    struct key_ref ref;
+    if (object_key(c, &ref)) reply_int(c->out, redis_would_share(c, &ref) ? INT_MAX : 1);
+}
+
+void cmd_object_help(struct ctx *c)
+{
+    static const char *const lines[] = {
+        "ENCODING <key>",
+        "    Return the kind of internal representation used in order to store the value",
+        "    associated with a <key>.",
+        "FREQ <key>",
+        "    Return the access frequency index of the <key>. The returned integer is",
+        "    proportional to the logarithm of the recent access frequency of the key.",
+        "IDLETIME <key>",
+        "    Return the idle time of the <key>, that is the approximated number of",
+        "    seconds elapsed since the last access to the key.",
+        "REFCOUNT <key>",
+        "    Return the number of references of the value associated with the specified",
+        "    <key>.",
+        NULL,
+    };
+    ctx_help(c, lines);
+}
+
+/* -- whole databases ------------------------------------------------------------ */
+
+/* ASYNC and SYNC are the same here: flushing is O(1) either way. */
+static bool flush_options(struct ctx *c)
+{
+    if (c->argc == 1) return true;
+    if (c->argc == 2 && (bytes_is(c->argv[1], "async") || bytes_is(c->argv[1], "sync")))
+        return true;
+    ctx_syntax_error(c);
+    return false;
+}
+
+static void flush_database(struct ctx *c, u32 db)
+{
+    u64 keys = c->eng->ops->count(c->eng, db);
+    if (keys == 0) return;
+    c->eng->ops->flush(c->eng, db);
+    c->ks->dirty += keys;
+}
+
+void cmd_flushdb(struct ctx *c)
+{
+    if (!flush_options(c)) return;
+    flush_database(c, c->db);
+    reply_ok(c->out);
+}
+
+void cmd_flushall(struct ctx *c)
+{
+    if (!flush_options(c)) return;
+    for (u32 db = 0; db < c->eng->databases; db++) flush_database(c, db);
+    reply_ok(c->out);
+}
+
+static bool swap_arg(struct ctx *c, bytes arg, const char *error, i64 *db)
+{
+    if (num_parse_i64(arg, db) && *db >= INT_MIN && *db <= INT_MAX) return true;
+    reply_error(c->out, error);
+    return false;
+}
+
+void cmd_swapdb(struct ctx *c)
+{
+    i64 a, b, databases = c->eng->databases;
+    if (!swap_arg(c, c->argv[1], "ERR invalid first DB index", &a)) return;
+    if (!swap_arg(c, c->argv[2], "ERR invalid second DB index", &b)) return;
+    if (a < 0 || a >= databases || b < 0 || b >= databases) {
+        reply_error(c->out, "ERR DB index is out of range");
+        return;
+    }
+    if (a != b) {
+        c->eng->ops->swap(c->eng, (u32)a, (u32)b);
+        c->ks->dirty++;
+    }
+    reply_ok(c->out);
+}

@@ -1,0 +1,21 @@
+/* What the commands about keys of any type share. */
+#ifndef MAYFLY_COMMAND_KEY_H
+#define MAYFLY_COMMAND_KEY_H
+
+#include "engine/engine.h"
+
+/* The name TYPE answers and SCAN's TYPE option asks for; "none" for TYPE_NONE. */
+static inline const char *type_name(enum value_type type)
+{
+    switch (type) {
+    case TYPE_NONE: return "none";
+    case TYPE_STRING: return "string";
+    case TYPE_HASH: return "hash";
+    case TYPE_LIST: return "list";
+    case TYPE_SET: return "set";
+    case TYPE_ZSET: return "zset";
+    }
+    return "unknown";
+}
+
+#endif

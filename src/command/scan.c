@@ -1,0 +1,199 @@
+/* Walking the keyspace: SCAN, KEYS, RANDOMKEY, DBSIZE, and the options that
+ * HSCAN, SSCAN and ZSCAN share with SCAN.
+ *
+ * The engine's walks also meet dead keys, which are hidden here. They cannot be
+ * deleted during a walk, so SCAN remembers those it met and sends them through the
+ * gate afterwards. */
+#include "base/alloc.h"
+#include "command/commands.h"
+#include "command/key.h"
+#include "command/scan.h"
+
+/* -- options -------------------------------------------------------------------- */
+
+/* As strtoul reads it: a sign is allowed (and wraps), nothing at all is 0, and a
+ * NUL ends it. */
+static bool parse_cursor(bytes s, u64 *out)
+{
+    u64 v = 0;
+    s.n = strnlen(s.p, s.n);
+    size_t i = s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
+    if (i == 1 && s.n == 1) return false;
+    for (; i < s.n; i++) {
+        u8 digit = (u8)(s.p[i] - '0');
+        if (digit > 9 || __builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digit, &v))
+            return false;
+    }
+    *out = s.n > 0 && s.p[0] == '-' ? 0 - v : v;
+    return true;
+}
+
+static bool parse_count(struct ctx *c, bytes arg, u32 *out)
+{
+    i64 n;
+    if (!ctx_int(c, arg, &n)) return false;
+    if (n < 1) {
+        ctx_syntax_error(c);
+        return false;
+    }
+    *out = (u32)MIN(n, (i64)UINT32_MAX);
+    return true;
+}
+
+bool scan_parse(struct ctx *c, int cursor_at, bool allow_type, struct scan_options *out)
+{
+    *out = (struct scan_options){.count = 10};
+    if (!parse_cursor(c->argv[cursor_at], &out->cursor)) {
+        reply_error(c->out, "ERR invalid cursor");
+        return false;
+    }
+    for (int i = cursor_at + 1; i < c->argc; i += 2) {
+        bytes name = c->argv[i];
+        bool has_value = i + 1 < c->argc;
+        if (has_value && bytes_is(name, "count")) {
+            if (!parse_count(c, c->argv[i + 1], &out->count)) return false;
+        } else if (has_value && bytes_is(name, "match")) {
+            out->match = c->argv[i + 1];
+            /* "*" means everything, even the empty name, which no star matches. */
+            out->has_match = !bytes_eq(out->match, BYTES_LIT("*"));
+        } else if (has_value && allow_type && bytes_is(name, "type")) {
+            out->type = c->argv[i + 1];
+            out->has_type = true;
+        } else {
+            ctx_syntax_error(c);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* -- SCAN ------------------------------------------------------------------------- */
+
+/* Names met by a walk; the slices are the engine's. */
+struct names {
+    bytes *v;
+    size_t n, cap;
+};
+
+static void names_add(struct names *l, bytes name)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 16;
+        l->v = mem_realloc(l->v, l->cap * sizeof(*l->v));
+    }
+    l->v[l->n++] = name;
+}
+
+struct scan_walk {
+    struct ctx *c;
+    struct scan_options opt;
+    struct names found, dead;
+};
+
+static void scan_visit(void *arg, struct key_ref *ref)
+{
+    struct scan_walk *w = arg;
+    if (!keyspace_visible(w->c->ks, ref)) names_add(&w->dead, ref->key);
+    else if (scan_matches(&w->opt, ref->key) &&
+             (!w->opt.has_type || bytes_is(w->opt.type, type_name(ref->type))))
+        names_add(&w->found, ref->key);
+}
+
+/* Looking a dead key up deletes it, where the mode says so. */
+static void send_through_gate(struct ctx *c, bytes name)
+{
+    struct buf copy = {0}; /* the gate may free the engine's copy */
+    struct key_ref ref;
+    buf_append_bytes(&copy, name);
+    keyspace_find(c->ks, c->db, buf_bytes(&copy), LOOKUP_PEEK, &ref);
+    buf_release(&copy);
+}
+
+void cmd_scan(struct ctx *c)
+{
+    struct scan_walk w = {.c = c};
+    if (!scan_parse(c, 1, true, &w.opt)) return;
+    u64 next = c->eng->ops->scan(c->eng, c->db, w.opt.cursor, w.opt.count, scan_visit, &w);
+    reply_array(c->out, 2);
+    reply_bulkf(c->out, "%llu", (unsigned long long)next);
+    reply_array(c->out, w.found.n);
+    for (size_t i = 0; i < w.found.n; i++) reply_bulk(c->out, w.found.v[i]);
+    for (size_t i = 0; i < w.dead.n; i++) send_through_gate(c, w.dead.v[i]);
+    mem_free(w.found.v);
+    mem_free(w.dead.v);
+}
+
+/* -- KEYS RANDOMKEY DBSIZE -------------------------------------------------------- */
+
+struct keys_walk {
+    struct ctx *c;
+    bytes pattern;
+    bool all;
+    size_t found;
+};
+
+static void keys_visit(void *arg, struct key_ref *ref)
+{
+    struct keys_walk *w = arg;
+    if (!keyspace_visible(w->c->ks, ref)) return; /* only hidden: KEYS takes long enough */
+    if (!w->all && !glob_match(w->pattern, ref->key, false)) return;
+    reply_bulk(w->c->out, ref->key);
+    w->found++;
+}
+
+void cmd_keys(struct ctx *c)
+{
+    struct keys_walk w = {.c = c, .pattern = c->argv[1]};
+    w.all = bytes_eq(w.pattern, BYTES_LIT("*"));
+    size_t mark = reply_mark(c->out);
+    u64 cursor = 0;
+    do {
+        cursor = c->eng->ops->scan(c->eng, c->db, cursor, UINT32_MAX, keys_visit, &w);
+    } while (cursor != 0);
+    reply_array_at(c->out, mark, w.found);
+}
+
+#define RANDOMKEY_TRIES 100
+
+struct first_walk {
+    struct ctx *c;
+    bool found;
+};
+
+static void first_visit(void *arg, struct key_ref *ref)
+{
+    struct first_walk *w = arg;
+    if (w->found || !keyspace_visible(w->c->ks, ref)) return;
+    w->found = true;
+    reply_bulk(w->c->out, ref->key);
+}
+
+/* When chance meets only dead keys: the first living one, or null. */
+static void reply_first_visible(struct ctx *c)
+{
+    struct first_walk w = {.c = c};
+    u64 cursor = 0;
+    do {
+        cursor = c->eng->ops->scan(c->eng, c->db, cursor, 64, first_visit, &w);
+    } while (cursor != 0 && !w.found);
+    if (!w.found) reply_null(c->out);
+}
+
+void cmd_randomkey(struct ctx *c)
+{
+    struct key_ref ref;
+    for (int tries = 0; tries < RANDOMKEY_TRIES; tries++) {
+        if (!c->eng->ops->random(c->eng, c->db, &c->rng, &ref)) {
+            reply_null(c->out);
+            return;
+        }
+        if (keyspace_visible(c->ks, &ref)) {
+            reply_bulk(c->out, ref.key);
+            return;
+        }
+        send_through_gate(c, ref.key);
+    }
+    reply_first_visible(c);
+}
+
+void cmd_dbsize(struct ctx *c) { reply_int(c->out, (i64)c->eng->ops->count(c->eng, c->db)); }

@@ -1,0 +1,21 @@
+/* Deadlines in arguments: SET, GETEX, EXPIRE and the hash-field commands all
+ * read them here. */
+#ifndef MAYFLY_COMMAND_TTL_H
+#define MAYFLY_COMMAND_TTL_H
+
+#include "command/ctx.h"
+
+enum ttl_unit { TTL_MILLISECONDS = 1, TTL_SECONDS = 1000 };
+
+/* Turns an argument into an absolute deadline. False: an error was replied
+ * ("value is not an integer or out of range", or "invalid expire time in 'x'
+ * command" on overflow and, with positive_only, on values <= 0). A deadline in
+ * the past comes back as it is: the caller deletes. */
+NODISCARD bool ttl_parse(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute,
+                         bool positive_only, i64 *deadline_ms);
+
+/* What a deadline of 0 must be stored as: 0 means "none" to the engine, so a
+ * deadline that falls on or before the epoch is stored as 1 ms after it. */
+static inline i64 ttl_stored(i64 deadline_ms) { return deadline_ms < 1 ? 1 : deadline_ms; }
+
+#endif
