@@ -1,0 +1,203 @@
+/* Running commands against a region. Nothing here reads a clock or a random
+ * source: time comes with region_begin, seeds from the region's generator. */
+#include "exec/region.h"
+
+#include <stdio.h>
+
+#include "resp/request.h"
+
+void region_init(struct region *r, struct engine *eng, u64 seed)
+{
+    *r = (struct region){.eng = eng, .seeds = seed};
+    keyspace_init(&r->ks, eng, &r->journal);
+    r->ks.access_rng = rand_next(&r->seeds);
+    r->journal.db = -1;
+    expire_cycle_init(&r->cycle);
+    evictor_init(&r->evictor, rand_next(&r->seeds));
+}
+
+void region_release(struct region *r)
+{
+    evictor_release(&r->evictor);
+    journal_release(&r->journal);
+    r->eng->ops->close(r->eng);
+}
+
+/* Time as commands see it. A wall clock that is set back a little (NTP at work)
+ * makes it stand still; one that is set back for good is followed, but first
+ * whatever is dead by the old time is reclaimed, so that nothing dead comes back. */
+void region_begin(struct region *r, i64 now_ms)
+{
+    i64 back = r->ks.now_ms - now_ms;
+    if (UNLIKELY(back > 0)) {
+        if (back < REGION_CLOCK_SLACK_MS) now_ms = r->ks.now_ms;
+        else while (r->cycle.enabled && region_expire_step(r)) {}
+    }
+    keyspace_begin(&r->ks, now_ms);
+}
+
+void region_commit(struct region *r)
+{
+    r->eng->ops->commit(r->eng, r->journal.seq);
+    r->committed = r->journal.seq;
+}
+
+/* -- checks before a command runs ------------------------------------------------ */
+
+#define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
+
+static void unknown_command(const struct request *q)
+{
+    struct buf args = {0};
+    for (int i = 1; i < q->argc && args.n < SHOWN_ARGS; i++)
+        buf_printf(&args, "'%.*s' ", (int)MIN(q->argv[i].n, SHOWN_ARGS - args.n), q->argv[i].p);
+    reply_errorf(q->out, "ERR unknown command '%.*s', with args beginning with: %.*s",
+                 (int)MIN(q->argv[0].n, SHOWN_ARGS), q->argv[0].p, (int)args.n, args.p ? args.p : "");
+    buf_release(&args);
+}
+
+/* The command, or its subcommand; NULL after an error was replied. */
+static const struct command *resolve(const struct request *q, struct ctx *c)
+{
+    const struct command *cmd = command_find(q->argv[0]);
+    if (!cmd) {
+        unknown_command(q);
+        return NULL;
+    }
+    c->cmd = cmd;
+    if (cmd->sub_count && q->argc > 1) {
+        const struct command *sub = command_find_sub(cmd, q->argv[1]);
+        if (sub) return sub;
+        ctx_unknown_subcommand(c);
+        return NULL;
+    }
+    return cmd;
+}
+
+static bool arity_fits(const struct command *cmd, int argc)
+{
+    return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
+}
+
+/* True if the command may run; otherwise an error was replied. */
+static bool admitted(struct region *r, const struct request *q, struct ctx *c)
+{
+    const struct command *cmd = c->cmd;
+    if (!arity_fits(cmd, q->argc) || !cmd->run) {
+        ctx_wrong_arity(c);
+        return false;
+    }
+    if (!q->session->authenticated && !(cmd->flags & CMD_NO_AUTH)) {
+        reply_error(q->out, "NOAUTH Authentication required.");
+        return false;
+    }
+    if (r->evictor.maxmemory && !evict_as_needed(&r->evictor, &r->ks) && (cmd->flags & CMD_DENYOOM)) {
+        reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
+        return false;
+    }
+    return true;
+}
+
+/* -- running ------------------------------------------------------------------------ */
+
+/* A command that changed something and said nothing else is its own effect. */
+static void default_effect(struct region *r, struct ctx *c)
+{
+    if (!c->effects_given && r->ks.dirty != c->dirty_before && journal_wanted(&r->journal))
+        journal_effect(&r->journal, c->db, c->argc, c->argv);
+}
+
+/* The engine could not reach its storage: what the command answered is worthless. */
+static void replace_reply(struct region *r, struct reply *out, size_t mark)
+{
+    out->out->n = mark;
+    reply_error(out, "IOERR the storage engine failed; see the log");
+    r->eng->failed = false;
+}
+
+static void call(struct region *r, const struct request *q, struct ctx *c)
+{
+    size_t mark = reply_mark(q->out);
+    r->ks.no_touch = q->session->no_touch;
+    c->dirty_before = r->ks.dirty;
+    c->cmd->run(c);
+    default_effect(r, c);
+    if (UNLIKELY(r->eng->failed)) replace_reply(r, q->out, mark);
+}
+
+static struct ctx make_ctx(struct region *r, const struct request *q)
+{
+    u64 seed = rand_next(&r->seeds);
+    return (struct ctx){
+        .argc = q->argc, .argv = q->argv, .out = q->out, .session = q->session, .ks = &r->ks,
+        .eng = r->eng, .server = q->server, .db = q->session->db, .now_ms = r->ks.now_ms,
+        .seed = seed, .rng = seed,
+    };
+}
+
+void region_run(struct region *r, const struct request *q, struct outcome *o)
+{
+    struct ctx c = make_ctx(r, q);
+    u32 errors = q->out->errors;
+    *o = (struct outcome){0};
+    c.cmd = resolve(q, &c);
+    o->cmd = c.cmd;
+    if (c.cmd && admitted(r, q, &c)) call(r, q, &c);
+    else o->rejected = true;
+    o->failed = !o->rejected && q->out->errors != errors;
+    journal_close(&r->journal, r->ks.now_ms, c.seed);
+}
+
+/* -- replaying ---------------------------------------------------------------------- */
+
+static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(name, "exec"); }
+
+static err apply_one(struct region *r, const struct request *q)
+{
+    struct ctx c = make_ctx(r, q);
+    if (is_bracket(q->argv[0])) return OK;
+    c.cmd = resolve(q, &c);
+    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return ERR_SYNTAX;
+    call(r, q, &c);
+    return OK;
+}
+
+err region_apply(struct region *r, struct session *session, struct server *server,
+                 const struct journal_record *record)
+{
+    struct request_parser p;
+    struct request_limits limits = {.max_bulk = INT32_MAX};
+    struct buf ignored = {0};
+    bytes in = buf_bytes(&record->resp), argv_space[64], *argv = argv_space;
+    struct buf big = {0};
+    err e = OK;
+    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now */
+    request_parser_init(&p);
+    while (!e && in.n) {
+        size_t used;
+        if ((e = request_parse(&p, &limits, in, &used))) break;
+        if (p.argc > ARRAY_LEN(argv_space)) {
+            buf_clear(&big);
+            argv = (bytes *)(void *)buf_reserve(&big, p.argc * sizeof *argv);
+        }
+        for (u32 i = 0; i < p.argc; i++) argv[i] = request_arg(&p, in.p, i);
+        struct reply out = {.out = &ignored, .proto = 2};
+        struct request q = {session, server, (int)p.argc, argv, &out};
+        if (p.argc) e = apply_one(r, &q);
+        buf_clear(&ignored);
+        in = bytes_of(in.p + used, in.n - used);
+        argv = argv_space;
+    }
+    journal_close(&r->journal, r->ks.now_ms, record->seed);
+    request_parser_release(&p);
+    buf_release(&ignored);
+    buf_release(&big);
+    return e == ERR_AGAIN ? ERR_SYNTAX : e;
+}
+
+bool region_expire_step(struct region *r)
+{
+    bool more = expire_cycle_step(&r->cycle, &r->ks);
+    journal_close(&r->journal, r->ks.now_ms, 0);
+    return more;
+}

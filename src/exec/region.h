@@ -1,0 +1,56 @@
+/* A region: a slice of the data with everything that belongs to it. A lone
+ * server has one. It is single-threaded; requests reach it through region_run,
+ * in order, and time is what region_begin last said. */
+#ifndef MAYFLY_EXEC_REGION_H
+#define MAYFLY_EXEC_REGION_H
+
+#include "command/ctx.h"
+#include "keyspace/evict.h"
+#include "keyspace/expire.h"
+
+#define REGION_CLOCK_SLACK_MS 1000 /* a clock set back by less than this stands still instead */
+
+struct region {
+    struct engine *eng;      /* owned */
+    struct journal journal;
+    struct keyspace ks;
+    struct expire_cycle cycle;
+    struct evictor evictor;
+    u64 seeds;               /* generator of the commands' seeds */
+    u64 committed;           /* sequence number of the last commit */
+};
+
+/* Takes the engine over. `seed` starts the generator of command seeds. */
+void region_init(struct region *r, struct engine *eng, u64 seed);
+void region_release(struct region *r);
+
+/* A tick: begin, any number of run/apply/expire steps, commit. */
+void region_begin(struct region *r, i64 now_ms);
+void region_commit(struct region *r);
+
+struct request {
+    struct session *session;
+    struct server *server; /* handed through to the commands that need it */
+    int argc;              /* at least 1 */
+    bytes *argv;
+    struct reply *out;
+};
+
+struct outcome {
+    const struct command *cmd; /* NULL: unknown command */
+    bool rejected;             /* did not run: arity, authentication, memory … */
+    bool failed;               /* ran, and replied with an error */
+};
+
+/* Finds, checks and runs a command, and closes its journal record. */
+void region_run(struct region *r, const struct request *q, struct outcome *o);
+
+/* Replays the effects of a journal record at the record's own time: no authentication, no memory limit,
+ * nothing replied. ERR_SYNTAX if the record is not well-formed. */
+NODISCARD err region_apply(struct region *r, struct session *session, struct server *server,
+                           const struct journal_record *record);
+
+/* One step of the active expire cycle, with its own journal record. */
+bool region_expire_step(struct region *r);
+
+#endif
