@@ -1,0 +1,540 @@
+/* See net.h. The order of one turn of libuv's loop is: timers, poll (read
+ * callbacks: parse), check (on_tick: run; then flush). */
+#include "net/net.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+
+#define POOL_KEEP 256
+
+/* -- pools ------------------------------------------------------------------------- */
+
+static struct buf borrow(struct net *n)
+{
+    if (n->pooled) return n->pool[--n->pooled];
+    struct buf b = {0};
+    buf_grow(&b, NET_BUFFER);
+    return b;
+}
+
+static void give_back(struct net *n, struct buf *b)
+{
+    if (!b->p) return;
+    if (b->cap == NET_BUFFER && n->pooled < n->pool_cap) {
+        b->n = 0;
+        n->pool[n->pooled++] = *b;
+        *b = (struct buf){0};
+        return;
+    }
+    buf_release(b);
+}
+
+/* -- the ready list ------------------------------------------------------------------ */
+
+static void make_ready(struct conn *c)
+{
+    struct net *n = c->net;
+    if (c->ready) return;
+    c->ready = true;
+    c->ready_next = NULL;
+    if (n->ready_tail) n->ready_tail->ready_next = c;
+    else n->ready = c;
+    n->ready_tail = c;
+}
+
+static void unready(struct conn *c)
+{
+    struct net *n = c->net;
+    struct conn *before = NULL;
+    if (!c->ready) return;
+    for (struct conn **at = &n->ready; *at != c; at = &(*at)->ready_next) before = *at;
+    if (before) before->ready_next = c->ready_next;
+    else n->ready = c->ready_next;
+    if (n->ready_tail == c) n->ready_tail = before;
+    c->ready = false;
+}
+
+void conn_wants_flush(struct conn *c) { make_ready(c); }
+
+struct reply conn_reply(struct conn *c)
+{
+    if (!c->out.p) c->out = borrow(c->net);
+    make_ready(c);
+    return (struct reply){.out = &c->out, .proto = c->session.proto};
+}
+
+size_t conn_output_bytes(const struct conn *c) { return c->out.n + c->sending.n; }
+
+size_t conn_memory(const struct conn *c)
+{
+    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap + c->sending.cap +
+           c->parser.cap * sizeof(struct arg_span) + c->parser.words.cap;
+}
+
+/* -- closing --------------------------------------------------------------------------- */
+
+static void on_closed(uv_handle_t *h)
+{
+    struct conn *c = h->data;
+    struct net *n = c->net;
+    unready(c);
+    if (c->prev) c->prev->next = c->next;
+    else n->conns = c->next;
+    if (c->next) c->next->prev = c->prev;
+    n->count--;
+    n->on_close(n, c);
+    give_back(n, &c->lent);
+    give_back(n, &c->out);
+    buf_release(&c->in);
+    buf_release(&c->sending);
+    request_parser_release(&c->parser);
+    session_release(&c->session);
+    mem_free(c);
+}
+
+void conn_close(struct conn *c)
+{
+    if (c->closing) return;
+    c->closing = true;
+    uv_close(&c->uv.handle, on_closed);
+}
+
+/* -- input ------------------------------------------------------------------------------- */
+
+static void on_alloc(uv_handle_t *h, size_t suggested UNUSED, uv_buf_t *out)
+{
+    struct conn *c = h->data;
+    *out = uv_buf_init(NULL, 0);
+    if (c->read_this_tick || c->hold || c->closing) return; /* libuv then reports UV_ENOBUFS: ignored */
+    if (c->in.n == 0) {
+        if (!c->lent.p) c->lent = borrow(c->net);
+        *out = uv_buf_init(c->lent.p, (unsigned)c->lent.cap);
+        return;
+    }
+    /* An unfinished request: read on behind it, with room for a big argument at once. */
+    size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
+    if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
+    buf_reserve(&c->in, more);
+    size_t room = c->in.cap - c->in.n;
+    *out = uv_buf_init(c->in.p + c->in.n, (unsigned)MIN(room, (size_t)1 << 30));
+}
+
+static struct net_request *add_request(struct net *n)
+{
+    if (n->request_count == n->request_cap) {
+        n->request_cap = n->request_cap ? n->request_cap * 2 : 256;
+        n->requests = mem_realloc(n->requests, n->request_cap * sizeof *n->requests);
+    }
+    struct net_request *q = &n->requests[n->request_count++];
+    *q = (struct net_request){.argv_at = n->arg_count};
+    return q;
+}
+
+static void add_args(struct net *n, const struct request_parser *p, const char *start)
+{
+    if (n->arg_cap - n->arg_count < p->argc) {
+        n->arg_cap = MAX(n->arg_cap * 2, n->arg_count + p->argc);
+        n->arg_cap = MAX(n->arg_cap, 1024u);
+        n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
+    }
+    for (u32 i = 0; i < p->argc; i++) n->args[n->arg_count++] = request_arg(p, start, i);
+}
+
+static void protocol_error(struct conn *c)
+{
+    struct net_request *q = add_request(c->net);
+    q->conn = c;
+    q->error = mem_alloc(sizeof c->parser.error);
+    memcpy(q->error, c->parser.error, sizeof c->parser.error);
+    c->net->stats.protocol_errors++;
+}
+
+static void restart_parser(struct request_parser *p)
+{
+    p->pos = 0;
+    p->left = 0;
+    p->bulk = -1;
+}
+
+/* Words of inline requests live in the parser and would be overwritten by the
+ * next request: an inline request ends the parsing of this tick. */
+static size_t parse_all(struct conn *c, bytes in)
+{
+    struct net *n = c->net;
+    c->more_input = false;
+    struct request_limits limits = {n->config.max_bulk, !c->session.authenticated};
+    size_t done = 0;
+    bool first = true;
+    while (done < in.n) {
+        bytes rest = bytes_of(in.p + done, in.n - done);
+        size_t used;
+        err e = request_parse(&c->parser, &limits, rest, &used);
+        if (e == ERR_AGAIN) break;
+        if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: look again next tick */
+            restart_parser(&c->parser);
+            c->more_input = true;
+            break;
+        }
+        if (e) {
+            protocol_error(c);
+            return in.n;
+        }
+        done += used;
+        if (c->parser.argc == 0) continue;
+        struct net_request *q = add_request(n);
+        q->conn = c;
+        q->argc = c->parser.argc;
+        q->raw = rest.p;
+        q->raw_end = in.p + in.n;
+        add_args(n, &c->parser, rest.p);
+        first = false;
+        if (c->parser.is_inline) {
+            c->more_input = done < in.n;
+            break;
+        }
+    }
+    return done;
+}
+
+static void take_input(struct conn *c)
+{
+    struct net *n = c->net;
+    bool from_lent = c->lent.n > 0;
+    bytes in = from_lent ? buf_bytes(&c->lent) : buf_bytes(&c->in);
+    size_t used = parse_all(c, in);
+    make_ready(c);
+    if (from_lent) {
+        /* Keep the unfinished rest: the lent buffer goes back after the tick. */
+        if (used < in.n) buf_append(&c->in, in.p + used, in.n - used);
+    } else if (used) {
+        /* Requests point into `in`: lend the whole buffer to this tick, start a new one. */
+        struct buf rest = {0};
+        if (used < in.n) buf_append(&rest, in.p + used, in.n - used);
+        give_back(n, &c->lent);
+        c->lent = c->in;
+        c->in = rest;
+    }
+    if ((i64)c->in.n > n->config.max_query_buffer) {
+        n->stats.query_buffer_kills++;
+        conn_close(c);
+    }
+}
+
+static void on_read(uv_stream_t *s, ssize_t nread, const uv_buf_t *b UNUSED)
+{
+    struct conn *c = s->data;
+    if (nread == 0 || nread == UV_ENOBUFS || c->closing) return;
+    if (nread < 0) {
+        conn_close(c);
+        return;
+    }
+    c->read_this_tick = true;
+    c->bytes_in += (u64)nread;
+    c->net->stats.bytes_in += (u64)nread;
+    c->net->stats.reads++;
+    if (c->in.n == 0) c->lent.n = (size_t)nread;
+    else c->in.n += (size_t)nread;
+    take_input(c);
+}
+
+void conn_postpone(struct net *n, u32 at, u32 why)
+{
+    struct net_request *q = &n->requests[at];
+    struct conn *c = q->conn;
+    struct buf rest = {0};
+    buf_append(&rest, q->raw, (size_t)(q->raw_end - q->raw));
+    buf_release(&c->in);
+    c->in = rest;
+    restart_parser(&c->parser);
+    c->more_input = true;
+    c->hold |= why;
+    if (c->reading) uv_read_stop(&c->uv.stream);
+    c->reading = false;
+    for (u32 i = at; i < n->request_count; i++) {
+        if (n->requests[i].conn == c) n->requests[i].conn = NULL;
+    }
+}
+
+void conn_resume(struct conn *c, u32 why)
+{
+    c->hold &= ~why;
+    if (c->hold || c->closing) return;
+    if (!c->reading) c->reading = uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
+    make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
+}
+
+/* -- output ---------------------------------------------------------------------------------- */
+
+static void flush(struct conn *c);
+
+static void on_written(uv_write_t *w, int status)
+{
+    struct conn *c = w->data;
+    c->write_busy = false;
+    buf_release(&c->sending);
+    if (status < 0) conn_close(c);
+    else flush(c);
+}
+
+static bool over_output_limit(struct conn *c)
+{
+    struct net *n = c->net;
+    const struct output_limit *l = &n->config.output[c->class];
+    size_t used = conn_output_bytes(c);
+    if (l->hard && used > l->hard) return true;
+    if (!l->soft || used <= l->soft) {
+        c->over_soft_since_ms = 0;
+        return false;
+    }
+    i64 now = (i64)uv_now(n->loop);
+    if (!c->over_soft_since_ms) c->over_soft_since_ms = now;
+    return now - c->over_soft_since_ms > (i64)l->soft_seconds * 1000;
+}
+
+static void flush(struct conn *c)
+{
+    if (c->closing) return;
+    if (c->out.n && !c->write_busy) {
+        uv_buf_t b = uv_buf_init(c->out.p, (unsigned)MIN(c->out.n, (size_t)1 << 30));
+        int n = uv_try_write(&c->uv.stream, &b, 1);
+        c->net->stats.writes++;
+        if (n < 0 && n != UV_EAGAIN) {
+            conn_close(c);
+            return;
+        }
+        size_t sent = n > 0 ? (size_t)n : 0;
+        c->bytes_out += sent;
+        c->net->stats.bytes_out += sent;
+        if (sent == c->out.n) {
+            give_back(c->net, &c->out);
+        } else {
+            c->sending = c->out;
+            c->out = (struct buf){0};
+            b = uv_buf_init(c->sending.p + sent, (unsigned)(c->sending.n - sent));
+            c->bytes_out += c->sending.n - sent;
+            c->net->stats.bytes_out += c->sending.n - sent;
+            c->write.data = c;
+            c->write_busy = true;
+            if (uv_write(&c->write, &c->uv.stream, &b, 1, on_written)) {
+                c->write_busy = false;
+                conn_close(c);
+                return;
+            }
+        }
+    }
+    if (over_output_limit(c)) {
+        c->net->stats.output_buffer_kills++;
+        conn_close(c);
+        return;
+    }
+    if (c->session.close_after_reply && !c->write_busy && c->out.n == 0) conn_close(c);
+}
+
+/* -- the tick ----------------------------------------------------------------------------------- */
+
+static void end_tick(struct net *n)
+{
+    struct conn *c = n->ready, *again = NULL;
+    n->ready = n->ready_tail = NULL;
+    while (c) {
+        struct conn *next = c->ready_next;
+        c->ready = false;
+        c->read_this_tick = false;
+        give_back(n, &c->lent);
+        flush(c);
+        /* Requests that were read but not run yet (an inline one before them, a limit). */
+        if (!c->closing && !c->hold && c->more_input) {
+            c->ready_next = again;
+            again = c;
+        }
+        c = next;
+    }
+    for (u32 i = 0; i < n->request_count; i++) mem_free(n->requests[i].error);
+    n->request_count = n->arg_count = 0;
+    while (again) {
+        struct conn *next = again->ready_next;
+        take_input(again);
+        again = next;
+    }
+}
+
+static void on_check(uv_check_t *h)
+{
+    struct net *n = h->data;
+    do {
+        n->on_tick(n);
+        end_tick(n);
+    } while (n->request_count);
+}
+
+/* -- accepting -------------------------------------------------------------------------------------- */
+
+static void describe_unix(struct conn *c, uv_stream_t *server)
+{
+    size_t len = sizeof c->local - 3;
+    char path[128];
+    size_t n = sizeof path;
+    if (uv_pipe_getsockname((uv_pipe_t *)server, path, &n)) n = 0;
+    n = MIN(n, len);
+    snprintf(c->peer, sizeof c->peer, "%.*s:0", (int)n, path);
+    snprintf(c->local, sizeof c->local, "%.*s:0", (int)n, path);
+}
+
+static void print_address(const struct sockaddr_storage *a, char *out, size_t size, bool *loopback)
+{
+    char ip[48] = "?";
+    if (a->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)a;
+        uv_ip6_name(v6, ip, sizeof ip);
+        *loopback = IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+        snprintf(out, size, "[%s]:%d", ip, ntohs(v6->sin6_port));
+    } else {
+        const struct sockaddr_in *v4 = (const void *)a;
+        uv_ip4_name(v4, ip, sizeof ip);
+        *loopback = (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+        snprintf(out, size, "%s:%d", ip, ntohs(v4->sin_port));
+    }
+}
+
+static void describe_tcp(struct conn *c)
+{
+    struct sockaddr_storage a;
+    int n = sizeof a;
+    bool ignored;
+    if (uv_tcp_getpeername(&c->uv.tcp, (struct sockaddr *)&a, &n) == 0)
+        print_address(&a, c->peer, sizeof c->peer, &c->is_loopback);
+    n = sizeof a;
+    if (uv_tcp_getsockname(&c->uv.tcp, (struct sockaddr *)&a, &n) == 0)
+        print_address(&a, c->local, sizeof c->local, &ignored);
+    uv_tcp_nodelay(&c->uv.tcp, 1);
+    if (c->net->config.keepalive_s) uv_tcp_keepalive(&c->uv.tcp, 1, c->net->config.keepalive_s);
+}
+
+static void refuse(struct conn *c, const char *why)
+{
+    uv_buf_t b = uv_buf_init((char *)why, (unsigned)strlen(why));
+    uv_try_write(&c->uv.stream, &b, 1); /* if it does not fit, the close says enough */
+    c->net->stats.rejected++;
+    conn_close(c);
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct net *n = server->data;
+    if (status < 0) return;
+    struct conn *c = mem_zalloc(sizeof *c);
+    c->net = n;
+    c->is_unix = server->type == UV_NAMED_PIPE;
+    if (c->is_unix) uv_pipe_init(n->loop, &c->uv.pipe, 0);
+    else uv_tcp_init(n->loop, &c->uv.tcp);
+    c->uv.handle.data = c;
+    session_init(&c->session, ++n->next_id, false);
+    request_parser_init(&c->parser);
+    c->next = n->conns;
+    if (n->conns) n->conns->prev = c;
+    n->conns = c;
+    n->count++;
+    if (uv_accept(server, &c->uv.stream)) {
+        conn_close(c);
+        return;
+    }
+    if (c->is_unix) describe_unix(c, server);
+    else describe_tcp(c);
+    if (n->count > n->config.max_clients) {
+        refuse(c, "-ERR max number of clients reached\r\n");
+        return;
+    }
+    const char *why = n->on_accept(n, c);
+    if (why) {
+        refuse(c, why);
+        return;
+    }
+    n->stats.connections++;
+    c->reading = uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
+    if (!c->reading) conn_close(c);
+}
+
+/* -- listening ------------------------------------------------------------------------------------- */
+
+static int start_listening(struct net *n, uv_stream_t *s, int rc)
+{
+    s->data = n;
+    if (rc == 0) rc = uv_listen(s, (int)n->config.backlog, on_connection);
+    if (rc || n->listener_count == ARRAY_LEN(n->listeners)) {
+        uv_close((uv_handle_t *)s, (uv_close_cb)(void *)mem_free);
+        return rc ? rc : UV_EMFILE;
+    }
+    n->listeners[n->listener_count++] = (uv_handle_t *)s;
+    return 0;
+}
+
+int net_listen_tcp(struct net *n, const char *address, int port)
+{
+    struct sockaddr_storage a;
+    bool v6 = strchr(address, ':') != NULL;
+    int rc = v6 ? uv_ip6_addr(address, port, (struct sockaddr_in6 *)&a)
+                : uv_ip4_addr(address, port, (struct sockaddr_in *)&a);
+    if (rc) return rc;
+    uv_tcp_t *t = mem_zalloc(sizeof *t);
+    uv_tcp_init(n->loop, t);
+    rc = uv_tcp_bind(t, (struct sockaddr *)&a, v6 ? UV_TCP_IPV6ONLY : 0);
+    return start_listening(n, (uv_stream_t *)t, rc);
+}
+
+int net_listen_unix(struct net *n, const char *path, int mode)
+{
+    uv_fs_t unlinking;
+    uv_fs_unlink(n->loop, &unlinking, path, NULL); /* a socket left over from a crash */
+    uv_fs_req_cleanup(&unlinking);
+    uv_pipe_t *p = mem_zalloc(sizeof *p);
+    uv_pipe_init(n->loop, p, 0);
+    int rc = start_listening(n, (uv_stream_t *)p, uv_pipe_bind(p, path));
+    if (rc == 0 && mode) chmod(path, (mode_t)mode);
+    return rc;
+}
+
+void net_stop_listening(struct net *n)
+{
+    while (n->listener_count) {
+        uv_handle_t *h = n->listeners[--n->listener_count];
+        uv_close(h, (uv_close_cb)(void *)mem_free);
+    }
+}
+
+void net_close_idle(struct net *n, i64 now_ms)
+{
+    if (!n->config.idle_timeout_s) return;
+    for (struct conn *c = n->conns; c; c = c->next) {
+        bool exempt = c->class != CONN_NORMAL || c->session.monitor || c->hold;
+        if (!exempt && now_ms - c->active_ms > (i64)n->config.idle_timeout_s * 1000) conn_close(c);
+    }
+}
+
+/* -- life ----------------------------------------------------------------------------------------------- */
+
+void net_init(struct net *n, uv_loop_t *loop)
+{
+    *n = (struct net){.loop = loop};
+    n->config = (struct net_config){
+        .max_bulk = 512LL * 1024 * 1024, .max_query_buffer = 1024LL * 1024 * 1024,
+        .max_clients = 10000, .keepalive_s = 300, .backlog = 511,
+        .output = {{0, 0, 0}, {256u << 20, 64u << 20, 60}, {32u << 20, 8u << 20, 60}},
+    };
+    n->pool_cap = POOL_KEEP;
+    n->pool = mem_zalloc(n->pool_cap * sizeof *n->pool);
+    uv_check_init(loop, &n->check);
+    n->check.data = n;
+    uv_check_start(&n->check, on_check);
+    uv_unref((uv_handle_t *)&n->check);
+}
+
+void net_release(struct net *n)
+{
+    while (n->pooled) buf_release(&n->pool[--n->pooled]);
+    mem_free(n->pool);
+    mem_free(n->requests);
+    mem_free(n->args);
+}

@@ -1,0 +1,151 @@
+/* Connections on a libuv loop, gathered into ticks.
+ *
+ * One turn of the loop is one tick: every readable connection is read once and
+ * its complete requests are parsed; then on_tick runs them all; then the replies
+ * are written. A connection gets at most one read per tick, so that none can
+ * starve another. Input and output buffers are lent from pools for the time they
+ * hold something: an idle connection owns almost nothing.
+ *
+ * Ownership: struct net owns its connections. A conn is freed only from libuv's
+ * close callback, after net_close_soon or conn_close. */
+#ifndef MAYFLY_NET_NET_H
+#define MAYFLY_NET_NET_H
+
+#include <uv.h>
+
+#include "command/session.h"
+#include "resp/reply.h"
+#include "resp/request.h"
+
+struct net;
+
+enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
+
+struct conn {
+    struct net *net;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    struct session session;
+    struct conn *prev, *next;  /* of net->conns */
+    struct conn *ready_next;   /* of net->ready: has requests or output in this tick */
+    bool ready;
+
+    /* input */
+    struct request_parser parser;
+    struct buf in;             /* what a tick left over: the beginning of an unfinished request */
+    struct buf lent;           /* this tick's input, lent from the pool; requests point into it or into `in` */
+    bool read_this_tick;
+    bool more_input;           /* `in` holds requests that were not parsed yet */
+    bool reading;              /* libuv delivers input */
+    u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
+
+    /* output */
+    struct buf out;            /* replies not handed to the kernel yet */
+    struct buf sending;        /* handed to libuv, in flight */
+    uv_write_t write;
+    bool write_busy;
+    u32 resp_errors;
+    i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
+
+    /* facts for CLIENT LIST */
+    enum conn_class class;
+    bool is_unix, is_loopback;
+    bool closing;
+    u64 commands, bytes_in, bytes_out;
+    i64 created_ms, active_ms;
+    const char *last_command;
+    char peer[64], local[64];
+};
+
+/* One parsed request of the tick. argv points into the connection's input. */
+struct net_request {
+    struct conn *conn;
+    u32 argv_at;     /* index of its first argument in net->args */
+    u32 argc;        /* 0: a protocol error, see `error` */
+    const char *raw; /* where the request starts in the input: to put it back */
+    const char *raw_end; /* where the connection's input of this tick ends */
+    char *error;     /* owned; text behind "Protocol error: " */
+};
+
+struct output_limit {
+    u64 hard, soft;
+    u32 soft_seconds;
+};
+
+struct net_config {
+    i64 max_bulk, max_query_buffer;
+    u32 max_clients;
+    u32 idle_timeout_s; /* 0: never */
+    u32 keepalive_s;    /* 0: off */
+    u32 backlog;
+    struct output_limit output[CONN_CLASSES];
+};
+
+struct net_stats {
+    u64 connections, rejected, bytes_in, bytes_out;
+    u64 query_buffer_kills, output_buffer_kills;
+    u64 protocol_errors, reads, writes;
+};
+
+struct net {
+    uv_loop_t *loop;
+    struct net_config config;
+    struct net_stats stats;
+    struct conn *conns;
+    u32 count;
+    u64 next_id;
+
+    struct net_request *requests; /* this tick's, in order of arrival */
+    u32 request_count, request_cap;
+    bytes *args;
+    u32 arg_count, arg_cap;
+    struct conn *ready, *ready_tail;
+
+    struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
+    u32 pooled, pool_cap;
+
+    uv_handle_t *listeners[16];
+    u32 listener_count;
+    uv_check_t check;
+
+    /* The owner's part. */
+    void *owner;
+    void (*on_tick)(struct net *);               /* run the requests; called every turn, also with none */
+    const char *(*on_accept)(struct net *, struct conn *); /* error line to refuse with, or NULL */
+    void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
+};
+
+#define NET_BUFFER (16 * 1024)
+
+void net_init(struct net *n, uv_loop_t *loop);
+void net_release(struct net *n); /* after the loop has closed all its handles */
+
+/* Each returns 0 or a negative libuv error. */
+NODISCARD int net_listen_tcp(struct net *n, const char *address, int port);
+NODISCARD int net_listen_unix(struct net *n, const char *path, int mode);
+void net_stop_listening(struct net *n);
+
+/* The reply writer for a connection's next reply. */
+struct reply conn_reply(struct conn *c);
+
+/* Close now; pending output is dropped. */
+void conn_close(struct conn *c);
+
+/* Keep the rest of a connection's input for later instead of running it: from
+ * this request on. `why` is a bit that conn_resume takes away again. */
+void conn_postpone(struct net *n, u32 request_index, u32 why);
+void conn_resume(struct conn *c, u32 why);
+
+/* Mark output that was produced outside of the connection's own requests (MONITOR,
+ * pub/sub) so that this turn of the loop writes it. */
+void conn_wants_flush(struct conn *c);
+
+size_t conn_output_bytes(const struct conn *c);
+size_t conn_memory(const struct conn *c);
+void net_close_idle(struct net *n, i64 now_ms); /* the `timeout` directive; call about once a second */
+
+#endif

@@ -1,0 +1,19 @@
+/* What CLIENT shares with other connection commands. */
+#ifndef MAYFLY_SERVER_CLIENT_H
+#define MAYFLY_SERVER_CLIENT_H
+
+#include "server/server.h"
+
+/* Names have no spaces, line breaks or control characters. False: error replied. */
+NODISCARD bool client_set_name(struct ctx *c, bytes name);
+
+void client_enter_monitor(struct server *s, struct session *session);
+void client_leave_monitor(struct server *s, struct session *session);
+
+/* Ends CLIENT PAUSE: what waited runs. */
+void client_end_pause(struct server *s);
+
+/* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
+void client_describe(struct conn *c, i64 now_ms, struct buf *out);
+
+#endif

@@ -1,0 +1,450 @@
+/* The table of directives and what can be done with one of them. Reading files
+ * and the command line is in config_load.c, CONFIG in config_cmd.c. */
+#include "server/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/num.h"
+#include "server/config_codec.h"
+
+#define HZ_MAX 500
+
+/* -- the words of the C enums -------------------------------------------------------- */
+
+static const struct config_word words_policy[] = {
+    {"volatile-lru", EVICT_VOLATILE_LRU}, {"volatile-lfu", EVICT_VOLATILE_LFU},
+    {"volatile-random", EVICT_VOLATILE_RANDOM}, {"volatile-ttl", EVICT_VOLATILE_TTL},
+    {"allkeys-lru", EVICT_ALLKEYS_LRU}, {"allkeys-lfu", EVICT_ALLKEYS_LFU},
+    {"allkeys-random", EVICT_ALLKEYS_RANDOM}, {"noeviction", EVICT_NONE}, {NULL, 0},
+};
+
+static const struct config_word words_loglevel[] = {
+    {"debug", LOG_DEBUG}, {"verbose", LOG_VERBOSE}, {"notice", LOG_NOTICE}, {"warning", LOG_WARNING},
+    {NULL, 0},
+};
+
+static const struct config_word words_expire_source[] = {
+    {"index", EXPIRE_INDEX}, {"sample", EXPIRE_SAMPLE}, {NULL, 0},
+};
+
+/* -- checks of texts ------------------------------------------------------------------- */
+
+static bool is_path(bytes v) { return v.n && memchr(v.p, '/', v.n); }
+
+static const char *check_dbfilename(bytes v)
+{
+    return is_path(v) ? "dbfilename can't be a path, just a filename" : NULL;
+}
+
+static const char *check_appendfilename(bytes v)
+{
+    if (v.n == 0) return "appendfilename can't be empty";
+    return is_path(v) ? "appendfilename can't be a path, just a filename" : NULL;
+}
+
+static const char *check_appenddirname(bytes v)
+{
+    if (v.n == 0) return "appenddirname can't be empty";
+    return is_path(v) ? "appenddirname can't be a path, just a dirname" : NULL;
+}
+
+static const char *check_hostname(bytes v)
+{
+    if (v.n > 255) return "Hostnames must be less than 256 characters";
+    for (size_t i = 0; i < v.n; i++) {
+        char ch = v.p[i], low = ch | 0x20;
+        bool fits = (low >= 'a' && low <= 'z') || (ch >= '0' && ch <= '9') || ch == '-' || ch == '.';
+        if (!fits) return "Hostnames may only contain alphanumeric characters, hyphens or dots";
+    }
+    return NULL;
+}
+
+static bool is_title_variable(bytes name)
+{
+    static const char *const known[] = {"title", "listen-addr", "server-mode", "port", "tls-port",
+                                        "unixsocket", "config-file"};
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (bytes_eq(name, bytes_str(known[i]))) return true;
+    return false;
+}
+
+/* Known {variables} only, {{ for a brace, and something to show even for an empty title. */
+static const char *check_title(bytes v)
+{
+    static const char bad[] = "template format is invalid or contains unknown variables";
+    bool shows = false;
+    for (size_t i = 0; i < v.n; i++) {
+        if (v.p[i] != '{' || (i + 1 < v.n && v.p[i + 1] == '{')) {
+            shows = true;
+            i += v.p[i] == '{';
+            continue;
+        }
+        const char *end = memchr(v.p + i, '}', v.n - i);
+        if (!end) return bad;
+        bytes name = bytes_of(v.p + i + 1, (size_t)(end - v.p) - i - 1);
+        if (!is_title_variable(name)) return bad;
+        shows |= !bytes_eq(name, BYTES_LIT("title"));
+        i = (size_t)(end - v.p);
+    }
+    return shows ? NULL : bad;
+}
+
+/* -- the table -------------------------------------------------------------------------- */
+
+enum {
+    IMMUTABLE = CONFIG_IMMUTABLE, PROTECTED = CONFIG_PROTECTED, HIDDEN = CONFIG_HIDDEN,
+    SENSITIVE = CONFIG_SENSITIVE, FIXED = CONFIG_FIXED, MULTI = CONFIG_MULTI,
+    LISTEN = CONFIG_LISTEN, FILES = CONFIG_FILES,
+};
+
+#define HEAD(kind_, field_, name_, alias_, value_, flags_)                                    \
+    .name = name_, .alias = alias_, .kind = CONFIG_##kind_, .flags = flags_,                  \
+    .at = offsetof(struct config, field_), .value = value_
+#define NUMBER(kind_, f, n, a, v, min_, max_, flags) \
+    {HEAD(kind_, f, n, a, v, flags), .min = min_, .max = max_},
+#define BOOL(f, n, a, v, flags) {HEAD(BOOL, f, n, a, v, flags)},
+#define INT(f, n, a, v, min, max, flags) NUMBER(INT, f, n, a, v, min, max, flags)
+#define MEMORY(f, n, a, v, min, max, flags) NUMBER(MEMORY, f, n, a, v, min, max, flags)
+#define PERCENT(f, n, a, v, min, max, flags) NUMBER(PERCENT, f, n, a, v, min, max, flags)
+#define OCTAL(f, n, a, v, min, max, flags) NUMBER(OCTAL, f, n, a, v, min, max, flags)
+#define TEXT(f, n, a, v, check_, flags) {HEAD(TEXT, f, n, a, v, flags), .check = check_},
+#define CHOICE(f, n, a, v, choices_, flags) {HEAD(CHOICE, f, n, a, v, flags), .choices = choices_},
+#define ENUM(f, n, a, v, type, words_, flags) {HEAD(ENUM, f, n, a, v, flags), .words = words_},
+#define SPECIAL(f, n, a, v, codec_, flags) {HEAD(SPECIAL, f, n, a, v, flags), .codec = &codec_},
+
+#define any NULL
+static const struct directive table[] = {
+#include "server/config.def"
+};
+#undef any
+
+u32 config_count(void) { return ARRAY_LEN(table); }
+const struct directive *config_at(u32 i) { return &table[i]; }
+
+const struct directive *config_find(bytes name, bool *by_alias)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        bool alias = *table[i].alias && bytes_is(name, table[i].alias);
+        if (!alias && !bytes_is(name, table[i].name)) continue;
+        if (by_alias) *by_alias = alias;
+        return &table[i];
+    }
+    return NULL;
+}
+
+/* -- helpers -------------------------------------------------------------------------------- */
+
+bool config_fail(struct buf *why, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(why, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+void config_text(struct buf *b, bytes value)
+{
+    struct buf fresh = {0}; /* the value may lie in *b itself */
+    buf_append_bytes(&fresh, value);
+    buf_append_char(&fresh, '\0');
+    fresh.n--;
+    buf_release(b);
+    *b = fresh;
+}
+
+void config_quote(struct buf *out, bytes value)
+{
+    static const char raw[] = "\\\"\n\r\t\a\b", shown[] = "\\\"nrtab";
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < value.n; i++) {
+        char ch = value.p[i];
+        const char *at = ch ? strchr(raw, ch) : NULL;
+        if (at) buf_printf(out, "\\%c", shown[at - raw]);
+        else if (ch >= ' ' && ch <= '~') buf_append_char(out, ch);
+        else buf_printf(out, "\\x%02x", (u8)ch);
+    }
+    buf_append_char(out, '"');
+}
+
+void config_print_memory(struct buf *out, u64 n)
+{
+    static const struct {
+        u64 size;
+        const char *unit;
+    } units[] = {{1 << 30, "gb"}, {1 << 20, "mb"}, {1 << 10, "kb"}, {1, ""}};
+    size_t i = 0;
+    while (n == 0 ? i < 3 : n % units[i].size != 0) i++;
+    buf_printf(out, "%llu%s", (unsigned long long)(n / units[i].size), units[i].unit);
+}
+
+bool config_slurp(int fd, struct buf *out)
+{
+    for (;;) {
+        ssize_t n = read(fd, buf_reserve(out, 16 * 1024), 16 * 1024);
+        if (n > 0) out->n += (size_t)n;
+        else if (n == 0) return true;
+        else if (errno != EINTR) return false;
+    }
+}
+
+/* -- setting ----------------------------------------------------------------------------------- */
+
+static bool set_bool(void *at, bytes v, struct buf *why)
+{
+    bool yes = bytes_is(v, "yes");
+    if (!yes && !bytes_is(v, "no")) return config_fail(why, "argument must be 'yes' or 'no'");
+    *(bool *)at = yes;
+    return true;
+}
+
+static bool parse_octal(bytes v, i64 *out)
+{
+    char text[32], *end;
+    if (v.n >= sizeof text) return false;
+    memcpy(text, v.p, v.n);
+    text[v.n] = '\0';
+    errno = 0;
+    *out = strtoll(text, &end, 8);
+    return !errno && end == text + v.n;
+}
+
+static bool parse_percent(bytes v, i64 *out)
+{
+    i64 n;
+    if (v.n < 2 || v.p[v.n - 1] != '%') return false;
+    if (!num_parse_i64(bytes_of(v.p, v.n - 1), &n) || n < 0) return false;
+    *out = -n;
+    return true;
+}
+
+static bool parse_memory(bytes v, i64 *out)
+{
+    u64 n;
+    if (!num_parse_memory(v, &n)) return false;
+    *out = n > INT64_MAX ? INT64_MAX : (i64)n;
+    return true;
+}
+
+static bool parse_number(const struct directive *d, bytes v, i64 *out, struct buf *why)
+{
+    switch (d->kind) {
+    case CONFIG_MEMORY:
+        return parse_memory(v, out) || config_fail(why, "argument must be a memory value");
+    case CONFIG_PERCENT:
+        return parse_percent(v, out) || parse_memory(v, out) ||
+               config_fail(why, "argument must be a memory or percent value");
+    case CONFIG_OCTAL:
+        return parse_octal(v, out) ||
+               config_fail(why, "argument couldn't be parsed as an octal number");
+    default:
+        return num_parse_i64(v, out) ||
+               config_fail(why, "argument couldn't be parsed into an integer");
+    }
+}
+
+static bool set_number(const struct directive *d, void *at, bytes v, struct buf *why)
+{
+    i64 n = 0;
+    if (!parse_number(d, v, &n, why)) return false;
+    if (n < d->min || n > d->max) {
+        if (d->kind == CONFIG_PERCENT)
+            return config_fail(why, "percentage argument must be less or equal to %lld",
+                               -(long long)d->min);
+        return config_fail(why, d->kind == CONFIG_OCTAL
+                                    ? "argument must be between %llo and %llo inclusive"
+                                    : "argument must be between %lld and %lld inclusive",
+                           (long long)d->min, (long long)d->max);
+    }
+    *(i64 *)at = n;
+    return true;
+}
+
+static bool set_text(const struct directive *d, void *at, bytes v, struct buf *why)
+{
+    const char *bad = d->check ? d->check(v) : NULL;
+    if (bad) return config_fail(why, "%s", bad);
+    config_text(at, v);
+    return true;
+}
+
+const struct config_word *config_word_find(const struct config_word *list, bytes word, struct buf *why)
+{
+    for (const struct config_word *w = list; w->name; w++)
+        if (bytes_is(word, w->name)) return w;
+    buf_append_str(why, "argument(s) must be one of the following: ");
+    for (const struct config_word *w = list; w->name; w++)
+        buf_printf(why, "%s%s", w == list ? "" : ", ", w->name);
+    return NULL;
+}
+
+static bool set_enum(const struct directive *d, void *at, bytes v, struct buf *why)
+{
+    const struct config_word *w = config_word_find(d->words, v, why);
+    if (w) *(u32 *)at = w->value;
+    return w;
+}
+
+static bool set_choice(const struct directive *d, void *at, bytes v, struct buf *why)
+{
+    char words[128], *save = NULL;
+    struct config_word list[16] = {{NULL, 0}};
+    u32 n = 0;
+    CHECK(strlen(d->choices) < sizeof words);
+    strcpy(words, d->choices);
+    for (char *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        CHECK(n + 1 < ARRAY_LEN(list));
+        list[n++].name = w;
+    }
+    const struct config_word *found = config_word_find(list, v, why);
+    if (found) config_text(at, bytes_str(found->name));
+    return found;
+}
+
+static bool set_value(struct config *c, const struct directive *d, u32 n, const bytes *w, struct buf *why)
+{
+    void *at = (char *)c + d->at;
+    switch (d->kind) {
+    case CONFIG_BOOL: return set_bool(at, w[0], why);
+    case CONFIG_TEXT: return set_text(d, at, w[0], why);
+    case CONFIG_CHOICE: return set_choice(d, at, w[0], why);
+    case CONFIG_ENUM: return set_enum(d, at, w[0], why);
+    case CONFIG_SPECIAL: return d->codec->set(c, d, n, w, why);
+    default: return set_number(d, at, w[0], why);
+    }
+}
+
+/* One argument that holds all the words, with one space between them. */
+static bool set_split(struct config *c, const struct directive *d, bytes line, struct buf *why)
+{
+    u32 n = 0;
+    bytes *words = mem_alloc((line.n + 1) * sizeof *words);
+    const char *p = line.p, *end = line.p + line.n;
+    while (line.n && p <= end) {
+        const char *space = p < end ? memchr(p, ' ', (size_t)(end - p)) : NULL;
+        if (!space) space = end;
+        words[n++] = bytes_of(p, (size_t)(space - p));
+        p = space + 1;
+    }
+    bool ok = set_value(c, d, n, words, why);
+    mem_free(words);
+    return ok;
+}
+
+bool config_set(struct config *c, const struct directive *d, u32 n, const bytes *words, struct buf *why)
+{
+    if (!(d->flags & CONFIG_MULTI) && n != 1) return config_fail(why, "wrong number of arguments");
+    if ((d->flags & CONFIG_FIXED) && !bytes_is(words[0], d->value)) {
+        if (*d->value) return config_fail(why, "not supported by this build: only '%s' is accepted", d->value);
+        return config_fail(why, "not supported by this build: only an empty value is accepted");
+    }
+    if ((d->flags & CONFIG_MULTI) && n == 1) return set_split(c, d, words[0], why);
+    return set_value(c, d, n, words, why);
+}
+
+/* -- showing ----------------------------------------------------------------------------------- */
+
+static const char *word_of(const struct config_word *list, u32 value)
+{
+    for (; list->name; list++)
+        if (list->value == value) return list->name;
+    return "";
+}
+
+/* in_file: the way one would write it rather than the way CONFIG GET shows it. */
+static void show(const struct config *c, const struct directive *d, bool in_file, struct buf *out)
+{
+    const void *at = (const char *)c + d->at;
+    i64 n = d->kind <= CONFIG_OCTAL && d->kind != CONFIG_BOOL ? *(const i64 *)at : 0;
+    switch (d->kind) {
+    case CONFIG_BOOL: buf_append_str(out, *(const bool *)at ? "yes" : "no"); break;
+    case CONFIG_INT: buf_printf(out, "%lld", (long long)n); break;
+    case CONFIG_OCTAL: buf_printf(out, "%llo", (unsigned long long)n); break;
+    case CONFIG_ENUM: buf_append_str(out, word_of(d->words, *(const u32 *)at)); break;
+    case CONFIG_CHOICE: buf_append_bytes(out, buf_bytes(at)); break;
+    case CONFIG_SPECIAL: d->codec->get(c, d, out); break;
+    case CONFIG_TEXT:
+        if (in_file) config_quote(out, buf_bytes(at));
+        else buf_append_bytes(out, buf_bytes(at));
+        break;
+    case CONFIG_MEMORY:
+    case CONFIG_PERCENT:
+        if (n < 0) buf_printf(out, "%lld%%", -(long long)n);
+        else if (in_file) config_print_memory(out, (u64)n);
+        else buf_printf(out, "%lld", (long long)n);
+        break;
+    }
+}
+
+void config_get(const struct config *c, const struct directive *d, struct buf *out)
+{
+    show(c, d, false, out);
+}
+
+void config_lines(const struct config *c, const struct directive *d, struct buf *out)
+{
+    if (d->kind == CONFIG_SPECIAL && d->codec->lines) {
+        d->codec->lines(c, d, out);
+        return;
+    }
+    buf_printf(out, "%s ", d->name);
+    show(c, d, true, out);
+    buf_append_char(out, '\n');
+}
+
+/* -- the whole ----------------------------------------------------------------------------------- */
+
+void config_settle(struct config *c) { c->hz = MIN(MAX(c->hz, 1), HZ_MAX); }
+
+void config_init(struct config *c)
+{
+    struct buf why = {0};
+    *c = (struct config){0};
+    config_text(&c->file, BYTES_LIT(""));
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        bytes value = bytes_str(table[i].value);
+        CHECK(config_set(c, &table[i], 1, &value, &why));
+    }
+    buf_release(&why);
+}
+
+static bool is_text(const struct directive *d)
+{
+    return d->kind == CONFIG_TEXT || d->kind == CONFIG_CHOICE;
+}
+
+void config_release(struct config *c)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (is_text(&table[i])) buf_release((struct buf *)(void *)((char *)c + table[i].at));
+    for (u32 i = 0; i < c->rename_count; i++) {
+        buf_release(&c->renames[i].from);
+        buf_release(&c->renames[i].to);
+    }
+    buf_release(&c->bind);
+    buf_release(&c->dir);
+    buf_release(&c->replicaof);
+    buf_release(&c->file);
+    mem_free(c->renames);
+    mem_free(c->save.v);
+    mem_free(c->percentiles.v);
+    *c = (struct config){0};
+}
+
+void config_warn(const struct config *c, const struct log *log)
+{
+    if (c->appendonly)
+        log_line(log, LOG_WARNING, "WARNING appendonly yes: the append-only file is not implemented in "
+                                   "this build yet: data is not persisted");
+    else if (c->save.n)
+        log_line(log, LOG_NOTICE, "Snapshots are not implemented in this build yet: `save` is accepted, "
+                                  "but data is not persisted");
+    if (c->replicaof.n)
+        log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this build "
+                                   "yet: running as a primary", c->replicaof.p);
+}

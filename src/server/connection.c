@@ -1,0 +1,164 @@
+/* Commands about the connection itself: PING ECHO AUTH HELLO SELECT QUIT RESET,
+ * and TIME and ROLE. */
+#include "base/clock.h"
+#include "command/commands.h"
+#include "server/client.h"
+#include "server/server.h"
+
+void cmd_ping(struct ctx *c)
+{
+    if (c->argc > 2) ctx_wrong_arity(c);
+    else if (c->argc == 2) reply_bulk(c->out, c->argv[1]);
+    else reply_simple(c->out, "PONG");
+}
+
+void cmd_echo(struct ctx *c) { reply_bulk(c->out, c->argv[1]); }
+
+void cmd_select(struct ctx *c)
+{
+    i64 db;
+    if (!ctx_int(c, c->argv[1], &db)) return;
+    if (db < 0 || db >= (i64)c->eng->databases) {
+        reply_error(c->out, "ERR DB index is out of range");
+        return;
+    }
+    c->session->db = (u32)db;
+    reply_ok(c->out);
+}
+
+void cmd_quit(struct ctx *c)
+{
+    reply_ok(c->out);
+    c->session->close_after_reply = true;
+}
+
+void cmd_reset(struct ctx *c)
+{
+    struct session *s = c->session;
+    client_leave_monitor(c->server, s);
+    s->db = 0;
+    s->proto = c->out->proto = 2;
+    s->reply_mode = REPLY_ON;
+    s->no_touch = s->no_evict = false;
+    s->authenticated = c->server->config.requirepass.n == 0;
+    buf_clear(&s->name);
+    reply_simple(c->out, "RESET");
+}
+
+void cmd_time(struct ctx *c)
+{
+    i64 us = clock_wall_us();
+    reply_array(c->out, 2);
+    reply_bulk_int(c->out, us / 1000000);
+    reply_bulk_int(c->out, us % 1000000);
+}
+
+void cmd_role(struct ctx *c)
+{
+    reply_array(c->out, 3);
+    reply_bulk_str(c->out, "master");
+    reply_int(c->out, 0);
+    reply_array(c->out, 0);
+}
+
+/* -- authentication ------------------------------------------------------------------ */
+
+/* Takes the same time wherever the first difference is; the length of the
+ * stored password is all it may tell. */
+static bool same_secret(bytes given, bytes stored)
+{
+    u8 diff = given.n != stored.n;
+    for (size_t i = 0; i < stored.n; i++)
+        diff |= (u8)(stored.p[i] ^ (i < given.n ? given.p[i] : ~stored.p[i]));
+    return diff == 0;
+}
+
+static bool log_in(struct ctx *c, bytes user, bytes password)
+{
+    struct server *s = c->server;
+    bytes stored = buf_bytes(&s->config.requirepass);
+    bool known = bytes_eq(user, BYTES_LIT("default"));
+    if (known && (stored.n == 0 || same_secret(password, stored))) {
+        c->session->authenticated = true;
+        return true;
+    }
+    s->auth_failures++;
+    reply_error(c->out, "WRONGPASS invalid username-password pair or user is disabled.");
+    return false;
+}
+
+void cmd_auth(struct ctx *c)
+{
+    if (c->argc > 3) {
+        ctx_syntax_error(c);
+        return;
+    }
+    if (c->argc == 2 && c->server->config.requirepass.n == 0) {
+        reply_error(c->out, "ERR AUTH <password> called without any password configured for the default "
+                            "user. Are you sure your configuration is correct?");
+        return;
+    }
+    bool named = c->argc == 3;
+    if (log_in(c, named ? c->argv[1] : BYTES_LIT("default"), c->argv[named ? 2 : 1])) reply_ok(c->out);
+}
+
+/* The options take effect one by one: those before a bad one stay in force, as in Redis. */
+static bool hello_options(struct ctx *c)
+{
+    for (int i = 2; i < c->argc; i++) {
+        int more = c->argc - 1 - i;
+        if (bytes_is(c->argv[i], "auth") && more >= 2) {
+            if (!log_in(c, c->argv[i + 1], c->argv[i + 2])) return false;
+            i += 2;
+        } else if (bytes_is(c->argv[i], "setname") && more >= 1) {
+            if (!client_set_name(c, c->argv[++i])) return false;
+        } else {
+            reply_errorf(c->out, "ERR Syntax error in HELLO option '%.*s'", (int)MIN(c->argv[i].n, 128u),
+                         c->argv[i].p);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool hello_version(struct ctx *c, i64 *proto)
+{
+    if (c->argc == 1) return true;
+    if (!num_parse_i64(c->argv[1], proto)) {
+        reply_error(c->out, "ERR Protocol version is not an integer or out of range");
+        return false;
+    }
+    if (*proto < 2 || *proto > 3) {
+        reply_error(c->out, "NOPROTO unsupported protocol version");
+        return false;
+    }
+    return true;
+}
+
+void cmd_hello(struct ctx *c)
+{
+    i64 proto = c->session->proto;
+    if (!hello_version(c, &proto) || !hello_options(c)) return;
+    if (!c->session->authenticated) {
+        reply_error(c->out, "NOAUTH HELLO must be called with the client already authenticated, otherwise "
+                            "the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
+                            "client and select the RESP protocol version at the same time");
+        return;
+    }
+    c->session->proto = c->out->proto = (u8)proto;
+    reply_map(c->out, 7);
+    reply_bulk_str(c->out, "server");
+    reply_bulk_str(c->out, "redis");
+    reply_bulk_str(c->out, "version");
+    reply_bulk_str(c->out, REDIS_VERSION);
+    reply_bulk_str(c->out, "proto");
+    reply_int(c->out, c->out->proto);
+    reply_bulk_str(c->out, "id");
+    reply_int(c->out, (i64)c->session->id);
+    reply_bulk_str(c->out, "mode");
+    reply_bulk_str(c->out, "standalone");
+    reply_bulk_str(c->out, "role");
+    reply_bulk_str(c->out, "master");
+    reply_bulk_str(c->out, "modules");
+    reply_array(c->out, 0);
+}

@@ -1,0 +1,19 @@
+/* The process among its neighbours: the background, the supervisor, the pid file. */
+#ifndef MAYFLY_SERVER_DAEMON_H
+#define MAYFLY_SERVER_DAEMON_H
+
+#include "base/log.h"
+#include "server/config.h"
+
+/* Before anything else runs: tells a supervisor that we are starting or, if
+ * `daemonize` asks for it and nobody supervises us, goes to the background; then
+ * only the child returns. False: the log says why. */
+NODISCARD bool daemon_begin(struct config *c, const struct log *log);
+
+/* Connections are accepted: writes the pid file and tells systemd. */
+void daemon_ready(const struct config *c, const struct log *log);
+
+/* The server is going to stop: tells systemd and takes the pid file away. */
+void daemon_end(const struct config *c);
+
+#endif

@@ -1,0 +1,306 @@
+/* DEBUG: what tests, tools and client libraries need beyond the ordinary
+ * commands. Only for those whom enable-debug-command lets. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "command/commands.h"
+#include "server/digest.h"
+#include "server/server.h"
+
+/* -- time ------------------------------------------------------------------------------------- */
+
+static double parse_number(bytes s) /* as strtod: what is not a number is 0 */
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)MIN(s.n, sizeof text - 1), s.p);
+    return strtod(text, NULL);
+}
+
+static void debug_sleep(struct ctx *c)
+{
+    double seconds = parse_number(c->argv[2]);
+    if (seconds > 0 && isfinite(seconds)) {
+        struct timespec t = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+        nanosleep(&t, NULL);
+    }
+    reply_ok(c->out);
+}
+
+static void debug_set_active_expire(struct ctx *c)
+{
+    c->server->region.cycle.enabled = parse_number(c->argv[2]) != 0;
+    c->server->expire_checked_ms = 0; /* look again at once */
+    reply_ok(c->out);
+}
+
+/* -- values ------------------------------------------------------------------------------------ */
+
+/* Bytes the value would take in a dump, roughly: what its parts add up to. */
+static u64 serialized_length(struct ctx *c, struct key_ref *ref)
+{
+    if (ref->type == TYPE_STRING) return c->eng->ops->str.length(c->eng, ref) + 1;
+    return c->eng->ops->usage(c->eng, ref, 0);
+}
+
+static void debug_object(struct ctx *c)
+{
+    struct key_ref ref;
+    if (ctx_peek(c, c->argv[2], TYPE_NONE, &ref)) {
+        reply_error(c->out, "ERR no such key");
+        return;
+    }
+    u32 access = c->eng->ops->access(c->eng, &ref);
+    char line[256];
+    snprintf(line, sizeof line,
+             "Value at:%p refcount:1 encoding:%s serializedlength:%llu lru:%u lru_seconds_idle:%llu", ref.entry,
+             c->eng->ops->encoding(c->eng, &ref), (unsigned long long)serialized_length(c, &ref), access,
+             (unsigned long long)access_idle_ms(c->ks, access) / 1000);
+    reply_simple(c->out, line);
+}
+
+static void reply_digest(struct ctx *c, const u8 digest[SHA1_BYTES])
+{
+    char hex[2 * SHA1_BYTES + 1];
+    sha1_hex(digest, hex);
+    reply_simple(c->out, hex);
+}
+
+static void debug_digest(struct ctx *c)
+{
+    u8 digest[SHA1_BYTES];
+    digest_dataset(c->ks, digest);
+    reply_digest(c, digest);
+}
+
+static void debug_digest_value(struct ctx *c)
+{
+    reply_array(c->out, (size_t)c->argc - 2);
+    for (int i = 2; i < c->argc; i++) {
+        u8 digest[SHA1_BYTES] = {0};
+        struct key_ref ref;
+        if (!ctx_peek(c, c->argv[i], TYPE_NONE, &ref)) digest_value(c->ks, &ref, digest);
+        reply_digest(c, digest);
+    }
+}
+
+static void resize_zeroed(struct buf *b, size_t n)
+{
+    if (n > b->n) memset(buf_reserve(b, n - b->n), 0, n - b->n);
+    b->n = n;
+}
+
+/* Keys that exist already stay as they are. Nothing is journalled: the point is to
+ * fill a server quickly. */
+static void debug_populate(struct ctx *c)
+{
+    i64 count, size = 0;
+    bytes prefix = c->argc > 3 ? c->argv[3] : BYTES_LIT("key");
+    struct buf key = {0}, value = {0};
+    if (!ctx_positive(c, c->argv[2], &count)) return;
+    if (c->argc > 4 && !ctx_positive(c, c->argv[4], &size)) return;
+    if (size > c->server->config.proto_max_bulk_len) {
+        reply_error(c->out, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+        return;
+    }
+    for (i64 i = 0; i < count; i++) {
+        struct key_ref ref;
+        buf_clear(&key);
+        buf_append_bytes(&key, prefix);
+        buf_printf(&key, ":%lld", (long long)i);
+        if (keyspace_find(c->ks, c->db, buf_bytes(&key), LOOKUP_PEEK, &ref)) continue;
+        buf_clear(&value);
+        buf_printf(&value, "value:%lld", (long long)i);
+        if (size) resize_zeroed(&value, (size_t)size);
+        c->eng->ops->str.put(c->eng, c->db, buf_bytes(&key), &ref, buf_bytes(&value), 0);
+    }
+    ctx_no_effect(c);
+    buf_release(&key);
+    buf_release(&value);
+    reply_ok(c->out);
+}
+
+/* -- replies of every type ------------------------------------------------------------------------ */
+
+static void reply_012(struct ctx *c)
+{
+    for (int i = 0; i < 3; i++) reply_int(c->out, i);
+}
+
+static void reply_a_map(struct ctx *c)
+{
+    reply_map(c->out, 3);
+    for (int i = 0; i < 3; i++) {
+        reply_int(c->out, i);
+        reply_bool(c->out, i == 1);
+    }
+}
+
+static void reply_an_attribute(struct ctx *c)
+{
+    if (c->out->proto == 3) {
+        reply_attribute(c->out, 1);
+        reply_bulk_str(c->out, "key-popularity");
+        reply_array(c->out, 2);
+        reply_bulk_str(c->out, "key:123");
+        reply_int(c->out, 90);
+    }
+    reply_bulk_str(c->out, "Some real reply following the attribute");
+}
+
+static void reply_a_push(struct ctx *c)
+{
+    if (c->out->proto < 3) {
+        reply_error(c->out, "ERR RESP2 is not supported by this command");
+        return;
+    }
+    reply_push(c->out, 2);
+    reply_bulk_str(c->out, "server-cpu-usage");
+    reply_int(c->out, 42);
+    reply_bulk_str(c->out, "Some real reply following the push reply");
+}
+
+static void debug_protocol(struct ctx *c)
+{
+    bytes type = c->argv[2];
+    if (bytes_is(type, "string")) reply_bulk_str(c->out, "Hello World");
+    else if (bytes_is(type, "integer")) reply_int(c->out, 12345);
+    else if (bytes_is(type, "double")) reply_double(c->out, 3.141);
+    else if (bytes_is(type, "null")) reply_null(c->out);
+    else if (bytes_is(type, "array")) reply_array(c->out, 3), reply_012(c);
+    else if (bytes_is(type, "set")) reply_set(c->out, 3), reply_012(c);
+    else if (bytes_is(type, "map")) reply_a_map(c);
+    else if (bytes_is(type, "attrib")) reply_an_attribute(c);
+    else if (bytes_is(type, "push")) reply_a_push(c);
+    else if (bytes_is(type, "verbatim")) reply_verbatim(c->out, BYTES_LIT("This is a verbatim\nstring"), "txt");
+    else if (bytes_is(type, "true")) reply_bool(c->out, true);
+    else if (bytes_is(type, "false")) reply_bool(c->out, false);
+    else if (bytes_is(type, "bignum")) reply_big_number(c->out, "1234567999999999999999999999999999999");
+    else
+        reply_error(c->out, "ERR Wrong protocol type name. Please use one of the following: string|integer|double|"
+                            "bignum|null|array|set|map|attrib|push|verbatim|true|false");
+}
+
+static void debug_error(struct ctx *c)
+{
+    reply_errorf(c->out, "%.*s", (int)c->argv[2].n, c->argv[2].p);
+}
+
+/* -- the server -------------------------------------------------------------------------------------- */
+
+static void debug_log(struct ctx *c)
+{
+    log_line(&c->server->log, LOG_WARNING, "DEBUG LOG: %.*s", (int)MIN(c->argv[2].n, 900u), c->argv[2].p);
+    reply_ok(c->out);
+}
+
+/* Our lists have no plain nodes: the value is checked as Redis does, and has no effect. */
+static void debug_packed_threshold(struct ctx *c)
+{
+    const u64 max = (1ull << 32) - (1ull << 20);
+    u64 size;
+    if (num_parse_memory(c->argv[2], &size) && size <= max) reply_ok(c->out);
+    else reply_error(c->out, "ERR argument must be a memory value bigger than 1 and smaller than 4gb");
+}
+
+/* There are no replicas yet whose history this would separate. */
+static void debug_change_repl_id(struct ctx *c)
+{
+    log_line(&c->server->log, LOG_NOTICE, "Changing replication IDs after receiving change-repl-id");
+    reply_ok(c->out);
+}
+
+static void debug_segfault(struct ctx *c UNUSED)
+{
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+}
+
+static void debug_panic(struct ctx *c UNUSED) { CHECK(!"DEBUG PANIC called"); }
+static void debug_assert(struct ctx *c UNUSED) { CHECK(1 == 2); }
+
+static void debug_no_persistence(struct ctx *c)
+{
+    reply_errorf(c->out, "ERR DEBUG %.*s needs persistence, which this version doesn't have yet",
+                 (int)MIN(c->argv[1].n, 32u), c->argv[1].p);
+}
+
+/* -- the command ---------------------------------------------------------------------------------------- */
+
+static void debug_help(struct ctx *c)
+{
+    static const char *const lines[] = {
+        "ASSERT", "    Crash by a failed assertion.",
+        "CHANGE-REPL-ID", "    Take a new replication ID.",
+        "DIGEST", "    A signature of the whole dataset, equal to that of a Redis with the same data.",
+        "DIGEST-VALUE <key> [<key> ...]", "    A signature of the value of each key.",
+        "ERROR <string>", "    Reply with <string> as an error.",
+        "LOG <message>", "    Write <message> to the log.",
+        "OBJECT <key>", "    Facts about a key and its value.",
+        "PANIC", "    Crash by a panic.",
+        "POPULATE <count> [<prefix>] [<size>]",
+        "    Create <count> string keys named <prefix>:<num> (default prefix: key), with",
+        "    values of <size> bytes. They are not propagated.",
+        "PROTOCOL <type>", "    Reply with a test value of a type: string, integer, double, bignum, null,",
+        "    array, set, map, attrib, push, verbatim, true, false.",
+        "QUICKLIST-PACKED-THRESHOLD <size>", "    Accepted for the sake of test suites; has no effect.",
+        "SEGFAULT", "    Crash with SIGSEGV.",
+        "SET-ACTIVE-EXPIRE <0|1>", "    0 leaves expired keys where they are (nobody sees them) until they are",
+        "    accessed; 1, the default, reclaims them.",
+        "SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed.", NULL,
+    };
+    ctx_help(c, lines);
+}
+
+static const struct {
+    const char *name;
+    int min_argc, max_argc; /* max 0: any number */
+    command_fn run;
+} subcommands[] = {
+    {"help", 2, 2, debug_help},
+    {"sleep", 3, 3, debug_sleep},
+    {"set-active-expire", 3, 3, debug_set_active_expire},
+    {"object", 3, 3, debug_object},
+    {"digest", 2, 2, debug_digest},
+    {"digest-value", 2, 0, debug_digest_value},
+    {"protocol", 3, 3, debug_protocol},
+    {"populate", 3, 5, debug_populate},
+    {"quicklist-packed-threshold", 3, 3, debug_packed_threshold},
+    {"log", 3, 3, debug_log},
+    {"error", 3, 3, debug_error},
+    {"change-repl-id", 2, 2, debug_change_repl_id},
+    {"segfault", 2, 0, debug_segfault},
+    {"panic", 2, 0, debug_panic},
+    {"assert", 2, 0, debug_assert},
+    {"reload", 2, 0, debug_no_persistence},
+    {"loadaof", 2, 2, debug_no_persistence},
+    {"aof-flush-sleep", 3, 3, debug_no_persistence},
+};
+
+static bool allowed(struct ctx *c)
+{
+    bytes who = buf_bytes(&c->server->config.enable_debug_command);
+    const struct conn *conn = conn_of(c->session);
+    if (bytes_is(who, "yes")) return true;
+    return bytes_is(who, "local") && (conn->is_unix || conn->is_loopback);
+}
+
+void cmd_debug(struct ctx *c)
+{
+    if (!allowed(c)) {
+        reply_error(c->out, "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", "
+                            "you can run it from a local connection, otherwise you need to set this option in the "
+                            "configuration file, and then restart the server.");
+        return;
+    }
+    for (u32 i = 0; i < ARRAY_LEN(subcommands); i++) {
+        if (!bytes_is(c->argv[1], subcommands[i].name) || c->argc < subcommands[i].min_argc) continue;
+        if (subcommands[i].max_argc && c->argc > subcommands[i].max_argc) continue;
+        subcommands[i].run(c);
+        return;
+    }
+    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
+                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
+}

@@ -1,0 +1,271 @@
+/* Start, cron and shutdown. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine/memory/memory.h"
+#include "server/cron.h"
+#include "server/daemon.h"
+#include "server/tick.h"
+
+/* -- accepting ------------------------------------------------------------------------- */
+
+static const char denied[] =
+    "-DENIED Mayfly is running in protected mode because no password is set for the default user. "
+    "In this mode connections are only accepted from the loopback interface. To connect from other "
+    "machines, set a password (CONFIG SET requirepass, or the requirepass directive), or, if the "
+    "network is trusted, turn the mode off with 'CONFIG SET protected-mode no' from the loopback "
+    "interface or with --protected-mode no.\r\n";
+
+static const char *on_accept(struct net *n, struct conn *c)
+{
+    struct server *s = n->owner;
+    bool password = s->config.requirepass.n > 0;
+    if (s->config.protected_mode && !password && !c->is_unix && !c->is_loopback) return denied;
+    c->session.authenticated = !password;
+    c->created_ms = c->active_ms = clock_wall_ms();
+    return NULL;
+}
+
+static void on_close(struct net *n, struct conn *c)
+{
+    struct server *s = n->owner;
+    if (c->session.monitor) s->monitors--;
+}
+
+/* -- configuration in force --------------------------------------------------------------- */
+
+void server_apply_config(struct server *s)
+{
+    const struct config *c = &s->config;
+    s->net.config.max_bulk = c->proto_max_bulk_len;
+    s->net.config.max_query_buffer = c->client_query_buffer_limit;
+    s->net.config.max_clients = (u32)c->maxclients;
+    s->net.config.idle_timeout_s = (u32)c->timeout;
+    s->net.config.keepalive_s = (u32)c->tcp_keepalive;
+    s->net.config.backlog = (u32)c->tcp_backlog;
+    memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
+
+    struct region *r = &s->region;
+    r->cycle.hz = (u32)c->hz;
+    r->cycle.effort = (u32)c->active_expire_effort;
+    r->cycle.source = c->active_expire_source;
+    r->evictor.maxmemory = (u64)c->maxmemory;
+    r->evictor.samples = (u32)c->maxmemory_samples;
+    r->ks.policy = c->maxmemory_policy;
+    r->ks.max_string = (u64)c->proto_max_bulk_len;
+    r->ks.hll_sparse_max = (u32)c->hll_sparse_max_bytes;
+    r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
+    r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
+    r->eng->limits = (struct engine_limits){
+        .hash_max_listpack_entries = c->hash_max_listpack_entries,
+        .hash_max_listpack_value = c->hash_max_listpack_value,
+        .zset_max_listpack_entries = c->zset_max_listpack_entries,
+        .zset_max_listpack_value = c->zset_max_listpack_value,
+        .set_max_intset_entries = c->set_max_intset_entries,
+        .list_max_listpack_size = c->list_max_listpack_size,
+    };
+    slowlog_trim(&s->slowlog, (u32)c->slowlog_max_len);
+    s->log.path = c->logfile.n ? c->logfile.p : NULL;
+    s->log.level = c->loglevel;
+    if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
+}
+
+/* -- start ------------------------------------------------------------------------------------ */
+
+static u64 random_u64(void)
+{
+    u64 v = 0;
+    if (uv_random(NULL, NULL, &v, sizeof v, 0, NULL)) v = (u64)clock_mono_us() ^ (u64)getpid() << 32;
+    return v;
+}
+
+static void make_run_id(char id[41])
+{
+    u64 state = random_u64();
+    for (int i = 0; i < 40; i++) id[i] = "0123456789abcdef"[rand_below(&state, 16)];
+    id[40] = '\0';
+}
+
+/* The files a client needs; Redis lowers maxclients when the limit can't be raised. */
+static void adjust_file_limit(struct server *s)
+{
+    struct rlimit l;
+    rlim_t want = (rlim_t)s->config.maxclients + 32;
+    if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return;
+    l.rlim_cur = MIN(want, l.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur >= want) return;
+    s->config.maxclients = MAX((i64)l.rlim_cur - 32, 1);
+    log_line(&s->log, LOG_WARNING, "Your current 'ulimit -n' allows only %lld clients; maxclients has been reduced to that.",
+             (long long)s->config.maxclients);
+}
+
+static bool listen_on(struct server *s, bytes address, bool optional)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%.*s", (int)address.n, address.p);
+    if (bytes_is(address, "*")) snprintf(text, sizeof text, "0.0.0.0");
+    if (bytes_is(address, "::*")) snprintf(text, sizeof text, "::");
+    int rc = net_listen_tcp(&s->net, text, (int)s->config.port);
+    if (rc == 0) return true;
+    log_line(&s->log, LOG_WARNING, "Warning: Could not create server TCP listening socket %s:%d: %s", text,
+             (int)s->config.port, uv_strerror(rc));
+    return optional && (rc == UV_EADDRNOTAVAIL || rc == UV_EAFNOSUPPORT);
+}
+
+static bool listen_tcp(struct server *s)
+{
+    const char *p = s->config.bind.p, *end = p + s->config.bind.n;
+    if (s->config.port == 0) return true;
+    while (p < end) {
+        while (p < end && *p == ' ') p++;
+        const char *from = p;
+        while (p < end && *p != ' ') p++;
+        if (p == from) break;
+        bool optional = *from == '-';
+        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), optional)) continue;
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (tcp), aborting.", (int)s->config.port);
+        return false;
+    }
+    return true;
+}
+
+bool server_relisten(struct server *s)
+{
+    struct net *n = &s->net;
+    u32 kept = 0;
+    for (u32 i = 0; i < n->listener_count; i++) {
+        uv_handle_t *h = n->listeners[i];
+        if (uv_handle_get_type(h) == UV_TCP) uv_close(h, (uv_close_cb)(void *)mem_free);
+        else n->listeners[kept++] = h;
+    }
+    n->listener_count = kept;
+    return listen_tcp(s);
+}
+
+static bool listen_all(struct server *s)
+{
+    if (!listen_tcp(s)) return false;
+    if (s->config.unixsocket.n) {
+        int rc = net_listen_unix(&s->net, s->config.unixsocket.p, (int)s->config.unixsocketperm);
+        if (rc) {
+            log_line(&s->log, LOG_WARNING, "Failed opening Unix socket: bind: %s", uv_strerror(rc));
+            return false;
+        }
+    }
+    if (s->net.listener_count == 0) {
+        log_line(&s->log, LOG_WARNING, "Configured to not listen anywhere, exiting.");
+        return false;
+    }
+    return true;
+}
+
+static void say_hello(struct server *s)
+{
+    log_line(&s->log, LOG_WARNING, "oO0OoO0OoO0Oo Mayfly is starting oO0OoO0OoO0Oo");
+    log_line(&s->log, LOG_WARNING, "Mayfly version=%s, Redis compatibility=%s, bits=64, pid=%d, PID: %d",
+             MAYFLY_VERSION, REDIS_VERSION, (int)getpid(), (int)getpid());
+    if (s->config.file.n) log_line(&s->log, LOG_WARNING, "Configuration loaded from %s", s->config.file.p);
+    else log_line(&s->log, LOG_WARNING, "No configuration file given: using the defaults. mayfly.conf explains them.");
+}
+
+static void say_ready(struct server *s)
+{
+    if (s->config.port)
+        log_line(&s->log, LOG_NOTICE, "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
+                 s->region.eng->ops->name, (int)s->config.port, (int)s->config.port);
+    if (s->config.unixsocket.n)
+        log_line(&s->log, LOG_NOTICE, "The server is now ready to accept connections at %s", s->config.unixsocket.p);
+    log_line(&s->log, LOG_NOTICE, "Ready to accept connections");
+}
+
+static void on_signal(uv_signal_t *h, int signum)
+{
+    struct server *s = h->data;
+    log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...", signum == SIGINT ? "SIGINT" : "SIGTERM");
+    server_shutdown(s, 0);
+}
+
+static void start_handles(struct server *s)
+{
+    uv_timer_init(&s->loop, &s->cron);
+    uv_timer_init(&s->loop, &s->wake);
+    uv_idle_init(&s->loop, &s->busy);
+    uv_signal_init(&s->loop, &s->sigterm);
+    uv_signal_init(&s->loop, &s->sigint);
+    s->cron.data = s->sigterm.data = s->sigint.data = s;
+    uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
+    uv_signal_start(&s->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&s->sigint, on_signal, SIGINT);
+}
+
+bool server_start(struct server *s)
+{
+    s->log.level = s->config.loglevel;
+    s->log.path = s->config.logfile.n ? s->config.logfile.p : NULL;
+    s->start_ms = clock_wall_ms();
+    s->start_mono_us = clock_mono_us();
+    if (!daemon_begin(&s->config, &s->log)) return false;
+    say_hello(s);
+    config_warn(&s->config, &s->log);
+    adjust_file_limit(s);
+    make_run_id(s->run_id);
+    stats_init(&s->stats, command_count());
+    uv_loop_init(&s->loop);
+    net_init(&s->net, &s->loop);
+    s->net.owner = s;
+    s->net.on_tick = server_tick;
+    s->net.on_accept = on_accept;
+    s->net.on_close = on_close;
+    struct engine *eng = memory_engine_new((u32)s->config.databases, random_u64());
+    region_init(&s->region, eng, random_u64());
+    server_apply_config(s);
+    region_begin(&s->region, clock_wall_ms());
+    if (!listen_all(s)) return false;
+    start_handles(s);
+    s->startup_memory = evictor_used(&s->region.evictor);
+    say_ready(s);
+    daemon_ready(&s->config, &s->log);
+    return true;
+}
+
+void server_run(struct server *s) { uv_run(&s->loop, UV_RUN_DEFAULT); }
+
+/* -- shutdown ------------------------------------------------------------------------------------ */
+
+void server_shutdown(struct server *s, int exit_code)
+{
+    if (s->shutting_down) return;
+    s->shutting_down = true;
+    s->exit_code = exit_code;
+    log_line(&s->log, LOG_WARNING, "User requested shutdown...");
+    if (s->config.unixsocket.n) unlink(s->config.unixsocket.p);
+    daemon_end(&s->config);
+    uv_stop(&s->loop);
+}
+
+static void close_handle(uv_handle_t *h, void *arg UNUSED)
+{
+    if (!uv_is_closing(h)) uv_close(h, NULL);
+}
+
+void server_release(struct server *s)
+{
+    net_stop_listening(&s->net);
+    for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
+    uv_walk(&s->loop, close_handle, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+    net_release(&s->net);
+    region_release(&s->region);
+    stats_release(&s->stats);
+    slowlog_clear(&s->slowlog);
+    log_line(&s->log, LOG_WARNING, "Mayfly is now ready to exit, bye bye...");
+    config_release(&s->config);
+}

@@ -1,0 +1,74 @@
+/* The server: everything that is not data. One per process, made in main. */
+#ifndef MAYFLY_SERVER_SERVER_H
+#define MAYFLY_SERVER_SERVER_H
+
+#include "base/log.h"
+#include "exec/region.h"
+#include "net/net.h"
+#include "server/config.h"
+#include "server/latency.h"
+#include "server/slowlog.h"
+#include "server/stats.h"
+
+#define MAYFLY_VERSION "0.1.0"
+#define REDIS_VERSION "7.4.0" /* what clients are told: the newest Redis whose commands we have */
+
+/* Reasons a connection's requests wait: see conn_postpone. */
+enum { HOLD_PAUSE = 1, HOLD_AUTH = 2 };
+
+#define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
+
+struct server {
+    struct config config;
+    struct log log;
+    uv_loop_t loop;
+    struct net net;
+    struct region region;
+    struct stats stats;
+    struct slowlog slowlog;
+    struct latency latency;
+
+    uv_timer_t cron;       /* every 1/hz second */
+    uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
+    uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */
+    uv_signal_t sigterm, sigint;
+
+    i64 now_ms;            /* of this tick; also the region's */
+    i64 tick_us;           /* monotonic time this tick's requests began */
+    i64 expire_checked_ms; /* when the cycle last found nothing more to do */
+    i64 start_ms, start_mono_us;
+    u64 cron_loops;
+    char run_id[41];
+    u32 monitors;          /* connections in MONITOR mode */
+
+    i64 pause_until_ms;    /* CLIENT PAUSE; 0: none */
+    bool pause_writes_only;
+    u32 auth_failures;     /* recent ones: halved every second */
+
+    u64 reclaim_pending;   /* dropped values that wait to be freed */
+    u64 startup_memory;    /* used when the first client could connect */
+    bool shutting_down;
+    int exit_code;
+};
+
+NODISCARD bool server_start(struct server *s); /* config is set; false: the log says why */
+void server_run(struct server *s);             /* until shutdown */
+void server_release(struct server *s);
+
+/* Begins an orderly shutdown: the loop ends after this turn. */
+void server_shutdown(struct server *s, int exit_code);
+
+/* Puts the configuration into force, at start and after CONFIG SET. */
+void server_apply_config(struct server *s);
+
+/* Listens anew on the configuration's bind and port; open connections stay. False:
+ * not on all of them; the log says why. */
+NODISCARD bool server_relisten(struct server *s);
+
+/* The connection a session belongs to. */
+static inline struct conn *conn_of(struct session *s)
+{
+    return (struct conn *)(void *)((char *)s - offsetof(struct conn, session));
+}
+
+#endif

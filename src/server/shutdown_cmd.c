@@ -1,0 +1,113 @@
+/* SHUTDOWN, MODULE and LOLWUT. */
+#include "command/commands.h"
+#include "server/server.h"
+
+/* -- SHUTDOWN ------------------------------------------------------------------------------- */
+
+struct shutdown_options {
+    bool nosave, save, now, force, abort;
+};
+
+static bool parse_shutdown(struct ctx *c, struct shutdown_options *o)
+{
+    *o = (struct shutdown_options){0};
+    for (int i = 1; i < c->argc; i++) {
+        bytes word = c->argv[i];
+        if (bytes_is(word, "nosave")) o->nosave = true;
+        else if (bytes_is(word, "save")) o->save = true;
+        else if (bytes_is(word, "now")) o->now = true;
+        else if (bytes_is(word, "force")) o->force = true;
+        else if (bytes_is(word, "abort")) o->abort = true;
+        else return false;
+    }
+    bool other = o->nosave || o->save || o->now || o->force;
+    return !(o->abort && other) && !(o->nosave && o->save);
+}
+
+/* There is nothing to wait for (no replicas), so a shutdown is over within the
+ * turn of the loop that began it: ABORT never finds one. */
+void cmd_shutdown(struct ctx *c)
+{
+    struct shutdown_options o;
+    if (!parse_shutdown(c, &o)) {
+        ctx_syntax_error(c);
+    } else if (o.abort) {
+        reply_error(c->out, "ERR No shutdown in progress.");
+    } else if (o.save && !o.force) {
+        log_line(&c->server->log, LOG_WARNING,
+                 "SHUTDOWN SAVE: this version can't save yet. Use SHUTDOWN NOSAVE or SHUTDOWN SAVE FORCE.");
+        reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
+    } else {
+        server_shutdown(c->server, 0);
+    }
+}
+
+/* -- MODULE ----------------------------------------------------------------------------------- */
+
+void cmd_module_list(struct ctx *c) { reply_array(c->out, 0); }
+
+void cmd_module_help(struct ctx *c)
+{
+    static const char *const lines[] = {
+        "LIST", "    The loaded modules: none, there is no way to load one.", NULL,
+    };
+    ctx_help(c, lines);
+}
+
+/* -- LOLWUT ----------------------------------------------------------------------------------- */
+
+#define POND_ROWS 7
+#define POND_COLUMNS 56
+
+/* A swarm over a pond at dusk; each call another evening. */
+static void draw_pond(struct ctx *c, struct buf *out)
+{
+    static const char *const fly[] = {"\\|/", "~o~", ">=-", "-=<", "'v'"};
+    char sky[POND_ROWS][POND_COLUMNS + 1];
+    for (u32 y = 0; y < POND_ROWS; y++) {
+        memset(sky[y], ' ', POND_COLUMNS);
+        sky[y][POND_COLUMNS] = '\0';
+        for (u32 n = 0; n < 1 + y / 2; n++)
+            memcpy(&sky[y][rand_below(&c->rng, POND_COLUMNS - 3)], fly[rand_below(&c->rng, ARRAY_LEN(fly))], 3);
+        buf_printf(out, "%s\n", sky[y]);
+    }
+    for (u32 y = 0; y < 2; y++) {
+        for (u32 x = 0; x < POND_COLUMNS; x++) buf_append_char(out, "~-~ ~~_"[rand_below(&c->rng, 7)]);
+        buf_append_char(out, '\n');
+    }
+}
+
+static const char portrait[] =
+    "\n"
+    "              __..--\"\"\"--..\n"
+    "         _.-\"'   /   |    \\ '.            She dances for one day\n"
+    "       .'    /  /    |    .-'              and knows to the millisecond\n"
+    "      '-.._ /__/_____|.-'                  when it is over.\n"
+    "   (\\        o(_)====)====)-.__\n"
+    "    \\\\______/ / /  \\ \\      ''--.._____________\n"
+    "             ' '    ' '          ''---..._______\n"
+    "\n";
+
+/* Earlier editions took numbers for their canvas: those must still be numbers. */
+static bool parse_lolwut(struct ctx *c)
+{
+    i64 version, number;
+    if (c->argc < 3 || !bytes_is(c->argv[1], "version")) return true;
+    if (!ctx_int(c, c->argv[2], &version)) return false;
+    int numbers = version == 5 ? 3 : version == 6 ? 2 : 0;
+    for (int i = 3; i < c->argc && i < 3 + numbers; i++) {
+        if (!ctx_int(c, c->argv[i], &number)) return false;
+    }
+    return true;
+}
+
+void cmd_lolwut(struct ctx *c)
+{
+    struct buf text = {0};
+    if (!parse_lolwut(c)) return;
+    draw_pond(c, &text);
+    buf_append_str(&text, portrait);
+    buf_append_str(&text, "Mayfly ver. " MAYFLY_VERSION " (Redis " REDIS_VERSION " protocol)\n");
+    reply_verbatim(c->out, buf_bytes(&text), "txt");
+    buf_release(&text);
+}

@@ -1,0 +1,213 @@
+#include "server/tick.h"
+
+#include "base/clock.h"
+#include "server/monitor.h"
+#include "server/redact.h"
+
+#define PREFETCH_AHEAD 16
+#define RECLAIM_UNITS 64
+
+/* -- running requests ------------------------------------------------------------- */
+
+/* Tells the engine which keys the next requests will read, so that it can fetch
+ * them together. */
+static void prefetch(struct server *s, u32 from)
+{
+    struct net *n = &s->net;
+    struct want want[PREFETCH_AHEAD];
+    u32 wants = 0;
+    for (u32 i = from; i < n->request_count && i < from + PREFETCH_AHEAD; i++) {
+        const struct net_request *q = &n->requests[i];
+        if (q->argc < 2 || !q->conn) continue;
+        /* The first argument is nearly always a key; a wrong guess costs nothing. */
+        want[wants++] = (struct want){q->conn->session.db, n->args[q->argv_at + 1]};
+    }
+    if (wants > 1) s->region.eng->ops->prefetch(s->region.eng, want, wants);
+}
+
+static bool is_web_request(bytes name) { return bytes_is(name, "post") || bytes_is(name, "host:"); }
+
+/* A browser tricked into talking to us must not get as far as a command in its body. */
+static void refuse_web_request(struct server *s, struct conn *c)
+{
+    log_line(&s->log, LOG_WARNING,
+             "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: "
+             "commands to Mayfly. This is likely due to an attacker attempting to use Cross Protocol "
+             "Scripting to compromise your server. Connection from %s aborted.", c->peer);
+    conn_close(c);
+}
+
+/* Guessing passwords is slow: after some failures every attempt waits about a
+ * second. A client that knows its password only notices the delay. */
+static bool auth_must_wait(const struct server *s, struct conn *c, bytes name)
+{
+    if (s->auth_failures <= AUTH_FAILURES_FREE || c->session.authenticated) return false;
+    if (!bytes_is(name, "auth") && !bytes_is(name, "hello")) return false;
+    c->session.auth_waited = !c->session.auth_waited;
+    return c->session.auth_waited;
+}
+
+static bool pause_holds(const struct server *s, const struct command *cmd)
+{
+    if (cmd && (cmd->flags & CMD_ADMIN || bytes_is(bytes_str(cmd->name), "client"))) return false;
+    return !s->pause_writes_only || (cmd && (cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE)));
+}
+
+/* CLIENT REPLY: what the command wrote may have to be taken back. */
+static void filter_reply(struct conn *c, size_t mark, enum session_reply before)
+{
+    struct session *s = &c->session;
+    if (s->reply_mode == REPLY_SKIPPING) {
+        c->out.n = mark;
+        s->reply_mode = REPLY_ON;
+    } else if (s->reply_mode == REPLY_OFF && before == REPLY_OFF) {
+        c->out.n = mark;
+    } else if (s->reply_mode == REPLY_SKIP_NEXT) {
+        s->reply_mode = REPLY_SKIPPING;
+    }
+}
+
+static void log_slow(struct server *s, struct conn *c, const struct request *q, const struct command *cmd, i64 usec)
+{
+    struct buf space = {0};
+    slowlog_add(&s->slowlog, (u32)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc,
+                redact(cmd, q->argc, q->argv, &space), bytes_str(c->peer), buf_bytes(&c->session.name));
+    buf_release(&space);
+}
+
+static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+                    i64 usec)
+{
+    if (q->out->errors) stats_error(&s->stats, bytes_of(q->out->out->p + q->out->error_at,
+                                                       q->out->out->n - q->out->error_at));
+    if (!o->cmd) return;
+    c->last_command = o->cmd->name;
+    if (o->rejected) {
+        s->stats.commands[o->cmd->id].rejected++;
+        return;
+    }
+    stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
+    if (UNLIKELY(s->monitors)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
+    if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
+                 !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
+        log_slow(s, c, q, o->cmd, usec);
+    i64 threshold = s->config.latency_monitor_threshold;
+    if (UNLIKELY(threshold && usec >= threshold * 1000))
+        latency_add(&s->latency, o->cmd->flags & CMD_FAST ? "fast-command" : "command", s->now_ms / 1000,
+                    (u32)(usec / 1000));
+}
+
+static void run_request(struct server *s, u32 at)
+{
+    struct net *n = &s->net;
+    const struct net_request *nq = &n->requests[at];
+    struct conn *c = nq->conn;
+    if (!c || c->closing || c->session.close_after_reply) return;
+    struct reply out = conn_reply(c);
+    if (nq->error) {
+        reply_errorf(&out, "ERR Protocol error: %s", nq->error);
+        c->session.close_after_reply = true;
+        return;
+    }
+    bytes *argv = n->args + nq->argv_at;
+    if (UNLIKELY(is_web_request(argv[0]))) {
+        refuse_web_request(s, c);
+        return;
+    }
+    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, command_find(argv[0]))) {
+        conn_postpone(n, at, HOLD_PAUSE);
+        return;
+    }
+    if (UNLIKELY(s->auth_failures) && auth_must_wait(s, c, argv[0])) {
+        conn_postpone(n, at, HOLD_AUTH);
+        return;
+    }
+    size_t mark = c->out.n;
+    enum session_reply before = c->session.reply_mode;
+    struct request q = {&c->session, s, (int)nq->argc, argv, &out};
+    struct outcome o;
+    region_run(&s->region, &q, &o);
+    i64 now_us = clock_mono_us();
+    account(s, c, &q, &o, now_us - s->tick_us);
+    s->tick_us = now_us;
+    c->commands++;
+    c->active_ms = s->now_ms;
+    if (UNLIKELY(before != REPLY_ON || c->session.reply_mode != REPLY_ON)) filter_reply(c, mark, before);
+}
+
+/* -- reclaiming ---------------------------------------------------------------------- */
+
+static void on_wake(uv_timer_t *t UNUSED) {} /* waking the loop is all it is for */
+
+/* When the loop is about to sleep: not beyond the next visit of the index. */
+static void arm_wake(struct server *s)
+{
+    struct engine *e = s->region.eng;
+    i64 next = INT64_MAX;
+    for (u32 db = 0; db < e->databases; db++) next = MIN(next, e->ops->next_due(e, db));
+    if (next == INT64_MAX || !s->region.cycle.enabled) return;
+    i64 wait = next - s->now_ms + 1;
+    if (wait < 1000) uv_timer_start(&s->wake, on_wake, wait < 1 ? 1 : (u64)wait, 0);
+}
+
+/* Freed values, swept references: the engine's own housekeeping. */
+static u64 reclaim_until(struct server *s, i64 until_us)
+{
+    struct engine *e = s->region.eng;
+    u64 left;
+    do left = e->ops->reclaim(e, RECLAIM_UNITS);
+    while (left && clock_mono_us() < until_us);
+    return left;
+}
+
+static bool expire_until(struct server *s, i64 until_us)
+{
+    bool more;
+    do more = region_expire_step(&s->region);
+    while (more && clock_mono_us() < until_us);
+    return more;
+}
+
+static void on_busy(uv_idle_t *h UNUSED) {} /* its being active keeps the loop from sleeping */
+
+static void housekeeping(struct server *s, bool idle)
+{
+    struct expire_cycle *cycle = &s->region.cycle;
+    i64 start = clock_mono_us();
+    bool more = false;
+    /* Nothing can have become due within the same millisecond as the last look. */
+    if (s->now_ms != s->expire_checked_ms) {
+        i64 allowance = expire_cycle_allowance(cycle, start, idle);
+        if (allowance) {
+            more = expire_until(s, start + allowance);
+            expire_cycle_spent(cycle, clock_mono_us() - start, more);
+            region_commit(&s->region);
+            if (!more) s->expire_checked_ms = s->now_ms;
+        } else {
+            more = cycle->cut_short;
+        }
+    }
+    s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
+    if (more || s->reclaim_pending) {
+        uv_idle_start(&s->busy, on_busy);
+    } else {
+        uv_idle_stop(&s->busy);
+        if (idle) arm_wake(s);
+    }
+}
+
+/* -- the tick ------------------------------------------------------------------------- */
+
+void server_tick(struct net *n)
+{
+    struct server *s = n->owner;
+    region_begin(&s->region, clock_wall_ms());
+    s->now_ms = s->region.ks.now_ms;
+    s->tick_us = clock_mono_us();
+    for (u32 i = 0; i < n->request_count; i++) {
+        if (i % PREFETCH_AHEAD == 0) prefetch(s, i);
+        run_request(s, i);
+    }
+    if (n->request_count) region_commit(&s->region);
+    housekeeping(s, n->request_count == 0);
+}
