@@ -1,0 +1,1 @@
+"""What the scenarios share: servers, clients, load, statistics, the report."""

@@ -1,0 +1,69 @@
+"""What a scenario is given: the two sides, the cores, the sizes, the rounds."""
+
+import collections
+import sys
+import time
+import traceback
+
+from .server import running
+
+MAYFLY, REDIS = "mayfly", "redis"
+SIDES = (MAYFLY, REDIS)
+
+
+class Env:
+    def __init__(self, paths, rounds, quick, cores, nice, probe_binary, verbose=False):
+        self.paths, self.quick, self.nice, self.verbose = paths, quick, nice, verbose
+        self.rounds = rounds            # None: each scenario's own
+        self.server_core, self.load_core = cores
+        self.probe_binary = probe_binary
+        self.errors = []                # (scenario, side, message)
+        self.warnings = []              # why a verdict may be worth little
+        self.series = {}                # name -> side -> points, for the plot
+        self.scenario = ""
+
+    def pick(self, full, quick):
+        return quick if self.quick else full
+
+    def rounds_or(self, full, quick):
+        return self.rounds or self.pick(full, quick)
+
+    def server(self, side):
+        return running(side, self.paths[side], self.server_core, self.nice)
+
+    def log(self, text):
+        print(f"  [{time.strftime('%H:%M:%S')}] {self.scenario}: {text}", file=sys.stderr, flush=True)
+
+    def warn_if_noisy(self, what, calm_ms, limit_ms):
+        """calm_ms: {side: [longest latency while nothing special happened]}."""
+        worst = max((max(v) for v in calm_ms.values() if v), default=0)
+        if worst > limit_ms / 2:
+            self.warnings.append(f"{self.scenario}, {what}: up to {worst:.1f} ms before anything happened; "
+                                 f"the {limit_ms} ms limit can't be judged on so busy a machine")
+
+    def collect(self, what, rounds, measure):
+        """Calls measure(side) for M, R, M, R, …; it returns {metric: value}.
+        Returns {metric: {side: [values]}}. A side that fails once is left out
+        of the remaining rounds; its rows then have no value and fail."""
+        got = collections.defaultdict(lambda: {side: [] for side in SIDES})
+        failed = set()
+        for r in range(rounds):
+            for side in SIDES:
+                if side in failed:
+                    continue
+                self.log(f"{what}, round {r + 1}/{rounds}, {side}")
+                try:
+                    values = measure(side)
+                except Exception as e:      # whatever it is, the other side goes on
+                    failed.add(side)
+                    self.errors.append((self.scenario, side, f"{what}: {type(e).__name__}: {e}"))
+                    self.log(f"{side} failed: {e}")
+                    if self.verbose:
+                        traceback.print_exc()
+                    continue
+                for metric, value in values.items():
+                    got[metric][side].append(value)
+        for metric in got.values():
+            for side in failed:
+                metric[side].clear()
+        return got

@@ -1,0 +1,140 @@
+"""A server under test: started on a free loopback port, pinned to one core,
+always stopped, its directory always removed."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from .client import Client
+
+PR_SET_PDEATHSIG = 1
+START_LIMIT_S = 15
+
+
+def child_setup(core, nice, realtime=False):
+    """Returns what a child does before exec: pin itself, and die with us.
+    nice = 0 leaves its priority alone; realtime is for the probe, which sleeps
+    between its requests and so can't starve anybody."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def setup():
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if core is not None:
+            os.sched_setaffinity(0, {core})
+        if nice:
+            with contextlib.suppress(OSError):
+                raise_priority(nice)
+                if realtime:
+                    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    return setup
+
+
+def raise_priority(nice):
+    """Where the kernel groups tasks by session (autogroup), nice counts within
+    the session only; so a session of its own, and that group's nice as well."""
+    os.setsid()
+    os.nice(nice)
+    with contextlib.suppress(FileNotFoundError):
+        with open("/proc/self/autogroup", "w") as f:
+            f.write(str(nice))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, name, proc, port):
+        self.name, self.proc, self.port, self.pid = name, proc, port, proc.pid
+        # The CPU clock of the whole process in ns (threads that ended included):
+        # what clock_getcpuclockid(3) computes.
+        self._clock = (~self.pid << 3) | 2
+
+    def client(self, timeout=60):
+        return Client(self.port, timeout)
+
+    def call(self, *args):
+        with self.client() as c:
+            return c.call(*args)
+
+    def cpu_ns(self):
+        self.check_alive()
+        return time.clock_gettime_ns(self._clock)
+
+    def rss(self):
+        with open(f"/proc/{self.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def wait_ns(self):
+        """How long its main thread was ready to run but had no core: noise."""
+        with open(f"/proc/{self.pid}/schedstat") as f:
+            return int(f.read().split()[1])
+
+    def info(self, section, field):
+        for line in self.call("INFO", section).decode().splitlines():
+            key, _, value = line.partition(":")
+            if key == field:
+                return int(float(value))
+        raise RuntimeError(f"INFO {section} has no {field}")
+
+    def check_alive(self):
+        if self.proc.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with code {self.proc.returncode}")
+
+    def settle(self, limit_s=5, share=0.02):
+        """Waits until the server's CPU use is small, at most limit_s."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            before = self.cpu_ns()
+            time.sleep(0.25)
+            if (self.cpu_ns() - before) / 0.25e9 < share:
+                return
+
+
+@contextlib.contextmanager
+def running(name, path, core, nice):
+    """Starts a server; yields it when it answers PING; stops it whatever happens."""
+    tmp = tempfile.mkdtemp(prefix=f"bench-{name}-")
+    port = free_port()
+    log_path = os.path.join(tmp, "log")
+    argv = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
+            "--save", "", "--appendonly", "no"]
+    proc = None
+    try:
+        with open(log_path, "wb") as log:
+            proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    preexec_fn=child_setup(core, nice))
+        server = Server(name, proc, port)
+        _wait_ready(server, log_path)
+        yield server
+    finally:
+        if proc is not None and proc.poll() is None:
+            proc.kill()     # nothing is to be saved, and nothing may linger
+        if proc is not None:
+            proc.wait()
+        shutil.rmtree(tmp, ignore_errors=True)
+
+
+def _wait_ready(server, log_path):
+    end = time.monotonic() + START_LIMIT_S
+    while True:
+        try:
+            server.check_alive()
+            with server.client(timeout=2) as c:
+                c.call("PING")
+            return
+        except OSError as e:
+            if time.monotonic() > end:
+                raise RuntimeError(f"{server.name} does not answer: {e}") from e
+            time.sleep(0.05)
+        except RuntimeError as e:
+            with open(log_path, errors="replace") as log:
+                raise RuntimeError(f"{e}; its log ends: {log.read()[-400:]}") from e

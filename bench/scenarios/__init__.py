@@ -1,0 +1,5 @@
+"""Each module: NAME, and run(env) -> rows."""
+
+from . import bigkey, churn, cpu, idle, memory, storm
+
+ALL = (cpu, memory, storm, churn, bigkey, idle)

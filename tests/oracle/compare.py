@@ -1,0 +1,165 @@
+"""Rules for replies that may differ.
+
+A rule is a function (ctx, a, b) -> bool on decoded replies, called only when
+the raw bytes differ; no rule means byte for byte. ctx.earlier(i) gives the
+pair of decoded replies of the i-th command of the same group, for rules that
+need to know the contents of a key ("is this member really in the set?").
+"""
+from collections import Counter
+
+FAR_MS = 4_000_000_000_000      # generators use deadlines beyond this only absolutely
+TOLERANCE_MS = 5000
+
+
+class Ctx:
+    def __init__(self, earlier_a=(), earlier_b=(), loose_order=False):
+        self.a, self.b, self.loose_order = earlier_a, earlier_b, loose_order
+
+    def earlier(self, i):
+        return self.a[i], self.b[i]
+
+
+def is_error(r):
+    return r[0] == '-'
+
+
+def is_aggregate(r):
+    return r[0] in '*~%>' and r[1] is not None
+
+
+def pairs(r):
+    """Flat [f v f v] (RESP2), a map, or [[f v] ...] (RESP3) as a list of pairs."""
+    items = r[1]
+    if items and r[0] == '*' and items[0][0] == '*':
+        return [tuple(i[1]) for i in items]
+    return list(zip(items[::2], items[1::2]))
+
+
+def unordered(ctx, a, b):
+    return (a[0] == b[0] and is_aggregate(a) and is_aggregate(b)
+            and Counter(a[1]) == Counter(b[1]))
+
+
+def unordered_pairs(ctx, a, b):
+    return (a[0] == b[0] and is_aggregate(a) and is_aggregate(b)
+            and len(a[1]) == len(b[1]) and Counter(pairs(a)) == Counter(pairs(b)))
+
+
+def _packed(ctx):
+    enc, _ = ctx.earlier(0)
+    return enc[1] in (b'listpack', b'intset') and not ctx.loose_order
+
+
+def packed_order(ctx, a, b):
+    """After OBJECT ENCODING: packed collections have a defined order."""
+    return not _packed(ctx) and unordered(ctx, a, b)
+
+
+def packed_order_pairs(ctx, a, b):
+    return not _packed(ctx) and unordered_pairs(ctx, a, b)
+
+
+def normalize(r):
+    if is_aggregate(r):
+        return (r[0], tuple(sorted((normalize(i) for i in r[1]), key=repr)))
+    return r
+
+
+def deep_unordered(ctx, a, b):
+    return normalize(a) == normalize(b)
+
+
+def same_size(ctx, a, b):
+    """Any choice of the same number of elements."""
+    return a[0] == b[0] and is_aggregate(a) and is_aggregate(b) and len(a[1]) == len(b[1])
+
+
+def same_type(ctx, a, b):
+    return a[0] == b[0] and not is_error(a) and (a[1] is None) == (b[1] is None)
+
+
+def near(tolerance):
+    def rule(ctx, a, b):
+        return (a[0] == b[0] == ':' and a[1] >= 0 and b[1] >= 0
+                and abs(a[1] - b[1]) <= tolerance)
+    return rule
+
+
+near_ms = near(TOLERANCE_MS)
+near_s = near(TOLERANCE_MS // 1000)
+
+
+def deadline_ms(ctx, a, b):
+    """Absolute deadlines were all chosen beyond FAR_MS and must be exact."""
+    return near_ms(ctx, a, b) and max(a[1], b[1]) < FAR_MS
+
+
+def deadline_s(ctx, a, b):
+    return near_s(ctx, a, b) and max(a[1], b[1]) < FAR_MS // 1000
+
+
+def hello(ctx, a, b):
+    """Same fields; values only where they don't name the server."""
+    if a[0] != b[0] or not is_aggregate(a) or not is_aggregate(b):
+        return False
+    da, db = dict(pairs(a)), dict(pairs(b))
+    return set(da) == set(db) and all(
+        da[k] == db[k] for k in da
+        if k[1] in (b'proto', b'mode', b'role', b'modules'))
+
+
+def _c_string(r):
+    return r[0], r[1].split(b'\0')[0] if isinstance(r[1], bytes) else r[1]
+
+
+def alpha(limited):
+    """SORT ALPHA uses strcoll, for which strings end at NUL: ties may swap."""
+    def rule(ctx, a, b):
+        return (same_size(ctx, a, b)
+                and [_c_string(i) for i in a[1]] == [_c_string(i) for i in b[1]]
+                and (limited or unordered(ctx, a, b)))
+    return rule
+
+
+def random_pick(with_pairs=False, distinct=True, pool_pairs=False):
+    """Members chosen at random: both sides must answer in the same shape and
+    only with members listed by the first command of the group."""
+    def rule(ctx, a, b):
+        if a[0] != b[0] or is_error(a) or (a[1] is None) != (b[1] is None):
+            return False
+        if a[1] is None:
+            return True
+        if is_aggregate(a) and len(a[1]) != len(b[1]):
+            return False
+        return all(_picked(r, ctx.earlier(0)[i], with_pairs, distinct, pool_pairs)
+                   for i, r in enumerate((a, b)))
+    return rule
+
+
+def _picked(reply, pool, with_pairs, distinct, pool_pairs):
+    members = pairs(pool) if pool_pairs else pool[1]
+    if not is_aggregate(reply):
+        got = [reply]
+    elif with_pairs:
+        got = pairs(reply)
+    else:
+        got = list(reply[1])
+    if pool_pairs and not with_pairs:
+        members = [m for m, _ in members]
+    return set(got) <= set(members) and (not distinct or len(set(got)) == len(got))
+
+
+def exec_rule(rules):
+    """EXEC's array, element by element with the rule of each queued command."""
+    def rule(ctx, a, b):
+        if not same_size(ctx, a, b) or len(a[1]) != len(rules):
+            return False
+        return all(x == y or (r is not None and r(Ctx(loose_order=ctx.loose_order), x, y))
+                   for x, y, r in zip(a[1], b[1], rules))
+    return rule
+
+
+def encoding_loose(ctx, a, b):
+    """Redis 7.2 packs small sets and lists; 7.0 doesn't."""
+    pair = {a[1], b[1]}
+    return pair in ({b'listpack', b'hashtable'}, {b'listpack', b'quicklist'})

@@ -1,0 +1,80 @@
+"""Starts and stops the two servers that are compared."""
+import atexit
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from resp import Conn, ConnectionLost
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """One server process with a directory of its own; restart() after a crash."""
+
+    def __init__(self, name, path, extra=()):
+        self.name, self.path, self.extra = name, path, list(extra)
+        self.proc = None
+        self.dir = tempfile.mkdtemp(prefix='oracle-%s-' % name)
+        self.log = os.path.join(self.dir, 'stdout.log')
+        atexit.register(self.remove)
+        self.start()
+
+    def start(self):
+        self.port = free_port()
+        args = [self.path, '--port', str(self.port), '--bind', '127.0.0.1',
+                '--dir', self.dir, '--save', '', '--appendonly', 'no',
+                '--enable-debug-command', 'yes', '--loglevel', 'warning'] + self.extra
+        # SORT ALPHA follows the locale's collation: pin it.
+        env = dict(os.environ, LC_ALL='C')
+        with open(self.log, 'ab') as log:
+            self.proc = subprocess.Popen(args, stdout=log, stderr=log, env=env,
+                                         stdin=subprocess.DEVNULL)
+        self.wait_ready()
+
+    def wait_ready(self, seconds=15):
+        deadline = time.time() + seconds
+        while time.time() < deadline:
+            if self.proc.poll() is not None:
+                break
+            try:
+                c = Conn(self.port, 2)
+                try:
+                    if c.call('PING') == ('+', b'PONG'):
+                        return
+                finally:
+                    c.close()
+            except (OSError, ConnectionLost):
+                pass
+            time.sleep(0.02)
+        raise SystemExit('%s did not start:\n%s' % (self.path, self.tail()))
+
+    def tail(self, size=3000):
+        with open(self.log, 'rb') as f:
+            return f.read()[-size:].decode('utf-8', 'replace')
+
+    def connect(self, timeout=30):
+        return Conn(self.port, timeout)
+
+    def alive(self):
+        return self.proc.poll() is None
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def stop(self):
+        if self.proc and self.proc.poll() is None:
+            self.proc.kill()        # nothing to save: both run without persistence
+            self.proc.wait()
+
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)

@@ -1,0 +1,70 @@
+"""Fixtures: a server for everybody, servers of one's own, clients and bare sockets."""
+import signal
+
+import pytest
+
+import mayfly
+
+
+@pytest.fixture(scope='session')
+def shared_server():
+    s = mayfly.Server('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes',
+                      '--unixsocket', 'mayfly.sock')
+    yield s
+    try:
+        assert s.stop(signal.SIGTERM) == 0, s.log
+        s.check()
+    finally:
+        s.remove()
+
+
+@pytest.fixture
+def server(shared_server):
+    """The shared server, emptied. Whoever changes its configuration restores it."""
+    assert shared_server.proc.poll() is None, f'the shared server crashed: {shared_server.log}'
+    with shared_server.client() as c:
+        c.flushall()
+    return shared_server
+
+
+@pytest.fixture
+def r(server):
+    """A redis-py client of the shared server."""
+    with server.client() as c:
+        yield c
+
+
+@pytest.fixture
+def server_factory():
+    """server_factory('--directive', value …) starts a server that lives until the test ends."""
+    started = []
+
+    def start(*args, **options):
+        s = mayfly.Server(*args, **options)
+        started.append(s)
+        return s
+
+    yield start
+    try:
+        for s in started:
+            if s.proc.poll() is None:
+                assert s.stop(signal.SIGTERM) == 0, s.log
+            s.check()
+    finally:
+        for s in started:
+            s.remove()
+
+
+@pytest.fixture
+def raw():
+    """raw(port) opens a bare socket (a path: a Unix socket)."""
+    opened = []
+
+    def connect(port):
+        c = mayfly.Raw(port)
+        opened.append(c)
+        return c
+
+    yield connect
+    for c in opened:
+        c.close()

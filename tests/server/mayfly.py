@@ -1,0 +1,198 @@
+"""What the black-box tests share: a server process, and a bare socket to it."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import redis
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def sanitized():
+    """Whether the server under test is a sanitizer build: many times slower."""
+    with open(BINARY, 'rb') as f:
+        return b'__asan_init' in f.read() or b'__tsan_init' in open(BINARY, 'rb').read()
+
+
+def eventually(condition, seconds=5, pause=0.01):
+    """Waits until condition() is true and returns its value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f'not within {seconds} s'
+        time.sleep(pause)
+
+
+class Server:
+    """A server process with a directory and a log of its own."""
+
+    def __init__(self, *args, port=None, wait=True, stdin=None, name='mayfly'):
+        self.dir = tempfile.mkdtemp(prefix=f'{name}-')
+        self.port = free_port() if port is None else port
+        self.log_path = os.path.join(self.dir, 'stdout.log')
+        self.args = [BINARY, '--port', str(self.port), '--dir', self.dir, *map(str, args)]
+        with open(self.log_path, 'wb') as log:
+            self.proc = subprocess.Popen(self.args, stdout=log, stderr=log, cwd=self.dir,
+                                         stdin=subprocess.DEVNULL if stdin is None else stdin)
+        if wait:
+            self.wait_ready()
+
+    @property
+    def log(self):
+        with open(self.log_path, 'rb') as f:
+            return f.read().decode('utf-8', 'replace')
+
+    def wait_ready(self, seconds=20):
+        end = time.monotonic() + seconds
+        while 'Ready to accept connections' not in self.log:
+            assert self.proc.poll() is None, f'the server ended: {self.log}'
+            assert time.monotonic() < end, f'the server did not start: {self.log}'
+            time.sleep(0.005)
+
+    def client(self, **options):
+        return redis.Redis(port=self.port, socket_timeout=30, **options)
+
+    def raw(self):
+        return Raw(self.port)
+
+    def info(self, section='everything'):
+        with self.client() as r:
+            return r.info(section)
+
+    def stop(self, how=signal.SIGTERM, seconds=30):
+        """Ends the process and returns its exit code."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(how)
+        return self.proc.wait(seconds)
+
+    def remove(self):
+        if self.proc.poll() is None:
+            self.proc.kill()
+            self.proc.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def check(self):
+        """Nothing a sanitizer or an assertion would complain about."""
+        found = re.search(r'.*(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|CHECK).*',
+                          self.log)
+        assert not found, self.log[max(0, found.start() - 200):found.start() + 4000]
+
+
+class ReplyError(str):
+    """An error reply, without its '-'."""
+
+
+class Raw:
+    """A bare connection: bytes out, bytes or parsed replies in."""
+
+    def __init__(self, port, timeout=20):
+        address = port if isinstance(port, str) else ('127.0.0.1', port)
+        family = socket.AF_UNIX if isinstance(port, str) else socket.AF_INET
+        self.sock = socket.socket(family)
+        self.sock.settimeout(timeout)
+        self.sock.connect(address)
+        if family == socket.AF_INET:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.sock.makefile('rb')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.file.close()
+        self.sock.close()
+
+    def send(self, data):
+        self.sock.sendall(data)
+        return self
+
+    def command(self, *args):
+        return self.send(encode(*args))
+
+    def call(self, *args):
+        return self.command(*args).reply()
+
+    def exactly(self, n):
+        data = self.file.read(n)
+        assert len(data) == n, f'the connection ended after {data!r}'
+        return data
+
+    def line(self):
+        line = self.file.readline()
+        assert line.endswith(b'\r\n'), f'the connection ended after {line!r}'
+        return line[:-2]
+
+    def rest(self):
+        """Everything until the server closes the connection."""
+        try:
+            return self.file.read()
+        except ConnectionResetError:
+            return b''
+
+    def closed(self):
+        return self.rest() == b''
+
+    def silent(self, seconds=0.1):
+        """True if nothing arrives (and the connection stays open) for so long."""
+        self.sock.settimeout(seconds)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+            return False
+        except TimeoutError:
+            return True
+        finally:
+            self.sock.settimeout(20)
+
+    def reply(self):
+        line = self.line()
+        kind, rest = line[:1], line[1:]
+        if kind == b'+':
+            return rest
+        if kind == b'-':
+            return ReplyError(rest.decode())
+        if kind == b':':
+            return int(rest)
+        if kind == b'_':
+            return None
+        if kind == b'#':
+            return rest == b't'
+        if kind == b',':
+            return float(rest)
+        if kind == b'(':
+            return int(rest)
+        if kind in b'$=':
+            return None if rest == b'-1' else self.exactly(int(rest) + 2)[:-2]
+        if kind in b'*>~':
+            return None if rest == b'-1' else [self.reply() for _ in range(int(rest))]
+        if kind == b'%':
+            return {self.key(): self.reply() for _ in range(int(rest))}
+        raise AssertionError(f'not a reply: {line!r}')
+
+    def key(self):
+        value = self.reply()
+        return tuple(value) if isinstance(value, list) else value
+
+
+def encode(*args):
+    parts = [b'*%d\r\n' % len(args)]
+    for a in args:
+        a = a if isinstance(a, bytes) else str(a).encode()
+        parts.append(b'$%d\r\n%s\r\n' % (len(a), a))
+    return b''.join(parts)
