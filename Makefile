@@ -13,7 +13,7 @@ PORT    ?= 6379
 Q       := $(if $(V),,@)
 
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wstrict-prototypes -Wmissing-prototypes \
-              -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer $(CFLAGS)
+              -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(CFLAGS)
 LIBS       := -luv -lm -lpthread
 
 ifeq ($(SAN),)
@@ -31,7 +31,7 @@ endif
 SRC      := $(shell find src -name '*.c' | sort)
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 LIB_OBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
-TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c)
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c)
 TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 SUITES   := $(wildcard tests/engine/suite*.c)
 

@@ -56,6 +56,8 @@ size_t mem_used(const struct mem_meter *m)
     return m->allocated && m->freed ? (size_t)(*m->allocated - *m->freed) : 0;
 }
 
+void mem_flush_cache(void) { mallctl("thread.tcache.flush", NULL, NULL, NULL, 0); }
+
 void mem_purge(void)
 {
     char name[40];
@@ -94,6 +96,7 @@ size_t mem_used(const struct mem_meter *m UNUSED)
 #endif
 }
 
+void mem_flush_cache(void) {}
 void mem_purge(void) { malloc_trim(0); }
 const char *mem_allocator_name(void) { return "libc"; }
 

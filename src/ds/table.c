@@ -21,7 +21,7 @@
 #define SEGMENT (1u << SEGMENT_BITS)
 #define ITEM_MASK 0x0000fffffffffff8ULL
 #define LINK 1ULL
-#define GROW_LOAD 5   /* split a bucket when there are more items per bucket than this */
+#define GROW_LOAD 6   /* split a bucket when there are more items per bucket than this */
 #define SHRINK_LOAD 2 /* merge one when there are fewer */
 
 struct table_bucket {
@@ -133,6 +133,7 @@ void table_prefetch_item(const struct table *t, u64 hash)
             return;
         }
     }
+    __builtin_prefetch(overflow_of(b));
 }
 
 /* Puts a slot into a bucket's chain, without a thought for the load. */

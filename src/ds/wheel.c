@@ -295,7 +295,8 @@ bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref)
             }
         }
     }
-    if (chunks_pick(w->overdue.refs, rng, ref) || chunks_pick(w->overdue.moved, rng, ref)) return true;
+    if (chunks_pick(w->overdue.refs, rng, ref)) return true;
+    if (chunks_pick(w->overdue.moved, rng, ref)) return true;
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
             if (chunks_pick(w->ring[l][s].refs, rng, ref)) return true;

@@ -53,7 +53,7 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
 
 struct step {
     struct keyspace *ks;
-    u32 sampled, expired;
+    u32 expired;
 };
 
 static void reclaim_key(void *arg, struct key_ref *ref)
@@ -68,7 +68,7 @@ static void reclaim_key(void *arg, struct key_ref *ref)
 static bool step_index(struct expire_cycle *c, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    struct step s = {ks, 0, 0};
+    struct step s = {ks, 0};
     for (u32 n = 0; n < e->databases; n++) {
         u32 seen = e->ops->due(e, c->db, ks->now_ms, STEP_KEYS, reclaim_key, &s);
         if (seen == STEP_KEYS) return true;

@@ -14,10 +14,21 @@
 
 static struct buf borrow(struct net *n)
 {
-    if (n->pooled) return n->pool[--n->pooled];
+    if (n->pooled) {
+        struct buf b = n->pool[--n->pooled];
+        n->pool_low = MIN(n->pool_low, n->pooled);
+        return b;
+    }
+    n->pool_low = 0;
     struct buf b = {0};
     buf_grow(&b, NET_BUFFER);
     return b;
+}
+
+void net_trim_pool(struct net *n)
+{
+    for (u32 i = 0; i < n->pool_low; i++) buf_release(&n->pool[--n->pooled]);
+    n->pool_low = n->pooled;
 }
 
 static void give_back(struct net *n, struct buf *b)
@@ -88,7 +99,7 @@ static void on_closed(uv_handle_t *h)
     n->on_close(n, c);
     give_back(n, &c->lent);
     give_back(n, &c->out);
-    buf_release(&c->in);
+    give_back(n, &c->in);
     buf_release(&c->sending);
     request_parser_release(&c->parser);
     session_release(&c->session);
@@ -208,11 +219,17 @@ static void take_input(struct conn *c)
     make_ready(c);
     if (from_lent) {
         /* Keep the unfinished rest: the lent buffer goes back after the tick. */
-        if (used < in.n) buf_append(&c->in, in.p + used, in.n - used);
+        if (used < in.n) {
+            c->in = borrow(n);
+            buf_append(&c->in, in.p + used, in.n - used);
+        }
     } else if (used) {
         /* Requests point into `in`: lend the whole buffer to this tick, start a new one. */
         struct buf rest = {0};
-        if (used < in.n) buf_append(&rest, in.p + used, in.n - used);
+        if (used < in.n) {
+            rest = borrow(n);
+            buf_append(&rest, in.p + used, in.n - used);
+        }
         give_back(n, &c->lent);
         c->lent = c->in;
         c->in = rest;
@@ -246,7 +263,7 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     struct conn *c = q->conn;
     struct buf rest = {0};
     buf_append(&rest, q->raw, (size_t)(q->raw_end - q->raw));
-    buf_release(&c->in);
+    give_back(c->net, &c->in);
     c->in = rest;
     restart_parser(&c->parser);
     c->more_input = true;

@@ -107,6 +107,7 @@ struct net {
 
     struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
     u32 pooled, pool_cap;
+    u32 pool_low;     /* the fewest it held since the last trim: so many were not needed */
 
     uv_handle_t *listeners[16];
     u32 listener_count;
@@ -146,6 +147,8 @@ void conn_wants_flush(struct conn *c);
 
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
-void net_close_idle(struct net *n, i64 now_ms); /* the `timeout` directive; call about once a second */
+/* To be called about once a second: the `timeout` directive, and freeing of idle buffers. */
+void net_close_idle(struct net *n, i64 now_ms);
+void net_trim_pool(struct net *n);
 
 #endif

@@ -105,8 +105,10 @@ static void one_step(u32 elements)
         assert_int_equal(w.ops->access(w.e, &ref), w.e->fresh_access);
         return;
     }
-    if (what < 700) for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, elements);
-    else if (what < 780) change_deadline(&ref, m);
+    if (what < 700) {
+        for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--)
+            change_value(&w, &ref, m, elements);
+    } else if (what < 780) change_deadline(&ref, m);
     else if (what < 800) drop_key(&w, &ref, m);
     else if (what < 830) move_key(&ref, m, false);
     else if (what < 860) move_key(&ref, m, true);
@@ -167,7 +169,37 @@ static void test_list(void **state) { (void)state; large_value(TYPE_LIST, 2000, 
 static void test_zset(void **state) { (void)state; large_value(TYPE_ZSET, 2000, 2000); }
 static void test_string(void **state) { (void)state; large_value(TYPE_STRING, 0, 2000); }
 
-/* Every element of a big list or sorted set, at both ends of it. */
+/* From a few integers past any limit, and then a member that is none. */
+static void test_set_of_integers(void **state)
+{
+    (void)state;
+    struct mval *m = &w.key[0][1];
+    struct key_ref ref;
+    for (u32 limit = 2; limit < 1000; limit *= 4) {
+        w.e->limits.set_max_intset_entries = limit;
+        for (u32 last = 0; last < 2; last++) {
+            w.ops->create(w.e, 0, text(1), TYPE_SET, &ref);
+            *m = (struct mval){.type = TYPE_SET};
+            for (u32 n = 0; n < limit + last; n++) {
+                assert_true(w.ops->map.put(w.e, &ref, text(4 * n + 4), text(0), false));
+                mval_insert(m, m->n, (struct elem){.id = 4 * n + 4});
+            }
+            check_value(&w, &ref, m);
+            for (u32 n = 0; n < 200 && m->n; n++) change_value(&w, &ref, m, 4000);
+            if (m->n) check_value(&w, &ref, m);
+            if (m->n) drop_key(&w, &ref, m);
+        }
+    }
+}
+
+static void test_list_of_few_per_chunk(void **state)
+{
+    (void)state;
+    w.e->limits.list_max_listpack_size = 3;
+    large_value(TYPE_LIST, 1000, 300);
+}
+
+/* A list of many chunks, and a cut right through it. */
 static void test_big_list(void **state)
 {
     (void)state;
@@ -266,7 +298,7 @@ static void test_collection_encodings(void **state)
     w.ops->drop(w.e, &ref);
 }
 
-/* -- walks while things change ------------------------------------------------------------------- */
+/* -- walks while things change ----------------------------------------------------------- */
 
 #define MANY 6000
 
@@ -297,7 +329,8 @@ static void put_one(enum value_type type, struct key_ref *in, u32 id)
     struct key_ref ref;
     if (type == TYPE_ZSET) w.ops->zset.put(w.e, in, text(id), id);
     else if (type != TYPE_NONE) w.ops->map.put(w.e, in, text(id), text(0), false);
-    else if (!w.ops->find(w.e, 1, text(id), &ref)) w.ops->str.put(w.e, 1, text(id), &ref, text(id), 0);
+    else if (!w.ops->find(w.e, 1, text(id), &ref))
+        w.ops->str.put(w.e, 1, text(id), &ref, text(id), 0);
 }
 
 static void del_one(enum value_type type, struct key_ref *in, u32 id)
@@ -308,7 +341,8 @@ static void del_one(enum value_type type, struct key_ref *in, u32 id)
     else if (w.ops->find(w.e, 1, text(id), &ref)) w.ops->drop(w.e, &ref);
 }
 
-static u64 scan_one(enum value_type type, struct key_ref *in, u64 cursor, u32 count, struct presence *p)
+static u64 scan_one(enum value_type type, struct key_ref *in, u64 cursor, u32 count,
+                    struct presence *p)
 {
     if (type == TYPE_ZSET) return w.ops->zset.scan(w.e, in, cursor, count, strike_pair, p);
     if (type != TYPE_NONE) return w.ops->map.scan(w.e, in, cursor, count, strike_pair, p);
@@ -350,7 +384,7 @@ static void test_scan_guarantee(void **state)
     }
 }
 
-/* -- expiry ---------------------------------------------------------------------------------------- */
+/* -- expiry ---------------------------------------------------------------------------------- */
 
 struct offers {
     u32 keys;
@@ -442,7 +476,7 @@ static void test_every_deadline_is_met(void **state)
     }
 }
 
-/* -- freeing ------------------------------------------------------------------------------------------ */
+/* -- freeing --------------------------------------------------------------------------------- */
 
 static void fill(struct key_ref *ref, enum value_type type, u32 n)
 {
@@ -453,7 +487,8 @@ static void fill(struct key_ref *ref, enum value_type type, u32 n)
         if (type == TYPE_ZSET) w.ops->zset.put(w.e, ref, v, i);
         else if (type == TYPE_LIST) w.ops->seq.push(w.e, ref, i & 1, v);
         else w.ops->map.put(w.e, ref, v, type == TYPE_SET ? text(0) : v, false);
-        if (type == TYPE_HASH && i % 3 == 0) w.ops->map.set_field_deadline(w.e, ref, v, w.now_ms + 1 + i);
+        if (type == TYPE_HASH && i % 3 == 0)
+            w.ops->map.set_field_deadline(w.e, ref, v, w.now_ms + 1 + i);
     }
 }
 
@@ -523,6 +558,37 @@ static void test_volatile_churn(void **state)
     assert_false(w.ops->random_volatile(w.e, 1, &suite_rng, &ref));
 }
 
+static void new_field_deadline(u32 id, i64 at_least_ms)
+{
+    struct elem *el = &w.key[0][id].v[0];
+    struct key_ref ref;
+    world_find(&w, 0, id, &ref);
+    el->deadline_ms = at_least_ms ? w.now_ms + at_least_ms + below(100000000) : 0;
+    w.ops->map.set_field_deadline(w.e, &ref, text(el->id), el->deadline_ms);
+}
+
+/* The same with the deadlines of fields: changed again and again, and still met. */
+static void test_field_churn(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    for (u32 id = 0; id < IDS; id++) {
+        create_value(&w, 0, id, TYPE_HASH, &ref);
+        new_field_deadline(id, 10000);
+    }
+    for (u32 n = 0; n < 60000; n++) {
+        new_field_deadline(below(20), below(5) ? 10000 : 0); /* the other hashes keep theirs */
+        if (n % 100 == 0) w.ops->reclaim(w.e, 100);
+    }
+    while (w.ops->reclaim(w.e, 100)) {}
+    check_db(&w, 0);
+    for (u32 n = 0; n < 200; n++) {
+        world_tick(&w, below(1000000));
+        drain_due(&w, 0);
+    }
+    check_db(&w, 0);
+}
+
 static void test_random_is_even(void **state)
 {
     (void)state;
@@ -560,11 +626,13 @@ int engine_suite(engine_open_fn open)
     open_engine = open;
     const struct CMUnitTest tests[] = {
         TEST(test_string), TEST(test_hash), TEST(test_set), TEST(test_list), TEST(test_zset),
-        TEST(test_big_list), TEST(test_everything), TEST(test_clock_steps),
+        TEST(test_set_of_integers), TEST(test_list_of_few_per_chunk), TEST(test_big_list),
+        TEST(test_everything), TEST(test_clock_steps),
         TEST(test_string_encodings), TEST(test_collection_encodings), TEST(test_scan_guarantee),
-        TEST(test_due_costs_what_is_due), TEST(test_due_in_slices), TEST(test_every_deadline_is_met),
-        TEST(test_reclaim), TEST(test_flush), TEST(test_volatile_churn), TEST(test_random_is_even),
-        TEST(test_prefetch),
+        TEST(test_due_costs_what_is_due), TEST(test_due_in_slices),
+        TEST(test_every_deadline_is_met), TEST(test_reclaim), TEST(test_flush),
+        TEST(test_volatile_churn), TEST(test_field_churn),
+        TEST(test_random_is_even), TEST(test_prefetch),
     };
     return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL);
 }

@@ -13,7 +13,8 @@ static void some_string(struct buf *b)
         buf_append_bytes(b, number);
         return;
     }
-    for (u32 n = below(lengths[below(below(20) ? 4 : 7)]); n > 0; n--) buf_append_char(b, (char)below(256));
+    u32 n = below(lengths[below(below(20) ? 5 : 7)]);
+    while (b->n < n) buf_append_char(b, (char)below(256));
 }
 
 static void put_string(struct world *w, u32 db, u32 id, struct key_ref *ref, struct mval *m)
@@ -21,7 +22,9 @@ static void put_string(struct world *w, u32 db, u32 id, struct key_ref *ref, str
     i64 deadline_ms = below(2) ? 0 : w->now_ms + 1 + below(100000);
     struct buf value = {0};
     some_string(&value);
-    w->ops->str.put(w->e, db, text(id), ref, buf_bytes(&value), deadline_ms);
+    bool as_text = below(4) == 0;
+    (as_text ? w->ops->str.put_text : w->ops->str.put)(w->e, db, text(id), ref, buf_bytes(&value),
+                                                       deadline_ms);
     mval_clear(m);
     *m = (struct mval){.type = TYPE_STRING, .deadline_ms = deadline_ms, .str = value};
 }
@@ -230,7 +233,7 @@ static void change_zset(struct world *w, struct key_ref *ref, struct mval *m, u3
     }
 }
 
-/* -- any type ------------------------------------------------------------------------------------ */
+/* -- any type ---------------------------------------------------------------------------- */
 
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements)
 {

@@ -1,4 +1,5 @@
-/* Geohashes: vectors taken from redis-server 7.0.15, and that a cover covers. */
+/* Geohashes: vectors taken from redis-server 7.0.15, that a cover covers, and that
+ * hits come out in order. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/rand.h"
+#include "command/geo_hits.h"
 #include "command/geohash.h"
 
 static const struct place {
@@ -163,6 +165,51 @@ static void test_contains(void **state)
     assert_false(geo_contains(&box, stored(0), &d));
 }
 
+/* Few different distances, so that there are many ties. */
+static void fill(struct geo_hits *l, size_t n, u64 places, u64 *rng)
+{
+    for (size_t i = 0; i < n; i++)
+        geo_hits_add(l, (struct geo_hit){.distance = (double)rand_below(rng, places)});
+}
+
+static void test_sort_part(void **state)
+{
+    (void)state;
+    u64 rng = 7;
+    for (int round = 0; round < 3000; round++) {
+        struct geo_hits part = {0}, whole = {0};
+        size_t n = 1 + rand_below(&rng, 200), wanted = 1 + rand_below(&rng, n);
+        u64 places = 1 + rand_below(&rng, 100), same = rng;
+        bool descending = round & 1;
+        fill(&part, n, places, &rng);
+        fill(&whole, n, places, &same);
+        geo_hits_sort(&part, wanted, descending);
+        geo_hits_sort(&whole, n, descending);
+        for (size_t i = 0; i < wanted; i++)
+            assert_true(part.v[i].distance == whole.v[i].distance);
+        for (size_t i = 1; i < n; i++) /* all of it: those found earlier first */
+            assert_true(whole.v[i - 1].distance != whole.v[i].distance ||
+                        whole.v[i - 1].found < whole.v[i].found);
+        geo_hits_release(&part);
+        geo_hits_release(&whole);
+    }
+}
+
+/* Which of equally distant ones Redis puts first: three places with three members
+ * each, GEOSEARCH … ASC COUNT 5 and DESC COUNT 5. */
+static void test_sort_ties(void **state)
+{
+    (void)state;
+    static const size_t want[2][5] = {{1, 0, 2, 4, 3}, {8, 6, 7, 4, 3}};
+    for (int descending = 0; descending < 2; descending++) {
+        struct geo_hits l = {0};
+        for (int i = 0; i < 9; i++) geo_hits_add(&l, (struct geo_hit){.distance = i / 3});
+        geo_hits_sort(&l, 5, descending);
+        for (int i = 0; i < 5; i++) assert_int_equal(l.v[i].found, want[descending][i]);
+        geo_hits_release(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +221,8 @@ int main(void)
         cmocka_unit_test(test_valid),
         cmocka_unit_test(test_cover),
         cmocka_unit_test(test_contains),
+        cmocka_unit_test(test_sort_part),
+        cmocka_unit_test(test_sort_ties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,8 +86,9 @@ static void check_find(struct world *w, u32 id)
     char buf[16];
     bytes key = name(id, buf, sizeof buf);
     u64 hash = table_hash(&w->t, key);
-    assert_ptr_equal(table_find(&w->t, key, hash), w->item[id]);
-    if (w->item[id]) assert_ptr_equal(table_find_hash(&w->t, hash, any_item, w->item[id]), w->item[id]);
+    struct item *it = w->item[id];
+    assert_ptr_equal(table_find(&w->t, key, hash), it);
+    if (it) assert_ptr_equal(table_find_hash(&w->t, hash, any_item, it), it);
     table_prefetch_bucket(&w->t, hash);
     table_prefetch_item(&w->t, hash);
 }

@@ -96,7 +96,7 @@ static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline
             wheel_drop(&db->deadlines, entry_pos(ref->entry), old_ms);
         mem_moved(e, ref, fresh);
     }
-    db->deadline_total += (double)deadline_ms - (double)old_ms;
+    db->deadline_total += (__int128)deadline_ms - old_ms;
 }
 
 /* Takes a key out of the table and the indexes. The entry is then the caller's. */
@@ -108,7 +108,7 @@ static struct entry *detach(struct engine *e, struct key_ref *ref)
     i64 deadline_ms = entry_deadline(entry);
     if (deadline_ms) {
         wheel_drop(&db->deadlines, entry_pos(entry), deadline_ms);
-        db->deadline_total -= (double)deadline_ms;
+        db->deadline_total -= deadline_ms;
     }
     if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, entry_object(entry));
     return entry;
@@ -121,7 +121,7 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
     i64 deadline_ms = entry_deadline(entry);
     if (deadline_ms) {
         entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, e->now_ms));
-        db->deadline_total += (double)deadline_ms;
+        db->deadline_total += deadline_ms;
     }
     table_insert(&db->keys, hash, entry);
     mem_ref(ref, db_at, hash, entry);
@@ -163,12 +163,7 @@ static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, s
     if (object) {
         switch (entry_type(old)) {
         case TYPE_HASH:
-        case TYPE_SET: {
-            struct mem_map *twin = mem_map_copy(m, object);
-            twin->due_ms = 0;
-            object = twin;
-            break;
-        }
+        case TYPE_SET: object = mem_map_copy(m, object); break;
         case TYPE_LIST: object = mem_seq_copy(m, object); break;
         case TYPE_ZSET: object = mem_zset_copy(m, object); break;
         default: {
@@ -244,7 +239,7 @@ static u64 mem_expires(struct engine *e, u32 db) { return mem_db_of(e, db)->dead
 static double mem_mean_deadline(struct engine *e, u32 db)
 {
     struct mem_db *d = mem_db_of(e, db);
-    return d->deadlines.live ? d->deadline_total / (double)d->deadlines.live : 0;
+    return d->deadlines.live ? (double)d->deadline_total / (double)d->deadlines.live : 0;
 }
 
 struct key_scan {
@@ -389,8 +384,9 @@ static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, 
 static u32 mem_due(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct mem_db *d = mem_db_of(e, db);
-    u32 n = visit_due(e, db, &d->deadlines, visit_key, until_ms, max, fn, arg);
-    return n + visit_due(e, db, &d->fields, visit_hash, until_ms, max - n, fn, arg);
+    /* A storm of keys must not keep fields waiting: they get a share first. */
+    u32 n = visit_due(e, db, &d->fields, visit_hash, until_ms, max - max / 2, fn, arg);
+    return n + visit_due(e, db, &d->deadlines, visit_key, until_ms, max - n, fn, arg);
 }
 
 static i64 mem_next_due(struct engine *e, u32 db)

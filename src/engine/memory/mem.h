@@ -17,7 +17,7 @@ struct mem_db {
     struct table keys;        /* of struct entry */
     struct wheel deadlines;   /* keys, by their own deadline */
     struct wheel fields;      /* hashes, by their nearest field deadline */
-    double deadline_total;    /* sum of the keys' deadlines: INFO's avg_ttl */
+    __int128 deadline_total;  /* sum of the keys' deadlines: INFO's avg_ttl */
 };
 
 /* What a drop leaves behind: freed in slices by reclaim(). */

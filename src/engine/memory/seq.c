@@ -1,8 +1,10 @@
-/* Lists of the memory engine: a rope of packed chunks, as large as Redis would
- * make the nodes of its quicklist. */
+/* Lists of the memory engine: a rope of packed chunks. list-max-listpack-size
+ * bounds a chunk as it bounds a node of Redis's quicklist, but CHUNK_MAX does so
+ * first: a push at the head moves the whole chunk, and a counted tree makes more
+ * and smaller chunks cost nothing. */
 #include "engine/memory/mem.h"
 
-#define SAFE_CHUNK 8192 /* when the limit is a number of entries, chunks still stay below this */
+#define CHUNK_MAX 2048
 
 static struct rope *rope_of(const struct key_ref *ref)
 {
@@ -13,8 +15,7 @@ struct mem_seq *mem_seq_new(struct mem_engine *m)
 {
     struct mem_seq *s = mem_alloc(sizeof *s);
     i64 limit = m->base.limits.list_max_listpack_size;
-    if (limit < 0) rope_init(&s->rope, 2048u << MIN(-limit, 5), 0); /* -1: 4 KB … -5: 64 KB */
-    else rope_init(&s->rope, SAFE_CHUNK, (u32)MIN(MAX(limit, 1), INT16_MAX));
+    rope_init(&s->rope, CHUNK_MAX, limit < 0 ? 0 : (u32)MIN(MAX(limit, 1), INT16_MAX));
     return s;
 }
 
@@ -34,7 +35,10 @@ bool mem_seq_free_some(struct mem_seq *s, u32 units)
     return true;
 }
 
-size_t mem_seq_memory(struct mem_seq *s, u32 samples UNUSED) { return sizeof *s + rope_memory(&s->rope); }
+size_t mem_seq_memory(struct mem_seq *s, u32 samples UNUSED)
+{
+    return sizeof *s + rope_memory(&s->rope);
+}
 
 /* -- primitives --------------------------------------------------------------------- */
 
@@ -75,7 +79,8 @@ struct walk {
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct seq_iter *)0)->state), "iterator fits");
 
-static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse, struct seq_iter *it)
+static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse,
+                     struct seq_iter *it)
 {
     struct walk *w = (struct walk *)it->state;
     it->eng = e;
@@ -87,8 +92,11 @@ static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reve
 static bool seq_next(struct seq_iter *it, bytes *value)
 {
     struct walk *w = (struct walk *)it->state;
-    if (w->at == WALK_GIVEN && !(it->reverse ? rope_prev(&w->pos) : rope_next(&w->pos))) w->at = WALK_END;
     if (w->at == WALK_END) return false;
+    if (w->at == WALK_GIVEN && !(it->reverse ? rope_prev(&w->pos) : rope_next(&w->pos))) {
+        w->at = WALK_END;
+        return false;
+    }
     w->at = WALK_GIVEN;
     *value = rope_pos_get(&w->pos);
     return true;

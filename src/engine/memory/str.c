@@ -58,7 +58,7 @@ static void refile(struct engine *e, struct key_ref *ref, struct entry *fresh, i
     if (old_ms && new_ms) pos = wheel_move(&db->deadlines, old_pos, ref->hash, old_ms, new_ms, e->now_ms);
     else if (new_ms) pos = wheel_add(&db->deadlines, ref->hash, new_ms, e->now_ms);
     else if (old_ms) wheel_drop(&db->deadlines, old_pos, old_ms);
-    db->deadline_total += (double)new_ms - (double)old_ms;
+    db->deadline_total += (__int128)new_ms - old_ms;
     if (new_ms) entry_set_deadline(fresh, new_ms, pos);
 }
 

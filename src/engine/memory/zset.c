@@ -61,7 +61,10 @@ bool mem_zset_free_some(struct mem_zset *z, u32 units)
     return true;
 }
 
-u64 mem_zset_count(struct mem_zset *z) { return z->small ? packed_count(z->small) / 2 : z->big.count; }
+u64 mem_zset_count(struct mem_zset *z)
+{
+    return z->small ? packed_count(z->small) / 2 : z->big.count;
+}
 
 static void add_big(struct mem_zset *z, bytes member, u64 hash, double score)
 {
@@ -222,10 +225,11 @@ static bool zset_del(struct engine *e UNUSED, struct key_ref *ref, bytes member)
 static bool zset_rank(struct engine *e UNUSED, struct key_ref *ref, bytes member, u64 *rank)
 {
     struct mem_zset *z = zset_of(ref);
-    if (z->small) {
+    const packed *p = z->small;
+    if (p) {
         *rank = 0;
-        for (u32 at = packed_first(z->small); at != PACKED_END; at = next_pair(z->small, at), ++*rank) {
-            if (bytes_eq(packed_get(z->small, at), member)) return true;
+        for (u32 at = packed_first(p); at != PACKED_END; at = next_pair(p, at), ++*rank) {
+            if (bytes_eq(packed_get(p, at), member)) return true;
         }
         return false;
     }
@@ -295,7 +299,8 @@ struct walk {
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct zset_iter *)0)->state), "iterator fits");
 
-static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from, struct zset_iter *it)
+static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
+                      struct zset_iter *it)
 {
     struct mem_zset *z = zset_of(ref);
     struct walk *w = (struct walk *)it->state;
@@ -315,10 +320,11 @@ static bool zset_next(struct zset_iter *it, bytes *member, double *score)
     struct mem_zset *z = zset_of(it->ref);
     struct walk *w = (struct walk *)it->state;
     if (!w->more) return false;
-    if (z->small) {
-        *member = packed_get(z->small, w->small_at);
-        *score = small_score(z->small, w->small_at);
-        w->small_at = it->reverse ? prev_pair(z->small, w->small_at) : next_pair(z->small, w->small_at);
+    const packed *p = z->small;
+    if (p) {
+        *member = packed_get(p, w->small_at);
+        *score = small_score(p, w->small_at);
+        w->small_at = it->reverse ? prev_pair(p, w->small_at) : next_pair(p, w->small_at);
         w->more = w->small_at != PACKED_END;
     } else {
         *member = item_member(ztree_item(&w->pos));
@@ -343,7 +349,8 @@ static void erase_item(void *item, void *arg)
     mem_free(item);
 }
 
-static void zset_erase(struct engine *e UNUSED, struct key_ref *ref, u64 from, u64 count, pair_fn fn, void *arg)
+static void zset_erase(struct engine *e UNUSED, struct key_ref *ref, u64 from, u64 count,
+                       pair_fn fn, void *arg)
 {
     struct mem_zset *z = zset_of(ref);
     u64 size = mem_zset_count(z);
@@ -372,7 +379,8 @@ static void scan_item(void *arg, void *item)
     s->fn(s->arg, item_member(item), (bytes){"", 0}, item_score(item));
 }
 
-static u64 zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
+static u64 zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u32 count,
+                     pair_fn fn, void *arg)
 {
     struct mem_zset *z = zset_of(ref);
     if (z->small) {
