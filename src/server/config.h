@@ -91,8 +91,8 @@ void config_warn(const struct config *c, const struct log *log);
 /* -- one directive ------------------------------------------------------------- */
 
 enum config_kind {
-    CONFIG_BOOL, CONFIG_INT, CONFIG_MEMORY, CONFIG_PERCENT, CONFIG_OCTAL, CONFIG_TEXT, CONFIG_CHOICE,
-    CONFIG_ENUM, CONFIG_SPECIAL,
+    CONFIG_BOOL, CONFIG_INT, CONFIG_MEMORY, CONFIG_PERCENT, CONFIG_OCTAL, CONFIG_TEXT,
+    CONFIG_CHOICE, CONFIG_ENUM, CONFIG_SPECIAL,
 };
 
 enum {

@@ -118,8 +118,8 @@ static bool admit(struct ctx *c, struct changes *all)
         ch->d = config_find(name, &by_alias);
         ch->value = c->argv[3 + 2 * i];
         if (!ch->d) {
-            reply_errorf(c->out, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
-                         (int)name.n, name.p);
+            reply_errorf(c->out, "ERR Unknown option or number of arguments for CONFIG SET - "
+                                 "'%.*s'", (int)name.n, name.p);
             return false;
         }
         ch->name = by_alias ? ch->d->alias : ch->d->name;
@@ -155,8 +155,8 @@ static bool raise_file_limit(const struct config *config, struct buf *why)
     l.rlim_cur = want;
     l.rlim_max = MAX(most, want); /* root may */
     if (setrlimit(RLIMIT_NOFILE, &l) == 0) return true;
-    buf_printf(why, "The operating system is not able to handle the specified number of clients, try "
-                    "with %lld", (long long)most - RESERVED_FILES);
+    buf_printf(why, "The operating system is not able to handle the specified number of clients, "
+                    "try with %lld", (long long)most - RESERVED_FILES);
     return false;
 }
 
@@ -190,8 +190,8 @@ static void undo(struct server *s, const struct changes *all, u32 set)
     while (set--) {
         bytes before = buf_bytes(&all->v[set].before);
         if (config_set(&s->config, all->v[set].d, 1, &before, &ignored)) continue;
-        log_line(&s->log, LOG_WARNING, "Failed restoring failed CONFIG SET command. Error setting %s: %.*s",
-                 all->v[set].name, (int)ignored.n, ignored.p);
+        log_line(&s->log, LOG_WARNING, "Failed restoring failed CONFIG SET command. Error setting "
+                                       "%s: %.*s", all->v[set].name, (int)ignored.n, ignored.p);
         buf_clear(&ignored);
     }
     buf_release(&ignored);
@@ -208,8 +208,8 @@ static bool set_all(struct server *s, const struct changes *all, u32 *failed, st
     }
     config_settle(&s->config);
     if (take_steps(s, all, failed, why)) return true;
-    log_line(&s->log, LOG_WARNING, "Failed applying new configuration. Possibly related to new %s setting. "
-                                   "Restoring previous settings.", all->v[*failed].name);
+    log_line(&s->log, LOG_WARNING, "Failed applying new configuration. Possibly related to new %s "
+                                   "setting. Restoring previous settings.", all->v[*failed].name);
     undo(s, all, all->n);
     if ((all->v[*failed].d->flags & CONFIG_LISTEN) && !server_relisten(s))
         log_line(&s->log, LOG_WARNING, "Failed listening on the previous addresses again.");
@@ -225,9 +225,9 @@ static void warn_of(struct server *s, const struct changes *all)
         if (!strcmp(name, "appendonly")) config_warn(&s->config, &s->log);
         if (!strcmp(name, "maxmemory") && s->config.maxmemory && (u64)s->config.maxmemory < used)
             log_line(&s->log, LOG_WARNING,
-                     "WARNING: the new maxmemory value set via CONFIG SET (%lld) is smaller than the current "
-                     "memory usage (%llu). This will result in key eviction and/or the inability to accept "
-                     "new write commands depending on the maxmemory-policy.",
+                     "WARNING: the new maxmemory value set via CONFIG SET (%lld) is smaller than "
+                     "the current memory usage (%llu). This will result in key eviction and/or the "
+                     "inability to accept new write commands depending on the maxmemory-policy.",
                      (long long)s->config.maxmemory, (unsigned long long)used);
     }
 }

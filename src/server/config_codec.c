@@ -38,7 +38,8 @@ static void get_text(const struct config *c, const struct directive *d, struct b
 
 /* -- bind ---------------------------------------------------------------------------- */
 
-static bool set_words(struct config *c, const struct directive *d, u32 n, const bytes *w, struct buf *why)
+static bool set_words(struct config *c, const struct directive *d, u32 n, const bytes *w,
+                      struct buf *why)
 {
     if (n > BIND_MAX) return config_fail(why, "Too many bind addresses specified.");
     set_joined(field(c, d), n, w);
@@ -55,13 +56,15 @@ const struct config_codec codec_words = {set_words, get_text, words_lines};
 
 /* -- dir: going there is the setting, so that later relative paths and CONFIG GET agree -- */
 
-static bool set_dir(struct config *c, const struct directive *d UNUSED, u32 n UNUSED, const bytes *w,
+static bool set_dir(struct config *c, const struct directive *d UNUSED, u32 n UNUSED,
+                    const bytes *w,
                     struct buf *why)
 {
     struct buf path = {0};
     char here[4096];
     config_text(&path, w[0]);
-    bool ok = bytes_is(w[0], ".") || chdir(path.p) == 0; /* "." must do even where nothing else would */
+    /* "." is the default and must do even where nothing else would. */
+    bool ok = bytes_is(w[0], ".") || chdir(path.p) == 0;
     if (ok) config_text(&c->dir, bytes_str(getcwd(here, sizeof here) ? here : path.p));
     else config_fail(why, "%s", strerror(errno));
     buf_release(&path);
@@ -89,7 +92,8 @@ static int class_of(bytes name)
     return -1;
 }
 
-static bool set_output_limit(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
+static bool set_output_limit(struct config *c, const struct directive *d UNUSED, u32 n,
+                             const bytes *w,
                              struct buf *why)
 {
     struct output_limit limit[CONN_CLASSES];
@@ -100,7 +104,8 @@ static bool set_output_limit(struct config *c, const struct directive *d UNUSED,
         struct output_limit l;
         i64 seconds;
         if (class < 0)
-            return config_fail(why, "Invalid client class specified in buffer limit configuration.");
+            return config_fail(why, "Invalid client class specified in buffer limit "
+                                    "configuration.");
         if (!num_parse_memory(w[i + 1], &l.hard) || !num_parse_memory(w[i + 2], &l.soft) ||
             !num_parse_i64(w[i + 3], &seconds) || seconds < 0 || seconds > INT32_MAX)
             return config_fail(why, "Error in hard, soft or soft_seconds setting in buffer limit "
@@ -112,12 +117,13 @@ static bool set_output_limit(struct config *c, const struct directive *d UNUSED,
     return true;
 }
 
-static void get_output_limit(const struct config *c, const struct directive *d UNUSED, struct buf *out)
+static void get_output_limit(const struct config *c, const struct directive *d UNUSED,
+                             struct buf *out)
 {
     for (int i = 0; i < CONN_CLASSES; i++) {
         const struct output_limit *l = &c->output_limit[i];
-        buf_printf(out, "%s%s %llu %llu %u", i ? " " : "", class_names[i], (unsigned long long)l->hard,
-                   (unsigned long long)l->soft, l->soft_seconds);
+        buf_printf(out, "%s%s %llu %llu %u", i ? " " : "", class_names[i],
+                   (unsigned long long)l->hard, (unsigned long long)l->soft, l->soft_seconds);
     }
 }
 
@@ -133,7 +139,8 @@ static void output_limit_lines(const struct config *c, const struct directive *d
     }
 }
 
-const struct config_codec codec_output_limit = {set_output_limit, get_output_limit, output_limit_lines};
+const struct config_codec codec_output_limit = {set_output_limit, get_output_limit,
+                                                output_limit_lines};
 
 /* -- save ------------------------------------------------------------------------------------- */
 
@@ -142,7 +149,8 @@ static bool parse_save(u32 n, const bytes *w, struct save_point *out)
     if (n % 2) return false;
     for (u32 i = 0; i < n; i += 2) {
         struct save_point *p = &out[i / 2];
-        if (!num_parse_i64(w[i], &p->seconds) || !num_parse_i64(w[i + 1], &p->changes)) return false;
+        if (!num_parse_i64(w[i], &p->seconds)) return false;
+        if (!num_parse_i64(w[i + 1], &p->changes)) return false;
         if (p->seconds < 1 || p->changes < 0) return false;
         if (p->seconds > INT32_MAX || p->changes > INT32_MAX) return false;
     }
@@ -184,15 +192,17 @@ static void save_lines(const struct config *c, const struct directive *d, struct
 
 const struct config_codec codec_save = {set_save, get_save, save_lines};
 
-/* -- latency-tracking-info-percentiles ------------------------------------------------------------ */
+/* -- latency-tracking-info-percentiles --------------------------------------------------------- */
 
-static bool set_percentiles(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
+static bool set_percentiles(struct config *c, const struct directive *d UNUSED, u32 n,
+                            const bytes *w,
                             struct buf *why)
 {
     const char *bad = NULL;
     double *v = mem_alloc((n + 1) * sizeof *v);
     for (u32 i = 0; i < n && !bad; i++) {
-        if (!num_parse_double(w[i], &v[i])) bad = "Invalid latency-tracking-info-percentiles parameters";
+        if (!num_parse_double(w[i], &v[i]))
+            bad = "Invalid latency-tracking-info-percentiles parameters";
         else if (v[i] < 0 || v[i] > 100)
             bad = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
     }
@@ -207,7 +217,8 @@ static bool set_percentiles(struct config *c, const struct directive *d UNUSED, 
 }
 
 /* Six decimals without trailing zeros. */
-static void get_percentiles(const struct config *c, const struct directive *d UNUSED, struct buf *out)
+static void get_percentiles(const struct config *c, const struct directive *d UNUSED,
+                            struct buf *out)
 {
     for (u32 i = 0; i < c->percentiles.n; i++) {
         if (i) buf_append_char(out, ' ');
@@ -227,7 +238,7 @@ static void percentile_lines(const struct config *c, const struct directive *d, 
 
 const struct config_codec codec_percentiles = {set_percentiles, get_percentiles, percentile_lines};
 
-/* -- oom-score-adj-values ------------------------------------------------------------------------- */
+/* -- oom-score-adj-values ---------------------------------------------------------------------- */
 
 static bool set_oom(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
                     struct buf *why)
@@ -236,8 +247,8 @@ static bool set_oom(struct config *c, const struct directive *d UNUSED, u32 n, c
     if (n != 3) return config_fail(why, "wrong number of arguments");
     for (u32 i = 0; i < 3; i++)
         if (!num_parse_i64(w[i], &v[i]) || v[i] < -2000 || v[i] > 2000)
-            return config_fail(why, "Invalid oom-score-adj-values, elements must be between -2000 and "
-                                    "2000.");
+            return config_fail(why, "Invalid oom-score-adj-values, elements must be between -2000 "
+                                    "and 2000.");
     memcpy(c->oom_score_adj_values, v, sizeof v);
     return true;
 }
@@ -250,7 +261,7 @@ static void get_oom(const struct config *c, const struct directive *d UNUSED, st
 
 const struct config_codec codec_oom = {set_oom, get_oom, NULL};
 
-/* -- shutdown-on-sigint, shutdown-on-sigterm ------------------------------------------------------ */
+/* -- shutdown-on-sigint, shutdown-on-sigterm --------------------------------------------------- */
 
 static const struct config_word shutdown_words[] = {
     {"default", 0}, {"save", SHUTDOWN_SAVE}, {"nosave", SHUTDOWN_NOSAVE},
@@ -285,7 +296,7 @@ static void get_shutdown(const struct config *c, const struct directive *d, stru
 
 const struct config_codec codec_shutdown = {set_shutdown, get_shutdown, NULL};
 
-/* -- notify-keyspace-events ----------------------------------------------------------------------- */
+/* -- notify-keyspace-events -------------------------------------------------------------------- */
 
 /* In the order they are shown. */
 static const struct {
@@ -310,7 +321,8 @@ static u32 event_bit(char letter)
     return 0;
 }
 
-static bool set_events(struct config *c, const struct directive *d UNUSED, u32 n UNUSED, const bytes *w,
+static bool set_events(struct config *c, const struct directive *d UNUSED, u32 n UNUSED,
+                       const bytes *w,
                        struct buf *why)
 {
     u32 flags = 0;
@@ -343,7 +355,7 @@ static void event_lines(const struct config *c, const struct directive *d, struc
 
 const struct config_codec codec_events = {set_events, get_events, event_lines};
 
-/* -- replicaof ------------------------------------------------------------------------------------ */
+/* -- replicaof --------------------------------------------------------------------------------- */
 
 static bool set_replicaof(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
                           struct buf *why)

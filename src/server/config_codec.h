@@ -6,7 +6,8 @@
 
 struct config_codec {
     /* As config_set. Must not change anything if it fails. */
-    bool (*set)(struct config *c, const struct directive *d, u32 n, const bytes *words, struct buf *why);
+    bool (*set)(struct config *c, const struct directive *d, u32 n, const bytes *words,
+                struct buf *why);
     void (*get)(const struct config *c, const struct directive *d, struct buf *out);
     /* As config_lines; NULL: one line "name value". */
     void (*lines)(const struct config *c, const struct directive *d, struct buf *out);
@@ -19,7 +20,8 @@ extern const struct config_codec codec_words, codec_dir, codec_output_limit, cod
 bool config_fail(struct buf *why, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* Finds a word in a list, ignoring case; NULL: the text lists the words that would do. */
-const struct config_word *config_word_find(const struct config_word *list, bytes word, struct buf *why);
+const struct config_word *config_word_find(const struct config_word *list, bytes word,
+                                           struct buf *why);
 
 /* A size as one would write it: 100mb. */
 void config_print_memory(struct buf *out, u64 bytes_);

@@ -112,7 +112,8 @@ static bool read_file(const char *path, struct buf *text, struct buf *why)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && config_slurp(fd, text);
-    if (!ok) config_fail(why, "Fatal error, can't open config file '%s': %s", path, strerror(errno));
+    if (!ok)
+        config_fail(why, "Fatal error, can't open config file '%s': %s", path, strerror(errno));
     if (fd >= 0) close(fd);
     return ok;
 }
@@ -121,7 +122,8 @@ static bool load_file(struct loader *l, const char *path)
 {
     struct buf text = {0};
     if (l->depth == INCLUDE_DEPTH)
-        return config_fail(l->why, "Fatal error, config files include each other too deeply at '%s'", path);
+        return config_fail(l->why, "Fatal error, config files include each other too deeply at "
+                                   "'%s'", path);
     l->depth++;
     bool ok = read_file(path, &text, l->why) && load_text(l, buf_bytes(&text));
     l->depth--;
@@ -200,7 +202,8 @@ static bool check_logfile(const struct config *c, struct buf *why)
         return true;
     }
     return config_fail(why, "\n*** FATAL CONFIG FILE ERROR (Mayfly %s, Redis %s) ***\n"
-                            "Can't open the log file: %s", MAYFLY_VERSION, REDIS_VERSION, strerror(errno));
+                            "Can't open the log file: %s", MAYFLY_VERSION, REDIS_VERSION,
+                       strerror(errno));
 }
 
 bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)

@@ -60,7 +60,8 @@ static void count_old(bytes text, struct place *places, bool *is_signed)
 
 /* -- the new one --------------------------------------------------------------------------- */
 
-static bool is_default(const struct config *c, const struct config *fresh, const struct directive *d)
+static bool is_default(const struct config *c, const struct config *fresh,
+                       const struct directive *d)
 {
     struct buf is = {0}, was = {0};
     config_get(c, d, &is);

@@ -73,6 +73,14 @@ static bool same_secret(bytes given, bytes stored)
     return diff == 0;
 }
 
+/* An argument that MONITOR and the slow log, which see argv later, are not to show. */
+static bytes take_secret(struct ctx *c, int at)
+{
+    bytes secret = c->argv[at];
+    c->argv[at] = BYTES_LIT("(redacted)");
+    return secret;
+}
+
 static bool log_in(struct ctx *c, bytes user, bytes password)
 {
     struct server *s = c->server;
@@ -93,13 +101,14 @@ void cmd_auth(struct ctx *c)
         ctx_syntax_error(c);
         return;
     }
+    bytes password = take_secret(c, c->argc - 1);
+    bytes user = c->argc == 3 ? take_secret(c, 1) : BYTES_LIT("default");
     if (c->argc == 2 && c->server->config.requirepass.n == 0) {
         reply_error(c->out, "ERR AUTH <password> called without any password configured for the default "
                             "user. Are you sure your configuration is correct?");
         return;
     }
-    bool named = c->argc == 3;
-    if (log_in(c, named ? c->argv[1] : BYTES_LIT("default"), c->argv[named ? 2 : 1])) reply_ok(c->out);
+    if (log_in(c, user, password)) reply_ok(c->out);
 }
 
 /* The options take effect one by one: those before a bad one stay in force, as in Redis. */
@@ -108,7 +117,7 @@ static bool hello_options(struct ctx *c)
     for (int i = 2; i < c->argc; i++) {
         int more = c->argc - 1 - i;
         if (bytes_is(c->argv[i], "auth") && more >= 2) {
-            if (!log_in(c, c->argv[i + 1], c->argv[i + 2])) return false;
+            if (!log_in(c, take_secret(c, i + 1), take_secret(c, i + 2))) return false;
             i += 2;
         } else if (bytes_is(c->argv[i], "setname") && more >= 1) {
             if (!client_set_name(c, c->argv[++i])) return false;

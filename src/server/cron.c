@@ -3,9 +3,16 @@
 #include "base/clock.h"
 #include "server/client.h"
 
+#define MUCH_FREED (1u << 20)
+
 static void every_second(struct server *s)
 {
     net_close_idle(&s->net, clock_wall_ms());
+    net_trim_pool(&s->net);
+    u64 used = evictor_used(&s->region.evictor);
+    if (used + MUCH_FREED < s->used_last_second) s->flush_seconds = 2; /* freeing may be under way */
+    if (s->flush_seconds && s->flush_seconds--) mem_flush_cache();
+    s->used_last_second = used;
     s->auth_failures /= 2;
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (c->hold & HOLD_AUTH) conn_resume(c, HOLD_AUTH);

@@ -211,7 +211,10 @@ bool server_start(struct server *s)
     s->log.path = s->config.logfile.n ? s->config.logfile.p : NULL;
     s->start_ms = clock_wall_ms();
     s->start_mono_us = clock_mono_us();
-    if (!daemon_begin(&s->config, &s->log)) return false;
+    if (!daemon_begin(&s->config, &s->log)) {
+        config_release(&s->config);
+        return false;
+    }
     say_hello(s);
     config_warn(&s->config, &s->log);
     adjust_file_limit(s);
@@ -227,7 +230,10 @@ bool server_start(struct server *s)
     region_init(&s->region, eng, random_u64());
     server_apply_config(s);
     region_begin(&s->region, clock_wall_ms());
-    if (!listen_all(s)) return false;
+    if (!listen_all(s)) {
+        server_release(s);
+        return false;
+    }
     start_handles(s);
     s->startup_memory = evictor_used(&s->region.evictor);
     say_ready(s);

@@ -46,12 +46,14 @@ struct server {
     u32 auth_failures;     /* recent ones: halved every second */
 
     u64 reclaim_pending;   /* dropped values that wait to be freed */
+    u64 used_last_second;  /* to notice that much memory was freed */
+    u32 flush_seconds;     /* so many seconds more the allocator's cache is emptied */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
     int exit_code;
 };
 
-NODISCARD bool server_start(struct server *s); /* config is set; false: the log says why */
+NODISCARD bool server_start(struct server *s); /* config is set; false: the log says why, nothing is left to release */
 void server_run(struct server *s);             /* until shutdown */
 void server_release(struct server *s);
 

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "server/monitor.h"
-#include "server/redact.h"
 
 #define PREFETCH_AHEAD 16
 #define RECLAIM_UNITS 64
@@ -67,14 +66,6 @@ static void filter_reply(struct conn *c, size_t mark, enum session_reply before)
     }
 }
 
-static void log_slow(struct server *s, struct conn *c, const struct request *q, const struct command *cmd, i64 usec)
-{
-    struct buf space = {0};
-    slowlog_add(&s->slowlog, (u32)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc,
-                redact(cmd, q->argc, q->argv, &space), bytes_str(c->peer), buf_bytes(&c->session.name));
-    buf_release(&space);
-}
-
 static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
                     i64 usec)
 {
@@ -90,7 +81,8 @@ static void account(struct server *s, struct conn *c, const struct request *q, c
     if (UNLIKELY(s->monitors)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
     if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
                  !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
-        log_slow(s, c, q, o->cmd, usec);
+        slowlog_add(&s->slowlog, (u32)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
+                    bytes_str(c->peer), buf_bytes(&c->session.name));
     i64 threshold = s->config.latency_monitor_threshold;
     if (UNLIKELY(threshold && usec >= threshold * 1000))
         latency_add(&s->latency, o->cmd->flags & CMD_FAST ? "fast-command" : "command", s->now_ms / 1000,

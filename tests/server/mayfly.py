@@ -37,6 +37,15 @@ def eventually(condition, seconds=5, pause=0.01):
         time.sleep(pause)
 
 
+class Client(redis.Redis):
+    """redis-py's client, but closing it closes its connections."""
+
+    def close(self):
+        super().close()
+        if getattr(self, 'connection_pool', None):
+            self.connection_pool.disconnect()
+
+
 class Server:
     """A server process with a directory and a log of its own."""
 
@@ -44,7 +53,7 @@ class Server:
         self.dir = tempfile.mkdtemp(prefix=f'{name}-')
         self.port = free_port() if port is None else port
         self.log_path = os.path.join(self.dir, 'stdout.log')
-        self.args = [BINARY, '--port', str(self.port), '--dir', self.dir, *map(str, args)]
+        self.args = [BINARY, '--port', str(self.port), '--dir', self.dir, '--save', '', *map(str, args)]
         with open(self.log_path, 'wb') as log:
             self.proc = subprocess.Popen(self.args, stdout=log, stderr=log, cwd=self.dir,
                                          stdin=subprocess.DEVNULL if stdin is None else stdin)
@@ -64,7 +73,7 @@ class Server:
             time.sleep(0.005)
 
     def client(self, **options):
-        return redis.Redis(port=self.port, socket_timeout=30, **options)
+        return Client(port=self.port, socket_timeout=30, **options)
 
     def raw(self):
         return Raw(self.port)
@@ -177,8 +186,10 @@ class Raw:
             return float(rest)
         if kind == b'(':
             return int(rest)
-        if kind in b'$=':
+        if kind == b'$':
             return None if rest == b'-1' else self.exactly(int(rest) + 2)[:-2]
+        if kind == b'=':
+            return self.exactly(int(rest) + 2)[4:-2]        # without "txt:"
         if kind in b'*>~':
             return None if rest == b'-1' else [self.reply() for _ in range(int(rest))]
         if kind == b'%':

@@ -49,7 +49,7 @@ def h(r, request):
 
 # -- setting and reading ---------------------------------------------------------------
 
-SETTERS = {  # command: (argument for FAR_MS, is the argument relative?)
+SETTERS = {  # command: its argument for FAR_MS
     'HPEXPIREAT': lambda: FAR_MS,
     'HEXPIREAT': lambda: FAR_S,
     'HPEXPIRE': lambda: FAR_MS - int(time.time() * 1000),
@@ -422,7 +422,8 @@ def test_bad_times(h, start, command):
 def test_latest_deadline(h):
     assert run(h, f'HPEXPIREAT h {MAX_MS} FIELDS 1 a') == [DONE]
     assert deadlines(h, 'a') == [MAX_MS]
-    assert error(h, f'HPEXPIRE h {MAX_MS} FIELDS 1 a') == "invalid expire time in 'hpexpire' command"
+    assert error(h, f'HPEXPIRE h {MAX_MS} FIELDS 1 a') == \
+        "invalid expire time in 'hpexpire' command"
     assert error(h, f'HSETEX h PX {MAX_MS} FIELDS 1 a 1') == \
         "invalid expire time in 'hsetex' command"
     assert error(h, f'HGETEX h EXAT {MAX_MS} FIELDS 1 a') == \
@@ -472,18 +473,18 @@ def test_hsetex_missing_time(h):
         'Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified'
 
 
-# -- events -----------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------------------------
 
 @pytest.fixture
 def events(r):
     """Returns a function that runs a command and gives the events it caused on k."""
-    run(r, 'CONFIG SET notify-keyspace-events KA')
     listener = r.pubsub(ignore_subscribe_messages=True)
     try:
         listener.psubscribe('__keyspace@0__:k')
         listener.get_message(timeout=1)
     except redis.ResponseError:
         pytest.skip('this server has no pub/sub yet')
+    run(r, 'CONFIG SET notify-keyspace-events KA')
 
     def caused(line):
         while listener.get_message(timeout=0.02):
@@ -497,6 +498,7 @@ def events(r):
             seen.append(message['data'].decode())
     yield caused
     listener.close()
+    r.execute_command('CONFIG', 'SET', 'notify-keyspace-events', '')
 
 
 @pytest.mark.parametrize('line,expected', [

@@ -1,0 +1,656 @@
+"""Commands about clients and the server itself: CLIENT, MONITOR, SLOWLOG, LATENCY,
+MEMORY, DEBUG, INFO, COMMAND, AUTH."""
+import re
+import time
+
+import pytest
+import redis
+
+from mayfly import ReplyError, encode, eventually, sanitized
+
+
+def clients(c, *filters):
+    """CLIENT LIST as a list of dicts."""
+    text = c.call('CLIENT', 'LIST', *filters).decode()
+    return [dict(f.split('=', 1) for f in line.split(' ')) for line in text.splitlines()]
+
+
+# -- CLIENT: names and lists -----------------------------------------------------------
+
+LIST_FIELDS = ('id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem '
+               'multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp').split()
+
+
+def test_client_list(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    a.call('CLIENT', 'SETNAME', 'ann')
+    a.call('SELECT', 3)
+    b.call('HELLO', 3)
+    by_id = {c['id']: c for c in clients(b)}
+    ann = by_id[str(a.call('CLIENT', 'ID'))]
+    bob = by_id[str(b.call('CLIENT', 'ID'))]
+    assert list(ann)[:len(LIST_FIELDS)] == LIST_FIELDS
+    assert (ann['name'], ann['db'], ann['cmd'], ann['resp'], ann['flags']) == ('ann', '3', 'select', '2', 'N')
+    assert (bob['name'], bob['cmd'], bob['resp'], bob['user']) == ('', 'client|list', '3', 'default')
+    assert ann['addr'] == '%s:%d' % a.sock.getsockname()
+    assert ann['laddr'] == '127.0.0.1:%d' % server.port
+    ids = [int(c['id']) for c in clients(a)]
+    assert ids == sorted(ids)
+
+
+def test_client_list_filters(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    ids = [a.call('CLIENT', 'ID'), b.call('CLIENT', 'ID')]
+    assert [int(c['id']) for c in clients(a, 'ID', ids[1], 10**9)] == [ids[1]]
+    assert clients(a, 'TYPE', 'pubsub') == clients(a, 'TYPE', 'replica') == clients(a, 'TYPE', 'master') == []
+    assert {str(i) for i in ids} <= {c['id'] for c in clients(a, 'TYPE', 'NORMAL')}
+    assert a.call('CLIENT', 'LIST', 'TYPE', 'foo') == "ERR Unknown client type 'foo'"
+    assert a.call('CLIENT', 'LIST', 'ID', 'x') == 'ERR Invalid client ID'
+    assert a.call('CLIENT', 'LIST', 'ID') == 'ERR syntax error'
+    assert a.call('CLIENT', 'INFO').count(b'\n') == 1
+
+
+def test_client_names(server, raw):
+    c = raw(server.port)
+    assert c.call('CLIENT', 'GETNAME') is None
+    assert c.call('CLIENT', 'SETNAME', 'x') == b'OK'
+    assert c.call('CLIENT', 'GETNAME') == b'x'
+    assert c.call('CLIENT', 'SETNAME', 'a b') == \
+        'ERR Client names cannot contain spaces, newlines or special characters.'
+    assert c.call('CLIENT', 'SETNAME', '') == b'OK'
+    assert c.call('CLIENT', 'GETNAME') is None
+    assert c.call('CLIENT', 'SETINFO', 'LIB-NAME', 'lib') == b'OK'
+    assert c.call('CLIENT', 'SETINFO', 'LIB-VER', '1.0') == b'OK'
+    assert c.call('CLIENT', 'SETINFO', 'FOO', '1') == "ERR Unrecognized option 'FOO'"
+    assert b'lib-name=lib lib-ver=1.0' in c.call('CLIENT', 'INFO')
+    assert isinstance(c.call('CLIENT', 'MAINT_NOTIFICATIONS', 'on'), ReplyError)
+
+
+def test_unix_socket_client(server, raw):
+    c = raw(f'{server.dir}/mayfly.sock')
+    me = c.call('CLIENT', 'INFO').decode()
+    assert 'mayfly.sock:0 ' in me and ' flags=U ' in me
+
+
+# -- CLIENT KILL -----------------------------------------------------------------------
+
+def test_kill_by_address(server, raw):
+    me, other = raw(server.port), raw(server.port)
+    other.call('PING')
+    assert me.call('CLIENT', 'KILL', '%s:%d' % other.sock.getsockname()) == b'OK'
+    assert other.closed()
+    assert me.call('CLIENT', 'KILL', '1.2.3.4:5') == 'ERR No such client'
+
+
+def test_kill_filters(server, raw):
+    me, a, b = (raw(server.port) for _ in range(3))
+    a_id, me_id = a.call('CLIENT', 'ID'), me.call('CLIENT', 'ID')
+    b.call('PING')
+    assert me.call('CLIENT', 'KILL', 'ID', a_id, 'ADDR', '1.1.1.1:1') == 0
+    assert me.call('CLIENT', 'KILL', 'ID', a_id) == 1
+    assert a.closed()
+    assert me.call('CLIENT', 'KILL', 'ID', me_id) == 0          # SKIPME yes is the default
+    assert me.call('CLIENT', 'KILL', 'ADDR', '%s:%d' % b.sock.getsockname(), 'TYPE', 'normal',
+                   'USER', 'default', 'LADDR', f'127.0.0.1:{server.port}') == 1
+    assert b.closed()
+    assert me.call('CLIENT', 'KILL', 'ID', me_id, 'SKIPME', 'no') == 1
+    assert me.closed()
+
+
+@pytest.mark.parametrize('options, text', [
+    ('ID 0', 'client-id should be greater than 0'),
+    ('ID x', 'client-id should be greater than 0'),
+    ('ID 1 ADDR', 'syntax error'),
+    ('FOO bar', 'syntax error'),
+    ('SKIPME maybe', 'syntax error'),
+    ('TYPE foo', "Unknown client type 'foo'"),
+    ('USER nosuch', "No such user 'nosuch'"),
+])
+def test_kill_errors(server, raw, options, text):
+    assert raw(server.port).call('CLIENT', 'KILL', *options.split()) == f'ERR {text}'
+
+
+def test_kill_in_the_middle_of_a_pipeline(server, raw):
+    me, other = raw(server.port), raw(server.port)
+    other.send(encode('SET', 'k', 'v') * 100)
+    me.call('CLIENT', 'KILL', 'TYPE', 'normal')
+    assert other.rest() in (b'', b'+OK\r\n' * 100)
+    assert me.call('PING') == b'PONG'
+
+
+# -- CLIENT PAUSE, REPLY, NO-TOUCH -------------------------------------------------------
+
+def test_pause_all(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    assert b.call('PING') == b'PONG'
+    start = time.monotonic()
+    assert a.call('CLIENT', 'PAUSE', 300) == b'OK'
+    b.send(encode('SET', 'k', 'v') + encode('GET', 'k'))
+    assert b.silent(0.1)
+    assert b.reply() == b'OK' and b.reply() == b'v'
+    assert 0.28 < time.monotonic() - start < 2
+
+
+def test_pause_writes_and_unpause(server, raw):
+    a, b, c = (raw(server.port) for _ in range(3))
+    a.call('SET', 'k', 'old')
+    assert a.call('CLIENT', 'PAUSE', 20_000, 'WRITE') == b'OK'
+    b.send(encode('SET', 'k', 'new') + encode('GET', 'k'))
+    assert c.call('GET', 'k') == b'old'
+    assert b.silent()
+    assert a.call('CLIENT', 'UNPAUSE') == b'OK'
+    assert b.reply() == b'OK' and b.reply() == b'new'
+
+
+def test_client_gone_while_paused(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    a.call('CLIENT', 'PAUSE', 20_000)
+    b.send(encode('SET', 'k', 'v'))
+    time.sleep(0.02)
+    b.close()
+    a.call('CLIENT', 'UNPAUSE')
+    assert a.call('PING') == b'PONG'
+
+
+@pytest.mark.parametrize('args, text', [
+    ('x', 'timeout is not an integer or out of range'), ('-1', 'timeout is negative'),
+    ('1 FOO', 'CLIENT PAUSE mode must be WRITE or ALL'),
+    ('1 WRITE x', "unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP."),
+])
+def test_pause_errors(server, raw, args, text):
+    assert raw(server.port).call('CLIENT', 'PAUSE', *args.split()) == f'ERR {text}'
+
+
+def test_reply_modes(server, raw):
+    c = raw(server.port)
+    c.send(b'CLIENT REPLY OFF\r\nSET a 1\r\nNOSUCH\r\nCLIENT REPLY SKIP\r\nPING\r\nCLIENT REPLY ON\r\n')
+    assert c.reply() == b'OK'
+    assert c.call('GET', 'a') == b'1'
+    c.send(b'CLIENT REPLY SKIP\r\nSET a 2\r\nGET a\r\n')
+    assert c.reply() == b'2'
+    assert c.silent()
+    c.send(encode('CLIENT', 'REPLY', 'SKIP') + encode('INCR', 'a') + encode('INCR', 'a'))
+    assert c.reply() == 4
+    assert c.call('CLIENT', 'REPLY', 'FOO') == 'ERR syntax error'
+
+
+def test_no_touch(server, raw):
+    c, other = raw(server.port), raw(server.port)
+    c.call('SET', 'k', 'v')
+    eventually(lambda: other.call('OBJECT', 'IDLETIME', 'k') >= 1, pause=0.1)
+    assert c.call('CLIENT', 'NO-TOUCH', 'ON') == b'OK'
+    c.call('GET', 'k')
+    assert other.call('OBJECT', 'IDLETIME', 'k') >= 1
+    assert c.call('CLIENT', 'NO-TOUCH', 'OFF') == b'OK'
+    eventually(lambda: c.call('GET', 'k') and other.call('OBJECT', 'IDLETIME', 'k') == 0)
+    assert c.call('CLIENT', 'NO-EVICT', 'on') == b'OK'
+    assert c.call('CLIENT', 'NO-EVICT', 'maybe') == 'ERR syntax error'
+
+
+def test_reset(server, raw):
+    c = raw(server.port)
+    c.call('HELLO', 3, 'SETNAME', 'me')
+    c.call('SELECT', 5)
+    assert c.call('RESET') == b'RESET'
+    assert c.call('CLIENT', 'GETNAME') is None
+    assert b' db=0 ' in c.call('CLIENT', 'INFO')
+    assert c.command('GET', 'absent').line() == b'$-1'
+
+
+# -- MONITOR ---------------------------------------------------------------------------
+
+def monitored(m):
+    line = m.line().decode()
+    found = re.fullmatch(r'\+(\d{10}\.\d{6}) \[(\d+) (\S+)\] (.*)', line)
+    assert found, line
+    return found.groups()[1:]
+
+
+def test_monitor(server, raw):
+    m, c = raw(server.port), raw(server.port)
+    address = '%s:%d' % c.sock.getsockname()
+    assert m.call('MONITOR') == b'OK'
+    c.call('SELECT', 2)
+    c.call('SET', 'k', b'\x00\xff"\\\r\n\t x')
+    c.call('GET')                       # refused: not shown
+    c.call('NOSUCH', 'x')               # nor what is no command
+    c.call('CONFIG', 'GET', 'port')     # nor what administrators do
+    c.call('CLIENT', 'ID')
+    c.call('HELLO', 3, 'AUTH', 'default', 'hush')
+    assert monitored(m) == ('2', address, '"SELECT" "2"')
+    assert monitored(m) == ('2', address, r'"SET" "k" "\x00\xff\"\\\r\n\t x"')
+    assert monitored(m) == ('2', address, '"CLIENT" "ID"')
+    assert monitored(m) == ('2', address, '"HELLO" "3" "AUTH" "(redacted)" "(redacted)"')
+    raw(f'{server.dir}/mayfly.sock').call('PING')
+    assert monitored(m)[1].startswith('unix:') and m.silent(0.05)
+    assert m.call('RESET') == b'RESET'
+    c.call('PING')
+    assert m.silent(0.05)
+
+
+def test_monitor_ends_with_its_connection(server, raw):
+    m, c = raw(server.port), raw(server.port)
+    m.call('MONITOR')
+    m.close()
+    for _ in range(50):
+        assert c.call('PING') == b'PONG'
+
+
+# -- SLOWLOG ---------------------------------------------------------------------------
+
+@pytest.fixture
+def slow(server_factory, raw):
+    s = server_factory('--slowlog-log-slower-than', 0, '--slowlog-max-len', 5, '--enable-debug-command', 'yes')
+    return raw(s.port)
+
+
+def test_slowlog(slow):
+    slow.call('CLIENT', 'SETNAME', 'bob')
+    slow.call('ECHO', 'a' * 168)
+    slow.call('DEL', *range(40))
+    got = slow.call('SLOWLOG', 'GET')
+    ids = [e[0] for e in got]
+    assert ids == sorted(ids, reverse=True) and ids[-1] == 0
+    delete, echo, _ = got
+    assert echo[3] == [b'ECHO', b'a' * 128 + b'... (40 more bytes)']
+    assert len(delete[3]) == 32 and delete[3][-1] == b'... (10 more arguments)'
+    assert abs(delete[1] - time.time()) < 60 and 0 <= delete[2] < 10_000_000
+    assert delete[4] == b'%s:%d' % (slow.sock.getsockname()[0].encode(), slow.sock.getsockname()[1])
+    assert delete[5] == b'bob'
+
+
+def test_slowlog_is_bounded(slow):
+    for i in range(20):
+        slow.call('ECHO', i)
+    assert slow.call('SLOWLOG', 'LEN') == 5
+    assert [e[0] for e in slow.call('SLOWLOG', 'GET', 2)] == [20, 19]
+    assert len(slow.call('SLOWLOG', 'GET', -1)) == 5
+    assert len(slow.call('SLOWLOG', 'GET', 10**12)) == 5
+    assert slow.call('SLOWLOG', 'GET', 0) == []
+    for bad in (-2, 'x', '9' * 30):
+        assert slow.call('SLOWLOG', 'GET', bad) == 'ERR count should be greater than or equal to -1'
+    assert slow.call('SLOWLOG', 'RESET') == b'OK'
+    assert slow.call('SLOWLOG', 'LEN') == 1                      # RESET itself
+    assert slow.call('CONFIG', 'SET', 'slowlog-max-len', 0) == b'OK'
+    assert slow.call('SLOWLOG', 'LEN') == 0
+
+
+def test_slowlog_hides_secrets(slow):
+    slow.call('AUTH', 'default', 'hush')
+    slow.call('HELLO', 3, 'AUTH', 'default', 'hush', 'SETNAME', 'x')
+    slow.call('CONFIG', 'SET', 'requirepass', 'hush', 'masterauth', 'hush')
+    slow.call('CONFIG', 'SET', 'requirepass', '')
+    assert 'hush' not in str(slow.call('SLOWLOG', 'GET'))
+    assert 'redacted' in str(slow.call('SLOWLOG', 'GET'))
+
+
+def test_slowlog_threshold(server_factory, raw):
+    c = raw(server_factory('--slowlog-log-slower-than', 20_000, '--enable-debug-command', 'yes').port)
+    c.call('PING')
+    c.call('DEBUG', 'SLEEP', '0.03')
+    got = c.call('SLOWLOG', 'GET')
+    assert [e[3] for e in got] == [[b'DEBUG', b'SLEEP', b'0.03']]
+    assert got[0][2] >= 30_000
+
+
+# -- LATENCY ---------------------------------------------------------------------------
+
+def test_latency(server_factory, raw):
+    c = raw(server_factory('--latency-monitor-threshold', 20, '--enable-debug-command', 'yes').port)
+    assert c.call('LATENCY', 'LATEST') == []
+    assert c.call('LATENCY', 'HISTORY', 'command') == []
+    assert c.call('LATENCY', 'GRAPH', 'command') == "ERR No samples available for event 'command'"
+    assert c.call('LATENCY', 'DOCTOR')
+    c.call('DEBUG', 'SLEEP', '0.05')
+    [[event, at, latest, worst]] = c.call('LATENCY', 'LATEST')
+    assert event == b'command' and abs(at - time.time()) < 60 and 50 <= latest == worst < 1000
+    assert c.call('LATENCY', 'HISTORY', 'command') == [[at, latest]]
+    graph = c.call('LATENCY', 'GRAPH', 'command').decode().splitlines()
+    assert graph[0] == f'command - high {latest} ms, low {latest} ms (all time high {worst} ms)'
+    assert graph[1] == '-' * 80
+    assert graph[2:7] == [' ', ' ', ' ', '_', ' '] and graph[7].isdigit() and graph[8] == 's'
+    assert 'command: 1 latency spikes' in c.call('LATENCY', 'DOCTOR').decode()
+    assert c.call('LATENCY', 'RESET', 'nosuch', 'command') == 1
+    assert c.call('LATENCY', 'RESET') == 0
+
+
+def test_latency_histogram(server, raw):
+    c = raw(server.port)
+    c.call('CONFIG', 'RESETSTAT')
+    for _ in range(10):
+        c.call('ECHO', 'x')
+    c.call('CLIENT', 'ID')
+    flat = c.call('LATENCY', 'HISTOGRAM', 'echo', 'nosuch')
+    assert flat[0] == b'echo' and flat[1][:3] == [b'calls', 10, b'histogram_usec']
+    edges, counts = flat[1][3][::2], flat[1][3][1::2]
+    assert counts == sorted(counts) and counts[-1] == 10 and edges == sorted(edges)
+    assert set(edges) <= {1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113, 4227, 8454, 16908, 33816, 67633}
+    assert c.call('LATENCY', 'HISTOGRAM', 'client')[0] == b'client|id'
+    assert c.call('LATENCY', 'HISTOGRAM', 'client|id')[0] == b'client|id'
+    assert c.call('LATENCY', 'HISTOGRAM', 'get') == []
+    c.call('HELLO', 3)
+    assert {b'echo', b'client|id', b'config|resetstat'} <= set(c.call('LATENCY', 'HISTOGRAM'))
+
+
+# -- MEMORY ----------------------------------------------------------------------------
+
+def test_memory_usage(r):
+    r.set('small', 'x')
+    r.set('big', b'x' * 100_000)
+    r.rpush('list', *range(10_000))
+    assert 0 < r.memory_usage('small') < 200
+    assert 100_000 < r.memory_usage('big') < 140_000
+    assert r.memory_usage('list', samples=0) > 10_000
+    assert r.memory_usage('absent') is None
+    for bad in (('SAMPLES',), ('FOO', '1'), ('SAMPLES', '-1')):
+        with pytest.raises(redis.ResponseError, match='syntax error'):
+            r.execute_command('MEMORY', 'USAGE', 'small', *bad)
+
+
+MEMORY_STATS = ('peak.allocated total.allocated startup.allocated replication.backlog clients.slaves '
+                'clients.normal cluster.links aof.buffer lua.caches functions.caches overhead.total '
+                'keys.count keys.bytes-per-key dataset.bytes dataset.percentage peak.percentage '
+                'allocator.allocated allocator.active allocator.resident allocator-fragmentation.ratio '
+                'allocator-fragmentation.bytes allocator-rss.ratio allocator-rss.bytes rss-overhead.ratio '
+                'rss-overhead.bytes fragmentation fragmentation.bytes').split()
+
+
+def test_memory_stats(r):
+    r.mset({f'k{i}': i for i in range(100)})
+    stats = r.memory_stats()
+    assert set(MEMORY_STATS) <= set(stats)
+    assert stats['keys.count'] == 100
+    assert 'db.0' in stats
+    for text in ('DOCTOR', 'MALLOC-STATS', 'HELP'):
+        assert r.execute_command('MEMORY', text)
+    assert r.memory_purge() is True
+
+
+# -- DEBUG -----------------------------------------------------------------------------
+
+def test_debug_is_off_by_default(server_factory, raw):
+    text = 'ERR DEBUG command not allowed. If the enable-debug-command option is set to "local"'
+    assert raw(server_factory().port).call('DEBUG', 'SLEEP', 0).startswith(text)
+    assert raw(server_factory('--enable-debug-command', 'local').port).call('DEBUG', 'SLEEP', 0) == b'OK'
+
+
+@pytest.mark.parametrize('kind, resp2, resp3', [
+    ('string', b'$11\r\nHello World\r\n', None),
+    ('integer', b':12345\r\n', None),
+    ('double', b'$5\r\n3.141\r\n', b',3.141\r\n'),
+    ('null', b'$-1\r\n', b'_\r\n'),
+    ('array', b'*3\r\n:0\r\n:1\r\n:2\r\n', None),
+    ('set', b'*3\r\n:0\r\n:1\r\n:2\r\n', b'~3\r\n:0\r\n:1\r\n:2\r\n'),
+    ('map', b'*6\r\n:0\r\n:0\r\n:1\r\n:1\r\n:2\r\n:0\r\n', b'%3\r\n:0\r\n#f\r\n:1\r\n#t\r\n:2\r\n#f\r\n'),
+    ('attrib', b'$39\r\nSome real reply following the attribute\r\n',
+     b'|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n'
+     b'$39\r\nSome real reply following the attribute\r\n'),
+    ('push', b'-ERR RESP2 is not supported by this command\r\n',
+     b'>2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n$40\r\nSome real reply following the push reply\r\n'),
+    ('verbatim', b'$25\r\nThis is a verbatim\nstring\r\n', b'=29\r\ntxt:This is a verbatim\nstring\r\n'),
+    ('true', b':1\r\n', b'#t\r\n'),
+    ('false', b':0\r\n', b'#f\r\n'),
+    ('bignum', b'$37\r\n1234567999999999999999999999999999999\r\n',
+     b'(1234567999999999999999999999999999999\r\n'),
+])
+def test_debug_protocol(server, raw, kind, resp2, resp3):
+    c = raw(server.port).command('DEBUG', 'PROTOCOL', kind)
+    assert c.exactly(len(resp2)) == resp2
+    c.call('HELLO', 3)
+    c.command('DEBUG', 'PROTOCOL', kind)
+    resp3 = resp3 or resp2
+    assert c.exactly(len(resp3)) == resp3
+    assert c.call('PING') == b'PONG'
+
+
+def fill(c):
+    c.call('SET', 'str', 'abcdef', 'EX', 1000)
+    c.call('HSET', 'h', 'f', 'v', 'g', 'w')
+    c.call('RPUSH', 'l', 'a', 'b', 'c')
+    c.call('SADD', 's', 'a', 'b', '1')
+    c.call('ZADD', 'z', '1.5', 'm', '2', 'n', '-inf', 'x')
+    c.call('SELECT', 3)
+    c.call('SADD', 'ints', 3, 1, 2)
+    c.call('SELECT', 0)
+
+
+def test_debug_digest(server, raw):
+    """The digests are Redis's own: these constants come from a Redis 7.0.15."""
+    c = raw(server.port)
+    assert c.call('DEBUG', 'DIGEST') == b'0' * 40
+    fill(c)
+    digest = c.call('DEBUG', 'DIGEST')
+    values = c.call('DEBUG', 'DIGEST-VALUE', 'str', 'h', 'absent', 'l', 's', 'z')
+    assert digest == b'49bdef9bdb8b2eb4648c0daed43ae61775a4467e'
+    assert values == [
+        b'605fee7ac084b64a9ade610e302ea4aac7122b3d',
+        b'd127864ed50239662bf61bafc9bda63c17da5b37',
+        b'0000000000000000000000000000000000000000',
+        b'8bf72d812571eea9b927f3c11beb0c4165a6ff89',
+        b'e8f32bbb1ad9bf537c8867de4f19fec9e001296d',
+        b'3270c538f4b15b5260a8d33aaf78581a470e472a',
+    ]
+    c.call('PERSIST', 'str')
+    assert c.call('DEBUG', 'DIGEST') != digest
+    c.call('EXPIRE', 'str', 5)
+    assert c.call('DEBUG', 'DIGEST') == digest      # that there is a deadline counts, not which
+    c.call('FLUSHALL')
+    fill(c)
+    assert c.call('DEBUG', 'DIGEST') == digest
+
+
+def test_debug_digest_of_the_dead(server, raw):
+    c = raw(server.port)
+    c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 0)
+    try:
+        c.call('SET', 'k', 'v', 'PX', 10)
+        time.sleep(0.03)
+        assert c.call('DEBUG', 'DIGEST') == b'0' * 40
+        assert c.call('DEBUG', 'OBJECT', 'k') == 'ERR no such key'
+    finally:
+        c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 1)
+
+
+def test_debug_populate(server, raw):
+    c = raw(server.port)
+    c.call('SET', 'key:1', 'mine')
+    assert c.call('DEBUG', 'POPULATE', 3) == b'OK'
+    assert c.call('MGET', 'key:0', 'key:1', 'key:2', 'key:3') == [b'value:0', b'mine', b'value:2', None]
+    assert c.call('DEBUG', 'POPULATE', 2, 'p', 10) == b'OK'
+    assert c.call('GET', 'p:1') == b'value:1\0\0\0'
+    assert c.call('DEBUG', 'POPULATE', 2, 'q', 3) == b'OK'
+    assert c.call('GET', 'q:1') == b'val'
+    assert c.call('DBSIZE') == 7
+    assert c.call('DEBUG', 'POPULATE', -1) == 'ERR value is out of range, must be positive'
+
+
+@pytest.mark.parametrize('args, answer', [
+    ('SLEEP', "ERR unknown subcommand or wrong number of arguments for 'SLEEP'. Try DEBUG HELP."),
+    ('FOO', "ERR unknown subcommand or wrong number of arguments for 'FOO'. Try DEBUG HELP."),
+    ('SLEEP x', b'OK'),
+    ('ERROR MYCODE', 'MYCODE'),
+    ('QUICKLIST-PACKED-THRESHOLD 100b', b'OK'),
+    ('QUICKLIST-PACKED-THRESHOLD 5gb',
+     'ERR argument must be a memory value bigger than 1 and smaller than 4gb'),
+    ('CHANGE-REPL-ID', b'OK'),
+    ('LOG hello-there', b'OK'),
+    ('OBJECT absent', 'ERR no such key'),
+    ('PROTOCOL foo', 'ERR Wrong protocol type name. Please use one of the following: string|integer|double|'
+                     'bignum|null|array|set|map|attrib|push|verbatim|true|false'),
+])
+def test_debug_answers(server, raw, args, answer):
+    assert raw(server.port).call('DEBUG', *args.split()) == answer
+    if args.startswith('LOG'):
+        assert 'DEBUG LOG: hello-there' in server.log
+
+
+def test_debug_object(server, raw):
+    c = raw(server.port)
+    c.call('SET', 'k', 12)
+    assert re.fullmatch(rb'Value at:0x[0-9a-f]+ refcount:\d+ encoding:int serializedlength:\d+ '
+                        rb'lru:\d+ lru_seconds_idle:\d+', c.call('DEBUG', 'OBJECT', 'k'))
+
+
+def test_debug_segfault(server_factory, raw):
+    if sanitized():
+        pytest.skip('the sanitizer would report it')
+    s = server_factory('--enable-debug-command', 'yes')
+    assert raw(s.port).command('DEBUG', 'SEGFAULT').closed()
+    assert s.proc.wait(10) == -11
+
+
+# -- INFO ------------------------------------------------------------------------------
+
+SECTIONS = ('Server Clients Memory Persistence Stats Replication CPU Commandstats Errorstats Latencystats '
+            'Cluster Keyspace').split()
+FIELDS = ('redis_version redis_mode os arch_bits run_id tcp_port process_id uptime_in_seconds role '
+          'master_replid maxmemory maxmemory_policy used_memory used_memory_rss used_memory_peak '
+          'mem_fragmentation_ratio connected_clients blocked_clients total_connections_received '
+          'total_commands_processed instantaneous_ops_per_sec keyspace_hits keyspace_misses expired_keys '
+          'expired_stale_perc expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_keys '
+          'lazyfree_pending_objects loading mayfly_version').split()
+
+
+def test_info(server, r):
+    r.set('a', 1)
+    r.set('b', 2, ex=1000)
+    r.get('a')
+    r.get('nosuch')
+    with pytest.raises(redis.ResponseError):
+        r.lpush('a', 1)
+    info = r.info('everything')
+    assert not [f for f in FIELDS if f not in info]
+    assert info['redis_version'].startswith('7.4.')
+    assert info['tcp_port'] == server.port and info['process_id'] == server.proc.pid
+    assert (info['role'], info['redis_mode'], info['loading']) == ('master', 'standalone', 0)
+    assert list(info['db0']) == ['keys', 'expires', 'avg_ttl']
+    assert info['db0']['keys'] == 2 and info['db0']['expires'] == 1
+    assert 990_000 < info['db0']['avg_ttl'] <= 1_000_000
+    assert list(info['cmdstat_set']) == ['calls', 'usec', 'usec_per_call', 'rejected_calls', 'failed_calls']
+    assert info['cmdstat_lpush']['failed_calls'] >= 1
+    assert info['errorstat_WRONGTYPE'].startswith('count=')
+    assert re.fullmatch(r'p50=[\d.]+,p99=[\d.]+,p99.9=[\d.]+', str(info['latency_percentiles_usec_set'])) or \
+        set(info['latency_percentiles_usec_set']) == {'p50', 'p99', 'p99.9'}
+
+
+def test_info_sections(server, raw):
+    c = raw(server.port)
+    text = c.call('INFO', 'everything').decode()
+    titles = re.findall(r'^# (\w+)\r$', text, re.M)
+    assert [t for t in titles if t in SECTIONS] == SECTIONS
+    assert text.count('\r\n') == text.count('\n')
+    assert re.findall(r'^# (\w+)', c.call('INFO', 'stats', 'SERVER').decode(), re.M) == ['Server', 'Stats']
+    assert c.call('INFO', 'nosuch') == b''
+    assert b'# Commandstats' not in c.call('INFO')
+    assert b'# Commandstats' in c.call('INFO', 'all')
+
+
+def test_info_counts_rejections(server, raw):
+    c = raw(server.port)
+    c.call('CONFIG', 'RESETSTAT')
+    c.call('GET')
+    c.call('NOSUCH')
+    text = c.call('INFO', 'commandstats').decode() + c.call('INFO', 'errorstats').decode()
+    assert 'cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0' in text
+    assert 'errorstat_ERR:count=2' in text
+
+
+# -- COMMAND ---------------------------------------------------------------------------
+
+def test_command_family(server, raw):
+    c = raw(server.port)
+    names = c.call('COMMAND', 'LIST')
+    assert c.call('COMMAND', 'COUNT') == len(c.call('COMMAND')) == len([n for n in names if b'|' not in n])
+    get, absent = c.call('COMMAND', 'INFO', 'get', 'nosuch')
+    assert get[:6] == [b'get', 2, [b'readonly', b'fast'], 1, 1, 1] and absent is None
+    assert c.call('COMMAND', 'GETKEYS', 'mset', 'a', 1, 'b', 2) == [b'a', b'b']
+    assert c.call('COMMAND', 'GETKEYS', 'echo', 'x') == 'ERR The command has no key arguments'
+    docs = c.call('COMMAND', 'DOCS', 'get')
+    assert docs[0] == b'get' and b'summary' in docs[1]
+    assert c.call('MODULE', 'LIST') == []
+    assert c.call('LOLWUT').decode().rstrip().splitlines()[-1].startswith('Mayfly ver. ')
+    assert c.call('LOLWUT', 'VERSION', 'x') == 'ERR value is not an integer or out of range'
+
+
+@pytest.mark.parametrize('name', ['client', 'config', 'command', 'slowlog', 'latency', 'memory', 'debug',
+                                  'module', 'object', 'expiry'])
+def test_help(server, raw, name):
+    lines = raw(server.port).call(name, 'HELP')
+    assert lines[0] == b'%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:' % name.upper().encode()
+    assert lines[-2:] == [b'HELP', b'    Prints this help.']
+
+
+# -- AUTH ------------------------------------------------------------------------------
+
+WRONGPASS = 'WRONGPASS invalid username-password pair or user is disabled.'
+
+
+@pytest.fixture
+def locked(server_factory):
+    return server_factory('--requirepass', 'secret')
+
+
+def test_auth(locked, raw):
+    c = raw(locked.port)
+    for command in (('GET', 'k'), ('PING',), ('CLIENT', 'ID'), ('INFO',), ('SHUTDOWN', 'NOSAVE')):
+        assert c.call(*command) == 'NOAUTH Authentication required.'
+    assert c.call('AUTH', 'wrong') == WRONGPASS
+    assert c.call('AUTH', 'nobody', 'secret') == WRONGPASS
+    assert c.call('AUTH', 'a', 'b', 'c') == 'ERR syntax error'
+    assert c.call('AUTH', 'secret') == b'OK'
+    assert c.call('PING') == b'PONG'
+    assert raw(locked.port).call('AUTH', 'default', 'secret') == b'OK'
+    assert c.call('AUTH', 'wrong') == WRONGPASS
+    assert c.call('PING') == b'PONG'                # a failure doesn't log out
+    assert c.call('RESET') == b'RESET'
+    assert c.call('PING') == 'NOAUTH Authentication required.'
+    assert c.call('QUIT') == b'OK' and c.closed()
+
+
+def test_auth_by_hello(locked, raw):
+    c = raw(locked.port)
+    assert c.call('HELLO', 3).startswith('NOAUTH HELLO must be called with the client already authenticated')
+    assert c.call('HELLO', 3, 'AUTH', 'default', 'wrong') == WRONGPASS
+    assert c.call('HELLO', 3, 'AUTH', 'default', 'secret', 'SETNAME', 'me')[b'proto'] == 3
+    assert c.call('CLIENT', 'GETNAME') == b'me'
+
+
+def test_auth_without_password(server, raw):
+    c = raw(server.port)
+    assert c.call('AUTH', 'x') == ('ERR AUTH <password> called without any password configured for the default '
+                                   'user. Are you sure your configuration is correct?')
+    assert c.call('AUTH', 'default', 'anything') == b'OK'
+    assert c.call('AUTH', 'nobody', 'x') == WRONGPASS
+
+
+def test_auth_slows_down(locked, raw):
+    """Guessing is slow after some failures, also from new connections; the others don't notice."""
+    inside = raw(locked.port)
+    assert inside.call('AUTH', 'secret') == b'OK'
+    c = raw(locked.port)
+    quick = 0
+    start = time.monotonic()
+    while time.monotonic() - start < 0.5:
+        c.command('AUTH', f'guess{quick}')
+        if c.silent(0.3):
+            break
+        assert c.reply() == WRONGPASS
+        quick += 1
+    assert 5 <= quick <= 20
+    late = raw(locked.port).command('AUTH', 'guess')
+    assert late.silent(0.05)
+    assert inside.call('PING') == b'PONG'
+    assert c.reply() == WRONGPASS and late.reply() == WRONGPASS
+    right = raw(locked.port)
+    assert right.call('AUTH', 'secret') == b'OK'    # waits, but gets in
+    assert right.call('PING') == b'PONG'
+
+
+def test_password_by_config_set(server_factory, raw):
+    s = server_factory()
+    c = raw(s.port)
+    assert c.call('CONFIG', 'SET', 'requirepass', 'new') == b'OK'
+    assert c.call('PING') == b'PONG'                # who is in stays in
+    assert raw(s.port).call('PING') == 'NOAUTH Authentication required.'
+    with s.client(password='new') as r:
+        assert r.ping()

@@ -1,0 +1,303 @@
+"""Expiry is exact: a key past its deadline is never seen, and its space comes back at
+once. Real sockets, real clocks, short TTLs."""
+import time
+
+import pytest
+
+from mayfly import Raw, encode, eventually, sanitized
+
+SLOW = sanitized()
+RECLAIM_MS = 64 + (400 if SLOW else 150)    # the index's finest bucket, and slack for this machine
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def wait_until_ms(at):
+    while now_ms() < at:
+        time.sleep(max(0, (at - now_ms()) / 1000))
+
+
+@pytest.fixture
+def frozen(server, raw):
+    """A connection to a server that does not delete dead keys by itself: only the gate hides them."""
+    c = raw(server.port)
+    assert c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 0) == b'OK'
+    yield c
+    c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 1)
+
+
+# -- never seen ------------------------------------------------------------------------
+
+VIEWS = {
+    'GET': (('GET', 'k'), None),
+    'GETRANGE': (('GETRANGE', 'k', 0, -1), b''),
+    'STRLEN': (('STRLEN', 'k'), 0),
+    'MGET': (('MGET', 'k', 'k'), [None, None]),
+    'GETDEL': (('GETDEL', 'k'), None),
+    'GETEX': (('GETEX', 'k'), None),
+    'EXISTS': (('EXISTS', 'k', 'k'), 0),
+    'TYPE': (('TYPE', 'k'), b'none'),
+    'TTL': (('TTL', 'k'), -2),
+    'PTTL': (('PTTL', 'k'), -2),
+    'EXPIRETIME': (('EXPIRETIME', 'k'), -2),
+    'KEYS': (('KEYS', '*'), []),
+    'RANDOMKEY': (('RANDOMKEY',), None),
+    'TOUCH': (('TOUCH', 'k'), 0),
+    'DEL': (('DEL', 'k'), 0),
+    'UNLINK': (('UNLINK', 'k'), 0),
+    'PERSIST': (('PERSIST', 'k'), 0),
+    'EXPIRE': (('EXPIRE', 'k', 100), 0),
+    'RENAME': (('RENAME', 'k', 'l'), 'ERR no such key'),
+    'COPY': (('COPY', 'k', 'l'), 0),
+    'MOVE': (('MOVE', 'k', 1), 0),
+    'OBJECT': (('OBJECT', 'ENCODING', 'k'), None),
+    'MEMORY': (('MEMORY', 'USAGE', 'k'), None),
+    'SETNX': (('SETNX', 'k', 'new'), 1),
+    'SET-XX': (('SET', 'k', 'new', 'XX'), None),
+    'SET-GET': (('SET', 'k', 'new', 'GET'), None),
+    'APPEND': (('APPEND', 'k', 'xy'), 2),
+    'INCR': (('INCR', 'k'), 1),
+    'LPUSH': (('LPUSH', 'k', 'a'), 1),
+    'SADD': (('SADD', 'k', 'a'), 1),
+    'HSET': (('HSET', 'k', 'f', 'v'), 1),
+    'ZADD': (('ZADD', 'k', 1, 'a'), 1),
+    'SORT': (('SORT', 'k'), []),
+    'SUNION': (('SUNION', 'k', 'k2'), []),
+    'ZUNIONSTORE': (('ZUNIONSTORE', 'd', 1, 'k'), 0),
+    'PFCOUNT': (('PFCOUNT', 'k'), 0),
+    'BITCOUNT': (('BITCOUNT', 'k'), 0),
+}
+
+
+@pytest.mark.parametrize('view', VIEWS)
+def test_dead_key_is_absent(frozen, view):
+    command, answer = VIEWS[view]
+    frozen.call('SET', 'k', 'value', 'PX', 1)
+    time.sleep(0.004)
+    assert frozen.call(*command) == answer
+
+
+def test_dead_keys_among_live_ones(frozen):
+    c = frozen
+    for i in range(1000):
+        c.command('SET', f'live{i}', 'v')
+        c.command('SET', f'dead{i}', 'v', 'PX', 1)
+    assert all(c.reply() == b'OK' for _ in range(2000))
+    time.sleep(0.005)
+    live = {b'live%d' % i for i in range(1000)}
+    seen, cursor = set(), b'0'
+    while True:
+        cursor, keys = c.call('SCAN', cursor, 'COUNT', 50)
+        seen |= set(keys)
+        if cursor == b'0':
+            break
+    assert seen == live
+    assert set(c.call('KEYS', '*')) == live
+    assert all(c.call('RANDOMKEY').startswith(b'live') for _ in range(200))
+
+
+def test_dbsize_never_counts_the_dead(server, raw):
+    """DBSIZE may count a dead key only until it is reclaimed, which is soon."""
+    c = raw(server.port)
+    for i in range(1000):
+        c.command('SET', f'k{i}', 'v', 'PX', 100)
+    assert all(c.reply() == b'OK' for _ in range(1000))
+    deadline = now_ms() + 100
+    wait_until_ms(deadline + RECLAIM_MS)
+    assert c.call('DBSIZE') == 0
+
+
+def test_boundary_is_exact(server, raw):
+    """Alive strictly before the deadline, dead from the deadline on, by the server's own clock."""
+    c = raw(server.port)
+    for _ in range(20):
+        at = now_ms() + 15
+        c.call('SET', 'k', 'v', 'PXAT', at)
+        while True:
+            before = now_ms()
+            value = c.call('GET', 'k')
+            after = now_ms()
+            if after < at:
+                assert value == b'v'
+            elif before >= at:
+                assert value is None
+                break
+
+
+def test_one_time_for_a_whole_pipeline(server, raw):
+    """Requests that arrive together run at one time: a key doesn't die between two of them."""
+    c = raw(server.port)
+    for _ in range(30):
+        c.call('SET', 'k', 'v', 'PX', 3)
+        c.send(encode('EXISTS', 'k') * 200)
+        got = [c.reply() for _ in range(200)]
+        assert got == sorted(got, reverse=True)
+        assert len(set(got)) <= 2
+
+
+# -- reclaimed soon --------------------------------------------------------------------
+
+@pytest.mark.parametrize('busy', [False, True], ids=['idle', 'busy'])
+def test_reclaimed_within_a_bucket(server_factory, raw, busy):
+    s = server_factory()
+    c = raw(s.port)
+    n = 2000
+    for i in range(n):
+        c.command('SET', f'k{i}', 'v', 'PX', 200 + i % 300)
+    assert all(c.reply() == b'OK' for _ in range(n))
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end:
+        if busy:
+            c.call('PING')
+        else:
+            time.sleep(0.05)
+    eventually(lambda: c.call('DBSIZE') == 0)
+    lag = {k: v for k, v in zip(*[iter(c.call('EXPIRY', 'LAG'))] * 2)}
+    active = dict(zip(*[iter(lag[b'active'])] * 2))
+    assert active[b'count'] == n
+    assert active[b'p50_ms'] <= 80 and active[b'max_ms'] <= RECLAIM_MS
+    assert lag[b'overdue_keys'] == 0 and lag[b'oldest_overdue_ms'] == 0
+    assert s.info('stats')['expired_keys'] == n
+
+
+def test_long_ttls_cascade_to_the_point(server, raw):
+    """Keys whose deadline was far when it was set, and near after a change, go in time too."""
+    c = raw(server.port)
+    for i in range(200):
+        c.command('SET', f'k{i}', 'v', 'EX', 1000 * (i + 1))
+    for i in range(200):
+        c.command('PEXPIRE', f'k{i}', 50 + i)
+    for _ in range(400):
+        c.reply()
+    eventually(lambda: c.call('DBSIZE') == 0, seconds=2)
+
+
+def test_persisted_and_extended_keys_stay(server, raw):
+    c = raw(server.port)
+    for i in range(300):
+        c.command('SET', f'k{i}', i, 'PX', 150)
+        c.command(*[('PERSIST', f'k{i}'), ('EXPIRE', f'k{i}', 100), ('SET', f'k{i}', i)][i % 3])
+    for _ in range(600):
+        c.reply()
+    time.sleep(0.4)
+    assert c.call('DBSIZE') == 300
+    assert all(c.call('GET', f'k{i}') == b'%d' % i for i in range(300))
+
+
+@pytest.mark.parametrize('source', ['index', 'sample'])
+def test_storm(server_factory, raw, source):
+    """100,000 keys with one deadline: nobody waits, and all of them go."""
+    n = 20_000 if SLOW else 100_000
+    s = server_factory('--active-expire-source', source)
+    c = raw(s.port)
+    at = now_ms() + (6000 if SLOW else 3000)
+    for first in range(0, n, 1000):
+        c.send(b''.join(encode('SET', f'k{i}', 'value', 'PXAT', at) for i in range(first, first + 1000)))
+        c.exactly(5 * 1000)
+    assert now_ms() < at, 'too slow a machine for this test'
+    assert c.call('DBSIZE') == n
+    wait_until_ms(at - 20)
+    pings = []
+    gone_at = None
+    while gone_at is None:
+        start = time.monotonic()
+        size = c.call('DBSIZE')
+        pings.append(time.monotonic() - start)
+        assert c.call('GET', f'k{len(pings) % n}') is None or now_ms() <= at + 5
+        if size == 0:
+            gone_at = now_ms()
+        assert now_ms() < at + 20_000, f'{size} keys are left'
+    assert max(pings) < (0.1 if SLOW else 0.05)
+    assert gone_at - at < (15_000 if SLOW or source == 'sample' else 2500)
+    info = s.info()
+    assert info['expired_keys'] == n
+    assert info['expire_cycle_cpu_milliseconds'] > 0
+
+
+def test_sample_source_visits_all_keys(server_factory, raw):
+    """A few dead keys among many that live on: the sampling cycle must come round to them."""
+    s = server_factory('--active-expire-source', 'sample', '--hz', 100)
+    c = raw(s.port)
+    for i in range(2000):
+        c.command('SET', f'live{i}', 'v', 'EX', 1000)
+    for i in range(40):
+        c.command('SET', f'dead{i}', 'v', 'PX', 50)
+    for _ in range(2040):
+        assert c.reply() == b'OK'
+    eventually(lambda: c.call('DBSIZE') == 2000, seconds=10, pause=0.05)
+
+
+def test_set_active_expire(frozen):
+    for i in range(100):
+        frozen.call('SET', f'k{i}', 'v', 'PX', 1)
+    time.sleep(0.2)
+    assert frozen.call('INFO', 'keyspace').count(b'keys=100') == 1
+    frozen.call('DEBUG', 'SET-ACTIVE-EXPIRE', 1)
+    eventually(lambda: b'db0' not in frozen.call('INFO', 'keyspace'), seconds=1)
+
+
+# -- telling about it ------------------------------------------------------------------
+
+def forecast(c, *db):
+    entries = [dict(zip(*[iter(e)] * 2)) for e in c.call('EXPIRY', 'FORECAST', *db)]
+    return {e[b'within'].decode(): e for e in entries}
+
+
+def test_forecast(server, raw):
+    c = raw(server.port)
+    ttls = {'10s': 8, '1m': 50, '10m': 500, '1h': 3000, '6h': 20_000, '1d': 80_000, '7d': 500_000}
+    for name, ttl in ttls.items():
+        for i in range(10):
+            c.call('SET', f'{name}-{i}', 'v', 'EX', ttl)
+    c.call('SET', 'for-ever', 'v')
+    got = forecast(c)
+    assert sum(e[b'keys'] for e in got.values()) == 10 * len(ttls)
+    assert got['overdue'][b'keys'] == 0
+    assert {name: e[b'keys'] for name, e in got.items() if name != 'overdue'} == {name: 10 for name in ttls}
+    for name, ttl in ttls.items():
+        assert got[name][b'from_ms'] <= ttl * 1000 <= got[name][b'to_ms'] + 1000
+    assert sum(e[b'keys'] for e in forecast(c, 1).values()) == 0
+    assert c.call('EXPIRY', 'FORECAST', 99) == 'ERR DB index is out of range'
+
+
+def test_forecast_follows_changes(server, raw):
+    c = raw(server.port)
+    for i in range(100):
+        c.call('SET', f'k{i}', 'v', 'EX', 1000)
+    for i in range(50):
+        c.call('PERSIST', f'k{i}')
+    for i in range(50, 75):
+        c.call('EXPIRE', f'k{i}', 100_000)
+    c.call('DEL', 'k99')
+    keys = {name: e[b'keys'] for name, e in forecast(c).items()}
+    assert sum(keys.values()) == 49
+    assert keys['7d'] + keys.get('1d', 0) >= 25
+
+
+def test_info_expiry(server_factory, raw):
+    s = server_factory()
+    c = raw(s.port)
+    c.call('SET', 'lazy', 'v', 'PX', 1)
+    for i in range(10):
+        c.call('SET', f'k{i}', 'v', 'PX', 20)
+    c.call('SET', 'later', 'v', 'EX', 100)
+    eventually(lambda: s.info()['expired_keys'] == 11)
+    info = s.info('expiry')
+    assert info['expiry_source'] == 'index' and info['expiry_effort'] == 1
+    assert info['expiry_keys_with_deadline'] == 1
+    assert info['expired_keys_active'] + info['expired_keys_lazy'] == 11
+    assert info['expiry_lag_active_count'] + info['expiry_lag_lazy_count'] == 11
+    assert info['expiry_oldest_overdue_ms'] == 0
+
+
+def test_lazy_expiry_is_counted(server_factory):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 0)
+        c.call('SET', 'k', 'v', 'PX', 1)
+        time.sleep(0.01)
+        assert c.call('GET', 'k') is None
+    info = s.info('everything')
+    assert (info['expired_keys'], info['expired_keys_lazy'], info['keyspace_misses']) == (1, 1, 1)

@@ -1,0 +1,390 @@
+"""The wire: hostile input as Redis answers it, requests cut anywhere, limits."""
+import socket
+import time
+
+import pytest
+
+from mayfly import ReplyError, encode, eventually
+
+PE = b'-ERR Protocol error: '
+MB = 1024 * 1024
+
+# What is sent, and everything that comes back before the server closes.
+CLOSING = {
+    'multibulk-not-a-number': (b'*abc\r\n', PE + b'invalid multibulk length\r\n'),
+    'multibulk-over-int': (b'*2147483648\r\n', PE + b'invalid multibulk length\r\n'),
+    'multibulk-over-long': (b'*99999999999999999999\r\n', PE + b'invalid multibulk length\r\n'),
+    'multibulk-empty': (b'*\r\n', PE + b'invalid multibulk length\r\n'),
+    'bulk-negative': (b'*1\r\n$-1\r\n', PE + b'invalid bulk length\r\n'),
+    'bulk-over-limit': (b'*1\r\n$536870913\r\n', PE + b'invalid bulk length\r\n'),
+    'bulk-not-a-number': (b'*1\r\n$x\r\n', PE + b'invalid bulk length\r\n'),
+    'bulk-empty': (b'*1\r\n$\r\n', PE + b'invalid bulk length\r\n'),
+    'no-dollar': (b'*1\r\nPING\r\n', PE + b"expected '$', got 'P'\r\n"),
+    'no-dollar-second': (b'*2\r\n$4\r\nECHO\r\n:1\r\n', PE + b"expected '$', got ':'\r\n"),
+    'big-inline': (b'A' * (64 * 1024 + 100), PE + b'too big inline request\r\n'),
+    'big-multibulk-count': (b'*' + b'1' * (64 * 1024 + 100), PE + b'too big mbulk count string\r\n'),
+    'big-bulk-count': (b'*1\r\n$' + b'1' * (64 * 1024 + 100), PE + b'too big bulk count string\r\n'),
+    'quotes': (b'SET "a b\r\n', PE + b'unbalanced quotes in request\r\n'),
+    'quotes-single': (b"SET 'a b\r\n", PE + b'unbalanced quotes in request\r\n'),
+    'quotes-glued': (b'SET "a"b c\r\n', PE + b'unbalanced quotes in request\r\n'),
+    'post': (b'POST / HTTP/1.1\r\nHost: x\r\n\r\n', b''),
+    'host': (b'Host: example.com\r\n', b''),
+    'post-multibulk': (encode('post', '/'), b''),
+    'after-commands': (b'PING\r\nPING\r\n*x\r\nPING\r\n',
+                       b'+PONG\r\n+PONG\r\n' + PE + b'invalid multibulk length\r\n'),
+    'quit': (b'QUIT\r\nPING\r\n', b'+OK\r\n'),
+}
+
+
+@pytest.mark.parametrize('name', CLOSING)
+def test_closes(server, raw, name):
+    sent, answer = CLOSING[name]
+    c = raw(server.port)
+    try:
+        c.send(sent)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    assert c.rest() == answer
+
+
+@pytest.mark.parametrize('name', CLOSING)
+def test_closes_byte_by_byte(server, raw, name):
+    sent, answer = CLOSING[name]
+    if len(sent) > 1000:
+        pytest.skip('too long for single bytes')
+    c = raw(server.port)
+    try:
+        for i in range(len(sent)):
+            c.send(sent[i:i + 1])
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    assert c.rest() == answer
+
+
+@pytest.mark.parametrize('nothing', [b'*0\r\n', b'*-1\r\n', b'*-10\r\n', b'\r\n', b'\n', b'   \r\n'])
+def test_ignored(server, raw, nothing):
+    c = raw(server.port).send(nothing * 3 + b'PING\r\n')
+    assert c.line() == b'+PONG'
+    assert c.silent()
+
+
+def test_security_attack_is_logged(server, raw):
+    assert raw(server.port).send(b'POST / HTTP/1.0\r\n').closed()
+    assert 'Possible SECURITY ATTACK detected' in server.log
+
+
+# -- commands that must refuse ---------------------------------------------------------
+
+NOT_INT = 'ERR value is not an integer or out of range'
+
+
+def bad_expire(command):
+    return f"ERR invalid expire time in '{command}' command"
+
+
+@pytest.mark.parametrize('command, answer', [
+    ('SET k v EX 0', bad_expire('set')),
+    ('SET k v EX -1', bad_expire('set')),
+    ('SET k v PX 0', bad_expire('set')),
+    ('SET k v EX 9223372036854775', bad_expire('set')),
+    ('SET k v EX 9223372036854775807', bad_expire('set')),
+    ('SET k v EX 1.5', NOT_INT),
+    ('SET k v EX 10 KEEPTTL', 'ERR syntax error'),
+    ('SET k v EX', 'ERR syntax error'),
+    ('SETEX k 0 v', bad_expire('setex')),
+    ('PSETEX k -5 v', bad_expire('psetex')),
+    ('GETEX s EX 0', bad_expire('getex')),
+    ('EXPIRE s 9223372036854775', bad_expire('expire')),
+    ('PEXPIRE s 9223372036854775807', bad_expire('pexpire')),
+    ('EXPIRE s 1.5', NOT_INT),
+    ('RESTORE new 0 garbage', 'ERR DUMP payload version or checksum are wrong'),
+    ('SETRANGE s 536870912 x', 'ERR string exceeds maximum allowed size (proto-max-bulk-len)'),
+    ('SETRANGE s -1 x', 'ERR offset is out of range'),
+    ('SETBIT s 4294967296 1', 'ERR bit offset is not an integer or out of range'),
+    ('INCR max', 'ERR increment or decrement would overflow'),
+    ('INCRBY max 9223372036854775808', NOT_INT),
+    ('DECRBY s -9223372036854775808', 'ERR decrement would overflow'),
+    ('ZADD z nan m', 'ERR value is not a valid float'),
+    ('HELLO 9', 'NOPROTO unsupported protocol version'),
+    ('HELLO x', 'ERR Protocol version is not an integer or out of range'),
+    ('SELECT 16', 'ERR DB index is out of range'),
+    ('SELECT x', NOT_INT),
+    ('NOSUCH a b', "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' "),
+    ('GET', "ERR wrong number of arguments for 'get' command"),
+    ('GET a b', "ERR wrong number of arguments for 'get' command"),
+    ('CLIENT NOSUCH', "ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP."),
+    ('OBJECT ENCODING', "ERR wrong number of arguments for 'object|encoding' command"),
+])
+def test_refusals(server, raw, command, answer):
+    c = raw(server.port)
+    c.call('SET', 'max', 2**63 - 1)
+    c.call('SET', 's', 'text')
+    words = command.split()
+    if words[0] == 'RESTORE' and c.call('COMMAND', 'INFO', 'restore') == [None]:
+        pytest.skip('no RESTORE yet')
+    reply = c.call(*words)
+    assert isinstance(reply, ReplyError)
+    assert reply == answer
+    assert c.call('PING') == b'PONG'
+
+
+def test_expireat_zero_deletes(server, raw):
+    c = raw(server.port)
+    c.call('SET', 'k', 'v')
+    assert c.call('EXPIREAT', 'k', 0) == 1
+    assert c.call('EXISTS', 'k') == 0
+
+
+def test_config_set_dir_is_protected(server_factory, raw):
+    c = raw(server_factory().port)
+    reply = c.call('CONFIG', 'SET', 'dir', '/tmp')
+    assert isinstance(reply, ReplyError) and "can't set protected config" in reply
+
+
+# -- requests cut into pieces ----------------------------------------------------------
+
+def test_every_cut_of_a_pipeline(server, raw):
+    pipeline = (encode('SET', 'k', 'a\r\nb') + b'GET k\r\n' + encode('ECHO', b'\x00\xff') +
+                b'\r\n*0\r\n' + encode('DEL', 'k'))
+    answer = b'+OK\r\n$4\r\na\r\nb\r\n$2\r\n\x00\xff\r\n:1\r\n'
+    for cut in range(1, len(pipeline)):
+        with raw(server.port) as c:
+            c.send(pipeline[:cut])
+            c.send(pipeline[cut:])
+            assert c.exactly(len(answer)) == answer, cut
+
+
+def test_byte_by_byte(server, raw):
+    c = raw(server.port)
+    for byte in encode('SET', 'key', 'value') + b'  get   "k\\x65y"  \r\n' + encode('STRLEN', 'key'):
+        c.send(bytes([byte]))
+    assert [c.reply() for _ in range(3)] == [b'OK', b'value', 5]
+
+
+def test_unfinished_request_then_close(server, raw):
+    for part in (b'*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nval', b'*', b'GET k', b'*2\r\n$3\r\nGE'):
+        raw(server.port).send(part).close()
+    assert raw(server.port).call('EXISTS', 'k') == 0
+
+
+def test_deep_pipelines(server, raw):
+    n = 10_000
+    c = raw(server.port)
+    c.send(b''.join(encode('SET', f'k{i}', i) for i in range(n)))
+    assert all(c.line() == b'+OK' for _ in range(n))
+    c.send(b''.join(b'GET k%d\r\n' % i for i in range(n)))
+    assert all(c.reply() == b'%d' % i for i in range(n))
+    assert c.call('DBSIZE') == n
+
+
+def test_pipeline_keeps_order_between_databases(server, raw):
+    c = raw(server.port)
+    for i in range(500):
+        c.send(encode('SELECT', i % 16) + encode('SET', 'k', i) + encode('GET', 'k'))
+    for i in range(500):
+        assert [c.reply() for _ in range(3)] == [b'OK', b'OK', b'%d' % i]
+
+
+# -- inline commands -------------------------------------------------------------------
+
+@pytest.mark.parametrize('line, value', [
+    (b'ECHO hello', b'hello'),
+    (b'   echo \t hello   ', b'hello'),
+    (b'ECHO "two words"', b'two words'),
+    (b"ECHO 'it\\'s'", b"it's"),
+    (b'ECHO "\\x41\\n\\t\\"\\\\q"', b'A\n\t"\\q'),
+    (b'ECHO ""', b''),
+    (b"ECHO a'b'", b'ab'),
+    (b'ECHO a"b c"', b'ab c'),
+])
+def test_inline(server, raw, line, value):
+    for end in (b'\r\n', b'\n'):
+        assert raw(server.port).send(line + end).reply() == value
+
+
+# -- big things ------------------------------------------------------------------------
+
+def test_big_bulk(server, raw):
+    c = raw(server.port)
+    value = b'0123456789abcdef' * (4 * MB)
+    assert c.call('SET', 'big', value) == b'OK'
+    assert c.call('STRLEN', 'big') == 64 * MB
+    assert c.call('GET', 'big') == value
+    assert c.call('GETRANGE', 'big', 64 * MB - 3, -1) == b'def'
+    assert c.call('DEL', 'big') == 1
+
+
+def test_many_arguments(server, raw):
+    c = raw(server.port)
+    n = 200_000
+    assert c.call('RPUSH', 'l', *range(n)) == n
+    assert c.call('LINDEX', 'l', -1) == b'%d' % (n - 1)
+
+
+def test_promised_but_never_sent(server, raw):
+    """A client may promise 512 MB or two billion arguments; nothing is set aside for it."""
+    def rss():
+        with open(f'/proc/{server.proc.pid}/statm') as f:
+            return int(f.read().split()[1]) * 4096
+
+    before = rss()
+    held = [raw(server.port).send(b'*2147483647\r\n$3\r\nSET\r\n') for _ in range(20)]
+    held += [raw(server.port).send(b'*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc') for _ in range(4)]
+    assert raw(server.port).call('PING') == b'PONG'
+    time.sleep(0.1)
+    assert rss() - before < 64 * MB
+    for c in held:
+        c.close()
+
+
+# -- RESP3 -----------------------------------------------------------------------------
+
+def test_hello(server, raw):
+    c = raw(server.port)
+    flat = c.call('HELLO')
+    assert dict(zip(flat[::2], flat[1::2]))[b'proto'] == 2
+    hello = c.call('HELLO', 3, 'SETNAME', 'me')
+    assert list(hello) == [b'server', b'version', b'proto', b'id', b'mode', b'role', b'modules']
+    assert (hello[b'server'], hello[b'proto'], hello[b'mode'], hello[b'role'], hello[b'modules']) == \
+        (b'redis', 3, b'standalone', b'master', [])
+    assert c.call('CLIENT', 'GETNAME') == b'me'
+    assert c.call('HELLO', 2)[4:6] == [b'proto', 2]
+    assert c.call('HELLO', 3, 'FOO') == "ERR Syntax error in HELLO option 'FOO'"
+    assert c.call('HELLO', 2, 'AUTH', 'x') == "ERR Syntax error in HELLO option 'AUTH'"
+
+
+def test_resp3_types(server, raw):
+    c = raw(server.port)
+    c.call('HELLO', 3)
+    c.call('HSET', 'h', 'f', 'v')
+    c.call('SADD', 's', 'm')
+    c.call('ZADD', 'z', 1.5, 'm')
+    for command, wire in [
+        (('GET', 'absent'), b'_\r\n'),
+        (('HGETALL', 'h'), b'%1\r\n$1\r\nf\r\n$1\r\nv\r\n'),
+        (('SMEMBERS', 's'), b'~1\r\n$1\r\nm\r\n'),
+        (('ZSCORE', 'z', 'm'), b',1.5\r\n'),
+        (('ZRANGE', 'z', 0, -1, 'WITHSCORES'), b'*1\r\n*2\r\n$1\r\nm\r\n,1.5\r\n'),
+    ]:
+        c.command(*command)
+        assert c.exactly(len(wire)) == wire
+    assert c.command('INFO', 'server').line().startswith(b'=')
+
+
+# -- limits ----------------------------------------------------------------------------
+
+def test_query_buffer_limit(server_factory, raw):
+    s = server_factory('--client-query-buffer-limit', '1mb')
+    c = raw(s.port)
+    try:
+        c.send(b'*2\r\n$4\r\nECHO\r\n$20000000\r\n')
+        c.send(b'x' * (3 * MB))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    assert c.closed()
+    assert s.info('stats')['client_query_buffer_limit_disconnections'] == 1
+
+
+def test_output_buffer_limit(server_factory, raw):
+    s = server_factory('--client-output-buffer-limit', 'normal 1mb 0 0')
+    with s.client() as r:
+        r.set('big', b'x' * 100_000)
+    c = raw(s.port)
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    c.send(encode('GET', 'big') * 400)
+    eventually(lambda: s.info('stats')['client_output_buffer_limit_disconnections'] == 1)
+    eventually(lambda: s.info('clients')['connected_clients'] == 1)
+
+
+def test_max_clients(server_factory, raw):
+    s = server_factory('--maxclients', 3)
+    first = [raw(s.port) for _ in range(3)]
+    assert all(c.call('PING') == b'PONG' for c in first)
+    assert raw(s.port).rest() == b'-ERR max number of clients reached\r\n'
+    first.pop().close()
+    eventually(lambda: 'ERR' not in str(raw(s.port).call('PING')))
+    assert first[0].call('INFO', 'stats').count(b'rejected_connections:1') == 1
+
+
+def test_idle_timeout(server_factory, raw):
+    s = server_factory('--timeout', 1)
+    c = raw(s.port)
+    assert c.call('PING') == b'PONG'
+    start = time.monotonic()
+    assert c.closed()
+    assert 0.9 < time.monotonic() - start < 4
+
+
+# -- before authentication -------------------------------------------------------------
+
+@pytest.fixture(scope='module')
+def locked():
+    import mayfly
+    s = mayfly.Server('--requirepass', 'secret')
+    yield s
+    assert s.stop() == 0
+    s.check()
+    s.remove()
+
+
+@pytest.mark.parametrize('sent, text', [
+    (b'*11\r\n', b'unauthenticated multibulk length'),
+    (b'*1\r\n$16385\r\n', b'unauthenticated bulk length'),
+])
+def test_unauthenticated_limits(locked, raw, sent, text):
+    assert raw(locked.port).send(sent).rest() == PE + text + b'\r\n'
+    c = raw(locked.port)
+    assert c.call('AUTH', 'secret') == b'OK'
+    assert c.call('ECHO', b'x' * 20_000) == b'x' * 20_000
+    assert c.call('DEL', *range(20)) == 0
+
+
+def test_limits_go_with_authentication_in_a_pipeline(locked, raw):
+    c = raw(locked.port)
+    c.send(encode('AUTH', 'secret') + encode('ECHO', b'x' * 20_000) + encode('DEL', *range(20)))
+    assert [c.reply() for _ in range(3)] == [b'OK', b'x' * 20_000, 0]
+    c = raw(locked.port)
+    c.send(encode('AUTH', 'wrong') + b'*1\r\n$16385\r\n')
+    assert c.reply().startswith('WRONGPASS')
+    assert c.rest() == PE + b'unauthenticated bulk length\r\n'
+
+
+# -- one client doesn't disturb another --------------------------------------------------
+
+def worst_ping(c, seconds, meanwhile=lambda: None):
+    worst, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        meanwhile()
+        start = time.monotonic()
+        assert c.call('PING') == b'PONG'
+        worst = max(worst, time.monotonic() - start)
+    return worst
+
+
+def test_slow_reader_does_not_delay_others(server, raw):
+    with server.client() as r:
+        r.set('big', b'x' * MB)
+    slow = raw(server.port)
+    slow.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.send(encode('GET', 'big') * 32)        # never read
+    half = raw(server.port).send(b'*2\r\n$4\r\nECHO\r\n$100\r\nhalf')
+    assert worst_ping(raw(server.port), 0.5) < 0.1
+    half.close()
+
+
+def test_pipeliner_does_not_starve_others(server, raw):
+    busy = raw(server.port)
+    busy.sock.setblocking(False)
+    flood = encode('SET', 'k', 'v') * 2000
+    sent = received = 0
+
+    def pour():
+        nonlocal sent, received
+        try:
+            sent += busy.sock.send(flood[sent % len(flood):])
+            received += len(busy.sock.recv(1 << 20))
+        except BlockingIOError:
+            pass
+
+    assert worst_ping(raw(server.port), 0.5, pour) < 0.2
+    assert sent > len(flood) and received
