@@ -36,12 +36,13 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 SUITES   := $(wildcard tests/engine/suite*.c)
 
 .PHONY: all run test deps lint format bench fuzz soak install clean help unit server-tests oracle
+.PHONY: client-tests clients layers uninstall
 
 all: $(BUILD)/mayfly-server
 
 help:
 	@sed -n '1,8s/^# \{0,1\}//p' Makefile
-	@echo 'Targets: all run test unit server-tests oracle lint format bench fuzz soak install clean'
+	@echo 'Targets: all run test unit server-tests client-tests clients oracle layers lint format bench fuzz soak install uninstall clean'
 
 $(BUILD)/mayfly-server: $(OBJ)
 	@echo '  LD   $@'
@@ -89,6 +90,48 @@ test: deps
 	$(Q)$(MAKE) --no-print-directory unit server-tests oracle
 	$(Q)$(MAKE) --no-print-directory SAN=address unit server-tests oracle ORACLE_COMMANDS=200000
 	@echo 'all tests passed'
+
+# Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, too.
+CLIENT_TESTS := $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/clients
+client-tests: $(BUILD)/mayfly-server
+	$(Q)MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) $(CLIENT_TESTS) --ignore=tests/clients/test_node.py
+
+clients: $(BUILD)/mayfly-server
+	$(Q)MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) $(CLIENT_TESTS)
+
+# The house rules (DESIGN section 3): fast enough to be a part of every test run.
+layers: $(OBJ)
+	$(Q)scripts/check-layers --self-test
+	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj
+
+lint: $(OBJ)
+	$(Q)scripts/lint $(BUILD)
+
+# The lines changed since the last commit; with ALL=1 the whole tree, which spreads out hand-made tables.
+format:
+	$(Q)$(if $(ALL),find src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i,\
+	    git clang-format --extensions c,h HEAD -- src tests)
+
+# Fresh seeds for SOAK_MINUTES, plain and sanitized; the server tests in the sanitizer build first.
+SOAK_MINUTES ?= 30
+SOAK_OPTIONS ?= --skip-unknown
+soak: $(BUILD)/mayfly-server
+	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
+	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
+	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
+
+# A configuration that is there stays: it may have been changed.
+BIN_DIR := $(DESTDIR)$(PREFIX)/bin
+ETC_DIR := $(DESTDIR)$(PREFIX)/etc
+DOC_DIR := $(DESTDIR)$(PREFIX)/share/doc/mayfly
+install: $(BUILD)/mayfly-server
+	install -D -m 755 $(BUILD)/mayfly-server $(BIN_DIR)/mayfly-server
+	install -d $(DOC_DIR) && install -m 644 README.md LICENSE mayfly.conf $(DOC_DIR)
+	[ -e $(ETC_DIR)/mayfly.conf ] || install -D -m 644 mayfly.conf $(ETC_DIR)/mayfly.conf
+
+uninstall:
+	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
+	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR)
 
 clean:
 	rm -rf build build-address build-undefined build-thread

@@ -11,8 +11,9 @@
  * jemalloc's own, so that a mass expiry shows in the RSS without costing the loop.
  * Bigger slabs for small sizes: jemalloc never frees its descriptions of slabs, and
  * with the default of one page each they would be what a million keys leave behind. */
-const char *malloc_conf = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,"
-                          "slab_sizes:1-256:8";
+const char *const malloc_conf =
+    "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,"
+    "slab_sizes:1-256:8";
 #endif
 
 int main(int argc, char **argv)

@@ -22,7 +22,9 @@ static void add_block(u32 h[5], const u8 *block)
     u32 w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
     expand(block, w);
     for (int i = 0; i < 80; i++) {
-        u32 f = i < 20 ? (b & c) | (~b & d) : i < 40 || i >= 60 ? b ^ c ^ d : (b & c) | (b & d) | (c & d);
+        u32 f = i < 20              ? (b & c) | (~b & d)
+                : i < 40 || i >= 60 ? b ^ c ^ d
+                                    : (b & c) | (b & d) | (c & d);
         u32 next = rotate(a, 5) + f + e + k[i / 20] + w[i];
         e = d;
         d = c;

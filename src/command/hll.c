@@ -13,7 +13,6 @@ enum {
     VAL_MAX = 4,          /* the longest VAL run */
     JOIN_SCAN = 5,        /* runs looked at for joining after a change */
     ENCODING_AT = 4,
-    CACHE_AT = 8,
     DENSE = 0,
     SPARSE = 1,
 };
@@ -39,17 +38,17 @@ void hll_init(struct buf *h)
 bool hll_cached(bytes h, u64 *count)
 {
     u64 v = 0;
-    for (int i = 7; i >= 0; i--) v = v << 8 | (u8)h.p[CACHE_AT + i];
+    for (int i = HLL_CACHE_LEN - 1; i >= 0; i--) v = v << 8 | (u8)h.p[HLL_CACHE_AT + i];
     *count = v;
     return v >> 63 == 0;
 }
 
 void hll_set_cache(char *h, u64 count)
 {
-    for (int i = 0; i < 8; i++) h[CACHE_AT + i] = (char)(count >> (8 * i));
+    for (int i = 0; i < HLL_CACHE_LEN; i++) h[HLL_CACHE_AT + i] = (char)(count >> (8 * i));
 }
 
-void hll_drop_cache(char *h) { h[CACHE_AT + 7] |= (char)0x80; }
+void hll_drop_cache(char *h) { h[HLL_CACHE_AT + HLL_CACHE_LEN - 1] |= (char)0x80; }
 
 /* -- hashing ---------------------------------------------------------------------- */
 

@@ -20,6 +20,8 @@
 enum {
     HLL_REGISTERS = 1 << 14,
     HLL_HEADER = 16,
+    HLL_CACHE_AT = 8, /* the cached cardinality … */
+    HLL_CACHE_LEN = 8,
     HLL_DENSE_LEN = HLL_HEADER + HLL_REGISTERS * 6 / 8,
 };
 

@@ -115,7 +115,17 @@ static bool unite(struct ctx *c, u8 ranks[HLL_REGISTERS], bool *dense)
 }
 
 /* Counting one key leaves the result in its header, which is a change to the
- * data like any other, but has no event. */
+ * data like any other, but has no event. The effect is the bytes written: another
+ * machine may estimate differently, and no read belongs in the journal. */
+static void keep_count(struct ctx *c, bytes key, struct key_ref *ref, size_t len, u64 count)
+{
+    char *h = strval_edit(c, key, ref, len), at[NUM_I64_LEN];
+    hll_set_cache(h, count);
+    ctx_changed(c, key, 0, "pfcount");
+    CTX_EFFECT(c, BYTES_LIT("SETRANGE"), key, bytes_of(at, num_print_i64(at, HLL_CACHE_AT)),
+               bytes_of(h + HLL_CACHE_AT, HLL_CACHE_LEN));
+}
+
 static void count_one(struct ctx *c, bytes key)
 {
     struct key_ref ref;
@@ -129,8 +139,7 @@ static void count_one(struct ctx *c, bytes key)
             reply_corrupt(c);
             return;
         }
-        hll_set_cache(strval_edit(c, key, &ref, h.n), count);
-        ctx_changed(c, key, 0, "pfcount");
+        keep_count(c, key, &ref, h.n, count);
     }
     reply_int(c->out, (i64)count);
 }

@@ -23,15 +23,26 @@ void region_release(struct region *r)
     r->eng->ops->close(r->eng);
 }
 
+static void expire_all(struct region *r)
+{
+    struct expire_sweep sweep = {0};
+    bool more = !r->ks.keep_dead;
+    while (more) {
+        more = expire_sweep_step(&sweep, &r->ks);
+        journal_close(&r->journal, r->ks.now_ms, 0);
+    }
+}
+
 /* Time as commands see it. A wall clock that is set back a little (NTP at work)
  * makes it stand still; one that is set back for good is followed, but first
- * whatever is dead by the old time is reclaimed, so that nothing dead comes back. */
+ * whatever is dead by the old time goes, so that nothing dead comes back. The
+ * active cycle won't do for that: it may be off, and it leaves what died just now. */
 void region_begin(struct region *r, i64 now_ms)
 {
     i64 back = r->ks.now_ms - now_ms;
     if (UNLIKELY(back > 0)) {
         if (back < REGION_CLOCK_SLACK_MS) now_ms = r->ks.now_ms;
-        else while (r->cycle.enabled && region_expire_step(r)) {}
+        else expire_all(r);
     }
     keyspace_begin(&r->ks, now_ms);
 }

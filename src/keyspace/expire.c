@@ -1,6 +1,7 @@
 #include "keyspace/expire.h"
 
 #define STEP_KEYS 64
+#define SWEEP_KEYS 1024
 
 void expire_cycle_init(struct expire_cycle *c)
 {
@@ -51,92 +52,115 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
     c->cut_short = more_left;
 }
 
-struct step {
-    struct keyspace *ks;
-    u32 expired;
-};
-
-static void reclaim_key(void *arg, struct key_ref *ref)
-{
-    struct step *s = arg;
-    keyspace_reclaim(s->ks, ref, STEP_KEYS);
-    s->expired++;
-}
+static void reclaim_due(void *ks, struct key_ref *ref) { keyspace_reclaim(ks, ref, STEP_KEYS); }
 
 /* The index names exactly the due keys: a step takes a handful from the first
- * database that has some. */
+ * database that has some. Even if those were all moved to a finer bucket, the
+ * next database may have others. */
 static bool step_index(struct expire_cycle *c, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    struct step s = {ks, 0};
     for (u32 n = 0; n < e->databases; n++) {
-        u32 seen = e->ops->due(e, c->db, ks->now_ms, STEP_KEYS, reclaim_key, &s);
-        if (seen == STEP_KEYS) return true;
-        c->db = (c->db + 1) % e->databases;
-        if (seen) break;
+        u32 seen = e->ops->due(e, c->db, ks->now_ms, STEP_KEYS, reclaim_due, ks);
+        if (seen < STEP_KEYS) c->db = (c->db + 1) % e->databases;
+        if (seen) return true;
     }
-    return s.expired > 0;
+    return false;
 }
 
-/* Collected while a scan runs, because a scan's callback may not delete. */
-struct sample {
+/* -- walking ---------------------------------------------------------------------- */
+
+/* Keys met by a walk in which something may be dead. They are collected first,
+ * because a walk's callback may not delete. */
+struct suspects {
     struct keyspace *ks;
-    struct buf dead; /* u32 length · key, one after another */
-    u32 with_deadline, dead_count;
+    struct buf names;  /* u32 length · key, one after another */
+    u32 with_deadline; /* keys that have one, or a field that has */
 };
 
-static void sample_key(void *arg, struct key_ref *ref)
+static void suspect_key(void *arg, struct key_ref *ref)
 {
-    struct sample *s = arg;
-    if (!ref->deadline_ms) return;
+    struct suspects *s = arg;
+    struct engine *e = s->ks->eng;
+    bool fields = ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref);
+    if (!ref->deadline_ms && !fields) return;
     s->with_deadline++;
-    if (alive(ref->deadline_ms, s->ks->now_ms)) return;
+    if (!fields && alive(ref->deadline_ms, s->ks->now_ms)) return;
     u32 n = (u32)ref->key.n;
-    buf_append(&s->dead, &n, sizeof n);
-    buf_append_bytes(&s->dead, ref->key);
-    s->dead_count++;
+    buf_append(&s->names, &n, sizeof n);
+    buf_append_bytes(&s->names, ref->key);
 }
 
-static void expire_sampled(struct keyspace *ks, u32 db, const struct buf *dead)
+static u64 expired_so_far(const struct keyspace *ks) { return ks->stats.expired_keys + ks->stats.expired_fields; }
+
+/* Returns in how many of the keys something was dead. */
+static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
 {
-    struct engine *e = ks->eng;
-    for (size_t at = 0; at < dead->n;) {
+    struct engine *e = s->ks->eng;
+    u32 dead = 0;
+    for (size_t at = 0; at < s->names.n;) {
         u32 n;
         struct key_ref ref;
-        memcpy(&n, dead->p + at, sizeof n);
-        if (e->ops->find(e, db, bytes_of(dead->p + at + sizeof n, n), &ref)) keyspace_expire(ks, &ref, false);
-        at += sizeof n + n;
+        u64 before = expired_so_far(s->ks);
+        memcpy(&n, s->names.p + at, sizeof n);
+        at += sizeof n;
+        if (e->ops->find(e, db, bytes_of(s->names.p + at, n), &ref)) keyspace_reclaim(s->ks, &ref, max_fields);
+        dead += expired_so_far(s->ks) > before;
+        at += n;
     }
+    buf_release(&s->names);
+    return dead;
 }
 
-/* The seeds' algorithm: look at some keys, and go on with the same database
- * while more than the acceptable share of them was dead. */
+bool expire_sweep_step(struct expire_sweep *w, struct keyspace *ks)
+{
+    struct engine *e = ks->eng;
+    struct suspects s = {.ks = ks};
+    w->cursor = e->ops->scan(e, w->db, w->cursor, SWEEP_KEYS, suspect_key, &s);
+    reclaim_suspects(&s, w->db, UINT32_MAX);
+    if (w->cursor == 0) w->db++;
+    return w->db < e->databases;
+}
+
+/* -- sampling --------------------------------------------------------------------- */
+
+static bool has_deadlines(struct engine *e, u32 db)
+{
+    return e->ops->expires(e, db) || e->ops->next_due(e, db) != INT64_MAX; /* of keys, of fields */
+}
+
+/* Looks at some keys with a deadline, from where it stopped last time, and tells
+ * what share of them, in per cent, had something dead. */
+static double sample(struct expire_cycle *c, struct keyspace *ks, u32 db)
+{
+    struct engine *e = ks->eng;
+    struct suspects s = {.ks = ks};
+    u64 *cursor = &c->cursor[db % EXPIRE_CURSORS];
+    u32 wanted = 20 + 5 * (c->effort - 1);
+    for (u32 looks = 0; s.with_deadline < wanted && looks < wanted * 20; looks++) {
+        *cursor = e->ops->scan(e, db, *cursor, 1, suspect_key, &s);
+        if (*cursor == 0) break;
+    }
+    u32 dead = reclaim_suspects(&s, db, STEP_KEYS);
+    return s.with_deadline ? 100.0 * dead / s.with_deadline : 0;
+}
+
+/* The seeds' algorithm: goes on with the same database while more than the
+ * acceptable share of the keys looked at was dead. */
 static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    u32 per_loop = 20 + 5 * (c->effort - 1), expired = 0, sampled = 0;
-    for (u32 n = 0; n < e->databases; n++, c->db = (c->db + 1) % e->databases) {
-        if (e->ops->expires(e, c->db) == 0) continue;
-        struct sample s = {.ks = ks};
-        for (u32 buckets = 0; s.with_deadline < per_loop && buckets < per_loop * 20; buckets++) {
-            c->cursor = e->ops->scan(e, c->db, c->cursor, 1, sample_key, &s);
-            if (c->cursor == 0) break;
-        }
-        expire_sampled(ks, c->db, &s.dead);
-        buf_release(&s.dead);
-        sampled = s.with_deadline;
-        expired = s.dead_count;
-        break;
-    }
-    double share = sampled ? 100.0 * expired / sampled : 0;
+    u32 left = e->databases;
+    for (; left && !has_deadlines(e, c->db); left--) c->db = (c->db + 1) % e->databases;
+    double share = left ? sample(c, ks, c->db) : 0;
     c->stale_perc = share * 0.05 + c->stale_perc * 0.95;
-    if (sampled && share > acceptable_stale(c)) return true;
+    if (share > acceptable_stale(c)) return true;
     c->db = (c->db + 1) % e->databases;
-    c->cursor = 0;
     return false;
 }
 
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks)
 {
+    if (ks->keep_dead) return false;
     return c->source == EXPIRE_INDEX ? step_index(c, ks) : step_sample(c, ks);
 }

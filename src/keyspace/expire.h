@@ -12,6 +12,8 @@
 
 #define EXPIRE_SLICE_US 100 /* what a waiting request may be delayed by; DESIGN allows 1000 */
 
+#define EXPIRE_CURSORS 16
+
 enum expire_source { EXPIRE_INDEX, EXPIRE_SAMPLE };
 
 struct expire_cycle {
@@ -24,7 +26,7 @@ struct expire_cycle {
     bool cut_short;     /* the last period ended with work left */
     double stale_perc;  /* running estimate: share of dead keys among those looked at */
     u32 db;             /* where the last step stopped */
-    u64 cursor;         /* … and, when sampling, where in that database */
+    u64 cursor[EXPIRE_CURSORS]; /* when sampling: … and where in database n, n mod EXPIRE_CURSORS */
     u64 time_cap_reached, spent_us;
 };
 
@@ -33,10 +35,20 @@ void expire_cycle_init(struct expire_cycle *c);
 /* How long the next slice may take: 0 = not now. `idle`: the loop has nothing else to do. */
 i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
 
-/* One step: a bounded handful of keys. True if there may be more to do right now. */
+/* One step: a bounded handful of keys. True if there may be more to do right now.
+ * A replica (keep_dead) never has anything to do. */
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 
 /* The slice took this long and, if more_left, stopped for lack of time. */
 void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
+
+/* A walk over all keys that expires whatever is dead, in either mode and however
+ * recently it died: for when that must be certain. True while there is more; a
+ * walk starts from a zeroed struct. */
+struct expire_sweep {
+    u32 db;
+    u64 cursor;
+};
+bool expire_sweep_step(struct expire_sweep *w, struct keyspace *ks);
 
 #endif

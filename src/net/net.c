@@ -383,7 +383,10 @@ static void on_check(uv_check_t *h)
     struct net *n = h->data;
     do {
         n->on_tick(n);
-        end_tick(n);
+        /* Input taken up again may hold no request after all (blank lines): what it was lent
+         * must go back before the next read. */
+        do end_tick(n);
+        while (n->ready && !n->request_count);
     } while (n->request_count);
 }
 
@@ -527,6 +530,15 @@ void net_close_idle(struct net *n, i64 now_ms)
     for (struct conn *c = n->conns; c; c = c->next) {
         bool exempt = c->class != CONN_NORMAL || c->session.monitor || c->hold;
         if (!exempt && now_ms - c->active_ms > (i64)n->config.idle_timeout_s * 1000) conn_close(c);
+    }
+}
+
+void net_check_output(struct net *n)
+{
+    for (struct conn *c = n->conns; c; c = c->next) {
+        if (c->closing || !c->write_busy || !over_output_limit(c)) continue;
+        n->stats.output_buffer_kills++;
+        conn_close(c);
     }
 }
 

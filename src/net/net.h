@@ -147,8 +147,10 @@ void conn_wants_flush(struct conn *c);
 
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
-/* To be called about once a second: the `timeout` directive, and freeing of idle buffers. */
+/* To be called about once a second: the `timeout` directive, the soft output limits of
+ * connections on which nothing happens, and freeing of idle buffers. */
 void net_close_idle(struct net *n, i64 now_ms);
+void net_check_output(struct net *n);
 void net_trim_pool(struct net *n);
 
 #endif

@@ -8,6 +8,7 @@
 static void every_second(struct server *s)
 {
     net_close_idle(&s->net, clock_wall_ms());
+    net_check_output(&s->net);
     net_trim_pool(&s->net);
     u64 used = evictor_used(&s->region.evictor);
     if (used + MUCH_FREED < s->used_last_second) s->flush_seconds = 2; /* freeing may be under way */

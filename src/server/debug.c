@@ -10,7 +10,7 @@
 #include "server/digest.h"
 #include "server/server.h"
 
-/* -- time ------------------------------------------------------------------------------------- */
+/* -- time ---------------------------------------------------------------------------- */
 
 static double parse_number(bytes s) /* as strtod: what is not a number is 0 */
 {
@@ -36,7 +36,7 @@ static void debug_set_active_expire(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* -- values ------------------------------------------------------------------------------------ */
+/* -- values -------------------------------------------------------------------------- */
 
 /* Bytes the value would take in a dump, roughly: what its parts add up to. */
 static u64 serialized_length(struct ctx *c, struct key_ref *ref)
@@ -54,10 +54,12 @@ static void debug_object(struct ctx *c)
     }
     u32 access = c->eng->ops->access(c->eng, &ref);
     char line[256];
-    snprintf(line, sizeof line,
-             "Value at:%p refcount:1 encoding:%s serializedlength:%llu lru:%u lru_seconds_idle:%llu", ref.entry,
-             c->eng->ops->encoding(c->eng, &ref), (unsigned long long)serialized_length(c, &ref), access,
-             (unsigned long long)access_idle_ms(c->ks, access) / 1000);
+    snprintf(
+        line, sizeof line,
+        "Value at:%p refcount:1 encoding:%s serializedlength:%llu lru:%u lru_seconds_idle:%llu",
+        ref.entry, c->eng->ops->encoding(c->eng, &ref),
+        (unsigned long long)serialized_length(c, &ref), access,
+        (unsigned long long)access_idle_ms(c->ks, access) / 1000);
     reply_simple(c->out, line);
 }
 
@@ -122,7 +124,7 @@ static void debug_populate(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* -- replies of every type ------------------------------------------------------------------------ */
+/* -- replies of every type ----------------------------------------------------------- */
 
 static void reply_012(struct ctx *c)
 {
@@ -174,13 +176,17 @@ static void debug_protocol(struct ctx *c)
     else if (bytes_is(type, "map")) reply_a_map(c);
     else if (bytes_is(type, "attrib")) reply_an_attribute(c);
     else if (bytes_is(type, "push")) reply_a_push(c);
-    else if (bytes_is(type, "verbatim")) reply_verbatim(c->out, BYTES_LIT("This is a verbatim\nstring"), "txt");
+    else if (bytes_is(type, "verbatim"))
+        reply_verbatim(c->out, BYTES_LIT("This is a verbatim\nstring"), "txt");
     else if (bytes_is(type, "true")) reply_bool(c->out, true);
     else if (bytes_is(type, "false")) reply_bool(c->out, false);
-    else if (bytes_is(type, "bignum")) reply_big_number(c->out, "1234567999999999999999999999999999999");
+    else if (bytes_is(type, "bignum"))
+        reply_big_number(c->out, "1234567999999999999999999999999999999");
     else
-        reply_error(c->out, "ERR Wrong protocol type name. Please use one of the following: string|integer|double|"
-                            "bignum|null|array|set|map|attrib|push|verbatim|true|false");
+        reply_error(
+            c->out,
+            "ERR Wrong protocol type name. Please use one of the following: string|integer|double|"
+            "bignum|null|array|set|map|attrib|push|verbatim|true|false");
 }
 
 static void debug_error(struct ctx *c)
@@ -188,11 +194,12 @@ static void debug_error(struct ctx *c)
     reply_errorf(c->out, "%.*s", (int)c->argv[2].n, c->argv[2].p);
 }
 
-/* -- the server -------------------------------------------------------------------------------------- */
+/* -- the server ---------------------------------------------------------------------- */
 
 static void debug_log(struct ctx *c)
 {
-    log_line(&c->server->log, LOG_WARNING, "DEBUG LOG: %.*s", (int)MIN(c->argv[2].n, 900u), c->argv[2].p);
+    log_line(&c->server->log, LOG_WARNING, "DEBUG LOG: %.*s", (int)MIN(c->argv[2].n, 900u),
+             c->argv[2].p);
     reply_ok(c->out);
 }
 
@@ -202,13 +209,16 @@ static void debug_packed_threshold(struct ctx *c)
     const u64 max = (1ull << 32) - (1ull << 20);
     u64 size;
     if (num_parse_memory(c->argv[2], &size) && size <= max) reply_ok(c->out);
-    else reply_error(c->out, "ERR argument must be a memory value bigger than 1 and smaller than 4gb");
+    else
+        reply_error(c->out,
+                    "ERR argument must be a memory value bigger than 1 and smaller than 4gb");
 }
 
 /* There are no replicas yet whose history this would separate. */
 static void debug_change_repl_id(struct ctx *c)
 {
-    log_line(&c->server->log, LOG_NOTICE, "Changing replication IDs after receiving change-repl-id");
+    log_line(&c->server->log, LOG_NOTICE,
+             "Changing replication IDs after receiving change-repl-id");
     reply_ok(c->out);
 }
 
@@ -227,29 +237,43 @@ static void debug_no_persistence(struct ctx *c)
                  (int)MIN(c->argv[1].n, 32u), c->argv[1].p);
 }
 
-/* -- the command ---------------------------------------------------------------------------------------- */
+/* -- the command --------------------------------------------------------------------- */
 
 static void debug_help(struct ctx *c)
 {
     static const char *const lines[] = {
-        "ASSERT", "    Crash by a failed assertion.",
-        "CHANGE-REPL-ID", "    Take a new replication ID.",
-        "DIGEST", "    A signature of the whole dataset, equal to that of a Redis with the same data.",
-        "DIGEST-VALUE <key> [<key> ...]", "    A signature of the value of each key.",
-        "ERROR <string>", "    Reply with <string> as an error.",
-        "LOG <message>", "    Write <message> to the log.",
-        "OBJECT <key>", "    Facts about a key and its value.",
-        "PANIC", "    Crash by a panic.",
+        "ASSERT",
+        "    Crash by a failed assertion.",
+        "CHANGE-REPL-ID",
+        "    Take a new replication ID.",
+        "DIGEST",
+        "    A signature of the whole dataset, equal to that of a Redis with the same data.",
+        "DIGEST-VALUE <key> [<key> ...]",
+        "    A signature of the value of each key.",
+        "ERROR <string>",
+        "    Reply with <string> as an error.",
+        "LOG <message>",
+        "    Write <message> to the log.",
+        "OBJECT <key>",
+        "    Facts about a key and its value.",
+        "PANIC",
+        "    Crash by a panic.",
         "POPULATE <count> [<prefix>] [<size>]",
         "    Create <count> string keys named <prefix>:<num> (default prefix: key), with",
         "    values of <size> bytes. They are not propagated.",
-        "PROTOCOL <type>", "    Reply with a test value of a type: string, integer, double, bignum, null,",
+        "PROTOCOL <type>",
+        "    Reply with a test value of a type: string, integer, double, bignum, null,",
         "    array, set, map, attrib, push, verbatim, true, false.",
-        "QUICKLIST-PACKED-THRESHOLD <size>", "    Accepted for the sake of test suites; has no effect.",
-        "SEGFAULT", "    Crash with SIGSEGV.",
-        "SET-ACTIVE-EXPIRE <0|1>", "    0 leaves expired keys where they are (nobody sees them) until they are",
+        "QUICKLIST-PACKED-THRESHOLD <size>",
+        "    Accepted for the sake of test suites; has no effect.",
+        "SEGFAULT",
+        "    Crash with SIGSEGV.",
+        "SET-ACTIVE-EXPIRE <0|1>",
+        "    0 leaves expired keys where they are (nobody sees them) until they are",
         "    accessed; 1, the default, reclaims them.",
-        "SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed.", NULL,
+        "SLEEP <seconds>",
+        "    Stop the server for <seconds>. Decimals allowed.",
+        NULL,
     };
     ctx_help(c, lines);
 }
@@ -290,17 +314,20 @@ static bool allowed(struct ctx *c)
 void cmd_debug(struct ctx *c)
 {
     if (!allowed(c)) {
-        reply_error(c->out, "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", "
-                            "you can run it from a local connection, otherwise you need to set this option in the "
-                            "configuration file, and then restart the server.");
+        reply_error(c->out, "ERR DEBUG command not allowed. If the enable-debug-command option is "
+                            "set to \"local\", you can run it from a local connection, otherwise "
+                            "you need to set this option in the configuration file, and then "
+                            "restart the server.");
         return;
     }
     for (u32 i = 0; i < ARRAY_LEN(subcommands); i++) {
-        if (!bytes_is(c->argv[1], subcommands[i].name) || c->argc < subcommands[i].min_argc) continue;
+        if (!bytes_is(c->argv[1], subcommands[i].name) || c->argc < subcommands[i].min_argc)
+            continue;
         if (subcommands[i].max_argc && c->argc > subcommands[i].max_argc) continue;
         subcommands[i].run(c);
         return;
     }
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
+    reply_errorf(c->out,
+                 "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
                  (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
 }

@@ -34,7 +34,7 @@ static void chain_u32(u8 digest[SHA1_BYTES], u32 v)
     chain(digest, bytes_of(&wire, sizeof wire));
 }
 
-/* -- values ------------------------------------------------------------------------------- */
+/* -- values -------------------------------------------------------------------------- */
 
 static void add_string(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES])
 {
@@ -116,7 +116,7 @@ void digest_value(struct keyspace *ks, struct key_ref *ref, u8 out[SHA1_BYTES])
     add_value(ks->eng, ref, out);
 }
 
-/* -- the dataset ------------------------------------------------------------------------------ */
+/* -- the dataset --------------------------------------------------------------------- */
 
 struct walk {
     struct keyspace *ks;

@@ -10,7 +10,7 @@
 #include "server/server.h"
 #include "server/sparkline.h"
 
-/* -- recording ------------------------------------------------------------------------ */
+/* -- recording ----------------------------------------------------------------------- */
 
 static struct latency_event *find_event(struct latency *l, bytes name)
 {
@@ -55,7 +55,7 @@ static u32 collect(const struct latency_event *e, struct latency_sample out[LATE
     return n;
 }
 
-/* -- LATEST, HISTORY, RESET ----------------------------------------------------------- */
+/* -- LATEST, HISTORY, RESET ---------------------------------------------------------- */
 
 void cmd_latency_latest(struct ctx *c)
 {
@@ -101,12 +101,18 @@ void cmd_latency_reset(struct ctx *c)
     reply_int(c->out, gone);
 }
 
-/* -- GRAPH ------------------------------------------------------------------------------ */
+/* -- GRAPH --------------------------------------------------------------------------- */
 
 static void print_age(char label[SPARK_LABEL], i64 seconds)
 {
-    static const struct { i64 below, unit; char letter; } steps[] = {
-        {60, 1, 's'}, {3600, 60, 'm'}, {86400, 3600, 'h'}, {INT64_MAX, 86400, 'd'},
+    static const struct {
+        i64 below, unit;
+        char letter;
+    } steps[] = {
+        {60, 1, 's'},
+        {3600, 60, 'm'},
+        {86400, 3600, 'h'},
+        {INT64_MAX, 86400, 'd'},
     };
     u32 i = 0;
     while (seconds >= steps[i].below) i++;
@@ -124,7 +130,8 @@ static void draw_event(struct buf *out, const struct latency_event *e, i64 now_s
         spark[i].value = sample[i].ms;
         print_age(spark[i].label, MAX(now_s - sample[i].time_s, 0));
     }
-    buf_printf(out, "%s - high %u ms, low %u ms (all time high %u ms)\n", e->name, high, low, e->max_ms);
+    buf_printf(out, "%s - high %u ms, low %u ms (all time high %u ms)\n", e->name, high, low,
+               e->max_ms);
     for (u32 i = 0; i < SPARK_COLUMNS; i++) buf_append_char(out, '-');
     buf_append_char(out, '\n');
     sparkline(out, spark, n);
@@ -134,7 +141,8 @@ void cmd_latency_graph(struct ctx *c)
 {
     const struct latency_event *e = find_event(&c->server->latency, c->argv[2]);
     if (!e) {
-        reply_errorf(c->out, "ERR No samples available for event '%.*s'", (int)c->argv[2].n, c->argv[2].p);
+        reply_errorf(c->out, "ERR No samples available for event '%.*s'", (int)c->argv[2].n,
+                     c->argv[2].p);
         return;
     }
     struct buf text = {0};
@@ -143,7 +151,7 @@ void cmd_latency_graph(struct ctx *c)
     buf_release(&text);
 }
 
-/* -- DOCTOR ----------------------------------------------------------------------------- */
+/* -- DOCTOR -------------------------------------------------------------------------- */
 
 struct diagnosis {
     u32 samples;
@@ -164,11 +172,18 @@ static struct diagnosis diagnose(const struct latency_event *e, i64 now_s)
 }
 
 /* What to do about an event, by its name. */
-static const struct { const char *event, *advice; } advices[] = {
-    {"command", "- Some commands are slow. SLOWLOG GET shows which; CONFIG SET slowlog-log-slower-than sets "
-                "from how many microseconds on. Prefer SCAN to KEYS and ranges to whole collections.\n"},
-    {"fast-command", "- Commands that take constant time were slow: the machine is busy, swapping, or a virtual "
-                     "machine that lost its processor for a while. Look at its load and its steal time.\n"},
+static const struct {
+    const char *event, *advice;
+} advices[] = {
+    {"command",
+     "- Some commands are slow. SLOWLOG GET shows which; CONFIG SET slowlog-log-slower-than sets "
+     "from how many microseconds on. Prefer SCAN to KEYS and ranges to whole collections.\n"},
+    {"fast-command",
+     "- Commands that take constant time were slow: the machine is busy, swapping, or a virtual "
+     "machine that lost its processor for a while. Look at its load and its steal time.\n"},
+    {"expire-cycle",
+     "- A slice of reclaiming expired keys took long, though it is made to end within a "
+     "fraction of a millisecond: the machine is busy, or single values are very expensive to free.\n"},
 };
 
 static void append_advice(struct buf *out, const struct latency *l)
@@ -179,30 +194,36 @@ static void append_advice(struct buf *out, const struct latency *l)
             if (!strcmp(advices[a].event, l->event[i].name)) buf_append_str(out, advices[a].advice);
         }
     }
-    buf_append_str(out, "- Keys that expire together, and big values that are deleted, are reclaimed in small "
-                        "slices here and need no spreading: see EXPIRY LAG and INFO expiry.\n");
+    buf_append_str(
+        out, "- Keys that expire together, and big values that are deleted, are reclaimed in small "
+             "slices here and need no spreading: see EXPIRY LAG and INFO expiry.\n");
 }
 
 static void append_report(struct buf *out, struct server *s, i64 now_s)
 {
     const struct latency *l = &s->latency;
     if (l->count == 0 && s->config.latency_monitor_threshold == 0) {
-        buf_append_str(out, "The latency monitor is off, so there is nothing to report. Turn it on with CONFIG SET "
-                            "latency-monitor-threshold <milliseconds>.\n");
+        buf_append_str(
+            out,
+            "The latency monitor is off, so there is nothing to report. Turn it on with CONFIG SET "
+            "latency-monitor-threshold <milliseconds>.\n");
         return;
     }
     if (l->count == 0) {
-        buf_printf(out, "All quiet: nothing took %lld ms or longer since the monitor was turned on.\n",
+        buf_printf(out,
+                   "All quiet: nothing took %lld ms or longer since the monitor was turned on.\n",
                    (long long)s->config.latency_monitor_threshold);
         return;
     }
     buf_append_str(out, "There were latency spikes:\n\n");
     for (u32 i = 0; i < l->count; i++) {
         struct diagnosis d = diagnose(&l->event[i], now_s);
-        buf_printf(out, "%u. %s: %u latency spikes (average %.0fms, mean deviation %.0fms, period %.2f sec). "
-                        "Worst all time event %ums.\n",
-                   i + 1, l->event[i].name, d.samples, d.mean_ms, d.deviation_ms, d.period_s,
-                   l->event[i].max_ms);
+        buf_printf(
+            out,
+            "%u. %s: %u latency spikes (average %.0fms, mean deviation %.0fms, period %.2f sec). "
+            "Worst all time event %ums.\n",
+            i + 1, l->event[i].name, d.samples, d.mean_ms, d.deviation_ms, d.period_s,
+            l->event[i].max_ms);
     }
     append_advice(out, l);
 }
@@ -215,7 +236,7 @@ void cmd_latency_doctor(struct ctx *c)
     buf_release(&text);
 }
 
-/* -- HISTOGRAM ---------------------------------------------------------------------------- */
+/* -- HISTOGRAM ----------------------------------------------------------------------- */
 
 /* Upper edges double; they are where Redis's histogram, which keeps two digits
  * of the nanoseconds, has its own: 1 2 4 8 16 33 66 132 264 … */
@@ -262,14 +283,16 @@ static size_t reply_named(struct ctx *c, bytes name)
     if (cmd && bar) cmd = command_find_sub(cmd, bytes_of(bar + 1, name.n - head - 1));
     if (!cmd) return 0;
     shown += reply_histogram(c, cmd);
-    for (u32 i = 0; i < cmd->sub_count; i++) shown += reply_histogram(c, command_at(cmd->first_sub + i));
+    for (u32 i = 0; i < cmd->sub_count; i++)
+        shown += reply_histogram(c, command_at(cmd->first_sub + i));
     return shown;
 }
 
 void cmd_latency_histogram(struct ctx *c)
 {
     size_t mark = reply_mark(c->out), shown = 0;
-    for (u32 i = 0; c->argc == 2 && i < command_count(); i++) shown += reply_histogram(c, command_at(i));
+    for (u32 i = 0; c->argc == 2 && i < command_count(); i++)
+        shown += reply_histogram(c, command_at(i));
     for (int i = 2; i < c->argc; i++) shown += reply_named(c, c->argv[i]);
     reply_map_at(c->out, mark, shown);
 }
@@ -277,14 +300,20 @@ void cmd_latency_histogram(struct ctx *c)
 void cmd_latency_help(struct ctx *c)
 {
     static const char *const lines[] = {
-        "DOCTOR", "    A report on the latency events in plain words.",
-        "GRAPH <event>", "    The samples of an event as a drawing.",
-        "HISTORY <event>", "    The samples of an event: time and milliseconds.",
-        "LATEST", "    The last sample of every event, and its worst.",
-        "RESET [<event> ...]", "    Forget the samples of these events (default: of all).",
+        "DOCTOR",
+        "    A report on the latency events in plain words.",
+        "GRAPH <event>",
+        "    The samples of an event as a drawing.",
+        "HISTORY <event>",
+        "    The samples of an event: time and milliseconds.",
+        "LATEST",
+        "    The last sample of every event, and its worst.",
+        "RESET [<event> ...]",
+        "    Forget the samples of these events (default: of all).",
         "HISTOGRAM [COMMAND ...]",
         "    How many calls took up to how many microseconds, for these commands",
-        "    (default: all that were called).", NULL,
+        "    (default: all that were called).",
+        NULL,
     };
     ctx_help(c, lines);
 }

@@ -11,10 +11,10 @@
 #define DEFAULT_SAMPLES 5
 
 /* What the tables take per key; the engine's primitives tell only counts. */
-#define TABLE_BYTES_PER_KEY 10    /* a slot of 8 bytes, at the usual load */
+#define TABLE_BYTES_PER_KEY 10     /* a slot of 8 bytes, at the usual load */
 #define INDEX_BYTES_PER_DEADLINE 8 /* a reference in the deadline index */
 
-/* -- USAGE ------------------------------------------------------------------------------ */
+/* -- USAGE --------------------------------------------------------------------------- */
 
 void cmd_memory_usage(struct ctx *c)
 {
@@ -32,10 +32,12 @@ void cmd_memory_usage(struct ctx *c)
         }
     }
     if (ctx_peek(c, c->argv[2], TYPE_NONE, &ref)) reply_null(c->out);
-    else reply_int(c->out, (i64)c->eng->ops->usage(c->eng, &ref, (u32)MIN(samples, (i64)UINT32_MAX)));
+    else
+        reply_int(c->out,
+                  (i64)c->eng->ops->usage(c->eng, &ref, (u32)MIN(samples, (i64)UINT32_MAX)));
 }
 
-/* -- STATS ------------------------------------------------------------------------------ */
+/* -- STATS --------------------------------------------------------------------------- */
 
 struct memory_report {
     u64 used, peak, startup, clients, tables, overhead, dataset, keys, rss;
@@ -43,13 +45,20 @@ struct memory_report {
     struct mem_stats allocator;
 };
 
-static u64 table_bytes(struct engine *e, u32 db) { return e->ops->count(e, db) * TABLE_BYTES_PER_KEY; }
-static u64 index_bytes(struct engine *e, u32 db) { return e->ops->expires(e, db) * INDEX_BYTES_PER_DEADLINE; }
+static u64 table_bytes(struct engine *e, u32 db)
+{
+    return e->ops->count(e, db) * TABLE_BYTES_PER_KEY;
+}
+static u64 index_bytes(struct engine *e, u32 db)
+{
+    return e->ops->expires(e, db) * INDEX_BYTES_PER_DEADLINE;
+}
 
 static void measure(struct server *s, struct memory_report *r)
 {
     struct engine *e = s->region.eng;
-    *r = (struct memory_report){.used = evictor_used(&s->region.evictor), .startup = s->startup_memory};
+    *r = (struct memory_report){.used = evictor_used(&s->region.evictor),
+                                .startup = s->startup_memory};
     s->stats.peak_memory = MAX(s->stats.peak_memory, r->used);
     r->peak = s->stats.peak_memory;
     r->rss = mem_rss();
@@ -133,26 +142,31 @@ void cmd_memory_stats(struct ctx *c)
     reply_allocator(c, &r);
 }
 
-/* -- DOCTOR ----------------------------------------------------------------------------- */
+/* -- DOCTOR -------------------------------------------------------------------------- */
 
-#define TOO_SMALL (5u << 20)     /* below this the ratios say nothing */
+#define TOO_SMALL (5u << 20) /* below this the ratios say nothing */
 #define WORTH_MENTION (10u << 20)
 
 static void append_findings(struct buf *out, const struct server *s, const struct memory_report *r)
 {
     if (ratio(r->peak, r->used) > 1.5)
-        buf_printf(out, " * The peak was %.1f times what is in use now: the allocator may keep some of that, which "
-                        "looks like fragmentation and goes away as memory is used again.\n",
+        buf_printf(out,
+                   " * The peak was %.1f times what is in use now: the allocator may keep some of "
+                   "that, which looks like fragmentation and goes away as memory is used again.\n",
                    ratio(r->peak, r->used));
     if (ratio(r->rss, r->used) > 1.4 && r->rss - r->used > WORTH_MENTION)
-        buf_printf(out, " * The process holds %.2f times the memory in use. MEMORY PURGE returns free pages at once.\n",
+        buf_printf(out,
+                   " * The process holds %.2f times the memory in use. MEMORY PURGE returns free "
+                   "pages at once.\n",
                    ratio(r->rss, r->used));
     if (s->net.count && r->clients / s->net.count > 200 * 1024)
-        buf_printf(out, " * Client buffers take %llu bytes per connection: CLIENT LIST shows whose (tot-mem). Some "
-                        "client may be reading slowly.\n", (unsigned long long)(r->clients / s->net.count));
+        buf_printf(out,
+                   " * Client buffers take %llu bytes per connection: CLIENT LIST shows whose "
+                   "(tot-mem). Some client may be reading slowly.\n",
+                   (unsigned long long)(r->clients / s->net.count));
     if (s->config.maxmemory && r->used > (u64)s->config.maxmemory / 10 * 9)
-        buf_append_str(out, " * More than 90 % of maxmemory is in use. EXPIRY FORECAST tells how many keys will go by "
-                            "themselves, and when.\n");
+        buf_append_str(out, " * More than 90 % of maxmemory is in use. EXPIRY FORECAST tells how "
+                            "many keys will go by themselves, and when.\n");
 }
 
 void cmd_memory_doctor(struct ctx *c)
@@ -163,7 +177,8 @@ void cmd_memory_doctor(struct ctx *c)
     append_findings(&text, c->server, &r);
     if (r.used < TOO_SMALL) {
         buf_clear(&text);
-        buf_append_str(&text, "There is too little data here to judge by. Ask again when it has grown.\n");
+        buf_append_str(&text,
+                       "There is too little data here to judge by. Ask again when it has grown.\n");
     } else if (text.n == 0) {
         buf_append_str(&text, "Nothing stands out: the memory is in good order.\n");
     }
@@ -171,7 +186,7 @@ void cmd_memory_doctor(struct ctx *c)
     buf_release(&text);
 }
 
-/* -- PURGE, MALLOC-STATS, HELP -------------------------------------------------------------- */
+/* -- PURGE, MALLOC-STATS, HELP ------------------------------------------------------- */
 
 void cmd_memory_purge(struct ctx *c)
 {
@@ -198,13 +213,18 @@ void cmd_memory_malloc_stats(struct ctx *c)
 void cmd_memory_help(struct ctx *c)
 {
     static const char *const lines[] = {
-        "DOCTOR", "    A report on the use of memory in plain words.",
-        "MALLOC-STATS", "    The allocator's own statistics.",
-        "PURGE", "    Give free pages back to the operating system.",
-        "STATS", "    Where the server's memory is.",
+        "DOCTOR",
+        "    A report on the use of memory in plain words.",
+        "MALLOC-STATS",
+        "    The allocator's own statistics.",
+        "PURGE",
+        "    Give free pages back to the operating system.",
+        "STATS",
+        "    Where the server's memory is.",
         "USAGE <key> [SAMPLES <count>]",
         "    The bytes a key and its value take. Of a collection <count> elements are",
-        "    measured (default: 5, 0: all).", NULL,
+        "    measured (default: 5, 0: all).",
+        NULL,
     };
     ctx_help(c, lines);
 }

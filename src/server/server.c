@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -71,7 +72,7 @@ void server_apply_config(struct server *s)
         .set_max_intset_entries = c->set_max_intset_entries,
         .list_max_listpack_size = c->list_max_listpack_size,
     };
-    slowlog_trim(&s->slowlog, (u32)c->slowlog_max_len);
+    slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
@@ -203,6 +204,9 @@ static void start_handles(struct server *s)
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
     uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     uv_signal_start(&s->sigint, on_signal, SIGINT);
+    /* A client that closed is an error of write(), a terminal that closed is nobody's concern. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
 }
 
 bool server_start(struct server *s)

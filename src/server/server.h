@@ -53,7 +53,8 @@ struct server {
     int exit_code;
 };
 
-NODISCARD bool server_start(struct server *s); /* config is set; false: the log says why, nothing is left to release */
+/* config is set. False: the log says why, and nothing is left to release. */
+NODISCARD bool server_start(struct server *s);
 void server_run(struct server *s);             /* until shutdown */
 void server_release(struct server *s);
 

@@ -2,7 +2,7 @@
 #include "command/commands.h"
 #include "server/server.h"
 
-/* -- SHUTDOWN ------------------------------------------------------------------------------- */
+/* -- SHUTDOWN ------------------------------------------------------------------------ */
 
 struct shutdown_options {
     bool nosave, save, now, force, abort;
@@ -34,27 +34,30 @@ void cmd_shutdown(struct ctx *c)
     } else if (o.abort) {
         reply_error(c->out, "ERR No shutdown in progress.");
     } else if (o.save && !o.force) {
-        log_line(&c->server->log, LOG_WARNING,
-                 "SHUTDOWN SAVE: this version can't save yet. Use SHUTDOWN NOSAVE or SHUTDOWN SAVE FORCE.");
+        log_line(
+            &c->server->log, LOG_WARNING,
+            "SHUTDOWN SAVE: this version can't save yet. Use SHUTDOWN NOSAVE or add FORCE.");
         reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
     } else {
         server_shutdown(c->server, 0);
     }
 }
 
-/* -- MODULE ----------------------------------------------------------------------------------- */
+/* -- MODULE -------------------------------------------------------------------------- */
 
 void cmd_module_list(struct ctx *c) { reply_array(c->out, 0); }
 
 void cmd_module_help(struct ctx *c)
 {
     static const char *const lines[] = {
-        "LIST", "    The loaded modules: none, there is no way to load one.", NULL,
+        "LIST",
+        "    The loaded modules: none, there is no way to load one.",
+        NULL,
     };
     ctx_help(c, lines);
 }
 
-/* -- LOLWUT ----------------------------------------------------------------------------------- */
+/* -- LOLWUT -------------------------------------------------------------------------- */
 
 #define POND_ROWS 7
 #define POND_COLUMNS 56
@@ -68,11 +71,13 @@ static void draw_pond(struct ctx *c, struct buf *out)
         memset(sky[y], ' ', POND_COLUMNS);
         sky[y][POND_COLUMNS] = '\0';
         for (u32 n = 0; n < 1 + y / 2; n++)
-            memcpy(&sky[y][rand_below(&c->rng, POND_COLUMNS - 3)], fly[rand_below(&c->rng, ARRAY_LEN(fly))], 3);
+            memcpy(&sky[y][rand_below(&c->rng, POND_COLUMNS - 3)],
+                   fly[rand_below(&c->rng, ARRAY_LEN(fly))], 3);
         buf_printf(out, "%s\n", sky[y]);
     }
     for (u32 y = 0; y < 2; y++) {
-        for (u32 x = 0; x < POND_COLUMNS; x++) buf_append_char(out, "~-~ ~~_"[rand_below(&c->rng, 7)]);
+        for (u32 x = 0; x < POND_COLUMNS; x++)
+            buf_append_char(out, "~-~ ~~_"[rand_below(&c->rng, 7)]);
         buf_append_char(out, '\n');
     }
 }

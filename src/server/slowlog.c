@@ -10,7 +10,7 @@
 #define KEPT_BYTES 128
 #define DEFAULT_COUNT 10
 
-/* -- the log ------------------------------------------------------------------------ */
+/* -- the log ------------------------------------------------------------------------- */
 
 static void keep_argument(struct buf *to, bytes arg)
 {
@@ -26,12 +26,11 @@ static void keep_arguments(struct slow_entry *e, int argc, const bytes *argv)
     for (u32 i = 0; i < e->argc; i++) {
         if (i == KEPT_ARGS - 1 && argc > KEPT_ARGS)
             buf_printf(&e->argv[i], "... (%d more arguments)", argc - KEPT_ARGS + 1);
-        else
-            keep_argument(&e->argv[i], argv[i]);
+        else keep_argument(&e->argv[i], argv[i]);
     }
 }
 
-void slowlog_add(struct slowlog *l, u32 max_len, i64 time_s, i64 usec, int argc, const bytes *argv,
+void slowlog_add(struct slowlog *l, u64 max_len, i64 time_s, i64 usec, int argc, const bytes *argv,
                  bytes peer, bytes name)
 {
     struct slow_entry *e = mem_zalloc(sizeof *e);
@@ -63,14 +62,14 @@ static void forget_oldest(struct slowlog *l)
     mem_free(e);
 }
 
-void slowlog_trim(struct slowlog *l, u32 max_len)
+void slowlog_trim(struct slowlog *l, u64 max_len)
 {
     while (l->count > max_len) forget_oldest(l);
 }
 
 void slowlog_clear(struct slowlog *l) { slowlog_trim(l, 0); }
 
-/* -- SLOWLOG ------------------------------------------------------------------------ */
+/* -- SLOWLOG ------------------------------------------------------------------------- */
 
 static void reply_entry(struct ctx *c, const struct slow_entry *e)
 {
@@ -89,21 +88,22 @@ void cmd_slowlog_get(struct ctx *c)
     const struct slowlog *l = &c->server->slowlog;
     i64 count = DEFAULT_COUNT;
     if (c->argc > 3) {
-        reply_errorf(c->out,
-                     "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
-                     (int)c->argv[1].n, c->argv[1].p);
+        reply_errorf(
+            c->out,
+            "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
+            (int)c->argv[1].n, c->argv[1].p);
         return;
     }
     if (c->argc == 3 && (!num_parse_i64(c->argv[2], &count) || count < -1)) {
         reply_error(c->out, "ERR count should be greater than or equal to -1");
         return;
     }
-    if (count == -1 || count > l->count) count = l->count;
+    if (count == -1 || count > (i64)l->count) count = (i64)l->count;
     reply_array(c->out, (size_t)count);
     for (const struct slow_entry *e = l->newest; count--; e = e->older) reply_entry(c, e);
 }
 
-void cmd_slowlog_len(struct ctx *c) { reply_int(c->out, c->server->slowlog.count); }
+void cmd_slowlog_len(struct ctx *c) { reply_int(c->out, (i64)c->server->slowlog.count); }
 
 void cmd_slowlog_reset(struct ctx *c)
 {
@@ -118,8 +118,11 @@ void cmd_slowlog_help(struct ctx *c)
         "    The latest <count> entries (default: 10, -1: all), newest first. Each has:",
         "    id, timestamp, time in microseconds, arguments array, client IP and port,",
         "    client name",
-        "LEN", "    How many entries there are.",
-        "RESET", "    Forget them all.", NULL,
+        "LEN",
+        "    How many entries there are.",
+        "RESET",
+        "    Forget them all.",
+        NULL,
     };
     ctx_help(c, lines);
 }

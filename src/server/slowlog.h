@@ -15,13 +15,12 @@ struct slow_entry {
 
 struct slowlog {
     struct slow_entry *newest, *oldest;
-    u64 next_id;
-    u32 count;
+    u64 next_id, count;
 };
 
-void slowlog_add(struct slowlog *l, u32 max_len, i64 time_s, i64 usec, int argc, const bytes *argv,
+void slowlog_add(struct slowlog *l, u64 max_len, i64 time_s, i64 usec, int argc, const bytes *argv,
                  bytes peer, bytes name);
-void slowlog_trim(struct slowlog *l, u32 max_len);
+void slowlog_trim(struct slowlog *l, u64 max_len);
 void slowlog_clear(struct slowlog *l);
 
 #endif

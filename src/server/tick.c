@@ -66,6 +66,13 @@ static void filter_reply(struct conn *c, size_t mark, enum session_reply before)
     }
 }
 
+static void note_latency(struct server *s, const char *event, i64 usec)
+{
+    i64 threshold_ms = s->config.latency_monitor_threshold;
+    if (UNLIKELY(threshold_ms && usec / 1000 >= threshold_ms))
+        latency_add(&s->latency, event, s->now_ms / 1000, (u32)(usec / 1000));
+}
+
 static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
                     i64 usec)
 {
@@ -81,12 +88,9 @@ static void account(struct server *s, struct conn *c, const struct request *q, c
     if (UNLIKELY(s->monitors)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
     if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
                  !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
-        slowlog_add(&s->slowlog, (u32)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
+        slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
                     bytes_str(c->peer), buf_bytes(&c->session.name));
-    i64 threshold = s->config.latency_monitor_threshold;
-    if (UNLIKELY(threshold && usec >= threshold * 1000))
-        latency_add(&s->latency, o->cmd->flags & CMD_FAST ? "fast-command" : "command", s->now_ms / 1000,
-                    (u32)(usec / 1000));
+    note_latency(s, o->cmd->flags & CMD_FAST ? "fast-command" : "command", usec);
 }
 
 static void run_request(struct server *s, u32 at)
@@ -172,7 +176,9 @@ static void housekeeping(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         if (allowance) {
             more = expire_until(s, start + allowance);
-            expire_cycle_spent(cycle, clock_mono_us() - start, more);
+            i64 took_us = clock_mono_us() - start;
+            expire_cycle_spent(cycle, took_us, more);
+            note_latency(s, "expire-cycle", took_us);
             region_commit(&s->region);
             if (!more) s->expire_checked_ms = s->now_ms;
         } else {

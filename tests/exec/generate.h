@@ -2,7 +2,7 @@
  * commands.
  *
  * In a pattern `{a|b|}` stands for one of the alternatives, `<a>` for a repeated
- * one to three times, and `%x` for
+ * one to three times (now and then many more), and `%x` for
  *
  *   k any key · S string · I counter · B bitmap · P HyperLogLog · H hash · L list
  *   T set · Z sorted set · G places: a key that usually holds that type
@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "base/rand.h"
 
-#define GEN_MAX_ARGS 64
+#define GEN_MAX_ARGS 160
 
 struct gen {
     u64 rng;
@@ -165,6 +165,11 @@ static inline void gen_key(struct gen *g, char type)
     buf_printf(&g->text, "%c%d", name, (int)gen_below(g, 6));
 }
 
+static inline void gen_member(struct gen *g)
+{
+    buf_printf(&g->text, "m%d", (int)gen_below(g, gen_below(g, 5) ? 12 : 300));
+}
+
 static inline void gen_value(struct gen *g)
 {
     switch (gen_below(g, 8)) {
@@ -174,7 +179,7 @@ static inline void gen_value(struct gen *g)
     case 3:
         for (u64 n = gen_below(g, 100); n > 0; n--) buf_append_char(&g->text, (char)('a' + n % 26));
         break;
-    default: buf_printf(&g->text, "m%d", (int)gen_below(g, 12));
+    default: gen_member(g);
     }
 }
 
@@ -191,7 +196,7 @@ static inline void gen_word(struct gen *g, char what)
 {
     g->word = true;
     switch (what) {
-    case 'm': buf_printf(&g->text, "m%d", (int)gen_below(g, 12)); break;
+    case 'm': gen_member(g); break;
     case 'v': gen_value(g); break;
     case 'd': gen_number(g, (i64)gen_below(g, g->databases)); break;
     case 'c': gen_number(g, (i64)gen_below(g, 6)); break;
@@ -257,7 +262,7 @@ static inline void gen_expand(struct gen *g, const char *p, const char *end)
             p = close;
         } else if (*p == '<') {
             const char *close = gen_group_end(p);
-            for (u64 n = 1 + gen_below(g, 3); n > 0; n--) {
+            for (u64 n = 1 + gen_below(g, gen_below(g, 40) ? 3 : 40); n > 0; n--) {
                 gen_expand(g, p + 1, close);
                 gen_end_word(g);
             }

@@ -97,6 +97,13 @@ struct trial {
     struct buf ours, theirs;
 };
 
+/* So that collections of a dozen elements are in their big forms. */
+static void small_limits(struct world *w)
+{
+    struct engine_limits *l = &w->region.eng->limits;
+    l->hash_max_listpack_entries = l->zset_max_listpack_entries = l->set_max_intset_entries = 8;
+}
+
 static void trial_open(struct trial *t, u64 seed)
 {
     *t = (struct trial){.seed = seed, .gen = {.rng = seed, .now_ms = T0, .databases = DBS}};
@@ -106,6 +113,10 @@ static void trial_open(struct trial *t, u64 seed)
     journal_detach(&t->plain.region.journal, &t->plain.journal.sink);
     journal_detach(&t->keeper.region.journal, &t->keeper.journal.sink);
     t->keeper.region.ks.keep_dead = true;
+    if (seed % 2) t->primary.region.cycle.source = EXPIRE_SAMPLE;
+    small_limits(&t->primary);
+    small_limits(&t->plain);
+    small_limits(&t->keeper);
 }
 
 static void trial_close(struct trial *t)
@@ -178,16 +189,10 @@ static void follow(struct trial *t)
 
 static i64 random_step(struct gen *g)
 {
-    switch (gen_below(g, 20)) {
-    case 0: return (i64)gen_below(g, 5001);
-    case 1:
-    case 2: return (i64)gen_below(g, 300);
-    case 3:
-    case 4:
-    case 5:
-    case 6: return (i64)gen_below(g, 20);
-    default: return 0;
-    }
+    u64 kind = gen_below(g, 100);
+    if (kind == 0) return (i64)gen_below(g, 5001);
+    if (kind < 10) return (i64)gen_below(g, 300);
+    return kind < 40 ? (i64)gen_below(g, 20) : 0;
 }
 
 /* The counters of everything that may be recorded. */
@@ -238,12 +243,22 @@ static void compare_followers(struct trial *t)
     compare_with(t, &t->keeper, "replica", now_of(&t->primary));
 }
 
+/* The index lets nothing slip; samples may. */
+static void expire_everything(struct world *w)
+{
+    struct expire_sweep sweep = {0};
+    each_step(w);
+    if (w->region.cycle.source == EXPIRE_INDEX) return;
+    while (expire_sweep_step(&sweep, &w->region.ks)) {}
+    journal_close(&w->region.journal, now_of(w), 0);
+}
+
 /* A day later all that can die has died, and all of it was deleted everywhere:
  * by itself in the plain follower, by the primary's word in the replica. */
 static void compare_after_a_day(struct trial *t)
 {
     at(&t->primary, now_of(&t->primary) - T0 + 86400000);
-    each_step(&t->primary);
+    expire_everything(&t->primary);
     follow(t);
     compare_with(t, &t->keeper, "replica (physically)", 0);
     region_begin(&t->plain.region, now_of(&t->primary));
@@ -255,6 +270,7 @@ static void replay_from_the_start(struct trial *t)
 {
     struct world late;
     world_open(&late);
+    small_limits(&late);
     journal_detach(&late.region.journal, &late.journal.sink);
     for (size_t i = 0; i < t->primary.journal.n; i++) apply(&late, &t->primary.journal.v[i]);
     compare_with(t, &late, "empty region after replay", now_of(&t->primary));
@@ -280,9 +296,219 @@ static void random_commands_replay(void **state)
     for (u64 seed = 1; seed <= SEEDS; seed++) run_trial(seed, COMMANDS_PER_SEED, COMPARE_EVERY);
 }
 
+/* -- the forms, one by one ----------------------------------------------------------------- */
+
+struct form {
+    const char *before; /* commands that make the data, separated by ';' */
+    i64 later_ms;       /* then so much time passes */
+    const char *command, *record;
+};
+
+static const struct form forms[] = {
+    {NULL, 0, "SET k v", "SET k v"},
+    {NULL, 0, "SET k v NX GET", "SET k v"},
+    {NULL, 0, "SET k v EX 10", "SET k v PXAT 1700000010000"},
+    {NULL, 0, "SET k v PX 10", "SET k v PXAT 1700000000010"},
+    {NULL, 0, "SET k v EXAT 1800000000", "SET k v PXAT 1800000000000"},
+    {NULL, 0, "SETEX k 10 v", "SET k v PXAT 1700000010000"},
+    {NULL, 0, "PSETEX k 10 v", "SET k v PXAT 1700000000010"},
+    {"SET k v EX 9", 0, "SET k w KEEPTTL", "SET k w KEEPTTL"},
+    {NULL, 0, "SET k w KEEPTTL", "SET k w"},
+    {"SET k v", 0, "GETEX k EX 10", "PEXPIREAT k 1700000010000"},
+    {"SET k v EX 9", 0, "GETEX k PERSIST", "PERSIST k"},
+    {"SET k v", 0, "GETEX k PXAT 5", "DEL k"},
+    {"SET k v", 0, "GETDEL k", "DEL k"},
+    {"SET k v EX 9", 0, "GETSET k w", "SET k w"},
+    {"SET k 1 EX 9", 0, "INCRBYFLOAT k 0.5", "SET k 1.5 KEEPTTL"},
+    {NULL, 0, "INCRBYFLOAT k 0.5", "SET k 0.5"},
+    {"SET k 1 EX 9", 0, "INCR k", "INCR k"},
+    {"SET k v", 0, "EXPIRE k 10", "PEXPIREAT k 1700000010000"},
+    {"SET k v EX 9", 0, "EXPIRE k 10 GT", "PEXPIREAT k 1700000010000"},
+    {"SET k v", 0, "PEXPIRE k 10 LT", "PEXPIREAT k 1700000000010"},
+    {"SET k v", 0, "EXPIREAT k 1800000000", "PEXPIREAT k 1800000000000"},
+    {"SET k v", 0, "EXPIRE k 0", "DEL k"},
+    {"SET k v", 0, "PEXPIREAT k 1", "DEL k"},
+    {"SADD s a", 0, "SPOP s", "SREM s a"},
+    {"SADD s a b", 0, "SPOP s 2", "DEL s"},
+    {"RPUSH l a b c", 0, "LMPOP 2 x l LEFT COUNT 2", "LPOP l 2"},
+    {"RPUSH l b a", 0, "SORT l ALPHA STORE d", "RPUSH d a b"},
+    {"RPUSH l b a;SET d x", 0, "SORT l ALPHA STORE d", "MULTI; DEL d; RPUSH d a b; EXEC"},
+    {"ZADD z 1 a 2 b 3 c", 0, "ZPOPMIN z 2", "ZREM z a b"},
+    {"ZADD z 1 a 2 b 3 c", 0, "ZMPOP 1 z MAX", "ZREM z c"},
+    {"ZADD z 1 a", 0, "ZINCRBY z 1.5 a", "ZADD z 2.5 a"},
+    {"ZADD z 1 a", 0, "ZADD z XX INCR 1.5 a", "ZADD z 2.5 a"},
+    {NULL, 0, "HSETNX h f v", "HSET h f v"},
+    {NULL, 0, "HINCRBYFLOAT h f 1.5", "HSET h f 1.5"},
+    {"HSET h f 1", 0, "HEXPIRE h 10 FIELDS 1 f", "HPEXPIREAT h 1700000010000 FIELDS 1 f"},
+    {"HSET h f 1 g 1", 0, "HEXPIRE h 0 FIELDS 1 f", "HDEL h f"},
+    {NULL, 0, "HSETEX h EX 1 FIELDS 1 f v", "HSETEX h PXAT 1700000001000 FIELDS 1 f v"},
+    {"HSET h f 1", 0, "HGETEX h PX 10 FIELDS 1 f", "HPEXPIREAT h 1700000000010 FIELDS 1 f"},
+    {"HSET h f 1 g 1", 0, "HGETDEL h FIELDS 2 f x", "HDEL h f"},
+    {"HSETEX h EX 9 FIELDS 1 f 1;HSET h g 1", 0, "HINCRBY h f 1",
+     "MULTI; HSET h f 2; HPEXPIREAT h 1700000009000 FIELDS 1 f; EXEC"},
+    {"PFADD p a", 0, "PFCOUNT p", "SETRANGE p 8 \x01\0\0\0\0\0\0\0"},
+
+    /* whatever is found dead goes first */
+    {"SET k 5 PX 10", 10, "GET k", "DEL k"},
+    {"SET k 5 PX 10", 10, "INCR k", "MULTI; DEL k; INCR k; EXEC"},
+    {"SET k 5 PX 10", 10, "SET k w KEEPTTL", "MULTI; DEL k; SET k w; EXEC"},
+    {"SET a x;SET k 5 PX 10", 10, "RENAME a k", "MULTI; DEL k; RENAME a k; EXEC"},
+    {"SADD a m;SADD b m;PEXPIRE b 10;SET d x PX 10", 10, "SUNIONSTORE d a b",
+     "MULTI; DEL b; DEL d; SUNIONSTORE d a b; EXEC"},
+    {"HSETEX h PX 10 FIELDS 1 f v", 10, "HLEN h", "HDEL h f"},
+    {"HSETEX h PX 10 FIELDS 1 f v", 10, "HSET h g w", "MULTI; HDEL h f; HSET h g w; EXEC"},
+
+    /* and nothing comes of nothing */
+    {NULL, 0, "GET k", ""},
+    {NULL, 0, "DEL k", ""},
+    {NULL, 0, "EXPIRE k 5", ""},
+    {NULL, 0, "FLUSHALL", ""},
+    {NULL, 0, "SPOP s", ""},
+    {NULL, 0, "LPUSHX l a", ""},
+    {NULL, 0, "SUNIONSTORE d a b", ""},
+    {NULL, 0, "HDEL h f", ""},
+    {NULL, 0, "NOSUCH x", ""},
+    {NULL, 0, "GET", ""},
+    {"SET k v", 0, "SET k w NX", ""},
+    {"SET k v", 0, "PERSIST k", ""},
+    {"SET k v", 0, "GETEX k", ""},
+    {"SET k v", 0, "GETEX k PERSIST", ""},
+    {"SET k v", 0, "EXPIRE k 5 XX", ""},
+    {"SET k v", 0, "INCR k", ""},
+    {"SET k v", 0, "LPUSH k a", ""},
+    {"SET k v", 0, "SETRANGE k 5 ''", ""},
+    {"SET k v", 0, "RENAME k k", ""},
+    {"SET k v;SET l w", 0, "COPY k l", ""},
+    {"SADD s a", 0, "SADD s a", ""},
+    {"ZADD z 1 a", 0, "ZADD z 1 a", ""},
+    {"HSET h f v", 0, "HSETNX h f w", ""},
+    {"HSET h f v", 0, "HPERSIST h FIELDS 1 f", ""},
+    {"RPUSH l a", 0, "LREM l 0 x", ""},
+    {"PFADD p a", 0, "PFADD p a", ""},
+};
+
+static void run_all(struct world *w, const char *commands)
+{
+    char copy[256], *rest = NULL;
+    assert_true(snprintf(copy, sizeof copy, "%s", commands) < (int)sizeof copy);
+    for (char *c = strtok_r(copy, ";", &rest); c; c = strtok_r(NULL, ";", &rest))
+        assert_true(run(w, c)[0] != '-');
+}
+
+static void effects_have_their_forms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        const struct form *f = &forms[i];
+        struct world w;
+        world_open(&w);
+        run(&w, "SET unrelated x"); /* so that SELECT is behind us */
+        run(&w, "DEL unrelated");
+        if (f->before) run_all(&w, f->before);
+        at(&w, f->later_ms);
+        journal_text(&w);
+        run(&w, f->command);
+        const char *got = journal_text(&w);
+        /* PFCOUNT's record holds NULs: compared as far as a string goes. */
+        if (strcmp(got, f->record) != 0) fail_msg("%s: %s", f->command, got);
+        world_close(&w);
+    }
+}
+
+/* -- databases, sinks, sequence numbers ------------------------------------------------------ */
+
+static void databases_are_selected_where_they_change(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run(&w, "SET a 1");
+    run(&w, "SET b 1");
+    w.session.db = 1;
+    run(&w, "SET x 1 PX 10");
+    w.session.db = 0;
+    run(&w, "SET c 1");
+    assert_string_equal(journal_text(&w), "SELECT 0; SET a 1 | SET b 1 | "
+                                          "SELECT 1; SET x 1 PXAT 1700000000010 | SELECT 0; SET c 1");
+    at(&w, 10);
+    run(&w, "COPY a x DB 1");
+    assert_string_equal(journal_text(&w), "MULTI; SELECT 1; DEL x; SELECT 0; COPY a x DB 1; EXEC");
+    world_close(&w);
+}
+
+static void a_new_sink_is_told_the_database(void **state)
+{
+    (void)state;
+    struct world w;
+    struct recorder second = {.sink.append = recorder_append};
+    struct buf text = {0};
+    world_open(&w);
+    run(&w, "SET a 1");
+    journal_attach(&w.region.journal, &second.sink);
+    run(&w, "SET b 1");
+    assert_int_equal(w.journal.n, 2);
+    assert_int_equal(second.n, 1);
+    assert_int_equal(second.v[0].seq, 2);
+    record_text(&second.v[0], &text);
+    assert_memory_equal(text.p, "SELECT 0; SET b 1", text.n);
+    journal_detach(&w.region.journal, &second.sink);
+    run(&w, "SET c 1");
+    assert_int_equal(second.n, 1);
+    assert_string_equal(journal_text(&w), "SELECT 0; SET a 1 | SELECT 0; SET b 1 | SET c 1");
+    recorder_clear(&second);
+    mem_free(second.v);
+    buf_release(&text);
+    world_close(&w);
+}
+
+/* The cycle's deletes are records of their own, between those of commands. */
+static void the_cycle_has_its_own_records(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run(&w, "SET a 1 PX 10");
+    run(&w, "HSETEX h PX 10 FIELDS 2 f 1 g 2");
+    run(&w, "HSET h k 3");
+    journal_text(&w);
+    at(&w, 200);
+    each_step(&w);
+    for (size_t i = 0; i < w.journal.n; i++) {
+        assert_int_equal(w.journal.v[i].seq, 4 + i);
+        assert_int_equal(w.journal.v[i].now_ms, T0 + 200);
+    }
+    assert_string_equal(journal_text(&w), "MULTI; HDEL h f; HDEL h g; DEL a; EXEC");
+    assert_int_equal(w.region.journal.seq, 4);
+    world_close(&w);
+}
+
+static void malformed_records_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "*1\r\n$3\r\nSE", "*2\r\n$3\r\nSET\r\n$1\r\nk\r\n", "*1\r\n$4\r\nNOPE\r\n", "*x\r\n",
+        "*2\r\n$6\r\nOBJECT\r\n$4\r\nNOPE\r\n",
+    };
+    struct world w;
+    world_open(&w);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct journal_record r = {.seq = 1, .now_ms = T0, .effects = 1};
+        buf_append_str(&r.resp, bad[i]);
+        assert_int_equal(region_apply(&w.region, &w.session, NULL, &r), ERR_SYNTAX);
+        buf_release(&r.resp);
+    }
+    assert_int_equal(w.journal.n, 0);
+    world_close(&w);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(effects_have_their_forms),
+        cmocka_unit_test(databases_are_selected_where_they_change),
+        cmocka_unit_test(a_new_sink_is_told_the_database),
+        cmocka_unit_test(the_cycle_has_its_own_records),
+        cmocka_unit_test(malformed_records_are_refused),
         cmocka_unit_test(random_commands_replay),
     };
     if (argc > 1) {

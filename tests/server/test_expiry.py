@@ -209,7 +209,8 @@ def test_storm(server_factory, raw, source):
         if size == 0:
             gone_at = now_ms()
         assert now_ms() < at + 20_000, f'{size} keys are left'
-    assert max(pings) < (0.1 if SLOW else 0.05)
+    # The third worst: the machine itself may stop everybody for a moment.
+    assert sorted(pings)[-3] < (0.1 if SLOW else 0.02)
     assert gone_at - at < (15_000 if SLOW or source == 'sample' else 2500)
     info = s.info()
     assert info['expired_keys'] == n
@@ -245,19 +246,29 @@ def forecast(c, *db):
     return {e[b'within'].decode(): e for e in entries}
 
 
+LIMITS_S = {'1s': 1, '10s': 10, '1m': 60, '10m': 600, '1h': 3600, '6h': 21_600, '1d': 86_400, '7d': 604_800}
+
+
 def test_forecast(server, raw):
+    """As exact as the index's buckets, and never too hopeful: what is said to expire within an
+    hour does."""
     c = raw(server.port)
-    ttls = {'10s': 8, '1m': 50, '10m': 500, '1h': 3000, '6h': 20_000, '1d': 80_000, '7d': 500_000}
-    for name, ttl in ttls.items():
+    ttls = [2, 8, 30, 50, 500, 3000, 15_000, 50_000, 200_000]
+    for ttl in ttls:
         for i in range(10):
-            c.call('SET', f'{name}-{i}', 'v', 'EX', ttl)
+            c.call('SET', f'{ttl}-{i}', 'v', 'EX', ttl)
     c.call('SET', 'for-ever', 'v')
     got = forecast(c)
+    assert got.pop('overdue')[b'keys'] == 0
     assert sum(e[b'keys'] for e in got.values()) == 10 * len(ttls)
-    assert got['overdue'][b'keys'] == 0
-    assert {name: e[b'keys'] for name, e in got.items() if name != 'overdue'} == {name: 10 for name in ttls}
-    for name, ttl in ttls.items():
-        assert got[name][b'from_ms'] <= ttl * 1000 <= got[name][b'to_ms'] + 1000
+    so_far = 0
+    for name, entry in got.items():
+        assert 0 <= entry[b'from_ms'] < entry[b'to_ms'] <= LIMITS_S[name] * 1000
+        assert entry[b'to_unix_ms'] - entry[b'from_unix_ms'] == entry[b'to_ms'] - entry[b'from_ms']
+        so_far += entry[b'keys']
+        assert so_far <= 10 * sum(ttl <= LIMITS_S[name] for ttl in ttls)
+    for ttl in ttls:
+        assert any(e[b'from_ms'] <= ttl * 1000 <= e[b'to_ms'] + 1000 for e in got.values())
     assert sum(e[b'keys'] for e in forecast(c, 1).values()) == 0
     assert c.call('EXPIRY', 'FORECAST', 99) == 'ERR DB index is out of range'
 
