@@ -68,9 +68,8 @@ static void unknown_command(const struct request *q)
 }
 
 /* The command, or its subcommand; NULL after an error was replied. */
-static const struct command *resolve(const struct request *q, struct ctx *c)
+static const struct command *resolve(const struct command *cmd, const struct request *q, struct ctx *c)
 {
-    const struct command *cmd = command_find(q->argv[0]);
     if (!cmd) {
         unknown_command(q);
         return NULL;
@@ -111,16 +110,22 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
 
 /* -- running ------------------------------------------------------------------------ */
 
-/* A command that changed something and said nothing else is its own effect. */
+/* A command that changed something and said nothing else is its own effect,
+ * under its true name. */
 static void default_effect(struct region *r, struct ctx *c)
 {
-    if (!c->effects_given && r->ks.dirty != c->dirty_before && journal_wanted(&r->journal))
-        journal_effect(&r->journal, c->db, c->argc, c->argv);
+    if (c->effects_given || r->ks.dirty == c->dirty_before || !journal_wanted(&r->journal)) return;
+    bytes sent = c->argv[0];
+    if (r->find) c->argv[0] = bytes_str(c->cmd->name);
+    journal_effect(&r->journal, c->db, c->argc, c->argv);
+    c->argv[0] = sent;
 }
 
-/* The engine could not reach its storage: what the command answered is worthless. */
+/* The engine could not reach its storage: what the command answered is worthless,
+ * and what it did is undone. */
 static void replace_reply(struct region *r, struct reply *out, size_t mark)
 {
+    journal_abandon(&r->journal);
     out->out->n = mark;
     reply_error(out, "IOERR the storage engine failed; see the log");
     r->eng->failed = false;
@@ -151,7 +156,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
     *o = (struct outcome){0};
-    c.cmd = resolve(q, &c);
+    c.cmd = resolve(region_find(r, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (c.cmd && admitted(r, q, &c)) call(r, q, &c);
     else o->rejected = true;
@@ -176,7 +181,7 @@ static err apply_one(struct region *r, const struct request *q)
 {
     struct ctx c = make_ctx(r, q);
     if (is_bracket(q->argv[0])) return OK;
-    c.cmd = resolve(q, &c);
+    c.cmd = resolve(command_find(q->argv[0]), q, &c);
     if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return ERR_SYNTAX;
     reap_fields(r, &c);
     call(r, q, &c);

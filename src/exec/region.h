@@ -16,6 +16,8 @@ struct region {
     struct keyspace ks;
     struct expire_cycle cycle;
     struct evictor evictor;
+    const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
+    void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
 };
@@ -41,6 +43,12 @@ struct outcome {
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
 };
+
+/* The command clients mean by this name. */
+static inline const struct command *region_find(const struct region *r, bytes name)
+{
+    return r->find ? r->find(r->find_arg, name) : command_find(name);
+}
 
 /* Finds, checks and runs a command, and closes its journal record. */
 void region_run(struct region *r, const struct request *q, struct outcome *o);

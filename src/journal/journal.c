@@ -46,6 +46,13 @@ static void wrap_in_transaction(struct buf *b)
     *b = whole;
 }
 
+void journal_abandon(struct journal *j)
+{
+    buf_clear(&j->open.resp);
+    j->open.effects = 0;
+    j->db = -1; /* a SELECT may have gone with it */
+}
+
 u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 {
     if (j->open.effects == 0) return j->seq;

@@ -43,6 +43,9 @@ void journal_release(struct journal *j);
 /* Adds an effect to the open record; nothing happens without a sink. */
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
 
+/* Forgets the open record: what it tells of was undone. */
+void journal_abandon(struct journal *j);
+
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
  * for every reader); an empty record vanishes. Returns the last sequence number. */
 u64 journal_close(struct journal *j, i64 now_ms, u64 seed);

@@ -2,9 +2,14 @@
  * callbacks: parse), check (on_tick: run; then flush). */
 #include "net/net.h"
 
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 
@@ -77,11 +82,11 @@ struct reply conn_reply(struct conn *c)
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
-size_t conn_output_bytes(const struct conn *c) { return c->out.n + c->sending.n; }
+size_t conn_output_bytes(const struct conn *c) { return c->out.n - c->sent; }
 
 size_t conn_memory(const struct conn *c)
 {
-    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap + c->sending.cap +
+    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap +
            c->parser.cap * sizeof(struct arg_span) + c->parser.words.cap;
 }
 
@@ -100,7 +105,6 @@ static void on_closed(uv_handle_t *h)
     give_back(n, &c->lent);
     give_back(n, &c->out);
     give_back(n, &c->in);
-    buf_release(&c->sending);
     request_parser_release(&c->parser);
     session_release(&c->session);
     mem_free(c);
@@ -110,27 +114,49 @@ void conn_close(struct conn *c)
 {
     if (c->closing) return;
     c->closing = true;
-    uv_close(&c->uv.handle, on_closed);
+    uv_close((uv_handle_t *)&c->poll, on_closed);
+    close(c->fd);
 }
 
 /* -- input ------------------------------------------------------------------------------- */
 
-static void on_alloc(uv_handle_t *h, size_t suggested UNUSED, uv_buf_t *out)
+static void flush(struct conn *c);
+static void read_input(struct conn *c);
+
+static void on_poll(uv_poll_t *p, int status, int events)
 {
-    struct conn *c = h->data;
-    *out = uv_buf_init(NULL, 0);
-    if (c->read_this_tick || c->hold || c->closing) return; /* libuv then reports UV_ENOBUFS: ignored */
-    if (c->in.n == 0) {
-        if (!c->lent.p) c->lent = borrow(c->net);
-        *out = uv_buf_init(c->lent.p, (unsigned)c->lent.cap);
+    struct conn *c = p->data;
+    if (c->closing) return;
+    if (status < 0) {
+        conn_close(c);
         return;
     }
-    /* An unfinished request: read on behind it, with room for a big argument at once. */
+    if (events & UV_READABLE) read_input(c);
+    if (events & UV_WRITABLE) flush(c);
+}
+
+/* Waits for exactly these events. */
+static void watch(struct conn *c, int events)
+{
+    if (c->events == events || c->closing) return;
+    c->events = events;
+    if (events ? uv_poll_start(&c->poll, events, on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
+}
+
+/* Where to read to: a lent buffer, or behind an unfinished request, with room for
+ * a big argument at once. */
+static char *input_room(struct conn *c, size_t *room)
+{
+    if (c->in.n == 0) {
+        if (!c->lent.p) c->lent = borrow(c->net);
+        *room = c->lent.cap;
+        return c->lent.p;
+    }
     size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
     if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
     buf_reserve(&c->in, more);
-    size_t room = c->in.cap - c->in.n;
-    *out = uv_buf_init(c->in.p + c->in.n, (unsigned)MIN(room, (size_t)1 << 30));
+    *room = MIN(c->in.cap - c->in.n, (size_t)1 << 30);
+    return c->in.p + c->in.n;
 }
 
 static struct net_request *add_request(struct net *n)
@@ -240,20 +266,22 @@ static void take_input(struct conn *c)
     }
 }
 
-static void on_read(uv_stream_t *s, ssize_t nread, const uv_buf_t *b UNUSED)
+static void read_input(struct conn *c)
 {
-    struct conn *c = s->data;
-    if (nread == 0 || nread == UV_ENOBUFS || c->closing) return;
-    if (nread < 0) {
-        conn_close(c);
+    if (c->read_this_tick || c->hold) return;
+    size_t room;
+    char *to = input_room(c, &room);
+    ssize_t n = recv(c->fd, to, room, 0);
+    if (n <= 0) {
+        if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         return;
     }
     c->read_this_tick = true;
-    c->bytes_in += (u64)nread;
-    c->net->stats.bytes_in += (u64)nread;
+    c->bytes_in += (u64)n;
+    c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;
-    if (c->in.n == 0) c->lent.n = (size_t)nread;
-    else c->in.n += (size_t)nread;
+    if (c->in.n == 0) c->lent.n = (size_t)n;
+    else c->in.n += (size_t)n;
     take_input(c);
 }
 
@@ -268,8 +296,7 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     restart_parser(&c->parser);
     c->more_input = true;
     c->hold |= why;
-    if (c->reading) uv_read_stop(&c->uv.stream);
-    c->reading = false;
+    watch(c, c->events & ~UV_READABLE);
     for (u32 i = at; i < n->request_count; i++) {
         if (n->requests[i].conn == c) n->requests[i].conn = NULL;
     }
@@ -279,22 +306,11 @@ void conn_resume(struct conn *c, u32 why)
 {
     c->hold &= ~why;
     if (c->hold || c->closing) return;
-    if (!c->reading) c->reading = uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
+    watch(c, c->events | UV_READABLE);
     make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
 }
 
 /* -- output ---------------------------------------------------------------------------------- */
-
-static void flush(struct conn *c);
-
-static void on_written(uv_write_t *w, int status)
-{
-    struct conn *c = w->data;
-    c->write_busy = false;
-    buf_release(&c->sending);
-    if (status < 0) conn_close(c);
-    else flush(c);
-}
 
 static bool over_output_limit(struct conn *c)
 {
@@ -311,43 +327,50 @@ static bool over_output_limit(struct conn *c)
     return now - c->over_soft_since_ms > (i64)l->soft_seconds * 1000;
 }
 
+/* Hands the kernel what it takes. False: the connection is gone. */
+static bool send_output(struct conn *c)
+{
+    ssize_t n = send(c->fd, c->out.p + c->sent, c->out.n - c->sent, MSG_NOSIGNAL);
+    c->net->stats.writes++;
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return true;
+        conn_close(c);
+        return false;
+    }
+    c->sent += (size_t)n;
+    c->bytes_out += (u64)n;
+    c->net->stats.bytes_out += (u64)n;
+    return true;
+}
+
+/* A slow reader's output stays in one piece; what was sent is cut off once it is
+ * the larger part, so that each byte is moved at most once on average. */
+static void compact_output(struct conn *c)
+{
+    if (c->sent == c->out.n) {
+        give_back(c->net, &c->out);
+        c->sent = 0;
+    } else if (c->sent > c->out.n / 2) {
+        memmove(c->out.p, c->out.p + c->sent, c->out.n - c->sent);
+        c->out.n -= c->sent;
+        c->sent = 0;
+    }
+}
+
 static void flush(struct conn *c)
 {
     if (c->closing) return;
-    if (c->out.n && !c->write_busy) {
-        uv_buf_t b = uv_buf_init(c->out.p, (unsigned)MIN(c->out.n, (size_t)1 << 30));
-        int n = uv_try_write(&c->uv.stream, &b, 1);
-        c->net->stats.writes++;
-        if (n < 0 && n != UV_EAGAIN) {
-            conn_close(c);
-            return;
-        }
-        size_t sent = n > 0 ? (size_t)n : 0;
-        c->bytes_out += sent;
-        c->net->stats.bytes_out += sent;
-        if (sent == c->out.n) {
-            give_back(c->net, &c->out);
-        } else {
-            c->sending = c->out;
-            c->out = (struct buf){0};
-            b = uv_buf_init(c->sending.p + sent, (unsigned)(c->sending.n - sent));
-            c->bytes_out += c->sending.n - sent;
-            c->net->stats.bytes_out += c->sending.n - sent;
-            c->write.data = c;
-            c->write_busy = true;
-            if (uv_write(&c->write, &c->uv.stream, &b, 1, on_written)) {
-                c->write_busy = false;
-                conn_close(c);
-                return;
-            }
-        }
+    if (c->out.n) {
+        if (!send_output(c)) return;
+        compact_output(c);
+        watch(c, c->out.n ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
     }
     if (over_output_limit(c)) {
         c->net->stats.output_buffer_kills++;
         conn_close(c);
         return;
     }
-    if (c->session.close_after_reply && !c->write_busy && c->out.n == 0) conn_close(c);
+    if (c->session.close_after_reply && c->out.n == 0) conn_close(c);
 }
 
 /* -- the tick ----------------------------------------------------------------------------------- */
@@ -392,15 +415,14 @@ static void on_check(uv_check_t *h)
 
 /* -- accepting -------------------------------------------------------------------------------------- */
 
-static void describe_unix(struct conn *c, uv_stream_t *server)
+static void describe_unix(struct conn *c)
 {
-    size_t len = sizeof c->local - 3;
-    char path[128];
-    size_t n = sizeof path;
-    if (uv_pipe_getsockname((uv_pipe_t *)server, path, &n)) n = 0;
-    n = MIN(n, len);
-    snprintf(c->peer, sizeof c->peer, "%.*s:0", (int)n, path);
-    snprintf(c->local, sizeof c->local, "%.*s:0", (int)n, path);
+    struct sockaddr_un a;
+    socklen_t n = sizeof a;
+    if (getsockname(c->fd, (struct sockaddr *)&a, &n) || n <= offsetof(struct sockaddr_un, sun_path))
+        a.sun_path[0] = '\0';
+    snprintf(c->peer, sizeof c->peer, "%.60s:0", a.sun_path);
+    snprintf(c->local, sizeof c->local, "%.60s:0", a.sun_path);
 }
 
 static void print_address(const struct sockaddr_storage *a, char *out, size_t size, bool *loopback)
@@ -419,108 +441,167 @@ static void print_address(const struct sockaddr_storage *a, char *out, size_t si
     }
 }
 
+static void set_option(int fd, int level, int name, int value)
+{
+    setsockopt(fd, level, name, &value, sizeof value); /* worth having, not worth failing for */
+}
+
 static void describe_tcp(struct conn *c)
 {
     struct sockaddr_storage a;
-    int n = sizeof a;
+    socklen_t n = sizeof a;
     bool ignored;
-    if (uv_tcp_getpeername(&c->uv.tcp, (struct sockaddr *)&a, &n) == 0)
+    if (getpeername(c->fd, (struct sockaddr *)&a, &n) == 0)
         print_address(&a, c->peer, sizeof c->peer, &c->is_loopback);
     n = sizeof a;
-    if (uv_tcp_getsockname(&c->uv.tcp, (struct sockaddr *)&a, &n) == 0)
+    if (getsockname(c->fd, (struct sockaddr *)&a, &n) == 0)
         print_address(&a, c->local, sizeof c->local, &ignored);
-    uv_tcp_nodelay(&c->uv.tcp, 1);
-    if (c->net->config.keepalive_s) uv_tcp_keepalive(&c->uv.tcp, 1, c->net->config.keepalive_s);
+    set_option(c->fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    int keepalive = (int)c->net->config.keepalive_s;
+    if (!keepalive) return;
+    set_option(c->fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, keepalive);
+    set_option(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, MAX(keepalive / 3, 1));
+    set_option(c->fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 static void refuse(struct conn *c, const char *why)
 {
-    uv_buf_t b = uv_buf_init((char *)why, (unsigned)strlen(why));
-    uv_try_write(&c->uv.stream, &b, 1); /* if it does not fit, the close says enough */
+    /* If it does not fit, the close says enough. */
+    if (send(c->fd, why, strlen(why), MSG_NOSIGNAL) < 0) errno = 0;
     c->net->stats.rejected++;
     conn_close(c);
 }
 
-static void on_connection(uv_stream_t *server, int status)
+static struct conn *conn_new(struct net *n, int fd, bool is_unix)
 {
-    struct net *n = server->data;
-    if (status < 0) return;
     struct conn *c = mem_zalloc(sizeof *c);
     c->net = n;
-    c->is_unix = server->type == UV_NAMED_PIPE;
-    if (c->is_unix) uv_pipe_init(n->loop, &c->uv.pipe, 0);
-    else uv_tcp_init(n->loop, &c->uv.tcp);
-    c->uv.handle.data = c;
+    c->fd = fd;
+    c->is_unix = is_unix;
+    if (uv_poll_init(n->loop, &c->poll, fd)) {
+        close(fd);
+        mem_free(c);
+        return NULL;
+    }
+    c->poll.data = c;
     session_init(&c->session, ++n->next_id, false);
     request_parser_init(&c->parser);
     c->next = n->conns;
     if (n->conns) n->conns->prev = c;
     n->conns = c;
     n->count++;
-    if (uv_accept(server, &c->uv.stream)) {
-        conn_close(c);
-        return;
-    }
-    if (c->is_unix) describe_unix(c, server);
+    return c;
+}
+
+static void welcome(struct net *n, int fd, bool is_unix)
+{
+    struct conn *c = conn_new(n, fd, is_unix);
+    if (!c) return;
+    if (is_unix) describe_unix(c);
     else describe_tcp(c);
-    if (n->count > n->config.max_clients) {
-        refuse(c, "-ERR max number of clients reached\r\n");
-        return;
-    }
-    const char *why = n->on_accept(n, c);
+    const char *why = n->count > n->config.max_clients ? "-ERR max number of clients reached\r\n"
+                                                       : n->on_accept(n, c);
     if (why) {
         refuse(c, why);
         return;
     }
     n->stats.connections++;
-    c->reading = uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
-    if (!c->reading) conn_close(c);
+    watch(c, UV_READABLE);
 }
 
 /* -- listening ------------------------------------------------------------------------------------- */
 
-static int start_listening(struct net *n, uv_stream_t *s, int rc)
+struct listener {
+    uv_poll_t poll;
+    int fd;
+    bool is_unix;
+    struct listener *next;
+};
+
+#define ACCEPTS_PER_TURN 256
+
+static void on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
-    s->data = n;
-    if (rc == 0) rc = uv_listen(s, (int)n->config.backlog, on_connection);
-    if (rc || n->listener_count == ARRAY_LEN(n->listeners)) {
-        uv_close((uv_handle_t *)s, (uv_close_cb)(void *)mem_free);
-        return rc ? rc : UV_EMFILE;
+    struct listener *l = (struct listener *)p;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) return; /* none waits, or no file is left: those waiting stay in the queue */
+        welcome(p->data, fd, l->is_unix);
     }
-    n->listeners[n->listener_count++] = (uv_handle_t *)s;
-    return 0;
+}
+
+/* Takes the socket over, also when it fails. */
+static int start_listening(struct net *n, int fd, bool is_unix)
+{
+    if (listen(fd, (int)n->config.backlog)) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    struct listener *l = mem_zalloc(sizeof *l);
+    l->fd = fd;
+    l->is_unix = is_unix;
+    uv_poll_init(n->loop, &l->poll, fd);
+    l->poll.data = n;
+    l->next = n->listeners;
+    n->listeners = l;
+    return uv_poll_start(&l->poll, UV_READABLE, on_connection);
+}
+
+static int bind_tcp(struct net *n, const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    if (bind(fd, a->ai_addr, a->ai_addrlen)) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return start_listening(n, fd, false);
 }
 
 int net_listen_tcp(struct net *n, const char *address, int port)
 {
-    struct sockaddr_storage a;
-    bool v6 = strchr(address, ':') != NULL;
-    int rc = v6 ? uv_ip6_addr(address, port, (struct sockaddr_in6 *)&a)
-                : uv_ip4_addr(address, port, (struct sockaddr_in *)&a);
-    if (rc) return rc;
-    uv_tcp_t *t = mem_zalloc(sizeof *t);
-    uv_tcp_init(n->loop, t);
-    rc = uv_tcp_bind(t, (struct sockaddr *)&a, v6 ? UV_TCP_IPV6ONLY : 0);
-    return start_listening(n, (uv_stream_t *)t, rc);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
+    char service[8];
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(address, service, &hints, &found)) return UV_EADDRNOTAVAIL;
+    int rc = bind_tcp(n, found);
+    freeaddrinfo(found);
+    return rc;
 }
 
 int net_listen_unix(struct net *n, const char *path, int mode)
 {
-    uv_fs_t unlinking;
-    uv_fs_unlink(n->loop, &unlinking, path, NULL); /* a socket left over from a crash */
-    uv_fs_req_cleanup(&unlinking);
-    uv_pipe_t *p = mem_zalloc(sizeof *p);
-    uv_pipe_init(n->loop, p, 0);
-    int rc = start_listening(n, (uv_stream_t *)p, uv_pipe_bind(p, path));
-    if (rc == 0 && mode) chmod(path, (mode_t)mode);
-    return rc;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof a.sun_path) return UV_ENAMETOOLONG;
+    strcpy(a.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    unlink(path); /* a socket left over from a crash */
+    if (bind(fd, (struct sockaddr *)&a, sizeof a)) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    if (mode) chmod(path, (mode_t)mode);
+    return start_listening(n, fd, true);
 }
 
-void net_stop_listening(struct net *n)
+void net_stop_listening(struct net *n, bool only_tcp)
 {
-    while (n->listener_count) {
-        uv_handle_t *h = n->listeners[--n->listener_count];
-        uv_close(h, (uv_close_cb)(void *)mem_free);
+    for (struct listener **at = &n->listeners; *at;) {
+        struct listener *l = *at;
+        if (only_tcp && l->is_unix) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        uv_close((uv_handle_t *)&l->poll, (uv_close_cb)(void *)mem_free);
+        close(l->fd);
     }
 }
 
@@ -536,7 +617,7 @@ void net_close_idle(struct net *n, i64 now_ms)
 void net_check_output(struct net *n)
 {
     for (struct conn *c = n->conns; c; c = c->next) {
-        if (c->closing || !c->write_busy || !over_output_limit(c)) continue;
+        if (c->closing || !conn_output_bytes(c) || !over_output_limit(c)) continue;
         n->stats.output_buffer_kills++;
         conn_close(c);
     }

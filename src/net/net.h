@@ -23,12 +23,9 @@ enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
 
 struct conn {
     struct net *net;
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } uv;
+    uv_poll_t poll;
+    int fd;
+    int events;                /* what `poll` waits for: UV_READABLE, UV_WRITABLE */
     struct session session;
     struct conn *prev, *next;  /* of net->conns */
     struct conn *ready_next;   /* of net->ready: has requests or output in this tick */
@@ -40,15 +37,11 @@ struct conn {
     struct buf lent;           /* this tick's input, lent from the pool; requests point into it or into `in` */
     bool read_this_tick;
     bool more_input;           /* `in` holds requests that were not parsed yet */
-    bool reading;              /* libuv delivers input */
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
     /* output */
-    struct buf out;            /* replies not handed to the kernel yet */
-    struct buf sending;        /* handed to libuv, in flight */
-    uv_write_t write;
-    bool write_busy;
-    u32 resp_errors;
+    struct buf out;            /* replies; the kernel has taken the first `sent` bytes */
+    size_t sent;
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
 
     /* facts for CLIENT LIST */
@@ -109,8 +102,7 @@ struct net {
     u32 pooled, pool_cap;
     u32 pool_low;     /* the fewest it held since the last trim: so many were not needed */
 
-    uv_handle_t *listeners[16];
-    u32 listener_count;
+    struct listener *listeners;
     uv_check_t check;
 
     /* The owner's part. */
@@ -125,10 +117,10 @@ struct net {
 void net_init(struct net *n, uv_loop_t *loop);
 void net_release(struct net *n); /* after the loop has closed all its handles */
 
-/* Each returns 0 or a negative libuv error. */
+/* Each returns 0 or a negative libuv error. The address may be a host name. */
 NODISCARD int net_listen_tcp(struct net *n, const char *address, int port);
 NODISCARD int net_listen_unix(struct net *n, const char *path, int mode);
-void net_stop_listening(struct net *n);
+void net_stop_listening(struct net *n, bool only_tcp);
 
 /* The reply writer for a connection's next reply. */
 struct reply conn_reply(struct conn *c);

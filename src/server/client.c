@@ -64,8 +64,6 @@ void cmd_client_id(struct ctx *c) { reply_int(c->out, (i64)c->session->id); }
 void client_describe(struct conn *c, i64 now_ms, struct buf *out)
 {
     const struct session *s = &c->session;
-    uv_os_fd_t fd = -1;
-    uv_fileno(&c->uv.handle, &fd);
     char flags[8];
     size_t f = 0;
     if (s->monitor) flags[f++] = 'O';
@@ -77,12 +75,13 @@ void client_describe(struct conn *c, i64 now_ms, struct buf *out)
     flags[f] = '\0';
     size_t qbuf = c->in.n + c->lent.n, out_bytes = conn_output_bytes(c);
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%.*s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 ssub=0 multi=-1",
-               (unsigned long long)s->id, c->peer, c->local, (int)fd, (int)s->name.n, s->name.p ? s->name.p : "",
+               (unsigned long long)s->id, c->peer, c->local, c->fd, (int)s->name.n, s->name.p ? s->name.p : "",
                (long long)((now_ms - c->created_ms) / 1000), (long long)((now_ms - c->active_ms) / 1000), flags,
                s->db);
-    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu events=r",
+    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu events=%s",
                qbuf, c->in.cap + c->lent.cap - qbuf, c->parser.cap * sizeof(struct arg_span), c->out.cap,
-               c->out.cap, c->out.n, (unsigned)c->write_busy, out_bytes, conn_memory(c));
+               c->out.cap, c->out.n - c->sent, 0u, out_bytes, conn_memory(c),
+               c->events & UV_WRITABLE ? "rw" : "r");
     buf_printf(out, " cmd=%s user=default redir=-1 resp=%u lib-name=%.*s lib-ver=%.*s",
                c->last_command ? c->last_command : "NULL", s->proto, (int)s->lib_name.n,
                s->lib_name.p ? s->lib_name.p : "", (int)s->lib_ver.n, s->lib_ver.p ? s->lib_ver.p : "");

@@ -183,7 +183,7 @@ static const struct {
      "machine that lost its processor for a while. Look at its load and its steal time.\n"},
     {"expire-cycle",
      "- A slice of reclaiming expired keys took long, though it is made to end within a "
-     "fraction of a millisecond: the machine is busy, or single values are very expensive to free.\n"},
+     "fraction of a millisecond: the machine is busy, or some value is slow to free.\n"},
 };
 
 static void append_advice(struct buf *out, const struct latency *l)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "engine/memory/memory.h"
 #include "server/cron.h"
+#include "server/rename.h"
 #include "server/daemon.h"
 #include "server/tick.h"
 
@@ -139,14 +140,7 @@ static bool listen_tcp(struct server *s)
 
 bool server_relisten(struct server *s)
 {
-    struct net *n = &s->net;
-    u32 kept = 0;
-    for (u32 i = 0; i < n->listener_count; i++) {
-        uv_handle_t *h = n->listeners[i];
-        if (uv_handle_get_type(h) == UV_TCP) uv_close(h, (uv_close_cb)(void *)mem_free);
-        else n->listeners[kept++] = h;
-    }
-    n->listener_count = kept;
+    net_stop_listening(&s->net, true);
     return listen_tcp(s);
 }
 
@@ -160,7 +154,7 @@ static bool listen_all(struct server *s)
             return false;
         }
     }
-    if (s->net.listener_count == 0) {
+    if (!s->net.listeners) {
         log_line(&s->log, LOG_WARNING, "Configured to not listen anywhere, exiting.");
         return false;
     }
@@ -232,6 +226,10 @@ bool server_start(struct server *s)
     s->net.on_close = on_close;
     struct engine *eng = memory_engine_new((u32)s->config.databases, random_u64());
     region_init(&s->region, eng, random_u64());
+    if (s->config.rename_count) {
+        s->region.find = rename_find;
+        s->region.find_arg = &s->config;
+    }
     server_apply_config(s);
     region_begin(&s->region, clock_wall_ms());
     if (!listen_all(s)) {
@@ -267,7 +265,7 @@ static void close_handle(uv_handle_t *h, void *arg UNUSED)
 
 void server_release(struct server *s)
 {
-    net_stop_listening(&s->net);
+    net_stop_listening(&s->net, false);
     for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);

@@ -71,7 +71,7 @@ static void draw_pond(struct ctx *c, struct buf *out)
         memset(sky[y], ' ', POND_COLUMNS);
         sky[y][POND_COLUMNS] = '\0';
         for (u32 n = 0; n < 1 + y / 2; n++)
-            memcpy(&sky[y][rand_below(&c->rng, POND_COLUMNS - 3)],
+            memcpy(&sky[y][4 * rand_below(&c->rng, POND_COLUMNS / 4)],
                    fly[rand_below(&c->rng, ARRAY_LEN(fly))], 3);
         buf_printf(out, "%s\n", sky[y]);
     }
@@ -85,7 +85,7 @@ static void draw_pond(struct ctx *c, struct buf *out)
 static const char portrait[] =
     "\n"
     "              __..--\"\"\"--..\n"
-    "         _.-\"'   /   |    \\ '.            She dances for one day\n"
+    "         _.-\"'   /   |    \\ '.             She dances for one day\n"
     "       .'    /  /    |    .-'              and knows to the millisecond\n"
     "      '-.._ /__/_____|.-'                  when it is over.\n"
     "   (\\        o(_)====)====)-.__\n"

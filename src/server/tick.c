@@ -110,7 +110,7 @@ static void run_request(struct server *s, u32 at)
         refuse_web_request(s, c);
         return;
     }
-    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, command_find(argv[0]))) {
+    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, region_find(&s->region, argv[0]))) {
         conn_postpone(n, at, HOLD_PAUSE);
         return;
     }

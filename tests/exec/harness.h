@@ -141,9 +141,33 @@ static inline const char *run(struct world *w, const char *line)
     return w->text.p;
 }
 
+/* Commands separated by ';', none of which may fail. */
+static inline void run_all(struct world *w, const char *commands)
+{
+    char copy[256], *rest = NULL;
+    CHECK(snprintf(copy, sizeof copy, "%s", commands) < (int)sizeof copy);
+    for (char *c = strtok_r(copy, ";", &rest); c; c = strtok_r(NULL, ";", &rest)) {
+        bool good = run(w, c)[0] != '-';
+        if (!good) fprintf(stderr, "%s: %s\n", c, w->text.p);
+        CHECK(good);
+    }
+}
+
+static inline u64 count_of(struct world *w, u32 db) { return w->region.eng->ops->count(w->region.eng, db); }
+
+/* The active cycle until it finds nothing more to do. */
 static inline void each_step(struct world *w)
 {
     while (region_expire_step(&w->region)) {}
+}
+
+/* How dead keys are reclaimed in the background. */
+enum reclaim { BY_INDEX, BY_SAMPLES, OFF };
+
+static inline void set_reclaim(struct world *w, enum reclaim how)
+{
+    w->region.cycle.source = how == BY_SAMPLES ? EXPIRE_SAMPLE : EXPIRE_INDEX;
+    w->region.cycle.enabled = how != OFF;
 }
 
 /* -- reading records ------------------------------------------------------------------- */

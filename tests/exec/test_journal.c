@@ -387,14 +387,6 @@ static const struct form forms[] = {
     {"PFADD p a", 0, "PFADD p a", ""},
 };
 
-static void run_all(struct world *w, const char *commands)
-{
-    char copy[256], *rest = NULL;
-    assert_true(snprintf(copy, sizeof copy, "%s", commands) < (int)sizeof copy);
-    for (char *c = strtok_r(copy, ";", &rest); c; c = strtok_r(NULL, ";", &rest))
-        assert_true(run(w, c)[0] != '-');
-}
-
 static void effects_have_their_forms(void **state)
 {
     (void)state;

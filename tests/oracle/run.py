@@ -31,7 +31,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DEPTH = 2               # batches sent ahead of the one being compared
 SHORT_TTL_EVERY = 8     # one epoch in so many uses short deadlines
 COMPANIONS = ('key', 'expire', 'multi', 'scan', 'blocking', 'server', 'protocol')
-CONTAINERS = (b'CONFIG', b'CLIENT', b'COMMAND', b'OBJECT')
 
 
 def arguments():
@@ -152,8 +151,12 @@ class Oracle:
         if not self.skipped:
             return True
         argvs = [argv for argv, _ in op.cmds] or [getattr(op.special, 'head', [b''])]
-        return not any(argv[0].upper() in self.skipped or b' '.join(argv[:2]).upper() in self.skipped
-                       for argv in argvs)
+        return not any(name.upper() in self.skipped for argv in argvs for name in self.names_in(argv))
+
+    @staticmethod
+    def names_in(argv):
+        """The commands an argv speaks of: itself, a subcommand, what COMMAND GETKEYS asks about."""
+        return [argv[0], b' '.join(argv[:2]), *(argv[2:3] if argv[0].upper() == b'COMMAND' else [])]
 
     def time_is_up(self):
         a = self.args
@@ -302,26 +305,16 @@ class Oracle:
         self.show(shrinker.last)
 
     def find_unknown(self):
-        """Asks the server for every command the generators use, without arguments."""
-        names = set()
-        g = Gen('probe', self.args.families)
-        g.resp = 2
-        for _ in range(30000):
-            for argv, _rule in g.next().cmds:
-                names.add((argv[0].upper(),))
-                if argv[0].upper() in CONTAINERS and len(argv) > 1:
-                    names.add((argv[0].upper(), argv[1].upper()))
-        for name in sorted(names):
-            replies = []
-            for server in (self.server, self.other):
-                conn = server.connect(5)
-                replies.append(conn.call(*name))
-                conn.close()
-            texts = [b'unknown' in (r[1] if isinstance(r[1], bytes) else b'') and r[0] == '-' for r in replies]
-            if texts[0] and not texts[1]:
-                self.skipped.add(b' '.join(name))
-        if self.skipped:
-            print('left out, unknown to the server: ' + ', '.join(sorted(n.decode() for n in self.skipped)))
+        """Leaves out the commands that the reference has and the server has not."""
+        lists = []
+        for server in (self.server, self.other):
+            conn = server.connect(5)
+            lists.append({name for _, name in conn.call('COMMAND', 'LIST')[1]})
+            conn.close()
+        unknown = sorted(name.upper().replace(b'|', b' ') for name in lists[1] - lists[0])
+        if unknown:
+            print('left out, unknown to the server: ' + ', '.join(n.decode() for n in unknown))
+        self.skipped.update(unknown)
 
     def summary(self):
         seconds = time.time() - self.started

@@ -519,7 +519,6 @@ def test_save_on_the_command_line(configured, args, saved):
         assert get(r, 'save') == saved
 
 
-@pytest.mark.xfail(reason='waits for the hook in exec/region.c', strict=False)
 def test_rename_command(configured):
     s = configured(conf='port $PORT\nrename-command GET fetch\nrename-command DEL ""\n')
     with s.client() as r:

@@ -72,8 +72,8 @@ def test_noeviction_refuses_only_what_needs_memory(limited):
     for command in (('SET', 'new', 'v'), ('LPUSH', 'l', 'a'), ('HSET', 'h', 'f', 'v'), ('APPEND', 'k1', 'x'),
                     ('SETRANGE', 'k1', 0, 'x'), ('INCR', 'n'), ('COPY', 'k1', 'k2x')):
         assert c.call(*command) == OOM, command
-    for command in (('GET', 'k1'), ('EXPIRE', 'k2', 100), ('DEL', 'k3'), ('PING',), ('CONFIG', 'GET', 'maxmemory'),
-                    ('RENAME', 'k4', 'k4x'), ('PERSIST', 'k2')):
+    for command in (('GET', 'k1'), ('EXPIRE', 'k2', 100), ('DEL', 'k3'), ('PING',),
+                    ('CONFIG', 'GET', 'maxmemory'), ('RENAME', 'k4', 'k4x'), ('PERSIST', 'k2')):
         assert c.call(*command) != OOM, command
     assert 'errorstat_OOM' in c.call('INFO', 'errorstats').decode()
     c.call('FLUSHALL')
