@@ -84,7 +84,7 @@ ORACLE_SEED     ?= 1
 ORACLE_COMMANDS ?= 1000000
 oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --seed $(ORACLE_SEED) \
-	    --commands $(ORACLE_COMMANDS) --resp both
+	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
 test: deps
 	$(Q)$(MAKE) --no-print-directory unit server-tests oracle
@@ -110,7 +110,7 @@ lint: $(OBJ)
 # The lines changed since the last commit; with ALL=1 the whole tree, which spreads out hand-made tables.
 format:
 	$(Q)$(if $(ALL),find src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i,\
-	    git clang-format --extensions c,h HEAD -- src tests)
+	    git clang-format --force --extensions c,h HEAD -- src tests)
 
 # Fresh seeds for SOAK_MINUTES, plain and sanitized; the server tests in the sanitizer build first.
 SOAK_MINUTES ?= 30
@@ -119,6 +119,28 @@ soak: $(BUILD)/mayfly-server
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
+
+# libFuzzer for FUZZ_SECONDS on each target. What it learns stays in $(FUZZ)/corpus-*, what it breaks
+# in $(FUZZ)/crash-*; a crash is run again with $(FUZZ)/fuzz_x $(FUZZ)/crash-y.
+FUZZ         := build-fuzz
+FUZZ_SECONDS ?= 120
+FUZZ_SAN     := address,undefined
+FUZZ_FLAGS   := -D__SANITIZE_ADDRESS__=1 -Wno-unknown-warning-option
+fuzz:
+	$(Q)scripts/deps all
+	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN=fuzzer-no-link,$(FUZZ_SAN) CFLAGS="$(FUZZ_FLAGS)" \
+	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command
+	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command
+	$(Q)sed -n 's/^[A-Z]*("\([^"|]*\)".*/"\1"/p' src/command/table.def > $(FUZZ)/command.dict
+	@echo '  FUZZ requests, $(FUZZ_SECONDS) s'
+	$(Q)$(FUZZ)/fuzz_request $(FUZZ_RUN) -max_len=4096 $(FUZZ)/corpus-request tests/fuzz/corpus/request
+	@echo '  FUZZ commands, $(FUZZ_SECONDS) s'
+	$(Q)$(FUZZ)/fuzz_command $(FUZZ_RUN) -max_len=8192 -dict=$(FUZZ)/command.dict $(FUZZ)/corpus-command \
+	    tests/fuzz/corpus/command
+
+FUZZ_RUN = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/
+$(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h)
+	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
 
 # A configuration that is there stays: it may have been changed.
 BIN_DIR := $(DESTDIR)$(PREFIX)/bin

@@ -34,27 +34,17 @@ static void reply_scan(struct ctx *c, u64 cursor, const struct scan_walk *w)
     buf_append_bytes(c->out->out, buf_bytes(&w->buf));
 }
 
-/* Redis looks at the cursor before the key, and at the options only after it. */
-static bool parse_cursor_only(struct ctx *c, struct scan_options *opt)
-{
-    int argc = c->argc;
-    c->argc = 3;
-    bool ok = scan_parse(c, 2, false, opt);
-    c->argc = argc;
-    return ok;
-}
-
 void map_scan(struct ctx *c, enum value_type type)
 {
     struct scan_walk w = {.values = type == TYPE_HASH};
     struct key_ref ref;
-    if (!parse_cursor_only(c, &w.opt)) return;
+    if (!scan_parse_cursor(c, c->argv[2], &w.opt)) return;
     err e = ctx_read(c, c->argv[1], type, &ref);
     if (e == ERR_TYPE) return;
     u64 cursor = 0;
     w.out = (struct reply){.out = &w.buf, .proto = c->out->proto};
     if (e == OK) {
-        if (!scan_parse(c, 2, false, &w.opt)) return;
+        if (!scan_parse_options(c, 3, false, &w.opt)) return;
         cursor = c->eng->ops->map.scan(c->eng, &ref, w.opt.cursor, w.opt.count, scan_visit, &w);
     }
     reply_scan(c, cursor, &w);

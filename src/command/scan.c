@@ -40,14 +40,17 @@ static bool parse_count(struct ctx *c, bytes arg, u32 *out)
     return true;
 }
 
-bool scan_parse(struct ctx *c, int cursor_at, bool allow_type, struct scan_options *out)
+bool scan_parse_cursor(struct ctx *c, bytes arg, struct scan_options *out)
 {
     *out = (struct scan_options){.count = 10};
-    if (!parse_cursor(c->argv[cursor_at], &out->cursor)) {
-        reply_error(c->out, "ERR invalid cursor");
-        return false;
-    }
-    for (int i = cursor_at + 1; i < c->argc; i += 2) {
+    if (parse_cursor(arg, &out->cursor)) return true;
+    reply_error(c->out, "ERR invalid cursor");
+    return false;
+}
+
+bool scan_parse_options(struct ctx *c, int from, bool allow_type, struct scan_options *out)
+{
+    for (int i = from; i < c->argc; i += 2) {
         bytes name = c->argv[i];
         bool has_value = i + 1 < c->argc;
         if (has_value && bytes_is(name, "count")) {
@@ -112,7 +115,8 @@ static void send_through_gate(struct ctx *c, bytes name)
 void cmd_scan(struct ctx *c)
 {
     struct scan_walk w = {.c = c};
-    if (!scan_parse(c, 1, true, &w.opt)) return;
+    if (!scan_parse_cursor(c, c->argv[1], &w.opt)) return;
+    if (!scan_parse_options(c, 2, true, &w.opt)) return;
     u64 next = c->eng->ops->scan(c->eng, c->db, w.opt.cursor, w.opt.count, scan_visit, &w);
     reply_array(c->out, 2);
     reply_bulkf(c->out, "%llu", (unsigned long long)next);

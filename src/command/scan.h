@@ -14,9 +14,10 @@ struct scan_options {
     bytes type;
 };
 
-/* Reads the cursor at argv[cursor_at] and the options after it; TYPE is taken
- * only when allow_type. False: an error was replied. */
-NODISCARD bool scan_parse(struct ctx *c, int cursor_at, bool allow_type, struct scan_options *out);
+/* Each false: an error was replied. They are two, because HSCAN and its like look the
+ * key up in between, as Redis does. TYPE is taken only when allow_type. */
+NODISCARD bool scan_parse_cursor(struct ctx *c, bytes arg, struct scan_options *out);
+NODISCARD bool scan_parse_options(struct ctx *c, int from, bool allow_type, struct scan_options *out);
 
 static inline bool scan_matches(const struct scan_options *o, bytes name)
 {

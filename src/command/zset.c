@@ -520,27 +520,17 @@ static void reply_scanned_score(struct ctx *c, double score, bool small)
         reply_bulk(c->out, bytes_of(text, num_print_double(text, score)));
 }
 
-/* Redis looks the key up between reading the cursor and reading the options. */
-static bool parse_cursor_only(struct ctx *c, struct scan_options *opt)
-{
-    int argc = c->argc;
-    c->argc = 3;
-    bool ok = scan_parse(c, 2, false, opt);
-    c->argc = argc;
-    return ok;
-}
-
 void cmd_zscan(struct ctx *c)
 {
     struct zscan s = {0};
     struct key_ref ref;
     u64 next = 0;
     bool small = false;
-    if (!parse_cursor_only(c, &s.opt)) return;
+    if (!scan_parse_cursor(c, c->argv[2], &s.opt)) return;
     err e = ctx_read(c, c->argv[1], TYPE_ZSET, &ref);
     if (e == ERR_TYPE) return;
     if (e == OK) {
-        if (!scan_parse(c, 2, false, &s.opt)) return;
+        if (!scan_parse_options(c, 3, false, &s.opt)) return;
         small = is_small(c, &ref);
         next = c->eng->ops->zset.scan(c->eng, &ref, s.opt.cursor, s.opt.count, zscan_visit, &s);
     }

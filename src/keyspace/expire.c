@@ -1,6 +1,6 @@
 #include "keyspace/expire.h"
 
-#define STEP_KEYS 64
+#define STEP_KEYS 32
 #define SWEEP_KEYS 1024
 
 void expire_cycle_init(struct expire_cycle *c)

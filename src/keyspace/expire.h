@@ -10,7 +10,7 @@
 
 #include "keyspace/keyspace.h"
 
-#define EXPIRE_SLICE_US 100 /* what a waiting request may be delayed by; DESIGN allows 1000 */
+#define EXPIRE_SLICE_US 50 /* what a waiting request may be delayed by; DESIGN allows 1000 */
 
 #define EXPIRE_CURSORS 16
 

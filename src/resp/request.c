@@ -217,6 +217,7 @@ bool request_split_words(struct request_parser *p, bytes line)
     p->argc = 0;
     p->is_inline = true;
     buf_clear(&p->words);
+    buf_reserve(&p->words, line.n + 1); /* enough for all, and a place even for an empty word */
     for (;;) {
         while (s < end && is_blank(*s)) s++;
         if (s == end) return true;

@@ -135,13 +135,15 @@ static void run_request(struct server *s, u32 at)
 
 static void on_wake(uv_timer_t *t UNUSED) {} /* waking the loop is all it is for */
 
-/* When the loop is about to sleep: not beyond the next visit of the index. */
+/* When the loop is about to sleep: not beyond the next visit of the index. The sampling
+ * cycle leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
 static void arm_wake(struct server *s)
 {
     struct engine *e = s->region.eng;
     i64 next = INT64_MAX;
+    if (!s->region.cycle.enabled || s->region.cycle.source != EXPIRE_INDEX) return;
     for (u32 db = 0; db < e->databases; db++) next = MIN(next, e->ops->next_due(e, db));
-    if (next == INT64_MAX || !s->region.cycle.enabled) return;
+    if (next == INT64_MAX) return;
     i64 wait = next - s->now_ms + 1;
     if (wait < 1000) uv_timer_start(&s->wake, on_wake, wait < 1 ? 1 : (u64)wait, 0);
 }

@@ -147,8 +147,9 @@ static inline void run_all(struct world *w, const char *commands)
     char copy[256], *rest = NULL;
     CHECK(snprintf(copy, sizeof copy, "%s", commands) < (int)sizeof copy);
     for (char *c = strtok_r(copy, ";", &rest); c; c = strtok_r(NULL, ";", &rest)) {
-        bool good = run(w, c)[0] != '-';
-        if (!good) fprintf(stderr, "%s: %s\n", c, w->text.p);
+        const char *reply = run(w, c);
+        bool good = w->out.p[0] != '-';
+        if (!good) fprintf(stderr, "%s: %s\n", c, reply);
         CHECK(good);
     }
 }

@@ -156,7 +156,8 @@ class Oracle:
     @staticmethod
     def names_in(argv):
         """The commands an argv speaks of: itself, a subcommand, what COMMAND GETKEYS asks about."""
-        return [argv[0], b' '.join(argv[:2]), *(argv[2:3] if argv[0].upper() == b'COMMAND' else [])]
+        names = [argv[0], b' '.join(argv[:2])]
+        return names + [argv[2], b' '.join(argv[2:4])] if names[0].upper() == b'COMMAND' and argv[2:] else names
 
     def time_is_up(self):
         a = self.args
@@ -305,13 +306,13 @@ class Oracle:
         self.show(shrinker.last)
 
     def find_unknown(self):
-        """Leaves out the commands that the reference has and the server has not."""
-        lists = []
-        for server in (self.server, self.other):
-            conn = server.connect(5)
-            lists.append({name for _, name in conn.call('COMMAND', 'LIST')[1]})
-            conn.close()
-        unknown = sorted(name.upper().replace(b'|', b' ') for name in lists[1] - lists[0])
+        """Leaves out the commands of the reference that the server has no COMMAND INFO for."""
+        ours, theirs = self.server.connect(5), self.other.connect(5)
+        names = sorted(name for _, name in theirs.call('COMMAND', 'LIST')[1])
+        facts = ours.call('COMMAND', 'INFO', *names)[1]
+        ours.close()
+        theirs.close()
+        unknown = [name.upper().replace(b'|', b' ') for name, fact in zip(names, facts) if not fact[1]]
         if unknown:
             print('left out, unknown to the server: ' + ', '.join(n.decode() for n in unknown))
         self.skipped.update(unknown)

@@ -1,5 +1,6 @@
 """Expiry is exact: a key past its deadline is never seen, and its space comes back at
 once. Real sockets, real clocks, short TTLs."""
+import re
 import time
 
 import pytest
@@ -228,6 +229,27 @@ def test_sample_source_visits_all_keys(server_factory, raw):
     for _ in range(2040):
         assert c.reply() == b'OK'
     eventually(lambda: c.call('DBSIZE') == 2000, seconds=10, pause=0.05)
+    assert s.info('expiry')['expiry_oldest_overdue_ms'] == 0
+
+
+@pytest.mark.parametrize('source', ['index', 'sample'])
+def test_sleeps_when_nothing_is_due(server_factory, raw, source):
+    """A server whose keys have expired, or will much later, does not keep waking up."""
+    s = server_factory('--active-expire-source', source)
+    c = raw(s.port)
+    for i in range(100):
+        c.call('SET', f'k{i}', 'v', 'PX', 50)
+        c.call('SET', f'l{i}', 'v', 'EX', 1000)
+    eventually(lambda: c.call('DBSIZE') == 100)
+    time.sleep(0.2)
+
+    def switches():
+        with open(f'/proc/{s.proc.pid}/status') as f:
+            return int(re.search(r'^voluntary_ctxt_switches:\s+(\d+)', f.read(), re.M)[1])
+
+    before = switches()
+    time.sleep(0.5)
+    assert switches() - before < 60
 
 
 def test_set_active_expire(frozen):

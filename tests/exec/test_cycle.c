@@ -1,0 +1,313 @@
+/* Reclaiming: what the active cycle takes when, how long it may take for it, and
+ * what goes when memory is short. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "harness.h"
+
+#define HOUR 3600000
+
+/* -- what is reclaimed when ------------------------------------------------ */
+
+/* By the index a dead key is gone within the width of the finest bucket, 64 ms. */
+static void index_reclaims_within_a_bucket(void **state)
+{
+    (void)state;
+    enum { KEYS = 2000, SPAN = 60000 };
+    static i64 deadline[KEYS];
+    struct world w;
+    char line[64];
+    u64 rng = 3;
+    world_open(&w);
+    for (int i = 0; i < KEYS; i++) {
+        deadline[i] = 1 + (i64)rand_below(&rng, SPAN);
+        snprintf(line, sizeof line, i % 5 ? "SET k%d v PX %lld" : "HSETEX k%d PX %lld FIELDS 1 f v", i,
+                 (long long)deadline[i]);
+        run_all(&w, line);
+    }
+    for (i64 ms = 0; ms <= SPAN + 64; ms += 13) {
+        u64 live = 0, may_linger = 0;
+        at(&w, ms);
+        each_step(&w);
+        for (int i = 0; i < KEYS; i++) {
+            live += deadline[i] > ms;
+            may_linger += deadline[i] > ms - 64;
+        }
+        assert_in_range(count_of(&w, 0), live, may_linger);
+    }
+    assert_in_range(w.region.ks.lag.active.max_ms, 0, 64 + 13);
+    world_close(&w);
+}
+
+/* Samples find the few dead among many living, wherever they are. */
+static void samples_reach_every_key(void **state)
+{
+    (void)state;
+    struct world w;
+    char line[64];
+    world_open(&w);
+    set_reclaim(&w, BY_SAMPLES);
+    for (int i = 0; i < 2000; i++) {
+        snprintf(line, sizeof line, "SET k%d v PX %d", i, i % 20 ? HOUR : 1000);
+        run_all(&w, line);
+    }
+    run_all(&w, "HSET h f v g w;HPEXPIRE h 1000 FIELDS 1 f;HSET hollow f v;HPEXPIRE hollow 1000 FIELDS 1 f");
+    w.session.db = 2; /* one with nothing but a hash */
+    run_all(&w, "HSET hollow f v;HPEXPIRE hollow 1000 FIELDS 1 f");
+    for (i64 ms = 1000; ms < 1000 + 4 * 110; ms++) { /* twice around: 20 keys a step, two databases */
+        at(&w, ms);
+        region_expire_step(&w.region);
+    }
+    assert_int_equal(count_of(&w, 0), 1901);
+    assert_int_equal(count_of(&w, 2), 0);
+    assert_int_equal(w.region.ks.stats.expired_keys, 100);
+    assert_int_equal(w.region.ks.stats.expired_fields, 3);
+    world_close(&w);
+}
+
+/* While most are dead a step says so and goes on; then it leaves the rest be. */
+static void samples_go_on_while_many_are_dead(void **state)
+{
+    (void)state;
+    struct world w;
+    char line[64];
+    world_open(&w);
+    set_reclaim(&w, BY_SAMPLES);
+    for (int i = 0; i < 2000; i++) {
+        snprintf(line, sizeof line, "SET k%d v PX %d", i, i % 10 ? 1000 : HOUR);
+        run_all(&w, line);
+    }
+    at(&w, 1000);
+    int steps = 0;
+    while (region_expire_step(&w.region)) steps++;
+    assert_in_range(steps, 80, 2000);
+    assert_in_range(count_of(&w, 0), 200, 250);
+    assert_true(w.region.cycle.stale_perc > 0);
+    world_close(&w);
+}
+
+/* A step of either kind is bounded, whatever waits. */
+static void steps_are_small(void **state)
+{
+    (void)state;
+    for (enum reclaim how = BY_INDEX; how <= BY_SAMPLES; how++) {
+        struct world w;
+        char line[64];
+        world_open(&w);
+        set_reclaim(&w, how);
+        for (int i = 0; i < 1000; i++) {
+            snprintf(line, sizeof line, "SET k%d v PX 1000", i);
+            run_all(&w, line);
+        }
+        at(&w, 2000);
+        u64 before = count_of(&w, 0);
+        assert_true(region_expire_step(&w.region));
+        assert_in_range(before - count_of(&w, 0), 1, 100);
+        assert_int_equal(w.journal.v[w.journal.n - 1].effects, before - count_of(&w, 0));
+        world_close(&w);
+    }
+}
+
+/* -- how long it may take ---------------------------------------------------- */
+
+/* Uses up the slow cycle's budget at this moment; returns how much it was. */
+static i64 spend_slow_budget(struct expire_cycle *c, i64 mono_us, bool more_left)
+{
+    i64 total = 0, slice;
+    while ((slice = expire_cycle_allowance(c, mono_us, false)) > 0 && c->last_fast_us != mono_us) {
+        assert_in_range(slice, 1, EXPIRE_SLICE_US);
+        expire_cycle_spent(c, slice, more_left);
+        total += slice;
+    }
+    return total;
+}
+
+static void slow_budget_per_period(void **state)
+{
+    (void)state;
+    static const struct {
+        u32 hz, effort;
+        i64 budget_us;
+    } cases[] = {{10, 1, 25000}, {10, 5, 33000}, {10, 10, 43000}, {100, 1, 2500}, {500, 10, 860}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct expire_cycle c;
+        expire_cycle_init(&c);
+        c.hz = cases[i].hz;
+        c.effort = cases[i].effort;
+        i64 period_us = 1000000 / c.hz, t = 50000000;
+        assert_int_equal(spend_slow_budget(&c, t, false), cases[i].budget_us);
+        assert_int_equal(spend_slow_budget(&c, t + period_us - 1, false), 0);
+        assert_int_equal(spend_slow_budget(&c, t + period_us, false), cases[i].budget_us);
+        assert_int_equal(c.spent_us, 2 * cases[i].budget_us);
+    }
+}
+
+static void fast_cycle_keeps_its_distance(void **state)
+{
+    (void)state;
+    static const struct {
+        u32 effort;
+        i64 distance_us;
+    } cases[] = {{1, 2000}, {5, 4000}, {10, 6500}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct expire_cycle c;
+        i64 t = 50000000;
+        expire_cycle_init(&c);
+        c.hz = 1; /* one long period, so that the slow budget stays used up */
+        c.effort = cases[i].effort;
+        spend_slow_budget(&c, t, true); /* … with work left: ends with a fast cycle */
+        assert_int_equal(c.last_fast_us, t);
+        assert_int_equal(expire_cycle_allowance(&c, t + 1, false), 0);
+        assert_int_equal(expire_cycle_allowance(&c, t + cases[i].distance_us - 1, false), 0);
+        assert_true(expire_cycle_allowance(&c, t + cases[i].distance_us, false) > 0);
+        assert_int_equal(expire_cycle_allowance(&c, t + cases[i].distance_us + 1, false), 0);
+
+        /* Without reason there is none: nothing left over, few dead keys seen. */
+        expire_cycle_spent(&c, 1, false);
+        assert_int_equal(expire_cycle_allowance(&c, t + 500000, false), 0);
+        c.stale_perc = 10 - (c.effort - 1) + 0.1;
+        assert_true(expire_cycle_allowance(&c, t + 500000, false) > 0);
+    }
+}
+
+static void idle_time_may_be_used(void **state)
+{
+    (void)state;
+    struct expire_cycle c;
+    expire_cycle_init(&c);
+    spend_slow_budget(&c, 50000000, false);
+    assert_int_equal(expire_cycle_allowance(&c, 50000001, false), 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(expire_cycle_allowance(&c, 50000001, true), EXPIRE_SLICE_US);
+        expire_cycle_spent(&c, EXPIRE_SLICE_US, true);
+    }
+    assert_int_equal(c.time_cap_reached, 1); /* one shortage, however many slices it lasted */
+    expire_cycle_spent(&c, 1, false);
+    expire_cycle_spent(&c, 1, true);
+    assert_int_equal(c.time_cap_reached, 2);
+}
+
+static void the_cycle_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct expire_cycle c;
+    expire_cycle_init(&c);
+    c.enabled = false; /* DEBUG SET-ACTIVE-EXPIRE 0 */
+    assert_int_equal(expire_cycle_allowance(&c, 50000000, false), 0);
+    assert_int_equal(expire_cycle_allowance(&c, 60000000, true), 0);
+    c.enabled = true;
+    assert_true(expire_cycle_allowance(&c, 60000000, false) > 0);
+}
+
+/* -- eviction --------------------------------------------------------------------------------------- */
+
+static void fill(struct world *w, const char *name, int n, const char *options)
+{
+    char *line = mem_alloc(5000);
+    for (int i = 0; i < n; i++) {
+        int len = snprintf(line, 100, "SET %s%d ", name, i);
+        memset(line + len, 'x', 4000);
+        snprintf(line + len + 4000, 900, " %s", options);
+        assert_string_equal(run(w, line), "OK");
+    }
+    mem_free(line);
+}
+
+static u64 used(struct world *w) { return evictor_used(&w->region.evictor); }
+
+static u64 live_of(struct world *w, const char *name, int n)
+{
+    u64 found = 0;
+    for (int i = 0; i < n; i++) {
+        char key[32];
+        struct key_ref ref;
+        snprintf(key, sizeof key, "%s%d", name, i);
+        found += w->region.eng->ops->find(w->region.eng, 0, bytes_str(key), &ref);
+    }
+    return found;
+}
+
+static void the_dead_go_before_the_living(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.region.ks.policy = EVICT_ALLKEYS_LRU;
+    fill(&w, "live", 100, "");
+    fill(&w, "dead", 100, "PX 1000");
+    at(&w, 2000);
+    w.region.evictor.maxmemory = used(&w) - 50 * 4000;
+    for (int i = 0; i < 10; i++) run(&w, "GET x");
+    assert_int_equal(w.region.ks.stats.evicted_keys, 0);
+    assert_int_equal(live_of(&w, "live", 100), 100);
+    assert_in_range(live_of(&w, "dead", 100), 0, 50);
+
+    w.region.evictor.maxmemory = used(&w) - 60 * 4000;
+    for (int i = 0; i < 10; i++) run(&w, "GET x");
+    assert_int_equal(live_of(&w, "dead", 100), 0);
+    assert_in_range(w.region.ks.stats.evicted_keys, 1, 65);
+    assert_int_equal(live_of(&w, "live", 100), 100 - w.region.ks.stats.evicted_keys);
+    world_close(&w);
+}
+
+/* volatile-ttl takes the nearest deadlines, as far as it samples. */
+static void nearest_deadlines_go_first(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.region.ks.policy = EVICT_VOLATILE_TTL;
+    w.region.evictor.samples = 2000;
+    fill(&w, "far", 50, "PX 9000000");
+    fill(&w, "near", 50, "PX 5000");
+    fill(&w, "never", 50, "");
+    w.region.evictor.maxmemory = used(&w) - 30 * 4000;
+    for (int i = 0; i < 10; i++) run(&w, "GET x");
+    assert_in_range(w.region.ks.stats.evicted_keys, 1, 40);
+    assert_int_equal(live_of(&w, "far", 50) + live_of(&w, "never", 50), 100);
+    w.region.evictor.maxmemory = 1; /* nothing helps: what has no deadline stays */
+    for (int i = 0; i < 10; i++) run(&w, "GET x");
+    assert_int_equal(live_of(&w, "far", 50) + live_of(&w, "near", 50), 0);
+    assert_int_equal(live_of(&w, "never", 50), 50);
+    world_close(&w);
+}
+
+static void evictions_are_journalled(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.region.ks.policy = EVICT_ALLKEYS_RANDOM;
+    fill(&w, "a", 1, "");
+    journal_text(&w);
+    w.region.evictor.maxmemory = used(&w) - 1000;
+    run(&w, "SET b 1");
+    assert_string_equal(journal_text(&w), "MULTI; DEL a0; SET b 1; EXEC");
+    w.region.ks.keep_dead = true; /* a replica evicts nothing by itself */
+    w.region.evictor.maxmemory = 1;
+    run(&w, "GET b");
+    assert_string_equal(journal_text(&w), "");
+    assert_int_equal(count_of(&w, 0), 1);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(index_reclaims_within_a_bucket),
+        cmocka_unit_test(samples_reach_every_key),
+        cmocka_unit_test(samples_go_on_while_many_are_dead),
+        cmocka_unit_test(steps_are_small),
+        cmocka_unit_test(slow_budget_per_period),
+        cmocka_unit_test(fast_cycle_keeps_its_distance),
+        cmocka_unit_test(idle_time_may_be_used),
+        cmocka_unit_test(the_cycle_can_be_switched_off),
+        cmocka_unit_test(the_dead_go_before_the_living),
+        cmocka_unit_test(nearest_deadlines_go_first),
+        cmocka_unit_test(evictions_are_journalled),
+    };
+    return cmocka_run_group_tests_name("cycle", tests, NULL, NULL);
+}

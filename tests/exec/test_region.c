@@ -1,0 +1,337 @@
+/* Regions: what is refused before a command runs, what a tick commits, and what
+ * happens when the engine fails. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "harness.h"
+
+/* -- refusals ------------------------------------------------------------------------ */
+
+#define X59 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X64 X59 "xxxxx"
+
+/* The texts are Redis 7.0.15's. */
+static const struct {
+    const char *command, *reply;
+} refusals[] = {
+    {"nope", "-ERR unknown command 'nope', with args beginning with: "},
+    {"nope a b", "-ERR unknown command 'nope', with args beginning with: 'a' 'b' "},
+    {"nope ''", "-ERR unknown command 'nope', with args beginning with: '' "},
+    {"'' x", "-ERR unknown command '', with args beginning with: 'x' "},
+    {"\"no\\r\\npe\" \"a\\nb\"", "-ERR unknown command 'no  pe', with args beginning with: 'a b' "},
+    {"nope " X64 X64 "y z", "-ERR unknown command 'nope', with args beginning with: '" X64 X64 "' "},
+    {X64 X64 "y " X64 " yy" X64 " z", "-ERR unknown command '" X64 X64
+                                      "', with args beginning with: '" X64 "' 'yy" X59 "' "}, /* 128 bytes, quotes included */
+    {"object|encoding k", "-ERR unknown command 'object|encoding', with args beginning with: 'k' "},
+    {"get", "-ERR wrong number of arguments for 'get' command"},
+    {"GET a b", "-ERR wrong number of arguments for 'get' command"},
+    {"mset", "-ERR wrong number of arguments for 'mset' command"},
+    {"object", "-ERR wrong number of arguments for 'object' command"},
+    {"object encoding", "-ERR wrong number of arguments for 'object|encoding' command"},
+    {"object encoding a b", "-ERR wrong number of arguments for 'object|encoding' command"},
+    {"object nope", "-ERR unknown subcommand 'nope'. Try OBJECT HELP."},
+    {"Object \"no\\npe\" x", "-ERR unknown subcommand 'no pe'. Try OBJECT HELP."},
+    {"object " X64 X64 "yy", "-ERR unknown subcommand '" X64 X64 "'. Try OBJECT HELP."},
+};
+
+static void unfit_requests_are_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+        assert_string_equal(run(&w, refusals[i].command), refusals[i].reply);
+        assert_true(w.outcome.rejected && !w.outcome.failed);
+    }
+    assert_int_equal(w.journal.n, 0);
+    world_close(&w);
+}
+
+static void outcomes_tell_what_happened(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run(&w, "SET k v");
+    assert_string_equal(w.outcome.cmd->name, "set");
+    assert_true(!w.outcome.rejected && !w.outcome.failed);
+    run(&w, "LPUSH k v");
+    assert_string_equal(w.outcome.cmd->name, "lpush");
+    assert_true(!w.outcome.rejected && w.outcome.failed);
+    run(&w, "object ENCODING k");
+    assert_string_equal(w.outcome.cmd->name, "object|encoding");
+    run(&w, "GET");
+    assert_string_equal(w.outcome.cmd->name, "get");
+    assert_true(w.outcome.rejected);
+    run(&w, "nope");
+    assert_null(w.outcome.cmd);
+    world_close(&w);
+}
+
+static void strangers_may_do_little(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.session.authenticated = false;
+    assert_string_equal(run(&w, "GET k"), "-NOAUTH Authentication required.");
+    assert_true(w.outcome.rejected);
+    assert_string_equal(run(&w, "SET k v"), "-NOAUTH Authentication required.");
+    assert_int_equal(count_of(&w, 0), 0);
+    /* Redis looks at the command itself first. */
+    assert_string_equal(run(&w, "GET"), "-ERR wrong number of arguments for 'get' command");
+    assert_string_equal(run(&w, "nope"), "-ERR unknown command 'nope', with args beginning with: ");
+    w.session.authenticated = true;
+    assert_string_equal(run(&w, "SET k v"), "OK");
+    world_close(&w);
+
+    int open_to_all = 0;
+    for (u32 i = 0; i < command_count(); i++) open_to_all += (command_at(i)->flags & CMD_NO_AUTH) != 0;
+    assert_int_equal(open_to_all, 4); /* AUTH HELLO QUIT RESET */
+}
+
+static void no_memory_no_growth(void **state)
+{
+    (void)state;
+    static const char *const refused = "-OOM command not allowed when used memory > 'maxmemory'.";
+    struct world w;
+    world_open(&w);
+    run_all(&w, "SET k v;RPUSH l a b;SET d v PX 1000");
+    journal_text(&w);
+    w.region.evictor.maxmemory = 1; /* policy: noeviction */
+    assert_string_equal(run(&w, "SET k w"), refused);
+    assert_true(w.outcome.rejected);
+    assert_string_equal(run(&w, "RPUSH l c"), refused);
+    assert_string_equal(run(&w, "COPY k x"), refused);
+    assert_string_equal(run(&w, "GET k"), "v");
+    assert_string_equal(run(&w, "LPOP l"), "a");
+    assert_string_equal(run(&w, "EXPIRE k 100"), "1");
+    assert_string_equal(run(&w, "DEL k"), "1");
+    assert_string_equal(journal_text(&w), "LPOP l | PEXPIREAT k 1700000100000 | DEL k");
+    at(&w, 1100); /* what is dead goes all the same, though the command is refused */
+    assert_string_equal(run(&w, "SET k w"), refused);
+    assert_string_equal(journal_text(&w), "DEL d");
+    w.region.evictor.maxmemory = 0;
+    assert_string_equal(run(&w, "SET k w"), "OK");
+    world_close(&w);
+}
+
+/* -- determinism ----------------------------------------------------------------------- */
+
+/* Chance comes from the region's seed alone. */
+static void same_seed_same_answers(void **state)
+{
+    (void)state;
+    struct world a, b;
+    char line[64];
+    world_open(&a);
+    world_open(&b);
+    for (int i = 0; i < 200; i++) {
+        snprintf(line, sizeof line, "SADD s m%d", i);
+        run_all(&a, line);
+        run_all(&b, line);
+    }
+    for (int i = 0; i < 100; i++) {
+        char first[32];
+        snprintf(first, sizeof first, "%s", run(&a, i % 2 ? "SRANDMEMBER s" : "SPOP s"));
+        assert_string_equal(run(&b, i % 2 ? "SRANDMEMBER s" : "SPOP s"), first);
+    }
+    assert_int_equal(a.journal.n, b.journal.n);
+    for (size_t i = 1; i < a.journal.n; i++) {
+        assert_true(a.journal.v[i].seed == b.journal.v[i].seed);
+        assert_true(a.journal.v[i].seed != a.journal.v[i - 1].seed);
+    }
+    world_close(&a);
+    world_close(&b);
+}
+
+static void clients_may_leave_the_access_clock_alone(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run_all(&w, "SET k v");
+    at(&w, 10000);
+    w.session.no_touch = true;
+    run_all(&w, "GET k;OBJECT ENCODING k;TTL k;EXISTS k");
+    assert_string_equal(run(&w, "OBJECT IDLETIME k"), "10");
+    run_all(&w, "TOUCH k");
+    assert_string_equal(run(&w, "OBJECT IDLETIME k"), "10");
+    w.session.no_touch = false;
+    run_all(&w, "OBJECT ENCODING k;TTL k;EXISTS k");
+    assert_string_equal(run(&w, "OBJECT IDLETIME k"), "10");
+    run_all(&w, "GET k");
+    assert_string_equal(run(&w, "OBJECT IDLETIME k"), "0");
+    world_close(&w);
+}
+
+/* -- an engine that can be made to fail --------------------------------------------------- */
+
+/* Decorates the memory engine: counts commits, and fails a primitive on demand. */
+struct flaky {
+    struct engine_ops ops, real;
+    bool fail_find, fail_put;
+    u64 commits, committed_seq;
+};
+
+static struct flaky *flaky_of(struct engine *e) { return (struct flaky *)(void *)e->ops; }
+
+static bool flaky_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
+{
+    struct flaky *f = flaky_of(e);
+    bool found = f->real.find(e, db, key, ref);
+    if (!f->fail_find) return found;
+    e->failed = true;
+    *ref = (struct key_ref){.key = key, .db = db, .hash = ref->hash};
+    return false;
+}
+
+static void flaky_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+{
+    struct flaky *f = flaky_of(e);
+    if (f->fail_put) e->failed = true;
+    else f->real.str.put(e, db, key, ref, value, deadline_ms);
+}
+
+static void flaky_commit(struct engine *e, u64 seq)
+{
+    struct flaky *f = flaky_of(e);
+    f->commits++;
+    f->committed_seq = seq;
+    f->real.commit(e, seq);
+}
+
+static void open_flaky(struct world *w, struct flaky *f)
+{
+    struct engine *e = memory_engine_new(DBS, 7);
+    *f = (struct flaky){.ops = *e->ops, .real = *e->ops};
+    f->ops.find = flaky_find;
+    f->ops.str.put = flaky_put;
+    f->ops.commit = flaky_commit;
+    e->ops = &f->ops;
+    world_open_on(w, e);
+}
+
+static const char io_error[] = "-IOERR the storage engine failed; see the log";
+
+static void failures_are_told(void **state)
+{
+    (void)state;
+    struct world w;
+    struct flaky f;
+    open_flaky(&w, &f);
+    run_all(&w, "SET k v;SET other v");
+    journal_text(&w);
+
+    f.fail_find = true; /* "absent" is not an answer then */
+    assert_string_equal(run(&w, "GET k"), io_error);
+    assert_true(w.outcome.failed && !w.outcome.rejected);
+    assert_string_equal(run(&w, "MGET k other"), io_error);
+    assert_string_equal(run(&w, "EXISTS k"), io_error);
+    f.fail_find = false;
+    assert_string_equal(run(&w, "GET k"), "v"); /* no failure sticks to the next command */
+
+    f.fail_put = true;
+    assert_string_equal(run(&w, "SET k w"), io_error);
+    assert_string_equal(run(&w, "SET k w EX 5"), io_error);
+    assert_string_equal(run(&w, "SELECT 1"), "OK"); /* it does not need the engine */
+    assert_string_equal(run(&w, "SET k w"), io_error);
+    f.fail_put = false;
+    assert_string_equal(journal_text(&w), ""); /* nothing happened */
+    assert_string_equal(run(&w, "SET k w"), "OK");
+    assert_string_equal(journal_text(&w), "SELECT 1; SET k w");
+    world_close(&w);
+}
+
+/* The reply so far, of other commands of the pipeline, stays as it is. */
+static void a_failure_replaces_only_its_own_reply(void **state)
+{
+    (void)state;
+    struct world w;
+    struct flaky f;
+    open_flaky(&w, &f);
+    run_all(&w, "RPUSH k a b");
+    struct buf out = {0};
+    struct reply reply = {.out = &out, .proto = 2};
+    bytes range[] = {BYTES_LIT("lrange"), BYTES_LIT("k"), BYTES_LIT("0"), BYTES_LIT("-1")};
+    struct request q = {&w.session, NULL, ARRAY_LEN(range), range, &reply};
+    struct outcome o;
+    region_run(&w.region, &q, &o);
+    f.fail_find = true;
+    region_run(&w.region, &q, &o);
+    f.fail_find = false;
+    region_run(&w.region, &q, &o);
+    static const char expected[] = "*2\r\n$1\r\na\r\n$1\r\nb\r\n-IOERR the storage engine failed; see the log\r\n"
+                                   "*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+    assert_int_equal(out.n, sizeof expected - 1);
+    assert_memory_equal(out.p, expected, out.n);
+    assert_int_equal(reply.errors, 1);
+    buf_release(&out);
+    world_close(&w);
+}
+
+/* -- commits ---------------------------------------------------------------------------------- */
+
+static void a_tick_commits_once(void **state)
+{
+    (void)state;
+    struct world w;
+    struct flaky f;
+    open_flaky(&w, &f);
+    run_all(&w, "SET a 1;SET b 1 PX 5;GET a;INCR a");
+    assert_int_equal(f.commits, 0);
+    assert_int_equal(w.region.committed, 0);
+    region_commit(&w.region);
+    assert_int_equal(f.commits, 1);
+    assert_int_equal(f.committed_seq, 3);
+    assert_int_equal(w.region.committed, 3);
+    region_begin(&w.region, T0 + 100);
+    each_step(&w);
+    region_commit(&w.region);
+    assert_int_equal(f.committed_seq, 4); /* the cycle's DEL */
+    region_begin(&w.region, T0 + 200);
+    run(&w, "GET a");
+    region_commit(&w.region);
+    assert_int_equal(f.commits, 3);
+    assert_int_equal(w.region.committed, 4);
+    world_close(&w);
+}
+
+/* With nobody listening no record is made, and no number is used up. */
+static void without_sinks_there_are_no_records(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    journal_detach(&w.region.journal, &w.journal.sink);
+    run_all(&w, "SET a 1 PX 5;SPOP s;ZADD z 1 a;ZPOPMIN z;INCRBYFLOAT f 1;HSETEX h EX 5 FIELDS 1 f v");
+    at(&w, 10);
+    run_all(&w, "GET a");
+    assert_int_equal(w.region.journal.seq, 0);
+    assert_int_equal(w.region.journal.open.resp.n, 0);
+    journal_attach(&w.region.journal, &w.journal.sink);
+    run_all(&w, "SET b 1");
+    assert_int_equal(w.journal.v[0].seq, 1);
+    assert_string_equal(journal_text(&w), "SELECT 0; SET b 1");
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unfit_requests_are_refused),
+        cmocka_unit_test(outcomes_tell_what_happened),
+        cmocka_unit_test(strangers_may_do_little),
+        cmocka_unit_test(no_memory_no_growth),
+        cmocka_unit_test(same_seed_same_answers),
+        cmocka_unit_test(clients_may_leave_the_access_clock_alone),
+        cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(a_failure_replaces_only_its_own_reply),
+        cmocka_unit_test(a_tick_commits_once),
+        cmocka_unit_test(without_sinks_there_are_no_records),
+    };
+    return cmocka_run_group_tests_name("region", tests, NULL, NULL);
+}
