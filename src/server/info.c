@@ -69,21 +69,6 @@ static void info_clients(struct server *s, struct buf *b)
                s->net.count, (long long)s->config.maxclients, biggest_in, biggest_out);
 }
 
-static const char *policy_name(enum maxmemory_policy p)
-{
-    switch (p) {
-    case EVICT_NONE: return "noeviction";
-    case EVICT_VOLATILE_LFU: return "volatile-lfu";
-    case EVICT_VOLATILE_LRU: return "volatile-lru";
-    case EVICT_VOLATILE_TTL: return "volatile-ttl";
-    case EVICT_VOLATILE_RANDOM: return "volatile-random";
-    case EVICT_ALLKEYS_LFU: return "allkeys-lfu";
-    case EVICT_ALLKEYS_LRU: return "allkeys-lru";
-    case EVICT_ALLKEYS_RANDOM: return "allkeys-random";
-    }
-    return "?";
-}
-
 static void info_memory(struct server *s, struct buf *b)
 {
     u64 used = evictor_used(&s->region.evictor), rss = mem_rss(), clients = 0;
@@ -107,7 +92,9 @@ static void info_memory(struct server *s, struct buf *b)
     size_pair(b, "used_memory_lua", 0);
     size_pair(b, "used_memory_scripts", 0);
     size_pair(b, "maxmemory", (u64)s->config.maxmemory);
-    buf_printf(b, "maxmemory_policy:%s\r\n", policy_name(s->config.maxmemory_policy));
+    buf_append_str(b, "maxmemory_policy:");
+    config_get(&s->config, config_find(BYTES_LIT("maxmemory-policy"), NULL), b);
+    buf_append_str(b, "\r\n");
     buf_printf(b, "allocator_frag_ratio:%.2f\r\nallocator_frag_bytes:%zu\r\nallocator_rss_ratio:%.2f\r\n"
                   "allocator_rss_bytes:%lld\r\nrss_overhead_ratio:%.2f\r\nrss_overhead_bytes:%lld\r\n",
                (double)m.active / (double)MAX(m.allocated, 1u), m.active - MIN(m.allocated, m.active),
@@ -208,11 +195,11 @@ static void info_errorstats(struct server *s, struct buf *b)
 
 static void info_latencystats(struct server *s, struct buf *b)
 {
-    static const double percentiles[] = {50, 99, 99.9};
+    const double *percentiles = s->config.percentiles.v;
     for (u32 i = 0; i < s->stats.command_count; i++) {
-        if (!s->stats.commands[i].calls) continue;
+        if (!s->stats.commands[i].histogram) continue;
         buf_printf(b, "latency_percentiles_usec_%s:", command_at(i)->name);
-        for (u32 p = 0; p < ARRAY_LEN(percentiles); p++)
+        for (u32 p = 0; p < s->config.percentiles.n; p++)
             buf_printf(b, "%sp%g=%.3f", p ? "," : "", percentiles[p],
                        (double)stats_percentile_us(&s->stats.commands[i], percentiles[p] / 100));
         buf_append_str(b, "\r\n");

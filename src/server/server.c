@@ -62,7 +62,7 @@ void server_apply_config(struct server *s)
     r->evictor.samples = (u32)c->maxmemory_samples;
     r->ks.policy = c->maxmemory_policy;
     r->ks.max_string = (u64)c->proto_max_bulk_len;
-    r->ks.hll_sparse_max = (u32)c->hll_sparse_max_bytes;
+    r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
     r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
     r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
     r->eng->limits = (struct engine_limits){

@@ -62,6 +62,11 @@ void stats_call(struct stats *s, u32 id, u64 usec, bool failed)
     c->usec += usec;
     c->failed += failed;
     s->total_commands++;
+}
+
+void stats_latency(struct stats *s, u32 id, u64 usec)
+{
+    struct command_stats *c = &s->commands[id];
     if (UNLIKELY(!c->histogram)) c->histogram = mem_zalloc(STATS_HISTOGRAM * sizeof *c->histogram);
     c->histogram[histogram_bucket(usec)]++;
 }
@@ -75,9 +80,10 @@ u64 stats_bucket_top_us(u32 b)
 
 u64 stats_percentile_us(const struct command_stats *c, double q)
 {
-    if (!c->histogram || !c->calls) return 0;
-    u64 want = (u64)(q * (double)c->calls), seen = 0;
-    if (want >= c->calls) want = c->calls - 1;
+    if (!c->histogram) return 0;
+    u64 total = 0, seen = 0;
+    for (u32 b = 0; b < STATS_HISTOGRAM; b++) total += c->histogram[b];
+    u64 want = MIN((u64)(q * (double)total), total - 1);
     for (u32 b = 0; b < STATS_HISTOGRAM; b++) {
         seen += c->histogram[b];
         if (seen > want) return stats_bucket_top_us(b);

@@ -40,6 +40,7 @@ void stats_reset(struct stats *s); /* CONFIG RESETSTAT */
 
 void stats_error(struct stats *s, bytes reply_line); /* "-WRONGTYPE Operation …" */
 void stats_call(struct stats *s, u32 command_id, u64 usec, bool failed);
+void stats_latency(struct stats *s, u32 command_id, u64 usec); /* latency-tracking */
 
 /* The q-quantile (0..1) of a command's execution times, in microseconds. */
 u64 stats_percentile_us(const struct command_stats *c, double q);

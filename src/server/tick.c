@@ -85,6 +85,7 @@ static void account(struct server *s, struct conn *c, const struct request *q, c
         return;
     }
     stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
+    if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
     if (UNLIKELY(s->monitors)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
     if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
                  !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
