@@ -21,10 +21,10 @@ ifeq ($(SAN),)
   LDFLAGS_ALL := -O2 -flto=auto $(LDFLAGS)
   LIBS += -ljemalloc
 else ifeq ($(SAN),address)
-  CFLAGS_ALL += -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+  CFLAGS_ALL += -O1 -DMAYFLY_FREE_AT_EXIT=1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
   LDFLAGS_ALL := -fsanitize=address,undefined $(LDFLAGS)
 else
-  CFLAGS_ALL += -O1 -fsanitize=$(SAN) -fno-sanitize-recover=all
+  CFLAGS_ALL += -O1 -DMAYFLY_FREE_AT_EXIT=1 -fsanitize=$(SAN) -fno-sanitize-recover=all
   LDFLAGS_ALL := -fsanitize=$(SAN) $(LDFLAGS)
 endif
 
@@ -36,7 +36,7 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 SUITES   := $(wildcard tests/engine/suite*.c)
 
 .PHONY: all run test deps lint format bench fuzz soak install clean help unit server-tests oracle
-.PHONY: client-tests clients layers uninstall
+.PHONY: client-tests clients layers uninstall test-programs
 
 all: $(BUILD)/mayfly-server
 
@@ -68,8 +68,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(SUITES)
 deps:
 	$(Q)scripts/deps
 
-run: deps
-	$(Q)$(MAKE) --no-print-directory all
+run:
+	$(Q)scripts/deps build
+	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
 	@mkdir -p data
 	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT)
 
@@ -86,10 +87,22 @@ oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
+# Everything that must pass, first as it ships, then under ASan and UBSan.
+MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
+MAKE_ONE := $(MAKE) --no-print-directory -j1
 test: deps
-	$(Q)$(MAKE) --no-print-directory unit server-tests oracle
-	$(Q)$(MAKE) --no-print-directory SAN=address unit server-tests oracle ORACLE_COMMANDS=200000
+	$(Q)$(MAKE_ALL) all test-programs
+	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle
+	$(Q)$(MAKE_ALL) SAN=address all test-programs
+	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=200000
 	@echo 'all tests passed'
+
+test-programs: $(TEST_BIN)
+
+# Side by side with redis-server; BENCH="--quick --only cpu,storm" and the like.
+bench: $(BUILD)/mayfly-server
+	$(Q)scripts/deps all
+	$(Q)$(PYTHON) bench/run.py --server $(BUILD)/mayfly-server $(BENCH)
 
 # Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, too.
 CLIENT_TESTS := $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/clients
@@ -125,11 +138,11 @@ soak: $(BUILD)/mayfly-server
 # (pointer-overflow: clang reports NULL + 0, which an empty slice may compute and C2y defines.)
 FUZZ         := build-fuzz
 FUZZ_SECONDS ?= 120
-FUZZ_SAN     := address,undefined
-FUZZ_FLAGS   := -D__SANITIZE_ADDRESS__=1 -Wno-unknown-warning-option -fno-sanitize=pointer-overflow
+FUZZ_SAN     := address,undefined -fno-sanitize=pointer-overflow
+FUZZ_FLAGS   := -D__SANITIZE_ADDRESS__=1 -Wno-unknown-warning-option
 fuzz:
 	$(Q)scripts/deps all
-	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN=fuzzer-no-link,$(FUZZ_SAN) CFLAGS="$(FUZZ_FLAGS)" \
+	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN="fuzzer-no-link,$(FUZZ_SAN)" CFLAGS="$(FUZZ_FLAGS)" \
 	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command
 	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command
 	$(Q)sed -n 's/^[A-Z]*("\([^"|]*\)".*/"\1"/p' src/command/table.def > $(FUZZ)/command.dict
@@ -140,6 +153,7 @@ fuzz:
 	    tests/fuzz/corpus/command
 
 FUZZ_RUN = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=1024 -verbosity=0 -print_funcs=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/
+fuzz: export ASAN_OPTIONS = quarantine_size_mb=32
 $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h)
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
 

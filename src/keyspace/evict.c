@@ -1,5 +1,7 @@
 #include "keyspace/evict.h"
 
+#include <math.h>
+
 #include "base/rand.h"
 
 #define MAX_PER_CALL 32  /* a command pays for at most this many evictions */
@@ -29,6 +31,7 @@ static bool draw(struct evictor *v, struct keyspace *ks, u32 db, struct key_ref 
 static double score_of(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
+    if (!alive(ref->deadline_ms, ks->now_ms)) return HUGE_VAL; /* dead, but not offered by the index yet */
     if (ks->policy & EVICT_VOLATILE_TTL) return -(double)ref->deadline_ms;
     u32 bits = e->ops->access(e, ref);
     if (ks->policy & EVICT_VOLATILE_LFU) return 255 - (double)access_frequency(ks, bits);
@@ -95,6 +98,10 @@ static bool take_random(struct evictor *v, struct keyspace *ks, struct key_ref *
 
 static void evict(struct keyspace *ks, struct key_ref *ref)
 {
+    if (!alive(ref->deadline_ms, ks->now_ms)) {
+        keyspace_expire(ks, ref, false);
+        return;
+    }
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
     ks->stats.evicted_keys++;
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_EVICTED, "evicted");

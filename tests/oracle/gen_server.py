@@ -115,12 +115,21 @@ def auth(g):
     return Op(g.pick(([b'AUTH', b'x'], [b'AUTH', b'nobody', b'x'], [b'AUTH', b'default', b'x'], [b'AUTH', b'a', b'b', b'c'])))
 
 
+def beyond_int(arg):
+    try:
+        return abs(int(arg)) >= 1 << 31
+    except ValueError:
+        return False
+
+
 @server.add(1.5, mutate=False)
 def getkeys(g):
     if g.p(0.9):
         argv = g.plain()[0]
     else:
         argv = g.pick(([g.pick(NO_KEYS)], [g.pick(UNKNOWN)], [g.pick(NEED_ARGS)]))
+    # Redis cuts a number of keys that doesn't fit an int; we call it invalid.
+    argv = [b'2' if beyond_int(a) else a for a in argv]
     if g.p(0.6):
         return [b'COMMAND', g.opt(b'GETKEYS')] + argv
     return [b'COMMAND', g.opt(b'GETKEYSANDFLAGS')] + argv, c.deep_unordered
