@@ -139,7 +139,10 @@ soak: $(BUILD)/mayfly-server
 FUZZ         := build-fuzz
 FUZZ_SECONDS ?= 120
 FUZZ_SAN     := address,undefined -fno-sanitize=pointer-overflow
-FUZZ_FLAGS   := -D__SANITIZE_ADDRESS__=1 -Wno-unknown-warning-option
+FUZZ_FLAGS   := -D__SANITIZE_ADDRESS__=1 -Wno-unknown-warning-option -Wno-error
+FUZZ_RUN      = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=1024 -artifact_prefix=$(FUZZ)/ \
+                -verbosity=0 -print_funcs=0 -print_final_stats=1
+fuzz: export ASAN_OPTIONS = quarantine_size_mb=32
 fuzz:
 	$(Q)scripts/deps all
 	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN="fuzzer-no-link,$(FUZZ_SAN)" CFLAGS="$(FUZZ_FLAGS)" \
@@ -152,9 +155,8 @@ fuzz:
 	$(Q)$(FUZZ)/fuzz_command $(FUZZ_RUN) -max_len=8192 -dict=$(FUZZ)/command.dict $(FUZZ)/corpus-command \
 	    tests/fuzz/corpus/command
 
-FUZZ_RUN = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=1024 -verbosity=0 -print_funcs=0 -print_final_stats=1 -artifact_prefix=$(FUZZ)/
-fuzz: export ASAN_OPTIONS = quarantine_size_mb=32
 $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h)
+	@echo '  LD   $@'
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
 
 # A configuration that is there stays: it may have been changed.

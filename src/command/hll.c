@@ -220,17 +220,14 @@ static void dense_merge(bytes h, u8 ranks[HLL_REGISTERS])
     }
 }
 
-/* As Redis does, stops quietly at a VAL run that begins where all ends. */
 static bool sparse_merge(bytes h, u8 ranks[HLL_REGISTERS])
 {
     u64 reg = 0;
     for (size_t at = HLL_HEADER; at < h.n;) {
         struct run r = run_at(h, at);
-        if (r.rank) {
-            if (reg + r.len > HLL_REGISTERS) break;
-            for (u32 i = 0; i < r.len; i++)
-                if (r.rank > ranks[reg + i]) ranks[reg + i] = r.rank;
-        }
+        if (reg + r.len > HLL_REGISTERS) return false;
+        for (u32 i = 0; r.rank && i < r.len; i++)
+            if (r.rank > ranks[reg + i]) ranks[reg + i] = r.rank;
         reg += r.len;
         at += r.bytes;
     }

@@ -136,7 +136,7 @@ static void test_corrupt(void **state)
     static const struct {
         const char *registers;
         size_t n;
-    } bad[] = {{"", 0}, {"\x40", 1}, {"\x7f", 1}, {"\x7f\xfe", 2}, {"\x80", 1}, {"\x7f\xff\x00", 3}};
+    } bad[] = {{"", 0}, {"\x40", 1}, {"\x7f", 1}, {"\x7f\xfe", 2}, {"\x80", 1}, {"\x7f\xff\x00", 3}, {"\x7f\xff\x80", 3}};
     static u8 ranks[HLL_REGISTERS];
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct buf h = {0};

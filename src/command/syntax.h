@@ -1,0 +1,59 @@
+/* How a command is written: the arguments COMMAND DOCS tells of, read from a line of syntax.def.
+ *
+ * The notation is that of manuals, with the names and types a manual leaves out:
+ *
+ *   key                an argument; its type follows from its name, or is a letter behind it:
+ *   name:i             s(tring), i(nteger), d(ouble), p(attern), u(nix time), or for a key the
+ *   newkey:1           number of its key spec
+ *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told
+ *   EX seconds         an argument that such a word announces
+ *   [GET]              one that may be left out
+ *   where<LEFT | RIGHT>  one of several, by a common name
+ *   <field value>      several together; without a name before it, a group is called by the
+ *                      names of its parts: field_value
+ *   options[count [WITHSCORES]]   a group that may be left out
+ *   key...             one or more times; [GET pattern]... is repeated together with its word
+ *   [count]@6.2.0      since which version of Redis; !2.8.12 deprecated since
+ *
+ * Behind an argument come first `...`, then `@`, then `!`. */
+#ifndef MAYFLY_COMMAND_SYNTAX_H
+#define MAYFLY_COMMAND_SYNTAX_H
+
+#include "base/buf.h"
+
+enum syntax_type {
+    SYNTAX_STRING, SYNTAX_INTEGER, SYNTAX_DOUBLE, SYNTAX_KEY, SYNTAX_PATTERN, SYNTAX_UNIX_TIME,
+    SYNTAX_TOKEN, SYNTAX_ONE_OF, SYNTAX_BLOCK,
+};
+
+enum { SYNTAX_OPTIONAL = 1 << 0, SYNTAX_MULTIPLE = 1 << 1, SYNTAX_MULTIPLE_TOKEN = 1 << 2 };
+
+/* Slices are of the text that was read; what a text does not say is empty. */
+struct syntax_arg {
+    bytes name; /* as written: syntax_name() knows those that go without saying */
+    bytes token, since, deprecated_since;
+    enum syntax_type type;
+    u32 flags;
+    int key_spec; /* -1 unless the argument is a key */
+    size_t part_count;
+    struct syntax_arg *parts; /* of SYNTAX_ONE_OF and SYNTAX_BLOCK: a list */
+    struct syntax_arg *next;
+};
+
+#define SYNTAX_MAX_ARGS 64
+
+/* The arguments point to each other: a struct syntax must stay where it is. */
+struct syntax {
+    size_t count;
+    struct syntax_arg *first; /* NULL if there are none */
+    size_t used;
+    struct syntax_arg pool[SYNTAX_MAX_ARGS];
+};
+
+/* False if the text is not in the notation or has too many arguments. */
+bool syntax_parse(struct syntax *s, const char *text);
+
+/* Appends the argument's name. */
+void syntax_name(const struct syntax_arg *arg, struct buf *to);
+
+#endif
