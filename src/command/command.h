@@ -68,6 +68,8 @@ struct command {
     struct key_spec specs[COMMAND_MAX_SPECS];
     const char *group, *since, *complexity, *summary;
     const char *tips; /* space-separated command tips; "" */
+    const char *deprecated_since, *replaced_by; /* NULL if it is not deprecated */
+    bool system;      /* COMMAND DOCS calls it a command for the system only */
     u32 id;           /* position in the table; index of its statistics */
     u16 first_sub, sub_count; /* a container's subcommands are the table's [first_sub, first_sub + sub_count) */
 };
@@ -77,6 +79,7 @@ const struct command *command_find(bytes name);
 const struct command *command_find_sub(const struct command *container, bytes sub);
 u32 command_count(void);                 /* all table lines, subcommands included */
 const struct command *command_at(u32 id);
+const char *command_syntax(const struct command *cmd); /* its arguments as in syntax.def; "" */
 
 /* First key's argv index for quick uses (prefetch); 0 if the command has none. */
 static inline int command_first_key(const struct command *cmd)

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/glob.h"
 #include "command/commands.h"
+#include "command/syntax.h"
 
 /* Names of bits, the lowest first. */
 static const char *const flag_names[] = {
@@ -18,6 +19,12 @@ static const char *const category_names[] = {
 static const char *const key_flag_names[] = {
     "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "incomplete",
     "variable_flags", "not_key",
+};
+
+static const char *const doc_flag_names[] = {"deprecated", "syscmd"};
+static const char *const arg_flag_names[] = {"optional", "multiple", "multiple_token"};
+static const char *const arg_type_names[] = {
+    "string", "integer", "double", "key", "pattern", "unix-time", "pure-token", "oneof", "block",
 };
 
 static void reply_bits(struct reply *out, u32 bits, const char *const *names, size_t n)
@@ -209,16 +216,68 @@ static void reply_text(struct reply *out, const char *name, const char *text)
     reply_bulk_str(out, text);
 }
 
+static void reply_slice(struct reply *out, const char *name, bytes text)
+{
+    reply_bulk_str(out, name);
+    reply_bulk(out, text);
+}
+
+static void reply_arguments(struct reply *out, const struct syntax_arg *first, size_t n);
+
+static void reply_argument(struct reply *out, const struct syntax_arg *arg, struct buf *name)
+{
+    bool is_key = arg->key_spec >= 0;
+    reply_map(out, 2 + is_key + !!arg->token.n + !!arg->since.n + !!arg->deprecated_since.n +
+                       !!arg->flags + !!arg->part_count);
+    buf_clear(name);
+    syntax_name(arg, name);
+    reply_slice(out, "name", buf_bytes(name));
+    reply_text(out, "type", arg_type_names[arg->type]);
+    if (is_key) reply_pair(out, "key_spec_index", arg->key_spec);
+    if (arg->token.n) reply_slice(out, "token", arg->token);
+    if (arg->since.n) reply_slice(out, "since", arg->since);
+    if (arg->deprecated_since.n) reply_slice(out, "deprecated_since", arg->deprecated_since);
+    if (arg->flags) {
+        reply_bulk_str(out, "flags");
+        REPLY_BITS(out, arg->flags, arg_flag_names);
+    }
+    if (arg->part_count) reply_arguments(out, arg->parts, arg->part_count);
+}
+
+static void reply_arguments(struct reply *out, const struct syntax_arg *first, size_t n)
+{
+    struct buf name = {0};
+    reply_bulk_str(out, "arguments");
+    reply_array(out, n);
+    for (const struct syntax_arg *arg = first; arg; arg = arg->next) {
+        reply_argument(out, arg, &name);
+    }
+    buf_release(&name);
+}
+
 /* The name and what is to be known of it: one pair of a map. */
 static void reply_docs(struct reply *out, const struct command *cmd)
 {
-    bool has_complexity = *cmd->complexity;
+    struct syntax syntax;
+    syntax_parse(&syntax, command_syntax(cmd)); /* cannot fail: test_syntax.c reads every line */
+    bool has_complexity = *cmd->complexity, deprecated = cmd->deprecated_since;
+    u32 doc_flags = (u32)deprecated | (u32)cmd->system << 1;
     reply_bulk_str(out, cmd->name);
-    reply_map(out, 3 + has_complexity + (cmd->sub_count > 0));
+    reply_map(out, 3 + has_complexity + !!doc_flags + 2 * (size_t)deprecated +
+                       (syntax.count > 0) + (cmd->sub_count > 0));
     reply_text(out, "summary", cmd->summary);
     reply_text(out, "since", cmd->since);
     reply_text(out, "group", cmd->group);
     if (has_complexity) reply_text(out, "complexity", cmd->complexity);
+    if (doc_flags) {
+        reply_bulk_str(out, "doc_flags");
+        REPLY_BITS(out, doc_flags, doc_flag_names);
+    }
+    if (deprecated) {
+        reply_text(out, "deprecated_since", cmd->deprecated_since);
+        reply_text(out, "replaced_by", cmd->replaced_by);
+    }
+    if (syntax.count) reply_arguments(out, syntax.first, syntax.count);
     if (cmd->sub_count == 0) return;
     reply_bulk_str(out, "subcommands");
     reply_map(out, cmd->sub_count);

@@ -121,15 +121,23 @@ static bool set_type(struct syntax_arg *arg, char letter)
     }
 }
 
-/* One letter behind the last colon is a type; the colon of "ip:port" belongs to the name. */
+/* The length of ":x" or ":p1" at the end of a word; the colon of "ip:port" belongs to the name. */
+static size_t type_length(bytes word)
+{
+    if (word.n > 2 && word.p[word.n - 2] == ':') return 2;
+    return word.n > 3 && word.p[word.n - 3] == ':' && word.p[word.n - 2] == 'p' ? 3 : 0;
+}
+
 static struct syntax_arg *named(struct parser *p, bytes word)
 {
     struct syntax_arg *arg = word.n > 0 ? new_arg(p, SYNTAX_STRING) : NULL;
     if (!arg) return NULL;
-    bool typed = word.n > 2 && word.p[word.n - 2] == ':';
-    arg->name = bytes_of(word.p, word.n - (typed ? 2 : 0));
-    char letter = typed ? word.p[word.n - 1] : usual_type(arg->name);
-    return set_type(arg, letter) ? arg : NULL;
+    size_t n = type_length(word);
+    const char *type = word.p + word.n - n + 1;
+    arg->name = bytes_of(word.p, word.n - n);
+    if (!set_type(arg, n ? type[0] : usual_type(arg->name))) return NULL;
+    if (n == 3) arg->key_spec = type[1] - '0';
+    return arg;
 }
 
 static struct syntax_arg *pure_token(struct parser *p, bytes name, bytes token)
@@ -159,14 +167,18 @@ static struct syntax_arg *parse_plain(struct parser *p)
     const char *eq = word.n ? memchr(word.p, '=', word.n) : NULL;
     if (eq) {
         size_t n = (size_t)(eq - word.p);
+        if (n == 0) return NULL;
         return pure_token(p, bytes_of(word.p, n), bytes_of(eq + 1, word.n - n - 1));
     }
     return word.n && is_upper(word.p[0]) ? parse_token(p, word) : named(p, word);
 }
 
-static bytes parse_version(struct parser *p, char sign)
+/* A version, if the sign for it comes. */
+static bool parse_version(struct parser *p, char sign, bytes *version)
 {
-    return take_char(p, sign) ? take(p, strspn(p->at, "0123456789.")) : (bytes){0};
+    if (!take_char(p, sign)) return true;
+    *version = take(p, strspn(p->at, "0123456789."));
+    return version->n > 0;
 }
 
 /* An argument that has its word already when the dots come is repeated with it: the word of
@@ -179,10 +191,9 @@ static struct syntax_arg *parse_arg(struct parser *p)
         p->at += 3;
         arg->flags |= SYNTAX_MULTIPLE | (arg->token.n ? SYNTAX_MULTIPLE_TOKEN : 0);
     }
-    bytes since = parse_version(p, '@'), deprecated = parse_version(p, '!');
-    if (since.n) arg->since = since;
-    if (deprecated.n) arg->deprecated_since = deprecated;
-    return *p->at && !strchr(" ]>|", *p->at) ? NULL : arg;
+    if (!parse_version(p, '@', &arg->since)) return NULL;
+    if (!parse_version(p, '!', &arg->deprecated_since)) return NULL;
+    return strchr(" ]>|", *p->at) ? arg : NULL; /* the end of the text, too */
 }
 
 /* ---------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  *   key                an argument; its type follows from its name, or is a letter behind it:
  *   name:i             s(tring), i(nteger), d(ouble), p(attern), u(nix time), or for a key the
- *   newkey:1           number of its key spec
+ *   newkey:1           number of its key spec (pattern:p1 is a pattern that has one, too)
  *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told
  *   EX seconds         an argument that such a word announces
  *   [GET]              one that may be left out
@@ -34,7 +34,7 @@ struct syntax_arg {
     bytes token, since, deprecated_since;
     enum syntax_type type;
     u32 flags;
-    int key_spec; /* -1 unless the argument is a key */
+    int key_spec; /* -1 unless the argument is a key, or a pattern that leads to keys */
     size_t part_count;
     struct syntax_arg *parts; /* of SYNTAX_ONE_OF and SYNTAX_BLOCK: a list */
     struct syntax_arg *next;

@@ -74,8 +74,10 @@ enum {
 enum { BEFORE_FIRST = __COUNTER__ };
 #define NUMBER(n_) .id = (n_) - BEFORE_FIRST - 1, .first_sub = (n_) - BEFORE_FIRST
 #define SUBS(n_) .sub_count = n_
+#define DEPRECATED(since_, by_) .deprecated_since = since_, .replaced_by = by_
+#define SYSTEM .system = true
 
-#define DOCS(since_, complexity_, summary_, /* tips, SUBS() */...) \
+#define DOCS(since_, complexity_, summary_, /* tips, SUBS() … */...) \
     .since = since_, .complexity = complexity_, .summary = summary_, .tips = __VA_ARGS__
 
 #define COMMAND(name_, fn_, arity_, flags_, given_, keys_, group_, ...)            \
@@ -99,6 +101,19 @@ static const struct command table[] = {
 u32 command_count(void) { return ARRAY_LEN(table); }
 
 const struct command *command_at(u32 id) { return &table[id]; }
+
+/* -- the lines of syntax.def ------------------------------------------------ */
+
+#define SYNTAX(name_, arguments_) arguments_,
+static const char *const syntaxes[] = {
+#include "command/syntax.def"
+};
+#undef SYNTAX
+
+/* That they are in the same order, test_syntax.c sees to. */
+_Static_assert(ARRAY_LEN(syntaxes) == ARRAY_LEN(table), "syntax.def has a line per command");
+
+const char *command_syntax(const struct command *cmd) { return syntaxes[cmd->id]; }
 
 /* -- finding by name -------------------------------------------------------- */
 

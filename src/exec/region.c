@@ -134,10 +134,15 @@ static void replace_reply(struct region *r, struct reply *out, size_t mark)
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     size_t mark = reply_mark(q->out);
+    bool keep_dead = r->ks.keep_dead;
+    /* A write deletes what it finds dead also in a replica: the primary's DEL must
+     * reach it, and nothing new may be put beside it. */
+    if (c->cmd->flags & CMD_WRITE) r->ks.keep_dead = false;
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     c->cmd->run(c);
     default_effect(r, c);
+    r->ks.keep_dead = keep_dead;
     if (UNLIKELY(r->eng->failed)) replace_reply(r, q->out, mark);
 }
 
@@ -173,8 +178,9 @@ static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(
 static void reap_fields(struct region *r, const struct ctx *c)
 {
     struct key_ref ref;
-    if (!bytes_is(c->argv[0], "hdel") || !keyspace_find(&r->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref)) return;
-    if (ref.type == TYPE_HASH) keyspace_reap_fields(&r->ks, &ref, (u32)c->argc - 2, false);
+    if (!bytes_is(c->argv[0], "hdel")) return;
+    if (keyspace_find(&r->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref) && ref.type == TYPE_HASH)
+        keyspace_reap_fields(&r->ks, &ref, (u32)c->argc - 2, false);
 }
 
 static err apply_one(struct region *r, const struct request *q)
@@ -196,10 +202,8 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     struct buf ignored = {0};
     bytes in = buf_bytes(&record->resp), argv_space[64], *argv = argv_space;
     struct buf big = {0};
-    bool keep_dead = r->ks.keep_dead;
     err e = OK;
-    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now … */
-    r->ks.keep_dead = false;                /* … and what was dead is dead everywhere: a replica's DEL must find it */
+    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now */
     request_parser_init(&p);
     while (!e && in.n) {
         size_t used;
@@ -217,7 +221,6 @@ err region_apply(struct region *r, struct session *session, struct server *serve
         argv = argv_space;
     }
     journal_close(&r->journal, r->ks.now_ms, record->seed);
-    r->ks.keep_dead = keep_dead;
     request_parser_release(&p);
     buf_release(&ignored);
     buf_release(&big);

@@ -91,7 +91,10 @@ static void suspect_key(void *arg, struct key_ref *ref)
     buf_append_bytes(&s->names, ref->key);
 }
 
-static u64 expired_so_far(const struct keyspace *ks) { return ks->stats.expired_keys + ks->stats.expired_fields; }
+static u64 expired_so_far(const struct keyspace *ks)
+{
+    return ks->stats.expired_keys + ks->stats.expired_fields;
+}
 
 /* Returns in how many of the keys something was dead. */
 static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
@@ -103,10 +106,10 @@ static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
         struct key_ref ref;
         u64 before = expired_so_far(s->ks);
         memcpy(&n, s->names.p + at, sizeof n);
-        at += sizeof n;
-        if (e->ops->find(e, db, bytes_of(s->names.p + at, n), &ref)) keyspace_reclaim(s->ks, &ref, max_fields);
+        bytes name = bytes_of(s->names.p + at + sizeof n, n);
+        if (e->ops->find(e, db, name, &ref)) keyspace_reclaim(s->ks, &ref, max_fields);
         dead += expired_so_far(s->ks) > before;
-        at += n;
+        at += sizeof n + n;
     }
     buf_release(&s->names);
     return dead;

@@ -146,7 +146,14 @@ def test_interactive(server):
         enter('INCR a', r'\(integer\) 2\r\n')
         enter('SELECT 2', r'OK\r\n')
         enter('HELLO 3', r'.*"proto" => \(integer\) 3\r\n')
-        enter('help SETEX', r' *SETEX.*summary: \w+.*since: 2.0.0\s+group: string')
+        enter('help SETEX', r' *SETEX key seconds value\s+summary: \w+.*since: 2.0.0\s+group: string')
+        enter('help SET', r' *SET key value \[NX\|XX\] \[GET\] \[EX seconds\|PX milliseconds\|EXAT [\w-]+\|PXAT [\w-]+'
+                          r'\|KEEPTTL\]\s+summary: ')
+        t.expect('> $')
+        t.type('HEXPIRE')
+        t.expect(r'HEXPIRE key seconds \[NX\|XX\|GT\|LT\] FIELDS numfields field \[field \.\.\.\]')  # the hint
+        t.type('\x15PING\r')  # Ctrl-U: the line is empty again
+        t.expect('PONG\r\n')
         enter('help @hash', r' *HDEL.*HEXPIRE.*HGETALL')
         enter('GET nobody', r'\(nil\)\r\n')
         enter('quit', '')

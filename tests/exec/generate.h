@@ -56,7 +56,8 @@ static const struct gen_pattern gen_patterns[] = {
     {4, "INCRBYFLOAT %I %f"},
     /* bits and HyperLogLogs */
     {3, "SETBIT %B %o {0|1}"},
-    {4, "BITFIELD %B <{GET u8 %o|SET {u8|i5} %o %n|INCRBY {i8|u3|i64} %o %n|OVERFLOW {WRAP|SAT|FAIL}}>"},
+    {4, "BITFIELD %B <{GET u8 %o|SET {u8|i5} %o %n|INCRBY {i8|u3|i64} %o %n|"
+        "OVERFLOW {WRAP|SAT|FAIL}}>"},
     {3, "BITOP {AND|OR|XOR} %B <%B>"},
     {1, "BITOP NOT %B %B"},
     {4, "PFADD %P <%m>"},
@@ -68,7 +69,8 @@ static const struct gen_pattern gen_patterns[] = {
     {4, "HDEL %H <%m>"},
     {3, "HINCRBY %H %m %n"},
     {3, "HINCRBYFLOAT %H %m %f"},
-    {6, "{HEXPIRE %H %s|HPEXPIRE %H %p|HEXPIREAT %H %E|HPEXPIREAT %H %A} {NX|XX|GT|LT|} FIELDS 2 %m %m"},
+    {6, "{HEXPIRE %H %s|HPEXPIRE %H %p|HEXPIREAT %H %E|HPEXPIREAT %H %A} {NX|XX|GT|LT|} "
+        "FIELDS 2 %m %m"},
     {2, "{HEXPIRE %H %s|HPEXPIRE %H %p} FIELDS 1 %m"},
     {3, "HPERSIST %H FIELDS 2 %m %m"},
     {3, "HGETDEL %H FIELDS 2 %m %m"},

@@ -154,7 +154,10 @@ static inline void run_all(struct world *w, const char *commands)
     }
 }
 
-static inline u64 count_of(struct world *w, u32 db) { return w->region.eng->ops->count(w->region.eng, db); }
+static inline u64 count_of(struct world *w, u32 db)
+{
+    return w->region.eng->ops->count(w->region.eng, db);
+}
 
 /* The active cycle until it finds nothing more to do. */
 static inline void each_step(struct world *w)

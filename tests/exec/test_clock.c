@@ -19,6 +19,7 @@ struct boundary {
     const char *setup, *command, *there, *gone;
 };
 
+#define WRONGTYPE "-WRONGTYPE Operation against a key holding the wrong kind of value"
 #define K(value) value ";PEXPIRE k 1000"
 #define STRING K("SET k v")
 #define HASH K("HSET k a b")
@@ -78,7 +79,7 @@ static const struct boundary keys[] = {
     {STRING, "COPY k d", "1", "0"},
     {STRING ";SET a x", "COPY a k", "0", "1"},
     {STRING, "MOVE k 1", "1", "0"},
-    {STRING, "LPUSH k a", "-WRONGTYPE Operation against a key holding the wrong kind of value", "1"},
+    {STRING, "LPUSH k a", WRONGTYPE, "1"},
     {K("PFADD k a b"), "PFCOUNT k", "2", "0"},
     {K("PFADD k a b") ";PFADD p c", "PFCOUNT k p", "3", "1"},
 
@@ -206,13 +207,16 @@ static const struct boundary fields[] = {
     {HOLLOW, "COPY k d", "1", "0"},
     {HOLLOW, "MOVE k 1", "1", "0"},
     {HOLLOW, "SET k v NX", "nil", "OK"},
-    {HOLLOW, "LPUSH k a", "-WRONGTYPE Operation against a key holding the wrong kind of value", "1"},
+    {HOLLOW, "LPUSH k a", WRONGTYPE, "1"},
     {HOLLOW, "HSETEX k FXX FIELDS 1 f 7", "1", "0"},
     {HOLLOW, "HINCRBY k f 1", "6", "1"},
-    {HOLLOW, "SORT k", "-WRONGTYPE Operation against a key holding the wrong kind of value", "[]"},
+    {HOLLOW, "SORT k", WRONGTYPE, "[]"},
 };
 
-static int compare_words(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int compare_words(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int sorted_words(char *text, char **word)
 {
