@@ -82,7 +82,7 @@ server-tests: $(BUILD)/mayfly-server
 
 # The same random commands to Mayfly and to redis-server; replies must match.
 ORACLE_SEED     ?= 1
-ORACLE_COMMANDS ?= 1000000
+ORACLE_COMMANDS ?= 3000000
 oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
@@ -94,7 +94,7 @@ test: deps
 	$(Q)$(MAKE_ALL) all test-programs
 	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=200000
+	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=600000
 	@echo 'all tests passed'
 
 test-programs: $(TEST_BIN)

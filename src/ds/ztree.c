@@ -7,7 +7,10 @@
  * room and splits only when both have none: random inserts fill leaves to 0.8 and
  * more. Inserting past either end starts a new leaf instead of splitting the full
  * one, so that sorted input fills them completely. And a leaf that a removal left
- * half empty merges with a neighbour if they fit into one with some room to spare. */
+ * half empty merges with a neighbour if they fit into one with some room to spare.
+ *
+ * All leaves have room for LEAF_CAP entries, except that an only leaf may have just
+ * room for the next power of two: many trees hold a handful of entries. */
 #include "ds/ztree.h"
 
 #include "base/alloc.h"
@@ -19,8 +22,18 @@
 
 struct ztree_leaf {
     struct ctree_leaf link;
-    struct ctree_key entry[LEAF_CAP];
+    struct ctree_key entry[];
 };
+
+static size_t leaf_size(u32 cap) { return sizeof(struct ztree_leaf) + cap * sizeof(struct ctree_key); }
+
+/* The room an only leaf with this many entries has at least. */
+static u32 only_leaf_cap(u32 count)
+{
+    u32 cap = 4;
+    while (cap < count) cap *= 2;
+    return MIN(cap, LEAF_CAP);
+}
 
 static struct ztree_leaf *leaf_of(struct ctree_leaf *link) { return (struct ztree_leaf *)link; }
 
@@ -103,10 +116,21 @@ static struct bound at_score(double score, bool exclusive)
 
 /* --- leaves --- */
 
-static struct ztree_leaf *leaf_new(void)
+static struct ztree_leaf *leaf_new(u32 cap)
 {
-    struct ztree_leaf *leaf = mem_alloc(sizeof *leaf);
+    struct ztree_leaf *leaf = mem_alloc(leaf_size(cap));
     leaf->link.count = 0;
+    return leaf;
+}
+
+/* Room for one more entry in an only leaf that may be small. */
+static struct ztree_leaf *grow_only_leaf(struct ztree *t, struct ztree_leaf *leaf)
+{
+    u32 cap = only_leaf_cap(leaf->link.count + 1);
+    if (cap == only_leaf_cap(leaf->link.count)) return leaf;
+    leaf = mem_realloc(leaf, leaf_size(cap));
+    t->tree.root = &leaf->link.node;
+    t->tree.head = t->tree.tail = &leaf->link;
     return leaf;
 }
 
@@ -130,7 +154,7 @@ static void deal(struct ztree_leaf *left, struct ztree_leaf *right, u32 keep)
 
 static void split(struct ztree *t, struct ztree_leaf *leaf)
 {
-    struct ztree_leaf *right = leaf_new();
+    struct ztree_leaf *right = leaf_new(LEAF_CAP);
     deal(leaf, right, LEAF_CAP / 2);
     update(t, leaf);
     ctree_insert(&t->tree, &leaf->link, &right->link, &right->entry[0]);
@@ -202,12 +226,13 @@ void ztree_release(struct ztree *t)
 
 size_t ztree_memory(const struct ztree *t)
 {
-    return t->tree.leaves * sizeof(struct ztree_leaf) + ctree_memory(&t->tree);
+    if (t->tree.leaves == 1) return leaf_size(only_leaf_cap((u32)t->tree.count));
+    return t->tree.leaves * leaf_size(LEAF_CAP) + ctree_memory(&t->tree);
 }
 
 static void insert_leaf(struct ztree *t, struct ctree_leaf *after, struct ctree_key entry)
 {
-    struct ztree_leaf *leaf = leaf_new();
+    struct ztree_leaf *leaf = leaf_new(t->tree.leaves ? LEAF_CAP : only_leaf_cap(1));
     leaf->entry[0] = entry;
     leaf->link.count = 1;
     ctree_insert(&t->tree, after, &leaf->link, &entry);
@@ -231,6 +256,7 @@ void ztree_insert(struct ztree *t, double score, void *item)
         }
         leaf = make_room(t, leaf, &index);
     }
+    if (t->tree.leaves == 1) leaf = grow_only_leaf(t, leaf);
     struct ctree_key *to = &leaf->entry[index];
     memmove(to + 1, to, (leaf->link.count - index) * sizeof *to);
     *to = entry;

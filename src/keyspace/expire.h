@@ -26,7 +26,7 @@ struct expire_cycle {
     bool cut_short;     /* the last period ended with work left */
     double stale_perc;  /* running estimate: share of dead keys among those looked at */
     u32 db;             /* where the last step stopped */
-    u64 cursor[EXPIRE_CURSORS]; /* … and, when sampling, where in database n: [n mod EXPIRE_CURSORS] */
+    u64 cursor[EXPIRE_CURSORS]; /* … and, when sampling, where in database n mod 16 */
     u64 time_cap_reached, spent_us;
 };
 

@@ -24,8 +24,8 @@ static void index_reclaims_within_a_bucket(void **state)
     world_open(&w);
     for (int i = 0; i < KEYS; i++) {
         deadline[i] = 1 + (i64)rand_below(&rng, SPAN);
-        snprintf(line, sizeof line, i % 5 ? "SET k%d v PX %lld" : "HSETEX k%d PX %lld FIELDS 1 f v", i,
-                 (long long)deadline[i]);
+        const char *form = i % 5 ? "SET k%d v PX %lld" : "HSETEX k%d PX %lld FIELDS 1 f v";
+        snprintf(line, sizeof line, form, i, (long long)deadline[i]);
         run_all(&w, line);
     }
     for (i64 ms = 0; ms <= SPAN + 64; ms += 13) {
@@ -54,10 +54,12 @@ static void samples_reach_every_key(void **state)
         snprintf(line, sizeof line, "SET k%d v PX %d", i, i % 20 ? HOUR : 1000);
         run_all(&w, line);
     }
-    run_all(&w, "HSET h f v g w;HPEXPIRE h 1000 FIELDS 1 f;HSET hollow f v;HPEXPIRE hollow 1000 FIELDS 1 f");
+    run_all(&w, "HSET h f v g w;HPEXPIRE h 1000 FIELDS 1 f");
+    run_all(&w, "HSET hollow f v;HPEXPIRE hollow 1000 FIELDS 1 f");
     w.session.db = 2; /* one with nothing but a hash */
     run_all(&w, "HSET hollow f v;HPEXPIRE hollow 1000 FIELDS 1 f");
-    for (i64 ms = 1000; ms < 1000 + 4 * 110; ms++) { /* twice around: 20 keys a step, two databases */
+    /* Twice around: 20 keys a step, two databases. */
+    for (i64 ms = 1000; ms < 1000 + 4 * 110; ms++) {
         at(&w, ms);
         region_expire_step(&w.region);
     }
@@ -202,7 +204,7 @@ static void the_cycle_can_be_switched_off(void **state)
     assert_true(expire_cycle_allowance(&c, 60000000, false) > 0);
 }
 
-/* -- eviction --------------------------------------------------------------------------------------- */
+/* -- eviction ---------------------------------------------------------------------------- */
 
 static void fill(struct world *w, const char *name, int n, const char *options)
 {

@@ -33,7 +33,8 @@ static bool options_canonical(const char *name, int argc, const bytes *argv)
                (argc == 5 && bytes_is(argv[3], "pxat"));
     if (strcmp(name, "pexpireat") == 0) return argc == 3;
     if (strcmp(name, "hpexpireat") == 0) return bytes_is(argv[3], "fields");
-    if (strcmp(name, "hsetex") == 0) return bytes_is(argv[2], "pxat") && bytes_is(argv[4], "fields");
+    if (strcmp(name, "hsetex") == 0)
+        return bytes_is(argv[2], "pxat") && bytes_is(argv[4], "fields");
     for (int i = 0; strcmp(name, "zadd") == 0 && i < argc; i++)
         if (bytes_is(argv[i], "incr")) return false;
     return true;
@@ -420,8 +421,9 @@ static void databases_are_selected_where_they_change(void **state)
     run(&w, "SET x 1 PX 10");
     w.session.db = 0;
     run(&w, "SET c 1");
-    assert_string_equal(journal_text(&w), "SELECT 0; SET a 1 | SET b 1 | "
-                                          "SELECT 1; SET x 1 PXAT 1700000000010 | SELECT 0; SET c 1");
+    assert_string_equal(journal_text(&w),
+                        "SELECT 0; SET a 1 | SET b 1 | SELECT 1; SET x 1 PXAT 1700000000010 | "
+                        "SELECT 0; SET c 1");
     at(&w, 10);
     run(&w, "COPY a x DB 1");
     assert_string_equal(journal_text(&w), "MULTI; SELECT 1; DEL x; SELECT 0; COPY a x DB 1; EXEC");

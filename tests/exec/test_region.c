@@ -22,9 +22,10 @@ static const struct {
     {"nope ''", "-ERR unknown command 'nope', with args beginning with: '' "},
     {"'' x", "-ERR unknown command '', with args beginning with: 'x' "},
     {"\"no\\r\\npe\" \"a\\nb\"", "-ERR unknown command 'no  pe', with args beginning with: 'a b' "},
-    {"nope " X64 X64 "y z", "-ERR unknown command 'nope', with args beginning with: '" X64 X64 "' "},
-    {X64 X64 "y " X64 " yy" X64 " z", "-ERR unknown command '" X64 X64
-                                      "', with args beginning with: '" X64 "' 'yy" X59 "' "}, /* 128 bytes, quotes included */
+    {"nope " X64 X64 "y z",
+     "-ERR unknown command 'nope', with args beginning with: '" X64 X64 "' "},
+    {X64 X64 "y " X64 " yy" X64 " z", /* of the arguments 128 bytes are shown, quotes included */
+     "-ERR unknown command '" X64 X64 "', with args beginning with: '" X64 "' 'yy" X59 "' "},
     {"object|encoding k", "-ERR unknown command 'object|encoding', with args beginning with: 'k' "},
     {"get", "-ERR wrong number of arguments for 'get' command"},
     {"GET a b", "-ERR wrong number of arguments for 'get' command"},
@@ -89,7 +90,8 @@ static void strangers_may_do_little(void **state)
     world_close(&w);
 
     int open_to_all = 0;
-    for (u32 i = 0; i < command_count(); i++) open_to_all += (command_at(i)->flags & CMD_NO_AUTH) != 0;
+    for (u32 i = 0; i < command_count(); i++)
+        open_to_all += (command_at(i)->flags & CMD_NO_AUTH) != 0;
     assert_int_equal(open_to_all, 4); /* AUTH HELLO QUIT RESET */
 }
 
@@ -189,7 +191,8 @@ static bool flaky_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
     return false;
 }
 
-static void flaky_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+static void flaky_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value,
+                      i64 deadline_ms)
 {
     struct flaky *f = flaky_of(e);
     if (f->fail_put) e->failed = true;
@@ -264,7 +267,8 @@ static void a_failure_replaces_only_its_own_reply(void **state)
     region_run(&w.region, &q, &o);
     f.fail_find = false;
     region_run(&w.region, &q, &o);
-    static const char expected[] = "*2\r\n$1\r\na\r\n$1\r\nb\r\n-IOERR the storage engine failed; see the log\r\n"
+    static const char expected[] = "*2\r\n$1\r\na\r\n$1\r\nb\r\n"
+                                   "-IOERR the storage engine failed; see the log\r\n"
                                    "*2\r\n$1\r\na\r\n$1\r\nb\r\n";
     assert_int_equal(out.n, sizeof expected - 1);
     assert_memory_equal(out.p, expected, out.n);
@@ -307,7 +311,8 @@ static void without_sinks_there_are_no_records(void **state)
     struct world w;
     world_open(&w);
     journal_detach(&w.region.journal, &w.journal.sink);
-    run_all(&w, "SET a 1 PX 5;SPOP s;ZADD z 1 a;ZPOPMIN z;INCRBYFLOAT f 1;HSETEX h EX 5 FIELDS 1 f v");
+    run_all(&w, "SET a 1 PX 5;SPOP s;ZADD z 1 a;ZPOPMIN z;INCRBYFLOAT f 1");
+    run_all(&w, "HSETEX h EX 5 FIELDS 1 f v");
     at(&w, 10);
     run_all(&w, "GET a");
     assert_int_equal(w.region.journal.seq, 0);

@@ -96,7 +96,8 @@ static const struct command *command_of(int argc, const bytes *argv)
 /* There is no server here and no connection, so commands about them are left out. */
 static bool needs_server(const struct command *cmd)
 {
-    static const char *const fine[] = {"dbsize", "flushall", "flushdb", "swapdb", "select", "echo", "ping"};
+    static const char *const fine[] = {
+        "dbsize", "flushall", "flushdb", "swapdb", "select", "echo", "ping"};
     if (strcmp(cmd->group, "server") != 0 && strcmp(cmd->group, "connection") != 0) return false;
     for (size_t i = 0; i < ARRAY_LEN(fine); i++)
         if (strcmp(cmd->name, fine[i]) == 0) return false;
@@ -110,7 +111,7 @@ static bool is_endless(const struct command *cmd, int argc, const bytes *argv)
     return strstr(cmd->name, "rand") && argc > 2 && num_parse_i64(argv[2], &n) && n < -MAX_REPEATS;
 }
 
-/* -- running ---------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------- */
 
 static i64 number_arg(int argc, const bytes *argv, i64 least, i64 most)
 {
@@ -154,7 +155,7 @@ static bool steer(struct fuzz *f, int argc, const bytes *argv)
     else if (bytes_is(argv[0], "step"))
         for (i64 n = number_arg(argc, argv, 1, 100); n > 0; n--) region_expire_step(&w->region);
     else if (bytes_is(argv[0], "source"))
-        w->region.cycle.source = (enum expire_source)number_arg(argc, argv, EXPIRE_INDEX, EXPIRE_SAMPLE);
+        w->region.cycle.source = number_arg(argc, argv, 0, 1) ? EXPIRE_SAMPLE : EXPIRE_INDEX;
     else if (bytes_is(argv[0], "evict")) set_policy(w, number_arg(argc, argv, 0, 7));
     else if (bytes_is(argv[0], "proto")) w->session.proto = (u8)number_arg(argc, argv, 2, 3);
     else return false;
@@ -240,13 +241,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-/* -- mutating ------------------------------------------------------------------------------------ */
+/* -- mutating ---------------------------------------------------------------------------- */
 
 /* A random command, or something that moves the clock. */
 static void random_request(struct gen *g, struct buf *out)
 {
-    static const char *const steering[] = {"STEP 3\n", "SOURCE 1\n", "EVICT 6\n", "EVICT 3\n", "PROTO 3\n",
-                                           "TICK -5000\n", "TICK 100000\n"};
+    static const char *const steering[] = {
+        "STEP 3\n",  "SOURCE 1\n",   "EVICT 6\n",     "EVICT 3\n",
+        "PROTO 3\n", "TICK -5000\n", "TICK 100000\n",
+    };
     switch (gen_below(g, 8)) {
     case 0: buf_append_str(out, steering[gen_below(g, ARRAY_LEN(steering))]); break;
     case 1: buf_printf(out, "TICK %d\n", (int)gen_below(g, 3000)); break;

@@ -14,7 +14,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void log_request(struct buf *log, const struct request_parser *p, const char *start, size_t used)
+static void log_request(struct buf *log, const struct request_parser *p, const char *start,
+                        size_t used)
 {
     buf_printf(log, "%zu bytes:", used);
     for (u32 i = 0; i < p->argc; i++) {
@@ -54,7 +55,8 @@ static err parse_piece(struct request_parser *p, const struct request_limits *li
 
 enum cut { WHOLE, BYTE_BY_BYTE, AT_RANDOM };
 
-static void parse(bytes data, const struct request_limits *limits, enum cut cut, u64 seed, struct buf *log)
+static void parse(bytes data, const struct request_limits *limits, enum cut cut, u64 seed,
+                  struct buf *log)
 {
     struct request_parser p;
     size_t at = 0, end = 0;
@@ -69,7 +71,8 @@ static void parse(bytes data, const struct request_limits *limits, enum cut cut,
     request_parser_release(&p);
 }
 
-static void compare(bytes data, const struct request_limits *limits, enum cut cut, const struct buf *whole)
+static void compare(bytes data, const struct request_limits *limits, enum cut cut,
+                    const struct buf *whole)
 {
     struct buf log = {0};
     parse(data, limits, cut, hash_bytes(data, (u64)cut), &log);
