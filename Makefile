@@ -173,4 +173,4 @@ uninstall:
 	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR)
 
 clean:
-	rm -rf build build-address build-undefined build-thread
+	rm -rf build build-address build-undefined build-thread build-fuzz

@@ -7,13 +7,12 @@
 #include "server/usage.h"
 
 #if MAYFLY_JEMALLOC
-/* Free pages go back to the kernel within about a second, from a thread of
- * jemalloc's own, so that a mass expiry shows in the RSS without costing the loop.
- * Bigger slabs for small sizes: jemalloc never frees its descriptions of slabs, and
- * with the default of one page each they would be what a million keys leave behind. */
-const char *const malloc_conf =
-    "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,"
-    "slab_sizes:1-256:8";
+/* Free pages go back to the kernel over about a second, so that a mass expiry shows in
+ * the RSS (server/cron.c keeps it going). Not by jemalloc's own thread: on a busy or
+ * pinned core the scheduler would let it hold the loop up for milliseconds. Bigger slabs
+ * for small sizes: jemalloc never frees its descriptions of slabs, and with the default
+ * of one page each they would be what a million keys leave behind. */
+const char *const malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,slab_sizes:1-256:8";
 #endif
 
 int main(int argc, char **argv)

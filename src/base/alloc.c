@@ -58,6 +58,13 @@ size_t mem_used(const struct mem_meter *m)
 
 void mem_flush_cache(void) { mallctl("thread.tcache.flush", NULL, NULL, NULL, 0); }
 
+void mem_decay(void)
+{
+    char name[40];
+    snprintf(name, sizeof name, "arena.%u.decay", (unsigned)MALLCTL_ARENAS_ALL);
+    mallctl(name, NULL, NULL, NULL, 0);
+}
+
 void mem_purge(void)
 {
     char name[40];
@@ -97,6 +104,7 @@ size_t mem_used(const struct mem_meter *m UNUSED)
 }
 
 void mem_flush_cache(void) {}
+void mem_decay(void) {}
 void mem_purge(void) { malloc_trim(0); }
 const char *mem_allocator_name(void) { return "libc"; }
 

@@ -30,7 +30,11 @@ size_t mem_rss(void);
  * whole slab back after a mass deletion. Cheap. */
 void mem_flush_cache(void);
 
-/* Give free pages back to the kernel. Costs time: call when idle. */
+/* Give as many free pages back to the kernel as are due by now: all are within about
+ * a second, a few with each call if it is called often. */
+void mem_decay(void);
+
+/* Give all free pages back to the kernel at once. Costs time: MEMORY PURGE. */
 void mem_purge(void);
 
 /* "jemalloc-5.3.0" or "libc": INFO's mem_allocator. */

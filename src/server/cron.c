@@ -4,30 +4,58 @@
 #include "server/client.h"
 
 #define MUCH_FREED (1u << 20)
+#define PURGE_FOR_MS 3000
+#define PURGE_EVERY_MS 5
+#define RATE_PERIOD_US 95000 /* a little less than 100 ms: timers are not exact */
 
 static void every_second(struct server *s)
 {
     net_close_idle(&s->net, clock_wall_ms());
     net_check_output(&s->net);
-    net_trim_pool(&s->net);
-    u64 used = evictor_used(&s->region.evictor);
-    if (used + MUCH_FREED < s->used_last_second) s->flush_seconds = 2; /* freeing may be under way */
-    if (s->flush_seconds && s->flush_seconds--) mem_flush_cache();
-    s->used_last_second = used;
+    net_trim(&s->net);
+    net_retry_accept(&s->net);
     s->auth_failures /= 2;
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (c->hold & HOLD_AUTH) conn_resume(c, HOLD_AUTH);
     }
 }
 
-void server_cron(uv_timer_t *t)
+static void on_purge(uv_timer_t *t)
 {
     struct server *s = t->data;
+    mem_decay();
+    if (uv_now(&s->loop) >= s->purge_until) uv_timer_stop(t);
+}
+
+/* After much was freed, the free pages go back to the kernel little by little: the
+ * allocator spreads it over a second, but only while it is called. */
+static void watch_memory(struct server *s)
+{
+    u64 used = evictor_used(&s->region.evictor);
+    s->stats.peak_memory = MAX(s->stats.peak_memory, used);
+    if (used + MUCH_FREED < s->used_before) {
+        s->purge_until = uv_now(&s->loop) + PURGE_FOR_MS;
+        uv_timer_start(&s->purge, on_purge, PURGE_EVERY_MS, PURGE_EVERY_MS);
+    }
+    if (uv_is_active((uv_handle_t *)&s->purge)) mem_flush_cache();
+    s->used_before = used;
+}
+
+/* Ten times a second at most, so that the rates are means over the same time whatever hz is. */
+static void sample_rates(struct server *s)
+{
     i64 now_us = clock_mono_us();
+    if (now_us - s->stats.ops.last_us < RATE_PERIOD_US) return;
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
     rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);
-    s->stats.peak_memory = MAX(s->stats.peak_memory, evictor_used(&s->region.evictor));
+}
+
+void server_cron(uv_timer_t *t)
+{
+    struct server *s = t->data;
+    sample_rates(s);
+    watch_memory(s);
     if (s->pause_until_ms && clock_wall_ms() >= s->pause_until_ms) client_end_pause(s);
     if (s->cron_loops++ % (u64)s->config.hz == 0) every_second(s);
 }

@@ -11,10 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#if MAYFLY_JEMALLOC
-#include <jemalloc/jemalloc.h>
-#endif
-
 #define DEFAULT_PIDFILE "/var/run/mayfly.pid"
 
 /* -- systemd and upstart -------------------------------------------------------------- */
@@ -83,15 +79,6 @@ static bool begin_supervised(const struct config *c, const struct log *log)
 
 /* -- the background ----------------------------------------------------------------------- */
 
-/* jemalloc's thread that gives memory back does not live on in a child. */
-static void restart_allocator(void)
-{
-#if MAYFLY_JEMALLOC
-    bool on = true;
-    (void)mallctl("background_thread", NULL, NULL, &on, sizeof on);
-#endif
-}
-
 static bool go_to_background(const struct log *log)
 {
     pid_t child = fork();
@@ -101,7 +88,6 @@ static bool go_to_background(const struct log *log)
     }
     if (child > 0) _exit(0);
     setsid();
-    restart_allocator();
     int fd = open("/dev/null", O_RDWR);
     if (fd < 0) return true;
     for (int std = STDIN_FILENO; std <= STDERR_FILENO; std++) dup2(fd, std);

@@ -1,4 +1,4 @@
-/* Start, cron and shutdown. */
+/* Start, configuration in force, and shutdown. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -11,9 +11,10 @@
 
 #include "base/clock.h"
 #include "engine/memory/memory.h"
+#include "server/client.h"
 #include "server/cron.h"
-#include "server/rename.h"
 #include "server/daemon.h"
+#include "server/rename.h"
 #include "server/tick.h"
 
 /* -- accepting ------------------------------------------------------------------------- */
@@ -38,16 +39,28 @@ static const char *on_accept(struct net *n, struct conn *c)
 static void on_close(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
-    if (c->session.monitor) s->monitors--;
+    client_leave_monitor(s, &c->session);
 }
 
 /* -- configuration in force --------------------------------------------------------------- */
 
+/* Offsets and lengths below are 32 bits, a packed element 31: so long can a string be, and
+ * so much input can wait, whatever is configured. */
+#define LONGEST_STRING ((i64)INT32_MAX - 1024)
+#define LONGEST_INPUT (3LL << 30)
+
+/* Without a password nobody is a stranger, and AUTH could not change it. */
+static void forget_password(struct server *s)
+{
+    for (struct conn *c = s->net.conns; c; c = c->next) c->session.authenticated = true;
+}
+
 void server_apply_config(struct server *s)
 {
     const struct config *c = &s->config;
-    s->net.config.max_bulk = c->proto_max_bulk_len;
-    s->net.config.max_query_buffer = c->client_query_buffer_limit;
+    i64 max_string = MIN(c->proto_max_bulk_len, LONGEST_STRING);
+    s->net.config.max_bulk = max_string;
+    s->net.config.max_query_buffer = MIN(c->client_query_buffer_limit, LONGEST_INPUT - 1);
     s->net.config.max_clients = (u32)c->maxclients;
     s->net.config.idle_timeout_s = (u32)c->timeout;
     s->net.config.keepalive_s = (u32)c->tcp_keepalive;
@@ -59,9 +72,10 @@ void server_apply_config(struct server *s)
     r->cycle.effort = (u32)c->active_expire_effort;
     r->cycle.source = c->active_expire_source;
     r->evictor.maxmemory = (u64)c->maxmemory;
+    r->evictor.unfinished = true; /* it may have been lowered */
     r->evictor.samples = (u32)c->maxmemory_samples;
     r->ks.policy = c->maxmemory_policy;
-    r->ks.max_string = (u64)c->proto_max_bulk_len;
+    r->ks.max_string = (u64)max_string;
     r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
     r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
     r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
@@ -76,6 +90,7 @@ void server_apply_config(struct server *s)
     slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
+    if (c->requirepass.n == 0) forget_password(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
 
@@ -95,15 +110,26 @@ static void make_run_id(char id[41])
     id[40] = '\0';
 }
 
-/* The files a client needs; Redis lowers maxclients when the limit can't be raised. */
-static void adjust_file_limit(struct server *s)
+#define RESERVED_FILES 32 /* descriptors that are not clients' */
+
+i64 server_ask_files(i64 clients)
 {
     struct rlimit l;
-    rlim_t want = (rlim_t)s->config.maxclients + 32;
-    if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return;
-    l.rlim_cur = MIN(want, l.rlim_max);
-    if (setrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur >= want) return;
-    s->config.maxclients = MAX((i64)l.rlim_cur - 32, 1);
+    rlim_t want = (rlim_t)clients + RESERVED_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return clients;
+    struct rlimit more = {want, MAX(l.rlim_max, want)}; /* root may */
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0) return clients;
+    more = (struct rlimit){l.rlim_max, l.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0) l = more;
+    return MAX((i64)l.rlim_cur - RESERVED_FILES, 1);
+}
+
+/* Redis lowers maxclients when the limit can't be raised. */
+static void adjust_max_clients(struct server *s)
+{
+    i64 allowed = server_ask_files(s->config.maxclients);
+    if (allowed >= s->config.maxclients) return;
+    s->config.maxclients = allowed;
     log_line(&s->log, LOG_WARNING, "Your current 'ulimit -n' allows only %lld clients; maxclients has been reduced to that.",
              (long long)s->config.maxclients);
 }
@@ -191,10 +217,11 @@ static void start_handles(struct server *s)
 {
     uv_timer_init(&s->loop, &s->cron);
     uv_timer_init(&s->loop, &s->wake);
+    uv_timer_init(&s->loop, &s->purge);
     uv_idle_init(&s->loop, &s->busy);
     uv_signal_init(&s->loop, &s->sigterm);
     uv_signal_init(&s->loop, &s->sigint);
-    s->cron.data = s->sigterm.data = s->sigint.data = s;
+    s->cron.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
     uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     uv_signal_start(&s->sigint, on_signal, SIGINT);
@@ -215,7 +242,7 @@ bool server_start(struct server *s)
     }
     say_hello(s);
     config_warn(&s->config, &s->log);
-    adjust_file_limit(s);
+    adjust_max_clients(s);
     make_run_id(s->run_id);
     stats_init(&s->stats, command_count());
     uv_loop_init(&s->loop);
@@ -276,6 +303,7 @@ void server_release(struct server *s)
 #endif
     stats_release(&s->stats);
     slowlog_clear(&s->slowlog);
+    mem_free(s->monitors);
     log_line(&s->log, LOG_WARNING, "Mayfly is now ready to exit, bye bye...");
     config_release(&s->config);
 }

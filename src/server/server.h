@@ -29,6 +29,7 @@ struct server {
     struct latency latency;
 
     uv_timer_t cron;       /* every 1/hz second */
+    uv_timer_t purge;      /* active for a while after much memory was freed */
     uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
     uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */
     uv_signal_t sigterm, sigint;
@@ -39,15 +40,16 @@ struct server {
     i64 start_ms, start_mono_us;
     u64 cron_loops;
     char run_id[41];
-    u32 monitors;          /* connections in MONITOR mode */
+    struct conn **monitors; /* connections in MONITOR mode */
+    u32 monitor_count;
 
     i64 pause_until_ms;    /* CLIENT PAUSE; 0: none */
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
 
     u64 reclaim_pending;   /* dropped values that wait to be freed */
-    u64 used_last_second;  /* to notice that much memory was freed */
-    u32 flush_seconds;     /* so many seconds more the allocator's cache is emptied */
+    u64 used_before;       /* at the last cron: to notice that much memory was freed */
+    u64 purge_until;       /* loop time up to which `purge` runs */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
     int exit_code;
@@ -63,6 +65,9 @@ void server_shutdown(struct server *s, int exit_code);
 
 /* Puts the configuration into force, at start and after CONFIG SET. */
 void server_apply_config(struct server *s);
+
+/* Asks the system for the files that so many clients need; returns for how many it has them. */
+i64 server_ask_files(i64 clients);
 
 /* Listens anew on the configuration's bind and port; open connections stay. False:
  * not on all of them; the log says why. */
