@@ -9,10 +9,8 @@ typedef enum err {
     OK = 0,
     ERR_NOT_FOUND = -1, /* no such key, member or index */
     ERR_TYPE = -2,      /* the key holds another type */
-    ERR_RANGE = -3,     /* a number or index out of range */
     ERR_SYNTAX = -4,    /* malformed input */
     ERR_AGAIN = -5,     /* more input is needed */
-    ERR_IO = -6,        /* the storage below failed */
     ERR_LIMIT = -7,     /* a configured bound would be exceeded */
 } err;
 

@@ -30,14 +30,27 @@ err ctx_peek(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref
     return lookup(c, key, type, LOOKUP_PEEK, ref);
 }
 
+static void create(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    c->eng->ops->create(c->eng, c->db, key, type, ref);
+    keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
+}
+
 bool ctx_open(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
 {
     err e = ctx_write(c, key, type, ref);
-    if (e == ERR_NOT_FOUND) {
-        c->eng->ops->create(c->eng, c->db, key, type, ref);
-        keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
-    }
+    if (e == ERR_NOT_FOUND) create(c, key, type, ref);
     return e != ERR_TYPE;
+}
+
+void ctx_replace(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+{
+    if (ctx_write(c, key, TYPE_NONE, ref) == ERR_NOT_FOUND) {
+        create(c, key, type, ref);
+        return;
+    }
+    ctx_drop(c, ref);
+    c->eng->ops->create(c->eng, c->db, key, type, ref); /* overwritten: no `new` */
 }
 
 /* -- changing ----------------------------------------------------------------- */
@@ -85,6 +98,13 @@ bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out)
     return false;
 }
 
+bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error, i64 *out)
+{
+    if (num_parse_i64(arg, out) && *out >= min) return true;
+    reply_error(c->out, error);
+    return false;
+}
+
 bool ctx_double(struct ctx *c, bytes arg, double *out)
 {
     if (num_parse_double(arg, out)) return true;
@@ -94,9 +114,7 @@ bool ctx_double(struct ctx *c, bytes arg, double *out)
 
 bool ctx_positive(struct ctx *c, bytes arg, i64 *out)
 {
-    if (num_parse_i64(arg, out) && *out >= 0) return true;
-    reply_error(c->out, "ERR value is out of range, must be positive");
-    return false;
+    return ctx_int_min(c, arg, 0, "ERR value is out of range, must be positive", out);
 }
 
 /* -- replies ------------------------------------------------------------------ */

@@ -42,6 +42,9 @@ NODISCARD err ctx_peek(struct ctx *c, bytes key, enum value_type, struct key_ref
  * WRONGTYPE replied. */
 NODISCARD bool ctx_open(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
 
+/* A new, empty collection in place of whatever the key holds: for commands that store. */
+void ctx_replace(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
+
 /* -- changing ------------------------------------------------------------ */
 
 /* Report a change (dirty counter, event). Once per changed key. */
@@ -68,6 +71,7 @@ void ctx_no_effect(struct ctx *c);
 
 NODISCARD bool ctx_int(struct ctx *c, bytes arg, i64 *out);              /* value is not an integer or out of range */
 NODISCARD bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out); /* … same text as Redis's */
+NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error, i64 *out); /* or `error` */
 NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out);        /* value is not a valid float */
 NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out);         /* value is out of range, must be positive */
 

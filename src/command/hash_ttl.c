@@ -288,27 +288,6 @@ void cmd_hgetdel(struct ctx *c)
     mem_free(ch.v);
 }
 
-/* -- deadline options of HGETEX and HSETEX ----------------------------------------- */
-
-struct deadline_option {
-    const char *name;
-    enum ttl_unit unit;
-    bool absolute;
-};
-
-static const struct deadline_option *deadline_option(bytes arg)
-{
-    static const struct deadline_option options[] = {
-        {"ex", TTL_SECONDS, false},
-        {"px", TTL_MILLISECONDS, false},
-        {"exat", TTL_SECONDS, true},
-        {"pxat", TTL_MILLISECONDS, true},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        if (bytes_is(arg, options[i].name)) return &options[i];
-    return NULL;
-}
-
 /* -- HGETEX ------------------------------------------------------------------------ */
 
 struct hgetex {
@@ -319,7 +298,7 @@ struct hgetex {
 
 static bool parse_hgetex(struct ctx *c, struct hgetex *h)
 {
-    const struct deadline_option *o = deadline_option(c->argv[2]);
+    const struct ttl_option *o = ttl_option(c->argv[2]);
     *h = (struct hgetex){.ttl = TTL_LEAVE};
     if (o) {
         h->ttl = TTL_GIVE;
@@ -398,7 +377,7 @@ static bool parse_pairs(struct ctx *c, int at, struct hsetex *h)
 
 static bool parse_hsetex_ttl(struct ctx *c, int *at, struct hsetex *h)
 {
-    const struct deadline_option *o = deadline_option(c->argv[*at]);
+    const struct ttl_option *o = ttl_option(c->argv[*at]);
     if (h->ttl != TTL_CLEAR) {
         reply_error(c->out, "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be "
                             "specified");
@@ -429,7 +408,7 @@ static bool parse_hsetex(struct ctx *c, struct hsetex *h)
     for (int i = 2; i < c->argc; i++) {
         bytes arg = c->argv[i];
         if (bytes_is(arg, "fields")) return parse_pairs(c, i, h);
-        if (deadline_option(arg) || bytes_is(arg, "keepttl")) {
+        if (ttl_option(arg) || bytes_is(arg, "keepttl")) {
             if (!parse_hsetex_ttl(c, &i, h)) return false;
         } else if (bytes_is(arg, "fxx") || bytes_is(arg, "fnx")) {
             if (!parse_hsetex_when(c, arg, h)) return false;

@@ -79,6 +79,7 @@ static bool rename_key(struct ctx *c, struct key_ref *from, bytes to, bool only_
         ctx_drop(c, &target);
     }
     c->eng->ops->rename(c->eng, from, c->db, to);
+    keyspace_notify(c->ks, c->db, to, NOTIFY_NEW, "new");
     ctx_changed(c, c->argv[1], NOTIFY_GENERIC, "rename_from");
     ctx_changed(c, to, NOTIFY_GENERIC, "rename_to");
     return true;
@@ -142,6 +143,7 @@ void cmd_copy(struct ctx *c)
     }
     if (taken) ctx_drop(c, &target);
     c->eng->ops->copy(c->eng, &ref, db, to, &made);
+    keyspace_notify(c->ks, db, to, NOTIFY_NEW, "new");
     keyspace_changed(c->ks, db, to, NOTIFY_GENERIC, "copy_to");
     reply_int(c->out, 1);
 }
@@ -162,6 +164,7 @@ void cmd_move(struct ctx *c)
         return;
     }
     c->eng->ops->rename(c->eng, &ref, db, key);
+    keyspace_notify(c->ks, db, key, NOTIFY_NEW, "new");
     ctx_changed(c, key, NOTIFY_GENERIC, "move_from");
     keyspace_changed(c->ks, db, key, NOTIFY_GENERIC, "move_to");
     reply_int(c->out, 1);

@@ -53,17 +53,9 @@ void cmd_lmove(struct ctx *c)
 
 /* -- LMPOP ---------------------------------------------------------------------- */
 
-/* A number of at least 1, or `error`. */
-static bool at_least_one(struct ctx *c, bytes arg, const char *error, i64 *out)
-{
-    if (num_parse_i64(arg, out) && *out >= 1) return true;
-    reply_error(c->out, error);
-    return false;
-}
-
 static bool mpop_options(struct ctx *c, i64 *keys, bool *front, i64 *count)
 {
-    if (!at_least_one(c, c->argv[1], "ERR numkeys should be greater than 0", keys)) return false;
+    if (!ctx_int_min(c, c->argv[1], 1, "ERR numkeys should be greater than 0", keys)) return false;
     if (*keys >= c->argc - 2) {
         ctx_syntax_error(c);
         return false;
@@ -76,7 +68,7 @@ static bool mpop_options(struct ctx *c, i64 *keys, bool *front, i64 *count)
         ctx_syntax_error(c);
         return false;
     }
-    if (!at_least_one(c, c->argv[i + 1], "ERR count should be greater than 0", count))
+    if (!ctx_int_min(c, c->argv[i + 1], 1, "ERR count should be greater than 0", count))
         return false;
     if (i + 2 == c->argc) return true;
     ctx_syntax_error(c);
@@ -119,13 +111,6 @@ struct lpos_options {
     i64 max_len; /* elements to look at; 0: all */
 };
 
-static bool lpos_not_negative(struct ctx *c, bytes arg, const char *error, i64 *out)
-{
-    if (num_parse_i64(arg, out) && *out >= 0) return true;
-    reply_error(c->out, error);
-    return false;
-}
-
 static bool lpos_rank(struct ctx *c, bytes arg, i64 *rank)
 {
     if (!ctx_int(c, arg, rank)) return false;
@@ -144,10 +129,9 @@ static bool lpos_parse(struct ctx *c, struct lpos_options *o)
         if (has_value && bytes_is(name, "rank")) {
             good = lpos_rank(c, c->argv[i + 1], &o->rank);
         } else if (has_value && bytes_is(name, "count")) {
-            good = lpos_not_negative(c, c->argv[i + 1], "ERR COUNT can't be negative", &o->count);
+            good = ctx_int_min(c, c->argv[i + 1], 0, "ERR COUNT can't be negative", &o->count);
         } else if (has_value && bytes_is(name, "maxlen")) {
-            good = lpos_not_negative(c, c->argv[i + 1], "ERR MAXLEN can't be negative",
-                                     &o->max_len);
+            good = ctx_int_min(c, c->argv[i + 1], 0, "ERR MAXLEN can't be negative", &o->max_len);
         } else {
             ctx_syntax_error(c);
             return false;

@@ -102,10 +102,27 @@ static void do_intersect(struct ctx *c, struct sources *s, struct members *out)
 
 /* -- SUNION SUNIONSTORE ------------------------------------------------------------ */
 
+static int by_name(const void *a, const void *b)
+{
+    return bytes_cmp(((const struct source *)a)->ref.key, ((const struct source *)b)->ref.key);
+}
+
+/* A set given again brings nothing. Counted again, it would let a short request ask for any
+ * amount of memory. */
+static void drop_repeats(struct sources *s)
+{
+    int kept = 0;
+    qsort(s->v, (size_t)s->n, sizeof(*s->v), by_name);
+    for (int i = 0; i < s->n; i++)
+        if (kept == 0 || !same_set(&s->v[i], &s->v[kept - 1])) s->v[kept++] = s->v[i];
+    s->n = kept;
+}
+
 static void do_union(struct ctx *c, struct sources *s, struct members *out)
 {
     struct map_iter it;
     bytes member;
+    drop_repeats(s);
     members_init(out, total_size(s), rand_next(&c->rng));
     for (int i = 0; i < s->n; i++) {
         map_iter(c, &s->v[i].ref, &it);
@@ -189,7 +206,7 @@ static bool is_source(struct ctx *c, bytes key)
 static void put_members(struct ctx *c, bytes key, const struct members *m)
 {
     struct key_ref ref;
-    if (!ctx_open(c, key, TYPE_SET, &ref)) return; /* cannot be: it was just dropped */
+    ctx_replace(c, key, TYPE_SET, &ref);
     for (u64 i = 0; i < m->n; i++) map_put(c, &ref, m->v[i].name, bytes_of("", 0));
     for (u64 i = 0; m->live < m->n && i < m->n; i++)
         if (m->v[i].gone) map_del(c, &ref, m->v[i].name);
@@ -199,12 +216,11 @@ static void replace_set(struct ctx *c, bytes key, struct members *m, const char 
 {
     struct key_ref old;
     if (is_source(c, key)) members_own(m);
-    bool had = ctx_write(c, key, TYPE_NONE, &old) == OK;
-    if (had) ctx_drop(c, &old);
     if (m->live > 0) {
         put_members(c, key, m);
         ctx_changed(c, key, NOTIFY_SET, event);
-    } else if (had) {
+    } else if (ctx_write(c, key, TYPE_NONE, &old) == OK) {
+        ctx_drop(c, &old);
         ctx_changed(c, key, NOTIFY_GENERIC, "del");
     }
 }
@@ -238,10 +254,7 @@ static bool parse_limit(struct ctx *c, int from, i64 *limit)
             ctx_syntax_error(c);
             return false;
         }
-        if (!num_parse_i64(c->argv[i + 1], limit) || *limit < 0) {
-            reply_error(c->out, "ERR LIMIT can't be negative");
-            return false;
-        }
+        if (!ctx_int_min(c, c->argv[i + 1], 0, "ERR LIMIT can't be negative", limit)) return false;
     }
     return true;
 }
@@ -250,10 +263,7 @@ void cmd_sintercard(struct ctx *c)
 {
     struct sources s;
     i64 keys, limit;
-    if (!num_parse_i64(c->argv[1], &keys) || keys < 1) {
-        reply_error(c->out, "ERR numkeys should be greater than 0");
-        return;
-    }
+    if (!ctx_int_min(c, c->argv[1], 1, "ERR numkeys should be greater than 0", &keys)) return;
     if (keys > c->argc - 2) {
         reply_error(c->out, "ERR Number of keys can't be greater than number of args");
         return;

@@ -384,17 +384,15 @@ static void sort_store(struct sort *s)
     struct ctx *c = s->c;
     struct key_ref ref;
     bool existed = ctx_write(c, s->store, TYPE_NONE, &ref) == OK;
-    if (existed) {
-        ctx_drop(c, &ref);
-        CTX_EFFECT(c, BYTES_LIT("DEL"), s->store);
-    }
+    if (existed) CTX_EFFECT(c, BYTES_LIT("DEL"), s->store);
     if (s->outs > 0) {
-        c->eng->ops->create(c->eng, c->db, s->store, TYPE_LIST, &ref);
+        ctx_replace(c, s->store, TYPE_LIST, &ref);
         for (size_t i = 0; i < s->outs; i++)
             c->eng->ops->seq.push(c->eng, &ref, false, text_bytes(s, s->out[i]));
         ctx_changed(c, s->store, NOTIFY_LIST, "sortstore");
         store_effects(s);
     } else if (existed) {
+        ctx_drop(c, &ref);
         ctx_changed(c, s->store, NOTIFY_GENERIC, "del");
     }
     reply_int(c->out, (i64)s->outs);

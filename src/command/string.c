@@ -11,33 +11,13 @@
 
 /* -- options of SET and GETEX ------------------------------------------------ */
 
-struct time_option {
-    const char *name;
-    enum ttl_unit unit;
-    bool absolute;
-};
-
-static const struct time_option TIME_OPTIONS[] = {
-    {"EX", TTL_SECONDS, false},
-    {"PX", TTL_MILLISECONDS, false},
-    {"EXAT", TTL_SECONDS, true},
-    {"PXAT", TTL_MILLISECONDS, true},
-};
-
 struct options {
     bool nx, xx, get, keep_ttl, persist;
-    const struct time_option *time; /* NULL: none given */
+    const struct ttl_option *time; /* NULL: none given */
     bytes time_arg;
 };
 
 enum option_user { FOR_SET, FOR_GETEX };
-
-static const struct time_option *time_option(bytes word)
-{
-    for (size_t i = 0; i < ARRAY_LEN(TIME_OPTIONS); i++)
-        if (bytes_is(word, TIME_OPTIONS[i].name)) return &TIME_OPTIONS[i];
-    return NULL;
-}
 
 /* Options that exclude each other are refused; one given twice is not, and the
  * last time wins. */
@@ -46,7 +26,7 @@ static bool parse_options(struct ctx *c, int from, enum option_user user, struct
     *o = (struct options){0};
     for (int i = from; i < c->argc; i++) {
         bytes word = c->argv[i];
-        const struct time_option *t = time_option(word);
+        const struct ttl_option *t = ttl_option(word);
         if (t && i + 1 < c->argc && !o->keep_ttl && !o->persist && (!o->time || o->time == t)) {
             o->time = t;
             o->time_arg = c->argv[++i];

@@ -6,6 +6,19 @@
 #include "command/commands.h"
 #include "command/ttl.h"
 
+const struct ttl_option *ttl_option(bytes word)
+{
+    static const struct ttl_option options[] = {
+        {"ex", TTL_SECONDS, false},
+        {"px", TTL_MILLISECONDS, false},
+        {"exat", TTL_SECONDS, true},
+        {"pxat", TTL_MILLISECONDS, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        if (bytes_is(word, options[i].name)) return &options[i];
+    return NULL;
+}
+
 bool ttl_parse(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute, bool positive_only,
                i64 *deadline_ms)
 {

@@ -7,6 +7,14 @@
 
 enum ttl_unit { TTL_MILLISECONDS = 1, TTL_SECONDS = 1000 };
 
+/* The options EX, PX, EXAT and PXAT. */
+struct ttl_option {
+    const char *name;
+    enum ttl_unit unit;
+    bool absolute;
+};
+const struct ttl_option *ttl_option(bytes word); /* NULL: none of them */
+
 /* Turns an argument into an absolute deadline. False: an error was replied
  * ("value is not an integer or out of range", or "invalid expire time in 'x'
  * command" on overflow and, with positive_only, on values <= 0). A deadline in

@@ -333,18 +333,10 @@ static void pop_command(struct ctx *c, bool max)
 void cmd_zpopmin(struct ctx *c) { pop_command(c, false); }
 void cmd_zpopmax(struct ctx *c) { pop_command(c, true); }
 
-/* An integer above zero, with an error text of the caller's. */
-static bool parse_above_zero(struct ctx *c, bytes arg, const char *error, i64 *out)
-{
-    if (num_parse_i64(arg, out) && *out > 0) return true;
-    reply_error(c->out, error);
-    return false;
-}
-
 /* ZMPOP numkeys key [key …] MIN|MAX [COUNT n] */
 static bool parse_mpop(struct ctx *c, i64 *keys, bool *max, i64 *count)
 {
-    if (!parse_above_zero(c, c->argv[1], "ERR numkeys should be greater than 0", keys))
+    if (!ctx_int_min(c, c->argv[1], 1, "ERR numkeys should be greater than 0", keys))
         return false;
     if (*keys >= c->argc - 2) goto syntax; /* nothing behind the keys */
     int at = (int)*keys + 2;
@@ -354,7 +346,7 @@ static bool parse_mpop(struct ctx *c, i64 *keys, bool *max, i64 *count)
     *count = 1;
     for (int i = at + 1; i < c->argc; i += 2) {
         if (i > at + 1 || i + 1 == c->argc || !bytes_is(c->argv[i], "count")) goto syntax;
-        if (!parse_above_zero(c, c->argv[i + 1], "ERR count should be greater than 0", count))
+        if (!ctx_int_min(c, c->argv[i + 1], 1, "ERR count should be greater than 0", count))
             return false;
     }
     return true;

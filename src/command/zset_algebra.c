@@ -71,13 +71,6 @@ static bool parse_aggregate(struct algebra *a, bytes name)
     return true;
 }
 
-static bool parse_limit(struct algebra *a, bytes arg)
-{
-    if (num_parse_i64(arg, &a->limit) && a->limit >= 0) return true;
-    reply_error(a->c->out, "ERR LIMIT can't be negative");
-    return false;
-}
-
 static bool parse_options(struct algebra *a, int at)
 {
     struct ctx *c = a->c;
@@ -95,7 +88,8 @@ static bool parse_options(struct algebra *a, int at)
             a->with_scores = true;
             at++;
         } else if (a->count_only && behind >= 1 && bytes_is(arg, "limit")) {
-            if (!parse_limit(a, c->argv[at + 1])) return false;
+            if (!ctx_int_min(c, c->argv[at + 1], 0, "ERR LIMIT can't be negative", &a->limit))
+                return false;
             at += 2;
         } else {
             ctx_syntax_error(c);
@@ -162,12 +156,26 @@ static double combine(enum aggregate how, double total, double score)
 
 static bytes pair_key(const void *item) { return ((const struct zpair *)item)->member; }
 
+static int by_name(const void *x, const void *y)
+{
+    return bytes_cmp(((const struct source *)x)->ref.key, ((const struct source *)y)->ref.key);
+}
+
+/* The most members a union can have. A source given again brings none; counted again, it
+ * would let a short request ask for any amount of memory. Reorders the sources. */
+static size_t union_bound(struct algebra *a)
+{
+    size_t total = 0;
+    qsort(a->sources, (size_t)a->n, sizeof(*a->sources), by_name);
+    for (int i = 0; i < a->n; i++)
+        if (i == 0 || by_name(&a->sources[i], &a->sources[i - 1]) != 0) total += a->sources[i].size;
+    return total;
+}
+
+/* `out` has room for all: the table points at the pairs, which must not move. */
 static void unite(struct algebra *a, struct zlist *out)
 {
     struct table seen;
-    size_t total = 0;
-    for (int i = 0; i < a->n; i++) total += a->sources[i].size;
-    zlist_reserve(out, total); /* the table points at the pairs: they must not move */
     table_init(&seen, pair_key, a->c->seed);
     for (int i = 0; i < a->n; i++) {
         struct source *s = &a->sources[i];
@@ -207,8 +215,8 @@ static bool in_no_other(struct algebra *a, bytes member)
     return true;
 }
 
-/* Intersection and difference: which members of the first source stay. Returns
- * how many; a limit stops it. `out` may be NULL. */
+/* Intersection and difference by lookups: which members of the first source stay.
+ * Returns how many; a limit stops it. `out` may be NULL. */
 static i64 sift(struct algebra *a, struct zlist *out)
 {
     struct source_iter it;
@@ -226,16 +234,58 @@ static i64 sift(struct algebra *a, struct zlist *out)
     return n;
 }
 
+/* Difference by removal: collects the first source and takes out what the others have. */
+static void subtract(struct algebra *a, struct zlist *out)
+{
+    struct table left;
+    struct source_iter it;
+    bytes member;
+    double score;
+    size_t kept = 0;
+    zlist_reserve(out, a->sources[0].size); /* the table points at the pairs */
+    table_init(&left, pair_key, a->c->seed);
+    source_iter(a, &a->sources[0], &it);
+    while (source_next(&it, &member, &score))
+        table_insert(&left, table_hash(&left, member), zlist_add(out, member, score));
+    for (int i = 1; i < a->n && left.count > 0; i++) {
+        if (a->sources[i].size == 0) continue;
+        source_iter(a, &a->sources[i], &it);
+        while (source_next(&it, &member, &score)) {
+            u64 hash = table_hash(&left, member);
+            struct zpair *p = table_find(&left, member, hash);
+            if (!p) continue;
+            table_remove(&left, hash, p);
+            p->score = NAN; /* which no member has: it is gone */
+        }
+    }
+    table_release(&left);
+    for (size_t i = 0; i < out->n; i++)
+        if (!isnan(out->v[i].score)) out->v[kept++] = out->v[i];
+    out->n = kept;
+}
+
+/* As in SDIFF: lookups cost first × sources but usually end early, which halves their
+ * price; removal costs the sum of all sizes. */
+static void differ(struct algebra *a, struct zlist *out)
+{
+    u64 total = 0, first = a->sources[0].size;
+    for (int i = 0; i < a->n; i++) total += a->sources[i].size;
+    if (first * (u64)a->n / 2 <= total) sift(a, out);
+    else subtract(a, out);
+}
+
 static void answer(struct algebra *a)
 {
     static const char *const events[] = {"zunionstore", "zinterstore", "zdiffstore"};
     struct zlist result = {0};
+    if (a->op == OP_UNION) zlist_reserve(&result, union_bound(a));
     if (a->op != OP_DIFF) qsort(a->sources, (size_t)a->n, sizeof(*a->sources), compare_sources);
     if (a->count_only) {
         reply_int(a->c->out, sift(a, NULL));
         return;
     }
     if (a->op == OP_UNION) unite(a, &result);
+    else if (a->op == OP_DIFF) differ(a, &result);
     else sift(a, &result);
     zlist_sort(&result);
     if (a->store) zlist_store(a->c, a->c->argv[1], &result, events[a->op]);

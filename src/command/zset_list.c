@@ -57,7 +57,7 @@ static bool fits_small(struct ctx *c, const struct zlist *l)
 static void fill(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
 {
     struct key_ref ref;
-    if (!ctx_open(c, dst, TYPE_ZSET, &ref)) return; /* it is absent: cannot fail */
+    ctx_replace(c, dst, TYPE_ZSET, &ref);
     bool small = fits_small(c, l);
     for (size_t i = 0; i < l->n; i++) {
         double score = small ? zset_plain_zero(l->v[i].score) : l->v[i].score;
@@ -83,14 +83,11 @@ static struct zlist copy_members(const struct zlist *l, struct buf *owner)
 }
 
 /* The old value may be where the members live. */
-static void replace(struct ctx *c, struct key_ref *old, bytes dst, const struct zlist *l,
-                    const char *event)
+static void fill_from_copy(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
 {
     struct buf owner = {0};
     struct zlist copy = copy_members(l, &owner);
-    ctx_drop(c, old);
-    if (copy.n > 0) fill(c, dst, &copy, event);
-    else ctx_changed(c, dst, NOTIFY_GENERIC, "del");
+    fill(c, dst, &copy, event);
     zlist_release(&copy);
     buf_release(&owner);
 }
@@ -98,8 +95,13 @@ static void replace(struct ctx *c, struct key_ref *old, bytes dst, const struct 
 void zlist_store(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
 {
     struct key_ref old;
-    size_t n = l->n;
-    if (ctx_write(c, dst, TYPE_NONE, &old) == OK) replace(c, &old, dst, l, event);
-    else if (n > 0) fill(c, dst, l, event);
-    reply_int(c->out, (i64)n);
+    bool had = ctx_write(c, dst, TYPE_NONE, &old) == OK;
+    if (l->n > 0) {
+        if (had) fill_from_copy(c, dst, l, event);
+        else fill(c, dst, l, event);
+    } else if (had) {
+        ctx_drop(c, &old);
+        ctx_changed(c, dst, NOTIFY_GENERIC, "del");
+    }
+    reply_int(c->out, (i64)l->n);
 }

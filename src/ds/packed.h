@@ -15,6 +15,7 @@ typedef struct packed packed;
 
 #define PACKED_END 0u             /* "no element" */
 #define PACKED_MAX ((u32)1 << 31) /* a blob stays smaller than this */
+#define PACKED_SAFE ((u32)1 << 30) /* a collection that grows beyond should take another form in time */
 
 packed *packed_new(void);
 packed *packed_copy(const packed *p);

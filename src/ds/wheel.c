@@ -59,27 +59,34 @@ static struct wheel_slot *slot_at(const struct wheel *w, u32 level, u32 slot)
     return w->ring[level] ? &w->ring[level][slot] : NULL;
 }
 
-static void free_chunks(struct wheel_chunk *c)
+static bool free_chunks(struct wheel_chunk **list, u32 *max)
 {
-    while (c) {
-        struct wheel_chunk *next = c->next;
+    for (; *list && *max; --*max) {
+        struct wheel_chunk *c = *list;
+        *list = c->next;
         mem_free(c);
-        c = next;
     }
+    return !*list;
+}
+
+bool wheel_release_some(struct wheel *w, u32 chunks)
+{
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 i = 0; w->ring[l] && i < WHEEL_SLOTS; i++) {
+            struct wheel_slot *s = &w->ring[l][i];
+            if (!free_chunks(&s->refs, &chunks) || !free_chunks(&s->moved, &chunks)) return false;
+        }
+        mem_free(w->ring[l]);
+        w->ring[l] = NULL;
+    }
+    if (!free_chunks(&w->overdue.refs, &chunks) || !free_chunks(&w->overdue.moved, &chunks)) return false;
+    wheel_init(w);
+    return true;
 }
 
 void wheel_release(struct wheel *w)
 {
-    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
-        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
-            free_chunks(w->ring[l][s].refs);
-            free_chunks(w->ring[l][s].moved);
-        }
-        mem_free(w->ring[l]);
-    }
-    free_chunks(w->overdue.refs);
-    free_chunks(w->overdue.moved);
-    wheel_init(w);
+    while (!wheel_release_some(w, UINT32_MAX)) {}
 }
 
 static void push(struct wheel *w, struct wheel_chunk **list, u64 ref)

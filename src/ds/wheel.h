@@ -48,6 +48,10 @@ struct wheel {
 void wheel_init(struct wheel *w);
 void wheel_release(struct wheel *w);
 
+/* Frees up to `chunks` pieces of memory; true when the wheel is empty: a big one is freed
+ * in slices. Until then it is good for nothing else. */
+bool wheel_release_some(struct wheel *w, u32 chunks);
+
 /* Files a new deadline. */
 wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms);
 

@@ -117,6 +117,7 @@ struct map_ops {
     /* Deletes up to max fields whose deadline has passed, telling fn about each before. */
     u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
     bool (*has_field_deadlines)(struct engine *, struct key_ref *);
+    u64 (*dead_fields)(struct engine *, struct key_ref *); /* that reap() has not taken out yet */
 };
 
 /* Lists. Indexes count from the head and are below size(). */
@@ -166,7 +167,7 @@ struct engine_ops {
     bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
     /* A new, empty collection under a key that is absent. */
     void (*create)(struct engine *, u32 db, bytes key, enum value_type, struct key_ref *);
-    void (*drop)(struct engine *, struct key_ref *); /* O(1); big values are freed by reclaim() */
+    void (*drop)(struct engine *, struct key_ref *); /* O(1); big values are freed by reclaim(); entry becomes NULL */
     void (*set_deadline)(struct engine *, struct key_ref *, i64 deadline_ms); /* 0 removes */
     /* The target must be absent. The deadline goes along. */
     void (*rename)(struct engine *, struct key_ref *, u32 db, bytes key);

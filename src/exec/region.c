@@ -233,3 +233,10 @@ bool region_expire_step(struct region *r)
     journal_close(&r->journal, r->ks.now_ms, 0);
     return more;
 }
+
+bool region_evict_step(struct region *r)
+{
+    bool more = evict_step(&r->evictor, &r->ks);
+    journal_close(&r->journal, r->ks.now_ms, 0);
+    return more;
+}

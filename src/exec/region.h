@@ -61,4 +61,7 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
 /* One step of the active expire cycle, with its own journal record. */
 bool region_expire_step(struct region *r);
 
+/* One step of eviction, likewise; see evict_step. */
+bool region_evict_step(struct region *r);
+
 #endif

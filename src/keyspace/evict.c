@@ -122,6 +122,7 @@ static void expire_first(struct evictor *v, struct keyspace *ks)
 
 bool evict_as_needed(struct evictor *v, struct keyspace *ks)
 {
+    v->unfinished = false;
     if (v->maxmemory == 0 || !over(v)) return true;
     if (ks->keep_dead) return true; /* a replica evicts nothing by itself */
     expire_first(v, ks);
@@ -133,5 +134,11 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
         evict(ks, &ref);
         ks->eng->ops->reclaim(ks->eng, DUE_PER_CALL);
     }
+    v->unfinished = over(v);
     return true;
+}
+
+bool evict_step(struct evictor *v, struct keyspace *ks)
+{
+    return v->unfinished && evict_as_needed(v, ks) && v->unfinished;
 }

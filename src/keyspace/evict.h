@@ -22,6 +22,7 @@ struct evictor {
     struct evict_candidate pool[EVICT_POOL]; /* ascending score; used from the end */
     u32 pooled;
     u32 next_db; /* for the random policies */
+    bool unfinished; /* the limit was lowered, or an effort ended above it */
     u64 rng;
 };
 
@@ -33,5 +34,8 @@ static inline u64 evictor_used(const struct evictor *v) { return mem_used(&v->me
 /* Brings the memory below the limit, or as near as a bounded effort gets. False:
  * still above, and nothing left that the policy lets go. */
 bool evict_as_needed(struct evictor *v, struct keyspace *ks);
+
+/* Goes on with what is unfinished, without a command that needs it. True: call again. */
+bool evict_step(struct evictor *v, struct keyspace *ks);
 
 #endif

@@ -52,6 +52,8 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
     c->cut_short = more_left;
 }
 
+bool expire_cycle_waits(const struct expire_cycle *c) { return c->enabled && c->cut_short; }
+
 static void reclaim_due(void *ks, struct key_ref *ref) { keyspace_reclaim(ks, ref, STEP_KEYS); }
 
 /* The index names exactly the due keys: a step takes a handful from the first

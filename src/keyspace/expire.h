@@ -35,6 +35,9 @@ void expire_cycle_init(struct expire_cycle *c);
 /* How long the next slice may take: 0 = not now. `idle`: the loop has nothing else to do. */
 i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
 
+/* Whether work is left that only waits for an allowance. */
+bool expire_cycle_waits(const struct expire_cycle *c);
+
 /* One step: a bounded handful of keys. True if there may be more to do right now.
  * A replica (keep_dead) never has anything to do. */
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);

@@ -4,6 +4,7 @@
 
 #include "base/rand.h"
 
+#define BURY_FIELDS 64 /* of a hash found hollow that a command waits for */
 #define LFU_NEW_KEY 5 /* a new key starts with some credit, so that it is not evicted at once */
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal)
@@ -77,6 +78,18 @@ static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
            e->ops->size(e, ref) == 0;
 }
 
+/* Its fields go one by one as long as that is quick, and the rest with the hash. */
+static void bury_hollow(struct keyspace *ks, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
+    if (!ref->entry) return;
+    ks->stats.expired_fields += e->ops->map.dead_fields(e, ref);
+    journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
+    keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
+    e->ops->drop(e, ref);
+}
+
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
 {
     return alive(ref->deadline_ms, ks->now_ms) && !hash_is_hollow(ks, ref);
@@ -86,7 +99,7 @@ static void bury_dead(struct keyspace *ks, struct key_ref *ref)
 {
     if (ks->keep_dead) return;
     if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, true);
-    else keyspace_reap_fields(ks, ref, UINT32_MAX, true);
+    else bury_hollow(ks, ref);
 }
 
 bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent intent, struct key_ref *ref)

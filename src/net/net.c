@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 
 #define POOL_KEEP 256
+#define ARGS_KEEP 65536 /* what a tick with more arguments or requests needed does not stay */
 
 /* -- pools ------------------------------------------------------------------------- */
 
@@ -30,10 +31,20 @@ static struct buf borrow(struct net *n)
     return b;
 }
 
-void net_trim_pool(struct net *n)
+void net_trim(struct net *n)
 {
     for (u32 i = 0; i < n->pool_low; i++) buf_release(&n->pool[--n->pooled]);
     n->pool_low = n->pooled;
+    if (n->arg_cap > ARGS_KEEP) {
+        mem_free(n->args);
+        n->args = NULL;
+        n->arg_cap = 0;
+    }
+    if (n->request_cap > ARGS_KEEP) {
+        mem_free(n->requests);
+        n->requests = NULL;
+        n->request_cap = 0;
+    }
 }
 
 static void give_back(struct net *n, struct buf *b)
@@ -73,8 +84,6 @@ static void unready(struct conn *c)
     c->ready = false;
 }
 
-void conn_wants_flush(struct conn *c) { make_ready(c); }
-
 struct reply conn_reply(struct conn *c)
 {
     if (!c->out.p) c->out = borrow(c->net);
@@ -108,6 +117,7 @@ static void on_closed(uv_handle_t *h)
     request_parser_release(&c->parser);
     session_release(&c->session);
     mem_free(c);
+    net_retry_accept(n);
 }
 
 void conn_close(struct conn *c)
@@ -170,6 +180,16 @@ static struct net_request *add_request(struct net *n)
     return q;
 }
 
+/* What the arguments' offsets count from. The words of an inline request live in the
+ * parser, where the next request overwrites them: the tick keeps a copy. */
+static const char *args_start(struct net *n, const struct request_parser *p, const char *start)
+{
+    if (LIKELY(!p->is_inline)) return start;
+    char *words = arena_alloc(&n->words, p->words.n);
+    memcpy(words, p->words.p, p->words.n);
+    return words;
+}
+
 static void add_args(struct net *n, const struct request_parser *p, const char *start)
 {
     if (n->arg_cap - n->arg_count < p->argc) {
@@ -177,7 +197,8 @@ static void add_args(struct net *n, const struct request_parser *p, const char *
         n->arg_cap = MAX(n->arg_cap, 1024u);
         n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
     }
-    for (u32 i = 0; i < p->argc; i++) n->args[n->arg_count++] = request_arg(p, start, i);
+    start = args_start(n, p, start);
+    for (u32 i = 0; i < p->argc; i++) n->args[n->arg_count++] = bytes_of(start + p->argv[i].at, p->argv[i].n);
 }
 
 static void protocol_error(struct conn *c)
@@ -186,7 +207,6 @@ static void protocol_error(struct conn *c)
     q->conn = c;
     q->error = mem_alloc(sizeof c->parser.error);
     memcpy(q->error, c->parser.error, sizeof c->parser.error);
-    c->net->stats.protocol_errors++;
 }
 
 static void restart_parser(struct request_parser *p)
@@ -196,8 +216,6 @@ static void restart_parser(struct request_parser *p)
     p->bulk = -1;
 }
 
-/* Words of inline requests live in the parser and would be overwritten by the
- * next request: an inline request ends the parsing of this tick. */
 static size_t parse_all(struct conn *c, bytes in)
 {
     struct net *n = c->net;
@@ -228,10 +246,6 @@ static size_t parse_all(struct conn *c, bytes in)
         q->raw_end = in.p + in.n;
         add_args(n, &c->parser, rest.p);
         first = false;
-        if (c->parser.is_inline) {
-            c->more_input = done < in.n;
-            break;
-        }
     }
     return done;
 }
@@ -277,7 +291,6 @@ static void read_input(struct conn *c)
         return;
     }
     c->read_this_tick = true;
-    c->bytes_in += (u64)n;
     c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;
     if (c->in.n == 0) c->lent.n = (size_t)n;
@@ -297,9 +310,8 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     c->more_input = true;
     c->hold |= why;
     watch(c, c->events & ~UV_READABLE);
-    for (u32 i = at; i < n->request_count; i++) {
-        if (n->requests[i].conn == c) n->requests[i].conn = NULL;
-    }
+    /* A connection is parsed once per tick, so that its requests stand together. */
+    for (u32 i = at; i < n->request_count && n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
 }
 
 void conn_resume(struct conn *c, u32 why)
@@ -338,7 +350,6 @@ static bool send_output(struct conn *c)
         return false;
     }
     c->sent += (size_t)n;
-    c->bytes_out += (u64)n;
     c->net->stats.bytes_out += (u64)n;
     return true;
 }
@@ -384,8 +395,9 @@ static void end_tick(struct net *n)
         c->ready = false;
         c->read_this_tick = false;
         give_back(n, &c->lent);
+        request_parser_trim(&c->parser);
         flush(c);
-        /* Requests that were read but not run yet (an inline one before them, a limit). */
+        /* Requests that were read but not run yet (a limit that AUTH lifted, a pause that ended). */
         if (!c->closing && !c->hold && c->more_input) {
             c->ready_next = again;
             again = c;
@@ -394,6 +406,7 @@ static void end_tick(struct net *n)
     }
     for (u32 i = 0; i < n->request_count; i++) mem_free(n->requests[i].error);
     n->request_count = n->arg_count = 0;
+    arena_clear(&n->words);
     while (again) {
         struct conn *next = again->ready_next;
         take_input(again);
@@ -521,14 +534,34 @@ struct listener {
 
 #define ACCEPTS_PER_TURN 256
 
+static bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* When no file is left, those who wait stay in the queue, and the socket stays readable:
+ * listening on would turn the loop without end. */
 static void on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
     struct listener *l = (struct listener *)p;
+    struct net *n = p->data;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) return; /* none waits, or no file is left: those waiting stay in the queue */
-        welcome(p->data, fd, l->is_unix);
+        if (fd < 0) {
+            if (!is_shortage(errno)) return;
+            n->no_files = true;
+            uv_poll_stop(p);
+            return;
+        }
+        welcome(n, fd, l->is_unix);
     }
+}
+
+void net_retry_accept(struct net *n)
+{
+    if (!n->no_files) return;
+    n->no_files = false;
+    for (struct listener *l = n->listeners; l; l = l->next) uv_poll_start(&l->poll, UV_READABLE, on_connection);
 }
 
 /* Takes the socket over, also when it fails. */
@@ -591,6 +624,8 @@ int net_listen_unix(struct net *n, const char *path, int mode)
     return start_listening(n, fd, true);
 }
 
+static void on_listener_closed(uv_handle_t *h) { mem_free(h); }
+
 void net_stop_listening(struct net *n, bool only_tcp)
 {
     for (struct listener **at = &n->listeners; *at;) {
@@ -600,7 +635,7 @@ void net_stop_listening(struct net *n, bool only_tcp)
             continue;
         }
         *at = l->next;
-        uv_close((uv_handle_t *)&l->poll, (uv_close_cb)(void *)mem_free);
+        uv_close((uv_handle_t *)&l->poll, on_listener_closed);
         close(l->fd);
     }
 }
@@ -647,4 +682,5 @@ void net_release(struct net *n)
     mem_free(n->pool);
     mem_free(n->requests);
     mem_free(n->args);
+    arena_release(&n->words);
 }

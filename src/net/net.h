@@ -7,12 +7,13 @@
  * hold something: an idle connection owns almost nothing.
  *
  * Ownership: struct net owns its connections. A conn is freed only from libuv's
- * close callback, after net_close_soon or conn_close. */
+ * close callback, after conn_close. */
 #ifndef MAYFLY_NET_NET_H
 #define MAYFLY_NET_NET_H
 
 #include <uv.h>
 
+#include "base/arena.h"
 #include "command/session.h"
 #include "resp/reply.h"
 #include "resp/request.h"
@@ -48,7 +49,6 @@ struct conn {
     enum conn_class class;
     bool is_unix, is_loopback;
     bool closing;
-    u64 commands, bytes_in, bytes_out;
     i64 created_ms, active_ms;
     const char *last_command;
     char peer[64], local[64];
@@ -81,7 +81,7 @@ struct net_config {
 struct net_stats {
     u64 connections, rejected, bytes_in, bytes_out;
     u64 query_buffer_kills, output_buffer_kills;
-    u64 protocol_errors, reads, writes;
+    u64 reads, writes;
 };
 
 struct net {
@@ -96,6 +96,7 @@ struct net {
     u32 request_count, request_cap;
     bytes *args;
     u32 arg_count, arg_cap;
+    struct arena words; /* arguments of this tick's inline requests */
     struct conn *ready, *ready_tail;
 
     struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
@@ -103,6 +104,7 @@ struct net {
     u32 pool_low;     /* the fewest it held since the last trim: so many were not needed */
 
     struct listener *listeners;
+    bool no_files;    /* accepting waits until a file descriptor may be free */
     uv_check_t check;
 
     /* The owner's part. */
@@ -133,16 +135,14 @@ void conn_close(struct conn *c);
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
 
-/* Mark output that was produced outside of the connection's own requests (MONITOR,
- * pub/sub) so that this turn of the loop writes it. */
-void conn_wants_flush(struct conn *c);
-
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
-/* To be called about once a second: the `timeout` directive, the soft output limits of
- * connections on which nothing happens, and freeing of idle buffers. */
+/* To be called about once a second, between ticks: the `timeout` directive, the soft output
+ * limits of connections on which nothing happens, freeing of idle buffers, and accepting
+ * again after the file descriptors had run out. */
 void net_close_idle(struct net *n, i64 now_ms);
 void net_check_output(struct net *n);
-void net_trim_pool(struct net *n);
+void net_trim(struct net *n);
+void net_retry_accept(struct net *n);
 
 #endif

@@ -11,6 +11,7 @@
 #define UNAUTH_BULK 16384
 #define ARGV_FIRST 8
 #define ARGV_TRUSTED 1024 /* a claimed count gets no more room than this in advance */
+#define WORDS_KEEP 1024
 
 void request_parser_init(struct request_parser *p) { *p = (struct request_parser){.bulk = -1}; }
 
@@ -19,6 +20,18 @@ void request_parser_release(struct request_parser *p)
     mem_free(p->argv);
     buf_release(&p->words);
     request_parser_init(p);
+}
+
+void request_parser_trim(struct request_parser *p)
+{
+    if (p->left) return; /* the arguments of a request so far */
+    p->argc = 0;
+    if (p->cap > ARGV_TRUSTED) {
+        mem_free(p->argv);
+        p->argv = NULL;
+        p->cap = 0;
+    }
+    if (p->words.cap > WORDS_KEEP) buf_release(&p->words);
 }
 
 static err fail(struct request_parser *p, err e, const char *text)

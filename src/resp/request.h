@@ -35,6 +35,10 @@ struct request_parser {
 void request_parser_init(struct request_parser *p);
 void request_parser_release(struct request_parser *p);
 
+/* Lets go of the room that a big request took; its arguments with it. Between requests
+ * or in the middle of one. */
+void request_parser_trim(struct request_parser *p);
+
 /* Parses the request at the start of `in`. OK: it took *used bytes and its argc
  * arguments can be read with request_arg (argc may be 0: an empty line, *0, *-1).
  * ERR_AGAIN: not all there yet. ERR_SYNTAX: see p->error. ERR_LIMIT: as

@@ -1,6 +1,7 @@
 /* CLIENT and MONITOR. */
 #include "server/client.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "command/commands.h"
 #include "server/monitor.h"
@@ -131,47 +132,68 @@ static bool parse_class(struct ctx *c, bytes word, struct client_filter *f)
     return true;
 }
 
-static bool listed(struct ctx *c, struct conn *conn, const struct client_filter *f, int first_id)
+/* All connections, oldest first, which is in the order of their ids: net's list has the
+ * newest first. The caller frees the array. */
+static struct conn **by_age(const struct net *n)
 {
-    if (conn->closing || !matches(f, conn)) return false;
-    if (!first_id) return true;
-    for (int i = first_id; i < c->argc; i++) {
-        i64 id;
-        if (num_parse_i64(c->argv[i], &id) && (u64)id == conn->session.id) return true;
+    struct conn **v = mem_alloc(n->count * sizeof *v);
+    u32 at = n->count;
+    for (struct conn *x = n->conns; x; x = x->next) v[--at] = x;
+    return v;
+}
+
+static struct conn *find_id(struct conn *const *v, u32 n, u64 id)
+{
+    u32 low = 0, high = n;
+    while (low < high) {
+        u32 mid = low + (high - low) / 2;
+        if (v[mid]->session.id < id) low = mid + 1;
+        else high = mid;
     }
-    return false;
+    return low < n && v[low]->session.id == id ? v[low] : NULL;
+}
+
+static void describe_line(struct ctx *c, struct conn *x, struct buf *out)
+{
+    if (x->closing) return;
+    client_describe(x, c->now_ms, out);
+    buf_append_char(out, '\n');
+}
+
+/* CLIENT LIST ID: those named, as often and in the order they are named. */
+static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *out)
+{
+    for (int i = 3; i < c->argc; i++) {
+        i64 id;
+        if (!num_parse_i64(c->argv[i], &id)) {
+            reply_error(c->out, "ERR Invalid client ID");
+            return false;
+        }
+        struct conn *x = find_id(v, n, (u64)id);
+        if (x) describe_line(c, x, out);
+    }
+    return true;
 }
 
 void cmd_client_list(struct ctx *c)
 {
     struct client_filter f = {0};
-    int first_id = 0;
+    bool by_id = c->argc > 3 && bytes_is(c->argv[2], "id");
     if (c->argc == 4 && bytes_is(c->argv[2], "type")) {
         if (!parse_class(c, c->argv[3], &f)) return;
-    } else if (c->argc > 3 && bytes_is(c->argv[2], "id")) {
-        first_id = 3;
-        for (int i = first_id; i < c->argc; i++) {
-            i64 id;
-            if (!num_parse_i64(c->argv[i], &id)) {
-                reply_error(c->out, "ERR Invalid client ID");
-                return;
-            }
-        }
-    } else if (c->argc != 2) {
+    } else if (c->argc != 2 && !by_id) {
         ctx_syntax_error(c);
         return;
     }
     struct buf text = {0};
+    u32 n = c->server->net.count;
+    struct conn **v = by_age(&c->server->net);
     conn_of(c->session)->last_command = c->cmd->name;
-    /* Newest first in our list; Redis shows the oldest first. */
-    struct conn *last = c->server->net.conns;
-    while (last && last->next) last = last->next;
-    for (struct conn *x = last; x; x = x->prev) {
-        if (!listed(c, x, &f, first_id)) continue;
-        client_describe(x, c->now_ms, &text);
-        buf_append_char(&text, '\n');
+    for (u32 i = 0; !by_id && i < n; i++) {
+        if (matches(&f, v[i])) describe_line(c, v[i], &text);
     }
-    reply_verbatim(c->out, buf_bytes(&text), "txt");
+    if (!by_id || list_ids(c, v, n, &text)) reply_verbatim(c->out, buf_bytes(&text), "txt");
+    mem_free(v);
     buf_release(&text);
 }
 
@@ -363,14 +385,17 @@ void client_enter_monitor(struct server *s, struct session *session)
 {
     if (session->monitor) return;
     session->monitor = true;
-    s->monitors++;
+    s->monitors = mem_realloc(s->monitors, (s->monitor_count + 1) * sizeof(struct conn *));
+    s->monitors[s->monitor_count++] = conn_of(session);
 }
 
 void client_leave_monitor(struct server *s, struct session *session)
 {
     if (!session->monitor) return;
     session->monitor = false;
-    s->monitors--;
+    u32 at = 0;
+    while (s->monitors[at] != conn_of(session)) at++;
+    s->monitors[at] = s->monitors[--s->monitor_count];
 }
 
 void cmd_monitor(struct ctx *c)
@@ -419,9 +444,9 @@ void monitor_feed(struct server *s, const struct conn *from, const struct comman
         append_quoted(&line, argv[i]);
     }
     buf_append_str(&line, "\r\n");
-    for (struct conn *c = s->net.conns; c; c = c->next) {
-        if (!c->session.monitor || c->closing) continue;
-        struct reply r = conn_reply(c);
+    for (u32 i = 0; i < s->monitor_count; i++) {
+        if (s->monitors[i]->closing) continue;
+        struct reply r = conn_reply(s->monitors[i]);
         buf_append_bytes(r.out, buf_bytes(&line));
     }
     buf_release(&line);

@@ -4,14 +4,11 @@
  * that can be refused is refused before anything changes; what fails later is
  * undone by setting the values from before again. */
 #include <errno.h>
-#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "base/glob.h"
 #include "command/commands.h"
 #include "server/server.h"
-
-#define RESERVED_FILES 32 /* descriptors that are not clients' */
 
 /* -- GET ---------------------------------------------------------------------------------- */
 
@@ -148,15 +145,10 @@ static bool differs(const struct config *config, const struct change *ch)
 
 static bool raise_file_limit(const struct config *config, struct buf *why)
 {
-    struct rlimit l;
-    rlim_t want = (rlim_t)config->maxclients + RESERVED_FILES;
-    if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return true;
-    rlim_t most = l.rlim_max;
-    l.rlim_cur = want;
-    l.rlim_max = MAX(most, want); /* root may */
-    if (setrlimit(RLIMIT_NOFILE, &l) == 0) return true;
+    i64 allowed = server_ask_files(config->maxclients);
+    if (allowed >= config->maxclients) return true;
     buf_printf(why, "The operating system is not able to handle the specified number of clients, "
-                    "try with %lld", (long long)most - RESERVED_FILES);
+                    "try with %lld", (long long)allowed);
     return false;
 }
 

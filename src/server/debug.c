@@ -103,7 +103,7 @@ static void debug_populate(struct ctx *c)
     struct buf key = {0}, value = {0};
     if (!ctx_positive(c, c->argv[2], &count)) return;
     if (c->argc > 4 && !ctx_positive(c, c->argv[4], &size)) return;
-    if (size > c->server->config.proto_max_bulk_len) {
+    if ((u64)size > c->ks->max_string) {
         reply_error(c->out, "ERR string exceeds maximum allowed size (proto-max-bulk-len)");
         return;
     }

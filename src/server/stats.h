@@ -29,7 +29,7 @@ struct stats {
     u32 command_count;
     struct error_stat errors[STATS_ERRORS];
     u32 error_count;
-    u64 total_errors, total_commands, unexpected_errors;
+    u64 total_errors, total_commands;
     u64 peak_memory;
     struct rate ops, net_in, net_out;
 };

@@ -86,7 +86,7 @@ static void account(struct server *s, struct conn *c, const struct request *q, c
     }
     stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
     if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
-    if (UNLIKELY(s->monitors)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
+    if (UNLIKELY(s->monitor_count)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
     if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
                  !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
         slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
@@ -127,7 +127,6 @@ static void run_request(struct server *s, u32 at)
     i64 now_us = clock_mono_us();
     account(s, c, &q, &o, now_us - s->tick_us);
     s->tick_us = now_us;
-    c->commands++;
     c->active_ms = s->now_ms;
     if (UNLIKELY(before != REPLY_ON || c->session.reply_mode != REPLY_ON)) filter_reply(c, mark, before);
 }
@@ -185,11 +184,12 @@ static void housekeeping(struct server *s, bool idle)
             region_commit(&s->region);
             if (!more) s->expire_checked_ms = s->now_ms;
         } else {
-            more = cycle->cut_short;
+            more = expire_cycle_waits(cycle);
         }
     }
+    bool evicting = UNLIKELY(s->region.evictor.unfinished) && region_evict_step(&s->region);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
-    if (more || s->reclaim_pending) {
+    if (more || evicting || s->reclaim_pending) {
         uv_idle_start(&s->busy, on_busy);
     } else {
         uv_idle_stop(&s->busy);

@@ -192,6 +192,19 @@ static void idle_time_may_be_used(void **state)
     assert_int_equal(c.time_cap_reached, 2);
 }
 
+/* The loop does not sleep while work waits for time: it must not wait for what is off. */
+static void what_waits_does_not_wait_when_off(void **state)
+{
+    (void)state;
+    struct expire_cycle c;
+    expire_cycle_init(&c);
+    assert_false(expire_cycle_waits(&c));
+    expire_cycle_spent(&c, 50, true);
+    assert_true(expire_cycle_waits(&c));
+    c.enabled = false;
+    assert_false(expire_cycle_waits(&c));
+}
+
 static void the_cycle_can_be_switched_off(void **state)
 {
     (void)state;
@@ -296,6 +309,28 @@ static void evictions_are_journalled(void **state)
     world_close(&w);
 }
 
+/* A limit that was lowered is reached although no command comes. */
+static void eviction_goes_on_without_commands(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    fill(&w, "a", 500, "");
+    journal_text(&w);
+    w.region.evictor.maxmemory = used(&w) - 200000;
+    w.region.evictor.unfinished = true;
+    assert_false(region_evict_step(&w.region)); /* noeviction: there is nothing to be done */
+    assert_int_equal(count_of(&w, 0), 500);
+    w.region.ks.policy = EVICT_ALLKEYS_LRU;
+    w.region.evictor.unfinished = true;
+    assert_true(region_evict_step(&w.region));
+    assert_int_equal(w.journal.n, 1);
+    while (region_evict_step(&w.region)) recorder_clear(&w.journal);
+    assert_in_range(count_of(&w, 0), 400, 460);
+    assert_in_range(used(&w), 0, w.region.evictor.maxmemory);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,9 +342,11 @@ int main(void)
         cmocka_unit_test(fast_cycle_keeps_its_distance),
         cmocka_unit_test(idle_time_may_be_used),
         cmocka_unit_test(the_cycle_can_be_switched_off),
+        cmocka_unit_test(what_waits_does_not_wait_when_off),
         cmocka_unit_test(the_dead_go_before_the_living),
         cmocka_unit_test(nearest_deadlines_go_first),
         cmocka_unit_test(evictions_are_journalled),
+        cmocka_unit_test(eviction_goes_on_without_commands),
     };
     return cmocka_run_group_tests_name("cycle", tests, NULL, NULL);
 }

@@ -476,6 +476,33 @@ static void the_cycle_has_its_own_records(void **state)
     world_close(&w);
 }
 
+/* A command that meets a big hash whose fields have all died does not take them out one by one. */
+static void a_hollow_hash_goes_as_a_whole(void **state)
+{
+    (void)state;
+    enum { FIELDS = 5000 };
+    struct world w, follower;
+    char line[64];
+    world_open(&w);
+    world_open(&follower);
+    for (int i = 0; i < FIELDS; i++) {
+        snprintf(line, sizeof line, "HSETEX h PX %d FIELDS 1 f%d v", 10 + i % 7, i);
+        run_all(&w, line);
+    }
+    set_reclaim(&w, OFF);
+    at(&w, 1000);
+    assert_string_equal(run(&w, "EXISTS h"), "0");
+    const struct journal_record *last = &w.journal.v[w.journal.n - 1];
+    assert_in_range(last->effects, 1, 100);
+    assert_int_equal(count_of(&w, 0), 0);
+    assert_int_equal(w.region.ks.stats.expired_fields, FIELDS);
+    for (size_t i = 0; i < w.journal.n; i++)
+        assert_int_equal(region_apply(&follower.region, &follower.session, NULL, &w.journal.v[i]), OK);
+    assert_int_equal(count_of(&follower, 0), 0);
+    world_close(&w);
+    world_close(&follower);
+}
+
 static void malformed_records_are_refused(void **state)
 {
     (void)state;
@@ -502,6 +529,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(databases_are_selected_where_they_change),
         cmocka_unit_test(a_new_sink_is_told_the_database),
         cmocka_unit_test(the_cycle_has_its_own_records),
+        cmocka_unit_test(a_hollow_hash_goes_as_a_whole),
         cmocka_unit_test(malformed_records_are_refused),
         cmocka_unit_test(random_commands_replay),
     };

@@ -23,7 +23,8 @@ def free_port():
 def sanitized():
     """Whether the server under test is a sanitizer build: many times slower."""
     with open(BINARY, 'rb') as f:
-        return b'__asan_init' in f.read() or b'__tsan_init' in open(BINARY, 'rb').read()
+        program = f.read()
+    return b'__asan_init' in program or b'__tsan_init' in program
 
 
 def eventually(condition, seconds=5, pause=0.01):

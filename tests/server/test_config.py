@@ -5,7 +5,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import time
 
 import pytest
 import redis
@@ -373,11 +372,18 @@ def test_settings_take_effect(server_factory):
         assert r.ping()
 
 
+def answers(port):
+    try:
+        with mayfly.Raw(port) as c:
+            return c.call('PING') == b'PONG'
+    except ConnectionRefusedError:
+        return False
+
+
 def test_loglevel(configured):
-    s = configured('--port', mayfly.free_port(), '--loglevel', 'warning', wait=False)
-    eventually(lambda: 'starting' in s.log)
-    time.sleep(0.1)
-    assert 'Ready to accept' not in s.log
+    s = configured('--loglevel', 'warning', conf='port $PORT\n', wait=False)
+    eventually(lambda: answers(s.port), seconds=20)
+    assert 'starting' in s.log and 'Ready to accept' not in s.log
 
 
 def test_passwords_stay_out_of_the_slow_log(server_factory):

@@ -153,6 +153,16 @@ def test_lowering_the_limit(limited):
     assert set(fill(c, 'z', 3000)) == {b'OK'} and len(survivors(c, 'z')) == 3000
 
 
+def test_lowering_the_limit_of_an_idle_server(limited):
+    c = limited('allkeys-random', 4 * MB)
+    fill(c, 'k', 3000)
+    limit = used(c) - 2 * MB
+    assert c.call('CONFIG', 'SET', 'maxmemory', limit) == b'OK'
+    time.sleep(0.5)
+    assert c.call('DBSIZE') < 2000      # without any command in between
+    assert used(c) < limit + MB // 4
+
+
 def test_big_values_go_too(limited):
     c = limited('allkeys-lru', 8 * MB)
     for i in range(50):

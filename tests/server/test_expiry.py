@@ -8,7 +8,7 @@ import pytest
 from mayfly import Raw, encode, eventually, sanitized
 
 SLOW = sanitized()
-RECLAIM_MS = 64 + (400 if SLOW else 150)    # the index's finest bucket, and slack for this machine
+RECLAIM_MS = 1000   # the index's finest bucket is 64 ms; the rest is for a machine that is busy elsewhere
 
 
 def now_ms():
@@ -105,9 +105,7 @@ def test_dbsize_never_counts_the_dead(server, raw):
     for i in range(1000):
         c.command('SET', f'k{i}', 'v', 'PX', 100)
     assert all(c.reply() == b'OK' for _ in range(1000))
-    deadline = now_ms() + 100
-    wait_until_ms(deadline + RECLAIM_MS)
-    assert c.call('DBSIZE') == 0
+    eventually(lambda: c.call('DBSIZE') == 0, seconds=(100 + RECLAIM_MS) / 1000)
 
 
 def test_boundary_is_exact(server, raw):
@@ -158,7 +156,7 @@ def test_reclaimed_within_a_bucket(server_factory, raw, busy):
     lag = {k: v for k, v in zip(*[iter(c.call('EXPIRY', 'LAG'))] * 2)}
     active = dict(zip(*[iter(lag[b'active'])] * 2))
     assert active[b'count'] == n
-    assert active[b'p50_ms'] <= 80 and active[b'max_ms'] <= RECLAIM_MS
+    assert active[b'p50_ms'] <= 100 and active[b'max_ms'] <= RECLAIM_MS
     assert lag[b'overdue_keys'] == 0 and lag[b'oldest_overdue_ms'] == 0
     assert s.info('stats')['expired_keys'] == n
 
@@ -172,7 +170,7 @@ def test_long_ttls_cascade_to_the_point(server, raw):
         c.command('PEXPIRE', f'k{i}', 50 + i)
     for _ in range(400):
         c.reply()
-    eventually(lambda: c.call('DBSIZE') == 0, seconds=2)
+    eventually(lambda: c.call('DBSIZE') == 0, seconds=5)
 
 
 def test_persisted_and_extended_keys_stay(server, raw):
@@ -200,18 +198,22 @@ def test_storm(server_factory, raw, source):
     assert now_ms() < at, 'too slow a machine for this test'
     assert c.call('DBSIZE') == n
     wait_until_ms(at - 20)
-    pings = []
+    pings, sizes = [], []
     gone_at = None
     while gone_at is None:
         start = time.monotonic()
         size = c.call('DBSIZE')
         pings.append(time.monotonic() - start)
-        assert c.call('GET', f'k{len(pings) % n}') is None or now_ms() <= at + 5
+        sizes.append(size)
+        before = now_ms()
+        assert c.call('GET', f'k{len(pings) % n}') is None or before < at
         if size == 0:
             gone_at = now_ms()
         assert now_ms() < at + 20_000, f'{size} keys are left'
-    # The third worst: the machine itself may stop everybody for a moment.
-    assert sorted(pings)[-3] < (0.1 if SLOW else 0.02)
+    # Reclaiming comes between requests: some were answered while keys were going. And the third
+    # worst took no longer than this, as the machine itself may stop everybody for a moment.
+    assert sum(0 < size < n for size in sizes) >= 3
+    assert sorted(pings)[-3] < 0.1
     assert gone_at - at < (15_000 if SLOW or source == 'sample' else 2500)
     info = s.info()
     assert info['expired_keys'] == n
@@ -258,7 +260,7 @@ def test_set_active_expire(frozen):
     time.sleep(0.2)
     assert frozen.call('INFO', 'keyspace').count(b'keys=100') == 1
     frozen.call('DEBUG', 'SET-ACTIVE-EXPIRE', 1)
-    eventually(lambda: b'db0' not in frozen.call('INFO', 'keyspace'), seconds=1)
+    eventually(lambda: b'db0' not in frozen.call('INFO', 'keyspace'))
 
 
 # -- telling about it ------------------------------------------------------------------
@@ -275,12 +277,14 @@ def test_forecast(server, raw):
     """As exact as the index's buckets, and never too hopeful: what is said to expire within an
     hour does."""
     c = raw(server.port)
-    ttls = [2, 8, 30, 50, 500, 3000, 15_000, 50_000, 200_000]
+    ttls = [5, 8, 30, 50, 500, 3000, 15_000, 50_000, 200_000]
+    start = now_ms()
     for ttl in ttls:
         for i in range(10):
             c.call('SET', f'{ttl}-{i}', 'v', 'EX', ttl)
     c.call('SET', 'for-ever', 'v')
     got = forecast(c)
+    took = now_ms() - start
     assert got.pop('overdue')[b'keys'] == 0
     assert sum(e[b'keys'] for e in got.values()) == 10 * len(ttls)
     so_far = 0
@@ -290,7 +294,7 @@ def test_forecast(server, raw):
         so_far += entry[b'keys']
         assert so_far <= 10 * sum(ttl <= LIMITS_S[name] for ttl in ttls)
     for ttl in ttls:
-        assert any(e[b'from_ms'] <= ttl * 1000 <= e[b'to_ms'] + 1000 for e in got.values())
+        assert any(e[b'from_ms'] <= ttl * 1000 <= e[b'to_ms'] + took for e in got.values())
     assert sum(e[b'keys'] for e in forecast(c, 1).values()) == 0
     assert c.call('EXPIRY', 'FORECAST', 99) == 'ERR DB index is out of range'
 

@@ -6,6 +6,8 @@ import time
 import pytest
 import redis
 
+from mayfly import eventually
+
 FAR_MS = 5_000_000_000_000          # the year 2128
 FAR_S = FAR_MS // 1000
 MAX_MS = 2**46 - 1                  # the latest deadline a field can have
@@ -170,15 +172,6 @@ def test_last_field_takes_the_key(r, line):
 
 # -- expiry --------------------------------------------------------------------------------
 
-def wait_until(check, seconds=5):
-    end = time.time() + seconds
-    while time.time() < end:
-        if check():
-            return
-        time.sleep(0.005)
-    assert check()
-
-
 def test_a_dead_field_is_gone_everywhere(h):
     size = run(h, 'HLEN h')
     run(h, 'HPEXPIRE h 30 FIELDS 2 a b')
@@ -222,8 +215,8 @@ def test_when_all_fields_are_dead_so_is_the_key(r):
     assert run(r, 'HRANDFIELD k') is None
     assert run(r, 'HRANDFIELD k 3') == []
     assert run(r, 'HRANDFIELD k -3') == []
-    wait_until(lambda: run(r, 'EXISTS k') == 0)
-    wait_until(lambda: run(r, 'DBSIZE') == 0)
+    eventually(lambda: run(r, 'EXISTS k') == 0)
+    eventually(lambda: run(r, 'DBSIZE') == 0)
 
 
 # -- what keeps and what clears a deadline ----------------------------------------------------
@@ -471,59 +464,3 @@ def test_hsetex_missing_time(h):
     assert error(h, 'HSETEX h FNX KEEPTTL FIELDS EX') == arity('hsetex')
     assert error(h, 'HSETEX h EX 10 FNX PX') == \
         'Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified'
-
-
-# -- events ------------------------------------------------------------------------------
-
-@pytest.fixture
-def events(r):
-    """Returns a function that runs a command and gives the events it caused on k."""
-    listener = r.pubsub(ignore_subscribe_messages=True)
-    try:
-        listener.psubscribe('__keyspace@0__:k')
-        listener.get_message(timeout=1)
-    except redis.ResponseError:
-        pytest.skip('this server has no pub/sub yet')
-    run(r, 'CONFIG SET notify-keyspace-events KA')
-
-    def caused(line):
-        while listener.get_message(timeout=0.02):
-            pass
-        run(r, line)
-        seen = []
-        while True:
-            message = listener.get_message(timeout=0.1)
-            if message is None:
-                return seen
-            seen.append(message['data'].decode())
-    yield caused
-    listener.close()
-    r.execute_command('CONFIG', 'SET', 'notify-keyspace-events', '')
-
-
-@pytest.mark.parametrize('line,expected', [
-    (f'HPEXPIREAT k {FAR_MS} FIELDS 2 a b', ['hexpire']),
-    ('HPEXPIREAT k 1 FIELDS 1 a', ['hdel']),
-    ('HPEXPIREAT k 1 FIELDS 3 a b c', ['hdel', 'del']),
-    ('HPEXPIREAT k 1 XX FIELDS 1 a', []),
-    ('HPEXPIREAT k 1 FIELDS 1 nosuch', []),
-    ('HPERSIST k FIELDS 2 a c', ['hpersist']),
-    ('HPERSIST k FIELDS 1 a', []),
-    ('HGETDEL k FIELDS 2 a nosuch', ['hdel']),
-    ('HGETDEL k FIELDS 3 a b c', ['hdel', 'del']),
-    ('HGETDEL k FIELDS 1 nosuch', []),
-    ('HGETEX k FIELDS 1 a', []),
-    ('HGETEX k EX 10 FIELDS 1 a', ['hexpire']),
-    ('HGETEX k EX 0 FIELDS 1 a', ['hdel']),
-    ('HGETEX k PERSIST FIELDS 1 c', ['hpersist']),
-    ('HSETEX k FIELDS 1 a 2', ['hset']),
-    ('HSETEX k EX 10 FIELDS 1 a 2', ['hset', 'hexpire']),
-    ('HSETEX k EX 0 FIELDS 1 a 2', ['hset', 'hdel']),
-    ('HSETEX k EX 0 FIELDS 3 a 2 b 2 c 2', ['hset', 'hdel', 'del']),
-    ('HSETEX k FNX EX 10 FIELDS 1 a 2', []),
-    ('HTTL k FIELDS 1 c', []),
-])
-def test_events(r, events, line, expected):
-    run(r, 'HSET k a 1 b 2 c 3')
-    run(r, f'HPEXPIREAT k {FAR_MS} FIELDS 1 c')
-    assert events(line) == expected

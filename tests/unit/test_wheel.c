@@ -419,6 +419,20 @@ static void test_storm(void **state)
     wheel_release(&w);
 }
 
+static void test_release_in_slices(void **state)
+{
+    (void)state;
+    struct wheel w;
+    wheel_init(&w);
+    for (u64 ref = 0; ref < 100000; ref++) wheel_add(&w, ref, START + 1 + (i64)ref * 10, START);
+    int slices = 1;
+    while (!wheel_release_some(&w, 10)) slices++;
+    assert_in_range(slices, 20, 1000);
+    assert_int_equal(wheel_next(&w), INT64_MAX);
+    wheel_add(&w, 1, START + 1, START); /* it is as good as new */
+    wheel_release(&w);
+}
+
 static bool is_live(void *arg, u64 ref) { return key_of(arg, ref)->deadline_ms != 0; }
 
 static void test_random_reference(void **state)
@@ -463,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_never_visited),
         cmocka_unit_test(test_refreshed_ttl),
         cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_release_in_slices),
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_random_reference),
     };

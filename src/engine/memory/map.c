@@ -111,10 +111,14 @@ u64 mem_map_stored(struct mem_map *m)
     return m->small ? packed_count(m->small) / stride(m) : m->big.count;
 }
 
+static u64 dead_fields(struct mem_map *m, i64 now_ms)
+{
+    return m->field_due ? ztree_rank_score(m->field_due, (double)now_ms, true) : 0;
+}
+
 u64 mem_map_count(struct mem_map *m, i64 now_ms)
 {
-    u64 dead = m->field_due ? ztree_rank_score(m->field_due, (double)now_ms, true) : 0;
-    return mem_map_stored(m) - dead;
+    return mem_map_stored(m) - dead_fields(m, now_ms);
 }
 
 static void due_remove(struct mem_map *m, void *item)
@@ -251,7 +255,8 @@ static bool stays_small(struct engine *e, struct mem_map *m, bytes field, bytes 
     i64 count = (i64)mem_map_stored(m) + fresh;
     if (m->is_set) return count <= SET_PACKED_ENTRIES && field.n <= SET_PACKED_VALUE;
     bool fits = count <= e->limits.hash_max_listpack_entries &&
-                (i64)MAX(field.n, value.n) <= e->limits.hash_max_listpack_value;
+                (i64)MAX(field.n, value.n) <= e->limits.hash_max_listpack_value &&
+                (!m->small || packed_bytes(m->small) + field.n + value.n < PACKED_SAFE);
     if (!fits) m->was_big = true;
     return fits;
 }
@@ -521,6 +526,8 @@ static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, 
     return n;
 }
 
+static u64 map_dead_fields(struct engine *e, struct key_ref *ref) { return dead_fields(map_of(ref), e->now_ms); }
+
 static bool map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref)
 {
     return map_of(ref)->field_due != NULL;
@@ -530,5 +537,5 @@ const struct map_ops mem_map_ops = {
     .get = map_get, .put = map_put, .del = map_del, .iter = map_iter, .next = map_next,
     .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
     .set_field_deadline = map_set_field_deadline, .reap = map_reap,
-    .has_field_deadlines = map_has_field_deadlines,
+    .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,
 };

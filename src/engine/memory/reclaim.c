@@ -66,8 +66,7 @@ static bool dig(struct mem_engine *m, struct grave *g, u32 units)
     }
     struct mem_db *d = g->object;
     if (!table_drain(&d->keys, units, discard_flushed, &m->base)) return false;
-    wheel_release(&d->deadlines);
-    wheel_release(&d->fields);
+    if (!wheel_release_some(&d->deadlines, units) || !wheel_release_some(&d->fields, units)) return false;
     mem_free(d);
     return true;
 }
@@ -75,7 +74,6 @@ static bool dig(struct mem_engine *m, struct grave *g, u32 units)
 /* -- sweeping the wheels ---------------------------------------------------------- */
 
 struct sweep {
-    struct mem_db *db;
     wheel_pos at, to;
 };
 
@@ -100,13 +98,13 @@ static bool sweep_hash(void *arg, void *item)
 static bool keep_key(void *arg, u64 ref, wheel_pos at, wheel_pos to)
 {
     struct mem_db *db = arg;
-    return table_find_hash(&db->keys, ref, sweep_key, &(struct sweep){db, at, to}) != NULL;
+    return table_find_hash(&db->keys, ref, sweep_key, &(struct sweep){at, to}) != NULL;
 }
 
 static bool keep_hash(void *arg, u64 ref, wheel_pos at, wheel_pos to)
 {
     struct mem_db *db = arg;
-    return table_find_hash(&db->keys, ref, sweep_hash, &(struct sweep){db, at, to}) != NULL;
+    return table_find_hash(&db->keys, ref, sweep_hash, &(struct sweep){at, to}) != NULL;
 }
 
 static u64 sweep_wheels(struct mem_engine *m)

@@ -153,12 +153,14 @@ static struct entry *entry_resized(const struct entry *en, enum entry_form form,
     return fresh;
 }
 
+/* Room for a string that grows: it may well grow on. */
+static size_t with_spare(size_t n) { return n + MIN(n, 1024u * 1024); }
+
 static char *edit_blob(struct blob **at, size_t new_len)
 {
     struct blob *b = *at;
     if (new_len > b->cap || new_len < b->cap / 4) {
-        size_t spare = new_len < 1024 * 1024 ? new_len : 1024 * 1024;
-        b->cap = new_len > b->cap ? new_len + spare : new_len;
+        b->cap = new_len > b->cap ? with_spare(new_len) : new_len;
         *at = b = mem_realloc(b, sizeof *b + b->cap);
     }
     if (new_len > b->n) memset(b->data + b->n, 0, new_len - b->n);
@@ -182,7 +184,7 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
     char *data;
     if (new_len > ENTRY_INLINE_MAX) {
         fresh = entry_resized(en, FORM_BLOB, 8);
-        struct blob *b = blob_new(bytes_of(old.b.p, MIN(old.b.n, new_len)), new_len + new_len / 2);
+        struct blob *b = blob_new(bytes_of(old.b.p, MIN(old.b.n, new_len)), with_spare(new_len));
         data = edit_blob(&b, new_len);
         entry_set_object(fresh, b);
     } else {

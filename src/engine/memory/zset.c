@@ -190,7 +190,8 @@ static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double
         u32 at = packed_find(z->small, member, 2);
         bool fresh = at == PACKED_END;
         bool fits = (i64)mem_zset_count(z) < e->limits.zset_max_listpack_entries &&
-                    (i64)member.n <= e->limits.zset_max_listpack_value;
+                    (i64)member.n <= e->limits.zset_max_listpack_value &&
+                    packed_bytes(z->small) + member.n < PACKED_SAFE;
         if (!fresh || fits) {
             small_put(z, at, member, score);
             return fresh;
