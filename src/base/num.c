@@ -38,11 +38,6 @@ static bool parse_digits(const char *p, size_t n, u64 *out)
     return true;
 }
 
-bool num_parse_u64(bytes s, u64 *out)
-{
-    return parse_digits(s.p, s.n, out);
-}
-
 bool num_parse_i64(bytes s, i64 *out)
 {
     u64 v;

@@ -10,7 +10,6 @@
 
 /* Strict: what i64 printing would produce, nothing else ("+1", "01", " 1" fail). */
 bool num_parse_i64(bytes s, i64 *out);
-bool num_parse_u64(bytes s, u64 *out);
 
 /* A double as Redis's getDoubleFromObject takes it (inf, hex and exponents
  * allowed; empty, leading space, trailing bytes and NaN refused). */

@@ -81,13 +81,6 @@ u32 command_count(void);                 /* all table lines, subcommands include
 const struct command *command_at(u32 id);
 const char *command_syntax(const struct command *cmd); /* its arguments as in syntax.def; "" */
 
-/* First key's argv index for quick uses (prefetch); 0 if the command has none. */
-static inline int command_first_key(const struct command *cmd)
-{
-    const struct key_spec *s = &cmd->specs[0];
-    return s->begin == SEEK_INDEX && s->find == FIND_RANGE && !(s->flags & KEY_NOT_KEY) ? s->pos : 0;
-}
-
 /* All key positions of a request, with the flags of each. Returns how many, or
  * -1 for invalid arguments; at most `max` are written. */
 struct key_use {

@@ -102,13 +102,13 @@ static void scan_visit(void *arg, struct key_ref *ref)
         names_add(&w->found, ref->key);
 }
 
-/* Looking a dead key up deletes it, where the mode says so. */
+/* Looking a dead key up deletes it, where the mode says so. As for a write: it is no miss. */
 static void send_through_gate(struct ctx *c, bytes name)
 {
     struct buf copy = {0}; /* the gate may free the engine's copy */
     struct key_ref ref;
     buf_append_bytes(&copy, name);
-    keyspace_find(c->ks, c->db, buf_bytes(&copy), LOOKUP_PEEK, &ref);
+    keyspace_find(c->ks, c->db, buf_bytes(&copy), LOOKUP_WRITE, &ref);
     buf_release(&copy);
 }
 

@@ -50,7 +50,7 @@ static i64 visit_ms(u32 level, i64 bucket)
     return (level == 0 ? bucket + 1 : bucket) << WHEEL_SHIFT(level);
 }
 
-void wheel_init(struct wheel *w) { *w = (struct wheel){0}; }
+void wheel_init(struct wheel *w) { *w = (struct wheel){.soonest_ms = INT64_MAX}; }
 
 /* NULL if the level was never used. */
 static struct wheel_slot *slot_at(const struct wheel *w, u32 level, u32 slot)
@@ -134,6 +134,7 @@ static struct wheel_slot *claim(struct wheel *w, u32 level, i64 bucket)
     }
     struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
     if (s->bucket != bucket) {
+        if (s->refs || s->moved) w->soonest_ms = 0;
         splice(&w->overdue.refs, s->refs);
         splice(&w->overdue.refs, s->moved);
         w->overdue.live += s->live;
@@ -166,6 +167,7 @@ wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
     struct wheel_slot *s = claim(w, level, bucket);
     if (s->sweeping) push(w, &s->moved, ref);
     else push(w, &s->refs, ref);
+    w->soonest_ms = MIN(w->soonest_ms, visit_ms(level, bucket));
     return make_pos(level, (u32)(s->gen ^ s->sweeping), level, bucket & (WHEEL_SLOTS - 1));
 }
 
@@ -212,9 +214,23 @@ static void rewind_cursors(struct wheel *w)
     for (u32 l = 0; l < WHEEL_LEVELS; l++) w->cursor[l] = INT64_MIN / 2;
 }
 
+/* The first visit of all; the overdue list is empty. */
+static i64 soonest(const struct wheel *w)
+{
+    i64 next = INT64_MAX;
+    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
+        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
+            const struct wheel_slot *slot = &w->ring[l][s];
+            if (slot->refs || slot->moved) next = MIN(next, visit_ms(l, slot->bucket));
+        }
+    }
+    return next;
+}
+
 bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
 {
-    if (w->refs == 0) return false;
+    if (w->refs == 0) w->soonest_ms = INT64_MAX;
+    if (now_ms < w->soonest_ms) return false;
     if (now_ms < w->taken_ms) rewind_cursors(w);
     w->taken_ms = now_ms;
     if (pop(w, &w->overdue.refs, &out->ref) || pop(w, &w->overdue.moved, &out->ref)) {
@@ -234,21 +250,8 @@ bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
         out->at = make_pos(0, gen, level, (u32)(s - w->ring[level]));
         return true;
     }
+    w->soonest_ms = soonest(w);
     return false;
-}
-
-i64 wheel_next(const struct wheel *w)
-{
-    if (w->refs == 0) return INT64_MAX;
-    if (w->overdue.refs || w->overdue.moved) return 0;
-    i64 next = INT64_MAX;
-    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
-        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
-            const struct wheel_slot *slot = &w->ring[l][s];
-            if (slot->refs || slot->moved) next = MIN(next, visit_ms(l, slot->bucket));
-        }
-    }
-    return next;
 }
 
 void wheel_forecast(const struct wheel *w, void (*fn)(void *, i64, i64, u64), void *arg)

@@ -39,7 +39,8 @@ struct wheel_slot {
 struct wheel {
     struct wheel_slot *ring[WHEEL_LEVELS]; /* NULL until a level is first used */
     i64 cursor[WHEEL_LEVELS];              /* first bucket not yet visited */
-    i64 taken_ms;                          /* the time of the last wheel_take */
+    i64 taken_ms;                          /* the time of the last wheel_take that looked */
+    i64 soonest_ms;                        /* no reference is to be visited before */
     struct wheel_slot overdue;             /* references to look at as soon as possible */
     u64 live, refs;                        /* totals */
     u32 sweep_level, sweep_slot;
@@ -72,8 +73,9 @@ struct wheel_visit {
 bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out);
 static inline bool wheel_same(wheel_pos a, wheel_pos b) { return (a & 0x0fff) == (b & 0x0fff); }
 
-/* No reference is to be visited before this time; INT64_MAX if there is none. */
-i64 wheel_next(const struct wheel *w);
+/* No reference is to be visited before this time; INT64_MAX if there is none. Exact once
+ * wheel_take has found nothing more; what is filed later only brings it nearer. */
+static inline i64 wheel_next(const struct wheel *w) { return w->refs ? w->soonest_ms : INT64_MAX; }
 
 /* Counted keys per bucket: overdue first (from == to == 0), then in no order. */
 void wheel_forecast(const struct wheel *w,

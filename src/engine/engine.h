@@ -219,6 +219,7 @@ struct engine {
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;
+    u64 reclaimed; /* dropped values that reclaim() has finished freeing */
 };
 
 #endif

@@ -6,7 +6,7 @@
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000
 #define PURGE_EVERY_MS 5
-#define RATE_PERIOD_US 95000 /* a little less than 100 ms: timers are not exact */
+#define TENTH_US 95000 /* a little less than 100 ms: timers are not exact */
 
 static void every_second(struct server *s)
 {
@@ -41,11 +41,13 @@ static void watch_memory(struct server *s)
     s->used_before = used;
 }
 
-/* Ten times a second at most, so that the rates are means over the same time whatever hz is. */
-static void sample_rates(struct server *s)
+/* Ten times a second at most, so that what is compared with the time before is compared over
+ * the same time whatever hz is. */
+static void every_tenth(struct server *s)
 {
     i64 now_us = clock_mono_us();
-    if (now_us - s->stats.ops.last_us < RATE_PERIOD_US) return;
+    if (now_us - s->stats.ops.last_us < TENTH_US) return;
+    watch_memory(s);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
     rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);
@@ -54,8 +56,7 @@ static void sample_rates(struct server *s)
 void server_cron(uv_timer_t *t)
 {
     struct server *s = t->data;
-    sample_rates(s);
-    watch_memory(s);
+    every_tenth(s);
     if (s->pause_until_ms && clock_wall_ms() >= s->pause_until_ms) client_end_pause(s);
     if (s->cron_loops++ % (u64)s->config.hz == 0) every_second(s);
 }

@@ -39,20 +39,21 @@ static void info_server(struct server *s, struct buf *b)
     char path[1024];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
-    buf_printf(b,
-               "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
-               "redis_mode:standalone\r\nos:%s %s %s\r\narch_bits:64\r\nmonotonic_clock:POSIX clock_gettime\r\n"
-               "multiplexing_api:epoll\r\natomicvar_api:c11-builtin\r\ngcc_version:%d.%d.%d\r\nprocess_id:%d\r\n"
-               "process_supervised:%s\r\nrun_id:%s\r\ntcp_port:%lld\r\nserver_time_usec:%lld\r\n"
-               "uptime_in_seconds:%lld\r\nuptime_in_days:%lld\r\nhz:%lld\r\nconfigured_hz:%lld\r\n"
-               "lru_clock:%u\r\nexecutable:%s\r\nconfig_file:%s\r\nio_threads_active:0\r\n"
-               "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
-               REDIS_VERSION, u.sysname, u.release, u.machine, __GNUC__, __GNUC_MINOR__,
-               __GNUC_PATCHLEVEL__, (int)getpid(), s->config.supervised.n ? s->config.supervised.p : "no",
-               s->run_id, (long long)s->config.port, (long long)clock_wall_us(), (long long)up_s,
-               (long long)(up_s / 86400), (long long)s->config.hz, (long long)s->config.hz,
-               (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
-               MAYFLY_VERSION, s->region.eng->ops->name);
+    buf_printf(
+        b,
+        "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
+        "redis_mode:standalone\r\nos:%s %s %s\r\narch_bits:64\r\nmonotonic_clock:POSIX clock_gettime\r\n"
+        "multiplexing_api:epoll\r\natomicvar_api:c11-builtin\r\ngcc_version:%d.%d.%d\r\nprocess_id:%d\r\n"
+        "process_supervised:%s\r\nrun_id:%s\r\ntcp_port:%lld\r\nserver_time_usec:%lld\r\n"
+        "uptime_in_seconds:%lld\r\nuptime_in_days:%lld\r\nhz:%lld\r\nconfigured_hz:%lld\r\n"
+        "lru_clock:%u\r\nexecutable:%s\r\nconfig_file:%s\r\nio_threads_active:0\r\n"
+        "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
+        REDIS_VERSION, u.sysname, u.release, u.machine, __GNUC__, __GNUC_MINOR__,
+        __GNUC_PATCHLEVEL__, (int)getpid(), s->config.supervised.n ? s->config.supervised.p : "no",
+        s->run_id, (long long)s->config.port, (long long)clock_wall_us(), (long long)up_s,
+        (long long)(up_s / 86400), (long long)s->config.hz, (long long)s->config.hz,
+        (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
+        MAYFLY_VERSION, s->region.eng->ops->name);
 }
 
 static void info_clients(struct server *s, struct buf *b)
@@ -79,15 +80,20 @@ static void info_memory(struct server *s, struct buf *b)
     size_pair(b, "used_memory", used);
     size_pair(b, "used_memory_rss", rss);
     size_pair(b, "used_memory_peak", s->stats.peak_memory);
-    buf_printf(b, "used_memory_peak_perc:%.2f%%\r\n", 100.0 * (double)used / (double)s->stats.peak_memory);
-    buf_printf(b, "used_memory_overhead:%llu\r\nused_memory_startup:%llu\r\nused_memory_dataset:%llu\r\n",
-               (ull)(s->startup_memory + clients), (ull)s->startup_memory,
-               (ull)(used > s->startup_memory + clients ? used - s->startup_memory - clients : 0));
-    buf_printf(b, "used_memory_dataset_perc:%.2f%%\r\n",
-               used > s->startup_memory ? 100.0 * (double)(used - s->startup_memory - MIN(clients, used - s->startup_memory)) /
-                                              (double)(used - s->startup_memory) : 0);
-    buf_printf(b, "allocator_allocated:%zu\r\nallocator_active:%zu\r\nallocator_resident:%zu\r\n", m.allocated,
-               m.active, m.resident);
+    buf_printf(b, "used_memory_peak_perc:%.2f%%\r\n",
+               100.0 * (double)used / (double)s->stats.peak_memory);
+    buf_printf(
+        b, "used_memory_overhead:%llu\r\nused_memory_startup:%llu\r\nused_memory_dataset:%llu\r\n",
+        (ull)(s->startup_memory + clients), (ull)s->startup_memory,
+        (ull)(used > s->startup_memory + clients ? used - s->startup_memory - clients : 0));
+    buf_printf(
+        b, "used_memory_dataset_perc:%.2f%%\r\n",
+        used > s->startup_memory
+            ? 100.0 * (double)(used - s->startup_memory - MIN(clients, used - s->startup_memory)) /
+                  (double)(used - s->startup_memory)
+            : 0);
+    buf_printf(b, "allocator_allocated:%zu\r\nallocator_active:%zu\r\nallocator_resident:%zu\r\n",
+               m.allocated, m.active, m.resident);
     size_pair(b, "total_system_memory", (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE));
     size_pair(b, "used_memory_lua", 0);
     size_pair(b, "used_memory_scripts", 0);
@@ -95,32 +101,38 @@ static void info_memory(struct server *s, struct buf *b)
     buf_append_str(b, "maxmemory_policy:");
     config_get(&s->config, config_find(BYTES_LIT("maxmemory-policy"), NULL), b);
     buf_append_str(b, "\r\n");
-    buf_printf(b, "allocator_frag_ratio:%.2f\r\nallocator_frag_bytes:%zu\r\nallocator_rss_ratio:%.2f\r\n"
-                  "allocator_rss_bytes:%lld\r\nrss_overhead_ratio:%.2f\r\nrss_overhead_bytes:%lld\r\n",
-               (double)m.active / (double)MAX(m.allocated, 1u), m.active - MIN(m.allocated, m.active),
-               (double)m.resident / (double)MAX(m.active, 1u), (long long)m.resident - (long long)m.active,
-               (double)rss / (double)MAX(m.resident, 1u), (long long)rss - (long long)m.resident);
+    buf_printf(
+        b,
+        "allocator_frag_ratio:%.2f\r\nallocator_frag_bytes:%zu\r\nallocator_rss_ratio:%.2f\r\n"
+        "allocator_rss_bytes:%lld\r\nrss_overhead_ratio:%.2f\r\nrss_overhead_bytes:%lld\r\n",
+        (double)m.active / (double)MAX(m.allocated, 1u), m.active - MIN(m.allocated, m.active),
+        (double)m.resident / (double)MAX(m.active, 1u), (long long)m.resident - (long long)m.active,
+        (double)rss / (double)MAX(m.resident, 1u), (long long)rss - (long long)m.resident);
     buf_printf(b, "mem_fragmentation_ratio:%.2f\r\nmem_fragmentation_bytes:%lld\r\n",
                (double)rss / (double)MAX(used, 1u), (long long)rss - (long long)used);
-    buf_printf(b, "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:0\r\nmem_total_replication_buffers:0\r\n"
-                  "mem_clients_slaves:0\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:0\r\n"
-                  "mem_allocator:%s\r\nactive_defrag_running:0\r\nlazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
-               (ull)s->region.evictor.not_counted, (ull)clients, mem_allocator_name(),
-               (ull)s->reclaim_pending, (ull)0);
+    buf_printf(
+        b,
+        "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:0\r\nmem_total_replication_buffers:0\r\n"
+        "mem_clients_slaves:0\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:0\r\n"
+        "mem_allocator:%s\r\nactive_defrag_running:0\r\nlazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
+        (ull)s->region.evictor.not_counted, (ull)clients, mem_allocator_name(),
+        (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
 }
 
 static void info_persistence(struct server *s, struct buf *b)
 {
-    buf_printf(b, "loading:0\r\nasync_loading:0\r\ncurrent_cow_peak:0\r\ncurrent_cow_size:0\r\ncurrent_cow_size_age:0\r\n"
-                  "current_fork_perc:0.00\r\ncurrent_save_keys_processed:0\r\ncurrent_save_keys_total:0\r\n"
-                  "rdb_changes_since_last_save:%llu\r\nrdb_bgsave_in_progress:0\r\nrdb_last_save_time:%lld\r\n"
-                  "rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\n"
-                  "rdb_saves:0\r\nrdb_last_cow_size:0\r\nrdb_last_load_keys_expired:0\r\nrdb_last_load_keys_loaded:0\r\n"
-                  "aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_rewrite_time_sec:-1\r\n"
-                  "aof_current_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\naof_rewrites:0\r\n"
-                  "aof_rewrites_consecutive_failures:0\r\naof_last_write_status:ok\r\naof_last_cow_size:0\r\n"
-                  "module_fork_in_progress:0\r\nmodule_fork_last_cow_size:0\r\n",
-               (ull)s->region.ks.dirty, (long long)(s->start_ms / 1000));
+    buf_printf(
+        b,
+        "loading:0\r\nasync_loading:0\r\ncurrent_cow_peak:0\r\ncurrent_cow_size:0\r\ncurrent_cow_size_age:0\r\n"
+        "current_fork_perc:0.00\r\ncurrent_save_keys_processed:0\r\ncurrent_save_keys_total:0\r\n"
+        "rdb_changes_since_last_save:%llu\r\nrdb_bgsave_in_progress:0\r\nrdb_last_save_time:%lld\r\n"
+        "rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\n"
+        "rdb_saves:0\r\nrdb_last_cow_size:0\r\nrdb_last_load_keys_expired:0\r\nrdb_last_load_keys_loaded:0\r\n"
+        "aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_rewrite_time_sec:-1\r\n"
+        "aof_current_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\naof_rewrites:0\r\n"
+        "aof_rewrites_consecutive_failures:0\r\naof_last_write_status:ok\r\naof_last_cow_size:0\r\n"
+        "module_fork_in_progress:0\r\nmodule_fork_last_cow_size:0\r\n",
+        (ull)s->region.ks.dirty, (long long)(s->start_ms / 1000));
 }
 
 static void info_stats(struct server *s, struct buf *b)
@@ -128,38 +140,47 @@ static void info_stats(struct server *s, struct buf *b)
     const struct keyspace_stats *k = &s->region.ks.stats;
     const struct expire_cycle *c = &s->region.cycle;
     const struct net_stats *n = &s->net.stats;
-    buf_printf(b, "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\ninstantaneous_ops_per_sec:%.0f\r\n"
-                  "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:0\r\n"
-                  "total_net_repl_output_bytes:0\r\ninstantaneous_input_kbps:%.2f\r\ninstantaneous_output_kbps:%.2f\r\n"
-                  "instantaneous_input_repl_kbps:0.00\r\ninstantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
-               (ull)n->connections, (ull)s->stats.total_commands, rate_per_second(&s->stats.ops), (ull)n->bytes_in,
-               (ull)n->bytes_out, rate_per_second(&s->stats.net_in) / 1024, rate_per_second(&s->stats.net_out) / 1024,
-               (ull)n->rejected);
-    buf_printf(b, "sync_full:0\r\nsync_partial_ok:0\r\nsync_partial_err:0\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
-                  "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
-                  "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
-                  "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
-               (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
-               (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
-    buf_printf(b, "pubsub_channels:0\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\nlatest_fork_usec:0\r\ntotal_forks:0\r\n"
-                  "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
-                  "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
-                  "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:0\r\n"
-                  "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:0\r\n"
-                  "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
-                  "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
-                  "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\nclient_query_buffer_limit_disconnections:%llu\r\n"
-                  "client_output_buffer_limit_disconnections:%llu\r\n",
-               (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes, (ull)n->query_buffer_kills,
-               (ull)n->output_buffer_kills);
+    buf_printf(
+        b,
+        "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\ninstantaneous_ops_per_sec:%.0f\r\n"
+        "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:0\r\n"
+        "total_net_repl_output_bytes:0\r\ninstantaneous_input_kbps:%.2f\r\ninstantaneous_output_kbps:%.2f\r\n"
+        "instantaneous_input_repl_kbps:0.00\r\ninstantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
+        (ull)n->connections, (ull)s->stats.total_commands, rate_per_second(&s->stats.ops),
+        (ull)n->bytes_in, (ull)n->bytes_out, rate_per_second(&s->stats.net_in) / 1024,
+        rate_per_second(&s->stats.net_out) / 1024, (ull)n->rejected);
+    buf_printf(
+        b,
+        "sync_full:0\r\nsync_partial_ok:0\r\nsync_partial_err:0\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
+        "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
+        "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
+        "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
+        (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
+        (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
+    buf_printf(
+        b,
+        "pubsub_channels:0\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\nlatest_fork_usec:0\r\ntotal_forks:0\r\n"
+        "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
+        "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
+        "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:0\r\n"
+        "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:0\r\n"
+        "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
+        "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
+        "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\nclient_query_buffer_limit_disconnections:%llu\r\n"
+        "client_output_buffer_limit_disconnections:%llu\r\n",
+        (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes, (ull)n->query_buffer_kills,
+        (ull)n->output_buffer_kills);
 }
 
 static void info_replication(struct server *s, struct buf *b)
 {
-    buf_printf(b, "role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:%s\r\n"
-                  "master_replid2:0000000000000000000000000000000000000000\r\nmaster_repl_offset:0\r\n"
-                  "second_repl_offset:-1\r\nrepl_backlog_active:0\r\nrepl_backlog_size:1048576\r\n"
-                  "repl_backlog_first_byte_offset:0\r\nrepl_backlog_histlen:0\r\n", s->run_id);
+    buf_printf(
+        b,
+        "role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:%s\r\n"
+        "master_replid2:0000000000000000000000000000000000000000\r\nmaster_repl_offset:0\r\n"
+        "second_repl_offset:-1\r\nrepl_backlog_active:0\r\nrepl_backlog_size:1048576\r\n"
+        "repl_backlog_first_byte_offset:0\r\nrepl_backlog_histlen:0\r\n",
+        s->run_id);
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
@@ -170,10 +191,12 @@ static void info_cpu(struct server *s UNUSED, struct buf *b)
     getrusage(RUSAGE_SELF, &self);
     getrusage(RUSAGE_CHILDREN, &children);
     getrusage(RUSAGE_THREAD, &thread);
-    buf_printf(b, "used_cpu_sys:%.6f\r\nused_cpu_user:%.6f\r\nused_cpu_sys_children:%.6f\r\nused_cpu_user_children:%.6f\r\n"
-                  "used_cpu_sys_main_thread:%.6f\r\nused_cpu_user_main_thread:%.6f\r\n",
-               seconds(self.ru_stime), seconds(self.ru_utime), seconds(children.ru_stime),
-               seconds(children.ru_utime), seconds(thread.ru_stime), seconds(thread.ru_utime));
+    buf_printf(
+        b,
+        "used_cpu_sys:%.6f\r\nused_cpu_user:%.6f\r\nused_cpu_sys_children:%.6f\r\nused_cpu_user_children:%.6f\r\n"
+        "used_cpu_sys_main_thread:%.6f\r\nused_cpu_user_main_thread:%.6f\r\n",
+        seconds(self.ru_stime), seconds(self.ru_utime), seconds(children.ru_stime),
+        seconds(children.ru_utime), seconds(thread.ru_stime), seconds(thread.ru_utime));
 }
 
 static void info_commandstats(struct server *s, struct buf *b)
@@ -181,16 +204,19 @@ static void info_commandstats(struct server *s, struct buf *b)
     for (u32 i = 0; i < s->stats.command_count; i++) {
         const struct command_stats *c = &s->stats.commands[i];
         if (!c->calls && !c->rejected && !c->failed) continue;
-        buf_printf(b, "cmdstat_%s:calls=%llu,usec=%llu,usec_per_call=%.2f,rejected_calls=%llu,failed_calls=%llu\r\n",
-                   command_at(i)->name, (ull)c->calls, (ull)c->usec,
-                   c->calls ? (double)c->usec / (double)c->calls : 0, (ull)c->rejected, (ull)c->failed);
+        buf_printf(
+            b,
+            "cmdstat_%s:calls=%llu,usec=%llu,usec_per_call=%.2f,rejected_calls=%llu,failed_calls=%llu\r\n",
+            command_at(i)->name, (ull)c->calls, (ull)c->usec,
+            c->calls ? (double)c->usec / (double)c->calls : 0, (ull)c->rejected, (ull)c->failed);
     }
 }
 
 static void info_errorstats(struct server *s, struct buf *b)
 {
     for (u32 i = 0; i < s->stats.error_count; i++)
-        buf_printf(b, "errorstat_%s:count=%llu\r\n", s->stats.errors[i].prefix, (ull)s->stats.errors[i].count);
+        buf_printf(b, "errorstat_%s:count=%llu\r\n", s->stats.errors[i].prefix,
+                   (ull)s->stats.errors[i].count);
 }
 
 static void info_latencystats(struct server *s, struct buf *b)
@@ -206,7 +232,10 @@ static void info_latencystats(struct server *s, struct buf *b)
     }
 }
 
-static void info_cluster(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
+static void info_cluster(struct server *s UNUSED, struct buf *b)
+{
+    buf_append_str(b, "cluster_enabled:0\r\n");
+}
 static void info_modules(struct server *s UNUSED, struct buf *b UNUSED) {}
 
 static void info_keyspace(struct server *s, struct buf *b)
@@ -223,9 +252,11 @@ static void info_keyspace(struct server *s, struct buf *b)
 
 static void lag_fields(struct buf *b, const char *how, const struct lag_histogram *h)
 {
-    buf_printf(b, "expiry_lag_%s_count:%llu\r\nexpiry_lag_%s_p50_ms:%llu\r\nexpiry_lag_%s_p99_ms:%llu\r\nexpiry_lag_%s_max_ms:%llu\r\n",
-               how, (ull)h->count, how, (ull)lag_percentile(h, 0.5), how, (ull)lag_percentile(h, 0.99), how,
-               (ull)h->max_ms);
+    buf_printf(
+        b,
+        "expiry_lag_%s_count:%llu\r\nexpiry_lag_%s_p50_ms:%llu\r\nexpiry_lag_%s_p99_ms:%llu\r\nexpiry_lag_%s_max_ms:%llu\r\n",
+        how, (ull)h->count, how, (ull)lag_percentile(h, 0.5), how, (ull)lag_percentile(h, 0.99),
+        how, (ull)h->max_ms);
 }
 
 struct overdue {
@@ -249,11 +280,13 @@ static void info_expiry(struct server *s, struct buf *b)
         keys += e->ops->expires(e, db);
         e->ops->forecast(e, db, overdue_bucket, &overdue);
     }
-    buf_printf(b, "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\nexpired_keys_active:%llu\r\n"
-                  "expired_keys_lazy:%llu\r\nexpired_fields:%llu\r\nexpiry_oldest_overdue_ms:%lld\r\n",
-               s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort, (ull)keys,
-               (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired, (ull)k->expired_fields,
-               (long long)overdue.oldest_ms);
+    buf_printf(
+        b,
+        "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\nexpired_keys_active:%llu\r\n"
+        "expired_keys_lazy:%llu\r\nexpired_fields:%llu\r\nexpiry_oldest_overdue_ms:%lld\r\n",
+        s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort,
+        (ull)keys, (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired,
+        (ull)k->expired_fields, (long long)overdue.oldest_ms);
     lag_fields(b, "active", &s->region.ks.lag.active);
     lag_fields(b, "lazy", &s->region.ks.lag.lazy);
 }

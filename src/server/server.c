@@ -99,7 +99,8 @@ void server_apply_config(struct server *s)
 static u64 random_u64(void)
 {
     u64 v = 0;
-    if (uv_random(NULL, NULL, &v, sizeof v, 0, NULL)) v = (u64)clock_mono_us() ^ (u64)getpid() << 32;
+    if (uv_random(NULL, NULL, &v, sizeof v, 0, NULL))
+        v = (u64)clock_mono_us() ^ (u64)getpid() << 32;
     return v;
 }
 
@@ -130,8 +131,10 @@ static void adjust_max_clients(struct server *s)
     i64 allowed = server_ask_files(s->config.maxclients);
     if (allowed >= s->config.maxclients) return;
     s->config.maxclients = allowed;
-    log_line(&s->log, LOG_WARNING, "Your current 'ulimit -n' allows only %lld clients; maxclients has been reduced to that.",
-             (long long)s->config.maxclients);
+    log_line(
+        &s->log, LOG_WARNING,
+        "Your current 'ulimit -n' allows only %lld clients; maxclients has been reduced to that.",
+        (long long)s->config.maxclients);
 }
 
 static bool listen_on(struct server *s, bytes address, bool optional)
@@ -142,7 +145,8 @@ static bool listen_on(struct server *s, bytes address, bool optional)
     if (bytes_is(address, "::*")) snprintf(text, sizeof text, "::");
     int rc = net_listen_tcp(&s->net, text, (int)s->config.port);
     if (rc == 0) return true;
-    log_line(&s->log, LOG_WARNING, "Warning: Could not create server TCP listening socket %s:%d: %s", text,
+    log_line(&s->log, LOG_WARNING,
+             "Warning: Could not create server TCP listening socket %s:%d: %s", text,
              (int)s->config.port, uv_strerror(rc));
     return optional && (rc == UV_EADDRNOTAVAIL || rc == UV_EAFNOSUPPORT);
 }
@@ -157,8 +161,10 @@ static bool listen_tcp(struct server *s)
         while (p < end && *p != ' ') p++;
         if (p == from) break;
         bool optional = *from == '-';
-        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), optional)) continue;
-        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (tcp), aborting.", (int)s->config.port);
+        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), optional))
+            continue;
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (tcp), aborting.",
+                 (int)s->config.port);
         return false;
     }
     return true;
@@ -190,26 +196,33 @@ static bool listen_all(struct server *s)
 static void say_hello(struct server *s)
 {
     log_line(&s->log, LOG_WARNING, "oO0OoO0OoO0Oo Mayfly is starting oO0OoO0OoO0Oo");
-    log_line(&s->log, LOG_WARNING, "Mayfly version=%s, Redis compatibility=%s, bits=64, pid=%d, PID: %d",
-             MAYFLY_VERSION, REDIS_VERSION, (int)getpid(), (int)getpid());
-    if (s->config.file.n) log_line(&s->log, LOG_WARNING, "Configuration loaded from %s", s->config.file.p);
-    else log_line(&s->log, LOG_WARNING, "No configuration file given: using the defaults. mayfly.conf explains them.");
+    log_line(&s->log, LOG_WARNING,
+             "Mayfly version=%s, Redis compatibility=%s, bits=64, pid=%d, PID: %d", MAYFLY_VERSION,
+             REDIS_VERSION, (int)getpid(), (int)getpid());
+    if (s->config.file.n)
+        log_line(&s->log, LOG_WARNING, "Configuration loaded from %s", s->config.file.p);
+    else
+        log_line(&s->log, LOG_WARNING,
+                 "No configuration file given: using the defaults. mayfly.conf explains them.");
 }
 
 static void say_ready(struct server *s)
 {
     if (s->config.port)
-        log_line(&s->log, LOG_NOTICE, "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
+        log_line(&s->log, LOG_NOTICE,
+                 "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
                  s->region.eng->ops->name, (int)s->config.port, (int)s->config.port);
     if (s->config.unixsocket.n)
-        log_line(&s->log, LOG_NOTICE, "The server is now ready to accept connections at %s", s->config.unixsocket.p);
+        log_line(&s->log, LOG_NOTICE, "The server is now ready to accept connections at %s",
+                 s->config.unixsocket.p);
     log_line(&s->log, LOG_NOTICE, "Ready to accept connections");
 }
 
 static void on_signal(uv_signal_t *h, int signum)
 {
     struct server *s = h->data;
-    log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...", signum == SIGINT ? "SIGINT" : "SIGTERM");
+    log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...",
+             signum == SIGINT ? "SIGINT" : "SIGTERM");
     server_shutdown(s, 0);
 }
 
@@ -221,7 +234,7 @@ static void start_handles(struct server *s)
     uv_idle_init(&s->loop, &s->busy);
     uv_signal_init(&s->loop, &s->sigterm);
     uv_signal_init(&s->loop, &s->sigint);
-    s->cron.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
+    s->cron.data = s->wake.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
     uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     uv_signal_start(&s->sigint, on_signal, SIGINT);

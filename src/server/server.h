@@ -31,6 +31,7 @@ struct server {
     uv_timer_t cron;       /* every 1/hz second */
     uv_timer_t purge;      /* active for a while after much memory was freed */
     uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
+    i64 wake_ms;           /* what `wake` is set to; 0: it is not */
     uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */
     uv_signal_t sigterm, sigint;
 

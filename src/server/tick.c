@@ -133,19 +133,20 @@ static void run_request(struct server *s, u32 at)
 
 /* -- reclaiming ---------------------------------------------------------------------- */
 
-static void on_wake(uv_timer_t *t UNUSED) {} /* waking the loop is all it is for */
+/* Waking the loop is what it is for. */
+static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
-/* When the loop is about to sleep: not beyond the next visit of the index. The sampling
- * cycle leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
+/* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
+ * leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
 static void arm_wake(struct server *s)
 {
     struct engine *e = s->region.eng;
     i64 next = INT64_MAX;
-    if (!s->region.cycle.enabled || s->region.cycle.source != EXPIRE_INDEX) return;
+    if (!s->region.cycle.enabled || s->region.cycle.source != EXPIRE_INDEX || s->region.ks.keep_dead) return;
     for (u32 db = 0; db < e->databases; db++) next = MIN(next, e->ops->next_due(e, db));
-    if (next == INT64_MAX) return;
-    i64 wait = next - s->now_ms + 1;
-    if (wait < 1000) uv_timer_start(&s->wake, on_wake, wait < 1 ? 1 : (u64)wait, 0);
+    if (next == s->wake_ms || next > s->now_ms + 1000) return;
+    s->wake_ms = next;
+    uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
 }
 
 /* Freed values, swept references: the engine's own housekeeping. */
@@ -193,7 +194,7 @@ static void housekeeping(struct server *s, bool idle)
         uv_idle_start(&s->busy, on_busy);
     } else {
         uv_idle_stop(&s->busy);
-        if (idle) arm_wake(s);
+        arm_wake(s);
     }
 }
 

@@ -286,6 +286,23 @@ static void dbsize_follows_reclaim(void **state)
     world_close(&w);
 }
 
+/* Nobody asked for the dead keys a walk meets: they are reclaimed, but no misses. */
+static void walks_miss_nothing(void **state)
+{
+    (void)state;
+    static const char *const walks[] = {"SCAN 0", "RANDOMKEY", "KEYS *"};
+    for (size_t i = 0; i < ARRAY_LEN(walks); i++) {
+        struct world w;
+        world_open(&w);
+        run_all(&w, STRING);
+        at(&w, 1000);
+        run(&w, walks[i]);
+        assert_int_equal(w.region.ks.stats.misses, 0);
+        assert_int_equal(w.region.ks.stats.lazy_expired, i < 2); /* KEYS only hides */
+        world_close(&w);
+    }
+}
+
 /* A deadline that was moved or taken away counts no more. */
 static void deadlines_move(void **state)
 {
@@ -512,6 +529,7 @@ int main(void)
         cmocka_unit_test(keys_die_at_their_deadline),
         cmocka_unit_test(fields_die_at_their_deadline),
         cmocka_unit_test(dbsize_follows_reclaim),
+        cmocka_unit_test(walks_miss_nothing),
         cmocka_unit_test(deadlines_move),
         cmocka_unit_test(small_step_back),
         cmocka_unit_test(big_step_back),

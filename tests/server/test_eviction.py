@@ -116,13 +116,14 @@ def test_lru_takes_the_longest_unused(limited):
 
 
 def test_lfu_takes_the_rarely_used(limited):
-    c = limited('allkeys-lfu', 3 * MB, '--maxmemory-samples', 10)
+    c = limited('allkeys-lfu', 3 * MB, '--maxmemory-samples', 10, '--lfu-decay-time', 0)
     fill(c, 'hot', 1000)
     for _ in range(50):
         c.send(b''.join(encode('TOUCH', f'hot{i}') for i in range(1000)))
         c.exactly(4 * 1000)
     fill(c, 'cold', 2500)
-    assert int(c.call('OBJECT', 'FREQ', 'hot1')) > 6
+    freqs = [c.call('OBJECT', 'FREQ', f'hot{i}') or 0 for i in range(101)]
+    assert sorted(freqs)[50] > 6        # each counter moves by chance
     assert stat(c, 'evicted_keys') > 100
     assert len(survivors(c, 'hot')) > 950
 

@@ -161,6 +161,18 @@ def test_reclaimed_within_a_bucket(server_factory, raw, busy):
     assert s.info('stats')['expired_keys'] == n
 
 
+def test_reclaimed_in_time_by_a_lazy_clock(server_factory, raw):
+    """The loop wakes up for a deadline, whatever hz is and if nothing else happens."""
+    s = server_factory('--hz', 1)
+    c = raw(s.port)
+    for i in range(5):
+        c.call('SET', f'k{i}', 'v', 'PX', 10 + 7 * i)
+        time.sleep(0.6)
+    lag = s.info('expiry')
+    assert lag['expiry_lag_active_count'] == 5
+    assert lag['expiry_lag_active_p50_ms'] <= 200
+
+
 def test_long_ttls_cascade_to_the_point(server, raw):
     """Keys whose deadline was far when it was set, and near after a change, go in time too."""
     c = raw(server.port)

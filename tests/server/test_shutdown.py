@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mayfly import BINARY, encode
+from mayfly import BINARY, encode, eventually
 
 
 def test_start_log(server_factory):
@@ -157,22 +157,26 @@ def test_version_and_help(option):
     assert re.search(r'Mayfly server v=\S+' if 'v' in option.strip('-')[:1] else r'Usage: ', p.stdout)
 
 
-def test_protected_mode(server_factory, raw):
-    """Without a password only loopback may come in."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(('192.0.2.1', 9))
-        except OSError:
-            pytest.skip('no other interface')
-        address = probe.getsockname()[0]
-    if address.startswith('127.'):
-        pytest.skip('no other interface')
-    s = server_factory()
-    c = socket.create_connection((address, s.port), timeout=10)
-    assert c.makefile('rb').read().startswith(b'-DENIED ')
-    c.close()
-    assert raw(s.port).call('CONFIG', 'SET', 'protected-mode', 'no') == b'OK'
-    c = socket.create_connection((address, s.port), timeout=10)
-    c.sendall(b'PING\r\n')
-    assert c.recv(100) == b'+PONG\r\n'
-    c.close()
+def test_protected_mode(tmp_path):
+    """Without a password only loopback may come in. The other host is an address in a network
+    namespace made for this test."""
+    made = subprocess.run(['unshare', '--net', 'ip', 'link', 'set', 'lo', 'up'], capture_output=True)
+    if made.returncode:
+        pytest.skip('no network namespaces here')
+    server = subprocess.Popen(
+        ['unshare', '--net', 'sh', '-c',
+         'ip link set lo up && ip address add 192.0.2.7/32 dev lo && exec "$@"', 'sh',
+         BINARY, '--port', '6379', '--bind', '*', '--dir', str(tmp_path)],
+        stdout=subprocess.DEVNULL)
+
+    def cli(host, *args):
+        return subprocess.run(['nsenter', '--net', '--target', str(server.pid), 'redis-cli', '-h', host, *args],
+                              capture_output=True, text=True, timeout=30).stdout
+    try:
+        eventually(lambda: 'PONG' in cli('127.0.0.1', 'PING'))
+        assert cli('192.0.2.7', 'PING').startswith('DENIED ')
+        assert 'OK' in cli('127.0.0.1', 'CONFIG', 'SET', 'protected-mode', 'no')
+        assert 'PONG' in cli('192.0.2.7', 'PING')
+    finally:
+        server.terminate()
+        assert server.wait(timeout=30) == 0

@@ -51,20 +51,6 @@ static void test_i64(void **state)
     assert_false(num_parse_i64(bytes_of("1\0", 2), &v));
 }
 
-static void test_u64(void **state)
-{
-    (void)state;
-    u64 v = 1;
-    assert_true(num_parse_u64(bytes_str("0"), &v));
-    assert_true(v == 0);
-    assert_true(num_parse_u64(bytes_str("18446744073709551615"), &v));
-    assert_true(v == UINT64_MAX);
-    assert_false(num_parse_u64(bytes_str("18446744073709551616"), &v));
-    assert_false(num_parse_u64(bytes_str("99999999999999999999"), &v));
-    assert_false(num_parse_u64(bytes_str("-1"), &v));
-    assert_false(num_parse_u64(bytes_str("1844674407370955161x"), &v));
-}
-
 static void test_double_accepts(void **state)
 {
     (void)state;
@@ -231,7 +217,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_i64),
-        cmocka_unit_test(test_u64),
         cmocka_unit_test(test_double_accepts),
         cmocka_unit_test(test_double_refuses),
         cmocka_unit_test(test_double_agrees_with_libc),

@@ -76,7 +76,7 @@ static bool visit(struct world *x)
     struct wheel_visit v;
     bool due = wheel_next(&x->w) <= x->now_ms;
     bool got = wheel_take(&x->w, x->now_ms, &v);
-    assert_int_equal(got, due);
+    assert_true(got ? due : wheel_next(&x->w) > x->now_ms);
     if (!got) return false;
     x->taken++;
     struct key *k = key_of(x, v.ref);

@@ -128,6 +128,7 @@ u64 mem_reclaim(struct engine *e, u32 units)
         if (!m->graves) m->last_grave = NULL;
         mem_free(g);
         m->grave_count--;
+        e->reclaimed++;
     }
     return m->grave_count + sweep_wheels(m);
 }
