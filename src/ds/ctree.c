@@ -38,12 +38,15 @@ static void inner_free(struct ctree *t, struct ctree_inner *in)
     mem_free(in);
 }
 
-/* From the end, because lists and logs grow there. */
+/* From both ends, because that is where lists and logs grow. */
 static u32 slot_of(const struct ctree_inner *in, const struct ctree_node *child)
 {
-    u32 i = in->n - 1;
-    while (in->child[i] != child) i--;
-    return i;
+    u32 low = 0, high = in->n - 1;
+    while (in->child[low] != child && in->child[high] != child) {
+        low++;
+        high--;
+    }
+    return in->child[low] == child ? low : high;
 }
 
 static u64 total(const struct ctree_inner *in)
