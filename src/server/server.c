@@ -278,8 +278,8 @@ bool server_start(struct server *s)
     }
     start_handles(s);
     s->startup_memory = evictor_used(&s->region.evictor);
-    say_ready(s);
     daemon_ready(&s->config, &s->log);
+    say_ready(s);
     return true;
 }
 

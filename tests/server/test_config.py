@@ -732,6 +732,7 @@ def test_systemd_without_a_socket(configured):
 
 def test_pidfile_without_daemonize(configured, tmp_path):
     s = configured('--port', mayfly.free_port(), '--pidfile', 'a.pid')
+    eventually((tmp_path / 'a.pid').exists)
     assert (tmp_path / 'a.pid').read_text() == f'{s.proc.pid}\n'
     assert s.stop() == 0
     assert not (tmp_path / 'a.pid').exists()
