@@ -117,6 +117,15 @@ bool ctx_positive(struct ctx *c, bytes arg, i64 *out)
     return ctx_int_min(c, arg, 0, "ERR value is out of range, must be positive", out);
 }
 
+#define MAX_REPEATS ((i64)1 << 28)
+
+bool ctx_repeats_fit(struct ctx *c, i64 count)
+{
+    if (count >= -MAX_REPEATS) return true;
+    reply_error(c->out, "ERR value is out of range");
+    return false;
+}
+
 /* -- replies ------------------------------------------------------------------ */
 
 void ctx_syntax_error(struct ctx *c) { reply_error(c->out, "ERR syntax error"); }

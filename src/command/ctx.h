@@ -75,6 +75,10 @@ NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error,
 NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out);        /* value is not a valid float */
 NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out);         /* value is out of range, must be positive */
 
+/* The count of a random draw; negative asks for so many with repeats. More than anybody
+ * can receive are refused: one short request would fill the memory with its reply. */
+NODISCARD bool ctx_repeats_fit(struct ctx *c, i64 count);
+
 /* -- replies -------------------------------------------------------------- */
 
 void ctx_syntax_error(struct ctx *c);    /* ERR syntax error */

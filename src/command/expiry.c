@@ -174,7 +174,7 @@ void cmd_expiry_help(struct ctx *c)
         "LAG",
         "    Return how long after their deadlines keys were deleted, as a map:",
         "    * active: those the server deleted by itself: count, mean_ms, p50_ms,",
-        "      p99_ms, max_ms (percentiles are exact to about 12 percent).",
+        "      p99_ms, max_ms (percentiles are exact to about 6 percent).",
         "    * lazy: likewise those a command found dead first.",
         "    * overdue_keys: dead keys of all databases that wait to be deleted. They are",
         "      never visible, however long they wait.",

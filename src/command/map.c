@@ -53,16 +53,9 @@ void map_scan(struct ctx *c, enum value_type type)
 
 /* -- drawing at random ------------------------------------------------------------- */
 
-/* More repeats than this nobody can receive; without a bound one short request
- * would fill the memory with its reply. */
-#define MAX_REPEATS ((i64)1 << 28)
-
 bool map_draws(struct ctx *c, struct key_ref *ref, i64 count, u64 *draws)
 {
-    if (count < -MAX_REPEATS) {
-        reply_error(c->out, "ERR value is out of range");
-        return false;
-    }
+    if (!ctx_repeats_fit(c, count)) return false;
     *draws = count < 0 ? (u64)-count : MIN((u64)count, map_size(c, ref));
     return true;
 }

@@ -378,9 +378,6 @@ void cmd_zmpop(struct ctx *c)
 
 /* -- ZRANDMEMBER -------------------------------------------------------------------------- */
 
-/* A reply of more members than this is refused: it would not fit in memory. */
-#define RANDOM_MAX ((i64)1 << 28)
-
 static bool entry_at(struct ctx *c, struct key_ref *ref, u64 rank, bytes *member, double *score)
 {
     struct zset_seek seek = {.by = ZSEEK_RANK, .rank = rank};
@@ -444,10 +441,7 @@ static void reply_random(struct ctx *c, struct key_ref *ref, i64 count, bool wit
 {
     u64 size = c->eng->ops->size(c->eng, ref);
     bool repeats = count < 0;
-    if (count < -RANDOM_MAX) {
-        reply_error(c->out, "ERR value is out of range");
-        return;
-    }
+    if (!ctx_repeats_fit(c, count)) return;
     u64 n = repeats ? (u64)-count : MIN((u64)count, size);
     reply_array(c->out, zset_reply_length(c->out, n, with_scores));
     if (repeats)

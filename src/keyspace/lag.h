@@ -1,5 +1,5 @@
 /* How late reclaim was: a histogram of (reclaim time - deadline) with
- * buckets of about 12 % width, so that EXPIRY LAG answers p50 and p99 without
+ * buckets of about 6 % width, so that EXPIRY LAG answers p50 and p99 without
  * keeping samples. */
 #ifndef MAYFLY_KEYSPACE_LAG_H
 #define MAYFLY_KEYSPACE_LAG_H
