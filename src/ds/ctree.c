@@ -107,12 +107,15 @@ static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
                   const struct ctree_key *first)
 {
     struct ctree_inner *in = node->parent;
-    u64 delta = count - (in ? in->count[slot_of(in, node)] : t->count);
-    for (; in; node = &in->node, in = node->parent) {
-        u32 i = slot_of(in, node);
+    u32 i = in ? slot_of(in, node) : 0;
+    u64 delta = count - (in ? in->count[i] : t->count);
+    while (in) {
         in->count[i] += delta;
         if (first) in->first[i] = *first;
         if (i > 0) first = NULL;
+        node = &in->node;
+        in = node->parent;
+        if (in) i = slot_of(in, node);
     }
     if (first) t->first = *first;
     t->count += delta;

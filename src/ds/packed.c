@@ -4,8 +4,9 @@
  *
  * Invariants:
  * - bytes counts the header and every element, and is below PACKED_MAX;
- * - the allocation is exactly room_for(bytes). Because that is a function of
- *   bytes alone, no capacity is stored, and blobs shrink as they grew. */
+ * - the allocation is exactly room_for(bytes), larger only in a roomy blob. Because
+ *   that is a function of bytes alone, no capacity is stored, and blobs shrink as
+ *   they grew. */
 #include "ds/packed.h"
 
 #include "base/alloc.h"
@@ -102,6 +103,16 @@ static packed *splice(packed *p, u32 pos, u32 old, u32 new)
 }
 
 packed *packed_new(void) { return blob_alloc(HEADER, 0); }
+
+packed *packed_new_roomy(size_t room)
+{
+    packed *p = mem_alloc(MAX(room, room_for(HEADER)));
+    *p = (packed){.bytes = HEADER};
+    return p;
+}
+
+packed *packed_trim(packed *p) { return mem_realloc(p, room_for(p->bytes)); }
+
 void packed_free(packed *p) { mem_free(p); }
 
 packed *packed_copy(const packed *p)
@@ -176,6 +187,16 @@ packed *packed_insert(packed *p, u32 pos, bytes value)
     element_write(at(p, pos), value);
     p->count++;
     return p;
+}
+
+void packed_insert_inside(packed *p, u32 pos, bytes value)
+{
+    u32 cost = (u32)packed_cost(value.n);
+    if (pos == PACKED_END) pos = p->bytes;
+    memmove(at(p, pos + cost), at(p, pos), p->bytes - pos);
+    element_write(at(p, pos), value);
+    p->bytes += cost;
+    p->count++;
 }
 
 packed *packed_replace(packed *p, u32 pos, bytes value)

@@ -45,6 +45,13 @@ u32 packed_find(const packed *p, bytes needle, u32 stride);
 NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
 NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
 
+/* A blob with room for `room` bytes, for one that is about to grow up to there:
+ * packed_insert_inside then never moves it. packed_memory doesn't know of the spare
+ * room, any other modification may give it back, and packed_trim surely does. */
+packed *packed_new_roomy(size_t room);
+void packed_insert_inside(packed *p, u32 pos, bytes value);
+NODISCARD packed *packed_trim(packed *p);
+
 /* Erases up to count elements from pos on. What followed them is then at pos;
  * packed_here tells whether anything does. */
 NODISCARD packed *packed_erase(packed *p, u32 pos, u32 count);

@@ -4,7 +4,10 @@
  * - a chunk is never empty, and over its limits only with a single element;
  * - of two neighbours one at least is more than half full, by bytes or by entries;
  * - link.count is the blob's count, and blob_memory the sum of the blobs' memory:
- *   every change of a blob stands between edit_begin and edit_end.
+ *   every change of a blob but a push into a roomy one stands between edit_begin
+ *   and edit_end;
+ * - only an end of a long rope is roomy, that is has its full size allocated: it is
+ *   where pushes go, and growing it step by step would cost more than the pushes.
  *
  * Merging goes from right to left, so a chunk survives the settling of those after it. */
 #include "ds/rope.h"
@@ -12,9 +15,12 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
+#define ROOMY_FROM 8 /* chunks; so that the spare room is little beside the rest */
+
 struct rope_chunk {
     struct ctree_leaf link;
     packed *blob;
+    bool roomy;
 };
 
 static struct rope_chunk *chunk_of(struct ctree_leaf *link) { return (struct rope_chunk *)link; }
@@ -41,9 +47,16 @@ static bool is_small(const struct rope *r, const struct rope_chunk *c)
 
 /* --- chunks --- */
 
+static size_t blob_memory(const struct rope *r, const struct rope_chunk *c)
+{
+    return c->roomy ? r->chunk_bytes : packed_memory(c->blob);
+}
+
 static void edit_begin(struct rope *r, struct rope_chunk *c)
 {
-    r->blob_memory -= packed_memory(c->blob);
+    r->blob_memory -= blob_memory(r, c);
+    if (c->roomy) c->blob = packed_trim(c->blob);
+    c->roomy = false;
 }
 
 static void edit_end(struct rope *r, struct rope_chunk *c)
@@ -54,19 +67,40 @@ static void edit_end(struct rope *r, struct rope_chunk *c)
 }
 
 /* Takes the blob over. */
-static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob)
+static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob, bool roomy)
 {
     struct rope_chunk *c = mem_alloc(sizeof *c);
     c->blob = blob;
+    c->roomy = roomy;
     c->link.count = packed_count(blob);
-    r->blob_memory += packed_memory(blob);
+    r->blob_memory += blob_memory(r, c);
     ctree_insert(&r->tree, after ? &after->link : NULL, &c->link, NULL);
     return c;
 }
 
+/* A chunk for one value that found no room beside it. */
+static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope_chunk *right,
+                            bytes value)
+{
+    bool end = !left != !right && r->tree.leaves >= ROOMY_FROM;
+    bool roomy = end && r->chunk_entries == 0 && packed_cost(value.n) <= r->chunk_bytes / 4;
+    struct rope_chunk *full = left ? left : right;
+    if (!roomy) {
+        chunk_add(r, left, packed_insert(packed_new(), PACKED_END, value), false);
+        return;
+    }
+    if (full->roomy) { /* an end no longer */
+        edit_begin(r, full);
+        edit_end(r, full);
+    }
+    packed *blob = packed_new_roomy(r->chunk_bytes);
+    packed_insert_inside(blob, PACKED_END, value);
+    chunk_add(r, left, blob, true);
+}
+
 static void chunk_drop(struct rope *r, struct rope_chunk *c)
 {
-    r->blob_memory -= packed_memory(c->blob);
+    r->blob_memory -= blob_memory(r, c);
     ctree_remove(&r->tree, &c->link);
     packed_free(c->blob);
     mem_free(c);
@@ -74,6 +108,12 @@ static void chunk_drop(struct rope *r, struct rope_chunk *c)
 
 static void chunk_insert(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
 {
+    if (c->roomy) {
+        packed_insert_inside(c->blob, at, value);
+        c->link.count++;
+        ctree_update(&r->tree, &c->link, NULL);
+        return;
+    }
     edit_begin(r, c);
     c->blob = packed_insert(c->blob, at, value);
     edit_end(r, c);
@@ -86,7 +126,7 @@ static struct rope_chunk *chunk_split(struct rope *r, struct rope_chunk *c, u32 
     edit_begin(r, c);
     c->blob = packed_split(c->blob, at, &tail);
     edit_end(r, c);
-    return chunk_add(r, c, tail);
+    return chunk_add(r, c, tail, false);
 }
 
 /* Moves everything in right to the end of left. The cursor, if any, stays on its element. */
@@ -156,7 +196,7 @@ static void insert_at(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
     } else if (right && has_room(r, right, value)) {
         chunk_insert(r, right, packed_first(right->blob), value);
     } else {
-        chunk_add(r, left, packed_insert(packed_new(), PACKED_END, value));
+        chunk_add_value(r, left, right, value);
     }
     if (right) settle(r, right, NULL);
     if (left) settle(r, left, NULL);
@@ -192,7 +232,7 @@ void rope_push(struct rope *r, bool front, bytes value)
     if (c)
         insert_at(r, c, front ? packed_first(c->blob) : PACKED_END, value);
     else
-        chunk_add(r, NULL, packed_insert(packed_new(), PACKED_END, value));
+        chunk_add_value(r, NULL, NULL, value);
 }
 
 bool rope_pop(struct rope *r, bool front, struct buf *out)
@@ -319,7 +359,8 @@ void rope_check(const struct rope *r)
         CHECK(link->count == packed_count(c->blob));
         CHECK(link->count == 1 || within(r, packed_bytes(c->blob), link->count));
         CHECK(!link->next || !is_small(r, c) || !is_small(r, next_of(c)));
-        memory += packed_memory(c->blob);
+        CHECK(!c->roomy || !link->prev || !link->next);
+        memory += blob_memory(r, c);
     }
     CHECK(memory == r->blob_memory);
 }

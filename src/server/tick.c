@@ -19,7 +19,9 @@ static void prefetch(struct server *s, u32 from)
         const struct net_request *q = &n->requests[i];
         if (q->argc < 2 || !q->conn) continue;
         /* The first argument is nearly always a key; a wrong guess costs nothing. */
-        want[wants++] = (struct want){q->conn->session.db, n->args[q->argv_at + 1]};
+        bytes key = n->args[q->argv_at + 1];
+        if (wants && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
+        want[wants++] = (struct want){q->conn->session.db, key};
     }
     if (wants > 1) s->region.eng->ops->prefetch(s->region.eng, want, wants);
 }

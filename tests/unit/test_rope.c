@@ -205,6 +205,7 @@ static void test_random(void **state)
     run(5, 8192, 2, 8); /* limited by entries */
     run(6, 256, 7, 50);
     run(7, 100, 1, 20);
+    run(8, 256, 0, 20); /* roomy ends */
 }
 
 static void test_empty(void **state)

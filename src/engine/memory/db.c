@@ -8,6 +8,8 @@
 #include "base/rand.h"
 #include "engine/memory/mem.h"
 
+#define PREFETCH_TOGETHER 16u
+
 static bytes key_of_entry(const void *item) { return entry_key(item); }
 
 void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry)
@@ -303,16 +305,22 @@ static bool mem_random_volatile(struct engine *e, u32 db, u64 *rng, struct key_r
     return w->live && wheel_any(w, ref_to_volatile, &s);
 }
 
+/* First every bucket, then every item: the waits for memory overlap. */
+static void prefetch_some(struct engine *e, const struct want *want, u32 n)
+{
+    u64 hash[PREFETCH_TOGETHER];
+    for (u32 i = 0; i < n; i++) {
+        const struct table *keys = &mem_db_of(e, want[i].db)->keys;
+        hash[i] = table_hash(keys, want[i].key);
+        table_prefetch_bucket(keys, hash[i]);
+    }
+    for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i]);
+}
+
 static void mem_prefetch(struct engine *e, const struct want *want, u32 n)
 {
-    for (u32 i = 0; i < n; i++) {
-        const struct table *keys = &mem_db_of(e, want[i].db)->keys;
-        table_prefetch_bucket(keys, table_hash(keys, want[i].key));
-    }
-    for (u32 i = 0; i < n; i++) {
-        const struct table *keys = &mem_db_of(e, want[i].db)->keys;
-        table_prefetch_item(keys, table_hash(keys, want[i].key));
-    }
+    for (u32 i = 0; i < n; i += PREFETCH_TOGETHER)
+        prefetch_some(e, want + i, MIN(n - i, PREFETCH_TOGETHER));
 }
 
 /* -- expiry ------------------------------------------------------------------------------- */
