@@ -78,24 +78,25 @@ static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, pa
     return c;
 }
 
-/* A chunk for one value that found no room beside it. */
+/* A chunk for one value that found no room in its neighbours. */
 static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope_chunk *right,
                             bytes value)
 {
-    bool end = !left != !right && r->tree.leaves >= ROOMY_FROM;
-    bool roomy = end && r->chunk_entries == 0 && packed_cost(value.n) <= r->chunk_bytes / 4;
-    struct rope_chunk *full = left ? left : right;
-    if (!roomy) {
-        chunk_add(r, left, packed_insert(packed_new(), PACKED_END, value), false);
-        return;
+    struct rope_chunk *was_end = !right ? left : !left ? right : NULL;
+    bool roomy = was_end && r->tree.leaves >= ROOMY_FROM && r->chunk_entries == 0 &&
+                 packed_cost(value.n) <= r->chunk_bytes / 4;
+    if (was_end && was_end->roomy) {
+        edit_begin(r, was_end);
+        edit_end(r, was_end);
     }
-    if (full->roomy) { /* an end no longer */
-        edit_begin(r, full);
-        edit_end(r, full);
+    packed *blob;
+    if (roomy) {
+        blob = packed_new_roomy(r->chunk_bytes);
+        packed_insert_inside(blob, PACKED_END, value);
+    } else {
+        blob = packed_insert(packed_new(), PACKED_END, value);
     }
-    packed *blob = packed_new_roomy(r->chunk_bytes);
-    packed_insert_inside(blob, PACKED_END, value);
-    chunk_add(r, left, blob, true);
+    chunk_add(r, left, blob, roomy);
 }
 
 static void chunk_drop(struct rope *r, struct rope_chunk *c)

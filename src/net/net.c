@@ -470,6 +470,9 @@ static void describe_tcp(struct conn *c)
     if (getsockname(c->fd, (struct sockaddr *)&a, &n) == 0)
         print_address(&a, c->local, sizeof c->local, &ignored);
     set_option(c->fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    /* Nothing is ever congested inside one host: there the pacing and the timers of a cleverer
+     * congestion control (bbr, say) only cost time. A failure leaves the host's default. */
+    if (c->is_loopback) setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     int keepalive = (int)c->net->config.keepalive_s;
     if (!keepalive) return;
     set_option(c->fd, SOL_SOCKET, SO_KEEPALIVE, 1);
