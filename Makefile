@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wstrict-prototypes -Wmissing-prototypes \
               -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(CFLAGS)
-LIBS       := -luv -lm -lpthread
+LIBS       := -luv -lrocksdb -lm -lpthread
 
 ifeq ($(SAN),)
   CFLAGS_ALL += -O2 -flto=auto -ffat-lto-objects -fno-plt -DMAYFLY_JEMALLOC=1

@@ -9,9 +9,10 @@
  *   hidden here, because only the engine can count the live ones cheaply; it
  *   uses the same predicate with the now_ms of begin().
  * - Failure is sticky, like ferror(): a primitive that cannot reach its storage
- *   answers "absent" and sets `failed`; exec looks once per command, undoes it
- *   and answers -IOERR. So commands read without an error branch at every call.
- *   (docs/decisions/001-sticky-engine-errors.md)
+ *   answers "absent" and sets `failed`; exec looks once per command and answers
+ *   -IOERR. If the command may have written, the whole transaction is given up
+ *   with abort(), for it is all or nothing. So commands read without an error
+ *   branch at every call. (docs/decisions/001-sticky-engine-errors.md)
  * - A collection is never empty: whoever takes the last element drops the key.
  * - Slices handed out live until the next primitive that writes to the same
  *   key, or until commit(), whichever comes first. */
@@ -161,7 +162,9 @@ struct engine_ops {
     void (*close)(struct engine *);
 
     void (*begin)(struct engine *, i64 now_ms); /* opens the tick's transaction */
-    void (*commit)(struct engine *, u64 seq);   /* makes it durable as configured */
+    /* Ends the transaction: all of it is kept, durable as configured, or (false) nothing is. */
+    bool (*commit)(struct engine *, u64 seq);
+    void (*abort)(struct engine *); /* ends the transaction: nothing of it is kept */
     void (*prefetch)(struct engine *, const struct want *, u32 n);
 
     bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
@@ -187,11 +190,13 @@ struct engine_ops {
     void (*flush)(struct engine *, u32 db); /* O(1); reclaim() frees */
     void (*swap)(struct engine *, u32 a, u32 b);
 
-    /* Expiry. due() offers up to max keys whose own deadline, or one of whose
-     * fields' deadlines, is <= until_ms; fn drops the key or reaps fields.
-     * O(offered), never a scan. Returns how many references it looked at. */
-    u32 (*due)(struct engine *, u32 db, i64 until_ms, u32 max, key_fn, void *arg);
-    i64 (*next_due)(struct engine *, u32 db); /* no key is due before this; INT64_MAX: none at all */
+    bool (*has_deadlines)(struct engine *, u32 db); /* any key or any field */
+
+    /* Expiry. due() offers up to max keys, of any database, whose own deadline, or
+     * one of whose fields' deadlines, is <= until_ms; fn drops the key or reaps
+     * fields. O(offered), never a scan. Returns how many references it looked at. */
+    u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
+    i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
     void (*forecast)(struct engine *, u32 db, forecast_fn, void *arg);
     double (*mean_deadline)(struct engine *, u32 db); /* over keys with one; INFO's avg_ttl */
 
@@ -219,6 +224,7 @@ struct engine {
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;
+    bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */
 };
 

@@ -47,10 +47,22 @@ void region_begin(struct region *r, i64 now_ms)
     keyspace_begin(&r->ks, now_ms);
 }
 
-void region_commit(struct region *r)
+bool region_commit(struct region *r)
 {
-    r->eng->ops->commit(r->eng, r->journal.seq);
-    r->committed = r->journal.seq;
+    bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
+    if (kept) r->committed = r->journal.seq;
+    else if (r->doomed) r->eng->ops->abort(r->eng);
+    r->doomed = false;
+    return kept;
+}
+
+/* The storage failed. What was only read can be read again; a write may be half done, and
+ * is given up with all of its tick. */
+static void note_failure(struct region *r, bool wrote)
+{
+    journal_abandon(&r->journal);
+    r->eng->failed = false;
+    if (wrote) r->doomed = true;
 }
 
 /* -- checks before a command runs ------------------------------------------------ */
@@ -101,6 +113,10 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         reply_error(q->out, "NOAUTH Authentication required.");
         return false;
     }
+    if (UNLIKELY(r->doomed)) { /* what it would read was never so */
+        reply_error(q->out, REGION_IO_ERROR);
+        return false;
+    }
     if (r->evictor.maxmemory && !evict_as_needed(&r->evictor, &r->ks) && (cmd->flags & CMD_DENYOOM)) {
         reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
         return false;
@@ -121,14 +137,11 @@ static void default_effect(struct region *r, struct ctx *c)
     c->argv[0] = sent;
 }
 
-/* The engine could not reach its storage: what the command answered is worthless,
- * and what it did is undone. */
-static void replace_reply(struct region *r, struct reply *out, size_t mark)
+/* What a command answered is worthless if the engine could not reach its storage. */
+static void replace_reply(struct reply *out, size_t mark)
 {
-    journal_abandon(&r->journal);
     out->out->n = mark;
-    reply_error(out, "IOERR the storage engine failed; see the log");
-    r->eng->failed = false;
+    reply_error(out, REGION_IO_ERROR);
 }
 
 static void call(struct region *r, const struct request *q, struct ctx *c)
@@ -137,13 +150,16 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     bool keep_dead = r->ks.keep_dead;
     /* A write deletes what it finds dead also in a replica: the primary's DEL must
      * reach it, and nothing new may be put beside it. */
-    if (c->cmd->flags & CMD_WRITE) r->ks.keep_dead = false;
+    r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->eng->leave_dead);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     c->cmd->run(c);
     default_effect(r, c);
     r->ks.keep_dead = keep_dead;
-    if (UNLIKELY(r->eng->failed)) replace_reply(r, q->out, mark);
+    if (UNLIKELY(r->eng->failed)) {
+        note_failure(r, r->ks.dirty != c->dirty_before || c->cmd->flags & CMD_WRITE);
+        replace_reply(q->out, mark);
+    }
 }
 
 static struct ctx make_ctx(struct region *r, const struct request *q)
@@ -230,6 +246,7 @@ err region_apply(struct region *r, struct session *session, struct server *serve
 bool region_expire_step(struct region *r)
 {
     bool more = expire_cycle_step(&r->cycle, &r->ks);
+    if (UNLIKELY(r->eng->failed)) note_failure(r, true);
     journal_close(&r->journal, r->ks.now_ms, 0);
     return more;
 }

@@ -20,15 +20,19 @@ struct region {
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
+    bool doomed;             /* the storage failed under a write: this tick will not be committed */
 };
 
 /* Takes the engine over. `seed` starts the generator of command seeds. */
 void region_init(struct region *r, struct engine *eng, u64 seed);
 void region_release(struct region *r);
 
-/* A tick: begin, any number of run/apply/expire steps, commit. */
+#define REGION_IO_ERROR "IOERR the storage engine failed; see the log"
+
+/* A tick: begin, any number of run/apply/expire steps, commit. If that says false, nothing the tick
+ * did was kept, and none of its replies may be sent. */
 void region_begin(struct region *r, i64 now_ms);
-void region_commit(struct region *r);
+NODISCARD bool region_commit(struct region *r);
 
 struct request {
     struct session *session;

@@ -114,8 +114,7 @@ static void due_key(void *arg, struct key_ref *ref) { keyspace_reclaim(arg, ref,
 static void expire_first(struct evictor *v, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    for (u32 db = 0; db < e->databases && over(v); db++)
-        e->ops->due(e, db, ks->now_ms, DUE_PER_CALL, due_key, ks);
+    e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
     /* What was dropped earlier and waits to be freed counts too. */
     for (u32 n = 0; over(v) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
 }

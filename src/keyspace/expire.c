@@ -56,18 +56,10 @@ bool expire_cycle_waits(const struct expire_cycle *c) { return c->enabled && c->
 
 static void reclaim_due(void *ks, struct key_ref *ref) { keyspace_reclaim(ks, ref, STEP_KEYS); }
 
-/* The index names exactly the due keys: a step takes a handful from the first
- * database that has some. Even if those were all moved to a finer bucket, the
- * next database may have others. */
-static bool step_index(struct expire_cycle *c, struct keyspace *ks)
+/* The index names exactly the due keys: a step takes a handful. */
+static bool step_index(struct keyspace *ks)
 {
-    struct engine *e = ks->eng;
-    for (u32 n = 0; n < e->databases; n++) {
-        u32 seen = e->ops->due(e, c->db, ks->now_ms, STEP_KEYS, reclaim_due, ks);
-        if (seen < STEP_KEYS) c->db = (c->db + 1) % e->databases;
-        if (seen) return true;
-    }
-    return false;
+    return ks->eng->ops->due(ks->eng, ks->now_ms, STEP_KEYS, reclaim_due, ks) > 0;
 }
 
 /* -- walking ---------------------------------------------------------------------- */
@@ -129,11 +121,6 @@ bool expire_sweep_step(struct expire_sweep *w, struct keyspace *ks)
 
 /* -- sampling --------------------------------------------------------------------- */
 
-static bool has_deadlines(struct engine *e, u32 db)
-{
-    return e->ops->expires(e, db) || e->ops->next_due(e, db) != INT64_MAX; /* of keys, of fields */
-}
-
 /* Looks at some keys with a deadline, from where it stopped last time, and tells
  * what share of them, in per cent, had something dead. */
 static double sample(struct expire_cycle *c, struct keyspace *ks, u32 db)
@@ -156,7 +143,7 @@ static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
     u32 left = e->databases;
-    for (; left && !has_deadlines(e, c->db); left--) c->db = (c->db + 1) % e->databases;
+    for (; left && !e->ops->has_deadlines(e, c->db); left--) c->db = (c->db + 1) % e->databases;
     double share = left ? sample(c, ks, c->db) : 0;
     c->stale_perc = share * 0.05 + c->stale_perc * 0.95;
     if (share > acceptable_stale(c)) return true;
@@ -167,5 +154,5 @@ static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks)
 {
     if (ks->keep_dead) return false;
-    return c->source == EXPIRE_INDEX ? step_index(c, ks) : step_sample(c, ks);
+    return c->source == EXPIRE_INDEX ? step_index(ks) : step_sample(c, ks);
 }

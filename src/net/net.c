@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 
 #define POOL_KEEP 256
+#define ARGS_AT_ONCE 64 /* the most arguments of a request that is parsed in one go */
 #define ARGS_KEEP 65536 /* what a tick with more arguments or requests needed does not stay */
 
 /* -- pools ------------------------------------------------------------------------- */
@@ -169,15 +170,24 @@ static char *input_room(struct conn *c, size_t *room)
     return c->in.p + c->in.n;
 }
 
-static struct net_request *add_request(struct net *n)
+static void add_request(struct net *n, struct net_request q)
 {
-    if (n->request_count == n->request_cap) {
+    if (UNLIKELY(n->request_count == n->request_cap)) {
         n->request_cap = n->request_cap ? n->request_cap * 2 : 256;
         n->requests = mem_realloc(n->requests, n->request_cap * sizeof *n->requests);
     }
-    struct net_request *q = &n->requests[n->request_count++];
-    *q = (struct net_request){.argv_at = n->arg_count};
-    return q;
+    n->requests[n->request_count++] = q;
+}
+
+/* Room for so many arguments behind the tick's others. */
+static bytes *reserve_args(struct net *n, u32 more)
+{
+    if (UNLIKELY(n->arg_cap - n->arg_count < more)) {
+        n->arg_cap = MAX(n->arg_cap * 2, n->arg_count + more);
+        n->arg_cap = MAX(n->arg_cap, 1024u);
+        n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
+    }
+    return n->args + n->arg_count;
 }
 
 /* What the arguments' offsets count from. The words of an inline request live in the
@@ -192,21 +202,25 @@ static const char *args_start(struct net *n, const struct request_parser *p, con
 
 static void add_args(struct net *n, const struct request_parser *p, const char *start)
 {
-    if (n->arg_cap - n->arg_count < p->argc) {
-        n->arg_cap = MAX(n->arg_cap * 2, n->arg_count + p->argc);
-        n->arg_cap = MAX(n->arg_cap, 1024u);
-        n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
-    }
+    bytes *to = reserve_args(n, p->argc);
     start = args_start(n, p, start);
-    for (u32 i = 0; i < p->argc; i++) n->args[n->arg_count++] = bytes_of(start + p->argv[i].at, p->argv[i].n);
+    for (u32 i = 0; i < p->argc; i++) to[i] = bytes_of(start + p->argv[i].at, p->argv[i].n);
 }
 
-static void protocol_error(struct conn *c)
+/* The request at the start of `in`: its arguments, *argc of them, stand behind the tick's others. */
+static err parse_one(struct conn *c, const struct request_limits *limits, bytes in, size_t *used, u32 *argc)
 {
-    struct net_request *q = add_request(c->net);
-    q->conn = c;
-    q->error = mem_alloc(sizeof c->parser.error);
-    memcpy(q->error, c->parser.error, sizeof c->parser.error);
+    struct request_parser *p = &c->parser;
+    if (LIKELY(p->left == 0)) {
+        bytes *argv = reserve_args(c->net, ARGS_AT_ONCE);
+        *used = request_take(limits, in, argv, ARGS_AT_ONCE, argc);
+        if (LIKELY(*used)) return OK;
+    }
+    err e = request_parse(p, limits, in, used);
+    if (e) return e;
+    add_args(c->net, p, in.p);
+    *argc = p->argc;
+    return OK;
 }
 
 static void restart_parser(struct request_parser *p)
@@ -220,13 +234,15 @@ static size_t parse_all(struct conn *c, bytes in)
 {
     struct net *n = c->net;
     c->more_input = false;
+    c->tick_mark = c->out.n;
     struct request_limits limits = {n->config.max_bulk, !c->session.authenticated};
     size_t done = 0;
     bool first = true;
     while (done < in.n) {
         bytes rest = bytes_of(in.p + done, in.n - done);
         size_t used;
-        err e = request_parse(&c->parser, &limits, rest, &used);
+        u32 argc;
+        err e = parse_one(c, &limits, rest, &used, &argc);
         if (e == ERR_AGAIN) break;
         if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: look again next tick */
             restart_parser(&c->parser);
@@ -234,17 +250,14 @@ static size_t parse_all(struct conn *c, bytes in)
             break;
         }
         if (e) {
-            protocol_error(c);
+            add_request(n, (struct net_request){.conn = c, .error = c->parser.error});
             return in.n;
         }
         done += used;
-        if (c->parser.argc == 0) continue;
-        struct net_request *q = add_request(n);
-        q->conn = c;
-        q->argc = c->parser.argc;
-        q->raw = rest.p;
-        q->raw_end = in.p + in.n;
-        add_args(n, &c->parser, rest.p);
+        if (argc == 0) continue;
+        add_request(n, (struct net_request){.conn = c, .argv_at = n->arg_count, .argc = argc, .raw = rest.p,
+                                            .raw_end = in.p + in.n});
+        n->arg_count += argc;
         first = false;
     }
     return done;
@@ -404,7 +417,6 @@ static void end_tick(struct net *n)
         }
         c = next;
     }
-    for (u32 i = 0; i < n->request_count; i++) mem_free(n->requests[i].error);
     n->request_count = n->arg_count = 0;
     arena_clear(&n->words);
     while (again) {

@@ -42,6 +42,7 @@ struct conn {
 
     /* output */
     struct buf out;            /* replies; the kernel has taken the first `sent` bytes */
+    size_t tick_mark;          /* where those to this tick's requests begin */
     size_t sent;
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
 
@@ -61,7 +62,7 @@ struct net_request {
     u32 argc;        /* 0: a protocol error, see `error` */
     const char *raw; /* where the request starts in the input: to put it back */
     const char *raw_end; /* where the connection's input of this tick ends */
-    char *error;     /* owned; text behind "Protocol error: " */
+    const char *error; /* the parser's text behind "Protocol error: " */
 };
 
 struct output_limit {

@@ -143,9 +143,8 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 static void arm_wake(struct server *s)
 {
     struct engine *e = s->region.eng;
-    i64 next = INT64_MAX;
     if (!s->region.cycle.enabled || s->region.cycle.source != EXPIRE_INDEX || s->region.ks.keep_dead) return;
-    for (u32 db = 0; db < e->databases; db++) next = MIN(next, e->ops->next_due(e, db));
+    i64 next = e->ops->next_due(e);
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
@@ -184,7 +183,7 @@ static void housekeeping(struct server *s, bool idle)
             i64 took_us = clock_mono_us() - start;
             expire_cycle_spent(cycle, took_us, more);
             note_latency(s, "expire-cycle", took_us);
-            region_commit(&s->region);
+            more = region_commit(&s->region) && more;
             if (!more) s->expire_checked_ms = s->now_ms;
         } else {
             more = expire_cycle_waits(cycle);
@@ -202,6 +201,22 @@ static void housekeeping(struct server *s, bool idle)
 
 /* -- the tick ------------------------------------------------------------------------- */
 
+/* Nothing the tick did was kept: whoever asked for anything in it is told so instead. */
+static void fail_replies(struct server *s)
+{
+    struct net *n = &s->net;
+    for (u32 i = 0; i < n->request_count; i++) {
+        struct conn *c = n->requests[i].conn;
+        if (c) c->out.n = MIN(c->out.n, c->tick_mark);
+    }
+    for (u32 i = 0; i < n->request_count; i++) {
+        struct conn *c = n->requests[i].conn;
+        if (!c || c->closing) continue;
+        struct reply out = conn_reply(c);
+        reply_error(&out, REGION_IO_ERROR);
+    }
+}
+
 void server_tick(struct net *n)
 {
     struct server *s = n->owner;
@@ -212,6 +227,6 @@ void server_tick(struct net *n)
         if (i % PREFETCH_AHEAD == 0) prefetch(s, i);
         run_request(s, i);
     }
-    if (n->request_count) region_commit(&s->region);
+    if (n->request_count && !region_commit(&s->region)) fail_replies(s);
     housekeeping(s, n->request_count == 0);
 }

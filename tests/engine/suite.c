@@ -415,25 +415,25 @@ static void test_due_costs_what_is_due(void **state)
     for (u32 id = 0; id < 30000; id++) put_volatile(id, START + 7200000 + (i64)below(1u << 30));
     for (u32 id = 30000; id < 30100; id++) put_volatile(id, START + 1000);
     world_tick(&w, 999);
-    assert_int_equal(w.ops->due(w.e, 1, w.now_ms, NONE, take_offer, &o), 0);
+    assert_int_equal(w.ops->due(w.e, w.now_ms, NONE, take_offer, &o), 0);
     world_tick(&w, 66);
-    u64 seen = w.ops->due(w.e, 1, w.now_ms, NONE, take_offer, &o);
+    u64 seen = w.ops->due(w.e, w.now_ms, NONE, take_offer, &o);
     assert_int_equal(o.keys, 100);
     assert_in_range(seen, 100, 110);
-    assert_int_equal(w.ops->due(w.e, 1, w.now_ms, NONE, take_offer, &o), 0);
+    assert_int_equal(w.ops->due(w.e, w.now_ms, NONE, take_offer, &o), 0);
     assert_int_equal(w.ops->count(w.e, 1), 30000);
 
     /* And over its whole life a key is looked at a handful of times. */
     seen = 0;
     while (w.ops->count(w.e, 1)) {
-        i64 next = w.ops->next_due(w.e, 1);
+        i64 next = w.ops->next_due(w.e);
         assert_true(next > w.now_ms && next < INT64_MAX);
         world_tick(&w, next - w.now_ms);
-        seen += w.ops->due(w.e, 1, w.now_ms, NONE, take_offer, &o);
+        seen += w.ops->due(w.e, w.now_ms, NONE, take_offer, &o);
     }
     assert_int_equal(o.keys, 30100);
     assert_true(seen < 30000 * 6);
-    assert_true(w.ops->next_due(w.e, 1) == INT64_MAX);
+    assert_true(w.ops->next_due(w.e) == INT64_MAX);
 }
 
 /* Up to max, not more; the rest is offered by the next call. */
@@ -445,7 +445,7 @@ static void test_due_in_slices(void **state)
     world_tick(&w, 1064);
     for (u32 calls = 0; w.ops->count(w.e, 1); calls++) {
         u32 before = o.keys;
-        assert_true(w.ops->due(w.e, 1, w.now_ms, 64, take_offer, &o) <= 64);
+        assert_true(w.ops->due(w.e, w.now_ms, 64, take_offer, &o) <= 64);
         assert_true(o.keys - before <= 64 && calls < 10000 / 64 + 10);
     }
     assert_int_equal(o.keys, 10000);
@@ -468,7 +468,7 @@ static void test_every_deadline_is_met(void **state)
             latest = MAX(latest, m->deadline_ms);
         }
         while (w.now_ms < latest + 64) {
-            i64 next = w.ops->next_due(w.e, 0), step = 1 + below(2u << below(28));
+            i64 next = w.ops->next_due(w.e), step = 1 + below(2u << below(28));
             world_tick(&w, below(2) && next < latest + 64 ? next - w.now_ms : step);
             drain_due(&w, 0);
         }
@@ -532,7 +532,7 @@ static void test_flush(void **state)
     put_volatile(5, w.now_ms + 10);
     world_tick(&w, 10000);
     for (u32 n = 0; n < 10; n++) w.ops->reclaim(w.e, 50);
-    while (w.ops->due(w.e, 1, w.now_ms, 100, take_offer, &o)) {}
+    while (w.ops->due(w.e, w.now_ms, 100, take_offer, &o)) {}
     assert_int_equal(o.keys, 1);
     while (w.ops->reclaim(w.e, 1000)) {}
 }

@@ -142,7 +142,7 @@ void world_open(struct world *w, struct engine *e)
 void world_tick(struct world *w, i64 step_ms)
 {
     assert_false(w->e->failed);
-    w->ops->commit(w->e, ++w->seq);
+    assert_true(w->ops->commit(w->e, ++w->seq));
     w->now_ms += step_ms;
     w->ops->begin(w->e, w->now_ms);
 }
@@ -506,8 +506,8 @@ static void due_key(void *arg, struct key_ref *ref)
 u64 drain_due(struct world *w, u32 db)
 {
     u64 total = 0;
-    for (u32 n; (n = w->ops->due(w->e, db, w->now_ms, 1 + below(100), due_key, w));) total += n;
-    i64 next = w->ops->next_due(w->e, db);
+    for (u32 n; (n = w->ops->due(w->e, w->now_ms, 1 + below(100), due_key, w));) total += n;
+    i64 next = w->ops->next_due(w->e);
     assert_true(next > w->now_ms);
     for (u32 id = 0; id < IDS; id++) {
         check_not_late(w, w->key[db][id].deadline_ms, next);

@@ -77,7 +77,7 @@ static inline void world_close(struct world *w)
 /* The next tick: ms after T0. */
 static inline void at(struct world *w, i64 ms)
 {
-    region_commit(&w->region);
+    assert_true(region_commit(&w->region));
     region_begin(&w->region, T0 + ms);
 }
 

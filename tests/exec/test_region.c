@@ -177,6 +177,8 @@ struct flaky {
     struct engine_ops ops, real;
     bool fail_find, fail_put;
     u64 commits, committed_seq;
+    bool fail_commit;
+    u32 aborts;
 };
 
 static struct flaky *flaky_of(struct engine *e) { return (struct flaky *)(void *)e->ops; }
@@ -199,13 +201,15 @@ static void flaky_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, 
     else f->real.str.put(e, db, key, ref, value, deadline_ms);
 }
 
-static void flaky_commit(struct engine *e, u64 seq)
+static bool flaky_commit(struct engine *e, u64 seq)
 {
     struct flaky *f = flaky_of(e);
     f->commits++;
     f->committed_seq = seq;
-    f->real.commit(e, seq);
+    return f->real.commit(e, seq) && !f->fail_commit;
 }
+
+static void flaky_abort(struct engine *e) { flaky_of(e)->aborts++; }
 
 static void open_flaky(struct world *w, struct flaky *f)
 {
@@ -214,6 +218,7 @@ static void open_flaky(struct world *w, struct flaky *f)
     f->ops.find = flaky_find;
     f->ops.str.put = flaky_put;
     f->ops.commit = flaky_commit;
+    f->ops.abort = flaky_abort;
     e->ops = &f->ops;
     world_open_on(w, e);
 }
@@ -237,15 +242,41 @@ static void failures_are_told(void **state)
     f.fail_find = false;
     assert_string_equal(run(&w, "GET k"), "v"); /* no failure sticks to the next command */
 
+    world_close(&w);
+}
+
+/* A write that failed may be half done: its tick is given up, and the next one starts anew. */
+static void a_failed_write_dooms_its_tick(void **state)
+{
+    (void)state;
+    struct world w;
+    struct flaky f;
+    open_flaky(&w, &f);
+    run_all(&w, "SET k v");
+    at(&w, 1);
+    journal_text(&w);
     f.fail_put = true;
     assert_string_equal(run(&w, "SET k w"), io_error);
-    assert_string_equal(run(&w, "SET k w EX 5"), io_error);
-    assert_string_equal(run(&w, "SELECT 1"), "OK"); /* it does not need the engine */
-    assert_string_equal(run(&w, "SET k w"), io_error);
+    assert_true(w.outcome.failed && !w.outcome.rejected);
     f.fail_put = false;
-    assert_string_equal(journal_text(&w), ""); /* nothing happened */
+    assert_string_equal(run(&w, "SET k w EX 5"), io_error);
+    assert_true(w.outcome.rejected);
+    assert_string_equal(run(&w, "GET k"), io_error); /* what it would read was never so */
+    assert_string_equal(journal_text(&w), "");
+    assert_false(region_commit(&w.region));
+    assert_int_equal(f.aborts, 1);
+    region_begin(&w.region, T0 + 2);
     assert_string_equal(run(&w, "SET k w"), "OK");
-    assert_string_equal(journal_text(&w), "SELECT 1; SET k w");
+    assert_true(region_commit(&w.region));
+    assert_string_equal(journal_text(&w), "SELECT 0; SET k w");
+
+    f.fail_commit = true;
+    region_begin(&w.region, T0 + 3);
+    u64 committed = w.region.committed;
+    run(&w, "SET k x");
+    assert_false(region_commit(&w.region));
+    assert_int_equal(w.region.committed, committed);
+    assert_int_equal(f.aborts, 1); /* commit has ended the transaction itself */
     world_close(&w);
 }
 
@@ -288,17 +319,17 @@ static void a_tick_commits_once(void **state)
     run_all(&w, "SET a 1;SET b 1 PX 5;GET a;INCR a");
     assert_int_equal(f.commits, 0);
     assert_int_equal(w.region.committed, 0);
-    region_commit(&w.region);
+    assert_true(region_commit(&w.region));
     assert_int_equal(f.commits, 1);
     assert_int_equal(f.committed_seq, 3);
     assert_int_equal(w.region.committed, 3);
     region_begin(&w.region, T0 + 100);
     each_step(&w);
-    region_commit(&w.region);
+    assert_true(region_commit(&w.region));
     assert_int_equal(f.committed_seq, 4); /* the cycle's DEL */
     region_begin(&w.region, T0 + 200);
     run(&w, "GET a");
-    region_commit(&w.region);
+    assert_true(region_commit(&w.region));
     assert_int_equal(f.commits, 3);
     assert_int_equal(w.region.committed, 4);
     world_close(&w);
@@ -334,6 +365,7 @@ int main(void)
         cmocka_unit_test(same_seed_same_answers),
         cmocka_unit_test(clients_may_leave_the_access_clock_alone),
         cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(a_failed_write_dooms_its_tick),
         cmocka_unit_test(a_failure_replaces_only_its_own_reply),
         cmocka_unit_test(a_tick_commits_once),
         cmocka_unit_test(without_sinks_there_are_no_records),

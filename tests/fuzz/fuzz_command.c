@@ -134,7 +134,7 @@ static void follow(struct fuzz *f)
 static void tick(struct fuzz *f, i64 by_ms)
 {
     f->now_ms = MIN(MAX(f->now_ms + by_ms, 1), LAST_MS);
-    region_commit(&f->primary.region);
+    if (!region_commit(&f->primary.region)) __builtin_trap();
     region_begin(&f->primary.region, f->now_ms);
 }
 

@@ -238,6 +238,12 @@ static void mem_set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bit
 static u64 mem_count(struct engine *e, u32 db) { return mem_db_of(e, db)->keys.count; }
 static u64 mem_expires(struct engine *e, u32 db) { return mem_db_of(e, db)->deadlines.live; }
 
+static bool mem_has_deadlines(struct engine *e, u32 db)
+{
+    struct mem_db *d = mem_db_of(e, db);
+    return d->deadlines.live || d->fields.live;
+}
+
 static double mem_mean_deadline(struct engine *e, u32 db)
 {
     struct mem_db *d = mem_db_of(e, db);
@@ -389,7 +395,7 @@ static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, 
     return seen;
 }
 
-static u32 mem_due(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, void *arg)
+static u32 due_in(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct mem_db *d = mem_db_of(e, db);
     /* A storm of keys must not keep fields waiting: they get a share first. */
@@ -397,10 +403,27 @@ static u32 mem_due(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, v
     return n + visit_due(e, db, &d->deadlines, visit_key, until_ms, max - n, fn, arg);
 }
 
-static i64 mem_next_due(struct engine *e, u32 db)
+/* Goes on with the database where the last call had enough. */
+static u32 mem_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
-    struct mem_db *d = mem_db_of(e, db);
-    return MIN(wheel_next(&d->deadlines), wheel_next(&d->fields));
+    struct mem_engine *m = mem_of(e);
+    u32 seen = 0;
+    for (u32 n = 0; n < e->databases; n++) {
+        seen += due_in(e, m->due_db, until_ms, max - seen, fn, arg);
+        if (seen >= max) break;
+        m->due_db = (m->due_db + 1) % e->databases;
+    }
+    return seen;
+}
+
+static i64 mem_next_due(struct engine *e)
+{
+    i64 next = INT64_MAX;
+    for (u32 db = 0; db < e->databases; db++) {
+        struct mem_db *d = mem_db_of(e, db);
+        next = MIN(next, MIN(wheel_next(&d->deadlines), wheel_next(&d->fields)));
+    }
+    return next;
 }
 
 static void mem_forecast(struct engine *e, u32 db, forecast_fn fn, void *arg)
@@ -438,7 +461,14 @@ static void mem_swap(struct engine *e, u32 a, u32 b)
 }
 
 static void mem_begin(struct engine *e, i64 now_ms) { e->now_ms = now_ms; }
-static void mem_commit(struct engine *e, u64 seq UNUSED) { arena_clear(&mem_of(e)->handed_out); }
+static bool mem_commit(struct engine *e, u64 seq UNUSED)
+{
+    arena_clear(&mem_of(e)->handed_out);
+    return true;
+}
+
+/* Nothing can fail here, so nothing ever has to be taken back. */
+static void mem_abort(struct engine *e UNUSED) { CHECK(!"the memory engine gives nothing up"); }
 
 static void mem_close(struct engine *e)
 {
@@ -456,14 +486,15 @@ static void mem_close(struct engine *e)
 
 static const struct engine_ops key_ops = {
     .name = "memory",
-    .close = mem_close, .begin = mem_begin, .commit = mem_commit, .prefetch = mem_prefetch,
+    .close = mem_close, .begin = mem_begin, .commit = mem_commit, .abort = mem_abort,
+    .prefetch = mem_prefetch,
     .find = mem_find, .create = mem_create, .drop = mem_drop, .set_deadline = mem_set_deadline,
     .rename = mem_rename, .copy = mem_copy,
     .size = mem_size_of, .encoding = mem_encoding, .usage = mem_usage,
     .access = mem_access, .set_access = mem_set_access,
     .count = mem_count, .expires = mem_expires, .scan = mem_scan, .random = mem_random,
     .random_volatile = mem_random_volatile, .flush = mem_flush, .swap = mem_swap,
-    .due = mem_due, .next_due = mem_next_due, .forecast = mem_forecast,
+    .has_deadlines = mem_has_deadlines, .due = mem_due, .next_due = mem_next_due, .forecast = mem_forecast,
     .mean_deadline = mem_mean_deadline, .reclaim = mem_reclaim,
     /* the families' tables are copied in by memory_engine_new */
 };

@@ -32,6 +32,7 @@ struct mem_engine {
     struct engine_ops ops; /* base.ops points here */
     u64 seed;
     struct mem_db *dbs;
+    u32 due_db; /* where due() goes on */
     struct grave *graves, *last_grave;
     u64 grave_count;
     struct arena handed_out; /* text made for slices handed out in this transaction */

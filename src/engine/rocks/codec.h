@@ -1,0 +1,87 @@
+/* The byte layout of everything the rocks engine stores (DESIGN section 6), and
+ * nothing else: pure functions, no state. All integers are big-endian.
+ *
+ *   P = u64(region ^ 2^63) | u64(index ^ 2^63) | u16 slot | u32 key_len | key
+ *
+ *   family            key                                 value
+ *   redis_metadata    P                                   flags · u64 deadline · …
+ *   data              P · u64 version · sub               field's value, element, score …
+ *   redis_zset_score  P · u64 version · enc8(score) · member          (empty)
+ *                     P · u64 version · u64 deadline · field          (empty): the fields of a hash
+ *                                                         by their deadline, nearest first
+ *   zset_rank         P · u64 version · enc8(score) · member          u64 entries in the block
+ *                                                         that begins here
+ *   field_deadline    P · u64 version · field             u64 deadline
+ *   deadline          u64 region · u64 due · u8 level · u64 index · u16 slot · key    (empty)
+ *   meta_info         see state.h
+ */
+#ifndef MAYFLY_ENGINE_ROCKS_CODEC_H
+#define MAYFLY_ENGINE_ROCKS_CODEC_H
+
+#include "engine/engine.h"
+
+#define CODEC_LIST_MIDDLE 0x7FFFFFFFFFFFFFFFull /* where a list's head and tail start */
+#define CODEC_LEGACY 'S'                        /* data key P · 'S': a string of the old form */
+
+/* -- integers -------------------------------------------------------------- */
+static inline void put_u16(char *p, u16 v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
+static inline void put_u32(char *p, u32 v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
+static inline void put_u64(char *p, u64 v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
+static inline u16 get_u16(const char *p) { u16 v; memcpy(&v, p, 2); return __builtin_bswap16(v); }
+static inline u32 get_u32(const char *p) { u32 v; memcpy(&v, p, 4); return __builtin_bswap32(v); }
+static inline u64 get_u64(const char *p) { u64 v; memcpy(&v, p, 8); return __builtin_bswap64(v); }
+static inline void append_u64(struct buf *b, u64 v) { put_u64(buf_reserve(b, 8), v); b->n += 8; }
+
+/* -- keys ------------------------------------------------------------------- */
+
+u16 codec_slot(bytes key); /* CRC16/XMODEM of the hash tag, or of the whole key, & 0x3FFF */
+
+#define CODEC_PREFIX_FIXED 22 /* bytes of P before the key */
+
+void codec_index_prefix(struct buf *out, u64 region, u64 index); /* appends the first 16 bytes of P */
+void codec_key(struct buf *out, u64 region, u64 index, bytes key); /* appends P */
+
+struct codec_key {
+    u64 region, index;
+    u16 slot;
+    bytes key;
+    bytes rest; /* what follows P: nothing in redis_metadata */
+};
+bool codec_key_read(bytes raw, struct codec_key *out); /* false: not a P */
+
+/* Of a `rest` that begins with a version. False: too short. */
+bool codec_version_read(bytes rest, u64 *version, bytes *sub);
+
+/* Makes key the smallest one that is greater than everything beginning with it. */
+void codec_after_prefix(struct buf *key);
+
+/* -- values ------------------------------------------------------------------- */
+
+struct codec_meta {
+    enum value_type type;
+    bool field_deadlines; /* a hash some of whose fields have a deadline */
+    i64 deadline_ms;
+    u64 version, size, head, tail; /* collections; head and tail of lists only */
+    bytes payload;                 /* strings */
+};
+void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
+bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */
+
+bool codec_legacy_read(bytes raw, i64 *deadline_ms, bytes *payload);
+
+/* enc8: unsigned order is the order of the doubles. NaN never gets here; -0.0 is +0.0. */
+u64 codec_score(double score);
+double codec_score_read(u64 coded);
+
+struct codec_due {
+    u64 region;
+    i64 due_ms;
+    u8 level;
+    u64 index;
+    u16 slot;
+    bytes key;
+};
+void codec_due(struct buf *out, const struct codec_due *d); /* appends */
+bool codec_due_read(bytes raw, struct codec_due *out);
+
+#endif
