@@ -53,29 +53,42 @@ bool num_parse_i64(bytes s, i64 *out)
     return true;
 }
 
-size_t num_print_i64(char *buf, i64 v)
+static u32 count_digits(u64 u)
+{
+    static const u64 power[] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000,
+        100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000,
+        10000000000000000, 100000000000000000, 1000000000000000000, 10000000000000000000u,
+    };
+    u |= 1; /* zero has a digit, too; no power is odd but the first */
+    u32 n = (u32)(64 - __builtin_clzll(u)) * 1233 >> 12; /* 1233/4096 is log10(2), nearly */
+    return n + (u >= power[n]);
+}
+
+static inline char *print_pair(char *end, u32 n)
 {
     static const char pairs[201] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    char tmp[NUM_I64_LEN];
-    char *p = tmp + sizeof(tmp);
+    return memcpy(end - 2, pairs + 2 * n, 2);
+}
+
+/* The digits are counted first, so that each is written where it belongs: copying them there from
+ * elsewhere would wait for them. */
+size_t num_print_i64(char *buf, i64 v)
+{
     u64 u = v < 0 ? 0 - (u64)v : (u64)v;
+    size_t n = (v < 0) + count_digits(u);
+    char *p = buf + n;
 
-    while (u >= 100) {
-        memcpy(p -= 2, pairs + 2 * (u % 100), 2);
-        u /= 100;
-    }
-    if (u >= 10)
-        memcpy(p -= 2, pairs + 2 * u, 2);
-    else
-        *--p = (char)('0' + u);
-    if (v < 0) *--p = '-';
-
-    size_t n = (size_t)(tmp + sizeof(tmp) - p);
-    memcpy(buf, p, n);
-    buf[n] = '\0';
+    *p = '\0';
+    if (v < 0) buf[0] = '-';
+    for (; u > UINT32_MAX; u /= 100) p = print_pair(p, (u32)(u % 100));
+    u32 w = (u32)u; /* cheaper to divide */
+    for (; w >= 100; w /= 100) p = print_pair(p, w % 100);
+    if (w >= 10) print_pair(p, w);
+    else p[-1] = (char)('0' + w);
     return n;
 }
 

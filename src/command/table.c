@@ -117,8 +117,6 @@ const char *command_syntax(const struct command *cmd) { return syntaxes[cmd->id]
 
 /* -- finding by name -------------------------------------------------------- */
 
-enum { NOT_FOUND = ARRAY_LEN(table) };
-
 /* A name of up to 24 bytes in lower case, padded with zeros. */
 struct name_key {
     u64 word[3];
@@ -166,43 +164,51 @@ static inline bool same_key(struct name_key a, struct name_key b)
 
 #define IS_SUBCOMMAND(name_) (__builtin_strchr(name_, '|') != NULL)
 
-/* The names of length n, compared one after the other. Every request comes this way, so it is
- * shaped for the compiler: n is a constant wherever this is inlined, hence the comparisons with
- * names of other lengths vanish, a name is loaded by one or two moves, and what remains of each
- * comparison is one register against one constant. */
-static inline __attribute__((always_inline)) u32 find_of_length(const char *p, size_t n)
+/* Splits the names of a length into eight parts, by their first two letters. */
+#define PART_OF(first_, second_) (((u32)(first_) + (u32)(second_)) % 8)
+
+/* The names of length n in one of the parts, compared one after the other. Every request comes
+ * this way, so it is shaped for the compiler: n and part are constants wherever this is inlined,
+ * hence the comparisons with all other names vanish, a name is loaded by one or two moves, and
+ * what remains of each comparison is one register against one constant. */
+static inline __attribute__((always_inline)) const struct command *find_among(struct name_key key, size_t n,
+                                                                              u32 part)
 {
-    struct name_key key = key_of(p, n);
     u32 id = 0;
-#define COMMAND(name_, ...)                                      \
-    if (sizeof(name_) - 1 == n && !IS_SUBCOMMAND(name_) &&       \
-        same_key(key, key_of(name_, MIN(n, sizeof(name_) - 1)))) \
-        return id;                                               \
+#define COMMAND(name_, ...)                                                               \
+    if (sizeof(name_) - 1 == n && PART_OF((name_)[0], (name_)[1]) == part &&              \
+        !IS_SUBCOMMAND(name_) && same_key(key, key_of(name_, MIN(n, sizeof(name_) - 1)))) \
+        return &table[id];                                                                \
     id++;
 #define CONTAINER COMMAND
 #include "command/table.def"
 #undef COMMAND
 #undef CONTAINER
-    return NOT_FOUND;
+    return NULL;
 }
 
-static u32 find_id(const char *p, size_t n)
+static inline __attribute__((always_inline)) const struct command *find_of_length(const char *p, size_t n)
 {
-    switch (n) {
-#define LENGTH(n_) case n_: return find_of_length(p, n_)
+    struct name_key key = key_of(p, n);
+    switch (PART_OF(key.word[0], key.word[0] >> 8)) {
+#define PART(i_) case i_: return find_among(key, n, i_)
+        PART(0); PART(1); PART(2); PART(3); PART(4); PART(5); PART(6); PART(7);
+#undef PART
+    }
+    return NULL;
+}
+
+const struct command *command_find(bytes name)
+{
+    switch (name.n) {
+#define LENGTH(n_) case n_: return find_of_length(name.p, n_)
         LENGTH(1); LENGTH(2); LENGTH(3); LENGTH(4); LENGTH(5); LENGTH(6); LENGTH(7); LENGTH(8);
         LENGTH(9); LENGTH(10); LENGTH(11); LENGTH(12); LENGTH(13); LENGTH(14); LENGTH(15);
         LENGTH(16); LENGTH(17); LENGTH(18); LENGTH(19); LENGTH(20); LENGTH(21); LENGTH(22);
         LENGTH(23); LENGTH(24);
 #undef LENGTH
-    default: return NOT_FOUND;
+    default: return NULL;
     }
-}
-
-const struct command *command_find(bytes name)
-{
-    u32 id = find_id(name.p, name.n);
-    return id == NOT_FOUND ? NULL : &table[id];
 }
 
 const struct command *command_find_sub(const struct command *container, bytes sub)

@@ -2,6 +2,8 @@
  * - all leaves are at the same depth, and their list runs in the tree's order;
  * - count[i] is the number of entries below child[i]; in a keyed tree first[i] is
  *   the first of them, exactly: its item pointer never outlives the entry;
+ * - an unkeyed tree's first and last leaf are left out of that: they are where a list
+ *   grows and shrinks, and so nothing has to climb for it;
  * - the root, if an inner node, has two children at least, any other has one, and
  *   two inner nodes side by side under one parent have more than MERGE_AT children
  *   together. That is what bounds the height.
@@ -102,13 +104,29 @@ static void slots_give(const struct ctree *t, struct ctree_inner *dst, struct ct
 
 /* --- climbing --- */
 
-/* Tells everything above a node what the node now holds. */
+static bool is_end(const struct ctree_leaf *leaf) { return !leaf->prev || !leaf->next; }
+
+/* What the nodes above a leaf count it for. */
+static u64 weight(const struct ctree *t, const struct ctree_leaf *leaf)
+{
+    return !t->keyed && is_end(leaf) ? 0 : leaf->count;
+}
+
+static void sum_up(struct ctree *t)
+{
+    t->count = t->counted;
+    if (t->keyed || !t->root) return;
+    t->count += t->head->count;
+    if (t->tail != t->head) t->count += t->tail->count;
+}
+
+/* Tells everything above a node what to count it for, and its first entry. */
 static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
                   const struct ctree_key *first)
 {
     struct ctree_inner *in = node->parent;
     u32 i = in ? slot_of(in, node) : 0;
-    u64 delta = count - (in ? in->count[i] : t->count);
+    u64 delta = count - (in ? in->count[i] : t->counted);
     while (in) {
         in->count[i] += delta;
         if (first) in->first[i] = *first;
@@ -118,7 +136,7 @@ static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
         if (in) i = slot_of(in, node);
     }
     if (first) t->first = *first;
-    t->count += delta;
+    t->counted += delta;
 }
 
 static void climb_from(struct ctree *t, const struct ctree_inner *in)
@@ -128,7 +146,14 @@ static void climb_from(struct ctree *t, const struct ctree_inner *in)
 
 void ctree_update(struct ctree *t, struct ctree_leaf *leaf, const struct ctree_key *first)
 {
-    climb(t, &leaf->node, leaf->count, first);
+    if (t->keyed || !is_end(leaf)) climb(t, &leaf->node, leaf->count, first);
+    sum_up(t);
+}
+
+/* The leaf beside it came or went as an end: it may have become one, or be one no longer. */
+static void end_changed(struct ctree *t, struct ctree_leaf *leaf)
+{
+    if (!t->keyed) climb(t, &leaf->node, weight(t, leaf), NULL);
 }
 
 /* --- adding --- */
@@ -141,7 +166,7 @@ static void add_beside(struct ctree *t, struct ctree_node *sibling, bool after,
 static struct ctree_inner *grow(struct ctree *t)
 {
     struct ctree_inner *in = inner_new(t);
-    slot_put(t, in, 0, t->root, t->count, &t->first);
+    slot_put(t, in, 0, t->root, t->counted, &t->first);
     t->root = &in->node;
     t->height++;
     return in;
@@ -187,13 +212,15 @@ void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *
     t->leaves++;
     if (!t->root) {
         t->root = &leaf->node;
-        climb(t, &leaf->node, leaf->count, first);
-        return;
+        climb(t, &leaf->node, weight(t, leaf), first);
+    } else {
+        /* A tree that grows at an end leaves full nodes behind. */
+        u32 keep = !leaf->next ? CTREE_FANOUT - 1 : !leaf->prev ? 1 : CTREE_FANOUT / 2;
+        struct ctree_leaf *sibling = after ? after : leaf->next;
+        add_beside(t, &sibling->node, after != NULL, &leaf->node, weight(t, leaf), first, keep);
+        if (is_end(leaf)) end_changed(t, sibling);
     }
-    /* A tree that grows at an end leaves full nodes behind. */
-    u32 keep = !leaf->next ? CTREE_FANOUT - 1 : !leaf->prev ? 1 : CTREE_FANOUT / 2;
-    struct ctree_leaf *sibling = after ? after : leaf->next;
-    add_beside(t, &sibling->node, after != NULL, &leaf->node, leaf->count, first, keep);
+    sum_up(t);
 }
 
 /* --- removing --- */
@@ -252,10 +279,12 @@ void ctree_remove(struct ctree *t, struct ctree_leaf *leaf)
     t->leaves--;
     if (leaf->node.parent) {
         drop(t, leaf->node.parent, &leaf->node);
+        if (is_end(leaf)) end_changed(t, leaf->prev ? leaf->prev : leaf->next);
     } else {
         t->root = NULL;
-        t->count = 0;
+        t->counted = 0;
     }
+    sum_up(t);
 }
 
 /* --- reading --- */
@@ -263,6 +292,17 @@ void ctree_remove(struct ctree *t, struct ctree_leaf *leaf)
 struct ctree_leaf *ctree_at(const struct ctree *t, u64 rank, u32 *offset)
 {
     CHECK(rank < t->count);
+    if (!t->keyed) {
+        if (rank < t->head->count) {
+            *offset = (u32)rank;
+            return t->head;
+        }
+        rank -= t->head->count;
+        if (rank >= t->counted) {
+            *offset = (u32)(rank - t->counted);
+            return t->tail;
+        }
+    }
     struct ctree_node *node = t->root;
     for (u32 level = t->height; level > 0; level--) {
         const struct ctree_inner *in = (const struct ctree_inner *)node;
@@ -282,10 +322,10 @@ struct walk {
     const struct ctree *t;
     const struct ctree_key *(*first_of)(const struct ctree_leaf *leaf);
     const struct ctree_leaf *next; /* the leaf the walk must meet next */
-    u64 leaves, inners;
+    u64 entries, leaves, inners;
 };
 
-/* CHECKs a subtree and gives its count and first key. */
+/* CHECKs a subtree and gives what it counts for and its first key. */
 static u64 check_node(struct walk *w, const struct ctree_node *node, u32 level,
                       struct ctree_key *first)
 {
@@ -295,8 +335,9 @@ static u64 check_node(struct walk *w, const struct ctree_node *node, u32 level,
         CHECK(leaf->next ? leaf->next->prev == leaf : w->t->tail == leaf);
         w->next = leaf->next;
         w->leaves++;
+        w->entries += leaf->count;
         if (w->t->keyed) *first = *w->first_of(leaf);
-        return leaf->count;
+        return weight(w->t, leaf);
     }
     const struct ctree_inner *in = (const struct ctree_inner *)node;
     w->inners++;
@@ -324,10 +365,11 @@ void ctree_check(const struct ctree *t,
     struct ctree_key first = {0};
     if (t->root) {
         CHECK(!t->root->parent && !t->head->prev);
-        CHECK(check_node(&w, t->root, t->height, &first) == t->count);
+        CHECK(check_node(&w, t->root, t->height, &first) == t->counted);
         if (t->keyed) CHECK(first.item == t->first.item && first.score == t->first.score);
     } else {
-        CHECK(!t->head && !t->tail && t->count == 0 && t->height == 0);
+        CHECK(!t->head && !t->tail && t->counted == 0 && t->height == 0);
     }
+    CHECK(w.entries == t->count);
     CHECK(!w.next && w.leaves == t->leaves && w.inners == t->inners);
 }

@@ -6,7 +6,8 @@
  * as the first member of its own leaf, allocates and frees it, moves entries
  * between leaves as it likes, and tells the tree afterwards. A keyed tree also
  * keeps the first entry of every branch, by which its client can search it;
- * an unkeyed tree takes NULL wherever a key is asked for. */
+ * an unkeyed tree takes NULL wherever a key is asked for, and changing the number
+ * of entries in its first or last leaf is O(1). */
 #ifndef MAYFLY_DS_CTREE_H
 #define MAYFLY_DS_CTREE_H
 
@@ -35,7 +36,7 @@ struct ctree_inner {
     struct ctree_node node;
     u32 n; /* children, at least 1; at least 2 in the root */
     struct ctree_node *child[CTREE_FANOUT];
-    u64 count[CTREE_FANOUT];  /* entries below each child */
+    u64 count[CTREE_FANOUT];  /* entries below each child; not those of an unkeyed tree's end leaves */
     struct ctree_key first[]; /* the first entry below each child; keyed trees only */
 };
 
@@ -45,6 +46,7 @@ struct ctree {
     struct ctree_leaf *head, *tail;
     struct ctree_key first; /* the first entry of all; keyed trees only */
     u64 count;              /* entries in all leaves */
+    u64 counted;            /* of them, those the inner nodes count */
     u64 leaves, inners;
     u32 height; /* levels of inner nodes */
     bool keyed;

@@ -4,9 +4,10 @@
  *
  * Invariants:
  * - bytes counts the header and every element, and is below PACKED_MAX;
- * - the allocation is exactly room_for(bytes), larger only in a roomy blob. Because
- *   that is a function of bytes alone, no capacity is stored, and blobs shrink as
- *   they grew. */
+ * - the allocation is exactly room_for(bytes), but for a roomy blob. Because that is
+ *   a function of bytes alone, no capacity is stored, and blobs shrink as they grew;
+ * - a roomy blob stands at one end of its room, and grows towards the other: at its
+ *   front the header moves along. So a blob is not always aligned. */
 #include "ds/packed.h"
 
 #include "base/alloc.h"
@@ -15,7 +16,7 @@
 struct packed {
     u32 bytes, count;
     u8 data[];
-};
+} __attribute__((packed)); /* not aligned */
 
 #define HEADER ((u32)sizeof(struct packed))
 
@@ -104,14 +105,23 @@ static packed *splice(packed *p, u32 pos, u32 old, u32 new)
 
 packed *packed_new(void) { return blob_alloc(HEADER, 0); }
 
-packed *packed_new_roomy(size_t room)
+packed *packed_new_roomy(size_t room, bool front)
 {
-    packed *p = mem_alloc(MAX(room, room_for(HEADER)));
+    CHECK(room >= HEADER);
+    packed *p = mem_alloc(room);
+    if (front) p = (packed *)at(p, (u32)room - HEADER);
     *p = (packed){.bytes = HEADER};
     return p;
 }
 
-packed *packed_trim(packed *p) { return mem_realloc(p, room_for(p->bytes)); }
+packed *packed_trim(packed *p, size_t room, bool front)
+{
+    if (front) {
+        u8 *start = at(p, p->bytes) - room;
+        p = memmove(start, p, p->bytes);
+    }
+    return room_for(p->bytes) == room ? p : mem_realloc(p, room_for(p->bytes));
+}
 
 void packed_free(packed *p) { mem_free(p); }
 
@@ -189,14 +199,16 @@ packed *packed_insert(packed *p, u32 pos, bytes value)
     return p;
 }
 
-void packed_insert_inside(packed *p, u32 pos, bytes value)
+packed *packed_insert_inside(packed *p, u32 pos, bytes value, bool front)
 {
     u32 cost = (u32)packed_cost(value.n);
     if (pos == PACKED_END) pos = p->bytes;
-    memmove(at(p, pos + cost), at(p, pos), p->bytes - pos);
+    if (front) p = memmove((u8 *)p - cost, p, pos);
+    else memmove(at(p, pos + cost), at(p, pos), p->bytes - pos);
     element_write(at(p, pos), value);
     p->bytes += cost;
     p->count++;
+    return p;
 }
 
 packed *packed_replace(packed *p, u32 pos, bytes value)

@@ -45,12 +45,14 @@ u32 packed_find(const packed *p, bytes needle, u32 stride);
 NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
 NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
 
-/* A blob with room for `room` bytes, for one that is about to grow up to there:
- * packed_insert_inside then never moves it. packed_memory doesn't know of the spare
- * room, any other modification may give it back, and packed_trim surely does. */
-packed *packed_new_roomy(size_t room);
-void packed_insert_inside(packed *p, u32 pos, bytes value);
-NODISCARD packed *packed_trim(packed *p);
+/* A roomy blob has room to grow, at its front or at its back, until it has `room` bytes (no fewer
+ * than an empty blob): packed_insert_inside allocates nothing, and what it moves is only what lies
+ * between that end and pos. A roomy blob can be read, grown like that, and trimmed: the latter
+ * makes an ordinary one of it. `room` and `front` are the same each time; packed_memory doesn't
+ * know of the spare room. */
+packed *packed_new_roomy(size_t room, bool front);
+NODISCARD packed *packed_insert_inside(packed *p, u32 pos, bytes value, bool front);
+NODISCARD packed *packed_trim(packed *p, size_t room, bool front);
 
 /* Erases up to count elements from pos on. What followed them is then at pos;
  * packed_here tells whether anything does. */

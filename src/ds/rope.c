@@ -7,7 +7,8 @@
  *   every change of a blob but a push into a roomy one stands between edit_begin
  *   and edit_end;
  * - only an end of a long rope is roomy, that is has its full size allocated: it is
- *   where pushes go, and growing it step by step would cost more than the pushes.
+ *   where pushes go, and growing it step by step would cost more than the pushes. A
+ *   head grows towards its front, so that a push there moves nothing either.
  *
  * Merging goes from right to left, so a chunk survives the settling of those after it. */
 #include "ds/rope.h"
@@ -20,7 +21,7 @@
 struct rope_chunk {
     struct ctree_leaf link;
     packed *blob;
-    bool roomy;
+    bool roomy, front; /* front: that is where the room is */
 };
 
 static struct rope_chunk *chunk_of(struct ctree_leaf *link) { return (struct rope_chunk *)link; }
@@ -55,7 +56,7 @@ static size_t blob_memory(const struct rope *r, const struct rope_chunk *c)
 static void edit_begin(struct rope *r, struct rope_chunk *c)
 {
     r->blob_memory -= blob_memory(r, c);
-    if (c->roomy) c->blob = packed_trim(c->blob);
+    if (c->roomy) c->blob = packed_trim(c->blob, r->chunk_bytes, c->front);
     c->roomy = false;
 }
 
@@ -66,12 +67,13 @@ static void edit_end(struct rope *r, struct rope_chunk *c)
     ctree_update(&r->tree, &c->link, NULL);
 }
 
-/* Takes the blob over. */
+/* Takes the blob over. A roomy one at the head has its room in front. */
 static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob, bool roomy)
 {
     struct rope_chunk *c = mem_alloc(sizeof *c);
     c->blob = blob;
     c->roomy = roomy;
+    c->front = !after;
     c->link.count = packed_count(blob);
     r->blob_memory += blob_memory(r, c);
     ctree_insert(&r->tree, after ? &after->link : NULL, &c->link, NULL);
@@ -90,18 +92,14 @@ static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope
         edit_end(r, was_end);
     }
     packed *blob;
-    if (roomy) {
-        blob = packed_new_roomy(r->chunk_bytes);
-        packed_insert_inside(blob, PACKED_END, value);
-    } else {
-        blob = packed_insert(packed_new(), PACKED_END, value);
-    }
+    if (roomy) blob = packed_insert_inside(packed_new_roomy(r->chunk_bytes, !left), PACKED_END, value, !left);
+    else blob = packed_insert(packed_new(), PACKED_END, value);
     chunk_add(r, left, blob, roomy);
 }
 
 static void chunk_drop(struct rope *r, struct rope_chunk *c)
 {
-    r->blob_memory -= blob_memory(r, c);
+    edit_begin(r, c);
     ctree_remove(&r->tree, &c->link);
     packed_free(c->blob);
     mem_free(c);
@@ -110,7 +108,7 @@ static void chunk_drop(struct rope *r, struct rope_chunk *c)
 static void chunk_insert(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
 {
     if (c->roomy) {
-        packed_insert_inside(c->blob, at, value);
+        c->blob = packed_insert_inside(c->blob, at, value, c->front);
         c->link.count++;
         ctree_update(&r->tree, &c->link, NULL);
         return;

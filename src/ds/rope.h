@@ -1,6 +1,6 @@
 /* A list: a sequence of byte strings, cut into packed chunks that are the leaves
- * of a counted tree. Both ends are O(1) but for a short climb to count; the
- * middle is O(log n) plus a walk inside one chunk.
+ * of a counted tree. Both ends are O(1); the middle is O(log n) plus a walk
+ * inside one chunk.
  *
  * A slice handed out lives until the rope is next modified. */
 #ifndef MAYFLY_DS_ROPE_H

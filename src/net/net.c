@@ -170,13 +170,13 @@ static char *input_room(struct conn *c, size_t *room)
     return c->in.p + c->in.n;
 }
 
-static void add_request(struct net *n, struct net_request q)
+static inline struct net_request *add_request(struct net *n)
 {
     if (UNLIKELY(n->request_count == n->request_cap)) {
         n->request_cap = n->request_cap ? n->request_cap * 2 : 256;
         n->requests = mem_realloc(n->requests, n->request_cap * sizeof *n->requests);
     }
-    n->requests[n->request_count++] = q;
+    return &n->requests[n->request_count++];
 }
 
 /* Room for so many arguments behind the tick's others. */
@@ -250,13 +250,14 @@ static size_t parse_all(struct conn *c, bytes in)
             break;
         }
         if (e) {
-            add_request(n, (struct net_request){.conn = c, .error = c->parser.error});
+            *add_request(n) = (struct net_request){.conn = c, .error = c->parser.error};
             return in.n;
         }
         done += used;
         if (argc == 0) continue;
-        add_request(n, (struct net_request){.conn = c, .argv_at = n->arg_count, .argc = argc, .raw = rest.p,
-                                            .raw_end = in.p + in.n});
+        *add_request(n) = (struct net_request){
+            .conn = c, .argv_at = n->arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
+        };
         n->arg_count += argc;
         first = false;
     }

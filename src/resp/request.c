@@ -12,8 +12,8 @@
 #define ARGV_FIRST 8
 #define ARGV_TRUSTED 1024 /* a claimed count gets no more room than this in advance */
 #define WORDS_KEEP 1024
-#define SHORT_DIGITS 4
-#define BULK_MIN 6 /* "$0\r\n\r\n": no argument takes fewer bytes */
+#define SHORT_MAX 999 /* below UNAUTH_BULK: anybody may send a bulk string as long as that */
+#define BULK_MIN 6    /* "$0\r\n\r\n": no argument takes fewer bytes, and no short header more */
 
 void request_parser_init(struct request_parser *p) { *p = (struct request_parser){.bulk = -1}; }
 
@@ -64,17 +64,20 @@ static err find_line(struct request_parser *p, bytes in, const char *too_big, si
     return OK;
 }
 
-/* "*n\r\n" or "$n\r\n" with n of one to four digits, as nearly every header is: its size,
- * 0 if it is anything else. Looks at up to six bytes from s on. Like Redis it takes the line
- * feed on trust. */
-static inline u32 short_header(const char *s, char type, u32 *n)
+/* "*n\r\n" or "$n\r\n" with n of one to three digits, as nearly every header is: where it ends,
+ * NULL if it is anything else. There must be BULK_MIN bytes, more than it looks at. As Redis does,
+ * it takes the line feed on trust. */
+static inline const char *short_header(const char *s, char type, u32 *n)
 {
-    u32 v = 0, i = 1;
-    if (s[0] != type) return 0;
-    for (; i <= SHORT_DIGITS && (u8)(s[i] - '0') < 10; i++) v = v * 10 + (u8)(s[i] - '0');
-    if (i == 1 || s[i] != '\r' || (s[1] == '0' && i > 2)) return 0;
+    u32 v = (u8)(s[1] - '0');
+    if (s[0] != type || v > 9) return NULL;
+    for (s += 2; *s != '\r'; s++) {
+        u32 digit = (u8)(*s - '0');
+        if (digit > 9 || v == 0 || v > SHORT_MAX / 10) return NULL;
+        v = v * 10 + digit;
+    }
     *n = v;
-    return i + 2;
+    return s + 2;
 }
 
 static err parse_count(struct request_parser *p, const struct request_limits *limits, bytes in)
@@ -99,9 +102,10 @@ static err parse_count(struct request_parser *p, const struct request_limits *li
 
 static err parse_bulk_header(struct request_parser *p, const struct request_limits *limits, bytes in)
 {
-    u32 length, header = in.n - p->pos < BULK_MIN ? 0 : short_header(in.p + p->pos, '$', &length);
-    if (LIKELY(header && length <= limits->max_bulk)) {
-        p->pos += header;
+    u32 length;
+    const char *end = in.n - p->pos < BULK_MIN ? NULL : short_header(in.p + p->pos, '$', &length);
+    if (LIKELY(end && length <= limits->max_bulk)) {
+        p->pos = (u32)(end - in.p);
         p->bulk = length;
         return OK;
     }
@@ -177,15 +181,13 @@ err request_parse(struct request_parser *p, const struct request_limits *limits,
 
 size_t request_take(const struct request_limits *limits, bytes in, bytes *argv, u32 room, u32 *argc)
 {
-    u32 count, length, header;
+    u32 count, length;
     const char *s = in.p, *end = in.p + in.n;
-    if (in.n < BULK_MIN || !(header = short_header(s, '*', &count))) return 0;
-    if (count == 0 || count > room || (count > UNAUTH_ARGS && limits->unauthenticated)) return 0;
-    s += header;
+    if (in.n < BULK_MIN || !(s = short_header(s, '*', &count)) || count - 1 >= room) return 0;
+    if ((count > UNAUTH_ARGS && limits->unauthenticated) || limits->max_bulk < SHORT_MAX) return 0;
     for (u32 i = 0; i < count; i++) {
-        if (end - s < BULK_MIN || !(header = short_header(s, '$', &length))) return 0;
-        s += header;
-        if (end - s < (i64)length + 2 || length > limits->max_bulk) return 0;
+        if (end - s < BULK_MIN || !(s = short_header(s, '$', &length))) return 0;
+        if (end - s < (i64)length + 2) return 0;
         argv[i] = bytes_of(s, length);
         s += length + 2;
     }

@@ -47,9 +47,9 @@ NODISCARD err request_parse(struct request_parser *p, const struct request_limit
                             size_t *used);
 
 /* Takes a request that is all there and ordinary, an array of 1 to `room` bulk strings below
- * 10,000 bytes, in one go and straight into argv: what nearly every request is. Its length; or 0,
- * and whatever in argv, if request_parse must see to it. A parser in the middle of a request has
- * no use for this one. */
+ * 1000 bytes, in one go and straight into argv: that is nearly every request. Its length; or 0
+ * for request_parse to deal with it, argv then holding anything. Not for the rest of a request
+ * that request_parse has begun (left > 0). */
 size_t request_take(const struct request_limits *limits, bytes in, bytes *argv, u32 room, u32 *argc);
 
 /* Argument i of the request just parsed, which started at `start`. */

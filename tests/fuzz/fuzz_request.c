@@ -1,7 +1,7 @@
 /* Fuzzes the request parser. However a stream is cut into pieces, the requests
- * and the error must be those of the stream given whole; and no byte outside of
- * what was given may be read, which is why every piece is an allocation of its
- * own exact size.
+ * and the error must be those of the stream given whole; what request_take takes
+ * must be what request_parse parses; and no byte outside of what was given may be
+ * read, which is why every piece is an allocation of its own exact size.
  *
  * The input is the stream. It is parsed as of a client that has authenticated
  * and as of one that has not. */
@@ -32,6 +32,25 @@ static void log_end(struct buf *log, const struct request_parser *p, err e, size
     else buf_printf(log, "%zu: error %d %s\n", at, e, p->error);
 }
 
+#define TAKE_ROOM 16
+
+struct taking {
+    bytes argv[TAKE_ROOM];
+    u32 argc;
+    size_t used; /* 0: not taken */
+};
+
+static void check_taking(const struct taking *t, const struct request_parser *p, const char *start, err e,
+                         size_t used)
+{
+    if (!t->used) return;
+    CHECK(e == OK && used == t->used && p->argc == t->argc);
+    for (u32 i = 0; i < t->argc; i++) {
+        bytes arg = request_arg(p, start, i);
+        CHECK(arg.p == t->argv[i].p && arg.n == t->argv[i].n);
+    }
+}
+
 /* Parses the requests in data[*at .. end), which it copies. */
 static err parse_piece(struct request_parser *p, const struct request_limits *limits, bytes data,
                        size_t *at, size_t end, struct buf *log)
@@ -41,8 +60,12 @@ static err parse_piece(struct request_parser *p, const struct request_limits *li
     err e = OK;
     memcpy(piece, data.p + *at, n);
     while (start < n) {
-        size_t used;
-        e = request_parse(p, limits, bytes_of(piece + start, n - start), &used);
+        size_t used = 0;
+        bytes in = bytes_of(piece + start, n - start);
+        struct taking t = {.used = 0};
+        if (p->left == 0) t.used = request_take(limits, in, t.argv, TAKE_ROOM, &t.argc);
+        e = request_parse(p, limits, in, &used);
+        check_taking(&t, p, piece + start, e, used);
         if (e != OK) break;
         CHECK(used > 0 && used <= n - start);
         log_request(log, p, piece + start, used);

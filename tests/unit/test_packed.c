@@ -213,6 +213,33 @@ static void test_large_element(void **state)
     mem_free(big);
 }
 
+/* A roomy blob: grown to its full room at random places, read on the way, and trimmed. */
+static void test_roomy(void **state)
+{
+    (void)state;
+    static struct model m;
+    rng = 3;
+    for (u32 round = 0; round < 200; round++) {
+        bool front = round % 2, at_end = round % 4 < 2;
+        size_t room = 8 + below(600);
+        packed *p = packed_new_roomy(room, front);
+        for (;;) {
+            bytes v = random_value();
+            if (packed_bytes(p) + packed_cost(v.n) > room) break;
+            u32 i = !at_end ? below(m.n + 1) : front ? 0 : m.n;
+            p = packed_insert_inside(p, packed_at(p, i), v, front);
+            model_insert(&m, i, v);
+            packed_check(p);
+            assert_bytes(packed_get(p, packed_at(p, i)), v);
+        }
+        p = packed_trim(p, room, front);
+        assert_same(p, &m);
+        p = packed_insert(p, PACKED_END, BYTES_LIT("more")); /* an ordinary one again */
+        packed_free(p);
+        model_erase(&m, 0, m.n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_size_is_two_bytes_over),
         cmocka_unit_test(test_large_element),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_roomy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

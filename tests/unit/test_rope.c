@@ -272,12 +272,42 @@ static void test_queue(void **state)
     buf_release(&out);
 }
 
+/* Pushes at both ends of a long rope, with an edit near an end now and then: what is roomy and
+ * what the tree leaves out of its counts changes all the time. */
+static void test_ends(void **state)
+{
+    (void)state;
+    static struct model m;
+    struct rope r;
+    rng = 9;
+    rope_init(&r, 128, 0);
+    for (u32 round = 0; round < 400; round++) {
+        u32 pushes = below(60), pops = below(60);
+        for (u32 i = 0; i < pushes && m.n < MODEL_MAX; i++) push(&r, &m, 12);
+        rope_check(&r);
+        if (m.n) {
+            u32 near = below(MIN(m.n, 12u)), i = below(2) ? near : m.n - 1 - near;
+            bytes v = random_value(12);
+            assert_bytes(rope_get(&r, i), m.v[i]);
+            rope_insert(&r, i, v);
+            model_insert(&m, i, v);
+        }
+        rope_check(&r);
+        for (u32 i = 0; i < pops && m.n; i++) pop(&r, &m);
+        rope_check(&r);
+        assert_same(&r, &m);
+    }
+    drain(&r, &m);
+    rope_release(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_large_elements_sit_alone),
         cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

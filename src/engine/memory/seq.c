@@ -1,7 +1,7 @@
 /* Lists of the memory engine: a rope of packed chunks. list-max-listpack-size
  * bounds a chunk as it bounds a node of Redis's quicklist, but CHUNK_MAX does so
- * first: a push at the head moves the whole chunk, and a counted tree makes more
- * and smaller chunks cost nothing. */
+ * first: an insertion or a pop at the head moves the rest of the chunk, and a counted
+ * tree makes more and smaller chunks cost nothing. */
 #include "engine/memory/mem.h"
 
 #define CHUNK_MAX 2048
