@@ -129,15 +129,14 @@ void table_prefetch_bucket(const struct table *t, u64 hash)
     if (t->count) fetch_soon(bucket_at(t, bucket_index(t, hash)));
 }
 
-void table_prefetch_item(const struct table *t, u64 hash)
+void table_prefetch_item(const struct table *t, u64 hash, u32 bytes)
 {
     if (t->count == 0) return;
     const struct table_bucket *b = bucket_at(t, bucket_index(t, hash));
     for (int i = 0; i < SLOTS; i++) {
         if (tag_matches(b->slot[i], hash)) {
             const char *item = slot_item(b->slot[i]);
-            fetch_soon(item);
-            fetch_soon(item + 64);
+            for (u32 at = 0; at < bytes; at += 64) fetch_soon(item + at);
             return;
         }
     }

@@ -46,7 +46,7 @@ void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *arg, v
 
 /* Bring the bucket, then the likely item, into the cache ahead of a lookup. */
 void table_prefetch_bucket(const struct table *t, u64 hash);
-void table_prefetch_item(const struct table *t, u64 hash);
+void table_prefetch_item(const struct table *t, u64 hash, u32 bytes); /* so many of the item's */
 
 /* Visits one bucket and returns the next cursor, 0 after the last. Every item
  * present during the whole sequence of calls is visited at least once, whatever

@@ -54,18 +54,21 @@ struct str_view {
 struct map_iter {
     struct engine *eng;
     struct key_ref *ref;
+    bool passing; /* the caller's to set after iter(): slices need only live until the next step */
     u64 state[8];
 };
 struct seq_iter {
     struct engine *eng;
     struct key_ref *ref;
     bool reverse;
+    bool passing; /* as above */
     u64 state[8];
 };
 struct zset_iter {
     struct engine *eng;
     struct key_ref *ref;
     bool reverse;
+    bool passing; /* as above */
     u64 state[8];
 };
 
@@ -184,7 +187,8 @@ struct engine_ops {
 
     u64 (*count)(struct engine *, u32 db);   /* keys, dead ones not yet reclaimed included */
     u64 (*expires)(struct engine *, u32 db); /* keys with a deadline */
-    u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg); /* next cursor, 0 = done */
+    /* Returns the next cursor, 0 = done. What fn is given is good during the call only. */
+    u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg);
     bool (*random)(struct engine *, u32 db, u64 *rng, struct key_ref *);
     bool (*random_volatile)(struct engine *, u32 db, u64 *rng, struct key_ref *); /* among keys with a deadline */
     void (*flush)(struct engine *, u32 db); /* O(1); reclaim() frees */
@@ -224,7 +228,10 @@ struct engine {
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;
+    bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
     bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
+    u32 prefetch_ahead; /* how many wants prefetch() makes best use of */
+    u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */
 };
 

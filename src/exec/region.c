@@ -12,6 +12,7 @@ void region_init(struct region *r, struct engine *eng, u64 seed)
     keyspace_init(&r->ks, eng, &r->journal);
     r->ks.access_rng = rand_next(&r->seeds);
     r->journal.db = -1;
+    r->journal.seq = r->committed = eng->applied;
     expire_cycle_init(&r->cycle);
     evictor_init(&r->evictor, rand_next(&r->seeds));
 }
@@ -117,6 +118,10 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         reply_error(q->out, REGION_IO_ERROR);
         return false;
     }
+    if (UNLIKELY(r->refuse_writes) && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE)) {
+        reply_error(q->out, r->refuse_writes);
+        return false;
+    }
     if (r->evictor.maxmemory && !evict_as_needed(&r->evictor, &r->ks) && (cmd->flags & CMD_DENYOOM)) {
         reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
         return false;
@@ -144,6 +149,24 @@ static void replace_reply(struct reply *out, size_t mark)
     reply_error(out, REGION_IO_ERROR);
 }
 
+#define KEYS_TOGETHER 64
+
+/* A command of many keys: the engine can fetch them together. */
+static void prefetch_keys(struct region *r, const struct ctx *c)
+{
+    const struct key_spec *spec = &c->cmd->specs[0];
+    struct want want[KEYS_TOGETHER];
+    u32 n = 0;
+    if (spec->begin != SEEK_INDEX || spec->find != FIND_RANGE) return;
+    int last = spec->last < 0 ? c->argc + spec->last : MIN(spec->pos + spec->last, c->argc - 1);
+    for (int i = spec->pos; i <= last; i += spec->step) {
+        want[n++] = (struct want){c->db, c->argv[i]};
+        if (n < KEYS_TOGETHER && i + spec->step <= last) continue;
+        if (n > 1) r->eng->ops->prefetch(r->eng, want, n);
+        n = 0;
+    }
+}
+
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     size_t mark = reply_mark(q->out);
@@ -153,6 +176,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->eng->leave_dead);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
+    if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
     c->cmd->run(c);
     default_effect(r, c);
     r->ks.keep_dead = keep_dead;

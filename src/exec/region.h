@@ -20,6 +20,7 @@ struct region {
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
+    const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
 };
 

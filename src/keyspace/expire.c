@@ -5,7 +5,17 @@
 
 void expire_cycle_init(struct expire_cycle *c)
 {
-    *c = (struct expire_cycle){.source = EXPIRE_INDEX, .hz = 10, .effort = 1, .enabled = true};
+    *c = (struct expire_cycle){
+        .source = EXPIRE_INDEX, .hz = 10, .effort = 1, .enabled = true, .interval_ms = 1, .batch = 1000,
+    };
+}
+
+/* A next run that is further away than any should be dates from before the clock was set back, or
+ * from a longer interval. */
+bool expire_cycle_due(const struct expire_cycle *c, i64 now_ms)
+{
+    i64 wait_ms = c->next_ms - now_ms;
+    return c->interval_ms && (wait_ms <= 0 || wait_ms > MAX(c->interval_ms, EXPIRE_RETRY_MS));
 }
 
 static i64 slow_budget_us(const struct expire_cycle *c)
@@ -33,7 +43,7 @@ static bool fast_cycle_due(const struct expire_cycle *c, i64 mono_us)
 
 i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle)
 {
-    if (!c->enabled) return 0;
+    if (!expire_cycle_active(c)) return 0;
     roll_period(c, mono_us);
     i64 left = slow_budget_us(c) - c->period_spent_us;
     if (left > 0) return MIN(left, EXPIRE_SLICE_US);
@@ -52,14 +62,42 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
     c->cut_short = more_left;
 }
 
-bool expire_cycle_waits(const struct expire_cycle *c) { return c->enabled && c->cut_short; }
-
-static void reclaim_due(void *ks, struct key_ref *ref) { keyspace_reclaim(ks, ref, STEP_KEYS); }
-
-/* The index names exactly the due keys: a step takes a handful. */
-static bool step_index(struct keyspace *ks)
+void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, u64 cleaned, i64 took_us, bool more_left)
 {
-    return ks->eng->ops->due(ks->eng, ks->now_ms, STEP_KEYS, reclaim_due, ks) > 0;
+    struct lag_histogram *lag = &ks->lag.active;
+    if (cleaned && !c->run.at_ms) c->run.at_ms = ks->now_ms;
+    c->run.cleaned += cleaned;
+    c->run.took_us += took_us;
+    if (more_left) return;
+    c->next_ms = ks->now_ms + c->interval_ms;
+    if (c->run.cleaned) {
+        c->run.lag_ms = lag->recent_max_ms;
+        c->last = c->run;
+    }
+    c->run = (struct expire_run){0};
+    lag->recent_max_ms = 0;
+}
+
+bool expire_cycle_waits(const struct expire_cycle *c) { return expire_cycle_active(c) && c->cut_short; }
+
+struct step {
+    struct keyspace *ks;
+    u64 enough; /* what expire_total() should not go beyond by much */
+};
+
+static void reclaim_due(void *arg, struct key_ref *ref)
+{
+    struct step *s = arg;
+    u64 total = expire_total(s->ks);
+    keyspace_reclaim(s->ks, ref, total < s->enough ? (u32)(s->enough - total) : 1);
+}
+
+/* The index names exactly the due keys: a step takes a handful, or as many fields. */
+static bool step_index(struct expire_cycle *c, struct keyspace *ks)
+{
+    u32 most = MIN(STEP_KEYS, c->batch);
+    struct step s = {ks, expire_total(ks) + most};
+    return ks->eng->ops->due(ks->eng, ks->now_ms, most, reclaim_due, &s) > 0;
 }
 
 /* -- walking ---------------------------------------------------------------------- */
@@ -85,11 +123,6 @@ static void suspect_key(void *arg, struct key_ref *ref)
     buf_append_bytes(&s->names, ref->key);
 }
 
-static u64 expired_so_far(const struct keyspace *ks)
-{
-    return ks->stats.expired_keys + ks->stats.expired_fields;
-}
-
 /* Returns in how many of the keys something was dead. */
 static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
 {
@@ -98,11 +131,11 @@ static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
     for (size_t at = 0; at < s->names.n;) {
         u32 n;
         struct key_ref ref;
-        u64 before = expired_so_far(s->ks);
+        u64 before = expire_total(s->ks);
         memcpy(&n, s->names.p + at, sizeof n);
         bytes name = bytes_of(s->names.p + at + sizeof n, n);
         if (e->ops->find(e, db, name, &ref)) keyspace_reclaim(s->ks, &ref, max_fields);
-        dead += expired_so_far(s->ks) > before;
+        dead += expire_total(s->ks) > before;
         at += sizeof n + n;
     }
     buf_release(&s->names);
@@ -154,5 +187,5 @@ static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks)
 {
     if (ks->keep_dead) return false;
-    return c->source == EXPIRE_INDEX ? step_index(ks) : step_sample(c, ks);
+    return c->source == EXPIRE_INDEX ? step_index(c, ks) : step_sample(c, ks);
 }

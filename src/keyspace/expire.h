@@ -12,14 +12,26 @@
 
 #define EXPIRE_SLICE_US 50 /* what a waiting request may be delayed by; DESIGN allows 1000 */
 
+#define EXPIRE_RETRY_MS 1000 /* until the next run after the storage refused one */
+
 #define EXPIRE_CURSORS 16
 
 enum expire_source { EXPIRE_INDEX, EXPIRE_SAMPLE };
 
+/* A run: the slices from when something was due until nothing was left. */
+struct expire_run {
+    i64 at_ms;   /* when it began; 0: there was none yet */
+    u64 cleaned; /* keys and hash fields */
+    i64 took_us; /* time spent on it */
+    u64 lag_ms;  /* how long the one that waited longest was dead */
+};
+
 struct expire_cycle {
     enum expire_source source;
-    u32 hz, effort; /* effort 1 … 10 */
-    bool enabled;   /* DEBUG SET-ACTIVE-EXPIRE */
+    u32 hz, effort;  /* effort 1 … 10 */
+    bool enabled;    /* DEBUG SET-ACTIVE-EXPIRE */
+    i64 interval_ms; /* between two runs, at the least; 0: there are none */
+    u32 batch;       /* keys and fields of one slice, which are deleted together, at the most */
 
     i64 period_start_us, period_spent_us; /* the slow cycle's budget of this 1/hz second */
     i64 last_fast_us;
@@ -28,9 +40,18 @@ struct expire_cycle {
     u32 db;             /* where the last step stopped */
     u64 cursor[EXPIRE_CURSORS]; /* … and, when sampling, where in database n mod 16 */
     u64 time_cap_reached, spent_us;
+
+    i64 next_ms; /* no run before this */
+    struct expire_run run, last; /* under way, finished */
 };
 
 void expire_cycle_init(struct expire_cycle *c);
+
+/* Whether it is time to look for work. */
+bool expire_cycle_due(const struct expire_cycle *c, i64 now_ms);
+
+/* Whether it reclaims by itself at all. */
+static inline bool expire_cycle_active(const struct expire_cycle *c) { return c->enabled && c->interval_ms; }
 
 /* How long the next slice may take: 0 = not now. `idle`: the loop has nothing else to do. */
 i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
@@ -44,6 +65,15 @@ bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 
 /* The slice took this long and, if more_left, stopped for lack of time. */
 void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
+
+/* Adds a slice to the run, which ends with it unless more_left. */
+void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, u64 cleaned, i64 took_us, bool more_left);
+
+/* Keys and fields reclaimed since the start, by the cycle or by commands. */
+static inline u64 expire_total(const struct keyspace *ks)
+{
+    return ks->stats.expired_keys + ks->stats.expired_fields;
+}
 
 /* A walk over all keys that expires whatever is dead, in either mode and however
  * recently it died: for when that must be certain. True while there is more; a

@@ -49,6 +49,20 @@ u32 access_frequency(const struct keyspace *ks, u32 bits)
     return periods > counter ? 0 : counter - periods;
 }
 
+/* A key cannot have been idle for longer than the clock goes round. */
+#define LRU_OLDEST_S 0x7fffff
+
+void access_restore(struct keyspace *ks, struct key_ref *ref, i64 idle_s, i64 frequency)
+{
+    struct engine *e = ks->eng;
+    if (uses_lfu(ks) && frequency >= 0) {
+        e->ops->set_access(e, ref, access_lfu_bits(ks, (u32)frequency));
+    } else if (!uses_lfu(ks) && idle_s >= 0) {
+        u32 idle = (u32)MIN(idle_s, LRU_OLDEST_S);
+        e->ops->set_access(e, ref, (lru_clock(ks) - idle) & 0xffffff);
+    }
+}
+
 /* The counter is logarithmic: the higher it is, the rarer it moves. */
 static u32 lfu_touched(struct keyspace *ks, u32 bits)
 {

@@ -105,4 +105,7 @@ u64 access_idle_ms(const struct keyspace *ks, u32 bits);  /* LRU: time since the
 u32 access_frequency(const struct keyspace *ks, u32 bits);/* LFU: the decayed counter */
 u32 access_lfu_bits(const struct keyspace *ks, u32 counter); /* for RESTORE FREQ and tests */
 
+/* Gives a key the age or the frequency it had elsewhere, whichever the policy looks at; -1: not known. */
+void access_restore(struct keyspace *ks, struct key_ref *ref, i64 idle_s, i64 frequency);
+
 #endif

@@ -24,6 +24,7 @@ void lag_record(struct lag_histogram *h, i64 lag_ms)
     h->count++;
     h->sum_ms += ms;
     if (ms > h->max_ms) h->max_ms = ms;
+    if (ms > h->recent_max_ms) h->recent_max_ms = ms;
     h->bucket[bucket_of(ms)]++;
 }
 

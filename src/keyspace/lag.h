@@ -10,6 +10,7 @@
 
 struct lag_histogram {
     u64 count, sum_ms, max_ms;
+    u64 recent_max_ms; /* since somebody set it to 0 */
     u64 bucket[LAG_BUCKETS];
 };
 

@@ -217,6 +217,67 @@ static void the_cycle_can_be_switched_off(void **state)
     assert_true(expire_cycle_allowance(&c, 60000000, false) > 0);
 }
 
+/* -- runs -------------------------------------------------------------------------- */
+
+static void runs_keep_their_interval(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct expire_cycle *c = &w.region.cycle;
+    c->interval_ms = 500;
+    assert_true(expire_cycle_due(c, T0));
+    expire_cycle_ran(c, &w.region.ks, 3, 50, true);
+    assert_true(expire_cycle_due(c, T0)); /* the run goes on */
+    expire_cycle_ran(c, &w.region.ks, 0, 50, false);
+    assert_false(expire_cycle_due(c, T0));
+    assert_false(expire_cycle_due(c, T0 + 499));
+    assert_true(expire_cycle_due(c, T0 + 500));
+    assert_true(expire_cycle_due(c, T0 - 3600000)); /* the clock was set back */
+    c->interval_ms = 0;
+    assert_false(expire_cycle_due(c, T0 + 500));
+    assert_int_equal(expire_cycle_allowance(c, 50000000, true), 0);
+    world_close(&w);
+}
+
+static void a_run_is_summed_up(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct expire_cycle *c = &w.region.cycle;
+    run_all(&w, "SET a v PX 100; SET b v PX 200; SET c v PX 100000");
+    at(&w, 1200);
+    bool more = true;
+    for (u32 slice = 0; more; slice++) {
+        u64 before = expire_total(&w.region.ks);
+        more = region_expire_step(&w.region);
+        expire_cycle_ran(c, &w.region.ks, expire_total(&w.region.ks) - before, 10, more);
+        if (more) assert_int_equal(c->last.at_ms, 0);
+    }
+    assert_int_equal(c->last.cleaned, 2);
+    assert_int_equal(c->last.at_ms, T0 + 1200);
+    assert_int_equal(c->last.lag_ms, 1100);
+    assert_true(c->last.took_us >= 10);
+    at(&w, 2000); /* a run that finds nothing leaves the last one's figures */
+    expire_cycle_ran(c, &w.region.ks, 0, 10, false);
+    assert_int_equal(c->last.cleaned, 2);
+    world_close(&w);
+}
+
+static void steps_keep_to_the_batch(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.region.cycle.batch = 2;
+    run_all(&w, "SET a v PX 100; SET b v PX 100; SET c v PX 100");
+    at(&w, 1000);
+    assert_true(region_expire_step(&w.region));
+    assert_int_equal(count_of(&w, 0), 1);
+    world_close(&w);
+}
+
 /* -- eviction ---------------------------------------------------------------------------- */
 
 static void fill(struct world *w, const char *name, int n, const char *options)
@@ -343,6 +404,9 @@ int main(void)
         cmocka_unit_test(idle_time_may_be_used),
         cmocka_unit_test(the_cycle_can_be_switched_off),
         cmocka_unit_test(what_waits_does_not_wait_when_off),
+        cmocka_unit_test(runs_keep_their_interval),
+        cmocka_unit_test(a_run_is_summed_up),
+        cmocka_unit_test(steps_keep_to_the_batch),
         cmocka_unit_test(the_dead_go_before_the_living),
         cmocka_unit_test(nearest_deadlines_go_first),
         cmocka_unit_test(evictions_are_journalled),

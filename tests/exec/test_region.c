@@ -124,6 +124,27 @@ static void no_memory_no_growth(void **state)
 /* -- determinism ----------------------------------------------------------------------- */
 
 /* Chance comes from the region's seed alone. */
+/* The storage takes no writes for a while (disk full …): they get its error, reads go on. */
+static void writes_may_be_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run_all(&w, "SET k v; LPUSH l a");
+    w.region.refuse_writes = "MISCONF no room";
+    static const char *const writes[] = {"SET k w", "DEL k", "LPOP l", "EXPIRE k 10", "GETEX k", "FLUSHALL"};
+    for (size_t i = 0; i < ARRAY_LEN(writes); i++) {
+        assert_string_equal(run(&w, writes[i]), "-MISCONF no room");
+        assert_true(w.outcome.rejected);
+    }
+    assert_string_equal(run(&w, "GET k"), "v");
+    assert_string_equal(run(&w, "LRANGE l 0 -1"), "[a]");
+    assert_string_equal(run(&w, "TTL k"), "-1");
+    w.region.refuse_writes = NULL;
+    assert_string_equal(run(&w, "SET k w"), "OK");
+    world_close(&w);
+}
+
 static void same_seed_same_answers(void **state)
 {
     (void)state;
@@ -362,6 +383,7 @@ int main(void)
         cmocka_unit_test(outcomes_tell_what_happened),
         cmocka_unit_test(strangers_may_do_little),
         cmocka_unit_test(no_memory_no_growth),
+        cmocka_unit_test(writes_may_be_refused),
         cmocka_unit_test(same_seed_same_answers),
         cmocka_unit_test(clients_may_leave_the_access_clock_alone),
         cmocka_unit_test(failures_are_told),

@@ -90,7 +90,7 @@ static void check_find(struct world *w, u32 id)
     assert_ptr_equal(table_find(&w->t, key, hash), it);
     if (it) assert_ptr_equal(table_find_hash(&w->t, hash, any_item, it), it);
     table_prefetch_bucket(&w->t, hash);
-    table_prefetch_item(&w->t, hash);
+    table_prefetch_item(&w->t, hash, 128);
 }
 
 static void check_walk(struct world *w)

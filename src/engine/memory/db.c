@@ -9,6 +9,7 @@
 #include "engine/memory/mem.h"
 
 #define PREFETCH_TOGETHER 16u
+#define ENTRY_BYTES 128 /* of an entry: most are not longer */
 
 static bytes key_of_entry(const void *item) { return entry_key(item); }
 
@@ -320,7 +321,7 @@ static void prefetch_some(struct engine *e, const struct want *want, u32 n)
         hash[i] = table_hash(keys, want[i].key);
         table_prefetch_bucket(keys, hash[i]);
     }
-    for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i]);
+    for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i], ENTRY_BYTES);
 }
 
 static void mem_prefetch(struct engine *e, const struct want *want, u32 n)
@@ -387,7 +388,7 @@ static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, 
         u32 n = 0;
         while (n < ARRAY_LEN(batch) && seen + n < max && wheel_take(w, until_ms, &batch[n]))
             table_prefetch_bucket(keys, batch[n++].ref);
-        for (u32 i = 0; i < n; i++) table_prefetch_item(keys, batch[i].ref);
+        for (u32 i = 0; i < n; i++) table_prefetch_item(keys, batch[i].ref, ENTRY_BYTES);
         for (u32 i = 0; i < n; i++) visit(e, db, &batch[i], until_ms, fn, arg);
         seen += n;
         if (n < ARRAY_LEN(batch)) break;
@@ -515,6 +516,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->base.ops = &m->ops;
     m->base.limits = redis_defaults;
     m->base.databases = databases;
+    m->base.prefetch_ahead = PREFETCH_TOGETHER;
     m->seed = seed;
     m->dbs = mem_alloc(databases * sizeof *m->dbs);
     for (u32 i = 0; i < databases; i++) db_init(&m->dbs[i], seed);

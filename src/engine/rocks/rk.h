@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "ds/table.h"
 #include "engine/rocks/codec.h"
+#include "engine/rocks/cursor.h"
 #include "engine/rocks/store.h"
 
 #define RK_REGION 1 /* a lone server has one region */
@@ -21,20 +22,29 @@ struct ranks;
 /* A key as the transaction sees it: what redis_metadata holds, decoded. key_ref.entry points to one.
  * It stays where it is until the end of the transaction. */
 struct row {
-    struct row *next_touched;
+    struct row *next_touched, *next_open;
+    struct rk_db *db;
     char *key;
-    u32 key_len, db;
+    u32 key_len;
     u8 type;              /* enum value_type; TYPE_NONE: the key is known to be absent */
     bool touched;         /* to be written at commit */
+    bool open;            /* in rk->open: has, or had, a delta */
     bool used;            /* since the sweep of the cache last came by */
-    bool passing;         /* not in the cache: made for one callback of a walk */
+    bool passing;         /* not in the cache: made for one callback of a walk, or unreadable */
     bool field_deadlines;
     bool text;            /* a string that is not to be shown as an integer */
+    bool edited;          /* a string that was changed in place: Redis calls it raw */
+    bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
+    u64 cost;             /* bytes it was counted with in rk->row_bytes */
     u32 access;           /* 24 bits for LRU or LFU; not stored */
     i64 deadline_ms;
-    u64 version, size, head, tail;
-    struct buf value;     /* strings */
+    u64 version, size;
+    union {
+        struct { u64 head, tail; };           /* lists */
+        struct { u64 dead; i64 dead_at_ms; }; /* hashes: fields.h; 0: not counted */
+    };
+    struct buf value;     /* strings; hashes: fields.h */
     struct delta *delta;  /* collections: what this transaction changed; NULL: nothing */
     struct ranks *ranks;  /* big sorted sets: zset.c's; NULL: not loaded */
     struct {              /* as RocksDB has it: what the changes are relative to */
@@ -45,34 +55,49 @@ struct row {
     } stored;
 };
 
+/* A database. Its struct goes along when databases are swapped; only the number changes. */
 struct rk_db {
-    u64 index;          /* index_id: follows the data when databases are swapped */
+    u64 index;          /* index_id */
+    u32 number;
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
     __int128 deadline_total;
     bool counts_changed; /* to be written at commit */
+    bool renumbered;     /* by a swap: likewise */
     bool flushed;        /* in this transaction: nothing that is stored counts any more */
 };
 
-struct due; /* due.c: the deadline index */
+struct due;   /* due.c: the deadline index */
+struct grave; /* row.c: the rows of a flushed database, freed by and by */
 
 struct rk {
     struct engine base;
     struct engine_ops ops; /* base.ops points here */
     struct store *store;
     const struct log *log;
-    struct rk_db *dbs;
+    struct rk_db **dbs; /* by number */
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch */
     struct row **touched_end;
+    struct row *open;    /* rows with a delta, which goes at the end */
     struct due *due;
+    struct cursors cursors;
+    struct draws *draws; /* draw.c's */
     struct buf scratch;
     u64 last_version, applied_seq;
     bool state_changed;
+    bool new_layout; /* a database without any state yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
     u32 sweep_db;
     u64 sweep_cursor;
-    bool legacy; /* strings of the old form may be stored */
+    i64 compaction_grace_ms;
+    struct grave *graves;
+    u64 grave_count;
+    bool legacy; /* strings of the old form may be stored: legacy.c */
+    bool legacy_stuck; /* the pass met something unreadable, and is over until the next start */
+    bool legacy_ends; /* … no longer, if this transaction is kept */
+    struct buf legacy_position;
+    u64 legacy_moved;
     struct { u64 hits, misses; } cache;
 };
 
@@ -83,8 +108,18 @@ static inline bytes row_key(const struct row *r) { return bytes_of(r->key, r->ke
 /* -- rows: row.c --------------------------------------------------------------- */
 
 /* The row of a key, read if it is not cached; type TYPE_NONE when the key is absent. */
-struct row *row_get(struct rk *rk, u32 db, bytes key, u64 hash);
+struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash);
+struct row *row_peek(struct rk *rk, struct rk_db *db, bytes key, u64 hash); /* NULL: not cached */
+static inline u64 row_hash(const struct rk_db *db, bytes key) { return table_hash(&db->rows, key); }
 void row_prefetch(struct rk *rk, const struct want *want, u32 n);
+/* Whoever gives a row a delta says so: it is released at the end of the transaction. */
+static inline void row_open(struct rk *rk, struct row *r)
+{
+    if (r->open) return;
+    r->open = true;
+    r->next_open = rk->open;
+    rk->open = r;
+}
 /* The row will be written at commit. To be called before any change to it or its delta. */
 void row_touch(struct rk *rk, struct row *r);
 /* Makes an absent key's row that of a new, empty value; or a present one's absent. O(1). */
@@ -97,10 +132,17 @@ static inline bool row_has_base(const struct row *r)
     return r->stored.type == r->type && r->stored.version == r->version && r->stored.size > 0;
 }
 void row_ref(struct row *r, u64 hash, struct key_ref *ref);
+bool row_decode(struct row *r, bytes raw); /* from redis_metadata; false: malformed */
+struct row *row_new(struct rk_db *db, bytes key); /* of an absent key, in no table */
+void row_free(struct row *r);
 /* P · version of a collection, appended. */
 void row_prefix(struct rk *rk, const struct row *r, u64 version, struct buf *out);
-void row_forget(struct rk *rk); /* every touched row: the transaction failed */
-void row_sweep(struct rk *rk);  /* brings the cache back into its budget; between transactions */
+void row_write_all(struct rk *rk); /* what is touched, into the batch */
+/* The transaction is over: what is touched is now as stored, or (not kept) to be read again. */
+void row_settle(struct rk *rk, bool kept);
+void row_sweep(struct rk *rk); /* brings the cache back into its budget; between transactions */
+void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database. O(1) and the touched ones */
+u64 row_bury(struct rk *rk, u32 units);          /* frees some of what was forgotten; what is left */
 u64 rk_new_version(struct rk *rk); /* strictly increasing, also across restarts and clock steps */
 
 /* -- the deadline index: due.c ---------------------------------------------------- */
@@ -112,11 +154,14 @@ void due_close(struct due *d);
 void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms);
 /* Files a hash by its nearest field deadline; not counted. At commit. */
 void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms);
-void due_flush(struct rk *rk, u32 db);    /* forgets the counts of a database */
-void due_swap(struct rk *rk, u32 a, u32 b);
+/* The stored hash goes, or stored.field_due_ms is no longer its nearest. To be called before anything of
+ * the key is filed anew. Optional: what is left in the index is dropped when it is met. */
+void due_forget_fields(struct rk *rk, const struct row *r);
+void due_flush(struct rk *rk, struct rk_db *db); /* forgets the counts of a database */
 void due_commit(struct rk *rk);           /* changed counters and the position, into the batch */
 void due_abandon(struct rk *rk);          /* the transaction failed: back to what is stored */
-extern void rk_due_ops(struct engine_ops *ops); /* sets due, next_due, forecast, random_volatile */
+u64 due_taken(const struct rk *rk);       /* dead keys that compactions have taken, since the start */
+extern void rk_due_ops(struct engine_ops *ops); /* sets due, next_due, forecast, random_volatile, has_deadlines */
 
 /* -- types ---------------------------------------------------------------------------- */
 
@@ -130,7 +175,7 @@ extern const struct zset_ops rk_zset_ops; /* zset.c */
 void map_commit(struct rk *rk, struct row *r);
 void seq_commit(struct rk *rk, struct row *r);
 void zset_commit(struct rk *rk, struct row *r);
-void map_copy(struct rk *rk, struct row *from, struct row *to);
+void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too);
 void seq_copy(struct rk *rk, struct row *from, struct row *to);
 void zset_copy(struct rk *rk, struct row *from, struct row *to);
 u64 map_live(struct rk *rk, struct row *r); /* size() of a hash or set: dead fields don't count */

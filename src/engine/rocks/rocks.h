@@ -31,7 +31,9 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 void rocks_set_sync(struct engine *e, enum rocks_sync sync);
 void rocks_set_rate_limit(struct engine *e, u64 bytes_per_second);
 
-/* How far back from the region's clock a compaction may take dead keys by itself.
+#define ROCKS_GRACE_MS 60000
+
+/* How far back from the region's clock (ROCKS_GRACE_MS unless told otherwise) a compaction may take dead keys by itself.
  * INT64_MAX: never (a replica). 0: at once (the cleaner is off). */
 void rocks_set_compaction_grace(struct engine *e, i64 grace_ms);
 

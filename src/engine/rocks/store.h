@@ -69,6 +69,10 @@ NODISCARD bool store_write(struct store *s);
 void store_discard(struct store *s);  /* empties the batch */
 void store_end_tick(struct store *s); /* nothing was written: idle iterators may go */
 
+/* Rows that a dropped collection leaves behind in a family, under a range tombstone or for the
+ * compaction filters: a family with much of that, or with many deleted rows, is compacted soon. */
+void store_orphaned(struct store *s, enum family f, u64 rows);
+
 /* Whole files inside the range vanish now instead of by compaction; what they held must have been
  * deleted and written before, and nothing put there since. */
 void store_drop_files(struct store *s, enum family f, bytes from, bytes to);
@@ -79,6 +83,7 @@ void store_compact_soon(struct store *s, enum family f, bytes from, bytes to);
 /* -- running ------------------------------------------------------------------- */
 
 void store_set_sync(struct store *s, enum rocks_sync sync);
+void store_relax(struct store *s, bool relaxed); /* writes don't wait for a sync meanwhile, whatever the mode */
 void store_set_rate_limit(struct store *s, u64 bytes_per_second);
 const char *store_refuses_writes(struct store *s); /* see rocks_refuses_writes */
 void store_cron(struct store *s);

@@ -1,0 +1,263 @@
+/* The offline checker: opens the database, leads the walk through it, and tells what was found.
+ *
+ * Where a part of a family can't be read (a damaged file), the walk goes on behind it, at the next
+ * slot; what was counted says nothing then, and is not compared. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "engine/rocks/check.h"
+#include "engine/rocks/rk.h"
+
+#define PROBLEMS_SHOWN 100
+#define NAME_SHOWN 128       /* bytes of a long name */
+#define PROGRESS_ROWS 1000000
+#define SLOTS 16384
+
+/* -- telling ------------------------------------------------------------------------------------ */
+
+void check_quote(struct buf *out, bytes name)
+{
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < MIN(name.n, NAME_SHOWN); i++) {
+        u8 ch = (u8)name.p[i];
+        if (ch == '"' || ch == '\\') buf_printf(out, "\\%c", ch);
+        else if (ch >= ' ' && ch < 127) buf_append_char(out, (char)ch);
+        else buf_printf(out, "\\x%02x", ch);
+    }
+    buf_append_char(out, '"');
+    if (name.n > NAME_SHOWN) buf_printf(out, "… (%zu bytes)", name.n);
+}
+
+u32 check_database(const struct check *c, u64 index)
+{
+    const struct check_index *swapped = (const void *)c->indexes.p;
+    for (size_t i = 0; i < c->indexes.n / sizeof *swapped; i++)
+        if (swapped[i].index == index) return swapped[i].number;
+    return (u32)(index - 1);
+}
+
+static const char *type_name(enum value_type type)
+{
+    static const char *const names[] = {"key", "string", "hash", "list", "set", "sorted set"};
+    return names[type];
+}
+
+void check_problem(struct check *c, const struct check_key *k, const char *fmt, ...)
+{
+    struct buf line = {0};
+    va_list ap;
+    if (++c->problems > PROBLEMS_SHOWN) return;
+    buf_append_str(&line, "PROBLEM: ");
+    if (k) {
+        buf_printf(&line, "database %u, %s ", check_database(c, k->index),
+                   type_name(k->found ? k->m.type : TYPE_NONE));
+        check_quote(&line, k->key);
+        buf_append_str(&line, ": ");
+    }
+    va_start(ap, fmt);
+    buf_vprintf(&line, fmt, ap);
+    va_end(ap);
+    printf("%.*s\n", (int)line.n, line.p);
+    if (c->problems == PROBLEMS_SHOWN) puts("(further problems are counted only)");
+    buf_release(&line);
+}
+
+static void print_elements(const struct check *c, enum value_type type, const char *what)
+{
+    if (c->keys[type])
+        printf("  %-16s %llu, with %llu %s\n", what, LLU(c->keys[type]),
+               LLU(c->elements[type]), type == TYPE_HASH ? "fields" :
+               type == TYPE_LIST ? "elements" : "members");
+}
+
+static void print_some(const char *what, u64 n)
+{
+    if (n) printf("  %-16s %llu\n", what, LLU(n));
+}
+
+static void print_summary(const struct check *c)
+{
+    u64 keys = 0, orphans = 0;
+    for (u32 i = 0; i < ARRAY_LEN(c->keys); i++) keys += c->keys[i];
+    for (u32 i = 0; i < CHECK_LANES; i++) orphans += c->orphans[i];
+    printf("  %-16s %llu\n", "keys", LLU(keys));
+    print_some("strings", c->keys[TYPE_STRING]);
+    print_elements(c, TYPE_HASH, "hashes");
+    print_elements(c, TYPE_LIST, "lists");
+    print_elements(c, TYPE_SET, "sets");
+    print_elements(c, TYPE_ZSET, "sorted sets");
+    print_some("old strings", c->legacy_strings);
+    if (c->with_deadline)
+        printf("  %-16s %llu keys, of which %llu have passed it\n", "with a deadline",
+               LLU(c->with_deadline), LLU(c->dead));
+    print_some("field deadlines", c->field_deadlines);
+    if (c->due_rows)
+        printf("  %-16s %llu, of which %llu are out of date\n", "due references", LLU(c->due_rows),
+               LLU(c->due_rows - MIN(c->due_used, c->due_rows)));
+    if (c->taken)
+        printf("  %-16s %llu dead keys, which the counts will show in time\n", "compacted away",
+               LLU(c->taken));
+    printf("  %-16s %llu rows, which nobody can read and compactions will drop\n", "orphans",
+           LLU(orphans));
+    printf("  %-16s applied %llu, last version %llu\n", "sequence", LLU(c->applied),
+           LLU(c->last_version));
+    if (!c->made_here) puts("Mayfly has not written to this database yet: nothing is counted or filed.");
+    if (c->problems) printf("%llu problem%s found.\n", LLU(c->problems), c->problems > 1 ? "s" : "");
+    else puts("Everything agrees.");
+}
+
+/* -- lanes ----------------------------------------------------------------------------------------- */
+
+bool check_row(struct check *c, const struct check_key *k, enum family f, bytes *rest)
+{
+    if (!store_valid(c->lane[f])) return false;
+    bytes raw = store_key(c->lane[f]);
+    if (raw.n < k->p.n || memcmp(raw.p, k->p.p, k->p.n)) return false;
+    *rest = bytes_of(raw.p + k->p.n, raw.n - k->p.n);
+    return true;
+}
+
+static void show_progress(const struct check *c)
+{
+    struct codec_key at;
+    if (store_valid(c->lane[FAM_DATA]) && codec_key_read(store_key(c->lane[FAM_DATA]), &at))
+        fprintf(stderr, "checked %llu million rows, at slot %u of database %u\n",
+                LLU(c->rows / PROGRESS_ROWS), at.slot, check_database(c, at.index));
+    else fprintf(stderr, "checked %llu million rows\n", LLU(c->rows / PROGRESS_ROWS));
+}
+
+void check_next(struct check *c, enum family f)
+{
+    store_next(c->lane[f]);
+    if (++c->rows % PROGRESS_ROWS == 0) show_progress(c);
+}
+
+/* The lane that stands on the first key of all; -1: all are at their end. */
+static int foremost(const struct check *c)
+{
+    int first = -1;
+    for (int f = 0; f < CHECK_LANES; f++) {
+        if (!store_valid(c->lane[f])) continue;
+        if (first < 0 || bytes_cmp(store_key(c->lane[f]), store_key(c->lane[first])) < 0) first = f;
+    }
+    return first;
+}
+
+static void open_lanes(struct check *c, bytes from)
+{
+    for (int f = 0; f < CHECK_LANES; f++) {
+        if (c->lane[f]) store_iter_done(c->lane[f]);
+        c->lane[f] = store_iter(c->store, (enum family)f, (bytes){0}, (bytes){0}, STORE_ONCE);
+        if (from.n) store_seek(c->lane[f], from);
+        else store_seek_first(c->lane[f]);
+    }
+}
+
+/* -- damage ------------------------------------------------------------------------------------------ */
+
+/* Puts all lanes behind the slot of `at`, or further, until everything can be read again; `at` becomes
+ * the start of that. False: it is the end. */
+static bool skip_damage(struct check *c, struct buf *at)
+{
+    c->damaged = true;
+    if (at->n < 18) { /* nothing was seen yet: from the first slot of the first database on */
+        buf_clear(at);
+        codec_index_prefix(at, RK_REGION, 1);
+        buf_append(at, "\0\0", 2);
+    }
+    at->n = 18;
+    u32 first = get_u16(at->p + 16), slot = first;
+    u64 index = get_u64(at->p + 8) ^ (u64)1 << 63;
+    while (c->failed && ++slot < SLOTS) {
+        c->failed = false;
+        put_u16(at->p + 16, (u16)slot);
+        open_lanes(c, buf_bytes(at));
+    }
+    bool last_of_database = c->failed;
+    if (last_of_database) {
+        c->failed = false;
+        at->n = 16;
+        codec_after_prefix(at);
+        open_lanes(c, buf_bytes(at));
+    }
+    check_problem(c, NULL, "database %u: rows of the slots %u to %u can't be read (a file is damaged); they "
+                  "were skipped", check_database(c, index), first, slot - 1);
+    return !c->failed;
+}
+
+/* -- the walk ------------------------------------------------------------------------------------------ */
+
+static void check_foreign(struct check *c, int f, const char *what)
+{
+    struct buf name = {0};
+    check_quote(&name, store_key(c->lane[f]));
+    check_problem(c, NULL, "family %d has a row %s: %.*s", f, what, (int)name.n, name.p);
+    buf_release(&name);
+    check_next(c, (enum family)f);
+}
+
+static void walk(struct check *c)
+{
+    struct check_key k = {0};
+    struct codec_key raw;
+    int f;
+    open_lanes(c, (bytes){0});
+    for (;;) {
+        if (c->failed && !skip_damage(c, &k.p)) break;
+        if ((f = foremost(c)) < 0) break;
+        bytes first = store_key(c->lane[f]);
+        if (!codec_key_read(first, &raw)) {
+            check_foreign(c, f, "that is no key");
+            continue;
+        }
+        if (raw.region != RK_REGION) {
+            check_foreign(c, f, "of another region");
+            continue;
+        }
+        buf_clear(&k.p);
+        buf_append(&k.p, first.p, first.n - raw.rest.n);
+        k.index = raw.index;
+        k.slot = raw.slot;
+        k.key = bytes_of(k.p.p + CODEC_PREFIX_FIXED, raw.key.n);
+        check_key(c, &k);
+    }
+    buf_release(&k.p);
+}
+
+/* -- as a whole ----------------------------------------------------------------------------------------- */
+
+static void release(struct check *c)
+{
+    for (int f = 0; f < CHECK_LANES; f++)
+        if (c->lane[f]) store_iter_done(c->lane[f]);
+    tally_clear(&c->buckets);
+    buf_release(&c->indexes);
+    buf_release(&c->dbs);
+    buf_release(&c->legacy_position);
+    buf_release(&c->drain_row);
+    store_close(c->store);
+}
+
+int rocks_check(const char *dir)
+{
+    struct log log = {.level = LOG_WARNING};
+    struct rocks_options o = {.dir = dir, .log = &log, .databases = 1};
+    struct check c = {0};
+    struct buf why = {0};
+    c.store = store_open(&o, true, &c.failed, &why);
+    if (!c.store) {
+        printf("Can't open the database in %s: %.*s\n", dir, (int)why.n, why.n ? why.p : "");
+        buf_release(&why);
+        return 2;
+    }
+    tally_init(&c.buckets, 0);
+    check_read_state(&c);
+    walk(&c);
+    check_due_rows(&c);
+    check_counts(&c);
+    printf("Checked %s\n", dir);
+    print_summary(&c);
+    release(&c);
+    buf_release(&why);
+    return c.problems ? 1 : 0;
+}

@@ -1,0 +1,229 @@
+/* The byte layout. Pure functions: what they append is exactly the bytes of DESIGN section 6, and
+ * what they read they check for length before they look at it. */
+#include "engine/rocks/codec.h"
+
+#define SIGN (1ull << 63) /* flipped, unsigned order is signed order */
+
+#define META_HEAD 9        /* flags · deadline */
+#define META_COLLECTION 25 /* … version · size */
+#define META_LIST 41       /* … head · tail */
+#define FLAG_META 0x80
+#define FLAG_FIELD_DEADLINES 0x10
+#define FLAG_TYPE 0x0F
+
+#define DUE_FIXED 27 /* bytes of a row of `deadline` before the key */
+
+/* -- slots -------------------------------------------------------------------- */
+
+/* CRC16/XMODEM, four bytes at a time: crc_table[k][b] is the checksum of b and k zeros after it. The
+ * checksum is linear, so that an entry is the sum of those of its bits, and a table is told by
+ * eight of them. */
+#define IF_BIT(x, n, v) ((x) >> (n) & 1 ? (v) : 0)
+#define ENTRY(x, a, b, c, d, e, f, g, h)                                                        \
+    (IF_BIT(x, 0, a) ^ IF_BIT(x, 1, b) ^ IF_BIT(x, 2, c) ^ IF_BIT(x, 3, d) ^ IF_BIT(x, 4, e) ^ \
+     IF_BIT(x, 5, f) ^ IF_BIT(x, 6, g) ^ IF_BIT(x, 7, h))
+#define ENTRIES_4(x, ...)                                                                      \
+    ENTRY((x), __VA_ARGS__), ENTRY((x) + 1, __VA_ARGS__), ENTRY((x) + 2, __VA_ARGS__), \
+        ENTRY((x) + 3, __VA_ARGS__)
+#define ENTRIES_16(x, ...)                                                                        \
+    ENTRIES_4(x, __VA_ARGS__), ENTRIES_4((x) + 4, __VA_ARGS__), ENTRIES_4((x) + 8, __VA_ARGS__), \
+        ENTRIES_4((x) + 12, __VA_ARGS__)
+#define ENTRIES_64(x, ...)                                                                            \
+    ENTRIES_16(x, __VA_ARGS__), ENTRIES_16((x) + 16, __VA_ARGS__), ENTRIES_16((x) + 32, __VA_ARGS__), \
+        ENTRIES_16((x) + 48, __VA_ARGS__)
+#define ENTRIES_256(...)                                                                         \
+    ENTRIES_64(0, __VA_ARGS__), ENTRIES_64(64, __VA_ARGS__), ENTRIES_64(128, __VA_ARGS__), \
+        ENTRIES_64(192, __VA_ARGS__)
+
+static const u16 crc_table[4][256] = {
+    {ENTRIES_256(0x1021, 0x2042, 0x4084, 0x8108, 0x1231, 0x2462, 0x48c4, 0x9188)},
+    {ENTRIES_256(0x3331, 0x6662, 0xccc4, 0x89a9, 0x0373, 0x06e6, 0x0dcc, 0x1b98)},
+    {ENTRIES_256(0x3730, 0x6e60, 0xdcc0, 0xa9a1, 0x4363, 0x86c6, 0x1dad, 0x3b5a)},
+    {ENTRIES_256(0x76b4, 0xed68, 0xcaf1, 0x85c3, 0x1ba7, 0x374e, 0x6e9c, 0xdd38)},
+};
+
+static u16 crc16(const u8 *p, size_t n)
+{
+    u32 crc = 0;
+    for (; n >= 4; p += 4, n -= 4) {
+        crc = crc_table[3][p[0] ^ crc >> 8] ^ crc_table[2][p[1] ^ (crc & 0xFF)] ^ crc_table[1][p[2]] ^
+              crc_table[0][p[3]];
+    }
+    for (; n > 0; p++, n--) crc = (crc << 8 & 0xFFFF) ^ crc_table[0][p[0] ^ crc >> 8];
+    return (u16)crc;
+}
+
+/* What stands between the first '{' and the first '}' after it, if that is something. */
+static bytes hash_tag(bytes key)
+{
+    const char *open = key.n ? memchr(key.p, '{', key.n) : NULL;
+    if (LIKELY(!open)) return key;
+    const char *tag = open + 1;
+    size_t left = (size_t)(key.p + key.n - tag);
+    const char *close = left ? memchr(tag, '}', left) : NULL;
+    return close && close > tag ? bytes_of(tag, (size_t)(close - tag)) : key;
+}
+
+u16 codec_slot(bytes key)
+{
+    bytes tag = hash_tag(key);
+    return crc16((const u8 *)tag.p, tag.n) & 0x3FFF;
+}
+
+/* -- keys ---------------------------------------------------------------------- */
+
+void codec_index_prefix(struct buf *out, u64 region, u64 index)
+{
+    char *p = buf_reserve(out, 16);
+    put_u64(p, region ^ SIGN);
+    put_u64(p + 8, index ^ SIGN);
+    out->n += 16;
+}
+
+void codec_key(struct buf *out, u64 region, u64 index, bytes key)
+{
+    char *p = buf_reserve(out, CODEC_PREFIX_FIXED + key.n);
+    put_u64(p, region ^ SIGN);
+    put_u64(p + 8, index ^ SIGN);
+    put_u16(p + 16, codec_slot(key));
+    put_u32(p + 18, (u32)key.n);
+    if (key.n) memcpy(p + CODEC_PREFIX_FIXED, key.p, key.n);
+    out->n += CODEC_PREFIX_FIXED + key.n;
+}
+
+bool codec_key_read(bytes raw, struct codec_key *out)
+{
+    if (raw.n < CODEC_PREFIX_FIXED) return false;
+    u32 key_len = get_u32(raw.p + 18);
+    size_t left = raw.n - CODEC_PREFIX_FIXED;
+    if (key_len > left) return false;
+    const char *key = raw.p + CODEC_PREFIX_FIXED;
+    *out = (struct codec_key){
+        .region = get_u64(raw.p) ^ SIGN, .index = get_u64(raw.p + 8) ^ SIGN, .slot = get_u16(raw.p + 16),
+        .key = bytes_of(key, key_len), .rest = bytes_of(key + key_len, left - key_len),
+    };
+    return true;
+}
+
+bool codec_version_read(bytes rest, u64 *version, bytes *sub)
+{
+    if (rest.n < 8) return false;
+    *version = get_u64(rest.p);
+    *sub = bytes_of(rest.p + 8, rest.n - 8);
+    return true;
+}
+
+void codec_after_prefix(struct buf *key)
+{
+    while (key->n && (u8)key->p[key->n - 1] == 0xFF) key->n--;
+    if (key->n) key->p[key->n - 1]++;
+}
+
+/* -- metadata -------------------------------------------------------------------- */
+
+/* The fixed part of a type's metadata; a string's payload follows it. */
+static size_t meta_length(enum value_type type)
+{
+    switch (type) {
+    case TYPE_STRING: return META_HEAD;
+    case TYPE_LIST: return META_LIST;
+    default: return META_COLLECTION;
+    }
+}
+
+void codec_meta(struct buf *out, const struct codec_meta *m)
+{
+    size_t n = meta_length(m->type);
+    char *p = buf_reserve(out, n + m->payload.n);
+    p[0] = (char)(FLAG_META | (m->field_deadlines ? FLAG_FIELD_DEADLINES : 0) | m->type);
+    put_u64(p + 1, (u64)m->deadline_ms);
+    out->n += n;
+    if (m->type == TYPE_STRING) {
+        buf_append_bytes(out, m->payload);
+        return;
+    }
+    put_u64(p + 9, m->version);
+    put_u64(p + 17, m->size);
+    if (m->type != TYPE_LIST) return;
+    put_u64(p + 25, m->head);
+    put_u64(p + 33, m->tail);
+}
+
+static bool flags_read(u8 flags, struct codec_meta *out)
+{
+    out->type = (enum value_type)(flags & FLAG_TYPE);
+    out->field_deadlines = flags & FLAG_FIELD_DEADLINES;
+    bool nothing_else = (flags & ~(FLAG_FIELD_DEADLINES | FLAG_TYPE)) == FLAG_META;
+    bool known = out->type >= TYPE_STRING && out->type <= TYPE_ZSET;
+    return nothing_else && known && (!out->field_deadlines || out->type == TYPE_HASH);
+}
+
+bool codec_meta_read(bytes raw, struct codec_meta *out)
+{
+    *out = (struct codec_meta){0};
+    if (raw.n < META_HEAD || !flags_read((u8)raw.p[0], out)) return false;
+    out->deadline_ms = (i64)get_u64(raw.p + 1);
+    if (out->type == TYPE_STRING) {
+        out->payload = bytes_of(raw.p + META_HEAD, raw.n - META_HEAD);
+        return true;
+    }
+    if (raw.n != meta_length(out->type)) return false;
+    out->version = get_u64(raw.p + 9);
+    out->size = get_u64(raw.p + 17);
+    if (out->type == TYPE_LIST) {
+        out->head = get_u64(raw.p + 25);
+        out->tail = get_u64(raw.p + 33);
+    }
+    return true;
+}
+
+bool codec_legacy_read(bytes raw, i64 *deadline_ms, bytes *payload)
+{
+    if (raw.n < 8) return false;
+    *deadline_ms = (i64)get_u64(raw.p);
+    *payload = bytes_of(raw.p + 8, raw.n - 8);
+    return true;
+}
+
+/* -- scores ------------------------------------------------------------------------ */
+
+u64 codec_score(double score)
+{
+    u64 bits;
+    if (score == 0) score = 0; /* not -0.0 */
+    memcpy(&bits, &score, 8);
+    return bits & SIGN ? ~bits : bits ^ SIGN;
+}
+
+double codec_score_read(u64 coded)
+{
+    u64 bits = coded & SIGN ? coded ^ SIGN : ~coded;
+    double score;
+    memcpy(&score, &bits, 8);
+    return score;
+}
+
+/* -- rows of `deadline` --------------------------------------------------------------- */
+
+void codec_due(struct buf *out, const struct codec_due *d)
+{
+    char *p = buf_reserve(out, DUE_FIXED + d->key.n);
+    put_u64(p, d->region);
+    put_u64(p + 8, (u64)d->due_ms);
+    p[16] = (char)d->level;
+    put_u64(p + 17, d->index);
+    put_u16(p + 25, d->slot);
+    if (d->key.n) memcpy(p + DUE_FIXED, d->key.p, d->key.n);
+    out->n += DUE_FIXED + d->key.n;
+}
+
+bool codec_due_read(bytes raw, struct codec_due *out)
+{
+    if (raw.n < DUE_FIXED) return false;
+    *out = (struct codec_due){
+        .region = get_u64(raw.p), .due_ms = (i64)get_u64(raw.p + 8), .level = (u8)raw.p[16],
+        .index = get_u64(raw.p + 17), .slot = get_u16(raw.p + 25),
+        .key = bytes_of(raw.p + DUE_FIXED, raw.n - DUE_FIXED),
+    };
+    return true;
+}

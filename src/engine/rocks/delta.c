@@ -1,0 +1,371 @@
+/* The changes of a collection, and the walk that merges them with what is stored.
+ *
+ * Invariants:
+ * - A sub has one change record per transaction, made when it is first looked at. A read that
+ *   failed leaves none: what could not be read must not pass for absent later.
+ * - order.v[0 .. order.n) are the first order.n touched changes, sorted by sub. Those touched
+ *   since hang from order.rest, and are merged in when an order is wanted next: so a command
+ *   that changes and one that walks may take turns without sorting everything each time.
+ * - A delta belongs to one version of its collection: row_drop releases it. */
+#include "engine/rocks/delta.h"
+
+#include <stdlib.h>
+
+#define SUB_ROOM 64
+#define READ_TOGETHER 64
+
+/* -- making -------------------------------------------------------------------------- */
+
+static bytes key_of_change(const void *item) { return ((const struct change *)item)->sub; }
+
+bytes delta_keep(struct rk *rk, bytes b)
+{
+    if (b.n == 0) return (bytes){"", 0};
+    return bytes_of(memcpy(arena_alloc(&rk->arena, b.n), b.p, b.n), b.n);
+}
+
+struct delta *delta_of(struct rk *rk, struct row *r)
+{
+    struct delta *d = r->delta;
+    if (d) return d;
+    d = r->delta = arena_alloc(&rk->arena, sizeof *d);
+    *d = (struct delta){.n = 0};
+    d->end = d->order.rest = &d->first;
+    row_open(rk, r);
+    return d;
+}
+
+void delta_release(struct delta *d)
+{
+    if (d && d->n > DELTA_FEW) table_release(&d->changes);
+}
+
+/* Makes the prefix, or moves it to where it has room for a longer sub behind it. */
+static char *prefix_with_room(struct rk *rk, struct row *r, size_t room)
+{
+    struct delta *d = delta_of(rk, r);
+    if (d->prefix.p && d->room >= room) return (char *)d->prefix.p;
+    d->room = MAX(2 * room, SUB_ROOM);
+    size_t cap = CODEC_PREFIX_FIXED + r->key_len + 8 + d->room;
+    struct buf b = {.p = arena_alloc(&rk->arena, cap), .cap = cap}; /* large enough to stay the arena's */
+    row_prefix(rk, r, r->version, &b);
+    d->prefix = buf_bytes(&b);
+    return b.p;
+}
+
+bytes delta_prefix(struct rk *rk, struct row *r)
+{
+    prefix_with_room(rk, r, 0);
+    return r->delta->prefix;
+}
+
+bytes delta_key(struct rk *rk, struct row *r, bytes sub)
+{
+    char *p = prefix_with_room(rk, r, sub.n);
+    size_t n = r->delta->prefix.n;
+    if (sub.n) memcpy(p + n, sub.p, sub.n);
+    return bytes_of(p, n + sub.n);
+}
+
+bytes delta_after(struct rk *rk, struct row *r)
+{
+    struct delta *d = delta_of(rk, r);
+    if (d->after.p) return d->after;
+    struct buf b = {0};
+    buf_append_bytes(&b, delta_prefix(rk, r));
+    codec_after_prefix(&b);
+    d->after = delta_keep(rk, buf_bytes(&b));
+    buf_release(&b);
+    return d->after;
+}
+
+/* -- finding ------------------------------------------------------------------------- */
+
+/* The hash is computed only when it is of use. */
+static struct change *find(const struct delta *d, bytes sub, u64 *hash)
+{
+    if (d->n > DELTA_FEW) {
+        *hash = table_hash(&d->changes, sub);
+        return table_find(&d->changes, sub, *hash);
+    }
+    for (u32 i = 0; i < d->n; i++)
+        if (bytes_eq(d->few[i]->sub, sub)) return d->few[i];
+    return NULL;
+}
+
+static void to_table(struct delta *d, u64 seed)
+{
+    table_init(&d->changes, key_of_change, seed);
+    for (u32 i = 0; i < d->n; i++)
+        table_insert(&d->changes, table_hash(&d->changes, d->few[i]->sub), d->few[i]);
+}
+
+static void add(struct row *r, struct change *c, u64 hash)
+{
+    struct delta *d = r->delta;
+    if (d->n < DELTA_FEW) {
+        d->few[d->n++] = c;
+        return;
+    }
+    if (d->n == DELTA_FEW) {
+        to_table(d, r->db->rows.seed);
+        hash = table_hash(&d->changes, c->sub);
+    }
+    table_insert(&d->changes, hash, c);
+    d->n++;
+}
+
+static struct change *change_new(struct rk *rk, bytes sub)
+{
+    struct change *c = arena_alloc(&rk->arena, sizeof *c + sub.n);
+    *c = (struct change){.sub = bytes_of(c + 1, sub.n), .value = {"", 0}};
+    if (sub.n) memcpy(c + 1, sub.p, sub.n);
+    return c;
+}
+
+static void as_stored(struct rk *rk, struct change *c, const struct store_value *v)
+{
+    c->stored = c->exists = true;
+    c->value = delta_keep(rk, v->b);
+}
+
+/* False: the read failed. */
+static bool read_stored(struct rk *rk, struct row *r, struct change *c)
+{
+    struct store_value v;
+    bool failed_before = rk->base.failed;
+    rk->base.failed = false;
+    if (store_get(rk->store, FAM_DATA, delta_key(rk, r, c->sub), &v)) {
+        as_stored(rk, c, &v);
+        store_value_release(&v);
+    }
+    if (UNLIKELY(rk->base.failed)) return false;
+    rk->base.failed = failed_before;
+    return true;
+}
+
+struct change *delta_peek(const struct row *r, bytes sub)
+{
+    u64 hash;
+    return r->delta ? find(r->delta, sub, &hash) : NULL;
+}
+
+struct change *delta_at(struct rk *rk, struct row *r, bytes sub)
+{
+    u64 hash = 0;
+    struct delta *d = delta_of(rk, r);
+    struct change *c = find(d, sub, &hash);
+    if (c) return c;
+    c = change_new(rk, sub);
+    if (!row_has_base(r) || read_stored(rk, r, c)) add(r, c, hash);
+    return c;
+}
+
+struct change *delta_new(struct rk *rk, struct row *r, bytes sub)
+{
+    u64 hash = 0;
+    struct delta *d = delta_of(rk, r);
+    struct change *c = find(d, sub, &hash);
+    if (c) return c;
+    c = change_new(rk, sub);
+    add(r, c, hash);
+    return c;
+}
+
+/* -- reading ahead --------------------------------------------------------------------- */
+
+static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u32 n)
+{
+    bytes keys[READ_TOGETHER];
+    struct store_value values[READ_TOGETHER];
+    u32 of[READ_TOGETHER], reads = 0;
+    for (u32 i = 0; i < n; i++) {
+        if (!row_has_base(rows[i]) || delta_peek(rows[i], subs[i])) continue;
+        of[reads] = i;
+        keys[reads++] = delta_keep(rk, delta_key(rk, rows[i], subs[i]));
+    }
+    if (reads < 2) return; /* delta_at reads a single one just as well */
+    bool failed_before = rk->base.failed;
+    rk->base.failed = false;
+    store_multi_get(rk->store, FAM_DATA, reads, keys, values);
+    bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
+    rk->base.failed = failed_before;
+    for (u32 i = 0; i < reads; i++) {
+        u64 hash = 0;
+        struct row *r = rows[of[i]];
+        bytes sub = subs[of[i]];
+        if (!failed && !find(r->delta, sub, &hash)) {
+            struct change *c = change_new(rk, sub);
+            if (values[i].pin) as_stored(rk, c, &values[i]);
+            add(r, c, hash);
+        }
+        store_value_release(&values[i]);
+    }
+}
+
+void delta_prefetch(struct rk *rk, struct row **rows, const bytes *subs, u32 n)
+{
+    for (u32 i = 0; i < n; i += READ_TOGETHER)
+        read_together(rk, rows + i, subs + i, MIN(n - i, READ_TOGETHER));
+}
+
+/* -- changing -------------------------------------------------------------------------- */
+
+void delta_touch(struct row *r, struct change *c)
+{
+    struct delta *d = r->delta;
+    if (c->touched) return;
+    c->touched = true;
+    d->touched++;
+    *d->end = c;
+    d->end = &c->next;
+}
+
+void delta_put(struct rk *rk, struct row *r, struct change *c, bytes value)
+{
+    c->value = delta_keep(rk, value);
+    c->exists = c->put = true;
+    delta_touch(r, c);
+}
+
+void delta_erase(struct rk *rk UNUSED, struct row *r, struct change *c)
+{
+    c->value = (bytes){"", 0};
+    c->exists = c->put = false;
+    delta_touch(r, c);
+}
+
+/* -- the order ----------------------------------------------------------------------------- */
+
+static int by_sub(const void *a, const void *b)
+{
+    return bytes_cmp((*(struct change *const *)a)->sub, (*(struct change *const *)b)->sub);
+}
+
+static void make_room(struct rk *rk, struct delta *d)
+{
+    if (d->order.cap >= d->touched) return;
+    d->order.cap = MAX(2 * d->touched, 2 * DELTA_FEW);
+    struct change **v = arena_alloc(&rk->arena, d->order.cap * sizeof *v);
+    if (d->order.n) memcpy(v, d->order.v, d->order.n * sizeof *v);
+    d->order.v = v;
+}
+
+struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n)
+{
+    struct delta *d = delta_of(rk, r);
+    *n = d->touched;
+    u32 more = d->touched - d->order.n;
+    if (more == 0) return d->order.v;
+    make_room(rk, d);
+    struct change **fresh = arena_alloc(&rk->arena, more * sizeof *fresh), **v = d->order.v;
+    for (u32 i = 0; i < more; i++) {
+        fresh[i] = *d->order.rest;
+        d->order.rest = &fresh[i]->next;
+    }
+    qsort(fresh, more, sizeof *fresh, by_sub);
+    for (u32 old = d->order.n, to = d->touched; more > 0;) {
+        if (old > 0 && by_sub(&v[old - 1], &fresh[more - 1]) > 0) v[--to] = v[--old];
+        else v[--to] = fresh[--more];
+    }
+    d->order.n = d->touched;
+    return v;
+}
+
+/* -- walks ------------------------------------------------------------------------------------ */
+
+/* The i-th ordered change in the walk's direction. */
+static struct change *ordered_at(const struct walk *w, u32 i)
+{
+    return w->row->delta->order.v[w->reverse ? w->n - 1 - i : i];
+}
+
+/* How many ordered changes lie before sub in the walk's direction; `through`: or on it. */
+static u32 changes_before(const struct walk *w, bytes sub, bool through)
+{
+    u32 low = 0, high = w->n;
+    while (low < high) {
+        u32 mid = low + (high - low) / 2;
+        int c = bytes_cmp(ordered_at(w, mid)->sub, sub);
+        if (w->reverse) c = -c;
+        if (c < 0 || (through && c == 0)) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+static bytes base_sub(const struct walk *w)
+{
+    bytes key = store_key(w->base);
+    return bytes_of(key.p + w->prefix, key.n - w->prefix);
+}
+
+static void step_base(struct walk *w)
+{
+    if (!w->base) return;
+    if (w->reverse) store_prev(w->base);
+    else store_next(w->base);
+}
+
+static bool stand_on(struct walk *w, struct change *c, bytes sub, bytes value)
+{
+    w->change = c;
+    w->sub = sub;
+    w->value = value;
+    return true;
+}
+
+/* Stands on the nearer of the next stored and the next changed element. */
+static bool settle(struct walk *w)
+{
+    for (;;) {
+        struct change *c = w->at < w->n ? ordered_at(w, w->at) : NULL;
+        bool stored = w->base && store_valid(w->base);
+        bytes sub = stored ? base_sub(w) : (bytes){0};
+        if (!c && !stored) {
+            walk_done(w);
+            return false;
+        }
+        int cmp = !c ? -1 : !stored ? 1 : bytes_cmp(sub, c->sub);
+        if (c && stored && w->reverse) cmp = -cmp;
+        if (cmp < 0) return stand_on(w, NULL, sub, store_iter_value(w->base));
+        if (cmp == 0) step_base(w); /* the change stands for it */
+        if (c->exists) return stand_on(w, c, c->sub, c->value);
+        w->at++;
+    }
+}
+
+bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool reverse)
+{
+    *w = (struct walk){.rk = rk, .row = r, .reverse = reverse};
+    delta_ordered(rk, r, &w->n);
+    if (from.p) w->at = changes_before(w, from, false);
+    if (row_has_base(r)) {
+        bytes prefix = delta_prefix(rk, r);
+        w->prefix = prefix.n;
+        w->base = store_iter(rk->store, FAM_DATA, prefix, delta_after(rk, r), 0);
+        if (from.p) (reverse ? store_seek_back : store_seek)(w->base, delta_key(rk, r, from));
+        else (reverse ? store_seek_last : store_seek_first)(w->base);
+    }
+    return settle(w);
+}
+
+bool walk_next(struct walk *w)
+{
+    if (UNLIKELY(w->n && w->n != w->row->delta->order.n)) { /* more was sorted in */
+        w->n = w->row->delta->order.n;
+        w->at = changes_before(w, w->sub, true);
+    } else if (w->change) {
+        w->at++;
+    }
+    if (!w->change) step_base(w);
+    return settle(w);
+}
+
+void walk_done(struct walk *w)
+{
+    if (w->base) store_iter_done(w->base);
+    w->base = NULL;
+    w->change = NULL;
+    w->n = w->at = 0;
+}

@@ -1,0 +1,36 @@
+/* What compactions may throw away, beyond what RocksDB knows to be deleted:
+ *
+ *   redis_metadata        rows of keys that are dead by the region's clock
+ *   data, redis_zset_score, zset_rank, field_deadline
+ *                         orphans: rows whose collection is gone or has another version
+ *
+ * Versions never come back, so an orphan stays one; a row's metadata was written in the same
+ * batch or before, so a row that was compacted has been seen with it.
+ *
+ * A filter judges by what is in RocksDB now, which a power cut may partly undo. So each compaction
+ * that dropped something syncs the log before its result is put to use: what is gone has stayed gone.
+ *
+ * Filters ignore RocksDB's snapshots: whoever wants to read an old state for long (a dump) must
+ * take a checkpoint, or stop compactions. */
+#ifndef MAYFLY_ENGINE_ROCKS_FILTER_H
+#define MAYFLY_ENGINE_ROCKS_FILTER_H
+
+#include <rocksdb/c.h>
+#include <stdatomic.h>
+
+#include "engine/rocks/store.h"
+
+/* Shared by the loop and RocksDB's threads; zeroed to start with. Outlives the database. */
+struct filters {
+    _Atomic(rocksdb_t *) db; /* NULL: not open yet, or closing: everything is kept */
+    rocksdb_column_family_handle_t *meta; /* set before db */
+    _Atomic i64 dead_ms;
+    _Atomic bool log_broken; /* a write has failed: RocksDB's log is not to be synced before one succeeds (its
+                              * assertions, which Debian's build has, allow no call on a file with an error) */
+    _Atomic u64 dropped[FAM_COUNT]; /* FAM_META: dead keys; others: orphans */
+};
+
+/* The family's filter, if it has one, into its options. */
+void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options);
+
+#endif

@@ -1,0 +1,173 @@
+/* The pass goes through `data` key by key: from a key's first row it seeks to where the old form
+ * would be, and from there to the next key. A string it finds is read as any key is, touched, and
+ * so written in today's form, and its old row removed, by the same commit.
+ *
+ * Keys in the old form are counted and listed (DBSIZE, SCAN) once they have been moved.
+ *
+ * A database that has rows but no state is one that Mayfly did not make: its keys are counted and
+ * their deadlines filed once, at the start. */
+#include "engine/rocks/legacy.h"
+
+#include "engine/rocks/state.h"
+
+#define STATE_KEY BYTES_LIT("l")
+#define COUNT_TOGETHER 10000
+
+static struct rk_db *db_of_index(struct rk *rk, u64 index)
+{
+    for (u32 i = 0; i < rk->base.databases; i++)
+        if (rk->dbs[i]->index == index) return rk->dbs[i];
+    return NULL;
+}
+
+static bool family_has_rows(struct rk *rk, enum family f)
+{
+    struct store_iter *it = store_iter(rk->store, f, (bytes){0}, (bytes){0}, STORE_ONCE);
+    store_seek_first(it);
+    bool any = store_valid(it);
+    store_iter_done(it);
+    return any;
+}
+
+/* -- databases that come from elsewhere ------------------------------------------------------ */
+
+static void adopt_key(struct rk *rk, bytes raw_key, bytes raw_value)
+{
+    struct codec_key k;
+    if (!codec_key_read(raw_key, &k) || k.region != RK_REGION) return;
+    struct rk_db *db = db_of_index(rk, k.index);
+    if (!db) return;
+    struct row *r = row_new(db, k.key);
+    if (row_decode(r, raw_value)) {
+        db->count++;
+        db->expires += r->deadline_ms != 0;
+        db->deadline_total += r->deadline_ms;
+        db->counts_changed = true;
+        rk->last_version = MAX(rk->last_version, r->version);
+        if (r->deadline_ms) due_changed(rk, r, 0, r->deadline_ms);
+    }
+    row_free(r);
+}
+
+/* In pieces, the last of which carries the state: a crash before that starts over. */
+static bool adopt(struct rk *rk)
+{
+    struct buf from = {0};
+    bool ok = true, more = true;
+    u64 seen = 0;
+    log_line(rk->log, LOG_NOTICE, "Counting the keys of a database that was made elsewhere, once.");
+    while (ok && more) {
+        struct store_iter *it = store_iter(rk->store, FAM_META, (bytes){0}, (bytes){0}, STORE_ONCE);
+        u32 n = 0;
+        for (store_seek(it, buf_bytes(&from)); store_valid(it) && n < COUNT_TOGETHER; store_next(it), n++)
+            adopt_key(rk, store_key(it), store_iter_value(it));
+        more = store_valid(it);
+        buf_clear(&from);
+        if (more) buf_append_bytes(&from, store_key(it));
+        store_iter_done(it);
+        seen += n;
+        if (!more) {
+            due_commit(rk);
+            state_commit(rk, 0);
+        }
+        ok = !rk->base.failed && (store_batch_empty(rk->store) || store_write(rk->store));
+        log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (unsigned long long)seen);
+    }
+    if (ok) state_committed(rk, 0);
+    buf_release(&from);
+    return ok;
+}
+
+/* -- moving ------------------------------------------------------------------------------------ */
+
+static bool load_position(struct rk *rk)
+{
+    struct store_value v;
+    bool found = store_get(rk->store, FAM_INFO, STATE_KEY, &v);
+    if (found) buf_append_bytes(&rk->legacy_position, v.b);
+    store_value_release(&v);
+    return found;
+}
+
+bool legacy_open(struct rk *rk, struct buf *why)
+{
+    if (rk->new_layout && (family_has_rows(rk, FAM_META) || family_has_rows(rk, FAM_DATA))) {
+        store_put(rk->store, FAM_INFO, STATE_KEY, (bytes){0});
+        rk->legacy = true;
+        if (!adopt(rk)) {
+            buf_append_str(why, "the keys of the database could not be counted; see the log");
+            return false;
+        }
+    }
+    rk->legacy = load_position(rk) || rk->legacy;
+    return true;
+}
+
+/* Moves the string an old row stands for, unless a newer form of its key exists. */
+static void move(struct rk *rk, const struct codec_key *k)
+{
+    struct rk_db *db = db_of_index(rk, k->index);
+    if (!db || db->flushed) return;
+    struct row *r = row_get(rk, db, k->key, row_hash(db, k->key));
+    if (rk->base.failed || r->touched) return; /* a touched row removes the old one anyway */
+    rk->legacy_moved += r->legacy;
+    row_touch(rk, r);
+}
+
+/* Stands on some row of a key; sees to the key, and puts the start of the next one into `from`. */
+static void visit(struct rk *rk, struct store_iter *it, struct buf *from)
+{
+    struct codec_key k;
+    buf_clear(from);
+    buf_append_bytes(from, store_key(it));
+    if (!codec_key_read(store_key(it), &k)) {
+        buf_append_char(from, '\0');
+        return;
+    }
+    from->n -= k.rest.n;
+    size_t p = from->n;
+    buf_append_char(from, CODEC_LEGACY);
+    store_seek(it, buf_bytes(from));
+    if (store_valid(it) && bytes_eq(store_key(it), buf_bytes(from)) && codec_key_read(store_key(it), &k))
+        move(rk, &k);
+    from->n = p;
+    codec_after_prefix(from);
+}
+
+static void end_of_pass(struct rk *rk)
+{
+    store_delete(rk->store, FAM_INFO, STATE_KEY);
+    rk->legacy_ends = true; /* if the transaction is kept */
+    log_line(rk->log, LOG_NOTICE, "All strings of the old form have been moved (%llu).",
+             (unsigned long long)rk->legacy_moved);
+}
+
+/* A failure is nobody's request: it ends the pass, not the transaction. */
+void legacy_step(struct rk *rk, u32 rows)
+{
+    if (rk->legacy_ends || rk->legacy_stuck) return;
+    struct buf *from = &rk->legacy_position;
+    struct store_iter *it = store_iter(rk->store, FAM_DATA, (bytes){0}, (bytes){0}, STORE_ONCE);
+    for (store_seek(it, buf_bytes(from)); rows > 0 && store_valid(it); rows--) {
+        visit(rk, it, from);
+        store_seek(it, buf_bytes(from));
+    }
+    bool more = store_valid(it);
+    store_iter_done(it);
+    rk->legacy_stuck = rk->base.failed;
+    rk->base.failed = false;
+    if (rk->legacy_stuck)
+        log_line(rk->log, LOG_WARNING, "Old strings can't be read any further: the rest stays as it is. "
+                 "Run mayfly-server --check on the directory.");
+    else if (more) store_put(rk->store, FAM_INFO, STATE_KEY, buf_bytes(from));
+    else end_of_pass(rk);
+}
+
+void legacy_info(struct rk *rk, struct buf *out)
+{
+    struct codec_key k;
+    double done = 100;
+    if (rk->legacy) done = codec_key_read(buf_bytes(&rk->legacy_position), &k) ? k.slot / 163.84 : 0;
+    buf_printf(out, "legacy_migration:%s\r\nlegacy_migration_perc:%.2f\r\nlegacy_moved:%llu\r\n",
+               !rk->legacy ? "done" : rk->legacy_stuck ? "stuck" : "running", done, (unsigned long long)rk->legacy_moved);
+}

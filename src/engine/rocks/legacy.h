@@ -1,0 +1,15 @@
+/* Strings of the old form (data row P · 'S'), as databases of NeoKV's first phase have them. They
+ * are read where there is no metadata row, and removed by any write of their key (row.c); a pass in
+ * the background moves the rest, so that nothing stays in the old form for ever. */
+#ifndef MAYFLY_ENGINE_ROCKS_LEGACY_H
+#define MAYFLY_ENGINE_ROCKS_LEGACY_H
+
+#include "engine/rocks/rk.h"
+
+/* Whether there may be such strings: a database that Mayfly made has none. */
+bool legacy_open(struct rk *rk, struct buf *why);
+/* Moves some, as part of the transaction. */
+void legacy_step(struct rk *rk, u32 rows);
+void legacy_info(struct rk *rk, struct buf *out);
+
+#endif

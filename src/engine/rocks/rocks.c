@@ -1,0 +1,215 @@
+/* The rocks engine as a whole: opening, closing, and the transaction that every tick is. */
+#include "engine/rocks/rocks.h"
+
+#include <unistd.h>
+
+#include "engine/rocks/draw.h"
+#include "engine/rocks/keys.h"
+#include "engine/rocks/legacy.h"
+#include "engine/rocks/state.h"
+
+#define PREFETCH_AHEAD 256
+#define LEGACY_TOGETHER 32 /* old strings moved per transaction */
+
+static bytes key_of_row(const void *item) { return row_key(item); }
+
+/* -- transactions -------------------------------------------------------------------------- */
+
+static void rk_begin(struct engine *e, i64 now_ms)
+{
+    struct rk *rk = rk_of(e);
+    e->now_ms = now_ms;
+    if (UNLIKELY(rk->row_bytes > rk->row_budget)) row_sweep(rk);
+    if (UNLIKELY(rk->legacy)) legacy_step(rk, LEGACY_TOGETHER);
+}
+
+/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. */
+static void publish_clock(struct rk *rk)
+{
+    i64 grace_ms = rk->compaction_grace_ms;
+    store_set_dead(rk->store, grace_ms == INT64_MAX ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
+}
+
+static void end(struct rk *rk, bool kept)
+{
+    row_settle(rk, kept);
+    arena_clear(&rk->arena);
+    rk->base.failed = false;
+}
+
+static void give_up(struct rk *rk)
+{
+    store_discard(rk->store);
+    end(rk, false);
+    for (u32 i = 0; i < rk->base.databases; i++) /* what looked absent there is not */
+        if (rk->dbs[i]->flushed) row_flush(rk, rk->dbs[i]);
+    state_abandon(rk);
+    due_abandon(rk);
+    rk->legacy_ends = false;
+}
+
+/* Everything the transaction touched, encoded once. Flushes come first: what was written to a
+ * database after its flush is to stay. */
+static void encode(struct rk *rk, u64 seq)
+{
+    for (u32 i = 0; i < rk->base.databases; i++)
+        if (rk->dbs[i]->flushed) keys_delete_all(rk, rk->dbs[i]);
+    row_write_all(rk);
+    due_commit(rk);
+    bool moved = rk->state_changed || seq != rk->applied_seq;
+    if (moved || !store_batch_empty(rk->store)) state_commit(rk, seq);
+}
+
+static bool write_batch(struct rk *rk)
+{
+    if (LIKELY(!rk->base.relaxed)) return store_write(rk->store);
+    store_relax(rk->store, true);
+    bool ok = store_write(rk->store);
+    store_relax(rk->store, false);
+    return ok;
+}
+
+static bool rk_commit(struct engine *e, u64 seq)
+{
+    struct rk *rk = rk_of(e);
+    encode(rk, seq);
+    publish_clock(rk);
+    if (store_batch_empty(rk->store)) {
+        store_end_tick(rk->store);
+        end(rk, true);
+        return true;
+    }
+    /* A read that failed while encoding leaves the batch incomplete. */
+    if (e->failed || !write_batch(rk)) {
+        give_up(rk);
+        return false;
+    }
+    for (u32 i = 0; i < e->databases; i++)
+        if (rk->dbs[i]->flushed) keys_drop_files(rk, rk->dbs[i]);
+    state_committed(rk, seq);
+    if (rk->legacy_ends) rk->legacy = rk->legacy_ends = false;
+    e->applied = seq;
+    end(rk, true);
+    return true;
+}
+
+static void rk_abort(struct engine *e) { give_up(rk_of(e)); }
+
+static void rk_prefetch(struct engine *e, const struct want *want, u32 n) { row_prefetch(rk_of(e), want, n); }
+
+
+/* Old strings are moved by whichever transactions there are: as long as there may be some, the loop
+ * is told that work is left. */
+static u64 rk_reclaim(struct engine *e, u32 units)
+{
+    struct rk *rk = rk_of(e);
+    return row_bury(rk, units) + (rk->legacy && !rk->legacy_stuck);
+}
+
+/* -- opening and closing --------------------------------------------------------------------- */
+
+static void rk_close(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    if (rk->store) {
+        end(rk, false);
+        for (u32 i = 0; i < e->databases; i++) row_flush(rk, rk->dbs[i]);
+        while (rk->graves) row_bury(rk, UINT32_MAX);
+    }
+    if (rk->due) due_close(rk->due);
+    store_close(rk->store);
+    for (u32 i = 0; i < e->databases; i++) {
+        table_release(&rk->dbs[i]->rows);
+        mem_free(rk->dbs[i]);
+    }
+    cursors_release(&rk->cursors);
+    draws_free(rk->draws);
+    mem_free(rk->dbs);
+    arena_release(&rk->arena);
+    buf_release(&rk->scratch);
+    buf_release(&rk->legacy_position);
+    mem_free(rk);
+}
+
+static u64 default_row_cache(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (u64)pages * (u64)size / 16 : 64u << 20;
+}
+
+static struct rk *rk_new(const struct rocks_options *o)
+{
+    static const struct engine_limits redis_defaults = {
+        .hash_max_listpack_entries = 128, .hash_max_listpack_value = 64,
+        .zset_max_listpack_entries = 128, .zset_max_listpack_value = 64,
+        .set_max_intset_entries = 512, .list_max_listpack_size = -2,
+    };
+    struct rk *rk = mem_zalloc(sizeof *rk);
+    rk->ops = (struct engine_ops){
+        .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
+        .prefetch = rk_prefetch, .reclaim = rk_reclaim,
+        .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
+    };
+    rk_key_ops(&rk->ops);
+    rk_due_ops(&rk->ops);
+    rk->base.ops = &rk->ops;
+    rk->base.limits = redis_defaults;
+    rk->base.databases = o->databases;
+    rk->base.leave_dead = true;
+    rk->base.prefetch_ahead = PREFETCH_AHEAD;
+    rk->log = o->log;
+    rk->row_budget = o->row_cache ? o->row_cache : default_row_cache();
+    rk->compaction_grace_ms = ROCKS_GRACE_MS;
+    rk->touched_end = &rk->touched;
+    rk->dbs = mem_alloc(o->databases * sizeof(struct rk_db *));
+    for (u32 i = 0; i < o->databases; i++) {
+        rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
+        table_init(&rk->dbs[i]->rows, key_of_row, o->seed);
+    }
+    return rk;
+}
+
+struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
+{
+    struct rk *rk = rk_new(o);
+    rk->store = store_open(o, false, &rk->base.failed, why);
+    bool ok = rk->store && state_load(rk, why);
+    if (ok && !(rk->due = due_open(rk))) {
+        buf_append_str(why, "the deadline index can't be read; run mayfly-server --check on the directory");
+        ok = false;
+    }
+    if (!ok || !legacy_open(rk, why)) {
+        rk_close(&rk->base);
+        return NULL;
+    }
+    rk->base.applied = rk->applied_seq;
+    return &rk->base;
+}
+
+/* -- running ------------------------------------------------------------------------------------ */
+
+void rocks_set_sync(struct engine *e, enum rocks_sync sync) { store_set_sync(rk_of(e)->store, sync); }
+
+void rocks_set_rate_limit(struct engine *e, u64 bytes_per_second)
+{
+    store_set_rate_limit(rk_of(e)->store, bytes_per_second);
+}
+
+void rocks_set_compaction_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
+
+const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
+void rocks_cron(struct engine *e) { store_cron(rk_of(e)->store); }
+
+void rocks_info(struct engine *e, struct buf *out)
+{
+    struct rk *rk = rk_of(e);
+    u64 rows = 0;
+    for (u32 i = 0; i < e->databases; i++) rows += rk->dbs[i]->rows.count;
+    buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
+               "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\napplied_sequence:%llu\r\n",
+               (unsigned long long)rows, (unsigned long long)rk->row_bytes,
+               (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
+               (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
+    legacy_info(rk, out);
+    store_info(rk->store, out);
+}

@@ -1,0 +1,516 @@
+/* Rows: the keys as transactions see them, kept decoded in a cache.
+ *
+ * Invariants:
+ * - A cached row that is not touched agrees with RocksDB, and so does `stored` of one that is.
+ *   A row of type TYPE_NONE says that the key is absent.
+ * - Rows leave the cache between transactions only, so that references to them hold.
+ * - rk->row_bytes is the sum of the cached rows' cost. */
+#include <stdlib.h>
+
+#include "engine/rocks/delta.h"
+#include "engine/rocks/rk.h"
+
+#define BIG_COLLECTION 256 /* elements from which a range deletion is worth its price to readers */
+#define READ_TOGETHER 64
+#define ROW_BYTES 256 /* of a row with its key: few are longer */
+#define SWEEP_BUCKETS 512 /* looked at per transaction at most */
+
+/* -- making and freeing ------------------------------------------------------------- */
+
+struct row *row_new(struct rk_db *db, bytes key)
+{
+    struct row *r = mem_alloc(sizeof *r + key.n);
+    *r = (struct row){.db = db, .key = (char *)(r + 1), .key_len = (u32)key.n};
+    if (key.n) memcpy(r->key, key.p, key.n);
+    return r;
+}
+
+static void release_value(struct row *r)
+{
+    buf_release(&r->value);
+    if (r->delta) delta_release(r->delta);
+    r->delta = NULL;
+    ranks_free(r->ranks);
+    r->ranks = NULL;
+}
+
+void row_free(struct row *r)
+{
+    release_value(r);
+    mem_free(r);
+}
+
+static void set_cost(struct rk *rk, struct row *r)
+{
+    u64 cost = sizeof *r + r->key_len + r->value.cap;
+    rk->row_bytes += cost - r->cost;
+    r->cost = cost;
+}
+
+static void cache(struct rk *rk, struct row *r, u64 hash)
+{
+    r->used = true;
+    table_insert(&r->db->rows, hash, r);
+    set_cost(rk, r);
+}
+
+static void uncache(struct rk *rk, struct row *r)
+{
+    rk->row_bytes -= r->cost;
+    table_remove(&r->db->rows, row_hash(r->db, row_key(r)), r);
+    row_free(r);
+}
+
+/* -- reading -------------------------------------------------------------------------- */
+
+static void remember_stored(struct row *r)
+{
+    r->stored.type = r->type;
+    r->stored.deadline_ms = r->deadline_ms;
+    r->stored.version = r->version;
+    r->stored.size = r->size;
+}
+
+bool row_decode(struct row *r, bytes raw)
+{
+    struct codec_meta m;
+    if (!codec_meta_read(raw, &m)) return false;
+    r->type = (u8)m.type;
+    r->field_deadlines = m.field_deadlines;
+    r->deadline_ms = m.deadline_ms;
+    r->version = m.version;
+    r->size = m.size;
+    r->head = m.head;
+    r->tail = m.tail;
+    buf_append_bytes(&r->value, m.payload);
+    remember_stored(r);
+    return true;
+}
+
+static bool decode_legacy(struct row *r, bytes raw)
+{
+    bytes payload;
+    if (!codec_legacy_read(raw, &r->deadline_ms, &payload)) return false;
+    r->type = TYPE_STRING;
+    r->legacy = true;
+    buf_append_bytes(&r->value, payload);
+    remember_stored(r);
+    return true;
+}
+
+static void malformed(struct rk *rk, const struct row *r)
+{
+    log_line(rk->log, LOG_WARNING, "The metadata of key '%.*s' (database %u) can't be read: the database "
+             "is damaged. Run mayfly-server --check on it.", (int)MIN(r->key_len, 128), r->key, r->db->number);
+    rk->base.failed = true;
+}
+
+static bytes encode_key(struct rk *rk, const struct rk_db *db, bytes key)
+{
+    buf_clear(&rk->scratch);
+    codec_key(&rk->scratch, RK_REGION, db->index, key);
+    return buf_bytes(&rk->scratch);
+}
+
+static void read_row(struct rk *rk, struct row *r)
+{
+    struct store_value v;
+    bytes raw_key = encode_key(rk, r->db, row_key(r));
+    if (store_get(rk->store, FAM_META, raw_key, &v)) {
+        if (!row_decode(r, v.b)) malformed(rk, r);
+        store_value_release(&v);
+        return;
+    }
+    if (LIKELY(!rk->legacy)) return;
+    buf_append_char(&rk->scratch, CODEC_LEGACY);
+    if (store_get(rk->store, FAM_DATA, buf_bytes(&rk->scratch), &v)) {
+        if (!decode_legacy(r, v.b)) malformed(rk, r);
+        store_value_release(&v);
+    }
+}
+
+struct row *row_peek(struct rk *rk UNUSED, struct rk_db *db, bytes key, u64 hash)
+{
+    return table_find(&db->rows, key, hash);
+}
+
+/* What could not be read is not cached, lest it pass for absent later: it goes with the transaction. */
+static struct row *unreadable(struct rk *rk, struct row *r)
+{
+    r->passing = true;
+    row_open(rk, r);
+    return r;
+}
+
+struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash)
+{
+    struct row *r = row_peek(rk, db, key, hash);
+    if (LIKELY(r)) {
+        rk->cache.hits++;
+        r->used = true;
+        return r;
+    }
+    rk->cache.misses++;
+    r = row_new(db, key);
+    if (!db->flushed) {
+        bool failed_before = rk->base.failed;
+        rk->base.failed = false;
+        read_row(rk, r);
+        if (UNLIKELY(rk->base.failed)) return unreadable(rk, r);
+        rk->base.failed = failed_before;
+    }
+    r->access = rk->base.fresh_access;
+    cache(rk, r, hash);
+    return r;
+}
+
+/* A value is a further wait for memory, which then overlaps with the others'. */
+static void prefetch_value(const struct row *r)
+{
+    __builtin_prefetch(r->value.p);
+    if (r->value.n > 64) __builtin_prefetch(r->value.p + 64);
+}
+
+/* One batched read. The keys are distinct or not, cached or not. */
+static void read_together(struct rk *rk, const struct want *want, u32 n)
+{
+    bytes keys[READ_TOGETHER];
+    struct store_value values[READ_TOGETHER];
+    size_t at[READ_TOGETHER];
+    const struct want *of[READ_TOGETHER];
+    u64 hash[READ_TOGETHER];
+    u32 reads = 0;
+    buf_clear(&rk->scratch);
+    for (u32 i = 0; i < n; i++) {
+        const struct rk_db *db = rk->dbs[want[i].db];
+        hash[i] = row_hash(db, want[i].key);
+        table_prefetch_bucket(&db->rows, hash[i]);
+    }
+    for (u32 i = 0; i < n; i++) table_prefetch_item(&rk->dbs[want[i].db]->rows, hash[i], ROW_BYTES);
+    for (u32 i = 0; i < n; i++) {
+        struct rk_db *db = rk->dbs[want[i].db];
+        struct row *cached = row_peek(rk, db, want[i].key, hash[i]);
+        if (cached) prefetch_value(cached);
+        if (db->flushed || cached) continue;
+        at[reads] = rk->scratch.n;
+        of[reads++] = &want[i];
+        codec_key(&rk->scratch, RK_REGION, db->index, want[i].key);
+    }
+    if (reads < 2) return; /* row_get reads a single one just as well */
+    for (u32 i = 0; i < reads; i++)
+        keys[i] = bytes_of(rk->scratch.p + at[i], (i + 1 < reads ? at[i + 1] : rk->scratch.n) - at[i]);
+    bool failed_before = rk->base.failed;
+    rk->base.failed = false;
+    store_multi_get(rk->store, FAM_META, reads, keys, values);
+    bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
+    rk->base.failed = failed_before;
+    for (u32 i = 0; i < reads; i++) {
+        struct rk_db *db = rk->dbs[of[i]->db];
+        bytes key = of[i]->key;
+        u64 of_key = row_hash(db, key);
+        bool absent = !values[i].pin;
+        if (!failed && !(absent && rk->legacy) && !row_peek(rk, db, key, of_key)) {
+            struct row *r = row_new(db, key);
+            if (absent || row_decode(r, values[i].b)) {
+                r->access = rk->base.fresh_access;
+                cache(rk, r, of_key);
+                rk->cache.misses++;
+                rk->cache.hits--; /* row_get will find it */
+            } else {
+                row_free(r);
+            }
+        }
+        store_value_release(&values[i]);
+    }
+}
+
+void row_prefetch(struct rk *rk, const struct want *want, u32 n)
+{
+    for (u32 i = 0; i < n; i += READ_TOGETHER) read_together(rk, want + i, MIN(n - i, READ_TOGETHER));
+}
+
+void row_ref(struct row *r, u64 hash, struct key_ref *ref)
+{
+    *ref = (struct key_ref){
+        .key = row_key(r), .db = r->db->number, .type = (enum value_type)r->type,
+        .deadline_ms = r->deadline_ms, .hash = hash, .entry = r,
+    };
+}
+
+/* -- changing --------------------------------------------------------------------------- */
+
+/* A string of the old form takes today's with its first touch: only then it is counted, and its
+ * deadline filed. */
+static void count_legacy(struct row *r)
+{
+    r->db->count++;
+    r->db->expires += r->deadline_ms != 0;
+    r->db->deadline_total += r->deadline_ms;
+    r->db->counts_changed = true;
+    r->stored.deadline_ms = 0;
+}
+
+void row_touch(struct rk *rk, struct row *r)
+{
+    if (r->touched) return;
+    r->touched = true;
+    if (UNLIKELY(r->legacy)) count_legacy(r);
+    r->next_touched = NULL;
+    *rk->touched_end = r;
+    rk->touched_end = &r->next_touched;
+}
+
+void row_set_deadline(struct rk *rk, struct row *r, i64 deadline_ms)
+{
+    if (r->deadline_ms == deadline_ms) return;
+    row_touch(rk, r);
+    r->db->expires += !!deadline_ms;
+    r->db->expires -= !!r->deadline_ms;
+    r->db->deadline_total += (__int128)deadline_ms - r->deadline_ms;
+    r->db->counts_changed = true;
+    r->deadline_ms = deadline_ms;
+}
+
+void row_create(struct rk *rk, struct row *r, enum value_type type)
+{
+    CHECK(r->type == TYPE_NONE);
+    row_touch(rk, r);
+    r->type = (u8)type;
+    r->access = rk->base.fresh_access;
+    r->version = type == TYPE_STRING ? 0 : rk_new_version(rk);
+    r->head = r->tail = type == TYPE_LIST ? CODEC_LIST_MIDDLE : 0;
+    r->db->count++;
+    r->db->counts_changed = true;
+}
+
+void row_drop(struct rk *rk, struct row *r)
+{
+    CHECK(r->type != TYPE_NONE);
+    row_touch(rk, r);
+    row_set_deadline(rk, r, 0);
+    release_value(r);
+    r->type = TYPE_NONE;
+    r->field_deadlines = r->text = r->edited = r->unpacked = false;
+    r->version = r->size = r->head = r->tail = 0;
+    r->db->count--;
+    r->db->counts_changed = true;
+}
+
+/* Time, or one more than the last: never the same twice, whatever the clock does. */
+u64 rk_new_version(struct rk *rk)
+{
+    u64 by_clock = ((u64)MAX(rk->base.now_ms, 0) * 1000) << 11;
+    rk->last_version = MAX(rk->last_version + 1, by_clock);
+    rk->state_changed = true;
+    return rk->last_version;
+}
+
+/* -- writing ------------------------------------------------------------------------------ */
+
+void row_prefix(struct rk *rk UNUSED, const struct row *r, u64 version, struct buf *out)
+{
+    codec_key(out, RK_REGION, r->db->index, row_key(r));
+    append_u64(out, version);
+}
+
+/* What was stored under a version that nobody can read any more. A compaction would drop it, too,
+ * but a big collection's space should come back sooner. */
+static void delete_orphans(struct rk *rk, const struct row *r)
+{
+    struct buf from = {0}, to = {0};
+    row_prefix(rk, r, r->stored.version, &from);
+    buf_append_bytes(&to, buf_bytes(&from));
+    codec_after_prefix(&to);
+    static const enum family families[] = {FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD};
+    bool scored = r->stored.type == TYPE_ZSET || r->stored.type == TYPE_HASH; /* fields by deadline */
+    for (u32 i = 0; i < ARRAY_LEN(families); i++) {
+        if (i > 0 && !scored) break;
+        store_delete_range(rk->store, families[i], buf_bytes(&from), buf_bytes(&to));
+    }
+    buf_release(&from);
+    buf_release(&to);
+}
+
+static void write_meta(struct rk *rk, const struct row *r)
+{
+    struct codec_meta m = {
+        .type = (enum value_type)r->type, .field_deadlines = r->field_deadlines,
+        .deadline_ms = r->deadline_ms, .version = r->version, .size = r->size, .head = r->head,
+        .tail = r->tail, .payload = buf_bytes(&r->value),
+    };
+    bytes raw_key = encode_key(rk, r->db, row_key(r));
+    size_t key_len = raw_key.n;
+    codec_meta(&rk->scratch, &m);
+    store_put(rk->store, FAM_META, bytes_of(rk->scratch.p, key_len),
+              bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
+}
+
+static void write_row(struct rk *rk, struct row *r)
+{
+    bool orphaned = r->stored.version && r->stored.version != r->version;
+    if (orphaned) due_forget_fields(rk, r);
+    if (orphaned && r->stored.size >= BIG_COLLECTION) delete_orphans(rk, r);
+    switch ((enum value_type)r->type) {
+    case TYPE_HASH:
+    case TYPE_SET: map_commit(rk, r); break;
+    case TYPE_LIST: seq_commit(rk, r); break;
+    case TYPE_ZSET: zset_commit(rk, r); break;
+    case TYPE_STRING:
+    case TYPE_NONE: break;
+    }
+    if (r->type != TYPE_NONE) {
+        write_meta(rk, r);
+    } else if (r->stored.type != TYPE_NONE && !(r->legacy && r->stored.type == TYPE_STRING)) {
+        store_delete(rk->store, FAM_META, encode_key(rk, r->db, row_key(r)));
+    }
+    if (UNLIKELY(rk->legacy)) {
+        bytes raw_key = encode_key(rk, r->db, row_key(r));
+        store_delete2(rk->store, FAM_DATA, raw_key, BYTES_LIT("S"));
+    }
+    if (r->stored.deadline_ms != r->deadline_ms)
+        due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
+}
+
+/* A row, and where about it will stand among the others. */
+struct standing {
+    u64 order;
+    struct row *row;
+};
+
+static int by_order(const void *a, const void *b)
+{
+    u64 x = ((const struct standing *)a)->order, y = ((const struct standing *)b)->order;
+    return (x > y) - (x < y);
+}
+
+/* In the order of their slots: RocksDB then finds each one's place in its table near the last one's,
+ * which is most of what a write costs. */
+void row_write_all(struct rk *rk)
+{
+    u32 n = 0, i = 0;
+    for (const struct row *r = rk->touched; r; r = r->next_touched) n++;
+    if (n == 0) return;
+    struct standing *v = arena_alloc(&rk->arena, n * sizeof *v);
+    for (struct row *r = rk->touched; r; r = r->next_touched)
+        v[i++] = (struct standing){r->db->index << 16 | codec_slot(row_key(r)), r};
+    if (n > 2) qsort(v, n, sizeof *v, by_order);
+    for (i = 0; i < n; i++) write_row(rk, v[i].row);
+}
+
+/* Returns the rows that were not in the cache: they go now. */
+static struct row *close_deltas(struct rk *rk)
+{
+    struct row *passing = NULL;
+    for (struct row *r = rk->open, *next; r; r = next) {
+        next = r->next_open;
+        r->open = false;
+        if (r->delta) delta_release(r->delta);
+        r->delta = NULL;
+        if (!r->passing) continue;
+        r->next_open = passing;
+        passing = r;
+    }
+    rk->open = NULL;
+    return passing;
+}
+
+void row_settle(struct rk *rk, bool kept)
+{
+    struct row *passing = close_deltas(rk);
+    for (struct row *r = rk->touched, *next; r; r = next) {
+        next = r->next_touched;
+        r->touched = false;
+        if (r->passing) continue;
+        if (!kept) {
+            uncache(rk, r);
+            continue;
+        }
+        remember_stored(r);
+        r->legacy = false;
+        set_cost(rk, r);
+    }
+    rk->touched = NULL;
+    rk->touched_end = &rk->touched;
+    for (struct row *r = passing, *next; r; r = next) {
+        next = r->next_open;
+        row_free(r);
+    }
+}
+
+/* -- the cache's size ------------------------------------------------------------------------ */
+
+struct victims {
+    struct row *row[64];
+    u32 n;
+};
+
+static void look_at(void *arg, void *item)
+{
+    struct victims *v = arg;
+    struct row *r = item;
+    if (r->used) r->used = false;
+    else if (v->n < ARRAY_LEN(v->row)) v->row[v->n++] = r;
+}
+
+/* A clock's hand goes round all rows; what was not used since it last came by goes. */
+void row_sweep(struct rk *rk)
+{
+    for (u32 n = 0; n < SWEEP_BUCKETS && rk->row_bytes > rk->row_budget; n++) {
+        struct victims v = {.n = 0};
+        rk->sweep_cursor = table_scan(&rk->dbs[rk->sweep_db]->rows, rk->sweep_cursor, look_at, &v);
+        for (u32 i = 0; i < v.n; i++) uncache(rk, v.row[i]);
+        if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % rk->base.databases;
+    }
+}
+
+/* -- flushing a database --------------------------------------------------------------------- */
+
+struct grave {
+    struct grave *next;
+    struct table rows;
+};
+
+void row_flush(struct rk *rk, struct rk_db *db)
+{
+    struct row **at = &rk->touched;
+    for (struct row *r; (r = *at);) {
+        if (r->db == db) *at = r->next_touched;
+        else at = &r->next_touched;
+    }
+    rk->touched_end = at;
+    for (at = &rk->open; *at;) {
+        struct row *r = *at;
+        if (r->db != db || r->passing) {
+            at = &r->next_open;
+            continue;
+        }
+        *at = r->next_open;
+        if (r->delta) delta_release(r->delta);
+        r->delta = NULL;
+    }
+    struct grave *g = mem_alloc(sizeof *g);
+    *g = (struct grave){rk->graves, db->rows};
+    rk->graves = g;
+    rk->grave_count += db->rows.count;
+    table_init(&db->rows, db->rows.key_of, db->rows.seed);
+}
+
+static void bury(void *arg, void *item)
+{
+    struct rk *rk = arg;
+    struct row *r = item;
+    rk->row_bytes -= r->cost;
+    rk->grave_count--;
+    row_free(r);
+}
+
+u64 row_bury(struct rk *rk, u32 units)
+{
+    struct grave *g = rk->graves;
+    if (g && table_drain(&g->rows, units, bury, rk)) {
+        rk->graves = g->next;
+        table_release(&g->rows);
+        mem_free(g);
+    }
+    return rk->grave_count;
+}

@@ -1,0 +1,26 @@
+/* The rows of meta_info: what the engine knows of a region beside its data, always
+ * written in the same batch as the data it is about.
+ *
+ *   'v'                                              u32 version of this layout
+ *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock
+ *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped)
+ *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines
+ *   'b' · u64 region · u64 index · u8 level · u64 bucket    due.c: u64 keys counted in this bucket · u64 sum of
+ *                                                    their deadlines, each less the bucket's start, modulo 2^64
+ *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
+ *   'l'                                              how far the migration of old strings has come; absent:
+ *                                                    there never were any
+ */
+#ifndef MAYFLY_ENGINE_ROCKS_STATE_H
+#define MAYFLY_ENGINE_ROCKS_STATE_H
+
+#include "engine/rocks/rk.h"
+
+/* Reads everything but what is due.c's; a new database is given its first rows. False: `why` says
+ * what is wrong (another layout …). */
+bool state_load(struct rk *rk, struct buf *why);
+void state_commit(struct rk *rk, u64 seq); /* what changed, into the batch */
+void state_committed(struct rk *rk, u64 seq); /* the batch was written */
+void state_abandon(struct rk *rk);         /* the transaction failed: back to what is stored */
+
+#endif

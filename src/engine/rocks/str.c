@@ -1,0 +1,75 @@
+/* Strings of the rocks engine: the whole value is in the row, as it is in redis_metadata. */
+#include "base/num.h"
+#include "engine/rocks/rk.h"
+
+/* The row under a key, emptied for a new string. Writing does not wait for what it overwrites:
+ * a collection's elements become orphans. */
+static struct row *row_for_string(struct rk *rk, u32 db_number, bytes key, struct key_ref *ref)
+{
+    struct rk_db *db = rk->dbs[db_number];
+    struct row *r = ref->entry ? ref->entry : row_get(rk, db, key, ref->hash);
+    if (r->type != TYPE_NONE && r->type != TYPE_STRING) row_drop(rk, r);
+    if (r->type == TYPE_NONE) row_create(rk, r, TYPE_STRING);
+    row_touch(rk, r);
+    r->access = rk->base.fresh_access;
+    r->edited = r->text = false;
+    return r;
+}
+
+static void put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_for_string(rk, db, key, ref);
+    buf_clear(&r->value);
+    buf_append_bytes(&r->value, value);
+    row_set_deadline(rk, r, deadline_ms);
+    row_ref(r, ref->hash, ref);
+}
+
+static void put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+{
+    put(e, db, key, ref, value, deadline_ms);
+    row_of(ref)->text = true;
+}
+
+static void get(struct engine *e UNUSED, struct key_ref *ref, struct str_view *out)
+{
+    out->b = buf_bytes(&row_of(ref)->value);
+}
+
+static size_t length(struct engine *e UNUSED, struct key_ref *ref) { return row_of(ref)->value.n; }
+
+static bool get_int(struct engine *e UNUSED, struct key_ref *ref, i64 *out)
+{
+    return num_parse_i64(buf_bytes(&row_of(ref)->value), out);
+}
+
+static void set_int(struct engine *e, struct key_ref *ref, i64 value)
+{
+    struct row *r = row_of(ref);
+    char text[NUM_I64_LEN];
+    row_touch(rk_of(e), r);
+    r->access = e->fresh_access;
+    r->text = r->edited = false;
+    buf_clear(&r->value);
+    buf_append(&r->value, text, num_print_i64(text, value));
+}
+
+static char *edit(struct engine *e, struct key_ref *ref, size_t new_len)
+{
+    struct row *r = row_of(ref);
+    row_touch(rk_of(e), r);
+    r->access = e->fresh_access;
+    r->edited = true;
+    if (new_len > r->value.n) {
+        size_t more = new_len - r->value.n;
+        memset(buf_reserve(&r->value, more), 0, more);
+    }
+    r->value.n = new_len;
+    return r->value.p;
+}
+
+const struct str_ops rk_str_ops = {
+    .put = put, .put_text = put_text, .get = get, .length = length,
+    .get_int = get_int, .set_int = set_int, .edit = edit,
+};
