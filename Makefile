@@ -2,6 +2,7 @@
 #
 #   BUILD=dir      where to build (default: build, or build-SAN with SAN)
 #   SAN=address    sanitizer build: address (with undefined), undefined, or thread
+#   ENGINE=rocksdb the engine of the server under test (default: memory)
 #   V=1            show the commands
 
 SAN     ?=
@@ -10,11 +11,12 @@ CC      ?= gcc
 PYTHON  ?= /usr/bin/python3
 PREFIX  ?= /usr/local
 PORT    ?= 6379
+ENGINE  ?= memory
 Q       := $(if $(V),,@)
 
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wstrict-prototypes -Wmissing-prototypes \
               -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(CFLAGS)
-LIBS       := -luv -lrocksdb -lm -lpthread
+LIBS       := -luv -lrocksdb -llzf -lm -lpthread
 
 ifeq ($(SAN),)
   CFLAGS_ALL += -O2 -flto=auto -ffat-lto-objects -fno-plt -DMAYFLY_JEMALLOC=1
@@ -41,7 +43,7 @@ SUITES   := $(wildcard tests/engine/suite*.c)
 all: $(BUILD)/mayfly-server
 
 help:
-	@sed -n '1,8s/^# \{0,1\}//p' Makefile
+	@sed -n '1,9s/^# \{0,1\}//p' Makefile
 	@echo 'Targets: all run test unit server-tests client-tests clients oracle layers lint format bench fuzz soak install uninstall clean'
 
 $(BUILD)/mayfly-server: $(OBJ)
@@ -72,29 +74,37 @@ run:
 	$(Q)scripts/deps build
 	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
 	@mkdir -p data
-	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT)
+	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT) --engine $(ENGINE)
 
 unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
 
+TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE)
 server-tests: $(BUILD)/mayfly-server
-	$(Q)MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) $(PYTHON) -m pytest -q -p no:cacheprovider tests/server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -p no:cacheprovider tests/server
 
 # The same random commands to Mayfly and to redis-server; replies must match.
 ORACLE_SEED     ?= 1
 ORACLE_COMMANDS ?= 3000000
 oracle: $(BUILD)/mayfly-server
-	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --seed $(ORACLE_SEED) \
+	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
-# Everything that must pass, first as it ships, then under ASan and UBSan.
+# Crashes, power cuts, full disks, damaged files. fault: every round, about half an hour; fault-short: a few.
+.PHONY: fault fault-short
+fault fault-short: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault
+
+# Everything that must pass, on both engines, first as it ships, then under ASan and UBSan.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
 	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle
+	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests fault-short oracle ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=600000
+	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle ORACLE_COMMANDS=150000
 	@echo 'all tests passed'
 
 test-programs: $(TEST_BIN)
@@ -107,10 +117,10 @@ bench: $(BUILD)/mayfly-server
 # Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, too.
 CLIENT_TESTS := $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/clients
 client-tests: $(BUILD)/mayfly-server
-	$(Q)MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) $(CLIENT_TESTS) --ignore=tests/clients/test_node.py
+	$(Q)$(TEST_ENV) $(CLIENT_TESTS) --ignore=tests/clients/test_node.py
 
 clients: $(BUILD)/mayfly-server
-	$(Q)MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) $(CLIENT_TESTS)
+	$(Q)$(TEST_ENV) $(CLIENT_TESTS)
 
 # The house rules (DESIGN section 3): fast enough to be a part of every test run.
 layers: $(OBJ)
@@ -127,7 +137,7 @@ format:
 
 # Fresh seeds for SOAK_MINUTES, plain and sanitized; the server tests in the sanitizer build first.
 SOAK_MINUTES ?= 30
-SOAK_OPTIONS ?= --skip-unknown
+SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
 soak: $(BUILD)/mayfly-server
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
@@ -146,16 +156,18 @@ fuzz: export ASAN_OPTIONS = quarantine_size_mb=32
 fuzz:
 	$(Q)scripts/deps all
 	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN="fuzzer-no-link,$(FUZZ_SAN)" CFLAGS="$(FUZZ_FLAGS)" \
-	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command
-	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command
+	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command $(FUZZ)/fuzz_rdb
+	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command $(FUZZ)/corpus-rdb
 	$(Q)sed -n 's/^[A-Z]*("\([^"|]*\)".*/"\1"/p' src/command/table.def > $(FUZZ)/command.dict
 	@echo '  FUZZ requests, $(FUZZ_SECONDS) s'
 	$(Q)$(FUZZ)/fuzz_request $(FUZZ_RUN) -max_len=4096 $(FUZZ)/corpus-request tests/fuzz/corpus/request
 	@echo '  FUZZ commands, $(FUZZ_SECONDS) s'
 	$(Q)$(FUZZ)/fuzz_command $(FUZZ_RUN) -max_len=8192 -dict=$(FUZZ)/command.dict $(FUZZ)/corpus-command \
 	    tests/fuzz/corpus/command
+	@echo '  FUZZ loading, $(FUZZ_SECONDS) s'
+	$(Q)$(FUZZ)/fuzz_rdb $(FUZZ_RUN) -max_len=4096 $(FUZZ)/corpus-rdb tests/fuzz/corpus/rdb
 
-$(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h)
+$(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h tests/unit/*.h)
 	@echo '  LD   $@'
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
 

@@ -72,19 +72,28 @@ bool scan_parse_options(struct ctx *c, int from, bool allow_type, struct scan_op
 
 /* -- SCAN ------------------------------------------------------------------------- */
 
-/* Names met by a walk; the slices are the engine's. */
+/* Names met by a walk, copied: one after another, each with its length before it. */
 struct names {
-    bytes *v;
-    size_t n, cap;
+    struct buf all;
+    size_t n;
 };
 
 static void names_add(struct names *l, bytes name)
 {
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 16;
-        l->v = mem_realloc(l->v, l->cap * sizeof(*l->v));
-    }
-    l->v[l->n++] = name;
+    u32 n = (u32)name.n;
+    buf_append(&l->all, &n, sizeof n);
+    buf_append_bytes(&l->all, name);
+    l->n++;
+}
+
+/* The name at *at, which moves on to the next. */
+static bytes names_next(const struct names *l, size_t *at)
+{
+    u32 n;
+    memcpy(&n, l->all.p + *at, sizeof n);
+    bytes name = bytes_of(l->all.p + *at + sizeof n, n);
+    *at += sizeof n + n;
+    return name;
 }
 
 struct scan_walk {
@@ -105,26 +114,25 @@ static void scan_visit(void *arg, struct key_ref *ref)
 /* Looking a dead key up deletes it, where the mode says so. As for a write: it is no miss. */
 static void send_through_gate(struct ctx *c, bytes name)
 {
-    struct buf copy = {0}; /* the gate may free the engine's copy */
     struct key_ref ref;
-    buf_append_bytes(&copy, name);
-    keyspace_find(c->ks, c->db, buf_bytes(&copy), LOOKUP_WRITE, &ref);
-    buf_release(&copy);
+    keyspace_find(c->ks, c->db, name, LOOKUP_WRITE, &ref);
 }
 
 void cmd_scan(struct ctx *c)
 {
     struct scan_walk w = {.c = c};
+    size_t at = 0;
     if (!scan_parse_cursor(c, c->argv[1], &w.opt)) return;
     if (!scan_parse_options(c, 2, true, &w.opt)) return;
     u64 next = c->eng->ops->scan(c->eng, c->db, w.opt.cursor, w.opt.count, scan_visit, &w);
     reply_array(c->out, 2);
     reply_bulkf(c->out, "%llu", (unsigned long long)next);
     reply_array(c->out, w.found.n);
-    for (size_t i = 0; i < w.found.n; i++) reply_bulk(c->out, w.found.v[i]);
-    for (size_t i = 0; i < w.dead.n; i++) send_through_gate(c, w.dead.v[i]);
-    mem_free(w.found.v);
-    mem_free(w.dead.v);
+    while (at < w.found.all.n) reply_bulk(c->out, names_next(&w.found, &at));
+    at = 0;
+    while (at < w.dead.all.n) send_through_gate(c, names_next(&w.dead, &at));
+    buf_release(&w.found.all);
+    buf_release(&w.dead.all);
 }
 
 /* -- KEYS RANDOMKEY DBSIZE -------------------------------------------------------- */
@@ -195,7 +203,10 @@ void cmd_randomkey(struct ctx *c)
             reply_bulk(c->out, ref.key);
             return;
         }
-        send_through_gate(c, ref.key);
+        struct buf copy = {0}; /* the gate may free the engine's copy */
+        buf_append_bytes(&copy, ref.key);
+        send_through_gate(c, buf_bytes(&copy));
+        buf_release(&copy);
     }
     reply_first_visible(c);
 }

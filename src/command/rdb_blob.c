@@ -1,0 +1,391 @@
+/* Redis's packed forms. Layouts:
+ *
+ *   ziplist   u32 bytes · u32 tail · u16 count · (size of the one before · head · data) … · 0xff
+ *   zipmap    u8 count · (length · field · length · u8 spare · value · spare bytes) … · 0xff
+ *   intset    u32 width · u32 count · ascending integers
+ *   listpack  u32 bytes · u16 count · (head · data · own size, to be read backward) … · 0xff
+ *
+ * Integers are little-endian, but for the lengths in a ziplist's and listpack's heads. */
+#include "command/rdb_blob.h"
+
+#include <stdlib.h>
+
+#define END_MARK 0xff
+#define COUNT_UNKNOWN 65535 /* a 16-bit count that did not suffice */
+#define ZIPMAP_BIG 254
+#define ZIPLIST_BIG 254
+#define LISTPACK_HEADER 6
+
+static u64 load(const char *p, int n)
+{
+    u64 v = 0;
+    memcpy(&v, p, (size_t)n);
+    return v;
+}
+
+static i64 load_signed(const char *p, int n) { return (i64)(load(p, n) << 8 * (8 - n)) >> 8 * (8 - n); }
+
+static size_t room(const struct rdb_blob *b) { return (size_t)(b->end - b->p); }
+
+static bool bad(struct rdb_blob *b, const char *what)
+{
+    b->error = what;
+    return false;
+}
+
+static void take_int(struct rdb_blob *b, i64 v, bytes *item)
+{
+    char *digits = b->digits[b->seen % ARRAY_LEN(b->digits)];
+    *item = bytes_of(digits, num_print_i64(digits, v));
+}
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static void open_counted(struct rdb_blob *b, bytes raw, size_t header, size_t count_at)
+{
+    if (raw.n < header + 1 || load(raw.p, 4) != raw.n) {
+        b->error = "the size in its header is wrong";
+        return;
+    }
+    u64 count = load(raw.p + count_at, 2);
+    if (count != COUNT_UNKNOWN) b->announced = count;
+    b->p += header;
+}
+
+static void open_intset(struct rdb_blob *b, bytes raw)
+{
+    if (raw.n < 8) {
+        b->error = "it is shorter than its header";
+        return;
+    }
+    b->width = (u32)load(raw.p, 4);
+    b->announced = load(raw.p + 4, 4);
+    if (b->width != 2 && b->width != 4 && b->width != 8) b->error = "it holds integers of an odd size";
+    else if (raw.n - 8 != b->announced * b->width) b->error = "the count in its header is wrong";
+    b->p += 8;
+}
+
+void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
+{
+    *b = (struct rdb_blob){.kind = kind, .p = raw.p, .end = raw.p + raw.n, .announced = UINT64_MAX};
+    switch (kind) {
+    case BLOB_ZIPLIST: open_counted(b, raw, 10, 8); break;
+    case BLOB_LISTPACK: open_counted(b, raw, LISTPACK_HEADER, 4); break;
+    case BLOB_INTSET: open_intset(b, raw); break;
+    case BLOB_ZIPMAP:
+        if (raw.n < 2) b->error = "it is shorter than its header";
+        else if ((u8)raw.p[0] < ZIPMAP_BIG) b->announced = 2 * (u64)(u8)raw.p[0];
+        b->p += MIN(raw.n, 1);
+    }
+}
+
+/* -- one element of each kind: false with an error, or nothing left ---------------------------- */
+
+/* n bytes from p + head on are the element; the next begins after them. */
+static bool take_bytes(struct rdb_blob *b, size_t head, u64 n, bytes *item)
+{
+    if (room(b) < head || room(b) - head < n) return bad(b, "an element goes beyond its end");
+    *item = bytes_of(b->p + head, n);
+    b->p += head + n;
+    return true;
+}
+
+static bool next_in_intset(struct rdb_blob *b, bytes *item)
+{
+    if (b->p == b->end) return false;
+    i64 v = load_signed(b->p, (int)b->width);
+    if (b->seen && v <= load_signed(b->p - b->width, (int)b->width))
+        return bad(b, "its integers are not in order");
+    b->p += b->width;
+    take_int(b, v, item);
+    return true;
+}
+
+static bool next_in_zipmap(struct rdb_blob *b, bytes *item)
+{
+    size_t head = 1, spare = 0;
+    u64 n = (u8)*b->p;
+    if (n == ZIPMAP_BIG) {
+        head = 5;
+        if (room(b) < head) return bad(b, "an element goes beyond its end");
+        n = load(b->p + 1, 4);
+    }
+    if (b->seen & 1) { /* values have room to grow */
+        if (room(b) < head + 1) return bad(b, "an element goes beyond its end");
+        spare = (u8)b->p[head++];
+    }
+    if (!take_bytes(b, head, n, item)) return false;
+    if (room(b) < spare) return bad(b, "an element goes beyond its end");
+    b->p += spare;
+    return true;
+}
+
+/* The length and the size of a string's head, or head 0: it is no string. */
+static size_t ziplist_string(const struct rdb_blob *b, u64 *n)
+{
+    const u8 *p = (const u8 *)b->p;
+    size_t have = room(b);
+    switch (p[0] >> 6) {
+    case 0: *n = p[0]; return 1;
+    case 1: *n = have < 2 ? 0 : (u64)(p[0] & 63) << 8 | p[1]; return 2;
+    case 2:
+        *n = have < 5 ? 0 : (u64)p[1] << 24 | (u64)p[2] << 16 | (u64)p[3] << 8 | p[4];
+        return 5;
+    default: return 0;
+    }
+}
+
+static bool ziplist_int(struct rdb_blob *b, i64 *v)
+{
+    u8 first = (u8)*b->p;
+    int size;
+    switch (first) {
+    case 0xc0: size = 2; break;
+    case 0xd0: size = 4; break;
+    case 0xe0: size = 8; break;
+    case 0xf0: size = 3; break;
+    case 0xfe: size = 1; break;
+    default:
+        if (first < 0xf1 || first > 0xfd) return bad(b, "an element's encoding is unknown");
+        *v = (first & 15) - 1;
+        b->p++;
+        return true;
+    }
+    if (room(b) < 1 + (size_t)size) return bad(b, "an element goes beyond its end");
+    *v = load_signed(b->p + 1, size);
+    b->p += 1 + size;
+    return true;
+}
+
+static bool next_in_ziplist(struct rdb_blob *b, bytes *item)
+{
+    const char *start = b->p;
+    u64 n = (u8)*b->p;
+    size_t head = 1;
+    if (n == ZIPLIST_BIG) {
+        head = 5;
+        n = room(b) < head ? UINT64_MAX : load(b->p + 1, 4);
+    }
+    if (n != b->previous) return bad(b, "an element tells a wrong size of the one before it");
+    b->p += head;
+    if (room(b) == 0) return bad(b, "an element goes beyond its end");
+    head = ziplist_string(b, &n);
+    i64 v;
+    if (head) {
+        if (!take_bytes(b, head, n, item)) return false;
+    } else {
+        if (!ziplist_int(b, &v)) return false;
+        take_int(b, v, item);
+    }
+    b->previous = (size_t)(b->p - start);
+    return true;
+}
+
+/* Redis's own limits, by one lower than they could be: readers insist on its choice. */
+static size_t backward_size(u64 n)
+{
+    return n <= 127 ? 1 : n < 16383 ? 2 : n < 2097151 ? 3 : n < 268435455 ? 4 : 5;
+}
+
+static void put_backward(char *to, u64 n)
+{
+    size_t size = backward_size(n);
+    for (size_t i = 0; i < size; i++)
+        to[i] = (char)((n >> 7 * (size - 1 - i) & 127) | (i ? 128 : 0));
+}
+
+static bool listpack_int(struct rdb_blob *b, i64 *v)
+{
+    const u8 *p = (const u8 *)b->p;
+    int size = 0;
+    if (p[0] < 0x80) {
+        *v = p[0];
+    } else if (p[0] >> 5 == 6) {
+        size = 1;
+        if (room(b) >= 2) *v = (i64)((u64)(p[0] << 8 | p[1]) << 51) >> 51; /* 13 bits */
+    } else {
+        if (p[0] < 0xf1 || p[0] > 0xf4) return bad(b, "an element's encoding is unknown");
+        size = p[0] == 0xf4 ? 8 : p[0] - 0xf1 + 2;
+        if (room(b) > (size_t)size) *v = load_signed(b->p + 1, size);
+    }
+    if (room(b) < 1 + (size_t)size) return bad(b, "an element goes beyond its end");
+    b->p += 1 + size;
+    return true;
+}
+
+static size_t listpack_string(const struct rdb_blob *b, u64 *n)
+{
+    const u8 *p = (const u8 *)b->p;
+    if (p[0] >> 6 == 2) {
+        *n = p[0] & 63;
+        return 1;
+    }
+    if (p[0] >> 4 == 14) {
+        *n = room(b) < 2 ? 0 : (u64)(p[0] & 15) << 8 | p[1];
+        return 2;
+    }
+    if (p[0] != 0xf0) return 0;
+    *n = room(b) < 5 ? 0 : load(b->p + 1, 4);
+    return 5;
+}
+
+static bool next_in_listpack(struct rdb_blob *b, bytes *item)
+{
+    const char *start = b->p;
+    u64 n;
+    i64 v = 0;
+    size_t head = listpack_string(b, &n);
+    if (head) {
+        if (!take_bytes(b, head, n, item)) return false;
+    } else {
+        if (!listpack_int(b, &v)) return false;
+        take_int(b, v, item);
+    }
+    n = (u64)(b->p - start);
+    char backward[5];
+    put_backward(backward, n);
+    size_t size = backward_size(n);
+    if (room(b) < size || memcmp(b->p, backward, size) != 0)
+        return bad(b, "an element tells a wrong size of its own");
+    b->p += size;
+    return true;
+}
+
+static bool at_end_mark(struct rdb_blob *b)
+{
+    if (room(b) == 0) return bad(b, "it has no end mark");
+    if ((u8)*b->p != END_MARK) return false;
+    if (room(b) != 1) return bad(b, "there are bytes after its end mark");
+    if (b->announced != UINT64_MAX && b->announced != b->seen)
+        return bad(b, "the count in its header is wrong");
+    return true;
+}
+
+bool rdb_blob_next(struct rdb_blob *b, bytes *item)
+{
+    bool got = false;
+    if (b->error) return false;
+    if (b->kind != BLOB_INTSET && (at_end_mark(b) || b->error)) return false;
+    switch (b->kind) {
+    case BLOB_ZIPLIST: got = next_in_ziplist(b, item); break;
+    case BLOB_ZIPMAP: got = next_in_zipmap(b, item); break;
+    case BLOB_INTSET: got = next_in_intset(b, item); break;
+    case BLOB_LISTPACK: got = next_in_listpack(b, item); break;
+    }
+    b->seen += got;
+    return got;
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+void rdb_pack_begin(struct buf *pack)
+{
+    buf_clear(pack);
+    memset(buf_reserve(pack, LISTPACK_HEADER), 0, LISTPACK_HEADER);
+    pack->n = LISTPACK_HEADER;
+}
+
+/* The head of an integer with its data; the size of both. */
+static size_t int_head(i64 v, char to[9])
+{
+    if (v >= 0 && v <= 127) {
+        to[0] = (char)v;
+        return 1;
+    }
+    if (v >= -4096 && v <= 4095) {
+        to[0] = (char)(0xc0 | ((u64)v >> 8 & 0x1f));
+        to[1] = (char)v;
+        return 2;
+    }
+    int size = v >= INT16_MIN && v <= INT16_MAX ? 2 : v >= -(1 << 23) && v < 1 << 23 ? 3
+             : v >= INT32_MIN && v <= INT32_MAX ? 4 : 8;
+    to[0] = (char)(size == 8 ? 0xf4 : 0xf1 + size - 2);
+    memcpy(to + 1, &v, (size_t)size);
+    return 1 + (size_t)size;
+}
+
+static size_t string_head(size_t n, char to[5])
+{
+    if (n < 64) {
+        to[0] = (char)(0x80 | n);
+        return 1;
+    }
+    if (n < 4096) {
+        to[0] = (char)(0xe0 | n >> 8);
+        to[1] = (char)n;
+        return 2;
+    }
+    to[0] = (char)0xf0;
+    memcpy(to + 1, &n, 4);
+    return 5;
+}
+
+static void add_backward(struct buf *pack, u64 n)
+{
+    put_backward(buf_reserve(pack, 5), n);
+    pack->n += backward_size(n);
+}
+
+void rdb_pack_add(struct buf *pack, bytes item)
+{
+    char head[9];
+    i64 v;
+    size_t n;
+    if (num_parse_i64(item, &v)) {
+        n = int_head(v, head);
+        item.n = 0;
+    } else {
+        n = string_head(item.n, head);
+    }
+    buf_append(pack, head, n);
+    buf_append_bytes(pack, item);
+    add_backward(pack, n + item.n);
+}
+
+static void write_header(char *to, size_t size, u64 count)
+{
+    u16 shown = (u16)MIN(count, COUNT_UNKNOWN);
+    u32 total = (u32)size;
+    memcpy(to, &total, 4);
+    memcpy(to + 4, &shown, 2);
+}
+
+void rdb_pack_end(struct buf *pack, u64 count)
+{
+    buf_append_char(pack, (char)END_MARK);
+    write_header(pack->p, pack->n, count);
+}
+
+size_t rdb_pack_around(size_t n, struct buf *head, struct buf *tail)
+{
+    char text[5];
+    size_t text_n = string_head(n, text);
+    rdb_pack_begin(head);
+    buf_append(head, text, text_n);
+    buf_clear(tail);
+    add_backward(tail, text_n + n);
+    buf_append_char(tail, (char)END_MARK);
+    size_t size = head->n + n + tail->n;
+    write_header(head->p, size, 1);
+    return size;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    i64 x, y;
+    memcpy(&x, a, 8);
+    memcpy(&y, b, 8);
+    return (x > y) - (x < y);
+}
+
+void rdb_intset(struct buf *out, i64 *v, u32 n)
+{
+    u32 width = 2;
+    qsort(v, n, sizeof *v, by_value);
+    if (n && (v[0] < INT16_MIN || v[n - 1] > INT16_MAX)) width = 4;
+    if (n && (v[0] < INT32_MIN || v[n - 1] > INT32_MAX)) width = 8;
+    buf_clear(out);
+    buf_append(out, &width, 4);
+    buf_append(out, &n, 4);
+    for (u32 i = 0; i < n; i++) buf_append(out, &v[i], width);
+}

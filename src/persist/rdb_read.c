@@ -1,0 +1,301 @@
+/* Loading RDB files: a loop over opcodes, most of which say something of the key that follows. */
+#include <stdio.h>
+
+#include "persist/rdb_file.h"
+
+#define MAGIC_LEN 9
+
+void rdb_loader_init(struct rdb_loader *l, struct keyspace *ks, struct rdb_source *source, u64 size,
+                     const struct rdb_policy *policy)
+{
+    *l = (struct rdb_loader){.ks = ks, .policy = *policy, .idle_s = -1, .frequency = -1};
+    rdb_in_source(&l->in, source, size);
+    l->in.max_string = MAX(ks->max_string, RDB_MAX_STRING);
+    l->load = (struct rdb_load){
+        .in = &l->in,
+        .eng = ks->eng,
+        .replace = policy->replace,
+        .breathe = policy->breathe,
+        .arg = policy->arg,
+    };
+}
+
+void rdb_loader_release(struct rdb_loader *l)
+{
+    rdb_in_release(&l->in);
+    rdb_load_release(&l->load);
+    buf_release(&l->key);
+    buf_release(&l->text);
+}
+
+/* -- names in messages ------------------------------------------------------------------------- */
+
+#define LEGIBLE 64
+
+/* The beginning of what a file says, fit for a line of the log. */
+static const char *legible(bytes b, char text[LEGIBLE + 4])
+{
+    size_t n = MIN(b.n, LEGIBLE);
+    for (size_t i = 0; i < n; i++) text[i] = b.p[i] >= ' ' && b.p[i] < 127 ? b.p[i] : '?';
+    strcpy(text + n, b.n > n ? "..." : "");
+    return text;
+}
+
+static const char *key_text(const struct rdb_loader *l, char text[LEGIBLE + 4])
+{
+    return legible(buf_bytes(&l->key), text);
+}
+
+static void note(struct rdb_loader *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+static void note(struct rdb_loader *l, const char *fmt, ...)
+{
+    if (!l->policy.note) return;
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    l->policy.note(l->policy.arg, text);
+}
+
+/* -- keys -------------------------------------------------------------------------------------- */
+
+/* What Mayfly has no type for. */
+static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
+{
+    char text[LEGIBLE + 4];
+    const char *name = rdb_type_name(type);
+    if (!l->policy.skip_unsupported)
+        return rdb_fail(&l->in, "the key \"%s\" of database %u holds a %s, which Mayfly does not support",
+                        key_text(l, text), l->db, name);
+    if (!rdb_skip_value(&l->in, type)) return false;
+    l->counts.unsupported++;
+    note(l, "Left out the key \"%s\" of database %u: it holds a %s, which Mayfly does not support",
+         key_text(l, text), l->db, name);
+    return true;
+}
+
+static bool wanted(const struct rdb_loader *l)
+{
+    if (alive(l->deadline_ms, l->ks->now_ms)) return true;
+    return l->policy.keep_dead &&
+           l->policy.keep_dead(l->policy.arg, l->db, buf_bytes(&l->key), l->deadline_ms);
+}
+
+static bool load_key(struct rdb_loader *l, enum rdb_type type)
+{
+    struct rdb_load *load = &l->load;
+    load->db = l->db;
+    load->key = buf_bytes(&l->key);
+    load->deadline_ms = l->deadline_ms;
+    load->now_ms = l->policy.keep_dead ? 0 : l->ks->now_ms;
+    switch (rdb_load_value(load, type)) {
+    case RDB_OK:
+        l->last_kept = true;
+        l->counts.loaded++;
+        access_restore(l->ks, &load->ref, l->idle_s, l->frequency);
+        return true;
+    case RDB_EMPTY: l->counts.empty++; return true;
+    case RDB_DEAD: l->counts.dead++; return true;
+    case RDB_UNSUPPORTED: return pass_over_key(l, type);
+    case RDB_CORRUPT: break;
+    }
+    return false;
+}
+
+static bool read_key(struct rdb_loader *l, u8 type)
+{
+    l->last_kept = false;
+    if (!rdb_type_name(type)) return rdb_fail(&l->in, "%u is neither an opcode nor a type of value", type);
+    if (!rdb_read_string(&l->in, &l->key)) return false;
+    if (wanted(l)) {
+        if (!load_key(l, type)) return false;
+    } else {
+        if (!rdb_skip_value(&l->in, type)) return false;
+        l->counts.dead++;
+    }
+    l->deadline_ms = 0;
+    l->idle_s = l->frequency = -1;
+    return true;
+}
+
+/* -- what comes before a key ------------------------------------------------------------------- */
+
+static bool read_deadline(struct rdb_loader *l, u64 unit_ms)
+{
+    i64 v = 0;
+    if (!rdb_read_raw(&l->in, &v, unit_ms == 1 ? 8 : 4)) return false;
+    if (unit_ms != 1) v = (int32_t)v;
+    /* Redis writes and takes any number; to us none is 0, so what lies before 1970 is just past. */
+    l->deadline_ms = MAX(v * (i64)unit_ms, 1);
+    return true;
+}
+
+static bool read_idle(struct rdb_loader *l)
+{
+    u64 n;
+    if (!rdb_read_len(&l->in, &n)) return false;
+    l->idle_s = (i64)MIN(n, (u64)INT64_MAX);
+    return true;
+}
+
+static bool read_frequency(struct rdb_loader *l)
+{
+    u8 n;
+    if (!rdb_read_byte(&l->in, &n)) return false;
+    l->frequency = n;
+    return true;
+}
+
+/* -- everything else --------------------------------------------------------------------------- */
+
+static bool read_select(struct rdb_loader *l)
+{
+    u64 db;
+    if (!rdb_read_len(&l->in, &db)) return false;
+    if (db >= l->ks->eng->databases)
+        return rdb_fail(&l->in, "the file has a database %llu, and only %u are configured",
+                        (unsigned long long)db, l->ks->eng->databases);
+    l->db = (u32)db;
+    return true;
+}
+
+static bool read_field_ttls(struct rdb_loader *l)
+{
+    struct engine *e = l->ks->eng;
+    if (!l->last_kept) return true; /* they went with their hash */
+    if (!e->ops->find(e, l->db, buf_bytes(&l->key), &l->load.ref)) /* there may have been a commit since */
+        return rdb_fail(&l->in, "the key was deleted while loading");
+    if (l->load.ref.type != TYPE_HASH)
+        return rdb_fail(&l->in, "field deadlines follow a key that is not a hash");
+    enum rdb_result result = rdb_load_field_ttls(&l->load, buf_bytes(&l->text));
+    if (result == RDB_DEAD) {
+        l->last_kept = false;
+        l->counts.loaded--;
+        l->counts.dead++;
+    }
+    return result != RDB_CORRUPT;
+}
+
+static bool read_aux(struct rdb_loader *l)
+{
+    struct buf name = {0};
+    bool ok = rdb_read_string(&l->in, &name) && rdb_read_string(&l->in, &l->text);
+    if (ok && bytes_eq(buf_bytes(&name), BYTES_LIT(RDB_AUX_FIELD_TTL))) ok = read_field_ttls(l);
+    else if (ok && l->policy.aux) l->policy.aux(l->policy.arg, buf_bytes(&name), buf_bytes(&l->text));
+    buf_release(&name);
+    return ok;
+}
+
+static bool read_module_aux(struct rdb_loader *l)
+{
+    u64 id;
+    char name[10];
+    if (!rdb_read_len(&l->in, &id)) return false;
+    rdb_module_name(id, name);
+    if (!l->policy.skip_unsupported)
+        return rdb_fail(&l->in, "data of the module type %s, which Mayfly does not support", name);
+    if (!rdb_skip_module(&l->in)) return false; /* also when it belongs: a number as any other */
+    l->counts.module_aux++;
+    note(l, "Left out data of the module type %s: Mayfly has no modules", name);
+    return true;
+}
+
+static bool read_function(struct rdb_loader *l)
+{
+    char text[LEGIBLE + 4];
+    if (!l->policy.skip_unsupported)
+        return rdb_fail(&l->in, "a function library, which Mayfly does not support");
+    if (!rdb_read_string(&l->in, &l->text)) return false;
+    l->counts.functions++;
+    note(l, "Left out a function library: %s", legible(buf_bytes(&l->text), text));
+    return true;
+}
+
+static bool skip_numbers(struct rdb_loader *l, int count)
+{
+    u64 n;
+    while (count-- > 0)
+        if (!rdb_read_len(&l->in, &n)) return false;
+    return true;
+}
+
+static bool read_end(struct rdb_loader *l)
+{
+    struct rdb_in *in = &l->in;
+    u64 is, says = 0;
+    if (l->version >= 5) { /* before that there was none */
+        is = rdb_in_crc(in);
+        if (!rdb_read_u64(in, &says)) return false;
+        if (l->policy.checksum && says && says != is)
+            return rdb_fail(in, "the checksum is wrong: it says %016llx, and %016llx was found",
+                            (unsigned long long)says, (unsigned long long)is);
+    }
+    if (!l->policy.tail && !rdb_at_end(in)) return rdb_fail(in, "there are bytes after the end");
+    l->done = true;
+    return true;
+}
+
+static bool read_item(struct rdb_loader *l)
+{
+    u8 op;
+    if (!rdb_read_byte(&l->in, &op)) return false;
+    switch (op) {
+    case RDB_OP_EXPIRETIME: return read_deadline(l, 1000);
+    case RDB_OP_EXPIRETIME_MS: return read_deadline(l, 1);
+    case RDB_OP_IDLE: return read_idle(l);
+    case RDB_OP_FREQ: return read_frequency(l);
+    case RDB_OP_AUX: return read_aux(l);
+    case RDB_OP_MODULE_AUX: return read_module_aux(l);
+    case RDB_OP_FUNCTION: return read_function(l);
+    case RDB_OP_FUNCTION_EARLY: return rdb_fail(&l->in, "a function of Redis 7.0's release candidates");
+    case RDB_OP_SLOT_INFO: return skip_numbers(l, 3);
+    default: break;
+    }
+    if (op < RDB_OP_SLOT_INFO) return read_key(l, op);
+    if (l->deadline_ms || l->idle_s >= 0 || l->frequency >= 0)
+        return rdb_fail(&l->in, "a deadline, or another attribute of a key, that no key follows");
+    switch (op) {
+    case RDB_OP_SELECTDB: return read_select(l);
+    case RDB_OP_RESIZEDB: return skip_numbers(l, 2);
+    default: return read_end(l);
+    }
+}
+
+static bool read_magic(struct rdb_loader *l)
+{
+    char magic[MAGIC_LEN];
+    if (!rdb_read_raw(&l->in, magic, sizeof magic)) return false;
+    if (memcmp(magic, "REDIS", 5) != 0) return rdb_fail(&l->in, "this is not an RDB file");
+    int version = 0;
+    for (int i = 5; i < MAGIC_LEN; i++) {
+        if (magic[i] < '0' || magic[i] > '9') return rdb_fail(&l->in, "this is not an RDB file");
+        version = version * 10 + (magic[i] - '0');
+    }
+    if (version < 1 || version > RDB_VERSION_MAX)
+        return rdb_fail(&l->in, "version %d of RDB is not supported, only 1 to %d are", version,
+                        RDB_VERSION_MAX);
+    l->version = version;
+    return true;
+}
+
+static void tell_error(struct rdb_loader *l)
+{
+    char text[LEGIBLE + 4];
+    snprintf(l->error, sizeof l->error, "at offset %llu: %s", (unsigned long long)l->in.error_offset,
+             l->in.error);
+    if (!l->key.n) return;
+    size_t n = strlen(l->error);
+    snprintf(l->error + n, sizeof l->error - n, " (the last key was \"%s\" of database %u)",
+             key_text(l, text), l->db);
+}
+
+err rdb_loader_step(struct rdb_loader *l, u64 budget)
+{
+    u64 start = rdb_offset(&l->in);
+    bool ok = !l->in.failed && (l->version || read_magic(l));
+    while (ok && !l->done && rdb_offset(&l->in) - start < budget) ok = read_item(l);
+    if (!ok) tell_error(l);
+    return !ok ? ERR_SYNTAX : l->done ? OK : ERR_AGAIN;
+}
