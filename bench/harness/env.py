@@ -1,6 +1,7 @@
 """What a scenario is given: the two sides, the cores, the sizes, the rounds."""
 
 import collections
+import contextlib
 import sys
 import time
 import traceback
@@ -21,6 +22,7 @@ class Env:
         self.warnings = []              # why a verdict may be worth little
         self.series = {}                # name -> side -> points, for the plot
         self.scenario = ""
+        self.mayfly_args = ()           # more arguments for Mayfly
 
     def pick(self, full, quick):
         return quick if self.quick else full
@@ -29,7 +31,17 @@ class Env:
         return self.rounds or self.pick(full, quick)
 
     def server(self, side):
-        return running(side, self.paths[side], self.server_core, self.nice)
+        return running(side, self.paths[side], self.server_core, self.nice,
+                       self.mayfly_args if side == MAYFLY else ())
+
+    @contextlib.contextmanager
+    def mayfly_with(self, *args):
+        """Mayfly's servers started meanwhile get these arguments, too."""
+        before, self.mayfly_args = self.mayfly_args, (*self.mayfly_args, *args)
+        try:
+            yield
+        finally:
+            self.mayfly_args = before
 
     def log(self, text):
         print(f"  [{time.strftime('%H:%M:%S')}] {self.scenario}: {text}", file=sys.stderr, flush=True)
@@ -41,14 +53,14 @@ class Env:
             self.warnings.append(f"{self.scenario}, {what}: up to {worst:.1f} ms before anything happened; "
                                  f"the {limit_ms} ms limit can't be judged on so busy a machine")
 
-    def collect(self, what, rounds, measure):
+    def collect(self, what, rounds, measure, sides=SIDES):
         """Calls measure(side) for M, R, M, R, …; it returns {metric: value}.
         Returns {metric: {side: [values]}}. A side that fails once is left out
         of the remaining rounds; its rows then have no value and fail."""
         got = collections.defaultdict(lambda: {side: [] for side in SIDES})
         failed = set()
         for r in range(rounds):
-            for side in SIDES:
+            for side in sides:
                 if side in failed:
                     continue
                 self.log(f"{what}, round {r + 1}/{rounds}, {side}")

@@ -52,8 +52,9 @@ def free_port():
 
 
 class Server:
-    def __init__(self, name, proc, port):
+    def __init__(self, name, proc, port, directory):
         self.name, self.proc, self.port, self.pid = name, proc, port, proc.pid
+        self.dir = directory
         # The CPU clock of the whole process in ns (threads that ended included):
         # what clock_getcpuclockid(3) computes.
         self._clock = (~self.pid << 3) | 2
@@ -72,6 +73,15 @@ class Server:
     def rss(self):
         with open(f"/proc/{self.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def disk(self):
+        """Bytes on disk of what it stores."""
+        total = 0
+        for folder, _, names in os.walk(self.dir):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):    # compactions go on meanwhile
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        return total
 
     def wait_ns(self):
         """How long its main thread was ready to run but had no core: noise."""
@@ -100,19 +110,19 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name, path, core, nice):
+def running(name, path, core, nice, args=()):
     """Starts a server; yields it when it answers PING; stops it whatever happens."""
     tmp = tempfile.mkdtemp(prefix=f"bench-{name}-")
     port = free_port()
     log_path = os.path.join(tmp, "log")
     argv = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
-            "--save", "", "--appendonly", "no"]
+            "--save", "", "--appendonly", "no", *map(str, args)]
     proc = None
     try:
         with open(log_path, "wb") as log:
             proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                     preexec_fn=child_setup(core, nice))
-        server = Server(name, proc, port)
+        server = Server(name, proc, port, tmp)
         _wait_ready(server, log_path)
         yield server
     finally:

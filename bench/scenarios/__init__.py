@@ -1,5 +1,5 @@
 """Each module: NAME, and run(env) -> rows."""
 
-from . import bigkey, churn, cpu, idle, memory, storm
+from . import bigkey, churn, cpu, idle, memory, rocks, storm
 
-ALL = (cpu, memory, storm, churn, bigkey, idle)
+ALL = (cpu, memory, storm, churn, bigkey, idle, rocks)

@@ -66,11 +66,15 @@ def run_test(env, test, pipeline, filled):
 
 
 def run(env):
+    return run_tests(env, NAME, TESTS)
+
+
+def run_tests(env, scenario, tests):
     rows = []
-    for test, pipeline, bar, filled in TESTS:
+    for test, pipeline, bar, filled in tests:
         got = run_test(env, test, pipeline, filled)
         name = f"{test.upper()} P{pipeline}"
-        rows += rows_from(NAME, got, (
+        rows += rows_from(scenario, got, (
             ("cpu", f"{name}: server CPU/request", "us", RATIO, bar),
             ("rps", f"{name}: requests/s", "/s", INFO),
             ("busy", f"{name}: server core in use", "%", INFO)))

@@ -33,6 +33,20 @@ static const struct config_word words_expire_source[] = {
     {"index", EXPIRE_INDEX}, {"sample", EXPIRE_SAMPLE}, {NULL, 0},
 };
 
+static const struct config_word words_engine[] = {
+    {"memory", ENGINE_MEMORY}, {"rocksdb", ENGINE_ROCKSDB}, {NULL, 0},
+};
+
+static const struct config_word words_appendfsync[] = {
+    {"everysec", ROCKS_SYNC_EVERYSEC}, {"always", ROCKS_SYNC_ALWAYS}, {"no", ROCKS_SYNC_NO},
+    {NULL, 0},
+};
+
+static const struct config_word words_compression[] = {
+    {"none", ROCKS_PLAIN}, {"lz4", ROCKS_LZ4}, {"zstd", ROCKS_ZSTD}, {"snappy", ROCKS_SNAPPY},
+    {NULL, 0},
+};
+
 /* -- checks of texts ------------------------------------------------------------------- */
 
 static bool is_path(bytes v) { return v.n && memchr(v.p, '/', v.n); }
@@ -411,6 +425,14 @@ void config_settle(struct config *c)
     c->repl_backlog_size = MAX(c->repl_backlog_size, REPL_BACKLOG_MIN);
 }
 
+bool config_agrees(const struct config *c, struct buf *why)
+{
+    if (c->engine == ENGINE_ROCKSDB && c->appendonly)
+        return config_fail(why, "appendonly yes makes no sense with engine rocksdb: its data is on "
+                                "disk, with a write-ahead log of its own that appendfsync governs");
+    return true;
+}
+
 void config_init(struct config *c)
 {
     struct buf why = {0};
@@ -446,7 +468,7 @@ void config_release(struct config *c)
     *c = (struct config){0};
 }
 
-void config_warn(const struct config *c, const struct log *log)
+static void warn_of_memory(const struct config *c, const struct log *log)
 {
     if (c->appendonly)
         log_line(log, LOG_WARNING, "WARNING appendonly yes: the append-only file is not "
@@ -454,6 +476,20 @@ void config_warn(const struct config *c, const struct log *log)
     else if (c->save.n)
         log_line(log, LOG_NOTICE, "Snapshots are not implemented in this build yet: `save` is "
                                   "accepted, but data is not persisted");
+}
+
+static void warn_of_rocksdb(const struct config *c, const struct log *log)
+{
+    if (c->maxmemory)
+        log_line(log, LOG_WARNING, "WARNING maxmemory has no effect with engine rocksdb: the data "
+                                   "is on disk, nothing is evicted, and the rocksdb-* directives "
+                                   "bound the caches");
+}
+
+void config_warn(const struct config *c, const struct log *log)
+{
+    if (c->engine == ENGINE_ROCKSDB) warn_of_rocksdb(c, log);
+    else warn_of_memory(c, log);
     if (c->replicaof.n)
         log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this "
                                    "build yet: running as a primary", c->replicaof.p);

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "engine/rocks/rocks.h"
 #include "keyspace/expire.h"
 #include "keyspace/keyspace.h"
 #include "net/net.h"
@@ -18,6 +19,8 @@ enum {
     CONFIG_EVENTS_KEYEVENT = 1 << 1, /* E: publish on __keyevent@db__:event */
     CONFIG_EVENTS_MODULE = 1 << 13,  /* d */
 };
+
+enum config_engine { ENGINE_MEMORY, ENGINE_ROCKSDB };
 
 enum { SHUTDOWN_SAVE = 1, SHUTDOWN_NOSAVE = 2, SHUTDOWN_NOW = 4, SHUTDOWN_FORCE = 8 };
 
@@ -146,6 +149,9 @@ void config_lines(const struct config *c, const struct directive *d, struct buf 
 
 /* Brings values that may be stated but not used (hz 0) to the nearest usable one. */
 void config_settle(struct config *c);
+
+/* Whether settings that are fine each go together. False: `why` says which do not. */
+NODISCARD bool config_agrees(const struct config *c, struct buf *why);
 
 /* Writes the current settings to c->file, keeping its comments and order. The
  * file is replaced as a whole or not at all. False: errno says why. */

@@ -145,7 +145,7 @@ static bool differs(const struct config *config, const struct change *ch)
 
 static bool raise_file_limit(const struct config *config, struct buf *why)
 {
-    i64 allowed = server_ask_files(config->maxclients);
+    i64 allowed = server_ask_files(config);
     if (allowed >= config->maxclients) return true;
     buf_printf(why, "The operating system is not able to handle the specified number of clients, "
                     "try with %lld", (long long)allowed);
@@ -193,9 +193,10 @@ static void undo(struct server *s, const struct changes *all, u32 set)
 static bool set_all(struct server *s, const struct changes *all, u32 *failed, struct buf *why)
 {
     for (u32 i = 0; i < all->n; i++) {
-        if (config_set(&s->config, all->v[i].d, 1, &all->v[i].value, why)) continue;
+        bool set = config_set(&s->config, all->v[i].d, 1, &all->v[i].value, why);
+        if (set && config_agrees(&s->config, why)) continue;
         *failed = i;
-        undo(s, all, i);
+        undo(s, all, i + set);
         return false;
     }
     config_settle(&s->config);
@@ -214,8 +215,10 @@ static void warn_of(struct server *s, const struct changes *all)
     u64 used = evictor_used(&s->region.evictor);
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
-        if (!strcmp(name, "appendonly")) config_warn(&s->config, &s->log);
-        if (!strcmp(name, "maxmemory") && s->config.maxmemory && (u64)s->config.maxmemory < used)
+        bool rocks = s->config.engine == ENGINE_ROCKSDB;
+        if (!strcmp(name, rocks ? "maxmemory" : "appendonly")) config_warn(&s->config, &s->log);
+        if (!rocks && !strcmp(name, "maxmemory") && s->config.maxmemory &&
+            (u64)s->config.maxmemory < used)
             log_line(&s->log, LOG_WARNING,
                      "WARNING: the new maxmemory value set via CONFIG SET (%lld) is smaller than "
                      "the current memory usage (%llu). This will result in key eviction and/or the "

@@ -61,10 +61,15 @@ static bytes trim(const char *p, const char *end)
     return bytes_of(p, (size_t)(end - p));
 }
 
+static void fatal(struct buf *why)
+{
+    buf_printf(why, "\n*** FATAL CONFIG FILE ERROR (Mayfly %s, Redis %s) ***\n", MAYFLY_VERSION,
+               REDIS_VERSION);
+}
+
 static void report(struct loader *l, u32 line_number, bytes line, const struct buf *problem)
 {
-    buf_printf(l->why, "\n*** FATAL CONFIG FILE ERROR (Mayfly %s, Redis %s) ***\n", MAYFLY_VERSION,
-               REDIS_VERSION);
+    fatal(l->why);
     buf_printf(l->why, "Reading the configuration file, at line %u\n>>> '%.*s'\n%.*s", line_number,
                (int)line.n, line.p, (int)problem->n, problem->p);
 }
@@ -193,6 +198,18 @@ static void set_file(struct config *c, const char *path)
     buf_release(&absolute);
 }
 
+static bool check_together(const struct config *c, struct buf *why)
+{
+    struct buf problem = {0};
+    bool ok = config_agrees(c, &problem);
+    if (!ok) {
+        fatal(why);
+        buf_append_bytes(why, buf_bytes(&problem));
+    }
+    buf_release(&problem);
+    return ok;
+}
+
 static bool check_logfile(const struct config *c, struct buf *why)
 {
     if (c->logfile.n == 0) return true;
@@ -201,9 +218,9 @@ static bool check_logfile(const struct config *c, struct buf *why)
         close(fd);
         return true;
     }
-    return config_fail(why, "\n*** FATAL CONFIG FILE ERROR (Mayfly %s, Redis %s) ***\n"
-                            "Can't open the log file: %s", MAYFLY_VERSION, REDIS_VERSION,
-                       strerror(errno));
+    int code = errno;
+    fatal(why);
+    return config_fail(why, "Can't open the log file: %s", strerror(code));
 }
 
 bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)
@@ -230,7 +247,7 @@ bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)
     ok = load_text(&l, buf_bytes(&text));
     c->reading = false;
     config_settle(c);
-    ok = ok && check_logfile(c, why);
+    ok = ok && check_together(c, why) && check_logfile(c, why);
 out:
     buf_release(&text);
     buf_release(&options);

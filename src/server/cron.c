@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "server/client.h"
+#include "server/storage.h"
 
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000
@@ -48,6 +49,7 @@ static void every_tenth(struct server *s)
     i64 now_us = clock_mono_us();
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
     watch_memory(s);
+    storage_cron(s);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
     rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);

@@ -287,9 +287,18 @@ static void info_expiry(struct server *s, struct buf *b)
         s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort,
         (ull)keys, (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired,
         (ull)k->expired_fields, (long long)overdue.oldest_ms);
+    const struct expire_run *last = &s->region.cycle.last;
+    buf_printf(
+        b,
+        "ttl_cleanup_total:%llu\r\nttl_cleanup_last_count:%llu\r\nttl_cleanup_last_start_ms:%lld\r\n"
+        "ttl_cleanup_last_took_us:%lld\r\nttl_cleanup_last_lag_ms:%llu\r\n",
+        (ull)s->region.ks.lag.active.count, (ull)last->cleaned, (long long)last->at_ms,
+        (long long)last->took_us, (ull)last->lag_ms);
     lag_fields(b, "active", &s->region.ks.lag.active);
     lag_fields(b, "lazy", &s->region.ks.lag.lazy);
 }
+
+static void info_rocksdb(struct server *s, struct buf *b) { rocks_info(s->region.eng, b); }
 
 struct section {
     const char *name, *title;
@@ -312,10 +321,12 @@ static const struct section sections[] = {
     {"cluster", "Cluster", true, info_cluster},
     {"keyspace", "Keyspace", true, info_keyspace},
     {"expiry", "Expiry", true, info_expiry},
+    {"rocksdb", "Rocksdb", true, info_rocksdb},
 };
 
 static bool section_wanted(const struct ctx *c, const struct section *s)
 {
+    if (s->write == info_rocksdb && c->server->config.engine != ENGINE_ROCKSDB) return false;
     if (c->argc == 1) return s->by_default;
     for (int i = 1; i < c->argc; i++) {
         if (bytes_is(c->argv[i], "all") || bytes_is(c->argv[i], "everything")) return true;

@@ -45,13 +45,16 @@ struct memory_report {
     struct mem_stats allocator;
 };
 
-static u64 table_bytes(struct engine *e, u32 db)
+/* The engine on disk has no table of all keys. */
+static u64 table_bytes(struct server *s, u32 db)
 {
-    return e->ops->count(e, db) * TABLE_BYTES_PER_KEY;
+    struct engine *e = s->region.eng;
+    return s->config.engine == ENGINE_MEMORY ? e->ops->count(e, db) * TABLE_BYTES_PER_KEY : 0;
 }
-static u64 index_bytes(struct engine *e, u32 db)
+static u64 index_bytes(struct server *s, u32 db)
 {
-    return e->ops->expires(e, db) * INDEX_BYTES_PER_DEADLINE;
+    struct engine *e = s->region.eng;
+    return s->config.engine == ENGINE_MEMORY ? e->ops->expires(e, db) * INDEX_BYTES_PER_DEADLINE : 0;
 }
 
 static void measure(struct server *s, struct memory_report *r)
@@ -68,7 +71,7 @@ static void measure(struct server *s, struct memory_report *r)
         u64 keys = e->ops->count(e, db);
         r->keys += keys;
         r->databases += keys > 0;
-        r->tables += table_bytes(e, db) + index_bytes(e, db);
+        r->tables += table_bytes(s, db) + index_bytes(s, db);
     }
     r->overhead = r->startup + r->clients + r->tables;
     r->dataset = r->used - MIN(r->used, r->overhead);
@@ -92,8 +95,8 @@ static void reply_databases(struct ctx *c)
         if (c->eng->ops->count(c->eng, db) == 0) continue;
         reply_bulkf(c->out, "db.%u", db);
         reply_map(c->out, 3);
-        field_int(c, "overhead.hashtable.main", (i64)table_bytes(c->eng, db));
-        field_int(c, "overhead.hashtable.expires", (i64)index_bytes(c->eng, db));
+        field_int(c, "overhead.hashtable.main", (i64)table_bytes(c->server, db));
+        field_int(c, "overhead.hashtable.expires", (i64)index_bytes(c->server, db));
         field_int(c, "overhead.hashtable.slot-to-keys", 0);
     }
 }

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/memory/memory.h"
 #include "server/client.h"
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/rename.h"
+#include "server/storage.h"
 #include "server/tick.h"
 
 /* -- accepting ------------------------------------------------------------------------- */
@@ -68,11 +68,14 @@ void server_apply_config(struct server *s)
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
 
     struct region *r = &s->region;
+    bool rocks = c->engine == ENGINE_ROCKSDB;
     r->cycle.hz = (u32)c->hz;
     r->cycle.effort = (u32)c->active_expire_effort;
-    r->cycle.source = c->active_expire_source;
-    r->evictor.maxmemory = (u64)c->maxmemory;
-    r->evictor.unfinished = true; /* it may have been lowered */
+    r->cycle.source = rocks ? EXPIRE_INDEX : c->active_expire_source;
+    r->cycle.interval_ms = c->ttl_cleanup_interval;
+    r->cycle.batch = (u32)c->ttl_cleanup_batch;
+    r->evictor.maxmemory = rocks ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
+    r->evictor.unfinished = r->evictor.maxmemory; /* it may have been lowered */
     r->evictor.samples = (u32)c->maxmemory_samples;
     r->ks.policy = c->maxmemory_policy;
     r->ks.max_string = (u64)max_string;
@@ -87,6 +90,7 @@ void server_apply_config(struct server *s)
         .set_max_intset_entries = c->set_max_intset_entries,
         .list_max_listpack_size = c->list_max_listpack_size,
     };
+    storage_apply_config(s);
     slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
@@ -111,24 +115,28 @@ static void make_run_id(char id[41])
     id[40] = '\0';
 }
 
-#define RESERVED_FILES 32 /* descriptors that are not clients' */
+#define RESERVED_FILES 32         /* descriptors that are not clients' */
+#define RESERVED_FILES_ROCKS 4096 /* those of the database: it keeps its files open */
 
-i64 server_ask_files(i64 clients)
+i64 server_ask_files(const struct config *c)
 {
     struct rlimit l;
-    rlim_t want = (rlim_t)clients + RESERVED_FILES;
+    i64 clients = c->maxclients;
+    i64 reserved = c->engine == ENGINE_ROCKSDB ? RESERVED_FILES_ROCKS : RESERVED_FILES;
+    rlim_t want = (rlim_t)(clients + reserved);
     if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return clients;
     struct rlimit more = {want, MAX(l.rlim_max, want)}; /* root may */
     if (setrlimit(RLIMIT_NOFILE, &more) == 0) return clients;
     more = (struct rlimit){l.rlim_max, l.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &more) == 0) l = more;
-    return MAX((i64)l.rlim_cur - RESERVED_FILES, 1);
+    reserved = MIN(reserved, MAX((i64)l.rlim_cur / 2, RESERVED_FILES)); /* no more than half for the files */
+    return MIN(MAX((i64)l.rlim_cur - reserved, 1), clients);
 }
 
 /* Redis lowers maxclients when the limit can't be raised. */
 static void adjust_max_clients(struct server *s)
 {
-    i64 allowed = server_ask_files(s->config.maxclients);
+    i64 allowed = server_ask_files(&s->config);
     if (allowed >= s->config.maxclients) return;
     s->config.maxclients = allowed;
     log_line(
@@ -256,6 +264,11 @@ bool server_start(struct server *s)
     say_hello(s);
     config_warn(&s->config, &s->log);
     adjust_max_clients(s);
+    struct engine *eng = storage_open(s, random_u64());
+    if (!eng) {
+        config_release(&s->config);
+        return false;
+    }
     make_run_id(s->run_id);
     stats_init(&s->stats, command_count());
     uv_loop_init(&s->loop);
@@ -264,7 +277,6 @@ bool server_start(struct server *s)
     s->net.on_tick = server_tick;
     s->net.on_accept = on_accept;
     s->net.on_close = on_close;
-    struct engine *eng = memory_engine_new((u32)s->config.databases, random_u64());
     region_init(&s->region, eng, random_u64());
     if (s->config.rename_count) {
         s->region.find = rename_find;
@@ -311,9 +323,7 @@ void server_release(struct server *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
     net_release(&s->net);
-#if MAYFLY_FREE_AT_EXIT /* sanitizer builds, to find leaks; else the kernel is quicker */
-    region_release(&s->region);
-#endif
+    if (storage_must_close(s)) region_release(&s->region);
     stats_release(&s->stats);
     slowlog_clear(&s->slowlog);
     mem_free(s->monitors);

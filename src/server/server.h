@@ -37,7 +37,6 @@ struct server {
 
     i64 now_ms;            /* of this tick; also the region's */
     i64 tick_us;           /* monotonic time this tick's requests began */
-    i64 expire_checked_ms; /* when the cycle last found nothing more to do */
     i64 start_ms, start_mono_us;
     u64 cron_loops;
     char run_id[41];
@@ -67,8 +66,8 @@ void server_shutdown(struct server *s, int exit_code);
 /* Puts the configuration into force, at start and after CONFIG SET. */
 void server_apply_config(struct server *s);
 
-/* Asks the system for the files that so many clients need; returns for how many it has them. */
-i64 server_ask_files(i64 clients);
+/* Asks the system for the files that maxclients need; returns for how many clients it has them. */
+i64 server_ask_files(const struct config *c);
 
 /* Listens anew on the configuration's bind and port; open connections stay. False:
  * not on all of them; the log says why. */

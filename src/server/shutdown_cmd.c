@@ -33,7 +33,7 @@ void cmd_shutdown(struct ctx *c)
         ctx_syntax_error(c);
     } else if (o.abort) {
         reply_error(c->out, "ERR No shutdown in progress.");
-    } else if (o.save && !o.force) {
+    } else if (o.save && !o.force && c->server->config.engine == ENGINE_MEMORY) {
         log_line(
             &c->server->log, LOG_WARNING,
             "SHUTDOWN SAVE: this version can't save yet. Use SHUTDOWN NOSAVE or add FORCE.");

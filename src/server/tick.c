@@ -2,20 +2,21 @@
 
 #include "base/clock.h"
 #include "server/monitor.h"
+#include "server/storage.h"
 
-#define PREFETCH_AHEAD 16
+#define PREFETCH_MAX 256
 #define RECLAIM_UNITS 64
 
 /* -- running requests ------------------------------------------------------------- */
 
 /* Tells the engine which keys the next requests will read, so that it can fetch
- * them together. */
-static void prefetch(struct server *s, u32 from)
+ * them together. Returns up to which request. */
+static u32 prefetch(struct server *s, u32 from)
 {
     struct net *n = &s->net;
-    struct want want[PREFETCH_AHEAD];
-    u32 wants = 0;
-    for (u32 i = from; i < n->request_count && i < from + PREFETCH_AHEAD; i++) {
+    struct want want[PREFETCH_MAX];
+    u32 wants = 0, end = MIN(n->request_count, from + MIN(s->region.eng->prefetch_ahead, PREFETCH_MAX));
+    for (u32 i = from; i < end; i++) {
         const struct net_request *q = &n->requests[i];
         if (q->argc < 2 || !q->conn) continue;
         /* The first argument is nearly always a key; a wrong guess costs nothing. */
@@ -24,9 +25,14 @@ static void prefetch(struct server *s, u32 from)
         want[wants++] = (struct want){q->conn->session.db, key};
     }
     if (wants > 1) s->region.eng->ops->prefetch(s->region.eng, want, wants);
+    return end;
 }
 
-static bool is_web_request(bytes name) { return bytes_is(name, "post") || bytes_is(name, "host:"); }
+static bool is_web_request(bytes name)
+{
+    bool may_be = name.n == 4 || (name.n == 5 && name.p[4] == ':'); /* spares nearly all requests the rest */
+    return may_be && (bytes_is(name, "post") || bytes_is(name, "host:"));
+}
 
 /* A browser tricked into talking to us must not get as far as a command in its body. */
 static void refuse_web_request(struct server *s, struct conn *c)
@@ -138,13 +144,19 @@ static void run_request(struct server *s, u32 at)
 /* Waking the loop is what it is for. */
 static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
+static bool may_expire(const struct server *s)
+{
+    return expire_cycle_active(&s->region.cycle) && !s->region.refuse_writes;
+}
+
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
  * leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
 static void arm_wake(struct server *s)
 {
     struct engine *e = s->region.eng;
-    if (!s->region.cycle.enabled || s->region.cycle.source != EXPIRE_INDEX || s->region.ks.keep_dead) return;
-    i64 next = e->ops->next_due(e);
+    const struct expire_cycle *cycle = &s->region.cycle;
+    if (!may_expire(s) || cycle->source != EXPIRE_INDEX || s->region.ks.keep_dead) return;
+    i64 next = MAX(e->ops->next_due(e), cycle->next_ms);
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
@@ -160,11 +172,25 @@ static u64 reclaim_until(struct server *s, i64 until_us)
     return left;
 }
 
-static bool expire_until(struct server *s, i64 until_us)
+/* A slice of the cycle, committed by itself; true if there is more to do. */
+static bool expire_until(struct server *s, i64 start_us, i64 until_us)
 {
+    struct region *r = &s->region;
+    u64 before = expire_total(&r->ks), cleaned;
     bool more;
-    do more = region_expire_step(&s->region);
-    while (more && clock_mono_us() < until_us);
+    do {
+        more = region_expire_step(r);
+        cleaned = expire_total(&r->ks) - before;
+    } while (more && cleaned < r->cycle.batch && clock_mono_us() < until_us);
+    r->eng->relaxed = true; /* what is dead stays dead, and will be found again */
+    bool kept = region_commit(r);
+    r->eng->relaxed = false;
+    i64 took_us = clock_mono_us() - start_us;
+    more = more && kept;
+    expire_cycle_spent(&r->cycle, took_us, more);
+    expire_cycle_ran(&r->cycle, &r->ks, kept ? cleaned : 0, took_us, more);
+    if (!kept) r->cycle.next_ms = s->now_ms + EXPIRE_RETRY_MS;
+    note_latency(s, "expire-cycle", took_us);
     return more;
 }
 
@@ -175,19 +201,9 @@ static void housekeeping(struct server *s, bool idle)
     struct expire_cycle *cycle = &s->region.cycle;
     i64 start = clock_mono_us();
     bool more = false;
-    /* Nothing can have become due within the same millisecond as the last look. */
-    if (s->now_ms != s->expire_checked_ms) {
+    if (may_expire(s) && expire_cycle_due(cycle, s->now_ms)) {
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
-        if (allowance) {
-            more = expire_until(s, start + allowance);
-            i64 took_us = clock_mono_us() - start;
-            expire_cycle_spent(cycle, took_us, more);
-            note_latency(s, "expire-cycle", took_us);
-            more = region_commit(&s->region) && more;
-            if (!more) s->expire_checked_ms = s->now_ms;
-        } else {
-            more = expire_cycle_waits(cycle);
-        }
+        more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
     bool evicting = UNLIKELY(s->region.evictor.unfinished) && region_evict_step(&s->region);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
@@ -211,7 +227,7 @@ static void fail_replies(struct server *s)
     }
     for (u32 i = 0; i < n->request_count; i++) {
         struct conn *c = n->requests[i].conn;
-        if (!c || c->closing) continue;
+        if (!c || c->closing || c->session.reply_mode == REPLY_OFF) continue;
         struct reply out = conn_reply(c);
         reply_error(&out, REGION_IO_ERROR);
     }
@@ -223,8 +239,9 @@ void server_tick(struct net *n)
     region_begin(&s->region, clock_wall_ms());
     s->now_ms = s->region.ks.now_ms;
     s->tick_us = clock_mono_us();
-    for (u32 i = 0; i < n->request_count; i++) {
-        if (i % PREFETCH_AHEAD == 0) prefetch(s, i);
+    storage_begin_tick(s);
+    for (u32 i = 0, fetched = 0; i < n->request_count; i++) {
+        if (i == fetched) fetched = prefetch(s, i);
         run_request(s, i);
     }
     if (n->request_count && !region_commit(&s->region)) fail_replies(s);

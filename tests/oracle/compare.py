@@ -159,6 +159,42 @@ def exec_rule(rules):
     return rule
 
 
+def one_zero(argv, r):
+    """What a sorted set command answers, with -0 as 0: the score as rocksdb stores it. And ZSCAN's
+    numbers in one form, which in Redis tells the encoding."""
+    name = argv[0].upper()
+    if not name.startswith(b'Z'):
+        return r
+    if name == b'ZSCAN' and is_aggregate(r) and len(r[1]) == 2 and is_aggregate(r[1][1]):
+        cursor, found = r[1]
+        return r[0], (cursor, (found[0], tuple(_plain_number(i) for i in found[1])))
+    if is_aggregate(r):
+        return r[0], tuple(one_zero(argv, i) for i in r[1])
+    return (r[0], b'0') if r[0] in '$,' and r[1] == b'-0' else r
+
+
+def _plain_number(r):
+    try:
+        return r[0], b'%r' % (float(r[1]) + 0.0)
+    except ValueError:
+        return r
+
+
+FRESH_ENCODING = {b'raw': (b'embstr', b'int'), b'embstr': (b'int',), b'hashtable': (b'listpack', b'intset'),
+                  b'skiplist': (b'listpack',)}
+
+
+def fresh_encoding(argv, a, b):
+    """A value that once was larger, or was changed in place, keeps its encoding in Redis; rocksdb
+    tells that of a value like it made anew."""
+    return argv[0].upper() == b'OBJECT' and a[1] in FRESH_ENCODING.get(b[1], ())
+
+
+def later_dbsize(argv, a, b):
+    """Reads don't delete what they find dead: it is counted until the cleaner comes, within 100 ms."""
+    return argv[0].upper() == b'DBSIZE' and a[0] == b[0] == ':' and 0 < a[1] - b[1] < 20
+
+
 def encoding_loose(ctx, a, b):
     """Redis 7.2 packs small sets and lists; 7.0 doesn't."""
     pair = {a[1], b[1]}

@@ -20,6 +20,7 @@ import compare                                                          # noqa: 
 import dataset                                                          # noqa: E402
 import shortttl                                                         # noqa: E402
 import gen_geo, gen_hash, gen_key, gen_list, gen_raw, gen_server, gen_set, gen_string, gen_zset   # noqa: E402,E401,F401
+import gen_dump                                                         # noqa: E402,F401
 from gen import FAMILIES, Gen                                           # noqa: E402
 from op import cli_line                                                 # noqa: E402
 from pair import Pair, op_lines                                         # noqa: E402
@@ -70,6 +71,8 @@ def arguments():
             p.error('no such server: ' + getattr(args, name))
         setattr(args, name, path)
     args.families = chosen_families(p, args.families)
+    if args.engine == 'rocksdb':        # sorted by name on disk, whatever their size
+        args.loose_order = True
     return args
 
 
@@ -125,7 +128,8 @@ class Oracle:
     def new_pair(self, stats):
         a = self.args
         return Pair(self.server, self.other, a.loose_order,
-                    compare.encoding_loose if a.encoding == 'loose' else None, a.no_hll_bytes, a.timeout, stats)
+                    compare.encoding_loose if a.encoding == 'loose' else None, a.no_hll_bytes, a.timeout, stats,
+                    on_disk=a.engine == 'rocksdb')
 
     # --- what to run -----------------------------------------------------------
     def plan(self, epoch):

@@ -1,17 +1,17 @@
 """Iterating the SCAN family to completion on both servers."""
 from op import cli_line
-from resp import decode, encode, split
+from resp import encode, split
 
 MAX_STEPS = 20000
 
 
-def iterate(conn, head, tail):
+def iterate(pair, conn, head, tail):
     """(error reply, set of items); hashes and sorted sets give pairs."""
     cursor, items = b'0', set()
     paired = head[0].upper() in (b'HSCAN', b'ZSCAN')
     for _ in range(MAX_STEPS):
         conn.send(encode(head + [cursor] + tail))
-        reply = decode(split(conn.receive())[0])
+        reply = pair.reading(head, split(conn.receive())[0])
         if reply[0] == '-':
             return reply, items
         cursor = reply[1][0][1]
@@ -29,8 +29,8 @@ class ScanOp:
         self.head, self.tail = head, tail
 
     def run(self, pair):
-        error_a, a = iterate(pair.a, self.head, self.tail)
-        error_b, b = iterate(pair.b, self.head, self.tail)
+        error_a, a = iterate(pair, pair.a, self.head, self.tail)
+        error_b, b = iterate(pair, pair.b, self.head, self.tail)
         if error_a == error_b and a == b:
             return None
         return pair.describe(self.argv(), error_a or ('only here', tuple(sorted(a - b, key=repr))),

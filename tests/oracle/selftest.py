@@ -68,6 +68,24 @@ class Rules(unittest.TestCase):
         far = c.FAR_MS + 5
         self.assertFalse(c.deadline_ms(None, (':', far), (':', far + 1)))
 
+    def test_one_zero(self):
+        self.assertEqual(c.one_zero([b'zrange'], ('*', (('$', b'm'), ('$', b'-0')))), bulk(b'm', b'0'))
+        self.assertEqual(c.one_zero([b'ZSCORE'], (',', b'-0')), (',', b'0'))
+        self.assertEqual(c.one_zero([b'GET'], ('$', b'-0')), ('$', b'-0'))
+        scan = [('*', (('$', b'07'), bulk(b'm', score))) for score in (b'1e+17', b'100000000000000000')]
+        self.assertEqual(*(c.one_zero([b'ZSCAN'], r) for r in scan))
+        self.assertEqual(c.one_zero([b'ZSCAN'], scan[0])[1][0], ('$', b'07'))
+
+    def test_fresh_encoding(self):
+        self.assertTrue(c.fresh_encoding([b'OBJECT'], ('$', b'listpack'), ('$', b'hashtable')))
+        self.assertFalse(c.fresh_encoding([b'OBJECT'], ('$', b'hashtable'), ('$', b'listpack')))
+        self.assertFalse(c.fresh_encoding([b'GET'], ('$', b'int'), ('$', b'raw')))
+
+    def test_later_dbsize(self):
+        self.assertTrue(c.later_dbsize([b'dbsize'], (':', 7), (':', 6)))
+        self.assertFalse(c.later_dbsize([b'dbsize'], (':', 6), (':', 7)))
+        self.assertFalse(c.later_dbsize([b'LLEN'], (':', 7), (':', 6)))
+
     def test_exec(self):
         rule = c.exec_rule([None, c.unordered])
         same = ('*', (('+', b'OK'), bulk(b'a', b'b')))

@@ -29,6 +29,7 @@ class Server:
 
     def start(self):
         self.port = free_port()
+        shutil.rmtree(os.path.join(self.dir, 'rocksdb'), ignore_errors=True)    # always empty at first
         args = [self.path, '--port', str(self.port), '--bind', '127.0.0.1',
                 '--dir', self.dir, '--save', '', '--appendonly', 'no',
                 '--enable-debug-command', 'yes', '--loglevel', 'warning'] + self.extra

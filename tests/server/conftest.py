@@ -6,6 +6,16 @@ import pytest
 import mayfly
 
 
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'engine(name, reason): for servers with this engine only')
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers('engine'):
+        if mark.args[0] != mayfly.ENGINE:
+            pytest.skip(mark.args[1])
+
+
 @pytest.fixture(scope='session')
 def shared_server():
     s = mayfly.Server('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes',

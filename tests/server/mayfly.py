@@ -12,6 +12,13 @@ import redis
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
+ENGINE = os.environ.get('MAYFLY_ENGINE', 'memory')
+# Small caches, so that there is life on disk; and few threads, as many servers run in a row.
+ENGINE_ARGS = {
+    'memory': [],
+    'rocksdb': ['--engine', 'rocksdb', '--rocksdb-block-cache-size', '16mb', '--rocksdb-row-cache-size', '4mb',
+                '--rocksdb-write-buffer-size', '16mb', '--rocksdb-background-threads', '2'],
+}[ENGINE]
 
 
 def free_port():
@@ -50,16 +57,29 @@ class Client(redis.Redis):
 class Server:
     """A server process with a directory and a log of its own."""
 
-    def __init__(self, *args, port=None, wait=True, stdin=None, name='mayfly'):
-        self.dir = tempfile.mkdtemp(prefix=f'{name}-')
+    def __init__(self, *args, port=None, wait=True, stdin=None, name='mayfly', directory=None, before=()):
+        """directory: somebody else's, which stays; before: a command that runs the server."""
+        self.own_dir = directory is None
+        self.dir = directory or tempfile.mkdtemp(prefix=f'{name}-')
         self.port = free_port() if port is None else port
-        self.log_path = os.path.join(self.dir, 'stdout.log')
-        self.args = [BINARY, '--port', str(self.port), '--dir', self.dir, '--save', '', *map(str, args)]
+        self.log_path = os.path.join(self.dir, f'stdout-{self.port}.log')
+        self.args = [*before, BINARY, '--port', str(self.port), '--dir', self.dir, '--save', '',
+                     *ENGINE_ARGS, *map(str, args)]
+        self.start(wait, stdin)
+
+    def start(self, wait=True, stdin=None):
         with open(self.log_path, 'wb') as log:
             self.proc = subprocess.Popen(self.args, stdout=log, stderr=log, cwd=self.dir,
                                          stdin=subprocess.DEVNULL if stdin is None else stdin)
         if wait:
             self.wait_ready()
+
+    def restart(self, how=signal.SIGTERM):
+        """Ends the server and starts it again, in the same directory."""
+        code = self.stop(how)
+        assert code == (0 if how == signal.SIGTERM else -how), self.log
+        self.check()
+        self.start()
 
     @property
     def log(self):
@@ -93,7 +113,8 @@ class Server:
         if self.proc.poll() is None:
             self.proc.kill()
             self.proc.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
+        if self.own_dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
 
     def check(self):
         """Nothing a sanitizer or an assertion would complain about."""

@@ -6,6 +6,8 @@ import pytest
 
 from mayfly import encode, eventually
 
+pytestmark = pytest.mark.engine('memory', 'nothing is evicted from a disk')
+
 MB = 1024 * 1024
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 VALUE = b'x' * 1000

@@ -275,6 +275,41 @@ def test_set_active_expire(frozen):
     eventually(lambda: b'db0' not in frozen.call('INFO', 'keyspace'))
 
 
+def test_cleanup_interval(server_factory, raw):
+    """Dead keys are reclaimed together, so often and no oftener; 0: never."""
+    s = server_factory('--ttl-cleanup-interval', 1000, '--enable-debug-command', 'yes')
+    c = raw(s.port)
+    c.call('SET', 'first', 'v', 'PX', 1)
+    eventually(lambda: c.call('DBSIZE') == 0)       # a run has just ended
+    sizes = set()
+    end = time.monotonic() + 0.7
+    for i in range(10):
+        c.call('SET', f'k{i}', 'v', 'PX', 1 + i)
+    while time.monotonic() < end:
+        sizes.add(c.call('DBSIZE'))
+        assert c.call('KEYS', '*') == [] or time.monotonic() < end - 0.6
+    assert sizes == {10}
+    eventually(lambda: c.call('DBSIZE') == 0)
+    assert s.info('expiry')['ttl_cleanup_last_count'] == 10
+    c.call('CONFIG', 'SET', 'ttl-cleanup-interval', 0)
+    c.call('SET', 'k', 'v', 'PX', 1)
+    time.sleep(0.3)
+    assert c.call('DBSIZE') == 1 and c.call('KEYS', '*') == []
+    c.call('CONFIG', 'SET', 'ttl-cleanup-interval', 1)
+    eventually(lambda: c.call('DBSIZE') == 0)
+
+
+def test_cleanup_batch(server_factory, raw):
+    s = server_factory('--ttl-cleanup-batch', 1)
+    c = raw(s.port)
+    for i in range(500):
+        c.command('SET', f'k{i}', 'v', 'PX', 100)
+    assert all(c.reply() == b'OK' for _ in range(500))
+    eventually(lambda: c.call('DBSIZE') == 0)
+    info = s.info('expiry')
+    assert info['ttl_cleanup_total'] == 500 and 0 < info['ttl_cleanup_last_count'] <= 500
+
+
 # -- telling about it ------------------------------------------------------------------
 
 def forecast(c, *db):
@@ -341,6 +376,7 @@ def test_info_expiry(server_factory, raw):
     assert info['expiry_oldest_overdue_ms'] == 0
 
 
+@pytest.mark.engine('memory', 'reads stay reads on the other engine')
 def test_lazy_expiry_is_counted(server_factory):
     s = server_factory('--enable-debug-command', 'yes')
     with Raw(s.port) as c:

@@ -1,0 +1,77 @@
+#include "server/storage.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "engine/memory/memory.h"
+#include "engine/rocks/rocks.h"
+
+static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
+
+static struct engine *open_rocks(struct server *s, u64 seed)
+{
+    const struct config *c = &s->config;
+    char dir[4096];
+    struct buf why = {0};
+    snprintf(dir, sizeof dir, "%s/%s", c->dir.p, STORAGE_FOLDER);
+    struct rocks_options o = {
+        .dir = dir, .log = &s->log, .databases = (u32)c->databases, .seed = seed,
+        .block_cache = (u64)c->rocksdb_block_cache_size,
+        .row_cache = (u64)c->rocksdb_row_cache_size,
+        .write_buffer = (u64)c->rocksdb_write_buffer_size,
+        .rate_limit = (u64)c->rocksdb_rate_limit, .blob_size = (u64)c->rocksdb_blob_size,
+        .background_threads = (u32)c->rocksdb_background_threads,
+        .compression = c->rocksdb_compression, .sync = c->appendfsync,
+    };
+    struct engine *e = rocks_engine_open(&o, &why);
+    if (e) log_line(&s->log, LOG_NOTICE, "Storage engine: rocksdb, in %s", dir);
+    else
+        log_line(&s->log, LOG_WARNING, "Can't start with engine rocksdb: %.*s", (int)why.n,
+                 why.n ? why.p : "");
+    buf_release(&why);
+    return e;
+}
+
+struct engine *storage_open(struct server *s, u64 seed)
+{
+    if (on_rocks(s)) return open_rocks(s, seed);
+    log_line(&s->log, LOG_NOTICE, "Storage engine: memory");
+    return memory_engine_new((u32)s->config.databases, seed);
+}
+
+bool storage_must_close(const struct server *s)
+{
+#if MAYFLY_FREE_AT_EXIT /* sanitizer builds, to find leaks */
+    return s->region.eng;
+#endif
+    return on_rocks(s);
+}
+
+void storage_apply_config(struct server *s)
+{
+    const struct config *c = &s->config;
+    if (!on_rocks(s)) return;
+    struct engine *e = s->region.eng;
+    rocks_set_sync(e, c->appendfsync);
+    /* Dead keys are the cleaner's first, which reports them as expired. */
+    i64 interval_ms = c->ttl_cleanup_interval;
+    rocks_set_compaction_grace(e, interval_ms ? interval_ms + ROCKS_GRACE_MS : 0);
+}
+
+void storage_cron(struct server *s)
+{
+    if (on_rocks(s)) rocks_cron(s->region.eng);
+}
+
+void storage_begin_tick(struct server *s)
+{
+    if (on_rocks(s)) s->region.refuse_writes = rocks_refuses_writes(s->region.eng);
+}
+
+int storage_check(const char *dir)
+{
+    char inner[4096];
+    struct stat st;
+    snprintf(inner, sizeof inner, "%s/%s", dir, STORAGE_FOLDER);
+    return rocks_check(stat(inner, &st) == 0 ? inner : dir);
+}

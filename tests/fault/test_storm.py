@@ -1,0 +1,77 @@
+"""kill -9 in the middle of a mass expiry: the deadline index is half drained, and still knows exactly
+where everything is; whatever was deleted or not, nothing shows, and in the end nothing is left."""
+import time
+
+import pytest
+
+import mayfly
+from load import Link
+from machine import ROCKS
+
+KEYS, FIELDS = 6000, 3000
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def prepare(link, rng, serial):
+    """Keys of all sorts, some of which die around the same moment, and some that stay."""
+    at = now_ms() + 1500
+    link.call('SELECT', 0)
+    commands = []
+    for i in range(KEYS):
+        when = at + rng.choice((0, 0, 0, 1, 40, 64, 200, 3000, 10**7))
+        name = b'k:%d:%d' % (serial, i)
+        if i % 10:
+            commands.append(('SET', name, b'v', 'PXAT', when))
+        else:
+            commands += [('SADD', name, b'a', b'b'), ('PEXPIREAT', name, when)]
+    fields = [b'f%d' % i for i in range(FIELDS)]
+    commands += [('HSET', b'h:%d' % serial, *(x for f in fields for x in (f, b'v'))),
+                 ('HPEXPIREAT', b'h:%d' % serial, at, 'FIELDS', FIELDS - 1, *fields[1:]),
+                 ('PEXPIREAT', b'h:%d' % serial, at + 10**7)]
+    for start in range(0, len(commands), 500):
+        for c, reply in zip(commands[start:], link.many(commands[start:start + 500])):
+            assert not isinstance(reply, mayfly.ReplyError), (c[:3], reply)
+    assert now_ms() < at, 'too slow: they die already'
+    return at
+
+
+def keys_left(port):
+    with Link(port) as link:
+        return link.call('DBSIZE')
+
+
+@pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
+def test_storm(setup, machines, rounds):
+    rng = rounds.rng
+    m = machines(setup, 'everysec', rng=rng).start()
+    for i in rounds.run(full=20, short=1):
+        with Link(m.port) as link:
+            at = prepare(link, rng, i)
+        kills = 0
+        time.sleep(max(0, at - now_ms()) / 1000 + rng.uniform(0, 0.1))
+        for _ in range(4):
+            m.kill()
+            m.check()
+            m.start()
+            kills += 1
+            with Link(m.port) as link:
+                assert link.call('HLEN', b'h:%d' % i) == 1
+                assert link.call('HGETALL', b'h:%d' % i) == [b'f0', b'v']
+            time.sleep(rng.uniform(0, 0.05))
+        with Link(m.port) as link:
+            mayfly.eventually(lambda: now_ms() > at + 3100)
+            live = [k for k in link.call('KEYS', '*')]
+            deadlines = link.many([('PEXPIRETIME', k) for k in live])
+            assert all(d > at + 10**6 for d in deadlines)
+            mayfly.eventually(lambda: link.call('DBSIZE') == len(live), 20)
+        m.kill()
+        m.check()
+        m.start()
+        with Link(m.port) as link:
+            link.call('FLUSHALL')
+        rounds.add(kills=kills + 1, keys_expired=KEYS - len(live))
+    m.stop()
+    m.check()

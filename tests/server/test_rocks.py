@@ -1,0 +1,521 @@
+"""The rocksdb engine as its users see it: what is there after a restart, what a full disk or a
+second server on the same directory does, and what INFO tells."""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from mayfly import BINARY, Raw, encode, eventually, sanitized
+
+pytestmark = pytest.mark.engine('rocksdb', 'about the rocksdb engine')
+
+SLOW = sanitized()
+RESTARTS = pytest.mark.parametrize('how', [signal.SIGTERM, signal.SIGKILL], ids=['shutdown', 'kill -9'])
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def field(s, section, name):
+    return s.info(section)[name]
+
+
+# -- datasets --------------------------------------------------------------------------------------
+
+def fill(c, n=300):
+    """Keys of every type in several databases, with and without deadlines."""
+    later = now_ms() + 1_000_000
+    for db in (0, 3, 15):
+        c.call('SELECT', db)
+        c.call('SET', 'empty', '')
+        c.call('SET', b'bin\x00\xff\r\n', bytes(range(256)))
+        c.call('SET', 'int', -5)
+        c.call('SET', 'big', b'x' * 200_000)
+        c.call('SET', 'dead-later', 'v', 'PXAT', later + db)
+        c.call('INCRBYFLOAT', 'float', '3.25')
+        c.call('SETBIT', 'bits', 1000, 1)
+        c.call('PFADD', 'hll', *range(100))
+        c.call('GEOADD', 'geo', 13.36, 38.11, 'Palermo')
+        for size in (3, n):
+            c.call('HSET', f'hash{size}', *[x for i in range(size) for x in (f'f{i}', f'v{i}')])
+            c.call('RPUSH', f'list{size}', *range(size))
+            c.call('LPUSH', f'list{size}', *range(size))
+            c.call('LSET', f'list{size}', 1, 'changed')
+            c.call('SADD', f'set{size}', *[f'm{i}' for i in range(size)])
+            c.call('SADD', f'ints{size}', *range(-size, size))
+            c.call('ZADD', f'zset{size}', *[x for i in range(size) for x in ((i * 37 % 100) - 50.5, f'm{i}')])
+            c.call('ZADD', f'inf{size}', '-inf', 'a', 'inf', 'b', 0, 'c')
+            c.call('HPEXPIREAT', f'hash{size}', later + 7, 'FIELDS', 2, 'f0', 'f1')
+            c.call('PEXPIREAT', f'zset{size}', later + size)
+    c.call('SELECT', 0)
+
+
+READ = {
+    b'string': lambda c, k: c.call('GET', k),
+    b'hash': lambda c, k: sorted(zip(*[iter(c.call('HGETALL', k))] * 2)),
+    b'list': lambda c, k: c.call('LRANGE', k, 0, -1),
+    b'set': lambda c, k: sorted(c.call('SMEMBERS', k)),
+    b'zset': lambda c, k: c.call('ZRANGE', k, 0, -1, 'WITHSCORES'),
+}
+COUNT = {b'string': 'STRLEN', b'hash': 'HLEN', b'list': 'LLEN', b'set': 'SCARD', b'zset': 'ZCARD'}
+
+
+def fields_with_deadline(c, key):
+    names = sorted(c.call('HKEYS', key))
+    return c.call('HPEXPIRETIME', key, 'FIELDS', len(names), *names)
+
+
+def contents(c):
+    """Everything a client can see, by database."""
+    found = {}
+    for db in range(16):
+        c.call('SELECT', db)
+        keys = {}
+        for key in c.call('KEYS', '*'):
+            kind = c.call('TYPE', key)
+            keys[key] = [kind, c.call('PEXPIRETIME', key), c.call(COUNT[kind], key), READ[kind](c, key)]
+            if kind == b'hash':
+                keys[key].append(fields_with_deadline(c, key))
+        found[db] = keys, c.call('DBSIZE')
+    c.call('SELECT', 0)
+    return found
+
+
+# -- restarts --------------------------------------------------------------------------------------
+
+@RESTARTS
+def test_a_restart_keeps_everything(server_factory, how):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        fill(c)
+        before, digest = contents(c), c.call('DEBUG', 'DIGEST')
+        assert len(before[3][0]) == before[3][1] > 20
+    s.restart(how)
+    with Raw(s.port) as c:
+        assert contents(c) == before
+        assert c.call('DEBUG', 'DIGEST') == digest
+        # … and it is no museum: everything can be changed and deleted.
+        for key in c.call('KEYS', '*'):
+            assert c.call('COPY', key, b'copy of ' + key) == 1
+            assert c.call('RENAME', key, b'new ' + key) == b'OK'
+        assert c.call('DBSIZE') == 2 * before[0][1]
+        assert c.call('DEL', *c.call('KEYS', '*')) == 2 * before[0][1]
+        assert c.call('DBSIZE') == 0
+    s.restart(how)
+    with Raw(s.port) as c:
+        assert contents(c) == {**before, 0: ({}, 0)}
+
+
+@RESTARTS
+def test_swapped_and_flushed_databases(server_factory, how):
+    s = server_factory()
+    with Raw(s.port) as c:
+        fill(c, 100)
+        c.call('SWAPDB', 0, 1)
+        c.call('SWAPDB', 3, 15)
+        c.call('SET', 'here', 'now')
+        c.call('SELECT', 3)
+        c.call('FLUSHDB')
+        c.call('SET', 'after', 'the flush')
+        c.call('SWAPDB', 3, 4)
+        before = contents(c)
+        assert before[0][1] == 1 and before[1][1] > 20 and before[3][1] == 0 and before[4][1] == 1
+    s.restart(how)
+    with Raw(s.port) as c:
+        assert contents(c) == before
+        c.call('FLUSHALL')
+        c.call('SET', 'left', 1)
+    s.restart(how)
+    with Raw(s.port) as c:
+        assert contents(c) == {**{db: ({}, 0) for db in range(16)},
+                               0: ({b'left': [b'string', -1, 1, b'1']}, 1)}
+
+
+def test_changes_before_and_after_many_restarts(server_factory):
+    s = server_factory()
+    for n in range(4):
+        with Raw(s.port) as c:
+            assert c.call('INCR', 'n') == n + 1
+            assert c.call('RPUSH', 'list', n) == n + 1
+            assert c.call('ZADD', 'zset', n, f'm{n}') == 1 and c.call('ZRANK', 'zset', f'm{n}') == n
+            assert c.call('HSET', 'hash', f'f{n}', n) == 1 and c.call('HLEN', 'hash') == n + 1
+            assert c.call('SADD', 'set', n) == 1 and c.call('SCARD', 'set') == n + 1
+            assert c.call('SET', f'k{n}', 'v') == b'OK'
+            assert c.call('DBSIZE') == 6 + n
+        s.restart(signal.SIGKILL if n % 2 else signal.SIGTERM)
+
+
+def test_encodings_and_memory_commands(server_factory):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        fill(c)
+    for _ in range(2):
+        with Raw(s.port) as c:
+            encoding = {k: c.call('OBJECT', 'ENCODING', k) for k in c.call('KEYS', '*')}
+            assert encoding[b'int'] == b'int' and encoding[b'empty'] == b'embstr' and encoding[b'big'] == b'raw'
+            assert encoding[b'list3'] == encoding[b'list300'] == b'quicklist'
+            assert encoding[b'hash3'] == b'listpackex' and encoding[b'zset300'] == b'skiplist'
+            assert encoding[b'ints3'] == b'intset' and encoding[b'set3'] == b'hashtable'
+            for key in encoding:
+                assert c.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) > 0
+                assert c.call('DEBUG', 'OBJECT', key).startswith(b'Value at:')
+            assert c.call('MEMORY', 'USAGE', 'big') > 100_000
+            assert isinstance(c.call('MEMORY', 'STATS'), list)
+        s.restart()
+
+
+# -- durability ------------------------------------------------------------------------------------
+
+def write_until_cut_off(port, name, acknowledged):
+    """Sets keys one after the other, in small pipelines, and notes what was acknowledged."""
+    n = 0
+    try:
+        with Raw(port) as c:
+            while True:
+                batch = range(n, n + random.randint(1, 8))
+                c.send(b''.join(encode('SET', f'{name}:{i}', i) + encode('INCR', f'n:{name}') for i in batch))
+                for i in batch:
+                    assert c.reply() == b'OK'
+                    assert c.reply() == i + 1
+                    acknowledged[name] = i + 1
+                n = batch[-1] + 1
+    except (OSError, AssertionError) as e:
+        assert not isinstance(e, AssertionError) or 'the connection ended' in str(e), e
+
+
+def test_kill_loses_nothing_that_was_acknowledged(server_factory):
+    s = server_factory('--appendfsync', 'always')
+    for _ in range(2 if SLOW else 5):
+        acknowledged = {}
+        with Raw(s.port) as c:
+            c.call('FLUSHALL')
+        writers = [threading.Thread(target=write_until_cut_off, args=(s.port, f'w{i}', acknowledged))
+                   for i in range(3)]
+        for w in writers:
+            w.start()
+        time.sleep(random.uniform(0.1, 0.5))
+        s.proc.kill()
+        for w in writers:
+            w.join()
+        s.restart(signal.SIGKILL)
+        with Raw(s.port) as c:
+            total = 0
+            for name, n in acknowledged.items():
+                got = int(c.call('GET', f'n:{name}'))
+                assert n <= got <= n + 8
+                values = c.call('MGET', *[f'{name}:{i}' for i in range(got)])
+                assert values == [b'%d' % i for i in range(got)]    # SET and INCR: both or none … or SET alone
+                total += got + 1
+            # A tick is all or nothing, but may end between a SET and its INCR.
+            assert total <= c.call('DBSIZE') <= total + len(acknowledged)
+
+
+def test_sync_modes(server_factory):
+    s = server_factory()
+    with s.client() as r:
+        assert r.config_get('appendfsync')['appendfsync'] == 'everysec'
+        for mode in ('always', 'no', 'everysec', 'always'):
+            assert r.config_set('appendfsync', mode)
+            assert r.config_get('appendfsync')['appendfsync'] == mode
+            before = field(s, 'rocksdb', 'wal_syncs')
+            assert r.set(mode, 1) and field(s, 'rocksdb', 'wal_sync') == mode
+            time.sleep(1.3)
+            assert (field(s, 'rocksdb', 'wal_syncs') > before) == (mode == 'everysec')
+        with pytest.raises(Exception, match='one of the following: everysec, always, no'):
+            r.config_set('appendfsync', 'sometimes')
+        with pytest.raises(Exception, match='appendfsync governs'):
+            r.config_set('appendonly', 'yes')
+        assert r.config_get('appendonly')['appendonly'] == 'no'
+
+
+# -- expiry ----------------------------------------------------------------------------------------
+
+def reclaimed(c, left):
+    return eventually(lambda: c.call('DBSIZE') == left)
+
+
+@RESTARTS
+def test_what_dies_while_the_server_is_down(server_factory, how):
+    s = server_factory()
+    with Raw(s.port) as c:
+        at = now_ms() + 1000
+        for i in range(500):
+            c.command('SET', f'dead{i}', 'v', 'PXAT', at + i % 100)
+            c.command('SET', f'live{i}', 'v', 'EX', 1000)
+        for _ in range(1000):
+            assert c.reply() == b'OK'
+        c.call('HSET', 'half', 'dies', 1, 'stays', 1)
+        c.call('HPEXPIREAT', 'half', at, 'FIELDS', 1, 'dies')
+        c.call('HSET', 'hollow', 'dies', 1)
+        c.call('HPEXPIREAT', 'hollow', at, 'FIELDS', 1, 'dies')
+        assert c.call('DBSIZE') == 1002
+    assert s.stop(how) in (0, -9)
+    time.sleep(max(0, (at + 150 - now_ms()) / 1000))
+    s.start()
+    with Raw(s.port) as c:
+        assert c.call('EXISTS', *[f'dead{i}' for i in range(500)]) == 0
+        assert c.call('EXISTS', *[f'live{i}' for i in range(500)]) == 500
+        assert c.call('HGETALL', 'half') == [b'stays', b'1'] and c.call('EXISTS', 'hollow') == 0
+        reclaimed(c, 501)
+        # One may have been met by a write or by the cycle, but each is counted once.
+        eventually(lambda: field(s, 'stats', 'expired_keys') == 500)
+        lag = field(s, 'expiry', 'expiry_oldest_overdue_ms')
+        assert lag == 0
+
+
+def test_reads_leave_the_dead_to_the_cleaner(server_factory):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 0)
+        for i in range(10):
+            c.call('SET', f'k{i}', 'v', 'PX', 1)
+        time.sleep(0.01)
+        assert c.call('MGET', *[f'k{i}' for i in range(10)]) == [None] * 10
+        assert c.call('DBSIZE') == 10 and field(s, 'stats', 'expired_keys') == 0
+        assert c.call('SET', 'k0', 'new') == b'OK'                              # a write buries it
+        assert field(s, 'stats', 'expired_keys') == 1
+        c.call('DEBUG', 'SET-ACTIVE-EXPIRE', 1)
+        reclaimed(c, 1)
+        assert field(s, 'stats', 'expired_keys') == 10
+
+
+def test_forecast_and_lag_after_a_restart(server_factory):
+    s = server_factory()
+    with Raw(s.port) as c:
+        for i in range(100):
+            c.call('SET', f'soon{i}', 'v', 'EX', 500 + i)
+            c.call('SET', f'late{i}', 'v', 'EX', 50_000 + i)
+        c.call('SET', 'for-ever', 'v')
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with Raw(s.port) as c:
+            entries = [dict(zip(*[iter(e)] * 2)) for e in c.call('EXPIRY', 'FORECAST')]
+            keys = {e[b'within'].decode(): e[b'keys'] for e in entries}
+            assert sum(keys.values()) == 200
+            assert keys.get('10m', 0) + keys.get('1h', 0) == 100, keys
+            assert b'expires=200' in c.call('INFO', 'keyspace')
+            lag = dict(zip(*[iter(c.call('EXPIRY', 'LAG'))] * 2))
+            assert lag[b'overdue_keys'] == 0
+        s.restart(how)
+
+
+def test_cleaner_counters(server_factory):
+    s = server_factory()
+    with Raw(s.port) as c:
+        start = now_ms()
+        for i in range(2000):
+            c.command('SET', f'k{i}', 'v', 'PXAT', start + 1500)
+        for _ in range(2000):
+            assert c.reply() == b'OK'
+        reclaimed(c, 0)
+    info = s.info('expiry')
+    assert info['ttl_cleanup_total'] == 2000
+    assert 0 < info['ttl_cleanup_last_count'] <= 2000
+    assert start < info['ttl_cleanup_last_start_ms'] <= now_ms()
+    assert info['ttl_cleanup_last_took_us'] > 0
+    assert 0 <= info['ttl_cleanup_last_lag_ms'] <= 5000
+
+
+def test_the_cleaner_stops_at_once(server_factory):
+    """A shutdown in the middle of a storm does not wait for it to end."""
+    n = 20_000 if SLOW else 100_000
+    s = server_factory('--active-expire-effort', 1, '--ttl-cleanup-batch', 10)
+    with Raw(s.port) as c:
+        at = now_ms() + (8000 if SLOW else 3000)
+        for first in range(0, n, 1000):
+            c.send(b''.join(encode('SET', f'k{i}', 'v', 'PXAT', at) for i in range(first, first + 1000)))
+            c.exactly(5 * 1000)
+        while now_ms() < at + 100:
+            time.sleep(0.01)
+    began = time.monotonic()
+    assert s.stop() == 0
+    assert time.monotonic() - began < 3
+
+
+# -- big values and walks ----------------------------------------------------------------------------
+
+def test_deleting_is_quick(server_factory):
+    s = server_factory()
+    with Raw(s.port) as c:
+        for name in ('del', 'unlink', 'overwrite', 'expire'):
+            for first in range(0, 100_000, 5000):
+                c.call('HSET', name, *[x for i in range(first, first + 5000) for x in (f'f{i}', i)])
+            assert c.call('HLEN', name) == 100_000
+        times = {}
+        for command in (('DEL', 'del'), ('UNLINK', 'unlink'), ('SET', 'overwrite', 1), ('PEXPIRE', 'expire', -1)):
+            began = time.monotonic()
+            c.call(*command)
+            times[command[0]] = time.monotonic() - began
+        assert max(times.values()) < (0.1 if SLOW else 0.02), times
+        assert c.call('KEYS', '*') == [b'overwrite']
+        assert c.call('HSET', 'del', 'f1', 'new') == 1 and c.call('HGETALL', 'del') == [b'f1', b'new']
+
+
+@pytest.mark.parametrize('what', ['SCAN', 'HSCAN', 'SSCAN', 'ZSCAN'])
+def test_cursors_survive_restarts(server_factory, what):
+    s = server_factory()
+    names = {b'name%d' % i for i in range(1000)}
+    with Raw(s.port) as c:
+        if what == 'SCAN':
+            for name in names:
+                c.command('SET', name, 1)
+            for _ in names:
+                c.reply()
+        else:
+            add, value = {'HSCAN': ('HSET', True), 'SSCAN': ('SADD', False), 'ZSCAN': ('ZADD', True)}[what]
+            args = [x for n in names for x in ((n, 1) if add == 'HSET' else (1, n) if value else (n,))]
+            c.call(add, 'key', *args)
+    seen, cursor, steps = [], b'0', 0
+    while True:
+        with Raw(s.port) as c:
+            for _ in range(10):
+                steps += 1
+                cursor, found = c.call(*([what] if what == 'SCAN' else [what, 'key']), cursor, 'COUNT', 20)
+                seen += found[::2] if what in ('HSCAN', 'ZSCAN') else found
+                if cursor == b'0':
+                    break
+        if cursor == b'0':
+            break
+        s.restart()
+    assert sorted(seen) == sorted(names) and steps > 20     # none twice, as nothing has changed
+
+
+# -- information -------------------------------------------------------------------------------------
+
+def test_info(server_factory):
+    s = server_factory()
+    assert s.info('server')['mayfly_engine'] == 'rocksdb'
+    assert f'Storage engine: rocksdb, in {s.dir}/rocksdb' in s.log and 'engine=rocksdb' in s.log
+    with Raw(s.port) as c:
+        fill(c)
+        text = c.call('INFO', 'rocksdb').decode()
+        assert text.startswith('# Rocksdb\r\n') and len(text.splitlines()) > 10
+        assert '# Rocksdb' in c.call('INFO').decode()
+        assert all(re.fullmatch(r'[a-z0-9_]+:[^\r\n]*', line) for line in text.splitlines()[1:]), text
+        info = s.info('rocksdb')
+        assert info['row_cache_rows'] > 0 and info['row_cache_bytes'] <= info['row_cache_max_bytes']
+    used = s.info('memory')
+    assert used['used_memory'] > 0 and used['used_memory_rss'] > 0
+
+
+def test_settings_that_make_no_sense(server_factory):
+    s = server_factory('--appendonly', 'yes', wait=False)
+    assert s.proc.wait(20) == 1
+    assert 'appendonly yes makes no sense with engine rocksdb' in s.log
+    s = server_factory('--maxmemory', '1mb', '--maxmemory-policy', 'allkeys-lru')
+    assert 'maxmemory has no effect with engine rocksdb' in s.log
+    with Raw(s.port) as c:
+        for i in range(100):
+            assert c.call('SET', f'k{i}', b'x' * 50_000) == b'OK'
+        assert c.call('DBSIZE') == 100 and field(s, 'stats', 'evicted_keys') == 0
+    assert 'data is not persisted' not in s.log
+
+
+def test_tuning_is_accepted(server_factory):
+    s = server_factory('--rocksdb-compression', 'zstd', '--rocksdb-rate-limit', '100mb', '--rocksdb-blob-size', 0,
+                       '--rocksdb-write-buffer-size', '8mb')
+    with s.client() as r:
+        assert r.config_get('rocksdb-compression')['rocksdb-compression'] == 'zstd'
+        assert r.set('k', 'v')
+        for name, value in r.config_get('rocksdb-*').items():
+            with pytest.raises(Exception, match='immutable'):
+                r.config_set(name, value)
+    for compression in ('none', 'snappy', 'lz4'):
+        s.args[s.args.index('--rocksdb-compression') + 1] = compression
+        s.restart()
+        with s.client() as r:
+            assert r.get('k') == b'v'
+
+
+# -- trouble -----------------------------------------------------------------------------------------
+
+def test_a_second_server_on_the_same_directory(server_factory):
+    first = server_factory()
+    with first.client() as r:
+        r.set('k', 'v')
+    second = server_factory(directory=first.dir, wait=False)
+    assert second.proc.wait(20) == 1
+    assert re.search(rf"Can't start with engine rocksdb: .*{first.dir}/rocksdb: another process has it open", second.log), second.log
+    with first.client() as r:
+        assert r.get('k') == b'v' and r.set('k', 'w')
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which('setpriv'), reason='needs root and setpriv')
+@pytest.mark.parametrize('existing', [False, True], ids=['empty', 'a database'])
+def test_a_directory_that_cannot_be_written(server_factory, existing):
+    s = server_factory()
+    with Raw(s.port) as c:
+        c.call('SET', 'k', 'v')
+    assert s.stop() == 0
+    if not existing:
+        shutil.rmtree(f'{s.dir}/rocksdb')
+    subprocess.run(['chmod', '-R', 'a+rX', s.dir], check=True)
+    other = server_factory(directory=s.dir, wait=False,
+                           before=['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'])
+    assert other.proc.wait(20) == 1
+    assert re.search(rf"Can't start with engine rocksdb: .*{s.dir}/rocksdb: .*must be writable", other.log), other.log
+    s.start()
+    with Raw(s.port) as c:
+        assert c.call('GET', 'k') == (b'v' if existing else None)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 96 MB with half of it taken by a file `ballast`."""
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96m', 'none', tmp_path], capture_output=True).returncode:
+        pytest.skip('no right to mount')
+    with open(tmp_path / 'ballast', 'wb') as f:
+        f.write(b'\0' * (48 << 20))
+    yield tmp_path
+    subprocess.run(['umount', '-l', tmp_path])
+
+
+def test_disk_full(small_disk, server_factory):
+    """Writes get an error, reads go on; with room again writes go on, and nothing that was
+    acknowledged is lost."""
+    s = server_factory('--rocksdb-write-buffer-size', '4mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
+                       directory=str(small_disk))
+    kept, errors = {}, []
+    with Raw(s.port) as c:
+        for i in range(100_000):
+            value = os.urandom(10_000)
+            reply = c.call('SET', f'k{i}', value)
+            if reply == b'OK':
+                kept[b'k%d' % i] = value
+            else:
+                errors.append(reply)
+                if len(errors) == 20:
+                    break
+        assert errors and len(kept) > 500
+        assert all(re.match(r'(IOERR|MISCONF|BUSY) ', e) for e in errors), set(errors)
+        for key, value in random.sample(sorted(kept.items()), 200):
+            assert c.call('GET', key) == value
+        assert c.call('PING') == b'PONG' and c.call('DBSIZE') == len(kept)
+        os.unlink(small_disk / 'ballast')
+        eventually(lambda: c.call('SET', 'again', 'v') == b'OK', seconds=30, pause=0.2)
+        kept[b'again'] = b'v'
+    for how in (signal.SIGKILL, signal.SIGTERM):
+        s.restart(how)
+        with Raw(s.port) as c:
+            assert c.call('DBSIZE') == len(kept)
+            assert all(c.call('GET', key) == value for key, value in kept.items())
+            assert c.call('SET', 'again', 'w') == b'OK'
+            kept[b'again'] = b'w'
+
+
+def test_check(server_factory):
+    s = server_factory()
+    with Raw(s.port) as c:
+        fill(c)
+    busy = subprocess.run([BINARY, '--check', s.dir], capture_output=True, text=True, timeout=60)
+    assert s.stop() == 0
+    sound = subprocess.run([BINARY, '--check', s.dir], capture_output=True, text=True, timeout=60)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    nothing = subprocess.run([BINARY, '--check', s.dir + '/nothing'], capture_output=True, text=True, timeout=60)
+    assert nothing.returncode == 2 and busy.returncode in (0, 2)
