@@ -147,6 +147,7 @@ static void reply_all(struct ctx *c, bool fields, bool values)
     else reply_array(c->out, n);
     if (n == 0) return;
     map_iter(c, &ref, &it);
+    it.passing = true;
     while (map_next(c, &it, &field, &value)) {
         if (fields) reply_bulk(c->out, field);
         if (values) reply_bulk(c->out, value);

@@ -52,6 +52,7 @@ void list_take(struct ctx *c, bytes key, struct key_ref *ref, bool front, u64 n)
     struct seq_iter it;
     bytes value;
     c->eng->ops->seq.iter(c->eng, ref, front ? 0 : size - 1, !front, &it);
+    it.passing = true;
     for (u64 i = 0; i < n && c->eng->ops->seq.next(&it, &value); i++) reply_bulk(c->out, value);
     list_cut(c, key, ref, front ? 0 : size - n, n, front ? "lpop" : "rpop");
 }
@@ -140,6 +141,7 @@ void cmd_lrange(struct ctx *c)
     struct seq_iter it;
     bytes value;
     c->eng->ops->seq.iter(c->eng, &ref, from, false, &it);
+    it.passing = true;
     for (; n > 0 && c->eng->ops->seq.next(&it, &value); n--) reply_bulk(c->out, value);
 }
 
@@ -168,6 +170,7 @@ static bool list_find(struct ctx *c, struct key_ref *ref, bytes value, u64 *at)
     struct seq_iter it;
     bytes element;
     c->eng->ops->seq.iter(c->eng, ref, 0, false, &it);
+    it.passing = true;
     for (*at = 0; c->eng->ops->seq.next(&it, &element); ++*at)
         if (bytes_eq(element, value)) return true;
     return false;
@@ -222,6 +225,7 @@ static u64 remove_equal(struct ctx *c, struct key_ref *ref, bytes value, bool ba
     bytes element;
     u64 removed = 0;
     c->eng->ops->seq.iter(c->eng, ref, backward ? list_size(c, ref) - 1 : 0, backward, &it);
+    it.passing = true;
     while (c->eng->ops->seq.next(&it, &element)) {
         if (!bytes_eq(element, value)) continue;
         c->eng->ops->seq.erase_current(&it);

@@ -68,6 +68,7 @@ static void draw_walking(struct ctx *c, struct key_ref *ref, u64 wanted, map_emi
     struct map_iter it;
     bytes field, value;
     map_iter(c, ref, &it);
+    it.passing = true;
     for (; wanted > 0 && map_next(c, &it, &field, &value); left--) {
         if (left > wanted && rand_below(&c->rng, left) >= wanted) continue;
         emit(c, field, value);
@@ -76,7 +77,7 @@ static void draw_walking(struct ctx *c, struct key_ref *ref, u64 wanted, map_emi
 }
 
 /* Few out of many: draw and remember, and draw again what was drawn before. At
- * most a third is wanted, so that few draws are lost; but the engine may draw
+ * most a third is wanted, so that few draws are lost, and fewer where a draw costs more; but the engine may draw
  * unevenly where most fields are dead, and then a walk brings the rest. */
 static void draw_remembering(struct ctx *c, struct key_ref *ref, u64 wanted, map_emit emit)
 {
@@ -102,6 +103,6 @@ void map_draw(struct ctx *c, struct key_ref *ref, i64 count, map_emit emit)
 {
     u64 size = map_size(c, ref);
     if (count < 0) draw_repeating(c, ref, (u64)-count, emit);
-    else if ((u64)count > size / 3) draw_walking(c, ref, MIN((u64)count, size), emit);
+    else if ((u64)count > size / c->eng->draw_cost) draw_walking(c, ref, MIN((u64)count, size), emit);
     else draw_remembering(c, ref, (u64)count, emit);
 }

@@ -90,6 +90,7 @@ static void reply_members(struct ctx *c, struct key_ref *ref)
     bytes member;
     reply_set(c->out, map_size(c, ref));
     map_iter(c, ref, &it);
+    it.passing = true;
     while (map_next(c, &it, &member, NULL)) reply_bulk(c->out, member);
 }
 

@@ -403,6 +403,7 @@ static void reply_walked(struct ctx *c, struct key_ref *ref, u64 n, u64 size, bo
     bytes member;
     double score;
     c->eng->ops->zset.iter(c->eng, ref, &seek, &it);
+    it.passing = true;
     for (u64 left = size; n > 0 && c->eng->ops->zset.next(&it, &member, &score); left--) {
         if (rand_below(&c->rng, left) >= n) continue;
         zset_reply_pair(c->out, member, score, with_scores);

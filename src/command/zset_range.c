@@ -281,6 +281,7 @@ static void reply_walk(struct zwalk *w, bool with_scores)
     bytes member;
     double score;
     bool counted = w->range->by == ZRANGE_RANK;
+    w->it.passing = true;
     if (counted) reply_array(out, zset_reply_length(out, w->left, with_scores));
     for (; zwalk_next(w, &member, &score); n++)
         zset_reply_pair(out, member, score, with_scores);

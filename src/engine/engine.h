@@ -230,6 +230,7 @@ struct engine {
     bool failed;
     bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
     bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
+    u32 draw_cost;      /* steps of a walk that one map.random costs, about; 3 at least */
     u32 prefetch_ahead; /* how many wants prefetch() makes best use of */
     u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */

@@ -184,7 +184,7 @@ u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool
     struct reaping r = {ks, ref, lazy};
     u32 n = e->ops->map.reap(e, ref, max, field_dies, &r);
     if (n) keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
-    if (e->ops->size(e, ref) == 0 && !e->ops->map.has_field_deadlines(e, ref)) {
+    if (!e->ops->map.has_field_deadlines(e, ref) && e->ops->size(e, ref) == 0) {
         keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
         e->ops->drop(e, ref);
     }

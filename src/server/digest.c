@@ -48,6 +48,7 @@ static void add_list(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES
     struct seq_iter it;
     bytes value;
     e->ops->seq.iter(e, ref, 0, false, &it);
+    it.passing = true;
     while (e->ops->seq.next(&it, &value)) chain(digest, value);
 }
 
@@ -56,6 +57,7 @@ static void add_set(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES]
     struct map_iter it;
     bytes member;
     e->ops->map.iter(e, ref, &it);
+    it.passing = true;
     while (e->ops->map.next(&it, &member, NULL)) blend(digest, member);
 }
 
@@ -65,6 +67,7 @@ static void add_hash(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES
     struct map_iter it;
     bytes field, value;
     e->ops->map.iter(e, ref, &it);
+    it.passing = true;
     while (e->ops->map.next(&it, &field, &value)) {
         u8 pair[SHA1_BYTES] = {0};
         i64 deadline_ms = 0;
@@ -83,6 +86,7 @@ static void add_zset(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES
     bytes member;
     double score;
     e->ops->zset.iter(e, ref, &from_start, &it);
+    it.passing = true;
     while (e->ops->zset.next(&it, &member, &score)) {
         u8 pair[SHA1_BYTES] = {0};
         char text[64];

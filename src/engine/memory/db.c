@@ -516,6 +516,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->base.ops = &m->ops;
     m->base.limits = redis_defaults;
     m->base.databases = databases;
+    m->base.draw_cost = 3;
     m->base.prefetch_ahead = PREFETCH_TOGETHER;
     m->seed = seed;
     m->dbs = mem_alloc(databases * sizeof *m->dbs);

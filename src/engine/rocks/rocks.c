@@ -9,6 +9,7 @@
 #include "engine/rocks/state.h"
 
 #define PREFETCH_AHEAD 256
+#define DRAW_COST 200
 #define LEGACY_TOGETHER 32 /* old strings moved per transaction */
 
 static bytes key_of_row(const void *item) { return row_key(item); }
@@ -156,6 +157,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->base.limits = redis_defaults;
     rk->base.databases = o->databases;
     rk->base.leave_dead = true;
+    rk->base.draw_cost = DRAW_COST;
     rk->base.prefetch_ahead = PREFETCH_AHEAD;
     rk->log = o->log;
     rk->row_budget = o->row_cache ? o->row_cache : default_row_cache();
@@ -210,6 +212,7 @@ void rocks_info(struct engine *e, struct buf *out)
                (unsigned long long)rows, (unsigned long long)rk->row_bytes,
                (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
                (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
+    buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
     legacy_info(rk, out);
     store_info(rk->store, out);
 }
