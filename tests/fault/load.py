@@ -321,9 +321,13 @@ class Client:
         if db == self.selected:
             return
         self.selected = None
-        while link.call('SELECT', self.first_db + db) != b'OK':
+        for _ in range(200):
+            reply = link.call('SELECT', self.first_db + db)
+            if reply == b'OK':
+                self.selected = db
+                return
             time.sleep(0.01)
-        self.selected = db
+        raise AssertionError(f'SELECT, which writes nothing, is refused: {reply}')
 
     def send(self, link, batch):
         self.select(link, batch[0].db)

@@ -236,14 +236,15 @@ static void compare_places(u32 times)
         assert_true(ops->zset.rank(e, &ref, name_of(now.v[at].id), &rank));
         assert_int_equal(rank, at);
 
-        struct zset_seek s = {.by = below(2) ? ZSEEK_RANK : ZSEEK_SCORE, .reverse = below(2), .rank = below(now.n)};
+        struct zset_seek s = {.by = below(2) ? ZSEEK_RANK : ZSEEK_SCORE, .reverse = below(2)};
+        s.rank = below(now.n);
         s.exclusive = s.by == ZSEEK_SCORE && below(2);
         s.score = below(2) ? now.v[below(now.n)].score : below(3000) - 1500.0;
         if (s.by == ZSEEK_SCORE) {
-            u32 low = model_rank(s.score, (bytes){"", 0}), high = model_rank(nextafter(s.score, INFINITY), (bytes){"", 0});
+            u32 low = model_rank(s.score, (bytes){"", 0});
+            u32 high = model_rank(nextafter(s.score, INFINITY), (bytes){"", 0});
             assert_int_equal(ops->zset.before(e, &ref, &s), s.exclusive ? high : low);
-            at = s.exclusive == s.reverse ? low : high;
-            if (s.reverse) at = (s.exclusive ? low : high) - 1;
+            at = (s.exclusive != s.reverse ? high : low) - s.reverse;
         } else {
             at = (u32)s.rank;
         }
@@ -376,7 +377,8 @@ static void test_lex(void **state)
         char lex[32];
         bytes name = name_of(below(2) ? now.v[below(now.n)].id : below(20000));
         memcpy(lex, name.p, name.n);
-        struct zset_seek s = {.by = ZSEEK_LEX, .reverse = below(2), .exclusive = below(2), .lex = {lex, name.n}};
+        struct zset_seek s = {.by = ZSEEK_LEX, .reverse = below(2), .exclusive = below(2)};
+        s.lex = bytes_of(lex, name.n);
         if (below(20) == 0) s.lex_inf = below(2) ? 1 : -1;
         u32 low = model_rank(1, s.lex), high = low;
         if (low < now.n && bytes_eq(name_of(now.v[low].id), s.lex)) high++;
@@ -384,7 +386,8 @@ static void test_lex(void **state)
         assert_int_equal(ops->zset.before(e, &ref, &s), s.exclusive ? high : low);
         struct zset_iter it;
         ops->zset.iter(e, &ref, &s, &it);
-        compare_walk(s.reverse ? (s.exclusive ? low : high) - 1 : s.exclusive ? high : low, s.reverse, below(10), &it);
+        u32 at = s.exclusive != s.reverse ? high : low;
+        compare_walk(at - s.reverse, s.reverse, below(10), &it);
     }
 }
 
@@ -432,7 +435,8 @@ static void test_walks_side_by_side(void **state)
     for (u32 n = 0; n < 200; n++) put_one(10000);
     for (u32 i = 0; i < 5; i++) {
         at[i] = below(now.n);
-        ops->zset.iter(e, &ref, &(struct zset_seek){.by = ZSEEK_RANK, .reverse = i & 1, .rank = at[i]}, &it[i]);
+        struct zset_seek s = {.by = ZSEEK_RANK, .reverse = i & 1, .rank = at[i]};
+        ops->zset.iter(e, &ref, &s, &it[i]);
     }
     for (u32 n = 0; n < 20000; n++) {
         u32 i = below(5);

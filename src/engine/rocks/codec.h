@@ -9,8 +9,7 @@
  *   redis_zset_score  P · u64 version · enc8(score) · member          (empty)
  *                     P · u64 version · u64 deadline · field          (empty): the fields of a hash
  *                                                         by their deadline, nearest first
- *   zset_rank         P · u64 version · enc8(score) · member          u64 entries in the block
- *                                                         that begins here
+ *   zset_rank         P · u64 version · …                 see ranks.h
  *   field_deadline    P · u64 version · field             u64 deadline
  *   deadline          u64 region · u64 due · u8 level · u64 index · u16 slot · key    (empty)
  *   meta_info         see state.h

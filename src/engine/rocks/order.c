@@ -46,6 +46,8 @@ static struct ranks *ranks_of(struct row *r)
     return r->ranks;
 }
 
+_Static_assert(offsetof(struct change, sub) == 0, "the tree's items begin with their member");
+
 static bool has_touched(const struct row *r) { return r->delta && r->delta->touched > 0; }
 
 /* The tree of what is touched, or NULL if nothing is. */
@@ -161,7 +163,8 @@ static void start_touched(struct order *o, const struct spot *from)
     const struct ztree *t = touched_tree(o->rk, o->row);
     if (!t) return;
     u64 rank = o->reverse ? ztree_count(t) : 0;
-    if (from) rank = from->past ? ztree_rank_score(t, from->score, true) : ztree_rank(t, from->score, from->member);
+    if (from && from->past) rank = ztree_rank_score(t, from->score, true);
+    else if (from) rank = ztree_rank(t, from->score, from->member);
     if (o->reverse && rank-- == 0) return;
     o->more_touched = ztree_at(t, rank, &o->touched);
 }
@@ -336,6 +339,14 @@ static bool walk_from_end(struct order *o, struct rk *rk, struct row *r, u64 ste
     return more;
 }
 
+bytes just_behind(struct rk *rk, bytes member)
+{
+    char *p = arena_alloc(&rk->arena, member.n + 1);
+    if (member.n) memcpy(p, member.p, member.n);
+    p[member.n] = '\0';
+    return bytes_of(p, member.n + 1);
+}
+
 bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reverse)
 {
     u64 from_end = reverse ? r->size - 1 - rank : rank;
@@ -346,11 +357,7 @@ bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reve
     bool more = order_start(o, rk, r, &start, false);
     for (; more && steps > 0; steps--) more = order_next(o);
     if (!more || !reverse) return more;
-    /* Down from there: from the place just behind it. */
-    char *behind = arena_alloc(&rk->arena, o->member.n + 1);
-    if (o->member.n) memcpy(behind, o->member.p, o->member.n);
-    behind[o->member.n] = '\0';
-    struct spot from = {.score = o->score, .member = bytes_of(behind, o->member.n + 1)};
+    struct spot from = {.score = o->score, .member = just_behind(rk, o->member)}; /* down from there */
     order_done(o);
     return order_start(o, rk, r, &from, true);
 }

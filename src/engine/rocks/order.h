@@ -27,9 +27,11 @@ struct order {
 /* Stands on the first entry that is not before the place or, in reverse, on the last one that is;
  * from NULL: on the very first, the very last. False: there is none. */
 bool order_start(struct order *o, struct rk *rk, struct row *r, const struct spot *from, bool reverse);
-bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reverse); /* on the entry of a rank */
+bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reverse); /* on this entry */
 bool order_next(struct order *o); /* false: no further one; the walk is then done */
 void order_done(struct order *o); /* lets the next walk have the iterator; optional */
+
+bytes just_behind(struct rk *rk, bytes member); /* the next member there could be */
 
 u64 order_before(struct rk *rk, struct row *r, const struct spot *s); /* entries before the place */
 

@@ -100,7 +100,8 @@ static void free_blocks(struct ranks *k)
 
 /* -- the whole ------------------------------------------------------------------------------- */
 
-static bytes touched_member(const void *item) { return *(const bytes *)item; } /* struct change begins with it */
+/* A struct change begins with it. */
+static bytes touched_member(const void *item) { return *(const bytes *)item; }
 
 struct ranks *ranks_new(u64 version)
 {
@@ -125,8 +126,8 @@ void ranks_free(struct ranks *k)
 size_t ranks_memory(const struct ranks *k)
 {
     if (!k) return 0;
-    return sizeof *k + k->bytes + ctree_memory(&k->blocks) + k->changed_cap * sizeof *k->changed + k->low.cap +
-           k->high.cap;
+    size_t lists = k->changed_cap * sizeof *k->changed + k->low.cap + k->high.cap;
+    return sizeof *k + k->bytes + ctree_memory(&k->blocks) + lists;
 }
 
 void ranks_append(struct ranks *k, const struct spot *start, u32 n)

@@ -108,7 +108,8 @@ void ranks_load(struct ranks *k, struct store *s, bytes prefix, bytes after, u64
     store_seek_first(it);
     bool any = store_valid(it);
     for (; store_valid(it) && !l.damaged; store_next(it)) {
-        bytes key = store_key(it), sub = bytes_of(key.p + prefix.n, key.n - prefix.n), value = store_iter_value(it);
+        bytes key = store_key(it), value = store_iter_value(it);
+        bytes sub = bytes_of(key.p + prefix.n, key.n - prefix.n);
         bool is_log = sub.n == 16 && get_u64(sub.p) == LOG_MARK;
         l.damaged = !(is_log ? load_log(&l, get_u64(sub.p + 8), value) : load_block(&l, sub, value));
     }

@@ -5,8 +5,6 @@
  *   A row of type TYPE_NONE says that the key is absent.
  * - Rows leave the cache between transactions only, so that references to them hold.
  * - rk->row_bytes is the sum of the cached rows' cost. */
-#include <stdlib.h>
-
 #include "engine/rocks/delta.h"
 #include "engine/rocks/rk.h"
 
@@ -371,30 +369,9 @@ static void write_row(struct rk *rk, struct row *r)
         due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
 }
 
-/* A row, and where about it will stand among the others. */
-struct standing {
-    u64 order;
-    struct row *row;
-};
-
-static int by_order(const void *a, const void *b)
-{
-    u64 x = ((const struct standing *)a)->order, y = ((const struct standing *)b)->order;
-    return (x > y) - (x < y);
-}
-
-/* In the order of their slots: RocksDB then finds each one's place in its table near the last one's,
- * which is most of what a write costs. */
 void row_write_all(struct rk *rk)
 {
-    u32 n = 0, i = 0;
-    for (const struct row *r = rk->touched; r; r = r->next_touched) n++;
-    if (n == 0) return;
-    struct standing *v = arena_alloc(&rk->arena, n * sizeof *v);
-    for (struct row *r = rk->touched; r; r = r->next_touched)
-        v[i++] = (struct standing){r->db->index << 16 | codec_slot(row_key(r)), r};
-    if (n > 2) qsort(v, n, sizeof *v, by_order);
-    for (i = 0; i < n; i++) write_row(rk, v[i].row);
+    for (struct row *r = rk->touched; r; r = r->next_touched) write_row(rk, r);
 }
 
 /* Returns the rows that were not in the cache: they go now. */

@@ -6,8 +6,8 @@
  *   matter of moving head or tail, a push reads nothing, and at commit the stored indexes that have come
  *   to lie outside are deleted.
  * - Erasing and inserting in the middle moves the elements of the shorter side.
- * - A walk that erases leaves holes, so that LREM does not move the same elements again and again: list->gaps,
- *   which whatever comes next closes first (settle). row->size counts without them. */
+ * - A walk that erases leaves holes, so that LREM does not move the same elements again and again:
+ *   list->gaps, which whatever comes next closes first (settle). row->size counts without them. */
 #include "engine/rocks/delta.h"
 
 #define STEPS 8     /* that are taken rather than seeking */
@@ -368,7 +368,8 @@ static void delete_stored(struct rk *rk, struct row *r, u64 from, u64 to)
     struct element_key k;
     if (from >= to) return;
     if (to - from < BIG_CUT) {
-        for (u64 i = from; i < to; i++) store_delete2(rk->store, FAM_DATA, delta_prefix(rk, r), key_of(i, &k));
+        bytes prefix = delta_prefix(rk, r);
+        for (u64 i = from; i < to; i++) store_delete2(rk->store, FAM_DATA, prefix, key_of(i, &k));
         return;
     }
     bytes first = delta_keep(rk, delta_key(rk, r, key_of(from, &k)));

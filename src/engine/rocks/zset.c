@@ -9,7 +9,7 @@
 #define TOGETHER 128 /* entries that are collected before they are erased */
 #define BIG_CUT 1024 /* entries from which a range deletion is worth its price to readers */
 
-/* -- members ---------------------------------------------------------------------------------- */
+/* -- members ------------------------------------------------------------------------------------ */
 
 static struct change *member_at(struct rk *rk, struct row *r, bytes member)
 {
@@ -88,7 +88,7 @@ static bool zset_rank(struct engine *e, struct key_ref *ref, bytes member, u64 *
     return true;
 }
 
-/* -- packed or not -------------------------------------------------------------------------------- */
+/* -- packed or not ------------------------------------------------------------------------------ */
 
 static bool is_packed(struct rk *rk, struct row *r)
 {
@@ -106,16 +106,7 @@ static bool is_packed(struct rk *rk, struct row *r)
 
 const char *zset_encoding(struct rk *rk, struct row *r) { return is_packed(rk, r) ? "listpack" : "skiplist"; }
 
-/* -- places ----------------------------------------------------------------------------------------- */
-
-/* The member and the next one there could be. */
-static bytes just_behind(struct rk *rk, bytes member)
-{
-    char *p = arena_alloc(&rk->arena, member.n + 1);
-    if (member.n) memcpy(p, member.p, member.n);
-    p[member.n] = '\0';
-    return bytes_of(p, member.n + 1);
-}
+/* -- places ------------------------------------------------------------------------------------- */
 
 /* Of a packed set, where Redis looks at members only, one after the other from the end it begins at:
  * that matters should the scores differ after all. */
@@ -136,7 +127,8 @@ static struct spot lex_place_packed(struct rk *rk, struct row *r, const struct z
 }
 
 /* All scores are supposed to be equal, so they are the first one's. */
-static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_seek *to, bool through, bool reverse)
+static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
+                             bool reverse)
 {
     struct order o;
     if (to->lex_inf) return to->lex_inf < 0 ? SPOT_FIRST : SPOT_END;
@@ -149,7 +141,8 @@ static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_see
 
 /* The place before which exactly those entries lie that are before the bound, or (`through`) on it.
  * Reverse only tells from where a packed set is looked through. */
-static struct spot place_of(struct rk *rk, struct row *r, const struct zset_seek *to, bool through, bool reverse)
+static struct spot place_of(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
+                            bool reverse)
 {
     if (to->by == ZSEEK_LEX) return lex_place(rk, r, to, through, reverse);
     return (struct spot){.score = to->score + 0.0, .member = {"", 0}, .past = through};
@@ -169,7 +162,7 @@ static u64 zset_before(struct engine *e, struct key_ref *ref, const struct zset_
     return order_before(rk, r, &s);
 }
 
-/* -- iterators ---------------------------------------------------------------------------------------- */
+/* -- iterators ---------------------------------------------------------------------------------- */
 
 struct zset_walk {
     struct order o;
@@ -190,7 +183,8 @@ static bool start(struct zset_walk *w, struct rk *rk, struct row *r, const struc
     return rank < r->size && order_at(&w->o, rk, r, rank, from->reverse);
 }
 
-static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from, struct zset_iter *it)
+static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
+                      struct zset_iter *it)
 {
     struct rk *rk = rk_of(e);
     struct zset_walk *w = arena_alloc(&rk->arena, sizeof *w);
@@ -214,7 +208,7 @@ static bool zset_next(struct zset_iter *it, bytes *member, double *score)
     return true;
 }
 
-/* -- erasing ranges ------------------------------------------------------------------------------------- */
+/* -- erasing ranges ----------------------------------------------------------------------------- */
 
 /* The change record of the entry a walk stands on; nothing has to be read for it. */
 static struct change *change_at(struct order *o)
@@ -299,7 +293,7 @@ static void zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 coun
     else erase_up(rk, r, from, count, fn, arg);
 }
 
-/* -- scanning --------------------------------------------------------------------------------------------- */
+/* -- scanning ----------------------------------------------------------------------------------- */
 
 struct scan {
     pair_fn fn;
@@ -323,7 +317,7 @@ static u64 zset_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 coun
     return cursor_scan(rk, r, cursor, count, whole, see, &(struct scan){fn, arg});
 }
 
-/* -- the end of the transaction ------------------------------------------------------------------------------ */
+/* -- the end of the transaction ----------------------------------------------------------------- */
 
 static bytes score_key(struct rk *rk, double score, bytes member)
 {
@@ -338,7 +332,8 @@ static void write_member(struct rk *rk, const struct row *r, bytes prefix, const
     if (!c->stored && !c->exists) return;
     bool cut = c->stored && order_is_cut(r, c->stored_score, c->sub);
     if (c->stored && c->exists && c->stored_score == c->score && !cut) return; /* it is where it was */
-    if (c->stored && !cut) store_delete2(rk->store, FAM_SCORE, prefix, score_key(rk, c->stored_score, c->sub));
+    if (c->stored && !cut)
+        store_delete2(rk->store, FAM_SCORE, prefix, score_key(rk, c->stored_score, c->sub));
     if (c->exists) {
         store_put2(rk->store, FAM_SCORE, prefix, score_key(rk, c->score, c->sub), (bytes){"", 0});
         store_put2(rk->store, FAM_DATA, prefix, c->sub, c->value);
