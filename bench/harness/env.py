@@ -35,6 +35,15 @@ class Env:
                        self.mayfly_args if side == MAYFLY else ())
 
     @contextlib.contextmanager
+    def on_all_cores(self):
+        """Servers started meanwhile are not pinned: RocksDB's threads are meant for other cores."""
+        before, self.server_core = self.server_core, None
+        try:
+            yield
+        finally:
+            self.server_core = before
+
+    @contextlib.contextmanager
     def mayfly_with(self, *args):
         """Mayfly's servers started meanwhile get these arguments, too."""
         before, self.mayfly_args = self.mayfly_args, (*self.mayfly_args, *args)

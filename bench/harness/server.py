@@ -25,8 +25,7 @@ def child_setup(core, nice, realtime=False):
 
     def setup():
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if core is not None:
-            os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, {core} if core is not None else range(os.cpu_count()))
         if nice:
             with contextlib.suppress(OSError):
                 raise_priority(nice)

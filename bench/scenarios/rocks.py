@@ -189,6 +189,7 @@ def run_bigkey(env):
 def run(env):
     with env.mayfly_with(*ENGINE):
         rows = cpu.run_tests(env, NAME, CPU_TESTS)
-        for part in (run_bigkey, run_storm, run_churn, run_bigger):
-            rows += part(env)
+        with env.on_all_cores():
+            for part in (run_bigkey, run_storm, run_churn, run_bigger):
+                rows += part(env)
     return rows

@@ -70,6 +70,7 @@ struct command {
     const char *tips; /* space-separated command tips; "" */
     const char *deprecated_since, *replaced_by; /* NULL if it is not deprecated */
     bool system;      /* COMMAND DOCS calls it a command for the system only */
+    u8 element;       /* argv[element] is the (first) element of its key that it asks for; 0: none */
     u32 id;           /* position in the table; index of its statistics */
     u16 first_sub, sub_count; /* a container's subcommands are the table's [first_sub, first_sub + sub_count) */
 };

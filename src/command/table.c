@@ -76,6 +76,7 @@ enum { BEFORE_FIRST = __COUNTER__ };
 #define SUBS(n_) .sub_count = n_
 #define DEPRECATED(since_, by_) .deprecated_since = since_, .replaced_by = by_
 #define SYSTEM .system = true
+#define ELEMENT(at_) .element = at_
 
 #define DOCS(since_, complexity_, summary_, /* tips, SUBS() … */...) \
     .since = since_, .complexity = complexity_, .summary = summary_, .tips = __VA_ARGS__

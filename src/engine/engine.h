@@ -158,6 +158,7 @@ struct zset_ops {
 struct want {
     u32 db;
     bytes key;
+    bytes element; /* of a hash, set or sorted set; p NULL: none, or not known */
 };
 
 struct engine_ops {
@@ -231,6 +232,7 @@ struct engine {
     bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
     bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
     u32 draw_cost;      /* steps of a walk that one map.random costs, about; 3 at least */
+    bool prefetch_elements; /* prefetch() makes use of them */
     u32 prefetch_ahead; /* how many wants prefetch() makes best use of */
     u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */

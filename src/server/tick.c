@@ -9,20 +9,29 @@
 
 /* -- running requests ------------------------------------------------------------- */
 
+static bytes element_of(struct server *s, const struct net_request *q)
+{
+    const bytes *argv = s->net.args + q->argv_at;
+    const struct command *cmd = region_find(&s->region, argv[0]);
+    return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
+}
+
 /* Tells the engine which keys the next requests will read, so that it can fetch
  * them together. Returns up to which request. */
 static u32 prefetch(struct server *s, u32 from)
 {
     struct net *n = &s->net;
     struct want want[PREFETCH_MAX];
+    bool fetch_elements = s->region.eng->prefetch_elements;
     u32 wants = 0, end = MIN(n->request_count, from + MIN(s->region.eng->prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
         const struct net_request *q = &n->requests[i];
         if (q->argc < 2 || !q->conn) continue;
         /* The first argument is nearly always a key; a wrong guess costs nothing. */
         bytes key = n->args[q->argv_at + 1];
-        if (wants && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
-        want[wants++] = (struct want){q->conn->session.db, key};
+        bytes element = fetch_elements ? element_of(s, q) : (bytes){0};
+        if (wants && !element.p && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
+        want[wants++] = (struct want){q->conn->session.db, key, element};
     }
     if (wants > 1) s->region.eng->ops->prefetch(s->region.eng, want, wants);
     return end;

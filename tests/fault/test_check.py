@@ -14,7 +14,7 @@ from load import Link
 from rocks import (DATA, DEADLINE, FIELD, HEAD, INFO, META, RANK, SCORE, SIZE, TAIL, VERSION, Store, prefix_of,
                    row_of, slot_of, u64)
 
-BIG = 20000                 # members of a sorted set that has blocks
+BIG = 6000                  # members of a sorted set that has blocks
 
 
 def fill(link):
@@ -282,7 +282,7 @@ def test_damaged_file(database):
         f.write(bytes([at[0] ^ 0x40]))
     code, text = check(database)
     assert code == 1, text
-    assert "can't be read (a file is damaged)" in text, text
+    assert 'a file is damaged' in text, text
     assert re.search(r'sorted sets +\d', text) and re.search(r'strings +\d', text), text
 
 

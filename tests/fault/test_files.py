@@ -73,7 +73,7 @@ def test_torn_log(machines, rounds):
         run_load(m, load, 0.5)
         m.kill()
         load.join()
-        for _ in range(10 if rounds.full else 5):
+        for _ in range(10 if rounds.full else 3):
             with Copy(m, machines) as torn:
                 newest = [f for f in files(torn, '.log') if os.path.getsize(f)][-1]
                 how = tear(rng, newest)
@@ -147,7 +147,7 @@ def test_flipped_bit(kind, machines, rounds):
         load.join(ask=True)
         load.settle(m.port)
         m.stop()
-        for _ in range(10 if rounds.full else 4):
+        for _ in range(10 if rounds.full else 3):
             with Copy(m, machines) as flipped:
                 found = [f for f in files(flipped, '.' + kind) if os.path.getsize(f) > 2000]
                 assert found, os.listdir(os.path.join(flipped.dir, 'rocksdb'))

@@ -15,7 +15,7 @@ def loaded(machines):
     m = machines(MEMORY, 'no').start()
     load = Load('harness', clients=2)
     load.start(m.port)
-    time.sleep(0.3)
+    time.sleep(0.1)
     load.join(ask=True)
     assert load.refusals() == 0
     load.settle(m.port)

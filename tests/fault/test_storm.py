@@ -52,7 +52,7 @@ def test_storm(setup, machines, rounds):
             at = prepare(link, rng, i)
         kills = 0
         time.sleep(max(0, at - now_ms()) / 1000 + rng.uniform(0, 0.1))
-        for _ in range(4):
+        for _ in range(4 if rounds.full else 2):
             m.kill()
             m.check()
             m.start()

@@ -91,7 +91,7 @@ static void print_summary(const struct check *c)
         printf("  %-16s %llu keys, of which %llu have passed it\n", "with a deadline",
                LLU(c->with_deadline), LLU(c->dead));
     print_some("field deadlines", c->field_deadlines);
-    if (c->due_rows)
+    if (c->made_here && !c->damaged && !c->due_damaged && c->due_rows)
         printf("  %-16s %llu, of which %llu are out of date\n", "due references", LLU(c->due_rows),
                LLU(c->due_rows - MIN(c->due_used, c->due_rows)));
     if (c->taken)
@@ -101,7 +101,8 @@ static void print_summary(const struct check *c)
            LLU(orphans));
     printf("  %-16s applied %llu, last version %llu\n", "sequence", LLU(c->applied),
            LLU(c->last_version));
-    if (!c->made_here) puts("Mayfly has not written to this database yet: nothing is counted or filed.");
+    if (!c->made_here && !c->damaged)
+        puts("Mayfly has not written to this database yet: nothing is counted or filed.");
     if (c->problems) printf("%llu problem%s found.\n", LLU(c->problems), c->problems > 1 ? "s" : "");
     else puts("Everything agrees.");
 }
@@ -155,33 +156,39 @@ static void open_lanes(struct check *c, bytes from)
 
 /* -- damage ------------------------------------------------------------------------------------------ */
 
-/* Puts all lanes behind the slot of `at`, or further, until everything can be read again; `at` becomes
- * the start of that. False: it is the end. */
+static u64 last_index(const struct check *c)
+{
+    const struct check_db *v = (const void *)c->dbs.p;
+    u64 last = 16;
+    for (size_t i = 0; i < c->dbs.n / sizeof *v; i++) last = MAX(last, v[i].index);
+    return last;
+}
+
+/* Puts all lanes to the next slot, or further, until everything can be read again. The steps get longer,
+ * because a slot is usually more than what is damaged, but in a small database it may be all there is.
+ * `at` is where the walk was, and becomes where it is. False: the end. */
 static bool skip_damage(struct check *c, struct buf *at)
 {
+    u64 index = at->n < 16 ? 1 : get_u64(at->p + 8) ^ (u64)1 << 63, step = 1;
+    u64 slot = at->n < 18 ? 0 : get_u16(at->p + 16), first = slot, first_index = index;
     c->damaged = true;
-    if (at->n < 18) { /* nothing was seen yet: from the first slot of the first database on */
+    while (c->failed && index <= last_index(c)) {
+        slot += step;
+        step = MIN(2 * step, SLOTS / 16);
+        if (slot >= SLOTS) {
+            slot = 0;
+            index++;
+        }
+        c->failed = false;
         buf_clear(at);
-        codec_index_prefix(at, RK_REGION, 1);
-        buf_append(at, "\0\0", 2);
-    }
-    at->n = 18;
-    u32 first = get_u16(at->p + 16), slot = first;
-    u64 index = get_u64(at->p + 8) ^ (u64)1 << 63;
-    while (c->failed && ++slot < SLOTS) {
-        c->failed = false;
-        put_u16(at->p + 16, (u16)slot);
+        codec_index_prefix(at, RK_REGION, index);
+        put_u16(buf_reserve(at, 2), (u16)slot);
+        at->n += 2;
         open_lanes(c, buf_bytes(at));
     }
-    bool last_of_database = c->failed;
-    if (last_of_database) {
-        c->failed = false;
-        at->n = 16;
-        codec_after_prefix(at);
-        open_lanes(c, buf_bytes(at));
-    }
-    check_problem(c, NULL, "database %u: rows of the slots %u to %u can't be read (a file is damaged); they "
-                  "were skipped", check_database(c, index), first, slot - 1);
+    check_problem(c, NULL, "a file is damaged: what lies between slot %llu of database %u and slot %llu of "
+                  "database %u can't be read, and was skipped", LLU(first), check_database(c, first_index),
+                  LLU(slot), check_database(c, index));
     return !c->failed;
 }
 
@@ -246,7 +253,7 @@ int rocks_check(const char *dir)
     struct buf why = {0};
     c.store = store_open(&o, true, &c.failed, &why);
     if (!c.store) {
-        printf("Can't open the database in %s: %.*s\n", dir, (int)why.n, why.n ? why.p : "");
+        printf("Can't check %s: %.*s\n", dir, (int)why.n, why.n ? why.p : "it can't be opened");
         buf_release(&why);
         return 2;
     }

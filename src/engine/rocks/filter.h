@@ -25,8 +25,9 @@ struct filters {
     _Atomic(rocksdb_t *) db; /* NULL: not open yet, or closing: everything is kept */
     rocksdb_column_family_handle_t *meta; /* set before db */
     _Atomic i64 dead_ms;
-    _Atomic bool log_broken; /* a write has failed: RocksDB's log is not to be synced before one succeeds (its
-                              * assertions, which Debian's build has, allow no call on a file with an error) */
+    /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which
+     * Debian's build has, allow no call on a file that has seen an error.) */
+    _Atomic bool log_broken;
     _Atomic u64 dropped[FAM_COUNT]; /* FAM_META: dead keys; others: orphans */
 };
 

@@ -292,11 +292,15 @@ void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
     }
 }
 
+/* In order: neighbours in a batch find their places in RocksDB's table sooner. */
 void map_commit(struct rk *rk, struct row *r)
 {
     if (r->delta && r->delta->touched) {
+        u32 n;
         bytes prefix = delta_prefix(rk, r);
-        for delta_each(c, r->delta) {
+        struct change **ordered = delta_ordered(rk, r, &n);
+        for (u32 i = 0; i < n; i++) {
+            struct change *c = ordered[i];
             if (c->put) store_put2(rk->store, FAM_DATA, prefix, c->sub, c->value);
             else if (!c->exists && c->stored) store_delete2(rk->store, FAM_DATA, prefix, c->sub);
             fields_write(rk, r, c);

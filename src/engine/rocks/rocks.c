@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "engine/rocks/delta.h"
 #include "engine/rocks/draw.h"
 #include "engine/rocks/keys.h"
 #include "engine/rocks/legacy.h"
@@ -96,7 +97,34 @@ static bool rk_commit(struct engine *e, u64 seq)
 
 static void rk_abort(struct engine *e) { give_up(rk_of(e)); }
 
-static void rk_prefetch(struct engine *e, const struct want *want, u32 n) { row_prefetch(rk_of(e), want, n); }
+static bool has_elements(const struct row *r)
+{
+    return r->type == TYPE_HASH || r->type == TYPE_SET || r->type == TYPE_ZSET;
+}
+
+static void prefetch_elements(struct rk *rk, const struct want *want, u32 n)
+{
+    struct row *rows[PREFETCH_AHEAD];
+    bytes subs[PREFETCH_AHEAD];
+    u32 subs_n = 0;
+    for (u32 i = 0; i < n; i++) {
+        if (!want[i].element.p) continue;
+        struct rk_db *db = rk->dbs[want[i].db];
+        struct row *r = row_peek(rk, db, want[i].key, row_hash(db, want[i].key));
+        if (!r || !has_elements(r)) continue;
+        rows[subs_n] = r;
+        subs[subs_n++] = want[i].element;
+    }
+    if (subs_n > 1) delta_prefetch(rk, rows, subs, subs_n);
+}
+
+static void rk_prefetch(struct engine *e, const struct want *want, u32 n)
+{
+    struct rk *rk = rk_of(e);
+    row_prefetch(rk, want, n);
+    for (u32 i = 0; i < n; i += PREFETCH_AHEAD)
+        prefetch_elements(rk, want + i, MIN(n - i, PREFETCH_AHEAD));
+}
 
 
 /* Old strings are moved by whichever transactions there are: as long as there may be some, the loop
@@ -159,6 +187,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->base.leave_dead = true;
     rk->base.draw_cost = DRAW_COST;
     rk->base.prefetch_ahead = PREFETCH_AHEAD;
+    rk->base.prefetch_elements = true;
     rk->log = o->log;
     rk->row_budget = o->row_cache ? o->row_cache : default_row_cache();
     rk->compaction_grace_ms = ROCKS_GRACE_MS;

@@ -6,6 +6,7 @@
  * - Rows leave the cache between transactions only, so that references to them hold.
  * - rk->row_bytes is the sum of the cached rows' cost. */
 #include "engine/rocks/delta.h"
+#include "engine/rocks/ranks.h"
 #include "engine/rocks/rk.h"
 
 #define BIG_COLLECTION 256 /* elements from which a range deletion is worth its price to readers */
@@ -40,7 +41,7 @@ void row_free(struct row *r)
 
 static void set_cost(struct rk *rk, struct row *r)
 {
-    u64 cost = sizeof *r + r->key_len + r->value.cap;
+    u64 cost = sizeof *r + r->key_len + r->value.cap + (r->ranks ? ranks_memory(r->ranks) : 0);
     rk->row_bytes += cost - r->cost;
     r->cost = cost;
 }

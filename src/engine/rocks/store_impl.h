@@ -122,7 +122,7 @@ void store_look_after(struct store *s);              /* cron: does the trouble l
 
 /* store_space.c */
 void *store_sweeper(void *store);
-void store_run_drops(struct store *s, u32 n, bool synced); /* by the syncer: the n that it found before it synced */
+void store_run_drops(struct store *s, u32 n, bool synced); /* the syncer: those it found before it synced */
 void store_await_drop(struct store *s, enum family f, bytes key);
 
 u64 store_number(struct store *s, enum family f, const char *property); /* 0 if there is no such one */

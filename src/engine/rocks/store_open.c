@@ -88,7 +88,7 @@ static rocksdb_options_t *database_options(const struct rocks_options *o, const 
     rocksdb_options_set_create_missing_column_families(opt, 1);
     rocksdb_options_set_db_write_buffer_size(opt, z->buffers);
     /* What a restart has to replay, and what the log takes on disk. */
-    rocksdb_options_set_max_total_wal_size(opt, MAX(z->buffers / 4, 4 * MB));
+    rocksdb_options_set_max_total_wal_size(opt, MAX(z->buffers / 8, 4 * MB));
     rocksdb_options_set_max_background_jobs(opt, (int)z->threads);
     rocksdb_options_set_max_open_files(opt, z->files);
     /* One writer: nothing to gain from the machinery for many. */
@@ -175,11 +175,11 @@ static void set_levels(rocksdb_options_t *opt, const struct rocks_options *o, co
     rocksdb_options_set_level_compaction_dynamic_level_bytes(opt, 1);
     /* A compaction keeps what it reads until it is done. Small files, a small first level and a limit on
      * what one compaction takes keep that in bounds: with all of 150 MB in one level, each compaction
-     * needed as much again (2.3 times the live data at 20,000 expiring keys a second; 1.6 so). */
+     * needed as much again: 2.3 times the live data with 20,000 keys expiring a second. */
     rocksdb_options_set_target_file_size_base(opt, file_size(z));
     rocksdb_options_set_target_file_size_multiplier(opt, 2);
     rocksdb_options_set_max_bytes_for_level_base(opt, 8 * file_size(z));
-    rocksdb_options_set_max_compaction_bytes(opt, 8 * file_size(z));
+    rocksdb_options_set_max_compaction_bytes(opt, 4 * file_size(z));
     rocksdb_options_set_level0_file_num_compaction_trigger(opt, 4);
     /* Many files in L0 cost reads a little, and their filters answer for most of them; a stopped write
      * costs everybody. */
@@ -311,8 +311,7 @@ static bool list_names(struct names *ns, const char *dir, const rocksdb_options_
         else if (strcmp(ns->found[i], "default") != 0) ns->name[ns->n++] = ns->found[i];
     }
     if (read_only && ours < FAM_COUNT) {
-        buf_printf(why, "the database in %s is not Mayfly's, or of an older form: open it with the server once",
-                   dir);
+        buf_printf(why, "the database in %s is not Mayfly's, or an old one: open it with the server once", dir);
         return false;
     }
     return true;
@@ -364,9 +363,11 @@ static void open_database(struct store *s, const struct rocks_options *o, struct
         ns.options[f] = families[f] = family_options(s, (enum family)f, o, &z, database);
     for (int i = FAM_COUNT; i < ns.n; i++) ns.options[i] = families[FAM_INFO];
     char *err = NULL;
-    s->db = s->read_only ? rocksdb_open_for_read_only_column_families(database, o->dir, ns.n, ns.name, ns.options,
-                                                                      ns.handle, 0, &err)
-                         : rocksdb_open_column_families(database, o->dir, ns.n, ns.name, ns.options, ns.handle, &err);
+    if (s->read_only)
+        s->db = rocksdb_open_for_read_only_column_families(database, o->dir, ns.n, ns.name, ns.options, ns.handle,
+                                                           0, &err);
+    else
+        s->db = rocksdb_open_column_families(database, o->dir, ns.n, ns.name, ns.options, ns.handle, &err);
     if (err) {
         s->db = NULL;
         explain(why, o->dir, err);
@@ -445,7 +446,7 @@ void store_set_dead(struct store *s, i64 dead_ms)
 void store_set_rate_limit(struct store *s, u64 bytes_per_second)
 {
     if (s->log)
-        log_line(s->log, LOG_NOTICE, "RocksDB: a rate limit of %llu bytes a second will count from the next start",
+        log_line(s->log, LOG_NOTICE, "RocksDB: a rate limit of %llu bytes/s will count from the next start on",
                  (unsigned long long)bytes_per_second);
 }
 

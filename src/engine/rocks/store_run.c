@@ -1,7 +1,7 @@
 /* While it runs: the log's sync, and cron.
  *
- * `always`: each write waits for the sync. `everysec`: the syncer syncs about once a second if
- * something was written. `no`: the kernel's own pace. */
+ * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about
+ * once a second if something was written. `no`: the kernel's own pace. */
 #include "engine/rocks/store_impl.h"
 
 #include <poll.h>
@@ -87,7 +87,7 @@ static void sync_round(struct store *s)
 {
     u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
     bool due = atomic_load_explicit(&s->dirty, memory_order_acquire) &&
-               (atomic_load_explicit(&s->sync, memory_order_relaxed) == ROCKS_SYNC_EVERYSEC ||
+               (atomic_load_explicit(&s->sync, memory_order_relaxed) != ROCKS_SYNC_NO ||
                 atomic_load_explicit(&s->closing, memory_order_relaxed));
     bool synced = true;
     if (due || drops || atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) synced = sync_log(s);
@@ -110,7 +110,7 @@ void store_set_sync(struct store *s, enum rocks_sync sync)
     rocksdb_writeoptions_set_sync(s->write, sync == ROCKS_SYNC_ALWAYS);
 }
 
-/* The log is in order: the next write that is synced syncs these, too. */
+/* The log is in order: the next write that is synced syncs these, too, or the syncer does. */
 void store_relax(struct store *s, bool relaxed)
 {
     if (atomic_load_explicit(&s->sync, memory_order_relaxed) == ROCKS_SYNC_ALWAYS)

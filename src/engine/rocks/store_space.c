@@ -76,7 +76,8 @@ static bool worth_sweeping(struct store *s, enum family f, const struct outlook 
     if (garbage < GARBAGE_WORTH) return false;
     u64 rows = store_number(s, f, "rocksdb.estimate-num-keys");
     if (garbage < rows / 2 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
-    *size = store_number(s, f, "rocksdb.total-sst-files-size") + store_number(s, f, "rocksdb.size-all-mem-tables");
+    *size = store_number(s, f, "rocksdb.total-sst-files-size");
+    *size += store_number(s, f, "rocksdb.size-all-mem-tables");
     return *size >= SIZE_WORTH && *size <= o->budget;
 }
 
@@ -208,9 +209,10 @@ void store_run_drops(struct store *s, u32 n, bool synced)
 
 static bool in_a_drop(const struct store *s, enum family f, bytes key)
 {
-    for (const struct file_drop *d = s->drops; d; d = d->next)
-        if (d->family == f && bytes_cmp(key, buf_bytes(&d->from)) >= 0 && bytes_cmp(key, buf_bytes(&d->to)) < 0)
-            return true;
+    for (const struct file_drop *d = s->drops; d; d = d->next) {
+        bool before = bytes_cmp(key, buf_bytes(&d->from)) < 0, after = bytes_cmp(key, buf_bytes(&d->to)) >= 0;
+        if (d->family == f && !before && !after) return true;
+    }
     return false;
 }
 

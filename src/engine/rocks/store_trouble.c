@@ -43,8 +43,8 @@ static void look_at_disk(struct store *s)
     if (low == s->disk_low) return;
     s->disk_low = low;
     snprintf(s->disk_refusal, sizeof s->disk_refusal,
-             "MISCONF RocksDB cannot write: the disk is full (%llu MB are kept free). Reads go on; free disk space, "
-             "and writes will resume",
+             "MISCONF RocksDB cannot write: the disk is full (%llu MB are kept free). Reads go on; "
+             "free disk space, and writes will resume",
              (unsigned long long)(s->reserve >> 20));
     if (s->log) log_line(s->log, LOG_WARNING, low ? "The disk of %s is full: writes are refused"
                                                   : "The disk of %s has room again: writes go on", s->dir);
@@ -102,8 +102,9 @@ static void set_stalled(struct store *s, bool stalled)
     if (stalled == s->stalled) return;
     s->stalled = stalled;
     s->stalls += stalled;
-    if (s->log) log_line(s->log, LOG_WARNING, stalled ? "RocksDB has stopped writes until compactions have caught up"
-                                                      : "RocksDB takes writes again");
+    if (s->log)
+        log_line(s->log, LOG_WARNING, stalled ? "RocksDB has stopped writes until compactions have caught up"
+                                              : "RocksDB takes writes again");
 }
 
 void store_write_failed(struct store *s, char *err)
@@ -129,8 +130,8 @@ static void try_again(struct store *s)
 {
     if (s->broken_log && newest_log(s) <= s->broken_log) {
         if (++s->tries == TRIES)
-            snprintf(s->refusal, sizeof s->refusal, "MISCONF RocksDB cannot go on with its log. Reads go on; restart "
-                                                    "the server");
+            snprintf(s->refusal, sizeof s->refusal,
+                     "MISCONF RocksDB cannot go on with its log. Reads go on; restart the server");
         return;
     }
     char *err = NULL;
