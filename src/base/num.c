@@ -187,6 +187,13 @@ size_t num_print_double(char *buf, double v)
     return (size_t)snprintf(buf, 64, "%.17g", v);
 }
 
+size_t num_print_packed_score(char *buf, double v)
+{
+    const double limit = (double)(INT64_MAX / 2);
+    if (v >= -limit && v <= limit && v == (double)(i64)v) return num_print_i64(buf, (i64)v);
+    return num_print_double(buf, v);
+}
+
 size_t num_print_long_double(char *buf, long double v)
 {
     size_t n = (size_t)snprintf(buf, NUM_DOUBLE_LEN, "%.17Lf", v);

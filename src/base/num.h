@@ -23,6 +23,9 @@ size_t num_print_i64(char *buf, i64 v);
  * buf at least 64 bytes. */
 size_t num_print_double(char *buf, double v);
 
+/* As Redis stores a score in a small sorted set: integers as integers, up to half of an i64. */
+size_t num_print_packed_score(char *buf, double v);
+
 /* As INCRBYFLOAT stores it: %.17Lf without trailing zeros. buf at least NUM_DOUBLE_LEN. */
 size_t num_print_long_double(char *buf, long double v);
 

@@ -71,7 +71,7 @@ static bool pack_zset(struct rdb_save *s)
     while (s->eng->ops->zset.next(&it, &member, &score)) {
         if ((i64)member.n > limits->zset_max_listpack_value || s->blob.n > SMALL_BYTES) return false;
         rdb_pack_add(&s->blob, member);
-        rdb_pack_add(&s->blob, bytes_of(text, num_print_double(text, score)));
+        rdb_pack_add(&s->blob, bytes_of(text, num_print_packed_score(text, score)));
     }
     rdb_pack_end(&s->blob, 2 * s->elements);
     return true;

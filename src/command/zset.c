@@ -500,11 +500,8 @@ static void zscan_visit(void *arg, bytes member, bytes value UNUSED, double scor
 static void reply_scanned_score(struct ctx *c, double score, bool small)
 {
     char text[64];
-    const double limit = (double)(INT64_MAX / 2);
-    if (small && score >= -limit && score <= limit && score == (double)(i64)score)
-        reply_bulk_int(c->out, (i64)score);
-    else
-        reply_bulk(c->out, bytes_of(text, num_print_double(text, score)));
+    size_t n = (small ? num_print_packed_score : num_print_double)(text, score);
+    reply_bulk(c->out, bytes_of(text, n));
 }
 
 void cmd_zscan(struct ctx *c)
