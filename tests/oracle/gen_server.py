@@ -1,5 +1,7 @@
 """Connection and server commands, errors of dispatch, transactions."""
 import compare as c
+import re
+
 from gen import family
 from op import Op
 
@@ -115,11 +117,11 @@ def auth(g):
     return Op(g.pick(([b'AUTH', b'x'], [b'AUTH', b'nobody', b'x'], [b'AUTH', b'default', b'x'], [b'AUTH', b'a', b'b', b'c'])))
 
 
-def beyond_int(arg):
-    try:
+def guessed_number(arg):
+    """What Redis reads as a number of keys as atoi does ("2x", "1\\0", more than fits an int); we call it invalid."""
+    if re.fullmatch(rb'-?(0|[1-9][0-9]*)', arg):
         return abs(int(arg)) >= 1 << 31
-    except ValueError:
-        return False
+    return re.match(rb'\s*[+-]?[0-9]', arg) is not None
 
 
 @server.add(1.5, mutate=False)
@@ -128,8 +130,7 @@ def getkeys(g):
         argv = g.plain()[0]
     else:
         argv = g.pick(([g.pick(NO_KEYS)], [g.pick(UNKNOWN)], [g.pick(NEED_ARGS)]))
-    # Redis cuts a number of keys that doesn't fit an int; we call it invalid.
-    argv = [b'2' if beyond_int(a) else a for a in argv]
+    argv = [b'2' if guessed_number(a) else a for a in argv]
     if g.p(0.6):
         return [b'COMMAND', g.opt(b'GETKEYS')] + argv
     return [b'COMMAND', g.opt(b'GETKEYSANDFLAGS')] + argv, c.deep_unordered

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mayfly import Raw, encode, eventually, sanitized
+from mayfly import ENGINE, Raw, encode, eventually, sanitized
 
 SLOW = sanitized()
 RECLAIM_MS = 1000   # the index's finest bucket is 64 ms; the rest is for a machine that is busy elsewhere
@@ -203,7 +203,7 @@ def test_storm(server_factory, raw, source):
     n = 20_000 if SLOW else 100_000
     s = server_factory('--active-expire-source', source)
     c = raw(s.port)
-    at = now_ms() + (6000 if SLOW else 3000)
+    at = now_ms() + (6000 if SLOW else 10_000 if ENGINE == 'rocksdb' else 3000)
     for first in range(0, n, 1000):
         c.send(b''.join(encode('SET', f'k{i}', 'value', 'PXAT', at) for i in range(first, first + 1000)))
         c.exactly(5 * 1000)
