@@ -28,6 +28,8 @@ def pytest_terminal_summary(terminalreporter):
     if TOTALS:
         terminalreporter.section('what the rounds verified')
     for name, total in TOTALS.items():
+        if not total['rounds']:
+            continue
         numbers = ', '.join(f'{n:,} {what}' for what, n in total.items())
         terminalreporter.write_line(f'{name}: {numbers}')
 

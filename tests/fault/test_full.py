@@ -37,7 +37,7 @@ def writes_again(m, seconds=60):
 @pytest.mark.parametrize('fsync', ['everysec', 'always'])
 @pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
 def test_disk_full(setup, fsync, machines, disks, rounds):
-    for _ in rounds.run(full=5, short=1):
+    for _ in rounds.run(full=5, short=fsync == 'always'):
         disk = disks(SmallDisk, SIZE_MB)
         ballast = os.path.join(disk.path, 'ballast')
         with open(ballast, 'wb') as f:
@@ -85,7 +85,7 @@ def take_all(path):
 @pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
 def test_suddenly_full(setup, fsync, machines, disks, rounds):
     """Nobody saw it coming: RocksDB's own writes fail, in the middle."""
-    for _ in rounds.run(full=10, short=1):
+    for _ in rounds.run(full=10, short=fsync == 'everysec'):
         disk = disks(SmallDisk, SIZE_MB)
         m = machines(setup, fsync, disk.path, rng=rounds.rng).start()
         load = Load(f'{rounds.seed}/{rounds.rng.random()}')

@@ -769,6 +769,46 @@ static void a_torn_tail_is_cut(void **state)
     buf_release(&p);
 }
 
+/* What is damaged in the middle ends there, too: no hole, and never quietly. */
+static void a_damaged_log_is_cut(void **state)
+{
+    struct bed *b = *state;
+    struct buf p = {0}, text = {0};
+    char value[5000] = {1}, log_path[300];
+    snprintf(log_path, sizeof log_path, "%s/our.txt", b->dir);
+    struct log log = {.level = LOG_NOTICE, .path = log_path};
+    for (int i = 0; i < 9; i++) {
+        char k = (char)('0' + i);
+        store_put(b->s, FAM_META, bytes_of(&k, 1), bytes_of(value, sizeof value));
+        commit(b->s);
+    }
+    store_close(b->s);
+    newest(b, ".log", &p);
+    int fd = open(p.p, O_WRONLY);
+    assert_int_equal(pwrite(fd, "\x02", 1, 22000), 1);
+    close(fd);
+    b->o.log = &log;
+    open_bed(b);
+    for (int i = 0; i < 9; i++) {
+        char k = (char)('0' + i);
+        assert_int_equal(has(b->s, FAM_META, bytes_of(&k, 1)), i < 4);
+    }
+    fd = open(log_path, O_RDONLY);
+    text.n = (size_t)read(fd, buf_reserve(&text, 4000), 3999);
+    close(fd);
+    buf_append_char(&text, 0);
+    assert_non_null(strstr(text.p, "torn or damaged record"));
+    reopen(b); /* once only */
+    store_put(b->s, FAM_META, L("x"), L("1"));
+    commit(b->s);
+    store_close(b->s);
+    b->o.log = NULL;
+    open_bed(b);
+    assert_true(has(b->s, FAM_META, L("x")));
+    buf_release(&p);
+    buf_release(&text);
+}
+
 static void a_broken_file_fails_reads(void **state)
 {
     struct bed *b = *state;
@@ -876,7 +916,7 @@ int main(void)
         T(files_are_dropped), T(refilled_ranges_are_compacted), T(garbage_is_swept),
         T(the_log_is_synced), T(a_stopped_write_does_not_wait), T(info_is_well_formed),
         T(families_of_others_stay), T(one_process_only), T(reading_only), T(bad_directories),
-        T(a_torn_tail_is_cut), T(a_broken_file_fails_reads),
+        T(a_torn_tail_is_cut), T(a_damaged_log_is_cut), T(a_broken_file_fails_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

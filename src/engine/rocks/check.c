@@ -36,6 +36,15 @@ u32 check_database(const struct check *c, u64 index)
     return (u32)(index - 1);
 }
 
+const char *check_family(enum family f)
+{
+    static const char *const names[CHECK_LANES] = {
+        [FAM_META] = "redis_metadata", [FAM_DATA] = "data", [FAM_SCORE] = "redis_zset_score",
+        [FAM_RANK] = "zset_rank", [FAM_FIELD] = "field_deadline",
+    };
+    return names[f];
+}
+
 static const char *type_name(enum value_type type)
 {
     static const char *const names[] = {"key", "string", "hash", "list", "set", "sorted set"};
@@ -198,7 +207,7 @@ static void check_foreign(struct check *c, int f, const char *what)
 {
     struct buf name = {0};
     check_quote(&name, store_key(c->lane[f]));
-    check_problem(c, NULL, "family %d has a row %s: %.*s", f, what, (int)name.n, name.p);
+    check_problem(c, NULL, "%s has a row %s: %.*s", check_family((enum family)f), what, (int)name.n, name.p);
     buf_release(&name);
     check_next(c, (enum family)f);
 }

@@ -73,6 +73,7 @@ struct check_key {
 /* Reports a problem with a key, or (NULL) with the database as a whole. */
 void check_problem(struct check *c, const struct check_key *k, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void check_quote(struct buf *out, bytes name); /* appends "name", escaped, and only its start if long */
+const char *check_family(enum family f); /* the name of a lane's family */
 u32 check_database(const struct check *c, u64 index); /* its number */
 
 /* -- check.c: lanes ------------------------------------------------------------------------- */

@@ -29,10 +29,17 @@ static void read_meta(struct check *c, struct check_key *k)
     k->found = k->told_version = false;
     k->m = (struct codec_meta){0};
     for (; check_row(c, k, FAM_META, &rest); check_next(c, FAM_META)) {
-        if (rest.n) check_problem(c, k, "there are %zu bytes after the name of the metadata row", rest.n);
-        else if (codec_meta_read(lane_value(c, FAM_META), &k->m)) k->found = true;
-        else check_problem(c, k, "its metadata can't be decoded (%zu bytes)", lane_value(c, FAM_META).n);
-        k->m.payload = (bytes){0}; /* it goes with the iterator */
+        struct codec_meta m;
+        bytes raw = lane_value(c, FAM_META);
+        if (rest.n) {
+            check_problem(c, k, "there are %zu bytes after the name of the metadata row", rest.n);
+        } else if (!codec_meta_read(raw, &m)) {
+            check_problem(c, k, "its metadata can't be decoded (%zu bytes)", raw.n);
+        } else {
+            k->found = true;
+            k->m = m;
+            k->m.payload = (bytes){0}; /* it goes with the iterator */
+        }
     }
 }
 
@@ -72,7 +79,7 @@ static bool own_row(struct check *c, struct check_key *k, enum family f, bytes *
         if (f == FAM_DATA && rest.n == 1 && rest.p[0] == CODEC_LEGACY) {
             see_legacy(c, k);
         } else if (!codec_version_read(rest, &version, sub)) {
-            check_problem(c, k, "a row of family %d is too short: %zu bytes after the name", (int)f, rest.n);
+            check_problem(c, k, "a row of %s is too short (%zu bytes)", check_family(f), rest.n);
         } else {
             see_version(c, k, version);
             if (k->found && k->m.type != TYPE_STRING && version == k->m.version) return true;

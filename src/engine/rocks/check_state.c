@@ -123,7 +123,7 @@ void check_read_state(struct check *c)
     buf_release(&name);
     check_indexes(c);
     if (!c->failed) return;
-    check_problem(c, NULL, "meta_info can't be read (a file is damaged): counts and deadlines are not checked");
+    check_problem(c, NULL, "meta_info can't be read (a file is damaged)");
     c->failed = c->made_here = false;
     c->damaged = true;
 }
@@ -228,8 +228,8 @@ static void check_bucket(void *arg, const struct bucket *b)
         db->found.deadlines += (__int128)start * b->keys + b->past_start;
         return;
     }
-    check_problem(c, NULL, "database %u: the deadlines from %lld to %lld are counted as %lld more keys (%lld ms "
-                  "more in sum) than there are", check_database(c, b->name.index), LLD(start),
+    check_problem(c, NULL, "database %u: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
+                  "ms more in sum) than there are", check_database(c, b->name.index), LLD(start),
                   LLD(bucket_end(b)), LLD(b->keys), LLD(b->past_start));
 }
 
@@ -252,7 +252,7 @@ void check_counts(struct check *c)
 {
     if (!c->made_here) return;
     if (c->damaged) {
-        puts("Because of the damage the counts were not compared.");
+        puts("Because of the damage, counts were not compared.");
         return;
     }
     tally_settle(&c->buckets, check_bucket, c);

@@ -166,7 +166,8 @@ bool store_write(struct store *s)
     bool ok = !err;
     if (ok) {
         count_garbage(s);
-        if (!rocksdb_writeoptions_get_sync(s->write)) atomic_store_explicit(&s->dirty, true, memory_order_release);
+        if (!rocksdb_writeoptions_get_sync(s->write))
+            atomic_store_explicit(&s->dirty, true, memory_order_release);
         store_wrote(s, size);
     } else {
         store_write_failed(s, err);

@@ -1,5 +1,5 @@
-/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_open.c (options,
- * opening), store_run.c (sync, cron), store_trouble.c (stalls, failures), store_space.c (getting
+/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_options.c,
+ * store_open.c, store_run.c (sync, cron), store_trouble.c (stalls, failures), store_space.c (getting
  * space back) and store_info.c share.
  *
  * Threads: the loop owns everything that is not said to be shared. Beside it run the syncer and the
@@ -99,6 +99,18 @@ extern const char *const store_family_names[FAM_COUNT];
 /* Logs an error of RocksDB's and frees its text. */
 void store_complain(struct store *s, const char *doing, char *err);
 void store_read_failed(struct store *s, const char *doing, char *err); /* the same, and sets *failed */
+
+/* store_options.c */
+struct sizes {
+    u64 cache, buffers, memtable; /* bytes; buffers: of all memtables */
+    u32 threads;
+    int files; /* open ones */
+};
+struct sizes store_sizes(const struct rocks_options *o); /* fills in what depends on the machine */
+rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z);
+rocksdb_options_t *store_family_options(struct store *s, enum family f, const struct rocks_options *o,
+                                        const struct sizes *z, rocksdb_options_t *database);
+rocksdb_cache_t *store_new_cache(u64 capacity);
 
 /* store_iter.c */
 void store_take_back(struct store *s); /* iterators that are out become idle */
