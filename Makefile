@@ -90,7 +90,8 @@ oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
-# Crashes, power cuts, full disks, damaged files. fault: every round, about half an hour; fault-short: a few.
+# Crashes, power cuts, full disks, damaged files. fault: every round, a quarter of an hour;
+# fault-short: a few of each.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault

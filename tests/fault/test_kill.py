@@ -11,7 +11,7 @@ from machine import ROCKS
 def test_kill(setup, fsync, machines, rounds):
     m = machines(setup, fsync, rng=rounds.rng).start()
     load = Load(rounds.seed)
-    for _ in rounds.run(full=200 if fsync == 'always' else 50, short=6 if fsync == 'always' else 2):
+    for _ in rounds.run(full=200 if fsync == 'always' else 50, short=6 if fsync == 'always' else 1):
         load.start(m.port)
         load.stop.wait(rounds.rng.uniform(0.02, 0.8))
         m.healthy()

@@ -330,6 +330,13 @@ static void delete_orphans(struct rk *rk, const struct row *r)
     buf_release(&to);
 }
 
+/* Enough of them are a reason to start a compaction, which drops them. */
+static void count_orphans(struct rk *rk, const struct row *r)
+{
+    store_orphaned(rk->store, FAM_DATA, r->stored.size);
+    if (r->stored.type == TYPE_ZSET) store_orphaned(rk->store, FAM_SCORE, r->stored.size);
+}
+
 static void write_meta(struct rk *rk, const struct row *r)
 {
     struct codec_meta m = {
@@ -349,6 +356,7 @@ static void write_row(struct rk *rk, struct row *r)
     bool orphaned = r->stored.version && r->stored.version != r->version;
     if (orphaned) due_forget_fields(rk, r);
     if (orphaned && r->stored.size >= BIG_COLLECTION) delete_orphans(rk, r);
+    if (orphaned) count_orphans(rk, r);
     switch ((enum value_type)r->type) {
     case TYPE_HASH:
     case TYPE_SET: map_commit(rk, r); break;
