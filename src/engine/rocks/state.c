@@ -129,9 +129,11 @@ void state_committed(struct rk *rk, u64 seq)
         rk->dbs[i]->counts_changed = rk->dbs[i]->renumbered = rk->dbs[i]->flushed = false;
 }
 
-/* Versions given out are not taken back: what was handed out once is never handed out again. */
+/* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
+ * written: the next batch that has anything to write has them. */
 void state_abandon(struct rk *rk)
 {
+    rk->state_changed = false;
     struct rk_db **was = mem_alloc(rk->base.databases * sizeof *was);
     memcpy(was, rk->dbs, rk->base.databases * sizeof *was);
     for (u32 i = 0; i < rk->base.databases; i++) { /* databases that were swapped go back */
