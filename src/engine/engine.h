@@ -154,6 +154,26 @@ struct zset_ops {
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
 };
 
+/* The data as it is at one moment, handed out key by key while commands go on changing it: one snapshot
+ * at a time, no second copy of the data, nothing but a mark per key.
+ *
+ * - begin() is the moment. From then on `keep` is called with any key of that moment that is about to
+ *   change or to go before it was handed out, or while it is the one handed out last: whatever the
+ *   snapshot wants of it has to be read during that call. A big value that goes as a whole (DEL, expiry,
+ *   FLUSHALL) is not offered to `keep`; the engine holds it back and hands it out in its turn.
+ * - next() hands out a key, each exactly once, in any order, dead ones too. `ref` is to be read through
+ *   ref_of, which need not be the engine itself, and stays as it was at the moment until the following
+ *   next(), or until keep() has been called with the same key. ref->db is the database at the moment.
+ * - Keys made since the moment are not handed out, and `keep` hears nothing of them.
+ * - Between two calls of next() ticks may be committed. */
+struct snapshot_ops {
+    bool (*begin)(struct engine *, key_fn keep, void *arg); /* false: not just now, try again later */
+    bool (*next)(struct engine *, struct key_ref *ref, struct engine **ref_of); /* false: that was all */
+    void (*end)(struct engine *); /* after the last key, or before: the rest is forgotten */
+    /* Whether changing this key now would have `keep` read so much that the command had better wait. */
+    bool (*heavy)(struct engine *, u32 db, bytes key);
+};
+
 /* A point read that a later request of the tick will make. */
 struct want {
     u32 db;
@@ -208,6 +228,7 @@ struct engine_ops {
     /* Frees up to `units` small pieces of dropped values; pending objects left. */
     u64 (*reclaim)(struct engine *, u32 units);
 
+    struct snapshot_ops snapshot;
     struct str_ops str;
     struct map_ops map;
     struct seq_ops seq;
