@@ -69,8 +69,8 @@ def ttl(g):
         return b'0', []
     if r < 0.8:
         return g.rel_ms() if g.p(0.5) else g.num(10_000_000, 1_500_000_000_000), []
-    # A time long past; if ABSTTL gets lost on the way, one far ahead.
-    return (g.abs_ms() if g.p(0.9) else b'1500000000000'), [g.opt(b'ABSTTL')]
+    # One ahead or long past; if ABSTTL gets lost on the way, both are relative, and must stay below compare.FAR_MS.
+    return (g.num(1_900_000_000_000, 2_100_000_000_000) if g.p(0.9) else b'1500000000000'), [g.opt(b'ABSTTL')]
 
 
 def options(g):
