@@ -2,8 +2,16 @@
  *
  * Eight bytes at a time ("slicing by 8"): table k tells what a byte does to the remainder once k
  * more bytes have gone by. A CRC is linear, so an entry is the sum of those of its byte's bits:
- * eight constants make a table, and the compiler does the adding. */
+ * eight constants make a table, and the compiler does the adding.
+ *
+ * Where the processor multiplies without carries, long inputs are folded first: sixteen bytes weigh
+ * on the remainder as much as others do sixteen bytes further on, so they are added there until
+ * sixteen are left. That is several times as fast. */
 #include "base/crc64.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define BIT(i, n, c) (((i) >> (n) & 1) ? (c) : 0)
 #define ENTRY(i, a, b, c, d, e, f, g, h)                                                         \
@@ -40,10 +48,8 @@ static const u64 table[8][256] = {
           0xfc3b6ba97f4cf1fd, 0xd32ff101a60e7091, 0x8d06c450148b7249, 0x3154aef3718177f9),
 };
 
-u64 crc64(u64 crc, bytes data)
+static u64 by_table(u64 crc, const u8 *p, size_t n)
 {
-    const u8 *p = (const u8 *)data.p;
-    size_t n = data.n;
     for (; n >= 8; p += 8, n -= 8) {
         u64 v;
         memcpy(&v, p, 8);
@@ -54,4 +60,44 @@ u64 crc64(u64 crc, bytes data)
     }
     for (; n > 0; p++, n--) crc = table[0][(crc ^ *p) & 255] ^ crc >> 8;
     return crc;
+}
+
+#if defined(__x86_64__)
+
+#define FOLD_FROM 64
+
+static bool can_fold(void) { return __builtin_cpu_supports("pclmul"); }
+
+/* n is a multiple of 16, and not 0. The first eight of sixteen bytes go 192 bits on, the other eight
+ * 128: that is multiplying by x^192 and x^128, modulo the polynomial. Of the exponents one less is
+ * taken, because the product of two reflected numbers comes out a bit too low. */
+__attribute__((target("pclmul"))) static u64 by_folding(u64 crc, const u8 *p, size_t n)
+{
+    const __m128i weights = _mm_set_epi64x((i64)0x381d0015c96f4444, (i64)0xd9d7be7d505da32c);
+    __m128i sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi64_si128((i64)crc));
+    for (p += 16, n -= 16; n > 0; p += 16, n -= 16) {
+        __m128i first = _mm_clmulepi64_si128(sum, weights, 0x00);
+        __m128i second = _mm_clmulepi64_si128(sum, weights, 0x11);
+        sum = _mm_xor_si128(_mm_xor_si128(first, second), _mm_loadu_si128((const __m128i *)p));
+    }
+    u8 rest[16];
+    _mm_storeu_si128((__m128i *)rest, sum);
+    return by_table(0, rest, sizeof rest);
+}
+
+#else
+
+#define FOLD_FROM SIZE_MAX
+
+static bool can_fold(void) { return false; }
+static u64 by_folding(u64 crc, const u8 *p, size_t n) { return by_table(crc, p, n); }
+
+#endif
+
+u64 crc64(u64 crc, bytes data)
+{
+    const u8 *p = (const u8 *)data.p;
+    size_t n = data.n, folded = n & ~(size_t)15;
+    if (n < FOLD_FROM || !can_fold()) return by_table(crc, p, n);
+    return by_table(by_folding(crc, p, folded), p + folded, n - folded);
 }

@@ -16,14 +16,32 @@
 #define ZIPLIST_BIG 254
 #define LISTPACK_HEADER 6
 
-static u64 load(const char *p, int n)
+static u64 load_2(const char *p)
 {
-    u64 v = 0;
-    memcpy(&v, p, (size_t)n);
+    u16 v;
+    memcpy(&v, p, 2);
     return v;
 }
 
-static i64 load_signed(const char *p, int n) { return (i64)(load(p, n) << 8 * (8 - n)) >> 8 * (8 - n); }
+static u64 load_4(const char *p)
+{
+    u32 v;
+    memcpy(&v, p, 4);
+    return v;
+}
+
+/* An integer of 1, 2, 3, 4 or 8 bytes. */
+static i64 load_signed(const char *p, int n)
+{
+    u64 v;
+    switch (n) {
+    case 1: return (int8_t)*p;
+    case 2: return (int16_t)load_2(p);
+    case 3: return (i32)(load_2(p) << 8 | (u64)(u8)p[2] << 24) >> 8;
+    case 4: return (i32)load_4(p);
+    default: memcpy(&v, p, 8); return (i64)v;
+    }
+}
 
 static size_t room(const struct rdb_blob *b) { return (size_t)(b->end - b->p); }
 
@@ -33,21 +51,29 @@ static bool bad(struct rdb_blob *b, const char *what)
     return false;
 }
 
-static void take_int(struct rdb_blob *b, i64 v, bytes *item)
+/* An element as it lies there. */
+struct element {
+    bool is_int;
+    i64 v;      /* if so … */
+    bytes text; /* … and if not */
+};
+
+static bool take_int(struct element *item, i64 v)
 {
-    char *digits = b->digits[b->seen % ARRAY_LEN(b->digits)];
-    *item = bytes_of(digits, num_print_i64(digits, v));
+    item->is_int = true;
+    item->v = v;
+    return true;
 }
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
 static void open_counted(struct rdb_blob *b, bytes raw, size_t header, size_t count_at)
 {
-    if (raw.n < header + 1 || load(raw.p, 4) != raw.n) {
+    if (raw.n < header + 1 || load_4(raw.p) != raw.n) {
         b->error = "the size in its header is wrong";
         return;
     }
-    u64 count = load(raw.p + count_at, 2);
+    u64 count = load_2(raw.p + count_at);
     if (count != COUNT_UNKNOWN) b->announced = count;
     b->p += header;
 }
@@ -58,8 +84,8 @@ static void open_intset(struct rdb_blob *b, bytes raw)
         b->error = "it is shorter than its header";
         return;
     }
-    b->width = (u32)load(raw.p, 4);
-    b->announced = load(raw.p + 4, 4);
+    b->width = (u32)load_4(raw.p);
+    b->announced = load_4(raw.p + 4);
     if (b->width != 2 && b->width != 4 && b->width != 8) b->error = "it holds integers of an odd size";
     else if (raw.n - 8 != b->announced * b->width) b->error = "the count in its header is wrong";
     b->p += 8;
@@ -67,7 +93,12 @@ static void open_intset(struct rdb_blob *b, bytes raw)
 
 void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
 {
-    *b = (struct rdb_blob){.kind = kind, .p = raw.p, .end = raw.p + raw.n, .announced = UINT64_MAX};
+    b->kind = kind; /* one by one, for `digits` is large */
+    b->p = raw.p;
+    b->end = raw.p + raw.n;
+    b->seen = b->previous = 0;
+    b->announced = UINT64_MAX;
+    b->error = NULL;
     switch (kind) {
     case BLOB_ZIPLIST: open_counted(b, raw, 10, 8); break;
     case BLOB_LISTPACK: open_counted(b, raw, LISTPACK_HEADER, 4); break;
@@ -82,33 +113,33 @@ void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
 /* -- one element of each kind: false with an error, or nothing left ---------------------------- */
 
 /* n bytes from p + head on are the element; the next begins after them. */
-static bool take_bytes(struct rdb_blob *b, size_t head, u64 n, bytes *item)
+static bool take_bytes(struct rdb_blob *b, size_t head, u64 n, struct element *item)
 {
     if (room(b) < head || room(b) - head < n) return bad(b, "an element goes beyond its end");
-    *item = bytes_of(b->p + head, n);
+    item->is_int = false;
+    item->text = bytes_of(b->p + head, n);
     b->p += head + n;
     return true;
 }
 
-static bool next_in_intset(struct rdb_blob *b, bytes *item)
+static bool next_in_intset(struct rdb_blob *b, struct element *item)
 {
     if (b->p == b->end) return false;
     i64 v = load_signed(b->p, (int)b->width);
     if (b->seen && v <= load_signed(b->p - b->width, (int)b->width))
         return bad(b, "its integers are not in order");
     b->p += b->width;
-    take_int(b, v, item);
-    return true;
+    return take_int(item, v);
 }
 
-static bool next_in_zipmap(struct rdb_blob *b, bytes *item)
+static bool next_in_zipmap(struct rdb_blob *b, struct element *item)
 {
     size_t head = 1, spare = 0;
     u64 n = (u8)*b->p;
     if (n == ZIPMAP_BIG) {
         head = 5;
         if (room(b) < head) return bad(b, "an element goes beyond its end");
-        n = load(b->p + 1, 4);
+        n = load_4(b->p + 1);
     }
     if (b->seen & 1) { /* values have room to grow */
         if (room(b) < head + 1) return bad(b, "an element goes beyond its end");
@@ -157,14 +188,14 @@ static bool ziplist_int(struct rdb_blob *b, i64 *v)
     return true;
 }
 
-static bool next_in_ziplist(struct rdb_blob *b, bytes *item)
+static bool next_in_ziplist(struct rdb_blob *b, struct element *item)
 {
     const char *start = b->p;
     u64 n = (u8)*b->p;
     size_t head = 1;
     if (n == ZIPLIST_BIG) {
         head = 5;
-        n = room(b) < head ? UINT64_MAX : load(b->p + 1, 4);
+        n = room(b) < head ? UINT64_MAX : load_4(b->p + 1);
     }
     if (n != b->previous) return bad(b, "an element tells a wrong size of the one before it");
     b->p += head;
@@ -175,7 +206,7 @@ static bool next_in_ziplist(struct rdb_blob *b, bytes *item)
         if (!take_bytes(b, head, n, item)) return false;
     } else {
         if (!ziplist_int(b, &v)) return false;
-        take_int(b, v, item);
+        take_int(item, v);
     }
     b->previous = (size_t)(b->p - start);
     return true;
@@ -192,6 +223,14 @@ static void put_backward(char *to, u64 n)
     size_t size = backward_size(n);
     for (size_t i = 0; i < size; i++)
         to[i] = (char)((n >> 7 * (size - 1 - i) & 127) | (i ? 128 : 0));
+}
+
+static bool is_backward(const char *p, u64 n)
+{
+    char want[5];
+    if (LIKELY(n <= 127)) return (u8)*p == n;
+    put_backward(want, n);
+    return memcmp(p, want, backward_size(n)) == 0;
 }
 
 static bool listpack_int(struct rdb_blob *b, i64 *v)
@@ -225,11 +264,11 @@ static size_t listpack_string(const struct rdb_blob *b, u64 *n)
         return 2;
     }
     if (p[0] != 0xf0) return 0;
-    *n = room(b) < 5 ? 0 : load(b->p + 1, 4);
+    *n = room(b) < 5 ? 0 : load_4(b->p + 1);
     return 5;
 }
 
-static bool next_in_listpack(struct rdb_blob *b, bytes *item)
+static bool next_in_listpack(struct rdb_blob *b, struct element *item)
 {
     const char *start = b->p;
     u64 n;
@@ -239,14 +278,11 @@ static bool next_in_listpack(struct rdb_blob *b, bytes *item)
         if (!take_bytes(b, head, n, item)) return false;
     } else {
         if (!listpack_int(b, &v)) return false;
-        take_int(b, v, item);
+        take_int(item, v);
     }
     n = (u64)(b->p - start);
-    char backward[5];
-    put_backward(backward, n);
     size_t size = backward_size(n);
-    if (room(b) < size || memcmp(b->p, backward, size) != 0)
-        return bad(b, "an element tells a wrong size of its own");
+    if (room(b) < size || !is_backward(b->p, n)) return bad(b, "an element tells a wrong size of its own");
     b->p += size;
     return true;
 }
@@ -261,7 +297,7 @@ static bool at_end_mark(struct rdb_blob *b)
     return true;
 }
 
-bool rdb_blob_next(struct rdb_blob *b, bytes *item)
+static bool next_element(struct rdb_blob *b, struct element *item)
 {
     bool got = false;
     if (b->error) return false;
@@ -274,6 +310,27 @@ bool rdb_blob_next(struct rdb_blob *b, bytes *item)
     }
     b->seen += got;
     return got;
+}
+
+bool rdb_blob_next(struct rdb_blob *b, bytes *item)
+{
+    struct element x;
+    if (!next_element(b, &x)) return false;
+    if (x.is_int) {
+        char *digits = b->digits[b->seen % RDB_BLOB_KEPT];
+        x.text = bytes_of(digits, num_print_i64(digits, x.v));
+    }
+    *item = x.text;
+    return true;
+}
+
+bool rdb_blob_next_score(struct rdb_blob *b, double *score)
+{
+    struct element x;
+    if (!next_element(b, &x)) return false;
+    if (x.is_int) *score = (double)x.v;
+    else if (!num_parse_double(x.text, score)) return bad(b, "a score is not a number");
+    return true;
 }
 
 /* -- writing ----------------------------------------------------------------------------------- */

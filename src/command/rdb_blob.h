@@ -8,6 +8,8 @@
 
 enum rdb_blob_kind { BLOB_ZIPLIST, BLOB_ZIPMAP, BLOB_INTSET, BLOB_LISTPACK };
 
+#define RDB_BLOB_KEPT 256
+
 /* A walk over the elements, in order; those of a zipmap are field, value, field, value … */
 struct rdb_blob {
     enum rdb_blob_kind kind;
@@ -16,7 +18,7 @@ struct rdb_blob {
     u32 width;           /* of an intset's integers */
     size_t previous;     /* size of the last element: a ziplist repeats it */
     const char *error;   /* what is wrong; NULL: nothing */
-    char digits[3][NUM_I64_LEN + 3]; /* of integers: a slice lives until three more were read */
+    char digits[RDB_BLOB_KEPT][NUM_I64_LEN + 3]; /* of integers: so many slices live at a time */
 };
 
 /* The bytes must stay while the walk goes on. A blob that is not well-formed says so in `error`,
@@ -25,6 +27,9 @@ void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw);
 
 /* The next element. False: there is none, or (`error`) something is wrong. */
 bool rdb_blob_next(struct rdb_blob *b, bytes *item);
+
+/* The same, of an element that has to be a number. */
+bool rdb_blob_next_score(struct rdb_blob *b, double *score);
 
 /* -- writing ----------------------------------------------------------------------------------- */
 

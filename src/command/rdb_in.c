@@ -271,27 +271,59 @@ static bool read_lzf(struct rdb_in *in, struct buf *to)
 {
     u64 packed, plain;
     if (!read_lzf_lens(in, &packed, &plain)) return false;
-    buf_clear(&in->packed);
-    if (!read_plain(in, packed, &in->packed)) return false;
-    u32 n = lzf_decompress(in->packed.p, (u32)packed, buf_reserve(to, plain), (u32)plain);
+    const char *from = in->p; /* if all of it is at hand */
+    if (packed <= (u64)(in->end - in->p)) {
+        in->p += packed;
+    } else {
+        buf_clear(&in->packed);
+        if (!read_plain(in, packed, &in->packed)) return false;
+        from = in->packed.p;
+    }
+    u32 n = lzf_decompress(from, (u32)packed, buf_reserve(to, plain), (u32)plain);
     to->n += n;
     return n == plain ? true : rdb_fail(in, "a compressed string is damaged");
 }
 
-bool rdb_read_string(struct rdb_in *in, struct buf *to)
+static bool read_encoded(struct rdb_in *in, u64 encoding, struct buf *to)
 {
-    u64 n;
-    bool encoded;
-    buf_clear(to);
-    if (!read_len(in, &n, &encoded)) return false;
-    if (!encoded) return read_plain(in, n, to);
-    switch (n) {
+    switch (encoding) {
     case RDB_ENC_INT8: return read_int(in, 1, to);
     case RDB_ENC_INT16: return read_int(in, 2, to);
     case RDB_ENC_INT32: return read_int(in, 4, to);
     case RDB_ENC_LZF: return read_lzf(in, to);
-    default: return rdb_fail(in, "a string of unknown encoding %llu", (unsigned long long)n);
+    default: return rdb_fail(in, "a string of unknown encoding %llu", (unsigned long long)encoding);
     }
+}
+
+bool rdb_append_string(struct rdb_in *in, struct buf *to)
+{
+    u64 n;
+    bool encoded;
+    if (!read_len(in, &n, &encoded)) return false;
+    return encoded ? read_encoded(in, n, to) : read_plain(in, n, to);
+}
+
+bool rdb_read_string(struct rdb_in *in, struct buf *to)
+{
+    buf_clear(to);
+    return rdb_append_string(in, to);
+}
+
+bool rdb_view_string(struct rdb_in *in, struct buf *space, bytes *out)
+{
+    u64 n;
+    bool encoded;
+    if (!read_len(in, &n, &encoded)) return false;
+    if (!encoded && n <= WINDOW / 2) {
+        if (!fits(in, n) || !need(in, (size_t)n)) return false;
+        *out = bytes_of(in->p, (size_t)n);
+        in->p += n;
+        return true;
+    }
+    buf_clear(space);
+    if (!(encoded ? read_encoded(in, n, space) : read_plain(in, n, space))) return false;
+    *out = buf_bytes(space);
+    return true;
 }
 
 bool rdb_skip_string(struct rdb_in *in)

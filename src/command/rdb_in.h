@@ -65,8 +65,13 @@ NODISCARD bool rdb_read_double(struct rdb_in *in, double *out); /* eight bytes; 
 NODISCARD bool rdb_read_score(struct rdb_in *in, double *out);  /* as text, before RDB 8 */
 NODISCARD bool rdb_read_len(struct rdb_in *in, u64 *out);       /* a length, count or other number */
 
-/* A string in any encoding, in place of what the buffer held. */
+/* A string in any encoding: added to the buffer, or in place of what it held. */
+NODISCARD bool rdb_append_string(struct rdb_in *in, struct buf *to);
 NODISCARD bool rdb_read_string(struct rdb_in *in, struct buf *to);
+
+/* The same without a copy, if it can be: the bytes are in the buffer or in the input, where they stay
+ * until it is read on. */
+NODISCARD bool rdb_view_string(struct rdb_in *in, struct buf *space, bytes *out);
 
 NODISCARD bool rdb_skip_raw(struct rdb_in *in, u64 n);
 NODISCARD bool rdb_skip_string(struct rdb_in *in);

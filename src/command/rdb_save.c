@@ -42,6 +42,7 @@ static bool collect_ints(struct rdb_save *s, i64 *v)
     struct map_iter it;
     bytes member;
     s->eng->ops->map.iter(s->eng, s->ref, &it);
+    it.passing = true;
     for (u64 i = 0; i < s->elements; i++)
         if (!s->eng->ops->map.next(&it, &member, NULL) || !num_parse_i64(member, &v[i])) return false;
     return true;
@@ -206,9 +207,16 @@ static void walk_begin(struct rdb_save *s)
     s->walking = true;
     s->left = s->elements;
     s->node_used = 0;
-    if (s->ref->type == TYPE_LIST) e->ops->seq.iter(e, s->ref, 0, false, &s->it.seq);
-    else if (s->ref->type == TYPE_ZSET) e->ops->zset.iter(e, s->ref, &from_lowest, &s->it.zset);
-    else e->ops->map.iter(e, s->ref, &s->it.map);
+    if (s->ref->type == TYPE_LIST) {
+        e->ops->seq.iter(e, s->ref, 0, false, &s->it.seq);
+        s->it.seq.passing = true;
+    } else if (s->ref->type == TYPE_ZSET) {
+        e->ops->zset.iter(e, s->ref, &from_lowest, &s->it.zset);
+        s->it.zset.passing = true;
+    } else {
+        e->ops->map.iter(e, s->ref, &s->it.map);
+        s->it.map.passing = true;
+    }
 }
 
 struct element {
@@ -291,6 +299,7 @@ static bool write_short_string(struct rdb_save *s)
     if (s->count > MAX(s->out->compress_max, RDB_PIECE)) return false;
     s->eng->ops->str.get(s->eng, s->ref, &view);
     rdb_put_string(s->out, view.b);
+    s->budget -= (i64)view.b.n;
     return true;
 }
 

@@ -24,14 +24,14 @@ struct rdb_job {
     enum rdb_field_ttls ttls;
 };
 
-/* A value being written: rdb_save.c's own, but for `type`. */
+/* A value being written: rdb_save.c's own, but for `type`, and `budget` after a step. */
 struct rdb_save {
     enum rdb_type type; /* what it is written as */
     struct rdb_out *out;
     struct engine *eng;
     i64 now_ms;
     struct key_ref *ref;
-    i64 budget;         /* what is left of this step's */
+    i64 budget;         /* what is left of this step's; negative: it took more */
     enum { SAVE_SURVEY, SAVE_HEAD, SAVE_BODY, SAVE_TTLS, SAVE_DONE } phase;
     bool aux_ttls;      /* field deadlines follow the value */
     bool ready;         /* `blob` holds the whole value, or it is written */
@@ -82,6 +82,8 @@ enum rdb_result {
     RDB_CORRUPT,     /* in->error says what; no key was made, but one that was to be replaced may be gone */
 };
 
+#define RDB_LOAD_BATCH 256 /* even, for a field goes with its value */
+
 /* Where a value goes. */
 struct rdb_load {
     struct rdb_in *in;
@@ -98,10 +100,14 @@ struct rdb_load {
     void *arg;
 
     struct key_ref ref; /* out: the key, if RDB_OK */
-    u64 added;          /* own from here on: elements so far */
+    enum value_type kind; /* own from here on */
+    bool made;          /* the key is there */
     u64 dead;           /* fields left out */
     u64 next_breath;
     struct buf a, b;    /* scratch; kept for the next value */
+    u32 waiting;        /* how many of these wait for being added together */
+    bytes items[RDB_LOAD_BATCH];
+    double scores[RDB_LOAD_BATCH];
 };
 
 enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type);

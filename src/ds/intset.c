@@ -4,10 +4,11 @@
 
 #include "base/alloc.h"
 
-/* Index of the first value that is not below the wanted one. */
+/* Index of the first value that is not below the wanted one. They often come in order. */
 static u32 lower_bound(const struct intset *s, i64 value)
 {
-    u32 lo = 0, hi = s->n;
+    u32 lo = 0, hi = intset_count(s);
+    if (hi > 0 && s->v[hi - 1] < value) return hi;
     while (lo < hi) {
         u32 mid = lo + (hi - lo) / 2;
         if (s->v[mid] < value) lo = mid + 1;
@@ -16,49 +17,56 @@ static u32 lower_bound(const struct intset *s, i64 value)
     return lo;
 }
 
-void intset_release(struct intset *s)
+static bool is_at(const struct intset *s, u32 at, i64 value)
 {
-    mem_free(s->v);
-    *s = (struct intset){0};
+    return at < intset_count(s) && s->v[at] == value;
 }
 
-void intset_copy(struct intset *to, const struct intset *from)
+void intset_free(struct intset *s) { mem_free(s); }
+
+struct intset *intset_copy(const struct intset *s)
 {
-    if (!from->n) return;
-    to->v = mem_alloc(from->n * sizeof *to->v);
-    to->n = to->cap = from->n;
-    memcpy(to->v, from->v, from->n * sizeof *to->v);
+    if (!s) return NULL;
+    struct intset *copy = mem_alloc(sizeof *copy + s->n * sizeof s->v[0]);
+    memcpy(copy, s, sizeof *copy + s->n * sizeof s->v[0]);
+    copy->cap = s->n;
+    return copy;
 }
 
-bool intset_has(const struct intset *s, i64 value)
+bool intset_has(const struct intset *s, i64 value) { return is_at(s, lower_bound(s, value), value); }
+
+static void resize(struct intset **s, u32 cap)
 {
-    u32 at = lower_bound(s, value);
-    return at < s->n && s->v[at] == value;
+    u32 n = intset_count(*s);
+    *s = mem_realloc(*s, sizeof **s + cap * sizeof (*s)->v[0]);
+    (*s)->n = n;
+    (*s)->cap = cap;
 }
 
-static void resize(struct intset *s, u32 cap)
+void intset_reserve(struct intset **s, u32 n)
 {
-    s->v = mem_realloc(s->v, cap * sizeof *s->v);
-    s->cap = cap;
+    if (n > (*s ? (*s)->cap : 0)) resize(s, n);
 }
 
-bool intset_add(struct intset *s, i64 value)
+bool intset_add(struct intset **s, i64 value)
 {
-    u32 at = lower_bound(s, value);
-    if (at < s->n && s->v[at] == value) return false;
-    if (s->n == s->cap) resize(s, s->cap < 8 ? s->cap + 2 : s->cap + s->cap / 4);
-    memmove(s->v + at + 1, s->v + at, (s->n - at) * sizeof *s->v);
-    s->v[at] = value;
-    s->n++;
+    u32 at = lower_bound(*s, value), n = intset_count(*s);
+    if (is_at(*s, at, value)) return false;
+    if (!*s || n == (*s)->cap) resize(s, n < 8 ? n + 2 : n + n / 4);
+    i64 *v = (*s)->v;
+    memmove(v + at + 1, v + at, (n - at) * sizeof *v);
+    v[at] = value;
+    (*s)->n++;
     return true;
 }
 
-bool intset_remove(struct intset *s, i64 value)
+bool intset_remove(struct intset **s, i64 value)
 {
-    u32 at = lower_bound(s, value);
-    if (at == s->n || s->v[at] != value) return false;
-    s->n--;
-    memmove(s->v + at, s->v + at + 1, (s->n - at) * sizeof *s->v);
-    if (s->n && s->n <= s->cap / 2) resize(s, s->n);
+    u32 at = lower_bound(*s, value);
+    if (!is_at(*s, at, value)) return false;
+    u32 n = --(*s)->n;
+    i64 *v = (*s)->v;
+    memmove(v + at, v + at + 1, (n - at) * sizeof *v);
+    if (n && n <= (*s)->cap / 2) resize(s, n);
     return true;
 }

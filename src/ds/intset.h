@@ -1,19 +1,24 @@
-/* A small sorted set of 64-bit integers in one allocation. A zeroed struct is empty. */
+/* A small sorted set of 64-bit integers in one allocation. NULL is an empty one. */
 #ifndef MAYFLY_DS_INTSET_H
 #define MAYFLY_DS_INTSET_H
 
 #include "base/types.h"
 
 struct intset {
-    i64 *v; /* ascending */
     u32 n, cap;
+    i64 v[]; /* ascending */
 };
 
-void intset_release(struct intset *s);
-void intset_copy(struct intset *to, const struct intset *from); /* `to` is empty */
+static inline u32 intset_count(const struct intset *s) { return s ? s->n : 0; }
+
+void intset_free(struct intset *s);
+struct intset *intset_copy(const struct intset *s);
 
 bool intset_has(const struct intset *s, i64 value);
-bool intset_add(struct intset *s, i64 value);    /* false: it was there */
-bool intset_remove(struct intset *s, i64 value); /* false: it was not there */
+bool intset_add(struct intset **s, i64 value);    /* false: it was there */
+bool intset_remove(struct intset **s, i64 value); /* false: it was not there */
+
+/* Room for so many in all. */
+void intset_reserve(struct intset **s, u32 n);
 
 #endif

@@ -60,6 +60,11 @@ static inline u32 size_at(const packed *p, u32 pos)
 static void element_write(u8 *to, bytes value)
 {
     u32 n = (u32)value.n, size = length_size(n);
+    if (LIKELY(size == 1)) {
+        to[0] = to[n + 1] = (u8)n;
+        if (n) memcpy(to + 1, value.p, n);
+        return;
+    }
     length_write(to, 1, n);
     if (n) memcpy(to + size, value.p, n);
     length_write(to + 2 * size + n - 1, -1, n);
@@ -196,6 +201,25 @@ packed *packed_insert(packed *p, u32 pos, bytes value)
     p = splice(p, pos, 0, (u32)packed_cost(value.n));
     element_write(at(p, pos), value);
     p->count++;
+    return p;
+}
+
+packed *packed_extend(packed *p, const bytes *v, u32 n)
+{
+    u64 bytes = p->bytes;
+    u32 pos = p->bytes;
+    for (u32 i = 0; i < n; i++) bytes += packed_cost(v[i].n);
+    if (p->count == 0 && room_for(bytes) != room_for(p->bytes)) {
+        mem_free(p); /* there is nothing to keep */
+        CHECK(bytes < PACKED_MAX);
+        p = blob_alloc((u32)bytes, 0);
+    }
+    p = resize(p, bytes);
+    for (u32 i = 0; i < n; i++) {
+        element_write(at(p, pos), v[i]);
+        pos += element_size((u32)v[i].n);
+    }
+    p->count += n;
     return p;
 }
 

@@ -45,6 +45,9 @@ u32 packed_find(const packed *p, bytes needle, u32 stride);
 NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
 NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
 
+/* Appends n elements with one allocation at most. */
+NODISCARD packed *packed_extend(packed *p, const bytes *v, u32 n);
+
 /* A roomy blob has room to grow, at its front or at its back, until it has `room` bytes (no fewer
  * than an empty blob): packed_insert_inside allocates nothing, and what it moves is only what lies
  * between that end and pos. A roomy blob can be read, grown like that, and trimmed: the latter

@@ -67,6 +67,14 @@ static void edit_end(struct rope *r, struct rope_chunk *c)
     ctree_update(&r->tree, &c->link, NULL);
 }
 
+/* It is no end any more. */
+static void chunk_trim(struct rope *r, struct rope_chunk *c)
+{
+    if (!c->roomy) return;
+    edit_begin(r, c);
+    edit_end(r, c);
+}
+
 /* Takes the blob over. A roomy one at the head has its room in front. */
 static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob, bool roomy)
 {
@@ -87,10 +95,7 @@ static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope
     struct rope_chunk *was_end = !right ? left : !left ? right : NULL;
     bool roomy = was_end && r->tree.leaves >= ROOMY_FROM && r->chunk_entries == 0 &&
                  packed_cost(value.n) <= r->chunk_bytes / 4;
-    if (was_end && was_end->roomy) {
-        edit_begin(r, was_end);
-        edit_end(r, was_end);
-    }
+    if (was_end) chunk_trim(r, was_end);
     packed *blob;
     if (roomy) blob = packed_insert_inside(packed_new_roomy(r->chunk_bytes, !left), PACKED_END, value, !left);
     else blob = packed_insert(packed_new(), PACKED_END, value);
@@ -232,6 +237,38 @@ void rope_push(struct rope *r, bool front, bytes value)
         insert_at(r, c, front ? packed_first(c->blob) : PACKED_END, value);
     else
         chunk_add_value(r, NULL, NULL, value);
+}
+
+/* How many of the values fit into a chunk of that fill, together. */
+static u32 how_many_fit(const struct rope *r, const packed *blob, const bytes *v, u32 n)
+{
+    size_t size = packed_bytes(blob);
+    u32 k = 0;
+    while (k < n && within(r, size += packed_cost(v[k].n), packed_count(blob) + k + 1)) k++;
+    return k;
+}
+
+/* A chunk is filled before the next is begun. If a small one has no room for a value, that is a large one,
+ * and so its own chunk is not small. */
+void rope_extend(struct rope *r, const bytes *v, u32 n)
+{
+    while (n > 0) {
+        struct rope_chunk *c = chunk_of(r->tree.tail);
+        u32 k = c ? how_many_fit(r, c->blob, v, n) : 0;
+        if (k > 0) {
+            edit_begin(r, c);
+            c->blob = packed_extend(c->blob, v, k);
+            edit_end(r, c);
+        } else {
+            packed *blob = packed_new();
+            k = how_many_fit(r, blob, v, n);
+            if (k == 0) k = 1; /* too large for any */
+            if (c) chunk_trim(r, c);
+            chunk_add(r, c, packed_extend(blob, v, k), false);
+        }
+        v += k;
+        n -= k;
+    }
 }
 
 bool rope_pop(struct rope *r, bool front, struct buf *out)

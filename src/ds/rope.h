@@ -30,6 +30,7 @@ size_t rope_memory(const struct rope *r); /* bytes of everything below struct ro
 
 /* Values passed in must not point into the rope. */
 void rope_push(struct rope *r, bool front, bytes value);
+void rope_extend(struct rope *r, const bytes *v, u32 n);  /* pushes n values to the back, at once */
 void rope_insert(struct rope *r, u64 index, bytes value); /* before index; index <= count */
 void rope_set(struct rope *r, u64 index, bytes value);    /* index < count */
 bytes rope_get(const struct rope *r, u64 index);          /* index < count */

@@ -230,6 +230,12 @@ static void split_one(struct table *t)
     chain_take(t, b, put_by_hash, NULL);
 }
 
+void table_reserve(struct table *t, u64 items)
+{
+    if (t->buckets == 0 && items > 0) first_bucket(t);
+    while (t->buckets * GROW_LOAD < items) split_one(t);
+}
+
 static void put_into(struct table *t, u64 slot, void *arg) { chain_put(t, arg, slot); }
 
 static void merge_one(struct table *t)
@@ -343,18 +349,37 @@ static u64 reverse_bits(u64 v)
     return __builtin_bswap64(v);
 }
 
+/* The bucket a cursor stands for; moves the cursor on. */
+static const struct table_bucket *scan_step(const struct table *t, u64 *cursor)
+{
+    u64 small = (1ULL << t->level) - 1, large = (2ULL << t->level) - 1;
+    u64 mask = (*cursor & small) < t->split ? large : small;
+    const struct table_bucket *b = bucket_at(t, *cursor & mask);
+    *cursor = reverse_bits(reverse_bits(*cursor | ~mask) + 1);
+    return b;
+}
+
 u64 table_scan(const struct table *t, u64 cursor, table_fn fn, void *arg)
 {
     if (t->count == 0) return 0;
-    u64 small = (1ULL << t->level) - 1, large = (2ULL << t->level) - 1;
-    u64 mask = (cursor & small) < t->split ? large : small;
-    for (const struct table_bucket *b = bucket_at(t, cursor & mask); b; b = overflow_of(b)) {
+    for (const struct table_bucket *b = scan_step(t, &cursor); b; b = overflow_of(b)) {
         for (int i = 0; i < SLOTS; i++) {
             if (is_item(b->slot[i])) fn(arg, slot_item(b->slot[i]));
         }
     }
-    cursor |= ~mask;
-    return reverse_bits(reverse_bits(cursor) + 1);
+    return cursor;
+}
+
+void table_scan_ahead(const struct table *t, u64 cursor, u32 bytes)
+{
+    if (t->count == 0) return;
+    scan_step(t, &cursor);
+    const struct table_bucket *b = scan_step(t, &cursor);
+    for (int i = 0; i < SLOTS; i++) {
+        const char *item = slot_item(b->slot[i]); /* or what overflows, or NULL: all may be asked for */
+        for (u32 at = 0; at < bytes; at += 64) fetch_soon(item + at);
+    }
+    fetch_soon(scan_step(t, &cursor));
 }
 
 static u64 chain_count(const struct table_bucket *b)

@@ -41,6 +41,9 @@ void table_insert(struct table *t, u64 hash, void *item);     /* its key must be
 void table_remove(struct table *t, u64 hash, const void *item); /* must be present */
 void table_replace(struct table *t, u64 hash, const void *item, void *by); /* item moved: same key */
 
+/* Room for so many items: inserting them will split no bucket. It shrinks again as items are removed. */
+void table_reserve(struct table *t, u64 items);
+
 /* The first item with exactly this hash for which `want` is true. */
 void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *arg, void *item), void *arg);
 
@@ -52,6 +55,10 @@ void table_prefetch_item(const struct table *t, u64 hash, u32 bytes); /* so many
  * present during the whole sequence of calls is visited at least once, whatever
  * growth or shrinkage happens in between. fn must not change the table. */
 u64 table_scan(const struct table *t, u64 cursor, table_fn fn, void *arg);
+
+/* A scan is about to go on at `cursor`: asks for the items of the bucket after that one (so many bytes of
+ * each), and for the bucket after both. Called with every step of a long scan, nothing is waited for. */
+void table_scan_ahead(const struct table *t, u64 cursor, u32 bytes);
 
 /* Any item, each about equally likely; NULL if empty. */
 void *table_random(const struct table *t, u64 *rng);

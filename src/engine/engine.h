@@ -110,6 +110,10 @@ struct map_ops {
     bool (*get)(struct engine *, struct key_ref *, bytes field, bytes *value); /* value may be NULL */
     /* True when the field is new. A replaced field loses its deadline unless keep_deadline. */
     bool (*put)(struct engine *, struct key_ref *, bytes field, bytes value, bool keep_deadline);
+    /* Adds n elements at once, as a file has them, none of which should be there: members, or fields and
+     * values by turns. Returns n, or the index of one that is there, or comes twice: what else was added
+     * is then not said. */
+    u32 (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n);
     bool (*del)(struct engine *, struct key_ref *, bytes field);
     void (*iter)(struct engine *, struct key_ref *, struct map_iter *);
     bool (*next)(struct map_iter *, bytes *field, bytes *value); /* value may be NULL */
@@ -127,6 +131,7 @@ struct map_ops {
 /* Lists. Indexes count from the head and are below size(). */
 struct seq_ops {
     void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
+    void (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n); /* to the back, at once */
     void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appends the value to out */
     void (*get)(struct engine *, struct key_ref *, u64 index, bytes *value);
     void (*set)(struct engine *, struct key_ref *, u64 index, bytes value);
@@ -141,6 +146,8 @@ struct seq_ops {
 struct zset_ops {
     bool (*score)(struct engine *, struct key_ref *, bytes member, double *score);
     bool (*put)(struct engine *, struct key_ref *, bytes member, double score); /* true when new */
+    /* As map.fill. */
+    u32 (*fill)(struct engine *, struct key_ref *, const bytes *members, const double *scores, u32 n);
     bool (*del)(struct engine *, struct key_ref *, bytes member);
     bool (*rank)(struct engine *, struct key_ref *, bytes member, u64 *rank);
     /* How many entries lie before the place where this seek starts (reverse is
@@ -164,13 +171,16 @@ struct zset_ops {
  * - next() hands out a key, each exactly once, in any order, dead ones too. `ref` is to be read through
  *   ref_of, which need not be the engine itself, and stays as it was at the moment until the following
  *   next(), or until keep() has been called with the same key. ref->db is the database at the moment.
+ *   True with ref->type TYPE_NONE: none was found yet among those that changed; call again. (So a call
+ *   stays short.)
  * - Keys made since the moment are not handed out, and `keep` hears nothing of them.
  * - Between two calls of next() ticks may be committed. */
 struct snapshot_ops {
     bool (*begin)(struct engine *, key_fn keep, void *arg); /* false: not just now, try again later */
     bool (*next)(struct engine *, struct key_ref *ref, struct engine **ref_of); /* false: that was all */
     void (*end)(struct engine *); /* after the last key, or before: the rest is forgotten */
-    /* Whether changing this key now would have `keep` read so much that the command had better wait. */
+    /* Whether changing this key now would have `keep` read so much that the command had better wait. If so
+     * it is handed out before others, unless many are waited for. */
     bool (*heavy)(struct engine *, u32 db, bytes key);
 };
 
@@ -194,6 +204,7 @@ struct engine_ops {
     bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
     /* A new, empty collection under a key that is absent. */
     void (*create)(struct engine *, u32 db, bytes key, enum value_type, struct key_ref *);
+    void (*expect)(struct engine *, u32 db, u64 keys); /* a hint: so many new ones are about to come */
     void (*drop)(struct engine *, struct key_ref *); /* O(1); big values are freed by reclaim(); entry becomes NULL */
     void (*set_deadline)(struct engine *, struct key_ref *, i64 deadline_ms); /* 0 removes */
     /* The target must be absent. The deadline goes along. */
@@ -219,7 +230,7 @@ struct engine_ops {
 
     /* Expiry. due() offers up to max keys, of any database, whose own deadline, or
      * one of whose fields' deadlines, is <= until_ms; fn drops the key or reaps
-     * fields. O(offered), never a scan. Returns how many references it looked at. */
+     * fields. A hash that is heavy for a snapshot is offered later. O(offered), never a scan. Returns how many references it looked at. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
     i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
     void (*forecast)(struct engine *, u32 db, forecast_fn, void *arg);
@@ -257,6 +268,7 @@ struct engine {
     u32 prefetch_ahead; /* how many wants prefetch() makes best use of */
     u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */
+    u64 held;      /* bytes, about, of dropped values that a snapshot still holds back */
 };
 
 #endif

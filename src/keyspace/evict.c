@@ -18,7 +18,11 @@ void evictor_release(struct evictor *v)
     for (u32 i = 0; i < EVICT_POOL; i++) buf_release(&v->pool[i].key);
 }
 
-static bool over(const struct evictor *v) { return evictor_used(v) > v->maxmemory + v->not_counted; }
+/* What a snapshot holds back has been let go already: more would be too much. */
+static bool over(const struct evictor *v, const struct keyspace *ks)
+{
+    return evictor_used(v) > v->maxmemory + v->not_counted + ks->eng->held;
+}
 static bool all_keys(const struct keyspace *ks) { return ks->policy & 16; }
 
 static bool draw(struct evictor *v, struct keyspace *ks, u32 db, struct key_ref *ref)
@@ -116,16 +120,16 @@ static void expire_first(struct evictor *v, struct keyspace *ks)
     struct engine *e = ks->eng;
     e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
     /* What was dropped earlier and waits to be freed counts too. */
-    for (u32 n = 0; over(v) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
+    for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
 }
 
 bool evict_as_needed(struct evictor *v, struct keyspace *ks)
 {
     v->unfinished = false;
-    if (v->maxmemory == 0 || !over(v)) return true;
+    if (v->maxmemory == 0 || !over(v, ks)) return true;
     if (ks->keep_dead) return true; /* a replica evicts nothing by itself */
     expire_first(v, ks);
-    for (u32 n = 0; over(v) && n < MAX_PER_CALL; n++) {
+    for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL; n++) {
         struct key_ref ref;
         if (ks->policy == EVICT_NONE) return false;
         bool found = ks->policy & EVICT_VOLATILE_RANDOM ? take_random(v, ks, &ref) : take_best(v, ks, &ref);
@@ -133,7 +137,7 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
         evict(ks, &ref);
         ks->eng->ops->reclaim(ks->eng, DUE_PER_CALL);
     }
-    v->unfinished = over(v);
+    v->unfinished = over(v, ks);
     return true;
 }
 

@@ -92,11 +92,17 @@ static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
            e->ops->size(e, ref) == 0;
 }
 
+/* A snapshot would have to write the whole hash before a field of it may go. */
+static bool hash_is_heavy(struct keyspace *ks, struct key_ref *ref)
+{
+    return ks->eng->ops->snapshot.heavy(ks->eng, ref->db, ref->key);
+}
+
 /* Its fields go one by one as long as that is quick, and the rest with the hash. */
 static void bury_hollow(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
-    keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
+    if (!hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
     if (!ref->entry) return;
     ks->stats.expired_fields += e->ops->map.dead_fields(e, ref);
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
@@ -194,5 +200,5 @@ u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool
 void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields)
 {
     if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, false);
-    else keyspace_reap_fields(ks, ref, max_fields, false);
+    else if (!hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, max_fields, false);
 }

@@ -75,6 +75,7 @@ struct rdb_loader {
     struct rdb_counts counts;
     int version;           /* of the file; 0: not read yet */
     u32 db;
+    u64 may_come;          /* keys that are not announced yet, at most */
     bool last_kept;        /* load.ref is a key of the file that was loaded */
     bool done;
     i64 deadline_ms, idle_s, frequency; /* of the next key; 0 and -1: none */

@@ -4,11 +4,14 @@
 #include "persist/rdb_file.h"
 
 #define MAGIC_LEN 9
+#define KEY_LEAST 4            /* bytes of a key in the file: its type, its name and its value */
+#define EXPECT_MOST (1u << 20) /* keys, if nobody knows how long the file is */
 
 void rdb_loader_init(struct rdb_loader *l, struct keyspace *ks, struct rdb_source *source, u64 size,
                      const struct rdb_policy *policy)
 {
     *l = (struct rdb_loader){.ks = ks, .policy = *policy, .idle_s = -1, .frequency = -1};
+    l->may_come = size == RDB_IN_UNKNOWN ? EXPECT_MOST : size / KEY_LEAST;
     rdb_in_source(&l->in, source, size);
     l->in.max_string = MAX(ks->max_string, RDB_MAX_STRING);
     l->load = (struct rdb_load){
@@ -110,6 +113,7 @@ static bool read_key(struct rdb_loader *l, u8 type)
     if (!rdb_type_name(type)) return rdb_fail(&l->in, "%u is neither an opcode nor a type of value", type);
     if (!rdb_read_string(&l->in, &l->key)) return false;
     if (wanted(l)) {
+        l->ks->eng->ops->prefetch(l->ks->eng, &(struct want){.db = l->db, .key = buf_bytes(&l->key)}, 1);
         if (!load_key(l, type)) return false;
     } else {
         if (!rdb_skip_value(&l->in, type)) return false;
@@ -213,6 +217,17 @@ static bool read_function(struct rdb_loader *l)
     return true;
 }
 
+/* How many keys the database has: a hint, which is believed as far as the file can have them. */
+static bool read_sizes(struct rdb_loader *l)
+{
+    u64 keys, with_deadline;
+    if (!rdb_read_len(&l->in, &keys) || !rdb_read_len(&l->in, &with_deadline)) return false;
+    keys = MIN(keys, l->may_come);
+    l->may_come -= keys;
+    l->ks->eng->ops->expect(l->ks->eng, l->db, keys);
+    return true;
+}
+
 static bool skip_numbers(struct rdb_loader *l, int count)
 {
     u64 n;
@@ -258,7 +273,7 @@ static bool read_item(struct rdb_loader *l)
         return rdb_fail(&l->in, "a deadline, or another attribute of a key, that no key follows");
     switch (op) {
     case RDB_OP_SELECTDB: return read_select(l);
-    case RDB_OP_RESIZEDB: return skip_numbers(l, 2);
+    case RDB_OP_RESIZEDB: return read_sizes(l);
     default: return read_end(l);
     }
 }

@@ -1,5 +1,5 @@
-/* A snapshot on its way into an RDB file: the engine's keys of one moment (engine.h, snapshot_ops), written in
- * slices between ticks. Keys that are about to change are written ahead of their turn.
+/* A snapshot on its way into an RDB file: the engine's keys of one moment (engine.h, snapshot_ops), written
+ * in slices between ticks. Keys that are about to change are written ahead of their turn.
  *
  * Dead keys (by the moment's time) are never saved. */
 #ifndef MAYFLY_PERSIST_SAVER_H
@@ -11,19 +11,22 @@ struct saver_options {
     bool compress, checksum;
     bool aof_base;  /* says so in an AUX field, as Redis does */
     bool commands;  /* not RDB but the commands that make the data: an AOF's base without RDB preamble */
-    bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it */
+    bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
+    const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */
 };
 
 struct saver_progress {
     u64 keys, keys_total; /* the total is as of the moment */
     u64 ahead;            /* of the keys: written ahead of their turn */
     u64 bytes;
+    u64 waiting;          /* bytes written ahead that wait in memory for the key under way to be complete */
 };
 
 struct saver;
 
-/* The moment is now, within a tick. `sink` is borrowed, and gets everything, the end mark included. NULL: the
- * engine can't take a snapshot just now; try again later. */
+/* The moment is now, within a tick. `sink` is borrowed, and gets everything, the end mark included; commands
+ * it gets in pieces that end where one ends. NULL: the engine can't take a snapshot just now; try again
+ * later. */
 struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink);
 
 /* Goes on for about `budget` bytes. True: everything has been given to the sink, or it has failed

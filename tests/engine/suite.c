@@ -216,6 +216,46 @@ static void test_big_list(void **state)
     check_value(&w, &ref, m);
 }
 
+/* Into empty ones; into others test_everything does. */
+static void test_fill(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    struct mval *m = &w.key[0][2];
+    for (u32 round = 0; round < 2000; round++) {
+        enum value_type type = 2 + round % 4;
+        w.ops->create(w.e, 0, text(2), type, &ref);
+        *m = (struct mval){.type = type};
+        if (type != TYPE_LIST && below(3) == 0) {
+            fill_twice(&w, &ref, m, 1000);
+            continue;
+        }
+        fill_value(&w, &ref, m, below(2) ? 1000 : 100);
+        check_value(&w, &ref, m);
+        if (below(2)) fill_value(&w, &ref, m, 1000);
+        check_value(&w, &ref, m);
+        drop_key(&w, &ref, m);
+        if (round % 50 == 0) world_tick(&w, 1);
+    }
+}
+
+static void test_expect(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    w.ops->expect(w.e, 2, 5000); /* nothing comes */
+    for (u32 round = 0; round < 3; round++) {
+        w.ops->expect(w.e, 0, 100 * round);
+        for (u32 id = 0; id < IDS; id++)
+            if (!world_find(&w, 0, id, &ref)) create_value(&w, 0, id, 1 + below(5), &ref);
+        w.ops->expect(w.e, 0, 0);
+        check_db(&w, 0);
+        for (u32 id = 0; id < IDS; id++)
+            if (below(4) && world_find(&w, 0, id, &ref)) drop_key(&w, &ref, &w.key[0][id]);
+        check_db(&w, 0);
+    }
+}
+
 /* -- encodings --------------------------------------------------------------------------------- */
 
 static void assert_encoding(struct key_ref *ref, const char *want)
@@ -627,6 +667,7 @@ int engine_suite(engine_open_fn open)
     const struct CMUnitTest tests[] = {
         TEST(test_string), TEST(test_hash), TEST(test_set), TEST(test_list), TEST(test_zset),
         TEST(test_set_of_integers), TEST(test_list_of_few_per_chunk), TEST(test_big_list),
+        TEST(test_fill), TEST(test_expect),
         TEST(test_everything), TEST(test_clock_steps),
         TEST(test_string_encodings), TEST(test_collection_encodings), TEST(test_scan_guarantee),
         TEST(test_due_costs_what_is_due), TEST(test_due_in_slices),
@@ -634,5 +675,5 @@ int engine_suite(engine_open_fn open)
         TEST(test_volatile_churn), TEST(test_field_churn),
         TEST(test_random_is_even), TEST(test_prefetch),
     };
-    return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open);
 }

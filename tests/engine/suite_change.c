@@ -237,6 +237,15 @@ static void change_zset(struct world *w, struct key_ref *ref, struct mval *m, u3
 
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements)
 {
+    u32 fills = m->type == TYPE_STRING ? 0 : below(200);
+    if (fills == 1) {
+        fill_value(w, ref, m, elements);
+        return;
+    }
+    if (fills == 2 && m->type != TYPE_LIST && below(5) == 0) {
+        fill_twice(w, ref, m, elements);
+        return;
+    }
     switch (m->type) {
     case TYPE_STRING: change_string(w, ref, m); return;
     case TYPE_HASH:
@@ -260,7 +269,8 @@ void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct 
     *m = (struct mval){.type = type};
     while (m->type != TYPE_NONE && m->n == 0) {
         u32 element = below(300);
-        if (type == TYPE_LIST) change_list(w, ref, m, 300);
+        if (below(2)) fill_value(w, ref, m, 300);
+        else if (type == TYPE_LIST) change_list(w, ref, m, 300);
         else if (type == TYPE_ZSET) put_member(w, ref, m, element);
         else put_field(w, ref, m, element);
     }

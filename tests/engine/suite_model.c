@@ -8,6 +8,7 @@
 #include "base/rand.h"
 
 u64 suite_rng;
+u32 suite_ring;
 
 u32 below(u32 n) { return (u32)rand_below(&suite_rng, n); }
 
@@ -22,9 +23,9 @@ static bytes padded(char *buf, u32 id, u32 length)
 
 bytes text(u32 id)
 {
-    static char ring[16][1024];
+    static char ring[2][16][1024];
     static u32 turn;
-    char *buf = ring[turn++ % 16];
+    char *buf = ring[suite_ring][turn++ % 16];
     if (id == 0) return bytes_of(buf, 0);
     if (id % 97 == 0) return padded(buf, id, 250 + id % 700);
     switch (id % 4) {

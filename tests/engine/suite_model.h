@@ -47,8 +47,9 @@ extern u64 suite_rng;
 u32 below(u32 n);
 
 /* Short and long, numbers, binary, and for 0 the empty string. The slice lives
- * for the next fifteen calls. */
+ * for the next fifteen calls, not counting those with another ring. */
 bytes text(u32 id);
+extern u32 suite_ring; /* 0; 1: somebody calls in the middle of a primitive, whose arguments must stay */
 u32 text_id(bytes s);
 
 void world_open(struct world *w, struct engine *e);
@@ -77,6 +78,9 @@ void check_world(struct world *w);
 
 /* Random operations on a value that is there, of any type; drops it once empty. */
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
+/* Adds many elements at once; or some of which one comes twice, and drops the key. Not for strings. */
+void fill_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
+void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 /* Makes the absent key. */
 void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct key_ref *ref);
 void drop_key(struct world *w, struct key_ref *ref, struct mval *m);

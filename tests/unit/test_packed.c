@@ -101,6 +101,13 @@ static packed *split_and_join(packed *p, const struct model *m)
     return p;
 }
 
+static packed *extend(packed *p, struct model *m)
+{
+    u32 n = below(20), from = m->n;
+    for (u32 i = 0; i < n; i++) model_insert(m, m->n, random_value());
+    return packed_extend(p, &m->v[from], n);
+}
+
 static packed *step(packed *p, struct model *m)
 {
     u32 i = below(m->n + 1);
@@ -123,7 +130,7 @@ static packed *step(packed *p, struct model *m)
         model_erase(m, i, real);
         assert_int_equal(packed_here(p, pos), packed_at(p, i));
     } else if (op == 8) {
-        p = split_and_join(p, m);
+        p = below(4) || m->n >= MODEL_MAX ? split_and_join(p, m) : extend(p, m);
     } else {
         check_find(p, m);
     }

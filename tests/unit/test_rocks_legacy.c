@@ -213,11 +213,56 @@ static void test_nothing_comes_back(void **state)
     e->ops->close(e);
 }
 
+/* Transactions that were given up moved nothing: the pass goes back, and leaves nobody behind. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    make_database();
+    struct engine *e = open_engine();
+    for (u32 n = 0; info_says(e, "legacy_migration:running"); n++) {
+        assert_true(n < 1000);
+        e->ops->abort(e);
+        e->ops->begin(e, NOW);
+        tick(e, NOW);
+    }
+    assert_int_equal(e->ops->count(e, 0), OLD_STRINGS + 2);
+    for (u32 i = 0; i < OLD_STRINGS; i++) assert_true(is_there(e, name(i), "value"));
+    e->ops->close(e);
+    assert_false(old_row_left(name(1)));
+}
+
+/* Strings of a database that would not be served must not be taken for moved. */
+static void test_fewer_databases(void **state)
+{
+    (void)state;
+    bool failed = false;
+    struct buf why = {0};
+    struct rocks_options o = options();
+    struct store *s = store_open(&o, false, &failed, &why);
+    put_old(s, 4, BYTES_LIT("far"), 0, BYTES_LIT("value"));
+    assert_true(store_write(s));
+    store_close(s);
+    o.databases = 3;
+    for (u32 i = 0; i < 2; i++) {
+        buf_clear(&why);
+        assert_null(rocks_engine_open(&o, &why));
+        buf_append_char(&why, '\0');
+        assert_non_null(strstr(why.p, "database 3 has keys"));
+    }
+    buf_release(&why);
+    struct engine *e = open_engine();
+    struct key_ref ref;
+    assert_true(e->ops->find(e, 3, BYTES_LIT("far"), &ref));
+    e->ops->close(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_are_moved, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_given_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fewer_databases, setup, teardown),
     };
     return cmocka_run_group_tests_name("old strings", tests, NULL, NULL);
 }

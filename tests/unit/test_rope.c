@@ -82,6 +82,14 @@ static void push(struct rope *r, struct model *m, u32 usual)
     model_insert(m, front ? 0 : m->n, v);
 }
 
+static void extend(struct rope *r, struct model *m, u32 usual)
+{
+    u32 n = below(below(10) ? 10 : 300), from = m->n;
+    n = MIN(n, MODEL_MAX - from);
+    for (u32 i = 0; i < n; i++) model_insert(m, m->n, random_value(usual));
+    rope_extend(r, &m->v[from], n);
+}
+
 static void pop(struct rope *r, struct model *m)
 {
     struct buf out = {0};
@@ -157,8 +165,10 @@ static void step(struct rope *r, struct model *m, u32 usual)
 {
     u32 op = below(100);
     if (op < 60 && m->n >= MODEL_MAX) op = 60;
-    if (op < 25)
+    if (op < 24)
         push(r, m, usual);
+    else if (op == 24)
+        extend(r, m, usual);
     else if (op < 60)
         insert(r, m, usual);
     else if (op < 70)

@@ -126,17 +126,24 @@ static void world_close(struct world *w)
     table_release(&w->t);
 }
 
+static void check_empty(struct table *t)
+{
+    struct table_iter it = {0};
+    assert_null(table_find(t, BYTES_LIT("x"), 5));
+    assert_null(table_next(t, &it));
+    assert_null(table_random(t, &rng));
+    assert_int_equal(table_scan(t, 0, NULL, NULL), 0);
+    assert_int_equal(table_scan(t, 77, NULL, NULL), 0);
+}
+
 static void test_empty(void **state)
 {
     (void)state;
     struct table t;
     table_init(&t, key_of, 1);
-    struct table_iter it = {0};
-    assert_null(table_find(&t, BYTES_LIT("x"), 5));
-    assert_null(table_next(&t, &it));
-    assert_null(table_random(&t, &rng));
-    assert_int_equal(table_scan(&t, 0, NULL, NULL), 0);
-    assert_int_equal(table_scan(&t, 77, NULL, NULL), 0);
+    check_empty(&t);
+    table_reserve(&t, 10000);
+    check_empty(&t);
     assert_true(table_drain(&t, 10, NULL, NULL));
     assert_int_equal(table_memory(&t), 0);
     table_release(&t);
@@ -162,6 +169,27 @@ static void test_random_operations(void **state)
     check_walk(&w);
     for (u32 id = 0; id < IDS; id++) check_find(&w, id);
     world_close(&w);
+}
+
+static void test_reserve(void **state)
+{
+    (void)state;
+    rng = 3;
+    for (u32 n = 0; n < IDS; n = n * 3 + 1) {
+        struct world w;
+        world_open(&w);
+        for (u32 id = 0; id < n / 4; id++) add(&w, id);
+        table_reserve(&w.t, n);
+        u64 buckets = w.t.buckets;
+        check_walk(&w);
+        for (u32 id = n / 4; id < n; id++) add(&w, id);
+        assert_int_equal(w.t.buckets, buckets);
+        check_walk(&w);
+        for (u32 id = 0; id < n; id++) check_find(&w, id);
+        for (u32 id = 0; id + 1 < n; id++) take(&w, id);
+        assert_true(w.t.buckets <= 2); /* it has shrunk */
+        world_close(&w);
+    }
 }
 
 static void see(void *arg, void *item)
@@ -267,7 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_random_operations),
+        cmocka_unit_test(test_random_operations), cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_scan_sees_what_stays),
         cmocka_unit_test(test_quiet_scan_sees_all_once),
         cmocka_unit_test(test_random_is_even),

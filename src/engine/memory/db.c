@@ -4,12 +4,13 @@
  * - An entry has a deadline block if and only if the key has a deadline, and
  *   then exactly one valid reference in db->deadlines, at entry_pos().
  * - A hash with field deadlines has one valid reference in db->fields, for the
- *   nearest of them (mem_map.due_ms, due_pos). */
+ *   nearest of them (map_table.due_ms, due_pos). */
 #include "base/rand.h"
 #include "engine/memory/mem.h"
 
 #define PREFETCH_TOGETHER 16u
-#define ENTRY_BYTES 128 /* of an entry: most are not longer */
+#define POSTPONE_MS 128 /* a hash's dead fields, while a snapshot has yet to save it, and it is huge */
+#define SCAN_FAR 100 /* keys: a scan of so many looks ahead */
 
 static bytes key_of_entry(const void *item) { return entry_key(item); }
 
@@ -24,7 +25,7 @@ void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry)
 void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh)
 {
     struct entry *old = ref->entry;
-    table_replace(&mem_db_of(e, ref->db)->keys, ref->hash, old, fresh);
+    mem_replace(e, &mem_db_of(e, ref->db)->keys, ref->hash, old, fresh);
     mem_ref(ref, ref->db, ref->hash, fresh);
     mem_free(old);
 }
@@ -65,8 +66,14 @@ static void mem_create(struct engine *e, u32 db, bytes key, enum value_type type
     struct entry *entry = object_entry(key, type, false, object);
     u64 hash = table_hash(keys, key);
     entry_set_access(entry, e->fresh_access);
-    table_insert(keys, hash, entry);
+    mem_insert(e, keys, hash, entry);
     mem_ref(ref, db, hash, entry);
+}
+
+static void mem_expect(struct engine *e, u32 db, u64 keys)
+{
+    struct table *t = &mem_db_of(e, db)->keys;
+    table_reserve(t, t->count + keys);
 }
 
 /* -- deadlines ---------------------------------------------------------------------- */
@@ -86,6 +93,7 @@ static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline
     struct mem_db *db = mem_db_of(e, ref->db);
     i64 old_ms = ref->deadline_ms;
     if (old_ms == deadline_ms) return;
+    mem_keep(e, ref);
     if (old_ms && deadline_ms) {
         struct entry *entry = ref->entry;
         wheel_pos pos = wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, e->now_ms);
@@ -126,7 +134,7 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
         entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, e->now_ms));
         db->deadline_total += deadline_ms;
     }
-    table_insert(&db->keys, hash, entry);
+    mem_insert(e, &db->keys, hash, entry);
     mem_ref(ref, db_at, hash, entry);
     if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref, entry_object(entry));
 }
@@ -152,6 +160,7 @@ static struct entry *renamed(const struct entry *old, bytes key)
 
 static void mem_rename(struct engine *e, struct key_ref *ref, u32 db, bytes key)
 {
+    mem_keep(e, ref);
     struct entry *old = detach(e, ref);
     attach(e, db, renamed(old, key), ref);
     mem_free(old);
@@ -271,8 +280,10 @@ static u64 mem_scan(struct engine *e, u32 db, u64 cursor, u32 count, key_fn fn, 
 {
     struct key_scan s = {&mem_db_of(e, db)->keys, fn, arg, db, 0};
     u64 steps = (u64)count * 10;
-    do cursor = table_scan(s.keys, cursor, scan_key, &s);
-    while (cursor && s.seen < count && --steps);
+    do {
+        if (count >= SCAN_FAR) table_scan_ahead(s.keys, cursor, ENTRY_BYTES);
+        cursor = table_scan(s.keys, cursor, scan_key, &s);
+    } while (cursor && s.seen < count && --steps);
     return cursor;
 }
 
@@ -321,6 +332,7 @@ static void prefetch_some(struct engine *e, const struct want *want, u32 n)
         hash[i] = table_hash(keys, want[i].key);
         table_prefetch_bucket(keys, hash[i]);
     }
+    if (n == 1) return; /* its bucket would be waited for */
     for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i], ENTRY_BYTES);
 }
 
@@ -342,8 +354,8 @@ static bool visit_is_hash(void *arg, void *item)
 {
     const struct wheel_visit *v = arg;
     if (entry_type(item) != TYPE_HASH) return false;
-    const struct mem_map *m = entry_object(item);
-    return m->due_ms && (v->anywhere || wheel_same(m->due_pos, v->at));
+    const struct map_table *t = ((const struct mem_map *)entry_object(item))->big;
+    return t && t->due_ms && (v->anywhere || wheel_same(t->due_pos, v->at));
 }
 
 static void visit_key(struct engine *e, u32 db, struct wheel_visit *v, i64 until_ms, key_fn fn, void *arg)
@@ -369,10 +381,11 @@ static void visit_hash(struct engine *e, u32 db, struct wheel_visit *v, i64 unti
     struct mem_map *m = entry_object(entry);
     struct key_ref ref;
     mem_ref(&ref, db, v->ref, entry);
-    bool due = !alive(m->due_ms, until_ms);
+    bool due = !alive(m->big->due_ms, until_ms);
     mem_map_unfile(e, db, m);
-    if (due) fn(arg, &ref); /* reap() files the next deadline, drop() frees */
-    else mem_map_file(e, &ref, m);
+    if (!due) mem_map_file(e, &ref, m);
+    else if (e->ops->snapshot.heavy(e, db, ref.key)) mem_map_postpone(e, &ref, m, until_ms + POSTPONE_MS);
+    else fn(arg, &ref); /* reap() files the next deadline, drop() frees */
 }
 
 typedef void (*visit_fn)(struct engine *, u32, struct wheel_visit *, i64, key_fn, void *);
@@ -450,6 +463,7 @@ static void mem_flush(struct engine *e, u32 db)
     struct mem_db *old = mem_alloc(sizeof *old);
     *old = *d;
     db_init(d, m->seed);
+    if (m->snap && mem_snap_flush(m, old)) return;
     mem_bury(m, GRAVE_KEYS, old);
 }
 
@@ -459,6 +473,7 @@ static void mem_swap(struct engine *e, u32 a, u32 b)
     struct mem_db t = m->dbs[a];
     m->dbs[a] = m->dbs[b];
     m->dbs[b] = t;
+    if (m->snap) mem_snap_swap(m, a, b);
 }
 
 static void mem_begin(struct engine *e, i64 now_ms) { e->now_ms = now_ms; }
@@ -474,9 +489,11 @@ static void mem_abort(struct engine *e UNUSED) { CHECK(!"the memory engine gives
 static void mem_close(struct engine *e)
 {
     struct mem_engine *m = mem_of(e);
+    mem_snap_close(e);
     for (u32 i = 0; i < e->databases; i++) mem_flush(e, i);
     while (mem_reclaim(e, 1u << 20)) {}
     for (u32 i = 0; i < e->databases; i++) {
+        table_release(&m->dbs[i].keys); /* one without keys may have room for them */
         wheel_release(&m->dbs[i].deadlines);
         wheel_release(&m->dbs[i].fields);
     }
@@ -489,8 +506,8 @@ static const struct engine_ops key_ops = {
     .name = "memory",
     .close = mem_close, .begin = mem_begin, .commit = mem_commit, .abort = mem_abort,
     .prefetch = mem_prefetch,
-    .find = mem_find, .create = mem_create, .drop = mem_drop, .set_deadline = mem_set_deadline,
-    .rename = mem_rename, .copy = mem_copy,
+    .find = mem_find, .create = mem_create, .expect = mem_expect, .drop = mem_drop,
+    .set_deadline = mem_set_deadline, .rename = mem_rename, .copy = mem_copy,
     .size = mem_size_of, .encoding = mem_encoding, .usage = mem_usage,
     .access = mem_access, .set_access = mem_set_access,
     .count = mem_count, .expires = mem_expires, .scan = mem_scan, .random = mem_random,
@@ -509,6 +526,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     };
     struct mem_engine *m = mem_zalloc(sizeof *m);
     m->ops = key_ops;
+    m->ops.snapshot = mem_snapshot_ops;
     m->ops.str = mem_str_ops;
     m->ops.map = mem_map_ops;
     m->ops.seq = mem_seq_ops;

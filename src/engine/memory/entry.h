@@ -1,6 +1,6 @@
 /* An entry: key, value and optional deadline of one key in one allocation.
  *
- *   u8  kind      type (3 bits) | form (3 bits) | HAS_DEADLINE
+ *   u8  kind      type (3 bits) | form (3 bits) | HAS_DEADLINE | the snapshot's mark
  *   u24 access    LRU clock or LFU counter
  *   [ u16 wheel position · i64 deadline ]    only with HAS_DEADLINE
  *   length · key  length: one byte, or 0xff and four
@@ -74,11 +74,14 @@ static inline size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 /* -- reading ---------------------------------------------------------------- */
 
 #define ENTRY_DEADLINE 0x40
+#define ENTRY_MARK 0x80 /* snapshot.c says what it means */
 
 static inline const char *entry_raw(const struct entry *e) { return (const char *)e; }
 static inline enum value_type entry_type(const struct entry *e) { return entry_raw(e)[0] & 7; }
 static inline enum entry_form entry_form(const struct entry *e) { return (entry_raw(e)[0] >> 3) & 7; }
 static inline bool entry_has_deadline(const struct entry *e) { return entry_raw(e)[0] & ENTRY_DEADLINE; }
+
+static inline u8 entry_mark(const struct entry *e) { return (u8)entry_raw(e)[0] & ENTRY_MARK; }
 
 static inline i64 entry_deadline(const struct entry *e)
 {
@@ -156,6 +159,12 @@ static inline void entry_set_form(struct entry *e, enum entry_form form)
     p[0] = (char)((p[0] & ~(7 << 3)) | form << 3);
 }
 
+static inline void entry_set_mark(struct entry *e, u8 mark) /* 0 or ENTRY_MARK */
+{
+    u8 *p = (u8 *)e;
+    p[0] = (u8)((p[0] & ~ENTRY_MARK) | mark);
+}
+
 static inline void entry_set_int(struct entry *e, i64 v) { memcpy((char *)entry_value(e), &v, 8); }
 static inline void entry_set_object(struct entry *e, void *p)
 {
@@ -175,7 +184,8 @@ size_t entry_value_size(const struct entry *e);
 size_t entry_size(const struct entry *e); /* its allocation */
 
 /* A new entry with access bits 0 and, if asked for, an unset deadline; the value
- * (value_bytes long) is for the caller to write at entry_value(). */
+ * (value_bytes long) is for the caller to write at entry_value(). mem_insert and
+ * mem_replace set its mark. */
 struct entry *entry_new(bytes key, enum value_type, enum entry_form, bool deadline, size_t value_bytes);
 
 #endif

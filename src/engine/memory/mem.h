@@ -11,6 +11,7 @@
 #include "ds/wheel.h"
 #include "ds/ztree.h"
 #include "engine/memory/entry.h"
+#include "engine/memory/map_table.h"
 #include "engine/memory/memory.h"
 
 struct mem_db {
@@ -18,6 +19,7 @@ struct mem_db {
     struct wheel deadlines;   /* keys, by their own deadline */
     struct wheel fields;      /* hashes, by their nearest field deadline */
     __int128 deadline_total;  /* sum of the keys' deadlines: INFO's avg_ttl */
+    struct mem_walk *walk;    /* the snapshot's walk over these keys; NULL: none */
 };
 
 /* What a drop leaves behind: freed in slices by reclaim(). */
@@ -35,6 +37,8 @@ struct mem_engine {
     u32 due_db; /* where due() goes on */
     struct grave *graves, *last_grave;
     u64 grave_count;
+    struct mem_snap *snap; /* NULL: no snapshot */
+    u8 mark;               /* of entries that are saved, or made since: of all but for a snapshot */
     struct arena handed_out; /* text made for slices handed out in this transaction */
 };
 
@@ -49,23 +53,51 @@ void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry);
 void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh);
 
 /* Frees an entry that is in no table any more, and its value: now if it is
- * small, else through reclaim(). ref tells the database. */
+ * small, else through reclaim(). Before that a snapshot gets what it needs of it.
+ * ref tells the database and the hash. */
 void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry);
 void mem_bury(struct mem_engine *m, int kind, void *object);
 u64 mem_reclaim(struct engine *e, u32 units);
 
+#define ENTRY_BYTES 128 /* of an entry are fetched ahead: most are not longer */
+
+/* -- snapshots: snapshot.c ---------------------------------------------------
+ * Every primitive that changes a key calls mem_keep before it does. */
+void mem_snap_keep(struct engine *e, const struct key_ref *ref);
+static inline void mem_keep(struct engine *e, const struct key_ref *ref)
+{
+    if (UNLIKELY(mem_of(e)->snap != NULL)) mem_snap_keep(e, ref);
+}
+
+/* Into the table goes an entry only through these two, which mark it. */
+static inline void mem_insert(struct engine *e, struct table *keys, u64 hash, struct entry *entry)
+{
+    entry_set_mark(entry, mem_of(e)->mark);
+    table_insert(keys, hash, entry);
+}
+static inline void mem_replace(struct engine *e, struct table *keys, u64 hash, const struct entry *old,
+                               struct entry *by)
+{
+    entry_set_mark(by, mem_of(e)->mark);
+    table_replace(keys, hash, old, by);
+}
+
+/* Only while there is a snapshot: */
+bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *entry); /* true: it frees it */
+bool mem_snap_flush(struct mem_engine *m, struct mem_db *old); /* true: it buries the flushed database */
+void mem_snap_swap(struct mem_engine *m, u32 a, u32 b);        /* after the two were exchanged */
+u64 mem_snap_reclaim(struct mem_engine *m, u32 units);         /* of one that ended early; pending */
+void mem_snap_close(struct engine *e);
+extern const struct snapshot_ops mem_snapshot_ops;
+
 /* Values up to this many elements are freed on the spot. */
 #define MEM_FREE_NOW 64
 
-/* -- hashes and sets: map.c --------------------------------------------------
- * The file says what an item of the table form looks like. */
+/* -- hashes and sets: map.c -------------------------------------------------- */
 struct mem_map {
-    struct intset ints;        /* the members of a set as long as all_ints; then the rest is empty */
-    packed *small;             /* field, value, field, value … (sets: members only); or NULL */
-    struct table big;          /* of items, when small is NULL */
-    struct ztree *field_due;   /* items with a deadline, by it; NULL when no field has one */
-    wheel_pos due_pos;         /* of the nearest field deadline, in mem_db.fields … */
-    i64 due_ms;                /* … which is this; 0 when not filed */
+    struct intset *ints;       /* the members of a set as long as all_ints; then the next two are NULL */
+    packed *small;             /* field, value, field, value … (sets: members only); or NULL … */
+    struct map_table *big;     /* … and this is not */
     bool is_set;
     bool all_ints;             /* a set in the form Redis calls intset */
     bool was_big;              /* OBJECT ENCODING once said hashtable: it stays so */
@@ -77,9 +109,12 @@ u64 mem_map_count(struct mem_map *, i64 now_ms);     /* live fields */
 u64 mem_map_stored(struct mem_map *);                /* dead ones included */
 size_t mem_map_memory(struct mem_map *, u32 samples);
 const char *mem_map_encoding(struct engine *, struct mem_map *);
+/* Whether a map of so many fields may be packed if this is one of them. */
+bool mem_map_fits(const struct engine *, const struct mem_map *, u64 count, bytes field, bytes value);
 /* Filing of the nearest field deadline, when the key is renamed, dropped or found due. */
 void mem_map_file(struct engine *, struct key_ref *, struct mem_map *);
 void mem_map_unfile(struct engine *, u32 db, struct mem_map *);
+void mem_map_postpone(struct engine *, struct key_ref *, struct mem_map *, i64 until_ms);
 extern const struct map_ops mem_map_ops;
 
 /* -- lists: seq.c -------------------------------------------------------------- */
@@ -94,9 +129,12 @@ extern const struct seq_ops mem_seq_ops;
 
 /* -- sorted sets: zset.c -------------------------------------------------------- */
 struct mem_zset {
-    packed *small;       /* member, 8 bytes of score, … in order; or NULL */
-    struct table big;    /* of items: f64 score · length · member */
-    struct ztree order;  /* the same items */
+    packed *small;           /* member, 8 bytes of score, … in order; or NULL … */
+    struct zset_table *big;  /* … and this is not */
+};
+struct zset_table {
+    struct table items;  /* f64 score · length · member */
+    struct ztree order;  /* of the same */
 };
 struct mem_zset *mem_zset_new(struct mem_engine *m);
 struct mem_zset *mem_zset_copy(struct mem_engine *m, struct mem_zset *);
@@ -105,6 +143,11 @@ u64 mem_zset_count(struct mem_zset *);
 size_t mem_zset_memory(struct mem_zset *, u32 samples);
 const char *mem_zset_encoding(struct engine *, struct mem_zset *);
 extern const struct zset_ops mem_zset_ops;
+
+/* -- filling any of them: fill.c ---------------------------------------------------- */
+u32 mem_map_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);
+void mem_seq_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);
+u32 mem_zset_fill(struct engine *, struct key_ref *, const bytes *members, const double *scores, u32 n);
 
 extern const struct str_ops mem_str_ops;
 

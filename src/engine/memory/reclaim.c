@@ -17,7 +17,7 @@ void mem_bury(struct mem_engine *m, int kind, void *object)
     m->grave_count++;
 }
 
-void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
+static void discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
 {
     struct mem_engine *m = mem_of(e);
     enum entry_form form = entry_form(entry);
@@ -47,12 +47,20 @@ void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entr
     mem_free(entry);
 }
 
-/* An entry of a flushed database: nothing of it is filed anywhere any more. */
+void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
+{
+    if (UNLIKELY(mem_of(e)->snap != NULL) && mem_snap_hold(e, ref, entry)) return;
+    discard(e, ref, entry);
+}
+
+/* An entry of a flushed database: nothing of it is filed anywhere any more, and
+ * no snapshot waits for it, whatever its mark may mean by now. */
 static void discard_flushed(void *arg, void *item)
 {
     struct key_ref ref = {.db = 0};
-    if (entry_type(item) == TYPE_HASH) ((struct mem_map *)entry_object(item))->due_ms = 0;
-    mem_discard(arg, &ref, item);
+    struct mem_map *m = entry_type(item) == TYPE_HASH ? entry_object(item) : NULL;
+    if (m && m->big) m->big->due_ms = 0;
+    discard(arg, &ref, item);
 }
 
 static bool dig(struct mem_engine *m, struct grave *g, u32 units)
@@ -89,9 +97,9 @@ static bool sweep_hash(void *arg, void *item)
 {
     const struct sweep *s = arg;
     if (entry_type(item) != TYPE_HASH) return false;
-    struct mem_map *m = entry_object(item);
-    if (!m->due_ms || !wheel_keeps(m->due_pos, s->at, s->to)) return false;
-    m->due_pos = wheel_kept(m->due_pos, s->to);
+    struct map_table *t = ((struct mem_map *)entry_object(item))->big;
+    if (!t || !t->due_ms || !wheel_keeps(t->due_pos, s->at, s->to)) return false;
+    t->due_pos = wheel_kept(t->due_pos, s->to);
     return true;
 }
 
@@ -130,5 +138,6 @@ u64 mem_reclaim(struct engine *e, u32 units)
         m->grave_count--;
         e->reclaimed++;
     }
-    return m->grave_count + sweep_wheels(m);
+    u64 left = m->snap ? mem_snap_reclaim(m, units) : 0;
+    return left + m->grave_count + sweep_wheels(m);
 }

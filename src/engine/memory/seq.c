@@ -42,13 +42,15 @@ size_t mem_seq_memory(struct mem_seq *s, u32 samples UNUSED)
 
 /* -- primitives --------------------------------------------------------------------- */
 
-static void seq_push(struct engine *e UNUSED, struct key_ref *ref, bool front, bytes value)
+static void seq_push(struct engine *e, struct key_ref *ref, bool front, bytes value)
 {
+    mem_keep(e, ref);
     rope_push(rope_of(ref), front, value);
 }
 
-static void seq_pop(struct engine *e UNUSED, struct key_ref *ref, bool front, struct buf *out)
+static void seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
 {
+    mem_keep(e, ref);
     rope_pop(rope_of(ref), front, out);
 }
 
@@ -57,18 +59,21 @@ static void seq_get(struct engine *e UNUSED, struct key_ref *ref, u64 index, byt
     *value = rope_get(rope_of(ref), index);
 }
 
-static void seq_set(struct engine *e UNUSED, struct key_ref *ref, u64 index, bytes value)
+static void seq_set(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
+    mem_keep(e, ref);
     rope_set(rope_of(ref), index, value);
 }
 
-static void seq_insert(struct engine *e UNUSED, struct key_ref *ref, u64 index, bytes value)
+static void seq_insert(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
+    mem_keep(e, ref);
     rope_insert(rope_of(ref), index, value);
 }
 
-static void seq_erase(struct engine *e UNUSED, struct key_ref *ref, u64 index, u64 count)
+static void seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 count)
 {
+    mem_keep(e, ref);
     rope_erase(rope_of(ref), index, count);
 }
 
@@ -106,10 +111,12 @@ static void seq_erase_current(struct seq_iter *it)
 {
     struct walk *w = (struct walk *)it->state;
     CHECK(w->at == WALK_GIVEN);
+    mem_keep(it->eng, it->ref);
     w->at = rope_pos_erase(rope_of(it->ref), &w->pos, it->reverse) ? WALK_FRESH : WALK_END;
 }
 
 const struct seq_ops mem_seq_ops = {
-    .push = seq_push, .pop = seq_pop, .get = seq_get, .set = seq_set, .insert = seq_insert,
-    .erase = seq_erase, .iter = seq_iter, .next = seq_next, .erase_current = seq_erase_current,
+    .push = seq_push, .fill = mem_seq_fill, .pop = seq_pop, .get = seq_get, .set = seq_set,
+    .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
+    .erase_current = seq_erase_current,
 };

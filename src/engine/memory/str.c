@@ -73,12 +73,13 @@ static void put_shaped(struct engine *e, u32 db, bytes key, struct key_ref *ref,
 
     if (old && is_plain(old) && !old_ms == !deadline_ms &&
         round16(entry_need(key, old_ms, s.bytes)) == entry_size(old)) {
+        mem_keep(e, ref);
         write_value(old, &s, v);
     } else {
         now = entry_new(key, TYPE_STRING, s.form, deadline_ms, s.bytes);
         write_value(now, &s, v);
-        if (old) table_replace(keys, ref->hash, old, now);
-        else table_insert(keys, ref->hash, now);
+        if (old) mem_replace(e, keys, ref->hash, old, now);
+        else mem_insert(e, keys, ref->hash, now);
     }
     if (old_ms || deadline_ms) refile(e, ref, now, old_ms, old_pos, deadline_ms);
     entry_set_access(now, e->fresh_access);
@@ -135,6 +136,7 @@ static bool str_get_int(struct engine *e, struct key_ref *ref, i64 *out)
 static void str_set_int(struct engine *e, struct key_ref *ref, i64 value)
 {
     struct entry *en = ref->entry;
+    mem_keep(e, ref);
     entry_set_access(en, e->fresh_access);
     if (LIKELY(entry_form(en) == FORM_INT)) {
         entry_set_int(en, value);
@@ -171,6 +173,7 @@ static char *edit_blob(struct blob **at, size_t new_len)
 static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
 {
     struct entry *en = ref->entry;
+    mem_keep(e, ref);
     entry_set_access(en, e->fresh_access);
     if (entry_form(en) == FORM_BLOB) {
         struct blob *b = entry_object(en);

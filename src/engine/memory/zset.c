@@ -40,13 +40,19 @@ static void *item_new(bytes member, double score)
 
 static struct mem_zset *zset_of(const struct key_ref *ref) { return entry_object(ref->entry); }
 
-struct mem_zset *mem_zset_new(struct mem_engine *m)
+struct mem_zset *mem_zset_new(struct mem_engine *m UNUSED)
 {
     struct mem_zset *z = mem_alloc(sizeof *z);
-    z->small = packed_new();
-    table_init(&z->big, item_member, m->seed);
-    ztree_init(&z->order, item_member);
+    *z = (struct mem_zset){.small = packed_new()};
     return z;
+}
+
+static struct zset_table *table_new(struct mem_engine *m)
+{
+    struct zset_table *t = mem_alloc(sizeof *t);
+    table_init(&t->items, item_member, m->seed);
+    ztree_init(&t->order, item_member);
+    return t;
 }
 
 static void free_item(void *arg UNUSED, void *item) { mem_free(item); }
@@ -55,33 +61,37 @@ bool mem_zset_free_some(struct mem_zset *z, u32 units)
 {
     packed_free(z->small);
     z->small = NULL;
-    if (!ztree_release_some(&z->order, units, NULL, NULL)) return false;
-    if (!table_drain(&z->big, units, free_item, NULL)) return false;
+    if (z->big) {
+        if (!ztree_release_some(&z->big->order, units, NULL, NULL)) return false;
+        if (!table_drain(&z->big->items, units, free_item, NULL)) return false;
+        mem_free(z->big);
+    }
     mem_free(z);
     return true;
 }
 
 u64 mem_zset_count(struct mem_zset *z)
 {
-    return z->small ? packed_count(z->small) / 2 : z->big.count;
+    return z->small ? packed_count(z->small) / 2 : z->big->items.count;
 }
 
 static void add_big(struct mem_zset *z, bytes member, u64 hash, double score)
 {
     void *item = item_new(member, score);
-    table_insert(&z->big, hash, item);
-    ztree_insert(&z->order, score, item);
+    table_insert(&z->big->items, hash, item);
+    ztree_insert(&z->big->order, score, item);
 }
 
 struct mem_zset *mem_zset_copy(struct mem_engine *m, struct mem_zset *from)
 {
-    struct mem_zset *z = mem_zset_new(m);
-    packed_free(z->small);
-    z->small = from->small ? packed_copy(from->small) : NULL;
+    struct mem_zset *z = mem_alloc(sizeof *z);
+    *z = (struct mem_zset){.small = from->small ? packed_copy(from->small) : NULL};
+    if (z->small) return z;
+    z->big = table_new(m);
     struct ztree_pos pos;
-    for (bool more = ztree_at(&from->order, 0, &pos); more; more = ztree_next(&pos)) {
+    for (bool more = ztree_at(&from->big->order, 0, &pos); more; more = ztree_next(&pos)) {
         bytes member = item_member(ztree_item(&pos));
-        add_big(z, member, table_hash(&z->big, member), item_score(ztree_item(&pos)));
+        add_big(z, member, table_hash(&z->big->items, member), item_score(ztree_item(&pos)));
     }
     return z;
 }
@@ -91,10 +101,10 @@ size_t mem_zset_memory(struct mem_zset *z, u32 samples)
     if (z->small) return sizeof *z + packed_memory(z->small);
     u64 seen = 0, sum = 0;
     struct table_iter it = {0};
-    for (void *item; (samples == 0 || seen < samples) && (item = table_next(&z->big, &it)); seen++)
+    for (void *item; (samples == 0 || seen < samples) && (item = table_next(&z->big->items, &it)); seen++)
         sum += item_need(item_member(item));
-    size_t items = seen ? (size_t)((double)sum / (double)seen * (double)z->big.count) : 0;
-    return sizeof *z + table_memory(&z->big) + ztree_memory(&z->order) + items;
+    size_t items = seen ? (size_t)((double)sum / (double)seen * (double)z->big->items.count) : 0;
+    return sizeof *z + sizeof *z->big + table_memory(&z->big->items) + ztree_memory(&z->big->order) + items;
 }
 
 const char *mem_zset_encoding(struct engine *e UNUSED, struct mem_zset *z)
@@ -141,13 +151,14 @@ static void small_put(struct mem_zset *z, u32 at, bytes member, double score)
     small_insert(z, member, score);
 }
 
-static void to_big(struct mem_zset *z)
+static void to_big(struct mem_engine *m, struct mem_zset *z)
 {
     packed *p = z->small;
     z->small = NULL;
+    z->big = table_new(m);
     for (u32 at = packed_first(p); at != PACKED_END; at = next_pair(p, at)) {
         bytes member = packed_get(p, at);
-        add_big(z, member, table_hash(&z->big, member), small_score(p, at));
+        add_big(z, member, table_hash(&z->big->items, member), small_score(p, at));
     }
     packed_free(p);
 }
@@ -156,7 +167,7 @@ static void to_big(struct mem_zset *z)
 
 static void *find_big(const struct mem_zset *z, bytes member)
 {
-    return table_find(&z->big, member, table_hash(&z->big, member));
+    return table_find(&z->big->items, member, table_hash(&z->big->items, member));
 }
 
 static bool zset_score(struct engine *e UNUSED, struct key_ref *ref, bytes member, double *score)
@@ -178,14 +189,15 @@ static void rescore(struct mem_zset *z, void *item, double score)
 {
     double old = item_score(item);
     if (old == score) return;
-    CHECK(ztree_remove(&z->order, old, item_member(item)));
+    CHECK(ztree_remove(&z->big->order, old, item_member(item)));
     memcpy(item, &score, 8);
-    ztree_insert(&z->order, score, item);
+    ztree_insert(&z->big->order, score, item);
 }
 
 static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double score)
 {
     struct mem_zset *z = zset_of(ref);
+    mem_keep(e, ref);
     if (z->small) {
         u32 at = packed_find(z->small, member, 2);
         bool fresh = at == PACKED_END;
@@ -196,29 +208,30 @@ static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double
             small_put(z, at, member, score);
             return fresh;
         }
-        to_big(z);
+        to_big(mem_of(e), z);
     }
-    u64 hash = table_hash(&z->big, member);
-    void *item = table_find(&z->big, member, hash);
+    u64 hash = table_hash(&z->big->items, member);
+    void *item = table_find(&z->big->items, member, hash);
     if (item) rescore(z, item, score);
     else add_big(z, member, hash, score);
     return !item;
 }
 
-static bool zset_del(struct engine *e UNUSED, struct key_ref *ref, bytes member)
+static bool zset_del(struct engine *e, struct key_ref *ref, bytes member)
 {
     struct mem_zset *z = zset_of(ref);
+    mem_keep(e, ref);
     if (z->small) {
         u32 at = packed_find(z->small, member, 2);
         if (at == PACKED_END) return false;
         z->small = packed_erase(z->small, at, 2);
         return true;
     }
-    u64 hash = table_hash(&z->big, member);
-    void *item = table_find(&z->big, member, hash);
+    u64 hash = table_hash(&z->big->items, member);
+    void *item = table_find(&z->big->items, member, hash);
     if (!item) return false;
-    CHECK(ztree_remove(&z->order, item_score(item), item_member(item)));
-    table_remove(&z->big, hash, item);
+    CHECK(ztree_remove(&z->big->order, item_score(item), item_member(item)));
+    table_remove(&z->big->items, hash, item);
     mem_free(item);
     return true;
 }
@@ -235,7 +248,7 @@ static bool zset_rank(struct engine *e UNUSED, struct key_ref *ref, bytes member
         return false;
     }
     void *item = find_big(z, member);
-    if (item) *rank = ztree_rank(&z->order, item_score(item), member);
+    if (item) *rank = ztree_rank(&z->big->order, item_score(item), member);
     return item != NULL;
 }
 
@@ -266,12 +279,12 @@ static u64 small_before(struct mem_zset *z, const struct zset_seek *to, bool thr
 
 static u64 big_before(struct mem_zset *z, const struct zset_seek *to, bool through)
 {
-    if (to->by == ZSEEK_SCORE) return ztree_rank_score(&z->order, to->score, through);
+    if (to->by == ZSEEK_SCORE) return ztree_rank_score(&z->big->order, to->score, through);
     struct ztree_pos pos;
-    if (!ztree_at(&z->order, 0, &pos)) return 0;
+    if (!ztree_at(&z->big->order, 0, &pos)) return 0;
     double score = ztree_score(&pos);
-    u64 n = ztree_rank(&z->order, score, to->lex);
-    if (through && ztree_seek(&z->order, score, to->lex, &pos) && ztree_score(&pos) == score &&
+    u64 n = ztree_rank(&z->big->order, score, to->lex);
+    if (through && ztree_seek(&z->big->order, score, to->lex, &pos) && ztree_score(&pos) == score &&
         bytes_eq(item_member(ztree_item(&pos)), to->lex))
         n++;
     return n;
@@ -313,7 +326,7 @@ static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_s
     if (from->reverse && rank-- == 0) return;
     if (rank >= mem_zset_count(z)) return;
     if (z->small) w->small_at = packed_at(z->small, (i64)rank * 2);
-    w->more = z->small || ztree_at(&z->order, rank, &w->pos);
+    w->more = z->small || ztree_at(&z->big->order, rank, &w->pos);
 }
 
 static bool zset_next(struct zset_iter *it, bytes *member, double *score)
@@ -346,19 +359,20 @@ static void erase_item(void *item, void *arg)
     struct erasing *x = arg;
     bytes member = item_member(item);
     if (x->fn) x->fn(x->arg, member, (bytes){"", 0}, item_score(item));
-    table_remove(&x->z->big, table_hash(&x->z->big, member), item);
+    table_remove(&x->z->big->items, table_hash(&x->z->big->items, member), item);
     mem_free(item);
 }
 
-static void zset_erase(struct engine *e UNUSED, struct key_ref *ref, u64 from, u64 count,
+static void zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 count,
                        pair_fn fn, void *arg)
 {
     struct mem_zset *z = zset_of(ref);
     u64 size = mem_zset_count(z);
     if (from >= size || count == 0) return;
+    mem_keep(e, ref);
     count = MIN(count, size - from);
     if (!z->small) {
-        ztree_erase(&z->order, from, from + count - 1, erase_item, &(struct erasing){z, fn, arg});
+        ztree_erase(&z->big->order, from, from + count - 1, erase_item, &(struct erasing){z, fn, arg});
         return;
     }
     u32 first = packed_at(z->small, (i64)from * 2), at = first;
@@ -392,12 +406,12 @@ static u64 zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u
     }
     struct zset_scan s = {fn, arg, 0};
     u64 steps = (u64)count * 10;
-    do cursor = table_scan(&z->big, cursor, scan_item, &s);
+    do cursor = table_scan(&z->big->items, cursor, scan_item, &s);
     while (cursor && s.seen < count && --steps);
     return cursor;
 }
 
 const struct zset_ops mem_zset_ops = {
-    .score = zset_score, .put = zset_put, .del = zset_del, .rank = zset_rank, .before = zset_before,
-    .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
+    .score = zset_score, .put = zset_put, .fill = mem_zset_fill, .del = zset_del, .rank = zset_rank,
+    .before = zset_before, .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
 };

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "engine/rocks/elements.h"
+
 #define SUB_ROOM 64
 #define READ_TOGETHER 64
 
@@ -123,20 +125,52 @@ static struct change *change_new(struct rk *rk, bytes sub)
     return c;
 }
 
-static void as_stored(struct rk *rk, struct change *c, const struct store_value *v)
+static void as_stored(struct rk *rk, struct change *c, bytes value)
 {
     c->stored = c->exists = true;
-    c->value = delta_keep(rk, v->b);
+    c->value = delta_keep(rk, value);
+}
+
+/* What the cache of elements knows one by: version · sub, the end of its key. */
+static bytes name_in(bytes key, bytes sub)
+{
+    size_t n = 8 + sub.n;
+    return bytes_of(key.p + key.n - n, n);
+}
+
+static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
+{
+    return r->type != TYPE_LIST && elements_find(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
+}
+
+static void remember(struct rk *rk, struct row *r, bytes sub, bytes value)
+{
+    if (r->type != TYPE_LIST) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
+}
+
+void delta_kept(struct rk *rk, struct row *r)
+{
+    if (!r->delta || r->type == TYPE_LIST) return;
+    for delta_each(c, r->delta) {
+        if (c->put) remember(rk, r, c->sub, c->value);
+        else if (!c->exists) elements_forget(rk->elements, name_in(delta_key(rk, r, c->sub), c->sub));
+    }
 }
 
 /* False: the read failed. */
 static bool read_stored(struct rk *rk, struct row *r, struct change *c)
 {
     struct store_value v;
+    bytes known;
+    if (is_cached(rk, r, c->sub, &known)) {
+        as_stored(rk, c, known);
+        return true;
+    }
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
     if (store_get(rk->store, FAM_DATA, delta_key(rk, r, c->sub), &v)) {
-        as_stored(rk, c, &v);
+        as_stored(rk, c, v.b);
+        remember(rk, r, c->sub, v.b);
         store_value_release(&v);
     }
     if (UNLIKELY(rk->base.failed)) return false;
@@ -180,7 +214,15 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
     struct store_value values[READ_TOGETHER];
     u32 of[READ_TOGETHER], reads = 0;
     for (u32 i = 0; i < n; i++) {
-        if (!row_has_base(rows[i]) || delta_peek(rows[i], subs[i])) continue;
+        bytes known;
+        u64 hash = 0;
+        if (!row_has_base(rows[i]) || find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
+        if (is_cached(rk, rows[i], subs[i], &known)) {
+            struct change *c = change_new(rk, subs[i]);
+            as_stored(rk, c, known);
+            add(rows[i], c, hash);
+            continue;
+        }
         of[reads] = i;
         keys[reads++] = delta_keep(rk, delta_key(rk, rows[i], subs[i]));
     }
@@ -196,7 +238,10 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
         bytes sub = subs[of[i]];
         if (!failed && !find(r->delta, sub, &hash)) {
             struct change *c = change_new(rk, sub);
-            if (values[i].pin) as_stored(rk, c, &values[i]);
+            if (values[i].pin) {
+                as_stored(rk, c, values[i].b);
+                remember(rk, r, sub, values[i].b);
+            }
             add(r, c, hash);
         }
         store_value_release(&values[i]);

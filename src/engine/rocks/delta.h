@@ -73,6 +73,9 @@ void delta_touch(struct row *r, struct change *c); /* something beside the value
  * and is not stored is to be passed over. */
 #define delta_each(c, delta) (struct change *c = (delta) ? (delta)->first : NULL; c; c = c->next)
 
+/* The transaction was kept: what it wrote is now what is stored. */
+void delta_kept(struct rk *rk, struct row *r);
+
 void delta_release(struct delta *d); /* at the end of the transaction, or with the collection */
 
 /* The touched changes in the order of subs; valid until the next change. */

@@ -159,7 +159,7 @@ static void read_keys(struct rk *rk, struct visit *v, u32 n)
     struct want want[TOGETHER];
     u32 wants = 0;
     for (u32 i = 0; i < n; i++) {
-        struct rk_db *db = v[i].db = due_db(rk, v[i].at.index);
+        struct rk_db *db = v[i].db = rk_db_of(rk, v[i].at.index);
         if (!db) continue;
         v[i].hash = row_hash(db, v[i].at.key);
         v[i].cached = row_peek(rk, db, v[i].at.key, v[i].hash);

@@ -180,13 +180,6 @@ void due_abandon(struct rk *rk)
 
 bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || load(rk, rk->due); }
 
-struct rk_db *due_db(struct rk *rk, u64 index)
-{
-    for (u32 i = 0; i < rk->base.databases; i++)
-        if (rk->dbs[i]->index == index) return rk->dbs[i];
-    return NULL;
-}
-
 /* -- at commit ------------------------------------------------------------------------------- */
 
 /* A row that was visited may be there again, if this transaction has filed it anew. */
@@ -245,7 +238,7 @@ void due_forget_fields(struct rk *rk, const struct row *r)
 static void settle_bucket(struct rk *rk, const struct bucket *b)
 {
     struct due *d = rk->due;
-    struct rk_db *db = due_db(rk, b->name.index);
+    struct rk_db *db = rk_db_of(rk, b->name.index);
     i64 start = bucket_start((u32)b->name.level, b->name.bucket);
     if (!db) return; /* there are fewer databases than before: nobody looks at its keys */
     db->count -= MIN(db->count, b->keys);

@@ -73,7 +73,6 @@ bool due_below_low(struct due *d, struct place p, const struct due_name *n); /* 
 void due_file(struct rk *rk, struct place p, const struct due_name *n);
 void due_advance(struct due *d, i64 now_ms); /* moves the position as far as there are no rows */
 void due_set_last(struct due *d, const struct codec_due *last);
-struct rk_db *due_db(struct rk *rk, u64 index); /* NULL: no such database */
 
 /* All rows there are, in order; and `low` put to where an iterator over them stands. */
 struct store_iter *due_iter(struct rk *rk, struct due *d);

@@ -63,7 +63,10 @@ static bool orphan(struct judge *j, bytes key)
         buf_append_bytes(&j->prefix, prefix);
         look_up(j);
     }
-    return j->found == ABSENT || (j->found == PRESENT && j->version != version);
+    bool orphaned = j->found == ABSENT || (j->found == PRESENT && j->version != version);
+    /* Only after the look-up: if that saw what was written after a view was taken, then this, which was
+     * set before, is seen, too. */
+    return orphaned && version > atomic_load_explicit(&j->fs->kept_version, memory_order_acquire);
 }
 
 /* -- the calls of RocksDB ------------------------------------------------------------ */

@@ -10,8 +10,9 @@
  * A filter judges by what is in RocksDB now, which a power cut may partly undo. So each compaction
  * that dropped something syncs the log before its result is put to use: what is gone has stayed gone.
  *
- * Filters ignore RocksDB's snapshots: whoever wants to read an old state for long (a dump) must
- * take a checkpoint, or stop compactions. */
+ * Filters are applied without regard to RocksDB's snapshots. So for a view (store_view) they are told what
+ * to keep: dead_ms no longer grows, and orphans up to a version, which nobody but the view can still
+ * read, stay. What a compaction dropped before it was told had been an orphan then already. */
 #ifndef MAYFLY_ENGINE_ROCKS_FILTER_H
 #define MAYFLY_ENGINE_ROCKS_FILTER_H
 
@@ -25,6 +26,7 @@ struct filters {
     _Atomic(rocksdb_t *) db; /* NULL: not open yet, or closing: everything is kept */
     rocksdb_column_family_handle_t *meta; /* set before db */
     _Atomic i64 dead_ms;
+    _Atomic u64 kept_version; /* orphans up to this one stay; 0: none do */
     /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which
      * Debian's build has, allow no call on a file that has seen an error.) */
     _Atomic bool log_broken;

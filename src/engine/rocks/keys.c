@@ -55,17 +55,17 @@ static u64 size(struct engine *e, struct key_ref *ref)
 {
     struct row *r = row_of(ref);
     switch (ref->type) {
-    case TYPE_STRING: return r->value.n;
+    case TYPE_STRING: return row_value(rk_of(e), r)->n;
     case TYPE_HASH:
     case TYPE_SET: return map_live(rk_of(e), r);
     default: return r->size;
     }
 }
 
-static const char *string_encoding(const struct row *r)
+static const char *string_encoding(struct rk *rk, struct row *r)
 {
     i64 number;
-    bytes v = buf_bytes(&r->value);
+    bytes v = buf_bytes(row_value(rk, r));
     if (r->edited) return "raw";
     if (!r->text && v.n <= 20 && num_parse_i64(v, &number)) return "int";
     return v.n <= EMBSTR_MAX ? "embstr" : "raw";
@@ -79,7 +79,7 @@ static const char *encoding(struct engine *e, struct key_ref *ref)
     case TYPE_SET: return map_encoding(rk_of(e), r);
     case TYPE_ZSET: return zset_encoding(rk_of(e), r);
     case TYPE_LIST: return "quicklist";
-    default: return string_encoding(r);
+    default: return string_encoding(rk_of(e), r);
     }
 }
 
@@ -88,7 +88,8 @@ static size_t usage(struct engine *e, struct key_ref *ref, u32 samples)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    size_t prefix = CODEC_PREFIX_FIXED + r->key_len, total = prefix + r->value.n + 25, seen_bytes = 0;
+    size_t prefix = CODEC_PREFIX_FIXED + r->key_len, seen_bytes = 0;
+    size_t total = prefix + r->value.n + 25; /* of a dead string the value does not matter */
     u64 seen = 0;
     struct walk w;
     if (ref->type == TYPE_STRING) return total;
@@ -120,7 +121,7 @@ static struct row *duplicate(struct rk *rk, struct row *from, u32 db_number, byt
     case TYPE_LIST: seq_copy(rk, from, to); break;
     case TYPE_ZSET: zset_copy(rk, from, to); break;
     default:
-        buf_append_bytes(&to->value, buf_bytes(&from->value));
+        buf_append_bytes(&to->value, buf_bytes(row_value(rk, from)));
         to->text = from->text;
         to->edited = from->edited;
     }
@@ -439,10 +440,13 @@ void keys_drop_files(struct rk *rk, struct rk_db *db)
     buf_release(&to);
 }
 
+static void expect(struct engine *e UNUSED, u32 db UNUSED, u64 keys UNUSED) {} /* RocksDB has no use for it */
+
 void rk_key_ops(struct engine_ops *ops)
 {
     ops->find = find;
     ops->create = create;
+    ops->expect = expect;
     ops->drop = drop;
     ops->set_deadline = set_deadline;
     ops->rename = rename_key;

@@ -13,13 +13,6 @@
 #define STATE_KEY BYTES_LIT("l")
 #define COUNT_TOGETHER 10000
 
-static struct rk_db *db_of_index(struct rk *rk, u64 index)
-{
-    for (u32 i = 0; i < rk->base.databases; i++)
-        if (rk->dbs[i]->index == index) return rk->dbs[i];
-    return NULL;
-}
-
 static bool family_has_rows(struct rk *rk, enum family f)
 {
     struct store_iter *it = store_iter(rk->store, f, (bytes){0}, (bytes){0}, STORE_ONCE);
@@ -35,7 +28,7 @@ static void adopt_key(struct rk *rk, bytes raw_key, bytes raw_value)
 {
     struct codec_key k;
     if (!codec_key_read(raw_key, &k) || k.region != RK_REGION) return;
-    struct rk_db *db = db_of_index(rk, k.index);
+    struct rk_db *db = rk_db_of(rk, k.index);
     if (!db) return;
     struct row *r = row_new(db, k.key);
     if (row_decode(r, raw_value)) {
@@ -83,6 +76,7 @@ static bool adopt(struct rk *rk)
 static bool load_position(struct rk *rk)
 {
     struct store_value v;
+    buf_clear(&rk->legacy_position);
     bool found = store_get(rk->store, FAM_INFO, STATE_KEY, &v);
     if (found) buf_append_bytes(&rk->legacy_position, v.b);
     store_value_release(&v);
@@ -100,13 +94,15 @@ bool legacy_open(struct rk *rk, struct buf *why)
         }
     }
     rk->legacy = load_position(rk) || rk->legacy;
-    return true;
+    if (rk->base.failed) buf_append_str(why, "the database's own state can't be read; see the log");
+    if (rk->base.failed) return false;
+    return !rk->legacy || state_covers_data(rk, why);
 }
 
 /* Moves the string an old row stands for, unless a newer form of its key exists. */
 static void move(struct rk *rk, const struct codec_key *k)
 {
-    struct rk_db *db = db_of_index(rk, k->index);
+    struct rk_db *db = rk_db_of(rk, k->index);
     if (!db || db->flushed) return;
     struct row *r = row_get(rk, db, k->key, row_hash(db, k->key));
     if (rk->base.failed || r->touched) return; /* a touched row removes the old one anyway */
@@ -114,24 +110,23 @@ static void move(struct rk *rk, const struct codec_key *k)
     row_touch(rk, r);
 }
 
-/* Stands on some row of a key; sees to the key, and puts the start of the next one into `from`. */
-static void visit(struct rk *rk, struct store_iter *it, struct buf *from)
+bool legacy_visit(struct store_iter *it, struct buf *from, struct codec_key *k)
 {
-    struct codec_key k;
     buf_clear(from);
     buf_append_bytes(from, store_key(it));
-    if (!codec_key_read(store_key(it), &k)) {
+    if (!codec_key_read(store_key(it), k)) {
         buf_append_char(from, '\0');
-        return;
+        return false;
     }
-    from->n -= k.rest.n;
+    from->n -= k->rest.n;
     size_t p = from->n;
     buf_append_char(from, CODEC_LEGACY);
     store_seek(it, buf_bytes(from));
-    if (store_valid(it) && bytes_eq(store_key(it), buf_bytes(from)) && codec_key_read(store_key(it), &k))
-        move(rk, &k);
+    bool found = store_valid(it) && bytes_eq(store_key(it), buf_bytes(from));
+    if (found) codec_key_read(store_key(it), k);
     from->n = p;
     codec_after_prefix(from);
+    return found;
 }
 
 static void end_of_pass(struct rk *rk)
@@ -147,9 +142,10 @@ void legacy_step(struct rk *rk, u32 rows)
 {
     if (rk->legacy_ends || rk->legacy_stuck) return;
     struct buf *from = &rk->legacy_position;
+    struct codec_key k;
     struct store_iter *it = store_iter(rk->store, FAM_DATA, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek(it, buf_bytes(from)); rows > 0 && store_valid(it); rows--) {
-        visit(rk, it, from);
+        if (legacy_visit(it, from, &k)) move(rk, &k);
         store_seek(it, buf_bytes(from));
     }
     bool more = store_valid(it);
@@ -161,6 +157,16 @@ void legacy_step(struct rk *rk, u32 rows)
                  "Run mayfly-server --check on the directory.");
     else if (more) store_put(rk->store, FAM_INFO, STATE_KEY, buf_bytes(from));
     else end_of_pass(rk);
+}
+
+/* What could not be read leaves the pass where nobody knows: it is over until the next start. */
+void legacy_abandon(struct rk *rk)
+{
+    if (LIKELY(!rk->legacy)) return;
+    rk->legacy_ends = false;
+    load_position(rk);
+    rk->legacy_stuck |= rk->base.failed;
+    rk->base.failed = false;
 }
 
 void legacy_info(struct rk *rk, struct buf *out)

@@ -6,6 +6,7 @@
  * remembered only as long as its row is cached; after that, one that shrank may be called packed. */
 #include "base/num.h"
 #include "base/rand.h"
+#include "engine/fill.h"
 #include "engine/rocks/draw.h"
 #include "engine/rocks/fields.h"
 
@@ -234,7 +235,7 @@ static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
 }
 
 const struct map_ops rk_map_ops = {
-    .get = map_get, .put = map_put, .del = map_del, .iter = map_iter, .next = map_next,
+    .get = map_get, .put = map_put, .fill = map_fill_each, .del = map_del, .iter = map_iter, .next = map_next,
     .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
     .set_field_deadline = map_set_field_deadline, .reap = map_reap,
     .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,

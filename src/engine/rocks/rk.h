@@ -36,6 +36,7 @@ struct row {
     bool edited;          /* a string that was changed in place: Redis calls it raw */
     bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
+    bool unread;          /* a string whose value was left where it is, because it was dead: row_value */
     u64 cost;             /* bytes it was counted with in rk->row_bytes */
     u32 access;           /* 24 bits for LRU or LFU; not stored */
     i64 deadline_ms;
@@ -44,7 +45,7 @@ struct row {
         struct { u64 head, tail; };           /* lists */
         struct { u64 dead; i64 dead_at_ms; }; /* hashes: fields.h; 0: not counted */
     };
-    struct buf value;     /* strings; hashes: fields.h */
+    struct buf value;     /* strings (row_value); hashes: fields.h */
     struct delta *delta;  /* collections: what this transaction changed; NULL: nothing */
     struct ranks *ranks;  /* big sorted sets: zset.c's; NULL: not loaded */
     struct {              /* as RocksDB has it: what the changes are relative to */
@@ -65,6 +66,7 @@ struct rk_db {
     bool counts_changed; /* to be written at commit */
     bool renumbered;     /* by a swap: likewise */
     bool flushed;        /* in this transaction: nothing that is stored counts any more */
+    bool all_cached;     /* every stored key has a row in the cache: one without is absent, and not asked for */
 };
 
 struct due;   /* due.c: the deadline index */
@@ -83,6 +85,7 @@ struct rk {
     struct due *due;
     struct cursors cursors;
     struct draws *draws; /* draw.c's */
+    struct elements *elements; /* lately used ones of collections; NULL in a view */
     struct buf scratch;
     u64 last_version, applied_seq;
     bool state_changed;
@@ -99,10 +102,17 @@ struct rk {
     struct buf legacy_position;
     u64 legacy_moved;
     struct { u64 hits, misses; } cache;
+    struct view *view; /* snapshot.c's; NULL: none is open */
 };
 
 static inline struct rk *rk_of(struct engine *e) { return (struct rk *)e; }
 static inline struct row *row_of(const struct key_ref *ref) { return ref->entry; }
+static inline struct rk_db *rk_db_of(struct rk *rk, u64 index) /* NULL: no such database */
+{
+    for (u32 i = 0; i < rk->base.databases; i++)
+        if (rk->dbs[i]->index == index) return rk->dbs[i];
+    return NULL;
+}
 static inline bytes row_key(const struct row *r) { return bytes_of(r->key, r->key_len); }
 
 /* -- rows: row.c --------------------------------------------------------------- */
@@ -126,6 +136,13 @@ void row_touch(struct rk *rk, struct row *r);
 void row_create(struct rk *rk, struct row *r, enum value_type type);
 void row_drop(struct rk *rk, struct row *r);
 void row_set_deadline(struct rk *rk, struct row *r, i64 deadline_ms);
+/* A string's value. To be asked for before every use; what is only looked at may be empty after a failure. */
+void row_read_value(struct rk *rk, struct row *r);
+static inline struct buf *row_value(struct rk *rk, struct row *r)
+{
+    if (UNLIKELY(r->unread)) row_read_value(rk, r);
+    return &r->value;
+}
 /* Whether elements of this collection are in RocksDB, under stored.version. */
 static inline bool row_has_base(const struct row *r)
 {
@@ -133,6 +150,8 @@ static inline bool row_has_base(const struct row *r)
 }
 void row_ref(struct row *r, u64 hash, struct key_ref *ref);
 bool row_decode(struct row *r, bytes raw); /* from redis_metadata; false: malformed */
+bool row_decode_legacy(struct row *r, bytes raw); /* from `data`: a string of the old form */
+void row_malformed(struct rk *rk, const struct row *r); /* logs it, and sets failed */
 struct row *row_new(struct rk_db *db, bytes key); /* of an absent key, in no table */
 void row_free(struct row *r);
 /* P · version of a collection, appended. */
@@ -144,6 +163,10 @@ void row_sweep(struct rk *rk); /* brings the cache back into its budget; between
 void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database. O(1) and the touched ones */
 u64 row_bury(struct rk *rk, u32 units);          /* frees some of what was forgotten; what is left */
 u64 rk_new_version(struct rk *rk); /* strictly increasing, also across restarts and clock steps */
+
+/* -- snapshots: snapshot.c ------------------------------------------------------------ */
+
+extern const struct snapshot_ops rk_snapshot_ops;
 
 /* -- the deadline index: due.c ---------------------------------------------------- */
 

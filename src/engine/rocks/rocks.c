@@ -5,6 +5,7 @@
 
 #include "engine/rocks/delta.h"
 #include "engine/rocks/draw.h"
+#include "engine/rocks/elements.h"
 #include "engine/rocks/keys.h"
 #include "engine/rocks/legacy.h"
 #include "engine/rocks/state.h"
@@ -47,7 +48,7 @@ static void give_up(struct rk *rk)
         if (rk->dbs[i]->flushed) row_flush(rk, rk->dbs[i]);
     state_abandon(rk);
     due_abandon(rk);
-    rk->legacy_ends = false;
+    legacy_abandon(rk);
 }
 
 /* Everything the transaction touched, encoded once. Flushes come first: what was written to a
@@ -86,8 +87,11 @@ static bool rk_commit(struct engine *e, u64 seq)
         give_up(rk);
         return false;
     }
-    for (u32 i = 0; i < e->databases; i++)
-        if (rk->dbs[i]->flushed) keys_drop_files(rk, rk->dbs[i]);
+    for (u32 i = 0; i < e->databases; i++) {
+        if (!rk->dbs[i]->flushed) continue;
+        keys_drop_files(rk, rk->dbs[i]);
+        rk->dbs[i]->all_cached = true;
+    }
     state_committed(rk, seq);
     if (rk->legacy_ends) rk->legacy = rk->legacy_ends = false;
     e->applied = seq;
@@ -140,6 +144,7 @@ static u64 rk_reclaim(struct engine *e, u32 units)
 static void rk_close(struct engine *e)
 {
     struct rk *rk = rk_of(e);
+    if (rk->view) rk_snapshot_ops.end(e);
     if (rk->store) {
         end(rk, false);
         for (u32 i = 0; i < e->databases; i++) row_flush(rk, rk->dbs[i]);
@@ -153,6 +158,7 @@ static void rk_close(struct engine *e)
     }
     cursors_release(&rk->cursors);
     draws_free(rk->draws);
+    elements_free(rk->elements);
     mem_free(rk->dbs);
     arena_release(&rk->arena);
     buf_release(&rk->scratch);
@@ -176,7 +182,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     struct rk *rk = mem_zalloc(sizeof *rk);
     rk->ops = (struct engine_ops){
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
-        .prefetch = rk_prefetch, .reclaim = rk_reclaim,
+        .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
         .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
     };
     rk_key_ops(&rk->ops);
@@ -189,7 +195,9 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->base.prefetch_ahead = PREFETCH_AHEAD;
     rk->base.prefetch_elements = true;
     rk->log = o->log;
-    rk->row_budget = o->row_cache ? o->row_cache : default_row_cache();
+    u64 budget = o->row_cache ? o->row_cache : default_row_cache();
+    rk->elements = elements_new(budget / 3, o->seed);
+    rk->row_budget = budget - budget / 3;
     rk->compaction_grace_ms = ROCKS_GRACE_MS;
     rk->touched_end = &rk->touched;
     rk->dbs = mem_alloc(o->databases * sizeof(struct rk_db *));
@@ -241,6 +249,7 @@ void rocks_info(struct engine *e, struct buf *out)
                (unsigned long long)rows, (unsigned long long)rk->row_bytes,
                (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
                (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
+    buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
     buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
     legacy_info(rk, out);
     store_info(rk->store, out);

@@ -31,6 +31,7 @@ static void release_value(struct row *r)
     r->delta = NULL;
     ranks_free(r->ranks);
     r->ranks = NULL;
+    r->unread = false;
 }
 
 void row_free(struct row *r)
@@ -56,6 +57,7 @@ static void cache(struct rk *rk, struct row *r, u64 hash)
 static void uncache(struct rk *rk, struct row *r)
 {
     rk->row_bytes -= r->cost;
+    if (r->type != TYPE_NONE || r->stored.type != TYPE_NONE) r->db->all_cached = false;
     table_remove(&r->db->rows, row_hash(r->db, row_key(r)), r);
     row_free(r);
 }
@@ -70,7 +72,8 @@ static void remember_stored(struct row *r)
     r->stored.size = r->size;
 }
 
-bool row_decode(struct row *r, bytes raw)
+/* Values of strings that are dead by dead_ms are not copied: nobody wants them but, rarely, a replica. */
+static bool decode(struct row *r, bytes raw, i64 dead_ms)
 {
     struct codec_meta m;
     if (!codec_meta_read(raw, &m)) return false;
@@ -81,12 +84,15 @@ bool row_decode(struct row *r, bytes raw)
     r->size = m.size;
     r->head = m.head;
     r->tail = m.tail;
-    buf_append_bytes(&r->value, m.payload);
+    r->unread = m.payload.n > 0 && !alive(m.deadline_ms, dead_ms);
+    if (!r->unread) buf_append_bytes(&r->value, m.payload);
     remember_stored(r);
     return true;
 }
 
-static bool decode_legacy(struct row *r, bytes raw)
+bool row_decode(struct row *r, bytes raw) { return decode(r, raw, INT64_MIN); }
+
+bool row_decode_legacy(struct row *r, bytes raw)
 {
     bytes payload;
     if (!codec_legacy_read(raw, &r->deadline_ms, &payload)) return false;
@@ -97,7 +103,7 @@ static bool decode_legacy(struct row *r, bytes raw)
     return true;
 }
 
-static void malformed(struct rk *rk, const struct row *r)
+void row_malformed(struct rk *rk, const struct row *r)
 {
     log_line(rk->log, LOG_WARNING, "The metadata of key '%.*s' (database %u) can't be read: the database "
              "is damaged. Run mayfly-server --check on it.", (int)MIN(r->key_len, 128), r->key, r->db->number);
@@ -115,17 +121,35 @@ static void read_row(struct rk *rk, struct row *r)
 {
     struct store_value v;
     bytes raw_key = encode_key(rk, r->db, row_key(r));
-    if (store_get(rk->store, FAM_META, raw_key, &v)) {
-        if (!row_decode(r, v.b)) malformed(rk, r);
+    if (!r->db->all_cached && store_get(rk->store, FAM_META, raw_key, &v)) {
+        if (!decode(r, v.b, rk->base.now_ms)) row_malformed(rk, r);
         store_value_release(&v);
         return;
     }
     if (LIKELY(!rk->legacy)) return;
     buf_append_char(&rk->scratch, CODEC_LEGACY);
     if (store_get(rk->store, FAM_DATA, buf_bytes(&rk->scratch), &v)) {
-        if (!decode_legacy(r, v.b)) malformed(rk, r);
+        if (!row_decode_legacy(r, v.b)) row_malformed(rk, r);
         store_value_release(&v);
     }
+}
+
+void row_read_value(struct rk *rk, struct row *r)
+{
+    struct store_value v;
+    struct codec_meta m;
+    if (!store_get(rk->store, FAM_META, encode_key(rk, r->db, row_key(r)), &v)) {
+        rk->base.failed = true; /* a compaction may have taken it, for it was dead */
+        return;
+    }
+    if (codec_meta_read(v.b, &m)) {
+        buf_append_bytes(&r->value, m.payload);
+        r->unread = false;
+        if (!r->passing) set_cost(rk, r);
+    } else {
+        row_malformed(rk, r);
+    }
+    store_value_release(&v);
 }
 
 struct row *row_peek(struct rk *rk UNUSED, struct rk_db *db, bytes key, u64 hash)
@@ -190,7 +214,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
         struct rk_db *db = rk->dbs[want[i].db];
         struct row *cached = row_peek(rk, db, want[i].key, hash[i]);
         if (cached) prefetch_value(cached);
-        if (db->flushed || cached) continue;
+        if (db->flushed || cached || (db->all_cached && !rk->legacy)) continue;
         at[reads] = rk->scratch.n;
         of[reads++] = &want[i];
         codec_key(&rk->scratch, RK_REGION, db->index, want[i].key);
@@ -210,7 +234,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
         bool absent = !values[i].pin;
         if (!failed && !(absent && rk->legacy) && !row_peek(rk, db, key, of_key)) {
             struct row *r = row_new(db, key);
-            if (absent || row_decode(r, values[i].b)) {
+            if (absent || decode(r, values[i].b, rk->base.now_ms)) {
                 r->access = rk->base.fresh_access;
                 cache(rk, r, of_key);
                 rk->cache.misses++;
@@ -337,12 +361,13 @@ static void count_orphans(struct rk *rk, const struct row *r)
     if (r->stored.type == TYPE_ZSET) store_orphaned(rk->store, FAM_SCORE, r->stored.size);
 }
 
-static void write_meta(struct rk *rk, const struct row *r)
+static void write_meta(struct rk *rk, struct row *r)
 {
+    bytes value = buf_bytes(row_value(rk, r));
     struct codec_meta m = {
         .type = (enum value_type)r->type, .field_deadlines = r->field_deadlines,
         .deadline_ms = r->deadline_ms, .version = r->version, .size = r->size, .head = r->head,
-        .tail = r->tail, .payload = buf_bytes(&r->value),
+        .tail = r->tail, .payload = value,
     };
     bytes raw_key = encode_key(rk, r->db, row_key(r));
     size_t key_len = raw_key.n;
@@ -384,12 +409,13 @@ void row_write_all(struct rk *rk)
 }
 
 /* Returns the rows that were not in the cache: they go now. */
-static struct row *close_deltas(struct rk *rk)
+static struct row *close_deltas(struct rk *rk, bool kept)
 {
     struct row *passing = NULL;
     for (struct row *r = rk->open, *next; r; r = next) {
         next = r->next_open;
         r->open = false;
+        if (kept) delta_kept(rk, r);
         if (r->delta) delta_release(r->delta);
         r->delta = NULL;
         if (!r->passing) continue;
@@ -402,7 +428,7 @@ static struct row *close_deltas(struct rk *rk)
 
 void row_settle(struct rk *rk, bool kept)
 {
-    struct row *passing = close_deltas(rk);
+    struct row *passing = close_deltas(rk, kept);
     for (struct row *r = rk->touched, *next; r; r = next) {
         next = r->next_touched;
         r->touched = false;
@@ -478,6 +504,7 @@ void row_flush(struct rk *rk, struct rk_db *db)
     *g = (struct grave){rk->graves, db->rows};
     rk->graves = g;
     rk->grave_count += db->rows.count;
+    db->all_cached = false;
     table_init(&db->rows, db->rows.key_of, db->rows.seed);
 }
 

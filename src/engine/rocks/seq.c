@@ -8,6 +8,7 @@
  * - Erasing and inserting in the middle moves the elements of the shorter side.
  * - A walk that erases leaves holes, so that LREM does not move the same elements again and again:
  *   list->gaps, which whatever comes next closes first (settle). row->size counts without them. */
+#include "engine/fill.h"
 #include "engine/rocks/delta.h"
 
 #define STEPS 8     /* that are taken rather than seeking */
@@ -400,6 +401,7 @@ void seq_copy(struct rk *rk, struct row *from, struct row *to)
 }
 
 const struct seq_ops rk_seq_ops = {
-    .push = seq_push, .pop = seq_pop, .get = seq_get, .set = seq_set, .insert = seq_insert,
-    .erase = seq_erase, .iter = seq_iter, .next = seq_next, .erase_current = seq_erase_current,
+    .push = seq_push, .fill = seq_fill_each, .pop = seq_pop, .get = seq_get, .set = seq_set,
+    .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
+    .erase_current = seq_erase_current,
 };

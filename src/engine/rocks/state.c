@@ -68,6 +68,49 @@ static void load_indexes(struct rk *rk)
     }
 }
 
+/* Which database an index is of that none of ours has. */
+static u64 number_of(struct rk *rk, u64 index)
+{
+    u64 number = index - 1;
+    bytes from = state_key(rk, 'i', RK_REGION, false, 0);
+    struct store_iter *it = store_iter(rk->store, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        bytes key = store_key(it), value = store_iter_value(it);
+        if (key.n == 13 && value.n >= 8 && get_u64(value.p) == index) number = get_u32(key.p + 9);
+    }
+    store_iter_done(it);
+    return number;
+}
+
+/* Keys are in the order of their index, so that one seek leads from each database to the next. */
+static bool ours_only(struct rk *rk, enum family f, struct buf *why)
+{
+    struct buf at = {0}, end = {0};
+    struct codec_key k;
+    u64 stranger = 0;
+    codec_index_prefix(&at, RK_REGION, 0);
+    codec_index_prefix(&end, RK_REGION + 1, 0);
+    struct store_iter *it = store_iter(rk->store, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
+    store_seek_first(it);
+    while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
+        struct rk_db *db = rk_db_of(rk, k.index);
+        if (db) db->all_cached = false;
+        else stranger = k.index;
+        buf_clear(&at);
+        codec_index_prefix(&at, RK_REGION, k.index);
+        codec_after_prefix(&at);
+        store_seek(it, buf_bytes(&at));
+    }
+    store_iter_done(it);
+    buf_release(&at);
+    buf_release(&end);
+    if (!stranger) return true;
+    unsigned long long number = number_of(rk, stranger);
+    buf_printf(why, "database %llu has keys, but there are to be %u databases only, which would hide them: "
+               "set 'databases' to %llu or more", number, rk->base.databases, number + 1);
+    return false;
+}
+
 bool state_load(struct rk *rk, struct buf *why)
 {
     char raw[4];
@@ -80,8 +123,16 @@ bool state_load(struct rk *rk, struct buf *why)
     load_indexes(rk);
     for (u32 i = 0; i < rk->base.databases; i++) load_counts(rk, rk->dbs[i]);
     rk->new_layout = !known;
-    return !rk->base.failed;
+    for (u32 i = 0; i < rk->base.databases; i++) rk->dbs[i]->all_cached = true; /* until a key is met */
+    bool ours = ours_only(rk, FAM_META, why);
+    if (!rk->base.failed) return ours;
+    buf_clear(why);
+    buf_append_str(why, "the database's own state can't be read; see the log, and run mayfly-server --check "
+                   "on the directory");
+    return false;
 }
+
+bool state_covers_data(struct rk *rk, struct buf *why) { return ours_only(rk, FAM_DATA, why); }
 
 /* -- writing ---------------------------------------------------------------------------------- */
 

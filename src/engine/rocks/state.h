@@ -17,8 +17,10 @@
 #include "engine/rocks/rk.h"
 
 /* Reads everything but what is due.c's; a new database is given its first rows. False: `why` says
- * what is wrong (another layout …). */
+ * what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
+/* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
+bool state_covers_data(struct rk *rk, struct buf *why);
 void state_commit(struct rk *rk, u64 seq); /* what changed, into the batch */
 void state_committed(struct rk *rk, u64 seq); /* the batch was written */
 void state_abandon(struct rk *rk);         /* the transaction failed: back to what is stored */

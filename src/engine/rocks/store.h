@@ -38,7 +38,10 @@ void store_multi_get(struct store *s, enum family f, u32 n, const bytes *keys, s
  * They are pooled, so that taking one is cheap. Keys and values live until the
  * iterator moves. Bounds are copied. */
 struct store_iter;
-enum { STORE_ONCE = 1 }; /* data that will not be wanted again: don't fill the cache */
+enum {
+    STORE_ONCE = 1, /* data that will not be wanted again: don't fill the cache */
+    STORE_KEPT = 2, /* is not taken back; of a view only, whose state does not change */
+};
 struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes upper, u32 flags);
 void store_iter_done(struct store_iter *it);
 void store_seek(struct store_iter *it, bytes key);      /* the first key >= this one */
@@ -79,6 +82,15 @@ void store_drop_files(struct store *s, enum family f, bytes from, bytes to);
 
 /* Sees to it that a range full of deleted rows is compacted soon, in the background. */
 void store_compact_soon(struct store *s, enum family f, bytes from, bytes to);
+
+/* -- views ----------------------------------------------------------------------- */
+
+/* A second store on the same database, for reading only, that goes on showing what has been written by
+ * now. One at a time. Of what compactions throw away by themselves they leave it the rows of all
+ * collections up to last_version, and the keys that are not dead yet by store_set_dead. NULL: files are
+ * just being dropped; try again later. */
+struct store *store_view(struct store *s, u64 last_version, bool *failed);
+void store_view_close(struct store *view); /* NULL is fine */
 
 /* -- running ------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_options.c,
  * store_open.c, store_run.c (sync, cron), store_trouble.c (stalls, failures), store_space.c (getting
- * space back) and store_info.c share.
+ * space back), store_view.c and store_info.c share.
  *
  * Threads: the loop owns everything that is not said to be shared. Beside it run the syncer and the
  * sweeper (struct worker) and RocksDB's own threads, which come in through the compaction filters. */
@@ -59,6 +59,13 @@ struct store {
     u32 deletes[FAM_COUNT];
     bool ranged[FAM_COUNT];  /* it deletes a range … */
     bool refilled[FAM_COUNT]; /* … and then puts something: of the last written batch, too */
+
+    /* Views. */
+    struct store *view;  /* that is open on this one; NULL: none */
+    _Atomic bool viewed; /* the same, for the sweeper */
+    struct store *of;    /* of a view: what it is open on */
+    const rocksdb_snapshot_t *snapshot;
+    u32 age;             /* iterators that were made at another one are made anew before they move */
 
     /* Iterators: idle ones by family and whether they fill the cache. */
     struct store_iter *idle[FAM_COUNT][2];

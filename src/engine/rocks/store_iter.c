@@ -7,18 +7,22 @@
  * family: new bounds are put where it looks, and whoever takes it has to seek first. Both bounds
  * are always set, for whether there is one at all is fixed when the iterator is made.
  *
- * An iterator keeps files and memtables alive: idle ones go with each write and each cron. */
+ * An iterator keeps files and memtables alive: idle ones go with each write and each cron. Those of a view
+ * live longer, since nothing that is written changes what they show; about once a second (store.age)
+ * they are made anew where they stand. */
 #include "engine/rocks/store_impl.h"
 
 #include "base/alloc.h"
 
 struct store_iter {
-    struct store_iter *next, **at; /* in `out` or in the pool; at: what points here, while out */
+    struct store_iter *next, **at; /* in `out` or in the pool; at: what points here, while out (NULL: kept) */
     struct store *s;
     rocksdb_iterator_t *it;
     rocksdb_readoptions_t *options;
     struct buf lower, upper;
+    struct buf place; /* scratch */
     enum family family;
+    u32 age; /* of the store, when it was made */
     bool once, valid;
 };
 
@@ -36,15 +40,22 @@ static void bind(struct store_iter *it, bytes lower, bytes upper)
     rocksdb_readoptions_set_iterate_upper_bound(it->options, it->upper.p, it->upper.n);
 }
 
+static void create(struct store_iter *it)
+{
+    it->it = rocksdb_create_iterator_cf(it->s->db, it->options, it->s->cf[it->family]);
+    it->age = it->s->age;
+    it->s->iterators_made++;
+}
+
 static struct store_iter *make(struct store *s, enum family f, bool once, bytes lower, bytes upper)
 {
     struct store_iter *it = mem_zalloc(sizeof *it);
     *it = (struct store_iter){.s = s, .family = f, .once = once, .options = rocksdb_readoptions_create()};
     rocksdb_readoptions_set_background_purge_on_iterator_cleanup(it->options, 1);
-    if (once) rocksdb_readoptions_set_fill_cache(it->options, 0);
+    if (once || s->snapshot) rocksdb_readoptions_set_fill_cache(it->options, 0);
+    if (s->snapshot) rocksdb_readoptions_set_snapshot(it->options, s->snapshot);
     bind(it, lower, upper);
-    it->it = rocksdb_create_iterator_cf(s->db, it->options, s->cf[f]);
-    s->iterators_made++;
+    create(it);
     return it;
 }
 
@@ -54,6 +65,7 @@ static void destroy(struct store_iter *it)
     rocksdb_readoptions_destroy(it->options);
     buf_release(&it->lower);
     buf_release(&it->upper);
+    buf_release(&it->place);
     mem_free(it);
 }
 
@@ -69,6 +81,8 @@ struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes
         it = make(s, f, once, lower, upper);
     }
     it->valid = false;
+    it->at = NULL;
+    if (flags & STORE_KEPT) return it;
     it->next = s->out;
     it->at = &s->out;
     if (it->next) it->next->at = &it->next;
@@ -79,8 +93,10 @@ struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes
 void store_iter_done(struct store_iter *it)
 {
     struct store_iter **pool = &it->s->idle[it->family][it->once];
-    *it->at = it->next;
-    if (it->next) it->next->at = it->at;
+    if (it->at) {
+        *it->at = it->next;
+        if (it->next) it->next->at = it->at;
+    }
     it->next = *pool;
     *pool = it;
 }
@@ -113,38 +129,64 @@ static inline void moved(struct store_iter *it)
     if (UNLIKELY(err != NULL)) store_read_failed(it->s, "can't read on", err);
 }
 
+static void renew(struct store_iter *it)
+{
+    if (LIKELY(it->age == it->s->age)) return;
+    rocksdb_iter_destroy(it->it);
+    create(it);
+}
+
+/* Makes it anew where it stands. False: that row is gone (what is dead may go), and it stands already
+ * where the next step leads. */
+static bool renew_in_place(struct store_iter *it, bool reverse)
+{
+    buf_clear(&it->place);
+    buf_append_bytes(&it->place, store_key(it));
+    renew(it);
+    if (reverse) rocksdb_iter_seek_for_prev(it->it, it->place.p, it->place.n);
+    else rocksdb_iter_seek(it->it, it->place.p, it->place.n);
+    moved(it);
+    return it->valid && bytes_eq(store_key(it), buf_bytes(&it->place));
+}
+
 void store_seek(struct store_iter *it, bytes key)
 {
+    renew(it);
     rocksdb_iter_seek(it->it, key.p, key.n);
     moved(it);
 }
 
 void store_seek_back(struct store_iter *it, bytes key)
 {
+    renew(it);
     rocksdb_iter_seek_for_prev(it->it, key.p, key.n);
     moved(it);
 }
 
 void store_seek_first(struct store_iter *it)
 {
+    renew(it);
     rocksdb_iter_seek_to_first(it->it);
     moved(it);
 }
 
 void store_seek_last(struct store_iter *it)
 {
+    renew(it);
     rocksdb_iter_seek_to_last(it->it);
     moved(it);
 }
 
 void store_next(struct store_iter *it)
 {
+    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, false)) return;
     rocksdb_iter_next(it->it);
     moved(it);
 }
 
 void store_prev(struct store_iter *it)
 {
+    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, true)) return;
     rocksdb_iter_prev(it->it);
     moved(it);
 }

@@ -240,8 +240,10 @@ static void close_database(struct store *s)
     rocksdb_close(s->db);
 }
 
+/* While there is a view, what was alive when it was taken stays. */
 void store_set_dead(struct store *s, i64 dead_ms)
 {
+    if (s->view) dead_ms = MIN(dead_ms, atomic_load_explicit(&s->filters.dead_ms, memory_order_relaxed));
     atomic_store_explicit(&s->filters.dead_ms, dead_ms, memory_order_relaxed);
 }
 

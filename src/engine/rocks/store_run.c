@@ -137,5 +137,6 @@ void store_cron(struct store *s)
 {
     s->complaints = 0;
     store_drop_idle(s);
+    if (s->view) s->view->age++;
     if (!s->read_only) store_look_after(s);
 }

@@ -8,6 +8,9 @@
  * from becoming the main occupation; families so large that it never suffices are left to
  * RocksDB's own leveling, which keeps garbage near a tenth by itself.
  *
+ * While a view is open, what it shows can't be given back. Sweeping goes on for what came and went since,
+ * but the garbage is counted once more when the view has gone; and ranges are left until then.
+ *
  * The sweeper runs RocksDB's compactions from its own thread: the loop never waits for one. */
 #include "engine/rocks/store_impl.h"
 
@@ -28,6 +31,7 @@ struct outlook {
     u64 budget;
     u64 garbage[FAM_COUNT]; /* at the last look */
     u32 quiet[FAM_COUNT];   /* looks since it last grew by much */
+    u64 held[FAM_COUNT];    /* swept while a view was open */
 };
 
 static void compact(struct store *s, enum family f, const bytes *from, const bytes *to)
@@ -42,10 +46,13 @@ static void compact(struct store *s, enum family f, const bytes *from, const byt
     atomic_fetch_add_explicit(&s->sweeps, 1, memory_order_relaxed);
 }
 
+static bool viewed(struct store *s) { return atomic_load_explicit(&s->viewed, memory_order_acquire); }
+
 /* What store_compact_soon asked for. */
 static void sweep_wanted(struct store *s, enum family f)
 {
     struct sweep w = {0};
+    if (viewed(s)) return;
     pthread_mutex_lock(&s->lock);
     if (s->sweep[f].wanted) {
         w = s->sweep[f];
@@ -59,8 +66,17 @@ static void sweep_wanted(struct store *s, enum family f)
     buf_release(&w.to);
 }
 
+static void count_held(struct store *s, struct outlook *o)
+{
+    for (int f = 0; f < FAM_COUNT; f++) {
+        if (o->held[f]) atomic_fetch_add_explicit(&s->garbage[f], o->held[f], memory_order_relaxed);
+        o->held[f] = 0;
+    }
+}
+
 static void observe(struct store *s, struct outlook *o)
 {
+    if (!viewed(s)) count_held(s, o);
     o->budget = MIN(o->budget + BUDGET_PER_LOOK, BUDGET_MAX);
     for (int f = 0; f < FAM_COUNT; f++) {
         u64 garbage = atomic_load_explicit(&s->garbage[f], memory_order_relaxed);
@@ -108,6 +124,7 @@ void *store_sweeper(void *arg)
             if (!worth_sweeping(s, (enum family)f, &o, &size)) continue;
             o.budget -= size;
             atomic_fetch_sub_explicit(&s->garbage[f], o.garbage[f], memory_order_relaxed);
+            if (viewed(s)) o.held[f] += o.garbage[f];
             o.garbage[f] = 0;
             compact(s, (enum family)f, NULL, NULL);
             tidied |= o.quiet[f] >= QUIET_LOOKS;
@@ -143,6 +160,7 @@ void store_compact_soon(struct store *s, enum family f, bytes from, bytes to)
  * - the deletion of what they hold must be durable first: the syncer does it, after a sync;
  * - nothing may be put into the range before it is done: such a put waits (store_await_drop). If
  *   the batch that deleted the range put something there as well, compaction has to do the work;
+ * - a view would lose what it shows: compaction has to do the work, later;
  * - the range is deleted once more afterwards: a file that goes may hold the first tombstone, and
  *   another that stays, because it reaches beyond the range, rows that were under it. */
 
@@ -158,7 +176,7 @@ static u64 bytes_in(struct store *s, enum family f, bytes from, bytes to)
 void store_drop_files(struct store *s, enum family f, bytes from, bytes to)
 {
     u64 size = bytes_in(s, f, from, to);
-    if (size < FILES_WORTH || s->refilled[f]) {
+    if (size < FILES_WORTH || s->refilled[f] || s->view) {
         if (size >= SIZE_WORTH) store_compact_soon(s, f, from, to);
         return;
     }

@@ -12,7 +12,7 @@ static struct row *row_for_string(struct rk *rk, u32 db_number, bytes key, struc
     if (r->type == TYPE_NONE) row_create(rk, r, TYPE_STRING);
     row_touch(rk, r);
     r->access = rk->base.fresh_access;
-    r->edited = r->text = false;
+    r->edited = r->text = r->unread = false;
     return r;
 }
 
@@ -32,16 +32,16 @@ static void put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, b
     row_of(ref)->text = true;
 }
 
-static void get(struct engine *e UNUSED, struct key_ref *ref, struct str_view *out)
+static void get(struct engine *e, struct key_ref *ref, struct str_view *out)
 {
-    out->b = buf_bytes(&row_of(ref)->value);
+    out->b = buf_bytes(row_value(rk_of(e), row_of(ref)));
 }
 
-static size_t length(struct engine *e UNUSED, struct key_ref *ref) { return row_of(ref)->value.n; }
+static size_t length(struct engine *e, struct key_ref *ref) { return row_value(rk_of(e), row_of(ref))->n; }
 
-static bool get_int(struct engine *e UNUSED, struct key_ref *ref, i64 *out)
+static bool get_int(struct engine *e, struct key_ref *ref, i64 *out)
 {
-    return num_parse_i64(buf_bytes(&row_of(ref)->value), out);
+    return num_parse_i64(buf_bytes(row_value(rk_of(e), row_of(ref))), out);
 }
 
 static void set_int(struct engine *e, struct key_ref *ref, i64 value)
@@ -50,7 +50,7 @@ static void set_int(struct engine *e, struct key_ref *ref, i64 value)
     char text[NUM_I64_LEN];
     row_touch(rk_of(e), r);
     r->access = e->fresh_access;
-    r->text = r->edited = false;
+    r->text = r->edited = r->unread = false;
     buf_clear(&r->value);
     buf_append(&r->value, text, num_print_i64(text, value));
 }
@@ -58,6 +58,7 @@ static void set_int(struct engine *e, struct key_ref *ref, i64 value)
 static char *edit(struct engine *e, struct key_ref *ref, size_t new_len)
 {
     struct row *r = row_of(ref);
+    row_value(rk_of(e), r);
     row_touch(rk_of(e), r);
     r->access = e->fresh_access;
     r->edited = true;

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include "engine/fill.h"
+
 #define TOGETHER 128 /* entries that are collected before they are erased */
 #define BIG_CUT 1024 /* entries from which a range deletion is worth its price to readers */
 
@@ -387,6 +389,6 @@ void zset_copy(struct rk *rk, struct row *from, struct row *to)
 }
 
 const struct zset_ops rk_zset_ops = {
-    .score = zset_score, .put = zset_put, .del = zset_del, .rank = zset_rank, .before = zset_before,
-    .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
+    .score = zset_score, .put = zset_put, .fill = zset_fill_each, .del = zset_del, .rank = zset_rank,
+    .before = zset_before, .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
 };

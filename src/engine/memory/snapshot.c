@@ -1,0 +1,402 @@
+/* Snapshots of the memory engine: the data of one moment, handed out while it changes.
+ *
+ * One bit of every entry is its mark. It is saved, or no part of the snapshot, if the mark equals
+ * mem_engine.mark; so begin() makes all entries unsaved at once by changing the engine's, and whatever
+ * enters a table from then on (mem_insert, mem_replace) is no part of the snapshot. An unsaved entry is
+ * - handed out by the walk over its table, and marked when the walk goes on (until then it is `current`);
+ * - or given to keep() and marked, because a primitive is about to change it (mem_keep);
+ * - or, when it is dropped or overwritten as a whole (mem_discard): given to keep() if it is small; else it
+ *   becomes an orphan, in no table any more, which is handed out and freed afterwards.
+ * Entries that somebody waits for (heavy) are handed out first.
+ * A database that is flushed is walked on, and buried when nothing in it is unsaved any more.
+ *
+ * Invariants:
+ * - Without a snapshot every entry has the engine's mark.
+ * - walk->left is the number of unsaved entries in the walk's table; it never grows. So the snapshot knows
+ *   at once when nothing is left, also when everything was saved ahead of the walk.
+ * - Unsaved entries are only in tables whose mem_db has a walk; the walk's place in the array is the number
+ *   the database had at the moment, its `db` where the database is now.
+ * - Readers of an entry need no table: what a ref to an orphan is good for is reading.
+ *
+ * Memory: 40 bytes per database and 40 per orphan, which only big values become; nothing per key.
+ *
+ * A snapshot that ends early stays here until reclaim() has marked the rest, in slices. */
+#include "engine/memory/mem.h"
+
+/* What is no bigger is given to keep() even if it goes as a whole. */
+#define HOLD_ELEMENTS MEM_FREE_NOW
+#define HOLD_BYTES (64u << 10)
+/* Changing what is bigger had better wait for the walk: about a millisecond of writing. */
+#define HEAVY_ELEMENTS 4096
+#define HEAVY_BYTES (1u << 20)
+#define URGENT_MAX 32 /* of them are handed out first */
+#define SAMPLES 8 /* elements looked at to know about how big a value is */
+
+#define BUCKETS_PER_NEXT 4  /* that next() looks at before it says: none yet */
+#define UNITS_PER_BUCKET 8  /* of reclaim()'s work */
+#define FLUSHED_SAMPLES 64
+
+/* The walk over one database of the moment. */
+struct mem_walk {
+    struct mem_db *db;
+    u64 cursor, left;
+    u64 held;     /* about how many bytes the flushed database has; part of engine.held */
+    bool flushed; /* db is the snapshot's, to be buried at the end */
+};
+
+struct orphan {
+    struct orphan *next;
+    struct entry *entry;
+    u64 hash, bytes; /* the latter part of engine.held */
+    u32 db;          /* at the moment */
+};
+
+struct mem_snap {
+    key_fn keep;
+    void *arg;
+    bool ended;              /* only marking is left to be done */
+    struct orphan *orphans;
+    struct orphan *given;    /* handed out last, and an orphan; or NULL */
+    struct entry *current;   /* handed out last, unmarked and in a table; or NULL */
+    struct mem_walk *in;     /* the table's walk */
+    struct {
+        struct entry *entry; /* unsaved, in a table, waited for */
+        struct mem_walk *in;
+    } urgent[URGENT_MAX];
+    u32 urgents;
+    u32 at, databases;       /* the walks before `at` have nothing left */
+    struct mem_walk walks[]; /* one per database */
+};
+
+static bool unsaved(const struct mem_engine *m, const struct entry *entry)
+{
+    return entry_mark(entry) != m->mark;
+}
+
+/* The entry is settled, or gone from its table: forget where it is mentioned. True: it was current. */
+static bool forget(struct mem_snap *s, const struct entry *entry)
+{
+    bool was_current = s->current == entry;
+    if (was_current) s->current = NULL;
+    for (u32 i = 0; i < s->urgents; i++) {
+        if (s->urgent[i].entry == entry) s->urgent[i--] = s->urgent[--s->urgents];
+    }
+    return was_current;
+}
+
+/* One entry less of those the walk has to find. */
+static void strike_out(struct mem_engine *m, struct mem_walk *w)
+{
+    CHECK(w->left > 0);
+    if (--w->left || !w->flushed) return;
+    m->base.held -= w->held;
+    mem_bury(m, GRAVE_KEYS, w->db);
+}
+
+static void mark_saved(struct mem_engine *m, struct mem_walk *w, struct entry *entry)
+{
+    entry_set_mark(entry, m->mark);
+    strike_out(m, w);
+}
+
+/* -- before a key changes ------------------------------------------------------------ */
+
+/* The ref a snapshot gets: with the database as it was at the moment. */
+static void ref_at_moment(const struct mem_snap *s, const struct mem_walk *w, u64 hash, struct entry *entry,
+                          struct key_ref *ref)
+{
+    mem_ref(ref, (u32)(w - s->walks), hash, entry);
+}
+
+void mem_snap_keep(struct engine *e, const struct key_ref *ref)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_snap *s = m->snap;
+    struct entry *entry = ref->entry;
+    if (!unsaved(m, entry)) return;
+    struct mem_walk *w = mem_db_of(e, ref->db)->walk;
+    if (!s->ended) {
+        struct key_ref at;
+        ref_at_moment(s, w, ref->hash, entry, &at);
+        s->keep(s->arg, &at);
+    }
+    forget(s, entry);
+    mark_saved(m, w, entry);
+}
+
+static bool exceeds(struct engine *e, struct key_ref *ref, u64 elements, u64 bytes)
+{
+    switch (entry_form(ref->entry)) {
+    case FORM_BLOB: return ((const struct blob *)entry_object(ref->entry))->n > bytes;
+    case FORM_OBJECT: return e->ops->size(e, ref) > elements || e->ops->usage(e, ref, SAMPLES) > bytes;
+    default: return false;
+    }
+}
+
+static struct orphan *orphan_new(struct engine *e, struct key_ref *ref)
+{
+    struct orphan *o = mem_alloc(sizeof *o);
+    *o = (struct orphan){
+        .entry = ref->entry, .db = ref->db, .hash = ref->hash, .bytes = e->ops->usage(e, ref, SAMPLES),
+    };
+    e->held += o->bytes;
+    return o;
+}
+
+static void orphan_free(struct engine *e, struct orphan *o)
+{
+    struct key_ref ref = {.db = o->db, .hash = o->hash};
+    e->held -= o->bytes;
+    entry_set_mark(o->entry, mem_of(e)->mark); /* mem_discard would bring it back here */
+    mem_discard(e, &ref, o->entry);
+    mem_free(o);
+}
+
+bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *entry)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_snap *s = m->snap;
+    if (!unsaved(m, entry)) return false;
+    struct mem_walk *w = mem_db_of(e, ref->db)->walk;
+    struct key_ref at;
+    ref_at_moment(s, w, ref->hash, entry, &at);
+    bool was_current = forget(s, entry);
+    strike_out(m, w);
+    if (s->ended) return false;
+    if (!exceeds(e, &at, HOLD_ELEMENTS, HOLD_BYTES)) {
+        s->keep(s->arg, &at);
+        return false;
+    }
+    if (at.type == TYPE_HASH) mem_map_unfile(e, ref->db, entry_object(entry));
+    struct orphan *o = orphan_new(e, &at);
+    if (was_current) {
+        s->given = o;
+    } else {
+        o->next = s->orphans;
+        s->orphans = o;
+    }
+    return true;
+}
+
+/* -- whole databases ------------------------------------------------------------------- */
+
+static u64 bytes_of_db(struct engine *e, const struct mem_db *d)
+{
+    struct table_iter it = {0};
+    u64 seen = 0, sum = 0;
+    for (struct entry *entry; seen < FLUSHED_SAMPLES && (entry = table_next(&d->keys, &it)); seen++) {
+        struct key_ref ref;
+        mem_ref(&ref, 0, 0, entry);
+        sum += e->ops->usage(e, &ref, SAMPLES);
+    }
+    return table_memory(&d->keys) + (seen ? sum / seen * d->keys.count : 0);
+}
+
+bool mem_snap_flush(struct mem_engine *m, struct mem_db *old)
+{
+    struct mem_walk *w = old->walk;
+    if (!w || w->left == 0) return false;
+    if (m->snap->ended) {
+        w->left = 0;
+        return false;
+    }
+    w->db = old;
+    w->flushed = true;
+    w->held = bytes_of_db(&m->base, old);
+    m->base.held += w->held;
+    return true;
+}
+
+void mem_snap_swap(struct mem_engine *m, u32 a, u32 b)
+{
+    if (m->dbs[a].walk) m->dbs[a].walk->db = &m->dbs[a];
+    if (m->dbs[b].walk) m->dbs[b].walk->db = &m->dbs[b];
+}
+
+/* -- the walk ---------------------------------------------------------------------------- */
+
+static bool snap_begin(struct engine *e, key_fn keep, void *arg)
+{
+    struct mem_engine *m = mem_of(e);
+    if (m->snap) return false;
+    struct mem_snap *s = mem_zalloc(sizeof *s + e->databases * sizeof s->walks[0]);
+    s->keep = keep;
+    s->arg = arg;
+    s->databases = e->databases;
+    for (u32 i = 0; i < e->databases; i++) {
+        struct mem_db *d = &m->dbs[i];
+        d->walk = &s->walks[i];
+        s->walks[i] = (struct mem_walk){.db = d, .left = d->keys.count};
+    }
+    m->snap = s;
+    m->mark ^= ENTRY_MARK;
+    return true;
+}
+
+/* What was handed out last is saved by now. */
+static void settle(struct engine *e, struct mem_snap *s)
+{
+    struct entry *current = s->current;
+    if (current) {
+        forget(s, current);
+        mark_saved(mem_of(e), s->in, current);
+    }
+    if (s->given) orphan_free(e, s->given);
+    s->given = NULL;
+}
+
+static struct orphan *orphan_take(struct mem_snap *s)
+{
+    struct orphan *o = s->orphans;
+    s->orphans = o->next;
+    return o;
+}
+
+static struct mem_walk *next_walk(struct mem_snap *s)
+{
+    while (s->at < s->databases && s->walks[s->at].left == 0) s->at++;
+    return s->at < s->databases ? &s->walks[s->at] : NULL;
+}
+
+struct search {
+    u8 mark;
+    struct entry *found;
+};
+
+static void find_unsaved(void *arg, void *item)
+{
+    struct search *x = arg;
+    if (!x->found && entry_mark(item) != x->mark) x->found = item;
+}
+
+static void hand_out(struct mem_snap *s, struct mem_walk *w, struct entry *entry, struct key_ref *ref)
+{
+    s->current = entry;
+    s->in = w;
+    ref_at_moment(s, w, table_hash(&w->db->keys, entry_key(entry)), entry, ref);
+}
+
+/* What is not in its table's order: true if there was something. */
+static bool out_of_turn(struct mem_snap *s, struct key_ref *ref)
+{
+    if (s->urgents) {
+        s->urgents--;
+        hand_out(s, s->urgent[s->urgents].in, s->urgent[s->urgents].entry, ref);
+    } else if (s->orphans) {
+        s->given = orphan_take(s);
+        mem_ref(ref, s->given->db, s->given->hash, s->given->entry);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The cursor stays at a bucket as long as something unsaved is in it: so nothing needs to be remembered
+ * that a change of the table in between could invalidate. */
+static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_snap *s = m->snap;
+    settle(e, s);
+    *ref_of = e;
+    if (out_of_turn(s, ref)) return true;
+    for (u32 n = 0; n < BUCKETS_PER_NEXT; n++) {
+        struct mem_walk *w = next_walk(s);
+        if (!w) return false;
+        struct search x = {.mark = m->mark};
+        u64 cursor = table_scan(&w->db->keys, w->cursor, find_unsaved, &x);
+        if (x.found) {
+            hand_out(s, w, x.found, ref);
+            return true;
+        }
+        CHECK(cursor != 0); /* nothing unsaved in the last bucket, yet left > 0 */
+        w->cursor = cursor;
+        table_scan_ahead(&w->db->keys, cursor, ENTRY_BYTES);
+    }
+    *ref = (struct key_ref){0};
+    return true;
+}
+
+/* -- the end ------------------------------------------------------------------------------ */
+
+static void snap_free(struct mem_engine *m)
+{
+    for (u32 i = 0; i < m->base.databases; i++) m->dbs[i].walk = NULL;
+    mem_free(m->snap);
+    m->snap = NULL;
+}
+
+static void snap_end(struct engine *e)
+{
+    struct mem_engine *m = mem_of(e);
+    struct mem_snap *s = m->snap;
+    settle(e, s);
+    s->ended = true;
+    for (u32 i = 0; i < s->databases; i++) {
+        struct mem_walk *w = &s->walks[i];
+        if (!w->flushed || w->left == 0) continue;
+        w->left = 1;
+        strike_out(m, w);
+    }
+    if (!s->orphans && !next_walk(s)) snap_free(m);
+}
+
+struct marking {
+    struct mem_engine *m;
+    struct mem_walk *w;
+};
+
+static void mark_unsaved(void *arg, void *item)
+{
+    struct marking *x = arg;
+    if (unsaved(x->m, item)) mark_saved(x->m, x->w, item);
+}
+
+u64 mem_snap_reclaim(struct mem_engine *m, u32 units)
+{
+    struct mem_snap *s = m->snap;
+    if (!s->ended) return 0;
+    for (u32 done = 0; done < units; done += UNITS_PER_BUCKET) {
+        struct mem_walk *w = next_walk(s);
+        if (s->orphans) {
+            orphan_free(&m->base, orphan_take(s));
+        } else if (w) {
+            w->cursor = table_scan(&w->db->keys, w->cursor, mark_unsaved, &(struct marking){m, w});
+            CHECK(w->cursor != 0 || w->left == 0);
+            table_scan_ahead(&w->db->keys, w->cursor, 1);
+        } else {
+            snap_free(m);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+void mem_snap_close(struct engine *e)
+{
+    struct mem_snap *s = mem_of(e)->snap;
+    if (s && !s->ended) snap_end(e);
+}
+
+static void make_urgent(struct mem_snap *s, struct mem_walk *w, struct entry *entry)
+{
+    if (s->urgents == URGENT_MAX) return;
+    for (u32 i = 0; i < s->urgents; i++)
+        if (s->urgent[i].entry == entry) return;
+    s->urgent[s->urgents].entry = entry;
+    s->urgent[s->urgents++].in = w;
+}
+
+static bool snap_heavy(struct engine *e, u32 db, bytes key)
+{
+    struct mem_engine *m = mem_of(e);
+    struct key_ref ref;
+    if (!m->snap || m->snap->ended || !e->ops->find(e, db, key, &ref)) return false;
+    if (!unsaved(m, ref.entry) || !exceeds(e, &ref, HEAVY_ELEMENTS, HEAVY_BYTES)) return false;
+    make_urgent(m->snap, mem_db_of(e, db)->walk, ref.entry);
+    return true;
+}
+
+const struct snapshot_ops mem_snapshot_ops = {
+    .begin = snap_begin, .next = snap_next, .end = snap_end, .heavy = snap_heavy,
+};

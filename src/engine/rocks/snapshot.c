@@ -1,0 +1,254 @@
+/* Snapshots: a second, read-only engine (the view) that sees the database under a RocksDB snapshot.
+ *
+ * Nothing is kept for it and nothing waits for it: RocksDB holds what is overwritten, and store_view.c sees
+ * to what compactions and file drops would take. The view has rows, deltas and an arena of its own, which are
+ * forgotten with each key that is handed out: its memory is that of one key, whatever the size of the data.
+ *
+ * The walk goes through redis_metadata; while there may be strings of the old form, through `data` beside
+ * it. Both are in the order of P, and whichever key comes first is given: an old string counts only
+ * where there is no metadata. So a stretch of collections without old strings among them is no stretch
+ * without keys; stretches of orphans are, and are gone through so many at a time.
+ *
+ * What can't be read sets `failed`: of the view, and where the walk itself can't go on, of the engine. */
+#include "engine/rocks/delta.h"
+#include "engine/rocks/draw.h"
+#include "engine/rocks/legacy.h"
+
+#define STEPS 64 /* without finding a key, in one call */
+#define ROW_BUDGET (1u << 20) /* for keys that somebody looks up in the view */
+
+struct view {
+    struct rk rk; /* first: the engine that is handed out */
+    struct rk *of;
+    struct store_iter *meta, *old; /* they stand on what comes next; old: NULL when there is none */
+    struct rk_db *db;              /* of the last key */
+    struct row *row;               /* the key handed out last */
+    struct buf from;               /* scratch */
+};
+
+/* -- opening and closing ------------------------------------------------------------------ */
+
+/* Deadlines of fields are asked for one after the other: no change record for each of them. */
+static bool field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    struct store_value v;
+    bytes key = delta_key(rk, r, field);
+    *deadline_ms = 0;
+    if (r->field_deadlines && store_get(rk->store, FAM_FIELD, key, &v)) {
+        i64 at_ms = v.b.n == 8 ? (i64)get_u64(v.b.p) : 0;
+        store_value_release(&v);
+        if (!alive(at_ms, e->now_ms)) return false;
+        *deadline_ms = at_ms;
+        return true;
+    }
+    bool there = store_get(rk->store, FAM_DATA, key, &v);
+    store_value_release(&v);
+    return there;
+}
+
+static void set_ops(struct rk *rk)
+{
+    rk->base.ops = &rk->ops;
+    rk->ops.begin = NULL;
+    rk->ops.commit = NULL;
+    rk->ops.abort = NULL;
+    rk->ops.close = NULL;
+    rk->ops.snapshot = (struct snapshot_ops){0};
+    rk->ops.map.field_deadline = field_deadline;
+}
+
+/* As the engine is now; but for the store. */
+static struct view *view_new(struct rk *of)
+{
+    struct view *v = mem_zalloc(sizeof *v);
+    struct rk *rk = &v->rk;
+    v->of = of;
+    rk->base = of->base;
+    rk->base.failed = false;
+    rk->ops = of->ops;
+    set_ops(rk);
+    rk->log = of->log;
+    rk->touched_end = &rk->touched;
+    rk->row_budget = ROW_BUDGET;
+    rk->legacy = of->legacy;
+    rk->dbs = mem_alloc(rk->base.databases * sizeof *rk->dbs);
+    for (u32 i = 0; i < rk->base.databases; i++) {
+        const struct rk_db *db = of->dbs[i];
+        rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
+        *rk->dbs[i] = (struct rk_db){
+            .index = db->index, .number = db->number, .count = db->count, .expires = db->expires,
+            .deadline_total = db->deadline_total,
+        };
+        table_init(&rk->dbs[i]->rows, db->rows.key_of, db->rows.seed);
+    }
+    return v;
+}
+
+/* The key handed out last, and what was read of it. */
+static void forget(struct view *v)
+{
+    struct rk *rk = &v->rk;
+    bool goes = v->row && !v->row->open; /* else it goes with its delta */
+    row_settle(rk, false);
+    if (goes) row_free(v->row);
+    v->row = NULL;
+    arena_clear(&rk->arena);
+    store_end_tick(rk->store);
+    if (rk->row_bytes > rk->row_budget) row_sweep(rk);
+}
+
+static void view_free(struct view *v)
+{
+    struct rk *rk = &v->rk;
+    if (rk->store) {
+        forget(v);
+        store_iter_done(v->meta);
+        if (v->old) store_iter_done(v->old);
+    }
+    store_view_close(rk->store);
+    for (u32 i = 0; i < rk->base.databases; i++) row_flush(rk, rk->dbs[i]);
+    while (rk->graves) row_bury(rk, UINT32_MAX);
+    for (u32 i = 0; i < rk->base.databases; i++) {
+        table_release(&rk->dbs[i]->rows);
+        mem_free(rk->dbs[i]);
+    }
+    mem_free(rk->dbs);
+    cursors_release(&rk->cursors);
+    draws_free(rk->draws);
+    arena_release(&rk->arena);
+    buf_release(&rk->scratch);
+    buf_release(&v->from);
+    mem_free(v);
+}
+
+static struct store_iter *open_walk(struct view *v, enum family f)
+{
+    char from[8], to[8];
+    put_u64(from, RK_REGION ^ 1ull << 63);
+    put_u64(to, (RK_REGION + 1) ^ 1ull << 63);
+    struct store_iter *it = store_iter(v->rk.store, f, bytes_of(from, 8), bytes_of(to, 8), STORE_KEPT);
+    store_seek_first(it);
+    return it;
+}
+
+/* RocksDB knows nothing of what the open transaction has done. */
+static bool pending(const struct rk *rk)
+{
+    for (u32 i = 0; i < rk->base.databases; i++)
+        if (rk->dbs[i]->flushed || rk->dbs[i]->renumbered) return true;
+    return rk->touched;
+}
+
+static bool begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
+{
+    struct rk *rk = rk_of(e);
+    CHECK(!rk->view);
+    if (pending(rk)) return false;
+    struct view *v = view_new(rk);
+    v->rk.store = store_view(rk->store, rk->last_version, &v->rk.base.failed);
+    if (!v->rk.store) {
+        view_free(v);
+        return false;
+    }
+    v->meta = open_walk(v, FAM_META);
+    if (rk->legacy) v->old = open_walk(v, FAM_DATA);
+    rk->view = v;
+    return true;
+}
+
+static void end(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    if (rk->view) view_free(rk->view);
+    rk->view = NULL;
+}
+
+/* -- walking -------------------------------------------------------------------------------- */
+
+static struct rk_db *db_of(struct view *v, u64 index)
+{
+    if (!v->db || v->db->index != index) v->db = rk_db_of(&v->rk, index);
+    return v->db;
+}
+
+static void take(struct view *v, const struct codec_key *k, bytes raw, bool (*decode)(struct row *, bytes))
+{
+    struct rk_db *db = db_of(v, k->index);
+    if (!db) return;
+    v->row = row_new(db, k->key);
+    v->row->passing = true;
+    if (!decode(v->row, raw)) row_malformed(&v->rk, v->row);
+}
+
+static void take_meta(struct view *v)
+{
+    struct codec_key k;
+    if (codec_key_read(store_key(v->meta), &k)) take(v, &k, store_iter_value(v->meta), row_decode);
+    store_next(v->meta);
+}
+
+/* Steps to the next key of `data`; takes the old string, if that is where it stood. */
+static void take_old(struct view *v, bool has_meta)
+{
+    struct codec_key k;
+    if (has_meta) {
+        buf_clear(&v->from);
+        buf_append_bytes(&v->from, store_key(v->meta));
+        codec_after_prefix(&v->from);
+    } else if (legacy_visit(v->old, &v->from, &k)) {
+        take(v, &k, store_iter_value(v->old), row_decode_legacy);
+    }
+    store_seek(v->old, buf_bytes(&v->from));
+}
+
+/* How the next key of `data` compares with the next one of redis_metadata. */
+static int compare(struct view *v)
+{
+    struct codec_key k;
+    if (!v->old || !store_valid(v->old)) return 1;
+    if (!store_valid(v->meta)) return -1;
+    bytes old = store_key(v->old), meta = store_key(v->meta);
+    if (codec_key_read(old, &k)) old.n -= k.rest.n;
+    return bytes_cmp(old, meta);
+}
+
+/* True: there is a key, or may be one. */
+static bool step(struct view *v)
+{
+    for (u32 n = 0; n < STEPS && !v->row && !v->rk.base.failed; n++) {
+        int c = compare(v);
+        if (c <= 0) take_old(v, c == 0);
+        else if (store_valid(v->meta)) take_meta(v);
+        else return false;
+    }
+    return !v->rk.base.failed;
+}
+
+/* How it was used is not stored: the engine may know. */
+static u32 access_of(struct view *v, const struct row *r, u64 hash)
+{
+    struct rk_db *db = rk_db_of(v->of, r->db->index);
+    const struct row *live = row_peek(v->of, db, row_key(r), hash);
+    return live ? live->access : v->of->base.fresh_access;
+}
+
+static bool next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
+{
+    struct view *v = rk_of(e)->view;
+    *ref_of = &v->rk.base;
+    forget(v);
+    *ref = (struct key_ref){.type = TYPE_NONE};
+    bool more = step(v);
+    e->failed |= v->rk.base.failed;
+    if (!more || !v->row) return more;
+    u64 hash = row_hash(v->row->db, row_key(v->row));
+    v->row->access = access_of(v, v->row, hash);
+    row_ref(v->row, hash, ref);
+    return true;
+}
+
+static bool heavy(struct engine *e UNUSED, u32 db UNUSED, bytes key UNUSED) { return false; }
+
+const struct snapshot_ops rk_snapshot_ops = {.begin = begin, .next = next, .end = end, .heavy = heavy};
