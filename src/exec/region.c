@@ -114,6 +114,10 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         reply_error(q->out, "NOAUTH Authentication required.");
         return false;
     }
+    if (UNLIKELY(r->loading) && !(cmd->flags & CMD_LOADING)) {
+        reply_error(q->out, REGION_LOADING);
+        return false;
+    }
     if (UNLIKELY(r->doomed)) { /* what it would read was never so */
         reply_error(q->out, REGION_IO_ERROR);
         return false;
@@ -122,7 +126,8 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         reply_error(q->out, r->refuse_writes);
         return false;
     }
-    if (r->evictor.maxmemory && !evict_as_needed(&r->evictor, &r->ks) && (cmd->flags & CMD_DENYOOM)) {
+    if (r->evictor.maxmemory && !r->loading && !evict_as_needed(&r->evictor, &r->ks) &&
+        (cmd->flags & CMD_DENYOOM)) {
         reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
         return false;
     }
@@ -265,6 +270,26 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     buf_release(&ignored);
     buf_release(&big);
     return e == ERR_AGAIN ? ERR_SYNTAX : e;
+}
+
+/* Redis writes PFCOUNT, too: it leaves its result in the key. */
+static bool belongs_in_files(const struct command *cmd)
+{
+    bytes name = bytes_str(cmd->name);
+    return cmd->flags & CMD_WRITE || bytes_is(name, "select") || bytes_is(name, "pfcount");
+}
+
+void region_replay(struct region *r, const struct request *q, struct outcome *o)
+{
+    struct ctx c = make_ctx(r, q);
+    u32 errors = q->out->errors;
+    c.cmd = resolve(command_find(q->argv[0]), q, &c);
+    *o = (struct outcome){.cmd = c.cmd, .rejected = true};
+    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc) || !belongs_in_files(c.cmd)) return;
+    o->rejected = false;
+    reap_fields(r, &c);
+    call(r, q, &c);
+    o->failed = q->out->errors != errors;
 }
 
 bool region_expire_step(struct region *r)

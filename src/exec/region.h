@@ -21,6 +21,7 @@ struct region {
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
     const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
+    bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
 };
 
@@ -28,6 +29,7 @@ struct region {
 void region_init(struct region *r, struct engine *eng, u64 seed);
 void region_release(struct region *r);
 
+#define REGION_LOADING "LOADING Redis is loading the dataset in memory"
 #define REGION_IO_ERROR "IOERR the storage engine failed; see the log"
 
 /* A tick: begin, any number of run/apply/expire steps, commit. If that says false, nothing the tick
@@ -62,6 +64,11 @@ void region_run(struct region *r, const struct request *q, struct outcome *o);
  * nothing replied. ERR_SYNTAX if the record is not well-formed. */
 NODISCARD err region_apply(struct region *r, struct session *session, struct server *server,
                            const struct journal_record *record);
+
+/* Runs one command of a file that is being loaded, in the open transaction and at the time the keyspace has
+ * begun with: as region_apply does, but the outcome is told, and no record is closed (no sink may be attached).
+ * A command that does not write is rejected, but for SELECT. */
+void region_replay(struct region *r, const struct request *q, struct outcome *o);
 
 /* One step of the active expire cycle, with its own journal record. */
 bool region_expire_step(struct region *r);

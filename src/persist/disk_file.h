@@ -20,18 +20,20 @@ struct disk_file {
     struct disk_file_state *state;
 };
 
-/* Begins to write `temp`, which is to become `path`; both are copied. With loop NULL everything is done on the
- * spot: SAVE, shutdown, tests. False: `error` says why. */
+/* Begins to write `temp`, which is to become `path`; both are copied. With loop NULL everything is done on
+ * the spot: SAVE, shutdown, tests. False: `error` says why. */
 NODISCARD bool disk_file_open(struct disk_file *f, uv_loop_t *loop, const char *temp, const char *path);
 
 /* Whether so much waits to be written that the source should pause. */
 bool disk_file_full(const struct disk_file *f);
+u64 disk_file_waiting(const struct disk_file *f); /* how much that is: in memory, and not a client's */
 
 /* Everything was given: what is left is written, synced and put in place; then done(arg, ok), on the loop, or
  * before this returns if there is none. The struct must stay until then. */
 void disk_file_finish(struct disk_file *f, void (*done)(void *arg, bool ok), void *arg);
 
-/* Gives up: the temporary file goes. done may be NULL; otherwise as above, with ok false. */
+/* Gives up: the temporary file goes. done may be NULL; otherwise as above, with ok false. (A file that failed
+ * by itself removed it at once, but has to be finished or abandoned all the same.) */
 void disk_file_abandon(struct disk_file *f, void (*done)(void *arg, bool ok), void *arg);
 
 /* -- small things that have to survive a power cut; on the spot ---------------------------------- */
@@ -41,7 +43,8 @@ NODISCARD bool disk_replace(const char *dir, const char *name, bytes content);
 NODISCARD bool disk_sync_folder(const char *dir);
 
 /* Named places where a test lets the process die: MAYFLY_CRASH_AT=name[:n] in the environment kills it at the
- * n-th time it comes by (default 1). Nothing in any other case. */
+ * n-th time it comes by (default 1). Nothing in any other case. Those of a disk_file, at its end, in this
+ * order: file-written, file-synced, file-renamed, file-folder-synced; of disk_replace: the same, as replace-… */
 void crash_point(const char *name);
 
 #endif

@@ -7,101 +7,11 @@
 
 #include <cmocka.h>
 
-#include <unistd.h>
-
 #include "exec/dataset.h"
 #include "exec/generate.h"
 #include "exec/harness.h"
 #include "unit/rdb_helpers.h"
-
-#define NEVER ((i64)1 << 42)
-
-static char dir[] = "/tmp/mayfly-rdb-XXXXXX";
-
-/* Runs a shell command in the directory; its exit code. */
-static int sh(const char *command)
-{
-    char line[512];
-    CHECK(snprintf(line, sizeof line, "cd %s && { %s; } >>log 2>&1", dir, command) < (int)sizeof line);
-    return system(line);
-}
-
-static void path_of(const char *name, char path[64]) { snprintf(path, 64, "%s/%s", dir, name); }
-
-static void write_file(const char *name, bytes data)
-{
-    char path[64];
-    path_of(name, path);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data.p, 1, data.n, f), data.n);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void read_file(const char *name, struct buf *data)
-{
-    char path[64];
-    path_of(name, path);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    for (size_t n = 1; n;) data->n += n = fread(buf_reserve(data, 1 << 16), 1, 1 << 16, f);
-    fclose(f);
-}
-
-/* Has Redis load `from` and save it again as `to`. */
-static void through_redis(const char *from, const char *to)
-{
-    char line[256];
-    snprintf(line, sizeof line, "redis-check-rdb %s", from);
-    assert_int_equal(sh(line), 0);
-    snprintf(
-        line, sizeof line,
-        "redis-server --port 0 --unixsocket sock --pidfile pid --daemonize yes --logfile server.log "
-        "--save '' --enable-protected-configs yes --databases %d --dbfilename %s",
-        DBS, from);
-    assert_int_equal(sh(line), 0);
-    assert_int_equal(sh("for i in $(seq 300); do redis-cli -s sock ping | grep -q PONG && exit 0; "
-                        "sleep 0.05; done; cat server.log; exit 1"), 0);
-    snprintf(line, sizeof line,
-             "redis-cli -s sock config set dbfilename %s | grep OK && redis-cli -s sock save | grep OK; "
-             "r=$?; redis-cli -s sock shutdown nosave; exit $r",
-             to);
-    assert_int_equal(sh(line), 0);
-    assert_int_equal(sh("for i in $(seq 300); do [ -e sock ] || exit 0; sleep 0.05; done; exit 1"), 0);
-}
-
-/* Deadlines that no wall clock reaches. Field deadlines likewise, or with none none. */
-static void far_off(struct engine *e, bool fields)
-{
-    for (u32 db = 0; db < e->databases; db++) {
-        struct dump_items keys = dump_keys(e, db);
-        for (size_t i = 0; i < keys.n; i++) {
-            struct key_ref ref;
-            assert_true(e->ops->find(e, db, keys.v[i].name, &ref));
-            if (ref.deadline_ms && ref.deadline_ms < NEVER)
-                e->ops->set_deadline(e, &ref, NEVER + ref.deadline_ms % 1000);
-            if (ref.type != TYPE_HASH || !e->ops->map.has_field_deadlines(e, &ref)) continue;
-            struct dump_items names = {0};
-            struct map_iter it;
-            struct dump_item f = {0};
-            e->ops->map.iter(e, &ref, &it);
-            while (e->ops->map.next(&it, &f.name, &f.value)) {
-                e->ops->map.field_deadline(e, &ref, f.name, &f.deadline_ms);
-                char *name = mem_alloc(MAX(f.name.n, 1)); /* a changed field may move */
-                memcpy(name, f.name.p, f.name.n);
-                f.name.p = name;
-                dump_items_add(&names, f);
-            }
-            for (size_t k = 0; k < names.n; k++) {
-                i64 to_ms = names.v[k].deadline_ms && fields ? NEVER + names.v[k].deadline_ms % 1000 : 0;
-                e->ops->map.set_field_deadline(e, &ref, names.v[k].name, to_ms);
-                mem_free((char *)names.v[k].name.p);
-            }
-            mem_free(names.v);
-        }
-        mem_free(keys.v);
-    }
-}
+#include "unit/redis_helpers.h"
 
 static void check_through_redis(struct engine *e, i64 now_ms, size_t compress_max, struct rdb_key_use use)
 {
@@ -203,18 +113,10 @@ static void test_sizes(void **state UNUSED)
 
 int main(void)
 {
-    if (system("command -v redis-server redis-check-rdb redis-cli >/dev/null 2>&1") != 0) {
-        printf("[  PASSED  ] 0 test(s): there is no redis-server\n");
-        return 0;
-    }
-    CHECK(mkdtemp(dir));
+    if (!redis_open()) return 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_datasets),
         cmocka_unit_test(test_sizes),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    char line[64];
-    snprintf(line, sizeof line, "rm -rf %s", dir);
-    if (!failed && system(line) != 0) failed = 1;
-    return failed;
+    return redis_close(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -1,0 +1,58 @@
+/* Lines are printed and compared as text: what is not what we would have printed is damage, so that no bit of
+ * one may change (an upper-case digit, a line feed without its carriage return). */
+#include "persist/aof_block.h"
+
+#include "base/crc64.h"
+
+#define NUMBER_DIGITS 12
+#define CHAIN_DIGITS 16
+#define CHECK_DIGITS 8
+#define NUMBER_AT 4 /* behind "#MF:" */
+#define CHAIN_AT (NUMBER_AT + NUMBER_DIGITS + 1)
+#define CHECK_AT (CHAIN_AT + CHAIN_DIGITS + 1)
+
+_Static_assert(AOF_LINE == CHECK_AT + CHECK_DIGITS + 2, "a line is what it is made of");
+
+static void put_hex(char *to, int digits, u64 v)
+{
+    for (int i = digits; i-- > 0; v >>= 4) to[i] = "0123456789abcdef"[v & 15];
+}
+
+static u64 get_hex(const char *from, int digits)
+{
+    u64 v = 0;
+    for (int i = 0; i < digits; i++)
+        v = v << 4 | (u64)(from[i] > '9' ? from[i] - 'a' + 10 : from[i] - '0');
+    return v; /* of other characters anything: the line is then not what it prints */
+}
+
+void aof_line_print(char line[AOF_LINE], enum aof_tag tag, u64 number, u64 chain)
+{
+    line[0] = '#';
+    line[1] = 'M';
+    line[2] = (char)tag;
+    line[3] = line[CHAIN_AT - 1] = line[CHECK_AT - 1] = ':';
+    put_hex(line + NUMBER_AT, NUMBER_DIGITS, number);
+    put_hex(line + CHAIN_AT, CHAIN_DIGITS, chain);
+    put_hex(line + CHECK_AT, CHECK_DIGITS, crc64(0, bytes_of(line, CHECK_AT)));
+    line[AOF_LINE - 2] = '\r';
+    line[AOF_LINE - 1] = '\n';
+}
+
+bool aof_line_parse(const char line[AOF_LINE], enum aof_tag tag, u64 *number, u64 *chain)
+{
+    char same[AOF_LINE];
+    *number = get_hex(line + NUMBER_AT, NUMBER_DIGITS);
+    *chain = get_hex(line + CHAIN_AT, CHAIN_DIGITS);
+    aof_line_print(same, tag, *number, *chain);
+    return memcmp(line, same, AOF_LINE) == 0;
+}
+
+u64 aof_chain_start(const char line[AOF_LINE]) { return crc64(0, bytes_of(line, AOF_LINE)); }
+
+u64 aof_chain_next(u64 chain, bytes block)
+{
+    char digits[NUMBER_DIGITS];
+    put_hex(digits, NUMBER_DIGITS, block.n);
+    return crc64(crc64(chain, bytes_of(digits, NUMBER_DIGITS)), block);
+}

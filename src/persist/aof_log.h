@@ -1,0 +1,79 @@
+/* The increment that is appended to: records become blocks, blocks are written once per tick, and synced as
+ * configured.
+ *
+ * A write that fails is tried again every second; what could not be written stays in memory, and writers
+ * are refused meanwhile. A sync that fails is another matter: the kernel may have dropped what it could not
+ * write, and a later sync of the same file would say nothing of it. So it is never asked again, and writers
+ * are refused until a rewrite has put everything into new files (aof_log_heal). */
+#ifndef MAYFLY_PERSIST_AOF_LOG_H
+#define MAYFLY_PERSIST_AOF_LOG_H
+
+#include "journal/journal.h"
+#include "persist/aof.h"
+#include "persist/aof_manifest.h"
+
+/* An increment of ours, open for appending. */
+struct aof_increment {
+    int fd;
+    u64 seq, size, chain; /* size: where its last whole block ends; chain: of that */
+    char name[AOF_NAME_MAX + 1];
+};
+
+/* Makes one that holds nothing but its first line, on disk; the folder is not synced. `before`: the chain of
+ * the increment before it, 0 if that is not ours. False: errno tells, and no file is left. */
+NODISCARD bool aof_increment_create(struct aof_increment *inc, const char *folder, const char *name,
+                                    u64 seq, u64 before);
+/* Opens one that was read up to its end. False: errno tells. */
+NODISCARD bool aof_increment_open(struct aof_increment *inc, const char *folder, const char *name,
+                                  u64 seq, u64 size, u64 chain);
+
+struct aof_sync_job;
+
+struct aof_log {
+    struct journal_sink sink; /* first: append() finds the log by it */
+    const struct log *log;
+    uv_loop_t *loop;
+    enum aof_sync sync;
+    bool timestamps;
+
+    struct aof_increment at; /* fd -1: closed */
+    struct buf buf;          /* blocks that are not written yet; the last one may be open */
+    size_t block_at;         /* where that one's line is to be */
+    bool open;
+    bool fresh;  /* something was appended since the last flush */
+    u64 chain;   /* with the blocks in buf that are complete */
+    i64 stamp_s; /* of the last #TS */
+
+    i64 now_ms;      /* as it was told last */
+    i64 unsynced_ms; /* since when something is written and no sync has begun; 0: nothing is */
+    struct aof_sync_job *job; /* in flight */
+    u64 delayed;
+
+    bool write_failed, sync_failed;
+    u64 failed_seq; /* of the increment that was appended to when the last sync failed */
+    i64 retry_ms;
+    char refusal[256];
+};
+
+void aof_log_init(struct aof_log *l, const struct log *log, uv_loop_t *loop, enum aof_sync sync,
+                  bool timestamps);
+void aof_log_release(struct aof_log *l); /* closes; does not flush */
+
+/* Goes over to another increment, taking it over; the one before, if any, is closed. Nothing may be left in
+ * the buffer. */
+void aof_log_switch(struct aof_log *l, const struct aof_increment *inc);
+
+NODISCARD bool aof_log_flush(struct aof_log *l, i64 now_ms); /* see aof_flush */
+void aof_log_cron(struct aof_log *l, i64 now_ms);
+
+/* Writes and syncs all there is, on the spot. False: refusal says why. */
+NODISCARD bool aof_log_settle(struct aof_log *l);
+
+/* What is on disk is not to be relied upon, for this reason. */
+void aof_log_distrust(struct aof_log *l, int error, const char *what);
+/* All data is in new files: what failed before them no longer matters. */
+void aof_log_heal(struct aof_log *l);
+
+const char *aof_log_refuses(const struct aof_log *l);
+
+#endif

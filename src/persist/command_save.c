@@ -1,0 +1,243 @@
+/* Writing values as commands.
+ *
+ * A command goes into out->buf as a whole; only between commands is the buffer handed over. Strings of more
+ * than a piece are made of SET and APPENDs, so that no step has to write a long one at once. */
+#include "persist/command_save.h"
+
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "resp/reply.h"
+
+#define ELEMENT_COST 32 /* of the budget, besides its bytes */
+
+/* A command of these words, then `more` that are in `rest` as bulk strings already. */
+static void put_long_command(struct rdb_out *out, size_t n, const bytes *words, size_t more, bytes rest)
+{
+    struct reply r = {.out = &out->buf, .proto = 2};
+    size_t before = out->buf.n;
+    reply_array(&r, n + more);
+    for (size_t i = 0; i < n; i++) reply_bulk(&r, words[i]);
+    buf_append_bytes(&out->buf, rest);
+    out->written += out->buf.n - before;
+    if (out->buf.n >= RDB_PIECE) rdb_out_flush(out);
+}
+
+static void put_command(struct rdb_out *out, size_t n, const bytes *words)
+{
+    put_long_command(out, n, words, 0, (bytes){"", 0});
+}
+
+static bytes print_int(char digits[NUM_I64_LEN], i64 v) { return bytes_of(digits, num_print_i64(digits, v)); }
+
+void command_save_select(struct rdb_out *out, u32 db)
+{
+    char digits[NUM_I64_LEN];
+    put_command(out, 2, (bytes[]){BYTES_LIT("SELECT"), print_int(digits, db)});
+}
+
+/* What the engine hides depends on its time. Returns the one to go back to. */
+static i64 travel(struct engine *e, i64 to_ms)
+{
+    i64 from_ms = e->now_ms;
+    e->now_ms = to_ms;
+    return from_ms;
+}
+
+void command_save_begin(struct command_save *s, const struct rdb_job *job, struct key_ref *ref)
+{
+    *s = (struct command_save){.out = job->out, .eng = job->eng, .now_ms = job->now_ms, .ref = ref};
+}
+
+void command_save_release(struct command_save *s) { buf_release(&s->args); }
+
+/* -- strings ----------------------------------------------------------------------------------- */
+
+static bool write_string(struct command_save *s)
+{
+    struct str_view view;
+    s->eng->ops->str.get(s->eng, s->ref, &view);
+    if (!s->walking) s->left = view.b.n;
+    if (s->left > view.b.n) s->out->failed = true; /* not the value it was */
+    while ((s->left > 0 || !s->walking) && s->budget > 0 && !s->out->failed) {
+        bytes piece = bytes_of(view.b.p + (view.b.n - s->left), (size_t)MIN(s->left, RDB_PIECE));
+        bytes name = s->walking ? BYTES_LIT("APPEND") : BYTES_LIT("SET");
+        put_command(s->out, 3, (bytes[]){name, s->ref->key, piece});
+        s->walking = true;
+        s->left -= piece.n;
+        s->budget -= (i64)piece.n + ELEMENT_COST;
+    }
+    return s->left == 0 && s->walking;
+}
+
+/* -- collections ------------------------------------------------------------------------------- */
+
+/* passing: elements need not live beyond the next one. */
+static void walk_begin(struct command_save *s, bool passing)
+{
+    struct engine *e = s->eng;
+    struct zset_seek from_lowest = {.by = ZSEEK_RANK};
+    s->walking = true;
+    s->left = e->ops->size(e, s->ref);
+    if (s->ref->type == TYPE_LIST) {
+        e->ops->seq.iter(e, s->ref, 0, false, &s->it.seq);
+        s->it.seq.passing = passing;
+    } else if (s->ref->type == TYPE_ZSET) {
+        e->ops->zset.iter(e, s->ref, &from_lowest, &s->it.zset);
+        s->it.zset.passing = passing;
+    } else {
+        e->ops->map.iter(e, s->ref, &s->it.map);
+        s->it.map.passing = passing;
+    }
+}
+
+struct element {
+    bytes name, value;
+    double score;
+};
+
+/* False at the end, which must come when the count says so: otherwise elements have been lost. */
+static bool walk_next(struct command_save *s, struct element *x)
+{
+    const struct engine_ops *ops = s->eng->ops;
+    bool got;
+    *x = (struct element){0};
+    if (s->ref->type == TYPE_LIST) got = ops->seq.next(&s->it.seq, &x->name);
+    else if (s->ref->type == TYPE_ZSET) got = ops->zset.next(&s->it.zset, &x->name, &x->score);
+    else got = ops->map.next(&s->it.map, &x->name, &x->value);
+    if (got != (s->left > 0)) s->out->failed = true;
+    if (!got || s->out->failed) return false;
+    s->left--;
+    s->budget -= (i64)(x->name.n + x->value.n) + ELEMENT_COST;
+    return true;
+}
+
+static bytes command_of(enum value_type type)
+{
+    switch (type) {
+    case TYPE_LIST: return BYTES_LIT("RPUSH");
+    case TYPE_SET: return BYTES_LIT("SADD");
+    case TYPE_ZSET: return BYTES_LIT("ZADD");
+    default: return BYTES_LIT("HSET");
+    }
+}
+
+static size_t add_element(struct command_save *s, const struct element *x)
+{
+    struct reply args = {.out = &s->args, .proto = 2};
+    char score[64];
+    if (s->ref->type == TYPE_ZSET) reply_bulk(&args, bytes_of(score, num_print_double(score, x->score)));
+    reply_bulk(&args, x->name);
+    if (s->ref->type == TYPE_HASH) reply_bulk(&args, x->value);
+    return s->ref->type == TYPE_ZSET || s->ref->type == TYPE_HASH ? 2 : 1;
+}
+
+/* One command's elements. False: the walk is at its end. */
+static bool write_elements(struct command_save *s)
+{
+    struct element x;
+    size_t args = 0;
+    bool more = true;
+    buf_clear(&s->args);
+    for (int n = 0; n < COMMAND_SAVE_ELEMENTS && s->args.n < RDB_PIECE && (more = walk_next(s, &x)); n++)
+        args += add_element(s, &x);
+    bytes words[] = {command_of(s->ref->type), s->ref->key};
+    if (args && !s->out->failed) put_long_command(s->out, 2, words, args, buf_bytes(&s->args));
+    return more;
+}
+
+static bool write_value(struct command_save *s)
+{
+    if (s->ref->type == TYPE_STRING) return write_string(s);
+    if (!s->walking) walk_begin(s, true);
+    while (s->budget > 0)
+        if (!write_elements(s)) return true;
+    return false;
+}
+
+/* -- deadlines --------------------------------------------------------------------------------- */
+
+struct timed_field {
+    i64 deadline_ms;
+    bytes name;
+};
+
+static int by_deadline(const void *a, const void *b)
+{
+    const struct timed_field *x = a, *y = b;
+    return (x->deadline_ms > y->deadline_ms) - (x->deadline_ms < y->deadline_ms);
+}
+
+/* The fields with the first one's deadline; returns how many they are. */
+static int write_timed(struct command_save *s, const struct timed_field *v, int n)
+{
+    char deadline[NUM_I64_LEN], number[NUM_I64_LEN];
+    int same = 1;
+    while (same < n && v[same].deadline_ms == v[0].deadline_ms) same++;
+    bytes words[5 + COMMAND_SAVE_ELEMENTS] = {
+        BYTES_LIT("HPEXPIREAT"), s->ref->key, print_int(deadline, v[0].deadline_ms), BYTES_LIT("FIELDS"),
+        print_int(number, same),
+    };
+    for (int i = 0; i < same; i++) words[5 + i] = v[i].name;
+    put_command(s->out, 5 + (size_t)same, words);
+    return same;
+}
+
+/* The next few fields that have a deadline. False: the walk is at its end. */
+static bool write_some_timed(struct command_save *s)
+{
+    struct timed_field v[COMMAND_SAVE_ELEMENTS];
+    struct element x;
+    int n = 0;
+    bool more = true;
+    while (n < COMMAND_SAVE_ELEMENTS && s->budget > 0 && (more = walk_next(s, &x))) {
+        v[n] = (struct timed_field){.name = x.name};
+        s->eng->ops->map.field_deadline(s->eng, s->ref, x.name, &v[n].deadline_ms);
+        n += v[n].deadline_ms != 0;
+    }
+    qsort(v, (size_t)n, sizeof v[0], by_deadline);
+    for (int i = 0; i < n;) i += write_timed(s, v + i, n - i);
+    return more;
+}
+
+static bool write_field_ttls(struct command_save *s)
+{
+    if (s->ref->type != TYPE_HASH || !s->eng->ops->map.has_field_deadlines(s->eng, s->ref)) return true;
+    if (!s->walking) walk_begin(s, false);
+    while (s->budget > 0)
+        if (!write_some_timed(s)) return true;
+    return false;
+}
+
+static void write_ttl(struct command_save *s)
+{
+    char deadline[NUM_I64_LEN];
+    if (s->ref->deadline_ms == 0) return;
+    put_command(s->out, 3, (bytes[]){BYTES_LIT("PEXPIREAT"), s->ref->key,
+                                     print_int(deadline, s->ref->deadline_ms)});
+}
+
+/* -- the phases: true means that one is through ------------------------------------------------ */
+
+static bool run_phase(struct command_save *s)
+{
+    switch (s->phase) {
+    case COMMANDS_VALUE: return write_value(s);
+    case COMMANDS_FIELD_TTLS: return write_field_ttls(s);
+    case COMMANDS_TTL: write_ttl(s); return true;
+    case COMMANDS_DONE: break;
+    }
+    return false;
+}
+
+bool command_save_step(struct command_save *s, u64 budget)
+{
+    i64 back_ms = travel(s->eng, s->now_ms);
+    s->budget = (i64)MIN(budget, (u64)INT64_MAX);
+    while (s->phase != COMMANDS_DONE && !s->out->failed && run_phase(s)) {
+        s->phase++;
+        s->walking = false;
+    }
+    travel(s->eng, back_ms);
+    return s->phase == COMMANDS_DONE || s->out->failed;
+}

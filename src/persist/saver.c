@@ -1,0 +1,361 @@
+/* Snapshots on their way into a file.
+ *
+ * The main stream (`out`) holds one key after the other. While one is under way in RDB, a key that is about
+ * to change can't go there: it is written to `aside`, which joins the stream when the other is complete. That
+ * is all that can grow meanwhile. Commands are never cut, so there a key written ahead just goes between two
+ * of them, and the database is selected again.
+ *
+ * A key is known by database and name at the moment, of which a copy is kept (`last`): keep() may be called
+ * with the key that was handed out last, under way or complete, and it must not get into the file twice. */
+#include "persist/saver.h"
+
+#include "persist/command_save.h"
+
+#define KEY_COST 128                /* of the budget, besides the value: finding it misses the caches */
+#define COMPRESS_SLICE (16u << 10)  /* strings of up to so much are compressed: 65 µs, and a list's nodes */
+#define COMPRESS_NOW (64u << 20)    /* likewise, if nobody waits */
+#define ASIDE_KEEP (1u << 20)       /* a larger buffer is given back */
+#define SCAN_COUNT 100
+#define NO_DB UINT32_MAX
+
+/* A value under way, in one form or the other. It must not move. */
+struct value {
+    bool commands, begun;
+    union {
+        struct rdb_save rdb;
+        struct command_save command;
+    };
+};
+
+/* Where keys go: `db` is selected there. */
+struct stream {
+    struct rdb_out out;
+    u32 db;
+};
+
+struct db_sizes {
+    u64 keys, with_deadline; /* at the moment */
+    bool told;               /* the file has them */
+};
+
+struct saver {
+    struct keyspace *ks;
+    struct saver_options o;
+    i64 now_ms;              /* the moment */
+    struct stream main, aside;
+    struct db_sizes *sizes;  /* of every database */
+    struct saver_progress progress;
+
+    bool open;               /* the engine's snapshot */
+    bool over;
+    struct key_ref ref;      /* handed out last, as long as it is under way … */
+    struct engine *ref_of;
+    struct value value;      /* … which this is: begun */
+    struct buf last;         /* its name; last_db NO_DB: none */
+    u32 last_db;
+};
+
+/* -- one key ------------------------------------------------------------------------------------- */
+
+static struct rdb_job job_for(const struct saver *s, struct stream *to, struct engine *eng)
+{
+    return (struct rdb_job){.out = &to->out, .eng = eng, .now_ms = s->now_ms, .ttls = RDB_TTLS_AUX};
+}
+
+static void select_db(struct saver *s, struct stream *to, u32 db)
+{
+    if (to->db == db) return;
+    to->db = db;
+    if (s->o.commands) {
+        command_save_select(&to->out, db);
+        return;
+    }
+    struct db_sizes *sizes = &s->sizes[db];
+    rdb_file_select(&to->out, db);
+    if (!sizes->told) rdb_file_sizes(&to->out, sizes->keys, sizes->with_deadline);
+    sizes->told = true;
+}
+
+static struct rdb_key_use use_of(const struct saver *s, struct engine *eng, struct key_ref *ref)
+{
+    struct rdb_key_use use = {-1, -1};
+    u32 policy = s->ks->policy;
+    if (!s->o.keep_use || !(policy & (EVICT_VOLATILE_LFU | EVICT_VOLATILE_LRU))) return use;
+    u32 bits = eng->ops->access(eng, ref);
+    if (policy & EVICT_VOLATILE_LFU) use.frequency = access_frequency(s->ks, bits);
+    else use.idle_s = (i64)(access_idle_ms(s->ks, bits) / 1000);
+    return use;
+}
+
+static void value_begin(struct saver *s, struct value *v, struct stream *to, struct engine *eng,
+                        struct key_ref *ref)
+{
+    struct rdb_job job = job_for(s, to, eng);
+    v->begun = true;
+    v->commands = s->o.commands;
+    select_db(s, to, ref->db);
+    if (v->commands) command_save_begin(&v->command, &job, ref);
+    else rdb_file_key(&v->rdb, &job, ref, use_of(s, eng, ref));
+}
+
+static void value_release(struct value *v)
+{
+    if (!v->begun) return;
+    v->begun = false;
+    if (v->commands) command_save_release(&v->command);
+    else rdb_save_release(&v->rdb);
+}
+
+/* What is left of the budget; `begun` tells whether the value is still under way. */
+static i64 value_step(struct value *v, u64 budget)
+{
+    bool done = v->commands ? command_save_step(&v->command, budget) : rdb_save_step(&v->rdb, budget);
+    i64 left = v->commands ? v->command.budget : v->rdb.budget;
+    if (done) value_release(v);
+    return left;
+}
+
+/* The engine's failures while the saver reads are the saver's: no command is to answer for them. */
+static bool failure_hidden(struct engine *eng)
+{
+    bool before = eng->failed;
+    eng->failed = false;
+    return before;
+}
+
+static void failure_restored(struct saver *s, struct engine *eng, bool before)
+{
+    if (eng->failed) s->main.out.failed = true;
+    eng->failed = before;
+}
+
+/* A key at once, unless it is dead. */
+static void write_whole(struct saver *s, struct stream *to, struct engine *eng, struct key_ref *ref)
+{
+    struct rdb_job job = job_for(s, to, eng);
+    struct value v;
+    bool before = failure_hidden(eng);
+    s->progress.keys++;
+    if (rdb_file_wants(&job, ref)) {
+        value_begin(s, &v, to, eng, ref);
+        value_step(&v, RDB_SAVE_ALL);
+    }
+    if (to->out.failed) s->main.out.failed = true;
+    failure_restored(s, eng, before);
+}
+
+/* -- the key under way ------------------------------------------------------------------------- */
+
+static void join_aside(struct saver *s)
+{
+    struct buf *aside = &s->aside.out.buf;
+    if (aside->n == 0) return;
+    rdb_put_raw(&s->main.out, buf_bytes(aside));
+    s->main.db = s->aside.db;
+    s->aside.db = NO_DB;
+    buf_clear(aside);
+    if (aside->cap > ASIDE_KEEP) buf_release(aside);
+}
+
+/* Returns what is left of the budget. */
+static i64 go_on(struct saver *s, u64 budget)
+{
+    bool before = failure_hidden(s->ref_of);
+    if (s->o.commands) select_db(s, &s->main, s->ref.db);
+    i64 left = value_step(&s->value, budget);
+    failure_restored(s, s->ref_of, before);
+    if (!s->value.begun) join_aside(s);
+    return left;
+}
+
+static void begin_taken(struct saver *s)
+{
+    struct rdb_job job = job_for(s, &s->main, s->ref_of);
+    bool before = failure_hidden(s->ref_of);
+    if (rdb_file_wants(&job, &s->ref)) value_begin(s, &s->value, &s->main, s->ref_of, &s->ref);
+    failure_restored(s, s->ref_of, before);
+}
+
+/* False: that was all. */
+static bool take_next(struct saver *s)
+{
+    struct engine *eng = s->ks->eng;
+    bool before = failure_hidden(eng);
+    s->ref_of = eng;
+    s->last_db = NO_DB;
+    bool got = eng->ops->snapshot.next(eng, &s->ref, &s->ref_of);
+    failure_restored(s, eng, before);
+    if (!got || s->main.out.failed) return false;
+    if (s->ref.type == TYPE_NONE) return true; /* none yet */
+    s->progress.keys++;
+    s->last_db = s->ref.db;
+    buf_clear(&s->last);
+    buf_append_bytes(&s->last, s->ref.key);
+    begin_taken(s);
+    return true;
+}
+
+/* The engine is about to change a key of the moment. */
+static void keep(void *arg, struct key_ref *ref)
+{
+    struct saver *s = arg;
+    if (s->over || s->main.out.failed) return;
+    if (ref->db == s->last_db && bytes_eq(ref->key, buf_bytes(&s->last))) {
+        if (s->value.begun) go_on(s, RDB_SAVE_ALL);
+        return;
+    }
+    s->progress.ahead++;
+    write_whole(s, s->value.begun && !s->o.commands ? &s->aside : &s->main, s->ks->eng, ref);
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void note_sizes(struct saver *s)
+{
+    struct engine *eng = s->ks->eng;
+    s->sizes = mem_zalloc(MAX(eng->databases, 1u) * sizeof *s->sizes);
+    for (u32 db = 0; db < eng->databases; db++) {
+        s->sizes[db].keys = eng->ops->count(eng, db);
+        s->sizes[db].with_deadline = eng->ops->expires(eng, db);
+        s->progress.keys_total += s->sizes[db].keys;
+    }
+}
+
+static void stream_init(struct stream *t, struct rdb_sink *sink, const struct saver_options *o,
+                        size_t compress_max)
+{
+    rdb_out_init(&t->out, sink, o->compress ? compress_max : 0);
+    t->out.checksum = sink && o->checksum && !o->commands; /* what is aside is counted when it joins */
+    t->db = NO_DB;
+}
+
+static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_options *o,
+                       struct rdb_sink *sink, size_t compress_max)
+{
+    *s = (struct saver){.ks = ks, .o = *o, .now_ms = ks->now_ms, .last_db = NO_DB};
+    stream_init(&s->main, sink, o, compress_max);
+    stream_init(&s->aside, NULL, o, compress_max);
+    note_sizes(s);
+}
+
+static void saver_release(struct saver *s)
+{
+    rdb_out_release(&s->main.out);
+    rdb_out_release(&s->aside.out);
+    value_release(&s->value);
+    buf_release(&s->last);
+    mem_free(s->sizes);
+}
+
+/* The fields Redis writes, in its order. */
+static void write_beginning(struct saver *s)
+{
+    struct rdb_out *out = &s->main.out;
+    struct rdb_job job = job_for(s, &s->main, s->ks->eng);
+    struct mem_meter meter;
+    if (s->o.commands) return;
+    mem_meter_open(&meter);
+    rdb_file_begin(&job);
+    if (s->o.redis_version) rdb_file_aux(out, "redis-ver", bytes_str(s->o.redis_version));
+    rdb_file_aux_int(out, "redis-bits", 64);
+    rdb_file_aux_int(out, "ctime", s->now_ms / 1000);
+    rdb_file_aux_int(out, "used-mem", (i64)mem_used(&meter));
+    rdb_file_aux_int(out, "aof-base", s->o.aof_base);
+    if (s->o.mayfly_version) rdb_file_aux(out, "mayfly-ver", bytes_str(s->o.mayfly_version));
+}
+
+static void write_end(struct saver *s)
+{
+    if (s->main.out.failed) return;
+    if (s->o.commands) rdb_out_flush(&s->main.out);
+    else rdb_file_end(&s->main.out);
+}
+
+/* From here on the engine's writers are on their own. */
+static void close_snapshot(struct saver *s)
+{
+    if (s->open) s->ks->eng->ops->snapshot.end(s->ks->eng);
+    s->open = false;
+}
+
+static void end(struct saver *s)
+{
+    if (!s->open) return;
+    close_snapshot(s);
+    write_end(s);
+}
+
+struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink)
+{
+    const struct snapshot_ops *snapshot = &ks->eng->ops->snapshot;
+    struct saver *s = mem_alloc(sizeof *s);
+    saver_init(s, ks, o, sink, COMPRESS_SLICE);
+    s->open = snapshot->begin && snapshot->begin(ks->eng, keep, s);
+    if (!s->open) {
+        saver_free(s);
+        return NULL;
+    }
+    write_beginning(s);
+    return s;
+}
+
+bool saver_step(struct saver *s, u64 budget)
+{
+    i64 left = (i64)MIN(budget, (u64)INT64_MAX);
+    while (!s->over && left > 0) {
+        if (s->value.begun) {
+            left = go_on(s, (u64)left);
+        } else {
+            left -= KEY_COST;
+            if (!take_next(s)) s->over = true;
+        }
+        s->over |= s->main.out.failed;
+    }
+    if (s->over) end(s);
+    return s->over;
+}
+
+bool saver_failed(const struct saver *s) { return s->main.out.failed; }
+
+struct saver_progress saver_progress(const struct saver *s)
+{
+    struct saver_progress p = s->progress;
+    p.bytes = s->main.out.written;
+    p.waiting = s->aside.out.buf.n;
+    return p;
+}
+
+void saver_free(struct saver *s)
+{
+    if (!s) return;
+    close_snapshot(s);
+    saver_release(s);
+    mem_free(s);
+}
+
+/* -- at once ----------------------------------------------------------------------------------- */
+
+static void write_scanned(void *arg, struct key_ref *ref)
+{
+    struct saver *s = arg;
+    if (!s->main.out.failed) write_whole(s, &s->main, s->ks->eng, ref);
+}
+
+bool saver_save_now(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink)
+{
+    struct engine *eng = ks->eng;
+    struct saver s;
+    saver_init(&s, ks, o, sink, COMPRESS_NOW);
+    write_beginning(&s);
+    for (u32 db = 0; db < eng->databases && !s.main.out.failed; db++) {
+        u64 cursor = 0;
+        bool before = failure_hidden(eng);
+        do cursor = eng->ops->scan(eng, db, cursor, SCAN_COUNT, write_scanned, &s);
+        while (cursor && !s.main.out.failed);
+        failure_restored(&s, eng, before);
+    }
+    write_end(&s);
+    bool ok = !s.main.out.failed;
+    saver_release(&s);
+    return ok;
+}
