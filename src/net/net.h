@@ -63,6 +63,7 @@ struct net_request {
     const char *raw; /* where the request starts in the input: to put it back */
     const char *raw_end; /* where the connection's input of this tick ends */
     const char *error; /* the parser's text behind "Protocol error: " */
+    bool wrote;      /* the owner's: it changed data */
 };
 
 struct output_limit {

@@ -425,11 +425,21 @@ void config_settle(struct config *c)
     c->repl_backlog_size = MAX(c->repl_backlog_size, REPL_BACKLOG_MIN);
 }
 
+/* Defaults that are the memory engine's: data of the other is on disk already. */
+void config_settle_engine(struct config *c)
+{
+    if (c->engine != ENGINE_ROCKSDB) return;
+    if (!c->appendonly_given) c->appendonly = false;
+    if (!c->save_given) c->save.n = 0;
+}
+
 bool config_agrees(const struct config *c, struct buf *why)
 {
     if (c->engine == ENGINE_ROCKSDB && c->appendonly)
         return config_fail(why, "appendonly yes makes no sense with engine rocksdb: its data is on "
                                 "disk, with a write-ahead log of its own that appendfsync governs");
+    if (c->engine == ENGINE_MEMORY && c->import_rdb.n)
+        return config_fail(why, "import-rdb is for engine rocksdb: the memory engine loads dbfilename");
     return true;
 }
 
@@ -468,16 +478,6 @@ void config_release(struct config *c)
     *c = (struct config){0};
 }
 
-static void warn_of_memory(const struct config *c, const struct log *log)
-{
-    if (c->appendonly)
-        log_line(log, LOG_WARNING, "WARNING appendonly yes: the append-only file is not "
-                                   "implemented in this build yet: data is not persisted");
-    else if (c->save.n)
-        log_line(log, LOG_NOTICE, "Snapshots are not implemented in this build yet: `save` is "
-                                  "accepted, but data is not persisted");
-}
-
 static void warn_of_rocksdb(const struct config *c, const struct log *log)
 {
     if (c->maxmemory)
@@ -489,7 +489,6 @@ static void warn_of_rocksdb(const struct config *c, const struct log *log)
 void config_warn(const struct config *c, const struct log *log)
 {
     if (c->engine == ENGINE_ROCKSDB) warn_of_rocksdb(c, log);
-    else warn_of_memory(c, log);
     if (c->replicaof.n)
         log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this "
                                    "build yet: running as a primary", c->replicaof.p);

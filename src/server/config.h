@@ -79,6 +79,7 @@ struct config {
     struct buf file;  /* absolute path of the configuration file; empty: none */
     bool reading;     /* a file or the command line is being read: `save` lines add up … */
     bool save_given;  /* … from the first one on, which replaces the default */
+    bool appendonly_given; /* the file or the command line says so */
 };
 
 void config_init(struct config *c); /* the defaults */
@@ -149,6 +150,9 @@ void config_lines(const struct config *c, const struct directive *d, struct buf 
 
 /* Brings values that may be stated but not used (hz 0) to the nearest usable one. */
 void config_settle(struct config *c);
+
+/* When all is read: what was not given follows the engine. */
+void config_settle_engine(struct config *c);
 
 /* Whether settings that are fine each go together. False: `why` says which do not. */
 NODISCARD bool config_agrees(const struct config *c, struct buf *why);

@@ -216,7 +216,7 @@ static void warn_of(struct server *s, const struct changes *all)
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
         bool rocks = s->config.engine == ENGINE_ROCKSDB;
-        if (!strcmp(name, rocks ? "maxmemory" : "appendonly")) config_warn(&s->config, &s->log);
+        if (rocks && !strcmp(name, "maxmemory")) config_warn(&s->config, &s->log);
         if (!rocks && !strcmp(name, "maxmemory") && s->config.maxmemory &&
             (u64)s->config.maxmemory < used)
             log_line(&s->log, LOG_WARNING,
@@ -298,6 +298,7 @@ void cmd_config_resetstat(struct ctx *c)
     s->region.cycle.stale_perc = 0;
     s->region.cycle.time_cap_reached = 0;
     s->region.cycle.spent_us = 0;
+    s->persist.saves = s->persist.rewrites = s->persist.rewrite_failures = 0;
     reply_ok(c->out);
 }
 

@@ -43,6 +43,7 @@ static bool load_include(struct loader *l, bytes path)
 static bool load_words(struct loader *l, u32 n, const bytes *w, struct buf *why)
 {
     const struct directive *d = config_find(w[0], NULL);
+    if (bytes_is(w[0], "appendonly")) l->config->appendonly_given = true;
     if (d) return config_set(l->config, d, n - 1, w + 1, why);
     if (n == 2 && is_obsolete(w[0])) return true;
     if (n == 3 && bytes_is(w[0], "rename-command")) return rename_add(l->config, w[1], w[2], why);
@@ -247,6 +248,7 @@ bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)
     ok = load_text(&l, buf_bytes(&text));
     c->reading = false;
     config_settle(c);
+    config_settle_engine(c);
     ok = ok && check_together(c, why) && check_logfile(c, why);
 out:
     buf_release(&text);

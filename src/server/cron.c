@@ -50,6 +50,7 @@ static void every_tenth(struct server *s)
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
     watch_memory(s);
     storage_cron(s);
+    persistence_cron(s);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
     rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);

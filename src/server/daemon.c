@@ -116,9 +116,13 @@ static void write_pidfile(const struct config *c, const struct log *log)
     fclose(f);
 }
 
-void daemon_ready(const struct config *c, const struct log *log)
+void daemon_write_pid(const struct config *c, const struct log *log)
 {
     if (c->pidfile.n) write_pidfile(c, log);
+}
+
+void daemon_ready(const struct config *c)
+{
     notify(c, "STATUS=Ready to accept connections\nREADY=1\n");
 }
 

@@ -10,8 +10,10 @@
  * only the child returns. False: the log says why. */
 NODISCARD bool daemon_begin(struct config *c, const struct log *log);
 
-/* Connections are accepted: writes the pid file and tells systemd. */
-void daemon_ready(const struct config *c, const struct log *log);
+void daemon_write_pid(const struct config *c, const struct log *log);
+
+/* All data is loaded: tells systemd. */
+void daemon_ready(const struct config *c);
 
 /* The server is going to stop: tells systemd and takes the pid file away. */
 void daemon_end(const struct config *c);

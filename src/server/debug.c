@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "command/commands.h"
+#include "server/debug_load.h"
 #include "server/digest.h"
 #include "server/server.h"
 
@@ -231,10 +232,9 @@ static void debug_segfault(struct ctx *c UNUSED)
 static void debug_panic(struct ctx *c UNUSED) { CHECK(!"DEBUG PANIC called"); }
 static void debug_assert(struct ctx *c UNUSED) { CHECK(1 == 2); }
 
-static void debug_no_persistence(struct ctx *c)
+static void debug_aof_flush_sleep(struct ctx *c)
 {
-    reply_errorf(c->out, "ERR DEBUG %.*s needs persistence, which this version doesn't have yet",
-                 (int)MIN(c->argv[1].n, 32u), c->argv[1].p);
+    reply_error(c->out, "ERR DEBUG AOF-FLUSH-SLEEP is not supported");
 }
 
 /* -- the command --------------------------------------------------------------------- */
@@ -252,6 +252,8 @@ static void debug_help(struct ctx *c)
         "    A signature of the value of each key.",
         "ERROR <string>",
         "    Reply with <string> as an error.",
+        "LOADAOF",
+        "    Empty the databases and load the append-only file.",
         "LOG <message>",
         "    Write <message> to the log.",
         "OBJECT <key>",
@@ -266,6 +268,10 @@ static void debug_help(struct ctx *c)
         "    array, set, map, attrib, push, verbatim, true, false.",
         "QUICKLIST-PACKED-THRESHOLD <size>",
         "    Accepted for the sake of test suites; has no effect.",
+        "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
+        "    Save the data, empty the databases and load it again. MERGE: keys that are there",
+        "    make room for those of the file. NOFLUSH: the databases are not emptied. NOSAVE:",
+        "    the file is loaded as it is.",
         "SEGFAULT",
         "    Crash with SIGSEGV.",
         "SET-ACTIVE-EXPIRE <0|1>",
@@ -298,9 +304,9 @@ static const struct {
     {"segfault", 2, 0, debug_segfault},
     {"panic", 2, 0, debug_panic},
     {"assert", 2, 0, debug_assert},
-    {"reload", 2, 0, debug_no_persistence},
-    {"loadaof", 2, 2, debug_no_persistence},
-    {"aof-flush-sleep", 3, 3, debug_no_persistence},
+    {"reload", 2, 0, debug_reload},
+    {"loadaof", 2, 2, debug_loadaof},
+    {"aof-flush-sleep", 3, 3, debug_aof_flush_sleep},
 };
 
 static bool allowed(struct ctx *c)

@@ -113,26 +113,11 @@ static void info_memory(struct server *s, struct buf *b)
     buf_printf(
         b,
         "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:0\r\nmem_total_replication_buffers:0\r\n"
-        "mem_clients_slaves:0\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:0\r\n"
+        "mem_clients_slaves:0\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:%llu\r\n"
         "mem_allocator:%s\r\nactive_defrag_running:0\r\nlazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
-        (ull)s->region.evictor.not_counted, (ull)clients, mem_allocator_name(),
+        (ull)persistence_buffers(&s->persist), (ull)clients,
+        s->persist.aof ? (ull)aof_facts(s->persist.aof).buffer : 0, mem_allocator_name(),
         (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
-}
-
-static void info_persistence(struct server *s, struct buf *b)
-{
-    buf_printf(
-        b,
-        "loading:0\r\nasync_loading:0\r\ncurrent_cow_peak:0\r\ncurrent_cow_size:0\r\ncurrent_cow_size_age:0\r\n"
-        "current_fork_perc:0.00\r\ncurrent_save_keys_processed:0\r\ncurrent_save_keys_total:0\r\n"
-        "rdb_changes_since_last_save:%llu\r\nrdb_bgsave_in_progress:0\r\nrdb_last_save_time:%lld\r\n"
-        "rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\nrdb_current_bgsave_time_sec:-1\r\n"
-        "rdb_saves:0\r\nrdb_last_cow_size:0\r\nrdb_last_load_keys_expired:0\r\nrdb_last_load_keys_loaded:0\r\n"
-        "aof_enabled:0\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_rewrite_time_sec:-1\r\n"
-        "aof_current_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\naof_rewrites:0\r\n"
-        "aof_rewrites_consecutive_failures:0\r\naof_last_write_status:ok\r\naof_last_cow_size:0\r\n"
-        "module_fork_in_progress:0\r\nmodule_fork_last_cow_size:0\r\n",
-        (ull)s->region.ks.dirty, (long long)(s->start_ms / 1000));
 }
 
 static void info_stats(struct server *s, struct buf *b)
@@ -310,7 +295,7 @@ static const struct section sections[] = {
     {"server", "Server", true, info_server},
     {"clients", "Clients", true, info_clients},
     {"memory", "Memory", true, info_memory},
-    {"persistence", "Persistence", true, info_persistence},
+    {"persistence", "Persistence", true, persistence_info},
     {"stats", "Stats", true, info_stats},
     {"replication", "Replication", true, info_replication},
     {"cpu", "CPU", true, info_cpu},

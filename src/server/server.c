@@ -91,6 +91,7 @@ void server_apply_config(struct server *s)
         .list_max_listpack_size = c->list_max_listpack_size,
     };
     storage_apply_config(s);
+    persistence_apply_config(s);
     slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
@@ -214,8 +215,9 @@ static void say_hello(struct server *s)
                  "No configuration file given: using the defaults. mayfly.conf explains them.");
 }
 
-static void say_ready(struct server *s)
+void server_ready(struct server *s)
 {
+    daemon_ready(&s->config);
     if (s->config.port)
         log_line(&s->log, LOG_NOTICE,
                  "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
@@ -226,12 +228,32 @@ static void say_ready(struct server *s)
     log_line(&s->log, LOG_NOTICE, "Ready to accept connections");
 }
 
+static void take_signs_down(struct server *s)
+{
+    if (s->config.unixsocket.n) unlink(s->config.unixsocket.p);
+    daemon_end(&s->config);
+}
+
+/* A file that gets its name just now must have it first: see snapshot.c. */
+void server_stop_by_signal(struct server *s, int signum)
+{
+    const struct config *c = &s->config;
+    const char *name = signum == SIGINT ? "SIGINT" : "SIGTERM";
+    s->persist.stop_signal = (u32)signum;
+    if (snapshot_finishing_save(&s->persist) && !s->region.loading) return;
+    s->persist.stop_signal = 0;
+    if (!server_shutdown(s, signum == SIGINT ? c->shutdown_on_sigint : c->shutdown_on_sigterm))
+        log_line(&s->log, LOG_WARNING,
+                 "%s received but errors trying to shut down the server, check the logs for more information",
+                 name);
+}
+
 static void on_signal(uv_signal_t *h, int signum)
 {
     struct server *s = h->data;
     log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...",
              signum == SIGINT ? "SIGINT" : "SIGTERM");
-    server_shutdown(s, 0);
+    server_stop_by_signal(s, signum);
 }
 
 static void start_handles(struct server *s)
@@ -290,23 +312,36 @@ bool server_start(struct server *s)
     }
     start_handles(s);
     s->startup_memory = evictor_used(&s->region.evictor);
-    daemon_ready(&s->config, &s->log);
-    say_ready(s);
-    return true;
+    daemon_write_pid(&s->config, &s->log);
+    if (persistence_start(s)) return true;
+    take_signs_down(s);
+    server_release(s);
+    return false;
 }
 
 void server_run(struct server *s) { uv_run(&s->loop, UV_RUN_DEFAULT); }
 
 /* -- shutdown ------------------------------------------------------------------------------------ */
 
-void server_shutdown(struct server *s, int exit_code)
+bool server_shutdown(struct server *s, u32 how)
+{
+    if (s->shutting_down) return true;
+    log_line(&s->log, LOG_WARNING, "User requested shutdown...");
+    if (!persistence_shutdown(s, how)) {
+        log_line(&s->log, LOG_WARNING, "Errors trying to shut down the server. Check the logs for more "
+                                       "information.");
+        return false;
+    }
+    server_end(s, 0);
+    return true;
+}
+
+void server_end(struct server *s, int exit_code)
 {
     if (s->shutting_down) return;
     s->shutting_down = true;
     s->exit_code = exit_code;
-    log_line(&s->log, LOG_WARNING, "User requested shutdown...");
-    if (s->config.unixsocket.n) unlink(s->config.unixsocket.p);
-    daemon_end(&s->config);
+    take_signs_down(s);
     uv_stop(&s->loop);
 }
 
@@ -317,12 +352,14 @@ static void close_handle(uv_handle_t *h, void *arg UNUSED)
 
 void server_release(struct server *s)
 {
+    persistence_stop(s);
     net_stop_listening(&s->net, false);
     for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
     net_release(&s->net);
+    persistence_release(s);
     if (storage_must_close(s)) region_release(&s->region);
     stats_release(&s->stats);
     slowlog_clear(&s->slowlog);

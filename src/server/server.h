@@ -7,6 +7,7 @@
 #include "net/net.h"
 #include "server/config.h"
 #include "server/latency.h"
+#include "server/persistence.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
 
@@ -14,7 +15,7 @@
 #define REDIS_VERSION "7.4.0" /* what clients are told: the newest Redis whose commands we have */
 
 /* Reasons a connection's requests wait: see conn_postpone. */
-enum { HOLD_PAUSE = 1, HOLD_AUTH = 2 };
+enum { HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
 
@@ -27,6 +28,7 @@ struct server {
     struct stats stats;
     struct slowlog slowlog;
     struct latency latency;
+    struct persistence persist;
 
     uv_timer_t cron;       /* every 1/hz second */
     uv_timer_t purge;      /* active for a while after much memory was freed */
@@ -37,6 +39,7 @@ struct server {
 
     i64 now_ms;            /* of this tick; also the region's */
     i64 tick_us;           /* monotonic time this tick's requests began */
+    i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
     i64 start_ms, start_mono_us;
     u64 cron_loops;
     char run_id[41];
@@ -60,8 +63,16 @@ NODISCARD bool server_start(struct server *s);
 void server_run(struct server *s);             /* until shutdown */
 void server_release(struct server *s);
 
-/* Begins an orderly shutdown: the loop ends after this turn. */
-void server_shutdown(struct server *s, int exit_code);
+/* Begins an orderly shutdown, saving as SHUTDOWN_* say and as configured: the loop ends after this turn.
+ * False: something could not be saved, and the server stays; the log says what. */
+NODISCARD bool server_shutdown(struct server *s, u32 how);
+void server_stop_by_signal(struct server *s, int signum);
+
+/* Ends the loop after this turn, saving nothing. */
+void server_end(struct server *s, int exit_code);
+
+/* All is loaded: tells whoever waits for the server. */
+void server_ready(struct server *s);
 
 /* Puts the configuration into force, at start and after CONFIG SET. */
 void server_apply_config(struct server *s);

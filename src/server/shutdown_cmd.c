@@ -4,43 +4,33 @@
 
 /* -- SHUTDOWN ------------------------------------------------------------------------ */
 
-struct shutdown_options {
-    bool nosave, save, now, force, abort;
-};
+#define SHUTDOWN_ABORT 16 /* beside the SHUTDOWN_* of config.h */
 
-static bool parse_shutdown(struct ctx *c, struct shutdown_options *o)
+static bool parse_shutdown(struct ctx *c, u32 *how)
 {
-    *o = (struct shutdown_options){0};
+    *how = 0;
     for (int i = 1; i < c->argc; i++) {
         bytes word = c->argv[i];
-        if (bytes_is(word, "nosave")) o->nosave = true;
-        else if (bytes_is(word, "save")) o->save = true;
-        else if (bytes_is(word, "now")) o->now = true;
-        else if (bytes_is(word, "force")) o->force = true;
-        else if (bytes_is(word, "abort")) o->abort = true;
+        if (bytes_is(word, "nosave")) *how |= SHUTDOWN_NOSAVE;
+        else if (bytes_is(word, "save")) *how |= SHUTDOWN_SAVE;
+        else if (bytes_is(word, "now")) *how |= SHUTDOWN_NOW;
+        else if (bytes_is(word, "force")) *how |= SHUTDOWN_FORCE;
+        else if (bytes_is(word, "abort")) *how |= SHUTDOWN_ABORT;
         else return false;
     }
-    bool other = o->nosave || o->save || o->now || o->force;
-    return !(o->abort && other) && !(o->nosave && o->save);
+    bool torn = (*how & SHUTDOWN_NOSAVE) && (*how & SHUTDOWN_SAVE);
+    return !torn && (!(*how & SHUTDOWN_ABORT) || *how == SHUTDOWN_ABORT);
 }
 
 /* There is nothing to wait for (no replicas), so a shutdown is over within the
  * turn of the loop that began it: ABORT never finds one. */
 void cmd_shutdown(struct ctx *c)
 {
-    struct shutdown_options o;
-    if (!parse_shutdown(c, &o)) {
-        ctx_syntax_error(c);
-    } else if (o.abort) {
-        reply_error(c->out, "ERR No shutdown in progress.");
-    } else if (o.save && !o.force && c->server->config.engine == ENGINE_MEMORY) {
-        log_line(
-            &c->server->log, LOG_WARNING,
-            "SHUTDOWN SAVE: this version can't save yet. Use SHUTDOWN NOSAVE or add FORCE.");
+    u32 how;
+    if (!parse_shutdown(c, &how)) ctx_syntax_error(c);
+    else if (how & SHUTDOWN_ABORT) reply_error(c->out, "ERR No shutdown in progress.");
+    else if (!server_shutdown(c->server, how))
         reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
-    } else {
-        server_shutdown(c->server, 0);
-    }
 }
 
 /* -- MODULE -------------------------------------------------------------------------- */

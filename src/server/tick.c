@@ -1,6 +1,7 @@
 #include "server/tick.h"
 
 #include "base/clock.h"
+#include "command/commands.h"
 #include "server/monitor.h"
 #include "server/storage.h"
 
@@ -114,9 +115,9 @@ static void account(struct server *s, struct conn *c, const struct request *q, c
 static void run_request(struct server *s, u32 at)
 {
     struct net *n = &s->net;
-    const struct net_request *nq = &n->requests[at];
+    struct net_request *nq = &n->requests[at];
     struct conn *c = nq->conn;
-    if (!c || c->closing || c->session.close_after_reply) return;
+    if (!c || c->closing || c->session.close_after_reply || s->shutting_down) return;
     struct reply out = conn_reply(c);
     if (nq->error) {
         reply_errorf(&out, "ERR Protocol error: %s", nq->error);
@@ -136,11 +137,18 @@ static void run_request(struct server *s, u32 at)
         conn_postpone(n, at, HOLD_AUTH);
         return;
     }
+    if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, nq)) {
+        conn_postpone(n, at, HOLD_SNAPSHOT);
+        return;
+    }
     size_t mark = c->out.n;
+    u64 seq = s->region.journal.seq;
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
     region_run(&s->region, &q, &o);
+    nq->wrote = s->region.journal.seq != seq;
+    if (UNLIKELY(o.cmd && o.cmd->run == cmd_flushall)) s->persist.flushed |= !o.rejected && !o.failed;
     i64 now_us = clock_mono_us();
     account(s, c, &q, &o, now_us - s->tick_us);
     s->tick_us = now_us;
@@ -155,7 +163,7 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
 static bool may_expire(const struct server *s)
 {
-    return expire_cycle_active(&s->region.cycle) && !s->region.refuse_writes;
+    return expire_cycle_active(&s->region.cycle) && !s->region.refuse_writes && !s->region.loading;
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
@@ -214,7 +222,9 @@ static void housekeeping(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
-    bool evicting = UNLIKELY(s->region.evictor.unfinished) && region_evict_step(&s->region);
+    bool may_evict = UNLIKELY(s->region.evictor.unfinished) && !s->region.loading;
+    bool evicting = may_evict && region_evict_step(&s->region);
+    persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending) {
         uv_idle_start(&s->busy, on_busy);
@@ -226,19 +236,36 @@ static void housekeeping(struct server *s, bool idle)
 
 /* -- the tick ------------------------------------------------------------------------- */
 
-/* Nothing the tick did was kept: whoever asked for anything in it is told so instead. */
-static void fail_replies(struct server *s)
+/* Instead of what the tick answered a connection, each of its requests gets the error. Those from `at` up to
+ * the one that is returned are the connection's: they stand together. */
+static u32 fail_connection(struct net *n, u32 at, const char *error, bool writers_only)
 {
-    struct net *n = &s->net;
-    for (u32 i = 0; i < n->request_count; i++) {
-        struct conn *c = n->requests[i].conn;
-        if (c) c->out.n = MIN(c->out.n, c->tick_mark);
-    }
-    for (u32 i = 0; i < n->request_count; i++) {
-        struct conn *c = n->requests[i].conn;
-        if (!c || c->closing || c->session.reply_mode == REPLY_OFF) continue;
-        struct reply out = conn_reply(c);
-        reply_error(&out, REGION_IO_ERROR);
+    struct conn *c = n->requests[at].conn;
+    u32 end = at;
+    bool wrote = false;
+    for (; end < n->request_count && n->requests[end].conn == c; end++) wrote |= n->requests[end].wrote;
+    if (!c || c->closing || (writers_only && !wrote)) return end;
+    c->out.n = MIN(c->out.n, c->tick_mark);
+    if (c->session.reply_mode == REPLY_OFF) return end;
+    struct reply out = conn_reply(c);
+    for (; at < end; at++) reply_error(&out, error);
+    return end;
+}
+
+/* Nothing the tick did was kept: whoever asked for anything in it is told so instead. Or (writers_only) it
+ * could not be written to the AOF: whoever changed anything is. */
+static void fail_replies(struct server *s, const char *error, bool writers_only)
+{
+    for (u32 i = 0; i < s->net.request_count;) i = fail_connection(&s->net, i, error, writers_only);
+}
+
+static void end_requests(struct server *s)
+{
+    if (!region_commit(&s->region)) {
+        fail_replies(s, REGION_IO_ERROR, false);
+    } else if (!persistence_end_tick(s)) {
+        const char *why = aof_refuses(s->persist.aof);
+        fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", true);
     }
 }
 
@@ -247,12 +274,14 @@ void server_tick(struct net *n)
     struct server *s = n->owner;
     region_begin(&s->region, clock_wall_ms());
     s->now_ms = s->region.ks.now_ms;
-    s->tick_us = clock_mono_us();
+    i64 start_us = s->tick_us = clock_mono_us();
     storage_begin_tick(s);
+    persistence_begin_tick(s);
     for (u32 i = 0, fetched = 0; i < n->request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);
         run_request(s, i);
     }
-    if (n->request_count && !region_commit(&s->region)) fail_replies(s);
+    s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
+    if (n->request_count) end_requests(s);
     housekeeping(s, n->request_count == 0);
 }

@@ -20,9 +20,10 @@ static const char help[] =
     "no server may have it open. The exit code is 0 if it is sound, 1 if not, 2 if it can't be read.\n"
     "\n"
     "Examples:\n"
-    "  mayfly-server                        the defaults: port 6379, in memory\n"
+    "  mayfly-server                        the defaults: port 6379, in memory, logged to ./appendonlydir\n"
     "  mayfly-server /etc/mayfly.conf\n"
     "  mayfly-server --engine rocksdb --dir /var/lib/mayfly\n"
+    "  mayfly-server --engine rocksdb --dir /var/lib/mayfly --import-rdb dump.rdb\n"
     "  mayfly-server --port 7777 --maxmemory 1gb --maxmemory-policy volatile-ttl\n"
     "  echo 'maxmemory 128mb' | mayfly-server -\n";
 

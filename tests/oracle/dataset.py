@@ -60,3 +60,18 @@ def check_keys(pair, db, keys):
             ops[-1].cmds.append(([b'OBJECT', b'ENCODING', key], None))
     diff, more = pair.replies(ops)
     return len(replies) + len(more), diff, ops[diff.index] if diff else None
+
+
+def digest(conn):
+    """A digest of the value of every key of one server, and its deadlines."""
+    found = {}
+    for db in range(DATABASES):
+        conn.call(b'SELECT', b'%d' % db)
+        for key in (r[1] for r in conn.call(b'KEYS', b'*')[1]):
+            value = conn.call(b'DEBUG', b'DIGEST-VALUE', key)[1][0][1]
+            fields = ()
+            if conn.call(b'TYPE', key)[1] == b'hash':
+                names = [r[1] for r in conn.call(b'HKEYS', key)[1]]
+                fields = tuple(r[1] for r in conn.call(b'HPEXPIRETIME', key, b'FIELDS', b'%d' % len(names), *names)[1])
+            found[db, key] = (value, conn.call(b'PEXPIRETIME', key)[1], tuple(sorted(map(str, fields))))
+    return found

@@ -61,6 +61,8 @@ def arguments():
     p.add_argument('--no-hll-bytes', action='store_true', help="ignore HyperLogLogs' stored bytes")
     p.add_argument('--shrink-seconds', type=float, default=30)
     p.add_argument('--timeout', type=float, default=30, help='seconds until a missing reply is a difference')
+    p.add_argument('--reload', action='store_true', help='after each epoch the server under test has to load what it '
+                   'saved, and its AOF, without a change')
     p.add_argument('--stats', action='store_true', help='replies per command: errors, nils (slower)')
     args = p.parse_args()
     if not args.commands and not args.minutes:
@@ -114,10 +116,11 @@ class Oracle:
         extra = args.server_args.split()
         if args.engine != 'memory':
             extra += ['--engine', args.engine]
+        aof = ['--appendonly', 'yes', '--appendfsync', 'no'] if args.reload and args.engine == 'memory' else []
         self.stats = Stats() if args.stats else None
-        self.server = Server('server', args.server, extra)
+        self.server = Server('server', args.server, extra + aof)
         # Redis ends timed-out blocking commands on its timer: 100 ms each at hz 10.
-        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split())
+        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof)
         self.pair = self.new_pair(self.stats)
         self.checker = self.new_pair(None)      # so that dataset checks leave SELECT, MULTI … alone
         self.passed = self.failed = self.dataset_commands = 0
@@ -188,7 +191,24 @@ class Oracle:
         diff = self.stream(self.operations(g, self.short)) or self.check_dataset()
         if diff:
             self.report(diff)
-        return not diff
+        return not diff and self.reload_agrees()
+
+    def reload_agrees(self):
+        if not self.args.reload or self.short:
+            return True
+        conn = self.server.connect(self.args.timeout)
+        try:
+            for how in (b'RELOAD', b'LOADAOF') if self.args.engine == 'memory' else (b'RELOAD',):
+                before, reply, after = dataset.digest(conn), conn.call(b'DEBUG', how), dataset.digest(conn)
+                if reply == ('+', b'OK') and before == after:
+                    continue
+                self.failed += 1
+                print('epoch %d: DEBUG %s answered %r, and changed %r'
+                      % (self.epoch, how.decode(), reply, sorted(set(before.items()) ^ set(after.items()))[:10]))
+                return False
+        finally:
+            conn.close()
+        return True
 
     def batches(self, ops):
         """Lists of operations; one with a special operation stands alone."""

@@ -29,7 +29,8 @@ class Server:
 
     def start(self):
         self.port = free_port()
-        shutil.rmtree(os.path.join(self.dir, 'rocksdb'), ignore_errors=True)    # always empty at first
+        for left in 'rocksdb', 'appendonlydir':                                # always empty at first
+            shutil.rmtree(os.path.join(self.dir, left), ignore_errors=True)
         args = [self.path, '--port', str(self.port), '--bind', '127.0.0.1',
                 '--dir', self.dir, '--save', '', '--appendonly', 'no',
                 '--enable-debug-command', 'yes', '--loglevel', 'warning'] + self.extra
@@ -73,7 +74,7 @@ class Server:
 
     def stop(self):
         if self.proc and self.proc.poll() is None:
-            self.proc.kill()        # nothing to save: both run without persistence
+            self.proc.kill()        # nothing to save
             self.proc.wait()
 
     def remove(self):

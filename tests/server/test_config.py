@@ -108,6 +108,7 @@ def test_example_shows_the_defaults(configured):
     plain = configured('--port', '0', '--unixsocket', 'a.sock')
     with redis.Redis(unix_socket_path=os.path.join(plain.dir, 'a.sock')) as r:
         defaults = r.config_get('*')
+    assert plain.stop() == 0
     stated = configured('--port', '0', '--unixsocket', 'a.sock',
                         conf=re.sub(r'^#([a-z])', r'\1', example(), flags=re.M))
     with redis.Redis(unix_socket_path=os.path.join(stated.dir, 'a.sock')) as r:
@@ -141,11 +142,13 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
         ours = r.config_get('*')
     for both in theirs, ours:
         del both['unixsocket']
-    # The one default that differs: only the loopback interface, until told otherwise.
+    # The defaults that differ: only the loopback interface, until told otherwise; and durable.
     assert ours.pop('bind') == '127.0.0.1 -::1' and theirs.pop('bind')
+    assert ours.pop('appendonly') == 'yes' and theirs.pop('appendonly') == 'no'
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
-        'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch'}
+        'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb', 'load-expired',
+        'rdb-skip-unsupported', 'aof-load-unchecked'}
 
 
 def test_get_patterns(r):
@@ -540,9 +543,8 @@ def test_rename_command(configured):
                 r.execute_command(gone, 'a')
 
 
-def test_what_would_lose_data_is_said(configured):
-    log = configured('--port', mayfly.free_port(), '--appendonly', 'yes', '--replicaof', 'h', '1').log
-    assert 'not implemented in this build yet: data is not persisted' in log
+def test_what_is_not_there_yet_is_said(configured):
+    log = configured('--port', mayfly.free_port(), '--replicaof', 'h', '1').log
     assert 'replication is not implemented in this build yet: running as a primary' in log
 
 
@@ -626,7 +628,7 @@ def test_rewrite_keeps_comments_and_order(configured, tmp_path):
         expected = NEW.replace('$PORT', str(s.port)).replace('$DIR', s.dir)
         assert s.text() == expected
         assert stat.S_IMODE(os.stat(s.conf).st_mode) == 0o640
-        assert sorted(os.listdir(s.dir)) == ['inc.conf', 'mayfly.conf', 'stdout.log']
+        assert sorted(os.listdir(s.dir)) == ['appendonlydir', 'inc.conf', 'mayfly.conf', 'stdout.log']
         r.config_rewrite()
         assert s.text() == expected, 'writing it again changes nothing'
         assert 'CONFIG REWRITE executed with success.' in s.log
@@ -674,7 +676,7 @@ def test_a_failed_rewrite(configured, tmp_path):
         os.unlink(s.conf)
         os.mkdir(s.conf)
         assert call(r, 'CONFIG', 'REWRITE') == 'ERR Rewriting config file: Is a directory'
-        assert sorted(os.listdir(s.dir)) == ['mayfly.conf', 'stdout.log']
+        assert sorted(os.listdir(s.dir)) == ['appendonlydir', 'mayfly.conf', 'stdout.log']
 
 
 # -- the process ------------------------------------------------------------------------------------------
