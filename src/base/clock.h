@@ -8,5 +8,6 @@
 i64 clock_wall_ms(void);  /* Unix time */
 i64 clock_wall_us(void);
 i64 clock_mono_us(void);  /* for measuring durations */
+i64 clock_thread_us(void); /* CPU time of the calling thread */
 
 #endif

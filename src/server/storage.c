@@ -63,7 +63,7 @@ void storage_cron(struct server *s)
     if (on_rocks(s)) rocks_cron(s->region.eng);
 }
 
-void storage_begin_tick(struct server *s)
+void storage_note_refusal(struct server *s)
 {
     if (on_rocks(s)) s->region.refuse_writes = rocks_refuses_writes(s->region.eng);
 }

@@ -519,3 +519,17 @@ def test_check(server_factory):
     assert sound.returncode == 0, sound.stdout + sound.stderr
     nothing = subprocess.run([BINARY, '--check', s.dir + '/nothing'], capture_output=True, text=True, timeout=60)
     assert nothing.returncode == 2 and busy.returncode in (0, 2)
+
+
+def test_a_stall_is_told_apart_from_a_failure(server_factory):
+    """When compactions can't follow, writes are asked to try again: the first one that is refused, too."""
+    s = server_factory('--rocksdb-write-buffer-size', '1mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
+                       '--rocksdb-rate-limit', '500kb')
+    with Raw(s.port) as c:
+        for i in range(3000):
+            reply = c.call('SET', f'k{i}', b'x' * 10_000)
+            if reply != b'OK':
+                break
+        assert str(reply).startswith('BUSY '), reply
+        assert c.call('GET', 'k0') == b'x' * 10_000
+        assert int(field(s, 'rocksdb', 'write_stalls')) >= 1

@@ -3,7 +3,7 @@
  * RocksDB compacts when levels grow too large, not because much of what they hold is dead: after a
  * million keys have expired the tombstones may lie in a memtable for hours, and the rows below them
  * on the disk. So deleted rows and orphans are counted by family, and a family whose garbage is a
- * large part of it is compacted as a whole (swept): at once when garbage is half of what lives,
+ * large part of it is compacted as a whole (swept): at once when garbage is a quarter of what lives,
  * and when things have become quiet already for a twentieth. A budget of bytes a second keeps that
  * from becoming the main occupation; families so large that it never suffices are left to
  * RocksDB's own leveling, which keeps garbage near a tenth by itself.
@@ -91,7 +91,7 @@ static bool worth_sweeping(struct store *s, enum family f, const struct outlook 
     u64 garbage = o->garbage[f];
     if (garbage < GARBAGE_WORTH) return false;
     u64 rows = store_number(s, f, "rocksdb.estimate-num-keys");
-    if (garbage < rows / 2 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
+    if (garbage < rows / 4 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
     *size = store_number(s, f, "rocksdb.total-sst-files-size");
     *size += store_number(s, f, "rocksdb.size-all-mem-tables");
     return *size >= SIZE_WORTH && *size <= o->budget;
