@@ -8,8 +8,9 @@
  *   probe PORT OUT T0_MS FROM_MS TO_MS POLL_MS [TRIGGER_MS CMD ARG...]
  *
  * T0_MS is a wall-clock time in Unix milliseconds; the other times are relative
- * to it. The wall clock is read once, to place T0 on the monotonic clock, which
- * does all the measuring. OUT receives native int64 records
+ * to it. SIGTERM ends the measuring before TO_MS. The wall clock is read once,
+ * to place T0 on the monotonic clock, which does all the measuring. OUT receives
+ * native int64 records
  * { kind, sent_ns (relative to T0), latency_ns, value }; stdout one line of JSON.
  *
  * Memory for the samples is taken and touched beforehand, so that the probe
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +39,9 @@ struct sample { int64_t kind, sent_ns, latency_ns, value; };
 static struct sample *samples;
 static size_t n_samples, max_samples;
 static int64_t t0_ns;
+static volatile sig_atomic_t stopped;
+
+static void on_term(int sig) { stopped = sig; }
 
 static void die(const char *what)
 {
@@ -181,6 +186,7 @@ int main(int argc, char **argv)
     for (unsigned long turn = 0; turn < 2 * KEYS; turn++) ping(fd, turn); /* warm-up */
     n_samples = 0;
 
+    signal(SIGTERM, on_term);
     int64_t late = now_ns() - from;
     if (late < 0) usleep((useconds_t)(-late / 1000));
     long long waited = self_wait_ns();
@@ -188,7 +194,7 @@ int main(int argc, char **argv)
     int64_t next_poll = from;
     for (unsigned long turn = 0;; turn++) {
         int64_t now = now_ns();
-        if (now >= to) break;
+        if (now >= to || stopped) break;
         if (now >= trigger_ns) {
             timed(fd, TRIGGER, trigger, trigger_len);
             trigger_ns = INT64_MAX;

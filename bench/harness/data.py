@@ -41,3 +41,45 @@ def zadd_members(i):
     for n in range(i * PAIRS, (i + 1) * PAIRS):
         args += [b"%d" % (n * 2654435761 % 4294967291), b"mem:%012d" % n]
     return encode(b"ZADD", b"big", *args)
+
+
+# Values that look like data: neither all zeros nor compressible, for what is written to disk.
+_SCATTER = 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E952767F0B153D27B7F0347045B5BF1827F01
+
+
+def scattered(i, digits):
+    """So many hexadecimal digits, without an order to them."""
+    return b"%0*x" % (digits, (i + 1) * _SCATTER % (1 << 4 * digits))
+
+
+def set_scattered(i, value=None):
+    """The key of set_100, with 100 bytes that hardly compress."""
+    return (b"*3\r\n$3\r\nSET\r\n$16\r\nkey:%012d\r\n$100\r\n%b\r\n"
+            % (i, scattered(i if value is None else value, 100)))
+
+
+def set_scattered_pxat(i, deadline_ms):
+    return (b"*5\r\n$3\r\nSET\r\n$16\r\nttl:%012d\r\n$100\r\n%b\r\n$4\r\nPXAT\r\n$13\r\n%013d\r\n"
+            % (i, scattered(i, 100), deadline_ms))
+
+
+def _collection_template(command, key, between):
+    """Placeholders: the key's number, then the 8 elements of 16 digits."""
+    elements = b"".join([between(n) + b"$16\r\n%016x\r\n" for n in range(8)])
+    args = 2 + 8 * (1 + bool(between(0)))
+    return b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b" % (args, len(command), command, len(key) + 8, key) \
+        + b"%08d\r\n" + elements
+
+
+_COLLECTIONS = (
+    _collection_template(b"HSET", b"hash:", lambda n: b"$6\r\nfield%d\r\n" % n),
+    _collection_template(b"SADD", b"set:", lambda n: b""),
+    _collection_template(b"ZADD", b"zset:", lambda n: b"$4\r\n%d.25\r\n" % n),
+    _collection_template(b"RPUSH", b"list:", lambda n: b""),
+)
+
+
+def small_collection(i):
+    """Hash, set, sorted set and list in turn, each of 8 elements of 16 bytes."""
+    first, step, mask = 8 * i * _SCATTER, _SCATTER & (1 << 64) - 1, (1 << 64) - 1
+    return _COLLECTIONS[i % 4] % (i, *[first + n * step & mask for n in range(1, 9)])

@@ -30,9 +30,10 @@ class Env:
     def rounds_or(self, full, quick):
         return self.rounds or self.pick(full, quick)
 
-    def server(self, side):
+    def server(self, side, *args, directory=None):
+        """A running server; in `directory`, which stays, or in one of its own."""
         return running(side, self.paths[side], self.server_core, self.nice,
-                       self.mayfly_args if side == MAYFLY else ())
+                       (*args, *(self.mayfly_args if side == MAYFLY else ())), directory)
 
     @contextlib.contextmanager
     def on_all_cores(self):

@@ -43,14 +43,14 @@ class Trace:
     def p999(self, *window):
         return percentile(self.latencies(*window), 99.9)
 
-    def p999_any_moment(self):
+    def p999_any_moment(self, *window):
         """p99.9 as clients see it that ask at any moment, not only when the
         last answer has come: a request of length L stands for those that would
         have been sent meanwhile and waited L - I, L - 2I, … (I: the usual time
         between two requests)."""
-        step = max(percentile(self.latencies(), 50), 0.01)
+        step = max(percentile(self.latencies(*window), 50), 0.01)
         seen = []
-        for ms in self.latencies():
+        for ms in self.latencies(*window):
             while ms > 0:
                 seen.append(ms)
                 ms -= step
@@ -103,6 +103,10 @@ class Probe:
 
     def done(self):
         return self.proc.poll() is not None
+
+    def stop(self):
+        """Ends the measuring before its time; finish() then has the samples up to now."""
+        self.proc.terminate()
 
     def finish(self):
         out, err = self.proc.communicate(timeout=self.limit_s)

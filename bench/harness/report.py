@@ -6,7 +6,7 @@ import json
 from .env import MAYFLY, REDIS
 from .stats import median, spread_pct
 
-RATIO, LIMIT, INFO = "ratio", "limit", "info"
+RATIO, AT_LEAST, LIMIT, INFO = "ratio", "at least", "limit", "info"
 NEVER_S = 999               # a time in s that was waited for in vain
 
 
@@ -16,7 +16,7 @@ class Row:
     name: str
     unit: str
     samples: dict               # side -> [value per round]
-    kind: str = INFO            # RATIO: mayfly/redis <= bar; LIMIT: mayfly <= bar
+    kind: str = INFO            # RATIO, AT_LEAST: mayfly/redis <= (>=) bar; LIMIT: mayfly <= bar
     bar: float = None
 
     def value(self, side):
@@ -30,7 +30,8 @@ class Row:
         return median(ratios) if ratios else None
 
     def judged(self):
-        return {RATIO: self.ratio, LIMIT: lambda: self.value(MAYFLY), INFO: lambda: None}[self.kind]()
+        return {RATIO: self.ratio, AT_LEAST: self.ratio, LIMIT: lambda: self.value(MAYFLY),
+                INFO: lambda: None}[self.kind]()
 
     def verdict(self):
         if self.kind == INFO:
@@ -38,7 +39,8 @@ class Row:
         value = self.judged()
         if value is None:
             return "ERROR"
-        return "PASS" if value <= self.bar else "FAIL"
+        met = value >= self.bar if self.kind == AT_LEAST else value <= self.bar
+        return "PASS" if met else "FAIL"
 
 
 def rows_from(scenario, got, specs):
@@ -77,6 +79,8 @@ def cell(row, side):
 def bar_text(row):
     if row.kind == RATIO:
         return f"<= {row.bar:.2f} x redis"
+    if row.kind == AT_LEAST:
+        return f">= {row.bar:.2f} x redis"
     if row.kind == LIMIT:
         return "<= " + show(row.bar, row.unit)
     return ""

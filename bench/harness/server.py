@@ -1,5 +1,5 @@
 """A server under test: started on a free loopback port, pinned to one core,
-always stopped, its directory always removed."""
+always stopped, its directory always removed (unless it was given one)."""
 
 import contextlib
 import ctypes
@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 import time
 
-from .client import Client
+from .client import Client, ReplyError
 
 PR_SET_PDEATHSIG = 1
-START_LIMIT_S = 15
+START_LIMIT_S, LOAD_LIMIT_S = 15, 120
 
 
 def child_setup(core, nice, realtime=False):
@@ -54,6 +54,7 @@ class Server:
     def __init__(self, name, proc, port, directory):
         self.name, self.proc, self.port, self.pid = name, proc, port, proc.pid
         self.dir = directory
+        self.ready_s = None             # from its start to its first PONG
         # The CPU clock of the whole process in ns (threads that ended included):
         # what clock_getcpuclockid(3) computes.
         self._clock = (~self.pid << 3) | 2
@@ -72,6 +73,15 @@ class Server:
     def rss(self):
         with open(f"/proc/{self.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def forget_peak(self):
+        with open(f"/proc/{self.pid}/clear_refs", "w") as f:
+            f.write("5")
+
+    def rss_peak(self):
+        """The most RSS since forget_peak()."""
+        with open(f"/proc/{self.pid}/status") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
 
     def disk(self):
         """Bytes on disk of what it stores."""
@@ -109,9 +119,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name, path, core, nice, args=()):
+def running(name, path, core, nice, args=(), directory=None):
     """Starts a server; yields it when it answers PING; stops it whatever happens."""
-    tmp = tempfile.mkdtemp(prefix=f"bench-{name}-")
+    tmp = directory or tempfile.mkdtemp(prefix=f"bench-{name}-")
     port = free_port()
     log_path = os.path.join(tmp, "log")
     argv = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
@@ -119,17 +129,20 @@ def running(name, path, core, nice, args=()):
     proc = None
     try:
         with open(log_path, "wb") as log:
+            begun = time.monotonic()
             proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                     preexec_fn=child_setup(core, nice))
         server = Server(name, proc, port, tmp)
         _wait_ready(server, log_path)
+        server.ready_s = time.monotonic() - begun
         yield server
     finally:
         if proc is not None and proc.poll() is None:
             proc.kill()     # nothing is to be saved, and nothing may linger
         if proc is not None:
             proc.wait()
-        shutil.rmtree(tmp, ignore_errors=True)
+        if not directory:
+            shutil.rmtree(tmp, ignore_errors=True)
 
 
 def _wait_ready(server, log_path):
@@ -137,13 +150,28 @@ def _wait_ready(server, log_path):
     while True:
         try:
             server.check_alive()
-            with server.client(timeout=2) as c:
-                c.call("PING")
+            with server.client(timeout=LOAD_LIMIT_S) as c:
+                _wait_loaded(c)
             return
         except OSError as e:
             if time.monotonic() > end:
                 raise RuntimeError(f"{server.name} does not answer: {e}") from e
-            time.sleep(0.05)
+            time.sleep(0.005)
         except RuntimeError as e:
             with open(log_path, errors="replace") as log:
                 raise RuntimeError(f"{e}; its log ends: {log.read()[-400:]}") from e
+
+
+def _wait_loaded(client):
+    """Asks on one connection, seldom enough not to slow the loading down."""
+    end = time.monotonic() + LOAD_LIMIT_S
+    while True:
+        try:
+            client.call("PING")
+            return
+        except ReplyError as e:
+            if not str(e).startswith("LOADING"):
+                raise
+            if time.monotonic() > end:
+                raise RuntimeError(f"still loading after {LOAD_LIMIT_S} s") from e
+        time.sleep(0.01)

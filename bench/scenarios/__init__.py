@@ -1,5 +1,5 @@
 """Each module: NAME, and run(env) -> rows."""
 
-from . import bigkey, churn, cpu, idle, memory, rocks, storm
+from . import bigkey, churn, cpu, idle, memory, persist, rocks, storm
 
-ALL = (cpu, memory, storm, churn, bigkey, idle, rocks)
+ALL = (cpu, memory, storm, churn, bigkey, idle, rocks, persist)
