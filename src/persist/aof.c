@@ -26,6 +26,7 @@ struct aof {
     struct journal *journal;   /* attached to; NULL: not started */
     bool rewriting;
     bool anew;    /* the increment is not named yet: the base comes with it */
+    bool unnamed; /* the same after a sync that failed: nothing is accepted before */
     u64 base_seq; /* of the one being written */
     u64 base_size;
     u64 others_size; /* of the increments but the newest */
@@ -258,7 +259,11 @@ bool aof_rewrite_begin(struct aof *a)
         return false;
     }
     u64 size = a->log.at.size;
-    if (!add_increment(a, &inc, a->log.at.chain, "aof-rewrite-1")) return false;
+    /* What may have lost its end must stay the last one until the base replaces it. */
+    a->unnamed = a->log.sync_failed;
+    if (!(a->unnamed ? create_increment(a, &inc, a->log.at.chain)
+                     : add_increment(a, &inc, a->log.at.chain, "aof-rewrite-1")))
+        return false;
     crash_point("aof-rewrite-2");
     aof_log_switch(&a->log, &inc);
     a->journal->db = -1; /* a file begins with a SELECT */
@@ -326,9 +331,10 @@ static bool plan_end(struct aof *a, bool rdb, u64 base_bytes, struct aof_manifes
     char temp[4096], path[4096];
     aof_rewrite_paths(a, rdb, temp, path);
     aof_manifest_copy(next, &a->folder.m);
-    aof_manifest_retire(next, a->journal && !a->anew ? a->log.at.seq : 0);
+    bool named = !a->anew && !a->unnamed;
+    aof_manifest_retire(next, a->journal && named ? a->log.at.seq : 0);
     aof_manifest_add(next, AOF_BASE, a->base_seq, strrchr(path, '/') + 1);
-    if (a->anew) aof_manifest_add(next, AOF_INCREMENT, a->log.at.seq, a->log.at.name);
+    if (!named) aof_manifest_add(next, AOF_INCREMENT, a->log.at.seq, a->log.at.name);
     bool ok = look_at_base(a, path, next);
     if (ok && rdb && base_bytes && next->base_size != base_bytes) {
         log_line(a->o.log, LOG_WARNING, "AOF: the base %s has %llu bytes, not %llu", path,
@@ -368,7 +374,7 @@ bool aof_rewrite_end(struct aof *a, bool rdb, u64 base_bytes)
         return false;
     }
     crash_point("aof-rewrite-8");
-    a->rewriting = a->anew = false;
+    a->rewriting = a->anew = a->unnamed = false;
     a->others_size = 0;
     a->unchecked = false;
     aof_log_heal(&a->log);

@@ -21,6 +21,7 @@
  *   there, 4 the base is written to a temporary file, 5 synced, 6 renamed (4 to 6 are the disk_file's:
  *   file-written …), 7 the base was looked at, 8 the manifest names it, and what it replaces is history,
  *   9 history is unlinked, 10 the manifest forgets it.
+ * After a sync that failed the increment may lose its end, and none may come after it: step 2 is a part of 8.
  * Of aof_start: aof-start-1 there is a folder with a manifest, 2 an increment, 3 the manifest names it; of
  * moving an old single file in: aof-upgrade-1 there is a folder, 2 the manifest names the file, 3 it was
  * moved. */

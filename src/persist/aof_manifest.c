@@ -16,7 +16,8 @@
 #include "resp/request.h"
 
 #define LINE_MAX_BYTES 1024 /* Redis reads no longer ones */
-#define MANIFEST_MAX (64u << 20)
+#define MANIFEST_MAX (1u << 20) /* some ten thousand files */
+#define SEQ_MAX 100000000000000 /* a line of an increment has room for 12 hex digits */
 #define MARK "#MF:"
 #define MARK_BASE "#MF:base:"
 
@@ -70,14 +71,27 @@ u32 aof_manifest_count(const struct aof_manifest *m, enum aof_type type)
     return n;
 }
 
+/* The number that a name would have of us, 0 if none: a list that others wrote may give it another one. */
+static u64 number_in(const char *name, const char *kind)
+{
+    const char *end = NULL;
+    u64 n = 0, place = 1;
+    for (const char *s = name; (s = strstr(s, kind)); s++) end = s;
+    for (; end && end > name && isdigit((u8)end[-1]) && place < SEQ_MAX; end--, place *= 10)
+        n += place * (u64)(end[-1] - '0');
+    return n;
+}
+
 /* History counts too: its files may still be there. */
 u64 aof_manifest_next_seq(const struct aof_manifest *m, enum aof_type type)
 {
+    const char *kind = type == AOF_INCREMENT ? ".incr." : ".base.";
     u64 last = 0;
     for (u32 i = 0; i < m->n; i++) {
         enum aof_type was = m->v[i].type;
         if (was == AOF_HISTORY) was = strstr(m->v[i].name, ".incr.") ? AOF_INCREMENT : AOF_BASE;
         if (was == type) last = MAX(last, m->v[i].seq);
+        last = MAX(last, number_in(m->v[i].name, kind));
     }
     return last + 1;
 }
@@ -207,7 +221,7 @@ static bool add_file(struct parsing *p, bytes name, i64 seq, char type)
     const struct aof_file *last = aof_manifest_last(m);
     char text[AOF_NAME_MAX + 1];
     if (!is_file_name(name)) return fail(p, "a file's name must be a name, not a path");
-    if (seq <= 0) return fail(p, "a sequence number is a positive number");
+    if (seq <= 0 || seq >= SEQ_MAX) return fail(p, "a sequence number is a positive number below 10^14");
     if (type != AOF_BASE && type != AOF_HISTORY && type != AOF_INCREMENT)
         return fail(p, "a file is of type b, h or i");
     if (type == AOF_BASE && aof_manifest_base(m)) return fail(p, "there is more than one base");
@@ -303,6 +317,23 @@ static bool read_line(struct parsing *p, bytes line)
     return line.n ? read_file_line(p, line) : fail(p, "the line is empty");
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* One of them might be history, and removed. */
+static bool all_different(const struct aof_manifest *m)
+{
+    const char **names = mem_alloc(MAX(m->n, 1u) * sizeof *names);
+    bool ok = true;
+    for (u32 i = 0; i < m->n; i++) names[i] = m->v[i].name;
+    qsort(names, m->n, sizeof *names, by_name);
+    for (u32 i = 1; i < m->n; i++) ok = ok && strcmp(names[i - 1], names[i]) != 0;
+    mem_free(names);
+    return ok;
+}
+
 bool aof_manifest_parse(struct aof_manifest *m, bytes text, char error[256])
 {
     struct parsing p = {.m = m, .text = text};
@@ -318,6 +349,7 @@ bool aof_manifest_parse(struct aof_manifest *m, bytes text, char error[256])
     }
     if (ok && m->base_known && !aof_manifest_base(m))
         ok = fail(&p, "it tells of a base that it does not name");
+    if (ok && !all_different(m)) ok = fail(&p, "a file is named twice");
     if (!ok) {
         snprintf(error, 256, "line %u: %s", p.line, p.error);
         aof_manifest_release(m);
@@ -347,7 +379,7 @@ err aof_manifest_load(struct aof_manifest *m, const char *folder, const char *na
     struct buf text = {0};
     *m = (struct aof_manifest){0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe, and nobody would come */
     if (fd < 0 && errno == ENOENT) return ERR_NOT_FOUND;
     bool ok = fd >= 0 && read_all(fd, &text) == 0;
     if (!ok) snprintf(error, 256, "%s", strerror(errno));

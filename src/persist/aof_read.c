@@ -12,7 +12,7 @@
 bool aof_reader_open(struct aof_reader *r, const char *path)
 {
     struct stat st;
-    *r = (struct aof_reader){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *r = (struct aof_reader){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; /* may be a pipe */
     if (r->fd < 0) return false;
     if (fstat(r->fd, &st) == 0 && S_ISREG(st.st_mode)) {
         r->size = r->end = (u64)st.st_size;

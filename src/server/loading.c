@@ -30,16 +30,15 @@ static i64 read_file(struct rdb_source *source, void *to, size_t n)
 static bool input_open(struct rdb_input *in, const char *path)
 {
     struct stat st;
-    *in = (struct rdb_input){.source.read = read_file, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *in = (struct rdb_input){.source.read = read_file, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (in->fd < 0) return false;
-    if (fstat(in->fd, &st) == 0 && S_ISREG(st.st_mode)) {
+    bool known = fstat(in->fd, &st) == 0;
+    if (known && S_ISREG(st.st_mode)) {
         in->size = (u64)st.st_size;
         posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
         return true;
     }
-    if (S_ISDIR(st.st_mode)) errno = EISDIR;
-    else if (!errno) errno = EINVAL;
-    int code = errno;
+    int code = !known ? errno : S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
     close(in->fd);
     errno = code;
     return false;
@@ -211,7 +210,7 @@ static void warn_of_unused_aof(struct server *s)
     const struct config *c = &s->config;
     char path[12288], text[256] = "";
     snprintf(path, sizeof path, "%s/%s/%s.manifest", c->dir.p, c->appenddirname.p, c->appendfilename.p);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
     if (fd >= 0) close(fd);
     if (n > 0 && strstr(text, "file ")) /* it names one */

@@ -169,6 +169,47 @@ static void test_sync_fails_again(void **state UNUSED)
     place_close(&p);
 }
 
+/* What was not synced is gone when the power is, a block of it or a part: until the rewrite has ended, this is
+ * the end of the log like any other, and no gap in its middle. */
+static void test_sync_fails_and_power_goes(void **state UNUSED)
+{
+    for (int part = 0; part <= 1; part++) {
+        for (int tries = 1; tries <= 2; tries++) {
+            struct place p;
+            struct writer wr;
+            struct buf before = {0}, got = {0};
+            char path[256];
+            place_open(&p);
+            struct aof_options o = options_in(&p);
+            o.sync = AOF_SYNC_ALWAYS;
+            writer_open(&wr, &o);
+            assert_true(tick(&wr, "set a 1"));
+            dump_all(&wr.w.region, &before);
+            u64 size = size_of(path_in(&p, INCR1, path));
+            atomic_store(&fail_fdatasync, 1);
+            assert_false(tick(&wr, "set b 0123456789012345678901234567890123456789"));
+            assert_true(aof_rewrite_begin(wr.a));
+            if (tries == 2) {
+                aof_rewrite_abandon(wr.a);
+                assert_non_null(aof_refuses(wr.a));
+                assert_true(aof_rewrite_begin(wr.a));
+            }
+            assert_true(size_of(path) > size + 60);
+            assert_int_equal(truncate(path, (off_t)(part ? size_of(path) - 1 : size)), 0);
+            assert_int_equal(load_dump(&o, 1000, &got), OK);
+            assert_true(same(&got, &before));
+            assert_true(write_base(wr.a, &wr.w.region, true) && aof_rewrite_end(wr.a, true, 0));
+            assert_null(aof_refuses(wr.a));
+            assert_true(tick(&wr, "set c 1"));
+            check_files(&wr, &o);
+            writer_close(&wr);
+            place_close(&p);
+            buf_release(&before);
+            buf_release(&got);
+        }
+    }
+}
+
 /* -- in the background ----------------------------------------------------------------------------- */
 
 static void test_everysec(void **state UNUSED)
@@ -313,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_sync_fails),
         cmocka_unit_test(test_sync_fails_again),
+        cmocka_unit_test(test_sync_fails_and_power_goes),
         cmocka_unit_test(test_everysec),
         cmocka_unit_test(test_manifest_fails),
         cmocka_unit_test(test_start_fails),

@@ -54,6 +54,8 @@ static void test_refused(void **state UNUSED)
     refused("file a seq 0 type b\n", "positive");
     refused("file a seq -1 type b\n", "positive");
     refused("file a seq x type b\n", "positive");
+    refused("file a seq 100000000000000 type b\n", "positive");
+    refused("file a seq 1 type b\nfile b seq 1 type i\nfile a seq 1 type h\n", "a file is named twice");
     refused("file a seq 1 type x\n", "type b, h or i");
     refused("file a seq 1 type bb\n", "type b, h or i");
     refused("file a/b seq 1 type b\n", "not a path");
@@ -159,12 +161,23 @@ static void test_retire(void **state UNUSED)
     aof_manifest_release(&m);
 }
 
+/* Somebody has given files other numbers than their names say: no new file takes one of their names. */
+static void test_numbers_in_names(void **state UNUSED)
+{
+    struct aof_manifest m;
+    assert_true(parse(&m, "file a.aof.9.base.rdb seq 2 type b\nfile a.aof.7.incr.aof seq 3 type i\n"
+                          "file a.aof.12.incr.aof seq 1 type h\nfile b.5.base.x.incr.y seq 4 type i\n"));
+    assert_int_equal(aof_manifest_next_seq(&m, AOF_INCREMENT), 13);
+    assert_int_equal(aof_manifest_next_seq(&m, AOF_BASE), 10);
+    aof_manifest_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_redis_writes), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_retire),
+        cmocka_unit_test(test_retire),       cmocka_unit_test(test_numbers_in_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,6 +171,30 @@ static void test_lzf(void **state UNUSED)
 }
 
 /* No checksum: 0, or before version 5 nothing at all. */
+/* Redis has no -0 in a small sorted set: it is packed as a number. */
+static void test_minus_zero(void **state UNUSED)
+{
+    struct made m;
+    made_begin(&m, "0010");
+    MADE(&m, "\x05\x01z\x03\x01x\0\0\0\0\0\0\0\x80\x01w\0\0\0\0\0\0\0\x80\x01y\0\0\0\0\0\0\xf0\x3f");
+    made_check(&m, "\"z\" zset \"w\"=0 \"x\"=0 \"y\"=1\n");
+    made_begin(&m, "0010");
+    m.eng->limits.zset_max_listpack_entries = 0;
+    MADE(&m, "\x05\x01z\x01\x01x\0\0\0\0\0\0\0\x80");
+    made_check(&m, "\"z\" zset \"x\"=-0\n");
+}
+
+/* A file that announces more keys than it can hold costs no memory for them. */
+static void test_too_many_announced(void **state UNUSED)
+{
+    struct made m;
+    made_begin(&m, "0010");
+    MADE(&m, "\xfe\x00\xfb\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x01k\x01v");
+    MADE(&m, "\xfe\x01\xfb\x81\x7f\xff\xff\xff\xff\xff\xff\xff\x00");
+    MADE(&m, "\xfe\x00\xfb\x81\x7f\xff\xff\xff\xff\xff\xff\xff\x00");
+    made_check(&m, "\"k\" string \"v\"\n");
+}
+
 static void test_without_checksum(void **state UNUSED)
 {
     struct made m;
@@ -542,6 +566,8 @@ int main(void)
         cmocka_unit_test(test_versions_7_and_8),
         cmocka_unit_test(test_versions_9_to_12),
         cmocka_unit_test(test_lzf),
+        cmocka_unit_test(test_minus_zero),
+        cmocka_unit_test(test_too_many_announced),
         cmocka_unit_test(test_without_checksum),
         cmocka_unit_test(test_dead_keys),
         cmocka_unit_test(test_strangers),
