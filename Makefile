@@ -90,19 +90,20 @@ oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
-# Crashes, power cuts, full disks, damaged files. fault: every round, a quarter of an hour;
-# fault-short: a few of each.
+# Crashes, power cuts, full disks, damaged files, of both engines (the tests say which). fault: every round,
+# an hour; fault-short: a few of each. FAULT_ONLY=kill and the like picks some.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault
+	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault \
+	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
 # Everything that must pass, on both engines, first as it ships, then under ASan and UBSan.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
-	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle
-	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests fault-short oracle ORACLE_COMMANDS=600000
+	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle fault-short
+	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle ORACLE_COMMANDS=150000
@@ -157,8 +158,8 @@ fuzz: export ASAN_OPTIONS = quarantine_size_mb=32
 fuzz:
 	$(Q)scripts/deps all
 	$(Q)$(MAKE) --no-print-directory BUILD=$(FUZZ) CC=clang SAN="fuzzer-no-link,$(FUZZ_SAN)" CFLAGS="$(FUZZ_FLAGS)" \
-	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command $(FUZZ)/fuzz_rdb
-	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command $(FUZZ)/corpus-rdb
+	    $(FUZZ)/fuzz_request $(FUZZ)/fuzz_command $(FUZZ)/fuzz_rdb $(FUZZ)/fuzz_aof
+	@mkdir -p $(FUZZ)/corpus-request $(FUZZ)/corpus-command $(FUZZ)/corpus-rdb $(FUZZ)/corpus-aof
 	$(Q)sed -n 's/^[A-Z]*("\([^"|]*\)".*/"\1"/p' src/command/table.def > $(FUZZ)/command.dict
 	@echo '  FUZZ requests, $(FUZZ_SECONDS) s'
 	$(Q)$(FUZZ)/fuzz_request $(FUZZ_RUN) -max_len=4096 $(FUZZ)/corpus-request tests/fuzz/corpus/request
@@ -167,6 +168,8 @@ fuzz:
 	    tests/fuzz/corpus/command
 	@echo '  FUZZ loading, $(FUZZ_SECONDS) s'
 	$(Q)$(FUZZ)/fuzz_rdb $(FUZZ_RUN) -max_len=4096 $(FUZZ)/corpus-rdb tests/fuzz/corpus/rdb
+	@echo '  FUZZ append-only files, $(FUZZ_SECONDS) s'
+	$(Q)$(FUZZ)/fuzz_aof $(FUZZ_RUN) -max_len=4096 -dict=$(FUZZ)/command.dict $(FUZZ)/corpus-aof tests/fuzz/corpus/aof
 
 $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h tests/unit/*.h)
 	@echo '  LD   $@'

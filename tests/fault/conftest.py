@@ -58,6 +58,11 @@ class Rounds:
             what = what.replace('_', ' ')
             self.total[what] = self.total.get(what, 0) + n
 
+    def most(self, **numbers):
+        for what, n in numbers.items():
+            what = what.replace('_', ' ') + ' (at most)'
+            self.total[what] = max(self.total.get(what, n), n)
+
 
 @pytest.fixture
 def rounds(request):

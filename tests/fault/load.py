@@ -6,16 +6,17 @@ that were answered, or as many as the durability asked for demands. A command wi
 outcome may or may not have happened, but none may have happened by half, and none before an
 earlier one. Across clients the same holds by the clock: if something was answered before something
 else was sent, the second can't be there without the first.
+
+A server may do a command and then find that it can't write it down: it says so (`doubtful`), and the
+client looks whether it happened. If so it counts as one without an answer.
 """
 import random
 import threading
 import time
 
 import mayfly
+from chooser import Chooser
 from model import Model, Refused, Value, same, surely_dead
-
-NAMES = 24                  # keys a client plays with, per database
-FAR_MS = 3_600_000          # deadlines from here on don't come during a test
 
 
 class Link(mayfly.Raw):
@@ -38,236 +39,6 @@ class Link(mayfly.Raw):
         return [self.reply() for _ in commands]
 
 
-# -- what to do next ---------------------------------------------------------------------------------
-
-class Chooser:
-    """Random commands that make sense on a client's state, as it will be once all sent ones have run."""
-
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.serial = 0
-        self.model = Model()
-        self.kinds = {kind: self.weigh(choices) for kind, choices in self.CHOICES.items()}
-
-    @staticmethod
-    def weigh(choices):
-        return [name for name, weight in choices.items() for _ in range(weight)]
-
-    CHOICES = {
-        None: dict(new_string=4, new_hash=3, new_list=3, new_set=3, new_zset=4),
-        'string': dict(overwrite=6, append=3, incr=3, setrange=2, getdel=1, mset=2, any=5),
-        'hash': dict(hset=6, hdel=3, hincr=3, field_deadline=3, field_persist=1, any=4),
-        'list': dict(push=6, pop=4, lset=2, ltrim=1, linsert=2, lrem=2, lmove=2, any=4),
-        'set': dict(sadd=6, srem=4, smove=2, algebra=2, any=4),
-        'zset': dict(zadd=6, zrem=3, zincr=3, zpop=2, zremrange=1, zunion=2, any=4),
-        'any': dict(delete=6, overwrite=2, rename=3, copy=3, move=2, expire=4, persist=2, brief=10, brief_field=4),
-    }
-
-    def next(self, db):
-        """Commands that belong together."""
-        r = self.rng
-        self.serial += 1
-        chance = r.random()
-        if chance < 0.001:
-            return [('FLUSHDB', r.choice(('SYNC', 'ASYNC')))]
-        if chance < 0.003:
-            return [('SWAPDB',)]
-        key = self.name()
-        found = self.model.dbs[db].get(key)
-        what = r.choice(self.kinds[found.kind if found else None])
-        if what == 'any':
-            what = r.choice(self.kinds['any'])
-        return getattr(self, what)(db, key, found)
-
-    # -- names, values -----------------------------------------------------------------------
-
-    def name(self):
-        return b'k:%d' % self.rng.randrange(NAMES)
-
-    def other(self, db, kind):
-        """A key of this type, or an absent one."""
-        for _ in range(8):
-            key = self.name()
-            v = self.model.dbs[db].get(key)
-            if v is None or v.kind == kind:
-                return key
-        return b'k:%s:0' % kind.encode()
-
-    def value(self):
-        r = self.rng
-        size = r.choice((0, 8, 30, 100)) if r.random() < 0.97 else r.choice((1000, 5000, 20000, 70000))
-        return b'%d.' % self.serial + r.randbytes(size)
-
-    def few(self):
-        return self.rng.randint(1, 8) if self.rng.random() < 0.97 else self.rng.randint(200, 900)
-
-    def members(self):
-        n = self.few()
-        return [b'm%d' % self.rng.randrange(30 if n < 10 else 3000) for _ in range(n)]
-
-    def some_of(self, found):
-        """Members that are there, and others."""
-        there = list(found.data)
-        n = min(self.few(), len(there))
-        chosen = self.rng.sample(there, n) if self.rng.random() < 0.8 else self.members()
-        return chosen or [b'none']
-
-    def later(self):
-        return int(time.time() * 1000) + FAR_MS + self.rng.randrange(10**10)
-
-    def soon(self):
-        return int(time.time() * 1000) + self.rng.randint(40, 2500)
-
-    # -- new keys ------------------------------------------------------------------------------
-
-    def new_string(self, _db, key, _found):
-        if self.rng.random() < 0.2:
-            return [('SET', key, self.value(), 'PXAT', self.later())]
-        return [('SET', key, self.value())]
-
-    def new_hash(self, _db, key, _found):
-        return [('HSET', key, *(x for m in self.members() for x in (m, self.value())))]
-
-    def new_list(self, _db, key, _found):
-        return [(self.rng.choice(('RPUSH', 'LPUSH')), key, *(self.value()[:50] for _ in range(self.few())))]
-
-    def new_set(self, _db, key, _found):
-        return [('SADD', key, *self.members())]
-
-    def new_zset(self, _db, key, _found):
-        return [('ZADD', key, *(x for m in self.members() for x in (self.score(), m)))]
-
-    def score(self):
-        r = self.rng
-        return r.choice((r.randrange(-20, 20), r.randrange(-20, 20), r.uniform(-1e3, 1e3), r.random() * 1e-200))
-
-    overwrite, hset, push, sadd, zadd = new_string, new_hash, new_list, new_set, new_zset
-
-    # -- any key -------------------------------------------------------------------------------
-
-    def delete(self, _db, key, _found):
-        if self.rng.random() < 0.3:
-            return [('DEL', key, self.name())]
-        return [(self.rng.choice(('DEL', 'UNLINK')), key)]
-
-    def rename(self, _db, key, _found):
-        return [('RENAME', key, self.name())]
-
-    def copy(self, db, key, _found):
-        to = self.name()
-        if self.rng.random() < 0.5 or to == key:
-            return [('COPY', key, to, 'DB', 1 - db, 'REPLACE')]
-        return [('COPY', key, to, 'REPLACE')]
-
-    def move(self, db, key, _found):
-        return [('MOVE', key, 1 - db)]
-
-    def expire(self, _db, key, _found):
-        return [('PEXPIREAT', key, self.later())]
-
-    def persist(self, _db, key, _found):
-        return [('PERSIST', key)]
-
-    def brief(self, db, key, found):
-        """A key that dies soon, of any type; nobody touches it any more."""
-        name = b't:%d' % self.serial
-        if self.rng.random() < 0.4:
-            return [('SET', name, self.value(), 'PXAT', self.soon())]
-        make = self.rng.choice((self.new_string, self.new_hash, self.new_list, self.new_set, self.new_zset))
-        return make(db, name, None) + [('PEXPIREAT', name, self.soon())]
-
-    def brief_field(self, _db, _key, _found):
-        name = b'ht:%d' % self.serial
-        fields = [b'f%d' % i for i in range(self.rng.randint(1, 12))]
-        dying = self.rng.sample(fields, self.rng.randint(1, len(fields)))
-        return [('HSET', name, *(x for f in fields for x in (f, self.value()[:40]))),
-                ('HPEXPIREAT', name, self.soon(), 'FIELDS', len(dying), *dying)]
-
-    # -- strings -----------------------------------------------------------------------------------
-
-    def append(self, _db, key, _found):
-        return [('APPEND', key, self.value()[:200])]
-
-    def incr(self, _db, key, found):
-        if found.data.lstrip(b'-').isdigit() and len(found.data) < 15:
-            return [('INCRBY', key, self.rng.randint(-1000, 1000))]
-        return [('SET', key, b'%d' % self.rng.randrange(10**6), 'KEEPTTL')]
-
-    def setrange(self, _db, key, _found):
-        return [('SETRANGE', key, self.rng.randrange(300), b'%d.' % self.serial)]
-
-    def getdel(self, _db, key, _found):
-        return [('GETDEL', key)]
-
-    def mset(self, _db, key, _found):
-        return [('MSET', key, self.value(), self.name(), self.value(), self.name(), self.value())]
-
-    # -- hashes -------------------------------------------------------------------------------------
-
-    def hdel(self, _db, key, found):
-        return [('HDEL', key, *self.some_of(found))]
-
-    def hincr(self, _db, key, _found):
-        return [('HINCRBY', key, b'n%d' % self.rng.randrange(4), self.rng.randint(1, 100))]
-
-    def field_deadline(self, _db, key, found):
-        fields = list(dict.fromkeys(self.some_of(found)))[:50]
-        return [('HPEXPIREAT', key, self.later(), 'FIELDS', len(fields), *fields)]
-
-    def field_persist(self, _db, key, found):
-        fields = list(dict.fromkeys(self.some_of(found)))[:50]
-        return [('HPERSIST', key, 'FIELDS', len(fields), *fields)]
-
-    # -- lists ----------------------------------------------------------------------------------------
-
-    def pop(self, _db, key, _found):
-        return [(self.rng.choice(('LPOP', 'RPOP')), key, self.few())]
-
-    def lset(self, _db, key, found):
-        return [('LSET', key, self.rng.randrange(len(found.data)), self.value()[:50])]
-
-    def ltrim(self, _db, key, found):
-        n = len(found.data)
-        start = self.rng.randrange(1 + n // 3)
-        return [('LTRIM', key, start, n - 1 - self.rng.randrange(1 + n // 3))]
-
-    def linsert(self, _db, key, found):
-        return [('LINSERT', key, 'BEFORE', self.rng.choice(found.data), self.value()[:50])]
-
-    def lrem(self, _db, key, found):
-        return [('LREM', key, self.rng.randint(1, 2), self.rng.choice(found.data))]
-
-    def lmove(self, db, key, _found):
-        return [('LMOVE', key, self.other(db, 'list'), 'LEFT', 'RIGHT')]
-
-    # -- sets, sorted sets ----------------------------------------------------------------------------
-
-    def srem(self, _db, key, found):
-        return [('SREM', key, *self.some_of(found))]
-
-    def smove(self, db, key, found):
-        return [('SMOVE', key, self.other(db, 'set'), self.some_of(found)[0])]
-
-    def algebra(self, db, key, _found):
-        return [(self.rng.choice(('SUNIONSTORE', 'SDIFFSTORE')), self.name(), key, self.other(db, 'set'))]
-
-    def zrem(self, _db, key, found):
-        return [('ZREM', key, *self.some_of(found))]
-
-    def zincr(self, _db, key, found):
-        return [('ZINCRBY', key, self.rng.randint(-9, 9), self.some_of(found)[0])]
-
-    def zpop(self, _db, key, _found):
-        return [('ZPOPMIN', key, self.few())]
-
-    def zremrange(self, _db, key, found):
-        start = self.rng.randrange(len(found.data))
-        return [('ZREMRANGEBYRANK', key, start, start + self.few())]
-
-    def zunion(self, db, key, _found):
-        return [('ZUNIONSTORE', self.name(), 2, key, self.other(db, 'zset'))]
-
-
 # -- a client ----------------------------------------------------------------------------------------
 
 class Sent:
@@ -279,10 +50,17 @@ class Sent:
         self.refused = self.foreseen = False
 
 
+def acknowledged(s):
+    """Done, and promised to stay so."""
+    return s.answered is not None and not s.refused
+
+
 class Client:
-    def __init__(self, number, seed, databases_from=0):
+    doubtful = ()                     # errors that leave open whether a command was done
+
+    def __init__(self, number, seed, databases_from=0, chooser=Chooser):
         self.first_db = databases_from + 2 * number
-        self.chooser = Chooser(f'{seed}/{number}')
+        self.chooser = chooser(f'{seed}/{number}')
         self.base = Model()           # what the server was seen to hold before …
         self.history = []             # … these
         self.problem = None           # an exception in the thread
@@ -290,7 +68,7 @@ class Client:
 
     @property
     def answered(self):
-        return sum(s.answered is not None for s in self.history)
+        return sum(acknowledged(s) for s in self.history)
 
     def wire(self, s):
         """The command as it is sent: databases by their real numbers."""
@@ -301,6 +79,8 @@ class Client:
             return *s.args[:2], first + s.args[2]
         if name == 'COPY' and s.args[3] == 'DB':
             return *s.args[:4], first + s.args[4], s.args[5]
+        if name == 'DEAD':
+            return s.args[2:]
         return s.args
 
     def batch(self, n):
@@ -337,12 +117,38 @@ class Client:
             s.sent = now
         self.history += batch
         link.send(data)
+        doubts = []
         for s in batch:
             reply = link.reply()
             s.answered = time.monotonic()
             s.refused = isinstance(reply, mayfly.ReplyError)
             if s.refused and not s.foreseen:
                 self.errors.append((s, reply))
+            if s.refused and reply.startswith(self.doubtful or 'no error'):
+                doubts.append(s)
+        if doubts:
+            self.find_out(link, len(batch), doubts)
+
+    def find_out(self, link, n, doubts):
+        """Which of the last n commands, of these, were done all the same: some in a row, as the server stops
+        doing any as soon as it knows."""
+        self.selected = None
+        seen = Seen(link, self.first_db)
+        before = self.state_after(len(self.history) - n)
+        rows = [(i, j) for i in range(len(doubts)) for j in range(i + 1, len(doubts) + 1)]
+        for i, j in [(0, 0), *sorted(rows, key=lambda row: (row[0], row[0] - row[1]))]:
+            for at, s in enumerate(doubts):
+                s.refused = not i <= at < j
+            m = before.copy()
+            for s in self.history[-n:]:
+                apply(m, s)
+            if not differences(m, seen):
+                break
+        else:
+            raise AssertionError(f'database {self.first_db}: after {[s.args for s in doubts]!r:.500} were refused, '
+                                 f'this differs: {differences(m, seen)}')
+        for s in doubts[i:j]:
+            s.answered = None
 
     def run(self, port, stop):
         """Until the server goes away, or `stop` is set."""
@@ -382,12 +188,12 @@ class Client:
 
     # -- afterwards ---------------------------------------------------------------------------
 
-    def matches(self, seen, at_least):
+    def matches(self, seen, at_least, at_most):
         """After how many commands the state is what a server showed; the state after the last such."""
         m = self.base.copy()
         wrong = differences(m, seen)
         found, state, closest = [], None, (len(wrong), 0, wrong)
-        for n in range(len(self.history) + 1):
+        for n in range(at_most + 1):
             if n:
                 touched = apply(m, self.history[n - 1])
                 if touched is None:
@@ -401,15 +207,15 @@ class Client:
                 if not wrong:
                     found.append(n)
         if not found:
-            raise AssertionError(self.explain(seen, at_least, closest))
+            raise AssertionError(self.explain(seen, at_least, at_most, closest))
         state = self.state_after(found[-1])
         return found, state
 
-    def explain(self, seen, at_least, closest):
+    def explain(self, seen, at_least, at_most, closest):
         _, n, wrong = closest
         m = self.state_after(n)
         lines = [f'databases {self.first_db} and {self.first_db + 1}: no state after {at_least} to '
-                 f'{len(self.history)} commands is what the server shows. After {n} this differs:']
+                 f'{at_most} commands is what the server shows. After {n} this differs:']
         for db, key in sorted(wrong)[:10]:
             lines.append(f'  database {self.first_db + db}, key {key!r}:\n    expected '
                          f'{m.dbs[db].get(key)!r}\n    found    {seen.get(db, key)!r}')
@@ -534,14 +340,41 @@ class Seen:
 
 # -- all clients ---------------------------------------------------------------------------------------
 
-class Load:
-    def __init__(self, seed, clients=4):
-        self.clients = [Client(i, seed) for i in range(clients)]
-        self.threads, self.stop = [], threading.Event()
+class Jobs:
+    """Asks for snapshots and the like, at random times."""
 
-    def start(self, port):
+    def __init__(self, seed, commands):
+        self.rng, self.commands = random.Random(f'{seed}/jobs'), commands
+        self.asked, self.problem = 0, None
+
+    def run(self, port, stop):
+        try:
+            with Link(port) as link:
+                while not stop.wait(self.rng.uniform(0, 0.2)):
+                    reply = link.call(*self.rng.choice(self.commands).split())
+                    self.asked += not isinstance(reply, mayfly.ReplyError)
+        except OSError:
+            pass
+        except Exception as e:  # pylint: disable=broad-except
+            self.problem = e
+
+
+class Load:
+    """`setup` says what the server does besides, and how it refuses."""
+
+    def __init__(self, seed, clients=4, setup=None, choosers=()):
+        choosers = choosers or [Chooser] * clients
+        self.clients = [Client(i, seed, chooser=chooser) for i, chooser in enumerate(choosers)]
+        self.others = [Jobs(seed, setup.jobs)] if setup and setup.jobs else []
+        self.threads, self.stop = [], threading.Event()
+        self.oldest_lost = None
+        for c in self.clients:
+            c.doubtful = setup.doubtful if setup else ()
+
+    def start(self, port, others=True):
         self.stop.clear()
-        self.threads = [threading.Thread(target=c.run, args=(port, self.stop), daemon=True) for c in self.clients]
+        self.threads = [threading.Thread(target=c.run, args=(port, self.stop), daemon=True)
+                        for c in self.clients + (self.others if others else [])]
         for t in self.threads:
             t.start()
 
@@ -552,7 +385,7 @@ class Load:
         for t in self.threads:
             t.join(60)
             assert not t.is_alive(), 'a client got no answer for a minute'
-        for c in self.clients:
+        for c in self.clients + self.others:
             if c.problem:
                 raise c.problem
 
@@ -575,29 +408,32 @@ class Load:
         with Link(port) as link:
             return [Seen(link, c.first_db) for c in self.clients]
 
-    def settle(self, port, must=lambda s: s.answered is not None, accept=True):
+    def settle(self, port, must=acknowledged, must_not=lambda s: False, accept=True):
         """Reads everything, finds for each client the state it shows, and goes on from there.
-        `must` says which commands may not be missing. Returns how many commands were verified to be
-        there, and how many of those that were answered are missing."""
+        `must` says which commands may not be missing, `must_not` which may not be there. Returns how many
+        commands were verified to be there, and how many of those that were answered are missing;
+        `oldest_lost` is when the first of these was."""
         seen = self.see(port)
         outcome = []
         for c, shown in zip(self.clients, seen):
             needed = max((i + 1 for i, s in enumerate(c.history) if must(s)), default=0)
-            found, state = c.matches(shown, needed)
+            allowed = min((i for i, s in enumerate(c.history) if must_not(s)), default=len(c.history))
+            found, state = c.matches(shown, needed, allowed)
             outcome.append((c, shown, found, state))
         in_order([(c.history, found) for c, _, found, _ in outcome])
         there = sum(found[-1] for _, _, found, _ in outcome)
-        missing = sum(max(c.answered - found[-1], 0) for c, _, found, _ in outcome)
+        lost = [s.answered for c, _, found, _ in outcome for s in c.history[found[-1]:] if acknowledged(s)]
+        self.oldest_lost = min(lost, default=None)
         if accept:
             for c, shown, _, state in outcome:
                 c.accept(state, shown.from_ms)
-        return there, missing
+        return there, len(lost)
 
 
 def in_order(outcome):
     """Nothing is there that was sent after something missing had been answered: one log, one order.
     Where several states fit, the one that fits best counts."""
-    first_lost = min((h[found[-1]].answered or float('inf') for h, found in outcome if found[-1] < len(h)),
+    first_lost = min((s.answered for h, found in outcome for s in h[found[-1]:] if acknowledged(s)),
                      default=float('inf'))
     last_there = max((h[found[0] - 1].sent for h, found in outcome if found[0]), default=0)
     assert last_there <= first_lost, 'a later command of one client is there, an earlier one of another is not'

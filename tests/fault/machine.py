@@ -7,6 +7,7 @@ its arguments, the fsync modes, and a checker for its directory.
 import ctypes
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -23,11 +24,13 @@ NO_LOG_FLUSH = 2
 
 
 class Setup:
-    def __init__(self, name, args, vary=None, checker=None, busy=()):
+    def __init__(self, name, args, vary=None, checker=None, busy=(), doubtful=(), jobs=()):
         self.name, self.args = name, args
         self.vary = vary or (lambda rng: [])    # further arguments of one start
         self.checker = checker                  # directory → (exit code, what it says)
         self.busy = busy                        # errors of writes that come too fast for it
+        self.doubtful = doubtful                # errors of writes that may have been done all the same
+        self.jobs = jobs                        # what it does in the background if asked to
 
 
 def rocks_checker(directory):
@@ -44,6 +47,19 @@ def vary_rocks(rng):
 
 
 ROCKS = Setup('rocksdb', ['--engine', 'rocksdb'], vary_rocks, rocks_checker, busy=('BUSY', 'IOERR'))
+
+
+def vary_memory(rng):
+    """Small limits, so that rewrites begin by themselves; and whoever finds a dead key takes it out."""
+    return ['--aof-use-rdb-preamble', rng.choice(('yes', 'yes', 'no')),
+            '--aof-timestamp-enabled', rng.choice(('yes', 'no')),
+            '--auto-aof-rewrite-min-size', rng.choice(('64kb', '1mb', '64mb')),
+            '--auto-aof-rewrite-percentage', rng.choice(('1', '20', '100')),
+            '--ttl-cleanup-interval', rng.choice(('0', '1'))]
+
+
+MEMORY = Setup('memory', ['--engine', 'memory', '--appendonly', 'yes'], vary_memory, doubtful=('MISCONF',),
+               jobs=('BGSAVE', 'BGREWRITEAOF', 'BGREWRITEAOF', 'BGSAVE SCHEDULE'))
 
 
 class Machine:
@@ -65,10 +81,11 @@ class Machine:
         with open(self.log_path, 'rb') as f:
             return f.read().decode('utf-8', 'replace')
 
-    def start(self, *more, wait=True, env=None):
-        """Further arguments; further variables of the environment (named crash points)."""
+    def start(self, *more, wait=True, env=None, before=()):
+        """Further arguments; further variables of the environment (named crash points); a command that
+        becomes the server."""
         self.starts += 1
-        args = [mayfly.BINARY, '--port', self.port, '--dir', self.dir, '--databases', DATABASES, '--save', '',
+        args = [*before, mayfly.BINARY, '--port', self.port, '--dir', self.dir, '--databases', DATABASES, '--save', '',
                 '--appendfsync', self.fsync, '--enable-debug-command', 'yes', *self.setup.args]
         args += self.setup.vary(self.rng) if self.rng else []
         with open(self.log_path, 'wb') as log:
@@ -100,6 +117,17 @@ class Machine:
         for word in ('AddressSanitizer', 'runtime error:', 'CHECK'):
             assert word not in self.log, self.log[-4000:]
 
+    @property
+    def tracer(self):
+        """The process that traces it, or 0."""
+        with open(f'/proc/{self.proc.pid}/status', encoding='utf-8') as f:
+            return next(int(line.split()[1]) for line in f if line.startswith('TracerPid:'))
+
+    def release(self):
+        """Ends whoever traces it (strace -D, which lets go of it then)."""
+        os.kill(self.tracer, signal.SIGKILL)
+        mayfly.eventually(lambda: not self.tracer, 20)
+
     def check(self, directory=None):
         """The offline checker finds nothing."""
         if self.setup.checker:
@@ -110,6 +138,16 @@ class Machine:
         if self.proc and self.proc.poll() is None:
             self.kill()
         shutil.rmtree(self.logs, ignore_errors=True)
+
+
+def failing(*faults):
+    """What to start a server with so that system calls of it fail: 'fdatasync:error=EIO:when=3..5' and the
+    like, counted by thread."""
+    if not shutil.which('strace'):
+        raise Unavailable('strace is missing')
+    names = ','.join(f.split(':')[0] for f in faults)
+    return ['strace', '-D', '-f', '-qq', '-o', '/dev/null', '-e', f'trace={names}',
+            *(x for f in faults for x in ('-e', f'inject={f}'))]
 
 
 # -- disks ---------------------------------------------------------------------------------------------
@@ -182,8 +220,20 @@ class LossyDisk(Disk):
         finally:
             os.close(fd)
 
+    def in_use(self):
+        """Whether the kernel still has the image open: then a mount would find the file system as it was."""
+        for path in glob.glob('/sys/block/loop*/loop/backing_file'):
+            try:
+                with open(path, encoding='utf-8') as f:
+                    if f.read().strip() == self.image:
+                        return True
+            except OSError:
+                pass                            # gone meanwhile
+        return False
+
     def power_on(self):
         self.unmount()
+        mayfly.eventually(lambda: not self.in_use(), 20)
         self.mount('-o', 'loop', self.image)
 
 

@@ -5,6 +5,7 @@ says at what time the server was asked. So that no command's effect depends on t
 ran at, the load leaves a key alone once its deadline is near (load.py).
 """
 
+NEAR_MS = 600_000   # a deadline that is further away does not come during a test
 TOLERANCE_MS = 20   # between the clock a test reads and the one the server froze for its tick
 
 
@@ -17,6 +18,19 @@ class Value:
     def copy(self):
         data = self.data if self.kind == 'string' else self.data.copy()
         return Value(self.kind, data, self.deadline)
+
+    def near(self, before):
+        """Whether it has deadlines that may not have passed (later than `before`), and may come during a test."""
+        deadlines = [self.deadline] + [d for _, d in self.data.values()] if self.kind == 'hash' else [self.deadline]
+        return any(before < d < before + NEAR_MS for d in deadlines)
+
+    def without_dead(self, before):
+        """What is left when everything with a deadline up to then is gone; None: nothing."""
+        if self.deadline and self.deadline <= before:
+            return None
+        if self.kind == 'hash':
+            self.data = {f: x for f, x in self.data.items() if not x[1] or x[1] > before}
+        return self if self.kind == 'string' or self.data else None
 
     def __repr__(self):
         text = repr(self.data)
@@ -147,6 +161,13 @@ class Model:
 
     def do_persist(self, db, key):
         return self.do_pexpireat(db, key, 0)
+
+    def do_dead(self, db, before, *args):
+        """A command on a key of which everything with a deadline up to then is known to be gone."""
+        found = self.dbs[db].get(args[1])
+        if found is not None and found.without_dead(before) is None:
+            del self.dbs[db][args[1]]
+        return getattr(self, 'do_' + args[0].lower())(db, *args[1:])
 
     def do_flushdb(self, db, *_):
         self.dbs[db].clear()

@@ -7,7 +7,7 @@ import pytest
 
 import mayfly
 from load import Link, Load
-from machine import ROCKS, SmallDisk
+from machine import MEMORY, ROCKS, SmallDisk
 
 SIZE_MB, BALLAST_MB = 96, 40
 
@@ -35,7 +35,7 @@ def writes_again(m, seconds=60):
 
 
 @pytest.mark.parametrize('fsync', ['everysec', 'always'])
-@pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
+@pytest.mark.parametrize('setup', [ROCKS, MEMORY], ids=lambda s: s.name)
 def test_disk_full(setup, fsync, machines, disks, rounds):
     for _ in rounds.run(full=5, short=fsync == 'always'):
         disk = disks(SmallDisk, SIZE_MB)
@@ -43,7 +43,7 @@ def test_disk_full(setup, fsync, machines, disks, rounds):
         with open(ballast, 'wb') as f:
             f.write(b'\0' * (BALLAST_MB << 20))
         m = machines(setup, fsync, disk.path, rng=rounds.rng).start()
-        load = Load(rounds.seed)
+        load = Load(rounds.seed, setup=setup)
         for c in load.clients:
             c.pause = 0.02
         load.start(m.port)
@@ -61,7 +61,7 @@ def test_disk_full(setup, fsync, machines, disks, rounds):
         time.sleep(0.5)
         m.kill()
         load.join()
-        load.refusals(*setup.busy)
+        load.refusals(*setup.busy, *setup.doubtful)    # a rewrite may fill the disk again
         m.check()
         m.start()
         answered += sum(c.answered for c in load.clients)
@@ -82,13 +82,13 @@ def take_all(path):
 
 
 @pytest.mark.parametrize('fsync', ['everysec', 'always'])
-@pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
+@pytest.mark.parametrize('setup', [ROCKS, MEMORY], ids=lambda s: s.name)
 def test_suddenly_full(setup, fsync, machines, disks, rounds):
     """Nobody saw it coming: RocksDB's own writes fail, in the middle."""
     for _ in rounds.run(full=10, short=fsync == 'everysec'):
         disk = disks(SmallDisk, SIZE_MB)
         m = machines(setup, fsync, disk.path, rng=rounds.rng).start()
-        load = Load(f'{rounds.seed}/{rounds.rng.random()}')
+        load = Load(f'{rounds.seed}/{rounds.rng.random()}', setup=setup)
         for c in load.clients:
             c.pause = 0.005
         load.start(m.port)
@@ -106,6 +106,8 @@ def test_suddenly_full(setup, fsync, machines, disks, rounds):
             writes_again(m, 20)
             restarted = False
         except AssertionError:                       # RocksDB 7.8 does not always recover by itself
+            if setup is not ROCKS:
+                raise
             m.healthy()
             m.kill()
             m.check()
@@ -115,7 +117,7 @@ def test_suddenly_full(setup, fsync, machines, disks, rounds):
         time.sleep(0.3)
         m.kill()
         load.join()
-        load.refusals(*setup.busy)
+        load.refusals(*setup.busy, *setup.doubtful)    # a rewrite may fill the disk again
         m.check()
         m.start()
         answered += sum(c.answered for c in load.clients)
@@ -125,7 +127,7 @@ def test_suddenly_full(setup, fsync, machines, disks, rounds):
         rounds.add(full_disks=1, answered_writes=answered, refused_writes=refused, restarts_needed=restarted)
 
 
-@pytest.mark.parametrize('setup', [ROCKS], ids=lambda s: s.name)
+@pytest.mark.parametrize('setup', [ROCKS, MEMORY], ids=lambda s: s.name)
 def test_crash_on_a_full_disk(setup, machines, disks, rounds):
     """A server that died there starts again, at the latest when there is room; nothing is lost."""
     for _ in rounds.run(full=5, short=1):
@@ -134,7 +136,7 @@ def test_crash_on_a_full_disk(setup, machines, disks, rounds):
         with open(ballast, 'wb') as f:
             f.write(b'\0' * (BALLAST_MB << 20))
         m = machines(setup, 'everysec', disk.path, rng=rounds.rng).start()
-        load = Load(rounds.seed)
+        load = Load(rounds.seed, setup=setup)
         for c in load.clients:
             c.pause = 0.02
         load.start(m.port)

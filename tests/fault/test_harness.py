@@ -3,10 +3,9 @@ import time
 
 import pytest
 
+import mayfly
 from load import Link, Load, Sent
-from machine import Setup
-
-MEMORY = Setup('memory', [])
+from machine import MEMORY
 
 
 @pytest.fixture
@@ -113,3 +112,73 @@ def test_a_deadline_that_was_lost(loaded):
         ('HPEXPIREAT', b'h', int(time.time() * 1000) + 60000, 'FIELDS', 1, b'a'))
     link.call('HPERSIST', b'h', 'FIELDS', 1, b'a')
     settle_fails(m, load)
+
+
+# -- commands that were refused, and perhaps done all the same -----------------------------------------------
+
+class Liar(Link):
+    """Says of the next replies that they were errors."""
+    lies = 0
+
+    def reply(self):
+        reply = super().reply()
+        if not self.lies:
+            return reply
+        self.lies -= 1
+        return mayfly.ReplyError('MISCONF says the liar')
+
+
+def test_refused_and_done(loaded):
+    m, load, _ = loaded
+    c = load.clients[0]
+    c.doubtful, c.selected, c.errors = ('MISCONF',), None, []
+    with Liar(m.port) as link:
+        c.select(link, 0)
+        link.lies = 2
+        c.send(link, [Sent(0, args) for args in (('SET', b'x', b'1'), ('RPUSH', b'l', b'1'), ('RPUSH', b'l', b'2'))])
+    assert [(s.answered is None, s.refused) for s in c.history[-3:]] == [(True, False), (True, False), (False, False)]
+    assert load.settle(m.port) == (3, 0)
+    with Liar(m.port) as link:
+        c.selected = None
+        c.select(link, 0)
+        link.lies = 1
+        c.send(link, [Sent(0, ('RPUSH', b'l', b'3'))])
+        c.select(link, 0)
+        link.call('RPOP', b'l')                      # it was not promised, and is lost
+    assert load.settle(m.port) == (0, 0)
+
+
+def test_refused_and_not_done(loaded):
+    m, load, link = loaded
+    load.clients[0].doubtful = ('OOM',)
+    put(load, link, ('SET', b'x', b'1'))
+    link.call('CONFIG', 'SET', 'maxmemory', 1)
+    put(load, link, ('SET', b'x', b'2'), ('RPUSH', b'l', b'1'))
+    link.call('CONFIG', 'SET', 'maxmemory', 0)
+    put(load, link, ('SET', b'y', b'1'))
+    assert [s.refused for s in load.clients[0].history[-4:]] == [False, True, True, False]
+    assert load.settle(m.port)[1] == 0
+    put(load, link, ('SET', b'x', b'3'))
+    link.many([('SELECT', load.clients[0].first_db), ('SET', b'x', b'2')])
+    settle_fails(m, load)
+
+
+def test_a_command_on_the_dead(loaded):
+    m, load, link = loaded
+    soon = int(time.time() * 1000) + 30
+    put(load, link, ('SET', b'x', b'1', 'PXAT', soon))
+    time.sleep(0.2)
+    put(load, link, ('DEAD', soon + 50, 'APPEND', b'x', b'2'))
+    assert load.settle(m.port)[1] == 0
+    link.call('SET', b'x', b'12')                    # as if it had been alive
+    settle_fails(m, load)
+
+
+def test_what_a_snapshot_may_not_have(loaded):
+    m, load, link = loaded
+    put(load, link, ('SET', b'x', b'1'))
+    time.sleep(0.001)
+    moment = time.monotonic()
+    put(load, link, ('SET', b'x', b'2'))
+    with pytest.raises(AssertionError, match='is what the server shows'):
+        load.settle(m.port, must=lambda s: False, must_not=lambda s: s.sent > moment)

@@ -1,0 +1,57 @@
+"""What a folder of the memory engine holds: the AOF's files, dumps, and what should not be there."""
+import os
+import re
+import shutil
+import subprocess
+import time
+
+FOLDER, MANIFEST = 'appendonlydir', 'appendonly.aof.manifest'
+
+
+def named(directory):
+    """What the manifest names: {file: type}, without comments."""
+    out = {}
+    with open(os.path.join(directory, FOLDER, MANIFEST), encoding='utf-8') as f:
+        for line in f:
+            if not line.startswith('#'):
+                word = line.split()
+                out[word[1]] = word[5]
+    return out
+
+
+def strays(directory):
+    """Files that nothing refers to."""
+    known = {MANIFEST, *named(directory)}
+    out = [name for name in os.listdir(os.path.join(directory, FOLDER)) if name not in known]
+    return sorted(out + [name for name in os.listdir(directory) if re.match(r'temp-|.*\.tmp$', name)])
+
+
+def untidy(directory):
+    """What is wrong with the files' names (None: nothing): all that are named are there, and no others, and
+    nothing is history. While a server runs it may change any moment."""
+    try:
+        files, others = named(directory), strays(directory)
+    except FileNotFoundError as e:
+        return str(e)
+    missing = [name for name in files if not os.path.exists(os.path.join(directory, FOLDER, name))]
+    history = [name for name, kind in files.items() if kind not in 'bi']
+    if missing or history or others:
+        return f'the manifest has {files}; missing {missing}, history {history}, nobody needs {others}'
+    return None
+
+
+def await_tidy(directory):
+    """A server that has started removes what others have left, and what its rewrites replace."""
+    end = time.monotonic() + 20
+    while untidy(directory):
+        assert time.monotonic() < end, untidy(directory)
+        time.sleep(0.01)
+
+
+def check_with_redis(directory):
+    """redis-check-aof accepts what a server that ended in peace has left."""
+    if not shutil.which('redis-check-aof'):
+        return
+    done = subprocess.run(['redis-check-aof', os.path.join(directory, FOLDER, MANIFEST)], capture_output=True,
+                          check=False, timeout=120)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:].decode('utf-8', 'replace')
