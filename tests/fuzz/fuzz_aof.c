@@ -40,18 +40,22 @@ static void empty(const char *path)
 }
 
 /* One for the process: it is emptied for every input. */
+static struct place here;
+
+static void remove_place(void) { place_close(&here); }
+
 static struct place *clean_place(void)
 {
-    static struct place p;
     char path[256];
-    if (!p.dir[0]) {
-        place_open(&p);
-        p.log.level = LOG_NOTHING;
+    if (!here.dir[0]) {
+        place_open(&here);
+        here.log.level = LOG_NOTHING;
+        atexit(remove_place);
     }
-    empty(p.dir);
-    empty(path_in(&p, "", path));
+    empty(here.dir);
+    empty(path_in(&here, "", path));
     mkdir(path, 0755);
-    return &p;
+    return &here;
 }
 
 static void put(const struct place *p, const char *name, bytes content)
