@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import time
 
+from load import Link
+
 FOLDER, MANIFEST = 'appendonlydir', 'appendonly.aof.manifest'
 
 
@@ -55,3 +57,18 @@ def check_with_redis(directory):
     done = subprocess.run(['redis-check-aof', os.path.join(directory, FOLDER, MANIFEST)], capture_output=True,
                           check=False, timeout=120)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:].decode('utf-8', 'replace')
+
+
+def save(m, meanwhile=lambda: None):
+    """A snapshot, to its end: when it was asked for, and when that was answered."""
+    done = 'Background saving terminated with success'
+    before, end = m.log.count(done), time.monotonic() + 120
+    with Link(m.port) as link:
+        sent = time.monotonic()
+        assert link.call('BGSAVE') == b'Background saving started'
+        answered = time.monotonic()
+        while m.log.count(done) == before:
+            assert time.monotonic() < end, m.log[-2000:]
+            meanwhile()
+            time.sleep(0.005)
+    return sent, answered

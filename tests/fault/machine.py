@@ -60,6 +60,7 @@ def vary_memory(rng):
 
 MEMORY = Setup('memory', ['--engine', 'memory', '--appendonly', 'yes'], vary_memory, doubtful=('MISCONF',),
                jobs=('BGSAVE', 'BGREWRITEAOF', 'BGREWRITEAOF', 'BGSAVE SCHEDULE'))
+SNAPSHOTS = Setup('snapshots', ['--engine', 'memory', '--appendonly', 'no'])
 
 
 class Machine:

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+import aof
 from load import Load, acknowledged
-from machine import MEMORY, ROCKS, LossyDisk
+from machine import MEMORY, ROCKS, SNAPSHOTS, LossyDisk
 
 EVERYSEC_MAY_LOSE = {ROCKS: 1.5, MEMORY: 1}     # seconds: between syncs, and the time they take
 SLOW = 'fsync is taking too long'               # says the server: it can't promise that much
@@ -78,3 +79,20 @@ def test_no(machines, disks, rounds):
     for _ in rounds.run(full=50, short=1):
         _, missing, numbers = one_cut(m, disk, load, rounds.rng.uniform(0.1, 3), whatever_is_there)
         rounds.add(**numbers, lost_at_the_end=missing)
+
+
+def test_snapshot(machines, disks, rounds):
+    """Without a log: what a snapshot that has ended holds is there, and nothing else is."""
+    disk = disks(LossyDisk)
+    m = machines(SNAPSHOTS, 'no', disk.path).start()
+    load = Load(rounds.seed)
+    for _ in rounds.run(full=20, short=1):
+        load.start(m.port)
+        load.stop.wait(rounds.rng.uniform(0.1, 0.5))
+        for _ in range(rounds.rng.randint(1, 3)):
+            sent, answered = aof.save(m)
+        cut_power(m, disk, load)
+        m.start()
+        there, _ = load.settle(m.port, must=lambda s, sent=sent: acknowledged(s) and s.answered < sent,
+                               must_not=lambda s, answered=answered: s.sent > answered)
+        rounds.add(power_cuts=1, writes_found=there)
