@@ -9,3 +9,11 @@ bool bytes_is(bytes a, const char *word)
     }
     return word[a.n] == '\0';
 }
+
+const char *bytes_legible(bytes b, char text[BYTES_LEGIBLE + 4])
+{
+    size_t n = MIN(b.n, BYTES_LEGIBLE);
+    for (size_t i = 0; i < n; i++) text[i] = b.p[i] >= ' ' && b.p[i] < 127 ? b.p[i] : '?';
+    strcpy(text + n, b.n > n ? "..." : "");
+    return text;
+}

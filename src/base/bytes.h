@@ -34,4 +34,9 @@ static inline int bytes_cmp(bytes a, bytes b)
 /* Compare with a NUL-terminated ASCII word, ignoring case: option names. */
 bool bytes_is(bytes a, const char *word);
 
+#define BYTES_LEGIBLE 64
+
+/* The beginning of anything, fit for a line of the log; returns `text`. */
+const char *bytes_legible(bytes b, char text[BYTES_LEGIBLE + 4]);
+
 #endif

@@ -6,7 +6,6 @@
 #define ARGS_MAX INT32_MAX
 #define BULK_MAX INT32_MAX
 #define NOTE_MAX 1024 /* no annotation is longer */
-#define SHOWN 64      /* of a name, in messages */
 #define ARGS_KEEP (1u << 20)
 
 void aof_replay_init(struct aof_replay *p)
@@ -169,19 +168,11 @@ static const char *missing_feature(bytes name)
     return NULL;
 }
 
-static const char *legible(bytes b, char text[SHOWN + 4])
-{
-    size_t n = MIN(b.n, SHOWN);
-    for (size_t i = 0; i < n; i++) text[i] = b.p[i] >= ' ' && b.p[i] < 127 ? b.p[i] : '?';
-    strcpy(text + n, b.n > n ? "..." : "");
-    return text;
-}
-
 static err explain(struct aof_replay *p, const struct request *q, const struct outcome *o)
 {
-    char name[SHOWN + 4];
+    char name[BYTES_LEGIBLE + 4];
     const char *feature = o->cmd ? NULL : missing_feature(q->argv[0]);
-    legible(q->argv[0], name);
+    bytes_legible(q->argv[0], name);
     if (feature && p->skip_unsupported) {
         p->skipped++;
         return OK;

@@ -33,20 +33,9 @@ void rdb_loader_release(struct rdb_loader *l)
 
 /* -- names in messages ------------------------------------------------------------------------- */
 
-#define LEGIBLE 64
-
-/* The beginning of what a file says, fit for a line of the log. */
-static const char *legible(bytes b, char text[LEGIBLE + 4])
+static const char *key_text(const struct rdb_loader *l, char text[BYTES_LEGIBLE + 4])
 {
-    size_t n = MIN(b.n, LEGIBLE);
-    for (size_t i = 0; i < n; i++) text[i] = b.p[i] >= ' ' && b.p[i] < 127 ? b.p[i] : '?';
-    strcpy(text + n, b.n > n ? "..." : "");
-    return text;
-}
-
-static const char *key_text(const struct rdb_loader *l, char text[LEGIBLE + 4])
-{
-    return legible(buf_bytes(&l->key), text);
+    return bytes_legible(buf_bytes(&l->key), text);
 }
 
 static void note(struct rdb_loader *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -67,7 +56,7 @@ static void note(struct rdb_loader *l, const char *fmt, ...)
 /* What Mayfly has no type for. */
 static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
 {
-    char text[LEGIBLE + 4];
+    char text[BYTES_LEGIBLE + 4];
     const char *name = rdb_type_name(type);
     if (!l->policy.skip_unsupported)
         return rdb_fail(&l->in, "the key \"%s\" of database %u holds a %s, which Mayfly does not support",
@@ -208,12 +197,12 @@ static bool read_module_aux(struct rdb_loader *l)
 
 static bool read_function(struct rdb_loader *l)
 {
-    char text[LEGIBLE + 4];
+    char text[BYTES_LEGIBLE + 4];
     if (!l->policy.skip_unsupported)
         return rdb_fail(&l->in, "a function library, which Mayfly does not support");
     if (!rdb_read_string(&l->in, &l->text)) return false;
     l->counts.functions++;
-    note(l, "Left out a function library: %s", legible(buf_bytes(&l->text), text));
+    note(l, "Left out a function library: %s", bytes_legible(buf_bytes(&l->text), text));
     return true;
 }
 
@@ -297,7 +286,7 @@ static bool read_magic(struct rdb_loader *l)
 
 static void tell_error(struct rdb_loader *l)
 {
-    char text[LEGIBLE + 4];
+    char text[BYTES_LEGIBLE + 4];
     snprintf(l->error, sizeof l->error, "at offset %llu: %s", (unsigned long long)l->in.error_offset,
              l->in.error);
     if (!l->key.n) return;
