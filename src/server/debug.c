@@ -234,7 +234,8 @@ static void debug_assert(struct ctx *c UNUSED) { CHECK(1 == 2); }
 
 static void debug_aof_flush_sleep(struct ctx *c)
 {
-    reply_error(c->out, "ERR DEBUG AOF-FLUSH-SLEEP is not supported");
+    c->server->persist.flush_sleep_us = (i64)MIN(MAX(parse_number(c->argv[2]), 0), 1e9);
+    reply_ok(c->out);
 }
 
 /* -- the command --------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* When to save and to rewrite, the AOF on and off, and what a tick has to do for durability. */
 #include "server/persistence.h"
 
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "command/commands.h"
 #include "server/server.h"
@@ -212,12 +214,13 @@ static bool flush(struct server *s)
     u64 seq = s->region.journal.seq;
     if (!p->appending || seq == p->flushed_seq) return true;
     p->flushed_seq = seq;
+    if (UNLIKELY(p->flush_sleep_us)) usleep((useconds_t)p->flush_sleep_us);
     return aof_flush(p->aof, s->now_ms) || flush_failed(s);
 }
 
 void persistence_flush_quietly(struct server *s)
 {
-    if (!flush(s)) return; /* the next tick refuses writes */
+    (void)flush(s); /* if it fails, the next tick refuses writes */
 }
 
 /* What a BGSAVE would save is gone, and should be so on disk. */

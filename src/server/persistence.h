@@ -64,6 +64,7 @@ struct persistence {
     enum aof_state aof_state;
     bool appending;          /* it gets the records */
     u64 flushed_seq;         /* of the last record it was asked to write */
+    i64 flush_sleep_us;      /* DEBUG AOF-FLUSH-SLEEP: before each write */
     bool rewrite_failed;
     i64 rewrite_took_s;      /* -1: none yet */
     i64 rewrite_after_ms;    /* not before: it has failed too often; 0: any time */

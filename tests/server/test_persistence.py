@@ -555,6 +555,16 @@ def test_a_damaged_snapshot(server_factory, tmp_path, aof):
 
 
 @memory_only
+def test_debug_aof_flush_sleep(server_factory):
+    with Raw(server_factory(*DEBUG).port) as c:
+        assert c.call('DEBUG', 'AOF-FLUSH-SLEEP', 200_000) == b'OK'
+        start = time.monotonic()
+        assert c.call('SET', 'key', 'value') == b'OK'
+        assert time.monotonic() - start >= 0.2, 'written before it is answered'
+        assert c.call('DEBUG', 'AOF-FLUSH-SLEEP', 0) == b'OK'
+
+
+@memory_only
 def test_one_folder_one_server(server_factory):
     s = server_factory()
     with Raw(s.port) as c:
