@@ -13,6 +13,7 @@
 
 #include "base/rand.h"
 #include "engine/rocks/draw.h"
+#include "engine/rocks/elements.h"
 #include "engine/rocks/fields.h"
 
 #define START 1700000000000LL
@@ -221,6 +222,7 @@ static void test_prefetch(void **state)
     for (u32 i = 0; i < 100; i++)
         rk->ops.map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
     tick(1);
+    elements_begin(rk->elements, UINT64_MAX); /* as for a collection that was there before */
     struct row *r = again(&ref);
     for (u32 i = 0; i < 200; i++) {
         rows[i] = r;
@@ -238,6 +240,22 @@ static void test_prefetch(void **state)
         else if (i % 2 == 0) assert_true(bytes_eq(c->value, value_of(i / 2 + 1000)));
     }
     assert_null(delta_peek(r, value_of(195)));
+}
+
+/* What the cache knows all of is not asked for. */
+static void test_prefetch_of_known(void **state UNUSED)
+{
+    struct key_ref ref = make(TYPE_HASH);
+    for (u32 i = 0; i < 100; i++)
+        rk->ops.map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
+    tick(1);
+    struct row *r = again(&ref), *rows[] = {r, r, r};
+    bytes subs[] = {BYTES_LIT("4"), BYTES_LIT("5"), BYTES_LIT("7")};
+    delta_prefetch(rk, rows, subs, 3);
+    assert_true(delta_peek(r, subs[0])->stored);
+    assert_null(delta_peek(r, subs[1]));
+    assert_false(delta_at(rk, r, subs[1])->exists);
+    assert_false(delta_at(rk, r, subs[2])->stored);
 }
 
 /* -- cursors --------------------------------------------------------------------------------- */
@@ -507,7 +525,8 @@ static void test_field_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_walks), TEST(test_abort), TEST(test_prefetch), TEST(test_cursor_hints),
+        TEST(test_walks), TEST(test_abort), TEST(test_prefetch), TEST(test_prefetch_of_known),
+        TEST(test_cursor_hints),
         TEST(test_scan_after_a_restart), TEST(test_draws_are_fair), TEST(test_draw_until_empty),
         TEST(test_draw_among_the_dead), TEST(test_field_rows),
     };

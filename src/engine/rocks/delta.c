@@ -143,6 +143,12 @@ static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
     return r->type != TYPE_LIST && elements_find(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
+/* One that the cache does not know, nobody does. */
+static bool knows_all(const struct rk *rk, const struct row *r)
+{
+    return r->type != TYPE_LIST && elements_whole(rk->elements, r->version);
+}
+
 static void remember(struct rk *rk, struct row *r, bytes sub, bytes value)
 {
     if (r->type != TYPE_LIST) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
@@ -166,6 +172,7 @@ static bool read_stored(struct rk *rk, struct row *r, struct change *c)
         as_stored(rk, c, known);
         return true;
     }
+    if (knows_all(rk, r)) return true;
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
     if (store_get(rk->store, FAM_DATA, delta_key(rk, r, c->sub), &v)) {
@@ -223,6 +230,7 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
             add(rows[i], c, hash);
             continue;
         }
+        if (knows_all(rk, rows[i])) continue; /* delta_at has nothing to read */
         of[reads] = i;
         keys[reads++] = delta_keep(rk, delta_key(rk, rows[i], subs[i]));
     }

@@ -1,10 +1,12 @@
 /* The cache of elements: a table, and a clock's hand that goes round it when the budget is used up.
  *
- * Invariant: bytes is the sum of the items' sizes, and above the budget only by what the last note took. */
+ * Invariants: bytes is the sum of the items' sizes, and above the budget only by what the last note took. No
+ * collection with a version above `torn` has lost an element. */
 #include "engine/rocks/elements.h"
 
 #include "base/alloc.h"
 #include "ds/table.h"
+#include "engine/rocks/codec.h"
 
 #define LONGEST 1024 /* of name and value together: longer ones are worth a read */
 #define ITEM_COST 24 /* the table's share, and what the allocator rounds up */
@@ -19,6 +21,7 @@ struct elements {
     struct table items;
     u64 bytes, budget;
     u64 hand;
+    u64 torn;
 };
 
 static bytes key_of_item(const void *p)
@@ -34,6 +37,7 @@ struct elements *elements_new(u64 budget, u64 seed)
     struct elements *e = mem_zalloc(sizeof *e);
     table_init(&e->items, key_of_item, seed);
     e->budget = budget;
+    e->torn = UINT64_MAX;
     return e;
 }
 
@@ -46,6 +50,15 @@ void elements_free(struct elements *e)
     table_release(&e->items);
     mem_free(e);
 }
+
+void elements_begin(struct elements *e, u64 version)
+{
+    if (e) e->torn = version;
+}
+
+bool elements_whole(const struct elements *e, u64 version) { return e && version > e->torn; }
+
+static void lose(struct elements *e, bytes key) { e->torn = MAX(e->torn, get_u64(key.p)); }
 
 u64 elements_memory(const struct elements *e) { return e ? e->bytes : 0; }
 
@@ -84,8 +97,10 @@ static void make_room(struct elements *e)
     while (e->bytes > e->budget && e->items.count) {
         struct victims v = {.n = 0};
         e->hand = table_scan(&e->items, e->hand, look_at, &v);
-        for (u32 i = 0; i < v.n; i++)
+        for (u32 i = 0; i < v.n; i++) {
+            lose(e, key_of_item(v.item[i]));
             take_out(e, v.item[i], table_hash(&e->items, key_of_item(v.item[i])));
+        }
     }
 }
 
@@ -114,6 +129,7 @@ void elements_note(struct elements *e, bytes key, bytes value)
     }
     if (i) take_out(e, i, hash);
     if (key.n + value.n <= LONGEST) add(e, hash, key, value);
+    else lose(e, key);
 }
 
 void elements_forget(struct elements *e, bytes key)

@@ -19,6 +19,13 @@ bool elements_find(struct elements *e, bytes key, bytes *value); /* until the ne
 void elements_note(struct elements *e, bytes key, bytes value);
 void elements_forget(struct elements *e, bytes key);
 
+/* Collections younger than `version` are made from now on, so that every element of theirs comes by here. */
+void elements_begin(struct elements *e, u64 version);
+
+/* Whether all stored elements of the collection are here: then one that is not found does not exist. That
+ * ends when one is too long to be kept or has to make room, for its collection and for older ones. */
+bool elements_whole(const struct elements *e, u64 version);
+
 u64 elements_memory(const struct elements *e);
 
 #endif

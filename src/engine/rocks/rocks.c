@@ -221,6 +221,7 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
         rk_close(&rk->base);
         return NULL;
     }
+    elements_begin(rk->elements, rk->last_version);
     rk->base.applied = rk->applied_seq;
     return &rk->base;
 }
