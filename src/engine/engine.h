@@ -157,7 +157,8 @@ struct engine_ops {
 
     bool (*has_deadlines)(struct engine *, u32 db); /* any key or any field */
 
-    /* Expiry. due() offers up to max keys, of any database, whose own deadline, or
+    /* Expiry. due() offers up to max keys, of any database (but no spare one; and while
+     * these hold keys an engine may have nothing to offer), whose own deadline, or
      * one of whose fields' deadlines, is <= until_ms; fn drops the key or reaps
      * fields. A hash that is heavy for a snapshot is offered later. O(offered), never a scan. Returns how many references it looked at. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
@@ -183,15 +184,24 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
+#define ENGINE_NOTE_MAX 4096 /* bytes of a note */
+
 struct engine {
     const struct engine_ops *ops;
     struct engine_limits limits; /* may change at run time (CONFIG SET) */
+    /* Numbered on from `databases` there are as many spare ones. All primitives take them, but nobody sees
+     * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
+     * transaction (swap). An engine starts with empty ones, whatever was there. */
     u32 databases;
+    struct buf note;  /* what the server wants to find again: kept with the data if the engine keeps any … */
+    bool note_changed;/* … in the next commit */
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;
     bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
     bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
+    bool keep_dead;  /* nothing goes because of its deadline but by drop() and reap(): a replica waits for the
+                      * primary to say so, which has to know what it says */
     u32 draw_cost;      /* steps of a walk that one map.random costs, about; 3 at least */
     bool prefetch_elements; /* prefetch() makes use of them */
     u32 prefetch_ahead; /* how many wants prefetch() makes best use of */

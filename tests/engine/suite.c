@@ -675,5 +675,6 @@ int engine_suite(engine_open_fn open)
         TEST(test_volatile_churn), TEST(test_field_churn),
         TEST(test_random_is_even), TEST(test_prefetch),
     };
-    return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open);
+    return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open) +
+           spare_suite(open);
 }

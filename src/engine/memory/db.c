@@ -91,18 +91,18 @@ static struct entry *with_deadline(const struct entry *old, bool deadline)
 static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
 {
     struct mem_db *db = mem_db_of(e, ref->db);
-    i64 old_ms = ref->deadline_ms;
+    i64 old_ms = ref->deadline_ms, now_ms = mem_of(e)->clock_ms;
     if (old_ms == deadline_ms) return;
     mem_keep(e, ref);
     if (old_ms && deadline_ms) {
         struct entry *entry = ref->entry;
-        wheel_pos pos = wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, e->now_ms);
+        wheel_pos pos = wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, now_ms);
         entry_set_deadline(entry, deadline_ms, pos);
         ref->deadline_ms = deadline_ms;
     } else {
         struct entry *fresh = with_deadline(ref->entry, deadline_ms != 0);
         if (deadline_ms)
-            entry_set_deadline(fresh, deadline_ms, wheel_add(&db->deadlines, ref->hash, deadline_ms, e->now_ms));
+            entry_set_deadline(fresh, deadline_ms, wheel_add(&db->deadlines, ref->hash, deadline_ms, now_ms));
         else
             wheel_drop(&db->deadlines, entry_pos(ref->entry), old_ms);
         mem_moved(e, ref, fresh);
@@ -131,7 +131,8 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
     u64 hash = table_hash(&db->keys, entry_key(entry));
     i64 deadline_ms = entry_deadline(entry);
     if (deadline_ms) {
-        entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, e->now_ms));
+        i64 now_ms = mem_of(e)->clock_ms;
+        entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, now_ms));
         db->deadline_total += deadline_ms;
     }
     mem_insert(e, &db->keys, hash, entry);
@@ -476,10 +477,16 @@ static void mem_swap(struct engine *e, u32 a, u32 b)
     if (m->snap) mem_snap_swap(m, a, b);
 }
 
-static void mem_begin(struct engine *e, i64 now_ms) { e->now_ms = now_ms; }
+static void mem_begin(struct engine *e, i64 now_ms)
+{
+    e->now_ms = now_ms;
+    if (LIKELY(now_ms)) mem_of(e)->clock_ms = now_ms;
+}
+
 static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
+    e->note_changed = false; /* there is nothing to keep it with */
     return true;
 }
 
@@ -490,14 +497,15 @@ static void mem_close(struct engine *e)
 {
     struct mem_engine *m = mem_of(e);
     mem_snap_close(e);
-    for (u32 i = 0; i < e->databases; i++) mem_flush(e, i);
+    for (u32 i = 0; i < mem_all_dbs(m); i++) mem_flush(e, i);
     while (mem_reclaim(e, 1u << 20)) {}
-    for (u32 i = 0; i < e->databases; i++) {
+    for (u32 i = 0; i < mem_all_dbs(m); i++) {
         table_release(&m->dbs[i].keys); /* one without keys may have room for them */
         wheel_release(&m->dbs[i].deadlines);
         wheel_release(&m->dbs[i].fields);
     }
     arena_release(&m->handed_out);
+    buf_release(&e->note);
     mem_free(m->dbs);
     mem_free(m);
 }
@@ -537,7 +545,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->base.draw_cost = 3;
     m->base.prefetch_ahead = PREFETCH_TOGETHER;
     m->seed = seed;
-    m->dbs = mem_alloc(databases * sizeof *m->dbs);
-    for (u32 i = 0; i < databases; i++) db_init(&m->dbs[i], seed);
+    m->dbs = mem_alloc(mem_all_dbs(m) * sizeof *m->dbs);
+    for (u32 i = 0; i < mem_all_dbs(m); i++) db_init(&m->dbs[i], seed);
     return &m->base;
 }

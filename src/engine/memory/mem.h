@@ -33,8 +33,9 @@ struct mem_engine {
     struct engine base;
     struct engine_ops ops; /* base.ops points here */
     u64 seed;
-    struct mem_db *dbs;
+    struct mem_db *dbs; /* the spare ones behind the others */
     u32 due_db; /* where due() goes on */
+    i64 clock_ms; /* what deadlines are filed by: the latest time but 0, at which nothing is dead */
     struct grave *graves, *last_grave;
     u64 grave_count;
     struct mem_snap *snap; /* NULL: no snapshot */
@@ -44,6 +45,7 @@ struct mem_engine {
 
 static inline struct mem_engine *mem_of(struct engine *e) { return (struct mem_engine *)e; }
 static inline struct mem_db *mem_db_of(struct engine *e, u32 db) { return &mem_of(e)->dbs[db]; }
+static inline u32 mem_all_dbs(const struct mem_engine *m) { return 2 * m->base.databases; }
 
 /* Points a ref at an entry. */
 void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry);

@@ -20,7 +20,9 @@
  *
  * Memory: 40 bytes per database and 40 per orphan, which only big values become; nothing per key.
  *
- * A snapshot that ends early stays here until reclaim() has marked the rest, in slices. */
+ * A snapshot that ends early stays here until reclaim() has marked the rest, in slices.
+ *
+ * None begins while there are keys in spare databases, which have no walk. */
 #include "engine/memory/mem.h"
 
 /* What is no bigger is given to keep() even if it goes as a whole. */
@@ -215,10 +217,17 @@ void mem_snap_swap(struct mem_engine *m, u32 a, u32 b)
 
 /* -- the walk ---------------------------------------------------------------------------- */
 
+static bool spare_is_empty(const struct mem_engine *m)
+{
+    for (u32 i = m->base.databases; i < mem_all_dbs(m); i++)
+        if (m->dbs[i].keys.count) return false;
+    return true;
+}
+
 static bool snap_begin(struct engine *e, key_fn keep, void *arg)
 {
     struct mem_engine *m = mem_of(e);
-    if (m->snap) return false;
+    if (m->snap || !spare_is_empty(m)) return false;
     struct mem_snap *s = mem_zalloc(sizeof *s + e->databases * sizeof s->walks[0]);
     s->keep = keep;
     s->arg = arg;
@@ -321,7 +330,7 @@ static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref
 
 static void snap_free(struct mem_engine *m)
 {
-    for (u32 i = 0; i < m->base.databases; i++) m->dbs[i].walk = NULL;
+    for (u32 i = 0; i < mem_all_dbs(m); i++) m->dbs[i].walk = NULL;
     mem_free(m->snap);
     m->snap = NULL;
 }

@@ -27,7 +27,7 @@ static i64 fields_due(struct rk *rk, struct row *r)
     return due_at(rk->due, r, r->type == TYPE_HASH && r->field_deadlines ? fields_nearest(rk, r) : 0);
 }
 
-static i64 next_due(struct engine *e)
+static i64 soonest(struct engine *e)
 {
     struct rk *rk = rk_of(e);
     struct due *d = rk->due;
@@ -38,10 +38,13 @@ static i64 next_due(struct engine *e)
     return next;
 }
 
+/* drain.c tells why. */
+static i64 next_due(struct engine *e) { return rk_uses_spare(rk_of(e)) ? INT64_MAX : soonest(e); }
+
 /* A field's deadline has a row in the index; whose it is, is not known without looking. */
 static bool has_deadlines(struct engine *e, u32 db)
 {
-    return rk_of(e)->dbs[db]->expires > 0 || next_due(e) != INT64_MAX;
+    return rk_of(e)->dbs[db]->expires > 0 || soonest(e) != INT64_MAX;
 }
 
 /* -- how many --------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #define NAME_SHOWN 128       /* bytes of a long name */
 #define PROGRESS_ROWS 1000000
 #define SLOTS 16384
+#define DATABASES_LIKELY 16
 
 /* -- telling ------------------------------------------------------------------------------------ */
 
@@ -28,12 +29,25 @@ void check_quote(struct buf *out, bytes name)
     if (name.n > NAME_SHOWN) buf_printf(out, "… (%zu bytes)", name.n);
 }
 
-u32 check_database(const struct check *c, u64 index)
+bool check_number(const struct check *c, u64 index, u32 *number)
 {
     const struct check_index *swapped = (const void *)c->indexes.p;
-    for (size_t i = 0; i < c->indexes.n / sizeof *swapped; i++)
-        if (swapped[i].index == index) return swapped[i].number;
-    return (u32)(index - 1);
+    bool first = !(index & CODEC_SPARE); /* it may be the one its database began with */
+    for (size_t i = 0; i < c->indexes.n / sizeof *swapped; i++) {
+        first = first && (u64)swapped[i].number + 1 != index;
+        *number = swapped[i].number;
+        if (swapped[i].index == index) return true;
+    }
+    *number = (u32)(index - 1);
+    return first;
+}
+
+const char *check_database(const struct check *c, u64 index, char text[CHECK_DB_TEXT])
+{
+    u32 number;
+    if (!check_number(c, index, &number)) return "(spare)";
+    snprintf(text, CHECK_DB_TEXT, "%u", number);
+    return text;
 }
 
 const char *check_family(enum family f)
@@ -54,11 +68,12 @@ static const char *type_name(enum value_type type)
 void check_problem(struct check *c, const struct check_key *k, const char *fmt, ...)
 {
     struct buf line = {0};
+    char db[CHECK_DB_TEXT];
     va_list ap;
     if (++c->problems > PROBLEMS_SHOWN) return;
     buf_append_str(&line, "PROBLEM: ");
     if (k) {
-        buf_printf(&line, "database %u, %s ", check_database(c, k->index),
+        buf_printf(&line, "database %s, %s ", check_database(c, k->index, db),
                    type_name(k->found ? k->m.type : TYPE_NONE));
         check_quote(&line, k->key);
         buf_append_str(&line, ": ");
@@ -96,6 +111,9 @@ static void print_summary(const struct check *c)
     print_elements(c, TYPE_SET, "sets");
     print_elements(c, TYPE_ZSET, "sorted sets");
     print_some("old strings", c->legacy_strings);
+    if (c->spare_keys)
+        printf("  %-16s %llu keys of data that was not completely loaded: they go at the next start\n",
+               "spare", LLU(c->spare_keys));
     if (c->with_deadline)
         printf("  %-16s %llu keys, of which %llu have passed it\n", "with a deadline",
                LLU(c->with_deadline), LLU(c->dead));
@@ -130,9 +148,10 @@ bool check_row(struct check *c, const struct check_key *k, enum family f, bytes 
 static void show_progress(const struct check *c)
 {
     struct codec_key at;
+    char db[CHECK_DB_TEXT];
     if (store_valid(c->lane[FAM_DATA]) && codec_key_read(store_key(c->lane[FAM_DATA]), &at))
-        fprintf(stderr, "checked %llu million rows, at slot %u of database %u\n",
-                LLU(c->rows / PROGRESS_ROWS), at.slot, check_database(c, at.index));
+        fprintf(stderr, "checked %llu million rows, at slot %u of database %s\n",
+                LLU(c->rows / PROGRESS_ROWS), at.slot, check_database(c, at.index, db));
     else fprintf(stderr, "checked %llu million rows\n", LLU(c->rows / PROGRESS_ROWS));
 }
 
@@ -165,12 +184,20 @@ static void open_lanes(struct check *c, bytes from)
 
 /* -- damage ------------------------------------------------------------------------------------------ */
 
-static u64 last_index(const struct check *c)
+static u64 order_of(u64 index) { return index ^ CODEC_SPARE; } /* in P */
+
+/* The next index, in the order of P, that may have keys: a counted one, or one that a database without counts
+ * (made elsewhere) is likely to have. CODEC_SPARE, which comes before all others and is nobody's: none. */
+static u64 next_index(const struct check *c, u64 index)
 {
     const struct check_db *v = (const void *)c->dbs.p;
-    u64 last = 16;
-    for (size_t i = 0; i < c->dbs.n / sizeof *v; i++) last = MAX(last, v[i].index);
-    return last;
+    u64 likely = index & CODEC_SPARE ? 1 : index + 1;
+    u64 next = likely <= DATABASES_LIKELY ? likely : CODEC_SPARE;
+    for (size_t i = 0; i < c->dbs.n / sizeof *v; i++) {
+        bool nearer = next == CODEC_SPARE || order_of(v[i].index) < order_of(next);
+        if (nearer && order_of(v[i].index) > order_of(index)) next = v[i].index;
+    }
+    return next;
 }
 
 /* Puts all lanes to the next slot, or further, until everything can be read again. The steps get longer,
@@ -178,16 +205,19 @@ static u64 last_index(const struct check *c)
  * `at` is where the walk was, and becomes where it is. False: the end. */
 static bool skip_damage(struct check *c, struct buf *at)
 {
-    u64 index = at->n < 16 ? 1 : get_u64(at->p + 8) ^ (u64)1 << 63, step = 1;
-    u64 slot = at->n < 18 ? 0 : get_u16(at->p + 16), first = slot, first_index = index;
+    u64 index = at->n < 16 ? next_index(c, CODEC_SPARE) : order_of(get_u64(at->p + 8)), step = 1;
+    u64 slot = at->n < 18 ? 0 : get_u16(at->p + 16), first = slot, first_index = index, last = index;
+    char from[CHECK_DB_TEXT], to[CHECK_DB_TEXT];
     c->damaged = true;
-    while (c->failed && index <= last_index(c)) {
+    while (c->failed && index != CODEC_SPARE) {
         slot += step;
         step = MIN(2 * step, SLOTS / 16);
         if (slot >= SLOTS) {
             slot = 0;
-            index++;
+            last = index;
+            index = next_index(c, index);
         }
+        if (index == CODEC_SPARE) break;
         c->failed = false;
         buf_clear(at);
         codec_index_prefix(at, RK_REGION, index);
@@ -195,9 +225,10 @@ static bool skip_damage(struct check *c, struct buf *at)
         at->n += 2;
         open_lanes(c, buf_bytes(at));
     }
-    check_problem(c, NULL, "a file is damaged: what lies between slot %llu of database %u and slot %llu of "
-                  "database %u can't be read, and was skipped", LLU(first), check_database(c, first_index),
-                  LLU(slot), check_database(c, index));
+    check_problem(c, NULL, "a file is damaged: what lies between slot %llu of database %s and slot %llu of "
+                  "database %s can't be read, and was skipped", LLU(first),
+                  check_database(c, first_index, from), LLU(slot),
+                  check_database(c, index == CODEC_SPARE ? last : index, to));
     return !c->failed;
 }
 

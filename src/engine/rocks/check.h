@@ -51,7 +51,7 @@ struct check {
     struct tally buckets;       /* as stored, less what was found: differences */
 
     u64 keys[TYPE_ZSET + 1], elements[TYPE_ZSET + 1]; /* by type */
-    u64 legacy_strings;
+    u64 legacy_strings, spare_keys;
     u64 with_deadline, dead, field_deadlines;
     u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */
     u64 taken;              /* keys that compactions took, and the index has not noticed yet */
@@ -74,7 +74,11 @@ struct check_key {
 void check_problem(struct check *c, const struct check_key *k, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void check_quote(struct buf *out, bytes name); /* appends "name", escaped, and only its start if long */
 const char *check_family(enum family f); /* the name of a lane's family */
-u32 check_database(const struct check *c, u64 index); /* its number */
+/* Whether it is a database's that has a number, which becomes *number; if not, of a spare one: rk.h. */
+bool check_number(const struct check *c, u64 index, u32 *number);
+#define CHECK_DB_TEXT 16
+/* Its number as text, or "(spare)". */
+const char *check_database(const struct check *c, u64 index, char text[CHECK_DB_TEXT]);
 
 /* -- check.c: lanes ------------------------------------------------------------------------- */
 

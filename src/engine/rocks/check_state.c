@@ -71,6 +71,7 @@ static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
         return true;
     case 'b': return key.n == 17 && value.n == 16 && read_bucket(c, key.p, value);
     case 'p': return key.n == 0 && read_drain(c, value);
+    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
     default: return false;
     }
 }
@@ -96,7 +97,7 @@ static void check_indexes(struct check *c)
     const struct check_index *v = (const void *)c->indexes.p;
     size_t n = c->indexes.n / sizeof *v;
     for (size_t i = 0; i < n; i++) {
-        bool own = v[i].index == (u64)v[i].number + 1, first_is_elsewhere = own;
+        bool own = v[i].index == (u64)v[i].number + 1 || v[i].index & CODEC_SPARE, first_is_elsewhere = own;
         for (size_t j = 0; j < n; j++) {
             first_is_elsewhere |= (u64)v[j].number + 1 == v[i].index;
             if (j < i && v[j].index == v[i].index)
@@ -159,6 +160,8 @@ void check_count_key(struct check *c, const struct check_key *k)
 {
     i64 deadline_ms = k->m.deadline_ms;
     struct check_db *db = db_at(c, k->index);
+    u32 number;
+    c->spare_keys += !check_number(c, k->index, &number);
     db->found.keys++;
     if (deadline_ms == 0) return;
     db->found.expires++;
@@ -218,6 +221,7 @@ void check_due_rows(struct check *c)
 static void check_bucket(void *arg, const struct bucket *b)
 {
     struct check *c = arg;
+    char text[CHECK_DB_TEXT];
     i64 start = bucket_start((u32)b->name.level, b->name.bucket);
     if (b->keys == 0 && b->past_start == 0) return;
     if ((i64)b->keys > 0 && start <= c->clock_ms) {
@@ -228,23 +232,24 @@ static void check_bucket(void *arg, const struct bucket *b)
         db->found.deadlines += (__int128)start * b->keys + b->past_start;
         return;
     }
-    check_problem(c, NULL, "database %u: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
-                  "ms more in sum) than there are", check_database(c, b->name.index), LLD(start),
+    check_problem(c, NULL, "database %s: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
+                  "ms more in sum) than there are", check_database(c, b->name.index, text), LLD(start),
                   LLD(bucket_end(b)), LLD(b->keys), LLD(b->past_start));
 }
 
 static void check_db_counts(struct check *c, const struct check_db *db)
 {
-    u32 number = check_database(c, db->index);
+    char text[CHECK_DB_TEXT];
+    const char *number = check_database(c, db->index, text);
     const struct check_counts *f = &db->found, *s = &db->stored;
     if (f->keys != s->keys)
-        check_problem(c, NULL, "database %u: %llu keys are counted, but there are %llu", number,
+        check_problem(c, NULL, "database %s: %llu keys are counted, but there are %llu", number,
                       LLU(s->keys), LLU(f->keys));
     if (f->expires != s->expires)
-        check_problem(c, NULL, "database %u: %llu keys with a deadline are counted, but there are %llu",
+        check_problem(c, NULL, "database %s: %llu keys with a deadline are counted, but there are %llu",
                       number, LLU(s->expires), LLU(f->expires));
     else if (f->deadlines != s->deadlines)
-        check_problem(c, NULL, "database %u: the sum of the deadlines is off by %lld ms", number,
+        check_problem(c, NULL, "database %s: the sum of the deadlines is off by %lld ms", number,
                       LLD(s->deadlines - f->deadlines));
 }
 

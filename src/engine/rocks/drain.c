@@ -5,7 +5,10 @@
  * it is, is offered. Visited rows are deleted one by one: a range deletion per transaction would
  * be fewer bytes, but a queue that is read at its head all the time would soon carry thousands
  * of them, and every new iterator has to sort them; nobody meets the single ones, for none of them
- * lies above `low`. */
+ * lies above `low`.
+ *
+ * While there are keys in spare databases nothing is drained: they are filed among the others, are not to be
+ * offered, and the dead ones of them would hold up the round. */
 #include "engine/rocks/due.h"
 #include "engine/rocks/fields.h"
 
@@ -232,7 +235,7 @@ u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     struct due *d = rk->due;
-    if (!due_usable(rk)) return 0;
+    if (rk_uses_spare(rk) || !due_usable(rk)) return 0;
     u32 seen = visit_again(rk, until_ms, max - max / 2, fn, arg);
     while (seen < max && !e->failed) {
         i64 limit_ms = enter_round(d, until_ms);

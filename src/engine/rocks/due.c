@@ -196,7 +196,7 @@ void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
-    due_advance(d, rk->base.now_ms);
+    due_advance(d, rk_clock(rk));
     struct due_name n = due_name(r);
     struct place was = {0}, is = {0};
     d->changed = true;
@@ -218,7 +218,7 @@ void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
-    due_advance(d, rk->base.now_ms);
+    due_advance(d, rk_clock(rk));
     struct due_name n = due_name(r);
     due_file(rk, due_place(d, due_ms, &n), &n);
 }
@@ -241,6 +241,7 @@ static void settle_bucket(struct rk *rk, const struct bucket *b)
     struct rk_db *db = rk_db_of(rk, b->name.index);
     i64 start = bucket_start((u32)b->name.level, b->name.bucket);
     if (!db) return; /* there are fewer databases than before: nobody looks at its keys */
+    rk->spare_touched |= rk_is_spare(rk, db);
     db->count -= MIN(db->count, b->keys);
     db->expires -= MIN(db->expires, b->keys);
     db->deadline_total -= (__int128)start * b->keys + b->past_start;
@@ -298,7 +299,7 @@ void due_commit(struct rk *rk)
 /* Whether this database is all there is, and all that this transaction has to do with. */
 static bool only_one(const struct rk *rk, const struct rk_db *db)
 {
-    for (u32 i = 0; i < rk->base.databases; i++)
+    for (u32 i = 0; i < rk_all(rk); i++)
         if (rk->dbs[i] != db && rk->dbs[i]->count > 0) return false;
     return !rk->touched;
 }

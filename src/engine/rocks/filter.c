@@ -19,8 +19,9 @@ struct judge {
     rocksdb_t *db;
     rocksdb_readoptions_t *read;
     u64 dropped;
-    /* The collection that was looked up last. */
+    /* The collection that was looked up last; or the database. */
     struct buf prefix; /* its P; empty: none yet */
+    u64 index;
     enum { UNKNOWN, ABSENT, PRESENT } found;
     u64 version;
 };
@@ -69,6 +70,31 @@ static bool orphan(struct judge *j, bytes key)
     return orphaned && version > atomic_load_explicit(&j->fs->kept_version, memory_order_acquire);
 }
 
+/* -- rows of databases that are no more ------------------------------------------ */
+
+static void look_up_counts(struct judge *j, u64 region)
+{
+    char key[17], *err = NULL;
+    key[0] = 'c';
+    put_u64(key + 1, region);
+    put_u64(key + 9, j->index);
+    rocksdb_pinnableslice_t *pin = rocksdb_get_pinned_cf(j->db, j->read, j->fs->info, key, sizeof key, &err);
+    j->found = err ? UNKNOWN : pin ? PRESENT : ABSENT;
+    if (err) rocksdb_free(err);
+    if (pin) rocksdb_pinnableslice_destroy(pin);
+}
+
+static bool abandoned(struct judge *j, bytes key)
+{
+    struct codec_due d;
+    if (!codec_due_read(key, &d) || !(d.index & CODEC_SPARE)) return false;
+    if (d.index != j->index) {
+        j->index = d.index;
+        look_up_counts(j, d.region);
+    }
+    return j->found == ABSENT;
+}
+
 /* -- the calls of RocksDB ------------------------------------------------------------ */
 
 static unsigned char judge_row(void *arg, int level UNUSED, const char *key, size_t key_n, const char *value,
@@ -83,7 +109,8 @@ static unsigned char judge_row(void *arg, int level UNUSED, const char *key, siz
         drop = dead_ms && codec_meta_read(bytes_of(value, value_n), &meta) && meta.deadline_ms &&
                meta.deadline_ms <= dead_ms;
     } else if (j->db) {
-        drop = orphan(j, bytes_of(key, key_n));
+        bytes k = bytes_of(key, key_n);
+        drop = j->family == FAM_DEADLINE ? abandoned(j, k) : orphan(j, k);
     }
     j->dropped += drop;
     return drop;
@@ -106,10 +133,12 @@ static void judge_free(void *arg)
     mem_free(j);
 }
 
-static const char *judge_name(void *arg)
+static const char *name_of(enum family f)
 {
-    return ((struct judge *)arg)->family == FAM_META ? "mayfly.dead" : "mayfly.orphan";
+    return f == FAM_META ? "mayfly.dead" : f == FAM_DEADLINE ? "mayfly.abandoned" : "mayfly.orphan";
 }
+
+static const char *judge_name(void *arg) { return name_of(((struct judge *)arg)->family); }
 
 static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfiltercontext_t *context UNUSED)
 {
@@ -123,14 +152,11 @@ static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfilter
     return rocksdb_compactionfilter_create(j, judge_free, judge_row, judge_name);
 }
 
-static const char *source_name(void *arg)
-{
-    return ((struct source *)arg)->family == FAM_META ? "mayfly.dead" : "mayfly.orphan";
-}
+static const char *source_name(void *arg) { return name_of(((struct source *)arg)->family); }
 
 void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options)
 {
-    if (f == FAM_DEADLINE || f == FAM_INFO) return;
+    if (f == FAM_INFO) return;
     struct source *src = mem_alloc(sizeof *src);
     *src = (struct source){.fs = fs, .family = f};
     rocksdb_options_set_compaction_filter_factory(

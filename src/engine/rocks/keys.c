@@ -389,10 +389,20 @@ static double mean_deadline(struct engine *e, u32 db_number)
     return db->expires ? (double)db->deadline_total / (double)db->expires : 0;
 }
 
+/* Whether there is nothing in a spare database, nor has this transaction anything to do with it. */
+static bool is_unused(const struct rk *rk, const struct rk_db *db)
+{
+    bool unused = rk_is_spare(rk, db) && db->count == 0 && !rk->legacy;
+    for (const struct row *r = rk->touched; r && unused; r = r->next_touched) unused = r->db != db;
+    return unused;
+}
+
 static void flush(struct engine *e, u32 db_number)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *db = rk->dbs[db_number];
+    if (is_unused(rk, db)) return;
+    rk->spare_touched |= rk_is_spare(rk, db);
     row_flush(rk, db);
     due_flush(rk, db);
     db->count = db->expires = 0;
@@ -409,6 +419,7 @@ static void swap(struct engine *e, u32 a, u32 b)
     rk->dbs[a]->number = a;
     rk->dbs[b]->number = b;
     rk->dbs[a]->renumbered = rk->dbs[b]->renumbered = rk->state_changed = true;
+    rk->spare_touched |= MAX(a, b) >= e->databases;
 }
 
 static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD};

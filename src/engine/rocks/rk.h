@@ -56,10 +56,15 @@ struct row {
     } stored;
 };
 
-/* A database. Its struct goes along when databases are swapped; only the number changes. */
+/* A database. Its struct goes along when databases are swapped; only the number changes.
+ *
+ * A database's first index is its number + 1. One that is spare gets an index that no other has ever had
+ * (CODEC_SPARE | a version), and another one as soon as it has been emptied: so what a swap leaves behind,
+ * or a crash, can't be taken for anything else, and nothing has to be stored about spare databases. */
 struct rk_db {
     u64 index;          /* index_id */
-    u32 number;
+    u32 number;         /* from base.databases on: a spare one */
+    u32 stored_number;  /* the same, before this transaction */
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
     __int128 deadline_total;
@@ -78,6 +83,9 @@ struct rk {
     struct store *store;
     const struct log *log;
     struct rk_db **dbs; /* by number */
+    u32 spares;         /* of them, behind the others; a view has none */
+    bool spare_touched; /* in this transaction one of them, or its number, was changed */
+    bool spare_used;    /* some have keys, as stored */
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch */
     struct row **touched_end;
@@ -88,6 +96,8 @@ struct rk {
     struct elements *elements; /* lately used ones of collections; NULL in a view */
     struct buf scratch;
     u64 last_version, applied_seq;
+    i64 clock_ms;    /* the last time but 0, at which nothing is dead: what deadlines are filed by */
+    struct buf note; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
@@ -107,12 +117,25 @@ struct rk {
 
 static inline struct rk *rk_of(struct engine *e) { return (struct rk *)e; }
 static inline struct row *row_of(const struct key_ref *ref) { return ref->entry; }
+static inline u32 rk_all(const struct rk *rk) { return rk->base.databases + rk->spares; }
 static inline struct rk_db *rk_db_of(struct rk *rk, u64 index) /* NULL: no such database */
 {
-    for (u32 i = 0; i < rk->base.databases; i++)
+    for (u32 i = 0; i < rk_all(rk); i++)
         if (rk->dbs[i]->index == index) return rk->dbs[i];
     return NULL;
 }
+/* How many databases a transaction may have changed. */
+static inline u32 rk_changed(const struct rk *rk)
+{
+    return rk->spare_touched ? rk_all(rk) : rk->base.databases;
+}
+static inline bool rk_uses_spare(const struct rk *rk) { return rk->spare_used || rk->spare_touched; }
+static inline bool rk_is_spare(const struct rk *rk, const struct rk_db *db)
+{
+    return db->number >= rk->base.databases;
+}
+/* The time deadlines are filed by. */
+static inline i64 rk_clock(const struct rk *rk) { return rk->base.now_ms ? rk->base.now_ms : rk->clock_ms; }
 static inline bytes row_key(const struct row *r) { return bytes_of(r->key, r->key_len); }
 
 /* -- rows: row.c --------------------------------------------------------------- */

@@ -22,15 +22,18 @@ static void rk_begin(struct engine *e, i64 now_ms)
 {
     struct rk *rk = rk_of(e);
     e->now_ms = now_ms;
+    if (LIKELY(now_ms)) rk->clock_ms = now_ms;
     if (UNLIKELY(rk->row_bytes > rk->row_budget)) row_sweep(rk);
     if (UNLIKELY(rk->legacy)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
-/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. */
+/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago; none if
+ * somebody else decides about them. */
 static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
-    store_set_dead(rk->store, grace_ms == INT64_MAX ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
+    bool none = grace_ms == INT64_MAX || rk->base.keep_dead;
+    store_set_dead(rk->store, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
 }
 
 static void end(struct rk *rk, bool kept)
@@ -44,7 +47,7 @@ static void give_up(struct rk *rk)
 {
     store_discard(rk->store);
     end(rk, false);
-    for (u32 i = 0; i < rk->base.databases; i++) /* what looked absent there is not */
+    for (u32 i = 0; i < rk_changed(rk); i++) /* what looked absent there is not */
         if (rk->dbs[i]->flushed) row_flush(rk, rk->dbs[i]);
     state_abandon(rk);
     due_abandon(rk);
@@ -55,11 +58,11 @@ static void give_up(struct rk *rk)
  * database after its flush is to stay. */
 static void encode(struct rk *rk, u64 seq)
 {
-    for (u32 i = 0; i < rk->base.databases; i++)
+    for (u32 i = 0; i < rk_changed(rk); i++)
         if (rk->dbs[i]->flushed) keys_delete_all(rk, rk->dbs[i]);
     row_write_all(rk);
     due_commit(rk);
-    bool moved = rk->state_changed || seq != rk->applied_seq;
+    bool moved = rk->state_changed || rk->base.note_changed || seq != rk->applied_seq;
     if (moved || !store_batch_empty(rk->store)) state_commit(rk, seq);
 }
 
@@ -87,7 +90,7 @@ static bool rk_commit(struct engine *e, u64 seq)
         give_up(rk);
         return false;
     }
-    for (u32 i = 0; i < e->databases; i++) {
+    for (u32 i = 0; i < rk_changed(rk); i++) {
         if (!rk->dbs[i]->flushed) continue;
         keys_drop_files(rk, rk->dbs[i]);
         rk->dbs[i]->all_cached = true;
@@ -147,12 +150,12 @@ static void rk_close(struct engine *e)
     if (rk->view) rk_snapshot_ops.end(e);
     if (rk->store) {
         end(rk, false);
-        for (u32 i = 0; i < e->databases; i++) row_flush(rk, rk->dbs[i]);
+        for (u32 i = 0; i < rk_all(rk); i++) row_flush(rk, rk->dbs[i]);
         while (rk->graves) row_bury(rk, UINT32_MAX);
     }
     if (rk->due) due_close(rk->due);
     store_close(rk->store);
-    for (u32 i = 0; i < e->databases; i++) {
+    for (u32 i = 0; i < rk_all(rk); i++) {
         table_release(&rk->dbs[i]->rows);
         mem_free(rk->dbs[i]);
     }
@@ -163,6 +166,8 @@ static void rk_close(struct engine *e)
     arena_release(&rk->arena);
     buf_release(&rk->scratch);
     buf_release(&rk->legacy_position);
+    buf_release(&rk->note);
+    buf_release(&e->note);
     mem_free(rk);
 }
 
@@ -200,8 +205,9 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->row_budget = budget - budget / 3;
     rk->compaction_grace_ms = ROCKS_GRACE_MS;
     rk->touched_end = &rk->touched;
-    rk->dbs = mem_alloc(o->databases * sizeof(struct rk_db *));
-    for (u32 i = 0; i < o->databases; i++) {
+    rk->spares = o->databases;
+    rk->dbs = mem_alloc(rk_all(rk) * sizeof(struct rk_db *));
+    for (u32 i = 0; i < rk_all(rk); i++) {
         rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
         table_init(&rk->dbs[i]->rows, key_of_row, o->seed);
     }
@@ -244,7 +250,7 @@ void rocks_info(struct engine *e, struct buf *out)
 {
     struct rk *rk = rk_of(e);
     u64 rows = 0;
-    for (u32 i = 0; i < e->databases; i++) rows += rk->dbs[i]->rows.count;
+    for (u32 i = 0; i < rk_all(rk); i++) rows += rk->dbs[i]->rows.count;
     buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
                "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\napplied_sequence:%llu\r\n",
                (unsigned long long)rows, (unsigned long long)rk->row_bytes,

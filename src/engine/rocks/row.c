@@ -277,6 +277,7 @@ void row_touch(struct rk *rk, struct row *r)
 {
     if (r->touched) return;
     r->touched = true;
+    rk->spare_touched |= rk_is_spare(rk, r->db);
     if (UNLIKELY(r->legacy)) count_legacy(r);
     r->next_touched = NULL;
     *rk->touched_end = r;
@@ -471,7 +472,7 @@ void row_sweep(struct rk *rk)
         struct victims v = {.n = 0};
         rk->sweep_cursor = table_scan(&rk->dbs[rk->sweep_db]->rows, rk->sweep_cursor, look_at, &v);
         for (u32 i = 0; i < v.n; i++) uncache(rk, v.row[i]);
-        if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % rk->base.databases;
+        if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % rk_all(rk);
     }
 }
 

@@ -176,7 +176,7 @@ static struct rk_db *db_of(struct view *v, u64 index)
 static void take(struct view *v, const struct codec_key *k, bytes raw, bool (*decode)(struct row *, bytes))
 {
     struct rk_db *db = db_of(v, k->index);
-    if (!db) return;
+    if (!db) return; /* an old string of a database that nobody has */
     v->row = row_new(db, k->key);
     v->row->passing = true;
     if (!decode(v->row, raw)) row_malformed(&v->rk, v->row);
@@ -185,7 +185,15 @@ static void take(struct view *v, const struct codec_key *k, bytes raw, bool (*de
 static void take_meta(struct view *v)
 {
     struct codec_key k;
-    if (codec_key_read(store_key(v->meta), &k)) take(v, &k, store_iter_value(v->meta), row_decode);
+    bool known = codec_key_read(store_key(v->meta), &k);
+    if (known && !db_of(v, k.index)) { /* a spare one, which is gone round in one step */
+        buf_clear(&v->from);
+        codec_index_prefix(&v->from, RK_REGION, k.index);
+        codec_after_prefix(&v->from);
+        store_seek(v->meta, buf_bytes(&v->from));
+        return;
+    }
+    if (known) take(v, &k, store_iter_value(v->meta), row_decode);
     store_next(v->meta);
 }
 
@@ -230,7 +238,7 @@ static bool step(struct view *v)
 static u32 access_of(struct view *v, const struct row *r, u64 hash)
 {
     struct rk_db *db = rk_db_of(v->of, r->db->index);
-    const struct row *live = row_peek(v->of, db, row_key(r), hash);
+    const struct row *live = db ? row_peek(v->of, db, row_key(r), hash) : NULL;
     return live ? live->access : v->of->base.fresh_access;
 }
 

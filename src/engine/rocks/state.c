@@ -1,5 +1,7 @@
 #include "engine/rocks/state.h"
 
+#include "engine/rocks/keys.h"
+
 #define LAYOUT 1
 
 static bytes state_key(struct rk *rk, char kind, u64 a, bool has_b, u64 b)
@@ -22,6 +24,14 @@ static bytes index_key(struct rk *rk, u32 number)
 }
 
 static bytes counts_key(struct rk *rk, const struct rk_db *db) { return state_key(rk, 'c', RK_REGION, true, db->index); }
+static bytes note_key(struct rk *rk) { return state_key(rk, 'n', RK_REGION, false, 0); }
+
+/* An index that nobody has had; there are no keys under it. */
+static void renew_index(struct rk *rk, struct rk_db *db)
+{
+    db->index = CODEC_SPARE | ++rk->last_version;
+    db->all_cached = true;
+}
 
 /* -- loading -------------------------------------------------------------------------------- */
 
@@ -56,30 +66,85 @@ static void load_region(struct rk *rk)
     if (!load(rk, state_key(rk, 's', RK_REGION, false, 0), sizeof raw, raw)) return;
     rk->applied_seq = get_u64(raw);
     rk->last_version = get_u64(raw + 8);
+    rk->clock_ms = (i64)get_u64(raw + 16);
+}
+
+static void load_note(struct rk *rk)
+{
+    struct store_value v;
+    if (!store_get(rk->store, FAM_INFO, note_key(rk), &v)) return;
+    if (v.b.n <= ENGINE_NOTE_MAX) buf_append_bytes(&rk->note, v.b);
+    buf_append_bytes(&rk->base.note, buf_bytes(&rk->note));
+    store_value_release(&v);
 }
 
 static void load_indexes(struct rk *rk)
 {
-    for (u32 i = 0; i < rk->base.databases; i++) {
+    for (u32 i = 0; i < rk_all(rk); i++) {
         char raw[8];
         struct rk_db *db = rk->dbs[i];
-        db->number = i;
-        db->index = load(rk, index_key(rk, i), sizeof raw, raw) ? get_u64(raw) : i + 1;
+        db->number = db->stored_number = i;
+        db->all_cached = true; /* until a key is met */
+        if (rk_is_spare(rk, db)) renew_index(rk, db);
+        else db->index = load(rk, index_key(rk, i), sizeof raw, raw) ? get_u64(raw) : i + 1;
     }
 }
 
-/* Which database an index is of that none of ours has. */
-static u64 number_of(struct rk *rk, u64 index)
+/* Which database an index is of, perhaps of a number that we don't have. False: of a spare one. */
+static bool number_of(struct rk *rk, u64 index, u64 *number)
 {
-    u64 number = index - 1;
+    bool found = false, first = !(index & CODEC_SPARE); /* it may be the one its database began with */
     bytes from = state_key(rk, 'i', RK_REGION, false, 0);
     struct store_iter *it = store_iter(rk->store, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it), value = store_iter_value(it);
-        if (key.n == 13 && value.n >= 8 && get_u64(value.p) == index) number = get_u32(key.p + 9);
+        if (key.n != 13 || value.n < 8) continue;
+        u32 database = get_u32(key.p + 9);
+        first = first && database + 1 != index;
+        if (get_u64(value.p) != index) continue;
+        found = true;
+        *number = database;
     }
     store_iter_done(it);
-    return number;
+    if (!found && first) *number = index - 1;
+    return found || first;
+}
+
+/* -- what a crash has left in spare databases ------------------------------------------------- */
+
+static void delete_index(struct rk *rk, u64 index)
+{
+    struct rk_db db = {.index = index};
+    struct buf to = {0};
+    keys_delete_all(rk, &db);
+    store_delete(rk->store, FAM_INFO, counts_key(rk, &db));
+    bytes buckets = state_key(rk, 'b', RK_REGION, true, index);
+    buf_append_bytes(&to, buckets);
+    codec_after_prefix(&to);
+    store_delete_range(rk->store, FAM_INFO, buckets, buf_bytes(&to));
+    buf_release(&to);
+}
+
+/* All databases that have, or had, keys have counts. What can't be emptied now is in nobody's way, and has to
+ * wait for the next start. */
+static void empty_spares(struct rk *rk)
+{
+    struct buf found = {0};
+    u64 number;
+    bytes from = state_key(rk, 'c', RK_REGION, false, 0);
+    struct store_iter *it = store_iter(rk->store, FAM_INFO, from, BYTES_LIT("d"), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        bytes key = store_key(it);
+        if (key.n != 17) continue;
+        u64 index = get_u64(key.p + 9);
+        if (!number_of(rk, index, &number)) append_u64(&found, index);
+    }
+    store_iter_done(it);
+    for (size_t at = 0; at < found.n; at += 8) delete_index(rk, get_u64(found.p + at));
+    if (!store_batch_empty(rk->store) && store_write(rk->store))
+        for (size_t at = 0; at < found.n; at += 8)
+            keys_drop_files(rk, &(struct rk_db){.index = get_u64(found.p + at)});
+    buf_release(&found);
 }
 
 /* Keys are in the order of their index, so that one seek leads from each database to the next. */
@@ -87,15 +152,15 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
 {
     struct buf at = {0}, end = {0};
     struct codec_key k;
-    u64 stranger = 0;
-    codec_index_prefix(&at, RK_REGION, 0);
-    codec_index_prefix(&end, RK_REGION + 1, 0);
+    u64 stranger = 0, number = 0;
+    codec_index_prefix(&at, RK_REGION, CODEC_SPARE);
+    codec_index_prefix(&end, RK_REGION + 1, CODEC_SPARE);
     struct store_iter *it = store_iter(rk->store, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
     store_seek_first(it);
     while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
         struct rk_db *db = rk_db_of(rk, k.index);
         if (db) db->all_cached = false;
-        else stranger = k.index;
+        else if (number_of(rk, k.index, &number)) stranger = k.index;
         buf_clear(&at);
         codec_index_prefix(&at, RK_REGION, k.index);
         codec_after_prefix(&at);
@@ -105,9 +170,9 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     buf_release(&at);
     buf_release(&end);
     if (!stranger) return true;
-    unsigned long long number = number_of(rk, stranger);
     buf_printf(why, "database %llu has keys, but there are to be %u databases only, which would hide them: "
-               "set 'databases' to %llu or more", number, rk->base.databases, number + 1);
+               "set 'databases' to %llu or more", (unsigned long long)number, rk->base.databases,
+               (unsigned long long)number + 1);
     return false;
 }
 
@@ -120,10 +185,11 @@ bool state_load(struct rk *rk, struct buf *why)
         return false;
     }
     load_region(rk);
+    load_note(rk);
     load_indexes(rk);
+    empty_spares(rk);
     for (u32 i = 0; i < rk->base.databases; i++) load_counts(rk, rk->dbs[i]);
     rk->new_layout = !known;
-    for (u32 i = 0; i < rk->base.databases; i++) rk->dbs[i]->all_cached = true; /* until a key is met */
     bool ours = ours_only(rk, FAM_META, why);
     if (!rk->base.failed) return ours;
     buf_clear(why);
@@ -153,12 +219,22 @@ static void write_index(struct rk *rk, const struct rk_db *db)
     store_put(rk->store, FAM_INFO, index_key(rk, db->number), bytes_of(raw, sizeof raw));
 }
 
+/* Of a spare one there is nothing to be known but that it has keys. */
+static void write_database(struct rk *rk, struct rk_db *db)
+{
+    bool spare = rk_is_spare(rk, db);
+    if (spare && db->count == 0 && (db->counts_changed || db->renumbered))
+        store_delete(rk->store, FAM_INFO, counts_key(rk, db));
+    else if (db->counts_changed) write_counts(rk, db);
+    if (db->renumbered && !spare) write_index(rk, db);
+}
+
 void state_commit(struct rk *rk, u64 seq)
 {
-    for (u32 i = 0; i < rk->base.databases; i++) {
-        struct rk_db *db = rk->dbs[i];
-        if (db->counts_changed) write_counts(rk, db);
-        if (db->renumbered) write_index(rk, db);
+    for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
+    if (rk->base.note_changed) {
+        CHECK(rk->base.note.n <= ENGINE_NOTE_MAX);
+        store_put(rk->store, FAM_INFO, note_key(rk), buf_bytes(&rk->base.note));
     }
     if (rk->new_layout) {
         char raw[4];
@@ -168,33 +244,51 @@ void state_commit(struct rk *rk, u64 seq)
     char raw[24];
     put_u64(raw, seq);
     put_u64(raw + 8, rk->last_version);
-    put_u64(raw + 16, (u64)rk->base.now_ms);
+    put_u64(raw + 16, (u64)rk_clock(rk));
     store_put(rk->store, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
+}
+
+static void settle_note(struct rk *rk, bool kept)
+{
+    if (LIKELY(!rk->base.note_changed)) return;
+    struct buf *to = kept ? &rk->note : &rk->base.note, *from = kept ? &rk->base.note : &rk->note;
+    buf_clear(to);
+    buf_append_bytes(to, buf_bytes(from));
+    rk->base.note_changed = false;
 }
 
 void state_committed(struct rk *rk, u64 seq)
 {
     rk->applied_seq = seq;
     rk->state_changed = rk->new_layout = false;
-    for (u32 i = 0; i < rk->base.databases; i++)
-        rk->dbs[i]->counts_changed = rk->dbs[i]->renumbered = rk->dbs[i]->flushed = false;
+    if (UNLIKELY(rk->spare_touched)) rk->spare_used = false;
+    for (u32 i = 0; i < rk_changed(rk); i++) {
+        struct rk_db *db = rk->dbs[i];
+        bool emptied = db->flushed || (db->renumbered && !rk->legacy); /* old strings are not counted */
+        if (rk_is_spare(rk, db) && db->count == 0 && emptied) renew_index(rk, db);
+        rk->spare_used |= rk_is_spare(rk, db) && db->count;
+        db->counts_changed = db->renumbered = db->flushed = false;
+        db->stored_number = i;
+    }
+    rk->spare_touched = false;
+    settle_note(rk, true);
 }
 
 /* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
  * written: the next batch that has anything to write has them. */
 void state_abandon(struct rk *rk)
 {
-    rk->state_changed = false;
-    struct rk_db **was = mem_alloc(rk->base.databases * sizeof *was);
-    memcpy(was, rk->dbs, rk->base.databases * sizeof *was);
-    for (u32 i = 0; i < rk->base.databases; i++) { /* databases that were swapped go back */
-        char raw[8];
-        u64 index = load(rk, index_key(rk, i), sizeof raw, raw) ? get_u64(raw) : i + 1;
-        for (u32 j = 0; j < rk->base.databases; j++)
-            if (was[j]->index == index) rk->dbs[i] = was[j];
-        rk->dbs[i]->number = i;
-        rk->dbs[i]->renumbered = false;
-        load_counts(rk, rk->dbs[i]);
+    u32 n = rk_changed(rk);
+    struct rk_db **was = mem_alloc(n * sizeof *was);
+    memcpy(was, rk->dbs, n * sizeof *was);
+    for (u32 i = 0; i < n; i++) { /* databases that were swapped go back */
+        struct rk_db *db = was[i];
+        rk->dbs[db->stored_number] = db;
+        db->number = db->stored_number;
+        db->renumbered = false;
+        load_counts(rk, db);
     }
     mem_free(was);
+    rk->state_changed = rk->spare_touched = false;
+    settle_note(rk, false);
 }

@@ -3,11 +3,13 @@
  *
  *   'v'                                              u32 version of this layout
  *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock
- *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped)
+ *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped). One
+ *                                                    that no database has is of a spare one: rk.h
  *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines
  *   'b' · u64 region · u64 index · u8 level · u64 bucket    due.c: u64 keys counted in this bucket · u64 sum of
  *                                                    their deadlines, each less the bucket's start, modulo 2^64
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
+ *   'n' · u64 region                                 engine.note
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
  */
@@ -16,7 +18,8 @@
 
 #include "engine/rocks/rk.h"
 
-/* Reads everything but what is due.c's; a new database is given its first rows. False: `why` says
+/* Reads everything but what is due.c's; a new database is given its first rows. What is in spare databases
+ * goes. False: `why` says
  * what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */

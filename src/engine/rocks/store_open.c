@@ -216,6 +216,7 @@ struct store *store_open(const struct rocks_options *o, bool read_only, bool *fa
     bool ok = s->db != NULL;
     if (ok && !read_only) {
         s->filters.meta = s->cf[FAM_META];
+        s->filters.info = s->cf[FAM_INFO];
         atomic_store_explicit(&s->filters.db, s->db, memory_order_release);
         ok = store_start(s);
         if (!ok) buf_printf(why, "can't start a thread: %s", strerror(errno));
