@@ -20,24 +20,30 @@ static void append_footer(struct buf *payload, u16 version)
     buf_append(payload, &crc, 8);
 }
 
+/* Makes the payload, in out->buf; to be released. */
+static void dump_value(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
+{
+    struct rdb_save save;
+    struct rdb_job job = {.out = out, .eng = c->eng, .now_ms = c->ks->dead_by_ms, .ttls = RDB_TTLS_NATIVE};
+    rdb_out_init(out, NULL, SIZE_MAX);
+    rdb_save_begin(&save, &job, ref);
+    rdb_put_byte(out, (u8)save.type);
+    rdb_save_step(&save, RDB_SAVE_ALL);
+    append_footer(&out->buf, (u16)rdb_save_version(&save));
+    rdb_save_release(&save);
+}
+
 void cmd_dump(struct ctx *c)
 {
     struct key_ref ref;
+    struct rdb_out out;
     if (ctx_read(c, c->argv[1], TYPE_NONE, &ref) != OK) {
         reply_null(c->out);
         return;
     }
-    struct rdb_out out;
-    struct rdb_save save;
-    struct rdb_job job = {.out = &out, .eng = c->eng, .now_ms = c->now_ms, .ttls = RDB_TTLS_NATIVE};
-    rdb_out_init(&out, NULL, SIZE_MAX);
-    rdb_save_begin(&save, &job, &ref);
-    rdb_put_byte(&out, (u8)save.type);
-    rdb_save_step(&save, RDB_SAVE_ALL);
-    append_footer(&out.buf, (u16)rdb_save_version(&save));
+    dump_value(c, &ref, &out);
     if (out.failed) reply_error(c->out, "ERR the value could not be read");
     else reply_bulk(c->out, buf_bytes(&out.buf));
-    rdb_save_release(&save);
     rdb_out_release(&out);
 }
 
@@ -49,6 +55,7 @@ struct restore {
     i64 idle_s, frequency; /* -1: not given */
     i64 deadline_ms;       /* 0: none */
     bool dead;             /* it has passed */
+    u64 dead_fields;       /* of the payload, which were left out */
 };
 
 /* The number after an option. False: an error was replied. */
@@ -94,7 +101,7 @@ static bool restore_deadline(struct ctx *c, struct restore *r)
     }
     r->deadline_ms = ttl_ms;
     if (ttl_ms && !r->absolute) r->deadline_ms = (i64)((u64)ttl_ms + (u64)c->now_ms);
-    r->dead = !alive(r->deadline_ms, c->now_ms);
+    r->dead = r->deadline_ms && ttl_past(c, r->deadline_ms);
     return true;
 }
 
@@ -111,11 +118,11 @@ static bool payload_sound(bytes payload)
 
 /* Loads the payload's value under a key that is absent: RDB_OK, RDB_DEAD if it leaves nothing to be
  * seen, or RDB_CORRUPT. */
-static enum rdb_result load_value(struct ctx *c, const struct restore *r, bytes key, struct key_ref *ref)
+static enum rdb_result load_value(struct ctx *c, struct restore *r, bytes key, struct key_ref *ref)
 {
     struct rdb_in in;
     struct rdb_load load = {
-        .in = &in, .eng = c->eng, .db = c->db, .key = key, .now_ms = c->now_ms,
+        .in = &in, .eng = c->eng, .db = c->db, .key = key, .now_ms = c->ks->dead_by_ms,
         .deadline_ms = r->dead ? 0 : r->deadline_ms,
     };
     u8 type;
@@ -130,6 +137,7 @@ static enum rdb_result load_value(struct ctx *c, const struct restore *r, bytes 
     }
     if (!sound) result = RDB_CORRUPT;
     *ref = load.ref;
+    r->dead_fields = load.dead;
     rdb_load_release(&load);
     rdb_in_release(&in);
     return result;
@@ -149,7 +157,7 @@ static bytes spare_name(struct ctx *c, char name[16])
 }
 
 /* Puts the value in the place of `old`, which stays unless the payload is sound. */
-static enum rdb_result restore_value(struct ctx *c, const struct restore *r, struct key_ref *old,
+static enum rdb_result restore_value(struct ctx *c, struct restore *r, struct key_ref *old,
                                      struct key_ref *ref)
 {
     char name[16];
@@ -161,15 +169,30 @@ static enum rdb_result restore_value(struct ctx *c, const struct restore *r, str
     return result;
 }
 
-static void restore_done(struct ctx *c, const struct restore *r, struct key_ref *ref)
+static void state_restored(struct ctx *c, const struct restore *r, bytes payload)
 {
     char digits[NUM_I64_LEN];
     size_t n = num_print_i64(digits, r->deadline_ms);
+    CTX_EFFECT(c, BYTES_LIT("RESTORE"), r->key, bytes_of(digits, n), payload, BYTES_LIT("REPLACE"),
+               BYTES_LIT("ABSTTL"));
+}
+
+/* A reader of the journal, to whom nothing is dead, gets a payload without the dead fields. */
+static void state_living(struct ctx *c, const struct restore *r, struct key_ref *ref)
+{
+    struct rdb_out out;
+    dump_value(c, ref, &out);
+    state_restored(c, r, buf_bytes(&out.buf));
+    rdb_out_release(&out);
+}
+
+static void restore_done(struct ctx *c, const struct restore *r, struct key_ref *ref)
+{
     access_restore(c->ks, ref, r->idle_s, r->frequency);
     keyspace_notify(c->ks, c->db, r->key, NOTIFY_NEW, "new");
     ctx_changed(c, r->key, NOTIFY_GENERIC, "restore");
-    CTX_EFFECT(c, BYTES_LIT("RESTORE"), r->key, bytes_of(digits, n), r->payload, BYTES_LIT("REPLACE"),
-               BYTES_LIT("ABSTTL"));
+    if (UNLIKELY(r->dead_fields)) state_living(c, r, ref);
+    else state_restored(c, r, r->payload);
 }
 
 /* The value is dead on arrival, and what was there before has gone. */

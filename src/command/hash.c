@@ -160,17 +160,32 @@ void cmd_hvals(struct ctx *c) { reply_all(c, false, true); }
 
 /* -- HDEL -------------------------------------------------------------------------- */
 
+/* Deletes the fields of argv, and returns how many there were; also in `gone`, unless that is NULL. */
+static int delete_fields(struct ctx *c, struct key_ref *ref, bytes *gone)
+{
+    int deleted = 0;
+    for (int i = 2; i < c->argc; i++) {
+        if (!map_del(c, ref, c->argv[i])) continue;
+        if (gone) gone[deleted] = c->argv[i];
+        deleted++;
+    }
+    return deleted;
+}
+
 void cmd_hdel(struct ctx *c)
 {
     struct key_ref ref;
-    i64 deleted = 0;
     err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
     if (e == ERR_TYPE) return;
-    for (int i = 2; e == OK && i < c->argc; i++) deleted += map_del(c, &ref, c->argv[i]);
+    bool deadlines = e == OK && c->eng->ops->map.has_field_deadlines(c->eng, &ref);
+    bytes *gone = deadlines ? mem_alloc((size_t)c->argc * sizeof *gone) : NULL; /* the others may be dead */
+    int deleted = e == OK ? delete_fields(c, &ref, gone) : 0;
     if (deleted > 0) {
         ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
-        hash_drop_if_empty(c, &ref);
+        if (!hash_drop_if_empty(c, &ref) && gone && deleted < c->argc - 2)
+            HASH_STATE(c, deleted, gone, BYTES_LIT("HDEL"), c->argv[1]);
     }
+    mem_free(gone);
     reply_int(c->out, deleted);
 }
 

@@ -37,7 +37,7 @@ static bool parse_deadline(struct ctx *c, bytes arg, enum ttl_unit unit, bool ab
         reply_errorf(c->out, "ERR invalid expire time in '%s' command", c->cmd->name);
         return false;
     }
-    *out = from + v * unit;
+    *out = ttl_stored(from + v * unit);
     return true;
 }
 
@@ -106,19 +106,16 @@ static void report_persisted(struct ctx *c, const struct changed *ch)
                bytes_of(n, num_print_i64(n, ch->n)));
 }
 
-/* A deadline that is already past deletes. */
-static bool is_past(struct ctx *c, i64 deadline_ms) { return deadline_ms <= c->now_ms; }
-
 static void give_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
 {
-    if (is_past(c, deadline_ms)) map_del(c, ref, field);
+    if (ttl_past(c, deadline_ms)) map_del(c, ref, field);
     else set_field_deadline(c, ref, field, deadline_ms);
 }
 
 static void report_deadline(struct ctx *c, struct key_ref *ref, i64 deadline_ms,
                             const struct changed *ch)
 {
-    if (is_past(c, deadline_ms)) {
+    if (ttl_past(c, deadline_ms)) {
         report_deleted(c, ref, ch);
     } else if (ch->n > 0) {
         ctx_changed(c, c->argv[1], NOTIFY_HASH, "hexpire");
@@ -179,7 +176,7 @@ static void expire_fields(struct ctx *c, struct key_ref *ref, const struct field
         } else {
             give_deadline(c, ref, f->v[i], deadline_ms);
             changed_add(&ch, f->v[i]);
-            reply_int(c->out, is_past(c, deadline_ms) ? FIELD_DELETED : FIELD_DONE);
+            reply_int(c->out, ttl_past(c, deadline_ms) ? FIELD_DELETED : FIELD_DONE);
         }
     }
     report_deadline(c, ref, deadline_ms, &ch);
@@ -219,7 +216,7 @@ static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
         if (e != OK || !field_deadline(c, &ref, f.v[i], &deadline_ms))
             reply_int(c->out, FIELD_ABSENT);
         else if (deadline_ms == 0) reply_int(c->out, FIELD_NO_DEADLINE);
-        else reply_int(c->out, (deadline_ms - from + unit - 1) / unit);
+        else reply_int(c->out, (MAX(deadline_ms - from, 0) + unit - 1) / unit); /* no time left: see TTL */
     }
 }
 
@@ -434,6 +431,7 @@ static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *
 {
     struct changed ch = changed_new(h->pairs);
     for (int i = 0; i < h->pairs; i++) {
+        map_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1]); /* over a dead one, which a HDEL alone leaves */
         map_del(c, ref, h->pair[2 * i]);
         changed_add(&ch, h->pair[2 * i]);
     }
@@ -482,7 +480,7 @@ void cmd_hsetex(struct ctx *c)
         return;
     }
     if (e != OK && !ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return;
-    if (h.ttl == TTL_SET && is_past(c, h.deadline_ms)) setex_past(c, &ref, &h);
+    if (h.ttl == TTL_SET && ttl_past(c, h.deadline_ms)) setex_past(c, &ref, &h);
     else setex_fields(c, &ref, &h);
     reply_int(c->out, 1);
 }

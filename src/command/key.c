@@ -124,6 +124,13 @@ static bool copy_options(struct ctx *c, u32 *db, bool *replace)
     return true;
 }
 
+/* Dead fields are not copied here; a reader of the journal, to whom they are alive, must not do it either. */
+static void forget_dead_fields(struct ctx *c, struct key_ref *ref)
+{
+    if (ref->type == TYPE_HASH && c->eng->ops->map.dead_fields(c->eng, ref))
+        keyspace_reap_fields(c->ks, ref, UINT32_MAX, true);
+}
+
 void cmd_copy(struct ctx *c)
 {
     bytes from = c->argv[1], to = c->argv[2];
@@ -142,6 +149,7 @@ void cmd_copy(struct ctx *c)
         return;
     }
     if (taken) ctx_drop(c, &target);
+    forget_dead_fields(c, &ref);
     c->eng->ops->copy(c->eng, &ref, db, to, &made);
     keyspace_notify(c->ks, db, to, NOTIFY_NEW, "new");
     keyspace_changed(c->ks, db, to, NOTIFY_GENERIC, "copy_to");

@@ -193,7 +193,7 @@ void cmd_getdel(struct ctx *c)
 
 static void getex_deadline(struct ctx *c, bytes key, struct key_ref *ref, i64 deadline_ms)
 {
-    if (!alive(deadline_ms, c->now_ms)) {
+    if (ttl_past(c, deadline_ms)) {
         delete_key(c, key, ref);
         return;
     }

@@ -77,8 +77,7 @@ static bool expire_allowed(u32 flags, i64 current_ms, i64 wanted_ms)
 static void expire_apply(struct ctx *c, struct key_ref *ref, i64 deadline_ms)
 {
     bytes key = c->argv[1];
-    /* Compared before ttl_stored(): a deadline of 0 or less is past, not "none". */
-    if (deadline_ms <= c->now_ms) {
+    if (ttl_past(c, deadline_ms)) {
         ctx_drop(c, ref);
         ctx_changed(c, key, NOTIFY_GENERIC, "del");
         CTX_EFFECT(c, BYTES_LIT("DEL"), key);

@@ -26,4 +26,11 @@ NODISCARD bool ttl_parse(struct ctx *c, bytes arg, enum ttl_unit unit, bool abso
  * deadline that falls on or before the epoch is stored as 1 ms after it. */
 static inline i64 ttl_stored(i64 deadline_ms) { return deadline_ms < 1 ? 1 : deadline_ms; }
 
+/* Whether a deadline has passed, so that it deletes; also one on or before the epoch. To the commands of a
+ * primary's stream none has: what it wants deleted, it deletes. */
+static inline bool ttl_past(const struct ctx *c, i64 deadline_ms)
+{
+    return !alive(ttl_stored(deadline_ms), c->ks->dead_by_ms);
+}
+
 #endif

@@ -27,7 +27,7 @@ void region_release(struct region *r)
 static void expire_all(struct region *r)
 {
     struct expire_sweep sweep = {0};
-    bool more = !r->ks.keep_dead;
+    bool more = !r->ks.keep_dead && !r->follows; /* a replica leaves it to the primary, whose clock counts */
     while (more) {
         more = expire_sweep_step(&sweep, &r->ks);
         journal_close(&r->journal, r->ks.now_ms, 0);
@@ -40,12 +40,14 @@ static void expire_all(struct region *r)
  * active cycle won't do for that: it may be off, and it leaves what died just now. */
 void region_begin(struct region *r, i64 now_ms)
 {
-    i64 back = r->ks.now_ms - now_ms;
+    i64 back = r->seen_ms - now_ms;
     if (UNLIKELY(back > 0)) {
-        if (back < REGION_CLOCK_SLACK_MS) now_ms = r->ks.now_ms;
+        if (back < REGION_CLOCK_SLACK_MS) now_ms = r->seen_ms;
         else expire_all(r);
     }
+    r->seen_ms = now_ms;
     keyspace_begin(&r->ks, now_ms);
+    if (UNLIKELY(r->follows) && r->serve_dead) keyspace_all_alive(&r->ks);
 }
 
 bool region_commit(struct region *r)
@@ -102,6 +104,27 @@ static bool arity_fits(const struct command *cmd, int argc)
     return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
 }
 
+/* What keeps a command from running now, as the text of an error; NULL: nothing. In Redis's order. */
+static const char *obstacle(const struct region *r, const struct command *cmd)
+{
+    bool writes = cmd->flags & CMD_WRITE;
+    if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
+    if (r->refuse_writes && (writes || cmd->flags & CMD_MAY_REPLICATE)) return r->refuse_writes;
+    if (r->deny_writes && writes) return r->deny_writes;
+    if (r->deny_stale && !(cmd->flags & CMD_STALE)) return r->deny_stale;
+    if (r->loading && !(cmd->flags & CMD_LOADING)) return REGION_LOADING;
+    return NULL;
+}
+
+/* Whether to keep the memory below the limit is ours to do. */
+static bool may_evict(struct region *r)
+{
+    r->evictor.spares_dead = r->follows;
+    if (!r->follows || (r->evict_following && !r->refuse_writes)) return true;
+    r->evictor.unfinished = false;
+    return false;
+}
+
 /* True if the command may run; otherwise an error was replied. */
 static bool admitted(struct region *r, const struct request *q, struct ctx *c)
 {
@@ -114,19 +137,12 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         reply_error(q->out, "NOAUTH Authentication required.");
         return false;
     }
-    if (UNLIKELY(r->loading) && !(cmd->flags & CMD_LOADING)) {
-        reply_error(q->out, REGION_LOADING);
+    const char *why = obstacle(r, cmd);
+    if (UNLIKELY(why)) {
+        reply_error(q->out, why);
         return false;
     }
-    if (UNLIKELY(r->doomed)) { /* what it would read was never so */
-        reply_error(q->out, REGION_IO_ERROR);
-        return false;
-    }
-    if (UNLIKELY(r->refuse_writes) && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE)) {
-        reply_error(q->out, r->refuse_writes);
-        return false;
-    }
-    if (r->evictor.maxmemory && !r->loading && !evict_as_needed(&r->evictor, &r->ks) &&
+    if (r->evictor.maxmemory && !r->loading && may_evict(r) && !evict_as_needed(&r->evictor, &r->ks) &&
         (cmd->flags & CMD_DENYOOM)) {
         reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
         return false;
@@ -176,9 +192,9 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     size_t mark = reply_mark(q->out);
     bool keep_dead = r->ks.keep_dead;
-    /* A write deletes what it finds dead also in a replica: the primary's DEL must
-     * reach it, and nothing new may be put beside it. */
-    r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->eng->leave_dead);
+    /* A write deletes what it finds dead also in a replica that takes writes: nothing new may be put beside
+     * it. To the primary's own writes nothing is dead. */
+    r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->follows || r->eng->leave_dead);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
@@ -292,9 +308,31 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
     o->failed = q->out->errors != errors;
 }
 
+void region_follow_begin(struct region *r)
+{
+    keyspace_begin(&r->ks, r->seen_ms);
+    keyspace_all_alive(&r->ks);
+}
+
+void region_follow(struct region *r, const struct request *q, struct outcome *o)
+{
+    struct ctx c = make_ctx(r, q);
+    u32 errors = q->out->errors;
+    *o = (struct outcome){.rejected = true};
+    if (is_bracket(q->argv[0])) return;
+    c.cmd = o->cmd = resolve(command_find(q->argv[0]), q, &c);
+    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return;
+    o->rejected = false;
+    if (UNLIKELY(r->evictor.maxmemory) && may_evict(r))
+        (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
+    call(r, q, &c);
+    o->failed = q->out->errors != errors;
+    journal_close(&r->journal, r->ks.now_ms, c.seed);
+}
+
 bool region_expire_step(struct region *r)
 {
-    bool more = expire_cycle_step(&r->cycle, &r->ks);
+    bool more = !r->follows && expire_cycle_step(&r->cycle, &r->ks);
     if (UNLIKELY(r->eng->failed)) note_failure(r, true);
     journal_close(&r->journal, r->ks.now_ms, 0);
     return more;
@@ -302,7 +340,7 @@ bool region_expire_step(struct region *r)
 
 bool region_evict_step(struct region *r)
 {
-    bool more = evict_step(&r->evictor, &r->ks);
+    bool more = may_evict(r) && evict_step(&r->evictor, &r->ks);
     journal_close(&r->journal, r->ks.now_ms, 0);
     return more;
 }

@@ -21,6 +21,12 @@ struct region {
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
     const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
+    const char *deny_writes;   /* why clients may not write, likewise: a read-only replica, too few replicas */
+    const char *deny_stale;    /* why nobody may read what may be out of date; commands flagged CMD_STALE may */
+    i64 seen_ms;             /* the latest time a tick ran at */
+    bool follows;            /* a replica: the dead are hidden, and stay until the primary deletes them … */
+    bool serve_dead;         /* … or not even hidden: replica-expired-reads serve */
+    bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
 };
@@ -69,6 +75,14 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
  * begun with: as region_apply does, but the outcome is told, and no record is closed (no sink may be attached).
  * A command that does not write is rejected, but for SELECT. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
+
+/* Runs one command of a primary's stream, and closes its journal record. Whoever sent it decides what is
+ * dead: between region_follow_begin and region_commit everything is alive, and a deadline in the past is one
+ * like any other. Relative ones count from the time of the last tick. MULTI and EXEC are passed over: the
+ * caller gives everything between them within one transaction. Unlike region_replay it takes any command;
+ * what may not come from a primary is the caller's to know. */
+void region_follow_begin(struct region *r);
+void region_follow(struct region *r, const struct request *q, struct outcome *o);
 
 /* One step of the active expire cycle, with its own journal record. */
 bool region_expire_step(struct region *r);

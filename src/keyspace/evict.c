@@ -35,7 +35,7 @@ static bool draw(struct evictor *v, struct keyspace *ks, u32 db, struct key_ref 
 static double score_of(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
-    if (!alive(ref->deadline_ms, ks->now_ms)) return HUGE_VAL; /* dead, but not offered by the index yet */
+    if (!alive(ref->deadline_ms, ks->dead_by_ms)) return HUGE_VAL; /* not offered by the index yet */
     if (ks->policy & EVICT_VOLATILE_TTL) return -(double)ref->deadline_ms;
     u32 bits = e->ops->access(e, ref);
     if (ks->policy & EVICT_VOLATILE_LFU) return 255 - (double)access_frequency(ks, bits);
@@ -100,9 +100,9 @@ static bool take_random(struct evictor *v, struct keyspace *ks, struct key_ref *
     return false;
 }
 
-static void evict(struct keyspace *ks, struct key_ref *ref)
+static void evict(struct evictor *v, struct keyspace *ks, struct key_ref *ref)
 {
-    if (!alive(ref->deadline_ms, ks->now_ms)) {
+    if (!v->spares_dead && !alive(ref->deadline_ms, ks->dead_by_ms)) {
         keyspace_expire(ks, ref, false);
         return;
     }
@@ -118,7 +118,7 @@ static void due_key(void *arg, struct key_ref *ref) { keyspace_reclaim(arg, ref,
 static void expire_first(struct evictor *v, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
+    if (!v->spares_dead) e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
     /* What was dropped earlier and waits to be freed counts too. */
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
 }
@@ -127,14 +127,14 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
 {
     v->unfinished = false;
     if (v->maxmemory == 0 || !over(v, ks)) return true;
-    if (ks->keep_dead) return true; /* a replica evicts nothing by itself */
+    if (ks->keep_dead && !v->spares_dead) return true;
     expire_first(v, ks);
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL; n++) {
         struct key_ref ref;
         if (ks->policy == EVICT_NONE) return false;
         bool found = ks->policy & EVICT_VOLATILE_RANDOM ? take_random(v, ks, &ref) : take_best(v, ks, &ref);
         if (!found) return false;
-        evict(ks, &ref);
+        evict(v, ks, &ref);
         ks->eng->ops->reclaim(ks->eng, DUE_PER_CALL);
     }
     v->unfinished = over(v, ks);

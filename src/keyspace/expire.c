@@ -117,7 +117,7 @@ static void suspect_key(void *arg, struct key_ref *ref)
     bool fields = ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref);
     if (!ref->deadline_ms && !fields) return;
     s->with_deadline++;
-    if (!fields && alive(ref->deadline_ms, s->ks->now_ms)) return;
+    if (!fields && alive(ref->deadline_ms, s->ks->dead_by_ms)) return;
     u32 n = (u32)ref->key.n;
     buf_append(&s->names, &n, sizeof n);
     buf_append_bytes(&s->names, ref->key);

@@ -17,10 +17,12 @@ void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *jour
 
 void keyspace_begin(struct keyspace *ks, i64 now_ms)
 {
-    ks->now_ms = now_ms;
+    ks->now_ms = ks->dead_by_ms = now_ms;
     ks->eng->ops->begin(ks->eng, now_ms);
     ks->eng->fresh_access = access_new(ks);
 }
+
+void keyspace_all_alive(struct keyspace *ks) { ks->dead_by_ms = ks->eng->now_ms = 0; }
 
 /* -- the access clock: 24 bits per key ------------------------------------------ */
 
@@ -112,13 +114,13 @@ static void bury_hollow(struct keyspace *ks, struct key_ref *ref)
 
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
 {
-    return alive(ref->deadline_ms, ks->now_ms) && !hash_is_hollow(ks, ref);
+    return alive(ref->deadline_ms, ks->dead_by_ms) && !hash_is_hollow(ks, ref);
 }
 
 static void bury_dead(struct keyspace *ks, struct key_ref *ref)
 {
     if (ks->keep_dead) return;
-    if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, true);
+    if (!alive(ref->deadline_ms, ks->dead_by_ms)) keyspace_expire(ks, ref, true);
     else bury_hollow(ks, ref);
 }
 
@@ -199,6 +201,6 @@ u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool
 
 void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields)
 {
-    if (!alive(ref->deadline_ms, ks->now_ms)) keyspace_expire(ks, ref, false);
+    if (!alive(ref->deadline_ms, ks->dead_by_ms)) keyspace_expire(ks, ref, false);
     else if (!hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, max_fields, false);
 }

@@ -47,6 +47,7 @@ struct keyspace {
     struct engine *eng;
     struct journal *journal;
     i64 now_ms;
+    i64 dead_by_ms; /* what is dead is so by then: now_ms, or 0, when everything is alive */
     u64 dirty; /* changes by commands since start: the unit of `save` points */
 
     bool no_touch;          /* the running client does not move the access clock */
@@ -71,6 +72,10 @@ void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *jour
 
 /* Starts a tick: the time all its commands run at, and the engine's transaction. */
 void keyspace_begin(struct keyspace *ks, i64 now_ms);
+
+/* Said right after keyspace_begin: in this transaction nothing is dead, whatever the time. What is relative
+ * to the time (a deadline to come, the access clock) goes by the time. */
+void keyspace_all_alive(struct keyspace *ks);
 
 enum lookup_intent {
     LOOKUP_READ,   /* counts a hit or a miss, moves the access clock */

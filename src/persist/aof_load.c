@@ -294,15 +294,9 @@ static err finish_file(struct aof_loader *l)
     return OK;
 }
 
-static err read_some(struct aof_loader *l, struct region *r, u64 budget)
+static err read_some(struct aof_loader *l, u64 budget)
 {
-    struct keyspace *ks = &r->ks;
-    if (l->form == AOF_READ_RDB) {
-        ks->now_ms = clock_wall_ms(); /* how long a key has been idle, counts from now */
-        err e = read_rdb(l, budget);
-        ks->now_ms = 0;
-        return e;
-    }
+    if (l->form == AOF_READ_RDB) return read_rdb(l, budget);
     if (l->offset == l->in.end) return finish_file(l);
     return l->form == AOF_READ_BLOCKS ? read_block(l) : read_commands(l);
 }
@@ -320,7 +314,7 @@ static err load_slice(struct aof_loader *l, struct region *r, u64 budget)
             before = 0;
             e = begin_file(l, &r->ks);
         } else {
-            e = read_some(l, r, budget);
+            e = read_some(l, budget);
         }
         if (e) return e;
         l->loaded += l->offset - MIN(before, l->offset);
@@ -335,16 +329,15 @@ err aof_loader_step(struct aof_loader *l, struct region *r, struct server *serve
     struct journal_sink *sinks = r->journal.sinks;
     l->replay.region = r;
     l->replay.server = server;
-    ks->now_ms = clock_wall_ms();
-    u32 fresh = access_new(ks);
-    keyspace_begin(ks, 0);
-    r->eng->fresh_access = fresh;
+    keyspace_begin(ks, clock_wall_ms());
+    keyspace_all_alive(ks); /* what was alive then is alive now */
     ks->event_mask = 0;
     r->journal.sinks = NULL;
     err e = load_slice(l, r, budget);
     bool kept = region_commit(r);
     r->journal.sinks = sinks;
     ks->now_ms = before.now_ms;
+    ks->dead_by_ms = before.dead_by_ms;
     ks->event_mask = before.event_mask;
     ks->dirty = before.dirty; /* what was loaded is no change */
     ks->stats = before.stats;

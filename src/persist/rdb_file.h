@@ -31,7 +31,7 @@ struct rdb_key_use {
     i64 idle_s, frequency;
 };
 
-/* Whether a key is to be saved at all: the dead never are. */
+/* Whether a key is to be saved at all: not if it is dead by job->now_ms. */
 bool rdb_file_wants(const struct rdb_job *job, struct key_ref *ref);
 
 /* Begins a key of the selected database: its deadline, use, type and name. The value follows by
@@ -49,8 +49,9 @@ struct rdb_policy {
     bool skip_unsupported; /* streams, module data and functions are left out; otherwise they are errors */
     bool checksum;         /* is verified, unless the file has none */
     bool tail;             /* something else may follow: an AOF */
+    u32 db_base;           /* where the file's database 0 goes: the spare ones begin at engine.databases */
 
-    /* Whether to keep a key that is dead by now; NULL: no. With it come the dead fields of live hashes. */
+    /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */
     bool (*keep_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
     /* Every AUX field; may be NULL. */
     void (*aux)(void *arg, bytes name, bytes value);
@@ -74,7 +75,7 @@ struct rdb_loader {
     struct rdb_load load;  /* of the key under way, then the last one */
     struct rdb_counts counts;
     int version;           /* of the file; 0: not read yet */
-    u32 db;
+    u32 db;                /* as the file numbers them */
     u64 may_come;          /* keys that are not announced yet, at most */
     bool last_kept;        /* load.ref is a key of the file that was loaded */
     bool done;

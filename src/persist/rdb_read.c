@@ -53,6 +53,8 @@ static void note(struct rdb_loader *l, const char *fmt, ...)
 
 /* -- keys -------------------------------------------------------------------------------------- */
 
+static u32 target_db(const struct rdb_loader *l) { return l->policy.db_base + l->db; }
+
 /* What Mayfly has no type for. */
 static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
 {
@@ -68,20 +70,24 @@ static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
     return true;
 }
 
-static bool wanted(const struct rdb_loader *l)
+static bool keeps_dead(const struct rdb_loader *l)
 {
-    if (alive(l->deadline_ms, l->ks->now_ms)) return true;
     return l->policy.keep_dead &&
            l->policy.keep_dead(l->policy.arg, l->db, buf_bytes(&l->key), l->deadline_ms);
+}
+
+static bool wanted(const struct rdb_loader *l)
+{
+    return alive(l->deadline_ms, l->ks->now_ms) || keeps_dead(l);
 }
 
 static bool load_key(struct rdb_loader *l, enum rdb_type type)
 {
     struct rdb_load *load = &l->load;
-    load->db = l->db;
+    load->db = target_db(l);
     load->key = buf_bytes(&l->key);
     load->deadline_ms = l->deadline_ms;
-    load->now_ms = l->policy.keep_dead ? 0 : l->ks->now_ms;
+    load->now_ms = keeps_dead(l) ? 0 : l->ks->now_ms;
     switch (rdb_load_value(load, type)) {
     case RDB_OK:
         l->last_kept = true;
@@ -102,7 +108,8 @@ static bool read_key(struct rdb_loader *l, u8 type)
     if (!rdb_type_name(type)) return rdb_fail(&l->in, "%u is neither an opcode nor a type of value", type);
     if (!rdb_read_string(&l->in, &l->key)) return false;
     if (wanted(l)) {
-        l->ks->eng->ops->prefetch(l->ks->eng, &(struct want){.db = l->db, .key = buf_bytes(&l->key)}, 1);
+        struct want want = {.db = target_db(l), .key = buf_bytes(&l->key)};
+        l->ks->eng->ops->prefetch(l->ks->eng, &want, 1);
         if (!load_key(l, type)) return false;
     } else {
         if (!rdb_skip_value(&l->in, type)) return false;
@@ -158,7 +165,7 @@ static bool read_field_ttls(struct rdb_loader *l)
 {
     struct engine *e = l->ks->eng;
     if (!l->last_kept) return true; /* they went with their hash */
-    if (!e->ops->find(e, l->db, buf_bytes(&l->key), &l->load.ref)) /* there may have been a commit since */
+    if (!e->ops->find(e, target_db(l), buf_bytes(&l->key), &l->load.ref)) /* there may have been a commit since */
         return rdb_fail(&l->in, "the key was deleted while loading");
     if (l->load.ref.type != TYPE_HASH)
         return rdb_fail(&l->in, "field deadlines follow a key that is not a hash");
@@ -213,7 +220,7 @@ static bool read_sizes(struct rdb_loader *l)
     if (!rdb_read_len(&l->in, &keys) || !rdb_read_len(&l->in, &with_deadline)) return false;
     keys = MIN(keys, l->may_come);
     l->may_come -= keys;
-    l->ks->eng->ops->expect(l->ks->eng, l->db, keys);
+    l->ks->eng->ops->expect(l->ks->eng, target_db(l), keys);
     return true;
 }
 

@@ -41,7 +41,7 @@ struct db_sizes {
 struct saver {
     struct keyspace *ks;
     struct saver_options o;
-    i64 now_ms;              /* the moment */
+    i64 dead_by_ms;          /* the moment, or 0: nothing counts as dead */
     struct stream main, aside;
     struct db_sizes *sizes;  /* of every database */
     struct saver_progress progress;
@@ -59,7 +59,7 @@ struct saver {
 
 static struct rdb_job job_for(const struct saver *s, struct stream *to, struct engine *eng)
 {
-    return (struct rdb_job){.out = &to->out, .eng = eng, .now_ms = s->now_ms, .ttls = RDB_TTLS_AUX};
+    return (struct rdb_job){.out = &to->out, .eng = eng, .now_ms = s->dead_by_ms, .ttls = RDB_TTLS_AUX};
 }
 
 static void select_db(struct saver *s, struct stream *to, u32 db)
@@ -129,7 +129,7 @@ static void failure_restored(struct saver *s, struct engine *eng, bool before)
     eng->failed = before;
 }
 
-/* A key at once, unless it is dead. */
+/* A key at once, if it is to be saved. */
 static void write_whole(struct saver *s, struct stream *to, struct engine *eng, struct key_ref *ref)
 {
     struct rdb_job job = job_for(s, to, eng);
@@ -232,7 +232,8 @@ static void stream_init(struct stream *t, struct rdb_sink *sink, const struct sa
 static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_options *o,
                        struct rdb_sink *sink, size_t compress_max)
 {
-    *s = (struct saver){.ks = ks, .o = *o, .now_ms = ks->now_ms, .last_db = NO_DB};
+    *s = (struct saver){.ks = ks, .o = *o, .last_db = NO_DB};
+    s->dead_by_ms = o->keep_dead ? 0 : ks->now_ms;
     stream_init(&s->main, sink, o, compress_max);
     stream_init(&s->aside, NULL, o, compress_max);
     note_sizes(s);
@@ -258,8 +259,9 @@ static void write_beginning(struct saver *s)
     rdb_file_begin(&job);
     if (s->o.redis_version) rdb_file_aux(out, "redis-ver", bytes_str(s->o.redis_version));
     rdb_file_aux_int(out, "redis-bits", 64);
-    rdb_file_aux_int(out, "ctime", s->now_ms / 1000);
+    rdb_file_aux_int(out, "ctime", s->ks->now_ms / 1000);
     rdb_file_aux_int(out, "used-mem", (i64)mem_used(&meter));
+    if (s->o.aux) s->o.aux(s->o.arg, out);
     rdb_file_aux_int(out, "aof-base", s->o.aof_base);
     if (s->o.mayfly_version) rdb_file_aux(out, "mayfly-ver", bytes_str(s->o.mayfly_version));
 }

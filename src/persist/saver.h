@@ -1,7 +1,7 @@
 /* A snapshot on its way into an RDB file: the engine's keys of one moment (engine.h, snapshot_ops), written
  * in slices between ticks. Keys that are about to change are written ahead of their turn.
  *
- * Dead keys (by the moment's time) are never saved. */
+ * Dead keys (by the moment's time) are saved only if that is wanted. */
 #ifndef MAYFLY_PERSIST_SAVER_H
 #define MAYFLY_PERSIST_SAVER_H
 
@@ -12,7 +12,10 @@ struct saver_options {
     bool aof_base;  /* says so in an AUX field, as Redis does */
     bool commands;  /* not RDB but the commands that make the data: an AOF's base without RDB preamble */
     bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
+    bool keep_dead; /* dead keys and fields, too: whoever loads this is told when they go, or has to tell */
     const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */
+    void (*aux)(void *arg, struct rdb_out *out); /* writes more of them (rdb_file_aux); may be NULL */
+    void *arg;
 };
 
 struct saver_progress {

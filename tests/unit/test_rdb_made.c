@@ -225,17 +225,22 @@ static void made_with_dead(struct made *m)
     MADE(m, "\x18\x04gone\x01\x00\x00\x00\x00\x00\x00\x00\x01\x05\x01" "b\x01w");
 }
 
+static bool keep_none(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED) { return false; }
+
 static void test_dead_keys(void **state UNUSED)
 {
     struct made m;
-    made_with_dead(&m);
-    m.policy.skip_unsupported = true;
-    made_end(&m);
-    assert_int_equal(made_load(&m), OK);
-    assert_int_equal(m.l.loader.counts.loaded, 2);
-    assert_int_equal(m.l.loader.counts.dead, 3);
-    assert_int_equal(m.l.loader.counts.unsupported, 0); /* it was dead */
-    made_release(&m);
+    for (int asked = 0; asked < 2; asked++) {
+        made_with_dead(&m);
+        m.policy.keep_dead = asked ? keep_none : NULL;
+        m.policy.skip_unsupported = true;
+        made_end(&m);
+        assert_int_equal(made_load(&m), OK);
+        assert_int_equal(m.l.loader.counts.loaded, 2);
+        assert_int_equal(m.l.loader.counts.dead, 3);
+        assert_int_equal(m.l.loader.counts.unsupported, 0); /* it was dead */
+        made_release(&m);
+    }
 
     made_with_dead(&m);
     m.policy.keep_dead = loading_keep;

@@ -25,6 +25,7 @@ static void check_lively_save(u64 seed, bool commands, u64 budget, u64 pace)
     trial_new(&t, seed);
     if (seed % 2) small_limits(&t);
     t.o.commands = commands;
+    t.o.keep_dead = seed % 4 == 0;
     fill_big(&t);
     live(&t, 1500);
     if (t.w.region.eng->ops->count(t.w.region.eng, 0) == 0) fill_big(&t);
@@ -252,6 +253,8 @@ static void test_save_now(void **state UNUSED)
 
 /* -- what is around the values --------------------------------------------------------------------------- */
 
+static void more_aux(void *arg, struct rdb_out *out) { rdb_file_aux(out, "more", bytes_str(arg)); }
+
 static void test_aux_fields(void **state UNUSED)
 {
     struct trial t;
@@ -260,6 +263,8 @@ static void test_aux_fields(void **state UNUSED)
     trial_new(&t, 1);
     t.o.aof_base = true;
     t.o.mayfly_version = "1.2.3";
+    t.o.aux = more_aux;
+    t.o.arg = "fields";
     run_all(&t.w, "SET a b");
     save_begin(&t);
     assert_true(saver_step(t.saver, RDB_SAVE_ALL));
@@ -269,7 +274,7 @@ static void test_aux_fields(void **state UNUSED)
     buf_append_char(&notes, '\0');
     snprintf(wanted, sizeof wanted, "redis-ver=7.0.15\nredis-bits=64\nctime=%lld\nused-mem=", T0 / 1000);
     assert_memory_equal(notes.p, wanted, strlen(wanted));
-    assert_non_null(strstr(notes.p, "\naof-base=1\nmayfly-ver=1.2.3\n"));
+    assert_non_null(strstr(notes.p, "\nmore=fields\naof-base=1\nmayfly-ver=1.2.3\n"));
     save_end(&t);
     buf_release(&notes);
     trial_close(&t);
