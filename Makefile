@@ -44,7 +44,7 @@ all: $(BUILD)/mayfly-server
 
 help:
 	@sed -n '1,9s/^# \{0,1\}//p' Makefile
-	@echo 'Targets: all run test unit server-tests client-tests clients oracle layers lint format bench fuzz soak install uninstall clean'
+	@echo 'Targets: all run test unit server-tests client-tests clients oracle fault replication layers lint format bench fuzz soak install uninstall clean'
 
 $(BUILD)/mayfly-server: $(OBJ)
 	@echo '  LD   $@'
@@ -97,12 +97,19 @@ fault fault-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault \
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
+# Primaries and replicas: redis-server, and Mayfly on both engines, in any role. replication: all rounds on all
+# pairs, half an hour; replication-short: a few. REPL_ONLY=expiry and the like picks some.
+.PHONY: replication replication-short
+replication replication-short: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) REPL=$(if $(filter replication,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider \
+	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
+
 # Everything that must pass, on both engines, first as it ships, then under ASan and UBSan.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
-	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle fault-short
+	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=600000

@@ -15,6 +15,7 @@
 
 #define POOL_KEEP 256
 #define ARGS_AT_ONCE 64 /* the most arguments of a request that is parsed in one go */
+#define SOURCE_AT_ONCE (256u << 10)
 #define ARGS_KEEP 65536 /* what a tick with more arguments or requests needed does not stay */
 
 /* -- pools ------------------------------------------------------------------------- */
@@ -92,7 +93,10 @@ struct reply conn_reply(struct conn *c)
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
-size_t conn_output_bytes(const struct conn *c) { return c->out.n - c->sent; }
+size_t conn_output_bytes(const struct conn *c)
+{
+    return c->out.n - c->sent + (c->source ? c->source->pending(c->source) : 0);
+}
 
 size_t conn_memory(const struct conn *c)
 {
@@ -138,7 +142,7 @@ static void on_poll(uv_poll_t *p, int status, int events)
 {
     struct conn *c = p->data;
     if (c->closing) return;
-    if (status < 0) {
+    if (status < 0 || events & UV_DISCONNECT) {
         conn_close(c);
         return;
     }
@@ -304,7 +308,7 @@ static void read_input(struct conn *c)
         if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         return;
     }
-    c->read_this_tick = true;
+    c->read_this_tick = c->heard = true;
     c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;
     if (c->in.n == 0) c->lent.n = (size_t)n;
@@ -328,11 +332,19 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     for (u32 i = at; i < n->request_count && n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
 }
 
+void conn_block(struct net *n, struct conn *c, u32 why)
+{
+    u32 next = n->running + 1;
+    if (next < n->request_count && n->requests[next].conn == c) conn_postpone(n, next, why);
+    c->hold |= why;
+    watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); /* nobody answers one who has left */
+}
+
 void conn_resume(struct conn *c, u32 why)
 {
     c->hold &= ~why;
     if (c->hold || c->closing) return;
-    watch(c, c->events | UV_READABLE);
+    watch(c, (c->events | UV_READABLE) & ~UV_DISCONNECT);
     make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
 }
 
@@ -382,14 +394,41 @@ static void compact_output(struct conn *c)
     }
 }
 
+/* Sends what the source has, until the kernel has enough, or others should have their turn. True: there is
+ * more. */
+static bool send_source(struct conn *c)
+{
+    size_t total = 0;
+    while (!c->closing && total < SOURCE_AT_ONCE) {
+        bytes b = c->source->peek(c->source);
+        if (c->closing || !b.n) return false;
+        ssize_t n = send(c->fd, b.p, b.n, MSG_NOSIGNAL);
+        c->net->stats.writes++;
+        if (n < 0) {
+            if (errno == EAGAIN || errno == EINTR) return true;
+            conn_close(c);
+            return false;
+        }
+        c->net->stats.bytes_out += (u64)n;
+        total += (size_t)n;
+        c->source->sent(c->source, (size_t)n);
+        if ((size_t)n < b.n) return true;
+    }
+    return !c->closing;
+}
+
 static void flush(struct conn *c)
 {
+    bool more = false;
     if (c->closing) return;
     if (c->out.n) {
         if (!send_output(c)) return;
         compact_output(c);
-        watch(c, c->out.n ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
+        more = c->out.n > 0;
     }
+    if (UNLIKELY(c->source) && !more) more = send_source(c);
+    if (c->closing) return;
+    watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
     if (over_output_limit(c)) {
         c->net->stats.output_buffer_kills++;
         conn_close(c);
@@ -397,6 +436,13 @@ static void flush(struct conn *c)
     }
     if (c->session.close_after_reply && c->out.n == 0) conn_close(c);
 }
+
+void conn_wake(struct conn *c)
+{
+    if (!c->closing) make_ready(c);
+}
+
+void conn_pump(struct conn *c) { flush(c); }
 
 /* -- the tick ----------------------------------------------------------------------------------- */
 

@@ -22,6 +22,14 @@ struct net;
 
 enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
 
+/* Output that is not copied into a connection's buffer but taken where it lies, when there is nothing else to
+ * send: the stream of a replica, the file it starts from. The owner keeps it as long as the connection. */
+struct conn_source {
+    bytes (*peek)(struct conn_source *);          /* what comes next, in one piece; empty: nothing just now */
+    void (*sent)(struct conn_source *, size_t n); /* so much of it went out; it may close the connection */
+    u64 (*pending)(const struct conn_source *);   /* bytes that wait: they count for the output limits */
+};
+
 struct conn {
     struct net *net;
     uv_poll_t poll;
@@ -44,6 +52,7 @@ struct conn {
     struct buf out;            /* replies; the kernel has taken the first `sent` bytes */
     size_t tick_mark;          /* where those to this tick's requests begin */
     size_t sent;
+    struct conn_source *source;/* what is sent when `out` is empty; NULL: nothing. The owner's. */
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
 
     /* facts for CLIENT LIST */
@@ -53,6 +62,11 @@ struct conn {
     i64 created_ms, active_ms;
     const char *last_command;
     char peer[64], local[64];
+
+    /* the owner's */
+    struct replica *replica;   /* it said REPLCONF, PSYNC or SYNC */
+    bool heard;                /* something was read from it; the owner takes it away again */
+    u64 wrote_to;              /* where its last write ends in the stream of replication: WAIT */
 };
 
 /* One parsed request of the tick. argv points into the connection's input. */
@@ -96,6 +110,7 @@ struct net {
 
     struct net_request *requests; /* this tick's, in order of arrival */
     u32 request_count, request_cap;
+    u32 running;                  /* the owner's: index of the one that is being run */
     bytes *args;
     u32 arg_count, arg_cap;
     struct arena words; /* arguments of this tick's inline requests */
@@ -136,6 +151,15 @@ void conn_close(struct conn *c);
  * this request on. `why` is a bit that conn_resume takes away again. */
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
+
+/* The request that is being run will be answered later: those of the connection behind it wait. When it is
+ * answered (conn_reply), conn_resume lets them run. */
+void conn_block(struct net *n, struct conn *c, u32 why);
+
+/* Its source has something to send: it goes out at the end of this tick … */
+void conn_wake(struct conn *c);
+/* … or, between ticks, at once. The connection may be closed on return. */
+void conn_pump(struct conn *c);
 
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);

@@ -65,9 +65,11 @@ void cmd_client_id(struct ctx *c) { reply_int(c->out, (i64)c->session->id); }
 void client_describe(struct conn *c, i64 now_ms, struct buf *out)
 {
     const struct session *s = &c->session;
-    char flags[8];
+    char flags[12];
     size_t f = 0;
+    if (c->class == CONN_REPLICA) flags[f++] = 'S';
     if (s->monitor) flags[f++] = 'O';
+    if (c->hold & HOLD_WAIT) flags[f++] = 'b';
     if (s->close_after_reply) flags[f++] = 'c';
     if (c->is_unix) flags[f++] = 'U';
     if (s->no_evict) flags[f++] = 'e';
@@ -294,10 +296,16 @@ static void on_off(struct ctx *c, bool *flag)
 void cmd_client_no_evict(struct ctx *c) { on_off(c, &c->session->no_evict); }
 void cmd_client_no_touch(struct ctx *c) { on_off(c, &c->session->no_touch); }
 
+void client_end_hold(struct server *s, u32 why)
+{
+    for (struct conn *c = s->net.conns; c; c = c->next)
+        if (c->hold & why) conn_resume(c, why);
+}
+
 void client_end_pause(struct server *s)
 {
     s->pause_until_ms = 0;
-    for (struct conn *c = s->net.conns; c; c = c->next) conn_resume(c, HOLD_PAUSE);
+    client_end_hold(s, HOLD_PAUSE);
 }
 
 static void too_many_arguments(struct ctx *c)
@@ -351,7 +359,9 @@ void cmd_client_unblock(struct ctx *c)
         return;
     }
     if (!ctx_int(c, c->argv[2], &id)) return;
-    reply_int(c->out, 0); /* no command blocks yet, so nobody waits */
+    struct conn *x = c->server->net.conns;
+    while (x && x->session.id != (u64)id) x = x->next;
+    reply_int(c->out, x && primary_unblock(c->server, x, c->argc == 4 && bytes_is(c->argv[3], "error")));
 }
 
 void cmd_client_help(struct ctx *c)

@@ -10,8 +10,9 @@ NODISCARD bool client_set_name(struct ctx *c, bytes name);
 void client_enter_monitor(struct server *s, struct session *session);
 void client_leave_monitor(struct server *s, struct session *session);
 
-/* Ends CLIENT PAUSE: what waited runs. */
-void client_end_pause(struct server *s);
+/* Requests that waited for this reason (HOLD_*) run. */
+void client_end_hold(struct server *s, u32 why);
+void client_end_pause(struct server *s); /* CLIENT PAUSE */
 
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
 void client_describe(struct conn *c, i64 now_ms, struct buf *out);

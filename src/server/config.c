@@ -489,7 +489,4 @@ static void warn_of_rocksdb(const struct config *c, const struct log *log)
 void config_warn(const struct config *c, const struct log *log)
 {
     if (c->engine == ENGINE_ROCKSDB) warn_of_rocksdb(c, log);
-    if (c->replicaof.n)
-        log_line(log, LOG_WARNING, "WARNING replicaof %s: replication is not implemented in this "
-                                   "build yet: running as a primary", c->replicaof.p);
 }

@@ -53,14 +53,6 @@ void cmd_time(struct ctx *c)
     reply_bulk_int(c->out, us % 1000000);
 }
 
-void cmd_role(struct ctx *c)
-{
-    reply_array(c->out, 3);
-    reply_bulk_str(c->out, "master");
-    reply_int(c->out, 0);
-    reply_array(c->out, 0);
-}
-
 /* -- authentication ------------------------------------------------------------------ */
 
 /* Takes the same time wherever the first difference is; the length of the

@@ -51,6 +51,8 @@ static void every_tenth(struct server *s)
     watch_memory(s);
     storage_cron(s);
     persistence_cron(s);
+    replication_cron(s);
+    shutdown_cron(s);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
     rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);

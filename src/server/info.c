@@ -66,17 +66,21 @@ static void info_clients(struct server *s, struct buf *b)
     buf_printf(b,
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
-               "blocked_clients:0\r\ntracking_clients:0\r\nclients_in_timeout_table:0\r\n",
-               s->net.count, (long long)s->config.maxclients, biggest_in, biggest_out);
+               "blocked_clients:%u\r\ntracking_clients:0\r\nclients_in_timeout_table:%u\r\n",
+               s->net.count - s->repl.replica_count, (long long)s->config.maxclients, biggest_in, biggest_out,
+               s->repl.waiting, s->repl.waiting);
 }
 
 static void info_memory(struct server *s, struct buf *b)
 {
-    u64 used = evictor_used(&s->region.evictor), rss = mem_rss(), clients = 0;
+    u64 used = evictor_used(&s->region.evictor), rss = mem_rss(), clients = 0, replicas = 0;
+    u64 backlog = MIN(s->repl.stream.memory, (u64)s->config.repl_backlog_size);
     struct mem_stats m;
     mem_stats_read(&m);
     s->stats.peak_memory = MAX(s->stats.peak_memory, used);
-    for (struct conn *c = s->net.conns; c; c = c->next) clients += conn_memory(c);
+    for (struct conn *c = s->net.conns; c; c = c->next)
+        *(c->class == CONN_REPLICA ? &replicas : &clients) += conn_memory(c);
+    replicas += primary_buffers(s);
     size_pair(b, "used_memory", used);
     size_pair(b, "used_memory_rss", rss);
     size_pair(b, "used_memory_peak", s->stats.peak_memory);
@@ -112,10 +116,11 @@ static void info_memory(struct server *s, struct buf *b)
                (double)rss / (double)MAX(used, 1u), (long long)rss - (long long)used);
     buf_printf(
         b,
-        "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:0\r\nmem_total_replication_buffers:0\r\n"
-        "mem_clients_slaves:0\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:%llu\r\n"
+        "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:%llu\r\n"
+        "mem_total_replication_buffers:%llu\r\nmem_clients_slaves:%llu\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:%llu\r\n"
         "mem_allocator:%s\r\nactive_defrag_running:0\r\nlazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
-        (ull)persistence_buffers(&s->persist), (ull)clients,
+        (ull)(persistence_buffers(&s->persist) + primary_buffers(s)), (ull)backlog,
+        (ull)(backlog + primary_buffers(s)), (ull)replicas, (ull)clients,
         s->persist.aof ? (ull)aof_facts(s->persist.aof).buffer : 0, mem_allocator_name(),
         (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
 }
@@ -128,19 +133,20 @@ static void info_stats(struct server *s, struct buf *b)
     buf_printf(
         b,
         "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\ninstantaneous_ops_per_sec:%.0f\r\n"
-        "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:0\r\n"
-        "total_net_repl_output_bytes:0\r\ninstantaneous_input_kbps:%.2f\r\ninstantaneous_output_kbps:%.2f\r\n"
+        "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:%llu\r\n"
+        "total_net_repl_output_bytes:%llu\r\ninstantaneous_input_kbps:%.2f\r\ninstantaneous_output_kbps:%.2f\r\n"
         "instantaneous_input_repl_kbps:0.00\r\ninstantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
         (ull)n->connections, (ull)s->stats.total_commands, rate_per_second(&s->stats.ops),
-        (ull)n->bytes_in, (ull)n->bytes_out, rate_per_second(&s->stats.net_in) / 1024,
+        (ull)n->bytes_in, (ull)n->bytes_out, (ull)s->repl.bytes_in, (ull)s->repl.bytes_out, rate_per_second(&s->stats.net_in) / 1024,
         rate_per_second(&s->stats.net_out) / 1024, (ull)n->rejected);
     buf_printf(
         b,
-        "sync_full:0\r\nsync_partial_ok:0\r\nsync_partial_err:0\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
+        "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
         "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
-        (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
+        (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs, (ull)k->expired_keys,
+        c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
         (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
@@ -148,24 +154,13 @@ static void info_stats(struct server *s, struct buf *b)
         "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
         "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
         "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:0\r\n"
-        "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:0\r\n"
+        "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:%llu\r\n"
         "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
         "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
         "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\nclient_query_buffer_limit_disconnections:%llu\r\n"
         "client_output_buffer_limit_disconnections:%llu\r\n",
-        (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes, (ull)n->query_buffer_kills,
+        (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes, (ull)n->query_buffer_kills,
         (ull)n->output_buffer_kills);
-}
-
-static void info_replication(struct server *s, struct buf *b)
-{
-    buf_printf(
-        b,
-        "role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:%s\r\n"
-        "master_replid2:0000000000000000000000000000000000000000\r\nmaster_repl_offset:0\r\n"
-        "second_repl_offset:-1\r\nrepl_backlog_active:0\r\nrepl_backlog_size:1048576\r\n"
-        "repl_backlog_first_byte_offset:0\r\nrepl_backlog_histlen:0\r\n",
-        s->run_id);
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
@@ -297,7 +292,7 @@ static const struct section sections[] = {
     {"memory", "Memory", true, info_memory},
     {"persistence", "Persistence", true, persistence_info},
     {"stats", "Stats", true, info_stats},
-    {"replication", "Replication", true, info_replication},
+    {"replication", "Replication", true, replication_info},
     {"cpu", "CPU", true, info_cpu},
     {"modules", "Modules", true, info_modules},
     {"commandstats", "Commandstats", false, info_commandstats},

@@ -1,5 +1,6 @@
 /* Loading at start, and for DEBUG. Nothing is journalled and nothing expires meanwhile; a file that is
- * damaged, or holds what we can't keep, ends the server: it must not go on with less than there was. */
+ * damaged, or holds what we can't keep, ends the server: it must not go on with less than there was. (But for
+ * a full sync, whose file can be had again: loading_sync.c.) */
 #include "server/loading.h"
 
 #include <errno.h>
@@ -13,6 +14,8 @@
 
 #define SLICE_US 8000
 #define STEP_BYTES (64u << 10)
+#define ASIDE_SLICE_US 500 /* while clients are served */
+#define ASIDE_STEP_BYTES (8u << 10)
 #define TELL_EVERY_US 2000000
 
 /* -- an RDB file ------------------------------------------------------------------------------------ */
@@ -44,9 +47,11 @@ static bool input_open(struct rdb_input *in, const char *path)
     return false;
 }
 
-static bool keep_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
+/* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL. */
+static bool keep_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
-    return true;
+    const struct server *s = arg;
+    return s->config.load_expired || s->repl.loaded_position >= 0 || s->persist.loading.sync.done;
 }
 
 static void on_aux(void *arg, bytes name, bytes value)
@@ -55,6 +60,7 @@ static void on_aux(void *arg, bytes name, bytes value)
     i64 n = 0;
     int shown = (int)MIN(value.n, 64u);
     bool number = num_parse_i64(value, &n);
+    replication_load_aux(s, name, value);
     if (bytes_is(name, "redis-ver"))
         log_line(&s->log, LOG_NOTICE, "Loading RDB produced by version %.*s", shown, value.p);
     else if (bytes_is(name, "ctime") && number)
@@ -71,7 +77,7 @@ static void on_note(void *arg, const char *text)
 }
 
 /* An import that is cut off starts from the beginning: it may be durable later. */
-static bool commit(struct server *s, bool last)
+bool loading_commit(struct server *s, bool last)
 {
     s->region.eng->relaxed = !last;
     bool ok = region_commit(&s->region);
@@ -85,14 +91,14 @@ static bool commit(struct server *s, bool last)
 static void breathe(void *arg)
 {
     struct server *s = arg;
-    if (commit(s, false)) region_begin(&s->region, clock_wall_ms());
+    if (loading_commit(s, false)) region_begin(&s->region, clock_wall_ms());
 }
 
 static struct rdb_policy policy_of(struct server *s, bool replace)
 {
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
-        .checksum = s->config.rdbchecksum, .keep_dead = s->config.load_expired ? keep_dead : NULL,
+        .checksum = s->config.rdbchecksum, .keep_dead = keep_dead,
         .aux = on_aux, .note = on_note, .arg = s,
     };
 }
@@ -158,12 +164,23 @@ static void begin(struct server *s, enum loading_stage stage)
     l->stage = stage;
     l->start_us = l->told_us = clock_mono_us();
     l->start_s = clock_wall_ms() / 1000;
-    s->region.loading = true;
+    l->used_mem = 0;
+    s->region.loading = !loading_aside(l);
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
+        if (l->sync.done) policy.db_base = s->region.eng->databases; /* the spare ones */
         if (s->config.engine == ENGINE_ROCKSDB) policy.breathe = breathe;
         rdb_loader_init(&l->loader, &s->region.ks, &l->input.source, l->input.size, &policy);
     }
+}
+
+bool loading_open(struct server *s, const char *path)
+{
+    struct loading *l = &s->persist.loading;
+    snprintf(l->path, sizeof l->path, "%s", path);
+    if (!input_open(&l->input, path)) return false;
+    begin(s, LOADING_RDB);
+    return true;
 }
 
 static bool finish(struct server *s, bool from_aof);
@@ -171,12 +188,7 @@ static bool finish(struct server *s, bool from_aof);
 /* With nothing to load the server is ready at once. */
 static bool begin_rdb(struct server *s, const char *path, bool must_exist)
 {
-    struct loading *l = &s->persist.loading;
-    snprintf(l->path, sizeof l->path, "%s", path);
-    if (input_open(&l->input, path)) {
-        begin(s, LOADING_RDB);
-        return true;
-    }
+    if (loading_open(s, path)) return true;
     if (errno == ENOENT && !must_exist) return finish(s, false);
     log_line(&s->log, LOG_WARNING, "Fatal error loading the DB: %s: %s. Exiting.", path, strerror(errno));
     return false;
@@ -257,6 +269,7 @@ static void ready(struct server *s)
     s->region.ks.keep_dead = false;
     s->region.cycle.next_ms = 0; /* what died meanwhile */
     s->region.evictor.unfinished = s->region.evictor.maxmemory;
+    replication_start(s, !s->persist.loading.from_aof);
     server_ready(s);
 }
 
@@ -268,6 +281,7 @@ static bool finish(struct server *s, bool from_aof)
     s->now_ms = s->region.ks.now_ms;
     release_input(&p->loading);
     p->loading.stage = LOADING_NOTHING;
+    p->loading.from_aof = from_aof;
     if (!persistence_loaded(s, from_aof)) {
         log_line(&s->log, LOG_WARNING, "Fatal error: the append only file can't be written. To run without "
                                        "one, start with --appendonly no. Exiting.");
@@ -300,6 +314,7 @@ static void say_loaded(struct server *s)
     struct loading *l = &s->persist.loading;
     bool from_aof = l->stage == LOADING_AOF;
     if (!from_aof) count(s, &l->loader.counts);
+    if (l->sync.done) return; /* there is more to be said by others */
     log_line(&s->log, LOG_NOTICE, "DB loaded from %s: %.3f seconds", from_aof ? "append only file" : "disk",
              (double)(clock_mono_us() - l->start_us) / 1e6);
 }
@@ -308,6 +323,10 @@ static void fail(struct server *s)
 {
     const struct loading *l = &s->persist.loading;
     if (l->stage == LOADING_RDB) say_what_is_wrong(s, l->path, &l->loader);
+    if (l->sync.done) {
+        loading_sync_end(s, false);
+        return;
+    }
     log_line(&s->log, LOG_WARNING, "Fatal error loading the DB, check server logs. Exiting.");
     server_end(s, 1);
 }
@@ -317,8 +336,9 @@ static void fail(struct server *s)
 static err load_some(struct server *s)
 {
     struct persistence *p = &s->persist;
-    if (p->loading.stage == LOADING_AOF) return aof_load_step(p->aof, &s->region, s, STEP_BYTES);
-    return rdb_loader_step(&p->loading.loader, s->config.key_load_delay > 0 ? 1 : STEP_BYTES);
+    u64 bytes = loading_aside(&p->loading) ? ASIDE_STEP_BYTES : STEP_BYTES;
+    if (p->loading.stage == LOADING_AOF) return aof_load_step(p->aof, &s->region, s, bytes);
+    return rdb_loader_step(&p->loading.loader, s->config.key_load_delay > 0 ? 1 : bytes);
 }
 
 /* key-load-delay: a test wants to look at a server that is loading. */
@@ -333,7 +353,7 @@ static bool too_fast(const struct server *s, i64 now_us)
 bool loading_step(struct server *s)
 {
     struct loading *l = &s->persist.loading;
-    i64 now_us = clock_mono_us(), until_us = now_us + SLICE_US;
+    i64 now_us = clock_mono_us(), until_us = now_us + (loading_aside(l) ? ASIDE_SLICE_US : SLICE_US);
     err e = ERR_AGAIN;
     if (s->shutting_down) return false;
     region_begin(&s->region, clock_wall_ms());
@@ -342,13 +362,15 @@ bool loading_step(struct server *s)
         now_us = clock_mono_us();
     }
     if (e == ERR_AGAIN) tell_progress(s, now_us);
-    if ((e != OK && e != ERR_AGAIN) || !commit(s, e == OK)) {
+    if (e == OK && l->sync.done) loading_sync_swap(s);
+    if ((e != OK && e != ERR_AGAIN) || !loading_commit(s, e == OK)) {
         fail(s);
         return false;
     }
     if (e == ERR_AGAIN) return !too_fast(s, now_us);
     say_loaded(s);
-    if (!finish(s, l->stage == LOADING_AOF)) server_end(s, 1);
+    if (l->sync.done) loading_sync_end(s, true);
+    else if (!finish(s, l->stage == LOADING_AOF)) server_end(s, 1);
     return true;
 }
 

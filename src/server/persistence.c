@@ -171,6 +171,16 @@ bool persistence_loaded(struct server *s, bool from_aof)
     return true;
 }
 
+void persistence_replaced(struct server *s, u64 keys)
+{
+    struct persistence *p = &s->persist;
+    s->region.ks.dirty += keys + 1;
+    if (p->aof_state == AOF_IS_OFF) return;
+    if (p->appending) aof_stop(p->aof);
+    p->appending = false;
+    turn_on(s);
+}
+
 /* -- around a tick --------------------------------------------------------------------------------- */
 
 static const char save_refusal[] =
@@ -196,7 +206,7 @@ void persistence_begin_tick(struct server *s)
     s->persist.flushed = false;
     if (!on_rocks(s) || !r->refuse_writes) r->refuse_writes = why;
     r->ks.keep_dead = r->loading || (r->refuse_writes && !on_rocks(s));
-    if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist);
+    if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 
 /* Before it is on, the AOF is nothing anybody was promised: a rewrite that has failed, to be tried again. */
@@ -323,7 +333,7 @@ void persistence_cron(struct server *s)
     struct persistence *p = &s->persist;
     i64 now_ms = clock_wall_ms(), now_s = now_ms / 1000;
     if (p->appending) aof_cron(p->aof, now_ms);
-    if (s->region.loading || p->job != JOB_NONE) return;
+    if (s->region.loading || loading_busy(&p->loading) || p->job != JOB_NONE) return;
     bool rewrite_may = now_ms >= p->rewrite_after_ms;
     if (p->rewrite_scheduled && rewrite_may) snapshot_want(s, JOB_REWRITE);
     else if (save_may_try(p, now_s) && save_point_reached(s, now_s)) snapshot_want(s, JOB_SAVE);
@@ -339,7 +349,7 @@ static void on_prepare(uv_prepare_t *h)
 {
     struct server *s = h->data;
     struct persistence *p = &s->persist;
-    bool more = s->region.loading && p->loading.stage != LOADING_DONE ? loading_step(s) : snapshot_work(s);
+    bool more = loading_busy(&p->loading) ? loading_step(s) : snapshot_work(s);
     if (more || p->turn) uv_idle_start(&p->busy, on_busy);
     else uv_idle_stop(&p->busy);
     p->turn = false;

@@ -16,7 +16,7 @@
 struct server;
 struct net_request;
 
-enum persist_job { JOB_NONE, JOB_SAVE, JOB_REWRITE };
+enum persist_job { JOB_NONE, JOB_SAVE, JOB_REWRITE, JOB_SYNC /* for replicas: primary_sync.c */ };
 
 enum job_stage {
     STAGE_WANTED,  /* begins when this tick is committed */
@@ -37,7 +37,8 @@ struct persistence {
     enum job_stage stage;
     bool killed;             /* given up on purpose: no failure */
     struct saver *saver;     /* STAGE_WALK */
-    struct disk_file file;   /* from STAGE_WALK on */
+    struct disk_file file;   /* from STAGE_WALK on; none if it goes straight to replicas */
+    bool no_file;            /* … then */
     struct aof_base_sink base_sink; /* before it, if commands are written */
     struct saver_progress progress;
     u64 peak;                /* of the bytes it kept in memory */
@@ -90,6 +91,9 @@ void persistence_cron(struct server *s); /* ten times a second */
 
 /* All data is loaded: the AOF goes on, or is begun. False: the log says why. */
 NODISCARD bool persistence_loaded(struct server *s, bool from_aof);
+
+/* All data was replaced, by so many keys of a full sync, which no file holds: what the AOF has is of before. */
+void persistence_replaced(struct server *s, u64 keys);
 
 /* Opens the AOF as configured. */
 enum aof_found persistence_open_aof(struct server *s, struct aof **a);

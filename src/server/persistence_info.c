@@ -8,7 +8,7 @@ typedef long long ll;
 u64 persistence_buffers(const struct persistence *p)
 {
     u64 n = p->aof ? aof_facts(p->aof).buffer : 0;
-    if (p->job != JOB_NONE && p->stage != STAGE_WANTED) n += disk_file_waiting(&p->file);
+    if (p->job != JOB_NONE && p->stage != STAGE_WANTED && !p->no_file) n += disk_file_waiting(&p->file);
     if (p->saver) n += saver_progress(p->saver).waiting;
     return n;
 }
@@ -30,10 +30,10 @@ static void info_snapshot(const struct server *s, const struct saver_progress *g
     bool on = p->job != JOB_NONE && p->stage != STAGE_ABANDON;
     u64 size = on ? persistence_buffers(p) + s->region.eng->held : 0;
     buf_printf(b,
-               "async_loading:0\r\ncurrent_cow_peak:%llu\r\ncurrent_cow_size:%llu\r\n"
+               "async_loading:%d\r\ncurrent_cow_peak:%llu\r\ncurrent_cow_size:%llu\r\n"
                "current_cow_size_age:0\r\ncurrent_fork_perc:%.2f\r\ncurrent_save_keys_processed:%llu\r\n"
                "current_save_keys_total:%llu\r\n",
-               on ? (ull)p->peak : 0, (ull)size, share_of(g->keys, g->keys_total), (ull)g->keys,
+               loading_aside(&p->loading), on ? (ull)p->peak : 0, (ull)size, share_of(g->keys, g->keys_total), (ull)g->keys,
                (ull)g->keys_total);
 }
 
@@ -102,7 +102,7 @@ void persistence_info(struct server *s, struct buf *b)
     info_snapshot(s, &g, b);
     info_rdb(s, b);
     info_aof(p, b);
-    if (s->region.loading) info_loading(s, b);
+    if (s->region.loading || loading_busy(&p->loading)) info_loading(s, b);
     buf_printf(b,
                "current_save_bytes:%llu\r\ncurrent_save_keys_ahead:%llu\r\n"
                "current_save_eta_seconds:%lld\r\n",

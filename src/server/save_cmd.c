@@ -3,9 +3,18 @@
 #include "server/debug_load.h"
 #include "server/server.h"
 
+/* Beside what is served, other data is being loaded, and what is served will go. */
+static bool is_loading_aside(struct ctx *c)
+{
+    if (LIKELY(!loading_aside(&c->server->persist.loading))) return false;
+    reply_error(c->out, REGION_LOADING);
+    return true;
+}
+
 void cmd_save(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
+    if (is_loading_aside(c)) return;
     if (snapshot_active(p, JOB_SAVE)) {
         reply_error(c->out, "ERR Background save already in progress");
         return;
@@ -19,6 +28,7 @@ void cmd_bgsave(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     bool schedule = c->argc == 2 && bytes_is(c->argv[1], "schedule");
+    if (is_loading_aside(c)) return;
     if (c->argc > 1 && !schedule) {
         ctx_syntax_error(c);
     } else if (snapshot_active(p, JOB_SAVE)) {
@@ -43,6 +53,7 @@ void cmd_lastsave(struct ctx *c) { reply_int(c->out, c->server->persist.last_sav
 void cmd_bgrewriteaof(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
+    if (is_loading_aside(c)) return;
     p->rewrite_after_ms = 0; /* who asks does not want to wait for the end of a back-off */
     if (c->server->config.engine == ENGINE_ROCKSDB) {
         reply_error(c->out, "ERR There is no append only file with engine rocksdb: its data is on disk, with "
@@ -63,7 +74,7 @@ void cmd_bgrewriteaof(struct ctx *c)
 
 static bool is_loading(struct ctx *c)
 {
-    if (!c->server->region.loading) return false;
+    if (!c->server->region.loading && !loading_aside(&c->server->persist.loading)) return false;
     reply_error(c->out, REGION_LOADING);
     return true;
 }

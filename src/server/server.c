@@ -40,6 +40,7 @@ static void on_close(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
     client_leave_monitor(s, &c->session);
+    primary_forget(s, c);
 }
 
 /* -- configuration in force --------------------------------------------------------------- */
@@ -66,6 +67,10 @@ void server_apply_config(struct server *s)
     s->net.config.keepalive_s = (u32)c->tcp_keepalive;
     s->net.config.backlog = (u32)c->tcp_backlog;
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
+    /* Who may have the backlog must be able to get it. */
+    struct output_limit *l = &s->net.config.output[CONN_REPLICA];
+    if (l->hard) l->hard = MAX(l->hard, (u64)c->repl_backlog_size);
+    if (l->soft) l->soft = MAX(l->soft, (u64)c->repl_backlog_size);
 
     struct region *r = &s->region;
     bool rocks = c->engine == ENGINE_ROCKSDB;
@@ -77,6 +82,8 @@ void server_apply_config(struct server *s)
     r->evictor.maxmemory = rocks ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
     r->evictor.unfinished = r->evictor.maxmemory; /* it may have been lowered */
     r->evictor.samples = (u32)c->maxmemory_samples;
+    r->evict_following = !c->replica_ignore_maxmemory;
+    r->serve_dead = bytes_is(buf_bytes(&c->replica_expired_reads), "serve");
     r->ks.policy = c->maxmemory_policy;
     r->ks.max_string = (u64)max_string;
     r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
@@ -109,7 +116,7 @@ static u64 random_u64(void)
     return v;
 }
 
-static void make_run_id(char id[41])
+void server_random_id(char id[41])
 {
     u64 state = random_u64();
     for (int i = 0; i < 40; i++) id[i] = "0123456789abcdef"[rand_below(&state, 16)];
@@ -291,7 +298,7 @@ bool server_start(struct server *s)
         config_release(&s->config);
         return false;
     }
-    make_run_id(s->run_id);
+    server_random_id(s->run_id);
     stats_init(&s->stats, command_count());
     uv_loop_init(&s->loop);
     net_init(&s->net, &s->loop);
@@ -304,6 +311,7 @@ bool server_start(struct server *s)
         s->region.find = rename_find;
         s->region.find_arg = &s->config;
     }
+    replication_init(s);
     server_apply_config(s);
     region_begin(&s->region, clock_wall_ms());
     if (!listen_all(s)) {
@@ -325,7 +333,7 @@ void server_run(struct server *s) { uv_run(&s->loop, UV_RUN_DEFAULT); }
 
 bool server_shutdown(struct server *s, u32 how)
 {
-    if (s->shutting_down) return true;
+    if (s->shutting_down || shutdown_waits(s, how)) return true;
     log_line(&s->log, LOG_WARNING, "User requested shutdown...");
     if (!persistence_shutdown(s, how)) {
         log_line(&s->log, LOG_WARNING, "Errors trying to shut down the server. Check the logs for more "
@@ -352,6 +360,7 @@ static void close_handle(uv_handle_t *h, void *arg UNUSED)
 
 void server_release(struct server *s)
 {
+    replication_stop(s);
     persistence_stop(s);
     net_stop_listening(&s->net, false);
     for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
@@ -360,6 +369,7 @@ void server_release(struct server *s)
     uv_loop_close(&s->loop);
     net_release(&s->net);
     persistence_release(s);
+    replication_release(s);
     if (storage_must_close(s)) region_release(&s->region);
     stats_release(&s->stats);
     slowlog_clear(&s->slowlog);

@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/latency.h"
 #include "server/persistence.h"
+#include "server/replication.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
 
@@ -15,7 +16,7 @@
 #define REDIS_VERSION "7.4.0" /* what clients are told: the newest Redis whose commands we have */
 
 /* Reasons a connection's requests wait: see conn_postpone. */
-enum { HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4 };
+enum { HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
 
@@ -29,6 +30,7 @@ struct server {
     struct slowlog slowlog;
     struct latency latency;
     struct persistence persist;
+    struct replication repl;
 
     uv_timer_t cron;       /* every 1/hz second */
     uv_timer_t purge;      /* active for a while after much memory was freed */
@@ -63,13 +65,18 @@ NODISCARD bool server_start(struct server *s);
 void server_run(struct server *s);             /* until shutdown */
 void server_release(struct server *s);
 
-/* Begins an orderly shutdown, saving as SHUTDOWN_* say and as configured: the loop ends after this turn.
+/* Begins an orderly shutdown, saving as SHUTDOWN_* say and as configured: the loop ends after this turn, or when
+ * the replicas have everything (repl.leaving).
  * False: something could not be saved, and the server stays; the log says what. */
 NODISCARD bool server_shutdown(struct server *s, u32 how);
 void server_stop_by_signal(struct server *s, int signum);
+bool shutdown_waits(struct server *s, u32 how); /* for replicas; then it begins anew */
+void shutdown_cron(struct server *s);
 
 /* Ends the loop after this turn, saving nothing. */
 void server_end(struct server *s, int exit_code);
+
+void server_random_id(char id[41]); /* 40 hexadecimal digits */
 
 /* All is loaded: tells whoever waits for the server. */
 void server_ready(struct server *s);

@@ -1,5 +1,7 @@
 /* SHUTDOWN, MODULE and LOLWUT. */
+#include "base/clock.h"
 #include "command/commands.h"
+#include "server/client.h"
 #include "server/server.h"
 
 /* -- SHUTDOWN ------------------------------------------------------------------------ */
@@ -22,15 +24,67 @@ static bool parse_shutdown(struct ctx *c, u32 *how)
     return !torn && (!(*how & SHUTDOWN_ABORT) || *how == SHUTDOWN_ABORT);
 }
 
-/* There is nothing to wait for (no replicas), so a shutdown is over within the
- * turn of the loop that began it: ABORT never finds one. */
+/* Whatever was written is to be with the replicas when the server is gone; nobody writes meanwhile. */
+bool shutdown_waits(struct server *s, u32 how)
+{
+    struct replication *r = &s->repl;
+    u32 of;
+    if (how & SHUTDOWN_NOW || !s->config.shutdown_timeout || s->region.loading || r->link) return false;
+    r->leave_how = how;
+    if (r->leaving) return true;
+    r->leave_at = r->stream.end + r->stream.staged;
+    if (primary_in_step(s, r->leave_at, &of) == of) return false;
+    log_line(&s->log, LOG_NOTICE, "Waiting for replicas before shutting down.");
+    r->leaving = r->ask_acks = true;
+    r->leave_until_ms = clock_mono_us() / 1000 + s->config.shutdown_timeout * 1000;
+    return true;
+}
+
+/* It is over: everything goes on, and those who asked for it are told that it was not done. */
+static void stop_waiting(struct server *s)
+{
+    s->repl.leaving = false;
+    if (!s->repl.failover.state) client_end_hold(s, HOLD_FAILOVER);
+    for (struct conn *c = s->net.conns; c; c = c->next) {
+        if (!(c->hold & HOLD_SHUTDOWN) || c->closing) continue;
+        struct reply out = conn_reply(c);
+        reply_error(&out, "ERR Errors trying to SHUTDOWN. Check logs.");
+        conn_resume(c, HOLD_SHUTDOWN);
+    }
+}
+
+void shutdown_cron(struct server *s)
+{
+    struct replication *r = &s->repl;
+    u32 of, ready;
+    if (LIKELY(!r->leaving)) return;
+    ready = primary_in_step(s, r->leave_at, &of);
+    if (ready < of && clock_mono_us() / 1000 < r->leave_until_ms) return;
+    if (of) log_line(&s->log, ready < of ? LOG_WARNING : LOG_NOTICE,
+                     "%u of %u replicas are in sync when shutting down.", ready, of);
+    if (!server_shutdown(s, r->leave_how | SHUTDOWN_NOW)) stop_waiting(s);
+}
+
+static void abort_shutdown(struct ctx *c)
+{
+    if (!c->server->repl.leaving) {
+        reply_error(c->out, "ERR No shutdown in progress.");
+        return;
+    }
+    log_line(&c->server->log, LOG_NOTICE, "Shutdown manually aborted");
+    stop_waiting(c->server);
+    reply_ok(c->out);
+}
+
 void cmd_shutdown(struct ctx *c)
 {
     u32 how;
     if (!parse_shutdown(c, &how)) ctx_syntax_error(c);
-    else if (how & SHUTDOWN_ABORT) reply_error(c->out, "ERR No shutdown in progress.");
+    else if (how & SHUTDOWN_ABORT) abort_shutdown(c);
     else if (!server_shutdown(c->server, how))
         reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
+    else if (c->server->repl.leaving && !c->server->shutting_down)
+        conn_block(&c->server->net, conn_of(c->session), HOLD_SHUTDOWN);
 }
 
 /* -- MODULE -------------------------------------------------------------------------- */

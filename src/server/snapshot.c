@@ -1,4 +1,4 @@
-/* The job: a snapshot on its way into an RDB file or into the base of an AOF.
+/* The job: a snapshot on its way into an RDB file, into the base of an AOF, or to replicas (primary_sync.c).
  *
  * WANTED → WALK → FINISH → none; at any time before FINISH to ABANDON, which waits for the file's worker.
  * From FINISH on the file may get its name at any moment, on another thread: whoever wants to put something
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/server.h"
+#include "server/primary.h"
 
 /* When requests wait, a slice is short beside what they cost anyway; when the loop would sleep, a request
  * that comes meanwhile has to wait for half of it on average. */
@@ -81,6 +81,7 @@ static void job_end(struct server *s, bool ok)
     bool killed = p->killed;
     p->job = JOB_NONE;
     p->killed = false;
+    if (job == JOB_SYNC) sync_ended(s, ok, killed);
     if (s->shutting_down) return;
     if (job == JOB_SAVE && !killed) save_ended(s, ok);
     if (job == JOB_REWRITE && !killed) rewrite_ended(s, ok);
@@ -100,7 +101,8 @@ static void end_walk(struct persistence *p)
 static void give_up_file(struct server *s)
 {
     s->persist.stage = STAGE_ABANDON;
-    disk_file_abandon(&s->persist.file, on_file_done, s);
+    if (s->persist.no_file) job_end(s, false);
+    else disk_file_abandon(&s->persist.file, on_file_done, s);
 }
 
 /* A new AOF is none then; one that is on goes on. */
@@ -131,10 +133,15 @@ void snapshot_kill(struct server *s)
 
 /* -- the beginning ---------------------------------------------------------------------------------- */
 
-static struct saver_options options_of(const struct server *s)
+static void save_position(void *arg, struct rdb_out *out) { replication_save_aux(arg, out); }
+
+/* With the position in a history go all keys that those who share it may still have: whoever goes on from
+ * there tells them which of these are dead, or is told. */
+static struct saver_options options_of(struct server *s)
 {
     const struct config *c = &s->config;
     return (struct saver_options){
+        .keep_dead = s->region.follows || s->repl.streaming, .aux = save_position, .arg = s,
         .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
         .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
     };
@@ -154,6 +161,8 @@ static bool is_left_over(const char *name)
 {
     int pid = 0, end = 0;
     if (sscanf(name, "temp-bg-%d.rdb%n", &pid, &end) != 1 || !end) sscanf(name, "temp-%d.rdb%n", &pid, &end);
+    if (!end) sscanf(name, "temp-sync-%*u-%d.rdb%n", &pid, &end); /* what a primary sent */
+    if (!end) sscanf(name, "temp-sen%*1[dt]-%d.rdb%n", &pid, &end); /* what replicas were to be sent */
     if (pid <= 0 || !end || name[end]) return false;
     return pid == (int)getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
 }
@@ -196,39 +205,64 @@ static void try_later(struct server *s)
 {
     struct persistence *p = &s->persist;
     if (p->job == JOB_SAVE) p->save_scheduled = true;
-    else p->rewrite_scheduled = true;
+    if (p->job == JOB_REWRITE) p->rewrite_scheduled = true;
     if (p->job == JOB_REWRITE) abandon_rewrite(p);
     p->killed = true;
     give_up_file(s);
 }
 
+/* Where it goes. False: file.error says why. */
+static bool open_target(struct server *s)
+{
+    struct persistence *p = &s->persist;
+    bool ok = p->job == JOB_SAVE ? begin_save(s) : p->job == JOB_REWRITE ? begin_rewrite(s) : sync_open(s);
+    p->no_file = p->job == JOB_SYNC && !s->repl.sync->disk;
+    return ok;
+}
+
+static struct rdb_sink *target_of(struct server *s, const struct saver_options *o)
+{
+    struct persistence *p = &s->persist;
+    if (p->job == JOB_SYNC) return sync_sink(s);
+    if (!o->commands) return &p->file.sink;
+    aof_base_sink_init(&p->base_sink, p->aof, &p->file.sink);
+    return &p->base_sink.sink;
+}
+
+static void note_begin(struct server *s)
+{
+    struct persistence *p = &s->persist;
+    p->stage = STAGE_WALK;
+    if (p->job == JOB_SYNC) {
+        sync_begun(s);
+        return;
+    }
+    if (p->job == JOB_SAVE) p->saves++;
+    else p->rewrites++;
+    log_line(&s->log, LOG_NOTICE, p->job == JOB_SAVE ? "Background saving started"
+                                                     : "Background append only file rewriting started");
+}
+
 static void job_begin(struct server *s)
 {
     struct persistence *p = &s->persist;
-    bool saves = p->job == JOB_SAVE;
-    struct saver_options o = options_of(s);
+    bool rewrites = p->job == JOB_REWRITE;
     p->job_us = p->resumed_us = p->told_us = clock_mono_us();
     p->progress = (struct saver_progress){0};
     p->peak = 0;
     p->dirty_at_moment = s->region.ks.dirty;
-    if (!(saves ? begin_save(s) : begin_rewrite(s))) {
+    if (!open_target(s)) {
         job_end(s, false);
         return;
     }
-    o.commands = !saves && !p->rdb_base;
-    o.aof_base = !saves && p->rdb_base;
-    o.checksum |= !saves;
-    if (o.commands) aof_base_sink_init(&p->base_sink, p->aof, &p->file.sink);
-    p->saver = saver_begin(&s->region.ks, &o, o.commands ? &p->base_sink.sink : &p->file.sink);
-    if (!p->saver) {
-        try_later(s);
-        return;
-    }
-    p->stage = STAGE_WALK;
-    if (saves) p->saves++;
-    else p->rewrites++;
-    log_line(&s->log, LOG_NOTICE, saves ? "Background saving started"
-                                        : "Background append only file rewriting started");
+    struct saver_options o = options_of(s);
+    o.commands = rewrites && !p->rdb_base;
+    o.aof_base = rewrites && p->rdb_base;
+    o.checksum |= rewrites;
+    if (rewrites) o.aux = NULL;
+    p->saver = saver_begin(&s->region.ks, &o, target_of(s, &o));
+    if (p->saver) note_begin(s);
+    else try_later(s);
 }
 
 void snapshot_want(struct server *s, enum persist_job job)
@@ -242,9 +276,8 @@ void snapshot_want(struct server *s, enum persist_job job)
     if (job == JOB_SAVE) {
         p->save_scheduled = false;
         p->last_try_s = clock_wall_ms() / 1000;
-    } else {
-        p->rewrite_scheduled = false;
     }
+    if (job == JOB_REWRITE) p->rewrite_scheduled = false;
 }
 
 /* -- slices --------------------------------------------------------------------------------------- */
@@ -262,14 +295,17 @@ static void tell_progress(struct server *s, i64 now_us)
     p->told_us = now_us;
     double seconds = (double)(now_us - p->job_us) / 1e6;
     double share = (double)g.keys / (double)MAX(g.keys_total, 1u);
+    const char *what = p->job == JOB_SAVE ? "Saving" : p->job == JOB_SYNC ? "Full sync" : "Rewriting the AOF";
     log_line(&s->log, LOG_NOTICE, "%s: %.0f%% (%llu of %llu keys), %.1f MB/s, about %.0f s left",
-             p->job == JOB_SAVE ? "Saving" : "Rewriting the AOF", 100 * share, (unsigned long long)g.keys,
+             what, 100 * share, (unsigned long long)g.keys,
              (unsigned long long)g.keys_total, (double)g.bytes / 1e6 / seconds,
              share > 0 ? seconds / share - seconds : 0);
 }
 
-static bool file_takes_more(const struct persistence *p)
+static bool takes_more(const struct server *s)
 {
+    const struct persistence *p = &s->persist;
+    if (p->job == JOB_SYNC) return sync_takes_more(s);
     return !disk_file_full(&p->file) || p->file.error[0]; /* after a failure it refuses at once */
 }
 
@@ -281,6 +317,23 @@ static bool too_fast(const struct server *s, i64 now_us)
     return saver_progress(s->persist.saver).keys >= (u64)((now_us - s->persist.job_us) / delay_us);
 }
 
+/* All was written, or it has failed. */
+static void end_of_walk(struct server *s)
+{
+    struct persistence *p = &s->persist;
+    bool failed = saver_failed(p->saver);
+    end_walk(p);
+    snapshot_resume_all(s);
+    if (failed) {
+        if (!p->file.error[0]) snprintf(p->file.error, sizeof p->file.error, "the data could not be read");
+        give_up_file(s);
+        return;
+    }
+    p->stage = STAGE_FINISH;
+    if (p->no_file) job_end(s, true);
+    else disk_file_finish(&p->file, on_file_done, s);
+}
+
 static bool walk(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -288,27 +341,19 @@ static bool walk(struct server *s)
     i64 until_us = start_us + slice_us(s);
     u64 step = s->config.rdb_key_save_delay > 0 ? 1 : STEP_BYTES;
     bool done = false;
-    while (!done && now_us < until_us && file_takes_more(p) && !too_fast(s, now_us)) {
+    while (!done && now_us < until_us && takes_more(s) && !too_fast(s, now_us)) {
         done = saver_step(p->saver, step);
         now_us = clock_mono_us();
     }
+    if (p->job == JOB_SYNC) sync_walked(s, done && !saver_failed(p->saver));
     p->peak = MAX(p->peak, persistence_buffers(p) + s->region.eng->held);
     if (now_us - p->told_us > TELL_EVERY_US) tell_progress(s, now_us);
     if (now_us - p->resumed_us > RESUME_EVERY_US) {
         p->resumed_us = now_us;
         snapshot_resume_all(s);
     }
-    if (!done) return file_takes_more(p) && !too_fast(s, now_us);
-    bool failed = saver_failed(p->saver);
-    end_walk(p);
-    snapshot_resume_all(s);
-    if (failed) {
-        if (!p->file.error[0]) snprintf(p->file.error, sizeof p->file.error, "the data could not be read");
-        give_up_file(s);
-    } else {
-        p->stage = STAGE_FINISH;
-        disk_file_finish(&p->file, on_file_done, s);
-    }
+    if (!done) return takes_more(s) && !too_fast(s, now_us);
+    end_of_walk(s);
     return false;
 }
 

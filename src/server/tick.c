@@ -64,10 +64,15 @@ static bool auth_must_wait(const struct server *s, struct conn *c, bytes name)
     return c->session.auth_waited;
 }
 
+static bool may_write(const struct command *cmd)
+{
+    return cmd && (cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE));
+}
+
 static bool pause_holds(const struct server *s, const struct command *cmd)
 {
     if (cmd && (cmd->flags & CMD_ADMIN || bytes_is(bytes_str(cmd->name), "client"))) return false;
-    return !s->pause_writes_only || (cmd && (cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE)));
+    return !s->pause_writes_only || may_write(cmd);
 }
 
 /* CLIENT REPLY: what the command wrote may have to be taken back. */
@@ -133,6 +138,10 @@ static void run_request(struct server *s, u32 at)
         conn_postpone(n, at, HOLD_PAUSE);
         return;
     }
+    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(region_find(&s->region, argv[0]))) {
+        conn_postpone(n, at, HOLD_FAILOVER);
+        return;
+    }
     if (UNLIKELY(s->auth_failures) && auth_must_wait(s, c, argv[0])) {
         conn_postpone(n, at, HOLD_AUTH);
         return;
@@ -148,6 +157,7 @@ static void run_request(struct server *s, u32 at)
     struct outcome o;
     region_run(&s->region, &q, &o);
     nq->wrote = s->region.journal.seq != seq;
+    if (nq->wrote) c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
     if (UNLIKELY(o.cmd && o.cmd->run == cmd_flushall)) s->persist.flushed |= !o.rejected && !o.failed;
     i64 now_us = clock_mono_us();
     account(s, c, &q, &o, now_us - s->tick_us);
@@ -163,7 +173,9 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
 static bool may_expire(const struct server *s)
 {
-    return expire_cycle_active(&s->region.cycle) && !s->region.refuse_writes && !s->region.loading;
+    const struct region *r = &s->region;
+    return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading && !r->follows &&
+           !replication_frozen(&s->repl);
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
@@ -201,7 +213,7 @@ static bool expire_until(struct server *s, i64 start_us, i64 until_us)
         cleaned = expire_total(&r->ks) - before;
     } while (more && cleaned < r->cycle.batch && clock_mono_us() < until_us);
     r->eng->relaxed = true; /* what is dead stays dead, and will be found again */
-    bool kept = region_commit(r);
+    bool kept = replication_commit(s);
     r->eng->relaxed = false;
     i64 took_us = clock_thread_us() - cpu_us;
     more = more && kept;
@@ -223,8 +235,9 @@ static void housekeeping(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
-    bool may_evict = UNLIKELY(s->region.evictor.unfinished) && !s->region.loading;
+    bool may_evict = UNLIKELY(s->region.evictor.unfinished) && !s->region.loading && !replication_frozen(&s->repl);
     bool evicting = may_evict && region_evict_step(&s->region);
+    if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending) {
@@ -246,6 +259,7 @@ static u32 fail_connection(struct net *n, u32 at, const char *error, bool writer
     bool wrote = false;
     for (; end < n->request_count && n->requests[end].conn == c; end++) wrote |= n->requests[end].wrote;
     if (!c || c->closing || (writers_only && !wrote)) return end;
+    if (UNLIKELY(c->replica || c->hold & HOLD_WAIT)) primary_failed(n->owner, c);
     c->out.n = MIN(c->out.n, c->tick_mark);
     if (c->session.reply_mode == REPLY_OFF) return end;
     struct reply out = conn_reply(c);
@@ -262,7 +276,7 @@ static void fail_replies(struct server *s, const char *error, bool writers_only)
 
 static void end_requests(struct server *s)
 {
-    if (!region_commit(&s->region)) {
+    if (!replication_commit(s)) {
         storage_note_refusal(s);
         const char *why = s->region.refuse_writes;
         fail_replies(s, why ? why : REGION_IO_ERROR, false);
@@ -280,11 +294,14 @@ void server_tick(struct net *n)
     i64 start_us = s->tick_us = clock_mono_us();
     storage_note_refusal(s);
     persistence_begin_tick(s);
+    replication_begin_tick(s);
     for (u32 i = 0, fetched = 0; i < n->request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);
+        n->running = i;
         run_request(s, i);
     }
     s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
     if (n->request_count) end_requests(s);
     housekeeping(s, n->request_count == 0);
+    if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);
 }

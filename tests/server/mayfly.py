@@ -14,11 +14,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
 ENGINE = os.environ.get('MAYFLY_ENGINE', 'memory')
 # Small caches, so that there is life on disk; and few threads, as many servers run in a row.
-ENGINE_ARGS = {
+ENGINES = {
     'memory': [],
     'rocksdb': ['--engine', 'rocksdb', '--rocksdb-block-cache-size', '16mb', '--rocksdb-row-cache-size', '4mb',
                 '--rocksdb-write-buffer-size', '16mb', '--rocksdb-background-threads', '2'],
-}[ENGINE]
+}
+ENGINE_ARGS = ENGINES[ENGINE]
 
 
 def free_port():

@@ -148,7 +148,7 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
         'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb', 'load-expired',
-        'rdb-skip-unsupported', 'aof-load-unchecked'}
+        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads'}
 
 
 def test_get_patterns(r):
@@ -541,11 +541,6 @@ def test_rename_command(configured):
         for gone in 'GET', 'DEL':
             with pytest.raises(redis.ResponseError, match='unknown command'):
                 r.execute_command(gone, 'a')
-
-
-def test_what_is_not_there_yet_is_said(configured):
-    log = configured('--port', mayfly.free_port(), '--replicaof', 'h', '1').log
-    assert 'replication is not implemented in this build yet: running as a primary' in log
 
 
 def test_a_port_that_is_taken():

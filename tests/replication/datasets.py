@@ -1,0 +1,83 @@
+"""Two servers' data, compared key by key: type, value, PEXPIRETIME, and deadlines of fields if both know them.
+
+Values are compared by DEBUG DIGEST-VALUE, which all kinds of servers compute alike; only where these differ they
+are read. What dies while one looks is left out, but nothing may be seen after its deadline."""
+import everything
+from everything import READ, content, many
+from mayfly import Raw, eventually
+from nodes import now_ms
+
+DATABASES = range(16)
+
+
+def facts(c, db, with_fields):
+    """{(db, key): [type, digest, PEXPIRETIME, {field: deadline}]} of what was there at first."""
+    start = now_ms()
+    assert c.call('SELECT', db) == b'OK'
+    keys = c.call('KEYS', '*')
+    kinds = many(c, (('TYPE', k) for k in keys))
+    times = many(c, (('PEXPIRETIME', k) for k in keys))
+    digests = many(c, (('DEBUG', 'DIGEST-VALUE', k) for k in keys))
+    found = {(db, k): [kind, digest[0], when, None]
+             for k, kind, digest, when in zip(keys, kinds, digests, times)
+             if kind not in (b'none', b'stream') and when != -2}
+    late = {at: fact for at, fact in found.items() if 0 < fact[2] < start}
+    assert not late, f'seen after their deadlines, at {start}: {late}'
+    if with_fields:
+        for at, fact in found.items():
+            if fact[0] == b'hash':
+                fact[3] = field_deadlines(c, at[1])
+    return found
+
+
+def field_deadlines(c, key):
+    names = c.call('HKEYS', key)
+    if not names:
+        return {}
+    times = c.call('HPEXPIRETIME', key, 'FIELDS', len(names), *names)
+    return {f: t for f, t in zip(names, times) if t > 0}
+
+
+def read(node, with_fields):
+    with Raw(node.port, 60) as c:
+        return {at: fact for db in DATABASES for at, fact in facts(c, db, with_fields).items()}
+
+
+def value(node, at, kind):
+    with Raw(node.port, 60) as c:
+        c.call('SELECT', at[0])
+        found = content(kind, c.call(READ[kind][0], at[1], *READ[kind][1:]))
+    return [b'0' if x == b'-0' else x for x in found] if kind == b'zset' else found    # rocks has no -0
+
+
+def dying(fact, end):
+    """It, or a field of it, may have died before `end`."""
+    return fact and (0 < fact[2] <= end or any(t <= end for t in (fact[3] or {}).values()))
+
+
+def compare(a, b):
+    """The same data on two nodes that nobody writes to. How many keys."""
+    with_fields = 'redis' not in (a.kind, b.kind)
+    ours, theirs = read(a, with_fields), read(b, with_fields)
+    end = now_ms()
+    ours, theirs = ({at: f for at, f in x.items() if not dying(f, end) and not dying(y.get(at), end)}
+                    for x, y in ((ours, theirs), (theirs, ours)))
+    for at in ours.keys() & theirs.keys():
+        x, y = ours[at], theirs[at]
+        if x[0] == y[0] and x[1] != y[1]:
+            x[1], y[1] = value(a, at, x[0]), value(b, at, x[0])
+    everything.same(ours, theirs)
+    return len(ours)
+
+
+def sizes(node):
+    with Raw(node.port) as c:
+        return [c.call('DBSIZE') for db in DATABASES if c.call('SELECT', db) == b'OK']
+
+
+def same(primary, *replicas):
+    """The same data, and, once all dead keys are deleted, nothing more than that."""
+    for r in replicas:
+        count = compare(primary, r)
+        eventually(lambda replica=r: sizes(primary) == sizes(replica), 20, 0.05)
+    return count

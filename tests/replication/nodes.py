@@ -1,0 +1,135 @@
+"""Servers of any kind as the ends of replication: redis, memory and rocks (Mayfly on either engine)."""
+import os
+import random
+import signal
+import socket
+import tempfile
+import time
+
+import mayfly
+from mayfly import Raw, ReplyError, eventually
+
+COMMON = ['--save', '', '--enable-debug-command', 'yes', '--repl-diskless-sync-delay', '0']
+KINDS = {
+    'redis': ['redis-server', '--hz', '100', '--appendonly', 'no'],
+    'memory': [mayfly.BINARY, '--engine', 'memory', '--appendonly', 'no'],
+    'rocks': [mayfly.BINARY, *mayfly.ENGINES['rocksdb']],
+}
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def free_port():
+    """One that no outgoing connection is given: a server that was ended finds it free again."""
+    while True:
+        port = random.SystemRandom().randrange(25_000, 32_000)
+        with socket.socket() as s:
+            try:
+                s.bind(('127.0.0.1', port))
+                return port
+            except OSError:
+                pass
+
+
+class Node(mayfly.Server):
+    def __init__(self, kind, *args, port=None):                 # pylint: disable=super-init-not-called
+        self.kind = kind
+        self.own_dir, self.dir = True, tempfile.mkdtemp(prefix=f'repl-{kind}-')
+        self.port = port or free_port()
+        self.log_path = os.path.join(self.dir, 'server.log')
+        self.args = [*KINDS[kind], *COMMON, '--port', str(self.port), '--dir', self.dir, *map(str, args)]
+        self.start()
+
+    def __repr__(self):
+        return f'{self.kind}:{self.port}'
+
+    def start(self, wait=True, stdin=None):
+        if os.path.exists(self.log_path):
+            self.check()                                # the log begins anew
+        super().start(wait, stdin)
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def ask(self, *command):
+        """The reply, also if it is an error."""
+        with Raw(self.port, 60) as c:
+            return c.call(*command)
+
+    def call(self, *command):
+        reply = self.ask(*command)
+        assert not isinstance(reply, ReplyError), (self, command, reply)
+        return reply
+
+    def config(self, **directives):
+        for name, value in directives.items():
+            self.call('CONFIG', 'SET', name.replace('_', '-'), value)
+
+    def fields(self, section='replication'):
+        """INFO's lines of a section, in order."""
+        lines = self.call('INFO', section).decode().split('\r\n')
+        return dict(line.split(':', 1) for line in lines if ':' in line)
+
+    def stat(self, name):
+        return int(self.fields('stats')[name])
+
+    @property
+    def offset(self):
+        return int(self.fields()['master_repl_offset'])
+
+    # -- doing ------------------------------------------------------------------------------------
+
+    def follow(self, other):
+        """Becomes a replica of a node, or of what a proxy leads to."""
+        self.call('REPLICAOF', '127.0.0.1', other.port)
+
+    def promote(self):
+        self.call('REPLICAOF', 'NO', 'ONE')
+
+    def kill(self):
+        self.stop(signal.SIGKILL)
+
+    def shut_down(self):
+        """In good order; the data is there when it starts again."""
+        with Raw(self.port, 60) as c:
+            c.command('SHUTDOWN', *([] if self.kind == 'rocks' else ['SAVE']))
+            assert c.closed()
+        assert self.proc.wait(60) == 0, self.log
+
+
+def linked(replica):
+    f = replica.fields()
+    return f.get('master_link_status') == 'up' and f['master_sync_in_progress'] == '0'
+
+
+def synced(primary, replica):
+    p, r = primary.fields(), replica.fields()
+    return (r.get('master_link_status') == 'up' and r['master_sync_in_progress'] == '0'
+            and all(p[f] == r[f] for f in ('master_replid', 'master_repl_offset')))
+
+
+def wait_synced(primary, *replicas, seconds=60):
+    """Replicas (of it, or of its replicas) are where the primary is. Nobody may write meanwhile."""
+    for r in replicas:
+        try:
+            eventually(lambda replica=r: synced(primary, replica), seconds, 0.02)
+        except AssertionError:
+            raise AssertionError(f'{r} does not catch up with {primary}:\n{primary.fields()}\n{r.fields()}\n'
+                                 f'--- {primary}\n{primary.log[-3000:]}\n--- {r}\n{r.log[-3000:]}') from None
+
+
+class Syncs:
+    """How many full and partial resyncs a primary has given since."""
+
+    def __init__(self, primary):
+        self.primary, self.before = primary, self.count(primary)
+
+    @staticmethod
+    def count(node):
+        return [node.stat('sync_full'), node.stat('sync_partial_ok')]
+
+    def since(self):
+        """(full, partial), since this was asked last."""
+        before, self.before = self.before, self.count(self.primary)
+        return tuple(b - a for a, b in zip(before, self.before))

@@ -1,0 +1,561 @@
+"""Mayfly as a primary: redis-server follows it, redis-cli too, and bare sockets that misbehave."""
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import everything
+import redis_server
+from mayfly import ReplyError, eventually
+
+pytestmark = redis_server.needed
+
+MODES = {'diskless': ('--repl-diskless-sync-delay', 0), 'disk': ('--repl-diskless-sync', 'no')}
+
+
+@pytest.fixture
+def redis_factory():
+    started = []
+
+    def start(*args):
+        started.append(redis_server.Redis(*args))
+        return started[-1]
+
+    yield start
+    for s in started:
+        s.remove()
+
+
+@pytest.fixture
+def primary(server_factory):
+    """primary('--directive', value …): a server that syncs at once."""
+    return lambda *args: server_factory(*MODES['diskless'], '--enable-debug-command', 'yes', *args)
+
+
+def replication(server):
+    return server.info('replication')
+
+
+def follow(replica, primary):
+    with replica.client() as c:
+        c.execute_command('REPLICAOF', '127.0.0.1', primary.port)
+
+
+def up(replica):
+    return replication(replica).get('master_link_status') == 'up'
+
+
+def in_step(primary, *replicas):
+    """They have everything the primary has."""
+    def there():
+        end = replication(primary)['master_repl_offset']
+        return all(up(r) and replication(r)['master_repl_offset'] == end for r in replicas)
+    eventually(there, 30)
+
+
+def attach(primary, *replicas):
+    for r in replicas:
+        follow(r, primary)
+    eventually(lambda: all(up(r) for r in replicas), 30)
+
+
+def equal(primary, *replicas):
+    in_step(primary, *replicas)
+    expected = everything.look(primary, encodings=False)
+    for r in replicas:
+        everything.same(expected, everything.look(r, encodings=False))
+
+
+# -- with redis-server ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('mode', MODES)
+def test_full_sync_and_stream(mode, server_factory, redis_factory):
+    m, r = server_factory(*MODES[mode]), redis_factory()
+    with m.raw() as c:
+        everything.fill(c)
+    attach(m, r)
+    equal(m, r)
+    with m.raw() as c:                                      # the stream carries the same, and more
+        assert c.call('FLUSHALL') == b'OK'
+        everything.fill(c)
+        everything.run(c, [('SELECT', 5), ('SET', 'a', 1), ('SELECT', 0), ('INCR', 'n'), ('SADD', 's', 1, 2, 3),
+                           ('SPOP', 's'), ('SET', 'short', 'x', 'PX', 20), ('EXPIRE', 'n', 1000),
+                           ('INCRBYFLOAT', 'f', '0.1'), ('SETEX', 'e', 1000, 'x')])
+    eventually(lambda: m.info('stats')['expired_keys'] >= 1)
+    equal(m, r)
+    assert m.info('stats')['sync_full'] == 1
+    assert not any(name.startswith('temp-') for name in os.listdir(m.dir))
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_writes_during_the_sync(mode, server_factory, redis_factory):
+    """What changes while the data is on its way comes by the stream, once."""
+    m, r = server_factory(*MODES[mode], '--rdb-key-save-delay', 100), redis_factory()
+    with m.raw() as c:
+        everything.run(c, (('SET', f'k{i}', i) for i in range(3000)))
+        everything.run(c, (('RPUSH', 'list', i) for i in range(500)))
+        follow(r, m)
+        eventually(lambda: 'Starting BGSAVE' in m.log)
+        n = 0
+        while not up(r):
+            everything.run(c, [x for i in range(n, n + 50) for x in
+                               (('INCR', f'k{i * 37 % 3000}'), ('RPUSH', 'list', i), ('LPOP', 'list'),
+                                ('SET', f'new{i}', i, 'PX', 5 + i % 50), ('DEL', f'k{i * 91 % 3000}'))])
+            n += 50
+        assert n > 100
+        eventually(lambda: not c.call('KEYS', 'new*'))
+    equal(m, r)
+
+
+def test_replicas_share_a_sync(server_factory, redis_factory):
+    m = server_factory('--repl-diskless-sync-delay', 100, '--repl-diskless-sync-max-replicas', 3)
+    replicas = [redis_factory() for _ in range(3)]
+    with m.raw() as c:
+        everything.run(c, (('SET', f'k{i}', 'x' * 1000) for i in range(5000)))
+    attach(m, *replicas)
+    equal(m, *replicas)
+    assert m.log.count('Starting BGSAVE for SYNC') == 1
+    info = replication(m)
+    assert info['connected_slaves'] == 3
+    assert sorted(info[f'slave{i}']['port'] for i in range(3)) == sorted(r.port for r in replicas)
+
+
+def test_a_file_under_way_serves_late_comers(server_factory, redis_factory):
+    m = server_factory(*MODES['disk'], '--rdb-key-save-delay', 1000)
+    a, b = redis_factory(), redis_factory()
+    with m.raw() as c:
+        everything.run(c, (('SET', f'k{i}', 'x' * 100) for i in range(1000)))
+        follow(a, m)
+        eventually(lambda: 'Starting BGSAVE' in m.log)
+        everything.run(c, (('SET', f'k{i}', 'y') for i in range(0, 1000, 7)))
+        follow(b, m)
+        everything.run(c, (('SET', f'k{i}', 'z') for i in range(0, 1000, 5)))
+    equal(m, a, b)
+    assert m.log.count('Starting BGSAVE for SYNC') == 1
+
+
+def test_partial_resync(primary, redis_factory):
+    m, r = primary(), redis_factory()
+    attach(m, r)
+    with m.client() as c:
+        for i in range(5):
+            in_step(m, r)
+            assert c.execute_command('CLIENT', 'KILL', 'TYPE', 'REPLICA') == 1
+            c.set(f'k{i}', 'x' * 1000)
+            eventually(lambda: m.info('stats')['sync_partial_ok'] == i + 1)     # pylint: disable=W0640
+    equal(m, r)
+    assert m.info('stats')['sync_full'] == 1
+
+
+def test_too_far_behind_for_a_partial_resync(primary, redis_factory):
+    m, r = primary('--repl-backlog-size', '16kb'), redis_factory()
+    attach(m, r)
+    with m.client() as c, r.client() as rc:
+        rc.execute_command('DEBUG', 'SLEEP', 0)             # it is there
+        rc.execute_command('REPLICAOF', '127.0.0.1', 1)     # and away
+        eventually(lambda: replication(m)['connected_slaves'] == 0)
+        for i in range(200):
+            c.set(f'k{i}', 'x' * 10000)
+    time.sleep(0.15)                                        # the backlog is trimmed ten times a second
+    follow(r, m)
+    equal(m, r)
+    assert m.info('stats')['sync_full'] == 2
+    assert replication(m)['repl_backlog_histlen'] < 1 << 20
+
+
+def test_info_and_role_as_redis_prints_them(primary, redis_factory):
+    m, theirs, a, b = primary(), redis_factory('--repl-diskless-sync-delay', 0), redis_factory(), redis_factory()
+    attach(m, a)
+    attach(theirs, b)
+
+    def shape(server):
+        with server.raw() as c:
+            lines = c.call('INFO', 'replication').decode().split('\r\n')
+            role = c.call('ROLE')
+        return [x.split(':')[0] for x in lines], role[0], [[type(x) for x in one] for one in role[2]]
+
+    eventually(lambda: shape(theirs)[2])
+    assert shape(m) == shape(theirs)
+    for s in m, theirs:
+        with s.client() as c:
+            c.config_set('min-replicas-to-write', 1)
+    assert shape(m) == shape(theirs)
+    one = replication(m)['slave0']
+    assert (one['ip'], one['port'], one['state']) == ('127.0.0.1', a.port, 'online') and one['lag'] <= 1
+    in_step(m, a)
+    with m.client() as c:
+        c.set('x', 1)
+        assert c.execute_command('WAIT', 1, 5000) == 1
+        role = c.execute_command('ROLE')
+        assert role[2][0][:2] == [b'127.0.0.1', str(a.port).encode()]
+        assert 0 < int(role[2][0][2]) <= role[1]
+
+
+def test_min_replicas(primary, redis_factory):
+    m, r = primary('--min-replicas-to-write', 1, '--min-replicas-max-lag', 2), redis_factory()
+    with m.raw() as c:
+        assert c.call('SET', 'x', 1) == ReplyError('NOREPLICAS Not enough good replicas to write.')
+        assert c.call('GET', 'x') is None
+        attach(m, r)
+        eventually(lambda: c.call('SET', 'x', 1) == b'OK')
+        assert replication(m)['min_slaves_good_slaves'] == 1
+        r.stop()
+        eventually(lambda: c.call('SET', 'x', 1) == ReplyError('NOREPLICAS Not enough good replicas to write.'))
+
+
+# -- WAIT ---------------------------------------------------------------------------------------------------
+
+def test_wait(primary, redis_factory):
+    m, r = primary(), redis_factory()
+    attach(m, r)
+    with m.raw() as c, r.raw() as rc:
+        for i in range(20):
+            c.command('SET', f'k{i}', i).command('WAIT', 1, 5000).command('PING')
+            assert [c.reply() for _ in range(3)] == [b'OK', 1, b'PONG']
+            assert rc.call('GET', f'k{i}') == str(i).encode()
+        before = time.monotonic()
+        assert c.call('WAIT', 2, 150) == 1
+        assert 0.14 < time.monotonic() - before < 5
+        assert c.call('WAIT', 0, 0) == 1
+        assert c.call('WAIT', 'x', 0) == ReplyError('ERR value is not an integer or out of range')
+        assert c.call('WAIT', 1, 'x') == ReplyError('ERR timeout is not an integer or out of range')
+        assert c.call('WAIT', 1, -1) == ReplyError('ERR timeout is negative')
+        assert rc.call('WAIT', 1, 1).startswith('ERR WAIT cannot be used with replica instances.')
+
+
+def test_wait_is_ended(primary):
+    m = primary()
+    with m.raw() as c, m.raw() as other:
+        number = c.call('CLIENT', 'ID')
+        for how, expected in ('TIMEOUT', 0), ('ERROR', ReplyError('UNBLOCKED client unblocked via CLIENT UNBLOCK')):
+            c.command('WAIT', 1, 0).command('PING')
+            eventually(lambda: m.info('clients')['blocked_clients'] == 1)
+            assert other.call('CLIENT', 'UNBLOCK', number, how) == 1
+            assert c.reply() == expected
+            assert c.reply() == b'PONG'
+        assert other.call('CLIENT', 'UNBLOCK', number) == 0
+        with m.raw() as gone:
+            gone.command('WAIT', 1, 0)
+            eventually(lambda: m.info('clients')['blocked_clients'] == 1)
+        eventually(lambda: m.info('clients')['blocked_clients'] == 0)
+        c.command('WAIT', 1, 0)
+        eventually(lambda: m.info('clients')['blocked_clients'] == 1)
+        assert other.call('REPLICAOF', '127.0.0.1', 1) == b'OK'
+        assert c.reply().startswith('UNBLOCKED force unblock from blocking operation, instance state changed')
+        assert c.closed()
+
+
+def test_wait_and_the_end_of_the_server(primary):
+    m = primary()
+    with m.raw() as c, m.raw() as d:
+        c.command('WAIT', 1, 0)
+        d.command('WAIT', 1, 100_000)
+        eventually(lambda: m.info('clients')['blocked_clients'] == 2)
+        assert m.stop() == 0
+
+
+# -- redis-cli ----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('mode', MODES)
+def test_cli_rdb(mode, server_factory, tmp_path, redis_factory):
+    m = server_factory(*MODES[mode])
+    with m.raw() as c:
+        everything.fill(c)
+    path = tmp_path / 'dump.rdb'
+    subprocess.run(['redis-cli', '-p', str(m.port), '--rdb', str(path)], check=True, capture_output=True, timeout=60)
+    redis_server.check_rdb(path)
+    r = redis_factory()
+    r.stop()
+    shutil.copy(path, f'{r.dir}/dump.rdb')
+    r.start()
+    everything.same(everything.look(m, encodings=False), everything.look(r, encodings=False))
+    eventually(lambda: replication(m)['connected_slaves'] == 0)
+
+
+def test_cli_functions_rdb(primary, tmp_path):
+    m = primary()
+    with m.raw() as c:
+        everything.run(c, [('SET', 'k', 'v')])
+    path = tmp_path / 'functions.rdb'
+    subprocess.run(['redis-cli', '-p', str(m.port), '--functions-rdb', str(path)], check=True, capture_output=True,
+                   timeout=60)
+    redis_server.check_rdb(path)
+    assert b'k' not in path.read_bytes()
+
+
+def test_cli_replica(primary):
+    m = primary()
+    with m.raw() as c:
+        everything.run(c, [('SET', 'before', 'v')])
+        cli = subprocess.Popen(['redis-cli', '-p', str(m.port), '--replica'], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+        try:
+            eventually(lambda: replication(m).get('slave0', {}).get('state') == 'online')
+            seen = b''
+            for i in range(3):
+                everything.run(c, [('SET', f'after{i}', 'v')])
+            while b'after2' not in seen:
+                line = cli.stdout.readline()
+                assert line, seen
+                seen += line
+            assert b'"SET","after0","v"' in seen            # redis-cli keeps SELECT to itself
+        finally:
+            cli.kill()
+            cli.wait()
+            cli.stdout.close()
+
+
+# -- bare sockets -------------------------------------------------------------------------------------------
+
+def greet(c, *capabilities):
+    for name in capabilities:
+        assert c.call('REPLCONF', 'capa', name) == b'OK'
+    assert c.call('REPLCONF', 'listening-port', 7777) == b'OK'
+    return c
+
+
+def receive(c, old=False):
+    """The data of a full sync; and the position it is of."""
+    position = None
+    line = c.line().lstrip(b'\n')
+    if not old:
+        word, _, position = line.split()
+        assert word == b'+FULLRESYNC'
+        line = c.line().lstrip(b'\n')
+    if line.startswith(b'$EOF:'):
+        mark, data = line[5:], b''
+        assert len(mark) == 40
+        while not data.endswith(mark):
+            data += c.exactly(1)
+        return data[:-40], position
+    return c.exactly(int(line[1:])), position
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_the_stream_follows_the_data(mode, server_factory):
+    """Without a disk the stream has to wait for the first acknowledgement, as Redis's does."""
+    m = server_factory(*MODES[mode])
+    with m.raw() as c, m.raw() as r:
+        everything.run(c, [('SET', 'before', 'v')])
+        greet(r, 'eof', 'psync2').command('PSYNC', '?', -1)
+        data, position = receive(r)
+        assert data.startswith(b'REDIS0010') and b'before' in data
+        everything.run(c, [('SET', 'after', 'v')])
+        if mode == 'diskless':
+            assert r.silent()
+            r.command('REPLCONF', 'ACK', position)
+        assert r.reply() == [b'SELECT', b'0']
+        assert r.reply() == [b'SET', b'after', b'v']
+        r.command('PING').command('GET', 'before')          # nobody asks a replica's connection for anything
+        everything.run(c, [('SET', 'more', 'v')])
+        assert r.reply() == [b'SET', b'more', b'v']
+
+
+def test_sync_of_the_old_kind(server_factory):
+    m = server_factory('--repl-diskless-sync-delay', 100)
+    with m.raw() as c, m.raw() as r:
+        everything.run(c, [('SET', 'before', 'v')])
+        data, _ = receive(r.command('SYNC'), old=True)      # no capa: from a file, and at once
+        assert b'before' in data
+        everything.run(c, [('SET', 'after', 'v')])
+        assert r.reply() == [b'SELECT', b'0']
+        assert r.reply() == [b'SET', b'after', b'v']
+
+
+def test_while_waiting_there_are_empty_lines(server_factory):
+    m = server_factory('--repl-diskless-sync-delay', 3)
+    with m.raw() as r:
+        greet(r, 'eof').command('PSYNC', '?', -1)
+        assert r.exactly(1) == b'\n'
+        assert replication(m)['slave0']['state'] == 'wait_bgsave'
+        while (first := r.exactly(1)) == b'\n':
+            pass
+        assert first == b'+'
+
+
+def test_pings(primary):
+    m = primary('--repl-ping-replica-period', 1)
+    with m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)
+        assert r.reply() == [b'PING']
+        assert r.reply() == [b'PING']
+
+
+def test_continue(primary):
+    m = primary()
+    with m.raw() as c, m.raw() as r, m.raw() as again, m.raw() as old:
+        _, position = receive(greet(r, 'eof', 'psync2').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', position)
+        everything.run(c, [('SET', 'a', 1), ('SET', 'b', 2)])
+        name = replication(m)['master_replid']
+        size = len(b'*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n')
+        greet(again, 'psync2').command('PSYNC', name, int(position) + size + 1)
+        assert again.line() == b'+CONTINUE ' + name.encode()
+        assert again.reply() == [b'SET', b'a', b'1']
+        greet(old).command('PSYNC', name.upper(), int(position) + 1)
+        assert old.line() == b'+CONTINUE'
+        assert old.reply() == [b'SELECT', b'0']
+        assert m.info('stats')['sync_partial_ok'] == 2
+        for wrong in ((name, int(position) + 1000), (name, 0), (name, -5), ('x' * 40, 1), (name[:-1], 1), ('', 1)):
+            with m.raw() as x:
+                greet(x, 'eof').command('PSYNC', *wrong)
+                assert x.line().lstrip(b'\n').startswith(b'+FULLRESYNC')
+        with m.raw() as x:
+            assert x.call('PSYNC', name, 'y') == ReplyError('ERR value is not an integer or out of range')
+            assert x.call('PSYNC', name) == ReplyError("ERR wrong number of arguments for 'psync' command")
+
+
+def test_replconf(primary, redis_factory):
+    """Redis's words for what it does not understand; and a name that is not to be printed as it is."""
+    m, theirs = primary(), redis_factory()
+    words = [('REPLCONF',), ('REPLCONF', 'a'), ('REPLCONF', 'a', 'b'), ('REPLCONF', 'listening-port', 'x'),
+             ('REPLCONF', 'rdb-only', 2), ('REPLCONF', 'rdb-only', 1, 'capa', 'x'), ('REPLCONF', 'capa', 'eof', 'a'),
+             ('REPLCONF', 'ip-address', 'x' * 255), ('REPLCONF', 'ip-address', 'x' * 256), ('REPLCONF', 'rdb-filter-only', 'x')]
+    with m.raw() as a, theirs.raw() as b:
+        for one in words:
+            assert a.call(*one) == b.call(*one), one
+        for one in ('ACK', 5), ('GETACK', '*'), ('ACK', 'x'):
+            assert a.command('REPLCONF', *one).call('PING') == b'PONG'
+    with m.raw() as r:
+        assert r.call('REPLCONF', 'ip-address', 'a\r\nrole:x', 'listening-port', 5) == b'OK'
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        with m.raw() as c:
+            assert b'ip=a??role:x,port=7777' in c.call('INFO', 'replication')
+
+
+def test_a_replica_that_does_not_read_is_dropped(server_factory):
+    """In the full sync: the others get on meanwhile, and the server does not keep all of it."""
+    m = server_factory('--repl-diskless-sync-delay', 100, '--repl-diskless-sync-max-replicas', 2,
+                       '--repl-timeout', 2)
+    with m.raw() as c, m.raw() as lazy, m.raw() as r:
+        everything.run(c, (('SET', f'k{i}', everything.noise(100_000)) for i in range(600)))
+        greet(lazy, 'eof').command('PSYNC', '?', -1)
+        greet(r, 'eof').command('PSYNC', '?', -1)
+        taken = [0]
+
+        def read():
+            while taken[0] < 60_000_000:
+                data = r.sock.recv(1 << 20)
+                if not data:
+                    return
+                taken[0] += len(data)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        eventually(lambda: 'Disconnecting timedout replica (full sync)' in m.log, 20)
+        thread.join(30)
+        assert taken[0] >= 60_000_000
+        assert replication(m)['connected_slaves'] == 1
+        assert m.info('memory')['mem_total_replication_buffers'] < 16 << 20
+        lazy.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\1\0\0\0\0\0\0\0')
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_all_leave_during_the_sync(mode, server_factory, redis_factory):
+    m = server_factory(*MODES[mode], '--rdb-key-save-delay', 20000)
+    with m.raw() as c:
+        everything.run(c, (('SET', f'k{i}', 'v') for i in range(1000)))
+        with m.raw() as r:
+            greet(r, 'eof').command('PSYNC', '?', -1)
+            eventually(lambda: 'Starting BGSAVE' in m.log)
+        eventually(lambda: 'the full sync is given up' in m.log)
+        assert c.call('CONFIG', 'SET', 'rdb-key-save-delay', 0) == b'OK'
+        assert c.call('SAVE') == b'OK'
+    r = redis_factory()
+    attach(m, r)
+    equal(m, r)
+
+
+def test_a_sync_waits_for_a_bgsave(primary, redis_factory):
+    m, r = primary('--rdb-key-save-delay', 1000), redis_factory()
+    with m.raw() as c:
+        everything.run(c, (('SET', f'k{i}', 'v') for i in range(500)))
+        assert c.call('BGSAVE').startswith(b'Background saving started')
+        follow(r, m)
+        eventually(lambda: 'asks for synchronization' in m.log)
+        everything.run(c, (('SET', f'k{i}', 'w') for i in range(0, 500, 3)))
+    equal(m, r)
+    assert m.log.index('Background saving terminated with success') < m.log.index('Starting BGSAVE for SYNC')
+
+
+def test_output_limit_of_replicas(primary):
+    m = primary('--client-output-buffer-limit', 'replica 2mb 0 0', '--repl-backlog-size', '16kb')
+    with m.raw() as c, m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)
+        eventually(lambda: replication(m)['slave0']['state'] == 'online')
+        everything.run(c, (('SET', 'k', everything.noise(100_000)) for _ in range(300)))
+        eventually(lambda: replication(m)['connected_slaves'] == 0)
+        assert m.info('stats')['client_output_buffer_limit_disconnections'] == 1
+        eventually(lambda: m.info('memory')['mem_total_replication_buffers'] < 4 << 20)
+
+
+def test_a_silent_replica_is_dropped(primary):
+    m = primary('--repl-timeout', 1)
+    with m.raw() as r, m.raw() as loading:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        receive(greet(loading, 'eof').command('PSYNC', '?', -1))
+        end = time.monotonic() + 4
+        while time.monotonic() < end:                       # a replica that loads sends empty lines
+            loading.send(b'\n')
+            time.sleep(0.2)
+        assert m.log.count('Disconnecting timedout replica (streaming sync)') == 1
+        assert replication(m)['connected_slaves'] == 1
+
+
+def test_a_disk_that_takes_nothing(server_factory, redis_factory, tmp_path):
+    m, r = server_factory(*MODES['disk'], '--enable-protected-configs', 'yes'), redis_factory()
+    with m.raw() as c:
+        everything.run(c, [('SET', 'k', 'v')])
+        gone = tmp_path / 'gone'
+        gone.mkdir()
+        assert c.call('CONFIG', 'SET', 'dir', gone) == b'OK'
+        gone.rmdir()
+        follow(r, m)
+        eventually(lambda: 'SYNC failed' in m.log)
+        assert c.call('SET', 'k', 'w') == b'OK'
+        gone.mkdir()
+    equal(m, r)
+
+
+def test_shutdown_waits_for_replicas(primary, redis_factory):
+    """What clients were told is done is with the replica when the primary is gone."""
+    m, r = primary(), redis_factory()
+    attach(m, r)
+    with m.raw() as c, r.client() as rc, r.raw() as sleeper:
+        sleeper.command('DEBUG', 'SLEEP', 1)
+        time.sleep(0.1)
+        for i in range(3000):
+            c.command('SET', f'k{i}', 'x' * 10000)
+        assert [c.reply() for _ in range(3000)] == [b'OK'] * 3000
+        assert m.stop() == 0
+        assert '1 of 1 replicas are in sync when shutting down.' in m.log
+        eventually(lambda: not up(r))
+        assert rc.dbsize() == 3000
+
+
+def test_shutdown_waits_no_longer_than_it_should(primary):
+    m = primary('--shutdown-timeout', 1)
+    with m.raw() as c, m.raw() as asks, m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)                     # the last word from it
+        everything.run(c, [('SET', 'x', 1)])
+        eventually(lambda: replication(m)['slave0']['state'] == 'online')
+        asks.command('SHUTDOWN')
+        eventually(lambda: 'Waiting for replicas before shutting down.' in m.log)
+        c.command('SET', 'x', 2)
+        assert c.silent()                                   # no write is taken any more
+        with m.raw() as other:
+            assert other.call('GET', 'x') == b'1'
+            assert other.call('SHUTDOWN', 'ABORT') == b'OK'
+            assert asks.reply() == ReplyError('ERR Errors trying to SHUTDOWN. Check logs.')
+            assert other.call('SHUTDOWN', 'ABORT') == ReplyError('ERR No shutdown in progress.')
+        assert c.reply() == b'OK'
+        asks.command('SHUTDOWN')
+        assert m.proc.wait(10) == 0
+        assert '0 of 1 replicas are in sync when shutting down.' in m.log
