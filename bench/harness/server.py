@@ -97,12 +97,15 @@ class Server:
         with open(f"/proc/{self.pid}/schedstat") as f:
             return int(f.read().split()[1])
 
-    def info(self, section, field):
+    def info_text(self, section, field):
         for line in self.call("INFO", section).decode().splitlines():
             key, _, value = line.partition(":")
             if key == field:
-                return int(float(value))
+                return value
         raise RuntimeError(f"INFO {section} has no {field}")
+
+    def info(self, section, field):
+        return int(float(self.info_text(section, field)))
 
     def check_alive(self):
         if self.proc.poll() is not None:

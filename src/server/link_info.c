@@ -37,7 +37,8 @@ static void sync_info(const struct link *l, struct buf *out)
     u64 left = t->size > t->received ? t->size - t->received : 0;
     buf_printf(out,
                "master_sync_total_bytes:%llu\r\nmaster_sync_read_bytes:%llu\r\n"
-               "master_sync_left_bytes:%llu\r\nmaster_sync_perc:%.2f\r\nmaster_sync_last_io_seconds_ago:%lld\r\n",
+               "master_sync_left_bytes:%llu\r\nmaster_sync_perc:%.2f\r\n"
+               "master_sync_last_io_seconds_ago:%lld\r\n",
                (unsigned long long)t->size, (unsigned long long)t->received, (unsigned long long)left,
                t->size ? 100.0 * (double)t->received / (double)t->size : 0,
                (long long)(link_now_ms(l) - l->io_ms) / 1000);
@@ -52,7 +53,8 @@ void link_info(struct server *s, struct buf *out)
     i64 now = link_now_ms(l);
     buf_printf(out,
                "master_host:%s\r\nmaster_port:%d\r\nmaster_link_status:%s\r\n"
-               "master_last_io_seconds_ago:%lld\r\nmaster_sync_in_progress:%d\r\nslave_read_repl_offset:%llu\r\nslave_repl_offset:%llu\r\n",
+               "master_last_io_seconds_ago:%lld\r\nmaster_sync_in_progress:%d\r\n"
+               "slave_read_repl_offset:%llu\r\nslave_repl_offset:%llu\r\n",
                l->host, l->port, up ? "up" : "down", up ? (long long)(now - l->io_ms) / 1000 : -1,
                l->state == LINK_SYNC, (unsigned long long)position + (up ? l->inbox.in.n : 0),
                (unsigned long long)position);

@@ -58,7 +58,7 @@ struct persistence {
     u64 saves, save_peak;
     u64 loaded_keys, loaded_dead; /* by the last load */
     bool flushed;            /* FLUSHALL was run in this tick */
-    u32 stop_signal;         /* a signal that waits for a file to be put in place; 0: none */
+    u32 stop_signal;         /* a signal that waits for the job: snapshot_must_finish; 0: none */
 
     /* AOF */
     struct aof *aof;         /* NULL: none is open */
@@ -152,6 +152,12 @@ NODISCARD bool snapshot_save_now(struct server *s);
 static inline bool snapshot_finishing_save(const struct persistence *p)
 {
     return p->job == JOB_SAVE && p->stage == STAGE_FINISH;
+}
+
+/* Whether the server should not be stopped before the job has ended: the above, or the first base of an AOF. */
+static inline bool snapshot_must_finish(const struct persistence *p)
+{
+    return snapshot_finishing_save(p) || (p->aof_state == AOF_IS_NEW && snapshot_active(p, JOB_REWRITE));
 }
 
 /* -- INFO: persistence_info.c --------------------------------------------------------------------- */

@@ -82,11 +82,12 @@ void replication_begin_tick(struct server *s)
         g->deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 }
 
-/* "id position db" */
+/* "id position db". What is in memory only has no use for it: there the RDB file knows. */
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
     struct engine *e = s->region.eng;
+    if (s->config.engine != ENGINE_ROCKSDB) return;
     buf_clear(&e->note);
     buf_printf(&e->note, "%s %llu %u", r->stream.id, (unsigned long long)(r->stream.end + r->stream.staged),
                r->stream_db);

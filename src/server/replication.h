@@ -20,6 +20,7 @@
 struct server;
 struct conn;
 struct ctx;
+struct command;
 struct buf;
 struct link;
 struct replica;
@@ -112,6 +113,7 @@ void primary_cron(struct server *s);
 void primary_forget(struct server *s, struct conn *c); /* net's on_close: it may have been a replica */
 void primary_feed(struct server *s);                   /* what was published goes out at the end of the tick */
 u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have everything up to there */
+bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; between ticks or when one is committed */
 void primary_failed(struct server *s, struct conn *c); /* its tick was not kept: it gets errors for all it asked */
 u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* as above, but of those that acknowledge */

@@ -241,13 +241,14 @@ static void take_signs_down(struct server *s)
     daemon_end(&s->config);
 }
 
-/* A file that gets its name just now must have it first: see snapshot.c. */
+/* A file that gets its name just now must have it first: see snapshot.c. Nor does it end before the first base
+ * of a new AOF is complete, as there is after each full sync: without it there is nothing to start with. */
 void server_stop_by_signal(struct server *s, int signum)
 {
     const struct config *c = &s->config;
     const char *name = signum == SIGINT ? "SIGINT" : "SIGTERM";
     s->persist.stop_signal = (u32)signum;
-    if (snapshot_finishing_save(&s->persist) && !s->region.loading) return;
+    if (snapshot_must_finish(&s->persist) && !s->region.loading) return;
     s->persist.stop_signal = 0;
     if (!server_shutdown(s, signum == SIGINT ? c->shutdown_on_sigint : c->shutdown_on_sigterm))
         log_line(&s->log, LOG_WARNING,

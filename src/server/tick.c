@@ -134,6 +134,7 @@ static void run_request(struct server *s, u32 at)
         refuse_web_request(s, c);
         return;
     }
+    if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
     if (UNLIKELY(s->pause_until_ms) && pause_holds(s, region_find(&s->region, argv[0]))) {
         conn_postpone(n, at, HOLD_PAUSE);
         return;

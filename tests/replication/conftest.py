@@ -30,6 +30,10 @@ def pytest_report_header():
     return f'replication: {"all rounds" if FULL else "a few rounds"}, REPL_SEED={SEED}, {" ".join(PAIRS)}'
 
 
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'long: takes long')
+
+
 def pytest_generate_tests(metafunc):
     """pair: kinds of a primary and a replica. chain: of a primary, its replica, and a replica of that.
     kind: of a node that is alone."""
@@ -49,8 +53,13 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [i for i in items if i in chosen]
 
 
+def wanted(group):
+    return 2 if 'pair' in group[0].fixturenames and not group[0].get_closest_marker('long') else 1
+
+
 def some_of(items):
-    """Of each test one or two of the pairs, chains, kinds, by turns: the seed says which come first."""
+    """Of each test two of the pairs (one, if it takes long), one of the chains and kinds, by turns: the seed says
+    which come first."""
     groups = {}
     for item in items:
         given = getattr(item, 'callspec', None)
@@ -58,7 +67,7 @@ def some_of(items):
         groups.setdefault(f'{item.location[0]} {item.originalname} {other}', []).append(item)
     chosen, turn = set(), random.Random(SEED).randrange(8)
     for group in groups.values():
-        chosen |= {group[(turn + i) % len(group)] for i in ((0, 3) if len(group) == 8 else (0,))}
+        chosen |= {group[(turn + i) % len(group)] for i in (0, 3)[:wanted(group)]}
         turn += 1
     return chosen
 

@@ -86,6 +86,7 @@ def prepare(primary, replica, rng):
     raise AssertionError('the machine is too slow for this')
 
 
+@pytest.mark.long
 def test_storm(pair, node, seed, rng):
     primary, replica = map(node, pair)
     replica.follow(primary)

@@ -37,6 +37,7 @@ def field_deadlines(rng):
         yield 'HPEXPIRE', f'fields:{i}', rng.choice(DEADLINES), 'FIELDS', 2, f'f{rng.randrange(30)}', 'f0'
 
 
+@pytest.mark.long
 def test_everything(pair, node, full, rng, seed):
     """Whatever the replica had is gone, whatever the primary has is there, and stays the same from then on."""
     primary, replica = map(node, pair)

@@ -350,9 +350,12 @@ def test_the_stream_follows_the_data(mode, server_factory):
             r.command('REPLCONF', 'ACK', position)
         assert r.reply() == [b'SELECT', b'0']
         assert r.reply() == [b'SET', b'after', b'v']
-        r.command('PING').command('GET', 'before')          # nobody asks a replica's connection for anything
+        r.command('PING').command('INFO')                   # bytes here are the stream's: there is no answer
         everything.run(c, [('SET', 'more', 'v')])
         assert r.reply() == [b'SET', b'more', b'v']
+        r.command('SET', 'more', 'w').command('DEL', 'after')
+        assert r.closed()
+        assert (c.call('GET', 'more'), c.call('GET', 'after')) == (b'v', b'v')
 
 
 def test_sync_of_the_old_kind(server_factory):

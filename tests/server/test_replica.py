@@ -249,7 +249,7 @@ def test_nobody_there(server_factory, primary):
 
 def test_name_with_several_addresses(server_factory, primary):
     """`localhost` may be ::1 first, where nobody listens."""
-    server = server_factory('--replicaof', f'localhost {primary.port}')
+    server = server_factory('--replicaof', f'localhost {primary.port}', '--appendonly', 'no')
     primary.accept().full(file_of(a='1'))
     with server.client() as r:
         eventually(lambda: is_up(r))

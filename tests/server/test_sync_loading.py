@@ -293,3 +293,18 @@ def test_crash_before_the_aof_begins_anew(primary, start):
     assert i['aof_enabled'] == 1 and i['aof_pending_rewrite'] == 1
     restart_alone(s)
     assert without_sizes(data_of(s)) == seen_after_restart(OLD)
+
+
+@pytest.mark.engine('memory', 'the append only file is its')
+def test_stopped_before_the_aof_begins_anew(primary, start):
+    """The server ends when it has, and nothing is lost."""
+    s = start('--appendonly', 'yes')
+    old_data(primary, s)
+    with s.client() as c:
+        c.config_set('rdb-key-save-delay', 2000)
+    primary.accept().full(file_of(NEW))
+    eventually(lambda: s.info('persistence')['aof_pending_rewrite'] == 1)
+    assert s.stop() == 0, s.log
+    assert 'Background AOF rewrite terminated with success' in s.log
+    restart_alone(s)
+    assert without_sizes(data_of(s)) == seen_after_restart(NEW)
