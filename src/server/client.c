@@ -106,14 +106,14 @@ struct client_filter {
     u64 id;
     bool by_id, by_type, by_addr, by_laddr, by_user, skip_me;
     enum conn_class class;
-    bool no_such_type;
+    bool by_link; /* TYPE master: the connection to our primary, which is none of net's */
     bytes addr, laddr, user;
 };
 
 static bool matches(const struct client_filter *f, struct conn *c)
 {
     if (f->by_id && c->session.id != f->id) return false;
-    if (f->by_type && (f->no_such_type || c->class != f->class)) return false;
+    if (f->by_type && (f->by_link || c->class != f->class)) return false;
     if (f->by_addr && !bytes_eq(bytes_str(c->peer), f->addr)) return false;
     if (f->by_laddr && !bytes_eq(bytes_str(c->local), f->laddr)) return false;
     if (f->by_user && !bytes_eq(f->user, BYTES_LIT("default"))) return false;
@@ -126,7 +126,7 @@ static bool parse_class(struct ctx *c, bytes word, struct client_filter *f)
     if (bytes_is(word, "normal")) f->class = CONN_NORMAL;
     else if (bytes_is(word, "replica") || bytes_is(word, "slave")) f->class = CONN_REPLICA;
     else if (bytes_is(word, "pubsub")) f->class = CONN_PUBSUB;
-    else if (bytes_is(word, "master")) f->no_such_type = true;
+    else if (bytes_is(word, "master")) f->by_link = true;
     else {
         reply_errorf(c->out, "ERR Unknown client type '%.*s'", (int)MIN(word.n, 128u), word.p);
         return false;
@@ -259,6 +259,10 @@ void cmd_client_kill(struct ctx *c)
         killed++;
         if (me) x->session.close_after_reply = true;
         else conn_close(x);
+    }
+    if (f.by_link && link_is_up(c->server)) {
+        link_break(c->server);
+        killed++;
     }
     if (!old_style) reply_int(c->out, killed);
     else if (killed) reply_ok(c->out);

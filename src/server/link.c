@@ -366,6 +366,11 @@ static void up_cron(struct link *l)
     if (link_now_ms(l) - l->told_ms >= 1000) link_acknowledge(l, l->server->repl.stream.end);
 }
 
+void link_break(struct server *s)
+{
+    if (s->repl.link && s->repl.link->conn) link_close(s->repl.link, true);
+}
+
 void link_cron(struct server *s)
 {
     struct link *l = s->repl.link;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/link.h"
 
 #define READ_BYTES (256u << 10)
@@ -51,7 +52,10 @@ static void keep_as_dump(struct server *s, const char *path)
     char dump[8192];
     snprintf(dump, sizeof dump, "%s/%s", c->dir.p, c->dbfilename.p);
     int old = open(dump, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (rename(path, dump)) {
+    if (rename(path, dump) == 0) {
+        s->persist.dirty_saved = s->region.ks.dirty;
+        s->persist.last_save_s = clock_wall_ms() / 1000;
+    } else {
         log_line(&s->log, LOG_WARNING,
                  "Failed trying to rename the temp DB into %s in MASTER <-> REPLICA synchronization: %s",
                  c->dbfilename.p, strerror(errno));

@@ -48,8 +48,8 @@ void replication_stream(struct server *s)
     attach(s);
 }
 
-/* Nobody was there for repl-backlog-ttl seconds. What comes from now on is not written down: whoever knows the
- * history by its name must not think it went on. */
+/* Nobody was there for repl-backlog-ttl seconds. What comes from now on is not written down: whoever knows
+ * the history by its name must not think it went on. */
 static void end_stream(struct server *s)
 {
     struct replication *r = &s->repl;
@@ -131,6 +131,7 @@ static void set_role(struct server *s, bool follows)
     s->region.follows = s->region.eng->keep_dead = follows;
     if (!follows) s->region.ks.keep_dead = false;
     s->region.cycle.next_ms = 0; /* what is dead may go now */
+    s->log.role = follows ? 'S' : 'M';
 }
 
 void replication_follow(struct server *s, const char *host, int port)

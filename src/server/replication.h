@@ -1,9 +1,10 @@
-/* Replication: this server as a primary of others, and as a replica of another one; both at once in a chain.
+/* Replication: this server as a primary of others, and as a replica of another one; both at once in a
+ * chain.
  *
- * One stream (replica/stream.h) is the server's history. A primary's is made of the journal's records, through
- * a sink; a replica's of the very bytes its primary sends, so that positions and names are the same all along
- * a chain. Replicas of ours are cursors in it. It exists (`streaming`) from the first replica on, ours or that
- * we are, and while there is a use for it (repl-backlog-ttl).
+ * One stream (replica/stream.h) is the server's history. A primary's is made of the journal's records,
+ * through a sink; a replica's of the very bytes its primary sends, so that positions and names are the same
+ * all along a chain. Replicas of ours are cursors in it. It exists (`streaming`) from the first replica on,
+ * ours or that we are, and while there is a use for it (repl-backlog-ttl).
  *
  * - primary.c: replicas as connections: handshake, full sync, feeding, acknowledgements, WAIT
  * - link.c: the connection to our primary: handshake, receiving a full sync, following the stream
@@ -67,8 +68,8 @@ struct replication {
 /* -- replication.c -------------------------------------------------------------------------------- */
 
 void replication_init(struct server *s);  /* before data is loaded */
-/* All data is loaded: goes on in the history it belongs to, and connects to the primary, if there is to be one.
- * in_step: the position that was loaded is that of the data (no AOF has led on from there). */
+/* All data is loaded: goes on in the history it belongs to, and connects to the primary, if there is to be
+ * one. in_step: the position that was loaded is that of the data (no AOF has led on from there). */
 void replication_start(struct server *s, bool in_step);
 void replication_stop(struct server *s);  /* before the loop is closed */
 void replication_release(struct server *s);
@@ -126,6 +127,7 @@ void link_start(struct server *s, const char *host, int port); /* makes s->repl.
 void link_drop(struct server *s);  /* closes and frees it; the position is kept */
 void link_cron(struct server *s);
 bool link_is_up(const struct server *s);
+void link_break(struct server *s); /* the connection, if there is one, is made anew */
 bool link_is_to(const struct server *s, bytes host, int port); /* that is our primary already */
 void link_info(struct server *s, struct buf *out); /* INFO replication from master_host to replica_announced */
 void link_role(struct ctx *c);     /* ROLE of a replica */

@@ -489,6 +489,15 @@ def test_database_is_remembered(primary, follower):
         assert five.mget('k', 'l') == [b'1', b'2']
 
 
+def test_client_kill(primary, follower):
+    _, r, link = follower
+    assert r.execute_command('CLIENT', 'KILL', 'TYPE', 'master') == 1
+    link.left()
+    link = primary.accept()
+    assert link.handshake() == (ID, '101')
+    assert r.execute_command('CLIENT', 'KILL', 'TYPE', 'master') == 0
+
+
 def test_name_changes(primary, follower):
     server, r, link = follower
     link.close()
