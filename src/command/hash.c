@@ -18,9 +18,12 @@ void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes 
     mem_free(argv);
 }
 
+void hash_state_newer(struct ctx *c) { c->ks->journal->open.newer = true; }
+
 void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fields)
 {
     char ms[NUM_I64_LEN], count[NUM_I64_LEN];
+    hash_state_newer(c);
     HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1],
                bytes_of(ms, num_print_i64(ms, deadline_ms)), BYTES_LIT("FIELDS"),
                bytes_of(count, num_print_i64(count, n)));

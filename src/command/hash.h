@@ -14,6 +14,9 @@ void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes 
     hash_state((c), (int)(sizeof((bytes[]){__VA_ARGS__}) / sizeof(bytes)), (bytes[]){__VA_ARGS__}, \
                (n), (args))
 
+/* What is stated next Redis 7.0 does not know. */
+void hash_state_newer(struct ctx *c);
+
 /* States that these n fields now have the deadline: HPEXPIREAT. */
 void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fields);
 

@@ -102,6 +102,7 @@ static void report_persisted(struct ctx *c, const struct changed *ch)
     char n[NUM_I64_LEN];
     if (ch->n == 0) return;
     ctx_changed(c, c->argv[1], NOTIFY_HASH, "hpersist");
+    hash_state_newer(c);
     HASH_STATE(c, ch->n, ch->v, BYTES_LIT("HPERSIST"), c->argv[1], BYTES_LIT("FIELDS"),
                bytes_of(n, num_print_i64(n, ch->n)));
 }
@@ -440,16 +441,17 @@ static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *
     mem_free(ch.v);
 }
 
+/* Values and deadlines apart: a Redis 7.0 that follows the stream has no use for the latter, but needs the
+ * values. */
 static void setex_state(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
 {
-    char ms[NUM_I64_LEN], n[NUM_I64_LEN];
-    if (h->ttl == TTL_SET) {
-        HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSETEX"), c->argv[1], BYTES_LIT("PXAT"),
-                   bytes_of(ms, num_print_i64(ms, h->deadline_ms)), BYTES_LIT("FIELDS"),
-                   bytes_of(n, num_print_i64(n, h->pairs)));
-        return;
-    }
     HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSET"), c->argv[1]);
+    if (h->ttl == TTL_SET) {
+        struct changed ch = changed_new(h->pairs);
+        for (int i = 0; i < h->pairs; i++) changed_add(&ch, h->pair[2 * i]);
+        hash_state_deadline(c, h->deadline_ms, ch.n, ch.v);
+        mem_free(ch.v);
+    }
     for (int i = 0; h->ttl == TTL_KEEP && i < h->pairs; i++)
         hash_state_own_deadline(c, ref, h->pair[2 * i]);
 }

@@ -157,10 +157,10 @@ struct engine_ops {
 
     bool (*has_deadlines)(struct engine *, u32 db); /* any key or any field */
 
-    /* Expiry. due() offers up to max keys, of any database (but no spare one; and while
-     * these hold keys an engine may have nothing to offer), whose own deadline, or
-     * one of whose fields' deadlines, is <= until_ms; fn drops the key or reaps
-     * fields. A hash that is heavy for a snapshot is offered later. O(offered), never a scan. Returns how many references it looked at. */
+    /* Expiry. due() offers up to max keys, of any database (but no spare one; and while these hold keys an
+     * engine may have nothing to offer), whose own deadline, or one of whose fields' deadlines, is
+     * <= until_ms; fn drops the key or reaps fields. A hash that is heavy for a snapshot is offered later.
+     * O(offered), never a scan. Returns how many references it looked at. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
     i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
     void (*forecast)(struct engine *, u32 db, forecast_fn, void *arg);
@@ -193,7 +193,7 @@ struct engine {
      * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
      * transaction (swap). An engine starts with empty ones, whatever was there. */
     u32 databases;
-    struct buf note;  /* what the server wants to find again: kept with the data if the engine keeps any … */
+    struct buf note;  /* what the server wants to find again: kept with the data if that is kept … */
     bool note_changed;/* … in the next commit */
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */

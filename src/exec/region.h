@@ -21,8 +21,8 @@ struct region {
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* sequence number of the last commit */
     const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
-    const char *deny_writes;   /* why clients may not write, likewise: a read-only replica, too few replicas */
-    const char *deny_stale;    /* why nobody may read what may be out of date; commands flagged CMD_STALE may */
+    const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
+    const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
     i64 seen_ms;             /* the latest time a tick ran at */
     bool follows;            /* a replica: the dead are hidden, and stay until the primary deletes them … */
     bool serve_dead;         /* … or not even hidden: replica-expired-reads serve */
@@ -72,8 +72,8 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
                            const struct journal_record *record);
 
 /* Runs one command of a file that is being loaded, in the open transaction and at the time the keyspace has
- * begun with: as region_apply does, but the outcome is told, and no record is closed (no sink may be attached).
- * A command that does not write is rejected, but for SELECT. */
+ * begun with: as region_apply does, but the outcome is told, and no record is closed (no sink may be
+ * attached). A command that does not write is rejected, but for SELECT. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 
 /* Runs one command of a primary's stream, and closes its journal record. Whoever sent it decides what is

@@ -35,27 +35,41 @@ void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv)
     j->open.effects++;
 }
 
+#define BLOCK_BEGIN "*1\r\n$5\r\nMULTI\r\n"
+#define BLOCK_END "*1\r\n$4\r\nEXEC\r\n"
+
 static void wrap_in_transaction(struct buf *b)
 {
     struct buf whole = {0};
-    bytes multi = BYTES_LIT("MULTI"), exec = BYTES_LIT("EXEC");
-    resp_write_command(&whole, 1, &multi);
+    buf_append_str(&whole, BLOCK_BEGIN);
     buf_append_bytes(&whole, buf_bytes(b));
-    resp_write_command(&whole, 1, &exec);
+    buf_append_str(&whole, BLOCK_END);
     buf_release(b);
     *b = whole;
+}
+
+bytes journal_effects(const struct journal_record *record)
+{
+    bytes all = buf_bytes(&record->resp);
+    if (record->effects < 2) return all;
+    size_t begin = sizeof BLOCK_BEGIN - 1, end = sizeof BLOCK_END - 1;
+    return bytes_of(all.p + begin, all.n - begin - end);
 }
 
 void journal_abandon(struct journal *j)
 {
     buf_clear(&j->open.resp);
     j->open.effects = 0;
+    j->open.newer = false;
     j->db = -1; /* a SELECT may have gone with it */
 }
 
 u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 {
-    if (j->open.effects == 0) return j->seq;
+    if (j->open.effects == 0) {
+        j->open.newer = false;
+        return j->seq;
+    }
     if (j->open.effects > 1) wrap_in_transaction(&j->open.resp);
     j->open.seq = ++j->seq;
     j->open.now_ms = now_ms;
@@ -63,5 +77,6 @@ u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
     buf_clear(&j->open.resp);
     j->open.effects = 0;
+    j->open.newer = false;
     return j->seq;
 }

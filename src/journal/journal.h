@@ -19,6 +19,7 @@ struct journal_record {
     i64 now_ms;     /* the time the command ran at */
     u64 seed;       /* the seed it ran with */
     u32 effects;    /* how many commands `resp` holds */
+    bool newer;     /* among them one that Redis 7.0 does not know, and whose whole block it would refuse */
     struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes */
 };
 
@@ -49,5 +50,8 @@ void journal_abandon(struct journal *j);
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
  * for every reader); an empty record vanishes. Returns the last sequence number. */
 u64 journal_close(struct journal *j, i64 now_ms, u64 seed);
+
+/* The effects of a record without what they are wrapped in. */
+bytes journal_effects(const struct journal_record *record);
 
 #endif

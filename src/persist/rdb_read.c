@@ -165,7 +165,7 @@ static bool read_field_ttls(struct rdb_loader *l)
 {
     struct engine *e = l->ks->eng;
     if (!l->last_kept) return true; /* they went with their hash */
-    if (!e->ops->find(e, target_db(l), buf_bytes(&l->key), &l->load.ref)) /* there may have been a commit since */
+    if (!e->ops->find(e, target_db(l), buf_bytes(&l->key), &l->load.ref)) /* it may have moved by a commit */
         return rdb_fail(&l->in, "the key was deleted while loading");
     if (l->load.ref.type != TYPE_HASH)
         return rdb_fail(&l->in, "field deadlines follow a key that is not a hash");

@@ -122,7 +122,7 @@ static void move_up(struct inbox *b, size_t bytes_gone, size_t args_gone)
         b->commands[i].args -= args_gone;
     }
     b->arg_count -= args_gone;
-    memmove(b->args, b->args + args_gone, b->arg_count * sizeof *b->args);
+    if (b->arg_count) memmove(b->args, b->args + args_gone, b->arg_count * sizeof *b->args);
     for (size_t i = 0; i < b->arg_count; i++) b->args[i].at -= bytes_gone;
 }
 

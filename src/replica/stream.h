@@ -1,14 +1,14 @@
-/* The stream of replication: every change to the data as bytes, from some position on. A replica that is being
- * fed is a cursor in it, and what it has not been sent yet is held for it; beyond that the newest bytes are kept
- * for those who come back (the backlog).
+/* The stream of replication: every change to the data as bytes, from some position on. A replica that is
+ * being fed is a cursor in it, and what it has not been sent yet is held for it; beyond that the newest
+ * bytes are kept for those who come back (the backlog).
  *
- * - A position is the number of bytes before it, since the stream's history began. (PSYNC counts from one: it
- *   asks for position + 1.)
+ * - A position is the number of bytes before it, since the stream's history began. (PSYNC counts from one:
+ *   it asks for position + 1.)
  * - A history has a name, `id`. A server that goes on with another's data (a replica that was promoted, a
  *   primary that was started again) begins a new history: what comes up to `id2_end` is the same under both
  *   names.
- * - What is appended is *staged*, and seen by nobody, until it is published: the data it tells of is committed
- *   then. Or it is taken back. */
+ * - What is appended is *staged*, and seen by nobody, until it is published: the data it tells of is
+ *   committed then. Or it is taken back. */
 #ifndef MAYFLY_REPLICA_STREAM_H
 #define MAYFLY_REPLICA_STREAM_H
 
@@ -57,7 +57,8 @@ bool stream_continues(const struct stream *s, bytes id, u64 position);
  * it is held, until it is moved or closed. Closing one that is not open is fine. */
 void stream_open(struct stream *s, struct stream_cursor *c, u64 position);
 void stream_close(struct stream *s, struct stream_cursor *c);
-bytes stream_peek(const struct stream *s, struct stream_cursor *c); /* published, in one piece; empty: at the end */
+/* What is published, in one piece; empty: at the end. */
+bytes stream_peek(const struct stream *s, struct stream_cursor *c);
 void stream_move(struct stream *s, struct stream_cursor *c, u64 n);
 
 /* Frees blocks that no cursor needs and that lie more than `keep` bytes before the end. */

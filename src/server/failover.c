@@ -16,7 +16,7 @@ const char *failover_name(enum failover_state state)
     }
 }
 
-/* -- its end ---------------------------------------------------------------------------------------------- */
+/* -- its end ---------------------------------------------------------------------------------------- */
 
 static void end(struct server *s)
 {
@@ -40,7 +40,7 @@ void failover_answered(struct server *s, bool agreed)
     else s->repl.failover.refused = true; /* it is the link that tells: it can't be dropped here */
 }
 
-/* -- the replica ------------------------------------------------------------------------------------------- */
+/* -- the replica ------------------------------------------------------------------------------------ */
 
 static bool is_called(const struct replica *r, const char *host, int port)
 {
@@ -83,14 +83,14 @@ void failover_cron(struct server *s)
         log_line(&s->log, LOG_NOTICE, "Failover target %s:%d is synced, failing over.", host, r->port);
         hand_over(s, host, r->port);
     } else if (f->until_ms && clock_mono_us() / 1000 >= f->until_ms) {
-        log_line(&s->log, LOG_NOTICE, "Failover to %s:%d timed out%s.", f->host[0] ? f->host : "any replica", f->port,
-                 f->force ? ", failing over all the same" : "");
+        log_line(&s->log, LOG_NOTICE, "Failover to %s:%d timed out%s.", f->host[0] ? f->host : "any replica",
+                 f->port, f->force ? ", failing over all the same" : "");
         if (f->force) hand_over(s, f->host, f->port);
         else give_up(s, "Replica never caught up before timeout");
     }
 }
 
-/* -- the command ------------------------------------------------------------------------------------------- */
+/* -- the command ------------------------------------------------------------------------------------ */
 
 struct wish {
     bool abort, force, to;

@@ -1,9 +1,10 @@
 /* FAILOVER: the primary hands its role to a replica, and no write is lost.
  *
- * WAITS: clients' writes are held back, nothing expires and nothing is evicted, until the replica has all there is.
- * HANDS_OVER: we follow it, and ask it by PSYNC … FAILOVER to be the primary. When it agrees that is all; when it
- * refuses we are the primary again. Either way the writes that were held back then run (and learn, in the first
- * case, that this is a replica). */
+ * WAITS: clients' writes are held back, nothing expires and nothing is evicted, until the replica has all
+ * there is.
+ * HANDS_OVER: we follow it, and ask it by PSYNC … FAILOVER to be the primary. When it agrees that is all;
+ * when it refuses we are the primary again. Either way the writes that were held back then run (and learn,
+ * in the first case, that this is a replica). */
 #ifndef MAYFLY_SERVER_FAILOVER_H
 #define MAYFLY_SERVER_FAILOVER_H
 

@@ -117,8 +117,9 @@ static void info_memory(struct server *s, struct buf *b)
     buf_printf(
         b,
         "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:%llu\r\n"
-        "mem_total_replication_buffers:%llu\r\nmem_clients_slaves:%llu\r\nmem_clients_normal:%llu\r\nmem_cluster_links:0\r\nmem_aof_buffer:%llu\r\n"
-        "mem_allocator:%s\r\nactive_defrag_running:0\r\nlazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
+        "mem_total_replication_buffers:%llu\r\nmem_clients_slaves:%llu\r\nmem_clients_normal:%llu\r\n"
+        "mem_cluster_links:0\r\nmem_aof_buffer:%llu\r\nmem_allocator:%s\r\nactive_defrag_running:0\r\n"
+        "lazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
         (ull)(persistence_buffers(&s->persist) + primary_buffers(s)), (ull)backlog,
         (ull)(backlog + primary_buffers(s)), (ull)replicas, (ull)clients,
         s->persist.aof ? (ull)aof_facts(s->persist.aof).buffer : 0, mem_allocator_name(),
@@ -132,16 +133,20 @@ static void info_stats(struct server *s, struct buf *b)
     const struct net_stats *n = &s->net.stats;
     buf_printf(
         b,
-        "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\ninstantaneous_ops_per_sec:%.0f\r\n"
+        "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\n"
+        "instantaneous_ops_per_sec:%.0f\r\n"
         "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:%llu\r\n"
-        "total_net_repl_output_bytes:%llu\r\ninstantaneous_input_kbps:%.2f\r\ninstantaneous_output_kbps:%.2f\r\n"
-        "instantaneous_input_repl_kbps:0.00\r\ninstantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
+        "total_net_repl_output_bytes:%llu\r\ninstantaneous_input_kbps:%.2f\r\n"
+        "instantaneous_output_kbps:%.2f\r\ninstantaneous_input_repl_kbps:0.00\r\n"
+        "instantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
         (ull)n->connections, (ull)s->stats.total_commands, rate_per_second(&s->stats.ops),
-        (ull)n->bytes_in, (ull)n->bytes_out, (ull)s->repl.bytes_in, (ull)s->repl.bytes_out, rate_per_second(&s->stats.net_in) / 1024,
-        rate_per_second(&s->stats.net_out) / 1024, (ull)n->rejected);
+        (ull)n->bytes_in, (ull)n->bytes_out, (ull)s->repl.bytes_in, (ull)s->repl.bytes_out,
+        rate_per_second(&s->stats.net_in) / 1024, rate_per_second(&s->stats.net_out) / 1024,
+        (ull)n->rejected);
     buf_printf(
         b,
-        "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
+        "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\n"
+        "expired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
         "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
@@ -150,17 +155,19 @@ static void info_stats(struct server *s, struct buf *b)
         (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
-        "pubsub_channels:0\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\nlatest_fork_usec:0\r\ntotal_forks:0\r\n"
+        "pubsub_channels:0\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\n"
+        "latest_fork_usec:0\r\ntotal_forks:0\r\n"
         "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
         "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
         "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:0\r\n"
         "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:%llu\r\n"
         "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
         "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
-        "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\nclient_query_buffer_limit_disconnections:%llu\r\n"
+        "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n"
+        "client_query_buffer_limit_disconnections:%llu\r\n"
         "client_output_buffer_limit_disconnections:%llu\r\n",
-        (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes, (ull)n->query_buffer_kills,
-        (ull)n->output_buffer_kills);
+        (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
+        (ull)n->query_buffer_kills, (ull)n->output_buffer_kills);
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }

@@ -59,7 +59,7 @@ void link_close(struct link *l, bool soon)
     if (l->state == LINK_SYNC) sync_drop(l);
     if (l->state == LINK_UP) l->down_ms = now;
     l->state = LINK_DOWN;
-    l->retry_ms = soon ? now : now + LINK_RETRY_MS;
+    l->retry_ms = soon ? now : now + l->server->config.repl_retry_delay;
     if (l->conn) close_conn(l->conn);
     l->conn = NULL;
     buf_release(&l->in);
@@ -92,7 +92,7 @@ static void lost(struct link *l, const char *why)
     default:
         log_line(log, LOG_WARNING, "Error condition on socket for SYNC: %s", why);
     }
-    link_close(l, l->state == LINK_UP && link_now_ms(l) - l->up_ms > LINK_RETRY_MS);
+    link_close(l, l->state == LINK_UP && link_now_ms(l) - l->up_ms > l->server->config.repl_retry_delay);
 }
 
 size_t link_read(struct link *l, char *to, size_t room)
@@ -142,13 +142,12 @@ void link_acknowledge(struct link *l, u64 position)
     link_flush(l);
 }
 
-/* So that it does not take us for dead while we are busy with what it sent. */
+/* So that it does not take us for dead while we are busy with what it sent. If it is dead itself, that is no
+ * reason to give up what we have of it: who reads next will know. */
 static void send_sign_of_life(struct link *l)
 {
     l->told_ms = link_now_ms(l);
-    if (l->out.n) return;
-    buf_append_char(&l->out, '\n');
-    link_flush(l);
+    if (!l->out.n) (void)!send(l->conn->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* -- what the socket says --------------------------------------------------------------------------- */

@@ -18,8 +18,6 @@
 #include "replica/transfer.h"
 #include "server/server.h"
 
-#define LINK_RETRY_MS 1000
-
 enum link_state { LINK_DOWN, LINK_RESOLVING, LINK_CONNECTING, LINK_HANDSHAKE, LINK_SYNC, LINK_UP };
 
 /* The answer that comes next, in this order; those to what was not sent are left out. */

@@ -65,10 +65,11 @@ i64 loading_eta_s(const struct server *s); /* -1: who knows */
 
 void loading_release(struct loading *l);
 
-/* A full sync has brought a file: it is loaded into the spare databases, dead keys and all, and when that is
- * complete they change places with the others in one transaction. Until then the old data is served
- * (keep_old, INFO's async_loading), or is dropped first and clients get -LOADING. No snapshot may be under way;
- * none begins meanwhile, and with an AOF a rewrite is begun at the end. AUX fields go to replication_load_aux.
+/* A full sync has brought a file: it is loaded into the spare databases, dead keys and all, and when that
+ * is complete they change places with the others in one transaction. Until then the old data is served
+ * (keep_old, INFO's async_loading), or is dropped first and clients get -LOADING. No snapshot may be under
+ * way; none begins meanwhile, and with an AOF a rewrite is begun at the end. AUX fields go to
+ * replication_load_aux.
  * `adopt` is called in the transaction that swaps: the position of the new data is to go with it.
  * `done` is told how it ended; if badly (possibly after `adopt`: the storage may fail to commit), the spare
  * databases are emptied, and the log knows why. The file stays the caller's. */

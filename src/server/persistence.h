@@ -46,6 +46,7 @@ struct persistence {
     i64 job_us, told_us;     /* monotonic times: it began, and the log heard of it */
     u64 dirty_at_moment;
     bool save_scheduled, rewrite_scheduled;
+    bool save_next;          /* one begins as soon as what was given up has ended: a client was told so */
     bool holding;            /* connections may wait for it: HOLD_SNAPSHOT */
     i64 resumed_us;          /* they were last let go on */
     bool turn;               /* the loop must turn once more before it may sleep */
@@ -92,7 +93,8 @@ void persistence_cron(struct server *s); /* ten times a second */
 /* All data is loaded: the AOF goes on, or is begun. False: the log says why. */
 NODISCARD bool persistence_loaded(struct server *s, bool from_aof);
 
-/* All data was replaced, by so many keys of a full sync, which no file holds: what the AOF has is of before. */
+/* All data was replaced, by so many keys of a full sync, which no file holds: what the AOF has is of
+ * before. */
 void persistence_replaced(struct server *s, u64 keys);
 
 /* Opens the AOF as configured. */
@@ -136,7 +138,7 @@ void snapshot_kill(struct server *s);
 /* The data is being read for a job of this kind, or soon will be, or its file is being put in place. */
 static inline bool snapshot_active(const struct persistence *p, enum persist_job job)
 {
-    return p->job == job && p->stage != STAGE_ABANDON;
+    return (p->job == job && p->stage != STAGE_ABANDON) || (job == JOB_SAVE && p->save_next);
 }
 
 /* Lets all connections that wait for the job try again. */
@@ -154,7 +156,8 @@ static inline bool snapshot_finishing_save(const struct persistence *p)
     return p->job == JOB_SAVE && p->stage == STAGE_FINISH;
 }
 
-/* Whether the server should not be stopped before the job has ended: the above, or the first base of an AOF. */
+/* Whether the server should not be stopped before the job has ended: the above, or the first base of an
+ * AOF. */
 static inline bool snapshot_must_finish(const struct persistence *p)
 {
     return snapshot_finishing_save(p) || (p->aof_state == AOF_IS_NEW && snapshot_active(p, JOB_REWRITE));

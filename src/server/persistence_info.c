@@ -33,8 +33,8 @@ static void info_snapshot(const struct server *s, const struct saver_progress *g
                "async_loading:%d\r\ncurrent_cow_peak:%llu\r\ncurrent_cow_size:%llu\r\n"
                "current_cow_size_age:0\r\ncurrent_fork_perc:%.2f\r\ncurrent_save_keys_processed:%llu\r\n"
                "current_save_keys_total:%llu\r\n",
-               loading_aside(&p->loading), on ? (ull)p->peak : 0, (ull)size, share_of(g->keys, g->keys_total), (ull)g->keys,
-               (ull)g->keys_total);
+               loading_aside(&p->loading), on ? (ull)p->peak : 0, (ull)size,
+               share_of(g->keys, g->keys_total), (ull)g->keys, (ull)g->keys_total);
 }
 
 static void info_rdb(const struct server *s, struct buf *b)

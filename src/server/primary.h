@@ -1,6 +1,6 @@
-/* This server's replicas, from the inside: shared by primary.c (who they are, feeding, acknowledgements, time),
- * primary_sync.c (full syncs), wait_cmd.c and replication_cmd.c (commands), replication_info.c and failover.c.
- * Everyone else uses replication.h.
+/* This server's replicas, from the inside: shared by primary.c (who they are, feeding, acknowledgements,
+ * time), primary_sync.c (full syncs), wait_cmd.c and replication_cmd.c (commands), replication_info.c and
+ * failover.c. Everyone else uses replication.h.
  *
  * A replica is a connection with a cursor in the stream, and for the time of a full sync one in its data:
  *

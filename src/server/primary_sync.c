@@ -1,12 +1,13 @@
-/* Full syncs: the data of one moment for all replicas that wait for it, made by the snapshot job (snapshot.c).
+/* Full syncs: the data of one moment for all replicas that wait for it, made by the snapshot job
+ * (snapshot.c).
  *
  * - Without a disk (repl-diskless-sync, and all who wait know the framing): the saver writes into a stream,
  *   in which every replica has a cursor. It pauses while the slowest is far behind.
- * - With one: into a file that is sent when it is complete. It is opened and loses its name at once: whatever
- *   happens, nothing of it stays.
+ * - With one: into a file that is sent when it is complete. It is opened and loses its name at once:
+ *   whatever happens, nothing of it stays.
  *
- * The moment lies between ticks, when everything is published: what is before it is in the data, what is after
- * it is behind the replicas' cursors in the server's stream. */
+ * The moment lies between ticks, when everything is published: what is before it is in the data, what is
+ * after it is behind the replicas' cursors in the server's stream. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,10 +25,23 @@ static i64 now_s(void) { return clock_wall_ms() / 1000; }
 
 /* -- those who receive it -------------------------------------------------------------------------------- */
 
-static void sync_free(struct sync *y)
+static void on_closed(uv_fs_t *r)
+{
+    uv_fs_req_cleanup(r);
+    mem_free(r);
+}
+
+/* The file goes with it: that may take a while, which is not the loop's. */
+static void close_file(struct server *s, int fd)
+{
+    uv_fs_t *r = mem_alloc(sizeof *r);
+    if (uv_fs_close(&s->loop, r, fd, on_closed)) on_closed(r);
+}
+
+static void sync_free(struct server *s, struct sync *y)
 {
     stream_release(&y->rdb);
-    if (y->fd >= 0) close(y->fd);
+    if (y->fd >= 0) close_file(s, y->fd);
     mem_free(y->path);
     mem_free(y);
 }
@@ -39,7 +53,7 @@ static void let_go(struct replica *r)
     stream_close(&y->rdb, &r->rdb);
     buf_release(&r->piece);
     r->sync = NULL;
-    if (--y->users == 0 && !y->working) sync_free(y);
+    if (--y->users == 0 && !y->working) sync_free(r->server, y);
 }
 
 void sync_leave(struct replica *r)
@@ -200,11 +214,13 @@ static void send_nothing(struct replica *r)
     replica_online(r, false);
 }
 
-/* A file that is being written serves also those who come meanwhile, if what follows it is still there. */
+/* A file that is being written serves also those who come meanwhile, if what follows it is still there. (One
+ * that nobody waits for any more may be of another history by now.) */
 static bool may_join(const struct server *s)
 {
     const struct sync *y = s->repl.sync;
-    return y && y->disk && s->persist.stage != STAGE_ABANDON && y->position >= s->repl.stream.begin;
+    bool wanted = y && y->disk && y->users && s->persist.stage != STAGE_ABANDON;
+    return wanted && y->position >= s->repl.stream.begin;
 }
 
 void sync_enter(struct replica *r)
@@ -347,7 +363,7 @@ void sync_ended(struct server *s, bool ok, bool killed)
     if (!ok) give_up_on(s, y, killed);
     for (struct replica *r = s->repl.replicas; ok && y->disk && r; r = r->next)
         if (r->sync == y) send_file(r);
-    if (!y->users) sync_free(y);
+    if (!y->users) sync_free(s, y);
 }
 
 u64 sync_memory(const struct server *s) { return s->repl.sync ? s->repl.sync->rdb.memory : 0; }

@@ -24,7 +24,14 @@ static void rename_history(struct server *s)
 static void take_record(struct journal_sink *sink, const struct journal_record *record)
 {
     struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
-    stream_append(&r->stream, buf_bytes(&record->resp));
+    /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
+    stream_append(&r->stream, record->newer ? journal_effects(record) : buf_bytes(&record->resp));
+}
+
+/* Which database the stream has selected; before a SELECT that is to come any will do. */
+static u32 selected(const struct server *s)
+{
+    return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(s->region.journal.db, 0);
 }
 
 static void attach(struct server *s)
@@ -38,13 +45,15 @@ static void attach(struct server *s)
 
 static void detach(struct server *s)
 {
-    if (s->repl.attached) journal_detach(&s->region.journal, &s->repl.sink);
+    if (!s->repl.attached) return;
+    s->repl.stream_db = selected(s);
+    journal_detach(&s->region.journal, &s->repl.sink);
     s->repl.attached = false;
 }
 
 void replication_stream(struct server *s)
 {
-    s->repl.streaming = true;
+    s->repl.streaming = s->region.eng->keep_dead = true;
     attach(s);
 }
 
@@ -58,6 +67,7 @@ static void end_stream(struct server *s)
     detach(s);
     r->streaming = false;
     stream_restart(&r->stream, id, r->stream.end);
+    replication_note(s); /* with the first of them */
     log_line(&s->log, LOG_NOTICE, "Replication backlog freed after %lld seconds without connected replicas.",
              (long long)s->config.repl_backlog_ttl);
 }
@@ -72,7 +82,8 @@ void replication_begin_tick(struct server *s)
     g->deny_writes = g->deny_stale = NULL;
     g->eng->keep_dead = r->streaming; /* a compaction would tell no replica */
     if (LIKELY(!r->link)) {
-        if (c->min_replicas_to_write && c->min_replicas_max_lag && r->good_replicas < c->min_replicas_to_write)
+        bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
+        if (counts && r->good_replicas < c->min_replicas_to_write)
             g->deny_writes = "NOREPLICAS Not enough good replicas to write.";
         return;
     }
@@ -90,7 +101,7 @@ void replication_note(struct server *s)
     if (s->config.engine != ENGINE_ROCKSDB) return;
     buf_clear(&e->note);
     buf_printf(&e->note, "%s %llu %u", r->stream.id, (unsigned long long)(r->stream.end + r->stream.staged),
-               r->stream_db);
+               selected(s));
     e->note_changed = true;
 }
 
@@ -100,13 +111,13 @@ bool replication_commit(struct server *s)
     bool moves = r->stream.staged > 0;
     if (UNLIKELY(moves)) replication_note(s);
     bool kept = region_commit(&s->region);
-    if (LIKELY(!moves)) return kept;
-    if (kept) {
+    if (UNLIKELY(!kept)) {
+        stream_take_back(&r->stream);
+        replication_note(s);       /* what it was to say before this is still to be said */
+        s->region.journal.db = -1; /* a SELECT may have gone with it */
+    } else if (UNLIKELY(moves)) {
         stream_publish(&r->stream);
         primary_feed(s);
-    } else {
-        stream_take_back(&r->stream);
-        s->region.journal.db = -1; /* a SELECT may have gone with it */
     }
     return kept;
 }
@@ -121,14 +132,16 @@ void replication_cron(struct server *s)
     if (!r->streaming) return;
     stream_trim(&r->stream, (u64)s->config.repl_backlog_size);
     i64 ttl_ms = s->config.repl_backlog_ttl * 1000;
-    if (!r->link && ttl_ms && r->alone_since_ms && clock_wall_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
+    bool alone = !r->link && r->alone_since_ms;
+    if (alone && ttl_ms && clock_wall_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
 }
 
 /* -- roles --------------------------------------------------------------------------------------------- */
 
 static void set_role(struct server *s, bool follows)
 {
-    s->region.follows = s->region.eng->keep_dead = follows;
+    s->region.follows = follows;
+    s->region.eng->keep_dead = s->repl.streaming;
     if (!follows) s->region.ks.keep_dead = false;
     s->region.cycle.next_ms = 0; /* what is dead may go now */
     s->log.role = follows ? 'S' : 'M';
@@ -166,7 +179,7 @@ void replication_save_aux(const struct server *s, struct rdb_out *out)
 {
     const struct replication *r = &s->repl;
     if (!r->streaming) return;
-    rdb_file_aux_int(out, "repl-stream-db", r->link ? (i64)r->stream_db : MAX(s->region.journal.db, 0));
+    rdb_file_aux_int(out, "repl-stream-db", selected(s));
     rdb_file_aux(out, "repl-id", bytes_str(r->stream.id));
     rdb_file_aux_int(out, "repl-offset", (i64)(r->stream.end + r->stream.staged)); /* SAVE is within a tick */
 }

@@ -101,8 +101,8 @@ void replication_promote(struct server *s);
 /* Our data is no longer what those who follow us have had: they connect again. */
 void replication_drop_replicas(struct server *s);
 
-/* What has to be known to go on after a restart, as AUX fields of an RDB file … (`name` and `value` as Redis
- * has them: repl-id, repl-offset, repl-stream-db) */
+/* What has to be known to go on after a restart, as AUX fields of an RDB file … (`name` and `value` as
+ * Redis has them: repl-id, repl-offset, repl-stream-db) */
 struct rdb_out;
 void replication_save_aux(const struct server *s, struct rdb_out *out);
 void replication_load_aux(struct server *s, bytes name, bytes value); /* told of every field that is loaded */
@@ -112,12 +112,12 @@ void replication_load_aux(struct server *s, bytes name, bytes value); /* told of
 
 void primary_cron(struct server *s);
 void primary_forget(struct server *s, struct conn *c); /* net's on_close: it may have been a replica */
-void primary_feed(struct server *s);                   /* what was published goes out at the end of the tick */
-u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have everything up to there */
+void primary_feed(struct server *s);                   /* what was published, at the end of the tick */
+u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have all up to there */
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
-void primary_ask(struct server *s);                    /* REPLCONF GETACK; between ticks or when one is committed */
-void primary_failed(struct server *s, struct conn *c); /* its tick was not kept: it gets errors for all it asked */
-u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* as above, but of those that acknowledge */
+void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */
+void primary_failed(struct server *s, struct conn *c); /* its tick was not kept: it gets errors */
+u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* … of those that acknowledge */
 u64 primary_buffers(const struct server *s);           /* bytes held for replicas beyond the backlog */
 bool primary_unblock(struct server *s, struct conn *c, bool with_error); /* CLIENT UNBLOCK of a WAIT */
 
@@ -129,7 +129,7 @@ void link_cron(struct server *s);
 bool link_is_up(const struct server *s);
 void link_break(struct server *s); /* the connection, if there is one, is made anew */
 bool link_is_to(const struct server *s, bytes host, int port); /* that is our primary already */
-void link_info(struct server *s, struct buf *out); /* INFO replication from master_host to replica_announced */
+void link_info(struct server *s, struct buf *out); /* INFO replication, master_host to replica_announced */
 void link_role(struct ctx *c);     /* ROLE of a replica */
 
 /* -- replication_info.c ------------------------------------------------------------------------------- */

@@ -35,8 +35,8 @@ static void refuse_partial(struct replica *r, bytes id, i64 offset)
     }
     s->repl.refused_syncs++;
     char text[BYTES_LEGIBLE + 4];
-    log_line(&s->log, LOG_NOTICE, "Partial resynchronization not accepted: replica %s asked for '%s' from %lld "
-                                  "on; there is '%s' from %llu to %llu, and '%s' up to %lld",
+    log_line(&s->log, LOG_NOTICE, "Partial resynchronization not accepted: replica %s asked for '%s' from "
+                                  "%lld on; there is '%s' from %llu to %llu, and '%s' up to %lld",
              replica_name(r).text, bytes_legible(id, text), (long long)offset, stream->id,
              (unsigned long long)stream->begin + 1, (unsigned long long)stream->end + 1, stream->id2,
              (long long)stream->id2_end + 1);

@@ -37,7 +37,7 @@ void cmd_bgsave(struct ctx *c)
         snapshot_want(c->server, JOB_SAVE);
         reply_simple(c->out, "Background saving started");
     } else if (p->stage == STAGE_ABANDON) { /* as good as none */
-        p->save_scheduled = true;
+        p->save_next = true;
         reply_simple(c->out, "Background saving started");
     } else if (schedule) {
         p->save_scheduled = true;

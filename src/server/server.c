@@ -241,8 +241,9 @@ static void take_signs_down(struct server *s)
     daemon_end(&s->config);
 }
 
-/* A file that gets its name just now must have it first: see snapshot.c. Nor does it end before the first base
- * of a new AOF is complete, as there is after each full sync: without it there is nothing to start with. */
+/* A file that gets its name just now must have it first: see snapshot.c. Nor does it end before the first
+ * base of a new AOF is complete, as there is after each full sync: without it there is nothing to start
+ * with. */
 void server_stop_by_signal(struct server *s, int signum)
 {
     const struct config *c = &s->config;

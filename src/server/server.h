@@ -16,7 +16,9 @@
 #define REDIS_VERSION "7.4.0" /* what clients are told: the newest Redis whose commands we have */
 
 /* Reasons a connection's requests wait: see conn_postpone. */
-enum { HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32 };
+enum {
+    HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32
+};
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
 
@@ -65,8 +67,8 @@ NODISCARD bool server_start(struct server *s);
 void server_run(struct server *s);             /* until shutdown */
 void server_release(struct server *s);
 
-/* Begins an orderly shutdown, saving as SHUTDOWN_* say and as configured: the loop ends after this turn, or when
- * the replicas have everything (repl.leaving).
+/* Begins an orderly shutdown, saving as SHUTDOWN_* say and as configured: the loop ends after this turn, or
+ * when the replicas have everything (repl.leaving).
  * False: something could not be saved, and the server stays; the log says what. */
 NODISCARD bool server_shutdown(struct server *s, u32 how);
 void server_stop_by_signal(struct server *s, int signum);

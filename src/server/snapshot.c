@@ -74,6 +74,16 @@ static void rewrite_ended(struct server *s, bool ok)
     persistence_rewritten(s, ok);
 }
 
+/* Nothing that is scheduled may come before it. */
+static void begin_next(struct server *s)
+{
+    struct persistence *p = &s->persist;
+    if (!p->save_next) return;
+    p->save_next = false;
+    if (s->region.loading || loading_busy(&p->loading)) p->save_scheduled = true;
+    else snapshot_want(s, JOB_SAVE);
+}
+
 static void job_end(struct server *s, bool ok)
 {
     struct persistence *p = &s->persist;
@@ -85,6 +95,7 @@ static void job_end(struct server *s, bool ok)
     if (s->shutting_down) return;
     if (job == JOB_SAVE && !killed) save_ended(s, ok);
     if (job == JOB_REWRITE && !killed) rewrite_ended(s, ok);
+    begin_next(s);
     snapshot_resume_all(s);
     if (p->stop_signal) server_stop_by_signal(s, (int)p->stop_signal);
 }

@@ -236,8 +236,8 @@ static void housekeeping(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
-    bool may_evict = UNLIKELY(s->region.evictor.unfinished) && !s->region.loading && !replication_frozen(&s->repl);
-    bool evicting = may_evict && region_evict_step(&s->region);
+    bool may_evict = !s->region.loading && !replication_frozen(&s->repl);
+    bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
     if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);

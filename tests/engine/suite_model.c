@@ -525,3 +525,29 @@ void drop_key(struct world *w, struct key_ref *ref, struct mval *m)
     w->ops->drop(w->e, ref);
     mval_clear(m);
 }
+
+void rename_key(struct world *w, struct key_ref *ref, struct mval *m)
+{
+    u32 db = below(DBS), id = below(IDS);
+    struct mval *to = &w->key[db][id];
+    if (to->type != TYPE_NONE) return;
+    w->ops->rename(w->e, ref, db, text(id));
+    *to = *m;
+    *m = (struct mval){0};
+}
+
+void flush_db(struct world *w, u32 db)
+{
+    w->ops->flush(w->e, db);
+    for (u32 id = 0; id < IDS; id++) mval_clear(&w->key[db][id]);
+}
+
+void swap_dbs(struct world *w, u32 a, u32 b)
+{
+    w->ops->swap(w->e, a, b);
+    for (u32 id = 0; id < IDS; id++) {
+        struct mval t = w->key[a][id];
+        w->key[a][id] = w->key[b][id];
+        w->key[b][id] = t;
+    }
+}

@@ -84,6 +84,9 @@ void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elemen
 /* Makes the absent key. */
 void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct key_ref *ref);
 void drop_key(struct world *w, struct key_ref *ref, struct mval *m);
+void rename_key(struct world *w, struct key_ref *ref, struct mval *m); /* to any other, if that is absent */
+void flush_db(struct world *w, u32 db);
+void swap_dbs(struct world *w, u32 a, u32 b);
 
 /* Calls due() until nothing is left to do, dropping and reaping in the model too.
  * Returns how many references the engine looked at. */

@@ -165,22 +165,6 @@ static void move_key(struct key_ref *ref, struct mval *m, bool copy)
     }
 }
 
-static void flush(u32 db)
-{
-    w.ops->flush(w.e, db);
-    for (u32 id = 0; id < IDS; id++) mval_clear(&w.key[db][id]);
-}
-
-static void swap(u32 a, u32 b)
-{
-    w.ops->swap(w.e, a, b);
-    for (u32 id = 0; id < IDS; id++) {
-        struct mval t = w.key[a][id];
-        w.key[a][id] = w.key[b][id];
-        w.key[b][id] = t;
-    }
-}
-
 static void one_step(void)
 {
     u32 db = below(DBS), id = below(IDS), what = below(1000);
@@ -201,9 +185,9 @@ static void one_step(void)
     } else if (what < 970) {
         overwrite(&ref, m);
     } else if (what < 975) {
-        swap(db, below(DBS));
+        swap_dbs(&w, db, below(DBS));
     } else if (what < 977) {
-        flush(db);
+        flush_db(&w, db);
     } else {
         w.ops->reclaim(w.e, 1 + below(50));
     }
@@ -279,13 +263,13 @@ static void test_flush_and_swap(void **state)
         some_steps(500);
         begin_surely();
         for (u32 n = below(100); n > 0 && next(); n--) {}
-        swap(0, 1);
+        swap_dbs(&w, 0, 1);
         some_steps(below(20));
-        flush(1); /* where the walk is, or was, or has not been yet */
+        flush_db(&w, 1); /* where the walk is, or was, or has not been yet */
         some_steps(below(20));
-        swap(1, 2);
+        swap_dbs(&w, 1, 2);
         for (u32 n = below(50); n > 0 && next(); n--) {}
-        flush(below(DBS));
+        flush_db(&w, below(DBS));
         while (w.ops->reclaim(w.e, 10)) {} /* frees nothing that is still to come out */
         if (below(3)) finish();
         else end();
@@ -301,7 +285,7 @@ static void change_given(void)
     struct key_ref ref;
     u32 what = below(6);
     if (what == 0) {
-        flush(db);
+        flush_db(&w, db);
     } else if (world_find(&w, db, id, &ref)) {
         if (what < 3) drop_key(&w, &ref, m);
         else if (what < 5) overwrite(&ref, m);
@@ -341,7 +325,7 @@ static void test_nothing_there(void **state)
     some_steps(100);
     finish();
     assert_int_equal(snap.kept, 0);
-    for (u32 db = 0; db < DBS; db++) flush(db);
+    for (u32 db = 0; db < DBS; db++) flush_db(&w, db);
     begin_surely();
     finish();
 }

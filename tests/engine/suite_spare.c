@@ -25,32 +25,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void swap(u32 a, u32 b)
-{
-    w.ops->swap(w.e, a, b);
-    for (u32 id = 0; id < IDS; id++) {
-        struct mval t = w.key[a][id];
-        w.key[a][id] = w.key[b][id];
-        w.key[b][id] = t;
-    }
-}
-
-static void flush(u32 db)
-{
-    w.ops->flush(w.e, db);
-    for (u32 id = 0; id < IDS; id++) mval_clear(&w.key[db][id]);
-}
-
-static void move_key(struct key_ref *ref, struct mval *m)
-{
-    u32 db = below(DBS), id = below(IDS);
-    struct mval *to = &w.key[db][id];
-    if (to->type != TYPE_NONE) return;
-    w.ops->rename(w.e, ref, db, text(id));
-    *to = *m;
-    *m = (struct mval){0};
-}
-
 static void one_step(void)
 {
     u32 db = below(DBS), id = below(IDS), what = below(1000);
@@ -66,11 +40,11 @@ static void one_step(void)
     } else if (what < 940) {
         drop_key(&w, &ref, m);
     } else if (what < 985) {
-        move_key(&ref, m);
+        rename_key(&w, &ref, m);
     } else if (what < 993) {
-        swap(below(DBS), below(DBS));
+        swap_dbs(&w, below(DBS), below(DBS));
     } else if (what < 996) {
-        flush(below(DBS));
+        flush_db(&w, below(DBS));
     } else {
         w.ops->reclaim(w.e, 1 + below(50));
     }
@@ -115,8 +89,8 @@ static void test_new_dataset(void **state)
             if (below(10) == 0) world_tick(&w, 1);
         }
         assert_int_equal(w.ops->count(w.e, SEEN), IDS);
-        swap(0, SEEN);
-        flush(SEEN);
+        swap_dbs(&w, 0, SEEN);
+        flush_db(&w, SEEN);
         assert_int_equal(w.ops->count(w.e, 0), IDS);
         assert_int_equal(w.ops->count(w.e, SEEN), 0);
         world_tick(&w, 0);
@@ -135,7 +109,7 @@ static void test_flush(void **state)
     (void)state;
     struct key_ref ref;
     for (u32 db = 0; db < DBS; db++) put(db, db, w.now_ms + 100);
-    flush(SEEN);
+    flush_db(&w, SEEN);
     w.ops->flush(w.e, SEEN + 1); /* the other spare one, in which nothing ever was */
     assert_false(w.ops->find(w.e, SEEN, text(SEEN), &ref));
     world_tick(&w, 0);
@@ -144,7 +118,7 @@ static void test_flush(void **state)
     put(SEEN, 6, w.now_ms + 50);
     world_tick(&w, 1000);
     check_world(&w);
-    flush(SEEN);
+    flush_db(&w, SEEN);
     put(SEEN, 7, w.now_ms + 50); /* in the same transaction */
     check_world(&w);
     world_tick(&w, 1000);
@@ -192,13 +166,13 @@ static void test_snapshot(void **state)
         w.ops->snapshot.end(w.e);
         for (u32 id = 0; id < IDS; id++) assert_int_equal(came[1][id], id % 2 == 0);
     }
-    flush(SEEN);
+    flush_db(&w, SEEN);
     assert_true(begin());
     hand_out(10);
     for (u32 id = 0; id < IDS; id++) put(SEEN, id, w.now_ms + 1000);
     hand_out(10);
-    swap(1, SEEN);
-    flush(SEEN);
+    swap_dbs(&w, 1, SEEN);
+    flush_db(&w, SEEN);
     world_tick(&w, 0);
     hand_out(10);
     for (u32 id = 0; id < IDS; id += 3) put(1, id, 0);

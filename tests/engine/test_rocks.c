@@ -1,7 +1,6 @@
 /* The engine suite on the rocks engine, and what only a store on disk promises: everything is as it
  * was after a restart, and nothing of a transaction that was given up is left. */
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "engine/rocks/rocks.h"
 #include "suite.h"
 #include "suite_model.h"
+#include "unit/rocks_helpers.h"
 
 /* -- engines in folders that go with them ---------------------------------------------------- */
 
@@ -22,20 +22,7 @@ static struct folder {
     char path[256];
 } folders[FOLDERS];
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
-static void make_folder(char path[256])
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, 256, "%s/mayfly-engine-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(path));
-}
-
-static void remove_folder(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+static void make_folder(char path[256]) { assert_true(folder_make(path, 256, "engine")); }
 
 static const struct log quiet = {.level = LOG_NOTHING};
 
@@ -60,7 +47,7 @@ static void close_and_remove(struct engine *e)
     while (f->e != e) f++;
     f->e = NULL;
     f->close(e);
-    remove_folder(f->path);
+    folder_remove(f->path);
 }
 
 /* The engine's table of operations is its own copy, so that close can be replaced. */
@@ -80,34 +67,6 @@ static struct engine *open_fresh(u32 databases, u64 seed)
 
 static struct world w;
 
-static void swap_databases(void)
-{
-    u32 a = below(DBS), b = below(DBS);
-    w.ops->swap(w.e, a, b);
-    for (u32 id = 0; id < IDS; id++) {
-        struct mval t = w.key[a][id];
-        w.key[a][id] = w.key[b][id];
-        w.key[b][id] = t;
-    }
-}
-
-static void flush_database(void)
-{
-    u32 db = below(DBS);
-    w.ops->flush(w.e, db);
-    for (u32 id = 0; id < IDS; id++) mval_clear(&w.key[db][id]);
-}
-
-static void rename_key(struct key_ref *ref, struct mval *m)
-{
-    u32 db = below(DBS), id = below(IDS);
-    struct mval *to = &w.key[db][id];
-    if (to->type != TYPE_NONE) return;
-    w.ops->rename(w.e, ref, db, text(id));
-    *to = *m;
-    *m = (struct mval){0};
-}
-
 static void one_step(void)
 {
     u32 db = below(DBS), id = below(IDS), what = below(1000);
@@ -123,11 +82,11 @@ static void one_step(void)
     } else if (what < 940) {
         drop_key(&w, &ref, m);
     } else if (what < 990) {
-        rename_key(&ref, m);
+        rename_key(&w, &ref, m);
     } else if (what < 995) {
-        swap_databases();
+        swap_dbs(&w, below(DBS), below(DBS));
     } else if (what < 997) {
-        flush_database();
+        flush_db(&w, below(DBS));
     }
 }
 
@@ -197,7 +156,7 @@ static void reopen_often(u32 databases)
         check_world(&w);
     }
     world_close(&w);
-    remove_folder(path);
+    folder_remove(path);
 }
 
 static void test_reopen(void **state)
@@ -216,7 +175,7 @@ static void abort_often(u32 databases)
 {
     suite_rng = 8;
     world_open(&w, open_fresh(databases, 1));
-    for (u32 round = 0; round < 100; round++) {
+    for (u32 round = 0; round < 60; round++) {
         some_steps(50);
         world_tick(&w, 0);
         for (u32 n = below(100); n > 0; n--) stray_step();
@@ -275,7 +234,7 @@ static void test_refused(void **state)
     assert_null(rocks_engine_open(&o, &why));
     assert_true(why.n > 0);
     buf_release(&why);
-    remove_folder(path);
+    folder_remove(path);
 }
 
 int main(void)

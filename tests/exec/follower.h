@@ -2,12 +2,12 @@
 #ifndef MAYFLY_TESTS_EXEC_FOLLOWER_H
 #define MAYFLY_TESTS_EXEC_FOLLOWER_H
 
-#include <ftw.h>
 #include <unistd.h>
 
 #include "dataset.h"
 #include "engine/rocks/rocks.h"
 #include "harness.h"
+#include "unit/rocks_helpers.h"
 
 /* -- engines ----------------------------------------------------------------------------- */
 
@@ -15,27 +15,16 @@ enum kind { MEMORY, ROCKS };
 
 static char folder[] = "/tmp/mayfly-replica-XXXXXX";
 
-static inline int remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at_ UNUSED)
-{
-    return remove(path);
-}
-
 static inline struct engine *open_engine(enum kind kind, const char *name)
 {
-    static const struct log quiet = {.level = LOG_NOTHING};
     char dir[128];
-    struct buf why = {0};
     if (kind == MEMORY) return memory_engine_new(DBS, 7);
     snprintf(dir, sizeof dir, "%s/%s", folder, name);
-    struct rocks_options o = {
-        .dir = dir, .log = &quiet, .databases = DBS, .seed = 3, .background_threads = 2, .block_cache = 8 << 20,
-        .row_cache = 1 << 20, .write_buffer = 1 << 20, .blob_size = 1000, .sync = ROCKS_SYNC_NO,
-    };
-    struct engine *e = rocks_engine_open(&o, &why);
-    if (!e) print_error("%.*s\n", (int)why.n, why.p);
-    assert_non_null(e);
+    struct rocks_options o = rocks_small(dir, DBS);
+    o.write_buffer = 1 << 20;
+    o.blob_size = 1000;
+    struct engine *e = rocks_must_open(&o);
     rocks_set_compaction_grace(e, INT64_MAX); /* the primary's cycle alone deletes */
-    buf_release(&why);
     return e;
 }
 
@@ -51,7 +40,7 @@ static inline void close_on(struct world *w, const char *name)
     char dir[128];
     world_close(w);
     snprintf(dir, sizeof dir, "%s/%s", folder, name);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
 }
 
 static inline void set_role(struct world *w, bool follows)
@@ -153,6 +142,6 @@ static inline void nothing_expired(const struct world *w)
 }
 
 static inline void followers_open(void) { CHECK(mkdtemp(folder)); }
-static inline void followers_close(void) { nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+static inline void followers_close(void) { folder_remove(folder); }
 
 #endif

@@ -27,7 +27,8 @@ static const struct {
     {"HSET h f v", "HEXPIREAT h 1600000000 FIELDS 1 f", "h", "HPEXPIREAT h 1600000000000 FIELDS 1 f"},
     {"HSET h f v", "HPEXPIREAT h 0 FIELDS 1 f", "h", "HPEXPIREAT h 1 FIELDS 1 f"},
     {"HSET h f v", "HGETEX h PXAT 1600000000000 FIELDS 1 f", "h", "HPEXPIREAT h 1600000000000 FIELDS 1 f"},
-    {NULL, "HSETEX h PXAT 1600000000000 FIELDS 1 f v", "h", "HSETEX h PXAT 1600000000000 FIELDS 1 f v"},
+    {NULL, "HSETEX h PXAT 1600000000000 FIELDS 1 f v", "h",
+     "MULTI; HSET h f v; HPEXPIREAT h 1600000000000 FIELDS 1 f; EXEC"},
 };
 
 static void stream_and_check_past(enum kind kind, size_t i)

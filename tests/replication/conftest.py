@@ -31,7 +31,12 @@ def pytest_report_header():
 
 
 def pytest_configure(config):
-    config.addinivalue_line('markers', 'long: takes long')
+    config.addinivalue_line('markers', 'suits(condition): only for pairs, chains or kinds it holds for')
+
+
+def suits(metafunc, one):
+    mark = metafunc.definition.get_closest_marker('suits')
+    return not mark or mark.args[0](one.split(':') if ':' in one else one)
 
 
 def pytest_generate_tests(metafunc):
@@ -39,6 +44,7 @@ def pytest_generate_tests(metafunc):
     kind: of a node that is alone."""
     for name, every in ('pair', PAIRS), ('chain', CHAINS), ('kind', ONES):
         if name in metafunc.fixturenames:
+            every = [p for p in every if suits(metafunc, p)]
             metafunc.parametrize(name, [tuple(p.split(':')) if ':' in p else p for p in every],
                                  ids=[p.replace(':', '-') for p in every])
 
@@ -53,13 +59,8 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [i for i in items if i in chosen]
 
 
-def wanted(group):
-    return 2 if 'pair' in group[0].fixturenames and not group[0].get_closest_marker('long') else 1
-
-
 def some_of(items):
-    """Of each test two of the pairs (one, if it takes long), one of the chains and kinds, by turns: the seed says
-    which come first."""
+    """Of each test one of the pairs, chains or kinds, by turns: the seed says which comes first."""
     groups = {}
     for item in items:
         given = getattr(item, 'callspec', None)
@@ -67,7 +68,7 @@ def some_of(items):
         groups.setdefault(f'{item.location[0]} {item.originalname} {other}', []).append(item)
     chosen, turn = set(), random.Random(SEED).randrange(8)
     for group in groups.values():
-        chosen |= {group[(turn + i) % len(group)] for i in (0, 3)[:wanted(group)]}
+        chosen.add(group[turn % len(group)])
         turn += 1
     return chosen
 

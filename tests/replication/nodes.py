@@ -10,10 +10,11 @@ import mayfly
 from mayfly import Raw, ReplyError, eventually
 
 COMMON = ['--save', '', '--enable-debug-command', 'yes', '--repl-diskless-sync-delay', '0']
+SOON = ['--repl-retry-delay', '100']
 KINDS = {
     'redis': ['redis-server', '--hz', '100', '--appendonly', 'no'],
-    'memory': [mayfly.BINARY, '--engine', 'memory', '--appendonly', 'no'],
-    'rocks': [mayfly.BINARY, *mayfly.ENGINES['rocksdb']],
+    'memory': [mayfly.BINARY, '--engine', 'memory', '--appendonly', 'no', *SOON],
+    'rocks': [mayfly.BINARY, *mayfly.ENGINES['rocksdb'], *SOON],
 }
 
 

@@ -2,7 +2,8 @@
 import threading
 import time
 
-import gen_geo, gen_hash, gen_key, gen_list, gen_set, gen_string, gen_zset, gen_server   # noqa: F401,E401  # pylint: disable=unused-import,multiple-imports
+# pylint: disable-next=unused-import,multiple-imports
+import gen_geo, gen_hash, gen_key, gen_list, gen_set, gen_string, gen_zset, gen_server   # noqa: F401,E401
 from gen import DELETABLE, GENERAL, Gen
 from mayfly import Raw, encode
 

@@ -4,10 +4,19 @@ import signal
 import pytest
 
 import mayfly
+import redis_server
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'engine(name, reason): for servers with this engine only')
+    config.addinivalue_line('markers', 'any_engine: which one does not matter, so it is the one that is quick')
+
+
+def pytest_collection_modifyitems(config, items):
+    """Protocols, roles, timeouts: what no engine has a part in is run once for all (and under each sanitizer)."""
+    left_out = [i for i in items if mayfly.ENGINE != 'memory' and i.get_closest_marker('any_engine')]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [i for i in items if i not in left_out]
 
 
 def pytest_runtest_setup(item):
@@ -63,6 +72,20 @@ def server_factory():
     finally:
         for s in started:
             s.remove()
+
+
+@pytest.fixture
+def redis_factory():
+    """redis_factory('--directive', value …): likewise, a redis-server."""
+    started = []
+
+    def start(*args, **options):
+        started.append(redis_server.Redis(*args, **options))
+        return started[-1]
+
+    yield start
+    for s in started:
+        s.remove()
 
 
 @pytest.fixture

@@ -23,20 +23,6 @@ ODD_LIMITS = ('--hash-max-listpack-entries', 127, '--hash-max-listpack-value', 1
               '--zset-max-listpack-value', 100, '--set-max-intset-entries', 128, '--list-max-listpack-size', 3)
 
 
-@pytest.fixture
-def redis_factory():
-    """redis_factory('--directive', value …) starts a redis-server that lives until the test ends."""
-    started = []
-
-    def start(*args, **options):
-        started.append(Redis(*args, **options))
-        return started[-1]
-
-    yield start
-    for s in started:
-        s.remove()
-
-
 @pytest.fixture(scope='module')
 def ours():
     """Mayfly with something of everything. Nobody changes the data."""

@@ -9,8 +9,8 @@ import redis
 
 import mayfly
 import rdb_bytes
+from fake_primary import primary                      # noqa: F401 # pylint: disable=unused-import
 from mayfly import eventually
-from test_replica import Primary
 
 ROCKS = mayfly.ENGINE == 'rocksdb'
 LATER = 4102444800000                       # 2100
@@ -56,16 +56,9 @@ def without_sizes(found):
 
 
 @pytest.fixture
-def primary():
-    p = Primary()
-    yield p
-    p.close()
-
-
-@pytest.fixture
 def start(server_factory, primary):
     def start(*args):
-        return server_factory('--replicaof', f'127.0.0.1 {primary.port}', *args)
+        return server_factory('--replicaof', f'127.0.0.1 {primary.port}', '--repl-retry-delay', 0, *args)
     return start
 
 
@@ -179,7 +172,7 @@ def test_snapshots_wait(primary, start):
     load_slowly(primary, s, NEW, 30000)
     with s.client() as c:
         c.config_set('save', '1 1')
-    time.sleep(2.5)
+    time.sleep(2.1)                                     # whole seconds count
     i = s.info('persistence')
     assert i['async_loading'] == 1 and i['rdb_changes_since_last_save'] > 0 and i['rdb_saves'] == 0
     go_on(s)

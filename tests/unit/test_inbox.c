@@ -171,6 +171,19 @@ static void claims(void **state UNUSED)
     inbox_release(&b);
 }
 
+/* A stream that has only said that it is alive. */
+static void empty_lines(void **state UNUSED)
+{
+    struct inbox b;
+    inbox_init(&b);
+    assert_int_equal(put_str(&b, "\r\n\r\n"), OK);
+    assert_int_equal(b.ready, 2);
+    assert_int_equal(inbox_ready(&b).n, 4);
+    inbox_applied(&b);
+    assert_int_equal(b.in.n, 0);
+    inbox_release(&b);
+}
+
 /* What a big command took is not kept. */
 static void big_and_gone(void **state UNUSED)
 {
@@ -195,7 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_anywhere), cmocka_unit_test(a_block_waits), cmocka_unit_test(nonsense),
-        cmocka_unit_test(claims), cmocka_unit_test(big_and_gone),
+        cmocka_unit_test(claims), cmocka_unit_test(big_and_gone), cmocka_unit_test(empty_lines),
     };
     rng = 7;
     return cmocka_run_group_tests_name("inbox", tests, NULL, NULL);

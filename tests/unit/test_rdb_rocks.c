@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <unistd.h>
 
 #include "engine/rocks/rocks.h"
@@ -15,33 +14,22 @@
 #include "exec/generate.h"
 #include "exec/harness.h"
 #include "unit/rdb_helpers.h"
+#include "unit/rocks_helpers.h"
 
 static char dir[] = "/tmp/mayfly-rdb-XXXXXX";
-static const struct log quiet = {.level = LOG_NOTHING};
-
-static int remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at UNUSED)
-{
-    return remove(path);
-}
 
 static struct engine *open_rocks(void)
 {
-    struct buf why = {0};
-    struct rocks_options o = {
-        .dir = dir, .log = &quiet, .databases = DBS, .seed = 3, .background_threads = 2, .block_cache = 8 << 20,
-        .row_cache = 1 << 20, .write_buffer = 1 << 20, .blob_size = 1000, .sync = ROCKS_SYNC_NO,
-    };
-    struct engine *e = rocks_engine_open(&o, &why);
-    if (!e) print_error("%.*s\n", (int)why.n, why.p);
-    assert_non_null(e);
-    buf_release(&why);
-    return e;
+    struct rocks_options o = rocks_small(dir, DBS);
+    o.write_buffer = 1 << 20;
+    o.blob_size = 1000;
+    return rocks_must_open(&o);
 }
 
 static void close_rocks(struct engine *e)
 {
     e->ops->close(e);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
 }
 
 static u64 breaths;

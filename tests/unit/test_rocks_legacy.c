@@ -6,47 +6,38 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "engine/rocks/codec.h"
 #include "engine/rocks/store.h"
+#include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000
 #define OLD_STRINGS 500
 
-static const struct log quiet = {.level = LOG_NOTHING};
 static char path[256];
-
-static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(name);
-}
 
 static int setup(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/mayfly-legacy-XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(path) ? 0 : -1;
+    return folder_make(path, sizeof path, "legacy") ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(path);
     return 0;
 }
 
 static struct rocks_options options(void)
 {
-    return (struct rocks_options){
-        .dir = path, .log = &quiet, .databases = 4, .seed = 3, .background_threads = 1,
-        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 1 << 20, .sync = ROCKS_SYNC_NO,
-    };
+    struct rocks_options o = rocks_small(path, 4);
+    o.background_threads = 1;
+    o.write_buffer = 1 << 20;
+    return o;
 }
 
 static bytes name(u32 i)
@@ -100,10 +91,8 @@ static void make_database(void)
 
 static struct engine *open_engine(void)
 {
-    struct buf why = {0};
     struct rocks_options o = options();
-    struct engine *e = rocks_engine_open(&o, &why);
-    assert_non_null(e);
+    struct engine *e = rocks_must_open(&o);
     e->ops->begin(e, NOW);
     return e;
 }

@@ -8,33 +8,24 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "engine/rocks/rk.h"
 #include "engine/rocks/store_impl.h"
+#include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000
 #define L(s) BYTES_LIT(s)
 
-static const struct log quiet = {.level = LOG_NOTHING};
 static char path[256];
 static struct engine *e;
-
-static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(name);
-}
 
 static int setup(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/mayfly-open-XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(path) ? 0 : -1;
+    return folder_make(path, sizeof path, "open") ? 0 : -1;
 }
 
 static void close_engine(void)
@@ -47,37 +38,23 @@ static int teardown(void **state)
 {
     (void)state;
     close_engine();
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(path);
     return 0;
-}
-
-static struct rocks_options options(u32 databases)
-{
-    return (struct rocks_options){
-        .dir = path, .log = &quiet, .databases = databases, .seed = 3, .background_threads = 2,
-        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 8 << 20, .sync = ROCKS_SYNC_NO,
-    };
 }
 
 static void open_engine(u32 databases)
 {
-    struct buf why = {0};
-    struct rocks_options o = options(databases);
+    struct rocks_options o = rocks_small(path, databases);
     close_engine();
-    e = rocks_engine_open(&o, &why);
-    if (!e) fail_msg("%.*s", (int)why.n, why.p);
+    e = rocks_must_open(&o);
     e->ops->begin(e, NOW);
 }
 
 static void expect_refusal(u32 databases, const char *says)
 {
-    struct buf why = {0};
-    struct rocks_options o = options(databases);
+    struct rocks_options o = rocks_small(path, databases);
     close_engine();
-    assert_null(rocks_engine_open(&o, &why));
-    buf_append_char(&why, '\0');
-    if (!strstr(why.p, says)) fail_msg("'%s' is not in '%s'", says, why.p);
-    buf_release(&why);
+    rocks_must_refuse(&o, says);
 }
 
 static void tick(i64 now_ms)

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,11 +15,11 @@
 #include "base/rand.h"
 #include "engine/rocks/rk.h"
 #include "engine/rocks/store_impl.h"
+#include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000
 #define L(s) BYTES_LIT(s)
 
-static const struct log quiet = {.level = LOG_NOTHING};
 static char path[256];
 static struct engine *e;
 static u64 rng;
@@ -29,36 +28,25 @@ static u32 below(u32 n) { return (u32)rand_below(&rng, n); }
 
 /* -- an engine in a folder of its own ------------------------------------------------------- */
 
-static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(name);
-}
-
 static struct rocks_options options(void)
 {
-    return (struct rocks_options){
-        .dir = path, .log = &quiet, .databases = 4, .seed = 3, .background_threads = 2, .blob_size = 1000,
-        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 8 << 20, .sync = ROCKS_SYNC_NO,
-    };
+    struct rocks_options o = rocks_small(path, 4);
+    o.blob_size = 1000;
+    return o;
 }
 
 static void open_engine(void)
 {
-    struct buf why = {0};
     struct rocks_options o = options();
-    e = rocks_engine_open(&o, &why);
-    if (!e) fail_msg("%.*s", (int)why.n, why.p);
+    e = rocks_must_open(&o);
     e->ops->begin(e, NOW);
 }
 
 static int setup(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/mayfly-snapshot-XXXXXX", tmp ? tmp : "/tmp");
     rng = 11;
-    if (!mkdtemp(path)) return -1;
+    if (!folder_make(path, sizeof path, "snapshot")) return -1;
     open_engine();
     return 0;
 }
@@ -68,7 +56,7 @@ static int teardown(void **state)
     (void)state;
     if (e) e->ops->close(e);
     e = NULL;
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(path);
     return 0;
 }
 

@@ -8,7 +8,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "base/rand.h"
 #include "engine/rocks/codec.h"
 #include "engine/rocks/store_impl.h"
+#include "unit/rocks_helpers.h"
 
 #define REGION 1
 #define INDEX 1
@@ -34,13 +34,6 @@ struct bed {
     bool failed;
 };
 
-static int remove_one(const char *path, const struct stat *st UNUSED, int flag UNUSED, struct FTW *ftw UNUSED)
-{
-    return remove(path);
-}
-
-static void wipe(const char *dir) { nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
-
 static void open_bed(struct bed *b)
 {
     struct buf why = {0};
@@ -52,9 +45,7 @@ static void open_bed(struct bed *b)
 static int setup(void **state)
 {
     struct bed *b = mem_zalloc(sizeof *b);
-    const char *tmp = getenv("TMPDIR");
-    snprintf(b->dir, sizeof b->dir, "%s/mayfly-store-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(b->dir));
+    assert_true(folder_make(b->dir, sizeof b->dir, "store"));
     b->o = (struct rocks_options){.dir = b->dir, .block_cache = 8 << 20, .write_buffer = 8 << 20};
     open_bed(b);
     *state = b;
@@ -66,7 +57,7 @@ static int teardown(void **state)
     struct bed *b = *state;
     store_close(b->s);
     assert_false(b->failed);
-    wipe(b->dir);
+    folder_remove(b->dir);
     mem_free(b);
     return 0;
 }
@@ -891,9 +882,7 @@ static int full_disk(const char *dir)
 static void a_full_disk_stops_writes_only(void **state UNUSED)
 {
     char dir[256];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/mayfly-full-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    assert_true(folder_make(dir, sizeof dir, "full"));
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) _exit(full_disk(dir));

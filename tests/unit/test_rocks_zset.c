@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "base/rand.h"
 #include "engine/rocks/ranks.h"
 #include "engine/rocks/rk.h"
+#include "unit/rocks_helpers.h"
 
 static u64 rng;
 static char dir[256];
@@ -123,19 +123,12 @@ static void open_engine(void)
 static int setup(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR"), *seed = getenv("SUITE_SEED");
-    snprintf(dir, sizeof dir, "%s/mayfly-zset-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    const char *seed = getenv("SUITE_SEED");
+    assert_true(folder_make(dir, sizeof dir, "zset"));
     rng = seed ? strtoull(seed, NULL, 10) : 11;
     models_release();
     open_engine();
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path);
 }
 
 static int teardown(void **state)
@@ -144,7 +137,7 @@ static int teardown(void **state)
     ops->commit(e, ++seq);
     ops->close(e);
     assert_int_equal(rocks_check(dir), 0); /* both families, sizes and blocks agree */
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
     return 0;
 }
 

@@ -6,32 +6,20 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <unistd.h>
 
 #include "engine/rocks/rocks.h"
 #include "unit/saver_helpers.h"
+#include "unit/rocks_helpers.h"
 
 static char dir[] = "/tmp/mayfly-saver-XXXXXX";
-static const struct log quiet = {.level = LOG_NOTHING};
-
-static int remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED, struct FTW *at_ UNUSED)
-{
-    return remove(path);
-}
 
 static struct engine *open_rocks(void)
 {
-    struct buf why = {0};
-    struct rocks_options o = {
-        .dir = dir, .log = &quiet, .databases = DBS, .seed = 3, .background_threads = 2, .block_cache = 8 << 20,
-        .row_cache = 1 << 20, .write_buffer = 1 << 20, .blob_size = 1000, .sync = ROCKS_SYNC_NO,
-    };
-    struct engine *e = rocks_engine_open(&o, &why);
-    if (!e) print_error("%.*s\n", (int)why.n, why.p);
-    assert_non_null(e);
-    buf_release(&why);
-    return e;
+    struct rocks_options o = rocks_small(dir, DBS);
+    o.write_buffer = 1 << 20;
+    o.blob_size = 1000;
+    return rocks_must_open(&o);
 }
 
 static void check_lively_save(u64 seed, bool commands)
@@ -49,7 +37,7 @@ static void check_lively_save(u64 seed, bool commands)
     assert_int_equal(saver_progress(t.saver).ahead, 0);
     save_end(&t);
     trial_close(&t);
-    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
 }
 
 static void test_lively_rdb(void **state UNUSED)
@@ -75,7 +63,7 @@ static void test_save_now(void **state UNUSED)
         dataset_dump(t.w.region.eng, now_of(&t.w), &t.moment);
         check_saved(buf_bytes(&t.sink.memory.file), commands, &t.moment);
         trial_close(&t);
-        nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        folder_remove(dir);
     }
 }
 

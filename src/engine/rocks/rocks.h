@@ -33,8 +33,8 @@ void rocks_set_rate_limit(struct engine *e, u64 bytes_per_second);
 
 #define ROCKS_GRACE_MS 60000
 
-/* How far back from the region's clock (ROCKS_GRACE_MS unless told otherwise) a compaction may take dead keys by itself.
- * INT64_MAX: never (a replica). 0: at once (the cleaner is off). */
+/* How far back from the region's clock (ROCKS_GRACE_MS unless told otherwise) a compaction may take dead
+ * keys by itself. INT64_MAX: never (a replica). 0: at once (the cleaner is off). */
 void rocks_set_compaction_grace(struct engine *e, i64 grace_ms);
 
 /* A write that would have to wait for compactions, or an error in the background
