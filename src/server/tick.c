@@ -176,7 +176,7 @@ static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
     return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading && !r->follows &&
-           !replication_frozen(&s->repl);
+           !replication_frozen(&s->repl) && !s->shutting_down; /* what was saved is the end */
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle

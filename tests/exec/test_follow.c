@@ -246,10 +246,10 @@ static void run_trial(u64 seed, u64 commands, u64 every, enum kind primary, enum
 
 static void random_commands(void **state UNUSED)
 {
-    for (u64 seed = 1; seed <= 9; seed++) run_trial(seed, 20000, 100, MEMORY, MEMORY);
-    run_trial(5, 8000, 100, MEMORY, ROCKS);
-    run_trial(6, 8000, 100, ROCKS, MEMORY);
-    run_trial(7, 8000, 100, ROCKS, ROCKS);
+    for (u64 seed = 1; seed <= 6; seed++) run_trial(seed, 10000, 100, MEMORY, MEMORY);
+    run_trial(5, 4000, 100, MEMORY, ROCKS);
+    run_trial(6, 4000, 100, ROCKS, MEMORY);
+    run_trial(7, 4000, 100, ROCKS, ROCKS);
 }
 
 int main(int argc, char **argv)
