@@ -21,15 +21,20 @@ static void every_second(struct server *s)
     }
 }
 
+static void decay(uv_work_t *w UNUSED) { mem_decay(); }
+static void decayed(uv_work_t *w, int status UNUSED) { ((struct server *)w->data)->purging = false; }
+
 static void on_purge(uv_timer_t *t)
 {
     struct server *s = t->data;
-    mem_decay();
+    s->purge_work.data = s;
+    if (!s->purging) s->purging = uv_queue_work(&s->loop, &s->purge_work, decay, decayed) == 0;
     if (uv_now(&s->loop) >= s->purge_until) uv_timer_stop(t);
 }
 
 /* After much was freed, the free pages go back to the kernel little by little: the
- * allocator spreads it over a second, but only while it is called. */
+ * allocator spreads it over a second, but only while it is called. What the kernel needs for
+ * that, half a millisecond at times, is not the loop's. */
 static void watch_memory(struct server *s)
 {
     u64 used = evictor_used(&s->region.evictor);
