@@ -286,10 +286,10 @@ static void every_second(struct server *s)
         reassure(r);
     }
     count_good(s);
-    if (repl->failover.state) return; /* nothing more is said, so that a replica can have heard everything */
+    if (replication_frozen(repl)) return; /* so that a replica can have heard everything */
     if (repl->replica_count && ++repl->since_ping_s >= s->config.repl_ping_replica_period) {
         repl->since_ping_s = 0;
-        if (!replication_frozen(repl)) say(s, BYTES_LIT("*1\r\n$4\r\nPING\r\n"));
+        say(s, BYTES_LIT("*1\r\n$4\r\nPING\r\n"));
     }
 }
 

@@ -10,12 +10,10 @@
 
 /* -- names -------------------------------------------------------------------------------------------- */
 
-static void new_id(char id[STREAM_ID + 1]) { server_random_id(id); }
-
 static void rename_history(struct server *s)
 {
     char id[STREAM_ID + 1];
-    new_id(id);
+    server_random_id(id);
     stream_rename(&s->repl.stream, id);
 }
 
@@ -39,7 +37,6 @@ static void attach(struct server *s)
     struct replication *r = &s->repl;
     if (r->attached || !r->streaming || r->link) return;
     r->attached = true;
-    s->region.journal.db = -1; /* what the stream has selected, only its readers know */
     journal_attach(&s->region.journal, &r->sink);
 }
 
@@ -51,9 +48,12 @@ static void detach(struct server *s)
     s->repl.attached = false;
 }
 
+/* What is dead goes by a DEL in the stream, then: a compaction would tell no replica. */
+static void set_streaming(struct server *s, bool on) { s->repl.streaming = s->region.eng->keep_dead = on; }
+
 void replication_stream(struct server *s)
 {
-    s->repl.streaming = s->region.eng->keep_dead = true;
+    set_streaming(s, true);
     attach(s);
 }
 
@@ -63,9 +63,9 @@ static void end_stream(struct server *s)
 {
     struct replication *r = &s->repl;
     char id[STREAM_ID + 1];
-    new_id(id);
+    server_random_id(id);
     detach(s);
-    r->streaming = false;
+    set_streaming(s, false);
     stream_restart(&r->stream, id, r->stream.end);
     replication_note(s); /* with the first of them */
     log_line(&s->log, LOG_NOTICE, "Replication backlog freed after %lld seconds without connected replicas.",
@@ -80,7 +80,6 @@ void replication_begin_tick(struct server *s)
     struct region *g = &s->region;
     const struct config *c = &s->config;
     g->deny_writes = g->deny_stale = NULL;
-    g->eng->keep_dead = r->streaming; /* a compaction would tell no replica */
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
@@ -141,7 +140,6 @@ void replication_cron(struct server *s)
 static void set_role(struct server *s, bool follows)
 {
     s->region.follows = follows;
-    s->region.eng->keep_dead = s->repl.streaming;
     if (!follows) s->region.ks.keep_dead = false;
     s->region.cycle.next_ms = 0; /* what is dead may go now */
     s->log.role = follows ? 'S' : 'M';
@@ -154,7 +152,7 @@ void replication_follow(struct server *s, const char *host, int port)
     if (r->link) link_drop(s);
     if (was_primary) replication_drop_replicas(s);
     detach(s);
-    r->streaming = true;
+    set_streaming(s, true);
     link_start(s, host, port);
     set_role(s, true);
     buf_clear(&s->config.replicaof);
@@ -233,7 +231,7 @@ void replication_init(struct server *s)
 {
     struct replication *r = &s->repl;
     char id[STREAM_ID + 1];
-    new_id(id);
+    server_random_id(id);
     stream_init(&r->stream, id, 0);
     r->sink.append = take_record;
     r->loaded_position = -1;

@@ -162,6 +162,21 @@ def test_replica_saves_the_dead(node):
         assert replica.call('DBSIZE') == len(LIVE)
 
 
+@pytest.mark.parametrize('replicaof, keys', [(['--replicaof', '127.0.0.1 1'], 1), ([], 0)])
+def test_replica_loads_the_dead(node, replicaof, keys):
+    """… whoever wrote the file, and hides them; a primary leaves them out."""
+    n = node('memory')
+    n.call('SET', 'k', 'v', 'PX', 300)
+    n.call('SAVE')
+    deadline = n.call('PEXPIRETIME', 'k')
+    n.kill()
+    eventually(lambda: now_ms() > deadline)
+    n.args += replicaof
+    n.start()
+    assert n.call('DBSIZE') == keys
+    assert n.call('GET', 'k') is None
+
+
 @pytest.mark.parametrize('mayfly_kind', ['memory', 'rocks'])
 def test_writable(node, mayfly_kind):
     """replica-read-only no: a client's write finds nothing where something dead is."""
