@@ -173,3 +173,11 @@ void ctx_help(struct ctx *c, const char *const *lines)
     reply_simple(c->out, "HELP");
     reply_simple(c->out, "    Prints this help.");
 }
+
+bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out)
+{
+    if (!num_parse_i64(arg, out)) reply_error(c->out, "ERR timeout is not an integer or out of range");
+    else if (*out < 0) reply_error(c->out, "ERR timeout is negative");
+    else return true;
+    return false;
+}

@@ -74,6 +74,7 @@ NODISCARD bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *ou
 NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error, i64 *out); /* or `error` */
 NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out);        /* value is not a valid float */
 NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out);         /* value is out of range, must be positive */
+NODISCARD bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out);       /* timeout is negative, … */
 
 /* The count of a random draw; negative asks for so many with repeats. More than anybody
  * can receive are refused: one short request would fill the memory with its reply. */

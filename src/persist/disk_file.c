@@ -286,3 +286,23 @@ void disk_file_abandon(struct disk_file *f, void (*done)(void *arg, bool ok), vo
 {
     end(f, ABANDONING, done, arg);
 }
+
+/* -- files that go --------------------------------------------------------------------------------- */
+
+static void on_gone(uv_fs_t *r)
+{
+    uv_fs_req_cleanup(r);
+    mem_free(r);
+}
+
+void disk_remove_later(uv_loop_t *loop, const char *path)
+{
+    uv_fs_t *r = mem_alloc(sizeof *r);
+    if (uv_fs_unlink(loop, r, path, on_gone)) on_gone(r);
+}
+
+void disk_close_later(uv_loop_t *loop, int fd)
+{
+    uv_fs_t *r = mem_alloc(sizeof *r);
+    if (uv_fs_close(loop, r, fd, on_gone)) on_gone(r);
+}

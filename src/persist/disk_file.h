@@ -36,6 +36,11 @@ void disk_file_finish(struct disk_file *f, void (*done)(void *arg, bool ok), voi
  * by itself removed it at once, but has to be finished or abandoned all the same.) */
 void disk_file_abandon(struct disk_file *f, void (*done)(void *arg, bool ok), void *arg);
 
+/* -- files that go: a big one takes its time, which is not the loop's ------------------------------- */
+
+void disk_remove_later(uv_loop_t *loop, const char *path);
+void disk_close_later(uv_loop_t *loop, int fd); /* the last one to hold it open, perhaps */
+
 /* -- small things that have to survive a power cut; on the spot ---------------------------------- */
 
 /* A file's whole content, replaced atomically and durably. `dir` is its folder. False: errno tells. */

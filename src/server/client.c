@@ -318,14 +318,6 @@ static void too_many_arguments(struct ctx *c)
                  (int)c->argv[1].n, c->argv[1].p);
 }
 
-static bool pause_duration(struct ctx *c, i64 *ms)
-{
-    if (!num_parse_i64(c->argv[2], ms)) reply_error(c->out, "ERR timeout is not an integer or out of range");
-    else if (*ms < 0) reply_error(c->out, "ERR timeout is negative");
-    else return true;
-    return false;
-}
-
 void cmd_client_pause(struct ctx *c)
 {
     struct server *s = c->server;
@@ -342,7 +334,7 @@ void cmd_client_pause(struct ctx *c)
             return;
         }
     }
-    if (!pause_duration(c, &ms)) return;
+    if (!ctx_timeout_ms(c, c->argv[2], &ms)) return;
     s->pause_writes_only = writes_only && (!s->pause_until_ms || s->pause_writes_only);
     s->pause_until_ms = MAX(s->pause_until_ms, c->now_ms + MIN(ms, INT64_MAX - c->now_ms));
     reply_ok(c->out);

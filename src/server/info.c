@@ -137,11 +137,12 @@ static void info_stats(struct server *s, struct buf *b)
         "instantaneous_ops_per_sec:%.0f\r\n"
         "total_net_input_bytes:%llu\r\ntotal_net_output_bytes:%llu\r\ntotal_net_repl_input_bytes:%llu\r\n"
         "total_net_repl_output_bytes:%llu\r\ninstantaneous_input_kbps:%.2f\r\n"
-        "instantaneous_output_kbps:%.2f\r\ninstantaneous_input_repl_kbps:0.00\r\n"
-        "instantaneous_output_repl_kbps:0.00\r\nrejected_connections:%llu\r\n",
+        "instantaneous_output_kbps:%.2f\r\ninstantaneous_input_repl_kbps:%.2f\r\n"
+        "instantaneous_output_repl_kbps:%.2f\r\nrejected_connections:%llu\r\n",
         (ull)n->connections, (ull)s->stats.total_commands, rate_per_second(&s->stats.ops),
         (ull)n->bytes_in, (ull)n->bytes_out, (ull)s->repl.bytes_in, (ull)s->repl.bytes_out,
         rate_per_second(&s->stats.net_in) / 1024, rate_per_second(&s->stats.net_out) / 1024,
+        rate_per_second(&s->stats.repl_in) / 1024, rate_per_second(&s->stats.repl_out) / 1024,
         (ull)n->rejected);
     buf_printf(
         b,

@@ -18,25 +18,6 @@
 
 /* -- the file --------------------------------------------------------------------------------------- */
 
-static void on_fs_done(uv_fs_t *r)
-{
-    uv_fs_req_cleanup(r);
-    mem_free(r);
-}
-
-/* A big file takes its time to go: not the loop's. */
-static void remove_file(struct server *s, const char *path)
-{
-    uv_fs_t *r = mem_alloc(sizeof *r);
-    if (uv_fs_unlink(&s->loop, r, path, on_fs_done)) on_fs_done(r);
-}
-
-static void close_file(struct server *s, int fd)
-{
-    uv_fs_t *r = mem_alloc(sizeof *r);
-    if (uv_fs_close(&s->loop, r, fd, on_fs_done)) on_fs_done(r);
-}
-
 static bool wanted_as_dump(const struct server *s)
 {
     const struct config *c = &s->config;
@@ -59,9 +40,9 @@ static void keep_as_dump(struct server *s, const char *path)
         log_line(&s->log, LOG_WARNING,
                  "Failed trying to rename the temp DB into %s in MASTER <-> REPLICA synchronization: %s",
                  c->dbfilename.p, strerror(errno));
-        remove_file(s, path);
+        disk_remove_later(&s->loop, path);
     }
-    if (old >= 0) close_file(s, old);
+    if (old >= 0) disk_close_later(&s->loop, old);
 }
 
 static void on_file_done(void *arg, bool ok);
@@ -94,7 +75,7 @@ void sync_drop(struct link *l)
     if (l->stage == SYNC_RECEIVE) {
         disk_file_abandon(&f->file, on_file_done, f);
     } else if (l->stage != SYNC_FINISH) {
-        remove_file(l->server, f->path);
+        disk_remove_later(&l->server->loop, f->path);
         mem_free(f);
     }
 }
@@ -131,7 +112,7 @@ static void loaded(struct server *s, bool ok)
     l->file = NULL;
     l->stage = SYNC_RECEIVE; /* nothing is under way */
     if (ok && wanted_as_dump(s)) keep_as_dump(s, f->path);
-    else remove_file(s, f->path);
+    else disk_remove_later(&s->loop, f->path);
     mem_free(f);
     if (ok) {
         log_line(&s->log, LOG_NOTICE, "MASTER <-> REPLICA sync: Finished with success");
@@ -201,7 +182,7 @@ static void on_file_done(void *arg, bool ok)
         l->file = NULL;
         link_close(l, false);
     } else if (ok) {
-        remove_file(f->server, f->path);
+        disk_remove_later(&f->server->loop, f->path);
     }
     mem_free(f);
 }

@@ -25,23 +25,10 @@ static i64 now_s(void) { return clock_wall_ms() / 1000; }
 
 /* -- those who receive it -------------------------------------------------------------------------------- */
 
-static void on_closed(uv_fs_t *r)
-{
-    uv_fs_req_cleanup(r);
-    mem_free(r);
-}
-
-/* The file goes with it: that may take a while, which is not the loop's. */
-static void close_file(struct server *s, int fd)
-{
-    uv_fs_t *r = mem_alloc(sizeof *r);
-    if (uv_fs_close(&s->loop, r, fd, on_closed)) on_closed(r);
-}
-
 static void sync_free(struct server *s, struct sync *y)
 {
     stream_release(&y->rdb);
-    if (y->fd >= 0) close_file(s, y->fd);
+    if (y->fd >= 0) disk_close_later(&s->loop, y->fd);
     mem_free(y->path);
     mem_free(y);
 }

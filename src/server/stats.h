@@ -31,7 +31,7 @@ struct stats {
     u32 error_count;
     u64 total_errors, total_commands;
     u64 peak_memory;
-    struct rate ops, net_in, net_out;
+    struct rate ops, net_in, net_out, repl_in, repl_out;
 };
 
 void stats_init(struct stats *s, u32 commands);

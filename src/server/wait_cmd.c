@@ -108,14 +108,6 @@ static void begin_waiting(struct ctx *c, u32 wanted, i64 timeout_ms)
     s->repl.ask_acks = true;
 }
 
-static bool parse_timeout(struct ctx *c, i64 *ms)
-{
-    if (!num_parse_i64(c->argv[2], ms)) reply_error(c->out, "ERR timeout is not an integer or out of range");
-    else if (*ms < 0) reply_error(c->out, "ERR timeout is negative");
-    else return true;
-    return false;
-}
-
 void cmd_wait(struct ctx *c)
 {
     i64 wanted, timeout_ms;
@@ -125,7 +117,7 @@ void cmd_wait(struct ctx *c)
                             "writes to replicas are just local and are not propagated.");
         return;
     }
-    if (!ctx_int(c, c->argv[1], &wanted) || !parse_timeout(c, &timeout_ms)) return;
+    if (!ctx_int(c, c->argv[1], &wanted) || !ctx_timeout_ms(c, c->argv[2], &timeout_ms)) return;
     u32 have = primary_acknowledged(c->server, conn_of(c->session)->wrote_to);
     if ((i64)have >= wanted) reply_int(c->out, have);
     else begin_waiting(c, (u32)MIN(wanted, (i64)UINT32_MAX), timeout_ms);

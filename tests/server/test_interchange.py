@@ -248,7 +248,14 @@ def rewritten(server):
     call(server, 'BGREWRITEAOF')
     eventually(lambda: {info(server, f'aof_rewrite_{x}') for x in ('in_progress', 'scheduled')} == {'0'}, 20)
     assert info(server, 'aof_last_bgrewrite_status') == 'ok', server.log
-    eventually(lambda: len([f for f in os.listdir(f'{server.dir}/appendonlydir') if 'incr' in f]) == 1)
+    eventually(lambda: settled(server))
+
+
+def settled(server):
+    """Its manifest is the last one, without what the rewrite replaced."""
+    with open(files(server, 'manifest')[-1]) as manifest:
+        text = manifest.read()
+    return ' type h' not in text and len(files(server, 'incr')) == 1 and not files(server, 'temp')
 
 
 def torn_off(server):
