@@ -12,6 +12,7 @@
 #include "resp/reply.h"
 
 struct server; /* src/server; opaque to all other rooms */
+struct region; /* src/exec; for the commands that run others */
 
 struct ctx {
     const struct command *cmd;
@@ -22,12 +23,16 @@ struct ctx {
     struct keyspace *ks;
     struct engine *eng;  /* == ks->eng */
     struct server *server;
+    struct region *region; /* it runs in; ks and eng are its own */
     u32 db;              /* the session's, for the commands that work on one */
     i64 now_ms;
     u64 seed;            /* as recorded */
     u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
     bool effects_given;  /* the command stated its effects itself */
     u64 dirty_before;    /* ks->dirty when it started */
+    bool may_wait;       /* its client can be left without an answer for now */
+    const bytes *ready;  /* the command waited for this key, among others, which now may have something */
+    struct waiting *waiting; /* left by ctx_wait: see waiting.h; owned by whoever runs the command */
 };
 
 /* -- looking up ---------------------------------------------------------- */

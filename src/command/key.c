@@ -272,25 +272,17 @@ static bool flush_options(struct ctx *c)
     return false;
 }
 
-static void flush_database(struct ctx *c, u32 db)
-{
-    u64 keys = c->eng->ops->count(c->eng, db);
-    if (keys == 0) return;
-    c->eng->ops->flush(c->eng, db);
-    c->ks->dirty += keys;
-}
-
 void cmd_flushdb(struct ctx *c)
 {
     if (!flush_options(c)) return;
-    flush_database(c, c->db);
+    keyspace_flush(c->ks, c->db);
     reply_ok(c->out);
 }
 
 void cmd_flushall(struct ctx *c)
 {
     if (!flush_options(c)) return;
-    for (u32 db = 0; db < c->eng->databases; db++) flush_database(c, db);
+    for (u32 db = 0; db < c->eng->databases; db++) keyspace_flush(c->ks, db);
     reply_ok(c->out);
 }
 
@@ -310,9 +302,6 @@ void cmd_swapdb(struct ctx *c)
         reply_error(c->out, "ERR DB index is out of range");
         return;
     }
-    if (a != b) {
-        c->eng->ops->swap(c->eng, (u32)a, (u32)b);
-        c->ks->dirty++;
-    }
+    keyspace_swap(c->ks, (u32)a, (u32)b);
     reply_ok(c->out);
 }

@@ -14,6 +14,7 @@ static inline const char *type_name(enum value_type type)
     case TYPE_LIST: return "list";
     case TYPE_SET: return "set";
     case TYPE_ZSET: return "zset";
+    case TYPE_STREAM: return "stream";
     }
     return "unknown";
 }

@@ -97,6 +97,24 @@ struct zset_ops {
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
 };
 
+/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and head
+ * mean is the commands' (command/stream.h): entries, groups, consumers and what is pending are all rows. Unlike
+ * other collections a stream may have no row at all; only drop() ends it. */
+struct rows_ops {
+    bytes (*head)(struct engine *, struct key_ref *);
+    /* `size` is what size() tells from now on. At most ROWS_HEAD_MAX bytes. */
+    void (*set_head)(struct engine *, struct key_ref *, bytes head, u64 size);
+    bool (*get)(struct engine *, struct key_ref *, bytes row, bytes *value); /* value may be NULL */
+    void (*put)(struct engine *, struct key_ref *, bytes row, bytes value);
+    bool (*del)(struct engine *, struct key_ref *, bytes row);
+    u64 (*erase)(struct engine *, struct key_ref *, bytes from, bytes to); /* from <= row < to; how many */
+    /* From the first row >= `from` up; reverse: from the last row <= `from` down. */
+    void (*iter)(struct engine *, struct key_ref *, bytes from, bool reverse, struct rows_iter *);
+    bool (*next)(struct rows_iter *, bytes *row, bytes *value); /* value may be NULL */
+};
+
+#define ROWS_HEAD_MAX 128 /* bytes of a head */
+
 /* The data as it is at one moment, handed out key by key while commands go on changing it: one snapshot
  * at a time, no second copy of the data, nothing but a mark per key.
  *
@@ -174,6 +192,7 @@ struct engine_ops {
     struct map_ops map;
     struct seq_ops seq;
     struct zset_ops zset;
+    struct rows_ops rows;
 };
 
 /* Thresholds at which OBJECT ENCODING changes its answer, by Redis's names. */

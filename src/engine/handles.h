@@ -14,6 +14,7 @@ enum value_type {
     TYPE_LIST = 3,
     TYPE_SET = 4,
     TYPE_ZSET = 5,
+    TYPE_STREAM = 6,
 };
 
 /* A found key. Valid until the key itself is dropped, renamed or overwritten
@@ -49,6 +50,14 @@ struct seq_iter {
     u64 state[8];
 };
 struct zset_iter {
+    struct engine *eng;
+    struct key_ref *ref;
+    bool reverse;
+    bool passing; /* as above */
+    u64 state[8];
+};
+
+struct rows_iter {
     struct engine *eng;
     struct key_ref *ref;
     bool reverse;

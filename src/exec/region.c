@@ -212,7 +212,7 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
     u64 seed = rand_next(&r->seeds);
     return (struct ctx){
         .argc = q->argc, .argv = q->argv, .out = q->out, .session = q->session, .ks = &r->ks,
-        .eng = r->eng, .server = q->server, .db = q->session->db, .now_ms = r->ks.now_ms,
+        .eng = r->eng, .server = q->server, .region = r, .db = q->session->db, .now_ms = r->ks.now_ms,
         .seed = seed, .rng = seed,
     };
 }
@@ -222,12 +222,53 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
     *o = (struct outcome){0};
+    c.may_wait = true;
     c.cmd = resolve(region_find(r, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (c.cmd && admitted(r, q, &c)) call(r, q, &c);
     else o->rejected = true;
     o->failed = !o->rejected && q->out->errors != errors;
+    o->waiting = c.waiting;
     journal_close(&r->journal, r->ks.now_ms, c.seed);
+}
+
+bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
+                  struct outcome *o)
+{
+    struct ctx c = make_ctx(r, q);
+    u32 errors = q->out->errors;
+    size_t mark = reply_mark(q->out);
+    c.cmd = cmd;
+    c.ready = &ready;
+    call(r, q, &c);
+    *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
+    journal_close(&r->journal, r->ks.now_ms, c.seed);
+    return reply_mark(q->out) != mark;
+}
+
+void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o)
+{
+    struct ctx c = make_ctx(r, q);
+    u32 errors = q->out->errors;
+    bool no_touch = r->ks.no_touch;
+    c.cmd = cmd;
+    call(r, q, &c);
+    r->ks.no_touch = no_touch;
+    *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
+    if (r->on_nested) r->on_nested(r->owner, q, o);
+}
+
+const struct command *region_resolve(struct region *r, const struct request *q)
+{
+    struct ctx c = make_ctx(r, q);
+    return resolve(region_find(r, q->argv[0]), q, &c);
+}
+
+bool region_admits(struct region *r, const struct request *q, const struct command *cmd)
+{
+    struct ctx c = make_ctx(r, q);
+    c.cmd = cmd;
+    return admitted(r, q, &c);
 }
 
 /* -- replaying ---------------------------------------------------------------------- */

@@ -5,10 +5,26 @@
 #define MAYFLY_EXEC_REGION_H
 
 #include "command/ctx.h"
+#include "command/waiting.h"
 #include "keyspace/evict.h"
 #include "keyspace/expire.h"
 
 #define REGION_CLOCK_SLACK_MS 1000 /* a clock set back by less than this stands still instead */
+
+struct request {
+    struct session *session;
+    struct server *server; /* handed through to the commands that need it */
+    int argc;              /* at least 1 */
+    bytes *argv;
+    struct reply *out;
+};
+
+struct outcome {
+    const struct command *cmd; /* NULL: unknown command */
+    bool rejected;             /* did not run: arity, authentication, memory … */
+    bool failed;               /* ran, and replied with an error */
+    struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on. NULL: it does not */
+};
 
 struct region {
     struct engine *eng;      /* owned */
@@ -29,6 +45,9 @@ struct region {
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
+    /* The owner's, to count and to show: a command has run within another one (EXEC, a script). */
+    void (*on_nested)(void *owner, const struct request *q, const struct outcome *o);
+    void *owner;
 };
 
 /* Takes the engine over. `seed` starts the generator of command seeds. */
@@ -43,20 +62,6 @@ void region_release(struct region *r);
 void region_begin(struct region *r, i64 now_ms);
 NODISCARD bool region_commit(struct region *r);
 
-struct request {
-    struct session *session;
-    struct server *server; /* handed through to the commands that need it */
-    int argc;              /* at least 1 */
-    bytes *argv;
-    struct reply *out;
-};
-
-struct outcome {
-    const struct command *cmd; /* NULL: unknown command */
-    bool rejected;             /* did not run: arity, authentication, memory … */
-    bool failed;               /* ran, and replied with an error */
-};
-
 /* The command clients mean by this name. */
 static inline const struct command *region_find(const struct region *r, bytes name)
 {
@@ -65,6 +70,20 @@ static inline const struct command *region_find(const struct region *r, bytes na
 
 /* Finds, checks and runs a command, and closes its journal record. */
 void region_run(struct region *r, const struct request *q, struct outcome *o);
+
+/* Runs again what waited for a key, which now may have something. True: it was answered. False: it goes on
+ * waiting, and nothing was changed. */
+NODISCARD bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
+                            struct outcome *o);
+
+/* Runs a command within the one that is running (EXEC, a script): at the same time, into the same journal record.
+ * It cannot wait for keys. The caller has resolved and admitted it. */
+void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o);
+
+/* The steps of region_run, for those who call: the command or subcommand that is meant (NULL: an error was
+ * replied), and whether it may run now (false: likewise). */
+const struct command *region_resolve(struct region *r, const struct request *q);
+NODISCARD bool region_admits(struct region *r, const struct request *q, const struct command *cmd);
 
 /* Replays the effects of a journal record at the record's own time: no authentication, no memory limit,
  * nothing replied. ERR_SYNTAX if the record is not well-formed. */

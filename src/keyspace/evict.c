@@ -108,6 +108,7 @@ static void evict(struct evictor *v, struct keyspace *ks, struct key_ref *ref)
     }
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
     ks->stats.evicted_keys++;
+    keyspace_touched(ks, ref->db, ref->key);
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_EVICTED, "evicted");
     ks->eng->ops->drop(ks->eng, ref);
 }

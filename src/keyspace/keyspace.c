@@ -108,6 +108,7 @@ static void bury_hollow(struct keyspace *ks, struct key_ref *ref)
     if (!ref->entry) return;
     ks->stats.expired_fields += e->ops->map.dead_fields(e, ref);
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
+    keyspace_touched(ks, ref->db, ref->key);
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
     e->ops->drop(e, ref);
 }
@@ -150,7 +151,30 @@ void keyspace_notify(struct keyspace *ks, u32 db, bytes key, u32 class, const ch
 void keyspace_changed(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event)
 {
     ks->dirty++;
+    keyspace_touched(ks, db, key);
     keyspace_notify(ks, db, key, class, event);
+}
+
+void keyspace_touched(struct keyspace *ks, u32 db, bytes key)
+{
+    if (UNLIKELY(ks->watcher)) ks->watcher->changed(ks->watcher_arg, db, key);
+}
+
+void keyspace_flush(struct keyspace *ks, u32 db)
+{
+    u64 keys = ks->eng->ops->count(ks->eng, db);
+    if (ks->watcher) ks->watcher->flushing(ks->watcher_arg, db);
+    if (keys == 0) return;
+    ks->eng->ops->flush(ks->eng, db);
+    ks->dirty += keys;
+}
+
+void keyspace_swap(struct keyspace *ks, u32 a, u32 b)
+{
+    if (a == b) return;
+    ks->eng->ops->swap(ks->eng, a, b);
+    ks->dirty++;
+    if (ks->watcher) ks->watcher->swapped(ks->watcher_arg, a, b);
 }
 
 /* -- expiry ------------------------------------------------------------------------- */
@@ -167,6 +191,7 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
     record_lag(ks, ref->deadline_ms, lazy);
     ks->stats.expired_keys++;
     ks->stats.lazy_expired += lazy;
+    keyspace_touched(ks, ref->db, ref->key);
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_EXPIRED, "expired");
     e->ops->drop(e, ref);
 }
@@ -191,7 +216,10 @@ u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool
     struct engine *e = ks->eng;
     struct reaping r = {ks, ref, lazy};
     u32 n = e->ops->map.reap(e, ref, max, field_dies, &r);
-    if (n) keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
+    if (n) {
+        keyspace_touched(ks, ref->db, ref->key);
+        keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
+    }
     if (!e->ops->map.has_field_deadlines(e, ref) && e->ops->size(e, ref) == 0) {
         keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
         e->ops->drop(e, ref);

@@ -43,6 +43,14 @@ struct keyspace_stats {
     u64 lazy_expired; /* of expired_keys: found dead by a command */
 };
 
+/* Hears of every change, whatever the classes of events: for WATCH, for those who wait for a key, for the
+ * caches of clients. It may not change data. */
+struct keyspace_watcher {
+    void (*changed)(void *arg, u32 db, bytes key);   /* its value, its deadline, or whether it is there at all */
+    void (*flushing)(void *arg, u32 db);             /* a whole database is about to go */
+    void (*swapped)(void *arg, u32 a, u32 b);        /* two databases have changed places */
+};
+
 struct keyspace {
     struct engine *eng;
     struct journal *journal;
@@ -62,7 +70,10 @@ struct keyspace {
     struct keyspace_stats stats;
     struct expiry_lag lag;
 
-    /* Who wants to hear of changes (pub/sub, WATCH, tracking); may be NULL. */
+    const struct keyspace_watcher *watcher; /* NULL: nobody wants to know */
+    void *watcher_arg;
+
+    /* Who wants to hear of events (pub/sub); may be NULL. */
     void (*on_event)(void *arg, u32 class, const char *event, u32 db, bytes key);
     void *on_event_arg;
     u32 event_mask; /* classes on_event wants */
@@ -93,6 +104,13 @@ bool keyspace_visible(struct keyspace *ks, struct key_ref *ref);
 /* A change to the data: the counter, the event. Call it once per changed key. */
 void keyspace_changed(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event);
 void keyspace_notify(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event); /* event only */
+
+/* A change that is none of a command: expiry, eviction. Watchers hear of it. */
+void keyspace_touched(struct keyspace *ks, u32 db, bytes key);
+
+/* Empties a database; swaps two. */
+void keyspace_flush(struct keyspace *ks, u32 db);
+void keyspace_swap(struct keyspace *ks, u32 a, u32 b);
 
 /* Deletes a key whose deadline has passed: journal DEL, `expired` event, lag. */
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);

@@ -109,6 +109,7 @@ static void add_value(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTE
     case TYPE_SET: add_set(e, ref, digest); break;
     case TYPE_ZSET: add_zset(e, ref, digest); break;
     case TYPE_HASH: add_hash(e, ref, digest); break;
+    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     if (ref->deadline_ms) blend(digest, BYTES_LIT("!!expire!!"));

@@ -252,6 +252,7 @@ void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elem
     case TYPE_SET: change_map(w, ref, m, elements); break;
     case TYPE_LIST: change_list(w, ref, m, elements); break;
     case TYPE_ZSET: change_zset(w, ref, m, elements); break;
+    case TYPE_STREAM:
     case TYPE_NONE: fail();
     }
     if (m->n == 0) drop_key(w, ref, m);

@@ -374,6 +374,7 @@ void check_value(struct world *w, struct key_ref *ref, struct mval *m)
     case TYPE_SET: check_map(w, ref, m); break;
     case TYPE_LIST: check_list(w, ref, m); break;
     case TYPE_ZSET: check_zset(w, ref, m); break;
+    case TYPE_STREAM:
     case TYPE_NONE: fail();
     }
     assert_false(w->e->failed);

@@ -60,6 +60,7 @@ static void mem_create(struct engine *e, u32 db, bytes key, enum value_type type
     case TYPE_LIST: object = mem_seq_new(m); break;
     case TYPE_ZSET: object = mem_zset_new(m); break;
     case TYPE_STRING:
+    case TYPE_STREAM:
     case TYPE_NONE: CHECK(!"create is for collections");
     }
     struct table *keys = &m->dbs[db].keys;
@@ -202,6 +203,7 @@ static u64 mem_size_of(struct engine *e, struct key_ref *ref)
     case TYPE_SET: return mem_map_count(entry_object(ref->entry), e->now_ms);
     case TYPE_LIST: return rope_count(&((struct mem_seq *)entry_object(ref->entry))->rope);
     case TYPE_ZSET: return mem_zset_count(entry_object(ref->entry));
+    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     return 0;

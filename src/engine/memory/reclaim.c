@@ -42,6 +42,7 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
         if (mem_zset_count(object) > MEM_FREE_NOW || !mem_zset_free_some(object, MEM_FREE_NOW * 2))
             mem_bury(m, GRAVE_ZSET, object);
         break;
+    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     mem_free(entry);

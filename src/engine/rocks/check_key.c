@@ -425,6 +425,7 @@ void check_key(struct check *c, struct check_key *k)
     case TYPE_SET: check_set(c, k); break;
     case TYPE_ZSET: check_zset(c, k); break;
     case TYPE_STRING:
+    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     for (int f = FAM_DATA; f < CHECK_LANES; f++)

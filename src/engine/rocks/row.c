@@ -389,6 +389,7 @@ static void write_row(struct rk *rk, struct row *r)
     case TYPE_LIST: seq_commit(rk, r); break;
     case TYPE_ZSET: zset_commit(rk, r); break;
     case TYPE_STRING:
+    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     if (r->type != TYPE_NONE) {
