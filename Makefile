@@ -14,9 +14,10 @@ PORT    ?= 6379
 ENGINE  ?= memory
 Q       := $(if $(V),,@)
 
+LUA        := $(shell pkg-config --cflags lua5.1 2>/dev/null || echo -I/usr/include/lua5.1)
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wstrict-prototypes -Wmissing-prototypes \
-              -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(CFLAGS)
-LIBS       := -luv -lrocksdb -llzf -lm -lpthread
+              -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(LUA) $(CFLAGS)
+LIBS       := -luv -lrocksdb -llzf -lmicrohttpd $(shell pkg-config --libs lua5.1 2>/dev/null || echo -llua5.1) -lm -lpthread
 
 ifeq ($(SAN),)
   CFLAGS_ALL += -O2 -flto=auto -ffat-lto-objects -fno-plt -DMAYFLY_JEMALLOC=1
@@ -186,14 +187,16 @@ $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.
 BIN_DIR := $(DESTDIR)$(PREFIX)/bin
 ETC_DIR := $(DESTDIR)$(PREFIX)/etc
 DOC_DIR := $(DESTDIR)$(PREFIX)/share/doc/mayfly
+UNIT    := $(DESTDIR)$(PREFIX)/lib/systemd/system/mayfly-server.service
 install: $(BUILD)/mayfly-server
 	install -D -m 755 $(BUILD)/mayfly-server $(BIN_DIR)/mayfly-server
 	install -d $(DOC_DIR) && install -m 644 README.md LICENSE mayfly.conf $(DOC_DIR)
 	[ -e $(ETC_DIR)/mayfly.conf ] || install -D -m 644 mayfly.conf $(ETC_DIR)/mayfly.conf
+	sed 's|@PREFIX@|$(PREFIX)|g' scripts/mayfly-server.service | install -D -m 644 /dev/stdin $(UNIT)
 
 uninstall:
 	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
-	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR)
+	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT)
 
 clean:
 	rm -rf build build-address build-undefined build-thread build-fuzz

@@ -3,58 +3,11 @@
  * Both answers come from counters that are kept anyway (the deadline index's
  * buckets, the lag histograms): neither looks at a key. */
 #include "command/commands.h"
+#include "keyspace/forecast.h"
 
 /* -- EXPIRY FORECAST ---------------------------------------------------------- */
 
-/* The intervals of the answer, finer the nearer; a bucket belongs to the first
- * one that it ends in, so "all within 1h" is never too hopeful. */
-#define SECOND_MS 1000LL
-#define HOUR_MS (3600 * SECOND_MS)
-#define DAY_MS (24 * HOUR_MS)
-
-static const struct {
-    const char *name;
-    i64 end_ms;
-} intervals[] = {
-    {"1s", SECOND_MS},       {"10s", 10 * SECOND_MS}, {"1m", 60 * SECOND_MS},
-    {"10m", 600 * SECOND_MS}, {"1h", HOUR_MS},        {"6h", 6 * HOUR_MS},
-    {"1d", DAY_MS},          {"7d", 7 * DAY_MS},      {"30d", 30 * DAY_MS},
-    {"365d", 365 * DAY_MS},  {"later", INT64_MAX},
-};
-
-struct span {
-    i64 from_ms, to_ms; /* from now; of the buckets it took in, not the interval's own */
-    u64 keys;
-};
-
-struct forecast {
-    i64 now_ms;
-    struct span overdue;
-    struct span span[ARRAY_LEN(intervals)];
-};
-
-static void span_add(struct span *s, i64 from_ms, i64 to_ms, u64 keys)
-{
-    if (s->keys == 0 || from_ms < s->from_ms) s->from_ms = from_ms;
-    if (s->keys == 0 || to_ms > s->to_ms) s->to_ms = to_ms;
-    s->keys += keys;
-}
-
-static void forecast_bucket(void *arg, i64 from_ms, i64 to_ms, u64 keys)
-{
-    struct forecast *f = arg;
-    if (keys == 0) return;
-    if (to_ms <= f->now_ms) {
-        /* The index's own overdue list has no bounds: {0, 0}. */
-        span_add(&f->overdue, from_ms > 0 ? from_ms - f->now_ms : 0, 0, keys);
-        return;
-    }
-    size_t i = 0;
-    while (to_ms - f->now_ms > intervals[i].end_ms) i++;
-    span_add(&f->span[i], MAX(from_ms - f->now_ms, 0), to_ms - f->now_ms, keys);
-}
-
-static void reply_span(struct ctx *c, const char *name, const struct span *s)
+static void reply_span(struct ctx *c, const char *name, const struct forecast_span *s)
 {
     reply_map(c->out, 6);
     reply_bulk_str(c->out, "within");
@@ -93,13 +46,13 @@ void cmd_expiry_forecast(struct ctx *c)
     u32 db;
     size_t shown = 1;
     if (!forecast_database(c, &db)) return;
-    c->eng->ops->forecast(c->eng, db, forecast_bucket, &f);
+    forecast_add(&f, c->eng, db);
 
     size_t mark = reply_mark(c->out);
     reply_span(c, "overdue", &f.overdue);
-    for (size_t i = 0; i < ARRAY_LEN(intervals); i++) {
+    for (size_t i = 0; i < FORECAST_SPANS; i++) {
         if (f.span[i].keys == 0) continue;
-        reply_span(c, intervals[i].name, &f.span[i]);
+        reply_span(c, forecast_intervals[i].name, &f.span[i]);
         shown++;
     }
     reply_array_at(c->out, mark, shown);
@@ -123,37 +76,21 @@ static void reply_lag(struct ctx *c, const char *name, const struct lag_histogra
     reply_int(c->out, (i64)h->max_ms);
 }
 
-struct overdue {
-    i64 now_ms;
-    u64 keys;
-    i64 oldest_ms; /* how long the oldest has been dead for certain */
-};
-
-static void overdue_bucket(void *arg, i64 from_ms, i64 to_ms, u64 keys)
-{
-    struct overdue *o = arg;
-    (void)from_ms;
-    if (keys == 0 || to_ms > o->now_ms) return;
-    o->keys += keys;
-    if (to_ms > 0) o->oldest_ms = MAX(o->oldest_ms, o->now_ms - to_ms);
-}
-
 void cmd_expiry_lag(struct ctx *c)
 {
     if (c->argc > 2) {
         ctx_wrong_arity(c);
         return;
     }
-    struct overdue o = {.now_ms = c->now_ms};
-    for (u32 db = 0; db < c->eng->databases; db++)
-        c->eng->ops->forecast(c->eng, db, overdue_bucket, &o);
+    struct forecast f = {.now_ms = c->now_ms};
+    forecast_add_all(&f, c->eng);
     reply_map(c->out, 4);
     reply_lag(c, "active", &c->ks->lag.active);
     reply_lag(c, "lazy", &c->ks->lag.lazy);
     reply_bulk_str(c->out, "overdue_keys");
-    reply_int(c->out, (i64)o.keys);
+    reply_int(c->out, (i64)f.overdue.keys);
     reply_bulk_str(c->out, "oldest_overdue_ms");
-    reply_int(c->out, o.oldest_ms);
+    reply_int(c->out, f.oldest_overdue_ms);
 }
 
 void cmd_expiry_help(struct ctx *c)

@@ -39,3 +39,10 @@ u64 lag_percentile(const struct lag_histogram *h, double q)
     }
     return h->max_ms;
 }
+
+u64 lag_within(const struct lag_histogram *h, u64 ms)
+{
+    u64 n = 0;
+    for (u32 b = 0; b < LAG_BUCKETS && bucket_top(b) <= ms; b++) n += h->bucket[b];
+    return n;
+}

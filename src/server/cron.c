@@ -15,6 +15,7 @@ static void every_second(struct server *s)
     net_check_output(&s->net);
     net_trim(&s->net);
     net_retry_accept(&s->net);
+    metrics_cron(s->metrics);
     s->auth_failures /= 2;
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (c->hold & HOLD_AUTH) conn_resume(c, HOLD_AUTH);
@@ -35,7 +36,7 @@ static void on_purge(uv_timer_t *t)
 /* After much was freed, the free pages go back to the kernel little by little: the
  * allocator spreads it over a second, but only while it is called. What the kernel needs for
  * that, half a millisecond at times, is not the loop's. */
-static void watch_memory(struct server *s)
+static void look_at_memory(struct server *s)
 {
     u64 used = evictor_used(&s->region.evictor);
     s->stats.peak_memory = MAX(s->stats.peak_memory, used);
@@ -53,7 +54,7 @@ static void every_tenth(struct server *s)
 {
     i64 now_us = clock_mono_us();
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
-    watch_memory(s);
+    look_at_memory(s);
     storage_cron(s);
     persistence_cron(s);
     replication_cron(s);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
+#include "keyspace/forecast.h"
 #include "server/server.h"
 
 typedef unsigned long long ull;
@@ -247,34 +248,21 @@ static void lag_fields(struct buf *b, const char *how, const struct lag_histogra
         how, (ull)h->max_ms);
 }
 
-struct overdue {
-    i64 now_ms, oldest_ms; /* how long the oldest dead key has waited for certain */
-};
-
-/* Counters of keys, not references: the sampling cycle leaves stale ones in the index. */
-static void overdue_bucket(void *arg, i64 from_ms UNUSED, i64 to_ms, u64 keys)
-{
-    struct overdue *o = arg;
-    if (keys && to_ms > 0) o->oldest_ms = MAX(o->oldest_ms, o->now_ms - to_ms);
-}
-
 static void info_expiry(struct server *s, struct buf *b)
 {
     struct engine *e = s->region.eng;
     const struct keyspace_stats *k = &s->region.ks.stats;
-    struct overdue overdue = {.now_ms = s->now_ms};
+    struct forecast forecast = {.now_ms = s->now_ms};
     u64 keys = 0;
-    for (u32 db = 0; db < e->databases; db++) {
-        keys += e->ops->expires(e, db);
-        e->ops->forecast(e, db, overdue_bucket, &overdue);
-    }
+    for (u32 db = 0; db < e->databases; db++) keys += e->ops->expires(e, db);
+    forecast_add_all(&forecast, e);
     buf_printf(
         b,
         "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\nexpired_keys_active:%llu\r\n"
         "expired_keys_lazy:%llu\r\nexpired_fields:%llu\r\nexpiry_oldest_overdue_ms:%lld\r\n",
         s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort,
         (ull)keys, (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired,
-        (ull)k->expired_fields, (long long)overdue.oldest_ms);
+        (ull)k->expired_fields, (long long)forecast.oldest_overdue_ms);
     const struct expire_run *last = &s->region.cycle.last;
     buf_printf(
         b,

@@ -206,7 +206,9 @@ static bool listen_all(struct server *s)
         log_line(&s->log, LOG_WARNING, "Configured to not listen anywhere, exiting.");
         return false;
     }
-    return true;
+    if (!s->config.metrics_port) return true;
+    s->metrics = metrics_start(s, s->config.metrics_bind.p, (int)s->config.metrics_port);
+    return s->metrics != NULL;
 }
 
 static void say_hello(struct server *s)
@@ -365,6 +367,7 @@ void server_release(struct server *s)
     replication_stop(s);
     persistence_stop(s);
     net_stop_listening(&s->net, false);
+    metrics_stop(s->metrics);
     for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);

@@ -7,6 +7,7 @@
 #include "net/net.h"
 #include "server/config.h"
 #include "server/latency.h"
+#include "server/metrics.h"
 #include "server/persistence.h"
 #include "server/replication.h"
 #include "server/slowlog.h"
@@ -33,6 +34,7 @@ struct server {
     struct latency latency;
     struct persistence persist;
     struct replication repl;
+    struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */
     uv_timer_t purge;      /* active for a while after much memory was freed … */

@@ -148,7 +148,7 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
         'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb', 'load-expired',
-        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads'}
+        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind'}
 
 
 def test_get_patterns(r):

@@ -1,0 +1,96 @@
+/* See metrics.h. libmicrohttpd speaks HTTP without a thread of its own: it has one epoll descriptor for all its
+ * sockets, and is run when that is readable. */
+#include "server/metrics.h"
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netdb.h>
+
+#include "base/alloc.h"
+#include "server/server.h"
+
+#define MOST_CONNECTIONS 32
+#define SILENT_S 10 /* a connection on which nothing happens for so long is closed */
+
+struct metrics {
+    struct server *server;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll; /* its epoll descriptor */
+};
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, bytes text)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(text.n, (void *)text.p, MHD_RESPMEM_MUST_COPY);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    enum MHD_Result queued = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return queued;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url, const char *method,
+                                  const char *version UNUSED, const char *upload UNUSED, size_t *upload_size,
+                                  void **state UNUSED)
+{
+    struct metrics *m = arg;
+    *upload_size = 0; /* whatever is sent along is thrown away */
+    if (strcmp(method, "GET") && strcmp(method, "HEAD"))
+        return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", BYTES_LIT("GET it.\n"));
+    if (strcmp(url, "/metrics"))
+        return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", BYTES_LIT("The metrics are at /metrics.\n"));
+    struct buf text = {0};
+    metrics_text(m->server, &text);
+    enum MHD_Result queued = answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&text));
+    buf_release(&text);
+    return queued;
+}
+
+static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED)
+{
+    MHD_run(((struct metrics *)p->data)->daemon);
+}
+
+static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
+    char service[8];
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(address, service, &hints, &found)) return NULL;
+    unsigned flags = MHD_USE_EPOLL | (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    struct MHD_Daemon *d = MHD_start_daemon(
+        flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
+        MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S, MHD_OPTION_END);
+    freeaddrinfo(found);
+    return d;
+}
+
+struct metrics *metrics_start(struct server *s, const char *address, int port)
+{
+    struct metrics *m = mem_zalloc(sizeof *m);
+    m->server = s;
+    m->daemon = listen_on(m, address, port);
+    if (!m->daemon) {
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s", port, address);
+        mem_free(m);
+        return NULL;
+    }
+    uv_poll_init(&s->loop, &m->poll, MHD_get_daemon_info(m->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
+    m->poll.data = m;
+    uv_poll_start(&m->poll, UV_READABLE, on_readable);
+    log_line(&s->log, LOG_NOTICE, "Metrics for Prometheus at http://%s:%d/metrics", address, port);
+    return m;
+}
+
+static void on_closed(uv_handle_t *h) { mem_free(h->data); }
+
+void metrics_stop(struct metrics *m)
+{
+    if (!m) return;
+    uv_close((uv_handle_t *)&m->poll, on_closed);
+    MHD_stop_daemon(m->daemon);
+}
+
+void metrics_cron(struct metrics *m)
+{
+    if (m) MHD_run(m->daemon);
+}
