@@ -17,11 +17,13 @@ Q       := $(if $(V),,@)
 LUA        := $(shell pkg-config --cflags lua5.1 2>/dev/null || echo -I/usr/include/lua5.1)
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wstrict-prototypes -Wmissing-prototypes \
               -Wno-missing-field-initializers -Isrc -g -fno-omit-frame-pointer -fno-strict-aliasing $(LUA) $(CFLAGS)
-LIBS       := -luv -lrocksdb -llzf -lmicrohttpd $(shell pkg-config --libs lua5.1 2>/dev/null || echo -llua5.1) -lm -lpthread
+LIBS       := -luv -lrocksdb -llzf -lmicrohttpd -lssl -lcrypto $(shell pkg-config --libs lua5.1 2>/dev/null || echo -llua5.1) -lm -lpthread
 
 ifeq ($(SAN),)
-  CFLAGS_ALL += -O2 -flto=auto -ffat-lto-objects -fno-plt -DMAYFLY_JEMALLOC=1
-  LDFLAGS_ALL := -O2 -flto=auto $(LDFLAGS)
+  # Link-time optimisation is for what is run, not for what is tried: BUILD=elsewhere links in a second.
+  LTO := $(if $(filter build,$(BUILD)),-flto=auto -ffat-lto-objects)
+  CFLAGS_ALL += -O2 $(LTO) -fno-plt -DMAYFLY_JEMALLOC=1
+  LDFLAGS_ALL := -O2 $(if $(LTO),-flto=auto,-fno-lto) $(LDFLAGS)
   LIBS += -ljemalloc
 else ifeq ($(SAN),address)
   CFLAGS_ALL += -O1 -DMAYFLY_FREE_AT_EXIT=1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -45,7 +47,7 @@ all: $(BUILD)/mayfly-server
 
 help:
 	@sed -n '1,9s/^# \{0,1\}//p' Makefile
-	@echo 'Targets: all run test unit server-tests client-tests clients oracle fault replication layers lint format bench fuzz soak install uninstall clean'
+	@echo 'Targets: all run test unit server-tests client-tests clients oracle scenarios fault replication layers lint format bench fuzz soak install uninstall clean'
 
 $(BUILD)/mayfly-server: $(OBJ)
 	@echo '  LD   $@'
@@ -91,6 +93,12 @@ oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
+# Clients that take turns (blocking, …), on Mayfly and on redis-server: who is told what, and when.
+SCENARIO_STEPS ?= 3000
+.PHONY: scenarios
+scenarios: $(BUILD)/mayfly-server
+	$(Q)$(PYTHON) tests/scenarios/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --steps $(SCENARIO_STEPS)
+
 # Crashes, power cuts, full disks, damaged files, of both engines (the tests say which). fault: every round,
 # an hour; fault-short: a few of each. FAULT_ONLY=kill and the like picks some.
 .PHONY: fault fault-short
@@ -105,17 +113,24 @@ replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) REPL=$(if $(filter replication,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider \
 	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
-# Everything that must pass, on both engines, first as it ships, then under ASan and UBSan.
+# Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
+# mostly wait.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
+.PHONY: test-plain test-address
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
-	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle fault-short replication-short
-	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle ORACLE_COMMANDS=600000
-	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle ORACLE_COMMANDS=150000
+	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain' asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
+
+test-plain:
+	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle scenarios fault-short replication-short
+	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
+
+test-address:
+	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
+	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
 
 test-programs: $(TEST_BIN)
 

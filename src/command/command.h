@@ -26,9 +26,10 @@ enum {
     CMD_MAY_REPLICATE = 1 << 14,
     CMD_NO_ASYNC_LOADING = 1 << 15,
     CMD_NO_MULTI = 1 << 16,
-    CMD_MOVABLE_KEYS = 1 << 17,
-    CMD_ALLOW_BUSY = 1 << 18,
-    CMD_SENTINEL_ONLY = 1 << 19, /* never set; keeps Redis's list complete */
+    CMD_NO_MANDATORY_KEYS = 1 << 17,
+    CMD_MOVABLE_KEYS = 1 << 18,
+    CMD_ALLOW_BUSY = 1 << 19,
+    CMD_SENTINEL_ONLY = 1 << 20, /* never set; keeps Redis's list complete */
 };
 
 /* ACL categories beyond those that follow from flags and group. */
@@ -40,6 +41,9 @@ enum {
     CAT_BLOCKING = 1 << 16, CAT_DANGEROUS = 1 << 17, CAT_CONNECTION = 1 << 18,
     CAT_TRANSACTION = 1 << 19, CAT_SCRIPTING = 1 << 20,
 };
+#define COMMAND_CATEGORIES 21
+extern const char *const command_category_names[COMMAND_CATEGORIES]; /* "@keyspace" …, by bit */
+u32 command_category(bytes name); /* the bit of "keyspace", in any case; 0: there is no such category */
 
 /* Where a command's keys are, and what it does with them: Redis 7's key specs. */
 enum {
@@ -78,6 +82,7 @@ struct command {
 /* Find a command, or a container's subcommand, by name in any case; NULL if there is none. */
 const struct command *command_find(bytes name);
 const struct command *command_find_sub(const struct command *container, bytes sub);
+const struct command *command_find_full(bytes name); /* by the name COMMAND uses: "get", "config|get" */
 u32 command_count(void);                 /* all table lines, subcommands included */
 const struct command *command_at(u32 id);
 const char *command_syntax(const struct command *cmd); /* its arguments as in syntax.def; "" */

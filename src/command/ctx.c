@@ -27,7 +27,9 @@ err ctx_write(struct ctx *c, bytes key, enum value_type type, struct key_ref *re
 
 err ctx_peek(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
 {
-    return lookup(c, key, type, LOOKUP_PEEK, ref);
+    err e = lookup(c, key, type, LOOKUP_PEEK, ref);
+    if (e == ERR_NOT_FOUND) keyspace_notify(c->ks, c->db, key, NOTIFY_MISS, "keymiss");
+    return e;
 }
 
 static void create(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)

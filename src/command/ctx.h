@@ -30,6 +30,8 @@ struct ctx {
     u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
     bool effects_given;  /* the command stated its effects itself */
     u64 dirty_before;    /* ks->dirty when it started */
+    bool keys_limited;   /* its user may not read every key: SORT's BY and GET, which name none, are not for it */
+    bool in_script;      /* a script calls it */
     bool may_wait;       /* its client can be left without an answer for now */
     const bytes *ready;  /* the command waited for this key, among others, which now may have something */
     struct waiting *waiting; /* left by ctx_wait: see waiting.h; owned by whoever runs the command */

@@ -13,7 +13,7 @@
 
 /* -- DUMP -------------------------------------------------------------------------------------- */
 
-static void append_footer(struct buf *payload, u16 version)
+void rdb_payload_end(struct buf *payload, u16 version)
 {
     buf_append(payload, &version, 2);
     u64 crc = crc64(0, buf_bytes(payload));
@@ -29,7 +29,7 @@ static void dump_value(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
     rdb_save_begin(&save, &job, ref);
     rdb_put_byte(out, (u8)save.type);
     rdb_save_step(&save, RDB_SAVE_ALL);
-    append_footer(&out->buf, (u16)rdb_save_version(&save));
+    rdb_payload_end(&out->buf, (u16)rdb_save_version(&save));
     rdb_save_release(&save);
 }
 
@@ -50,7 +50,7 @@ void cmd_dump(struct ctx *c)
 /* -- RESTORE ----------------------------------------------------------------------------------- */
 
 struct restore {
-    bytes key, payload;
+    bytes key, payload, body; /* of the payload: without its footer */
     bool replace, absolute;
     i64 idle_s, frequency; /* -1: not given */
     i64 deadline_ms;       /* 0: none */
@@ -105,12 +105,13 @@ static bool restore_deadline(struct ctx *c, struct restore *r)
     return true;
 }
 
-static bool payload_sound(bytes payload)
+bool rdb_payload_body(bytes payload, bytes *body)
 {
     u16 version;
     u64 crc;
     if (payload.n < FOOTER) return false;
-    const char *footer = payload.p + payload.n - FOOTER;
+    *body = bytes_of(payload.p, payload.n - FOOTER);
+    const char *footer = payload.p + body->n;
     memcpy(&version, footer, 2);
     memcpy(&crc, footer + 2, 8);
     return version <= RDB_VERSION_MAX && crc64(0, bytes_of(payload.p, payload.n - 8)) == crc;
@@ -127,7 +128,7 @@ static enum rdb_result load_value(struct ctx *c, struct restore *r, bytes key, s
     };
     u8 type;
     enum rdb_result result = RDB_CORRUPT;
-    rdb_in_memory(&in, bytes_of(r->payload.p, r->payload.n - FOOTER));
+    rdb_in_memory(&in, r->body);
     in.max_string = MAX(c->ks->max_string, RDB_MAX_STRING);
     if (rdb_read_byte(&in, &type)) result = rdb_load_value(&load, type);
     bool sound = (result == RDB_OK || result == RDB_DEAD) && rdb_at_end(&in);
@@ -214,7 +215,7 @@ void cmd_restore(struct ctx *c)
         return;
     }
     if (!restore_deadline(c, &r)) return;
-    if (!payload_sound(r.payload)) {
+    if (!rdb_payload_body(r.payload, &r.body)) {
         reply_error(c->out, "ERR DUMP payload version or checksum are wrong");
         return;
     }

@@ -9,9 +9,9 @@
 static const char *const flag_names[] = {
     "write", "readonly", "denyoom", "admin", "pubsub", "noscript", "blocking", "loading", "stale",
     "skip_monitor", "skip_slowlog", "asking", "fast", "no_auth", "may_replicate",
-    "no_async_loading", "no_multi", "movablekeys", "allow_busy", "only_sentinel",
+    "no_async_loading", "no_multi", "no_mandatory_keys", "movablekeys", "allow_busy", "only_sentinel",
 };
-static const char *const category_names[] = {
+const char *const command_category_names[COMMAND_CATEGORIES] = {
     "@keyspace", "@read", "@write", "@set", "@sortedset", "@list", "@hash", "@string", "@bitmap",
     "@hyperloglog", "@geo", "@stream", "@pubsub", "@admin", "@fast", "@slow", "@blocking",
     "@dangerous", "@connection", "@transaction", "@scripting",
@@ -50,8 +50,7 @@ static size_t top_count(void)
     return n;
 }
 
-/* By the name COMMAND uses, which for a subcommand is "container|name". */
-static const struct command *find_full_name(bytes name)
+const struct command *command_find_full(bytes name)
 {
     const char *bar = name.n ? memchr(name.p, '|', name.n) : NULL;
     if (!bar) return command_find(name);
@@ -175,11 +174,11 @@ static void reply_info(struct reply *out, const struct command *cmd)
     reply_array(out, 10);
     reply_bulk_str(out, cmd->name);
     reply_int(out, cmd->arity);
-    REPLY_BITS(out, cmd->flags, flag_names);
+    REPLY_BITS(out, cmd->flags & ~(u32)CMD_MAY_REPLICATE, flag_names); /* which Redis does not show */
     reply_int(out, span.first);
     reply_int(out, span.last);
     reply_int(out, span.step);
-    REPLY_BITS(out, cmd->categories, category_names);
+    REPLY_BITS(out, cmd->categories, command_category_names);
     reply_tips(out, cmd->tips);
     reply_specs(out, cmd->specs);
     reply_set(out, cmd->sub_count);
@@ -200,7 +199,7 @@ void cmd_command_info(struct ctx *c)
     }
     reply_array(c->out, (size_t)c->argc - 2);
     for (int i = 2; i < c->argc; i++) {
-        const struct command *cmd = find_full_name(c->argv[i]);
+        const struct command *cmd = command_find_full(c->argv[i]);
         if (cmd) reply_info(c->out, cmd);
         else reply_null(c->out);
     }
@@ -293,7 +292,7 @@ void cmd_command_docs(struct ctx *c)
     }
     size_t mark = reply_mark(c->out), n = 0;
     for (int i = 2; i < c->argc; i++) {
-        const struct command *cmd = find_full_name(c->argv[i]);
+        const struct command *cmd = command_find_full(c->argv[i]);
         if (!cmd) continue;
         reply_docs(c->out, cmd);
         n++;
@@ -309,10 +308,10 @@ struct list_filter {
     u32 category;
 };
 
-static u32 category_bit(bytes name)
+u32 command_category(bytes name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(category_names); i++) {
-        if (bytes_is(name, category_names[i] + 1)) return 1u << i;
+    for (size_t i = 0; i < COMMAND_CATEGORIES; i++) {
+        if (bytes_is(name, command_category_names[i] + 1)) return 1u << i;
     }
     return 0;
 }
@@ -327,7 +326,7 @@ static bool parse_filter(struct ctx *c, struct list_filter *f)
     else if (bytes_is(c->argv[3], "aclcat")) f->by = LIST_CATEGORY;
     else if (bytes_is(c->argv[3], "pattern")) f->by = LIST_PATTERN;
     else return false;
-    f->category = category_bit(f->arg);
+    f->category = command_category(f->arg);
     return true;
 }
 
@@ -399,7 +398,7 @@ static void get_keys(struct ctx *c, bool with_flags)
     }
     struct key_use *keys = mem_alloc((size_t)argc * sizeof(*keys)); /* no argument is two keys */
     int n = command_keys(cmd, argc, argv, keys, argc);
-    if (n <= 0) {
+    if (n < 0 || (n == 0 && !(cmd->flags & CMD_NO_MANDATORY_KEYS))) {
         reply_error(c->out, "ERR Invalid arguments specified for command");
     } else {
         reply_array(c->out, (size_t)n);

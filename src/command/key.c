@@ -183,7 +183,7 @@ void cmd_move(struct ctx *c)
 /* The key of an OBJECT subcommand. False: null was replied. */
 static bool object_key(struct ctx *c, struct key_ref *ref)
 {
-    if (ctx_peek(c, c->argv[2], TYPE_NONE, ref) == OK) return true;
+    if (keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, ref)) return true; /* no event if it is missing */
     reply_null(c->out);
     return false;
 }

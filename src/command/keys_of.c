@@ -42,9 +42,10 @@ static bool spec_range(const struct key_spec *s, int argc, const bytes *argv, in
         int count_at = *first + s->last;
         i64 count;
         if (count_at >= argc || !num_parse_i64(argv[count_at], &count)) return false;
-        if (count < 1 || count > argc) return false;
+        if (count < 0 || count > argc) return false;
         *first += s->limit;
         *last = *first + ((int)count - 1) * s->step;
+        if (count == 0) return true; /* a script without keys */
     } else {
         return false;
     }

@@ -12,9 +12,7 @@ NODISCARD bool list_side(struct ctx *c, bytes arg, bool *front);
  * writes the array header, if any. */
 void list_take(struct ctx *c, bytes key, struct key_ref *ref, bool front, u64 n);
 
-/* Moves one element between ends of two lists (or of one): `from` is the source
- * as found; the target's type must have been checked. Replies the element. */
-void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, bool from_front,
-                   bytes to_key, bool to_front);
+/* LMOVE of argv[1] to argv[2], reply included. False: there is nothing to move, and nothing was replied. */
+NODISCARD bool list_move(struct ctx *c, bool from_front, bool to_front);
 
 #endif

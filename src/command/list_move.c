@@ -1,5 +1,4 @@
-/* Lists: moving elements between lists, popping from the first of several,
- * finding positions. */
+/* Lists: moving elements between lists, finding positions. */
 #include "command/commands.h"
 #include "command/list.h"
 
@@ -13,8 +12,9 @@ bool list_side(struct ctx *c, bytes arg, bool *front)
 
 /* -- LMOVE RPOPLPUSH ---------------------------------------------------------- */
 
-void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, bool from_front,
-                   bytes to_key, bool to_front)
+/* One element between ends of two lists, or of one; the target's type has been checked. */
+static void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, bool from_front,
+                          bytes to_key, bool to_front)
 {
     const struct seq_ops *seq = &c->eng->ops->seq;
     struct buf value = {0};
@@ -33,13 +33,18 @@ void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, bool fro
     buf_release(&value);
 }
 
-static void move_command(struct ctx *c, bool from_front, bool to_front)
+bool list_move(struct ctx *c, bool from_front, bool to_front)
 {
     struct key_ref from, to;
     err e = ctx_write(c, c->argv[1], TYPE_LIST, &from);
-    if (e == ERR_NOT_FOUND) reply_null(c->out);
-    if (e != OK || ctx_write(c, c->argv[2], TYPE_LIST, &to) == ERR_TYPE) return;
-    list_move_one(c, c->argv[1], &from, from_front, c->argv[2], to_front);
+    if (e == OK && ctx_write(c, c->argv[2], TYPE_LIST, &to) != ERR_TYPE)
+        list_move_one(c, c->argv[1], &from, from_front, c->argv[2], to_front);
+    return e != ERR_NOT_FOUND;
+}
+
+static void move_command(struct ctx *c, bool from_front, bool to_front)
+{
+    if (!list_move(c, from_front, to_front)) reply_null(c->out);
 }
 
 void cmd_rpoplpush(struct ctx *c) { move_command(c, false, true); }
@@ -49,58 +54,6 @@ void cmd_lmove(struct ctx *c)
     bool from_front, to_front;
     if (list_side(c, c->argv[3], &from_front) && list_side(c, c->argv[4], &to_front))
         move_command(c, from_front, to_front);
-}
-
-/* -- LMPOP ---------------------------------------------------------------------- */
-
-static bool mpop_options(struct ctx *c, i64 *keys, bool *front, i64 *count)
-{
-    if (!ctx_int_min(c, c->argv[1], 1, "ERR numkeys should be greater than 0", keys)) return false;
-    if (*keys >= c->argc - 2) {
-        ctx_syntax_error(c);
-        return false;
-    }
-    int i = 2 + (int)*keys;
-    if (!list_side(c, c->argv[i++], front)) return false;
-    *count = 1;
-    if (i == c->argc) return true;
-    if (i + 1 >= c->argc || !bytes_is(c->argv[i], "count")) {
-        ctx_syntax_error(c);
-        return false;
-    }
-    if (!ctx_int_min(c, c->argv[i + 1], 1, "ERR count should be greater than 0", count))
-        return false;
-    if (i + 2 == c->argc) return true;
-    ctx_syntax_error(c);
-    return false;
-}
-
-static void mpop_reply(struct ctx *c, bytes key, struct key_ref *ref, bool front, u64 n)
-{
-    char digits[NUM_I64_LEN];
-    bytes count = bytes_of(digits, num_print_i64(digits, (i64)n));
-    reply_array(c->out, 2);
-    reply_bulk(c->out, key);
-    reply_array(c->out, n);
-    list_take(c, key, ref, front, n);
-    CTX_EFFECT(c, front ? BYTES_LIT("LPOP") : BYTES_LIT("RPOP"), key, count);
-}
-
-void cmd_lmpop(struct ctx *c)
-{
-    i64 keys, count;
-    bool front;
-    if (!mpop_options(c, &keys, &front, &count)) return;
-    for (int i = 2; i < 2 + keys; i++) {
-        struct key_ref ref;
-        err e = ctx_write(c, c->argv[i], TYPE_LIST, &ref);
-        if (e == ERR_TYPE) return;
-        if (e == ERR_NOT_FOUND) continue;
-        u64 n = MIN((u64)count, c->eng->ops->size(c->eng, &ref));
-        mpop_reply(c, c->argv[i], &ref, front, n);
-        return;
-    }
-    reply_null_array(c->out);
 }
 
 /* -- LPOS ----------------------------------------------------------------------- */

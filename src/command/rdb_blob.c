@@ -383,6 +383,22 @@ static void add_backward(struct buf *pack, u64 n)
     pack->n += backward_size(n);
 }
 
+size_t rdb_pack_int_size(i64 v)
+{
+    char head[9];
+    size_t n = int_head(v, head);
+    return n + backward_size(n);
+}
+
+size_t rdb_pack_size(bytes item)
+{
+    char head[5];
+    i64 v;
+    if (num_parse_i64(item, &v)) return rdb_pack_int_size(v);
+    size_t n = string_head(item.n, head) + item.n;
+    return n + backward_size(n);
+}
+
 void rdb_pack_add(struct buf *pack, bytes item)
 {
     char head[9];

@@ -38,6 +38,10 @@ void rdb_pack_begin(struct buf *pack);
 void rdb_pack_add(struct buf *pack, bytes item); /* as an integer, if it reads as one */
 void rdb_pack_end(struct buf *pack, u64 count);
 
+/* What an element adds to a listpack. */
+size_t rdb_pack_size(bytes item);
+size_t rdb_pack_int_size(i64 v);
+
 /* What a listpack of one element, which is no integer, has before and after it. Returns the size
  * of the whole. */
 #define RDB_PACK_HEAD_MAX 11

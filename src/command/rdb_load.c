@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "command/rdb_blob.h"
+#include "command/rdb_stream.h"
 
 #define BREATH (1u << 20) /* bytes of input between two breaths */
 
@@ -45,8 +46,7 @@ static bool create(struct rdb_load *l)
     return true;
 }
 
-/* After an element. False: the key has gone while nobody looked. */
-static bool breathe(struct rdb_load *l)
+bool rdb_load_breathe(struct rdb_load *l)
 {
     if (LIKELY(!l->made || !l->breathe || rdb_offset(l->in) < l->next_breath)) return true;
     l->breathe(l->arg);
@@ -86,7 +86,7 @@ static bool flush(struct rdb_load *l)
     default: added = e->ops->map.fill(e, &l->ref, l->items, n);
     }
     if (added < n) return twice(l, l->kind == TYPE_HASH ? "the field" : "the member", l->items[added]);
-    return breathe(l);
+    return rdb_load_breathe(l);
 }
 
 /* A field with a deadline, or a dead one, which is left out: these don't wait. */
@@ -96,12 +96,12 @@ static bool add_field(struct rdb_load *l, bytes field, bytes value, u64 deadline
     if (deadline_ms > FIELD_TTL_MAX) return rdb_fail(l->in, "a field's deadline is out of range");
     if (!alive((i64)deadline_ms, l->now_ms)) {
         l->dead++;
-        return breathe(l);
+        return rdb_load_breathe(l);
     }
     if (!create(l)) return false;
     if (!l->eng->ops->map.put(l->eng, &l->ref, field, value, false)) return twice(l, "the field", field);
     if (deadline_ms) l->eng->ops->map.set_field_deadline(l->eng, &l->ref, field, (i64)deadline_ms);
-    return breathe(l);
+    return rdb_load_breathe(l);
 }
 
 /* -- collections written element by element ---------------------------------------------------- */
@@ -311,7 +311,7 @@ static enum value_type kind_of(enum rdb_type type)
     case 'h': return TYPE_HASH;
     case 'l': return TYPE_LIST;
     case 'z': return TYPE_ZSET;
-    default: return TYPE_SET;
+    default: return name && strcmp(name, "stream") == 0 ? TYPE_STREAM : TYPE_SET;
     }
 }
 
@@ -339,6 +339,9 @@ static bool load_collection(struct rdb_load *l, enum rdb_type type)
         return rdb_skip_raw(l->in, 8) && load_packed_ttls(l);
     case RDB_HASH_TTL_EARLY: return load_hash_ttl(l, false);
     case RDB_HASH_TTL: return load_hash_ttl(l, true);
+    case RDB_STREAM:
+    case RDB_STREAM_2:
+    case RDB_STREAM_3: return create(l) && rdb_stream_load(l, type); /* which may be empty */
     default: return rdb_fail(l->in, "%u is no type of value", (unsigned)type);
     }
 }
@@ -348,10 +351,7 @@ enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type)
     switch (type) {
     case RDB_STRING: return load_string(l);
     case RDB_MODULE_1:
-    case RDB_MODULE_2:
-    case RDB_STREAM:
-    case RDB_STREAM_2:
-    case RDB_STREAM_3: return RDB_UNSUPPORTED;
+    case RDB_MODULE_2: return RDB_UNSUPPORTED;
     default: break;
     }
     if (!rdb_type_name(type)) {

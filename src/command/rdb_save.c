@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "command/rdb_blob.h"
+#include "command/rdb_stream.h"
 
 #define NODE_BYTES 8192     /* of a list's node, as Redis's list-max-listpack-size -2 */
 #define ELEMENT_OVERHEAD 11 /* most that a listpack adds to an element */
@@ -165,6 +166,11 @@ static void begin_collection(struct rdb_save *s, enum rdb_field_ttls ttls)
         s->ready = pack_zset(s);
         s->type = s->ready ? RDB_ZSET_LISTPACK : RDB_ZSET_2;
         break;
+    case TYPE_STREAM:
+        s->type = RDB_STREAM_2;
+        s->stream = rdb_stream_save_begin(s->out, s->eng, s->ref, &s->budget);
+        s->phase = SAVE_BODY;
+        break;
     default: begin_hash(s, ttls);
     }
 }
@@ -196,6 +202,8 @@ void rdb_save_release(struct rdb_save *s)
 {
     buf_release(&s->blob);
     buf_release(&s->tail);
+    rdb_stream_save_release(s->stream);
+    s->stream = NULL;
 }
 
 /* -- walking ----------------------------------------------------------------------------------- */
@@ -393,6 +401,7 @@ static bool write_body(struct rdb_save *s)
 {
     struct element x = {0};
     if (s->ready) return true;
+    if (s->stream) return rdb_stream_save_step(s->stream);
     if (s->ref->type == TYPE_STRING) return write_long_string(s);
     if (!s->walking) walk_begin(s);
     for (; s->budget > 0; s->budget -= (i64)(x.name.n + x.value.n + ELEMENT_COST)) {

@@ -48,6 +48,7 @@ struct rdb_save {
         struct zset_iter zset;
     } it;
     struct buf blob, tail;
+    struct rdb_stream_save *stream; /* of a stream: rdb_stream.h */
 };
 
 /* Begins to write a live value as it was at job->now_ms: fields that died since then are still there,
@@ -78,7 +79,7 @@ enum rdb_result {
     RDB_OK,
     RDB_EMPTY,       /* a collection without elements: no key was made. Old versions of Redis wrote such. */
     RDB_DEAD,        /* all its fields were dead: no key was made */
-    RDB_UNSUPPORTED, /* a stream or a module's value; nothing was read */
+    RDB_UNSUPPORTED, /* a module's value; nothing was read */
     RDB_CORRUPT,     /* in->error says what; no key was made, but one that was to be replaced may be gone */
 };
 
@@ -112,6 +113,10 @@ struct rdb_load {
 
 enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type);
 
+/* After an element of a long value, for those who read its parts: a breath, if it is time. False: the key has gone
+ * while nobody looked. */
+NODISCARD bool rdb_load_breathe(struct rdb_load *l);
+
 /* Applies what RDB_AUX_FIELD_TTL holds to the hash that was loaded before, l->ref. RDB_DEAD: the hash
  * has gone with the last of its fields. */
 enum rdb_result rdb_load_field_ttls(struct rdb_load *l, bytes blob);
@@ -127,6 +132,12 @@ NODISCARD bool rdb_skip_module(struct rdb_in *in); /* the value after the module
 
 /* "string", "list", "stream" …; NULL: no type of ours. */
 const char *rdb_type_name(enum rdb_type type);
+
+/* -- payloads: dump.c ---------------------------------------------------------------------------- */
+
+/* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong. */
+void rdb_payload_end(struct buf *payload, u16 version);
+NODISCARD bool rdb_payload_body(bytes payload, bytes *body);
 
 /* The nine letters of a module's type, which its id holds. */
 void rdb_module_name(u64 id, char name[10]);

@@ -7,8 +7,11 @@
 
 enum session_reply { REPLY_ON, REPLY_OFF, REPLY_SKIP_NEXT, REPLY_SKIPPING };
 
+struct acl_user; /* src/exec/acl.h */
+
 struct session {
     u64 id;
+    struct acl_user *user; /* as whom it runs; NULL: it is no client's, and everything is allowed */
     u32 db;
     u8 proto;            /* 2 or 3 */
     bool authenticated;
@@ -16,8 +19,11 @@ struct session {
     bool no_touch, no_evict;
     bool close_after_reply;
     bool monitor;
+    bool subscribed;     /* to channels: in RESP2 it can do little else */
     enum session_reply reply_mode;
     struct buf name, lib_name, lib_ver;
+    struct transaction *tx; /* exec/multi.h: it watches keys, or is within MULTI; NULL: neither */
+    size_t queue_bytes;     /* of what MULTI has queued: it counts as input that waits */
 };
 
 void session_init(struct session *s, u64 id, bool authenticated);

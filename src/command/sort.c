@@ -59,11 +59,21 @@ static bytes text_bytes(const struct sort *s, struct text t)
 
 /* -- arguments ------------------------------------------------------------------ */
 
-static void sort_by(struct sort *s, bytes pattern)
+/* The keys that patterns lead to are nobody's arguments: only who may read all keys can use them. */
+static bool may_look_up(const struct ctx *c, const char *option)
+{
+    if (LIKELY(!c->keys_limited)) return true;
+    reply_errorf(c->out, "ERR %s option of SORT denied due to insufficient ACL permissions.", option);
+    return false;
+}
+
+static bool sort_by(struct sort *s, bytes pattern)
 {
     s->has_by = true;
     s->by = pattern;
-    if (pattern.n == 0 || !memchr(pattern.p, '*', pattern.n)) s->unsorted = true;
+    if (pattern.n && memchr(pattern.p, '*', pattern.n)) return may_look_up(s->c, "BY");
+    s->unsorted = true;
+    return true;
 }
 
 /* Takes the option at argv[i]; returns how many arguments it was, 0 for none such,
@@ -90,8 +100,9 @@ static int sort_option(struct sort *s, int i, bool readonly)
         s->has_store = true;
         s->store = c->argv[i + 1];
     } else if (bytes_is(name, "by")) {
-        sort_by(s, c->argv[i + 1]);
+        if (!sort_by(s, c->argv[i + 1])) return -1;
     } else if (bytes_is(name, "get")) {
+        if (!may_look_up(c, "GET")) return -1;
         s->get[s->gets++] = c->argv[i + 1];
     } else {
         return 0;

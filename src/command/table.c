@@ -17,6 +17,9 @@
 #define AFTER(word_, from_, use_)                                           \
     {.flags = use_, .begin = SEEK_KEYWORD, .keyword = word_, .pos = from_,  \
      .find = FIND_RANGE, .last = 0, .step = 1}
+#define HALF_AFTER(word_, from_, use_)                                      \
+    {.flags = use_, .begin = SEEK_KEYWORD, .keyword = word_, .pos = from_,  \
+     .find = FIND_RANGE, .last = -1, .step = 1, .limit = 2}
 #define UNSEEN(use_) {.flags = use_, .begin = SEEK_UNKNOWN, .find = FIND_UNKNOWN}
 
 /* The categories that follow from a command's flags, and from its group. */
@@ -30,8 +33,11 @@
      ((f_) & CMD_FAST ? CAT_FAST : CAT_SLOW))
 
 #define CAT_NOT_GROUP (1u << 31)
+/* A script that may not write is not among the commands that read: what it reads is its own affair. */
+#define NOT_IMPLIED(group_) ((u32)GROUP_CATEGORY_##group_ == (u32)CAT_SCRIPTING ? (u32)CAT_READ : 0)
 #define CATEGORIES(given_, flags_, group_)                                    \
-    (((given_) & ~CAT_NOT_GROUP) | FLAGS_CATEGORIES(flags_) |                 \
+    (((given_) & ~CAT_NOT_GROUP) |                                            \
+     (FLAGS_CATEGORIES(flags_) & ~NOT_IMPLIED(group_)) |                      \
      ((given_) & CAT_NOT_GROUP ? 0 : GROUP_CATEGORY_##group_))
 
 enum {

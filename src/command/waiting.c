@@ -22,35 +22,32 @@ static struct waiting *waiting_new(int argc, const bytes *argv)
 
 void waiting_free(struct waiting *w) { mem_free(w); }
 
-void ctx_wait(struct ctx *c, const bytes *argv, int first, int count, i64 timeout_ms, bool null_array)
+struct waiting *ctx_wait(struct ctx *c, enum value_type type, const bytes *argv, int first, int count,
+                         i64 timeout_ms)
 {
-    if (c->ready) return; /* it waits on */
+    if (c->ready) return NULL; /* it waits on */
     if (!c->may_wait) {
-        if (null_array) reply_null_array(c->out);
-        else reply_null(c->out);
-        return;
+        reply_null_array(c->out);
+        return NULL;
     }
     struct waiting *w = c->waiting = waiting_new(c->argc, argv);
+    w->type = type;
     w->first = first;
     w->count = count;
-    w->null_array = null_array;
-    if (timeout_ms) w->until_ms = c->now_ms + MIN(timeout_ms, INT64_MAX - c->now_ms);
+    w->timeout_ms = timeout_ms;
+    return w;
 }
 
 bool ctx_timeout_s(struct ctx *c, bytes arg, i64 *out_ms)
 {
-    double s;
-    if (!num_parse_double(arg, &s)) {
+    long double s;
+    if (!num_parse_long_double(arg, &s)) {
         reply_error(c->out, "ERR timeout is not a float or out of range");
         return false;
     }
-    if (s < 0) {
+    long double ms = ceill(s * 1000);
+    if (ms < 0 || ms >= 0x1p63L) { /* Redis's number overflows */
         reply_error(c->out, "ERR timeout is negative");
-        return false;
-    }
-    double ms = ceil(s * 1000);
-    if (ms > (double)(INT64_MAX - c->now_ms)) {
-        reply_error(c->out, "ERR timeout is out of range");
         return false;
     }
     *out_ms = (i64)ms;

@@ -203,7 +203,17 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
-#define ENGINE_NOTE_MAX 4096 /* bytes of a note */
+/* What the server wants to find again: kept with the data if that is kept, in the next commit after a change. */
+enum engine_note_of {
+    NOTE_REPLICATION, /* the position in a history */
+    NOTE_FUNCTIONS,   /* all libraries */
+    NOTES
+};
+struct engine_note {
+    struct buf text;
+    bool changed;
+};
+#define ENGINE_NOTE_MAX(which) ((which) == NOTE_REPLICATION ? (size_t)4096 : (size_t)40 << 20) /* bytes */
 
 struct engine {
     const struct engine_ops *ops;
@@ -212,8 +222,8 @@ struct engine {
      * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
      * transaction (swap). An engine starts with empty ones, whatever was there. */
     u32 databases;
-    struct buf note;  /* what the server wants to find again: kept with the data if that is kept … */
-    bool note_changed;/* … in the next commit */
+    struct engine_note notes[NOTES];
+    bool keeps_notes; /* it does, also across restarts */
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;

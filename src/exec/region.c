@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+#include "command/commands.h"
+#include "exec/functions.h"
+#include "exec/multi.h"
+#include "exec/permit.h"
+#include "exec/script.h"
 #include "resp/request.h"
 
 void region_init(struct region *r, struct engine *eng, u64 seed)
@@ -15,13 +20,33 @@ void region_init(struct region *r, struct engine *eng, u64 seed)
     r->journal.seq = r->committed = eng->applied;
     expire_cycle_init(&r->cycle);
     evictor_init(&r->evictor, rand_next(&r->seeds));
+    watches_init(&r->watches, rand_next(&r->seeds));
+    waiters_init(&r->waiters, rand_next(&r->seeds));
 }
 
 void region_release(struct region *r)
 {
     evictor_release(&r->evictor);
+    watches_release(&r->watches);
+    waiters_release(&r->waiters);
+    scripts_release(r);
+    functions_release(r);
+    expiry_stream_release(&r->expiry_stream);
     journal_release(&r->journal);
     r->eng->ops->close(r->eng);
+}
+
+static void note_failure(struct region *r, bool wrote);
+
+/* Ends the record of a command, or of a slice of the cycle: what expired in it is told within it. */
+static void close_record(struct region *r, u64 seed)
+{
+    if (UNLIKELY(r->expiry_stream.noted.n)) {
+        if (r->follows || r->doomed) expiry_stream_forget(&r->expiry_stream);
+        else expiry_stream_tell(&r->expiry_stream, &r->ks);
+        if (r->eng->failed) note_failure(r, true);
+    }
+    journal_close(&r->journal, r->ks.now_ms, seed);
 }
 
 static void expire_all(struct region *r)
@@ -30,7 +55,7 @@ static void expire_all(struct region *r)
     bool more = !r->ks.keep_dead && !r->follows; /* a replica leaves it to the primary, whose clock counts */
     while (more) {
         more = expire_sweep_step(&sweep, &r->ks);
-        journal_close(&r->journal, r->ks.now_ms, 0);
+        close_record(r, 0);
     }
 }
 
@@ -52,10 +77,13 @@ void region_begin(struct region *r, i64 now_ms)
 
 bool region_commit(struct region *r)
 {
+    bool functions = functions_changed(r);
+    if (UNLIKELY(functions) && !r->doomed) functions_note(r);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (kept) r->committed = r->journal.seq;
     else if (r->doomed) r->eng->ops->abort(r->eng);
     r->doomed = false;
+    if (UNLIKELY(functions)) functions_settle(r, kept);
     return kept;
 }
 
@@ -105,14 +133,15 @@ static bool arity_fits(const struct command *cmd, int argc)
 }
 
 /* What keeps a command from running now, as the text of an error; NULL: nothing. In Redis's order. */
-static const char *obstacle(const struct region *r, const struct command *cmd)
+static const char *obstacle(const struct region *r, u32 flags)
 {
-    bool writes = cmd->flags & CMD_WRITE;
+    bool writes = flags & CMD_WRITE;
     if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
-    if (r->refuse_writes && (writes || cmd->flags & CMD_MAY_REPLICATE)) return r->refuse_writes;
+    bool may_write = flags & CMD_MAY_REPLICATE && !(flags & CMD_NOSCRIPT); /* a script's commands are asked */
+    if (r->refuse_writes && (writes || may_write)) return r->refuse_writes;
     if (r->deny_writes && writes) return r->deny_writes;
-    if (r->deny_stale && !(cmd->flags & CMD_STALE)) return r->deny_stale;
-    if (r->loading && !(cmd->flags & CMD_LOADING)) return REGION_LOADING;
+    if (r->deny_stale && !(flags & CMD_STALE)) return r->deny_stale;
+    if (r->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
     return NULL;
 }
 
@@ -125,6 +154,35 @@ static bool may_evict(struct region *r)
     return false;
 }
 
+/* What a client that is subscribed may send in RESP2, which can't tell messages from replies. */
+static bool fits_subscriber(const struct command *cmd)
+{
+    static const command_fn fit[] = {
+        cmd_ping, cmd_subscribe, cmd_ssubscribe, cmd_psubscribe, cmd_unsubscribe, cmd_sunsubscribe,
+        cmd_punsubscribe, cmd_quit, cmd_reset,
+    };
+    for (size_t i = 0; i < ARRAY_LEN(fit); i++)
+        if (cmd->run == fit[i]) return true;
+    return false;
+}
+
+static bool refused_to_subscriber(const struct request *q, const struct command *cmd)
+{
+    if (LIKELY(!q->session->subscribed) || q->session->proto > 2 || fits_subscriber(cmd)) return false;
+    reply_errorf(q->out, "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                         "are allowed in this context", cmd->name);
+    return true;
+}
+
+/* Somebody asks while a script runs for too long. */
+static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
+{
+    const char *busy = script_busy_error(r);
+    if (!busy || cmd->flags & CMD_ALLOW_BUSY) return true;
+    reply_error(q->out, busy);
+    return false;
+}
+
 /* True if the command may run; otherwise an error was replied. */
 static bool admitted(struct region *r, const struct request *q, struct ctx *c)
 {
@@ -133,18 +191,32 @@ static bool admitted(struct region *r, const struct request *q, struct ctx *c)
         ctx_wrong_arity(c);
         return false;
     }
-    if (!q->session->authenticated && !(cmd->flags & CMD_NO_AUTH)) {
+    if (UNLIKELY(!q->session->authenticated) && !r->open && !(cmd->flags & CMD_NO_AUTH)) {
         reply_error(q->out, "NOAUTH Authentication required.");
         return false;
     }
-    const char *why = obstacle(r, cmd);
+    u32 flags = cmd->flags;
+    if (UNLIKELY(q->session->tx != NULL)) {
+        if (multi_open(q->session) && flags & CMD_NO_MULTI) {
+            reply_error(q->out, "ERR Command not allowed inside a transaction");
+            return false;
+        }
+        flags = multi_flags(q->session, cmd);
+        if (multi_takes(q->session, cmd)) flags |= CMD_DENYOOM; /* the queue itself takes memory */
+    }
+    if (UNLIKELY(acl_restricts(q->session)) &&
+        !permit_request(r, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
+        return false;
+    if (refused_to_subscriber(q, cmd)) return false;
+    const char *why = obstacle(r, flags);
     if (UNLIKELY(why)) {
         reply_error(q->out, why);
         return false;
     }
-    if (r->evictor.maxmemory && !r->loading && may_evict(r) && !evict_as_needed(&r->evictor, &r->ks) &&
-        (cmd->flags & CMD_DENYOOM)) {
-        reply_error(q->out, "OOM command not allowed when used memory > 'maxmemory'.");
+    if (UNLIKELY(r->script != NULL)) return fits_busy(r, q, cmd);
+    r->over_memory = r->evictor.maxmemory && !r->loading && may_evict(r) && !evict_as_needed(&r->evictor, &r->ks);
+    if (UNLIKELY(r->over_memory) && flags & CMD_DENYOOM) {
+        reply_error(q->out, REGION_OOM);
         return false;
     }
     return true;
@@ -158,7 +230,7 @@ static void default_effect(struct region *r, struct ctx *c)
 {
     if (c->effects_given || r->ks.dirty == c->dirty_before || !journal_wanted(&r->journal)) return;
     bytes sent = c->argv[0];
-    if (r->find) c->argv[0] = bytes_str(c->cmd->name);
+    if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* of a subcommand, the container */
     journal_effect(&r->journal, c->db, c->argc, c->argv);
     c->argv[0] = sent;
 }
@@ -197,12 +269,16 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->follows || r->eng->leave_dead);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
+    if (LIKELY(r->depth++ == 0)) r->dirty_outside = r->ks.dirty;
     if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
+    if (UNLIKELY(c->cmd->specs[1].begin == SEEK_UNKNOWN && acl_restricts(q->session)))
+        c->keys_limited = !acl_reads_all(q->session->user, c->cmd, c->argc, c->argv);
     c->cmd->run(c);
     default_effect(r, c);
     r->ks.keep_dead = keep_dead;
+    r->depth--;
     if (UNLIKELY(r->eng->failed)) {
-        note_failure(r, r->ks.dirty != c->dirty_before || c->cmd->flags & CMD_WRITE);
+        note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
         replace_reply(q->out, mark);
     }
 }
@@ -213,7 +289,7 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
     return (struct ctx){
         .argc = q->argc, .argv = q->argv, .out = q->out, .session = q->session, .ks = &r->ks,
         .eng = r->eng, .server = q->server, .region = r, .db = q->session->db, .now_ms = r->ks.now_ms,
-        .seed = seed, .rng = seed,
+        .seed = seed, .rng = seed, .in_script = r->script != NULL,
     };
 }
 
@@ -221,15 +297,23 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
 {
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
+    size_t mark = reply_mark(q->out);
     *o = (struct outcome){0};
     c.may_wait = true;
     c.cmd = resolve(region_find(r, q->argv[0]), q, &c);
     o->cmd = c.cmd;
-    if (c.cmd && admitted(r, q, &c)) call(r, q, &c);
-    else o->rejected = true;
+    if (UNLIKELY(!c.cmd || !admitted(r, q, &c))) {
+        o->rejected = true;
+        if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec)) multi_rejected(&c, mark);
+    } else if (UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd)) {
+        o->queued = true;
+        multi_queue(q->session, q, c.cmd);
+    } else {
+        call(r, q, &c);
+    }
     o->failed = !o->rejected && q->out->errors != errors;
     o->waiting = c.waiting;
-    journal_close(&r->journal, r->ks.now_ms, c.seed);
+    if (LIKELY(!r->script)) close_record(r, c.seed);
 }
 
 bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
@@ -242,7 +326,7 @@ bool region_retry(struct region *r, const struct request *q, const struct comman
     c.ready = &ready;
     call(r, q, &c);
     *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
-    journal_close(&r->journal, r->ks.now_ms, c.seed);
+    close_record(r, c.seed);
     return reply_mark(q->out) != mark;
 }
 
@@ -264,6 +348,8 @@ const struct command *region_resolve(struct region *r, const struct request *q)
     return resolve(region_find(r, q->argv[0]), q, &c);
 }
 
+const char *region_obstacle(const struct region *r, const struct command *cmd) { return obstacle(r, cmd->flags); }
+
 bool region_admits(struct region *r, const struct request *q, const struct command *cmd)
 {
     struct ctx c = make_ctx(r, q);
@@ -274,6 +360,9 @@ bool region_admits(struct region *r, const struct request *q, const struct comma
 /* -- replaying ---------------------------------------------------------------------- */
 
 static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(name, "exec"); }
+
+/* What was once published is nobody's news. */
+static bool is_message(bytes name) { return bytes_is(name, "publish") || bytes_is(name, "spublish"); }
 
 /* HDEL does not see dead fields, but the primary deletes them by HDEL, those that
  * died first before the others: so as many of them go here. */
@@ -288,7 +377,7 @@ static void reap_fields(struct region *r, const struct ctx *c)
 static err apply_one(struct region *r, const struct request *q)
 {
     struct ctx c = make_ctx(r, q);
-    if (is_bracket(q->argv[0])) return OK;
+    if (is_bracket(q->argv[0]) || is_message(q->argv[0])) return OK;
     c.cmd = resolve(command_find(q->argv[0]), q, &c);
     if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return ERR_SYNTAX;
     reap_fields(r, &c);
@@ -322,7 +411,7 @@ err region_apply(struct region *r, struct session *session, struct server *serve
         in = bytes_of(in.p + used, in.n - used);
         argv = argv_space;
     }
-    journal_close(&r->journal, r->ks.now_ms, record->seed);
+    close_record(r, record->seed);
     request_parser_release(&p);
     buf_release(&ignored);
     buf_release(&big);
@@ -342,7 +431,10 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
     u32 errors = q->out->errors;
     c.cmd = resolve(command_find(q->argv[0]), q, &c);
     *o = (struct outcome){.cmd = c.cmd, .rejected = true};
-    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc) || !belongs_in_files(c.cmd)) return;
+    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc) || !belongs_in_files(c.cmd)) {
+        o->rejected = !is_message(q->argv[0]); /* it may stand among the changes of a transaction */
+        return;
+    }
     o->rejected = false;
     reap_fields(r, &c);
     call(r, q, &c);
@@ -368,20 +460,27 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
         (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
     call(r, q, &c);
     o->failed = q->out->errors != errors;
-    journal_close(&r->journal, r->ks.now_ms, c.seed);
+    close_record(r, c.seed);
+}
+
+/* A snapshot has to have a long stream first, before it can be written to. */
+static bool expiry_stream_waits(struct region *r)
+{
+    return UNLIKELY(expiry_stream_on(&r->expiry_stream)) &&
+           r->eng->ops->snapshot.heavy(r->eng, 0, buf_bytes(&r->expiry_stream.name));
 }
 
 bool region_expire_step(struct region *r)
 {
-    bool more = !r->follows && expire_cycle_step(&r->cycle, &r->ks);
+    bool more = !r->follows && !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
     if (UNLIKELY(r->eng->failed)) note_failure(r, true);
-    journal_close(&r->journal, r->ks.now_ms, 0);
+    close_record(r, 0);
     return more;
 }
 
 bool region_evict_step(struct region *r)
 {
     bool more = may_evict(r) && evict_step(&r->evictor, &r->ks);
-    journal_close(&r->journal, r->ks.now_ms, 0);
+    close_record(r, 0);
     return more;
 }

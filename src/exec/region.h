@@ -5,9 +5,14 @@
 #define MAYFLY_EXEC_REGION_H
 
 #include "command/ctx.h"
+#include "command/expiry_stream.h"
 #include "command/waiting.h"
+#include "exec/acl.h"
+#include "exec/touch.h"
+#include "exec/waiters.h"
 #include "keyspace/evict.h"
 #include "keyspace/expire.h"
+#include "keyspace/watch.h"
 
 #define REGION_CLOCK_SLACK_MS 1000 /* a clock set back by less than this stands still instead */
 
@@ -23,6 +28,7 @@ struct outcome {
     const struct command *cmd; /* NULL: unknown command */
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
+    bool queued;               /* did not run: it will with EXEC */
     struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on. NULL: it does not */
 };
 
@@ -32,6 +38,10 @@ struct region {
     struct keyspace ks;
     struct expire_cycle cycle;
     struct evictor evictor;
+    struct expiry_stream expiry_stream; /* told of what has expired, if it is on */
+    struct touch touch;      /* who hears of changed keys … */
+    struct watches watches;  /* … and of them those who WATCH */
+    struct waiters waiters;  /* … and those who wait for keys */
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
@@ -43,11 +53,29 @@ struct region {
     bool follows;            /* a replica: the dead are hidden, and stay until the primary deletes them … */
     bool serve_dead;         /* … or not even hidden: replica-expired-reads serve */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
+    bool open;               /* the default user needs no password: whoever has not said one is that user */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
+    u32 depth;               /* commands that run: 1, or more within one another … */
+    u64 dirty_outside;       /* … and ks.dirty when the first of them began */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
     /* The owner's, to count and to show: a command has run within another one (EXEC, a script). */
     void (*on_nested)(void *owner, const struct request *q, const struct outcome *o);
+    /* Likewise: a user may not do what it tried; `what` is the command, the key or the channel. */
+    void (*on_denied)(void *owner, const struct request *q, enum acl_denial denial, enum acl_context where,
+                      bytes what);
     void *owner;
+    struct script_host {     /* what scripts need of the owner */
+        i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */
+        void (*serve)(void *owner);  /* one runs longer than busy_after_ms: others may ask something meanwhile */
+        void (*begins)(void *owner, int argc, const bytes *argv); /* a command that runs a script: MONITOR */
+        void (*log)(void *owner, int level, const char *text); /* of enum log_level */
+        i64 busy_after_ms;           /* 0: never */
+        u64 memory;                  /* so much a run may add to what its interpreter holds; 0: anything */
+    } host;
+    struct scripts *scripts;    /* EVAL's; NULL: never needed so far */
+    struct functions *functions; /* likewise: exec/functions.h */
+    struct script_run *script;  /* what is being run; NULL: nothing */
+    bool over_memory;           /* the limit was met when the last command of a client began */
 };
 
 /* Takes the engine over. `seed` starts the generator of command seeds. */
@@ -55,6 +83,7 @@ void region_init(struct region *r, struct engine *eng, u64 seed);
 void region_release(struct region *r);
 
 #define REGION_LOADING "LOADING Redis is loading the dataset in memory"
+#define REGION_OOM "OOM command not allowed when used memory > 'maxmemory'."
 #define REGION_IO_ERROR "IOERR the storage engine failed; see the log"
 
 /* A tick: begin, any number of run/apply/expire steps, commit. If that says false, nothing the tick
@@ -84,6 +113,10 @@ void region_call(struct region *r, const struct request *q, const struct command
  * replied), and whether it may run now (false: likewise). */
 const struct command *region_resolve(struct region *r, const struct request *q);
 NODISCARD bool region_admits(struct region *r, const struct request *q, const struct command *cmd);
+
+/* What keeps a command of a script from running now (the storage, the role), as the text of an error; NULL:
+ * nothing. Its arity, its user and the limit of memory are the caller's to look at. */
+const char *region_obstacle(const struct region *r, const struct command *cmd);
 
 /* Replays the effects of a journal record at the record's own time: no authentication, no memory limit,
  * nothing replied. ERR_SYNTAX if the record is not well-formed. */

@@ -35,6 +35,17 @@ void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv)
     j->open.effects++;
 }
 
+/* Without a SELECT: who takes data only may never see it. */
+void journal_message(struct journal *j, int argc, const bytes *argv)
+{
+    const struct journal_sink *s = j->sinks;
+    while (s && !s->messages) s = s->next;
+    if (!s) return;
+    resp_write_command(&j->open.resp, argc, argv);
+    j->open.effects++;
+    j->open.messages++;
+}
+
 #define BLOCK_BEGIN "*1\r\n$5\r\nMULTI\r\n"
 #define BLOCK_END "*1\r\n$4\r\nEXEC\r\n"
 
@@ -59,7 +70,7 @@ bytes journal_effects(const struct journal_record *record)
 void journal_abandon(struct journal *j)
 {
     buf_clear(&j->open.resp);
-    j->open.effects = 0;
+    j->open.effects = j->open.messages = 0;
     j->open.newer = false;
     j->db = -1; /* a SELECT may have gone with it */
 }
@@ -76,7 +87,7 @@ u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
     j->open.seed = seed;
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
     buf_clear(&j->open.resp);
-    j->open.effects = 0;
+    j->open.effects = j->open.messages = 0;
     j->open.newer = false;
     return j->seq;
 }

@@ -19,6 +19,7 @@ struct journal_record {
     i64 now_ms;     /* the time the command ran at */
     u64 seed;       /* the seed it ran with */
     u32 effects;    /* how many commands `resp` holds */
+    u32 messages;   /* of them, those that change no data: PUBLISH */
     bool newer;     /* among them one that Redis 7.0 does not know, and whose whole block it would refuse */
     struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes */
 };
@@ -26,6 +27,7 @@ struct journal_record {
 struct journal_sink {
     void (*append)(struct journal_sink *, const struct journal_record *); /* borrows the record */
     struct journal_sink *next;
+    bool messages; /* it wants to have those, too */
 };
 
 struct journal {
@@ -43,6 +45,13 @@ void journal_release(struct journal *j);
 
 /* Adds an effect to the open record; nothing happens without a sink. */
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
+
+/* Adds a message, which is for those who follow this server as it runs, and changes no data. Nothing happens
+ * without a sink that wants it. */
+void journal_message(struct journal *j, int argc, const bytes *argv);
+
+/* Whether a record tells of no change to the data. */
+static inline bool journal_is_message(const struct journal_record *r) { return r->messages == r->effects; }
 
 /* Forgets the open record: what it tells of was undone. */
 void journal_abandon(struct journal *j);

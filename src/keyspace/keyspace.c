@@ -11,7 +11,8 @@ void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *jour
 {
     *ks = (struct keyspace){
         .eng = eng, .journal = journal, .lfu_log_factor = 10, .lfu_decay_minutes = 1,
-        .max_string = 512ULL << 20, .hll_sparse_max = 3000,
+        .max_string = 512ULL << 20, .hll_sparse_max = 3000, .stream_node_max_bytes = 4096,
+        .stream_node_max_entries = 100,
     };
 }
 
@@ -189,6 +190,7 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
     struct engine *e = ks->eng;
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
     record_lag(ks, ref->deadline_ms, lazy);
+    if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, ref, NULL, ref->deadline_ms);
     ks->stats.expired_keys++;
     ks->stats.lazy_expired += lazy;
     keyspace_touched(ks, ref->db, ref->key);
@@ -208,6 +210,7 @@ static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadli
     journal_effect(r->ks->journal, r->ref->db, 3,
                    (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
     record_lag(r->ks, (i64)deadline_ms, r->lazy);
+    if (UNLIKELY(r->ks->on_expired)) r->ks->on_expired(r->ks->on_expired_arg, r->ref, &field, (i64)deadline_ms);
     r->ks->stats.expired_fields++;
 }
 

@@ -66,6 +66,7 @@ struct keyspace {
 
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
     u32 hll_sparse_max;     /* hll-sparse-max-bytes */
+    u64 stream_node_max_bytes, stream_node_max_entries; /* by these names; 0: no limit */
 
     struct keyspace_stats stats;
     struct expiry_lag lag;
@@ -77,6 +78,11 @@ struct keyspace {
     void (*on_event)(void *arg, u32 class, const char *event, u32 db, bytes key);
     void *on_event_arg;
     u32 event_mask; /* classes on_event wants */
+
+    /* Who writes down what has expired (command/expiry_stream.h): a key, or one field of a hash. It may not change
+     * data. NULL: nobody. */
+    void (*on_expired)(void *arg, const struct key_ref *ref, const bytes *field, i64 deadline_ms);
+    void *on_expired_arg;
 };
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal);

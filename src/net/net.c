@@ -1,6 +1,6 @@
 /* See net.h. The order of one turn of libuv's loop is: timers, poll (read
  * callbacks: parse), check (on_tick: run; then flush). */
-#include "net/net.h"
+#include "net/net_parts.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -68,6 +68,8 @@ static void make_ready(struct conn *c)
     struct net *n = c->net;
     if (c->ready) return;
     c->ready = true;
+    c->late = c->late_wrote = false;
+    c->tick_mark = c->out.n;
     c->ready_next = NULL;
     if (n->ready_tail) n->ready_tail->ready_next = c;
     else n->ready = c;
@@ -93,9 +95,56 @@ struct reply conn_reply(struct conn *c)
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
+void conn_late(struct conn *c) { c->late = c->blocked_tick != c->net->ticks; }
+
+struct reply conn_push(struct conn *c, enum push_place place)
+{
+    struct reply r = conn_reply(c);
+    bool first = place == PUSH_BEFORE && c->session.proto > 2 && c->out.n == c->answer_at;
+    if (UNLIKELY(c->answering)) r.out = first ? &c->before : &c->behind;
+    return r;
+}
+
+size_t conn_answer_begin(struct conn *c)
+{
+    c->answering = true;
+    return c->answer_at = c->out.n;
+}
+
+/* The answer makes room for what stands in front of it. */
+static void insert_before(struct conn *c, size_t begin)
+{
+    size_t n = c->before.n;
+    buf_reserve(&c->out, n);
+    memmove(c->out.p + begin + n, c->out.p + begin, c->out.n - begin);
+    memcpy(c->out.p + begin, c->before.p, n);
+    c->out.n += n;
+}
+
+void conn_answer_end(struct conn *c, size_t begin)
+{
+    c->answering = false;
+    if (LIKELY(!c->before.n && !c->behind.n)) return;
+    if (c->before.n) insert_before(c, begin);
+    buf_append_bytes(&c->out, buf_bytes(&c->behind));
+    buf_release(&c->before);
+    buf_release(&c->behind);
+}
+
+void net_keep_output(struct net *n)
+{
+    for (struct conn *c = n->ready; c; c = c->ready_next) c->tick_mark = c->out.n;
+}
+
+void net_take_back(struct net *n)
+{
+    for (struct conn *c = n->ready; c; c = c->ready_next)
+        if (!c->closing) c->out.n = MIN(c->out.n, c->tick_mark);
+}
+
 size_t conn_output_bytes(const struct conn *c)
 {
-    return c->out.n - c->sent + (c->source ? c->source->pending(c->source) : 0);
+    return c->out.n - c->sent + c->before.n + c->behind.n + (c->source ? c->source->pending(c->source) : 0);
 }
 
 size_t conn_memory(const struct conn *c)
@@ -119,6 +168,8 @@ static void on_closed(uv_handle_t *h)
     give_back(n, &c->lent);
     give_back(n, &c->out);
     give_back(n, &c->in);
+    buf_release(&c->before);
+    buf_release(&c->behind);
     request_parser_release(&c->parser);
     session_release(&c->session);
     mem_free(c);
@@ -129,6 +180,8 @@ void conn_close(struct conn *c)
 {
     if (c->closing) return;
     c->closing = true;
+    tls_free(c->tls);
+    c->tls = NULL;
     uv_close((uv_handle_t *)&c->poll, on_closed);
     close(c->fd);
 }
@@ -138,7 +191,7 @@ void conn_close(struct conn *c)
 static void flush(struct conn *c);
 static void read_input(struct conn *c);
 
-static void on_poll(uv_poll_t *p, int status, int events)
+void net_on_poll(uv_poll_t *p, int status, int events)
 {
     struct conn *c = p->data;
     if (c->closing) return;
@@ -146,6 +199,7 @@ static void on_poll(uv_poll_t *p, int status, int events)
         conn_close(c);
         return;
     }
+    if (UNLIKELY(c->tls)) events = c->events; /* either may have waited for the other */
     if (events & UV_READABLE) read_input(c);
     if (events & UV_WRITABLE) flush(c);
 }
@@ -153,9 +207,28 @@ static void on_poll(uv_poll_t *p, int status, int events)
 /* Waits for exactly these events. */
 static void watch(struct conn *c, int events)
 {
-    if (c->events == events || c->closing) return;
+    if (c->closing) return;
+    int poll = UNLIKELY(c->tls) ? tls_events(c->tls, events) : events;
     c->events = events;
-    if (events ? uv_poll_start(&c->poll, events, on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
+    if (c->polled == poll) return;
+    c->polled = poll;
+    if (poll ? uv_poll_start(&c->poll, poll, net_on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
+}
+
+/* As recv and send. */
+static ssize_t take_bytes(struct conn *c, void *to, size_t n)
+{
+    if (LIKELY(!c->tls)) return recv(c->fd, to, n, 0);
+    ssize_t got = tls_recv(c->tls, to, n);
+    int code = errno;
+    watch(c, c->events);
+    errno = code;
+    return got;
+}
+
+static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
+{
+    return LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
 }
 
 /* Where to read to: a lent buffer, or behind an unfinished request, with room for
@@ -238,8 +311,7 @@ static size_t parse_all(struct conn *c, bytes in)
 {
     struct net *n = c->net;
     c->more_input = false;
-    c->tick_mark = c->out.n;
-    struct request_limits limits = {n->config.max_bulk, !c->session.authenticated};
+    struct request_limits limits = {n->config.max_bulk, !c->session.authenticated && !n->config.open};
     size_t done = 0;
     bool first = true;
     while (done < in.n) {
@@ -273,8 +345,9 @@ static void take_input(struct conn *c)
     struct net *n = c->net;
     bool from_lent = c->lent.n > 0;
     bytes in = from_lent ? buf_bytes(&c->lent) : buf_bytes(&c->in);
-    size_t used = parse_all(c, in);
     make_ready(c);
+    c->first_request = n->request_count;
+    size_t used = parse_all(c, in);
     if (from_lent) {
         /* Keep the unfinished rest: the lent buffer goes back after the tick. */
         if (used < in.n) {
@@ -292,7 +365,7 @@ static void take_input(struct conn *c)
         c->lent = c->in;
         c->in = rest;
     }
-    if ((i64)c->in.n > n->config.max_query_buffer) {
+    if ((i64)(c->in.n + c->session.queue_bytes) > n->config.max_query_buffer) {
         n->stats.query_buffer_kills++;
         conn_close(c);
     }
@@ -303,7 +376,8 @@ static void read_input(struct conn *c)
     if (c->read_this_tick || c->hold) return;
     size_t room;
     char *to = input_room(c, &room);
-    ssize_t n = recv(c->fd, to, room, 0);
+    ssize_t n = take_bytes(c, to, room);
+    if (c->closing) return;
     if (n <= 0) {
         if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         return;
@@ -332,11 +406,22 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     for (u32 i = at; i < n->request_count && n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
 }
 
+void net_withdraw(struct conn *c)
+{
+    struct net *n = c->net;
+    if (net_asks(c)) conn_postpone(n, c->first_request, 0);
+    unready(c);
+    c->read_this_tick = false;
+    give_back(n, &c->lent);
+    watch(c, c->events | UV_READABLE);
+}
+
 void conn_block(struct net *n, struct conn *c, u32 why)
 {
     u32 next = n->running + 1;
     if (next < n->request_count && n->requests[next].conn == c) conn_postpone(n, next, why);
     c->hold |= why;
+    c->blocked_tick = n->ticks;
     watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); /* nobody answers one who has left */
 }
 
@@ -346,6 +431,14 @@ void conn_resume(struct conn *c, u32 why)
     if (c->hold || c->closing) return;
     watch(c, (c->events | UV_READABLE) & ~UV_DISCONNECT);
     make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
+}
+
+void net_resume(struct net *n, u32 why)
+{
+    struct conn *oldest = n->conns;
+    while (oldest && oldest->next) oldest = oldest->next;
+    for (struct conn *c = oldest; c; c = c->prev)
+        if (c->hold & why) conn_resume(c, why);
 }
 
 /* -- output ---------------------------------------------------------------------------------- */
@@ -368,7 +461,7 @@ static bool over_output_limit(struct conn *c)
 /* Hands the kernel what it takes. False: the connection is gone. */
 static bool send_output(struct conn *c)
 {
-    ssize_t n = send(c->fd, c->out.p + c->sent, c->out.n - c->sent, MSG_NOSIGNAL);
+    ssize_t n = give_bytes(c, c->out.p + c->sent, c->out.n - c->sent);
     c->net->stats.writes++;
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return true;
@@ -386,10 +479,11 @@ static void compact_output(struct conn *c)
 {
     if (c->sent == c->out.n) {
         give_back(c->net, &c->out);
-        c->sent = 0;
+        c->sent = c->tick_mark = 0;
     } else if (c->sent > c->out.n / 2) {
         memmove(c->out.p, c->out.p + c->sent, c->out.n - c->sent);
         c->out.n -= c->sent;
+        c->tick_mark -= MIN(c->tick_mark, c->sent);
         c->sent = 0;
     }
 }
@@ -402,7 +496,7 @@ static bool send_source(struct conn *c)
     while (!c->closing && total < SOURCE_AT_ONCE) {
         bytes b = c->source->peek(c->source);
         if (c->closing || !b.n) return false;
-        ssize_t n = send(c->fd, b.p, b.n, MSG_NOSIGNAL);
+        ssize_t n = give_bytes(c, b.p, b.n);
         c->net->stats.writes++;
         if (n < 0) {
             if (errno == EAGAIN || errno == EINTR) return true;
@@ -425,6 +519,8 @@ static void flush(struct conn *c)
         if (!send_output(c)) return;
         compact_output(c);
         more = c->out.n > 0;
+    } else if (c->out.p) {
+        give_back(c->net, &c->out); /* a request that is answered later, or not at all */
     }
     if (UNLIKELY(c->source) && !more) more = send_source(c);
     if (c->closing) return;
@@ -446,9 +542,9 @@ void conn_pump(struct conn *c) { flush(c); }
 
 /* -- the tick ----------------------------------------------------------------------------------- */
 
-static void end_tick(struct net *n)
+void net_end_tick(struct net *n)
 {
-    struct conn *c = n->ready, *again = NULL;
+    struct conn *c = n->ready, *again = NULL, **again_tail = &again;
     n->ready = n->ready_tail = NULL;
     while (c) {
         struct conn *next = c->ready_next;
@@ -459,11 +555,13 @@ static void end_tick(struct net *n)
         flush(c);
         /* Requests that were read but not run yet (a limit that AUTH lifted, a pause that ended). */
         if (!c->closing && !c->hold && c->more_input) {
-            c->ready_next = again;
-            again = c;
+            c->ready_next = NULL;
+            *again_tail = c;
+            again_tail = &c->ready_next;
         }
         c = next;
     }
+    n->ticks++;
     n->request_count = n->arg_count = 0;
     arena_clear(&n->words);
     while (again) {
@@ -480,7 +578,7 @@ static void on_check(uv_check_t *h)
         n->on_tick(n);
         /* Input taken up again may hold no request after all (blank lines): what it was lent
          * must go back before the next read. */
-        do end_tick(n);
+        do net_end_tick(n);
         while (n->ready && !n->request_count);
     } while (n->request_count);
 }
@@ -542,19 +640,21 @@ static void describe_tcp(struct conn *c)
 
 static void refuse(struct conn *c, const char *why)
 {
-    /* If it does not fit, the close says enough. */
-    if (send(c->fd, why, strlen(why), MSG_NOSIGNAL) < 0) errno = 0;
+    /* If it does not fit, the close says enough; so it has to where nothing is agreed on yet. */
+    if (!c->tls && send(c->fd, why, strlen(why), MSG_NOSIGNAL) < 0) errno = 0;
     c->net->stats.rejected++;
     conn_close(c);
 }
 
-static struct conn *conn_new(struct net *n, int fd, bool is_unix)
+static struct conn *conn_new(struct net *n, int fd, const struct listener *l)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->net = n;
     c->fd = fd;
-    c->is_unix = is_unix;
-    if (uv_poll_init(n->loop, &c->poll, fd)) {
+    c->is_unix = l->is_unix;
+    if (l->tls) c->tls = tls_accept(n->tls, fd, n->config.tls_verify);
+    if ((l->tls && !c->tls) || uv_poll_init(n->loop, &c->poll, fd)) {
+        tls_free(c->tls);
         close(fd);
         mem_free(c);
         return NULL;
@@ -569,11 +669,11 @@ static struct conn *conn_new(struct net *n, int fd, bool is_unix)
     return c;
 }
 
-static void welcome(struct net *n, int fd, bool is_unix)
+static void welcome(struct net *n, int fd, const struct listener *l)
 {
-    struct conn *c = conn_new(n, fd, is_unix);
+    struct conn *c = conn_new(n, fd, l);
     if (!c) return;
-    if (is_unix) describe_unix(c);
+    if (l->is_unix) describe_unix(c);
     else describe_tcp(c);
     const char *why = n->count > n->config.max_clients ? "-ERR max number of clients reached\r\n"
                                                        : n->on_accept(n, c);
@@ -587,13 +687,6 @@ static void welcome(struct net *n, int fd, bool is_unix)
 
 /* -- listening ------------------------------------------------------------------------------------- */
 
-struct listener {
-    uv_poll_t poll;
-    int fd;
-    bool is_unix;
-    struct listener *next;
-};
-
 #define ACCEPTS_PER_TURN 256
 
 static bool is_shortage(int error)
@@ -603,7 +696,7 @@ static bool is_shortage(int error)
 
 /* When no file is left, those who wait stay in the queue, and the socket stays readable:
  * listening on would turn the loop without end. */
-static void on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
+void net_on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
     struct listener *l = (struct listener *)p;
     struct net *n = p->data;
@@ -615,7 +708,7 @@ static void on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
             uv_poll_stop(p);
             return;
         }
-        welcome(n, fd, l->is_unix);
+        welcome(n, fd, l);
     }
 }
 
@@ -623,11 +716,11 @@ void net_retry_accept(struct net *n)
 {
     if (!n->no_files) return;
     n->no_files = false;
-    for (struct listener *l = n->listeners; l; l = l->next) uv_poll_start(&l->poll, UV_READABLE, on_connection);
+    for (struct listener *l = n->listeners; l; l = l->next) uv_poll_start(&l->poll, UV_READABLE, net_on_connection);
 }
 
 /* Takes the socket over, also when it fails. */
-static int start_listening(struct net *n, int fd, bool is_unix)
+static int start_listening(struct net *n, int fd, bool is_unix, bool tls)
 {
     if (listen(fd, (int)n->config.backlog)) {
         int rc = -errno;
@@ -637,14 +730,15 @@ static int start_listening(struct net *n, int fd, bool is_unix)
     struct listener *l = mem_zalloc(sizeof *l);
     l->fd = fd;
     l->is_unix = is_unix;
+    l->tls = tls;
     uv_poll_init(n->loop, &l->poll, fd);
     l->poll.data = n;
     l->next = n->listeners;
     n->listeners = l;
-    return uv_poll_start(&l->poll, UV_READABLE, on_connection);
+    return uv_poll_start(&l->poll, UV_READABLE, net_on_connection);
 }
 
-static int bind_tcp(struct net *n, const struct addrinfo *a)
+static int bind_tcp(struct net *n, const struct addrinfo *a, bool tls)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
@@ -655,16 +749,16 @@ static int bind_tcp(struct net *n, const struct addrinfo *a)
         close(fd);
         return rc;
     }
-    return start_listening(n, fd, false);
+    return start_listening(n, fd, false, tls);
 }
 
-int net_listen_tcp(struct net *n, const char *address, int port)
+int net_listen_tcp(struct net *n, const char *address, int port, bool tls)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
     char service[8];
     snprintf(service, sizeof service, "%d", port);
     if (getaddrinfo(address, service, &hints, &found)) return UV_EADDRNOTAVAIL;
-    int rc = bind_tcp(n, found);
+    int rc = bind_tcp(n, found, tls);
     freeaddrinfo(found);
     return rc;
 }
@@ -683,7 +777,7 @@ int net_listen_unix(struct net *n, const char *path, int mode)
         return rc;
     }
     if (mode) chmod(path, (mode_t)mode);
-    return start_listening(n, fd, true);
+    return start_listening(n, fd, true, false);
 }
 
 static void on_listener_closed(uv_handle_t *h) { mem_free(h); }
@@ -711,13 +805,16 @@ void net_close_idle(struct net *n, i64 now_ms)
     }
 }
 
+void conn_check_output(struct conn *c)
+{
+    if (c->closing || !conn_output_bytes(c) || !over_output_limit(c)) return;
+    c->net->stats.output_buffer_kills++;
+    conn_close(c);
+}
+
 void net_check_output(struct net *n)
 {
-    for (struct conn *c = n->conns; c; c = c->next) {
-        if (c->closing || !conn_output_bytes(c) || !over_output_limit(c)) continue;
-        n->stats.output_buffer_kills++;
-        conn_close(c);
-    }
+    for (struct conn *c = n->conns; c; c = c->next) conn_check_output(c);
 }
 
 /* -- life ----------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "command/session.h"
+#include "net/tls.h"
 #include "resp/reply.h"
 #include "resp/request.h"
 
@@ -34,7 +35,9 @@ struct conn {
     struct net *net;
     uv_poll_t poll;
     int fd;
-    int events;                /* what `poll` waits for: UV_READABLE, UV_WRITABLE */
+    struct tls *tls;           /* NULL: plain */
+    int events;                /* what it waits for: UV_READABLE, UV_WRITABLE … */
+    int polled;                /* … and what `poll` has to wait for to that end */
     struct session session;
     struct conn *prev, *next;  /* of net->conns */
     struct conn *ready_next;   /* of net->ready: has requests or output in this tick */
@@ -45,15 +48,22 @@ struct conn {
     struct buf in;             /* what a tick left over: the beginning of an unfinished request */
     struct buf lent;           /* this tick's input, lent from the pool; requests point into it or into `in` */
     bool read_this_tick;
+    u32 first_request;         /* where this tick's begin in net->requests, if there are any */
     bool more_input;           /* `in` holds requests that were not parsed yet */
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
     /* output */
     struct buf out;            /* replies; the kernel has taken the first `sent` bytes */
-    size_t tick_mark;          /* where those to this tick's requests begin */
+    size_t tick_mark;          /* where those of this tick begin */
+    u64 blocked_tick;          /* when conn_block was last called */
+    bool late;                 /* one of this tick's answers a request of an earlier tick */
+    bool late_wrote;           /* the owner's: what was answered late changed data */
     size_t sent;
     struct conn_source *source;/* what is sent when `out` is empty; NULL: nothing. The owner's. */
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
+    bool answering;            /* a request is being answered, from answer_at on: what is pushed meanwhile … */
+    size_t answer_at;
+    struct buf before, behind; /* … stands in front of the answer, or behind it: see conn_push */
 
     /* facts for CLIENT LIST */
     enum conn_class class;
@@ -65,7 +75,11 @@ struct conn {
 
     /* the owner's */
     struct replica *replica;   /* it said REPLCONF, PSYNC or SYNC */
+    struct blocked *blocked;   /* it waits for keys: block.h */
     bool heard;                /* something was read from it; the owner takes it away again */
+    struct subscriber *subscriber; /* it is subscribed to something: pubsub.h */
+    struct tracker *tracker;   /* it is told what changes of the keys it read: tracking.h … */
+    struct tracker *redirects; /* … or is told so for these others */
     u64 wrote_to;              /* where its last write ends in the stream of replication: WAIT */
 };
 
@@ -91,7 +105,9 @@ struct net_config {
     u32 idle_timeout_s; /* 0: never */
     u32 keepalive_s;    /* 0: off */
     u32 backlog;
+    bool open;          /* whoever connects needs no password: the limits of strangers are nobody's */
     struct output_limit output[CONN_CLASSES];
+    enum tls_verify tls_verify;
 };
 
 struct net_stats {
@@ -111,6 +127,7 @@ struct net {
     struct net_request *requests; /* this tick's, in order of arrival */
     u32 request_count, request_cap;
     u32 running;                  /* the owner's: index of the one that is being run */
+    u64 ticks;                    /* that have ended */
     bytes *args;
     u32 arg_count, arg_cap;
     struct arena words; /* arguments of this tick's inline requests */
@@ -121,6 +138,7 @@ struct net {
     u32 pool_low;     /* the fewest it held since the last trim: so many were not needed */
 
     struct listener *listeners;
+    struct tls_context *tls; /* for those that speak it; the owner's, and may be replaced */
     bool no_files;    /* accepting waits until a file descriptor may be free */
     uv_check_t check;
 
@@ -137,12 +155,31 @@ void net_init(struct net *n, uv_loop_t *loop);
 void net_release(struct net *n); /* after the loop has closed all its handles */
 
 /* Each returns 0 or a negative libuv error. The address may be a host name. */
-NODISCARD int net_listen_tcp(struct net *n, const char *address, int port);
+NODISCARD int net_listen_tcp(struct net *n, const char *address, int port, bool tls);
 NODISCARD int net_listen_unix(struct net *n, const char *path, int mode);
 void net_stop_listening(struct net *n, bool only_tcp);
 
 /* The reply writer for a connection's next reply. */
 struct reply conn_reply(struct conn *c);
+void conn_late(struct conn *c); /* what was just written answers the request it is blocked for */
+
+/* The writer for a message that nobody asked for. One that comes while a request of this very connection is
+ * being answered, stands in front of the answer (if nothing of that is written yet) or behind it, but never
+ * within; where there is no telling the two apart (RESP2), behind it. */
+enum push_place { PUSH_BEFORE, PUSH_BEHIND };
+struct reply conn_push(struct conn *c, enum push_place place);
+
+/* What is written to a connection between these two is the answer to one request. */
+size_t conn_answer_begin(struct conn *c);
+void conn_answer_end(struct conn *c, size_t begin);
+
+/* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since
+ * goes: messages of changes that were not kept. */
+void net_keep_output(struct net *n);
+void net_take_back(struct net *n);
+
+/* Closes a connection that has more output than it may have: for those who write much within a tick. */
+void conn_check_output(struct conn *c);
 
 /* Close now; pending output is dropped. */
 void conn_close(struct conn *c);
@@ -151,6 +188,7 @@ void conn_close(struct conn *c);
  * this request on. `why` is a bit that conn_resume takes away again. */
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
+void net_resume(struct net *n, u32 why); /* all of them, those that connected first before the others */
 
 /* The request that is being run will be answered later: those of the connection behind it wait. When it is
  * answered (conn_reply), conn_resume lets them run. */
@@ -163,6 +201,10 @@ void conn_pump(struct conn *c);
 
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
+/* To be called while a request of the tick takes very long: reads those connections that have no part in the tick,
+ * lets `run` answer their requests, and writes the answers. Nothing they do may depend on the tick's outcome. */
+void net_serve_busy(struct net *n, void (*run)(struct net *n, u32 request));
+
 /* To be called about once a second, between ticks: the `timeout` directive, the soft output
  * limits of connections on which nothing happens, freeing of idle buffers, and accepting
  * again after the file descriptors had run out. */

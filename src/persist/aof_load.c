@@ -133,6 +133,7 @@ static err begin_rdb(struct aof_loader *l, struct keyspace *ks)
         .skip_unsupported = l->o->skip_unsupported,
         .checksum = true,
         .tail = !l->m->base_known,
+        .region = l->replay.region,
         .keep_dead = keep_dead,
         .note = note,
         .arg = l,

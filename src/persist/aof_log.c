@@ -156,6 +156,7 @@ static void stamp(struct aof_log *l, i64 now_ms)
 static void append(struct journal_sink *sink, const struct journal_record *record)
 {
     struct aof_log *l = (struct aof_log *)(void *)sink;
+    if (UNLIKELY(journal_is_message(record))) return;
     stamp(l, record->now_ms);
     if (!l->open) open_block(l);
     buf_append_bytes(&l->buf, buf_bytes(&record->resp));

@@ -161,10 +161,6 @@ static const char *missing_feature(bytes name)
     static const char *const scripts[] = {"eval", "evalsha", "script", "function", "fcall"};
     for (size_t i = 0; i < ARRAY_LEN(scripts); i++)
         if (bytes_is(name, scripts[i])) return "scripts and functions";
-    static const char *const streams[] = {"xadd",   "xdel",       "xtrim",      "xsetid", "xgroup",
-                                          "xclaim", "xautoclaim", "xreadgroup", "xack"};
-    for (size_t i = 0; i < ARRAY_LEN(streams); i++)
-        if (bytes_is(name, streams[i])) return "streams";
     return NULL;
 }
 

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 #include "base/num.h"
+#include "persist/command_stream.h"
 #include "resp/reply.h"
 
 #define ELEMENT_COST 32 /* of the budget, besides its bytes */
 
-/* A command of these words, then `more` that are in `rest` as bulk strings already. */
-static void put_long_command(struct rdb_out *out, size_t n, const bytes *words, size_t more, bytes rest)
+void command_put(struct rdb_out *out, size_t n, const bytes *words, size_t more, bytes rest)
 {
     struct reply r = {.out = &out->buf, .proto = 2};
     size_t before = out->buf.n;
@@ -25,7 +25,7 @@ static void put_long_command(struct rdb_out *out, size_t n, const bytes *words, 
 
 static void put_command(struct rdb_out *out, size_t n, const bytes *words)
 {
-    put_long_command(out, n, words, 0, (bytes){"", 0});
+    command_put(out, n, words, 0, (bytes){"", 0});
 }
 
 static bytes print_int(char digits[NUM_I64_LEN], i64 v) { return bytes_of(digits, num_print_i64(digits, v)); }
@@ -34,6 +34,12 @@ void command_save_select(struct rdb_out *out, u32 db)
 {
     char digits[NUM_I64_LEN];
     put_command(out, 2, (bytes[]){BYTES_LIT("SELECT"), print_int(digits, db)});
+}
+
+void command_save_functions(struct rdb_out *out, const struct function_set *set)
+{
+    for (u32 i = 0; set && i < set->count; i++)
+        put_command(out, 3, (bytes[]){BYTES_LIT("FUNCTION"), BYTES_LIT("LOAD"), buf_bytes(&set->libraries[i]->code)});
 }
 
 /* What the engine hides depends on its time. Returns the one to go back to. */
@@ -49,7 +55,12 @@ void command_save_begin(struct command_save *s, const struct rdb_job *job, struc
     *s = (struct command_save){.out = job->out, .eng = job->eng, .now_ms = job->now_ms, .ref = ref};
 }
 
-void command_save_release(struct command_save *s) { buf_release(&s->args); }
+void command_save_release(struct command_save *s)
+{
+    buf_release(&s->args);
+    command_stream_release(s->stream);
+    s->stream = NULL;
+}
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
@@ -142,12 +153,19 @@ static bool write_elements(struct command_save *s)
     for (int n = 0; n < COMMAND_SAVE_ELEMENTS && s->args.n < RDB_PIECE && (more = walk_next(s, &x)); n++)
         args += add_element(s, &x);
     bytes words[] = {command_of(s->ref->type), s->ref->key};
-    if (args && !s->out->failed) put_long_command(s->out, 2, words, args, buf_bytes(&s->args));
+    if (args && !s->out->failed) command_put(s->out, 2, words, args, buf_bytes(&s->args));
     return more;
+}
+
+static bool write_stream(struct command_save *s)
+{
+    if (!s->stream) s->stream = command_stream_begin(s->out, s->eng, s->ref, &s->budget);
+    return command_stream_step(s->stream);
 }
 
 static bool write_value(struct command_save *s)
 {
+    if (s->ref->type == TYPE_STREAM) return write_stream(s);
     if (s->ref->type == TYPE_STRING) return write_string(s);
     if (!s->walking) walk_begin(s, true);
     while (s->budget > 0)

@@ -7,6 +7,7 @@
 #define MAYFLY_PERSIST_COMMAND_SAVE_H
 
 #include "command/rdb_value.h"
+#include "exec/functions.h"
 
 #define COMMAND_SAVE_ELEMENTS 64 /* in a command, as in Redis */
 
@@ -25,9 +26,14 @@ struct command_save {
         struct zset_iter zset;
     } it;
     struct buf args;
+    struct command_stream *stream;
 };
 
+/* A command of these words, then `more` that are in `rest` as bulk strings already. */
+void command_put(struct rdb_out *out, size_t n, const bytes *words, size_t more, bytes rest);
+
 void command_save_select(struct rdb_out *out, u32 db);
+void command_save_functions(struct rdb_out *out, const struct function_set *set); /* NULL: none */
 
 /* Begins a live value of the selected database as it was at job->now_ms; see rdb_save_begin. The out's
  * checksum and compression are of no use here. */

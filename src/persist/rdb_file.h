@@ -4,6 +4,7 @@
 #define MAYFLY_PERSIST_RDB_FILE_H
 
 #include "command/rdb_value.h"
+#include "exec/functions.h"
 #include "keyspace/keyspace.h"
 
 /* -- writing: rdb_write.c ------------------------------------------------------------------------
@@ -46,10 +47,12 @@ void rdb_file_end(struct rdb_out *out);
 
 struct rdb_policy {
     bool replace;          /* a key that is there already makes room; otherwise that is an error */
-    bool skip_unsupported; /* streams, module data and functions are left out; otherwise they are errors */
+    bool skip_unsupported; /* what we have no use for is left out (module data); otherwise it is an error */
     bool checksum;         /* is verified, unless the file has none */
     bool tail;             /* something else may follow: an AOF */
     u32 db_base;           /* where the file's database 0 goes: the spare ones begin at engine.databases */
+    struct region *region; /* whose functions those of the file become (those aside: functions_stage, if the data
+                            * goes to the spare databases); NULL: they are nothing we have a use for */
 
     /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */
     bool (*keep_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
@@ -64,7 +67,7 @@ struct rdb_policy {
 
 struct rdb_counts {
     u64 loaded, dead, empty, unsupported; /* keys */
-    u64 functions, module_aux;            /* passed over */
+    u64 functions, module_aux;            /* left out */
 };
 
 /* Must stay where it is: its parts point to each other. */

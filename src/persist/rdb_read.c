@@ -202,14 +202,26 @@ static bool read_module_aux(struct rdb_loader *l)
     return true;
 }
 
+/* What is wrong with the library in l->text, or "". */
+static void load_function(struct rdb_loader *l, char why[160])
+{
+    struct buf error = {0};
+    bool aside = l->policy.db_base > 0;
+    why[0] = '\0';
+    if (!functions_load(l->policy.region, aside, buf_bytes(&l->text), l->policy.replace, 0, NULL, &error))
+        snprintf(why, 160, "%.*s", (int)error.n, error.p);
+    buf_release(&error);
+}
+
 static bool read_function(struct rdb_loader *l)
 {
-    char text[BYTES_LEGIBLE + 4];
-    if (!l->policy.skip_unsupported)
-        return rdb_fail(&l->in, "a function library, which Mayfly does not support");
+    char text[BYTES_LEGIBLE + 4], why[160] = "Mayfly does not support them here";
     if (!rdb_read_string(&l->in, &l->text)) return false;
+    if (l->policy.region) load_function(l, why);
+    if (!why[0]) return true;
+    if (!l->policy.skip_unsupported) return rdb_fail(&l->in, "a library of functions can't be loaded: %s", why);
     l->counts.functions++;
-    note(l, "Left out a function library: %s", bytes_legible(buf_bytes(&l->text), text));
+    note(l, "Left out a library of functions, %s: %s", bytes_legible(buf_bytes(&l->text), text), why);
     return true;
 }
 

@@ -254,7 +254,10 @@ static void write_beginning(struct saver *s)
     struct rdb_out *out = &s->main.out;
     struct rdb_job job = job_for(s, &s->main, s->ks->eng);
     struct mem_meter meter;
-    if (s->o.commands) return;
+    if (s->o.commands) {
+        command_save_functions(out, s->o.functions);
+        return;
+    }
     mem_meter_open(&meter);
     rdb_file_begin(&job);
     if (s->o.redis_version) rdb_file_aux(out, "redis-ver", bytes_str(s->o.redis_version));
@@ -264,6 +267,7 @@ static void write_beginning(struct saver *s)
     if (s->o.aux) s->o.aux(s->o.arg, out);
     rdb_file_aux_int(out, "aof-base", s->o.aof_base);
     if (s->o.mayfly_version) rdb_file_aux(out, "mayfly-ver", bytes_str(s->o.mayfly_version));
+    functions_save(s->o.functions, out);
 }
 
 static void write_end(struct saver *s)

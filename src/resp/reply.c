@@ -34,7 +34,7 @@ static void line(struct reply *r, char type, bytes text)
 {
     char *p = buf_reserve(r->out, text.n + 1 + CRLF_LEN);
     *p++ = type;
-    memcpy(p, text.p, text.n);
+    if (text.n) memcpy(p, text.p, text.n); /* the text of an error may be empty */
     memcpy(p + text.n, "\r\n", CRLF_LEN);
     r->out->n += text.n + 1 + CRLF_LEN;
 }

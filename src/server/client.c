@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/multi.h"
+#include "exec/script.h"
 #include "server/monitor.h"
 
 /* -- names ------------------------------------------------------------------------------ */
@@ -65,35 +67,43 @@ void cmd_client_id(struct ctx *c) { reply_int(c->out, (i64)c->session->id); }
 void client_describe(struct conn *c, i64 now_ms, struct buf *out)
 {
     const struct session *s = &c->session;
-    char flags[12];
+    char flags[16];
     size_t f = 0;
     if (c->class == CONN_REPLICA) flags[f++] = 'S';
     if (s->monitor) flags[f++] = 'O';
-    if (c->hold & HOLD_WAIT) flags[f++] = 'b';
+    if (s->subscribed) flags[f++] = 'P';
+    if (multi_open(s)) flags[f++] = 'x';
+    if (c->hold & (HOLD_WAIT | HOLD_BLOCKED)) flags[f++] = 'b';
+    f += tracking_flags(c, flags + f);
+    if (s->tx && s->tx->watcher.dirty) flags[f++] = 'd';
     if (s->close_after_reply) flags[f++] = 'c';
     if (c->is_unix) flags[f++] = 'U';
     if (s->no_evict) flags[f++] = 'e';
     if (s->no_touch) flags[f++] = 'T';
     if (f == 0) flags[f++] = 'N';
     flags[f] = '\0';
+    bytes user = s->user ? buf_bytes(&s->user->name) : BYTES_LIT("(superuser)");
     size_t qbuf = c->in.n + c->lent.n, out_bytes = conn_output_bytes(c);
-    buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%.*s age=%lld idle=%lld flags=%s db=%u sub=0 psub=0 ssub=0 multi=-1",
+    buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%.*s age=%lld idle=%lld flags=%s db=%u sub=%llu psub=%llu ssub=%llu multi=%d",
                (unsigned long long)s->id, c->peer, c->local, c->fd, (int)s->name.n, s->name.p ? s->name.p : "",
                (long long)((now_ms - c->created_ms) / 1000), (long long)((now_ms - c->active_ms) / 1000), flags,
-               s->db);
-    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu events=%s",
-               qbuf, c->in.cap + c->lent.cap - qbuf, c->parser.cap * sizeof(struct arg_span), c->out.cap,
-               c->out.cap, c->out.n - c->sent, 0u, out_bytes, conn_memory(c),
+               s->db, (unsigned long long)pubsub_subscriptions(c, PUBSUB_CHANNEL),
+               (unsigned long long)pubsub_subscriptions(c, PUBSUB_PATTERN),
+               (unsigned long long)pubsub_subscriptions(c, PUBSUB_SHARD), multi_open(s) ? (int)s->tx->count : -1);
+    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=%zu rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu events=%s",
+               qbuf, c->in.cap + c->lent.cap - qbuf, c->parser.cap * sizeof(struct arg_span), s->queue_bytes,
+               c->out.cap,
+               c->out.cap, c->out.n - c->sent, 0u, out_bytes, conn_memory(c) + multi_memory(s),
                c->events & UV_WRITABLE ? "rw" : "r");
-    buf_printf(out, " cmd=%s user=default redir=-1 resp=%u lib-name=%.*s lib-ver=%.*s",
-               c->last_command ? c->last_command : "NULL", s->proto, (int)s->lib_name.n,
+    buf_printf(out, " cmd=%s user=%.*s redir=%lld resp=%u lib-name=%.*s lib-ver=%.*s",
+               c->last_command ? c->last_command : "NULL", (int)user.n, user.p, tracking_redirect(c), s->proto, (int)s->lib_name.n,
                s->lib_name.p ? s->lib_name.p : "", (int)s->lib_ver.n, s->lib_ver.p ? s->lib_ver.p : "");
 }
 
 void cmd_client_info(struct ctx *c)
 {
     struct buf text = {0};
-    conn_of(c->session)->last_command = c->cmd->name;
+    conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
     client_describe(conn_of(c->session), c->now_ms, &text);
     buf_append_char(&text, '\n');
     reply_verbatim(c->out, buf_bytes(&text), "txt");
@@ -107,7 +117,8 @@ struct client_filter {
     bool by_id, by_type, by_addr, by_laddr, by_user, skip_me;
     enum conn_class class;
     bool by_link; /* TYPE master: the connection to our primary, which is none of net's */
-    bytes addr, laddr, user;
+    bytes addr, laddr;
+    const struct acl_user *user;
 };
 
 static bool matches(const struct client_filter *f, struct conn *c)
@@ -116,7 +127,7 @@ static bool matches(const struct client_filter *f, struct conn *c)
     if (f->by_type && (f->by_link || c->class != f->class)) return false;
     if (f->by_addr && !bytes_eq(bytes_str(c->peer), f->addr)) return false;
     if (f->by_laddr && !bytes_eq(bytes_str(c->local), f->laddr)) return false;
-    if (f->by_user && !bytes_eq(f->user, BYTES_LIT("default"))) return false;
+    if (f->by_user && c->session.user != f->user) return false;
     return true;
 }
 
@@ -190,7 +201,7 @@ void cmd_client_list(struct ctx *c)
     struct buf text = {0};
     u32 n = c->server->net.count;
     struct conn **v = by_age(&c->server->net);
-    conn_of(c->session)->last_command = c->cmd->name;
+    conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
     for (u32 i = 0; !by_id && i < n; i++) {
         if (matches(&f, v[i])) describe_line(c, v[i], &text);
     }
@@ -226,12 +237,11 @@ static bool parse_kill(struct ctx *c, struct client_filter *f)
             f->by_laddr = true;
             f->laddr = value;
         } else if (bytes_is(name, "user")) {
-            if (!bytes_eq(value, BYTES_LIT("default"))) {
+            if (!(f->user = acl_find(&c->server->acl, value))) {
                 reply_errorf(c->out, "ERR No such user '%.*s'", (int)MIN(value.n, 128u), value.p);
                 return false;
             }
             f->by_user = true;
-            f->user = value;
         } else if (bytes_is(name, "skipme") && (bytes_is(value, "yes") || bytes_is(value, "no"))) {
             f->skip_me = bytes_is(value, "yes");
         } else {
@@ -300,16 +310,10 @@ static void on_off(struct ctx *c, bool *flag)
 void cmd_client_no_evict(struct ctx *c) { on_off(c, &c->session->no_evict); }
 void cmd_client_no_touch(struct ctx *c) { on_off(c, &c->session->no_touch); }
 
-void client_end_hold(struct server *s, u32 why)
-{
-    for (struct conn *c = s->net.conns; c; c = c->next)
-        if (c->hold & why) conn_resume(c, why);
-}
-
 void client_end_pause(struct server *s)
 {
     s->pause_until_ms = 0;
-    client_end_hold(s, HOLD_PAUSE);
+    net_resume(&s->net, HOLD_PAUSE);
 }
 
 static void too_many_arguments(struct ctx *c)
@@ -357,13 +361,17 @@ void cmd_client_unblock(struct ctx *c)
     if (!ctx_int(c, c->argv[2], &id)) return;
     struct conn *x = c->server->net.conns;
     while (x && x->session.id != (u64)id) x = x->next;
-    reply_int(c->out, x && primary_unblock(c->server, x, c->argc == 4 && bytes_is(c->argv[3], "error")));
+    bool with_error = c->argc == 4 && bytes_is(c->argv[3], "error");
+    bool unblocked = x && (primary_unblock(c->server, x, with_error) || block_unblock(c->server, x, with_error));
+    reply_int(c->out, unblocked);
 }
 
 void cmd_client_help(struct ctx *c)
 {
     static const char *const lines[] = {
+        "CACHING (YES|NO)", "    Whether the keys that the next command reads are tracked (OPTIN, OPTOUT).",
         "GETNAME", "    The name of this connection.",
+        "GETREDIR", "    The connection that is told what this one tracks.",
         "ID", "    The number of this connection.",
         "INFO", "    A line that describes this connection.",
         "KILL <ip:port>", "    Close the connection from that address.",
@@ -379,6 +387,10 @@ void cmd_client_help(struct ctx *c)
         "REPLY (ON|OFF|SKIP)", "    Whether replies are sent to this connection.",
         "SETINFO (LIB-NAME|LIB-VER) <value>", "    Tell which client library this is.",
         "SETNAME <name>", "    Name this connection.",
+        "TRACKING (ON|OFF) [REDIRECT <number>] [BCAST] [PREFIX <prefix> [...]]",
+        "         [OPTIN] [OPTOUT] [NOLOOP]",
+        "    Tell this connection when keys it has read are changed.",
+        "TRACKINGINFO", "    How this connection tracks keys.",
         "UNBLOCK <number> [TIMEOUT|ERROR]", "    Wake a client that waits in a blocking command.",
         "UNPAUSE", "    End a pause.", NULL,
     };
@@ -406,6 +418,10 @@ void client_leave_monitor(struct server *s, struct session *session)
 
 void cmd_monitor(struct ctx *c)
 {
+    if (!c->may_wait) {
+        reply_error(c->out, "ERR MONITOR isn't allowed for DENY BLOCKING client");
+        return;
+    }
     client_enter_monitor(c->server, c->session);
     reply_ok(c->out);
 }
@@ -434,12 +450,18 @@ static void append_quoted(struct buf *out, bytes s)
 void monitor_feed(struct server *s, const struct conn *from, const struct command *cmd, int argc,
                   const bytes *argv)
 {
-    if (cmd->flags & (CMD_SKIP_MONITOR | CMD_ADMIN)) return;
+    if (!(cmd->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))) monitor_show(s, from, argc, argv);
+}
+
+void monitor_show(struct server *s, const struct conn *from, int argc, const bytes *argv)
+{
+    const struct script_run *script = s->region.script;
+    bool by_script = script && script->c->session == &from->session; /* others may speak while it runs */
     struct buf line = {0};
     i64 us = clock_wall_us();
     buf_printf(&line, "+%lld.%06lld [%u %s]", (long long)(us / 1000000), (long long)(us % 1000000),
-               from->session.db, from->is_unix ? "unix:" : from->peer);
-    if (from->is_unix) {
+               from->session.db, by_script ? "lua" : from->is_unix ? "unix:" : from->peer);
+    if (from->is_unix && !by_script) {
         line.n--;
         buf_append_str(&line, from->peer);
         if (line.n > 2 && memcmp(line.p + line.n - 2, ":0", 2) == 0) line.n -= 2;

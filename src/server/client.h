@@ -10,9 +10,7 @@ NODISCARD bool client_set_name(struct ctx *c, bytes name);
 void client_enter_monitor(struct server *s, struct session *session);
 void client_leave_monitor(struct server *s, struct session *session);
 
-/* Requests that waited for this reason (HOLD_*) run. */
-void client_end_hold(struct server *s, u32 why);
-void client_end_pause(struct server *s); /* CLIENT PAUSE */
+void client_end_pause(struct server *s); /* what waited for the end of CLIENT PAUSE runs */
 
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
 void client_describe(struct conn *c, i64 now_ms, struct buf *out);

@@ -115,7 +115,7 @@ static const char *check_title(bytes v)
 enum {
     IMMUTABLE = CONFIG_IMMUTABLE, PROTECTED = CONFIG_PROTECTED, HIDDEN = CONFIG_HIDDEN,
     SENSITIVE = CONFIG_SENSITIVE, FIXED = CONFIG_FIXED, MULTI = CONFIG_MULTI,
-    LISTEN = CONFIG_LISTEN, FILES = CONFIG_FILES,
+    LISTEN = CONFIG_LISTEN, FILES = CONFIG_FILES, TLS = CONFIG_TLS,
 };
 
 #define HEAD(kind_, field_, name_, alias_, value_, flags_)                                    \
@@ -471,8 +471,14 @@ void config_release(struct config *c)
     buf_release(&c->bind);
     buf_release(&c->dir);
     buf_release(&c->replicaof);
+    buf_release(&c->expiry_stream.name);
     buf_release(&c->file);
     mem_free(c->renames);
+    for (u32 i = 0; i < c->user_count; i++) {
+        for (u32 k = 0; k < c->users[i].n; k++) buf_release(&c->users[i].words[k]);
+        mem_free(c->users[i].words);
+    }
+    mem_free(c->users);
     mem_free(c->save.v);
     mem_free(c->percentiles.v);
     *c = (struct config){0};

@@ -34,6 +34,12 @@ struct command_rename {
     struct buf from, to;
 };
 
+/* A `user` line: the name and the rules. See users.h. */
+struct config_user {
+    u32 n;
+    struct buf *words;
+};
+
 struct config {
     /* The directives. Texts end in a NUL that does not count, so that .p can be
      * used as a C string; it is never NULL. */
@@ -60,6 +66,10 @@ struct config {
     struct buf bind;      /* space-separated addresses; a leading '-' means "if available" */
     struct buf dir;       /* the working directory, absolute: setting it means going there */
     struct buf replicaof; /* "host port"; empty: a primary */
+    struct {
+        struct buf name; /* empty: there is none */
+        i64 maxlen;      /* 0: no limit */
+    } expiry_stream;
     struct output_limit output_limit[CONN_CLASSES];
     struct {
         struct save_point *v;
@@ -75,6 +85,8 @@ struct config {
 
     struct command_rename *renames;
     u32 rename_count;
+    struct config_user *users;
+    u32 user_count;
 
     struct buf file;  /* absolute path of the configuration file; empty: none */
     bool reading;     /* a file or the command line is being read: `save` lines add up … */
@@ -108,6 +120,7 @@ enum {
     CONFIG_MULTI = 1 << 5,     /* takes several words */
     CONFIG_LISTEN = 1 << 6,    /* a change means listening anew */
     CONFIG_FILES = 1 << 7,     /* a change means asking for more file descriptors */
+    CONFIG_TLS = 1 << 8,       /* a change means new rules for TLS */
 };
 
 struct config_word {
@@ -157,9 +170,10 @@ void config_settle_engine(struct config *c);
 /* Whether settings that are fine each go together. False: `why` says which do not. */
 NODISCARD bool config_agrees(const struct config *c, struct buf *why);
 
-/* Writes the current settings to c->file, keeping its comments and order. The
+/* Writes the current settings to c->file, keeping its comments and order; `users` are the lines that state
+ * users, which take the place of the old ones. The
  * file is replaced as a whole or not at all. False: errno says why. */
-NODISCARD bool config_rewrite(const struct config *c);
+NODISCARD bool config_rewrite(const struct config *c, bytes users);
 
 /* -- helpers of the config files ---------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/glob.h"
 #include "command/commands.h"
-#include "server/server.h"
+#include "server/users.h"
 
 /* -- GET ---------------------------------------------------------------------------------- */
 
@@ -155,9 +155,21 @@ static bool raise_file_limit(const struct config *config, struct buf *why)
 static bool listen_anew(struct server *s, const char *name, struct buf *why)
 {
     if (server_relisten(s)) return true;
-    buf_append_str(why, strcmp(name, "port") ? "Failed to bind to specified addresses."
-                                             : "Unable to listen on this port, check server logs.");
+    buf_append_str(why, strcmp(name, "bind") ? "Unable to listen on this port, check server logs."
+                                             : "Failed to bind to specified addresses.");
     return false;
+}
+
+static bool renew_tls(struct server *s, struct buf *why)
+{
+    struct buf trouble = {0};
+    bool ok = server_apply_tls(s, &trouble);
+    if (!ok) {
+        log_line(&s->log, LOG_WARNING, "%.*s", (int)trouble.n, trouble.p);
+        buf_append_str(why, "Unable to update TLS configuration. Check server logs.");
+    }
+    buf_release(&trouble);
+    return ok;
 }
 
 /* The steps that can fail. Each is taken once, for the first change that asks for it. */
@@ -166,11 +178,12 @@ static bool take_steps(struct server *s, const struct changes *all, u32 *failed,
     u32 taken = 0;
     for (u32 i = 0; i < all->n; i++) {
         const struct change *ch = &all->v[i];
-        u32 steps = ch->d->flags & (CONFIG_LISTEN | CONFIG_FILES) & ~taken;
+        u32 steps = ch->d->flags & (CONFIG_LISTEN | CONFIG_FILES | CONFIG_TLS) & ~taken;
         if (!steps || !differs(&s->config, ch)) continue;
         taken |= steps;
         *failed = i;
         if ((steps & CONFIG_FILES) && !raise_file_limit(&s->config, why)) return false;
+        if ((steps & CONFIG_TLS) && !renew_tls(s, why)) return false;
         if ((steps & CONFIG_LISTEN) && !listen_anew(s, ch->name, why)) return false;
     }
     return true;
@@ -204,6 +217,9 @@ static bool set_all(struct server *s, const struct changes *all, u32 *failed, st
     log_line(&s->log, LOG_WARNING, "Failed applying new configuration. Possibly related to new %s "
                                    "setting. Restoring previous settings.", all->v[*failed].name);
     undo(s, all, all->n);
+    struct buf ignored = {0};
+    if (!server_apply_tls(s, &ignored)) log_line(&s->log, LOG_WARNING, "%.*s", (int)ignored.n, ignored.p);
+    buf_release(&ignored);
     if ((all->v[*failed].d->flags & CONFIG_LISTEN) && !server_relisten(s))
         log_line(&s->log, LOG_WARNING, "Failed listening on the previous addresses again.");
     return false;
@@ -273,12 +289,21 @@ out:
 
 /* -- the others ------------------------------------------------------------------------------- */
 
+static bool rewrite(const struct server *s)
+{
+    struct buf users = {0};
+    users_lines(s, &users);
+    bool ok = config_rewrite(&s->config, buf_bytes(&users));
+    buf_release(&users);
+    return ok;
+}
+
 void cmd_config_rewrite(struct ctx *c)
 {
     struct server *s = c->server;
     if (s->config.file.n == 0) {
         reply_error(c->out, "ERR The server is running without a config file");
-    } else if (config_rewrite(&s->config)) {
+    } else if (rewrite(s)) {
         log_line(&s->log, LOG_WARNING, "CONFIG REWRITE executed with success.");
         reply_ok(c->out);
     } else {

@@ -376,3 +376,40 @@ static void replicaof_lines(const struct config *c, const struct directive *d, s
 }
 
 const struct config_codec codec_replicaof = {set_replicaof, get_text, replicaof_lines};
+
+/* -- expiry-stream ----------------------------------------------------------------------------- */
+
+static bool set_expiry_stream(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
+                              struct buf *why)
+{
+    i64 maxlen = 0;
+    bool none = n == 0 || (n == 1 && w[0].n == 0);
+    if (!none && n != 1 && (n != 3 || !bytes_is(w[1], "maxlen")))
+        return config_fail(why, "expiry-stream is a name, or a name, MAXLEN and a number");
+    if (n == 3 && (!num_parse_i64(w[2], &maxlen) || maxlen < 1))
+        return config_fail(why, "MAXLEN must be a positive number");
+    config_text(&c->expiry_stream.name, none ? BYTES_LIT("") : w[0]);
+    c->expiry_stream.maxlen = maxlen;
+    return true;
+}
+
+static void print_expiry_stream(const struct config *c, struct buf *out, bool quoted)
+{
+    if (quoted) config_quote(out, buf_bytes(&c->expiry_stream.name));
+    else buf_append_bytes(out, buf_bytes(&c->expiry_stream.name));
+    if (c->expiry_stream.maxlen) buf_printf(out, " MAXLEN %lld", (long long)c->expiry_stream.maxlen);
+}
+
+static void get_expiry_stream(const struct config *c, const struct directive *d UNUSED, struct buf *out)
+{
+    print_expiry_stream(c, out, false);
+}
+
+static void expiry_stream_lines(const struct config *c, const struct directive *d, struct buf *out)
+{
+    buf_printf(out, "%s ", d->name);
+    print_expiry_stream(c, out, true);
+    buf_append_char(out, '\n');
+}
+
+const struct config_codec codec_expiry_stream = {set_expiry_stream, get_expiry_stream, expiry_stream_lines};

@@ -10,7 +10,7 @@
 #include "resp/request.h"
 #include "server/config_codec.h"
 #include "server/rename.h"
-#include "server/server.h"
+#include "server/users.h"
 
 #define INCLUDE_DEPTH 16
 
@@ -47,7 +47,8 @@ static bool load_words(struct loader *l, u32 n, const bytes *w, struct buf *why)
     if (d) return config_set(l->config, d, n - 1, w + 1, why);
     if (n == 2 && is_obsolete(w[0])) return true;
     if (n == 3 && bytes_is(w[0], "rename-command")) return rename_add(l->config, w[1], w[2], why);
-    if (n >= 2 && (bytes_is(w[0], "user") || bytes_is(w[0], "loadmodule")))
+    if (n >= 2 && bytes_is(w[0], "user")) return users_declare(l->config, n - 1, w + 1, why);
+    if (n >= 2 && bytes_is(w[0], "loadmodule"))
         return config_fail(why, "not supported by this build");
     if (n >= 2 && bytes_is(w[0], "sentinel"))
         return config_fail(why, "sentinel directive while not in sentinel mode");

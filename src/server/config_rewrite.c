@@ -1,5 +1,6 @@
 /* CONFIG REWRITE. The file keeps its comments, its order and the lines that are
- * not directives (include, rename-command). A directive that the file has gets
+ * not directives (include, rename-command); `user` lines are treated like
+ * those of a directive. A directive that the file has gets
  * its current value in the same place; one that it has not is added at the end,
  * if it differs from the default. */
 #include <errno.h>
@@ -35,25 +36,32 @@ static bool next_line(bytes *rest, bytes *line)
     return true;
 }
 
-/* The directive a line states; NULL: a comment, a blank line, or something to be left alone. */
-static const struct directive *stated(bytes line)
+#define USERS (config_count())     /* the place of `user` lines: behind those of all directives */
+#define PLACES (config_count() + 1)
+
+/* The place of the directive a line states; PLACES: a comment, a blank line, or something to be left alone. */
+static u32 stated(bytes line)
 {
     struct request_parser p;
-    const struct directive *d = NULL;
+    u32 at = PLACES;
     while (line.n && (*line.p == ' ' || *line.p == '\t')) line = bytes_of(line.p + 1, line.n - 1);
-    if (line.n == 0 || *line.p == '#') return NULL;
+    if (line.n == 0 || *line.p == '#') return PLACES;
     request_parser_init(&p);
-    if (request_split_words(&p, line) && p.argc) d = config_find(request_arg(&p, NULL, 0), NULL);
+    if (request_split_words(&p, line) && p.argc) {
+        const struct directive *d = config_find(request_arg(&p, NULL, 0), NULL);
+        if (d) at = (u32)(d - config_at(0));
+        else if (bytes_is(request_arg(&p, NULL, 0), "user")) at = USERS;
+    }
     request_parser_release(&p);
-    return d;
+    return at;
 }
 
 static void count_old(bytes text, struct place *places, bool *is_signed)
 {
     bytes line;
     while (next_line(&text, &line)) {
-        const struct directive *d = stated(line);
-        if (d) places[d - config_at(0)].old++;
+        u32 at = stated(line);
+        if (at < PLACES) places[at].old++;
         if (bytes_eq(line, bytes_str(signature))) *is_signed = true;
     }
 }
@@ -106,13 +114,13 @@ static void replace_lines(bytes text, struct place *places, struct buf *out)
 {
     bytes line;
     while (next_line(&text, &line)) {
-        const struct directive *d = stated(line);
-        if (!d) {
+        u32 at = stated(line);
+        if (at == PLACES) {
             buf_append_bytes(out, line);
             buf_append_char(out, '\n');
             continue;
         }
-        struct place *p = &places[d - config_at(0)];
+        struct place *p = &places[at];
         if (--p->old) write_next(p, out);
         else write_rest(p, out);
     }
@@ -120,7 +128,7 @@ static void replace_lines(bytes text, struct place *places, struct buf *out)
 
 static void add_missing(struct place *places, bool is_signed, struct buf *out)
 {
-    for (u32 i = 0; i < config_count(); i++) {
+    for (u32 i = 0; i < PLACES; i++) {
         if (places[i].written == places[i].lines.n) continue;
         if (!is_signed) buf_printf(out, "%s%s\n", out->n ? "\n" : "", signature);
         is_signed = true;
@@ -128,15 +136,16 @@ static void add_missing(struct place *places, bool is_signed, struct buf *out)
     }
 }
 
-static void compose(const struct config *c, bytes old, struct buf *out)
+static void compose(const struct config *c, bytes users, bytes old, struct buf *out)
 {
     bool is_signed = false;
-    struct place *places = mem_zalloc(config_count() * sizeof *places);
+    struct place *places = mem_zalloc(PLACES * sizeof *places);
     count_old(old, places, &is_signed);
     prepare(c, places);
+    buf_append_bytes(&places[USERS].lines, users);
     replace_lines(old, places, out);
     add_missing(places, is_signed, out);
-    for (u32 i = 0; i < config_count(); i++) buf_release(&places[i].lines);
+    for (u32 i = 0; i < PLACES; i++) buf_release(&places[i].lines);
     mem_free(places);
 }
 
@@ -195,7 +204,7 @@ static mode_t mode_of(const char *path)
     return 0644 & ~mask;
 }
 
-bool config_rewrite(const struct config *c)
+bool config_rewrite(const struct config *c, bytes users)
 {
     struct buf old = {0}, fresh = {0};
     int fd = open(c->file.p, O_RDONLY | O_CLOEXEC);
@@ -203,7 +212,7 @@ bool config_rewrite(const struct config *c)
     int code = errno;
     if (fd >= 0) close(fd);
     if (ok) {
-        compose(c, buf_bytes(&old), &fresh);
+        compose(c, users, buf_bytes(&old), &fresh);
         ok = replace_file(c->file.p, mode_of(c->file.p), buf_bytes(&fresh));
         code = errno;
     }

@@ -2,12 +2,23 @@
  * and TIME and ROLE. */
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/multi.h"
+#include "exec/script.h"
 #include "server/client.h"
-#include "server/server.h"
+#include "server/users.h"
+
+/* It must not be taken for the reply to something else. */
+static void ping_subscriber(struct ctx *c)
+{
+    reply_array(c->out, 2);
+    reply_bulk_str(c->out, "pong");
+    reply_bulk(c->out, c->argc == 2 ? c->argv[1] : (bytes){0});
+}
 
 void cmd_ping(struct ctx *c)
 {
     if (c->argc > 2) ctx_wrong_arity(c);
+    else if (UNLIKELY(c->session->subscribed) && c->session->proto == 2) ping_subscriber(c);
     else if (c->argc == 2) reply_bulk(c->out, c->argv[1]);
     else reply_simple(c->out, "PONG");
 }
@@ -36,34 +47,29 @@ void cmd_reset(struct ctx *c)
 {
     struct session *s = c->session;
     client_leave_monitor(c->server, s);
+    multi_end(c->region, s);
+    pubsub_forget(c->server, conn_of(s));
+    tracking_off(c->server, conn_of(s));
     s->db = 0;
     s->proto = c->out->proto = 2;
     s->reply_mode = REPLY_ON;
     s->no_touch = s->no_evict = false;
-    s->authenticated = c->server->config.requirepass.n == 0;
+    users_greet(c->server, s);
     buf_clear(&s->name);
     reply_simple(c->out, "RESET");
 }
 
 void cmd_time(struct ctx *c)
 {
-    i64 us = clock_wall_us();
+    struct script_run *script = c->region->script;
+    i64 us = c->may_wait ? clock_wall_us() : c->now_ms * 1000; /* within another command time stands still */
+    if (script) us = script->time_us = script->time_us ? script->time_us : clock_wall_us();
     reply_array(c->out, 2);
     reply_bulk_int(c->out, us / 1000000);
     reply_bulk_int(c->out, us % 1000000);
 }
 
 /* -- authentication ------------------------------------------------------------------ */
-
-/* Takes the same time wherever the first difference is; the length of the
- * stored password is all it may tell. */
-static bool same_secret(bytes given, bytes stored)
-{
-    u8 diff = given.n != stored.n;
-    for (size_t i = 0; i < stored.n; i++)
-        diff |= (u8)(stored.p[i] ^ (i < given.n ? given.p[i] : ~stored.p[i]));
-    return diff == 0;
-}
 
 /* An argument that MONITOR and the slow log, which see argv later, are not to show. */
 static bytes take_secret(struct ctx *c, int at)
@@ -73,20 +79,6 @@ static bytes take_secret(struct ctx *c, int at)
     return secret;
 }
 
-static bool log_in(struct ctx *c, bytes user, bytes password)
-{
-    struct server *s = c->server;
-    bytes stored = buf_bytes(&s->config.requirepass);
-    bool known = bytes_eq(user, BYTES_LIT("default"));
-    if (known && (stored.n == 0 || same_secret(password, stored))) {
-        c->session->authenticated = true;
-        return true;
-    }
-    s->auth_failures++;
-    reply_error(c->out, "WRONGPASS invalid username-password pair or user is disabled.");
-    return false;
-}
-
 void cmd_auth(struct ctx *c)
 {
     if (c->argc > 3) {
@@ -94,13 +86,13 @@ void cmd_auth(struct ctx *c)
         return;
     }
     bytes password = take_secret(c, c->argc - 1);
-    bytes user = c->argc == 3 ? take_secret(c, 1) : BYTES_LIT("default");
-    if (c->argc == 2 && c->server->config.requirepass.n == 0) {
+    bytes user = c->argc == 3 ? take_secret(c, 1) : BYTES_LIT(ACL_DEFAULT_NAME);
+    if (c->argc == 2 && acl_default(&c->server->acl)->nopass) {
         reply_error(c->out, "ERR AUTH <password> called without any password configured for the default "
                             "user. Are you sure your configuration is correct?");
         return;
     }
-    if (log_in(c, user, password)) reply_ok(c->out);
+    if (users_log_in(c, user, password)) reply_ok(c->out);
 }
 
 /* The options take effect one by one: those before a bad one stay in force, as in Redis. */
@@ -109,7 +101,7 @@ static bool hello_options(struct ctx *c)
     for (int i = 2; i < c->argc; i++) {
         int more = c->argc - 1 - i;
         if (bytes_is(c->argv[i], "auth") && more >= 2) {
-            if (!log_in(c, take_secret(c, i + 1), take_secret(c, i + 2))) return false;
+            if (!users_log_in(c, take_secret(c, i + 1), take_secret(c, i + 2))) return false;
             i += 2;
         } else if (bytes_is(c->argv[i], "setname") && more >= 1) {
             if (!client_set_name(c, c->argv[++i])) return false;
@@ -140,7 +132,7 @@ void cmd_hello(struct ctx *c)
 {
     i64 proto = c->session->proto;
     if (!hello_version(c, &proto) || !hello_options(c)) return;
-    if (!c->session->authenticated) {
+    if (!c->session->authenticated && !c->region->open) {
         reply_error(c->out, "NOAUTH HELLO must be called with the client already authenticated, otherwise "
                             "the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
                             "client and select the RESP protocol version at the same time");

@@ -17,9 +17,7 @@ static void every_second(struct server *s)
     net_retry_accept(&s->net);
     metrics_cron(s->metrics);
     s->auth_failures /= 2;
-    for (struct conn *c = s->net.conns; c; c = c->next) {
-        if (c->hold & HOLD_AUTH) conn_resume(c, HOLD_AUTH);
-    }
+    net_resume(&s->net, HOLD_AUTH);
 }
 
 static void decay(uv_work_t *w UNUSED) { mem_decay(); }

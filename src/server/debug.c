@@ -49,7 +49,7 @@ static u64 serialized_length(struct ctx *c, struct key_ref *ref)
 static void debug_object(struct ctx *c)
 {
     struct key_ref ref;
-    if (ctx_peek(c, c->argv[2], TYPE_NONE, &ref)) {
+    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, &ref)) {
         reply_error(c->out, "ERR no such key");
         return;
     }
@@ -84,7 +84,7 @@ static void debug_digest_value(struct ctx *c)
     for (int i = 2; i < c->argc; i++) {
         u8 digest[SHA1_BYTES] = {0};
         struct key_ref ref;
-        if (!ctx_peek(c, c->argv[i], TYPE_NONE, &ref)) digest_value(c->ks, &ref, digest);
+        if (keyspace_find(c->ks, c->db, c->argv[i], LOOKUP_PEEK, &ref)) digest_value(c->ks, &ref, digest);
         reply_digest(c, digest);
     }
 }

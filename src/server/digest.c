@@ -6,6 +6,8 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
+#include "command/stream.h"
+
 #define DIGEST_SCAN 256
 
 static void blend_raw(u8 digest[SHA1_BYTES], const u8 other[SHA1_BYTES])
@@ -97,10 +99,33 @@ static void add_zset(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES
     }
 }
 
+/* Entries only: what groups have read is no part of it. */
+static void add_stream(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES])
+{
+    struct xstream s;
+    struct xwalk w;
+    struct xentry entry;
+    struct stream_id id;
+    bytes packed, name, value;
+    xstream_open(&s, e, ref);
+    xstream_walk(&w, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    while (xwalk_next(&w, &id, &packed)) {
+        char text[STREAM_ID_TEXT];
+        int n = snprintf(text, sizeof text, "%llu.%llu", (unsigned long long)id.ms, (unsigned long long)id.seq);
+        chain(digest, bytes_of(text, (size_t)n));
+        xentry_open(&entry, packed);
+        while (xentry_next(&entry, &name, &value)) {
+            chain(digest, name);
+            chain(digest, value);
+        }
+    }
+}
+
 static void add_value(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES])
 {
     static const u32 redis_type[] = {
         [TYPE_STRING] = 0, [TYPE_LIST] = 1, [TYPE_SET] = 2, [TYPE_ZSET] = 3, [TYPE_HASH] = 4,
+        [TYPE_STREAM] = 6,
     };
     chain_u32(digest, redis_type[ref->type]);
     switch (ref->type) {
@@ -109,7 +134,7 @@ static void add_value(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTE
     case TYPE_SET: add_set(e, ref, digest); break;
     case TYPE_ZSET: add_zset(e, ref, digest); break;
     case TYPE_HASH: add_hash(e, ref, digest); break;
-    case TYPE_STREAM:
+    case TYPE_STREAM: add_stream(e, ref, digest); break;
     case TYPE_NONE: break;
     }
     if (ref->deadline_ms) blend(digest, BYTES_LIT("!!expire!!"));

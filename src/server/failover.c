@@ -21,7 +21,7 @@ const char *failover_name(enum failover_state state)
 static void end(struct server *s)
 {
     s->repl.failover = (struct failover){0};
-    client_end_hold(s, HOLD_FAILOVER);
+    net_resume(&s->net, HOLD_FAILOVER);
 }
 
 static void give_up(struct server *s, const char *why)

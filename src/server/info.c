@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "keyspace/forecast.h"
+#include "server/script_host.h"
 #include "server/server.h"
 
 typedef unsigned long long ull;
@@ -25,11 +26,17 @@ static void human(char out[32], u64 n)
     else snprintf(out, 32, "%.2f%c", d, units[u]);
 }
 
-static void size_pair(struct buf *b, const char *name, u64 n)
+static void human_line(struct buf *b, const char *name, u64 n)
 {
     char text[32];
     human(text, n);
-    buf_printf(b, "%s:%llu\r\n%s_human:%s\r\n", name, (ull)n, name, text);
+    buf_printf(b, "%s_human:%s\r\n", name, text);
+}
+
+static void size_pair(struct buf *b, const char *name, u64 n)
+{
+    buf_printf(b, "%s:%llu\r\n", name, (ull)n);
+    human_line(b, name, n);
 }
 
 static void info_server(struct server *s, struct buf *b)
@@ -51,7 +58,7 @@ static void info_server(struct server *s, struct buf *b)
         "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
         REDIS_VERSION, u.sysname, u.release, u.machine, __GNUC__, __GNUC_MINOR__,
         __GNUC_PATCHLEVEL__, (int)getpid(), s->config.supervised.n ? s->config.supervised.p : "no",
-        s->run_id, (long long)s->config.port, (long long)clock_wall_us(), (long long)up_s,
+        s->run_id, (long long)(s->config.port ? s->config.port : s->config.tls_port), (long long)clock_wall_us(), (long long)up_s,
         (long long)(up_s / 86400), (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
         MAYFLY_VERSION, s->region.eng->ops->name);
@@ -67,9 +74,23 @@ static void info_clients(struct server *s, struct buf *b)
     buf_printf(b,
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
-               "blocked_clients:%u\r\ntracking_clients:0\r\nclients_in_timeout_table:%u\r\n",
+               "blocked_clients:%u\r\ntracking_clients:%llu\r\nclients_in_timeout_table:%u\r\n",
                s->net.count - s->repl.replica_count, (long long)s->config.maxclients, biggest_in, biggest_out,
-               s->repl.waiting, s->repl.waiting);
+               s->repl.waiting + s->blocking.count, (ull)s->tracking.clients.count,
+               s->repl.waiting + s->blocking.times.n);
+}
+
+static void info_scripts(struct server *s, struct buf *b)
+{
+    struct script_usage u = script_usage(s);
+    buf_printf(b, "used_memory_lua:%llu\r\nused_memory_vm_eval:%llu\r\n", (ull)u.eval_vm, (ull)u.eval_vm);
+    human_line(b, "used_memory_lua", u.eval_vm);
+    buf_printf(b, "used_memory_scripts_eval:%llu\r\nnumber_of_cached_scripts:%llu\r\nnumber_of_functions:%llu\r\n"
+                  "number_of_libraries:%llu\r\nused_memory_vm_functions:%llu\r\n",
+               (ull)u.eval, (ull)u.cached, (ull)u.function_count, (ull)u.libraries, (ull)u.functions_vm);
+    size_pair(b, "used_memory_vm_total", u.eval_vm + u.functions_vm);
+    buf_printf(b, "used_memory_functions:%llu\r\n", (ull)u.functions);
+    size_pair(b, "used_memory_scripts", u.eval + u.functions);
 }
 
 static void info_memory(struct server *s, struct buf *b)
@@ -100,8 +121,7 @@ static void info_memory(struct server *s, struct buf *b)
     buf_printf(b, "allocator_allocated:%zu\r\nallocator_active:%zu\r\nallocator_resident:%zu\r\n",
                m.allocated, m.active, m.resident);
     size_pair(b, "total_system_memory", (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE));
-    size_pair(b, "used_memory_lua", 0);
-    size_pair(b, "used_memory_scripts", 0);
+    info_scripts(s, b);
     size_pair(b, "maxmemory", (u64)s->config.maxmemory);
     buf_append_str(b, "maxmemory_policy:");
     config_get(&s->config, config_find(BYTES_LIT("maxmemory-policy"), NULL), b);
@@ -157,17 +177,20 @@ static void info_stats(struct server *s, struct buf *b)
         (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
-        "pubsub_channels:0\r\npubsub_patterns:0\r\npubsubshard_channels:0\r\n"
+        "pubsub_channels:%llu\r\npubsub_patterns:%llu\r\npubsubshard_channels:%llu\r\n"
         "latest_fork_usec:0\r\ntotal_forks:0\r\n"
         "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
         "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
-        "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:0\r\n"
-        "tracking_total_items:0\r\ntracking_total_prefixes:0\r\nunexpected_error_replies:%llu\r\n"
+        "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:%llu\r\n"
+        "tracking_total_items:%llu\r\ntracking_total_prefixes:%llu\r\nunexpected_error_replies:%llu\r\n"
         "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
         "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
         "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n"
         "client_query_buffer_limit_disconnections:%llu\r\n"
         "client_output_buffer_limit_disconnections:%llu\r\n",
+        (ull)s->pubsub.names[PUBSUB_CHANNEL].count, (ull)s->pubsub.names[PUBSUB_PATTERN].count,
+        (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)s->tracking.keys.count,
+        (ull)s->tracking.items, (ull)s->tracking.prefixes.count,
         (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
         (ull)n->query_buffer_kills, (ull)n->output_buffer_kills);
 }
@@ -272,6 +295,8 @@ static void info_expiry(struct server *s, struct buf *b)
         (long long)last->took_us, (ull)last->lag_ms);
     lag_fields(b, "active", &s->region.ks.lag.active);
     lag_fields(b, "lazy", &s->region.ks.lag.lazy);
+    buf_printf(b, "expiry_stream_entries:%llu\r\nexpiry_stream_lost:%llu\r\n",
+               (ull)s->region.expiry_stream.told, (ull)s->region.expiry_stream.lost);
 }
 
 static void info_rocksdb(struct server *s, struct buf *b) { rocks_info(s->region.eng, b); }

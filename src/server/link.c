@@ -49,6 +49,8 @@ static void close_conn(struct link_conn *c)
         uv_cancel((uv_req_t *)&c->resolve); /* it may have run already, or be running: it ends by itself */
         return;
     }
+    tls_free(c->tls);
+    c->tls = NULL;
     uv_close((uv_handle_t *)&c->poll, on_closed);
     close(c->fd);
 }
@@ -74,7 +76,8 @@ void link_close(struct link *l, bool soon)
 static void lost(struct link *l, const char *why)
 {
     const struct log *log = &l->server->log;
-    switch (l->state) {
+    bool no_tls = l->conn->tls && *tls_trouble(l->conn->tls);
+    switch (no_tls && l->state == LINK_HANDSHAKE ? LINK_CONNECTING : l->state) {
     case LINK_HANDSHAKE:
         log_line(log, LOG_WARNING, l->answer == ANSWER_PSYNC
                                        ? "Master did not reply to PSYNC, will try later"
@@ -95,16 +98,40 @@ static void lost(struct link *l, const char *why)
     link_close(l, l->state == LINK_UP && link_now_ms(l) - l->up_ms > l->server->config.repl_retry_delay);
 }
 
+/* As recv and send. */
+static ssize_t take_bytes(struct link *l, void *to, size_t n)
+{
+    struct link_conn *c = l->conn;
+    if (!c->tls) return recv(c->fd, to, n, 0);
+    ssize_t got = tls_recv(c->tls, to, n);
+    int code = errno;
+    link_watch(l, c->events);
+    errno = code;
+    return got;
+}
+
+static ssize_t give_bytes(struct link *l, const void *p, size_t n)
+{
+    struct link_conn *c = l->conn;
+    return c->tls ? tls_send(c->tls, p, n) : send(c->fd, p, n, MSG_NOSIGNAL);
+}
+
+static const char *trouble(const struct link *l)
+{
+    const struct link_conn *c = l->conn;
+    return c->tls && errno == EPROTO ? tls_trouble(c->tls) : strerror(errno);
+}
+
 size_t link_read(struct link *l, char *to, size_t room)
 {
-    ssize_t n = recv(l->conn->fd, to, room, 0);
+    ssize_t n = take_bytes(l, to, room);
     if (n > 0) {
         l->io_ms = link_now_ms(l);
         l->server->repl.bytes_in += (u64)n;
         return (size_t)n;
     }
     if (n == 0) lost(l, "connection lost");
-    else if (errno != EAGAIN && errno != EINTR) lost(l, strerror(errno));
+    else if (errno != EAGAIN && errno != EINTR) lost(l, trouble(l));
     return 0;
 }
 
@@ -112,9 +139,9 @@ void link_flush(struct link *l)
 {
     int events = l->conn->events & UV_READABLE;
     size_t left = l->out.n - l->sent;
-    ssize_t n = left ? send(l->conn->fd, l->out.p + l->sent, left, MSG_NOSIGNAL) : 0;
+    ssize_t n = left ? give_bytes(l, l->out.p + l->sent, left) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        lost(l, strerror(errno));
+        lost(l, trouble(l));
         return;
     }
     l->sent += n > 0 ? (size_t)n : 0;
@@ -147,7 +174,7 @@ void link_acknowledge(struct link *l, u64 position)
 static void send_sign_of_life(struct link *l)
 {
     l->told_ms = link_now_ms(l);
-    if (!l->out.n) (void)!send(l->conn->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!l->out.n) (void)!give_bytes(l, "\n", 1);
 }
 
 /* -- what the socket says --------------------------------------------------------------------------- */
@@ -164,8 +191,9 @@ static void on_poll(uv_poll_t *p, int status UNUSED, int events)
         connected(l);
         return;
     }
-    if (events & UV_WRITABLE) link_flush(l);
+    if (events & UV_WRITABLE || c->tls) link_flush(l);
     if (c->link != l) return;
+    if (c->tls && !(c->events & UV_READABLE)) return;
     if (l->state == LINK_HANDSHAKE) greet_readable(l);
     else if (l->state == LINK_SYNC) sync_readable(l);
     else follow_readable(l);
@@ -174,9 +202,11 @@ static void on_poll(uv_poll_t *p, int status UNUSED, int events)
 void link_watch(struct link *l, int events)
 {
     struct link_conn *c = l->conn;
-    if (c->events == events) return;
+    int poll = c->tls ? tls_events(c->tls, events) : events;
     c->events = events;
-    int rc = events ? uv_poll_start(&c->poll, events, on_poll) : uv_poll_stop(&c->poll);
+    if (c->polled == poll) return;
+    c->polled = poll;
+    int rc = poll ? uv_poll_start(&c->poll, poll, on_poll) : uv_poll_stop(&c->poll);
     CHECK(rc == 0); /* it was checked by uv_poll_init */
 }
 
@@ -304,6 +334,11 @@ static void connected(struct link *l)
     }
     if (code) {
         lost(l, strerror(code));
+        return;
+    }
+    struct server *s = l->server;
+    if (s->config.tls_replication && !(l->conn->tls = tls_connect(s->net.tls, l->conn->fd))) {
+        lost(l, "no memory for TLS");
         return;
     }
     log_line(&l->server->log, LOG_NOTICE, "Non blocking connect for SYNC fired the event.");

@@ -38,7 +38,9 @@ struct link_conn {
     uv_getaddrinfo_t resolve;
     struct addrinfo *addresses, *next_address;
     int fd;                     /* -1: none yet */
-    int events;                 /* that `poll` waits for */
+    struct tls *tls;            /* NULL: plain */
+    int events;                 /* that are waited for … */
+    int polled;                 /* … by waiting for these */
     u32 open;                   /* handles and requests that libuv still knows: it is freed with the last */
 };
 

@@ -97,17 +97,18 @@ static void note_question(struct link *l, const struct inbox_command *c)
 
 static bool means_nothing_here(bytes name)
 {
-    static const char *const names[] = {"ping", "multi", "exec", "publish", "spublish", "replconf"};
+    static const char *const names[] = {"ping", "multi", "exec", "replconf"};
     for (u32 i = 0; i < ARRAY_LEN(names); i++)
         if (bytes_is(name, names[i])) return true;
     return false;
 }
 
-/* Redis writes PFCOUNT, too: it leaves its result in the key. */
+/* Redis writes PFCOUNT, too: it leaves its result in the key. And we have subscribers of our own. */
 static bool may_run(const struct link *l, const struct command *cmd)
 {
-    bool changes = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount;
-    return changes && l->session.db < l->server->region.eng->databases;
+    bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
+                cmd->run == cmd_spublish;
+    return runs && l->session.db < l->server->region.eng->databases;
 }
 
 static void run(struct link *l, const struct inbox_command *c)
@@ -121,6 +122,7 @@ static void run(struct link *l, const struct inbox_command *c)
     for (u32 i = 0; i < c->argc; i++) l->argv[i] = inbox_arg(&l->inbox, c, i);
     bytes name = l->argv[0];
     const struct command *cmd = command_find(name);
+    if (UNLIKELY(cmd && cmd->sub_count && argc > 1)) cmd = command_find_sub(cmd, l->argv[1]);
     if (LIKELY(cmd && may_run(l, cmd))) run_write(l, cmd, argc, l->argv);
     else if (bytes_is(name, "select")) select_db(l, argc, l->argv);
     else if (bytes_is(name, "replconf") && argc > 1 && bytes_is(l->argv[1], "getack")) note_question(l, c);
@@ -163,6 +165,7 @@ static void apply(struct link *l)
     stream_append(&r->stream, inbox_ready(&l->inbox));
     if (!replication_commit(s)) { /* nothing was done: it will be tried again from where we are */
         r->stream_db = db;
+        net_take_back(&s->net);
         s->persist.flushed = false;
         storage_note_refusal(s);
         log_line(&s->log, LOG_WARNING, "The storage did not take what the primary sent: %s",

@@ -13,7 +13,8 @@ static void introduce_ourselves(struct link *l)
         link_command(l, 3, (const char *const[]){"AUTH", c->masteruser.p, c->masterauth.p});
     else if (l->authenticates)
         link_command(l, 2, (const char *const[]){"AUTH", c->masterauth.p});
-    snprintf(port, sizeof port, "%d", (int)(c->replica_announce_port ? c->replica_announce_port : c->port));
+    i64 own = c->tls_replication && c->tls_port ? c->tls_port : c->port;
+    snprintf(port, sizeof port, "%d", (int)(c->replica_announce_port ? c->replica_announce_port : own));
     link_command(l, 3, (const char *const[]){"REPLCONF", "listening-port", port});
     if (l->announces_ip)
         link_command(l, 3, (const char *const[]){"REPLCONF", "ip-address", c->replica_announce_ip.p});

@@ -48,11 +48,11 @@ static bool input_open(struct rdb_input *in, const char *path)
 }
 
 /* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL; a replica
- * is told itself. */
+ * is told itself; and expiry-stream tells of them when they go. */
 static bool keep_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     const struct server *s = arg;
-    return s->config.load_expired || s->config.replicaof.n || s->repl.loaded_position >= 0 ||
+    return s->config.load_expired || s->config.expiry_stream.name.n || s->config.replicaof.n || s->repl.loaded_position >= 0 ||
            s->persist.loading.sync.done;
 }
 
@@ -101,7 +101,7 @@ static struct rdb_policy policy_of(struct server *s, bool replace)
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
         .checksum = s->config.rdbchecksum, .keep_dead = keep_dead,
-        .aux = on_aux, .note = on_note, .arg = s,
+        .aux = on_aux, .note = on_note, .arg = s, .region = &s->region,
     };
 }
 

@@ -39,7 +39,9 @@ static bool prepare(struct server *s)
     if (!empty_spare(s)) return false;
     if (!drops_old_first(s, &s->persist.loading.sync)) return true;
     region_begin(&s->region, clock_wall_ms());
+    region_flushing_all(&s->region);
     flush(s, 0);
+    functions_flush(&s->region);
     return loading_commit(s, false);
 }
 
@@ -51,6 +53,7 @@ void loading_sync(struct server *s, const char *path, bool keep_old, void (*adop
     snapshot_kill(s); /* of the data that goes */
     l->sync = (struct sync_plan){.keep_old = keep_old, .adopt = adopt, .done = done};
     s->persist.turn = true;
+    functions_stage(&s->region);
     if (loading_open(s, path) && prepare(s)) return;
     if (!loading_busy(l)) log_line(&s->log, LOG_WARNING, "Can't open %s: %s", path, strerror(errno));
     loading_sync_end(s, false);
@@ -60,7 +63,9 @@ void loading_sync_swap(struct server *s)
 {
     struct engine *e = s->region.eng;
     for (u32 db = 0; db < e->databases; db++) e->ops->swap(e, db, db + e->databases);
+    region_replaced_all(&s->region);
     flush_spare(s);
+    functions_adopt(&s->region);
     s->persist.loading.sync.adopt(s);
 }
 
@@ -72,6 +77,7 @@ static void end(struct server *s, bool ok)
     loading_release(l);
     l->sync = (struct sync_plan){0};
     s->region.loading = false;
+    functions_unstage(&s->region);
     if (!ok) (void)!empty_spare(s); /* what stays is dropped before the next sync */
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);

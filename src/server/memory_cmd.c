@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "command/commands.h"
+#include "server/script_host.h"
 #include "server/server.h"
 
 #if MAYFLY_JEMALLOC
@@ -31,7 +32,7 @@ void cmd_memory_usage(struct ctx *c)
             return;
         }
     }
-    if (ctx_peek(c, c->argv[2], TYPE_NONE, &ref)) reply_null(c->out);
+    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, &ref)) reply_null(c->out);
     else
         reply_int(c->out,
                   (i64)c->eng->ops->usage(c->eng, &ref, (u32)MIN(samples, (i64)UINT32_MAX)));
@@ -133,8 +134,9 @@ void cmd_memory_stats(struct ctx *c)
     field_int(c, "clients.normal", (i64)r.clients);
     field_int(c, "cluster.links", 0);
     field_int(c, "aof.buffer", 0);
-    field_int(c, "lua.caches", 0);
-    field_int(c, "functions.caches", 0);
+    struct script_usage scripts = script_usage(c->server);
+    field_int(c, "lua.caches", (i64)scripts.eval);
+    field_int(c, "functions.caches", (i64)scripts.functions);
     reply_databases(c);
     field_int(c, "overhead.total", (i64)r.overhead);
     field_int(c, "keys.count", (i64)r.keys);

@@ -7,4 +7,7 @@
 void monitor_feed(struct server *s, const struct conn *from, const struct command *cmd, int argc,
                   const bytes *argv);
 
+/* The same, whatever command it is; what a script does is told apart from the command that runs it. */
+void monitor_show(struct server *s, const struct conn *from, int argc, const bytes *argv);
+
 #endif

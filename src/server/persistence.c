@@ -10,7 +10,6 @@
 #define SAVE_RETRY_S 5         /* after a BGSAVE that failed, as Redis */
 #define REWRITE_PATIENCE 3     /* failures in a row before rewrites become rarer … */
 #define REWRITE_DELAY_MAX 60   /* … at most to one in so many minutes */
-#define KEYS_AT_ONCE 64
 
 static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
@@ -248,45 +247,6 @@ bool persistence_end_tick(struct server *s)
     bool ok = flush(s);
     if (UNLIKELY(s->persist.flushed)) after_flushall(s);
     return ok;
-}
-
-/* A value that goes as a whole (KEY_OW, KEY_RM) is held back by the engine; it is no burden. */
-static bool changes_heavy_key(struct server *s, u32 db, const struct command *cmd, int argc,
-                              const bytes *argv)
-{
-    struct engine *e = s->region.eng;
-    struct key_use few[KEYS_AT_ONCE], *uses = few;
-    int n = command_keys(cmd, argc, argv, few, KEYS_AT_ONCE);
-    bool heavy = false;
-    if (n > KEYS_AT_ONCE) {
-        uses = mem_alloc((size_t)n * sizeof *uses);
-        command_keys(cmd, argc, argv, uses, n);
-    }
-    for (int i = 0; i < n && !heavy; i++)
-        heavy = (uses[i].flags & KEY_RW) && e->ops->snapshot.heavy(e, db, argv[uses[i].at]);
-    if (uses != few) mem_free(uses);
-    return heavy;
-}
-
-static bool replaces_dump(const struct command *cmd, int argc, const bytes *argv)
-{
-    return cmd->run == cmd_flushall || cmd->run == cmd_shutdown ||
-           (cmd->run == cmd_debug && argc > 1 && bytes_is(argv[1], "reload"));
-}
-
-bool persistence_must_wait(struct server *s, const struct net_request *q)
-{
-    struct persistence *p = &s->persist;
-    const bytes *argv = s->net.args + q->argv_at;
-    int argc = (int)q->argc;
-    const struct command *cmd = region_find(&s->region, argv[0]);
-    u32 db = q->conn->session.db;
-    bool wait = false;
-    if (!cmd) return false;
-    if (snapshot_finishing_save(p)) wait = replaces_dump(cmd, argc, argv);
-    else if (p->saver && cmd->flags & CMD_WRITE) wait = changes_heavy_key(s, db, cmd, argc, argv);
-    p->holding |= wait;
-    return wait;
 }
 
 /* -- when to save and to rewrite --------------------------------------------------------------------- */

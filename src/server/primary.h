@@ -52,7 +52,8 @@ struct replica {
     char ip[REPLICA_HOST];/* "": it is where the connection comes from */
     bool eof, psync2;     /* capa */
     bool rdb_only;        /* it leaves with the data of a full sync */
-    bool no_data;         /* it wants that data without any key */
+    bool no_data;         /* it wants that data without any key … */
+    bool functions;       /* … but with the functions */
     bool old;             /* said SYNC: it acknowledges nothing */
 
     bool fed;             /* ONLINE: the stream may be sent; a sync without a disk is acknowledged first */
@@ -103,7 +104,7 @@ u64 sync_memory(const struct server *s);         /* what is held of data for rep
 
 /* -- wait_cmd.c ------------------------------------------------------------------------------------------ */
 
-struct waiter;
+struct ack_waiter;
 void wait_check(struct server *s);                  /* someone acknowledged something */
 void wait_forget(struct server *s, struct conn *c); /* it is gone, or its WAIT was answered otherwise */
 void wait_refuse_all(struct server *s);             /* we are no primary any more */

@@ -179,16 +179,27 @@ void sync_cron(struct server *s)
     if (is_time(s, &q)) snapshot_want(s, JOB_SYNC);
 }
 
-/* An RDB file without a key; its checksum is left out. */
-static void send_nothing(struct replica *r)
+/* An RDB file without a key, perhaps with functions; its checksum is left out. */
+static void put_keyless(struct replica *r, struct buf *to)
 {
-    static const char empty[] = "REDIS0010\xff\0\0\0\0\0\0\0";
+    struct rdb_out out;
+    rdb_out_init(&out, NULL, SIZE_MAX);
+    out.checksum = false;
+    rdb_put_raw(&out, BYTES_LIT("REDIS0010"));
+    if (r->functions) functions_save(functions_live(&r->server->region), &out);
+    rdb_file_end(&out);
+    buf_append_bytes(to, buf_bytes(&out.buf));
+    rdb_out_release(&out);
+}
+
+static void send_keyless(struct replica *r)
+{
     char mark[STREAM_ID + 1];
     server_random_id(mark);
     tell_position(r, r->server->repl.stream.end);
     struct reply out = conn_reply(r->conn);
     buf_printf(out.out, "$EOF:%s\r\n", mark);
-    buf_append(out.out, empty, sizeof empty);
+    put_keyless(r, out.out);
     buf_append(out.out, mark, STREAM_ID);
     if (r->rdb_only) {
         r->state = REPLICA_DONE;
@@ -217,7 +228,7 @@ void sync_enter(struct replica *r)
     r->state = REPLICA_WAITS;
     r->waits_since_ms = clock_wall_ms();
     replica_enlist(r);
-    if (r->no_data) send_nothing(r);
+    if (r->no_data) send_keyless(r);
     else if (may_join(s)) join(r, s->repl.sync);
     else sync_cron(s);
     if (r->state != REPLICA_WAITS) return;

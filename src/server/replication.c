@@ -48,8 +48,17 @@ static void detach(struct server *s)
     s->repl.attached = false;
 }
 
-/* What is dead goes by a DEL in the stream, then: a compaction would tell no replica. */
-static void set_streaming(struct server *s, bool on) { s->repl.streaming = s->region.eng->keep_dead = on; }
+/* What is dead goes by a DEL in the stream, or is told in expiry-stream, then: a compaction would tell nobody. */
+void replication_keep_dead(struct server *s)
+{
+    s->region.eng->keep_dead = s->repl.streaming || expiry_stream_on(&s->region.expiry_stream);
+}
+
+static void set_streaming(struct server *s, bool on)
+{
+    s->repl.streaming = on;
+    replication_keep_dead(s);
+}
 
 void replication_stream(struct server *s)
 {
@@ -96,22 +105,23 @@ void replication_begin_tick(struct server *s)
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct engine *e = s->region.eng;
+    struct engine_note *note = &s->region.eng->notes[NOTE_REPLICATION];
     if (s->config.engine != ENGINE_ROCKSDB) return;
-    buf_clear(&e->note);
-    buf_printf(&e->note, "%s %llu %u", r->stream.id, (unsigned long long)(r->stream.end + r->stream.staged),
+    buf_clear(&note->text);
+    buf_printf(&note->text, "%s %llu %u", r->stream.id, (unsigned long long)(r->stream.end + r->stream.staged),
                selected(s));
-    e->note_changed = true;
+    note->changed = true;
 }
 
 bool replication_commit(struct server *s)
 {
     struct replication *r = &s->repl;
-    bool moves = r->stream.staged > 0, pending = s->region.eng->note_changed;
+    bool moves = r->stream.staged > 0, pending = s->region.eng->notes[NOTE_REPLICATION].changed;
     if (UNLIKELY(moves)) replication_note(s);
     bool kept = region_commit(&s->region);
     if (UNLIKELY(!kept)) {
         stream_take_back(&r->stream);
+        tracking_distrust(s);
         if (pending) replication_note(s); /* what it was to say before this is still to be said */
         s->region.journal.db = -1; /* a SELECT may have gone with it */
     } else if (UNLIKELY(moves)) {
@@ -149,6 +159,7 @@ void replication_follow(struct server *s, const char *host, int port)
 {
     struct replication *r = &s->repl;
     bool was_primary = !r->link;
+    block_refuse_all(s);
     if (r->link) link_drop(s);
     if (was_primary) replication_drop_replicas(s);
     detach(s);
@@ -194,7 +205,7 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
 
 static void load_note(struct server *s)
 {
-    const struct buf *note = &s->region.eng->note;
+    const struct buf *note = &s->region.eng->notes[NOTE_REPLICATION].text;
     char text[128], id[STREAM_ID + 1];
     unsigned long long position;
     unsigned db;
@@ -234,6 +245,7 @@ void replication_init(struct server *s)
     server_random_id(id);
     stream_init(&r->stream, id, 0);
     r->sink.append = take_record;
+    r->sink.messages = true;
     r->loaded_position = -1;
 }
 

@@ -36,7 +36,7 @@ struct replication {
     /* primary.c */
     struct replica *replicas; /* all connections that said PSYNC or SYNC */
     u32 replica_count, good_replicas; /* good: online, and heard of within min-replicas-max-lag seconds */
-    struct waiter *waiters;   /* clients in WAIT */
+    struct ack_waiter *waiters; /* clients in WAIT */
     u32 waiting;              /* how many that are */
     bool ask_acks;            /* replicas are asked how far they are at the end of this tick */
     i64 second_s, since_ping_s; /* of primary_cron */
@@ -93,6 +93,9 @@ void replication_note(struct server *s);
 
 /* Makes sure there is a stream, to go on from here. */
 void replication_stream(struct server *s);
+
+/* Tells the engine whether the dead may go without a word: not if a replica, or expiry-stream, is to hear of it. */
+void replication_keep_dead(struct server *s);
 
 /* Becomes a replica, of this primary from now on; or a primary again, with the data that is there. */
 void replication_follow(struct server *s, const char *host, int port);

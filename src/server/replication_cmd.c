@@ -148,11 +148,12 @@ static bool set_rdb_only(struct ctx *c, struct replica *r, bytes value)
     return true;
 }
 
-/* Which parts of a snapshot it wants: "functions", of which there are none, and no data in any case. */
+/* Which parts of a snapshot it wants: "functions" or nothing, and no data in any case. */
 static bool set_filter(struct ctx *c, struct replica *r, bytes value)
 {
     r->no_data = true;
-    if (value.n == 0 || bytes_is(value, "functions")) return true;
+    r->functions = bytes_is(value, "functions");
+    if (value.n == 0 || r->functions) return true;
     reply_errorf(c->out, "ERR Unsupported rdb-filter-only option: %.*s", (int)MIN(value.n, 128u), value.p);
     return false;
 }

@@ -35,7 +35,7 @@ void cmd_bgsave(struct ctx *c)
         reply_error(c->out, "ERR Background save already in progress");
     } else if (p->job == JOB_NONE) {
         snapshot_want(c->server, JOB_SAVE);
-        reply_simple(c->out, "Background saving started");
+        reply_simple(c->out, c->may_wait ? "Background saving started" : "Background saving scheduled");
     } else if (p->stage == STAGE_ABANDON) { /* as good as none */
         p->save_next = true;
         reply_simple(c->out, "Background saving started");
@@ -62,7 +62,8 @@ void cmd_bgrewriteaof(struct ctx *c)
         reply_error(c->out, "ERR Background append only file rewriting already in progress");
     } else if (p->job == JOB_NONE) {
         snapshot_want(c->server, JOB_REWRITE);
-        reply_simple(c->out, "Background append only file rewriting started");
+        reply_simple(c->out, c->may_wait ? "Background append only file rewriting started"
+                                         : "Background append only file rewriting scheduled");
     } else {
         p->rewrite_scheduled = true;
         p->rewrite_failures = 0;
@@ -81,7 +82,9 @@ static bool is_loading(struct ctx *c)
 
 static void empty_all(struct ctx *c)
 {
+    region_flushing_all(c->region);
     for (u32 db = 0; db < c->eng->databases; db++) c->eng->ops->flush(c->eng, db);
+    functions_flush(c->region);
 }
 
 struct reload {
@@ -134,7 +137,7 @@ void debug_loadaof(struct ctx *c)
         reply_error(c->out, "ERR there is no append only file to load: appendonly is off, or not on yet");
         return;
     }
-    p->flushed_seq = s->region.journal.seq;
+    p->flushed_seq = journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC has done so far, too */
     if (!aof_flush(p->aof, s->now_ms)) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;

@@ -10,12 +10,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "exec/multi.h"
 #include "server/client.h"
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/rename.h"
+#include "server/script_host.h"
 #include "server/storage.h"
 #include "server/tick.h"
+#include "server/users.h"
 
 /* -- accepting ------------------------------------------------------------------------- */
 
@@ -29,9 +32,8 @@ static const char denied[] =
 static const char *on_accept(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
-    bool password = s->config.requirepass.n > 0;
-    if (s->config.protected_mode && !password && !c->is_unix && !c->is_loopback) return denied;
-    c->session.authenticated = !password;
+    if (s->config.protected_mode && acl_default(&s->acl)->nopass && !c->is_unix && !c->is_loopback) return denied;
+    users_greet(s, &c->session);
     c->created_ms = c->active_ms = clock_wall_ms();
     return NULL;
 }
@@ -40,6 +42,10 @@ static void on_close(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
     client_leave_monitor(s, &c->session);
+    block_forget(s, c);
+    multi_end(&s->region, &c->session);
+    pubsub_forget(s, c);
+    tracking_forget(s, c);
     primary_forget(s, c);
 }
 
@@ -49,12 +55,6 @@ static void on_close(struct net *n, struct conn *c)
  * so much input can wait, whatever is configured. */
 #define LONGEST_STRING ((i64)INT32_MAX - 1024)
 #define LONGEST_INPUT (3LL << 30)
-
-/* Without a password nobody is a stranger, and AUTH could not change it. */
-static void forget_password(struct server *s)
-{
-    for (struct conn *c = s->net.conns; c; c = c->next) c->session.authenticated = true;
-}
 
 void server_apply_config(struct server *s)
 {
@@ -74,6 +74,7 @@ void server_apply_config(struct server *s)
 
     struct region *r = &s->region;
     bool rocks = c->engine == ENGINE_ROCKSDB;
+    script_host_apply(s);
     r->cycle.hz = (u32)c->hz;
     r->cycle.effort = (u32)c->active_expire_effort;
     r->cycle.source = rocks ? EXPIRE_INDEX : c->active_expire_source;
@@ -87,6 +88,11 @@ void server_apply_config(struct server *s)
     r->ks.policy = c->maxmemory_policy;
     r->ks.max_string = (u64)max_string;
     r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
+    r->ks.stream_node_max_bytes = (u64)c->stream_node_max_bytes;
+    r->ks.stream_node_max_entries = (u64)c->stream_node_max_entries;
+    expiry_stream_set(&r->expiry_stream, &r->ks, buf_bytes(&c->expiry_stream.name),
+                      (u64)c->expiry_stream.maxlen);
+    replication_keep_dead(s);
     r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
     r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
     r->eng->limits = (struct engine_limits){
@@ -99,10 +105,11 @@ void server_apply_config(struct server *s)
     };
     storage_apply_config(s);
     persistence_apply_config(s);
+    notify_listen(s);
     slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
-    if (c->requirepass.n == 0) forget_password(s);
+    users_apply_config(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
 
@@ -153,37 +160,41 @@ static void adjust_max_clients(struct server *s)
         (long long)s->config.maxclients);
 }
 
-static bool listen_on(struct server *s, bytes address, bool optional)
+static bool listen_on(struct server *s, bytes address, int port, bool tls, bool optional)
 {
     char text[128];
     snprintf(text, sizeof text, "%.*s", (int)address.n, address.p);
     if (bytes_is(address, "*")) snprintf(text, sizeof text, "0.0.0.0");
     if (bytes_is(address, "::*")) snprintf(text, sizeof text, "::");
-    int rc = net_listen_tcp(&s->net, text, (int)s->config.port);
+    int rc = net_listen_tcp(&s->net, text, port, tls);
     if (rc == 0) return true;
     log_line(&s->log, LOG_WARNING,
-             "Warning: Could not create server TCP listening socket %s:%d: %s", text,
-             (int)s->config.port, uv_strerror(rc));
+             "Warning: Could not create server TCP listening socket %s:%d: %s", text, port, uv_strerror(rc));
     return optional && (rc == UV_EADDRNOTAVAIL || rc == UV_EAFNOSUPPORT);
 }
 
-static bool listen_tcp(struct server *s)
+/* On all addresses of `bind`. */
+static bool listen_port(struct server *s, int port, bool tls)
 {
     const char *p = s->config.bind.p, *end = p + s->config.bind.n;
-    if (s->config.port == 0) return true;
+    if (port == 0) return true;
     while (p < end) {
         while (p < end && *p == ' ') p++;
         const char *from = p;
         while (p < end && *p != ' ') p++;
         if (p == from) break;
         bool optional = *from == '-';
-        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), optional))
+        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), port, tls, optional))
             continue;
-        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (tcp), aborting.",
-                 (int)s->config.port);
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (%s), aborting.", port, tls ? "tls" : "tcp");
         return false;
     }
     return true;
+}
+
+static bool listen_tcp(struct server *s)
+{
+    return listen_port(s, (int)s->config.port, false) && listen_port(s, (int)s->config.tls_port, true);
 }
 
 bool server_relisten(struct server *s)
@@ -192,9 +203,18 @@ bool server_relisten(struct server *s)
     return listen_tcp(s);
 }
 
+static bool prepare_tls(struct server *s)
+{
+    struct buf why = {0};
+    bool ok = server_apply_tls(s, &why);
+    if (!ok) log_line(&s->log, LOG_WARNING, "Failed to configure TLS. %.*s", (int)why.n, why.p);
+    buf_release(&why);
+    return ok;
+}
+
 static bool listen_all(struct server *s)
 {
-    if (!listen_tcp(s)) return false;
+    if (!prepare_tls(s) || !listen_tcp(s)) return false;
     if (s->config.unixsocket.n) {
         int rc = net_listen_unix(&s->net, s->config.unixsocket.p, (int)s->config.unixsocketperm);
         if (rc) {
@@ -231,6 +251,9 @@ void server_ready(struct server *s)
         log_line(&s->log, LOG_NOTICE,
                  "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
                  s->region.eng->ops->name, (int)s->config.port, (int)s->config.port);
+    if (s->config.tls_port)
+        log_line(&s->log, LOG_NOTICE, "TLS at port=%d. Connect with: redis-cli --tls -p %d",
+                 (int)s->config.tls_port, (int)s->config.tls_port);
     if (s->config.unixsocket.n)
         log_line(&s->log, LOG_NOTICE, "The server is now ready to accept connections at %s",
                  s->config.unixsocket.p);
@@ -269,6 +292,7 @@ static void on_signal(uv_signal_t *h, int signum)
 
 static void start_handles(struct server *s)
 {
+    block_init(s);
     uv_timer_init(&s->loop, &s->cron);
     uv_timer_init(&s->loop, &s->wake);
     uv_timer_init(&s->loop, &s->purge);
@@ -311,14 +335,19 @@ bool server_start(struct server *s)
     s->net.on_accept = on_accept;
     s->net.on_close = on_close;
     region_init(&s->region, eng, random_u64());
+    s->region.on_nested = tick_nested;
+    s->region.owner = s;
     if (s->config.rename_count) {
         s->region.find = rename_find;
         s->region.find_arg = &s->config;
     }
+    pubsub_init(&s->pubsub, rand_next(&s->region.seeds));
+    tracking_init(s, rand_next(&s->region.seeds));
+    users_init(s);
     replication_init(s);
     server_apply_config(s);
     region_begin(&s->region, clock_wall_ms());
-    if (!listen_all(s)) {
+    if (!storage_recall(s) || !users_start(s) || !listen_all(s)) {
         server_release(s);
         return false;
     }
@@ -373,11 +402,16 @@ void server_release(struct server *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
     net_release(&s->net);
+    tls_context_free(s->net.tls);
     persistence_release(s);
     replication_release(s);
     if (storage_must_close(s)) region_release(&s->region);
+    pubsub_release(&s->pubsub);
+    tracking_release(s);
+    block_release(s);
     stats_release(&s->stats);
     slowlog_clear(&s->slowlog);
+    users_release(s);
     mem_free(s->monitors);
     log_line(&s->log, LOG_WARNING, "Mayfly is now ready to exit, bye bye...");
     config_release(&s->config);

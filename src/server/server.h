@@ -5,20 +5,25 @@
 #include "base/log.h"
 #include "exec/region.h"
 #include "net/net.h"
+#include "server/acl_log.h"
+#include "server/block.h"
 #include "server/config.h"
 #include "server/latency.h"
 #include "server/metrics.h"
 #include "server/persistence.h"
+#include "server/pubsub.h"
 #include "server/replication.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
+#include "server/tracking.h"
 
 #define MAYFLY_VERSION "0.1.0"
 #define REDIS_VERSION "7.4.0" /* what clients are told: the newest Redis whose commands we have */
 
 /* Reasons a connection's requests wait: see conn_postpone. */
 enum {
-    HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32
+    HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32,
+    HOLD_BLOCKED = 64 /* it waits for keys: block.h */
 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
@@ -31,9 +36,15 @@ struct server {
     struct region region;
     struct stats stats;
     struct slowlog slowlog;
+    struct acl acl;        /* users: see users.h */
+    struct acl_log acl_log;
+    struct buf password;   /* the requirepass that is in force */
     struct latency latency;
     struct persistence persist;
     struct replication repl;
+    struct pubsub pubsub;
+    struct tracking tracking;
+    struct blocking blocking; /* clients that wait for keys */
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */
@@ -61,6 +72,7 @@ struct server {
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */
     u64 purge_until;       /* loop time up to which `purge` runs */
+    i64 script_serve_us;   /* while a script runs too long: when others are served next */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
     int exit_code;
@@ -96,6 +108,9 @@ i64 server_ask_files(const struct config *c);
 /* Listens anew on the configuration's bind and port; open connections stay. False:
  * not on all of them; the log says why. */
 NODISCARD bool server_relisten(struct server *s);
+
+/* Certificates and rules for TLS anew, for connections to come. False: `why` says what is wrong with them. */
+NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 
 /* The connection a session belongs to. */
 static inline struct conn *conn_of(struct session *s)

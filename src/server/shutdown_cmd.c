@@ -1,6 +1,7 @@
 /* SHUTDOWN, MODULE and LOLWUT. */
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/script.h"
 #include "server/client.h"
 #include "server/server.h"
 
@@ -30,6 +31,7 @@ bool shutdown_waits(struct server *s, u32 how)
     struct replication *r = &s->repl;
     u32 of;
     if (how & SHUTDOWN_NOW || !s->config.shutdown_timeout || s->region.loading || r->link) return false;
+    if (s->region.script) return false; /* replicas are not heard while it runs */
     r->leave_how = how;
     if (r->leaving) return true;
     r->leave_at = r->stream.end + r->stream.staged;
@@ -44,11 +46,12 @@ bool shutdown_waits(struct server *s, u32 how)
 static void stop_waiting(struct server *s)
 {
     s->repl.leaving = false;
-    if (!s->repl.failover.state) client_end_hold(s, HOLD_FAILOVER);
+    if (!s->repl.failover.state) net_resume(&s->net, HOLD_FAILOVER);
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (!(c->hold & HOLD_SHUTDOWN) || c->closing) continue;
         struct reply out = conn_reply(c);
         reply_error(&out, "ERR Errors trying to SHUTDOWN. Check logs.");
+        conn_late(c);
         conn_resume(c, HOLD_SHUTDOWN);
     }
 }
@@ -79,8 +82,10 @@ static void abort_shutdown(struct ctx *c)
 void cmd_shutdown(struct ctx *c)
 {
     u32 how;
+    const char *busy = script_busy_error(c->region);
     if (!parse_shutdown(c, &how)) ctx_syntax_error(c);
     else if (how & SHUTDOWN_ABORT) abort_shutdown(c);
+    else if (busy && !(how & SHUTDOWN_NOSAVE)) reply_error(c->out, busy); /* what it does is half done */
     else if (!server_shutdown(c->server, how))
         reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
     else if (c->server->repl.leaving && !c->server->shutting_down)

@@ -30,8 +30,7 @@ void snapshot_resume_all(struct server *s)
     if (!p->holding) return;
     p->holding = false;
     p->turn = true;
-    for (struct conn *c = s->net.conns; c; c = c->next)
-        if (c->hold & HOLD_SNAPSHOT) conn_resume(c, HOLD_SNAPSHOT);
+    net_resume(&s->net, HOLD_SNAPSHOT);
 }
 
 /* -- the end -------------------------------------------------------------------------------------- */
@@ -154,7 +153,7 @@ static struct saver_options options_of(struct server *s)
     return (struct saver_options){
         .keep_dead = s->region.follows || s->repl.streaming, .aux = save_position, .arg = s,
         .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
-        .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
+        .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION, .functions = functions_live(&s->region),
     };
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/memory/memory.h"
 #include "engine/rocks/rocks.h"
+#include "exec/functions.h"
 
 static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
@@ -37,6 +38,17 @@ struct engine *storage_open(struct server *s, u64 seed)
     if (on_rocks(s)) return open_rocks(s, seed);
     log_line(&s->log, LOG_NOTICE, "Storage engine: memory");
     return memory_engine_new((u32)s->config.databases, seed);
+}
+
+bool storage_recall(struct server *s)
+{
+    struct buf why = {0};
+    bool ok = functions_recall(&s->region, &why);
+    if (!ok)
+        log_line(&s->log, LOG_WARNING, "Can't start: the functions that are kept with the data can't be loaded: %.*s",
+                 (int)why.n, why.p);
+    buf_release(&why);
+    return ok;
 }
 
 bool storage_must_close(const struct server *s)

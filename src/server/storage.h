@@ -10,6 +10,9 @@
 /* Opens the configured engine. NULL: the log says why. */
 struct engine *storage_open(struct server *s, u64 seed);
 
+/* Takes up what the engine has kept beside the data: the functions. False: the log says why it can't. */
+NODISCARD bool storage_recall(struct server *s);
+
 /* Whether the engine is to be closed at the end: what is only in memory, the kernel frees quicker. */
 bool storage_must_close(const struct server *s);
 

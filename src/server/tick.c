@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/functions.h"
+#include "exec/multi.h"
 #include "server/monitor.h"
 #include "server/storage.h"
 
@@ -56,27 +58,32 @@ static void refuse_web_request(struct server *s, struct conn *c)
 
 /* Guessing passwords is slow: after some failures every attempt waits about a
  * second. A client that knows its password only notices the delay. */
-static bool auth_must_wait(const struct server *s, struct conn *c, bytes name)
+static bool auth_must_wait(const struct server *s, struct conn *c, u32 argc, bytes name)
 {
-    if (s->auth_failures <= AUTH_FAILURES_FREE || c->session.authenticated) return false;
-    if (!bytes_is(name, "auth") && !bytes_is(name, "hello")) return false;
+    bool greets = bytes_is(name, "hello") && (argc > 2 || !c->session.authenticated);
+    if (s->auth_failures <= AUTH_FAILURES_FREE || (!greets && !bytes_is(name, "auth"))) return false;
     c->session.auth_waited = !c->session.auth_waited;
     return c->session.auth_waited;
 }
 
-static bool may_write(const struct command *cmd)
+/* Whether a request may change something, by its command's, subcommand's or function's flags. */
+static bool may_write(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
 {
-    return cmd && (cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE));
+    const struct command *cmd = region_find(&s->region, argv[0]);
+    if (cmd && cmd->sub_count && argc > 1) cmd = command_find_sub(cmd, argv[1]);
+    if (!cmd) return false;
+    if (cmd->run == cmd_fcall) return argc > 1 && functions_may_write(&s->region, argv[1]);
+    return multi_flags(&c->session, cmd) & (CMD_WRITE | CMD_MAY_REPLICATE);
 }
 
-static bool pause_holds(const struct server *s, const struct command *cmd)
+static bool pause_holds(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
 {
+    const struct command *cmd = region_find(&s->region, argv[0]);
     if (cmd && (cmd->flags & CMD_ADMIN || bytes_is(bytes_str(cmd->name), "client"))) return false;
-    return !s->pause_writes_only || may_write(cmd);
+    return !s->pause_writes_only || may_write(s, c, argc, argv);
 }
 
-/* CLIENT REPLY: what the command wrote may have to be taken back. */
-static void filter_reply(struct conn *c, size_t mark, enum session_reply before)
+void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
 {
     struct session *s = &c->session;
     if (s->reply_mode == REPLY_SKIPPING) {
@@ -96,30 +103,67 @@ static void note_latency(struct server *s, const char *event, i64 usec)
         latency_add(&s->latency, event, s->now_ms / 1000, (u32)(usec / 1000));
 }
 
-static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
-                    i64 usec)
+static void note_errors(struct server *s, const struct reply *out)
 {
-    if (q->out->errors) stats_error(&s->stats, bytes_of(q->out->out->p + q->out->error_at,
-                                                       q->out->out->n - q->out->error_at));
-    if (!o->cmd) return;
-    c->last_command = o->cmd->name;
-    if (o->rejected) {
-        s->stats.commands[o->cmd->id].rejected++;
-        return;
-    }
-    stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
+    const struct buf *b = out->out;
+    if (out->errors) stats_error(&s->stats, bytes_of(b->p + out->error_at, b->n - out->error_at));
+}
+
+static void note_time(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+                      i64 usec)
+{
     if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
-    if (UNLIKELY(s->monitor_count)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
     if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
                  !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
         slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
                     bytes_str(c->peer), buf_bytes(&c->session.name));
-    note_latency(s, o->cmd->flags & CMD_FAST ? "fast-command" : "command", usec);
 }
 
-static void run_request(struct server *s, u32 at)
+static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+                    i64 usec)
 {
-    struct net *n = &s->net;
+    note_errors(s, q->out);
+    if (!o->cmd || o->queued) return;
+    if (o->rejected) {
+        s->stats.commands[o->cmd->id].rejected++;
+        if (UNLIKELY(s->monitor_count) && o->cmd->run == cmd_exec) /* MULTI was shown: it is over */
+            monitor_feed(s, c, o->cmd, q->argc, q->argv);
+        return;
+    }
+    stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
+    if (UNLIKELY(s->monitor_count)) monitor_feed(s, c, o->cmd, q->argc, q->argv);
+    if (UNLIKELY(o->waiting != NULL)) return;
+    note_time(s, c, q, o, usec);
+    note_latency(s, o->cmd->flags & CMD_FAST ? "fast-command" : "command", usec);
+    if (UNLIKELY(o->cmd->run == cmd_flushall)) s->persist.flushed |= !o->failed;
+}
+
+void tick_account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+                       i64 usec_before, i64 usec)
+{
+    struct command_stats *stats = &s->stats.commands[o->cmd->id];
+    note_errors(s, q->out);
+    stats->usec += (u64)usec;
+    stats->failed += o->failed;
+    note_time(s, c, q, o, usec_before + usec);
+    note_latency(s, "command-unblocking", usec);
+}
+
+void tick_nested(void *owner, const struct request *q, const struct outcome *o)
+{
+    struct server *s = owner;
+    i64 now_us = clock_mono_us();
+    const struct net *n = &s->net;
+    struct conn *c = n->running < n->request_count ? n->requests[n->running].conn : NULL;
+    if (!c) return; /* a script that our primary sent */
+    account(s, c, q, o, now_us - s->tick_us);
+    s->tick_us = now_us;
+    if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
+}
+
+void tick_run(struct net *n, u32 at)
+{
+    struct server *s = n->owner;
     struct net_request *nq = &n->requests[at];
     struct conn *c = nq->conn;
     if (!c || c->closing || c->session.close_after_reply || s->shutting_down) return;
@@ -135,15 +179,15 @@ static void run_request(struct server *s, u32 at)
         return;
     }
     if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
-    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, region_find(&s->region, argv[0]))) {
+    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, c, nq->argc, argv)) {
         conn_postpone(n, at, HOLD_PAUSE);
         return;
     }
-    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(region_find(&s->region, argv[0]))) {
+    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(s, c, nq->argc, argv)) {
         conn_postpone(n, at, HOLD_FAILOVER);
         return;
     }
-    if (UNLIKELY(s->auth_failures) && auth_must_wait(s, c, argv[0])) {
+    if (UNLIKELY(s->auth_failures) && auth_must_wait(s, c, nq->argc, argv[0])) {
         conn_postpone(n, at, HOLD_AUTH);
         return;
     }
@@ -151,20 +195,28 @@ static void run_request(struct server *s, u32 at)
         conn_postpone(n, at, HOLD_SNAPSHOT);
         return;
     }
-    size_t mark = c->out.n;
+    bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->region.script;
+    if (tracked) tracking_before(s);
+    size_t mark = conn_answer_begin(c);
     u64 seq = s->region.journal.seq;
+    i64 start_us = s->tick_us; /* which moves with every command that EXEC runs */
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
     region_run(&s->region, &q, &o);
     nq->wrote = s->region.journal.seq != seq;
     if (nq->wrote) c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
-    if (UNLIKELY(o.cmd && o.cmd->run == cmd_flushall)) s->persist.flushed |= !o.rejected && !o.failed;
     i64 now_us = clock_mono_us();
-    account(s, c, &q, &o, now_us - s->tick_us);
+    account(s, c, &q, &o, now_us - start_us);
     s->tick_us = now_us;
+    if (LIKELY(o.cmd != NULL)) c->last_command = o.cmd->name;
     c->active_ms = s->now_ms;
-    if (UNLIKELY(before != REPLY_ON || c->session.reply_mode != REPLY_ON)) filter_reply(c, mark, before);
+    bool filtered = before != REPLY_ON || c->session.reply_mode != REPLY_ON;
+    if (UNLIKELY(o.waiting != NULL)) block_begin(s, c, &o, now_us - start_us);
+    else if (UNLIKELY(filtered)) tick_filter_reply(c, mark, before);
+    conn_answer_end(c, mark);
+    if (tracked) tracking_after(s, c, &q, &o);
+    if (UNLIKELY(waiters_any_ready(&s->region.waiters)) && !s->region.script) block_serve(s);
 }
 
 /* -- reclaiming ---------------------------------------------------------------------- */
@@ -220,7 +272,10 @@ static bool expire_until(struct server *s, i64 start_us, i64 until_us)
     more = more && kept;
     expire_cycle_spent(&r->cycle, took_us, more);
     expire_cycle_ran(&r->cycle, &r->ks, kept ? cleaned : 0, took_us, more);
-    if (!kept) r->cycle.next_ms = s->now_ms + EXPIRE_RETRY_MS;
+    if (!kept) {
+        r->cycle.next_ms = s->now_ms + EXPIRE_RETRY_MS;
+        net_take_back(&s->net); /* what was told of it */
+    }
     note_latency(s, "expire-cycle", clock_mono_us() - start_us);
     return more;
 }
@@ -241,7 +296,7 @@ static void housekeeping(struct server *s, bool idle)
     if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
-    if (more || evicting || s->reclaim_pending) {
+    if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {
         uv_idle_start(&s->busy, on_busy);
     } else {
         uv_idle_stop(&s->busy);
@@ -251,21 +306,53 @@ static void housekeeping(struct server *s, bool idle)
 
 /* -- the tick ------------------------------------------------------------------------- */
 
-/* Instead of what the tick answered a connection, each of its requests gets the error. Those from `at` up to
- * the one that is returned are the connection's: they stand together. */
+/* The client will not take itself to be within MULTI if that was answered by an error. */
+static void fail_transaction(struct server *s, struct conn *c, u32 at, u32 end)
+{
+    bool said_multi = false;
+    for (; at < end && !said_multi; at++) {
+        const struct net_request *q = &s->net.requests[at];
+        const struct command *cmd = q->argc ? region_find(&s->region, s->net.args[q->argv_at]) : NULL;
+        said_multi = cmd && cmd->run == cmd_multi;
+    }
+    multi_failed(&c->session, said_multi);
+}
+
+/* What the tick has told a connection is taken back; instead it gets the error so many times. */
+static void take_back(struct conn *c, const char *error, u32 times)
+{
+    c->out.n = MIN(c->out.n, c->tick_mark);
+    if (c->session.reply_mode != REPLY_OFF) {
+        struct reply out = conn_reply(c);
+        for (; times > 0; times--) reply_error(&out, error);
+    }
+    c->tick_mark = c->out.n;
+    c->late = c->late_wrote = false;
+}
+
+/* Instead of what the tick answered a connection, each of its requests gets the error, and so does one of an
+ * earlier tick that was answered in this one. Those from `at` up to the one that is returned are the
+ * connection's: they stand together. */
 static u32 fail_connection(struct net *n, u32 at, const char *error, bool writers_only)
 {
     struct conn *c = n->requests[at].conn;
     u32 end = at;
-    bool wrote = false;
+    bool wrote = c && c->late_wrote;
     for (; end < n->request_count && n->requests[end].conn == c; end++) wrote |= n->requests[end].wrote;
     if (!c || c->closing || (writers_only && !wrote)) return end;
     if (UNLIKELY(c->replica || c->hold & HOLD_WAIT)) primary_failed(n->owner, c);
-    c->out.n = MIN(c->out.n, c->tick_mark);
-    if (c->session.reply_mode == REPLY_OFF) return end;
-    struct reply out = conn_reply(c);
-    for (; at < end; at++) reply_error(&out, error);
+    if (UNLIKELY(c->session.tx != NULL)) fail_transaction(n->owner, c, at, end);
+    block_forget(n->owner, c);
+    take_back(c, error, end - at + c->late);
     return end;
+}
+
+/* A connection that asked for nothing in this tick, but was told something: what it waited for, and the error
+ * takes its place; or what others did, which was not so. A replica hears of nothing before it is kept. */
+static void fail_listener(struct conn *c, const char *error, bool writers_only)
+{
+    if (c->closing || c->replica || (writers_only && !c->late_wrote)) return;
+    take_back(c, error, c->late);
 }
 
 /* Nothing the tick did was kept: whoever asked for anything in it is told so instead. Or (writers_only) it
@@ -273,6 +360,7 @@ static u32 fail_connection(struct net *n, u32 at, const char *error, bool writer
 static void fail_replies(struct server *s, const char *error, bool writers_only)
 {
     for (u32 i = 0; i < s->net.request_count;) i = fail_connection(&s->net, i, error, writers_only);
+    for (struct conn *c = s->net.ready; c; c = c->ready_next) fail_listener(c, error, writers_only);
 }
 
 static void end_requests(struct server *s)
@@ -283,8 +371,15 @@ static void end_requests(struct server *s)
         fail_replies(s, why ? why : REGION_IO_ERROR, false);
     } else if (!persistence_end_tick(s)) {
         const char *why = aof_refuses(s->persist.aof);
+        tracking_distrust(s);
         fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", true);
     }
+}
+
+/* Whether anybody is told of what others do. */
+static bool tells(const struct server *s)
+{
+    return pubsub_listened(&s->pubsub) || s->pubsub.names[PUBSUB_SHARD].count || tracking_used(&s->tracking);
 }
 
 void server_tick(struct net *n)
@@ -296,13 +391,18 @@ void server_tick(struct net *n)
     storage_note_refusal(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);
+    if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
+    /* What happened since the last tick: the primary's commands, expiry, a full sync. */
+    bool served = UNLIKELY(waiters_any_ready(&s->region.waiters)) && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);
         n->running = i;
-        run_request(s, i);
+        tick_run(n, i);
     }
     s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
-    if (n->request_count) end_requests(s);
+    if (n->request_count || served) end_requests(s);
+    if (UNLIKELY(tells(s))) net_keep_output(n);
     housekeeping(s, n->request_count == 0);
+    if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);
 }

@@ -7,4 +7,18 @@
 
 void server_tick(struct net *n); /* net's on_tick */
 
+/* Runs one of the tick's requests. While a script runs too long, those of others (net_serve_busy): they are told
+ * BUSY, or run if they may. */
+void tick_run(struct net *n, u32 at);
+
+/* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
+void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
+
+/* Counts what a command that had to wait did when it was served; its call was counted when it began. */
+void tick_account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+                       i64 usec_before, i64 usec);
+
+/* The region's on_nested: what ran within EXEC or a script is counted and shown like a request of its client. */
+void tick_nested(void *owner, const struct request *q, const struct outcome *o);
+
 #endif

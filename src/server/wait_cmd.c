@@ -4,36 +4,36 @@
 #include "command/commands.h"
 #include "server/primary.h"
 
-struct waiter {
+struct ack_waiter {
     uv_timer_t timer; /* when it has waited long enough; not active: it waits for ever */
     struct server *server;
     struct conn *conn;
     u32 wanted;
     u64 position;
-    struct waiter *next; /* of repl.waiters */
+    struct ack_waiter *next; /* of repl.waiters */
 };
 
 static void on_closed(uv_handle_t *h) { mem_free(h->data); }
 
-static void remove_waiter(struct waiter **at)
+static void remove_waiter(struct ack_waiter **at)
 {
-    struct waiter *w = *at;
+    struct ack_waiter *w = *at;
     *at = w->next;
     w->server->repl.waiting--;
     uv_close((uv_handle_t *)&w->timer, on_closed);
 }
 
-static struct waiter **waiter_of(struct server *s, const struct conn *c)
+static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
 {
-    struct waiter **at = &s->repl.waiters;
+    struct ack_waiter **at = &s->repl.waiters;
     while (*at && (*at)->conn != c) at = &(*at)->next;
     return at;
 }
 
 /* Replies how many there are, or why it is over, and lets the client go on. */
-static void answer(struct waiter **at, const char *error)
+static void answer(struct ack_waiter **at, const char *error)
 {
-    struct waiter *w = *at;
+    struct ack_waiter *w = *at;
     struct conn *c = w->conn;
     if (!c->closing) {
         struct reply out = conn_reply(c);
@@ -41,6 +41,7 @@ static void answer(struct waiter **at, const char *error)
         if (error) reply_error(&out, error);
         else reply_int(&out, primary_acknowledged(w->server, w->position));
         if (c->session.reply_mode != REPLY_ON) out.out->n = mark;
+        conn_late(c);
     }
     remove_waiter(at);
     conn_resume(c, HOLD_WAIT);
@@ -48,13 +49,13 @@ static void answer(struct waiter **at, const char *error)
 
 static void on_time(uv_timer_t *t)
 {
-    struct waiter *w = t->data;
+    struct ack_waiter *w = t->data;
     answer(waiter_of(w->server, w->conn), NULL);
 }
 
 void wait_check(struct server *s)
 {
-    for (struct waiter **at = &s->repl.waiters; *at;) {
+    for (struct ack_waiter **at = &s->repl.waiters; *at;) {
         if (primary_acknowledged(s, (*at)->position) >= (*at)->wanted) answer(at, NULL);
         else at = &(*at)->next;
     }
@@ -63,7 +64,7 @@ void wait_check(struct server *s)
 void wait_forget(struct server *s, struct conn *c)
 {
     if (!s->repl.waiting || !(c->hold & HOLD_WAIT)) return;
-    struct waiter **at = waiter_of(s, c);
+    struct ack_waiter **at = waiter_of(s, c);
     if (!*at) return;
     remove_waiter(at);
     conn_resume(c, HOLD_WAIT);
@@ -81,7 +82,7 @@ void wait_refuse_all(struct server *s)
 
 bool primary_unblock(struct server *s, struct conn *c, bool with_error)
 {
-    struct waiter **at = waiter_of(s, c);
+    struct ack_waiter **at = waiter_of(s, c);
     if (!*at) return false;
     answer(at, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
     return true;
@@ -92,7 +93,7 @@ bool primary_unblock(struct server *s, struct conn *c, bool with_error)
 static void begin_waiting(struct ctx *c, u32 wanted, i64 timeout_ms)
 {
     struct server *s = c->server;
-    struct waiter *w = mem_zalloc(sizeof *w);
+    struct ack_waiter *w = mem_zalloc(sizeof *w);
     w->server = s;
     w->conn = conn_of(c->session);
     w->wanted = wanted;
@@ -119,6 +120,6 @@ void cmd_wait(struct ctx *c)
     }
     if (!ctx_int(c, c->argv[1], &wanted) || !ctx_timeout_ms(c, c->argv[2], &timeout_ms)) return;
     u32 have = primary_acknowledged(c->server, conn_of(c->session)->wrote_to);
-    if ((i64)have >= wanted) reply_int(c->out, have);
+    if ((i64)have >= wanted || !c->may_wait) reply_int(c->out, have);
     else begin_waiting(c, (u32)MIN(wanted, (i64)UINT32_MAX), timeout_ms);
 }

@@ -51,7 +51,7 @@ static void move_key(struct key_ref *ref, struct mval *m, bool copy)
         check_value(&w, ref, to);
         return;
     }
-    if (m->type != TYPE_STRING && mval_size(m, w.now_ms) == 0) return; /* all its fields are dead */
+    if (m->type == TYPE_HASH && mval_size(m, w.now_ms) == 0) return; /* all its fields are dead */
     w.ops->copy(w.e, ref, db, text(id), &out);
     mval_copy(to, m, w.now_ms);
     check_value(&w, &out, to);
@@ -101,7 +101,7 @@ static void one_step(u32 elements)
     struct key_ref ref;
     w.e->fresh_access = below(1u << 24);
     if (!world_find(&w, db, id, &ref)) {
-        create_value(&w, db, id, 1 + below(5), &ref);
+        create_value(&w, db, id, 1 + below(6), &ref);
         assert_int_equal(w.ops->access(w.e, &ref), w.e->fresh_access);
         return;
     }
@@ -167,7 +167,22 @@ static void test_hash(void **state) { (void)state; large_value(TYPE_HASH, 2000, 
 static void test_set(void **state) { (void)state; large_value(TYPE_SET, 2000, 2000); }
 static void test_list(void **state) { (void)state; large_value(TYPE_LIST, 2000, 2000); }
 static void test_zset(void **state) { (void)state; large_value(TYPE_ZSET, 2000, 2000); }
+static void test_stream(void **state) { (void)state; large_value(TYPE_STREAM, 2000, 2000); }
 static void test_string(void **state) { (void)state; large_value(TYPE_STRING, 0, 2000); }
+
+static void test_stream_ranges(void **state)
+{
+    (void)state;
+    struct mval *m = &w.key[0][1];
+    struct key_ref ref;
+    for (u32 round = 0; round < 40; round++) {
+        if (!world_find(&w, 0, 1, &ref)) create_value(&w, 0, 1, TYPE_STREAM, &ref);
+        erase_ranges(&w, &ref, m, 2000);
+        world_find(&w, 0, 1, &ref);
+        check_value(&w, &ref, m);
+        if (round % 10 == 9) drop_key(&w, &ref, m);
+    }
+}
 
 /* From a few integers past any limit, and then a member that is none. */
 static void test_set_of_integers(void **state)
@@ -247,7 +262,7 @@ static void test_expect(void **state)
     for (u32 round = 0; round < 3; round++) {
         w.ops->expect(w.e, 0, 100 * round);
         for (u32 id = 0; id < IDS; id++)
-            if (!world_find(&w, 0, id, &ref)) create_value(&w, 0, id, 1 + below(5), &ref);
+            if (!world_find(&w, 0, id, &ref)) create_value(&w, 0, id, 1 + below(6), &ref);
         w.ops->expect(w.e, 0, 0);
         check_db(&w, 0);
         for (u32 id = 0; id < IDS; id++)
@@ -500,7 +515,7 @@ static void test_every_deadline_is_met(void **state)
         for (u32 id = 1; id < IDS; id++) {
             struct mval *m = &w.key[0][id];
             struct key_ref ref;
-            if (!world_find(&w, 0, id, &ref)) create_value(&w, 0, id, 1 + below(5), &ref);
+            if (!world_find(&w, 0, id, &ref)) create_value(&w, 0, id, 1 + below(6), &ref);
             for (u32 n = below(4); n > 0; n--) {
                 m->deadline_ms = below(4) ? w.now_ms + 1 + below(2u << below(30)) : 0;
                 w.ops->set_deadline(w.e, &ref, m->deadline_ms);
@@ -526,6 +541,7 @@ static void fill(struct key_ref *ref, enum value_type type, u32 n)
         bytes v = bytes_of(value, 4 + i % 296);
         if (type == TYPE_ZSET) w.ops->zset.put(w.e, ref, v, i);
         else if (type == TYPE_LIST) w.ops->seq.push(w.e, ref, i & 1, v);
+        else if (type == TYPE_STREAM) w.ops->rows.put(w.e, ref, v, v);
         else w.ops->map.put(w.e, ref, v, type == TYPE_SET ? text(0) : v, false);
         if (type == TYPE_HASH && i % 3 == 0)
             w.ops->map.set_field_deadline(w.e, ref, v, w.now_ms + 1 + i);
@@ -536,9 +552,9 @@ static void fill(struct key_ref *ref, enum value_type type, u32 n)
 static void test_reclaim(void **state)
 {
     (void)state;
-    static const enum value_type types[] = {TYPE_HASH, TYPE_SET, TYPE_LIST, TYPE_ZSET};
+    static const enum value_type types[] = {TYPE_HASH, TYPE_SET, TYPE_LIST, TYPE_ZSET, TYPE_STREAM};
     struct key_ref ref;
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < ARRAY_LEN(types); i++) {
         w.ops->create(w.e, 2, text(i), types[i], &ref);
         fill(&ref, types[i], 20000);
         w.ops->drop(w.e, &ref);
@@ -666,6 +682,7 @@ int engine_suite(engine_open_fn open)
     open_engine = open;
     const struct CMUnitTest tests[] = {
         TEST(test_string), TEST(test_hash), TEST(test_set), TEST(test_list), TEST(test_zset),
+        TEST(test_stream), TEST(test_stream_ranges),
         TEST(test_set_of_integers), TEST(test_list_of_few_per_chunk), TEST(test_big_list),
         TEST(test_fill), TEST(test_expect),
         TEST(test_everything), TEST(test_clock_steps),

@@ -237,7 +237,7 @@ static void change_zset(struct world *w, struct key_ref *ref, struct mval *m, u3
 
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements)
 {
-    u32 fills = m->type == TYPE_STRING ? 0 : below(200);
+    u32 fills = m->type == TYPE_STRING || m->type == TYPE_STREAM ? 0 : below(200);
     if (fills == 1) {
         fill_value(w, ref, m, elements);
         return;
@@ -252,7 +252,7 @@ void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elem
     case TYPE_SET: change_map(w, ref, m, elements); break;
     case TYPE_LIST: change_list(w, ref, m, elements); break;
     case TYPE_ZSET: change_zset(w, ref, m, elements); break;
-    case TYPE_STREAM:
+    case TYPE_STREAM: change_rows(w, ref, m, elements); return; /* it may be empty */
     case TYPE_NONE: fail();
     }
     if (m->n == 0) drop_key(w, ref, m);
@@ -268,6 +268,8 @@ void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct 
     }
     w->ops->create(w->e, db, text(id), type, ref);
     *m = (struct mval){.type = type};
+    for (u32 n = type == TYPE_STREAM ? below(10) : 0; n > 0; n--) change_rows(w, ref, m, 300);
+    if (type == TYPE_STREAM) return;
     while (m->type != TYPE_NONE && m->n == 0) {
         u32 element = below(300);
         if (below(2)) fill_value(w, ref, m, 300);

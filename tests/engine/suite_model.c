@@ -69,7 +69,7 @@ bool elem_live(const struct elem *el, i64 now_ms) { return alive(el->deadline_ms
 /* Dead fields do not go along. */
 void mval_copy(struct mval *to, const struct mval *from, i64 now_ms)
 {
-    *to = (struct mval){.type = from->type, .deadline_ms = from->deadline_ms};
+    *to = (struct mval){.type = from->type, .deadline_ms = from->deadline_ms, .size = from->size};
     buf_append_bytes(&to->str, buf_bytes(&from->str));
     for (u32 i = 0; i < from->n; i++) {
         if (elem_live(&from->v[i], now_ms)) mval_insert(to, to->n, from->v[i]);
@@ -105,6 +105,7 @@ void mval_erase(struct mval *m, u32 at, u32 n)
 u64 mval_size(const struct mval *m, i64 now_ms)
 {
     if (m->type == TYPE_STRING) return m->str.n;
+    if (m->type == TYPE_STREAM) return m->size;
     u64 n = 0;
     for (u32 i = 0; i < m->n; i++) n += elem_live(&m->v[i], now_ms);
     return n;
@@ -374,7 +375,7 @@ void check_value(struct world *w, struct key_ref *ref, struct mval *m)
     case TYPE_SET: check_map(w, ref, m); break;
     case TYPE_LIST: check_list(w, ref, m); break;
     case TYPE_ZSET: check_zset(w, ref, m); break;
-    case TYPE_STREAM:
+    case TYPE_STREAM: check_rows(w, ref, m); break;
     case TYPE_NONE: fail();
     }
     assert_false(w->e->failed);

@@ -18,18 +18,19 @@
 
 struct elem {
     u32 id;          /* field, member or list element */
-    u32 value;       /* hashes */
+    u32 value;       /* hashes, rows of streams */
     double score;    /* sorted sets */
     i64 deadline_ms; /* hashes */
     bool seen;       /* by the walk in progress */
 };
 
-/* A key. Hashes and sets are in no order, lists in theirs, sorted sets sorted. */
+/* A key. Hashes and sets are in no order, lists in theirs, sorted sets and streams sorted. */
 struct mval {
     enum value_type type; /* TYPE_NONE: absent */
     i64 deadline_ms;
     u32 access;
-    struct buf str;
+    struct buf str; /* also the head of a stream */
+    u64 size;       /* of a stream */
     struct elem *v;
     u32 n, cap;
     bool seen;
@@ -73,12 +74,15 @@ u32 zset_place(const struct mval *m, double score, u32 id); /* where it stands o
 /* Finds the key in both and compares what find() tells. */
 bool world_find(struct world *w, u32 db, u32 id, struct key_ref *ref);
 void check_value(struct world *w, struct key_ref *ref, struct mval *m); /* all of it */
+void check_rows(struct world *w, struct key_ref *ref, struct mval *m); /* the same of a stream: suite_rows.c */
 void check_db(struct world *w, u32 db); /* every key; counts, scan, random, forecast */
 void check_world(struct world *w);
 
 /* Random operations on a value that is there, of any type; drops it once empty. */
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
-/* Adds many elements at once; or some of which one comes twice, and drops the key. Not for strings. */
+void change_rows(struct world *w, struct key_ref *ref, struct mval *m, u32 elements); /* a stream: suite_rows.c */
+void erase_ranges(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
+/* Adds many elements at once; or some of which one comes twice, and drops the key. Not for strings, nor streams. */
 void fill_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 /* Makes the absent key. */

@@ -159,7 +159,7 @@ static void move_key(struct key_ref *ref, struct mval *m, bool copy)
         w.ops->rename(w.e, ref, db, text(id));
         *to = *m;
         *m = (struct mval){0};
-    } else if (m->type == TYPE_STRING || mval_size(m, w.now_ms) > 0) {
+    } else if (m->type != TYPE_HASH || mval_size(m, w.now_ms) > 0) {
         w.ops->copy(w.e, ref, db, text(id), &out);
         mval_copy(to, m, w.now_ms);
     }
@@ -171,7 +171,7 @@ static void one_step(void)
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
     if (!world_find(&w, db, id, &ref)) {
-        create_value(&w, db, id, 1 + below(5), &ref);
+        create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 600) {
         for (u32 n = 1 + below(below(5) ? 5 : 300); n > 0 && m->type != TYPE_NONE; n--)
             change_value(&w, &ref, m, 300);
@@ -291,7 +291,7 @@ static void change_given(void)
         else if (what < 5) overwrite(&ref, m);
         else change_value(&w, &ref, m, 300);
     }
-    if (what < 3 && below(2) && m->type == TYPE_NONE) create_value(&w, db, id, 1 + below(5), &ref);
+    if (what < 3 && below(2) && m->type == TYPE_NONE) create_value(&w, db, id, 1 + below(6), &ref);
     while (w.ops->reclaim(w.e, 10)) {}
 }
 
@@ -304,7 +304,7 @@ static void test_given_changes(void **state)
             u32 db = below(DBS), id = below(IDS);
             struct mval *m = &w.key[db][id];
             struct key_ref ref;
-            if (!world_find(&w, db, id, &ref)) create_value(&w, db, id, 1 + below(5), &ref);
+            if (!world_find(&w, db, id, &ref)) create_value(&w, db, id, 1 + below(6), &ref);
             while (m->type > TYPE_STRING && m->n < 100) change_value(&w, &ref, m, 300);
         }
         begin_surely();

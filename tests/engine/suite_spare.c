@@ -31,7 +31,7 @@ static void one_step(void)
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
     if (!world_find(&w, db, id, &ref)) {
-        create_value(&w, db, id, 1 + below(5), &ref);
+        create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 800) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, 300);
     } else if (what < 900) {

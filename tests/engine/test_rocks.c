@@ -73,7 +73,7 @@ static void one_step(void)
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
     if (!world_find(&w, db, id, &ref)) {
-        create_value(&w, db, id, 1 + below(5), &ref);
+        create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 800) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, 300);
     } else if (what < 900) {
@@ -101,6 +101,16 @@ static void some_steps(u32 n)
     }
 }
 
+static void stray_row(struct key_ref *ref)
+{
+    switch (below(4)) {
+    case 0: w.ops->rows.del(w.e, ref, text(below(300))); return;
+    case 1: w.ops->rows.erase(w.e, ref, text(below(300)), text(below(300))); return;
+    case 2: w.ops->rows.set_head(w.e, ref, text(1), below(100)); return;
+    case 3: w.ops->rows.put(w.e, ref, text(below(300)), text(below(1000))); return;
+    }
+}
+
 /* Whatever it may be, it must leave no trace: none of it is done to the model. */
 static void stray_step(void)
 {
@@ -122,6 +132,7 @@ static void stray_step(void)
         case TYPE_STRING: w.ops->str.edit(w.e, &ref, below(100)); break;
         case TYPE_LIST: w.ops->seq.push(w.e, &ref, below(2), text(below(1000))); break;
         case TYPE_ZSET: w.ops->zset.put(w.e, &ref, text(below(1000)), below(100)); break;
+        case TYPE_STREAM: stray_row(&ref); break;
         case TYPE_HASH: case TYPE_SET:
             w.ops->map.put(w.e, &ref, text(below(300)), text(ref.type == TYPE_SET ? 0 : below(9)), false);
             break;

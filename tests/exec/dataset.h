@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/num.h"
+#include "command/stream_group.h"
 #include "engine/engine.h"
 
 /* -- lists of names ------------------------------------------------------------- */
@@ -146,6 +147,91 @@ static inline u64 dump_zset(struct engine *e, struct key_ref *ref, struct buf *o
     return n;
 }
 
+static inline void dump_id(struct buf *out, struct stream_id id)
+{
+    buf_printf(out, " %llu-%llu", (unsigned long long)id.ms, (unsigned long long)id.seq);
+}
+
+/* What a consumer has pending, which must be what its group has under its number. */
+static inline u64 dump_owned(struct xstream *s, struct xgroup *g, struct xconsumer *c, struct buf *out)
+{
+    struct xwalk w;
+    struct stream_id id;
+    struct xpending p;
+    u64 n = 0;
+    xpending_walk(&w, s, g, c, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    for (; xwalk_next(&w, &id, NULL); n++) {
+        CHECK(xpending_find(s, g, id, &p) && p.consumer == c->number);
+        dump_id(out, id);
+        buf_printf(out, "@%lld*%llu", (long long)p.time_ms, (unsigned long long)p.count);
+    }
+    CHECK(n == c->pending);
+    return n;
+}
+
+/* When a consumer was seen is no part of it: no journal tells that. */
+static inline void dump_group(struct xstream *s, bytes name, struct xgroup *g, struct buf *out)
+{
+    struct xname_walk w;
+    struct xconsumer c;
+    bytes consumer, found;
+    u64 n = 0, pending = 0;
+    buf_append_str(out, " group ");
+    dump_bytes(out, name);
+    dump_id(out, g->last);
+    buf_printf(out, " read %lld", (long long)g->entries_read);
+    xconsumer_walk(&w, s, g);
+    for (; xconsumer_next(&w, &consumer, &c); n++) {
+        found = xconsumer_name(s, g, c.number);
+        CHECK(bytes_eq(found, consumer));
+        buf_append_str(out, " consumer ");
+        dump_bytes(out, consumer);
+        pending += dump_owned(s, g, &c, out);
+    }
+    xname_walk_end(&w);
+    CHECK(n == g->consumers && pending == g->pending);
+}
+
+/* Redis's nodes are not shown, as a file leaves deleted entries out of them; but they must add up. */
+static inline void check_nodes(struct xstream *s)
+{
+    struct xnode_walk w;
+    struct xnode n;
+    u64 live = 0, nodes = 0;
+    xnode_walk(&w, s);
+    for (; xnode_next(&w, &n); nodes++) live += n.live;
+    CHECK(live == s->length && nodes == s->nodes);
+}
+
+static inline u64 dump_stream(struct engine *e, struct key_ref *ref, struct buf *out)
+{
+    struct xstream s;
+    struct xwalk w;
+    struct xname_walk groups;
+    struct xgroup g;
+    struct stream_id id;
+    bytes value;
+    u64 n = 0, group_count = 0;
+    xstream_open(&s, e, ref);
+    check_nodes(&s);
+    dump_id(out, s.last);
+    dump_id(out, s.first);
+    dump_id(out, s.max_deleted);
+    buf_printf(out, " added %llu", (unsigned long long)s.added);
+    xstream_walk(&w, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    for (; xwalk_next(&w, &id, &value); n++) {
+        CHECK(n || stream_id_cmp(id, s.first) == 0);
+        dump_id(out, id);
+        buf_append_char(out, '=');
+        dump_bytes(out, value);
+    }
+    xgroup_walk(&groups, &s);
+    for (; xgroup_next(&groups, &value, &g); group_count++) dump_group(&s, value, &g, out);
+    xname_walk_end(&groups);
+    CHECK(group_count == s.groups);
+    return n;
+}
+
 static inline u64 dump_string(struct engine *e, struct key_ref *ref, struct buf *out)
 {
     struct str_view view;
@@ -159,7 +245,7 @@ static inline u64 dump_string(struct engine *e, struct key_ref *ref, struct buf 
  * of the engine's counts, for all types. */
 static inline void dump_key(struct engine *e, struct key_ref *ref, struct buf *out)
 {
-    static const char *const types[] = {"?", "string", "hash", "list", "set", "zset"};
+    static const char *const types[] = {"?", "string", "hash", "list", "set", "zset", "stream"};
     u64 n = 0;
     dump_bytes(out, ref->key);
     dump_deadline(out, ref->deadline_ms);
@@ -171,7 +257,7 @@ static inline void dump_key(struct engine *e, struct key_ref *ref, struct buf *o
     case TYPE_SET: n = dump_map(e, ref, out); break;
     case TYPE_LIST: n = dump_list(e, ref, out); break;
     case TYPE_ZSET: n = dump_zset(e, ref, out); break;
-    case TYPE_STREAM: /* its dump comes with its commands */
+    case TYPE_STREAM: n = dump_stream(e, ref, out); break;
     case TYPE_NONE: CHECK(!"a key has a type");
     }
     CHECK(n == e->ops->size(e, ref));
@@ -181,7 +267,7 @@ static inline void dump_key(struct engine *e, struct key_ref *ref, struct buf *o
 /* A collection without elements is no key, unless all its fields just died. */
 static inline bool dump_is_hollow(struct engine *e, struct key_ref *ref)
 {
-    if (ref->type == TYPE_STRING || e->ops->size(e, ref)) return false;
+    if (ref->type == TYPE_STRING || ref->type == TYPE_STREAM || e->ops->size(e, ref)) return false;
     CHECK(ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref));
     return true;
 }

@@ -5,10 +5,10 @@
  * one to three times (now and then many more), and `%x` for
  *
  *   k any key · S string · I counter · B bitmap · P HyperLogLog · H hash · L list
- *   T set · Z sorted set · G places: a key that usually holds that type
+ *   T set · Z sorted set · G places · X stream: a key that usually holds that type
  *   m member or field · v value · d database · c count · n integer · f float
  *   s, p a relative time in s or ms · E, A an absolute one · o offset
- *   ( score bound · [ lex bound */
+ *   ( score bound · [ lex bound · i ID of a stream's entry of late */
 #ifndef MAYFLY_TESTS_EXEC_GENERATE_H
 #define MAYFLY_TESTS_EXEC_GENERATE_H
 
@@ -111,6 +111,18 @@ static const struct gen_pattern gen_patterns[] = {
     {2, "GEOSEARCHSTORE %G %G FROMLONLAT 13 38 BYRADIUS {200|9000} km {ASC|COUNT 2|} {STOREDIST|}"},
     {1, "GEORADIUS %G 13 38 9000 km {STORE %G|STOREDIST %G|}"},
     {1, "GEORADIUSBYMEMBER %G %m 9000 km {STORE %G|}"},
+    /* streams */
+    {6, "XADD %X {MAXLEN {~|=|} %c|MINID {~|=|} %i|NOMKSTREAM|} {*|*|%i} <%m %v>"},
+    {1, "XTRIM %X {MAXLEN {~|=|} %c|MINID {~|=|} %i}"},
+    {2, "XDEL %X <%i>"},
+    {1, "XSETID %X %i {ENTRIESADDED 100|} {MAXDELETEDID %i|}"},
+    {3, "XGROUP CREATE %X {g|h} {$|0|%i} {MKSTREAM|} {ENTRIESREAD %c|}"},
+    {2, "XGROUP {SETID %X {g|h} {$|0|%i}|DESTROY %X h|CREATECONSUMER %X {g|h} %m|DELCONSUMER %X {g|h} {a|b|c}}"},
+    {6, "XREADGROUP GROUP {g|h} {a|b|c} {COUNT %c|} {NOACK|} STREAMS %X {>|>|>|0|%i}"},
+    {3, "XACK %X {g|h} <%i>"},
+    {3, "XCLAIM %X {g|h} {a|b|c} {0|500} <%i> {IDLE %p|TIME %A|} {RETRYCOUNT %c|} {FORCE|} {JUSTID|} {LASTID %i|}"},
+    {3, "XAUTOCLAIM %X {g|h} {a|b|c} {0|500} 0 {COUNT 3|} {JUSTID|}"},
+    {1, "XREAD STREAMS %X %X 0 %i"},
     /* any key */
     {4, "{DEL|UNLINK} <%k>"},
     {8, "{EXPIRE %k %s|PEXPIRE %k %p|EXPIREAT %k %E|PEXPIREAT %k %A} {NX|XX|GT|LT|XX GT|XX LT|}"},
@@ -160,8 +172,8 @@ static inline void gen_end_word(struct gen *g)
 /* Mostly of the wanted type; sometimes whatever is there. */
 static inline void gen_key(struct gen *g, char type)
 {
-    static const char types[] = "SIBPHLTZG";
-    static const char names[] = "scbphltzg";
+    static const char types[] = "SIBPHLTZGX";
+    static const char names[] = "scbphltzgx";
     if (type == 'k' || gen_below(g, 30) == 0) type = types[gen_below(g, sizeof types - 1)];
     char name = names[strchr(types, type) - types];
     buf_printf(&g->text, "%c%d", name, (int)gen_below(g, 6));
@@ -209,6 +221,11 @@ static inline void gen_word(struct gen *g, char what)
     case 'p': gen_number(g, (i64)gen_below(g, 9000)); break;
     case 'E': gen_number(g, g->now_ms / 1000 + (i64)gen_below(g, 12) - 2); break;
     case 'A': gen_number(g, g->now_ms + (i64)gen_below(g, 10000) - 1500); break;
+    case 'i':
+        gen_number(g, g->now_ms - (i64)gen_below(g, gen_below(g, 2) ? 3 : 3000));
+        buf_append_char(&g->text, '-');
+        gen_number(g, (i64)gen_below(g, 3));
+        break;
     case '(':
         buf_append_str(&g->text, gen_below(g, 2) ? "(" : "");
         gen_float(g);

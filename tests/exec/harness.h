@@ -66,6 +66,7 @@ static inline void world_open(struct world *w) { world_open_on(w, memory_engine_
 
 static inline void world_close(struct world *w)
 {
+    waiting_free(w->outcome.waiting);
     region_release(&w->region);
     session_release(&w->session);
     recorder_clear(&w->journal);
@@ -88,6 +89,7 @@ static inline void run_argv(struct world *w, int argc, bytes *argv)
     buf_clear(&w->out);
     struct reply reply = {.out = &w->out, .proto = w->session.proto};
     struct request q = {&w->session, NULL, argc, argv, &reply};
+    waiting_free(w->outcome.waiting); /* nobody will serve it */
     region_run(&w->region, &q, &w->outcome);
 }
 

@@ -137,7 +137,8 @@ static void read_replica(struct trial *t)
     w->session.db = (u32)gen_below(&g, DBS);
     gen_next(&g);
     const struct command *cmd = command_find(g.argv[0]);
-    bool writes = cmd->flags & CMD_WRITE;
+    const struct command *sub = g.argc > 1 ? command_find_sub(cmd, g.argv[1]) : NULL;
+    bool writes = (sub ? sub : cmd)->flags & CMD_WRITE;
     if (!bytes_is(g.argv[0], "pfcount")) { /* which writes the result down, as in Redis */
         run_argv(w, g.argc, g.argv);
         assert_int_equal(w->outcome.rejected, writes);

@@ -23,7 +23,7 @@
 static const char *const never_recorded[] = {
     "expire", "pexpire", "expireat", "setex", "psetex", "getex", "getdel", "getset", "incrbyfloat",
     "spop", "lmpop", "zpopmin", "zpopmax", "zmpop", "zincrby", "sort",
-    "hexpire", "hpexpire", "hexpireat", "hgetex", "hgetdel", "hsetnx", "hincrbyfloat",
+    "hexpire", "hpexpire", "hexpireat", "hgetex", "hgetdel", "hsetnx", "hincrbyfloat", "xreadgroup", "xautoclaim",
 };
 
 static bool options_canonical(const char *name, int argc, const bytes *argv)
@@ -37,12 +37,17 @@ static bool options_canonical(const char *name, int argc, const bytes *argv)
         return bytes_is(argv[2], "pxat") && bytes_is(argv[4], "fields");
     for (int i = 0; strcmp(name, "zadd") == 0 && i < argc; i++)
         if (bytes_is(argv[i], "incr")) return false;
+    for (int i = 2; (strcmp(name, "xadd") == 0 || strcmp(name, "xtrim") == 0) && i < argc && i < 5; i++)
+        if (bytes_is(argv[i], "~") || bytes_is(argv[i], "*")) return false;
+    for (int i = 5; strcmp(name, "xclaim") == 0 && i < argc; i++)
+        if (bytes_is(argv[i], "idle")) return false;
     return true;
 }
 
 static bool is_canonical(int argc, const bytes *argv)
 {
     const struct command *cmd = command_find(argv[0]);
+    if (cmd && cmd->sub_count && argc > 1) cmd = command_find_sub(cmd, argv[1]);
     if (!cmd || !(cmd->flags & CMD_WRITE)) return false;
     for (size_t i = 0; i < ARRAY_LEN(never_recorded); i++)
         if (strcmp(cmd->name, never_recorded[i]) == 0) return false;

@@ -11,8 +11,9 @@ for name in ('options_create', 'readoptions_create', 'writeoptions_create', 'lis
     getattr(ROCKSDB, 'rocksdb_' + name).restype = ctypes.c_void_p
 ROCKSDB.rocksdb_iter_valid.restype = ctypes.c_ubyte
 
-META, DATA, SCORE, RANK, FIELD, DEADLINE, INFO = (
-    'redis_metadata', 'data', 'redis_zset_score', 'zset_rank', 'field_deadline', 'deadline', 'meta_info')
+META, DATA, SCORE, RANK, FIELD, STREAM, DEADLINE, INFO = (
+    'redis_metadata', 'data', 'redis_zset_score', 'zset_rank', 'field_deadline', 'redis_stream', 'deadline',
+    'meta_info')
 
 
 def call(function, *args):

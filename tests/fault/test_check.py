@@ -11,8 +11,8 @@ import pytest
 import machine
 import mayfly
 from load import Link
-from rocks import (DATA, DEADLINE, FIELD, HEAD, INFO, META, RANK, SCORE, SIZE, TAIL, VERSION, Store, prefix_of,
-                   row_of, slot_of, u64)
+from rocks import (DATA, DEADLINE, FIELD, HEAD, INFO, META, RANK, SCORE, SIZE, STREAM, TAIL, VERSION, Store,
+                   prefix_of, row_of, slot_of, u64)
 
 BIG = 6000                  # members of a sorted set that has blocks
 
@@ -30,6 +30,8 @@ def fill(link):
         ('RPUSH', 'list', *range(50)), ('LPUSH', 'list', *range(50)), ('PEXPIREAT', 'list', hour + 5000),
         ('SADD', 'set', *range(400)), ('ZADD', 'zset', 1.5, 'a', -2, 'b', 0, 'c', 'inf', 'd'),
         ('ZADD', 'ranked', *members), ('ZREM', 'ranked', *[b'member:%d' % i for i in range(0, BIG, 7)]),
+        *(('XADD', 'stream', f'{i}-1', 'field', 'value') for i in range(1, 11)),
+        ('XGROUP', 'CREATE', 'stream', 'g', '0'),
         ('SADD', 'dropped', *range(20)), ('DEL', 'dropped'), ('SET', 'hash2', 1), ('DEL', 'hash2'),
         ('SELECT', 3), ('SET', 'elsewhere', 1), ('SELECT', 5), ('SADD', 'swapped', 1), ('SWAPDB', 3, 5),
         ('SELECT', 7), ('SET', 'flushed', 1), ('FLUSHDB',), ('SET', 'kept', 1)]
@@ -71,7 +73,8 @@ def test_sound(sound):
     code, text = check(sound)
     assert code == 0, text
     assert 'PROBLEM' not in text and 'Everything agrees' in text
-    assert re.search(r'keys +15\n', text), text
+    assert re.search(r'keys +16\n', text), text
+    assert re.search(r'streams +1, with \d+ rows', text), text
     assert re.search(r'sorted sets +2, with \d+ members', text)
     assert re.search(r'orphans +20 rows', text), text
     assert check(os.path.join(sound, 'rocksdb')) == (0, text)
@@ -202,6 +205,12 @@ PLANTED = {
     'rank count': (lambda s: add_to_block(s, 5, 1), '"ranked": its blocks, .* add up'),
     'rank counts that add up': (move_between_blocks, '"ranked": member "member:.* is not in the block'),
     'ranks of a set': (lambda s: s.put(RANK, prefix_of(s, b'set'), u64(1)), '"set": it has 1 rank blocks'),
+    'stream size': (lambda s: s.change(META, row_of(b'stream'), SIZE, u64(500)), '"stream": its size is stored as 500'),
+    'stream without rows': (lambda s: s.change(META, row_of(b'stream'), VERSION, u64(77)), '"stream": .* has 0 rows'),
+    'stream head': (lambda s: s.put(META, row_of(b'stream'), s.get(META, row_of(b'stream')) + b'x' * 128),
+                    '"stream": its metadata'),
+    'stream with elements': (lambda s: s.put(DATA, prefix_of(s, b'stream') + b'x', b''), '"stream": it has 1 elements'),
+    'rows of a set': (lambda s: s.put(STREAM, prefix_of(s, b'set') + b'x', b''), '"set": it has 1 rows of a stream'),
     'field deadline gone': (lambda s: s.delete(FIELD, prefix_of(s, b'timed') + b'f5'), '"timed": field "f5"'),
     'field of a deadline gone': (lambda s: s.delete(DATA, prefix_of(s, b'timed') + b'f5'),
                                  r'"timed": field "f5" \(\d+\) has a deadline, but is missing'),
@@ -244,9 +253,10 @@ def test_orphans_are_no_problem(database):
         s.put(DATA, row_of(b'string') + u64(77) + b'x', b'')
         s.put(SCORE, row_of(b'nobody') + u64(78) + b'x' * 9, b'')
         s.put(FIELD, prefix_of(s, b'hash')[:-8] + u64(79) + b'f', u64(1))
+        s.put(STREAM, row_of(b'set') + u64(80) + b'row', b'')
     code, text = check(database)
     assert code == 0, text
-    assert re.search(r'orphans +23 rows', text), text
+    assert re.search(r'orphans +24 rows', text), text
 
 
 def test_stale_references_are_no_problem(database):

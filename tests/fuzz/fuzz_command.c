@@ -18,6 +18,7 @@
 #include "../exec/dataset.h"
 #include "../exec/generate.h"
 #include "../exec/harness.h"
+#include "exec/script.h"
 #include "resp/command.h"
 
 #define FUZZ_DBS 3
@@ -34,6 +35,7 @@ struct fuzz {
     struct world primary, plain, replica;
     size_t applied;
     i64 now_ms;
+    i64 script_us; /* a clock that goes on with each look */
 };
 
 /* -- replies ----------------------------------------------------------------------------- */
@@ -221,10 +223,25 @@ static void open_one(struct world *w, bool recorded)
     if (!recorded) journal_detach(&w->region.journal, &w->journal.sink);
 }
 
+/* -- scripts: none runs for long, and none takes much --------------------------------------------- */
+
+static i64 script_clock(void *owner) { return ((struct fuzz *)owner)->script_us += 1000; }
+static void end_script(void *owner) { ((struct fuzz *)owner)->primary.region.script->killed = true; }
+
+static void bound_scripts(struct fuzz *f)
+{
+    struct region *r = &f->primary.region;
+    r->owner = f;
+    r->host = (struct script_host){
+        .now_us = script_clock, .serve = end_script, .busy_after_ms = 20, .memory = 4u << 20,
+    };
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz f = {.now_ms = T0};
     open_one(&f.primary, true);
+    bound_scripts(&f);
     open_one(&f.plain, false);
     open_one(&f.replica, false);
     f.replica.region.ks.keep_dead = true;

@@ -17,6 +17,9 @@ def value_cmds(kind, key):
         return [[b'OBJECT', b'ENCODING', key], ([b'SMEMBERS', key], c.packed_order)]
     if kind == b'zset':
         return [[b'ZRANGE', key, b'0', b'-1', b'WITHSCORES']]
+    if kind == b'stream':
+        full = c.restored_stream_times if key.startswith(b'xd') else c.stream_times
+        return [[b'XRANGE', key, b'-', b'+'], ([b'XINFO', b'STREAM', key, b'FULL', b'COUNT', b'0'], full)]
     return []
 
 

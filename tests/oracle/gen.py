@@ -11,17 +11,19 @@ from op import Op
 
 # Keys of one type collide often; commands stray to other types' keys at times.
 GENERAL = {t: [b'%s%d' % (t.encode(), i) for i in range(12)]
-           for t in ('s', 'h', 'l', 't', 'z')}
+           for t in ('s', 'h', 'l', 't', 'z', 'x')}
 GENERAL['p'] = [b'p%d' % i for i in range(5)]
-BIG = {t: [b'big_%s%d' % (t.encode(), i) for i in range(2)] for t in 'hltz'}
+BIG = {t: [b'big_%s%d' % (t.encode(), i) for i in range(2)] for t in 'hltzx'}
 # Keys that only their own family writes, because some command is undefined or
 # too expensive on arbitrary contents:
 #   g geo (scores must be geohashes), zl (lex ranges need equal scores),
-#   lcs (quadratic), so_* (numeric only), w_*/wh_* (SORT weights).
+#   lcs (quadratic), so_* (numeric only), w_*/wh_* (SORT weights),
+#   xa (IDs by the clock), xd (streams restored from the other's dump).
 DEDICATED = {
     'g': [b'g%d' % i for i in range(5)],
     'zl': [b'zl%d' % i for i in range(4)],
     'lcs': [b'lcs%d' % i for i in range(5)],
+    'xa': [b'xa0'], 'xd': [b'xd%d' % i for i in range(3)],
     'sol': [b'so_l0', b'so_l1'], 'sos': [b'so_s0', b'so_s1'], 'soz': [b'so_z0', b'so_z1'],
 }
 ODD_KEYS = [b'', b'\x00\xff\r\n', b'nokey', b'nokey2', b'key with space', b'k' * 300, b'{tag}x']
@@ -72,7 +74,7 @@ def family(name, weight=1.0):
     return FAMILIES[name]
 
 
-GROUPS = ('multi', 'protocol', 'scan', 'blocking')
+GROUPS = ('multi', 'protocol', 'scan', 'blocking', 'script')
 
 
 def choices(families):

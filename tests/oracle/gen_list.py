@@ -1,4 +1,5 @@
 """Lists, and their blocking commands where these can't block."""
+from compare import exec_rule
 from gen import BIG, family
 from op import Op
 
@@ -144,7 +145,8 @@ def blocking_command(g, timeout):
 @blocking.add(2, mutate=False)
 def in_multi(g):
     # Inside MULTI nothing blocks, whatever the timeout says.
-    return Op([b'MULTI'], blocking_command(g, g.pick((b'0', b'1', b'0.5'))), [b'EXEC'])
+    argv = blocking_command(g, g.pick((b'0', b'1', b'0.5')))
+    return Op([b'MULTI'], argv, ([b'EXEC'], exec_rule([(argv, None)])))
 
 
 @blocking.add(0.4)

@@ -151,8 +151,7 @@ def misc(g):
 def transaction(g):
     inner = [g.plain() for _ in range(g.n(6))]
     inner = [(argv, rule) for argv, rule in inner if argv[0].upper() not in NOT_QUEUED]
-    rules = [rule for _, rule in inner]
-    last = ([b'EXEC'], c.exec_rule(rules)) if g.p(0.9) else ([b'DISCARD'], None)
+    last = ([b'EXEC'], c.exec_rule(inner)) if g.p(0.9) else ([b'DISCARD'], None)
     watch = [[b'WATCH', g.any_key()]] if g.p(0.2) else []
     # A queued command answers QUEUED or an error, the same on both sides.
     return Op(*watch, [b'MULTI'], *[argv for argv, _ in inner], last)

@@ -131,7 +131,8 @@ class Pair:
             if self.encoding_rule and argv[0].upper() == b'OBJECT':
                 return self.encoding_rule(None, a, b)
             return self.loose_hll and all(r[0] == '$' and (r[1] or b'').startswith(b'HYLL') for r in (a, b))
-        ctx = Ctx(*([self.reading(argv, r) for r in side] for side in (earlier_a, earlier_b)), self.loose_order)
+        ctx = Ctx(*([self.reading(argv, r) for r in side] for side in (earlier_a, earlier_b)), self.loose_order,
+                  self.on_disk)
         return rule(ctx, a, b)
 
     def reading(self, argv, raw):

@@ -20,7 +20,7 @@ import compare                                                          # noqa: 
 import dataset                                                          # noqa: E402
 import shortttl                                                         # noqa: E402
 import gen_geo, gen_hash, gen_key, gen_list, gen_raw, gen_server, gen_set, gen_string, gen_zset   # noqa: E402,E401,F401
-import gen_dump                                                         # noqa: E402,F401
+import gen_dump, gen_script, gen_stream                                             # noqa: E402,E401,F401
 from gen import FAMILIES, Gen                                           # noqa: E402
 from op import cli_line                                                 # noqa: E402
 from pair import Pair, op_lines                                         # noqa: E402

@@ -87,7 +87,7 @@ class Rules(unittest.TestCase):
         self.assertFalse(c.later_dbsize([b'LLEN'], (':', 7), (':', 6)))
 
     def test_exec(self):
-        rule = c.exec_rule([None, c.unordered])
+        rule = c.exec_rule([([b"GET"], None), ([b"KEYS"], c.unordered)])
         same = ('*', (('+', b'OK'), bulk(b'a', b'b')))
         self.assertTrue(rule(c.Ctx(), same, ('*', (('+', b'OK'), bulk(b'b', b'a')))))
         self.assertFalse(rule(c.Ctx(), same, ('*', (('+', b'KO'), bulk(b'b', b'a')))))

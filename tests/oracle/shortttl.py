@@ -20,6 +20,8 @@ def create(g, kind, key):
         return [b'ZADD', key, b'1', g.member(), b'2', g.member()]
     if kind == 'p':
         return [b'PFADD', key, g.member()]
+    if kind == 'x':
+        return [b'XADD', key, b'1-*', g.member(), g.val()]
     return CREATE[kind] + [key, g.val()]
 
 

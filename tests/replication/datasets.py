@@ -3,7 +3,7 @@
 Values are compared by DEBUG DIGEST-VALUE, which all kinds of servers compute alike; only where these differ they
 are read. What dies while one looks is left out, but nothing may be seen after its deadline."""
 import everything
-from everything import READ, content, many
+from everything import content, many, reading
 from mayfly import Raw, eventually
 from nodes import now_ms
 
@@ -11,7 +11,8 @@ DATABASES = range(16)
 
 
 def facts(c, db, with_fields):
-    """{(db, key): [type, digest, PEXPIRETIME, {field: deadline}]} of what was there at first."""
+    """{(db, key): [type, digest, PEXPIRETIME, {field: deadline}]} of what was there at first; of streams the digest
+    and all that groups have."""
     start = now_ms()
     assert c.call('SELECT', db) == b'OK'
     keys = c.call('KEYS', '*')
@@ -20,14 +21,27 @@ def facts(c, db, with_fields):
     digests = many(c, (('DEBUG', 'DIGEST-VALUE', k) for k in keys))
     found = {(db, k): [kind, digest[0], when, None]
              for k, kind, digest, when in zip(keys, kinds, digests, times)
-             if kind not in (b'none', b'stream') and when != -2}
+             if kind != b'none' and when != -2}
     late = {at: fact for at, fact in found.items() if 0 < fact[2] < start}
     assert not late, f'seen after their deadlines, at {start}: {late}'
-    if with_fields:
-        for at, fact in found.items():
-            if fact[0] == b'hash':
-                fact[3] = field_deadlines(c, at[1])
+    for at, fact in found.items():
+        if with_fields and fact[0] == b'hash':
+            fact[3] = field_deadlines(c, at[1])
+        elif fact[0] == b'stream':                      # the digest knows nothing of groups
+            fact[1] = fact[1], groups(c, at[1], with_fields)
     return found
+
+
+def groups(c, key, exactly):
+    """How much a group has read, Redis does not always tell its replicas."""
+    whole = c.call(*reading(b'stream', key))
+    if not isinstance(whole, list):
+        return None
+    whole = content(b'stream', whole)
+    for group in whole[b'groups']:
+        if not exactly:
+            del group[b'entries-read'], group[b'lag']
+    return whole
 
 
 def field_deadlines(c, key):
@@ -46,7 +60,7 @@ def read(node, with_fields):
 def value(node, at, kind):
     with Raw(node.port, 60) as c:
         c.call('SELECT', at[0])
-        found = content(kind, c.call(READ[kind][0], at[1], *READ[kind][1:]))
+        found = content(kind, c.call(*reading(kind, at[1])))
     return [b'0' if x == b'-0' else x for x in found] if kind == b'zset' else found    # rocks has no -0
 
 

@@ -112,7 +112,40 @@ def collections():
     yield 'HSET', 'hash:huge', 'f', noise(1_100_000), b'g' * 1_050_000, 'v'
 
 
+def streams():
+    """Nodes of all sizes, entries with the same fields and with others, groups in all states."""
+    for n in 1, 2, 99, 100, 101, 350:
+        for i in range(n):
+            yield 'XADD', f'stream:{n}', f'{1000 + i // 3}-{i % 3 + 1}', 'name', f'n{i}', 'number', i
+    for i, e in enumerate(ELEMENTS):
+        yield 'XADD', 'stream:elements', f'{i + 1}-0', e, ELEMENTS[-1 - i], b'f%d' % (i % 5), e
+    yield 'XADD', 'stream:wide', '5-5', *[x for i in range(700) for x in (f'field{i}', i * 7919)]
+    yield 'XADD', 'stream:huge', '1-1', 'f', noise(1_100_000), b'g' * 1_050_000, 'v'
+    yield 'XADD', 'stream:last', f'{2**64 - 1}-{2**64 - 1}', 'f', 'v'
+    yield 'XGROUP', 'CREATE', 'stream:empty', 'g', '$', 'MKSTREAM'
+    yield 'XADD', 'stream:gone', '5-1', 'f', 'v'
+    yield 'XDEL', 'stream:gone', '5-1'
+    yield 'XDEL', 'stream:350', '1000-1', '1003-2', '1050-1', '1116-2'
+    yield 'XTRIM', 'stream:350', 'MAXLEN', 300
+    yield 'XSETID', 'stream:100', '5000-7', 'ENTRIESADDED', 1000, 'MAXDELETEDID', '4000-1'
+    for i, name in enumerate((b'g', b'', b'\x00', b'\x00\x01', b'a longer name', noise(100))):
+        yield 'XGROUP', 'CREATE', 'stream:101', name, f'{1000 + i}', 'ENTRIESREAD', i
+        yield 'XGROUP', 'CREATECONSUMER', 'stream:101', name, 'idle'
+        yield 'XREADGROUP', 'GROUP', name, name, 'COUNT', 5, 'STREAMS', 'stream:101', '>'
+        yield 'XREADGROUP', 'GROUP', name, 'other', 'COUNT', 3, 'STREAMS', 'stream:101', '>'
+        yield 'XACK', 'stream:101', name, f'{1000 + i}-3'
+        yield 'XGROUP', 'SETID', 'stream:101', name, f'{1003 + i}', 'ENTRIESREAD', i + 8    # else Redis's AOF lacks it
+    yield 'XREADGROUP', 'GROUP', 'g', 'lazy', 'NOACK', 'COUNT', 9, 'STREAMS', 'stream:101', '>'
+    yield 'XGROUP', 'CREATE', 'stream:350', 'g', 0
+    yield 'XREADGROUP', 'GROUP', 'g', 'c', 'STREAMS', 'stream:350', '>'
+    yield 'XGROUP', 'SETID', 'stream:350', 'g', '$', 'ENTRIESREAD', 350
+    yield 'XCLAIM', 'stream:350', 'g', 'd', 0, '1020-1', '1021-2', 'TIME', 12345, 'RETRYCOUNT', 7
+    yield 'PEXPIREAT', 'stream:99', FAR
+
+
 def many_elements():
+    for i in range(0, 9000, 3):
+        yield 'XADD', 'stream:many', f'{i + 1}-0', 'name', f'entry {i}', 'value', i
     for part in range(10):
         numbers = range(part * 1000, part * 1000 + 1000)
         yield 'RPUSH', 'list:many', *[f'element {i}' for i in numbers]
@@ -141,16 +174,37 @@ def databases(numbers):
 
 
 def fill(c, dbs=range(1, 16)):
-    run(c, [*strings(), *collections(), *many_elements(), *deadlines(int(time.time() * 1000)), *databases(dbs)])
+    run(c, [*strings(), *collections(), *streams(), *many_elements(), *deadlines(int(time.time() * 1000)), *databases(dbs)])
 
 
 # -- reading -------------------------------------------------------------------------------------------
 
 READ = {b'string': ('GET',), b'list': ('LRANGE', 0, -1), b'set': ('SMEMBERS',), b'hash': ('HGETALL',),
-        b'zset': ('ZRANGE', 0, -1, 'WITHSCORES'), b'stream': ('XLEN',)}
+        b'zset': ('ZRANGE', 0, -1, 'WITHSCORES'), b'stream': ('XINFO', 'STREAM', 'FULL', 'COUNT', 0)}
+
+
+def reading(kind, key):
+    """The command that reads all of a value."""
+    name, *rest = READ.get(kind, ('EXISTS',))
+    return (name, rest[0], key, *rest[1:]) if name == 'XINFO' else (name, key, *rest)
+
+
+def fields(reply):
+    return dict(zip(reply[::2], reply[1::2]))
+
+
+def stream(reply):
+    """What XINFO STREAM FULL tells, but for the tree, and when a consumer was seen."""
+    found = {k: v for k, v in fields(reply).items() if not k.startswith(b'radix-tree')}
+    found[b'groups'] = [fields(g) for g in found[b'groups']]
+    for g in found[b'groups']:
+        g[b'consumers'] = [{k: v for k, v in fields(c).items() if k != b'seen-time'} for c in g[b'consumers']]
+    return found
 
 
 def content(kind, reply):
+    if kind == b'stream':
+        return stream(reply)
     if kind == b'hash':
         return dict(zip(reply[::2], reply[1::2]))
     if kind == b'zset' and ENGINE == 'rocksdb':             # has no -0
@@ -167,7 +221,7 @@ def look(server, dbs=range(16), encodings=True):
             keys = sorted(c.call('KEYS', '*'))
             facts = many(c, [x for k in keys for x in (('TYPE', k), ('OBJECT', 'ENCODING', k), ('PEXPIRETIME', k))])
             kinds, forms, times = facts[::3], facts[1::3], facts[2::3]
-            values = many(c, [(READ[kind][0], k, *READ[kind][1:]) for k, kind in zip(keys, kinds)])
+            values = many(c, [reading(kind, k) for k, kind in zip(keys, kinds)])
             for k, kind, form, when, value in zip(keys, kinds, forms, times, values):
                 data[db, k] = (kind, form if encodings else None, content(kind, value), when)
     return data

@@ -198,7 +198,7 @@ class Raw:
         if kind == b'+':
             return rest
         if kind == b'-':
-            return ReplyError(rest.decode())
+            return ReplyError(rest.decode(errors='backslashreplace'))
         if kind == b':':
             return int(rest)
         if kind == b'_':

@@ -147,8 +147,9 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
     assert ours.pop('appendonly') == 'yes' and theirs.pop('appendonly') == 'no'
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
-        'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb', 'load-expired',
-        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind'}
+        'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'expiry-stream', 'import-rdb', 'load-expired',
+        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind',
+        'script-memory-limit', 'expiry-stream'}
 
 
 def test_get_patterns(r):
@@ -239,8 +240,7 @@ SET_ERRORS = [
                                         'template format is invalid or contains unknown variables')),
     ('dir /nosuch', refused('dir', 'No such file or directory')),
     ('dbfilename a/b', refused('dbfilename', "dbfilename can't be a path, just a filename")),
-    ('tls-port 6380', refused('tls-port', "not supported by this build: only '0' is accepted")),
-    ('tls-cert-file x', refused('tls-cert-file', 'not supported by this build: only an empty value is accepted')),
+    ('tls-cluster yes', refused('tls-cluster', "not supported by this build: only 'no' is accepted")),
 ]
 
 
@@ -443,8 +443,7 @@ LINE_ERRORS = [
     ('bind ' + ' '.join(['1'] * 17), 'Too many bind addresses specified.'),
     ('engine rocks', 'argument(s) must be one of the following: memory, rocksdb'),
     ('cluster-enabled yes', "not supported by this build: only 'no' is accepted"),
-    ('aclfile x', 'not supported by this build: only an empty value is accepted'),
-    ('user default on', 'not supported by this build'), ('loadmodule x.so', 'not supported by this build'),
+    ('loadmodule x.so', 'not supported by this build'),
 ]
 
 

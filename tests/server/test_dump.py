@@ -262,7 +262,7 @@ BAD = {
     'integers out of order': b'\x0b' + string(struct.pack('<IIhh', 2, 2, 5, 4)),
     'an intset of an odd width': b'\x0b' + string(struct.pack('<IIhh', 3, 2, 1, 2)),
     'a list node of an odd kind': b'\x12\x01\x03\x01x',
-    'a stream': b'\x0f\x00\x00\x00\x00\x00',
+    'a stream without the entries it tells of': b'\x0f\x00\x01\x00\x00\x00',
     'a module': b'\x07\x00\x00',
 }
 

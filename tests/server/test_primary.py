@@ -15,6 +15,7 @@ from mayfly import ReplyError, eventually
 
 pytestmark = redis_server.needed
 
+LIBRARY = "#!lua name=lib\nredis.register_function('f', function() return 'from a function' end)"
 MODES = {'diskless': ('--repl-diskless-sync-delay', 0), 'disk': ('--repl-diskless-sync', 'no')}
 
 
@@ -273,15 +274,18 @@ def test_cli_rdb(mode, server_factory, tmp_path, redis_factory):
 
 
 @pytest.mark.any_engine
-def test_cli_functions_rdb(primary, tmp_path):
+def test_cli_functions_rdb(primary, redis_factory, tmp_path):
     m = primary()
     with m.raw() as c:
-        everything.run(c, [('SET', 'k', 'v')])
+        everything.run(c, [('SET', 'a key', 'v'), ('FUNCTION', 'LOAD', LIBRARY)])
     path = tmp_path / 'functions.rdb'
     subprocess.run(['redis-cli', '-p', str(m.port), '--functions-rdb', str(path)], check=True, capture_output=True,
                    timeout=60)
     redis_server.check_rdb(path)
-    assert b'k' not in path.read_bytes()
+    assert b'a key' not in path.read_bytes()
+    path.rename(tmp_path / 'dump.rdb')
+    with redis_factory(directory=str(tmp_path)).client() as c:
+        assert c.dbsize() == 0 and c.execute_command('FCALL', 'f', 0) == b'from a function'
 
 
 @pytest.mark.any_engine

@@ -151,7 +151,7 @@ static void keys_are_where_the_specs_say(void **state)
         {"bitop and d a b", "2w 3r 4r"},
         {"zunion 2 a b weights 1 2", "2r 3r"},
         {"zunionstore d 2 a b", "1w 3r 4r"},
-        {"zunion 0 a", "-1"},
+        {"zunion 0 a", ""},
         {"zunion x a", "-1"},
         {"zunion 3 a b", "-1"},
         {"zunion 9223372036854775807 a b", "-1"},

@@ -127,6 +127,24 @@ static void test_vectors_collections(void **state)
     buf_release(&b);
 }
 
+/* The metadata of a stream ends with its head; its rows have a family of their own. */
+static void test_vectors_stream(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct codec_meta m = {.type = TYPE_STREAM, .version = VERSION, .size = 1, .payload = BYTES_LIT("head")};
+    assert_meta(m, "8600000000000000000102030405060708000000000000000168656164");
+    m.deadline_ms = 1700000000000;
+    m.size = 0;
+    m.payload = BYTES_LIT("");
+    assert_meta(m, "860000018bcfe5680001020304050607080000000000000000");
+    codec_key(&b, 1, 1, BYTES_LIT("s"));
+    append_u64(&b, VERSION);
+    buf_append_str(&b, "row");
+    assert_hex(buf_bytes(&b), "80000000000000018000000000000001" "0ef4" "0000000173" "0102030405060708" "726f77");
+    buf_release(&b);
+}
+
 static void test_vectors_scores(void **state)
 {
     (void)state;
@@ -339,7 +357,7 @@ static void assert_same_meta(const struct codec_meta *a, const struct codec_meta
 
 static struct codec_meta some_meta(bytes payload)
 {
-    struct codec_meta m = {.type = (enum value_type)(1 + below(5)), .deadline_ms = (i64)(some_number() >> 1)};
+    struct codec_meta m = {.type = (enum value_type)(1 + below(6)), .deadline_ms = (i64)(some_number() >> 1)};
     if (m.type == TYPE_STRING) {
         m.payload = payload;
         return m;
@@ -349,6 +367,7 @@ static struct codec_meta some_meta(bytes payload)
     m.size = some_number();
     if (m.type == TYPE_LIST) m.head = some_number();
     if (m.type == TYPE_LIST) m.tail = some_number();
+    if (m.type == TYPE_STREAM) m.payload = bytes_of(payload.p, MIN(payload.n, ROWS_HEAD_MAX));
     return m;
 }
 
@@ -367,14 +386,15 @@ static void test_metadata(void **state)
         assert_true(codec_meta_read(raw, &got));
         assert_same_meta(&got, &m);
 
-        size_t fixed = m.type == TYPE_STRING ? 9 : raw.n;
+        size_t fixed = m.type == TYPE_STRING ? 9 : m.type == TYPE_STREAM ? 25 : raw.n;
         for (size_t n = 0; n < fixed; n++) {
             bytes cut = exact(bytes_of(raw.p, n));
             assert_false(codec_meta_read(cut, &got));
             forget(cut);
         }
-        buf_append_char(&b, 'x'); /* and nothing may follow, but for a string's value */
-        assert_int_equal(codec_meta_read(bytes_of(b.p + 1, b.n - 1), &got), m.type == TYPE_STRING);
+        buf_append_char(&b, 'x'); /* and nothing may follow, but for a string's value, or a head */
+        bool more = m.type == TYPE_STRING || (m.type == TYPE_STREAM && m.payload.n < ROWS_HEAD_MAX);
+        assert_int_equal(codec_meta_read(bytes_of(b.p + 1, b.n - 1), &got), more);
         forget(raw);
         forget(payload);
         buf_release(&b);
@@ -390,7 +410,7 @@ static void test_flags(void **state)
         u32 type = flags & 15;
         size_t n = type == TYPE_LIST ? 41 : 25;
         struct codec_meta m;
-        bool good = (flags >= 0x81 && flags <= 0x85) || flags == 0x92;
+        bool good = (flags >= 0x81 && flags <= 0x86) || flags == 0x92;
         assert_int_equal(codec_meta_read(bytes_of(raw, n), &m), good);
         if (good) assert_int_equal(m.type, type);
     }
@@ -511,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_string),
         cmocka_unit_test(test_vectors_collections),
+        cmocka_unit_test(test_vectors_stream),
         cmocka_unit_test(test_vectors_scores),
         cmocka_unit_test(test_vectors_due),
         cmocka_unit_test(test_slots),

@@ -343,15 +343,17 @@ static void followed_at_time_0(void **state)
 
 static void set_note(const char *text)
 {
-    buf_clear(&e->note);
-    buf_append_str(&e->note, text);
-    e->note_changed = true;
+    struct engine_note *note = &e->notes[NOTE_REPLICATION];
+    buf_clear(&note->text);
+    buf_append_str(&note->text, text);
+    note->changed = true;
 }
 
 static void expect_note(const char *text)
 {
-    assert_true(bytes_eq(buf_bytes(&e->note), bytes_str(text)));
-    assert_false(e->note_changed);
+    const struct engine_note *note = &e->notes[NOTE_REPLICATION];
+    assert_true(bytes_eq(buf_bytes(&note->text), bytes_str(text)));
+    assert_false(note->changed);
 }
 
 static void note(void **state)

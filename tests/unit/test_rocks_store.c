@@ -377,12 +377,12 @@ static void orphans_go(void **state)
 {
     struct bed *b = *state;
     struct store *s = b->s;
-    static const enum family families[] = {FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD};
+    static const enum family families[] = {FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM};
     struct buf k = {0};
     put_meta(s, L("alive"), TYPE_HASH, 7, 0);
     put_meta(s, L("newer"), TYPE_ZSET, 9, 0);
     put_meta(s, L("text"), TYPE_STRING, 0, 0);
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < ARRAY_LEN(families); i++) {
         enum family f = families[i];
         for (char c = 'a'; c < 'f'; c++) {
             char sub[2] = {c};
@@ -397,7 +397,7 @@ static void orphans_go(void **state)
     store_put(s, FAM_DATA, sub_key(&k, L("old"), 0, "S"), L("12345678legacy"));
     store_put(s, FAM_DATA, sub_key(&k, L("alive"), 0, "S"), L("12345678legacy"));
     commit(s);
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < ARRAY_LEN(families); i++) {
         enum family f = families[i];
         compact(s, f);
         for (char c = 'a'; c < 'f'; c++) {

@@ -59,8 +59,8 @@ static void mem_create(struct engine *e, u32 db, bytes key, enum value_type type
     case TYPE_SET: object = mem_map_new(m, true); break;
     case TYPE_LIST: object = mem_seq_new(m); break;
     case TYPE_ZSET: object = mem_zset_new(m); break;
+    case TYPE_STREAM: object = mem_rows_new(); break;
     case TYPE_STRING:
-    case TYPE_STREAM:
     case TYPE_NONE: CHECK(!"create is for collections");
     }
     struct table *keys = &m->dbs[db].keys;
@@ -180,6 +180,7 @@ static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, s
         case TYPE_SET: object = mem_map_copy(m, object); break;
         case TYPE_LIST: object = mem_seq_copy(m, object); break;
         case TYPE_ZSET: object = mem_zset_copy(m, object); break;
+        case TYPE_STREAM: object = mem_rows_copy(object); break;
         default: {
             struct blob *b = object, *twin = mem_alloc(sizeof *twin + b->n);
             twin->n = twin->cap = b->n;
@@ -203,7 +204,7 @@ static u64 mem_size_of(struct engine *e, struct key_ref *ref)
     case TYPE_SET: return mem_map_count(entry_object(ref->entry), e->now_ms);
     case TYPE_LIST: return rope_count(&((struct mem_seq *)entry_object(ref->entry))->rope);
     case TYPE_ZSET: return mem_zset_count(entry_object(ref->entry));
-    case TYPE_STREAM:
+    case TYPE_STREAM: return ((struct mem_rows *)entry_object(ref->entry))->size;
     case TYPE_NONE: break;
     }
     return 0;
@@ -217,6 +218,7 @@ static const char *mem_encoding(struct engine *e, struct key_ref *ref)
     case TYPE_SET: return mem_map_encoding(e, entry_object(entry));
     case TYPE_LIST: return "quicklist";
     case TYPE_ZSET: return mem_zset_encoding(e, entry_object(entry));
+    case TYPE_STREAM: return "stream";
     default: break;
     }
     if (entry_form(entry) == FORM_INT) return "int";
@@ -236,6 +238,7 @@ static size_t mem_usage(struct engine *e UNUSED, struct key_ref *ref, u32 sample
     switch (entry_type(entry)) {
     case TYPE_LIST: return n + mem_seq_memory(entry_object(entry), samples);
     case TYPE_ZSET: return n + mem_zset_memory(entry_object(entry), samples);
+    case TYPE_STREAM: return n + mem_rows_memory(entry_object(entry));
     default: return n + mem_map_memory(entry_object(entry), samples);
     }
 }
@@ -488,7 +491,7 @@ static void mem_begin(struct engine *e, i64 now_ms)
 static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
-    e->note_changed = false; /* there is nothing to keep it with */
+    for (u32 i = 0; i < NOTES; i++) e->notes[i].changed = false; /* there is nothing to keep them with */
     return true;
 }
 
@@ -507,7 +510,7 @@ static void mem_close(struct engine *e)
         wheel_release(&m->dbs[i].fields);
     }
     arena_release(&m->handed_out);
-    buf_release(&e->note);
+    for (u32 i = 0; i < NOTES; i++) buf_release(&e->notes[i].text);
     mem_free(m->dbs);
     mem_free(m);
 }
@@ -541,6 +544,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->ops.map = mem_map_ops;
     m->ops.seq = mem_seq_ops;
     m->ops.zset = mem_zset_ops;
+    m->ops.rows = mem_rows_ops;
     m->base.ops = &m->ops;
     m->base.limits = redis_defaults;
     m->base.databases = databases;

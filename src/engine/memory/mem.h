@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "ds/intset.h"
+#include "ds/omap.h"
 #include "ds/packed.h"
 #include "ds/rope.h"
 #include "ds/table.h"
@@ -25,7 +26,7 @@ struct mem_db {
 /* What a drop leaves behind: freed in slices by reclaim(). */
 struct grave {
     struct grave *next;
-    enum { GRAVE_KEYS, GRAVE_BLOB, GRAVE_MAP, GRAVE_SEQ, GRAVE_ZSET } kind;
+    enum { GRAVE_KEYS, GRAVE_BLOB, GRAVE_MAP, GRAVE_SEQ, GRAVE_ZSET, GRAVE_ROWS } kind;
     void *object;
 };
 
@@ -145,6 +146,19 @@ u64 mem_zset_count(struct mem_zset *);
 size_t mem_zset_memory(struct mem_zset *, u32 samples);
 const char *mem_zset_encoding(struct engine *, struct mem_zset *);
 extern const struct zset_ops mem_zset_ops;
+
+/* -- streams: rows.c ------------------------------------------------------------- */
+struct mem_rows {
+    struct omap map;
+    u64 size; /* what the commands say it is */
+    char *head;
+    u32 head_bytes;
+};
+struct mem_rows *mem_rows_new(void);
+struct mem_rows *mem_rows_copy(const struct mem_rows *);
+bool mem_rows_free_some(struct mem_rows *, u32 units);
+size_t mem_rows_memory(const struct mem_rows *);
+extern const struct rows_ops mem_rows_ops;
 
 /* -- filling any of them: fill.c ---------------------------------------------------- */
 u32 mem_map_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);

@@ -43,6 +43,10 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
             mem_bury(m, GRAVE_ZSET, object);
         break;
     case TYPE_STREAM:
+        if (omap_leaves(&((struct mem_rows *)object)->map) > MEM_FREE_NOW ||
+            !mem_rows_free_some(object, MEM_FREE_NOW * 2))
+            mem_bury(m, GRAVE_ROWS, object);
+        break;
     case TYPE_NONE: break;
     }
     mem_free(entry);
@@ -71,6 +75,7 @@ static bool dig(struct mem_engine *m, struct grave *g, u32 units)
     case GRAVE_MAP: return mem_map_free_some(g->object, units);
     case GRAVE_SEQ: return mem_seq_free_some(g->object, units);
     case GRAVE_ZSET: return mem_zset_free_some(g->object, units);
+    case GRAVE_ROWS: return mem_rows_free_some(g->object, units);
     case GRAVE_KEYS: break;
     }
     struct mem_db *d = g->object;

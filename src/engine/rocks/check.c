@@ -54,14 +54,14 @@ const char *check_family(enum family f)
 {
     static const char *const names[CHECK_LANES] = {
         [FAM_META] = "redis_metadata", [FAM_DATA] = "data", [FAM_SCORE] = "redis_zset_score",
-        [FAM_RANK] = "zset_rank", [FAM_FIELD] = "field_deadline",
+        [FAM_RANK] = "zset_rank", [FAM_FIELD] = "field_deadline", [FAM_STREAM] = "redis_stream",
     };
     return names[f];
 }
 
 static const char *type_name(enum value_type type)
 {
-    static const char *const names[] = {"key", "string", "hash", "list", "set", "sorted set"};
+    static const char *const names[] = {"key", "string", "hash", "list", "set", "sorted set", "stream"};
     return names[type];
 }
 
@@ -91,7 +91,7 @@ static void print_elements(const struct check *c, enum value_type type, const ch
     if (c->keys[type])
         printf("  %-16s %llu, with %llu %s\n", what, LLU(c->keys[type]),
                LLU(c->elements[type]), type == TYPE_HASH ? "fields" :
-               type == TYPE_LIST ? "elements" : "members");
+               type == TYPE_LIST ? "elements" : type == TYPE_STREAM ? "rows" : "members");
 }
 
 static void print_some(const char *what, u64 n)
@@ -110,6 +110,7 @@ static void print_summary(const struct check *c)
     print_elements(c, TYPE_LIST, "lists");
     print_elements(c, TYPE_SET, "sets");
     print_elements(c, TYPE_ZSET, "sorted sets");
+    print_elements(c, TYPE_STREAM, "streams");
     print_some("old strings", c->legacy_strings);
     if (c->spare_keys)
         printf("  %-16s %llu keys of data that was not completely loaded: they go at the next start\n",

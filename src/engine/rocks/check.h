@@ -15,7 +15,7 @@
 #define LLU(x) ((unsigned long long)(x)) /* for printf */
 #define LLD(x) ((long long)(x))
 
-enum { CHECK_LANES = FAM_FIELD + 1 }; /* families in the order of P: FAM_META … FAM_FIELD */
+enum { CHECK_LANES = FAM_STREAM + 1 }; /* families in the order of P: FAM_META … FAM_STREAM */
 
 /* What was counted of a database, and what meta_info says of it. */
 struct check_db {
@@ -50,7 +50,7 @@ struct check {
     struct buf dbs;             /* of struct check_db */
     struct tally buckets;       /* as stored, less what was found: differences */
 
-    u64 keys[TYPE_ZSET + 1], elements[TYPE_ZSET + 1]; /* by type */
+    u64 keys[TYPE_STREAM + 1], elements[TYPE_STREAM + 1]; /* by type */
     u64 legacy_strings, spare_keys;
     u64 with_deadline, dead, field_deadlines;
     u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */

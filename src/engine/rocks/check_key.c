@@ -104,6 +104,7 @@ static void expect_nothing_else(struct check *c, struct check_key *k)
     expect_none(c, k, FAM_SCORE, "rows of an order");
     expect_none(c, k, FAM_RANK, "rank blocks");
     expect_none(c, k, FAM_FIELD, "field deadlines");
+    expect_none(c, k, FAM_STREAM, "rows of a stream");
 }
 
 static void expect_size(struct check *c, struct check_key *k, u64 n)
@@ -320,6 +321,7 @@ static void check_hash(struct check *c, struct check_key *k)
     for (; ordered_row(c, k, &number, &name); check_next(c, FAM_SCORE)) add_pair(&ordered, name, number);
     expect_same(c, k, &fields, &named, &ordered);
     expect_none(c, k, FAM_RANK, "rank blocks");
+    expect_none(c, k, FAM_STREAM, "rows of a stream");
     if (c->failed) return;
     if (!!named.n != k->m.field_deadlines)
         check_problem(c, k, named.n ? "fields have deadlines, but its flags say that none has"
@@ -403,6 +405,24 @@ static void check_zset(struct check *c, struct check_key *k)
     ranks_free(blocks.ranks);
     expect_same(c, k, &members, &named, &ordered);
     expect_none(c, k, FAM_FIELD, "field deadlines");
+    expect_none(c, k, FAM_STREAM, "rows of a stream");
+}
+
+/* -- streams ------------------------------------------------------------------------------------------- */
+
+/* What its rows and its head mean is the commands' to know; but its size counts some of the rows. */
+static void check_stream(struct check *c, struct check_key *k)
+{
+    bytes sub;
+    u64 n = 0;
+    for (; own_row(c, k, FAM_STREAM, &sub); check_next(c, FAM_STREAM)) n++;
+    if (!c->failed && k->m.size > n)
+        check_problem(c, k, "its size is stored as %llu, but it has %llu rows", LLU(k->m.size), LLU(n));
+    c->elements[TYPE_STREAM] += n;
+    expect_none(c, k, FAM_DATA, "elements");
+    expect_none(c, k, FAM_SCORE, "rows of an order");
+    expect_none(c, k, FAM_RANK, "rank blocks");
+    expect_none(c, k, FAM_FIELD, "field deadlines");
 }
 
 /* -- a key --------------------------------------------------------------------------------------------- */
@@ -424,8 +444,8 @@ void check_key(struct check *c, struct check_key *k)
     case TYPE_LIST: check_list(c, k); break;
     case TYPE_SET: check_set(c, k); break;
     case TYPE_ZSET: check_zset(c, k); break;
+    case TYPE_STREAM: check_stream(c, k); break;
     case TYPE_STRING:
-    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     for (int f = FAM_DATA; f < CHECK_LANES; f++)

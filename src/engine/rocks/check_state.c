@@ -71,7 +71,8 @@ static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
         return true;
     case 'b': return key.n == 17 && value.n == 16 && read_bucket(c, key.p, value);
     case 'p': return key.n == 0 && read_drain(c, value);
-    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
+    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_REPLICATION);
+    case 'f': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_FUNCTIONS);
     default: return false;
     }
 }

@@ -82,10 +82,15 @@ void codec_index_prefix(struct buf *out, u64 region, u64 index)
 
 void codec_key(struct buf *out, u64 region, u64 index, bytes key)
 {
+    codec_key_in(out, region, index, codec_slot(key), key);
+}
+
+void codec_key_in(struct buf *out, u64 region, u64 index, u16 slot, bytes key)
+{
     char *p = buf_reserve(out, CODEC_PREFIX_FIXED + key.n);
     put_u64(p, region ^ SIGN);
     put_u64(p + 8, index ^ SIGN);
-    put_u16(p + 16, codec_slot(key));
+    put_u16(p + 16, slot);
     put_u32(p + 18, (u32)key.n);
     if (key.n) memcpy(p + CODEC_PREFIX_FIXED, key.p, key.n);
     out->n += CODEC_PREFIX_FIXED + key.n;
@@ -121,7 +126,7 @@ void codec_after_prefix(struct buf *key)
 
 /* -- metadata -------------------------------------------------------------------- */
 
-/* The fixed part of a type's metadata; a string's payload follows it. */
+/* The fixed part of a type's metadata; a string's payload or a stream's head follows it. */
 static size_t meta_length(enum value_type type)
 {
     switch (type) {
@@ -144,6 +149,7 @@ void codec_meta(struct buf *out, const struct codec_meta *m)
     }
     put_u64(p + 9, m->version);
     put_u64(p + 17, m->size);
+    if (m->type == TYPE_STREAM) buf_append_bytes(out, m->payload);
     if (m->type != TYPE_LIST) return;
     put_u64(p + 25, m->head);
     put_u64(p + 33, m->tail);
@@ -154,7 +160,7 @@ static bool flags_read(u8 flags, struct codec_meta *out)
     out->type = (enum value_type)(flags & FLAG_TYPE);
     out->field_deadlines = flags & FLAG_FIELD_DEADLINES;
     bool nothing_else = (flags & ~(FLAG_FIELD_DEADLINES | FLAG_TYPE)) == FLAG_META;
-    bool known = out->type >= TYPE_STRING && out->type <= TYPE_ZSET;
+    bool known = out->type >= TYPE_STRING && out->type <= TYPE_STREAM;
     return nothing_else && known && (!out->field_deadlines || out->type == TYPE_HASH);
 }
 
@@ -167,13 +173,15 @@ bool codec_meta_read(bytes raw, struct codec_meta *out)
         out->payload = bytes_of(raw.p + META_HEAD, raw.n - META_HEAD);
         return true;
     }
-    if (raw.n != meta_length(out->type)) return false;
+    size_t n = meta_length(out->type);
+    if (raw.n < n || raw.n - n > (out->type == TYPE_STREAM ? ROWS_HEAD_MAX : 0)) return false;
     out->version = get_u64(raw.p + 9);
     out->size = get_u64(raw.p + 17);
     if (out->type == TYPE_LIST) {
         out->head = get_u64(raw.p + 25);
         out->tail = get_u64(raw.p + 33);
     }
+    out->payload = bytes_of(raw.p + n, raw.n - n);
     return true;
 }
 

@@ -9,6 +9,7 @@
  *   redis_zset_score  P · u64 version · enc8(score) · member          (empty)
  *                     P · u64 version · u64 deadline · field          (empty): the fields of a hash
  *                                                         by their deadline, nearest first
+ *   redis_stream      P · u64 version · row               the row's value
  *   zset_rank         P · u64 version · …                 see ranks.h
  *   field_deadline    P · u64 version · field             u64 deadline
  *   deadline          u64 region · u64 due · u8 level · u64 index · u16 slot · key    (empty)
@@ -40,6 +41,7 @@ u16 codec_slot(bytes key); /* CRC16/XMODEM of the hash tag, or of the whole key,
 
 void codec_index_prefix(struct buf *out, u64 region, u64 index); /* appends the first 16 bytes of P */
 void codec_key(struct buf *out, u64 region, u64 index, bytes key); /* appends P */
+void codec_key_in(struct buf *out, u64 region, u64 index, u16 slot, bytes key); /* likewise; its slot is known */
 
 struct codec_key {
     u64 region, index;
@@ -62,7 +64,7 @@ struct codec_meta {
     bool field_deadlines; /* a hash some of whose fields have a deadline */
     i64 deadline_ms;
     u64 version, size, head, tail; /* collections; head and tail of lists only */
-    bytes payload;                 /* strings */
+    bytes payload;                 /* strings; a stream's head */
 };
 void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
 bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */

@@ -11,10 +11,13 @@
 
 #include <stdlib.h>
 
+#include "engine/rocks/cuts.h"
 #include "engine/rocks/elements.h"
+#include "engine/rocks/gaps.h"
 
 #define SUB_ROOM 64
 #define READ_TOGETHER 64
+#define WADING 8 /* steps before a row is found, from which on they are worth a note */
 
 /* -- making -------------------------------------------------------------------------- */
 
@@ -138,25 +141,28 @@ static bytes name_in(bytes key, bytes sub)
     return bytes_of(key.p + key.n - n, n);
 }
 
+/* Lists are read by their ends and streams by ranges: the cache would be of no use to them. */
+static bool uses_cache(const struct row *r) { return r->type != TYPE_LIST && r->type != TYPE_STREAM; }
+
 static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
 {
-    return r->type != TYPE_LIST && elements_find(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
+    return uses_cache(r) && elements_find(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
 /* One that the cache does not know, nobody does. */
 static bool knows_all(const struct rk *rk, const struct row *r)
 {
-    return r->type != TYPE_LIST && elements_whole(rk->elements, r->version);
+    return uses_cache(r) && elements_whole(rk->elements, r->version);
 }
 
 static void remember(struct rk *rk, struct row *r, bytes sub, bytes value)
 {
-    if (r->type != TYPE_LIST) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
+    if (uses_cache(r)) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
 void delta_kept(struct rk *rk, struct row *r)
 {
-    if (!r->delta || r->type == TYPE_LIST) return;
+    if (!r->delta || !uses_cache(r)) return;
     for delta_each(c, r->delta) {
         if (c->put) remember(rk, r, c->sub, c->value);
         else if (!c->exists) elements_forget(rk->elements, name_in(delta_key(rk, r, c->sub), c->sub));
@@ -175,7 +181,7 @@ static bool read_stored(struct rk *rk, struct row *r, struct change *c)
     if (knows_all(rk, r)) return true;
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
-    if (store_get(rk->store, FAM_DATA, delta_key(rk, r, c->sub), &v)) {
+    if (store_get(rk->store, row_family(r), delta_key(rk, r, c->sub), &v)) {
         as_stored(rk, c, v.b);
         remember(rk, r, c->sub, v.b);
         store_value_release(&v);
@@ -198,7 +204,7 @@ struct change *delta_at(struct rk *rk, struct row *r, bytes sub)
     struct change *c = find(d, sub, &hash);
     if (c) return c;
     c = change_new(rk, sub);
-    if (!row_has_base(r) || read_stored(rk, r, c)) add(r, c, hash);
+    if (!row_has_base(r) || cuts_find(d->cuts, sub) || read_stored(rk, r, c)) add(r, c, hash);
     return c;
 }
 
@@ -223,6 +229,7 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
     for (u32 i = 0; i < n; i++) {
         bytes known;
         u64 hash = 0;
+        if (rows[i]->type == TYPE_STREAM) continue; /* it is somebody else's element */
         if (!row_has_base(rows[i]) || find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
         if (is_cached(rk, rows[i], subs[i], &known)) {
             struct change *c = change_new(rk, subs[i]);
@@ -368,13 +375,36 @@ static bool stand_on(struct walk *w, struct change *c, bytes sub, bytes value)
     return true;
 }
 
+/* Brings the base to the first stored element behind a cut it stands in. */
+static void leave_cut(struct walk *w, const struct cut *cut)
+{
+    if (!w->reverse) {
+        store_seek(w->base, delta_key(w->rk, w->row, cut->to));
+        return;
+    }
+    store_seek_back(w->base, delta_key(w->rk, w->row, cut->from));
+    if (store_valid(w->base) && bytes_eq(base_sub(w), cut->from)) store_prev(w->base);
+}
+
+/* The stored element the base stands on, or comes to behind a cut. False: there is none. */
+static bool next_stored(struct walk *w, bytes *sub)
+{
+    while (w->base && store_valid(w->base)) {
+        *sub = base_sub(w);
+        const struct cut *cut = cuts_find(w->row->delta->cuts, *sub);
+        if (LIKELY(!cut)) return true;
+        leave_cut(w, cut);
+    }
+    return false;
+}
+
 /* Stands on the nearer of the next stored and the next changed element. */
 static bool settle(struct walk *w)
 {
+    bytes sub = {0};
+    bool stored = next_stored(w, &sub);
     for (;;) {
         struct change *c = w->at < w->n ? ordered_at(w, w->at) : NULL;
-        bool stored = w->base && store_valid(w->base);
-        bytes sub = stored ? base_sub(w) : (bytes){0};
         if (!c && !stored) {
             walk_done(w);
             return false;
@@ -382,10 +412,33 @@ static bool settle(struct walk *w)
         int cmp = !c ? -1 : !stored ? 1 : bytes_cmp(sub, c->sub);
         if (c && stored && w->reverse) cmp = -cmp;
         if (cmp < 0) return stand_on(w, NULL, sub, store_iter_value(w->base));
-        if (cmp == 0) step_base(w); /* the change stands for it */
+        if (cmp == 0) { /* the change stands for it */
+            step_base(w);
+            stored = next_stored(w, &sub);
+        }
         if (c->exists) return stand_on(w, c, c->sub, c->value);
         w->at++;
     }
+}
+
+/* Stands on the first stored row of a stream from here on. What that costs is noted. */
+static void seek_over_gaps(struct walk *w, bytes from)
+{
+    struct gap *gap = gaps_find(w->row->gaps, from);
+    const struct cut *cut = cuts_find(w->row->delta->cuts, from);
+    if (cut && !w->reverse) {
+        leave_cut(w, cut);
+        return;
+    }
+    if (w->reverse) {
+        store_seek_back(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->from) : from));
+        return;
+    }
+    u64 waded = store_waded(w->rk->store);
+    if (gap && gap->endless) store_seek(w->base, delta_after(w->rk, w->row));
+    else store_seek(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->to) : from));
+    if (store_waded(w->rk->store) - waded < WADING || w->rk->base.failed) return;
+    gaps_note(&w->row->gaps, gap, from, store_valid(w->base) ? base_sub(w) : (bytes){0});
 }
 
 bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool reverse)
@@ -396,8 +449,9 @@ bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool r
     if (row_has_base(r)) {
         bytes prefix = delta_prefix(rk, r);
         w->prefix = prefix.n;
-        w->base = store_iter(rk->store, FAM_DATA, prefix, delta_after(rk, r), 0);
-        if (from.p) (reverse ? store_seek_back : store_seek)(w->base, delta_key(rk, r, from));
+        w->base = store_iter(rk->store, row_family(r), prefix, delta_after(rk, r), 0);
+        if (from.p && r->type == TYPE_STREAM) seek_over_gaps(w, from);
+        else if (from.p) (reverse ? store_seek_back : store_seek)(w->base, delta_key(rk, r, from));
         else (reverse ? store_seek_last : store_seek_first)(w->base);
     }
     return settle(w);

@@ -28,6 +28,7 @@ struct change {
 struct fields;
 struct list;
 struct ordering;
+struct cuts;
 
 #define DELTA_FEW 8
 
@@ -47,6 +48,7 @@ struct delta {
     struct fields *fields; /* fields.c's; NULL: not needed yet */
     struct list *list;         /* seq.c's, likewise */
     struct ordering *ordering; /* order.c's, likewise */
+    struct cuts *cuts;         /* what is stored and gone, though no change says so: cuts.h; NULL: nothing */
 };
 
 /* The element's change record, with what is stored read in if RocksDB may have it. Never NULL;

@@ -1,7 +1,7 @@
 /* What compactions may throw away, beyond what RocksDB knows to be deleted:
  *
  *   redis_metadata        rows of keys that are dead by the region's clock
- *   data, redis_zset_score, zset_rank, field_deadline
+ *   data, redis_zset_score, zset_rank, field_deadline, redis_stream
  *                         orphans: rows whose collection is gone or has another version
  *   deadline              rows of databases that were spare and are no more: such an index has counts
  *                         (state.h) from its first key on until it is emptied, and never comes back. A

@@ -79,6 +79,7 @@ static const char *encoding(struct engine *e, struct key_ref *ref)
     case TYPE_SET: return map_encoding(rk_of(e), r);
     case TYPE_ZSET: return zset_encoding(rk_of(e), r);
     case TYPE_LIST: return "quicklist";
+    case TYPE_STREAM: return "stream";
     default: return string_encoding(rk_of(e), r);
     }
 }
@@ -99,6 +100,7 @@ static size_t usage(struct engine *e, struct key_ref *ref, u32 samples)
         if (++seen == samples) break;
     }
     walk_done(&w);
+    if (ref->type == TYPE_STREAM && seen != samples) return total + seen_bytes; /* size() counts no rows */
     return seen ? total + (size_t)((double)seen_bytes / (double)seen * (double)r->size) : total;
 }
 
@@ -120,6 +122,7 @@ static struct row *duplicate(struct rk *rk, struct row *from, u32 db_number, byt
     case TYPE_SET: map_copy(rk, from, to, moves); break;
     case TYPE_LIST: seq_copy(rk, from, to); break;
     case TYPE_ZSET: zset_copy(rk, from, to); break;
+    case TYPE_STREAM: rows_copy(rk, from, to); break;
     default:
         buf_append_bytes(&to->value, buf_bytes(row_value(rk, from)));
         to->text = from->text;
@@ -422,7 +425,7 @@ static void swap(struct engine *e, u32 a, u32 b)
     rk->spare_touched |= MAX(a, b) >= e->databases;
 }
 
-static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD};
+static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM};
 
 static void whole_database(const struct rk_db *db, struct buf *from, struct buf *to)
 {

@@ -18,6 +18,7 @@
 
 struct delta;
 struct ranks;
+struct gaps;
 
 /* A key as the transaction sees it: what redis_metadata holds, decoded. key_ref.entry points to one.
  * It stays where it is until the end of the transaction. */
@@ -36,6 +37,7 @@ struct row {
     bool edited;          /* a string that was changed in place: Redis calls it raw */
     bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
+    u16 slot;             /* of the key; while it is touched */
     bool unread;          /* a string whose value was left where it is, because it was dead: row_value */
     u64 cost;             /* bytes it was counted with in rk->row_bytes */
     u32 access;           /* 24 bits for LRU or LFU; not stored */
@@ -45,9 +47,10 @@ struct row {
         struct { u64 head, tail; };           /* lists */
         struct { u64 dead; i64 dead_at_ms; }; /* hashes: fields.h; 0: not counted */
     };
-    struct buf value;     /* strings (row_value); hashes: fields.h */
+    struct buf value;     /* strings (row_value); heads of streams; hashes: fields.h */
     struct delta *delta;  /* collections: what this transaction changed; NULL: nothing */
     struct ranks *ranks;  /* big sorted sets: zset.c's; NULL: not loaded */
+    struct gaps *gaps;    /* streams: gaps.h; NULL: none is known */
     struct {              /* as RocksDB has it: what the changes are relative to */
         u8 type;          /* TYPE_NONE: absent */
         i64 deadline_ms;
@@ -87,7 +90,7 @@ struct rk {
     bool spare_touched; /* in this transaction one of them, or its number, was changed */
     bool spare_used;    /* some have keys, as stored */
     struct arena arena; /* of the transaction: changes, slices handed out */
-    struct row *touched; /* in order of first touch */
+    struct row *touched; /* in order of first touch; by slot when they are written */
     struct row **touched_end;
     struct row *open;    /* rows with a delta, which goes at the end */
     struct due *due;
@@ -97,7 +100,7 @@ struct rk {
     struct buf scratch;
     u64 last_version, applied_seq;
     i64 clock_ms;    /* the last time but 0, at which nothing is dead: what deadlines are filed by */
-    struct buf note; /* as stored */
+    struct buf notes[NOTES]; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
@@ -166,10 +169,16 @@ static inline struct buf *row_value(struct rk *rk, struct row *r)
     if (UNLIKELY(r->unread)) row_read_value(rk, r);
     return &r->value;
 }
-/* Whether elements of this collection are in RocksDB, under stored.version. */
+/* Where elements of this collection are. */
+static inline enum family row_family(const struct row *r)
+{
+    return r->type == TYPE_STREAM ? FAM_STREAM : FAM_DATA;
+}
+/* Whether elements of this collection are, or may be, in RocksDB, under stored.version. */
 static inline bool row_has_base(const struct row *r)
 {
-    return r->stored.type == r->type && r->stored.version == r->version && r->stored.size > 0;
+    bool some = r->stored.size > 0 || r->type == TYPE_STREAM; /* of a stream it is not the number of rows */
+    return r->stored.type == r->type && r->stored.version == r->version && some;
 }
 void row_ref(struct row *r, u64 hash, struct key_ref *ref);
 bool row_decode(struct row *r, bytes raw); /* from redis_metadata; false: malformed */
@@ -215,15 +224,18 @@ extern const struct str_ops rk_str_ops;   /* str.c */
 extern const struct map_ops rk_map_ops;   /* map.c */
 extern const struct seq_ops rk_seq_ops;   /* seq.c */
 extern const struct zset_ops rk_zset_ops; /* zset.c */
+extern const struct rows_ops rk_rows_ops; /* rows.c */
 
 /* Each type: its delta into the batch (the row itself is row.c's), and its elements, as
  * they are now, into a new and empty collection. */
 void map_commit(struct rk *rk, struct row *r);
 void seq_commit(struct rk *rk, struct row *r);
 void zset_commit(struct rk *rk, struct row *r);
+void rows_commit(struct rk *rk, struct row *r);
 void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too);
 void seq_copy(struct rk *rk, struct row *from, struct row *to);
 void zset_copy(struct rk *rk, struct row *from, struct row *to);
+void rows_copy(struct rk *rk, struct row *from, struct row *to);
 u64 map_live(struct rk *rk, struct row *r); /* size() of a hash or set: dead fields don't count */
 const char *map_encoding(struct rk *rk, struct row *r);
 const char *zset_encoding(struct rk *rk, struct row *r);

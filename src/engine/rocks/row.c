@@ -6,6 +6,7 @@
  * - Rows leave the cache between transactions only, so that references to them hold.
  * - rk->row_bytes is the sum of the cached rows' cost. */
 #include "engine/rocks/delta.h"
+#include "engine/rocks/gaps.h"
 #include "engine/rocks/ranks.h"
 #include "engine/rocks/rk.h"
 
@@ -31,6 +32,8 @@ static void release_value(struct row *r)
     r->delta = NULL;
     ranks_free(r->ranks);
     r->ranks = NULL;
+    gaps_free(r->gaps);
+    r->gaps = NULL;
     r->unread = false;
 }
 
@@ -84,7 +87,7 @@ static bool decode(struct row *r, bytes raw, i64 dead_ms)
     r->size = m.size;
     r->head = m.head;
     r->tail = m.tail;
-    r->unread = m.payload.n > 0 && !alive(m.deadline_ms, dead_ms);
+    r->unread = m.type == TYPE_STRING && m.payload.n > 0 && !alive(m.deadline_ms, dead_ms);
     if (!r->unread) buf_append_bytes(&r->value, m.payload);
     remember_stored(r);
     return true;
@@ -277,6 +280,7 @@ void row_touch(struct rk *rk, struct row *r)
 {
     if (r->touched) return;
     r->touched = true;
+    r->slot = codec_slot(row_key(r));
     rk->spare_touched |= rk_is_spare(rk, r->db);
     if (UNLIKELY(r->legacy)) count_legacy(r);
     r->next_touched = NULL;
@@ -337,6 +341,11 @@ void row_prefix(struct rk *rk UNUSED, const struct row *r, u64 version, struct b
     append_u64(out, version);
 }
 
+static enum family stored_family(const struct row *r)
+{
+    return r->stored.type == TYPE_STREAM ? FAM_STREAM : FAM_DATA;
+}
+
 /* What was stored under a version that nobody can read any more. A compaction would drop it, too,
  * but a big collection's space should come back sooner. */
 static void delete_orphans(struct rk *rk, const struct row *r)
@@ -345,12 +354,11 @@ static void delete_orphans(struct rk *rk, const struct row *r)
     row_prefix(rk, r, r->stored.version, &from);
     buf_append_bytes(&to, buf_bytes(&from));
     codec_after_prefix(&to);
-    static const enum family families[] = {FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD};
+    static const enum family beside[] = {FAM_SCORE, FAM_RANK, FAM_FIELD};
     bool scored = r->stored.type == TYPE_ZSET || r->stored.type == TYPE_HASH; /* fields by deadline */
-    for (u32 i = 0; i < ARRAY_LEN(families); i++) {
-        if (i > 0 && !scored) break;
-        store_delete_range(rk->store, families[i], buf_bytes(&from), buf_bytes(&to));
-    }
+    store_delete_range(rk->store, stored_family(r), buf_bytes(&from), buf_bytes(&to));
+    for (u32 i = 0; scored && i < ARRAY_LEN(beside); i++)
+        store_delete_range(rk->store, beside[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);
 }
@@ -358,7 +366,7 @@ static void delete_orphans(struct rk *rk, const struct row *r)
 /* Enough of them are a reason to start a compaction, which drops them. */
 static void count_orphans(struct rk *rk, const struct row *r)
 {
-    store_orphaned(rk->store, FAM_DATA, r->stored.size);
+    store_orphaned(rk->store, stored_family(r), r->stored.size);
     if (r->stored.type == TYPE_ZSET) store_orphaned(rk->store, FAM_SCORE, r->stored.size);
 }
 
@@ -370,8 +378,9 @@ static void write_meta(struct rk *rk, struct row *r)
         .deadline_ms = r->deadline_ms, .version = r->version, .size = r->size, .head = r->head,
         .tail = r->tail, .payload = value,
     };
-    bytes raw_key = encode_key(rk, r->db, row_key(r));
-    size_t key_len = raw_key.n;
+    buf_clear(&rk->scratch);
+    codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
+    size_t key_len = rk->scratch.n;
     codec_meta(&rk->scratch, &m);
     store_put(rk->store, FAM_META, bytes_of(rk->scratch.p, key_len),
               bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
@@ -388,8 +397,8 @@ static void write_row(struct rk *rk, struct row *r)
     case TYPE_SET: map_commit(rk, r); break;
     case TYPE_LIST: seq_commit(rk, r); break;
     case TYPE_ZSET: zset_commit(rk, r); break;
+    case TYPE_STREAM: rows_commit(rk, r); break;
     case TYPE_STRING:
-    case TYPE_STREAM:
     case TYPE_NONE: break;
     }
     if (r->type != TYPE_NONE) {
@@ -405,8 +414,37 @@ static void write_row(struct rk *rk, struct row *r)
         due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
 }
 
+#define DIGIT_BITS 7 /* two of them are a slot */
+#define DIGITS (1u << DIGIT_BITS)
+
+/* One step of sorting by slot, which leaves what is equal in its order. */
+static void sort_by_digit(struct rk *rk, u32 shift)
+{
+    struct row *first[DIGITS] = {0}, **end[DIGITS];
+    for (struct row *r = rk->touched, *next; r; r = next) {
+        u32 d = r->slot >> shift & (DIGITS - 1);
+        next = r->next_touched;
+        if (!first[d]) end[d] = &first[d];
+        *end[d] = r;
+        end[d] = &r->next_touched;
+    }
+    rk->touched_end = &rk->touched;
+    for (u32 d = 0; d < DIGITS; d++) {
+        if (!first[d]) continue;
+        *rk->touched_end = first[d];
+        rk->touched_end = end[d];
+    }
+    *rk->touched_end = NULL;
+}
+
+/* Keys are stored by slot. In that order RocksDB finds the place of each row near the one before: its memtable
+ * remembers where it was. */
 void row_write_all(struct rk *rk)
 {
+    if (rk->touched && rk->touched->next_touched) {
+        sort_by_digit(rk, 0);
+        sort_by_digit(rk, DIGIT_BITS);
+    }
     for (struct row *r = rk->touched; r; r = r->next_touched) write_row(rk, r);
 }
 

@@ -24,7 +24,7 @@ static bytes index_key(struct rk *rk, u32 number)
 }
 
 static bytes counts_key(struct rk *rk, const struct rk_db *db) { return state_key(rk, 'c', RK_REGION, true, db->index); }
-static bytes note_key(struct rk *rk) { return state_key(rk, 'n', RK_REGION, false, 0); }
+static bytes note_key(struct rk *rk, u32 which) { return state_key(rk, "nf"[which], RK_REGION, false, 0); }
 
 /* An index that nobody has had; there are no keys under it. */
 static void renew_index(struct rk *rk, struct rk_db *db)
@@ -69,12 +69,12 @@ static void load_region(struct rk *rk)
     rk->clock_ms = (i64)get_u64(raw + 16);
 }
 
-static void load_note(struct rk *rk)
+static void load_note(struct rk *rk, u32 which)
 {
     struct store_value v;
-    if (!store_get(rk->store, FAM_INFO, note_key(rk), &v)) return;
-    if (v.b.n <= ENGINE_NOTE_MAX) buf_append_bytes(&rk->note, v.b);
-    buf_append_bytes(&rk->base.note, buf_bytes(&rk->note));
+    if (!store_get(rk->store, FAM_INFO, note_key(rk, which), &v)) return;
+    if (v.b.n <= ENGINE_NOTE_MAX(which)) buf_append_bytes(&rk->notes[which], v.b);
+    buf_append_bytes(&rk->base.notes[which].text, buf_bytes(&rk->notes[which]));
     store_value_release(&v);
 }
 
@@ -185,7 +185,8 @@ bool state_load(struct rk *rk, struct buf *why)
         return false;
     }
     load_region(rk);
-    load_note(rk);
+    for (u32 i = 0; i < NOTES; i++) load_note(rk, i);
+    rk->base.keeps_notes = true;
     load_indexes(rk);
     empty_spares(rk);
     for (u32 i = 0; i < rk->base.databases; i++) load_counts(rk, rk->dbs[i]);
@@ -229,13 +230,25 @@ static void write_database(struct rk *rk, struct rk_db *db)
     if (db->renumbered && !spare) write_index(rk, db);
 }
 
+bool state_notes_changed(const struct rk *rk)
+{
+    bool changed = false;
+    for (u32 i = 0; i < NOTES; i++) changed |= rk->base.notes[i].changed;
+    return changed;
+}
+
+static void write_note(struct rk *rk, u32 which)
+{
+    const struct engine_note *note = &rk->base.notes[which];
+    if (LIKELY(!note->changed)) return;
+    CHECK(note->text.n <= ENGINE_NOTE_MAX(which));
+    store_put(rk->store, FAM_INFO, note_key(rk, which), buf_bytes(&note->text));
+}
+
 void state_commit(struct rk *rk, u64 seq)
 {
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
-    if (rk->base.note_changed) {
-        CHECK(rk->base.note.n <= ENGINE_NOTE_MAX);
-        store_put(rk->store, FAM_INFO, note_key(rk), buf_bytes(&rk->base.note));
-    }
+    for (u32 i = 0; i < NOTES; i++) write_note(rk, i);
     if (rk->new_layout) {
         char raw[4];
         put_u32(raw, LAYOUT);
@@ -248,13 +261,16 @@ void state_commit(struct rk *rk, u64 seq)
     store_put(rk->store, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
 }
 
-static void settle_note(struct rk *rk, bool kept)
+static void settle_notes(struct rk *rk, bool kept)
 {
-    if (LIKELY(!rk->base.note_changed)) return;
-    struct buf *to = kept ? &rk->note : &rk->base.note, *from = kept ? &rk->base.note : &rk->note;
-    buf_clear(to);
-    buf_append_bytes(to, buf_bytes(from));
-    rk->base.note_changed = false;
+    for (u32 i = 0; i < NOTES; i++) {
+        struct engine_note *note = &rk->base.notes[i];
+        if (LIKELY(!note->changed)) continue;
+        struct buf *to = kept ? &rk->notes[i] : &note->text, *from = kept ? &note->text : &rk->notes[i];
+        buf_clear(to);
+        buf_append_bytes(to, buf_bytes(from));
+        note->changed = false;
+    }
 }
 
 void state_committed(struct rk *rk, u64 seq)
@@ -271,7 +287,7 @@ void state_committed(struct rk *rk, u64 seq)
         db->stored_number = i;
     }
     rk->spare_touched = false;
-    settle_note(rk, true);
+    settle_notes(rk, true);
 }
 
 /* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
@@ -290,5 +306,5 @@ void state_abandon(struct rk *rk)
     }
     mem_free(was);
     rk->state_changed = rk->spare_touched = false;
-    settle_note(rk, false);
+    settle_notes(rk, false);
 }

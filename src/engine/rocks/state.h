@@ -9,7 +9,7 @@
  *   'b' · u64 region · u64 index · u8 level · u64 bucket    due.c: u64 keys counted in this bucket · u64 sum of
  *                                                    their deadlines, each less the bucket's start, modulo 2^64
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
- *   'n' · u64 region                                 engine.note
+ *   'n', 'f' · u64 region                            engine.notes: of replication, the functions
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
  */
@@ -24,6 +24,7 @@
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
 bool state_covers_data(struct rk *rk, struct buf *why);
+bool state_notes_changed(const struct rk *rk);
 void state_commit(struct rk *rk, u64 seq); /* what changed, into the batch */
 void state_committed(struct rk *rk, u64 seq); /* the batch was written */
 void state_abandon(struct rk *rk);         /* the transaction failed: back to what is stored */

@@ -12,7 +12,8 @@
 
 #include "engine/rocks/rocks.h"
 
-enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_DEADLINE, FAM_INFO, FAM_COUNT };
+enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM, FAM_DEADLINE, FAM_INFO,
+              FAM_COUNT };
 
 struct store;
 
@@ -51,6 +52,7 @@ void store_seek_last(struct store_iter *it);
 void store_next(struct store_iter *it);
 void store_prev(struct store_iter *it);
 bool store_valid(const struct store_iter *it); /* false at the end, and after a failure */
+u64 store_waded(const struct store *s); /* what is deleted or overwritten and iterators had to pass, so far */
 bytes store_key(const struct store_iter *it);
 bytes store_iter_value(const struct store_iter *it);
 

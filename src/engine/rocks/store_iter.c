@@ -206,3 +206,11 @@ bytes store_iter_value(const struct store_iter *it)
     value.p = rocksdb_iter_value(it->it, &value.n);
     return value;
 }
+
+/* RocksDB counts by thread. */
+u64 store_waded(const struct store *s)
+{
+    rocksdb_perfcontext_t *perf = s->of ? s->of->perf : s->perf;
+    return rocksdb_perfcontext_metric(perf, rocksdb_internal_delete_skipped_count) +
+           rocksdb_perfcontext_metric(perf, rocksdb_internal_key_skipped_count);
+}

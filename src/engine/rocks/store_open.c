@@ -19,6 +19,7 @@ const char *const store_family_names[FAM_COUNT] = {
     [FAM_SCORE] = "redis_zset_score",
     [FAM_RANK] = "zset_rank",
     [FAM_FIELD] = "field_deadline",
+    [FAM_STREAM] = "redis_stream",
     [FAM_DEADLINE] = "deadline",
     [FAM_INFO] = "meta_info",
 };

@@ -15,7 +15,7 @@ static const struct {
     bool bloom;
 } shapes[FAM_COUNT] = {
     [FAM_META] = {8, true}, [FAM_DATA] = {8, true}, [FAM_SCORE] = {8, false}, [FAM_RANK] = {4, true},
-    [FAM_FIELD] = {4, true}, [FAM_DEADLINE] = {4, false}, [FAM_INFO] = {1, false},
+    [FAM_FIELD] = {4, true}, [FAM_STREAM] = {8, true}, [FAM_DEADLINE] = {4, false}, [FAM_INFO] = {1, false},
 };
 
 #define MB ((u64)1 << 20)

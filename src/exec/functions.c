@@ -1,0 +1,270 @@
+/* The libraries of a region, and how they change. */
+#include "exec/functions.h"
+
+#include "base/alloc.h"
+#include "command/rdb_value.h"
+
+struct functions *functions_of(struct region *r)
+{
+    struct functions *f = r->functions;
+    if (f) return f;
+    f = r->functions = mem_zalloc(sizeof *f);
+    script_vm_init(&f->vm, r);
+    f->live = set_new();
+    functions_open_env(f);
+    return f;
+}
+
+void functions_release(struct region *r)
+{
+    struct functions *f = r->functions;
+    if (!f) return;
+    set_free(f->live, f->vm.L);
+    set_free(f->before, f->vm.L);
+    set_free(f->staged, f->vm.L);
+    script_vm_release(&f->vm);
+    mem_free(f);
+    r->functions = NULL;
+}
+
+bool functions_may_write(const struct region *r, bytes name)
+{
+    const struct function_set *set = functions_live(r);
+    const struct function *f = set ? set_function(set, name) : NULL;
+    return f && !(f->flags & SCRIPT_NO_WRITES);
+}
+
+size_t functions_memory(const struct region *r)
+{
+    const struct function_set *set = functions_live(r);
+    if (!set) return 0;
+    return set->code_bytes + set->count * sizeof(struct library) + set->function_count * sizeof(struct function);
+}
+
+/* -- changes ----------------------------------------------------------------------------------- */
+
+#define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
+
+/* The set that may be changed now, with what a failed commit brings back set aside. */
+static struct function_set *changing(struct functions *f)
+{
+    if (!f->before) {
+        f->before = f->live;
+        f->live = set_copy(f->live);
+    }
+    return f->live;
+}
+
+void functions_settle(struct region *r, bool kept)
+{
+    struct functions *f = r->functions;
+    struct function_set *gone = kept ? f->before : f->live;
+    if (!kept) f->live = f->before;
+    f->before = NULL;
+    set_free(gone, f->vm.L);
+    lua_gc(f->vm.L, LUA_GCSTEP, COLLECT_STEP);
+}
+
+/* A set in place of all that there is. */
+static void replace_all(struct functions *f, struct function_set *by)
+{
+    if (!f->before) f->before = f->live;
+    else set_free(f->live, f->vm.L);
+    f->live = by;
+}
+
+/* Whether a library can join the set, in which its predecessor may be. */
+static bool fits(const struct function_set *set, const struct library *lib, const struct library *old,
+                 struct buf *error)
+{
+    for (u32 i = 0; i < lib->count; i++) {
+        bytes name = bytes_str(lib->functions[i].name);
+        if (!set_function(set, name) || (old && library_find(old, name))) continue;
+        buf_printf(error, "Function %s already exists", lib->functions[i].name);
+        return false;
+    }
+    if (set->code_bytes - (old ? old->code.n : 0) + lib->code.n <= FUNCTIONS_MAX) return true;
+    buf_printf(error, "Functions may not have more than %zu bytes of code", FUNCTIONS_MAX);
+    return false;
+}
+
+struct wish {
+    const struct function_set *set;
+    bool replace;
+};
+
+static bool name_taken(void *arg, bytes name, struct buf *error)
+{
+    const struct wish *w = arg;
+    if (w->replace || !set_library(w->set, name)) return false;
+    buf_printf(error, "Library '%.*s' already exists", (int)name.n, name.p);
+    return true;
+}
+
+/* A library that can join the set, perhaps in place of one that is there; NULL: error tells. */
+static struct library *load_for(struct region *r, const struct function_set *set, bytes code, bool replace,
+                                u32 limit_ms, struct buf *error)
+{
+    struct wish wish = {set, replace};
+    struct library *lib = library_load(r, code, limit_ms, error, name_taken, &wish);
+    if (!lib || fits(set, lib, set_library(set, bytes_str(lib->name)), error)) return lib;
+    library_drop(lib, r->functions->vm.L);
+    return NULL;
+}
+
+static void put(struct functions *f, struct function_set *set, struct library *lib)
+{
+    struct library *old = set_library(set, bytes_str(lib->name));
+    if (old) set_remove(set, old, f->vm.L);
+    set_add(set, lib);
+    library_drop(lib, f->vm.L);
+}
+
+bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms, struct buf *name,
+                    struct buf *error)
+{
+    struct functions *f = functions_of(r);
+    struct library *lib = load_for(r, aside ? f->staged : f->live, code, replace, limit_ms, error);
+    if (!lib) return false;
+    if (name) buf_append_str(name, lib->name);
+    put(f, aside ? f->staged : changing(f), lib);
+    return true;
+}
+
+bool functions_delete(struct region *r, bytes name)
+{
+    const struct function_set *live = functions_live(r);
+    if (!live || !set_library(live, name)) return false;
+    struct function_set *set = changing(r->functions);
+    set_remove(set, set_library(set, name), r->functions->vm.L);
+    return true;
+}
+
+void functions_flush(struct region *r)
+{
+    if (r->functions) replace_all(r->functions, set_new());
+}
+
+/* -- as bytes ---------------------------------------------------------------------------------- */
+
+void functions_save(const struct function_set *set, struct rdb_out *out)
+{
+    for (u32 i = 0; set && i < set->count; i++) {
+        rdb_put_byte(out, RDB_OP_FUNCTION);
+        rdb_put_string(out, buf_bytes(&set->libraries[i]->code));
+    }
+}
+
+void functions_dump(const struct function_set *set, size_t compress_max, struct buf *payload)
+{
+    struct rdb_out out;
+    rdb_out_init(&out, NULL, compress_max);
+    functions_save(set, &out);
+    rdb_payload_end(&out.buf, RDB_VERSION_PLAIN);
+    buf_clear(payload);
+    buf_append_bytes(payload, buf_bytes(&out.buf));
+    rdb_out_release(&out);
+}
+
+/* All libraries of a payload into an empty set. */
+static bool read_payload(struct region *r, struct function_set *set, bytes payload, u32 limit_ms, struct buf *error)
+{
+    struct rdb_in in;
+    struct buf code = {0};
+    struct library *lib;
+    bool ok = true;
+    rdb_in_memory(&in, payload);
+    while (ok && !rdb_at_end(&in)) {
+        u8 op;
+        if (!rdb_read_byte(&in, &op)) buf_append_str(error, "can not read data type");
+        else if (op == RDB_OP_FUNCTION_EARLY) buf_append_str(error, "Pre-GA function format not supported");
+        else if (op != RDB_OP_FUNCTION) buf_append_str(error, "given type is not a function");
+        else if (!rdb_read_string(&in, &code)) buf_append_str(error, "Failed loading library data");
+        else if ((lib = load_for(r, set, buf_bytes(&code), false, limit_ms, error))) put(r->functions, set, lib);
+        ok = error->n == 0;
+    }
+    buf_release(&code);
+    rdb_in_release(&in);
+    return ok;
+}
+
+/* The libraries of both, in a new set; NULL: error tells why they can't be together. */
+static struct function_set *join(struct functions *f, const struct function_set *a, const struct function_set *b,
+                                 bool replace, struct buf *error)
+{
+    struct function_set *all = set_copy(a);
+    for (u32 i = 0; i < b->count && error->n == 0; i++) {
+        struct library *old = set_library(all, bytes_str(b->libraries[i]->name));
+        if (old && !replace) buf_printf(error, "Library %s already exists", old->name);
+        else if (old) set_remove(all, old, f->vm.L);
+    }
+    for (u32 i = 0; i < b->count && error->n == 0; i++)
+        if (fits(all, b->libraries[i], NULL, error)) set_add(all, b->libraries[i]);
+    if (error->n == 0) return all;
+    set_free(all, f->vm.L);
+    return NULL;
+}
+
+bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms, struct buf *error)
+{
+    struct functions *f = functions_of(r);
+    bytes body;
+    if (!rdb_payload_body(payload, &body)) {
+        buf_append_str(error, "DUMP payload version or checksum are wrong");
+        return false;
+    }
+    struct function_set *loaded = set_new();
+    bool ok = read_payload(r, loaded, body, limit_ms, error);
+    if (ok && policy == RESTORE_FLUSH) {
+        replace_all(f, loaded);
+        return true;
+    }
+    struct function_set *joined = ok ? join(f, f->live, loaded, policy == RESTORE_REPLACE, error) : NULL;
+    set_free(loaded, f->vm.L);
+    if (joined) replace_all(f, joined);
+    return joined != NULL;
+}
+
+/* -- what the engine keeps --------------------------------------------------------------------- */
+
+void functions_note(struct region *r)
+{
+    struct engine_note *note = &r->eng->notes[NOTE_FUNCTIONS];
+    if (!r->eng->keeps_notes) return;
+    functions_dump(r->functions->live, 0, &note->text);
+    note->changed = true;
+}
+
+bool functions_recall(struct region *r, struct buf *error)
+{
+    bytes note = buf_bytes(&r->eng->notes[NOTE_FUNCTIONS].text);
+    if (note.n == 0) return true;
+    bool ok = functions_restore(r, note, RESTORE_FLUSH, 0, error);
+    if (functions_changed(r)) functions_settle(r, ok);
+    return ok;
+}
+
+/* -- a full sync ------------------------------------------------------------------------------- */
+
+void functions_stage(struct region *r)
+{
+    struct functions *f = functions_of(r);
+    functions_unstage(r);
+    f->staged = set_new();
+}
+
+void functions_adopt(struct region *r)
+{
+    struct functions *f = r->functions;
+    struct function_set *staged = f->staged;
+    f->staged = NULL;
+    replace_all(f, staged);
+}
+
+void functions_unstage(struct region *r)
+{
+    struct functions *f = r->functions;
+    if (!f) return;
+    set_free(f->staged, f->vm.L);
+    f->staged = NULL;
+}

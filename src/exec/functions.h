@@ -1,0 +1,126 @@
+/* Functions: libraries of Lua code that clients load once and call by name. They belong to the data:
+ * files, replicas and the rocks engine have them, too.
+ *
+ * A set of libraries is what is there at one moment. Changes belong to the open transaction, like all
+ * others: the first of them sets the old set aside, and a commit that fails brings it back. A full sync
+ * fills another set (functions_stage) which takes the place of the one in use when the data does.
+ *
+ * All libraries share one interpreter, made when it is first needed. While one is being loaded, its
+ * globals are next to nothing (redis.register_function, redis.log); when functions run, they are those
+ * of any script. */
+#ifndef MAYFLY_EXEC_FUNCTIONS_H
+#define MAYFLY_EXEC_FUNCTIONS_H
+
+#include "command/rdb_out.h"
+#include "exec/script.h"
+
+#define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries: it is written as a whole (engine.h) */
+#define FUNCTION_LOAD_MS 500             /* so long a library may take to be loaded */
+
+struct function {
+    char *name;
+    struct buf description;  /* if there is one: */
+    bool described;
+    u32 flags;               /* SCRIPT_* */
+    int ref;                 /* of the interpreter's registry */
+};
+
+struct library {
+    u32 refs;                /* sets it is in */
+    char *name;
+    struct buf code;         /* with its first line */
+    struct function *functions;
+    u32 count, cap;
+};
+
+struct function_set {
+    struct library **libraries;  /* by name */
+    struct function **functions; /* of all of them, by name without regard to case */
+    u32 count, cap, function_count, function_cap;
+    size_t code_bytes;
+};
+
+struct functions {
+    struct script_vm vm;
+    struct function_set *live;
+    struct function_set *before; /* what a failed commit brings back; NULL: nothing has changed */
+    struct function_set *staged; /* NULL: no full sync is being loaded */
+    struct library *loading;     /* register_function adds to it; NULL: it may not be called */
+};
+
+struct functions *functions_of(struct region *r);  /* makes them */
+void functions_release(struct region *r);
+
+/* What is in use; NULL: nothing. */
+static inline const struct function_set *functions_live(const struct region *r)
+{
+    return r->functions ? r->functions->live : NULL;
+}
+
+/* Whether a call of this name may write, if there is such a function. */
+bool functions_may_write(const struct region *r, bytes name);
+
+/* -- sets: function_set.c ---------------------------------------------------------------------- */
+
+struct library *library_new(bytes name, bytes code);
+void library_drop(struct library *lib, lua_State *L); /* one reference less */
+struct function *library_find(const struct library *lib, bytes name);
+/* The reference is the library's from here on. */
+void library_add(struct library *lib, const char *name, const bytes *description, u32 flags, int ref);
+
+struct function_set *set_new(void);
+struct function_set *set_copy(const struct function_set *set);
+void set_free(struct function_set *set, lua_State *L);
+struct library *set_library(const struct function_set *set, bytes name);
+struct function *set_function(const struct function_set *set, bytes name);
+void set_add(struct function_set *set, struct library *lib); /* neither it nor any of its functions is there */
+void set_remove(struct function_set *set, struct library *lib, lua_State *L);
+
+/* -- loading: function_load.c ------------------------------------------------------------------ */
+
+/* Compiles and runs a library's code. NULL: the text of the error, without its code, is in *error.
+ * `taken` tells of a name, once it is known, that it is not wanted (it writes the error itself); may be
+ * NULL. limit_ms 0: any time. */
+struct library *library_load(struct region *r, bytes code, u32 limit_ms, struct buf *error,
+                             bool (*taken)(void *arg, bytes name, struct buf *error), void *arg);
+
+/* The environment of libraries, set up once. */
+void functions_open_env(struct functions *f);
+
+/* -- changing what is there: functions.c. False: the text of the error is in *error ------------ */
+
+/* `aside`: into those that a full sync brings. The library's name is added to *name, if that is wanted. */
+NODISCARD bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms, struct buf *name,
+                              struct buf *error);
+NODISCARD bool functions_delete(struct region *r, bytes name);
+void functions_flush(struct region *r);
+
+enum restore_policy { RESTORE_APPEND, RESTORE_FLUSH, RESTORE_REPLACE };
+NODISCARD bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms,
+                                 struct buf *error);
+
+/* -- as bytes ---------------------------------------------------------------------------------- */
+
+/* Each library as it is in an RDB file. */
+void functions_save(const struct function_set *set, struct rdb_out *out);
+/* The same with a footer: what FUNCTION DUMP gives and FUNCTION RESTORE takes. */
+void functions_dump(const struct function_set *set, size_t compress_max, struct buf *out);
+
+/* -- transactions ------------------------------------------------------------------------------ */
+
+static inline bool functions_changed(const struct region *r) { return r->functions && r->functions->before; }
+void functions_note(struct region *r);                /* before a commit: as the engine's note */
+void functions_settle(struct region *r, bool kept);   /* after it */
+/* At start: what the engine has kept. */
+NODISCARD bool functions_recall(struct region *r, struct buf *error);
+
+/* A full sync: a place aside for its libraries, until they are taken into use or forgotten. */
+void functions_stage(struct region *r);
+void functions_adopt(struct region *r);
+void functions_unstage(struct region *r);
+
+/* -- what they take ---------------------------------------------------------------------------- */
+
+size_t functions_memory(const struct region *r); /* beside the interpreter's */
+
+#endif

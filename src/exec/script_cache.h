@@ -1,0 +1,17 @@
+/* The cache of EVAL's scripts: see script_cache.c. */
+#ifndef MAYFLY_EXEC_SCRIPT_CACHE_H
+#define MAYFLY_EXEC_SCRIPT_CACHE_H
+
+#include "exec/script.h"
+
+#define SCRIPT_SHA 40 /* hexadecimal digits of a script's name */
+
+void script_sha(bytes source, char sha[SCRIPT_SHA + 1]);
+
+/* The script of that name (lower case) is pushed onto the interpreter's stack; false: it is not there. */
+NODISCARD bool scripts_push(struct scripts *s, const char *sha, u32 *flags);
+
+/* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. */
+NODISCARD bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, struct reply *out);
+
+#endif

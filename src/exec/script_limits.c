@@ -1,0 +1,102 @@
+/* Scripts that run too long.
+ *
+ * A hook comes by every SCRIPT_STEP instructions. Once a script has run for longer than busy_after_ms, each
+ * time it lets the owner serve others, who are told -BUSY or may kill it. One that is killed raises an error
+ * here, and again at each further line if it catches that. It can't be killed once it has written: half of
+ * what it does would stay. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "exec/script_vm.h"
+
+#define BUSY(kill_) "BUSY Redis is busy running a script. You can only call " kill_ " or SHUTDOWN NOSAVE."
+#define BUSY_EVAL BUSY("SCRIPT KILL")
+#define BUSY_FUNCTION BUSY("FUNCTION KILL")
+
+static const char *kill_command(const struct script_run *run)
+{
+    return run->is_function ? "FUNCTION KILL" : "SCRIPT KILL";
+}
+
+/* Raises the error in whatever runs, from now on at each line; and so in the script itself, if that was one
+ * of its coroutines. */
+static void cut_off(lua_State *L, const char *text)
+{
+    lua_sethook(L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP);
+    lua_sethook(script_vm_of(L)->L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP);
+    script_push_error(L, text);
+    script_raise(L);
+}
+
+static void note_kill(const struct script_run *run, const struct region *r)
+{
+    if (r->host.log)
+        r->host.log(r->owner, LOG_WARNING, run->is_function ? "Lua script killed by user with FUNCTION KILL."
+                                                           : "Lua script killed by user with SCRIPT KILL.");
+}
+
+static void begin_busy(struct script_run *run, const struct region *r, i64 elapsed_ms)
+{
+    char line[512];
+    run->busy = true;
+    snprintf(line, sizeof line,
+             "Slow script detected: still in execution after %lld milliseconds. You can try killing the "
+             "script using the %s command. Script name is: %.200s.",
+             (long long)elapsed_ms, kill_command(run), run->name);
+    if (r->host.log) r->host.log(r->owner, LOG_WARNING, line);
+}
+
+void script_hook(lua_State *L, lua_Debug *ar UNUSED)
+{
+    struct script_vm *vm = script_vm_of(L);
+    struct script_run *run = vm->run;
+    struct region *r = vm->region;
+    if (!run) return; /* a coroutine that outlived its script is nobody's any more */
+    i64 elapsed_us = r->host.now_us(r->owner) - run->start_us;
+    run->too_long |= run->limit_us && elapsed_us > run->limit_us;
+    if (run->too_long) cut_off(L, "FUNCTION LOAD timeout");
+    if (!run->name) return;
+    if (!run->killed && !run->stopped) {
+        if (!run->busy && elapsed_us < r->host.busy_after_ms * 1000) return;
+        if (!run->busy) begin_busy(run, r, elapsed_us / 1000);
+        if (r->host.serve) r->host.serve(r->owner);
+        if (run->killed) note_kill(run, r);
+    }
+    if (run->stopped) cut_off(L, "the server is shutting down");
+    if (run->killed)
+        cut_off(L, run->is_function ? "Script killed by user with FUNCTION KILL."
+                                    : "Script killed by user with SCRIPT KILL...");
+}
+
+/* What a script had done when the server's end stopped it is not to be kept: half of it would be. What is in
+ * memory only is lost with it. */
+void script_end_busy(struct script_run *run)
+{
+    struct region *r = run->c->region;
+    if (!run->stopped || !run->wrote) return;
+    journal_abandon(&r->journal);
+    r->doomed = r->eng->keeps_notes;
+}
+
+const char *script_busy_error(const struct region *r)
+{
+    if (!r->script || !r->script->busy) return NULL;
+    return r->script->is_function ? BUSY_FUNCTION : BUSY_EVAL;
+}
+
+void script_kill(struct ctx *c, bool function)
+{
+    struct script_run *run = c->region->script;
+    if (!run) {
+        reply_error(c->out, "NOTBUSY No scripts in execution right now.");
+    } else if (run->is_function != function) {
+        reply_error(c->out, run->is_function ? BUSY_FUNCTION : BUSY_EVAL);
+    } else if (run->wrote) {
+        reply_error(c->out, "UNKILLABLE Sorry the script already executed write commands against the "
+                            "dataset. You can either wait the script termination or kill the server in "
+                            "a hard way using the SHUTDOWN NOSAVE command.");
+    } else {
+        run->killed = true;
+        reply_ok(c->out);
+    }
+}

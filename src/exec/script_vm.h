@@ -1,0 +1,38 @@
+/* The inside of the sandbox: for script_*.c alone. */
+#ifndef MAYFLY_EXEC_SCRIPT_VM_H
+#define MAYFLY_EXEC_SCRIPT_VM_H
+
+#include "exec/script.h"
+
+#define SCRIPT_KEEP (64 * 1024) /* bytes of a buffer that are kept for the next command */
+#define SCRIPT_STEP 10000       /* instructions between two looks at the clock */
+#define SCRIPT_READONLY "Attempt to modify a readonly table"
+
+/* The table behind a stand-in is pushed; false: it is none, and nothing is. */
+bool script_push_real(lua_State *L, int index);
+bool script_is_frozen(lua_State *L, int index);
+
+/* What getmetatable shows of any value. */
+void script_push_metatable(lua_State *L, int index);
+
+/* lua_load for text alone: what begins like bytecode is a syntax error like any other. */
+int script_load(lua_State *L, lua_Reader reader, void *arg, const char *chunk);
+int script_load_text(lua_State *L, bytes source, const char *chunk);
+
+/* Calls the function that stands below `args` arguments, under the watch of the hook and within the limit of
+ * memory; its one result or the error is left. lua_pcall's codes. */
+int script_guarded(struct script_run *run, int args);
+
+/* Gets rid of all garbage. */
+void script_vm_collect(struct script_vm *vm);
+
+/* Whether the hook has ended it, or would at once. */
+static inline bool script_is_ended(const struct script_run *run)
+{
+    return run && (run->killed || run->stopped || run->too_long);
+}
+
+/* It has ended: others need not be served any more. */
+void script_end_busy(struct script_run *run);
+
+#endif

@@ -1,0 +1,227 @@
+/* A table of watched keys, each with the watches that clients have put on it. A watch hangs in two lists: its
+ * key's, to be found when that changes, and its client's, to be taken back. A key without watches leaves the
+ * table.
+ *
+ * The deadline a key had when it was watched is all that is needed to tell whether it has died since: to give
+ * it another one would have been a change. */
+#include "keyspace/watch.h"
+
+struct watched {
+    struct watch *first;
+    u32 count;
+    u32 db;
+    u32 name_n;
+    char name[];
+};
+
+struct watch {
+    struct watched *key;
+    struct watcher *who;
+    struct watch *prev, *next; /* of the key's */
+    struct watch *more;        /* of the client's */
+    i64 deadline_ms;           /* the key's own; 0: none */
+    bool dead;                 /* it was there, but dead: it counts as absent */
+};
+
+static bytes name_of(const void *item)
+{
+    const struct watched *w = item;
+    return bytes_of(w->name, w->name_n);
+}
+
+void watches_init(struct watches *all, u64 seed) { table_init(&all->keys, name_of, seed); }
+void watches_release(struct watches *all) { table_release(&all->keys); }
+
+/* -- the table: the same name may be there once per database --------------------------------- */
+
+struct place {
+    u32 db;
+    bytes key;
+};
+
+static bool is_there(void *arg, void *item)
+{
+    const struct place *at = arg;
+    const struct watched *w = item;
+    return w->db == at->db && bytes_eq(name_of(w), at->key);
+}
+
+static struct watched *find_watched(struct watches *all, u32 db, bytes key)
+{
+    struct place at = {db, key};
+    return table_find_hash(&all->keys, table_hash(&all->keys, key), is_there, &at);
+}
+
+static struct watched *add_watched(struct watches *all, u32 db, bytes key)
+{
+    struct watched *w = mem_zalloc(sizeof *w + key.n);
+    w->db = db;
+    w->name_n = (u32)key.n;
+    memcpy(w->name, key.p, key.n);
+    table_insert(&all->keys, table_hash(&all->keys, key), w);
+    return w;
+}
+
+static void release_key(struct watches *all, struct watched *key)
+{
+    if (--key->count) return;
+    table_remove(&all->keys, table_hash(&all->keys, name_of(key)), key);
+    mem_free(key);
+}
+
+static void leave_key(struct watches *all, struct watch *w)
+{
+    if (w->next) w->next->prev = w->prev;
+    if (w->prev) w->prev->next = w->next;
+    else w->key->first = w->next;
+    release_key(all, w->key);
+}
+
+/* -- watching -------------------------------------------------------------------------------- */
+
+static void let_go(struct watches *all, struct watcher *who)
+{
+    all->clients -= who->count > 0;
+    for (struct watch *w = who->first, *more; w; w = more) {
+        more = w->more;
+        leave_key(all, w);
+        mem_free(w);
+    }
+    who->first = NULL;
+    who->count = 0;
+}
+
+void watch_none(struct watches *all, struct watcher *who)
+{
+    let_go(all, who);
+    who->dirty = false;
+}
+
+/* Looks through the shorter of both lists. */
+static bool watches_already(const struct watcher *who, const struct watched *key)
+{
+    const struct watch *w;
+    if (who->count < key->count) {
+        for (w = who->first; w && w->key != key;) w = w->more;
+    } else {
+        for (w = key->first; w && w->who != who;) w = w->next;
+    }
+    return w != NULL;
+}
+
+void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key)
+{
+    struct watched *to = find_watched(all, db, key);
+    struct key_ref ref;
+    if (to && watches_already(who, to)) return;
+    if (!to) to = add_watched(all, db, key);
+    struct watch *w = mem_alloc(sizeof *w);
+    *w = (struct watch){.key = to, .who = who, .next = to->first, .more = who->first};
+    if (ks->eng->ops->find(ks->eng, db, key, &ref)) {
+        w->dead = !keyspace_visible(ks, &ref);
+        w->deadline_ms = ref.deadline_ms;
+    }
+    if (to->first) to->first->prev = w;
+    to->first = who->first = w;
+    to->count++;
+    all->clients += who->count++ == 0;
+}
+
+bool watch_broken(const struct watcher *who, const struct keyspace *ks)
+{
+    if (who->dirty) return true;
+    for (const struct watch *w = who->first; w; w = w->more)
+        if (!w->dead && !alive(w->deadline_ms, ks->dead_by_ms)) return true;
+    return false;
+}
+
+size_t watch_memory(const struct watcher *who)
+{
+    return who->count * (sizeof(struct watch) + sizeof(struct watched));
+}
+
+/* -- what happened --------------------------------------------------------------------------- */
+
+enum sight { ABSENT, DEAD, ALIVE };
+
+static enum sight look(struct keyspace *ks, u32 db, bytes key)
+{
+    struct engine *e = ks->eng;
+    struct key_ref ref;
+    if (!e->ops->find(e, db, key, &ref)) return ABSENT;
+    bool emptied = ref.type == TYPE_HASH && e->ops->size(e, &ref) == 0; /* just reaped */
+    return keyspace_visible(ks, &ref) && !emptied ? ALIVE : DEAD;
+}
+
+/* To one who has seen no living key, a dead one in its place is no change, nor is none. */
+static bool content(struct watch *w, enum sight before, enum sight now)
+{
+    w->dead |= before == ABSENT && now == DEAD;
+    return w->dead && now != ALIVE;
+}
+
+/* Whoever watches the key and is not content becomes dirty, and all its watches go: with the last one of this
+ * key the key itself. A client has one watch per key: the next in the list is another's, and stays. */
+static void reconsider(struct watches *all, struct watched *key, enum sight before, enum sight now)
+{
+    if (before == ABSENT && now == ABSENT) return;
+    for (struct watch *w = key->first, *next; w; w = next) {
+        next = w->next;
+        if (content(w, before, now)) continue;
+        struct watcher *who = w->who;
+        let_go(all, who);
+        who->dirty = true;
+    }
+}
+
+/* Called before what is dead is deleted, too: such a key is seen as DEAD. */
+void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key)
+{
+    struct watched *to = find_watched(all, db, key);
+    bool any_dead = false;
+    if (!to) return;
+    for (const struct watch *w = to->first; w; w = w->next) any_dead |= w->dead;
+    reconsider(all, to, ALIVE, any_dead ? look(ks, db, key) : ALIVE);
+}
+
+/* Holds all watched keys of a database, which may lose their watches meanwhile: release_key lets them go. */
+static struct watched **hold_keys(struct watches *all, u32 db, struct buf *held)
+{
+    struct table_iter it = {0};
+    for (struct watched *key; (key = table_next(&all->keys, &it));) {
+        if (key->db != db) continue;
+        key->count++;
+        buf_append(held, &key, sizeof key);
+    }
+    return (struct watched **)(void *)held->p;
+}
+
+void watch_flushing(struct watches *all, struct keyspace *ks, u32 db)
+{
+    struct buf held = {0};
+    struct watched **keys = hold_keys(all, db, &held);
+    for (size_t i = 0; i < held.n / sizeof *keys; i++) {
+        reconsider(all, keys[i], look(ks, db, name_of(keys[i])), ABSENT);
+        release_key(all, keys[i]);
+    }
+    buf_release(&held);
+}
+
+/* What a database holds now was in the other one before. */
+static void swapped_one(struct watches *all, struct keyspace *ks, u32 db, u32 other)
+{
+    struct buf held = {0};
+    struct watched **keys = hold_keys(all, db, &held);
+    for (size_t i = 0; i < held.n / sizeof *keys; i++) {
+        bytes name = name_of(keys[i]);
+        reconsider(all, keys[i], look(ks, other, name), look(ks, db, name));
+        release_key(all, keys[i]);
+    }
+    buf_release(&held);
+}
+
+void watch_swapped(struct watches *all, struct keyspace *ks, u32 a, u32 b)
+{
+    swapped_one(all, ks, a, b);
+    swapped_one(all, ks, b, a);
+}

@@ -1,0 +1,126 @@
+/* A turn within a turn: while one command takes very long (a script without end), others are heard.
+ *
+ * What belongs to the tick that is being run is set aside, and with it every connection that has a part in
+ * it: what they were answered is not certain before the tick is committed. The others are polled by hand
+ * (libuv's loop does not run within itself), and what they send becomes a small tick of its own. */
+#include <poll.h>
+
+#include "base/alloc.h"
+#include "net/net_parts.h"
+
+struct tick_state {
+    struct net_request *requests;
+    u32 request_count, request_cap, running;
+    bytes *args;
+    u32 arg_count, arg_cap;
+    struct arena words;
+    struct conn *ready, *ready_tail;
+    u64 ticks;
+};
+
+static struct tick_state set_aside(struct net *n)
+{
+    struct tick_state t = {
+        n->requests, n->request_count, n->request_cap, n->running, n->args, n->arg_count, n->arg_cap,
+        n->words, n->ready, n->ready_tail, n->ticks,
+    };
+    n->requests = NULL;
+    n->args = NULL;
+    n->request_count = n->request_cap = n->running = n->arg_count = n->arg_cap = 0;
+    n->words = (struct arena){0};
+    n->ready = n->ready_tail = NULL;
+    return t;
+}
+
+static void put_back(struct net *n, const struct tick_state *t)
+{
+    mem_free(n->requests);
+    mem_free(n->args);
+    arena_release(&n->words);
+    n->requests = t->requests;
+    n->request_count = t->request_count;
+    n->request_cap = t->request_cap;
+    n->running = t->running;
+    n->args = t->args;
+    n->arg_count = t->arg_count;
+    n->arg_cap = t->arg_cap;
+    n->words = t->words;
+    n->ready = t->ready;
+    n->ready_tail = t->ready_tail;
+    n->ticks = t->ticks;
+}
+
+/* Whether the tick has not begun with what the connection sent, or has sent nothing whole. */
+static bool may_withdraw(const struct conn *c)
+{
+    const struct net *n = c->net;
+    bool answered = c->out.n != c->tick_mark || c->before.n || c->behind.n;
+    if (c->closing || c->hold || c->replica || answered) return false;
+    return !net_asks(c) || (c->first_request > n->running && n->requests[c->first_request].raw);
+}
+
+/* Those the tick has not come to are not to wait for its end: they are asked again, in the turn to come. */
+static u32 withdraw_all(struct net *n, struct conn **out)
+{
+    u32 count = 0;
+    for (struct conn *c = n->ready, *next; c; c = next) {
+        next = c->ready_next;
+        if (!may_withdraw(c)) continue;
+        net_withdraw(c);
+        out[count++] = c;
+    }
+    return count;
+}
+
+/* A replica's link waits with the data it is about. */
+static bool takes_part(const struct conn *c) { return !c->closing && !c->ready && !c->hold && !c->replica; }
+
+/* What there is to wait for: listeners first, then connections. */
+static u32 gather(const struct net *n, struct pollfd *fds, struct conn **conns)
+{
+    u32 count = 0;
+    for (const struct listener *l = n->listeners; l; l = l->next)
+        fds[count++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
+    for (struct conn *c = n->conns; c; c = c->next) {
+        if (!takes_part(c)) continue;
+        int events = (c->polled & UV_READABLE ? POLLIN : 0) | (c->polled & UV_WRITABLE ? POLLOUT : 0);
+        conns[count] = c;
+        fds[count++] = (struct pollfd){.fd = c->fd, .events = (short)events};
+    }
+    return count;
+}
+
+static void read_all(struct net *n)
+{
+    u32 listeners = 0;
+    for (const struct listener *l = n->listeners; l; l = l->next) listeners++;
+    struct pollfd *fds = mem_alloc((n->count + listeners + 1) * sizeof *fds);
+    struct conn **conns = mem_alloc((n->count + listeners + 1) * sizeof(struct conn *));
+    u32 count = gather(n, fds, conns), i = 0;
+    if (poll(fds, count, 0) <= 0) count = 0;
+    for (struct listener *l = n->listeners; l && i < count; l = l->next, i++)
+        if (fds[i].revents && !n->no_files) net_on_connection(&l->poll, 0, UV_READABLE);
+    for (; i < count; i++) {
+        if (!fds[i].revents) continue;
+        int events = (fds[i].revents & (POLLIN | POLLHUP | POLLERR) ? UV_READABLE : 0) |
+                     (fds[i].revents & POLLOUT ? UV_WRITABLE : 0);
+        net_on_poll(&conns[i]->poll, 0, events);
+    }
+    mem_free(fds);
+    mem_free(conns);
+}
+
+void net_serve_busy(struct net *n, void (*run)(struct net *n, u32 request))
+{
+    struct conn **withdrawn = mem_alloc((n->count + 1) * sizeof(struct conn *));
+    u32 count = withdraw_all(n, withdrawn);
+    struct tick_state outer = set_aside(n);
+    for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
+    mem_free(withdrawn);
+    read_all(n);
+    while (n->ready) {
+        for (n->running = 0; n->running < n->request_count; n->running++) run(n, n->running);
+        net_end_tick(n);
+    }
+    put_back(n, &outer);
+}

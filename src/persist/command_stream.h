@@ -1,0 +1,29 @@
+/* A stream as the commands that make it: XADD, XSETID, XGROUP, XCLAIM. Part of command_save.c.
+ *
+ * As with Redis, what these commands can't say is lost: when a consumer was seen, and that an entry is
+ * pending which has been deleted. */
+#ifndef MAYFLY_PERSIST_COMMAND_STREAM_H
+#define MAYFLY_PERSIST_COMMAND_STREAM_H
+
+#include "command/rdb_out.h"
+#include "command/stream_group.h"
+
+struct command_stream {
+    struct rdb_out *out;
+    i64 *budget;
+    struct xstream s;
+    enum { MAKE_ENTRIES, MAKE_HEAD, MAKE_GROUP, MAKE_CONSUMER, MAKE_OWNED, MAKE_DONE } phase;
+    bool walking;
+    struct xwalk walk;
+    struct xname_walk groups, consumers;
+    struct xgroup group;
+    struct xconsumer consumer;
+    struct buf group_name, consumer_name, args;
+};
+
+struct command_stream *command_stream_begin(struct rdb_out *out, struct engine *eng, struct key_ref *ref,
+                                            i64 *budget);
+bool command_stream_step(struct command_stream *w); /* true: it is through */
+void command_stream_release(struct command_stream *w);
+
+#endif

@@ -1,0 +1,16 @@
+#ifndef MAYFLY_SERVER_SCRIPT_HOST_H
+#define MAYFLY_SERVER_SCRIPT_HOST_H
+
+#include "server/server.h"
+
+/* What scripts and functions take: the interpreters, and what is kept beside them. */
+struct script_usage {
+    u64 eval_vm, eval, cached;
+    u64 functions_vm, functions, function_count, libraries;
+};
+struct script_usage script_usage(const struct server *s);
+
+/* Puts the configuration of scripts into force. */
+void script_host_apply(struct server *s);
+
+#endif

@@ -1,0 +1,33 @@
+/* TLS as the configuration has it. Connections that are open keep what they were opened with. */
+#include "server/server.h"
+
+static enum tls_verify verify_of(const struct config *c)
+{
+    if (!strcmp(c->tls_auth_clients.p, "no")) return TLS_VERIFY_NO;
+    return strcmp(c->tls_auth_clients.p, "optional") ? TLS_VERIFY_YES : TLS_VERIFY_OPTIONAL;
+}
+
+bool server_apply_tls(struct server *s, struct buf *why)
+{
+    const struct config *c = &s->config;
+    struct tls_context *fresh = NULL;
+    s->net.config.tls_verify = verify_of(c);
+    if (c->tls_port || c->tls_replication) {
+        struct tls_options o = {
+            .cert_file = c->tls_cert_file.p, .key_file = c->tls_key_file.p, .key_file_pass = c->tls_key_file_pass.p,
+            .client_cert_file = c->tls_client_cert_file.p, .client_key_file = c->tls_client_key_file.p,
+            .client_key_file_pass = c->tls_client_key_file_pass.p, .dh_params_file = c->tls_dh_params_file.p,
+            .ca_cert_file = c->tls_ca_cert_file.p, .ca_cert_dir = c->tls_ca_cert_dir.p,
+            .protocols = c->tls_protocols.p, .ciphers = c->tls_ciphers.p, .ciphersuites = c->tls_ciphersuites.p,
+            .needs_ca = c->tls_replication || verify_of(c) != TLS_VERIFY_NO,
+            .prefer_server_ciphers = c->tls_prefer_server_ciphers, .session_caching = c->tls_session_caching,
+            .session_cache_size = c->tls_session_cache_size,
+            .session_cache_timeout_s = c->tls_session_cache_timeout,
+        };
+        fresh = tls_context_new(&o, why);
+        if (!fresh) return false;
+    }
+    tls_context_free(s->net.tls);
+    s->net.tls = fresh;
+    return true;
+}

@@ -1,0 +1,498 @@
+"""Scripts: replies as redis-server's, the sandbox, its limits, and what a script's writes become."""
+import os
+import re
+import threading
+import time
+
+import pytest
+
+import mayfly
+import redis_server
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUSY = 'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.'
+FOREVER = 'while true do end'
+
+
+def scripts():
+    """Those of scripts.txt."""
+    with open(f'{HERE}/scripts.txt', encoding='utf-8') as f:
+        return f.read().rstrip('\n').split('\n----\n')
+
+
+def whole(c):
+    """One reply, byte for byte, however deep it is nested."""
+    text, left = b'', 1
+    while left > 0:
+        line = c.line() + b'\r\n'
+        kind = line[:1]
+        text, left = text + line, left - 1
+        if kind in b'$=' and int(line[1:]) >= 0:
+            text += c.exactly(int(line[1:]) + 2)
+        elif kind in b'*~>%':
+            left += max(int(line[1:]), 0) * (2 if kind == b'%' else 1)
+    return text
+
+
+def ask(c, *argv):
+    return whole(c.command(*argv))
+
+
+@pytest.fixture(scope='module')
+def real():
+    s = redis_server.Redis('--enable-debug-command', 'local')
+    yield s
+    s.remove()
+
+
+def pairs_of(server, real, proto=2):
+    """A connection to each, with empty data."""
+    pair = [mayfly.Raw(server.port), mayfly.Raw(real.port)]
+    for c in pair:
+        c.call('HELLO', proto)
+        c.call('FLUSHALL')
+        c.call('SCRIPT', 'FLUSH')
+    return pair
+
+
+def assert_same(pair, requests):
+    """Each request gets the same bytes from both."""
+    wrong = []
+    for argv in requests:
+        ours, theirs = (ask(c, *argv) for c in pair)
+        if ours != theirs:
+            wrong.append((argv, ours, theirs))
+    for c in pair:
+        c.close()
+    for argv, ours, theirs in wrong[:10]:
+        print(argv, ours[:300], theirs[:300], sep='\n  ')
+    assert not wrong
+
+
+# -- replies ----------------------------------------------------------------------------------------------------
+
+@redis_server.needed
+@pytest.mark.parametrize('proto', [2, 3])
+def test_replies_are_those_of_redis(server, real, proto):
+    assert_same(pairs_of(server, real, proto), [('EVAL', s, 2, 'k1', 'k2', 'a1', 'a2') for s in scripts()])
+
+
+@redis_server.needed
+def test_commands_about_scripts(server, real):
+    one, sha = 'return {KEYS[1], ARGV[1]}', 'c9b37a4d2bb2ac0ef0a8ca4a3ffb5bd4e0b3a34c'
+    known = 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db'  # of 'return 1'
+    assert_same(pairs_of(server, real), [
+        ('EVALSHA', known, 0), ('EVALSHA', known.upper(), 0), ('SCRIPT', 'EXISTS', known, sha),
+        ('SCRIPT', 'LOAD', 'return 1'), ('EVALSHA', known, 0), ('EVALSHA', known.upper(), 0),
+        ('EVALSHA_RO', known, 0), ('SCRIPT', 'EXISTS', known, sha, known.upper(), ''),
+        ('EVAL', one, 1, 'k', 'a'), ('EVAL', one, 2, 'k', 'a'), ('EVAL', one, 3, 'k', 'a'), ('EVAL', one, -1),
+        ('EVAL', one, 'x'), ('EVAL', one), ('EVAL',), ('EVALSHA', 'abc', 0), ('EVALSHA', 'abc', 'x'),
+        ('EVALSHA', known, 'x'), ('EVALSHA', known, 5), ('SCRIPT', 'LOAD', 'syntax error'),
+        ('SCRIPT', 'LOAD', '#!lua flags=bad\nreturn 1'), ('SCRIPT', 'LOAD', '#!lua flags=no-writes\nreturn 1'),
+        ('SCRIPT', 'FLUSH', 'x'), ('SCRIPT', 'FLUSH', 'SYNC', 'x'), ('SCRIPT', 'KILL'), ('SCRIPT',),
+        ('SCRIPT', 'EXISTS'), ('SCRIPT', 'NOSUCH'), ('SCRIPT', 'HELP'), ('SCRIPT', 'DEBUG', 'NO'),
+        ('SCRIPT', 'DEBUG', 'x'), ('SCRIPT', 'FLUSH', 'ASYNC'), ('EVALSHA', known, 0),
+        ('EVAL_RO', 'return redis.call("set", "a", "b")', 0), ('EVAL_RO', '#!lua\nreturn 1', 0),
+        ('EVAL_RO', '#!lua flags=no-writes\nreturn redis.call("get", "a")', 0),
+        ('EVAL_RO', 'return redis.pcall("publish", "c", "m")', 0),
+        ('COMMAND', 'GETKEYS', 'EVAL', 'x', 2, 'a', 'b', 'c'), ('COMMAND', 'GETKEYS', 'EVAL', 'x', 0, 'c'),
+    ])
+
+
+@redis_server.needed
+def test_within_transactions(server, real):
+    """What EVAL does in MULTI, also when a watched key changed; and a database of its own."""
+    increment = 'return redis.call("incr", KEYS[1])'
+    assert_same(pairs_of(server, real), [
+        ('MULTI',), ('EVAL', increment, 1, 'n'), ('EVAL', 'return redis.call("nosuch")', 0), ('EVALSHA', 'no', 0),
+        ('EVAL', increment, 1, 'n'), ('EXEC',),
+        ('WATCH', 'n'), ('EVAL', increment, 1, 'n'), ('MULTI',), ('EVAL', increment, 1, 'n'), ('EXEC',), ('GET', 'n'),
+        ('MULTI',), ('EVAL', 'redis.call("select", 3) return redis.call("set", "x", "in 3")', 0), ('GET', 'x'),
+        ('EXEC',), ('GET', 'x'), ('EVAL', 'return redis.call("get", "x")', 0), ('SELECT', 3), ('GET', 'x'),
+        ('MULTI',), ('EVAL', 'return redis.call("multi")', 0), ('EXEC',),
+    ])
+
+
+@redis_server.needed
+def test_users(server, real):
+    pair = pairs_of(server, real)
+    for c in pair:
+        c.call('ACL', 'SETUSER', 'bob', 'reset', 'on', 'nopass', '~a*', '&c*', '+eval', '+get', '+publish')
+        c.call('AUTH', 'bob', 'x')
+    assert_same(pair, [
+        ('EVAL', 'return redis.call("incr", "a")', 0), ('EVAL', 'return redis.pcall("incr", "a")', 0),
+        ('EVAL', 'return redis.call("get", "b")', 0), ('EVAL', 'return redis.call("get", "a")', 0),
+        ('EVAL', 'return redis.call("publish", "d", "m")', 0), ('EVAL', 'return redis.call("publish", "c", "m")', 0),
+        ('EVAL', 'return tostring(redis.acl_check_cmd("get", "b"))', 0),
+        ('EVAL', 'return tostring(redis.acl_check_cmd("get", "a"))', 0),
+        ('EVAL', 'return tostring(redis.acl_check_cmd("set", "a", "b"))', 0), ('EVAL', 'return 1', 1, 'b'),
+    ])
+    with server.client() as r:
+        r.execute_command('ACL', 'DELUSER', 'bob')
+
+
+@redis_server.needed
+def test_what_monitor_shows(server, real):
+    """The script, then what it does, told apart."""
+    requests = [('EVAL', 'redis.call("set", KEYS[1], "b") return redis.pcall("get", 1, 2)', 1, 'k'), ('EVALSHA', 'x', 0),
+                ('SCRIPT', 'LOAD', 'return 1'), ('MULTI',), ('EVAL', 'return redis.call("get", "k")', 0), ('EXEC',),
+                ('EVAL', 'redis.call("select", 1) redis.call("get", "k")', 0), ('PING', 'the end')]
+    shown = []
+    for s in (server, real):
+        with s.raw() as watcher, s.raw() as c:
+            watcher.call('MONITOR')
+            for argv in requests:
+                c.call(*argv)
+            lines = []
+            while not lines or b'the end' not in lines[-1]:
+                lines.append(re.sub(rb'^[0-9.]+ ', b'', re.sub(rb'127.0.0.1:[0-9]+', b'peer', watcher.reply())))
+            shown.append(lines)
+    assert shown[0] == shown[1]
+
+
+MAY_WRITE = '#!lua\nreturn redis.call("set", "k", "v")'
+FLAGGED = [MAY_WRITE, '#!lua\nreturn 1', '#!lua flags=no-writes\nreturn redis.call("get", "k")',
+           '#!lua flags=allow-oom\nreturn redis.call("set", "k", "v")', '#!lua flags=allow-stale\nreturn 1',
+           '#!lua flags=no-writes,allow-stale\nreturn redis.call("get", "k")',
+           'return redis.call("set", "k", "v")', 'return redis.call("get", "k")', 'return 1',
+           'return redis.pcall("del", "k")', 'return redis.call("del", "k") + redis.pcall("lpush", "l", "x")',
+           'return {redis.pcall("set", "k", "v"), redis.pcall("del", "k"), redis.pcall("set", "k", "v")}']
+
+
+@pytest.mark.engine('memory', 'eviction is the memory engine\'s')
+@redis_server.needed
+def test_out_of_memory(server_factory, real):
+    """Scripts without a shebang are asked at their first write, others by their flags before they begin."""
+    pair = pairs_of(server_factory(), real)
+    for c in pair:
+        c.call('CONFIG', 'SET', 'maxmemory', '1mb')
+        c.call('CONFIG', 'SET', 'maxmemory', '1')
+    requests = [('EVAL', s, 0) for s in FLAGGED]
+    assert_same(pair, requests + [('MULTI',)] + requests + [('EXEC',)])
+    with real.client() as r:
+        r.config_set('maxmemory', 0)
+
+
+@pytest.mark.any_engine
+@redis_server.needed
+@pytest.mark.parametrize('stale', ['yes', 'no'])
+def test_as_a_replica(server_factory, redis_factory, stale):
+    nowhere = ('--replicaof', '127.0.0.1', '1', '--replica-serve-stale-data', stale)
+    pair = [mayfly.Raw(server_factory('--replicaof', '127.0.0.1 1', '--replica-serve-stale-data', stale).port),
+            mayfly.Raw(redis_factory(*nowhere).port)]
+    assert_same(pair, [('EVAL', s, 0) for s in FLAGGED] + [('EVAL_RO', s, 0) for s in FLAGGED])
+
+
+# -- what a script does --------------------------------------------------------------------------------------------
+
+def test_its_writes_stay_and_are_one_record(server_factory, engine=mayfly.ENGINE):
+    """Also those before an error. What is kept is what it did, not the script."""
+    s = server_factory(*(('--appendonly', 'yes') if engine == 'memory' else ()))
+    with s.client() as r:
+        assert r.eval('for i = 1, 3 do redis.call("rpush", KEYS[1], i) end return redis.call("expire", KEYS[1], 500)',
+                      1, 'l') == 1
+        with pytest.raises(mayfly.redis.ResponseError, match='WRONGTYPE'):
+            r.eval('redis.call("set", "half", "done") redis.call("incr", "l")', 0)
+        assert r.eval('return redis.call("get", "half")', 0) == b'done'
+        r.eval('redis.call("select", 2) redis.call("set", "elsewhere", redis.sha1hex(""))', 0)
+        r.set('after', 'in database 0')
+    if engine == 'memory':
+        with open(f'{s.dir}/appendonlydir/appendonly.aof.1.incr.aof', 'rb') as f:
+            text = f.read()
+        assert b'EVAL' not in text.upper() and text.count(b'MULTI') == 1 and b'PEXPIREAT' in text
+    s.restart()
+    with s.client() as r:
+        assert r.lrange('l', 0, -1) == [b'1', b'2', b'3'] and 0 < r.ttl('l') <= 500
+        assert r.get('half') == b'done' and r.get('after') == b'in database 0' and r.dbsize() == 3
+    with s.client(db=2) as r:
+        assert r.get('elsewhere') == b'da39a3ee5e6b4b0d3255bfef95601890afd80709'
+
+
+@redis_server.needed
+def test_a_redis_replica_gets_the_writes(server, redis_factory):
+    replica = redis_factory('--replicaof', '127.0.0.1', server.port)
+    with server.client() as r, replica.client() as other:
+        mayfly.eventually(lambda: other.info('replication')['master_link_status'] == 'up', 20)
+        r.eval('redis.call("set", "a", redis.call("time")[1]) redis.call("sadd", "s", 1, 2, 3) '
+               'return redis.call("spop", "s")', 0)
+        mayfly.eventually(lambda: other.get('a') == r.get('a'))
+        assert other.smembers('s') == r.smembers('s')
+
+
+def test_time_stands_still(r):
+    slow = 'local n = 0 for i = 1, 200000 do n = n + i end '
+    assert r.eval('redis.call("set", "k", "v", "px", 1) ' + slow + 'return redis.call("get", "k")', 0) == b'v'
+    mayfly.eventually(lambda: r.get('k') is None)
+    assert r.eval('local a = redis.call("time") ' + slow + 'local b = redis.call("time") '
+                  'return a[1] == b[1] and a[2] == b[2]', 0) == 1
+
+
+def test_somebody_who_waits_gets_what_a_script_pushes(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    a.command('BLPOP', 'queue', 0)
+    mayfly.eventually(lambda: server.info('clients')['blocked_clients'] == 1)
+    assert b.call('EVAL', 'return redis.call("rpush", "queue", "x", "y")', 0) == 2
+    assert a.reply() == [b'queue', b'x']
+    assert b.call('LRANGE', 'queue', 0, -1) == [b'y']
+
+
+def test_random_numbers_follow_their_seed(r):
+    seeded = 'math.randomseed(ARGV[1]) return {math.random(1000), math.random(1000), math.random(1000)}'
+    assert r.eval(seeded, 0, 7) == r.eval(seeded, 0, 7) != r.eval(seeded, 0, 8)
+    plain = 'return {math.random(2^30), math.random(2^30), math.random(2^30)}'
+    assert r.eval(plain, 0) != r.eval(plain, 0)
+
+
+def test_what_info_tells(r):
+    r.script_flush()
+    for i in range(10):
+        r.eval(f'return {i}', 0)
+        r.eval(f'return {i}', 0)
+    info = r.info('memory')
+    assert info['number_of_cached_scripts'] == 10
+    assert info['used_memory_scripts_eval'] > 0 and info['used_memory_vm_eval'] > 10000
+    assert info['used_memory_lua'] == info['used_memory_vm_eval'] <= info['used_memory_vm_total']
+    assert r.memory_stats()['lua.caches'] == info['used_memory_scripts_eval']
+    r.script_flush()
+    assert r.info('memory')['number_of_cached_scripts'] == 0
+    stats = r.info('commandstats')
+    assert stats['cmdstat_eval']['calls'] >= 20
+
+
+# -- the sandbox --------------------------------------------------------------------------------------------------
+
+NO_ESCAPE = [
+    # Each would leave something behind, or reach what it should not; all of it fails, or changes only what is
+    # the script's own.
+    'local f = loadstring("\\27Lua") return f == nil',
+    'local d = string.dump(function() return 1 end) return loadstring(d) == nil',
+    'local d, done = string.dump(function() return 1 end), false '
+    'return load(function() if done then return nil end done = true return d end) == nil',
+    'local d, at = string.dump(function() return 1 end), 0 '
+    'return load(function() at = at + 1 return at <= #d and d:sub(at, at) or nil end) == nil',
+    'return pcall(function() _G.leak = 1 end) == false',
+    'return pcall(function() rawset(_G, "leak", 1) end) == false',
+    'return pcall(function() setmetatable(_G, {}) end) == false',
+    'return pcall(function() getmetatable(_G).__index = nil end) == false',
+    'return pcall(function() getmetatable(_G).__newindex = nil end) == false',
+    'return pcall(function() getmetatable("").__index.leak = 1 end) == false',
+    'return pcall(function() rawset(getmetatable(""), "__index", nil) end) == false',
+    'return pcall(function() table.insert(_G, 1) end) == false',
+    'return pcall(function() table.insert(redis, 1, 1) end) == false',
+    'table.remove(redis) table.sort(redis) return redis.call ~= nil',
+    'local _, t = pairs(_G) return pcall(function() t.leak = 1 end) == false',
+    'local _, t = ipairs(redis) return pcall(function() t[1] = 1 end) == false',
+    'for k, v in next, _G do if type(v) == "table" and v ~= KEYS and v ~= ARGV then '
+    'if pcall(function() v.leak = 1 end) then return false end end end return true',
+    'for k, v in pairs(_G) do if type(v) == "table" and v ~= KEYS and v ~= ARGV then '
+    'if pcall(rawset, v, "leak", 1) then return false end end end return true',
+    'return select(2, pcall(error)) == nil',
+    'local t = setmetatable({}, {__index = redis, __newindex = redis}) '
+    'return pcall(function() t.leak = 1 end) == false',
+    'local ok = pcall(function() for w in ("x"):gmatch(".") do string.leak = w end end) return not ok',
+    'return xpcall(function() leak = 1 end, function() return leak2 end) == false',
+    'local co = coroutine.create(function() leak = 1 end) return coroutine.resume(co) == false',
+    'return cjson.null ~= nil and pcall(function() redis[cjson.null] = 1 end) == false',
+    'return pcall(setmetatable, "", {}) == false',
+    'return pcall(function() local mt = getmetatable(redis) mt.x = 1 end) == false',
+    'return pcall(redis.call, "eval", "return 1", 0) == false',
+    'return pcall(redis.call, "debug", "sleep", 0) == false',
+    'return pcall(redis.call, "script", "flush") == false',
+    'collectgarbage("stop") collectgarbage("setpause", 100000) return true',
+]
+
+
+def test_nothing_escapes(r):
+    for script in NO_ESCAPE:
+        assert r.eval(script, 0) == 1, script
+    assert r.eval('return {type(rawget(_G, "leak")), type(redis.leak), type(string.leak), #_G, #redis}', 0) == \
+        [b'nil', b'nil', b'nil', 0, 0]
+    assert r.eval('return getmetatable("").__index == string and ("x"):upper()', 0) == b'X'
+
+
+def test_what_one_script_does_to_its_tables_is_its_own(r):
+    assert r.eval('KEYS.x = 1 KEYS[3] = "c" ARGV[1] = nil return KEYS', 2, 'a', 'b', 'arg') == [b'a', b'b', b'c']
+    assert r.eval('return {KEYS, ARGV, type(KEYS.x)}', 1, 'a', 'arg') == [[b'a'], [b'arg'], b'nil']
+
+
+BOMBS = [
+    'return #string.rep("x", 2^31 - 1)',
+    'return #string.rep(string.rep("x", 1000000), 1000)',
+    'local s = "x" while true do s = s .. s end',
+    'local t = {} for i = 1, 1e9 do t[i] = "item" .. i end',
+    'local t = {} while true do t = {t, string.rep("y", 1000)} end',
+    'return string.format("%99d", 1):rep(10000000)',
+    'local t = {} for i = 1, 1e8 do t[i] = {} end',
+    'local function f() return 1 + f() end return f()',
+    'return ("x"):rep(1000000):gsub("x", ("y"):rep(1000))',
+    'return cjson.encode({("x"):rep(1e8), ("x"):rep(1e8), ("x"):rep(1e8)})',
+    'local s = "" for i = 1, 1e7 do s = s .. ("x"):rep(50000) end',
+    'return loadstring("return " .. ("{"):rep(1e7))',
+    'local t = {} for i = 1, 64 do t[i] = coroutine.wrap(function() local s = {} for j = 1, 1e6 do s[j] = {j} '
+    'end coroutine.yield(s) end) t[i + 100] = t[i]() end',
+]
+
+
+def test_memory_is_bounded(server_factory):
+    """A script that needs too much fails by itself; what it took is free again."""
+    s = server_factory('--script-memory-limit', '8mb')
+    with s.client() as r:
+        for bomb in BOMBS:
+            try:
+                # What is no error is small: loadstring answers nil.
+                assert r.eval(bomb, 0) is None, bomb
+            except mayfly.redis.ResponseError as e:
+                assert 'not enough memory' in str(e) or 'overflow' in str(e) or 'too large' in str(e) or \
+                    'too long' in str(e), (bomb, e)
+            assert r.eval('return redis.call("ping")', 0) == b'PONG'
+        assert r.eval('local ok, e = pcall(string.rep, "x", 1e9) return {tostring(ok), tostring(e)}', 0) == \
+            [b'false', b'not enough memory']
+        with pytest.raises(mayfly.redis.ResponseError, match='Error compiling script .* not enough memory'):
+            r.eval('f() ' * 1000000, 0)
+        r.eval('collectgarbage()', 0)
+        assert r.info('memory')['used_memory_vm_eval'] < 4 << 20
+        r.config_set('script-memory-limit', 0)
+        assert r.eval('return #string.rep("x", 100000000)', 0) == 100000000
+
+
+# -- scripts that run too long --------------------------------------------------------------------------------------
+
+@pytest.fixture
+def impatient(server_factory):
+    return server_factory('--busy-reply-threshold', 20)
+
+
+def run_forever(s, script=FOREVER):
+    """A connection whose script runs, and is known to take too long."""
+    c = mayfly.Raw(s.port)
+    c.command('EVAL', script, 0)
+
+    def busy():
+        with mayfly.Raw(s.port) as other:
+            return other.call('PING') == mayfly.ReplyError(BUSY)
+    mayfly.eventually(busy, 20)
+    return c
+
+
+@pytest.mark.parametrize('script', [
+    FOREVER,
+    'while true do pcall(function() while true do end end) end',
+    'local f = function() while true do end end while true do xpcall(f, f) end',
+    'local co = coroutine.wrap(function() while true do end end) co()',
+    'while true do local co = coroutine.create(function() while true do end end) coroutine.resume(co) end',
+    'local function f() return f() end f()',
+    'while true do redis.call("get", "k") end',
+    'while true do redis.pcall("nosuch") end',
+    'while true do pcall(string.rep, "x", 1000) end',
+    'local t = setmetatable({}, {__index = function(t, k) return t[k + 1] end}) while true do pcall(function() '
+    'return t[1] end) end',
+    'while true do loadstring("return 1")() end',
+    'repeat until false',
+    '#!lua flags=no-writes\nwhile true do end',
+])
+def test_any_of_them_can_be_killed(impatient, script):
+    c = run_forever(impatient, script)
+    with impatient.raw() as other:
+        assert other.call('SCRIPT', 'KILL') == b'OK'
+        assert c.reply().startswith('ERR Script killed by user with SCRIPT KILL... script: ')
+        assert other.call('PING') == b'PONG' and c.call('PING') == b'PONG'
+    c.close()
+    assert 'Slow script detected: still in execution after' in impatient.log
+    assert 'Lua script killed by user with SCRIPT KILL.' in impatient.log
+
+
+def test_others_are_answered_meanwhile(impatient):
+    """Those who were there before, and those who come; whole transactions are refused."""
+    with impatient.raw() as old, impatient.raw() as half:
+        assert old.call('SET', 'k', 'v') == b'OK'
+        half.send(b'*2\r\n$3\r\nGET\r\n$1')
+        c = run_forever(impatient)
+        error = mayfly.ReplyError(BUSY)
+        assert old.call('GET', 'k') == error
+        assert [old.call(w) for w in ('MULTI', 'PING', 'EXEC')] == \
+            [b'OK', error, mayfly.ReplyError('EXECABORT Transaction discarded because of: ' + BUSY)]
+        assert old.call('NOSUCH').startswith('ERR unknown command')
+        assert old.call('SHUTDOWN') == error and old.call('FUNCTION', 'STATS') == error
+        assert old.call('FUNCTION', 'KILL') == error
+        half.send(b'\r\nk\r\n')
+        assert half.reply() == error
+        old.send(b'PING\r\n' * 1000)
+        assert [old.reply() for _ in range(1000)] == [error] * 1000
+        for _ in range(50):
+            with impatient.raw() as new:
+                assert new.call('HELLO', 3)
+                assert new.call('PING') == error
+        with impatient.raw() as leaving:
+            assert leaving.call('QUIT') == b'OK'
+            assert leaving.closed()
+        assert old.call('SCRIPT', 'KILL') == b'OK'
+        assert c.reply().startswith('ERR Script killed')
+        assert old.call('GET', 'k') == b'v'
+        c.close()
+
+
+def test_its_own_client_may_leave(impatient):
+    run_forever(impatient).close()
+    with impatient.raw() as c:
+        assert c.call('SCRIPT', 'KILL') == b'OK'
+        mayfly.eventually(lambda: c.call('PING') == b'PONG')
+
+
+def test_one_that_wrote_is_not_killed(impatient):
+    """Others hear of what it did when it is done, not before."""
+    with impatient.raw() as listener:
+        listener.call('SUBSCRIBE', 'news')
+        c = run_forever(impatient, 'redis.call("set", "k", "v") redis.call("publish", "news", "x") '
+                                   'for i = 1, 1e8 do end return "done"')
+        with impatient.raw() as other:
+            assert other.call('SCRIPT', 'KILL').startswith('UNKILLABLE Sorry the script already executed write')
+            assert listener.silent(0.05)
+        c.sock.settimeout(120)
+        assert c.reply() == b'done'
+        assert listener.reply() == [b'message', b'news', b'x']
+        assert c.call('GET', 'k') == b'v'
+        c.close()
+
+
+def test_shutdown_while_one_runs(server_factory):
+    """Half of what it did is not there afterwards."""
+    s = server_factory('--busy-reply-threshold', 20, '--appendonly', 'yes') if mayfly.ENGINE == 'memory' else \
+        server_factory('--busy-reply-threshold', 20)
+    with s.raw() as c:
+        assert c.call('SET', 'before', 'x') == b'OK'
+    c = run_forever(s, 'redis.call("set", "half", "done") while true do end')
+    with s.raw() as other:
+        other.command('SHUTDOWN', 'NOSAVE')
+        assert other.rest() == b''
+    c.close()
+    assert s.proc.wait(30) == 0
+    s.check()
+    s.start()
+    with s.client() as r:
+        assert r.keys() == [b'before']
+
+
+def test_no_threshold_no_answer(server_factory):
+    s = server_factory('--busy-reply-threshold', 0)
+    with s.raw() as a, s.raw() as b:
+        a.command('EVAL', 'local n = 0 for i = 1, 5e7 do n = n + 1 end return n', 0)
+        time.sleep(0.05)
+        assert b.call('PING') == b'PONG'
+        assert a.reply() == 50000000
+
+
+def test_many_at_once(server):
+    """Scripts and commands of several clients, each atomic."""
+    def work(port):
+        with mayfly.Raw(port) as c:
+            for _ in range(200):
+                c.call('EVAL', 'local n = tonumber(redis.call("get", KEYS[1]) or 0) '
+                               'redis.call("set", KEYS[1], n + 1) redis.call("rpush", KEYS[2], n) return n',
+                       2, 'n', 'l')
+    threads = [threading.Thread(target=work, args=(server.port,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    with server.client() as r:
+        assert r.get('n') == b'800' and r.lrange('l', 0, -1) == [b'%d' % i for i in range(800)]
