@@ -1,4 +1,6 @@
-"""ioredis and node-redis. `make clients` runs this; npm puts the packages into the build directory."""
+"""ioredis, node-redis, and applications that stand on them: queues, locks, rate limits, sessions.
+
+`make clients` runs this; npm puts the packages into the build directory."""
 import filecmp
 import os
 import shutil
@@ -31,7 +33,7 @@ def modules():
     return found
 
 
-@pytest.mark.parametrize('script', ['ioredis.js', 'node_redis.js'])
+@pytest.mark.parametrize('script', ['ioredis.js', 'node_redis.js', 'bullmq.js', 'applications.js'])
 def test_node(server, modules, script):
     sock = os.path.join(server.dir, 'mayfly.sock')
     done = subprocess.run(['node', os.path.join(HERE, script), str(server.port), sock], capture_output=True, text=True,
