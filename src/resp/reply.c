@@ -57,6 +57,7 @@ void reply_errorf(struct reply *r, const char *fmt, ...)
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
     /* Part of the text may come from a client; a line break would end the reply. */
+    while (text.n && (text.p[text.n - 1] == '\r' || text.p[text.n - 1] == '\n')) text.n--;
     for (size_t i = 0; i < text.n; i++) {
         if (text.p[i] == '\r' || text.p[i] == '\n') text.p[i] = ' ';
     }

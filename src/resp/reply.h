@@ -18,7 +18,7 @@ struct reply {
 void reply_ok(struct reply *r);
 void reply_simple(struct reply *r, const char *s);                /* +s */
 void reply_error(struct reply *r, const char *msg);               /* -msg; msg holds the code: "ERR …" */
-void reply_errorf(struct reply *r, const char *fmt, ...) PRINTF_LIKE(2, 3); /* line breaks become spaces */
+void reply_errorf(struct reply *r, const char *fmt, ...) PRINTF_LIKE(2, 3); /* line breaks become spaces, or go */
 void reply_int(struct reply *r, i64 v);
 void reply_bulk(struct reply *r, bytes b);
 void reply_bulk_str(struct reply *r, const char *s);
