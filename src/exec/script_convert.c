@@ -89,7 +89,7 @@ static bool reply_special(lua_State *L, struct reply *out)
 {
     bool done = true;
     if (push_field(L, "err", LUA_TSTRING)) reply_errorf(out, "%s", lua_tostring(L, -1));
-    else if (push_field(L, "ok", LUA_TSTRING)) append_line(out, "+", string_at(L, -1));
+    else if (push_field(L, "ok", LUA_TSTRING)) append_line(out, "+", bytes_str(lua_tostring(L, -1)));
     else if (push_field(L, "double", LUA_TNUMBER)) reply_number(out, lua_tonumber(L, -1));
     else if (push_field(L, "map", LUA_TTABLE)) reply_keys(L, out, true);
     else if (push_field(L, "set", LUA_TTABLE)) reply_keys(L, out, false);

@@ -491,6 +491,7 @@ static void mem_begin(struct engine *e, i64 now_ms)
 static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
+    mem_of(e)->transaction++;
     for (u32 i = 0; i < NOTES; i++) e->notes[i].changed = false; /* there is nothing to keep them with */
     return true;
 }

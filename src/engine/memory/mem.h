@@ -41,7 +41,8 @@ struct mem_engine {
     u64 grave_count;
     struct mem_snap *snap; /* NULL: no snapshot */
     u8 mark;               /* of entries that are saved, or made since: of all but for a snapshot */
-    struct arena handed_out; /* text made for slices handed out in this transaction */
+    struct arena handed_out; /* text made for slices handed out in this transaction … */
+    u64 transaction;         /* … of this number */
 };
 
 static inline struct mem_engine *mem_of(struct engine *e) { return (struct mem_engine *)e; }

@@ -99,8 +99,9 @@ static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes t
 /* What an iterator keeps in its state, which is never read or written as what it is declared. */
 struct walk {
     struct omap_pos pos;
-    char *place; /* where a walk that only passes joins its rows: in the arena, for `room` bytes */
+    char *place; /* where a walk that only passes joins its rows: in the arena, for `room` bytes … */
     size_t room;
+    u64 transaction; /* … until its end; a snapshot's walk goes on in others */
     enum { WALK_END, WALK_FRESH, WALK_GIVEN } at; /* FRESH: pos was not given yet */
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct rows_iter *)0)->state), "iterator fits");
@@ -123,7 +124,8 @@ static char *walk_place(struct rows_iter *it, size_t n)
     struct arena *a = &mem_of(it->eng)->handed_out;
     struct walk *w = (struct walk *)it->state;
     if (!it->passing) return arena_alloc(a, n);
-    if (n > w->room) {
+    if (n > w->room || w->transaction != mem_of(it->eng)->transaction) {
+        w->transaction = mem_of(it->eng)->transaction;
         w->room = MAX(2 * n, PLACE_MIN);
         w->place = arena_alloc(a, w->room);
     }
