@@ -28,7 +28,7 @@ def type_(g):
 @key.add(2)
 def encoding(g):
     k = g.pick(DELETABLE)
-    return [b'OBJECT', g.opt(b'ENCODING'), k if not k.startswith(b'so_z') else b'so_l0']
+    return [b'OBJECT', g.opt(b'ENCODING'), k if not k.startswith((b'so_z', b'x')) else b'so_l0']
 
 
 @key.add(0.3)

@@ -270,7 +270,7 @@ def forget(g):
 
 @stream.add(0.4)
 def whole(g):
-    return g.pick(([b'TYPE', g.key('x')], [b'OBJECT', b'ENCODING', g.key('x')], [b'COPY', g.key('x'), g.key('x')],
+    return g.pick(([b'TYPE', g.key('x')], [b'COPY', g.key('x'), g.key('x')],
                    [b'COPY', g.key('x'), g.key('x'), b'REPLACE'], [b'RENAME', g.key('x'), g.key('x')],
                    [b'DEBUG', b'DIGEST-VALUE', g.key('x')], [b'SORT', g.key('x', 0)],
                    [b'EXPIRE', g.key('x'), g.rel_s()]))
