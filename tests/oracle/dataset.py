@@ -59,7 +59,7 @@ def check_keys(pair, db, keys):
     for key, kind in zip(keys, replies[1::2]):
         ops.append(Op(select, *value_cmds(kind[1], key)))
         ops.append(Op(select, ([b'PEXPIRETIME', key], c.deadline_ms)))
-        if not key.startswith(b'so_z'):         # SORT converts these, see gen_key.py
+        if not key.startswith((b'so_z', b'x')):     # SORT converts sorted sets, see gen_key.py
             ops[-1].cmds.append(([b'OBJECT', b'ENCODING', key], None))
     diff, more = pair.replies(ops)
     return len(replies) + len(more), diff, ops[diff.index] if diff else None
