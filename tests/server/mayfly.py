@@ -230,3 +230,31 @@ def encode(*args):
         a = a if isinstance(a, bytes) else str(a).encode()
         parts.append(b'$%d\r\n%s\r\n' % (len(a), a))
     return b''.join(parts)
+
+
+INTERVALS_S = {'1s': 1, '10s': 10, '1m': 60, '10m': 600, '1h': 3600, '6h': 21_600, '1d': 86_400,
+               '7d': 604_800, '30d': 2_592_000, '365d': 31_536_000, 'later': float('inf')}
+
+
+def forecast(c, *db):
+    """EXPIRY FORECAST by the names of its intervals."""
+    entries = [dict(zip(*[iter(e)] * 2)) for e in c.call('EXPIRY', 'FORECAST', *db)]
+    return {e[b'within'].decode(): e for e in entries}
+
+
+def check_forecast(c, ttls, start_ms):
+    """The forecast of keys that were given these TTLs (in seconds) at start_ms or later. It is as exact
+    as the index's buckets, which may be hours wide where one begins soon, and never too hopeful: what is
+    said to expire within an hour does."""
+    got = forecast(c)
+    took = time.time_ns() // 1_000_000 - start_ms
+    assert got.pop('overdue')[b'keys'] == 0
+    assert sum(e[b'keys'] for e in got.values()) == len(ttls), got
+    so_far = 0
+    for name, entry in got.items():
+        assert 0 <= entry[b'from_ms'] < entry[b'to_ms'] <= INTERVALS_S[name] * 1000
+        assert entry[b'to_unix_ms'] - entry[b'from_unix_ms'] == entry[b'to_ms'] - entry[b'from_ms']
+        so_far += entry[b'keys']
+        assert so_far <= sum(ttl * 1000 - took <= INTERVALS_S[name] * 1000 for ttl in ttls), got
+    for ttl in set(ttls):
+        assert any(e[b'from_ms'] <= ttl * 1000 <= e[b'to_ms'] + took for e in got.values()), (ttl, got)

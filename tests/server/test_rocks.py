@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from mayfly import BINARY, Raw, encode, eventually, sanitized
+from mayfly import BINARY, Raw, check_forecast, encode, eventually, sanitized
 
 pytestmark = pytest.mark.engine('rocksdb', 'about the rocksdb engine')
 
@@ -288,17 +288,15 @@ def test_reads_leave_the_dead_to_the_cleaner(server_factory):
 
 def test_forecast_and_lag_after_a_restart(server_factory):
     s = server_factory()
+    ttls = [*range(500, 600), *range(50_000, 50_100)]
+    start = now_ms()
     with Raw(s.port) as c:
-        for i in range(100):
-            c.call('SET', f'soon{i}', 'v', 'EX', 500 + i)
-            c.call('SET', f'late{i}', 'v', 'EX', 50_000 + i)
+        for ttl in ttls:
+            c.call('SET', f'in{ttl}', 'v', 'EX', ttl)
         c.call('SET', 'for-ever', 'v')
     for how in (signal.SIGTERM, signal.SIGKILL):
         with Raw(s.port) as c:
-            entries = [dict(zip(*[iter(e)] * 2)) for e in c.call('EXPIRY', 'FORECAST')]
-            keys = {e[b'within'].decode(): e[b'keys'] for e in entries}
-            assert sum(keys.values()) == 200
-            assert keys.get('10m', 0) + keys.get('1h', 0) == 100, keys
+            check_forecast(c, ttls, start)
             assert b'expires=200' in c.call('INFO', 'keyspace')
             lag = dict(zip(*[iter(c.call('EXPIRY', 'LAG'))] * 2))
             assert lag[b'overdue_keys'] == 0
