@@ -820,9 +820,37 @@ static void test_slices(void **state)
     world_close(w);
 }
 
+/* While a wide bucket is drained, keys are filed in the part of it that is still to come. Iterators go on from
+ * where the drain is, not from the bucket's start, where only tombstones are. */
+static void test_no_wading(void **state UNUSED)
+{
+    struct world *w = &world;
+    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 1) * width;
+    world_open(w, 73);
+    for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], bucket + 20 * SECOND + id);
+    commit(w);
+    w->rk.base.now_ms = bucket + 1;
+    assert_int_equal(drain_some(w, KEYS / 2), KEYS / 2);
+    commit(w);
+    struct buf low = copy(buf_bytes(&w->rk.due->low));
+    assert_int_equal(w->rk.due->at.low_ms, bucket);
+    assert_true(low.n > 16);
+    put(w, &w->key[1][0], bucket + 21 * SECOND);
+    commit(w);
+    assert_true(bytes_eq(buf_bytes(&low), buf_bytes(&w->rk.due->low)));
+    check(w);
+    while (drain_some(w, KEYS)) commit(w);
+    commit(w);
+    check(w);
+    assert_int_equal(w->db[0].count + w->db[1].count, KEYS + 1);
+    buf_release(&low);
+    world_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_wading),
         cmocka_unit_test(test_one_life),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_in_time),

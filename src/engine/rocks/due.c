@@ -19,8 +19,13 @@ bool due_below_low(struct due *d, struct place p, const struct due_name *n)
 void due_file(struct rk *rk, struct place p, const struct due_name *n)
 {
     struct due *d = rk->due;
-    store_put(rk->store, FAM_DEADLINE, due_row(d, p, n), (bytes){"", 0});
-    d->filed_ms = MIN(d->filed_ms, p.due_ms);
+    bytes row = due_row(d, p, n);
+    store_put(rk->store, FAM_DEADLINE, row, (bytes){"", 0});
+    if (p.due_ms < d->filed_ms || (p.due_ms == d->filed_ms && bytes_cmp(row, buf_bytes(&d->filed)) < 0)) {
+        d->filed_ms = p.due_ms;
+        buf_clear(&d->filed);
+        buf_append_bytes(&d->filed, row);
+    }
     d->changed = true;
 }
 
@@ -166,6 +171,7 @@ void due_close(struct due *d)
     mem_free(d->visited.v);
     buf_release(&d->last_key);
     buf_release(&d->low);
+    buf_release(&d->filed);
     buf_release(&d->row);
     buf_release(&d->names);
     mem_free(d);
@@ -278,12 +284,22 @@ static void write_bucket(void *arg, const struct bucket *b)
     else store_delete(rk->store, FAM_INFO, bytes_of(key, sizeof key));
 }
 
+/* No further than to the row that was filed. While the rows of a wide bucket are visited, others are filed
+ * behind them all the time: an iterator from the bucket's start would wade through all that were visited. */
+static void lower_low(struct due *d)
+{
+    if (d->filed_ms == INT64_MAX || bytes_cmp(buf_bytes(&d->filed), buf_bytes(&d->low)) >= 0) return;
+    d->at.low_ms = d->filed_ms;
+    buf_clear(&d->low);
+    buf_append_bytes(&d->low, buf_bytes(&d->filed));
+}
+
 void due_commit(struct rk *rk)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
     drain_commit(rk);
-    if (d->filed_ms <= d->at.low_ms) set_low(d, d->filed_ms);
+    lower_low(d);
     settle(rk);
     tally_settle(&d->counts, write_bucket, rk);
     if (d->changed) {

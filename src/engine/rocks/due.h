@@ -27,7 +27,8 @@ struct due {
     struct drain at;
     struct buf last_key; /* at.last.key */
     struct buf low;      /* a row, or the start of one; at.low_ms is its due_ms */
-    i64 filed_ms;        /* the earliest row this transaction has filed; INT64_MAX: none */
+    i64 filed_ms;        /* of the earliest row this transaction has filed; INT64_MAX: none */
+    struct buf filed;    /* that row */
     i64 barrier_ms;      /* … for keys it visited, after the round */
     bool changed;        /* something was filed, counted or visited in this transaction */
     bool unread;         /* what is stored could not be read yet */
