@@ -30,6 +30,20 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
     b->n += (size_t)n;
 }
 
+void buf_append_quoted(struct buf *b, bytes s)
+{
+    static const char raw[] = "\\\"\n\r\t\a\b", shown[] = "\\\"nrtab";
+    buf_append_char(b, '"');
+    for (size_t i = 0; i < s.n; i++) {
+        char ch = s.p[i];
+        const char *at = ch ? strchr(raw, ch) : NULL;
+        if (at) buf_printf(b, "\\%c", shown[at - raw]);
+        else if (ch >= ' ' && ch <= '~') buf_append_char(b, ch);
+        else buf_printf(b, "\\x%02x", (u8)ch);
+    }
+    buf_append_char(b, '"');
+}
+
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list ap;

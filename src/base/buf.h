@@ -15,6 +15,7 @@ void buf_release(struct buf *b);               /* frees the memory, leaves an em
 void buf_grow(struct buf *b, size_t more);     /* room for `more` further bytes */
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
+void buf_append_quoted(struct buf *b, bytes s); /* "s", with the escapes of a configuration file */
 
 static inline void buf_clear(struct buf *b) { b->n = 0; }
 static inline bytes buf_bytes(const struct buf *b) { return bytes_of(b->p, b->n); }

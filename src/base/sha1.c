@@ -1,22 +1,16 @@
 #include "base/sha1.h"
 
-#define BLOCK 64
+#include "base/sha.h"
 
 static u32 rotate(u32 v, int n) { return v << n | v >> (32 - n); }
 
-static void store_be(u8 *to, u64 v, int bytes_wanted)
-{
-    for (int i = 0; i < bytes_wanted; i++) to[i] = (u8)(v >> 8 * (bytes_wanted - 1 - i));
-}
-
 static void expand(const u8 *block, u32 w[80])
 {
-    for (int i = 0; i < 16; i++, block += 4)
-        w[i] = (u32)block[0] << 24 | (u32)block[1] << 16 | (u32)block[2] << 8 | block[3];
+    sha_words(block, w);
     for (int i = 16; i < 80; i++) w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
 }
 
-static void add_block(u32 h[5], const u8 *block)
+static void add_block(u32 *h, const u8 *block)
 {
     static const u32 k[4] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
     u32 w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
@@ -39,24 +33,10 @@ static void add_block(u32 h[5], const u8 *block)
     h[4] += e;
 }
 
-/* The last block or two: the rest of the data, a 1 bit, zeros, the length in bits. */
-static void add_tail(u32 h[5], bytes rest, u64 total)
-{
-    u8 tail[2 * BLOCK] = {0};
-    size_t n = rest.n + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
-    if (rest.n) memcpy(tail, rest.p, rest.n);
-    tail[rest.n] = 0x80;
-    store_be(tail + n - 8, total * 8, 8);
-    for (size_t at = 0; at < n; at += BLOCK) add_block(h, tail + at);
-}
-
 void sha1(bytes data, u8 out[SHA1_BYTES])
 {
     u32 h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
-    size_t at = 0;
-    for (; data.n - at >= BLOCK; at += BLOCK) add_block(h, (const u8 *)data.p + at);
-    add_tail(h, bytes_of(data.p + at, data.n - at), data.n);
-    for (int i = 0; i < 5; i++) store_be(out + 4 * i, h[i], 4);
+    sha_digest(data, add_block, h, 5, out);
 }
 
 void sha1_hex(const u8 digest[SHA1_BYTES], char out[2 * SHA1_BYTES + 1])

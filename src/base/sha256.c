@@ -1,6 +1,7 @@
 #include "base/sha256.h"
 
-#define BLOCK 64
+#include "base/sha.h"
+
 #define ROUNDS 64
 
 /* The fractions of the cube roots of the first 64 primes. */
@@ -17,15 +18,9 @@ static const u32 round_constants[ROUNDS] = {
 
 static u32 rotate(u32 v, int n) { return v >> n | v << (32 - n); }
 
-static void store_be(u8 *to, u64 v, int bytes_wanted)
-{
-    for (int i = 0; i < bytes_wanted; i++) to[i] = (u8)(v >> 8 * (bytes_wanted - 1 - i));
-}
-
 static void expand(const u8 *block, u32 w[ROUNDS])
 {
-    for (int i = 0; i < 16; i++, block += 4)
-        w[i] = (u32)block[0] << 24 | (u32)block[1] << 16 | (u32)block[2] << 8 | block[3];
+    sha_words(block, w);
     for (int i = 16; i < ROUNDS; i++) {
         u32 early = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
         u32 late = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
@@ -33,7 +28,7 @@ static void expand(const u8 *block, u32 w[ROUNDS])
     }
 }
 
-static void add_block(u32 h[8], const u8 *block)
+static void add_block(u32 *h, const u8 *block)
 {
     u32 w[ROUNDS], v[8];
     expand(block, w);
@@ -51,25 +46,11 @@ static void add_block(u32 h[8], const u8 *block)
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
-/* The last block or two: the rest of the data, a 1 bit, zeros, the length in bits. */
-static void add_tail(u32 h[8], bytes rest, u64 total)
-{
-    u8 tail[2 * BLOCK] = {0};
-    size_t n = rest.n + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
-    if (rest.n) memcpy(tail, rest.p, rest.n);
-    tail[rest.n] = 0x80;
-    store_be(tail + n - 8, total * 8, 8);
-    for (size_t at = 0; at < n; at += BLOCK) add_block(h, tail + at);
-}
-
 void sha256(bytes data, u8 out[SHA256_BYTES])
 {
     u32 h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    size_t at = 0;
-    for (; data.n - at >= BLOCK; at += BLOCK) add_block(h, (const u8 *)data.p + at);
-    add_tail(h, bytes_of(data.p + at, data.n - at), data.n);
-    for (int i = 0; i < 8; i++) store_be(out + 4 * i, h[i], 4);
+    sha_digest(data, add_block, h, 8, out);
 }
 
 bool sha256_same(const u8 a[SHA256_BYTES], const u8 b[SHA256_BYTES])

@@ -12,6 +12,7 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t i32;
 typedef int64_t i64;
+typedef unsigned long long ull; /* what printf's %llu takes */
 
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))

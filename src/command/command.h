@@ -76,8 +76,14 @@ struct command {
     bool system;      /* COMMAND DOCS calls it a command for the system only */
     u8 element;       /* argv[element] is the (first) element of its key that it asks for; 0: none */
     u32 id;           /* position in the table; index of its statistics */
-    u16 first_sub, sub_count; /* a container's subcommands are the table's [first_sub, first_sub + sub_count) */
+    u16 first_sub, sub_count; /* a container's subcommands: so many from this id on */
 };
+
+/* Whether it takes so many arguments, its name among them. */
+static inline bool command_takes(const struct command *cmd, int argc)
+{
+    return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
+}
 
 /* Find a command, or a container's subcommand, by name in any case; NULL if there is none. */
 const struct command *command_find(bytes name);

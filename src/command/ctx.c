@@ -161,6 +161,14 @@ void ctx_unknown_subcommand(struct ctx *c)
                  c->argv[1].p, upper);
 }
 
+void ctx_wrong_subcommand(struct ctx *c)
+{
+    char upper[64];
+    container_name(c->cmd, upper);
+    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
+                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p, upper);
+}
+
 void ctx_help(struct ctx *c, const char *const *lines)
 {
     char upper[64];

@@ -30,7 +30,7 @@ struct ctx {
     u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
     bool effects_given;  /* the command stated its effects itself */
     u64 dirty_before;    /* ks->dirty when it started */
-    bool keys_limited;   /* its user may not read every key: SORT's BY and GET, which name none, are not for it */
+    bool keys_limited;   /* its user may not read every key, so not those SORT's BY and GET make up */
     bool in_script;      /* a script calls it */
     bool may_wait;       /* its client can be left without an answer for now */
     const bytes *ready;  /* the command waited for this key, among others, which now may have something */
@@ -76,12 +76,12 @@ void ctx_no_effect(struct ctx *c);
 
 /* -- arguments: false means the error has been replied --------------------- */
 
-NODISCARD bool ctx_int(struct ctx *c, bytes arg, i64 *out);              /* value is not an integer or out of range */
-NODISCARD bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out); /* … same text as Redis's */
+NODISCARD bool ctx_int(struct ctx *c, bytes arg, i64 *out); /* value is not an integer or out of range */
+NODISCARD bool ctx_int_range(struct ctx *c, bytes arg, i64 min, i64 max, i64 *out); /* … in Redis's words */
 NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error, i64 *out); /* or `error` */
-NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out);        /* value is not a valid float */
-NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out);         /* value is out of range, must be positive */
-NODISCARD bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out);       /* timeout is negative, … */
+NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out); /* value is not a valid float */
+NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out); /* value is out of range, must be positive */
+NODISCARD bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out); /* timeout is negative, … */
 
 /* The count of a random draw; negative asks for so many with repeats. More than anybody
  * can receive are refused: one short request would fill the memory with its reply. */
@@ -93,6 +93,7 @@ void ctx_syntax_error(struct ctx *c);    /* ERR syntax error */
 void ctx_wrong_type(struct ctx *c);
 void ctx_wrong_arity(struct ctx *c);     /* wrong number of arguments for 'x' command */
 void ctx_unknown_subcommand(struct ctx *c); /* of a container, argv[1] */
-void ctx_help(struct ctx *c, const char *const *lines); /* X HELP: NULL-terminated, header and footer as Redis */
+void ctx_wrong_subcommand(struct ctx *c); /* unknown subcommand or wrong number of arguments for argv[1] */
+void ctx_help(struct ctx *c, const char *const *lines); /* X HELP, as Redis frames it; NULL-terminated */
 
 #endif

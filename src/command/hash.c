@@ -32,7 +32,7 @@ void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fie
 void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field)
 {
     i64 deadline_ms;
-    if (c->eng->ops->map.field_deadline(c->eng, ref, field, &deadline_ms) && deadline_ms != 0)
+    if (map_deadline(c, ref, field, &deadline_ms) && deadline_ms != 0)
         hash_state_deadline(c, deadline_ms, 1, &field);
 }
 

@@ -1,4 +1,4 @@
-/* What the two files of hash commands share: stating effects.
+/* What the files of hash commands share: deadlines as arguments, and stating effects.
  *
  * A reader of the journal keeps a field until it is told to delete it, so it
  * may still hold fields that are dead, and hidden, here. An effect must not
@@ -6,7 +6,11 @@
 #ifndef MAYFLY_COMMAND_HASH_H
 #define MAYFLY_COMMAND_HASH_H
 
-#include "command/ctx.h"
+#include "command/ttl.h"
+
+/* The deadline of fields that an argument gives, as ttl_parse, but within what Redis keeps of them; never
+ * negative. False: an error was replied. */
+NODISCARD bool hash_parse_deadline(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute, i64 *out);
 
 /* An effect made of a few leading words and n arguments: fields, or field-value pairs. */
 void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes *args);
@@ -22,6 +26,9 @@ void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fie
 
 /* … the same for one field, if it has one. */
 void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field);
+
+/* These n fields of argv[1] were deleted: event, effect, and the hash itself if none is left. */
+void hash_report_deleted(struct ctx *c, struct key_ref *ref, int n, const bytes *fields);
 
 /* ctx_drop_if_empty() for a hash: no live field is left. If dead ones may be,
  * states a DEL, which takes them too. */

@@ -1,5 +1,5 @@
-/* Deadlines of hash fields: HEXPIRE and its kin as in Redis 7.4, HGETDEL, HGETEX
- * and HSETEX as in Redis 8.0.
+/* Deadlines of hash fields: HEXPIRE and its kin as in Redis 7.4, HGETDEL and
+ * HGETEX as in Redis 8.0.
  *
  * The engine hides fields that are past their deadline, so here a dead field is
  * simply absent. A command gives all its fields the same deadline; if that is
@@ -13,19 +13,9 @@
 /* Redis keeps field deadlines in 46 bits. */
 #define FIELD_DEADLINE_MAX (((i64)1 << 46) - 1)
 
-static bool field_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 *deadline_ms)
-{
-    return c->eng->ops->map.field_deadline(c->eng, ref, field, deadline_ms);
-}
-
-static void set_field_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
-{
-    c->eng->ops->map.set_field_deadline(c->eng, ref, field, deadline_ms);
-}
-
 /* -- arguments --------------------------------------------------------------------- */
 
-static bool parse_deadline(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute, i64 *out)
+bool hash_parse_deadline(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute, i64 *out)
 {
     i64 v, from = absolute ? 0 : c->now_ms;
     if (!ctx_int(c, arg, &v)) return false;
@@ -89,11 +79,11 @@ static struct changed changed_new(int max)
 
 static void changed_add(struct changed *ch, bytes field) { ch->v[ch->n++] = field; }
 
-static void report_deleted(struct ctx *c, struct key_ref *ref, const struct changed *ch)
+void hash_report_deleted(struct ctx *c, struct key_ref *ref, int n, const bytes *fields)
 {
-    if (ch->n == 0) return;
+    if (n == 0) return;
     ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
-    HASH_STATE(c, ch->n, ch->v, BYTES_LIT("HDEL"), c->argv[1]);
+    HASH_STATE(c, n, fields, BYTES_LIT("HDEL"), c->argv[1]);
     hash_drop_if_empty(c, ref);
 }
 
@@ -110,14 +100,14 @@ static void report_persisted(struct ctx *c, const struct changed *ch)
 static void give_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
 {
     if (ttl_past(c, deadline_ms)) map_del(c, ref, field);
-    else set_field_deadline(c, ref, field, deadline_ms);
+    else map_set_deadline(c, ref, field, deadline_ms);
 }
 
 static void report_deadline(struct ctx *c, struct key_ref *ref, i64 deadline_ms,
                             const struct changed *ch)
 {
     if (ttl_past(c, deadline_ms)) {
-        report_deleted(c, ref, ch);
+        hash_report_deleted(c, ref, ch->n, ch->v);
     } else if (ch->n > 0) {
         ctx_changed(c, c->argv[1], NOTIFY_HASH, "hexpire");
         hash_state_deadline(c, deadline_ms, ch->n, ch->v);
@@ -170,7 +160,7 @@ static void expire_fields(struct ctx *c, struct key_ref *ref, const struct field
     reply_array(c->out, (size_t)f->n);
     for (int i = 0; i < f->n; i++) {
         i64 old_ms;
-        if (!field_deadline(c, ref, f->v[i], &old_ms)) {
+        if (!map_deadline(c, ref, f->v[i], &old_ms)) {
             reply_int(c->out, FIELD_ABSENT);
         } else if (!condition_met(cond, old_ms, deadline_ms)) {
             reply_int(c->out, FIELD_REFUSED);
@@ -191,7 +181,7 @@ static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     i64 deadline_ms;
     err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
     if (e == ERR_TYPE) return;
-    if (!parse_deadline(c, c->argv[2], unit, absolute, &deadline_ms)) return;
+    if (!hash_parse_deadline(c, c->argv[2], unit, absolute, &deadline_ms)) return;
     enum condition cond = parse_condition(c->argv[3]);
     if (!parse_fields(c, cond == ALWAYS ? 3 : 4, BAD_COUNT_HEXPIRE, &f)) return;
     if (e == OK) expire_fields(c, &ref, &f, deadline_ms, cond);
@@ -214,7 +204,7 @@ static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     if (e == ERR_TYPE || !parse_fields(c, 2, BAD_COUNT, &f)) return;
     reply_array(c->out, (size_t)f.n);
     for (int i = 0; i < f.n; i++) {
-        if (e != OK || !field_deadline(c, &ref, f.v[i], &deadline_ms))
+        if (e != OK || !map_deadline(c, &ref, f.v[i], &deadline_ms))
             reply_int(c->out, FIELD_ABSENT);
         else if (deadline_ms == 0) reply_int(c->out, FIELD_NO_DEADLINE);
         else reply_int(c->out, (MAX(deadline_ms - from, 0) + unit - 1) / unit); /* no time left: see TTL */
@@ -231,9 +221,9 @@ void cmd_hpexpiretime(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, true); }
 static enum field_reply persist_field(struct ctx *c, struct key_ref *ref, bytes field)
 {
     i64 deadline_ms;
-    if (!field_deadline(c, ref, field, &deadline_ms)) return FIELD_ABSENT;
+    if (!map_deadline(c, ref, field, &deadline_ms)) return FIELD_ABSENT;
     if (deadline_ms == 0) return FIELD_NO_DEADLINE;
-    set_field_deadline(c, ref, field, 0);
+    map_set_deadline(c, ref, field, 0);
     return FIELD_DONE;
 }
 
@@ -282,7 +272,7 @@ void cmd_hgetdel(struct ctx *c)
         map_del(c, &ref, f.v[i]);
         changed_add(&ch, f.v[i]);
     }
-    report_deleted(c, &ref, &ch);
+    hash_report_deleted(c, &ref, ch.n, ch.v);
     mem_free(ch.v);
 }
 
@@ -300,7 +290,7 @@ static bool parse_hgetex(struct ctx *c, struct hgetex *h)
     *h = (struct hgetex){.ttl = TTL_LEAVE};
     if (o) {
         h->ttl = TTL_GIVE;
-        if (!parse_deadline(c, c->argv[3], o->unit, o->absolute, &h->deadline_ms)) return false;
+        if (!hash_parse_deadline(c, c->argv[3], o->unit, o->absolute, &h->deadline_ms)) return false;
     } else if (bytes_is(c->argv[2], "persist")) {
         h->ttl = TTL_REMOVE;
     }
@@ -340,149 +330,4 @@ void cmd_hgetex(struct ctx *c)
     if (e == ERR_TYPE || !parse_hgetex(c, &h)) return;
     if (e == OK) getex_fields(c, &ref, &h);
     else reply_nulls(c, h.fields.n);
-}
-
-/* -- HSETEX ------------------------------------------------------------------------ */
-
-struct hsetex {
-    enum { SET_ALWAYS, SET_IF_NONE, SET_IF_ALL } when;
-    enum { TTL_CLEAR, TTL_SET, TTL_KEEP } ttl;
-    i64 deadline_ms;
-    const bytes *pair; /* field, value, field, value … */
-    int pairs;
-};
-
-static bool parse_pairs(struct ctx *c, int at, struct hsetex *h)
-{
-    i64 n;
-    int rest = c->argc - at - 2;
-    if (rest < 2) {
-        ctx_wrong_arity(c);
-        return false;
-    }
-    if (!num_parse_i64(c->argv[at + 1], &n) || n < 1 || n > INT32_MAX) {
-        reply_error(c->out, "ERR invalid number of fields");
-        return false;
-    }
-    if (rest % 2 != 0 || n != rest / 2) {
-        ctx_wrong_arity(c);
-        return false;
-    }
-    h->pair = c->argv + at + 2;
-    h->pairs = (int)n;
-    return true;
-}
-
-static bool parse_hsetex_ttl(struct ctx *c, int *at, struct hsetex *h)
-{
-    const struct ttl_option *o = ttl_option(c->argv[*at]);
-    if (h->ttl != TTL_CLEAR) {
-        reply_error(c->out, "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be "
-                            "specified");
-        return false;
-    }
-    h->ttl = o ? TTL_SET : TTL_KEEP;
-    if (!o) return true;
-    if (*at + 1 == c->argc) {
-        reply_error(c->out, "ERR missing expire time");
-        return false;
-    }
-    return parse_deadline(c, c->argv[++*at], o->unit, o->absolute, &h->deadline_ms);
-}
-
-static bool parse_hsetex_when(struct ctx *c, bytes arg, struct hsetex *h)
-{
-    if (h->when != SET_ALWAYS) {
-        reply_error(c->out, "ERR Only one of FXX or FNX arguments can be specified");
-        return false;
-    }
-    h->when = bytes_is(arg, "fnx") ? SET_IF_NONE : SET_IF_ALL;
-    return true;
-}
-
-static bool parse_hsetex(struct ctx *c, struct hsetex *h)
-{
-    *h = (struct hsetex){.when = SET_ALWAYS};
-    for (int i = 2; i < c->argc; i++) {
-        bytes arg = c->argv[i];
-        if (bytes_is(arg, "fields")) return parse_pairs(c, i, h);
-        if (ttl_option(arg) || bytes_is(arg, "keepttl")) {
-            if (!parse_hsetex_ttl(c, &i, h)) return false;
-        } else if (bytes_is(arg, "fxx") || bytes_is(arg, "fnx")) {
-            if (!parse_hsetex_when(c, arg, h)) return false;
-        } else {
-            reply_errorf(c->out, "ERR unknown argument: %.*s", (int)arg.n, arg.p);
-            return false;
-        }
-    }
-    ctx_wrong_arity(c); /* FIELDS never came */
-    return false;
-}
-
-static bool may_set(struct ctx *c, struct key_ref *ref, bool found, const struct hsetex *h)
-{
-    if (h->when == SET_ALWAYS) return true;
-    for (int i = 0; i < h->pairs; i++)
-        if ((found && map_has(c, ref, h->pair[2 * i])) != (h->when == SET_IF_ALL)) return false;
-    return true;
-}
-
-/* A deadline in the past: what would be set is gone at once. */
-static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
-{
-    struct changed ch = changed_new(h->pairs);
-    for (int i = 0; i < h->pairs; i++) {
-        map_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1]); /* over a dead one, which a HDEL alone leaves */
-        map_del(c, ref, h->pair[2 * i]);
-        changed_add(&ch, h->pair[2 * i]);
-    }
-    keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hset");
-    report_deleted(c, ref, &ch);
-    mem_free(ch.v);
-}
-
-/* Values and deadlines apart: a Redis 7.0 that follows the stream has no use for the latter, but needs the
- * values. */
-static void setex_state(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
-{
-    HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSET"), c->argv[1]);
-    if (h->ttl == TTL_SET) {
-        struct changed ch = changed_new(h->pairs);
-        for (int i = 0; i < h->pairs; i++) changed_add(&ch, h->pair[2 * i]);
-        hash_state_deadline(c, h->deadline_ms, ch.n, ch.v);
-        mem_free(ch.v);
-    }
-    for (int i = 0; h->ttl == TTL_KEEP && i < h->pairs; i++)
-        hash_state_own_deadline(c, ref, h->pair[2 * i]);
-}
-
-static void setex_fields(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
-{
-    for (int i = 0; i < h->pairs; i++) {
-        bytes field = h->pair[2 * i];
-        bool keep = h->ttl == TTL_KEEP && map_has(c, ref, field);
-        c->eng->ops->map.put(c->eng, ref, field, h->pair[2 * i + 1], keep);
-        if (h->ttl == TTL_SET) set_field_deadline(c, ref, field, h->deadline_ms);
-    }
-    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hset");
-    if (h->ttl == TTL_SET)
-        keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hexpire");
-    setex_state(c, ref, h);
-}
-
-void cmd_hsetex(struct ctx *c)
-{
-    struct key_ref ref;
-    struct hsetex h;
-    if (!parse_hsetex(c, &h)) return;
-    err e = ctx_write(c, c->argv[1], TYPE_HASH, &ref);
-    if (e == ERR_TYPE) return;
-    if (!may_set(c, &ref, e == OK, &h)) {
-        reply_int(c->out, 0);
-        return;
-    }
-    if (e != OK && !ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return;
-    if (h.ttl == TTL_SET && ttl_past(c, h.deadline_ms)) setex_past(c, &ref, &h);
-    else setex_fields(c, &ref, &h);
-    reply_int(c->out, 1);
 }

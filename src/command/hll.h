@@ -35,8 +35,8 @@ void hll_init(struct buf *h);
 /* The register an element falls in, and the rank it has there. */
 u32 hll_register(bytes element, u8 *rank);
 
-/* Raises a register to at least `rank`; a sparse one grows, and turns dense when
- * it must: a rank it can't hold, or more than sparse_max bytes. The cached cardinality is left to the caller. */
+/* Raises a register to at least `rank`; a sparse one grows, and turns dense when it must: a rank it can't
+ * hold, or more than sparse_max bytes. The cached cardinality is left to the caller. */
 enum hll_raised { HLL_CORRUPT = -1, HLL_SAME = 0, HLL_RAISED = 1 };
 enum hll_raised hll_raise(struct buf *h, u32 sparse_max, u32 reg, u8 rank);
 

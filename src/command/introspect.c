@@ -374,11 +374,6 @@ static bool has_keys(const struct command *cmd)
     return false;
 }
 
-static bool arity_fits(const struct command *cmd, int argc)
-{
-    return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
-}
-
 static void get_keys(struct ctx *c, bool with_flags)
 {
     int argc = c->argc - 2;
@@ -392,7 +387,7 @@ static void get_keys(struct ctx *c, bool with_flags)
         reply_error(c->out, "ERR The command has no key arguments");
         return;
     }
-    if (!arity_fits(cmd, argc)) {
+    if (!command_takes(cmd, argc)) {
         reply_error(c->out, "ERR Invalid number of arguments specified for command");
         return;
     }

@@ -183,7 +183,7 @@ void cmd_move(struct ctx *c)
 /* The key of an OBJECT subcommand. False: null was replied. */
 static bool object_key(struct ctx *c, struct key_ref *ref)
 {
-    if (keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, ref)) return true; /* no event if it is missing */
+    if (keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, ref)) return true; /* a miss is no event */
     reply_null(c->out);
     return false;
 }

@@ -76,9 +76,9 @@ static void draw_walking(struct ctx *c, struct key_ref *ref, u64 wanted, map_emi
     }
 }
 
-/* Few out of many: draw and remember, and draw again what was drawn before. At
- * most a third is wanted, so that few draws are lost, and fewer where a draw costs more; but the engine may draw
- * unevenly where most fields are dead, and then a walk brings the rest. */
+/* Few out of many: draw and remember, and draw again what was drawn before. At most a third is wanted, so
+ * that few draws are lost, and fewer where a draw costs more; but the engine may draw unevenly where most
+ * fields are dead, and then a walk brings the rest. */
 static void draw_remembering(struct ctx *c, struct key_ref *ref, u64 wanted, map_emit emit)
 {
     struct members drawn;

@@ -31,6 +31,17 @@ static inline bool map_del(struct ctx *c, struct key_ref *ref, bytes field)
     return c->eng->ops->map.del(c->eng, ref, field);
 }
 
+/* Of a hash's field; false: there is no such field. A deadline of 0 is none. */
+static inline bool map_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 *deadline_ms)
+{
+    return c->eng->ops->map.field_deadline(c->eng, ref, field, deadline_ms);
+}
+
+static inline void map_set_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    c->eng->ops->map.set_field_deadline(c->eng, ref, field, deadline_ms);
+}
+
 static inline void map_iter(struct ctx *c, struct key_ref *ref, struct map_iter *it)
 {
     c->eng->ops->map.iter(c->eng, ref, it);

@@ -31,7 +31,15 @@ bool rdb_blob_next(struct rdb_blob *b, bytes *item);
 /* The same, of an element that has to be a number. */
 bool rdb_blob_next_score(struct rdb_blob *b, double *score);
 
-/* -- writing ----------------------------------------------------------------------------------- */
+/* -- writing: rdb_pack.c ----------------------------------------------------------------------- */
+
+#define RDB_LISTPACK_HEADER 6
+#define RDB_BLOB_END 0xff        /* the last byte of all but intsets */
+#define RDB_BLOB_COUNTLESS 65535 /* a 16-bit count that did not suffice */
+
+/* An element's size, to be read backward from the next one. */
+size_t rdb_backward_size(u64 n);
+void rdb_put_backward(char *to, u64 n);
 
 /* A listpack in the making. A zeroed buf will do; it is to be begun and ended. */
 void rdb_pack_begin(struct buf *pack);

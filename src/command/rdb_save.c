@@ -1,140 +1,17 @@
 /* Writing a value, in slices.
  *
- * A small collection is packed as a whole when the writing begins (`ready`). A large one is written
- * element by element off an iterator. What its head announces must be known before: for a list that
+ * A small collection is packed as a whole when the writing begins (`ready`: rdb_small.h). A large one is
+ * written element by element off an iterator. What its head announces must be known before: for a list that
  * is the number of nodes, for a hash with field deadlines the nearest of them; they are surveyed in
  * a walk of their own, which is done in slices, too. */
 #include "command/rdb_value.h"
 
-#include <stdlib.h>
-
-#include "base/alloc.h"
 #include "command/rdb_blob.h"
+#include "command/rdb_small.h"
 #include "command/rdb_stream.h"
 
-#define NODE_BYTES 8192     /* of a list's node, as Redis's list-max-listpack-size -2 */
-#define ELEMENT_OVERHEAD 11 /* most that a listpack adds to an element */
 #define PLAIN_MIN ((size_t)1 << 30) /* elements of this size are not packed, as in Redis */
-#define SMALL_ENTRIES 4096  /* more are never packed as a whole, whatever the configuration says … */
-#define SMALL_BYTES (64u << 10) /* … nor are more bytes */
 #define ELEMENT_COST 32     /* of the budget, besides its bytes */
-
-/* -- small collections: packed at once --------------------------------------------------------- */
-
-static bool few(u64 n, i64 limit) { return (i64)n <= MIN(limit, SMALL_ENTRIES); }
-
-static bool pack_list(struct rdb_save *s)
-{
-    const struct seq_ops *seq = &s->eng->ops->seq;
-    struct seq_iter it;
-    bytes value;
-    seq->iter(s->eng, s->ref, 0, false, &it);
-    rdb_pack_begin(&s->blob);
-    while (seq->next(&it, &value)) {
-        if (s->blob.n + value.n + ELEMENT_OVERHEAD > NODE_BYTES) return false;
-        rdb_pack_add(&s->blob, value);
-    }
-    rdb_pack_end(&s->blob, s->elements);
-    return true;
-}
-
-static bool collect_ints(struct rdb_save *s, i64 *v)
-{
-    struct map_iter it;
-    bytes member;
-    s->eng->ops->map.iter(s->eng, s->ref, &it);
-    it.passing = true;
-    for (u64 i = 0; i < s->elements; i++)
-        if (!s->eng->ops->map.next(&it, &member, NULL) || !num_parse_i64(member, &v[i])) return false;
-    return true;
-}
-
-static bool pack_ints(struct rdb_save *s)
-{
-    if (!few(s->elements, s->eng->limits.set_max_intset_entries)) return false;
-    i64 *v = mem_alloc(MAX(s->elements, 1) * sizeof *v);
-    bool ok = collect_ints(s, v);
-    if (ok) rdb_intset(&s->blob, v, (u32)s->elements);
-    mem_free(v);
-    return ok;
-}
-
-static bool pack_zset(struct rdb_save *s)
-{
-    const struct engine_limits *limits = &s->eng->limits;
-    struct zset_seek from_lowest = {.by = ZSEEK_RANK};
-    struct zset_iter it;
-    bytes member;
-    double score;
-    char text[64];
-    if (!few(s->elements, limits->zset_max_listpack_entries)) return false;
-    s->eng->ops->zset.iter(s->eng, s->ref, &from_lowest, &it);
-    rdb_pack_begin(&s->blob);
-    while (s->eng->ops->zset.next(&it, &member, &score)) {
-        if ((i64)member.n > limits->zset_max_listpack_value || s->blob.n > SMALL_BYTES) return false;
-        rdb_pack_add(&s->blob, member);
-        rdb_pack_add(&s->blob, bytes_of(text, num_print_packed_score(text, score)));
-    }
-    rdb_pack_end(&s->blob, 2 * s->elements);
-    return true;
-}
-
-struct hash_item {
-    bytes field, value;
-    i64 deadline_ms;
-    u64 at; /* in the engine's order */
-};
-
-/* As Redis keeps them: the nearest deadline first, fields without one last. */
-static int by_deadline(const void *a, const void *b)
-{
-    const struct hash_item *x = a, *y = b;
-    if (x->deadline_ms != y->deadline_ms) return (u64)x->deadline_ms - 1 < (u64)y->deadline_ms - 1 ? -1 : 1;
-    return x->at < y->at ? -1 : 1;
-}
-
-/* The fields, if all of them are small enough. */
-static bool collect_fields(struct rdb_save *s, struct hash_item *v, bool ttls)
-{
-    const struct map_ops *map = &s->eng->ops->map;
-    struct map_iter it;
-    size_t total = 0;
-    i64 max = s->eng->limits.hash_max_listpack_value;
-    map->iter(s->eng, s->ref, &it);
-    for (u64 i = 0; i < s->elements; i++) {
-        v[i] = (struct hash_item){.at = i};
-        if (!map->next(&it, &v[i].field, &v[i].value)) return false;
-        if ((i64)MAX(v[i].field.n, v[i].value.n) > max) return false;
-        if ((total += v[i].field.n + v[i].value.n) > SMALL_BYTES) return false;
-    }
-    for (u64 i = 0; ttls && i < s->elements; i++)
-        if (!map->field_deadline(s->eng, s->ref, v[i].field, &v[i].deadline_ms)) return false;
-    return true;
-}
-
-static void pack_fields(struct rdb_save *s, struct hash_item *v, bool ttls)
-{
-    char digits[NUM_I64_LEN];
-    if (ttls) qsort(v, s->elements, sizeof *v, by_deadline);
-    rdb_pack_begin(&s->blob);
-    for (u64 i = 0; i < s->elements; i++) {
-        rdb_pack_add(&s->blob, v[i].field);
-        rdb_pack_add(&s->blob, v[i].value);
-        if (ttls) rdb_pack_add(&s->blob, bytes_of(digits, num_print_i64(digits, v[i].deadline_ms)));
-    }
-    rdb_pack_end(&s->blob, s->elements * (ttls ? 3 : 2));
-    s->min_deadline_ms = v[0].deadline_ms;
-}
-
-static bool pack_hash(struct rdb_save *s, bool ttls)
-{
-    if (!few(s->elements, s->eng->limits.hash_max_listpack_entries)) return false;
-    struct hash_item *v = mem_zalloc(MAX(s->elements, 1) * sizeof *v);
-    bool ok = collect_fields(s, v, ttls);
-    if (ok) pack_fields(s, v, ttls);
-    mem_free(v);
-    return ok;
-}
 
 /* -- beginning --------------------------------------------------------------------------------- */
 
@@ -143,7 +20,7 @@ static void begin_hash(struct rdb_save *s, enum rdb_field_ttls how)
     bool ttls = s->eng->ops->map.has_field_deadlines(s->eng, s->ref);
     bool native = ttls && how == RDB_TTLS_NATIVE;
     s->aux_ttls = ttls && !native;
-    s->ready = pack_hash(s, native);
+    s->ready = rdb_small_hash(s, native);
     if (s->ready) s->type = native ? RDB_HASH_LISTPACK_TTL : RDB_HASH_LISTPACK;
     else s->type = native ? RDB_HASH_TTL : RDB_HASH;
     if (!s->ready && native) s->phase = SAVE_SURVEY;
@@ -154,16 +31,16 @@ static void begin_collection(struct rdb_save *s, enum rdb_field_ttls ttls)
     switch (s->ref->type) {
     case TYPE_LIST:
         s->type = RDB_QUICKLIST_2;
-        s->ready = pack_list(s);
+        s->ready = rdb_small_list(s);
         if (s->ready) s->count = 1;
         else s->phase = SAVE_SURVEY;
         break;
     case TYPE_SET:
-        s->ready = pack_ints(s);
+        s->ready = rdb_small_ints(s);
         s->type = s->ready ? RDB_SET_INTSET : RDB_SET;
         break;
     case TYPE_ZSET:
-        s->ready = pack_zset(s);
+        s->ready = rdb_small_zset(s);
         s->type = s->ready ? RDB_ZSET_LISTPACK : RDB_ZSET_2;
         break;
     case TYPE_STREAM:
@@ -257,8 +134,8 @@ static i64 field_deadline(struct rdb_save *s, bytes field)
  * by sizes alone, so that the survey and the writing agree. */
 static bool node_takes(struct rdb_save *s, size_t n)
 {
-    size_t cost = n + ELEMENT_OVERHEAD;
-    bool fits = s->node_used > 0 && s->node_used + cost <= NODE_BYTES;
+    size_t cost = n + RDB_PACK_OVERHEAD;
+    bool fits = s->node_used > 0 && s->node_used + cost <= RDB_NODE_BYTES;
     s->node_used = fits ? s->node_used + cost : cost;
     return fits;
 }
@@ -441,7 +318,7 @@ static bool write_ttls(struct rdb_save *s)
         s->in_node += 2;
         rdb_pack_add(&s->blob, x.name);
         rdb_pack_add(&s->blob, bytes_of(digits, num_print_i64(digits, deadline_ms)));
-        if (s->blob.n > NODE_BYTES) end_aux(s);
+        if (s->blob.n > RDB_NODE_BYTES) end_aux(s);
     }
     return false;
 }

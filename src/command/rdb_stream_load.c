@@ -10,8 +10,8 @@
 struct stream_in {
     struct rdb_load *l;
     struct xstream s;
-    struct stream_id top;  /* of the entries read so far, deleted ones included */
-    bool any;
+    struct stream_id top;  /* of the entries read so far, deleted ones included; 0-0: none */
+    struct stream_id live; /* of those that are there */
     struct buf names, values, packed, master;
     u64 master_count;
 };
@@ -77,15 +77,14 @@ static bool read_master(struct stream_in *r, struct rdb_blob *b, struct xnode *n
     return next_int(r, b, &zero) && (zero == 0 || bad(r, "a node's first element does not end"));
 }
 
-/* The ID of an entry: above all before it, and not below its node's. */
+/* The ID of an entry: above all before it, so that none is 0-0, and not below its node's. */
 static bool read_entry_id(struct stream_in *r, struct rdb_blob *b, struct xnode *n, struct stream_id *id)
 {
     i64 ms, seq;
     if (!next_int(r, b, &ms) || !next_int(r, b, &seq)) return false;
     *id = (struct stream_id){n->id.ms + (u64)ms, n->id.seq + (u64)seq};
-    if (stream_id_cmp(*id, n->id) < 0 || (r->any && stream_id_cmp(*id, r->top) <= 0))
+    if (stream_id_cmp(*id, n->id) < 0 || stream_id_cmp(*id, r->top) <= 0)
         return bad(r, "its entries are not in order");
-    r->any = true;
     r->top = n->last = *id;
     return true;
 }
@@ -96,9 +95,10 @@ static bool read_fields(struct stream_in *r, struct rdb_blob *b, bool same, i64 
     buf_clear(&r->names);
     buf_clear(&r->values);
     if (!same && !next_count(r, b, &count)) return false;
+    *elements = same ? count + 3 : 2 * count + 4;
+    if (count == 0) return bad(r, "an entry has no fields");
     for (i64 i = 0; i < count; i++)
         if ((!same && !add_item(r, b, &r->names)) || !add_item(r, b, &r->values)) return false;
-    *elements = same ? count + 3 : 2 * count + 4;
     buf_clear(&r->packed);
     put_varint(&r->packed, (u64)count);
     buf_append_bytes(&r->packed, buf_bytes(same ? &r->master : &r->names));
@@ -112,6 +112,7 @@ static void put_entry(struct stream_in *r, struct stream_id id)
     struct xstream *s = &r->s;
     s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), buf_bytes(&r->packed));
     if (s->length++ == 0) s->first = id;
+    r->live = id;
 }
 
 static bool read_entry(struct stream_in *r, struct rdb_blob *b, struct xnode *n, u32 *live, u32 *gone)
@@ -154,7 +155,8 @@ static bool read_node(struct stream_in *r)
     if (!rdb_view_string(r->l->in, &r->l->a, &key)) return false;
     if (key.n != STREAM_ID_RAW) return bad(r, "a node's ID is not of 16 bytes");
     n.id = n.last = stream_id_unpack(key.p);
-    if (r->any && stream_id_cmp(n.id, r->top) <= 0) return bad(r, "its nodes are not in order");
+    if (!stream_id_zero(r->top) && stream_id_cmp(n.id, r->top) <= 0)
+        return bad(r, "its nodes are not in order");
     if (!rdb_view_string(r->l->in, &r->l->a, &raw)) return false;
     rdb_blob_open(&b, BLOB_LISTPACK, raw);
     if (b.error || !read_master(r, &b, &n)) return b.error ? bad(r, b.error) : false;
@@ -183,11 +185,12 @@ static bool read_nodes(struct stream_in *r)
 static bool read_head(struct stream_in *r, enum rdb_type type)
 {
     struct rdb_in *in = r->l->in;
-    struct stream_id first;
+    struct stream_id first, last;
     u64 length;
-    if (!rdb_read_len(in, &length) || !read_id(in, &r->s.last)) return false;
+    if (!rdb_read_len(in, &length) || !read_id(in, &last)) return false;
     if (length != r->s.length) return bad(r, "its length is not the number of its entries");
-    if (length && stream_id_cmp(r->s.last, r->top) < 0) return bad(r, "its last ID is below its entries'");
+    if (stream_id_cmp(last, r->live) < 0) return bad(r, "its last ID is below its entries'");
+    xstream_set_last(&r->s, last); /* XSETID may have set it below deleted ones */
     r->s.added = length;
     if (type == RDB_STREAM) return true;
     return read_id(in, &first) && read_id(in, &r->s.max_deleted) && rdb_read_len(in, &r->s.added);
@@ -271,7 +274,7 @@ static bool read_group(struct stream_in *r, enum rdb_type type)
     if (xgroup_find(&r->s, name, &g)) return bad(r, "a group comes twice");
     if (type == RDB_STREAM) read = (u64)xstream_entries_up_to(&r->s, last);
     else if (!rdb_read_len(in, &read)) return false;
-    xgroup_create(&r->s, name, last, (i64)read, &g);
+    xgroup_create(&r->s, name, last, MAX((i64)read, ENTRIES_READ_UNKNOWN), &g);
     if (!read_pending(r, &g) || !rdb_read_len(in, &consumers)) return false;
     for (; consumers > 0; consumers--)
         if (!read_consumer(r, &g, type, &owned)) return false;

@@ -194,6 +194,7 @@ static bool write_pending(struct rdb_stream_save *w, bool owned)
         spend(w, STREAM_ID_RAW);
     }
     if (w->left > 0) return false;
+    xwalk_end(&w->pending);
     if (owned) {
         w->phase = STREAM_CONSUMER - 1; /* the next one */
         return true;

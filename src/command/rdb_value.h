@@ -113,8 +113,8 @@ struct rdb_load {
 
 enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type);
 
-/* After an element of a long value, for those who read its parts: a breath, if it is time. False: the key has gone
- * while nobody looked. */
+/* After an element of a long value, for those who read its parts: a breath, if it is time. False: the key has
+ * gone meanwhile. */
 NODISCARD bool rdb_load_breathe(struct rdb_load *l);
 
 /* Applies what RDB_AUX_FIELD_TTL holds to the hash that was loaded before, l->ref. RDB_DEAD: the hash

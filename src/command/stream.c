@@ -188,11 +188,8 @@ bool xstream_has(struct xstream *s, struct stream_id id, bytes *packed)
 
 static void find_first(struct xstream *s)
 {
-    struct xwalk w;
     s->first = STREAM_ID_MIN;
-    if (s->length == 0) return;
-    xstream_walk(&w, s, STREAM_ID_MIN, STREAM_ID_MAX, false);
-    xwalk_next(&w, &s->first, NULL);
+    if (s->length) xwalk_edge(s, xrow_kind('e'), false, &s->first);
 }
 
 bool xstream_delete(struct xstream *s, struct stream_id id)
@@ -218,24 +215,20 @@ static u64 erase_before(struct xstream *s, struct stream_id id)
     return s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
 }
 
-static void erase_up_to(struct xstream *s, struct stream_id id)
+/* Erases the rows up to this one. */
+static void wipe_up_to(struct xstream *s, struct xrow last, u64 count)
 {
-    if (stream_id_incr(&id)) {
-        erase_before(s, id);
-        return;
-    }
-    struct xrow from = xrow_entry(STREAM_ID_MIN), to = xrow_after(xrow_kind('e'));
-    s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
+    struct xrow from = xrow_kind(last.p[0]);
+    last.p[last.n++] = '\0'; /* itself included */
+    s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&last), count);
 }
 
 /* Erases the first nodes, up to this one, with their entries. */
-static void erase_nodes(struct xstream *s, const struct xnode *last, u32 count)
+static void erase_nodes(struct xstream *s, const struct xnode *last, u32 nodes, u64 entries)
 {
-    struct xrow from = xrow_kind('n'), to = xrow_node(last->id);
-    to.p[to.n++] = '\0'; /* itself included */
-    s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
-    erase_up_to(s, last->last);
-    s->nodes -= count;
+    wipe_up_to(s, xrow_node(last->id), nodes);
+    wipe_up_to(s, xrow_entry(last->last), entries);
+    s->nodes -= nodes;
 }
 
 /* Whether all of a node goes. */
@@ -253,6 +246,7 @@ static struct stream_id first_kept(struct xstream *s, const struct xtrim *t, con
     if (t->by == TRIM_MINID) return id;
     xstream_walk(&w, s, n->id, STREAM_ID_MAX, false);
     for (u64 go = s->length - t->maxlen; xwalk_next(&w, &id, NULL) && go > 0; go--) {}
+    xwalk_end(&w);
     return id;
 }
 
@@ -274,6 +268,7 @@ u64 xstream_trim(struct xstream *s, const struct xtrim *t)
     u64 before = s->length;
     u32 whole = 0;
     bool inside = false;
+    if (t->by == TRIM_MAXLEN && s->length <= t->maxlen) return 0;
     xnode_walk(&w, s);
     while (xnode_next(&w, &node)) {
         if (t->by == TRIM_MAXLEN && s->length <= t->maxlen) break;
@@ -284,7 +279,8 @@ u64 xstream_trim(struct xstream *s, const struct xtrim *t)
         last = node;
         whole++;
     }
-    if (whole) erase_nodes(s, &last, whole);
+    xnode_walk_end(&w);
+    if (whole) erase_nodes(s, &last, whole, before - s->length);
     if (inside) trim_inside(s, t, &node);
     if (before != s->length) find_first(s);
     return before - s->length;

@@ -132,14 +132,8 @@ void xstream_put_node(struct xstream *s, const struct xnode *n);
 void xstream_push_node(struct xstream *s, const struct xnode *n); /* becomes the tail */
 void xstream_drop_node(struct xstream *s, const struct xnode *n);
 
-/* From the first node on, the tail last. The stream may not be changed meanwhile. */
-struct xnode_walk {
-    struct xstream *s;
-    struct rows_iter it;
-    bool tail_given;
-};
-void xnode_walk(struct xnode_walk *w, struct xstream *s);
-bool xnode_next(struct xnode_walk *w, struct xnode *n);
+/* The last ID is another, not below an entry's. It may be below what was deleted: then nodes end with it. */
+void xstream_set_last(struct xstream *s, struct stream_id last);
 
 /* -- walking over rows ------------------------------------------------------------------------- */
 
@@ -171,9 +165,23 @@ struct xwalk {
 void xwalk(struct xwalk *w, struct xstream *s, struct xrow prefix, struct stream_id from, struct stream_id to,
            bool reverse);
 bool xwalk_next(struct xwalk *w, struct stream_id *id, bytes *value); /* good until the next step */
+void xwalk_end(struct xwalk *w); /* of one that is left before xwalk_next was false; and of any other */
+
+/* The id of the first or last such row; false: there is none. */
+bool xwalk_edge(struct xstream *s, struct xrow prefix, bool last, struct stream_id *id);
 
 void xstream_walk(struct xwalk *w, struct xstream *s, struct stream_id from, struct stream_id to,
                   bool reverse);
+
+/* Over nodes from the first one on, the tail last. The stream may not be changed meanwhile. */
+struct xnode_walk {
+    struct xstream *s;
+    struct xwalk w;
+    bool tail_given;
+};
+void xnode_walk(struct xnode_walk *w, struct xstream *s);
+bool xnode_next(struct xnode_walk *w, struct xnode *n);
+void xnode_walk_end(struct xnode_walk *w); /* of one that is left before xnode_next was false */
 
 /* -- commands' common ground: stream_cmd.c ------------------------------------------------------ */
 

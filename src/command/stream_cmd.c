@@ -285,34 +285,17 @@ static bool parse_setid(struct ctx *c, struct setid_options *o)
     return true;
 }
 
-/* The ID of the last entry there is. */
-static struct stream_id top_item(struct xstream *s)
-{
-    struct stream_id id = STREAM_ID_MIN;
-    struct xwalk w;
-    xstream_walk(&w, s, STREAM_ID_MIN, STREAM_ID_MAX, true);
-    xwalk_next(&w, &id, NULL);
-    return id;
-}
-
 static bool setid_allowed(struct ctx *c, struct xstream *s, const struct setid_options *o)
 {
+    struct stream_id top = STREAM_ID_MIN;
     if (s->length == 0) return true;
-    if (stream_id_cmp(o->id, top_item(s)) < 0)
+    xwalk_edge(s, xrow_kind('e'), true, &top);
+    if (stream_id_cmp(o->id, top) < 0)
         return refuse(c, "ERR The ID specified in XSETID is smaller than the target stream top item");
     if (o->added != -1 && s->length > (u64)o->added)
         return refuse(c,
                       "ERR The entries_added specified in XSETID is smaller than the target stream length");
     return true;
-}
-
-/* Nodes without a live entry end with the IDs they stand for: the next entry may have a lower one. */
-static void forget_nodes(struct xstream *s)
-{
-    struct xrow from = xrow_kind('n'), to = xrow_after(from);
-    if (s->length || s->nodes == 0) return;
-    s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
-    s->nodes = 0;
 }
 
 void cmd_xsetid(struct ctx *c)
@@ -324,10 +307,9 @@ void cmd_xsetid(struct ctx *c)
     err e = ctx_write_stream(c, c->argv[1], &ref, &s);
     if (e == ERR_NOT_FOUND) reply_error(c->out, "ERR no such key");
     if (e != OK || !setid_allowed(c, &s, &o)) return;
-    s.last = o.id;
+    xstream_set_last(&s, o.id);
     if (o.added != -1) s.added = (u64)o.added;
     if (!stream_id_zero(o.max_deleted)) s.max_deleted = o.max_deleted;
-    forget_nodes(&s);
     xstream_save(&s);
     reply_ok(c->out);
     c->ks->dirty++;
@@ -355,6 +337,7 @@ static void reply_range(struct ctx *c, struct xstream *s, struct stream_id from,
         xstream_walk(&w, s, from, to, reverse);
         for (; (count < 0 || (i64)n < count) && xwalk_next(&w, &id, &packed); n++)
             reply_xentry(c->out, id, packed);
+        xwalk_end(&w);
     }
     reply_array_at(c->out, mark, n);
 }

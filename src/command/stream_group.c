@@ -46,10 +46,10 @@ static void put_row(struct xstream *s, struct xrow row, bytes value)
     s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), value);
 }
 
-static void erase_all(struct xstream *s, struct xrow prefix)
+static void erase_all(struct xstream *s, struct xrow prefix, u64 count)
 {
     struct xrow to = xrow_after(prefix);
-    s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&prefix), xrow_bytes(&to));
+    s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&prefix), xrow_bytes(&to), count);
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
@@ -97,7 +97,8 @@ void xgroup_create(struct xstream *s, bytes name, struct stream_id last, i64 ent
 void xgroup_destroy(struct xstream *s, bytes name, const struct xgroup *g)
 {
     with_name(s, xrow_kind('g'), name, ROW_DEL, NULL);
-    for (const char *kind = "cdpq"; *kind; kind++) erase_all(s, xrow_of_group(*kind, g->number));
+    for (const char *kind = "cdpq"; *kind; kind++)
+        erase_all(s, xrow_of_group(*kind, g->number), *kind < 'p' ? g->consumers : g->pending);
     s->groups--;
 }
 
@@ -168,7 +169,7 @@ void xconsumer_delete(struct xstream *s, struct xgroup *g, bytes name, const str
         g->pending -= s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&pending));
     }
     buf_release(&ids);
-    erase_all(s, xrow_owner(g->number, c->number));
+    erase_all(s, xrow_owner(g->number, c->number), c->pending);
     s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
     with_name(s, xrow_of_group('c', g->number), name, ROW_DEL, NULL);
     g->consumers--;
@@ -266,7 +267,10 @@ static bool name_next(struct xname_walk *w, bytes *name, bytes *value)
 {
     bytes row;
     if (!w->s->eng->ops->rows.next(&w->it, &row, value)) return false;
-    if (row.n < w->prefix.n || memcmp(row.p, w->prefix.p, w->prefix.n) != 0) return false;
+    if (row.n < w->prefix.n || memcmp(row.p, w->prefix.p, w->prefix.n) != 0) {
+        w->s->eng->ops->rows.done(&w->it);
+        return false;
+    }
     begin_name(&w->name, bytes_of(row.p + w->prefix.n, row.n - w->prefix.n));
     *name = buf_bytes(&w->name);
     return true;
@@ -327,13 +331,14 @@ bool xgroup_lag(const struct xstream *s, const struct xgroup *g, i64 *lag)
     if (read == ENTRIES_READ_UNKNOWN || xstream_holes_after(s, g->last))
         read = xstream_entries_up_to(s, g->last);
     if (read == ENTRIES_READ_UNKNOWN) return false;
-    *lag = (i64)s->added - read;
+    *lag = (i64)(s->added - (u64)read);
     return true;
 }
 
 void xgroup_advance(const struct xstream *s, struct xgroup *g, struct stream_id id)
 {
-    if (g->entries_read != ENTRIES_READ_UNKNOWN && !xstream_holes_after(s, id)) g->entries_read++;
+    bool counts = g->entries_read != ENTRIES_READ_UNKNOWN && g->entries_read < INT64_MAX;
+    if (counts && !xstream_holes_after(s, id)) g->entries_read++;
     else if (s->added) g->entries_read = xstream_entries_up_to(s, id);
     g->last = id;
 }

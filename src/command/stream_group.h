@@ -40,6 +40,9 @@ void xconsumer_delete(struct xstream *s, struct xgroup *g, bytes name, const str
 bytes xconsumer_name(struct xstream *s, const struct xgroup *g,
                      u32 number); /* good while nothing is written */
 
+/* How long ago that is, or was said to be by a payload: any number. */
+static inline i64 xidle_ms(i64 now_ms, i64 then_ms) { return (i64)((u64)now_ms - (u64)then_ms); }
+
 /* These keep the counts of group and consumers: of `g`, which the caller puts, and of the consumers in
  * question, except that the counts of `self` (may be NULL) are changed there, for the caller to put. */
 bool xpending_find(struct xstream *s, const struct xgroup *g, struct stream_id id, struct xpending *p);

@@ -4,12 +4,6 @@
 
 /* -- XGROUP ------------------------------------------------------------------------------------ */
 
-static void wrong_usage(struct ctx *c)
-{
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try XGROUP HELP.",
-                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
-}
-
 struct group_options {
     bool make_stream;
     i64 entries_read;
@@ -27,7 +21,7 @@ static bool parse_options(struct ctx *c, struct group_options *o, bool creates)
             reply_error(c->out, "ERR value for ENTRIESREAD must be positive or -1");
             return false;
         } else {
-            wrong_usage(c);
+            ctx_wrong_subcommand(c);
             return false;
         }
     }
@@ -85,11 +79,12 @@ void cmd_xgroup_create(struct ctx *c)
         return;
     }
     if (c->argc > 8) {
-        wrong_usage(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (!parse_start(c, &s, true, &id)) return;
-    if (!s.eng) {
+    bool made = !s.eng;
+    if (made) {
         if (!ctx_open(c, c->argv[2], TYPE_STREAM, &ref)) return;
         xstream_open(&s, c->eng, &ref);
     }
@@ -100,7 +95,8 @@ void cmd_xgroup_create(struct ctx *c)
     xgroup_create(&s, c->argv[3], id, o.entries_read, &g);
     xstream_save(&s);
     reply_ok(c->out);
-    ctx_changed(c, c->argv[2], NOTIFY_STREAM, "xgroup-create");
+    if (made) keyspace_touched(c->ks, c->db, c->argv[2]); /* else those who watch it don't mind */
+    group_event(c, "xgroup-create");
 }
 
 void cmd_xgroup_setid(struct ctx *c)
@@ -110,7 +106,7 @@ void cmd_xgroup_setid(struct ctx *c)
     struct stream_id id;
     if (!parse_options(c, &o, false) || !find_group(c, &u)) return;
     if (c->argc > 7) {
-        wrong_usage(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (!parse_start(c, &u.s, false, &id)) return;
@@ -160,7 +156,7 @@ void cmd_xgroup_delconsumer(struct ctx *c)
     reply_int(c->out, (i64)u.c.pending);
     xconsumer_delete(&u.s, &u.g, c->argv[4], &u.c);
     xgroup_put(&u.s, u.group, &u.g);
-    ctx_changed(c, c->argv[2], NOTIFY_STREAM, "xgroup-delconsumer");
+    group_event(c, "xgroup-delconsumer");
 }
 
 void cmd_xgroup_help(struct ctx *c)

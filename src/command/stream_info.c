@@ -2,12 +2,6 @@
 #include "command/commands.h"
 #include "command/stream_effect.h"
 
-static void wrong_usage(struct ctx *c)
-{
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try XINFO HELP.",
-                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
-}
-
 static bool find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
 {
     err e = ctx_read_stream(c, c->argv[2], ref, s);
@@ -50,6 +44,7 @@ static void field_edge(struct ctx *c, const char *name, struct xstream *s, bool 
     xstream_walk(&w, s, STREAM_ID_MIN, STREAM_ID_MAX, last);
     if (xwalk_next(&w, &id, &packed)) reply_xentry(c->out, id, packed);
     else reply_null(c->out);
+    xwalk_end(&w);
 }
 
 static void reply_counters(struct ctx *c, const struct xstream *s, const struct xgroup *g)
@@ -84,6 +79,7 @@ static void full_pending(struct ctx *c, struct xstream *s, const struct xgroup *
         reply_int(c->out, p.time_ms);
         reply_int(c->out, (i64)p.count);
     }
+    xwalk_end(&w);
     reply_array_at(c->out, mark, n);
 }
 
@@ -141,6 +137,7 @@ static void full_entries(struct ctx *c, struct xstream *s, u64 count)
     size_t mark = reply_mark(c->out);
     xstream_walk(&w, s, STREAM_ID_MIN, STREAM_ID_MAX, false);
     for (; (count == 0 || n < count) && xwalk_next(&w, &id, &packed); n++) reply_xentry(c->out, id, packed);
+    xwalk_end(&w);
     reply_array_at(c->out, mark, n);
 }
 
@@ -157,7 +154,7 @@ static bool parse_full(struct ctx *c, i64 *count)
     if (*count < 0) *count = FULL_COUNT;
     return true;
 wrong:
-    wrong_usage(c);
+    ctx_wrong_subcommand(c);
     return false;
 }
 
@@ -225,7 +222,7 @@ void cmd_xinfo_consumers(struct ctx *c)
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
         field_int(c, "pending", consumer.pending);
-        field_int(c, "idle", (u64)MAX(c->now_ms - consumer.seen_ms, 0));
+        field_int(c, "idle", (u64)MAX(xidle_ms(c->now_ms, consumer.seen_ms), 0));
     }
     xname_walk_end(&w);
 }

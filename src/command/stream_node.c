@@ -64,12 +64,27 @@ bool xwalk_next(struct xwalk *w, struct stream_id *id, bytes *value)
 {
     bytes row;
     if (!w->it.eng->ops->rows.next(&w->it, &row, value)) return false;
-    if (!begins_with(row, &w->prefix, w->prefix.n + STREAM_ID_RAW)) return false;
-    struct stream_id at = stream_id_unpack(row.p + w->prefix.n);
-    int beyond = stream_id_cmp(at, w->stop);
-    if (w->it.reverse ? beyond < 0 : beyond > 0) return false;
-    *id = at;
-    return true;
+    if (begins_with(row, &w->prefix, w->prefix.n + STREAM_ID_RAW)) {
+        struct stream_id at = stream_id_unpack(row.p + w->prefix.n);
+        int beyond = stream_id_cmp(at, w->stop);
+        if (w->it.reverse ? beyond >= 0 : beyond <= 0) {
+            *id = at;
+            return true;
+        }
+    }
+    xwalk_end(w);
+    return false;
+}
+
+void xwalk_end(struct xwalk *w) { w->it.eng->ops->rows.done(&w->it); }
+
+bool xwalk_edge(struct xstream *s, struct xrow prefix, bool last, struct stream_id *id)
+{
+    struct xwalk w;
+    xwalk(&w, s, prefix, STREAM_ID_MIN, STREAM_ID_MAX, last);
+    bool there = xwalk_next(&w, id, NULL);
+    xwalk_end(&w);
+    return there;
 }
 
 void xstream_walk(struct xwalk *w, struct xstream *s, struct stream_id from, struct stream_id to,
@@ -126,26 +141,30 @@ static bool is_tail(const struct xstream *s, const struct xnode *n)
     return s->nodes && stream_id_cmp(n->id, s->tail.id) == 0;
 }
 
-static void read_node(bytes row, bytes value, struct xnode *n)
+static void read_node(struct stream_id id, bytes value, struct xnode *n)
 {
     struct reader r = {value.p, value.p + value.n};
-    n->id = stream_id_unpack(row.p + 1);
+    n->id = id;
     get_node(&r, n);
+}
+
+/* The last node that has a row and begins with this id or below. */
+static bool stored_node(struct xstream *s, struct stream_id id, struct xnode *n)
+{
+    struct xwalk w;
+    bytes value;
+    xwalk(&w, s, xrow_kind('n'), STREAM_ID_MIN, id, true);
+    bool there = xwalk_next(&w, &id, &value);
+    if (there) read_node(id, value, n);
+    xwalk_end(&w);
+    return there;
 }
 
 bool xstream_node_of(struct xstream *s, struct stream_id id, struct xnode *n)
 {
-    struct xrow from = xrow_node(id);
-    struct rows_iter it;
-    bytes row, value;
     if (s->nodes == 0) return false;
     *n = s->tail;
-    if (stream_id_cmp(id, s->tail.id) >= 0) return true;
-    s->eng->ops->rows.iter(s->eng, s->ref, xrow_bytes(&from), true, &it);
-    it.passing = true;
-    if (!s->eng->ops->rows.next(&it, &row, &value) || row.n != from.n || row.p[0] != 'n') return false;
-    read_node(row, value, n);
-    return true;
+    return stream_id_cmp(id, s->tail.id) >= 0 || stored_node(s, id, n);
 }
 
 void xstream_put_node(struct xstream *s, const struct xnode *n)
@@ -171,16 +190,9 @@ void xstream_push_node(struct xstream *s, const struct xnode *n)
 /* After the tail has gone: the node before it becomes it. */
 static void pull_tail(struct xstream *s)
 {
-    struct xrow last = xrow_node(STREAM_ID_MAX);
-    struct rows_iter it;
-    bytes row, value;
-    if (s->nodes == 0) return;
-    s->eng->ops->rows.iter(s->eng, s->ref, xrow_bytes(&last), true, &it);
-    it.passing = true;
-    if (!s->eng->ops->rows.next(&it, &row, &value) || row.n != last.n || row.p[0] != 'n') return;
-    read_node(row, value, &s->tail);
-    last = xrow_node(s->tail.id);
-    s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&last));
+    if (s->nodes == 0 || !stored_node(s, STREAM_ID_MAX, &s->tail)) return;
+    struct xrow row = xrow_node(s->tail.id);
+    s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
 }
 
 void xstream_drop_node(struct xstream *s, const struct xnode *n)
@@ -192,22 +204,33 @@ void xstream_drop_node(struct xstream *s, const struct xnode *n)
     else s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
 }
 
+void xstream_set_last(struct xstream *s, struct stream_id last)
+{
+    while (s->nodes && s->tail.live == 0 && stream_id_cmp(s->tail.last, last) > 0) {
+        struct xnode tail = s->tail;
+        xstream_drop_node(s, &tail);
+    }
+    if (s->nodes && stream_id_cmp(s->tail.last, last) > 0) s->tail.last = last;
+    s->last = last;
+}
+
 void xnode_walk(struct xnode_walk *w, struct xstream *s)
 {
-    struct xrow from = xrow_kind('n');
     *w = (struct xnode_walk){.s = s};
-    s->eng->ops->rows.iter(s->eng, s->ref, xrow_bytes(&from), false, &w->it);
-    w->it.passing = true;
+    xwalk(&w->w, s, xrow_kind('n'), STREAM_ID_MIN, STREAM_ID_MAX, false);
 }
 
 bool xnode_next(struct xnode_walk *w, struct xnode *n)
 {
-    bytes row, value;
+    struct stream_id id;
+    bytes value;
     if (w->tail_given || w->s->nodes == 0) return false;
-    if (w->s->eng->ops->rows.next(&w->it, &row, &value) && row.n == 1 + STREAM_ID_RAW && row.p[0] == 'n') {
-        read_node(row, value, n);
+    if (xwalk_next(&w->w, &id, &value)) {
+        read_node(id, value, n);
         return true;
     }
     *n = w->s->tail;
     return w->tail_given = true;
 }
+
+void xnode_walk_end(struct xnode_walk *w) { xwalk_end(&w->w); }

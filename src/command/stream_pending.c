@@ -11,13 +11,11 @@ static bool refuse(struct ctx *c, const char *error)
 
 /* -- XPENDING ---------------------------------------------------------------------------------- */
 
-static struct stream_id edge_pending(struct group_use *u, bool last)
+static void reply_edge(struct ctx *c, struct group_use *u, bool last)
 {
-    struct xwalk w;
     struct stream_id id = STREAM_ID_MIN;
-    xpending_walk(&w, &u->s, &u->g, NULL, STREAM_ID_MIN, STREAM_ID_MAX, last);
-    xwalk_next(&w, &id, NULL);
-    return id;
+    xwalk_edge(&u->s, xrow_of_group('p', u->g.number), last, &id);
+    reply_stream_id(c->out, id);
 }
 
 static void pending_summary(struct ctx *c, struct group_use *u)
@@ -34,8 +32,8 @@ static void pending_summary(struct ctx *c, struct group_use *u)
         reply_null_array(c->out);
         return;
     }
-    reply_stream_id(c->out, edge_pending(u, false));
-    reply_stream_id(c->out, edge_pending(u, true));
+    reply_edge(c, u, false);
+    reply_edge(c, u, true);
     size_t mark = reply_mark(c->out);
     xconsumer_walk(&w, &u->s, &u->g);
     while (xconsumer_next(&w, &name, &consumer)) {
@@ -93,7 +91,7 @@ static void pending_list(struct ctx *c, struct group_use *u, const struct pendin
     while (n < q->count && xwalk_next(&w, &id, &row)) {
         if (!q->consumer) xpending_read(row, &p);
         else if (!xpending_find(&u->s, &u->g, id, &p)) continue;
-        i64 idle_ms = c->now_ms - p.time_ms;
+        i64 idle_ms = xidle_ms(c->now_ms, p.time_ms);
         if (q->min_idle_ms && idle_ms < q->min_idle_ms) continue;
         reply_array(c->out, 4);
         reply_stream_id(c->out, id);
@@ -102,6 +100,7 @@ static void pending_list(struct ctx *c, struct group_use *u, const struct pendin
         reply_int(c->out, (i64)p.count);
         n++;
     }
+    xwalk_end(&w);
     reply_array_at(c->out, mark, (size_t)n);
 }
 
@@ -129,6 +128,11 @@ struct claiming {
     bool opened;       /* the consumer: not before there is something for it */
     u64 changes;
 };
+
+static bool rests_long_enough(const struct ctx *c, const struct claiming *k, const struct xpending *p)
+{
+    return k->min_idle_ms <= 0 || xidle_ms(c->now_ms, p->time_ms) >= k->min_idle_ms;
+}
 
 /* A pending entry that is in the stream no more is acknowledged, as it were. */
 static void forget_pending(struct ctx *c, struct claiming *k, struct stream_id id)
@@ -159,7 +163,7 @@ static void claims_done(struct ctx *c, struct claiming *k, bool group_moved)
     effect_claims_end(&k->claims);
     if (group_moved) {
         effect_group_id(c, &k->u);
-        k->changes++;
+        k->changes += k->changes == 0;
     }
     if (k->opened) group_save(&k->u);
     else if (k->changes) xgroup_put(&k->u.s, k->u.group, &k->u.g);
@@ -229,7 +233,7 @@ static bool claim_one(struct ctx *c, struct claiming *k, struct stream_id id)
     }
     if (!pending && !k->force) return false;
     if (!pending) p = (struct xpending){.count = 1};
-    else if (k->min_idle_ms > 0 && c->now_ms - p.time_ms < k->min_idle_ms) return false;
+    else if (!rests_long_enough(c, k, &p)) return false;
     claim(c, k, id, p, packed);
     return true;
 }
@@ -295,10 +299,12 @@ static struct stream_id choose(struct ctx *c, struct claiming *k, const struct a
     i64 looks = o->count * LOOKED_AT_PER_COUNT, left = o->count;
     xpending_walk(&w, &k->u.s, &k->u.g, NULL, o->start, STREAM_ID_MAX, false);
     while (xwalk_next(&w, &id, &row)) {
-        if (looks-- == 0 || left == 0) return id;
+        if (looks-- == 0 || left == 0) {
+            xwalk_end(&w);
+            return id;
+        }
         xpending_read(row, &p);
-        if (k->min_idle_ms > 0 && c->now_ms - p.time_ms < k->min_idle_ms && xstream_has(&k->u.s, id, NULL))
-            continue;
+        if (!rests_long_enough(c, k, &p) && xstream_has(&k->u.s, id, NULL)) continue;
         buf_append(ids, &id, sizeof id);
         left--;
     }

@@ -169,6 +169,7 @@ static bool reply_after(struct answer *a, struct xstream *s, bytes key, struct s
         if (ids) buf_append(ids, &id, sizeof id);
         n++;
     } while (n != count && xwalk_next(&w, &id, &packed));
+    xwalk_end(&w);
     reply_array_at(a->c->out, mark, n);
     return true;
 }
@@ -220,6 +221,7 @@ static void reply_history(struct answer *a, struct group_use *u, struct stream_i
             reply_stream_id(c->out, id);
             reply_null_array(c->out);
         }
+        xwalk_end(&w);
     }
     reply_array_at(c->out, mark, n);
 }

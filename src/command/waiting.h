@@ -18,9 +18,9 @@ struct waiting {
     bool even_gone;       /* … or when one is deleted or replaced by something else: XREADGROUP */
 };
 
-/* The command waits for these keys of its arguments to hold a value of this type, or (a transaction, a script,
- * a replayed record) answers that there is nothing. `argv` (as many as the command's own) may differ from the
- * command's, where it has to mean the same later on (XREAD's $). timeout_ms 0: for ever. Returns what it
+/* The command waits for these keys of its arguments to hold a value of this type, or (in a transaction, a
+ * script, a replayed record) answers that there is nothing. `argv`, as many as the command's own, may differ
+ * from them, where it has to mean the same later on (XREAD's $). timeout_ms 0: for ever. Returns what it
  * left, to be completed, or NULL. */
 struct waiting *ctx_wait(struct ctx *c, enum value_type type, const bytes *argv, int first, int count,
                          i64 timeout_ms);

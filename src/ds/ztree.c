@@ -314,14 +314,6 @@ u64 ztree_rank_score(const struct ztree *t, double score, bool exclusive)
 
 /* --- cursors --- */
 
-static bool seek_pos(const struct ztree *t, struct bound b, struct ztree_pos *pos)
-{
-    struct ztree_leaf *leaf;
-    bool found = seek(t, &b, &leaf, &pos->index);
-    pos->leaf = leaf;
-    return found;
-}
-
 bool ztree_at(const struct ztree *t, u64 rank, struct ztree_pos *pos)
 {
     if (rank >= t->tree.count) return false;
@@ -331,12 +323,11 @@ bool ztree_at(const struct ztree *t, u64 rank, struct ztree_pos *pos)
 
 bool ztree_seek(const struct ztree *t, double score, bytes member, struct ztree_pos *pos)
 {
-    return seek_pos(t, before_member(score, member), pos);
-}
-
-bool ztree_seek_score(const struct ztree *t, double score, bool exclusive, struct ztree_pos *pos)
-{
-    return seek_pos(t, at_score(score, exclusive), pos);
+    struct bound b = before_member(score, member);
+    struct ztree_leaf *leaf;
+    bool found = seek(t, &b, &leaf, &pos->index);
+    pos->leaf = leaf;
+    return found;
 }
 
 bool ztree_next(struct ztree_pos *pos)

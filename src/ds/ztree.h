@@ -53,11 +53,9 @@ struct ztree_pos {
 };
 
 /* Put the cursor on an entry: the one of that rank; the first not before (score,
- * member); the first with a score at the bound or above, or only above it when the
- * bound is exclusive. False, and the cursor useless, when there is none. */
+ * member). False, and the cursor useless, when there is none. */
 bool ztree_at(const struct ztree *t, u64 rank, struct ztree_pos *pos);
 bool ztree_seek(const struct ztree *t, double score, bytes member, struct ztree_pos *pos);
-bool ztree_seek_score(const struct ztree *t, double score, bool exclusive, struct ztree_pos *pos);
 
 /* Step. False, and the cursor where it was, when there is no further entry. */
 bool ztree_next(struct ztree_pos *pos);

@@ -34,7 +34,7 @@ struct str_ops {
     void (*put_text)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
     void (*get)(struct engine *, struct key_ref *, struct str_view *);
     size_t (*length)(struct engine *, struct key_ref *);
-    bool (*get_int)(struct engine *, struct key_ref *, i64 *); /* false unless stored as an integer or readable as one */
+    bool (*get_int)(struct engine *, struct key_ref *, i64 *); /* false unless it is one, or reads as one */
     void (*set_int)(struct engine *, struct key_ref *, i64);   /* keeps the deadline */
     /* Resize to new_len (new bytes are zero) and hand out the writable bytes,
      * which the caller may change until the next primitive. Keeps the deadline. */
@@ -55,9 +55,9 @@ struct map_ops {
     bool (*next)(struct map_iter *, bytes *field, bytes *value); /* value may be NULL */
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
     bool (*random)(struct engine *, struct key_ref *, u64 *rng, bytes *field, bytes *value);
-    /* Field deadlines (hashes only). */
-    bool (*field_deadline)(struct engine *, struct key_ref *, bytes field, i64 *deadline_ms); /* false: no such field */
-    void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms); /* 0 removes */
+    /* Field deadlines (hashes only). False: no such field. 0: no deadline. */
+    bool (*field_deadline)(struct engine *, struct key_ref *, bytes field, i64 *deadline_ms);
+    void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms);
     /* Deletes up to max fields whose deadline has passed, telling fn about each before. */
     u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
     bool (*has_field_deadlines)(struct engine *, struct key_ref *);
@@ -68,10 +68,10 @@ struct map_ops {
 struct seq_ops {
     void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
     void (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n); /* to the back, at once */
-    void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appends the value to out */
+    void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appended to out */
     void (*get)(struct engine *, struct key_ref *, u64 index, bytes *value);
     void (*set)(struct engine *, struct key_ref *, u64 index, bytes value);
-    void (*insert)(struct engine *, struct key_ref *, u64 index, bytes value); /* before index; size() appends */
+    void (*insert)(struct engine *, struct key_ref *, u64 index, bytes value); /* before it; size() appends */
     void (*erase)(struct engine *, struct key_ref *, u64 index, u64 count);
     void (*iter)(struct engine *, struct key_ref *, u64 index, bool reverse, struct seq_iter *);
     bool (*next)(struct seq_iter *, bytes *value);
@@ -97,9 +97,9 @@ struct zset_ops {
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
 };
 
-/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and head
- * mean is the commands' (command/stream.h): entries, groups, consumers and what is pending are all rows. Unlike
- * other collections a stream may have no row at all; only drop() ends it. */
+/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and
+ * head mean is the commands' (command/stream.h): entries, groups, consumers and what is pending are all rows.
+ * Unlike other collections a stream may have no row at all; only drop() ends it. */
 struct rows_ops {
     bytes (*head)(struct engine *, struct key_ref *);
     /* `size` is what size() tells from now on. At most ROWS_HEAD_MAX bytes. */
@@ -108,9 +108,14 @@ struct rows_ops {
     void (*put)(struct engine *, struct key_ref *, bytes row, bytes value);
     bool (*del)(struct engine *, struct key_ref *, bytes row);
     u64 (*erase)(struct engine *, struct key_ref *, bytes from, bytes to); /* from <= row < to; how many */
+    /* The same where they needn't be counted: about so many. If they are many that may cost less. */
+    void (*wipe)(struct engine *, struct key_ref *, bytes from, bytes to, u64 about);
     /* From the first row >= `from` up; reverse: from the last row <= `from` down. */
     void (*iter)(struct engine *, struct key_ref *, bytes from, bool reverse, struct rows_iter *);
     bool (*next)(struct rows_iter *, bytes *row, bytes *value); /* value may be NULL */
+    /* Ends a walk that is left before next() was false; or once more. One that isn't ended takes its
+     * resources until the transaction ends. */
+    void (*done)(struct rows_iter *);
 };
 
 #define ROWS_HEAD_MAX 128 /* bytes of a head */
@@ -152,7 +157,7 @@ struct engine_ops {
     /* A new, empty collection under a key that is absent. */
     void (*create)(struct engine *, u32 db, bytes key, enum value_type, struct key_ref *);
     void (*expect)(struct engine *, u32 db, u64 keys); /* a hint: so many new ones are about to come */
-    void (*drop)(struct engine *, struct key_ref *); /* O(1); big values are freed by reclaim(); entry becomes NULL */
+    void (*drop)(struct engine *, struct key_ref *); /* O(1): reclaim() frees; entry becomes NULL */
     void (*set_deadline)(struct engine *, struct key_ref *, i64 deadline_ms); /* 0 removes */
     /* The target must be absent. The deadline goes along. */
     void (*rename)(struct engine *, struct key_ref *, u32 db, bytes key);
@@ -169,7 +174,7 @@ struct engine_ops {
     /* Returns the next cursor, 0 = done. What fn is given is good during the call only. */
     u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg);
     bool (*random)(struct engine *, u32 db, u64 *rng, struct key_ref *);
-    bool (*random_volatile)(struct engine *, u32 db, u64 *rng, struct key_ref *); /* among keys with a deadline */
+    bool (*random_volatile)(struct engine *, u32 db, u64 *rng, struct key_ref *); /* with a deadline */
     void (*flush)(struct engine *, u32 db); /* O(1); reclaim() frees */
     void (*swap)(struct engine *, u32 a, u32 b);
 
@@ -203,7 +208,7 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
-/* What the server wants to find again: kept with the data if that is kept, in the next commit after a change. */
+/* What the server wants to find again: kept with the data, if that is kept, by the next commit. */
 enum engine_note_of {
     NOTE_REPLICATION, /* the position in a history */
     NOTE_FUNCTIONS,   /* all libraries */

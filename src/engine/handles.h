@@ -1,5 +1,5 @@
-/* What the engine's primitives (engine.h) take and hand out: references to keys, views of values, places where
- * walks stand. */
+/* What the engine's primitives (engine.h) take and hand out: references to keys, views of values, places
+ * where walks stand. */
 #ifndef MAYFLY_ENGINE_HANDLES_H
 #define MAYFLY_ENGINE_HANDLES_H
 

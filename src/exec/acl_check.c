@@ -38,7 +38,7 @@ static void find_keys(struct request_keys *k, const struct command *cmd, int arg
     if (k->n >= 0) return;
     k->v = k->at_hand;
     k->n = 0;
-    if (cmd->arity >= 0 ? argc != cmd->arity : argc < -cmd->arity) return;
+    if (!command_takes(cmd, argc)) return;
     k->n = MAX(command_keys(cmd, argc, argv, k->v, KEYS_AT_HAND), 0);
     if (k->n <= KEYS_AT_HAND) return;
     k->v = mem_alloc((size_t)k->n * sizeof *k->v);

@@ -1,8 +1,8 @@
 /* Users as text, in the form Redis gives them.
  *
  * A selector only has the set of commands it allows, not the rules that led there. The rules that are printed
- * are found again: from everything or from nothing, categories that fit best are applied one by one, then single
- * commands, until the set is the same. */
+ * are found again: from everything or from nothing, categories that fit best are applied one by one, then
+ * single commands, until the set is the same. */
 #include "base/alloc.h"
 #include "exec/acl_parts.h"
 

@@ -21,11 +21,6 @@ static void reply_change(struct ctx *c, bool ok, struct buf *error)
     buf_release(error);
 }
 
-static void wrong_subcommand(struct ctx *c, const char *name)
-{
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%s'. Try FUNCTION HELP.", name);
-}
-
 /* -- changing what is there -------------------------------------------------------------------- */
 
 void cmd_function_load(struct ctx *c)
@@ -34,7 +29,8 @@ void cmd_function_load(struct ctx *c)
     struct buf name = {0}, error = {0};
     for (int i = 2; i < c->argc - 1; i++) {
         if (!bytes_is(c->argv[i], "replace")) {
-            reply_errorf(c->out, "ERR Unknown option given: %.*s", (int)MIN(c->argv[i].n, 128u), c->argv[i].p);
+            reply_errorf(c->out, "ERR Unknown option given: %.*s",
+                         (int)MIN(c->argv[i].n, 128u), c->argv[i].p);
             return;
         }
         replace = true;
@@ -60,7 +56,7 @@ void cmd_function_delete(struct ctx *c)
 void cmd_function_flush(struct ctx *c)
 {
     if (c->argc > 3) {
-        wrong_subcommand(c, "FLUSH");
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 3 && !bytes_is(c->argv[2], "sync") && !bytes_is(c->argv[2], "async")) {
@@ -84,14 +80,15 @@ void cmd_function_restore(struct ctx *c)
 {
     enum restore_policy policy = RESTORE_APPEND;
     if (c->argc > 4) {
-        wrong_subcommand(c, "RESTORE");
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 4) {
         if (bytes_is(c->argv[3], "flush")) policy = RESTORE_FLUSH;
         else if (bytes_is(c->argv[3], "replace")) policy = RESTORE_REPLACE;
         else if (!bytes_is(c->argv[3], "append")) {
-            reply_error(c->out, "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.");
+            reply_error(c->out, "ERR Wrong restore policy given, value should be either FLUSH, APPEND or "
+                                "REPLACE.");
             return;
         }
     }
@@ -205,14 +202,15 @@ void cmd_function_help(struct ctx *c)
     static const char *const lines[] = {
         "LOAD [REPLACE] <code>", "    Add a library, or put it in the place of the one of its name.",
         "DELETE <library>", "    Remove a library and its functions.",
-        "LIST [LIBRARYNAME <pattern>] [WITHCODE]", "    Show libraries, their functions and, if asked, their code.",
+        "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
+        "    Show libraries, their functions and, if asked, their code.",
         "STATS", "    Show the function that is running, and how many there are.",
         "KILL", "    End the function that is running, unless it has written.",
         "FLUSH [ASYNC|SYNC]", "    Remove all libraries.",
         "DUMP", "    Give all libraries as one payload.",
         "RESTORE <payload> [FLUSH|APPEND|REPLACE]",
-        "    Add the libraries of a payload: in place of all (FLUSH), beside those that are there (APPEND, the",
-        "    default), or beside them and in place of those of the same names (REPLACE).",
+        "    Add the libraries of a payload: in place of all (FLUSH), beside those that are there (APPEND,",
+        "    the default), or beside them and in place of those of the same names (REPLACE).",
         NULL,
     };
     ctx_help(c, lines);

@@ -27,8 +27,8 @@ static void keep_named(lua_State *L, const char *key)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-#define BAD_NAME "Library names can only contain letters, numbers, or underscores(_) and must be at least one " \
-                 "character long"
+#define BAD_NAME "Library names can only contain letters, numbers, or underscores(_) and must be at least " \
+                 "one character long"
 
 static bool is_name(bytes name)
 {
@@ -78,13 +78,16 @@ static const char *named_argument(lua_State *L, struct registration *g)
     bytes key = bytes_str(lua_tostring(L, -2));
     int at = lua_gettop(L);
     if (bytes_is(key, "function_name")) {
-        if (!lua_isstring(L, -1)) return "function_name argument given to redis.register_function must be a string";
+        if (!lua_isstring(L, -1))
+            return "function_name argument given to redis.register_function must be a string";
         g->name = at;
     } else if (bytes_is(key, "description")) {
-        if (!lua_isstring(L, -1)) return "description argument given to redis.register_function must be a string";
+        if (!lua_isstring(L, -1))
+            return "description argument given to redis.register_function must be a string";
         g->description = at;
     } else if (bytes_is(key, "callback")) {
-        if (!lua_isfunction(L, -1)) return "callback argument given to redis.register_function must be a function";
+        if (!lua_isfunction(L, -1))
+            return "callback argument given to redis.register_function must be a function";
         g->callback = at;
     } else if (bytes_is(key, "flags")) {
         if (!lua_istable(L, -1))
@@ -103,8 +106,9 @@ static const char *named_arguments(lua_State *L, struct registration *g)
                "(representing named arguments).";
     lua_pushnil(L);
     while (lua_next(L, 1)) {
-        if (!lua_isstring(L, -2)) return "named argument key given to redis.register_function is not a string";
-        lua_pushvalue(L, -2); /* a copy: lua_tostring may make a string of a number, which lua_next can't stand */
+        if (!lua_isstring(L, -2))
+            return "named argument key given to redis.register_function is not a string";
+        lua_pushvalue(L, -2); /* a copy: lua_tostring may turn a number into a string, and confuse lua_next */
         lua_insert(L, -2);
         const char *error = named_argument(L, g);
         if (error) return error;
@@ -289,7 +293,8 @@ static bool read_header(bytes code, struct header *h, struct buf *error)
 /* -- the code ---------------------------------------------------------------------------------- */
 
 /* The library of this name, complete; NULL: error tells. The line's end stays, so that lines count from 1. */
-static struct library *run_code(struct region *r, bytes name, bytes code, size_t skip, u32 limit_ms, struct buf *error)
+static struct library *run_code(struct region *r, bytes name, bytes code, size_t skip, u32 limit_ms,
+                                struct buf *error)
 {
     struct functions *f = functions_of(r);
     struct ctx c = {.region = r, .ks = &r->ks, .eng = r->eng, .now_ms = r->ks.now_ms};

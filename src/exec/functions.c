@@ -34,13 +34,6 @@ bool functions_may_write(const struct region *r, bytes name)
     return f && !(f->flags & SCRIPT_NO_WRITES);
 }
 
-size_t functions_memory(const struct region *r)
-{
-    const struct function_set *set = functions_live(r);
-    if (!set) return 0;
-    return set->code_bytes + set->count * sizeof(struct library) + set->function_count * sizeof(struct function);
-}
-
 /* -- changes ----------------------------------------------------------------------------------- */
 
 #define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
@@ -167,7 +160,8 @@ void functions_dump(const struct function_set *set, size_t compress_max, struct 
 }
 
 /* All libraries of a payload into an empty set. */
-static bool read_payload(struct region *r, struct function_set *set, bytes payload, u32 limit_ms, struct buf *error)
+static bool read_payload(struct region *r, struct function_set *set, bytes payload, u32 limit_ms,
+                         struct buf *error)
 {
     struct rdb_in in;
     struct buf code = {0};
@@ -180,7 +174,8 @@ static bool read_payload(struct region *r, struct function_set *set, bytes paylo
         else if (op == RDB_OP_FUNCTION_EARLY) buf_append_str(error, "Pre-GA function format not supported");
         else if (op != RDB_OP_FUNCTION) buf_append_str(error, "given type is not a function");
         else if (!rdb_read_string(&in, &code)) buf_append_str(error, "Failed loading library data");
-        else if ((lib = load_for(r, set, buf_bytes(&code), false, limit_ms, error))) put(r->functions, set, lib);
+        else if ((lib = load_for(r, set, buf_bytes(&code), false, limit_ms, error)))
+            put(r->functions, set, lib);
         ok = error->n == 0;
     }
     buf_release(&code);
@@ -189,8 +184,8 @@ static bool read_payload(struct region *r, struct function_set *set, bytes paylo
 }
 
 /* The libraries of both, in a new set; NULL: error tells why they can't be together. */
-static struct function_set *join(struct functions *f, const struct function_set *a, const struct function_set *b,
-                                 bool replace, struct buf *error)
+static struct function_set *join(struct functions *f, const struct function_set *a,
+                                 const struct function_set *b, bool replace, struct buf *error)
 {
     struct function_set *all = set_copy(a);
     for (u32 i = 0; i < b->count && error->n == 0; i++) {
@@ -205,7 +200,8 @@ static struct function_set *join(struct functions *f, const struct function_set 
     return NULL;
 }
 
-bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms, struct buf *error)
+bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms,
+                       struct buf *error)
 {
     struct functions *f = functions_of(r);
     bytes body;

@@ -14,7 +14,7 @@
 #include "command/rdb_out.h"
 #include "exec/script.h"
 
-#define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries: it is written as a whole (engine.h) */
+#define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries: engine.h writes it as a whole */
 #define FUNCTION_LOAD_MS 500             /* so long a library may take to be loaded */
 
 struct function {
@@ -73,7 +73,7 @@ struct function_set *set_copy(const struct function_set *set);
 void set_free(struct function_set *set, lua_State *L);
 struct library *set_library(const struct function_set *set, bytes name);
 struct function *set_function(const struct function_set *set, bytes name);
-void set_add(struct function_set *set, struct library *lib); /* neither it nor any of its functions is there */
+void set_add(struct function_set *set, struct library *lib); /* nothing of it is there */
 void set_remove(struct function_set *set, struct library *lib, lua_State *L);
 
 /* -- loading: function_load.c ------------------------------------------------------------------ */
@@ -90,8 +90,8 @@ void functions_open_env(struct functions *f);
 /* -- changing what is there: functions.c. False: the text of the error is in *error ------------ */
 
 /* `aside`: into those that a full sync brings. The library's name is added to *name, if that is wanted. */
-NODISCARD bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms, struct buf *name,
-                              struct buf *error);
+NODISCARD bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms,
+                              struct buf *name, struct buf *error);
 NODISCARD bool functions_delete(struct region *r, bytes name);
 void functions_flush(struct region *r);
 
@@ -118,9 +118,5 @@ NODISCARD bool functions_recall(struct region *r, struct buf *error);
 void functions_stage(struct region *r);
 void functions_adopt(struct region *r);
 void functions_unstage(struct region *r);
-
-/* -- what they take ---------------------------------------------------------------------------- */
-
-size_t functions_memory(const struct region *r); /* beside the interpreter's */
 
 #endif

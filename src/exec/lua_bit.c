@@ -6,7 +6,7 @@
 
 static u32 bits_at(lua_State *L, int arg)
 {
-    /* So large a number has no room for a fraction: the sum is rounded, and its low bits are the integer's. */
+    /* So large a number has no room for a fraction: the low bits of the sum are the rounded integer's. */
     double sum = luaL_checknumber(L, arg) + 6755399441055744.0; /* 2^52 + 2^51 */
     u64 image;
     memcpy(&image, &sum, sizeof image);

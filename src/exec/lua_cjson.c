@@ -265,8 +265,10 @@ static int cjson_new(lua_State *L)
     };
     lua_newtable(L);
     struct json_options *opt = lua_newuserdata(L, sizeof *opt);
-    *opt = (struct json_options){.sparse_ratio = 2, .sparse_safe = 10, .encode_depth = 1000, .decode_depth = 1000,
-                                 .decode_invalid = 1, .keep_buffer = 1, .precision = MAX_PRECISION};
+    *opt = (struct json_options){
+        .sparse_ratio = 2, .sparse_safe = 10, .encode_depth = 1000, .decode_depth = 1000,
+        .decode_invalid = 1, .keep_buffer = 1, .precision = MAX_PRECISION,
+    };
     for (size_t i = 0; i < ARRAY_LEN(functions); i++) {
         lua_pushvalue(L, -1);
         lua_pushcclosure(L, functions[i].func, 1);

@@ -272,7 +272,8 @@ static int unpack_some(lua_State *L, lua_Integer limit, lua_Integer offset)
     size_t n;
     const char *s = luaL_checklstring(L, 1, &n);
     if (offset < 0 || limit < 0)
-        return luaL_error(L, "Invalid request to unpack with offset of %d and limit of %d.", (int)offset, (int)n);
+        return luaL_error(L, "Invalid request to unpack with offset of %d and limit of %d.",
+                          (int)offset, (int)n);
     if ((size_t)offset > n)
         return luaL_error(L, "Start offset %d greater than input length %d.", (int)offset, (int)n);
     bool all = limit == 0 && offset == 0;

@@ -202,7 +202,8 @@ static void next(struct decoder *d)
     } else if (c == '-' || isdigit((u8)c)) {
         if (!d->opt->decode_invalid && beyond_json(d->at)) wrong(d, "invalid number", d->at);
         else scan_number(d);
-    } else if (!scan_word(d, "true", BOOLEAN) && !scan_word(d, "false", BOOLEAN) && !scan_word(d, "null", NUL)) {
+    } else if (!scan_word(d, "true", BOOLEAN) && !scan_word(d, "false", BOOLEAN) &&
+               !scan_word(d, "null", NUL)) {
         if (d->opt->decode_invalid && beyond_json(d->at)) scan_number(d);
         else wrong(d, "invalid token", d->at);
     }

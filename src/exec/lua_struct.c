@@ -1,6 +1,6 @@
 /* struct: numbers and strings as the bytes of C structures.
  *
- *   < > !n       little endian (the default), big endian, alignment to at most n (a power of 2; 8 if not said)
+ *   < > !n       little endian (the default), big endian, alignment to at most n (a power of 2; or 8)
  *   b B h H l L  signed and unsigned integers of 1, 2, 8 bytes; i I of 4, iN IN of N; T: size_t
  *   f d          float, double         x   a zero byte         s   a string up to its zero
  *   cN           N bytes; c0: as many as the string has, or as the number just read says

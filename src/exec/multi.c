@@ -172,13 +172,20 @@ static bool still_permitted(struct ctx *c, const struct request *q, const struct
     };
     enum acl_denial denial = permit_check(c->region, q, cmd, ACL_MULTI);
     if (LIKELY(denial == ACL_ALLOWED)) return true;
-    reply_errorf(c->out, "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
-                         "EXEC call. This command is no longer allowed for the following reason: %s",
+    reply_errorf(c->out, "NOPERM ACLs rules changed between the moment the transaction was accumulated and "
+                         "the EXEC call. This command is no longer allowed for the following reason: %s",
                  reasons[denial]);
     return false;
 }
 
-/* Errors of what is run are counted as its own (region.on_nested), not as EXEC's. */
+static void count_denial(const struct ctx *c, const struct request *q)
+{
+    const struct outcome nobodys = {0}; /* the error counts, but for no command */
+    if (c->region->on_nested) c->region->on_nested(c->region->owner, q, &nobodys);
+}
+
+/* Errors of what is run are counted as its own (region.on_nested), not as EXEC's; but one that may not run
+ * any more, and is the last, makes EXEC fail. */
 static void run_queue(struct ctx *c, const struct transaction *tx)
 {
     size_t mark = reply_mark(c->out);
@@ -191,7 +198,9 @@ static void run_queue(struct ctx *c, const struct transaction *tx)
         if (i == fetched) fetched = fetch_keys(c, tx, i);
         mark = reply_mark(c->out);
         if (LIKELY(still_permitted(c, &q, next->cmd))) region_call(c->region, &q, next->cmd, &o);
-        c->out->errors = 0;
+        else if (i + 1 == tx->count && c->session->reply_mode != REPLY_OFF) break;
+        else count_denial(c, &q);
+        c->out->errors = c->out->counted = 0;
         hush(c, mark);
     }
 }

@@ -2,12 +2,10 @@
  * source: time comes with region_begin, seeds from the region's generator. */
 #include "exec/region.h"
 
-#include <stdio.h>
-
 #include "command/commands.h"
+#include "exec/admit.h"
 #include "exec/functions.h"
 #include "exec/multi.h"
-#include "exec/permit.h"
 #include "exec/script.h"
 #include "resp/request.h"
 
@@ -96,132 +94,6 @@ static void note_failure(struct region *r, bool wrote)
     if (wrote) r->doomed = true;
 }
 
-/* -- checks before a command runs ------------------------------------------------ */
-
-#define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
-
-static void unknown_command(const struct request *q)
-{
-    struct buf args = {0};
-    for (int i = 1; i < q->argc && args.n < SHOWN_ARGS; i++)
-        buf_printf(&args, "'%.*s' ", (int)MIN(q->argv[i].n, SHOWN_ARGS - args.n), q->argv[i].p);
-    reply_errorf(q->out, "ERR unknown command '%.*s', with args beginning with: %.*s",
-                 (int)MIN(q->argv[0].n, SHOWN_ARGS), q->argv[0].p, (int)args.n, args.p ? args.p : "");
-    buf_release(&args);
-}
-
-/* The command, or its subcommand; NULL after an error was replied. */
-static const struct command *resolve(const struct command *cmd, const struct request *q, struct ctx *c)
-{
-    if (!cmd) {
-        unknown_command(q);
-        return NULL;
-    }
-    c->cmd = cmd;
-    if (cmd->sub_count && q->argc > 1) {
-        const struct command *sub = command_find_sub(cmd, q->argv[1]);
-        if (sub) return sub;
-        ctx_unknown_subcommand(c);
-        return NULL;
-    }
-    return cmd;
-}
-
-static bool arity_fits(const struct command *cmd, int argc)
-{
-    return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
-}
-
-/* What keeps a command from running now, as the text of an error; NULL: nothing. In Redis's order. */
-static const char *obstacle(const struct region *r, u32 flags)
-{
-    bool writes = flags & CMD_WRITE;
-    if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
-    bool may_write = flags & CMD_MAY_REPLICATE && !(flags & CMD_NOSCRIPT); /* a script's commands are asked */
-    if (r->refuse_writes && (writes || may_write)) return r->refuse_writes;
-    if (r->deny_writes && writes) return r->deny_writes;
-    if (r->deny_stale && !(flags & CMD_STALE)) return r->deny_stale;
-    if (r->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
-    return NULL;
-}
-
-/* Whether to keep the memory below the limit is ours to do. */
-static bool may_evict(struct region *r)
-{
-    r->evictor.spares_dead = r->follows;
-    if (!r->follows || (r->evict_following && !r->refuse_writes)) return true;
-    r->evictor.unfinished = false;
-    return false;
-}
-
-/* What a client that is subscribed may send in RESP2, which can't tell messages from replies. */
-static bool fits_subscriber(const struct command *cmd)
-{
-    static const command_fn fit[] = {
-        cmd_ping, cmd_subscribe, cmd_ssubscribe, cmd_psubscribe, cmd_unsubscribe, cmd_sunsubscribe,
-        cmd_punsubscribe, cmd_quit, cmd_reset,
-    };
-    for (size_t i = 0; i < ARRAY_LEN(fit); i++)
-        if (cmd->run == fit[i]) return true;
-    return false;
-}
-
-static bool refused_to_subscriber(const struct request *q, const struct command *cmd)
-{
-    if (LIKELY(!q->session->subscribed) || q->session->proto > 2 || fits_subscriber(cmd)) return false;
-    reply_errorf(q->out, "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-                         "are allowed in this context", cmd->name);
-    return true;
-}
-
-/* Somebody asks while a script runs for too long. */
-static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
-{
-    const char *busy = script_busy_error(r);
-    if (!busy || cmd->flags & CMD_ALLOW_BUSY) return true;
-    reply_error(q->out, busy);
-    return false;
-}
-
-/* True if the command may run; otherwise an error was replied. */
-static bool admitted(struct region *r, const struct request *q, struct ctx *c)
-{
-    const struct command *cmd = c->cmd;
-    if (!arity_fits(cmd, q->argc) || !cmd->run) {
-        ctx_wrong_arity(c);
-        return false;
-    }
-    if (UNLIKELY(!q->session->authenticated) && !r->open && !(cmd->flags & CMD_NO_AUTH)) {
-        reply_error(q->out, "NOAUTH Authentication required.");
-        return false;
-    }
-    u32 flags = cmd->flags;
-    if (UNLIKELY(q->session->tx != NULL)) {
-        if (multi_open(q->session) && flags & CMD_NO_MULTI) {
-            reply_error(q->out, "ERR Command not allowed inside a transaction");
-            return false;
-        }
-        flags = multi_flags(q->session, cmd);
-        if (multi_takes(q->session, cmd)) flags |= CMD_DENYOOM; /* the queue itself takes memory */
-    }
-    if (UNLIKELY(acl_restricts(q->session)) &&
-        !permit_request(r, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
-        return false;
-    if (refused_to_subscriber(q, cmd)) return false;
-    const char *why = obstacle(r, flags);
-    if (UNLIKELY(why)) {
-        reply_error(q->out, why);
-        return false;
-    }
-    if (UNLIKELY(r->script != NULL)) return fits_busy(r, q, cmd);
-    r->over_memory = r->evictor.maxmemory && !r->loading && may_evict(r) && !evict_as_needed(&r->evictor, &r->ks);
-    if (UNLIKELY(r->over_memory) && flags & CMD_DENYOOM) {
-        reply_error(q->out, REGION_OOM);
-        return false;
-    }
-    return true;
-}
-
 /* -- running ------------------------------------------------------------------------ */
 
 /* A command that changed something and said nothing else is its own effect,
@@ -230,7 +102,7 @@ static void default_effect(struct region *r, struct ctx *c)
 {
     if (c->effects_given || r->ks.dirty == c->dirty_before || !journal_wanted(&r->journal)) return;
     bytes sent = c->argv[0];
-    if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* of a subcommand, the container */
+    if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* without a subcommand's */
     journal_effect(&r->journal, c->db, c->argc, c->argv);
     c->argv[0] = sent;
 }
@@ -300,9 +172,9 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     size_t mark = reply_mark(q->out);
     *o = (struct outcome){0};
     c.may_wait = true;
-    c.cmd = resolve(region_find(r, q->argv[0]), q, &c);
+    c.cmd = admit_resolve(region_find(r, q->argv[0]), q, &c);
     o->cmd = c.cmd;
-    if (UNLIKELY(!c.cmd || !admitted(r, q, &c))) {
+    if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec)) multi_rejected(&c, mark);
     } else if (UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd)) {
@@ -342,22 +214,13 @@ void region_call(struct region *r, const struct request *q, const struct command
     if (r->on_nested) r->on_nested(r->owner, q, o);
 }
 
-const struct command *region_resolve(struct region *r, const struct request *q)
-{
-    struct ctx c = make_ctx(r, q);
-    return resolve(region_find(r, q->argv[0]), q, &c);
-}
-
-const char *region_obstacle(const struct region *r, const struct command *cmd) { return obstacle(r, cmd->flags); }
-
-bool region_admits(struct region *r, const struct request *q, const struct command *cmd)
-{
-    struct ctx c = make_ctx(r, q);
-    c.cmd = cmd;
-    return admitted(r, q, &c);
-}
-
 /* -- replaying ---------------------------------------------------------------------- */
+
+/* What a record, a file or a primary names can be run. */
+static bool runnable(const struct command *cmd, int argc)
+{
+    return cmd && cmd->run && command_takes(cmd, argc);
+}
 
 static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(name, "exec"); }
 
@@ -378,8 +241,8 @@ static err apply_one(struct region *r, const struct request *q)
 {
     struct ctx c = make_ctx(r, q);
     if (is_bracket(q->argv[0]) || is_message(q->argv[0])) return OK;
-    c.cmd = resolve(command_find(q->argv[0]), q, &c);
-    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return ERR_SYNTAX;
+    c.cmd = admit_resolve(command_find(q->argv[0]), q, &c);
+    if (!runnable(c.cmd, q->argc)) return ERR_SYNTAX;
     reap_fields(r, &c);
     call(r, q, &c);
     return OK;
@@ -429,9 +292,9 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
 {
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
-    c.cmd = resolve(command_find(q->argv[0]), q, &c);
+    c.cmd = admit_resolve(command_find(q->argv[0]), q, &c);
     *o = (struct outcome){.cmd = c.cmd, .rejected = true};
-    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc) || !belongs_in_files(c.cmd)) {
+    if (!runnable(c.cmd, q->argc) || !belongs_in_files(c.cmd)) {
         o->rejected = !is_message(q->argv[0]); /* it may stand among the changes of a transaction */
         return;
     }
@@ -453,10 +316,10 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     u32 errors = q->out->errors;
     *o = (struct outcome){.rejected = true};
     if (is_bracket(q->argv[0])) return;
-    c.cmd = o->cmd = resolve(command_find(q->argv[0]), q, &c);
-    if (!c.cmd || !c.cmd->run || !arity_fits(c.cmd, q->argc)) return;
+    c.cmd = o->cmd = admit_resolve(command_find(q->argv[0]), q, &c);
+    if (!runnable(c.cmd, q->argc)) return;
     o->rejected = false;
-    if (UNLIKELY(r->evictor.maxmemory) && may_evict(r))
+    if (UNLIKELY(r->evictor.maxmemory) && admit_eviction(r))
         (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
     call(r, q, &c);
     o->failed = q->out->errors != errors;
@@ -480,7 +343,7 @@ bool region_expire_step(struct region *r)
 
 bool region_evict_step(struct region *r)
 {
-    bool more = may_evict(r) && evict_step(&r->evictor, &r->ks);
+    bool more = admit_eviction(r) && evict_step(&r->evictor, &r->ks);
     close_record(r, 0);
     return more;
 }

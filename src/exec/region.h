@@ -29,7 +29,7 @@ struct outcome {
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
     bool queued;               /* did not run: it will with EXEC */
-    struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on. NULL: it does not */
+    struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on; or NULL */
 };
 
 struct region {
@@ -66,7 +66,7 @@ struct region {
     void *owner;
     struct script_host {     /* what scripts need of the owner */
         i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */
-        void (*serve)(void *owner);  /* one runs longer than busy_after_ms: others may ask something meanwhile */
+        void (*serve)(void *owner);  /* one runs longer than busy_after_ms: others may ask meanwhile */
         void (*begins)(void *owner, int argc, const bytes *argv); /* a command that runs a script: MONITOR */
         void (*log)(void *owner, int level, const char *text); /* of enum log_level */
         i64 busy_after_ms;           /* 0: never */
@@ -105,18 +105,9 @@ void region_run(struct region *r, const struct request *q, struct outcome *o);
 NODISCARD bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
                             struct outcome *o);
 
-/* Runs a command within the one that is running (EXEC, a script): at the same time, into the same journal record.
- * It cannot wait for keys. The caller has resolved and admitted it. */
+/* Runs a command within the one that is running (EXEC, a script): at the same time, into the same journal
+ * record. It cannot wait for keys. The caller has found and admitted it. */
 void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o);
-
-/* The steps of region_run, for those who call: the command or subcommand that is meant (NULL: an error was
- * replied), and whether it may run now (false: likewise). */
-const struct command *region_resolve(struct region *r, const struct request *q);
-NODISCARD bool region_admits(struct region *r, const struct request *q, const struct command *cmd);
-
-/* What keeps a command of a script from running now (the storage, the role), as the text of an error; NULL:
- * nothing. Its arity, its user and the limit of memory are the caller's to look at. */
-const char *region_obstacle(const struct region *r, const struct command *cmd);
 
 /* Replays the effects of a journal record at the record's own time: no authentication, no memory limit,
  * nothing replied. ERR_SYNTAX if the record is not well-formed. */

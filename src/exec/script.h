@@ -86,7 +86,7 @@ NODISCARD bool script_compile(struct script_vm *vm, bytes source, const char *ch
  * error, or why it may not run. */
 void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *call);
 
-/* To be called by a command that runs scripts before anything else: the owner shows it before what it runs. */
+/* To be called first of all by a command that runs scripts: the owner shows it before what it runs. */
 void script_announce(const struct ctx *c);
 
 /* Takes the function on top of the stack and calls it without arguments or results, as libraries are loaded:

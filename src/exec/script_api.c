@@ -3,15 +3,18 @@
  * redis.call runs a command within the script's own: at the same time, into the same journal record, with the
  * session of the client that runs the script. Lua errors leave these functions by longjmp: whatever they need
  * longer than a moment belongs to the vm. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/sha1.h"
+#include "exec/admit.h"
 #include "exec/permit.h"
 #include "exec/script_vm.h"
 
 #define VERSION "7.4.0" /* what INFO tells clients, too */
 #define VERSION_NUM 0x00070400
+#define NUMBER_LEN 32 /* room for any number of Lua's as an argument */
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
@@ -42,8 +45,12 @@ static int fail(lua_State *L, const char *text)
 
 /* -- commands ---------------------------------------------------------------------------------- */
 
-/* How a number is written as an argument. */
-static size_t print_number(char *to, double v) { return num_print_packed_score(to, v); }
+/* How a number is written as an argument: %.17g, which writes so many integers as such. */
+static size_t print_number(char *to, double v)
+{
+    bool whole = fabs(v) < 1e17 && v == (double)(i64)v && !(v == 0 && signbit(v));
+    return whole ? num_print_i64(to, (i64)v) : (size_t)snprintf(to, NUMBER_LEN, "%.17g", v);
+}
 
 /* The arguments on the stack as those of a command; NULL: the text of an error is in *error. Slices into
  * strings hold as long as these are on the stack, numbers lie in vm->words, and so do the slices themselves:
@@ -54,7 +61,7 @@ static bytes *take_args(lua_State *L, struct script_vm *vm, const char **error)
     *error = "ERR Please specify at least one argument for this redis lib call";
     if (!argc) return NULL;
     buf_clear(&vm->words);
-    buf_reserve(&vm->words, (size_t)argc * (sizeof(bytes) + 64));
+    buf_reserve(&vm->words, (size_t)argc * (sizeof(bytes) + NUMBER_LEN));
     bytes *argv = (bytes *)(void *)vm->words.p;
     char *text = vm->words.p + (size_t)argc * sizeof(bytes);
     *error = "ERR Lua redis lib command arguments must be strings or integers";
@@ -79,11 +86,6 @@ static const struct command *find(const struct region *r, int argc, const bytes 
     return cmd;
 }
 
-static bool arity_fits(const struct command *cmd, int argc)
-{
-    return cmd->run && (cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity);
-}
-
 static const char *denial(struct region *r, const struct request *q, const struct command *cmd)
 {
     switch (permit_check(r, q, cmd, ACL_LUA)) {
@@ -103,7 +105,8 @@ static const char *refusal(const struct script_run *run, const struct request *q
 {
     struct region *r = run->c->region;
     if (!cmd) return "ERR Unknown Redis command called from script";
-    if (!arity_fits(cmd, q->argc)) return "ERR Wrong number of args calling Redis command from script";
+    if (!cmd->run || !command_takes(cmd, q->argc))
+        return "ERR Wrong number of args calling Redis command from script";
     if (cmd->flags & CMD_NOSCRIPT) return "ERR This Redis command is not allowed from script";
     if (r->deny_stale && !(cmd->flags & CMD_STALE))
         return "ERR Can not execute the command on a stale replica";
@@ -112,11 +115,19 @@ static const char *refusal(const struct script_run *run, const struct request *q
     if (run->read_only && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE))
         return "ERR Write commands are not allowed from read-only scripts.";
     if (r->over_memory && !run->allow_oom && !run->wrote && cmd->flags & CMD_DENYOOM) return REGION_OOM;
-    return region_obstacle(r, cmd);
+    return admit_obstacle(r, cmd->flags);
 }
 
-/* Runs the command; its reply is in vm->reply. */
-static const char *run_command(struct script_run *run, int argc, bytes *argv)
+/* It is counted as that of a client would be. */
+static void refuse(struct region *r, const struct request *q, const struct command *cmd, const char *why)
+{
+    const struct outcome o = {.cmd = cmd, .rejected = true};
+    reply_error(q->out, why);
+    if (r->on_nested) r->on_nested(r->owner, q, &o);
+}
+
+/* Runs the command, if it may; its reply is in vm->reply. */
+static void run_command(struct script_run *run, int argc, bytes *argv)
 {
     struct script_vm *vm = run->vm;
     struct region *r = run->c->region;
@@ -125,14 +136,16 @@ static const char *run_command(struct script_run *run, int argc, bytes *argv)
     struct request q = {run->c->session, run->c->server, argc, argv, &out};
     const struct command *cmd = find(r, argc, argv);
     const char *why = refusal(run, &q, cmd);
-    if (why) return why;
+    if (why) {
+        refuse(r, &q, cmd, why);
+        return;
+    }
     if (cmd->flags & CMD_WRITE) run->wrote = true;
     struct outcome o;
     size_t ceiling = vm->ceiling;
     vm->ceiling = 0;
     region_call(r, &q, cmd, &o);
     vm->ceiling = ceiling;
-    return NULL;
 }
 
 static int call_command(lua_State *L, bool raise)
@@ -140,13 +153,11 @@ static int call_command(lua_State *L, bool raise)
     struct script_run *run = script_run_of(L);
     const char *error = "ERR redis.call/pcall can only be called inside a script invocation";
     bytes *argv = run ? take_args(L, run->vm, &error) : NULL;
-    if (argv) error = run_command(run, lua_gettop(L), argv);
-    if (error) {
+    if (!argv) {
         push_coded(L, error);
-        lua_pushboolean(L, 1);
-        lua_setfield(L, -2, "ignore_error_stats_update");
         return raise ? script_raise(L) : 1;
     }
+    run_command(run, lua_gettop(L), argv);
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
     script_push_reply(L, resp);

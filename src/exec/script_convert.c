@@ -6,6 +6,8 @@
 
 #include "exec/script_vm.h"
 
+#define COUNTED "ignore_error_stats_update" /* an error's field: it is in the statistics already */
+
 /* -- Lua to RESP ------------------------------------------------------------------------------- */
 
 /* The field of the table on top is pushed if it has this type. */
@@ -26,6 +28,19 @@ static void append_line(struct reply *out, const char *before, bytes text)
     for (size_t i = 0; i < text.n; i++) to[i] = text.p[i] == '\r' || text.p[i] == '\n' ? ' ' : text.p[i];
     out->out->n += text.n;
     buf_append_str(out->out, "\r\n");
+}
+
+void script_reply_error(lua_State *L, int error, struct reply *out, const char *text)
+{
+    size_t last = out->error_at;
+    reply_errorf(out, "%s", text);
+    lua_pushliteral(L, COUNTED);
+    lua_rawget(L, error);
+    if (lua_isboolean(L, -1) && lua_toboolean(L, -1)) {
+        out->counted++;
+        out->error_at = last;
+    }
+    lua_pop(L, 1);
 }
 
 static bytes string_at(lua_State *L, int index)
@@ -88,7 +103,7 @@ static bool reply_verbatim_table(lua_State *L, struct reply *out)
 static bool reply_special(lua_State *L, struct reply *out)
 {
     bool done = true;
-    if (push_field(L, "err", LUA_TSTRING)) reply_errorf(out, "%s", lua_tostring(L, -1));
+    if (push_field(L, "err", LUA_TSTRING)) script_reply_error(L, lua_gettop(L) - 1, out, lua_tostring(L, -1));
     else if (push_field(L, "ok", LUA_TSTRING)) append_line(out, "+", bytes_str(lua_tostring(L, -1)));
     else if (push_field(L, "double", LUA_TNUMBER)) reply_number(out, lua_tonumber(L, -1));
     else if (push_field(L, "map", LUA_TTABLE)) reply_keys(L, out, true);
@@ -210,7 +225,7 @@ static void push_error_reply(lua_State *L, bytes text)
 {
     push_tagged(L, "err", text);
     lua_pushboolean(L, 1); /* the command that failed has been counted */
-    lua_setfield(L, -2, "ignore_error_stats_update");
+    lua_setfield(L, -2, COUNTED);
 }
 
 static void push_double(lua_State *L, bytes text)

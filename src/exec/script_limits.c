@@ -63,9 +63,7 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
         if (run->killed) note_kill(run, r);
     }
     if (run->stopped) cut_off(L, "the server is shutting down");
-    if (run->killed)
-        cut_off(L, run->is_function ? "Script killed by user with FUNCTION KILL."
-                                    : "Script killed by user with SCRIPT KILL...");
+    if (run->killed) cut_off(L, "Script killed by user with SCRIPT KILL..."); /* functions, too, as Redis */
 }
 
 /* What a script had done when the server's end stopped it is not to be kept: half of it would be. What is in

@@ -161,8 +161,8 @@ static void reply_failure(lua_State *L, const struct script_run *run, struct rep
     const char *text = field_text(L, at, "err");
     const char *source = field_text(L, at, "source"), *line = field_text(L, at, "line");
     if (!text) text = "ERR unknown error";
-    if (source && line) reply_errorf(out, "%s script: %s, on %s:%s.", text, run->name, source, line);
-    else reply_errorf(out, "%s", text);
+    if (source && line) text = lua_pushfstring(L, "%s script: %s, on %s:%s.", text, run->name, source, line);
+    script_reply_error(L, at, out, text);
 }
 
 /* -- running ----------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Lua's own functions, where they would show what is behind a read-only table, change it, or let a script do
  * what it may not: run bytecode, draw from the process's random numbers, leave the collector switched off.
  * To ordinary tables they do what Lua's do, with its error messages. */
+#include <limits.h>
 #include <math.h>
 
 #include "exec/script_vm.h"
@@ -92,6 +93,18 @@ static int sandbox_insert(lua_State *L)
     }
     lua_rawseti(L, 1, at);
     return 0;
+}
+
+/* Lua's own counts in an int that may overflow, and then writes beyond its stack. */
+static int sandbox_unpack(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    i64 from = luaL_optint(L, 2, 1);
+    i64 to = lua_isnoneornil(L, 3) ? (i64)lua_objlen(L, 1) : luaL_checkint(L, 3), n = to - from + 1;
+    if (n <= 0) return 0;
+    if (n > INT_MAX || !lua_checkstack(L, (int)n)) return luaL_error(L, "too many results to unpack");
+    for (i64 i = from; i <= to; i++) lua_rawgeti(L, 1, (int)i);
+    return (int)n;
 }
 
 /* Errors that are tables go to whom Lua's own pcall is called by as their text, as in Redis. */
@@ -233,12 +246,53 @@ static const char *read_from_function(lua_State *L, void *arg UNUSED, size_t *n)
     return lua_tolstring(L, 3, n);
 }
 
+/* The parser holds the chunk's name where the collector does not see it, and may call the function once more
+ * before it has a better place for it: so the name, up to its first zero, stays on the stack. */
 static int sandbox_load(lua_State *L)
 {
     const char *chunk = luaL_optstring(L, 2, "=(load)");
     luaL_checktype(L, 1, LUA_TFUNCTION);
     lua_settop(L, 3);
+    lua_pushstring(L, chunk);
     return loaded(L, script_load(L, read_from_function, NULL, chunk));
+}
+
+/* -- patterns ---------------------------------------------------------------------------------- */
+
+#define REPEATS_MAX 4096 /* of the pieces of a pattern: Lua's matcher calls itself for each */
+
+static size_t repeats_of(bytes pattern)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < pattern.n; i++) {
+        char c = pattern.p[i];
+        n += c == '*' || c == '+' || c == '-' || c == '?';
+    }
+    return n;
+}
+
+/* Upvalues: a function of Lua's own that takes a pattern as its second argument, and whether that is plain
+ * text if a fourth one says so. */
+static int sandbox_match(lua_State *L)
+{
+    bytes pattern = {0};
+    bool plain = lua_toboolean(L, lua_upvalueindex(2)) && lua_toboolean(L, 4);
+    if (lua_type(L, 2) == LUA_TSTRING) pattern.p = lua_tolstring(L, 2, &pattern.n);
+    if (!plain && repeats_of(pattern) > REPEATS_MAX) return luaL_error(L, "pattern too complex");
+    return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+static void limit_patterns(lua_State *L)
+{
+    static const char *const names[] = {"find", "match", "gmatch", "gfind", "gsub"};
+    lua_getglobal(L, LUA_STRLIBNAME);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        lua_getfield(L, -1, names[i]);
+        lua_pushboolean(L, i == 0);
+        lua_pushcclosure(L, sandbox_match, 2);
+        lua_setfield(L, -2, names[i]);
+    }
+    lua_pop(L, 1);
 }
 
 /* -- random numbers: Redis's sequence for a given seed, that of the 48-bit generator of POSIX -- */
@@ -288,7 +342,7 @@ void script_open_sandbox(lua_State *L)
     static const luaL_Reg globals[] = {
         {"next", sandbox_next}, {"rawget", sandbox_rawget}, {"rawset", sandbox_rawset},
         {"getmetatable", sandbox_getmetatable}, {"setmetatable", sandbox_setmetatable},
-        {"pcall", sandbox_pcall}, {"xpcall", sandbox_xpcall},
+        {"pcall", sandbox_pcall}, {"xpcall", sandbox_xpcall}, {"unpack", sandbox_unpack},
         {"loadstring", sandbox_loadstring}, {"load", sandbox_load},
         {"collectgarbage", sandbox_collectgarbage}, {NULL, NULL},
     };
@@ -299,6 +353,7 @@ void script_open_sandbox(lua_State *L)
     replace_in(L, "_G", globals);
     replace_in(L, LUA_MATHLIBNAME, math);
     replace_in(L, LUA_TABLIBNAME, table);
+    limit_patterns(L);
     lua_getglobal(L, "next");
     lua_pushcclosure(L, sandbox_pairs, 1);
     lua_setglobal(L, "pairs");

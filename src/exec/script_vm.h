@@ -19,6 +19,10 @@ void script_push_metatable(lua_State *L, int index);
 int script_load(lua_State *L, lua_Reader reader, void *arg, const char *chunk);
 int script_load_text(lua_State *L, bytes source, const char *chunk);
 
+/* Replies with an error of this text, whose table is at `error` (no relative index). What was the error of a
+ * command is not counted again. */
+void script_reply_error(lua_State *L, int error, struct reply *out, const char *text);
+
 /* Calls the function that stands below `args` arguments, under the watch of the hook and within the limit of
  * memory; its one result or the error is left. lua_pcall's codes. */
 int script_guarded(struct script_run *run, int args);

@@ -1,8 +1,8 @@
 /* Who waits for which key, and which keys may have something for them.
  *
  * First come, first served: the waiters of a key stand in the order in which they came. A key that anybody
- * waits for becomes ready when it changes and holds a type of value that anybody waits for, at most once until
- * it is served; keys are served in the order in which they became ready. Serving may make others ready
+ * waits for becomes ready when it changes and holds a type of value that anybody waits for, at most once
+ * until it is served; keys are served in the order in which they became ready. Serving may make others ready
  * (BLMOVE): it ends when none is. */
 #ifndef MAYFLY_EXEC_WAITERS_H
 #define MAYFLY_EXEC_WAITERS_H

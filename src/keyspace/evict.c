@@ -54,18 +54,19 @@ static void pool_insert(struct evictor *v, double score, u32 db, bytes key)
 {
     if (v->pooled == EVICT_POOL && score <= v->pool[0].score) return;
     if (pooled_already(v, db, key)) return;
+    struct evict_candidate *pool = v->pool;
     struct buf name;
     u32 at;
     if (v->pooled == EVICT_POOL) { /* the worst candidate makes room */
-        name = v->pool[0].key;
-        for (at = 0; at + 1 < EVICT_POOL && v->pool[at + 1].score < score; at++) v->pool[at] = v->pool[at + 1];
+        name = pool[0].key;
+        for (at = 0; at + 1 < EVICT_POOL && pool[at + 1].score < score; at++) pool[at] = pool[at + 1];
     } else {
-        name = v->pool[v->pooled].key;
-        for (at = v->pooled++; at > 0 && v->pool[at - 1].score > score; at--) v->pool[at] = v->pool[at - 1];
+        name = pool[v->pooled].key;
+        for (at = v->pooled++; at > 0 && pool[at - 1].score > score; at--) pool[at] = pool[at - 1];
     }
     buf_clear(&name);
     buf_append_bytes(&name, key);
-    v->pool[at] = (struct evict_candidate){score, db, name};
+    pool[at] = (struct evict_candidate){score, db, name};
 }
 
 static void feed_pool(struct evictor *v, struct keyspace *ks)
@@ -86,7 +87,8 @@ static bool take_best(struct evictor *v, struct keyspace *ks, struct key_ref *re
     feed_pool(v, ks);
     while (v->pooled) {
         struct evict_candidate *c = &v->pool[--v->pooled];
-        if (e->ops->find(e, c->db, buf_bytes(&c->key), ref) && (all_keys(ks) || ref->deadline_ms)) return true;
+        bool found = e->ops->find(e, c->db, buf_bytes(&c->key), ref);
+        if (found && (all_keys(ks) || ref->deadline_ms)) return true;
     }
     return false;
 }

@@ -207,11 +207,11 @@ struct reaping {
 static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadline_ms)
 {
     struct reaping *r = arg;
-    journal_effect(r->ks->journal, r->ref->db, 3,
-                   (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
-    record_lag(r->ks, (i64)deadline_ms, r->lazy);
-    if (UNLIKELY(r->ks->on_expired)) r->ks->on_expired(r->ks->on_expired_arg, r->ref, &field, (i64)deadline_ms);
-    r->ks->stats.expired_fields++;
+    struct keyspace *ks = r->ks;
+    journal_effect(ks->journal, r->ref->db, 3, (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
+    record_lag(ks, (i64)deadline_ms, r->lazy);
+    if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, r->ref, &field, (i64)deadline_ms);
+    ks->stats.expired_fields++;
 }
 
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy)

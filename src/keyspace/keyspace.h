@@ -46,7 +46,7 @@ struct keyspace_stats {
 /* Hears of every change, whatever the classes of events: for WATCH, for those who wait for a key, for the
  * caches of clients. It may not change data. */
 struct keyspace_watcher {
-    void (*changed)(void *arg, u32 db, bytes key);   /* its value, its deadline, or whether it is there at all */
+    void (*changed)(void *arg, u32 db, bytes key);   /* its value, its deadline, or whether it is there */
     void (*flushing)(void *arg, u32 db);             /* a whole database is about to go */
     void (*swapped)(void *arg, u32 a, u32 b);        /* two databases have changed places */
 };
@@ -79,8 +79,8 @@ struct keyspace {
     void *on_event_arg;
     u32 event_mask; /* classes on_event wants */
 
-    /* Who writes down what has expired (command/expiry_stream.h): a key, or one field of a hash. It may not change
-     * data. NULL: nobody. */
+    /* Who writes down what has expired (command/expiry_stream.h): a key, or one field of a hash. It may not
+     * change data. NULL: nobody. */
     void (*on_expired)(void *arg, const struct key_ref *ref, const bytes *field, i64 deadline_ms);
     void *on_expired_arg;
 };

@@ -19,7 +19,7 @@ struct expiry_lag {
 };
 
 void lag_record(struct lag_histogram *h, i64 lag_ms);
-u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; upper edge of the bucket, 0 if empty */
+u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; its bucket's upper edge, or 0 */
 u64 lag_within(const struct lag_histogram *h, u64 ms); /* how many were no later; as exact as the buckets */
 
 #endif

@@ -1,7 +1,8 @@
 /* A turn within a turn: while one command takes very long (a script without end), others are heard.
  *
  * What belongs to the tick that is being run is set aside, and with it every connection that has a part in
- * it: what they were answered is not certain before the tick is committed. The others are polled by hand
+ * it: what they were answered is not certain before the tick is committed, unless nothing had been written
+ * when the long request began. The others are polled by hand
  * (libuv's loop does not run within itself), and what they send becomes a small tick of its own. */
 #include <poll.h>
 
@@ -59,15 +60,33 @@ static bool may_withdraw(const struct conn *c)
     return !net_asks(c) || (c->first_request > n->running && n->requests[c->first_request].raw);
 }
 
+/* Whether all it sent in this tick was answered, before the request that runs. */
+static bool is_answered(const struct conn *c)
+{
+    const struct net *n = c->net;
+    if (c->closing || c->hold || c->replica || !net_asks(c)) return false;
+    return c->first_request < n->running && n->requests[n->running].conn != c;
+}
+
+/* The tick is over for this one: what it was answered goes out, and it may ask again. */
+static void release(struct conn *c)
+{
+    const struct net *n = c->net;
+    for (u32 i = c->first_request; n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
+    net_withdraw(c);
+    net_flush(c);
+}
+
 /* Those the tick has not come to are not to wait for its end: they are asked again, in the turn to come. */
-static u32 withdraw_all(struct net *n, struct conn **out)
+static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
 {
     u32 count = 0;
     for (struct conn *c = n->ready, *next; c; c = next) {
         next = c->ready_next;
-        if (!may_withdraw(c)) continue;
-        net_withdraw(c);
-        out[count++] = c;
+        if (settled && is_answered(c)) release(c);
+        else if (may_withdraw(c)) net_withdraw(c);
+        else continue;
+        if (!c->closing) out[count++] = c;
     }
     return count;
 }
@@ -110,10 +129,10 @@ static void read_all(struct net *n)
     mem_free(conns);
 }
 
-void net_serve_busy(struct net *n, void (*run)(struct net *n, u32 request))
+void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 request))
 {
     struct conn **withdrawn = mem_alloc((n->count + 1) * sizeof(struct conn *));
-    u32 count = withdraw_all(n, withdrawn);
+    u32 count = withdraw_all(n, settled, withdrawn);
     struct tick_state outer = set_aside(n);
     for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
     mem_free(withdrawn);

@@ -46,7 +46,7 @@ struct conn {
     /* input */
     struct request_parser parser;
     struct buf in;             /* what a tick left over: the beginning of an unfinished request */
-    struct buf lent;           /* this tick's input, lent from the pool; requests point into it or into `in` */
+    struct buf lent;           /* this tick's input, lent from the pool; its requests point into it */
     bool read_this_tick;
     u32 first_request;         /* where this tick's begin in net->requests, if there are any */
     bool more_input;           /* `in` holds requests that were not parsed yet */
@@ -61,7 +61,7 @@ struct conn {
     size_t sent;
     struct conn_source *source;/* what is sent when `out` is empty; NULL: nothing. The owner's. */
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
-    bool answering;            /* a request is being answered, from answer_at on: what is pushed meanwhile … */
+    bool answering;            /* a request is being answered, from answer_at on: what is pushed then … */
     size_t answer_at;
     struct buf before, behind; /* … stands in front of the answer, or behind it: see conn_push */
 
@@ -122,6 +122,7 @@ struct net {
     struct net_stats stats;
     struct conn *conns;
     u32 count;
+    u32 closing;      /* so many of them: the loop has yet to forget them */
     u64 next_id;
 
     struct net_request *requests; /* this tick's, in order of arrival */
@@ -201,9 +202,11 @@ void conn_pump(struct conn *c);
 
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
-/* To be called while a request of the tick takes very long: reads those connections that have no part in the tick,
- * lets `run` answer their requests, and writes the answers. Nothing they do may depend on the tick's outcome. */
-void net_serve_busy(struct net *n, void (*run)(struct net *n, u32 request));
+
+/* To be called while a request of the tick takes very long: reads those connections that have no part in the
+ * tick, lets `run` answer their requests, and writes the answers. Nothing they do may depend on the tick's
+ * outcome. `settled`: what was answered before the long request does not either, and goes out, too. */
+void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 request));
 
 /* To be called about once a second, between ticks: the `timeout` directive, the soft output
  * limits of connections on which nothing happens, freeing of idle buffers, and accepting

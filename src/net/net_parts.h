@@ -1,4 +1,4 @@
-/* The inside of net: for net.c and busy.c alone. */
+/* The inside of net: for the files of this folder alone. */
 #ifndef MAYFLY_NET_NET_PARTS_H
 #define MAYFLY_NET_NET_PARTS_H
 
@@ -11,9 +11,16 @@ struct listener {
     struct listener *next;
 };
 
+/* A connection of this socket, which it takes over; NULL: there is none, and the socket is closed. */
+NODISCARD struct conn *conn_new(struct net *n, int fd, const struct listener *l);
+
 /* libuv's callbacks of connections and listeners. */
 void net_on_poll(uv_poll_t *p, int status, int events);
 void net_on_connection(uv_poll_t *p, int status, int events);
+
+void net_read(struct conn *c);       /* what has arrived, if this tick has not read it yet */
+void net_take_input(struct conn *c); /* what was read becomes requests of the tick */
+void net_flush(struct conn *c);      /* writes what the kernel takes; it may be closed on return */
 
 /* Writes what connections were answered, and takes up the requests that were left. */
 void net_end_tick(struct net *n);
@@ -27,5 +34,45 @@ static inline bool net_asks(const struct conn *c)
 
 /* Takes a connection out of the tick, which has answered it nothing: its requests are for the next one. */
 void net_withdraw(struct conn *c);
+
+/* The connection has a part in this tick; or, after all, none. */
+static inline void net_make_ready(struct conn *c)
+{
+    struct net *n = c->net;
+    if (c->ready) return;
+    c->ready = true;
+    c->late = c->late_wrote = false;
+    c->tick_mark = c->out.n;
+    c->ready_next = NULL;
+    if (n->ready_tail) n->ready_tail->ready_next = c;
+    else n->ready = c;
+    n->ready_tail = c;
+}
+void net_unready(struct conn *c);
+
+void net_poll(struct conn *c, int events);
+
+/* Waits for exactly these events. */
+static inline void net_watch(struct conn *c, int events)
+{
+    if (c->closing) return;
+    int poll = UNLIKELY(c->tls) ? tls_events(c->tls, events) : events;
+    c->events = events;
+    if (c->polled != poll) net_poll(c, poll);
+}
+
+/* A buffer from the pool, and back to it. */
+struct buf net_borrow(struct net *n);
+static inline void net_give_back(struct net *n, struct buf *b)
+{
+    if (!b->p) return;
+    if (b->cap == NET_BUFFER && n->pooled < n->pool_cap) {
+        b->n = 0;
+        n->pool[n->pooled++] = *b;
+        *b = (struct buf){0};
+        return;
+    }
+    buf_release(b);
+}
 
 #endif

@@ -1,5 +1,5 @@
-/* See tls.h. OpenSSL works on the socket itself; its queue of errors is emptied before each call, so that what
- * is found there afterwards belongs to it. */
+/* See tls.h. OpenSSL works on the socket itself; its queue of errors is emptied before each call, so that
+ * what is found there afterwards belongs to it. */
 #include "net/tls.h"
 
 #include <errno.h>
@@ -30,7 +30,9 @@ static bool complain(struct buf *why, const char *what, const char *about)
     char text[160] = "";
     unsigned long code = ERR_get_error();
     if (code) ERR_error_string_n(code, text, sizeof text);
-    buf_printf(why, "%s%s%s%s%s", what, given(about) ? ": " : "", given(about) ? about : "", *text ? ": " : "", text);
+    buf_append_str(why, what);
+    if (given(about)) buf_printf(why, ": %s", about);
+    if (*text) buf_printf(why, ": %s", text);
     return false;
 }
 
@@ -69,11 +71,13 @@ static bool set_protocols(SSL_CTX *ctx, const char *words, struct buf *why)
     return true;
 }
 
-static bool set_certificate(SSL_CTX *ctx, const char *cert, const char *key, const char *pass, struct buf *why)
+static bool set_certificate(SSL_CTX *ctx, const char *cert, const char *key, const char *pass,
+                            struct buf *why)
 {
     SSL_CTX_set_default_passwd_cb(ctx, password);
     SSL_CTX_set_default_passwd_cb_userdata(ctx, (void *)pass);
-    if (SSL_CTX_use_certificate_chain_file(ctx, cert) <= 0) return complain(why, "Failed to load certificate", cert);
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert) <= 0)
+        return complain(why, "Failed to load certificate", cert);
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) <= 0)
         return complain(why, "Failed to load private key", key);
     /* The text is the caller's: it must not be looked at later. */
@@ -96,7 +100,8 @@ static SSL_CTX *new_context(const struct tls_options *o, bool client, struct buf
     SSL_CTX *ctx = SSL_CTX_new(client ? TLS_client_method() : TLS_server_method());
     if (!ctx) return NULL;
     bool own = client && given(o->client_cert_file);
-    const char *cert = own ? o->client_cert_file : o->cert_file, *key = own ? o->client_key_file : o->key_file;
+    const char *cert = own ? o->client_cert_file : o->cert_file;
+    const char *key = own ? o->client_key_file : o->key_file;
     const char *pass = own ? o->client_key_file_pass : o->key_file_pass;
     SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF |
                                  (o->prefer_server_ciphers ? SSL_OP_CIPHER_SERVER_PREFERENCE : 0));
@@ -140,7 +145,8 @@ struct tls_context *tls_context_new(const struct tls_options *o, struct buf *why
 {
     struct tls_context *c = mem_zalloc(sizeof *c);
     ERR_clear_error();
-    if (complete(o, why) && (c->server = new_context(o, false, why)) && (c->client = new_context(o, true, why)))
+    if (complete(o, why) && (c->server = new_context(o, false, why)) &&
+        (c->client = new_context(o, true, why)))
         return c;
     tls_context_free(c);
     return NULL;
@@ -154,7 +160,7 @@ void tls_context_free(struct tls_context *c)
     mem_free(c);
 }
 
-/* -- connections ------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------- */
 
 static struct tls *tls_new(SSL_CTX *ctx, int fd)
 {
@@ -170,7 +176,7 @@ static struct tls *tls_new(SSL_CTX *ctx, int fd)
 
 struct tls *tls_accept(struct tls_context *c, int fd, enum tls_verify verify)
 {
-    struct tls *t = tls_new(c->server, fd);
+    struct tls *t = c ? tls_new(c->server, fd) : NULL;
     if (!t) return NULL;
     int mode = verify == TLS_VERIFY_NO ? SSL_VERIFY_NONE : SSL_VERIFY_PEER;
     if (verify == TLS_VERIFY_YES) mode |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
@@ -181,7 +187,7 @@ struct tls *tls_accept(struct tls_context *c, int fd, enum tls_verify verify)
 
 struct tls *tls_connect(struct tls_context *c, int fd)
 {
-    struct tls *t = tls_new(c->client, fd);
+    struct tls *t = c ? tls_new(c->client, fd) : NULL;
     if (!t) return NULL;
     SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
     SSL_set_connect_state(t->ssl);
@@ -212,7 +218,8 @@ static ssize_t failed(struct tls *t, int rc, bool *wants_read, bool *wants_write
         return -1;
     case SSL_ERROR_ZERO_RETURN: return 0;
     case SSL_ERROR_SYSCALL:
-        snprintf(t->trouble, sizeof t->trouble, "%s", code ? strerror(code) : "the peer closed the connection");
+        snprintf(t->trouble, sizeof t->trouble, "%s",
+                 code ? strerror(code) : "the peer closed the connection");
         errno = code && code != EAGAIN ? code : ECONNRESET;
         return -1;
     default:
@@ -246,8 +253,8 @@ ssize_t tls_send(struct tls *t, const void *p, size_t n)
     return result == 0 ? -1 : result;
 }
 
-/* What was decrypted already shows on no socket. A socket that can be written is ready at once: that brings the
- * caller back. */
+/* What was decrypted already shows on no socket. A socket that can be written is ready at once: that brings
+ * the caller back. */
 int tls_events(const struct tls *t, int events)
 {
     int poll = events;

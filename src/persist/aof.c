@@ -92,12 +92,8 @@ err aof_load_step(struct aof *a, struct region *r, struct server *server, u64 bu
     a->others_size = l->loaded - l->base_size - l->last_size;
     if (l->replay.failures)
         log_line(a->o.log, LOG_WARNING,
-                 "%llu commands of the append only file answered with an error, as they must have when they were "
-                 "first run; the last one: %s", (unsigned long long)l->replay.failures, l->replay.error);
-    if (l->replay.skipped)
-        log_line(a->o.log, LOG_WARNING,
-                 "Left out %llu commands of the append only file that Mayfly does not support",
-                 (unsigned long long)l->replay.skipped);
+                 "%llu commands of the append only file answered with an error, as they must have when they "
+                 "were first run; the last one: %s", (ull)l->replay.failures, l->replay.error);
     return OK;
 }
 

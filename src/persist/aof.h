@@ -48,7 +48,7 @@ struct aof_options {
     bool load_unchecked;  /* accept commands without checksums at the end of a file of ours: Redis appended */
     bool lock;            /* no other process may use the folder meanwhile */
     bool disable_gc;      /* aof-disable-auto-gc: history files stay */
-    bool skip_unsupported; /* streams, scripts and functions are left out; otherwise they are errors */
+    bool skip_unsupported; /* of a base in RDB: see rdb_file.h */
 };
 
 struct aof;

@@ -163,8 +163,8 @@ bool aof_folder_lock(struct aof_folder *f)
     if (f->lock < 0) return complain(f, "can't open the folder", f->path);
     if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno == EWOULDBLOCK)
-        log_line(f->log, LOG_WARNING, "AOF: another server uses %s. Stop it, or give this one a 'dir' of its own.",
-                 f->path);
+        log_line(f->log, LOG_WARNING,
+                 "AOF: another server uses %s. Stop it, or give this one a 'dir' of its own.", f->path);
     else
         complain(f, "can't lock the folder", f->path);
     close(f->lock);

@@ -43,8 +43,8 @@ NODISCARD bool aof_folder_name(const struct aof_folder *f, u64 seq, const char *
 void aof_folder_clean(struct aof_folder *f, const char *point_unlinked,
                       const char *point_forgotten);
 
-/* Unlinks what a crash has left: unfinished files, and finished ones that no manifest came to name. Everything
- * that the manifest names has been loaded. */
+/* Unlinks what a crash has left: unfinished files, and finished ones that no manifest came to name.
+ * Everything that the manifest names has been loaded. */
 void aof_folder_sweep(struct aof_folder *f);
 
 #endif

@@ -22,7 +22,6 @@ bool aof_loader_init(struct aof_loader *l, const struct aof_options *o, const ch
     bool ok = true;
     *l = (struct aof_loader){.o = o, .folder = folder, .m = m, .in.fd = -1};
     aof_replay_init(&l->replay);
-    l->replay.skip_unsupported = o->skip_unsupported;
     for (u32 i = 0; (file = aof_loader_file(m, i)); i++) {
         aof_loader_path(l, file, path);
         if (stat(path, &st) == 0) {

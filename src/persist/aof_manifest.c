@@ -135,19 +135,8 @@ static bool needs_quotes(const char *name)
 
 static void print_name(struct buf *out, const char *name)
 {
-    static const char raw[] = "\\\"\n\r\t\a\b", shown[] = "\\\"nrtab";
-    if (!needs_quotes(name)) {
-        buf_append_str(out, name);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (const char *s = name; *s; s++) {
-        const char *at = strchr(raw, *s);
-        if (at) buf_printf(out, "\\%c", shown[at - raw]);
-        else if (isprint((u8)*s)) buf_append_char(out, *s);
-        else buf_printf(out, "\\x%02x", (u8)*s);
-    }
-    buf_append_char(out, '"');
+    if (needs_quotes(name)) buf_append_quoted(out, bytes_str(name));
+    else buf_append_str(out, name);
 }
 
 static void print_type(const struct aof_manifest *m, enum aof_type type, struct buf *out)

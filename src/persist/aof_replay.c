@@ -155,30 +155,11 @@ static err take_next(struct aof_replay *p, struct cursor *c, const char *start)
 
 /* -- running --------------------------------------------------------------------------------------- */
 
-/* Commands that Redis writes and Mayfly does not have. */
-static const char *missing_feature(bytes name)
-{
-    static const char *const scripts[] = {"eval", "evalsha", "script", "function", "fcall"};
-    for (size_t i = 0; i < ARRAY_LEN(scripts); i++)
-        if (bytes_is(name, scripts[i])) return "scripts and functions";
-    return NULL;
-}
-
 static err explain(struct aof_replay *p, const struct request *q, const struct outcome *o)
 {
     char name[BYTES_LEGIBLE + 4];
-    const char *feature = o->cmd ? NULL : missing_feature(q->argv[0]);
     bytes_legible(q->argv[0], name);
-    if (feature && p->skip_unsupported) {
-        p->skipped++;
-        return OK;
-    }
-    if (feature)
-        snprintf(p->error, sizeof p->error,
-                 "the command '%s' is not supported: Mayfly has no %s. With rdb-skip-unsupported yes it is "
-                 "left out",
-                 name, feature);
-    else if (!o->cmd)
+    if (!o->cmd)
         snprintf(p->error, sizeof p->error, "Unknown command '%s' reading the append only file",
                  name);
     else if (o->rejected)

@@ -9,10 +9,9 @@
 struct aof_replay {
     struct region *region;
     struct server *server;
-    bool skip_unsupported; /* streams, scripts and functions are left out; otherwise they are errors */
-    bool verified;         /* by a checksum: a command that fails here failed when it was first run, half done */
+    bool verified; /* by a checksum: a command that fails here failed when it was first run, half done */
     struct session session;
-    u64 commands, skipped;
+    u64 commands;
     u64 failures;    /* of verified commands; `error` tells of the last */
     char error[512]; /* what is wrong */
     bool malformed;  /* namely, that it is no command at all */

@@ -38,8 +38,10 @@ void command_save_select(struct rdb_out *out, u32 db)
 
 void command_save_functions(struct rdb_out *out, const struct function_set *set)
 {
-    for (u32 i = 0; set && i < set->count; i++)
-        put_command(out, 3, (bytes[]){BYTES_LIT("FUNCTION"), BYTES_LIT("LOAD"), buf_bytes(&set->libraries[i]->code)});
+    for (u32 i = 0; set && i < set->count; i++) {
+        bytes code = buf_bytes(&set->libraries[i]->code);
+        put_command(out, 3, (bytes[]){BYTES_LIT("FUNCTION"), BYTES_LIT("LOAD"), code});
+    }
 }
 
 /* What the engine hides depends on its time. Returns the one to go back to. */

@@ -49,7 +49,7 @@ NODISCARD bool disk_sync_folder(const char *dir);
 
 /* Named places where a test lets the process die: MAYFLY_CRASH_AT=name[:n] in the environment kills it at the
  * n-th time it comes by (default 1). Nothing in any other case. Those of a disk_file, at its end, in this
- * order: file-written, file-synced, file-renamed, file-folder-synced; of disk_replace: the same, as replace-… */
+ * order: file-written, file-synced, file-renamed, file-folder-synced; of disk_replace: replace-written … */
 void crash_point(const char *name);
 
 #endif

@@ -51,8 +51,8 @@ struct rdb_policy {
     bool checksum;         /* is verified, unless the file has none */
     bool tail;             /* something else may follow: an AOF */
     u32 db_base;           /* where the file's database 0 goes: the spare ones begin at engine.databases */
-    struct region *region; /* whose functions those of the file become (those aside: functions_stage, if the data
-                            * goes to the spare databases); NULL: they are nothing we have a use for */
+    struct region *region; /* whose functions those of the file become (those aside: functions_stage, if the
+                            * data goes to the spare databases); NULL: they are nothing we have a use for */
 
     /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */
     bool (*keep_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);

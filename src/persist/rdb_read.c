@@ -219,7 +219,8 @@ static bool read_function(struct rdb_loader *l)
     if (!rdb_read_string(&l->in, &l->text)) return false;
     if (l->policy.region) load_function(l, why);
     if (!why[0]) return true;
-    if (!l->policy.skip_unsupported) return rdb_fail(&l->in, "a library of functions can't be loaded: %s", why);
+    if (!l->policy.skip_unsupported)
+        return rdb_fail(&l->in, "a library of functions can't be loaded: %s", why);
     l->counts.functions++;
     note(l, "Left out a library of functions, %s: %s", bytes_legible(buf_bytes(&l->text), text), why);
     return true;

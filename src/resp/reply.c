@@ -163,6 +163,7 @@ static void header_at(struct reply *r, size_t mark, char type, i64 n)
     memmove(r->out->p + mark + len, r->out->p + mark, r->out->n - mark);
     memcpy(r->out->p + mark, head, len);
     r->out->n += len;
+    if (r->errors && r->error_at >= mark) r->error_at += len;
 }
 
 void reply_array_at(struct reply *r, size_t mark, size_t n) { header_at(r, mark, '*', (i64)n); }

@@ -11,14 +11,16 @@
 struct reply {
     struct buf *out;  /* borrowed */
     u8 proto;         /* 2 or 3 */
-    u32 errors;       /* error replies written so far */
-    size_t error_at;  /* offset in out of the last error reply: errorstats, slow log */
+    u32 errors;       /* error replies written so far … */
+    u32 counted;      /* … of which so many are in the statistics: errors of what a script has called */
+    size_t error_at;  /* offset in out of the last of the others: errorstats */
 };
 
 void reply_ok(struct reply *r);
 void reply_simple(struct reply *r, const char *s);                /* +s */
 void reply_error(struct reply *r, const char *msg);               /* -msg; msg holds the code: "ERR …" */
-void reply_errorf(struct reply *r, const char *fmt, ...) PRINTF_LIKE(2, 3); /* line breaks become spaces, or go */
+/* … and line breaks in it become spaces, or go. */
+void reply_errorf(struct reply *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void reply_int(struct reply *r, i64 v);
 void reply_bulk(struct reply *r, bytes b);
 void reply_bulk_str(struct reply *r, const char *s);

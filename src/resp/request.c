@@ -224,6 +224,12 @@ static char escaped(char c)
     }
 }
 
+/* As in \x41. */
+static bool is_hex_escape(const char *p, const char *end)
+{
+    return p + 3 < end && p[1] == 'x' && hex_digit(p[2]) >= 0 && hex_digit(p[3]) >= 0;
+}
+
 /* Reads a quoted stretch that starts after its opening quote at s; false if it
  * does not end properly. *s is left behind the closing quote. */
 static bool read_quoted(const char **s, const char *end, char quote, struct buf *out)
@@ -234,7 +240,7 @@ static bool read_quoted(const char **s, const char *end, char quote, struct buf 
         if (*p == quote) break;
         if (*p != '\\' || p + 1 >= end) {
             buf_append_char(out, *p);
-        } else if (quote == '"' && p + 3 < end && p[1] == 'x' && hex_digit(p[2]) >= 0 && hex_digit(p[3]) >= 0) {
+        } else if (quote == '"' && is_hex_escape(p, end)) {
             buf_append_char(out, (char)(hex_digit(p[2]) * 16 + hex_digit(p[3])));
             p += 3;
         } else if (quote == '"') {

@@ -139,12 +139,6 @@ void cmd_acl_getuser(struct ctx *c)
 
 /* -- CAT, GENPASS, DRYRUN ----------------------------------------------------------------------------- */
 
-static void too_many_arguments(struct ctx *c)
-{
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try ACL HELP.",
-                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
-}
-
 static void reply_members(struct ctx *c, u32 category)
 {
     size_t mark = reply_mark(c->out), n = 0;
@@ -159,7 +153,7 @@ static void reply_members(struct ctx *c, u32 category)
 void cmd_acl_cat(struct ctx *c)
 {
     if (c->argc > 3) {
-        too_many_arguments(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 3) {
@@ -178,7 +172,7 @@ void cmd_acl_genpass(struct ctx *c)
     u8 random[GENPASS_MAX / 8];
     char text[GENPASS_MAX / 4];
     if (c->argc > 3) {
-        too_many_arguments(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 3 && !ctx_int(c, c->argv[2], &bits)) return;
@@ -223,7 +217,7 @@ void cmd_acl_dryrun(struct ctx *c)
         reply_errorf(c->out, "ERR User '%.*s' not found", (int)MIN(c->argv[2].n, 128u), c->argv[2].p);
     } else if (!cmd) {
         reply_errorf(c->out, "ERR Command '%.*s' not found", (int)MIN(argv[0].n, 128u), argv[0].p);
-    } else if (cmd->arity >= 0 ? argc != cmd->arity : argc < -cmd->arity) {
+    } else if (!command_takes(cmd, argc)) {
         reply_errorf(c->out, "ERR wrong number of arguments for '%s' command", cmd->name);
     } else {
         enum acl_denial denial = acl_check(u, cmd, argc, argv, &at);
@@ -288,7 +282,7 @@ void cmd_acl_log(struct ctx *c)
     struct acl_log *l = &c->server->acl_log;
     i64 count = LOG_SHOWN;
     if (c->argc > 3) {
-        too_many_arguments(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 3 && bytes_is(c->argv[2], "reset")) {

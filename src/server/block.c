@@ -136,7 +136,10 @@ static bool serve(void *arg, struct waiter *w, bytes key)
     size_t mark = conn_answer_begin(c);
     u64 seq = s->region.journal.seq;
     i64 start_us = clock_mono_us();
-    if (!region_retry(&s->region, &q, b->cmd, key, &o)) {
+    s->blocking.served = c;
+    bool answered = region_retry(&s->region, &q, b->cmd, key, &o);
+    s->blocking.served = NULL;
+    if (!answered) {
         conn_answer_end(c, mark);
         return false;
     }

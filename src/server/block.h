@@ -12,10 +12,11 @@ struct conn;
 struct outcome;
 
 struct blocking { /* of the server */
-    u32 count;         /* clients that wait */
-    struct heap times; /* those that do so for a limited time, by its end */
+    u32 count;           /* clients that wait */
+    struct conn *served; /* whose command is being run again; NULL: nobody's */
+    struct heap times;   /* those that do so for a limited time, by its end */
     uv_timer_t timer;
-    i64 timer_ms;      /* what it is set to, of the loop's time; 0: it is not */
+    i64 timer_ms;        /* what it is set to, of the loop's time; 0: it is not */
 };
 
 void block_init(struct server *s);

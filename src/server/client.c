@@ -1,12 +1,10 @@
-/* CLIENT and MONITOR. */
+/* CLIENT: names, descriptions, modes and pauses. LIST and KILL are in client_list.c. */
 #include "server/client.h"
 
-#include "base/alloc.h"
-#include "base/clock.h"
 #include "command/commands.h"
 #include "exec/multi.h"
-#include "exec/script.h"
-#include "server/monitor.h"
+
+#define FLAGS_MOST 16
 
 /* -- names ------------------------------------------------------------------------------ */
 
@@ -64,10 +62,10 @@ void cmd_client_id(struct ctx *c) { reply_int(c->out, (i64)c->session->id); }
 
 /* -- describing --------------------------------------------------------------------------- */
 
-void client_describe(struct conn *c, i64 now_ms, struct buf *out)
+/* The letters of its flags, as a text. */
+static void print_flags(struct conn *c, char flags[FLAGS_MOST])
 {
     const struct session *s = &c->session;
-    char flags[16];
     size_t f = 0;
     if (c->class == CONN_REPLICA) flags[f++] = 'S';
     if (s->monitor) flags[f++] = 'O';
@@ -82,22 +80,42 @@ void client_describe(struct conn *c, i64 now_ms, struct buf *out)
     if (s->no_touch) flags[f++] = 'T';
     if (f == 0) flags[f++] = 'N';
     flags[f] = '\0';
-    bytes user = s->user ? buf_bytes(&s->user->name) : BYTES_LIT("(superuser)");
-    size_t qbuf = c->in.n + c->lent.n, out_bytes = conn_output_bytes(c);
-    buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=%.*s age=%lld idle=%lld flags=%s db=%u sub=%llu psub=%llu ssub=%llu multi=%d",
-               (unsigned long long)s->id, c->peer, c->local, c->fd, (int)s->name.n, s->name.p ? s->name.p : "",
-               (long long)((now_ms - c->created_ms) / 1000), (long long)((now_ms - c->active_ms) / 1000), flags,
-               s->db, (unsigned long long)pubsub_subscriptions(c, PUBSUB_CHANNEL),
-               (unsigned long long)pubsub_subscriptions(c, PUBSUB_PATTERN),
-               (unsigned long long)pubsub_subscriptions(c, PUBSUB_SHARD), multi_open(s) ? (int)s->tx->count : -1);
-    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=%zu rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu events=%s",
-               qbuf, c->in.cap + c->lent.cap - qbuf, c->parser.cap * sizeof(struct arg_span), s->queue_bytes,
-               c->out.cap,
-               c->out.cap, c->out.n - c->sent, 0u, out_bytes, conn_memory(c) + multi_memory(s),
-               c->events & UV_WRITABLE ? "rw" : "r");
-    buf_printf(out, " cmd=%s user=%.*s redir=%lld resp=%u lib-name=%.*s lib-ver=%.*s",
-               c->last_command ? c->last_command : "NULL", (int)user.n, user.p, tracking_redirect(c), s->proto, (int)s->lib_name.n,
-               s->lib_name.p ? s->lib_name.p : "", (int)s->lib_ver.n, s->lib_ver.p ? s->lib_ver.p : "");
+}
+
+static void print_text(struct buf *out, const char *name, bytes value)
+{
+    buf_printf(out, " %s=", name);
+    buf_append_bytes(out, value);
+}
+
+static void print_buffers(const struct conn *c, struct buf *out)
+{
+    size_t used = c->in.n + c->lent.n, unused = c->in.cap + c->lent.cap - used;
+    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=%zu", used, unused,
+               c->parser.cap * sizeof(struct arg_span), c->session.queue_bytes);
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu", c->out.cap, c->out.cap,
+               c->out.n - c->sent, conn_output_bytes(c), conn_memory(c) + multi_memory(&c->session));
+}
+
+void client_describe(struct conn *c, i64 now_ms, struct buf *out)
+{
+    const struct session *s = &c->session;
+    char flags[FLAGS_MOST];
+    print_flags(c, flags);
+    buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d", (ull)s->id, c->peer, c->local, c->fd);
+    print_text(out, "name", buf_bytes(&s->name));
+    buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (long long)(now_ms - c->created_ms) / 1000,
+               (long long)(now_ms - c->active_ms) / 1000, flags, s->db);
+    buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
+               (ull)pubsub_subscriptions(c, PUBSUB_PATTERN), (ull)pubsub_subscriptions(c, PUBSUB_SHARD),
+               multi_open(s) ? (int)s->tx->count : -1);
+    print_buffers(c, out);
+    buf_printf(out, " events=%s cmd=%s", c->events & UV_WRITABLE ? "rw" : "r",
+               c->last_command ? c->last_command : "NULL");
+    print_text(out, "user", s->user ? buf_bytes(&s->user->name) : BYTES_LIT("(superuser)"));
+    buf_printf(out, " redir=%lld resp=%u", tracking_redirect(c), s->proto);
+    print_text(out, "lib-name", buf_bytes(&s->lib_name));
+    print_text(out, "lib-ver", buf_bytes(&s->lib_ver));
 }
 
 void cmd_client_info(struct ctx *c)
@@ -108,175 +126,6 @@ void cmd_client_info(struct ctx *c)
     buf_append_char(&text, '\n');
     reply_verbatim(c->out, buf_bytes(&text), "txt");
     buf_release(&text);
-}
-
-/* -- filters of CLIENT LIST and CLIENT KILL ------------------------------------------------- */
-
-struct client_filter {
-    u64 id;
-    bool by_id, by_type, by_addr, by_laddr, by_user, skip_me;
-    enum conn_class class;
-    bool by_link; /* TYPE master: the connection to our primary, which is none of net's */
-    bytes addr, laddr;
-    const struct acl_user *user;
-};
-
-static bool matches(const struct client_filter *f, struct conn *c)
-{
-    if (f->by_id && c->session.id != f->id) return false;
-    if (f->by_type && (f->by_link || c->class != f->class)) return false;
-    if (f->by_addr && !bytes_eq(bytes_str(c->peer), f->addr)) return false;
-    if (f->by_laddr && !bytes_eq(bytes_str(c->local), f->laddr)) return false;
-    if (f->by_user && c->session.user != f->user) return false;
-    return true;
-}
-
-static bool parse_class(struct ctx *c, bytes word, struct client_filter *f)
-{
-    f->by_type = true;
-    if (bytes_is(word, "normal")) f->class = CONN_NORMAL;
-    else if (bytes_is(word, "replica") || bytes_is(word, "slave")) f->class = CONN_REPLICA;
-    else if (bytes_is(word, "pubsub")) f->class = CONN_PUBSUB;
-    else if (bytes_is(word, "master")) f->by_link = true;
-    else {
-        reply_errorf(c->out, "ERR Unknown client type '%.*s'", (int)MIN(word.n, 128u), word.p);
-        return false;
-    }
-    return true;
-}
-
-/* All connections, oldest first, which is in the order of their ids: net's list has the
- * newest first. The caller frees the array. */
-static struct conn **by_age(const struct net *n)
-{
-    struct conn **v = mem_alloc(n->count * sizeof *v);
-    u32 at = n->count;
-    for (struct conn *x = n->conns; x; x = x->next) v[--at] = x;
-    return v;
-}
-
-static struct conn *find_id(struct conn *const *v, u32 n, u64 id)
-{
-    u32 low = 0, high = n;
-    while (low < high) {
-        u32 mid = low + (high - low) / 2;
-        if (v[mid]->session.id < id) low = mid + 1;
-        else high = mid;
-    }
-    return low < n && v[low]->session.id == id ? v[low] : NULL;
-}
-
-static void describe_line(struct ctx *c, struct conn *x, struct buf *out)
-{
-    if (x->closing) return;
-    client_describe(x, c->now_ms, out);
-    buf_append_char(out, '\n');
-}
-
-/* CLIENT LIST ID: those named, as often and in the order they are named. */
-static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *out)
-{
-    for (int i = 3; i < c->argc; i++) {
-        i64 id;
-        if (!num_parse_i64(c->argv[i], &id)) {
-            reply_error(c->out, "ERR Invalid client ID");
-            return false;
-        }
-        struct conn *x = find_id(v, n, (u64)id);
-        if (x) describe_line(c, x, out);
-    }
-    return true;
-}
-
-void cmd_client_list(struct ctx *c)
-{
-    struct client_filter f = {0};
-    bool by_id = c->argc > 3 && bytes_is(c->argv[2], "id");
-    if (c->argc == 4 && bytes_is(c->argv[2], "type")) {
-        if (!parse_class(c, c->argv[3], &f)) return;
-    } else if (c->argc != 2 && !by_id) {
-        ctx_syntax_error(c);
-        return;
-    }
-    struct buf text = {0};
-    u32 n = c->server->net.count;
-    struct conn **v = by_age(&c->server->net);
-    conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
-    for (u32 i = 0; !by_id && i < n; i++) {
-        if (matches(&f, v[i])) describe_line(c, v[i], &text);
-    }
-    if (!by_id || list_ids(c, v, n, &text)) reply_verbatim(c->out, buf_bytes(&text), "txt");
-    mem_free(v);
-    buf_release(&text);
-}
-
-static bool parse_kill(struct ctx *c, struct client_filter *f)
-{
-    f->skip_me = true;
-    for (int i = 2; i < c->argc; i += 2) {
-        bytes name = c->argv[i];
-        if (i + 1 >= c->argc) {
-            ctx_syntax_error(c);
-            return false;
-        }
-        bytes value = c->argv[i + 1];
-        if (bytes_is(name, "id")) {
-            i64 id;
-            if (!num_parse_i64(value, &id) || id < 1) {
-                reply_error(c->out, "ERR client-id should be greater than 0");
-                return false;
-            }
-            f->by_id = true;
-            f->id = (u64)id;
-        } else if (bytes_is(name, "type")) {
-            if (!parse_class(c, value, f)) return false;
-        } else if (bytes_is(name, "addr")) {
-            f->by_addr = true;
-            f->addr = value;
-        } else if (bytes_is(name, "laddr")) {
-            f->by_laddr = true;
-            f->laddr = value;
-        } else if (bytes_is(name, "user")) {
-            if (!(f->user = acl_find(&c->server->acl, value))) {
-                reply_errorf(c->out, "ERR No such user '%.*s'", (int)MIN(value.n, 128u), value.p);
-                return false;
-            }
-            f->by_user = true;
-        } else if (bytes_is(name, "skipme") && (bytes_is(value, "yes") || bytes_is(value, "no"))) {
-            f->skip_me = bytes_is(value, "yes");
-        } else {
-            ctx_syntax_error(c);
-            return false;
-        }
-    }
-    return true;
-}
-
-void cmd_client_kill(struct ctx *c)
-{
-    struct client_filter f = {0};
-    bool old_style = c->argc == 3;
-    if (old_style) {
-        f.by_addr = true;
-        f.addr = c->argv[2];
-    } else if (!parse_kill(c, &f)) {
-        return;
-    }
-    i64 killed = 0;
-    for (struct conn *x = c->server->net.conns; x; x = x->next) {
-        bool me = &x->session == c->session;
-        if (x->closing || !matches(&f, x) || (me && f.skip_me)) continue;
-        killed++;
-        if (me) x->session.close_after_reply = true;
-        else conn_close(x);
-    }
-    if (f.by_link && link_is_up(c->server)) {
-        link_break(c->server);
-        killed++;
-    }
-    if (!old_style) reply_int(c->out, killed);
-    else if (killed) reply_ok(c->out);
-    else reply_error(c->out, "ERR No such client");
 }
 
 /* -- modes ------------------------------------------------------------------------------------- */
@@ -316,19 +165,13 @@ void client_end_pause(struct server *s)
     net_resume(&s->net, HOLD_PAUSE);
 }
 
-static void too_many_arguments(struct ctx *c)
-{
-    reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try CLIENT HELP.",
-                 (int)c->argv[1].n, c->argv[1].p);
-}
-
 void cmd_client_pause(struct ctx *c)
 {
     struct server *s = c->server;
     i64 ms;
     bool writes_only = false;
     if (c->argc > 4) {
-        too_many_arguments(c);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 4) {
@@ -354,7 +197,7 @@ void cmd_client_unblock(struct ctx *c)
 {
     i64 id;
     if (c->argc > 4 || (c->argc == 4 && !bytes_is(c->argv[3], "timeout") && !bytes_is(c->argv[3], "error"))) {
-        if (c->argc > 4) too_many_arguments(c);
+        if (c->argc > 4) ctx_wrong_subcommand(c);
         else reply_error(c->out, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         return;
     }
@@ -362,8 +205,8 @@ void cmd_client_unblock(struct ctx *c)
     struct conn *x = c->server->net.conns;
     while (x && x->session.id != (u64)id) x = x->next;
     bool with_error = c->argc == 4 && bytes_is(c->argv[3], "error");
-    bool unblocked = x && (primary_unblock(c->server, x, with_error) || block_unblock(c->server, x, with_error));
-    reply_int(c->out, unblocked);
+    reply_int(c->out, x && (primary_unblock(c->server, x, with_error) ||
+                            block_unblock(c->server, x, with_error)));
 }
 
 void cmd_client_help(struct ctx *c)
@@ -395,87 +238,4 @@ void cmd_client_help(struct ctx *c)
         "UNPAUSE", "    End a pause.", NULL,
     };
     ctx_help(c, lines);
-}
-
-/* -- MONITOR --------------------------------------------------------------------------------------- */
-
-void client_enter_monitor(struct server *s, struct session *session)
-{
-    if (session->monitor) return;
-    session->monitor = true;
-    s->monitors = mem_realloc(s->monitors, (s->monitor_count + 1) * sizeof(struct conn *));
-    s->monitors[s->monitor_count++] = conn_of(session);
-}
-
-void client_leave_monitor(struct server *s, struct session *session)
-{
-    if (!session->monitor) return;
-    session->monitor = false;
-    u32 at = 0;
-    while (s->monitors[at] != conn_of(session)) at++;
-    s->monitors[at] = s->monitors[--s->monitor_count];
-}
-
-void cmd_monitor(struct ctx *c)
-{
-    if (!c->may_wait) {
-        reply_error(c->out, "ERR MONITOR isn't allowed for DENY BLOCKING client");
-        return;
-    }
-    client_enter_monitor(c->server, c->session);
-    reply_ok(c->out);
-}
-
-static void append_quoted(struct buf *out, bytes s)
-{
-    buf_append_char(out, '"');
-    for (size_t i = 0; i < s.n; i++) {
-        char ch = s.p[i];
-        switch (ch) {
-        case '\\':
-        case '"': buf_printf(out, "\\%c", ch); break;
-        case '\n': buf_append_str(out, "\\n"); break;
-        case '\r': buf_append_str(out, "\\r"); break;
-        case '\t': buf_append_str(out, "\\t"); break;
-        case '\a': buf_append_str(out, "\\a"); break;
-        case '\b': buf_append_str(out, "\\b"); break;
-        default:
-            if (ch >= ' ' && ch <= '~') buf_append_char(out, ch);
-            else buf_printf(out, "\\x%02x", (u8)ch);
-        }
-    }
-    buf_append_char(out, '"');
-}
-
-void monitor_feed(struct server *s, const struct conn *from, const struct command *cmd, int argc,
-                  const bytes *argv)
-{
-    if (!(cmd->flags & (CMD_SKIP_MONITOR | CMD_ADMIN))) monitor_show(s, from, argc, argv);
-}
-
-void monitor_show(struct server *s, const struct conn *from, int argc, const bytes *argv)
-{
-    const struct script_run *script = s->region.script;
-    bool by_script = script && script->c->session == &from->session; /* others may speak while it runs */
-    struct buf line = {0};
-    i64 us = clock_wall_us();
-    buf_printf(&line, "+%lld.%06lld [%u %s]", (long long)(us / 1000000), (long long)(us % 1000000),
-               from->session.db, by_script ? "lua" : from->is_unix ? "unix:" : from->peer);
-    if (from->is_unix && !by_script) {
-        line.n--;
-        buf_append_str(&line, from->peer);
-        if (line.n > 2 && memcmp(line.p + line.n - 2, ":0", 2) == 0) line.n -= 2;
-        buf_append_char(&line, ']');
-    }
-    for (int i = 0; i < argc; i++) {
-        buf_append_char(&line, ' ');
-        append_quoted(&line, argv[i]);
-    }
-    buf_append_str(&line, "\r\n");
-    for (u32 i = 0; i < s->monitor_count; i++) {
-        if (s->monitors[i]->closing) continue;
-        struct reply r = conn_reply(s->monitors[i]);
-        buf_append_bytes(r.out, buf_bytes(&line));
-    }
-    buf_release(&line);
 }

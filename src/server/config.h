@@ -120,7 +120,7 @@ enum {
     CONFIG_MULTI = 1 << 5,     /* takes several words */
     CONFIG_LISTEN = 1 << 6,    /* a change means listening anew */
     CONFIG_FILES = 1 << 7,     /* a change means asking for more file descriptors */
-    CONFIG_TLS = 1 << 8,       /* a change means new rules for TLS */
+    CONFIG_TLS = 1 << 8,       /* setting it, if only to what it was, means new rules for TLS */
 };
 
 struct config_word {
@@ -178,7 +178,6 @@ NODISCARD bool config_rewrite(const struct config *c, bytes users);
 /* -- helpers of the config files ---------------------------------------------------- */
 
 void config_text(struct buf *b, bytes value);       /* sets a text field */
-void config_quote(struct buf *out, bytes value);    /* appends "value" with escapes */
 bool config_slurp(int fd, struct buf *out);         /* appends the rest of a file; false: errno */
 
 #endif

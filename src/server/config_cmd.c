@@ -179,7 +179,8 @@ static bool take_steps(struct server *s, const struct changes *all, u32 *failed,
     for (u32 i = 0; i < all->n; i++) {
         const struct change *ch = &all->v[i];
         u32 steps = ch->d->flags & (CONFIG_LISTEN | CONFIG_FILES | CONFIG_TLS) & ~taken;
-        if (!steps || !differs(&s->config, ch)) continue;
+        if (steps && !differs(&s->config, ch)) steps &= CONFIG_TLS; /* the file of that name may be another */
+        if (!steps) continue;
         taken |= steps;
         *failed = i;
         if ((steps & CONFIG_FILES) && !raise_file_limit(&s->config, why)) return false;

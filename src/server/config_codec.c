@@ -74,7 +74,7 @@ static bool set_dir(struct config *c, const struct directive *d UNUSED, u32 n UN
 static void dir_lines(const struct config *c, const struct directive *d, struct buf *out)
 {
     buf_printf(out, "%s ", d->name);
-    config_quote(out, buf_bytes(&c->dir));
+    buf_append_quoted(out, buf_bytes(&c->dir));
     buf_append_char(out, '\n');
 }
 
@@ -395,7 +395,7 @@ static bool set_expiry_stream(struct config *c, const struct directive *d UNUSED
 
 static void print_expiry_stream(const struct config *c, struct buf *out, bool quoted)
 {
-    if (quoted) config_quote(out, buf_bytes(&c->expiry_stream.name));
+    if (quoted) buf_append_quoted(out, buf_bytes(&c->expiry_stream.name));
     else buf_append_bytes(out, buf_bytes(&c->expiry_stream.name));
     if (c->expiry_stream.maxlen) buf_printf(out, " MAXLEN %lld", (long long)c->expiry_stream.maxlen);
 }

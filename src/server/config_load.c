@@ -173,7 +173,7 @@ static void options_to_lines(int at, int argc, char **argv, struct buf *out)
     for (; at < argc; at++) {
         const char *arg = argv[at];
         if (!is_option(arg) || wants_value) {
-            config_quote(out, bytes_str(arg));
+            buf_append_quoted(out, bytes_str(arg));
             buf_append_char(out, ' ');
             wants_value = false;
             continue;

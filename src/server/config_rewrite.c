@@ -39,7 +39,7 @@ static bool next_line(bytes *rest, bytes *line)
 #define USERS (config_count())     /* the place of `user` lines: behind those of all directives */
 #define PLACES (config_count() + 1)
 
-/* The place of the directive a line states; PLACES: a comment, a blank line, or something to be left alone. */
+/* The place of the directive a line states; PLACES: a comment, a blank line, something to be left alone. */
 static u32 stated(bytes line)
 {
     struct request_parser p;

@@ -5,6 +5,7 @@
 #include "exec/multi.h"
 #include "exec/script.h"
 #include "server/client.h"
+#include "server/monitor.h"
 #include "server/users.h"
 
 /* It must not be taken for the reply to something else. */
@@ -46,7 +47,7 @@ void cmd_quit(struct ctx *c)
 void cmd_reset(struct ctx *c)
 {
     struct session *s = c->session;
-    client_leave_monitor(c->server, s);
+    monitor_leave(c->server, s);
     multi_end(c->region, s);
     pubsub_forget(c->server, conn_of(s));
     tracking_off(c->server, conn_of(s));
@@ -134,8 +135,8 @@ void cmd_hello(struct ctx *c)
     if (!hello_version(c, &proto) || !hello_options(c)) return;
     if (!c->session->authenticated && !c->region->open) {
         reply_error(c->out, "NOAUTH HELLO must be called with the client already authenticated, otherwise "
-                            "the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
-                            "client and select the RESP protocol version at the same time");
+                            "the HELLO AUTH <user> <pass> option can be used to authenticate the client and "
+                            "select the RESP protocol version at the same time");
         return;
     }
     c->session->proto = c->out->proto = (u8)proto;
@@ -151,7 +152,7 @@ void cmd_hello(struct ctx *c)
     reply_bulk_str(c->out, "mode");
     reply_bulk_str(c->out, "standalone");
     reply_bulk_str(c->out, "role");
-    reply_bulk_str(c->out, "master");
+    reply_bulk_str(c->out, c->server->repl.link ? "replica" : "master");
     reply_bulk_str(c->out, "modules");
     reply_array(c->out, 0);
 }

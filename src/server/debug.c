@@ -334,7 +334,5 @@ void cmd_debug(struct ctx *c)
         subcommands[i].run(c);
         return;
     }
-    reply_errorf(c->out,
-                 "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try DEBUG HELP.",
-                 (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
+    ctx_wrong_subcommand(c);
 }

@@ -111,7 +111,7 @@ static void add_stream(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYT
     xstream_walk(&w, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
     while (xwalk_next(&w, &id, &packed)) {
         char text[STREAM_ID_TEXT];
-        int n = snprintf(text, sizeof text, "%llu.%llu", (unsigned long long)id.ms, (unsigned long long)id.seq);
+        int n = snprintf(text, sizeof text, "%llu.%llu", (ull)id.ms, (ull)id.seq);
         chain(digest, bytes_of(text, (size_t)n));
         xentry_open(&entry, packed);
         while (xentry_next(&entry, &name, &value)) {

@@ -11,8 +11,6 @@
 #include "server/script_host.h"
 #include "server/server.h"
 
-typedef unsigned long long ull;
-
 static void human(char out[32], u64 n)
 {
     static const char units[] = "BKMGTP";
@@ -58,8 +56,9 @@ static void info_server(struct server *s, struct buf *b)
         "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
         REDIS_VERSION, u.sysname, u.release, u.machine, __GNUC__, __GNUC_MINOR__,
         __GNUC_PATCHLEVEL__, (int)getpid(), s->config.supervised.n ? s->config.supervised.p : "no",
-        s->run_id, (long long)(s->config.port ? s->config.port : s->config.tls_port), (long long)clock_wall_us(), (long long)up_s,
-        (long long)(up_s / 86400), (long long)s->config.hz, (long long)s->config.hz,
+        s->run_id, (long long)(s->config.port ? s->config.port : s->config.tls_port),
+        (long long)clock_wall_us(), (long long)up_s, (long long)(up_s / 86400),
+        (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
         MAYFLY_VERSION, s->region.eng->ops->name);
 }
@@ -85,8 +84,8 @@ static void info_scripts(struct server *s, struct buf *b)
     struct script_usage u = script_usage(s);
     buf_printf(b, "used_memory_lua:%llu\r\nused_memory_vm_eval:%llu\r\n", (ull)u.eval_vm, (ull)u.eval_vm);
     human_line(b, "used_memory_lua", u.eval_vm);
-    buf_printf(b, "used_memory_scripts_eval:%llu\r\nnumber_of_cached_scripts:%llu\r\nnumber_of_functions:%llu\r\n"
-                  "number_of_libraries:%llu\r\nused_memory_vm_functions:%llu\r\n",
+    buf_printf(b, "used_memory_scripts_eval:%llu\r\nnumber_of_cached_scripts:%llu\r\n"
+                  "number_of_functions:%llu\r\nnumber_of_libraries:%llu\r\nused_memory_vm_functions:%llu\r\n",
                (ull)u.eval, (ull)u.cached, (ull)u.function_count, (ull)u.libraries, (ull)u.functions_vm);
     size_pair(b, "used_memory_vm_total", u.eval_vm + u.functions_vm);
     buf_printf(b, "used_memory_functions:%llu\r\n", (ull)u.functions);
@@ -205,7 +204,8 @@ static void info_cpu(struct server *s UNUSED, struct buf *b)
     getrusage(RUSAGE_THREAD, &thread);
     buf_printf(
         b,
-        "used_cpu_sys:%.6f\r\nused_cpu_user:%.6f\r\nused_cpu_sys_children:%.6f\r\nused_cpu_user_children:%.6f\r\n"
+        "used_cpu_sys:%.6f\r\nused_cpu_user:%.6f\r\n"
+        "used_cpu_sys_children:%.6f\r\nused_cpu_user_children:%.6f\r\n"
         "used_cpu_sys_main_thread:%.6f\r\nused_cpu_user_main_thread:%.6f\r\n",
         seconds(self.ru_stime), seconds(self.ru_utime), seconds(children.ru_stime),
         seconds(children.ru_utime), seconds(thread.ru_stime), seconds(thread.ru_utime));
@@ -266,7 +266,8 @@ static void lag_fields(struct buf *b, const char *how, const struct lag_histogra
 {
     buf_printf(
         b,
-        "expiry_lag_%s_count:%llu\r\nexpiry_lag_%s_p50_ms:%llu\r\nexpiry_lag_%s_p99_ms:%llu\r\nexpiry_lag_%s_max_ms:%llu\r\n",
+        "expiry_lag_%s_count:%llu\r\nexpiry_lag_%s_p50_ms:%llu\r\n"
+        "expiry_lag_%s_p99_ms:%llu\r\nexpiry_lag_%s_max_ms:%llu\r\n",
         how, (ull)h->count, how, (ull)lag_percentile(h, 0.5), how, (ull)lag_percentile(h, 0.99),
         how, (ull)h->max_ms);
 }
@@ -281,8 +282,9 @@ static void info_expiry(struct server *s, struct buf *b)
     forecast_add_all(&forecast, e);
     buf_printf(
         b,
-        "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\nexpired_keys_active:%llu\r\n"
-        "expired_keys_lazy:%llu\r\nexpired_fields:%llu\r\nexpiry_oldest_overdue_ms:%lld\r\n",
+        "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\n"
+        "expired_keys_active:%llu\r\nexpired_keys_lazy:%llu\r\nexpired_fields:%llu\r\n"
+        "expiry_oldest_overdue_ms:%lld\r\n",
         s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort,
         (ull)keys, (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired,
         (ull)k->expired_fields, (long long)forecast.oldest_overdue_ms);

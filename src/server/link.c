@@ -174,7 +174,9 @@ void link_acknowledge(struct link *l, u64 position)
 static void send_sign_of_life(struct link *l)
 {
     l->told_ms = link_now_ms(l);
-    if (!l->out.n) (void)!give_bytes(l, "\n", 1);
+    if (l->out.n || give_bytes(l, "\n", 1) >= 0) return;
+    /* TLS has it, and takes what it is given next for the same. */
+    if (l->conn->tls && errno == EAGAIN) buf_append_char(&l->out, '\n');
 }
 
 /* -- what the socket says --------------------------------------------------------------------------- */
@@ -338,7 +340,7 @@ static void connected(struct link *l)
     }
     struct server *s = l->server;
     if (s->config.tls_replication && !(l->conn->tls = tls_connect(s->net.tls, l->conn->fd))) {
-        lost(l, "no memory for TLS");
+        lost(l, "TLS is not configured");
         return;
     }
     log_line(&l->server->log, LOG_NOTICE, "Non blocking connect for SYNC fired the event.");

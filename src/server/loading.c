@@ -47,12 +47,13 @@ static bool input_open(struct rdb_input *in, const char *path)
     return false;
 }
 
-/* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL; a replica
- * is told itself; and expiry-stream tells of them when they go. */
+/* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL; a
+ * replica is told itself; and expiry-stream tells of them when they go. */
 static bool keep_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     const struct server *s = arg;
-    return s->config.load_expired || s->config.expiry_stream.name.n || s->config.replicaof.n || s->repl.loaded_position >= 0 ||
+    const struct config *c = &s->config;
+    return c->load_expired || c->expiry_stream.name.n || c->replicaof.n || s->repl.loaded_position >= 0 ||
            s->persist.loading.sync.done;
 }
 

@@ -1,5 +1,5 @@
-/* See metrics.h. libmicrohttpd speaks HTTP without a thread of its own: it has one epoll descriptor for all its
- * sockets, and is run when that is readable. */
+/* See metrics.h. libmicrohttpd speaks HTTP without a thread of its own: it has one epoll descriptor for all
+ * its sockets, and is run when that is readable. */
 #include "server/metrics.h"
 
 #include <arpa/inet.h>
@@ -40,7 +40,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
         return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", BYTES_LIT("The metrics are at /metrics.\n"));
     struct buf text = {0};
     metrics_text(m->server, &text);
-    enum MHD_Result queued = answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&text));
+    enum MHD_Result queued =
+        answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&text));
     buf_release(&text);
     return queued;
 }
@@ -59,7 +60,8 @@ static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int 
     unsigned flags = MHD_USE_EPOLL | (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
-        MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S,
+        MHD_OPTION_END);
     freeaddrinfo(found);
     return d;
 }

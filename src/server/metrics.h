@@ -1,5 +1,5 @@
-/* The Prometheus endpoint: GET /metrics on `metrics-port` of `metrics-bind`, off by default. It runs on the server's
- * own loop, and answers from counters: a scrape looks at no key. */
+/* The Prometheus endpoint: GET /metrics on `metrics-port` of `metrics-bind`, off by default. It runs on the
+ * server's own loop, and answers from counters: a scrape looks at no key. */
 #ifndef MAYFLY_SERVER_METRICS_H
 #define MAYFLY_SERVER_METRICS_H
 

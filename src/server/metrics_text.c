@@ -1,11 +1,9 @@
-/* What a scrape gets. Names follow Prometheus's customs: base units, _total for what only grows. redis_exporter
- * tells the rest of INFO; here is what it can't know, and enough beside it to run without it. */
+/* What a scrape gets. Names follow Prometheus's customs: base units, _total for what only grows.
+ * redis_exporter tells the rest of INFO; here is what it can't know, and enough beside to run without it. */
 #include "base/clock.h"
 #include "keyspace/forecast.h"
 #include "server/metrics.h"
 #include "server/server.h"
-
-typedef unsigned long long ull;
 
 static void head(struct buf *b, const char *name, const char *type, const char *help)
 {
@@ -41,9 +39,8 @@ static void forecast_text(struct server *s, struct buf *b)
     head(b, "expiry_forecast_keys", "gauge", "Keys that expire within this time from now.");
     for (u32 i = 0; i < FORECAST_SPANS; i++) {
         keys += f.span[i].keys;
-        bool all = i + 1 == FORECAST_SPANS;
-        buf_printf(b, "mayfly_expiry_forecast_keys{within=\"%s\"} %llu\n", all ? "+Inf" : forecast_intervals[i].name,
-                   (ull)keys);
+        const char *within = i + 1 == FORECAST_SPANS ? "+Inf" : forecast_intervals[i].name;
+        buf_printf(b, "mayfly_expiry_forecast_keys{within=\"%s\"} %llu\n", within, (ull)keys);
     }
 }
 
@@ -66,9 +63,11 @@ static void expiry_text(struct server *s, struct buf *b)
     head(b, "expiry_lag_seconds", "histogram", "Time from a deadline until what it ended was reclaimed.");
     lag_histogram_text(b, "active", &s->region.ks.lag.active);
     lag_histogram_text(b, "lazy", &s->region.ks.lag.lazy);
-    head(b, "expired_keys_total", "counter", "Keys reclaimed: by the server itself, or by a command that met them.");
-    buf_printf(b, "mayfly_expired_keys_total{how=\"active\"} %llu\nmayfly_expired_keys_total{how=\"lazy\"} %llu\n",
-               (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired);
+    head(b, "expired_keys_total", "counter",
+         "Keys reclaimed: by the server itself, or by a command that met them.");
+    buf_printf(b, "mayfly_expired_keys_total{how=\"active\"} %llu\n",
+               (ull)(k->expired_keys - k->lazy_expired));
+    buf_printf(b, "mayfly_expired_keys_total{how=\"lazy\"} %llu\n", (ull)k->lazy_expired);
     counter(b, "expired_fields_total", (double)k->expired_fields, "Fields of hashes reclaimed.");
     counter(b, "expire_cycle_cpu_seconds_total", (double)s->region.cycle.spent_us / 1e6,
             "CPU time of the cycle that reclaims.");
@@ -82,7 +81,8 @@ static void keyspace_text(struct server *s, struct buf *b)
     struct engine *e = s->region.eng;
     head(b, "keys", "gauge", "Keys by database, dead ones that are not reclaimed yet included.");
     for (u32 db = 0; db < e->databases; db++)
-        if (e->ops->count(e, db)) buf_printf(b, "mayfly_keys{db=\"%u\"} %llu\n", db, (ull)e->ops->count(e, db));
+        if (e->ops->count(e, db))
+            buf_printf(b, "mayfly_keys{db=\"%u\"} %llu\n", db, (ull)e->ops->count(e, db));
     head(b, "keys_with_deadline", "gauge", "Keys that will expire, by database.");
     for (u32 db = 0; db < e->databases; db++)
         if (e->ops->count(e, db))
@@ -117,7 +117,8 @@ static void server_text(struct server *s, struct buf *b)
     counter(b, "connections_total", (double)s->net.stats.connections, "Connections accepted.");
     counter(b, "net_input_bytes_total", (double)s->net.stats.bytes_in, "Bytes received.");
     counter(b, "net_output_bytes_total", (double)s->net.stats.bytes_out, "Bytes sent.");
-    gauge(b, "memory_used_bytes", (double)evictor_used(&s->region.evictor), "Memory in use, as INFO's used_memory.");
+    gauge(b, "memory_used_bytes", (double)evictor_used(&s->region.evictor),
+          "Memory in use, as INFO's used_memory.");
     gauge(b, "memory_rss_bytes", (double)mem_rss(), "Memory as the system counts it.");
     gauge(b, "memory_max_bytes", (double)s->config.maxmemory, "maxmemory; 0: no limit.");
     gauge(b, "reclaim_pending_objects", (double)s->reclaim_pending, "Values dropped and not freed yet.");

@@ -4,6 +4,8 @@
 
 #include "server/server.h"
 
+void monitor_leave(struct server *s, struct session *session); /* if it is one of them */
+
 void monitor_feed(struct server *s, const struct conn *from, const struct command *cmd, int argc,
                   const bytes *argv);
 

@@ -72,7 +72,8 @@ static void slow_down(struct server *s)
     struct persistence *p = &s->persist;
     if (++p->rewrite_failures < REWRITE_PATIENCE) return;
     bool urgent = p->aof_state == AOF_IS_ON && aof_refuses(p->aof); /* no write is accepted until one works */
-    p->rewrite_delay_min = p->rewrite_delay_min && !urgent ? MIN(2 * p->rewrite_delay_min, REWRITE_DELAY_MAX) : 1;
+    bool again = p->rewrite_delay_min && !urgent;
+    p->rewrite_delay_min = again ? MIN(2 * p->rewrite_delay_min, REWRITE_DELAY_MAX) : 1;
     p->rewrite_after_ms = clock_wall_ms() + p->rewrite_delay_min * 60000;
     log_line(&s->log, LOG_WARNING, "Background AOF rewrite has repeatedly failed %llu times and triggered "
                                    "the limit, will retry in %lld minutes",

@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "server/server.h"
 
-typedef unsigned long long ull;
 typedef long long ll;
 
 u64 persistence_buffers(const struct persistence *p)

@@ -104,8 +104,7 @@ static void list_names(struct ctx *c, enum pubsub_kind kind)
 {
     struct listing l = {.out = c->out};
     if (c->argc > 3) {
-        reply_errorf(c->out, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try PUBSUB "
-                             "HELP.", (int)MIN(c->argv[1].n, 128u), c->argv[1].p);
+        ctx_wrong_subcommand(c);
         return;
     }
     size_t mark = reply_mark(c->out);

@@ -48,7 +48,7 @@ static void detach(struct server *s)
     s->repl.attached = false;
 }
 
-/* What is dead goes by a DEL in the stream, or is told in expiry-stream, then: a compaction would tell nobody. */
+/* What is dead goes by a DEL in the stream then, or is told in expiry-stream: a compaction tells nobody. */
 void replication_keep_dead(struct server *s)
 {
     s->region.eng->keep_dead = s->repl.streaming || expiry_stream_on(&s->region.expiry_stream);
@@ -108,8 +108,7 @@ void replication_note(struct server *s)
     struct engine_note *note = &s->region.eng->notes[NOTE_REPLICATION];
     if (s->config.engine != ENGINE_ROCKSDB) return;
     buf_clear(&note->text);
-    buf_printf(&note->text, "%s %llu %u", r->stream.id, (unsigned long long)(r->stream.end + r->stream.staged),
-               selected(s));
+    buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
     note->changed = true;
 }
 

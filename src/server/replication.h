@@ -94,7 +94,7 @@ void replication_note(struct server *s);
 /* Makes sure there is a stream, to go on from here. */
 void replication_stream(struct server *s);
 
-/* Tells the engine whether the dead may go without a word: not if a replica, or expiry-stream, is to hear of it. */
+/* Tells the engine whether the dead may go silently: not if a replica, or expiry-stream, is to hear of it. */
 void replication_keep_dead(struct server *s);
 
 /* Becomes a replica, of this primary from now on; or a primary again, with the data that is there. */

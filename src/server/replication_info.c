@@ -2,8 +2,6 @@
 #include "base/clock.h"
 #include "server/primary.h"
 
-typedef unsigned long long ull;
-
 static const char *state_name(const struct replica *r)
 {
     switch (r->state) {

@@ -137,7 +137,7 @@ void debug_loadaof(struct ctx *c)
         reply_error(c->out, "ERR there is no append only file to load: appendonly is off, or not on yet");
         return;
     }
-    p->flushed_seq = journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC has done so far, too */
+    p->flushed_seq = journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC did so far, too */
     if (!aof_flush(p->aof, s->now_ms)) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;

@@ -32,7 +32,9 @@ static void serve(void *owner)
     struct server *s = owner;
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
-    net_serve_busy(&s->net, tick_run);
+    /* The script's own record is not ended yet. */
+    bool settled = s->region.journal.seq == s->tick_seq && !s->region.eng->failed;
+    net_serve_busy(&s->net, settled, tick_run);
     i64 end = clock_mono_us();
     s->script_serve_us = end + MAX(SERVE_EVERY_US, (end - start) * SERVE_SHARE);
     if (s->shutting_down) s->region.script->stopped = true;

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "exec/multi.h"
-#include "server/client.h"
 #include "server/cron.h"
 #include "server/daemon.h"
+#include "server/monitor.h"
 #include "server/rename.h"
 #include "server/script_host.h"
 #include "server/storage.h"
@@ -32,7 +32,8 @@ static const char denied[] =
 static const char *on_accept(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
-    if (s->config.protected_mode && acl_default(&s->acl)->nopass && !c->is_unix && !c->is_loopback) return denied;
+    bool is_far = !c->is_unix && !c->is_loopback;
+    if (is_far && s->config.protected_mode && acl_default(&s->acl)->nopass) return denied;
     users_greet(s, &c->session);
     c->created_ms = c->active_ms = clock_wall_ms();
     return NULL;
@@ -41,7 +42,7 @@ static const char *on_accept(struct net *n, struct conn *c)
 static void on_close(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
-    client_leave_monitor(s, &c->session);
+    monitor_leave(s, &c->session);
     block_forget(s, c);
     multi_end(&s->region, &c->session);
     pubsub_forget(s, c);
@@ -186,7 +187,8 @@ static bool listen_port(struct server *s, int port, bool tls)
         bool optional = *from == '-';
         if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), port, tls, optional))
             continue;
-        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (%s), aborting.", port, tls ? "tls" : "tcp");
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (%s), aborting.", port,
+                 tls ? "tls" : "tcp");
         return false;
     }
     return true;

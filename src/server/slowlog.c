@@ -88,10 +88,7 @@ void cmd_slowlog_get(struct ctx *c)
     const struct slowlog *l = &c->server->slowlog;
     i64 count = DEFAULT_COUNT;
     if (c->argc > 3) {
-        reply_errorf(
-            c->out,
-            "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try SLOWLOG HELP.",
-            (int)c->argv[1].n, c->argv[1].p);
+        ctx_wrong_subcommand(c);
         return;
     }
     if (c->argc == 3 && (!num_parse_i64(c->argv[2], &count) || count < -1)) {

@@ -23,27 +23,33 @@ void stats_reset(struct stats *s)
     s->peak_memory = peak;
 }
 
-/* The code of an error is its first word. */
+/* The code of an error is its first word, if there is another one. A script may have made it up: what means
+ * something in INFO goes. */
+static void error_code(bytes line, char code[ERROR_CODE])
+{
+    size_t n = 1, most = MIN(line.n, (size_t)ERROR_CODE);
+    while (n < most && line.p[n] != ' ' && line.p[n] != '\r') n++;
+    bytes word = n < most && line.p[n] == ' ' ? bytes_of(line.p + 1, n - 1) : BYTES_LIT("ERR");
+    for (size_t i = 0; i < word.n; i++) code[i] = word.p[i] == ':' || word.p[i] == '#' ? '_' : word.p[i];
+    code[word.n] = '\0';
+}
+
+/* They are kept in the order of their codes. */
 void stats_error(struct stats *s, bytes line)
 {
-    char prefix[32];
-    size_t n = 0;
-    for (size_t i = 1; i < line.n && n < sizeof prefix - 1; i++) {
-        if (line.p[i] == ' ' || line.p[i] == '\r') break;
-        prefix[n++] = line.p[i];
-    }
-    prefix[n] = '\0';
+    char code[ERROR_CODE];
+    u32 at = 0;
+    error_code(line, code);
     s->total_errors++;
-    for (u32 i = 0; i < s->error_count; i++) {
-        if (strcmp(s->errors[i].prefix, prefix) == 0) {
-            s->errors[i].count++;
-            return;
-        }
+    while (at < s->error_count && strcmp(s->errors[at].prefix, code) < 0) at++;
+    struct error_stat *e = &s->errors[at];
+    if (at == s->error_count || strcmp(e->prefix, code) != 0) {
+        if (s->error_count == STATS_ERRORS) return;
+        memmove(e + 1, e, (s->error_count++ - at) * sizeof *e);
+        *e = (struct error_stat){0};
+        memcpy(e->prefix, code, strlen(code));
     }
-    if (s->error_count == STATS_ERRORS) return;
-    struct error_stat *e = &s->errors[s->error_count++];
-    memcpy(e->prefix, prefix, sizeof prefix);
-    e->count = 1;
+    e->count++;
 }
 
 /* Buckets of at most 1/8 width: exact below 16 us, then 8 per doubling. */

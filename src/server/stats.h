@@ -5,6 +5,7 @@
 #include "base/buf.h"
 
 #define STATS_SAMPLES 16     /* for the instantaneous rates */
+#define ERROR_CODE 32        /* bytes of one, with its NUL */
 #define STATS_ERRORS 128     /* different error prefixes kept */
 #define STATS_HISTOGRAM 512  /* latency buckets per command: see stats_bucket_top_us() */
 
@@ -14,7 +15,7 @@ struct command_stats {
 };
 
 struct error_stat {
-    char prefix[32];
+    char prefix[ERROR_CODE];
     u64 count;
 };
 

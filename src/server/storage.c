@@ -45,8 +45,8 @@ bool storage_recall(struct server *s)
     struct buf why = {0};
     bool ok = functions_recall(&s->region, &why);
     if (!ok)
-        log_line(&s->log, LOG_WARNING, "Can't start: the functions that are kept with the data can't be loaded: %.*s",
-                 (int)why.n, why.p);
+        log_line(&s->log, LOG_WARNING, "Can't start: the functions that are kept with the data can't be "
+                                       "loaded: %.*s", (int)why.n, why.p);
     buf_release(&why);
     return ok;
 }

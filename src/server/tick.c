@@ -106,7 +106,8 @@ static void note_latency(struct server *s, const char *event, i64 usec)
 static void note_errors(struct server *s, const struct reply *out)
 {
     const struct buf *b = out->out;
-    if (out->errors) stats_error(&s->stats, bytes_of(b->p + out->error_at, b->n - out->error_at));
+    if (LIKELY(out->errors == out->counted)) return;
+    stats_error(&s->stats, bytes_of(b->p + out->error_at, b->n - out->error_at));
 }
 
 static void note_time(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
@@ -161,6 +162,16 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
 }
 
+/* Why a request is left for later; 0: it may run. */
+static inline u32 reason_to_hold(struct server *s, struct net_request *q, const bytes *argv)
+{
+    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, q->conn, q->argc, argv)) return HOLD_PAUSE;
+    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(s, q->conn, q->argc, argv)) return HOLD_FAILOVER;
+    if (UNLIKELY(s->auth_failures) && auth_must_wait(s, q->conn, q->argc, argv[0])) return HOLD_AUTH;
+    if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, q)) return HOLD_SNAPSHOT;
+    return 0;
+}
+
 void tick_run(struct net *n, u32 at)
 {
     struct server *s = n->owner;
@@ -179,20 +190,9 @@ void tick_run(struct net *n, u32 at)
         return;
     }
     if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
-    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, c, nq->argc, argv)) {
-        conn_postpone(n, at, HOLD_PAUSE);
-        return;
-    }
-    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(s, c, nq->argc, argv)) {
-        conn_postpone(n, at, HOLD_FAILOVER);
-        return;
-    }
-    if (UNLIKELY(s->auth_failures) && auth_must_wait(s, c, nq->argc, argv[0])) {
-        conn_postpone(n, at, HOLD_AUTH);
-        return;
-    }
-    if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, nq)) {
-        conn_postpone(n, at, HOLD_SNAPSHOT);
+    u32 hold = reason_to_hold(s, nq, argv);
+    if (UNLIKELY(hold)) {
+        conn_postpone(n, at, hold);
         return;
     }
     bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->region.script;
@@ -388,6 +388,7 @@ void server_tick(struct net *n)
     region_begin(&s->region, clock_wall_ms());
     s->now_ms = s->region.ks.now_ms;
     i64 start_us = s->tick_us = clock_mono_us();
+    s->tick_seq = s->region.journal.seq;
     storage_note_refusal(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);

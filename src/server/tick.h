@@ -7,8 +7,8 @@
 
 void server_tick(struct net *n); /* net's on_tick */
 
-/* Runs one of the tick's requests. While a script runs too long, those of others (net_serve_busy): they are told
- * BUSY, or run if they may. */
+/* Runs one of the tick's requests. While a script runs too long, those of others (net_serve_busy): they are
+ * told BUSY, or run if they may. */
 void tick_run(struct net *n, u32 at);
 
 /* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
@@ -18,7 +18,7 @@ void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
 void tick_account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
                        i64 usec_before, i64 usec);
 
-/* The region's on_nested: what ran within EXEC or a script is counted and shown like a request of its client. */
+/* The region's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
 void tick_nested(void *owner, const struct request *q, const struct outcome *o);
 
 #endif

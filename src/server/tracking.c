@@ -47,6 +47,12 @@ static struct conn *current(const struct server *s)
     return c && c->answering ? c : NULL;
 }
 
+/* Who changes what is being changed: that one, or one who waited and is served now. */
+static const struct conn *author(const struct server *s)
+{
+    return s->blocking.served ? s->blocking.served : current(s);
+}
+
 /* -- telling ----------------------------------------------------------------------------------------- */
 
 static void tell_broken(struct tracker *t)
@@ -124,12 +130,12 @@ static void invalidate(struct server *s, struct tracked *k)
 {
     struct tracking *g = &s->tracking;
     bytes name = tracked_key(k);
-    const struct conn *running = current(s);
+    const struct conn *running = current(s), *by = author(s);
     table_remove(&g->keys, table_hash(&g->keys, name), k);
     g->items -= k->count;
     for (u32 i = 0; i < k->count; i++) {
         struct tracker *t = find_tracker(g, k->readers[i]);
-        if (!t || t->options & TRACK_BCAST || (t->options & TRACK_NOLOOP && t->conn == running)) continue;
+        if (!t || t->options & TRACK_BCAST || (t->options & TRACK_NOLOOP && t->conn == by)) continue;
         if (t->conn == running && t->redirect) postpone(g, name);
         else tracking_tell(t, write_key, &name);
     }
@@ -140,8 +146,8 @@ static void on_touched(void *owner, u32 db UNUSED, bytes key)
 {
     struct server *s = owner;
     struct tracking *g = &s->tracking;
-    const struct conn *running = current(s);
-    if (g->prefixes.count) bcast_changed(g, key, running ? running->session.id : 0);
+    const struct conn *by = author(s);
+    if (g->prefixes.count) bcast_changed(g, key, by ? by->session.id : 0);
     struct tracked *k = g->keys.count ? table_find(&g->keys, key, table_hash(&g->keys, key)) : NULL;
     if (k) invalidate(s, k);
 }

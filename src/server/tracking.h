@@ -1,9 +1,9 @@
 /* Client-side caching: CLIENT TRACKING.
  *
  * A client that tracks is told when a key it has read is changed, expires or is evicted, once per read; or
- * (BCAST) when any key with one of its prefixes is, at the end of the tick. Names of keys are all that counts,
- * not their database. Whoever hears of too much asks once more than needed: so, where it can't be exact (too
- * many keys, a commit that failed), too much is declared invalid rather than too little.
+ * (BCAST) when any key with one of its prefixes is, at the end of the tick. Names of keys are all that
+ * counts, not their database. Whoever hears of too much asks once more than needed: so, where it can't be
+ * exact (too many keys, a commit that failed), too much is declared invalid rather than too little.
  *
  * While nobody tracks, the keyspace reports nothing here (LISTEN_TRACK). */
 #ifndef MAYFLY_SERVER_TRACKING_H

@@ -1,5 +1,5 @@
 /* A prefix has the clients that asked for it, and the keys that changed since the last tick, each once, with
- * the last one who changed it. What they are told is sorted, as in Redis. */
+ * the one who changed it, if there is but one. What they are told is sorted, as in Redis. */
 #include "server/tracking_bcast.h"
 
 #include <stdlib.h>
@@ -138,6 +138,8 @@ static void note_change(struct tracking *g, struct prefix *p, bytes key, u64 by)
         k->n = (u32)key.n;
         if (key.n) memcpy(k->name, key.p, key.n);
         table_insert(&p->changes, hash, k);
+    } else if (k->by != by) {
+        by = 0;
     }
     k->by = by;
     if (p->changed) return;

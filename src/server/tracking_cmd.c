@@ -108,8 +108,9 @@ static bool begins_with(bytes s, bytes start)
     return s.n >= start.n && (start.n == 0 || memcmp(s.p, start.p, start.n) == 0);
 }
 
-/* The first given prefix that overlaps with any other; NOT_GIVEN: none does. Sorted, those that begin with one
- * stand right behind it: `open` are those that the next may begin with, each with the first given among them. */
+/* The first given prefix that overlaps with any other; NOT_GIVEN: none does. Sorted, those that begin with
+ * one stand right behind it: `open` are those that the next may begin with, each with the first given among
+ * them. */
 static u32 first_overlap(struct candidate *v, u32 n)
 {
     struct candidate *open = mem_alloc((n + 1) * sizeof *open);

@@ -29,24 +29,37 @@ void users_greet(struct server *s, struct session *session)
     session->authenticated = session->user->on && session->user->nopass;
 }
 
+/* CLIENT INFO's line of one whose command is refused; that is the one it shows as the last. */
+static struct buf describe_running(struct server *s, struct conn *c)
+{
+    const struct net *n = &s->net;
+    struct buf out = {0};
+    if (n->running < n->request_count && n->requests[n->running].conn == c) {
+        const struct net_request *q = &n->requests[n->running];
+        const bytes *argv = n->args + q->argv_at;
+        const struct command *cmd = region_find(&s->region, argv[0]), *sub = NULL;
+        if (cmd && cmd->sub_count && q->argc > 1) sub = command_find_sub(cmd, argv[1]);
+        if (cmd) c->last_command = sub ? sub->name : cmd->name;
+    }
+    client_describe(c, s->now_ms, &out);
+    return out;
+}
+
 void users_denied(void *server, const struct request *q, enum acl_denial denial, enum acl_context where,
                   bytes what)
 {
     struct server *s = server;
-    struct buf client = {0};
-    client_describe(conn_of(q->session), s->now_ms, &client);
     acl_log_add(&s->acl_log, (u64)s->config.acllog_max_len, s->now_ms, denial, where, what,
-                buf_bytes(&q->session->user->name), client);
+                buf_bytes(&q->session->user->name), describe_running(s, conn_of(q->session)));
 }
 
 static void note_failure(struct ctx *c, bytes name)
 {
     struct server *s = c->server;
-    struct buf client = {0};
     s->auth_failures++;
-    client_describe(conn_of(c->session), c->now_ms, &client);
-    acl_log_add(&s->acl_log, (u64)s->config.acllog_max_len, c->now_ms, ACL_NO_AUTH,
-                multi_open(c->session) ? ACL_MULTI : ACL_TOPLEVEL, c->argv[0], name, client);
+    acl_log_add(&s->acl_log, (u64)s->config.acllog_max_len, s->now_ms, ACL_NO_AUTH,
+                multi_open(c->session) ? ACL_MULTI : ACL_TOPLEVEL, c->argv[0], name,
+                describe_running(s, conn_of(c->session)));
 }
 
 /* A name nobody has costs as much as one that somebody has: who the users are is not to be heard. */
@@ -234,8 +247,8 @@ void users_init(struct server *s)
 bool users_start(struct server *s)
 {
     if (s->config.aclfile.n && s->config.user_count) {
-        log_line(&s->log, LOG_WARNING, "There are `user` lines in the configuration, and an aclfile: which of "
-                                       "them counts would be a guess. Use either, not both.");
+        log_line(&s->log, LOG_WARNING, "There are `user` lines in the configuration, and an aclfile: which "
+                                       "of them counts would be a guess. Use either, not both.");
         return false;
     }
     if (s->config.aclfile.n) return load_at_start(s);

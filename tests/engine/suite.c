@@ -13,8 +13,7 @@ static struct world w;
 static int setup(void **state)
 {
     (void)state;
-    const char *seed = getenv("SUITE_SEED"); /* for soaking; a failure repeats with its seed */
-    suite_rng = seed ? strtoull(seed, NULL, 10) : 42;
+    suite_seed();
     world_open(&w, open_engine(DBS, 12345));
     return 0;
 }
@@ -27,15 +26,6 @@ static int teardown(void **state)
 }
 
 /* -- everything at once ------------------------------------------------------------------- */
-
-static void change_deadline(struct key_ref *ref, struct mval *m)
-{
-    u32 bits = w.ops->access(w.e, ref);
-    m->deadline_ms = below(3) ? w.now_ms + 1 + below(below(3) ? 5000 : 100000000) : 0;
-    w.ops->set_deadline(w.e, ref, m->deadline_ms);
-    assert_int_equal(ref->deadline_ms, m->deadline_ms);
-    assert_int_equal(w.ops->access(w.e, ref), bits);
-}
 
 static void move_key(struct key_ref *ref, struct mval *m, bool copy)
 {
@@ -108,7 +98,7 @@ static void one_step(u32 elements)
     if (what < 700) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--)
             change_value(&w, &ref, m, elements);
-    } else if (what < 780) change_deadline(&ref, m);
+    } else if (what < 780) change_deadline(&w, &ref, m);
     else if (what < 800) drop_key(&w, &ref, m);
     else if (what < 830) move_key(&ref, m, false);
     else if (what < 860) move_key(&ref, m, true);

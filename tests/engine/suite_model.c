@@ -10,6 +10,12 @@
 u64 suite_rng;
 u32 suite_ring;
 
+void suite_seed(void)
+{
+    const char *seed = getenv("SUITE_SEED");
+    suite_rng = seed ? strtoull(seed, NULL, 10) : 42;
+}
+
 u32 below(u32 n) { return (u32)rand_below(&suite_rng, n); }
 
 /* -- numbered strings ------------------------------------------------------------- */
@@ -526,6 +532,15 @@ void drop_key(struct world *w, struct key_ref *ref, struct mval *m)
 {
     w->ops->drop(w->e, ref);
     mval_clear(m);
+}
+
+void change_deadline(struct world *w, struct key_ref *ref, struct mval *m)
+{
+    u32 bits = w->ops->access(w->e, ref);
+    m->deadline_ms = below(3) ? w->now_ms + 1 + below(below(3) ? 5000 : 100000000) : 0;
+    w->ops->set_deadline(w->e, ref, m->deadline_ms);
+    assert_int_equal(ref->deadline_ms, m->deadline_ms);
+    assert_int_equal(w->ops->access(w->e, ref), bits);
 }
 
 void rename_key(struct world *w, struct key_ref *ref, struct mval *m)

@@ -46,6 +46,7 @@ struct world {
 };
 
 extern u64 suite_rng;
+void suite_seed(void); /* SUITE_SEED, for soaking: a failure repeats with its seed */
 u32 below(u32 n);
 
 /* Short and long, numbers, binary, and for 0 the empty string. The slice lives
@@ -88,6 +89,7 @@ void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elemen
 /* Makes the absent key. */
 void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct key_ref *ref);
 void drop_key(struct world *w, struct key_ref *ref, struct mval *m);
+void change_deadline(struct world *w, struct key_ref *ref, struct mval *m); /* to any, or none */
 void rename_key(struct world *w, struct key_ref *ref, struct mval *m); /* to any other, if that is absent */
 void flush_db(struct world *w, u32 db);
 void swap_dbs(struct world *w, u32 a, u32 b);

@@ -22,8 +22,7 @@ static struct {
 static int setup(void **state)
 {
     (void)state;
-    const char *seed = getenv("SUITE_SEED");
-    suite_rng = seed ? strtoull(seed, NULL, 10) : 42;
+    suite_seed();
     world_open(&w, open_engine(DBS, 12345));
     memset(&snap, 0, sizeof snap);
     suite_ring = 0;
@@ -176,8 +175,7 @@ static void one_step(void)
         for (u32 n = 1 + below(below(5) ? 5 : 300); n > 0 && m->type != TYPE_NONE; n--)
             change_value(&w, &ref, m, 300);
     } else if (what < 700) {
-        m->deadline_ms = below(3) ? w.now_ms + 1 + below(below(3) ? 5000 : 100000000) : 0;
-        w.ops->set_deadline(w.e, &ref, m->deadline_ms);
+        change_deadline(&w, &ref, m);
     } else if (what < 780) {
         drop_key(&w, &ref, m);
     } else if (what < 900) {

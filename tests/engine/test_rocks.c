@@ -77,8 +77,7 @@ static void one_step(void)
     } else if (what < 800) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, 300);
     } else if (what < 900) {
-        m->deadline_ms = below(3) ? w.now_ms + 1 + below(below(3) ? 5000 : 100000000) : 0;
-        w.ops->set_deadline(w.e, &ref, m->deadline_ms);
+        change_deadline(&w, &ref, m);
     } else if (what < 940) {
         drop_key(&w, &ref, m);
     } else if (what < 990) {

@@ -34,6 +34,22 @@ def writes_again(m, seconds=60):
         mayfly.eventually(lambda: link.call('SET', b'probe', b'1') == b'OK', seconds, pause=0.1)
 
 
+def life_after(m, load, seconds):
+    """There is room again: the load goes on, the machine dies, and what it answered is found again. How much
+    that was."""
+    load.start(m.port)
+    time.sleep(seconds)
+    m.kill()
+    load.join()
+    load.refusals(*m.setup.busy, *m.setup.doubtful)    # a rewrite may fill the disk again
+    m.check()
+    m.start()
+    answered = sum(c.answered for c in load.clients)
+    load.settle(m.port)
+    m.kill()
+    return answered
+
+
 @pytest.mark.parametrize('fsync', ['everysec', 'always'])
 @pytest.mark.parametrize('setup', [ROCKS, MEMORY], ids=lambda s: s.name)
 def test_disk_full(setup, fsync, machines, disks, rounds):
@@ -57,16 +73,7 @@ def test_disk_full(setup, fsync, machines, disks, rounds):
 
         os.unlink(ballast)
         writes_again(m)
-        load.start(m.port)
-        time.sleep(0.5)
-        m.kill()
-        load.join()
-        load.refusals(*setup.busy, *setup.doubtful)    # a rewrite may fill the disk again
-        m.check()
-        m.start()
-        answered += sum(c.answered for c in load.clients)
-        load.settle(m.port)
-        m.kill()
+        answered += life_after(m, load, 0.5)
         disk.remove()
         rounds.add(full_disks=1, answered_writes=answered, refused_writes=refused)
 
@@ -113,16 +120,7 @@ def test_suddenly_full(setup, fsync, machines, disks, rounds):
             m.check()
             m.start()
             restarted = True
-        load.start(m.port)
-        time.sleep(0.3)
-        m.kill()
-        load.join()
-        load.refusals(*setup.busy, *setup.doubtful)    # a rewrite may fill the disk again
-        m.check()
-        m.start()
-        answered += sum(c.answered for c in load.clients)
-        load.settle(m.port)
-        m.kill()
+        answered += life_after(m, load, 0.3)
         disk.remove()
         rounds.add(full_disks=1, answered_writes=answered, refused_writes=refused, restarts_needed=restarted)
 

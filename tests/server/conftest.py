@@ -1,6 +1,4 @@
 """Fixtures: a server for everybody, servers of one's own, clients and bare sockets."""
-import signal
-
 import pytest
 
 import mayfly
@@ -27,23 +25,14 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope='session')
 def shared_server():
-    s = mayfly.Server('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes',
-                      '--unixsocket', 'mayfly.sock')
-    yield s
-    try:
-        assert s.stop(signal.SIGTERM) == 0, s.log
-        s.check()
-    finally:
-        s.remove()
+    yield from mayfly.for_a_session('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes',
+                                    '--unixsocket', 'mayfly.sock')
 
 
 @pytest.fixture
 def server(shared_server):
     """The shared server, emptied. Whoever changes its configuration restores it."""
-    assert shared_server.proc.poll() is None, f'the shared server crashed: {shared_server.log}'
-    with shared_server.client() as c:
-        c.flushall()
-    return shared_server
+    return mayfly.emptied(shared_server)
 
 
 @pytest.fixture
@@ -56,22 +45,7 @@ def r(server):
 @pytest.fixture
 def server_factory():
     """server_factory('--directive', value …) starts a server that lives until the test ends."""
-    started = []
-
-    def start(*args, **options):
-        s = mayfly.Server(*args, **options)
-        started.append(s)
-        return s
-
-    yield start
-    try:
-        for s in started:
-            if s.proc.poll() is None:
-                assert s.stop(signal.SIGTERM) == 0, s.log
-            s.check()
-    finally:
-        for s in started:
-            s.remove()
+    yield from mayfly.for_a_test()
 
 
 @pytest.fixture

@@ -124,6 +124,49 @@ class Server:
         assert not found, self.log[max(0, found.start() - 200):found.start() + 4000]
 
 
+# -- what fixtures yield from ----------------------------------------------------------------
+
+def for_a_session(*args):
+    """A server for all tests."""
+    s = Server(*args)
+    yield s
+    try:
+        assert s.stop(signal.SIGTERM) == 0, s.log
+        s.check()
+    finally:
+        s.remove()
+
+
+def for_a_test():
+    """A function that starts a server which lives until the test ends."""
+    started = []
+
+    def start(*args, **options):
+        s = Server(*args, **options)
+        started.append(s)
+        return s
+
+    yield start
+    try:
+        for s in started:
+            if s.proc.poll() is None:
+                assert s.stop(signal.SIGTERM) == 0, s.log
+            s.check()
+    finally:
+        for s in started:
+            s.remove()
+
+
+def emptied(server):
+    """A server for all tests, for one of them. Whoever changes its configuration restores it."""
+    assert server.proc.poll() is None, f'the shared server crashed: {server.log}'
+    with server.client() as c:
+        c.flushall()
+    return server
+
+
+# -- sockets -------------------------------------------------------------------------------
+
 class ReplyError(str):
     """An error reply, without its '-'."""
 
@@ -153,6 +196,14 @@ class Raw:
 
     def send(self, data):
         self.sock.sendall(data)
+        return self
+
+    def try_send(self, data):
+        """As send, to one who may close the connection before it has heard it all."""
+        try:
+            self.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
         return self
 
     def command(self, *args):

@@ -290,6 +290,69 @@ def test_like_redis(server_factory, redis_factory, raw, seed):
             same('ACL', 'DRYRUN', user, *[g.choice(KEYS) if w == 'K' else w for w in request])
 
 
+# What users of changing rights really run, alone, within MULTI or by a script.
+TRIED = [
+    ('GET', 'K'), ('SET', 'K', '1'), ('DEL', 'K', 'K'), ('MGET', 'K', 'K'), ('COPY', 'K', 'K', 'REPLACE'), ('EXISTS', 'K'),
+    ('GETDEL', 'K'), ('LMPOP', '2', 'K', 'K', 'LEFT'), ('PUBLISH', 'K', 'm'), ('CONFIG', 'GET', 'port-'), ('SELECT', '0'),
+    ('OBJECT', 'FREQ', 'nosuch'), ('ACL', 'WHOAMI'), ('SORT', 'nosuch', 'BY', 'w*', 'GET', 'v*'), ('OBJECT', 'ENCODING', 'K'),
+    ('GET',), ('NOPE', 'K'), ('EVAL', 'return 1', '1', 'K'), ('UNSUBSCRIBE', 'K'),
+]
+BY_SCRIPT = "local r = redis.pcall(unpack(ARGV)) return type(r) == 'table' and r['err'] or r"
+
+
+def logged(c):
+    """ACL LOG (RESP3) without what differs: ages, numbers, addresses."""
+    kept = []
+    for entry in c.call('ACL', 'LOG', 50):
+        client = dict(word.split(b'=', 1) for word in entry.pop(b'client-info').split())
+        assert entry.pop(b'age-seconds') >= 0
+        kept.append((entry, [client[k] for k in (b'cmd', b'user', b'multi', b'db')]))
+    return kept
+
+
+@pytest.mark.any_engine
+@redis_server.needed
+@pytest.mark.parametrize('seed', range(3))
+def test_denials_like_redis(server_factory, redis_factory, raw, seed):
+    servers = server_factory(), redis_factory()
+    admins = [raw(s.port) for s in servers]
+    g = random.Random(seed)
+
+    def same(pair, *command):
+        a, b = [c.call(*command) for c in pair]
+        assert a == b, command
+        return a
+
+    same(admins, 'ACL', 'SETUSER', 'u', 'on', '>pw', '+@all')
+    for c in admins:
+        c.call('HELLO', 3)
+    users = [logged_in(s, raw, 'u') for s in servers]
+    queued = 0
+    for step in range(150 if mayfly.sanitized() else 700):
+        if step % 10 == 0:
+            base = ('resetkeys', 'resetchannels', '+@all') if g.random() < 0.8 else ()
+            same(admins, 'ACL', 'SETUSER', 'u', *base, *(random_rule(g, 1) for _ in range(g.randrange(1, 5))), '+acl')
+        tried = [g.choice(KEYS) if w == 'K' else w for w in g.choice(TRIED)]
+        kind = g.randrange(10)
+        if kind == 0 or queued > 3:
+            tried = [g.choice(('EXEC', 'DISCARD')) if queued else 'MULTI']
+            same(users, *tried)
+            queued = 1 if tried == ['MULTI'] else 0
+        elif kind < 4:
+            same(users, 'EVAL', BY_SCRIPT, 0, *tried)
+        else:
+            same(users, *tried)
+        queued += queued > 0
+        if step % 40 == 39:
+            assert logged(admins[0]) == logged(admins[1])
+            same(admins, 'ACL', 'LOG', 'RESET')
+    same(users, 'AUTH', 'u', 'wrong')
+    same(users, 'HELLO', '3', 'AUTH', 'nobody', 'wrong')
+    assert logged(admins[0]) == logged(admins[1])
+    same(admins, 'ACL', 'DELUSER', 'u')
+    assert [c.closed() for c in users] == [True, True]
+
+
 @pytest.mark.any_engine
 @redis_server.needed
 def test_categories_like_redis(server_factory, redis_factory, raw):

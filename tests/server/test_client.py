@@ -625,7 +625,9 @@ def test_auth(locked, raw):
 
 def test_auth_by_hello(locked, raw):
     c = raw(locked.port)
-    assert c.call('HELLO', 3).startswith('NOAUTH HELLO must be called with the client already authenticated')
+    assert c.call('HELLO', 3) == 'NOAUTH HELLO must be called with the client already authenticated, otherwise the ' \
+        'HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version ' \
+        'at the same time'
     assert c.call('HELLO', 3, 'AUTH', 'default', 'wrong') == WRONGPASS
     assert c.call('HELLO', 3, 'AUTH', 'default', 'secret', 'SETNAME', 'me')[b'proto'] == 3
     assert c.call('CLIENT', 'GETNAME') == b'me'

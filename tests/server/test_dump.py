@@ -10,6 +10,7 @@ import pytest
 import redis
 
 import mayfly
+from rdb_bytes import crc64
 
 FAR = 4_100_000_000_000     # ms: a deadline long after these tests
 
@@ -205,15 +206,6 @@ def test_errors_are_those_of_redis(r, empty_other):
         assert c.dump('nokey') is None
         assert c.exists('new') == 0
         assert c.get('taken') == b'w'
-
-
-def crc64(data):
-    crc = 0
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x95ac9329ac4bc9b5 if crc & 1 else 0)
-    return crc
 
 
 def payload(body, version=10):

@@ -10,7 +10,7 @@ import pytest
 import mayfly
 import redis_server
 from mayfly import ReplyError, eventually
-from test_persistence import DEBUG, SLOW, fast, persistence
+from test_persistence import DEBUG, SLOW, fast, save_a_huge_key
 from test_persistence import small_disk               # noqa: F401 # pylint: disable=unused-import
 
 COMMON = ('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes', '--slowlog-log-slower-than', '0')
@@ -174,6 +174,25 @@ def test_counted_and_shown_as_redis(both):
             lines = monitor_lines(s.port, COUNTED)
             slow = [b' '.join(entry[3]) for entry in c.call('SLOWLOG', 'GET', '-1')]
             seen.append((lines, slow, commandstats(s.port, ('multi', 'exec', 'set', 'incr', 'get', 'discard', 'select'))))
+    assert seen[0] == seen[1]
+
+
+@redis_server.needed
+@pytest.mark.parametrize('queue', ['SET k v', 'GET k|SET k v', 'SET k v|GET k', 'SET k v|SET k v', 'INCR s|SET k v'])
+def test_what_is_not_permitted_any_more_is_counted_as_redis(both, queue):
+    seen = []
+    for s in both:
+        with mayfly.Raw(s.port) as admin, mayfly.Raw(s.port) as c:
+            admin.call('SET', 's', 'x')
+            admin.call('ACL', 'SETUSER', 'bob', 'reset', 'on', 'nopass', '~*', '+@all')
+            c.call('AUTH', 'bob', 'x')
+            admin.call('CONFIG', 'RESETSTAT')
+            c.call('MULTI')
+            for command in queue.split('|'):
+                c.call(*command.split())
+            admin.call('ACL', 'SETUSER', 'bob', '-set')
+            seen.append((c.call('EXEC'), commandstats(s.port, ('exec', 'set', 'get', 'incr'))))
+            admin.call('ACL', 'DELUSER', 'bob')
     assert seen[0] == seen[1]
 
 
@@ -366,12 +385,7 @@ def test_survives_a_kill_whole(server_factory):
 def test_a_transaction_waits_for_a_huge_key_to_be_saved(server_factory):
     s = server_factory(*SLOW, *DEBUG)
     with s.raw() as c, s.raw() as waits, s.raw() as reads:
-        c.call('RPUSH', 'small', 1)
-        for i in range(10):
-            c.call('RPUSH', 'huge', *[f'{i}:{j}' for j in range(20_000)])
-        digest = c.call('DEBUG', 'DIGEST')
-        assert c.call('BGSAVE') == b'Background saving started'
-        eventually(lambda: persistence(c)['current_save_keys_total'] == '2')
+        digest = save_a_huge_key(c)
         for command in (('MULTI',), ('SELECT', '1'), ('SELECT', '0'), ('SET', 'first', '1'), ('RPUSH', 'huge', 'more')):
             assert waits.call(*command) in (b'OK', b'QUEUED')
         waits.command('EXEC')

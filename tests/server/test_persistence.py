@@ -185,16 +185,22 @@ def test_a_job_that_ends_by_flushall(server_factory):
     assert [f for f in os.listdir(s.dir) if f.startswith('temp')] == []
 
 
+def save_a_huge_key(c):
+    """Begins a snapshot of a list of 200 000 elements (and a small one); the digest of what it saves."""
+    c.call('RPUSH', 'small', 1)
+    for i in range(10):
+        c.call('RPUSH', 'huge', *[f'{i}:{j}' for j in range(20_000)])
+    digest = c.call('DEBUG', 'DIGEST')
+    assert c.call('BGSAVE') == b'Background saving started'
+    eventually(lambda: persistence(c)['current_save_keys_total'] == '2')
+    return digest
+
+
 def test_commands_that_change_a_huge_key_wait(server_factory):
     """Until it has been saved; everybody else goes on."""
     s = server_factory(*SLOW, *DEBUG)
     with Raw(s.port) as c, Raw(s.port) as waits, Raw(s.port) as also:
-        c.call('RPUSH', 'small', 1)
-        for i in range(10):
-            c.call('RPUSH', 'huge', *[f'{i}:{j}' for j in range(20_000)])
-        digest = c.call('DEBUG', 'DIGEST')
-        assert c.call('BGSAVE') == b'Background saving started'
-        eventually(lambda: persistence(c)['current_save_keys_total'] == '2')
+        digest = save_a_huge_key(c)
         waits.send(encode('RPUSH', 'huge', 'more') + encode('LLEN', 'huge') + encode('GET', 'x'))
         also.command('LPOP', 'huge')
         if mayfly.ENGINE == 'memory':

@@ -59,6 +59,9 @@ def test_handshake(primary, replica):
     info = r.info('replication')
     assert info['role'] == 'slave' and info['master_link_status'] == 'down'
     assert r.execute_command('ROLE')[3] == b'handshake'
+    with server.raw() as c:
+        hello = c.call('HELLO', 3)
+    assert hello[b'role'] == b'replica'
 
 
 @pytest.mark.any_engine

@@ -113,6 +113,41 @@ def test_within_transactions(server, real):
     ])
 
 
+def counted(port):
+    """What INFO has counted of commands and errors, without times."""
+    with mayfly.Raw(port) as c:
+        text = b''.join(c.call('INFO', section) for section in ('commandstats', 'errorstats', 'stats')).decode()
+    found = re.findall(r'cmdstat_(?!config|info|flushall|script|hello)(.*?):calls=(\d+),.*'
+                       r'rejected_calls=(\d+),failed_calls=(\d+)', text)
+    return sorted(found), sorted(re.findall(r'(errorstat_\w+:count=\d+|total_error_replies:\d+)', text))
+
+
+@redis_server.needed
+@pytest.mark.parametrize('script', [
+    'return redis.call("incr", "s")', 'return redis.pcall("incr", "s")', 'redis.pcall("incr", "s") return 1',
+    'return {1, redis.pcall("incr", "s")}', 'local e = redis.pcall("incr", "s") redis.call("get", "s") return e',
+    'local e = redis.pcall("incr", "s") error(e)', 'local _, e = pcall(redis.call, "incr", "s") error(e)',
+    'return redis.call("subscribe", "c")', 'redis.pcall("subscribe", "c") return 1', 'return redis.call("get")',
+    'redis.pcall("nosuch") return 1', 'return redis.call({})', 'return redis.pcall({})', 'redis.pcall({}) return 1',
+    'error("x")', 'error({err="MINE is this"})', 'return redis.error_reply("MINE is this")', 'return {err="MINE"}',
+    'return {1, redis.error_reply("MINE is this")}', 'return {map={a={redis.error_reply("MINE is this")}}}',
+    '#!lua flags=no-writes\nreturn redis.pcall("set", "a", "b")', 'return (',
+])
+def test_errors_are_counted_as_in_redis(server, real, script):
+    """What a script's command failed with, or was refused, counts once, as that command's; the rest as EVAL's own."""
+    seen = []
+    for c, s in zip(pairs_of(server, real), (server, real)):
+        with c:
+            c.call('SET', 's', 'x')
+            c.call('CONFIG', 'RESETSTAT')
+            ask(c, 'EVAL', script, 0)
+            c.call('MULTI')
+            c.call('EVAL', script, 0)
+            ask(c, 'EXEC')
+        seen.append(counted(s.port))
+    assert seen[0] == seen[1]
+
+
 @redis_server.needed
 def test_users(server, real):
     pair = pairs_of(server, real)
@@ -310,6 +345,17 @@ def test_nothing_escapes(r):
     assert r.eval('return getmetatable("").__index == string and ("x"):upper()', 0) == b'X'
 
 
+@pytest.mark.parametrize('script', [
+    'return string.find(("a"):rep(1e6), ("a?"):rep(1e6))', 'return ("a"):rep(1e6):find(("a-"):rep(1e6) .. "b")',
+    'return string.match("a", ("a*"):rep(3e5))', 'return string.gsub("a", ("a+"):rep(3e5), "b", 1)',
+    'for _ in string.gmatch("a", ("a?"):rep(1e6)) do end',
+])
+def test_patterns_that_would_exhaust_the_stack(r, script):
+    """Lua's matcher calls itself for each piece that may repeat: Redis ends here."""
+    with pytest.raises(mayfly.redis.ResponseError, match='pattern too complex'):
+        r.eval(script, 0)
+
+
 def test_what_one_script_does_to_its_tables_is_its_own(r):
     assert r.eval('KEYS.x = 1 KEYS[3] = "c" ARGV[1] = nil return KEYS', 2, 'a', 'b', 'arg') == [b'a', b'b', b'c']
     assert r.eval('return {KEYS, ARGV, type(KEYS.x)}', 1, 'a', 'arg') == [[b'a'], [b'arg'], b'nil']
@@ -401,6 +447,21 @@ def test_any_of_them_can_be_killed(impatient, script):
     assert 'Lua script killed by user with SCRIPT KILL.' in impatient.log
 
 
+def test_those_of_the_same_tick_are_answered(server_factory):
+    """Before the script and behind it: whoever asked while the loop was elsewhere has a part in its tick."""
+    s = server_factory('--busy-reply-threshold', 20, '--enable-debug-command', 'yes')
+    with s.raw() as sleeper, s.raw() as before, s.raw() as c, s.raw() as behind:
+        for other in (before, c, behind):
+            assert other.call('SELECT', 0) == b'OK'
+        sleeper.command('DEBUG', 'SLEEP', 0.2)
+        before.send(b'PING\r\nGET k\r\n')
+        c.command('EVAL', FOREVER, 0)
+        behind.send(b'PING\r\n')
+        assert before.reply() in (b'PONG', BUSY) and before.reply() in (None, BUSY) and behind.reply() in (b'PONG', BUSY)
+        assert before.call('PING') == BUSY and behind.call('SCRIPT', 'KILL') == b'OK'
+        assert 'killed' in c.reply() and before.call('PING') == b'PONG' and sleeper.reply() == b'OK'
+
+
 def test_others_are_answered_meanwhile(impatient):
     """Those who were there before, and those who come; whole transactions are refused."""
     with impatient.raw() as old, impatient.raw() as half:
@@ -436,6 +497,17 @@ def test_its_own_client_may_leave(impatient):
     with impatient.raw() as c:
         assert c.call('SCRIPT', 'KILL') == b'OK'
         mayfly.eventually(lambda: c.call('PING') == b'PONG')
+
+
+def test_those_who_come_and_go_meanwhile_do_not_fill_it(server_factory):
+    s = server_factory('--busy-reply-threshold', 20, '--maxclients', 10)
+    with run_forever(s) as c:
+        for _ in range(20):
+            with mayfly.Raw(s.port) as other:
+                assert other.call('PING') == mayfly.ReplyError(BUSY)
+        with mayfly.Raw(s.port) as other:
+            assert other.call('SCRIPT', 'KILL') == b'OK'
+        assert isinstance(c.reply(), mayfly.ReplyError)
 
 
 def test_one_that_wrote_is_not_killed(impatient):

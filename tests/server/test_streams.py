@@ -131,6 +131,8 @@ DAMAGED = {
     'a huge number of fields': stream(nodes=node(2, 1, 2**40, lp_text(b'f'), 0, *ENTRIES)),
     'a text as a count': stream(nodes=node(lp_text(b'x'), *MASTER[1:], *ENTRIES)),
     'no end of the master': stream(nodes=node(*MASTER[:4], 1, *ENTRIES)),
+    'an entry without fields': stream(nodes=node(1, 0, 0, 0, 2, 0, 0, 3), head=b'\x01' + HEAD[1:]),
+    'an entry 0-0': stream(nodes=node(*MASTER, *ENTRIES, at=(0, 0)), head=b'\x02\x06\x05\x00\x00\x05\x06\x03'),
     'unknown flags': stream(nodes=node(*MASTER, 4, *ENTRIES[1:])),
     'IDs that descend': stream(nodes=node(*MASTER, *ENTRIES[:6], 0, 0, *ENTRIES[8:])),
     'an ID below its node': stream(nodes=node(*MASTER, 2, 0, -1, *ENTRIES[3:])),
@@ -165,6 +167,22 @@ def test_payloads(r, server):
         for what, body in DAMAGED.items():
             assert c.call('RESTORE', 's', 0, seal(body)) == BAD, what
         assert c.call('EXISTS', 's') == 0
+
+
+def test_last_id_below_deleted_entries(r, server):
+    """XSETID may have set it there. Nodes end with it, and are gone where nothing else is in them."""
+    with Raw(server.port) as c:
+        for live, entries, head in ((1, (2, 0, 0, lp_text(b'a'), 4), b'\x01\x05\x05\x05\x05\x09\x09\x03'),
+                                    (0, (3, 0, 0, lp_text(b'a'), 4), b'\x00\x03\x03\x00\x00\x09\x09\x03')):
+            nodes = node(live, 2 - live, *MASTER[2:], *entries, 3, 4, 4, lp_text(b'x'), 4)    # 5-5, and 9-9, deleted
+            payload = seal(stream(nodes=nodes, head=head, groups=b'\x00'))
+            assert c.call('RESTORE', 's', 0, payload, 'REPLACE') == b'OK'
+            everything.run(c, [('XADD', 's', f'{i}-9', 'f', i) for i in range(6, 200)])
+            whole = run(c, 'XRANGE s - +')
+            assert len(whole) == 194 + live and run(c, 'XDEL s 9-9') == 1
+            assert c.call('RESTORE', 't', 0, run(c, 'DUMP s'), 'REPLACE') == b'OK'
+            assert run(c, 'XRANGE t - +') == [e for e in whole if e[0] != b'9-9']
+            assert run(c, 'XTRIM s MAXLEN 100') == 93 + live and run(c, 'XRANGE s - +') == whole[-100:]
 
 
 def test_damaged_at_random(server):
@@ -203,6 +221,70 @@ def test_the_last_id(r, server):
         assert before <= ms <= time.time() * 1000 and seq == 0
         run(c, 'XADD t 99999999999999-5 f v')
         assert run(c, 'XADD t * f v') == b'99999999999999-6'
+
+
+def test_an_id_comes_back(r, server):
+    """That of a deleted entry, the last one of a full node, begins the next node."""
+    with Raw(server.port) as c:
+        everything.run(c, [('XADD', 's', f'{i}-0', 'f', i) for i in range(1, 101)])
+        everything.run(c, [('XDEL', 's', '100-0'), ('XSETID', 's', '99-0'), ('XADD', 's', '100-0', 'f', 'again')])
+        whole = run(c, 'XRANGE s - +')
+        assert len(whole) == 100 and whole[-1] == [b'100-0', [b'f', b'again']]
+        assert c.call('RESTORE', 't', 0, run(c, 'DUMP s')) == b'OK' and run(c, 'XRANGE t - +') == whole
+        assert run(c, 'XTRIM s MAXLEN 1') == 99 and run(c, 'XRANGE s - +') == whole[-1:]
+        # In an empty stream the next ID may be any.
+        everything.run(c, [('XADD', 'u', f'{i}-0', 'f', i) for i in range(1, 5)])
+        everything.run(c, [('XDEL', 'u', '4-0'), ('XTRIM', 'u', 'MINID', '4-0'), ('XSETID', 'u', '1-0')])
+        everything.run(c, [('XADD', 'u', f'{i}-0', 'f', i) for i in range(2, 200)])
+        assert run(c, 'XTRIM u MAXLEN 150') == 48 and run(c, 'XDEL u 100-0') == 1 and run(c, 'DUMP u')
+
+
+@pytest.mark.skipif(mayfly.ENGINE == 'rocksdb', reason='it has no AOF')
+def test_rewritten_as_commands(server_factory):
+    """Also what XSETID doesn't take in one go: a last ID below the highest deleted one."""
+    s = server_factory('--appendonly', 'yes', '--aof-use-rdb-preamble', 'no')
+    with Raw(s.port) as c:
+        for line in ('XADD s 1-1 f v', 'XADD s 5-5 f v', 'XDEL s 5-5', 'XSETID s 2-2', 'XGROUP CREATE s g 0',
+                     'XADD empty 7-7 f v', 'XDEL empty 7-7', 'XSETID empty 3-3 ENTRIESADDED 9',
+                     'XGROUP CREATE new g $ MKSTREAM'):
+            run(c, line)
+        before = look(s)
+        run(c, 'BGREWRITEAOF')
+        eventually(lambda: s.info('persistence')['aof_rewrite_in_progress'] == 0)
+    s.restart()
+    same(before, look(s))
+
+
+def test_watched(r, server):
+    """As Redis has it: groups are no change, entries are."""
+    with Raw(server.port) as a, Raw(server.port) as c:
+        for line, changes in (('XADD s 1-1 f v', True), ('XGROUP CREATE s g 0', False),
+                              ('XREADGROUP GROUP g me STREAMS s >', False), ('XACK s g 1-1', False),
+                              ('XGROUP DELCONSUMER s g me', False), ('XGROUP CREATE t g 0 MKSTREAM', True),
+                              ('XSETID s 9-9', False), ('XTRIM s MAXLEN 9', False), ('XDEL s 1-1', True)):
+            run(a, 'WATCH s t')
+            run(c, line)
+            run(a, 'MULTI')
+            run(a, 'PING')
+            assert a.call('EXEC') == (None if changes else [b'PONG']), line
+
+
+@pytest.mark.skipif(mayfly.ENGINE != 'rocksdb', reason='it has no iterators')
+def test_walks_end(r, server):
+    """However many a transaction goes, they share a few iterators."""
+    with Raw(server.port) as c:
+        everything.run(c, [('XADD', 's', f'1-{i}', 'f', i) for i in range(1, 3001)])
+        run(c, 'XGROUP CREATE s g 0')
+        everything.run(c, [('XREADGROUP', 'GROUP', 'g', f'c{i}', 'COUNT', 2, 'STREAMS', 's', '>') for i in range(300)])
+        made = server.info('rocksdb')['iterators_made']
+        run(c, 'DUMP s')                                                 # 30 nodes, 300 consumers
+        run(c, 'XINFO STREAM s FULL')
+        everything.run(c, [('MULTI',)] + [('XADD', 's', 'MAXLEN', 3000, f'2-{i}', 'f', i) for i in range(200)] +
+                       [('XREADGROUP', 'GROUP', 'g', 'c1', 'COUNT', 1, 'STREAMS', 's', '>')] * 200 +
+                       [('XREADGROUP', 'GROUP', 'g', 'c1', 'COUNT', 1, 'STREAMS', 's', 0)] * 200 +
+                       [('XPENDING', 's', 'g', '-', '+', 1), ('XDEL', 's', '2-1'), ('XPENDING', 's', 'g')] * 100 +
+                       [('EXEC',)])
+        assert server.info('rocksdb')['iterators_made'] - made < 40
 
 
 # -- waiting -------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """TLS: clients, certificates, settings at run time, replication with redis-server on either end."""
+import shutil
 import socket
 import ssl
 import subprocess
@@ -170,6 +171,42 @@ def test_settings_at_run_time(server_factory, certs):
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError, EOFError)):
             with Secure(other, context(certs, None)) as t:
                 t.call('PING')
+
+
+def test_certificates_are_read_again(server_factory, certs, tmp_path):
+    """One that was renewed may have its old name: setting that once more is enough."""
+    def install(who):
+        for kind in ('crt', 'key'):
+            shutil.copy(f'{certs}/{who}.{kind}', f'{tmp_path}/now.{kind}')
+
+    def shown():
+        with Secure(port, context(certs, None)) as t:
+            return dict(x[0] for x in t.sock.getpeercert()['subject'])['commonName']
+
+    port, files = free_port(), {'tls-cert-file': f'{tmp_path}/now.crt', 'tls-key-file': f'{tmp_path}/now.key'}
+    install('server')
+    s = server_factory(*options(certs, port, **files, **{'tls-auth-clients': 'no'}))
+    words = [w for pair in files.items() for w in pair]
+    with s.client() as c:
+        assert shown() == 'server'
+        install('client')
+        assert shown() == 'server'
+        c.execute_command('CONFIG', 'SET', *words)
+        assert shown() == 'client'
+        (tmp_path / 'now.crt').write_text('torn')
+        with pytest.raises(redis.ResponseError, match='Unable to update TLS'):
+            c.execute_command('CONFIG', 'SET', *words)
+        assert shown() == 'client'
+        # TLS goes, what else was asked for fails, and there is no way back: nobody is served, nothing worse.
+        with socket.create_server(('127.0.0.1', 0)) as busy:
+            with pytest.raises(redis.ResponseError, match='Unable to listen'):
+                c.execute_command('CONFIG', 'SET', 'tls-port', 0, 'port', busy.getsockname()[1])
+        with pytest.raises((OSError, EOFError)):
+            shown()
+        assert c.ping()
+        install('server')
+        c.execute_command('CONFIG', 'SET', *words)
+        assert shown() == 'server'
 
 
 @pytest.mark.parametrize('broken, text', [

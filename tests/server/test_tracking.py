@@ -247,6 +247,29 @@ def test_broadcast(pair):
     ''')
 
 
+@pytest.mark.parametrize('mode', ([], ['BCAST']))
+@pytest.mark.parametrize('waits, own', (('BLMOVE src dst LEFT RIGHT 0', [b'dst', b'src']), ('BLPOP src 0', [b'src'])))
+def test_noloop_and_who_waited(server, r, waits, own, mode):
+    """What one who waited changes is its own doing. Of a key that others changed, too, it hears."""
+    with server.raw() as waiter, server.raw() as pusher, server.raw() as other:
+        for c in (waiter, pusher, other):
+            c.call('HELLO', '3')
+            c.call('CLIENT', 'TRACKING', 'ON', *mode, *(() if c is other else ('NOLOOP',)))
+            c.call('EXISTS', 'src', 'dst')
+        waiter.command(*waits.split())
+        mayfly.eventually(lambda: r.info('clients')['blocked_clients'] == 1)
+        pusher.call('RPUSH', 'src', 'a', 'b')
+        heard = {c: [] for c in (waiter, pusher, other)}
+        for c, keys in heard.items():
+            c.command('PING')
+            while (message := c.reply()) != b'PONG':
+                if message[0] == b'invalidate':
+                    keys += message[1]
+        assert heard[waiter] == [b'src'] and sorted(heard[other]) == own
+        # Not BCAST: with its own push the pusher's copy of src was forgotten, without a word.
+        assert heard[pusher] == (own if mode else own[:-1])
+
+
 @redis_server.needed
 def test_scripts(pair):
     pair.talk('''

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "engine/rocks/codec.h"
 #include "engine/rocks/rocks.h"
+#include "engine/rocks/store.h"
 
 static inline int folder_remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED,
                                     struct FTW *at UNUSED)
@@ -48,6 +50,19 @@ static inline struct engine *rocks_must_open(const struct rocks_options *o)
     assert_non_null(e);
     buf_release(&why);
     return e;
+}
+
+/* A string of the old form, into the batch. */
+static inline void put_old(struct store *s, u64 index, bytes key, i64 deadline_ms, bytes value)
+{
+    struct buf k = {0}, v = {0};
+    codec_key(&k, 1, index, key);
+    buf_append_char(&k, CODEC_LEGACY);
+    append_u64(&v, (u64)deadline_ms);
+    buf_append_bytes(&v, value);
+    store_put(s, FAM_DATA, buf_bytes(&k), buf_bytes(&v));
+    buf_release(&k);
+    buf_release(&v);
 }
 
 static inline void rocks_must_refuse(const struct rocks_options *o, const char *says)

@@ -10,7 +10,10 @@
 #include "ds/packed.h"
 
 #define MODEL_MAX 300
+#define MODEL_ROOM (2 * MODEL_MAX)
 #define VALUE_MAX 40000
+
+#include "unit/list_model.h"
 
 static u64 rng;
 
@@ -24,38 +27,6 @@ static bytes random_value(void)
     u32 n = below(50) == 0 ? lens[below(ARRAY_LEN(lens))] : below(20);
     for (u32 i = 0; i < n; i++) buf[i] = (char)below(n < 4 ? 3 : 256);
     return bytes_of(buf, n);
-}
-
-static void assert_bytes(bytes a, bytes b)
-{
-    assert_int_equal(a.n, b.n);
-    assert_true(bytes_eq(a, b));
-}
-
-struct model {
-    bytes v[MODEL_MAX * 2];
-    u32 n;
-};
-
-static bytes keep(bytes v)
-{
-    char *p = mem_alloc(v.n);
-    if (v.n) memcpy(p, v.p, v.n);
-    return bytes_of(p, v.n);
-}
-
-static void model_insert(struct model *m, u32 i, bytes v)
-{
-    memmove(&m->v[i + 1], &m->v[i], (m->n - i) * sizeof m->v[0]);
-    m->v[i] = keep(v);
-    m->n++;
-}
-
-static void model_erase(struct model *m, u32 i, u32 n)
-{
-    for (u32 k = i; k < i + n; k++) mem_free((char *)m->v[k].p);
-    memmove(&m->v[i], &m->v[i + n], (m->n - i - n) * sizeof m->v[0]);
-    m->n -= n;
 }
 
 static void assert_same(const packed *p, const struct model *m)

@@ -22,28 +22,36 @@ struct how {
     u64 rng;
 };
 
+/* A file has the data that were dumped before. */
+static void check_file(const struct memory_sink *sink, const struct buf *before, u32 databases, i64 now_ms,
+                       u64 rng)
+{
+    struct loading l = {0};
+    struct buf after = {0};
+    struct rdb_policy policy = loading_policy(&l);
+    struct engine *twin = memory_engine_new(databases, 99);
+    err result = load_file(&l, twin, now_ms, buf_bytes(&sink->file), &policy, rng);
+    if (result != OK) print_error("%s\n", l.loader.error);
+    assert_int_equal(result, OK);
+    dataset_dump(twin, now_ms, &after);
+    check_equal(before, &after);
+    loading_release(&l);
+    twin->ops->close(twin);
+    buf_release(&after);
+}
+
 /* The engine's data survive being written and read in this manner. */
 static void check_round_trip(struct engine *e, i64 now_ms, struct how how)
 {
     struct memory_sink sink;
-    struct loading l = {0};
-    struct buf before = {0}, after = {0};
-    struct rdb_policy policy = loading_policy(&l);
-    struct engine *twin = memory_engine_new(e->databases, 99);
+    struct buf before = {0};
     dataset_dump(e, now_ms, &before);
     memory_sink_init(&sink);
     save_to(&sink, e, now_ms, how.ttls, how.budget, how.compress_max);
     assert_true(sink.largest <= 2 * RDB_PIECE);
-    err result = load_file(&l, twin, now_ms, buf_bytes(&sink.file), &policy, how.rng);
-    if (result != OK) print_error("%s\n", l.loader.error);
-    assert_int_equal(result, OK);
-    dataset_dump(twin, now_ms, &after);
-    check_equal(&before, &after);
-    loading_release(&l);
-    twin->ops->close(twin);
+    check_file(&sink, &before, e->databases, now_ms, how.rng);
     buf_release(&sink.file);
     buf_release(&before);
-    buf_release(&after);
 }
 
 static void check_round_trips(struct engine *e, i64 now_ms)
@@ -181,12 +189,12 @@ static void test_steps_are_short(void **state UNUSED)
 static void test_one_moment(void **state UNUSED)
 {
     for (int native = 0; native < 2; native++) {
-        struct engine *e = memory_engine_new(1, 1), *twin = memory_engine_new(1, 2);
+        struct engine *e = memory_engine_new(1, 1);
         struct memory_sink sink;
         struct rdb_out out;
         struct rdb_save s;
         struct key_ref ref;
-        struct buf before = {0}, after = {0};
+        struct buf before = {0};
         struct rdb_job job = {&out, e, T0, native ? RDB_TTLS_NATIVE : RDB_TTLS_AUX};
         e->ops->begin(e, T0);
         fill(e, 0, TYPE_HASH, BYTES_LIT("hash"), 1000, 20);
@@ -211,31 +219,24 @@ static void test_one_moment(void **state UNUSED)
         rdb_file_end(&out);
         assert_false(out.failed);
 
-        struct loading l = {0};
-        struct rdb_policy policy = loading_policy(&l);
-        assert_int_equal(load_file(&l, twin, T0, buf_bytes(&sink.file), &policy, 0), OK);
-        dataset_dump(twin, T0, &after);
-        check_equal(&before, &after);
-        loading_release(&l);
+        check_file(&sink, &before, 1, T0, 0);
         rdb_out_release(&out);
         buf_release(&sink.file);
         buf_release(&space);
         buf_release(&before);
-        buf_release(&after);
         e->ops->close(e);
-        twin->ops->close(twin);
     }
 }
 
 /* A key is written aside while another is under way, and added behind it. */
 static void test_ahead_of_its_turn(void **state UNUSED)
 {
-    struct engine *e = memory_engine_new(2, 1), *twin = memory_engine_new(2, 2);
+    struct engine *e = memory_engine_new(2, 1);
     struct memory_sink sink;
     struct rdb_out out, aside;
     struct rdb_save s, other;
     struct key_ref ref, other_ref;
-    struct buf before = {0}, after = {0};
+    struct buf before = {0};
     struct rdb_job job = {&out, e, T0, RDB_TTLS_AUX}, job_aside = {&aside, e, T0, RDB_TTLS_AUX};
     struct rdb_key_use use = {-1, -1};
     e->ops->begin(e, T0);
@@ -258,21 +259,14 @@ static void test_ahead_of_its_turn(void **state UNUSED)
     assert_true(rdb_save_step(&s, RDB_SAVE_ALL));
     rdb_put_raw(&out, buf_bytes(&aside.buf));
     rdb_file_end(&out);
-    struct loading l = {0};
-    struct rdb_policy policy = loading_policy(&l);
-    assert_int_equal(load_file(&l, twin, T0, buf_bytes(&sink.file), &policy, 0), OK);
-    dataset_dump(twin, T0, &after);
-    check_equal(&before, &after);
-    loading_release(&l);
+    check_file(&sink, &before, 2, T0, 0);
     rdb_save_release(&s);
     rdb_save_release(&other);
     rdb_out_release(&out);
     rdb_out_release(&aside);
     buf_release(&sink.file);
     buf_release(&before);
-    buf_release(&after);
     e->ops->close(e);
-    twin->ops->close(twin);
 }
 
 /* A sink that is full stops the writing, wherever that happens. */

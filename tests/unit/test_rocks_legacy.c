@@ -46,18 +46,6 @@ static bytes name(u32 i)
     return bytes_of(text, (size_t)snprintf(text, sizeof text, "old:%u", i));
 }
 
-static void put_old(struct store *s, u64 index, bytes key, i64 deadline_ms, bytes value)
-{
-    struct buf k = {0}, v = {0};
-    codec_key(&k, 1, index, key);
-    buf_append_char(&k, CODEC_LEGACY);
-    append_u64(&v, (u64)deadline_ms);
-    buf_append_bytes(&v, value);
-    store_put(s, FAM_DATA, buf_bytes(&k), buf_bytes(&v));
-    buf_release(&k);
-    buf_release(&v);
-}
-
 static void put_hash(struct store *s, bytes key, u64 version)
 {
     struct buf k = {0}, v = {0};

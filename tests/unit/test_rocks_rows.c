@@ -244,6 +244,46 @@ static void queue(void **state)
     assert_false(e->ops->rows.next(&it, &name, NULL));
 }
 
+/* Where nobody asks how many rows go, none of them is read; what the transaction knows of them goes, too. */
+static void wiped(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    make(&ref, 5000);
+    tick();
+    find(&ref);
+    assert_true(e->ops->rows.get(e, &ref, name_of(7), NULL));
+    e->ops->rows.put(e, &ref, name_of(8), L("changed"));
+    u64 made = store()->iterators_made, reused = store()->iterators_reused;
+    e->ops->rows.wipe(e, &ref, name_of(0), name_of(4000), 4000);
+    assert_int_equal(store()->iterators_made + store()->iterators_reused, made + reused);
+    for (u32 i = 6; i < 9; i++) assert_false(e->ops->rows.get(e, &ref, name_of(i), NULL));
+    e->ops->rows.put(e, &ref, name_of(9), L("back"));
+    e->ops->rows.set_head(e, &ref, L("head"), 1001);
+    tick();
+    assert_int_equal(rows_of(FAM_STREAM), 1001);
+}
+
+/* A walk that is ended leaves its iterator to the next one. */
+static void ended_walks(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    struct rows_iter it;
+    bytes name;
+    make(&ref, 100);
+    tick();
+    find(&ref);
+    u64 made = store()->iterators_made;
+    for (u32 i = 0; i < 100; i++) {
+        e->ops->rows.iter(e, &ref, name_of(i), false, &it);
+        assert_true(e->ops->rows.next(&it, &name, NULL));
+        assert_true(bytes_eq(name, name_of(i)));
+        e->ops->rows.done(&it);
+    }
+    assert_int_equal(store()->iterators_made, made + 1);
+}
+
 /* Many ranges, in any order, against an array. */
 static void cuts(void **state)
 {
@@ -298,8 +338,8 @@ static void older_database(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(layout), TEST(ranges), TEST(trimmed), TEST(dropped), TEST(queue), TEST(cuts),
-        TEST(older_database),
+        TEST(layout), TEST(ranges), TEST(trimmed), TEST(dropped), TEST(queue), TEST(wiped),
+        TEST(ended_walks), TEST(cuts), TEST(older_database),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

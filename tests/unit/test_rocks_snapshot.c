@@ -567,18 +567,6 @@ static void bounded_memory(void **state)
 
 /* -- strings of the old form ---------------------------------------------------------------------------- */
 
-static void put_old(struct store *s, u64 index, bytes key, i64 deadline_ms, bytes value)
-{
-    struct buf k = {0}, v = {0};
-    codec_key(&k, 1, index, key);
-    buf_append_char(&k, CODEC_LEGACY);
-    append_u64(&v, (u64)deadline_ms);
-    buf_append_bytes(&v, value);
-    store_put(s, FAM_DATA, buf_bytes(&k), buf_bytes(&v));
-    buf_release(&k);
-    buf_release(&v);
-}
-
 #define OLD 400
 
 /* A database in which old strings lie among collections, orphans, and keys that have both forms. */

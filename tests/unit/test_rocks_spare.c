@@ -13,57 +13,18 @@
 
 #include "engine/rocks/rk.h"
 #include "engine/rocks/store_impl.h"
-#include "unit/rocks_helpers.h"
+#include "unit/rocks_folder.h"
 
-#define NOW 1700000000000
 #define HOUR 3600000
 #define L(s) BYTES_LIT(s)
 
-static char path[256];
-static struct engine *e;
-
-static int setup(void **state)
-{
-    (void)state;
-    return folder_make(path, sizeof path, "spare") ? 0 : -1;
-}
-
-static void close_engine(void)
-{
-    if (e) e->ops->close(e);
-    e = NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    close_engine();
-    folder_remove(path);
-    return 0;
-}
-
 /* The checker has nothing to complain of, ever. */
-static void open_engine(u32 databases)
+static void open_checked(u32 databases)
 {
-    struct rocks_options o = rocks_small(path, databases);
     bool there = e;
     close_engine();
     if (there) assert_int_equal(rocks_check(path), 0);
-    e = rocks_must_open(&o);
-    e->ops->begin(e, NOW);
-}
-
-static void expect_refusal(u32 databases, const char *says)
-{
-    struct rocks_options o = rocks_small(path, databases);
-    close_engine();
-    rocks_must_refuse(&o, says);
-}
-
-static void tick(i64 now_ms)
-{
-    assert_true(e->ops->commit(e, e->applied + 1));
-    e->ops->begin(e, now_ms);
+    open_engine(databases);
 }
 
 static void put(u32 db, const char *key, i64 deadline_ms)
@@ -124,13 +85,13 @@ static u32 rows_of(enum family f)
 static void gone_after_a_start(void **state)
 {
     (void)state;
-    open_engine(4);
+    open_checked(4);
     put(0, "ordinary", NOW + HOUR);
     put(4, "spare", NOW + HOUR);
     put_hash(7, "spare", NOW + HOUR);
     tick(NOW);
     assert_int_equal(e->ops->count(e, 4), 1);
-    open_engine(4);
+    open_checked(4);
     assert_true(has(0, "ordinary"));
     for (u32 db = 4; db < 8; db++) assert_int_equal(e->ops->count(e, db), 0);
     assert_false(has(4, "spare") || has(7, "spare"));
@@ -145,11 +106,11 @@ static void gone_after_a_start(void **state)
 static void other_numbers(void **state)
 {
     (void)state;
-    open_engine(4);
+    open_checked(4);
     put(3, "ordinary", 0);
     put(4, "spare", 0);
     tick(NOW);
-    open_engine(16);
+    open_checked(16);
     assert_true(has(3, "ordinary"));
     for (u32 db = 4; db < 32; db++) assert_int_equal(e->ops->count(e, db), 0);
     put(5, "five", 0);
@@ -158,7 +119,7 @@ static void other_numbers(void **state)
     tick(NOW);
     expect_refusal(4, "database 5 has keys");
     expect_refusal(5, "set 'databases' to 6 or more");
-    open_engine(6);
+    open_checked(6);
     assert_true(has(3, "ordinary") && has(5, "five"));
     assert_int_equal(rows_of(FAM_META), 2);
 }
@@ -166,13 +127,13 @@ static void other_numbers(void **state)
 static void swapped_in(void **state)
 {
     (void)state;
-    open_engine(4);
+    open_checked(4);
     put(2, "old", 0);
     load_and_swap("new");
-    open_engine(4);
+    open_checked(4);
     for (u32 db = 0; db < 4; db++) assert_true(has(db, "new") && !has(db, "old"));
     expect_refusal(2, " has keys"); /* which of the two comes first, nobody knows */
-    open_engine(9);
+    open_checked(9);
     for (u32 db = 0; db < 4; db++) assert_true(has(db, "new"));
     for (u32 db = 4; db < 18; db++) assert_int_equal(e->ops->count(e, db), 0);
     load_and_swap("newer");
@@ -182,10 +143,10 @@ static void swapped_in(void **state)
     tick(NOW);
     e->ops->flush(e, 4);
     tick(NOW);
-    open_engine(3);
+    open_checked(3);
     for (u32 db = 0; db < 3; db++) assert_true(has(db, "newer"));
     assert_int_equal(e->ops->count(e, 3), 0);
-    open_engine(9);
+    open_checked(9);
     for (u32 db = 0; db < 9; db++) assert_int_equal(has(db, "newer"), db < 3);
 }
 
@@ -193,28 +154,28 @@ static void swapped_in(void **state)
 static void old_data_is_spare(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     put(0, "old", NOW + HOUR);
     put(2, "new", 0);
     tick(NOW);
     e->ops->swap(e, 0, 2);
     tick(NOW);
     assert_true(has(0, "new") && has(2, "old"));
-    open_engine(2);
+    open_checked(2);
     assert_true(has(0, "new") && !has(0, "old"));
     assert_int_equal(e->ops->count(e, 2), 0);
-    open_engine(40); /* where the old data was, there is no database now */
+    open_checked(40); /* where the old data was, there is no database now */
     for (u32 db = 0; db < 80; db++) assert_int_equal(e->ops->count(e, db), db == 0);
     put(2, "another", 0);
     tick(NOW);
-    open_engine(40);
+    open_checked(40);
     assert_true(has(0, "new") && has(2, "another"));
 }
 
 static void abandoned_swap(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     put(0, "old", 0);
     put(2, "new", NOW + HOUR);
     tick(NOW);
@@ -237,7 +198,7 @@ static void abandoned_swap(void **state)
 static void index_does_not_grow(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     for (u32 i = 0; i < 5; i++) {
         load_and_swap(i % 2 ? "odd" : "even");
         for (u32 n = 0; n < 20; n++) {
@@ -250,7 +211,7 @@ static void index_does_not_grow(void **state)
     compact_all();
     assert_int_equal(rows_of(FAM_DEADLINE), 20 + 2 + 1);
     assert_true(atomic_load(&rk_of(e)->store->filters.dropped[FAM_DEADLINE]) > 60);
-    open_engine(2);
+    open_checked(2);
     assert_int_equal(e->ops->expires(e, 0), 21);
 }
 
@@ -274,7 +235,7 @@ static u32 due(i64 now_ms)
 static void due_after_the_swap(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     put(0, "old", NOW - 1000);
     put(2, "dead", NOW - HOUR);
     put(2, "dying", NOW + 1000);
@@ -288,7 +249,7 @@ static void due_after_the_swap(void **state)
     assert_true(e->ops->next_due(e) <= NOW + HOUR);
     assert_int_equal(due(NOW + HOUR), 3); /* left alone they are due again */
     tick(NOW + HOUR);
-    open_engine(2);
+    open_checked(2);
     e->ops->begin(e, NOW + HOUR);
     assert_int_equal(due(NOW + HOUR), 3);
 }
@@ -297,7 +258,7 @@ static void due_after_the_swap(void **state)
 static void dead_keys_stay(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     put(0, "dead", NOW - HOUR);
     put(1, "other", NOW - HOUR);
     put(0, "living", 0);
@@ -311,7 +272,7 @@ static void dead_keys_stay(void **state)
     tick(NOW);
     compact_all();
     assert_int_equal(rows_of(FAM_META), 3);
-    open_engine(2); /* before anybody has said what it is */
+    open_checked(2); /* before anybody has said what it is */
     compact_all();
     assert_int_equal(rows_of(FAM_META), 3);
     tick(NOW);
@@ -323,7 +284,7 @@ static void dead_keys_stay(void **state)
 static void followed_at_time_0(void **state)
 {
     (void)state;
-    open_engine(2);
+    open_checked(2);
     put(0, "first", NOW + 100);
     tick(NOW + 10 * HOUR);
     e->ops->begin(e, 0);
@@ -359,12 +320,12 @@ static void expect_note(const char *text)
 static void note(void **state)
 {
     (void)state;
-    open_engine(1);
+    open_checked(1);
     expect_note("");
     set_note("one");
     tick(NOW); /* with nothing else */
     expect_note("one");
-    open_engine(1);
+    open_checked(1);
     expect_note("one");
     set_note("two");
     put(0, "k", 0);
@@ -377,11 +338,11 @@ static void note(void **state)
     set_note("three");
     tick(NOW);
     set_note("lost");
-    open_engine(1); /* not committed */
+    open_checked(1); /* not committed */
     expect_note("three");
     set_note("");
     tick(NOW);
-    open_engine(1);
+    open_checked(1);
     expect_note("");
 }
 

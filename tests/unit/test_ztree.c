@@ -141,8 +141,6 @@ static void check_queries(const struct ztree *t, const struct model *m, u32 spre
     }
     assert_int_equal(ztree_rank_score(t, score, false), under);
     assert_int_equal(ztree_rank_score(t, score, true), upto);
-    assert_pos(ztree_seek_score(t, score, false, &pos), &pos, m, under);
-    assert_pos(ztree_seek_score(t, score, true, &pos), &pos, m, upto);
 
     u32 any = below(m->n + 2);
     assert_pos(ztree_at(t, any, &pos), &pos, m, any);
@@ -260,7 +258,6 @@ static void test_empty(void **state)
     assert_int_equal(ztree_rank(&t, 1, BYTES_LIT("a")), 0);
     assert_int_equal(ztree_rank_score(&t, INFINITY, true), 0);
     assert_false(ztree_seek(&t, 1, BYTES_LIT(""), &pos));
-    assert_false(ztree_seek_score(&t, -INFINITY, false, &pos));
     assert_false(ztree_remove(&t, 1, BYTES_LIT("a")));
     ztree_erase(&t, 0, 10, NULL, NULL);
     assert_true(ztree_release_some(&t, 10, NULL, NULL));

@@ -417,7 +417,10 @@ static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, 
     return n;
 }
 
-static u64 map_dead_fields(struct engine *e, struct key_ref *ref) { return dead_fields(map_of(ref), e->now_ms); }
+static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
+{
+    return dead_fields(map_of(ref), e->now_ms);
+}
 
 static bool map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref)
 {

@@ -94,6 +94,11 @@ static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes t
     return omap_erase(&rows_of(ref)->map, from, to);
 }
 
+static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about UNUSED)
+{
+    rows_erase(e, ref, from, to);
+}
+
 /* -- walks ---------------------------------------------------------------------------- */
 
 /* What an iterator keeps in its state, which is never read or written as what it is declared. */
@@ -153,7 +158,9 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     return true;
 }
 
+static void rows_done(struct rows_iter *it) { ((struct walk *)it->state)->at = WALK_END; }
+
 const struct rows_ops mem_rows_ops = {
     .head = rows_head, .set_head = rows_set_head, .get = rows_get, .put = rows_put, .del = rows_del,
-    .erase = rows_erase, .iter = rows_iter, .next = rows_next,
+    .erase = rows_erase, .wipe = rows_wipe, .iter = rows_iter, .next = rows_next, .done = rows_done,
 };

@@ -91,6 +91,35 @@ void check_next(struct check *c, enum family f);
 /* Takes all rows of the key from all lanes. */
 void check_key(struct check *c, struct check_key *k);
 
+/* -- check_pairs.c ------------------------------------------------------------------------------- */
+
+/* Pairs of a name and a number, of which two families hold one copy each. */
+struct check_pairs {
+    u64 n, sum;
+};
+
+static inline void check_add_pair(struct check_pairs *s, bytes name, u64 number)
+{
+    s->n++;
+    s->sum += hash_bytes(name, number);
+}
+
+struct pair_kind {
+    enum family named;        /* name → number; FAM_SCORE has number · name → nothing */
+    const char *name, *other; /* for people */
+    bool number_is_score;
+};
+extern const struct pair_kind check_members, check_fields;
+
+/* Tells what differs between the two copies, if anything does. */
+void check_same_pairs(struct check *c, const struct check_key *k, const struct pair_kind *kind,
+                      const struct check_pairs *named, const struct check_pairs *ordered);
+/* Reports a problem with one pair. */
+void check_tell_pair(struct check *c, const struct check_key *k, const struct pair_kind *kind, bytes name,
+                     u64 number, const char *what);
+/* The bounds of the rows of a key's present version; appended. */
+void check_own_range(const struct check_key *k, struct buf *prefix, struct buf *after);
+
 /* -- check_state.c ------------------------------------------------------------------------------- */
 
 void check_read_state(struct check *c);

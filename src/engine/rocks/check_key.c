@@ -4,20 +4,8 @@
  * collection leaves them to the compactions. */
 #include <math.h>
 
-#include "base/num.h"
 #include "engine/rocks/check.h"
 #include "engine/rocks/ranks.h"
-
-/* Pairs of a name and a number, of which two families hold one copy each. */
-struct pairs {
-    u64 n, sum;
-};
-
-static void add_pair(struct pairs *s, bytes name, u64 number)
-{
-    s->n++;
-    s->sum += hash_bytes(name, number);
-}
 
 static bytes lane_value(const struct check *c, enum family f) { return store_iter_value(c->lane[f]); }
 
@@ -122,112 +110,7 @@ static void expect_empty(struct check *c, struct check_key *k, enum family f, co
     if (lane_value(c, f).n) check_problem(c, k, "a row %s has a value", what);
 }
 
-/* -- pairs that differ ------------------------------------------------------------------------ */
-
-struct pair_kind {
-    enum family named;        /* name → number; FAM_SCORE has number · name → nothing */
-    const char *name, *other; /* for people */
-    bool number_is_score;
-};
-static const struct pair_kind members = {FAM_DATA, "member", "row by score", true};
-static const struct pair_kind fields = {FAM_FIELD, "field", "row by deadline", false};
-
-static void print_number(const struct pair_kind *kind, u64 number, char out[64])
-{
-    if (kind->number_is_score) out[num_print_double(out, codec_score_read(number))] = '\0';
-    else out[num_print_i64(out, (i64)number)] = '\0';
-}
-
-static void tell_pair(struct check *c, const struct check_key *k, const struct pair_kind *kind, bytes name,
-                      u64 number, const char *what)
-{
-    struct buf quoted = {0};
-    char text[64];
-    check_quote(&quoted, name);
-    print_number(kind, number, text);
-    check_problem(c, k, "%s %.*s (%s) %s", kind->name, (int)quoted.n, quoted.p, text, what);
-    buf_release(&quoted);
-}
-
-static void own_range(const struct check_key *k, struct buf *prefix, struct buf *after)
-{
-    buf_append_bytes(prefix, buf_bytes(&k->p));
-    append_u64(prefix, k->m.version);
-    buf_append_bytes(after, buf_bytes(prefix));
-    codec_after_prefix(after);
-}
-
-static struct store_iter *own_rows(struct check *c, const struct check_key *k, enum family f,
-                                   struct buf *prefix)
-{
-    struct buf after = {0};
-    own_range(k, prefix, &after);
-    struct store_iter *it = store_iter(c->store, f, buf_bytes(prefix), buf_bytes(&after), STORE_ONCE);
-    store_seek_first(it);
-    buf_release(&after);
-    return it;
-}
-
-/* Each named one must have its row by number … */
-static void find_unordered(struct check *c, const struct check_key *k, const struct pair_kind *kind)
-{
-    struct buf prefix = {0}, row = {0};
-    struct store_iter *it = own_rows(c, k, kind->named, &prefix);
-    for (; store_valid(it); store_next(it)) {
-        struct store_value v;
-        bytes raw = store_key(it), name = bytes_of(raw.p + prefix.n, raw.n - prefix.n);
-        bytes number = store_iter_value(it);
-        if (number.n != 8) continue; /* told before */
-        buf_clear(&row);
-        buf_append_bytes(&row, buf_bytes(&prefix));
-        buf_append_bytes(&row, number);
-        buf_append_bytes(&row, name);
-        bool found = store_get(c->store, FAM_SCORE, buf_bytes(&row), &v);
-        store_value_release(&v);
-        if (!found && !c->failed) tell_pair(c, k, kind, name, get_u64(number.p), "is in no row of the order");
-    }
-    store_iter_done(it);
-    buf_release(&prefix);
-    buf_release(&row);
-}
-
-/* … and each row by number its named one. */
-static void find_unnamed(struct check *c, const struct check_key *k, const struct pair_kind *kind)
-{
-    struct buf prefix = {0}, row = {0};
-    struct store_iter *it = own_rows(c, k, FAM_SCORE, &prefix);
-    for (; store_valid(it); store_next(it)) {
-        struct store_value v;
-        bytes raw = store_key(it), sub = bytes_of(raw.p + prefix.n, raw.n - prefix.n);
-        if (sub.n < 8) continue; /* told before */
-        bytes name = bytes_of(sub.p + 8, sub.n - 8);
-        buf_clear(&row);
-        buf_append_bytes(&row, buf_bytes(&prefix));
-        buf_append_bytes(&row, name);
-        bool found = store_get(c->store, kind->named, buf_bytes(&row), &v);
-        bool equal = found && bytes_eq(v.b, bytes_of(sub.p, 8));
-        store_value_release(&v);
-        if (!equal && !c->failed)
-            tell_pair(c, k, kind, name, get_u64(sub.p),
-                      found ? "is in the order under another number than its own"
-                            : "is in the order, but missing");
-    }
-    store_iter_done(it);
-    buf_release(&prefix);
-    buf_release(&row);
-}
-
-static void expect_same(struct check *c, struct check_key *k, const struct pair_kind *kind,
-                        const struct pairs *named, const struct pairs *ordered)
-{
-    if (c->failed || (named->n == ordered->n && named->sum == ordered->sum)) return;
-    u64 before = c->problems;
-    find_unordered(c, k, kind);
-    find_unnamed(c, k, kind);
-    if (c->problems == before && !c->failed)
-        check_problem(c, k, "%llu %ss, but %llu %ss", LLU(named->n), kind->name,
-                      LLU(ordered->n), kind->other);
-}
+/* -- rows of an order ------------------------------------------------------------------------ */
 
 /* The rows of FAM_SCORE: number · name. */
 static bool ordered_row(struct check *c, struct check_key *k, u64 *number, bytes *name)
@@ -286,7 +169,7 @@ static void check_set(struct check *c, struct check_key *k)
 }
 
 /* Passes field deadlines up to this field (p NULL: all); *deadline_ms is this field's, or 0. */
-static void take_deadlines(struct check *c, struct check_key *k, bytes field, struct pairs *named,
+static void take_deadlines(struct check *c, struct check_key *k, bytes field, struct check_pairs *named,
                            i64 *deadline_ms)
 {
     bytes sub;
@@ -299,16 +182,16 @@ static void take_deadlines(struct check *c, struct check_key *k, bytes field, st
             check_problem(c, k, "a field's deadline has %zu bytes", value.n);
             continue;
         }
-        add_pair(named, sub, get_u64(value.p));
+        check_add_pair(named, sub, get_u64(value.p));
         c->field_deadlines++;
         if (order == 0) *deadline_ms = (i64)get_u64(value.p);
-        else tell_pair(c, k, &fields, sub, get_u64(value.p), "has a deadline, but is missing");
+        else check_tell_pair(c, k, &check_fields, sub, get_u64(value.p), "has a deadline, but is missing");
     }
 }
 
 static void check_hash(struct check *c, struct check_key *k)
 {
-    struct pairs named = {0}, ordered = {0};
+    struct check_pairs named = {0}, ordered = {0};
     i64 nearest_ms = 0, deadline_ms;
     u64 n = 0, number;
     bytes sub, name;
@@ -318,8 +201,9 @@ static void check_hash(struct check *c, struct check_key *k)
     }
     take_deadlines(c, k, (bytes){0}, &named, &deadline_ms);
     expect_size(c, k, n);
-    for (; ordered_row(c, k, &number, &name); check_next(c, FAM_SCORE)) add_pair(&ordered, name, number);
-    expect_same(c, k, &fields, &named, &ordered);
+    for (; ordered_row(c, k, &number, &name); check_next(c, FAM_SCORE))
+        check_add_pair(&ordered, name, number);
+    check_same_pairs(c, k, &check_fields, &named, &ordered);
     expect_none(c, k, FAM_RANK, "rank blocks");
     expect_none(c, k, FAM_STREAM, "rows of a stream");
     if (c->failed) return;
@@ -351,7 +235,7 @@ static void enter_block(struct blocks *b, const struct ctree_leaf *leaf)
 static void open_blocks(struct check *c, struct check_key *k, struct blocks *b)
 {
     struct buf prefix = {0}, after = {0};
-    own_range(k, &prefix, &after);
+    check_own_range(k, &prefix, &after);
     b->ranks = ranks_new(k->m.version);
     ranks_load(b->ranks, c->store, buf_bytes(&prefix), buf_bytes(&after), k->m.size);
     if (b->ranks->wipe && !c->failed)
@@ -369,10 +253,11 @@ static void see_entry(struct check *c, struct check_key *k, struct blocks *b, do
     b->left--;
     if (inside) return;
     b->at = NULL;
-    tell_pair(c, k, &members, member, codec_score(score), "is not in the block that ranks count it in");
+    check_tell_pair(c, k, &check_members, member, codec_score(score),
+                    "is not in the block that ranks count it in");
 }
 
-static u64 check_members(struct check *c, struct check_key *k, struct pairs *named)
+static u64 see_members(struct check *c, struct check_key *k, struct check_pairs *named)
 {
     u64 n = 0;
     bytes sub;
@@ -384,26 +269,26 @@ static u64 check_members(struct check *c, struct check_key *k, struct pairs *nam
         }
         u64 number = get_u64(value.p);
         if (isnan(codec_score_read(number)))
-            tell_pair(c, k, &members, sub, number, "has no number as its score");
-        add_pair(named, sub, number);
+            check_tell_pair(c, k, &check_members, sub, number, "has no number as its score");
+        check_add_pair(named, sub, number);
     }
     return n;
 }
 
 static void check_zset(struct check *c, struct check_key *k)
 {
-    struct pairs named = {0}, ordered = {0};
+    struct check_pairs named = {0}, ordered = {0};
     struct blocks blocks;
     u64 number;
     bytes name;
-    expect_size(c, k, check_members(c, k, &named));
+    expect_size(c, k, see_members(c, k, &named));
     open_blocks(c, k, &blocks);
     for (; ordered_row(c, k, &number, &name); check_next(c, FAM_SCORE)) {
-        add_pair(&ordered, name, number);
+        check_add_pair(&ordered, name, number);
         see_entry(c, k, &blocks, codec_score_read(number), name);
     }
     ranks_free(blocks.ranks);
-    expect_same(c, k, &members, &named, &ordered);
+    check_same_pairs(c, k, &check_members, &named, &ordered);
     expect_none(c, k, FAM_FIELD, "field deadlines");
     expect_none(c, k, FAM_STREAM, "rows of a stream");
 }

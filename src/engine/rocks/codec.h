@@ -41,7 +41,7 @@ u16 codec_slot(bytes key); /* CRC16/XMODEM of the hash tag, or of the whole key,
 
 void codec_index_prefix(struct buf *out, u64 region, u64 index); /* appends the first 16 bytes of P */
 void codec_key(struct buf *out, u64 region, u64 index, bytes key); /* appends P */
-void codec_key_in(struct buf *out, u64 region, u64 index, u16 slot, bytes key); /* likewise; its slot is known */
+void codec_key_in(struct buf *out, u64 region, u64 index, u16 slot, bytes key); /* … of a known slot */
 
 struct codec_key {
     u64 region, index;

@@ -83,6 +83,8 @@ void delta_release(struct delta *d); /* at the end of the transaction, or with t
 /* The touched changes in the order of subs; valid until the next change. */
 struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n);
 
+/* -- walks: walk.c ----------------------------------------------------------------------- */
+
 /* A walk over a collection's elements in the order of subs, changes included. It may go on
  * after delta_erase of the element it stands on, and of none else. */
 struct walk {

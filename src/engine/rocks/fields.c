@@ -330,7 +330,7 @@ static void recount(struct rk *rk, struct row *r)
     }
 }
 
-/* A hash that took the place of another is filed in any case: row.c has forgotten the other. */
+/* A hash that took the place of another is filed in any case: row_write.c has forgotten the other. */
 static void file_under(struct rk *rk, struct row *r, i64 due_ms)
 {
     i64 filed_ms = row_has_base(r) ? r->stored.field_due_ms : 0;

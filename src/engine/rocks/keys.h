@@ -6,6 +6,13 @@
 
 void rk_key_ops(struct engine_ops *ops);
 
+/* The bounds of a database in the families that are in the order of P; appended. */
+void keys_range(const struct rk_db *db, struct buf *from, struct buf *to);
+
+/* engine_ops.scan and .random: scan.c. */
+u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn, void *arg);
+bool keys_random(struct engine *e, u32 db_number, u64 *rng, struct key_ref *ref);
+
 /* A flushed database: all of it deleted in the batch; and, once that is written, its files. */
 void keys_delete_all(struct rk *rk, struct rk_db *db);
 void keys_drop_files(struct rk *rk, struct rk_db *db);

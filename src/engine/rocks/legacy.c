@@ -173,7 +173,8 @@ void legacy_info(struct rk *rk, struct buf *out)
 {
     struct codec_key k;
     double done = 100;
+    const char *how = !rk->legacy ? "done" : rk->legacy_stuck ? "stuck" : "running";
     if (rk->legacy) done = codec_key_read(buf_bytes(&rk->legacy_position), &k) ? k.slot / 163.84 : 0;
     buf_printf(out, "legacy_migration:%s\r\nlegacy_migration_perc:%.2f\r\nlegacy_moved:%llu\r\n",
-               !rk->legacy ? "done" : rk->legacy_stuck ? "stuck" : "running", done, (unsigned long long)rk->legacy_moved);
+               how, done, (unsigned long long)rk->legacy_moved);
 }

@@ -74,7 +74,7 @@ struct rk_db {
     bool counts_changed; /* to be written at commit */
     bool renumbered;     /* by a swap: likewise */
     bool flushed;        /* in this transaction: nothing that is stored counts any more */
-    bool all_cached;     /* every stored key has a row in the cache: one without is absent, and not asked for */
+    bool all_cached;     /* every stored key has a row in the cache: one without is not asked for */
 };
 
 struct due;   /* due.c: the deadline index */
@@ -186,13 +186,14 @@ bool row_decode_legacy(struct row *r, bytes raw); /* from `data`: a string of th
 void row_malformed(struct rk *rk, const struct row *r); /* logs it, and sets failed */
 struct row *row_new(struct rk_db *db, bytes key); /* of an absent key, in no table */
 void row_free(struct row *r);
+bytes row_raw_key(struct rk *rk, const struct row *r); /* of its metadata: all that is in rk->scratch */
 /* P · version of a collection, appended. */
 void row_prefix(struct rk *rk, const struct row *r, u64 version, struct buf *out);
-void row_write_all(struct rk *rk); /* what is touched, into the batch */
+void row_write_all(struct rk *rk); /* what is touched, into the batch: row_write.c */
 /* The transaction is over: what is touched is now as stored, or (not kept) to be read again. */
 void row_settle(struct rk *rk, bool kept);
 void row_sweep(struct rk *rk); /* brings the cache back into its budget; between transactions */
-void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database. O(1) and the touched ones */
+void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database: O(touched) */
 u64 row_bury(struct rk *rk, u32 units);          /* frees some of what was forgotten; what is left */
 u64 rk_new_version(struct rk *rk); /* strictly increasing, also across restarts and clock steps */
 
@@ -216,7 +217,8 @@ void due_flush(struct rk *rk, struct rk_db *db); /* forgets the counts of a data
 void due_commit(struct rk *rk);           /* changed counters and the position, into the batch */
 void due_abandon(struct rk *rk);          /* the transaction failed: back to what is stored */
 u64 due_taken(const struct rk *rk);       /* dead keys that compactions have taken, since the start */
-extern void rk_due_ops(struct engine_ops *ops); /* sets due, next_due, forecast, random_volatile, has_deadlines */
+/* Sets due, next_due, forecast, random_volatile, has_deadlines. */
+void rk_due_ops(struct engine_ops *ops);
 
 /* -- types ---------------------------------------------------------------------------- */
 
@@ -226,7 +228,7 @@ extern const struct seq_ops rk_seq_ops;   /* seq.c */
 extern const struct zset_ops rk_zset_ops; /* zset.c */
 extern const struct rows_ops rk_rows_ops; /* rows.c */
 
-/* Each type: its delta into the batch (the row itself is row.c's), and its elements, as
+/* Each type: its delta into the batch (the row itself is row_write.c's), and its elements, as
  * they are now, into a new and empty collection. */
 void map_commit(struct rk *rk, struct row *r);
 void seq_commit(struct rk *rk, struct row *r);

@@ -239,11 +239,6 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 
 void rocks_set_sync(struct engine *e, enum rocks_sync sync) { store_set_sync(rk_of(e)->store, sync); }
 
-void rocks_set_rate_limit(struct engine *e, u64 bytes_per_second)
-{
-    store_set_rate_limit(rk_of(e)->store, bytes_per_second);
-}
-
 void rocks_set_compaction_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
 
 const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }

@@ -29,7 +29,6 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 
 /* What CONFIG SET may change. */
 void rocks_set_sync(struct engine *e, enum rocks_sync sync);
-void rocks_set_rate_limit(struct engine *e, u64 bytes_per_second);
 
 #define ROCKS_GRACE_MS 60000
 

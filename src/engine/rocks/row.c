@@ -10,7 +10,6 @@
 #include "engine/rocks/ranks.h"
 #include "engine/rocks/rk.h"
 
-#define BIG_COLLECTION 256 /* elements from which a range deletion is worth its price to readers */
 #define READ_TOGETHER 64
 #define ROW_BYTES 256 /* of a row with its key: few are longer */
 #define SWEEP_BUCKETS 512 /* looked at per transaction at most */
@@ -109,21 +108,15 @@ bool row_decode_legacy(struct row *r, bytes raw)
 void row_malformed(struct rk *rk, const struct row *r)
 {
     log_line(rk->log, LOG_WARNING, "The metadata of key '%.*s' (database %u) can't be read: the database "
-             "is damaged. Run mayfly-server --check on it.", (int)MIN(r->key_len, 128), r->key, r->db->number);
+             "is damaged. Run mayfly-server --check on it.",
+             (int)MIN(r->key_len, 128), r->key, r->db->number);
     rk->base.failed = true;
-}
-
-static bytes encode_key(struct rk *rk, const struct rk_db *db, bytes key)
-{
-    buf_clear(&rk->scratch);
-    codec_key(&rk->scratch, RK_REGION, db->index, key);
-    return buf_bytes(&rk->scratch);
 }
 
 static void read_row(struct rk *rk, struct row *r)
 {
     struct store_value v;
-    bytes raw_key = encode_key(rk, r->db, row_key(r));
+    bytes raw_key = row_raw_key(rk, r);
     if (!r->db->all_cached && store_get(rk->store, FAM_META, raw_key, &v)) {
         if (!decode(r, v.b, rk->base.now_ms)) row_malformed(rk, r);
         store_value_release(&v);
@@ -141,7 +134,7 @@ void row_read_value(struct rk *rk, struct row *r)
 {
     struct store_value v;
     struct codec_meta m;
-    if (!store_get(rk->store, FAM_META, encode_key(rk, r->db, row_key(r)), &v)) {
+    if (!store_get(rk->store, FAM_META, row_raw_key(rk, r), &v)) {
         rk->base.failed = true; /* a compaction may have taken it, for it was dead */
         return;
     }
@@ -333,120 +326,7 @@ u64 rk_new_version(struct rk *rk)
     return rk->last_version;
 }
 
-/* -- writing ------------------------------------------------------------------------------ */
-
-void row_prefix(struct rk *rk UNUSED, const struct row *r, u64 version, struct buf *out)
-{
-    codec_key(out, RK_REGION, r->db->index, row_key(r));
-    append_u64(out, version);
-}
-
-static enum family stored_family(const struct row *r)
-{
-    return r->stored.type == TYPE_STREAM ? FAM_STREAM : FAM_DATA;
-}
-
-/* What was stored under a version that nobody can read any more. A compaction would drop it, too,
- * but a big collection's space should come back sooner. */
-static void delete_orphans(struct rk *rk, const struct row *r)
-{
-    struct buf from = {0}, to = {0};
-    row_prefix(rk, r, r->stored.version, &from);
-    buf_append_bytes(&to, buf_bytes(&from));
-    codec_after_prefix(&to);
-    static const enum family beside[] = {FAM_SCORE, FAM_RANK, FAM_FIELD};
-    bool scored = r->stored.type == TYPE_ZSET || r->stored.type == TYPE_HASH; /* fields by deadline */
-    store_delete_range(rk->store, stored_family(r), buf_bytes(&from), buf_bytes(&to));
-    for (u32 i = 0; scored && i < ARRAY_LEN(beside); i++)
-        store_delete_range(rk->store, beside[i], buf_bytes(&from), buf_bytes(&to));
-    buf_release(&from);
-    buf_release(&to);
-}
-
-/* Enough of them are a reason to start a compaction, which drops them. */
-static void count_orphans(struct rk *rk, const struct row *r)
-{
-    store_orphaned(rk->store, stored_family(r), r->stored.size);
-    if (r->stored.type == TYPE_ZSET) store_orphaned(rk->store, FAM_SCORE, r->stored.size);
-}
-
-static void write_meta(struct rk *rk, struct row *r)
-{
-    bytes value = buf_bytes(row_value(rk, r));
-    struct codec_meta m = {
-        .type = (enum value_type)r->type, .field_deadlines = r->field_deadlines,
-        .deadline_ms = r->deadline_ms, .version = r->version, .size = r->size, .head = r->head,
-        .tail = r->tail, .payload = value,
-    };
-    buf_clear(&rk->scratch);
-    codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
-    size_t key_len = rk->scratch.n;
-    codec_meta(&rk->scratch, &m);
-    store_put(rk->store, FAM_META, bytes_of(rk->scratch.p, key_len),
-              bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
-}
-
-static void write_row(struct rk *rk, struct row *r)
-{
-    bool orphaned = r->stored.version && r->stored.version != r->version;
-    if (orphaned) due_forget_fields(rk, r);
-    if (orphaned && r->stored.size >= BIG_COLLECTION) delete_orphans(rk, r);
-    if (orphaned) count_orphans(rk, r);
-    switch ((enum value_type)r->type) {
-    case TYPE_HASH:
-    case TYPE_SET: map_commit(rk, r); break;
-    case TYPE_LIST: seq_commit(rk, r); break;
-    case TYPE_ZSET: zset_commit(rk, r); break;
-    case TYPE_STREAM: rows_commit(rk, r); break;
-    case TYPE_STRING:
-    case TYPE_NONE: break;
-    }
-    if (r->type != TYPE_NONE) {
-        write_meta(rk, r);
-    } else if (r->stored.type != TYPE_NONE && !(r->legacy && r->stored.type == TYPE_STRING)) {
-        store_delete(rk->store, FAM_META, encode_key(rk, r->db, row_key(r)));
-    }
-    if (UNLIKELY(rk->legacy)) {
-        bytes raw_key = encode_key(rk, r->db, row_key(r));
-        store_delete2(rk->store, FAM_DATA, raw_key, BYTES_LIT("S"));
-    }
-    if (r->stored.deadline_ms != r->deadline_ms)
-        due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
-}
-
-#define DIGIT_BITS 7 /* two of them are a slot */
-#define DIGITS (1u << DIGIT_BITS)
-
-/* One step of sorting by slot, which leaves what is equal in its order. */
-static void sort_by_digit(struct rk *rk, u32 shift)
-{
-    struct row *first[DIGITS] = {0}, **end[DIGITS];
-    for (struct row *r = rk->touched, *next; r; r = next) {
-        u32 d = r->slot >> shift & (DIGITS - 1);
-        next = r->next_touched;
-        if (!first[d]) end[d] = &first[d];
-        *end[d] = r;
-        end[d] = &r->next_touched;
-    }
-    rk->touched_end = &rk->touched;
-    for (u32 d = 0; d < DIGITS; d++) {
-        if (!first[d]) continue;
-        *rk->touched_end = first[d];
-        rk->touched_end = end[d];
-    }
-    *rk->touched_end = NULL;
-}
-
-/* Keys are stored by slot. In that order RocksDB finds the place of each row near the one before: its memtable
- * remembers where it was. */
-void row_write_all(struct rk *rk)
-{
-    if (rk->touched && rk->touched->next_touched) {
-        sort_by_digit(rk, 0);
-        sort_by_digit(rk, DIGIT_BITS);
-    }
-    for (struct row *r = rk->touched; r; r = r->next_touched) write_row(rk, r);
-}
+/* -- the end of a transaction --------------------------------------------------------------- */
 
 /* Returns the rows that were not in the cache: they go now. */
 static struct row *close_deltas(struct rk *rk, bool kept)

@@ -87,6 +87,34 @@ static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes t
     return n;
 }
 
+/* What the transaction has looked at or changed in a range is gone. */
+static void erase_known(struct rk *rk, struct row *r, bytes from, bytes to)
+{
+    const struct delta *d = delta_of(rk, r);
+    struct table_iter it = {0};
+    for (u32 i = 0; i < d->n; i++) {
+        struct change *c = d->n > DELTA_FEW ? table_next(&d->changes, &it) : d->few[i];
+        if (c->exists && bytes_cmp(from, c->sub) <= 0 && bytes_cmp(c->sub, to) < 0) delta_erase(rk, r, c);
+    }
+}
+
+/* Nothing that is stored is read. */
+static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    if (about <= BIG_CUT || !row_has_base(r) || bytes_cmp(from, to) >= 0) {
+        rows_erase(e, ref, from, to);
+        return;
+    }
+    row_touch(rk, r);
+    from = delta_keep(rk, from);
+    to = delta_keep(rk, to);
+    erase_known(rk, r, from, to);
+    cuts_add(rk, r, from, to, true);
+    store_orphaned(rk->store, FAM_STREAM, about);
+}
+
 /* -- walks ----------------------------------------------------------------------------------- */
 
 struct rows_walk {
@@ -120,9 +148,16 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     return true;
 }
 
+static void rows_done(struct rows_iter *it)
+{
+    struct rows_walk *w = *walk_in(it);
+    walk_done(&w->w);
+    w->more = false;
+}
+
 const struct rows_ops rk_rows_ops = {
     .head = rows_head, .set_head = rows_set_head, .get = rows_get, .put = rows_put, .del = rows_del,
-    .erase = rows_erase, .iter = rows_iter, .next = rows_next,
+    .erase = rows_erase, .wipe = rows_wipe, .iter = rows_iter, .next = rows_next, .done = rows_done,
 };
 
 /* -- the stream as a whole --------------------------------------------------------------------- */

@@ -23,7 +23,11 @@ static bytes index_key(struct rk *rk, u32 number)
     return buf_bytes(k);
 }
 
-static bytes counts_key(struct rk *rk, const struct rk_db *db) { return state_key(rk, 'c', RK_REGION, true, db->index); }
+static bytes counts_key(struct rk *rk, const struct rk_db *db)
+{
+    return state_key(rk, 'c', RK_REGION, true, db->index);
+}
+
 static bytes note_key(struct rk *rk, u32 which) { return state_key(rk, "nf"[which], RK_REGION, false, 0); }
 
 /* An index that nobody has had; there are no keys under it. */
@@ -181,7 +185,8 @@ bool state_load(struct rk *rk, struct buf *why)
     char raw[4];
     bool known = load(rk, BYTES_LIT("v"), sizeof raw, raw);
     if (known && get_u32(raw) != LAYOUT) {
-        buf_printf(why, "the database has layout %u, this version of Mayfly reads layout %d", get_u32(raw), LAYOUT);
+        buf_printf(why, "the database has layout %u, this version of Mayfly reads layout %d",
+                   get_u32(raw), LAYOUT);
         return false;
     }
     load_region(rk);

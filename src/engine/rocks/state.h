@@ -6,8 +6,8 @@
  *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped). One
  *                                                    that no database has is of a spare one: rk.h
  *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines
- *   'b' · u64 region · u64 index · u8 level · u64 bucket    due.c: u64 keys counted in this bucket · u64 sum of
- *                                                    their deadlines, each less the bucket's start, modulo 2^64
+ *   'b' · u64 region · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
+ *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
  *   'n', 'f' · u64 region                            engine.notes: of replication, the functions
  *   'l'                                              how far the migration of old strings has come; absent:
@@ -19,8 +19,7 @@
 #include "engine/rocks/rk.h"
 
 /* Reads everything but what is due.c's; a new database is given its first rows. What is in spare databases
- * goes. False: `why` says
- * what is wrong (another layout, fewer databases than have keys …). */
+ * goes. False: `why` says what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
 bool state_covers_data(struct rk *rk, struct buf *why);

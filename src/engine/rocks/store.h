@@ -98,7 +98,6 @@ void store_view_close(struct store *view); /* NULL is fine */
 
 void store_set_sync(struct store *s, enum rocks_sync sync);
 void store_relax(struct store *s, bool relaxed); /* writes don't wait for a sync meanwhile */
-void store_set_rate_limit(struct store *s, u64 bytes_per_second); /* counts from the next start */
 const char *store_refuses_writes(struct store *s); /* see rocks_refuses_writes */
 void store_cron(struct store *s);
 void store_info(struct store *s, struct buf *out); /* levels, sizes, stalls, cache, compactions, orphans */

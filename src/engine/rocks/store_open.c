@@ -249,14 +249,6 @@ void store_set_dead(struct store *s, i64 dead_ms)
     atomic_store_explicit(&s->filters.dead_ms, dead_ms, memory_order_relaxed);
 }
 
-/* RocksDB's C interface has no way to change a limiter at work. */
-void store_set_rate_limit(struct store *s, u64 bytes_per_second)
-{
-    if (s->log)
-        log_line(s->log, LOG_NOTICE, "RocksDB: a rate limit of %llu bytes/s counts from the next start on",
-                 (unsigned long long)bytes_per_second);
-}
-
 void store_close(struct store *s)
 {
     if (!s) return;

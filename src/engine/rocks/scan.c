@@ -1,0 +1,241 @@
+/* Walks over all keys of a database: SCAN, and a key at random.
+ *
+ * A walk goes through redis_metadata in the order of P (slot, length, name) and merges in what
+ * the transaction has touched: rows it made are not stored yet, rows it dropped still are. */
+#include <stdlib.h>
+
+#include "base/rand.h"
+#include "engine/rocks/keys.h"
+
+#define RANDOM_RUN 256 /* neighbours among which chance decides */
+
+/* The rows a transaction made, which no iterator shows. */
+struct made {
+    struct made_row {
+        bytes p; /* its P */
+        struct row *row;
+    } *v;
+    u32 n, at;
+};
+
+struct key_walk {
+    struct rk *rk;
+    struct rk_db *db;
+    struct store_iter *base; /* NULL: nothing stored counts */
+    struct made made;
+    struct row *passing; /* for keys that are not cached */
+    bool ahead;          /* the base stands on a row that was not given yet */
+    bytes p;             /* of the row given last */
+};
+
+static int by_p(const void *a, const void *b)
+{
+    return bytes_cmp(((const struct made_row *)a)->p, ((const struct made_row *)b)->p);
+}
+
+/* Those of a database from a position on, in order. */
+static void find_made(struct rk *rk, const struct rk_db *db, bytes from, struct made *m)
+{
+    struct buf p = {0};
+    u32 n = 0;
+    for (struct row *r = rk->touched; r; r = r->next_touched)
+        n += r->db == db && r->type != TYPE_NONE && (r->stored.type == TYPE_NONE || db->flushed);
+    *m = (struct made){.v = n ? arena_alloc(&rk->arena, n * sizeof *m->v) : NULL};
+    for (struct row *r = rk->touched; n && r; r = r->next_touched) {
+        if (r->db != db || r->type == TYPE_NONE || (r->stored.type != TYPE_NONE && !db->flushed)) continue;
+        buf_clear(&p);
+        codec_key(&p, RK_REGION, db->index, row_key(r));
+        if (bytes_cmp(buf_bytes(&p), from) < 0) continue;
+        char *at = arena_alloc(&rk->arena, p.n);
+        memcpy(at, p.p, p.n);
+        m->v[m->n++] = (struct made_row){bytes_of(at, p.n), r};
+    }
+    buf_release(&p);
+    if (m->n) qsort(m->v, m->n, sizeof *m->v, by_p);
+}
+
+/* Stands before the first key at or after a position, which is given as a P or the start of one. */
+static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, bytes from)
+{
+    struct buf lower = {0}, upper = {0};
+    *w = (struct key_walk){.rk = rk, .db = db};
+    keys_range(db, &lower, &upper);
+    find_made(rk, db, from, &w->made);
+    if (!db->flushed) {
+        w->base = store_iter(rk->store, FAM_META, buf_bytes(&lower), buf_bytes(&upper), STORE_ONCE);
+        store_seek(w->base, from);
+        w->ahead = true;
+    }
+    buf_release(&lower);
+    buf_release(&upper);
+}
+
+/* What an iterator shows, as it is now: from the cache if that knows it. NULL: gone, or unreadable. */
+static struct row *current(struct key_walk *w, bytes raw_key, bytes raw_value)
+{
+    struct codec_key k;
+    if (!codec_key_read(raw_key, &k)) return NULL;
+    struct row *r = row_peek(w->rk, w->db, k.key, row_hash(w->db, k.key));
+    if (r) return r->type != TYPE_NONE ? r : NULL;
+    if (w->passing && !w->passing->open) row_free(w->passing); /* else it goes with the transaction */
+    w->passing = row_new(w->db, k.key);
+    w->passing->passing = true;
+    return row_decode(w->passing, raw_value) ? w->passing : NULL;
+}
+
+static bool base_next(struct key_walk *w)
+{
+    if (!w->base) return false;
+    if (!w->ahead) store_next(w->base);
+    w->ahead = true;
+    return store_valid(w->base);
+}
+
+/* The next key, or NULL. The row is good until the next call. */
+static struct row *key_walk_next(struct key_walk *w)
+{
+    for (;;) {
+        bool stored = base_next(w), made = w->made.at < w->made.n;
+        if (!stored && !made) return NULL;
+        if (made && (!stored || bytes_cmp(w->made.v[w->made.at].p, store_key(w->base)) < 0)) {
+            w->p = w->made.v[w->made.at].p;
+            return w->made.v[w->made.at++].row;
+        }
+        w->ahead = false;
+        w->p = store_key(w->base);
+        struct row *r = current(w, w->p, store_iter_value(w->base));
+        if (r) return r;
+    }
+}
+
+static void key_walk_done(struct key_walk *w)
+{
+    if (w->base) store_iter_done(w->base);
+    if (w->passing && !w->passing->open) row_free(w->passing);
+}
+
+/* -- SCAN ---------------------------------------------------------------------------------------------
+ * A cursor says after which key to go on: 14 bits of slot, 9 of length, 40 of a fingerprint of the name.
+ * The name itself is remembered as long as there is room for it; after that, and after a restart, the
+ * keys of that slot and length are walked to find it again. If it is gone, they are all given again. */
+
+#define FINGERPRINT_BITS 40
+#define LENGTH_MAX 511u
+
+static u64 print_of(bytes key)
+{
+    u64 print = cursor_of(key) & (((u64)1 << FINGERPRINT_BITS) - 1);
+    return print ? print : 1; /* a cursor of 0 would mean the end */
+}
+
+static u64 cursor_after(struct rk *rk, bytes p)
+{
+    struct codec_key k;
+    CHECK(codec_key_read(p, &k));
+    u64 print = print_of(k.key);
+    u64 cursor = (u64)k.slot << 49 | (u64)MIN(k.key.n, LENGTH_MAX) << FINGERPRINT_BITS | print;
+    cursor_remember(&rk->cursors, k.index, cursor, p);
+    return cursor;
+}
+
+/* The start of everything in the cursor's slot that is at least as long as the name it stands for. */
+static void cursor_group(const struct rk_db *db, u64 cursor, struct buf *out)
+{
+    codec_index_prefix(out, RK_REGION, db->index);
+    char at[6];
+    put_u16(at, (u16)(cursor >> 49));
+    put_u32(at + 2, (u32)(cursor >> FINGERPRINT_BITS) & LENGTH_MAX);
+    buf_append(out, at, sizeof at);
+}
+
+/* Where to go on; a P that is to be skipped if it is there itself. */
+static void cursor_position(struct rk *rk, struct rk_db *db, u64 cursor, struct buf *out)
+{
+    bytes name;
+    buf_clear(out);
+    if (cursor_recall(&rk->cursors, db->index, cursor, &name)) {
+        buf_append_bytes(out, name);
+        buf_append_char(out, '\0'); /* the first position after it */
+        return;
+    }
+    u64 print = cursor & (((u64)1 << FINGERPRINT_BITS) - 1);
+    struct key_walk w;
+    struct buf start = {0};
+    cursor_group(db, cursor, &start);
+    buf_append_bytes(out, buf_bytes(&start));
+    key_walk_start(&w, rk, db, buf_bytes(&start));
+    for (struct row *r; (r = key_walk_next(&w));) {
+        u64 got = print_of(row_key(r));
+        bool same_group = get_u16(w.p.p + 16) == (u16)(cursor >> 49) &&
+                          MIN(r->key_len, LENGTH_MAX) == ((cursor >> FINGERPRINT_BITS) & LENGTH_MAX);
+        if (!same_group) break;
+        if (got != print) continue;
+        buf_clear(out);
+        buf_append_bytes(out, w.p);
+        buf_append_char(out, '\0');
+        break;
+    }
+    key_walk_done(&w);
+    buf_release(&start);
+}
+
+u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn, void *arg)
+{
+    struct rk *rk = rk_of(e);
+    struct rk_db *db = rk->dbs[db_number];
+    struct key_walk w;
+    struct buf from = {0}, last = {0};
+    u64 next = 0;
+    if (cursor) cursor_position(rk, db, cursor, &from);
+    else codec_index_prefix(&from, RK_REGION, db->index);
+    key_walk_start(&w, rk, db, buf_bytes(&from));
+    for (struct row *r; (r = key_walk_next(&w));) {
+        if (count-- == 0) { /* there is one more: go on after the last one given */
+            next = cursor_after(rk, buf_bytes(&last));
+            break;
+        }
+        struct key_ref ref;
+        buf_clear(&last);
+        buf_append_bytes(&last, w.p);
+        row_ref(r, row_hash(db, row_key(r)), &ref);
+        fn(arg, &ref);
+    }
+    key_walk_done(&w);
+    buf_release(&from);
+    buf_release(&last);
+    return next;
+}
+
+/* -- any key ------------------------------------------------------------------------------------------ */
+
+/* Names are spread over the slots by a hash, so that a random slot is a fair start; but the gaps between
+ * keys differ, which choosing among the next few evens out. The end joins the beginning. In a small
+ * database the choice is among all keys. */
+bool keys_random(struct engine *e, u32 db_number, u64 *rng, struct key_ref *ref)
+{
+    struct rk *rk = rk_of(e);
+    struct rk_db *db = rk->dbs[db_number];
+    struct key_walk w;
+    struct buf from = {0}, name = {0};
+    if (db->count == 0) return false;
+    u64 skip = rand_next(rng) % MIN(db->count, RANDOM_RUN), met = 0;
+    codec_index_prefix(&from, RK_REGION, db->index);
+    size_t start = from.n;
+    if (db->count > RANDOM_RUN) {
+        put_u16(buf_reserve(&from, 2), (u16)(rand_next(rng) & 0x3FFF));
+        from.n += 2;
+    }
+    for (int round = 0; round < 2 && met <= skip; round++) {
+        key_walk_start(&w, rk, db, buf_bytes(&from));
+        for (struct row *r; met <= skip && (r = key_walk_next(&w)); met++) {
+            buf_clear(&name);
+            buf_append_bytes(&name, row_key(r));
+        }
+        key_walk_done(&w);
+        from.n = start;
+    }
+    bool found = met && e->ops->find(e, db_number, buf_bytes(&name), ref);
+    buf_release(&from);
+    buf_release(&name);
+    return found;
+}

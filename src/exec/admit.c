@@ -1,0 +1,118 @@
+/* What is looked at before a client's command runs. */
+#include "exec/admit.h"
+
+#include "command/commands.h"
+#include "exec/multi.h"
+#include "exec/permit.h"
+#include "exec/script.h"
+
+#define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
+
+static void unknown_command(const struct request *q)
+{
+    struct buf args = {0};
+    for (int i = 1; i < q->argc && args.n < SHOWN_ARGS; i++)
+        buf_printf(&args, "'%.*s' ", (int)MIN(q->argv[i].n, SHOWN_ARGS - args.n), q->argv[i].p);
+    reply_errorf(q->out, "ERR unknown command '%.*s', with args beginning with: %.*s",
+                 (int)MIN(q->argv[0].n, SHOWN_ARGS), q->argv[0].p, (int)args.n, args.p ? args.p : "");
+    buf_release(&args);
+}
+
+const struct command *admit_resolve(const struct command *cmd, const struct request *q, struct ctx *c)
+{
+    if (!cmd) {
+        unknown_command(q);
+        return NULL;
+    }
+    c->cmd = cmd;
+    if (cmd->sub_count && q->argc > 1) {
+        const struct command *sub = command_find_sub(cmd, q->argv[1]);
+        if (sub) return sub;
+        ctx_unknown_subcommand(c);
+        return NULL;
+    }
+    return cmd;
+}
+
+/* In Redis's order. */
+const char *admit_obstacle(const struct region *r, u32 flags)
+{
+    bool writes = flags & CMD_WRITE;
+    if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
+    bool may_write = flags & CMD_MAY_REPLICATE && !(flags & CMD_NOSCRIPT); /* a script's commands are asked */
+    if (r->refuse_writes && (writes || may_write)) return r->refuse_writes;
+    if (r->deny_writes && writes) return r->deny_writes;
+    if (r->deny_stale && !(flags & CMD_STALE)) return r->deny_stale;
+    if (r->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
+    return NULL;
+}
+
+bool admit_eviction(struct region *r)
+{
+    r->evictor.spares_dead = r->follows;
+    if (!r->follows || (r->evict_following && !r->refuse_writes)) return true;
+    r->evictor.unfinished = false;
+    return false;
+}
+
+/* What a client that is subscribed may send in RESP2, which can't tell messages from replies. */
+static bool fits_subscriber(const struct command *cmd)
+{
+    static const command_fn fit[] = {
+        cmd_ping, cmd_subscribe, cmd_ssubscribe, cmd_psubscribe, cmd_unsubscribe, cmd_sunsubscribe,
+        cmd_punsubscribe, cmd_quit, cmd_reset,
+    };
+    for (size_t i = 0; i < ARRAY_LEN(fit); i++)
+        if (cmd->run == fit[i]) return true;
+    return false;
+}
+
+static bool refused_to_subscriber(const struct request *q, const struct command *cmd)
+{
+    if (LIKELY(!q->session->subscribed) || q->session->proto > 2 || fits_subscriber(cmd)) return false;
+    reply_errorf(q->out, "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                         "RESET are allowed in this context", cmd->name);
+    return true;
+}
+
+static bool refuse(const struct request *q, const char *why)
+{
+    reply_error(q->out, why);
+    return false;
+}
+
+/* Somebody asks while a script runs for too long. */
+static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
+{
+    const char *busy = script_busy_error(r);
+    return !busy || cmd->flags & CMD_ALLOW_BUSY || refuse(q, busy);
+}
+
+bool admit(struct region *r, const struct request *q, struct ctx *c)
+{
+    const struct command *cmd = c->cmd;
+    if (!command_takes(cmd, q->argc) || !cmd->run) {
+        ctx_wrong_arity(c);
+        return false;
+    }
+    if (UNLIKELY(!q->session->authenticated) && !r->open && !(cmd->flags & CMD_NO_AUTH))
+        return refuse(q, "NOAUTH Authentication required.");
+    u32 flags = cmd->flags;
+    if (UNLIKELY(q->session->tx != NULL)) {
+        if (multi_open(q->session) && flags & CMD_NO_MULTI)
+            return refuse(q, "ERR Command not allowed inside a transaction");
+        flags = multi_flags(q->session, cmd);
+        if (multi_takes(q->session, cmd)) flags |= CMD_DENYOOM; /* the queue itself takes memory */
+    }
+    if (UNLIKELY(acl_restricts(q->session)) &&
+        !permit_request(r, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
+        return false;
+    if (refused_to_subscriber(q, cmd)) return false;
+    const char *why = admit_obstacle(r, flags);
+    if (UNLIKELY(why)) return refuse(q, why);
+    if (UNLIKELY(r->script != NULL)) return fits_busy(r, q, cmd);
+    r->over_memory = r->evictor.maxmemory && !r->loading && admit_eviction(r) &&
+                     !evict_as_needed(&r->evictor, &r->ks);
+    if (UNLIKELY(r->over_memory) && flags & CMD_DENYOOM) return refuse(q, REGION_OOM);
+    return true;
+}

@@ -1,0 +1,235 @@
+/* What connections send: read once a tick, parsed into requests, or kept for later. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "net/net_parts.h"
+
+#define ARGS_AT_ONCE 64 /* the most arguments of a request that is parsed in one go */
+
+/* -- parsing ------------------------------------------------------------------------------- */
+
+static inline struct net_request *add_request(struct net *n)
+{
+    if (UNLIKELY(n->request_count == n->request_cap)) {
+        n->request_cap = n->request_cap ? n->request_cap * 2 : 256;
+        n->requests = mem_realloc(n->requests, n->request_cap * sizeof *n->requests);
+    }
+    return &n->requests[n->request_count++];
+}
+
+/* Room for so many arguments behind the tick's others. */
+static bytes *reserve_args(struct net *n, u32 more)
+{
+    if (UNLIKELY(n->arg_cap - n->arg_count < more)) {
+        n->arg_cap = MAX(n->arg_cap * 2, n->arg_count + more);
+        n->arg_cap = MAX(n->arg_cap, 1024u);
+        n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
+    }
+    return n->args + n->arg_count;
+}
+
+/* What the arguments' offsets count from. The words of an inline request live in the
+ * parser, where the next request overwrites them: the tick keeps a copy. */
+static const char *args_start(struct net *n, const struct request_parser *p, const char *start)
+{
+    if (LIKELY(!p->is_inline)) return start;
+    char *words = arena_alloc(&n->words, p->words.n);
+    memcpy(words, p->words.p, p->words.n);
+    return words;
+}
+
+static void add_args(struct net *n, const struct request_parser *p, const char *start)
+{
+    bytes *to = reserve_args(n, p->argc);
+    start = args_start(n, p, start);
+    for (u32 i = 0; i < p->argc; i++) to[i] = bytes_of(start + p->argv[i].at, p->argv[i].n);
+}
+
+/* The request at the start of `in`: its arguments, *argc of them, stand behind the tick's others. */
+static err parse_one(struct conn *c, const struct request_limits *limits, bytes in, size_t *used, u32 *argc)
+{
+    struct request_parser *p = &c->parser;
+    if (LIKELY(p->left == 0)) {
+        bytes *argv = reserve_args(c->net, ARGS_AT_ONCE);
+        *used = request_take(limits, in, argv, ARGS_AT_ONCE, argc);
+        if (LIKELY(*used)) return OK;
+    }
+    err e = request_parse(p, limits, in, used);
+    if (e) return e;
+    add_args(c->net, p, in.p);
+    *argc = p->argc;
+    return OK;
+}
+
+static void restart_parser(struct request_parser *p)
+{
+    p->pos = 0;
+    p->left = 0;
+    p->bulk = -1;
+}
+
+static size_t parse_all(struct conn *c, bytes in)
+{
+    struct net *n = c->net;
+    c->more_input = false;
+    struct request_limits limits = {n->config.max_bulk, !c->session.authenticated && !n->config.open};
+    size_t done = 0;
+    bool first = true;
+    while (done < in.n) {
+        bytes rest = bytes_of(in.p + done, in.n - done);
+        size_t used;
+        u32 argc;
+        err e = parse_one(c, &limits, rest, &used, &argc);
+        if (e == ERR_AGAIN) break;
+        if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: look again next tick */
+            restart_parser(&c->parser);
+            c->more_input = true;
+            break;
+        }
+        if (e) {
+            *add_request(n) = (struct net_request){.conn = c, .error = c->parser.error};
+            return in.n;
+        }
+        done += used;
+        if (argc == 0) continue;
+        *add_request(n) = (struct net_request){
+            .conn = c, .argv_at = n->arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
+        };
+        n->arg_count += argc;
+        first = false;
+    }
+    return done;
+}
+
+/* -- reading ------------------------------------------------------------------------------- */
+
+void net_take_input(struct conn *c)
+{
+    struct net *n = c->net;
+    bool from_lent = c->lent.n > 0;
+    bytes in = from_lent ? buf_bytes(&c->lent) : buf_bytes(&c->in);
+    net_make_ready(c);
+    c->first_request = n->request_count;
+    size_t used = parse_all(c, in);
+    if (from_lent) {
+        /* Keep the unfinished rest: the lent buffer goes back after the tick. */
+        if (used < in.n) {
+            c->in = net_borrow(n);
+            buf_append(&c->in, in.p + used, in.n - used);
+        }
+    } else if (used) {
+        /* Requests point into `in`: lend the whole buffer to this tick, start a new one. */
+        struct buf rest = {0};
+        if (used < in.n) {
+            rest = net_borrow(n);
+            buf_append(&rest, in.p + used, in.n - used);
+        }
+        net_give_back(n, &c->lent);
+        c->lent = c->in;
+        c->in = rest;
+    }
+    if ((i64)(c->in.n + c->session.queue_bytes) > n->config.max_query_buffer) {
+        n->stats.query_buffer_kills++;
+        conn_close(c);
+    }
+}
+
+/* As recv. */
+static ssize_t take_bytes(struct conn *c, void *to, size_t n)
+{
+    if (LIKELY(!c->tls)) return recv(c->fd, to, n, 0);
+    ssize_t got = tls_recv(c->tls, to, n);
+    int code = errno;
+    net_watch(c, c->events);
+    errno = code;
+    return got;
+}
+
+/* Where to read to: a lent buffer, or behind an unfinished request, with room for
+ * a big argument at once. */
+static char *input_room(struct conn *c, size_t *room)
+{
+    if (c->in.n == 0) {
+        if (!c->lent.p) c->lent = net_borrow(c->net);
+        *room = c->lent.cap;
+        return c->lent.p;
+    }
+    size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
+    if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
+    buf_reserve(&c->in, more);
+    *room = MIN(c->in.cap - c->in.n, (size_t)1 << 30);
+    return c->in.p + c->in.n;
+}
+
+void net_read(struct conn *c)
+{
+    if (c->read_this_tick || c->hold) return;
+    size_t room;
+    char *to = input_room(c, &room);
+    ssize_t n = take_bytes(c, to, room);
+    if (c->closing) return;
+    if (n <= 0) {
+        if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
+        return;
+    }
+    c->read_this_tick = c->heard = true;
+    c->net->stats.bytes_in += (u64)n;
+    c->net->stats.reads++;
+    if (c->in.n == 0) c->lent.n = (size_t)n;
+    else c->in.n += (size_t)n;
+    net_take_input(c);
+}
+
+/* -- keeping for later --------------------------------------------------------------------- */
+
+void conn_postpone(struct net *n, u32 at, u32 why)
+{
+    struct net_request *q = &n->requests[at];
+    struct conn *c = q->conn;
+    struct buf rest = {0};
+    buf_append(&rest, q->raw, (size_t)(q->raw_end - q->raw));
+    net_give_back(c->net, &c->in);
+    c->in = rest;
+    restart_parser(&c->parser);
+    c->more_input = true;
+    c->hold |= why;
+    net_watch(c, c->events & ~UV_READABLE);
+    /* A connection is parsed once per tick, so that its requests stand together. */
+    for (u32 i = at; i < n->request_count && n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
+}
+
+void net_withdraw(struct conn *c)
+{
+    struct net *n = c->net;
+    if (net_asks(c)) conn_postpone(n, c->first_request, 0);
+    net_unready(c);
+    c->read_this_tick = false;
+    net_give_back(n, &c->lent);
+    net_watch(c, c->events | UV_READABLE);
+}
+
+void conn_block(struct net *n, struct conn *c, u32 why)
+{
+    u32 next = n->running + 1;
+    if (next < n->request_count && n->requests[next].conn == c) conn_postpone(n, next, why);
+    c->hold |= why;
+    c->blocked_tick = n->ticks;
+    net_watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); /* nobody answers one who has left */
+}
+
+void conn_resume(struct conn *c, u32 why)
+{
+    c->hold &= ~why;
+    if (c->hold || c->closing) return;
+    net_watch(c, (c->events | UV_READABLE) & ~UV_DISCONNECT);
+    net_make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
+}
+
+void net_resume(struct net *n, u32 why)
+{
+    struct conn *oldest = n->conns;
+    while (oldest && oldest->next) oldest = oldest->next;
+    for (struct conn *c = oldest; c; c = c->prev)
+        if (c->hold & why) conn_resume(c, why);
+}

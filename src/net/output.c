@@ -1,0 +1,189 @@
+/* What connections are told: replies and pushes, gathered in a tick and written at its end; and how much of
+ * it may wait. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "net/net_parts.h"
+
+#define SOURCE_AT_ONCE (256u << 10)
+
+/* -- gathering ----------------------------------------------------------------------------- */
+
+struct reply conn_reply(struct conn *c)
+{
+    if (!c->out.p) c->out = net_borrow(c->net);
+    net_make_ready(c);
+    return (struct reply){.out = &c->out, .proto = c->session.proto};
+}
+
+void conn_late(struct conn *c) { c->late = c->blocked_tick != c->net->ticks; }
+
+struct reply conn_push(struct conn *c, enum push_place place)
+{
+    struct reply r = conn_reply(c);
+    bool first = place == PUSH_BEFORE && c->session.proto > 2 && c->out.n == c->answer_at;
+    if (UNLIKELY(c->answering)) r.out = first ? &c->before : &c->behind;
+    return r;
+}
+
+size_t conn_answer_begin(struct conn *c)
+{
+    c->answering = true;
+    return c->answer_at = c->out.n;
+}
+
+/* The answer makes room for what stands in front of it. */
+static void insert_before(struct conn *c, size_t begin)
+{
+    size_t n = c->before.n;
+    buf_reserve(&c->out, n);
+    memmove(c->out.p + begin + n, c->out.p + begin, c->out.n - begin);
+    memcpy(c->out.p + begin, c->before.p, n);
+    c->out.n += n;
+}
+
+void conn_answer_end(struct conn *c, size_t begin)
+{
+    c->answering = false;
+    if (LIKELY(!c->before.n && !c->behind.n)) return;
+    if (c->before.n) insert_before(c, begin);
+    buf_append_bytes(&c->out, buf_bytes(&c->behind));
+    buf_release(&c->before);
+    buf_release(&c->behind);
+}
+
+void net_keep_output(struct net *n)
+{
+    for (struct conn *c = n->ready; c; c = c->ready_next) c->tick_mark = c->out.n;
+}
+
+void net_take_back(struct net *n)
+{
+    for (struct conn *c = n->ready; c; c = c->ready_next)
+        if (!c->closing) c->out.n = MIN(c->out.n, c->tick_mark);
+}
+
+size_t conn_output_bytes(const struct conn *c)
+{
+    return c->out.n - c->sent + c->before.n + c->behind.n + (c->source ? c->source->pending(c->source) : 0);
+}
+
+/* -- limits -------------------------------------------------------------------------------- */
+
+static bool over_output_limit(struct conn *c)
+{
+    struct net *n = c->net;
+    const struct output_limit *l = &n->config.output[c->class];
+    size_t used = conn_output_bytes(c);
+    if (l->hard && used > l->hard) return true;
+    if (!l->soft || used <= l->soft) {
+        c->over_soft_since_ms = 0;
+        return false;
+    }
+    i64 now = (i64)uv_now(n->loop);
+    if (!c->over_soft_since_ms) c->over_soft_since_ms = now;
+    return now - c->over_soft_since_ms > (i64)l->soft_seconds * 1000;
+}
+
+static void close_if_over(struct conn *c)
+{
+    if (!over_output_limit(c)) return;
+    c->net->stats.output_buffer_kills++;
+    conn_close(c);
+}
+
+void conn_check_output(struct conn *c)
+{
+    if (!c->closing && conn_output_bytes(c)) close_if_over(c);
+}
+
+void net_check_output(struct net *n)
+{
+    for (struct conn *c = n->conns; c; c = c->next) conn_check_output(c);
+}
+
+/* -- writing ------------------------------------------------------------------------------- */
+
+/* As send. */
+static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
+{
+    return LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
+}
+
+/* Hands the kernel what it takes. False: the connection is gone. */
+static bool send_output(struct conn *c)
+{
+    ssize_t n = give_bytes(c, c->out.p + c->sent, c->out.n - c->sent);
+    c->net->stats.writes++;
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return true;
+        conn_close(c);
+        return false;
+    }
+    c->sent += (size_t)n;
+    c->net->stats.bytes_out += (u64)n;
+    return true;
+}
+
+/* A slow reader's output stays in one piece; what was sent is cut off once it is
+ * the larger part, so that each byte is moved at most once on average. */
+static void compact_output(struct conn *c)
+{
+    if (c->sent == c->out.n) {
+        net_give_back(c->net, &c->out);
+        c->sent = c->tick_mark = 0;
+    } else if (c->sent > c->out.n / 2) {
+        memmove(c->out.p, c->out.p + c->sent, c->out.n - c->sent);
+        c->out.n -= c->sent;
+        c->tick_mark -= MIN(c->tick_mark, c->sent);
+        c->sent = 0;
+    }
+}
+
+/* Sends what the source has, until the kernel has enough, or others should have their turn. True: there is
+ * more. */
+static bool send_source(struct conn *c)
+{
+    size_t total = 0;
+    while (!c->closing && total < SOURCE_AT_ONCE) {
+        bytes b = c->source->peek(c->source);
+        if (c->closing || !b.n) return false;
+        ssize_t n = give_bytes(c, b.p, b.n);
+        c->net->stats.writes++;
+        if (n < 0) {
+            if (errno == EAGAIN || errno == EINTR) return true;
+            conn_close(c);
+            return false;
+        }
+        c->net->stats.bytes_out += (u64)n;
+        total += (size_t)n;
+        c->source->sent(c->source, (size_t)n);
+        if ((size_t)n < b.n) return true;
+    }
+    return !c->closing;
+}
+
+void net_flush(struct conn *c)
+{
+    bool more = false;
+    if (c->closing) return;
+    if (c->out.n) {
+        if (!send_output(c)) return;
+        compact_output(c);
+        more = c->out.n > 0;
+    } else if (c->out.p) {
+        net_give_back(c->net, &c->out); /* a request that is answered later, or not at all */
+    }
+    if (UNLIKELY(c->source) && !more) more = send_source(c);
+    if (c->closing) return;
+    net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
+    close_if_over(c);
+    if (c->session.close_after_reply && c->out.n == 0) conn_close(c);
+}
+
+void conn_wake(struct conn *c)
+{
+    if (!c->closing) net_make_ready(c);
+}
+
+void conn_pump(struct conn *c) { net_flush(c); }
