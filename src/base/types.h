@@ -17,6 +17,8 @@ typedef unsigned long long ull; /* what printf's %llu takes */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
 #define UNUSED __attribute__((unused))
+#define ALWAYS_INLINE inline __attribute__((always_inline)) /* on the way of every request */
+#define COLD __attribute__((cold, noinline))                /* … and not to be in its way */
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -8,7 +8,7 @@
 
 #define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
 
-static void unknown_command(const struct request *q)
+static COLD void unknown_command(const struct request *q)
 {
     struct buf args = {0};
     for (int i = 1; i < q->argc && args.n < SHOWN_ARGS; i++)
@@ -18,7 +18,7 @@ static void unknown_command(const struct request *q)
     buf_release(&args);
 }
 
-const struct command *admit_resolve(const struct command *cmd, const struct request *q, struct ctx *c)
+const struct command *admit_resolve_sub(const struct command *cmd, const struct request *q, struct ctx *c)
 {
     if (!cmd) {
         unknown_command(q);
@@ -35,7 +35,7 @@ const struct command *admit_resolve(const struct command *cmd, const struct requ
 }
 
 /* In Redis's order. */
-const char *admit_obstacle(const struct region *r, u32 flags)
+const char *admit_obstacle_to(const struct region *r, u32 flags)
 {
     bool writes = flags & CMD_WRITE;
     if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */

@@ -5,14 +5,24 @@
 #include "exec/region.h"
 
 /* The subcommand that is meant, or `cmd` itself; NULL after an error was replied. */
-const struct command *admit_resolve(const struct command *cmd, const struct request *q, struct ctx *c);
+const struct command *admit_resolve_sub(const struct command *cmd, const struct request *q, struct ctx *c);
+static inline const struct command *admit_resolve(const struct command *cmd, const struct request *q,
+                                                  struct ctx *c)
+{
+    return LIKELY(cmd && !cmd->sub_count) ? cmd : admit_resolve_sub(cmd, q, c);
+}
 
 /* True if c->cmd may run; otherwise an error was replied. Makes room first, if there is a limit of memory. */
 NODISCARD bool admit(struct region *r, const struct request *q, struct ctx *c);
 
 /* What keeps a command of these flags from running now (the storage, the role, loading), as the text of an
  * error; NULL: nothing. Scripts ask, too: arity, user and the limit of memory they look at themselves. */
-const char *admit_obstacle(const struct region *r, u32 flags);
+const char *admit_obstacle_to(const struct region *r, u32 flags);
+static inline const char *admit_obstacle(const struct region *r, u32 flags)
+{
+    bool open = !r->doomed && !r->refuse_writes && !r->deny_writes && !r->deny_stale && !r->loading;
+    return LIKELY(open) ? NULL : admit_obstacle_to(r, flags);
+}
 
 /* Whether to keep the memory below the limit is ours to do. */
 bool admit_eviction(struct region *r);

@@ -36,14 +36,17 @@ void region_release(struct region *r)
 
 static void note_failure(struct region *r, bool wrote);
 
-/* Ends the record of a command, or of a slice of the cycle: what expired in it is told within it. */
-static void close_record(struct region *r, u64 seed)
+static COLD void tell_expired(struct region *r)
 {
-    if (UNLIKELY(r->expiry_stream.noted.n)) {
-        if (r->follows || r->doomed) expiry_stream_forget(&r->expiry_stream);
-        else expiry_stream_tell(&r->expiry_stream, &r->ks);
-        if (r->eng->failed) note_failure(r, true);
-    }
+    if (r->follows || r->doomed) expiry_stream_forget(&r->expiry_stream);
+    else expiry_stream_tell(&r->expiry_stream, &r->ks);
+    if (r->eng->failed) note_failure(r, true);
+}
+
+/* Ends the record of a command, or of a slice of the cycle: what expired in it is told within it. */
+static ALWAYS_INLINE void close_record(struct region *r, u64 seed)
+{
+    if (UNLIKELY(r->expiry_stream.noted.n)) tell_expired(r);
     journal_close(&r->journal, r->ks.now_ms, seed);
 }
 

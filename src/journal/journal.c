@@ -75,12 +75,8 @@ void journal_abandon(struct journal *j)
     j->db = -1; /* a SELECT may have gone with it */
 }
 
-u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
+u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
 {
-    if (j->open.effects == 0) {
-        j->open.newer = false;
-        return j->seq;
-    }
     if (j->open.effects > 1) wrap_in_transaction(&j->open.resp);
     j->open.seq = ++j->seq;
     j->open.now_ms = now_ms;

@@ -58,7 +58,13 @@ void journal_abandon(struct journal *j);
 
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
  * for every reader); an empty record vanishes. Returns the last sequence number. */
-u64 journal_close(struct journal *j, i64 now_ms, u64 seed);
+u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed); /* one that is not empty */
+static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
+{
+    if (j->open.effects) return journal_close_record(j, now_ms, seed);
+    j->open.newer = false;
+    return j->seq;
+}
 
 /* The effects of a record without what they are wrapped in. */
 bytes journal_effects(const struct journal_record *record);

@@ -171,8 +171,17 @@ enum push_place { PUSH_BEFORE, PUSH_BEHIND };
 struct reply conn_push(struct conn *c, enum push_place place);
 
 /* What is written to a connection between these two is the answer to one request. */
-size_t conn_answer_begin(struct conn *c);
-void conn_answer_end(struct conn *c, size_t begin);
+static inline size_t conn_answer_begin(struct conn *c)
+{
+    c->answering = true;
+    return c->answer_at = c->out.n;
+}
+void conn_answer_join(struct conn *c, size_t begin); /* the answer, and the messages before and behind it */
+static inline void conn_answer_end(struct conn *c, size_t begin)
+{
+    c->answering = false;
+    if (UNLIKELY(c->before.n || c->behind.n)) conn_answer_join(c, begin);
+}
 
 /* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since
  * goes: messages of changes that were not kept. */

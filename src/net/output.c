@@ -26,12 +26,6 @@ struct reply conn_push(struct conn *c, enum push_place place)
     return r;
 }
 
-size_t conn_answer_begin(struct conn *c)
-{
-    c->answering = true;
-    return c->answer_at = c->out.n;
-}
-
 /* The answer makes room for what stands in front of it. */
 static void insert_before(struct conn *c, size_t begin)
 {
@@ -42,10 +36,8 @@ static void insert_before(struct conn *c, size_t begin)
     c->out.n += n;
 }
 
-void conn_answer_end(struct conn *c, size_t begin)
+void conn_answer_join(struct conn *c, size_t begin)
 {
-    c->answering = false;
-    if (LIKELY(!c->before.n && !c->behind.n)) return;
     if (c->before.n) insert_before(c, begin);
     buf_append_bytes(&c->out, buf_bytes(&c->behind));
     buf_release(&c->before);

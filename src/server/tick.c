@@ -96,39 +96,50 @@ void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
     }
 }
 
-static void note_latency(struct server *s, const char *event, i64 usec)
+static ALWAYS_INLINE void note_latency(struct server *s, const char *event, i64 usec)
 {
     i64 threshold_ms = s->config.latency_monitor_threshold;
-    if (UNLIKELY(threshold_ms && usec / 1000 >= threshold_ms))
+    if (UNLIKELY(threshold_ms) && usec / 1000 >= threshold_ms)
         latency_add(&s->latency, event, s->now_ms / 1000, (u32)(usec / 1000));
 }
 
-static void note_errors(struct server *s, const struct reply *out)
+static ALWAYS_INLINE void note_errors(struct server *s, const struct reply *out)
 {
     const struct buf *b = out->out;
     if (LIKELY(out->errors == out->counted)) return;
     stats_error(&s->stats, bytes_of(b->p + out->error_at, b->n - out->error_at));
 }
 
-static void note_time(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
-                      i64 usec)
+static COLD void note_slow(struct server *s, const struct conn *c, const struct request *q, i64 usec)
 {
-    if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
-    if (UNLIKELY(s->config.slowlog_log_slower_than >= 0 && usec >= s->config.slowlog_log_slower_than &&
-                 !(o->cmd->flags & CMD_SKIP_SLOWLOG)))
-        slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
-                    bytes_str(c->peer), buf_bytes(&c->session.name));
+    slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, s->now_ms / 1000, usec, q->argc, q->argv,
+                bytes_str(c->peer), buf_bytes(&c->session.name));
 }
 
-static void account(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
-                    i64 usec)
+static ALWAYS_INLINE void note_time(struct server *s, struct conn *c, const struct request *q,
+                                    const struct outcome *o, i64 usec)
+{
+    if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
+    if (UNLIKELY(usec >= s->config.slowlog_log_slower_than) && s->config.slowlog_log_slower_than >= 0 &&
+        !(o->cmd->flags & CMD_SKIP_SLOWLOG))
+        note_slow(s, c, q, usec);
+}
+
+static COLD void account_rejected(struct server *s, struct conn *c, const struct request *q,
+                                  const struct command *cmd)
+{
+    s->stats.commands[cmd->id].rejected++;
+    if (s->monitor_count && cmd->run == cmd_exec) /* MULTI was shown: it is over */
+        monitor_feed(s, c, cmd, q->argc, q->argv);
+}
+
+static ALWAYS_INLINE void account(struct server *s, struct conn *c, const struct request *q,
+                                  const struct outcome *o, i64 usec)
 {
     note_errors(s, q->out);
-    if (!o->cmd || o->queued) return;
-    if (o->rejected) {
-        s->stats.commands[o->cmd->id].rejected++;
-        if (UNLIKELY(s->monitor_count) && o->cmd->run == cmd_exec) /* MULTI was shown: it is over */
-            monitor_feed(s, c, o->cmd, q->argc, q->argv);
+    if (UNLIKELY(!o->cmd || o->queued)) return;
+    if (UNLIKELY(o->rejected)) {
+        account_rejected(s, c, q, o->cmd);
         return;
     }
     stats_call(&s->stats, o->cmd->id, (u64)usec, o->failed);
