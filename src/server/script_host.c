@@ -32,8 +32,8 @@ static void serve(void *owner)
     struct server *s = owner;
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
-    /* The script's own record is not ended yet. */
-    bool settled = s->region.journal.seq == s->tick_seq && !s->region.eng->failed;
+    /* Nothing was recorded in this tick so far; the script's own record is not ended yet. */
+    bool settled = s->region.journal.seq == s->region.committed && !s->region.eng->failed;
     net_serve_busy(&s->net, settled, tick_run);
     i64 end = clock_mono_us();
     s->script_serve_us = end + MAX(SERVE_EVERY_US, (end - start) * SERVE_SHARE);

@@ -58,7 +58,6 @@ struct server {
 
     i64 now_ms;            /* of this tick; also the region's */
     i64 tick_us;           /* monotonic time this tick's requests began */
-    u64 tick_seq;          /* the journal's, when it began */
     i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
     i64 start_ms, start_mono_us;
     u64 cron_loops;

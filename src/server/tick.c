@@ -399,7 +399,6 @@ void server_tick(struct net *n)
     region_begin(&s->region, clock_wall_ms());
     s->now_ms = s->region.ks.now_ms;
     i64 start_us = s->tick_us = clock_mono_us();
-    s->tick_seq = s->region.journal.seq;
     storage_note_refusal(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);

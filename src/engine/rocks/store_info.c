@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-typedef unsigned long long ull;
-
 static void line(struct buf *out, const char *name, u64 value)
 {
     buf_printf(out, "%s:%llu\r\n", name, (ull)value);
