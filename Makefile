@@ -103,14 +103,14 @@ scenarios: $(BUILD)/mayfly-server
 # an hour; fault-short: a few of each. FAULT_ONLY=kill and the like picks some.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/fault \
+	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/fault \
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
 # Primaries and replicas: redis-server, and Mayfly on both engines, in any role. replication: all rounds on all
 # pairs, half an hour; replication-short: a few. REPL_ONLY=expiry and the like picks some.
 .PHONY: replication replication-short
 replication replication-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) REPL=$(if $(filter replication,$@),full) $(PYTHON) -m pytest -q -rs -p no:cacheprovider \
+	$(Q)$(TEST_ENV) REPL=$(if $(filter replication,$@),full) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
 	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
 # Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
@@ -140,7 +140,7 @@ bench: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) bench/run.py --server $(BUILD)/mayfly-server $(BENCH)
 
 # Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, too.
-CLIENT_TESTS := $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/clients
+CLIENT_TESTS := $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/clients
 client-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(CLIENT_TESTS) --ignore=tests/clients/test_node.py
 
