@@ -158,6 +158,7 @@ static void apply(struct link *l)
     struct replication *r = &s->repl;
     u32 db = r->stream_db;
     region_follow_begin(&s->region);
+    net_keep_output(&s->net); /* what was told of earlier ones */
     for (u32 i = 0, fetched = 0; i < l->inbox.ready && !s->region.doomed; i++) {
         if (i == fetched) fetched = prefetch(l, i);
         run(l, &l->inbox.commands[i]);

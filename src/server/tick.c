@@ -272,6 +272,7 @@ static bool expire_until(struct server *s, i64 start_us, i64 until_us)
     u64 before = expire_total(&r->ks), cleaned;
     i64 cpu_us = clock_thread_us(); /* the budget is one of CPU: what others took meanwhile is not spent */
     bool more;
+    net_keep_output(&s->net); /* the answers of this tick are no part of the slice */
     do {
         more = region_expire_step(r);
         cleaned = expire_total(&r->ks) - before;
@@ -412,7 +413,6 @@ void server_tick(struct net *n)
     }
     s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
     if (n->request_count || served) end_requests(s);
-    if (UNLIKELY(tells(s))) net_keep_output(n);
     housekeeping(s, n->request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);

@@ -171,3 +171,30 @@ def test_flipped_bit(kind, machines, rounds):
                 if bad:
                     assert 'orruption' in flipped.log or 'checksum' in flipped.log, flipped.log
                 rounds.add(flips=1, reported=reported, keys_read=good, keys_refused=bad)
+
+
+def test_expiry_that_fails(machines):
+    """What is dead can't be read, again and again: whoever shares a tick with an attempt to reclaim it gets
+    the answers to what it asked all the same."""
+    more = '--rocksdb-compression', 'none', '--rocksdb-write-buffer-size', '1mb'
+    m = machines(machine.ROCKS, 'no').start(*more, '--ttl-cleanup-interval', 0)
+    value = b'a value to be found in files'
+    with Link(m.port) as link:
+        assert link.many([('SET', b'k:%d' % i, value, 'PX', 1) for i in range(2000)]) == [b'OK'] * 2000
+    m.kill()
+    m.start(*more, '--ttl-cleanup-interval', 0)      # moves the log's content into tables
+    m.stop()
+    for path in files(m, '.sst'):
+        with open(path, 'r+b') as f:
+            half = os.path.getsize(path) // 2        # the first rows are read by every start
+            f.seek(half)
+            content = f.read()
+            f.seek(half)
+            f.write(content.replace(value, value.upper()))
+    m.start(*more)
+    with Link(m.port) as link:
+        end = time.monotonic() + 2.5                 # an attempt each second
+        while time.monotonic() < end:
+            assert link.many([('ECHO', b'%d' % i) for i in range(20)]) == [b'%d' % i for i in range(20)]
+    m.healthy()
+    assert m.log.count('Corruption') >= 2, m.log

@@ -120,13 +120,21 @@ void store_drop_idle(struct store *s)
 
 /* -- moving ------------------------------------------------------------------------- */
 
+/* The next seek makes it anew: RocksDB 7.8's own may fail an assertion of its (MergingIterator's, with range
+ * tombstones) when it is used again after an error. */
+static COLD void fail(struct store_iter *it, char *err)
+{
+    it->age = it->s->age - 1;
+    store_read_failed(it->s, "can't read on", err);
+}
+
 static inline void moved(struct store_iter *it)
 {
     it->valid = rocksdb_iter_valid(it->it);
     if (LIKELY(it->valid)) return;
     char *err = NULL; /* the end, or a failure? */
     rocksdb_iter_get_error(it->it, &err);
-    if (UNLIKELY(err != NULL)) store_read_failed(it->s, "can't read on", err);
+    if (UNLIKELY(err != NULL)) fail(it, err);
 }
 
 static void renew(struct store_iter *it)
