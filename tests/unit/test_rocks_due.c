@@ -825,19 +825,20 @@ static void test_slices(void **state)
 static void test_no_wading(void **state UNUSED)
 {
     struct world *w = &world;
-    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 1) * width;
+    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 2) * width, due = bucket - width;
     world_open(w, 73);
     for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], bucket + 20 * SECOND + id);
     commit(w);
-    w->rk.base.now_ms = bucket + 1;
+    w->rk.base.now_ms = due + 1;
     assert_int_equal(drain_some(w, KEYS / 2), KEYS / 2);
     commit(w);
-    struct buf low = copy(buf_bytes(&w->rk.due->low));
-    assert_int_equal(w->rk.due->at.low_ms, bucket);
+    const struct due_queue *q = &w->rk.due->queue[DUE_COARSE];
+    struct buf low = copy(buf_bytes(&q->low));
+    assert_int_equal(q->low_ms, due);
     assert_true(low.n > 16);
     put(w, &w->key[1][0], bucket + 21 * SECOND);
     commit(w);
-    assert_true(bytes_eq(buf_bytes(&low), buf_bytes(&w->rk.due->low)));
+    assert_true(bytes_eq(buf_bytes(&low), buf_bytes(&q->low)));
     check(w);
     while (drain_some(w, KEYS)) commit(w);
     commit(w);
@@ -847,10 +848,37 @@ static void test_no_wading(void **state UNUSED)
     world_close(w);
 }
 
+/* Many keys are to be filed anew; whoever dies meanwhile does not wait for them, nor do they wait for ever. */
+static void test_the_dead_come_first(void **state UNUSED)
+{
+    struct world *w = &world;
+    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 2) * width, due = bucket - width;
+    world_open(w, 74);
+    for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], bucket + 20 * SECOND + id);
+    commit(w);
+    w->rk.base.now_ms = due - SECOND;
+    drain(w, false);
+    for (u32 id = 0; id < 100; id++) put(w, &w->key[1][id], due + 500 + id % 7);
+    commit(w);
+    w->rk.base.now_ms = due + SECOND; /* both are due, and the dead ones by the later rows */
+    for (u32 n = 0; n < 10; n++) {
+        assert_int_equal(drain_some(w, 20), 20);
+        commit(w);
+        check(w);
+    }
+    assert_int_equal(w->db[1].count, 0);
+    u64 before = w->seen;
+    drain(w, false);
+    assert_in_range(w->seen - before, 1, KEYS - 50); /* some of those had their turn among the dead */
+    check(w);
+    world_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_wading),
+        cmocka_unit_test(test_the_dead_come_first),
         cmocka_unit_test(test_one_life),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_in_time),

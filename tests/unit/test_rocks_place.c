@@ -44,7 +44,8 @@ static void test_rule(void **state)
         assert_true(p.bucket == deadline_ms / width);
         assert_true(p.due_ms <= deadline_ms + 64);
         if (p.level == 0) assert_true(p.due_ms > deadline_ms);
-        else assert_true(p.due_ms <= deadline_ms && p.due_ms % width == 0);
+        else assert_true(p.due_ms == (p.bucket - 1) * width && deadline_ms - drained_ms > width);
+        assert_true((deadline_ms - drained_ms) / 130 <= width);
 
         bool overdue = deadline_ms >> 6 < drained_ms >> 6;
         if (overdue) assert_true(p.level == 0);

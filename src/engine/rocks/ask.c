@@ -31,7 +31,8 @@ static i64 soonest(struct engine *e)
 {
     struct rk *rk = rk_of(e);
     struct due *d = rk->due;
-    i64 next = d->unread || d->again.n ? e->now_ms : due_soonest(d);
+    i64 next = MIN(due_soonest(d, DUE_FINE), due_soonest(d, DUE_COARSE));
+    if (d->unread || d->again.n) next = e->now_ms;
     for (u32 i = 0; i < d->visited.n; i++) next = MIN(next, fields_due(rk, d->visited.v[i]));
     for (struct row *r = rk->touched; r; r = r->next_touched)
         next = MIN(next, MIN(own_due(rk, r), fields_due(rk, r)));

@@ -6,9 +6,7 @@
 #include <stdio.h>
 
 #include "engine/rocks/check.h"
-#include "engine/rocks/rk.h"
-
-#define LAYOUT 1
+#include "engine/rocks/state.h"
 
 /* -- reading meta_info ------------------------------------------------------------------------- */
 
@@ -81,7 +79,7 @@ static bool read_info_row(struct check *c, bytes key, bytes value)
 {
     if (key.n == 1 && key.p[0] == 'v') {
         c->made_here = true;
-        return value.n == 4 && get_u32(value.p) == LAYOUT;
+        return value.n == 4 && get_u32(value.p) == STATE_LAYOUT;
     }
     if (key.n == 1 && key.p[0] == 'l') {
         c->legacy = true;

@@ -71,15 +71,16 @@ void drain_commit(struct rk *rk)
 
 /* -- one row ---------------------------------------------------------------------------------- */
 
-/* The position and `low` move past it. */
+/* `low` moves past it, and so does the position, if it is coarse. */
 static void pass(struct due *d, const struct visit *v)
 {
     struct place p = {.due_ms = v->at.due_ms, .level = v->at.level};
-    d->at.low_ms = v->at.due_ms;
-    buf_clear(&d->low);
-    buf_append_bytes(&d->low, v->raw);
-    buf_append_char(&d->low, '\0');
-    bool of_round = v->at.due_ms > d->at.from_ms;
+    struct due_queue *q = &d->queue[due_kind(p.level)];
+    q->low_ms = p.due_ms;
+    buf_clear(&q->low);
+    buf_append_bytes(&q->low, v->raw);
+    buf_append_char(&q->low, '\0');
+    bool of_round = p.level && p.due_ms > d->at.from_ms;
     if (of_round && drain_compare(&d->at, p, v->at.index, v->at.slot, v->at.key) > 0) due_set_last(d, &v->at);
 }
 
@@ -90,7 +91,7 @@ static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
     struct place p = due_place(d, deadline_ms, n);
     tally_count(&d->counts, n->index, p, deadline_ms, 1);
     due_file(rk, p, n);
-    if (p.due_ms > d->at.to_ms) d->barrier_ms = MIN(d->barrier_ms, p.due_ms);
+    if (p.level && p.due_ms > d->at.to_ms) d->barrier_ms = MIN(d->barrier_ms, p.due_ms);
 }
 
 /* False: the key could not be read, and the row was left as it is.
@@ -132,14 +133,20 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
 
 /* -- many rows ---------------------------------------------------------------------------------- */
 
+static void step(struct due *d, struct store_iter *it, enum due_kind kind)
+{
+    store_next(it);
+    due_iter_find(d, it, kind);
+}
+
 /* Takes up to max rows that are due by limit_ms from where the iterator stands. */
-static u32 take(struct rk *rk, struct store_iter *it, i64 limit_ms, u32 max, struct visit *v)
+static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max, struct visit *v)
 {
     struct buf *names = &rk->due->names;
     size_t length[TOGETHER];
     u32 n = 0;
     buf_clear(names);
-    for (struct codec_due at; n < max && store_valid(it); store_next(it)) {
+    for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind)) {
         bytes raw = store_key(it);
         if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
             store_delete(rk->store, FAM_DEADLINE, raw);
@@ -171,21 +178,21 @@ static void read_keys(struct rk *rk, struct visit *v, u32 n)
     row_prefetch(rk, want, wants);
 }
 
-/* Visits up to max rows that are due by limit_ms; `low` is above that if there were no more of them. */
-static u32 visit_rows(struct rk *rk, i64 limit_ms, i64 until_ms, u32 max, key_fn fn, void *arg)
+/* Visits up to max rows of a kind that are due by limit_ms; `low` is above that if there were no more. */
+static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct due *d = rk->due;
     struct visit v[TOGETHER];
-    struct store_iter *it = due_iter(rk, d);
+    struct store_iter *it = due_iter(rk->store, d, kind);
     u32 seen = 0;
     bool all = false;
     while (seen < max && !all && !rk->base.failed) {
-        u32 wanted = MIN(max - seen, TOGETHER), n = take(rk, it, limit_ms, wanted, v);
+        u32 wanted = MIN(max - seen, TOGETHER), n = take(rk, it, kind, limit_ms, wanted, v);
         read_keys(rk, v, n);
         for (u32 i = 0; i < n && visit(rk, &v[i], until_ms, fn, arg); i++) seen++;
         all = n < wanted && !rk->base.failed;
     }
-    if (all) due_raise_low(d, it);
+    if (all) due_raise_low(d, kind, it);
     store_iter_done(it);
     return seen;
 }
@@ -220,27 +227,46 @@ static u32 visit_touched(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *
     return taken;
 }
 
-/* -- rounds ------------------------------------------------------------------------------------- */
+/* -- both queues -------------------------------------------------------------------------------- */
+
+static u32 visit_fine(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    if (max == 0 || rk->base.failed || rk->due->queue[DUE_FINE].low_ms > until_ms) return 0;
+    return visit_rows(rk, DUE_FINE, until_ms, until_ms, max, fn, arg);
+}
 
 /* Ends a round that is done, begins one if none is under way. Returns until when rows may be visited. */
 static i64 enter_round(struct due *d, i64 until_ms)
 {
     due_advance(d, until_ms);
     i64 to_ms = MIN(MIN(until_ms, d->barrier_ms - 1), PLACE_LATEST);
-    if (d->at.from_ms == d->at.to_ms && to_ms > d->at.to_ms && d->at.low_ms <= to_ms) d->at.to_ms = to_ms;
+    bool some = d->queue[DUE_COARSE].low_ms <= to_ms;
+    if (d->at.from_ms == d->at.to_ms && to_ms > d->at.to_ms && some) d->at.to_ms = to_ms;
     return MIN(until_ms, d->at.to_ms);
 }
 
+static u32 visit_coarse(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    struct due *d = rk->due;
+    u32 seen = 0;
+    while (seen < max && !rk->base.failed) {
+        i64 limit_ms = enter_round(d, until_ms);
+        if (d->queue[DUE_COARSE].low_ms > limit_ms) break;
+        seen += visit_rows(rk, DUE_COARSE, limit_ms, until_ms, max - seen, fn, arg);
+    }
+    return seen;
+}
+
+/* The dead first; but a share is always left for those whose time to be filed anew has come, lest it be
+ * too late for them. */
 u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
-    struct due *d = rk->due;
     if (rk_uses_spare(rk) || !due_usable(rk)) return 0;
     u32 seen = visit_again(rk, until_ms, max - max / 2, fn, arg);
-    while (seen < max && !e->failed) {
-        i64 limit_ms = enter_round(d, until_ms);
-        if (d->at.low_ms > limit_ms) break;
-        seen += visit_rows(rk, limit_ms, until_ms, max - seen, fn, arg);
-    }
+    bool both = rk->due->queue[DUE_COARSE].low_ms <= until_ms;
+    seen += visit_fine(rk, until_ms, both ? (max - seen) - (max - seen) / 4 : max - seen, fn, arg);
+    seen += visit_coarse(rk, until_ms, max - seen, fn, arg);
+    seen += visit_fine(rk, until_ms, max - seen, fn, arg);
     return seen ? seen : visit_touched(rk, until_ms, max, fn, arg);
 }

@@ -12,40 +12,50 @@ bytes due_row(struct due *d, struct place p, const struct due_name *n)
 
 bool due_below_low(struct due *d, struct place p, const struct due_name *n)
 {
-    if (LIKELY(p.due_ms != d->at.low_ms)) return p.due_ms < d->at.low_ms;
-    return bytes_cmp(due_row(d, p, n), buf_bytes(&d->low)) < 0;
+    const struct due_queue *q = &d->queue[due_kind(p.level)];
+    if (LIKELY(p.due_ms != q->low_ms)) return p.due_ms < q->low_ms;
+    return bytes_cmp(due_row(d, p, n), buf_bytes(&q->low)) < 0;
 }
 
 void due_file(struct rk *rk, struct place p, const struct due_name *n)
 {
     struct due *d = rk->due;
+    struct due_queue *q = &d->queue[due_kind(p.level)];
     bytes row = due_row(d, p, n);
     store_put(rk->store, FAM_DEADLINE, row, (bytes){"", 0});
-    if (p.due_ms < d->filed_ms || (p.due_ms == d->filed_ms && bytes_cmp(row, buf_bytes(&d->filed)) < 0)) {
-        d->filed_ms = p.due_ms;
-        buf_clear(&d->filed);
-        buf_append_bytes(&d->filed, row);
+    if (p.due_ms < q->filed_ms || (p.due_ms == q->filed_ms && bytes_cmp(row, buf_bytes(&q->filed)) < 0)) {
+        q->filed_ms = p.due_ms;
+        buf_clear(&q->filed);
+        buf_append_bytes(&q->filed, row);
     }
     d->changed = true;
 }
 
-static void set_low(struct due *d, i64 low_ms)
+/* The start of all rows that are due then, from this level on. */
+static void row_start(struct buf *out, i64 due_ms, u8 level)
 {
-    d->at.low_ms = low_ms;
-    buf_clear(&d->low);
-    append_u64(&d->low, RK_REGION);
-    append_u64(&d->low, (u64)low_ms);
+    buf_clear(out);
+    append_u64(out, RK_REGION);
+    append_u64(out, (u64)due_ms);
+    buf_append_char(out, (char)level);
 }
 
-void due_raise_low(struct due *d, const struct store_iter *it)
+static void set_low(struct due_queue *q, i64 low_ms)
 {
+    q->low_ms = low_ms;
+    row_start(&q->low, low_ms, 0);
+}
+
+void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it)
+{
+    struct due_queue *q = &d->queue[kind];
     struct codec_due next;
     if (!store_valid(it)) {
-        set_low(d, INT64_MAX);
+        set_low(q, INT64_MAX);
     } else if (codec_due_read(store_key(it), &next)) {
-        buf_clear(&d->low);
-        buf_append_bytes(&d->low, store_key(it));
-        d->at.low_ms = next.due_ms;
+        buf_clear(&q->low);
+        buf_append_bytes(&q->low, store_key(it));
+        q->low_ms = next.due_ms;
     }
 }
 
@@ -53,7 +63,7 @@ void due_raise_low(struct due *d, const struct store_iter *it)
  * deadlines are filed as finely as they should be also while nothing is due, or nobody drains. */
 void due_advance(struct due *d, i64 now_ms)
 {
-    i64 free_ms = due_soonest(d) - 1;
+    i64 free_ms = due_soonest(d, DUE_COARSE) - 1;
     if (d->at.from_ms < d->at.to_ms && free_ms >= d->at.to_ms) {
         d->at.from_ms = d->at.to_ms;
         due_set_last(d, &(struct codec_due){0});
@@ -70,13 +80,26 @@ void due_set_last(struct due *d, const struct codec_due *last)
     d->at.last.key = buf_bytes(&d->last_key);
 }
 
-struct store_iter *due_iter(struct rk *rk, struct due *d)
+/* Rows of the other kind stand in blocks: coarse ones are due at the same moment by the thousand, and that is
+ * always a multiple of level 1's width, so that each block is left by one seek. */
+void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind)
+{
+    const u64 step = 1ull << PLACE_SHIFT(1);
+    for (struct codec_due at; store_valid(it); store_seek(it, buf_bytes(&d->row))) {
+        if (!codec_due_read(store_key(it), &at) || due_kind(at.level) == kind) return;
+        if (kind == DUE_FINE) row_start(&d->row, at.due_ms + 1, 0);
+        else row_start(&d->row, (i64)(((u64)at.due_ms + step - 1) & -step), 1);
+    }
+}
+
+struct store_iter *due_iter(struct store *s, struct due *d, enum due_kind kind)
 {
     char end[8];
     put_u64(end, RK_REGION + 1);
     struct store_iter *it =
-        store_iter(rk->store, FAM_DEADLINE, buf_bytes(&d->low), bytes_of(end, sizeof end), STORE_ONCE);
+        store_iter(s, FAM_DEADLINE, buf_bytes(&d->queue[kind].low), bytes_of(end, sizeof end), STORE_ONCE);
     store_seek_first(it);
+    due_iter_find(d, it, kind);
     return it;
 }
 
@@ -94,13 +117,21 @@ static bool load_position(struct rk *rk, struct due *d)
 {
     struct store_value v;
     d->at = (struct drain){0};
-    set_low(d, 0);
     if (!store_get(rk->store, FAM_INFO, position_key(d), &v)) return !rk->base.failed;
     bool sound = drain_read(v.b, &d->at);
     if (sound) due_set_last(d, &d->at.last);
-    set_low(d, d->at.low_ms);
     store_value_release(&v);
     return sound;
+}
+
+static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
+{
+    set_low(&d->queue[kind], d->at.low_ms);
+    d->queue[kind].settled_ms = 0;
+    struct store_iter *it = due_iter(rk->store, d, kind);
+    if (!rk->base.failed) due_raise_low(d, kind, it);
+    store_iter_done(it);
+    return !rk->base.failed;
 }
 
 static bool load_bucket(struct due *d, bytes key, bytes value)
@@ -137,7 +168,7 @@ static bool load_counts(struct rk *rk, struct due *d)
 
 static void end_transaction(struct due *d)
 {
-    d->filed_ms = d->barrier_ms = INT64_MAX;
+    d->queue[DUE_FINE].filed_ms = d->queue[DUE_COARSE].filed_ms = d->barrier_ms = INT64_MAX;
     d->changed = false;
     d->again.n = d->visited.n = 0;
 }
@@ -145,13 +176,8 @@ static void end_transaction(struct due *d)
 static bool load(struct rk *rk, struct due *d)
 {
     end_transaction(d);
-    d->settled_ms = 0;
-    d->unread = !load_position(rk, d) || !load_counts(rk, d);
-    if (d->unread) return false;
-    struct store_iter *it = due_iter(rk, d);
-    d->unread = rk->base.failed;
-    if (!d->unread) due_raise_low(d, it);
-    store_iter_done(it);
+    d->unread = !load_position(rk, d) || !load_counts(rk, d) || !load_queue(rk, d, DUE_FINE) ||
+                !load_queue(rk, d, DUE_COARSE);
     return !d->unread;
 }
 
@@ -169,9 +195,11 @@ void due_close(struct due *d)
     tally_clear(&d->counts);
     mem_free(d->again.v);
     mem_free(d->visited.v);
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) {
+        buf_release(&d->queue[kind].low);
+        buf_release(&d->queue[kind].filed);
+    }
     buf_release(&d->last_key);
-    buf_release(&d->low);
-    buf_release(&d->filed);
     buf_release(&d->row);
     buf_release(&d->names);
     mem_free(d);
@@ -192,7 +220,7 @@ bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || load(rk, rk-
 static void unfile(struct rk *rk, struct place p, const struct due_name *n, bool visited)
 {
     struct due *d = rk->due;
-    if (!visited || p.due_ms >= d->filed_ms) store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
+    if (!visited || p.due_ms >= d->queue[due_kind(p.level)].filed_ms) store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
 }
 
 /* The old row is deleted at once: that is one tombstone, which visiting it would cost as well,
@@ -261,12 +289,18 @@ static void settle(struct rk *rk)
 {
     struct due *d = rk->due;
     struct table_iter it = {0};
-    i64 until_ms = MIN(d->at.low_ms, d->at.to_ms);
-    bool further = until_ms >> PLACE_SHIFT(0) > d->settled_ms >> PLACE_SHIFT(0);
-    if (further || until_ms < d->settled_ms) d->settled_ms = until_ms;
+    i64 visited_ms[DUE_KINDS] = {rk_clock(rk), d->at.to_ms};
+    bool further = false;
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) {
+        struct due_queue *q = &d->queue[kind];
+        i64 until_ms = visited_ms[kind] = MIN(q->low_ms, visited_ms[kind]);
+        bool more = until_ms >> PLACE_SHIFT(0) > q->settled_ms >> PLACE_SHIFT(0);
+        if (more || until_ms < q->settled_ms) q->settled_ms = until_ms;
+        further |= more;
+    }
     if (!further) return;
     for (struct bucket *b; (b = tally_next(&d->counts, &it, 0));)
-        if (bucket_due(b) < until_ms) settle_bucket(rk, b);
+        if (bucket_due(b) < visited_ms[due_kind((u8)b->name.level)]) settle_bucket(rk, b);
 }
 
 static void write_bucket(void *arg, const struct bucket *b)
@@ -286,12 +320,12 @@ static void write_bucket(void *arg, const struct bucket *b)
 
 /* No further than to the row that was filed. While the rows of a wide bucket are visited, others are filed
  * behind them all the time: an iterator from the bucket's start would wade through all that were visited. */
-static void lower_low(struct due *d)
+static void lower_low(struct due_queue *q)
 {
-    if (d->filed_ms == INT64_MAX || bytes_cmp(buf_bytes(&d->filed), buf_bytes(&d->low)) >= 0) return;
-    d->at.low_ms = d->filed_ms;
-    buf_clear(&d->low);
-    buf_append_bytes(&d->low, buf_bytes(&d->filed));
+    if (q->filed_ms == INT64_MAX || bytes_cmp(buf_bytes(&q->filed), buf_bytes(&q->low)) >= 0) return;
+    q->low_ms = q->filed_ms;
+    buf_clear(&q->low);
+    buf_append_bytes(&q->low, buf_bytes(&q->filed));
 }
 
 void due_commit(struct rk *rk)
@@ -299,10 +333,11 @@ void due_commit(struct rk *rk)
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
     drain_commit(rk);
-    lower_low(d);
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) lower_low(&d->queue[kind]);
     settle(rk);
     tally_settle(&d->counts, write_bucket, rk);
     if (d->changed) {
+        d->at.low_ms = MIN(d->queue[DUE_FINE].low_ms, d->queue[DUE_COARSE].low_ms);
         buf_clear(&rk->scratch);
         drain_append(&rk->scratch, &d->at);
         store_put(rk->store, FAM_INFO, position_key(d), buf_bytes(&rk->scratch));

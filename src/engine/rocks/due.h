@@ -7,9 +7,12 @@
  * bucket costs nothing.
  *
  * Invariants, as of the batch:
+ * - There are two queues: the rows of level 0, whose keys die next, and all others, which are visited to be
+ *   filed anew, a good while before their keys die. Those of level 0 come first, so that a wide bucket with
+ *   millions of rows, all due at once, holds up nothing that is dead.
  * - Every stored key with a deadline is counted in the bucket of its place, and its row is there,
- *   unless the place lies below `low`: then the row was visited, and the key is dead.
- * - No row lies below `low`. Iterators start there, so that a drain never wades through the
+ *   unless the place lies below its queue's `low`: then the row was visited, and the key is dead.
+ * - No row of a queue lies below its `low`. Iterators start there, so that a drain never wades through the
  *   tombstones of the rows it deleted, and never meets a row twice in one transaction. Rows that
  *   are filed below it (the clock was set back, or a dead key was left alone) lower it at commit.
  * - A row may be stale: its key is gone, or has another deadline. It is dropped when visited.
@@ -23,16 +26,23 @@
 #include "engine/rocks/rk.h"
 #include "engine/rocks/tally.h"
 
+enum due_kind { DUE_FINE, DUE_COARSE, DUE_KINDS }; /* of level 0, or any other */
+
+struct due_queue {
+    i64 low_ms;       /* when that row is due; INT64_MAX: there is none */
+    struct buf low;   /* a row, or the start of one */
+    i64 filed_ms;     /* of the earliest row this transaction has filed; INT64_MAX: none */
+    struct buf filed; /* that row */
+    i64 settled_ms;   /* buckets that are due before this hold no keys */
+};
+
 struct due {
-    struct drain at;
+    struct drain at; /* at.low_ms is as of the last commit */
+    struct due_queue queue[DUE_KINDS];
     struct buf last_key; /* at.last.key */
-    struct buf low;      /* a row, or the start of one; at.low_ms is its due_ms */
-    i64 filed_ms;        /* of the earliest row this transaction has filed; INT64_MAX: none */
-    struct buf filed;    /* that row */
-    i64 barrier_ms;      /* … for keys it visited, after the round */
+    i64 barrier_ms;      /* of the earliest coarse row it has filed for keys it visited, after the round */
     bool changed;        /* something was filed, counted or visited in this transaction */
     bool unread;         /* what is stored could not be read yet */
-    i64 settled_ms;      /* buckets that are due before this hold no keys */
     u64 taken;           /* keys that compactions took */
     struct tally counts;
     struct due_rows {
@@ -65,8 +75,13 @@ static inline bool same_place(struct place a, struct place b)
     return a.due_ms == b.due_ms && a.level == b.level;
 }
 
-/* No row is to be visited before this. */
-static inline i64 due_soonest(const struct due *d) { return MIN(d->at.low_ms, d->filed_ms); }
+static inline enum due_kind due_kind(u8 level) { return level ? DUE_COARSE : DUE_FINE; }
+
+/* No row of this kind is to be visited before this. */
+static inline i64 due_soonest(const struct due *d, enum due_kind kind)
+{
+    return MIN(d->queue[kind].low_ms, d->queue[kind].filed_ms);
+}
 
 bool due_usable(struct rk *rk); /* false: what is stored can't be read; engine.failed is set */
 bytes due_row(struct due *d, struct place p, const struct due_name *n); /* until the next call */
@@ -75,9 +90,11 @@ void due_file(struct rk *rk, struct place p, const struct due_name *n);
 void due_advance(struct due *d, i64 now_ms); /* moves the position as far as there are no rows */
 void due_set_last(struct due *d, const struct codec_due *last);
 
-/* All rows there are, in order; and `low` put to where an iterator over them stands. */
-struct store_iter *due_iter(struct rk *rk, struct due *d);
-void due_raise_low(struct due *d, const struct store_iter *it);
+/* The rows of a kind, in order: made to stand on the first; moved on to the next one from wherever it stands;
+ * and `low` put to where it stands. */
+struct store_iter *due_iter(struct store *s, struct due *d, enum due_kind kind);
+void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind);
+void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it);
 
 /* drain.c, ask.c */
 void drain_commit(struct rk *rk); /* files the hashes that were visited */

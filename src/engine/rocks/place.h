@@ -1,11 +1,12 @@
 /* Where a deadline is filed in the deadline index: a pure function of the deadline and of how
  * far the index has been drained, so that nobody has to remember it.
  *
- * A classical hierarchical timing wheel: level L has buckets 64 ms · 64^L wide, and a deadline
- * lies in its bucket of the highest level at which that is another bucket than the drain's. A
- * bucket of level 0 is visited when it ends, a coarser one when it starts; what is then found
- * alive is filed anew, which by this rule is always a later visit. As the drain moves on, a
- * deadline's place changes only when its row is passed: when it is visited. */
+ * A hierarchical timing wheel: level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the
+ * highest level at which that is at least the second after the drain's; else in its bucket of level 0. So a
+ * bucket is narrow beside the time that is left: at most as wide. Those of level 0 are visited when they end,
+ * coarser ones a whole width before they start: there is time to file anew what is found alive, which by this
+ * rule is always a later visit. As the drain moves on, a deadline's place changes only when its row is passed:
+ * when it is visited. A place of level 0 never changes. */
 #ifndef MAYFLY_ENGINE_ROCKS_PLACE_H
 #define MAYFLY_ENGINE_ROCKS_PLACE_H
 
@@ -21,17 +22,22 @@ struct place {
     u8 level;
 };
 
+/* When a bucket is visited: a multiple of its width. */
+static inline i64 place_due(u32 level, i64 bucket)
+{
+    return (i64)((u64)(level ? bucket - 1 : bucket + 1) << PLACE_SHIFT(level));
+}
+
 static inline struct place place_of(i64 deadline_ms, i64 drained_ms)
 {
-    int level = 0;
+    u32 level = 0;
     deadline_ms = MIN(MAX(deadline_ms, 0), PLACE_LATEST);
-    if (deadline_ms >> PLACE_SHIFT(0) > drained_ms >> PLACE_SHIFT(0)) {
-        u64 differs = (u64)(deadline_ms ^ drained_ms) >> PLACE_SHIFT(0);
-        level = (63 - __builtin_clzll(differs)) / 6;
+    if (deadline_ms - drained_ms >= 1ll << PLACE_SHIFT(1)) {
+        level = (63 - (u32)__builtin_clzll((u64)(deadline_ms - drained_ms) >> PLACE_SHIFT(0))) / 6;
+        level -= (deadline_ms >> PLACE_SHIFT(level)) - (drained_ms >> PLACE_SHIFT(level)) < 2;
     }
     i64 bucket = deadline_ms >> PLACE_SHIFT(level);
-    i64 due_ms = level ? bucket << PLACE_SHIFT(level) : (bucket + 1) << PLACE_SHIFT(0);
-    return (struct place){.due_ms = due_ms, .bucket = bucket, .level = (u8)level};
+    return (struct place){.due_ms = place_due(level, bucket), .bucket = bucket, .level = (u8)level};
 }
 
 /* How far the index has been drained. That goes in rounds, each of which visits every row that is

@@ -2,8 +2,6 @@
 
 #include "engine/rocks/keys.h"
 
-#define LAYOUT 1
-
 static bytes state_key(struct rk *rk, char kind, u64 a, bool has_b, u64 b)
 {
     struct buf *k = &rk->scratch;
@@ -184,9 +182,11 @@ bool state_load(struct rk *rk, struct buf *why)
 {
     char raw[4];
     bool known = load(rk, BYTES_LIT("v"), sizeof raw, raw);
-    if (known && get_u32(raw) != LAYOUT) {
-        buf_printf(why, "the database has layout %u, this version of Mayfly reads layout %d",
-                   get_u32(raw), LAYOUT);
+    if (known && get_u32(raw) != STATE_LAYOUT) {
+        buf_printf(why,
+                   "the database has layout %u, this version of Mayfly reads layout %d: BGSAVE it with the one that "
+                   "made it, then start this one in a new folder with --import-rdb",
+                   get_u32(raw), STATE_LAYOUT);
         return false;
     }
     load_region(rk);
@@ -256,7 +256,7 @@ void state_commit(struct rk *rk, u64 seq)
     for (u32 i = 0; i < NOTES; i++) write_note(rk, i);
     if (rk->new_layout) {
         char raw[4];
-        put_u32(raw, LAYOUT);
+        put_u32(raw, STATE_LAYOUT);
         store_put(rk->store, FAM_INFO, BYTES_LIT("v"), bytes_of(raw, sizeof raw));
     }
     char raw[24];

@@ -18,6 +18,9 @@
 
 #include "engine/rocks/rk.h"
 
+/* Of the rows 'v'. 2: coarse buckets of the deadline index are visited a width before they start. */
+#define STATE_LAYOUT 2
+
 /* Reads everything but what is due.c's; a new database is given its first rows. What is in spare databases
  * goes. False: `why` says what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);

@@ -1,5 +1,5 @@
 /* How many keys have their deadline in which bucket of the deadline index, exactly: what the rows 'b'
- * of meta_info hold (state.h), in memory. Buckets in use are few: about 64 of each level in use. */
+ * of meta_info hold (state.h), in memory. Buckets in use are few: about 100 of each level in use. */
 #ifndef MAYFLY_ENGINE_ROCKS_TALLY_H
 #define MAYFLY_ENGINE_ROCKS_TALLY_H
 
@@ -39,7 +39,7 @@ static inline void tally_count(struct tally *t, u64 index, struct place p, i64 d
 /* When the bucket is visited, and when it ends. */
 static inline i64 bucket_due(const struct bucket *b)
 {
-    return bucket_start((u32)b->name.level, b->name.level ? b->name.bucket : b->name.bucket + 1);
+    return place_due((u32)b->name.level, b->name.bucket);
 }
 static inline i64 bucket_end(const struct bucket *b)
 {
