@@ -23,11 +23,12 @@ struct live_walk {
     struct store_iter *beside; /* fields.h */
     bool hides;                /* there are dead ones to pass over */
     bool started;
+    u64 size, seen; /* of the collection when it began, and how many came since, dead or alive */
 };
 
 static void live_init(struct live_walk *l, struct rk *rk, struct row *r)
 {
-    *l = (struct live_walk){.w = {.rk = rk, .row = r}, .hides = fields_may_hide(rk, r)};
+    *l = (struct live_walk){.w = {.rk = rk, .row = r}, .hides = fields_may_hide(rk, r), .size = r->size};
 }
 
 static bool is_live(struct live_walk *l)
@@ -42,13 +43,22 @@ static void live_done(struct live_walk *l)
     l->beside = NULL;
 }
 
+/* Whoever asked for the size has promised its client that many: fewer are an error, not an end. */
+static void live_end(struct live_walk *l)
+{
+    if (UNLIKELY(l->seen < l->size && l->w.row->size == l->size))
+        store_damaged(l->w.rk->store, "elements of a hash or set are missing");
+    live_done(l);
+}
+
 static bool live_next(struct live_walk *l)
 {
     for (;;) {
         bool more = l->started ? walk_next(&l->w) : walk_start(&l->w, l->w.rk, l->w.row, (bytes){0}, false);
         l->started = true;
+        l->seen += more;
         if (more && !is_live(l)) continue;
-        if (!more) live_done(l);
+        if (!more) live_end(l);
         return more;
     }
 }

@@ -155,7 +155,7 @@ static bool list_walk_next(struct list_walk *w, bytes *value)
         w->kept = false;
         *value = store_iter_value(w->base);
     } else {
-        w->rk->base.failed = true;
+        store_damaged(w->rk->store, "an element of a list is missing");
         list_walk_done(w);
         return false;
     }

@@ -21,6 +21,13 @@ void store_read_failed(struct store *s, const char *doing, char *err)
     store_complain(s, doing, err);
 }
 
+void store_damaged(struct store *s, const char *what)
+{
+    if (*s->failed) return; /* which explains it */
+    *s->failed = true;
+    if (s->log && s->complaints++ < COMPLAINTS) log_line(s->log, LOG_WARNING, "The database is damaged: %s", what);
+}
+
 /* -- reading ---------------------------------------------------------------------- */
 
 static void take_value(struct store_value *out, rocksdb_pinnableslice_t *pin)

@@ -23,6 +23,11 @@ void store_close(struct store *s); /* syncs the log; NULL is fine */
 
 /* -- reading ---------------------------------------------------------------- */
 
+/* Rows that must be there are not, and RocksDB has not complained: logged, and *failed set, as by a read that
+ * fails. Its iterators may end early on a file they can't read, without a word, where ranges were deleted
+ * (facebook/rocksdb#11782; before 8.5). */
+void store_damaged(struct store *s, const char *what);
+
 /* A value in RocksDB's memory, until it is released. */
 struct store_value {
     bytes b;

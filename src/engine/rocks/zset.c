@@ -171,6 +171,7 @@ static u64 zset_before(struct engine *e, struct key_ref *ref, const struct zset_
 struct zset_walk {
     struct order o;
     bool more, given; /* it stands on an entry, which was given */
+    u64 size, left;   /* of the set when it began; entries that are to come, if it began at a rank, else 0 */
 };
 
 static struct zset_walk **walk_in(struct zset_iter *it) { return (struct zset_walk **)it->state; }
@@ -184,6 +185,7 @@ static bool start(struct zset_walk *w, struct rk *rk, struct row *r, const struc
     }
     u64 rank = rank_of(r, from, through);
     if (from->reverse && rank-- == 0) return false;
+    if (rank < r->size) w->left = from->reverse ? rank + 1 : r->size - rank;
     return rank < r->size && order_at(&w->o, rk, r, rank, from->reverse);
 }
 
@@ -197,16 +199,27 @@ static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_s
     it->reverse = from->reverse;
     it->passing = false;
     w->given = false;
+    w->size = row_of(ref)->size;
+    w->left = 0;
     w->more = start(w, rk, row_of(ref), from);
     *walk_in(it) = w;
+}
+
+/* Whoever asked for the size has promised its client that many: fewer are an error, not an end. */
+static bool zset_end(const struct zset_iter *it, const struct zset_walk *w)
+{
+    if (UNLIKELY(w->left && row_of(it->ref)->size == w->size))
+        store_damaged(rk_of(it->eng)->store, "entries of a sorted set are missing");
+    return false;
 }
 
 static bool zset_next(struct zset_iter *it, bytes *member, double *score)
 {
     struct zset_walk *w = *walk_in(it);
     if (w->more && w->given) w->more = order_next(&w->o);
-    if (!w->more) return false;
+    if (!w->more) return zset_end(it, w);
     w->given = true;
+    w->left -= w->left > 0;
     *member = it->passing || w->o.change ? w->o.member : delta_keep(rk_of(it->eng), w->o.member);
     *score = w->o.score;
     return true;
