@@ -126,8 +126,14 @@ class Client:
                 self.errors.append((s, reply))
             if s.refused and reply.startswith(self.doubtful or 'no error'):
                 doubts.append(s)
-        if doubts:
+        if not doubts:
+            return
+        try:
             self.find_out(link, len(batch), doubts)
+        except OSError:                             # there is nobody to ask any more: perhaps they were done
+            for s in doubts:
+                s.answered, s.refused = None, False
+            raise
 
     def find_out(self, link, n, doubts):
         """Which of the last n commands, of these, were done all the same: some in a row, as the server stops

@@ -148,6 +148,19 @@ def test_refused_and_done(loaded):
     assert load.settle(m.port) == (0, 0)
 
 
+def test_refused_and_nobody_to_ask(loaded):
+    m, load, _ = loaded
+    c = load.clients[0]
+    c.doubtful, c.selected, c.errors = ('MISCONF',), None, []
+    with Liar(m.port) as link:
+        c.select(link, 0)
+        link.lies = 2
+        link.many = lambda commands: (_ for _ in ()).throw(ConnectionResetError())
+        with pytest.raises(ConnectionResetError):
+            c.send(link, [Sent(0, args) for args in (('SET', b'x', b'1'), ('SET', b'y', b'1'))])
+    assert load.settle(m.port) == (2, 0)              # they may be there
+
+
 def test_refused_and_not_done(loaded):
     m, load, link = loaded
     load.clients[0].doubtful = ('OOM',)
