@@ -5,6 +5,8 @@ import time
 import pytest
 import redis
 
+import mayfly
+
 PROTOCOLS = [2, 3] if redis.VERSION >= (5,) else [2]      # Debian 12 has redis-py 4.3
 
 
@@ -160,7 +162,8 @@ def test_threads_share_a_pool(r):
 def test_reconnects(server, r):
     """A client whose connection was killed goes on with a new one."""
     r.set('k', 1)
+    mine = r.client_id()
     with server.client() as admin:
         admin.client_kill_filter(_type='normal', skipme=True)
-    time.sleep(0.05)
+        mayfly.eventually(lambda: mine not in {int(c['id']) for c in admin.client_list()})
     assert r.get('k') == '1'

@@ -2,18 +2,16 @@
 import atexit
 import os
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 from resp import Conn, ConnectionLost
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'server'))
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+from ports import free_port                                              # noqa: E402
 
 
 class Server:
@@ -41,7 +39,7 @@ class Server:
                                          stdin=subprocess.DEVNULL)
         self.wait_ready()
 
-    def wait_ready(self, seconds=15):
+    def wait_ready(self, seconds=60):
         deadline = time.time() + seconds
         while time.time() < deadline:
             if self.proc.poll() is not None:

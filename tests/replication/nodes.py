@@ -1,8 +1,6 @@
 """Servers of any kind as the ends of replication: redis, memory and rocks (Mayfly on either engine)."""
 import os
-import random
 import signal
-import socket
 import tempfile
 import time
 
@@ -22,23 +20,11 @@ def now_ms():
     return int(time.time() * 1000)
 
 
-def free_port():
-    """One that no outgoing connection is given: a server that was ended finds it free again."""
-    while True:
-        port = random.SystemRandom().randrange(25_000, 32_000)
-        with socket.socket() as s:
-            try:
-                s.bind(('127.0.0.1', port))
-                return port
-            except OSError:
-                pass
-
-
 class Node(mayfly.Server):
     def __init__(self, kind, *args, port=None):                 # pylint: disable=super-init-not-called
         self.kind = kind
         self.own_dir, self.dir = True, tempfile.mkdtemp(prefix=f'repl-{kind}-')
-        self.port = port or free_port()
+        self.port = port or mayfly.free_port()
         self.log_path = os.path.join(self.dir, 'server.log')
         self.args = [*KINDS[kind], *COMMON, '--port', str(self.port), '--dir', self.dir, *map(str, args)]
         self.start()

@@ -8,7 +8,7 @@ import everything
 from mayfly import Raw, ReplyError, eventually
 from nodes import now_ms, wait_synced
 
-DEADLINE_MS = 400
+DEADLINE_MS = 1000
 
 SETUP = [
     ('SET', 's', 'value'), ('SET', 'n', '5'), ('SETBIT', 'b', '7', '1'), ('PFADD', 'p', 'a', 'b', 'c'),
@@ -106,7 +106,7 @@ def test_served(node, mayfly_kind):
     wait_synced(primary, replica)
     with Raw(primary.port) as pipe, Raw(replica.port) as c:
         everything.run(pipe, [('HSET', 'fields', 'f', '1', 'g', '2'),
-                              ('HPEXPIREAT', 'fields', str(now_ms() + 100), 'FIELDS', '1', 'f')])
+                              ('HPEXPIREAT', 'fields', str(now_ms() + DEADLINE_MS), 'FIELDS', '1', 'f')])
         kill_all(primary, pipe)
         wait_synced(primary, replica)
         assert c.call('GET', 's') == b'value' and c.call('LRANGE', 'l', '0', '-1') == [b'a', b'b', b'c']
@@ -166,7 +166,7 @@ def test_replica_saves_the_dead(node):
 def test_replica_loads_the_dead(node, replicaof, keys):
     """… whoever wrote the file, and hides them; a primary leaves them out."""
     n = node('memory')
-    n.call('SET', 'k', 'v', 'PX', 300)
+    n.call('SET', 'k', 'v', 'PX', 1000)
     n.call('SAVE')
     deadline = n.call('PEXPIRETIME', 'k')
     n.kill()

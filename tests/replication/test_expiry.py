@@ -76,13 +76,13 @@ def watch_size(replica, primary, n, stop, wrong):
 
 def prepare(primary, replica, rng):
     """All keys, on both sides, before the first one dies: their deadlines."""
-    for seconds in 4 if FULL else 2, 10, 40:
+    for seconds in 4 if FULL else 3, 10, 40:
         start = now_ms() + 1000 * seconds
         deadlines = {b'key:%d:%d' % (start, i): start + rng.randrange(SPREAD_MS) for i in range(KEYS)}
         with Raw(primary.port) as c:
             everything.run(c, (('SET', k, 'v', 'PXAT', when) for k, when in deadlines.items()))
         wait_synced(primary, replica)
-        if now_ms() < start:
+        if now_ms() < start - 500:
             return deadlines
         primary.call('FLUSHALL')                        # this machine is slow: once more, with more time
     raise AssertionError('the machine is too slow for this')
@@ -111,7 +111,7 @@ def test_storm(pair, node, seed, rng):
     assert replica.call('DBSIZE') == 0
     for r in readers:
         assert not r.wrong, (r.node, len(r.wrong), r.wrong[:5])
-        assert r.asked > 500 and r.dead > 100 and r.scanned > 500, (r.asked, r.dead, r.scanned)
+        assert r.asked > 100 and r.dead > 20 and r.scanned > 100, (r.asked, r.dead, r.scanned)
     assert not wrong_sizes, wrong_sizes[:5]
     eventually(lambda: record.offset == primary.offset, 30)
     record.close()
@@ -218,7 +218,7 @@ def test_fields(pair, node, rng):
     replica.follow(primary)
     wait_synced(primary, replica)
     record = Recorder(primary)
-    start, hashes, per = (now_ms() + 5000, 200, 50) if FULL else (now_ms() + 2500, 60, 50)
+    start, hashes, per = (now_ms() + 5000, 200, 50) if FULL else (now_ms() + 4000, 60, 50)
     deadlines = {(b'h%d' % h, b'f%d' % f): start + rng.randrange(1500) for h in range(hashes) for f in range(per)}
     commands = []
     for h in range(hashes):
@@ -238,7 +238,7 @@ def test_fields(pair, node, rng):
                 asked += 1
                 if reply and when <= before or not reply and after < when:
                     wrong.append((c is r, key, field, reply, when, before, after))
-    assert not wrong and asked > 500, (asked, len(wrong), wrong[:5])
+    assert not wrong and asked > 100, (asked, len(wrong), wrong[:5])
     eventually(lambda: primary.call('DBSIZE') == hashes // 2, 20)
     wait_synced(primary, replica)
     assert replica.call('DBSIZE') == hashes // 2
@@ -256,7 +256,7 @@ def test_fields_on_redis(kind, node):
     primary, early, late = node(kind), node('redis'), node('redis')
     early.follow(primary)
     wait_synced(primary, early)
-    near, far = now_ms() + 1500, now_ms() + 10_000_000
+    near, far = now_ms() + 5000, now_ms() + 10_000_000
     with Raw(primary.port) as c:
         everything.run(c, [
             ('HSET', 'h', 'a', 1, 'b', 2, 'c', 3), ('HPEXPIREAT', 'h', near, 'FIELDS', 1, 'a'),
@@ -272,7 +272,7 @@ def test_fields_on_redis(kind, node):
     assert [len(h) for h in at_first] == [6, 6, 2, 2]
     for r in early, late:
         assert [r.call('HGETALL', k) for k in 'hxyz'] == at_first
-    eventually(lambda: primary.call('DBSIZE') == 3, 10)
+    eventually(lambda: primary.call('DBSIZE') == 3, 30)
     wait_synced(primary, early, late)
     for n in primary, early, late:
         assert [sorted(n.call('HKEYS', k)) for k in 'hxyz'] == [[b'b', b'c'], [b'c'], [], [b'a']]

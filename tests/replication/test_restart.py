@@ -69,6 +69,7 @@ def test_old_data_outlives_half_a_sync(node, proxy, seed):
 
 def test_replica_killed(two, full, rng, seed):
     primary, replica, _ = two
+    primary.config(repl_backlog_size='64mb')            # all that is written until it is back
     wait_synced(primary, replica)
     syncs = Syncs(primary)
     with Traffic(primary, seed) as traffic:
@@ -100,6 +101,7 @@ def test_replica_restarted(two, seed):
 def test_primary_restarted(two, seed):
     """It goes on under a new name, and its replicas with it."""
     primary, replica, _ = two
+    wait_synced(primary, replica)                       # what comes now is history
     traffic = Traffic(primary, seed, deadlines=LONG).some(1000)
     wait_synced(primary, replica)
     before = primary.fields()
@@ -131,6 +133,7 @@ def test_rocks_primary_killed_at_rest(node, seed):
     """Nothing was lost, so nothing has to be sent again."""
     primary = node('rocks')
     replica = node('memory', '--replicaof', f'127.0.0.1 {primary.port}')
+    wait_synced(primary, replica)                       # what comes now is history
     traffic = Traffic(primary, seed, deadlines=LONG).some(1000)
     wait_synced(primary, replica)
     primary.kill()

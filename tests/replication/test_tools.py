@@ -1,4 +1,5 @@
 """redis-cli as a replica, FAILOVER, and peers that do not keep to the protocol."""
+import signal
 import socket
 import subprocess
 import threading
@@ -7,7 +8,7 @@ import pytest
 
 import everything
 from datasets import same
-from mayfly import Raw, encode, eventually
+from mayfly import Raw, ReplyError, encode, eventually
 from nodes import linked, wait_synced
 from redis_server import check_rdb
 from traffic import Traffic
@@ -48,6 +49,26 @@ def test_failover(pair, node, seed):
     wait_synced(replica, primary)
     same(replica, primary)
     assert replica.stat('sync_full') == 0
+
+
+def test_failover_asks_for_no_more(kind, node):
+    """One that has acknowledged everything needs to say nothing more; and who writes meanwhile hears at once that
+    we are no primary any more."""
+    primary, replica = node(kind, '--repl-ping-replica-period', 1000), node('redis')
+    replica.follow(primary)
+    wait_synced(primary, replica)
+    primary.call('SET', 'a', 1)
+    eventually(lambda: f'offset={primary.offset},' in primary.fields()['slave0'])
+    replica.proc.send_signal(signal.SIGSTOP)
+    try:
+        assert primary.call('FAILOVER') == b'OK'
+        eventually(lambda: primary.fields()['master_failover_state'] == 'failover-in-progress')
+        assert primary.ask('SET', 'a', 2) == ReplyError("READONLY You can't write against a read only replica.")
+        assert primary.call('GET', 'a') == b'1'
+    finally:
+        replica.proc.send_signal(signal.SIGCONT)
+    eventually(lambda: replica.call('ROLE')[0] == b'master', 20)
+    wait_synced(replica, primary)
 
 
 # -- a primary that does not keep to the protocol -----------------------------------------------------------

@@ -10,6 +10,8 @@ import time
 
 import redis
 
+from ports import free_port        # noqa: F401 # pylint: disable=unused-import
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
 ENGINE = os.environ.get('MAYFLY_ENGINE', 'memory')
@@ -22,12 +24,6 @@ ENGINES = {
 ENGINE_ARGS = ENGINES[ENGINE]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
-
-
 def sanitized():
     """Whether the server under test is a sanitizer build: many times slower."""
     with open(BINARY, 'rb') as f:
@@ -35,7 +31,7 @@ def sanitized():
     return b'__asan_init' in program or b'__tsan_init' in program
 
 
-def eventually(condition, seconds=5, pause=0.01):
+def eventually(condition, seconds=20, pause=0.01):
     """Waits until condition() is true and returns its value."""
     end = time.monotonic() + seconds
     while True:
@@ -44,6 +40,16 @@ def eventually(condition, seconds=5, pause=0.01):
             return value
         assert time.monotonic() < end, f'not within {seconds} s'
         time.sleep(pause)
+
+
+def in_one_of(rounds, attempt):
+    """For what takes no longer than it should: a machine that is busy elsewhere may spoil a round, not all."""
+    for left in reversed(range(rounds)):
+        try:
+            return attempt()
+        except AssertionError:
+            if not left:
+                raise
 
 
 class Client(redis.Redis):
@@ -87,7 +93,7 @@ class Server:
         with open(self.log_path, 'rb') as f:
             return f.read().decode('utf-8', 'replace')
 
-    def wait_ready(self, seconds=20):
+    def wait_ready(self, seconds=60):
         end = time.monotonic() + seconds
         while 'Ready to accept connections' not in self.log:
             assert self.proc.poll() is None, f'the server ended: {self.log}'
@@ -104,7 +110,7 @@ class Server:
         with self.client() as r:
             return r.info(section)
 
-    def stop(self, how=signal.SIGTERM, seconds=30):
+    def stop(self, how=signal.SIGTERM, seconds=60):
         """Ends the process and returns its exit code."""
         if self.proc.poll() is None:
             self.proc.send_signal(how)
@@ -295,7 +301,7 @@ def forecast(c, *db):
 
 def check_forecast(c, ttls, start_ms):
     """The forecast of keys that were given these TTLs (in seconds) at start_ms or later. It is as exact
-    as the index's buckets, which may be hours wide where one begins soon, and never too hopeful: what is
+    as the index's buckets, which are never wider than the time that is left, and never too hopeful: what is
     said to expire within an hour does."""
     got = forecast(c)
     took = time.time_ns() // 1_000_000 - start_ms
@@ -307,5 +313,6 @@ def check_forecast(c, ttls, start_ms):
         assert entry[b'to_unix_ms'] - entry[b'from_unix_ms'] == entry[b'to_ms'] - entry[b'from_ms']
         so_far += entry[b'keys']
         assert so_far <= sum(ttl * 1000 - took <= INTERVALS_S[name] * 1000 for ttl in ttls), got
+        assert so_far >= sum(2 * ttl + 0.1 <= INTERVALS_S[name] for ttl in ttls), got
     for ttl in set(ttls):
         assert any(e[b'from_ms'] <= ttl * 1000 <= e[b'to_ms'] + took for e in got.values()), (ttl, got)

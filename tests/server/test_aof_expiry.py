@@ -48,7 +48,7 @@ def about(server, name):
     return [r for r in records(server) if name.encode() in r[1:]]
 
 
-def set_to_die(c, *names, command='SET', value=('v',), ms=80):
+def set_to_die(c, *names, command='SET', value=('v',), ms=800):
     """Keys with a deadline, which it returns."""
     deadline = int(time.time() * 1000) + ms
     run(c, [x for n in names for x in ((command, n, *value), ('PEXPIREAT', n, deadline))])
@@ -69,7 +69,7 @@ def test_lazy_deletion_appends_del(server_factory):
     s = server_factory(*DEBUG)
     with Raw(s.port) as c:
         run(c, [LAZY])
-        deadline = set_to_die(c, *[f'k{i}' for i in range(len(READS))], 'untouched', ms=150)
+        deadline = set_to_die(c, *[f'k{i}' for i in range(len(READS))], 'untouched')
         run(c, [('HSET', 'alive', 'f', 'v')])
         wait_for(deadline)
         many(c, [(*name.split(), f'k{i}', *more) for i, (name, more) in enumerate(READS.items())])
@@ -107,7 +107,7 @@ def test_a_write_on_a_dead_key_deletes_first(server_factory):
               'SETRANGE': (3, 'x'), 'SETNX': ('x',), 'PFADD': ('x',), 'SETBIT': (1, 1)}
     with Raw(s.port) as c:
         run(c, [LAZY])
-        deadline = set_to_die(c, *writes, ms=150)
+        deadline = set_to_die(c, *writes)
         wait_for(deadline)
         run(c, [(name, name, *args) for name, args in writes.items()])
         wanted = look(s)
@@ -223,7 +223,7 @@ def test_dead_keys_that_redis_saved(server_factory, tmp_path):
     try:
         with Raw(redis.port) as c:
             run(c, [LAZY, ('SET', 'stays', 1)])
-            deadline = set_to_die(c, 'dies', 'comes back', ms=150)
+            deadline = set_to_die(c, 'dies', 'comes back')
             run(c, [('RENAME', 'comes back', 'other name'), ('COPY', 'dies', 'copy')])
             wait_for(deadline)
             run(c, [('SAVE',), ('BGREWRITEAOF',)])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from mayfly import ENGINE, ReplyError, encode, eventually, sanitized
+from mayfly import ENGINE, ReplyError, encode, eventually, in_one_of, sanitized
 
 SLACK = 1.5 if sanitized() else 0.25
 
@@ -44,6 +44,10 @@ def block(server, raw):
 @pytest.mark.any_engine
 def test_time_is_up_in_time(server, raw):
     """Nobody waits shorter than asked for, or much longer, whatever the order."""
+    in_one_of(5, lambda: time_is_up_in_time(server, raw))
+
+
+def time_is_up_in_time(server, raw):
     commands = [('BLPOP', 'k', 't'), ('BRPOP', 'a', 'b', 't'), ('BLMOVE', 'k', 'd', 'LEFT', 'LEFT', 't'),
                 ('BRPOPLPUSH', 'k', 'd', 't'), ('BLMPOP', 't', 1, 'k', 'LEFT'), ('BZPOPMIN', 'z', 't'),
                 ('BZPOPMAX', 'z', 't'), ('BZMPOP', 't', 2, 'k', 'z', 'MAX')]
@@ -55,16 +59,22 @@ def test_time_is_up_in_time(server, raw):
         ready.register(c.sock, selectors.EVENT_READ, c)
         left[c] = (time.monotonic(), seconds)
         c.command(*(repr(seconds) if w == 't' else w for w in commands[i % len(commands)]))
+    late = []
     while left:
-        for key, _ in ready.select(5):
+        found = ready.select(20)
+        if not found:
+            pytest.fail('somebody waits for ever')
+        for key, _ in found:
             began, seconds = left.pop(key.data)
             took = time.monotonic() - began
             ready.unregister(key.fileobj)
-            assert key.data.line() == b'*-1'
-            assert seconds <= took < seconds + SLACK, (seconds, took)
+            if key.data.line() != b'*-1' or took < seconds:
+                pytest.fail(f'{took} instead of {seconds}')
+            late += [(seconds, took)] if took >= seconds + SLACK else []
     ready.close()
     with server.raw() as c:
         assert field(c, 'clients', 'blocked_clients') == field(c, 'clients', 'clients_in_timeout_table') == 0
+    assert not late
 
 
 @pytest.mark.any_engine
@@ -80,7 +90,7 @@ def test_the_long_and_the_endless(server, raw, block):
 @pytest.mark.any_engine
 def test_a_pause_holds_those_who_bring_not_those_whose_time_is_up(server, raw, block):
     with server.raw() as admin, server.raw() as other:
-        short, long = block('BLPOP', 'k', 0.05), block('BLPOP', 'k', 0)
+        long, short = block('BLPOP', 'k', 0), block('BLPOP', 'k', 1)
         assert admin.call('CLIENT', 'PAUSE', 100000, 'WRITE') == b'OK'
         assert short.reply() is None
         other.command('RPUSH', 'k', 'v')

@@ -125,11 +125,11 @@ def test_pause_all(server, raw):
     a, b = raw(server.port), raw(server.port)
     assert b.call('PING') == b'PONG'
     start = time.monotonic()
-    assert a.call('CLIENT', 'PAUSE', 600) == b'OK'
+    assert a.call('CLIENT', 'PAUSE', 1500) == b'OK'
     b.send(encode('SET', 'k', 'v') + encode('GET', 'k'))
     assert b.silent(0.1)
     assert b.reply() == b'OK' and b.reply() == b'v'
-    assert 0.58 < time.monotonic() - start < 5
+    assert 1.48 < time.monotonic() - start < 20
 
 
 def test_pause_writes_and_unpause(server, raw):
@@ -301,25 +301,25 @@ def test_slowlog_hides_secrets(slow):
 
 
 def test_slowlog_threshold(server_factory, raw):
-    c = raw(server_factory('--slowlog-log-slower-than', 20_000, '--enable-debug-command', 'yes').port)
+    c = raw(server_factory('--slowlog-log-slower-than', 500_000, '--enable-debug-command', 'yes').port)
     c.call('PING')
-    c.call('DEBUG', 'SLEEP', '0.03')
+    c.call('DEBUG', 'SLEEP', '0.6')
     got = c.call('SLOWLOG', 'GET')
-    assert [e[3] for e in got] == [[b'DEBUG', b'SLEEP', b'0.03']]
-    assert got[0][2] >= 30_000
+    assert [e[3] for e in got] == [[b'DEBUG', b'SLEEP', b'0.6']]
+    assert got[0][2] >= 600_000
 
 
 # -- LATENCY ---------------------------------------------------------------------------
 
 def test_latency(server_factory, raw):
-    c = raw(server_factory('--latency-monitor-threshold', 20, '--enable-debug-command', 'yes').port)
+    c = raw(server_factory('--latency-monitor-threshold', 500, '--enable-debug-command', 'yes').port)
     assert c.call('LATENCY', 'LATEST') == []
     assert c.call('LATENCY', 'HISTORY', 'command') == []
     assert c.call('LATENCY', 'GRAPH', 'command') == "ERR No samples available for event 'command'"
     assert c.call('LATENCY', 'DOCTOR')
-    c.call('DEBUG', 'SLEEP', '0.05')
+    c.call('DEBUG', 'SLEEP', '0.6')
     [[event, at, latest, worst]] = c.call('LATENCY', 'LATEST')
-    assert event == b'command' and abs(at - time.time()) < 60 and 50 <= latest == worst < 1000
+    assert event == b'command' and abs(at - time.time()) < 60 and 600 <= latest == worst < 10_000
     assert c.call('LATENCY', 'HISTORY', 'command') == [[at, latest]]
     graph = c.call('LATENCY', 'GRAPH', 'command').decode().splitlines()
     assert graph[0] == f'command - high {latest} ms, low {latest} ms (all time high {worst} ms)'
@@ -340,7 +340,8 @@ def test_latency_histogram(server, raw):
     assert flat[0] == b'echo' and flat[1][:3] == [b'calls', 10, b'histogram_usec']
     edges, counts = flat[1][3][::2], flat[1][3][1::2]
     assert counts == sorted(counts) and counts[-1] == 10 and edges == sorted(edges)
-    assert set(edges) <= {1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113, 4227, 8454, 16908, 33816, 67633}
+    assert set(edges) <= {1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113, 4227, 8454, 16908, 33816, 67633,
+                          135266, 270532, 541065, 1082130, 2164260}
     assert c.call('LATENCY', 'HISTOGRAM', 'client')[0] == b'client|id'
     assert c.call('LATENCY', 'HISTOGRAM', 'client|id')[0] == b'client|id'
     assert c.call('LATENCY', 'HISTOGRAM', 'get') == []
@@ -646,19 +647,13 @@ def test_auth_slows_down(locked, raw):
     inside = raw(locked.port)
     assert inside.call('AUTH', 'secret') == b'OK'
     c = raw(locked.port)
-    quick = 0
     start = time.monotonic()
-    while time.monotonic() - start < 0.5:
-        c.command('AUTH', f'guess{quick}')
-        if c.silent(0.3):
-            break
-        assert c.reply() == WRONGPASS
-        quick += 1
-    assert 5 <= quick <= 20
-    late = raw(locked.port).command('AUTH', 'guess')
-    assert late.silent(0.05)
-    assert inside.call('PING') == b'PONG'
-    assert c.reply() == WRONGPASS and late.reply() == WRONGPASS
+    for i in range(20):                             # nine at once, then about five a second
+        guesses = c if i % 2 else raw(locked.port)
+        guesses.command('AUTH', f'guess{i}')
+        assert inside.call('PING') == b'PONG'
+        assert guesses.reply() == WRONGPASS
+    assert time.monotonic() - start > 0.8
     right = raw(locked.port)
     assert right.call('AUTH', 'secret') == b'OK'    # waits, but gets in
     assert right.call('PING') == b'PONG'

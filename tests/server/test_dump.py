@@ -310,16 +310,16 @@ def test_idle_time_and_frequency(server_factory):
         r.set('k', 'v')
         payload = r.dump('k')
         assert r.restore('idle', 0, payload, idletime=1000)
-        assert 1000 <= r.object('idletime', 'idle') <= 1002
+        assert 1000 <= r.object('idletime', 'idle') <= 1020
         assert r.restore('freq', 0, payload, frequency=17)
-        assert r.object('idletime', 'freq') <= 2
+        assert r.object('idletime', 'freq') <= 20
         r.config_set('maxmemory-policy', 'allkeys-lfu')
         assert r.restore('freq', 0, payload, frequency=17, replace=True)
         assert r.object('freq', 'freq') == 17
 
 
 def test_field_deadlines_travel(r):
-    soon = int(time.time() * 1000) + 400
+    soon = int(time.time() * 1000) + 1000
     for name, n in (('small', 5), ('large', 600)):
         r.hset(name, mapping={f'f{i}': f'v{i}' for i in range(n)})
         r.execute_command('HPEXPIREAT', name, FAR, 'FIELDS', 2, 'f0', 'f1')
@@ -335,15 +335,15 @@ def test_field_deadlines_travel(r):
         time.sleep(max(0, soon / 1000 - time.time()) + 0.01)
         assert r.restore('late', 0, dumped, replace=True)      # f3 is dead by now
         assert r.hlen('late') == n - 1 and not r.hexists('late', 'f3')
-        soon = int(time.time() * 1000) + 400
+        soon = int(time.time() * 1000) + 1000
 
 
 def test_hash_whose_fields_are_all_dead(r):
     r.hset('h', 'f', 'v')
-    r.execute_command('HPEXPIRE', 'h', 50, 'FIELDS', 1, 'f')
+    r.execute_command('HPEXPIRE', 'h', 500, 'FIELDS', 1, 'f')
     dumped = r.dump('h')
     r.set('old', 'x')
-    time.sleep(0.06)
+    time.sleep(0.51)
     assert r.restore('new', 0, dumped) and not r.exists('new')
     assert r.restore('old', 0, dumped, replace=True) and not r.exists('old')
 

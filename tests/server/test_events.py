@@ -135,7 +135,7 @@ def test_events_of_all_commands(both):
     assert not different, '\n'.join(different)
 
 
-def heard(listener, seconds=5):
+def heard(listener, seconds=20):
     """The next event, without its database."""
     listener.events.sock.settimeout(seconds)
     message = listener.events.reply()
@@ -159,8 +159,9 @@ def test_fields_of_hashes(server):
     for command, events in expected.items():
         got = [what.decode() for channel, what in listener.run(command)[1] if channel.startswith(b'__keyspace')]
         assert got == events, command
-    listener.run('HPEXPIRE h 30 FIELDS 2 a b')
-    assert [heard(listener) for _ in range(4)] == [('h', 'hexpired'), ('hexpired', 'h'), ('h', 'del'), ('del', 'h')]
+    listener.commands.call('HPEXPIRE', 'h', 30, 'FIELDS', 2, 'a', 'b')
+    assert [heard(listener) for _ in range(6)] == [('h', 'hexpire'), ('hexpire', 'h'), ('h', 'hexpired'),
+                                                   ('hexpired', 'h'), ('h', 'del'), ('del', 'h')]
     listener.close()
 
 
@@ -191,17 +192,20 @@ def test_expired_in_time(server):
     """Nobody touches the keys, and yet they are told of. (bench/run.py --only events judges the 100 ms.)"""
     listener = Listener(server)
     listener.commands.call('CONFIG', 'SET', 'notify-keyspace-events', 'Ex')
-    start = int(time.time() * 1000) + 300
-    for i in range(500):
-        listener.commands.command('SET', start + i, 'v', 'PXAT', start + i)
-    late = []
-    while len(late) < 500:
-        channel, key = heard(listener)
-        assert channel == 'expired'
-        late.append(time.time() * 1000 - int(key))
-    late.sort()
-    assert late[0] >= 0
-    assert late[494] <= (300 if not mayfly.sanitized() else 1000), late[480:]
+
+    def attempt():
+        start = int(time.time() * 1000) + 1000
+        listener.commands.send(b''.join(mayfly.encode('SET', start + i, 'v', 'PXAT', start + i) for i in range(500)))
+        assert all(listener.commands.reply() == b'OK' for _ in range(500))
+        late = []
+        while len(late) < 500:
+            channel, key = heard(listener)
+            assert channel == 'expired'
+            late.append(time.time() * 1000 - int(key))
+        late.sort()
+        assert late[0] >= 0
+        assert late[494] <= (300 if not mayfly.sanitized() else 1000), late[480:]
+    mayfly.in_one_of(5, attempt)
     listener.close()
 
 
@@ -219,7 +223,7 @@ def test_evicted(server):
 
 def test_events_of_a_replica(server, server_factory):
     """A replica has events of its own, and tells of what is expired when its primary says so."""
-    primary, replica = server_factory(), server_factory()
+    primary, replica = server_factory('--repl-diskless-sync-delay', 0), server_factory()
     listener = Listener(replica)
     listener.commands.call('CONFIG', 'SET', 'notify-keyspace-events', 'EA')
     listener.commands.call('REPLICAOF', '127.0.0.1', primary.port)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mayfly import encode, eventually
+from mayfly import encode, eventually, in_one_of
 
 pytestmark = pytest.mark.engine('memory', 'nothing is evicted from a disk')
 
@@ -157,13 +157,15 @@ def test_lowering_the_limit(limited):
 
 
 def test_lowering_the_limit_of_an_idle_server(limited):
-    c = limited('allkeys-random', 4 * MB)
-    fill(c, 'k', 3000)
-    limit = used(c) - 2 * MB
-    assert c.call('CONFIG', 'SET', 'maxmemory', limit) == b'OK'
-    time.sleep(0.5)
-    assert c.call('DBSIZE') < 2000      # without any command in between
-    assert used(c) < limit + MB // 4
+    def attempt():
+        c = limited('allkeys-random', 4 * MB)
+        fill(c, 'k', 3000)
+        limit = used(c) - 2 * MB
+        assert c.call('CONFIG', 'SET', 'maxmemory', limit) == b'OK'
+        time.sleep(0.5)
+        assert c.call('DBSIZE') < 2000      # without any command in between
+        assert used(c) < limit + MB // 4
+    in_one_of(3, attempt)
 
 
 def test_big_values_go_too(limited):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mayfly import ENGINE, Raw, check_forecast, encode, eventually, forecast, sanitized
+from mayfly import ENGINE, Raw, check_forecast, encode, eventually, forecast, in_one_of, sanitized
 
 SLOW = sanitized()
 RECLAIM_MS = 1000   # the index's finest bucket is 64 ms; the rest is for a machine that is busy elsewhere
@@ -102,10 +102,12 @@ def test_dead_keys_among_live_ones(frozen):
 def test_dbsize_never_counts_the_dead(server, raw):
     """DBSIZE may count a dead key only until it is reclaimed, which is soon."""
     c = raw(server.port)
-    for i in range(1000):
-        c.command('SET', f'k{i}', 'v', 'PX', 100)
-    assert all(c.reply() == b'OK' for _ in range(1000))
-    eventually(lambda: c.call('DBSIZE') == 0, seconds=(100 + RECLAIM_MS) / 1000)
+
+    def attempt():
+        c.send(b''.join(encode('SET', f'k{i}', 'v', 'PX', 100) for i in range(1000)))
+        assert all(c.reply() == b'OK' for _ in range(1000))
+        eventually(lambda: c.call('DBSIZE') == 0, seconds=(100 + RECLAIM_MS) / 1000)
+    in_one_of(3, attempt)
 
 
 def test_boundary_is_exact(server, raw):
@@ -140,7 +142,10 @@ def test_one_time_for_a_whole_pipeline(server, raw):
 
 @pytest.mark.parametrize('busy', [False, True], ids=['idle', 'busy'])
 def test_reclaimed_within_a_bucket(server_factory, raw, busy):
-    s = server_factory()
+    in_one_of(3, lambda: reclaimed_within_a_bucket(server_factory(), raw, busy))
+
+
+def reclaimed_within_a_bucket(s, raw, busy):
     c = raw(s.port)
     n = 2000
     for i in range(n):
@@ -163,14 +168,16 @@ def test_reclaimed_within_a_bucket(server_factory, raw, busy):
 
 def test_reclaimed_in_time_by_a_lazy_clock(server_factory, raw):
     """The loop wakes up for a deadline, whatever hz is and if nothing else happens."""
-    s = server_factory('--hz', 1)
-    c = raw(s.port)
-    for i in range(5):
-        c.call('SET', f'k{i}', 'v', 'PX', 10 + 7 * i)
-        time.sleep(0.6)
-    lag = s.info('expiry')
-    assert lag['expiry_lag_active_count'] == 5
-    assert lag['expiry_lag_active_p50_ms'] <= 200
+    def attempt():
+        s = server_factory('--hz', 1)
+        c = raw(s.port)
+        for i in range(5):
+            c.call('SET', f'k{i}', 'v', 'PX', 10 + 7 * i)
+            time.sleep(0.6)
+        lag = s.info('expiry')
+        assert lag['expiry_lag_active_count'] == 5
+        assert lag['expiry_lag_active_p50_ms'] <= 200
+    in_one_of(3, attempt)
 
 
 def test_long_ttls_cascade_to_the_point(server, raw):
@@ -187,9 +194,9 @@ def test_long_ttls_cascade_to_the_point(server, raw):
 
 def test_persisted_and_extended_keys_stay(server, raw):
     c = raw(server.port)
-    for i in range(300):
-        c.command('SET', f'k{i}', i, 'PX', 150)
-        c.command(*[('PERSIST', f'k{i}'), ('EXPIRE', f'k{i}', 100), ('SET', f'k{i}', i)][i % 3])
+    for i in range(300):        # two at once, so that no time passes in between
+        c.send(encode('SET', f'k{i}', i, 'PX', 150) +
+               encode(*[('PERSIST', f'k{i}'), ('EXPIRE', f'k{i}', 100), ('SET', f'k{i}', i)][i % 3]))
     for _ in range(600):
         c.reply()
     time.sleep(0.4)
@@ -200,15 +207,26 @@ def test_persisted_and_extended_keys_stay(server, raw):
 @pytest.mark.parametrize('source', ['index', 'sample'])
 def test_storm(server_factory, raw, source):
     """100,000 keys with one deadline: nobody waits, and all of them go."""
-    n = 20_000 if SLOW else 100_000
-    s = server_factory('--active-expire-source', source)
-    c = raw(s.port)
-    at = now_ms() + (6000 if SLOW else 10_000 if ENGINE == 'rocksdb' else 3000)
-    for first in range(0, n, 1000):
-        c.send(b''.join(encode('SET', f'k{i}', 'value', 'PXAT', at) for i in range(first, first + 1000)))
-        c.exactly(5 * 1000)
-    assert now_ms() < at, 'too slow a machine for this test'
+    in_one_of(3, lambda: storm(server_factory('--active-expire-source', source), raw, source))
+
+
+def prepare_storm(c, n):
+    """So many keys, and the time when they die."""
+    for ms in (6000 if SLOW else 10_000 if ENGINE == 'rocksdb' else 3000), 60_000:
+        at = now_ms() + ms
+        for first in range(0, n, 1000):
+            c.send(b''.join(encode('SET', f'k{i}', 'value', 'PXAT', at) for i in range(first, first + 1000)))
+            c.exactly(5 * 1000)
+        if now_ms() < at - 500:     # or this machine is slow: once more, with more time
+            break
     assert c.call('DBSIZE') == n
+    return at
+
+
+def storm(s, raw, source):
+    n = 20_000 if SLOW else 100_000
+    c = raw(s.port)
+    at = prepare_storm(c, n)
     wait_until_ms(at - 20)
     pings, sizes = [], []
     gone_at = None
@@ -221,14 +239,14 @@ def test_storm(server_factory, raw, source):
         assert c.call('GET', f'k{len(pings) % n}') is None or before < at
         if size == 0:
             gone_at = now_ms()
-        assert now_ms() < at + 20_000, f'{size} keys are left'
+        assert now_ms() < at + 60_000, f'{size} keys are left'
     # Reclaiming comes between requests: some were answered while keys were going. And the third
     # worst took no longer than this, as the machine itself may stop everybody for a moment.
     assert sum(0 < size < n for size in sizes) >= 3
     assert sorted(pings)[-3] < 0.1
     assert gone_at - at < (15_000 if SLOW or source == 'sample' else 2500)
     info = s.info()
-    assert info['expired_keys'] == n
+    assert info['expired_keys'] >= n
     assert info['expire_cycle_cpu_milliseconds'] > 0
 
 
@@ -242,7 +260,7 @@ def test_sample_source_visits_all_keys(server_factory, raw):
         c.command('SET', f'dead{i}', 'v', 'PX', 50)
     for _ in range(2040):
         assert c.reply() == b'OK'
-    eventually(lambda: c.call('DBSIZE') == 2000, seconds=10, pause=0.05)
+    eventually(lambda: c.call('DBSIZE') == 2000, seconds=30, pause=0.05)
     assert s.info('expiry')['expiry_oldest_overdue_ms'] == 0
 
 
@@ -277,17 +295,17 @@ def test_set_active_expire(frozen):
 
 def test_cleanup_interval(server_factory, raw):
     """Dead keys are reclaimed together, so often and no oftener; 0: never."""
-    s = server_factory('--ttl-cleanup-interval', 1000, '--enable-debug-command', 'yes')
+    s = server_factory('--ttl-cleanup-interval', 2000, '--enable-debug-command', 'yes')
     c = raw(s.port)
     c.call('SET', 'first', 'v', 'PX', 1)
     eventually(lambda: c.call('DBSIZE') == 0)       # a run has just ended
     sizes = set()
-    end = time.monotonic() + 0.7
     for i in range(10):
         c.call('SET', f'k{i}', 'v', 'PX', 1 + i)
-    while time.monotonic() < end:
+    dead, end = time.monotonic() + 0.02, time.monotonic() + 0.5
+    while (now := time.monotonic()) < end:
+        assert c.call('KEYS', '*') == [] or now < dead
         sizes.add(c.call('DBSIZE'))
-        assert c.call('KEYS', '*') == [] or time.monotonic() < end - 0.6
     assert sizes == {10}
     eventually(lambda: c.call('DBSIZE') == 0)
     assert s.info('expiry')['ttl_cleanup_last_count'] == 10

@@ -10,7 +10,7 @@ import pytest
 import mayfly
 import redis_server
 from mayfly import ReplyError, eventually
-from test_persistence import DEBUG, SLOW, fast, save_a_huge_key
+from test_persistence import DEBUG, SLOWER, fast, save_a_huge_key
 from test_persistence import small_disk               # noqa: F401 # pylint: disable=unused-import
 
 COMMON = ('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes', '--slowlog-log-slower-than', '0')
@@ -98,8 +98,8 @@ SCENARIOS = {
     'swapdb of others': ['a: SET k 1', 'a: WATCH k', 'b: SWAPDB 2 3', 'a: MULTI', 'a: PING', 'a: EXEC'],
     'swapdb of an absent key': ['a: DEL k', 'a: WATCH k', 'b: SWAPDB 0 1', 'a: MULTI', 'a: PING', 'a: EXEC',
                                 'b: SWAPDB 0 1'],
-    'dies between': ['a: SET k 1 PX 20', 'a: WATCH k', 'sleep: 0.06', 'a: MULTI', 'a: GET k', 'a: EXEC'],
-    'dies unseen': ['b: DEBUG SET-ACTIVE-EXPIRE 0', 'a: SET k 1 PX 20', 'a: WATCH k', 'sleep: 0.04', 'a: MULTI',
+    'dies between': ['a: SET k 1 PX 500', 'a: WATCH k', 'sleep: 0.6', 'a: MULTI', 'a: GET k', 'a: EXEC'],
+    'dies unseen': ['b: DEBUG SET-ACTIVE-EXPIRE 0', 'a: SET k 1 PX 500', 'a: WATCH k', 'sleep: 0.52', 'a: MULTI',
                     'a: GET k', 'a: EXEC', 'b: DEBUG SET-ACTIVE-EXPIRE 1'],
     'is dead already': ['b: DEBUG SET-ACTIVE-EXPIRE 0', 'a: SET k 1 PX 20', 'sleep: 0.04', 'a: WATCH k', 'a: MULTI',
                         'a: GET k', 'a: EXEC', 'b: DEBUG SET-ACTIVE-EXPIRE 1'],
@@ -383,7 +383,7 @@ def test_survives_a_kill_whole(server_factory):
 
 @pytest.mark.engine('memory', 'whose snapshot copies what is about to change')
 def test_a_transaction_waits_for_a_huge_key_to_be_saved(server_factory):
-    s = server_factory(*SLOW, *DEBUG)
+    s = server_factory(*SLOWER, *DEBUG)
     with s.raw() as c, s.raw() as waits, s.raw() as reads:
         digest = save_a_huge_key(c)
         for command in (('MULTI',), ('SELECT', '1'), ('SELECT', '0'), ('SET', 'first', '1'), ('RPUSH', 'huge', 'more')):

@@ -16,6 +16,7 @@ rocks_only = pytest.mark.engine('rocksdb', 'about that engine')
 
 NO_AOF = ('--appendonly', 'no')
 SLOW = ('--rdb-key-save-delay', 200_000)        # five keys a second: time to look at a snapshot
+SLOWER = ('--rdb-key-save-delay', 10_000_000)   # … of few keys
 DEBUG = ('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes')
 
 
@@ -74,7 +75,7 @@ def test_save_and_lastsave(server_factory):
     s = server_factory()
     with Raw(s.port) as c:
         before = c.call('LASTSAVE')
-        assert abs(before - time.time()) < 5
+        assert abs(before - time.time()) < 60
         assert c.call('SET', 'k', 'v') == b'OK'
         assert persistence(c)['rdb_changes_since_last_save'] == '1'
         eventually(lambda: int(time.time()) > before)
@@ -198,7 +199,7 @@ def save_a_huge_key(c):
 
 def test_commands_that_change_a_huge_key_wait(server_factory):
     """Until it has been saved; everybody else goes on."""
-    s = server_factory(*SLOW, *DEBUG)
+    s = server_factory(*SLOWER, *DEBUG)
     with Raw(s.port) as c, Raw(s.port) as waits, Raw(s.port) as also:
         digest = save_a_huge_key(c)
         waits.send(encode('RPUSH', 'huge', 'more') + encode('LLEN', 'huge') + encode('GET', 'x'))
@@ -216,7 +217,7 @@ def test_commands_that_change_a_huge_key_wait(server_factory):
 
 
 def test_a_huge_key_that_goes_does_not_wait(server_factory):
-    s = server_factory(*SLOW, *DEBUG)
+    s = server_factory(*SLOWER, *DEBUG)
     with Raw(s.port) as c:
         for key in 'a', 'b', 'c':
             for i in range(5):
@@ -405,11 +406,11 @@ def test_a_crash_before_the_aof_has_begun(server_factory, tmp_path):
 @memory_only
 def test_expired_keys_in_a_snapshot(server_factory, tmp_path):
     """A primary ignores them; load-expired keeps them, though nobody sees them."""
-    made = save_with(server_factory, ('SET', 'dies', 1, 'PX', 300), ('SET', 'lives', 1, 'EX', 1000),
+    made = save_with(server_factory, ('SET', 'dies', 1, 'PX', 1500), ('SET', 'lives', 1, 'EX', 1000),
                      ('SET', 'stays', 1), ('HSET', 'h', 'dies', 1, 'stays', 2),
-                     ('HPEXPIRE', 'h', 300, 'FIELDS', 1, 'dies'))
+                     ('HPEXPIRE', 'h', 1500, 'FIELDS', 1, 'dies'))
     shutil.copy(made, tmp_path / 'dump.rdb')
-    time.sleep(0.4)
+    time.sleep(1.6)
     s = server_factory(*NO_AOF, directory=str(tmp_path))
     info = s.info('persistence')
     assert (info['rdb_last_load_keys_loaded'], info['rdb_last_load_keys_expired']) == (3, 1)
@@ -467,7 +468,7 @@ def test_a_save_that_fails_refuses_writes(server_factory):
     s = server_factory('--save', '3600 1', *NO_AOF, *DEBUG)
     with Raw(s.port) as c:
         c.call('SET', 'k', 'v')
-        c.call('SET', 'dies', 'v', 'PX', 1500)
+        c.call('SET', 'dies', 'v', 'PX', 2500)
         os.mkdir(f'{s.dir}/dir.rdb')
         assert c.call('CONFIG', 'SET', 'dbfilename', 'dir.rdb') == b'OK'
         assert c.call('SAVE') == 'ERR'
@@ -479,7 +480,7 @@ def test_a_save_that_fails_refuses_writes(server_factory):
         assert refused.startswith('MISCONF Redis is configured to save RDB snapshots, but it\'s currently unable to '
                                   'persist to disk. Commands that may modify the data set are disabled, because')
         assert c.call('GET', 'k') == b'v2', 'reads go on'
-        time.sleep(1.6)
+        time.sleep(2.6)
         assert c.call('GET', 'dies') is None and c.call('DBSIZE') == 2, 'hidden, and left'
         c.call('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no')
         assert c.call('SET', 'k', 'v3') == b'OK'
@@ -712,18 +713,22 @@ def test_bgrewriteaof_without_aof(server_factory):
 
 @memory_only
 def test_automatic_rewrite(server_factory):
+    def rewritten():
+        info = no_job(c)
+        return info and int(info['aof_current_size']) < 100_000 and info['aof_rewrites']
+
     s = server_factory('--auto-aof-rewrite-min-size', '100kb', '--auto-aof-rewrite-percentage', 100)
     with Raw(s.port) as c:
         for _ in range(30):
             c.call('SET', 'k', 'x' * 10_000)
-        eventually(lambda: persistence(c)['aof_rewrites'] == '1' and no_job(c))
-        assert int(persistence(c)['aof_current_size']) < 150_000
+        rewrites = eventually(rewritten)        # once, or oftener if the first one came in the middle
+        assert rewrites in '123'
         assert 'Starting automatic rewriting of AOF on' in s.log
         c.call('CONFIG', 'SET', 'auto-aof-rewrite-percentage', 0)
         for _ in range(30):
             c.call('SET', 'k', 'x' * 10_000)
         time.sleep(0.3)
-        assert persistence(c)['aof_rewrites'] == '1'
+        assert persistence(c)['aof_rewrites'] == rewrites
     s.restart(signal.SIGKILL)
     with Raw(s.port) as c:
         assert c.call('STRLEN', 'k') == 10_000
@@ -854,7 +859,7 @@ def slow_sync(tmp_path_factory):
     if mayfly.sanitized() or not shutil.which('gcc'):
         pytest.skip('needs gcc, and a server without sanitizers')
     folder = tmp_path_factory.mktemp('slow')
-    (folder / 'slow.c').write_text('#include <unistd.h>\nint fsync(int fd) { usleep(700000); return fdatasync(fd); }\n')
+    (folder / 'slow.c').write_text('#include <unistd.h>\nint fsync(int fd) { sleep(1); return fdatasync(fd); }\n')
     subprocess.run(['gcc', '-shared', '-fPIC', '-o', folder / 'slow.so', folder / 'slow.c'], check=True)
     return ('env', f'LD_PRELOAD={folder}/slow.so')
 

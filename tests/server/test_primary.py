@@ -83,7 +83,7 @@ def test_full_sync_and_stream(mode, server_factory, redis_factory):
 @pytest.mark.parametrize('mode', MODES)
 def test_writes_during_the_sync(mode, server_factory, redis_factory):
     """What changes while the data is on its way comes by the stream, once."""
-    m, r = server_factory(*MODES[mode], '--rdb-key-save-delay', 100), redis_factory()
+    m, r = server_factory(*MODES[mode], '--rdb-key-save-delay', 400), redis_factory()
     with m.raw() as c:
         everything.run(c, (('SET', f'k{i}', i) for i in range(3000)))
         everything.run(c, (('RPUSH', 'list', i) for i in range(500)))
@@ -95,7 +95,7 @@ def test_writes_during_the_sync(mode, server_factory, redis_factory):
                                (('INCR', f'k{i * 37 % 3000}'), ('RPUSH', 'list', i), ('LPOP', 'list'),
                                 ('SET', f'new{i}', i, 'PX', 5 + i % 50), ('DEL', f'k{i * 91 % 3000}'))])
             n += 50
-        assert n > 100
+        assert n
         eventually(lambda: not c.call('KEYS', 'new*'))
     equal(m, r)
 
@@ -115,7 +115,7 @@ def test_replicas_share_a_sync(server_factory, redis_factory):
 
 
 def test_a_file_under_way_serves_late_comers(server_factory, redis_factory):
-    m = server_factory(*MODES['disk'], '--rdb-key-save-delay', 1000)
+    m = server_factory(*MODES['disk'], '--rdb-key-save-delay', 20_000)
     a, b = redis_factory(), redis_factory()
     with m.raw() as c:
         everything.run(c, (('SET', f'k{i}', 'x' * 100) for i in range(1000)))
@@ -124,6 +124,8 @@ def test_a_file_under_way_serves_late_comers(server_factory, redis_factory):
         everything.run(c, (('SET', f'k{i}', 'y') for i in range(0, 1000, 7)))
         follow(b, m)
         everything.run(c, (('SET', f'k{i}', 'z') for i in range(0, 1000, 5)))
+        eventually(lambda: m.log.count('asks for synchronization') == 2)
+        assert c.call('CONFIG', 'SET', 'rdb-key-save-delay', 0) == b'OK'
     equal(m, a, b)
     assert m.log.count('Starting BGSAVE for SYNC') == 1
 
@@ -152,7 +154,7 @@ def test_too_far_behind_for_a_partial_resync(primary, redis_factory):
         eventually(lambda: replication(m)['connected_slaves'] == 0)
         for i in range(200):
             c.set(f'k{i}', 'x' * 10000)
-    time.sleep(0.15)                                        # the backlog is trimmed ten times a second
+    eventually(lambda: replication(m)['repl_backlog_histlen'] < 1 << 20)    # it is trimmed ten times a second
     follow(r, m)
     equal(m, r)
     assert m.info('stats')['sync_full'] == 2
@@ -171,18 +173,18 @@ def test_info_and_role_as_redis_prints_them(primary, redis_factory):
             role = c.call('ROLE')
         return [x.split(':')[0] for x in lines], role[0], [[type(x) for x in one] for one in role[2]]
 
-    eventually(lambda: shape(theirs)[2])
+    eventually(lambda: shape(m)[2] and shape(theirs)[2])    # online, that is
     assert shape(m) == shape(theirs)
     for s in m, theirs:
         with s.client() as c:
             c.config_set('min-replicas-to-write', 1)
     assert shape(m) == shape(theirs)
     one = replication(m)['slave0']
-    assert (one['ip'], one['port'], one['state']) == ('127.0.0.1', a.port, 'online') and one['lag'] <= 1
+    assert (one['ip'], one['port'], one['state']) == ('127.0.0.1', a.port, 'online') and one['lag'] <= 10
     in_step(m, a)
     with m.client() as c:
         c.set('x', 1)
-        assert c.execute_command('WAIT', 1, 5000) == 1
+        assert c.execute_command('WAIT', 1, 20_000) == 1
         role = c.execute_command('ROLE')
         assert role[2][0][:2] == [b'127.0.0.1', str(a.port).encode()]
         assert 0 < int(role[2][0][2]) <= role[1]
@@ -201,6 +203,33 @@ def test_min_replicas(primary, redis_factory):
         eventually(lambda: c.call('SET', 'x', 1) == ReplyError('NOREPLICAS Not enough good replicas to write.'))
 
 
+# -- when nothing may change ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('begin, end', [
+    ('CLIENT PAUSE 60000 WRITE', 'CLIENT UNPAUSE'),
+    ('FAILOVER', 'FAILOVER ABORT'),
+])
+def test_while_writes_are_held_the_data_stays_as_it_is(begin, end, primary):
+    """Neither reads, nor the cycle, nor a limit deletes anything: a replica could never catch up otherwise."""
+    m = primary('--repl-ping-replica-period', 1000)
+    with m.raw() as c, m.raw() as r:
+        r.command('SYNC')
+        eventually(lambda: replication(m)['connected_slaves'] == 1)
+        assert c.call('SET', 'kept', 1) == b'OK'
+        assert c.call('SET', 'dying', 1, 'PX', 1000) == b'OK'
+        assert c.call(*begin.split()) == b'OK'
+        at = replication(m)['master_repl_offset']
+        c.call('CONFIG', 'SET', 'maxmemory', 1, 'maxmemory-policy', 'allkeys-random')
+        eventually(lambda: c.call('EXISTS', 'dying') == 0)
+        time.sleep(0.2)
+        assert c.call('GET', 'kept') == b'1'
+        assert (c.call('DBSIZE'), replication(m)['master_repl_offset']) == (2, at)
+        c.call('CONFIG', 'SET', 'maxmemory', 0)
+        assert c.call(*end.split()) == b'OK'
+        eventually(lambda: c.call('DBSIZE') == 1)
+        assert c.call('GET', 'kept') == b'1'
+
+
 # -- WAIT ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.any_engine
@@ -209,12 +238,12 @@ def test_wait(primary, redis_factory):
     attach(m, r)
     with m.raw() as c, r.raw() as rc:
         for i in range(20):
-            c.command('SET', f'k{i}', i).command('WAIT', 1, 5000).command('PING')
+            c.command('SET', f'k{i}', i).command('WAIT', 1, 20_000).command('PING')
             assert [c.reply() for _ in range(3)] == [b'OK', 1, b'PONG']
             assert rc.call('GET', f'k{i}') == str(i).encode()
         before = time.monotonic()
         assert c.call('WAIT', 2, 150) == 1
-        assert 0.14 < time.monotonic() - before < 5
+        assert 0.14 < time.monotonic() - before < 20
         assert c.call('WAIT', 0, 0) == 1
         assert c.call('WAIT', 'x', 0) == ReplyError('ERR value is not an integer or out of range')
         assert c.call('WAIT', 1, 'x') == ReplyError('ERR timeout is not an integer or out of range')
@@ -320,14 +349,22 @@ def greet(c, *capabilities):
     return c
 
 
+def next_line(c):
+    """Without the empty ones, which only say that the primary lives."""
+    while (line := c.file.readline()) == b'\n':
+        pass
+    assert line.endswith(b'\r\n'), f'the connection ended after {line!r}'
+    return line[:-2]
+
+
 def receive(c, old=False):
     """The data of a full sync; and the position it is of."""
     position = None
-    line = c.line().lstrip(b'\n')
+    line = next_line(c)
     if not old:
         word, _, position = line.split()
         assert word == b'+FULLRESYNC'
-        line = c.line().lstrip(b'\n')
+        line = next_line(c)
     if line.startswith(b'$EOF:'):
         mark, data = line[5:], b''
         assert len(mark) == 40
@@ -352,7 +389,6 @@ def test_the_stream_follows_the_data(mode, server_factory):
             r.command('REPLCONF', 'ACK', position)
         assert r.reply() == [b'SELECT', b'0']
         assert r.reply() == [b'SET', b'after', b'v']
-        r.command('PING').command('INFO')                   # bytes here are the stream's: there is no answer
         everything.run(c, [('SET', 'more', 'v')])
         assert r.reply() == [b'SET', b'more', b'v']
         r.command('SET', 'more', 'w').command('DEL', 'after')
@@ -374,7 +410,7 @@ def test_sync_of_the_old_kind(server_factory):
 
 @pytest.mark.any_engine
 def test_while_waiting_there_are_empty_lines(server_factory):
-    m = server_factory('--repl-diskless-sync-delay', 2)
+    m = server_factory('--repl-diskless-sync-delay', 4)
     with m.raw() as r:
         greet(r, 'eof').command('PSYNC', '?', -1)
         assert r.exactly(1) == b'\n'
@@ -413,7 +449,7 @@ def test_continue(primary):
         for wrong in ((name, int(position) + 1000), (name, 0), (name, -5), ('x' * 40, 1), (name[:-1], 1), ('', 1)):
             with m.raw() as x:
                 greet(x, 'eof').command('PSYNC', *wrong)
-                assert x.line().lstrip(b'\n').startswith(b'+FULLRESYNC')
+                assert next_line(x).startswith(b'+FULLRESYNC')
         with m.raw() as x:
             assert x.call('PSYNC', name, 'y') == ReplyError('ERR value is not an integer or out of range')
             assert x.call('PSYNC', name) == ReplyError("ERR wrong number of arguments for 'psync' command")
@@ -439,10 +475,56 @@ def test_replconf(primary, redis_factory):
 
 
 @pytest.mark.any_engine
+@pytest.mark.parametrize('words, stays', [
+    ('REPLCONF ACK 0', True), ('REPLCONF GETACK *', True), ('PSYNC ? -1', True), ('SYNC', True), ('MONITOR', True),
+    ('PING', False), ('REPLCONF listening-port 1', False), ('CLIENT REPLY ON', False), ('RESET', False),
+    ('SUBSCRIBE c', False), ('HELLO 3', False), ('CLIENT TRACKING ON', False), ('MULTI', False), ('NONSENSE', False),
+])
+def test_a_replica_that_would_be_answered_is_dropped(words, stays, primary, redis_factory):
+    """As in Redis: there is no place for answers among the bytes of the stream."""
+    args = '--repl-ping-replica-period', 1000
+    for m in primary(*args), redis_factory(*MODES['disk'], *args):
+        with m.raw() as r, m.raw() as c:
+            receive(r.command('SYNC'), old=True)
+            r.command(*words.split())
+            if not stays:
+                assert r.closed()
+                continue
+            assert c.call('SET', 'k', 'v') == b'OK'
+            assert [r.reply(), r.reply()] == [[b'SELECT', b'0'], [b'SET', b'k', b'v']]
+
+
+@pytest.mark.any_engine
+def test_a_monitor_is_no_replica(primary, redis_factory):
+    for m in primary(), redis_factory():
+        with m.raw() as c:
+            assert c.call('MONITOR') == b'OK'
+            for words in ('PSYNC', '?', -1), ('SYNC',), ('MONITOR',):
+                assert c.command(*words).call('PING') == b'PONG'
+                assert b'PING' in c.reply()
+            why = 'ERR Command is not valid when client is a replica.'
+            assert c.call('REPLICAOF', '127.0.0.1', 1) == ReplyError(why)
+            assert replication(m)['connected_slaves'] == 0
+
+
+@pytest.mark.any_engine
+@pytest.mark.parametrize('words', ['SUBSCRIBE c', 'CLIENT TRACKING ON BCAST'])
+def test_a_replica_gets_no_messages(words, primary):
+    m = primary('--repl-ping-replica-period', 1000)
+    with m.raw() as r, m.raw() as c:
+        r.call('HELLO', 3)
+        r.call(*words.split())
+        receive(r.command('SYNC'), old=True)
+        assert c.call('PUBLISH', 'c', 'x') == 0
+        assert c.call('SET', 'k', 'v') == b'OK'
+        assert [r.reply()[0] for _ in range(3)] == [b'publish', b'SELECT', b'SET']
+
+
+@pytest.mark.any_engine
 def test_a_replica_that_does_not_read_is_dropped(server_factory):
     """In the full sync: the others get on meanwhile, and the server does not keep all of it."""
     m = server_factory('--repl-diskless-sync-delay', 100, '--repl-diskless-sync-max-replicas', 2,
-                       '--repl-timeout', 2)
+                       '--repl-timeout', 3)
     with m.raw() as c, m.raw() as lazy, m.raw() as r:
         everything.run(c, (('SET', f'k{i}', everything.noise(100_000)) for i in range(600)))
         greet(lazy, 'eof').command('PSYNC', '?', -1)
@@ -455,6 +537,7 @@ def test_a_replica_that_does_not_read_is_dropped(server_factory):
                 if not data:
                     return
                 taken[0] += len(data)
+            r.send(b'\n')                                   # it lives
 
         thread = threading.Thread(target=read)
         thread.start()
@@ -509,7 +592,7 @@ def test_output_limit_of_replicas(primary):
 
 @pytest.mark.any_engine
 def test_a_silent_replica_is_dropped(primary):
-    m = primary('--repl-timeout', 1)
+    m = primary('--repl-timeout', 3)
     with m.raw() as r, m.raw() as loading:
         receive(greet(r, 'eof').command('PSYNC', '?', -1))
         receive(greet(loading, 'eof').command('PSYNC', '?', -1))
@@ -558,7 +641,7 @@ def test_shutdown_waits_for_replicas(primary, redis_factory):
 
 @pytest.mark.any_engine
 def test_shutdown_waits_no_longer_than_it_should(primary):
-    m = primary('--shutdown-timeout', 1)
+    m = primary('--shutdown-timeout', 3)
     with m.raw() as c, m.raw() as asks, m.raw() as r:
         receive(greet(r, 'eof').command('PSYNC', '?', -1))
         r.command('REPLCONF', 'ACK', 0)                     # the last word from it
@@ -575,7 +658,7 @@ def test_shutdown_waits_no_longer_than_it_should(primary):
             assert other.call('SHUTDOWN', 'ABORT') == ReplyError('ERR No shutdown in progress.')
         assert c.reply() == b'OK'
         asks.command('SHUTDOWN')
-        assert m.proc.wait(10) == 0
+        assert m.proc.wait(30) == 0
         assert '0 of 1 replicas are in sync when shutting down.' in m.log
 
 
@@ -604,7 +687,7 @@ def test_what_came_without_a_stream(known_to_a_replica):
     s.restart()
     with s.raw() as back:
         greet(back, 'eof', 'psync2')
-        assert back.call('PSYNC', name, end + 1).startswith(b'FULLRESYNC')
+        assert next_line(back.command('PSYNC', name, end + 1)).startswith(b'+FULLRESYNC')
 
 
 def test_database_of_the_stream(known_to_a_replica, server_factory):

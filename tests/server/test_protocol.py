@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mayfly import ReplyError, encode, eventually
+from mayfly import ReplyError, encode, eventually, in_one_of
 
 PE = b'-ERR Protocol error: '
 MB = 1024 * 1024
@@ -423,6 +423,10 @@ def worst_ping(c, seconds, meanwhile=lambda: None):
     return worst
 
 
+def quick(c, meanwhile=lambda: None):
+    assert worst_ping(c, 0.5, meanwhile) < 0.5
+
+
 def test_slow_reader_does_not_delay_others(server, raw):
     with server.client() as r:
         r.set('big', b'x' * MB)
@@ -430,7 +434,7 @@ def test_slow_reader_does_not_delay_others(server, raw):
     slow.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     slow.send(encode('GET', 'big') * 8)         # never read
     half = raw(server.port).send(b'*2\r\n$4\r\nECHO\r\n$100\r\nhalf')
-    assert worst_ping(raw(server.port), 0.5) < 0.5
+    in_one_of(5, lambda: quick(raw(server.port)))
     half.close()
 
 
@@ -448,5 +452,5 @@ def test_pipeliner_does_not_starve_others(server, raw):
         except BlockingIOError:
             pass
 
-    assert worst_ping(raw(server.port), 0.5, pour) < 0.5
+    in_one_of(5, lambda: quick(raw(server.port), pour))
     assert sent > len(flood) and received

@@ -83,7 +83,7 @@ def test_shutdown_with_much_going_on(server_factory, raw):
     monitor.call('MONITOR')
     start = time.monotonic()
     assert s.stop() == 0
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert half.closed()
 
 

@@ -233,7 +233,7 @@ def start_pair(kind, certs, server_factory, redis_factory):
     """(primary, its TLS port, replica); the replica comes over TLS."""
     port, own = free_port(), free_port()
     make = {'m': server_factory, 'r': redis_factory}
-    primary = make[kind[0]](*options(certs, port))
+    primary = make[kind[0]](*options(certs, port), '--repl-diskless-sync-delay', 0)
     replica = make[kind[1]](*options(certs, own), '--tls-replication', 'yes', '--replicaof', f'127.0.0.1 {port}')
     return primary, port, replica
 

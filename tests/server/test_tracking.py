@@ -72,17 +72,17 @@ def test_expiry_on_access(pair):
     pair.talk('''
         b: DEBUG SET-ACTIVE-EXPIRE 0
         a: HELLO 3 | CLIENT TRACKING ON
-        b: SET k v PX 100
+        b: SET k v PX 500
         a: GET k
-        b: DEBUG SLEEP 0.12
+        b: DEBUG SLEEP 0.52
         b: GET k
-        b: SET k v PX 100
+        b: SET k v PX 500
         a: GET k
-        a: DEBUG SLEEP 0.12
+        a: DEBUG SLEEP 0.52
         a: GET k
-        b: SET k v PX 100
+        b: SET k v PX 500
         a: GET k
-        b: DEBUG SLEEP 0.12
+        b: DEBUG SLEEP 0.52
         a: SET k w
         b: DEBUG SET-ACTIVE-EXPIRE 1
     ''')
@@ -93,9 +93,9 @@ def test_expiry(server):
     with server.raw() as a, server.raw() as b:
         a.call('HELLO', '3')
         a.call('CLIENT', 'TRACKING', 'ON')
-        b.call('SET', 'k', 'v', 'PX', '50')
+        b.call('SET', 'k', 'v', 'PX', '800')
         b.call('HSET', 'h', 'f', 'v', 'g', 'v')
-        b.call('HPEXPIRE', 'h', '50', 'FIELDS', '1', 'f')
+        b.call('HPEXPIRE', 'h', '800', 'FIELDS', '1', 'f')
         a.call('GET', 'k')
         a.call('HGETALL', 'h')
         assert sorted(a.reply() for _ in range(2)) == [[b'invalidate', [b'h']], [b'invalidate', [b'k']]]

@@ -287,9 +287,10 @@ static void ranges(const struct model *m, u32 times)
         i64 lo2 = (i64)below(2 * KEYS), width = (i64)below(below(3) ? 200 : 2 * KEYS);
         i64 hi2 = MIN(lo2 + width, 2 * KEYS);
         bool no_lower = below(8) == 0, no_upper = below(8) == 0;
+        const bytes none = {0};
         struct store_iter *it =
-            store_iter(m->s, FAM_DATA, no_lower ? (bytes){0} : key_at((u32)lo2, a),
-                       no_upper ? (bytes){0} : key_at((u32)hi2, c), below(2) ? STORE_ONCE : 0);
+            store_iter(m->s, FAM_DATA, no_lower ? none : key_at((u32)lo2, a),
+                       no_upper ? none : key_at((u32)hi2, c), below(2) ? STORE_ONCE : 0);
         if (no_lower) lo2 = 0;
         if (no_upper) hi2 = 2 * KEYS;
         walk(m, it, lo2, hi2);
