@@ -100,17 +100,19 @@ scenarios: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/scenarios/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --steps $(SCENARIO_STEPS)
 
 # Crashes, power cuts, full disks, damaged files, of both engines (the tests say which). fault: every round,
-# an hour; fault-short: a few of each. FAULT_ONLY=kill and the like picks some.
+# an hour, with random choices of its own (FAULT_SEED); fault-short: a few of each, always the same choices.
+# FAULT_ONLY=kill and the like picks some.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) FAULT=$(if $(filter fault,$@),full) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/fault \
+	$(Q)$(TEST_ENV) $(if $(filter fault,$@),FAULT=full,FAULT_SEED=$(or $(FAULT_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/fault \
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
 # Primaries and replicas: redis-server, and Mayfly on both engines, in any role. replication: all rounds on all
-# pairs, half an hour; replication-short: a few. REPL_ONLY=expiry and the like picks some.
+# pairs, half an hour; replication-short: a few. Seeds (REPL_SEED) as of faults; REPL_ONLY=expiry and the like
+# picks some.
 .PHONY: replication replication-short
 replication replication-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) REPL=$(if $(filter replication,$@),full) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
+	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
 	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
 # Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
@@ -205,7 +207,10 @@ DOC_DIR := $(DESTDIR)$(PREFIX)/share/doc/mayfly
 UNIT    := $(DESTDIR)$(PREFIX)/lib/systemd/system/mayfly-server.service
 install: $(BUILD)/mayfly-server
 	install -D -m 755 $(BUILD)/mayfly-server $(BIN_DIR)/mayfly-server
-	install -d $(DOC_DIR) && install -m 644 README.md LICENSE mayfly.conf $(DOC_DIR)
+	install -d $(DOC_DIR)/docs/decisions
+	install -m 644 README.md CHANGELOG.md LICENSE mayfly.conf $(DOC_DIR)
+	install -m 644 docs/*.* $(DOC_DIR)/docs
+	install -m 644 docs/decisions/* $(DOC_DIR)/docs/decisions
 	[ -e $(ETC_DIR)/mayfly.conf ] || install -D -m 644 mayfly.conf $(ETC_DIR)/mayfly.conf
 	sed 's|@PREFIX@|$(PREFIX)|g' scripts/mayfly-server.service | install -D -m 644 /dev/stdin $(UNIT)
 
