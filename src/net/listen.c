@@ -46,16 +46,20 @@ static void print_address(const struct sockaddr_storage *a, char *out, size_t si
     }
 }
 
-static void describe_tcp(struct conn *c)
+bool net_addresses(int fd, char peer[NET_ADDRESS], char local[NET_ADDRESS])
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
-    bool ignored;
-    if (getpeername(c->fd, (struct sockaddr *)&a, &n) == 0)
-        print_address(&a, c->peer, sizeof c->peer, &c->is_loopback);
+    bool loopback = false, ignored;
+    if (getpeername(fd, (struct sockaddr *)&a, &n) == 0) print_address(&a, peer, NET_ADDRESS, &loopback);
     n = sizeof a;
-    if (getsockname(c->fd, (struct sockaddr *)&a, &n) == 0)
-        print_address(&a, c->local, sizeof c->local, &ignored);
+    if (getsockname(fd, (struct sockaddr *)&a, &n) == 0) print_address(&a, local, NET_ADDRESS, &ignored);
+    return loopback;
+}
+
+static void describe_tcp(struct conn *c)
+{
+    c->is_loopback = net_addresses(c->fd, c->peer, c->local);
     set_option(c->fd, IPPROTO_TCP, TCP_NODELAY, 1);
     /* Nothing is ever congested inside one host: there the pacing and the timers of a cleverer
      * congestion control (bbr, say) only cost time. A failure leaves the host's default. */

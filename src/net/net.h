@@ -19,6 +19,8 @@
 #include "resp/reply.h"
 #include "resp/request.h"
 
+#define NET_ADDRESS 64 /* room for "host:port" */
+
 struct net;
 
 enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
@@ -71,7 +73,7 @@ struct conn {
     bool closing;
     i64 created_ms, active_ms;
     const char *last_command;
-    char peer[64], local[64];
+    char peer[NET_ADDRESS], local[NET_ADDRESS];
 
     /* the owner's */
     struct replica *replica;   /* it said REPLCONF, PSYNC or SYNC */
@@ -159,6 +161,9 @@ void net_release(struct net *n); /* after the loop has closed all its handles */
 NODISCARD int net_listen_tcp(struct net *n, const char *address, int port, bool tls);
 NODISCARD int net_listen_unix(struct net *n, const char *path, int mode);
 void net_stop_listening(struct net *n, bool only_tcp);
+
+/* Both ends of a TCP connection, "host:port"; what is not known stays as it was. True: within this host. */
+bool net_addresses(int fd, char peer[NET_ADDRESS], char local[NET_ADDRESS]);
 
 /* The reply writer for a connection's next reply. */
 struct reply conn_reply(struct conn *c);

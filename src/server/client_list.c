@@ -7,7 +7,7 @@ struct client_filter {
     u64 id;
     bool by_id, by_type, by_addr, by_laddr, by_user, skip_me;
     enum conn_class class;
-    bool by_link; /* TYPE master: the connection to our primary, which is none of net's */
+    bool by_link; /* TYPE master: the connection to our primary, which is none of net's (link_as_client) */
     bytes addr, laddr;
     const struct acl_user *user;
 };
@@ -34,6 +34,16 @@ static bool parse_class(struct ctx *c, bytes word, struct client_filter *f)
         return false;
     }
     return true;
+}
+
+/* The connection to our primary. */
+static bool matches_link(const struct client_filter *f, const struct link_client *x)
+{
+    if (f->by_id && x->id != f->id) return false;
+    if (f->by_type && !f->by_link) return false;
+    if (f->by_addr && !bytes_eq(bytes_str(x->peer), f->addr)) return false;
+    if (f->by_laddr && !bytes_eq(bytes_str(x->local), f->laddr)) return false;
+    return !f->by_user;
 }
 
 /* All connections, oldest first, which is in the order of their ids: net's list has the
@@ -64,9 +74,33 @@ static void describe_line(struct ctx *c, struct conn *x, struct buf *out)
     buf_append_char(out, '\n');
 }
 
+static void describe_link(struct ctx *c, const struct link_client *x, struct buf *out)
+{
+    link_describe(c->server, x, out);
+    buf_append_char(out, '\n');
+}
+
+/* Those that match, by age. */
+static void list_matching(struct ctx *c, const struct client_filter *f, struct conn *const *v, u32 n,
+                          struct buf *out)
+{
+    struct link_client link;
+    bool linked = link_as_client(c->server, &link) && matches_link(f, &link);
+    for (u32 i = 0; i < n; i++) {
+        if (linked && link.id < v[i]->session.id) {
+            describe_link(c, &link, out);
+            linked = false;
+        }
+        if (matches(f, v[i])) describe_line(c, v[i], out);
+    }
+    if (linked) describe_link(c, &link, out);
+}
+
 /* CLIENT LIST ID: those named, as often and in the order they are named. */
 static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *out)
 {
+    struct link_client link;
+    bool linked = link_as_client(c->server, &link);
     for (int i = 3; i < c->argc; i++) {
         i64 id;
         if (!num_parse_i64(c->argv[i], &id)) {
@@ -75,6 +109,7 @@ static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *ou
         }
         struct conn *x = find_id(v, n, (u64)id);
         if (x) describe_line(c, x, out);
+        else if (linked && link.id == (u64)id) describe_link(c, &link, out);
     }
     return true;
 }
@@ -93,9 +128,7 @@ void cmd_client_list(struct ctx *c)
     u32 n = c->server->net.count;
     struct conn **v = by_age(&c->server->net);
     conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
-    for (u32 i = 0; !by_id && i < n; i++) {
-        if (matches(&f, v[i])) describe_line(c, v[i], &text);
-    }
+    if (!by_id) list_matching(c, &f, v, n, &text);
     if (!by_id || list_ids(c, v, n, &text)) reply_verbatim(c->out, buf_bytes(&text), "txt");
     mem_free(v);
     buf_release(&text);
@@ -151,6 +184,7 @@ static bool parse_kill(struct ctx *c, struct client_filter *f)
 void cmd_client_kill(struct ctx *c)
 {
     struct client_filter f = {0};
+    struct link_client link;
     bool old_style = c->argc == 3;
     if (old_style) {
         f.by_addr = true;
@@ -166,7 +200,7 @@ void cmd_client_kill(struct ctx *c)
         if (me) x->session.close_after_reply = true;
         else conn_close(x);
     }
-    if (f.by_link && link_is_up(c->server)) {
+    if (link_as_client(c->server, &link) && matches_link(&f, &link)) {
         link_break(c->server);
         killed++;
     }

@@ -42,14 +42,14 @@ void failover_answered(struct server *s, bool agreed)
 
 /* -- the replica ------------------------------------------------------------------------------------ */
 
-static bool is_called(const struct replica *r, const char *host, int port)
+static bool is_called(const struct replica *r, const char *host, i64 port)
 {
     char own[REPLICA_HOST];
     replica_host(r, own);
     return r->port == port && strcasecmp(own, host) == 0;
 }
 
-static struct replica *named(const struct server *s, const char *host, int port)
+static struct replica *named(const struct server *s, const char *host, i64 port)
 {
     for (struct replica *r = s->repl.replicas; r; r = r->next)
         if (is_called(r, host, port)) return r;
@@ -106,7 +106,7 @@ static bool take_target(struct ctx *c, int at, struct wish *w)
         return false;
     }
     snprintf(w->host, sizeof w->host, "%.*s", (int)c->argv[at + 1].n, c->argv[at + 1].p);
-    if (!num_parse_i64(c->argv[at + 2], &w->port) || w->port < 0 || w->port > 65535) {
+    if (!num_parse_i64(c->argv[at + 2], &w->port)) {
         reply_error(c->out, "ERR value is not an integer or out of range");
         return false;
     }
@@ -161,7 +161,7 @@ static const char *objection(const struct server *s, const struct wish *w)
     if (w->force && (!w->to || !w->timeout_ms))
         return "ERR FAILOVER with force option requires both a timeout and target HOST and IP options.";
     if (!w->to) return NULL;
-    const struct replica *target = named(s, w->host, (int)w->port);
+    const struct replica *target = named(s, w->host, w->port);
     if (!target) return "ERR FAILOVER target HOST and PORT is not a replica.";
     return target->state == REPLICA_ONLINE ? NULL : "ERR FAILOVER target replica is not online.";
 }
@@ -186,5 +186,4 @@ void cmd_failover(struct ctx *c)
     memcpy(f->host, w.host, sizeof f->host);
     if (w.timeout_ms) f->until_ms = clock_mono_us() / 1000 + w.timeout_ms;
     log_line(&s->log, LOG_NOTICE, "FAILOVER requested to %s.", w.to ? w.host : "any replica");
-    s->repl.ask_acks = true;
 }

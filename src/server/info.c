@@ -74,8 +74,8 @@ static void info_clients(struct server *s, struct buf *b)
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
                "blocked_clients:%u\r\ntracking_clients:%llu\r\nclients_in_timeout_table:%u\r\n",
-               s->net.count - s->repl.replica_count, (long long)s->config.maxclients, biggest_in, biggest_out,
-               s->repl.waiting + s->blocking.count, (ull)s->tracking.clients.count,
+               s->net.count - s->repl.replica_count + link_is_up(s), (long long)s->config.maxclients,
+               biggest_in, biggest_out, s->repl.waiting + s->blocking.count, (ull)s->tracking.clients.count,
                s->repl.waiting + s->blocking.times.n);
 }
 

@@ -430,7 +430,7 @@ void link_start(struct server *s, const char *host, int port)
     snprintf(l->host, sizeof l->host, "%s", host);
     l->port = port;
     inbox_init(&l->inbox);
-    session_init(&l->session, 0, true);
+    session_init(&l->session, ++s->net.next_id, true);
     s->repl.link = l;
     begin_connecting(l);
 }

@@ -81,7 +81,8 @@ struct link {
 
     /* following */
     struct inbox inbox;         /* what came behind the data is here, too */
-    struct session session;
+    struct session session;     /* with the id of a client: link_as_client */
+    const char *last_command;   /* NULL: none yet */
     struct buf ignored;         /* replies */
     bytes *argv;                /* scratch */
     u32 argv_cap;

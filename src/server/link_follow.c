@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "server/link.h"
+#include "server/monitor.h"
 #include "server/storage.h"
 
 #define READ_BYTES (64u << 10)
@@ -54,6 +55,21 @@ static void failed(struct link *l, bytes name)
 
 /* -- one command ------------------------------------------------------------------------------------ */
 
+static COLD void show(struct link *l, int argc, const bytes *argv)
+{
+    struct link_client x;
+    if (link_as_client(l->server, &x)) monitor_tell(l->server, l->session.db, x.peer, argc, argv);
+}
+
+static COLD void note_slow(struct link *l, int argc, const bytes *argv, i64 usec)
+{
+    struct server *s = l->server;
+    struct link_client x;
+    link_as_client(s, &x);
+    slowlog_add(&s->slowlog, (u64)s->config.slowlog_max_len, clock_wall_ms() / 1000, usec, argc, argv,
+                bytes_str(x.peer), (bytes){0});
+}
+
 static void run_write(struct link *l, const struct command *cmd, int argc, bytes *argv)
 {
     struct server *s = l->server;
@@ -66,7 +82,11 @@ static void run_write(struct link *l, const struct command *cmd, int argc, bytes
     region_follow(&s->region, &q, &o);
     if (o.rejected || o.failed) failed(l, name);
     else if (cmd->run == cmd_flushall) s->persist.flushed |= !snapshot_finishing_save(&s->persist);
-    if (o.cmd) stats_call(&s->stats, o.cmd->id, (u64)(clock_mono_us() - start_us), o.failed);
+    l->last_command = cmd->name;
+    i64 usec = clock_mono_us() - start_us, slow = s->config.slowlog_log_slower_than;
+    if (o.cmd) stats_call(&s->stats, o.cmd->id, (u64)usec, o.failed);
+    if (UNLIKELY(usec >= slow) && slow >= 0 && !(cmd->flags & CMD_SKIP_SLOWLOG))
+        note_slow(l, argc, argv, usec);
 }
 
 static bool parse_db(int argc, const bytes *argv, u32 *db)
@@ -123,6 +143,7 @@ static void run(struct link *l, const struct inbox_command *c)
     bytes name = l->argv[0];
     const struct command *cmd = command_find(name);
     if (UNLIKELY(cmd && cmd->sub_count && argc > 1)) cmd = command_find_sub(cmd, l->argv[1]);
+    if (UNLIKELY(l->server->monitor_count) && cmd && monitor_shows(cmd)) show(l, argc, l->argv);
     if (LIKELY(cmd && may_run(l, cmd))) run_write(l, cmd, argc, l->argv);
     else if (bytes_is(name, "select")) select_db(l, argc, l->argv);
     else if (bytes_is(name, "replconf") && argc > 1 && bytes_is(l->argv[1], "getack")) note_question(l, c);

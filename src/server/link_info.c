@@ -31,6 +31,41 @@ void link_role(struct ctx *c)
     reply_int(c->out, l->state == LINK_UP ? (i64)c->server->repl.stream.end : -1);
 }
 
+/* -- as a client of ours ---------------------------------------------------------------------------- */
+
+bool link_as_client(const struct server *s, struct link_client *x)
+{
+    *x = (struct link_client){0};
+    if (!link_is_up(s)) return false;
+    x->id = s->repl.link->session.id;
+    net_addresses(s->repl.link->conn->fd, x->peer, x->local);
+    return true;
+}
+
+static void print_buffers(const struct link *l, struct buf *out)
+{
+    const struct buf *in = &l->inbox.in;
+    size_t args = l->argv_cap * sizeof *l->argv;
+    buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0", in->n, in->cap - in->n, args);
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=0 tot-mem=%zu", l->out.cap, l->out.cap,
+               l->out.n - l->sent, sizeof *l + in->cap + args + l->out.cap);
+}
+
+void link_describe(const struct server *s, const struct link_client *x, struct buf *out)
+{
+    const struct link *l = s->repl.link;
+    i64 now = link_now_ms(l);
+    buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=", (ull)x->id, x->peer, x->local, l->conn->fd);
+    buf_printf(out, " age=%lld idle=%lld flags=M db=%u", (long long)(now - l->up_ms) / 1000,
+               (long long)(now - l->io_ms) / 1000, l->session.db);
+    buf_append_str(out, " sub=0 psub=0 ssub=0 multi=-1");
+    print_buffers(l, out);
+    buf_printf(out, " events=%s cmd=%s user=(superuser) redir=-1 resp=2 lib-name= lib-ver=",
+               l->conn->events & UV_WRITABLE ? "rw" : "r", l->last_command ? l->last_command : "NULL");
+}
+
+/* -- INFO -------------------------------------------------------------------------------------------- */
+
 static void sync_info(const struct link *l, struct buf *out)
 {
     const struct transfer *t = &l->transfer;

@@ -89,10 +89,13 @@ static void count_good(struct server *s)
             repl->good_replicas++;
 }
 
-/* Nothing it sends is answered any more: bytes on this connection are the stream's. */
+/* Nothing it sends is answered any more, and it hears of nothing else: bytes on this connection are the
+ * stream's. */
 void replica_enlist(struct replica *r)
 {
     struct replication *repl = &r->server->repl;
+    pubsub_forget(r->server, r->conn);
+    tracking_off(r->server, r->conn);
     r->conn->class = CONN_REPLICA;
     r->conn->session.reply_mode = REPLY_OFF;
     r->conn->source = &r->source;
@@ -183,8 +186,10 @@ static void say(struct server *s, bytes command)
         log_line(&s->log, LOG_WARNING, "The position of replication could not be kept");
 }
 
+/* Someone who waits for replicas to have everything must not see the end move: that is asked later. */
 void primary_ask(struct server *s)
 {
+    if (s->pause_until_ms || s->repl.failover.state) return;
     s->repl.ask_acks = false;
     if (s->repl.replica_count)
         say(s, BYTES_LIT("*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"));
@@ -232,6 +237,13 @@ bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd
                                    "Disconnecting it.", c->peer, cmd->name);
     conn_close(c);
     return true;
+}
+
+void primary_answered(struct server *s, struct conn *c)
+{
+    log_line(&s->log, LOG_WARNING, "Replica generated a reply to command '%s', disconnecting it: %s",
+             c->last_command ? c->last_command : "<unknown>", c->peer);
+    conn_close(c);
 }
 
 /* What it was told may not be so. */

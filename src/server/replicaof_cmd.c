@@ -19,7 +19,8 @@ static void become_replica(struct server *s, struct ctx *c, const char *who)
     char host[256];
     i64 port;
     bytes name = c->argv[1];
-    if (conn_of(c->session)->class == CONN_REPLICA) { /* it would be cut off with the others */
+    const struct conn *from = conn_of(c->session); /* a replica would be cut off with the others */
+    if (from->class == CONN_REPLICA || from->session.monitor) {
         reply_error(c->out, "ERR Command is not valid when client is a replica.");
         return;
     }

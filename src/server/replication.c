@@ -89,13 +89,13 @@ void replication_begin_tick(struct server *s)
     struct region *g = &s->region;
     const struct config *c = &s->config;
     g->deny_writes = g->deny_stale = NULL;
+    if (UNLIKELY(r->link || server_stands_still(s))) g->ks.keep_dead = true;
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
             g->deny_writes = "NOREPLICAS Not enough good replicas to write.";
         return;
     }
-    g->ks.keep_dead = true;
     if (c->replica_read_only) g->deny_writes = "READONLY You can't write against a read only replica.";
     if (!c->replica_serve_stale_data && !link_is_up(s))
         g->deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

@@ -15,6 +15,7 @@
 #define MAYFLY_SERVER_REPLICATION_H
 
 #include "journal/journal.h"
+#include "net/net.h"
 #include "replica/stream.h"
 #include "server/failover.h"
 
@@ -118,6 +119,7 @@ void primary_forget(struct server *s, struct conn *c); /* net's on_close: it may
 void primary_feed(struct server *s);                   /* what was published, at the end of the tick */
 u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have all up to there */
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
+void primary_answered(struct server *s, struct conn *c); /* a replica, which is closed: it must not be */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */
 void primary_failed(struct server *s, struct conn *c); /* its tick was not kept: it gets errors */
 u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* … of those that acknowledge */
@@ -134,6 +136,14 @@ void link_break(struct server *s); /* the connection, if there is one, is made a
 bool link_is_to(const struct server *s, bytes host, int port); /* that is our primary already */
 void link_info(struct server *s, struct buf *out); /* INFO replication, master_host to replica_announced */
 void link_role(struct ctx *c);     /* ROLE of a replica */
+
+/* Our primary is one of our clients, too, while the link is up. False: it is not. */
+struct link_client {
+    u64 id;
+    char peer[NET_ADDRESS], local[NET_ADDRESS];
+};
+bool link_as_client(const struct server *s, struct link_client *x);
+void link_describe(const struct server *s, const struct link_client *x, struct buf *out); /* CLIENT LIST */
 
 /* -- replication_info.c ------------------------------------------------------------------------------- */
 

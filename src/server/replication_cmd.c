@@ -87,7 +87,7 @@ static bool take_over(struct ctx *c)
 
 static struct replica *ask_for_sync(struct ctx *c)
 {
-    if (is_replica(c)) return NULL; /* it gets no answer */
+    if (is_replica(c) || c->session->monitor) return NULL; /* it gets no answer */
     if (!take_over(c) || !may_sync(c)) return NULL;
     struct replica *r = replica_of(c->server, conn_of(c->session));
     log_line(&c->server->log, LOG_NOTICE, "Replica %s asks for synchronization", replica_name(r).text);

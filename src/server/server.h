@@ -112,6 +112,12 @@ NODISCARD bool server_relisten(struct server *s);
 /* Certificates and rules for TLS anew, for connections to come. False: `why` says what is wrong with them. */
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 
+/* Writes are held: until they may go on nothing expires and nothing is evicted, so that replicas catch up. */
+static inline bool server_stands_still(const struct server *s)
+{
+    return s->pause_until_ms || replication_frozen(&s->repl);
+}
+
 /* The connection a session belongs to. */
 static inline struct conn *conn_of(struct session *s)
 {

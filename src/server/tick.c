@@ -66,14 +66,16 @@ static bool auth_must_wait(const struct server *s, struct conn *c, u32 argc, byt
     return c->session.auth_waited;
 }
 
-/* Whether a request may change something, by its command's, subcommand's or function's flags. */
+/* Whether a request may change something, by its command's, subcommand's or function's flags. What is
+ * refused in any case changes nothing, and does not have to wait for that. */
 static bool may_write(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
 {
     const struct command *cmd = region_find(&s->region, argv[0]);
     if (cmd && cmd->sub_count && argc > 1) cmd = command_find_sub(cmd, argv[1]);
     if (!cmd) return false;
     if (cmd->run == cmd_fcall) return argc > 1 && functions_may_write(&s->region, argv[1]);
-    return multi_flags(&c->session, cmd) & (CMD_WRITE | CMD_MAY_REPLICATE);
+    u32 flags = multi_flags(&c->session, cmd);
+    return flags & CMD_WRITE ? !s->region.deny_writes : flags & CMD_MAY_REPLICATE;
 }
 
 static bool pause_holds(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
@@ -86,7 +88,10 @@ static bool pause_holds(const struct server *s, const struct conn *c, u32 argc, 
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
 {
     struct session *s = &c->session;
-    if (s->reply_mode == REPLY_SKIPPING) {
+    bool answered = c->out.n > mark || c->before.n || c->behind.n;
+    if (c->class == CONN_REPLICA && before == REPLY_OFF && answered) {
+        primary_answered(c->net->owner, c);
+    } else if (s->reply_mode == REPLY_SKIPPING) {
         c->out.n = mark;
         s->reply_mode = REPLY_ON;
     } else if (s->reply_mode == REPLY_OFF && before == REPLY_OFF) {
@@ -239,7 +244,7 @@ static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
     return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading && !r->follows &&
-           !replication_frozen(&s->repl) && !s->shutting_down; /* what was saved is the end */
+           !server_stands_still(s) && !s->shutting_down; /* what was saved is the end */
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
@@ -303,7 +308,7 @@ static void housekeeping(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
-    bool may_evict = !s->region.loading && !replication_frozen(&s->repl);
+    bool may_evict = !s->region.loading && !server_stands_still(s);
     bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
     if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
