@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "server/server.h"
@@ -16,7 +17,49 @@ struct metrics {
     struct server *server;
     struct MHD_Daemon *daemon;
     uv_poll_t poll; /* its epoll descriptor */
+    u32 count;      /* connections, the one that asked for something last at the end: */
+    struct MHD_Connection *open[MOST_CONNECTIONS];
 };
+
+/* -- who is connected ------------------------------------------------------------------------------------ */
+
+static void leaves(struct metrics *m, const struct MHD_Connection *c)
+{
+    u32 i = 0;
+    while (i < m->count && m->open[i] != c) i++;
+    if (i == m->count) return;
+    m->count--;
+    memmove(m->open + i, m->open + i + 1, (m->count - i) * sizeof *m->open);
+}
+
+static void comes(struct metrics *m, struct MHD_Connection *c)
+{
+    leaves(m, c);
+    CHECK(m->count < MOST_CONNECTIONS);
+    m->open[m->count++] = c;
+}
+
+/* The last place is taken: who has been silent for longest goes, so that the next one, who may have something
+ * to ask, need not wait for that. */
+static void make_room(struct metrics *m)
+{
+    if (m->count < MOST_CONNECTIONS) return;
+    shutdown(MHD_get_connection_info(m->open[0], MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **state UNUSED,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct metrics *m = arg;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        leaves(m, c);
+    } else {
+        comes(m, c);
+        make_room(m);
+    }
+}
+
+/* -- requests ------------------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, bytes text)
 {
@@ -33,6 +76,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                                   void **state UNUSED)
 {
     struct metrics *m = arg;
+    comes(m, c);
     *upload_size = 0; /* whatever is sent along is thrown away */
     if (strcmp(method, "GET") && strcmp(method, "HEAD"))
         return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", BYTES_LIT("GET it.\n"));
@@ -46,10 +90,19 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     return queued;
 }
 
-static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED)
+/* Once there is a place again, it takes another run for the library to accept somebody. */
+static void run(struct metrics *m)
 {
-    MHD_run(((struct metrics *)p->data)->daemon);
+    bool was_full;
+    do {
+        was_full = m->count == MOST_CONNECTIONS;
+        MHD_run(m->daemon);
+    } while (was_full && m->count < MOST_CONNECTIONS);
 }
+
+static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED) { run(p->data); }
+
+/* -- starting and stopping ------------------------------------------------------------------------------ */
 
 static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port)
 {
@@ -61,7 +114,7 @@ static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int 
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, m, MHD_OPTION_END);
     freeaddrinfo(found);
     return d;
 }
@@ -94,5 +147,5 @@ void metrics_stop(struct metrics *m)
 
 void metrics_cron(struct metrics *m)
 {
-    if (m) MHD_run(m->daemon);
+    if (m) run(m);
 }

@@ -1,5 +1,6 @@
 /* The Prometheus endpoint: GET /metrics on `metrics-port` of `metrics-bind`, off by default. It runs on the
- * server's own loop, and answers from counters: a scrape looks at no key. */
+ * server's own loop, and answers from counters: a scrape looks at no key. Of 32 connections the one that has
+ * been silent for longest makes room for another. */
 #ifndef MAYFLY_SERVER_METRICS_H
 #define MAYFLY_SERVER_METRICS_H
 
