@@ -83,8 +83,8 @@ void storage_note_refusal(struct server *s)
     if (on_rocks(s)) s->region.refuse_writes = rocks_refuses_writes(s->region.eng);
 }
 
-/* In a process of its own: there are damaged files that RocksDB 7.8 answers with a failed assertion, or worse,
- * and whoever asked is to be told what that means. */
+/* In a process of its own: there are damaged files that RocksDB 7.8 answers with a failed assertion, or
+ * worse, and whoever asked is to be told what that means. */
 int storage_check(const char *dir)
 {
     char inner[4096];

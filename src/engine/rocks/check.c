@@ -192,7 +192,7 @@ static u64 order_of(u64 index) { return index ^ CODEC_SPARE; } /* in P */
 static u64 next_index(const struct check *c, u64 index)
 {
     const struct check_db *v = (const void *)c->dbs.p;
-    u64 likely = index & CODEC_SPARE ? 1 : index + 1;
+    u64 likely = (index & CODEC_SPARE) ? 1 : index + 1;
     u64 next = likely <= DATABASES_LIKELY ? likely : CODEC_SPARE;
     for (size_t i = 0; i < c->dbs.n / sizeof *v; i++) {
         bool nearer = next == CODEC_SPARE || order_of(v[i].index) < order_of(next);

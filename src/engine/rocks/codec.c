@@ -198,14 +198,15 @@ bool codec_legacy_read(bytes raw, i64 *deadline_ms, bytes *payload)
 u64 codec_score(double score)
 {
     u64 bits;
+    /* cppcheck-suppress duplicateConditionalAssign */
     if (score == 0) score = 0; /* not -0.0 */
     memcpy(&bits, &score, 8);
-    return bits & SIGN ? ~bits : bits ^ SIGN;
+    return (bits & SIGN) ? ~bits : bits ^ SIGN;
 }
 
 double codec_score_read(u64 coded)
 {
-    u64 bits = coded & SIGN ? coded ^ SIGN : ~coded;
+    u64 bits = (coded & SIGN) ? coded ^ SIGN : ~coded;
     double score;
     memcpy(&score, &bits, 8);
     return score;

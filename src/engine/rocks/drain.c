@@ -140,7 +140,8 @@ static void step(struct due *d, struct store_iter *it, enum due_kind kind)
 }
 
 /* Takes up to max rows that are due by limit_ms from where the iterator stands. */
-static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max, struct visit *v)
+static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max,
+                struct visit *v)
 {
     struct buf *names = &rk->due->names;
     size_t length[TOGETHER];
@@ -179,7 +180,8 @@ static void read_keys(struct rk *rk, struct visit *v, u32 n)
 }
 
 /* Visits up to max rows of a kind that are due by limit_ms; `low` is above that if there were no more. */
-static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until_ms, u32 max, key_fn fn, void *arg)
+static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until_ms, u32 max, key_fn fn,
+                      void *arg)
 {
     struct due *d = rk->due;
     struct visit v[TOGETHER];

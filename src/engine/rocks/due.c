@@ -220,7 +220,8 @@ bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || load(rk, rk-
 static void unfile(struct rk *rk, struct place p, const struct due_name *n, bool visited)
 {
     struct due *d = rk->due;
-    if (!visited || p.due_ms >= d->queue[due_kind(p.level)].filed_ms) store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
+    if (visited && p.due_ms < d->queue[due_kind(p.level)].filed_ms) return;
+    store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
 }
 
 /* The old row is deleted at once: that is one tombstone, which visiting it would cost as well,

@@ -94,8 +94,10 @@ bool legacy_open(struct rk *rk, struct buf *why)
         }
     }
     rk->legacy = load_position(rk) || rk->legacy;
-    if (rk->base.failed) buf_append_str(why, "the database's own state can't be read; see the log");
-    if (rk->base.failed) return false;
+    if (rk->base.failed) {
+        buf_append_str(why, "the database's own state can't be read; see the log");
+        return false;
+    }
     return !rk->legacy || state_covers_data(rk, why);
 }
 

@@ -2,11 +2,11 @@
  * far the index has been drained, so that nobody has to remember it.
  *
  * A hierarchical timing wheel: level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the
- * highest level at which that is at least the second after the drain's; else in its bucket of level 0. So a
- * bucket is narrow beside the time that is left: at most as wide. Those of level 0 are visited when they end,
- * coarser ones a whole width before they start: there is time to file anew what is found alive, which by this
- * rule is always a later visit. As the drain moves on, a deadline's place changes only when its row is passed:
- * when it is visited. A place of level 0 never changes. */
+ * highest level at which that is at least the second after the drain's; else in its bucket of level 0.
+ * So a bucket is never wider than the time that is left. Those of level 0 are visited when they end,
+ * coarser ones a whole width before they start: there is time to file anew what is found alive, which by
+ * this rule is always a later visit. As the drain moves on, a deadline's place changes only when its row
+ * is passed, when it is visited; a place of level 0 never does. */
 #ifndef MAYFLY_ENGINE_ROCKS_PLACE_H
 #define MAYFLY_ENGINE_ROCKS_PLACE_H
 

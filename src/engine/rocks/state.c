@@ -184,8 +184,8 @@ bool state_load(struct rk *rk, struct buf *why)
     bool known = load(rk, BYTES_LIT("v"), sizeof raw, raw);
     if (known && get_u32(raw) != STATE_LAYOUT) {
         buf_printf(why,
-                   "the database has layout %u, this version of Mayfly reads layout %d: BGSAVE it with the one that "
-                   "made it, then start this one in a new folder with --import-rdb",
+                   "the database has layout %u, this version of Mayfly reads layout %d: BGSAVE it with the "
+                   "one that made it, then start this one in a new folder with --import-rdb",
                    get_u32(raw), STATE_LAYOUT);
         return false;
     }

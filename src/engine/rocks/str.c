@@ -48,11 +48,12 @@ static void set_int(struct engine *e, struct key_ref *ref, i64 value)
 {
     struct row *r = row_of(ref);
     char text[NUM_I64_LEN];
+    size_t n = num_print_i64(text, value);
     row_touch(rk_of(e), r);
     r->access = e->fresh_access;
     r->text = r->edited = r->unread = false;
     buf_clear(&r->value);
-    buf_append(&r->value, text, num_print_i64(text, value));
+    buf_append(&r->value, text, n);
 }
 
 static char *edit(struct engine *e, struct key_ref *ref, size_t new_len)
