@@ -242,7 +242,7 @@ static bool load_packed(struct rdb_load *l, enum rdb_blob_kind kind, u32 parts)
     while (rdb_blob_next(&b, &l->items[l->waiting]))
         if (++l->waiting == RDB_LOAD_BATCH && !flush(l)) return false;
     if (!blob_done(l, &b)) return false;
-    return l->waiting % parts ? half_there(l, &b) : flush(l);
+    return (l->waiting % parts) ? half_there(l, &b) : flush(l);
 }
 
 static bool load_packed_ttls(struct rdb_load *l)

@@ -87,36 +87,16 @@ void rdb_save_release(struct rdb_save *s)
 
 static void walk_begin(struct rdb_save *s)
 {
-    struct engine *e = s->eng;
-    struct zset_seek from_lowest = {.by = ZSEEK_RANK};
     s->walking = true;
     s->left = s->elements;
     s->node_used = 0;
-    if (s->ref->type == TYPE_LIST) {
-        e->ops->seq.iter(e, s->ref, 0, false, &s->it.seq);
-        s->it.seq.passing = true;
-    } else if (s->ref->type == TYPE_ZSET) {
-        e->ops->zset.iter(e, s->ref, &from_lowest, &s->it.zset);
-        s->it.zset.passing = true;
-    } else {
-        e->ops->map.iter(e, s->ref, &s->it.map);
-        s->it.map.passing = true;
-    }
+    element_walk(&s->walk, s->eng, s->ref, true);
 }
-
-struct element {
-    bytes name, value;
-    double score;
-};
 
 /* False at the end, which must come when the count says so: a file that lies is worse than none. */
 static bool walk_next(struct rdb_save *s, struct element *x)
 {
-    struct engine *e = s->eng;
-    bool got;
-    if (s->ref->type == TYPE_LIST) got = e->ops->seq.next(&s->it.seq, &x->name);
-    else if (s->ref->type == TYPE_ZSET) got = e->ops->zset.next(&s->it.zset, &x->name, &x->score);
-    else got = e->ops->map.next(&s->it.map, &x->name, &x->value);
+    bool got = element_next(&s->walk, s->eng, s->ref, x);
     if (got != (s->left > 0)) s->out->failed = true;
     if (!got || s->out->failed) return false;
     s->left--;

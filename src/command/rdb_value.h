@@ -6,7 +6,7 @@
 #include "command/rdb_format.h"
 #include "command/rdb_in.h"
 #include "command/rdb_out.h"
-#include "engine/engine.h"
+#include "engine/walk.h"
 
 /* -- writing: rdb_save.c ----------------------------------------------------------------------- */
 
@@ -42,11 +42,7 @@ struct rdb_save {
     u64 in_node;        /* elements in `blob` */
     size_t node_used;
     i64 min_deadline_ms;
-    union {
-        struct map_iter map;
-        struct seq_iter seq;
-        struct zset_iter zset;
-    } it;
+    union element_walk walk;
     struct buf blob, tail;
     struct rdb_stream_save *stream; /* of a stream: rdb_stream.h */
 };

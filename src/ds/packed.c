@@ -206,8 +206,8 @@ packed *packed_insert(packed *p, u32 pos, bytes value)
 
 packed *packed_extend(packed *p, const bytes *v, u32 n)
 {
-    u64 bytes = p->bytes;
     u32 pos = p->bytes;
+    u64 bytes = pos;
     for (u32 i = 0; i < n; i++) bytes += packed_cost(v[i].n);
     if (p->count == 0 && room_for(bytes) != room_for(p->bytes)) {
         mem_free(p); /* there is nothing to keep */

@@ -48,8 +48,8 @@ static void find_keys(struct request_keys *k, const struct command *cmd, int arg
 /* A command that does not look at the value (EXISTS, STRLEN) needs no more than a pattern of either kind. */
 static u32 use_of(u32 flags)
 {
-    u32 use = flags & KEY_ACCESS ? ACL_READ : 0;
-    return flags & (KEY_INSERT | KEY_DELETE | KEY_UPDATE) ? use | ACL_WRITE : use;
+    u32 use = (flags & KEY_ACCESS) ? ACL_READ : 0;
+    return (flags & (KEY_INSERT | KEY_DELETE | KEY_UPDATE)) ? use | ACL_WRITE : use;
 }
 
 static bool may_use_key(const struct acl_selector *s, bytes key, u32 use)

@@ -61,7 +61,7 @@ static bool read_flags(lua_State *L, u32 *flags)
         const char *word = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : "";
         char lower[32];
         size_t at = 0;
-        for (; word[at] && at < sizeof lower - 1; at++) lower[at] = (char)tolower((u8)word[at]);
+        for (; at < sizeof lower - 1 && word[at]; at++) lower[at] = (char)tolower((u8)word[at]);
         u32 flag = script_flag(bytes_of(lower, at));
         if (!flag) return false;
         *flags |= flag;

@@ -40,6 +40,7 @@ static void put_integer(struct lua_out *o, i64 n)
 
 static void put_number(struct lua_out *o, double n)
 {
+    /* cppcheck-suppress incorrectLogicOperator ; it can't read such numbers */
     if (n >= -0x1p63 && n < 0x1p63 && n == floor(n)) {
         put_integer(o, (i64)n);
         return;

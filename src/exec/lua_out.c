@@ -8,8 +8,8 @@
 void lua_work_hook(lua_State *L)
 {
     lua_Hook hook = lua_gethook(L);
-    lua_Debug event = {.event = LUA_HOOKCOUNT};
-    if (hook) hook(L, &event);
+    lua_Debug why = {.event = LUA_HOOKCOUNT};
+    if (hook) hook(L, &why);
 }
 
 void lua_out_begin(struct lua_out *o, lua_State *L)

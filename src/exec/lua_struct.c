@@ -157,7 +157,7 @@ static u64 get_integer(const struct format *f, const char *p, size_t size)
 static i64 with_sign(u64 value, size_t size)
 {
     u64 mask = ~(u64)0 << ((size * 8 - 1) & 63);
-    return (i64)(value & mask ? value | mask : value);
+    return (i64)((value & mask) ? value | mask : value);
 }
 
 static double get_real(const struct format *f, const char *p, size_t size)

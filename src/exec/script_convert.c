@@ -231,6 +231,7 @@ static void push_error_reply(lua_State *L, bytes text)
 static void push_double(lua_State *L, bytes text)
 {
     double v = 0;
+    /* cppcheck-suppress duplicateExpression ; a NaN */
     if (!num_parse_double(text, &v)) v = 0.0 / 0.0; /* all that it refuses of our own writing */
     lua_createtable(L, 0, 1);
     lua_pushnumber(L, v);

@@ -3,71 +3,32 @@
 #include "exec/waiters.h"
 
 #include "exec/region.h"
+#include "keyspace/key_table.h"
 
 struct waited_key {
+    struct named_key at;
     struct wait_place *first, *last; /* the line */
     struct waited_key *next_ready;
     bool ready;                      /* it is among the ready ones … */
     bool served;                     /* … or has its turn */
     u32 count[TYPE_STREAM + 1];      /* those in line, by what they wait for … */
     u32 even_gone;                   /* … and those whom any change concerns */
-    u32 db;
-    u32 name_n;
-    char name[];
 };
 
-static bytes name_of(const void *item)
-{
-    const struct waited_key *k = item;
-    return bytes_of(k->name, k->name_n);
-}
-
-void waiters_init(struct waiters *all, u64 seed) { table_init(&all->keys, name_of, seed); }
+void waiters_init(struct waiters *all, u64 seed) { key_table_init(&all->keys, seed); }
 void waiters_release(struct waiters *all) { table_release(&all->keys); }
-
-/* -- the table: the same name may be there once per database ------------------------------- */
-
-struct key_at {
-    u32 db;
-    bytes name;
-};
-
-static bool is_at(void *arg, void *item)
-{
-    const struct key_at *at = arg;
-    const struct waited_key *k = item;
-    return k->db == at->db && bytes_eq(name_of(k), at->name);
-}
-
-static struct waited_key *find_key(struct waiters *all, u32 db, bytes name)
-{
-    struct key_at at = {db, name};
-    return table_find_hash(&all->keys, table_hash(&all->keys, name), is_at, &at);
-}
-
-static struct waited_key *add_key(struct waiters *all, u32 db, bytes name)
-{
-    struct waited_key *k = mem_zalloc(sizeof *k + name.n);
-    k->db = db;
-    k->name_n = (u32)name.n;
-    memcpy(k->name, name.p, name.n);
-    table_insert(&all->keys, table_hash(&all->keys, name), k);
-    return k;
-}
 
 static void drop_unwanted(struct waiters *all, struct waited_key *k)
 {
-    if (k->first || k->ready || k->served) return;
-    table_remove(&all->keys, table_hash(&all->keys, name_of(k)), k);
-    mem_free(k);
+    if (!k->first && !k->ready && !k->served) key_table_drop(&all->keys, &k->at);
 }
 
 /* -- standing in line ------------------------------------------------------------------------ */
 
 static void join(struct waiters *all, struct waiter *w, bytes name)
 {
-    struct waited_key *k = find_key(all, w->db, name);
-    if (!k) k = add_key(all, w->db, name);
+    struct waited_key *k = key_table_find(&all->keys, w->db, name);
+    if (!k) k = key_table_add(&all->keys, w->db, name, sizeof *k);
     if (k->last && k->last->who == w) return; /* named twice: it has just come */
     struct wait_place *p = &w->places[w->count++];
     *p = (struct wait_place){.who = w, .key = k, .prev = k->last};
@@ -135,7 +96,7 @@ static void consider(struct region *r, struct waited_key *k, enum value_type now
 
 void waiters_changed(struct region *r, u32 db, bytes key)
 {
-    struct waited_key *k = find_key(&r->waiters, db, key);
+    struct waited_key *k = key_table_find(&r->waiters.keys, db, key);
     if (k && !k->ready) consider(r, k, type_at(r, db, key));
 }
 
@@ -143,7 +104,7 @@ void waiters_flushing(struct region *r, u32 db)
 {
     struct table_iter it = {0};
     for (struct waited_key *k; (k = table_next(&r->waiters.keys, &it));)
-        if (k->db == db) consider(r, k, TYPE_NONE);
+        if (k->at.db == db) consider(r, k, TYPE_NONE);
 }
 
 /* Whoever waits for a key of a database waits for what now is in its place. */
@@ -151,7 +112,7 @@ void waiters_swapped(struct region *r, u32 a, u32 b)
 {
     struct table_iter it = {0};
     for (struct waited_key *k; (k = table_next(&r->waiters.keys, &it));)
-        if (k->db == a || k->db == b) consider(r, k, type_at(r, k->db, name_of(k)));
+        if (k->at.db == a || k->at.db == b) consider(r, k, type_at(r, k->at.db, k->at.name));
 }
 
 /* -- serving --------------------------------------------------------------------------------- */
@@ -167,13 +128,13 @@ static struct waited_key *next_ready(struct waiters *all)
  * turn. */
 static void serve_line(struct region *r, struct waited_key *k, waiter_fn serve, void *arg)
 {
-    enum value_type now = type_at(r, k->db, name_of(k));
+    enum value_type now = type_at(r, k->at.db, k->at.name);
     for (struct wait_place *p = k->first, *next; p && (k->count[now] || k->even_gone); p = next) {
         struct waiter *w = p->who;
         next = p->next; /* another's: each has one place in a line */
-        if ((w->what->type != now && !w->what->even_gone) || !serve(arg, w, name_of(k))) continue;
+        if ((w->what->type != now && !w->what->even_gone) || !serve(arg, w, k->at.name)) continue;
         waiters_remove(r, w);
-        now = type_at(r, k->db, name_of(k));
+        now = type_at(r, k->at.db, k->at.name);
     }
 }
 

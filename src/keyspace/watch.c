@@ -6,12 +6,12 @@
  * it another one would have been a change. */
 #include "keyspace/watch.h"
 
+#include "keyspace/key_table.h"
+
 struct watched {
+    struct named_key at;
     struct watch *first;
     u32 count;
-    u32 db;
-    u32 name_n;
-    char name[];
 };
 
 struct watch {
@@ -23,50 +23,12 @@ struct watch {
     bool dead;                 /* it was there, but dead: it counts as absent */
 };
 
-static bytes name_of(const void *item)
-{
-    const struct watched *w = item;
-    return bytes_of(w->name, w->name_n);
-}
-
-void watches_init(struct watches *all, u64 seed) { table_init(&all->keys, name_of, seed); }
+void watches_init(struct watches *all, u64 seed) { key_table_init(&all->keys, seed); }
 void watches_release(struct watches *all) { table_release(&all->keys); }
-
-/* -- the table: the same name may be there once per database --------------------------------- */
-
-struct place {
-    u32 db;
-    bytes key;
-};
-
-static bool is_there(void *arg, void *item)
-{
-    const struct place *at = arg;
-    const struct watched *w = item;
-    return w->db == at->db && bytes_eq(name_of(w), at->key);
-}
-
-static struct watched *find_watched(struct watches *all, u32 db, bytes key)
-{
-    struct place at = {db, key};
-    return table_find_hash(&all->keys, table_hash(&all->keys, key), is_there, &at);
-}
-
-static struct watched *add_watched(struct watches *all, u32 db, bytes key)
-{
-    struct watched *w = mem_zalloc(sizeof *w + key.n);
-    w->db = db;
-    w->name_n = (u32)key.n;
-    memcpy(w->name, key.p, key.n);
-    table_insert(&all->keys, table_hash(&all->keys, key), w);
-    return w;
-}
 
 static void release_key(struct watches *all, struct watched *key)
 {
-    if (--key->count) return;
-    table_remove(&all->keys, table_hash(&all->keys, name_of(key)), key);
-    mem_free(key);
+    if (--key->count == 0) key_table_drop(&all->keys, &key->at);
 }
 
 static void leave_key(struct watches *all, struct watch *w)
@@ -111,10 +73,10 @@ static bool watches_already(const struct watcher *who, const struct watched *key
 
 void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key)
 {
-    struct watched *to = find_watched(all, db, key);
+    struct watched *to = key_table_find(&all->keys, db, key);
     struct key_ref ref;
     if (to && watches_already(who, to)) return;
-    if (!to) to = add_watched(all, db, key);
+    if (!to) to = key_table_add(&all->keys, db, key, sizeof *to);
     struct watch *w = mem_alloc(sizeof *w);
     *w = (struct watch){.key = to, .who = who, .next = to->first, .more = who->first};
     if (ks->eng->ops->find(ks->eng, db, key, &ref)) {
@@ -177,7 +139,7 @@ static void reconsider(struct watches *all, struct watched *key, enum sight befo
 /* Called before what is dead is deleted, too: such a key is seen as DEAD. */
 void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key)
 {
-    struct watched *to = find_watched(all, db, key);
+    struct watched *to = key_table_find(&all->keys, db, key);
     bool any_dead = false;
     if (!to) return;
     for (const struct watch *w = to->first; w; w = w->next) any_dead |= w->dead;
@@ -189,7 +151,7 @@ static struct watched **hold_keys(struct watches *all, u32 db, struct buf *held)
 {
     struct table_iter it = {0};
     for (struct watched *key; (key = table_next(&all->keys, &it));) {
-        if (key->db != db) continue;
+        if (key->at.db != db) continue;
         key->count++;
         buf_append(held, &key, sizeof key);
     }
@@ -201,7 +163,7 @@ void watch_flushing(struct watches *all, struct keyspace *ks, u32 db)
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
-        reconsider(all, keys[i], look(ks, db, name_of(keys[i])), ABSENT);
+        reconsider(all, keys[i], look(ks, db, keys[i]->at.name), ABSENT);
         release_key(all, keys[i]);
     }
     buf_release(&held);
@@ -213,7 +175,7 @@ static void swapped_one(struct watches *all, struct keyspace *ks, u32 db, u32 ot
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
-        bytes name = name_of(keys[i]);
+        bytes name = keys[i]->at.name;
         reconsider(all, keys[i], look(ks, other, name), look(ks, db, name));
         release_key(all, keys[i]);
     }

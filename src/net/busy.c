@@ -102,7 +102,7 @@ static u32 gather(const struct net *n, struct pollfd *fds, struct conn **conns)
         fds[count++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
     for (struct conn *c = n->conns; c; c = c->next) {
         if (!takes_part(c)) continue;
-        int events = (c->polled & UV_READABLE ? POLLIN : 0) | (c->polled & UV_WRITABLE ? POLLOUT : 0);
+        int events = ((c->polled & UV_READABLE) ? POLLIN : 0) | ((c->polled & UV_WRITABLE) ? POLLOUT : 0);
         conns[count] = c;
         fds[count++] = (struct pollfd){.fd = c->fd, .events = (short)events};
     }
@@ -121,8 +121,8 @@ static void read_all(struct net *n)
         if (fds[i].revents && !n->no_files) net_on_connection(&l->poll, 0, UV_READABLE);
     for (; i < count; i++) {
         if (!fds[i].revents) continue;
-        int events = (fds[i].revents & (POLLIN | POLLHUP | POLLERR) ? UV_READABLE : 0) |
-                     (fds[i].revents & POLLOUT ? UV_WRITABLE : 0);
+        int events = ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) ? UV_READABLE : 0) |
+                     ((fds[i].revents & POLLOUT) ? UV_WRITABLE : 0);
         net_on_poll(&conns[i]->poll, 0, events);
     }
     mem_free(fds);

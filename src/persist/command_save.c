@@ -85,39 +85,17 @@ static bool write_string(struct command_save *s)
 
 /* -- collections ------------------------------------------------------------------------------- */
 
-/* passing: elements need not live beyond the next one. */
 static void walk_begin(struct command_save *s, bool passing)
 {
-    struct engine *e = s->eng;
-    struct zset_seek from_lowest = {.by = ZSEEK_RANK};
     s->walking = true;
-    s->left = e->ops->size(e, s->ref);
-    if (s->ref->type == TYPE_LIST) {
-        e->ops->seq.iter(e, s->ref, 0, false, &s->it.seq);
-        s->it.seq.passing = passing;
-    } else if (s->ref->type == TYPE_ZSET) {
-        e->ops->zset.iter(e, s->ref, &from_lowest, &s->it.zset);
-        s->it.zset.passing = passing;
-    } else {
-        e->ops->map.iter(e, s->ref, &s->it.map);
-        s->it.map.passing = passing;
-    }
+    s->left = s->eng->ops->size(s->eng, s->ref);
+    element_walk(&s->walk, s->eng, s->ref, passing);
 }
-
-struct element {
-    bytes name, value;
-    double score;
-};
 
 /* False at the end, which must come when the count says so: otherwise elements have been lost. */
 static bool walk_next(struct command_save *s, struct element *x)
 {
-    const struct engine_ops *ops = s->eng->ops;
-    bool got;
-    *x = (struct element){0};
-    if (s->ref->type == TYPE_LIST) got = ops->seq.next(&s->it.seq, &x->name);
-    else if (s->ref->type == TYPE_ZSET) got = ops->zset.next(&s->it.zset, &x->name, &x->score);
-    else got = ops->map.next(&s->it.map, &x->name, &x->value);
+    bool got = element_next(&s->walk, s->eng, s->ref, x);
     if (got != (s->left > 0)) s->out->failed = true;
     if (!got || s->out->failed) return false;
     s->left--;
@@ -215,6 +193,7 @@ static bool write_some_timed(struct command_save *s)
         s->eng->ops->map.field_deadline(s->eng, s->ref, x.name, &v[n].deadline_ms);
         n += v[n].deadline_ms != 0;
     }
+    /* cppcheck-suppress uninitvar ; it sorts n of them */
     qsort(v, (size_t)n, sizeof v[0], by_deadline);
     for (int i = 0; i < n;) i += write_timed(s, v + i, n - i);
     return more;

@@ -20,11 +20,7 @@ struct command_save {
     enum { COMMANDS_VALUE, COMMANDS_FIELD_TTLS, COMMANDS_TTL, COMMANDS_DONE } phase;
     bool walking;        /* the iterator of this phase is in use */
     u64 left;            /* elements in this walk; bytes of a string */
-    union {
-        struct map_iter map;
-        struct seq_iter seq;
-        struct zset_iter zset;
-    } it;
+    union element_walk walk;
     struct buf args;
     struct command_stream *stream;
 };

@@ -1,5 +1,5 @@
 /* Commands about the connection itself: PING ECHO AUTH HELLO SELECT QUIT RESET,
- * and TIME and ROLE. */
+ * and TIME. */
 #include "base/clock.h"
 #include "command/commands.h"
 #include "exec/multi.h"
