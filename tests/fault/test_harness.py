@@ -128,20 +128,23 @@ class Liar(Link):
         return mayfly.ReplyError('MISCONF says the liar')
 
 
+def lie_to(c, link, lies):
+    """The client will take the next replies for errors, of which it does not know what they mean."""
+    c.doubtful, c.selected, c.errors = ('MISCONF',), None, []
+    c.select(link, 0)
+    link.lies = lies
+
+
 def test_refused_and_done(loaded):
     m, load, _ = loaded
     c = load.clients[0]
-    c.doubtful, c.selected, c.errors = ('MISCONF',), None, []
     with Liar(m.port) as link:
-        c.select(link, 0)
-        link.lies = 2
+        lie_to(c, link, 2)
         c.send(link, [Sent(0, args) for args in (('SET', b'x', b'1'), ('RPUSH', b'l', b'1'), ('RPUSH', b'l', b'2'))])
     assert [(s.answered is None, s.refused) for s in c.history[-3:]] == [(True, False), (True, False), (False, False)]
     assert load.settle(m.port) == (3, 0)
     with Liar(m.port) as link:
-        c.selected = None
-        c.select(link, 0)
-        link.lies = 1
+        lie_to(c, link, 1)
         c.send(link, [Sent(0, ('RPUSH', b'l', b'3'))])
         c.select(link, 0)
         link.call('RPOP', b'l')                      # it was not promised, and is lost
@@ -151,10 +154,8 @@ def test_refused_and_done(loaded):
 def test_refused_and_nobody_to_ask(loaded):
     m, load, _ = loaded
     c = load.clients[0]
-    c.doubtful, c.selected, c.errors = ('MISCONF',), None, []
     with Liar(m.port) as link:
-        c.select(link, 0)
-        link.lies = 2
+        lie_to(c, link, 2)
         link.many = lambda commands: (_ for _ in ()).throw(ConnectionResetError())
         with pytest.raises(ConnectionResetError):
             c.send(link, [Sent(0, args) for args in (('SET', b'x', b'1'), ('SET', b'y', b'1'))])

@@ -820,15 +820,24 @@ static void test_slices(void **state)
     world_close(w);
 }
 
+/* A bucket of four minutes, full of keys that die WIDE_IN into it. Returns when it is due. */
+#define WIDE_WIDTH ((i64)1 << PLACE_SHIFT(2))
+#define WIDE_IN (20 * SECOND)
+static i64 fill_wide_bucket(struct world *w, u64 seed)
+{
+    i64 start = (START / WIDE_WIDTH + 2) * WIDE_WIDTH;
+    world_open(w, seed);
+    for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], start + WIDE_IN + id);
+    commit(w);
+    return start - WIDE_WIDTH;
+}
+
 /* While a wide bucket is drained, keys are filed in the part of it that is still to come. Iterators go on from
  * where the drain is, not from the bucket's start, where only tombstones are. */
 static void test_no_wading(void **state UNUSED)
 {
     struct world *w = &world;
-    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 2) * width, due = bucket - width;
-    world_open(w, 73);
-    for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], bucket + 20 * SECOND + id);
-    commit(w);
+    i64 due = fill_wide_bucket(w, 73);
     w->rk.base.now_ms = due + 1;
     assert_int_equal(drain_some(w, KEYS / 2), KEYS / 2);
     commit(w);
@@ -836,7 +845,7 @@ static void test_no_wading(void **state UNUSED)
     struct buf low = copy(buf_bytes(&q->low));
     assert_int_equal(q->low_ms, due);
     assert_true(low.n > 16);
-    put(w, &w->key[1][0], bucket + 21 * SECOND);
+    put(w, &w->key[1][0], due + WIDE_WIDTH + WIDE_IN + SECOND);
     commit(w);
     assert_true(bytes_eq(buf_bytes(&low), buf_bytes(&q->low)));
     check(w);
@@ -852,10 +861,7 @@ static void test_no_wading(void **state UNUSED)
 static void test_the_dead_come_first(void **state UNUSED)
 {
     struct world *w = &world;
-    i64 width = (i64)1 << PLACE_SHIFT(2), bucket = (START / width + 2) * width, due = bucket - width;
-    world_open(w, 74);
-    for (u32 id = 0; id < KEYS; id++) put(w, &w->key[0][id], bucket + 20 * SECOND + id);
-    commit(w);
+    i64 due = fill_wide_bucket(w, 74);
     w->rk.base.now_ms = due - SECOND;
     drain(w, false);
     for (u32 id = 0; id < 100; id++) put(w, &w->key[1][id], due + 500 + id % 7);
