@@ -83,10 +83,9 @@ static void run_write(struct link *l, const struct command *cmd, int argc, bytes
     if (o.rejected || o.failed) failed(l, name);
     else if (cmd->run == cmd_flushall) s->persist.flushed |= !snapshot_finishing_save(&s->persist);
     l->last_command = cmd->name;
-    i64 usec = clock_mono_us() - start_us, slow = s->config.slowlog_log_slower_than;
+    i64 usec = clock_mono_us() - start_us;
     if (o.cmd) stats_call(&s->stats, o.cmd->id, (u64)usec, o.failed);
-    if (UNLIKELY(usec >= slow) && slow >= 0 && !(cmd->flags & CMD_SKIP_SLOWLOG))
-        note_slow(l, argc, argv, usec);
+    if (UNLIKELY(server_is_slow(s, cmd, usec))) note_slow(l, argc, argv, usec);
 }
 
 static bool parse_db(int argc, const bytes *argv, u32 *db)

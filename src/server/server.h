@@ -118,6 +118,13 @@ static inline bool server_stands_still(const struct server *s)
     return s->pause_until_ms || replication_frozen(&s->repl);
 }
 
+/* Whether a command that took so long is one for the slow log. */
+static inline bool server_is_slow(const struct server *s, const struct command *cmd, i64 usec)
+{
+    i64 limit = s->config.slowlog_log_slower_than;
+    return UNLIKELY(usec >= limit) && limit >= 0 && !(cmd->flags & CMD_SKIP_SLOWLOG);
+}
+
 /* The connection a session belongs to. */
 static inline struct conn *conn_of(struct session *s)
 {

@@ -125,9 +125,7 @@ static ALWAYS_INLINE void note_time(struct server *s, struct conn *c, const stru
                                     const struct outcome *o, i64 usec)
 {
     if (s->config.latency_tracking) stats_latency(&s->stats, o->cmd->id, (u64)usec);
-    if (UNLIKELY(usec >= s->config.slowlog_log_slower_than) && s->config.slowlog_log_slower_than >= 0 &&
-        !(o->cmd->flags & CMD_SKIP_SLOWLOG))
-        note_slow(s, c, q, usec);
+    if (UNLIKELY(server_is_slow(s, o->cmd, usec))) note_slow(s, c, q, usec);
 }
 
 static COLD void account_rejected(struct server *s, struct conn *c, const struct request *q,
