@@ -144,6 +144,7 @@ static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfilter
 {
     struct source *src = arg;
     struct judge *j = mem_zalloc(sizeof *j);
+    rocksdb_set_perf_level(rocksdb_disable); /* of the compaction's thread: counting comparisons is 7 % of it */
     j->fs = src->fs;
     j->family = src->family;
     j->db = atomic_load_explicit(&src->fs->db, memory_order_acquire);

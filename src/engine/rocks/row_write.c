@@ -112,11 +112,19 @@ static void sort_by_digit(struct rk *rk, u32 shift)
     *rk->touched_end = NULL;
 }
 
-/* Keys are stored by slot. In that order RocksDB finds the place of each row near the one before: its
- * memtable remembers where it was. */
+static bool touched_many(const struct rk *rk)
+{
+    enum { MANY = 16 }; /* fewer lie too far apart to be neighbours */
+    u32 n = 0;
+    for (const struct row *r = rk->touched; r && n < MANY; r = r->next_touched) n++;
+    return n == MANY;
+}
+
+/* Keys are stored by slot. In that order RocksDB finds the place of each row near the one before: what
+ * it has to look at is still at hand. */
 void row_write_all(struct rk *rk)
 {
-    if (rk->touched && rk->touched->next_touched) {
+    if (touched_many(rk)) {
         sort_by_digit(rk, 0);
         sort_by_digit(rk, DIGIT_BITS);
     }
