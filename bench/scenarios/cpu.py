@@ -37,8 +37,9 @@ def benchmark(env, server, test, pipeline, requests):
     return float(rows[-1]["rps"])
 
 
-def run_test(env, test, pipeline, filled):
-    requests = env.pick(300_000, 100_000) if pipeline == 1 else env.pick(1_500_000, 500_000)
+def run_test(env, test, pipeline, filled, singles):
+    full = singles if pipeline == 1 else 1_500_000
+    requests = env.pick(full, full // 3)
     with contextlib.ExitStack() as stack:
         servers = {}
 
@@ -69,10 +70,11 @@ def run(env):
     return run_tests(env, NAME, TESTS)
 
 
-def run_tests(env, scenario, tests):
+def run_tests(env, scenario, tests, singles=300_000):
+    """singles: requests of a round without a pipeline."""
     rows = []
     for test, pipeline, bar, filled in tests:
-        got = run_test(env, test, pipeline, filled)
+        got = run_test(env, test, pipeline, filled, singles)
         name = f"{test.upper()} P{pipeline}"
         rows += rows_from(scenario, got, (
             ("cpu", f"{name}: server CPU/request", "us", RATIO, bar),
