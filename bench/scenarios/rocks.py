@@ -24,7 +24,7 @@ CPU_TESTS = (
     ("hset", 16, 4.0, False), ("zadd", 16, 4.0, False), ("lpush", 16, 4.0, False),
     ("sadd", 16, 4.0, False), ("incr", 16, 4.0, False),
 )
-# A compaction costs as much as 100,000 SETs. A round is long enough to have its share of them.
+# Compactions come in lumps: a round is long enough to have its share of them.
 SINGLES = 1_000_000
 MB = 1 << 20
 VALUE = 100

@@ -158,9 +158,9 @@ static void set_levels(rocksdb_options_t *opt, enum family f, const struct rocks
     rocksdb_options_set_level_compaction_dynamic_level_bytes(opt, 1);
     /* A compaction keeps what it reads until it is done. Small files, a small first level and a limit on
      * what one compaction takes keep that in bounds. Of 1,000,000 keys, 20,000 a second of which come and
-     * expire, files and log took 1.75 times the live data at the most.
+     * expire, files and log took 1.8 times the live data at the most.
      * The first level's size is also one that L0 is not let grow beyond, whatever its files. The more L0
-     * holds, the fewer times the rest is rewritten: with a third less, compactions cost 15 % more. */
+     * holds, the fewer times the rest is rewritten: with half this size, compactions cost 18 % more. */
     rocksdb_options_set_target_file_size_base(opt, file_size(z));
     rocksdb_options_set_target_file_size_multiplier(opt, 2);
     rocksdb_options_set_max_bytes_for_level_base(opt, 16 * file_size(z));
