@@ -162,17 +162,22 @@ static char *input_room(struct conn *c, size_t *room)
     return c->in.p + c->in.n;
 }
 
-void net_read(struct conn *c)
+void net_read(struct conn *c, bool ended)
 {
-    if (c->read_this_tick || c->hold) return;
+    if (c->read_this_tick || c->hold) {
+        net_was_read(c, true);
+        return;
+    }
     size_t room;
     char *to = input_room(c, &room);
     ssize_t n = take_bytes(c, to, room);
     if (c->closing) return;
     if (n <= 0) {
         if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
+        net_was_read(c, true);
         return;
     }
+    net_was_read(c, (size_t)n == room || ended);
     c->read_this_tick = c->heard = true;
     c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;

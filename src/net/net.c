@@ -5,6 +5,7 @@
  * flush). */
 #include "net/net_parts.h"
 
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -86,19 +87,30 @@ void net_on_poll(uv_poll_t *p, int status, int events)
 {
     struct conn *c = p->data;
     if (c->closing) return;
-    if (status < 0 || events & UV_DISCONNECT) {
+    bool ended = events & UV_DISCONNECT;
+    if (status < 0 || (ended && c->events & UV_DISCONNECT)) {
         conn_close(c);
         return;
     }
     if (UNLIKELY(c->tls)) events = c->events; /* either may have waited for the other */
-    if (events & UV_READABLE) net_read(c);
+    if (events & UV_READABLE) net_read(c, ended);
     if (events & UV_WRITABLE) net_flush(c);
 }
 
 void net_poll(struct conn *c, int events)
 {
     c->polled = events;
+    c->calm = 0;
     if (events ? uv_poll_start(&c->poll, events, net_on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
+}
+
+void net_tell_once(struct conn *c)
+{
+    if (c->closing || c->tls || c->polled != (UV_READABLE | UV_DISCONNECT)) return;
+    if (c->calm < NET_CALM && ++c->calm < NET_CALM) return;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = c->fd}; /* as libuv has it */
+    /* Within a turn that is polled by hand, libuv may not have begun to poll it yet. */
+    if (epoll_ctl(uv_backend_fd(c->net->loop), EPOLL_CTL_MOD, c->fd, &e)) c->calm = 0;
 }
 
 size_t conn_memory(const struct conn *c)

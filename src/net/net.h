@@ -40,6 +40,7 @@ struct conn {
     struct tls *tls;           /* NULL: plain */
     int events;                /* what it waits for: UV_READABLE, UV_WRITABLE … */
     int polled;                /* … and what `poll` has to wait for to that end */
+    u8 calm;                   /* reads since that changed, up to NET_CALM: see net_tell_once */
     struct session session;
     struct conn *prev, *next;  /* of net->conns */
     struct conn *ready_next;   /* of net->ready: has requests or output in this tick */

@@ -259,10 +259,12 @@ static void arm_wake(struct server *s)
 }
 
 /* Freed values, swept references: the engine's own housekeeping. */
-static u64 reclaim_until(struct server *s, i64 until_us)
+static u64 reclaim_for(struct server *s, i64 us)
 {
     struct engine *e = s->region.eng;
-    u64 left;
+    u64 left = e->ops->reclaim(e, RECLAIM_UNITS);
+    if (LIKELY(!left)) return 0; /* as in most ticks: they need no clock */
+    i64 until_us = clock_mono_us() + us;
     do left = e->ops->reclaim(e, RECLAIM_UNITS);
     while (left && clock_mono_us() < until_us);
     return left;
@@ -300,9 +302,9 @@ static void on_busy(uv_idle_t *h UNUSED) {} /* its being active keeps the loop f
 static void housekeeping(struct server *s, bool idle)
 {
     struct expire_cycle *cycle = &s->region.cycle;
-    i64 start = clock_mono_us();
     bool more = false;
     if (may_expire(s) && expire_cycle_due(cycle, s->now_ms)) {
+        i64 start = clock_mono_us();
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
@@ -310,7 +312,7 @@ static void housekeeping(struct server *s, bool idle)
     bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
     if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
-    s->reclaim_pending = reclaim_until(s, clock_mono_us() + EXPIRE_SLICE_US);
+    s->reclaim_pending = reclaim_for(s, EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {
         uv_idle_start(&s->busy, on_busy);
     } else {

@@ -183,6 +183,47 @@ def test_unfinished_request_then_close(server, raw):
     assert raw(server.port).call('EXISTS', 'k') == 0
 
 
+def freeze(other):
+    """What arrives meanwhile, the server finds all at once."""
+    other.command('DEBUG', 'SLEEP', 0.1)
+    time.sleep(0.02)
+
+
+def well_known(raw, port):
+    """A connection the server has heard several times, and listens to as to most."""
+    c = raw(port)
+    for _ in range(4):
+        assert c.call('PING') == b'PONG'
+    return c
+
+
+@pytest.mark.parametrize('extra', [-1, 0, 1])
+@pytest.mark.parametrize('buffers', [0, 1, 3])
+@pytest.mark.parametrize('ends', [True, False])
+def test_all_that_arrived_is_heard(server, raw, buffers, extra, ends):
+    c = well_known(raw, server.port)
+    n, long = divmod(max(buffers * 16384 + extra, 6), 6)
+    freeze(raw(server.port))
+    c.send(b'PING\r\n' * (n - 1) + b'PING' + b' ' * long + b'\r\n')
+    if ends:
+        c.sock.shutdown(socket.SHUT_WR)
+        assert c.rest() == b'+PONG\r\n' * n
+    else:
+        assert [c.line() for _ in range(n)] == [b'+PONG'] * n
+        assert c.call('ECHO', 'more') == b'more'
+
+
+@pytest.mark.parametrize('last_words', [b'', b'PING\r\n', b'PI'])
+def test_those_who_leave_are_let_go(server, raw, last_words):
+    other = raw(server.port)
+    clients = [well_known(raw, server.port) for _ in range(20)]
+    freeze(other)
+    for c in clients:
+        c.send(last_words).close()
+    assert other.reply() == b'OK'
+    assert eventually(lambda: other.call('CLIENT', 'LIST').count(b'\n') == 1)
+
+
 def test_deep_pipelines(server, raw):
     n = 10_000
     c = raw(server.port)
