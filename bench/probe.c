@@ -11,7 +11,7 @@
  * to it. SIGTERM ends the measuring before TO_MS. The wall clock is read once,
  * to place T0 on the monotonic clock, which does all the measuring. OUT receives
  * native int64 records
- * { kind, sent_ns (relative to T0), latency_ns, value }; stdout one line of JSON.
+ * { kind, sent_ns (relative to T0), latency_ns, value }.
  *
  * Memory for the samples is taken and touched beforehand, so that the probe
  * takes no page fault while it measures. */
@@ -145,18 +145,6 @@ static size_t encode(char *out, size_t cap, char **argv, int argc)
     return n;
 }
 
-/* How long this process was ready to run but had no core: noise, not latency. */
-static long long self_wait_ns(void)
-{
-    long long ran = 0, waited = 0;
-    FILE *f = fopen("/proc/self/schedstat", "r");
-    if (f) {
-        if (fscanf(f, "%lld %lld", &ran, &waited) != 2) waited = 0;
-        fclose(f);
-    }
-    return waited;
-}
-
 int main(int argc, char **argv)
 {
     static const char dbsize[] = "*1\r\n$6\r\nDBSIZE\r\n";
@@ -187,9 +175,8 @@ int main(int argc, char **argv)
     n_samples = 0;
 
     signal(SIGTERM, on_term);
-    int64_t late = now_ns() - from;
-    if (late < 0) usleep((useconds_t)(-late / 1000));
-    long long waited = self_wait_ns();
+    int64_t early = from - now_ns();
+    if (early > 0) usleep((useconds_t)(early / 1000));
 
     int64_t next_poll = from;
     for (unsigned long turn = 0;; turn++) {
@@ -205,12 +192,9 @@ int main(int argc, char **argv)
             ping(fd, turn);
         }
     }
-    waited = self_wait_ns() - waited;
 
     FILE *out = fopen(argv[2], "wb");
     if (!out || fwrite(samples, sizeof *samples, n_samples, out) != n_samples || fclose(out))
         die("write samples");
-    printf("{\"samples\": %zu, \"late_ms\": %.3f, \"wait_ms\": %.3f}\n", n_samples,
-           late > 0 ? (double)late / 1e6 : 0.0, (double)waited / 1e6);
     return 0;
 }

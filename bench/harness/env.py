@@ -2,14 +2,20 @@
 
 import collections
 import contextlib
+import subprocess
 import sys
 import time
 import traceback
 
-from .server import running
+from .server import child_setup, running
 
 MAYFLY, REDIS = "mayfly", "redis"
 SIDES = (MAYFLY, REDIS)
+TRIES = 4                   # of a round, until the machine is quiet
+IDLE_LOOP = """import os
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while True:
+    os.sched_yield()"""
 
 
 class Env:
@@ -45,6 +51,20 @@ class Env:
             self.server_core = before
 
     @contextlib.contextmanager
+    def awake(self):
+        """Keeps the two cores from sleeping meanwhile, by loops that give way to anybody at once. A core of a
+        virtual machine that has gone to sleep wakes up when its host gets round to it: milliseconds, at
+        times, which are neither server's."""
+        loops = [subprocess.Popen([sys.executable, "-c", IDLE_LOOP], preexec_fn=child_setup(core, 19))
+                 for core in (self.server_core, self.load_core)]
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+
+    @contextlib.contextmanager
     def mayfly_with(self, *args):
         """Mayfly's servers started meanwhile get these arguments, too."""
         before, self.mayfly_args = self.mayfly_args, (*self.mayfly_args, *args)
@@ -63,10 +83,20 @@ class Env:
             self.warnings.append(f"{self.scenario}, {what}: up to {worst:.1f} ms before anything happened; "
                                  f"the {limit_ms} ms limit can't be judged on so busy a machine")
 
-    def collect(self, what, rounds, measure, sides=SIDES):
+    def measure_when_quiet(self, side, measure, is_quiet):
+        """Calls measure(side) until is_quiet(its values), TRIES times at most: the last counts as it is."""
+        for tries in range(1, TRIES + 1):
+            values = measure(side)
+            if is_quiet(values):
+                break
+            self.log(f"{side}: the machine was not quiet" + (": once more" if tries < TRIES else ""))
+        return values | {"tries": tries}
+
+    def collect(self, what, rounds, measure, sides=SIDES, is_quiet=lambda values: True):
         """Calls measure(side) for M, R, M, R, …; it returns {metric: value}.
-        Returns {metric: {side: [values]}}. A side that fails once is left out
-        of the remaining rounds; its rows then have no value and fail."""
+        Returns {metric: {side: [values]}}, with "tries" for those it took until is_quiet(values), which
+        must judge by the time before anything happened. A side that fails once is left out of the
+        remaining rounds; its rows then have no value and fail."""
         got = collections.defaultdict(lambda: {side: [] for side in SIDES})
         failed = set()
         for r in range(rounds):
@@ -75,7 +105,7 @@ class Env:
                     continue
                 self.log(f"{what}, round {r + 1}/{rounds}, {side}")
                 try:
-                    values = measure(side)
+                    values = self.measure_when_quiet(side, measure, is_quiet)
                 except Exception as e:      # whatever it is, the other side goes on
                     failed.add(side)
                     self.errors.append((self.scenario, side, f"{what}: {type(e).__name__}: {e}"))

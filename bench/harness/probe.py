@@ -1,7 +1,6 @@
 """Runs bench/probe.c and reads what it recorded."""
 
 import array
-import json
 import os
 import subprocess
 import tempfile
@@ -24,12 +23,10 @@ def build(source, out_dir):
 class Trace:
     """The samples of one run: kind, time sent (s from T0), latency (ms), value."""
 
-    def __init__(self, raw, summary):
+    def __init__(self, raw):
         self.kind, sent, latency, self.value = raw[0::4], raw[1::4], raw[2::4], raw[3::4]
         self.at = [t / 1e9 for t in sent]
         self.ms = [t / 1e6 for t in latency]
-        self.wait_ms = summary["wait_ms"]
-        self.late_ms = summary["late_ms"]
 
     def latencies(self, first_s=float("-inf"), last_s=float("inf"), kinds=(PING,)):
         return sorted(ms for k, t, ms in zip(self.kind, self.at, self.ms)
@@ -109,10 +106,10 @@ class Probe:
         self.proc.terminate()
 
     def finish(self):
-        out, err = self.proc.communicate(timeout=self.limit_s)
+        _, err = self.proc.communicate(timeout=self.limit_s)
         if self.proc.returncode:
             raise RuntimeError(err.strip() or f"probe ended with {self.proc.returncode}")
         raw = array.array("q")
         with open(self.out, "rb") as f:
             raw.frombytes(f.read())
-        return Trace(raw, json.loads(out))
+        return Trace(raw)

@@ -92,11 +92,6 @@ class Server:
                     total += os.lstat(os.path.join(folder, name)).st_blocks * 512
         return total
 
-    def wait_ns(self):
-        """How long its main thread was ready to run but had no core: noise."""
-        with open(f"/proc/{self.pid}/schedstat") as f:
-            return int(f.read().split()[1])
-
     def info_text(self, section, field):
         for line in self.call("INFO", section).decode().splitlines():
             key, _, value = line.partition(":")

@@ -44,8 +44,10 @@ def measure(env, side, expires, trigger, want):
 def run(env):
     rows = []
     for what, expires, trigger, want in CASES:
-        got = env.collect(what, env.rounds_or(3, 1),
-                          lambda side: measure(env, side, expires, trigger, want))
+        with env.awake():
+            got = env.collect(what, env.rounds_or(3, 1),
+                              lambda side: measure(env, side, expires, trigger, want),
+                              is_quiet=lambda values: values["calm"] <= STALL_MS / 2)
         env.warn_if_noisy(what, got["calm"], STALL_MS)
         if trigger:
             rows += rows_from(NAME, got, (("command", f"{what}: the command", "ms", LIMIT, 1),))

@@ -25,7 +25,7 @@ CPU_TESTS = (
     ("sadd", 16, 4.0, False), ("incr", 16, 4.0, False),
 )
 # Compactions come in lumps: a round is long enough to have its share of them.
-SINGLES = 1_000_000
+SINGLES = (1_000_000, 5)
 MB = 1 << 20
 VALUE = 100
 ROW = 22 + 16 + 9 + VALUE       # a string's row in redis_metadata, in bytes
