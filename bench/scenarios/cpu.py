@@ -17,7 +17,7 @@ NAME = "cpu"
 KEYS = 1_000_000
 # (requests of a round, rounds). Without a pipeline the two differ by less than a round's noise, which
 # comes and goes within seconds: many short rounds in turn, rather than few long ones.
-SINGLES, PIPED = (100_000, 15), (1_500_000, 5)
+SINGLES, PIPED = (100_000, 35), (1_500_000, 5)
 # test of redis-benchmark, pipeline, bar, whether the keyspace is filled before
 # (GET hits, SET overwrites) or emptied before each round (mostly insertions).
 TESTS = (
