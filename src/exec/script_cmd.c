@@ -38,18 +38,13 @@ static void eval(struct ctx *c, bool by_sha, bool ro)
     char sha[SCRIPT_SHA + 1];
     struct script_call call = {.name = sha, .ro_command = ro};
     script_announce(c);
-    if (by_sha) {
-        take_sha(c->argv[1], sha);
-        if (!scripts_push(s, sha, &call.flags)) {
-            reply_error(c->out, "NOSCRIPT No matching script. Please use EVAL.");
-            return;
-        }
-        lua_pop(s->vm.L, 1);
-    } else {
-        script_sha(c->argv[1], sha);
+    if (by_sha) take_sha(c->argv[1], sha);
+    else script_sha(c->argv[1], sha);
+    if (sha[0] && !take_keys(c, &call)) return; /* before the script is looked for, as in Redis */
+    if (!scripts_push(s, sha, &call.flags)) {
+        if (by_sha) reply_error(c->out, "NOSCRIPT No matching script. Please use EVAL.");
+        if (by_sha || !scripts_add(s, c->argv[1], sha, &call.flags, c->out)) return;
     }
-    if (!take_keys(c, &call)) return;
-    if (!scripts_push(s, sha, &call.flags) && !scripts_add(s, c->argv[1], sha, &call.flags, c->out)) return;
     script_run(&s->vm, c, &call);
 }
 

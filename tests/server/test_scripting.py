@@ -100,6 +100,15 @@ def test_commands_about_scripts(server, real):
 
 
 @redis_server.needed
+@pytest.mark.parametrize('command', ['EVALSHA', 'EVALSHA_RO'])
+def test_which_error_comes_first(server, real, command):
+    loaded, unknown, none = 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db', 'f' * 40, 'abc'
+    assert_same(pairs_of(server, real), [('SCRIPT', 'LOAD', 'return 1')] + [
+        (command, sha, *rest) for sha in (loaded, loaded.upper(), unknown, none)
+        for rest in (['0'], ['x'], ['1.5'], ['-1'], ['5'], ['1', 'k'])])
+
+
+@redis_server.needed
 def test_within_transactions(server, real):
     """What EVAL does in MULTI, also when a watched key changed; and a database of its own."""
     increment = 'return redis.call("incr", KEYS[1])'
