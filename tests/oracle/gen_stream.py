@@ -258,7 +258,8 @@ def xinfo(g):
         return [b'XINFO', g.opt(b'GROUPS'), g.key('x')]
     if r < 0.98:
         return [b'XINFO', b'CONSUMERS', g.key('x'), group(g)], stream_times
-    return g.pick(([b'XINFO'], [b'XINFO', b'NO', b'x0'], [b'XINFO', b'STREAM', b'x0', b'EMPTY'], [b'XINFO', b'STREAM']))
+    wrong = ([b'XINFO'], [b'XINFO', b'NO', b'x0'], [b'XINFO', b'STREAM', b'x0', b'EMPTY'], [b'XINFO', b'STREAM'])
+    return g.pick(wrong), stream_times     # which becomes right when mutate() takes its last argument away
 
 
 # --- whole streams ------------------------------------------------------------------
