@@ -18,7 +18,8 @@ NODISCARD struct conn *conn_new(struct net *n, int fd, const struct listener *l)
 void net_on_poll(uv_poll_t *p, int status, int events);
 void net_on_connection(uv_poll_t *p, int status, int events);
 
-void net_read(struct conn *c, bool ended); /* what has arrived, if this tick has not read it yet; the last of it? */
+/* Reads what has arrived, if this tick has not done so yet. ended: the peer will send no more. */
+void net_read(struct conn *c, bool ended);
 void net_take_input(struct conn *c); /* what was read becomes requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; it may be closed on return */
 
@@ -52,11 +53,11 @@ void net_unready(struct conn *c);
 
 void net_poll(struct conn *c, int events);
 
-/* Polled as libuv does it, a connection is reported for as long as something can be read, for which the kernel
- * looks at it once more after every read, nearly always in vain. One whose polling has not changed for some
- * reads is reported once for each arrival instead (EPOLLET): whoever leaves something unread has to ask for
- * another report. libuv knows nothing of it, and falls back on its own way when it polls for other events:
- * both are right, with whatever the kernel does of the two. */
+/* Polled as libuv does it, a connection is reported for as long as something can be read, for which the
+ * kernel looks at it once more after every read, nearly always in vain. One whose polling has not changed for
+ * some reads is reported once for each arrival instead (EPOLLET): whoever leaves something unread has to ask
+ * for another report. libuv knows nothing of it, and falls back on its own way when it polls for other
+ * events: the code is right with either (decision 016). */
 #define NET_CALM 2
 void net_tell_once(struct conn *c);
 
@@ -70,7 +71,7 @@ static inline void net_was_read(struct conn *c, bool rest)
 static inline void net_watch(struct conn *c, int events)
 {
     if (c->closing) return;
-    int poll = events & UV_READABLE ? events | UV_DISCONNECT : events;
+    int poll = (events & UV_READABLE) ? events | UV_DISCONNECT : events;
     if (UNLIKELY(c->tls)) poll = tls_events(c->tls, events);
     c->events = events;
     if (c->polled != poll) net_poll(c, poll);
