@@ -47,8 +47,8 @@ def run(env):
         with env.awake():
             got = env.collect(what, env.rounds_or(3, 1),
                               lambda side: measure(env, side, expires, trigger, want),
-                              is_quiet=lambda values: values["calm"] <= STALL_MS / 2)
-        env.warn_if_noisy(what, got["calm"], STALL_MS)
+                              is_quiet=lambda values: values["calm"] <= env.quiet_ms(STALL_MS))
+        env.warn_if_noisy(what, got["calm"], env.quiet_ms(STALL_MS))
         if trigger:
             rows += rows_from(NAME, got, (("command", f"{what}: the command", "ms", LIMIT, 1),))
         rows += rows_from(NAME, got, (

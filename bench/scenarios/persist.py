@@ -189,7 +189,7 @@ def run_save(env):
 
         for rate, name in ((0, "BGSAVE"), (WRITE_RATE, f"BGSAVE, {WRITE_RATE:,} writes/s")):
             got = env.collect(f"{name} of {keys:,} keys", env.rounds_or(3, 1), lambda side: measure(side, rate))
-            env.warn_if_noisy(name, got["calm"], STALL_MS)
+            env.warn_if_noisy(name, got["calm"], env.quiet_ms(STALL_MS))
             rows += rows_from(NAME, got, (
                 ("p999", f"{name}: probe p99.9 during it", "ms", RATIO, SAVE_BAR),
                 ("any999", f"{name}: p99.9, asking at any moment", "ms", INFO),

@@ -122,7 +122,7 @@ def run_sync(env):
                     "calm": trace.longest(last_s=0), "cpu": used / 1e9, "rss": max(primary.rss() - rss, 0) / 2**20}
 
         got = env.collect(f"full sync of {keys:,} keys", env.rounds_or(3, 1), measure)
-    env.warn_if_noisy("stall", got["calm"], STALL_MS)
+    env.warn_if_noisy("stall", got["calm"], env.quiet_ms(STALL_MS))
     name = "full sync"
     return rows_from(NAME, got, (
         ("took", f"{name}: until the link is up", "s", INFO),

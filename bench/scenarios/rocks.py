@@ -83,7 +83,7 @@ def storm(env, side):
 
 def run_storm(env):
     got = env.collect("1M of 2M keys die together", env.rounds_or(2, 1), lambda s: storm(env, s), (MAYFLY,))
-    env.warn_if_noisy("storm", got["calm"], 5)
+    env.warn_if_noisy("storm", got["calm"], env.quiet_ms(5))
     return rows_from(NAME, got, (
         ("p999", "storm: probe p99.9, -2 s to +10 s", "ms", LIMIT, 5),
         ("max", "storm: longest probe stall", "ms", INFO),
