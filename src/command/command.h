@@ -31,6 +31,7 @@ enum {
     CMD_ALLOW_BUSY = 1 << 19,
     CMD_SENTINEL_ONLY = 1 << 20, /* never set; keeps Redis's list complete */
 };
+#define CMD_OF_KEYSPACE (CMD_WRITE | CMD_READONLY | CMD_MAY_REPLICATE) /* one of them: not for replicas */
 
 /* ACL categories beyond those that follow from flags and group. */
 enum {

@@ -114,5 +114,7 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
     r->over_memory = r->evictor.maxmemory && !r->loading && admit_eviction(r) &&
                      !evict_as_needed(&r->evictor, &r->ks);
     if (UNLIKELY(r->over_memory) && flags & CMD_DENYOOM) return refuse(q, REGION_OOM);
+    if (UNLIKELY(q->session->monitor) && flags & CMD_OF_KEYSPACE) /* which is a kind of replica to Redis */
+        return refuse(q, "ERR Replica can't interact with the keyspace");
     return true;
 }

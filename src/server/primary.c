@@ -232,7 +232,7 @@ u32 primary_in_step(const struct server *s, u64 position, u32 *of)
 
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd)
 {
-    if (!cmd || !(cmd->flags & (CMD_WRITE | CMD_READONLY | CMD_MAY_REPLICATE))) return false;
+    if (!cmd || !(cmd->flags & CMD_OF_KEYSPACE)) return false;
     log_line(&s->log, LOG_WARNING, "Replica can't interact with the keyspace: %s sent '%s'. "
                                    "Disconnecting it.", c->peer, cmd->name);
     conn_close(c);

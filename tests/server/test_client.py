@@ -229,6 +229,18 @@ def test_monitor(server, raw):
     assert m.silent(0.05)
 
 
+def test_a_monitor_only_looks_on(server, raw):
+    m = raw(server.port)
+    address = '%s:%d' % m.sock.getsockname()
+    assert m.call('MONITOR') == b'OK'
+    for args in (('GET', 'k'), ('SET', 'k', 'v'), ('DBSIZE',), ('PUBLISH', 'c', 'm'), ('EVAL', 'return 1', 0)):
+        assert m.call(*args) == "ERR Replica can't interact with the keyspace"
+    assert m.call('PING') == b'PONG'    # what is refused is not shown, either
+    assert monitored(m) == ('0', address, '"PING"')
+    assert m.call('RESET') == b'RESET'
+    assert m.call('SET', 'k', 'v', 'GET') is None
+
+
 def test_several_monitors(server, raw):
     m, c = [raw(server.port) for _ in range(3)], raw(server.port)
     for x in m:
