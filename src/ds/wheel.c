@@ -19,13 +19,14 @@
 #include "base/err.h"
 #include "base/rand.h"
 
-#define CHUNK_MAX 510 /* with its header, 4 KB */
-#define CHUNK_MIN 6
+#define CHUNK_CAP(size) ((8u << (size)) - 2) /* with its header, 64 bytes to 4 KB */
 #define SWEEP_SLACK 4096
 
 struct wheel_chunk {
     struct wheel_chunk *next;
-    u32 n, cap;
+    u32 index; /* in wheel.all[size] */
+    u16 n;
+    u8 size;
     u64 ref[];
 };
 
@@ -59,6 +60,32 @@ static struct wheel_slot *slot_at(const struct wheel *w, u32 level, u32 slot)
     return w->ring[level] ? &w->ring[level][slot] : NULL;
 }
 
+static struct wheel_chunk *chunk_new(struct wheel *w, u32 size, struct wheel_chunk *next)
+{
+    struct wheel_chunks *all = &w->all[size];
+    struct wheel_chunk *c = mem_alloc(sizeof *c + CHUNK_CAP(size) * sizeof(u64));
+    *c = (struct wheel_chunk){.next = next, .index = all->n, .size = (u8)size};
+    if (all->n == all->cap) {
+        all->cap = MAX(all->cap * 2, 8u);
+        all->v = mem_realloc(all->v, all->cap * sizeof *all->v);
+    }
+    all->v[all->n++] = c;
+    return c;
+}
+
+static void chunk_free(struct wheel *w, struct wheel_chunk *c)
+{
+    struct wheel_chunks *all = &w->all[c->size];
+    all->v[c->index] = all->v[--all->n];
+    all->v[c->index]->index = c->index;
+    if (all->n < all->cap / 4) {
+        all->cap /= 2;
+        all->v = mem_realloc(all->v, all->cap * sizeof *all->v);
+    }
+    mem_free(c);
+}
+
+/* Leaves wheel.all as it is: for a wheel that is being released. */
 static bool free_chunks(struct wheel_chunk **list, u32 *max)
 {
     for (; *list && *max; --*max) {
@@ -80,6 +107,7 @@ bool wheel_release_some(struct wheel *w, u32 chunks)
         w->ring[l] = NULL;
     }
     if (!free_chunks(&w->overdue.refs, &chunks) || !free_chunks(&w->overdue.moved, &chunks)) return false;
+    for (u32 i = 0; i < WHEEL_SIZES; i++) mem_free(w->all[i].v);
     wheel_init(w);
     return true;
 }
@@ -92,12 +120,8 @@ void wheel_release(struct wheel *w)
 static void push(struct wheel *w, struct wheel_chunk **list, u64 ref)
 {
     struct wheel_chunk *c = *list;
-    if (!c || c->n == c->cap) {
-        u32 cap = c ? MIN(c->cap * 2 + 2, CHUNK_MAX) : CHUNK_MIN;
-        struct wheel_chunk *fresh = mem_alloc(sizeof *fresh + cap * sizeof(u64));
-        *fresh = (struct wheel_chunk){.next = c, .cap = cap};
-        *list = c = fresh;
-    }
+    if (!c || c->n == CHUNK_CAP(c->size))
+        *list = c = chunk_new(w, c ? MIN(c->size + 1u, WHEEL_SIZES - 1u) : 0, c);
     c->ref[c->n++] = ref;
     w->refs++;
 }
@@ -110,7 +134,7 @@ static bool pop(struct wheel *w, struct wheel_chunk **list, u64 *ref)
     w->refs--;
     if (c->n == 0) {
         *list = c->next;
-        mem_free(c);
+        chunk_free(w, c);
     }
     return true;
 }
@@ -267,51 +291,19 @@ void wheel_forecast(const struct wheel *w, void (*fn)(void *, i64, i64, u64), vo
     }
 }
 
-static u64 chunks_total(const struct wheel_chunk *c)
-{
-    u64 n = 0;
-    for (int hops = 0; c && hops < 64; c = c->next, hops++) n += c->n;
-    return n;
-}
-
-static bool chunks_pick(const struct wheel_chunk *c, u64 *rng, u64 *ref)
-{
-    u64 n = chunks_total(c);
-    if (n == 0) return false;
-    u64 at = rand_below(rng, n);
-    for (; at >= c->n; c = c->next) at -= c->n;
-    *ref = c->ref[at];
-    return true;
-}
-
+/* A place at random of all that the chunks have. Few are empty: of a list, only the first chunk is not full. */
 bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref)
 {
-    if (w->refs == 0) return false;
-    /* A counted key at random chooses the slot; a reference near the slot's head
-     * (at most 64 chunks, so that a crowded slot costs no more) the key. */
-    if (w->live) {
-        u64 at = rand_below(rng, w->live);
-        for (u32 l = 0; l < WHEEL_LEVELS; l++) {
-            for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
-                const struct wheel_slot *slot = &w->ring[l][s];
-                if (at < slot->live) {
-                    if (chunks_pick(slot->refs, rng, ref) || chunks_pick(slot->moved, rng, ref))
-                        return true;
-                    at = 0; /* counted here, filed elsewhere: take the next slot that has some */
-                } else if (at) {
-                    at -= slot->live;
-                }
-                if (at == 0 && chunks_pick(slot->refs, rng, ref)) return true;
-            }
-        }
-    }
-    if (chunks_pick(w->overdue.refs, rng, ref)) return true;
-    if (chunks_pick(w->overdue.moved, rng, ref)) return true;
-    for (u32 l = 0; l < WHEEL_LEVELS; l++) {
-        for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
-            if (chunks_pick(w->ring[l][s].refs, rng, ref)) return true;
-            if (chunks_pick(w->ring[l][s].moved, rng, ref)) return true;
-        }
+    u64 places = 0;
+    for (u32 i = 0; i < WHEEL_SIZES; i++) places += (u64)w->all[i].n * CHUNK_CAP(i);
+    while (w->refs) {
+        u64 at = rand_below(rng, places);
+        u32 size = 0;
+        for (u64 here; at >= (here = (u64)w->all[size].n * CHUNK_CAP(size)); size++) at -= here;
+        const struct wheel_chunk *c = w->all[size].v[at / CHUNK_CAP(size)];
+        if (at % CHUNK_CAP(size) >= c->n) continue;
+        *ref = c->ref[at % CHUNK_CAP(size)];
+        return true;
     }
     return false;
 }
@@ -379,7 +371,7 @@ void wheel_sweep(struct wheel *w, u32 refs, wheel_keep_fn keep, void *arg)
             w->refs--;
             if (keep(arg, c->ref[i], at, to)) push(w, &s->moved, c->ref[i]);
         }
-        mem_free(c);
+        chunk_free(w, c);
     }
 }
 
@@ -389,5 +381,6 @@ size_t wheel_memory(const struct wheel *w)
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         if (w->ring[l]) n += WHEEL_SLOTS * sizeof(struct wheel_slot);
     }
+    for (u32 i = 0; i < WHEEL_SIZES; i++) n += w->all[i].cap * sizeof(struct wheel_chunk *);
     return n;
 }

@@ -22,6 +22,7 @@
 #define WHEEL_LEVELS 10
 #define WHEEL_SLOTS 128
 #define WHEEL_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
+#define WHEEL_SIZES 7                        /* of chunks: 6, 14 … 510 references */
 
 typedef u16 wheel_pos;
 
@@ -36,6 +37,11 @@ struct wheel_slot {
     bool sweeping;
 };
 
+struct wheel_chunks {
+    struct wheel_chunk **v;
+    u32 n, cap;
+};
+
 struct wheel {
     struct wheel_slot *ring[WHEEL_LEVELS]; /* NULL until a level is first used */
     i64 cursor[WHEEL_LEVELS];              /* first bucket not yet visited */
@@ -43,6 +49,7 @@ struct wheel {
     i64 soonest_ms;                        /* no reference is to be visited before */
     struct wheel_slot overdue;             /* references to look at as soon as possible */
     u64 live, refs;                        /* totals */
+    struct wheel_chunks all[WHEEL_SIZES];  /* every chunk of any slot, by size: for wheel_random */
     u32 sweep_level, sweep_slot;
 };
 
@@ -81,7 +88,7 @@ static inline i64 wheel_next(const struct wheel *w) { return w->refs ? w->soones
 void wheel_forecast(const struct wheel *w,
                     void (*fn)(void *arg, i64 from_ms, i64 to_ms, u64 keys), void *arg);
 
-/* A reference at random (it may be stale); false if there is none. */
+/* A reference at random, each with the same chance (it may be stale); false if there is none. O(1). */
 bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref);
 
 /* Calls fn for one reference after another until it says true; false if it never

@@ -654,6 +654,31 @@ static void test_random_is_even(void **state)
     }
 }
 
+/* Eviction asks for any key with a deadline: the first of very many that die at about the same time must come
+ * up as often as the last, and those whose deadlines were moved as often as the others. */
+static void test_random_volatile_knows_no_age(void **state)
+{
+    (void)state;
+    const u32 groups = 10, size = 10000, draws = 2000;
+    u32 seen[10] = {0};
+    struct key_ref ref;
+    for (u32 id = 0; id < groups * size; id++) {
+        put_volatile(id, w.now_ms + 86400000 + below(1000));
+        if (id % size == 0) world_tick(&w, 100);
+    }
+    for (u32 id = 3 * size; id < 5 * size; id++) {
+        i64 moved_ms = w.now_ms + (id < 4 * size ? 864000000 : 3600000);
+        assert_true(w.ops->find(w.e, 1, text(id), &ref));
+        w.ops->set_deadline(w.e, &ref, moved_ms);
+    }
+    world_tick(&w, 100);
+    for (u32 n = 0; n < groups * draws; n++) {
+        assert_true(w.ops->random_volatile(w.e, 1, &suite_rng, &ref));
+        seen[text_id(ref.key) / size]++;
+    }
+    for (u32 g = 0; g < groups; g++) assert_in_range(seen[g], draws / 2, draws * 2);
+}
+
 static void test_prefetch(void **state)
 {
     (void)state;
@@ -680,7 +705,8 @@ int engine_suite(engine_open_fn open)
         TEST(test_due_costs_what_is_due), TEST(test_due_in_slices),
         TEST(test_every_deadline_is_met), TEST(test_reclaim), TEST(test_flush),
         TEST(test_volatile_churn), TEST(test_field_churn),
-        TEST(test_random_is_even), TEST(test_prefetch),
+        TEST(test_random_is_even),
+        TEST(test_random_volatile_knows_no_age), TEST(test_prefetch),
     };
     return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open) +
            spare_suite(open);
