@@ -10,13 +10,12 @@ void buf_release(struct buf *b)
     *b = (struct buf){0};
 }
 
+/* By so much that each byte is copied a few times at most, however long the buffer gets. */
 void buf_grow(struct buf *b, size_t more)
 {
-    size_t need = b->n + more;
-    size_t cap = b->cap ? b->cap : 64;
-    while (cap < need) cap += cap < (1u << 20) ? cap : (1u << 20) + cap / 4;
-    b->p = mem_realloc(b->p, cap);
-    b->cap = cap;
+    size_t grown = b->cap + (b->cap < (64u << 20) ? MAX(b->cap, 64u) : b->cap / 2);
+    b->cap = MAX(grown, b->n + more);
+    b->p = mem_realloc(b->p, b->cap);
 }
 
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)

@@ -73,7 +73,7 @@ static size_t parse_all(struct conn *c, bytes in)
 {
     struct net *n = c->net;
     c->more_input = false;
-    struct request_limits limits = {n->config.max_bulk, !c->session.authenticated && !n->config.open};
+    struct request_limits limits = {n->config.max_bulk, net_is_stranger(c)};
     size_t done = 0;
     bool first = true;
     while (done < in.n) {
@@ -88,7 +88,9 @@ static size_t parse_all(struct conn *c, bytes in)
             break;
         }
         if (e) {
-            *add_request(n) = (struct net_request){.conn = c, .error = c->parser.error};
+            *add_request(n) = (struct net_request){
+                .conn = c, .error = c->parser.error, .raw = rest.p, .raw_end = in.p + in.n,
+            };
             return in.n;
         }
         done += used;
@@ -164,7 +166,8 @@ static char *input_room(struct conn *c, size_t *room)
 
 void net_read(struct conn *c, bool ended)
 {
-    if (c->read_this_tick || c->hold) {
+    /* What was held back comes first: it must not go with a connection that turns out to have ended. */
+    if (c->read_this_tick || c->hold || c->more_input) {
         net_was_read(c, true);
         return;
     }

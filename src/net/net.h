@@ -176,6 +176,9 @@ void conn_late(struct conn *c); /* what was just written answers the request it 
 enum push_place { PUSH_BEFORE, PUSH_BEHIND };
 struct reply conn_push(struct conn *c, enum push_place place);
 
+/* Closes a connection that has more output than it may have: for those who write much within a tick. */
+void conn_check_output(struct conn *c);
+
 /* What is written to a connection between these two is the answer to one request. */
 static inline size_t conn_answer_begin(struct conn *c)
 {
@@ -187,15 +190,13 @@ static inline void conn_answer_end(struct conn *c, size_t begin)
 {
     c->answering = false;
     if (UNLIKELY(c->before.n || c->behind.n)) conn_answer_join(c, begin);
+    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
 }
 
 /* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since
  * goes: messages of changes that were not kept. */
 void net_keep_output(struct net *n);
 void net_take_back(struct net *n);
-
-/* Closes a connection that has more output than it may have: for those who write much within a tick. */
-void conn_check_output(struct conn *c);
 
 /* Close now; pending output is dropped. */
 void conn_close(struct conn *c);

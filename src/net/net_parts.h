@@ -67,6 +67,12 @@ static inline void net_was_read(struct conn *c, bool rest)
     if (UNLIKELY(rest || c->calm < NET_CALM)) net_tell_once(c);
 }
 
+/* One who has to say a password, and has not. */
+static inline bool net_is_stranger(const struct conn *c)
+{
+    return !c->session.authenticated && !c->net->config.open;
+}
+
 /* Waits for exactly these events. With what can be read, its end is always reported. */
 static inline void net_watch(struct conn *c, int events)
 {

@@ -6,6 +6,7 @@
 #include "net/net_parts.h"
 
 #define SOURCE_AT_ONCE (256u << 10)
+#define STRANGERS_MAX (NET_BUFFER + 1024) /* what may wait for one who has not authenticated */
 
 /* -- gathering ----------------------------------------------------------------------------- */
 
@@ -68,6 +69,7 @@ static bool over_output_limit(struct conn *c)
     const struct output_limit *l = &n->config.output[c->class];
     size_t used = conn_output_bytes(c);
     if (l->hard && used > l->hard) return true;
+    if (used > STRANGERS_MAX && UNLIKELY(net_is_stranger(c))) return true;
     if (!l->soft || used <= l->soft) {
         c->over_soft_since_ms = 0;
         return false;

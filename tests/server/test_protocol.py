@@ -224,6 +224,34 @@ def test_those_who_leave_are_let_go(server, raw, last_words):
     assert eventually(lambda: other.call('CLIENT', 'LIST').count(b'\n') == 1)
 
 
+@pytest.mark.parametrize('leave', ['shutdown', 'close'])
+def test_what_waits_outlives_its_sender(server_factory, raw, leave):
+    """Requests that are held back for a moment run, also if whoever sent them will not say more."""
+    s = server_factory('--requirepass', 'secret')
+    other = raw(s.port)
+    assert other.call('AUTH', 'secret') == b'OK'
+    guesser, c = raw(s.port), raw(s.port)
+    guesser.send(encode('AUTH', 'wrong') * 9)
+    assert all(guesser.reply().startswith('WRONGPASS') for _ in range(9))   # AUTH has to wait for a second now
+    c.send(encode('AUTH', 'secret') + encode('SET', 'k', 'v') + encode('GET', 'k'))
+    if leave == 'shutdown':
+        c.sock.shutdown(socket.SHUT_WR)
+        assert c.rest() == b'+OK\r\n+OK\r\n$1\r\nv\r\n'
+    else:
+        c.close()
+        eventually(lambda: other.call('GET', 'k') == b'v')
+
+
+@pytest.mark.parametrize('wrong, error', [
+    (b'*1\r\n+bad\r\n', b"expected '$', got '+'"),
+    (b'*99999999999\r\n', b'invalid multibulk length'),
+    (b'GET "x\r\n', b'unbalanced quotes in request'),
+])
+def test_an_error_behind_one_who_waits(server, raw, wrong, error):
+    c = raw(server.port).send(encode('BLPOP', 'nothing', '0.05') + wrong + b'PING\r\n')
+    assert c.rest() == b'*-1\r\n' + PE + error + b'\r\n'
+
+
 def test_deep_pipelines(server, raw):
     n = 10_000
     c = raw(server.port)
@@ -348,6 +376,16 @@ def test_output_buffer_limit(server_factory, raw):
     eventually(lambda: s.info('clients')['connected_clients'] == 1)
 
 
+def test_output_limit_within_a_tick(server_factory, raw):
+    s = server_factory('--client-output-buffer-limit', 'normal 1mb 0 0')
+    other = raw(s.port)
+    other.call('SET', 'big', b'x' * 100_000)
+    c = raw(s.port).send(encode('GET', 'big') * 400)    # they arrive together
+    assert len(c.rest()) < 2 * MB
+    assert s.info('stats')['client_output_buffer_limit_disconnections'] == 1
+    assert s.info('memory')['used_memory_peak'] < 20 * MB
+
+
 def test_soft_output_limit(server_factory, raw):
     """Also of a client on which nothing happens any more."""
     s = server_factory('--client-output-buffer-limit', 'normal 0 1mb 2')
@@ -450,6 +488,17 @@ def test_limits_go_with_authentication_in_a_pipeline(locked, raw):
     c.send(encode('AUTH', 'wrong') + b'*1\r\n$16385\r\n')
     assert c.reply().startswith('WRONGPASS')
     assert c.rest() == PE + b'unauthenticated bulk length\r\n'
+
+
+def test_unauthenticated_output(locked, raw):
+    """Strangers who don't read what they are answered."""
+    other = raw(locked.port)
+    assert other.call('AUTH', 'secret') == b'OK'
+    c = raw(locked.port).send(b'GET k\r\n' * 100)
+    assert [c.reply() for _ in range(100)] == ['NOAUTH Authentication required.'] * 100
+    assert raw(locked.port).try_send(b'GET k\r\n' * 2000).closed()
+    assert b'client_output_buffer_limit_disconnections:1\r' in other.call('INFO', 'stats')
+    assert other.send(encode('ECHO', b'x' * 1000) * 500).exactly(500 * 1009).endswith(b'x\r\n')
 
 
 # -- one client doesn't disturb another --------------------------------------------------
