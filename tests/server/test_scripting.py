@@ -271,6 +271,26 @@ def test_time_stands_still(r):
                   'return a[1] == b[1] and a[2] == b[2]', 0) == 1
 
 
+@pytest.mark.parametrize('fill, scan, each', [
+    ("redis.call('SET', i, 1)", "'SCAN'", 1), ("redis.call('HSET', 'k', i, 1)", "'HSCAN', 'k'", 2),
+    ("redis.call('SADD', 'k', 'm' .. i)", "'SSCAN', 'k'", 1), ("redis.call('ZADD', 'k', i, i)", "'ZSCAN', 'k'", 2)])
+def test_cursors_are_numbers(r, fill, scan, each):
+    """Many scripts and clients take them for such: none may be too large for 14 digits."""
+    r.flushall()
+    assert r.eval(f'''
+        for i = 1, 2000 do {fill} end
+        local cursor, seen, n, steps = 0, {{}}, 0, 0
+        repeat
+            local found = redis.call({scan}, cursor)
+            cursor, steps = tonumber(found[1]), steps + 1
+            for i = 1, #found[2], {each} do
+                if not seen[found[2][i]] then n = n + 1 end
+                seen[found[2][i]] = true
+            end
+        until cursor == 0 or steps > 2000
+        return n''', 0) == 2000
+
+
 def test_somebody_who_waits_gets_what_a_script_pushes(server, raw):
     a, b = raw(server.port), raw(server.port)
     a.command('BLPOP', 'queue', 0)

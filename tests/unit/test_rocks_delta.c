@@ -268,7 +268,7 @@ static void test_cursor_hints(void **state)
     assert_false(cursor_recall(&c, 1, 5, &name));
     for (u32 i = 0; i < 100000; i++) {
         u64 cursor = cursor_of(value_of(i));
-        assert_true(cursor > 0 && cursor < (u64)1 << 63);
+        assert_true(cursor > 0 && cursor < (u64)1 << CURSOR_BITS);
         cursor_remember(&c, i % 3, cursor, value_of(i));
         assert_true(cursor_recall(&c, i % 3, cursor, &name));
         assert_true(bytes_eq(name, value_of(i)));

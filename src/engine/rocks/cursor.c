@@ -27,7 +27,7 @@ void cursors_release(struct cursors *c)
 
 u64 cursor_of(bytes name)
 {
-    u64 print = hash_bytes(name, SEED) >> 1;
+    u64 print = hash_bytes(name, SEED) >> (64 - CURSOR_BITS);
     return print ? print : 1;
 }
 

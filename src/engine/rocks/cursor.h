@@ -26,8 +26,9 @@ struct cursors {
 
 void cursors_release(struct cursors *c);
 
-/* The cursor that says "after this name": never 0, and below 2^63, because there are clients
- * that read it as a signed number. */
+/* The cursor that says "after this name": never 0, and below 10^14, because there are clients that take
+ * it for a floating-point number, and Lua writes such a number with 14 digits. */
+#define CURSOR_BITS 46
 u64 cursor_of(bytes name);
 
 /* Remembers that this cursor was given for this name, which is copied; very long ones are not. */

@@ -115,16 +115,13 @@ static void key_walk_done(struct key_walk *w)
 }
 
 /* -- SCAN ---------------------------------------------------------------------------------------------
- * A cursor says after which key to go on: 14 bits of slot, 9 of length, 40 of a fingerprint of the name.
+ * A cursor says after which key to go on: 14 bits of slot, 32 of a fingerprint of the name (CURSOR_BITS).
  * The name itself is remembered as long as there is room for it; after that, and after a restart, the
- * keys of that slot and length are walked to find it again. If it is gone, they are all given again. */
+ * keys of that slot are walked to find it again. If it is gone, they are all given again. */
 
-#define FINGERPRINT_BITS 40
-#define LENGTH_MAX 511u
-
-static u64 print_of(bytes key)
+static u32 print_of(bytes key)
 {
-    u64 print = cursor_of(key) & (((u64)1 << FINGERPRINT_BITS) - 1);
+    u32 print = (u32)cursor_of(key);
     return print ? print : 1; /* a cursor of 0 would mean the end */
 }
 
@@ -132,20 +129,9 @@ static u64 cursor_after(struct rk *rk, bytes p)
 {
     struct codec_key k;
     CHECK(codec_key_read(p, &k));
-    u64 print = print_of(k.key);
-    u64 cursor = (u64)k.slot << 49 | (u64)MIN(k.key.n, LENGTH_MAX) << FINGERPRINT_BITS | print;
+    u64 cursor = (u64)k.slot << 32 | print_of(k.key);
     cursor_remember(&rk->cursors, k.index, cursor, p);
     return cursor;
-}
-
-/* The start of everything in the cursor's slot that is at least as long as the name it stands for. */
-static void cursor_group(const struct rk_db *db, u64 cursor, struct buf *out)
-{
-    codec_index_prefix(out, RK_REGION, db->index);
-    char at[6];
-    put_u16(at, (u16)(cursor >> 49));
-    put_u32(at + 2, (u32)(cursor >> FINGERPRINT_BITS) & LENGTH_MAX);
-    buf_append(out, at, sizeof at);
 }
 
 /* Where to go on; a P that is to be skipped if it is there itself. */
@@ -158,25 +144,21 @@ static void cursor_position(struct rk *rk, struct rk_db *db, u64 cursor, struct 
         buf_append_char(out, '\0'); /* the first position after it */
         return;
     }
-    u64 print = cursor & (((u64)1 << FINGERPRINT_BITS) - 1);
+    u16 slot = (u16)(cursor >> 32);
     struct key_walk w;
-    struct buf start = {0};
-    cursor_group(db, cursor, &start);
-    buf_append_bytes(out, buf_bytes(&start));
-    key_walk_start(&w, rk, db, buf_bytes(&start));
-    for (struct row *r; (r = key_walk_next(&w));) {
-        u64 got = print_of(row_key(r));
-        bool same_group = get_u16(w.p.p + 16) == (u16)(cursor >> 49) &&
-                          MIN(r->key_len, LENGTH_MAX) == ((cursor >> FINGERPRINT_BITS) & LENGTH_MAX);
-        if (!same_group) break;
-        if (got != print) continue;
+    codec_index_prefix(out, RK_REGION, db->index);
+    size_t slot_at = out->n;
+    put_u16(buf_reserve(out, 2), slot);
+    out->n += 2;
+    key_walk_start(&w, rk, db, buf_bytes(out));
+    for (struct row *r; (r = key_walk_next(&w)) && get_u16(w.p.p + slot_at) == slot;) {
+        if (print_of(row_key(r)) != (u32)cursor) continue;
         buf_clear(out);
         buf_append_bytes(out, w.p);
         buf_append_char(out, '\0');
         break;
     }
     key_walk_done(&w);
-    buf_release(&start);
 }
 
 u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn, void *arg)
