@@ -174,6 +174,8 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     account(s, c, q, o, now_us - s->tick_us);
     s->tick_us = now_us;
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
+    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
+    if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* nobody will read it: EXEC's answer stays short */
 }
 
 /* Why a request is left for later; 0: it may run. */
