@@ -291,7 +291,7 @@ void wheel_forecast(const struct wheel *w, void (*fn)(void *, i64, i64, u64), vo
     }
 }
 
-/* A place at random of all that the chunks have. Few are empty: of a list, only the first chunk is not full. */
+/* A place at random of all that the chunks have. Few are empty: in a list only the first is not full. */
 bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref)
 {
     u64 places = 0;
