@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "server/client.h"
 #include "server/storage.h"
+#include "server/users.h"
 
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000
@@ -16,8 +17,7 @@ static void every_second(struct server *s)
     net_trim(&s->net);
     net_retry_accept(&s->net);
     metrics_cron(s->metrics);
-    s->auth_failures /= 2;
-    net_resume(&s->net, HOLD_AUTH);
+    users_next_try(s);
 }
 
 static void decay(uv_work_t *w UNUSED) { mem_decay(); }

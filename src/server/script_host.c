@@ -7,9 +7,11 @@
 #include "exec/script.h"
 #include "server/monitor.h"
 #include "server/tick.h"
+#include "server/users.h"
 
 #define SERVE_EVERY_US 10000 /* how often others are served … */
 #define SERVE_SHARE 10       /* … unless that took more than this part of the time */
+#define AUTH_EVERY_US 1000000
 
 static i64 now_us(void *owner UNUSED) { return clock_mono_us(); }
 
@@ -27,11 +29,20 @@ static void log_text(void *owner, int level, const char *text)
     log_line(&s->log, (enum log_level)level, "%s", text);
 }
 
+/* As cron, which does not run meanwhile: who is to end the script may have to log in first. */
+static void let_log_in(struct server *s, i64 at_us)
+{
+    if (at_us - s->script_auth_us < AUTH_EVERY_US) return;
+    s->script_auth_us = at_us;
+    users_next_try(s);
+}
+
 static void serve(void *owner)
 {
     struct server *s = owner;
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
+    let_log_in(s, start);
     /* Nothing was recorded in this tick so far; the script's own record is not ended yet. */
     bool settled = s->region.journal.seq == s->region.committed && !s->region.eng->failed;
     net_serve_busy(&s->net, settled, tick_run);

@@ -72,7 +72,8 @@ struct server {
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */
     u64 purge_until;       /* loop time up to which `purge` runs */
-    i64 script_serve_us;   /* while a script runs too long: when others are served next */
+    i64 script_serve_us;   /* while a script runs too long: when others are served next … */
+    i64 script_auth_us;    /* … and when those who wait for AUTH were last let try */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
     int exit_code;

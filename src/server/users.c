@@ -62,6 +62,12 @@ static void note_failure(struct ctx *c, bytes name)
                 describe_running(s, conn_of(c->session)));
 }
 
+void users_next_try(struct server *s)
+{
+    s->auth_failures /= 2;
+    net_resume(&s->net, HOLD_AUTH);
+}
+
 /* A name nobody has costs as much as one that somebody has: who the users are is not to be heard. */
 bool users_log_in(struct ctx *c, bytes name, bytes password)
 {

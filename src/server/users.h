@@ -24,6 +24,9 @@ void users_greet(struct server *s, struct session *session);
 /* AUTH. False: the error has been replied, and the failure noted. */
 NODISCARD bool users_log_in(struct ctx *c, bytes name, bytes password);
 
+/* About once a second: failures count less, and those whose AUTH had to wait for them try now. */
+void users_next_try(struct server *s);
+
 /* Takes the rules of SETUSER. False: `why` has the error, and nothing changed. */
 NODISCARD bool users_change(struct server *s, bytes name, u32 n, const bytes *rules, struct buf *why);
 

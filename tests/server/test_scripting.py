@@ -573,6 +573,22 @@ def test_shutdown_while_one_runs(server_factory):
         assert r.keys() == [b'before']
 
 
+def test_who_has_to_wait_for_a_login_may_end_it(server_factory):
+    """After failures an AUTH waits, but not for the end of a script that has none."""
+    s = server_factory('--busy-reply-threshold', 20, '--requirepass', 'secret')
+    with s.raw() as c, s.raw() as guesses, s.raw() as early, s.raw() as late:
+        assert c.call('AUTH', 'secret') == b'OK'
+        guesses.send(mayfly.encode('AUTH', 'wrong') * 9)
+        assert all(guesses.reply().startswith('WRONGPASS') for _ in range(9))
+        early.command('AUTH', 'secret')
+        c.command('EVAL', FOREVER, 0)
+        mayfly.eventually(lambda: 'Slow script detected' in s.log)
+        late.command('AUTH', 'secret')
+        assert late.reply() == early.reply() == b'OK'
+        assert late.call('SCRIPT', 'KILL') == b'OK'
+        assert 'killed' in c.reply()
+
+
 def test_no_threshold_no_answer(server_factory):
     s = server_factory('--busy-reply-threshold', 0)
     with s.raw() as a, s.raw() as b:
