@@ -136,6 +136,7 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
     struct tick_state outer = set_aside(n);
     for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
     mem_free(withdrawn);
+    uv_update_time(n->loop); /* the loop is not there to do it */
     read_all(n);
     while (n->ready) {
         for (n->running = 0; n->running < n->request_count; n->running++) run(n, n->running);

@@ -137,14 +137,20 @@ void net_take_input(struct conn *c)
     }
 }
 
-/* As recv. */
-static ssize_t take_bytes(struct conn *c, void *to, size_t n)
+static ssize_t take_tls_bytes(struct conn *c, void *to, size_t n)
 {
-    if (LIKELY(!c->tls)) return recv(c->fd, to, n, 0);
     ssize_t got = tls_recv(c->tls, to, n);
     int code = errno;
     net_watch(c, c->events);
     errno = code;
+    return got;
+}
+
+/* As recv. */
+static ssize_t take_bytes(struct conn *c, void *to, size_t n)
+{
+    ssize_t got = LIKELY(!c->tls) ? recv(c->fd, to, n, 0) : take_tls_bytes(c, to, n);
+    if (LIKELY(got > 0)) net_moved(c);
     return got;
 }
 

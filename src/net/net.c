@@ -29,6 +29,7 @@ struct conn *conn_new(struct net *n, int fd, const struct listener *l)
         return NULL;
     }
     c->poll.data = c;
+    net_moved(c);
     session_init(&c->session, ++n->next_id, false);
     request_parser_init(&c->parser);
     c->next = n->conns;
@@ -119,8 +120,9 @@ size_t conn_memory(const struct conn *c)
            c->parser.cap * sizeof(struct arg_span) + c->parser.words.cap;
 }
 
-void net_close_idle(struct net *n, i64 now_ms)
+void net_close_idle(struct net *n)
 {
+    i64 now_ms = (i64)uv_now(n->loop);
     if (!n->config.idle_timeout_s) return;
     for (struct conn *c = n->conns; c; c = c->next) {
         bool exempt = c->class != CONN_NORMAL || c->session.monitor || c->hold;

@@ -72,7 +72,8 @@ struct conn {
     enum conn_class class;
     bool is_unix, is_loopback;
     bool closing;
-    i64 created_ms, active_ms;
+    i64 created_ms;
+    i64 active_ms;             /* of the loop's time: when bytes last came or went */
     const char *last_command;
     char peer[NET_ADDRESS], local[NET_ADDRESS];
 
@@ -227,7 +228,7 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
 /* To be called about once a second, between ticks: the `timeout` directive, the soft output
  * limits of connections on which nothing happens, freeing of idle buffers, and accepting
  * again after the file descriptors had run out. */
-void net_close_idle(struct net *n, i64 now_ms);
+void net_close_idle(struct net *n);
 void net_check_output(struct net *n);
 void net_trim(struct net *n);
 void net_retry_accept(struct net *n);

@@ -83,6 +83,9 @@ static inline void net_watch(struct conn *c, int events)
     if (c->polled != poll) net_poll(c, poll);
 }
 
+/* Bytes came or went. */
+static inline void net_moved(struct conn *c) { c->active_ms = (i64)uv_now(c->net->loop); }
+
 /* A buffer from the pool, and back to it. */
 struct buf net_borrow(struct net *n);
 static inline void net_give_back(struct net *n, struct buf *b)

@@ -101,7 +101,9 @@ void net_check_output(struct net *n)
 /* As send. */
 static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
 {
-    return LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
+    ssize_t sent = LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
+    if (LIKELY(sent > 0)) net_moved(c);
+    return sent;
 }
 
 /* Hands the kernel what it takes. False: the connection is gone. */

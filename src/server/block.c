@@ -120,7 +120,6 @@ static void finish(struct server *s, struct blocked *b, const struct request *q,
     tick_filter_reply(c, mark, c->session.reply_mode);
     conn_answer_end(c, mark);
     conn_late(c);
-    c->active_ms = s->now_ms;
     unblock(s, b);
 }
 

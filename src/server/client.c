@@ -105,7 +105,7 @@ void client_describe(struct conn *c, i64 now_ms, struct buf *out)
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d", (ull)s->id, c->peer, c->local, c->fd);
     print_text(out, "name", buf_bytes(&s->name));
     buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (long long)(now_ms - c->created_ms) / 1000,
-               (long long)(now_ms - c->active_ms) / 1000, flags, s->db);
+               ((long long)uv_now(c->net->loop) - c->active_ms) / 1000, flags, s->db);
     buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
                (ull)pubsub_subscriptions(c, PUBSUB_PATTERN), (ull)pubsub_subscriptions(c, PUBSUB_SHARD),
                multi_open(s) ? (int)s->tx->count : -1);

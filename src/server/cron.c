@@ -12,7 +12,7 @@
 
 static void every_second(struct server *s)
 {
-    net_close_idle(&s->net, clock_wall_ms());
+    net_close_idle(&s->net);
     net_check_output(&s->net);
     net_trim(&s->net);
     net_retry_accept(&s->net);

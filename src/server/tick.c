@@ -226,7 +226,6 @@ void tick_run(struct net *n, u32 at)
     account(s, c, &q, &o, now_us - start_us);
     s->tick_us = now_us;
     if (LIKELY(o.cmd != NULL)) c->last_command = o.cmd->name;
-    c->active_ms = s->now_ms;
     bool filtered = before != REPLY_ON || c->session.reply_mode != REPLY_ON;
     if (UNLIKELY(o.waiting != NULL)) block_begin(s, c, &o, now_us - start_us);
     else if (UNLIKELY(filtered)) tick_filter_reply(c, mark, before);

@@ -463,6 +463,33 @@ def test_idle_timeout(server_factory, raw):
     assert 0.9 < time.monotonic() - start < 10
 
 
+def upload(port, raw):
+    c = raw(port).send(b'*2\r\n$4\r\nECHO\r\n$40\r\n')
+    for _ in range(20):
+        time.sleep(0.2)
+        c.try_send(b'xx')
+    assert c.try_send(b'\r\n').sock.recv(100) == b'$40\r\n' + b'x' * 40 + b'\r\n'
+
+
+def download(port, raw):
+    n = 60 * MB
+    c = raw(port)
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    c.command('SETRANGE', 'big', n - 1, 'x').command('GET', 'big')
+    left, start, chunk = n + len(b':%d\r\n$%d\r\n\r\n' % (n, n)), time.monotonic(), True
+    while left and chunk:
+        left -= len(chunk := c.sock.recv(65536))
+        time.sleep(0.01 if time.monotonic() - start < 4 else 0)
+    assert not left
+
+
+@pytest.mark.parametrize('transfer', [upload, download])
+def test_a_slow_transfer_is_not_idleness(server_factory, raw, transfer):
+    """`timeout` is for connections on which nothing moves."""
+    s = server_factory('--timeout', 2)
+    in_one_of(3, lambda: transfer(s.port, raw))
+
+
 # -- before authentication -------------------------------------------------------------
 
 @pytest.fixture(scope='module')
