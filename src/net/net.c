@@ -1,8 +1,8 @@
 /* See net.h: the life of connections, and the tick. What they send is in input.c, what they are told in
  * output.c, where they come from in listen.c.
  *
- * The order of one turn of libuv's loop is: timers, poll (read callbacks: parse), check (on_tick: run; then
- * flush). */
+ * The order of one turn of libuv's loop is: timers, prepare, poll (read callbacks: parse), check (on_tick:
+ * run; then flush). What timers bring about is a tick of its own, before the loop sleeps in poll. */
 #include "net/net_parts.h"
 
 #include <sys/epoll.h>
@@ -161,9 +161,8 @@ void net_end_tick(struct net *n)
     }
 }
 
-static void on_check(uv_check_t *h)
+static void run_ticks(struct net *n)
 {
-    struct net *n = h->data;
     do {
         n->on_tick(n);
         /* Input taken up again may hold no request after all (blank lines): what it was lent
@@ -171,6 +170,15 @@ static void on_check(uv_check_t *h)
         do net_end_tick(n);
         while (n->ready && !n->request_count);
     } while (n->request_count);
+}
+
+static void on_check(uv_check_t *h) { run_ticks(h->data); }
+
+/* Who was answered, or may go on, since the last tick is not to wait for whatever wakes the loop next. */
+static void on_prepare(uv_prepare_t *h)
+{
+    struct net *n = h->data;
+    if (UNLIKELY(n->ready != NULL)) run_ticks(n);
 }
 
 /* -- life ---------------------------------------------------------------------------------- */
@@ -218,6 +226,10 @@ void net_init(struct net *n, uv_loop_t *loop)
     n->check.data = n;
     uv_check_start(&n->check, on_check);
     uv_unref((uv_handle_t *)&n->check);
+    uv_prepare_init(loop, &n->prepare);
+    n->prepare.data = n;
+    uv_prepare_start(&n->prepare, on_prepare); /* libuv calls the first one last: behind all others */
+    uv_unref((uv_handle_t *)&n->prepare);
 }
 
 void net_release(struct net *n)

@@ -146,6 +146,7 @@ struct net {
     struct tls_context *tls; /* for those that speak it; the owner's, and may be replaced */
     bool no_files;    /* accepting waits until a file descriptor may be free */
     uv_check_t check;
+    uv_prepare_t prepare;
 
     /* The owner's part. */
     void *owner;

@@ -159,10 +159,20 @@ static void on_off(struct ctx *c, bool *flag)
 void cmd_client_no_evict(struct ctx *c) { on_off(c, &c->session->no_evict); }
 void cmd_client_no_touch(struct ctx *c) { on_off(c, &c->session->no_touch); }
 
-void client_end_pause(struct server *s)
+static void end_pause(struct server *s)
 {
     s->pause_until_ms = 0;
+    uv_timer_stop(&s->pause);
     net_resume(&s->net, HOLD_PAUSE);
+}
+
+static void on_pause_over(uv_timer_t *t) { end_pause(t->data); }
+
+static void pause_until(struct server *s, i64 until_ms)
+{
+    s->pause_until_ms = until_ms;
+    uv_update_time(&s->loop);
+    uv_timer_start(&s->pause, on_pause_over, (u64)MAX(until_ms - s->now_ms, 0) + 1, 0); /* never too early */
 }
 
 void cmd_client_pause(struct ctx *c)
@@ -183,13 +193,13 @@ void cmd_client_pause(struct ctx *c)
     }
     if (!ctx_timeout_ms(c, c->argv[2], &ms)) return;
     s->pause_writes_only = writes_only && (!s->pause_until_ms || s->pause_writes_only);
-    s->pause_until_ms = MAX(s->pause_until_ms, c->now_ms + MIN(ms, INT64_MAX - c->now_ms));
+    pause_until(s, MAX(s->pause_until_ms, c->now_ms + MIN(ms, INT64_MAX - c->now_ms)));
     reply_ok(c->out);
 }
 
 void cmd_client_unpause(struct ctx *c)
 {
-    client_end_pause(c->server);
+    end_pause(c->server);
     reply_ok(c->out);
 }
 

@@ -7,8 +7,6 @@
 /* Names have no spaces, line breaks or control characters. False: error replied. */
 NODISCARD bool client_set_name(struct ctx *c, bytes name);
 
-void client_end_pause(struct server *s); /* what waited for the end of CLIENT PAUSE runs */
-
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
 void client_describe(struct conn *c, i64 now_ms, struct buf *out);
 

@@ -1,7 +1,6 @@
 #include "server/cron.h"
 
 #include "base/clock.h"
-#include "server/client.h"
 #include "server/storage.h"
 #include "server/users.h"
 
@@ -68,6 +67,5 @@ void server_cron(uv_timer_t *t)
 {
     struct server *s = t->data;
     every_tenth(s);
-    if (s->pause_until_ms && clock_wall_ms() >= s->pause_until_ms) client_end_pause(s);
     if (s->cron_loops++ % (u64)s->config.hz == 0) every_second(s);
 }

@@ -295,12 +295,13 @@ static void start_handles(struct server *s)
 {
     block_init(s);
     uv_timer_init(&s->loop, &s->cron);
+    uv_timer_init(&s->loop, &s->pause);
     uv_timer_init(&s->loop, &s->wake);
     uv_timer_init(&s->loop, &s->purge);
     uv_idle_init(&s->loop, &s->busy);
     uv_signal_init(&s->loop, &s->sigterm);
     uv_signal_init(&s->loop, &s->sigint);
-    s->cron.data = s->wake.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
+    s->cron.data = s->pause.data = s->wake.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
     uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     uv_signal_start(&s->sigint, on_signal, SIGINT);

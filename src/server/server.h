@@ -51,6 +51,7 @@ struct server {
     uv_timer_t purge;      /* active for a while after much memory was freed … */
     uv_work_t purge_work;  /* … when a worker … */
     bool purging;          /* … is giving some of it back */
+    uv_timer_t pause;      /* the end of CLIENT PAUSE */
     uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
     i64 wake_ms;           /* what `wake` is set to; 0: it is not */
     uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */

@@ -78,6 +78,23 @@ def time_is_up_in_time(server, raw):
 
 
 @pytest.mark.any_engine
+@pytest.mark.parametrize('command', ['BLPOP k 0.02', 'XREAD BLOCK 20 STREAMS k $', 'WAIT 1 20', 'CLIENT PAUSE 20'])
+def test_time_is_up_while_the_server_sleeps(server_factory, raw, command):
+    """What a timer answers does not lie until something else wakes the server, which is a second with this hz."""
+    c = raw(server_factory('--hz', 1).port)
+
+    def in_time():
+        for _ in range(4):
+            start = time.monotonic()
+            c.call(*command.split())
+            c.call('GET', 'k')          # which a pause holds
+            took = time.monotonic() - start
+            assert 0.02 <= took < 0.02 + SLACK
+
+    in_one_of(5, in_time)
+
+
+@pytest.mark.any_engine
 def test_the_long_and_the_endless(server, raw, block):
     for c in [block('BLPOP', 'k', t) for t in (0, 1000, 9000000000000000, '0x10')]:
         assert c.silent(0.02)
