@@ -223,13 +223,15 @@ void net_withdraw(struct conn *c)
     net_watch(c, c->events | UV_READABLE);
 }
 
+void conn_mind_end(struct conn *c) { net_watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); }
+
 void conn_block(struct net *n, struct conn *c, u32 why)
 {
     u32 next = n->running + 1;
     if (next < n->request_count && n->requests[next].conn == c) conn_postpone(n, next, why);
     c->hold |= why;
     c->blocked_tick = n->ticks;
-    net_watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); /* nobody answers one who has left */
+    conn_mind_end(c); /* nobody answers one who has left */
 }
 
 void conn_resume(struct conn *c, u32 why)

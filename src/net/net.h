@@ -207,6 +207,7 @@ void conn_close(struct conn *c);
  * this request on. `why` is a bit that conn_resume takes away again. */
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
+void conn_mind_end(struct conn *c);      /* until then: if the peer leaves, the connection is closed */
 void net_resume(struct net *n, u32 why); /* all of them, those that connected first before the others */
 
 /* The request that is being run will be answered later: those of the connection behind it wait. When it is

@@ -188,6 +188,15 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     return 0;
 }
 
+/* Redis holds requests for a pause or a failover, too, and forgets them with a client that leaves. For other
+ * reasons it does not: those are run, whether or not somebody is there to hear the answer. */
+static void hold_request(struct net *n, u32 at, u32 why)
+{
+    struct conn *c = n->requests[at].conn;
+    conn_postpone(n, at, why);
+    if (why & (HOLD_PAUSE | HOLD_FAILOVER)) conn_mind_end(c);
+}
+
 void tick_run(struct net *n, u32 at)
 {
     struct server *s = n->owner;
@@ -208,7 +217,7 @@ void tick_run(struct net *n, u32 at)
     if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
     u32 hold = reason_to_hold(s, nq, argv);
     if (UNLIKELY(hold)) {
-        conn_postpone(n, at, hold);
+        hold_request(n, at, hold);
         return;
     }
     bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->region.script;

@@ -1,6 +1,7 @@
 """Commands about clients and the server itself: CLIENT, MONITOR, SLOWLOG, LATENCY,
 MEMORY, DEBUG, INFO, COMMAND, AUTH."""
 import re
+import socket
 import time
 
 import pytest
@@ -151,6 +152,23 @@ def test_client_gone_while_paused(server, raw):
     b.close()
     a.call('CLIENT', 'UNPAUSE')
     assert a.call('PING') == b'PONG'
+
+
+def test_those_who_left_while_paused_are_not_run(server_factory, raw):
+    s = server_factory()
+    admin, stays = raw(s.port), raw(s.port)
+    assert admin.call('CLIENT', 'PAUSE', 100_000, 'WRITE') == b'OK'
+    leaving = [raw(s.port).send(encode('PING') + encode('INCR', 'n')) for _ in range(20)]
+    stays.command('INCR', 'n')
+    assert all(c.reply() == b'PONG' for c in leaving)
+    for c in leaving[:10]:
+        c.close()
+    for c in leaving[10:]:
+        c.sock.shutdown(socket.SHUT_WR)
+        assert c.closed()
+    eventually(lambda: b'connected_clients:2\r\n' in admin.call('INFO', 'clients'))
+    assert admin.call('CLIENT', 'UNPAUSE') == b'OK'
+    assert stays.reply() == 1 and admin.call('GET', 'n') == b'1'
 
 
 @pytest.mark.parametrize('args, text', [
