@@ -59,7 +59,6 @@ struct persistence {
     u64 saves, save_peak;
     u64 loaded_keys, loaded_dead; /* by the last load */
     bool flushed;            /* FLUSHALL was run in this tick */
-    u32 stop_signal;         /* a signal that waits for the job: snapshot_must_finish; 0: none */
 
     /* AOF */
     struct aof *aof;         /* NULL: none is open */

@@ -43,6 +43,7 @@ static void serve(void *owner)
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
     let_log_in(s, start);
+    server_hear_signals(s);
     /* Nothing was recorded in this tick so far; the script's own record is not ended yet. */
     bool settled = s->region.journal.seq == s->region.committed && !s->region.eng->failed;
     net_serve_busy(&s->net, settled, tick_run);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,28 +268,52 @@ static void take_signs_down(struct server *s)
     daemon_end(&s->config);
 }
 
-/* A file that gets its name just now must have it first: see snapshot.c. Nor does it end before the first
- * base of a new AOF is complete, as there is after each full sync: without it there is nothing to start
- * with. */
-void server_stop_by_signal(struct server *s, int signum)
+static const char *signal_name(u32 signum) { return signum == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+/* A script is done first. A file that gets its name just now must have it: see snapshot.c. Nor does it end
+ * before the first base of a new AOF is complete, as there is after each full sync: without it there is
+ * nothing to start with. */
+void server_stop_by_signal(struct server *s, u32 signum)
 {
     const struct config *c = &s->config;
-    const char *name = signum == SIGINT ? "SIGINT" : "SIGTERM";
-    s->persist.stop_signal = (u32)signum;
-    if (snapshot_must_finish(&s->persist) && !s->region.loading) return;
-    s->persist.stop_signal = 0;
-    if (!server_shutdown(s, signum == SIGINT ? c->shutdown_on_sigint : c->shutdown_on_sigterm))
-        log_line(&s->log, LOG_WARNING,
-                 "%s received but errors trying to shut down the server, check the logs for more information",
-                 name);
+    s->stop_signal = signum;
+    if (s->region.script || (snapshot_must_finish(&s->persist) && !s->region.loading)) return;
+    if (server_shutdown(s, signum == SIGINT ? c->shutdown_on_sigint : c->shutdown_on_sigterm)) return;
+    s->stop_signal = 0;
+    log_line(&s->log, LOG_WARNING,
+             "%s received but errors trying to shut down the server, check the logs for more information",
+             signal_name(signum));
 }
 
-static void on_signal(uv_signal_t *h, int signum)
+static void on_signal(struct server *s, u32 signum)
 {
-    struct server *s = h->data;
-    log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...",
-             signum == SIGINT ? "SIGINT" : "SIGTERM");
+    if (s->stop_signal && signum == SIGINT) {
+        log_line(&s->log, LOG_WARNING, "You insist... exiting now.");
+        server_end(s, 1);
+        return;
+    }
+    log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...", signal_name(signum));
     server_stop_by_signal(s, signum);
+}
+
+void server_hear_signals(struct server *s)
+{
+    struct signalfd_siginfo heard;
+    while (read(s->signal_fd, &heard, sizeof heard) == sizeof heard) on_signal(s, heard.ssi_signo);
+}
+
+static void on_signals(uv_poll_t *h, int status UNUSED, int events UNUSED) { server_hear_signals(h->data); }
+
+/* They are read, not caught, so that whoever keeps the loop can look for them. For that no thread may catch
+ * them: all are started behind this. */
+static int take_signals(void)
+{
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGTERM);
+    sigaddset(&both, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &both, NULL);
+    return signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 static void start_handles(struct server *s)
@@ -299,12 +324,10 @@ static void start_handles(struct server *s)
     uv_timer_init(&s->loop, &s->wake);
     uv_timer_init(&s->loop, &s->purge);
     uv_idle_init(&s->loop, &s->busy);
-    uv_signal_init(&s->loop, &s->sigterm);
-    uv_signal_init(&s->loop, &s->sigint);
-    s->cron.data = s->pause.data = s->wake.data = s->purge.data = s->sigterm.data = s->sigint.data = s;
+    uv_poll_init(&s->loop, &s->signals, s->signal_fd);
+    s->cron.data = s->pause.data = s->wake.data = s->purge.data = s->signals.data = s;
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
-    uv_signal_start(&s->sigterm, on_signal, SIGTERM);
-    uv_signal_start(&s->sigint, on_signal, SIGINT);
+    uv_poll_start(&s->signals, UV_READABLE, on_signals);
     /* A client that closed is an error of write(), a terminal that closed is nobody's concern. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -320,6 +343,8 @@ bool server_start(struct server *s)
         config_release(&s->config);
         return false;
     }
+    s->signal_fd = take_signals();
+    CHECK(s->signal_fd >= 0);
     say_hello(s);
     config_warn(&s->config, &s->log);
     adjust_max_clients(s);
@@ -403,6 +428,7 @@ void server_release(struct server *s)
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
+    close(s->signal_fd);
     net_release(&s->net);
     tls_context_free(s->net.tls);
     persistence_release(s);

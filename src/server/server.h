@@ -55,7 +55,9 @@ struct server {
     uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
     i64 wake_ms;           /* what `wake` is set to; 0: it is not */
     uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */
-    uv_signal_t sigterm, sigint;
+    int signal_fd;         /* SIGTERM and SIGINT, to be read … */
+    uv_poll_t signals;     /* … by the loop, or while a script keeps it waiting */
+    u32 stop_signal;       /* the one that asked for an end that has not come yet; 0: none */
 
     i64 now_ms;            /* of this tick; also the region's */
     i64 tick_us;           /* monotonic time this tick's requests began */
@@ -89,7 +91,8 @@ void server_release(struct server *s);
  * when the replicas have everything (repl.leaving).
  * False: something could not be saved, and the server stays; the log says what. */
 NODISCARD bool server_shutdown(struct server *s, u32 how);
-void server_stop_by_signal(struct server *s, int signum);
+void server_hear_signals(struct server *s);
+void server_stop_by_signal(struct server *s, u32 signum); /* now, or when nothing is in the way */
 bool shutdown_waits(struct server *s, u32 how); /* for replicas; then it begins anew */
 void shutdown_cron(struct server *s);
 

@@ -46,6 +46,7 @@ bool shutdown_waits(struct server *s, u32 how)
 static void stop_waiting(struct server *s)
 {
     s->repl.leaving = false;
+    s->stop_signal = 0;
     if (!s->repl.failover.state) net_resume(&s->net, HOLD_FAILOVER);
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (!(c->hold & HOLD_SHUTDOWN) || c->closing) continue;

@@ -96,7 +96,7 @@ static void job_end(struct server *s, bool ok)
     if (job == JOB_REWRITE && !killed) rewrite_ended(s, ok);
     begin_next(s);
     snapshot_resume_all(s);
-    if (p->stop_signal) server_stop_by_signal(s, (int)p->stop_signal);
+    if (s->stop_signal) server_stop_by_signal(s, s->stop_signal);
 }
 
 static void on_file_done(void *arg, bool ok) { job_end(arg, ok); }
