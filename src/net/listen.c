@@ -86,8 +86,8 @@ static void welcome(struct net *n, int fd, const struct listener *l)
     if (!c) return;
     if (l->is_unix) describe_unix(c);
     else describe_tcp(c);
-    const char *why = n->count - n->closing > n->config.max_clients ? "-ERR max number of clients reached\r\n"
-                                                       : n->on_accept(n, c);
+    const char *why = net_clients(n) > n->config.max_clients ? "-ERR max number of clients reached\r\n"
+                                                             : n->on_accept(n, c);
     if (why) {
         refuse(c, why);
         return;

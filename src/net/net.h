@@ -219,6 +219,9 @@ void conn_wake(struct conn *c);
 /* … or, between ticks, at once. The connection may be closed on return. */
 void conn_pump(struct conn *c);
 
+/* Those that are there: not those the loop has yet to forget. */
+static inline u32 net_clients(const struct net *n) { return n->count - n->closing; }
+
 size_t conn_output_bytes(const struct conn *c);
 size_t conn_memory(const struct conn *c);
 

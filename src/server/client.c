@@ -214,6 +214,7 @@ void cmd_client_unblock(struct ctx *c)
     if (!ctx_int(c, c->argv[2], &id)) return;
     struct conn *x = c->server->net.conns;
     while (x && x->session.id != (u64)id) x = x->next;
+    if (x && x->closing) x = NULL;
     bool with_error = c->argc == 4 && bytes_is(c->argv[3], "error");
     reply_int(c->out, x && (primary_unblock(c->server, x, with_error) ||
                             block_unblock(c->server, x, with_error)));

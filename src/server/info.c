@@ -66,7 +66,11 @@ static void info_server(struct server *s, struct buf *b)
 static void info_clients(struct server *s, struct buf *b)
 {
     size_t biggest_in = 0, biggest_out = 0;
+    u32 clients = link_is_up(s), blocked = 0;
     for (struct conn *c = s->net.conns; c; c = c->next) {
+        if (c->closing) continue;
+        clients += c->class != CONN_REPLICA;
+        blocked += (c->hold & (HOLD_WAIT | HOLD_BLOCKED)) != 0;
         biggest_in = MAX(biggest_in, c->in.n);
         biggest_out = MAX(biggest_out, conn_output_bytes(c));
     }
@@ -74,9 +78,8 @@ static void info_clients(struct server *s, struct buf *b)
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
                "blocked_clients:%u\r\ntracking_clients:%llu\r\nclients_in_timeout_table:%u\r\n",
-               s->net.count - s->repl.replica_count + link_is_up(s), (long long)s->config.maxclients,
-               biggest_in, biggest_out, s->repl.waiting + s->blocking.count, (ull)s->tracking.clients.count,
-               s->repl.waiting + s->blocking.times.n);
+               clients, (long long)s->config.maxclients, biggest_in, biggest_out, blocked,
+               (ull)s->tracking.clients.count, s->repl.waiting + s->blocking.times.n);
 }
 
 static void info_scripts(struct server *s, struct buf *b)

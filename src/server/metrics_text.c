@@ -113,7 +113,7 @@ static void server_text(struct server *s, struct buf *b)
                REDIS_VERSION, s->region.eng->ops->name);
     gauge(b, "start_time_seconds", (double)s->start_ms / 1e3, "When it started, as a Unix time.");
     gauge(b, "loading", s->region.loading, "1 while data is being loaded.");
-    gauge(b, "connected_clients", s->net.count, "Client connections.");
+    gauge(b, "connected_clients", net_clients(&s->net), "Client connections.");
     counter(b, "connections_total", (double)s->net.stats.connections, "Connections accepted.");
     counter(b, "net_input_bytes_total", (double)s->net.stats.bytes_in, "Bytes received.");
     counter(b, "net_output_bytes_total", (double)s->net.stats.bytes_out, "Bytes sent.");

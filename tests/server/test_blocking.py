@@ -231,6 +231,22 @@ def test_a_client_that_is_killed_by_the_push_that_would_serve_it(server, raw, bl
 
 
 @pytest.mark.any_engine
+def test_a_client_that_is_killed_is_gone_at_once(server, raw):
+    """For what follows in the same pipeline, too."""
+    c = raw(server.port)
+    number = c.call('CLIENT', 'ID')
+    c.command('BLPOP', 'k', 0)
+    waiting(server, 1)
+    with server.raw() as admin:
+        before = field(admin, 'clients', 'connected_clients')
+        admin.send(encode('CLIENT', 'KILL', 'ID', number) + encode('CLIENT', 'UNBLOCK', number) +
+                   encode('INFO', 'clients'))
+        assert admin.reply() == 1 and admin.reply() == 0
+        text = admin.reply().decode()
+        assert f'connected_clients:{before - 1}\r\n' in text and 'blocked_clients:0\r\n' in text
+    assert c.closed()
+
+
 def test_shutdown_while_clients_wait(server_factory, raw):
     s = server_factory()
     clients = [raw(s.port) for _ in range(20)]
