@@ -205,7 +205,7 @@ void tick_run(struct net *n, u32 at)
     if (!c || c->closing || c->session.close_after_reply || s->shutting_down) return;
     struct reply out = conn_reply(c);
     if (nq->error) {
-        reply_errorf(&out, "ERR Protocol error: %s", nq->error);
+        if (c->session.reply_mode == REPLY_ON) reply_errorf(&out, "ERR Protocol error: %s", nq->error);
         c->session.close_after_reply = true;
         return;
     }

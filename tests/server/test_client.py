@@ -193,6 +193,11 @@ def test_reply_modes(server, raw):
     assert c.call('CLIENT', 'REPLY', 'FOO') == 'ERR syntax error'
 
 
+@pytest.mark.parametrize('mode', ['OFF', 'SKIP'])
+def test_reply_modes_hold_for_protocol_errors(server, raw, mode):
+    assert raw(server.port).send(encode('CLIENT', 'REPLY', mode) + b'*x\r\n').rest() == b''
+
+
 def test_no_touch(server, raw):
     c, other = raw(server.port), raw(server.port)
     c.call('SET', 'k', 'v')
