@@ -182,6 +182,7 @@ void net_read(struct conn *c, bool ended)
     ssize_t n = take_bytes(c, to, room);
     if (c->closing) return;
     if (n <= 0) {
+        if (!c->lent.n) net_give_back(c->net, &c->lent); /* a greeting of TLS brings no bytes */
         if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         net_was_read(c, true);
         return;

@@ -142,6 +142,16 @@ def test_who_speaks_something_else_is_dropped(tls, certs):
         eventually(lambda: len(c.client_list()) == 1)
 
 
+def test_who_says_nothing_costs_little(tls, certs):
+    s, port = tls
+    with Secure(port, context(certs)) as quiet, s.client() as c:
+        def memory():
+            mine = f':{quiet.sock.getsockname()[1]}'
+            return next(int(x['tot-mem']) for x in c.client_list() if x['addr'].endswith(mine))
+        eventually(lambda: memory() < 8192)
+        assert quiet.call('PING') == b'PONG'
+
+
 def test_settings_at_run_time(server_factory, certs):
     port, other = free_port(), free_port()
     s = server_factory()
