@@ -71,6 +71,7 @@ struct server {
     i64 pause_until_ms;    /* CLIENT PAUSE; 0: none */
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
+    i64 web_warned_us;     /* when the log last told of a web request; 0: never */
 
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */

@@ -9,6 +9,7 @@
 
 #define PREFETCH_MAX 256
 #define RECLAIM_UNITS 64
+#define WEB_WARN_EVERY_US 60000000
 
 /* -- running requests ------------------------------------------------------------- */
 
@@ -46,13 +47,21 @@ static bool is_web_request(bytes name)
     return may_be && (bytes_is(name, "post") || bytes_is(name, "host:"));
 }
 
-/* A browser tricked into talking to us must not get as far as a command in its body. */
-static void refuse_web_request(struct server *s, struct conn *c)
+/* Once in a while: anybody can send such requests, and is not to fill the log with them. */
+static void warn_of_web_request(struct server *s, const struct conn *c)
 {
+    if (s->web_warned_us && s->tick_us - s->web_warned_us <= WEB_WARN_EVERY_US) return;
+    s->web_warned_us = s->tick_us;
     log_line(&s->log, LOG_WARNING,
              "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: "
              "commands to Mayfly. This is likely due to an attacker attempting to use Cross Protocol "
              "Scripting to compromise your server. Connection from %s aborted.", c->peer);
+}
+
+/* A browser tricked into talking to us must not get as far as a command in its body. */
+static void refuse_web_request(struct server *s, struct conn *c)
+{
+    warn_of_web_request(s, c);
     conn_close(c);
 }
 

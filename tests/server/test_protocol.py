@@ -72,6 +72,13 @@ def test_security_attack_is_logged(server, raw):
     assert 'Possible SECURITY ATTACK detected' in server.log
 
 
+def test_security_attacks_do_not_fill_the_log(server_factory, raw):
+    s = server_factory()
+    for _ in range(5):
+        assert raw(s.port).send(b'POST / HTTP/1.0\r\n').closed()
+    assert s.log.count('Possible SECURITY ATTACK detected') == 1
+
+
 # -- commands that must refuse ---------------------------------------------------------
 
 NOT_INT = 'ERR value is not an integer or out of range'
