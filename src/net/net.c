@@ -51,6 +51,16 @@ void net_unready(struct conn *c)
     c->ready = false;
 }
 
+static void release_buffers(struct conn *c)
+{
+    net_give_back(c->net, &c->lent);
+    net_give_back(c->net, &c->in);
+    net_give_back(c->net, &c->out);
+    c->sent = c->tick_mark = 0;
+    buf_release(&c->before);
+    buf_release(&c->behind);
+}
+
 static void on_closed(uv_handle_t *h)
 {
     struct conn *c = h->data;
@@ -62,17 +72,15 @@ static void on_closed(uv_handle_t *h)
     n->count--;
     n->closing--;
     n->on_close(n, c);
-    net_give_back(n, &c->lent);
-    net_give_back(n, &c->out);
-    net_give_back(n, &c->in);
-    buf_release(&c->before);
-    buf_release(&c->behind);
+    release_buffers(c);
     request_parser_release(&c->parser);
     session_release(&c->session);
     mem_free(c);
     net_retry_accept(n);
 }
 
+/* The loop may be far from calling on_closed, while a script runs: buffers go at once. What has a part in the
+ * tick is needed until its end. */
 void conn_close(struct conn *c)
 {
     if (c->closing) return;
@@ -82,6 +90,7 @@ void conn_close(struct conn *c)
     c->tls = NULL;
     uv_close((uv_handle_t *)&c->poll, on_closed);
     close(c->fd);
+    if (!c->ready) release_buffers(c);
 }
 
 void net_on_poll(uv_poll_t *p, int status, int events)
@@ -143,6 +152,7 @@ void net_end_tick(struct net *n)
         net_give_back(n, &c->lent);
         request_parser_trim(&c->parser);
         net_flush(c);
+        if (UNLIKELY(c->closing)) release_buffers(c);
         /* Requests that were read but not run yet (a limit that AUTH lifted, a pause that ended). */
         if (!c->closing && !c->hold && c->more_input) {
             c->ready_next = NULL;

@@ -621,6 +621,32 @@ def test_who_insists_does_not_wait(server_factory, first):
         assert r.keys() == [b'before']
 
 
+@pytest.mark.skipif(mayfly.sanitized(), reason='a sanitizer keeps what was freed')
+def test_those_who_leave_meanwhile_leave_nothing_behind(server_factory):
+    """Their memory comes back at once, not when the script ends."""
+    s = server_factory('--busy-reply-threshold', 20)
+
+    def resident_mb():
+        with open(f'/proc/{s.proc.pid}/statm') as f:
+            return int(f.read().split()[1]) * 4096 / 1e6
+
+    def files():
+        return len(os.listdir(f'/proc/{s.proc.pid}/fd'))
+
+    with run_forever(s) as c:
+        before, open_before = resident_mb(), files()
+        for _ in range(6):
+            for _ in range(20):
+                with s.raw() as other:
+                    other.send(b'*2\r\n$4\r\nECHO\r\n$600000\r\n' + b'x' * 500_000)
+            mayfly.eventually(lambda: files() <= open_before)
+        grown = resident_mb() - before
+        with s.raw() as other:
+            assert other.call('SCRIPT', 'KILL') == b'OK'
+        assert 'killed' in c.reply()
+    assert grown < 35, grown            # 60 MB came, 10 MB of it at a time
+
+
 def test_no_threshold_no_answer(server_factory):
     s = server_factory('--busy-reply-threshold', 0)
     with s.raw() as a, s.raw() as b:
