@@ -155,7 +155,8 @@ static ssize_t take_bytes(struct conn *c, void *to, size_t n)
 }
 
 /* Where to read to: a lent buffer, or behind an unfinished request, with room for
- * a big argument at once. */
+ * a big argument at once. Behind that no more than a buffer is read ahead, however much room there is: what
+ * is behind a request that waits is moved each time the client goes on. */
 static char *input_room(struct conn *c, size_t *room)
 {
     if (c->in.n == 0) {
@@ -166,7 +167,7 @@ static char *input_room(struct conn *c, size_t *room)
     size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
     if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
     buf_reserve(&c->in, more);
-    *room = MIN(c->in.cap - c->in.n, (size_t)1 << 30);
+    *room = MIN(MIN(c->in.cap - c->in.n, more + NET_BUFFER), (size_t)1 << 30);
     return c->in.p + c->in.n;
 }
 

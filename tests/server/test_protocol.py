@@ -569,6 +569,23 @@ def test_slow_reader_does_not_delay_others(server, raw):
     half.close()
 
 
+def test_no_more_than_a_buffer_waits_behind_who_waits(server, raw):
+    """Each time such a client goes on, what it has sent so far is moved: that must not be much."""
+    c, other, pings = raw(server.port), raw(server.port), 30_000
+    big = encode('SET', 'k', b'x' * (9 * MB // 8))      # the server's buffer for it is larger
+    c.send(big[:-2])
+    eventually(lambda: b' qbuf=%d ' % (len(big) - 2) in other.call('CLIENT', 'LIST'))
+    freeze(other)
+    c.send(big[-2:] + encode('BLPOP', 'q', 0) + b'PING\r\n' * pings)
+    assert other.reply() == b'OK'
+    eventually(lambda: b'blocked_clients:1\r\n' in other.call('INFO', 'clients'))
+    waits = max(int(x) for x in re.findall(rb' qbuf=(\d+)', other.call('CLIENT', 'LIST')))
+    assert other.call('RPUSH', 'q', 'v') == 1
+    assert c.reply() == b'OK' and c.reply() == [b'q', b'v']
+    assert c.exactly(7 * pings) == b'+PONG\r\n' * pings
+    assert 0 < waits < 32_768
+
+
 def test_pipeliner_does_not_starve_others(server, raw):
     busy = raw(server.port)
     busy.sock.setblocking(False)
