@@ -1,6 +1,7 @@
 """Mayfly as a primary: redis-server follows it, redis-cli too, and bare sockets that misbehave."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -660,6 +661,32 @@ def test_shutdown_waits_no_longer_than_it_should(primary):
         asks.command('SHUTDOWN')
         assert m.proc.wait(30) == 0
         assert '0 of 1 replicas are in sync when shutting down.' in m.log
+
+
+@pytest.mark.any_engine
+def test_shutdown_by_signals_that_waits(primary):
+    """Whoever leaves meanwhile changes nothing; another SIGINT ends the wait, unless it was given up before."""
+    m = primary('--shutdown-timeout', 100)
+    with m.raw() as c, m.raw() as leaving, m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)
+        everything.run(c, [('SET', 'x', 1)])
+        eventually(lambda: replication(m)['slave0']['state'] == 'online')
+
+        def wait(how, times):
+            m.proc.send_signal(how)
+            eventually(lambda: m.log.count('Waiting for replicas before shutting down.') == times)
+
+        wait(signal.SIGTERM, 1)
+        connected = m.info('clients')['connected_clients']
+        leaving.send(mayfly.encode('PING') + mayfly.encode('SET', 'x', 2))
+        assert leaving.reply() == b'PONG'
+        leaving.close()
+        eventually(lambda: m.info('clients')['connected_clients'] == connected - 1)
+        assert c.call('SHUTDOWN', 'ABORT') == b'OK' and c.call('GET', 'x') == b'1'
+        wait(signal.SIGINT, 2)
+        m.proc.send_signal(signal.SIGINT)
+        assert m.proc.wait(30) == 1 and 'You insist... exiting now.' in m.log
 
 
 # -- what is kept across a restart --------------------------------------------------------------------------
