@@ -32,6 +32,7 @@ struct ctx {
     u64 dirty_before;    /* ks->dirty when it started */
     bool keys_limited;   /* its user may not read every key, so not those SORT's BY and GET make up */
     bool in_script;      /* a script calls it */
+    bool keeps_nothing;  /* a read leaves nothing behind in its key, as PFCOUNT would */
     bool may_wait;       /* its client can be left without an answer for now */
     const bytes *ready;  /* the command waited for this key, among others, which now may have something */
     struct waiting *waiting; /* left by ctx_wait: see waiting.h; owned by whoever runs the command */

@@ -114,7 +114,7 @@ static bool unite(struct ctx *c, u8 ranks[HLL_REGISTERS], bool *dense)
     return true;
 }
 
-/* Counting one key leaves the result in its header, which is a change to the
+/* Counting one key leaves the result in its header, where it may: this is a change to the
  * data like any other, but has no event. The effect is the bytes written: another
  * machine may estimate differently, and no read belongs in the journal. */
 static void keep_count(struct ctx *c, bytes key, struct key_ref *ref, size_t len, u64 count)
@@ -139,7 +139,7 @@ static void count_one(struct ctx *c, bytes key)
             reply_corrupt(c);
             return;
         }
-        keep_count(c, key, &ref, h.n, count);
+        if (!c->keeps_nothing) keep_count(c, key, &ref, h.n, count);
     }
     reply_int(c->out, (i64)count);
 }

@@ -39,8 +39,7 @@ const char *admit_obstacle_to(const struct region *r, u32 flags)
 {
     bool writes = flags & CMD_WRITE;
     if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
-    bool may_write = flags & CMD_MAY_REPLICATE && !(flags & CMD_NOSCRIPT); /* a script's commands are asked */
-    if (r->refuse_writes && (writes || may_write)) return r->refuse_writes;
+    if (r->refuse_writes && writes) return r->refuse_writes; /* a script's commands are asked */
     if (r->deny_writes && writes) return r->deny_writes;
     if (r->deny_stale && !(flags & CMD_STALE)) return r->deny_stale;
     if (r->loading && !(flags & CMD_LOADING)) return REGION_LOADING;

@@ -168,6 +168,9 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
     };
 }
 
+/* What a client reads is left as it is where nothing can be stored, and in a replica, which is a copy. */
+static bool keeps_nothing(const struct region *r) { return r->refuse_writes || r->follows; }
+
 void region_run(struct region *r, const struct request *q, struct outcome *o)
 {
     struct ctx c = make_ctx(r, q);
@@ -175,6 +178,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     size_t mark = reply_mark(q->out);
     *o = (struct outcome){0};
     c.may_wait = true;
+    c.keeps_nothing = keeps_nothing(r);
     c.cmd = admit_resolve(region_find(r, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
@@ -211,6 +215,7 @@ void region_call(struct region *r, const struct request *q, const struct command
     u32 errors = q->out->errors;
     bool no_touch = r->ks.no_touch;
     c.cmd = cmd;
+    c.keeps_nothing = keeps_nothing(r);
     call(r, q, &c);
     r->ks.no_touch = no_touch;
     *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
@@ -284,11 +289,11 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     return e == ERR_AGAIN ? ERR_SYNTAX : e;
 }
 
-/* Redis writes PFCOUNT, too: it leaves its result in the key. */
+/* Redis writes PFCOUNT, too: a read that leaves its result in the key. */
 static bool belongs_in_files(const struct command *cmd)
 {
-    bytes name = bytes_str(cmd->name);
-    return cmd->flags & CMD_WRITE || bytes_is(name, "select") || bytes_is(name, "pfcount");
+    const u32 leaves = CMD_READONLY | CMD_MAY_REPLICATE;
+    return cmd->flags & CMD_WRITE || (cmd->flags & leaves) == leaves || cmd->run == cmd_select;
 }
 
 void region_replay(struct region *r, const struct request *q, struct outcome *o)

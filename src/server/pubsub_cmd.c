@@ -76,10 +76,12 @@ void cmd_sunsubscribe(struct ctx *c) { unsubscribe(c, PUBSUB_SHARD); }
 
 /* -- publishing -------------------------------------------------------------------------------------- */
 
-/* The replicas have subscribers of their own. */
+/* The replicas have subscribers of their own; but where their position is stored with the data, nothing can
+ * be told them while nothing can be stored. */
 static void publish(struct ctx *c, enum pubsub_kind kind)
 {
     reply_int(c->out, (i64)pubsub_publish(c->server, kind, c->argv[1], c->argv[2]));
+    if (c->region->refuse_writes && c->eng->keeps_notes) return;
     journal_message(c->ks->journal, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
 }
 

@@ -282,7 +282,9 @@ static void clients_are_refused(void **state UNUSED)
     stream(&w, "PFADD p a b c");
     w.region.deny_writes = "READONLY You can't write against a read only replica.";
     expect(&w, "SET k v", "-READONLY You can't write against a read only replica.");
+    journal_text(&w);
     expect(&w, "PFCOUNT p", "3"); /* may replicate, but is a read */
+    assert_string_equal(journal_text(&w), "");
     expect(&w, "GET k", "nil");
     stream(&w, "SET k v");
     w.region.deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

@@ -469,19 +469,23 @@ def test_a_save_that_fails_refuses_writes(server_factory):
     with Raw(s.port) as c:
         c.call('SET', 'k', 'v')
         c.call('SET', 'dies', 'v', 'PX', 2500)
+        c.call('PFADD', 'p', 'a', 'b')
+        hll = c.call('GET', 'p')
         os.mkdir(f'{s.dir}/dir.rdb')
         assert c.call('CONFIG', 'SET', 'dbfilename', 'dir.rdb') == b'OK'
         assert c.call('SAVE') == 'ERR'
         assert c.call('SET', 'k', 'v2') == b'OK', 'a SAVE that fails is its caller\'s concern'
         assert c.call('BGSAVE') == b'Background saving started'
         info = eventually(lambda: (lambda i: i['rdb_last_bgsave_status'] == 'err' and i)(persistence(c)))
-        assert int(info['rdb_changes_since_last_save']) == 3
+        assert int(info['rdb_changes_since_last_save']) == 4
         refused = c.call('SET', 'k', 'v3')
         assert refused.startswith('MISCONF Redis is configured to save RDB snapshots, but it\'s currently unable to '
                                   'persist to disk. Commands that may modify the data set are disabled, because')
         assert c.call('GET', 'k') == b'v2', 'reads go on'
+        assert c.call('PFCOUNT', 'p') == 2 and c.call('GET', 'p') == hll, 'which leave nothing behind'
+        assert c.call('PUBLISH', 'c', 'm') == 0 and c.call('EVAL', 'return redis.call("publish", "c", "m")', 0) == 0
         time.sleep(2.6)
-        assert c.call('GET', 'dies') is None and c.call('DBSIZE') == 2, 'hidden, and left'
+        assert c.call('GET', 'dies') is None and c.call('DBSIZE') == 3, 'hidden, and left'
         c.call('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no')
         assert c.call('SET', 'k', 'v3') == b'OK'
         c.call('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'yes')
@@ -492,7 +496,7 @@ def test_a_save_that_fails_refuses_writes(server_factory):
         assert c.call('GET', 'k') == b'v3'
         c.call('CONFIG', 'SET', 'dbfilename', 'good.rdb')
         assert c.call('SAVE') == b'OK' and c.call('SET', 'k', 'v4') == b'OK'
-        eventually(lambda: c.call('DBSIZE') == 1)
+        eventually(lambda: c.call('DBSIZE') == 2)
     assert 'Background saving error' in s.log and "can't exit" in s.log
 
 

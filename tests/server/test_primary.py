@@ -213,22 +213,24 @@ def test_min_replicas(primary, redis_factory):
 def test_while_writes_are_held_the_data_stays_as_it_is(begin, end, primary):
     """Neither reads, nor the cycle, nor a limit deletes anything: a replica could never catch up otherwise."""
     m = primary('--repl-ping-replica-period', 1000)
-    with m.raw() as c, m.raw() as r:
+    with m.raw() as c, m.raw() as r, m.raw() as held:
         r.command('SYNC')
         eventually(lambda: replication(m)['connected_slaves'] == 1)
         assert c.call('SET', 'kept', 1) == b'OK'
+        assert c.call('PFADD', 'p', 'a') == 1
         assert c.call('SET', 'dying', 1, 'PX', 1000) == b'OK'
         assert c.call(*begin.split()) == b'OK'
         at = replication(m)['master_repl_offset']
+        held.command('PFCOUNT', 'p')                       # which leaves its result in the key
         c.call('CONFIG', 'SET', 'maxmemory', 1, 'maxmemory-policy', 'allkeys-random')
         eventually(lambda: c.call('EXISTS', 'dying') == 0)
         time.sleep(0.2)
         assert c.call('GET', 'kept') == b'1'
-        assert (c.call('DBSIZE'), replication(m)['master_repl_offset']) == (2, at)
+        assert (c.call('DBSIZE'), replication(m)['master_repl_offset']) == (3, at)
         c.call('CONFIG', 'SET', 'maxmemory', 0)
         assert c.call(*end.split()) == b'OK'
-        eventually(lambda: c.call('DBSIZE') == 1)
-        assert c.call('GET', 'kept') == b'1'
+        eventually(lambda: c.call('DBSIZE') == 2)
+        assert c.call('GET', 'kept') == b'1' and held.reply() == 1
 
 
 # -- WAIT ---------------------------------------------------------------------------------------------------

@@ -95,7 +95,9 @@ def test_commands_about_scripts(server, real):
         ('SCRIPT', 'DEBUG', 'x'), ('SCRIPT', 'FLUSH', 'ASYNC'), ('EVALSHA', known, 0),
         ('EVAL_RO', 'return redis.call("set", "a", "b")', 0), ('EVAL_RO', '#!lua\nreturn 1', 0),
         ('EVAL_RO', '#!lua flags=no-writes\nreturn redis.call("get", "a")', 0),
-        ('EVAL_RO', 'return redis.pcall("publish", "c", "m")', 0),
+        ('EVAL_RO', 'return redis.pcall("publish", "c", "m")', 0), ('PFADD', 'p', 'a'),
+        ('EVAL_RO', 'return redis.call("pfcount", "p")', 0), ('EVAL', 'return redis.call("pfcount", "p")', 0),
+        ('EVAL', '#!lua flags=no-writes\nreturn redis.call("pfcount", "p")', 0),
         ('COMMAND', 'GETKEYS', 'EVAL', 'x', 2, 'a', 'b', 'c'), ('COMMAND', 'GETKEYS', 'EVAL', 'x', 0, 'c'),
     ])
 
