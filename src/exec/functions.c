@@ -27,11 +27,11 @@ void functions_release(struct region *r)
     r->functions = NULL;
 }
 
-bool functions_may_write(const struct region *r, bytes name)
+bool functions_only_read(const struct region *r, bytes name)
 {
     const struct function_set *set = functions_live(r);
     const struct function *f = set ? set_function(set, name) : NULL;
-    return f && !(f->flags & SCRIPT_NO_WRITES);
+    return f && f->flags & SCRIPT_NO_WRITES;
 }
 
 /* -- changes ----------------------------------------------------------------------------------- */

@@ -57,8 +57,8 @@ static inline const struct function_set *functions_live(const struct region *r)
     return r->functions ? r->functions->live : NULL;
 }
 
-/* Whether a call of this name may write, if there is such a function. */
-bool functions_may_write(const struct region *r, bytes name);
+/* Whether there is a function of this name that says it does not write. */
+bool functions_only_read(const struct region *r, bytes name);
 
 /* -- sets: function_set.c ---------------------------------------------------------------------- */
 

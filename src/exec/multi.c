@@ -6,6 +6,7 @@
 
 #include "command/commands.h"
 #include "exec/permit.h"
+#include "exec/script.h"
 
 static struct transaction *open_tx(struct session *s)
 {
@@ -92,8 +93,9 @@ static struct queued *copy_of(const struct request *q, const struct command *cmd
     return copy;
 }
 
-void multi_queue(struct session *s, const struct request *q, const struct command *cmd)
+void multi_queue(const struct region *r, const struct request *q, const struct command *cmd)
 {
+    struct session *s = q->session;
     struct transaction *tx = s->tx;
     reply_simple(q->out, "QUEUED");
     if (tx->spoiled || tx->watcher.dirty) return; /* it will not run: no memory for it */
@@ -103,8 +105,7 @@ void multi_queue(struct session *s, const struct request *q, const struct comman
     }
     size_t size = queued_size(q);
     tx->queue[tx->count++] = copy_of(q, cmd, size);
-    tx->any_flags |= cmd->flags;
-    if (cmd->run == cmd_fcall) tx->any_flags |= CMD_MAY_REPLICATE; /* a function may write */
+    tx->any_flags |= script_command_flags(r, cmd, q->argv);
     tx->all_flags &= cmd->flags;
     s->queue_bytes += size;
 }

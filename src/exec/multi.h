@@ -29,7 +29,7 @@ static inline bool multi_open(const struct session *s) { return s->tx && s->tx->
 
 /* Whether the client is within MULTI and the command is one that is queued there, like all but a few. */
 bool multi_takes(const struct session *s, const struct command *cmd);
-void multi_queue(struct session *s, const struct request *q, const struct command *cmd); /* replies */
+void multi_queue(const struct region *r, const struct request *q, const struct command *cmd); /* replies */
 
 /* The error behind `mark` is the reply to a command that was rejected: EXEC will refuse. EXEC itself is over,
  * and says so. */

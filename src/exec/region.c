@@ -171,6 +171,14 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
 /* What a client reads is left as it is where nothing can be stored, and in a replica, which is a copy. */
 static bool keeps_nothing(const struct region *r) { return r->refuse_writes || r->follows; }
 
+/* Asked last: what would be refused is refused at once. */
+static u32 hold(const struct region *r, const struct request *q, const struct command *cmd)
+{
+    u32 flags = cmd->run == cmd_exec ? multi_flags(q->session, cmd)
+                                     : script_command_flags(r, cmd, q->argv);
+    return r->holds(r->owner, q, cmd, flags & (CMD_WRITE | CMD_MAY_REPLICATE));
+}
+
 void region_run(struct region *r, const struct request *q, struct outcome *o)
 {
     struct ctx c = make_ctx(r, q);
@@ -184,11 +192,10 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec)) multi_rejected(&c, mark);
-    } else if (UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd)) {
-        o->queued = true;
-        multi_queue(q->session, q, c.cmd);
-    } else {
-        call(r, q, &c);
+    } else if (LIKELY(!r->paused) || !(o->held = hold(r, q, c.cmd))) {
+        o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
+        if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
+        else call(r, q, &c);
     }
     o->failed = !o->rejected && q->out->errors != errors;
     o->waiting = c.waiting;

@@ -29,6 +29,7 @@ struct outcome {
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
     bool queued;               /* did not run: it will with EXEC */
+    u32 held;                  /* did not run: region.holds says why; it is to be run again later */
     struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on; or NULL */
 };
 
@@ -63,6 +64,9 @@ struct region {
     /* Likewise: a user may not do what it tried; `what` is the command, the key or the channel. */
     void (*on_denied)(void *owner, const struct request *q, enum acl_denial denial, enum acl_context where,
                       bytes what);
+    /* Likewise, of a command that is about to run while there is a pause: why it is left for later, or 0. */
+    u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
+    bool paused;
     void *owner;
     struct script_host {     /* what scripts need of the owner */
         i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */

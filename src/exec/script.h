@@ -86,6 +86,10 @@ NODISCARD bool script_compile(struct script_vm *vm, bytes source, const char *ch
  * error, or why it may not run. */
 void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *call);
 
+/* The flags of a command with arguments it takes. One that runs a script may write, unless the script or the
+ * function that is named states that it does not. */
+u32 script_command_flags(const struct region *r, const struct command *cmd, const bytes *argv);
+
 /* To be called first of all by a command that runs scripts: the owner shows it before what it runs. */
 void script_announce(const struct ctx *c);
 

@@ -95,9 +95,7 @@ static bool take_flags(bytes list, u32 *flags, struct reply *out)
     return true;
 }
 
-/* "#!lua flags=a,b": its flags; *source becomes what follows, line break included, so that lines keep their
- * numbers. False: an error was replied. */
-static bool take_shebang(bytes *source, u32 *flags, struct reply *out)
+bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 {
     *flags = SCRIPT_COMPAT;
     if (source->n < 2 || memcmp(source->p, "#!", 2) != 0) return true;
@@ -131,7 +129,7 @@ bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, s
     lua_State *L = s->vm.L;
     bytes body = source;
     struct buf error = {0};
-    if (!take_shebang(&body, flags, out)) return false;
+    if (!script_shebang(&body, flags, out)) return false;
     if (!script_compile(&s->vm, body, "@user_script", &error)) {
         reply_errorf(out, "ERR Error compiling script (new function): %.*s", (int)error.n, error.p);
         buf_release(&error);

@@ -11,6 +11,10 @@ void script_sha(bytes source, char sha[SCRIPT_SHA + 1]);
 /* The script of that name (lower case) is pushed onto the interpreter's stack; false: it is not there. */
 NODISCARD bool scripts_push(struct scripts *s, const char *sha, u32 *flags);
 
+/* "#!lua flags=a,b": its flags; *source becomes what follows, line break included, so that lines keep their
+ * numbers. False: an error was replied. */
+NODISCARD bool script_shebang(bytes *source, u32 *flags, struct reply *out);
+
 /* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. */
 NODISCARD bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, struct reply *out);
 

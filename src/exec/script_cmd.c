@@ -2,6 +2,7 @@
 #include <ctype.h>
 
 #include "command/commands.h"
+#include "exec/functions.h"
 #include "exec/script_cache.h"
 
 /* numkeys, the keys, the arguments. False: an error was replied. */
@@ -46,6 +47,34 @@ static void eval(struct ctx *c, bool by_sha, bool ro)
         if (by_sha || !scripts_add(s, c->argv[1], sha, &call.flags, c->out)) return;
     }
     script_run(&s->vm, c, &call);
+}
+
+static bool script_only_reads(const struct region *r, bytes sha_given)
+{
+    char sha[SCRIPT_SHA + 1];
+    u32 flags;
+    take_sha(sha_given, sha);
+    if (!r->scripts || !scripts_push(r->scripts, sha, &flags)) return false;
+    lua_pop(r->scripts->vm.L, 1);
+    return flags & SCRIPT_NO_WRITES;
+}
+
+static bool source_only_reads(bytes source)
+{
+    struct buf ignored = {0};
+    struct reply out = {.out = &ignored, .proto = 2};
+    u32 flags;
+    bool only_reads = script_shebang(&source, &flags, &out) && flags & SCRIPT_NO_WRITES;
+    buf_release(&ignored);
+    return only_reads;
+}
+
+u32 script_command_flags(const struct region *r, const struct command *cmd, const bytes *argv)
+{
+    bool only_reads = (cmd->run == cmd_eval && source_only_reads(argv[1])) ||
+                      (cmd->run == cmd_evalsha && script_only_reads(r, argv[1])) ||
+                      (cmd->run == cmd_fcall && functions_only_read(r, argv[1]));
+    return only_reads ? cmd->flags & ~(u32)CMD_MAY_REPLICATE : cmd->flags;
 }
 
 void cmd_eval(struct ctx *c) { eval(c, false, false); }

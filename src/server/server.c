@@ -363,6 +363,7 @@ bool server_start(struct server *s)
     s->net.on_close = on_close;
     region_init(&s->region, eng, random_u64());
     s->region.on_nested = tick_nested;
+    s->region.holds = tick_holds;
     s->region.owner = s;
     if (s->config.rename_count) {
         s->region.find = rename_find;

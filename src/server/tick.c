@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
-#include "exec/functions.h"
 #include "exec/multi.h"
 #include "server/monitor.h"
 #include "server/storage.h"
@@ -75,23 +74,18 @@ static bool auth_must_wait(const struct server *s, struct conn *c, u32 argc, byt
     return c->session.auth_waited;
 }
 
-/* Whether a request may change something, by its command's, subcommand's or function's flags. What is
- * refused in any case changes nothing, and does not have to wait for that. */
-static bool may_write(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
+/* Whoever may end a pause gets through. */
+static bool pause_spares(const struct command *cmd)
 {
-    const struct command *cmd = region_find(&s->region, argv[0]);
-    if (cmd && cmd->sub_count && argc > 1) cmd = command_find_sub(cmd, argv[1]);
-    if (!cmd) return false;
-    if (cmd->run == cmd_fcall) return argc > 1 && functions_may_write(&s->region, argv[1]);
-    u32 flags = multi_flags(&c->session, cmd);
-    return flags & CMD_WRITE ? !s->region.deny_writes : flags & CMD_MAY_REPLICATE;
+    return cmd->flags & CMD_ADMIN || strncmp(cmd->name, "client|", 7) == 0;
 }
 
-static bool pause_holds(const struct server *s, const struct conn *c, u32 argc, const bytes *argv)
+u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write)
 {
-    const struct command *cmd = region_find(&s->region, argv[0]);
-    if (cmd && (cmd->flags & CMD_ADMIN || bytes_is(bytes_str(cmd->name), "client"))) return false;
-    return !s->pause_writes_only || may_write(s, c, argc, argv);
+    const struct server *s = owner;
+    if (q->session->monitor || conn_of(q->session)->class == CONN_REPLICA) return 0;
+    if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
+    return replication_frozen(&s->repl) && may_write ? HOLD_FAILOVER : 0;
 }
 
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
@@ -187,11 +181,9 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* nobody will read it: EXEC's answer stays short */
 }
 
-/* Why a request is left for later; 0: it may run. */
+/* Why a request is left for later, whatever becomes of it then; 0: it may run. */
 static inline u32 reason_to_hold(struct server *s, struct net_request *q, const bytes *argv)
 {
-    if (UNLIKELY(s->pause_until_ms) && pause_holds(s, q->conn, q->argc, argv)) return HOLD_PAUSE;
-    if (UNLIKELY(replication_frozen(&s->repl)) && may_write(s, q->conn, q->argc, argv)) return HOLD_FAILOVER;
     if (UNLIKELY(s->auth_failures) && auth_must_wait(s, q->conn, q->argc, argv[0])) return HOLD_AUTH;
     if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, q)) return HOLD_SNAPSHOT;
     return 0;
@@ -237,7 +229,13 @@ void tick_run(struct net *n, u32 at)
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
+    s->region.paused = server_stands_still(s);
     region_run(&s->region, &q, &o);
+    if (UNLIKELY(o.held)) {
+        conn_answer_end(c, mark);
+        conn_postpone(n, at, o.held);
+        return;
+    }
     nq->wrote = s->region.journal.seq != seq;
     if (nq->wrote) c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
     i64 now_us = clock_mono_us();

@@ -1,6 +1,7 @@
 """Transactions: MULTI EXEC DISCARD WATCH UNWATCH. Where nothing else is said, redis-server is asked the same, step
 by step, and must answer the same."""
 import glob
+import hashlib
 import pathlib
 import re
 import time
@@ -268,6 +269,63 @@ def test_pause_holds_a_transaction_that_writes(both):
             assert a.silent(0.05)
             assert b.call('CLIENT', 'UNPAUSE') == b'OK'
             assert a.reply() == [b'OK']
+
+
+NO_WRITES = '#!lua flags=no-writes\nreturn 1'
+LIBRARY = ("#!lua name=lib\nredis.register_function{function_name='reads', callback=function() return 1 end, "
+           "flags={'no-writes'}} redis.register_function('writes', function() return 2 end)")
+LOCKED = [('RESET',)]                # before a password is set
+
+
+def answers_in_a_pause(port, mode, before, requests):
+    """What each request is told at once, by a client of its own that said something before; None: nothing."""
+    with mayfly.Raw(port) as admin:
+        admin.call('PFADD', 'p', 'a')
+        admin.call('FUNCTION', 'LOAD', 'REPLACE', LIBRARY)
+        admin.call('SCRIPT', 'LOAD', NO_WRITES)
+        admin.call('ACL', 'SETUSER', 'bob', 'on', '>x', '~p', '+@all', '-lpush')
+        clients = [mayfly.Raw(port) for _ in requests]
+        for c in clients:
+            for command in before:
+                c.call(*command)
+        if before == LOCKED:
+            admin.call('CONFIG', 'SET', 'requirepass', 'secret')
+        assert admin.call('CLIENT', 'PAUSE', 100_000 if mode == 'WRITE' else 2000, mode) == b'OK'
+        for c, request in zip(clients, requests):
+            c.command(*request)
+        time.sleep(0.1)
+        answers = [(request, None if c.silent(0.01) else c.reply()) for c, request in zip(clients, requests)]
+        admin.call('CLIENT', 'UNPAUSE')
+        admin.call('CONFIG', 'SET', 'requirepass', '')
+        for c in clients:
+            c.close()
+    return answers
+
+
+@redis_server.needed
+@pytest.mark.parametrize('before', [
+    [], LOCKED, [('AUTH', 'bob', 'x')], [('SUBSCRIBE', 'c')], [('MULTI',)], [('MULTI',), ('NOSUCH',)],
+    [('MULTI',), ('EVAL', NO_WRITES, 0), ('FCALL', 'reads', 0)], [('MULTI',), ('FCALL', 'writes', 0)],
+    [('MULTI',), ('PFCOUNT', 'p')],
+], ids=str)
+def test_pause_holds_what_would_write_and_nothing_that_would_be_refused(both, before):
+    requests = [
+        ('SET', 'k', 1), ('SET',), ('LPUSH', 'p'), ('LPUSH', 'p', 1), ('GET', 'p'), ('XGROUP', 'CREATE'), ('NOSUCH',),
+        ('PFCOUNT', 'p'), ('PFCOUNT',), ('PUBLISH', 'c', 'm'), ('EVAL', NO_WRITES, 0), ('EVAL', NO_WRITES, 'x'),
+        ('EVAL', '#!lua flags=bad\nreturn 1', 0), ('EVAL', 'return 1', 0), ('EVAL', '#!lua\nreturn 1', 0),
+        ('EVALSHA', hashlib.sha1(NO_WRITES.encode()).hexdigest(), 0), ('EVALSHA', 'a' * 40, 0), ('FCALL', 'reads', 0),
+        ('FCALL', 'writes', 0), ('FCALL', 'nosuch', 0), ('EVAL_RO', 'return 1', 0), ('WATCH', 'k'), ('EXEC',),
+    ]
+    ours, theirs = (answers_in_a_pause(s.port, 'WRITE', before, requests) for s in both)
+    assert ours == theirs
+
+
+@redis_server.needed
+@pytest.mark.parametrize('before', [[], LOCKED, [('AUTH', 'bob', 'x')]], ids=str)
+def test_a_pause_of_everything_holds_nothing_that_would_be_refused(both, before):
+    requests = [('SET',), ('NOSUCH',), ('GET', 'p'), ('LPUSH', 'p', 1), ('PING',), ('EXEC',)]
+    ours, theirs = (answers_in_a_pause(s.port, 'ALL', before, requests) for s in both)
+    assert ours == theirs
 
 
 def test_client_reply_inside(both):
