@@ -87,11 +87,12 @@ static bool parse_percent(bytes v, i64 *out)
     return true;
 }
 
+/* From 2^63 on it comes out below all that is allowed, as in Redis. */
 static bool parse_memory(bytes v, i64 *out)
 {
     u64 n;
     if (!num_parse_memory(v, &n)) return false;
-    *out = n > INT64_MAX ? INT64_MAX : (i64)n;
+    *out = (i64)n;
     return true;
 }
 
@@ -116,7 +117,7 @@ static bool set_number(const struct directive *d, void *at, bytes v, struct buf 
 {
     i64 n = 0;
     if (!parse_number(d, v, &n, why)) return false;
-    if (n < d->min || n > d->max) {
+    if ((n < d->min || n > d->max) && !(d->flags & CONFIG_UNSIGNED)) {
         if (d->kind == CONFIG_PERCENT)
             return config_fail(why, "percentage argument must be less or equal to %lld",
                                -(long long)d->min);
@@ -242,9 +243,9 @@ static void show(const struct config *c, const struct directive *d, bool in_file
         break;
     case CONFIG_MEMORY:
     case CONFIG_PERCENT:
-        if (n < 0) buf_printf(out, "%lld%%", -(long long)n);
+        if (n < 0 && d->kind == CONFIG_PERCENT) buf_printf(out, "%lld%%", -(long long)n);
         else if (in_file) config_print_memory(out, (u64)n);
-        else buf_printf(out, "%lld", (long long)n);
+        else buf_printf(out, "%llu", (unsigned long long)n);
         break;
     }
 }

@@ -155,7 +155,7 @@ static bool raise_file_limit(const struct config *config, struct buf *why)
 static bool listen_anew(struct server *s, const char *name, struct buf *why)
 {
     if (server_relisten(s)) return true;
-    buf_append_str(why, strcmp(name, "bind") ? "Unable to listen on this port, check server logs."
+    buf_append_str(why, strcmp(name, "bind") ? "Unable to listen on this port. Check server logs."
                                              : "Failed to bind to specified addresses.");
     return false;
 }

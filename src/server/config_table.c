@@ -102,7 +102,7 @@ static const char *check_title(bytes v)
 enum {
     IMMUTABLE = CONFIG_IMMUTABLE, PROTECTED = CONFIG_PROTECTED, HIDDEN = CONFIG_HIDDEN,
     SENSITIVE = CONFIG_SENSITIVE, FIXED = CONFIG_FIXED, MULTI = CONFIG_MULTI,
-    LISTEN = CONFIG_LISTEN, FILES = CONFIG_FILES, TLS = CONFIG_TLS,
+    LISTEN = CONFIG_LISTEN, FILES = CONFIG_FILES, TLS = CONFIG_TLS, UNSIGNED = CONFIG_UNSIGNED,
 };
 
 #define HEAD(kind_, field_, name_, alias_, value_, flags_)                                    \

@@ -207,6 +207,14 @@ SET_ERRORS = [
     ('MAXMEMORY 1x', refused('maxmemory', 'argument must be a memory value')),
     ('maxmemory 1.5gb', refused('maxmemory', 'argument must be a memory value')),
     ('maxmemory -1', refused('maxmemory', 'argument must be a memory value')),
+    *[(f'{name} {value}', refused(name, f'argument must be between {least} and 9223372036854775807 inclusive'))
+      for value in (2 ** 63, 2 ** 64 - 1, '8589934592gb')
+      for name, least in {'repl-backlog-size': 1, 'hash-max-listpack-value': 0, 'zset-max-listpack-value': 0,
+                          'proto-max-bulk-len': 1048576, 'client-query-buffer-limit': 1048576,
+                          'stream-node-max-bytes': 0, 'hll-sparse-max-bytes': 0, 'auto-aof-rewrite-min-size': 0,
+                          'active-defrag-ignore-bytes': 1}.items()],
+    ('maxmemory-clients 9223372036854775808', refused('maxmemory-clients',
+                                                      'percentage argument must be less or equal to 100')),
     ('slave-priority x', refused('slave-priority', INT)),
     ('timeout 1|', refused('timeout', INT)),
     ('timeout +1', refused('timeout', INT)),
@@ -259,6 +267,7 @@ def test_set_errors(r, line, error):
 
 SET_VALUES = [
     ('maxmemory', '1500mb', '1572864000'), ('maxmemory', '1GB', '1073741824'), ('maxmemory', '1k', '1000'),
+    ('maxmemory', '18446744073709551615', '18446744073709551615'), ('maxmemory', '8589934592gb', '9223372036854775808'),
     ('maxmemory', '', '0'), ('maxmemory-clients', '5%', '5%'), ('maxmemory-clients', '1mb', '1048576'),
     ('hz', '0', '1'), ('hz', '1000', '500'), ('appendfsync', 'ALWAYS', 'always'),
     ('maxmemory-policy', 'allkeys-LRU', 'allkeys-lru'), ('save', '900 1 300 10', '900 1 300 10'),
@@ -343,7 +352,7 @@ def test_a_port_or_address_that_cannot_be_had(server_factory):
         taken.listen()
         port = taken.getsockname()[1]
         assert c.call('CONFIG', 'SET', 'hz', '20', 'port', port) == \
-            refused('port', 'Unable to listen on this port, check server logs.')
+            refused('port', 'Unable to listen on this port. Check server logs.')
         assert c.call('CONFIG', 'SET', 'bind', '127.0.0.1 192.0.2.1') == \
             refused('bind', 'Failed to bind to specified addresses.')
         assert c.call('CONFIG', 'GET', 'port', 'bind', 'hz') == \
@@ -407,6 +416,8 @@ def test_passwords_stay_out_of_the_slow_log(server_factory):
         entries = c.call('SLOWLOG', 'GET', '2')
         assert b'secret' not in repr(entries).encode()
         assert entries[1][3] == [b'CONFIG', b'SET', b'masterauth', b'(redacted)', b'timeout', b'0']
+        c.call('CONFIG', 'SET', 'masteruser', 'secret')
+        assert c.call('SLOWLOG', 'GET', '1')[0][3] == [b'CONFIG', b'SET', b'masteruser', b'(redacted)']
 
 
 def test_resetstat(server_factory):
