@@ -374,6 +374,19 @@ static bool has_keys(const struct command *cmd)
     return false;
 }
 
+/* Whether a number of keys among the arguments is 0. */
+static bool counts_none(const struct command *cmd, int argc, const bytes *argv)
+{
+    for (int i = 0; i < COMMAND_MAX_SPECS && cmd->specs[i].begin != SEEK_NONE; i++) {
+        const struct key_spec *s = &cmd->specs[i];
+        i64 count;
+        if (s->find == FIND_KEYNUM && s->pos + s->last < argc &&
+            num_parse_i64(argv[s->pos + s->last], &count) && count == 0) return true;
+    }
+    return false;
+}
+
+/* Redis finds no keys at all, not even the one to store to, where a number of them is 0 or makes no sense. */
 static void get_keys(struct ctx *c, bool with_flags)
 {
     int argc = c->argc - 2;
@@ -393,10 +406,11 @@ static void get_keys(struct ctx *c, bool with_flags)
     }
     struct key_use *keys = mem_alloc((size_t)argc * sizeof(*keys)); /* no argument is two keys */
     int n = command_keys(cmd, argc, argv, keys, argc);
-    if (n < 0 || (n == 0 && !(cmd->flags & CMD_NO_MANDATORY_KEYS))) {
+    if (counts_none(cmd, argc, argv)) n = 0;
+    if (n <= 0 && !(cmd->flags & CMD_NO_MANDATORY_KEYS)) {
         reply_error(c->out, "ERR Invalid arguments specified for command");
     } else {
-        reply_array(c->out, (size_t)n);
+        reply_array(c->out, (size_t)MAX(n, 0));
         for (int i = 0; i < n; i++) {
             if (with_flags) reply_array(c->out, 2);
             reply_bulk(c->out, argv[keys[i].at]);

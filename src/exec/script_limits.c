@@ -87,12 +87,12 @@ void script_kill(struct ctx *c, bool function)
     struct script_run *run = c->region->script;
     if (!run) {
         reply_error(c->out, "NOTBUSY No scripts in execution right now.");
-    } else if (run->is_function != function) {
-        reply_error(c->out, run->is_function ? BUSY_FUNCTION : BUSY_EVAL);
     } else if (run->wrote) {
         reply_error(c->out, "UNKILLABLE Sorry the script already executed write commands against the "
                             "dataset. You can either wait the script termination or kill the server in "
                             "a hard way using the SHUTDOWN NOSAVE command.");
+    } else if (run->is_function != function) {
+        reply_error(c->out, run->is_function ? BUSY_FUNCTION : BUSY_EVAL);
     } else {
         run->killed = true;
         reply_ok(c->out);

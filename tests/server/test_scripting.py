@@ -103,6 +103,15 @@ def test_commands_about_scripts(server, real):
 
 
 @redis_server.needed
+def test_keys_of_which_the_number_is_wrong(server, real):
+    assert_same(pairs_of(server, real), [
+        ('COMMAND', how, *command, *rest) for how in ('GETKEYS', 'GETKEYSANDFLAGS')
+        for command in (('EVAL', 'x'), ('EVALSHA_RO', 'x'), ('FCALL', 'f'), ('ZUNIONSTORE', 'd'), ('SINTERCARD',),
+                        ('ZUNION',), ('BLMPOP', 0), ('LMPOP',))
+        for rest in ((-1, 'a', 'LEFT'), ('abc', 'a', 'LEFT'), (5, 'a', 'LEFT'), (0, 'a', 'LEFT'), (1, 'a', 'LEFT'))])
+
+
+@redis_server.needed
 @pytest.mark.parametrize('command', ['EVALSHA', 'EVALSHA_RO'])
 def test_which_error_comes_first(server, real, command):
     loaded, unknown, none = 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db', 'f' * 40, 'abc'
@@ -549,7 +558,8 @@ def test_one_that_wrote_is_not_killed(impatient):
         c = run_forever(impatient, 'redis.call("set", "k", "v") redis.call("publish", "news", "x") '
                                    'for i = 1, 3e8 do end return "done"')
         with impatient.raw() as other:
-            assert other.call('SCRIPT', 'KILL').startswith('UNKILLABLE Sorry the script already executed write')
+            for what in 'SCRIPT', 'FUNCTION':
+                assert other.call(what, 'KILL').startswith('UNKILLABLE Sorry the script already executed write')
             assert listener.silent(0.05)
         c.sock.settimeout(120)
         assert c.reply() == b'done'
