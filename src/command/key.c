@@ -224,11 +224,11 @@ void cmd_object_idletime(struct ctx *c)
 }
 
 /* Mayfly shares no values, but tools and tests know Redis's answer for the small
- * integers it shares between keys (unless each needs an access clock of its own). */
+ * integers it shares between keys (unless there is a limit and each needs an access clock of its own). */
 static bool redis_would_share(struct ctx *c, struct key_ref *ref)
 {
     i64 v;
-    bool own_clock = c->ks->policy & (EVICT_VOLATILE_LFU | EVICT_VOLATILE_LRU);
+    bool own_clock = c->ks->limited && c->ks->policy & (EVICT_VOLATILE_LFU | EVICT_VOLATILE_LRU);
     return ref->type == TYPE_STRING && !own_clock &&
            strcmp(c->eng->ops->encoding(c->eng, ref), "int") == 0 &&
            c->eng->ops->str.get_int(c->eng, ref, &v) && v >= 0 && v < 10000;

@@ -135,12 +135,12 @@ bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent in
         *ref = (struct key_ref){.key = key, .db = db, .hash = ref->hash};
         found = false;
     }
-    if (intent != LOOKUP_WRITE) {
+    if (intent == LOOKUP_READ || intent == LOOKUP_PEEK) {
         ks->stats.hits += found;
         ks->stats.misses += !found;
         if (!found && intent == LOOKUP_READ) keyspace_notify(ks, db, key, NOTIFY_MISS, "keymiss");
     }
-    if (found && intent != LOOKUP_PEEK && !ks->no_touch) touch(ks, ref);
+    if (found && intent <= LOOKUP_WRITE && !ks->no_touch) touch(ks, ref);
     return found;
 }
 

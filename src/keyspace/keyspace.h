@@ -62,6 +62,7 @@ struct keyspace {
     bool keep_dead;         /* a replica: dead keys are hidden but left for the primary's DEL */
     u32 lfu_log_factor, lfu_decay_minutes;
     enum maxmemory_policy policy;
+    bool limited;           /* maxmemory is set */
     u64 access_rng;         /* for the LFU counter; no part of the data depends on it */
 
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
@@ -98,6 +99,7 @@ enum lookup_intent {
     LOOKUP_READ,   /* counts a hit or a miss, moves the access clock */
     LOOKUP_WRITE,  /* moves the access clock */
     LOOKUP_PEEK,   /* counts, but leaves the access clock alone: TTL, TYPE, OBJECT … */
+    LOOKUP_INSPECT, /* does neither: MEMORY USAGE, DEBUG */
 };
 
 /* The gate. False: absent or dead (a dead key is deleted, and journalled as

@@ -49,7 +49,7 @@ static u64 serialized_length(struct ctx *c, struct key_ref *ref)
 static void debug_object(struct ctx *c)
 {
     struct key_ref ref;
-    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, &ref)) {
+    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_INSPECT, &ref)) {
         reply_error(c->out, "ERR no such key");
         return;
     }
@@ -84,7 +84,7 @@ static void debug_digest_value(struct ctx *c)
     for (int i = 2; i < c->argc; i++) {
         u8 digest[SHA1_BYTES] = {0};
         struct key_ref ref;
-        if (keyspace_find(c->ks, c->db, c->argv[i], LOOKUP_PEEK, &ref)) digest_value(c->ks, &ref, digest);
+        if (keyspace_find(c->ks, c->db, c->argv[i], LOOKUP_INSPECT, &ref)) digest_value(c->ks, &ref, digest);
         reply_digest(c, digest);
     }
 }
@@ -113,7 +113,7 @@ static void debug_populate(struct ctx *c)
         buf_clear(&key);
         buf_append_bytes(&key, prefix);
         buf_printf(&key, ":%lld", (long long)i);
-        if (keyspace_find(c->ks, c->db, buf_bytes(&key), LOOKUP_PEEK, &ref)) continue;
+        if (keyspace_find(c->ks, c->db, buf_bytes(&key), LOOKUP_INSPECT, &ref)) continue;
         buf_clear(&value);
         buf_printf(&value, "value:%lld", (long long)i);
         if (size) resize_zeroed(&value, (size_t)size);

@@ -32,7 +32,7 @@ void cmd_memory_usage(struct ctx *c)
             return;
         }
     }
-    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_PEEK, &ref)) reply_null(c->out);
+    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_INSPECT, &ref)) reply_null(c->out);
     else
         reply_int(c->out,
                   (i64)c->eng->ops->usage(c->eng, &ref, (u32)MIN(samples, (i64)UINT32_MAX)));

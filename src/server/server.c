@@ -88,6 +88,7 @@ void server_apply_config(struct server *s)
     r->evict_following = !c->replica_ignore_maxmemory;
     r->serve_dead = bytes_is(buf_bytes(&c->replica_expired_reads), "serve");
     r->ks.policy = c->maxmemory_policy;
+    r->ks.limited = c->maxmemory != 0;
     r->ks.max_string = (u64)max_string;
     r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
     r->ks.stream_node_max_bytes = (u64)c->stream_node_max_bytes;

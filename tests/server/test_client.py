@@ -393,10 +393,28 @@ def test_memory_usage(r):
     assert 0 < r.memory_usage('small') < 200
     assert 100_000 < r.memory_usage('big') < 140_000
     assert r.memory_usage('list', samples=0) > 10_000
-    assert r.memory_usage('absent') is None
+    r.config_resetstat()
+    assert r.memory_usage('absent') is None and r.memory_usage('small')
+    r.execute_command('DEBUG', 'POPULATE', 2, 'small')
+    r.execute_command('DEBUG', 'OBJECT', 'small')
+    r.execute_command('DEBUG', 'DIGEST-VALUE', 'small', 'absent')
+    assert r.info('stats')['keyspace_hits'] == r.info('stats')['keyspace_misses'] == 0
     for bad in (('SAMPLES',), ('FOO', '1'), ('SAMPLES', '-1')):
         with pytest.raises(redis.ResponseError, match='syntax error'):
             r.execute_command('MEMORY', 'USAGE', 'small', *bad)
+
+
+def test_refcount(r):
+    """Of small integers, which Redis shares, unless there is a limit and each needs a clock of its own."""
+    for policy, limit, shown in (('noeviction', 0, 2147483647), ('allkeys-lru', 0, 2147483647),
+                                 ('volatile-lfu', 0, 2147483647), ('volatile-lfu', '1gb', 1),
+                                 ('allkeys-lru', '1gb', 1), ('allkeys-random', '1gb', 2147483647)):
+        r.config_set('maxmemory', limit)
+        r.config_set('maxmemory-policy', policy)
+        r.set('k', 5)
+        assert (policy, limit, r.object('refcount', 'k')) == (policy, limit, shown)
+    r.config_set('maxmemory', 0)
+    r.config_set('maxmemory-policy', 'noeviction')
 
 
 MEMORY_STATS = ('peak.allocated total.allocated startup.allocated replication.backlog clients.slaves '
