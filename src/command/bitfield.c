@@ -205,18 +205,19 @@ static void run_all(struct ctx *c, bytes key, const struct field_ops *all)
     size_t len = MAX(old_len, all->last_written_bit / 8 + 1);
     char *p = strval_edit(c, key, &ref, len);
 
-    /* Growing alone is a change, even if every write fails: Redis forgets to
-     * report that one, and its replicas differ. */
-    bool changed = len > old_len;
+    u64 changed = 0;
     reply_array(c->out, all->n);
     for (u32 i = 0; i < all->n; i++) {
         const struct field_op *op = &all->ops[i];
         if (op->verb == FIELD_GET)
             reply_int(c->out, field_get(bytes_of(p, len), op));
         else
-            changed |= run_write(c, p, len, op);
+            changed += run_write(c, p, len, op);
     }
-    if (changed) ctx_changed(c, key, NOTIFY_STRING, "setbit");
+    /* Growing alone is a change, even if every write fails: Redis forgets to
+     * report that one, and its replicas differ. */
+    if (len > old_len) changed = MAX(changed, (u64)1);
+    if (changed) ctx_changed_by(c, changed, key, NOTIFY_STRING, "setbit");
 }
 
 static void bitfield(struct ctx *c, bool read_only)

@@ -62,6 +62,12 @@ void ctx_changed(struct ctx *c, bytes key, u32 class, const char *event)
     keyspace_changed(c->ks, c->db, key, class, event);
 }
 
+void ctx_changed_by(struct ctx *c, u64 changes, bytes key, u32 class, const char *event)
+{
+    ctx_changed(c, key, class, event);
+    c->ks->dirty += changes - 1;
+}
+
 void ctx_drop(struct ctx *c, struct key_ref *ref) { c->eng->ops->drop(c->eng, ref); }
 
 bool ctx_drop_if_empty(struct ctx *c, struct key_ref *ref)

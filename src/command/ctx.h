@@ -57,6 +57,8 @@ void ctx_replace(struct ctx *c, bytes key, enum value_type, struct key_ref *ref)
 
 /* Report a change (dirty counter, event). Once per changed key. */
 void ctx_changed(struct ctx *c, bytes key, u32 class, const char *event);
+/* The same for one that counts as several: as many as elements were changed; or as none. */
+void ctx_changed_by(struct ctx *c, u64 changes, bytes key, u32 class, const char *event);
 
 /* Drop a key as DEL does, without a report of its own. */
 void ctx_drop(struct ctx *c, struct key_ref *ref);

@@ -278,6 +278,7 @@ static void store_hits(struct geo_query *q, const struct geo_hits *hits, size_t 
     }
     zlist_store(q->c, q->dst, &list,
                 q->form == FORM_SEARCH ? "geosearchstore" : "georadiusstore");
+    if (n > 1) q->c->ks->dirty += n - 1; /* unlike in other stores, each counts */
     zlist_release(&list);
 }
 

@@ -56,7 +56,7 @@ static bool set_fields(struct ctx *c, i64 *created)
     if (!ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return false;
     *created = 0;
     for (int i = 2; i < c->argc; i += 2) *created += map_put(c, &ref, c->argv[i], c->argv[i + 1]);
-    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hset");
+    ctx_changed_by(c, (u64)c->argc / 2 - 1, c->argv[1], NOTIFY_HASH, "hset");
     return true;
 }
 
@@ -184,7 +184,7 @@ void cmd_hdel(struct ctx *c)
     bytes *gone = deadlines ? mem_alloc((size_t)c->argc * sizeof *gone) : NULL; /* the others may be dead */
     int deleted = e == OK ? delete_fields(c, &ref, gone) : 0;
     if (deleted > 0) {
-        ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
+        ctx_changed_by(c, (u64)deleted, c->argv[1], NOTIFY_HASH, "hdel");
         if (!hash_drop_if_empty(c, &ref) && gone && deleted < c->argc - 2)
             HASH_STATE(c, deleted, gone, BYTES_LIT("HDEL"), c->argv[1]);
     }

@@ -22,10 +22,10 @@ static bool open_hll(struct ctx *c, err found, struct key_ref *ref, struct str_v
 }
 
 /* Puts a HyperLogLog made outside the engine in the key's place. */
-static void store(struct ctx *c, bytes key, struct key_ref *ref, const struct buf *h)
+static void store(struct ctx *c, bytes key, struct key_ref *ref, const struct buf *h, u64 changes)
 {
     memcpy(strval_edit(c, key, ref, h->n), h->p, h->n);
-    ctx_changed(c, key, NOTIFY_STRING, "pfadd");
+    ctx_changed_by(c, changes, key, NOTIFY_STRING, "pfadd");
 }
 
 /* -- PFADD -------------------------------------------------------------------------- */
@@ -35,16 +35,18 @@ static void store(struct ctx *c, bytes key, struct key_ref *ref, const struct bu
 static void add_dense(struct ctx *c, struct key_ref *ref, bytes h)
 {
     char *writable = NULL;
+    u64 changes = 0;
     for (int i = 2; i < c->argc; i++) {
         u8 rank;
         u32 reg = hll_register(c->argv[i], &rank);
         if (hll_dense_get(writable ? writable : h.p, reg) >= rank) continue;
         if (!writable) writable = strval_edit(c, c->argv[1], ref, h.n);
         hll_dense_set(writable, reg, rank);
+        changes++;
     }
     if (writable) {
         hll_drop_cache(writable);
-        ctx_changed(c, c->argv[1], NOTIFY_STRING, "pfadd");
+        ctx_changed_by(c, changes, c->argv[1], NOTIFY_STRING, "pfadd");
     }
     reply_int(c->out, writable != NULL);
 }
@@ -54,7 +56,7 @@ static void add_dense(struct ctx *c, struct key_ref *ref, bytes h)
 static void add_sparse(struct ctx *c, struct key_ref *ref, bytes old)
 {
     struct buf h = {0};
-    bool changed = old.n == 0; /* a new key is a change */
+    u64 changes = old.n == 0; /* a new key is one */
     enum hll_raised raised = HLL_SAME;
     if (old.n)
         buf_append_bytes(&h, old);
@@ -64,16 +66,16 @@ static void add_sparse(struct ctx *c, struct key_ref *ref, bytes old)
         u8 rank;
         u32 reg = hll_register(c->argv[i], &rank);
         raised = hll_raise(&h, c->ks->hll_sparse_max, reg, rank);
-        changed |= raised == HLL_RAISED;
+        changes += raised == HLL_RAISED;
     }
-    if (changed) {
+    if (changes) {
         hll_drop_cache(h.p);
-        store(c, c->argv[1], ref, &h);
+        store(c, c->argv[1], ref, &h, changes);
     }
     if (raised == HLL_CORRUPT)
         reply_corrupt(c);
     else
-        reply_int(c->out, changed);
+        reply_int(c->out, changes > 0);
     buf_release(&h);
 }
 
@@ -177,7 +179,7 @@ void cmd_pfmerge(struct ctx *c)
         if (ranks[reg]) ok = hll_raise(&h, c->ks->hll_sparse_max, reg, ranks[reg]) != HLL_CORRUPT;
     if (ok) {
         hll_drop_cache(h.p);
-        store(c, c->argv[1], &ref, &h);
+        store(c, c->argv[1], &ref, &h, 1);
         reply_ok(c->out);
     } else {
         reply_corrupt(c);

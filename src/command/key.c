@@ -81,7 +81,7 @@ static bool rename_key(struct ctx *c, struct key_ref *from, bytes to, bool only_
     c->eng->ops->rename(c->eng, from, c->db, to);
     keyspace_notify(c->ks, c->db, to, NOTIFY_NEW, "new");
     ctx_changed(c, c->argv[1], NOTIFY_GENERIC, "rename_from");
-    ctx_changed(c, to, NOTIFY_GENERIC, "rename_to");
+    ctx_changed_by(c, 0, to, NOTIFY_GENERIC, "rename_to"); /* one change in all */
     return true;
 }
 
@@ -174,7 +174,8 @@ void cmd_move(struct ctx *c)
     c->eng->ops->rename(c->eng, &ref, db, key);
     keyspace_notify(c->ks, db, key, NOTIFY_NEW, "new");
     ctx_changed(c, key, NOTIFY_GENERIC, "move_from");
-    keyspace_changed(c->ks, db, key, NOTIFY_GENERIC, "move_to");
+    keyspace_touched(c->ks, db, key); /* one change in all */
+    keyspace_notify(c->ks, db, key, NOTIFY_GENERIC, "move_to");
     reply_int(c->out, 1);
 }
 

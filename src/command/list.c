@@ -11,8 +11,8 @@ static void list_cut(struct ctx *c, bytes key, struct key_ref *ref, u64 from, u6
 {
     bool all = n == list_size(c, ref);
     if (all) ctx_drop(c, ref);
-    else if (n > 0) c->eng->ops->seq.erase(c->eng, ref, from, n);
-    ctx_changed(c, key, NOTIFY_LIST, event);
+    else c->eng->ops->seq.erase(c->eng, ref, from, n);
+    ctx_changed_by(c, n, key, NOTIFY_LIST, event);
     if (all) keyspace_notify(c->ks, c->db, key, NOTIFY_GENERIC, "del");
 }
 
@@ -21,7 +21,7 @@ static void list_cut(struct ctx *c, bytes key, struct key_ref *ref, u64 from, u6
 static void push_all(struct ctx *c, struct key_ref *ref, bool front)
 {
     for (int i = 2; i < c->argc; i++) c->eng->ops->seq.push(c->eng, ref, front, c->argv[i]);
-    ctx_changed(c, c->argv[1], NOTIFY_LIST, front ? "lpush" : "rpush");
+    ctx_changed_by(c, (u64)c->argc - 2, c->argv[1], NOTIFY_LIST, front ? "lpush" : "rpush");
     reply_int(c->out, (i64)list_size(c, ref));
 }
 
@@ -197,6 +197,14 @@ void cmd_linsert(struct ctx *c)
     reply_int(c->out, (i64)list_size(c, &ref));
 }
 
+/* There is an event also if nothing goes, but no change then. */
+static void trim(struct ctx *c, struct key_ref *ref, u64 head, u64 tail)
+{
+    if (tail > 0) c->eng->ops->seq.erase(c->eng, ref, list_size(c, ref) - tail, tail);
+    if (head > 0) c->eng->ops->seq.erase(c->eng, ref, 0, head);
+    ctx_changed_by(c, head + tail, c->argv[1], NOTIFY_LIST, "ltrim");
+}
+
 void cmd_ltrim(struct ctx *c)
 {
     i64 start, stop;
@@ -205,15 +213,9 @@ void cmd_ltrim(struct ctx *c)
     err e = ctx_write(c, c->argv[1], TYPE_LIST, &ref);
     if (e == ERR_TYPE) return;
     if (e == OK) {
-        u64 from, kept = list_range(c, &ref, start, stop, &from);
-        u64 tail = from + kept;
-        if (kept == 0) {
-            list_cut(c, c->argv[1], &ref, 0, list_size(c, &ref), "ltrim");
-        } else {
-            u64 cut = list_size(c, &ref) - tail;
-            if (cut > 0) c->eng->ops->seq.erase(c->eng, &ref, tail, cut);
-            list_cut(c, c->argv[1], &ref, 0, from, "ltrim");
-        }
+        u64 from, kept = list_range(c, &ref, start, stop, &from), size = list_size(c, &ref);
+        if (kept == 0) list_cut(c, c->argv[1], &ref, 0, size, "ltrim");
+        else trim(c, &ref, from, size - from - kept);
     }
     reply_ok(c->out);
 }
@@ -245,7 +247,7 @@ void cmd_lrem(struct ctx *c)
     u64 limit = count < 0 ? 0 - (u64)count : (u64)count;
     u64 removed = remove_equal(c, &ref, c->argv[3], count < 0, limit);
     if (removed > 0) {
-        ctx_changed(c, c->argv[1], NOTIFY_LIST, "lrem");
+        ctx_changed_by(c, removed, c->argv[1], NOTIFY_LIST, "lrem");
         ctx_drop_if_empty(c, &ref);
     }
     reply_int(c->out, (i64)removed);

@@ -28,7 +28,7 @@ static void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, b
     seq->push(c->eng, to, to_front, buf_bytes(&value));
     ctx_changed(c, to_key, NOTIFY_LIST, to_front ? "lpush" : "rpush");
     reply_bulk(c->out, buf_bytes(&value));
-    ctx_changed(c, from_key, NOTIFY_LIST, from_front ? "lpop" : "rpop");
+    ctx_changed_by(c, 0, from_key, NOTIFY_LIST, from_front ? "lpop" : "rpop"); /* one change in all */
     ctx_drop_if_empty(c, from);
     buf_release(&value);
 }

@@ -12,7 +12,7 @@ void cmd_sadd(struct ctx *c)
     i64 added = 0;
     if (!ctx_open(c, c->argv[1], TYPE_SET, &ref)) return;
     for (int i = 2; i < c->argc; i++) added += map_put(c, &ref, c->argv[i], no_value);
-    if (added > 0) ctx_changed(c, c->argv[1], NOTIFY_SET, "sadd");
+    if (added > 0) ctx_changed_by(c, (u64)added, c->argv[1], NOTIFY_SET, "sadd");
     reply_int(c->out, added);
 }
 
@@ -24,7 +24,7 @@ void cmd_srem(struct ctx *c)
     if (e == ERR_TYPE) return;
     for (int i = 2; e == OK && i < c->argc; i++) removed += map_del(c, &ref, c->argv[i]);
     if (removed > 0) {
-        ctx_changed(c, c->argv[1], NOTIFY_SET, "srem");
+        ctx_changed_by(c, (u64)removed, c->argv[1], NOTIFY_SET, "srem");
         ctx_drop_if_empty(c, &ref);
     }
     reply_int(c->out, removed);
@@ -139,12 +139,13 @@ static bool pop_one(struct pop *p)
     bytes member = bytes_of(p->names.p + at, p->names.n - at);
     reply_bulk(p->c->out, member);
     map_del(p->c, &p->ref, member);
+    p->c->ks->dirty++;
     return true;
 }
 
 static void pop_end(struct pop *p)
 {
-    ctx_changed(p->c, p->c->argv[1], NOTIFY_SET, "spop");
+    ctx_changed_by(p->c, 0, p->c->argv[1], NOTIFY_SET, "spop"); /* each of them was counted */
     pop_state(p);
     ctx_drop_if_empty(p->c, &p->ref);
     buf_release(&p->names);
@@ -153,7 +154,7 @@ static void pop_end(struct pop *p)
 static void pop_all(struct ctx *c, struct key_ref *ref)
 {
     reply_members(c, ref);
-    ctx_changed(c, c->argv[1], NOTIFY_SET, "spop");
+    ctx_changed_by(c, map_size(c, ref), c->argv[1], NOTIFY_SET, "spop");
     ctx_drop(c, ref);
     keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_GENERIC, "del");
     CTX_EFFECT(c, BYTES_LIT("DEL"), c->argv[1]);

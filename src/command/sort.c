@@ -400,7 +400,7 @@ static void sort_store(struct sort *s)
         ctx_replace(c, s->store, TYPE_LIST, &ref);
         for (size_t i = 0; i < s->outs; i++)
             c->eng->ops->seq.push(c->eng, &ref, false, text_bytes(s, s->out[i]));
-        ctx_changed(c, s->store, NOTIFY_LIST, "sortstore");
+        ctx_changed_by(c, s->outs, s->store, NOTIFY_LIST, "sortstore");
         store_effects(s);
     } else if (existed) {
         ctx_drop(c, &ref);

@@ -21,8 +21,7 @@ err ctx_write_stream(struct ctx *c, bytes key, struct key_ref *ref, struct xstre
 
 static void stream_changed(struct ctx *c, u64 changes, const char *event)
 {
-    ctx_changed(c, c->argv[1], NOTIFY_STREAM, event);
-    c->ks->dirty += changes - 1;
+    ctx_changed_by(c, changes, c->argv[1], NOTIFY_STREAM, event);
 }
 
 /* -- options of XADD and XTRIM ----------------------------------------------------------------- */

@@ -105,7 +105,7 @@ void zset_add(struct ctx *c, u32 flags, int n, const double *scores, const bytes
         added += done == ADD_NEW;
         updated += done == ADD_UPDATED;
     }
-    if (added + updated > 0) ctx_changed(c, c->argv[1], NOTIFY_ZSET, "zadd");
+    if (added + updated > 0) ctx_changed_by(c, (u64)(added + updated), c->argv[1], NOTIFY_ZSET, "zadd");
     reply_int(c->out, flags & ZADD_CH ? added + updated : added);
 }
 
@@ -181,7 +181,7 @@ void cmd_zrem(struct ctx *c)
         left--;
     }
     if (removed > 0) {
-        ctx_changed(c, c->argv[1], NOTIFY_ZSET, "zrem");
+        ctx_changed_by(c, (u64)removed, c->argv[1], NOTIFY_ZSET, "zrem");
         ctx_drop_if_empty(c, &ref);
     }
     reply_int(c->out, removed);

@@ -53,7 +53,7 @@ static void pop(struct ctx *c, bytes key, struct key_ref *ref, bool max, u64 n, 
     }
     removals_flush(&gone); /* before the members go */
     ops->zset.erase(c->eng, ref, max ? size - n : 0, n, NULL, NULL);
-    ctx_changed(c, key, NOTIFY_ZSET, max ? "zpopmax" : "zpopmin");
+    ctx_changed_by(c, n, key, NOTIFY_ZSET, max ? "zpopmax" : "zpopmin");
     ctx_drop_if_empty(c, ref);
 }
 

@@ -349,7 +349,7 @@ static void remove_range(struct ctx *c, enum zrange_by by, const char *event)
     if (e == OK) n = zrange_locate(c, &ref, &range, &first);
     if (n > 0) {
         c->eng->ops->zset.erase(c->eng, &ref, first, n, NULL, NULL);
-        ctx_changed(c, c->argv[1], NOTIFY_ZSET, event);
+        ctx_changed_by(c, n, c->argv[1], NOTIFY_ZSET, event);
         ctx_drop_if_empty(c, &ref);
     }
     reply_int(c->out, (i64)n);

@@ -172,9 +172,9 @@ void keyspace_flush(struct keyspace *ks, u32 db)
 
 void keyspace_swap(struct keyspace *ks, u32 a, u32 b)
 {
+    ks->dirty++; /* also if nothing is swapped, as in Redis */
     if (a == b) return;
     ks->eng->ops->swap(ks->eng, a, b);
-    ks->dirty++;
     if (ks->watcher) ks->watcher->swapped(ks->watcher_arg, a, b);
 }
 

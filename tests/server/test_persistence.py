@@ -9,6 +9,7 @@ import pytest
 import redis
 
 import mayfly
+import redis_server
 from mayfly import Raw, encode, eventually
 
 memory_only = pytest.mark.engine('memory', 'the other engine keeps its data itself')
@@ -463,6 +464,37 @@ def test_save_points(server_factory):
         assert info['rdb_changes_since_last_save'] == '0' and info['rdb_saves'] == '1'
 
 
+CHANGES = """
+RPUSH l a b c; LTRIM l 0 -1; LTRIM l 0 1; LTRIM l 5 6; RPUSH l a b c a a; LPUSHX l x y; LINSERT l BEFORE b y; LREM l 0 a
+LSET l 0 z; LPOP l 2; RPOP l; LPOP l 0; RPUSH l a b c d; LMOVE l l LEFT RIGHT; LMOVE l m LEFT LEFT; RPOPLPUSH l m
+BLMOVE l m LEFT LEFT 1; RPUSH l a b c; LMPOP 1 l LEFT COUNT 2; BLPOP l 1; LPOP l 9; COPY m n; RENAME m o; RENAMENX o m
+MOVE m 5; SADD s a b c d; SADD s a b e; SREM s a b; SREM s a; SMOVE s t c; SPOP s; SADD s a b c; SPOP s 2; SPOP s 9
+SADD s a b c; SUNIONSTORE d s t; SDIFFSTORE d t t; SORT s ALPHA STORE d; SORT no STORE d; HSET h a 1 b 2; HSET h a 1 c 3
+HMSET h a 1 b 2; HSETNX h a 1; HDEL h a b no; HINCRBY h n 1; ZADD z 1 a 2 b 3 c; ZADD z 1 a 5 b 6 d; ZINCRBY z 1 a
+ZREM z a b no; ZADD z 1 a 2 b 3 c; ZPOPMAX z 2; ZADD z 1 a 2 b 3 c; ZMPOP 1 z MIN COUNT 2; ZREMRANGEBYRANK z 0 1
+ZADD z 1 a 2 b; BZPOPMIN z 1; ZUNIONSTORE d 1 z; ZRANGESTORE d z 0 -1; PFADD p a b c; PFADD p a; PFADD p a d; PFADD q
+PFMERGE q p; PFCOUNT p; GEOADD g 1 1 a 2 2 b; GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 1000 km
+GEORADIUS g 9 9 1 m STORE d; SETBIT b 1 1; BITFIELD b SET u8 0 1 INCRBY u8 0 1; MSET a 1 b 2; DEL a b no; XADD x 1-1 a b; XADD x 2-1 a b
+XDEL x 1-1 2-1; SWAPDB 0 0; SWAPDB 0 1; SWAPDB 0 1
+"""
+
+
+@redis_server.needed
+def test_changes_are_counted_as_redis_counts_them(server, redis_factory):
+    """Save points go by their number."""
+    def counts(port):
+        told = []
+        with Raw(port) as c:
+            before = int(persistence(c)['rdb_changes_since_last_save'])
+            for step in CHANGES.replace('\n', '; ').strip('; ').split('; '):
+                c.call(*step.split())
+                after = int(persistence(c)['rdb_changes_since_last_save'])
+                told.append((step, after - before))
+                before = after
+        return told
+    assert counts(server.port) == counts(redis_factory().port)
+
+
 @memory_only
 def test_a_save_that_fails_refuses_writes(server_factory):
     s = server_factory('--save', '3600 1', *NO_AOF, *DEBUG)
@@ -477,7 +509,7 @@ def test_a_save_that_fails_refuses_writes(server_factory):
         assert c.call('SET', 'k', 'v2') == b'OK', 'a SAVE that fails is its caller\'s concern'
         assert c.call('BGSAVE') == b'Background saving started'
         info = eventually(lambda: (lambda i: i['rdb_last_bgsave_status'] == 'err' and i)(persistence(c)))
-        assert int(info['rdb_changes_since_last_save']) == 4
+        assert int(info['rdb_changes_since_last_save']) == 6
         refused = c.call('SET', 'k', 'v3')
         assert refused.startswith('MISCONF Redis is configured to save RDB snapshots, but it\'s currently unable to '
                                   'persist to disk. Commands that may modify the data set are disabled, because')
