@@ -25,7 +25,7 @@ static void dump_value(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
 {
     struct rdb_save save;
     struct rdb_job job = {.out = out, .eng = c->eng, .now_ms = c->ks->dead_by_ms, .ttls = RDB_TTLS_NATIVE};
-    rdb_out_init(out, NULL, SIZE_MAX);
+    rdb_out_init(out, NULL, c->ks->compress ? SIZE_MAX : 0);
     rdb_save_begin(&save, &job, ref);
     rdb_put_byte(out, (u8)save.type);
     rdb_save_step(&save, RDB_SAVE_ALL);

@@ -71,7 +71,7 @@ void cmd_function_flush(struct ctx *c)
 void cmd_function_dump(struct ctx *c)
 {
     struct buf payload = {0};
-    functions_dump(functions_live(c->region), SIZE_MAX, &payload);
+    functions_dump(functions_live(c->region), c->ks->compress ? SIZE_MAX : 0, &payload);
     reply_bulk(c->out, buf_bytes(&payload));
     buf_release(&payload);
 }

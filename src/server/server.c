@@ -90,6 +90,7 @@ void server_apply_config(struct server *s)
     r->ks.policy = c->maxmemory_policy;
     r->ks.limited = c->maxmemory != 0;
     r->ks.max_string = (u64)max_string;
+    r->ks.compress = c->rdbcompression;
     r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
     r->ks.stream_node_max_bytes = (u64)c->stream_node_max_bytes;
     r->ks.stream_node_max_entries = (u64)c->stream_node_max_entries;

@@ -365,6 +365,22 @@ def test_redis_74_payloads(r):
         assert r.execute_command('HPEXPIRETIME', name, 'FIELDS', 2, 'a', 'b') == [-1, FAR]
 
 
+def test_rdbcompression(r, empty_other):
+    def dumps(c, compress):
+        c.config_set('rdbcompression', compress)
+        c.set('s', 'x' * 1000)
+        c.hset('h', 'f', 'y' * 50)
+        c.function_flush()
+        c.function_load("#!lua name=l\nredis.register_function('f', function() return 1 end) --" + 'z' * 100)
+        try:
+            return c.dump('s'), c.dump('h'), c.function_dump()
+        finally:
+            c.config_set('rdbcompression', 'yes')
+            c.function_flush()
+    for compress in 'yes', 'no':
+        assert dumps(r, compress) == dumps(empty_other, compress)
+
+
 def test_a_large_value(r, empty_other):
     """More than a window, more than a piece."""
     if mayfly.sanitized():
