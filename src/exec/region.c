@@ -138,10 +138,11 @@ static void prefetch_keys(struct region *r, const struct ctx *c)
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     size_t mark = reply_mark(q->out);
-    bool keep_dead = r->ks.keep_dead;
+    bool keep_dead = r->ks.keep_dead, only_reads = r->ks.only_reads;
     /* A write deletes what it finds dead also in a replica that takes writes: nothing new may be put beside
      * it. To the primary's own writes nothing is dead. */
-    r->ks.keep_dead = !(c->cmd->flags & CMD_WRITE) && (keep_dead || r->follows || r->eng->leave_dead);
+    r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
+    r->ks.keep_dead = r->ks.only_reads && (keep_dead || r->follows || r->eng->leave_dead);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     if (LIKELY(r->depth++ == 0)) r->dirty_outside = r->ks.dirty;
@@ -151,6 +152,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     c->cmd->run(c);
     default_effect(r, c);
     r->ks.keep_dead = keep_dead;
+    r->ks.only_reads = only_reads;
     r->depth--;
     if (UNLIKELY(r->eng->failed)) {
         note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);

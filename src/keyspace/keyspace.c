@@ -4,7 +4,7 @@
 
 #include "base/rand.h"
 
-#define BURY_FIELDS 64 /* of a hash found hollow that a command waits for */
+#define BURY_FIELDS 64 /* of a hash found hollow, as many as a command takes out one by one */
 #define LFU_NEW_KEY 5 /* a new key starts with some credit, so that it is not evicted at once */
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal)
@@ -101,12 +101,15 @@ static bool hash_is_heavy(struct keyspace *ks, struct key_ref *ref)
     return ks->eng->ops->snapshot.heavy(ks->eng, ref->db, ref->key);
 }
 
-/* Its fields go one by one as long as that is quick, and the rest with the hash. */
-static void bury_hollow(struct keyspace *ks, struct key_ref *ref)
+/* Its fields go one by one as long as that is quick, and the rest with the hash; unless every one of them is
+ * to be written down. Then the rest is left, hidden, to the cycle, so that no read pays for all of them; only
+ * a command that needs the name (vacate), and may put something new in their place, takes them all out. */
+static void bury_hollow(struct keyspace *ks, struct key_ref *ref, bool vacate)
 {
     struct engine *e = ks->eng;
-    if (!hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
-    if (!ref->entry) return;
+    bool each = ks->on_expired != NULL, all = each && vacate;
+    if (all || !hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, all ? UINT32_MAX : BURY_FIELDS, true);
+    if (!ref->entry || (each && !vacate)) return;
     ks->stats.expired_fields += e->ops->map.dead_fields(e, ref);
     journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
     keyspace_touched(ks, ref->db, ref->key);
@@ -123,7 +126,7 @@ static void bury_dead(struct keyspace *ks, struct key_ref *ref)
 {
     if (ks->keep_dead) return;
     if (!alive(ref->deadline_ms, ks->dead_by_ms)) keyspace_expire(ks, ref, true);
-    else bury_hollow(ks, ref);
+    else bury_hollow(ks, ref, !ks->only_reads);
 }
 
 bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent intent, struct key_ref *ref)

@@ -59,6 +59,7 @@ struct keyspace {
     u64 dirty; /* changes by commands since start: the unit of `save` points */
 
     bool no_touch;          /* the running client does not move the access clock */
+    bool only_reads;        /* the running command puts nothing where it found nothing */
     bool keep_dead;         /* a replica: dead keys are hidden but left for the primary's DEL */
     u32 lfu_log_factor, lfu_decay_minutes;
     enum maxmemory_policy policy;
