@@ -36,15 +36,13 @@ void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field)
         hash_state_deadline(c, deadline_ms, 1, &field);
 }
 
-bool hash_drop_if_empty(struct ctx *c, struct key_ref *ref)
-{
-    bool had_deadlines = c->eng->ops->map.has_field_deadlines(c->eng, ref);
-    if (!ctx_drop_if_empty(c, ref)) return false;
-    if (had_deadlines) CTX_EFFECT(c, BYTES_LIT("DEL"), c->argv[1]);
-    return true;
-}
-
 /* -- HSET HMSET HSETNX ------------------------------------------------------------- */
+
+bool hash_put(struct ctx *c, struct key_ref *ref, bytes field, bytes value, bool keep_deadline)
+{
+    keyspace_reap_field(c->ks, ref, field, true);
+    return c->eng->ops->map.put(c->eng, ref, field, value, keep_deadline);
+}
 
 static bool set_fields(struct ctx *c, i64 *created)
 {
@@ -55,7 +53,7 @@ static bool set_fields(struct ctx *c, i64 *created)
     }
     if (!ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return false;
     *created = 0;
-    for (int i = 2; i < c->argc; i += 2) *created += map_put(c, &ref, c->argv[i], c->argv[i + 1]);
+    for (int i = 2; i < c->argc; i += 2) *created += hash_put(c, &ref, c->argv[i], c->argv[i + 1], false);
     ctx_changed_by(c, (u64)c->argc / 2 - 1, c->argv[1], NOTIFY_HASH, "hset");
     return true;
 }
@@ -80,7 +78,7 @@ void cmd_hsetnx(struct ctx *c)
         reply_int(c->out, 0);
         return;
     }
-    map_put(c, &ref, c->argv[2], c->argv[3]);
+    hash_put(c, &ref, c->argv[2], c->argv[3], false);
     ctx_changed(c, c->argv[1], NOTIFY_HASH, "hset");
     CTX_EFFECT(c, BYTES_LIT("HSET"), c->argv[1], c->argv[2], c->argv[3]);
     reply_int(c->out, 1);
@@ -183,10 +181,11 @@ void cmd_hdel(struct ctx *c)
     bool deadlines = e == OK && c->eng->ops->map.has_field_deadlines(c->eng, &ref);
     bytes *gone = deadlines ? mem_alloc((size_t)c->argc * sizeof *gone) : NULL; /* the others may be dead */
     int deleted = e == OK ? delete_fields(c, &ref, gone) : 0;
-    if (deleted > 0) {
+    if (gone) {
+        hash_report_deleted(c, &ref, deleted, gone);
+    } else if (deleted > 0) {
         ctx_changed_by(c, (u64)deleted, c->argv[1], NOTIFY_HASH, "hdel");
-        if (!hash_drop_if_empty(c, &ref) && gone && deleted < c->argc - 2)
-            HASH_STATE(c, deleted, gone, BYTES_LIT("HDEL"), c->argv[1]);
+        ctx_drop_if_empty(c, &ref);
     }
     mem_free(gone);
     reply_int(c->out, deleted);
@@ -194,12 +193,10 @@ void cmd_hdel(struct ctx *c)
 
 /* -- HINCRBY HINCRBYFLOAT ---------------------------------------------------------- */
 
-/* Replaces a field's value; its deadline stays, unless it is one of a field
- * that is dead: then the field is a new one. */
+/* Replaces a field's value; its deadline stays. */
 static void put_keeping_deadline(struct ctx *c, struct key_ref *ref, bytes value, const char *event)
 {
-    bytes field = c->argv[2];
-    c->eng->ops->map.put(c->eng, ref, field, value, map_has(c, ref, field));
+    hash_put(c, ref, c->argv[2], value, true);
     ctx_changed(c, c->argv[1], NOTIFY_HASH, event);
 }
 
@@ -225,11 +222,7 @@ void cmd_hincrby(struct ctx *c)
         reply_error(c->out, "ERR increment or decrement would overflow");
         return;
     }
-    /* A dead field counts from 0 here, but not for a reader that still has it. */
-    bool deadlines = c->eng->ops->map.has_field_deadlines(c->eng, &ref);
-    bytes text = bytes_of(digits, num_print_i64(digits, value));
-    put_keeping_deadline(c, &ref, text, "hincrby");
-    if (deadlines) state_value(c, &ref, text);
+    put_keeping_deadline(c, &ref, bytes_of(digits, num_print_i64(digits, value)), "hincrby");
     reply_int(c->out, value);
 }
 

@@ -30,8 +30,8 @@ void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field);
 /* These n fields of argv[1] were deleted: event, effect, and the hash itself if none is left. */
 void hash_report_deleted(struct ctx *c, struct key_ref *ref, int n, const bytes *fields);
 
-/* ctx_drop_if_empty() for a hash: no live field is left. If dead ones may be,
- * states a DEL, which takes them too. */
-bool hash_drop_if_empty(struct ctx *c, struct key_ref *ref);
+/* How every command puts a field into a hash. A dead one under that name expires first, as a dead key does
+ * that a write meets: it is told, and a reader of the journal deletes it. True when the field is new. */
+bool hash_put(struct ctx *c, struct key_ref *ref, bytes field, bytes value, bool keep_deadline);
 
 #endif

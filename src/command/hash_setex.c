@@ -101,7 +101,7 @@ static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *
 {
     bytes *names = names_of(h);
     for (int i = 0; i < h->pairs; i++) {
-        map_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1]); /* over a dead one, which a HDEL alone leaves */
+        hash_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1], false); /* which tells of a dead one */
         map_del(c, ref, h->pair[2 * i]);
     }
     keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hset");
@@ -127,8 +127,7 @@ static void setex_fields(struct ctx *c, struct key_ref *ref, const struct hsetex
 {
     for (int i = 0; i < h->pairs; i++) {
         bytes field = h->pair[2 * i];
-        bool keep = h->ttl == TTL_KEEP && map_has(c, ref, field);
-        c->eng->ops->map.put(c->eng, ref, field, h->pair[2 * i + 1], keep);
+        hash_put(c, ref, field, h->pair[2 * i + 1], h->ttl == TTL_KEEP);
         if (h->ttl == TTL_SET) map_set_deadline(c, ref, field, h->deadline_ms);
     }
     ctx_changed(c, c->argv[1], NOTIFY_HASH, "hset");

@@ -79,12 +79,19 @@ static struct changed changed_new(int max)
 
 static void changed_add(struct changed *ch, bytes field) { ch->v[ch->n++] = field; }
 
+static void drop_if_empty(struct ctx *c, struct key_ref *ref)
+{
+    bool dead_left = c->eng->ops->map.has_field_deadlines(c->eng, ref) && map_size(c, ref) == 0;
+    if (dead_left) keyspace_bury_hollow(c->ks, ref);
+    else ctx_drop_if_empty(c, ref);
+}
+
 void hash_report_deleted(struct ctx *c, struct key_ref *ref, int n, const bytes *fields)
 {
     if (n == 0) return;
     ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
     HASH_STATE(c, n, fields, BYTES_LIT("HDEL"), c->argv[1]);
-    hash_drop_if_empty(c, ref);
+    drop_if_empty(c, ref);
 }
 
 static void report_persisted(struct ctx *c, const struct changed *ch)

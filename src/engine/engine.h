@@ -60,6 +60,7 @@ struct map_ops {
     void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms);
     /* Deletes up to max fields whose deadline has passed, telling fn about each before. */
     u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
+    bool (*reap_field)(struct engine *, struct key_ref *, bytes field, pair_fn, void *arg); /* if it is one */
     bool (*has_field_deadlines)(struct engine *, struct key_ref *);
     u64 (*dead_fields)(struct engine *, struct key_ref *); /* that reap() has not taken out yet */
 };

@@ -244,14 +244,13 @@ static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(
 /* What was once published is nobody's news. */
 static bool is_message(bytes name) { return bytes_is(name, "publish") || bytes_is(name, "spublish"); }
 
-/* HDEL does not see dead fields, but the primary deletes them by HDEL, those that
- * died first before the others: so as many of them go here. */
+/* HDEL does not see dead fields, but the primary deletes them by HDEL: so they go here. */
 static void reap_fields(struct region *r, const struct ctx *c)
 {
     struct key_ref ref;
     if (!bytes_is(c->argv[0], "hdel")) return;
-    if (keyspace_find(&r->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref) && ref.type == TYPE_HASH)
-        keyspace_reap_fields(&r->ks, &ref, (u32)c->argc - 2, false);
+    if (!keyspace_find(&r->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref) || ref.type != TYPE_HASH) return;
+    for (int i = 2; i < c->argc; i++) keyspace_reap_field(&r->ks, &ref, c->argv[i], false);
 }
 
 static err apply_one(struct region *r, const struct request *q)

@@ -117,6 +117,8 @@ static void bury_hollow(struct keyspace *ks, struct key_ref *ref, bool vacate)
     e->ops->drop(e, ref);
 }
 
+void keyspace_bury_hollow(struct keyspace *ks, struct key_ref *ref) { bury_hollow(ks, ref, false); }
+
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
 {
     return alive(ref->deadline_ms, ks->dead_by_ms) && !hash_is_hollow(ks, ref);
@@ -217,15 +219,25 @@ static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadli
     ks->stats.expired_fields++;
 }
 
+static void tell_reaped(struct keyspace *ks, struct key_ref *ref)
+{
+    keyspace_touched(ks, ref->db, ref->key);
+    keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
+}
+
+void keyspace_reap_field(struct keyspace *ks, struct key_ref *ref, bytes field, bool lazy)
+{
+    struct engine *e = ks->eng;
+    struct reaping r = {ks, ref, lazy};
+    if (UNLIKELY(e->ops->map.reap_field(e, ref, field, field_dies, &r))) tell_reaped(ks, ref);
+}
+
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy)
 {
     struct engine *e = ks->eng;
     struct reaping r = {ks, ref, lazy};
     u32 n = e->ops->map.reap(e, ref, max, field_dies, &r);
-    if (n) {
-        keyspace_touched(ks, ref->db, ref->key);
-        keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
-    }
+    if (n) tell_reaped(ks, ref);
     if (!e->ops->map.has_field_deadlines(e, ref) && e->ops->size(e, ref) == 0) {
         keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
         e->ops->drop(e, ref);

@@ -129,6 +129,13 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
  * drops the hash with its last field. Returns how many. */
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);
 
+/* The same with one field, if it is dead: before something is put in its place. The hash stays. */
+void keyspace_reap_field(struct keyspace *ks, struct key_ref *ref, bytes field, bool lazy);
+
+/* A command has deleted the last field of a hash that lived, and dead ones are left: the hash goes, or is
+ * left to the cycle as one that died by itself. */
+void keyspace_bury_hollow(struct keyspace *ks, struct key_ref *ref);
+
 /* What due() offers: expires the key, or reaps up to max_fields of its fields. */
 void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields);
 

@@ -99,13 +99,35 @@ static void set_field_deadline(struct world *w, struct key_ref *ref, struct mval
     el->deadline_ms = deadline_ms;
 }
 
+static void note_reaped(void *arg, bytes field, bytes value, double deadline_ms)
+{
+    struct elem *el = arg;
+    assert_true(bytes_eq(field, text(el->id)) && bytes_eq(value, text(el->value)));
+    assert_true((i64)deadline_ms == el->deadline_ms);
+    el->seen = true;
+}
+
+/* Only if it is dead; what else is dead stays. */
+static void reap_field(struct world *w, struct key_ref *ref, struct mval *m, u32 id)
+{
+    u32 i = mval_index(m, id);
+    struct elem el = {0};
+    if (i != NONE) el = m->v[i];
+    bool dead = i != NONE && !elem_live(&el, w->now_ms);
+    el.seen = false;
+    assert_int_equal(w->ops->map.reap_field(w->e, ref, text(id), note_reaped, &el), dead);
+    assert_int_equal(el.seen, dead);
+    if (dead) mval_erase(m, i, 1);
+}
+
 static void change_map(struct world *w, struct key_ref *ref, struct mval *m, u32 elements)
 {
     u32 id = m->n && below(2) ? m->v[below(m->n)].id : below(elements);
-    u32 what = below(10);
+    u32 what = below(11);
     if (what < 6) put_field(w, ref, m, id);
     else if (what < 8 || m->type == TYPE_SET) del_field(w, ref, m, id);
-    else set_field_deadline(w, ref, m);
+    else if (what < 10) set_field_deadline(w, ref, m);
+    else reap_field(w, ref, m, id);
 }
 
 /* -- lists --------------------------------------------------------------------------------- */

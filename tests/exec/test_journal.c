@@ -354,7 +354,8 @@ static const struct form forms[] = {
      "MULTI; HSET h f v; HPEXPIREAT h 1700000001000 FIELDS 1 f; EXEC"},
     {"HSET h f 1", 0, "HGETEX h PX 10 FIELDS 1 f", "HPEXPIREAT h 1700000000010 FIELDS 1 f"},
     {"HSET h f 1 g 1", 0, "HGETDEL h FIELDS 2 f x", "HDEL h f"},
-    {"HSETEX h EX 9 FIELDS 1 f 1;HSET h g 1", 0, "HINCRBY h f 1",
+    {"HSETEX h EX 9 FIELDS 1 f 1;HSET h g 1", 0, "HINCRBY h f 1", "HINCRBY h f 1"},
+    {"HSETEX h EX 9 FIELDS 1 f 1;HSET h g 1", 0, "HINCRBYFLOAT h f 1",
      "MULTI; HSET h f 2; HPEXPIREAT h 1700000009000 FIELDS 1 f; EXEC"},
     {"PFADD p a", 0, "PFCOUNT p", "SETRANGE p 8 \x01\0\0\0\0\0\0\0"},
 

@@ -399,6 +399,12 @@ static void map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes 
     mem_map_file(e, ref, m);
 }
 
+static void reap_item(struct map_table *t, void *item, pair_fn fn, void *arg)
+{
+    if (fn) fn(arg, item_field(item), item_value(item), (double)item_deadline(item));
+    map_table_remove(t, item);
+}
+
 static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
 {
     struct mem_map *m = map_of(ref);
@@ -409,12 +415,24 @@ static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, 
     while (n < max && t && t->field_due && ztree_at(t->field_due, 0, &first)) {
         void *item = ztree_item(&first);
         if (alive(item_deadline(item), e->now_ms)) break;
-        if (fn) fn(arg, item_field(item), item_value(item), (double)item_deadline(item));
-        map_table_remove(t, item);
+        reap_item(t, item, fn, arg);
         n++;
     }
     mem_map_file(e, ref, m);
     return n;
+}
+
+static bool map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
+{
+    struct mem_map *m = map_of(ref);
+    struct map_table *t = m->big;
+    if (LIKELY(!t || !t->field_due)) return false;
+    mem_keep(e, ref);
+    void *item = map_table_find(t, field, table_hash(&t->items, field));
+    if (!item || alive(item_deadline(item), e->now_ms)) return false;
+    reap_item(t, item, fn, arg);
+    mem_map_file(e, ref, m);
+    return true;
 }
 
 static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
@@ -431,6 +449,6 @@ static bool map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref
 const struct map_ops mem_map_ops = {
     .get = map_get, .put = map_put, .fill = mem_map_fill, .del = map_del, .iter = map_iter, .next = map_next,
     .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
-    .set_field_deadline = map_set_field_deadline, .reap = map_reap,
+    .set_field_deadline = map_set_field_deadline, .reap = map_reap, .reap_field = map_reap_field,
     .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,
 };

@@ -254,6 +254,15 @@ u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg)
     return n;
 }
 
+bool fields_reap_one(struct rk *rk, struct row *r, bytes field, pair_fn fn, void *arg)
+{
+    if (LIKELY(!fields_may_hide(rk, r))) return false;
+    struct change *c = delta_at(rk, r, field);
+    if (!c->exists || fields_shows(rk, r, c)) return false;
+    bury(rk, r, c, fn, arg);
+    return true;
+}
+
 /* -- beside a walk ----------------------------------------------------------------------------- */
 
 i64 fields_deadline_at(struct walk *w, struct store_iter **beside)

@@ -27,6 +27,7 @@ bool fields_may_hide(struct rk *rk, struct row *r); /* some are not to be seen: 
 u64 fields_dead(struct rk *rk, struct row *r);      /* how many: O(those that died since the last time) */
 i64 fields_nearest(struct rk *rk, struct row *r); /* the first deadline, passed or not; 0: there is none */
 u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg); /* see map_ops */
+bool fields_reap_one(struct rk *rk, struct row *r, bytes field, pair_fn fn, void *arg);
 
 /* The deadline of the element a forward walk stands on; 0: none. `beside` is the walk's own
  * companion: NULL at first, and to be given to store_iter_done at the end if it is not any more. */

@@ -234,6 +234,11 @@ static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, 
     return fields_reap(rk_of(e), row_of(ref), max, fn, arg);
 }
 
+static bool map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
+{
+    return fields_reap_one(rk_of(e), row_of(ref), field, fn, arg);
+}
+
 static bool map_has_field_deadlines(struct engine *e, struct key_ref *ref)
 {
     return fields_any(rk_of(e), row_of(ref));
@@ -247,7 +252,7 @@ static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
 const struct map_ops rk_map_ops = {
     .get = map_get, .put = map_put, .fill = map_fill_each, .del = map_del, .iter = map_iter, .next = map_next,
     .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
-    .set_field_deadline = map_set_field_deadline, .reap = map_reap,
+    .set_field_deadline = map_set_field_deadline, .reap = map_reap, .reap_field = map_reap_field,
     .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,
 };
 
