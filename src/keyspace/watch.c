@@ -3,7 +3,8 @@
  * table.
  *
  * The deadline a key had when it was watched is all that is needed to tell whether it has died since: to give
- * it another one would have been a change. */
+ * it another one would have been a change. Likewise, the living fields a hash had then and has no more have
+ * died since. */
 #include "keyspace/watch.h"
 
 #include "keyspace/key_table.h"
@@ -20,6 +21,7 @@ struct watch {
     struct watch *prev, *next; /* of the key's */
     struct watch *more;        /* of the client's */
     i64 deadline_ms;           /* the key's own; 0: none */
+    u64 fields;                /* living ones of a hash in which some have deadlines; 0: any other key */
     bool dead;                 /* it was there, but dead: it counts as absent */
 };
 
@@ -71,6 +73,13 @@ static bool watches_already(const struct watcher *who, const struct watched *key
     return w != NULL;
 }
 
+static u64 mortal_fields(struct keyspace *ks, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    bool mortal = ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref);
+    return mortal ? e->ops->size(e, ref) : 0;
+}
+
 void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key)
 {
     struct watched *to = key_table_find(&all->keys, db, key);
@@ -82,6 +91,7 @@ void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u3
     if (ks->eng->ops->find(ks->eng, db, key, &ref)) {
         w->dead = !keyspace_visible(ks, &ref);
         w->deadline_ms = ref.deadline_ms;
+        w->fields = mortal_fields(ks, &ref);
     }
     if (to->first) to->first->prev = w;
     to->first = who->first = w;
@@ -89,11 +99,19 @@ void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u3
     all->clients += who->count++ == 0;
 }
 
-bool watch_broken(const struct watcher *who, const struct keyspace *ks)
+static bool fields_have_died(const struct watch *w, struct keyspace *ks)
+{
+    struct key_ref ref;
+    if (LIKELY(!w->fields)) return false;
+    return !ks->eng->ops->find(ks->eng, w->key->at.db, w->key->at.name, &ref) ||
+           mortal_fields(ks, &ref) != w->fields;
+}
+
+bool watch_broken(const struct watcher *who, struct keyspace *ks)
 {
     if (who->dirty) return true;
     for (const struct watch *w = who->first; w; w = w->more)
-        if (!w->dead && !alive(w->deadline_ms, ks->dead_by_ms)) return true;
+        if (!w->dead && (!alive(w->deadline_ms, ks->dead_by_ms) || fields_have_died(w, ks))) return true;
     return false;
 }
 

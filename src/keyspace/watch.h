@@ -2,7 +2,8 @@
  *
  * A watcher becomes dirty with the first change of a key it watches, and then watches nothing any more. A key
  * that was dead when WATCH looked at it counts as absent: that it is deleted is no change. A key that dies
- * while it is watched has changed, whether or not anybody has deleted it yet. */
+ * while it is watched has changed, whether or not anybody has deleted it yet; so has a hash of which a field
+ * dies. */
 #ifndef MAYFLY_KEYSPACE_WATCH_H
 #define MAYFLY_KEYSPACE_WATCH_H
 
@@ -29,8 +30,8 @@ void watches_release(struct watches *all); /* when nobody watches any more */
 void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key);
 void watch_none(struct watches *all, struct watcher *who); /* UNWATCH; clears `dirty`, too */
 
-/* Whether a key it watches has changed, or has died since. */
-bool watch_broken(const struct watcher *who, const struct keyspace *ks);
+/* Whether a key it watches has changed, or it or a field of it has died since. */
+bool watch_broken(const struct watcher *who, struct keyspace *ks);
 
 size_t watch_memory(const struct watcher *who); /* bytes, about */
 

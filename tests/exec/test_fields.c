@@ -189,6 +189,37 @@ static void writes_leave_other_dead_fields(void **state UNUSED)
     }
 }
 
+/* -- WATCH ---------------------------------------------------------------------------------------------- */
+
+/* The hash h is made at 0 ms, watched, and EXEC comes at 20 ms; nobody reclaims anything. */
+static const struct {
+    const char *hash, *exec;
+} watched[] = {
+    {"HSETEX h PX 20 FIELDS 1 a 1", "nil"},
+    {"HSETEX h PX 21 FIELDS 1 a 1", "[OK]"},
+    {"HSETEX h PX 20 FIELDS 2 a 1 b 2;HSET h c 3", "nil"}, /* some of its value is gone */
+    {"HSETEX h PX 10 FIELDS 1 a 1;HSETEX h PX 21 FIELDS 1 b 2", "[OK]"}, /* … was gone at WATCH already */
+    {"HSETEX h PX 10 FIELDS 1 a 1;HSETEX h PX 20 FIELDS 1 b 2", "nil"},
+    {"HSETEX h PX 10 FIELDS 1 a 1", "[OK]"}, /* there was none */
+};
+
+static void watches_see_fields_die(void **state UNUSED)
+{
+    for (enum kind kind = MEMORY; kind <= ROCKS; kind++) {
+        for (size_t i = 0; i < ARRAY_LEN(watched); i++) {
+            struct world w;
+            open_on(&w, kind, "fields");
+            run_all(&w, watched[i].hash);
+            at(&w, 10);
+            run_all(&w, "WATCH h");
+            at(&w, 20);
+            run_all(&w, "MULTI;SET won 1");
+            expect(&w, "EXEC", watched[i].exec);
+            close_on(&w, "fields");
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_read_leaves_most_to_the_cycle),
         cmocka_unit_test(writes_tell_of_the_dead_they_meet),
         cmocka_unit_test(writes_leave_other_dead_fields),
+        cmocka_unit_test(watches_see_fields_die),
     };
     followers_open();
     int failed = cmocka_run_group_tests_name("fields", tests, NULL, NULL);
