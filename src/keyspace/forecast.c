@@ -35,7 +35,7 @@ static void add_bucket(void *arg, i64 from_ms, i64 to_ms, u64 keys)
     }
     size_t i = 0;
     while (to_ms - f->now_ms > forecast_intervals[i].end_ms) i++;
-    span_add(&f->span[i], MAX(from_ms - f->now_ms, 0), to_ms - f->now_ms, keys);
+    span_add(&f->span[i], from_ms - f->now_ms, to_ms - f->now_ms, keys);
 }
 
 void forecast_add(struct forecast *f, struct engine *e, u32 db) { e->ops->forecast(e, db, add_bucket, f); }

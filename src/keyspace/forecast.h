@@ -16,13 +16,14 @@ struct forecast_interval {
 extern const struct forecast_interval forecast_intervals[FORECAST_SPANS];
 
 struct forecast_span {
-    i64 from_ms, to_ms; /* from now; of the buckets it took in, not the interval's own */
+    i64 from_ms, to_ms; /* from now; of the buckets it took in, not the interval's own. One that has begun
+                         * starts before now: what died in it can't be told from what lives. */
     u64 keys;
 };
 
 struct forecast {
     i64 now_ms;
-    struct forecast_span overdue; /* dead, and not reclaimed yet */
+    struct forecast_span overdue; /* of buckets that have ended: dead for certain, and not reclaimed yet */
     i64 oldest_overdue_ms;        /* how long the oldest of those has been dead for certain; 0: none */
     /* A bucket of the index belongs to the first interval that it ends in, so that "all within 1h" is never
      * too hopeful. */

@@ -42,6 +42,25 @@ static void index_reclaims_within_a_bucket(void **state)
     world_close(&w);
 }
 
+/* A bucket of the index that has begun may hold dead keys and living ones: its bounds say so. */
+static void the_forecast_spans_its_keys(void **state)
+{
+    (void)state;
+    struct world w;
+    _Static_assert(T0 % 64 == 0, "where a bucket begins");
+    world_open(&w);
+    run_all(&w, "SET dead v PX 10;SET alive v PX 50;SET later v PX 700");
+    at(&w, 20);
+    const char *got = run(&w, "EXPIRY FORECAST");
+    assert_non_null(strstr(got, "[within overdue keys 0 "));
+    assert_non_null(strstr(got, "[within 1s keys 3 from_ms -20 to_ms 684 from_unix_ms 1700000000000 to_unix_ms "));
+    at(&w, 64);
+    got = run(&w, "EXPIRY FORECAST");
+    assert_non_null(strstr(got, "[within overdue keys 2 from_ms -64 to_ms 0 "));
+    assert_non_null(strstr(got, "[within 1s keys 1 from_ms 576 to_ms 640 "));
+    world_close(&w);
+}
+
 /* Samples find the few dead among many living, wherever they are. */
 static void samples_reach_every_key(void **state)
 {
@@ -396,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(index_reclaims_within_a_bucket),
+        cmocka_unit_test(the_forecast_spans_its_keys),
         cmocka_unit_test(samples_reach_every_key),
         cmocka_unit_test(samples_go_on_while_many_are_dead),
         cmocka_unit_test(steps_are_small),
