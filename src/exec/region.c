@@ -50,13 +50,13 @@ static ALWAYS_INLINE void close_record(struct region *r, u64 seed)
     journal_close(&r->journal, r->ks.now_ms, seed);
 }
 
-static void expire_all(struct region *r)
+void region_expire_all(struct region *r)
 {
     struct expire_sweep sweep = {0};
     bool more = !r->ks.keep_dead && !r->follows; /* a replica leaves it to the primary, whose clock counts */
     while (more) {
         more = expire_sweep_step(&sweep, &r->ks);
-        close_record(r, 0);
+        if (r->depth == 0) close_record(r, 0);
     }
 }
 
@@ -69,7 +69,7 @@ void region_begin(struct region *r, i64 now_ms)
     i64 back = r->seen_ms - now_ms;
     if (UNLIKELY(back > 0)) {
         if (back < REGION_CLOCK_SLACK_MS) now_ms = r->seen_ms;
-        else expire_all(r);
+        else region_expire_all(r);
     }
     r->seen_ms = now_ms;
     keyspace_begin(&r->ks, now_ms);

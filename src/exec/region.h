@@ -134,6 +134,10 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
 /* One step of the active expire cycle, with its own journal record. */
 bool region_expire_step(struct region *r);
 
+/* Everything that is dead goes at once, in a walk over all keys; within a command, into its record. Where the
+ * dead are to be left, nothing does. */
+void region_expire_all(struct region *r);
+
 /* One step of eviction, likewise; see evict_step. */
 bool region_evict_step(struct region *r);
 

@@ -106,12 +106,15 @@ static bool parse_reload(struct ctx *c, struct reload *o)
     return true;
 }
 
-/* What a file brings that was not saved just now, the AOF knows nothing of: it is written anew. */
+/* What a file brings that was not saved just now, the AOF knows nothing of: it is written anew. What is dead
+ * no file brings back, but the AOF still has it, in the way of whatever comes under its name: it is deleted
+ * first. */
 void debug_reload(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     struct reload o;
     if (is_loading(c) || !parse_reload(c, &o)) return;
+    region_expire_all(c->region);
     if (!o.nosave && !snapshot_save_now(c->server)) {
         reply_error(c->out, "ERR");
         return;

@@ -123,6 +123,25 @@ def test_a_write_on_a_dead_key_deletes_first(server_factory):
     assert {k: v for k, v in look(s).items() if k[1] not in (b'a', b'b')} == wanted
 
 
+def test_a_reload_deletes_the_dead_first(server_factory):
+    """It leaves them out, and what is written under their names then must not meet them again in the AOF."""
+    s = server_factory(*DEBUG, '--appendfsync', 'always')
+    with Raw(s.port) as c:
+        run(c, [LAZY, ('HSET', 'h', 'dead', 5, 'alive', 5)])
+        deadline = set_to_die(c, 'k', 'in-multi')
+        run(c, [('HPEXPIREAT', 'h', deadline, 'FIELDS', 1, 'dead'),
+                ('HSETEX', 'hollow', 'PXAT', deadline, 'FIELDS', 1, 'f', 'v')])
+        wait_for(deadline)
+        run(c, [('MULTI',), ('SET', 'in-multi', 1), ('DEBUG', 'RELOAD'), ('EXEC',), ('DEBUG', 'RELOAD')])
+        assert (b'DEL', b'k') in about(s, 'k') and (b'HDEL', b'h', b'dead') in about(s, 'h')
+        assert s.info('expiry')['expired_fields'] == 2 and s.info('stats')['expired_keys'] == 2
+        run(c, [('HSET', 'k', 'f', 1), ('HINCRBY', 'h', 'dead', 1), ('SET', 'hollow', 1)])
+    wanted = {k: v[2:] for k, v in look(s).items()}
+    assert len(wanted) == 4
+    s.restart(signal.SIGKILL)
+    assert {k: v[2:] for k, v in look(s).items()} == wanted
+
+
 def test_dead_and_not_deleted_leaves_no_trace(server_factory):
     s = server_factory(*DEBUG, '--aof-use-rdb-preamble', 'no')
     with Raw(s.port) as c:
