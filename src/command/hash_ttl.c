@@ -89,7 +89,7 @@ static void drop_if_empty(struct ctx *c, struct key_ref *ref)
 void hash_report_deleted(struct ctx *c, struct key_ref *ref, int n, const bytes *fields)
 {
     if (n == 0) return;
-    ctx_changed(c, c->argv[1], NOTIFY_HASH, "hdel");
+    ctx_changed_by(c, (u64)n, c->argv[1], NOTIFY_HASH, "hdel");
     HASH_STATE(c, n, fields, BYTES_LIT("HDEL"), c->argv[1]);
     drop_if_empty(c, ref);
 }

@@ -189,13 +189,12 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     return 0;
 }
 
-/* Redis holds requests for a pause or a failover, too, and forgets them with a client that leaves. For other
- * reasons it does not: those are run, whether or not somebody is there to hear the answer. */
-static void hold_request(struct net *n, u32 at, u32 why)
+/* Unlike what is left for other reasons, which Redis does not know, this goes with a client that leaves. */
+static void hold_until_it_goes_on(struct net *n, u32 at, u32 why)
 {
     struct conn *c = n->requests[at].conn;
     conn_postpone(n, at, why);
-    if (why & (HOLD_PAUSE | HOLD_FAILOVER)) conn_mind_end(c);
+    conn_mind_end(c);
 }
 
 void tick_run(struct net *n, u32 at)
@@ -218,7 +217,7 @@ void tick_run(struct net *n, u32 at)
     if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
     u32 hold = reason_to_hold(s, nq, argv);
     if (UNLIKELY(hold)) {
-        hold_request(n, at, hold);
+        conn_postpone(n, at, hold);
         return;
     }
     bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->region.script;
@@ -233,7 +232,7 @@ void tick_run(struct net *n, u32 at)
     region_run(&s->region, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
-        conn_postpone(n, at, o.held);
+        hold_until_it_goes_on(n, at, o.held);
         return;
     }
     nq->wrote = s->region.journal.seq != seq;

@@ -168,6 +168,20 @@ def test_lowering_the_limit_of_an_idle_server(limited):
     in_one_of(3, attempt)
 
 
+def test_nothing_goes_during_a_pause(limited, raw):
+    """Neither by itself nor for a command that is held, or one that only reads."""
+    c = limited('allkeys-random', 4 * MB)
+    writer = raw(c.sock.getpeername()[1])
+    fill(c, 'k', 2000)
+    assert c.call('CLIENT', 'PAUSE', 100_000, 'WRITE') == b'OK'
+    assert c.call('CONFIG', 'SET', 'maxmemory', used(c) - MB) == b'OK'
+    writer.command('SET', 'new', VALUE)
+    assert writer.silent(0.2) and c.call('GET', 'k0') == VALUE
+    assert c.call('DBSIZE') == 2000 and stat(c, 'evicted_keys') == 0
+    assert c.call('CLIENT', 'UNPAUSE') == b'OK'
+    assert writer.reply() == b'OK' and stat(c, 'evicted_keys') > 0
+
+
 def test_big_values_go_too(limited):
     c = limited('allkeys-lru', 8 * MB)
     for i in range(50):
