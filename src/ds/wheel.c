@@ -21,6 +21,7 @@
 
 #define CHUNK_CAP(size) ((8u << (size)) - 2) /* with its header, 64 bytes to 4 KB */
 #define SWEEP_SLACK 4096
+#define LISTED_MIN 8u /* chunks of a size that are listed without growing and shrinking all the time */
 
 struct wheel_chunk {
     struct wheel_chunk *next;
@@ -66,7 +67,7 @@ static struct wheel_chunk *chunk_new(struct wheel *w, u32 size, struct wheel_chu
     struct wheel_chunk *c = mem_alloc(sizeof *c + CHUNK_CAP(size) * sizeof(u64));
     *c = (struct wheel_chunk){.next = next, .index = all->n, .size = (u8)size};
     if (all->n == all->cap) {
-        all->cap = MAX(all->cap * 2, 8u);
+        all->cap = MAX(all->cap * 2, LISTED_MIN);
         all->v = mem_realloc(all->v, all->cap * sizeof *all->v);
     }
     all->v[all->n++] = c;
@@ -78,7 +79,7 @@ static void chunk_free(struct wheel *w, struct wheel_chunk *c)
     struct wheel_chunks *all = &w->all[c->size];
     all->v[c->index] = all->v[--all->n];
     all->v[c->index]->index = c->index;
-    if (all->n < all->cap / 4) {
+    if (all->cap > LISTED_MIN && all->n < all->cap / 4) {
         all->cap /= 2;
         all->v = mem_realloc(all->v, all->cap * sizeof *all->v);
     }

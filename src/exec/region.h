@@ -66,7 +66,7 @@ struct region {
                       bytes what);
     /* Likewise, of a command that is about to run while there is a pause: why it is left for later, or 0. */
     u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
-    bool paused;
+    bool paused;             /* there is one: the owner keeps this up to date */
     void *owner;
     struct script_host {     /* what scripts need of the owner */
         i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */

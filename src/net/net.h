@@ -180,6 +180,10 @@ struct reply conn_push(struct conn *c, enum push_place place);
 
 /* Closes a connection that has more output than it may have: for those who write much within a tick. */
 void conn_check_output(struct conn *c);
+static inline void conn_mind_output(struct conn *c)
+{
+    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
+}
 
 /* What is written to a connection between these two is the answer to one request. */
 static inline size_t conn_answer_begin(struct conn *c)
@@ -192,7 +196,7 @@ static inline void conn_answer_end(struct conn *c, size_t begin)
 {
     c->answering = false;
     if (UNLIKELY(c->before.n || c->behind.n)) conn_answer_join(c, begin);
-    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
+    conn_mind_output(c);
 }
 
 /* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since

@@ -177,7 +177,7 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     account(s, c, q, o, now_us - s->tick_us);
     s->tick_us = now_us;
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
-    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
+    conn_mind_output(c);
     if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* nobody will read it: EXEC's answer stays short */
 }
 
@@ -187,14 +187,6 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     if (UNLIKELY(s->auth_failures) && auth_must_wait(s, q->conn, q->argc, argv[0])) return HOLD_AUTH;
     if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, q)) return HOLD_SNAPSHOT;
     return 0;
-}
-
-/* Unlike what is left for other reasons, which Redis does not know, this goes with a client that leaves. */
-static void hold_until_it_goes_on(struct net *n, u32 at, u32 why)
-{
-    struct conn *c = n->requests[at].conn;
-    conn_postpone(n, at, why);
-    conn_mind_end(c);
 }
 
 void tick_run(struct net *n, u32 at)
@@ -232,7 +224,8 @@ void tick_run(struct net *n, u32 at)
     region_run(&s->region, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
-        hold_until_it_goes_on(n, at, o.held);
+        conn_postpone(n, at, o.held);
+        conn_mind_end(c); /* unlike what waits for our own reasons, it goes with a client that leaves */
         return;
     }
     nq->wrote = s->region.journal.seq != seq;
