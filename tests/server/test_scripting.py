@@ -647,7 +647,7 @@ def test_those_who_leave_meanwhile_leave_nothing_behind(server_factory):
 
     with run_forever(s) as c:
         before, open_before = resident_mb(), files()
-        for _ in range(6):
+        for _ in range(20):
             for _ in range(20):
                 with s.raw() as other:
                     other.send(b'*2\r\n$4\r\nECHO\r\n$600000\r\n' + b'x' * 500_000)
@@ -656,7 +656,9 @@ def test_those_who_leave_meanwhile_leave_nothing_behind(server_factory):
         with s.raw() as other:
             assert other.call('SCRIPT', 'KILL') == b'OK'
         assert 'killed' in c.reply()
-    assert grown < 35, grown            # 60 MB came, 10 MB of it at a time
+    # 200 MB came, 10 MB of it at a time; with room to grow and pages not yet given back that is 17 to 46 MB, however
+    # many come.
+    assert grown < 100, grown
 
 
 def test_no_threshold_no_answer(server_factory):
