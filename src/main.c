@@ -11,12 +11,15 @@
  * the RSS (server/cron.c keeps it going). Not by jemalloc's own thread: on a busy or
  * pinned core the scheduler would let it hold the loop up for milliseconds. Bigger slabs
  * for small sizes: jemalloc never frees its descriptions of slabs, and with the default
- * of one page each they would be what a million keys leave behind. */
-const char *const malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,slab_sizes:1-256:8";
+ * of one page each they would be what a million keys leave behind. No arena for big
+ * blocks: what is freed there goes back at once, on the loop (mem_start()). */
+const char *const malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,slab_sizes:1-256:8,"
+                                "oversize_threshold:0";
 #endif
 
 int main(int argc, char **argv)
 {
+    mem_start();
     struct server *s = mem_zalloc(sizeof *s);
     struct buf why = {0};
     int code = 1;

@@ -43,6 +43,15 @@ size_t mem_rss(void)
 
 #if MAYFLY_JEMALLOC
 
+/* jemalloc gives stretches of 8 MB and more back to the kernel as soon as they have come together, whoever frees
+ * the last piece: a millisecond per 10 MB, which would be the loop's. They go like the others, by mem_decay(). The
+ * first arena exists before malloc_conf's oversize_threshold is known, and keeps the default unless told here. */
+void mem_start(void)
+{
+    size_t never = SIZE_MAX;
+    mallctl("arena.0.oversize_threshold", NULL, NULL, &never, sizeof never);
+}
+
 void mem_meter_open(struct mem_meter *m)
 {
     size_t n = sizeof m->allocated;
@@ -92,6 +101,7 @@ void mem_stats_read(struct mem_stats *out)
 
 #else
 
+void mem_start(void) {}
 void mem_meter_open(struct mem_meter *m) { *m = (struct mem_meter){0}; }
 
 size_t mem_used(const struct mem_meter *m UNUSED)

@@ -6,6 +6,9 @@
 
 #include "base/types.h"
 
+/* Sets the allocator up for the process; before anything else. */
+void mem_start(void);
+
 void *mem_alloc(size_t n) __attribute__((malloc, alloc_size(1), returns_nonnull));
 void *mem_zalloc(size_t n) __attribute__((malloc, alloc_size(1), returns_nonnull));
 void *mem_alloc_aligned(size_t align, size_t n) __attribute__((malloc, returns_nonnull));

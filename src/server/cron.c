@@ -9,30 +9,25 @@
 #define PURGE_EVERY_MS 5
 #define TENTH_US 95000 /* a little less than 100 ms: timers are not exact */
 
-static void every_second(struct server *s)
-{
-    net_close_idle(&s->net);
-    net_check_output(&s->net);
-    net_trim(&s->net);
-    net_retry_accept(&s->net);
-    metrics_cron(s->metrics);
-    users_next_try(s);
-}
-
 static void decay(uv_work_t *w UNUSED) { mem_decay(); }
 static void decayed(uv_work_t *w, int status UNUSED) { ((struct server *)w->data)->purging = false; }
+
+/* Free pages go back to the kernel on another thread: it needs a millisecond for 10 MB. */
+static void give_back(struct server *s)
+{
+    s->purge_work.data = s;
+    if (!s->purging) s->purging = uv_queue_work(&s->loop, &s->purge_work, decay, decayed) == 0;
+}
 
 static void on_purge(uv_timer_t *t)
 {
     struct server *s = t->data;
-    s->purge_work.data = s;
-    if (!s->purging) s->purging = uv_queue_work(&s->loop, &s->purge_work, decay, decayed) == 0;
+    give_back(s);
     if (uv_now(&s->loop) >= s->purge_until) uv_timer_stop(t);
 }
 
-/* After much was freed, the free pages go back to the kernel little by little: the
- * allocator spreads it over a second, but only while it is called. What the kernel needs for
- * that, half a millisecond at times, is not the loop's. */
+/* After much was freed, they go little by little: the allocator spreads it over a second,
+ * but only while it is called. */
 static void look_at_memory(struct server *s)
 {
     u64 used = evictor_used(&s->region.evictor);
@@ -43,6 +38,17 @@ static void look_at_memory(struct server *s)
     }
     if (uv_is_active((uv_handle_t *)&s->purge)) mem_flush_cache();
     s->used_before = used;
+}
+
+static void every_second(struct server *s)
+{
+    net_close_idle(&s->net);
+    net_check_output(&s->net);
+    net_trim(&s->net);
+    net_retry_accept(&s->net);
+    metrics_cron(s->metrics);
+    users_next_try(s);
+    give_back(s); /* what came and went between two looks at memory, or on other threads */
 }
 
 /* Ten times a second at most, so that what is compared with the time before is compared over

@@ -48,9 +48,9 @@ struct server {
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */
-    uv_timer_t purge;      /* active for a while after much memory was freed … */
-    uv_work_t purge_work;  /* … when a worker … */
-    bool purging;          /* … is giving some of it back */
+    uv_timer_t purge;      /* active for a while after much memory was freed */
+    uv_work_t purge_work;  /* a worker, when … */
+    bool purging;          /* … it is giving free pages back */
     uv_timer_t pause;      /* the end of CLIENT PAUSE */
     uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
     i64 wake_ms;           /* what `wake` is set to; 0: it is not */

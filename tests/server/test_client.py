@@ -7,7 +7,9 @@ import time
 import pytest
 import redis
 
-from mayfly import ReplyError, encode, eventually, sanitized
+from mayfly import ENGINE, ReplyError, encode, eventually, in_one_of, sanitized
+
+MB = 1 << 20
 
 
 def clients(c, *filters):
@@ -434,6 +436,24 @@ def test_memory_stats(r):
     for text in ('DOCTOR', 'MALLOC-STATS', 'HELP'):
         assert r.execute_command('MEMORY', text)
     assert r.memory_purge() is True
+
+
+@pytest.mark.skipif(ENGINE != 'memory' or sanitized(), reason='about jemalloc and values in memory')
+def test_much_memory_goes_back_off_the_loop(r):
+    """The kernel needs a millisecond for 10 MB: the client who frees them, and everybody behind, does not wait."""
+    def allocator():
+        stats = r.memory_stats()
+        return stats['allocator.allocated'], stats['allocator.resident']
+
+    def attempt():
+        r.execute_command('DEBUG', 'POPULATE', 1, 'big', 32 * MB)
+        allocated, resident = allocator()
+        assert r.delete('big:0') == 1
+        freed = eventually(lambda: (now := allocator())[0] < allocated - 30 * MB and now, pause=0)
+        eventually(lambda: allocator()[1] < resident - 28 * MB)
+        assert freed[1] > resident - 8 * MB
+
+    in_one_of(5, attempt)       # a machine that stops for a third of a second may find some gone already
 
 
 # -- DEBUG -----------------------------------------------------------------------------
