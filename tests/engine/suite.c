@@ -112,7 +112,7 @@ static void one_step(u32 elements)
 static void test_everything(void **state)
 {
     (void)state;
-    for (u32 step = 0; step < 60000; step++) {
+    for (u32 step = 0; step < ROUNDS(60000); step++) {
         one_step(300);
         if (below(10) == 0) world_tick(&w, below(below(10) ? 100 : 20000));
         if (below(50) == 0) for (u32 db = 0; db < DBS; db++) drain_due(&w, db);
@@ -125,7 +125,7 @@ static void test_everything(void **state)
 static void test_clock_steps(void **state)
 {
     (void)state;
-    for (u32 step = 0; step < 30000; step++) {
+    for (u32 step = 0; step < ROUNDS(30000); step++) {
         one_step(300);
         if (below(10) == 0) world_tick(&w, below(100));
         if (below(100) == 0) world_tick(&w, (below(2) ? 3600000 : -3600000) + (i64)below(1000));
@@ -456,9 +456,10 @@ static void put_volatile(u32 id, i64 deadline_ms)
 static void test_due_costs_what_is_due(void **state)
 {
     (void)state;
+    enum { FAR = 10000 };
     struct offers o = {0};
-    for (u32 id = 0; id < 30000; id++) put_volatile(id, START + 7200000 + (i64)below(1u << 30));
-    for (u32 id = 30000; id < 30100; id++) put_volatile(id, START + 1000);
+    for (u32 id = 0; id < FAR; id++) put_volatile(id, START + 7200000 + (i64)below(1u << 30));
+    for (u32 id = FAR; id < FAR + 100; id++) put_volatile(id, START + 1000);
     world_tick(&w, 999);
     assert_int_equal(w.ops->due(w.e, w.now_ms, NONE, take_offer, &o), 0);
     world_tick(&w, 66);
@@ -466,7 +467,7 @@ static void test_due_costs_what_is_due(void **state)
     assert_int_equal(o.keys, 100);
     assert_in_range(seen, 100, 110);
     assert_int_equal(w.ops->due(w.e, w.now_ms, NONE, take_offer, &o), 0);
-    assert_int_equal(w.ops->count(w.e, 1), 30000);
+    assert_int_equal(w.ops->count(w.e, 1), FAR);
 
     /* And over its whole life a key is looked at a handful of times. */
     seen = 0;
@@ -476,8 +477,8 @@ static void test_due_costs_what_is_due(void **state)
         world_tick(&w, next - w.now_ms);
         seen += w.ops->due(w.e, w.now_ms, NONE, take_offer, &o);
     }
-    assert_int_equal(o.keys, 30100);
-    assert_true(seen < 30000 * 6);
+    assert_int_equal(o.keys, FAR + 100);
+    assert_true(seen < FAR * 6);
     assert_true(w.ops->next_due(w.e) == INT64_MAX);
 }
 

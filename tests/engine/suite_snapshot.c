@@ -213,7 +213,7 @@ static void test_while_all_changes(void **state)
 {
     (void)state;
     if (none_here()) return;
-    for (u32 round = 0; round < 60; round++) {
+    for (u32 round = 0; round < ROUNDS(60); round++) {
         some_steps(below(round % 10 ? 400 : 3000));
         if (below(2) || !begin()) begin_surely();
         u32 pace = 1 + below(20); /* from much slower to much faster than the walk */
@@ -230,7 +230,7 @@ static void test_early_end(void **state)
 {
     (void)state;
     if (none_here()) return;
-    for (u32 round = 0; round < 60; round++) {
+    for (u32 round = 0; round < ROUNDS(60); round++) {
         some_steps(below(400));
         begin_surely();
         for (u32 n = below(300); n > 0 && next(); n--) some_steps(below(3));
@@ -257,7 +257,7 @@ static void test_flush_and_swap(void **state)
 {
     (void)state;
     if (none_here()) return;
-    for (u32 round = 0; round < 30; round++) {
+    for (u32 round = 0; round < ROUNDS(30); round++) {
         some_steps(500);
         begin_surely();
         for (u32 n = below(100); n > 0 && next(); n--) {}

@@ -149,7 +149,7 @@ static void reopen_often(u32 databases)
     make_folder(path);
     suite_rng = 7;
     world_open(&w, open_in(path, databases, 1));
-    for (u32 round = 0; round < 30; round++) {
+    for (u32 round = 0; round < ROUNDS(30); round++) {
         some_steps(below(1000));
         world_tick(&w, 0);
         w.ops->close(w.e);
@@ -185,7 +185,7 @@ static void abort_often(u32 databases)
 {
     suite_rng = 8;
     world_open(&w, open_fresh(databases, 1));
-    for (u32 round = 0; round < 60; round++) {
+    for (u32 round = 0; round < ROUNDS(60); round++) {
         some_steps(50);
         world_tick(&w, 0);
         for (u32 n = below(100); n > 0; n--) stray_step();
