@@ -55,7 +55,7 @@ static void put_back(struct net *n, const struct tick_state *t)
 static bool may_withdraw(const struct conn *c)
 {
     const struct net *n = c->net;
-    bool answered = c->out.n != c->tick_mark || c->before.n || c->behind.n;
+    bool answered = conn_output_end(c) != c->tick_mark || c->before.n || c->behind.n;
     if (c->closing || c->hold || c->replica || answered) return false;
     return !net_asks(c) || (c->first_request > n->running && n->requests[c->first_request].raw);
 }

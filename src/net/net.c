@@ -55,10 +55,7 @@ static void release_buffers(struct conn *c)
 {
     net_give_back(c->net, &c->lent);
     net_give_back(c->net, &c->in);
-    net_give_back(c->net, &c->out);
-    c->sent = c->tick_mark = 0;
-    buf_release(&c->before);
-    buf_release(&c->behind);
+    net_drop_output(c);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -125,7 +122,7 @@ void net_tell_once(struct conn *c)
 
 size_t conn_memory(const struct conn *c)
 {
-    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap +
+    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap + c->waiting.memory +
            c->parser.cap * sizeof(struct arg_span) + c->parser.words.cap;
 }
 

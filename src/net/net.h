@@ -20,6 +20,7 @@
 #include "resp/request.h"
 
 #define NET_ADDRESS 64 /* room for "host:port" */
+#define OUT_PIECE (256u << 10) /* output of so many bytes becomes a piece of its own */
 
 struct net;
 
@@ -31,6 +32,18 @@ struct conn_source {
     bytes (*peek)(struct conn_source *);          /* what comes next, in one piece; empty: nothing just now */
     void (*sent)(struct conn_source *, size_t n); /* so much of it went out; it may close the connection */
     u64 (*pending)(const struct conn_source *);   /* bytes that wait: they count for the output limits */
+};
+
+/* Much output stays where it was written: nothing of it is moved, or copied to where there is room for more. */
+struct out_piece {
+    struct buf b;
+    struct out_piece *prev, *next;
+};
+
+struct out_pieces {
+    struct out_piece *first, *last;
+    u32 count;
+    size_t bytes, memory; /* of all of them, also what was sent of the first */
 };
 
 struct conn {
@@ -56,13 +69,14 @@ struct conn {
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
     /* output */
-    struct buf out;            /* replies; the kernel has taken the first `sent` bytes */
-    size_t tick_mark;          /* where those of this tick begin */
+    struct out_pieces waiting; /* output, if there is much … */
+    struct buf out;            /* … and what comes behind that: no answer is in both */
+    size_t sent;               /* so much of the first piece, or else of `out`, the kernel has taken */
+    size_t tick_mark;          /* where this tick's output begins: see conn_output_end */
     u64 blocked_tick;          /* when conn_block was last called */
     bool late;                 /* one of this tick's answers a request of an earlier tick */
     bool late_wrote;           /* the owner's: what was answered late changed data */
-    size_t sent;
-    struct conn_source *source;/* what is sent when `out` is empty; NULL: nothing. The owner's. */
+    struct conn_source *source;/* what is sent when there is nothing else; NULL: nothing. The owner's. */
     i64 over_soft_since_ms;    /* output above the soft limit since then; 0: not */
     bool answering;            /* a request is being answered, from answer_at on: what is pushed then … */
     size_t answer_at;
@@ -192,11 +206,13 @@ static inline size_t conn_answer_begin(struct conn *c)
     return c->answer_at = c->out.n;
 }
 void conn_answer_join(struct conn *c, size_t begin); /* the answer, and the messages before and behind it */
+void conn_set_aside(struct conn *c);                 /* `out` becomes the last of the pieces */
 static inline void conn_answer_end(struct conn *c, size_t begin)
 {
     c->answering = false;
     if (UNLIKELY(c->before.n || c->behind.n)) conn_answer_join(c, begin);
     conn_mind_output(c);
+    if (UNLIKELY(c->out.n >= OUT_PIECE)) conn_set_aside(c);
 }
 
 /* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since
@@ -227,6 +243,12 @@ void conn_pump(struct conn *c);
 static inline u32 net_clients(const struct net *n) { return n->count - n->closing; }
 
 size_t conn_output_bytes(const struct conn *c);
+static inline bool conn_has_output(const struct conn *c) { return c->waiting.first || c->out.n; }
+
+/* A place in what is written to a connection, until something of it is sent; what is behind it can go. */
+static inline size_t conn_output_end(const struct conn *c) { return c->waiting.bytes + c->out.n; }
+void conn_cut_output(struct conn *c, size_t end);
+
 size_t conn_memory(const struct conn *c);
 
 /* To be called while a request of the tick takes very long: reads those connections that have no part in the

@@ -22,6 +22,7 @@ void net_on_connection(uv_poll_t *p, int status, int events);
 void net_read(struct conn *c, bool ended);
 void net_take_input(struct conn *c); /* what was read becomes requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; it may be closed on return */
+void net_drop_output(struct conn *c);
 
 /* Writes what connections were answered, and takes up the requests that were left. */
 void net_end_tick(struct net *n);
@@ -43,7 +44,7 @@ static inline void net_make_ready(struct conn *c)
     if (c->ready) return;
     c->ready = true;
     c->late = c->late_wrote = false;
-    c->tick_mark = c->out.n;
+    c->tick_mark = conn_output_end(c);
     c->ready_next = NULL;
     if (n->ready_tail) n->ready_tail->ready_next = c;
     else n->ready = c;

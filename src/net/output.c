@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "base/alloc.h"
 #include "net/net_parts.h"
 
 #define SOURCE_AT_ONCE (256u << 10)
@@ -47,18 +48,19 @@ void conn_answer_join(struct conn *c, size_t begin)
 
 void net_keep_output(struct net *n)
 {
-    for (struct conn *c = n->ready; c; c = c->ready_next) c->tick_mark = c->out.n;
+    for (struct conn *c = n->ready; c; c = c->ready_next) c->tick_mark = conn_output_end(c);
 }
 
 void net_take_back(struct net *n)
 {
     for (struct conn *c = n->ready; c; c = c->ready_next)
-        if (!c->closing) c->out.n = MIN(c->out.n, c->tick_mark);
+        if (!c->closing) conn_cut_output(c, c->tick_mark);
 }
 
 size_t conn_output_bytes(const struct conn *c)
 {
-    return c->out.n - c->sent + c->before.n + c->behind.n + (c->source ? c->source->pending(c->source) : 0);
+    size_t written = conn_output_end(c) - c->sent + c->before.n + c->behind.n;
+    return written + (c->source ? c->source->pending(c->source) : 0);
 }
 
 /* -- limits -------------------------------------------------------------------------------- */
@@ -96,6 +98,53 @@ void net_check_output(struct net *n)
     for (struct conn *c = n->conns; c; c = c->next) conn_check_output(c);
 }
 
+/* -- pieces -------------------------------------------------------------------------------- */
+
+static void drop_piece(struct conn *c, struct out_piece *p)
+{
+    struct out_pieces *w = &c->waiting;
+    *(p->prev ? &p->prev->next : &w->first) = p->next;
+    *(p->next ? &p->next->prev : &w->last) = p->prev;
+    w->count--;
+    w->bytes -= p->b.n;
+    w->memory -= p->b.cap + sizeof *p;
+    buf_release(&p->b);
+    mem_free(p);
+}
+
+void conn_set_aside(struct conn *c)
+{
+    struct out_pieces *w = &c->waiting;
+    struct out_piece *p = mem_alloc(sizeof *p);
+    *p = (struct out_piece){.b = c->out, .prev = w->last};
+    *(p->prev ? &p->prev->next : &w->first) = p;
+    w->last = p;
+    w->count++;
+    w->bytes += p->b.n;
+    w->memory += p->b.cap + sizeof *p;
+    c->out = (struct buf){0};
+}
+
+void conn_cut_output(struct conn *c, size_t end)
+{
+    struct out_pieces *w = &c->waiting;
+    if (end < w->bytes) c->out.n = 0;
+    else c->out.n = MIN(c->out.n, end - w->bytes);
+    while (w->last && w->bytes - w->last->b.n >= end) drop_piece(c, w->last);
+    if (w->bytes <= end) return;
+    w->last->b.n -= w->bytes - end;
+    w->bytes = end;
+}
+
+void net_drop_output(struct conn *c)
+{
+    while (c->waiting.first) drop_piece(c, c->waiting.first);
+    net_give_back(c->net, &c->out);
+    c->sent = c->tick_mark = 0;
+    buf_release(&c->before);
+    buf_release(&c->behind);
+}
+
 /* -- writing ------------------------------------------------------------------------------- */
 
 /* As send. */
@@ -106,10 +155,12 @@ static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
     return sent;
 }
 
-/* Hands the kernel what it takes. False: the connection is gone. */
+/* Hands the kernel what it takes of the first piece: others have their turn before the next one. False: the
+ * connection is gone. */
 static bool send_output(struct conn *c)
 {
-    ssize_t n = give_bytes(c, c->out.p + c->sent, c->out.n - c->sent);
+    const struct buf *first = c->waiting.first ? &c->waiting.first->b : &c->out;
+    ssize_t n = give_bytes(c, first->p + c->sent, first->n - c->sent);
     c->net->stats.writes++;
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return true;
@@ -121,19 +172,26 @@ static bool send_output(struct conn *c)
     return true;
 }
 
-/* A slow reader's output stays in one piece; what was sent is cut off once it is
- * the larger part, so that each byte is moved at most once on average. */
+/* Lets go of what was sent. Little that is left is moved to the front once it is the smaller part, so that
+ * each byte is moved at most once on average; much is set aside. */
 static void compact_output(struct conn *c)
 {
-    if (c->sent == c->out.n) {
-        net_give_back(c->net, &c->out);
-        c->sent = c->tick_mark = 0;
-    } else if (c->sent > c->out.n / 2) {
-        memmove(c->out.p, c->out.p + c->sent, c->out.n - c->sent);
-        c->out.n -= c->sent;
-        c->tick_mark -= MIN(c->tick_mark, c->sent);
+    if (c->waiting.first && c->sent == c->waiting.first->b.n) {
+        drop_piece(c, c->waiting.first);
         c->sent = 0;
     }
+    size_t sent = c->waiting.first ? 0 : c->sent; /* of `out` */
+    if (sent == c->out.n) {
+        net_give_back(c->net, &c->out);
+        c->sent -= sent;
+    } else if (c->out.n - sent >= OUT_PIECE) {
+        conn_set_aside(c);
+    } else if (sent > c->out.n / 2) {
+        memmove(c->out.p, c->out.p + sent, c->out.n - sent);
+        c->out.n -= sent;
+        c->sent = 0;
+    }
+    c->tick_mark = conn_output_end(c); /* the next one's */
 }
 
 /* Sends what the source has, until the kernel has enough, or others should have their turn. True: there is
@@ -163,10 +221,10 @@ void net_flush(struct conn *c)
 {
     bool more = false;
     if (c->closing) return;
-    if (c->out.n) {
+    if (conn_has_output(c)) {
         if (!send_output(c)) return;
         compact_output(c);
-        more = c->out.n > 0;
+        more = conn_has_output(c);
     } else if (c->out.p) {
         net_give_back(c->net, &c->out); /* a request that is answered later, or not at all */
     }
@@ -174,7 +232,7 @@ void net_flush(struct conn *c)
     if (c->closing) return;
     net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
     close_if_over(c);
-    if (c->session.close_after_reply && c->out.n == 0) conn_close(c);
+    if (c->session.close_after_reply && !conn_has_output(c)) conn_close(c);
 }
 
 void conn_wake(struct conn *c)

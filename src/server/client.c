@@ -93,8 +93,9 @@ static void print_buffers(const struct conn *c, struct buf *out)
     size_t used = c->in.n + c->lent.n, unused = c->in.cap + c->lent.cap - used;
     buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=%zu", used, unused,
                c->parser.cap * sizeof(struct arg_span), c->session.queue_bytes);
-    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=0 omem=%zu tot-mem=%zu", c->out.cap, c->out.cap,
-               c->out.n - c->sent, conn_output_bytes(c), conn_memory(c) + multi_memory(&c->session));
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu", c->out.cap, c->out.cap,
+               c->out.n - (c->waiting.first ? 0 : c->sent), c->waiting.count, conn_output_bytes(c),
+               conn_memory(c) + multi_memory(&c->session));
 }
 
 void client_describe(struct conn *c, i64 now_ms, struct buf *out)

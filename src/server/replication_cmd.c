@@ -13,7 +13,7 @@ static bool may_sync(struct ctx *c)
     if (s->repl.failover.state) why = "NOMASTERLINK Can't SYNC while failing over";
     else if (s->repl.link && !link_is_up(s))
         why = "NOMASTERLINK Can't SYNC while not connected with my master";
-    else if (conn->out.n > conn->sent) why = "ERR SYNC and PSYNC are invalid with pending output";
+    else if (conn_has_output(conn)) why = "ERR SYNC and PSYNC are invalid with pending output";
     else if (r && r->no_data && !r->eof) why = "ERR Filtered replica requires EOF capability";
     if (why) reply_error(c->out, why);
     return !why;

@@ -347,12 +347,12 @@ static void fail_transaction(struct server *s, struct conn *c, u32 at, u32 end)
 /* What the tick has told a connection is taken back; instead it gets the error so many times. */
 static void take_back(struct conn *c, const char *error, u32 times)
 {
-    c->out.n = MIN(c->out.n, c->tick_mark);
+    conn_cut_output(c, c->tick_mark);
     if (c->session.reply_mode != REPLY_OFF) {
         struct reply out = conn_reply(c);
         for (; times > 0; times--) reply_error(&out, error);
     }
-    c->tick_mark = c->out.n;
+    c->tick_mark = conn_output_end(c);
     c->late = c->late_wrote = false;
 }
 

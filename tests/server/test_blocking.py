@@ -1,6 +1,7 @@
 """Clients that wait for keys: what schedules (tests/scenarios) can't show. Time, numbers, ends, failures."""
 import os
 import random
+import re
 import resource
 import selectors
 import signal
@@ -448,6 +449,27 @@ def test_what_was_not_kept_serves_nobody(server_factory, raw, story):
     s.restart()
     with s.raw() as c:
         assert c.call('EXISTS', 'q', 'q2') == 0 and c.call('RPUSH', 'q', 1) == 1
+
+
+def test_much_is_told_of_what_was_not_kept(server_factory, raw):
+    """All that a failed tick answered is taken back, also where it is long, and nothing of what was before."""
+    args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()
+    s = server_factory(*args, before=UNMINDFUL)
+    big = b'x' * 100_000
+    with s.raw() as c, raw(s.port) as reader:
+        assert c.call('SET', 'big', big) == b'OK'
+        me = reader.call('CLIENT', 'ID')
+        reader.send(encode('GET', 'big') * 200)
+        eventually(lambda: int(re.search(rb'oll=(\d+)', c.call('CLIENT', 'LIST', 'ID', me)).group(1)) > 1)
+        no_longer_files(s)
+        reader.send(encode('GET', 'big') * 5 + encode('SET', 'k', 'v') + encode('GET', 'big') * 7)
+        assert all(reader.reply() == big for _ in range(200))
+        told = [reader.reply() for _ in range(13)]
+        assert isinstance(told[0], ReplyError) and told == [told[0]] * 13
+        no_longer_files(s, resource.RLIM_INFINITY)
+        assert reader.call('PING') == b'PONG'
+        if ENGINE == 'memory':
+            eventually(lambda: c.call('SET', 'k', 'w') == b'OK', 20)
 
 
 def watcher_saw(watcher, c):

@@ -1,5 +1,6 @@
 """The wire: hostile input as Redis answers it, requests cut anywhere, limits."""
 import os
+import random
 import re
 import resource
 import socket
@@ -411,6 +412,40 @@ def test_soft_output_limit(server_factory, raw):
     time.sleep(0.3)
     assert s.info('stats')['client_output_buffer_limit_disconnections'] == 0
     eventually(lambda: s.info('stats')['client_output_buffer_limit_disconnections'] == 1, seconds=10)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_a_slow_reader_gets_all_in_order(server, raw, seed):
+    """Output waits in pieces, behind which more comes: some of it little, some much, some while it is read."""
+    rng = random.Random(seed)
+    other, c = raw(server.port), raw(server.port)
+    values = [bytes([ord('a') + i]) * size for i, size in enumerate([1, 5_000, 40_000, 70_000, 300_000])]
+    for i, value in enumerate(values):
+        assert other.call('SET', f'v{i}', value) == b'OK'
+    me = c.call('CLIENT', 'ID')
+    expected, got = bytearray(), bytearray()
+
+    def client_list():
+        line = other.call('CLIENT', 'LIST', 'ID', me).decode()
+        return {k: int(v) for k, v in re.findall(r'(obl|oll|omem|tot-mem)=(\d+)', line)}
+
+    most = 0
+    for _ in range(60):
+        chosen = [rng.choice(range(len(values))) for _ in range(rng.randrange(30))]
+        c.send(b''.join(encode('GET', f'v{i}') for i in chosen))
+        for i in chosen:
+            expected += b'$%d\r\n%b\r\n' % (len(values[i]), values[i])
+        facts = client_list()       # answered, however much the other one leaves unread
+        assert facts['obl'] <= facts['omem'] <= facts['tot-mem']
+        assert facts['omem'] <= len(expected) - len(got)
+        most = max(most, facts['oll'])
+        wanted = rng.randrange(len(expected) - len(got) + 1) // 4
+        got += c.exactly(wanted)
+    got += c.exactly(len(expected) - len(got))
+    assert got == expected
+    assert most > 1
+    eventually(lambda: client_list() | {'tot-mem': 0} == {'obl': 0, 'oll': 0, 'omem': 0, 'tot-mem': 0})
+    assert c.call('PING') == b'PONG'
 
 
 def test_max_clients(server_factory, raw):
