@@ -9,9 +9,15 @@
  *
  * T0_MS is a wall-clock time in Unix milliseconds; the other times are relative
  * to it. SIGTERM ends the measuring before TO_MS. The wall clock is read once,
- * to place T0 on the monotonic clock, which does all the measuring. OUT receives
+ * to place T0 on the monotonic clock, which tells when requests are sent; how long
+ * they take is told by the wall clock, as the kernel's notes are. OUT receives
  * native int64 records
  * { kind, sent_ns (relative to T0), latency_ns, value }.
+ *
+ * An answer has come when it is at the probe's socket: the kernel notes the time
+ * (SO_TIMESTAMPNS) where the server's send takes it there. Until the probe has
+ * been woken and reads it, its own core may stand still, which is nothing the
+ * server does.
  *
  * Memory for the samples is taken and touched beforehand, so that the probe
  * takes no page fault while it measures. */
@@ -39,6 +45,7 @@ struct sample { int64_t kind, sent_ns, latency_ns, value; };
 static struct sample *samples;
 static size_t n_samples, max_samples;
 static int64_t t0_ns;
+static size_t unstamped;       /* answers of which the kernel did not note the time */
 static volatile sig_atomic_t stopped;
 
 static void on_term(int sig) { stopped = sig; }
@@ -49,11 +56,13 @@ static void die(const char *what)
     exit(1);
 }
 
+static int64_t in_ns(struct timespec ts) { return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec; }
+
 static int64_t clock_ns(clockid_t id)
 {
     struct timespec ts;
     clock_gettime(id, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+    return in_ns(ts);
 }
 
 static int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC) - t0_ns; }
@@ -68,6 +77,7 @@ static int dial(int port)
     if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0) die("connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) < 0) die("SO_TIMESTAMPNS");
     return fd;
 }
 
@@ -82,16 +92,38 @@ static void send_all(int fd, const char *p, size_t len)
     }
 }
 
+/* As recv; *came: when, by the wall clock, the last of it arrived. */
+static ssize_t receive(int fd, void *p, size_t len, int64_t *came)
+{
+    union { char room[256]; struct cmsghdr align; } control;
+    struct iovec part = { p, len };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1,
+                        .msg_control = control.room, .msg_controllen = sizeof control.room };
+    ssize_t n = recvmsg(fd, &m, 0);
+
+    if (n <= 0) return n;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+        struct timespec ts;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+        memcpy(&ts, CMSG_DATA(c), sizeof ts);
+        *came = in_ns(ts);
+        return n;
+    }
+    *came = clock_ns(CLOCK_REALTIME);
+    unstamped++;
+    return n;
+}
+
 /* Reads one reply: a line, or a bulk string. Returns the integer of `:n`, the
  * length of a bulk string, 0 for `+…`; an error reply ends the probe. */
-static int64_t read_reply(int fd)
+static int64_t read_reply(int fd, int64_t *came)
 {
     static char buf[1024];
     size_t have = 0, need = 0;
     char *eol = NULL;
 
     while (!eol || have < need) {
-        ssize_t n = recv(fd, buf + have, sizeof buf - 1 - have, 0);
+        ssize_t n = receive(fd, buf + have, sizeof buf - 1 - have, came);
         if (n < 0 && errno == EINTR) continue;
         if (n == 0) errno = 0;
         if (n <= 0) die("no reply");
@@ -108,12 +140,12 @@ static int64_t read_reply(int fd)
 
 static int64_t timed(int fd, enum kind kind, const char *req, size_t len)
 {
-    int64_t sent = now_ns();
+    int64_t at = now_ns(), sent = clock_ns(CLOCK_REALTIME), came;
     send_all(fd, req, len);
-    int64_t value = read_reply(fd);
+    int64_t value = read_reply(fd, &came);
 
     if (n_samples == max_samples) { errno = 0; die("more samples than expected"); }
-    samples[n_samples++] = (struct sample){ kind, sent, now_ns() - sent, value };
+    samples[n_samples++] = (struct sample){ kind, at, came - sent, value };
     return value;
 }
 
@@ -172,7 +204,7 @@ int main(int argc, char **argv)
 
     int fd = dial(atoi(argv[1]));
     for (unsigned long turn = 0; turn < 2 * KEYS; turn++) ping(fd, turn); /* warm-up */
-    n_samples = 0;
+    n_samples = unstamped = 0;
 
     signal(SIGTERM, on_term);
     int64_t early = from - now_ns();
@@ -193,6 +225,8 @@ int main(int argc, char **argv)
         }
     }
 
+    errno = 0;
+    if (unstamped) die("the kernel does not note when answers arrive");
     FILE *out = fopen(argv[2], "wb");
     if (!out || fwrite(samples, sizeof *samples, n_samples, out) != n_samples || fclose(out))
         die("write samples");
