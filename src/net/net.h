@@ -1,19 +1,18 @@
 /* Connections on a libuv loop, gathered into ticks.
  *
- * One turn of the loop is one tick: every readable connection is read once and
- * its complete requests are parsed; then on_tick runs them all; then the replies
- * are written. A connection gets at most one read per tick, so that none can
- * starve another. Input and output buffers are lent from pools for the time they
- * hold something: an idle connection owns almost nothing.
+ * One turn of the loop is one tick: every readable connection is read once and its complete requests are
+ * parsed; then on_tick runs them all; then the replies are written. A connection gets at most one read per
+ * tick, so that none can starve another. Input and output buffers are lent from pools for the time they hold
+ * something: an idle connection owns almost nothing.
  *
- * Ownership: struct net owns its connections. A conn is freed only from libuv's
- * close callback, after conn_close. */
+ * Ownership: struct net owns its connections. A conn is freed only from libuv's close callback. */
 #ifndef MAYFLY_NET_NET_H
 #define MAYFLY_NET_NET_H
 
 #include <uv.h>
 
 #include "base/arena.h"
+#include "base/pieces.h"
 #include "command/session.h"
 #include "net/tls.h"
 #include "resp/reply.h"
@@ -32,18 +31,6 @@ struct conn_source {
     bytes (*peek)(struct conn_source *);          /* what comes next, in one piece; empty: nothing just now */
     void (*sent)(struct conn_source *, size_t n); /* so much of it went out; it may close the connection */
     u64 (*pending)(const struct conn_source *);   /* bytes that wait: they count for the output limits */
-};
-
-/* Much output stays where it was written: nothing of it is moved, or copied to where there is room for more. */
-struct out_piece {
-    struct buf b;
-    struct out_piece *prev, *next;
-};
-
-struct out_pieces {
-    struct out_piece *first, *last;
-    u32 count;
-    size_t bytes, memory; /* of all of them, also what was sent of the first */
 };
 
 struct conn {
@@ -69,7 +56,7 @@ struct conn {
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
     /* output */
-    struct out_pieces waiting; /* output, if there is much … */
+    struct pieces waiting;     /* output, if there is much … */
     struct buf out;            /* … and what comes behind that: no answer is in both */
     size_t sent;               /* so much of the first piece, or else of `out`, the kernel has taken */
     size_t tick_mark;          /* where this tick's output begins: see conn_output_end */
@@ -223,8 +210,7 @@ void net_take_back(struct net *n);
 /* Close now; pending output is dropped. */
 void conn_close(struct conn *c);
 
-/* Keep the rest of a connection's input for later instead of running it: from
- * this request on. `why` is a bit that conn_resume takes away again. */
+/* The rest of a connection's input is for later, from this request on. `why`: a bit for conn_resume. */
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
 void conn_mind_end(struct conn *c);      /* until then: if the peer leaves, the connection is closed */
@@ -242,23 +228,20 @@ void conn_pump(struct conn *c);
 /* Those that are there: not those the loop has yet to forget. */
 static inline u32 net_clients(const struct net *n) { return n->count - n->closing; }
 
+size_t conn_memory(const struct conn *c);
 size_t conn_output_bytes(const struct conn *c);
 static inline bool conn_has_output(const struct conn *c) { return c->waiting.first || c->out.n; }
-
 /* A place in what is written to a connection, until something of it is sent; what is behind it can go. */
 static inline size_t conn_output_end(const struct conn *c) { return c->waiting.bytes + c->out.n; }
 void conn_cut_output(struct conn *c, size_t end);
-
-size_t conn_memory(const struct conn *c);
 
 /* To be called while a request of the tick takes very long: reads those connections that have no part in the
  * tick, lets `run` answer their requests, and writes the answers. Nothing they do may depend on the tick's
  * outcome. `settled`: what was answered before the long request does not either, and goes out, too. */
 void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 request));
 
-/* To be called about once a second, between ticks: the `timeout` directive, the soft output
- * limits of connections on which nothing happens, freeing of idle buffers, and accepting
- * again after the file descriptors had run out. */
+/* About once a second, between ticks: the `timeout` directive, the soft output limits of those on which
+ * nothing happens, freeing of idle buffers, and accepting again after the file descriptors had run out. */
 void net_close_idle(struct net *n);
 void net_check_output(struct net *n);
 void net_trim(struct net *n);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "base/alloc.h"
 #include "net/net_parts.h"
 
 #define SOURCE_AT_ONCE (256u << 10)
@@ -98,47 +97,20 @@ void net_check_output(struct net *n)
     for (struct conn *c = n->conns; c; c = c->next) conn_check_output(c);
 }
 
-/* -- pieces -------------------------------------------------------------------------------- */
+/* -- letting go ---------------------------------------------------------------------------- */
 
-static void drop_piece(struct conn *c, struct out_piece *p)
-{
-    struct out_pieces *w = &c->waiting;
-    *(p->prev ? &p->prev->next : &w->first) = p->next;
-    *(p->next ? &p->next->prev : &w->last) = p->prev;
-    w->count--;
-    w->bytes -= p->b.n;
-    w->memory -= p->b.cap + sizeof *p;
-    buf_release(&p->b);
-    mem_free(p);
-}
-
-void conn_set_aside(struct conn *c)
-{
-    struct out_pieces *w = &c->waiting;
-    struct out_piece *p = mem_alloc(sizeof *p);
-    *p = (struct out_piece){.b = c->out, .prev = w->last};
-    *(p->prev ? &p->prev->next : &w->first) = p;
-    w->last = p;
-    w->count++;
-    w->bytes += p->b.n;
-    w->memory += p->b.cap + sizeof *p;
-    c->out = (struct buf){0};
-}
+void conn_set_aside(struct conn *c) { pieces_add(&c->waiting, &c->out); }
 
 void conn_cut_output(struct conn *c, size_t end)
 {
-    struct out_pieces *w = &c->waiting;
-    if (end < w->bytes) c->out.n = 0;
-    else c->out.n = MIN(c->out.n, end - w->bytes);
-    while (w->last && w->bytes - w->last->b.n >= end) drop_piece(c, w->last);
-    if (w->bytes <= end) return;
-    w->last->b.n -= w->bytes - end;
-    w->bytes = end;
+    size_t before = c->waiting.bytes;
+    c->out.n = end < before ? 0 : MIN(c->out.n, end - before);
+    pieces_cut(&c->waiting, end);
 }
 
 void net_drop_output(struct conn *c)
 {
-    while (c->waiting.first) drop_piece(c, c->waiting.first);
+    pieces_release(&c->waiting);
     net_give_back(c->net, &c->out);
     c->sent = c->tick_mark = 0;
     buf_release(&c->before);
@@ -159,8 +131,8 @@ static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
  * connection is gone. */
 static bool send_output(struct conn *c)
 {
-    const struct buf *first = c->waiting.first ? &c->waiting.first->b : &c->out;
-    ssize_t n = give_bytes(c, first->p + c->sent, first->n - c->sent);
+    bytes first = c->waiting.first ? pieces_first(&c->waiting) : buf_bytes(&c->out);
+    ssize_t n = give_bytes(c, first.p + c->sent, first.n - c->sent);
     c->net->stats.writes++;
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return true;
@@ -176,8 +148,8 @@ static bool send_output(struct conn *c)
  * each byte is moved at most once on average; much is set aside. */
 static void compact_output(struct conn *c)
 {
-    if (c->waiting.first && c->sent == c->waiting.first->b.n) {
-        drop_piece(c, c->waiting.first);
+    if (c->waiting.first && c->sent == pieces_first(&c->waiting).n) {
+        pieces_drop_first(&c->waiting);
         c->sent = 0;
     }
     size_t sent = c->waiting.first ? 0 : c->sent; /* of `out` */
