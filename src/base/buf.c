@@ -18,6 +18,13 @@ void buf_grow(struct buf *b, size_t more)
     b->p = mem_realloc(b->p, b->cap);
 }
 
+void buf_trim(struct buf *b)
+{
+    if (b->cap == b->n) return;
+    b->p = mem_realloc(b->p, b->n);
+    b->cap = b->n;
+}
+
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
     va_list again;

@@ -13,6 +13,7 @@ struct buf {
 
 void buf_release(struct buf *b);               /* frees the memory, leaves an empty buf */
 void buf_grow(struct buf *b, size_t more);     /* room for `more` further bytes */
+void buf_trim(struct buf *b);                  /* no more room than it needs: nothing will be added */
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
 void buf_append_quoted(struct buf *b, bytes s); /* "s", with the escapes of a configuration file */

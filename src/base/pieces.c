@@ -11,6 +11,7 @@ void pieces_add(struct pieces *p, struct buf *b)
 {
     struct piece *new = mem_alloc(sizeof *new);
     *new = (struct piece){.b = *b, .prev = p->last};
+    buf_trim(&new->b);
     *(p->last ? &p->last->next : &p->first) = new;
     p->last = new;
     p->count++;
