@@ -123,7 +123,7 @@ MAKE_ONE := $(MAKE) --no-print-directory -j1
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain' other '$(MAKE_ONE) test-address replication-short'
+	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain replication-short' address '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
 
 test-plain:
