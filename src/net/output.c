@@ -203,7 +203,8 @@ void net_flush(struct conn *c)
     if (UNLIKELY(c->source) && !more) more = send_source(c);
     if (c->closing) return;
     net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
-    close_if_over(c);
+    if (UNLIKELY(more || c->source)) close_if_over(c);
+    else c->over_soft_since_ms = 0;
     if (c->session.close_after_reply && !conn_has_output(c)) conn_close(c);
 }
 
