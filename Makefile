@@ -115,19 +115,19 @@ replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
 	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
-# Everything that must pass, on both engines, as it ships and under ASan and UBSan: in two lines that take about as
-# long, side by side, because tests mostly wait.
+# Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
+# mostly wait.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 .PHONY: test-plain test-address
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain replication-short' address '$(MAKE_ONE) test-address'
+	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain' asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle scenarios fault-short
+	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle scenarios fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 
 test-address:

@@ -8,10 +8,9 @@
  *   probe PORT OUT T0_MS FROM_MS TO_MS POLL_MS [TRIGGER_MS CMD ARG...]
  *
  * T0_MS is a wall-clock time in Unix milliseconds; the other times are relative
- * to it. SIGTERM ends the measuring before TO_MS. The wall clock is read once,
- * to place T0 on the monotonic clock, which tells when requests are sent; how long
- * they take is told by the wall clock, as the kernel's notes are. OUT receives
- * native int64 records
+ * to it. SIGTERM ends the measuring before TO_MS. When a request is sent is told
+ * by the monotonic clock, on which T0 is placed once; how long it takes, by the
+ * wall clock, which is the kernel's for its notes. OUT receives native int64 records
  * { kind, sent_ns (relative to T0), latency_ns, value }.
  *
  * An answer has come when it is at the probe's socket: the kernel notes the time
