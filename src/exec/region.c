@@ -81,11 +81,25 @@ bool region_commit(struct region *r)
     bool functions = functions_changed(r);
     if (UNLIKELY(functions) && !r->doomed) functions_note(r);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
+    if (r->doomed) r->eng->ops->abort(r->eng);
     if (kept) r->committed = r->journal.seq;
-    else if (r->doomed) r->eng->ops->abort(r->eng);
+    else r->journal.seq = r->committed; /* what was not kept leaves no gap */
     r->doomed = false;
     if (UNLIKELY(functions)) functions_settle(r, kept);
     return kept;
+}
+
+bool region_may_split(const struct region *r)
+{
+    const struct journal *j = &r->journal;
+    bool touched = j->changed || j->open.effects || functions_changed(r);
+    return !touched && !r->doomed && !r->eng->failed && !r->loading && !r->follows;
+}
+
+void region_split(struct region *r, bool kept)
+{
+    r->doomed = !kept;
+    r->eng->ops->begin(r->eng, r->eng->now_ms);
 }
 
 /* The storage failed. What was only read can be read again; a write may be half done, and
@@ -103,7 +117,9 @@ static void note_failure(struct region *r, bool wrote)
  * under its true name. */
 static void default_effect(struct region *r, struct ctx *c)
 {
-    if (c->effects_given || r->ks.dirty == c->dirty_before || !journal_wanted(&r->journal)) return;
+    if (r->ks.dirty == c->dirty_before) return;
+    journal_changed(&r->journal);
+    if (c->effects_given || !journal_wanted(&r->journal)) return;
     bytes sent = c->argv[0];
     if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* without a subcommand's */
     journal_effect(&r->journal, c->db, c->argc, c->argv);
@@ -317,6 +333,7 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
     o->rejected = false;
     reap_fields(r, &c);
     call(r, q, &c);
+    journal_close(&r->journal, r->ks.now_ms, c.seed); /* only its number: there is no sink */
     o->failed = q->out->errors != errors;
 }
 

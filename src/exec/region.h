@@ -46,7 +46,7 @@ struct region {
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
-    u64 committed;           /* sequence number of the last commit */
+    u64 committed;           /* journal.seq as of the last commit */
     const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
     const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
     const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
@@ -95,6 +95,18 @@ void region_release(struct region *r);
 void region_begin(struct region *r, i64 now_ms);
 NODISCARD bool region_commit(struct region *r);
 
+/* Whether nothing has been changed since the last commit, but by the command that runs. */
+static inline bool region_settled(const struct region *r)
+{
+    return r->journal.seq == r->committed && !r->doomed && !r->eng->failed;
+}
+
+/* In the middle of a tick, within a command that holds nothing of the engine's (a script): whether that has
+ * changed nothing so far, so that what the tick did before it may be committed by itself; and the beginning of
+ * the rest of the tick, at the same time, after such a commit. If it was not kept, the rest will not be. */
+bool region_may_split(const struct region *r);
+void region_split(struct region *r, bool kept);
+
 /* The command clients mean by this name. */
 static inline const struct command *region_find(const struct region *r, bytes name)
 {
@@ -119,7 +131,7 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
                            const struct journal_record *record);
 
 /* Runs one command of a file that is being loaded, in the open transaction and at the time the keyspace has
- * begun with: as region_apply does, but the outcome is told, and no record is closed (no sink may be
+ * begun with: as region_apply does, but the outcome is told, and there is no record of it (no sink may be
  * attached). A command that does not write is rejected, but for SELECT. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 

@@ -24,6 +24,7 @@ void journal_release(struct journal *j) { buf_release(&j->open.resp); }
 
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv)
 {
+    j->changed = true;
     if (!journal_wanted(j)) return;
     if (j->db != (i64)db) {
         char digits[NUM_I64_LEN];
@@ -71,7 +72,7 @@ void journal_abandon(struct journal *j)
 {
     buf_clear(&j->open.resp);
     j->open.effects = j->open.messages = 0;
-    j->open.newer = false;
+    j->changed = j->open.newer = false;
     j->db = -1; /* a SELECT may have gone with it */
 }
 
@@ -84,6 +85,6 @@ u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
     buf_clear(&j->open.resp);
     j->open.effects = j->open.messages = 0;
-    j->open.newer = false;
+    j->changed = j->open.newer = false;
     return j->seq;
 }

@@ -8,14 +8,15 @@
  * time and the seed it was made with.
  *
  * Sinks (AOF, replicas, sites, a recorder in tests) take finished records in
- * sequence order. With no sink attached nothing is built. */
+ * sequence order. With no sink attached nothing is built, but the sequence
+ * advances all the same: whether it has moved says whether anything was changed. */
 #ifndef MAYFLY_JOURNAL_JOURNAL_H
 #define MAYFLY_JOURNAL_JOURNAL_H
 
 #include "base/buf.h"
 
 struct journal_record {
-    u64 seq;        /* 1, 2, 3 … per region */
+    u64 seq;        /* its number in the region: each is higher than the one before */
     i64 now_ms;     /* the time the command ran at */
     u64 seed;       /* the seed it ran with */
     u32 effects;    /* how many commands `resp` holds */
@@ -33,7 +34,8 @@ struct journal_sink {
 struct journal {
     struct journal_sink *sinks;
     struct journal_record open; /* being built */
-    u64 seq;                    /* of the last closed record */
+    bool changed;               /* what it covers has changed data, whether or not a sink is there to be told */
+    u64 seq;                    /* of the last closed record, or change without one */
     i64 db;                     /* database the last effect was written for; -1 none yet */
 };
 
@@ -43,7 +45,10 @@ void journal_attach(struct journal *j, struct journal_sink *sink);
 void journal_detach(struct journal *j, struct journal_sink *sink);
 void journal_release(struct journal *j);
 
-/* Adds an effect to the open record; nothing happens without a sink. */
+/* The open record covers a change to the data. */
+static inline void journal_changed(struct journal *j) { j->changed = true; }
+
+/* Adds an effect, which is a change, to the open record; without a sink only that there was one is noted. */
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
 
 /* Adds a message, which is for those who follow this server as it runs, and changes no data. Nothing happens
@@ -57,12 +62,14 @@ static inline bool journal_is_message(const struct journal_record *r) { return r
 void journal_abandon(struct journal *j);
 
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
- * for every reader); an empty record vanishes. Returns the last sequence number. */
-u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed); /* one that is not empty */
+ * for every reader). One without effects reaches no sink, but takes a number if it covers a
+ * change; one without either vanishes. Returns the last sequence number. */
+u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed); /* one that has effects */
 static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 {
     if (j->open.effects) return journal_close_record(j, now_ms, seed);
-    j->open.newer = false;
+    j->seq += j->changed;
+    j->changed = j->open.newer = false;
     return j->seq;
 }
 

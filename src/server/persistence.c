@@ -203,7 +203,7 @@ void persistence_begin_tick(struct server *s)
 {
     struct region *r = &s->region;
     const char *why = refusal(s);
-    s->persist.flushed = false;
+    s->persist.flushed = s->persist.failed_early = false;
     if (!on_rocks(s) || !r->refuse_writes) r->refuse_writes = why;
     r->ks.keep_dead = r->loading || (r->refuse_writes && !on_rocks(s));
     if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
@@ -233,6 +233,8 @@ void persistence_flush_quietly(struct server *s)
     (void)flush(s); /* if it fails, the next tick refuses writes */
 }
 
+void persistence_flush_early(struct server *s) { s->persist.failed_early |= !flush(s); }
+
 /* What a BGSAVE would save is gone, and should be so on disk. */
 static void after_flushall(struct server *s)
 {
@@ -245,7 +247,7 @@ static void after_flushall(struct server *s)
 
 bool persistence_end_tick(struct server *s)
 {
-    bool ok = flush(s);
+    bool ok = flush(s) && !s->persist.failed_early;
     if (UNLIKELY(s->persist.flushed)) after_flushall(s);
     return ok;
 }

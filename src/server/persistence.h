@@ -65,6 +65,7 @@ struct persistence {
     enum aof_state aof_state;
     bool appending;          /* it gets the records */
     u64 flushed_seq;         /* of the last record it was asked to write */
+    bool failed_early;       /* it could not take those of the first part of this tick */
     i64 flush_sleep_us;      /* DEBUG AOF-FLUSH-SLEEP: before each write */
     bool rewrite_failed;
     i64 rewrite_took_s;      /* -1: none yet */
@@ -113,6 +114,9 @@ void persistence_begin_tick(struct server *s);
 
 /* When it is committed. False: its records could not be written; nobody who wrote may be told OK. */
 NODISCARD bool persistence_end_tick(struct server *s);
+
+/* When a part of it is committed; should that fail, persistence_end_tick says so. */
+void persistence_flush_early(struct server *s);
 
 /* What expiry and eviction did between requests. */
 void persistence_flush_quietly(struct server *s);

@@ -44,9 +44,7 @@ static void serve(void *owner)
     if (start < s->script_serve_us) return;
     let_log_in(s, start);
     server_hear_signals(s);
-    /* Nothing was recorded in this tick so far; the script's own record is not ended yet. */
-    bool settled = s->region.journal.seq == s->region.committed && !s->region.eng->failed;
-    net_serve_busy(&s->net, settled, tick_run);
+    net_serve_busy(&s->net, tick_settle(s), tick_run);
     i64 end = clock_mono_us();
     s->script_serve_us = end + MAX(SERVE_EVERY_US, (end - start) * SERVE_SHARE);
     if (s->shutting_down) s->region.script->stopped = true;

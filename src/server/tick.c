@@ -319,7 +319,7 @@ static void housekeeping(struct server *s, bool idle)
     }
     bool may_evict = !s->region.loading && !server_stands_still(s);
     bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
-    if (UNLIKELY(s->repl.stream.staged) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
+    if (UNLIKELY(!region_settled(&s->region)) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_for(s, EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {
@@ -400,6 +400,18 @@ static void end_requests(struct server *s)
         tracking_distrust(s);
         fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", true);
     }
+}
+
+/* A failure is told when the tick ends, to everyone who has a part in it. */
+bool tick_settle(struct server *s)
+{
+    struct region *r = &s->region;
+    if (!region_settled(r) && region_may_split(r)) {
+        bool kept = replication_commit(s);
+        region_split(r, kept);
+        if (kept) persistence_flush_early(s);
+    }
+    return region_settled(r) && !s->persist.failed_early;
 }
 
 /* Whether anybody is told of what others do. */

@@ -11,6 +11,10 @@ void server_tick(struct net *n); /* net's on_tick */
  * told BUSY, or run if they may. */
 void tick_run(struct net *n, u32 at);
 
+/* While a script runs too long: whether what the tick did before it is kept, so that its answers may go out.
+ * It is committed for that, unless the script has changed anything: both can only be kept together then. */
+bool tick_settle(struct server *s);
+
 /* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
 

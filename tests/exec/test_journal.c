@@ -302,6 +302,34 @@ static void random_commands_replay(void **state)
     for (u64 seed = 1; seed <= SEEDS; seed++) run_trial(seed, COMMANDS_PER_SEED, COMPARE_EVERY);
 }
 
+/* The numbers don't depend on whether anybody is told of the changes they stand for. */
+static void the_sequence_is_the_same_without_sinks(void **state)
+{
+    (void)state;
+    struct gen g = {.rng = 77, .now_ms = T0, .databases = DBS};
+    struct world told, alone;
+    world_open(&told);
+    world_open(&alone);
+    journal_detach(&alone.region.journal, &alone.journal.sink);
+    for (u32 i = 0; i < COMMANDS_PER_SEED; i++) {
+        g.now_ms += random_step(&g);
+        bool cycle = gen_below(&g, 8) == 0;
+        gen_next(&g);
+        for (struct world *w = &told;; w = &alone) {
+            at(w, g.now_ms - T0);
+            if (cycle) region_expire_step(&w->region);
+            run_argv(w, g.argc, g.argv);
+            if (w == &alone) break;
+        }
+        if (told.region.journal.seq != alone.region.journal.seq) print_command(&g);
+        assert_int_equal(told.region.journal.seq, alone.region.journal.seq);
+    }
+    assert_int_equal(told.region.journal.seq, told.journal.n); /* and there are no gaps */
+    gen_release(&g);
+    world_close(&told);
+    world_close(&alone);
+}
+
 /* -- the forms, one by one ----------------------------------------------------------------- */
 
 struct form {
@@ -542,6 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_hollow_hash_goes_as_a_whole),
         cmocka_unit_test(malformed_records_are_refused),
         cmocka_unit_test(random_commands_replay),
+        cmocka_unit_test(the_sequence_is_the_same_without_sinks),
     };
     if (argc > 1) {
         run_trial(strtoull(argv[1], NULL, 10), argc > 2 ? strtoull(argv[2], NULL, 10) : 100000, 1);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "exec/script.h"
 #include "harness.h"
 
 /* -- refusals ------------------------------------------------------------------------ */
@@ -356,7 +357,7 @@ static void a_tick_commits_once(void **state)
     world_close(&w);
 }
 
-/* With nobody listening no record is made, and no number is used up. */
+/* With nobody listening no record is made, but changes are numbered all the same. */
 static void without_sinks_there_are_no_records(void **state)
 {
     (void)state;
@@ -366,13 +367,155 @@ static void without_sinks_there_are_no_records(void **state)
     run_all(&w, "SET a 1 PX 5;SPOP s;ZADD z 1 a;ZPOPMIN z;INCRBYFLOAT f 1");
     run_all(&w, "HSETEX h EX 5 FIELDS 1 f v");
     at(&w, 10);
-    run_all(&w, "GET a");
-    assert_int_equal(w.region.journal.seq, 0);
+    run_all(&w, "GET a"); /* it is dead, and goes */
+    assert_int_equal(w.region.journal.seq, 6); /* SPOP changed nothing */
     assert_int_equal(w.region.journal.open.resp.n, 0);
     journal_attach(&w.region.journal, &w.journal.sink);
     run_all(&w, "SET b 1");
-    assert_int_equal(w.journal.v[0].seq, 1);
+    assert_int_equal(w.journal.v[0].seq, 7);
     assert_string_equal(journal_text(&w), "SELECT 0; SET b 1");
+    world_close(&w);
+}
+
+/* -- what is settled ---------------------------------------------------------------------------- */
+
+/* What the commands of a tick change unsettles it, with sinks or without; reads do not. */
+static void changes_unsettle(void **state)
+{
+    static const char *const changes[] = {
+        "SET k v", "GET dead", "LPOP list", "EVAL \"return redis.call('INCR', 'n')\" 0", "SPOP set",
+        "XREADGROUP GROUP g c STREAMS x >", "FUNCTION FLUSH", "FLUSHALL",
+    };
+    (void)state;
+    for (int sinks = 0; sinks < 2; sinks++) {
+        struct world w;
+        world_open(&w);
+        if (!sinks) journal_detach(&w.region.journal, &w.journal.sink);
+        run_all(&w, "SET dead 1 PX 5;RPUSH list a b;SADD set a;SET s v;XADD x 1-1 f v;XGROUP CREATE x g 0");
+        for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+            at(&w, 10 + (i64)i);
+            run_all(&w, "GET s;EXISTS nothing;SREM set nothing;EVAL \"return redis.call('GET', 's')\" 0");
+            assert_true(region_settled(&w.region));
+            run_all(&w, changes[i]);
+            assert_false(region_settled(&w.region));
+        }
+        at(&w, 100);
+        run_all(&w, "SET k v PX 1;MULTI;GET k");
+        at(&w, 200);
+        assert_true(region_settled(&w.region));
+        each_step(&w); /* the cycle's change is one, too */
+        assert_false(region_settled(&w.region));
+        at(&w, 300);
+        run_all(&w, "SET k v;EXEC");
+        assert_false(region_settled(&w.region));
+        world_close(&w);
+    }
+}
+
+/* What was not kept gives its numbers back, so that the next change has the one after the last commit. */
+static void a_failed_commit_leaves_no_gap(void **state)
+{
+    (void)state;
+    for (int sinks = 0; sinks < 2; sinks++) {
+        struct world w;
+        struct flaky f;
+        open_flaky(&w, &f);
+        if (!sinks) journal_detach(&w.region.journal, &w.journal.sink);
+        run_all(&w, "SET k v;SET l v");
+        at(&w, 1);
+        f.fail_commit = true;
+        run_all(&w, "SET k w;SET l w;SET m w");
+        assert_false(region_commit(&w.region));
+        assert_true(region_settled(&w.region)); /* there is nothing left to be kept */
+        f.fail_commit = false;
+        f.fail_put = true;
+        region_begin(&w.region, T0 + 2);
+        run(&w, "SET k x");
+        assert_false(region_settled(&w.region)); /* it may be half done */
+        f.fail_put = false;
+        assert_false(region_commit(&w.region));
+        region_begin(&w.region, T0 + 3);
+        run_all(&w, "SET k y");
+        assert_true(region_commit(&w.region));
+        assert_int_equal(f.committed_seq, 3);
+        assert_int_equal(w.region.committed, 3);
+        if (sinks) assert_int_equal(w.journal.v[w.journal.n - 1].seq, 3);
+        world_close(&w);
+    }
+}
+
+/* -- committing before a command that takes long has ended ---------------------------------------- */
+
+struct splitter {
+    struct world *w;
+    struct flaky *f;
+    i64 clock_us;
+    u32 commits; /* how many there were when the script was interrupted */
+    bool may, kept, settled;
+};
+
+static i64 a_second_later(void *owner) { return ((struct splitter *)owner)->clock_us += 1000000; }
+
+static void split_and_kill(void *owner)
+{
+    struct splitter *x = owner;
+    struct region *r = &x->w->region;
+    x->may = region_may_split(r);
+    if (x->may && !region_settled(r)) {
+        x->kept = region_commit(r);
+        region_split(r, x->kept);
+    }
+    x->commits = x->f->commits;
+    x->settled = region_settled(r);
+    r->script->killed = true;
+}
+
+static struct splitter interrupt_after(struct world *w, struct flaky *f, const char *before, const char *script)
+{
+    struct splitter x = {.w = w, .f = f};
+    w->region.owner = &x;
+    w->region.host.now_us = a_second_later;
+    w->region.host.serve = split_and_kill;
+    w->region.host.busy_after_ms = 1;
+    region_begin(&w->region, T0 + 10);
+    run_all(w, before);
+    run(w, script);
+    return x;
+}
+
+static void what_came_before_a_script_can_be_committed(void **state)
+{
+    (void)state;
+    struct world w;
+    struct flaky f;
+    open_flaky(&w, &f);
+    journal_detach(&w.region.journal, &w.journal.sink);
+    struct splitter x = interrupt_after(&w, &f, "SET k v", "EVAL \"redis.call('GET','k') while true do end\" 0");
+    assert_true(x.may && x.kept && x.settled);
+    assert_int_equal(x.commits, 1);
+    assert_int_equal(f.committed_seq, 1);
+    assert_string_equal(run(&w, "INCR n"), "1"); /* the tick goes on */
+    assert_true(region_commit(&w.region));
+    assert_int_equal(f.committed_seq, 2);
+
+    x = interrupt_after(&w, &f, "SET k w", "EVAL \"redis.call('SET','k','x') while true do end\" 0");
+    assert_false(x.may || x.settled); /* the script's change can't be told from the other one */
+    assert_int_equal(x.commits, 2);
+    assert_true(region_commit(&w.region));
+
+    x = interrupt_after(&w, &f, "GET k", "EVAL \"while true do end\" 0");
+    assert_true(x.may && x.settled);
+    assert_int_equal(x.commits, 3); /* there was nothing to commit */
+
+    f.fail_commit = true;
+    x = interrupt_after(&w, &f, "SET k z", "EVAL \"while true do end\" 0");
+    assert_true(x.may && !x.kept && !x.settled);
+    f.fail_commit = false;
+    assert_string_equal(run(&w, "SET k z"), io_error);
+    assert_false(region_commit(&w.region)); /* the rest of the tick goes with it */
+    region_begin(&w.region, T0 + 11);
+    assert_string_equal(run(&w, "SET k z"), "OK");
+    assert_true(region_commit(&w.region));
     world_close(&w);
 }
 
@@ -391,6 +534,9 @@ int main(void)
         cmocka_unit_test(a_failure_replaces_only_its_own_reply),
         cmocka_unit_test(a_tick_commits_once),
         cmocka_unit_test(without_sinks_there_are_no_records),
+        cmocka_unit_test(changes_unsettle),
+        cmocka_unit_test(a_failed_commit_leaves_no_gap),
+        cmocka_unit_test(what_came_before_a_script_can_be_committed),
     };
     return cmocka_run_group_tests_name("region", tests, NULL, NULL);
 }
