@@ -38,17 +38,25 @@ u32 access_new(const struct keyspace *ks)
     return uses_lfu(ks) ? access_lfu_bits(ks, LFU_NEW_KEY) : lru_clock(ks);
 }
 
+/* What passed between two readings of a clock that wraps after `mask`. The last sixteenth of a round is taken
+ * for a reading from before the clock was set back, not for an age: what was used then must not look as if
+ * nobody had used it for half a year. */
+static u32 access_elapsed(u32 now, u32 then, u32 mask)
+{
+    u32 passed = (now - then) & mask;
+    return passed > mask - mask / 16 ? 0 : passed;
+}
+
 u64 access_idle_ms(const struct keyspace *ks, u32 bits)
 {
-    u32 now = lru_clock(ks);
-    return (u64)((now - bits) & 0xffffff) * 1000;
+    return (u64)access_elapsed(lru_clock(ks), bits, 0xffffff) * 1000;
 }
 
 u32 access_frequency(const struct keyspace *ks, u32 bits)
 {
     u32 counter = bits & 0xff;
     if (ks->lfu_decay_minutes == 0) return counter;
-    u32 periods = ((lfu_minutes(ks) - (bits >> 8)) & 0xffff) / ks->lfu_decay_minutes;
+    u32 periods = access_elapsed(lfu_minutes(ks), bits >> 8, 0xffff) / ks->lfu_decay_minutes;
     return periods > counter ? 0 : counter - periods;
 }
 

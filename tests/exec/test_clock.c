@@ -397,6 +397,29 @@ static void big_step_back(void **state)
     step_back_an_hour(OFF);
 }
 
+/* What was used before the clock was set back was used just now, not long ago: it is not what eviction
+ * looks for. */
+static void access_survives_a_step_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.region.ks.policy = EVICT_ALLKEYS_LRU;
+    at(&w, 0);
+    run_all(&w, "SET used v");
+    at(&w, -4000000);
+    assert_string_equal(run(&w, "OBJECT IDLETIME used"), "0");
+    at(&w, 10000);
+    assert_string_equal(run(&w, "OBJECT IDLETIME used"), "10");
+    w.region.ks.policy = EVICT_ALLKEYS_LFU;
+    w.region.ks.lfu_decay_minutes = 1;
+    at(&w, 20000);
+    run_all(&w, "SET k v");
+    at(&w, -4000000);
+    assert_string_equal(run(&w, "OBJECT FREQ k"), "5");
+    world_close(&w);
+}
+
 /* The index still finds everything in time after the clock has been elsewhere. */
 static void index_survives_steps(void **state)
 {
@@ -533,6 +556,7 @@ int main(void)
         cmocka_unit_test(deadlines_move),
         cmocka_unit_test(small_step_back),
         cmocka_unit_test(big_step_back),
+        cmocka_unit_test(access_survives_a_step_back),
         cmocka_unit_test(index_survives_steps),
         cmocka_unit_test(big_step_forward),
         cmocka_unit_test(replicas_hide_and_keep),
