@@ -73,8 +73,8 @@ struct conn {
     enum conn_class class;
     bool is_unix, is_loopback;
     bool closing;
-    i64 created_ms;
-    i64 active_ms;             /* of the loop's time: when bytes last came or went */
+    i64 connected_ms;          /* of the loop's time, as … */
+    i64 active_ms;             /* … when bytes last came or went */
     const char *last_command;
     char peer[NET_ADDRESS], local[NET_ADDRESS];
 

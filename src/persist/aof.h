@@ -88,7 +88,8 @@ void aof_stop(struct aof *a); /* flushes, syncs, detaches: appendonly no, shutdo
 
 /* At the end of a tick, before its replies leave: what the tick's records are is written, and with `always`
  * synced. False: it could not be; no writer of this tick may be told OK, though what it did has happened in
- * memory, and is written as soon as that works again. Nothing to write: true. */
+ * memory, and is written as soon as that works again. Nothing to write: true. now_ms is monotonic, here and
+ * below. */
 NODISCARD bool aof_flush(struct aof *a, i64 now_ms);
 
 /* Ten times a second: the sync of everysec, trying again after a failure. */

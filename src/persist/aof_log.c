@@ -316,11 +316,9 @@ void aof_log_cron(struct aof_log *l, i64 now_ms)
 {
     if (l->at.fd < 0) return;
     l->now_ms = now_ms;
-    if (l->write_failed && (now_ms >= l->retry_ms || l->retry_ms > now_ms + RETRY_MS))
-        (void)write_out(l);
+    if (l->write_failed && now_ms >= l->retry_ms) (void)write_out(l);
     if (l->job) note_late(l, now_ms);
     if (!l->unsynced_ms || l->sync_failed || l->sync == AOF_SYNC_NO) return;
-    if (l->unsynced_ms > now_ms) l->unsynced_ms = now_ms; /* the clock was set back */
     if (l->sync == AOF_SYNC_ALWAYS) (void)sync_now(l);
     else if (!l->job && now_ms - l->unsynced_ms >= SYNC_AGE_MS) sync_soon(l);
 }

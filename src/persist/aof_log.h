@@ -44,7 +44,7 @@ struct aof_log {
     u64 chain;   /* with the blocks in buf that are complete */
     i64 stamp_s; /* of the last #TS */
 
-    i64 now_ms;      /* as it was told last */
+    i64 now_ms;      /* monotonic, as of the last flush or cron */
     i64 unsynced_ms; /* since when something is written and no sync has begun; 0: nothing is */
     struct aof_sync_job *job; /* in flight */
     u64 delayed;

@@ -98,15 +98,16 @@ static void print_buffers(const struct conn *c, struct buf *out)
                conn_memory(c) + multi_memory(&c->session));
 }
 
-void client_describe(struct conn *c, i64 now_ms, struct buf *out)
+void client_describe(struct conn *c, struct buf *out)
 {
     const struct session *s = &c->session;
+    long long now_ms = (long long)uv_now(c->net->loop);
     char flags[FLAGS_MOST];
     print_flags(c, flags);
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d", (ull)s->id, c->peer, c->local, c->fd);
     print_text(out, "name", buf_bytes(&s->name));
-    buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (long long)(now_ms - c->created_ms) / 1000,
-               ((long long)uv_now(c->net->loop) - c->active_ms) / 1000, flags, s->db);
+    buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (now_ms - c->connected_ms) / 1000,
+               (now_ms - c->active_ms) / 1000, flags, s->db);
     buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
                (ull)pubsub_subscriptions(c, PUBSUB_PATTERN), (ull)pubsub_subscriptions(c, PUBSUB_SHARD),
                multi_open(s) ? (int)s->tx->count : -1);
@@ -123,7 +124,7 @@ void cmd_client_info(struct ctx *c)
 {
     struct buf text = {0};
     conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
-    client_describe(conn_of(c->session), c->now_ms, &text);
+    client_describe(conn_of(c->session), &text);
     buf_append_char(&text, '\n');
     reply_verbatim(c->out, buf_bytes(&text), "txt");
     buf_release(&text);
@@ -169,11 +170,13 @@ static void end_pause(struct server *s)
 
 static void on_pause_over(uv_timer_t *t) { end_pause(t->data); }
 
-static void pause_until(struct server *s, i64 until_ms)
+/* A pause under way is prolonged, never cut short. */
+static void pause_for(struct server *s, i64 ms)
 {
-    s->pause_until_ms = until_ms;
     uv_update_time(&s->loop);
-    uv_timer_start(&s->pause, on_pause_over, (u64)MAX(until_ms - s->now_ms, 0) + 1, 0); /* never too early */
+    i64 now = (i64)uv_now(&s->loop);
+    s->pause_until_ms = MAX(s->pause_until_ms, now + MIN(ms, INT64_MAX - now));
+    uv_timer_start(&s->pause, on_pause_over, (u64)(s->pause_until_ms - now) + 1, 0); /* never too early */
 }
 
 void cmd_client_pause(struct ctx *c)
@@ -194,7 +197,7 @@ void cmd_client_pause(struct ctx *c)
     }
     if (!ctx_timeout_ms(c, c->argv[2], &ms)) return;
     s->pause_writes_only = writes_only && (!s->pause_until_ms || s->pause_writes_only);
-    pause_until(s, MAX(s->pause_until_ms, c->now_ms + MIN(ms, INT64_MAX - c->now_ms)));
+    pause_for(s, ms);
     reply_ok(c->out);
 }
 

@@ -8,6 +8,6 @@
 NODISCARD bool client_set_name(struct ctx *c, bytes name);
 
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
-void client_describe(struct conn *c, i64 now_ms, struct buf *out);
+void client_describe(struct conn *c, struct buf *out);
 
 #endif

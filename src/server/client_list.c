@@ -67,10 +67,10 @@ static struct conn *find_id(struct conn *const *v, u32 n, u64 id)
     return low < n && v[low]->session.id == id ? v[low] : NULL;
 }
 
-static void describe_line(struct ctx *c, struct conn *x, struct buf *out)
+static void describe_line(struct conn *x, struct buf *out)
 {
     if (x->closing) return;
-    client_describe(x, c->now_ms, out);
+    client_describe(x, out);
     buf_append_char(out, '\n');
 }
 
@@ -91,7 +91,7 @@ static void list_matching(struct ctx *c, const struct client_filter *f, struct c
             describe_link(c, &link, out);
             linked = false;
         }
-        if (matches(f, v[i])) describe_line(c, v[i], out);
+        if (matches(f, v[i])) describe_line(v[i], out);
     }
     if (linked) describe_link(c, &link, out);
 }
@@ -108,7 +108,7 @@ static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *ou
             return false;
         }
         struct conn *x = find_id(v, n, (u64)id);
-        if (x) describe_line(c, x, out);
+        if (x) describe_line(x, out);
         else if (linked && link.id == (u64)id) describe_link(c, &link, out);
     }
     return true;

@@ -35,7 +35,7 @@ static void keep_as_dump(struct server *s, const char *path)
     int old = open(dump, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (rename(path, dump) == 0) {
         s->persist.dirty_saved = s->region.ks.dirty;
-        s->persist.last_save_s = clock_wall_ms() / 1000;
+        persistence_note_save(&s->persist);
     } else {
         log_line(&s->log, LOG_WARNING,
                  "Failed trying to rename the temp DB into %s in MASTER <-> REPLICA synchronization: %s",

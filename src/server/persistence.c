@@ -7,7 +7,7 @@
 #include "command/commands.h"
 #include "server/server.h"
 
-#define SAVE_RETRY_S 5         /* after a BGSAVE that failed, as Redis */
+#define SAVE_RETRY_MS 5000     /* after a BGSAVE that failed, as Redis */
 #define REWRITE_PATIENCE 3     /* failures in a row before rewrites become rarer … */
 #define REWRITE_DELAY_MAX 60   /* … at most to one in so many minutes */
 
@@ -74,7 +74,7 @@ static void slow_down(struct server *s)
     bool urgent = p->aof_state == AOF_IS_ON && aof_refuses(p->aof); /* no write is accepted until one works */
     bool again = p->rewrite_delay_min && !urgent;
     p->rewrite_delay_min = again ? MIN(2 * p->rewrite_delay_min, REWRITE_DELAY_MAX) : 1;
-    p->rewrite_after_ms = clock_wall_ms() + p->rewrite_delay_min * 60000;
+    p->rewrite_after_ms = clock_mono_ms() + p->rewrite_delay_min * 60000;
     log_line(&s->log, LOG_WARNING, "Background AOF rewrite has repeatedly failed %llu times and triggered "
                                    "the limit, will retry in %lld minutes",
              (unsigned long long)p->rewrite_failures, (long long)p->rewrite_delay_min);
@@ -225,7 +225,7 @@ static bool flush(struct server *s)
     if (!p->appending || seq == p->flushed_seq) return true;
     p->flushed_seq = seq;
     if (UNLIKELY(p->flush_sleep_us)) usleep((useconds_t)p->flush_sleep_us);
-    return aof_flush(p->aof, s->now_ms) || flush_failed(s);
+    return aof_flush(p->aof, s->tick_us / 1000) || flush_failed(s);
 }
 
 void persistence_flush_quietly(struct server *s)
@@ -254,18 +254,24 @@ bool persistence_end_tick(struct server *s)
 
 /* -- when to save and to rewrite --------------------------------------------------------------------- */
 
-static bool save_may_try(const struct persistence *p, i64 now_s)
+void persistence_note_save(struct persistence *p)
 {
-    return !p->save_failed || now_s - p->last_try_s > SAVE_RETRY_S;
+    p->last_save_s = clock_wall_ms() / 1000;
+    p->saved_ms = clock_mono_ms();
 }
 
-static bool save_point_reached(struct server *s, i64 now_s)
+static bool save_may_try(const struct persistence *p, i64 now_ms)
+{
+    return !p->save_failed || now_ms - p->tried_ms > SAVE_RETRY_MS;
+}
+
+static bool save_point_reached(struct server *s, i64 now_ms)
 {
     const struct persistence *p = &s->persist;
     u64 changes = s->region.ks.dirty - p->dirty_saved;
     for (u32 i = 0; i < s->config.save.n; i++) {
         const struct save_point *sp = &s->config.save.v[i];
-        if (changes < (u64)sp->changes || now_s - p->last_save_s <= sp->seconds) continue;
+        if (changes < (u64)sp->changes || (now_ms - p->saved_ms) / 1000 <= sp->seconds) continue;
         log_line(&s->log, LOG_NOTICE, "%lld changes in %lld seconds. Saving...", (long long)sp->changes,
                  (long long)sp->seconds);
         return true;
@@ -294,14 +300,14 @@ static bool aof_wants_rewrite(struct server *s)
 void persistence_cron(struct server *s)
 {
     struct persistence *p = &s->persist;
-    i64 now_ms = clock_wall_ms(), now_s = now_ms / 1000;
+    i64 now_ms = clock_mono_ms();
     if (p->appending) aof_cron(p->aof, now_ms);
     if (s->region.loading || loading_busy(&p->loading) || p->job != JOB_NONE) return;
     bool rewrite_may = now_ms >= p->rewrite_after_ms;
     if (p->rewrite_scheduled && rewrite_may) snapshot_want(s, JOB_REWRITE);
-    else if (save_may_try(p, now_s) && save_point_reached(s, now_s)) snapshot_want(s, JOB_SAVE);
+    else if (save_may_try(p, now_ms) && save_point_reached(s, now_ms)) snapshot_want(s, JOB_SAVE);
     else if (rewrite_may && aof_wants_rewrite(s)) snapshot_want(s, JOB_REWRITE);
-    else if (p->save_scheduled && save_may_try(p, now_s)) snapshot_want(s, JOB_SAVE);
+    else if (p->save_scheduled && save_may_try(p, now_ms)) snapshot_want(s, JOB_SAVE);
 }
 
 /* -- life --------------------------------------------------------------------------------------------- */
@@ -322,7 +328,7 @@ bool persistence_start(struct server *s)
 {
     struct persistence *p = &s->persist;
     p->save_took_s = p->rewrite_took_s = -1;
-    p->last_save_s = clock_wall_ms() / 1000;
+    persistence_note_save(p);
     uv_prepare_init(&s->loop, &p->prepare);
     uv_idle_init(&s->loop, &p->busy);
     p->prepare.data = s;
@@ -362,7 +368,7 @@ static bool aof_may_end(struct server *s, bool force, bool nosave)
     }
     if (p->aof_state != AOF_IS_ON) return true;
     p->flushed_seq = s->region.journal.seq;
-    if (aof_flush(p->aof, s->now_ms) && !aof_refuses(p->aof)) return true;
+    if (aof_flush(p->aof, clock_mono_ms()) && !aof_refuses(p->aof)) return true;
     bool anyway = force || nosave;
     log_line(&s->log, LOG_WARNING, "Error writing the append only file%s", or_what(anyway));
     return anyway;

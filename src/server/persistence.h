@@ -53,7 +53,8 @@ struct persistence {
 
     /* RDB */
     u64 dirty_saved;         /* keyspace.dirty as of the last save */
-    i64 last_save_s, last_try_s; /* Unix time */
+    i64 last_save_s;         /* Unix time, for LASTSAVE */
+    i64 saved_ms, tried_ms;  /* monotonic: the last save, and the last attempt to save in the background */
     i64 save_took_s;         /* -1: none yet */
     bool save_failed;
     u64 saves, save_peak;
@@ -69,7 +70,7 @@ struct persistence {
     i64 flush_sleep_us;      /* DEBUG AOF-FLUSH-SLEEP: before each write */
     bool rewrite_failed;
     i64 rewrite_took_s;      /* -1: none yet */
-    i64 rewrite_after_ms;    /* not before: it has failed too often; 0: any time */
+    i64 rewrite_after_ms;    /* monotonic; not before: it has failed too often; 0: any time */
     u64 rewrites, rewrite_peak, rewrite_failures; /* failures: in a row */
     i64 rewrite_delay_min;
 
@@ -103,6 +104,7 @@ enum aof_found persistence_open_aof(struct server *s, struct aof **a);
 /* For the job: records of what comes from now on go to a new increment, and a rewrite has ended. */
 NODISCARD bool persistence_switch_aof(struct server *s);
 void persistence_rewritten(struct server *s, bool ok);
+void persistence_note_save(struct persistence *p); /* the data was saved just now */
 
 /* Saves as SHUTDOWN_* say (config.h) and as configured, and ends the AOF. False: the server must stay. */
 NODISCARD bool persistence_shutdown(struct server *s, u32 how);

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-static i64 now_s(void) { return clock_wall_ms() / 1000; }
+static i64 now_s(void) { return clock_mono_ms() / 1000; }
 
 /* -- names ----------------------------------------------------------------------------------------------- */
 
@@ -130,7 +130,7 @@ static void release(struct replica *r)
         stream_close(&repl->stream, &r->live);
         while (*at != r) at = &(*at)->next;
         *at = r->next;
-        if (--repl->replica_count == 0) repl->alone_since_ms = clock_wall_ms();
+        if (--repl->replica_count == 0) repl->alone_since_ms = clock_mono_ms();
         r->state = REPLICA_NEW;
         count_good(r->server);
     }

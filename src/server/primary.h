@@ -58,7 +58,7 @@ struct replica {
 
     bool fed;             /* ONLINE: the stream may be sent; a sync without a disk is acknowledged first */
     u64 acknowledged;     /* position */
-    i64 heard_s;          /* Unix time of the last word from it */
+    i64 heard_s;          /* when it last sent anything; monotonic, as the times below */
     i64 waits_since_ms;   /* WAITS */
     i64 progress_s;       /* RECEIVES: something was sent */
     struct stream_cursor live; /* in the server's stream */

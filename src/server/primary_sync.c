@@ -21,7 +21,7 @@
 #define BEHIND_MAX (4u << 20)  /* bytes the slowest may be behind before the saver pauses */
 #define PIECE_BYTES (64u << 10)
 
-static i64 now_s(void) { return clock_wall_ms() / 1000; }
+static i64 now_s(void) { return clock_mono_ms() / 1000; }
 
 /* -- those who receive it -------------------------------------------------------------------------------- */
 
@@ -152,7 +152,7 @@ struct queue {
 static struct queue look_at_queue(const struct server *s)
 {
     struct queue q = {.all_eof = true};
-    i64 now_ms = clock_wall_ms();
+    i64 now_ms = clock_mono_ms();
     for (const struct replica *r = s->repl.replicas; r; r = r->next) {
         if (r->state != REPLICA_WAITS || r->conn->closing) continue;
         q.waiting++;
@@ -226,7 +226,7 @@ void sync_enter(struct replica *r)
     struct server *s = r->server;
     s->repl.full_syncs++;
     r->state = REPLICA_WAITS;
-    r->waits_since_ms = clock_wall_ms();
+    r->waits_since_ms = clock_mono_ms();
     replica_enlist(r);
     if (r->no_data) send_keyless(r);
     else if (may_join(s)) join(r, s->repl.sync);

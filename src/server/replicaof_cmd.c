@@ -57,7 +57,7 @@ void cmd_replicaof(struct ctx *c)
         return;
     }
     journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC did so far belongs to the stream */
-    client_describe(conn_of(c->session), s->now_ms, &who);
+    client_describe(conn_of(c->session), &who);
     buf_append_char(&who, '\0');
     if (bytes_is(c->argv[1], "no") && bytes_is(c->argv[2], "one")) become_primary(s, c, who.p);
     else become_replica(s, c, who.p);

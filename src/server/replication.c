@@ -141,7 +141,7 @@ void replication_cron(struct server *s)
     stream_trim(&r->stream, (u64)s->config.repl_backlog_size);
     i64 ttl_ms = s->config.repl_backlog_ttl * 1000;
     bool alone = !r->link && r->alone_since_ms;
-    if (alone && ttl_ms && clock_wall_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
+    if (alone && ttl_ms && clock_mono_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
 }
 
 /* -- roles --------------------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ void replication_promote(struct server *s)
     replication_drop_replicas(s); /* they come back, and go on under the new name */
     set_role(s, false);
     attach(s);
-    s->repl.alone_since_ms = clock_wall_ms();
+    s->repl.alone_since_ms = clock_mono_ms();
 }
 
 /* -- restarts ------------------------------------------------------------------------------------------ */
@@ -231,7 +231,7 @@ void replication_start(struct server *s, bool in_step)
     } else if (known) {
         rename_history(s);
         replication_stream(s);
-        r->alone_since_ms = clock_wall_ms();
+        r->alone_since_ms = clock_mono_ms();
     }
 }
 

@@ -32,7 +32,7 @@ struct replication {
     bool streaming;           /* changes go into the stream; otherwise its position stands still */
     struct journal_sink sink; /* attached to the journal while streaming and no replica ourselves */
     bool attached;
-    i64 alone_since_ms;       /* no replica of ours is connected since; 0: there are some */
+    i64 alone_since_ms;       /* monotonic: no replica of ours is connected since; 0: there are some */
 
     /* primary.c */
     struct replica *replicas; /* all connections that said PSYNC or SYNC */

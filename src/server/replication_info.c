@@ -15,7 +15,7 @@ static const char *state_name(const struct replica *r)
 static void info_replica(const struct replica *r, u32 at, struct buf *b)
 {
     char host[REPLICA_HOST];
-    i64 lag = r->state == REPLICA_ONLINE ? clock_wall_ms() / 1000 - r->heard_s : 0;
+    i64 lag = r->state == REPLICA_ONLINE ? clock_mono_ms() / 1000 - r->heard_s : 0;
     replica_host(r, host);
     buf_printf(b, "slave%u:ip=%s,port=%d,state=%s,offset=%llu,lag=%lld\r\n", at, host, r->port, state_name(r),
                (ull)r->acknowledged, (long long)MAX(lag, 0));

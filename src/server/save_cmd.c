@@ -1,4 +1,5 @@
 /* SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF; DEBUG RELOAD and LOADAOF. */
+#include "base/clock.h"
 #include "command/commands.h"
 #include "server/debug_load.h"
 #include "server/server.h"
@@ -141,7 +142,7 @@ void debug_loadaof(struct ctx *c)
         return;
     }
     p->flushed_seq = journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC did so far, too */
-    if (!aof_flush(p->aof, s->now_ms)) {
+    if (!aof_flush(p->aof, clock_mono_ms())) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;
     }

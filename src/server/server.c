@@ -36,7 +36,7 @@ static const char *on_accept(struct net *n, struct conn *c)
     bool is_far = !c->is_unix && !c->is_loopback;
     if (is_far && s->config.protected_mode && acl_default(&s->acl)->nopass) return denied;
     users_greet(s, &c->session);
-    c->created_ms = clock_wall_ms();
+    c->connected_ms = (i64)uv_now(n->loop);
     return NULL;
 }
 

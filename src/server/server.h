@@ -68,7 +68,7 @@ struct server {
     struct conn **monitors; /* connections in MONITOR mode */
     u32 monitor_count;
 
-    i64 pause_until_ms;    /* CLIENT PAUSE; 0: none */
+    i64 pause_until_ms;    /* CLIENT PAUSE, by the loop's time; 0: none */
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
     i64 web_warned_us;     /* when the log last told of a web request; 0: never */

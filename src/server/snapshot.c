@@ -48,7 +48,7 @@ static void save_ended(struct server *s, bool ok)
         return;
     }
     p->dirty_saved = p->dirty_at_moment;
-    p->last_save_s = clock_wall_ms() / 1000;
+    persistence_note_save(p);
     log_line(&s->log, LOG_NOTICE, "DB saved on disk: %llu keys, %llu bytes (%llu keys ahead of their turn)",
              (unsigned long long)p->progress.keys, (unsigned long long)p->progress.bytes,
              (unsigned long long)p->progress.ahead);
@@ -286,7 +286,7 @@ void snapshot_want(struct server *s, enum persist_job job)
     p->job_us = clock_mono_us();
     if (job == JOB_SAVE) {
         p->save_scheduled = false;
-        p->last_try_s = clock_wall_ms() / 1000;
+        p->tried_ms = clock_mono_ms();
     }
     if (job == JOB_REWRITE) p->rewrite_scheduled = false;
 }
@@ -400,7 +400,7 @@ bool snapshot_save_now(struct server *s)
         return false;
     }
     p->dirty_saved = s->region.ks.dirty;
-    p->last_save_s = clock_wall_ms() / 1000;
+    persistence_note_save(p);
     p->save_failed = false;
     log_line(&s->log, LOG_NOTICE, "DB saved on disk");
     return true;

@@ -41,7 +41,7 @@ static struct buf describe_running(struct server *s, struct conn *c)
         if (cmd && cmd->sub_count && q->argc > 1) sub = command_find_sub(cmd, argv[1]);
         if (cmd) c->last_command = sub ? sub->name : cmd->name;
     }
-    client_describe(c, s->now_ms, &out);
+    client_describe(c, &out);
     return out;
 }
 
