@@ -1,6 +1,8 @@
-/* Which arguments of a request are keys, and what the command does with each. Almost all of it
- * is told by the key specs of the table; three commands decide by their options and have a
- * function here. */
+/* Which arguments of a request are keys, and what the command does with each. Access control, COMMAND GETKEYS and
+ * client-side caching all ask here. Almost all of it is told by the key specs of the table. Commands whose options
+ * decide have a function here, which walks the options as the command itself does: a word that is another option's
+ * argument is no keyword, and of options given twice the last one counts. tests/exec/test_acl_keys.c compares both for
+ * every command. */
 #include "base/num.h"
 #include "command/commands.h"
 
@@ -49,6 +51,7 @@ static bool spec_range(const struct key_spec *s, int argc, const bytes *argv, in
     } else {
         return false;
     }
+    if (*first == argc && s->last < 0) return true; /* PFMERGE without sources */
     return *first <= *last && *last < argc;
 }
 
@@ -86,27 +89,70 @@ static void bitfield_keys(int argc, const bytes *argv, struct found *f)
     add(f, 1, i == argc ? KEY_RO | KEY_ACCESS : KEY_RW | KEY_ACCESS | KEY_UPDATE);
 }
 
-/* SORT stores to the key after the last STORE that is not another option's argument. Keys that
- * BY and GET patterns lead to depend on the data and are not reported. */
+/* SORT stores to the key after the last STORE. Keys that BY and GET patterns lead to depend on the data and are not
+ * reported. */
 static void sort_keys(int argc, const bytes *argv, struct found *f)
 {
     int store = 0;
     for (int i = 2; i < argc; i++) {
         if (bytes_is(argv[i], "limit")) i += 2;
         else if (bytes_is(argv[i], "get") || bytes_is(argv[i], "by")) i++;
-        else if (bytes_is(argv[i], "store") && i + 1 < argc) store = i + 1;
+        else if (bytes_is(argv[i], "store") && i + 1 < argc) store = ++i;
     }
     add(f, 1, KEY_RO | KEY_ACCESS);
     if (store) add(f, store, KEY_OW | KEY_UPDATE);
 }
 
-static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f)
+/* GEORADIUS and GEORADIUSBYMEMBER, whose options begin at `from`: likewise, STOREDIST being another STORE. */
+static void radius_keys(int argc, const bytes *argv, int from, struct found *f)
 {
+    int store = 0;
+    for (int i = from; i < argc; i++) {
+        bool stores = bytes_is(argv[i], "store") || bytes_is(argv[i], "storedist");
+        if (bytes_is(argv[i], "count")) i++;
+        else if (stores && i + 1 < argc) store = ++i;
+    }
+    add(f, 1, KEY_RO | KEY_ACCESS);
+    if (store) add(f, store, KEY_OW | KEY_UPDATE);
+}
+
+/* XREAD and XREADGROUP: the first half of what follows STREAMS. */
+static bool stream_keys(int argc, const bytes *argv, struct found *f)
+{
+    int i = 1;
+    while (i < argc && !bytes_is(argv[i], "streams")) {
+        if (bytes_is(argv[i], "group")) i += 3;
+        else if (bytes_is(argv[i], "count") || bytes_is(argv[i], "block")) i += 2;
+        else if (bytes_is(argv[i], "noack")) i++;
+        else return false;
+    }
+    int streams = (argc - i - 1) / 2;
+    for (int k = 1; k <= streams; k++) add(f, i + k, KEY_RO | KEY_ACCESS);
+    return streams > 0;
+}
+
+/* XCLAIM and XAUTOCLAIM give the entries themselves, unless JUSTID is among their options. */
+static void claim_keys(int argc, const bytes *argv, u32 use, struct found *f)
+{
+    bool reads = true;
+    for (int i = 5; i < argc && reads; i++) reads = !bytes_is(argv[i], "justid");
+    add(f, 1, KEY_RW | use | (reads ? KEY_ACCESS : 0));
+}
+
+/* False: the arguments are invalid. *by_specs: the table tells. */
+static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f, bool *by_specs)
+{
+    *by_specs = false;
     if (cmd->run == cmd_set) set_keys(argc, argv, f);
     else if (cmd->run == cmd_bitfield) bitfield_keys(argc, argv, f);
     else if (cmd->run == cmd_sort) sort_keys(argc, argv, f);
     else if (cmd->run == cmd_sort_ro) add(f, 1, KEY_RO | KEY_ACCESS);
-    else return false;
+    else if (cmd->run == cmd_georadius) radius_keys(argc, argv, 6, f);
+    else if (cmd->run == cmd_georadiusbymember) radius_keys(argc, argv, 5, f);
+    else if (cmd->run == cmd_xread || cmd->run == cmd_xreadgroup) return stream_keys(argc, argv, f);
+    else if (cmd->run == cmd_xclaim) claim_keys(argc, argv, KEY_UPDATE, f);
+    else if (cmd->run == cmd_xautoclaim) claim_keys(argc, argv, KEY_DELETE, f);
+    else *by_specs = true;
     return true;
 }
 
@@ -114,7 +160,9 @@ int command_keys(const struct command *cmd, int argc, const bytes *argv, struct 
                  int max)
 {
     struct found f = {.out = out, .max = max};
-    if (add_by_options(cmd, argc, argv, &f)) return f.n;
+    bool by_specs;
+    if (!add_by_options(cmd, argc, argv, &f, &by_specs)) return -1;
+    if (!by_specs) return f.n;
     for (int i = 0; i < COMMAND_MAX_SPECS && cmd->specs[i].begin != SEEK_NONE; i++) {
         if (cmd->specs[i].flags & KEY_NOT_KEY) continue;
         if (!add_spec(&cmd->specs[i], argc, argv, &f)) return -1;

@@ -398,6 +398,39 @@ def test_permissions(acl, server, raw):
     assert c.call('RESET') == b'RESET' and c.call('ACL', 'WHOAMI') == b'default'
 
 
+# Each with a key that is named like a keyword, or an option that is given twice, in front of what it really uses.
+DISGUISED = [
+    ('GEORADIUS', 'pub:g', 1, 1, 100, 'km', 'STORE', 'pub:d', 'STORE', 'secret'),
+    ('GEORADIUS', 'pub:g', 1, 1, 100, 'km', 'STOREDIST', 'pub:d', 'STOREDIST', 'secret'),
+    ('GEORADIUSBYMEMBER', 'pub:g', 'm', 100, 'km', 'STORE', 'pub:d', 'STORE', 'secret'),
+    ('SORT', 'pub:l', 'STORE', 'pub:d', 'STORE', 'secret'),
+    ('XREADGROUP', 'COUNT', 1, 'GROUP', 'STREAMS', 'pub:x', 'noack', 'noack', 'STREAMS', 'secret', '>'),
+    ('PFMERGE', 'secret'),
+    ('MEMORY', 'USAGE', 'secret'),
+    ('BITOP', 'NOT', 'pub:b', 'secret'),
+    ('LMPOP', 2, 'pub:l', 'secret', 'LEFT'),
+    ('SINTERCARD', 2, 'pub:t', 'secret', 'LIMIT', 1),
+    ('SET', 'secret', 'x', 'GET'),
+]
+
+
+@pytest.mark.any_engine
+@pytest.mark.parametrize('command', DISGUISED, ids=lambda c: ' '.join(map(str, c[:2])))
+def test_keys_in_disguise(acl, server, raw, command):
+    acl.call('FLUSHALL')
+    acl.call('ACL', 'SETUSER', 'u', 'on', '>pw', '+@all', '~pub:*')
+    acl.call('GEOADD', 'pub:g', 1, 1, 'm')
+    acl.call('SET', 'secret', 'safe')
+    c = logged_in(server, raw, 'u')
+    assert c.call(*command) == NO_KEY
+    assert b'secret' in acl.call('ACL', 'DRYRUN', 'u', *command)
+    assert b'secret' in acl.call('COMMAND', 'GETKEYS', *command)
+    denied = c.call('EVAL', "return redis.pcall(unpack(ARGV))['err']", 0, *command).decode()
+    assert 'access at least one of the keys' in denied
+    assert c.call('MULTI') == b'OK' and c.call(*command) == NO_KEY and c.call('DISCARD') == b'OK'
+    assert acl.call('GET', 'secret') == b'safe' and acl.call('EXISTS', 'pub:d') == 0
+
+
 def test_transactions_and_scripts(acl, server, raw):
     acl.call('ACL', 'SETUSER', 'u', 'on', '>pw', '+@all', '-incr', '~a*', '&a*')
     c = logged_in(server, raw, 'u')
