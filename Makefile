@@ -83,8 +83,10 @@ unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
 
 TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE)
+# Server tests mostly wait for a server, so several run at once, each with servers and ports of its own.
+TEST_JOBS ?= 3
 server-tests: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -p no:cacheprovider tests/server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider tests/server
 
 # The same random commands to Mayfly and to redis-server; replies must match.
 ORACLE_SEED     ?= 1
