@@ -56,12 +56,13 @@ struct script_run {
     bool wrote;               /* it has called a command that writes: it can't be killed any more */
     bool killed;              /* … or it has been */
     bool busy;                /* longer than the threshold: others are being served */
-    bool stopped;             /* the server is ending: it goes no further */
+    bool stopped;             /* the server is to end: it goes no further … */
+    bool dropped;             /* … and what it did is not kept: the server has ended */
     bool too_long;            /* a library that took longer to load than it may */
     u8 proto;                 /* redis.setresp */
     i64 start_us;             /* of region.host's clock */
     i64 limit_us;             /* a library that is loaded: when it is cut off; 0: never */
-    i64 time_us;              /* what TIME says as long as it runs; 0: it has not asked */
+    i64 time_us;              /* what TIME said last; 0: it has not asked */
 };
 
 struct script_call {
@@ -137,6 +138,8 @@ void script_push_reply(lua_State *L, bytes resp);
 
 /* The hook that watches over user code: set by script_run and script_run_loading. */
 void script_hook(lua_State *L, lua_Debug *ar);
+/* Whether what runs has taken so long that TIME moves on in it: busy_after_ms, or its default where that is 0. */
+bool script_takes_long(const struct region *r);
 /* SCRIPT KILL, FUNCTION KILL: replies. */
 void script_kill(struct ctx *c, bool function);
 /* What -BUSY says now to those who may not be served; NULL: nothing runs too long. */

@@ -3,7 +3,7 @@
  * A hook comes by every SCRIPT_STEP instructions. Once a script has run for longer than busy_after_ms, each
  * time it lets the owner serve others, who are told -BUSY or may kill it. One that is killed raises an error
  * here, and again at each further line if it catches that. It can't be killed once it has written: half of
- * what it does would stay. */
+ * what it does would stay. The owner looks for signals from the beginning on, and may stop it. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -56,8 +56,9 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
     run->too_long |= run->limit_us && elapsed_us > run->limit_us;
     if (run->too_long) cut_off(L, "FUNCTION LOAD timeout");
     if (!run->name) return;
+    if (!run->killed && !run->stopped && r->host.look) r->host.look(r->owner);
     if (!run->killed && !run->stopped) {
-        if (!run->busy && elapsed_us < r->host.busy_after_ms * 1000) return;
+        if (!r->host.busy_after_ms || (!run->busy && elapsed_us < r->host.busy_after_ms * 1000)) return;
         if (!run->busy) begin_busy(run, r, elapsed_us / 1000);
         if (r->host.serve) r->host.serve(r->owner);
         if (run->killed) note_kill(run, r);
@@ -66,12 +67,21 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
     if (run->killed) cut_off(L, "Script killed by user with SCRIPT KILL..."); /* functions, too, as Redis */
 }
 
+#define TIME_MOVES_AFTER_MS 5000 /* where there is no threshold */
+
+bool script_takes_long(const struct region *r)
+{
+    i64 after_ms = r->host.busy_after_ms ? r->host.busy_after_ms : TIME_MOVES_AFTER_MS;
+    if (!r->host.now_us) return false;
+    return r->host.now_us(r->owner) - r->script->start_us >= after_ms * 1000;
+}
+
 /* What a script had done when the server's end stopped it is not to be kept: half of it would be. What is in
  * memory only is lost with it. */
 void script_end_busy(struct script_run *run)
 {
     struct region *r = run->c->region;
-    if (!run->stopped || !run->wrote) return;
+    if (!run->dropped || !run->wrote) return;
     journal_abandon(&r->journal);
     r->doomed = r->eng->keeps_notes;
 }

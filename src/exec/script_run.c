@@ -179,7 +179,7 @@ int script_guarded(struct script_run *run, int args)
     struct script_vm *vm = run->vm;
     struct region *r = vm->region;
     lua_State *L = vm->L;
-    bool watched = r->host.now_us && (r->host.busy_after_ms > 0 || run->limit_us);
+    bool watched = r->host.now_us;
     lua_pushcfunction(L, handle_error);
     lua_insert(L, -2 - args);
     run->start_us = watched ? r->host.now_us(r->owner) : 0;

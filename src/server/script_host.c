@@ -12,6 +12,8 @@
 #define SERVE_EVERY_US 10000 /* how often others are served … */
 #define SERVE_SHARE 10       /* … unless that took more than this part of the time */
 #define AUTH_EVERY_US 1000000
+#define LOOK_EVERY_US 10000
+#define STOP_AFTER_US 100000 /* a signal leaves a script that has changed nothing so long */
 
 static i64 now_us(void *owner UNUSED) { return clock_mono_us(); }
 
@@ -37,17 +39,68 @@ static void let_log_in(struct server *s, i64 at_us)
     users_next_try(s);
 }
 
+/* -- signals ---------------------------------------------------------------------------------------- */
+
+/* Whether what a script did can be left out of what is kept. A snapshot of what is in memory has it. */
+static bool can_undo(const struct server *s)
+{
+    return s->config.engine == ENGINE_ROCKSDB || s->persist.aof_state == AOF_IS_ON || s->region.follows;
+}
+
+/* A script has changed something, and does not end. The server does, at once: nobody is to see half of what it
+ * did. Where that can't be undone it is kept as it would be after an error, also by replicas; so it is if the
+ * server can't end just now (its files are not complete): cron tries again. */
+static void end_within(struct server *s)
+{
+    u32 how = server_signal_means(s, s->stop_signal) | SHUTDOWN_NOW;
+    bool undo = can_undo(s);
+    if (undo) how = (how & ~(u32)SHUTDOWN_SAVE) | SHUTDOWN_NOSAVE;
+    else journal_close(&s->region.journal, s->now_ms, s->region.script->c->seed);
+    undo = server_shutdown(s, how) && undo;
+    log_line(&s->log, LOG_WARNING, "A script that had written did not end. It is stopped, and what it did is %s.",
+             undo ? "undone" : "kept");
+}
+
+/* A signal asks for the server's end: a script that has changed nothing is stopped, one that has may finish within
+ * half of shutdown-timeout. One that a primary sent may not stop halfway either. */
+static void heed_signal(struct server *s, i64 now_us)
+{
+    struct script_run *run = s->region.script;
+    bool changes = run->wrote || s->region.follows;
+    i64 patience_us = changes ? s->config.shutdown_timeout * 500000 : STOP_AFTER_US;
+    if (now_us - MAX(s->stop_us, run->start_us) < patience_us) return;
+    if (changes) end_within(s);
+    run->stopped = true;
+}
+
+static void end_with_server(struct server *s)
+{
+    if (s->shutting_down) s->region.script->stopped = s->region.script->dropped = true;
+}
+
+static void look(void *owner)
+{
+    struct server *s = owner;
+    i64 now_us = clock_mono_us();
+    if (LIKELY(now_us < s->script_look_us)) return;
+    s->script_look_us = now_us + LOOK_EVERY_US;
+    server_hear_signals(s);
+    if (UNLIKELY(s->stop_signal) && !s->shutting_down) heed_signal(s, now_us);
+    end_with_server(s);
+}
+
+/* -- other clients ---------------------------------------------------------------------------------- */
+
 static void serve(void *owner)
 {
     struct server *s = owner;
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
     let_log_in(s, start);
-    server_hear_signals(s);
     net_serve_busy(&s->net, tick_settle(s), tick_run);
     i64 end = clock_mono_us();
     s->script_serve_us = end + MAX(SERVE_EVERY_US, (end - start) * SERVE_SHARE);
-    if (s->shutting_down) s->region.script->stopped = true;
+    end_with_server(s);
 }
 
 struct script_usage script_usage(const struct server *s)
@@ -72,7 +125,7 @@ struct script_usage script_usage(const struct server *s)
 void script_host_apply(struct server *s)
 {
     s->region.host = (struct script_host){
-        .now_us = now_us, .serve = serve, .begins = show, .log = log_text,
+        .now_us = now_us, .look = look, .serve = serve, .begins = show, .log = log_text,
         .busy_after_ms = s->config.busy_reply_threshold,
         .memory = (u64)s->config.script_memory_limit,
     };

@@ -272,15 +272,19 @@ static void take_signs_down(struct server *s)
 
 static const char *signal_name(u32 signum) { return signum == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-/* A script is done first. A file that gets its name just now must have it: see snapshot.c. Nor does it end
+u32 server_signal_means(const struct server *s, u32 signum)
+{
+    return signum == SIGINT ? s->config.shutdown_on_sigint : s->config.shutdown_on_sigterm;
+}
+
+/* A script ends first, by itself or stopped by script_host.c. A file that gets its name just now must have it: see snapshot.c. Nor does it end
  * before the first base of a new AOF is complete, as there is after each full sync: without it there is
  * nothing to start with. */
 void server_stop_by_signal(struct server *s, u32 signum)
 {
-    const struct config *c = &s->config;
     s->stop_signal = signum;
     if (s->region.script || (snapshot_must_finish(&s->persist) && !s->region.loading)) return;
-    if (server_shutdown(s, signum == SIGINT ? c->shutdown_on_sigint : c->shutdown_on_sigterm)) return;
+    if (server_shutdown(s, server_signal_means(s, signum))) return;
     s->stop_signal = 0;
     log_line(&s->log, LOG_WARNING,
              "%s received but errors trying to shut down the server, check the logs for more information",
@@ -295,6 +299,7 @@ static void on_signal(struct server *s, u32 signum)
         return;
     }
     log_line(&s->log, LOG_WARNING, "Received %s scheduling shutdown...", signal_name(signum));
+    if (!s->stop_signal) s->stop_us = clock_mono_us();
     server_stop_by_signal(s, signum);
 }
 

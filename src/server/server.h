@@ -58,6 +58,7 @@ struct server {
     int signal_fd;         /* SIGTERM and SIGINT, to be read … */
     uv_poll_t signals;     /* … by the loop, or while a script keeps it waiting */
     u32 stop_signal;       /* the one that asked for an end that has not come yet; 0: none */
+    i64 stop_us;           /* when it did, by the monotonic clock */
 
     i64 now_ms;            /* of this tick; also the region's */
     i64 tick_us;           /* monotonic time this tick's requests began */
@@ -76,7 +77,8 @@ struct server {
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */
     u64 purge_until;       /* loop time up to which `purge` runs */
-    i64 script_serve_us;   /* while a script runs too long: when others are served next … */
+    i64 script_look_us;    /* while a script runs: when it is looked for signals next … */
+    i64 script_serve_us;   /* … if it runs too long, when others are served next … */
     i64 script_auth_us;    /* … and when those who wait for AUTH were last let try */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
@@ -94,6 +96,7 @@ void server_release(struct server *s);
 NODISCARD bool server_shutdown(struct server *s, u32 how);
 void server_hear_signals(struct server *s);
 void server_stop_by_signal(struct server *s, u32 signum); /* now, or when nothing is in the way */
+u32 server_signal_means(const struct server *s, u32 signum); /* SHUTDOWN_* */
 bool shutdown_waits(struct server *s, u32 how); /* for replicas; then it begins anew */
 void shutdown_cron(struct server *s);
 

@@ -121,7 +121,7 @@ static void owner_serve(void *arg)
     struct owner *o = arg;
     assert_non_null(script_busy_error(&o->w.region));
     if (++o->served < 5) return;
-    if (o->ends) o->w.region.script->stopped = true;
+    if (o->ends) o->w.region.script->stopped = o->w.region.script->dropped = true;
     if (!o->then) return;
     struct session other;
     struct buf out = {0};

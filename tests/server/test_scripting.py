@@ -603,19 +603,6 @@ def test_who_has_to_wait_for_a_login_may_end_it(server_factory):
 
 
 @pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
-def test_a_signal_waits_for_its_end(server_factory, first):
-    s = server_factory('--busy-reply-threshold', 20)
-    with run_forever(s) as c, s.raw() as other:
-        s.proc.send_signal(first)
-        mayfly.eventually(lambda: f'Received {first.name} scheduling shutdown...' in s.log)
-        s.proc.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        assert s.proc.poll() is None and other.call('SCRIPT', 'KILL') == b'OK'
-        assert 'killed' in c.reply()
-        assert s.proc.wait(30) == 0, s.log
-
-
-@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
 def test_who_insists_does_not_wait(server_factory, first):
     """A SIGINT after another signal ends the server at once; half of what the script did is not there afterwards."""
     s = server_factory('--busy-reply-threshold', 20, *(['--appendonly', 'yes'] if mayfly.ENGINE == 'memory' else []))
