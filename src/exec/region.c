@@ -6,7 +6,7 @@
 #include "exec/admit.h"
 #include "exec/functions.h"
 #include "exec/multi.h"
-#include "exec/script.h"
+#include "exec/script_replay.h"
 #include "resp/request.h"
 
 void region_init(struct region *r, struct engine *eng, u64 seed)
@@ -317,7 +317,17 @@ err region_apply(struct region *r, struct session *session, struct server *serve
 static bool belongs_in_files(const struct command *cmd)
 {
     const u32 leaves = CMD_READONLY | CMD_MAY_REPLICATE;
-    return cmd->flags & CMD_WRITE || (cmd->flags & leaves) == leaves || cmd->run == cmd_select;
+    return cmd->flags & CMD_WRITE || (cmd->flags & leaves) == leaves || cmd->run == cmd_select ||
+           script_is_replayed(cmd);
+}
+
+static void call_replayed(struct region *r, const struct request *q, struct ctx *c)
+{
+    struct script_replay saved;
+    bool script = UNLIKELY(!(c->cmd->flags & CMD_WRITE)) && script_is_replayed(c->cmd);
+    if (script) script_replay_begin(r, &saved);
+    call(r, q, c);
+    if (script) script_replay_end(r, &saved);
 }
 
 void region_replay(struct region *r, const struct request *q, struct outcome *o)
@@ -332,7 +342,7 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
     }
     o->rejected = false;
     reap_fields(r, &c);
-    call(r, q, &c);
+    call_replayed(r, q, &c);
     journal_close(&r->journal, r->ks.now_ms, c.seed); /* only its number: there is no sink */
     o->failed = q->out->errors != errors;
 }
@@ -354,7 +364,7 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     o->rejected = false;
     if (UNLIKELY(r->evictor.maxmemory) && admit_eviction(r))
         (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
-    call(r, q, &c);
+    call_replayed(r, q, &c);
     o->failed = q->out->errors != errors;
     close_record(r, c.seed);
 }

@@ -80,6 +80,7 @@ struct region {
     struct scripts *scripts;    /* EVAL's; NULL: never needed so far */
     struct functions *functions; /* likewise: exec/functions.h */
     struct script_run *script;  /* what is being run; NULL: nothing */
+    bool replays_script;        /* … and it comes from a file or a primary: exec/script_replay.h */
     bool over_memory;           /* the limit was met when the last command of a client began */
 };
 
@@ -133,7 +134,7 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
 
 /* Runs one command of a file that is being loaded, in the open transaction and at the time the keyspace has
  * begun with: as region_apply does, but the outcome is told, and there is no record of it (no sink may be
- * attached). A command that does not write is rejected, but for SELECT. */
+ * attached). A command that does not write is rejected, but for SELECT and scripts of old files. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 
 /* Runs one command of a primary's stream, and closes its journal record. Whoever sent it decides what is

@@ -10,6 +10,7 @@
 #include "base/sha1.h"
 #include "exec/admit.h"
 #include "exec/permit.h"
+#include "exec/script_replay.h"
 #include "exec/script_vm.h"
 
 #define VERSION "7.4.0" /* what INFO tells clients, too */
@@ -161,6 +162,7 @@ static int call_command(lua_State *L, bool raise)
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
     script_push_reply(L, resp);
+    if (UNLIKELY(run->vm->region->replays_script)) script_replay_sort(L, argv[0]);
     if (run->vm->reply.cap > SCRIPT_KEEP) buf_release(&run->vm->reply);
     return raise && failed ? script_raise(L) : 1;
 }

@@ -1,6 +1,7 @@
 /* Running a compiled function as a script: what it may do by its flags, its keys and arguments, its result
  * or its error as a reply. */
 #include "base/alloc.h"
+#include "exec/script_replay.h"
 #include "exec/script_vm.h"
 
 /* -- flags ------------------------------------------------------------------------------------- */
@@ -185,7 +186,7 @@ int script_guarded(struct script_run *run, int args)
     run->start_us = watched ? r->host.now_us(r->owner) : 0;
     if (watched) lua_sethook(L, script_hook, LUA_MASKCOUNT, SCRIPT_STEP);
     vm->run = run;
-    vm->random = run->c->seed & 0xFFFFFFFFFFFFULL;
+    vm->random = r->replays_script ? SCRIPT_REPLAY_RANDOM : run->c->seed & 0xFFFFFFFFFFFFULL;
     vm->ceiling = memory_ceiling(vm);
     int handler = lua_gettop(L) - args - 1;
     int rc = lua_pcall(L, args, 1, handler);

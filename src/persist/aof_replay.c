@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "exec/script_replay.h"
+
 #define ARGS_MAX INT32_MAX
 #define BULK_MAX INT32_MAX
 #define NOTE_MAX 1024 /* no annotation is longer */
@@ -155,6 +157,13 @@ static err take_next(struct aof_replay *p, struct cursor *c, const char *start)
 
 /* -- running --------------------------------------------------------------------------------------- */
 
+/* A script that wrote and then failed was written down all the same, and fails again. */
+static bool script_failed(const struct request *q, const struct outcome *o)
+{
+    const char *error = q->out->out->p + q->out->error_at;
+    return script_is_replayed(o->cmd) && strncmp(error, "-NOSCRIPT ", 10) != 0;
+}
+
 static err explain(struct aof_replay *p, const struct request *q, const struct outcome *o)
 {
     char name[BYTES_LEGIBLE + 4];
@@ -171,7 +180,7 @@ static err explain(struct aof_replay *p, const struct request *q, const struct o
         snprintf(p->error, sizeof p->error, "the command '%s' failed: %.*s", name,
                  (int)MIN(q->out->out->n - q->out->error_at, 200),
                  q->out->out->p + q->out->error_at);
-    bool repeats = p->verified && o->cmd && !o->rejected;
+    bool repeats = o->cmd && !o->rejected && (p->verified || script_failed(q, o));
     p->failures += repeats;
     return repeats ? OK : ERR_SYNTAX;
 }

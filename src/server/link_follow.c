@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/script_replay.h"
 #include "server/link.h"
 #include "server/monitor.h"
 #include "server/storage.h"
@@ -126,7 +127,7 @@ static bool means_nothing_here(bytes name)
 static bool may_run(const struct link *l, const struct command *cmd)
 {
     bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
-                cmd->run == cmd_spublish;
+                cmd->run == cmd_spublish || script_is_replayed(cmd);
     return runs && l->session.db < l->server->region.eng->databases;
 }
 
