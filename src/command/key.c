@@ -273,10 +273,19 @@ static bool flush_options(struct ctx *c)
     return false;
 }
 
+/* Said also when there was nothing to delete here: a writable replica may hold more than its primary. */
+static void flush_effect(struct ctx *c)
+{
+    bytes name = bytes_str(c->cmd->name);
+    if (c->argc == 1) CTX_EFFECT(c, name);
+    else CTX_EFFECT(c, name, c->argv[1]);
+}
+
 void cmd_flushdb(struct ctx *c)
 {
     if (!flush_options(c)) return;
     keyspace_flush(c->ks, c->db);
+    flush_effect(c);
     reply_ok(c->out);
 }
 
@@ -284,6 +293,7 @@ void cmd_flushall(struct ctx *c)
 {
     if (!flush_options(c)) return;
     for (u32 db = 0; db < c->eng->databases; db++) keyspace_flush(c->ks, db);
+    flush_effect(c);
     reply_ok(c->out);
 }
 

@@ -68,6 +68,7 @@ def test_from_a_primary(primary, server_factory):       # noqa: F811
     s = server_factory('--replicaof', f'127.0.0.1 {primary.port}', '--repl-retry-delay', 0)
     link = primary.accept()
     link.full(rdb_bytes.file(10))
-    link.send(*as_written())
+    stream = b''.join(as_written())
+    link.send(stream).reached(len(stream))
     check(s)
     assert s.info('stats')['unexpected_error_replies'] == 1

@@ -81,6 +81,17 @@ def test_full_sync_and_stream(mode, server_factory, redis_factory):
     assert not any(name.startswith('temp-') for name in os.listdir(m.dir))
 
 
+@pytest.mark.parametrize('command', ['FLUSHALL', 'FLUSHDB'])
+def test_flushing_an_empty_dataset_is_replicated(command, primary, redis_factory):
+    """A replica that takes writes may hold more than its primary."""
+    m, r = primary(), redis_factory('--replica-read-only', 'no')
+    attach(m, r)
+    with m.raw() as c, r.client() as d:
+        d.set('of its own', 1)
+        assert c.call(command, 'SYNC') == b'OK'
+        eventually(lambda: d.dbsize() == 0)
+
+
 @pytest.mark.parametrize('mode', MODES)
 def test_writes_during_the_sync(mode, server_factory, redis_factory):
     """What changes while the data is on its way comes by the stream, once."""
