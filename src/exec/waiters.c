@@ -107,12 +107,17 @@ void waiters_flushing(struct region *r, u32 db)
         if (k->at.db == db) consider(r, k, TYPE_NONE);
 }
 
-/* Whoever waits for a key of a database waits for what now is in its place. */
+/* The commands that wait now wait for what has taken the key's place. That may be dead: it is deleted when
+ * they are served. */
 void waiters_swapped(struct region *r, u32 a, u32 b)
 {
     struct table_iter it = {0};
-    for (struct waited_key *k; (k = table_next(&r->waiters.keys, &it));)
-        if (k->at.db == a || k->at.db == b) consider(r, k, type_at(r, k->at.db, k->at.name));
+    struct key_ref ref;
+    for (struct waited_key *k; (k = table_next(&r->waiters.keys, &it));) {
+        if (k->at.db != a && k->at.db != b) continue;
+        bool found = r->eng->ops->find(r->eng, k->at.db, k->at.name, &ref);
+        consider(r, k, found ? ref.type : TYPE_NONE);
+    }
 }
 
 /* -- serving --------------------------------------------------------------------------------- */
@@ -124,11 +129,20 @@ static struct waited_key *next_ready(struct waiters *all)
     return k;
 }
 
+/* As type_at, but a dead key is deleted, as by any command that looks for it. */
+static enum value_type type_to_serve(struct region *r, const struct waited_key *k)
+{
+    struct key_ref ref;
+    bool found = keyspace_find(&r->ks, k->at.db, k->at.name, LOOKUP_INSPECT, &ref);
+    journal_close(&r->journal, r->ks.now_ms, 0);
+    return found ? ref.type : TYPE_NONE;
+}
+
 /* Until nothing is left of what they wait for. Serving may make the key ready anew: then it has another
  * turn. */
 static void serve_line(struct region *r, struct waited_key *k, waiter_fn serve, void *arg)
 {
-    enum value_type now = type_at(r, k->at.db, k->at.name);
+    enum value_type now = type_to_serve(r, k);
     for (struct wait_place *p = k->first, *next; p && (k->count[now] || k->even_gone); p = next) {
         struct waiter *w = p->who;
         next = p->next; /* another's: each has one place in a line */

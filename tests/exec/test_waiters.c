@@ -164,6 +164,24 @@ static void test_databases(void **state UNUSED)
     close_scene(&s);
 }
 
+/* What SWAPDB brings may be dead: it is deleted, and the wait continues. */
+static void test_swapped_in_dead(void **state UNUSED)
+{
+    struct scene s;
+    open_scene(&s);
+    waits(&s, "a", "BLPOP k 0");
+    run(&s.w, "SELECT 1");
+    run(&s.w, "RPUSH k 1");
+    run(&s.w, "PEXPIRE k 100");
+    at(&s.w, 100);
+    journal_text(&s.w);
+    assert_string_equal(then(&s, "SWAPDB 0 1"), "");
+    assert_string_equal(journal_text(&s.w), "SWAPDB 0 1 | SELECT 0; DEL k");
+    run(&s.w, "SELECT 0");
+    assert_string_equal(then(&s, "RPUSH k 2"), "a:[k 2]");
+    close_scene(&s);
+}
+
 /* Whoever wants to hear of a key that goes is run again. (BLPOP then waits on; XREADGROUP tells an error.) */
 static u32 tries;
 
@@ -199,7 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),   cmocka_unit_test(test_chain),     cmocka_unit_test(test_records),
-        cmocka_unit_test(test_leaving), cmocka_unit_test(test_databases), cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_leaving), cmocka_unit_test(test_databases), cmocka_unit_test(test_swapped_in_dead),
+        cmocka_unit_test(test_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
