@@ -20,6 +20,7 @@ void region_init(struct region *r, struct engine *eng, u64 seed)
     evictor_init(&r->evictor, rand_next(&r->seeds));
     watches_init(&r->watches, rand_next(&r->seeds));
     waiters_init(&r->waiters, rand_next(&r->seeds));
+    own_keys_init(&r->own, seed);
 }
 
 void region_release(struct region *r)
@@ -27,6 +28,7 @@ void region_release(struct region *r)
     evictor_release(&r->evictor);
     watches_release(&r->watches);
     waiters_release(&r->waiters);
+    own_keys_release(&r->own);
     scripts_release(r);
     functions_release(r);
     expiry_stream_release(&r->expiry_stream);
@@ -364,7 +366,9 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     o->rejected = false;
     if (UNLIKELY(r->evictor.maxmemory) && admit_eviction(r))
         (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
+    r->obeys = true;
     call_replayed(r, q, &c);
+    r->obeys = false;
     o->failed = q->out->errors != errors;
     close_record(r, c.seed);
 }
@@ -378,7 +382,8 @@ static bool expiry_stream_waits(struct region *r)
 
 bool region_expire_step(struct region *r)
 {
-    bool more = !r->follows && !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
+    bool more = r->follows ? own_keys_step(&r->own, &r->ks)
+                           : !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
     if (UNLIKELY(r->eng->failed)) note_failure(r, true);
     close_record(r, 0);
     return more;

@@ -12,6 +12,7 @@
 #include "exec/waiters.h"
 #include "keyspace/evict.h"
 #include "keyspace/expire.h"
+#include "keyspace/own_keys.h"
 #include "keyspace/watch.h"
 
 #define REGION_CLOCK_SLACK_MS 1000 /* a clock set back by less than this stands still instead */
@@ -43,6 +44,7 @@ struct region {
     struct touch touch;      /* who hears of changed keys … */
     struct watches watches;  /* … and of them those who WATCH */
     struct waiters waiters;  /* … and those who wait for keys */
+    struct own_keys own;     /* … and, in a replica that takes writes, the keys its clients have given deadlines */
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
@@ -54,6 +56,7 @@ struct region {
     bool follows;            /* a replica: the dead are hidden, and stay until the primary deletes them … */
     bool serve_dead;         /* … or not even hidden: replica-expired-reads serve */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
+    bool obeys;              /* the command that runs is the primary's */
     bool open;               /* the default user needs no password: whoever has not said one is that user */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     u32 depth;               /* commands that run: 1, or more within one another … */

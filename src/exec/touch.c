@@ -21,6 +21,7 @@ static void on_changed(void *arg, u32 db, bytes key)
     }
     if (hears(r, LISTEN_WAIT)) waiters_changed(r, db, key);
     if (hears(r, LISTEN_TRACK)) r->touch.hooks.touched(r->owner, db, key);
+    if (hears(r, LISTEN_OWN)) own_keys_changed(&r->own, db, key, r->obeys);
 }
 
 static void on_flushing(void *arg, u32 db)
@@ -33,6 +34,7 @@ static void on_flushing(void *arg, u32 db)
     }
     if (hears(r, LISTEN_WAIT)) waiters_flushing(r, db);
     if (hears(r, LISTEN_TRACK)) r->touch.hooks.flushed(r->owner, db);
+    if (hears(r, LISTEN_OWN)) own_keys_flushed(&r->own, db);
 }
 
 static void on_swapped(void *arg, u32 a, u32 b)
@@ -43,6 +45,7 @@ static void on_swapped(void *arg, u32 a, u32 b)
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_swapped(r, a, b);
+    if (hears(r, LISTEN_OWN)) own_keys_swapped(&r->own, a, b);
 }
 
 static const struct keyspace_watcher fan_out = {on_changed, on_flushing, on_swapped};
@@ -66,4 +69,5 @@ void region_replaced_all(struct region *r)
         on_swapped(r, db, db + r->eng->databases);
         if (hears(r, LISTEN_TRACK)) r->touch.hooks.flushed(r->owner, db);
     }
+    own_keys_clear(&r->own);
 }

@@ -1,6 +1,6 @@
 /* Who hears of changed keys: a region's one keyspace_watcher. It passes on to WATCH (keyspace/watch.h), to
- * the commands that wait for keys (exec/waiters.h) and, by a hook, to the server, whose clients cache what
- * they read.
+ * the commands that wait for keys (exec/waiters.h), to the keys of a replica's own (keyspace/own_keys.h) and,
+ * by a hook, to the server, whose clients cache what they read.
  *
  * The keyspace tells it anything only while somebody listens: whoever keeps a table of interested clients
  * says so when its first one comes, and when its last one goes. */
@@ -11,7 +11,7 @@
 
 struct region;
 
-enum { LISTEN_WATCH = 1, LISTEN_WAIT = 2, LISTEN_TRACK = 4 };
+enum { LISTEN_WATCH = 1, LISTEN_WAIT = 2, LISTEN_TRACK = 4, LISTEN_OWN = 8 };
 
 /* The server's part, set once at its start, called with region.owner while LISTEN_TRACK is on. They may not
  * change data. */

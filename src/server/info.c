@@ -181,7 +181,7 @@ static void info_stats(struct server *s, struct buf *b)
         b,
         "pubsub_channels:%llu\r\npubsub_patterns:%llu\r\npubsubshard_channels:%llu\r\n"
         "latest_fork_usec:0\r\ntotal_forks:0\r\n"
-        "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:0\r\nactive_defrag_hits:0\r\n"
+        "migrate_cached_sockets:0\r\nslave_expires_tracked_keys:%llu\r\nactive_defrag_hits:0\r\n"
         "active_defrag_misses:0\r\nactive_defrag_key_hits:0\r\nactive_defrag_key_misses:0\r\n"
         "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:%llu\r\n"
         "tracking_total_items:%llu\r\ntracking_total_prefixes:%llu\r\nunexpected_error_replies:%llu\r\n"
@@ -191,7 +191,8 @@ static void info_stats(struct server *s, struct buf *b)
         "client_query_buffer_limit_disconnections:%llu\r\n"
         "client_output_buffer_limit_disconnections:%llu\r\n",
         (ull)s->pubsub.names[PUBSUB_CHANNEL].count, (ull)s->pubsub.names[PUBSUB_PATTERN].count,
-        (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)s->tracking.keys.count,
+        (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)own_keys_count(&s->region.own, &s->region.ks),
+        (ull)s->tracking.keys.count,
         (ull)s->tracking.items, (ull)s->tracking.prefixes.count,
         (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
         (ull)n->query_buffer_kills, (ull)n->output_buffer_kills);

@@ -96,6 +96,7 @@ void replication_begin_tick(struct server *s)
             g->deny_writes = "NOREPLICAS Not enough good replicas to write.";
         return;
     }
+    region_listen(g, LISTEN_OWN, !c->replica_read_only);
     if (c->replica_read_only) g->deny_writes = "READONLY You can't write against a read only replica.";
     if (!c->replica_serve_stale_data && !link_is_up(s))
         g->deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
@@ -150,6 +151,8 @@ static void set_role(struct server *s, bool follows)
 {
     s->region.follows = follows;
     if (!follows) s->region.ks.keep_dead = false;
+    own_keys_clear(&s->region.own);
+    region_listen(&s->region, LISTEN_OWN, false); /* until a tick finds that it takes writes */
     s->region.cycle.next_ms = 0; /* what is dead may go now */
     s->log.role = follows ? 'S' : 'M';
 }

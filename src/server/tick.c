@@ -250,18 +250,25 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
-    return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading && !r->follows &&
-           !server_stands_still(s) && !s->shutting_down; /* what was saved is the end */
+    return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading &&
+           (!r->follows || own_keys_any(&r->own)) && !server_stands_still(s) && !s->shutting_down; /* what was saved is the end */
+}
+
+static i64 next_due(struct server *s)
+{
+    struct engine *e = s->region.eng;
+    return s->region.follows ? own_keys_next_due(&s->region.own) : e->ops->next_due(e);
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
  * leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
 static void arm_wake(struct server *s)
 {
-    struct engine *e = s->region.eng;
-    const struct expire_cycle *cycle = &s->region.cycle;
-    if (!may_expire(s) || cycle->source != EXPIRE_INDEX || s->region.ks.keep_dead) return;
-    i64 next = MAX(e->ops->next_due(e), cycle->next_ms);
+    const struct region *r = &s->region;
+    const struct expire_cycle *cycle = &r->cycle;
+    bool knows = r->follows || (cycle->source == EXPIRE_INDEX && !r->ks.keep_dead);
+    if (!may_expire(s) || !knows) return;
+    i64 next = MAX(next_due(s), cycle->next_ms);
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);

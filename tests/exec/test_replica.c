@@ -397,6 +397,58 @@ static void promotion_lets_the_dead_go(void **state UNUSED)
     }
 }
 
+static u64 tracked(struct world *w) { return own_keys_count(&w->region.own, &w->region.ks); }
+
+/* A replica that takes writes deletes what its own clients gave a deadline, and nothing else. */
+static void own_keys_expire(void **state UNUSED)
+{
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        open_replica(&w, i ? ROCKS : MEMORY, "replica");
+        region_listen(&w.region, LISTEN_OWN, true);
+        stream(&w, "SET theirs 1 PXAT 1700000000100");
+        run(&w, "SET mine 1 PX 100");
+        run(&w, "RPUSH list 1");
+        run(&w, "PEXPIRE list 50");
+        run(&w, "SET later 1 PX 100");
+        run(&w, "PEXPIRE later 500");
+        run(&w, "SET kept 1 PX 100");
+        run(&w, "PERSIST kept");
+        run(&w, "SET overwritten 1 PX 100");
+        stream(&w, "SET overwritten 2 PXAT 1700000000100");
+        run(&w, "MULTI");
+        run(&w, "SELECT 1");
+        run(&w, "SET elsewhere 1 PX 90");
+        run(&w, "SELECT 0");
+        run(&w, "EXEC");
+        assert_int_equal(tracked(&w), 4); /* mine, list, later, elsewhere */
+        assert_int_equal(own_keys_next_due(&w.region.own), T0 + 50);
+        at(&w, 49);
+        journal_text(&w);
+        each_step(&w);
+        assert_string_equal(journal_text(&w), "");
+        at(&w, 100);
+        each_step(&w);
+        assert_string_equal(journal_text(&w),
+            "MULTI; SELECT 0; DEL list; SELECT 1; DEL elsewhere; SELECT 0; DEL mine; EXEC");
+        assert_int_equal(w.region.ks.stats.expired_keys, 3);
+        assert_int_equal(tracked(&w), 1);
+        assert_int_equal(count_of(&w, 0), 4); /* theirs, later, kept, overwritten */
+        run(&w, "SET fresh 1 PX 400");
+        run(&w, "SWAPDB 0 2");
+        assert_int_equal(tracked(&w), 2);
+        at(&w, 500);
+        each_step(&w);
+        assert_int_equal(w.region.ks.stats.expired_keys, 5);
+        assert_int_equal(count_of(&w, 2), 3);
+        run(&w, "SET mine 1 PX 100");
+        assert_int_equal(tracked(&w), 1);
+        run(&w, "FLUSHALL");
+        assert_int_equal(tracked(&w), 0);
+        close_on(&w, "replica");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +463,7 @@ int main(void)
         cmocka_unit_test(clock_steps_delete_nothing),
         cmocka_unit_test(memory_is_the_primarys),
         cmocka_unit_test(promotion_lets_the_dead_go),
+        cmocka_unit_test(own_keys_expire),
     };
     followers_open();
     int failed = cmocka_run_group_tests_name("replica", tests, NULL, NULL);

@@ -641,3 +641,18 @@ def test_everything_from_redis(real, server_factory, diskless):
         assert p.info('stats')['sync_full'] == 1 and p.info('stats')['sync_partial_ok'] == 1
         p.flushall()
         assert p.wait(1, 5000) and r.dbsize() == 0
+
+
+def test_a_writable_replica_reclaims_its_own_keys(primary, replica):
+    """Those the primary has given a deadline are left to it."""
+    _, r = replica('--replica-read-only', 'no')
+    link = primary.accept().full(file_of(a='1'))
+    theirs = encode('SET', 'theirs', '1', 'PX', '20')
+    link.send(theirs).reached(len(theirs))
+    for i in range(100):
+        r.set(f'mine:{i}', 1, px=20 + i)
+    r.set('long', 1, ex=1000)
+    assert 1 <= r.info('stats')['slave_expires_tracked_keys'] <= 101
+    eventually(lambda: r.info('stats')['expired_keys'] == 100)
+    assert r.info('stats')['slave_expires_tracked_keys'] == 1
+    assert r.dbsize() == 3 and not r.exists('theirs')
