@@ -122,6 +122,7 @@ enum {
     CONFIG_FILES = 1 << 7,     /* a change means asking for more file descriptors */
     CONFIG_TLS = 1 << 8,       /* setting it, if only to what it was, means new rules for TLS */
     CONFIG_UNSIGNED = 1 << 9,  /* any number of 64 bits, though it is kept in an i64 */
+    CONFIG_LOADED = 1 << 10,   /* not by CONFIG SET while the data is being loaded */
 };
 
 struct config_word {

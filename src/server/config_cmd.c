@@ -119,6 +119,10 @@ static bool admit(struct ctx *c, struct changes *all)
                                  "'%.*s'", (int)name.n, name.p);
             return false;
         }
+        if ((ch->d->flags & CONFIG_LOADED) && c->region->loading) {
+            reply_error(c->out, REGION_LOADING);
+            return false;
+        }
         ch->name = by_alias ? ch->d->alias : ch->d->name;
         if (ch->d->flags & CONFIG_IMMUTABLE) why = "can't set immutable config";
         else if ((ch->d->flags & CONFIG_PROTECTED) && !may_set_protected(c))

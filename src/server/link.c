@@ -152,10 +152,21 @@ void link_flush(struct link *l)
     link_watch(l, l->out.n ? events | UV_WRITABLE : events);
 }
 
-void link_command(struct link *l, int argc, const char *const *argv)
+void link_command_bytes(struct link *l, int argc, const bytes *argv)
 {
     buf_printf(&l->out, "*%d\r\n", argc);
-    for (int i = 0; i < argc; i++) buf_printf(&l->out, "$%zu\r\n%s\r\n", strlen(argv[i]), argv[i]);
+    for (int i = 0; i < argc; i++) {
+        buf_printf(&l->out, "$%zu\r\n", argv[i].n);
+        buf_append_bytes(&l->out, argv[i]);
+        buf_append_str(&l->out, "\r\n");
+    }
+}
+
+void link_command(struct link *l, int argc, const char *const *argv)
+{
+    bytes words[8];
+    for (int i = 0; i < argc; i++) words[i] = bytes_str(argv[i]);
+    link_command_bytes(l, argc, words);
 }
 
 /* A primary that does not even take the last one gets no further one. */

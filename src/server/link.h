@@ -104,6 +104,7 @@ void link_wait(struct link *l, bool on); /* sync_waited is called at every turn 
 
 /* A command for the primary, among what is to be sent; link_flush sends. May close. */
 void link_command(struct link *l, int argc, const char *const *argv);
+void link_command_bytes(struct link *l, int argc, const bytes *argv);
 void link_flush(struct link *l);
 void link_acknowledge(struct link *l, u64 position); /* sends; may close */
 

@@ -9,10 +9,11 @@ static void introduce_ourselves(struct link *l)
     char port[16];
     l->authenticates = c->masterauth.n > 0;
     l->announces_ip = c->replica_announce_ip.n > 0;
+    bytes auth = BYTES_LIT("AUTH"), password = buf_bytes(&c->masterauth); /* which may hold any byte */
     if (l->authenticates && c->masteruser.n)
-        link_command(l, 3, (const char *const[]){"AUTH", c->masteruser.p, c->masterauth.p});
+        link_command_bytes(l, 3, (bytes[]){auth, buf_bytes(&c->masteruser), password});
     else if (l->authenticates)
-        link_command(l, 2, (const char *const[]){"AUTH", c->masterauth.p});
+        link_command_bytes(l, 2, (bytes[]){auth, password});
     i64 own = c->tls_replication && c->tls_port ? c->tls_port : c->port;
     snprintf(port, sizeof port, "%d", (int)(c->replica_announce_port ? c->replica_announce_port : own));
     link_command(l, 3, (const char *const[]){"REPLCONF", "listening-port", port});

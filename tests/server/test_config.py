@@ -752,3 +752,21 @@ def test_pidfile_without_daemonize(configured, tmp_path):
     eventually(lambda: path.exists() and path.read_text() == f'{s.proc.pid}\n')
     assert s.stop() == 0
     assert not (tmp_path / 'a.pid').exists()
+
+
+def test_a_password_may_hold_any_byte(configured):
+    """From a file, by CONFIG SET, and from what CONFIG REWRITE has written."""
+    first, second = b'my\0pass\r\n"\xff end', b'\0'
+    s = configured(conf='port $PORT\nrequirepass "my\\x00pass\\r\\n\\"\\xff end"\n')
+    with mayfly.Raw(s.port) as c:
+        assert c.call('AUTH', b'my').startswith('WRONGPASS')
+        assert c.call('AUTH', first) == b'OK'
+        assert c.call('CONFIG', 'GET', 'requirepass') == [b'requirepass', first]
+        assert c.call('CONFIG', 'SET', 'requirepass', second, 'masterauth', first) == b'OK'
+        assert c.call('CONFIG', 'REWRITE') == b'OK'
+    assert s.stop() == 0
+    s = configured(conf=s.text().replace(f'port {s.port}', 'port $PORT'))
+    with mayfly.Raw(s.port) as c:
+        assert c.call('AUTH', b'').startswith('WRONGPASS')
+        assert c.call('AUTH', second) == b'OK'
+        assert c.call('CONFIG', 'GET', 'masterauth') == [b'masterauth', first]

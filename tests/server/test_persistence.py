@@ -547,6 +547,9 @@ def test_loading(server_factory, tmp_path):
         for command in ('GET', 'k1'), ('SET', 'k', 'v'), ('PING',), ('DBSIZE',), ('BGSAVE',), ('SAVE',), ('FLUSHALL',), \
                 ('BGREWRITEAOF',), ('DEBUG', 'RELOAD'), ('DEBUG', 'LOADAOF'):
             assert c.call(*command) == loading, command
+        for directive in ('dir', str(tmp_path)), ('appendonly', 'no'), ('repl-diskless-load', 'swapdb'):
+            assert c.call('CONFIG', 'SET', 'maxmemory-samples', 7, *directive) == loading, directive
+        assert c.call('CONFIG', 'GET', 'maxmemory-samples') == [b'maxmemory-samples', b'5']
         assert c.call('GET') == "ERR wrong number of arguments for 'get' command"
         info = persistence(c)
         assert info['loading'] == '1' and info['loading_total_bytes'] == str(os.path.getsize(tmp_path / 'dump.rdb'))

@@ -87,6 +87,17 @@ def test_password_alone(primary, replica):
 
 
 @pytest.mark.any_engine
+@pytest.mark.parametrize('user', ['', 'joe'])
+def test_a_password_of_any_bytes(primary, replica, user):
+    _, r = replica('--masteruser', user)
+    link = primary.accept()
+    r.config_set('masterauth', b'my\0pass\r\n')              # no argument of a process can hold it
+    link.close()
+    link = primary.accept()
+    link.expect('PING').send(b'+PONG\r\n').expect('AUTH', *([user] if user else []), 'my\0pass\r\n')
+
+
+@pytest.mark.any_engine
 @pytest.mark.parametrize('says, logged', [
     (b'-LOADING busy', 'Master is currently unable to PSYNC but should be in the future: -LOADING busy'),
     (b'-NOMASTERLINK none', 'Master is currently unable to PSYNC but should be in the future: -NOMASTERLINK none'),
