@@ -37,8 +37,11 @@ def answers(link, commands):
 
 
 def in_one_tick(m, *sent):
-    """The server gets all of it at once: it stands still meanwhile."""
+    """The server gets all of it at once: it is stopped while the clients send."""
+    for link, _ in sent:
+        link.call('PING')       # the server has accepted it
     m.proc.send_signal(signal.SIGSTOP)
+    mayfly.eventually(lambda: mayfly.is_stopped(m.proc.pid))
     for link, commands in sent:
         link.send(b''.join(mayfly.encode(*c) for c in commands))
     m.proc.send_signal(signal.SIGCONT)

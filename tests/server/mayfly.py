@@ -42,6 +42,12 @@ def eventually(condition, seconds=20, pause=0.01):
         time.sleep(pause)
 
 
+def is_stopped(pid):
+    """Whether a SIGSTOP has taken effect: the kernel delivers it some time after kill() has returned."""
+    with open(f'/proc/{pid}/stat', encoding='ascii') as f:
+        return f.read().rsplit(')', 1)[1].split()[0] == 'T'
+
+
 def in_one_of(rounds, attempt):
     """For what takes no longer than it should: a machine that is busy elsewhere may spoil a round, not all."""
     for left in reversed(range(rounds)):
