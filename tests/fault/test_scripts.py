@@ -37,11 +37,13 @@ def answers(link, commands):
 
 
 def in_one_tick(m, *sent):
-    """The server gets all of it at once: it is stopped while the clients send."""
+    """The server gets all of it at once and in this order: it is stopped, having nothing to do, while the clients
+    send. (What it read just before a stop would stand first among what is readable after it.)"""
     for link, _ in sent:
         link.call('PING')       # the server has accepted it
+    mayfly.eventually(lambda: mayfly.process_state(m.proc.pid) == 'S')
     m.proc.send_signal(signal.SIGSTOP)
-    mayfly.eventually(lambda: mayfly.is_stopped(m.proc.pid))
+    mayfly.eventually(lambda: mayfly.process_state(m.proc.pid) == 'T')
     for link, commands in sent:
         link.send(b''.join(mayfly.encode(*c) for c in commands))
     m.proc.send_signal(signal.SIGCONT)

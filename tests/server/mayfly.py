@@ -42,10 +42,10 @@ def eventually(condition, seconds=20, pause=0.01):
         time.sleep(pause)
 
 
-def is_stopped(pid):
-    """Whether a SIGSTOP has taken effect: the kernel delivers it some time after kill() has returned."""
+def process_state(pid):
+    """As ps shows it: 'S' asleep, 'T' stopped. A signal is delivered some time after kill() has returned."""
     with open(f'/proc/{pid}/stat', encoding='ascii') as f:
-        return f.read().rsplit(')', 1)[1].split()[0] == 'T'
+        return f.read().rsplit(')', 1)[1].split()[0]
 
 
 def in_one_of(rounds, attempt):
