@@ -36,8 +36,75 @@ static struct engine *open_rocks(struct server *s, u64 seed)
     return e;
 }
 
+/* -- data of the other engine ------------------------------------------------------------------ */
+
+static bool file_in(const struct config *c, const char *name, char path[4096])
+{
+    snprintf(path, 4096, "%s/%s", c->dir.p, name);
+    return access(path, F_OK) == 0;
+}
+
+static bool rocks_data(const struct config *c, char path[4096])
+{
+    snprintf(path, 4096, "%s/%s", c->dir.p, STORAGE_FOLDER);
+    return rocks_found(path);
+}
+
+/* What the memory engine would load: an AOF, of either form, or a snapshot. */
+static bool memory_data(const struct config *c, char path[4096])
+{
+    char manifest[2048];
+    snprintf(manifest, sizeof manifest, "%s/%s.manifest", c->appenddirname.p, c->appendfilename.p);
+    return file_in(c, manifest, path) || file_in(c, c->appendfilename.p, path) ||
+           file_in(c, c->dbfilename.p, path);
+}
+
+static void refuse_memory_data(struct server *s, const char *path)
+{
+    log_line(&s->log, LOG_WARNING,
+             "Can't start with engine rocksdb: %s holds data of the memory engine, and there is no RocksDB "
+             "database in %s/%s yet. To use that data, start with engine memory. To move it to RocksDB, save it "
+             "as a snapshot (SAVE) and start once with --engine rocksdb --import-rdb FILE. To start with an "
+             "empty database beside it, start once with --engine-start-empty yes",
+             path, s->config.dir.p, STORAGE_FOLDER);
+}
+
+static void refuse_rocks_data(struct server *s, const char *path)
+{
+    log_line(&s->log, LOG_WARNING,
+             "Can't start with engine memory: %s holds a database of the rocksdb engine, and there is no AOF "
+             "and no snapshot in %s. To use that database, start with engine rocksdb. To move it to memory, "
+             "export it (SAVE there writes %s) and start again. To start with nothing beside it, start once "
+             "with --engine-start-empty yes",
+             path, s->config.dir.p, s->config.dbfilename.p);
+}
+
+/* A start that would find nothing of its own, but data of the other engine, is a mistake more often than
+ * not: it is refused unless somebody has said what is meant. */
+static bool admit_engine(struct server *s)
+{
+    const struct config *c = &s->config;
+    char own[4096], other[4096];
+    bool owned = on_rocks(s) ? rocks_data(c, own) : memory_data(c, own);
+    bool others = on_rocks(s) ? memory_data(c, other) : rocks_data(c, other);
+    if (!others || c->engine_start_empty) return true;
+    if (owned) {
+        if (!on_rocks(s)) /* the other way round it is an export: nothing to say */
+            log_line(&s->log, LOG_WARNING, "%s holds a database of the rocksdb engine, which is not used: %s is "
+                     "loaded", other, own);
+        return true;
+    }
+    if (on_rocks(s) && c->import_rdb.n) return true;
+    if (on_rocks(s)) refuse_memory_data(s, other);
+    else refuse_rocks_data(s, other);
+    return false;
+}
+
+/* -- opening ------------------------------------------------------------------------------------ */
+
 struct engine *storage_open(struct server *s, u64 seed)
 {
+    if (!admit_engine(s)) return NULL;
     if (on_rocks(s)) return open_rocks(s, seed);
     log_line(&s->log, LOG_NOTICE, "Storage engine: memory");
     return memory_engine_new((u32)s->config.databases, seed);

@@ -153,8 +153,8 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
     assert ours.pop('appendonly') == 'yes' and theirs.pop('appendonly') == 'no'
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
-        'engine', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'expiry-stream', 'import-rdb', 'load-expired',
-        'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind',
+        'engine', 'engine-start-empty', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb',
+        'load-expired', 'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind',
         'script-memory-limit', 'expiry-stream'}
 
 

@@ -720,8 +720,8 @@ static void bad_directories(void **state)
     FILE *f = fopen(p.p, "w");
     fputs("MANIFEST-999999\n", f);
     fclose(f);
-    refuses(&b->o, false, "damaged or missing");
-    refuses(&b->o, true, "damaged or missing");
+    refuses(&b->o, false, "CURRENT names MANIFEST-999999, which is missing");
+    refuses(&b->o, true, "CURRENT names MANIFEST-999999, which is missing");
     buf_release(&p);
 }
 

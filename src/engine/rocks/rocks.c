@@ -9,6 +9,7 @@
 #include "engine/rocks/keys.h"
 #include "engine/rocks/legacy.h"
 #include "engine/rocks/state.h"
+#include "engine/rocks/store_folder.h"
 
 #define PREFETCH_AHEAD 256
 #define DRAW_COST 200
@@ -215,6 +216,12 @@ static struct rk *rk_new(const struct rocks_options *o)
         table_init(&rk->dbs[i]->rows, key_of_row, o->seed);
     }
     return rk;
+}
+
+bool rocks_found(const char *dir)
+{
+    enum store_folder found = store_folder_look(dir, NULL);
+    return found == STORE_FOLDER_DATABASE || found == STORE_FOLDER_INCOMPLETE;
 }
 
 struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)

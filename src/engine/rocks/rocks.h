@@ -24,6 +24,9 @@ struct rocks_options {
     enum rocks_sync sync;
 };
 
+/* Whether the folder holds a database, or what is left of one. */
+bool rocks_found(const char *dir);
+
 /* Opens or creates. On failure the result is NULL and `why` tells the user what to do. */
 struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "engine/rocks/store_folder.h"
 
 const char *const store_family_names[FAM_COUNT] = {
     [FAM_META] = "redis_metadata",
@@ -66,27 +67,12 @@ static int family_of(const char *name)
     return -1;
 }
 
-static bool exists(const char *dir, const char *file)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s/%s", dir, file);
-    buf_append_char(&path, 0);
-    bool yes = access(path.p, F_OK) == 0;
-    buf_release(&path);
-    return yes;
-}
-
 /* Ours first, then "default" and whatever else is there: RocksDB opens all of them or none. */
 static bool list_names(struct names *ns, const char *dir, const rocksdb_options_t *opt, bool read_only,
-                       struct buf *why)
+                       bool there, struct buf *why)
 {
     char *err = NULL;
-    if (exists(dir, "CURRENT")) {
-        ns->found = rocksdb_list_column_families(opt, dir, &ns->found_n, &err);
-    } else if (read_only) {
-        buf_printf(why, "there is no RocksDB database in %s", dir);
-        return false;
-    }
+    if (there) ns->found = rocksdb_list_column_families(opt, dir, &ns->found_n, &err);
     if (err) {
         explain(why, dir, err);
         return false;
@@ -161,14 +147,33 @@ static char *open_or_cut(struct store *s, rocksdb_options_t *database, struct na
     return worse;
 }
 
+/* Whether the folder may be opened; `there`: it holds a database already. */
+static bool admit_folder(struct store *s, bool *there, struct buf *why)
+{
+    enum store_folder found = store_folder_look(s->dir, why);
+    *there = found == STORE_FOLDER_DATABASE;
+    if (found == STORE_FOLDER_INCOMPLETE) return false;
+    if (!*there && s->read_only) {
+        buf_printf(why, "there is no RocksDB database in %s", s->dir);
+        return false;
+    }
+    if (found == STORE_FOLDER_INTERRUPTED && s->log)
+        log_line(s->log, LOG_WARNING, "The creation of a database in %s was interrupted before it held anything. "
+                 "It is created again", s->dir);
+    return true;
+}
+
 /* Sets s->db and the families, or `why`. */
 static void open_database(struct store *s, const struct rocks_options *o, struct buf *why)
 {
+    bool there;
+    if (!admit_folder(s, &there, why)) return;
     struct sizes z = store_sizes(o);
     struct names ns = {0};
     rocksdb_options_t *database = store_database_options(o, &z), *families[FAM_COUNT] = {0};
     s->cache = store_new_cache(z.cache);
-    if (!list_names(&ns, s->dir, database, s->read_only, why)) goto out;
+    rocksdb_options_set_create_if_missing(database, !there);
+    if (!list_names(&ns, s->dir, database, s->read_only, there, why)) goto out;
     for (int f = 0; f < FAM_COUNT; f++)
         ns.options[f] = families[f] = store_family_options(s, (enum family)f, o, &z, database);
     for (int i = FAM_COUNT; i < ns.n; i++) ns.options[i] = families[FAM_INFO];

@@ -69,7 +69,6 @@ struct sizes store_sizes(const struct rocks_options *o)
 rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z)
 {
     rocksdb_options_t *opt = rocksdb_options_create();
-    rocksdb_options_set_create_if_missing(opt, 1);
     rocksdb_options_set_create_missing_column_families(opt, 1);
     rocksdb_options_set_db_write_buffer_size(opt, z->buffers);
     /* What a restart has to replay, and what the log takes on disk. */
