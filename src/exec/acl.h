@@ -115,6 +115,9 @@ static inline bool acl_restricts(const struct session *s) { return s->user && s-
  * name no keys, depend on it. */
 bool acl_reads_all(const struct acl_user *u, const struct command *cmd, int argc, const bytes *argv);
 
+/* Whether there is anything the user may do with the key, so that it may hear its name. */
+bool acl_knows_key(const struct acl_user *u, bytes key);
+
 /* Whether one of the user's selectors lets it hear the channel, or subscribe to the pattern. */
 bool acl_hears(const struct acl_user *u, bytes channel, bool is_pattern);
 

@@ -74,6 +74,14 @@ static bool keys_fit(const struct acl_selector *s, struct request_keys *k, const
     return true;
 }
 
+bool acl_knows_key(const struct acl_user *u, bytes key)
+{
+    bool knows = !u->restricted;
+    for (u32 i = 0; i < u->selector_count && !knows; i++)
+        knows = u->selectors[i].all_keys || may_use_key(&u->selectors[i], key, 0);
+    return knows;
+}
+
 /* -- channels ------------------------------------------------------------------------------------------ */
 
 /* Whether the arguments from the first to *end are channels; leaving one is free. */

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "exec/permit.h"
 #include "server/tick.h"
 
 struct blocked {
@@ -47,19 +48,27 @@ void block_forget(struct server *s, struct conn *c)
     unblock(s, c->blocked);
 }
 
-/* Answers with an error, or (NULL) with nothing, and lets the client go on. */
+/* What was written to `out` after `mark` is the answer; the client goes on. */
+static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t mark)
+{
+    if (out->errors) stats_error(&s->stats, bytes_of(out->out->p + mark, out->out->n - mark));
+    tick_filter_reply(c, mark, c->session.reply_mode);
+    conn_late(c);
+    block_forget(s, c);
+}
+
+/* Answers with an error, or (NULL) with nothing. */
 static void answer(struct server *s, struct conn *c, const char *error)
 {
-    if (!c->closing) {
-        struct reply out = conn_reply(c);
-        size_t mark = reply_mark(&out);
-        if (error) reply_error(&out, error);
-        else reply_null_array(&out);
-        if (error) stats_error(&s->stats, bytes_of(out.out->p + mark, out.out->n - mark));
-        tick_filter_reply(c, mark, c->session.reply_mode);
-        conn_late(c);
+    if (c->closing) {
+        block_forget(s, c);
+        return;
     }
-    block_forget(s, c);
+    struct reply out = conn_reply(c);
+    size_t mark = reply_mark(&out);
+    if (error) reply_error(&out, error);
+    else reply_null_array(&out);
+    end_wait(s, c, &out, mark);
 }
 
 static void on_time(uv_timer_t *t)
@@ -78,6 +87,19 @@ bool block_unblock(struct server *s, struct conn *c, bool with_error)
     s->stats.commands[c->blocked->cmd->id].failed++; /* as Redis counts it, either way */
     answer(s, c, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
     return true;
+}
+
+void block_recheck(struct server *s, struct conn *c)
+{
+    struct blocked *b = c->blocked;
+    if (!b || c->closing) return;
+    const struct waiting *what = b->waiter->what;
+    struct reply out = conn_reply(c);
+    size_t mark = reply_mark(&out);
+    struct request q = {&c->session, s, what->argc, what->argv, &out};
+    if (permit_request(&s->region, &q, b->cmd, ACL_TOPLEVEL)) return;
+    s->stats.commands[b->cmd->id].rejected++;
+    end_wait(s, c, &out, mark);
 }
 
 void block_refuse_all(struct server *s)

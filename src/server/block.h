@@ -35,6 +35,9 @@ void block_forget(struct server *s, struct conn *c);
 /* CLIENT UNBLOCK. False: it does not wait for keys. */
 bool block_unblock(struct server *s, struct conn *c, bool with_error);
 
+/* The rules of its user have changed: if they no longer allow what it waits for, it is answered by NOPERM. */
+void block_recheck(struct server *s, struct conn *c);
+
 /* We are no primary any more: all are told so, and closed. */
 void block_refuse_all(struct server *s);
 

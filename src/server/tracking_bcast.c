@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "exec/acl.h"
+#include "net/net.h"
 
 struct changed_key {
     u64 by;
@@ -161,11 +163,12 @@ void bcast_changed(struct tracking *g, bytes key, u64 by)
 
 /* -- telling ----------------------------------------------------------------------------------------- */
 
-/* The changed keys of a prefix, sorted; `but` those of one client. */
+/* The changed keys of a prefix, sorted: for one client, … */
 struct changes {
     const struct changed_key **v;
     u64 n;
-    u64 but;
+    u64 but;                     /* … without those it changed itself (0: with them) … */
+    const struct acl_user *user; /* … or that its user may do nothing with (NULL: with all) */
 };
 
 static int by_name(const void *a, const void *b)
@@ -174,10 +177,15 @@ static int by_name(const void *a, const void *b)
                      changed_name(*(const struct changed_key *const *)b));
 }
 
+static bool is_told(const struct changes *l, const struct changed_key *k)
+{
+    return (!l->but || k->by != l->but) && (!l->user || acl_knows_key(l->user, changed_name(k)));
+}
+
 static u64 count_told(const struct changes *l)
 {
     u64 n = 0;
-    for (u64 i = 0; i < l->n; i++) n += !l->but || l->v[i]->by != l->but;
+    for (u64 i = 0; i < l->n; i++) n += is_told(l, l->v[i]);
     return n;
 }
 
@@ -186,7 +194,7 @@ static void write_changes(struct reply *out, const void *what)
     const struct changes *l = what;
     reply_array(out, count_told(l));
     for (u64 i = 0; i < l->n; i++)
-        if (!l->but || l->v[i]->by != l->but) reply_bulk(out, changed_name(l->v[i]));
+        if (is_told(l, l->v[i])) reply_bulk(out, changed_name(l->v[i]));
 }
 
 static void tell_prefix(struct prefix *p)
@@ -197,8 +205,10 @@ static void tell_prefix(struct prefix *p)
     while ((k = table_next(&p->changes, &it))) l.v[l.n++] = k;
     qsort(l.v, l.n, sizeof *l.v, by_name);
     for (const struct prefix_member *m = p->members; m; m = m->next) {
+        const struct session *session = &m->tracker->conn->session;
         l.but = m->tracker->options & TRACK_NOLOOP ? m->tracker->id : 0;
-        if (!l.but || count_told(&l)) tracking_tell(m->tracker, write_changes, &l);
+        l.user = acl_restricts(session) ? session->user : NULL;
+        if ((!l.but && !l.user) || count_told(&l)) tracking_tell(m->tracker, write_changes, &l);
     }
     mem_free(l.v);
     clear_changes(p);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "exec/multi.h"
+#include "server/block.h"
 #include "server/client.h"
 #include "server/config_codec.h"
 
@@ -100,13 +101,32 @@ static bool still_hears(void *user, enum pubsub_kind kind, bytes name)
     return acl_hears(user, name, kind == PUBSUB_PATTERN);
 }
 
-/* Who is subscribed to what its user may not hear any longer is disconnected: nothing else would stop it. */
-static void end_deaf(struct server *s, struct acl_user *u)
+/* None of them has keys or channels. */
+static bool may_still(const struct acl_user *u, bytes command)
+{
+    int at;
+    return acl_check(u, command_find_full(command), 1, &command, &at) == ACL_ALLOWED;
+}
+
+/* Whether the user may do what the connection has been doing since a command that was allowed. A client is not told of
+ * the end of any of this but by the end of its connection. */
+static bool may_go_on(struct conn *c, struct acl_user *u)
+{
+    if (c->session.monitor && !may_still(u, BYTES_LIT("monitor"))) return false;
+    if (c->class == CONN_REPLICA && !may_still(u, BYTES_LIT("psync"))) return false;
+    if (c->tracker && !may_still(u, BYTES_LIT("client|tracking"))) return false;
+    return pubsub_each(c, still_hears, u);
+}
+
+/* After a change of the user's rules. */
+static void end_revoked(struct server *s, struct acl_user *u, const struct session *self)
 {
     if (!u->restricted) return;
     for (struct conn *c = s->net.conns; c; c = c->next) {
-        if (c->closing || c->session.user != u || pubsub_each(c, still_hears, u)) continue;
-        conn_close(c);
+        if (c->closing || c->session.user != u) continue;
+        if (may_go_on(c, u)) block_recheck(s, c);
+        else if (&c->session == self) c->session.close_after_reply = true;
+        else conn_close(c);
     }
 }
 
@@ -135,7 +155,8 @@ static bool apply_rules(const struct acl *a, struct acl_user *u, u32 n, const by
     return !bad;
 }
 
-bool users_change(struct server *s, bytes name, u32 n, const bytes *words, struct buf *why)
+bool users_change(struct server *s, struct session *self, bytes name, u32 n, const bytes *words,
+                  struct buf *why)
 {
     struct acl_user *u = acl_find(&s->acl, name), *next = acl_user_new(&s->acl, name);
     if (u) acl_user_copy(next, u);
@@ -144,7 +165,7 @@ bool users_change(struct server *s, bytes name, u32 n, const bytes *words, struc
         bool known = u;
         if (!known) u = acl_add(&s->acl, name);
         acl_user_copy(u, next);
-        if (known) end_deaf(s, u);
+        if (known) end_revoked(s, u, self);
         note_default(s);
     }
     acl_user_free(next);
@@ -158,7 +179,7 @@ void users_replace(struct server *s, struct session *self, struct acl *fresh)
         struct acl_user *u = s->acl.users[i], *next = acl_find(fresh, buf_bytes(&u->name));
         if (next) {
             acl_user_copy(u, next);
-            end_deaf(s, u);
+            end_revoked(s, u, self);
         } else {
             users_remove(s, u, self);
         }
