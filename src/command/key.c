@@ -36,6 +36,7 @@ void cmd_touch(struct ctx *c)
 {
     i64 touched = 0;
     struct key_ref ref;
+    c->ks->no_touch = false; /* it was asked to, whatever CLIENT NO-TOUCH says */
     for (int i = 1; i < c->argc; i++)
         if (ctx_read(c, c->argv[i], TYPE_NONE, &ref) == OK) touched++;
     reply_int(c->out, touched);

@@ -172,6 +172,7 @@ struct engine_ops {
 
     u64 (*count)(struct engine *, u32 db);   /* keys, dead ones not yet reclaimed included */
     u64 (*expires)(struct engine *, u32 db); /* keys with a deadline */
+    u64 (*timed_hashes)(struct engine *, u32 db); /* hashes with a field that has one */
     /* Returns the next cursor, 0 = done. What fn is given is good during the call only. */
     u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg);
     bool (*random)(struct engine *, u32 db, u64 *rng, struct key_ref *);

@@ -71,7 +71,7 @@ static void print_flags(struct conn *c, char flags[FLAGS_MOST])
     if (s->monitor) flags[f++] = 'O';
     if (s->subscribed) flags[f++] = 'P';
     if (multi_open(s)) flags[f++] = 'x';
-    if (c->hold & (HOLD_WAIT | HOLD_BLOCKED)) flags[f++] = 'b';
+    if (c->hold & HOLD_SHOWN) flags[f++] = 'b';
     f += tracking_flags(c, flags + f);
     if (s->tx && s->tx->watcher.dirty) flags[f++] = 'd';
     if (s->close_after_reply) flags[f++] = 'c';

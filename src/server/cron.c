@@ -62,6 +62,7 @@ static void every_tenth(struct server *s)
     persistence_cron(s);
     replication_cron(s);
     shutdown_cron(s);
+    if (UNLIKELY(tracking_used(&s->tracking))) tracking_cron(s);
     if (UNLIKELY(s->stop_signal) && !s->repl.leaving) server_stop_by_signal(s, s->stop_signal);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
     rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);

@@ -61,6 +61,9 @@ static void info_server(struct server *s, struct buf *b)
         (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
         MAYFLY_VERSION, s->region.eng->ops->name);
+    if (s->repl.leaving)
+        buf_printf(b, "shutdown_in_milliseconds:%lld\r\n",
+                   (long long)MAX(s->repl.leave_until_ms - clock_mono_us() / 1000, 0));
 }
 
 static void info_clients(struct server *s, struct buf *b)
@@ -70,7 +73,7 @@ static void info_clients(struct server *s, struct buf *b)
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (c->closing) continue;
         clients += c->class != CONN_REPLICA;
-        blocked += (c->hold & (HOLD_WAIT | HOLD_BLOCKED)) != 0;
+        blocked += (c->hold & HOLD_SHOWN) != 0;
         biggest_in = MAX(biggest_in, c->in.n);
         biggest_out = MAX(biggest_out, conn_output_bytes(c));
     }
@@ -170,11 +173,12 @@ static void info_stats(struct server *s, struct buf *b)
     buf_printf(
         b,
         "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\n"
-        "expired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
+        "expired_subkeys:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
         "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
-        (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs, (ull)k->expired_keys,
+        (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
+        (ull)k->expired_fields, (ull)k->expired_keys,
         c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
         (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
     buf_printf(
@@ -261,8 +265,9 @@ static void info_keyspace(struct server *s, struct buf *b)
         u64 keys = e->ops->count(e, db), expires = e->ops->expires(e, db);
         if (!keys) continue;
         double ttl = expires ? e->ops->mean_deadline(e, db) - (double)s->now_ms : 0;
-        buf_printf(b, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld\r\n", db, (ull)keys, (ull)expires,
-                   ttl > 0 ? (long long)MIN(ttl, 9e18) : 0);
+        buf_printf(b, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld,subexpiry=%llu\r\n", db, (ull)keys,
+                   (ull)expires, ttl > 0 ? (long long)MIN(ttl, 9e18) : 0,
+                   (ull)e->ops->timed_hashes(e, db));
     }
 }
 

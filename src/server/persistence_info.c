@@ -17,6 +17,12 @@ static i64 running_s(const struct persistence *p, enum persist_job job)
     return snapshot_active(p, job) ? (clock_mono_us() - p->job_us) / 1000000 : -1;
 }
 
+/* A full sync of replicas is a save, too, as in Redis. */
+static bool saves(const struct persistence *p)
+{
+    return snapshot_active(p, JOB_SAVE) || snapshot_active(p, JOB_SYNC);
+}
+
 static const char *status(bool failed) { return failed ? "err" : "ok"; }
 
 static double share_of(u64 part, u64 whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
@@ -45,8 +51,8 @@ static void info_rdb(const struct server *s, struct buf *b)
                "rdb_current_bgsave_time_sec:%lld\r\nrdb_saves:%llu\r\nrdb_last_cow_size:%llu\r\n"
                "rdb_last_load_keys_expired:%llu\r\n"
                "rdb_last_load_keys_loaded:%llu\r\n",
-               (ull)(s->region.ks.dirty - p->dirty_saved), snapshot_active(p, JOB_SAVE), (ll)p->last_save_s,
-               status(p->save_failed), (ll)p->save_took_s, (ll)running_s(p, JOB_SAVE), (ull)p->saves,
+               (ull)(s->region.ks.dirty - p->dirty_saved), saves(p), (ll)p->last_save_s,
+               status(p->save_failed), (ll)p->save_took_s, (ll)running_s(p, snapshot_active(p, JOB_SYNC) ? JOB_SYNC : JOB_SAVE), (ull)p->saves,
                (ull)p->save_peak, (ull)p->loaded_dead, (ull)p->loaded_keys);
 }
 

@@ -79,7 +79,7 @@ struct replica *replica_of(struct server *s, struct conn *c)
     return r;
 }
 
-static void count_good(struct server *s)
+void primary_count_good(struct server *s)
 {
     struct replication *repl = &s->repl;
     i64 now = now_s();
@@ -115,7 +115,7 @@ void replica_online(struct replica *r, bool fed)
     r->state = REPLICA_ONLINE;
     r->fed = fed;
     r->heard_s = now_s();
-    count_good(r->server);
+    primary_count_good(r->server);
     if (fed) log_line(&r->server->log, LOG_NOTICE, "Synchronization with replica %s succeeded",
                       replica_name(r).text);
 }
@@ -132,7 +132,7 @@ static void release(struct replica *r)
         *at = r->next;
         if (--repl->replica_count == 0) repl->alone_since_ms = clock_mono_ms();
         r->state = REPLICA_NEW;
-        count_good(r->server);
+        primary_count_good(r->server);
     }
     r->conn->source = NULL;
     r->conn->replica = NULL;
@@ -297,7 +297,7 @@ static void every_second(struct server *s)
         check_silence(r, now);
         reassure(r);
     }
-    count_good(s);
+    primary_count_good(s);
     if (replication_frozen(repl)) return; /* so that a replica can have heard everything */
     if (repl->replica_count && ++repl->since_ping_s >= s->config.repl_ping_replica_period) {
         repl->since_ping_s = 0;

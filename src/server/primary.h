@@ -84,6 +84,9 @@ struct replica_name {
 struct replica_name replica_name(const struct replica *r); /* for the log: "host:port" */
 void replica_host(const struct replica *r, char host[REPLICA_HOST]);
 
+/* min-replicas-max-lag may have changed: which replicas are good is looked at again. */
+void primary_count_good(struct server *s);
+
 /* -- primary_sync.c -------------------------------------------------------------------------------------- */
 
 void sync_enter(struct replica *r);  /* it needs all data */

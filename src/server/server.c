@@ -15,6 +15,7 @@
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/monitor.h"
+#include "server/primary.h"
 #include "server/rename.h"
 #include "server/script_host.h"
 #include "server/storage.h"
@@ -97,6 +98,7 @@ void server_apply_config(struct server *s)
     expiry_stream_set(&r->expiry_stream, &r->ks, buf_bytes(&c->expiry_stream.name),
                       (u64)c->expiry_stream.maxlen);
     replication_keep_dead(s);
+    primary_count_good(s);
     r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
     r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
     r->eng->limits = (struct engine_limits){

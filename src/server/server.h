@@ -23,7 +23,8 @@
 /* Reasons a connection's requests wait: see conn_postpone. */
 enum {
     HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32,
-    HOLD_BLOCKED = 64 /* it waits for keys: block.h */
+    HOLD_BLOCKED = 64, /* it waits for keys: block.h */
+    HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN /* what Redis calls a blocked client */
 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */

@@ -12,6 +12,8 @@
 
 #define KEYS_AT_ONCE 64
 #define EVICT_AT_ONCE 100
+#define EVICT_PER_ROUND 1000 /* ten times a second, and more with each round */
+#define EVICT_ROUNDS 20u
 #define FREE_AT_ONCE 4096
 
 struct tracked {
@@ -263,13 +265,27 @@ void tracking_after(struct server *s, struct conn *c, const struct request *q, c
     s->tracking.flushed = false;
 }
 
+static bool tracking_over(const struct server *s)
+{
+    u64 max = (u64)s->config.tracking_table_max_keys;
+    return max && s->tracking.keys.count > max;
+}
+
+static void tracking_limit(struct server *s, u32 effort)
+{
+    for (; tracking_over(s) && effort; effort--)
+        invalidate(s, table_random(&s->tracking.keys, &s->tracking.rng));
+}
+
 /* A few at a time: the limit may just have been lowered. */
-void tracking_before(struct server *s)
+void tracking_before(struct server *s) { tracking_limit(s, EVICT_AT_ONCE); }
+
+/* The more often it finds too many, the more it takes out. */
+void tracking_cron(struct server *s)
 {
     struct tracking *g = &s->tracking;
-    u64 max = (u64)s->config.tracking_table_max_keys;
-    for (u32 i = 0; max && g->keys.count > max && i < EVICT_AT_ONCE; i++)
-        invalidate(s, table_random(&g->keys, &g->rng));
+    g->rounds_over = tracking_over(s) ? MIN(g->rounds_over + 1, EVICT_ROUNDS) : 0;
+    tracking_limit(s, g->rounds_over * EVICT_PER_ROUND);
 }
 
 void tracking_end_tick(struct server *s)

@@ -37,6 +37,7 @@ struct tracking {
     struct buf pending;      /* names of keys for one whom the running client redirects to: when it is done */
     bool flushed;            /* by the running command, and all were told so: once for all databases */
     bool distrusted;         /* all keys are invalid, which is to be told at the end of the tick */
+    u32 rounds_over;         /* how often in a row tracking_cron found too many keys */
     u64 rng;
 };
 
@@ -64,8 +65,9 @@ void tracking_forget(struct server *s, struct conn *c);
 
 static inline bool tracking_used(const struct tracking *t) { return t->clients.count || t->old_keys.count; }
 
-/* Before a command runs: keeps the table within tracking-table-max-keys. */
+/* Before a command runs, and from time to time: keep the table within tracking-table-max-keys. */
 void tracking_before(struct server *s);
+void tracking_cron(struct server *s);
 
 /* A command of this client has run: what it has read is remembered. Nested: within EXEC or a script. */
 void tracking_after(struct server *s, struct conn *c, const struct request *q, const struct outcome *o);

@@ -117,7 +117,8 @@ def test_administration(r):
     r.set('k', 'x' * 100, ex=1000)
     info = r.info()
     assert info['redis_version'].split('.')[0] == '7' and info['used_memory'] > 0
-    assert info['db0'] == {'keys': 1, 'expires': 1, 'avg_ttl': info['db0']['avg_ttl']} and info['db0']['avg_ttl'] > 0
+    assert info['db0'] == {'keys': 1, 'expires': 1, 'avg_ttl': info['db0']['avg_ttl'], 'subexpiry': 0} \
+        and info['db0']['avg_ttl'] > 0
     assert r.info('everything')['cmdstat_set']['calls'] >= 1
     assert r.info('server').keys() >= {'redis_mode', 'tcp_port', 'run_id'}
     assert 100 < r.memory_usage('k') < 1000 and r.memory_usage('nobody') is None

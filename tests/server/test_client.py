@@ -139,11 +139,15 @@ def test_pause_writes_and_unpause(server, raw):
     a, b, c = (raw(server.port) for _ in range(3))
     a.call('SET', 'k', 'old')
     assert a.call('CLIENT', 'PAUSE', 20_000, 'WRITE') == b'OK'
+    b.call('CLIENT', 'SETNAME', 'paused')
     b.send(encode('SET', 'k', 'new') + encode('GET', 'k'))
     assert c.call('GET', 'k') == b'old'
     assert b.silent()
+    assert b'blocked_clients:1\r\n' in a.call('INFO', 'clients')
+    assert re.search(rb'name=paused .* flags=b ', a.call('CLIENT', 'LIST'))
     assert a.call('CLIENT', 'UNPAUSE') == b'OK'
     assert b.reply() == b'OK' and b.reply() == b'new'
+    assert b'blocked_clients:0\r\n' in a.call('INFO', 'clients')
 
 
 def test_client_gone_while_paused(server, raw):
@@ -205,6 +209,11 @@ def test_no_touch(server, raw):
     c.call('SET', 'k', 'v')
     eventually(lambda: other.call('OBJECT', 'IDLETIME', 'k') >= 1, pause=0.1)
     assert c.call('CLIENT', 'NO-TOUCH', 'ON') == b'OK'
+    c.call('GET', 'k')
+    assert other.call('OBJECT', 'IDLETIME', 'k') >= 1
+    assert c.call('TOUCH', 'k') == 1                       # which is what it is for
+    assert other.call('OBJECT', 'IDLETIME', 'k') == 0
+    eventually(lambda: other.call('OBJECT', 'IDLETIME', 'k') >= 1, pause=0.1)
     c.call('GET', 'k')
     assert other.call('OBJECT', 'IDLETIME', 'k') >= 1
     assert c.call('CLIENT', 'NO-TOUCH', 'OFF') == b'OK'
@@ -613,7 +622,7 @@ def test_info(server, r):
     assert info['redis_version'].startswith('7.4.')
     assert info['tcp_port'] == server.port and info['process_id'] == server.proc.pid
     assert (info['role'], info['redis_mode'], info['loading']) == ('master', 'standalone', 0)
-    assert list(info['db0']) == ['keys', 'expires', 'avg_ttl']
+    assert list(info['db0']) == ['keys', 'expires', 'avg_ttl', 'subexpiry']
     assert info['db0']['keys'] == 2 and info['db0']['expires'] == 1
     assert 990_000 < info['db0']['avg_ttl'] <= 1_000_000
     assert list(info['cmdstat_set']) == ['calls', 'usec', 'usec_per_call', 'rejected_calls', 'failed_calls']

@@ -464,3 +464,24 @@ def test_hsetex_missing_time(h):
     assert error(h, 'HSETEX h FNX KEEPTTL FIELDS EX') == arity('hsetex')
     assert error(h, 'HSETEX h EX 10 FNX PX') == \
         'Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified'
+
+
+def test_info_counts_fields(server_factory):
+    """expired_subkeys, and subexpiry: hashes that have a field with a deadline."""
+    s = server_factory()
+    with s.client() as c:
+        for h in 'abc':
+            c.hset(h, mapping={'f': 1, 'g': 2})
+            c.execute_command('HPEXPIRE', h, 100_000, 'FIELDS', 1, 'f')
+        c.execute_command('HPEXPIRE', 'a', 1, 'FIELDS', 1, 'g')
+        c.execute_command('HPERSIST', 'b', 'FIELDS', 1, 'f')
+        c.hset('d', 'f', 1)
+        eventually(lambda: c.info('stats')['expired_subkeys'] == 1)
+        assert c.info('keyspace')['db0']['subexpiry'] == 2
+        c.delete('a')
+        assert c.info('keyspace')['db0']['subexpiry'] == 1
+    s.restart()
+    with s.client() as c:
+        assert c.info('keyspace')['db0']['subexpiry'] == 1
+        c.hdel('c', 'f')
+        assert c.info('keyspace')['db0']['subexpiry'] == 0

@@ -215,6 +215,35 @@ def test_min_replicas(primary, redis_factory):
         eventually(lambda: c.call('SET', 'x', 1) == ReplyError('NOREPLICAS Not enough good replicas to write.'))
 
 
+@pytest.mark.any_engine
+def test_a_smaller_max_lag_counts_at_once(primary):
+    m = primary('--min-replicas-to-write', 1, '--min-replicas-max-lag', 1000)
+    with m.raw() as c, m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)                     # the last word from it
+        eventually(lambda: c.call('SET', 'x', 1) == b'OK')
+        time.sleep(2.1)                                     # in whole seconds it is heard of or not
+        assert c.call('SET', 'x', 1) == b'OK'
+        assert c.call('CONFIG', 'SET', 'min-replicas-max-lag', 1) == b'OK'
+        assert c.call('SET', 'x', 1) == ReplyError('NOREPLICAS Not enough good replicas to write.')
+
+
+@pytest.mark.any_engine
+def test_a_sync_counts_as_a_save(server_factory):
+    m = server_factory('--repl-diskless-sync-delay', 0, '--rdb-key-save-delay', 20_000)
+    with m.raw() as c, m.raw() as r:
+        everything.run(c, (('SET', f'k{i}', 1) for i in range(200)))
+        r.command('SYNC')
+        eventually(lambda: m.info('persistence')['rdb_bgsave_in_progress'] == 1)
+        assert m.info('persistence')['rdb_current_bgsave_time_sec'] >= 0
+        r.close()
+        eventually(lambda: m.info('persistence')['rdb_bgsave_in_progress'] == 0)
+        assert m.info('stats')['sync_full'] == 1
+        c.call('CONFIG', 'RESETSTAT')
+        stats = m.info('stats')
+        assert (stats['sync_full'], stats['sync_partial_ok'], stats['sync_partial_err']) == (0, 0, 0)
+
+
 # -- when nothing may change ---------------------------------------------------------------------------------
 
 @pytest.mark.parametrize('begin, end', [
@@ -663,6 +692,7 @@ def test_shutdown_waits_no_longer_than_it_should(primary):
         eventually(lambda: replication(m)['slave0']['state'] == 'online')
         asks.command('SHUTDOWN')
         eventually(lambda: 'Waiting for replicas before shutting down.' in m.log)
+        assert 0 <= m.info('server')['shutdown_in_milliseconds'] <= 3000
         c.command('SET', 'x', 2)
         assert c.silent()                                   # no write is taken any more
         with m.raw() as other:

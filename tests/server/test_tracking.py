@@ -287,6 +287,23 @@ def test_scripts(pair):
     ''')
 
 
+def test_table_limit_is_lowered(server, r):
+    """Nobody sends anything meanwhile."""
+    try:
+        with server.raw() as a:
+            a.call('HELLO', '3')
+            a.call('CLIENT', 'TRACKING', 'ON')
+            for i in range(3000):
+                a.call('GET', f'k{i}')
+            r.config_set('tracking-table-max-keys', 10)
+            told = set()
+            while len(told) < 2990:
+                told |= set(a.reply()[1])
+            assert r.info('stats')['tracking_total_keys'] == 10 and a.silent()
+    finally:
+        r.config_set('tracking-table-max-keys', 1000000)
+
+
 def test_table_limit(server, r):
     """More keys than tracking-table-max-keys are not remembered: some are declared invalid instead."""
     r.config_set('tracking-table-max-keys', 50)

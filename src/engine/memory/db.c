@@ -251,6 +251,7 @@ static void mem_set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bit
 /* -- walks ----------------------------------------------------------------------------- */
 
 static u64 mem_count(struct engine *e, u32 db) { return mem_db_of(e, db)->keys.count; }
+static u64 mem_timed_hashes(struct engine *e, u32 db) { return mem_db_of(e, db)->fields.live; }
 static u64 mem_expires(struct engine *e, u32 db) { return mem_db_of(e, db)->deadlines.live; }
 
 static bool mem_has_deadlines(struct engine *e, u32 db)
@@ -392,7 +393,8 @@ static const struct engine_ops key_ops = {
     .set_deadline = mem_set_deadline, .rename = mem_rename, .copy = mem_copy,
     .size = mem_size_of, .encoding = mem_encoding, .usage = mem_usage,
     .access = mem_access, .set_access = mem_set_access,
-    .count = mem_count, .expires = mem_expires, .scan = mem_scan, .random = mem_random,
+    .count = mem_count, .expires = mem_expires, .timed_hashes = mem_timed_hashes,
+    .scan = mem_scan, .random = mem_random,
     .random_volatile = mem_random_volatile, .flush = mem_flush, .swap = mem_swap,
     .has_deadlines = mem_has_deadlines, .due = mem_due, .next_due = mem_next_due, .forecast = mem_forecast,
     .mean_deadline = mem_mean_deadline, .reclaim = mem_reclaim,

@@ -64,7 +64,7 @@ static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
         add_index(c, get_u32(key.p), get_u64(value.p));
         return true;
     case 'c':
-        if (key.n != 8 || value.n != 32) return false;
+        if (key.n != 8 || (value.n != 40 && value.n != 32)) return false; /* 32: of older versions */
         read_counts(c, get_u64(key.p), value.p);
         return true;
     case 'b': return key.n == 17 && value.n == 16 && read_bucket(c, key.p, value);

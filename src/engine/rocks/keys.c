@@ -142,6 +142,7 @@ static void rename_key(struct engine *e, struct key_ref *ref, u32 db, bytes key)
 /* -- databases ------------------------------------------------------------------------------------------ */
 
 static u64 count(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->count; }
+static u64 timed_hashes(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->timed_hashes; }
 static u64 expires(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->expires; }
 
 static double mean_deadline(struct engine *e, u32 db_number)
@@ -166,7 +167,7 @@ static void flush(struct engine *e, u32 db_number)
     rk->spare_touched |= rk_is_spare(rk, db);
     row_flush(rk, db);
     due_flush(rk, db);
-    db->count = db->expires = 0;
+    db->count = db->expires = db->timed_hashes = 0;
     db->deadline_total = 0;
     db->counts_changed = db->flushed = rk->state_changed = true;
 }
@@ -230,6 +231,7 @@ void rk_key_ops(struct engine_ops *ops)
     ops->set_access = set_access;
     ops->count = count;
     ops->expires = expires;
+    ops->timed_hashes = timed_hashes;
     ops->mean_deadline = mean_deadline;
     ops->scan = keys_scan;
     ops->random = keys_random;

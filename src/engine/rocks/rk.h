@@ -56,6 +56,7 @@ struct row {
         i64 deadline_ms;
         i64 field_due_ms; /* the field deadline the hash is filed under; 0: none, or not known */
         u64 version, size;
+        bool field_deadlines;
     } stored;
 };
 
@@ -70,6 +71,7 @@ struct rk_db {
     u32 stored_number;  /* the same, before this transaction */
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
+    u64 timed_hashes;   /* hashes with a field that has one */
     __int128 deadline_total;
     bool counts_changed; /* to be written at commit */
     bool renumbered;     /* by a swap: likewise */

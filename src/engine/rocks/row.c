@@ -72,6 +72,7 @@ static void remember_stored(struct row *r)
     r->stored.deadline_ms = r->deadline_ms;
     r->stored.version = r->version;
     r->stored.size = r->size;
+    r->stored.field_deadlines = r->type == TYPE_HASH && r->field_deadlines;
 }
 
 /* Values of strings that are dead by dead_ms are not copied: nobody wants them but, rarely, a replica. */

@@ -61,6 +61,16 @@ static void write_meta(struct rk *rk, struct row *r)
               bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
 }
 
+static void count_timed(struct row *r)
+{
+    bool timed = r->type == TYPE_HASH && r->field_deadlines;
+    struct rk_db *db = r->db;
+    if (LIKELY(timed == r->stored.field_deadlines)) return;
+    if (timed) db->timed_hashes++;
+    else db->timed_hashes -= MIN(db->timed_hashes, 1u); /* written before they were counted */
+    db->counts_changed = true;
+}
+
 static void write_row(struct rk *rk, struct row *r)
 {
     bool orphaned = r->stored.version && r->stored.version != r->version;
@@ -85,6 +95,7 @@ static void write_row(struct rk *rk, struct row *r)
         bytes raw_key = row_raw_key(rk, r);
         store_delete2(rk->store, FAM_DATA, raw_key, BYTES_LIT("S"));
     }
+    count_timed(r);
     if (r->stored.deadline_ms != r->deadline_ms)
         due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
 }

@@ -50,11 +50,13 @@ static bool load(struct rk *rk, bytes key, size_t n, char *out)
 
 static void load_counts(struct rk *rk, struct rk_db *db)
 {
-    char raw[32];
-    db->count = db->expires = 0;
+    char raw[40] = {0};
+    db->count = db->expires = db->timed_hashes = 0;
     db->deadline_total = 0;
     db->counts_changed = db->flushed = false;
-    if (!load(rk, counts_key(rk, db), sizeof raw, raw)) return;
+    if (!load(rk, counts_key(rk, db), sizeof raw, raw) && /* older versions did not count hashes */
+        !load(rk, counts_key(rk, db), 32, raw)) return;
+    db->timed_hashes = get_u64(raw + 32);
     db->count = get_u64(raw);
     db->expires = get_u64(raw + 8);
     db->deadline_total = (__int128)((unsigned __int128)get_u64(raw + 16) << 64 | get_u64(raw + 24));
@@ -210,11 +212,12 @@ bool state_covers_data(struct rk *rk, struct buf *why) { return ours_only(rk, FA
 
 static void write_counts(struct rk *rk, struct rk_db *db)
 {
-    char raw[32];
+    char raw[40];
     put_u64(raw, db->count);
     put_u64(raw + 8, db->expires);
     put_u64(raw + 16, (u64)((unsigned __int128)db->deadline_total >> 64));
     put_u64(raw + 24, (u64)db->deadline_total);
+    put_u64(raw + 32, db->timed_hashes);
     store_put(rk->store, FAM_INFO, counts_key(rk, db), bytes_of(raw, sizeof raw));
 }
 

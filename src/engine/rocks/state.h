@@ -5,7 +5,8 @@
  *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock
  *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped). One
  *                                                    that no database has is of a spare one: rk.h
- *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines
+ *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines ·
+ *                                                    u64 hashes with field deadlines
  *   'b' · u64 region · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
  *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
