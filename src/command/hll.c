@@ -207,6 +207,17 @@ static enum hll_raised sparse_raise(struct buf *h, u32 sparse_max, u32 reg, u8 r
     return HLL_RAISED;
 }
 
+void hll_print_runs(bytes h, struct buf *out)
+{
+    for (size_t at = HLL_HEADER; at < h.n;) {
+        struct run r = run_at(h, at);
+        const char *space = at == HLL_HEADER ? "" : " ";
+        if (r.rank) buf_printf(out, "%sv:%u,%u", space, r.rank, r.len);
+        else buf_printf(out, "%s%c:%u", space, r.bytes == 1 ? 'z' : 'Z', r.len);
+        at += r.bytes;
+    }
+}
+
 /* -- both ------------------------------------------------------------------------- */
 
 static void dense_merge(bytes h, u8 ranks[HLL_REGISTERS])

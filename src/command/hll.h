@@ -47,6 +47,9 @@ void hll_dense_set(char *h, u32 reg, u8 rank);
 /* False: corrupt, and nothing was changed. */
 bool hll_make_dense(struct buf *h);
 
+/* Appends the runs of a sparse one as PFDEBUG DECODE shows them: "Z:5 v:2,1 z:3". */
+void hll_print_runs(bytes h, struct buf *out);
+
 /* ranks[i] = max(ranks[i], register i). False: corrupt. */
 bool hll_merge(bytes h, u8 ranks[HLL_REGISTERS]);
 

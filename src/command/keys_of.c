@@ -152,6 +152,7 @@ static bool add_by_options(const struct command *cmd, int argc, const bytes *arg
     else if (cmd->run == cmd_xread || cmd->run == cmd_xreadgroup) return stream_keys(argc, argv, f);
     else if (cmd->run == cmd_xclaim) claim_keys(argc, argv, KEY_UPDATE, f);
     else if (cmd->run == cmd_xautoclaim) claim_keys(argc, argv, KEY_DELETE, f);
+    else if (cmd->run == cmd_pfdebug) add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
     else *by_specs = true;
     return true;
 }

@@ -70,14 +70,9 @@ static void set_all_channels(struct acl_selector *s, bool all)
  * nothing to allow or to forbid. */
 static bool is_foreign(bytes name)
 {
-    static const char *const foreign[] = {"asking", "cluster", "migrate", "pfdebug", "pfselftest", "readonly",
-                                          "readwrite", "restore-asking"};
-    static const char *const parts[] = {"module|load", "module|loadex", "module|unload"};
-    const char *bar = name.n ? memchr(name.p, '|', name.n) : NULL;
-    bytes command = bar ? bytes_of(name.p, (size_t)(bar - name.p)) : name;
+    static const char *const foreign[] = {"migrate", "module|load", "module|loadex", "module|unload"};
     bool found = false;
-    for (size_t i = 0; i < ARRAY_LEN(foreign); i++) found |= bytes_is(command, foreign[i]);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) found |= bytes_is(name, parts[i]);
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++) found |= bytes_is(name, foreign[i]);
     return found;
 }
 

@@ -26,6 +26,9 @@ void cmd_ping(struct ctx *c)
 
 void cmd_echo(struct ctx *c) { reply_bulk(c->out, c->argv[1]); }
 
+/* READONLY, ASKING, CLUSTER … */
+void cmd_no_cluster(struct ctx *c) { reply_error(c->out, "ERR This instance has cluster support disabled"); }
+
 void cmd_select(struct ctx *c)
 {
     i64 db;

@@ -96,6 +96,8 @@ static inline bytes syntax_gen_value(struct syntax_gen *g, const struct syntax_a
     if (bytes_is(arg->name, "numfields")) return BYTES_LIT("1");
     if (bytes_is(arg->name, "timeout")) return BYTES_LIT("0.01");
     if (bytes_is(arg->name, "operation")) return bytes_str(SYNTAX_GEN_PICK(g, "AND", "OR", "XOR", "NOT"));
+    if (bytes_is(arg->name, "subcommand"))
+        return bytes_str(SYNTAX_GEN_PICK(g, "GETREG", "DECODE", "ENCODING", "TODENSE")); /* of PFDEBUG */
     if (bytes_is(arg->name, "encoding")) return BYTES_LIT("u8");
     if (g->type == 'x' && (bytes_is(arg->name, "id") || bytes_is(arg->name, "last-id") || bytes_is(arg->name, "start") ||
                            bytes_is(arg->name, "end")))

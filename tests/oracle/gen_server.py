@@ -136,7 +136,7 @@ def keys_differ(argv):
         while at < len(words) and words[at] in options:
             at += options[words[at]]
         return words[at:at + 1] != [b'STREAMS'] or at < start or words.index(b'STREAMS', start) != at
-    return name in (b'XCLAIM', b'XAUTOCLAIM')
+    return name in (b'XCLAIM', b'XAUTOCLAIM', b'PFDEBUG')
 
 
 @server.add(1.5, mutate=False)
@@ -159,7 +159,8 @@ def misc(g):
                    [b'READONLY'], [b'UNWATCH'], [b'DISCARD'], [b'EXEC'], [b'DEBUG', b'NOSUCH'], [b'MEMORY', b'USAGE'],
                    [b'PUBLISH', b'ch', b'm'], [b'PUBSUB', b'NUMPAT'], [b'PUBSUB', b'CHANNELS'], [b'PUBSUB', b'NUMSUB', b'a'],
                    [b'SLOWLOG', b'GET', b'abc'], [b'SCRIPT', b'EXISTS', b'abc'], [b'EVALSHA', b'abc', b'0'],
-                   [b'ASKING'], [b'CLUSTER', b'INFO'], [b'SUBSCRIBE'], [b'REPLICAOF', b'x'])))
+                   [b'ASKING'], [b'READWRITE'], [b'CLUSTER', b'INFO'], [b'CLUSTER', b'HELP'], [b'CLUSTER'],
+                   [b'CLUSTER', b'NOSUCH'], [b'CLUSTER', b'NODES', b'x'], [b'PFSELFTEST', b'x'], [b'SUBSCRIBE'], [b'REPLICAOF', b'x'])))
 
 
 # --- transactions -------------------------------------------------------------------

@@ -237,6 +237,12 @@ def pfmerge(g):
     return [b'PFMERGE', g.key('p', 0.01)] + g.some(lambda: g.key('p', 0.03), 3, 0)
 
 
+@hll.add(0.5, mutate=False)
+def pfdebug(g):
+    what = g.pick((b'DECODE', b'DECODE', b'ENCODING', b'TODENSE', b'GETREG', b'NOSUCH'))
+    return [b'PFDEBUG', g.opt(what), g.key('p', 0.03)]
+
+
 @hll.add(1.5, mutate=False)
 def pf_bytes(g):
     """The stored form itself; run.py drops these with --no-hll-bytes."""
