@@ -105,7 +105,7 @@ static void set_with_options(struct ctx *c, bytes key, bytes value, const struct
     } else if (o->keep_ttl) {
         strval_put(c, key, &ref, value, exists ? ref.deadline_ms : 0);
         ctx_changed(c, key, NOTIFY_STRING, "set");
-        effect_keeping(c, key, value, exists);
+        CTX_EFFECT(c, BYTES_LIT("SET"), key, value, BYTES_LIT("KEEPTTL"));
     } else {
         set_plain(c, key, &ref, value);
         CTX_EFFECT(c, BYTES_LIT("SET"), key, value);

@@ -3,6 +3,8 @@
 #include "base/num.h"
 #include "resp/command.h"
 
+#define KEEP (64u << 10) /* bytes of a record's room that are kept for the next one */
+
 void journal_attach(struct journal *j, struct journal_sink *sink)
 {
     sink->next = j->sinks;
@@ -31,6 +33,7 @@ void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv)
         bytes select[2] = {BYTES_LIT("SELECT"), bytes_of(digits, num_print_i64(digits, db))};
         resp_write_command(&j->open.resp, 2, select);
         j->db = db;
+        if (!j->open.effects) j->open.select = j->open.resp.n;
     }
     resp_write_command(&j->open.resp, argc, argv);
     j->open.effects++;
@@ -50,41 +53,50 @@ void journal_message(struct journal *j, int argc, const bytes *argv)
 #define BLOCK_BEGIN "*1\r\n$5\r\nMULTI\r\n"
 #define BLOCK_END "*1\r\n$4\r\nEXEC\r\n"
 
-static void wrap_in_transaction(struct buf *b)
+/* A SELECT that comes first stays outside, where Redis has it. */
+static void wrap_in_transaction(struct journal_record *r)
 {
     struct buf whole = {0};
+    buf_append(&whole, r->resp.p, r->select);
     buf_append_str(&whole, BLOCK_BEGIN);
-    buf_append_bytes(&whole, buf_bytes(b));
+    buf_append(&whole, r->resp.p + r->select, r->resp.n - r->select);
     buf_append_str(&whole, BLOCK_END);
-    buf_release(b);
-    *b = whole;
+    buf_release(&r->resp);
+    r->resp = whole;
 }
+
+bytes journal_select(const struct journal_record *record) { return bytes_of(record->resp.p, record->select); }
 
 bytes journal_effects(const struct journal_record *record)
 {
-    bytes all = buf_bytes(&record->resp);
-    if (record->effects < 2) return all;
+    bytes rest = bytes_of(record->resp.p + record->select, record->resp.n - record->select);
+    if (record->effects < 2) return rest;
     size_t begin = sizeof BLOCK_BEGIN - 1, end = sizeof BLOCK_END - 1;
-    return bytes_of(all.p + begin, all.n - begin - end);
+    return bytes_of(rest.p + begin, rest.n - begin - end);
+}
+
+static void journal_clear_record(struct journal *j)
+{
+    buf_clear(&j->open.resp);
+    if (UNLIKELY(j->open.resp.cap > KEEP)) buf_release(&j->open.resp);
+    j->open.select = 0;
+    j->open.effects = j->open.messages = 0;
+    j->changed = j->open.newer = false;
 }
 
 void journal_abandon(struct journal *j)
 {
-    buf_clear(&j->open.resp);
-    j->open.effects = j->open.messages = 0;
-    j->changed = j->open.newer = false;
+    journal_clear_record(j);
     j->db = -1; /* a SELECT may have gone with it */
 }
 
 u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
 {
-    if (j->open.effects > 1) wrap_in_transaction(&j->open.resp);
+    if (j->open.effects > 1) wrap_in_transaction(&j->open);
     j->open.seq = ++j->seq;
     j->open.now_ms = now_ms;
     j->open.seed = seed;
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
-    buf_clear(&j->open.resp);
-    j->open.effects = j->open.messages = 0;
-    j->changed = j->open.newer = false;
+    journal_clear_record(j);
     return j->seq;
 }

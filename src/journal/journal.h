@@ -22,7 +22,8 @@ struct journal_record {
     u32 effects;    /* how many commands `resp` holds */
     u32 messages;   /* of them, those that change no data: PUBLISH */
     bool newer;     /* among them one that Redis 7.0 does not know, and whose whole block it would refuse */
-    struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes */
+    struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes … */
+    size_t select;  /* … of which so many bytes are a SELECT before everything else */
 };
 
 struct journal_sink {
@@ -73,7 +74,8 @@ static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
     return j->seq;
 }
 
-/* The effects of a record without what they are wrapped in. */
+/* The SELECT a record begins with, if any; and its effects without what they are wrapped in. */
+bytes journal_select(const struct journal_record *record);
 bytes journal_effects(const struct journal_record *record);
 
 #endif

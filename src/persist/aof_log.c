@@ -15,7 +15,7 @@
 
 #define BLOCK_ENOUGH \
     (16u << 20) /* a block that is longer gets no further record: readers hold it in memory */
-#define BUF_KEEP (4u << 20)
+#define BUF_KEEP (1u << 20)
 #define RETRY_MS 1000
 #define SYNC_AGE_MS \
     500 /* everysec: how old the oldest unsynced byte gets; the sync takes its time as well */

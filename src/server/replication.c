@@ -23,6 +23,7 @@ static void take_record(struct journal_sink *sink, const struct journal_record *
 {
     struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
     /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
+    if (record->newer) stream_append(&r->stream, journal_select(record));
     stream_append(&r->stream, record->newer ? journal_effects(record) : buf_bytes(&record->resp));
 }
 

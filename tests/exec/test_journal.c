@@ -64,7 +64,7 @@ static void check_effect(void *arg, int argc, const bytes *argv)
     struct record_check *c = arg;
     c->commands++;
     if (bytes_is(argv[0], "multi")) {
-        c->multi = c->commands == 1;
+        c->multi = c->effects == 0;
     } else if (bytes_is(argv[0], "exec")) {
         c->exec = true;
     } else {
@@ -353,7 +353,7 @@ static const struct form forms[] = {
     {NULL, 0, "SETEX k 10 v", "SET k v PXAT 1700000010000"},
     {NULL, 0, "PSETEX k 10 v", "SET k v PXAT 1700000000010"},
     {"SET k v EX 9", 0, "SET k w KEEPTTL", "SET k w KEEPTTL"},
-    {NULL, 0, "SET k w KEEPTTL", "SET k w"},
+    {NULL, 0, "SET k w KEEPTTL", "SET k w KEEPTTL"},
     {"SET k v", 0, "GETEX k EX 10", "PEXPIREAT k 1700000010000"},
     {"SET k v EX 9", 0, "GETEX k PERSIST", "PERSIST k"},
     {"SET k v", 0, "GETEX k PXAT 5", "DEL k"},
@@ -396,7 +396,7 @@ static const struct form forms[] = {
     /* whatever is found dead goes first */
     {"SET k 5 PX 10", 10, "GET k", "DEL k"},
     {"SET k 5 PX 10", 10, "INCR k", "MULTI; DEL k; INCR k; EXEC"},
-    {"SET k 5 PX 10", 10, "SET k w KEEPTTL", "MULTI; DEL k; SET k w; EXEC"},
+    {"SET k 5 PX 10", 10, "SET k w KEEPTTL", "MULTI; DEL k; SET k w KEEPTTL; EXEC"},
     {"SET a x;SET k 5 PX 10", 10, "RENAME a k", "MULTI; DEL k; RENAME a k; EXEC"},
     {"SADD a m;SADD b m;PEXPIRE b 10;SET d x PX 10", 10, "SUNIONSTORE d a b",
      "MULTI; DEL b; DEL d; SUNIONSTORE d a b; EXEC"},
@@ -471,7 +471,21 @@ static void databases_are_selected_where_they_change(void **state)
                         "SELECT 0; SET c 1");
     at(&w, 10);
     run(&w, "COPY a x DB 1");
-    assert_string_equal(journal_text(&w), "MULTI; SELECT 1; DEL x; SELECT 0; COPY a x DB 1; EXEC");
+    assert_string_equal(journal_text(&w), "SELECT 1; MULTI; DEL x; SELECT 0; COPY a x DB 1; EXEC");
+    world_close(&w);
+}
+
+static void a_huge_record_leaves_no_room_behind(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    char *value = mem_alloc(1 << 20);
+    memset(value, 'x', 1 << 20);
+    run_argv(&w, 3, (bytes[]){BYTES_LIT("SET"), BYTES_LIT("k"), bytes_of(value, 1 << 20)});
+    assert_true(w.region.journal.open.resp.cap <= 64 << 10);
+    run(&w, "SET a 1");
+    mem_free(value);
     world_close(&w);
 }
 
@@ -573,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(effects_have_their_forms),
         cmocka_unit_test(databases_are_selected_where_they_change),
         cmocka_unit_test(a_new_sink_is_told_the_database),
+        cmocka_unit_test(a_huge_record_leaves_no_room_behind),
         cmocka_unit_test(the_cycle_has_its_own_records),
         cmocka_unit_test(a_hollow_hash_goes_as_a_whole),
         cmocka_unit_test(malformed_records_are_refused),
