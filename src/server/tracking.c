@@ -78,7 +78,8 @@ void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
     bool as_message = t->redirect && c->session.subscribed;
     if (c->closing || c->session.close_after_reply || c->class == CONN_REPLICA) return;
     if (c->session.proto < 3 && !as_message) return; /* nowhere to say it */
-    struct reply out = conn_push(c, PUSH_BEHIND);
+    const struct server *s = c->net->owner; /* what is evicted for a command goes before the command runs */
+    struct reply out = conn_push(c, s->region.depth ? PUSH_BEHIND : PUSH_BEFORE);
     if (c->session.proto > 2) {
         reply_push(&out, 2);
         reply_bulk_str(&out, "invalidate");

@@ -304,6 +304,20 @@ def test_table_limit_is_lowered(server, r):
         r.config_set('tracking-table-max-keys', 1000000)
 
 
+@pytest.mark.engine('memory', 'the other engine evicts nothing')
+def test_what_a_command_evicts_is_told_before_its_reply(server_factory):
+    s = server_factory()
+    with s.client() as c, s.raw() as a:
+        a.call('HELLO', '3')
+        a.call('CLIENT', 'TRACKING', 'ON')
+        a.call('SETEX', 'volatile', 1000, 'x')
+        a.call('GET', 'volatile')
+        c.config_set('maxmemory-policy', 'volatile-random')
+        a.send(mayfly.encode('CONFIG', 'SET', 'maxmemory', 1) + mayfly.encode('GET', 'other'))
+        assert a.reply() == b'OK'
+        assert [a.reply(), a.reply()] == [[b'invalidate', [b'volatile']], None]
+
+
 def test_table_limit(server, r):
     """More keys than tracking-table-max-keys are not remembered: some are declared invalid instead."""
     r.config_set('tracking-table-max-keys', 50)
