@@ -123,6 +123,7 @@ enum {
     CONFIG_TLS = 1 << 8,       /* setting it, if only to what it was, means new rules for TLS */
     CONFIG_UNSIGNED = 1 << 9,  /* any number of 64 bits, though it is kept in an i64 */
     CONFIG_LOADED = 1 << 10,   /* not by CONFIG SET while the data is being loaded */
+    CONFIG_AS_IT_IS = 1 << 11, /* CONFIG_IMMUTABLE, but one may set it to what it is */
 };
 
 struct config_word {

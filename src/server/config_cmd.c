@@ -104,6 +104,16 @@ static void refuse(struct ctx *c, const char *name, bytes why)
                  (int)why.n, why.p);
 }
 
+static bool stays(const struct ctx *c, const struct change *ch)
+{
+    struct buf now = {0};
+    if (!(ch->d->flags & CONFIG_AS_IT_IS)) return false;
+    config_get(&c->server->config, ch->d, &now);
+    bool same = bytes_eq(buf_bytes(&now), ch->value);
+    buf_release(&now);
+    return same;
+}
+
 /* Names all directives; false: the first problem has been replied. */
 static bool admit(struct ctx *c, struct changes *all)
 {
@@ -124,7 +134,7 @@ static bool admit(struct ctx *c, struct changes *all)
             return false;
         }
         ch->name = by_alias ? ch->d->alias : ch->d->name;
-        if (ch->d->flags & CONFIG_IMMUTABLE) why = "can't set immutable config";
+        if (ch->d->flags & CONFIG_IMMUTABLE && !stays(c, ch)) why = "can't set immutable config";
         else if ((ch->d->flags & CONFIG_PROTECTED) && !may_set_protected(c))
             why = "can't set protected config";
         else if (repeated(all, i)) why = "duplicate parameter";

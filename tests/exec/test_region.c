@@ -182,7 +182,10 @@ static void clients_may_leave_the_access_clock_alone(void **state)
     w.session.no_touch = true;
     run_all(&w, "GET k;OBJECT ENCODING k;TTL k;EXISTS k");
     assert_string_equal(run(&w, "OBJECT IDLETIME k"), "10");
-    run_all(&w, "TOUCH k");
+    run_all(&w, "TOUCH k"); /* which asks for it */
+    assert_string_equal(run(&w, "OBJECT IDLETIME k"), "0");
+    at(&w, 20000);
+    run_all(&w, "GET k;TTL k");
     assert_string_equal(run(&w, "OBJECT IDLETIME k"), "10");
     w.session.no_touch = false;
     run_all(&w, "OBJECT ENCODING k;TTL k;EXISTS k");

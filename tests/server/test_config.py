@@ -770,3 +770,14 @@ def test_a_password_may_hold_any_byte(configured):
         assert c.call('AUTH', b'').startswith('WRONGPASS')
         assert c.call('AUTH', second) == b'OK'
         assert c.call('CONFIG', 'GET', 'masterauth') == [b'masterauth', first]
+
+
+def test_everything_can_be_set_to_what_it_is(r):
+    """Our own directives: those of Redis that can't be set can't be set to anything."""
+    own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in ('engine', 'import-rdb')]
+    assert 'metrics-port' in own and 'engine' in own
+    for name in own:
+        assert call(r, 'CONFIG', 'SET', name, get(r, name)) == 'OK', name
+    assert call(r, 'CONFIG', 'SET', 'metrics-port', '1') == \
+        "ERR CONFIG SET failed (possibly related to argument 'metrics-port') - can't set immutable config"
+    assert call(r, 'CONFIG', 'SET', 'daemonize', 'no').endswith("can't set immutable config")
