@@ -244,10 +244,30 @@ void conn_resume(struct conn *c, u32 why)
     net_make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
 }
 
+static struct conn *oldest(const struct net *n)
+{
+    struct conn *c = n->conns;
+    while (c && c->next) c = c->next;
+    return c;
+}
+
 void net_resume(struct net *n, u32 why)
 {
-    struct conn *oldest = n->conns;
-    while (oldest && oldest->next) oldest = oldest->next;
-    for (struct conn *c = oldest; c; c = c->prev)
+    for (struct conn *c = oldest(n); c; c = c->prev)
         if (c->hold & why) conn_resume(c, why);
+}
+
+bool net_resume_some(struct net *n, u32 why, u64 room, u64 *last)
+{
+    u64 resumed = 0, after = *last;
+    for (int round = 0; round < 2; round++) { /* those behind the last one, then the others */
+        for (struct conn *c = oldest(n); c; c = c->prev) {
+            if (!(c->hold & why) || (c->session.id > after) == (round == 1)) continue;
+            if (resumed >= room) return true;
+            resumed += c->in.n + 1;
+            *last = c->session.id;
+            conn_resume(c, why);
+        }
+    }
+    return false;
 }

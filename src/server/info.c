@@ -310,7 +310,11 @@ static void info_expiry(struct server *s, struct buf *b)
                (ull)s->region.expiry_stream.told, (ull)s->region.expiry_stream.lost);
 }
 
-static void info_rocksdb(struct server *s, struct buf *b) { rocks_info(s->region.eng, b); }
+static void info_rocksdb(struct server *s, struct buf *b)
+{
+    rocks_info(s->region.eng, b);
+    throttle_info(s, b);
+}
 
 struct section {
     const char *name, *title;

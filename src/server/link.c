@@ -405,7 +405,7 @@ static void up_cron(struct link *l)
 {
     if (!(l->conn->events & UV_READABLE)) {
         l->io_ms = link_now_ms(l);
-        if (follow_may(l)) link_watch(l, l->conn->events | UV_READABLE);
+        follow_resume(l);
     } else if (is_late(l)) {
         timed_out(l, "MASTER timeout: no data nor PING received...");
         return;

@@ -130,5 +130,6 @@ void sync_drop(struct link *l);             /* in any stage */
 
 void follow_readable(struct link *l);       /* may close */
 bool follow_may(const struct link *l);      /* whether what is read could be kept */
+void follow_resume(struct link *l);         /* reads again, if it stopped because it could not */
 
 #endif

@@ -213,11 +213,18 @@ static void corrupt(struct link *l, err e)
     link_close(l, false);
 }
 
-bool follow_may(const struct link *l)
+static bool aof_fails(const struct link *l)
 {
     const struct persistence *p = &l->server->persist;
     bool anyway = l->server->config.replica_ignore_disk_write_errors;
-    return anyway || p->aof_state != AOF_IS_ON || !aof_refuses(p->aof);
+    return !anyway && p->aof_state == AOF_IS_ON && aof_refuses(p->aof);
+}
+
+bool follow_may(const struct link *l) { return !l->server->throttle.holding && !aof_fails(l); }
+
+void follow_resume(struct link *l)
+{
+    if (l->state == LINK_UP && follow_may(l)) link_watch(l, l->conn->events | UV_READABLE);
 }
 
 static size_t wanted_bytes(const struct inbox *b)
@@ -231,8 +238,9 @@ void follow_readable(struct link *l)
     struct server *s = l->server;
     size_t room;
     if (!follow_may(l)) {
-        log_line(&s->log, LOG_WARNING,
-                 "Replica is unable to write to disk: it does not follow its primary until it can");
+        if (aof_fails(l))
+            log_line(&s->log, LOG_WARNING,
+                     "Replica is unable to write to disk: it does not follow its primary until it can");
         link_watch(l, l->conn->events & ~UV_READABLE);
         return;
     }

@@ -358,7 +358,7 @@ bool loading_step(struct server *s)
     struct loading *l = &s->persist.loading;
     i64 now_us = clock_mono_us(), until_us = now_us + (loading_aside(l) ? ASIDE_SLICE_US : SLICE_US);
     err e = ERR_AGAIN;
-    if (s->shutting_down) return false;
+    if (s->shutting_down || s->throttle.holding) return false; /* there will be another turn */
     region_begin(&s->region, clock_wall_ms());
     while (e == ERR_AGAIN && now_us < until_us && !too_fast(s, now_us)) {
         e = load_some(s);

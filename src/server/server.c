@@ -328,6 +328,7 @@ static int take_signals(void)
 static void start_handles(struct server *s)
 {
     block_init(s);
+    throttle_init(s);
     uv_timer_init(&s->loop, &s->cron);
     uv_timer_init(&s->loop, &s->pause);
     uv_timer_init(&s->loop, &s->wake);

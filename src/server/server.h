@@ -15,6 +15,7 @@
 #include "server/replication.h"
 #include "server/slowlog.h"
 #include "server/stats.h"
+#include "server/throttle.h"
 #include "server/tracking.h"
 
 #define MAYFLY_VERSION "0.1.0"
@@ -24,7 +25,9 @@
 enum {
     HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32,
     HOLD_BLOCKED = 64, /* it waits for keys: block.h */
-    HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN /* what Redis calls a blocked client */
+    HOLD_STORAGE = 128, /* it writes, and RocksDB is behind: throttle.h */
+    /* What Redis calls a blocked client. */
+    HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE
 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
@@ -46,6 +49,7 @@ struct server {
     struct pubsub pubsub;
     struct tracking tracking;
     struct blocking blocking; /* clients that wait for keys */
+    struct throttle throttle; /* clients that wait to write */
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */
@@ -122,10 +126,11 @@ NODISCARD bool server_relisten(struct server *s);
 /* Certificates and rules for TLS anew, for connections to come. False: `why` says what is wrong with them. */
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 
-/* Writes are held: until they may go on nothing expires and nothing is evicted, so that replicas catch up. */
+/* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the storage,
+ * catch up. */
 static inline bool server_stands_still(const struct server *s)
 {
-    return s->pause_until_ms || replication_frozen(&s->repl);
+    return s->pause_until_ms || replication_frozen(&s->repl) || s->throttle.holding;
 }
 
 /* Whether a command that took so long is one for the slow log. */

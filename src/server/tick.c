@@ -80,12 +80,19 @@ static bool pause_spares(const struct command *cmd)
     return cmd->flags & CMD_ADMIN || strncmp(cmd->name, "client|", 7) == 0;
 }
 
+/* A message is not stored. */
+static bool is_message(const struct command *cmd) { return cmd->run == cmd_publish || cmd->run == cmd_spublish; }
+
 u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write)
 {
-    const struct server *s = owner;
+    struct server *s = owner;
     if (q->session->monitor || conn_of(q->session)->class == CONN_REPLICA) return 0;
     if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
-    return replication_frozen(&s->repl) && may_write ? HOLD_FAILOVER : 0;
+    if (replication_frozen(&s->repl) && may_write) return HOLD_FAILOVER;
+    if (!s->throttle.holding || !may_write || is_message(cmd)) return 0;
+    s->throttle.waiting = true;
+    s->throttle.held++;
+    return HOLD_STORAGE;
 }
 
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
@@ -434,6 +441,7 @@ void server_tick(struct net *n)
     s->now_ms = s->region.ks.now_ms;
     i64 start_us = s->tick_us = clock_mono_us();
     storage_note_refusal(s);
+    throttle_begin_tick(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);
     if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
@@ -449,4 +457,5 @@ void server_tick(struct net *n)
     housekeeping(s, n->request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);
+    throttle_end_tick(s);
 }

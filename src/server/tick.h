@@ -25,7 +25,7 @@ void tick_account_late(struct server *s, struct conn *c, const struct request *q
 /* The region's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
 void tick_nested(void *owner, const struct request *q, const struct outcome *o);
 
-/* The region's holds: what CLIENT PAUSE and FAILOVER keep waiting. */
+/* The region's holds: what CLIENT PAUSE, FAILOVER and a storage that is behind keep waiting. */
 u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write);
 
 #endif

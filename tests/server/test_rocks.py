@@ -1,5 +1,6 @@
 """The rocksdb engine as its users see it: what is there after a restart, what a full disk or a
 second server on the same directory does, and what INFO tells."""
+import contextlib
 import os
 import random
 import re
@@ -502,7 +503,7 @@ def test_disk_full(small_disk, server_factory):
                 if len(errors) == 20:
                     break
         assert errors and len(kept) > 500
-        assert all(re.match(r'(IOERR|MISCONF|BUSY) ', e) for e in errors), set(errors)
+        assert all(re.match(r'(IOERR|MISCONF) ', e) for e in errors), set(errors)
         for key, value in random.sample(sorted(kept.items()), 200):
             assert c.call('GET', key) == value
         assert c.call('PING') == b'PONG' and c.call('DBSIZE') == len(kept)
@@ -530,15 +531,108 @@ def test_check(server_factory):
     assert nothing.returncode == 2 and busy.returncode in (0, 2)
 
 
-def test_a_stall_is_told_apart_from_a_failure(server_factory):
-    """When compactions can't follow, writes are asked to try again: the first one that is refused, too."""
-    s = server_factory('--rocksdb-write-buffer-size', '1mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
-                       '--rocksdb-rate-limit', '500kb')
-    with Raw(s.port) as c:
-        for i in range(3000):
-            reply = c.call('SET', f'k{i}', b'x' * 10_000)
-            if reply != b'OK':
-                break
-        assert str(reply).startswith('BUSY '), reply
-        assert c.call('GET', 'k0') == b'x' * 10_000
+# -- a backlog of flushes -----------------------------------------------------------------------------
+
+SLOW_DISK = ('--rocksdb-write-buffer-size', '1mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
+             '--rocksdb-rate-limit', '500kb')
+
+
+class Flood(threading.Thread):
+    """Writes one string of 10 kB after the other, until it is ended."""
+
+    def __init__(self, port, prefix):
+        super().__init__(daemon=True)
+        self.port, self.prefix, self.written, self.replies, self.ended = port, prefix, 0, set(), False
+        self.start()
+
+    def run(self):
+        with Raw(self.port) as c, contextlib.suppress(ConnectionError):
+            while not self.ended:
+                c.command('SET', f'{self.prefix}{self.written}', b'x' * 10_000)
+                if not c.file.peek(1):  # the server has been stopped
+                    return
+                self.replies.add(c.reply())
+                self.written += 1
+
+    def end(self):
+        """Returns what was answered apart from OK."""
+        self.ended = True
+        self.join(60)
+        assert not self.is_alive()
+        return self.replies - {b'OK'}
+
+
+def is_stalled(s):
+    return int(field(s, 'rocksdb', 'write_stalled'))
+
+
+def test_a_backlog_makes_writers_wait(server_factory):
+    """When flushes can't follow, whatever writes waits, and is done then: nothing is refused. Reads go on."""
+    s = server_factory(*SLOW_DISK)
+    floods = [Flood(s.port, name) for name in 'ab']
+    with Raw(s.port) as reader, Raw(s.port) as script, Raw(s.port) as multi, Raw(s.port) as pipeline, \
+            Raw(s.port) as listener:
+        ident = pipeline.call('CLIENT', 'ID')
+        listener.call('SUBSCRIBE', 'news')
+        eventually(lambda: is_stalled(s), pause=0.002)
+        script.command('EVAL', "return redis.call('SET', 's', redis.call('GET', KEYS[1]))", 1, 'a0')
+        for command in (('MULTI',), ('SET', 'm', 1), ('INCR', 'm'), ('EXEC',)):
+            multi.command(*command)
+        for command in (('SET', 'p', 1), ('INCR', 'p'), ('GET', 'p')):
+            pipeline.command(*command)
+
+        def held():
+            line = reader.call('CLIENT', 'LIST', 'ID', ident).decode()
+            return is_stalled(s) and ' flags=b ' in line
+        eventually(held, pause=0.002)
+        assert reader.call('GET', 'a0') == b'x' * 10_000
+        assert reader.call('EVAL_RO', "return redis.call('STRLEN', KEYS[1])", 1, 'a0') == 10_000
+        assert reader.call('PUBLISH', 'news', 'now') == 1
+        assert int(field(s, 'clients', 'blocked_clients')) >= 1
+        assert script.reply() == b'OK'
+        assert [multi.reply() for _ in range(4)] == [b'OK', b'QUEUED', b'QUEUED', [b'OK', 2]]
+        assert [pipeline.reply() for _ in range(3)] == [b'OK', 2, b'2']
+        assert [f.end() for f in floods] == [set(), set()]
         assert int(field(s, 'rocksdb', 'write_stalls')) >= 1
+        assert int(field(s, 'rocksdb', 'writes_held')) >= 4
+        assert reader.call('DBSIZE') == sum(f.written for f in floods) + 3
+
+
+def test_clients_that_wait_to_write_can_go(server_factory):
+    """While a backlog lasts, clients that wait can be killed, or leave; and the server can be stopped."""
+    s = server_factory(*SLOW_DISK)
+    flood = Flood(s.port, 'f')
+    eventually(lambda: is_stalled(s), pause=0.002)
+    with Raw(s.port) as admin:
+        killed, gone = Raw(s.port), Raw(s.port)
+        ids = [c.call('CLIENT', 'ID') for c in (killed, gone)]
+
+        def hold():
+            eventually(lambda: is_stalled(s), pause=0.002)
+            for c, name in ((killed, 'killed'), (gone, 'gone')):
+                c.command('SET', name, 1)
+            return all(' flags=b ' in admin.call('CLIENT', 'LIST', 'ID', i).decode() for i in ids)
+        eventually(hold, pause=0)
+        assert admin.call('CLIENT', 'KILL', 'ID', ids[0]) == 1
+        gone.close()
+        eventually(lambda: not admin.call('CLIENT', 'LIST', 'ID', *ids))
+        killed.close()
+        eventually(lambda: is_stalled(s), pause=0.002)
+        flood.ended = True
+        assert s.stop() == 0
+    assert flood.end() == set()
+
+
+def test_a_replica_with_a_backlog_follows(server_factory):
+    """It stops reading from its primary until it can write again: the link stays, and nothing is lost."""
+    primary, replica = server_factory(), server_factory(*SLOW_DISK[:-1], '1mb')
+    with Raw(primary.port) as p, Raw(replica.port) as r:
+        r.call('REPLICAOF', '127.0.0.1', primary.port)
+        eventually(lambda: replica.info('replication')['master_link_status'] == 'up')
+        for i in range(250):
+            assert p.call('SET', f'k{i}', b'%d' % i * 2500) == b'OK'
+        eventually(lambda: replica.info('replication')['master_repl_offset'] ==
+                   primary.info('replication')['master_repl_offset'], seconds=60)
+        assert int(field(replica, 'rocksdb', 'write_stalls')) >= 1
+        assert [r.call('STRLEN', f'k{i}') for i in range(250)] == [len(b'%d' % i * 2500) for i in range(250)]
+    assert int(primary.info('stats')['sync_full']) == 1 and int(primary.info('stats')['sync_partial_ok']) == 0

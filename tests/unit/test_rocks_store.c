@@ -555,46 +555,75 @@ static void the_log_is_synced(void **state)
     assert_null(store_refuses_writes(b->s));
 }
 
-static void tune(struct store *s, const char *name, const char *value)
-{
-    char *err = NULL;
-    rocksdb_set_options_cf(s->db, s->cf[FAM_DATA], 1, &name, &value, &err);
-    assert_null(err);
-}
-
 static bool flows(struct store *s)
 {
     store_cron(s);
     return !store_refuses_writes(s);
 }
 
-static void a_stopped_write_does_not_wait(void **state)
+static bool at_ease(struct store *s) { return store_pressure(s, true) == 0; }
+
+/* Flushes are slower than what is written: that is told, and no write waits for it or fails. */
+static void a_backlog_is_told_and_stops_nothing(void **state)
 {
     struct bed *b = *state;
-    b->o.rate_limit = 500000; /* slower than what follows */
+    b->o.rate_limit = 1000000;
+    b->o.write_buffer = 1 << 20;
     reopen(b);
     struct store *s = b->s;
-    tune(s, "max_write_buffer_number", "2");
-    bool ok = true;
-    u32 n = 0;
-    for (; n < 10000 && ok; n++) {
-        char key[16], value[1000] = {0};
-        store_put(s, FAM_DATA, bytes_of(key, (size_t)snprintf(key, sizeof key, "%05u", n)),
-                  bytes_of(value, sizeof value));
-        store_put(s, FAM_META, L("k"), bytes_of(&n, sizeof n));
-        ok = store_write(s);
-    }
-    assert_false(ok);
-    assert_non_null(store_refuses_writes(s));
-    assert_memory_equal(store_refuses_writes(s), "BUSY ", 5);
-    assert_true(store_batch_empty(s));
-    n -= 2; /* the last that went through; reads go on */
-    expect(s, FAM_META, L("k"), bytes_of(&n, sizeof n));
-    assert_true(has(s, FAM_DATA, L("00000")));
-    assert_true(eventually(flows, s));
-    store_put(s, FAM_META, L("k"), L("v"));
-    commit(s);
+    u64 before = store_written(s), wrote = 3000u * 1000;
+    assert_int_equal(store_pressure(s, true), 0);
+    fill(s, FAM_DATA, "x", 3000);
+    assert_true(store_written(s) - before > wrote && store_written(s) - before < 2 * wrote);
+    assert_int_equal(store_pressure(s, true), ROCKS_PRESSURE_MAX);
     assert_int_equal(s->stalls, 1);
+    store_cron(s);
+    assert_null(store_refuses_writes(s));
+    assert_true(has(s, FAM_DATA, L("x0000000")) && has(s, FAM_DATA, L("x0002999")));
+    assert_true(eventually(at_ease, s));
+}
+
+static void files_in_level_0_are_pressure(void **state)
+{
+    struct bed *b = *state;
+    struct store *s = b->s;
+    char *err = NULL;
+    const char *name = "disable_auto_compactions", *value = "true";
+    rocksdb_set_options_cf(s->db, s->cf[FAM_DATA], 1, &name, &value, &err);
+    assert_null(err);
+    s->limits.level0[FAM_DATA] = 2;
+    for (u32 n = 1; n <= 5; n++) {
+        fill(s, FAM_DATA, "x", 10);
+        flush(s, FAM_DATA);
+        u32 expected = n <= 2 ? 0 : n == 3 ? ROCKS_PRESSURE_MAX / 2 : ROCKS_PRESSURE_MAX;
+        assert_int_equal(store_pressure(s, true), expected);
+    }
+    compact(s, FAM_DATA);
+    assert_int_equal(store_pressure(s, true), 0);
+}
+
+static bool blobs_are_small(struct store *s)
+{
+    return store_number(s, FAM_META, "rocksdb.total-blob-file-size") < 8 << 20;
+}
+
+/* Garbage in blob files is collected when there is much of it. */
+static void garbage_in_blobs_goes(void **state)
+{
+    struct bed *b = *state;
+    b->o.blob_size = 500;
+    reopen(b);
+    struct store *s = b->s;
+    char key[32];
+    fill(s, FAM_META, "x", 12000);
+    compact(s, FAM_META);
+    assert_false(blobs_are_small(s));
+    for (u32 i = 0; i < 12000; i++)
+        if (i % 3) store_delete(s, FAM_META, bytes_of(key, (size_t)snprintf(key, sizeof key, "x%07u", i)));
+    commit(s);
+    compact(s, FAM_META); /* which drops the rows, and makes what they had in blob files garbage */
+    assert_true(eventually(blobs_are_small, s));
+    assert_true(has(s, FAM_META, L("x0000000")) && has(s, FAM_META, L("x0011997")));
 }
 
 static void info_is_well_formed(void **state)
@@ -904,7 +933,8 @@ int main(void)
         T(iterators_keep_their_bounds), T(iterators_see_what_was_written),
         T(orphans_go), T(dead_keys_go),
         T(files_are_dropped), T(refilled_ranges_are_compacted), T(garbage_is_swept),
-        T(the_log_is_synced), T(a_stopped_write_does_not_wait), T(info_is_well_formed),
+        T(the_log_is_synced), T(a_backlog_is_told_and_stops_nothing), T(files_in_level_0_are_pressure),
+        T(garbage_in_blobs_goes), T(info_is_well_formed),
         T(families_of_others_stay), T(one_process_only), T(reading_only), T(bad_directories),
         T(a_torn_tail_is_cut), T(a_damaged_log_is_cut), T(a_broken_file_fails_reads),
     };

@@ -25,7 +25,7 @@ static void rk_begin(struct engine *e, i64 now_ms)
     e->now_ms = now_ms;
     if (LIKELY(now_ms)) rk->clock_ms = now_ms;
     if (UNLIKELY(rk->row_bytes > rk->row_budget)) row_sweep(rk);
-    if (UNLIKELY(rk->legacy)) legacy_step(rk, LEGACY_TOGETHER);
+    if (UNLIKELY(rk->legacy) && !store_pressure(rk->store, false)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
 /* Dead keys that a compaction may take by itself: those the cleaner should have had long ago; none if
@@ -249,6 +249,8 @@ void rocks_set_sync(struct engine *e, enum rocks_sync sync) { store_set_sync(rk_
 void rocks_set_compaction_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
 
 const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
+u32 rocks_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
+u64 rocks_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
 void rocks_cron(struct engine *e) { store_cron(rk_of(e)->store); }
 
 void rocks_info(struct engine *e, struct buf *out)

@@ -39,11 +39,18 @@ void rocks_set_sync(struct engine *e, enum rocks_sync sync);
  * keys by itself. INT64_MAX: never (a replica). 0: at once (the cleaner is off). */
 void rocks_set_compaction_grace(struct engine *e, i64 grace_ms);
 
-/* A write that would have to wait for compactions, or an error in the background
- * (disk full …): the text of the error writes get, or NULL when all is well. Cheap. */
+/* Writes fail because of an error in the background (disk full …): the text of the error they get, or NULL
+ * when all is well. Cheap. */
 const char *rocks_refuses_writes(struct engine *e);
 
-/* Once a second or so, from the loop: looks after stalls and background errors. */
+/* How much of what was written waits for flushes and compactions: 0 up to the soft limits, where writers are
+ * to slow down; ROCKS_PRESSURE_MAX from the hard ones on, where they are to wait. A commit never waits and never
+ * fails for it. `measure`: now, which takes about 20 us; else as of some megabytes ago, which is cheap. */
+#define ROCKS_PRESSURE_MAX 1000
+u32 rocks_write_pressure(struct engine *e, bool measure);
+u64 rocks_bytes_written(const struct engine *e); /* since it was opened */
+
+/* Ten times a second or so, from the loop: looks after free space and background errors. */
 void rocks_cron(struct engine *e);
 
 /* The lines of `INFO rocksdb`, "name:value\r\n". */

@@ -177,15 +177,14 @@ bool store_write(struct store *s)
     if (!s->rows) return true;
     for (int f = 0; f < FAM_COUNT; f++) s->refilled[f] &= s->ranged[f];
     size_t size = store_batch_size(s);
-    rocksdb_writeoptions_set_no_slowdown(s->write, 1);
     char *err = write_uncounted(s);
-    if (UNLIKELY(err != NULL)) err = store_apply_stalled(s, err);
     bool ok = !err;
     if (ok) {
         count_garbage(s);
         if (!rocksdb_writeoptions_get_sync(s->write))
             atomic_store_explicit(&s->dirty, true, memory_order_release);
         store_wrote(s, size);
+        store_count_written(s, size);
     } else {
         store_write_failed(s, err);
     }

@@ -104,6 +104,8 @@ void store_view_close(struct store *view); /* NULL is fine */
 void store_set_sync(struct store *s, enum rocks_sync sync);
 void store_relax(struct store *s, bool relaxed); /* writes don't wait for a sync meanwhile */
 const char *store_refuses_writes(struct store *s); /* see rocks_refuses_writes */
+u32 store_pressure(struct store *s, bool measure); /* see rocks_write_pressure */
+u64 store_written(const struct store *s);          /* bytes of all batches so far */
 void store_cron(struct store *s);
 void store_info(struct store *s, struct buf *out); /* levels, sizes, stalls, cache, compactions, orphans */
 

@@ -1,6 +1,6 @@
 /* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_options.c,
- * store_open.c, store_run.c (sync, cron), store_trouble.c (stalls, failures), store_space.c (getting
- * space back), store_view.c and store_info.c share.
+ * store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs), store_trouble.c (failures),
+ * store_space.c (getting space back), store_view.c and store_info.c share.
  *
  * Threads: the loop owns everything that is not said to be shared. Beside it run the syncer and the
  * sweeper (struct worker) and RocksDB's own threads, which come in through the compaction filters. */
@@ -35,6 +35,13 @@ struct file_drop {
 struct sweep {
     bool wanted;
     struct buf from, to; /* empty: no bound */
+};
+
+/* Backlogs that writers are slowed down for: store_pressure.c. */
+struct store_limits {
+    u64 unflushed;                  /* bytes of memtables that wait to be flushed */
+    u32 level0[FAM_COUNT];          /* files in L0: the soft limit; the hard one is twice that */
+    u64 pending_soft, pending_hard; /* bytes of a family to be compacted */
 };
 
 struct store {
@@ -73,13 +80,20 @@ struct store {
     u64 iterators_made, iterators_reused;
 
     /* Trouble. */
-    bool disk_low, write_failed, stalled;
-    u64 write_failures, stalls; /* how often it came to that */
+    bool disk_low, write_failed;
+    u64 write_failures;         /* how often it came to that */
     u64 reserve, unlooked;      /* bytes to be kept free; written since that was looked at */
     u32 tries;                  /* to write again, since it last failed */
     u64 broken_log;             /* the number of the log that could not be written; 0: it was not the log */
     char refusal[512], disk_refusal[256];
     char sync_refusal[512]; /* the syncer's; under `lock` */
+
+    /* Pressure. */
+    struct store_limits limits;
+    u32 pressure;      /* 0 … ROCKS_PRESSURE_MAX, as last measured … */
+    u64 stalls;        /* … and how often it has reached that */
+    u64 written;       /* bytes of all batches so far … */
+    u64 measured_at;   /* … and when pressure was last measured */
 
     /* Sync: shared with the syncer. */
     struct worker syncer;
@@ -118,6 +132,7 @@ rocksdb_options_t *store_database_options(const struct rocks_options *o, const s
 rocksdb_options_t *store_family_options(struct store *s, enum family f, const struct rocks_options *o,
                                         const struct sizes *z, rocksdb_options_t *database);
 rocksdb_cache_t *store_new_cache(u64 capacity);
+struct store_limits store_limits(const struct sizes *z);
 
 /* store_iter.c */
 void store_take_back(struct store *s); /* iterators that are out become idle */
@@ -131,10 +146,11 @@ void worker_wake(struct worker *w);
 void worker_wait(struct worker *w, int ms);
 void worker_join(struct worker *w);
 
+/* store_pressure.c */
+u32 store_measure_pressure(struct store *s);          /* and keeps it */
+void store_count_written(struct store *s, size_t n);  /* bytes: measures now and then */
+
 /* store_trouble.c */
-/* Goes on with a write that failed with err because it was not allowed to wait: NULL if it went through
- * after a while. */
-char *store_apply_stalled(struct store *s, char *err);
 void store_write_failed(struct store *s, char *err); /* logs; writes are refused from now on */
 void store_wrote(struct store *s, size_t n);         /* bytes: looks at the disk now and then */
 void store_look_after(struct store *s);              /* cron: does the trouble last? */

@@ -52,9 +52,9 @@ static void work(struct store *s, struct buf *out)
     line(out, "running_compactions", whole(s, "rocksdb.num-running-compactions"));
     line(out, "running_flushes", whole(s, "rocksdb.num-running-flushes"));
     line(out, "sweeps", atomic_load_explicit(&s->sweeps, memory_order_relaxed));
-    line(out, "write_stalled", s->stalled);
+    line(out, "write_pressure", s->pressure * 100 / ROCKS_PRESSURE_MAX);
+    line(out, "write_stalled", s->pressure == ROCKS_PRESSURE_MAX);
     line(out, "write_stalls", s->stalls);
-    line(out, "delayed_write_rate", whole(s, "rocksdb.actual-delayed-write-rate"));
     line(out, "write_failing", s->write_failed);
     line(out, "disk_full", s->disk_low);
     line(out, "disk_reserve_bytes", s->reserve);

@@ -172,6 +172,7 @@ static void open_database(struct store *s, const struct rocks_options *o, struct
     struct names ns = {0};
     rocksdb_options_t *database = store_database_options(o, &z), *families[FAM_COUNT] = {0};
     s->cache = store_new_cache(z.cache);
+    s->limits = store_limits(&z);
     rocksdb_options_set_create_if_missing(database, !there);
     if (!list_names(&ns, s->dir, database, s->read_only, there, why)) goto out;
     for (int f = 0; f < FAM_COUNT; f++)

@@ -27,7 +27,26 @@ static const struct {
 };
 
 #define MB ((u64)1 << 20)
-#define BUFFERS 6 /* memtables of the common size, full ones included, before a family's writes have to wait */
+#define NEVER (1 << 30)
+
+static u64 family_memtable(const struct sizes *z, enum family f)
+{
+    return MAX(z->memtable * shapes[f].memtable / 8, MB / 4);
+}
+
+/* What RocksDB would delay or stop writes for. Many files in L0 cost reads a little, and their filters answer
+ * for most of them. */
+struct store_limits store_limits(const struct sizes *z)
+{
+    struct store_limits l = {.pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
+    u64 active = 0;
+    for (int f = 0; f < FAM_COUNT; f++) {
+        active += family_memtable(z, (enum family)f);
+        l.level0[f] = MAX(4u * shapes[f].level0, 32u);
+    }
+    l.unflushed = MAX(z->buffers - MIN(z->buffers, active), 2 * z->memtable);
+    return l;
+}
 
 /* Of the first level below L0; the next ones' are twice as large each. */
 static u64 file_size(const struct sizes *z) { return MAX(z->memtable / 2, MB); }
@@ -164,14 +183,12 @@ static void set_levels(rocksdb_options_t *opt, enum family f, const struct rocks
     rocksdb_options_set_target_file_size_multiplier(opt, 2);
     rocksdb_options_set_max_bytes_for_level_base(opt, 16 * file_size(z));
     rocksdb_options_set_max_compaction_bytes(opt, 5 * file_size(z));
-    /* Many files in L0 cost reads a little, and their filters answer for most of them; a stopped write
-     * costs everybody. */
-    int many = MAX(4 * shapes[f].level0, 32);
     rocksdb_options_set_level0_file_num_compaction_trigger(opt, shapes[f].level0);
-    rocksdb_options_set_level0_slowdown_writes_trigger(opt, many);
-    rocksdb_options_set_level0_stop_writes_trigger(opt, 2 * many);
-    rocksdb_options_set_soft_pending_compaction_bytes_limit(opt, 128 * 1024 * MB);
-    rocksdb_options_set_hard_pending_compaction_bytes_limit(opt, 512 * 1024 * MB);
+    /* RocksDB itself delays or stops no write: store_pressure.c. */
+    rocksdb_options_set_level0_slowdown_writes_trigger(opt, NEVER);
+    rocksdb_options_set_level0_stop_writes_trigger(opt, NEVER);
+    rocksdb_options_set_soft_pending_compaction_bytes_limit(opt, 0);
+    rocksdb_options_set_hard_pending_compaction_bytes_limit(opt, 0);
 }
 
 static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, rocksdb_cache_t *cache)
@@ -181,12 +198,11 @@ static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, roc
     rocksdb_options_set_blob_file_size(opt, 64 * MB);
     rocksdb_options_set_blob_compression_type(opt, compression_of(o->compression));
     rocksdb_options_set_blob_cache(opt, cache);
-    /* Compactions move what is alive out of the older half of the blob files, and are started for it
-     * when half of what those hold is garbage: overwritten and expired strings cost at most about
-     * as much again as the live ones. */
-    rocksdb_options_set_enable_blob_gc(opt, 1);
+    /* Off until there is much garbage (store_space.c). While it is on, each compaction moves what is alive out of
+     * the older half of the blob files, whether or not there is garbage in them: under a load that only writes,
+     * each compaction of a few small files would copy half of all long strings. */
+    rocksdb_options_set_enable_blob_gc(opt, 0);
     rocksdb_options_set_blob_gc_age_cutoff(opt, 0.5);
-    rocksdb_options_set_blob_gc_force_threshold(opt, 0.5);
     rocksdb_options_set_blob_compaction_readahead_size(opt, 2 * MB);
 }
 
@@ -194,9 +210,8 @@ rocksdb_options_t *store_family_options(struct store *s, enum family f, const st
                                         const struct sizes *z, rocksdb_options_t *database)
 {
     rocksdb_options_t *opt = rocksdb_options_create_copy(database);
-    u64 memtable = MAX(z->memtable * shapes[f].memtable / 8, MB / 4);
-    rocksdb_options_set_write_buffer_size(opt, memtable);
-    rocksdb_options_set_max_write_buffer_number(opt, BUFFERS * 8 / shapes[f].memtable);
+    rocksdb_options_set_write_buffer_size(opt, family_memtable(z, f));
+    rocksdb_options_set_max_write_buffer_number(opt, NEVER); /* their bytes count: store_pressure.c */
     /* Merging two memtables into one file would save a little work, but 7.8 can lose a manual flush then: a
      * flush already under way clears the request, and one memtable alone is not flushed. */
     rocksdb_options_set_min_write_buffer_number_to_merge(opt, 1);

@@ -8,6 +8,10 @@
  * from becoming the main occupation; families so large that it never suffices are left to
  * RocksDB's own leveling, which keeps garbage near a tenth by itself.
  *
+ * Blob files are given back as soon as nothing in them is alive. For those that hold some garbage, RocksDB's
+ * collection is turned on when a third of all is garbage, and off below a fifth. While it is on, each sweep of
+ * redis_metadata moves what is alive out of the older half of the files.
+ *
  * While a view is open, what it shows can't be given back. Sweeping goes on for what came and went since,
  * but the garbage is counted once more when the view has gone; and ranges are left until then.
  *
@@ -32,6 +36,7 @@ struct outlook {
     u64 garbage[FAM_COUNT]; /* at the last look */
     u32 quiet[FAM_COUNT];   /* looks since it last grew by much */
     u64 held[FAM_COUNT];    /* swept while a view was open */
+    bool blob_gc;           /* collection of garbage in blob files is on */
 };
 
 static void compact(struct store *s, enum family f, const bytes *from, const bytes *to)
@@ -46,6 +51,7 @@ static void compact(struct store *s, enum family f, const bytes *from, const byt
     atomic_fetch_add_explicit(&s->sweeps, 1, memory_order_relaxed);
 }
 
+static bool closing(struct store *s) { return atomic_load_explicit(&s->closing, memory_order_acquire); }
 static bool viewed(struct store *s) { return atomic_load_explicit(&s->viewed, memory_order_acquire); }
 
 /* What store_compact_soon asked for. */
@@ -97,6 +103,24 @@ static bool worth_sweeping(struct store *s, enum family f, const struct outlook 
     return *size >= SIZE_WORTH && *size <= o->budget;
 }
 
+static void set_blob_gc(struct store *s, struct outlook *o, bool on)
+{
+    const char *name = "enable_blob_garbage_collection", *value = on ? "true" : "false";
+    char *err = NULL;
+    rocksdb_set_options_cf(s->db, s->cf[FAM_META], 1, &name, &value, &err);
+    if (err) rocksdb_free(err); /* it will be tried again in a second */
+    else o->blob_gc = on;
+}
+
+static void mind_blobs(struct store *s, struct outlook *o)
+{
+    u64 total = store_number(s, FAM_META, "rocksdb.live-blob-file-size");
+    u64 garbage = store_number(s, FAM_META, "rocksdb.live-blob-file-garbage-size");
+    bool on = garbage >= SIZE_WORTH && garbage > total / (o->blob_gc ? 5 : 3);
+    if (on != o->blob_gc) set_blob_gc(s, o, on);
+    if (UNLIKELY(o->blob_gc) && !viewed(s) && !closing(s)) compact(s, FAM_META, NULL, NULL);
+}
+
 static void flush_all(struct store *s)
 {
     rocksdb_flushoptions_t *o = rocksdb_flushoptions_create();
@@ -108,8 +132,6 @@ static void flush_all(struct store *s)
     rocksdb_flushoptions_destroy(o);
 }
 
-static bool closing(struct store *s) { return atomic_load_explicit(&s->closing, memory_order_acquire); }
-
 void *store_sweeper(void *arg)
 {
     struct store *s = arg;
@@ -118,6 +140,7 @@ void *store_sweeper(void *arg)
         worker_wait(&s->sweeper, LOOK_EVERY_MS);
         for (int f = 0; f < FAM_COUNT && !closing(s); f++) sweep_wanted(s, (enum family)f);
         observe(s, &o);
+        mind_blobs(s, &o);
         bool tidied = false;
         for (int f = 0; f < FAM_COUNT && !closing(s); f++) {
             u64 size;

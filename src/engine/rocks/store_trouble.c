@@ -1,10 +1,5 @@
-/* When writes don't go: stalls, a full disk, a broken one. Reads go on in all of these.
- *
- * Stalls. When flushes or compactions can't follow, RocksDB first slows writes down and then stops
- * them. A stopped write would block the loop, and all reads with it, for as long as that takes. So
- * writes are made with no_slowdown, which fails at once instead; they are tried for a quarter of a
- * second (a flush takes less), and if that does not help, refused until cron sees RocksDB going
- * again.
+/* When writes fail: a full disk, a broken one. Reads continue in either case. (A backlog of flushes or
+ * compactions makes no write fail: store_pressure.c.)
  *
  * A full disk. Writes are refused while less than a reserve is free, which is looked at by cron and
  * after every few megabytes. If RocksDB comes to feel it nevertheless, it writes out its memtables once
@@ -26,8 +21,7 @@
 
 #define RESERVE_MAX (256u << 20)
 #define RESERVE_SHARE 20 /* of the disk */
-#define PATIENCE_MS 250
-#define TRIES 300        /* crons in which RocksDB should have recovered */
+#define TRIES 300 /* crons in which RocksDB should have recovered */
 
 /* -- the disk's free space --------------------------------------------------------------- */
 
@@ -56,31 +50,7 @@ void store_wrote(struct store *s, size_t n)
     if (UNLIKELY(s->unlooked > s->reserve / 16)) look_at_disk(s);
 }
 
-/* -- stalls and failures --------------------------------------------------------------------- */
-
-static bool stopped(struct store *s) { return store_number(s, FAM_META, "rocksdb.is-write-stopped") != 0; }
-
-static bool stall_error(const char *err) { return strstr(err, "Write stall") != NULL; }
-
-static char *apply(struct store *s, bool may_wait)
-{
-    char *err = NULL;
-    rocksdb_writeoptions_set_no_slowdown(s->write, !may_wait);
-    rocksdb_write(s->db, s->write, s->batch, &err);
-    return err;
-}
-
-char *store_apply_stalled(struct store *s, char *err)
-{
-    for (int i = 0; i < PATIENCE_MS && err && stall_error(err); i++) {
-        rocksdb_free(err);
-        /* Only slowed down: RocksDB itself waits the few milliseconds that it thinks right. */
-        bool slowed = !stopped(s);
-        if (!slowed) usleep(1000);
-        err = apply(s, slowed);
-    }
-    return err;
-}
+/* -- failures -------------------------------------------------------------------------------- */
 
 /* The number of the newest log file. */
 static u64 newest_log(struct store *s)
@@ -97,23 +67,8 @@ static u64 newest_log(struct store *s)
     return newest;
 }
 
-static void set_stalled(struct store *s, bool stalled)
-{
-    if (stalled == s->stalled) return;
-    s->stalled = stalled;
-    s->stalls += stalled;
-    if (s->log)
-        log_line(s->log, LOG_WARNING, stalled ? "RocksDB has stopped writes until compactions have caught up"
-                                              : "RocksDB takes writes again");
-}
-
 void store_write_failed(struct store *s, char *err)
 {
-    if (stall_error(err)) {
-        set_stalled(s, true);
-        rocksdb_free(err);
-        return;
-    }
     if (strstr(err, ".log")) s->broken_log = newest_log(s);
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
     s->write_failures++;
@@ -125,7 +80,16 @@ void store_write_failed(struct store *s, char *err)
     store_complain(s, "can't write", err);
 }
 
-/* An empty write goes the way of all writes, and is refused as they are. */
+/* An empty write is refused as any other would be. RocksDB's error, or NULL. */
+static char *write_nothing(struct store *s)
+{
+    char *err = NULL;
+    rocksdb_writebatch_t *nothing = rocksdb_writebatch_create();
+    rocksdb_write(s->db, s->write, nothing, &err);
+    rocksdb_writebatch_destroy(nothing);
+    return err;
+}
+
 static void try_again(struct store *s)
 {
     if (s->broken_log && newest_log(s) <= s->broken_log) {
@@ -134,11 +98,7 @@ static void try_again(struct store *s)
                      "MISCONF RocksDB cannot go on with its log. Reads go on; restart the server");
         return;
     }
-    char *err = NULL;
-    rocksdb_writebatch_t *nothing = rocksdb_writebatch_create();
-    rocksdb_writeoptions_set_no_slowdown(s->write, 1);
-    rocksdb_write(s->db, s->write, nothing, &err);
-    rocksdb_writebatch_destroy(nothing);
+    char *err = write_nothing(s);
     if (err) {
         if (strstr(err, ".log")) s->broken_log = newest_log(s);
         rocksdb_free(err);
@@ -150,18 +110,25 @@ static void try_again(struct store *s)
     if (s->log) log_line(s->log, LOG_WARNING, "RocksDB takes writes again");
 }
 
+/* While writers wait, no write would notice that flushes fail. */
+static void try_while_full(struct store *s)
+{
+    char *err = s->pressure == ROCKS_PRESSURE_MAX ? write_nothing(s) : NULL;
+    if (UNLIKELY(err != NULL)) store_write_failed(s, err);
+}
+
 void store_look_after(struct store *s)
 {
     look_at_disk(s);
-    if (s->stalled) set_stalled(s, stopped(s));
+    if (s->pressure) store_measure_pressure(s);
     if (s->write_failed && !s->disk_low) try_again(s);
+    else if (!s->write_failed) try_while_full(s);
 }
 
 const char *store_refuses_writes(struct store *s)
 {
     if (UNLIKELY(s->disk_low)) return s->disk_refusal;
     if (UNLIKELY(s->write_failed)) return s->refusal;
-    if (UNLIKELY(s->stalled)) return "BUSY RocksDB is catching up with compactions; try again";
     if (LIKELY(!atomic_load_explicit(&s->sync_failed, memory_order_acquire))) return NULL;
     pthread_mutex_lock(&s->lock);
     memcpy(s->refusal, s->sync_refusal, sizeof s->refusal);

@@ -1,0 +1,131 @@
+#include "server/throttle.h"
+
+#include "base/clock.h"
+#include "engine/rocks/rocks.h"
+#include "server/link.h"
+#include "server/server.h"
+
+#define POLL_MS 5              /* how often a full backlog is looked at */
+#define BURST_US 2000          /* writes may run so much too early: timers are that coarse */
+#define WAIT_MAX_US 10000      /* the most that one tick's writes make the next wait, but at full pressure */
+#define RATE_LEAST (8u << 20)  /* bytes a second */
+#define SAMPLE_US 50000
+#define RATE_OVER_US 1000000   /* the rate follows what is written over about this time */
+#define TELL_AFTER_US 1000000
+#define TELL_EVERY_US 60000000
+
+/* What is written as fast as it was lately keeps pressure where it is or lets it change slowly. So at half
+ * pressure writers may go on at that rate, at less they may go faster, up to twice, and at more slower, down to
+ * nothing. As the rate follows, they come to the rate at which pressure stays. */
+static u64 allowed_rate(const struct throttle *t, u32 pressure)
+{
+    return MAX(t->rate, RATE_LEAST) * 2 * (ROCKS_PRESSURE_MAX - pressure) / ROCKS_PRESSURE_MAX + 1;
+}
+
+static void sample_rate(struct throttle *t, u64 bytes, i64 now_us)
+{
+    i64 past_us = now_us - t->sample_us;
+    t->sample_bytes += bytes;
+    if (past_us < SAMPLE_US) return;
+    i64 now = (i64)(t->sample_bytes * 1000000 / (u64)past_us), before = (i64)t->rate;
+    t->rate = (u64)(before + (now - before) * MIN(past_us, RATE_OVER_US) / RATE_OVER_US);
+    t->sample_bytes = 0;
+    t->sample_us = now_us;
+}
+
+static void charge(struct throttle *t, u64 bytes, u32 pressure, i64 now_us)
+{
+    sample_rate(t, bytes, now_us);
+    if (!pressure) {
+        t->next_us = 0;
+        return;
+    }
+    i64 cost_us = (i64)(bytes * 1000000 / allowed_rate(t, pressure));
+    t->next_us = MIN(MAX(t->next_us, now_us) + cost_us, now_us + WAIT_MAX_US);
+}
+
+/* Errors are told at once: if writes are refused, nobody waits for that. */
+static bool must_hold(struct server *s, u32 pressure, i64 now_us)
+{
+    if (!pressure || rocks_refuses_writes(s->region.eng)) return false;
+    return pressure == ROCKS_PRESSURE_MAX || s->throttle.next_us > now_us + BURST_US;
+}
+
+static void set_holding(struct server *s, bool holding, i64 now_us)
+{
+    struct throttle *t = &s->throttle;
+    if (holding && !t->held_since_us) t->held_since_us = now_us;
+    if (!holding && t->held_since_us) {
+        t->held_us += (u64)(now_us - t->held_since_us);
+        t->held_since_us = 0;
+    }
+    t->holding = holding;
+    if (!holding || now_us - t->held_since_us < TELL_AFTER_US) return;
+    if (t->told_us && now_us - t->told_us < TELL_EVERY_US) return;
+    t->told_us = now_us;
+    log_line(&s->log, LOG_WARNING,
+             "RocksDB is behind with flushes or compactions: writes have been waiting for a second. INFO rocksdb "
+             "has details");
+}
+
+static void look(struct server *s, bool measure, i64 now_us)
+{
+    struct throttle *t = &s->throttle;
+    u64 written = rocks_bytes_written(s->region.eng);
+    u32 pressure = rocks_write_pressure(s->region.eng, measure);
+    charge(t, written - t->charged, pressure, now_us);
+    t->charged = written;
+    set_holding(s, must_hold(s, pressure, now_us), now_us);
+}
+
+void throttle_begin_tick(struct server *s)
+{
+    struct throttle *t = &s->throttle;
+    if (s->config.engine != ENGINE_ROCKSDB) return;
+    if (!t->holding && t->charged == rocks_bytes_written(s->region.eng)) return;
+    look(s, false, s->tick_us);
+}
+
+/* Those that waited longest come first. As many as the rate allows, so that not all of them run into the same
+ * wait again with each turn. */
+static void resume_some(struct server *s)
+{
+    struct throttle *t = &s->throttle;
+    u32 pressure = rocks_write_pressure(s->region.eng, false);
+    u64 room = pressure ? allowed_rate(t, pressure) / (1000000 / (BURST_US * 2)) : UINT64_MAX;
+    t->waiting = net_resume_some(&s->net, HOLD_STORAGE, room, &t->last_resumed);
+    if (s->repl.link) follow_resume(s->repl.link);
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    struct server *s = timer->data;
+    look(s, true, clock_mono_us());
+    if (!s->throttle.holding) resume_some(s);
+    throttle_end_tick(s);
+}
+
+void throttle_end_tick(struct server *s)
+{
+    struct throttle *t = &s->throttle;
+    if (LIKELY(!t->holding && !t->waiting) || uv_is_active((uv_handle_t *)&t->timer)) return;
+    i64 wait_us = t->next_us - clock_mono_us();
+    bool full = t->holding && rocks_write_pressure(s->region.eng, false) == ROCKS_PRESSURE_MAX;
+    u64 ms = full ? POLL_MS : wait_us > 0 ? (u64)(wait_us / 1000) + 1 : 1;
+    uv_timer_start(&t->timer, on_time, ms, 0);
+}
+
+void throttle_info(const struct server *s, struct buf *out)
+{
+    const struct throttle *t = &s->throttle;
+    i64 now_us = t->held_since_us ? clock_mono_us() - t->held_since_us : 0;
+    buf_printf(out, "writes_held:%llu\r\nwrites_held_ms:%llu\r\nwrite_rate:%llu\r\n", (ull)t->held,
+               (ull)(t->held_us + (u64)now_us) / 1000, (ull)t->rate);
+}
+
+void throttle_init(struct server *s)
+{
+    s->throttle = (struct throttle){.sample_us = clock_mono_us()};
+    uv_timer_init(&s->loop, &s->throttle.timer);
+    s->throttle.timer.data = s;
+}
