@@ -109,6 +109,7 @@ struct rk {
     u32 sweep_db;
     u64 sweep_cursor;
     i64 compaction_grace_ms;
+    bool cleaner_keeps_up;   /* as of the last cron: no key is dead for longer than that */
     struct grave *graves;
     u64 grave_count;
     bool legacy; /* strings of the old form may be stored: legacy.c */

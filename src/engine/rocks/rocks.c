@@ -28,12 +28,12 @@ static void rk_begin(struct engine *e, i64 now_ms)
     if (UNLIKELY(rk->legacy) && !store_pressure(rk->store, false)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
-/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago; none if
- * somebody else decides about them. */
+/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. None if somebody
+ * else decides about them, or if there are none: to judge keys costs compactions a look into every blob. */
 static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
-    bool none = grace_ms == INT64_MAX || rk->base.keep_dead;
+    bool none = grace_ms == INT64_MAX || rk->base.keep_dead || rk->cleaner_keeps_up;
     store_set_dead(rk->store, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
 }
 
@@ -251,7 +251,13 @@ void rocks_set_compaction_grace(struct engine *e, i64 grace_ms) { rk_of(e)->comp
 const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
 u32 rocks_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
 u64 rocks_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
-void rocks_cron(struct engine *e) { store_cron(rk_of(e)->store); }
+
+void rocks_cron(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    rk->cleaner_keeps_up = rk->compaction_grace_ms && e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
+    store_cron(rk->store);
+}
 
 void rocks_info(struct engine *e, struct buf *out)
 {
