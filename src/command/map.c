@@ -10,7 +10,7 @@
  * in the reply, is known only after the walk. */
 struct scan_walk {
     struct scan_options opt;
-    bool values;
+    bool values; /* follow their names */
     u64 n;
     struct buf buf;
     struct reply out;
@@ -44,7 +44,8 @@ void map_scan(struct ctx *c, enum value_type type)
     u64 cursor = 0;
     w.out = (struct reply){.out = &w.buf, .proto = c->out->proto};
     if (e == OK) {
-        if (!scan_parse_options(c, 3, false, &w.opt)) return;
+        if (!scan_parse_options(c, 3, type, &w.opt)) return;
+        w.values &= !w.opt.no_values;
         cursor = c->eng->ops->map.scan(c->eng, &ref, w.opt.cursor, w.opt.count, scan_visit, &w);
     }
     reply_scan(c, cursor, &w);

@@ -4,6 +4,8 @@
  * The engine's walks also meet dead keys, which are hidden here. They cannot be
  * deleted during a walk, so SCAN remembers those it met and sends them through the
  * gate afterwards. */
+#include <ctype.h>
+
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "command/key.h"
@@ -11,21 +13,32 @@
 
 /* -- options -------------------------------------------------------------------- */
 
-/* As strtoul reads it: a sign is allowed (and wraps), nothing at all is 0, and a
- * NUL ends it. */
-static bool parse_cursor(bytes s, u64 *out)
+/* As strtoull reads it: after spaces a sign is allowed (and a minus wraps). */
+static bool parse_cursor_loosely(bytes s, u64 *out)
 {
     u64 v = 0;
-    s.n = strnlen(s.p, s.n);
-    size_t i = s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
-    if (i == 1 && s.n == 1) return false;
+    size_t i = 0;
+    while (i < s.n && isspace((u8)s.p[i])) i++;
+    bool minus = i < s.n && s.p[i] == '-';
+    i += minus || (i < s.n && s.p[i] == '+');
+    if (i == s.n) return false;
     for (; i < s.n; i++) {
         u8 digit = (u8)(s.p[i] - '0');
         if (digit > 9 || __builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digit, &v))
             return false;
     }
-    *out = s.n > 0 && s.p[0] == '-' ? 0 - v : v;
+    *out = minus ? 0 - v : v;
     return true;
+}
+
+/* A plain number may not be negative; anything else is read loosely. A NUL ends it. */
+static bool parse_cursor(bytes s, u64 *out)
+{
+    i64 v;
+    s.n = strnlen(s.p, s.n);
+    if (!num_parse_i64(s, &v)) return parse_cursor_loosely(s, out);
+    *out = (u64)v;
+    return v >= 0;
 }
 
 static bool parse_count(struct ctx *c, bytes arg, u32 *out)
@@ -48,20 +61,25 @@ bool scan_parse_cursor(struct ctx *c, bytes arg, struct scan_options *out)
     return false;
 }
 
-bool scan_parse_options(struct ctx *c, int from, bool allow_type, struct scan_options *out)
+bool scan_parse_options(struct ctx *c, int from, enum value_type of, struct scan_options *out)
 {
-    for (int i = from; i < c->argc; i += 2) {
+    for (int i = from; i < c->argc; i++) {
         bytes name = c->argv[i];
         bool has_value = i + 1 < c->argc;
         if (has_value && bytes_is(name, "count")) {
-            if (!parse_count(c, c->argv[i + 1], &out->count)) return false;
+            if (!parse_count(c, c->argv[++i], &out->count)) return false;
         } else if (has_value && bytes_is(name, "match")) {
-            out->match = c->argv[i + 1];
+            out->match = c->argv[++i];
             /* "*" means everything, even the empty name, which no star matches. */
             out->has_match = !bytes_eq(out->match, BYTES_LIT("*"));
-        } else if (has_value && allow_type && bytes_is(name, "type")) {
-            out->type = c->argv[i + 1];
+        } else if (has_value && of == TYPE_NONE && bytes_is(name, "type")) {
+            out->type = c->argv[++i];
             out->has_type = true;
+        } else if (bytes_is(name, "novalues")) {
+            out->no_values = true;
+            if (of == TYPE_HASH) continue;
+            reply_error(c->out, "ERR NOVALUES option can only be used in HSCAN");
+            return false;
         } else {
             ctx_syntax_error(c);
             return false;
@@ -123,7 +141,7 @@ void cmd_scan(struct ctx *c)
     struct scan_walk w = {.c = c};
     size_t at = 0;
     if (!scan_parse_cursor(c, c->argv[1], &w.opt)) return;
-    if (!scan_parse_options(c, 2, true, &w.opt)) return;
+    if (!scan_parse_options(c, 2, TYPE_NONE, &w.opt)) return;
     u64 next = c->eng->ops->scan(c->eng, c->db, w.opt.cursor, w.opt.count, scan_visit, &w);
     reply_array(c->out, 2);
     reply_bulkf(c->out, "%llu", (unsigned long long)next);

@@ -12,12 +12,14 @@ struct scan_options {
     bytes match;
     bool has_type; /* SCAN only */
     bytes type;
+    bool no_values; /* HSCAN only */
 };
 
 /* Each false: an error was replied. They are two, because HSCAN and its like look the
- * key up in between, as Redis does. TYPE is taken only when allow_type. */
+ * key up in between, as Redis does. `of` is what is walked: TYPE_NONE (the keyspace) takes TYPE, and
+ * TYPE_HASH takes NOVALUES. */
 NODISCARD bool scan_parse_cursor(struct ctx *c, bytes arg, struct scan_options *out);
-NODISCARD bool scan_parse_options(struct ctx *c, int from, bool allow_type, struct scan_options *out);
+NODISCARD bool scan_parse_options(struct ctx *c, int from, enum value_type of, struct scan_options *out);
 
 static inline bool scan_matches(const struct scan_options *o, bytes name)
 {

@@ -225,14 +225,26 @@ static void reply_rank(struct ctx *c, bool from_top)
 {
     struct key_ref ref;
     u64 rank;
+    double score;
+    bool with_score = c->argc == 4;
+    if (c->argc > 4) {
+        ctx_wrong_arity(c);
+        return;
+    }
+    if (with_score && !bytes_is(c->argv[3], "withscore")) {
+        ctx_syntax_error(c);
+        return;
+    }
     err e = ctx_read(c, c->argv[1], TYPE_ZSET, &ref);
     if (e == ERR_TYPE) return;
     if (e != OK || !c->eng->ops->zset.rank(c->eng, &ref, c->argv[2], &rank)) {
-        reply_null(c->out);
+        (with_score ? reply_null_array : reply_null)(c->out);
         return;
     }
     if (from_top) rank = c->eng->ops->size(c->eng, &ref) - 1 - rank;
+    if (with_score) reply_array(c->out, 2);
     reply_int(c->out, (i64)rank);
+    if (with_score && c->eng->ops->zset.score(c->eng, &ref, c->argv[2], &score)) reply_double(c->out, score);
 }
 
 void cmd_zrank(struct ctx *c) { reply_rank(c, false); }
@@ -372,12 +384,12 @@ static void zscan_visit(void *arg, bytes member, bytes value UNUSED, double scor
     if (scan_matches(&s->opt, member)) zlist_add(&s->found, member, score);
 }
 
-/* Redis shows here how it stores a score: a small set's integers as integers. */
+/* Redis shows here how it stores a score: in a small set as text, in a large one as a double. */
 static void reply_scanned_score(struct ctx *c, double score, bool small)
 {
     char text[64];
-    size_t n = (small ? num_print_packed_score : num_print_double)(text, score);
-    reply_bulk(c->out, bytes_of(text, n));
+    if (small) reply_bulk(c->out, bytes_of(text, num_print_packed_score(text, score)));
+    else reply_bulkf(c->out, "%.17g", score);
 }
 
 void cmd_zscan(struct ctx *c)
@@ -390,7 +402,7 @@ void cmd_zscan(struct ctx *c)
     err e = ctx_read(c, c->argv[1], TYPE_ZSET, &ref);
     if (e == ERR_TYPE) return;
     if (e == OK) {
-        if (!scan_parse_options(c, 3, false, &s.opt)) return;
+        if (!scan_parse_options(c, 3, TYPE_ZSET, &s.opt)) return;
         small = is_small(c, &ref);
         next = c->eng->ops->zset.scan(c->eng, &ref, s.opt.cursor, s.opt.count, zscan_visit, &s);
     }
