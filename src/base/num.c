@@ -179,20 +179,14 @@ bool num_parse_long_double(bytes s, long double *out)
 
 size_t num_print_double(char *buf, double v)
 {
-    /* %.17g prints integers of up to 17 digits plainly; below 2^52 the cast is
-     * safe, and it is the usual case. Zero may be negative: libc knows. */
-    if (v > -4503599627370496.0 && v < 4503599627370496.0 && v != 0 && v == (double)(i64)v)
-        return num_print_i64(buf, (i64)v);
+    const double limit = (double)(INT64_MAX / 2);
+    if (v >= -limit && v <= limit && v != 0 && v == (double)(i64)v) return num_print_i64(buf, (i64)v);
+    if (v != 0 && isfinite(v)) return num_print_shortest(buf, v);
     if (isnan(v)) v = fabs(v); /* never "-nan" */
-    return (size_t)snprintf(buf, 64, "%.17g", v);
+    return (size_t)snprintf(buf, 64, "%g", v);
 }
 
-size_t num_print_packed_score(char *buf, double v)
-{
-    const double limit = (double)(INT64_MAX / 2);
-    if (v >= -limit && v <= limit && v == (double)(i64)v) return num_print_i64(buf, (i64)v);
-    return num_print_double(buf, v);
-}
+size_t num_print_packed_score(char *buf, double v) { return num_print_double(buf, v == 0 ? 0 : v); }
 
 size_t num_print_long_double(char *buf, long double v)
 {

@@ -19,11 +19,15 @@ bool num_parse_long_double(bytes s, long double *out);
 /* Decimal digits into buf (at least NUM_I64_LEN); returns the length. */
 size_t num_print_i64(char *buf, i64 v);
 
-/* As Redis prints a score in a reply: %.17g, integers without a point, inf, -inf.
- * buf at least 64 bytes. */
+/* The shortest text that reads back as v, finite and not 0 (shortest.c). buf at least 64 bytes. */
+size_t num_print_shortest(char *buf, double v);
+
+/* As Redis prints a score in a reply: integers up to half of an i64 as such, others in the shortest
+ * form; 0, -0, inf, -inf, nan. buf at least 64 bytes. */
 size_t num_print_double(char *buf, double v);
 
-/* As Redis stores a score in a small sorted set: integers as integers, up to half of an i64. */
+/* As Redis stores a score in a small sorted set, and writes a number of a script as an argument: likewise,
+ * but -0 is 0. */
 size_t num_print_packed_score(char *buf, double v);
 
 /* As INCRBYFLOAT stores it: %.17Lf without trailing zeros. buf at least NUM_DOUBLE_LEN. */

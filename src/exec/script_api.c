@@ -3,7 +3,6 @@
  * redis.call runs a command within the script's own: at the same time, into the same journal record, with the
  * session of the client that runs the script. Lua errors leave these functions by longjmp: whatever they need
  * longer than a moment belongs to the vm. */
-#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -15,7 +14,7 @@
 
 #define VERSION "7.4.0" /* what INFO tells clients, too */
 #define VERSION_NUM 0x00070400
-#define NUMBER_LEN 32 /* room for any number of Lua's as an argument */
+#define NUMBER_LEN 64 /* room for any number of Lua's as an argument */
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
@@ -46,13 +45,6 @@ static int fail(lua_State *L, const char *text)
 
 /* -- commands ---------------------------------------------------------------------------------- */
 
-/* How a number is written as an argument: %.17g, which writes so many integers as such. */
-static size_t print_number(char *to, double v)
-{
-    bool whole = fabs(v) < 1e17 && v == (double)(i64)v && !(v == 0 && signbit(v));
-    return whole ? num_print_i64(to, (i64)v) : (size_t)snprintf(to, NUMBER_LEN, "%.17g", v);
-}
-
 /* The arguments on the stack as those of a command; NULL: the text of an error is in *error. Slices into
  * strings hold as long as these are on the stack, numbers lie in vm->words, and so do the slices themselves:
  * as often as not there are too many for C's stack. */
@@ -68,7 +60,7 @@ static bytes *take_args(lua_State *L, struct script_vm *vm, const char **error)
     *error = "ERR Lua redis lib command arguments must be strings or integers";
     for (int i = 0; i < argc; i++) {
         if (lua_type(L, i + 1) == LUA_TNUMBER) {
-            argv[i] = bytes_of(text, print_number(text, lua_tonumber(L, i + 1)));
+            argv[i] = bytes_of(text, num_print_packed_score(text, lua_tonumber(L, i + 1)));
             text += argv[i].n;
         } else {
             size_t n;

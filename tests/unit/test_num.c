@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,18 +144,60 @@ static void test_print_double(void **state)
     prints(1, "1");
     prints(-17, "-17");
     prints(1.5, "1.5");
-    prints(3.1, "3.1000000000000001");
-    prints(-1e-5, "-1.0000000000000001e-05");
+    prints(3.1, "3.1");
+    prints(-1e-5, "-0.00001");
     prints(4503599627370495, "4503599627370495");
     prints(4503599627370497, "4503599627370497");
     prints(1e16, "10000000000000000");
-    prints(1e17, "1e+17");
+    prints(1e17, "100000000000000000");
     prints(1e21, "1e+21");
-    prints(123456789012345678, "1.2345678901234568e+17");
-    prints(1e-320, "9.9998886718268301e-321");
+    prints(123456789012345678, "123456789012345680");
+    prints(1e19, "1e+19");
+    prints(1.25e19, "1.25e+19");
+    prints(12345678901234567e3, "12345678901234567000");
+    prints(2.8e301, "2.8e+301");
+    prints(1e-7, "1e-7");
+    prints(-1.5e-8, "-1.5e-8");
+    prints(0.000001, "0.000001");
+    prints(5e-324, "5e-324");
+    prints(DBL_MAX, "1.7976931348623157e+308");
+    prints(DBL_MIN, "2.2250738585072014e-308");
+    prints(1e-320, "1e-320");
     prints(INFINITY, "inf");
     prints(-INFINITY, "-inf");
     prints(NAN, "nan");
+}
+
+static size_t significant(const char *text)
+{
+    size_t n = 0;
+    for (; *text && *text != 'e'; text++) n += *text != '.' && *text != '-' && (n || *text != '0');
+    return n;
+}
+
+/* Any double reads back as itself. Where the 15 digits of %.15g suffice there are hardly ever more. */
+static void test_print_shortest(void **state)
+{
+    (void)state;
+    u64 rng = 11;
+    int enough = 0, more = 0;
+    for (int i = 0; i < 200000; i++) {
+        char buf[64], plain[64];
+        u64 bits = rand_next(&rng);
+        double v, back;
+        if (i % 2) v = (double)(bits % 2000000000) / (bits & 1 ? 1000 : -10000);
+        else memcpy(&v, &bits, sizeof v);
+        if (!isfinite(v) || v == 0) continue;
+        num_print_shortest(buf, v);
+        assert_true(strtod(buf, NULL) == v);
+        snprintf(plain, sizeof plain, "%.15g", v);
+        back = strtod(plain, NULL);
+        if (back != v || fabs(v) >= 1e15) continue;
+        enough++;
+        more += significant(buf) > significant(plain);
+    }
+    assert_true(enough > 90000);
+    assert_true(more < enough / 200);
 }
 
 static void prints_long(const char *text, const char *want)
@@ -222,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_double_agrees_with_libc),
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_print_double),
+        cmocka_unit_test(test_print_shortest),
         cmocka_unit_test(test_print_long_double),
         cmocka_unit_test(test_memory),
     };
