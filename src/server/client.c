@@ -98,6 +98,8 @@ static void print_buffers(const struct conn *c, struct buf *out)
                conn_memory(c) + multi_memory(&c->session));
 }
 
+i64 client_age_s(const struct conn *c) { return ((i64)uv_now(c->net->loop) - c->connected_ms) / 1000; }
+
 void client_describe(struct conn *c, struct buf *out)
 {
     const struct session *s = &c->session;
@@ -106,11 +108,11 @@ void client_describe(struct conn *c, struct buf *out)
     print_flags(c, flags);
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d", (ull)s->id, c->peer, c->local, c->fd);
     print_text(out, "name", buf_bytes(&s->name));
-    buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (now_ms - c->connected_ms) / 1000,
+    buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (long long)client_age_s(c),
                (now_ms - c->active_ms) / 1000, flags, s->db);
-    buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
+    buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d watch=%u", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
                (ull)pubsub_subscriptions(c, PUBSUB_PATTERN), (ull)pubsub_subscriptions(c, PUBSUB_SHARD),
-               multi_open(s) ? (int)s->tx->count : -1);
+               multi_open(s) ? (int)s->tx->count : -1, s->tx ? s->tx->watcher.count : 0);
     print_buffers(c, out);
     buf_printf(out, " events=%s cmd=%s", c->events & UV_WRITABLE ? "rw" : "r",
                c->last_command ? c->last_command : "NULL");
@@ -236,7 +238,7 @@ void cmd_client_help(struct ctx *c)
         "KILL <option> <value> [<option> <value> [...]]",
         "    Close connections that match all options:",
         "    ADDR <ip:port>, LADDR <ip:port>, ID <number>, USER <name>,",
-        "    TYPE (NORMAL|MASTER|REPLICA|PUBSUB), SKIPME (YES|NO)",
+        "    TYPE (NORMAL|MASTER|REPLICA|PUBSUB), SKIPME (YES|NO), MAXAGE <seconds>",
         "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <number> [<number> ...]]",
         "    A line for each connection.",
         "NO-EVICT (ON|OFF)", "    Keep this connection when client buffers must go.",

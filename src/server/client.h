@@ -7,6 +7,8 @@
 /* Names have no spaces, line breaks or control characters. False: error replied. */
 NODISCARD bool client_set_name(struct ctx *c, bytes name);
 
+i64 client_age_s(const struct conn *c);
+
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
 void client_describe(struct conn *c, struct buf *out);
 

@@ -10,6 +10,7 @@ struct client_filter {
     bool by_link; /* TYPE master: the connection to our primary, which is none of net's (link_as_client) */
     bytes addr, laddr;
     const struct acl_user *user;
+    i64 age_s; /* at least */
 };
 
 static bool matches(const struct client_filter *f, struct conn *c)
@@ -19,7 +20,7 @@ static bool matches(const struct client_filter *f, struct conn *c)
     if (f->by_addr && !bytes_eq(bytes_str(c->peer), f->addr)) return false;
     if (f->by_laddr && !bytes_eq(bytes_str(c->local), f->laddr)) return false;
     if (f->by_user && c->session.user != f->user) return false;
-    return true;
+    return f->age_s == 0 || client_age_s(c) >= f->age_s;
 }
 
 static bool parse_class(struct ctx *c, bytes word, struct client_filter *f)
@@ -43,7 +44,7 @@ static bool matches_link(const struct client_filter *f, const struct link_client
     if (f->by_type && !f->by_link) return false;
     if (f->by_addr && !bytes_eq(bytes_str(x->peer), f->addr)) return false;
     if (f->by_laddr && !bytes_eq(bytes_str(x->local), f->laddr)) return false;
-    return !f->by_user;
+    return !f->by_user && x->age_s >= f->age_s;
 }
 
 /* All connections, oldest first, which is in the order of their ids: net's list has the
@@ -145,6 +146,12 @@ static bool parse_kill_option(struct ctx *c, bytes name, bytes value, struct cli
         }
         f->by_id = true;
         f->id = (u64)id;
+    } else if (bytes_is(name, "maxage")) {
+        if (!num_parse_i64(value, &f->age_s) || f->age_s < 1) {
+            reply_error(c->out, num_parse_i64(value, &f->age_s) ? "ERR maxage should be greater than 0"
+                                                               : "ERR maxage is not an integer or out of range");
+            return false;
+        }
     } else if (bytes_is(name, "type")) {
         return parse_class(c, value, f);
     } else if (bytes_is(name, "addr")) {

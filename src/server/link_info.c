@@ -38,6 +38,7 @@ bool link_as_client(const struct server *s, struct link_client *x)
     *x = (struct link_client){0};
     if (!link_is_up(s)) return false;
     x->id = s->repl.link->session.id;
+    x->age_s = (link_now_ms(s->repl.link) - s->repl.link->up_ms) / 1000;
     net_addresses(s->repl.link->conn->fd, x->peer, x->local);
     return true;
 }
@@ -58,7 +59,7 @@ void link_describe(const struct server *s, const struct link_client *x, struct b
     buf_printf(out, "id=%llu addr=%s laddr=%s fd=%d name=", (ull)x->id, x->peer, x->local, l->conn->fd);
     buf_printf(out, " age=%lld idle=%lld flags=M db=%u", (long long)(now - l->up_ms) / 1000,
                (long long)(now - l->io_ms) / 1000, l->session.db);
-    buf_append_str(out, " sub=0 psub=0 ssub=0 multi=-1");
+    buf_append_str(out, " sub=0 psub=0 ssub=0 multi=-1 watch=0");
     print_buffers(l, out);
     buf_printf(out, " events=%s cmd=%s user=(superuser) redir=-1 resp=2 lib-name= lib-ver=",
                l->conn->events & UV_WRITABLE ? "rw" : "r", l->last_command ? l->last_command : "NULL");

@@ -139,6 +139,7 @@ void link_role(struct ctx *c);     /* ROLE of a replica */
 
 /* Our primary is one of our clients, too, while the link is up. False: it is not. */
 struct link_client {
+    i64 age_s;
     u64 id;
     char peer[NET_ADDRESS], local[NET_ADDRESS];
 };
