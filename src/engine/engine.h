@@ -206,7 +206,7 @@ struct engine_ops {
 struct engine_limits {
     i64 hash_max_listpack_entries, hash_max_listpack_value;
     i64 zset_max_listpack_entries, zset_max_listpack_value;
-    i64 set_max_intset_entries;
+    i64 set_max_intset_entries, set_max_listpack_entries, set_max_listpack_value;
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 

@@ -107,6 +107,8 @@ void server_apply_config(struct server *s)
         .zset_max_listpack_entries = c->zset_max_listpack_entries,
         .zset_max_listpack_value = c->zset_max_listpack_value,
         .set_max_intset_entries = c->set_max_intset_entries,
+        .set_max_listpack_entries = c->set_max_listpack_entries,
+        .set_max_listpack_value = c->set_max_listpack_value,
         .list_max_listpack_size = c->list_max_listpack_size,
     };
     storage_apply_config(s);

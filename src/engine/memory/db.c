@@ -406,7 +406,8 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     static const struct engine_limits redis_defaults = {
         .hash_max_listpack_entries = 128, .hash_max_listpack_value = 64,
         .zset_max_listpack_entries = 128, .zset_max_listpack_value = 64,
-        .set_max_intset_entries = 512, .list_max_listpack_size = -2,
+        .set_max_intset_entries = 512, .set_max_listpack_entries = 128, .set_max_listpack_value = 64,
+        .list_max_listpack_size = -2,
     };
     struct mem_engine *m = mem_zalloc(sizeof *m);
     m->ops = key_ops;

@@ -7,10 +7,6 @@
 #include "base/rand.h"
 #include "engine/memory/mem.h"
 
-/* Our own limits for the packed form of sets, whose encoding names say nothing about it. */
-#define SET_PACKED_ENTRIES 128
-#define SET_PACKED_VALUE 64
-
 /* -- the struct ---------------------------------------------------------------- */
 
 static struct mem_map *map_of(const struct key_ref *ref) { return entry_object(ref->entry); }
@@ -86,7 +82,8 @@ size_t mem_map_memory(struct mem_map *m, u32 samples)
 
 const char *mem_map_encoding(struct engine *e UNUSED, struct mem_map *m)
 {
-    if (m->is_set) return m->all_ints ? "intset" : "hashtable";
+    if (m->is_set && m->all_ints) return "intset";
+    if (m->is_set) return m->small ? "listpack" : "hashtable";
     if (m->was_big) return "hashtable";
     return m->small ? "listpack" : "listpackex";
 }
@@ -156,7 +153,9 @@ static bool map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *v
 
 bool mem_map_fits(const struct engine *e, const struct mem_map *m, u64 count, bytes field, bytes value)
 {
-    if (m->is_set) return count <= SET_PACKED_ENTRIES && field.n <= SET_PACKED_VALUE;
+    if (m->is_set)
+        return (i64)count <= e->limits.set_max_listpack_entries &&
+               (i64)field.n <= e->limits.set_max_listpack_value;
     return (i64)count <= e->limits.hash_max_listpack_entries &&
            (i64)MAX(field.n, value.n) <= e->limits.hash_max_listpack_value;
 }
@@ -171,14 +170,14 @@ static bool stays_small(struct engine *e, struct mem_map *m, bytes field, bytes 
 }
 
 /* The integers as members of the general forms. */
-static void leave_ints(struct mem_engine *eng, struct mem_map *m)
+static void leave_ints(struct mem_engine *eng, struct mem_map *m, bool packed)
 {
     char digits[NUM_I64_LEN];
     struct intset *old = m->ints;
     u32 n = intset_count(old);
     m->ints = NULL;
     m->all_ints = false;
-    if (n <= SET_PACKED_ENTRIES) m->small = packed_new();
+    if (packed) m->small = packed_new();
     else m->big = map_table_new(eng->seed);
     for (u32 i = 0; i < n; i++) {
         bytes member = bytes_of(digits, num_print_i64(digits, old->v[i]));
@@ -209,7 +208,8 @@ static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes va
         if (is_int && intset_has(m->ints, number)) return false;
         bool room = intset_count(m->ints) < e->limits.set_max_intset_entries;
         if (is_int && room) return intset_add(&m->ints, number);
-        leave_ints(mem_of(e), m);
+        /* Too many integers are a table at once, as in Redis. */
+        leave_ints(mem_of(e), m, !is_int && mem_map_fits(e, m, intset_count(m->ints) + 1u, field, value));
     }
     if (m->small) {
         u32 at = packed_find(m->small, field, stride(m));

@@ -84,13 +84,21 @@ static bool map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *v
     return true;
 }
 
+/* No set with more members is packed. */
+static i64 set_packed_most(const struct engine_limits *l)
+{
+    return MAX(l->set_max_intset_entries, l->set_max_listpack_entries);
+}
+
 /* Remembers when Redis would give up the packed form. */
 static void judge_size(struct engine *e, struct row *r, bytes field, bytes value)
 {
     i64 number;
     const struct engine_limits *l = &e->limits;
     if (r->unpacked) return;
-    if (is_set(r)) r->unpacked = (i64)r->size > l->set_max_intset_entries || !num_parse_i64(field, &number);
+    if (is_set(r))
+        r->unpacked = (i64)r->size > set_packed_most(l) ||
+                      ((i64)field.n > l->set_max_listpack_value && !num_parse_i64(field, &number));
     else
         r->unpacked = (i64)r->size > l->hash_max_listpack_entries ||
                       (i64)MAX(field.n, value.n) > l->hash_max_listpack_value;
@@ -167,7 +175,7 @@ static u64 map_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    i64 packed = is_set(r) ? e->limits.set_max_intset_entries : e->limits.hash_max_listpack_entries;
+    i64 packed = is_set(r) ? set_packed_most(&e->limits) : e->limits.hash_max_listpack_entries;
     struct scan s = {.hides = fields_may_hide(rk, r), .fn = fn, .arg = arg};
     cursor = cursor_scan(rk, r, cursor, count, (u64)MAX(packed, SCAN_WHOLE), see, &s);
     if (s.beside) store_iter_done(s.beside);
@@ -264,30 +272,47 @@ u64 map_live(struct rk *rk, struct row *r)
     return r->size - MIN(dead, r->size);
 }
 
-/* Whether Redis would have packed what is there; no more than a packed form's elements are looked at. */
-static bool fits_packed(struct rk *rk, struct row *r)
+/* What the elements of a collection are, as far as its encoding depends on it. */
+struct element_kinds {
+    bool all_ints; /* names */
+    i64 longest;   /* name or value */
+};
+
+static struct element_kinds look_at_elements(struct rk *rk, struct row *r)
 {
-    const struct engine_limits *l = &rk->base.limits;
+    struct element_kinds k = {.all_ints = true};
     struct walk w;
-    bool fits = (i64)r->size <= (is_set(r) ? l->set_max_intset_entries : l->hash_max_listpack_entries);
-    if (!fits || r->unpacked) return false;
-    for (bool more = walk_start(&w, rk, r, (bytes){0}, false); more && fits; more = walk_next(&w)) {
-        i64 number;
-        fits = is_set(r) ? num_parse_i64(w.sub, &number)
-                         : (i64)MAX(w.sub.n, w.value.n) <= l->hash_max_listpack_value;
+    i64 number;
+    for (bool more = walk_start(&w, rk, r, (bytes){0}, false); more; more = walk_next(&w)) {
+        k.all_ints = k.all_ints && num_parse_i64(w.sub, &number);
+        k.longest = MAX(k.longest, (i64)MAX(w.sub.n, w.value.n));
     }
     walk_done(&w);
-    return fits;
+    return k;
+}
+
+/* The name of the packed form Redis would have given what is there, or NULL; no more than a packed form's
+ * elements are looked at. */
+static const char *packed_name(struct rk *rk, struct row *r)
+{
+    const struct engine_limits *l = &rk->base.limits;
+    i64 size = (i64)r->size;
+    if (r->unpacked || size > (is_set(r) ? set_packed_most(l) : l->hash_max_listpack_entries)) return NULL;
+    struct element_kinds k = look_at_elements(rk, r);
+    if (!is_set(r)) {
+        if (k.longest > l->hash_max_listpack_value) return NULL;
+        return fields_any(rk, r) ? "listpackex" : "listpack";
+    }
+    if (k.all_ints) return size <= l->set_max_intset_entries ? "intset" : NULL;
+    bool packed = size <= l->set_max_listpack_entries && k.longest <= l->set_max_listpack_value;
+    return packed ? "listpack" : NULL;
 }
 
 const char *map_encoding(struct rk *rk, struct row *r)
 {
-    if (!fits_packed(rk, r)) {
-        r->unpacked = true;
-        return "hashtable";
-    }
-    if (is_set(r)) return "intset";
-    return fields_any(rk, r) ? "listpackex" : "listpack";
+    const char *packed = packed_name(rk, r);
+    if (!packed) r->unpacked = true;
+    return packed ? packed : "hashtable";
 }
 
 /* When a hash moves, its dead fields go along: they are still to be reaped, and told about. */

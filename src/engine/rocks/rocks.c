@@ -185,7 +185,8 @@ static struct rk *rk_new(const struct rocks_options *o)
     static const struct engine_limits redis_defaults = {
         .hash_max_listpack_entries = 128, .hash_max_listpack_value = 64,
         .zset_max_listpack_entries = 128, .zset_max_listpack_value = 64,
-        .set_max_intset_entries = 512, .list_max_listpack_size = -2,
+        .set_max_intset_entries = 512, .set_max_listpack_entries = 128, .set_max_listpack_value = 64,
+        .list_max_listpack_size = -2,
     };
     struct rk *rk = mem_zalloc(sizeof *rk);
     rk->ops = (struct engine_ops){
