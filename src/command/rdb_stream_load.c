@@ -253,10 +253,12 @@ static bool read_consumer(struct stream_in *r, struct xgroup *g, enum rdb_type t
     struct xconsumer c;
     u64 seen_ms, active_ms;
     if (!rdb_read_string(in, &r->l->a) || !rdb_read_u64(in, &seen_ms)) return false;
+    active_ms = seen_ms;
     if (type == RDB_STREAM_3 && !rdb_read_u64(in, &active_ms)) return false;
     bytes name = buf_bytes(&r->l->a);
     if (xconsumer_find(&r->s, g, name, &c)) return bad(r, "a consumer comes twice");
     xconsumer_create(&r->s, g, name, (i64)seen_ms, &c);
+    c.active_ms = (i64)active_ms;
     if (!rdb_read_len(in, &c.pending) || !read_owned(r, g, &c)) return false;
     *owned += c.pending;
     xconsumer_put(&r->s, g, name, &c);

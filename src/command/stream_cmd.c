@@ -287,6 +287,9 @@ static bool parse_setid(struct ctx *c, struct setid_options *o)
 static bool setid_allowed(struct ctx *c, struct xstream *s, const struct setid_options *o)
 {
     struct stream_id top = STREAM_ID_MIN;
+    bool replayed = c->ks->dead_by_ms == 0; /* Redis 7.0 allowed what follows */
+    if (stream_id_cmp(o->id, s->max_deleted) < 0 && !replayed)
+        return refuse(c, "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
     if (s->length == 0) return true;
     xwalk_edge(s, xrow_kind('e'), true, &top);
     if (stream_id_cmp(o->id, top) < 0)

@@ -110,6 +110,7 @@ static void read_consumer(bytes value, struct xconsumer *c)
     c->number = get_u32(&r);
     c->seen_ms = (i64)get_u64(&r);
     c->pending = get_u64(&r);
+    c->active_ms = r.p < r.end ? (i64)get_u64(&r) : c->seen_ms; /* older records end here */
 }
 
 bool xconsumer_find(struct xstream *s, const struct xgroup *g, bytes name, struct xconsumer *c)
@@ -127,13 +128,14 @@ void xconsumer_put(struct xstream *s, const struct xgroup *g, bytes name, const 
     put_u32(&w, c->number);
     put_u64(&w, (u64)c->seen_ms);
     put_u64(&w, c->pending);
+    put_u64(&w, (u64)c->active_ms);
     bytes value = bytes_of(record, (size_t)(w.p - record));
     with_name(s, xrow_of_group('c', g->number), name, ROW_PUT, &value);
 }
 
 void xconsumer_create(struct xstream *s, struct xgroup *g, bytes name, i64 now_ms, struct xconsumer *c)
 {
-    *c = (struct xconsumer){.number = g->next_consumer++, .seen_ms = now_ms};
+    *c = (struct xconsumer){.number = g->next_consumer++, .seen_ms = now_ms, .active_ms = NEVER_ACTIVE};
     g->consumers++;
     xconsumer_put(s, g, name, c);
     put_row(s, xrow_consumer_name(g->number, c->number), name);

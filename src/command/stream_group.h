@@ -5,6 +5,7 @@
 #include "command/stream.h"
 
 #define ENTRIES_READ_UNKNOWN (-1)
+#define NEVER_ACTIVE (-1)
 
 struct xgroup {
     u32 number;             /* in the rows of what it has */
@@ -17,7 +18,8 @@ struct xgroup {
 
 struct xconsumer {
     u32 number;
-    i64 seen_ms;
+    i64 seen_ms;   /* it last asked for entries … */
+    i64 active_ms; /* … and got any (or claimed some); NEVER_ACTIVE: not yet */
     u64 pending;
 };
 

@@ -93,10 +93,11 @@ static void full_consumers(struct ctx *c, struct xstream *s, const struct xgroup
     size_t mark = reply_mark(c->out);
     xconsumer_walk(&w, s, g);
     for (; xconsumer_next(&w, &name, &consumer); n++) {
-        reply_map(c->out, 4);
+        reply_map(c->out, 5);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
         field_int(c, "seen-time", (u64)consumer.seen_ms);
+        field_int(c, "active-time", (u64)consumer.active_ms);
         field_int(c, "pel-count", consumer.pending);
         full_pending(c, s, g, &consumer, count);
     }
@@ -203,6 +204,13 @@ void cmd_xinfo_groups(struct ctx *c)
     xname_walk_end(&w);
 }
 
+/* Since it last got anything. */
+static i64 inactive_ms(const struct ctx *c, const struct xconsumer *consumer)
+{
+    if (consumer->active_ms == NEVER_ACTIVE) return NEVER_ACTIVE;
+    return MAX(xidle_ms(c->now_ms, consumer->active_ms), 0);
+}
+
 void cmd_xinfo_consumers(struct ctx *c)
 {
     struct group_use u = {.key = c->argv[2], .group = c->argv[3]};
@@ -218,11 +226,12 @@ void cmd_xinfo_consumers(struct ctx *c)
     reply_array(c->out, u.g.consumers);
     xconsumer_walk(&w, &u.s, &u.g);
     while (xconsumer_next(&w, &name, &consumer)) {
-        reply_map(c->out, 3);
+        reply_map(c->out, 4);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
         field_int(c, "pending", consumer.pending);
         field_int(c, "idle", (u64)MAX(xidle_ms(c->now_ms, consumer.seen_ms), 0));
+        field_int(c, "inactive", (u64)inactive_ms(c, &consumer));
     }
     xname_walk_end(&w);
 }

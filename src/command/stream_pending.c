@@ -125,7 +125,6 @@ struct claiming {
     i64 time_ms;       /* the delivery time an entry gets */
     i64 retries;       /* likewise the count; -1: one more than before */
     bool force, just_id;
-    bool opened;       /* the consumer: not before there is something for it */
     u64 changes;
 };
 
@@ -138,7 +137,7 @@ static bool rests_long_enough(const struct ctx *c, const struct claiming *k, con
 static void forget_pending(struct ctx *c, struct claiming *k, struct stream_id id)
 {
     effect_claims_end(&k->claims);
-    xpending_delete(&k->u.s, &k->u.g, k->opened ? &k->u.c : NULL, id);
+    xpending_delete(&k->u.s, &k->u.g, &k->u.c, id);
     effect_acked(c, &k->u, id);
     k->changes++;
 }
@@ -147,8 +146,7 @@ static void claim(struct ctx *c, struct claiming *k, struct stream_id id, struct
 {
     if (k->just_id) reply_stream_id(c->out, id);
     else reply_xentry(c->out, id, packed); /* before anything is written, which ends `packed` */
-    if (!k->opened) ctx_open_consumer(c, c->argv[3], &k->u);
-    k->opened = true;
+    k->u.c.active_ms = c->now_ms;
     p.consumer = k->u.c.number;
     p.time_ms = k->time_ms;
     if (k->retries >= 0) p.count = (u64)k->retries;
@@ -160,13 +158,13 @@ static void claim(struct ctx *c, struct claiming *k, struct stream_id id, struct
 
 static void claims_done(struct ctx *c, struct claiming *k, bool group_moved)
 {
+    if (k->u.consumer_made && k->changes == 0) effect_created(c, &k->u);
     effect_claims_end(&k->claims);
     if (group_moved) {
         effect_group_id(c, &k->u);
         k->changes += k->changes == 0;
     }
-    if (k->opened) group_save(&k->u);
-    else if (k->changes) xgroup_put(&k->u.s, k->u.group, &k->u.g);
+    group_save(&k->u);
     if (!c->effects_given) ctx_no_effect(c);
     c->ks->dirty += k->changes;
 }
@@ -250,6 +248,7 @@ void cmd_xclaim(struct ctx *c)
     k.claims = (struct claims){.c = c, .u = &k.u};
     bool moved = stream_id_cmp(o.last_id, k.u.g.last) > 0;
     if (moved) k.u.g.last = o.last_id;
+    ctx_open_consumer(c, c->argv[3], &k.u);
     size_t mark = reply_mark(c->out);
     for (int i = 5; i <= o.last; i++)
         if (stream_id_parse(c->argv[i], 0, true, NULL, &id)) n += claim_one(c, &k, id);
@@ -350,6 +349,7 @@ void cmd_xautoclaim(struct ctx *c)
     k.u = u;
     k.u.s.ref = &k.u.ref;
     k.claims = (struct claims){.c = c, .u = &k.u};
+    ctx_open_consumer(c, c->argv[3], &k.u);
     struct stream_id next = choose(c, &k, &o, &ids);
     reply_array(c->out, 3);
     reply_stream_id(c->out, next);

@@ -29,13 +29,15 @@ static bool refuse(struct ctx *c, const char *error)
 
 /* -- arguments --------------------------------------------------------------------------------- */
 
-static bool parse_streams(struct ctx *c, struct read_options *o, int at)
+static bool parse_streams(struct ctx *c, struct read_options *o, int at, bool group_command)
 {
     o->first = at;
     o->n = (c->argc - at) / 2;
     if ((c->argc - at) % 2 == 0) return true;
-    return refuse(
-        c, "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.");
+    reply_errorf(c->out,
+                 "ERR Unbalanced '%s' list of streams: for each stream key an ID or '%c' must be specified.",
+                 c->cmd->name, group_command ? '>' : '$');
+    return false;
 }
 
 static bool parse_count(struct ctx *c, struct read_options *o, bytes arg)
@@ -49,10 +51,7 @@ static bool parse_count(struct ctx *c, struct read_options *o, bytes arg)
 static bool parse_block(struct ctx *c, struct read_options *o, bytes arg)
 {
     o->blocks = true;
-    if (!c->in_script) return ctx_timeout_ms(c, arg, &o->timeout_ms);
-    reply_errorf(c->out, "ERR %.*s command is not allowed with BLOCK option from scripts", (int)c->argv[0].n,
-                 c->argv[0].p);
-    return false;
+    return ctx_timeout_ms(c, arg, &o->timeout_ms);
 }
 
 static bool parse_group(struct ctx *c, struct read_options *o, int at, bool group_command)
@@ -76,7 +75,7 @@ static bool parse(struct ctx *c, struct read_options *o, bool group_command)
         } else if (bytes_is(word, "count") && more) {
             ok = parse_count(c, o, c->argv[++i]);
         } else if (bytes_is(word, "streams") && more) {
-            ok = parse_streams(c, o, i + 1);
+            ok = parse_streams(c, o, i + 1, group_command);
         } else if (bytes_is(word, "group") && more >= 2) {
             ok = parse_group(c, o, i + 1, group_command);
             i += 2;
@@ -105,6 +104,24 @@ static void no_such_group(struct ctx *c, const struct read_options *o, bytes key
                  (int)key.n, key.p, (int)o->group.n, o->group.p);
 }
 
+static bool refuse_edge(struct ctx *c, char id)
+{
+    reply_errorf(c->out,
+                 "ERR The %c ID is meaningless in the context of XREADGROUP: you want to read the history of "
+                 "this consumer by specifying a proper ID, or use the > ID to get new messages. The %c ID "
+                 "would just return an empty result set.",
+                 id, id);
+    return false;
+}
+
+/* What precedes the last entry there is; the last ID if there is none. */
+static struct stream_id before_last(struct xstream *s)
+{
+    struct stream_id id = s->last;
+    if (s->length && xwalk_edge(s, xrow_kind('e'), true, &id)) stream_id_decr(&id);
+    return id;
+}
+
 /* The first look at a stream: is it one, is its group there, and what does its ID mean? */
 static bool resolve(struct ctx *c, const struct read_options *o, int i, struct read_from *from)
 {
@@ -117,12 +134,9 @@ static bool resolve(struct ctx *c, const struct read_options *o, int i, struct r
         return false;
     }
     *from = (struct read_from){0};
-    if (bytes_eq(arg, BYTES_LIT("$"))) {
-        if (o->in_group)
-            return refuse(c, "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the "
-                             "history of this consumer by specifying a proper ID, or use the > ID to get new "
-                             "messages. The $ ID would just return an empty result set.");
-        if (e == OK) from->after = u.s.last;
+    if (bytes_eq(arg, BYTES_LIT("$")) || bytes_eq(arg, BYTES_LIT("+"))) {
+        if (o->in_group) return refuse_edge(c, arg.p[0]);
+        if (e == OK) from->after = arg.p[0] == '$' ? u.s.last : before_last(&u.s);
         return true;
     }
     if (bytes_eq(arg, BYTES_LIT(">"))) {
@@ -194,7 +208,8 @@ static void deliver(struct ctx *c, struct group_use *u, const struct buf *ids, b
         effect_claimed(&claims, id, c->now_ms, 1);
     }
     effect_claims_end(&claims);
-    if (no_ack && u->consumer_made) effect_created(c, u);
+    if (!no_ack) u->c.active_ms = c->now_ms;
+    else if (u->consumer_made) effect_created(c, u);
     effect_group_id(c, u);
 }
 
@@ -248,10 +263,9 @@ static void read_in_group(struct answer *a, const struct read_options *o, bytes 
     struct group_use u;
     struct buf ids = {0};
     if (ctx_find_group(c, key, o->group, false, &u) != OK) return;
-    if (from->new && !reply_after(a, &u.s, key, u.g.last, o->count, &ids)) return;
     ctx_open_consumer(c, o->consumer, &u);
     if (from->new) {
-        deliver(c, &u, &ids, o->no_ack);
+        if (reply_after(a, &u.s, key, u.g.last, o->count, &ids)) deliver(c, &u, &ids, o->no_ack);
     } else {
         reply_history(a, &u, from->after, o->count, &ids);
         deliver_again(c, &u, &ids);
@@ -307,28 +321,22 @@ static void read_streams(struct ctx *c, const struct read_options *o, const stru
     }
 }
 
-/* Who waited for a group hears if it is gone, and its stream with it. True: replied. */
-static bool gone_while_waiting(struct ctx *c, const struct read_options *o)
+/* The key that woke the command holds no stream any more. XREADGROUP fails then as if it had just been sent;
+ * XREAD waits for the next stream. */
+static bool gone_while_waiting(struct ctx *c)
 {
     struct key_ref ref;
-    struct xstream s;
-    struct xgroup g;
-    if (!keyspace_find(c->ks, c->db, *c->ready, LOOKUP_PEEK, &ref) || ref.type != TYPE_STREAM) {
-        if (o->in_group) reply_error(c->out, "UNBLOCKED the stream key no longer exists");
-        else wait_for_more(c, o, NULL);
-        return true;
-    }
-    xstream_open(&s, c->eng, &ref);
-    if (!o->in_group || xgroup_find(&s, o->group, &g)) return false;
-    reply_error(c->out, "NOGROUP the consumer group this client was blocked on no longer exists");
-    return true;
+    return !keyspace_find(c->ks, c->db, *c->ready, LOOKUP_PEEK, &ref) || ref.type != TYPE_STREAM;
 }
 
 static void read_command(struct ctx *c, bool group_command)
 {
     struct read_options o = {0};
     if (!parse(c, &o, group_command)) return;
-    if (c->ready && gone_while_waiting(c, &o)) return;
+    if (c->ready && !group_command && gone_while_waiting(c)) {
+        wait_for_more(c, &o, NULL);
+        return;
+    }
     struct read_from *from = mem_zalloc(sizeof *from * (size_t)MAX(o.n, 1));
     bool ok = true;
     for (int i = 0; i < o.n && ok; i++)
