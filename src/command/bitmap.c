@@ -160,38 +160,36 @@ static u64 count_ones(bytes s, struct bit_range r)
            popcount(part.whole.p, part.whole.n);
 }
 
-/* The order of Redis's checks: the key, the numbers, a range that is backwards
- * from the start, and only then the unit. False: something was replied. */
-static bool bitcount_range(struct ctx *c, size_t n, struct bit_range *r)
+/* A range as the arguments have it, which are looked at before the key. */
+struct range_args {
+    i64 start, end, unit_bits;
+};
+
+/* False: an error was replied. */
+static bool bitcount_args(struct ctx *c, struct range_args *a)
 {
-    i64 start = 0, end = -1, unit_bits = 8;
+    *a = (struct range_args){.end = -1, .unit_bits = 8};
     if (c->argc == 3 || c->argc > 5) {
         ctx_syntax_error(c);
         return false;
     }
-    if (c->argc > 3) {
-        if (!ctx_int(c, c->argv[2], &start) || !ctx_int(c, c->argv[3], &end)) return false;
-        if (start < 0 && end < 0 && start > end) {
-            reply_int(c->out, 0);
-            return false;
-        }
-        if (c->argc == 5 && !parse_unit(c, c->argv[4], &unit_bits)) return false;
-    }
-    *r = range_of(start, end, unit_bits, n);
-    return true;
+    if (c->argc == 2) return true;
+    if (!ctx_int(c, c->argv[2], &a->start) || !ctx_int(c, c->argv[3], &a->end)) return false;
+    return c->argc == 4 || parse_unit(c, c->argv[4], &a->unit_bits);
 }
 
 void cmd_bitcount(struct ctx *c)
 {
     struct key_ref ref;
     struct str_view view;
-    struct bit_range range;
+    struct range_args a;
+    if (!bitcount_args(c, &a)) return;
     err found = ctx_read(c, c->argv[1], TYPE_STRING, &ref);
     if (found == ERR_NOT_FOUND) reply_int(c->out, 0);
     if (found != OK) return;
     bytes value = strval_get(c, &ref, &view);
-    if (!bitcount_range(c, value.n, &range)) return;
-    reply_int(c->out, (i64)count_ones(value, range));
+    bool backwards = a.start < 0 && a.end < 0 && a.start > a.end; /* also where both are before the start */
+    reply_int(c->out, backwards ? 0 : (i64)count_ones(value, range_of(a.start, a.end, a.unit_bits, value.n)));
 }
 
 /* -- BITPOS --------------------------------------------------------------------- */
@@ -229,37 +227,36 @@ static i64 find_bit(bytes s, struct bit_range r, bool bit)
 }
 
 /* The unit is looked at before the end. False: an error was replied. */
-static bool bitpos_range(struct ctx *c, size_t n, struct bit_range *r)
+static bool bitpos_args(struct ctx *c, struct range_args *a)
 {
-    i64 start = 0, end = -1, unit_bits = 8;
+    *a = (struct range_args){.end = -1, .unit_bits = 8};
     if (c->argc > 6) {
         ctx_syntax_error(c);
         return false;
     }
-    if (c->argc > 3 && !ctx_int(c, c->argv[3], &start)) return false;
-    if (c->argc > 5 && !parse_unit(c, c->argv[5], &unit_bits)) return false;
-    if (c->argc > 4 && !ctx_int(c, c->argv[4], &end)) return false;
-    *r = range_of(start, end, unit_bits, n);
-    return true;
+    if (c->argc > 3 && !ctx_int(c, c->argv[3], &a->start)) return false;
+    if (c->argc > 5 && !parse_unit(c, c->argv[5], &a->unit_bits)) return false;
+    return c->argc <= 4 || ctx_int(c, c->argv[4], &a->end);
 }
 
 void cmd_bitpos(struct ctx *c)
 {
     struct key_ref ref;
     struct str_view view;
-    struct bit_range range;
+    struct range_args a;
     i64 bit;
     if (!ctx_int(c, c->argv[2], &bit)) return;
     if (bit != 0 && bit != 1) {
         reply_error(c->out, "ERR The bit argument must be 1 or 0.");
         return;
     }
+    if (!bitpos_args(c, &a)) return;
     err found = ctx_read(c, c->argv[1], TYPE_STRING, &ref);
     if (found == ERR_NOT_FOUND) reply_int(c->out, bit ? -1 : 0);
     if (found != OK) return;
 
     bytes value = strval_get(c, &ref, &view);
-    if (!bitpos_range(c, value.n, &range)) return;
+    struct bit_range range = range_of(a.start, a.end, a.unit_bits, value.n);
     i64 pos = -1;
     if (range.first <= range.last) {
         pos = find_bit(value, range, bit);

@@ -190,10 +190,17 @@ void ctx_help(struct ctx *c, const char *const *lines)
     reply_simple(c->out, "    Prints this help.");
 }
 
+bool ctx_timeout_fits(struct ctx *c, i64 ms)
+{
+    if (ms < 0) reply_error(c->out, "ERR timeout is negative");
+    else if (ms > INT64_MAX - c->now_ms) reply_error(c->out, "ERR timeout is out of range");
+    else return true;
+    return false;
+}
+
 bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out)
 {
-    if (!num_parse_i64(arg, out)) reply_error(c->out, "ERR timeout is not an integer or out of range");
-    else if (*out < 0) reply_error(c->out, "ERR timeout is negative");
-    else return true;
+    if (num_parse_i64(arg, out)) return ctx_timeout_fits(c, *out);
+    reply_error(c->out, "ERR timeout is not an integer or out of range");
     return false;
 }

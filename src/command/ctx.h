@@ -85,6 +85,7 @@ NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error,
 NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out); /* value is not a valid float */
 NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out); /* value is out of range, must be positive */
 NODISCARD bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out); /* timeout is negative, … */
+NODISCARD bool ctx_timeout_fits(struct ctx *c, i64 ms); /* likewise, of one that is read */
 
 /* The count of a random draw; negative asks for so many with repeats. More than anybody
  * can receive are refused: one short request would fill the memory with its reply. */

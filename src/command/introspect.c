@@ -225,13 +225,18 @@ static void reply_arguments(struct reply *out, const struct syntax_arg *first, s
 
 static void reply_argument(struct reply *out, const struct syntax_arg *arg, struct buf *name)
 {
-    bool is_key = arg->key_spec >= 0;
-    reply_map(out, 2 + is_key + !!arg->token.n + !!arg->since.n + !!arg->deprecated_since.n +
-                       !!arg->flags + !!arg->part_count);
+    bool is_key = arg->key_spec >= 0, is_group = arg->part_count > 0;
+    reply_map(out, 3 - is_group + is_key + !!arg->token.n + !!arg->since.n + !!arg->deprecated_since.n +
+                       !!arg->flags + is_group);
     buf_clear(name);
     syntax_name(arg, name);
     reply_slice(out, "name", buf_bytes(name));
     reply_text(out, "type", arg_type_names[arg->type]);
+    if (!is_group) {
+        buf_clear(name);
+        syntax_shown(arg, name);
+        reply_slice(out, "display_text", buf_bytes(name));
+    }
     if (is_key) reply_pair(out, "key_spec_index", arg->key_spec);
     if (arg->token.n) reply_slice(out, "token", arg->token);
     if (arg->since.n) reply_slice(out, "since", arg->since);
@@ -240,7 +245,7 @@ static void reply_argument(struct reply *out, const struct syntax_arg *arg, stru
         reply_bulk_str(out, "flags");
         REPLY_BITS(out, arg->flags, arg_flag_names);
     }
-    if (arg->part_count) reply_arguments(out, arg->parts, arg->part_count);
+    if (is_group) reply_arguments(out, arg->parts, arg->part_count);
 }
 
 static void reply_arguments(struct reply *out, const struct syntax_arg *first, size_t n)

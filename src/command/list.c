@@ -241,6 +241,11 @@ void cmd_lrem(struct ctx *c)
     i64 count;
     struct key_ref ref;
     if (!ctx_int(c, c->argv[2], &count)) return;
+    if (count == INT64_MIN) {
+        reply_errorf(c->out, "ERR value is out of range, value must between %lld and %lld", -(long long)INT64_MAX,
+                     (long long)INT64_MAX);
+        return;
+    }
     err e = ctx_write(c, c->argv[1], TYPE_LIST, &ref);
     if (e == ERR_NOT_FOUND) reply_int(c->out, 0);
     if (e != OK) return;

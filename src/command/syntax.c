@@ -135,6 +135,11 @@ static struct syntax_arg *named(struct parser *p, bytes word)
     size_t n = type_length(word);
     const char *type = word.p + word.n - n + 1;
     arg->name = bytes_of(word.p, word.n - n);
+    const char *tilde = memchr(arg->name.p, '~', arg->name.n);
+    if (tilde) {
+        arg->shown = bytes_of(tilde + 1, (size_t)(arg->name.p + arg->name.n - tilde - 1));
+        arg->name.n = (size_t)(tilde - arg->name.p);
+    }
     if (!set_type(arg, n ? type[0] : usual_type(arg->name))) return NULL;
     if (n == 3) arg->key_spec = type[1] - '0';
     return arg;
@@ -207,6 +212,12 @@ bool syntax_parse(struct syntax *s, const char *text)
     s->first = fine ? list.first : NULL;
     s->count = fine ? list.count : 0;
     return fine;
+}
+
+void syntax_shown(const struct syntax_arg *arg, struct buf *to)
+{
+    if (arg->shown.n) buf_append_bytes(to, arg->shown);
+    else syntax_name(arg, to);
 }
 
 void syntax_name(const struct syntax_arg *arg, struct buf *to)

@@ -5,6 +5,7 @@
  *   key                an argument; its type follows from its name, or is a letter behind it:
  *   name:i             s(tring), i(nteger), d(ouble), p(attern), u(nix time), or for a key the
  *   newkey:1           number of its key spec (pattern:p1 is a pattern that has one, too)
+ *   addr~ip:port       one that manuals show by another name
  *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told
  *   EX seconds         an argument that such a word announces
  *   [GET]              one that may be left out
@@ -31,6 +32,7 @@ enum { SYNTAX_OPTIONAL = 1 << 0, SYNTAX_MULTIPLE = 1 << 1, SYNTAX_MULTIPLE_TOKEN
 /* Slices are of the text that was read; what a text does not say is empty. */
 struct syntax_arg {
     bytes name; /* as written: syntax_name() knows those that go without saying */
+    bytes shown; /* by another name than its own */
     bytes token, since, deprecated_since;
     enum syntax_type type;
     u32 flags;
@@ -53,7 +55,8 @@ struct syntax {
 /* False if the text is not in the notation or has too many arguments. */
 bool syntax_parse(struct syntax *s, const char *text);
 
-/* Appends the argument's name. */
+/* Appends the argument's name, or the one it is shown by. */
 void syntax_name(const struct syntax_arg *arg, struct buf *to);
+void syntax_shown(const struct syntax_arg *arg, struct buf *to);
 
 #endif

@@ -46,10 +46,7 @@ bool ctx_timeout_s(struct ctx *c, bytes arg, i64 *out_ms)
         return false;
     }
     long double ms = ceill(s * 1000);
-    if (ms < 0 || ms >= 0x1p63L) { /* Redis's number overflows */
-        reply_error(c->out, "ERR timeout is negative");
-        return false;
-    }
-    *out_ms = (i64)ms;
-    return true;
+    if (ms <= (long double)(INT64_MAX - c->now_ms)) *out_ms = (i64)MAX(ms, -1);
+    else *out_ms = INT64_MAX;
+    return ctx_timeout_fits(c, *out_ms);
 }
