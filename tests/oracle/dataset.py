@@ -14,7 +14,7 @@ def value_cmds(kind, key):
     if kind == b'hash':
         return [[b'OBJECT', b'ENCODING', key], ([b'HGETALL', key], c.packed_order_pairs)]
     if kind == b'set':
-        return [[b'OBJECT', b'ENCODING', key], ([b'SMEMBERS', key], c.packed_order)]
+        return [[b'OBJECT', b'ENCODING', key], ([b'SMEMBERS', key], c.intset_order)]
     if kind == b'zset':
         return [[b'ZRANGE', key, b'0', b'-1', b'WITHSCORES']]
     if kind == b'stream':

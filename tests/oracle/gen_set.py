@@ -43,7 +43,7 @@ def smembers(g):
     key = g.key('t')
     if g.p(0.5):
         return [b'SMEMBERS', key], c.unordered
-    return Op([b'OBJECT', b'ENCODING', key], ([b'SMEMBERS', key], c.packed_order))
+    return Op([b'OBJECT', b'ENCODING', key], ([b'SMEMBERS', key], c.intset_order))
 
 
 @set_.add(2)

@@ -32,6 +32,8 @@ def zrem(g):
 
 @zset.add(4)
 def one(g):
+    if g.p(0.1):
+        return [g.pick((b'ZRANK', b'ZREVRANK')), g.key('z'), g.member(), g.pick((b'WITHSCORE', b'withscore', b'x'))]
     return [g.pick((b'ZSCORE', b'ZRANK', b'ZREVRANK')), g.key('z'), g.member()]
 
 

@@ -16,8 +16,8 @@ from collections import Counter, deque
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import compare                                                          # noqa: E402
 import dataset                                                          # noqa: E402
+import versions                                                         # noqa: E402
 import shortttl                                                         # noqa: E402
 import gen_geo, gen_hash, gen_key, gen_list, gen_raw, gen_server, gen_set, gen_string, gen_zset   # noqa: E402,E401,F401
 import gen_dump, gen_script, gen_stream                                             # noqa: E402,E401,F401
@@ -37,7 +37,8 @@ COMPANIONS = ('key', 'expire', 'multi', 'scan', 'blocking', 'server', 'protocol'
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--server', default=os.path.join(ROOT, 'build', 'mayfly-server'), help='server under test')
-    p.add_argument('--other', default='redis-server', help='reference server')
+    p.add_argument('--other', default=os.environ.get('ORACLE_REDIS', 'redis-server'),
+                   help='reference server (default: $ORACLE_REDIS, or redis-server)')
     p.add_argument('--server-args', default='', help='more arguments for the server under test')
     p.add_argument('--other-args', default='', help='more arguments for the reference')
     p.add_argument('--engine', default='memory', help='storage engine of the server under test')
@@ -56,7 +57,6 @@ def arguments():
     p.add_argument('--keep-going', action='store_true', help='go on with the next epoch after a difference')
     p.add_argument('--skip-unknown', action='store_true', help="leave out commands the server doesn't know")
     p.add_argument('--skip', default='', help='comma-separated command names to leave out')
-    p.add_argument('--encoding', choices=('strict', 'loose'), default='strict', help="loose: Redis 7.2's packed sets and lists pass")
     p.add_argument('--loose-order', action='store_true', help='ignore the order of packed hashes and intsets')
     p.add_argument('--no-hll-bytes', action='store_true', help="ignore HyperLogLogs' stored bytes")
     p.add_argument('--shrink-seconds', type=float, default=30)
@@ -118,9 +118,12 @@ class Oracle:
             extra += ['--engine', args.engine]
         aof = ['--appendonly', 'yes', '--appendfsync', 'no'] if args.reload and args.engine == 'memory' else []
         self.stats = Stats() if args.stats else None
-        self.server = Server('server', args.server, extra + aof)
         # Redis ends timed-out blocking commands on its timer: 100 ms each at hz 10.
         self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof)
+        conn = self.other.connect()
+        self.old = versions.is_old(conn)
+        conn.close()
+        self.server = Server('server', args.server, extra + aof)
         self.pair = self.new_pair(self.stats)
         self.checker = self.new_pair(None)      # so that dataset checks leave SELECT, MULTI … alone
         self.passed = self.failed = self.dataset_commands = 0
@@ -130,9 +133,10 @@ class Oracle:
 
     def new_pair(self, stats):
         a = self.args
-        return Pair(self.server, self.other, a.loose_order,
-                    compare.encoding_loose if a.encoding == 'loose' else None, a.no_hll_bytes, a.timeout, stats,
+        pair = Pair(self.server, self.other, a.loose_order, a.no_hll_bytes, a.timeout, stats,
                     on_disk=a.engine == 'rocksdb')
+        pair.old = self.old
+        return pair
 
     # --- what to run -----------------------------------------------------------
     def plan(self, epoch):
@@ -214,7 +218,9 @@ class Oracle:
         """Lists of operations; one with a special operation stands alone."""
         batch, size, total = [], 0, 0
         for op in ops:
-            if not self.wanted(op):
+            if self.old:
+                op = versions.adapted(op)
+            if not op or not self.wanted(op):
                 continue
             if op.special:
                 if batch:

@@ -1,6 +1,6 @@
 """Iterating the SCAN family to completion on both servers."""
 from op import cli_line
-from resp import encode, split
+from resp import decode, encode, split
 
 MAX_STEPS = 20000
 
@@ -11,10 +11,11 @@ def iterate(pair, conn, head, tail):
     paired = head[0].upper() in (b'HSCAN', b'ZSCAN')
     for _ in range(MAX_STEPS):
         conn.send(encode(head + [cursor] + tail))
-        reply = pair.reading(head, split(conn.receive())[0])
+        raw = split(conn.receive())[0]
+        reply = pair.reading(head, raw)
         if reply[0] == '-':
             return reply, items
-        cursor = reply[1][0][1]
+        cursor = decode(raw)[1][0][1]
         found = reply[1][1][1]
         items.update(zip(found[::2], found[1::2]) if paired else found)
         if cursor == b'0':

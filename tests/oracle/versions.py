@@ -1,0 +1,147 @@
+"""What Redis 7.4, which Mayfly follows, answers differently from an older reference: all of it is here.
+
+With a reference of 7.2 or later nothing of this applies."""
+import re
+
+from compare import is_aggregate, is_error
+
+OLD_SETS = ('CONFIG', 'SET', 'set-max-listpack-entries', '0')   # of strings: always hash tables, as in 7.0
+
+
+def is_old(conn):
+    """Whether the server behind this connection is older than 7.2."""
+    found = re.search(rb'redis_version:(\d+)\.(\d+)', conn.call('INFO', 'server')[1])
+    return tuple(map(int, found.groups())) < (7, 2)
+
+
+# --- what is not sent, because the data would differ afterwards ------------------------------------------------
+
+NEW_WORDS = {b'HSCAN': (b'NOVALUES',), b'XREAD': (b'+',)}
+NEW_ARITY = {b'ZRANK': lambda n: n > 3, b'ZREVRANK': lambda n: n > 3, b'COMMAND': lambda n: n == 3}
+# 7.4 has consumers made by these even if they get nothing, and XSETID may not go below a deleted entry.
+NEW_EFFECTS = {b'XREADGROUP', b'XCLAIM', b'XAUTOCLAIM', b'XSETID'}
+# Scripts may not call these in 7.0.
+NOT_IN_SCRIPTS = {b'BLPOP', b'BRPOP', b'BLMOVE', b'BRPOPLPUSH', b'BZPOPMIN', b'BZPOPMAX', b'WAIT'}
+MAKES_CONSUMER = {b'XREADGROUP', b'XCLAIM', b'XAUTOCLAIM'}
+
+
+def sendable(argv):
+    words = {w.upper() for w in argv}
+    name = argv[0].upper() if argv else b''
+    if name.startswith((b'EVAL', b'FCALL')):
+        return not words & (NOT_IN_SCRIPTS | NEW_EFFECTS | set(NEW_ARITY))
+    if name in NEW_ARITY and NEW_ARITY[name](len(argv)):
+        return False
+    return name not in NEW_EFFECTS and not words & set(NEW_WORDS.get(name, ()))
+
+
+def consumer_of(argv):
+    """XGROUP CREATECONSUMER for every stream such a command names; [] if it has an unusual form."""
+    words = [w.upper() for w in argv]
+    if words[0] != b'XREADGROUP':
+        return [[b'XGROUP', b'CREATECONSUMER', *argv[1:4]]] if len(argv) > 4 else []
+    if words.count(b'GROUP') != 1 or words.count(b'STREAMS') != 1 or len(argv) < 7:
+        return []
+    at, first = words.index(b'GROUP'), words.index(b'STREAMS') + 1
+    keys = argv[first:first + (len(argv) - first) // 2]
+    return [[b'XGROUP', b'CREATECONSUMER', key, *argv[at + 1:at + 3]] for key in keys] if at < first else []
+
+
+def adapted(op):
+    """The operation as an old reference can follow it; None: not at all."""
+    first = [argv for argv, _ in op.cmds[:1]]
+    if first and len(op.cmds) == 1 and first[0][0].upper() in MAKES_CONSUMER:
+        before = consumer_of(first[0])
+        op.cmds = [(argv, None) for argv in before] + op.cmds
+        return op if before else None
+    argvs = [argv for argv, _ in op.cmds] or [getattr(op.special, 'head', [b''])]
+    return op if all(map(sendable, argvs)) else None
+
+
+# --- how replies are read ----------------------------------------------------------------------------------------
+
+NEW_FIELDS = (b'inactive', b'active-time')
+
+
+def _without(items, names):
+    kept, skip = [], False
+    for i in items:
+        if skip:
+            skip = False
+        elif i[0] == '$' and i[1] in names:
+            skip = True
+        else:
+            kept.append(i)
+    return tuple(kept)
+
+
+def _number(r):
+    """7.0 prints %.17g, 7.4 the shortest digits."""
+    if r[0] not in '$,' or not isinstance(r[1], bytes) or not re.fullmatch(rb'-?\d[\d.]*(e[+-]?\d+)?', r[1]):
+        return r
+    return r if float(r[1]) == 0 else (r[0], repr(float(r[1])).encode())
+
+
+def reading(argv, r):
+    """A reply without what 7.4 has added, its doubles in one form."""
+    name = argv[0].upper() if argv else b''
+    if is_aggregate(r):
+        items = _without(r[1], NEW_FIELDS) if name in (b'XINFO', b'EXEC') else r[1]
+        return r[0], tuple(reading(argv, i) for i in items)
+    doubles = name.startswith((b'Z', b'BZ', b'GEO', b'EVAL', b'FCALL')) or name == b'EXEC'
+    return _number(r) if doubles else r
+
+
+# --- replies that differ -------------------------------------------------------------------------------------------
+
+TEXTS = [       # command, ours, theirs; None: anything
+    (rb'BITCOUNT|BITPOS', rb'ERR (value is not an integer|syntax error)', None),     # also of keys that are not there
+    (rb'.*SCAN', rb'ERR invalid cursor', None),
+    (rb'.*SCAN', None, rb'ERR invalid cursor'),
+    (rb'.*', rb'ERR timeout is out of range', rb'ERR timeout is negative'),
+    (rb'XREAD.*', rb'ERR Unbalanced', rb'ERR Unbalanced'),
+    (rb'.*SCAN', rb'ERR NOVALUES', rb'ERR syntax error'),
+    (rb'LREM', rb'ERR value is out of range', None),
+    (rb'COMMAND', None, rb'ERR Invalid number of arguments'),
+]
+
+
+def intended(argv, a, b):
+    """Where Mayfly differs from 7.4 on purpose: lists are always quicklists, and numbers are read without looking at
+    an old errno (SORT)."""
+    name = argv[0].upper() if argv else b''
+    if name == b'OBJECT':
+        return (a[1], b[1]) == (b'quicklist', b'listpack')
+    return name.startswith(b'SORT') and is_error(b) and b[1].startswith(b'ERR One or more scores')
+
+
+def newer(argv, a, b):
+    """Whether 7.4 answers `a` where 7.0 answers `b`."""
+    name = argv[0].upper() if argv else b''
+    if a == b:
+        return True
+    if name in (b'EVAL', b'EVAL_RO') and is_aggregate(a) and is_aggregate(b):
+        return len(a[1]) == len(b[1]) and all(x == y or newer((b'',), x, y) for x, y in zip(a[1], b[1]))
+    def says(r, text):
+        return text is None or (is_error(r) and re.match(text, r[1]))
+    return any((not name or name.startswith(b'EVAL') or re.fullmatch(command, name)) and says(a, ours)
+               and says(b, theirs) for command, ours, theirs in TEXTS)
+
+
+# --- schedules of several clients (tests/scenarios) ---------------------------------------------------------------
+
+HEARD = [       # ours, theirs: a blocked XREADGROUP is run again in 7.4, and fails as if it had just been sent
+    (rb"-(NOGROUP No such key [^\r]*|WRONGTYPE [^\r]*)\r",
+     rb'-(UNBLOCKED the stream key|NOGROUP the consumer group|WRONGTYPE |NOGROUP No such key )[^\r]*\r'),
+    (rb'-ERR timeout is out of range\r', rb'-ERR timeout is (negative|out of range)\r'),
+]
+
+
+def heard_alike(ours, theirs):
+    """What the clients heard, {name: bytes}."""
+    def plain(text, side):
+        for texts in HEARD:
+            text = re.sub(texts[side], b'-', text)
+        return text
+    return ours == theirs or (ours.keys() == theirs.keys() and
+                              all(plain(ours[k], 0) == plain(theirs[k], 1) for k in ours))
