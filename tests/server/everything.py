@@ -194,12 +194,21 @@ def fields(reply):
 
 
 def stream(reply):
-    """What XINFO STREAM FULL tells, but for the tree, and when a consumer was seen."""
+    """What XINFO STREAM FULL tells, but for the tree, and when a consumer was seen or active."""
     found = {k: v for k, v in fields(reply).items() if not k.startswith(b'radix-tree')}
     found[b'groups'] = [fields(g) for g in found[b'groups']]
     for g in found[b'groups']:
-        g[b'consumers'] = [{k: v for k, v in fields(c).items() if k != b'seen-time'} for c in g[b'consumers']]
+        g[b'consumers'] = [{k: v for k, v in fields(c).items() if k not in (b'seen-time', b'active-time')}
+                           for c in g[b'consumers']]
     return found
+
+
+def score(text):
+    """In one form: 7.0 prints more digits than 7.4, and rocksdb has no -0."""
+    number = float(text)
+    if number == 0:
+        return b'0' if ENGINE == 'rocksdb' else text
+    return b'%d' % number if abs(number) < 1e17 and number.is_integer() else repr(number).encode()
 
 
 def content(kind, reply):
@@ -207,8 +216,8 @@ def content(kind, reply):
         return stream(reply)
     if kind == b'hash':
         return dict(zip(reply[::2], reply[1::2]))
-    if kind == b'zset' and ENGINE == 'rocksdb':             # has no -0
-        return [b'0' if x == b'-0' else x for x in reply]
+    if kind == b'zset':
+        return [score(x) if i % 2 else x for i, x in enumerate(reply)]
     return sorted(reply) if kind == b'set' else reply
 
 
@@ -223,6 +232,8 @@ def look(server, dbs=range(16), encodings=True):
             kinds, forms, times = facts[::3], facts[1::3], facts[2::3]
             values = many(c, [reading(kind, k) for k, kind in zip(keys, kinds)])
             for k, kind, form, when, value in zip(keys, kinds, forms, times, values):
+                if kind == b'set' and form == b'listpack':  # which 7.0 does not have
+                    form = b'hashtable'
                 data[db, k] = (kind, form if encodings else None, content(kind, value), when)
     return data
 

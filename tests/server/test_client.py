@@ -20,8 +20,8 @@ def clients(c, *filters):
 
 # -- CLIENT: names and lists -----------------------------------------------------------
 
-LIST_FIELDS = ('id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem '
-               'multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp').split()
+LIST_FIELDS = ('id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem '
+               'multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver').split()
 
 
 def test_client_list(server, raw):

@@ -78,6 +78,25 @@ def test_replies_are_those_of_redis(server, real, proto):
     assert_same(pairs_of(server, real, proto), [('EVAL', s, 2, 'k1', 'k2', 'a1', 'a2') for s in scripts()])
 
 
+@pytest.mark.parametrize('script, reply', [
+    ("return redis.call('blpop', 'nolist', 0)", b'$-1\r\n'),
+    ("redis.call('rpush', 'l', 'a', 'b') return redis.call('blpop', 'l', 0)", b'*2\r\n$1\r\nl\r\n$1\r\na\r\n'),
+    ("return redis.call('blmove', 'nolist', 'l', 'left', 'left', 0)", b'$-1\r\n'),
+    ("return redis.call('bzpopmin', 'nozset', 0)", b'$-1\r\n'),
+    ("return redis.call('xread', 'block', 0, 'streams', 'nostream', '$')", b'$-1\r\n'),
+    ("return redis.call('wait', '1', '0')", b':0\r\n'),
+    ("redis.call('zadd', 'zz', '1e300', 'a', '0.1', 'c') return redis.call('zrange', 'zz', 0, -1, 'withscores')",
+     b'*4\r\n$1\r\nc\r\n$3\r\n0.1\r\n$1\r\na\r\n$6\r\n1e+300\r\n'),
+    ("redis.call('set', 'f', 3.0) for _, v in ipairs({1e20, 0.1, 1/3, 2^53, -1e15, -0.0}) do "
+     "redis.call('append', 'f', v) end return redis.call('get', 'f')",
+     b'$61\r\n31e+200.10.33333333333333339007199254740992-10000000000000000\r\n'),
+])
+def test_as_7_4_has_it(server, script, reply):
+    """Where Redis 7.0 answers otherwise: blocking commands, and how doubles are written."""
+    with mayfly.Raw(server.port) as c:
+        assert ask(c, 'EVAL', script, 0) == reply
+
+
 @redis_server.needed
 def test_commands_about_scripts(server, real):
     one, sha = 'return {KEYS[1], ARGV[1]}', 'c9b37a4d2bb2ac0ef0a8ca4a3ffb5bd4e0b3a34c'

@@ -1,0 +1,136 @@
+"""What Redis 7.2 and 7.4 added to 7.0, and where they answer otherwise."""
+import pytest
+
+from mayfly import ENGINE, Raw, ReplyError, eventually
+
+NOT_INT = 'ERR value is not an integer or out of range'
+
+
+def run(c, line):
+    return c.call(*line.split())
+
+
+@pytest.mark.parametrize('line, reply', [
+    ('HSCAN h 0 NOVALUES', [b'0', [b'a', b'b']]),
+    ('HSCAN h 0 MATCH b* NOVALUES COUNT 5', [b'0', [b'b']]),
+    ('HSCAN none 0 NOVALUES', [b'0', []]),
+    ('SCAN 0 NOVALUES', 'ERR NOVALUES option can only be used in HSCAN'),
+    ('SSCAN t 0 NOVALUES', 'ERR NOVALUES option can only be used in HSCAN'),
+    ('SCAN -1', 'ERR invalid cursor'),
+    ('ZRANK z b WITHSCORE', [1, b'2.5']),
+    ('ZREVRANK z b WITHSCORE', [0, b'2.5']),
+    ('ZRANK z none WITHSCORE', None),
+    ('ZRANK z b WITHSCORES', 'ERR syntax error'),
+    ('ZRANK z b WITHSCORE x', "ERR wrong number of arguments for 'zrank' command"),
+    ('BITCOUNT none x 1', NOT_INT),
+    ('BITCOUNT none 1 2 WORD', 'ERR syntax error'),
+    ('BITCOUNT none 1', 'ERR syntax error'),
+    ('BITPOS none 1 x', NOT_INT),
+    ('BITPOS none 0 1 2 3', 'ERR syntax error'),
+    ('LREM l -9223372036854775808 a',
+     'ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807'),
+    ('BLPOP none 1e400', 'ERR timeout is out of range'),
+    ('XREAD STREAMS x +', [[b'x', [[b'2-1', [b'f', b'2']]]]]),
+    ('XREAD COUNT 9 STREAMS x none + +', [[b'x', [[b'2-1', [b'f', b'2']]]]]),
+    ('XREAD STREAMS a b 0', "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."),
+    ('XREADGROUP GROUP g c STREAMS a b 0',
+     "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."),
+    ('OBJECT ENCODING t', b'listpack'),
+])
+def test_replies(r, server, line, reply):
+    with Raw(server.port) as c:
+        for fill in ('HSET h a 1 b 2', 'ZADD z 1 a 2.5 b', 'SADD t a b', 'SET s hello', 'RPUSH l a', 'XADD x 1-1 f 1',
+                     'XADD x 2-1 f 2', 'XADD x 3-1 f 3', 'XDEL x 3-1'):
+            run(c, fill)
+        assert run(c, line) == reply
+
+
+def test_xread_plus_waits(r, server):
+    """For the next entry, if there is none."""
+    with Raw(server.port) as a, Raw(server.port) as c:
+        run(c, 'XGROUP CREATE s g $ MKSTREAM')
+        a.command('XREAD', 'BLOCK', 0, 'STREAMS', 's', '+')
+        eventually(lambda: server.info('clients')['blocked_clients'] == 1)
+        run(c, 'XADD s 5-5 f v')
+        assert a.reply() == [[b's', [[b'5-5', [b'f', b'v']]]]]
+
+
+def consumers(c):
+    found = run(c, 'XINFO CONSUMERS s g')
+    return {x[1]: dict(zip(x[::2], x[1::2])) for x in found}
+
+
+def test_consumers_are_seen_and_active(r, server):
+    """A consumer exists, and is seen, as soon as it asks; it is active when it gets something."""
+    with Raw(server.port) as c:
+        run(c, 'XGROUP CREATE s g 0 MKSTREAM')
+        for line in ('XREADGROUP GROUP g reads STREAMS s >', 'XCLAIM s g claims 0 1-1', 'XAUTOCLAIM s g auto 0 0'):
+            run(c, line)
+        assert {k: v[b'inactive'] for k, v in consumers(c).items()} == {b'reads': -1, b'claims': -1, b'auto': -1}
+        assert all(v[b'idle'] >= 0 for v in consumers(c).values())
+        run(c, 'XADD s 1-1 f v')
+        run(c, 'XREADGROUP GROUP g quiet NOACK STREAMS s >')
+        assert consumers(c)[b'quiet'][b'inactive'] == -1
+        run(c, 'XADD s 2-1 f v')
+        run(c, 'XREADGROUP GROUP g reads STREAMS s >')
+        assert consumers(c)[b'reads'][b'inactive'] >= 0
+        run(c, 'XCLAIM s g claims 0 2-1')
+        assert consumers(c)[b'claims'][b'inactive'] >= 0
+        group = dict(zip(*[iter(run(c, 'XINFO STREAM s FULL'))] * 2))[b'groups'][0]
+        first = dict(zip(*[iter(group)] * 2))[b'consumers'][0]
+        assert first[:6] == [b'name', b'auto', b'seen-time', first[3], b'active-time', -1] and first[3] > 10**12
+
+
+def test_a_consumer_that_waits_survives(server_factory):
+    s = server_factory('--appendonly', 'no' if ENGINE == 'rocksdb' else 'yes')
+    with Raw(s.port) as c:
+        run(c, 'XGROUP CREATE s g $ MKSTREAM')
+        assert run(c, 'XREADGROUP GROUP g me BLOCK 1 STREAMS s >') is None
+    s.restart()
+    with Raw(s.port) as c:
+        assert b'me' in consumers(c)
+
+
+def test_client_kill_maxage(r, server, raw):
+    old, c = raw(server.port), raw(server.port)
+    assert c.call('CLIENT', 'KILL', 'MAXAGE', 'x') == 'ERR maxage is not an integer or out of range'
+    assert c.call('CLIENT', 'KILL', 'MAXAGE', 0, 'TYPE', 'normal') == 'ERR maxage should be greater than 0'
+    assert c.call('CLIENT', 'KILL', 'MAXAGE', 100000, 'SKIPME', 'no') == 0
+    mine = old.call('CLIENT', 'ID')
+    eventually(lambda: c.call('CLIENT', 'KILL', 'MAXAGE', 1, 'ID', mine) == 1)
+    assert old.closed()
+
+
+def test_watched_keys_are_counted(r, server, raw):
+    c = raw(server.port)
+    def watched():
+        return dict(f.split(b'=') for f in c.call('CLIENT', 'INFO').split())[b'watch']
+    assert watched() == b'0'
+    run(c, 'WATCH a b')
+    run(c, 'WATCH b c')
+    assert watched() == b'3'
+    run(c, 'UNWATCH')
+    assert watched() == b'0'
+
+
+def test_xsetid_stays_above_deleted_entries(r, server):
+    with Raw(server.port) as c:
+        for line in ('XADD s 1-1 f v', 'XADD s 5-5 f v', 'XDEL s 5-5'):
+            run(c, line)
+        assert isinstance(run(c, 'XSETID s 2-2'), ReplyError) and run(c, 'XSETID s 5-5') == b'OK'
+
+
+def test_small_sets(server_factory):
+    s = server_factory('--set-max-listpack-entries', 4, '--set-max-listpack-value', 8, '--set-max-intset-entries', 3)
+    with Raw(s.port) as c:
+        def encoding(*members):
+            c.call('DEL', 'k')
+            for m in members:
+                c.call('SADD', 'k', m)
+            assert c.call('SCARD', 'k') == len(set(members))
+            return c.call('OBJECT', 'ENCODING', 'k')
+        assert encoding(1, 2, 3) == b'intset' and encoding(1, 2, 3, 4) == b'hashtable'
+        assert encoding('a', 1, 2, 3) == encoding(1, 'a') == encoding('abcdefgh') == b'listpack'
+        assert encoding('a', 1, 2, 3, 4) == encoding('abcdefghi') == encoding(1, 'abcdefghi') == b'hashtable'
+        run(c, 'CONFIG SET set-max-listpack-entries 0')
+        assert encoding('a') == b'hashtable' and encoding(1) == b'intset'
