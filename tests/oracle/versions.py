@@ -60,7 +60,7 @@ def adapted(op):
 
 # --- how replies are read ----------------------------------------------------------------------------------------
 
-NEW_FIELDS = (b'inactive', b'active-time')
+NEW_FIELDS = (b'inactive', b'active-time', b'seen-time', b'idle')   # the latter two: seen also if it got nothing
 
 
 def _without(items, names):
