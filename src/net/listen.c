@@ -11,8 +11,6 @@
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
-#define ACCEPTS_PER_TURN 256
-
 static void set_option(int fd, int level, int name, int value)
 {
     setsockopt(fd, level, name, &value, sizeof value); /* worth having, not worth failing for */
@@ -107,7 +105,7 @@ void net_on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
     struct listener *l = (struct listener *)p;
     struct net *n = p->data;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (u32 i = l->tls ? n->config.tls_accepts : n->config.accepts; i > 0; i--) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (!is_shortage(errno)) return;

@@ -224,7 +224,7 @@ void net_init(struct net *n, uv_loop_t *loop)
     *n = (struct net){.loop = loop};
     n->config = (struct net_config){
         .max_bulk = 512LL * 1024 * 1024, .max_query_buffer = 1024LL * 1024 * 1024,
-        .max_clients = 10000, .keepalive_s = 300, .backlog = 511,
+        .max_clients = 10000, .keepalive_s = 300, .backlog = 511, .accepts = 10, .tls_accepts = 1,
         .output = {{0, 0, 0}, {256u << 20, 64u << 20, 60}, {32u << 20, 8u << 20, 60}},
     };
     n->pool_cap = POOL_KEEP;

@@ -1,5 +1,8 @@
 /* The table of directives, config.def, with the words and the checks it names. */
 #include "server/config.h"
+
+#include <locale.h>
+
 #include "server/config_codec.h"
 
 /* -- the words of the C enums -------------------------------------------------------- */
@@ -64,6 +67,18 @@ static const char *check_hostname(bytes v)
         if (!is_alnum && ch != '-' && ch != '.')
             return "Hostnames may only contain alphanumeric characters, hyphens or dots";
     }
+    return NULL;
+}
+
+static const char *check_locale(bytes v)
+{
+    char name[128];
+    if (v.n >= sizeof name) return "Invalid locale name";
+    memcpy(name, v.p, v.n);
+    name[v.n] = '\0';
+    locale_t found = newlocale(LC_COLLATE_MASK, name, (locale_t)0);
+    if (!found) return "Invalid locale name";
+    freelocale(found);
     return NULL;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -68,6 +69,9 @@ void server_apply_config(struct server *s)
     s->net.config.max_clients = (u32)c->maxclients;
     s->net.config.idle_timeout_s = (u32)c->timeout;
     s->net.config.keepalive_s = (u32)c->tcp_keepalive;
+    s->net.config.accepts = (u32)c->max_new_connections;
+    s->net.config.tls_accepts = (u32)c->max_new_tls_connections;
+    setlocale(LC_COLLATE, c->locale_collate.p ? c->locale_collate.p : ""); /* SORT ALPHA */
     s->net.config.backlog = (u32)c->tcp_backlog;
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
     /* Who may have the backlog must be able to get it. */

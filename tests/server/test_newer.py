@@ -134,3 +134,21 @@ def test_small_sets(server_factory):
         assert encoding('a', 1, 2, 3, 4) == encoding('abcdefghi') == encoding(1, 'abcdefghi') == b'hashtable'
         run(c, 'CONFIG SET set-max-listpack-entries 0')
         assert encoding('a') == b'hashtable' and encoding(1) == b'intset'
+
+
+def test_locale_collate(r, server):
+    with Raw(server.port) as c:
+        assert c.call('CONFIG', 'SET', 'locale-collate', 'no_SUCH') == \
+            "ERR CONFIG SET failed (possibly related to argument 'locale-collate') - Invalid locale name"
+        assert c.call('CONFIG', 'SET', 'locale-collate', 'C') == b'OK'
+        run(c, 'SADD t b a B')
+        assert run(c, 'SORT t ALPHA') == [b'B', b'a', b'b']
+        assert c.call('CONFIG', 'SET', 'locale-collate', '') == b'OK'
+
+
+def test_connections_per_turn(server_factory, raw):
+    """All are accepted, however few at a time."""
+    s = server_factory('--max-new-connections-per-cycle', 1)
+    several = [raw(s.port) for _ in range(30)]
+    assert [c.call('PING') for c in several] == [b'PONG'] * 30
+    assert run(several[0], 'CONFIG SET max-new-connections-per-cycle 1000') == b'OK'
