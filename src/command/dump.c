@@ -105,7 +105,7 @@ static bool restore_deadline(struct ctx *c, struct restore *r)
     return true;
 }
 
-bool rdb_payload_body(bytes payload, bytes *body)
+bool rdb_payload_body(bytes payload, bool any_checksum, bytes *body)
 {
     u16 version;
     u64 crc;
@@ -114,7 +114,8 @@ bool rdb_payload_body(bytes payload, bytes *body)
     const char *footer = payload.p + body->n;
     memcpy(&version, footer, 2);
     memcpy(&crc, footer + 2, 8);
-    return version <= RDB_VERSION_MAX && crc64(0, bytes_of(payload.p, payload.n - 8)) == crc;
+    if (version > RDB_VERSION_MAX) return false;
+    return any_checksum || crc64(0, bytes_of(payload.p, payload.n - 8)) == crc;
 }
 
 /* Loads the payload's value under a key that is absent: RDB_OK, RDB_DEAD if it leaves nothing to be
@@ -192,7 +193,7 @@ static void restore_done(struct ctx *c, const struct restore *r, struct key_ref 
     access_restore(c->ks, ref, r->idle_s, r->frequency);
     keyspace_notify(c->ks, c->db, r->key, NOTIFY_NEW, "new");
     ctx_changed(c, r->key, NOTIFY_GENERIC, "restore");
-    if (UNLIKELY(r->dead_fields)) state_living(c, r, ref);
+    if (UNLIKELY(r->dead_fields || c->ks->skip_checksums)) state_living(c, r, ref);
     else state_restored(c, r, r->payload);
 }
 
@@ -215,7 +216,7 @@ void cmd_restore(struct ctx *c)
         return;
     }
     if (!restore_deadline(c, &r)) return;
-    if (!rdb_payload_body(r.payload, &r.body)) {
+    if (!rdb_payload_body(r.payload, c->ks->skip_checksums, &r.body)) {
         reply_error(c->out, "ERR DUMP payload version or checksum are wrong");
         return;
     }

@@ -131,9 +131,10 @@ const char *rdb_type_name(enum rdb_type type);
 
 /* -- payloads: dump.c ---------------------------------------------------------------------------- */
 
-/* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong. */
+/* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong (any_checksum: that
+ * is not looked at). */
 void rdb_payload_end(struct buf *payload, u16 version);
-NODISCARD bool rdb_payload_body(bytes payload, bytes *body);
+NODISCARD bool rdb_payload_body(bytes payload, bool any_checksum, bytes *body);
 
 /* The nine letters of a module's type, which its id holds. */
 void rdb_module_name(u64 id, char name[10]);

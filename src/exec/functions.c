@@ -205,7 +205,7 @@ bool functions_restore(struct region *r, bytes payload, enum restore_policy poli
 {
     struct functions *f = functions_of(r);
     bytes body;
-    if (!rdb_payload_body(payload, &body)) {
+    if (!rdb_payload_body(payload, false, &body)) {
         buf_append_str(error, "DUMP payload version or checksum are wrong");
         return false;
     }

@@ -84,6 +84,7 @@ struct region {
     struct functions *functions; /* likewise: exec/functions.h */
     struct script_run *script;  /* what is being run; NULL: nothing */
     bool replays_script;        /* … and it comes from a file or a primary: exec/script_replay.h */
+    bool scripts_unbound;       /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;           /* the limit was met when the last command of a client began */
 };
 

@@ -68,6 +68,7 @@ struct keyspace {
 
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
     bool compress;          /* rdbcompression: strings in DUMP, too, are */
+    bool skip_checksums;    /* DEBUG SET-SKIP-CHECKSUM-VALIDATION */
     u32 hll_sparse_max;     /* hll-sparse-max-bytes */
     u64 stream_node_max_bytes, stream_node_max_entries; /* by these names; 0: no limit */
 

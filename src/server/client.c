@@ -3,6 +3,7 @@
 
 #include "command/commands.h"
 #include "exec/multi.h"
+#include "exec/script.h"
 
 #define FLAGS_MOST 16
 
@@ -122,10 +123,17 @@ void client_describe(struct conn *c, struct buf *out)
     print_text(out, "lib-ver", buf_bytes(&s->lib_ver));
 }
 
+void client_note_running(struct ctx *c)
+{
+    const struct script_run *script = c->region->script;
+    const char *name = c->may_wait ? c->cmd->name : c->in_script ? script->c->cmd->name : "exec";
+    conn_of(c->session)->last_command = name;
+}
+
 void cmd_client_info(struct ctx *c)
 {
     struct buf text = {0};
-    conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
+    client_note_running(c);
     client_describe(conn_of(c->session), &text);
     buf_append_char(&text, '\n');
     reply_verbatim(c->out, buf_bytes(&text), "txt");

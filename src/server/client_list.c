@@ -128,7 +128,7 @@ void cmd_client_list(struct ctx *c)
     struct buf text = {0};
     u32 n = c->server->net.count;
     struct conn **v = by_age(&c->server->net);
-    conn_of(c->session)->last_command = c->may_wait ? c->cmd->name : "exec";
+    client_note_running(c);
     if (!by_id) list_matching(c, &f, v, n, &text);
     if (!by_id || list_ids(c, v, n, &text)) reply_verbatim(c->out, buf_bytes(&text), "txt");
     mem_free(v);

@@ -176,7 +176,7 @@ NODISCARD bool config_agrees(const struct config *c, struct buf *why);
 /* Writes the current settings to c->file, keeping its comments and order; `users` are the lines that state
  * users, which take the place of the old ones. The
  * file is replaced as a whole or not at all. False: errno says why. */
-NODISCARD bool config_rewrite(const struct config *c, bytes users);
+NODISCARD bool config_rewrite(const struct config *c, bytes users, bool all); /* all: defaults, too */
 
 /* -- helpers of the config files ---------------------------------------------------- */
 

@@ -308,7 +308,7 @@ static bool rewrite(const struct server *s)
 {
     struct buf users = {0};
     users_lines(s, &users);
-    bool ok = config_rewrite(&s->config, buf_bytes(&users));
+    bool ok = config_rewrite(&s->config, buf_bytes(&users), false);
     buf_release(&users);
     return ok;
 }

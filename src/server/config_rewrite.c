@@ -81,13 +81,13 @@ static bool is_default(const struct config *c, const struct config *fresh,
 }
 
 /* `dir` is always stated: where a server was started is no part of its configuration. */
-static void prepare(const struct config *c, struct place *places)
+static void prepare(const struct config *c, struct place *places, bool all)
 {
     struct config fresh;
     config_init(&fresh);
     for (u32 i = 0; i < config_count(); i++) {
         const struct directive *d = config_at(i);
-        bool wanted = places[i].old || !strcmp(d->name, "dir") || !is_default(c, &fresh, d);
+        bool wanted = all || places[i].old || !strcmp(d->name, "dir") || !is_default(c, &fresh, d);
         if (wanted) config_lines(c, d, &places[i].lines);
     }
     config_release(&fresh);
@@ -136,12 +136,12 @@ static void add_missing(struct place *places, bool is_signed, struct buf *out)
     }
 }
 
-static void compose(const struct config *c, bytes users, bytes old, struct buf *out)
+static void compose(const struct config *c, bytes users, bool all, bytes old, struct buf *out)
 {
     bool is_signed = false;
     struct place *places = mem_zalloc(PLACES * sizeof *places);
     count_old(old, places, &is_signed);
-    prepare(c, places);
+    prepare(c, places, all);
     buf_append_bytes(&places[USERS].lines, users);
     replace_lines(old, places, out);
     add_missing(places, is_signed, out);
@@ -204,7 +204,7 @@ static mode_t mode_of(const char *path)
     return 0644 & ~mask;
 }
 
-bool config_rewrite(const struct config *c, bytes users)
+bool config_rewrite(const struct config *c, bytes users, bool all)
 {
     struct buf old = {0}, fresh = {0};
     int fd = open(c->file.p, O_RDONLY | O_CLOEXEC);
@@ -212,7 +212,7 @@ bool config_rewrite(const struct config *c, bytes users)
     int code = errno;
     if (fd >= 0) close(fd);
     if (ok) {
-        compose(c, users, buf_bytes(&old), &fresh);
+        compose(c, users, all, buf_bytes(&old), &fresh);
         ok = replace_file(c->file.p, mode_of(c->file.p), buf_bytes(&fresh));
         code = errno;
     }

@@ -74,6 +74,7 @@ static void every_tenth(struct server *s)
 void server_cron(uv_timer_t *t)
 {
     struct server *s = t->data;
+    if (UNLIKELY(s->cron_paused) && !s->stop_signal) return;
     every_tenth(s);
     if (s->cron_loops++ % (u64)s->config.hz == 0) every_second(s);
 }

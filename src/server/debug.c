@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "command/commands.h"
-#include "server/debug_load.h"
+#include "server/debug_parts.h"
 #include "server/digest.h"
 #include "server/server.h"
 
@@ -49,7 +49,7 @@ static u64 serialized_length(struct ctx *c, struct key_ref *ref)
 static void debug_object(struct ctx *c)
 {
     struct key_ref ref;
-    if (!keyspace_find(c->ks, c->db, c->argv[2], LOOKUP_INSPECT, &ref)) {
+    if (!c->eng->ops->find(c->eng, c->db, c->argv[2], &ref)) { /* what is stored, dead or alive */
         reply_error(c->out, "ERR no such key");
         return;
     }
@@ -215,14 +215,6 @@ static void debug_packed_threshold(struct ctx *c)
                     "ERR argument must be a memory value bigger than 1 and smaller than 4gb");
 }
 
-/* There are no replicas yet whose history this would separate. */
-static void debug_change_repl_id(struct ctx *c)
-{
-    log_line(&c->server->log, LOG_NOTICE,
-             "Changing replication IDs after receiving change-repl-id");
-    reply_ok(c->out);
-}
-
 static void debug_segfault(struct ctx *c UNUSED)
 {
     signal(SIGSEGV, SIG_DFL);
@@ -243,43 +235,78 @@ static void debug_aof_flush_sleep(struct ctx *c)
 static void debug_help(struct ctx *c)
 {
     static const char *const lines[] = {
+        "AOF-FLUSH-SLEEP <microseconds>",
+        "    Sleep before each write to the append-only file.",
         "ASSERT",
         "    Crash by a failed assertion.",
         "CHANGE-REPL-ID",
-        "    Take a new replication ID.",
+        "    Take a new replication ID. Replicas that connect again need a full sync.",
+        "CONFIG-REWRITE-FORCE-ALL",
+        "    CONFIG REWRITE with all directives, also those that have their defaults.",
+        "DICT-RESIZING <0|1>",
+        "    Accepted for the sake of test suites; has no effect.",
         "DIGEST",
         "    A signature of the whole dataset, equal to that of a Redis with the same data.",
         "DIGEST-VALUE <key> [<key> ...]",
         "    A signature of the value of each key.",
         "ERROR <string>",
         "    Reply with <string> as an error.",
+        "HTSTATS <db> [FULL]",
+        "    How many keys a database has, and how many of them with a deadline.",
+        "HTSTATS-KEY <key> [FULL]",
+        "    How many elements the hash table of a value has.",
+        "JMAP",
+        "    Accepted for the sake of test suites; has no effect.",
+        "LEAK <string>",
+        "    Lose as much memory as the string takes.",
+        "LISTPACK <key>",
+        "    Write the size of a small value to the log.",
         "LOADAOF",
-        "    Empty the databases and load the append-only file.",
+        "    Empty the databases and load the append-only file; without appendonly the one that",
+        "    is there, if any.",
         "LOG <message>",
         "    Write <message> to the log.",
         "OBJECT <key>",
         "    Facts about a key and its value.",
+        "OOM",
+        "    Crash by asking for more memory than there is.",
         "PANIC",
         "    Crash by a panic.",
+        "PAUSE-CRON <0|1>",
+        "    1 stops what is done ten times a second, signals excepted.",
         "POPULATE <count> [<prefix>] [<size>]",
         "    Create <count> string keys named <prefix>:<num> (default prefix: key), with",
         "    values of <size> bytes. They are not propagated.",
         "PROTOCOL <type>",
         "    Reply with a test value of a type: string, integer, double, bignum, null,",
         "    array, set, map, attrib, push, verbatim, true, false.",
+        "QUICKLIST <key> [<0|1>]",
+        "    Write the size of a list to the log.",
         "QUICKLIST-PACKED-THRESHOLD <size>",
         "    Accepted for the sake of test suites; has no effect.",
         "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
         "    Save the data, empty the databases and load it again. MERGE: keys that are there",
         "    make room for those of the file. NOFLUSH: the databases are not emptied. NOSAVE:",
         "    the file is loaded as it is.",
+        "REPLICATE <command> [<argument> ...]",
+        "    Send a command to the replicas that is not run here. Their data will differ.",
+        "REPLYBUFFER <PEAK-RESET-TIME <NEVER|RESET|milliseconds>|RESIZING <0|1>>",
+        "    Accepted for the sake of test suites; has no effect.",
         "SEGFAULT",
         "    Crash with SIGSEGV.",
         "SET-ACTIVE-EXPIRE <0|1>",
         "    0 leaves expired keys where they are (nobody sees them) until they are",
         "    accessed; 1, the default, reclaims them.",
+        "SET-DISABLE-DENY-SCRIPTS <0|1>",
+        "    1 lets scripts call DEBUG and CLIENT.",
+        "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+        "    1 takes RDB files and payloads of RESTORE whatever their checksums are.",
         "SLEEP <seconds>",
         "    Stop the server for <seconds>. Decimals allowed.",
+        "STRINGMATCH-LEN <pattern> <string>",
+        "    Whether a string matches a glob pattern: 1 or 0.",
+        "STRINGMATCH-TEST",
+        "    Try random glob patterns.",
         NULL,
     };
     ctx_help(c, lines);
@@ -308,6 +335,22 @@ static const struct {
     {"reload", 2, 0, debug_reload},
     {"loadaof", 2, 2, debug_loadaof},
     {"aof-flush-sleep", 3, 3, debug_aof_flush_sleep},
+    {"listpack", 3, 3, debug_listpack},
+    {"quicklist", 3, 4, debug_quicklist},
+    {"htstats", 3, 4, debug_htstats},
+    {"htstats-key", 3, 4, debug_htstats_key},
+    {"stringmatch-len", 4, 4, debug_stringmatch_len},
+    {"stringmatch-test", 2, 2, debug_stringmatch_test},
+    {"set-disable-deny-scripts", 3, 3, debug_set_disable_deny_scripts},
+    {"set-skip-checksum-validation", 3, 3, debug_set_skip_checksum_validation},
+    {"pause-cron", 3, 3, debug_pause_cron},
+    {"replybuffer", 4, 4, debug_replybuffer},
+    {"dict-resizing", 3, 3, debug_no_effect},
+    {"jmap", 2, 0, debug_no_effect},
+    {"replicate", 3, 0, debug_replicate},
+    {"config-rewrite-force-all", 2, 2, debug_config_rewrite_force_all},
+    {"leak", 3, 3, debug_leak},
+    {"oom", 2, 2, debug_oom},
 };
 
 static bool allowed(struct ctx *c)

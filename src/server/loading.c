@@ -101,7 +101,7 @@ static struct rdb_policy policy_of(struct server *s, bool replace)
 {
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
-        .checksum = s->config.rdbchecksum, .keep_dead = keep_dead,
+        .checksum = s->config.rdbchecksum && !s->region.ks.skip_checksums, .keep_dead = keep_dead,
         .aux = on_aux, .note = on_note, .arg = s, .region = &s->region,
     };
 }

@@ -17,6 +17,15 @@ static void rename_history(struct server *s)
     stream_rename(&s->repl.stream, id);
 }
 
+void replication_change_id(struct server *s)
+{
+    struct stream *stream = &s->repl.stream;
+    rename_history(s);
+    snprintf(stream->id2, sizeof stream->id2, "%s", STREAM_NO_ID);
+    stream->id2_end = -1;
+    replication_note(s);
+}
+
 /* -- the stream --------------------------------------------------------------------------------------- */
 
 static void take_record(struct journal_sink *sink, const struct journal_record *record)
@@ -25,6 +34,11 @@ static void take_record(struct journal_sink *sink, const struct journal_record *
     /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
     if (record->newer) stream_append(&r->stream, journal_select(record));
     stream_append(&r->stream, record->newer ? journal_effects(record) : buf_bytes(&record->resp));
+}
+
+void replication_feed(struct server *s, bytes command)
+{
+    if (s->repl.attached) stream_append(&s->repl.stream, command);
 }
 
 /* Which database the stream has selected; before a SELECT that is to come any will do. */

@@ -95,6 +95,10 @@ void replication_note(struct server *s);
 /* Makes sure there is a stream, to go on from here. */
 void replication_stream(struct server *s);
 
+/* DEBUG: another name for our history, and none for what was before; a command that only replicas run. */
+void replication_change_id(struct server *s);
+void replication_feed(struct server *s, bytes command);
+
 /* Tells the engine whether the dead may go silently: not if a replica, or expiry-stream, is to hear of it. */
 void replication_keep_dead(struct server *s);
 

@@ -1,7 +1,7 @@
 /* SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF; DEBUG RELOAD and LOADAOF. */
 #include "base/clock.h"
 #include "command/commands.h"
-#include "server/debug_load.h"
+#include "server/debug_parts.h"
 #include "server/server.h"
 
 /* Beside what is served, other data is being loaded, and what is served will go. */
@@ -74,8 +74,12 @@ void cmd_bgrewriteaof(struct ctx *c)
 
 /* -- DEBUG ------------------------------------------------------------------------------------------- */
 
-static bool is_loading(struct ctx *c)
+static bool cannot_load(struct ctx *c)
 {
+    if (c->in_script) {
+        reply_error(c->out, "ERR This Redis command is not allowed from script");
+        return true;
+    }
     if (!c->server->region.loading && !loading_aside(&c->server->persist.loading)) return false;
     reply_error(c->out, REGION_LOADING);
     return true;
@@ -114,7 +118,7 @@ void debug_reload(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     struct reload o;
-    if (is_loading(c) || !parse_reload(c, &o)) return;
+    if (cannot_load(c) || !parse_reload(c, &o)) return;
     region_expire_all(c->region);
     if (!o.nosave && !snapshot_save_now(c->server)) {
         reply_error(c->out, "ERR");
@@ -132,11 +136,38 @@ void debug_reload(struct ctx *c)
     reply_ok(c->out);
 }
 
+/* Whether there are files to load while none are written: BGREWRITEAOF made them, or they are of earlier. */
+static bool has_old_aof(struct server *s)
+{
+    struct aof *a;
+    enum aof_found found = persistence_open_aof(s, &a);
+    aof_free(a);
+    return found == AOF_FILES;
+}
+
+/* Unlike Redis it leaves the data alone if there is nothing to load. */
+static void load_old_aof(struct ctx *c)
+{
+    struct server *s = c->server;
+    bool there = has_old_aof(s);
+    if (there) empty_all(c);
+    if (!there || !loading_aof_now(s)) {
+        reply_error(c->out, "ERR Error trying to load the AOF files, check server logs.");
+        return;
+    }
+    log_line(&s->log, LOG_WARNING, "Append Only File loaded by DEBUG LOADAOF");
+    reply_ok(c->out);
+}
+
 void debug_loadaof(struct ctx *c)
 {
     struct server *s = c->server;
     struct persistence *p = &s->persist;
-    if (is_loading(c)) return;
+    if (cannot_load(c)) return;
+    if (p->aof_state == AOF_IS_OFF && s->config.engine == ENGINE_MEMORY) {
+        load_old_aof(c);
+        return;
+    }
     if (p->aof_state != AOF_IS_ON) {
         reply_error(c->out, "ERR there is no append only file to load: appendonly is off, or not on yet");
         return;

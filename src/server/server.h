@@ -70,6 +70,7 @@ struct server {
     i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
     i64 start_ms, start_mono_us;
     u64 cron_loops;
+    bool cron_paused;      /* DEBUG PAUSE-CRON */
     char run_id[41];
     struct conn **monitors; /* connections in MONITOR mode */
     u32 monitor_count;
