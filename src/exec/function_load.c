@@ -300,7 +300,7 @@ static struct library *run_code(struct region *r, bytes name, bytes code, size_t
     struct ctx c = {.region = r, .ks = &r->ks, .eng = r->eng, .now_ms = r->ks.now_ms};
     struct buf why = {0};
     struct library *lib = NULL;
-    if (!script_compile(&f->vm, bytes_of(code.p + skip, code.n - skip), "@user_function", &why)) {
+    if (!script_compile(&f->vm, bytes_of(code.p + skip, code.n - skip), "@user_function", limit_ms, &why)) {
         buf_printf(error, "Error compiling function: %.*s", (int)why.n, why.p);
         buf_release(&why);
         return NULL;

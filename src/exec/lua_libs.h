@@ -19,6 +19,11 @@ int script_open_cmsgpack(lua_State *L);
 int script_open_bit(lua_State *L);
 int script_open_struct(lua_State *L);
 
+/* Those of Lua's own functions that may take long, so that they can be ended, too: they take their places in the
+ * tables `string` and `table`. */
+int script_open_string(lua_State *L);
+int script_open_sort(lua_State *L);
+
 /* To be called for every value, with a count: once in a while the hook of the state is called, if it has
  * one, as it is for Lua's own instructions. By it long scripts are ended: it may raise an error. */
 void lua_work_hook(lua_State *L);

@@ -9,6 +9,7 @@
 #include "base/sha1.h"
 #include "command/commands.h"
 #include "exec/admit.h"
+#include "exec/lua_libs.h"
 #include "exec/permit.h"
 #include "exec/script_replay.h"
 #include "exec/script_vm.h"
@@ -158,6 +159,7 @@ static int call_command(lua_State *L, bool raise)
         return raise ? script_raise(L) : 1;
     }
     run_command(run, lua_gettop(L), argv);
+    lua_settop(L, 0); /* nearly all of the stack may be arguments */
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
     script_push_reply(L, resp);
@@ -217,6 +219,8 @@ static int api_status_reply(lua_State *L) { return tagged(L, "ok"); }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
 
+#define SHA1_LONG 65536 /* bytes that take long enough to look at the clock */
+
 static int api_sha1hex(lua_State *L)
 {
     u8 digest[SHA1_BYTES];
@@ -226,6 +230,7 @@ static int api_sha1hex(lua_State *L)
     const char *p = lua_tolstring(L, 1, &n);
     sha1(bytes_of(p ? p : "", p ? n : 0), digest);
     sha1_hex(digest, hex);
+    if (n > SHA1_LONG) lua_work_hook(L);
     lua_pushstring(L, hex);
     return 1;
 }

@@ -124,13 +124,18 @@ bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 
 /* -- adding ------------------------------------------------------------------------------------ */
 
+#define COMPILE_MS 1000
+
+/* What a primary sent, or a file holds, was compiled elsewhere in time. */
+static u32 compile_limit_ms(const struct region *r) { return r->loading || r->follows ? 0 : COMPILE_MS; }
+
 bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, struct reply *out)
 {
     lua_State *L = s->vm.L;
     bytes body = source;
     struct buf error = {0};
     if (!script_shebang(&body, flags, out)) return false;
-    if (!script_compile(&s->vm, body, "@user_script", &error)) {
+    if (!script_compile(&s->vm, body, "@user_script", compile_limit_ms(s->vm.region), &error)) {
         reply_errorf(out, "ERR Error compiling script (new function): %.*s", (int)error.n, error.p);
         buf_release(&error);
         return false;

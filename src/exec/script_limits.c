@@ -1,6 +1,6 @@
 /* Scripts that run too long.
  *
- * A hook comes by every SCRIPT_STEP instructions. Once a script has run for longer than busy_after_ms, each
+ * A hook comes by every SCRIPT_STEP instructions, or more often (script_step). Once a script has run for longer than busy_after_ms, each
  * time it lets the owner serve others, who are told -BUSY or may kill it. One that is killed raises an error
  * here, and again at each further line if it catches that. It can't be killed once it has written: half of
  * what it does would stay. The owner looks for signals from the beginning on, and may stop it. */
@@ -18,12 +18,14 @@ static const char *kill_command(const struct script_run *run)
     return run->is_function ? "FUNCTION KILL" : "SCRIPT KILL";
 }
 
+#define SCRIPT_STEP_CUT 100
+
 /* Raises the error in whatever runs, from now on at each line; and so in the script itself, if that was one
  * of its coroutines. */
 static void cut_off(lua_State *L, const char *text)
 {
-    lua_sethook(L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP);
-    lua_sethook(script_vm_of(L)->L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP);
+    lua_sethook(L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP_CUT);
+    lua_sethook(script_vm_of(L)->L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP_CUT);
     script_push_error(L, text);
     script_raise(L);
 }
@@ -46,11 +48,18 @@ static void begin_busy(struct script_run *run, const struct region *r, i64 elaps
     if (r->host.log) r->host.log(r->owner, LOG_WARNING, line);
 }
 
+void script_watch(lua_State *L)
+{
+    int step = script_step(script_vm_of(L));
+    if (lua_gethook(L) && lua_gethookcount(L) != step) lua_sethook(L, script_hook, lua_gethookmask(L), step);
+}
+
 void script_hook(lua_State *L, lua_Debug *ar UNUSED)
 {
     struct script_vm *vm = script_vm_of(L);
     struct script_run *run = vm->run;
     struct region *r = vm->region;
+    script_watch(L);
     if (!run) return; /* a coroutine that outlived its script is nobody's any more */
     i64 elapsed_us = r->host.now_us(r->owner) - run->start_us;
     run->too_long |= run->limit_us && elapsed_us > run->limit_us;
@@ -63,8 +72,14 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
         if (r->host.serve) r->host.serve(r->owner);
         if (run->killed) note_kill(run, r);
     }
-    if (run->stopped) cut_off(L, "the server is shutting down");
-    if (run->killed) cut_off(L, "Script killed by user with SCRIPT KILL..."); /* functions, too, as Redis */
+    const char *why = script_end_text(run);
+    if (why) cut_off(L, why);
+}
+
+const char *script_end_text(const struct script_run *run)
+{
+    if (run->stopped) return "the server is shutting down";
+    return run->killed ? "Script killed by user with SCRIPT KILL..." : NULL; /* functions, too, as Redis */
 }
 
 #define TIME_MOVES_AFTER_MS 5000 /* where there is no threshold */

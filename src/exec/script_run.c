@@ -153,6 +153,11 @@ bytes script_error_text(lua_State *L, int index)
 static void reply_failure(lua_State *L, const struct script_run *run, struct reply *out)
 {
     int at = lua_gettop(L);
+    const char *ended = script_end_text(run);
+    if (ended && !lua_istable(L, at)) { /* where there was no room for it (C stack overflow) */
+        reply_errorf(out, "ERR %s script: %s", ended, run->name);
+        return;
+    }
     if (!lua_istable(L, at)) {
         const char *text = lua_tostring(L, at);
         reply_errorf(out, "ERR Error running script %s, %.100s", run->name,
@@ -162,6 +167,7 @@ static void reply_failure(lua_State *L, const struct script_run *run, struct rep
     const char *text = field_text(L, at, "err");
     const char *source = field_text(L, at, "source"), *line = field_text(L, at, "line");
     if (!text) text = "ERR unknown error";
+    if (ended && !strstr(text, ended)) text = lua_pushfstring(L, "ERR %s", ended);
     if (source && line) text = lua_pushfstring(L, "%s script: %s, on %s:%s.", text, run->name, source, line);
     script_reply_error(L, at, out, text);
 }
@@ -184,7 +190,7 @@ int script_guarded(struct script_run *run, int args)
     lua_pushcfunction(L, handle_error);
     lua_insert(L, -2 - args);
     run->start_us = watched ? r->host.now_us(r->owner) : 0;
-    if (watched) lua_sethook(L, script_hook, LUA_MASKCOUNT, SCRIPT_STEP);
+    if (watched) lua_sethook(L, script_hook, LUA_MASKCOUNT, script_step(vm));
     vm->run = run;
     vm->random = r->replays_script ? SCRIPT_REPLAY_RANDOM : run->c->seed & 0xFFFFFFFFFFFFULL;
     vm->ceiling = memory_ceiling(vm);
@@ -269,11 +275,14 @@ bool script_run_loading(struct script_vm *vm, struct ctx *c, u32 limit_ms, struc
     return rc == 0;
 }
 
-bool script_compile(struct script_vm *vm, bytes source, const char *chunk, struct buf *error)
+bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 limit_ms, struct buf *error)
 {
+    const struct script_host *host = &vm->region->host;
+    if (limit_ms && host->now_us) vm->compile_until_us = host->now_us(vm->region->owner) + (i64)limit_ms * 1000;
     vm->ceiling = memory_ceiling(vm); /* lua_load lets no error out */
     int rc = script_load_text(vm->L, source, chunk);
     vm->ceiling = 0;
+    vm->compile_until_us = 0;
     if (rc == 0) return true;
     const char *text = lua_tostring(vm->L, -1);
     buf_append_str(error, text ? text : "unknown error");

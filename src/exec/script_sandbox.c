@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <math.h>
 
+#include "exec/lua_libs.h"
 #include "exec/script_vm.h"
 
 static int refuse(lua_State *L)
@@ -87,7 +88,9 @@ static int sandbox_insert(lua_State *L)
     if (top != 2 && top != 3) return luaL_error(L, "wrong number of arguments to 'insert'");
     if (script_is_frozen(L, 1)) return refuse(L);
     at = top == 2 ? n : luaL_checkint(L, 2);
+    u32 moved = 0;
     for (int i = MAX(n, at); i > at; i--) {
+        lua_work(L, &moved);
         lua_rawgeti(L, 1, i - 1);
         lua_rawseti(L, 1, i);
     }
@@ -107,6 +110,12 @@ static int sandbox_unpack(lua_State *L)
     return (int)n;
 }
 
+/* A script that is being ended catches no error any more: this one is on top. */
+static void raise_if_ended(lua_State *L)
+{
+    if (script_is_ended(script_vm_of(L)->run)) lua_error(L);
+}
+
 /* Errors that are tables go to whom Lua's own pcall is called by as their text, as in Redis. */
 static int sandbox_pcall(lua_State *L)
 {
@@ -119,6 +128,7 @@ static int sandbox_pcall(lua_State *L)
         return 2;
     }
     if (lua_pcall(L, args - 1, LUA_MULTRET, 0) == 0) return lua_gettop(L);
+    raise_if_ended(L);
     if (lua_istable(L, -1)) {
         lua_getfield(L, -1, "err");
         if (lua_isstring(L, -1)) lua_replace(L, -2);
@@ -147,6 +157,7 @@ static int sandbox_xpcall(lua_State *L)
     lua_pushcclosure(L, handle_unless_ended, 1);
     lua_insert(L, 1);
     int rc = lua_pcall(L, 0, LUA_MULTRET, 1);
+    if (rc) raise_if_ended(L);
     lua_pushboolean(L, rc == 0);
     lua_replace(L, 1);
     return lua_gettop(L);
@@ -170,32 +181,45 @@ static int sandbox_collectgarbage(lua_State *L)
 
 /* -- text that becomes code -------------------------------------------------------------------- */
 
+#define PIECE 4096 /* bytes that the parser gets at a time: it may take long, and is ended between two of them */
+
 /* Behind a space it is no bytecode any more, but a character that nothing begins with. */
 struct text_reader {
     lua_Reader reader;
     void *arg;
-    const char *held;
-    size_t held_n;
+    bytes left; /* of what the reader gave last */
     bool begun;
 };
+
+/* Jumps are kept in lists that the parser walks from their beginning for each that is added, so that the time it
+ * takes may be quadratic. */
+static void end_if_too_long(lua_State *L)
+{
+    const struct script_vm *vm = script_vm_of(L);
+    const struct script_host *host = &vm->region->host;
+    if (!vm->compile_until_us) lua_work_hook(L);
+    else if (host->now_us(vm->region->owner) > vm->compile_until_us)
+        luaL_error(L, "it takes too long to compile");
+}
 
 static const char *read_text(lua_State *L, void *arg, size_t *n)
 {
     struct text_reader *t = arg;
-    const char *piece = t->held;
-    if (piece) {
-        *n = t->held_n;
-        t->held = NULL;
-        return piece;
+    end_if_too_long(L);
+    if (!t->left.n) {
+        t->left.p = t->reader(L, t->arg, &t->left.n);
+        if (!t->left.p) t->left.n = 0;
+        if (!t->begun && t->left.n && t->left.p[0] == LUA_SIGNATURE[0]) {
+            t->begun = true;
+            *n = 1;
+            return " ";
+        }
+        t->begun |= t->left.n > 0;
     }
-    piece = t->reader(L, t->arg, n);
-    if (t->begun || !piece || !*n) return piece;
-    t->begun = true;
-    if (piece[0] != LUA_SIGNATURE[0]) return piece;
-    t->held = piece;
-    t->held_n = *n;
-    *n = 1;
-    return " ";
+    const char *piece = t->left.p;
+    *n = MIN(t->left.n, PIECE);
+    t->left = bytes_of(t->left.p + *n, t->left.n - *n);
+    return *n ? piece : NULL;
 }
 
 int script_load(lua_State *L, lua_Reader reader, void *arg, const char *chunk)
@@ -221,6 +245,7 @@ int script_load_text(lua_State *L, bytes source, const char *chunk)
 static int loaded(lua_State *L, int rc)
 {
     if (rc == 0) return 1;
+    raise_if_ended(L);
     lua_pushnil(L);
     lua_insert(L, -2);
     return 2;
@@ -255,44 +280,6 @@ static int sandbox_load(lua_State *L)
     lua_settop(L, 3);
     lua_pushstring(L, chunk);
     return loaded(L, script_load(L, read_from_function, NULL, chunk));
-}
-
-/* -- patterns ---------------------------------------------------------------------------------- */
-
-#define REPEATS_MAX 4096 /* of the pieces of a pattern: Lua's matcher calls itself for each */
-
-static size_t repeats_of(bytes pattern)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < pattern.n; i++) {
-        char c = pattern.p[i];
-        n += c == '*' || c == '+' || c == '-' || c == '?';
-    }
-    return n;
-}
-
-/* Upvalues: a function of Lua's own that takes a pattern as its second argument, and whether that is plain
- * text if a fourth one says so. */
-static int sandbox_match(lua_State *L)
-{
-    bytes pattern = {0};
-    bool plain = lua_toboolean(L, lua_upvalueindex(2)) && lua_toboolean(L, 4);
-    if (lua_type(L, 2) == LUA_TSTRING) pattern.p = lua_tolstring(L, 2, &pattern.n);
-    if (!plain && repeats_of(pattern) > REPEATS_MAX) return luaL_error(L, "pattern too complex");
-    return lua_tocfunction(L, lua_upvalueindex(1))(L);
-}
-
-static void limit_patterns(lua_State *L)
-{
-    static const char *const names[] = {"find", "match", "gmatch", "gfind", "gsub"};
-    lua_getglobal(L, LUA_STRLIBNAME);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        lua_getfield(L, -1, names[i]);
-        lua_pushboolean(L, i == 0);
-        lua_pushcclosure(L, sandbox_match, 2);
-        lua_setfield(L, -2, names[i]);
-    }
-    lua_pop(L, 1);
 }
 
 /* -- random numbers: Redis's sequence for a given seed, that of the 48-bit generator of POSIX -- */
@@ -353,7 +340,6 @@ void script_open_sandbox(lua_State *L)
     replace_in(L, "_G", globals);
     replace_in(L, LUA_MATHLIBNAME, math);
     replace_in(L, LUA_TABLIBNAME, table);
-    limit_patterns(L);
     lua_getglobal(L, "next");
     lua_pushcclosure(L, sandbox_pairs, 1);
     lua_setglobal(L, "pairs");

@@ -21,11 +21,14 @@ static void push_key(lua_State *L, const char *key) { lua_pushlightuserdata(L, (
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
+#define BIG_BLOCK (1u << 20)
+
 static void *allocate(void *ud, void *p, size_t old, size_t n)
 {
     struct script_vm *vm = ud;
     if (n > old && vm->ceiling && vm->used + (n - old) > vm->ceiling) return NULL;
     vm->used += n - old;
+    if (UNLIKELY(n > BIG_BLOCK) && vm->run) script_watch(vm->L);
     if (n) return mem_realloc(p, n);
     mem_free(p);
     return NULL;
@@ -155,6 +158,8 @@ static void open_libraries(lua_State *L)
     script_open_cmsgpack(L);
     script_open_bit(L);
     script_open_struct(L);
+    script_open_string(L);
+    script_open_sort(L);
     for (size_t i = 0; i < ARRAY_LEN(out_of_bounds); i++) {
         lua_pushnil(L);
         lua_setglobal(L, out_of_bounds[i]);

@@ -5,7 +5,8 @@
 #include "exec/script.h"
 
 #define SCRIPT_KEEP (64 * 1024) /* bytes of a buffer that are kept for the next command */
-#define SCRIPT_STEP 10000       /* instructions between two looks at the clock */
+#define SCRIPT_STEP 1000        /* instructions between two looks at the clock … */
+#define SCRIPT_STEP_BYTES (8ull << 30) /* … fewer if as many of them could go through more memory than this */
 #define SCRIPT_READONLY "Attempt to modify a readonly table"
 
 /* The table behind a stand-in is pushed; false: it is none, and nothing is. */
@@ -27,6 +28,17 @@ void script_reply_error(lua_State *L, int error, struct reply *out, const char *
  * memory; its one result or the error is left. lua_pcall's codes. */
 int script_guarded(struct script_run *run, int args);
 
+/* How many instructions may pass until the hook comes by: one of them (a concatenation, a comparison, a call of a
+ * library) may go through all the memory there is. */
+static inline int script_step(const struct script_vm *vm)
+{
+    u64 most = SCRIPT_STEP_BYTES / MAX(vm->used, 1u);
+    return (int)MAX(MIN(most, SCRIPT_STEP), 1u);
+}
+
+/* Lets the hook of a state, if it has one, come by as often as that. */
+void script_watch(lua_State *L);
+
 /* Gets rid of all garbage. */
 void script_vm_collect(struct script_vm *vm);
 
@@ -35,6 +47,9 @@ static inline bool script_is_ended(const struct script_run *run)
 {
     return run && (run->killed || run->stopped || run->too_long);
 }
+
+/* What a script that has been ended fails with; NULL: it has not been. */
+const char *script_end_text(const struct script_run *run);
 
 /* It has ended: others need not be served any more. */
 void script_end_busy(struct script_run *run);

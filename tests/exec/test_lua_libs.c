@@ -1,4 +1,4 @@
-/* cjson, cmsgpack, bit and struct in a bare interpreter: what they say to anything at all, within
+/* cjson, cmsgpack, bit, struct and patterns in a bare interpreter: what they say to anything at all, within
  * whatever memory there is. (That they say what Redis's say, tests/server/test_lua_libs.py shows.) */
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <lualib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,10 +154,179 @@ static void memory_may_run_out(void **state UNUSED)
     close_state(L, &h);
 }
 
+/* -- patterns: what Lua's own say --------------------------------------------------------------- */
+
+static size_t random_pattern(u64 *rng, char *to)
+{
+    static const char *const parts[] = {
+        "a", "b", "ab", ".", "%a", "%d", "%A", "%s", "[ab]", "[^a]", "[a-c]", "[]a]", "[%d-]", "%bab", "%f[a]", "%1",
+        "%2", "(", ")", "()", "(a*)", "(.-)", "*", "+", "-", "?", "^", "$", "%", "%%", "[", "%z", "[^]", "%0", "%b", "%f",
+    };
+    size_t n = 0;
+    for (u64 i = rand_next(rng) % 7; i > 0; i--) {
+        const char *part = parts[rand_next(rng) % ARRAY_LEN(parts)];
+        memcpy(to + n, part, strlen(part));
+        n += strlen(part);
+        if (rand_next(rng) % 3 == 0) to[n++] = "*+-?"[rand_next(rng) % 4];
+    }
+    if (rand_next(rng) % 40 == 0) to[n++] = '\0';
+    return n;
+}
+
+static size_t random_subject(u64 *rng, char *to, const char *alphabet, size_t most)
+{
+    size_t n = rand_next(rng) % most;
+    for (size_t i = 0; i < n; i++) to[i] = alphabet[rand_next(rng) % strlen(alphabet)];
+    if (n && rand_next(rng) % 10 == 0) to[n / 2] = '\0';
+    return n;
+}
+
+struct question {
+    const char *function;
+    char subject[16], pattern[64], with[8];
+    size_t subject_n, pattern_n, with_n;
+    int from, kind;
+};
+
+/* Everything that is answered, as text. */
+static void ask(lua_State *L, const struct question *q, struct lua_out *out)
+{
+    static const char collect[] = "local s, p = ... local all = {} for a, b, c in string.gmatch(s, p) do "
+                                  "all[#all + 1] = tostring(a) .. '|' .. tostring(b) .. '|' .. tostring(c) end "
+                                  "return table.concat(all, ';')";
+    int base = lua_gettop(L), args = 2;
+    if (strcmp(q->function, "gmatch") == 0) {
+        assert_int_equal(luaL_loadstring(L, collect), 0);
+    } else {
+        lua_getglobal(L, "string");
+        lua_getfield(L, -1, q->function);
+        lua_remove(L, -2);
+    }
+    lua_pushlstring(L, q->subject, q->subject_n);
+    lua_pushlstring(L, q->pattern, q->pattern_n);
+    if (strcmp(q->function, "gsub") == 0) {
+        args += 2;
+        if (q->kind == 0) lua_getglobal(L, "type"); /* a function that any arguments will do for … */
+        else if (q->kind == 1) lua_getglobal(L, "math"); /* … a table, mostly without what is looked for … */
+        else lua_pushlstring(L, q->with, q->with_n);
+        if (q->from > 5) lua_pushnil(L);
+        else lua_pushinteger(L, q->from);
+    } else if (strcmp(q->function, "gmatch") != 0) {
+        args += 2;
+        lua_pushinteger(L, q->from);
+        lua_pushboolean(L, q->kind == 0);
+    }
+    (void)lua_pcall(L, args, LUA_MULTRET, 0);
+    for (int i = base + 1; i <= lua_gettop(L); i++) {
+        size_t n;
+        const char *text = lua_tolstring(L, i, &n);
+        lua_out_char(out, *luaL_typename(L, i));
+        if (text) lua_out_append(out, text, n);
+        lua_out_char(out, '\n');
+    }
+    lua_settop(L, base);
+}
+
+static void patterns_are_those_of_lua(void **state UNUSED)
+{
+    static const char *const functions[] = {"find", "match", "gsub", "gmatch"};
+    lua_State *theirs = luaL_newstate(), *ours = luaL_newstate();
+    u64 rng = 2026, matched = 0;
+    luaL_openlibs(theirs);
+    luaL_openlibs(ours);
+    script_open_string(ours);
+    for (u32 i = 0; i < 60000; i++) {
+        struct question q = {.function = functions[i % ARRAY_LEN(functions)]};
+        struct lua_out a, b;
+        q.subject_n = random_subject(&rng, q.subject, "aabbc1 ]%-", sizeof q.subject);
+        q.with_n = random_subject(&rng, q.with, "x%0123%", sizeof q.with);
+        q.pattern_n = random_pattern(&rng, q.pattern);
+        q.from = (int)(rand_next(&rng) % 24) - 8;
+        q.kind = (int)(rand_next(&rng) % 6);
+        lua_settop(theirs, 0);
+        lua_settop(ours, 0);
+        lua_out_begin(&a, theirs);
+        lua_out_begin(&b, ours);
+        ask(theirs, &q, &a);
+        ask(ours, &q, &b);
+        matched += a.n > 0 && *a.p == 'n' && a.p[1] != 'i';
+        if (a.n != b.n || memcmp(a.p, b.p, a.n) != 0)
+            fail_msg("%s('%.*s', '%.*s', '%.*s', %d) kind %d:\n%.*sis here\n%.*s", q.function, (int)q.subject_n, q.subject,
+                     (int)q.pattern_n, q.pattern, (int)q.with_n, q.with, q.from, q.kind, (int)a.n, a.p, (int)b.n, b.p);
+    }
+    assert_true(matched > 1000); /* they are not all malformed */
+    lua_close(theirs);
+    lua_close(ours);
+}
+
+/* -- sorting ------------------------------------------------------------------------------------- */
+
+static void sorting_is_that_of_lua(void **state UNUSED)
+{
+    static const char *const scripts[] = { /* of one n after the other */
+        "local t = {} for i = 1, n do t[i] = (i * 7919) % (n + 7) - n / 2 + 0.25 end",
+        "local t = {} for i = 1, n do t[i] = 'k' .. (i * 7919) % (n + 7) end",
+        "local t = {} for i = 1, n do t[i] = i % 3 == 0 and 'x' or 'x' .. ('y'):rep(i % 50) end",
+        "local t = {} for i = 1, n do t[i] = i end t[n] = 'word'",
+        "local t = {} for i = 1, n do t[i] = {} end",
+        "local t = setmetatable({}, {__index = function() return 1 end}) for i = 1, n do t[i] = -i end",
+    };
+    static const char *const ways[] = {"table.sort(t)", "table.sort(t, function(a, b) return a > b end)",
+                                       "table.sort(t, rawequal)", "table.sort(t, nil)", "table.sort(t, 1)"};
+    lua_State *theirs = luaL_newstate(), *ours = luaL_newstate();
+    luaL_openlibs(theirs);
+    luaL_openlibs(ours);
+    script_open_sort(ours);
+    for (size_t i = 0; i < ARRAY_LEN(scripts) * ARRAY_LEN(ways) * 4; i++) {
+        char script[512];
+        snprintf(script, sizeof script, "local n = %d %s %s return type(t[1]) == 'table' or table.concat(t, ' ')",
+                 (int[]){1, 2, 100, 6000}[i % 4], scripts[i / 4 % ARRAY_LEN(scripts)], ways[i / 4 / ARRAY_LEN(scripts)]);
+        assert_string_equal(result(ours, script), result(theirs, script));
+    }
+    lua_close(theirs);
+    lua_close(ours);
+}
+
+static void no_matter(lua_State *L, lua_Debug *ar UNUSED) { luaL_error(L, "ended"); }
+
+/* However long they would take. */
+static void patterns_can_be_ended(void **state UNUSED)
+{
+    static const char *const scripts[] = {
+        "local n = 4000 return string.find(('a'):rep(n), ('a?'):rep(n) .. ('a'):rep(n))",
+        "return string.match(('a'):rep(200), ('a*'):rep(100) .. 'b')",
+        "return string.gsub(('a'):rep(100000), '.-.-.-b', '')",
+        "for _ in string.gmatch(('('):rep(1000000), '%b()') do end",
+        "return string.find(('x'):rep(1000000), '[' .. ('a'):rep(1000000) .. ']')",
+        "return string.find(('x'):rep(1000000), '^(x*)%1%1$%1')",
+    };
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    script_open_string(L);
+    lua_sethook(L, no_matter, LUA_MASKCOUNT, INT32_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(scripts); i++) assert_non_null(strstr(result(L, scripts[i]), "ended"));
+    lua_close(L);
+}
+
+/* What is linear is so: these would take minutes otherwise. */
+static void plain_searches_and_repeats_are_quick(void **state UNUSED)
+{
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    script_open_string(L);
+    assert_string_equal(result(L, "local a = ('a'):rep(1e6) return tostring((a:find(('a'):rep(5e5) .. 'b', 1, true)))"),
+                        "nil");
+    assert_string_equal(result(L, "return #(''):rep(2^31 - 1)"), "0");
+    assert_string_equal(result(L, "return ('ab'):rep(3) .. ('x'):rep(0) .. ('x'):rep(-1) .. ('x'):rep(1)"), "abababx");
+    lua_close(L);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_work),
+        cmocka_unit_test(patterns_are_those_of_lua), cmocka_unit_test(patterns_can_be_ended),
+        cmocka_unit_test(sorting_is_that_of_lua),
+        cmocka_unit_test(plain_searches_and_repeats_are_quick), cmocka_unit_test(they_work),
         cmocka_unit_test(nothing_breaks_them),
         cmocka_unit_test(memory_may_run_out),
     };

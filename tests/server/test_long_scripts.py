@@ -12,6 +12,16 @@ ENDLESS = {
     'pcall': 'while true do pcall(function() while true do end end) end',
     'coroutine': 'coroutine.wrap(function() while true do end end)()',
     'commands': 'while true do redis.call("GET", "k") end',
+    'pattern': 'return string.find(("a"):rep(4000), ("a?"):rep(4000) .. ("a"):rep(4000))',
+    'load': 'local function f() for i = 1, 100 do load(f) end end load(f)',
+    'parser': 'return loadstring("local x if x then return 1 " .. ("elseif x then "):rep(1e6) .. "end")',
+    'concat': 'local s = ("x"):rep(3e7) while true do local t = s .. "y" end',
+    'concat in coroutine': 'coroutine.wrap(function() local s = ("x"):rep(1e7) while true do local t = s .. "y" end end)()',
+    'compare': 'local a = ("x"):rep(3e7) local b = a .. "y" while true do local c = a < b end',
+    'decode': 'local s = "[" .. ("1,"):rep(1e6) .. "1]" while true do cjson.decode(s) end',
+    'sort': 'local t, s = {}, ("x"):rep(1e5) for i = 1, 500 do t[i] = s .. i end while true do table.sort(t) end',
+    'insert': 'table.insert({}, -2^31 + 1, 1)',
+    'sha1hex': 'local s = ("x"):rep(3e7) while true do redis.sha1hex(s) end',
 }
 NOW = 'local function now() local t = redis.call("TIME") return t[1] * 1000000 + t[2] end '
 
@@ -46,11 +56,10 @@ def test_a_script_may_wait_for_time(server_factory):
 
 # -- signals -------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize('threshold', [0, 5000])
-@pytest.mark.parametrize('script', ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize('threshold, script', [(5000, k) for k in ENDLESS] + [(0, 'loop'), (0, 'pcall')])
 def test_a_signal_ends_a_script_that_has_not_written(server_factory, script, threshold):
     s = server_factory('--busy-reply-threshold', threshold)
-    with begin(s, script) as c:
+    with begin(s, ENDLESS[script]) as c:
         s.proc.send_signal(signal.SIGTERM)
         assert c.reply().startswith('ERR the server is shutting down')
         assert s.proc.wait(30) == 0, s.log
@@ -93,3 +102,46 @@ def test_a_script_that_has_written_may_finish(server_factory):
     s.start()
     with s.client() as r:
         assert sorted(r.keys()) == [b'before', b'half']
+
+
+# -- killing -------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('script', ENDLESS)
+def test_all_of_them_can_be_killed(long_runner, script):
+    """Whatever it is in just now: Lua code, one of Lua's own functions, the parser."""
+    with long_runner.raw() as c, long_runner.raw() as other:
+        c.command('EVAL', ENDLESS[script], 0)
+
+        def killed():
+            return other.call('SCRIPT', 'KILL') == b'OK'
+        mayfly.eventually(killed)
+        assert not isinstance(c.reply(), int) and other.call('PING') == b'PONG'
+
+
+@pytest.fixture(scope='module')
+def long_runner():
+    yield from mayfly.for_a_session('--busy-reply-threshold', 20)
+
+
+# -- compiling -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('source', [
+    'local x if x then return 1 ' + 'elseif x then ' * 200_000 + 'end',
+    'local x return ' + 'x and ' * 300_000 + 'x',
+    'local x while x do ' + 'if x then break end ' * 200_000 + 'end',
+], ids=['elseif', 'and', 'break'])
+def test_what_takes_long_to_compile_is_refused(long_runner, source):
+    with long_runner.raw() as c:
+        assert 'it takes too long to compile' in c.call('EVAL', source, 0)
+        if 'elseif' not in source:
+            return
+        library = '#!lua name=l\nredis.register_function("f", function() ' + source + ' end)'
+        assert 'it takes too long to compile' in c.call('FUNCTION', 'LOAD', library)
+
+
+def test_long_code_is_none_of_that(long_runner):
+    """A megabyte of ordinary code, and what loadstring makes of it."""
+    source = 'local t = {}\n' + ''.join(f'if t[{i}] then t[{i}] = "{i}" else t.x = {i} end\n' for i in range(20_000))
+    with long_runner.client() as r:
+        assert r.eval(source + 'return t.x', 0) == 19_999
+        assert r.eval('return loadstring(ARGV[1])()', 0, source + 'return t.x') == 19_999

@@ -407,11 +407,11 @@ def test_nothing_escapes(r):
 
 @pytest.mark.parametrize('script', [
     'return string.find(("a"):rep(1e6), ("a?"):rep(1e6))', 'return ("a"):rep(1e6):find(("a-"):rep(1e6) .. "b")',
-    'return string.match("a", ("a*"):rep(3e5))', 'return string.gsub("a", ("a+"):rep(3e5), "b", 1)',
-    'for _ in string.gmatch("a", ("a?"):rep(1e6)) do end',
+    'return string.match("a", ("a*"):rep(3e5))', 'return string.gsub("a", ("a-"):rep(3e5), "b", 1)',
+    'for _ in string.gmatch(("a"):rep(1e4), ("a?"):rep(1e4)) do end',
 ])
 def test_patterns_that_would_exhaust_the_stack(r, script):
-    """Lua's matcher calls itself for each piece that may repeat: Redis ends here."""
+    """The matcher calls itself for each piece that may repeat: Redis ends here."""
     with pytest.raises(mayfly.redis.ResponseError, match='pattern too complex'):
         r.eval(script, 0)
 
@@ -575,7 +575,8 @@ def test_one_that_wrote_is_not_killed(impatient):
     with impatient.raw() as listener:
         listener.call('SUBSCRIBE', 'news')
         c = run_forever(impatient, 'redis.call("set", "k", "v") redis.call("publish", "news", "x") '
-                                   'for i = 1, 3e8 do end return "done"')
+                                   'local function now() return redis.call("time")[1] * 1 end local t = now() '
+                                   'while now() < t + 2 do end return "done"')
         with impatient.raw() as other:
             for what in 'SCRIPT', 'FUNCTION':
                 assert other.call(what, 'KILL').startswith('UNKILLABLE Sorry the script already executed write')
