@@ -78,6 +78,13 @@ void region_begin(struct region *r, i64 now_ms)
     if (UNLIKELY(r->follows) && r->serve_dead) keyspace_all_alive(&r->ks);
 }
 
+void region_advance(struct region *r, i64 now_ms)
+{
+    struct keyspace *ks = &r->ks;
+    if (now_ms <= ks->now_ms || ks->dead_by_ms != ks->now_ms) return;
+    r->seen_ms = ks->now_ms = ks->dead_by_ms = r->eng->now_ms = now_ms;
+}
+
 bool region_commit(struct region *r)
 {
     bool functions = functions_changed(r);

@@ -101,6 +101,10 @@ void region_release(struct region *r);
 void region_begin(struct region *r, i64 now_ms);
 NODISCARD bool region_commit(struct region *r);
 
+/* Time has passed within a tick, in a command that took long: what comes after it runs at this time. A time that is
+ * earlier, or one at which nothing is dead, stays as it is. */
+void region_advance(struct region *r, i64 now_ms);
+
 /* Whether nothing has been changed since the last commit, but by the command that runs. */
 static inline bool region_settled(const struct region *r)
 {

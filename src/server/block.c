@@ -175,6 +175,7 @@ static bool serve(void *arg, struct waiter *w, bytes key)
 bool block_serve(struct server *s)
 {
     u32 before = s->blocking.count;
+    region_advance(&s->region, clock_wall_ms()); /* what made a key ready may have outlived it: EXEC, a script */
     waiters_serve(&s->region, serve, s);
     s->tick_us = clock_mono_us(); /* the next command has not run yet */
     return s->blocking.count != before;

@@ -103,6 +103,26 @@ static void test_lines(void **state UNUSED)
     close_scene(&s);
 }
 
+/* What made a key ready took longer than the key lives. */
+static void test_too_late(void **state UNUSED)
+{
+    struct scene s;
+    open_scene(&s);
+    waits(&s, "a", "BRPOP k 0");
+    run(&s.w, "RPUSH k x");
+    run(&s.w, "PEXPIRE k 100");
+    region_advance(&s.w.region, T0 + 99); /* it lives … */
+    assert_int_equal(now_of(&s.w), T0 + 99);
+    region_advance(&s.w.region, T0); /* … and time does not go back */
+    assert_int_equal(now_of(&s.w), T0 + 99);
+    region_advance(&s.w.region, T0 + 100);
+    assert_string_equal(then(&s, "PING"), "");
+    assert_string_equal(run(&s.w, "EXISTS k"), "0");
+    assert_string_equal(journal_text(&s.w), "SELECT 0; RPUSH k x | PEXPIREAT k 1700000000100 | DEL k");
+    assert_string_equal(then(&s, "RPUSH k y"), "a:[k y]");
+    close_scene(&s);
+}
+
 static void test_chain(void **state UNUSED)
 {
     struct scene s;
@@ -216,9 +236,9 @@ static void test_gone(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),   cmocka_unit_test(test_chain),     cmocka_unit_test(test_records),
-        cmocka_unit_test(test_leaving), cmocka_unit_test(test_databases), cmocka_unit_test(test_swapped_in_dead),
-        cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_too_late),  cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_records), cmocka_unit_test(test_leaving),   cmocka_unit_test(test_databases),
+        cmocka_unit_test(test_swapped_in_dead), cmocka_unit_test(test_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

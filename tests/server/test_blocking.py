@@ -96,6 +96,19 @@ def test_time_is_up_while_the_server_sleeps(server_factory, raw, command):
 
 
 @pytest.mark.any_engine
+def test_what_dies_within_a_transaction_serves_nobody(server_factory, raw):
+    """Time stands still in EXEC, but not for those it would serve."""
+    s = server_factory('--enable-debug-command', 'yes')
+    waiting, c = raw(s.port).command('BRPOP', 'k', 0), raw(s.port)
+    eventually(lambda: s.info('clients')['blocked_clients'] == 1)
+    for command in ('MULTI', 'RPUSH k dead', 'PEXPIRE k 20', 'DEBUG SLEEP 0.05'):
+        c.call(*command.split())
+    assert c.call('EXEC') == [1, 1, b'OK']
+    assert waiting.silent() and c.call('EXISTS', 'k') == 0
+    assert c.call('RPUSH', 'k', 'alive') == 1 and waiting.reply() == [b'k', b'alive']
+
+
+@pytest.mark.any_engine
 def test_the_long_and_the_endless(server, raw, block):
     for c in [block('BLPOP', 'k', t) for t in (0, 1000, 9000000000000000, '0x10')]:
         assert c.silent(0.02)
