@@ -294,6 +294,27 @@ def test_a_redis_replica_gets_the_writes(server, redis_factory):
         assert other.smembers('s') == r.smembers('s')
 
 
+@redis_server.needed
+@pytest.mark.parametrize('command', ['"rpush", "k"', '"del"', '"mget"', '"nosuch"'])
+def test_as_many_arguments_as_fit(server, real, command):
+    """A C function of Lua has room for 8,000 values: for what is sent, and then for the answer."""
+    assert_same(pairs_of(server, real), [
+        ('EVAL', f'local a = {{}} for i = 1, {n} do a[i] = i end return redis.{call}({command}, unpack(a))', 0)
+        for n in range(7985, 8003) for call in ('call', 'pcall')] + [('LLEN', 'k')])
+
+
+@redis_server.needed
+def test_sets_are_sorted_for_scripts(server, real):
+    """What BY a constant leaves as it is: but a set has no order that a script could rely on."""
+    members = [b'm%d' % (i * 7919 % 1000) for i in range(300)]
+    assert_same(pairs_of(server, real), [
+        ('SADD', 's', *members), ('SADD', 'i', *range(200)), ('RPUSH', 'l', 'c', 'a', 'b'),
+        ('ZADD', 'z', 1, 'c', 2, 'a', 3, 'b')] + [
+        ('EVAL', f'return redis.call("{name}", "{key}", "BY", "nosort", {more})', 0)
+        for name in ('SORT', 'SORT_RO') for key in 'silz'
+        for more in ('"LIMIT", 0, 1000', '"DESC"', '"LIMIT", 3, 20', '"GET", "#"', '"ALPHA"')])
+
+
 def test_time_stands_still(r):
     slow = 'local n = 0 for i = 1, 200000 do n = n + i end '
     assert r.eval('redis.call("set", "k", "v", "px", 1) ' + slow + 'return redis.call("get", "k")', 0) == b'v'
