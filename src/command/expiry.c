@@ -1,30 +1,12 @@
 /* EXPIRY: Mayfly's own commands about when keys expire and how late they go.
  *
- * Both answers come from counters that are kept anyway (the deadline index's
- * buckets, the lag histograms): neither looks at a key. */
+ * All answers come from counters that are kept anyway (the cells of the deadline
+ * index, the lag histograms): none looks at a key. */
 #include "command/commands.h"
+#include "command/expiry.h"
 #include "keyspace/forecast.h"
 
-/* -- EXPIRY FORECAST ---------------------------------------------------------- */
-
-static void reply_span(struct ctx *c, const char *name, const struct forecast_span *s)
-{
-    reply_map(c->out, 6);
-    reply_bulk_str(c->out, "within");
-    reply_bulk_str(c->out, name);
-    reply_bulk_str(c->out, "keys");
-    reply_int(c->out, (i64)s->keys);
-    reply_bulk_str(c->out, "from_ms");
-    reply_int(c->out, s->from_ms);
-    reply_bulk_str(c->out, "to_ms");
-    reply_int(c->out, s->to_ms);
-    reply_bulk_str(c->out, "from_unix_ms");
-    reply_int(c->out, c->now_ms + s->from_ms);
-    reply_bulk_str(c->out, "to_unix_ms");
-    reply_int(c->out, c->now_ms + s->to_ms);
-}
-
-static bool forecast_database(struct ctx *c, u32 *db)
+bool expiry_database(struct ctx *c, u32 *db)
 {
     i64 n = c->db;
     if (c->argc > 3) {
@@ -40,22 +22,63 @@ static bool forecast_database(struct ctx *c, u32 *db)
     return true;
 }
 
-void cmd_expiry_forecast(struct ctx *c)
+/* -- EXPIRY FORECAST ---------------------------------------------------------- */
+
+/* The keys of a range of deadlines, given in milliseconds from now; INT64_MAX: without end. */
+static void reply_range(struct ctx *c, const char *name, u64 keys, i64 from_ms, i64 to_ms)
+{
+    bool ends = to_ms < INT64_MAX;
+    reply_map(c->out, ends ? 6 : 4);
+    reply_bulk_str(c->out, "within");
+    reply_bulk_str(c->out, name);
+    reply_bulk_str(c->out, "keys");
+    reply_int(c->out, (i64)keys);
+    reply_bulk_str(c->out, "from_ms");
+    reply_int(c->out, from_ms);
+    if (ends) {
+        reply_bulk_str(c->out, "to_ms");
+        reply_int(c->out, to_ms);
+    }
+    reply_bulk_str(c->out, "from_unix_ms");
+    reply_int(c->out, c->now_ms + from_ms);
+    if (ends) {
+        reply_bulk_str(c->out, "to_unix_ms");
+        reply_int(c->out, c->now_ms + to_ms);
+    }
+}
+
+static void reply_forecast(struct ctx *c, u32 db)
 {
     struct forecast f = {.now_ms = c->now_ms};
-    u32 db;
-    size_t shown = 1;
-    if (!forecast_database(c, &db)) return;
+    u64 keys[FORECAST_HORIZONS];
     forecast_add(&f, c->eng, db);
+    forecast_within(&f, keys);
+    reply_array(c->out, 1 + FORECAST_HORIZONS);
+    reply_range(c, "overdue", forecast_overdue(&f), -f.oldest_overdue_ms, 0);
+    for (u32 i = 0; i < FORECAST_HORIZONS; i++)
+        reply_range(c, forecast_horizons[i].name, keys[i], 0, forecast_horizons[i].ms);
+}
 
-    size_t mark = reply_mark(c->out);
-    reply_span(c, "overdue", &f.overdue);
-    for (size_t i = 0; i < FORECAST_SPANS; i++) {
-        if (f.span[i].keys == 0) continue;
-        reply_span(c, forecast_intervals[i].name, &f.span[i]);
+static void forecast_by_db(struct ctx *c)
+{
+    size_t shown = 0, mark = reply_mark(c->out);
+    for (u32 db = 0; db < c->eng->databases; db++) {
+        if (c->eng->ops->expires(c->eng, db) == 0) continue;
+        reply_map(c->out, 2);
+        reply_bulk_str(c->out, "db");
+        reply_int(c->out, db);
+        reply_bulk_str(c->out, "forecast");
+        reply_forecast(c, db);
         shown++;
     }
     reply_array_at(c->out, mark, shown);
+}
+
+void cmd_expiry_forecast(struct ctx *c)
+{
+    u32 db;
+    if (c->argc == 4 && bytes_is(c->argv[2], "by") && bytes_is(c->argv[3], "db")) forecast_by_db(c);
+    else if (expiry_database(c, &db)) reply_forecast(c, db);
 }
 
 /* -- EXPIRY LAG --------------------------------------------------------------- */
@@ -76,6 +99,23 @@ static void reply_lag(struct ctx *c, const char *name, const struct lag_histogra
     reply_int(c->out, (i64)h->max_ms);
 }
 
+static void reply_both(struct ctx *c, const struct lag_histogram *active, const struct lag_histogram *lazy)
+{
+    reply_lag(c, "active", active);
+    reply_lag(c, "lazy", lazy);
+}
+
+static void reply_windows(struct ctx *c)
+{
+    struct lag_histogram active, lazy;
+    for (u32 i = 0; i < LAG_WINDOWS; i++) {
+        lag_last(&c->ks->lag, i, &active, &lazy);
+        reply_bulk_str(c->out, lag_windows[i].name);
+        reply_map(c->out, 2);
+        reply_both(c, &active, &lazy);
+    }
+}
+
 void cmd_expiry_lag(struct ctx *c)
 {
     if (c->argc > 2) {
@@ -84,32 +124,33 @@ void cmd_expiry_lag(struct ctx *c)
     }
     struct forecast f = {.now_ms = c->now_ms};
     forecast_add_all(&f, c->eng);
-    reply_map(c->out, 4);
-    reply_lag(c, "active", &c->ks->lag.active);
-    reply_lag(c, "lazy", &c->ks->lag.lazy);
+    reply_map(c->out, 4 + LAG_WINDOWS);
+    reply_both(c, &c->ks->lag.active, &c->ks->lag.lazy);
     reply_bulk_str(c->out, "overdue_keys");
-    reply_int(c->out, (i64)f.overdue.keys);
+    reply_int(c->out, (i64)forecast_overdue(&f));
     reply_bulk_str(c->out, "oldest_overdue_ms");
     reply_int(c->out, f.oldest_overdue_ms);
+    reply_windows(c);
 }
 
 void cmd_expiry_help(struct ctx *c)
 {
     static const char *const lines[] = {
-        "FORECAST [<db>]",
+        "CHART [<db>]",
+        "    Show when the keys of the database (default: the selected one) will expire",
+        "    as bars: the next hour and the next day, each with its peak. Times are UTC.",
+        "FORECAST [<db> | BY DB]",
         "    Return how many keys of the database (default: the selected one) will",
-        "    expire when. First the keys that are overdue for certain and wait to be",
-        "    reclaimed, then one entry per interval with keys in it, each a map:",
-        "    * within: the interval (overdue, 1s, 10s, 1m, 10m, 1h, 6h, 1d, 7d, 30d,",
-        "      365d, later). Every key of an entry expires within that time and was not",
-        "      certain to within the interval before.",
-        "    * keys: how many keys.",
-        "    * from_ms, to_ms: their deadlines lie between these, in milliseconds from",
-        "      now; as exact as the deadline index, so neighbours may overlap a little.",
-        "      Where from_ms is negative some may be dead already: keys of the last 64 ms",
-        "      are overdue from the end of these on (more while reclaim is late, or off).",
+        "    expire when. First the keys that are overdue (dead, not visible, waiting to",
+        "    be reclaimed), then one entry per horizon, each a map:",
+        "    * within: overdue, or the horizon: 1s, 10s, 1m, 10m, 1h, 6h, 1d, 7d, 30d,",
+        "      365d, +Inf.",
+        "    * keys: how many keys expire between now and the horizon. Each entry includes",
+        "      the ones before it, but for overdue.",
+        "    * from_ms, to_ms: that range of deadlines in milliseconds from now.",
         "    * from_unix_ms, to_unix_ms: the same as Unix times.",
-        "    Costs the same for any number of keys.",
+        "    With BY DB: an array with a map of db and forecast for each database that has",
+        "    keys with a TTL. Costs the same for any number of keys.",
         "LAG",
         "    Return how long after their deadlines keys were deleted, as a map:",
         "    * active: those the server deleted by itself: count, mean_ms, p50_ms,",
@@ -117,8 +158,9 @@ void cmd_expiry_help(struct ctx *c)
         "    * lazy: likewise those a command found dead first.",
         "    * overdue_keys: dead keys of all databases that wait to be deleted. They are",
         "      never visible, however long they wait.",
-        "    * oldest_overdue_ms: how long the oldest of them has been waiting, as exact",
-        "      as the deadline index; 0 if none is.",
+        "    * oldest_overdue_ms: how long the oldest of them has been waiting; 0 if none is.",
+        "    * last_1m, last_5m, last_60m: active and lazy of the last minutes. Such a window",
+        "      is up to a fifth longer than its name (max_ms is exact to 6 percent).",
         NULL,
     };
     ctx_help(c, lines);

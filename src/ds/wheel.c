@@ -1,4 +1,5 @@
 /* Invariants:
+ * - A slot counts no key: its cells are all zero, so that the next bucket can have them as they are.
  * - wheel_pos = counted level (4 bits) << 12 | generation << 11 | level << 7 | slot;
  *   its low 12 bits name the place of the key's one valid reference. The overdue
  *   list is level WHEEL_LEVELS, which has one slot.
@@ -38,19 +39,6 @@ static wheel_pos make_pos(u32 counted, u32 gen, u32 level, u32 slot)
 static u32 pos_counted(wheel_pos p) { return p >> 12; }
 static u32 pos_level(wheel_pos p) { return (p >> 7) & 0xf; }
 static u32 pos_slot(wheel_pos p) { return p & 0x7f; }
-
-static u32 level_for(i64 remaining_ms)
-{
-    u32 level = 0;
-    while (level < WHEEL_LEVELS - 1 && remaining_ms >= 64LL << WHEEL_SHIFT(level)) level++;
-    return level;
-}
-
-/* When a reference in this bucket is visited. */
-static i64 visit_ms(u32 level, i64 bucket)
-{
-    return (level == 0 ? bucket + 1 : bucket) << WHEEL_SHIFT(level);
-}
 
 void wheel_init(struct wheel *w) { *w = (struct wheel){.soonest_ms = INT64_MAX}; }
 
@@ -103,6 +91,8 @@ bool wheel_release_some(struct wheel *w, u32 chunks)
         for (u32 i = 0; w->ring[l] && i < WHEEL_SLOTS; i++) {
             struct wheel_slot *s = &w->ring[l][i];
             if (!free_chunks(&s->refs, &chunks) || !free_chunks(&s->moved, &chunks)) return false;
+            mem_free(s->cells);
+            s->cells = NULL;
         }
         mem_free(w->ring[l]);
         w->ring[l] = NULL;
@@ -150,65 +140,81 @@ static void splice(struct wheel_chunk **list, struct wheel_chunk *more)
     }
 }
 
-/* The slot of a bucket, made ready to take it. */
+/* Makes a slot that another bucket had ready for this one. */
+static void reuse(struct wheel *w, struct wheel_slot *s, i64 bucket)
+{
+    if (s->refs || s->moved) w->soonest_ms = 0;
+    splice(&w->overdue.refs, s->refs);
+    splice(&w->overdue.refs, s->moved);
+    w->overdue.live += s->live;
+    if (s->live) memset(s->cells, 0, DUE_CELLS * sizeof *s->cells);
+    *s = (struct wheel_slot){.bucket = bucket, .gen = s->gen, .cells = s->cells};
+}
+
+/* The slot of a bucket, ready to take a key. */
 static struct wheel_slot *claim(struct wheel *w, u32 level, i64 bucket)
 {
-    if (!w->ring[level]) {
+    if (UNLIKELY(!w->ring[level])) {
         w->ring[level] = mem_zalloc(WHEEL_SLOTS * sizeof(struct wheel_slot));
         w->cursor[level] = bucket;
     }
     struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
-    if (s->bucket != bucket) {
-        if (s->refs || s->moved) w->soonest_ms = 0;
-        splice(&w->overdue.refs, s->refs);
-        splice(&w->overdue.refs, s->moved);
-        w->overdue.live += s->live;
-        *s = (struct wheel_slot){.bucket = bucket, .gen = s->gen};
+    if (UNLIKELY(s->bucket != bucket)) reuse(w, s, bucket);
+    if (UNLIKELY(!s->cells)) {
+        s->cells = mem_zalloc(DUE_CELLS * sizeof *s->cells);
+        w->celled++;
     }
     if (bucket < w->cursor[level]) w->cursor[level] = bucket;
     return s;
 }
 
-static void count_in(struct wheel *w, u32 level, i64 deadline_ms)
+static void count_in(struct wheel *w, struct wheel_slot *s, u32 level, i64 deadline_ms)
 {
-    claim(w, level, deadline_ms >> WHEEL_SHIFT(level))->live++;
+    due_cell_count(due_cell_of(s->cells, level, deadline_ms), level, deadline_ms, 1);
+    s->live++;
     w->live++;
 }
 
+/* A key whose bucket had to give up its slot is counted in the overdue list. */
 static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
 {
-    i64 bucket = deadline_ms >> WHEEL_SHIFT(level);
+    i64 bucket = place_bucket(level, deadline_ms);
     struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
-    if (s->bucket == bucket && s->live) s->live--;
-    else if (w->overdue.live) w->overdue.live--;
+    struct due_cell *cell = s->bucket == bucket ? due_cell_of(s->cells, level, deadline_ms) : NULL;
+    if (LIKELY(cell && cell->keys)) {
+        due_cell_count(cell, level, deadline_ms, -1);
+        if (cell->keys == 0) cell->past = 0;
+        s->live--;
+    } else if (w->overdue.live) {
+        w->overdue.live--;
+    }
     w->live--;
 }
 
 wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
 {
-    u32 level = level_for(deadline_ms - now_ms);
-    i64 bucket = deadline_ms >> WHEEL_SHIFT(level);
-    count_in(w, level, deadline_ms);
-    struct wheel_slot *s = claim(w, level, bucket);
+    struct place p = place_of(deadline_ms, now_ms);
+    struct wheel_slot *s = claim(w, p.level, p.bucket);
+    count_in(w, s, p.level, deadline_ms);
     if (s->sweeping) push(w, &s->moved, ref);
     else push(w, &s->refs, ref);
-    w->soonest_ms = MIN(w->soonest_ms, visit_ms(level, bucket));
-    return make_pos(level, (u32)(s->gen ^ s->sweeping), level, bucket & (WHEEL_SLOTS - 1));
+    w->soonest_ms = MIN(w->soonest_ms, p.due_ms);
+    return make_pos(p.level, (u32)(s->gen ^ s->sweeping), p.level, p.bucket & (WHEEL_SLOTS - 1));
 }
 
 wheel_pos wheel_move(struct wheel *w, wheel_pos pos, u64 ref, i64 old_ms, i64 new_ms, i64 now_ms)
 {
-    u32 filed = pos_level(pos), level = level_for(new_ms - now_ms);
+    struct place to = place_of(new_ms, now_ms);
+    u32 filed = pos_level(pos);
     const struct wheel_slot *s = slot_at(w, filed, pos_slot(pos));
-    bool in_time = filed == WHEEL_LEVELS ||
-                   visit_ms(filed, s->bucket) <= visit_ms(level, new_ms >> WHEEL_SHIFT(level));
+    bool in_time = filed == WHEEL_LEVELS || place_due(filed, s->bucket) <= to.due_ms;
     if (!in_time) {
         wheel_drop(w, pos, old_ms);
         return wheel_add(w, ref, new_ms, now_ms);
     }
     count_out(w, pos_counted(pos), old_ms);
-    count_in(w, level, new_ms);
-    return (wheel_pos)((pos & 0x0fff) | level << 12);
+    count_in(w, claim(w, to.level, to.bucket), to.level, new_ms);
+    return (wheel_pos)((pos & 0x0fff) | to.level << 12);
 }
 
 void wheel_drop(struct wheel *w, wheel_pos pos, i64 deadline_ms)
@@ -222,8 +228,8 @@ void wheel_drop(struct wheel *w, wheel_pos pos, i64 deadline_ms)
 static struct wheel_slot *due_slot(struct wheel *w, u32 level, i64 now_ms)
 {
     if (!w->ring[level]) return NULL;
-    /* Level 0 buckets are due when they have ended, coarser ones when they start. */
-    i64 last = (now_ms >> WHEEL_SHIFT(level)) - (level == 0);
+    /* Level 0 buckets are due when they have ended, coarser ones a width before they start. */
+    i64 last = (now_ms >> PLACE_SHIFT(level)) + (level ? 1 : -1);
     if (last - w->cursor[level] >= WHEEL_SLOTS) w->cursor[level] = last - WHEEL_SLOTS + 1;
     for (; w->cursor[level] <= last; w->cursor[level]++) {
         struct wheel_slot *s = &w->ring[level][w->cursor[level] & (WHEEL_SLOTS - 1)];
@@ -246,7 +252,7 @@ static i64 soonest(const struct wheel *w)
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
             const struct wheel_slot *slot = &w->ring[l][s];
-            if (slot->refs || slot->moved) next = MIN(next, visit_ms(l, slot->bucket));
+            if (slot->refs || slot->moved) next = MIN(next, place_due(l, slot->bucket));
         }
     }
     return next;
@@ -279,15 +285,13 @@ bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
     return false;
 }
 
-void wheel_forecast(const struct wheel *w, void (*fn)(void *, i64, i64, u64), void *arg)
+void wheel_forecast(const struct wheel *w, due_span_fn fn, void *arg)
 {
-    if (w->overdue.live) fn(arg, 0, 0, w->overdue.live);
+    if (w->overdue.live) fn(arg, &(struct due_span){.keys = w->overdue.live});
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
             const struct wheel_slot *slot = &w->ring[l][s];
-            if (slot->live == 0) continue;
-            i64 width = 1LL << WHEEL_SHIFT(l), from = slot->bucket << WHEEL_SHIFT(l);
-            fn(arg, from, from > INT64_MAX - width ? INT64_MAX : from + width, slot->live);
+            if (slot->live) due_cells_each(slot->cells, l, slot->bucket, fn, arg);
         }
     }
 }
@@ -378,7 +382,7 @@ void wheel_sweep(struct wheel *w, u32 refs, wheel_keep_fn keep, void *arg)
 
 size_t wheel_memory(const struct wheel *w)
 {
-    size_t n = w->refs * sizeof(u64);
+    size_t n = w->refs * sizeof(u64) + w->celled * DUE_CELLS * sizeof(struct due_cell);
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         if (w->ring[l]) n += WHEEL_SLOTS * sizeof(struct wheel_slot);
     }

@@ -1,36 +1,34 @@
 /* The deadline index: a hierarchical timing wheel that cascades lazily.
  *
- * It holds references (64-bit hashes of keys) in buckets of time. The level of
- * a deadline is the one whose bucket width is about 1/64 of the time remaining
- * (64 ms, 4 s, 4 min, 5 h, 12 d …). A coarse bucket is visited when it starts,
- * the finest when it ends; the owner looks each reference up again and either
- * acts, files it anew (finer), or lets it go because it is stale.
+ * It holds references (64-bit hashes of keys) in buckets of time (64 ms, 4 s, 4 min, 5 h, 12 d … wide); which
+ * one a deadline belongs to and when that is visited is the rule of due_place.h. On a visit the owner looks
+ * each reference up again and either acts, files it again (finer), or lets it go because it is stale.
  *
  * What the owner keeps per key is a wheel_pos of 16 bits: where the key's one
  * valid reference lies, and at which level the key is counted. So removing a
  * deadline or moving it later costs no search and no new reference: the old one
- * is visited in time anyway and filed anew then. Counting is exact at any time
- * (live keys per bucket, by their true deadline): that is EXPIRY FORECAST.
+ * is visited in time anyway and filed anew then. Live keys are counted by their
+ * true deadline, in the cells of each bucket (due_cells.h): that is EXPIRY FORECAST.
  *
  * Stale references (deleted keys, shortened deadlines) are swept once they
  * outnumber the live ones, so memory stays proportional to the live keys. */
 #ifndef MAYFLY_DS_WHEEL_H
 #define MAYFLY_DS_WHEEL_H
 
-#include "base/types.h"
+#include "ds/due_cells.h"
 
-#define WHEEL_LEVELS 10
+#define WHEEL_LEVELS PLACE_LEVELS
 #define WHEEL_SLOTS 128
-#define WHEEL_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
-#define WHEEL_SIZES 7                        /* of chunks: 6, 14 … 510 references */
+#define WHEEL_SIZES 7 /* of chunks: 6, 14 … 510 references */
 
 typedef u16 wheel_pos;
 
 struct wheel_chunk;
 
 struct wheel_slot {
-    i64 bucket;                /* deadline >> shift of what it holds now */
-    u64 live;                  /* keys counted here */
+    i64 bucket;                /* place_bucket of what it holds now */
+    u64 live;                  /* keys counted here … */
+    struct due_cell *cells;    /* … and in which part of the bucket; NULL until the slot is first used */
     struct wheel_chunk *refs;  /* references of generation gen */
     struct wheel_chunk *moved; /* while being swept: those of the next generation */
     u8 gen;
@@ -51,6 +49,7 @@ struct wheel {
     u64 live, refs;                        /* totals */
     struct wheel_chunks all[WHEEL_SIZES];  /* every chunk of any slot, by size: for wheel_random */
     u32 sweep_level, sweep_slot;
+    u32 celled; /* slots that have cells */
 };
 
 void wheel_init(struct wheel *w);
@@ -84,9 +83,8 @@ static inline bool wheel_same(wheel_pos a, wheel_pos b) { return (a & 0x0fff) ==
  * wheel_take has found nothing more; what is filed later only brings it nearer. */
 static inline i64 wheel_next(const struct wheel *w) { return w->refs ? w->soonest_ms : INT64_MAX; }
 
-/* Counted keys per bucket: overdue first (from == to == 0), then in no order. */
-void wheel_forecast(const struct wheel *w,
-                    void (*fn)(void *arg, i64 from_ms, i64 to_ms, u64 keys), void *arg);
+/* Counted keys per cell: overdue first, without bounds, then in no order. */
+void wheel_forecast(const struct wheel *w, due_span_fn fn, void *arg);
 
 /* A reference at random, each with the same chance (it may be stale); false if there is none. O(1). */
 bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref);

@@ -188,7 +188,7 @@ struct engine_ops {
      * O(offered), never a scan. Returns how many references it looked at. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
     i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
-    void (*forecast)(struct engine *, u32 db, forecast_fn, void *arg);
+    void (*forecast)(struct engine *, u32 db, due_span_fn, void *arg); /* counted keys by deadline */
     double (*mean_deadline)(struct engine *, u32 db); /* over keys with one; INFO's avg_ttl */
 
     /* Frees up to `units` small pieces of dropped values; pending objects left. */

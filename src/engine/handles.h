@@ -4,6 +4,7 @@
 #define MAYFLY_ENGINE_HANDLES_H
 
 #include "base/bytes.h"
+#include "ds/due_span.h"
 
 struct engine;
 
@@ -79,7 +80,6 @@ struct zset_seek {
 
 typedef void (*key_fn)(void *arg, struct key_ref *ref);
 typedef void (*pair_fn)(void *arg, bytes member, bytes value, double score);
-typedef void (*forecast_fn)(void *arg, i64 from_ms, i64 to_ms, u64 keys);
 
 /* A point read that a later request of the tick will make. */
 struct want {

@@ -4,43 +4,68 @@
 #define HOUR_MS (3600 * SECOND_MS)
 #define DAY_MS (24 * HOUR_MS)
 
-const struct forecast_interval forecast_intervals[FORECAST_SPANS] = {
-    {"1s", SECOND_MS},       {"10s", 10 * SECOND_MS}, {"1m", 60 * SECOND_MS},
-    {"10m", 600 * SECOND_MS}, {"1h", HOUR_MS},        {"6h", 6 * HOUR_MS},
-    {"1d", DAY_MS},          {"7d", 7 * DAY_MS},      {"30d", 30 * DAY_MS},
-    {"365d", 365 * DAY_MS},  {"later", INT64_MAX},
+/* A cell wider than this part of the time until the horizon is divided by the horizon, not counted by its mean:
+ * reclaim is off or late, and nobody has sorted its keys into narrower ones. */
+#define NARROW 48
+
+const struct forecast_horizon forecast_horizons[FORECAST_HORIZONS] = {
+    {"1s", SECOND_MS},        {"10s", 10 * SECOND_MS}, {"1m", 60 * SECOND_MS},
+    {"10m", 600 * SECOND_MS}, {"1h", HOUR_MS},         {"6h", 6 * HOUR_MS},
+    {"1d", DAY_MS},           {"7d", 7 * DAY_MS},      {"30d", 30 * DAY_MS},
+    {"365d", 365 * DAY_MS},   {"+Inf", INT64_MAX},
 };
 
-static void span_add(struct forecast_span *s, i64 from_ms, i64 to_ms, u64 keys)
+static i64 edge_ms(const struct forecast *f, i64 horizon_ms)
 {
-    if (s->keys == 0 || from_ms < s->from_ms) s->from_ms = from_ms;
-    if (s->keys == 0 || to_ms > s->to_ms) s->to_ms = to_ms;
-    s->keys += keys;
+    return horizon_ms > INT64_MAX - f->now_ms ? INT64_MAX : f->now_ms + horizon_ms;
 }
 
-/* The index's own list of what is overdue has no bounds: {0, 0}. */
-static void overdue_add(struct forecast *f, i64 from_ms, i64 to_ms, u64 keys)
+/* How many of a cell's keys expire at or before edge_ms, which lies within the cell. */
+static double part_by(const struct due_span *s, i64 edge_ms, i64 now_ms)
 {
-    span_add(&f->overdue, from_ms > 0 ? from_ms - f->now_ms : 0, 0, keys);
-    if (to_ms > 0) f->oldest_overdue_ms = MAX(f->oldest_overdue_ms, f->now_ms - to_ms);
+    i64 width_ms = s->to_ms - s->from_ms;
+    if (width_ms <= (edge_ms - now_ms) / NARROW) return s->mean_ms <= edge_ms ? (double)s->keys : 0;
+    return (double)s->keys * (double)(edge_ms + 1 - s->from_ms) / (double)width_ms;
 }
 
-static void add_bucket(void *arg, i64 from_ms, i64 to_ms, u64 keys)
+static void add_dead(struct forecast *f, const struct due_span *s)
+{
+    if (s->from_ms > f->now_ms) return;
+    bool all = s->to_ms - 1 <= f->now_ms;
+    f->dead += all ? (double)s->keys : part_by(s, f->now_ms, f->now_ms);
+    if (all && s->to_ms) f->oldest_overdue_ms = MAX(f->oldest_overdue_ms, f->now_ms - (s->to_ms - 1));
+}
+
+static void add_span(void *arg, const struct due_span *s)
 {
     struct forecast *f = arg;
-    if (keys == 0) return;
-    if (to_ms <= f->now_ms) {
-        overdue_add(f, from_ms, to_ms, keys);
-        return;
+    add_dead(f, s);
+    for (u32 i = 0; i < FORECAST_HORIZONS; i++) {
+        i64 edge = edge_ms(f, forecast_horizons[i].ms);
+        if (s->to_ms - 1 <= edge) {
+            f->whole[i] += (double)s->keys;
+            return;
+        }
+        if (s->from_ms <= edge) f->cut[i] += part_by(s, edge, f->now_ms);
     }
-    size_t i = 0;
-    while (to_ms - f->now_ms > forecast_intervals[i].end_ms) i++;
-    span_add(&f->span[i], from_ms - f->now_ms, to_ms - f->now_ms, keys);
 }
 
-void forecast_add(struct forecast *f, struct engine *e, u32 db) { e->ops->forecast(e, db, add_bucket, f); }
+void forecast_add(struct forecast *f, struct engine *e, u32 db) { e->ops->forecast(e, db, add_span, f); }
 
 void forecast_add_all(struct forecast *f, struct engine *e)
 {
     for (u32 db = 0; db < e->databases; db++) forecast_add(f, e, db);
+}
+
+static u64 rounded(double keys) { return keys > 0 ? (u64)(keys + 0.5) : 0; }
+
+u64 forecast_overdue(const struct forecast *f) { return rounded(f->dead); }
+
+void forecast_within(const struct forecast *f, u64 keys[FORECAST_HORIZONS])
+{
+    double whole = 0;
+    for (u32 i = 0; i < FORECAST_HORIZONS; i++) {
+        whole += f->whole[i];
+        keys[i] = rounded(whole + f->cut[i] - f->dead);
+    }
 }

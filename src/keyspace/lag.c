@@ -46,3 +46,51 @@ u64 lag_within(const struct lag_histogram *h, u64 ms)
     for (u32 b = 0; b < LAG_BUCKETS && bucket_top(b) <= ms; b++) n += h->bucket[b];
     return n;
 }
+
+/* -- the last minutes ------------------------------------------------------------------------------- */
+
+const struct lag_window lag_windows[LAG_WINDOWS] = {
+    {"last_1m", 60000, 12000}, {"last_5m", 300000, 60000}, {"last_60m", 3600000, 720000},
+};
+
+static void copy_counts(struct lag_counts *to, const struct lag_histogram *h)
+{
+    for (u32 b = 0; b < LAG_BUCKETS; b++) to->bucket[b] = (u32)h->bucket[b];
+    to->sum_ms = h->sum_ms;
+}
+
+void lag_tick(struct expiry_lag *l, i64 mono_ms)
+{
+    l->ticked_ms = mono_ms;
+    for (u32 w = 0; w < LAG_WINDOWS; w++) {
+        u32 next = l->oldest[w];
+        const struct lag_mark *newest = &l->mark[w][(next + LAG_MARKS - 1) % LAG_MARKS];
+        if (newest->at_ms && mono_ms - newest->at_ms < lag_windows[w].step_ms) continue;
+        struct lag_mark *m = &l->mark[w][next];
+        m->at_ms = mono_ms;
+        copy_counts(&m->active, &l->active);
+        copy_counts(&m->lazy, &l->lazy);
+        l->oldest[w] = (next + 1) % LAG_MARKS;
+    }
+}
+
+static void subtract(struct lag_histogram *out, const struct lag_histogram *h, const struct lag_counts *from)
+{
+    *out = (struct lag_histogram){.sum_ms = h->sum_ms - (from ? from->sum_ms : 0)};
+    for (u32 b = 0; b < LAG_BUCKETS; b++) {
+        out->bucket[b] = (u32)h->bucket[b] - (from ? from->bucket[b] : 0);
+        out->count += out->bucket[b];
+        if (out->bucket[b]) out->max_ms = MIN(bucket_top(b), h->max_ms);
+    }
+}
+
+void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active, struct lag_histogram *lazy)
+{
+    const struct lag_mark *from = NULL;
+    for (u32 i = 0; i < LAG_MARKS; i++) { /* from the oldest on: the last that is old enough */
+        const struct lag_mark *m = &l->mark[window][(l->oldest[window] + i) % LAG_MARKS];
+        if (m->at_ms && m->at_ms <= l->ticked_ms - lag_windows[window].ms) from = m;
+    }
+    subtract(active, &l->active, from ? &from->active : NULL);
+    subtract(lazy, &l->lazy, from ? &from->lazy : NULL);
+}

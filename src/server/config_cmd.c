@@ -334,7 +334,7 @@ void cmd_config_resetstat(struct ctx *c)
     stats_reset(&s->stats);
     s->net.stats = (struct net_stats){0};
     s->region.ks.stats = (struct keyspace_stats){0};
-    s->region.ks.lag = (struct expiry_lag){0};
+    memset(&s->region.ks.lag, 0, sizeof s->region.ks.lag);
     s->region.cycle.stale_perc = 0;
     s->region.cycle.time_cap_reached = 0;
     s->region.cycle.spent_us = 0;

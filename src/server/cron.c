@@ -58,6 +58,7 @@ static void every_tenth(struct server *s)
     i64 now_us = clock_mono_us();
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
     look_at_memory(s);
+    lag_tick(&s->region.ks.lag, now_us / 1000);
     storage_cron(s);
     persistence_cron(s);
     replication_cron(s);

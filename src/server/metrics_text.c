@@ -31,17 +31,16 @@ static void counter(struct buf *b, const char *name, double value, const char *h
 static void forecast_text(struct server *s, struct buf *b)
 {
     struct forecast f = {.now_ms = s->now_ms};
-    u64 keys = 0;
+    u64 keys[FORECAST_HORIZONS];
     forecast_add_all(&f, s->region.eng);
-    gauge(b, "expiry_overdue_keys", (double)f.overdue.keys, "Keys that are dead and wait to be reclaimed.");
+    forecast_within(&f, keys);
+    gauge(b, "expiry_overdue_keys", (double)forecast_overdue(&f), "Keys that are dead and wait to be reclaimed.");
     gauge(b, "expiry_overdue_oldest_seconds", (double)f.oldest_overdue_ms / 1e3,
           "For how long the oldest of them has been dead.");
-    head(b, "expiry_forecast_keys", "gauge", "Keys that expire within this time from now.");
-    for (u32 i = 0; i < FORECAST_SPANS; i++) {
-        keys += f.span[i].keys;
-        const char *within = i + 1 == FORECAST_SPANS ? "+Inf" : forecast_intervals[i].name;
-        buf_printf(b, "mayfly_expiry_forecast_keys{within=\"%s\"} %llu\n", within, (ull)keys);
-    }
+    head(b, "expiry_forecast_keys", "gauge", "Keys that expire between now and this time from now.");
+    for (u32 i = 0; i < FORECAST_HORIZONS; i++)
+        buf_printf(b, "mayfly_expiry_forecast_keys{within=\"%s\"} %llu\n", forecast_horizons[i].name,
+                   (ull)keys[i]);
 }
 
 static void lag_histogram_text(struct buf *b, const char *how, const struct lag_histogram *h)

@@ -11,5 +11,6 @@ typedef struct engine *(*engine_open_fn)(u32 databases, u64 seed);
 int engine_suite(engine_open_fn open);
 int snapshot_suite(engine_open_fn open); /* parts of it: suite_snapshot.c … */
 int spare_suite(engine_open_fn open);
+int forecast_suite(engine_open_fn open);
 
 #endif

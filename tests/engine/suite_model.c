@@ -427,10 +427,10 @@ static void see_key(void *arg, struct key_ref *ref)
     s->w->key[s->db][id].seen = true;
 }
 
-static void add_up(void *arg, i64 from_ms, i64 to_ms, u64 keys)
+static void add_up(void *arg, const struct due_span *s)
 {
-    assert_true(from_ms <= to_ms && keys > 0);
-    *(u64 *)arg += keys;
+    assert_true(s->from_ms <= s->to_ms && s->keys > 0);
+    *(u64 *)arg += s->keys;
 }
 
 void check_db(struct world *w, u32 db)

@@ -42,22 +42,58 @@ static void index_reclaims_within_a_bucket(void **state)
     world_close(&w);
 }
 
-/* A bucket of the index that has begun may hold dead keys and living ones: its bounds say so. */
-static void the_forecast_spans_its_keys(void **state)
+/* Cumulative, without what is dead, and exact to the millisecond within the next seconds. */
+static void the_forecast_counts_up_to_each_horizon(void **state)
 {
     (void)state;
     struct world w;
-    _Static_assert(T0 % 64 == 0, "where a bucket begins");
     world_open(&w);
-    run_all(&w, "SET dead v PX 10;SET alive v PX 50;SET later v PX 700");
+    run_all(&w, "SET dead v PX 10;SET alive v PX 50;SET later v PX 1050;SET far v PX 3600000");
     at(&w, 20);
     const char *got = run(&w, "EXPIRY FORECAST");
-    assert_non_null(strstr(got, "[within overdue keys 0 "));
-    assert_non_null(strstr(got, "[within 1s keys 3 from_ms -20 to_ms 684 from_unix_ms 1700000000000 to_unix_ms "));
-    at(&w, 64);
+    assert_non_null(strstr(got, "[within overdue keys 1 from_ms -10 to_ms 0 from_unix_ms 1700000000010 to_unix_ms "));
+    assert_non_null(strstr(got, "[within 1s keys 1 from_ms 0 to_ms 1000 from_unix_ms 1700000000020 to_unix_ms "));
+    assert_non_null(strstr(got, "[within 10s keys 2 from_ms 0 to_ms 10000 "));
+    assert_non_null(strstr(got, "[within 1h keys 3 from_ms 0 to_ms 3600000 "));
+    assert_non_null(strstr(got, "[within +Inf keys 3 from_ms 0 from_unix_ms 1700000000020]"));
+    at(&w, 50);
     got = run(&w, "EXPIRY FORECAST");
-    assert_non_null(strstr(got, "[within overdue keys 2 from_ms -64 to_ms 0 "));
-    assert_non_null(strstr(got, "[within 1s keys 1 from_ms 576 to_ms 640 "));
+    assert_non_null(strstr(got, "[within overdue keys 2 from_ms -40 "));
+    assert_non_null(strstr(got, "[within 1s keys 1 ")); /* at its last millisecond */
+    world_close(&w);
+}
+
+static void a_forecast_by_database(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    run_all(&w, "SET a v EX 5;SELECT 1;SET b v EX 50;SET c v EX 50;SELECT 0");
+    const char *got = run(&w, "EXPIRY FORECAST BY DB");
+    const char *second = strstr(got, "[db 1 forecast [[within overdue keys 0 ");
+    assert_true(strstr(got, "[[db 0 forecast [[within overdue keys 0 ") == got && second);
+    assert_non_null(strstr(second, "[within 1m keys 2 "));
+    assert_null(strstr(got, "[db 2"));
+    assert_string_equal(run(&w, "EXPIRY FORECAST BY PREFIX"), "-ERR wrong number of arguments for 'expiry|forecast' command");
+    world_close(&w);
+}
+
+static void the_chart_names_the_peak(void **state)
+{
+    (void)state;
+    struct world w;
+    char line[64];
+    world_open(&w);
+    for (int i = 0; i < 1500; i++) { /* T0 is 22:13:20 */
+        snprintf(line, sizeof line, "SET k%d v PX %d", i, i < 1000 ? 61000 + i / 2 : 60000 + 1600 * (i - 1000));
+        run_all(&w, line);
+    }
+    run_all(&w, "SET late v EX 80000;SET later v EX 90000");
+    const char *got = run(&w, "EXPIRY CHART");
+    assert_non_null(strstr(got, "Next hour: 1,500 keys, peak 1,001/s at 22:14:21 UTC (1,001 keys in 1.0 s)"));
+    assert_non_null(strstr(got, "22:13-22:18         1,151 #################################################"));
+    assert_non_null(strstr(got, "Next 24 hours: 1,501 keys, peak 1,001/s at 22:14:21 UTC"));
+    assert_non_null(strstr(got, "20:13-21:13             1 #"));
     world_close(&w);
 }
 
@@ -415,7 +451,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(index_reclaims_within_a_bucket),
-        cmocka_unit_test(the_forecast_spans_its_keys),
+        cmocka_unit_test(the_forecast_counts_up_to_each_horizon),
+        cmocka_unit_test(a_forecast_by_database),
+        cmocka_unit_test(the_chart_names_the_peak),
         cmocka_unit_test(samples_reach_every_key),
         cmocka_unit_test(samples_go_on_while_many_are_dead),
         cmocka_unit_test(steps_are_small),

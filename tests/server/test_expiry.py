@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mayfly import ENGINE, Raw, check_forecast, encode, eventually, forecast, in_one_of, sanitized
+from mayfly import ENGINE, INTERVALS_S, Raw, check_forecast, encode, eventually, forecast, in_one_of, sanitized
 
 SLOW = sanitized()
 RECLAIM_MS = 1000   # the index's finest bucket is 64 ms; the rest is for a machine that is busy elsewhere
@@ -340,7 +340,53 @@ def test_forecast(server, raw):
     c.call('SET', 'for-ever', 'v')
     check_forecast(c, 10 * ttls, start)
     assert sum(e[b'keys'] for e in forecast(c, 1).values()) == 0
+    assert [dict(zip(*[iter(e)] * 2))[b'db'] for e in c.call('EXPIRY', 'FORECAST', 'BY', 'DB')] == [0]
     assert c.call('EXPIRY', 'FORECAST', 99) == 'ERR DB index is out of range'
+
+
+def test_forecast_at_any_moment(server, raw):
+    """TTLs up to two hours, asked again and again: right to 5 % at every horizon, whatever bucket of the index
+    is about to begin."""
+    c = raw(server.port)
+    n, at = 20_000, now_ms() + 1000
+    for i in range(n):
+        c.command('SET', f'k{i}', 'v', 'PXAT', at + i * 360)
+        if i % 1000 == 999:
+            c.exactly(5 * 1000)
+    for _ in range(20):
+        got = {name: e for name, e in forecast(c).items() if name != 'overdue'}
+        now = got['1s'][b'from_unix_ms']
+        for name, seconds in INTERVALS_S.items():
+            want = sum(now < at + i * 360 <= now + seconds * 1000 for i in range(n))
+            assert abs(got[name][b'keys'] - want) <= 0.05 * want + 2, (name, want, got)
+        time.sleep(0.1)
+
+
+def test_chart(server, raw):
+    c = raw(server.port)
+    c.call('SELECT', 3)
+    for i in range(500):
+        c.call('SET', f'k{i}', 'v', 'EX', 1000)
+    lines = c.call('EXPIRY', 'CHART')
+    assert len(lines) == 2 + 12 + 24
+    assert re.fullmatch(r'Next hour: 500 keys, peak \d+/s at \d\d:\d\d:\d\d UTC \(\d+ keys in 4.1 s\)', str_of(lines[0]))
+    assert sum('#' in str_of(line) for line in lines[1:13]) in (1, 2)
+    assert str_of(c.call('EXPIRY', 'CHART', 0)[0]) == 'Next hour: 0 keys'
+
+
+def str_of(line):
+    return line.decode() if isinstance(line, bytes) else line
+
+
+def test_lag_of_the_last_minutes(server_factory, raw):
+    s = server_factory()
+    c = raw(s.port)
+    c.call('SET', 'k', 'v', 'PX', 1)
+    eventually(lambda: c.call('DBSIZE') == 0)
+    lag = dict(zip(*[iter(c.call('EXPIRY', 'LAG'))] * 2))
+    for window in b'last_1m', b'last_5m', b'last_60m':
+        both = dict(zip(*[iter(lag[window])] * 2))
+        assert sum(dict(zip(*[iter(both[how])] * 2))[b'count'] for how in (b'active', b'lazy')) == 1
 
 
 def test_forecast_follows_changes(server, raw):

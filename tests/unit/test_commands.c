@@ -66,7 +66,7 @@ static const char promised[] =
     "role monitor slowlog|get slowlog|len slowlog|reset latency|latest latency|history "
     "latency|graph latency|doctor latency|reset latency|histogram memory|usage memory|stats "
     "memory|doctor memory|purge object|encoding object|freq object|idletime object|refcount debug "
-    "shutdown lolwut expiry|forecast expiry|lag save bgsave lastsave bgrewriteaof "
+    "shutdown lolwut expiry|chart expiry|forecast expiry|lag save bgsave lastsave bgrewriteaof "
     "del unlink exists type touch keys scan randomkey rename renamenx copy move sort sort_ro expire "
     "pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist "
     "append decr decrby get getdel getex getrange getset incr incrby incrbyfloat lcs mget mset "

@@ -89,6 +89,33 @@ static void test_percentiles_of_many(void **state)
     assert_int_equal(lag_percentile(&h, 1), h.max_ms);
 }
 
+/* Windows of the last minutes: what is older than one, and a fifth of it more, is no longer in it. */
+static void test_windows(void **state)
+{
+    (void)state;
+    static struct expiry_lag l;
+    struct lag_histogram active, lazy;
+    lag_record(&l.active, 7000); /* before the first tick */
+    for (i64 s = 1; s <= 3 * 3600; s++) {
+        lag_tick(&l, s * 1000);
+        lag_record(&l.active, s % 2 ? 10 : 20);
+        if (s == 60) lag_record(&l.lazy, 100);
+        for (u32 i = 0; i < LAG_WINDOWS; i++) {
+            const struct lag_window *w = &lag_windows[i];
+            lag_last(&l, i, &active, &lazy);
+            i64 counted_s = MIN(s, (w->ms + w->step_ms) / 1000);
+            assert_in_range(active.count, MIN(s, w->ms / 1000), counted_s + (s < w->ms / 1000 + w->step_ms / 1000));
+            bool first_is_out = s > (w->ms + w->step_ms) / 1000 + 1;
+            assert_in_range(active.max_ms, first_is_out ? 20 : 10, first_is_out ? 21 : 7100);
+            if (s >= 60 && s - 60 <= w->ms / 1000) assert_int_equal(lazy.count, 1);
+            if (s > 60 + (w->ms + w->step_ms) / 1000 + 1) assert_int_equal(lazy.count, 0);
+        }
+    }
+    lag_last(&l, 0, &active, &lazy);
+    assert_in_range(lag_percentile(&active, 0.99), 20, 21);
+    assert_int_equal(active.sum_ms, active.count / 2 * 30 + (active.count % 2 ? 20 : 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +124,7 @@ int main(void)
         cmocka_unit_test_setup(test_extremes, setup),
         cmocka_unit_test_setup(test_error_is_bounded, setup),
         cmocka_unit_test_setup(test_percentiles_of_many, setup),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ i64 mem_next_due(struct engine *e)
     return next;
 }
 
-void mem_forecast(struct engine *e, u32 db, forecast_fn fn, void *arg)
+void mem_forecast(struct engine *e, u32 db, due_span_fn fn, void *arg)
 {
     wheel_forecast(&mem_db_of(e, db)->deadlines, fn, arg);
 }

@@ -66,7 +66,7 @@ u64 mem_reclaim(struct engine *e, u32 units);
 /* -- expiry: due.c ----------------------------------------------------------- */
 u32 mem_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg);
 i64 mem_next_due(struct engine *e);
-void mem_forecast(struct engine *e, u32 db, forecast_fn fn, void *arg);
+void mem_forecast(struct engine *e, u32 db, due_span_fn fn, void *arg);
 bool mem_random_volatile(struct engine *e, u32 db, u64 *rng, struct key_ref *ref);
 
 #define ENTRY_BYTES 128 /* of an entry are fetched ahead: most are not longer */

@@ -50,11 +50,11 @@ static bool has_deadlines(struct engine *e, u32 db)
 
 /* -- how many --------------------------------------------------------------------------------- */
 
-static void tell(const struct tally *t, u64 index, forecast_fn fn, void *arg)
+static void tell(const struct tally *t, u64 index, due_span_fn fn, void *arg)
 {
     struct table_iter it = {0};
     for (struct bucket *b; (b = tally_next(t, &it, index));)
-        fn(arg, bucket_start((u32)b->name.level, b->name.bucket), bucket_end(b), b->keys);
+        due_cells_each(b->cell, (u32)b->name.level, b->name.bucket, fn, arg);
 }
 
 /* The counts as they will be after the commit. */
@@ -70,7 +70,7 @@ static void count_touched(struct rk *rk, const struct rk_db *db, struct tally *t
 }
 
 /* Keys that are overdue are told in their buckets, too: so it is seen for how long. */
-static void forecast(struct engine *e, u32 number, forecast_fn fn, void *arg)
+static void forecast(struct engine *e, u32 number, due_span_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     const struct rk_db *db = rk->dbs[number];
@@ -81,9 +81,9 @@ static void forecast(struct engine *e, u32 number, forecast_fn fn, void *arg)
     }
     struct tally then;
     struct table_iter it = {0};
+    due_advance(rk->due, rk_clock(rk)); /* as the commit will, before it files them */
     tally_init(&then, counts->buckets.seed);
-    for (struct bucket *b; (b = tally_next(counts, &it, db->index));)
-        tally_add(&then, db->index, (u32)b->name.level, b->name.bucket, (i64)b->keys, b->past_start);
+    for (struct bucket *b; (b = tally_next(counts, &it, db->index));) tally_copy(&then, b);
     count_touched(rk, db, &then);
     tell(&then, db->index, fn, arg);
     tally_clear(&then);

@@ -40,15 +40,6 @@ static bool read_drain(struct check *c, bytes value)
     return drain_read(buf_bytes(&c->drain_row), &c->drain);
 }
 
-static bool read_bucket(struct check *c, const char *p, bytes value)
-{
-    u8 level = (u8)p[8];
-    i64 bucket = (i64)get_u64(p + 9), keys = (i64)get_u64(value.p);
-    if (level >= PLACE_LEVELS) return false;
-    tally_add(&c->buckets, get_u64(p), level, bucket, keys, get_u64(value.p + 8));
-    return true;
-}
-
 /* What follows the kind and the region in a row's key. */
 static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
 {
@@ -67,7 +58,9 @@ static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
         if (key.n != 8 || (value.n != 40 && value.n != 32)) return false; /* 32: of older versions */
         read_counts(c, get_u64(key.p), value.p);
         return true;
-    case 'b': return key.n == 17 && value.n == 16 && read_bucket(c, key.p, value);
+    case 'b':
+        if (key.n != 17) return false;
+        return tally_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
     case 'p': return key.n == 0 && read_drain(c, value);
     case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_REPLICATION);
     case 'f': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_FUNCTIONS);

@@ -136,13 +136,7 @@ static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
 
 static bool load_bucket(struct due *d, bytes key, bytes value)
 {
-    if (key.n != 26 || value.n != 16) return false;
-    u64 index = get_u64(key.p + 9);
-    u8 level = (u8)key.p[17];
-    i64 bucket = (i64)get_u64(key.p + 18);
-    if (level >= PLACE_LEVELS) return false;
-    tally_add(&d->counts, index, level, bucket, (i64)get_u64(value.p), get_u64(value.p + 8));
-    return true;
+    return key.n == 26 && tally_load(&d->counts, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
 }
 
 static void nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
@@ -270,7 +264,7 @@ void due_forget_fields(struct rk *rk, const struct row *r)
 
 /* Of a bucket whose rows have all been visited: whoever is still counted there was met nowhere. A
  * compaction has taken those keys, which had been dead for long. */
-static void settle_bucket(struct rk *rk, const struct bucket *b)
+static void settle_bucket(struct rk *rk, struct bucket *b)
 {
     struct due *d = rk->due;
     struct rk_db *db = rk_db_of(rk, b->name.index);
@@ -283,7 +277,7 @@ static void settle_bucket(struct rk *rk, const struct bucket *b)
     if (db->expires == 0) db->deadline_total = 0;
     db->counts_changed = true;
     d->taken += b->keys;
-    tally_add(&d->counts, b->name.index, (u32)b->name.level, b->name.bucket, -(i64)b->keys, -b->past_start);
+    tally_empty(&d->counts, b);
 }
 
 static void settle(struct rk *rk)
@@ -307,16 +301,19 @@ static void settle(struct rk *rk)
 static void write_bucket(void *arg, const struct bucket *b)
 {
     struct rk *rk = arg;
-    char key[26], value[16];
+    char key[26];
     key[0] = 'b';
     put_u64(key + 1, RK_REGION);
     put_u64(key + 9, b->name.index);
     key[17] = (char)b->name.level;
     put_u64(key + 18, (u64)b->name.bucket);
-    put_u64(value, b->keys);
-    put_u64(value + 8, b->past_start);
-    if (b->keys) store_put(rk->store, FAM_INFO, bytes_of(key, sizeof key), bytes_of(value, sizeof value));
-    else store_delete(rk->store, FAM_INFO, bytes_of(key, sizeof key));
+    if (b->keys) {
+        buf_clear(&rk->scratch);
+        tally_append(&rk->scratch, b);
+        store_put(rk->store, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
+    } else {
+        store_delete(rk->store, FAM_INFO, bytes_of(key, sizeof key));
+    }
 }
 
 /* No further than to the row that was filed. While the rows of a wide bucket are visited, others are filed
@@ -371,8 +368,7 @@ void due_flush(struct rk *rk, struct rk_db *db)
     struct due *d = rk->due;
     struct table_iter it = {0};
     if (!due_usable(rk)) return;
-    for (struct bucket *b; (b = tally_next(&d->counts, &it, db->index));)
-        tally_add(&d->counts, db->index, (u32)b->name.level, b->name.bucket, -(i64)b->keys, -b->past_start);
+    for (struct bucket *b; (b = tally_next(&d->counts, &it, db->index));) tally_empty(&d->counts, b);
     forget_rows(&d->again, db);
     forget_rows(&d->visited, db);
     d->changed = true;

@@ -1,44 +1,14 @@
-/* Where a deadline is filed in the deadline index: a pure function of the deadline and of how
- * far the index has been drained, so that nobody has to remember it.
+/* Where a deadline is filed in the deadline index on disk: a pure function of the deadline and of how
+ * far the index has been drained, so that it need not be stored. The rule is that of ds/due_place.h with the
+ * drain's position for "now".
  *
- * A hierarchical timing wheel: level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the
- * highest level at which that is at least the second after the drain's; else in its bucket of level 0.
- * So a bucket is never wider than the time that is left. Those of level 0 are visited when they end,
- * coarser ones a whole width before they start: there is time to file anew what is found alive, which by
- * this rule is always a later visit. As the drain moves on, a deadline's place changes only when its row
- * is passed, when it is visited; a place of level 0 never does. */
+ * As the drain moves on, a deadline's place changes only when its row is passed, when it is visited, and by the
+ * rule that is always to a later visit; a place of level 0 never changes. */
 #ifndef MAYFLY_ENGINE_ROCKS_PLACE_H
 #define MAYFLY_ENGINE_ROCKS_PLACE_H
 
+#include "ds/due_place.h"
 #include "engine/rocks/codec.h"
-
-#define PLACE_LEVELS 10
-#define PLACE_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
-#define PLACE_LATEST (INT64_MAX - 64)        /* deadlines beyond are filed as this one: no visit overflows */
-
-struct place {
-    i64 due_ms; /* when the bucket is visited */
-    i64 bucket; /* deadline >> PLACE_SHIFT(level) */
-    u8 level;
-};
-
-/* When a bucket is visited: a multiple of its width. */
-static inline i64 place_due(u32 level, i64 bucket)
-{
-    return (i64)((u64)(level ? bucket - 1 : bucket + 1) << PLACE_SHIFT(level));
-}
-
-static inline struct place place_of(i64 deadline_ms, i64 drained_ms)
-{
-    u32 level = 0;
-    deadline_ms = MIN(MAX(deadline_ms, 0), PLACE_LATEST);
-    if (deadline_ms - drained_ms >= 1ll << PLACE_SHIFT(1)) {
-        level = (63 - (u32)__builtin_clzll((u64)(deadline_ms - drained_ms) >> PLACE_SHIFT(0))) / 6;
-        level -= (deadline_ms >> PLACE_SHIFT(level)) - (drained_ms >> PLACE_SHIFT(level)) < 2;
-    }
-    i64 bucket = deadline_ms >> PLACE_SHIFT(level);
-    return (struct place){.due_ms = place_due(level, bucket), .bucket = bucket, .level = (u8)level};
-}
 
 /* How far the index has been drained. That goes in rounds, each of which visits every row that is
  * due after from_ms and by to_ms, in order, and may take many transactions. What a round has

@@ -8,7 +8,8 @@
  *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines ·
  *                                                    u64 hashes with field deadlines
  *   'b' · u64 region · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
- *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64
+ *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64 ·
+ *                                                    in which part of it they lie (tally.h)
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
  *   'n', 'f' · u64 region                            engine.notes: of replication, the functions
  *   'l'                                              how far the migration of old strings has come; absent:

@@ -3,6 +3,7 @@
 #ifndef MAYFLY_ENGINE_ROCKS_TALLY_H
 #define MAYFLY_ENGINE_ROCKS_TALLY_H
 
+#include "ds/due_cells.h"
 #include "ds/table.h"
 #include "engine/rocks/place.h"
 
@@ -15,6 +16,7 @@ struct bucket {
     u64 past_start; /* sum of their deadlines, each less the bucket's start, modulo 2^64 */
     bool changed;
     struct bucket *next_changed;
+    struct due_cell cell[DUE_CELLS];
 };
 
 struct tally {
@@ -27,14 +29,18 @@ void tally_clear(struct tally *t); /* frees everything; good for use again */
 
 static inline i64 bucket_start(u32 level, i64 bucket) { return (i64)((u64)bucket << PLACE_SHIFT(level)); }
 
-/* Adds n keys to a bucket (negative: takes some out), and this to past_start. */
-void tally_add(struct tally *t, u64 index, u32 level, i64 bucket, i64 n, u64 past_start);
-/* The same for one key with this deadline, which is filed there; n is 1 or -1. */
-static inline void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, int n)
-{
-    u64 past_start = (u64)deadline_ms - (u64)bucket_start(p.level, p.bucket);
-    tally_add(t, index, p.level, p.bucket, n, n > 0 ? past_start : -past_start);
-}
+/* Counts a key with this deadline, which is filed there, in (n = 1) or out (n = -1). */
+void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, int n);
+/* Counts all keys of a bucket out; it stays until tally_settle. */
+void tally_empty(struct tally *t, struct bucket *b);
+/* Adds a bucket with all its counts to a tally that does not have it. */
+void tally_copy(struct tally *t, const struct bucket *b);
+
+/* The value of a row 'b', for a bucket that has keys: u64 keys · u64 past_start · u64 which cells have keys ·
+ * for each of those varint keys · varint past. Rows from before there were cells end after past_start: their
+ * keys are taken to be spread evenly. */
+void tally_append(struct buf *out, const struct bucket *b);
+bool tally_load(struct tally *t, u64 index, u32 level, i64 bucket, bytes value); /* false: malformed */
 
 /* When the bucket is visited, and when it ends. */
 static inline i64 bucket_due(const struct bucket *b)
