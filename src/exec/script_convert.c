@@ -238,6 +238,16 @@ static void push_double(lua_State *L, bytes text)
     lua_setfield(L, -2, "double");
 }
 
+/* Scripts hear of no attributes: the reply they belong to follows. */
+static void push_without_attributes(lua_State *L, bytes *in, i64 pairs)
+{
+    for (i64 i = 0; i < 2 * pairs; i++) {
+        push_one(L, in);
+        lua_pop(L, 1);
+    }
+    push_one(L, in);
+}
+
 /* What begins with a count; -1 is RESP2's null. */
 static void push_counted(lua_State *L, char type, i64 n, bytes *in)
 {
@@ -250,6 +260,7 @@ static void push_counted(lua_State *L, char type, i64 n, bytes *in)
     case '=': push_verbatim(L, take_bulk(in, n)); break;
     case '%': push_keyed(L, in, n, "map", true); break;
     case '~': push_keyed(L, in, n, "set", false); break;
+    case '|': push_without_attributes(L, in, n); break;
     default: push_array(L, in, n); break;
     }
 }

@@ -67,6 +67,8 @@ def test_scripts_may_call_debug(debug):
     assert c.call('EVAL', call, 0).startswith(refused)
     assert c.call('DEBUG', 'SET-DISABLE-DENY-SCRIPTS', 1) == b'OK'
     assert c.call('EVAL', call, 0) == 12345
+    attribute = "redis.setresp(3) return redis.call('DEBUG', 'PROTOCOL', 'attrib')"
+    assert c.call('EVAL', attribute, 0) == b'Some real reply following the attribute'
     assert b'cmd=eval' in c.call('EVAL', "return redis.call('CLIENT', 'LIST')", 0)
     for command in ('EVAL return 1', 'MULTI', 'SUBSCRIBE x', 'AUTH x', 'MONITOR', 'SHUTDOWN', 'DEBUG RELOAD', 'DEBUG LOADAOF'):
         words = ', '.join(f"'{w}'" for w in command.split() + (['0'] if 'EVAL' in command else []))
