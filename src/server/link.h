@@ -88,6 +88,14 @@ struct link {
     u32 argv_cap;
     bool asked;                 /* REPLCONF GETACK … */
     u64 asked_at;               /* … stood there */
+    struct {                    /* link_loop.c */
+        u32 refusals;           /* the primary waits for its own */
+        i64 refused_ms;         /* when we last refused a replica for the same reason; 0: never … */
+        char host[NET_ADDRESS]; /* … where that is … */
+        int port;               /* … the port it has said it listens on … */
+        bool self;              /* … and whether it was this server itself */
+        bool told;              /* the log knows */
+    } circle;
     struct buf told;            /* commands that failed and the log knows of, each name with a NUL */
 };
 
@@ -101,6 +109,10 @@ void link_close(struct link *l, bool soon);
 /* Waits for the socket. 0: for nothing. */
 void link_watch(struct link *l, int events);
 void link_wait(struct link *l, bool on); /* sync_waited is called at every turn of the loop */
+
+/* A replica is refused, or our primary refuses us, because the one who refuses waits for its own primary. */
+void link_refuses(struct server *s, const struct conn *c);
+void link_is_refused(struct link *l);
 
 /* A command for the primary, among what is to be sent; link_flush sends. May close. */
 void link_command(struct link *l, int argc, const char *const *argv);

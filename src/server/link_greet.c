@@ -107,6 +107,7 @@ static void answer_to_psync(struct link *l, const char *line)
     } else if (begins(line, "-NOMASTERLINK") || begins(line, "-LOADING")) {
         log_line(log, LOG_NOTICE, "Master is currently unable to PSYNC but should be in the future: %s",
                  line);
+        if (begins(line, "-NOMASTERLINK")) link_is_refused(l);
         link_close(l, false);
     } else if (begins(line, "-ERR")) {
         log_line(log, LOG_NOTICE, "Master does not support PSYNC or is in error state (reply: %s)", line);

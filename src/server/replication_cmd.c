@@ -1,5 +1,6 @@
 /* PSYNC, SYNC, REPLCONF: what replicas say to us; and ROLE. */
 #include "command/commands.h"
+#include "server/link.h"
 #include "server/primary.h"
 
 /* -- PSYNC and SYNC -------------------------------------------------------------------------------------- */
@@ -16,6 +17,7 @@ static bool may_sync(struct ctx *c)
     else if (conn_has_output(conn)) why = "ERR SYNC and PSYNC are invalid with pending output";
     else if (r && r->no_data && !r->eof) why = "ERR Filtered replica requires EOF capability";
     if (why) reply_error(c->out, why);
+    if (s->repl.link && !link_is_up(s)) link_refuses(s, conn);
     return !why;
 }
 

@@ -667,3 +667,20 @@ def test_a_writable_replica_reclaims_its_own_keys(primary, replica):
     eventually(lambda: r.info('stats')['expired_keys'] == 100)
     assert r.info('stats')['slave_expires_tracked_keys'] == 1
     assert r.dbsize() == 3 and not r.exists('theirs')
+
+
+@pytest.mark.any_engine
+def test_replicas_in_a_loop(server_factory):
+    """They wait for each other for ever, and the log says so: of oneself, of two, of three."""
+    servers = [server_factory('--appendonly', 'no', '--repl-retry-delay', 0) for _ in range(6)]
+    circles = [(servers[:1], 'This server is told to be a replica of itself (127.0.0.1:%d)'),
+               (servers[1:3], 'The primary 127.0.0.1:%d is a replica of this server, in a loop'),
+               (servers[3:], 'The primary 127.0.0.1:%d waits for its own primary, and 127.0.0.1:')]
+    for circle, _ in circles:
+        for s, of in zip(circle, circle[1:] + circle[:1]):
+            with s.client() as c:
+                c.execute_command('REPLICAOF', '127.0.0.1', of.port)
+    for circle, text in circles:
+        for s, of in zip(circle, circle[1:] + circle[:1]):
+            eventually(lambda s=s, of=of: text % of.port in s.log, 60)
+            assert s.log.count(' is told to be ') + s.log.count(' in a loop') == 1
