@@ -139,8 +139,11 @@ void net_take_input(struct conn *c)
 
 static ssize_t take_tls_bytes(struct conn *c, void *to, size_t n)
 {
+    bool greeting = tls_greeting(c->tls);
     ssize_t got = tls_recv(c->tls, to, n);
     int code = errno;
+    if (greeting && got < 0 && code != EAGAIN && c->net->on_no_tls)
+        c->net->on_no_tls(c->net, c, tls_trouble(c->tls));
     net_watch(c, c->events);
     errno = code;
     return got;

@@ -155,6 +155,7 @@ struct net {
     void (*on_tick)(struct net *);               /* run the requests; called every turn, also with none */
     const char *(*on_accept)(struct net *, struct conn *); /* error line to refuse with, or NULL */
     void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
+    void (*on_no_tls)(struct net *, struct conn *, const char *why); /* its TLS handshake has failed */
 };
 
 #define NET_BUFFER (16 * 1024)

@@ -263,4 +263,6 @@ int tls_events(const struct tls *t, int events)
     return poll;
 }
 
+bool tls_greeting(const struct tls *t) { return !SSL_is_init_finished(t->ssl); }
+
 const char *tls_trouble(const struct tls *t) { return t->trouble; }

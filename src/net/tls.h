@@ -41,6 +41,9 @@ ssize_t tls_send(struct tls *t, const void *p, size_t n);
  * again after each tls_recv and tls_send. */
 int tls_events(const struct tls *t, int events);
 
+/* The handshake is not over. */
+bool tls_greeting(const struct tls *t);
+
 /* Why it failed, after EPROTO; for the log. */
 const char *tls_trouble(const struct tls *t);
 

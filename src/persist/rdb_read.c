@@ -289,13 +289,15 @@ static bool read_item(struct rdb_loader *l)
 
 static bool read_magic(struct rdb_loader *l)
 {
-    char magic[MAGIC_LEN];
-    if (!rdb_read_raw(&l->in, magic, sizeof magic)) return false;
-    if (memcmp(magic, "REDIS", 5) != 0) return rdb_fail(&l->in, "this is not an RDB file");
+    static const char name[] = "REDIS"; /* and four digits */
     int version = 0;
-    for (int i = 5; i < MAGIC_LEN; i++) {
-        if (magic[i] < '0' || magic[i] > '9') return rdb_fail(&l->in, "this is not an RDB file");
-        version = version * 10 + (magic[i] - '0');
+    if (rdb_at_end(&l->in)) return rdb_fail(&l->in, "this is not an RDB file: it is empty");
+    for (int i = 0; i < MAGIC_LEN; i++) { /* one by one: a short file may still be seen to be another kind */
+        char c;
+        if (!rdb_read_raw(&l->in, &c, 1)) return false;
+        bool fits = i < 5 ? c == name[i] : c >= '0' && c <= '9';
+        if (!fits) return rdb_fail(&l->in, "this is not an RDB file");
+        version = i < 5 ? 0 : version * 10 + (c - '0');
     }
     if (version < 1 || version > RDB_VERSION_MAX)
         return rdb_fail(&l->in, "version %d of RDB is not supported, only 1 to %d are", version,

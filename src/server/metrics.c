@@ -3,6 +3,7 @@
 #include "server/metrics.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -104,17 +105,24 @@ static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED) { ru
 
 /* -- starting and stopping ------------------------------------------------------------------------------ */
 
-static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port)
+/* *why: what went wrong, if NULL is returned. */
+static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port, const char **why)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
     char service[8];
     snprintf(service, sizeof service, "%d", port);
-    if (getaddrinfo(address, service, &hints, &found)) return NULL;
+    int unknown = getaddrinfo(address, service, &hints, &found);
+    if (unknown) {
+        *why = gai_strerror(unknown);
+        return NULL;
+    }
+    errno = 0;
     unsigned flags = MHD_USE_EPOLL | (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, m, MHD_OPTION_END);
+    *why = errno ? strerror(errno) : "the HTTP library does not say why";
     freeaddrinfo(found);
     return d;
 }
@@ -123,9 +131,10 @@ struct metrics *metrics_start(struct server *s, const char *address, int port)
 {
     struct metrics *m = mem_zalloc(sizeof *m);
     m->server = s;
-    m->daemon = listen_on(m, address, port);
+    const char *why;
+    m->daemon = listen_on(m, address, port, &why);
     if (!m->daemon) {
-        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s", port, address);
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s: %s", port, address, why);
         mem_free(m);
         return NULL;
     }

@@ -377,6 +377,7 @@ bool server_start(struct server *s)
     s->net.on_tick = server_tick;
     s->net.on_accept = on_accept;
     s->net.on_close = on_close;
+    s->net.on_no_tls = server_no_tls;
     region_init(&s->region, eng, random_u64());
     s->region.on_nested = tick_nested;
     s->region.holds = tick_holds;
@@ -458,6 +459,7 @@ void server_release(struct server *s)
     slowlog_clear(&s->slowlog);
     users_release(s);
     mem_free(s->monitors);
-    log_line(&s->log, LOG_WARNING, "Mayfly is now ready to exit, bye bye...");
+    if (s->shutting_down && !s->exit_code)
+        log_line(&s->log, LOG_WARNING, "Mayfly is now ready to exit, bye bye...");
     config_release(&s->config);
 }

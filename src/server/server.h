@@ -78,6 +78,10 @@ struct server {
     i64 pause_until_ms;    /* CLIENT PAUSE, by the loop's time; 0: none */
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
+    struct {
+        i64 told_ms; /* when the log last heard of a failed TLS handshake, by the monotonic clock; 0: never … */
+        u64 untold;  /* … and how many have failed since */
+    } no_tls;
     i64 web_warned_us;     /* when the log last told of a web request; 0: never */
 
     u64 reclaim_pending;   /* dropped values that wait to be freed */
@@ -126,6 +130,7 @@ NODISCARD bool server_relisten(struct server *s);
 
 /* Certificates and rules for TLS anew, for connections to come. False: `why` says what is wrong with them. */
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
+void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no_tls: for the log */
 
 /* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the storage,
  * catch up. */

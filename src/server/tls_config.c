@@ -1,5 +1,10 @@
 /* TLS as the configuration has it. Connections that are open keep what they were opened with. */
+#include <stdio.h>
+
+#include "base/clock.h"
 #include "server/server.h"
+
+#define TOLD_EVERY_MS 1000
 
 static enum tls_verify verify_of(const struct config *c)
 {
@@ -34,4 +39,22 @@ bool server_apply_tls(struct server *s, struct buf *why)
     tls_context_free(s->net.tls);
     s->net.tls = fresh;
     return true;
+}
+
+/* At most one line a second: anybody can fail as often as they like. */
+void server_no_tls(struct net *n, struct conn *c, const char *why)
+{
+    struct server *s = n->owner;
+    i64 now_ms = clock_mono_us() / 1000;
+    char others[64] = "";
+    if (s->no_tls.told_ms && now_ms - s->no_tls.told_ms < TOLD_EVERY_MS) {
+        s->no_tls.untold++;
+        return;
+    }
+    if (s->no_tls.untold)
+        snprintf(others, sizeof others, " (%llu others since the last such line)", (unsigned long long)s->no_tls.untold);
+    log_line(&s->log, LOG_WARNING, "Error accepting a client connection: %s (addr=%s laddr=%s)%s", why, c->peer,
+             c->local, others);
+    s->no_tls.told_ms = now_ms;
+    s->no_tls.untold = 0;
 }

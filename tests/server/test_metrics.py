@@ -138,6 +138,8 @@ def test_silent_connections_do_not_hold_up_a_scrape(scraped):
 def test_off_by_default_and_a_taken_port_is_an_error(server_factory, scraped):
     s, port = scraped
     other = server_factory('--metrics-port', port, wait=False)
-    assert other.proc.wait(20) == 1 and f'Failed listening on port {port} (metrics)' in other.log
+    assert other.proc.wait(20) == 1 and \
+        f'Failed listening on port {port} (metrics), address 127.0.0.1: Address already in use' in other.log
+    assert 'bye bye' not in other.log
     with s.client() as c:
         assert c.config_get('metrics-*') == {'metrics-port': str(port), 'metrics-bind': '127.0.0.1'}

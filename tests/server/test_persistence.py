@@ -587,11 +587,14 @@ def connected(port):
 def test_a_damaged_snapshot(server_factory, tmp_path, aof):
     made = save_with(server_factory, *[('SET', f'key{i}', 'x' * 50) for i in range(50)])
     data = open(made, 'rb').read()
-    for damaged in data[:-20], data[:300] + b'\x7f' + data[301:], b'', b'hello', data + b'x':
+    for damaged, why in (data[:-20], 'unexpected end'), (data[:300] + b'\x7f' + data[301:], ''), \
+            (b'', 'this is not an RDB file: it is empty'), (b'hello', 'this is not an RDB file'), \
+            (b'RED', 'unexpected end'), (b'REDIS00x', 'this is not an RDB file'), (data + b'x', ''):
         (tmp_path / 'dump.rdb').write_bytes(damaged)
         s = server_factory('--appendonly', aof, directory=str(tmp_path), wait=False)
         assert s.proc.wait(20) == 1
         assert 'Error loading' in s.log and 'Exiting.' in s.log and 'Ready' not in s.log
+        assert why in s.log and 'bye bye' not in s.log, s.log
         assert (tmp_path / 'dump.rdb').read_bytes() == damaged, 'untouched'
         assert not os.path.exists(tmp_path / 'appendonlydir' / 'appendonly.aof.manifest')
     (tmp_path / 'dump.rdb').unlink()

@@ -1,4 +1,5 @@
 """TLS: clients, certificates, settings at run time, replication with redis-server on either end."""
+import re
 import shutil
 import socket
 import ssl
@@ -89,6 +90,33 @@ def test_clients(tls, certs):
     with s.client() as plain:
         assert plain.get('k8') == b'v8' * 20
     assert f'redis-cli --tls -p {port}' in s.log
+
+
+def test_failed_handshakes_are_logged(tls):
+    """Why, and from whom; many of them in few lines."""
+    s, port = tls
+    failures = re.compile(r'Error accepting a client connection: (.*) \(addr=(\S+) laddr=\S+\)( \(\d+ others since.*\))?')
+
+    def fail_until_logged(attempt, text):
+        def logged():
+            attempt()
+            return [f for f in failures.findall(s.log) if re.search(text, f[0])]
+        return eventually(logged, pause=0.05)
+
+    def speak_plainly():
+        with Raw(port) as c:
+            c.send(b'PING\r\n')
+            assert c.closed()
+
+    def distrust():
+        with pytest.raises(ssl.SSLError):
+            Secure(port, ssl.create_default_context())      # which does not know our authority
+
+    assert fail_until_logged(speak_plainly, 'wrong version number|http request')[0][1].startswith('127.0.0.1:')
+    for _ in range(30):
+        distrust()
+    fail_until_logged(distrust, 'alert (unknown ca|bad certificate)')
+    assert any(others for _, _, others in failures.findall(s.log)) and len(failures.findall(s.log)) < 30
 
 
 def test_pieces_of_any_size(tls, certs):

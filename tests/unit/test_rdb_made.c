@@ -394,7 +394,7 @@ static void test_refusals(void **state UNUSED)
     } bad[] = {
         {"0013", BYTES_LIT(""), "version 13 of RDB is not supported"},
         {"0000", BYTES_LIT(""), "version 0 of RDB is not supported"},
-        {"00x1", BYTES_LIT(""), "at offset 9: this is not an RDB file"},
+        {"00x1", BYTES_LIT(""), "at offset 8: this is not an RDB file"},
         {"0010", BYTES_LIT("\xfe\x02"), "a database 2, and only 2 are configured"},
         {"0010", BYTES_LIT("\xfe\xc0"), "at offset 11: a number where its encoding"},
         {"0010", BYTES_LIT("\xf0"), "240 is neither an opcode nor a type"},
@@ -467,7 +467,7 @@ static void test_where(void **state UNUSED)
     made_release(&m);
     made_begin(&m, "0010");
     m.file.n = 3;
-    made_refused(&m, "at offset 0: unexpected end");
+    made_refused(&m, "at offset 3: unexpected end");
 }
 
 /* A file with everything in it that we write. */
