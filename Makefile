@@ -45,9 +45,14 @@ SUITES   := $(wildcard tests/engine/suite*.c)
 
 all: $(BUILD)/mayfly-server
 
+# Each target is described by the line `#: name  what it does` somewhere in this file.
 help:
-	@sed -n '1,9s/^# \{0,1\}//p' Makefile
-	@echo 'Targets: all run test unit server-tests client-tests clients oracle scenarios fault replication layers lint format bench fuzz soak install uninstall clean'
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+	@echo 'Targets:'
+	@sed -n 's/^#: /  /p' Makefile
+
+#: all               build the server, at build/mayfly-server (what plain `make` does)
+#: help              this text
 
 $(BUILD)/mayfly-server: $(OBJ)
 	@echo '  LD   $@'
@@ -70,24 +75,29 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(SUITES)
 
 -include $(OBJ:.o=.d)
 
+#: deps              install the Debian packages that building and testing need
 deps:
 	$(Q)scripts/deps
 
+#: run               install what is missing, build and start on PORT (6379), data in ./data
 run:
-	$(Q)scripts/deps build
+	$(Q)scripts/deps run
 	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
 	@mkdir -p data
 	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT) --engine $(ENGINE)
 
+#: unit              unit, engine and exec tests, in C
 unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
 
+#: server-tests      tests over a socket, on ENGINE
 TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE)
 # Server tests mostly wait for a server, so several run at once, each with servers and ports of its own.
 TEST_JOBS ?= 3
 server-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider tests/server
 
+#: oracle            random commands to Mayfly and redis-server, replies compared (ORACLE_SEED, ORACLE_COMMANDS)
 # The same random commands to Mayfly and to redis-server; replies must match.
 ORACLE_SEED     ?= 1
 ORACLE_COMMANDS ?= 3000000
@@ -95,12 +105,15 @@ oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
+#: scenarios         conversations of several clients, beside redis-server (SCENARIO_STEPS)
 # Clients that take turns (blocking, …), on Mayfly and on redis-server: who is told what, and when.
 SCENARIO_STEPS ?= 3000
 .PHONY: scenarios
 scenarios: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/scenarios/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --steps $(SCENARIO_STEPS)
 
+#: fault             kills, power cuts, full disks, damaged files: an hour (FAULT_ONLY, FAULT_SEED)
+#: fault-short       a few rounds of each
 # Crashes, power cuts, full disks, damaged files, of both engines (the tests say which). fault: every round,
 # an hour, with random choices of its own (FAULT_SEED); fault-short: a few of each, always the same choices.
 # FAULT_ONLY=kill and the like picks some.
@@ -109,6 +122,8 @@ fault fault-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter fault,$@),FAULT=full,FAULT_SEED=$(or $(FAULT_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/fault \
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
+#: replication       pairs and chains with redis-server: half an hour (REPL_ONLY, REPL_SEED)
+#: replication-short a few rounds of each
 # Primaries and replicas: redis-server, and Mayfly on both engines, in any role. replication: all rounds on all
 # pairs, half an hour; replication-short: a few. Seeds (REPL_SEED) as of faults; REPL_ONLY=expiry and the like
 # picks some.
@@ -117,6 +132,10 @@ replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
 	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
+#: test              everything that must pass, on both engines, plain and under ASan + UBSan
+#: test-plain        … the part without sanitizers
+#: test-address      … the part with them
+#: test-programs     build the tests in C, without running them
 # Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
 # mostly wait.
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
@@ -138,11 +157,14 @@ test-address:
 
 test-programs: $(TEST_BIN)
 
+#: bench             measure beside redis-server: BENCH="--quick --only cpu,storm", BENCH=--bars
 # Side by side with redis-server; BENCH="--quick --only cpu,storm" and the like.
 bench: $(BUILD)/mayfly-server
 	$(Q)scripts/deps all
 	$(Q)$(PYTHON) bench/run.py --server $(BUILD)/mayfly-server $(BENCH)
 
+#: client-tests      clients and applications that Debian has
+#: clients           … and those of npm
 # Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, too.
 CLIENT_TESTS := $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/clients
 client-tests: $(BUILD)/mayfly-server
@@ -151,19 +173,23 @@ client-tests: $(BUILD)/mayfly-server
 clients: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(CLIENT_TESTS)
 
+#: layers            check that includes go downward only, and that nothing reads a clock it should not
 # The house rules (DESIGN section 3): fast enough to be a part of every test run.
 layers: $(OBJ)
 	$(Q)scripts/check-layers --self-test
 	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj
 
+#: lint              layers, and cppcheck
 lint: $(OBJ)
 	$(Q)scripts/lint $(BUILD)
 
+#: format            clang-format the lines changed since the last commit (ALL=1: everything)
 # The lines changed since the last commit; with ALL=1 the whole tree, which spreads out hand-made tables.
 format:
 	$(Q)$(if $(ALL),find src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i,\
 	    git clang-format --force --extensions c,h HEAD -- src tests)
 
+#: soak              the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
 # Fresh seeds for SOAK_MINUTES, plain and sanitized; the server tests in the sanitizer build first.
 SOAK_MINUTES ?= 30
 SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
@@ -172,6 +198,7 @@ soak: $(BUILD)/mayfly-server
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
 
+#: fuzz              libFuzzer for FUZZ_SECONDS on the parser, commands, RDB and AOF files
 # libFuzzer for FUZZ_SECONDS on each target. What it learns stays in $(FUZZ)/corpus-*, what it breaks
 # in $(FUZZ)/crash-*; a crash is run again with $(FUZZ)/fuzz_x $(FUZZ)/crash-y.
 # (pointer-overflow: clang reports NULL + 0, which an empty slice may compute and C2y defines.)
@@ -202,6 +229,8 @@ $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.
 	@echo '  LD   $@'
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
 
+#: install           install below PREFIX (/usr/local): program, configuration, documentation, unit for systemd
+#: uninstall         … and take it away; a configuration that was changed stays
 # A configuration that is there stays: it may have been changed.
 BIN_DIR := $(DESTDIR)$(PREFIX)/bin
 ETC_DIR := $(DESTDIR)$(PREFIX)/etc
@@ -220,5 +249,6 @@ uninstall:
 	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
 	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT)
 
+#: clean             remove all build directories
 clean:
 	rm -rf build build-address build-undefined build-thread build-fuzz

@@ -1,5 +1,5 @@
-/* Reads configuration files, standard input and the command line, in that order,
- * as one text: a later line overrides an earlier one. */
+/* Reads configuration files, standard input and the command line, in that order:
+ * a later line overrides an earlier one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "resp/request.h"
 #include "server/config_codec.h"
+#include "server/config_guess.h"
 #include "server/rename.h"
 #include "server/users.h"
 
@@ -18,6 +19,7 @@ struct loader {
     struct config *config;
     struct buf *why;
     u32 depth;
+    bool command_line; /* what is read now are the arguments, a line each */
 };
 
 static bool load_path(struct loader *l, const char *path);
@@ -52,7 +54,10 @@ static bool load_words(struct loader *l, u32 n, const bytes *w, struct buf *why)
         return config_fail(why, "not supported by this build");
     if (n >= 2 && bytes_is(w[0], "sentinel"))
         return config_fail(why, "sentinel directive while not in sentinel mode");
-    return config_fail(why, "Bad directive or wrong number of arguments");
+    const char *guess = config_guess(w[0]);
+    config_fail(why, "Bad directive or wrong number of arguments");
+    if (guess) buf_printf(why, ". Did you mean '%s%s'?", l->command_line ? "--" : "", guess);
+    return false;
 }
 
 static bytes trim(const char *p, const char *end)
@@ -63,17 +68,18 @@ static bytes trim(const char *p, const char *end)
     return bytes_of(p, (size_t)(end - p));
 }
 
-static void fatal(struct buf *why)
+static void fatal(struct buf *why, const char *what)
 {
-    buf_printf(why, "\n*** FATAL CONFIG FILE ERROR (Mayfly %s, Redis %s) ***\n", MAYFLY_VERSION,
-               REDIS_VERSION);
+    buf_printf(why, "\n*** FATAL %s ERROR (Mayfly %s, Redis %s) ***\n", what, MAYFLY_VERSION, REDIS_VERSION);
 }
 
 static void report(struct loader *l, u32 line_number, bytes line, const struct buf *problem)
 {
-    fatal(l->why);
-    buf_printf(l->why, "Reading the configuration file, at line %u\n>>> '%.*s'\n%.*s", line_number,
-               (int)line.n, line.p, (int)problem->n, problem->p);
+    fatal(l->why, l->command_line ? "COMMAND LINE" : "CONFIG FILE");
+    if (!l->command_line) buf_printf(l->why, "Reading the configuration file, at line %u\n", line_number);
+    buf_printf(l->why, ">>> '%s%.*s'\n%.*s", l->command_line && *line.p != '"' ? "--" : "", (int)line.n, line.p,
+               (int)problem->n, problem->p);
+    if (l->command_line) buf_append_str(l->why, "\nmayfly-server --help shows how it is started.");
 }
 
 static bool load_line(struct loader *l, u32 line_number, bytes line)
@@ -132,7 +138,10 @@ static bool load_file(struct loader *l, const char *path)
         return config_fail(l->why, "Fatal error, config files include each other too deeply at "
                                    "'%s'", path);
     l->depth++;
+    bool command_line = l->command_line;
+    l->command_line = false; /* --include FILE */
     bool ok = read_file(path, &text, l->why) && load_text(l, buf_bytes(&text));
+    l->command_line = command_line;
     l->depth--;
     buf_release(&text);
     return ok;
@@ -205,7 +214,7 @@ static bool check_together(const struct config *c, struct buf *why)
     struct buf problem = {0};
     bool ok = config_agrees(c, &problem);
     if (!ok) {
-        fatal(why);
+        fatal(why, "CONFIG FILE");
         buf_append_bytes(why, buf_bytes(&problem));
     }
     buf_release(&problem);
@@ -221,7 +230,7 @@ static bool check_logfile(const struct config *c, struct buf *why)
         return true;
     }
     int code = errno;
-    fatal(why);
+    fatal(why, "CONFIG FILE");
     return config_fail(why, "Can't open the log file: %s", strerror(code));
 }
 
@@ -241,12 +250,10 @@ bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)
         config_fail(why, "Fatal error, can't read standard input: %s", strerror(errno));
         goto out;
     }
-    if (options.n) {
-        buf_append_char(&text, '\n');
-        buf_append_bytes(&text, buf_bytes(&options));
-    }
     c->reading = true;
     ok = load_text(&l, buf_bytes(&text));
+    l.command_line = true;
+    ok = ok && load_text(&l, buf_bytes(&options));
     c->reading = false;
     config_settle(c);
     config_settle_engine(c);

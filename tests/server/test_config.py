@@ -1,6 +1,7 @@
 """Configuration: files, command line, CONFIG GET/SET/REWRITE, supervision."""
 import os
 import re
+import shlex
 import shutil
 import socket
 import stat
@@ -478,23 +479,35 @@ def test_errors_in_a_file(tmp_path, line, why):
                         f'{re.escape(why)}\n', out), out
 
 
-@pytest.mark.parametrize('args,line,shown,why', [
-    (['--port', 'abc'], 2, 'port "abc"', INT),
-    (['--port', '0', '--foo'], 3, 'foo', BAD),
-    (['--port'], 2, 'port', 'wrong number of arguments'),
-    (['--save', '--port', 'x'], 3, 'port "x"', INT),
-    (['--maxmemory', '1mb', 'foo'], 2, 'maxmemory "1mb" "foo"', 'wrong number of arguments'),
-    (['-foo'], 2, '"-foo"', BAD),
-    (['--port 0', '--hz x'], 3, 'hz x', INT),
-    (['--port', '--hz', '3'], 2, 'port "--hz" "3"', 'wrong number of arguments'),
-    (['-', '--port', 'abc'], 2, 'port "abc"', INT),
-    (['--hz', 'a"b'], 2, r'hz "a\"b"', INT),
+@pytest.mark.parametrize('args,shown,why', [
+    (['--port', 'abc'], '--port "abc"', INT),
+    (['--port', '0', '--foo-bar'], '--foo-bar', BAD),
+    (['--port'], '--port', 'wrong number of arguments'),
+    (['--save', '--port', 'x'], '--port "x"', INT),
+    (['--maxmemory', '1mb', 'foo'], '--maxmemory "1mb" "foo"', 'wrong number of arguments'),
+    (['-p', '7000'], '"-p" "7000"', BAD),
+    (['--port 0', '--hz x'], '--hz x', INT),
+    (['--port', '--hz', '3'], '--port "--hz" "3"', 'wrong number of arguments'),
+    (['-', '--port', 'abc'], '--port "abc"', INT),
+    (['--hz', 'a"b'], r'--hz "a\"b"', INT),
+    (['--prot', '7000'], '--prot "7000"', BAD + ". Did you mean '--port'?"),
+    (['--max-memory', '1gb'], '--max-memory "1gb"', BAD + ". Did you mean '--maxmemory'?"),
+    (['--append_only', 'no'], '--append_only "no"', BAD + ". Did you mean '--appendonly'?"),
+    (['--slave_read-onyl', 'no'], '--slave_read-onyl "no"', BAD + ". Did you mean '--slave-read-only'?"),
 ])
-def test_errors_on_the_command_line(args, line, shown, why):
+def test_errors_on_the_command_line(args, shown, why):
     code, out = run_server(*args)
     assert code == 1
-    assert re.fullmatch(f"\n{HEADER}\nReading the configuration file, at line {line}\n>>> '{re.escape(shown)}'\n"
-                        f'{re.escape(why)}\n', out), out
+    header = HEADER.replace('CONFIG FILE', 'COMMAND LINE')
+    assert re.fullmatch(f"\n{header}\n>>> '{re.escape(shown)}'\n{re.escape(why)}\n"
+                        'mayfly-server --help shows how it is started.\n', out), out
+
+
+def test_a_directive_that_is_nearly_one(tmp_path):
+    (tmp_path / 'a.conf').write_text('hz 10\nmaxmemory-polcy allkeys-lru\n')
+    code, out = run_server('a.conf', cwd=tmp_path)
+    assert code == 1 and "line 2\n>>> 'maxmemory-polcy allkeys-lru'\n" in out
+    assert out.endswith("Bad directive or wrong number of arguments. Did you mean 'maxmemory-policy'?\n")
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -537,7 +550,7 @@ def test_standard_input_comes_between_the_file_and_the_command_line(tmp_path):
     _, out = run_server('a.conf', '--port', 'x', '-', stdin=b'foo-stdin\n', cwd=tmp_path)
     assert "at line 2\n>>> 'foo-stdin'" in out
     _, out = run_server('a.conf', '--port', 'x', '-', stdin=b'hz 2\n', cwd=tmp_path)
-    assert "at line 4\n>>> 'port \"x\"'" in out
+    assert "COMMAND LINE" in out and ">>> '--port \"x\"'" in out
 
 
 @pytest.mark.parametrize('args,saved', [
@@ -785,3 +798,41 @@ def test_everything_can_be_set_to_what_it_is(r):
     assert call(r, 'CONFIG', 'SET', 'metrics-port', '1') == \
         "ERR CONFIG SET failed (possibly related to argument 'metrics-port') - can't set immutable config"
     assert call(r, 'CONFIG', 'SET', 'daemonize', 'no').endswith("can't set immutable config")
+
+
+def test_the_unit_can_rewrite_its_configuration(tmp_path):
+    """The commands of systemd's unit, with other folders: what CONFIG REWRITE writes counts after a restart."""
+    state, prefix = tmp_path / 'state', tmp_path / 'prefix'
+    (prefix / 'bin').mkdir(parents=True)
+    (prefix / 'etc').mkdir()
+    state.mkdir()
+    (prefix / 'bin' / 'mayfly-server').symlink_to(mayfly.BINARY)
+    given = f'port {mayfly.free_port()}\nmaxmemory 1mb\n'
+    (prefix / 'etc' / 'mayfly.conf').write_text(given)
+    with open(os.path.join(mayfly.ROOT, 'scripts', 'mayfly-server.service')) as f:
+        unit = f.read().replace('@PREFIX@', str(prefix)).replace('/var/lib/mayfly', str(state))
+    before, start = (shlex.split(re.search(rf'^{name}=(.*)', unit, re.M)[1]) for name in ('ExecStartPre', 'ExecStart'))
+    for maxmemory in '1048576', '2097152':
+        subprocess.run(before, check=True)
+        with open(tmp_path / 'log', 'wb') as log, subprocess.Popen(start, stdout=log, stderr=log) as p:
+            with mayfly.eventually(lambda: connected(int(given.split()[1]))) as c:
+                assert c.call('CONFIG', 'GET', 'maxmemory')[1] == maxmemory.encode()
+                assert c.call('CONFIG', 'SET', 'maxmemory', '2mb') == b'OK'
+                assert c.call('CONFIG', 'REWRITE') == b'OK'
+                c.command('SHUTDOWN')
+            assert p.wait(30) == 0
+    assert (prefix / 'etc' / 'mayfly.conf').read_text() == given
+
+
+def connected(port):
+    try:
+        return mayfly.Raw(port)
+    except OSError:
+        return None
+
+
+def test_make_help_describes_every_target():
+    with open(os.path.join(mayfly.ROOT, 'Makefile')) as f:
+        targets = {name for names in re.findall(r'^([a-z][a-z -]*):(?!=)', f.read(), re.M) for name in names.split()}
+    told = subprocess.run(['make', '-s', 'help'], cwd=mayfly.ROOT, capture_output=True, text=True, check=True).stdout
+    assert targets == set(re.findall(r'^  ([a-z-]+)  ? *\S', told.split('Targets:')[1], re.M))
