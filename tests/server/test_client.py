@@ -415,6 +415,17 @@ def test_memory_usage(r):
             r.execute_command('MEMORY', 'USAGE', 'small', *bad)
 
 
+@pytest.mark.parametrize('command', [('SETRANGE', 'k', 99_999, 'x'), ('SETBIT', 'k', 799_999, 1),
+                                     ('BITFIELD', 'k', 'SET', 'u8', 799_992, 1)], ids=lambda c: c[0])
+def test_memory_usage_of_a_new_key(r, command):
+    """A key that is made at its full length has no room to grow; one that grows has some."""
+    r.execute_command(*command)
+    assert r.strlen('k') == 100_000
+    assert 100_000 < r.memory_usage('k') < 140_000
+    r.append('k', 'x')
+    assert 100_000 < r.memory_usage('k') < 280_000
+
+
 def test_refcount(r):
     """Of small integers, which Redis shares, unless there is a limit and each needs a clock of its own."""
     for policy, limit, shown in (('noeviction', 0, 2147483647), ('allkeys-lru', 0, 2147483647),
