@@ -20,6 +20,8 @@ void functions_release(struct region *r)
     struct functions *f = r->functions;
     if (!f) return;
     set_free(f->live, f->vm.L);
+    for (u32 i = 0; i < f->change_count; i++) library_drop(f->changes[i].lib, f->vm.L);
+    mem_free(f->changes);
     set_free(f->before, f->vm.L);
     set_free(f->staged, f->vm.L);
     script_vm_release(&f->vm);
@@ -38,24 +40,54 @@ bool functions_only_read(const struct region *r, bytes name)
 
 #define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
 
-/* The set that may be changed now, with what a failed commit brings back set aside. */
-static struct function_set *changing(struct functions *f)
+/* Once the whole set was set aside there is nothing to note down: that is what comes back. */
+static void note_change(struct functions *f, struct library *lib, bool added)
 {
-    if (!f->before) {
-        f->before = f->live;
-        f->live = set_copy(f->live);
+    if (f->before) return;
+    if (f->change_count == f->change_cap) {
+        f->change_cap = MAX(f->change_cap * 2, 8u);
+        f->changes = mem_realloc(f->changes, f->change_cap * sizeof *f->changes);
     }
-    return f->live;
+    lib->refs++;
+    f->changes[f->change_count++] = (struct library_change){lib, added};
+}
+
+static void remove_library(struct functions *f, struct library *lib)
+{
+    note_change(f, lib, false);
+    set_remove(f->live, lib, f->vm.L);
+}
+
+static void add_library(struct functions *f, struct library *lib)
+{
+    struct library *old = set_library(f->live, bytes_str(lib->name));
+    if (old) remove_library(f, old);
+    note_change(f, lib, true);
+    set_add(f->live, lib);
+}
+
+static void take_back(struct functions *f, const struct library_change *c)
+{
+    if (c->added) set_remove(f->live, c->lib, f->vm.L);
+    else set_add(f->live, c->lib);
 }
 
 void functions_settle(struct region *r, bool kept)
 {
     struct functions *f = r->functions;
-    struct function_set *gone = kept ? f->before : f->live;
-    if (!kept) f->live = f->before;
-    f->before = NULL;
-    set_free(gone, f->vm.L);
-    lua_gc(f->vm.L, LUA_GCSTEP, COLLECT_STEP);
+    bool removed = f->before;
+    if (f->before) {
+        set_free(kept ? f->before : f->live, f->vm.L);
+        if (!kept) f->live = f->before;
+        f->before = NULL;
+    }
+    while (f->change_count) {
+        const struct library_change *c = &f->changes[--f->change_count];
+        if (!kept) take_back(f, c);
+        removed |= c->added != kept;
+        library_drop(c->lib, f->vm.L);
+    }
+    if (removed) lua_gc(f->vm.L, LUA_GCSTEP, COLLECT_STEP);
 }
 
 /* A set in place of all that there is. */
@@ -120,7 +152,12 @@ bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 
     struct library *lib = load_for(r, aside ? f->staged : f->live, code, replace, limit_ms, error);
     if (!lib) return false;
     if (name) buf_append_str(name, lib->name);
-    put(f, aside ? f->staged : changing(f), lib);
+    if (aside) {
+        put(f, f->staged, lib);
+    } else {
+        add_library(f, lib);
+        library_drop(lib, f->vm.L);
+    }
     return true;
 }
 
@@ -128,8 +165,7 @@ bool functions_delete(struct region *r, bytes name)
 {
     const struct function_set *live = functions_live(r);
     if (!live || !set_library(live, name)) return false;
-    struct function_set *set = changing(r->functions);
-    set_remove(set, set_library(set, name), r->functions->vm.L);
+    remove_library(r->functions, set_library(live, name));
     return true;
 }
 

@@ -2,8 +2,8 @@
  * files, replicas and the rocks engine have them, too.
  *
  * A set of libraries is what is there at one moment. Changes belong to the open transaction, like all
- * others: the first of them sets the old set aside, and a commit that fails brings it back. A full sync
- * fills another set (functions_stage) which takes the place of the one in use when the data does.
+ * others: they are noted down, and a commit that fails takes them back, the last one first. Where another set takes
+ * the place of the whole, the old one is set aside. A full sync fills another set (functions_stage) which takes the place of the one in use when the data does.
  *
  * All libraries share one interpreter, made when it is first needed. While one is being loaded, its
  * globals are next to nothing (redis.register_function, redis.log); when functions run, they are those
@@ -43,7 +43,12 @@ struct function_set {
 struct functions {
     struct script_vm vm;
     struct function_set *live;
-    struct function_set *before; /* what a failed commit brings back; NULL: nothing has changed */
+    struct function_set *before; /* all that was there, if another set took its place in this transaction … */
+    struct library_change {      /* … and what had been changed until then */
+        struct library *lib;     /* a reference of its own */
+        bool added;              /* or removed */
+    } *changes;
+    u32 change_count, change_cap;
     struct function_set *staged; /* NULL: no full sync is being loaded */
     struct library *loading;     /* register_function adds to it; NULL: it may not be called */
 };
@@ -108,7 +113,11 @@ void functions_dump(const struct function_set *set, size_t compress_max, struct 
 
 /* -- transactions ------------------------------------------------------------------------------ */
 
-static inline bool functions_changed(const struct region *r) { return r->functions && r->functions->before; }
+static inline bool functions_changed(const struct region *r)
+{
+    const struct functions *f = r->functions;
+    return f && (f->before || f->change_count);
+}
 void functions_note(struct region *r);                /* before a commit: as the engine's note */
 void functions_settle(struct region *r, bool kept);   /* after it */
 /* At start: what the engine has kept. */

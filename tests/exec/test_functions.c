@@ -148,20 +148,24 @@ static void a_sync_brings_its_own(void **state UNUSED)
 
 /* -- against a model --------------------------------------------------------------------------- */
 
-/* Libraries A to H, each with one function of six names in one of two cases. */
+/* Libraries A to H, each with one function of six names in one of two cases. Some transactions are kept, others are
+ * not. */
 static void sets_are_what_they_should_be(void **state UNUSED)
 {
     struct world w;
     u64 rng = 5;
-    int of[8]; /* the function each has; -1: it is not there */
+    int of[8], kept[8]; /* the function each has, and had at the last commit; -1: it is not there */
     world_open(&w);
-    for (int i = 0; i < 8; i++) of[i] = -1;
+    for (int i = 0; i < 8; i++) of[i] = kept[i] = -1;
     for (int step = 0; step < 3000; step++) {
         int lib = (int)(rand_next(&rng) % 8), f = (int)(rand_next(&rng) % 6);
         bool replace = rand_next(&rng) % 2, upper = rand_next(&rng) % 2, taken = false;
         char name[2] = {(char)('A' + lib), 0}, function[2] = {(char)((upper ? 'U' : 'u') + f), 0}, line[64];
         for (int i = 0; i < 8; i++) taken |= i != lib && of[i] == f;
-        if (rand_next(&rng) % 3 == 0) {
+        if (rand_next(&rng) % 40 == 0) {
+            EXPECT(&w, "function flush", "OK");
+            for (int i = 0; i < 8; i++) of[i] = -1;
+        } else if (rand_next(&rng) % 3 == 0) {
             snprintf(line, sizeof line, "function delete %s", name);
             EXPECT(&w, line, of[lib] < 0 ? "-ERR Library not found" : "OK");
             of[lib] = -1;
@@ -170,7 +174,13 @@ static void sets_are_what_they_should_be(void **state UNUSED)
             assert_int_equal(load(&w, name, function, replace)[0] == '-', refused);
             if (!refused) of[lib] = f;
         }
-        if (rand_next(&rng) % 4 == 0) at(&w, step);
+        if (rand_next(&rng) % 4 == 0) {
+            at(&w, step);
+            memcpy(kept, of, sizeof of);
+        } else if (rand_next(&rng) % 6 == 0) {
+            fail_commit(&w);
+            memcpy(of, kept, sizeof of);
+        }
         snprintf(line, sizeof line, "fcall %c 0", 'U' + f);
         int has = -1;
         for (int i = 0; i < 8; i++) has = of[i] == f ? i : has;

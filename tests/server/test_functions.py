@@ -214,6 +214,33 @@ def test_limits(server):
         assert c.call('FUNCTION', 'FLUSH') == b'OK'
 
 
+@pytest.mark.skipif(mayfly.sanitized() or mayfly.ENGINE == 'rocksdb',
+                    reason='a sanitizer has other costs; rocksdb writes all of them with each change')
+def test_many_libraries_cost_no_more_than_few(server_factory):
+    """Loading one does not depend on how many there are; and a failed transaction could still take it back."""
+    s = server_factory()
+
+    def load(c, first, n):
+        for at in range(first, first + n, 100):
+            c.send(b''.join(mayfly.encode('FUNCTION', 'LOAD', library(f'l{i}', f'f{i}')) for i in range(at, at + 100)))
+            assert [c.reply() for _ in range(100)] == [b'l%d' % i for i in range(at, at + 100)]
+
+    def usec_of_the_next(c, first):
+        """Of one at a time: each is a transaction."""
+        c.call('CONFIG', 'RESETSTAT')
+        for i in range(first, first + 200):
+            c.call('FUNCTION', 'LOAD', library(f'l{i}', f'f{i}'))
+        return s.info('commandstats')['cmdstat_function|load']['usec_per_call']
+
+    def flat():
+        with s.raw() as c:
+            c.call('FUNCTION', 'FLUSH')
+            few = usec_of_the_next(c, 0)
+            load(c, 1000, 20_000)
+            assert usec_of_the_next(c, 30_000) < 3 * few
+    mayfly.in_one_of(3, flat)
+
+
 @pytest.mark.any_engine
 def test_kill(server_factory):
     s = server_factory('--busy-reply-threshold', 50)
