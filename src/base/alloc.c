@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/crash.h"
+
 #if MAYFLY_JEMALLOC
 #include <jemalloc/jemalloc.h>
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -17,10 +19,7 @@ size_t __sanitizer_get_current_allocated_bytes(void);
 
 static void *nonnull(void *p, size_t n)
 {
-    if (UNLIKELY(!p)) {
-        fprintf(stderr, "mayfly: out of memory allocating %zu bytes\n", n);
-        abort();
-    }
+    if (UNLIKELY(!p)) crash_panic("Out Of Memory allocating %zu bytes!", n);
     return p;
 }
 

@@ -1,10 +1,8 @@
 #include "base/err.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/crash.h"
 
 _Noreturn void check_failed(const char *what, const char *file, int line)
 {
-    fprintf(stderr, "mayfly: broken invariant: %s (%s:%d)\n", what, file, line);
-    abort();
+    crash_panic("=== ASSERTION FAILED ===\n==> %s:%d '%s' is not true", file, line, what);
 }

@@ -19,6 +19,7 @@
 #include "resp/request.h"
 
 #define NET_ADDRESS 64 /* room for "host:port" */
+#define NET_NO_REQUEST UINT32_MAX
 #define OUT_PIECE (256u << 10) /* output of so many bytes becomes a piece of its own */
 
 struct net;
@@ -133,7 +134,7 @@ struct net {
 
     struct net_request *requests; /* this tick's, in order of arrival */
     u32 request_count, request_cap;
-    u32 running;                  /* the owner's: index of the one that is being run */
+    u32 running;                  /* the owner's: index of the one that is being run, or NET_NO_REQUEST */
     u64 ticks;                    /* that have ended */
     bytes *args;
     u32 arg_count, arg_cap;

@@ -172,6 +172,8 @@ static bool serve(void *arg, struct waiter *w, bytes key)
     return true;
 }
 
+const struct waiting *block_served(const struct server *s) { return s->blocking.served->blocked->waiter->what; }
+
 bool block_serve(struct server *s)
 {
     u32 before = s->blocking.count;

@@ -29,6 +29,9 @@ void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 
 /* Serves those whose keys are ready. Between two commands, within a tick. True: somebody was. */
 bool block_serve(struct server *s);
 
+/* The command of blocking.served, which is not NULL. */
+const struct waiting *block_served(const struct server *s);
+
 /* It is gone, or was answered otherwise. */
 void block_forget(struct server *s, struct conn *c);
 

@@ -1,12 +1,14 @@
 #include "server/cron.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "server/storage.h"
 #include "server/users.h"
 
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000
 #define PURGE_EVERY_MS 5
+#define WATCHDOG_LEAST_MS 250 /* the loop calls it ten times a second, or a little less often */
 #define TENTH_US 95000 /* a little less than 100 ms: timers are not exact */
 
 static void decay(uv_work_t *w UNUSED) { mem_decay(); }
@@ -57,6 +59,7 @@ static void every_tenth(struct server *s)
 {
     i64 now_us = clock_mono_us();
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
+    if (UNLIKELY(s->config.watchdog_period)) crash_watchdog(MAX(s->config.watchdog_period, WATCHDOG_LEAST_MS));
     look_at_memory(s);
     lag_tick(&s->region.ks.lag, now_us / 1000);
     storage_cron(s);

@@ -1,11 +1,11 @@
 /* DEBUG: what tests, tools and client libraries need beyond the ordinary
  * commands. Only for those whom enable-debug-command lets. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/crash.h"
 #include "command/commands.h"
 #include "server/debug_parts.h"
 #include "server/digest.h"
@@ -217,11 +217,16 @@ static void debug_packed_threshold(struct ctx *c)
 
 static void debug_segfault(struct ctx *c UNUSED)
 {
-    signal(SIGSEGV, SIG_DFL);
-    raise(SIGSEGV);
+    volatile char *volatile nowhere = NULL; /* a store that the compiler can neither see through nor drop */
+    *nowhere = 'x';
 }
 
-static void debug_panic(struct ctx *c UNUSED) { CHECK(!"DEBUG PANIC called"); }
+static void debug_panic(struct ctx *c UNUSED)
+{
+    crash_panic("!!! Software Failure. Press left mouse button to continue\n"
+                "Guru Meditation: called by DEBUG PANIC #%s:%d", __FILE__, __LINE__);
+}
+
 static void debug_assert(struct ctx *c UNUSED) { CHECK(1 == 2); }
 
 static void debug_aof_flush_sleep(struct ctx *c)
@@ -350,7 +355,7 @@ static const struct {
     {"replicate", 3, 0, debug_replicate},
     {"config-rewrite-force-all", 2, 2, debug_config_rewrite_force_all},
     {"leak", 3, 3, debug_leak},
-    {"oom", 2, 2, debug_oom},
+    {"oom", 2, 0, debug_oom},
 };
 
 static bool allowed(struct ctx *c)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "keyspace/forecast.h"
+#include "server/info.h"
 #include "server/script_host.h"
 #include "server/server.h"
 
@@ -340,9 +341,23 @@ static const struct section sections[] = {
     {"rocksdb", "Rocksdb", true, info_rocksdb},
 };
 
+static bool section_there(const struct server *s, const struct section *x)
+{
+    return x->write != info_rocksdb || s->config.engine == ENGINE_ROCKSDB;
+}
+
+bool info_section(struct server *s, u32 at, struct buf *out)
+{
+    if (at >= ARRAY_LEN(sections)) return false;
+    if (!section_there(s, &sections[at])) return true;
+    buf_printf(out, "# %s\r\n", sections[at].title);
+    sections[at].write(s, out);
+    return true;
+}
+
 static bool section_wanted(const struct ctx *c, const struct section *s)
 {
-    if (s->write == info_rocksdb && c->server->config.engine != ENGINE_ROCKSDB) return false;
+    if (!section_there(c->server, s)) return false;
     if (c->argc == 1) return s->by_default;
     for (int i = 1; i < c->argc; i++) {
         if (bytes_is(c->argv[i], "all") || bytes_is(c->argv[i], "everything")) return true;

@@ -83,6 +83,7 @@ struct link {
     struct inbox inbox;         /* what came behind the data is here, too */
     struct session session;     /* with the id of a client: link_as_client */
     const char *last_command;   /* NULL: none yet */
+    const struct request *running; /* NULL: none; for the report of a crash */
     struct buf ignored;         /* replies */
     bytes *argv;                /* scratch */
     u32 argv_cap;

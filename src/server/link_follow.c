@@ -49,6 +49,10 @@ static void failed(struct link *l, bytes name)
     l->server->repl.unexpected_errors++;
     if (was_told(l, name)) return;
     while (error.n && (error.p[error.n - 1] == '\n' || error.p[error.n - 1] == '\r')) error.n--;
+    if (l->server->config.hide_user_data_from_log) { /* its code is ours, its text may quote arguments */
+        const char *blank = memchr(error.p, ' ', error.n);
+        if (blank) error.n = (size_t)(blank - error.p);
+    }
     log_line(&l->server->log, LOG_WARNING, "== CRITICAL == This replica is sending an error to its master: "
                                            "'%.*s' after processing the command '%s'",
              (int)MIN(error.n, 256u), error.p, bytes_legible(name, text));
@@ -80,7 +84,9 @@ static void run_write(struct link *l, const struct command *cmd, int argc, bytes
     i64 start_us = clock_mono_us();
     bytes name = argv[0];
     buf_clear(&l->ignored);
+    l->running = &q;
     region_follow(&s->region, &q, &o);
+    l->running = NULL;
     if (o.rejected || o.failed) failed(l, name);
     else if (cmd->run == cmd_flushall) s->persist.flushed |= !snapshot_finishing_save(&s->persist);
     l->last_command = cmd->name;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "exec/multi.h"
+#include "server/crash_report.h"
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/monitor.h"
@@ -122,6 +123,7 @@ void server_apply_config(struct server *s)
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;
     users_apply_config(s);
+    crash_report_apply_config(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
 

@@ -452,6 +452,7 @@ void server_tick(struct net *n)
         n->running = i;
         tick_run(n, i);
     }
+    n->running = NET_NO_REQUEST;
     s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
     if (n->request_count || served) end_requests(s);
     housekeeping(s, n->request_count == 0);

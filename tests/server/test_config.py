@@ -160,7 +160,7 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
         # of 7.2 and 7.4
         'set-max-listpack-entries', 'set-max-listpack-value', 'max-new-connections-per-cycle',
         'max-new-tls-connections-per-cycle', 'locale-collate', 'cluster-announce-human-nodename', 'server-cpulist',
-        'bio-cpulist', 'aof-rewrite-cpulist', 'bgsave-cpulist'}
+        'bio-cpulist', 'aof-rewrite-cpulist', 'bgsave-cpulist', 'hide-user-data-from-log'}
 
 
 def test_get_patterns(r):
