@@ -62,7 +62,10 @@ void mem_meter_open(struct mem_meter *m)
 
 size_t mem_used(const struct mem_meter *m)
 {
-    return m->allocated && m->freed ? (size_t)(*m->allocated - *m->freed) : 0;
+    if (LIKELY(m->allocated && m->freed)) return (size_t)(*m->allocated - *m->freed);
+    struct mem_stats all;
+    mem_stats_read(&all);
+    return all.allocated;
 }
 
 void mem_flush_cache(void) { mallctl("thread.tcache.flush", NULL, NULL, NULL, 0); }

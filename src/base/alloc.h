@@ -18,8 +18,10 @@ void mem_free(void *p); /* NULL is fine */
 /* Bytes the allocator really set aside for p (0 for NULL). */
 size_t mem_size(const void *p);
 
-/* Reads how much memory the opening thread holds: INFO's used_memory. Cheap
- * enough for every command once opened; to be read by the same thread. */
+/* Reads how much memory is in use: INFO's used_memory. Once opened, it is that of the opening thread: cheap
+ * enough for every command, and right as long as others free nothing that this thread has allocated. To be read
+ * by the same thread. One that is not opened (zeroed) reads that of the whole process, which takes some ten
+ * microseconds. */
 struct mem_meter {
     const u64 *allocated, *freed; /* jemalloc's counters of this thread, or NULL */
 };

@@ -253,17 +253,16 @@ static void write_beginning(struct saver *s)
 {
     struct rdb_out *out = &s->main.out;
     struct rdb_job job = job_for(s, &s->main, s->ks->eng);
-    struct mem_meter meter;
+    const struct mem_meter process = {0};
     if (s->o.commands) {
         command_save_functions(out, s->o.functions);
         return;
     }
-    mem_meter_open(&meter);
     rdb_file_begin(&job);
     if (s->o.redis_version) rdb_file_aux(out, "redis-ver", bytes_str(s->o.redis_version));
     rdb_file_aux_int(out, "redis-bits", 64);
     rdb_file_aux_int(out, "ctime", s->ks->now_ms / 1000);
-    rdb_file_aux_int(out, "used-mem", (i64)mem_used(&meter));
+    rdb_file_aux_int(out, "used-mem", (i64)mem_used(&process));
     if (s->o.aux) s->o.aux(s->o.arg, out);
     rdb_file_aux_int(out, "aof-base", s->o.aof_base);
     if (s->o.mayfly_version) rdb_file_aux(out, "mayfly-ver", bytes_str(s->o.mayfly_version));

@@ -134,6 +134,7 @@ void storage_apply_config(struct server *s)
     const struct config *c = &s->config;
     if (!on_rocks(s)) return;
     struct engine *e = s->region.eng;
+    s->region.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
     rocks_set_sync(e, c->appendfsync);
     /* Dead keys are the cleaner's first, which reports them as expired. */
     i64 interval_ms = c->ttl_cleanup_interval;
