@@ -658,6 +658,44 @@ def resident(s):
         return int(f.read().split()[1]) * os.sysconf('SC_PAGESIZE')
 
 
+@pytest.fixture
+def small_cgroup():
+    """A control group with 256 MB of memory: its folder."""
+    name = f'mayfly-test-{os.getpid()}'
+    for top, limit in (('/sys/fs/cgroup/memory', 'memory.limit_in_bytes'), ('/sys/fs/cgroup', 'memory.max')):
+        group = f'{top}/{name}'
+        with contextlib.suppress(OSError):
+            if limit == 'memory.max':
+                with open(f'{top}/cgroup.subtree_control', 'w', encoding='ascii') as f:
+                    f.write('+memory')
+            os.mkdir(group)
+            try:
+                with open(f'{group}/{limit}', 'r+', encoding='ascii') as f:
+                    f.write(str(256 << 20))
+                break
+            except OSError:
+                os.rmdir(group)
+    else:
+        pytest.skip('no memory cgroup can be created')
+    yield group
+    eventually(lambda: not open(f'{group}/cgroup.procs', encoding='ascii').read())
+    os.rmdir(group)
+
+
+@pytest.mark.skipif(SLOW, reason="a sanitizer's own memory is beyond any budget")
+def test_memory_of_a_control_group(small_cgroup, server_factory):
+    """With sizes of 0 the server fits the group it runs in, whatever the machine has, and keeps to its budget."""
+    enter = ('sh', '-c', f'echo $$ > {small_cgroup}/cgroup.procs && exec "$@"', 'sh')
+    s = server_factory('--rocksdb-block-cache-size', 0, '--rocksdb-row-cache-size', 0, '--rocksdb-write-buffer-size', 0,
+                       before=enter)
+    budget = int(field(s, 'rocksdb', 'memory_budget'))
+    assert 32 << 20 < budget < 128 << 20
+    assert write_much(s, 240) <= budget + (64 << 20)
+    with Raw(s.port) as c:
+        assert c.call('DBSIZE') == 800 and c.call('STRLEN', 'k0') == BIG
+    assert s.stop() == 0
+
+
 @pytest.mark.skipif(SLOW, reason="a sanitizer's own memory is beyond any budget")
 def test_used_memory_is_what_is_held(server_factory):
     """Also when other threads free what the loop has allocated, as RocksDB's do."""

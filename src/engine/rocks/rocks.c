@@ -1,8 +1,6 @@
 /* The rocks engine as a whole: opening, closing, and the transaction that every tick is. */
 #include "engine/rocks/rocks.h"
 
-#include <unistd.h>
-
 #include "engine/rocks/delta.h"
 #include "engine/rocks/draw.h"
 #include "engine/rocks/elements.h"
@@ -174,12 +172,6 @@ static void rk_close(struct engine *e)
     mem_free(rk);
 }
 
-static u64 default_row_cache(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (u64)pages * (u64)size / 16 : 64u << 20;
-}
-
 static struct rk *rk_new(const struct rocks_options *o)
 {
     static const struct engine_limits redis_defaults = {
@@ -205,7 +197,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->base.prefetch_ahead = PREFETCH_AHEAD;
     rk->base.prefetch_elements = true;
     rk->log = o->log;
-    u64 budget = o->row_cache ? o->row_cache : default_row_cache();
+    u64 budget = store_sizes(o).rows;
     rk->elements = elements_new(budget / 3, o->seed);
     rk->row_budget = budget - budget / 3;
     rk->compaction_grace_ms = ROCKS_GRACE_MS;

@@ -10,7 +10,7 @@
 enum rocks_sync { ROCKS_SYNC_NO, ROCKS_SYNC_EVERYSEC, ROCKS_SYNC_ALWAYS }; /* appendfsync */
 enum rocks_compression { ROCKS_PLAIN, ROCKS_LZ4, ROCKS_ZSTD, ROCKS_SNAPPY };
 
-/* Sizes in bytes. 0 means: chosen by the size of the machine's memory. */
+/* Sizes in bytes. 0 means: chosen by the memory there is (machine_memory). */
 struct rocks_options {
     const char *dir; /* RocksDB's own folder; made if it is missing */
     const struct log *log; /* may be NULL; RocksDB's threads log through it too */

@@ -17,6 +17,16 @@ enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM, FA
 
 struct store;
 
+/* The sizes in force: what the options leave open is chosen by the memory that there is. */
+struct sizes {
+    u64 cache, rows, buffers, memtable; /* bytes; buffers: of all memtables */
+    u64 readahead;                      /* of a compaction, for each file it reads */
+    u64 budget;                         /* what the engine may take in all: INFO's memory_budget */
+    u32 threads;
+    int files; /* open ones */
+};
+struct sizes store_sizes(const struct rocks_options *o);
+
 /* `failed` is set when a read fails. read_only: for the checker; nothing is created. */
 struct store *store_open(const struct rocks_options *o, bool read_only, bool *failed, struct buf *why);
 void store_close(struct store *s); /* syncs the log; NULL is fine */

@@ -39,6 +39,7 @@ struct sweep {
 
 /* Backlogs that writers are slowed down for: store_pressure.c. */
 struct store_limits {
+    u64 budget;                     /* of memory: INFO */
     u64 unflushed;                  /* bytes of memtables that wait to be flushed */
     u32 level0[FAM_COUNT];          /* files in L0: the soft limit; the hard one is twice that */
     u64 pending_soft, pending_hard; /* bytes of a family to be compacted */
@@ -122,12 +123,6 @@ void store_complain(struct store *s, const char *doing, char *err);
 void store_read_failed(struct store *s, const char *doing, char *err); /* the same, and sets *failed */
 
 /* store_options.c */
-struct sizes {
-    u64 cache, buffers, memtable; /* bytes; buffers: of all memtables */
-    u32 threads;
-    int files; /* open ones */
-};
-struct sizes store_sizes(const struct rocks_options *o); /* fills in what depends on the machine */
 rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z);
 rocksdb_options_t *store_family_options(struct store *s, enum family f, const struct rocks_options *o,
                                         const struct sizes *z, rocksdb_options_t *database);

@@ -37,6 +37,7 @@ static void space(struct store *s, struct buf *out)
 
 static void cache(struct store *s, struct buf *out)
 {
+    line(out, "memory_budget", s->limits.budget);
     line(out, "block_cache_capacity", rocksdb_cache_get_capacity(s->cache));
     line(out, "block_cache_usage", rocksdb_cache_get_usage(s->cache));
     line(out, "block_cache_pinned", rocksdb_cache_get_pinned_usage(s->cache));

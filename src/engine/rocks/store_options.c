@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/machine.h"
+
 /* A family's memtable is `memtable`/8 of the common size; `level0` files that were written from such make a
  * compaction. Where nothing is read by its key, only by range, a bloom filter would be of no use.
  *
@@ -38,7 +40,7 @@ static u64 family_memtable(const struct sizes *z, enum family f)
  * for most of them. */
 struct store_limits store_limits(const struct sizes *z)
 {
-    struct store_limits l = {.pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
+    struct store_limits l = {.budget = z->budget, .pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
     u64 active = 0;
     for (int f = 0; f < FAM_COUNT; f++) {
         active += family_memtable(z, (enum family)f);
@@ -50,12 +52,6 @@ struct store_limits store_limits(const struct sizes *z)
 
 /* Of the first level below L0; the next ones' are twice as large each. */
 static u64 file_size(const struct sizes *z) { return MAX(z->memtable / 2, MB); }
-
-static u64 physical_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (u64)pages * (u64)size : 1024 * MB;
-}
 
 /* Sockets and everything else need descriptors, too. And indexes and filters of open files, about 1.2 % of
  * their size, are to take no more than half of the cache. */
@@ -69,16 +65,21 @@ static int open_files(const struct sizes *z)
 
 struct sizes store_sizes(const struct rocks_options *o)
 {
-    u64 memory = physical_memory();
-    struct sizes z = {.cache = o->block_cache, .buffers = o->write_buffer, .threads = o->background_threads};
+    u64 memory = machine_memory();
+    struct sizes z = {.cache = o->block_cache, .rows = o->row_cache, .buffers = o->write_buffer,
+                      .threads = o->background_threads};
     if (!z.cache) z.cache = MAX(memory / 8, 8 * MB);
+    if (!z.rows) z.rows = memory / 16;
     /* More than this makes the log long and saves no work. */
     if (!z.buffers) z.buffers = MAX(MIN(memory / 16, 256 * MB), 16 * MB);
     /* Inserting costs mostly cache misses: 4.1 us into a memtable of 64 MB, 2.6 into one of 16, 2.2 into 8. */
     z.memtable = MAX(MIN(z.buffers / 8, 8 * MB), MB / 2);
     if (!z.threads) z.threads = (u32)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
     z.threads = MAX(z.threads, 2); /* one to flush, one to compact */
+    z.readahead = MAX(MIN(z.buffers / 128, 2 * MB), 128 * 1024);
     z.files = open_files(&z);
+    /* A thread that compacts has buffers for its output, and one for each file it reads. */
+    z.budget = z.cache + z.rows + z.buffers + z.threads * (2 * MB + 16 * z.readahead);
     return z;
 }
 
@@ -100,7 +101,7 @@ rocksdb_options_t *store_database_options(const struct rocks_options *o, const s
     /* The kernel writes as we go, not all at once when somebody syncs. */
     rocksdb_options_set_bytes_per_sync(opt, MB);
     rocksdb_options_set_wal_bytes_per_sync(opt, MB);
-    rocksdb_options_compaction_readahead_size(opt, 2 * MB);
+    rocksdb_options_compaction_readahead_size(opt, z->readahead);
     /* Files that an iterator was the last to hold are deleted in the background, not by the loop. */
     rocksdb_options_set_avoid_unnecessary_blocking_io(opt, 1);
     /* Debian's RocksDB is built with its assertions, and one of them ends the process when a line can't be
@@ -191,7 +192,8 @@ static void set_levels(rocksdb_options_t *opt, enum family f, const struct rocks
     rocksdb_options_set_hard_pending_compaction_bytes_limit(opt, 0);
 }
 
-static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, rocksdb_cache_t *cache)
+static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, const struct sizes *z,
+                      rocksdb_cache_t *cache)
 {
     rocksdb_options_set_enable_blob_files(opt, 1);
     rocksdb_options_set_min_blob_size(opt, o->blob_size);
@@ -203,7 +205,7 @@ static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, roc
      * each compaction of a few small files would copy half of all long strings. */
     rocksdb_options_set_enable_blob_gc(opt, 0);
     rocksdb_options_set_blob_gc_age_cutoff(opt, 0.5);
-    rocksdb_options_set_blob_compaction_readahead_size(opt, 2 * MB);
+    rocksdb_options_set_blob_compaction_readahead_size(opt, z->readahead);
 }
 
 rocksdb_options_t *store_family_options(struct store *s, enum family f, const struct rocks_options *o,
@@ -221,7 +223,7 @@ rocksdb_options_t *store_family_options(struct store *s, enum family f, const st
     }
     set_table(opt, f, s->cache);
     set_levels(opt, f, o, z);
-    if (f == FAM_META && o->blob_size) set_blobs(opt, o, s->cache);
+    if (f == FAM_META && o->blob_size) set_blobs(opt, o, z, s->cache);
     if (f == FAM_DEADLINE) /* a file full of tombstones goes before anybody has to wade through it */
         rocksdb_options_add_compact_on_deletion_collector_factory(opt, 4096, 1024);
     filter_attach(&s->filters, f, opt);
