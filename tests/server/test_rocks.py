@@ -433,9 +433,9 @@ def test_tuning_is_accepted(server_factory):
     with s.client() as r:
         assert r.config_get('rocksdb-compression')['rocksdb-compression'] == 'zstd'
         assert r.set('k', 'v')
-        for name, value in r.config_get('rocksdb-*').items():
+        for name in r.config_get('rocksdb-*'):
             with pytest.raises(Exception, match='immutable'):
-                r.config_set(name, value)
+                r.config_set(name, 'lz4' if name == 'rocksdb-compression' else 7)
     for compression in ('none', 'snappy', 'lz4'):
         s.args[s.args.index('--rocksdb-compression') + 1] = compression
         s.restart()
