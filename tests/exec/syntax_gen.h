@@ -1,6 +1,6 @@
 /* Random argument lists for any command, built from its line in syntax.def: mostly well-formed, and then spoilt by
  * keywords in the wrong place, options given twice, and names that are spelled like keywords. The same seed gives the
- * same requests.
+ * same requests for a command, whatever others there are.
  *
  * Keys are "<realm>:<letter>", where the realm is one of those the caller names and the letter tells the type:
  *
@@ -21,6 +21,7 @@ struct syntax_gen {
     u64 rng;
     const char *const *realms; /* NULL-terminated */
     char type;                 /* the letter of keys that fit the command */
+    u64 sparse;                /* one in so many options is given */
     int argc, numkeys_at;      /* numkeys_at: the argument that is to count the keys that follow it; 0: none */
     bytes argv[SYNTAX_GEN_ARGS];
     size_t used;
@@ -67,7 +68,8 @@ static inline bytes syntax_gen_keyword(struct syntax_gen *g)
 
 static inline bytes syntax_gen_number(struct syntax_gen *g)
 {
-    return bytes_str(SYNTAX_GEN_PICK(g, "0", "0", "1", "1", "2", "3", "-1", "1.5", "u8", "2x", "99999"));
+    if (syntax_gen_one_in(g, 12)) return bytes_str(SYNTAX_GEN_PICK(g, "u8", "2x", "-1", "99999"));
+    return bytes_str(SYNTAX_GEN_PICK(g, "0", "1", "1", "2", "3", "1.5"));
 }
 
 /* A name or a value: of a member, a consumer group … */
@@ -80,7 +82,7 @@ static inline bytes syntax_gen_name(struct syntax_gen *g)
 
 static inline bytes syntax_gen_stream_id(struct syntax_gen *g)
 {
-    return bytes_str(SYNTAX_GEN_PICK(g, "0", "0-0", ">", ">", "$", "1-1", "1-1", "-", "+", "*"));
+    return bytes_str(SYNTAX_GEN_PICK(g, "0", "0-0", ">", ">", "$", "1-1", "1-1", "9-9", "-", "+", "*"));
 }
 
 static inline bool syntax_gen_is_bound(const struct syntax_arg *arg)
@@ -145,7 +147,7 @@ static inline void syntax_gen_once(struct syntax_gen *g, const struct syntax_arg
 static inline void syntax_gen_list(struct syntax_gen *g, const struct syntax_arg *arg)
 {
     for (; arg; arg = arg->next) {
-        if (arg->flags & SYNTAX_OPTIONAL && syntax_gen_one_in(g, 2)) continue;
+        if (arg->flags & SYNTAX_OPTIONAL && !syntax_gen_one_in(g, g->sparse)) continue;
         u64 times = arg->flags & SYNTAX_MULTIPLE ? 1 + rand_below(&g->rng, 2) : 1;
         for (u64 i = 0; i < times; i++) {
             bool token = arg->token.n && (i == 0 || arg->flags & SYNTAX_MULTIPLE_TOKEN);
@@ -179,13 +181,17 @@ static inline void syntax_gen_move(struct syntax_gen *g, int from, int to)
 static inline void syntax_gen_spoil(struct syntax_gen *g, int first)
 {
     int at = first + (int)rand_below(&g->rng, (u64)(g->argc - first + 1));
-    switch (rand_below(&g->rng, 7)) {
-    case 0: /* an option that was not asked for, or is there already */
-    case 1:
+    switch (rand_below(&g->rng, 8)) {
+    case 0: /* an option that is there already, with another key */
+        if (at == g->argc) at--;
+        syntax_gen_insert(g, g->argc, g->argv[at]);
+        syntax_gen_insert(g, g->argc, syntax_gen_key(g));
+        break;
+    case 1: /* an option that nobody asked for */
         syntax_gen_insert(g, at, syntax_gen_key(g));
         syntax_gen_insert(g, at, syntax_gen_keyword(g));
         break;
-    case 2: /* the last words again, or all of them */
+    case 2: /* the last words again */
         for (int i = at, end = g->argc; i < end; i++) syntax_gen_insert(g, g->argc, g->argv[i]);
         break;
     case 3:
@@ -194,7 +200,8 @@ static inline void syntax_gen_spoil(struct syntax_gen *g, int first)
     case 4:
         if (at < g->argc) g->argv[at] = syntax_gen_number(g);
         break;
-    case 5: /* in another order */
+    case 5:
+    case 6: /* in another order */
         if (at < g->argc) syntax_gen_move(g, at, first);
         break;
     default: /* one word less */
@@ -231,6 +238,7 @@ static inline void syntax_gen_next(struct syntax_gen *g, const struct command *c
     g->argc = g->numkeys_at = 0;
     g->used = 0;
     g->type = syntax_gen_type(cmd);
+    g->sparse = 2 + rand_below(&g->rng, 4);
     if (bar) syntax_gen_add(g, bytes_of(cmd->name, (size_t)(bar - cmd->name)));
     syntax_gen_add(g, bytes_str(bar ? bar + 1 : cmd->name));
     int first = g->argc;
