@@ -31,12 +31,14 @@ int main(int argc, char **argv)
         config_release(&s->config);
         goto out;
     }
+    process_init(&s->process, argc, argv);
     if (server_start(s)) {
         server_run(s);
         code = s->exit_code;
         server_release(s);
     }
 out:
+    process_release(&s->process);
     buf_release(&why);
     mem_free(s);
     return code;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_syslog.h"
 
 void log_line(const struct log *l, enum log_level level, const char *fmt, ...)
 {
@@ -28,4 +29,5 @@ void log_line(const struct log *l, enum log_level level, const char *fmt, ...)
             (int)(us / 1000 % 1000), ".-*#"[level], text);
     if (f == stdout) fflush(f);
     else fclose(f);
+    if (l->to_syslog) log_syslog_line((int)level, text);
 }

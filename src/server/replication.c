@@ -170,6 +170,7 @@ static void set_role(struct server *s, bool follows)
     region_listen(&s->region, LISTEN_OWN, false); /* until a tick finds that it takes writes */
     s->region.cycle.next_ms = 0; /* what is dead may go now */
     s->log.role = follows ? 'S' : 'M';
+    process_apply_role(s);
 }
 
 void replication_follow(struct server *s, const char *host, int port)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_syslog.h"
 #include "exec/multi.h"
 #include "server/crash_report.h"
 #include "server/cron.h"
@@ -124,6 +125,7 @@ void server_apply_config(struct server *s)
     s->log.level = c->loglevel;
     users_apply_config(s);
     crash_report_apply_config(s);
+    process_apply_config(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
 
@@ -351,6 +353,13 @@ static void start_handles(struct server *s)
     signal(SIGHUP, SIG_IGN);
 }
 
+static void open_syslog(struct server *s)
+{
+    const struct config *c = &s->config;
+    s->log.to_syslog = c->syslog_enabled;
+    if (c->syslog_enabled) log_syslog_open(c->syslog_ident.p, c->syslog_facility.p);
+}
+
 bool server_start(struct server *s)
 {
     s->log.level = s->config.loglevel;
@@ -361,6 +370,8 @@ bool server_start(struct server *s)
         config_release(&s->config);
         return false;
     }
+    open_syslog(s);
+    process_start(s);
     s->signal_fd = take_signals();
     CHECK(s->signal_fd >= 0);
     say_hello(s);

@@ -11,6 +11,7 @@
 #include "server/latency.h"
 #include "server/metrics.h"
 #include "server/persistence.h"
+#include "server/process.h"
 #include "server/pubsub.h"
 #include "server/replication.h"
 #include "server/slowlog.h"
@@ -48,6 +49,7 @@ struct server {
     struct replication repl;
     struct pubsub pubsub;
     struct tracking tracking;
+    struct process process;
     struct blocking blocking; /* clients that wait for keys */
     struct throttle throttle; /* clients that wait to write */
     struct metrics *metrics; /* NULL: off */
