@@ -53,6 +53,7 @@ static void let_go(struct watches *all, struct watcher *who)
     }
     who->first = NULL;
     who->count = 0;
+    who->name_bytes = 0;
 }
 
 void watch_none(struct watches *all, struct watcher *who)
@@ -96,6 +97,7 @@ void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u3
     if (to->first) to->first->prev = w;
     to->first = who->first = w;
     to->count++;
+    who->name_bytes += key.n;
     all->clients += who->count++ == 0;
 }
 
@@ -117,7 +119,7 @@ bool watch_broken(const struct watcher *who, struct keyspace *ks)
 
 size_t watch_memory(const struct watcher *who)
 {
-    return who->count * (sizeof(struct watch) + sizeof(struct watched));
+    return who->count * (sizeof(struct watch) + sizeof(struct watched)) + who->name_bytes;
 }
 
 /* -- what happened --------------------------------------------------------------------------- */

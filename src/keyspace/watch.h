@@ -20,6 +20,7 @@ struct watches { /* one per region */
 struct watcher { /* one per client; zeroed to start */
     struct watch *first;
     u32 count;
+    size_t name_bytes; /* of the keys */
     bool dirty;
 };
 

@@ -80,6 +80,10 @@ struct conn {
     char peer[NET_ADDRESS], local[NET_ADDRESS];
 
     /* the owner's */
+    size_t counted;            /* memory, as client_evict.h counted it last */
+    bool in_bucket;            /* … and where it is among those of its size */
+    u32 bucket;
+    struct conn *bucket_prev, *bucket_next;
     struct replica *replica;   /* it said REPLCONF, PSYNC or SYNC */
     struct blocked *blocked;   /* it waits for keys: block.h */
     bool heard;                /* something was read from it; the owner takes it away again */
@@ -156,6 +160,7 @@ struct net {
     void (*on_tick)(struct net *);               /* run the requests; called every turn, also with none */
     const char *(*on_accept)(struct net *, struct conn *); /* error line to refuse with, or NULL */
     void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
+    void (*on_moved)(struct net *, struct conn *); /* it was read from or written to; NULL: nobody asks */
     void (*on_no_tls)(struct net *, struct conn *, const char *why); /* its TLS handshake has failed */
 };
 

@@ -206,6 +206,7 @@ void net_flush(struct conn *c)
     if (UNLIKELY(more || c->source)) close_if_over(c);
     else c->over_soft_since_ms = 0;
     if (c->session.close_after_reply && !conn_has_output(c)) conn_close(c);
+    if (UNLIKELY(c->net->on_moved != NULL)) c->net->on_moved(c->net, c);
 }
 
 void conn_wake(struct conn *c)

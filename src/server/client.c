@@ -96,7 +96,7 @@ static void print_buffers(const struct conn *c, struct buf *out)
                c->parser.cap * sizeof(struct arg_span), c->session.queue_bytes);
     buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu", c->out.cap, c->out.cap,
                c->out.n - (c->waiting.first ? 0 : c->sent), c->waiting.count, conn_output_bytes(c),
-               conn_memory(c) + multi_memory(&c->session));
+               client_memory(c));
 }
 
 i64 client_age_s(const struct conn *c) { return ((i64)uv_now(c->net->loop) - c->connected_ms) / 1000; }

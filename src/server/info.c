@@ -107,7 +107,7 @@ static void info_memory(struct server *s, struct buf *b)
     mem_stats_read(&m);
     s->stats.peak_memory = MAX(s->stats.peak_memory, used);
     for (struct conn *c = s->net.conns; c; c = c->next)
-        *(c->class == CONN_REPLICA ? &replicas : &clients) += conn_memory(c);
+        *(c->class == CONN_REPLICA ? &replicas : &clients) += client_memory(c);
     replicas += primary_buffers(s);
     size_pair(b, "used_memory", used);
     size_pair(b, "used_memory_rss", rss);
@@ -176,12 +176,12 @@ static void info_stats(struct server *s, struct buf *b)
         "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\n"
         "expired_subkeys:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
-        "evicted_clients:0\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
+        "evicted_clients:%llu\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
         (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
         (ull)k->expired_fields, (ull)k->expired_keys,
         c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
-        (ull)k->evicted_keys, (ull)k->hits, (ull)k->misses);
+        (ull)k->evicted_keys, (ull)s->client_evict.evicted, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
         "pubsub_channels:%llu\r\npubsub_patterns:%llu\r\npubsubshard_channels:%llu\r\n"

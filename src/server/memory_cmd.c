@@ -67,7 +67,7 @@ static void measure(struct server *s, struct memory_report *r)
     r->peak = s->stats.peak_memory;
     r->rss = mem_rss();
     mem_stats_read(&r->allocator);
-    for (struct conn *c = s->net.conns; c; c = c->next) r->clients += conn_memory(c);
+    for (struct conn *c = s->net.conns; c; c = c->next) r->clients += client_memory(c);
     for (u32 db = 0; db < e->databases; db++) {
         u64 keys = e->ops->count(e, db);
         r->keys += keys;

@@ -26,6 +26,7 @@ struct subscriber {
         struct table by_name;
         struct subscription *first, *last;
     } of[PUBSUB_KINDS];
+    size_t memory; /* of its subscriptions, with their names */
 };
 
 static bytes channel_name(const struct channel *ch) { return bytes_of(ch->name, ch->n); }
@@ -136,6 +137,8 @@ static void settle(struct server *s, struct conn *c)
     if (!pubsub_listened(&s->pubsub)) notify_listen(s);
 }
 
+size_t pubsub_memory(const struct conn *c) { return c->subscriber ? c->subscriber->memory : 0; }
+
 bool pubsub_join(struct server *s, struct conn *c, enum pubsub_kind kind, bytes name)
 {
     struct subscriber *u = subscriber_of(s, c);
@@ -150,6 +153,7 @@ bool pubsub_join(struct server *s, struct conn *c, enum pubsub_kind kind, bytes 
     LIST_ADD(sub, ch->first, ch->last, prev, next);
     LIST_ADD(sub, u->of[kind].first, u->of[kind].last, own_prev, own_next);
     table_insert(&u->of[kind].by_name, hash, sub);
+    u->memory += sizeof *sub + name.n;
     if (first) notify_listen(s);
     return true;
 }
@@ -161,6 +165,7 @@ static void end_subscription(struct server *s, enum pubsub_kind kind, struct sub
     table_remove(&u->of[kind].by_name, table_hash(&u->of[kind].by_name, channel_name(ch)), sub);
     LIST_REMOVE(sub, u->of[kind].first, u->of[kind].last, own_prev, own_next);
     LIST_REMOVE(sub, ch->first, ch->last, prev, next);
+    u->memory -= sizeof *sub + ch->n;
     ch->subscribers--;
     close_channel(&s->pubsub, kind, ch);
     mem_free(sub);

@@ -36,6 +36,7 @@ static inline bool pubsub_listened(const struct pubsub *p)
 void pubsub_forget(struct server *s, struct conn *c);
 
 u64 pubsub_subscriptions(const struct conn *c, enum pubsub_kind kind);
+size_t pubsub_memory(const struct conn *c); /* of its subscriptions, with their names: bytes, about */
 
 /* Visits what a connection is subscribed to until `fn` says false. True: it never did. */
 bool pubsub_each(const struct conn *c, bool (*fn)(void *arg, enum pubsub_kind kind, bytes name), void *arg);

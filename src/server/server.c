@@ -47,6 +47,7 @@ static const char *on_accept(struct net *n, struct conn *c)
 static void on_close(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
+    client_evict_forget(s, c);
     monitor_leave(s, &c->session);
     block_forget(s, c);
     multi_end(&s->region, &c->session);
@@ -125,6 +126,7 @@ void server_apply_config(struct server *s)
     s->log.level = c->loglevel;
     users_apply_config(s);
     crash_report_apply_config(s);
+    client_evict_apply_config(s);
     process_apply_config(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
@@ -337,6 +339,7 @@ static int take_signals(void)
 
 static void start_handles(struct server *s)
 {
+    client_evict_start(s);
     block_init(s);
     throttle_init(s);
     uv_timer_init(&s->loop, &s->cron);

@@ -7,6 +7,7 @@
 #include "net/net.h"
 #include "server/acl_log.h"
 #include "server/block.h"
+#include "server/client_evict.h"
 #include "server/config.h"
 #include "server/latency.h"
 #include "server/metrics.h"
@@ -49,6 +50,7 @@ struct server {
     struct replication repl;
     struct pubsub pubsub;
     struct tracking tracking;
+    struct client_evict client_evict;
     struct process process;
     struct blocking blocking; /* clients that wait for keys */
     struct throttle throttle; /* clients that wait to write */

@@ -53,6 +53,7 @@ struct tracker {
     struct tracker *prev, *next; /* … among all that redirect to it */
     struct prefix_member **prefixes; /* what it is told of, if it is told of prefixes (BCAST) */
     u32 prefix_count;
+    size_t prefix_bytes;
 };
 
 void tracking_init(struct server *s, u64 seed);

@@ -111,6 +111,7 @@ void tracking_add_prefix(struct tracking *g, struct tracker *t, bytes name)
     if ((t->prefix_count & (t->prefix_count - 1)) == 0) /* the array is as long as the next power of two */
         t->prefixes = mem_realloc(t->prefixes, MAX(t->prefix_count * 2, 1u) * sizeof(void *));
     t->prefixes[t->prefix_count++] = m;
+    t->prefix_bytes += sizeof *m + name.n;
 }
 
 void bcast_leave(struct tracking *g, struct tracker *t)
@@ -127,6 +128,7 @@ void bcast_leave(struct tracking *g, struct tracker *t)
     mem_free(t->prefixes);
     t->prefixes = NULL;
     t->prefix_count = 0;
+    t->prefix_bytes = 0;
 }
 
 /* -- changes ----------------------------------------------------------------------------------------- */
