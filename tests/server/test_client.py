@@ -602,14 +602,6 @@ def test_debug_object(server, raw):
                         rb'lru:\d+ lru_seconds_idle:\d+', c.call('DEBUG', 'OBJECT', 'k'))
 
 
-def test_debug_segfault(server_factory, raw):
-    if sanitized():
-        pytest.skip('the sanitizer would report it')
-    s = server_factory('--enable-debug-command', 'yes')
-    assert raw(s.port).command('DEBUG', 'SEGFAULT').closed()
-    assert s.proc.wait(10) == -11
-
-
 # -- INFO ------------------------------------------------------------------------------
 
 SECTIONS = ('Server Clients Memory Persistence Stats Replication CPU Commandstats Errorstats Latencystats '
