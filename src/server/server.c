@@ -265,6 +265,7 @@ static void say_hello(struct server *s)
 void server_ready(struct server *s)
 {
     daemon_ready(&s->config);
+    log_line(&s->log, LOG_NOTICE, "Server initialized");
     if (s->config.port)
         log_line(&s->log, LOG_NOTICE,
                  "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",

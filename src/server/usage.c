@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "server/storage.h"
 
 static const char help[] =
@@ -32,7 +33,9 @@ bool usage_wanted(int argc, char **argv, int *exit_code)
     if (argc < 2) return false;
     *exit_code = 0;
     if (!strcmp(argv[1], "-v") || !strcmp(argv[1], "--version")) {
-        printf("Mayfly server v=%s redis=%s bits=64\n", MAYFLY_VERSION, REDIS_VERSION);
+        /* Scripts read redis-server's fields. */
+        printf("Redis server v=%s sha=00000000:0 malloc=%s bits=64 build=0 mayfly=%s\n", REDIS_VERSION,
+               mem_allocator_name(), MAYFLY_VERSION);
         return true;
     }
     if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")) {

@@ -587,7 +587,8 @@ def test_a_port_that_is_taken():
 
 def test_usage():
     code, out = run_server('--version')
-    assert code == 0 and re.match(r'Mayfly server v=\d', out)
+    assert code == 0 and re.fullmatch(
+        r'Redis server v=7\.4\.\d+ sha=[0-9a-f]{8}:\d malloc=\S+ bits=64 build=[0-9a-f]+ mayfly=\d+\.\d+\.\d+\n', out)
     assert run_server('-v') == (code, out)
     code, out = run_server('--help')
     assert code == 0 and 'Usage: mayfly-server' in out

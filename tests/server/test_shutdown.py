@@ -154,7 +154,7 @@ def test_unix_socket_left_by_a_crash(server_factory, raw):
 def test_version_and_help(option):
     p = subprocess.run([BINARY, option], capture_output=True, text=True, timeout=20)
     assert p.returncode == 0
-    assert re.search(r'Mayfly server v=\S+' if 'v' in option.strip('-')[:1] else r'Usage: ', p.stdout)
+    assert re.search(r'Redis server v=\S+ .*mayfly=\S+' if 'v' in option.strip('-')[:1] else r'Usage: ', p.stdout)
 
 
 def test_protected_mode(tmp_path):
