@@ -279,6 +279,7 @@ static void random_field(struct ctx *c)
     if (e == ERR_TYPE) return;
     if (e == OK && map_random(c, &ref, &field, &value)) reply_bulk(c->out, field);
     else reply_null(c->out);
+    if (e == OK) keyspace_met_dead_fields(c->ks, &ref);
 }
 
 static void random_fields(struct ctx *c, i64 count, bool values)
@@ -294,6 +295,7 @@ static void random_fields(struct ctx *c, i64 count, bool values)
     if (!map_draws(c, &ref, count, &draws)) return;
     reply_array(c->out, values && c->out->proto == 2 ? draws * 2 : draws);
     map_draw(c, &ref, count, values ? emit_pair : emit_field);
+    keyspace_met_dead_fields(c->ks, &ref);
 }
 
 void cmd_hrandfield(struct ctx *c)

@@ -233,6 +233,13 @@ static void tell_reaped(struct keyspace *ks, struct key_ref *ref)
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_HASH, "hexpired");
 }
 
+void keyspace_met_dead_fields(struct keyspace *ks, struct key_ref *ref)
+{
+    struct engine *e = ks->eng;
+    if (ks->keep_dead || !e->ops->map.dead_fields(e, ref) || hash_is_heavy(ks, ref)) return;
+    keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
+}
+
 void keyspace_reap_field(struct keyspace *ks, struct key_ref *ref, bytes field, bool lazy)
 {
     struct engine *e = ks->eng;

@@ -130,6 +130,9 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
  * drops the hash with its last field. Returns how many. */
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);
 
+/* A read has met dead fields of this hash: some of them go, where reads delete. */
+void keyspace_met_dead_fields(struct keyspace *ks, struct key_ref *ref);
+
 /* The same with one field, if it is dead: before something is put in its place. The hash stays. */
 void keyspace_reap_field(struct keyspace *ks, struct key_ref *ref, bytes field, bool lazy);
 

@@ -152,3 +152,17 @@ def test_connections_per_turn(server_factory, raw):
     several = [raw(s.port) for _ in range(30)]
     assert [c.call('PING') for c in several] == [b'PONG'] * 30
     assert run(several[0], 'CONFIG SET max-new-connections-per-cycle 1000') == b'OK'
+
+
+@pytest.mark.skipif(ENGINE == 'rocksdb', reason='reads stay reads')
+def test_hrandfield_deletes_what_is_dead(server_factory):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        for line in ('DEBUG SET-ACTIVE-EXPIRE 0', 'HSET h a 1 b 2 c 3 d 4', 'HPEXPIRE h 1 FIELDS 2 a b'):
+            run(c, line)
+        eventually(lambda: run(c, 'HLEN h') == 2)
+        assert s.info('stats')['expired_subkeys'] == 0
+        assert sorted(run(c, 'HRANDFIELD h 5')) == [b'c', b'd'] and s.info('stats')['expired_subkeys'] == 2
+        run(c, 'HPEXPIRE h 1 FIELDS 1 c')
+        eventually(lambda: run(c, 'HLEN h') == 1)
+        assert run(c, 'HRANDFIELD h') == b'd' and s.info('stats')['expired_subkeys'] == 3
