@@ -270,7 +270,6 @@ void acl_make_default(struct acl *a, struct acl_user *u)
 {
     static const char *const rules[] = {"reset", "+@all", "~*", "&*", "on", "nopass"};
     for (size_t i = 0; i < ARRAY_LEN(rules); i++) CHECK(!acl_user_apply(a, u, bytes_str(rules[i])));
-    u->sanitize = ACL_SANITIZE_UNSAID;
 }
 
 void acl_init(struct acl *a)

@@ -43,7 +43,7 @@ struct acl_selector {
     u32 first_arg_count;
 };
 
-enum acl_sanitize { ACL_SANITIZE_UNSAID, ACL_SANITIZE, ACL_SANITIZE_SKIP };
+enum acl_sanitize { ACL_SANITIZE, ACL_SANITIZE_SKIP };
 
 struct acl_user {
     struct buf name;

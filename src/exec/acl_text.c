@@ -123,7 +123,7 @@ static void print_selector(const struct acl_selector *s, struct buf *out)
 
 void acl_print_user(const struct acl_user *u, struct buf *out)
 {
-    static const char *const sanitize[] = {"", "sanitize-payload ", "skip-sanitize-payload "};
+    static const char *const sanitize[] = {"sanitize-payload ", "skip-sanitize-payload "};
     buf_printf(out, "%s%s%s", u->on ? "on " : "off ", u->nopass ? "nopass " : "", sanitize[u->sanitize]);
     for (u32 i = 0; i < u->password_count; i++) {
         buf_append_char(out, '#');

@@ -36,7 +36,7 @@ static void join(struct waiters *all, struct waiter *w, bytes name)
     else k->first = p;
     k->last = p;
     k->count[w->what->type]++;
-    k->even_gone += w->what->even_gone;
+    if (w->what->even_gone) all->even_gone += k->even_gone++ == 0;
 }
 
 static void leave(struct waiters *all, struct wait_place *p)
@@ -47,7 +47,7 @@ static void leave(struct waiters *all, struct wait_place *p)
     if (p->next) p->next->prev = p->prev;
     else k->last = p->prev;
     k->count[p->who->what->type]--;
-    k->even_gone -= p->who->what->even_gone;
+    if (p->who->what->even_gone) all->even_gone -= --k->even_gone == 0;
     drop_unwanted(all, k);
 }
 

@@ -32,6 +32,7 @@ struct waiters { /* one per region */
     struct table keys;       /* struct waited_key by name: those anybody waits for, once per database */
     u32 count;               /* waiters … */
     u32 of_type[TYPE_STREAM + 1]; /* … by what they wait for */
+    u32 even_gone;           /* keys that somebody waits for whom any change concerns */
     struct waited_key *ready, *ready_tail; /* in the order of becoming so */
 };
 

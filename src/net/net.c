@@ -185,6 +185,7 @@ static void on_check(uv_check_t *h) { run_ticks(h->data); }
 static void on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
+    n->stats.turns++;
     if (UNLIKELY(n->ready != NULL)) run_ticks(n);
 }
 

@@ -125,6 +125,7 @@ struct net_stats {
     u64 connections, rejected, bytes_in, bytes_out;
     u64 query_buffer_kills, output_buffer_kills;
     u64 reads, writes;
+    u64 turns; /* of the loop */
 };
 
 struct net {

@@ -79,11 +79,11 @@ void cmd_acl_list(struct ctx *c)
 
 static void reply_flags(struct ctx *c, const struct acl_user *u)
 {
-    static const char *const sanitize[] = {NULL, "sanitize-payload", "skip-sanitize-payload"};
-    reply_set(c->out, 1 + u->nopass + (u->sanitize != ACL_SANITIZE_UNSAID));
+    static const char *const sanitize[] = {"sanitize-payload", "skip-sanitize-payload"};
+    reply_set(c->out, 2 + u->nopass);
     reply_bulk_str(c->out, u->on ? "on" : "off");
     if (u->nopass) reply_bulk_str(c->out, "nopass");
-    if (u->sanitize) reply_bulk_str(c->out, sanitize[u->sanitize]);
+    reply_bulk_str(c->out, sanitize[u->sanitize]);
 }
 
 static void reply_passwords(struct ctx *c, const struct acl_user *u)
@@ -199,12 +199,14 @@ static const struct command *find_request(const struct region *r, int argc, cons
 
 static void reply_denial(struct ctx *c, enum acl_denial denial, const struct command *cmd, bytes what)
 {
+    bytes user = c->argv[2];
     if (denial == ACL_ALLOWED) reply_ok(c->out);
     else if (denial == ACL_NO_COMMAND)
-        reply_bulkf(c->out, "This user has no permissions to run the '%s' command", cmd->name);
+        reply_bulkf(c->out, "User %.*s has no permissions to run the '%s' command", (int)user.n, user.p,
+                    cmd->name);
     else
-        reply_bulkf(c->out, "This user has no permissions to access the '%.*s' %s", (int)what.n, what.p,
-                    denial == ACL_NO_KEY ? "key" : "channel");
+        reply_bulkf(c->out, "User %.*s has no permissions to access the '%.*s' %s", (int)user.n, user.p,
+                    (int)what.n, what.p, denial == ACL_NO_KEY ? "key" : "channel");
 }
 
 void cmd_acl_dryrun(struct ctx *c)
@@ -260,7 +262,7 @@ static void reply_entry(struct ctx *c, const struct acl_entry *e)
 {
     static const char *const reasons[] = {"", "command", "key", "auth", "channel"};
     static const char *const contexts[] = {"toplevel", "multi", "lua", "module"};
-    reply_map(c->out, 7);
+    reply_map(c->out, 10);
     reply_bulk_str(c->out, "count");
     reply_int(c->out, (i64)e->count);
     reply_bulk_str(c->out, "reason");
@@ -275,6 +277,12 @@ static void reply_entry(struct ctx *c, const struct acl_entry *e)
     reply_double(c->out, (double)(c->now_ms - e->time_ms) / 1000);
     reply_bulk_str(c->out, "client-info");
     reply_bulk(c->out, buf_bytes(&e->client));
+    reply_bulk_str(c->out, "entry-id");
+    reply_int(c->out, (i64)e->id);
+    reply_bulk_str(c->out, "timestamp-created");
+    reply_int(c->out, e->created_ms);
+    reply_bulk_str(c->out, "timestamp-last-updated");
+    reply_int(c->out, e->time_ms);
 }
 
 void cmd_acl_log(struct ctx *c)

@@ -56,16 +56,19 @@ void acl_log_add(struct acl_log *l, u64 max_len, i64 now_ms, enum acl_denial den
                  bytes what, bytes user, struct buf client)
 {
     struct acl_entry *e = mem_zalloc(sizeof *e);
-    *e = (struct acl_entry){.denial = denial, .where = where, .time_ms = now_ms};
+    *e = (struct acl_entry){.denial = denial, .where = where, .created_ms = now_ms, .time_ms = now_ms};
     buf_append(&e->what, what.p, MIN(what.n, SHOWN_MAX));
     buf_append(&e->user, user.p, MIN(user.n, SHOWN_MAX));
     struct acl_entry *known = find(l, e);
+    l->denied[denial]++;
     if (known) {
         free_entry(e);
         e = known;
         unlink_entry(l, e);
         buf_release(&e->client);
         e->time_ms = now_ms;
+    } else {
+        e->id = l->next_id++;
     }
     e->client = client;
     e->count++;

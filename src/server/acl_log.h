@@ -9,13 +9,16 @@ struct acl_entry {
     enum acl_denial denial;
     enum acl_context where;
     struct buf what, user, client;
-    i64 time_ms; /* the last time */
+    u64 id;
+    i64 created_ms, time_ms; /* the first time, and the last */
     struct acl_entry *older, *newer;
 };
 
 struct acl_log {
     struct acl_entry *newest, *oldest;
     u64 count;
+    u64 next_id;
+    u64 denied[ACL_NO_CHANNEL + 1]; /* by what was denied */
 };
 
 /* Takes the text in `client` over. */

@@ -333,6 +333,7 @@ void cmd_config_resetstat(struct ctx *c)
     struct server *s = c->server;
     stats_reset(&s->stats);
     s->net.stats = (struct net_stats){0};
+    memset(s->acl_log.denied, 0, sizeof s->acl_log.denied);
     s->region.ks.stats = (struct keyspace_stats){0};
     memset(&s->region.ks.lag, 0, sizeof s->region.ks.lag);
     s->region.cycle.stale_perc = 0;

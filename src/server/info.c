@@ -70,20 +70,25 @@ static void info_server(struct server *s, struct buf *b)
 static void info_clients(struct server *s, struct buf *b)
 {
     size_t biggest_in = 0, biggest_out = 0;
-    u32 clients = link_is_up(s), blocked = 0;
+    u32 clients = link_is_up(s), blocked = 0, pubsub = 0;
     for (struct conn *c = s->net.conns; c; c = c->next) {
         if (c->closing) continue;
         clients += c->class != CONN_REPLICA;
         blocked += (c->hold & HOLD_SHOWN) != 0;
+        pubsub += c->class == CONN_PUBSUB;
         biggest_in = MAX(biggest_in, c->in.n);
         biggest_out = MAX(biggest_out, conn_output_bytes(c));
     }
     buf_printf(b,
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
-               "blocked_clients:%u\r\ntracking_clients:%llu\r\nclients_in_timeout_table:%u\r\n",
+               "blocked_clients:%u\r\ntracking_clients:%llu\r\npubsub_clients:%u\r\nwatching_clients:%llu\r\n"
+               "clients_in_timeout_table:%u\r\ntotal_watched_keys:%llu\r\ntotal_blocking_keys:%llu\r\n"
+               "total_blocking_keys_on_nokey:%llu\r\n",
                clients, (long long)s->config.maxclients, biggest_in, biggest_out, blocked,
-               (ull)s->tracking.clients.count, s->repl.waiting + s->blocking.times.n);
+               (ull)s->tracking.clients.count, pubsub, (ull)s->region.watches.clients,
+               s->repl.waiting + s->blocking.times.n, (ull)s->region.watches.keys.count,
+               (ull)s->region.waiters.keys.count, (ull)s->region.waiters.even_gone);
 }
 
 static void info_scripts(struct server *s, struct buf *b)
@@ -153,6 +158,19 @@ static void info_memory(struct server *s, struct buf *b)
         (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
 }
 
+/* Turns of the loop, how long it did not sleep, and how much of that went to commands. */
+static void info_loop(struct server *s, struct buf *b)
+{
+    double turns = rate_per_second(&s->stats.turns);
+    u64 commands_us = 0;
+    for (u32 i = 0; i < s->stats.command_count; i++) commands_us += s->stats.commands[i].usec;
+    buf_printf(b,
+               "eventloop_cycles:%llu\r\neventloop_duration_sum:%llu\r\neventloop_duration_cmd_sum:%llu\r\n"
+               "instantaneous_eventloop_cycles_per_sec:%.0f\r\ninstantaneous_eventloop_duration_usec:%.0f\r\n",
+               (ull)s->net.stats.turns, (ull)server_busy_us(s), (ull)commands_us, turns,
+               turns > 0 ? rate_per_second(&s->stats.busy_us) / turns : 0);
+}
+
 static void info_stats(struct server *s, struct buf *b)
 {
     const struct keyspace_stats *k = &s->region.ks.stats;
@@ -192,15 +210,21 @@ static void info_stats(struct server *s, struct buf *b)
         "tracking_total_items:%llu\r\ntracking_total_prefixes:%llu\r\nunexpected_error_replies:%llu\r\n"
         "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
         "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
-        "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n"
         "client_query_buffer_limit_disconnections:%llu\r\n"
-        "client_output_buffer_limit_disconnections:%llu\r\n",
+        "client_output_buffer_limit_disconnections:%llu\r\n"
+        "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n",
         (ull)s->pubsub.names[PUBSUB_CHANNEL].count, (ull)s->pubsub.names[PUBSUB_PATTERN].count,
         (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)own_keys_count(&s->region.own, &s->region.ks),
         (ull)s->tracking.keys.count,
         (ull)s->tracking.items, (ull)s->tracking.prefixes.count,
         (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
         (ull)n->query_buffer_kills, (ull)n->output_buffer_kills);
+    info_loop(s, b);
+    buf_printf(b,
+               "acl_access_denied_auth:%llu\r\nacl_access_denied_cmd:%llu\r\nacl_access_denied_key:%llu\r\n"
+               "acl_access_denied_channel:%llu\r\n",
+               (ull)s->acl_log.denied[ACL_NO_AUTH], (ull)s->acl_log.denied[ACL_NO_COMMAND],
+               (ull)s->acl_log.denied[ACL_NO_KEY], (ull)s->acl_log.denied[ACL_NO_CHANNEL]);
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }

@@ -33,6 +33,7 @@ struct stats {
     u64 total_errors, total_commands;
     u64 peak_memory;
     struct rate ops, net_in, net_out, repl_in, repl_out;
+    struct rate turns, busy_us; /* of the loop */
 };
 
 void stats_init(struct stats *s, u32 commands);

@@ -74,15 +74,16 @@ static void rules_have_one_form(void **state)
     struct acl a;
     acl_init(&a);
     struct acl_user *u = acl_add(&a, BYTES_LIT("u"));
-    assert_text(acl_default(&a), "on nopass ~* &* +@all");
+    assert_text(acl_default(&a), "on nopass sanitize-payload ~* &* +@all");
     assert_false(acl_default(&a)->restricted);
-    assert_text(u, "off resetchannels -@all");
+    assert_text(u, "off sanitize-payload resetchannels -@all");
     assert_null(apply(&a, u, "on +@all ~* &*"));
     assert_false(u->restricted);
     assert_null(apply(&a, u, "-get (+get ~x) ( ~y"
                              " +@read ) nopass"));
     assert_true(u->restricted);
-    assert_text(u, "on nopass ~* &* +@all -get (~x resetchannels -@all +get) (~y resetchannels -@all +@read)");
+    assert_text(u, "on nopass sanitize-payload ~* &* +@all -get (~x resetchannels -@all +get) "
+                   "(~y resetchannels -@all +@read)");
     assert_string_equal(apply(&a, u, "(+get"), "unmatched");
     assert_string_equal(apply(&a, u, "(+get +nope)"), "Unknown command or category name in ACL");
     assert_int_equal(u->selector_count, 3);

@@ -43,7 +43,9 @@ def logged_in(server, raw, user, password='pw'):
 
 
 def line_of(c, user):
-    return next(x for x in c.call('ACL', 'LIST') if x.split()[1] == user.encode()).decode()
+    """Of ACL LIST, without what 7.2 and later say of nearly every user."""
+    line = next(x for x in c.call('ACL', 'LIST') if x.split()[1] == user.encode()).decode()
+    return line.replace(' sanitize-payload ', ' ')
 
 
 # -- rules and their canonical form: exact texts of Redis 7.0.15 ------------------------------------------
@@ -78,7 +80,7 @@ LINES = [
 @pytest.mark.parametrize('rules, line', LINES, ids=lambda x: x if '#' not in x else 'passwords')
 def test_lines(acl, rules, line):
     assert acl.call('ACL', 'SETUSER', 'u', *rules.split()) == b'OK'
-    assert line_of(acl, 'u') == f'user u {line}'
+    assert line_of(acl, 'u') == f'user u {line}'.replace(' sanitize-payload ', ' ')
 
 
 ERRORS = [
@@ -126,7 +128,7 @@ def test_errors(acl):
 def test_getuser(acl):
     acl.call('ACL', 'SETUSER', 'u', 'on', '>pw', '~a', '%R~b', '&c', '+get', '(+set', '~x)')
     assert acl.call('ACL', 'GETUSER', 'u') == [
-        b'flags', [b'on'], b'passwords', [digest('pw').encode()], b'commands', b'-@all +get', b'keys', b'~a %R~b',
+        b'flags', [b'on', b'sanitize-payload'], b'passwords', [digest('pw').encode()], b'commands', b'-@all +get', b'keys', b'~a %R~b',
         b'channels', b'&c', b'selectors', [[b'commands', b'-@all +set', b'keys', b'~x', b'channels', b'']]]
     acl.call('HELLO', 3)
     assert acl.call('ACL', 'GETUSER', 'default')[b'channels'] == b'&*'
@@ -244,7 +246,7 @@ def selectors_of(table, reply, common):
         keys = selector[b'keys'].replace(b'%RW~*', b'~*') # Redis prints it so, too, but reads it as allkeys
         allowed, first, future = table.expand(selector[b'commands'].decode().split())
         return allowed & common, first, future, keys, selector[b'channels']
-    return (sorted(reply[b'flags']), reply[b'passwords'], plain(reply), [plain(s) for s in reply[b'selectors']])
+    return (sorted(set(reply[b'flags']) - {b'sanitize-payload'}), reply[b'passwords'], plain(reply), [plain(s) for s in reply[b'selectors']])
 
 
 @pytest.mark.any_engine
@@ -262,6 +264,8 @@ def test_like_redis(server_factory, redis_factory, raw, seed):
 
     def same(*command):
         a, b = [c.call(*command) for c in both]
+        if command[1] == 'DRYRUN' and isinstance(a, bytes):         # 7.2 and later name the user
+            a = a.replace(b'User %s has' % command[2].encode(), b'This user has')
         assert a == b, command
         return a
 
@@ -278,12 +282,12 @@ def test_like_redis(server_factory, redis_factory, raw, seed):
         a, b = [selectors_of(t, reply, common) for t, reply in zip(tables, got)]
         assert a == b, (rules, got)
         lines = [next(x for x in c.call('ACL', 'LIST') if x.startswith(b'user %s ' % user.encode())) for c in both]
-        kept = [[w for w in x.split() if w.strip(b'()')[:1] not in (b'+', b'-')] for x in lines]
+        kept = [[w for w in x.split() if w.strip(b'()')[:1] not in (b'+', b'-') and w != b'sanitize-payload']
+                for x in lines]
         assert [w.replace(b'%RW~*', b'~*') for w in kept[0]] == kept[1], lines
         # What we print makes the same user again.
         assert ours.call('ACL', 'SETUSER', 'copy', 'reset', *lines[0].split()[2:]) == b'OK', lines
-        assert line_of(ours, 'copy').split()[2:] == [w for w in lines[0].decode().split()[2:]] or \
-            'sanitize-payload' in line_of(ours, 'copy')
+        assert line_of(ours, 'copy').split()[2:] == [w for w in lines[0].decode().split()[2:] if w != 'sanitize-payload']
         ours.call('ACL', 'DELUSER', 'copy')
         for request in g.sample(REQUESTS, 10):
             if request[0].lower() not in common and request[0] != 'NOPE':
@@ -307,6 +311,8 @@ def logged(c):
     for entry in c.call('ACL', 'LOG', 50):
         client = dict(word.split(b'=', 1) for word in entry.pop(b'client-info').split())
         assert entry.pop(b'age-seconds') >= 0
+        for field in b'entry-id', b'timestamp-created', b'timestamp-last-updated':      # not of 7.0
+            entry.pop(field, None)
         kept.append((entry, [client[k] for k in (b'cmd', b'user', b'multi', b'db')]))
     return kept
 
@@ -481,7 +487,8 @@ def test_log(acl, server, raw):
         (4, b'key', b'b', b'u'), (1, b'auth', b'AUTH', b'nobody'), (1, b'command', b'set', b'u')]
     assert all(0 <= float(e[b'age-seconds']) < 60 and e[b'context'] == b'toplevel' for e in log)
     assert b' user=u ' in log[0][b'client-info'] and b'cmd=' in log[0][b'client-info']
-    assert list(log[0]) == [b'count', b'reason', b'context', b'object', b'username', b'age-seconds', b'client-info']
+    assert list(log[0]) == [b'count', b'reason', b'context', b'object', b'username', b'age-seconds', b'client-info',
+                            b'entry-id', b'timestamp-created', b'timestamp-last-updated']
     assert len(acl.call('ACL', 'LOG', 1)) == 1 and acl.call('ACL', 'LOG', 0) == [] and acl.call('ACL', 'LOG', -1) == []
     acl.call('CONFIG', 'SET', 'acllog-max-len', 2)
     assert [e[7] for e in acl.call('ACL', 'LOG')] == [b'b', b'AUTH']
@@ -652,9 +659,9 @@ def test_users_in_the_configuration(server_factory, raw, tmp_path):
     write(conf, '# first\nuser al on >x ~a* "+@read" (+set ~b*)\n# second\nuser bo off nopass\n')
     s = with_file(server_factory, conf)
     c = raw(s.port)
-    al = f'user al on #{digest("x")} ~a* resetchannels -@all +@read (~b* resetchannels -@all +set)'
-    assert c.call('ACL', 'LIST') == [al.encode(), b'user bo off nopass resetchannels -@all',
-                                     b'user default on nopass ~* &* +@all']
+    al = f'user al on sanitize-payload #{digest("x")} ~a* resetchannels -@all +@read (~b* resetchannels -@all +set)'
+    assert c.call('ACL', 'LIST') == [al.encode(), b'user bo off nopass sanitize-payload resetchannels -@all',
+                                     b'user default on nopass sanitize-payload ~* &* +@all']
     c.call('ACL', 'DELUSER', 'bo')
     assert c.call('CONFIG', 'REWRITE') == b'OK'
     lines = conf.read_text().splitlines()
@@ -669,7 +676,7 @@ def test_users_in_the_configuration(server_factory, raw, tmp_path):
     s.restart()
     c = raw(s.port)
     assert c.call('AUTH', 'secret') == b'OK'
-    assert [x.replace(b'sanitize-payload ', b'') for x in c.call('ACL', 'LIST')] == users
+    assert c.call('ACL', 'LIST') == users
 
 
 @pytest.mark.any_engine

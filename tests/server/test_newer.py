@@ -166,3 +166,70 @@ def test_hrandfield_deletes_what_is_dead(server_factory):
         run(c, 'HPEXPIRE h 1 FIELDS 1 c')
         eventually(lambda: run(c, 'HLEN h') == 1)
         assert run(c, 'HRANDFIELD h') == b'd' and s.info('stats')['expired_subkeys'] == 3
+
+
+def info(c, section):
+    return dict(line.split(':', 1) for line in c.call('INFO', section).decode().split('\r\n') if ':' in line)
+
+
+def test_info_of_clients(server_factory, raw):
+    s = server_factory()
+    c, watches, waits, hears = [raw(s.port) for _ in range(4)]
+    run(watches, 'WATCH a b')
+    run(c, 'XGROUP CREATE s g $ MKSTREAM')
+    waits.command('XREADGROUP', 'GROUP', 'g', 'me', 'BLOCK', 0, 'STREAMS', 's', '>')
+    run(hears, 'SUBSCRIBE x')
+    names = ('pubsub_clients', 'watching_clients', 'total_watched_keys', 'total_blocking_keys',
+             'total_blocking_keys_on_nokey')
+    eventually(lambda: [info(c, 'clients')[n] for n in names] == ['1', '1', '2', '1', '1'])
+    run(watches, 'UNWATCH')
+    run(c, 'XADD s 1-1 f v')
+    assert waits.reply() and [info(c, 'clients')[n] for n in names] == ['1', '0', '0', '0', '0']
+
+
+def test_info_of_the_loop(server_factory, raw):
+    s = server_factory()
+    c = raw(s.port)
+    before = info(c, 'stats')
+    for _ in range(50):
+        run(c, 'PING')
+    after = info(c, 'stats')
+    assert int(after['eventloop_cycles']) >= int(before['eventloop_cycles']) + 50
+    assert int(after['eventloop_duration_sum']) > int(before['eventloop_duration_sum'])
+    assert int(after['eventloop_duration_cmd_sum']) <= int(after['eventloop_duration_sum'])
+    eventually(lambda: int(info(c, 'stats')['instantaneous_eventloop_cycles_per_sec']) > 0)
+
+
+def test_acl_log_and_counters(server_factory, raw):
+    s = server_factory()
+    c, bob = raw(s.port), raw(s.port)
+    def entries():
+        return [dict(zip(e[::2], e[1::2])) for e in c.call('ACL', 'LOG')]
+    run(c, 'ACL SETUSER bob on >pw ~a +get +publish resetchannels')
+    run(bob, 'AUTH bob pw')
+    for line in ('SET a 1', 'GET b', 'GET b', 'PUBLISH x y', 'AUTH bob no'):
+        assert isinstance(run(bob, line), ReplyError)
+    found = entries()
+    assert [e[b'entry-id'] for e in found] == [3, 2, 1, 0]
+    assert all(10**12 < e[b'timestamp-created'] <= e[b'timestamp-last-updated'] for e in found)
+    stats = info(c, 'stats')
+    assert [stats['acl_access_denied_' + x] for x in ('auth', 'cmd', 'key', 'channel')] == ['1', '1', '2', '1']
+    run(c, 'ACL LOG RESET')
+    run(bob, 'GET c')
+    assert [e[b'entry-id'] for e in entries()] == [4]
+    run(c, 'CONFIG RESETSTAT')
+    assert info(c, 'stats')['acl_access_denied_key'] == '0'
+
+
+@pytest.mark.parametrize('line, reply', [
+    ('ACL DRYRUN bob SET a 1', b"User bob has no permissions to run the 'set' command"),
+    ('ACL DRYRUN bob GET b', b"User bob has no permissions to access the 'b' key"),
+    ('ACL DRYRUN bob PUBLISH x y', b"User bob has no permissions to access the 'x' channel"),
+    ('ACL LIST', [b'user bob off sanitize-payload ~a resetchannels -@all +publish +get',
+                  b'user default on nopass sanitize-payload ~* &* +@all']),
+])
+def test_acl_texts(server_factory, raw, line, reply):
+    c = raw(server_factory().port)
+    run(c, 'ACL SETUSER bob ~a +get +publish resetchannels')
+    assert run(c, line) == reply
+    assert run(c, 'ACL GETUSER bob')[:2] == [b'flags', [b'off', b'sanitize-payload']]
