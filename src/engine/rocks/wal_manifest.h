@@ -1,0 +1,19 @@
+/* What RocksDB's MANIFEST says about the write-ahead logs: which of them are still needed. */
+#ifndef MAYFLY_ENGINE_ROCKS_WAL_MANIFEST_H
+#define MAYFLY_ENGINE_ROCKS_WAL_MANIFEST_H
+
+#include "base/bytes.h"
+
+struct wal_manifest {
+    u64 number;
+    u64 first_log;     /* what older ones held is in tables; whether there is one with this number is open */
+    u64 in_tables;     /* the highest sequence number that a table has */
+    u64 last_sequence; /* when the last table or log was noted: the oldest needed log begins no later than behind it */
+};
+
+u64 wal_manifest_current(const char *dir); /* the number of the one that CURRENT names; 0: none */
+
+/* Of the MANIFEST that CURRENT names. False: it can't be read, or has something that we don't know. */
+bool wal_manifest_read(const char *dir, struct wal_manifest *out);
+
+#endif
