@@ -26,6 +26,7 @@ static struct engine *open_rocks(struct server *s, u64 seed)
         .rate_limit = (u64)c->rocksdb_rate_limit, .blob_size = (u64)c->rocksdb_blob_size,
         .background_threads = (u32)c->rocksdb_background_threads,
         .compression = c->rocksdb_compression, .sync = c->appendfsync,
+        .load_damaged = c->rocksdb_load_damaged_log,
     };
     struct engine *e = rocks_engine_open(&o, &why);
     if (e) log_line(&s->log, LOG_NOTICE, "Storage engine: rocksdb, in %s", dir);

@@ -37,7 +37,7 @@ static void open_engine(u32 databases)
     e->ops->begin(e, NOW);
 }
 
-static void expect_refusal(u32 databases, const char *says)
+static inline void expect_refusal(u32 databases, const char *says)
 {
     struct rocks_options o = rocks_small(path, databases);
     close_engine();

@@ -769,6 +769,18 @@ static void newest(const struct bed *b, const char *ending, struct buf *out)
     path(out, b, best);
 }
 
+/* As if nothing had been synced since the database was opened. */
+static void forget_syncs(const struct bed *b)
+{
+    struct wal_note n;
+    assert_true(wal_note_read(b->dir, &n));
+    n.sequence = n.before;
+    n.sealed_log = n.size = 0;
+    int fd = wal_note_open(b->dir);
+    assert_true(wal_note_write(fd, &n));
+    close(fd);
+}
+
 static void a_torn_tail_is_cut(void **state)
 {
     struct bed *b = *state;
@@ -784,18 +796,23 @@ static void a_torn_tail_is_cut(void **state)
     newest(b, ".log", &p);
     assert_int_equal(stat(p.p, &st), 0);
     assert_int_equal(truncate(p.p, st.st_size - 3), 0);
+    refuses(&b->o, false, "more had been written and synced");
+    refuses(&b->o, true, "more had been written and synced");
+    forget_syncs(b);
     open_bed(b);
     assert_true(has(b->s, FAM_META, L("1")) && has(b->s, FAM_DATA, L("1")));
     assert_false(has(b->s, FAM_META, L("2")) || has(b->s, FAM_DATA, L("2"))); /* as a whole */
     buf_release(&p);
 }
 
-/* What is damaged in the middle ends there, too: no hole, and never quietly. */
-static void a_damaged_log_is_cut(void **state)
+/* What is damaged in the middle is refused. If the loss is accepted it ends there: no hole, never quietly,
+ * and the log is kept. */
+static void a_damaged_log_is_refused(void **state)
 {
     struct bed *b = *state;
     struct buf p = {0}, text = {0};
-    char value[5000] = {1}, log_path[300];
+    char value[5000], log_path[300];
+    memset(value, 'v', sizeof value);
     snprintf(log_path, sizeof log_path, "%s/our.txt", b->dir);
     struct log log = {.level = LOG_NOTICE, .path = log_path};
     for (int i = 0; i < 9; i++) {
@@ -808,8 +825,14 @@ static void a_damaged_log_is_cut(void **state)
     int fd = open(p.p, O_WRONLY);
     assert_int_equal(pwrite(fd, "\x02", 1, 22000), 1);
     close(fd);
+    refuses(&b->o, false, "a bad record at offset 20100 with sound ones behind it");
+    refuses(&b->o, true, "a bad record at offset 20100 with sound ones behind it");
+    forget_syncs(b);
+    refuses(&b->o, false, "--rocksdb-load-damaged-log yes");
     b->o.log = &log;
+    b->o.load_damaged = true;
     open_bed(b);
+    b->o.load_damaged = false;
     for (int i = 0; i < 9; i++) {
         char k = (char)('0' + i);
         assert_int_equal(has(b->s, FAM_META, bytes_of(&k, 1)), i < 4);
@@ -818,7 +841,9 @@ static void a_damaged_log_is_cut(void **state)
     text.n = (size_t)read(fd, buf_reserve(&text, 4000), 3999);
     close(fd);
     buf_append_char(&text, 0);
-    assert_non_null(strstr(text.p, "torn or damaged record"));
+    assert_non_null(strstr(text.p, "damaged part"));
+    path(&p, b, "lost-logs/000004.log.0");
+    assert_int_equal(access(p.p, F_OK), 0);
     reopen(b); /* once only */
     store_put(b->s, FAM_META, L("x"), L("1"));
     commit(b->s);
@@ -936,7 +961,7 @@ int main(void)
         T(the_log_is_synced), T(a_backlog_is_told_and_stops_nothing), T(files_in_level_0_are_pressure),
         T(garbage_in_blobs_goes), T(info_is_well_formed),
         T(families_of_others_stay), T(one_process_only), T(reading_only), T(bad_directories),
-        T(a_torn_tail_is_cut), T(a_damaged_log_is_cut), T(a_broken_file_fails_reads),
+        T(a_torn_tail_is_cut), T(a_damaged_log_is_refused), T(a_broken_file_fails_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "engine/rocks/check.h"
 #include "engine/rocks/rk.h"
+#include "engine/rocks/store_folder.h"
+#include "engine/rocks/wal_verify.h"
 
 #define PROBLEMS_SHOWN 100
 #define NAME_SHOWN 128       /* bytes of a long name */
@@ -286,12 +288,31 @@ static void release(struct check *c)
     store_close(c->store);
 }
 
+/* The logs, before the rows that they bring about are looked at. The exit code if it ends with that; -1:
+ * go on. */
+static int check_logs(const char *dir)
+{
+    struct wal_verdict v;
+    if (store_folder_look(dir, NULL) != STORE_FOLDER_DATABASE) return -1;
+    wal_verify(dir, NULL, &v);
+    bool damaged = v.state == WAL_DAMAGED || (v.state == WAL_TORN && v.tables_ahead), cut = v.after.n > 0;
+    if (damaged) printf("PROBLEM: RocksDB's logs in %s are damaged: %.*s\n", dir, (int)v.text.n, v.text.p);
+    else if (v.state == WAL_TORN)
+        printf("RocksDB's log has a torn end, as after a power cut: %.*s. What came after it was not synced, and "
+               "will not be used%s\n", (int)v.text.n, v.text.p,
+               cut ? ". Start the server, which puts it aside, before checking the rest" : "");
+    wal_verdict_release(&v);
+    return damaged ? 1 : v.state == WAL_TORN && cut ? 0 : -1;
+}
+
 int rocks_check(const char *dir)
 {
     struct log log = {.level = LOG_WARNING};
     struct rocks_options o = {.dir = dir, .log = &log, .databases = 1};
     struct check c = {0};
     struct buf why = {0};
+    int code = check_logs(dir);
+    if (code >= 0) return code;
     c.store = store_open(&o, true, &c.failed, &why);
     if (!c.store) {
         printf("Can't check %s: %.*s\n", dir, (int)why.n, why.n ? why.p : "it can't be opened");

@@ -22,6 +22,7 @@ struct rocks_options {
     u32 background_threads; /* 0: one per core */
     enum rocks_compression compression;
     enum rocks_sync sync;
+    bool load_damaged; /* open although the logs are damaged, without what they hold from there on */
 };
 
 /* Whether the folder holds a database, or what is left of one. */

@@ -13,6 +13,7 @@
 
 #include "engine/rocks/filter.h"
 #include "engine/rocks/store.h"
+#include "engine/rocks/wal_note.h"
 
 #define STORE_LEVELS 7
 
@@ -101,6 +102,9 @@ struct store {
     _Atomic int sync; /* enum rocks_sync */
     _Atomic bool dirty, sync_failed;
     _Atomic u64 syncs;
+    struct wal_note note; /* the syncer's, once it runs */
+    int note_fd;
+    int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
     _Atomic u32 drops_pending;
     struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
     pthread_cond_t dropped;
@@ -144,6 +148,16 @@ void worker_join(struct worker *w);
 /* store_pressure.c */
 u32 store_measure_pressure(struct store *s);          /* and keeps it */
 void store_count_written(struct store *s, size_t n);  /* bytes: measures now and then */
+
+/* store_note.c: which logs are synced (wal_note.h). All but the first and the last for the syncer only. */
+void store_begin_note(struct store *s);
+void store_end_note(struct store *s);
+bool store_log_begun(struct store *s); /* since the last call */
+void store_seal_logs(struct store *s); /* syncs all logs but the newest, and notes it */
+struct wal_note store_before_sync(struct store *s); /* what a sync that begins now makes durable … */
+void store_note_sync(struct store *s, const struct wal_note *n); /* … now that it has */
+bool store_note_behind(struct store *s); /* something was written since */
+u64 store_newest_log(struct store *s); /* its number; 0: none */
 
 /* store_trouble.c */
 void store_write_failed(struct store *s, char *err); /* logs; writes are refused from now on */

@@ -1,9 +1,9 @@
 /* Opening and closing, and telling people what is in the way.
  *
- * The log is first replayed with no tolerance at all. If it ends in a record that is torn or damaged,
- * as after a power cut, or holds one, that is logged, and everything up to that record is used: the
- * state of one moment, never one with a hole. If files already hold what came after it, RocksDB does
- * not open. */
+ * The logs are verified before RocksDB replays them (wal_verify.h). An end that is torn, as after a power
+ * cut, is logged, and everything up to it is used: the state of one moment, never one with a hole. Damage
+ * is refused, unless load_damaged says to leave out everything from there on; what is left out is kept in
+ * a folder. If tables already hold what came after it, there is nothing that could be opened. */
 #include "engine/rocks/store_impl.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "engine/rocks/store_folder.h"
+#include "engine/rocks/wal_verify.h"
 
 const char *const store_family_names[FAM_COUNT] = {
     [FAM_META] = "redis_metadata",
@@ -133,11 +134,15 @@ static char *try_open(struct store *s, const rocksdb_options_t *database, struct
     return err;
 }
 
-static char *open_or_cut(struct store *s, rocksdb_options_t *database, struct names *ns)
+/* RocksDB stops at a torn record, which is all its logs may still have when they were verified; if they
+ * could not be, it first has to find them sound. */
+static char *open_logs(struct store *s, rocksdb_options_t *database, struct names *ns, enum wal_state state)
 {
-    rocksdb_options_set_wal_recovery_mode(database, rocksdb_absolute_consistency_recovery);
+    bool torn = state == WAL_TORN || state == WAL_DAMAGED;
+    rocksdb_options_set_wal_recovery_mode(database, torn ? rocksdb_point_in_time_recovery
+                                                         : rocksdb_absolute_consistency_recovery);
     char *err = try_open(s, database, ns);
-    if (!err || !says(err, "Corruption")) return err;
+    if (!err || state != WAL_UNKNOWN || !says(err, "Corruption")) return err;
     rocksdb_options_set_wal_recovery_mode(database, rocksdb_point_in_time_recovery);
     char *worse = try_open(s, database, ns);
     if (!worse && s->log)
@@ -146,6 +151,54 @@ static char *open_or_cut(struct store *s, rocksdb_options_t *database, struct na
     rocksdb_free(err);
     return worse;
 }
+
+/* -- logs ------------------------------------------------------------------------------- */
+
+static void refuse_logs(const struct store *s, const struct wal_verdict *v, struct buf *why)
+{
+    buf_printf(why, "RocksDB's logs in %s are damaged: %.*s. Nothing was changed. Restore the folder, or the log, from a "
+               "backup. ", s->dir, (int)v->text.n, v->text.p);
+    if (v->tables_ahead)
+        buf_append_str(why, "There is no way to start without it: tables hold a part of what was written after it. "
+                       "See docs/rocksdb.md on repairing");
+    else
+        buf_printf(why, "To lose everything from there on, start once with --rocksdb-load-damaged-log yes: the logs are "
+                   "kept in %s/" WAL_ASIDE, s->dir);
+}
+
+/* What of the logs is used, and what not, for the server's log. */
+static void say_cut(const struct store *s, const struct wal_verdict *v)
+{
+    if (!s->log) return;
+    bool aside = v->after.n || (v->state == WAL_DAMAGED && v->log_bad);
+    log_line(s->log, LOG_WARNING, "RocksDB's log has a %s: %.*s. What came after it is not used%s%s%s",
+             v->state == WAL_TORN ? "torn end, as after a power cut" : "damaged part", (int)v->text.n, v->text.p,
+             aside ? "; the logs are kept in " : "", aside ? s->dir : "", aside ? "/" WAL_ASIDE : "");
+}
+
+/* Whether the logs may be replayed, after what is not to be replayed was put aside. */
+static bool admit_logs(struct store *s, const struct rocks_options *o, struct wal_verdict *v, struct buf *why)
+{
+    wal_verify(s->dir, s->log, v);
+    switch (v->state) {
+    case WAL_SOUND: return true;
+    case WAL_UNKNOWN:
+        if (s->log) log_line(s->log, LOG_WARNING, "RocksDB's logs were not verified: %.*s", (int)v->text.n, v->text.p);
+        return true;
+    case WAL_TORN:
+    case WAL_DAMAGED: break;
+    }
+    if (v->tables_ahead || (v->state == WAL_DAMAGED && !o->load_damaged)) {
+        refuse_logs(s, v, why);
+        return false;
+    }
+    if (s->read_only) return true;
+    if (!wal_put_aside(s->dir, v, why)) return false;
+    say_cut(s, v);
+    return true;
+}
+
+/* -- the folder --------------------------------------------------------------------------- */
 
 /* Whether the folder may be opened; `there`: it holds a database already. */
 static bool admit_folder(struct store *s, bool *there, struct buf *why)
@@ -167,7 +220,12 @@ static bool admit_folder(struct store *s, bool *there, struct buf *why)
 static void open_database(struct store *s, const struct rocks_options *o, struct buf *why)
 {
     bool there;
+    struct wal_verdict logs = {.state = WAL_SOUND};
     if (!admit_folder(s, &there, why)) return;
+    if (there && !admit_logs(s, o, &logs, why)) {
+        wal_verdict_release(&logs);
+        return;
+    }
     struct sizes z = store_sizes(o);
     struct names ns = {0};
     rocksdb_options_t *database = store_database_options(o, &z), *families[FAM_COUNT] = {0};
@@ -178,7 +236,7 @@ static void open_database(struct store *s, const struct rocks_options *o, struct
     for (int f = 0; f < FAM_COUNT; f++)
         ns.options[f] = families[f] = store_family_options(s, (enum family)f, o, &z, database);
     for (int i = FAM_COUNT; i < ns.n; i++) ns.options[i] = families[FAM_INFO];
-    char *err = open_or_cut(s, database, &ns);
+    char *err = open_logs(s, database, &ns, logs.state);
     if (err) {
         explain(why, s->dir, err);
         goto out;
@@ -191,6 +249,7 @@ out:
     for (int f = 0; f < FAM_COUNT; f++)
         if (families[f]) rocksdb_options_destroy(families[f]);
     rocksdb_options_destroy(database);
+    wal_verdict_release(&logs);
     release_names(&ns);
 }
 
@@ -198,6 +257,7 @@ static void init(struct store *s, const struct rocks_options *o, bool read_only,
 {
     s->read_only = read_only;
     s->failed = failed;
+    s->note_fd = s->log_watch = s->sync_timer = -1;
     s->log = o->log;
     s->dir = strdup(o->dir);
     s->drops_end = &s->drops;
@@ -225,6 +285,7 @@ struct store *store_open(const struct rocks_options *o, bool read_only, bool *fa
         s->filters.meta = s->cf[FAM_META];
         s->filters.info = s->cf[FAM_INFO];
         atomic_store_explicit(&s->filters.db, s->db, memory_order_release);
+        store_begin_note(s);
         ok = store_start(s);
         if (!ok) buf_printf(why, "can't start a thread: %s", strerror(errno));
     }
@@ -259,6 +320,7 @@ void store_close(struct store *s)
 {
     if (!s) return;
     if (s->db) close_database(s);
+    store_end_note(s);
     free(s->dir);
     mem_free(s->others);
     if (s->cache) rocksdb_cache_destroy(s->cache);

@@ -1,16 +1,18 @@
 /* While it runs: the log's sync, and cron.
  *
- * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about
- * once a second if something was written. `no`: the kernel's own pace. */
+ * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about once a
+ * second if something was written. `no`: the kernel's own pace. A log that is complete is synced as soon
+ * as the next one is begun (store_note.c), and what is synced is noted. */
 #include "engine/rocks/store_impl.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
-#define SYNC_PERIOD_MS 1000
+#define SYNC_PERIOD_S 1
 
 u64 store_number(struct store *s, enum family f, const char *property)
 {
@@ -63,8 +65,10 @@ static bool sync_log(struct store *s)
     char *err = NULL;
     if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return false;
     atomic_store_explicit(&s->dirty, false, memory_order_relaxed);
+    struct wal_note note = store_before_sync(s);
     rocksdb_flush_wal(s->db, 1, &err);
     if (!err) {
+        store_note_sync(s, &note);
         atomic_fetch_add_explicit(&s->syncs, 1, memory_order_relaxed);
         atomic_store_explicit(&s->sync_failed, false, memory_order_release);
         return true;
@@ -86,20 +90,41 @@ static bool sync_log(struct store *s)
 static void sync_round(struct store *s)
 {
     u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
-    bool due = atomic_load_explicit(&s->dirty, memory_order_acquire) &&
-               (atomic_load_explicit(&s->sync, memory_order_relaxed) != ROCKS_SYNC_NO ||
-                atomic_load_explicit(&s->closing, memory_order_relaxed));
+    bool written = atomic_load_explicit(&s->dirty, memory_order_acquire) || store_note_behind(s);
+    bool due = written && (atomic_load_explicit(&s->sync, memory_order_relaxed) != ROCKS_SYNC_NO ||
+                           atomic_load_explicit(&s->closing, memory_order_relaxed));
     bool synced = true;
     if (due || drops || atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) synced = sync_log(s);
     store_run_drops(s, drops, synced);
+}
+
+/* New logs must not keep it from its period: that has a timer. */
+static bool start_timer(struct store *s)
+{
+    struct itimerspec every = {.it_interval.tv_sec = SYNC_PERIOD_S, .it_value.tv_sec = SYNC_PERIOD_S};
+    s->sync_timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    return s->sync_timer >= 0 && timerfd_settime(s->sync_timer, 0, &every, NULL) == 0;
+}
+
+/* Until a period is over, somebody wakes it, or a log is begun: false, if it was but that. */
+static bool await_round(struct store *s)
+{
+    struct pollfd p[] = {{.fd = s->syncer.wake, .events = POLLIN},
+                         {.fd = s->sync_timer, .events = POLLIN},
+                         {.fd = s->log_watch, .events = POLLIN}};
+    u64 n;
+    poll(p, ARRAY_LEN(p), -1);
+    bool woken = read(s->syncer.wake, &n, sizeof n) > 0, over = read(s->sync_timer, &n, sizeof n) > 0;
+    return woken || over;
 }
 
 static void *syncer(void *arg)
 {
     struct store *s = arg;
     while (!atomic_load_explicit(&s->closing, memory_order_acquire)) {
-        worker_wait(&s->syncer, SYNC_PERIOD_MS);
-        sync_round(s);
+        bool round = await_round(s);
+        if (store_log_begun(s)) store_seal_logs(s);
+        if (round) sync_round(s);
     }
     return NULL;
 }
@@ -119,7 +144,8 @@ void store_relax(struct store *s, bool relaxed)
 
 bool store_start(struct store *s)
 {
-    return worker_start(&s->syncer, syncer, s) && worker_start(&s->sweeper, store_sweeper, s);
+    return start_timer(s) && worker_start(&s->syncer, syncer, s) &&
+           worker_start(&s->sweeper, store_sweeper, s);
 }
 
 void store_stop(struct store *s)
@@ -128,6 +154,7 @@ void store_stop(struct store *s)
     rocksdb_disable_manual_compaction(s->db); /* ends the sweeper's */
     worker_join(&s->sweeper);
     worker_join(&s->syncer);
+    if (s->sync_timer >= 0) close(s->sync_timer);
     sync_round(s);
 }
 

@@ -13,9 +13,7 @@
  * only after a restart can it turn up, if its record had reached the disk when the sync failed. */
 #include "engine/rocks/store_impl.h"
 
-#include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -52,24 +50,9 @@ void store_wrote(struct store *s, size_t n)
 
 /* -- failures -------------------------------------------------------------------------------- */
 
-/* The number of the newest log file. */
-static u64 newest_log(struct store *s)
-{
-    u64 newest = 0;
-    DIR *d = opendir(s->dir);
-    if (!d) return 0;
-    for (struct dirent *e; (e = readdir(d));) {
-        char *end;
-        u64 n = strtoull(e->d_name, &end, 10);
-        if (end != e->d_name && strcmp(end, ".log") == 0) newest = MAX(newest, n);
-    }
-    closedir(d);
-    return newest;
-}
-
 void store_write_failed(struct store *s, char *err)
 {
-    if (strstr(err, ".log")) s->broken_log = newest_log(s);
+    if (strstr(err, ".log")) s->broken_log = store_newest_log(s);
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
     s->write_failures++;
     s->write_failed = true;
@@ -92,7 +75,7 @@ static char *write_nothing(struct store *s)
 
 static void try_again(struct store *s)
 {
-    if (s->broken_log && newest_log(s) <= s->broken_log) {
+    if (s->broken_log && store_newest_log(s) <= s->broken_log) {
         if (++s->tries == TRIES)
             snprintf(s->refusal, sizeof s->refusal,
                      "MISCONF RocksDB cannot go on with its log. Reads go on; restart the server");
@@ -100,7 +83,7 @@ static void try_again(struct store *s)
     }
     char *err = write_nothing(s);
     if (err) {
-        if (strstr(err, ".log")) s->broken_log = newest_log(s);
+        if (strstr(err, ".log")) s->broken_log = store_newest_log(s);
         rocksdb_free(err);
         return;
     }
