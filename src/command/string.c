@@ -74,15 +74,6 @@ static void set_until(struct ctx *c, bytes key, struct key_ref *ref, bytes value
     CTX_EFFECT(c, BYTES_LIT("SET"), key, value, BYTES_LIT("PXAT"), bytes_of(digits, n));
 }
 
-/* The effect of a new value under the old deadline, if the key was there at all. */
-static void effect_keeping(struct ctx *c, bytes key, bytes value, bool existed)
-{
-    if (existed)
-        CTX_EFFECT(c, BYTES_LIT("SET"), key, value, BYTES_LIT("KEEPTTL"));
-    else
-        CTX_EFFECT(c, BYTES_LIT("SET"), key, value);
-}
-
 static void set_with_options(struct ctx *c, bytes key, bytes value, const struct options *o)
 {
     struct key_ref ref;
@@ -433,6 +424,6 @@ void cmd_incrbyfloat(struct ctx *c)
     bytes result = bytes_of(digits, num_print_long_double(digits, value));
     strval_put_text(c, key, &ref, result, found == OK ? ref.deadline_ms : 0);
     ctx_changed(c, key, NOTIFY_STRING, "incrbyfloat");
-    effect_keeping(c, key, result, found == OK);
+    CTX_EFFECT(c, BYTES_LIT("SET"), key, result, BYTES_LIT("KEEPTTL"));
     reply_bulk(c->out, result);
 }

@@ -360,7 +360,7 @@ static const struct form forms[] = {
     {"SET k v", 0, "GETDEL k", "DEL k"},
     {"SET k v EX 9", 0, "GETSET k w", "SET k w"},
     {"SET k 1 EX 9", 0, "INCRBYFLOAT k 0.5", "SET k 1.5 KEEPTTL"},
-    {NULL, 0, "INCRBYFLOAT k 0.5", "SET k 0.5"},
+    {NULL, 0, "INCRBYFLOAT k 0.5", "SET k 0.5 KEEPTTL"},
     {"SET k 1 EX 9", 0, "INCR k", "INCR k"},
     {"SET k v", 0, "EXPIRE k 10", "PEXPIREAT k 1700000010000"},
     {"SET k v EX 9", 0, "EXPIRE k 10 GT", "PEXPIREAT k 1700000010000"},
