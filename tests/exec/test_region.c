@@ -457,7 +457,7 @@ struct splitter {
     bool may, kept, settled;
 };
 
-static i64 a_second_later(void *owner) { return ((struct splitter *)owner)->clock_us += 1000000; }
+static i64 a_moment_later(void *owner) { return ((struct splitter *)owner)->clock_us += 10000; }
 
 static void split_and_kill(void *owner)
 {
@@ -477,7 +477,7 @@ static struct splitter interrupt_after(struct world *w, struct flaky *f, const c
 {
     struct splitter x = {.w = w, .f = f};
     w->region.owner = &x;
-    w->region.host.now_us = a_second_later;
+    w->region.host.now_us = a_moment_later;
     w->region.host.serve = split_and_kill;
     w->region.host.busy_after_ms = 1;
     region_begin(&w->region, T0 + 10);
