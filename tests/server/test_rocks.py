@@ -306,6 +306,19 @@ def test_forecast_and_lag_after_a_restart(server_factory):
         s.restart(how)
 
 
+def test_union_of_many_sorted_sets_needs_few_iterators(server_factory):
+    """One after another is walked to its end: an iterator each would cost more than the walks."""
+    s = server_factory()
+    with Raw(s.port) as c:
+        n = 2000
+        for i in range(n):
+            c.command('ZADD', f'z{i}', 1, f'm{i}')
+        assert all(c.reply() == 1 for _ in range(n))
+        before = field(s, 'rocksdb', 'iterators_made')
+        assert c.call('ZUNIONSTORE', 'd', n, *[f'z{i}' for i in range(n)]) == n
+        assert field(s, 'rocksdb', 'iterators_made') - before < 50
+
+
 def test_cleaner_counters(server_factory):
     s = server_factory()
     with Raw(s.port) as c:

@@ -1,7 +1,8 @@
 /* The order of a sorted set.
  *
  * - All walks over a set share one iterator, for RocksDB's are dear and a walk that is left early never
- *   says so: whoever moves takes it, and the walk that had it seeks to its place if it goes on.
+ *   says so: whoever moves takes it, and the walk that had it seeks to its place if it goes on. A walk that
+ *   comes to its end with it gives it back to the pool: ZUNIONSTORE of many sets needs one, not one per set.
  * - The touched entries are held in a tree, from the first time in a transaction that their order
  *   matters; ranks->touched is that tree while shared->tree is set.
  * - Blocks (ranks.h) always count what is there now. So they are loaded before the first change to a set
@@ -20,7 +21,7 @@ struct cut {
 };
 
 struct ordering {
-    struct store_iter *base; /* on redis_zset_score; NULL: not taken yet */
+    struct store_iter *base; /* on redis_zset_score; NULL: not taken yet, or given back */
     struct order *holder;    /* the walk whose place it is at */
     struct cut *cuts;
     bool tree;
@@ -84,6 +85,13 @@ static void step_base(struct order *o)
     (o->reverse ? store_prev : store_next)(o->shared->base);
 }
 
+static void take_base(struct order *o)
+{
+    struct ordering *g = o->shared;
+    bytes prefix = delta_prefix(o->rk, o->row);
+    if (!g->base) g->base = store_iter(o->rk->store, FAM_SCORE, prefix, delta_after(o->rk, o->row), 0);
+}
+
 /* Takes the iterator from the walk that has it. */
 static void hold(struct order *o)
 {
@@ -96,6 +104,7 @@ static void hold(struct order *o)
         if (!other->change) other->member = bytes_of(other->sub.p + 8, other->sub.n - 8);
     }
     g->holder = o;
+    take_base(o);
     if (!o->parked) return;
     o->parked = false;
     if (o->more_base) seek_base(o, o->sub);
@@ -140,8 +149,6 @@ static void start_base(struct order *o, const struct spot *from)
     struct ordering *g = o->shared;
     o->more_base = row_has_base(o->row);
     if (!o->more_base) return;
-    bytes prefix = delta_prefix(o->rk, o->row);
-    if (!g->base) g->base = store_iter(o->rk->store, FAM_SCORE, prefix, delta_after(o->rk, o->row), 0);
     hold(o);
     if (!from) {
         start_at_end(o);
@@ -218,7 +225,12 @@ bool order_next(struct order *o)
 
 void order_done(struct order *o)
 {
-    if (o->shared->holder == o) o->shared->holder = NULL;
+    struct ordering *g = o->shared;
+    if (g->holder == o) {
+        g->holder = NULL;
+        store_iter_done(g->base);
+        g->base = NULL;
+    }
     o->more_base = o->more_touched = false;
     o->change = NULL;
 }
