@@ -153,17 +153,6 @@ static void stamp(struct aof_log *l, i64 now_ms)
     buf_printf(&l->buf, "#TS:%lld\r\n", (long long)now_s);
 }
 
-static void append(struct journal_sink *sink, const struct journal_record *record)
-{
-    struct aof_log *l = (struct aof_log *)(void *)sink;
-    if (UNLIKELY(journal_is_message(record))) return;
-    stamp(l, record->now_ms);
-    if (!l->open) open_block(l);
-    buf_append_bytes(&l->buf, buf_bytes(&record->resp));
-    l->fresh = true;
-    if (UNLIKELY(l->buf.n - l->block_at > BLOCK_ENOUGH)) close_block(l);
-}
-
 /* -- syncing --------------------------------------------------------------------------------------- */
 
 struct aof_sync_job {
@@ -264,6 +253,12 @@ static bool write_at(int fd, bytes b, u64 offset)
     return true;
 }
 
+static void written(struct aof_log *l, size_t n)
+{
+    l->at.size += n;
+    if (!l->unsynced_ms) l->unsynced_ms = MAX(l->now_ms, 1);
+}
+
 static bool write_out(struct aof_log *l)
 {
     close_block(l);
@@ -278,13 +273,40 @@ static bool write_out(struct aof_log *l)
         fail_write(l, error);
         return false;
     }
-    l->at.size += l->buf.n;
     l->at.chain = l->chain;
+    written(l, l->buf.n);
     buf_clear(&l->buf);
     if (l->buf.cap > BUF_KEEP) buf_release(&l->buf);
-    if (!l->unsynced_ms) l->unsynced_ms = MAX(l->now_ms, 1);
     write_works(l);
     return true;
+}
+
+/* A record so long that copying it once more would delay everybody goes straight into the file, as a block of
+ * its own. False: it could not be written, or not all of it, and is to be appended as any other. */
+static bool write_through(struct aof_log *l, bytes record)
+{
+    char line[AOF_LINE];
+    if (l->at.fd < 0 || l->write_failed || !write_out(l)) return false;
+    u64 chain = aof_chain_next(l->chain, record);
+    aof_line_print(line, AOF_TAG_BLOCK, record.n, chain);
+    if (!write_at(l->at.fd, bytes_of(line, AOF_LINE), l->at.size)) return false;
+    if (!write_at(l->at.fd, record, l->at.size + AOF_LINE)) return false;
+    l->at.chain = l->chain = chain;
+    written(l, AOF_LINE + record.n);
+    return true;
+}
+
+static void append(struct journal_sink *sink, const struct journal_record *record)
+{
+    struct aof_log *l = (struct aof_log *)(void *)sink;
+    bytes resp = buf_bytes(&record->resp);
+    if (UNLIKELY(journal_is_message(record))) return;
+    stamp(l, record->now_ms);
+    l->fresh = true;
+    if (UNLIKELY(resp.n > BLOCK_ENOUGH) && write_through(l, resp)) return;
+    if (!l->open) open_block(l);
+    buf_append_bytes(&l->buf, resp);
+    if (UNLIKELY(l->buf.n - l->block_at > BLOCK_ENOUGH)) close_block(l);
 }
 
 bool aof_log_flush(struct aof_log *l, i64 now_ms)

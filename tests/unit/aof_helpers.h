@@ -135,6 +135,17 @@ static inline bool tick(struct writer *wr, const char *commands)
     return aof_flush(wr->a, now_of(&wr->w));
 }
 
+/* SET of a value so long that its record goes straight into the file. */
+#define LONG_VALUE 17000000u
+static inline void set_long(struct world *w, const char *key)
+{
+    char *value = mem_alloc(LONG_VALUE);
+    memset(value, 'v', LONG_VALUE);
+    bytes argv[] = {BYTES_LIT("set"), bytes_str(key), bytes_of(value, LONG_VALUE)};
+    run_argv(w, 3, argv);
+    mem_free(value);
+}
+
 /* The base, as the server writes it. */
 static inline bool write_base(struct aof *a, struct region *r, bool rdb)
 {

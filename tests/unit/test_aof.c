@@ -51,6 +51,32 @@ static void test_round_trip(void **state UNUSED)
     place_close(&p);
 }
 
+/* A record of more than 16 MB is not copied into the buffer: it is in the file before the tick ends, between what
+ * came before and what comes after it. */
+static void test_long_record(void **state UNUSED)
+{
+    struct place p;
+    struct writer wr;
+    char path[256];
+    place_open(&p);
+    struct aof_options o = options_in(&p);
+    for (int timestamps = 0; timestamps < 2; timestamps++) {
+        o.timestamps = timestamps;
+        writer_open(&wr, &o);
+        assert_true(tick(&wr, "set a 1"));
+        u64 size = size_of(path_in(&p, INCR1, path));
+        run_all(&wr.w, "append a 2");
+        assert_int_equal(size_of(path), size);
+        set_long(&wr.w, "long");
+        assert_true(size_of(path) > size + LONG_VALUE);
+        assert_int_equal(aof_facts(wr.a).buffer, 0);
+        assert_true(tick(&wr, "append a 3;append long tail"));
+        check_files(&wr, &o);
+        writer_close(&wr);
+    }
+    place_close(&p);
+}
+
 /* Time stands still while loading: what was alive when it was written to is alive, and what has died since is
  * there, and dead. */
 static void test_nothing_dies_while_loading(void **state UNUSED)
@@ -473,6 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_long_record),
         cmocka_unit_test(test_nothing_dies_while_loading),
         cmocka_unit_test(test_restarts_and_rewrites),
         cmocka_unit_test(test_facts),

@@ -109,6 +109,33 @@ static void test_full(void **state UNUSED)
     buf_release(&got);
 }
 
+/* A long record that does not fit goes to the buffer like any other, and into the file when there is room. */
+static void test_full_by_a_long_record(void **state UNUSED)
+{
+    struct place p;
+    struct writer wr;
+    char path[256];
+    signal(SIGXFSZ, SIG_IGN);
+    place_open(&p);
+    p.log.level = LOG_NOTHING;
+    struct aof_options o = options_in(&p);
+    writer_open(&wr, &o);
+    assert_true(tick(&wr, "set a 1"));
+    u64 size = size_of(path_in(&p, INCR1, path));
+    limit_files(size + LONG_VALUE / 2);
+    set_long(&wr.w, "long");
+    assert_false(tick(&wr, "get a"));
+    assert_int_equal(size_of(path), size);
+    assert_true(aof_facts(wr.a).write_failed && aof_facts(wr.a).buffer > LONG_VALUE);
+    limit_files(0);
+    aof_cron(wr.a, now_of(&wr.w) + 1000);
+    assert_null(aof_refuses(wr.a));
+    assert_true(tick(&wr, "append long tail"));
+    check_files(&wr, &o);
+    writer_close(&wr);
+    place_close(&p);
+}
+
 /* -- syncs that fail ------------------------------------------------------------------------------- */
 
 /* always: the tick knows, and no later sync is trusted; a rewrite helps. */
@@ -352,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_full_by_a_long_record),
         cmocka_unit_test(test_sync_fails),
         cmocka_unit_test(test_sync_fails_again),
         cmocka_unit_test(test_sync_fails_and_power_goes),
