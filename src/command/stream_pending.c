@@ -125,6 +125,7 @@ struct claiming {
     i64 time_ms;       /* the delivery time an entry gets */
     i64 retries;       /* likewise the count; -1: one more than before */
     bool force, just_id;
+    bool claimed;      /* an entry: its effect also makes the consumer */
     u64 changes;
 };
 
@@ -153,12 +154,13 @@ static void claim(struct ctx *c, struct claiming *k, struct stream_id id, struct
     else p.count += !k->just_id;
     xpending_put(&k->u.s, &k->u.g, &k->u.c, id, &p);
     effect_claimed(&k->claims, id, p.time_ms, p.count);
+    k->claimed = true;
     k->changes++;
 }
 
 static void claims_done(struct ctx *c, struct claiming *k, bool group_moved)
 {
-    if (k->u.consumer_made && k->changes == 0) effect_created(c, &k->u);
+    if (k->u.consumer_made && !k->claimed) effect_created(c, &k->u);
     effect_claims_end(&k->claims);
     if (group_moved) {
         effect_group_id(c, &k->u);

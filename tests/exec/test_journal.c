@@ -407,6 +407,8 @@ static const struct form forms[] = {
     {NULL, 0, "GET k", ""},
     {NULL, 0, "DEL k", ""},
     {NULL, 0, "EXPIRE k 5", ""},
+    {"XADD x 1-1 f v;XADD x 2-1 f v;XGROUP CREATE x g 0;XREADGROUP GROUP g a STREAMS x >;XDEL x 1-1", 0,
+     "XCLAIM x g b 0 1-1", "MULTI; XACK x g 1-1; XGROUP CREATECONSUMER x g b; EXEC"},
     {NULL, 0, "FLUSHALL", "flushall"}, /* a replica may hold more */
     {NULL, 0, "FLUSHDB SYNC", "flushdb SYNC"},
     {NULL, 0, "SPOP s", ""},
