@@ -38,7 +38,6 @@ int main(int argc, char **argv)
         server_release(s);
     }
 out:
-    process_release(&s->process);
     buf_release(&why);
     mem_free(s);
     return code;

@@ -3,6 +3,7 @@
  * link-time optimisation from inlining and dropping them). A program that was stripped shows offsets only. */
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
 #include <string.h>
@@ -101,11 +102,12 @@ static void write_frame(struct crash_out *out, const struct symbols *own, const 
     bool is_own = i.dli_fbase == own_base;
     bool moved = !is_own || !own->file || ((const Elf64_Ehdr *)(const void *)own->file)->e_type == ET_DYN;
     u64 offset = (u64)(uintptr_t)at - (moved ? (u64)(uintptr_t)i.dli_fbase : 0);
+    const char *file = is_own ? program_invocation_short_name : base_name(i.dli_fname); /* dladdr has argv[0] */
     const char *name = is_own ? name_of(own, offset - back, &into) : i.dli_sname;
     if (!is_own && name) into = (u64)((char *)at - back - (char *)i.dli_saddr);
-    if (name) crash_printf(out, "%2u: %s(%s+0x%llx) [%p] +0x%llx\n", n, base_name(i.dli_fname), name,
+    if (name) crash_printf(out, "%2u: %s(%s+0x%llx) [%p] +0x%llx\n", n, file, name,
                            (ull)into + back, at, (ull)offset);
-    else crash_printf(out, "%2u: %s [%p] +0x%llx\n", n, base_name(i.dli_fname), at, (ull)offset);
+    else crash_printf(out, "%2u: %s [%p] +0x%llx\n", n, file, at, (ull)offset);
 }
 
 void *crash_instruction(const ucontext_t *context)

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "server/server.h"
 
 extern char **environ;
@@ -38,14 +37,14 @@ void process_init(struct process *p, int argc, char **argv)
 {
     if (argc < 1 || !argv[0]) return;
     char *end = end_of_strings(end_of_strings(argv[0], argv), environ);
-    p->name = mem_alloc(strlen(argv[0]) + 1);
-    strcpy(p->name, argv[0]);
-    if (!move_environment()) return;
+    const char *slash = strrchr(argv[0], '/');
+    p->name = strdup(argv[0]); /* libc's, too, from now on: it is not freed either */
+    if (!p->name || !move_environment()) return;
+    program_invocation_name = p->name;
+    program_invocation_short_name = slash ? p->name + (slash + 1 - argv[0]) : p->name;
     p->title = argv[0];
     p->title_room = (size_t)(end - argv[0]);
 }
-
-void process_release(struct process *p) { mem_free(p->name); }
 
 static void put_address(const struct config *c, struct buf *to)
 {

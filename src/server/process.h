@@ -17,7 +17,6 @@ struct process {
 
 /* In main, when the arguments have been read: they are overwritten by the title. The environment moves elsewhere. */
 void process_init(struct process *p, int argc, char **argv);
-void process_release(struct process *p);
 
 void process_start(struct server *s);        /* disable-thp */
 void process_apply_config(struct server *s); /* the title, and the score: at start, after CONFIG SET … */
