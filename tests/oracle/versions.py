@@ -16,7 +16,7 @@ def is_old(conn):
 
 # --- what is not sent, because the data would differ afterwards ------------------------------------------------
 
-NEW_WORDS = {b'HSCAN': (b'NOVALUES',), b'XREAD': (b'+',)}
+NEW_WORDS = {b'HSCAN': (b'NOVALUES',), b'XREAD': (b'+',), b'COMMAND': (b'SINTERSTORE',)}   # whose key is OW
 NEW_ARITY = {b'ZRANK': lambda n: n > 3, b'ZREVRANK': lambda n: n > 3, b'COMMAND': lambda n: n == 3}
 # 7.4 has consumers made by these even if they get nothing, and XSETID may not go below a deleted entry.
 NEW_EFFECTS = {b'XREADGROUP', b'XCLAIM', b'XAUTOCLAIM', b'XSETID'}
@@ -120,7 +120,7 @@ def newer(argv, a, b):
     name = argv[0].upper() if argv else b''
     if a == b:
         return True
-    if name in (b'EVAL', b'EVAL_RO') and is_aggregate(a) and is_aggregate(b):
+    if name in (b'EXEC', b'EVAL', b'EVAL_RO') and is_aggregate(a) and is_aggregate(b):
         return len(a[1]) == len(b[1]) and all(x == y or newer((b'',), x, y) for x, y in zip(a[1], b[1]))
     def says(r, text):
         return text is None or (is_error(r) and re.match(text, r[1]))
