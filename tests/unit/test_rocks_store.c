@@ -456,7 +456,7 @@ static void fill(struct store *s, enum family f, const char *prefix, u32 n)
 
 static bool eventually(bool (*done)(struct store *), struct store *s)
 {
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 1200; i++) {
         if (done(s)) return true;
         usleep(50000);
     }
