@@ -339,6 +339,10 @@ static void test_collection_encodings(void **state)
     w.ops->map.put(w.e, &ref, BYTES_LIT("1"), text(0), false);
     assert_encoding(&ref, "intset");
     w.ops->map.put(w.e, &ref, BYTES_LIT("01"), text(0), false);
+    assert_encoding(&ref, "listpack");
+    char longer[65];
+    memset(longer, 'm', sizeof longer);
+    w.ops->map.put(w.e, &ref, bytes_of(longer, sizeof longer), text(0), false);
     assert_encoding(&ref, "hashtable");
     w.ops->drop(w.e, &ref);
 }

@@ -163,7 +163,7 @@ def test_encodings_and_memory_commands(server_factory):
             assert encoding[b'int'] == b'int' and encoding[b'empty'] == b'embstr' and encoding[b'big'] == b'raw'
             assert encoding[b'list3'] == encoding[b'list300'] == b'quicklist'
             assert encoding[b'hash3'] == b'listpackex' and encoding[b'zset300'] == b'skiplist'
-            assert encoding[b'ints3'] == b'intset' and encoding[b'set3'] == b'hashtable'
+            assert encoding[b'ints3'] == b'intset' and encoding[b'set3'] == b'listpack'
             for key in encoding:
                 assert c.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) > 0
                 assert c.call('DEBUG', 'OBJECT', key).startswith(b'Value at:')
