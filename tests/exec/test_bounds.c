@@ -67,7 +67,7 @@ static const struct {
     {LIST, "LINDEX k " MAX64, "nil"},
     {LIST, "LINDEX k " MIN64, "nil"},
     {LIST, "LSET k " MIN64 " x", "-ERR index out of range"},
-    {LIST, "LREM k " MIN64 " a", "1"},
+    {LIST, "LREM k " MIN64 " a", "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"},
     {LIST, "LREM k " MAX64 " a", "1"},
     {LIST, "LPOS k b RANK " MAX64 " COUNT " MAX64 " MAXLEN " MAX64, "[]"},
     {LIST, "LPOS k b COUNT " MAX64 " MAXLEN " MAX64, "[1]"},
