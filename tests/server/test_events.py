@@ -63,7 +63,7 @@ SET k v PX 1 ; SET d x PX 1 ; DEBUG SLEEP 0.02 ; RENAME k d ; COPY k d ; INCR k 
 '''
 STREAM_LINES = '''
 XADD s 1-1 f v ; XADD s MAXLEN 1 2-1 f v ; XADD s NOMKSTREAM 3-1 f v ; XADD no NOMKSTREAM 3-1 f v ; XLEN s ; XLEN no ; XTRIM s MAXLEN 1 ; XTRIM s MAXLEN 0 ; XDEL s 1-1 ; XADD s 9-1 f v ; XDEL s 9-1 ; XSETID s 10-1
-XADD s 1-1 f v ; XGROUP CREATE s g 0 ; XGROUP CREATE t g $ MKSTREAM ; XGROUP CREATECONSUMER s g c ; XGROUP CREATECONSUMER s g c ; XREADGROUP GROUP g c STREAMS s > ; XREADGROUP GROUP g new STREAMS s > ; XACK s g 1-1 ; XGROUP SETID s g 0 ; XGROUP DELCONSUMER s g c ; XGROUP DELCONSUMER s g c ; XGROUP DESTROY s g ; XGROUP DESTROY s g
+XADD s 1-1 f v ; XGROUP CREATE s g 0 ; XGROUP CREATE t g $ MKSTREAM ; XGROUP CREATECONSUMER s g c ; XGROUP CREATECONSUMER s g c ; XREADGROUP GROUP g c STREAMS s > ; XACK s g 1-1 ; XGROUP SETID s g 0 ; XGROUP DELCONSUMER s g c ; XGROUP DELCONSUMER s g c ; XGROUP DESTROY s g ; XGROUP DESTROY s g
 XADD s 1-1 f v ; XGROUP CREATE s g 0 ; XREADGROUP GROUP g c STREAMS s > ; XCLAIM s g d 0 1-1 ; XAUTOCLAIM s g e 0 0 ; XPENDING s g ; XRANGE no - + ; XREVRANGE no + - ; XREAD STREAMS no 0 ; XREAD COUNT 1 STREAMS s 0 ; XINFO STREAM s ; DEL s
 '''
 
@@ -133,6 +133,26 @@ def test_events_of_all_commands(both):
             if ours[1] != theirs[1]:
                 different.append(f'{command}\n   ours: {ours}\n theirs: {theirs}   ({line[:60]})')
     assert not different, '\n'.join(different)
+
+
+def test_a_consumer_is_an_event_also_without_entries(server):
+    """As of Redis 7.2: XREADGROUP makes its consumer before it looks for entries."""
+    listener = Listener(server)
+    for command in ('DEL s', 'XADD s 1-1 f v', 'XGROUP CREATE s g $'):
+        listener.run(command)
+    expected = {
+        'XREADGROUP GROUP g c STREAMS s >': ['xgroup-createconsumer'],
+        'XREADGROUP GROUP g c STREAMS s > ': [],
+        'XREADGROUP GROUP g d NOACK STREAMS s >': ['xgroup-createconsumer'],
+        'XREADGROUP GROUP g e STREAMS s 0': ['xgroup-createconsumer'],
+        'XCLAIM s g h 0 1-1': ['xgroup-createconsumer'],
+        'XAUTOCLAIM s g i 0 0': ['xgroup-createconsumer'],
+        'DEL s': ['del'],
+    }
+    for command, events in expected.items():
+        got = [what.decode() for channel, what in listener.run(command)[1] if channel.startswith(b'__keyspace')]
+        assert got == events, command
+    listener.close()
 
 
 def heard(listener, seconds=20):
