@@ -73,6 +73,7 @@ struct region {
     void *owner;
     struct script_host {     /* what scripts need of the owner */
         i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */
+        i64 (*cpu_us)(void *owner);  /* CPU time of this thread, which limits compiling; NULL: nothing does */
         void (*look)(void *owner);   /* now and then while one runs: signals, which may stop it */
         void (*serve)(void *owner);  /* one runs longer than busy_after_ms: others may ask meanwhile */
         void (*begins)(void *owner, int argc, const bytes *argv); /* a command that runs a script: MONITOR */

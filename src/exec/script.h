@@ -37,7 +37,7 @@ struct script_vm {
     struct region *region;
     size_t used;              /* memory of the interpreter, by our own count */
     size_t settled;           /* what it was after the last full collection */
-    i64 compile_until_us;     /* what is being compiled may take until then; 0: any time, or nothing is */
+    i64 compile_until_us;     /* of host.cpu_us: when what is being compiled is refused; 0: never */
     size_t ceiling;           /* user code may not go beyond that; 0: no code of users runs */
     struct script_run *run;   /* what is being run in it; NULL: nothing */
     u64 random;               /* state of math.random, 48 bits: from the command's seed in each run */
@@ -81,7 +81,7 @@ void script_vm_init(struct script_vm *vm, struct region *r);
 void script_vm_release(struct script_vm *vm);
 
 /* Compiles source (never bytecode): true and the function on the stack, or false and the text of the error in
- * *error. chunk is "@user_script", "@user_function". What takes longer than limit_ms is an error; 0: it may. */
+ * *error. chunk is "@user_script", "@user_function". More than limit_ms of CPU time is an error; 0: no limit. */
 NODISCARD bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 limit_ms,
                               struct buf *error);
 

@@ -16,6 +16,7 @@
 #define STOP_AFTER_US 100000 /* a signal leaves a script that has changed nothing so long */
 
 static i64 now_us(void *owner UNUSED) { return clock_mono_us(); }
+static i64 cpu_us(void *owner UNUSED) { return clock_thread_us(); }
 
 static void show(void *owner, int argc, const bytes *argv)
 {
@@ -125,7 +126,7 @@ struct script_usage script_usage(const struct server *s)
 void script_host_apply(struct server *s)
 {
     s->region.host = (struct script_host){
-        .now_us = now_us, .look = look, .serve = serve, .begins = show, .log = log_text,
+        .now_us = now_us, .cpu_us = cpu_us, .look = look, .serve = serve, .begins = show, .log = log_text,
         .busy_after_ms = s->config.busy_reply_threshold,
         .memory = (u64)s->config.script_memory_limit,
     };

@@ -115,6 +115,9 @@ struct owner {
 };
 
 static i64 owner_clock(void *arg) { return ((struct owner *)arg)->us += 1000; }
+static i64 owner_cpu(void *arg UNUSED) { return 0; }
+static i64 owner_busy_cpu(void *arg) { return ((struct owner *)arg)->us += 2000000; }
+static i64 owner_late_clock(void *arg) { return ((struct owner *)arg)->us += 10000000; }
 
 static void owner_serve(void *arg)
 {
@@ -193,6 +196,22 @@ static void is_stopped(void **state)
     world_close(&o.w);
 }
 
+/* A process that had no turn for seconds has not compiled for seconds. */
+static void compiling_is_limited_by_cpu_time(void **state)
+{
+    (void)state;
+    struct owner o;
+    open_owner(&o);
+    o.w.region.host.busy_after_ms = 0;
+    o.w.region.host.now_us = owner_late_clock;
+    o.w.region.host.cpu_us = owner_cpu;
+    assert_string_equal(run(&o.w, "eval 'return 7' 0"), "7");
+    o.w.region.host.cpu_us = owner_busy_cpu;
+    assert_non_null(strstr(run(&o.w, "eval 'return 8' 0"), "it takes too long to compile"));
+    assert_string_equal(run(&o.w, "eval 'return 7' 0"), "7"); /* compiled before */
+    world_close(&o.w);
+}
+
 static void memory_is_limited(void **state)
 {
     (void)state;
@@ -235,7 +254,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers), cmocka_unit_test(one_record_each), cmocka_unit_test(replays),
         cmocka_unit_test(is_killed), cmocka_unit_test(is_not_killed_when_it_wrote),
-        cmocka_unit_test(is_stopped), cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(is_stopped), cmocka_unit_test(compiling_is_limited_by_cpu_time),
+        cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(chance_is_an_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
