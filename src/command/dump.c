@@ -55,6 +55,7 @@ struct restore {
     i64 idle_s, frequency; /* -1: not given */
     i64 deadline_ms;       /* 0: none */
     bool dead;             /* it has passed */
+    bool taken;            /* a key is replaced */
     u64 dead_fields;       /* of the payload, which were left out */
 };
 
@@ -174,9 +175,9 @@ static enum rdb_result restore_value(struct ctx *c, struct restore *r, struct ke
 static void state_restored(struct ctx *c, const struct restore *r, bytes payload)
 {
     char digits[NUM_I64_LEN];
-    size_t n = num_print_i64(digits, r->deadline_ms);
-    CTX_EFFECT(c, BYTES_LIT("RESTORE"), r->key, bytes_of(digits, n), payload, BYTES_LIT("REPLACE"),
-               BYTES_LIT("ABSTTL"));
+    bytes deadline = bytes_of(digits, num_print_i64(digits, r->deadline_ms));
+    bytes argv[] = {BYTES_LIT("RESTORE"), r->key, deadline, payload, BYTES_LIT("ABSTTL"), BYTES_LIT("REPLACE")};
+    ctx_effect(c, r->taken ? 6 : 5, argv);
 }
 
 /* A reader of the journal, to whom nothing is dead, gets a payload without the dead fields. */
@@ -198,9 +199,9 @@ static void restore_done(struct ctx *c, const struct restore *r, struct key_ref 
 }
 
 /* The value is dead on arrival, and what was there before has gone. */
-static void restore_dead(struct ctx *c, const struct restore *r, bool was_there)
+static void restore_dead(struct ctx *c, const struct restore *r)
 {
-    if (!was_there) return;
+    if (!r->taken) return;
     ctx_changed(c, r->key, NOTIFY_GENERIC, "del");
     CTX_EFFECT(c, BYTES_LIT("DEL"), r->key);
 }
@@ -210,8 +211,8 @@ void cmd_restore(struct ctx *c)
     struct restore r = {.key = c->argv[1], .payload = c->argv[3], .idle_s = -1, .frequency = -1};
     struct key_ref old, ref;
     if (!restore_options(c, &r)) return;
-    bool taken = ctx_write(c, r.key, TYPE_NONE, &old) == OK;
-    if (taken && !r.replace) {
+    r.taken = ctx_write(c, r.key, TYPE_NONE, &old) == OK;
+    if (r.taken && !r.replace) {
         reply_error(c->out, "BUSYKEY Target key name already exists.");
         return;
     }
@@ -226,6 +227,6 @@ void cmd_restore(struct ctx *c)
         return;
     }
     if (result == RDB_OK) restore_done(c, &r, &ref);
-    else restore_dead(c, &r, taken);
+    else restore_dead(c, &r);
     reply_ok(c->out);
 }

@@ -2,34 +2,11 @@
 #include "command/commands.h"
 #include "command/waiting.h"
 
-/* Collects popped members into ZREM effects of a bounded number of arguments. */
-struct removals {
-    struct ctx *c;
-    bool wanted;
-    int n;
-    bytes argv[64];
-};
-
-static void removals_flush(struct removals *r)
+static void pop_effect(struct ctx *c, bytes key, bool max, u64 n)
 {
-    if (r->n > 2) ctx_effect(r->c, r->n, r->argv);
-    r->n = 2;
-}
-
-static void removals_init(struct removals *r, struct ctx *c, bytes key)
-{
-    r->c = c;
-    r->wanted = journal_wanted(c->ks->journal);
-    r->n = 2;
-    r->argv[0] = BYTES_LIT("ZREM");
-    r->argv[1] = key;
-}
-
-static void removals_add(struct removals *r, bytes member)
-{
-    if (!r->wanted) return;
-    r->argv[r->n++] = member;
-    if (r->n == ARRAY_LEN(r->argv)) removals_flush(r);
+    char digits[NUM_I64_LEN];
+    CTX_EFFECT(c, max ? BYTES_LIT("ZPOPMAX") : BYTES_LIT("ZPOPMIN"), key,
+               bytes_of(digits, num_print_i64(digits, (i64)n)));
 }
 
 /* Replies the n lowest or highest entries, as pairs or flat, and removes them. */
@@ -39,21 +16,18 @@ static void pop(struct ctx *c, bytes key, struct key_ref *ref, bool max, u64 n, 
     u64 size = ops->size(c->eng, ref);
     struct zset_seek seek = {.by = ZSEEK_RANK, .reverse = max, .rank = max ? size - 1 : 0};
     struct zset_iter it;
-    struct removals gone;
     bytes member;
     double score;
 
-    removals_init(&gone, c, key);
     ops->zset.iter(c->eng, ref, &seek, &it);
     for (u64 i = 0; i < n && ops->zset.next(&it, &member, &score); i++) {
         if (nested) reply_array(c->out, 2);
         reply_bulk(c->out, member);
         reply_double(c->out, score);
-        removals_add(&gone, member);
     }
-    removals_flush(&gone); /* before the members go */
     ops->zset.erase(c->eng, ref, max ? size - n : 0, n, NULL, NULL);
     ctx_changed_by(c, n, key, NOTIFY_ZSET, max ? "zpopmax" : "zpopmin");
+    pop_effect(c, key, max, n);
     ctx_drop_if_empty(c, ref);
 }
 

@@ -22,7 +22,7 @@
  * form says without: none of them may reach a reader of the journal. */
 static const char *const never_recorded[] = {
     "expire", "pexpire", "expireat", "setex", "psetex", "getex", "getdel", "getset", "incrbyfloat",
-    "spop", "lmpop", "zpopmin", "zpopmax", "zmpop", "zincrby", "sort",
+    "spop", "lmpop", "zmpop", "zincrby", "sort",
     "hexpire", "hpexpire", "hexpireat", "hgetex", "hgetdel", "hsetnx", "hincrbyfloat", "xreadgroup", "xautoclaim",
 };
 
@@ -376,8 +376,10 @@ static const struct form forms[] = {
     {"RPUSH l a b c", 0, "LMPOP 2 x l LEFT COUNT 2", "LPOP l 2"},
     {"RPUSH l b a", 0, "SORT l ALPHA STORE d", "RPUSH d a b"},
     {"RPUSH l b a;SET d x", 0, "SORT l ALPHA STORE d", "MULTI; DEL d; RPUSH d a b; EXEC"},
-    {"ZADD z 1 a 2 b 3 c", 0, "ZPOPMIN z 2", "ZREM z a b"},
-    {"ZADD z 1 a 2 b 3 c", 0, "ZMPOP 1 z MAX", "ZREM z c"},
+    {"ZADD z 1 a 2 b 3 c", 0, "ZPOPMIN z 2", "ZPOPMIN z 2"},
+    {"ZADD z 1 a 2 b 3 c", 0, "ZMPOP 1 z MAX", "ZPOPMAX z 1"},
+    {"ZADD z 1 a 2 b", 0, "ZMPOP 2 x z MIN COUNT 9", "ZPOPMIN z 2"},
+    {"ZADD z 1 a 2 b", 0, "BZPOPMAX x z 0", "ZPOPMAX z 1"},
     {"ZADD z 1 a", 0, "ZINCRBY z 1.5 a", "ZADD z 2.5 a"},
     {"ZADD z 1 a", 0, "ZADD z XX INCR 1.5 a", "ZADD z 2.5 a"},
     {NULL, 0, "HSETNX h f v", "HSET h f v"},

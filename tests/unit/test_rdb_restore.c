@@ -67,13 +67,16 @@ static void test_effects(void **state UNUSED)
     dump(&w, "k", &payload);
     effect(&w);
     assert_true(restore(&w, "a", "5000", buf_bytes(&payload), NULL));
-    assert_string_equal(effect(&w), "RESTORE a 1700000005000 ... REPLACE ABSTTL");
+    assert_string_equal(effect(&w), "RESTORE a 1700000005000 ... ABSTTL");
     assert_true(restore(&w, "b", "0", buf_bytes(&payload), NULL));
-    assert_string_equal(effect(&w), "RESTORE b 0 ... REPLACE ABSTTL");
+    assert_string_equal(effect(&w), "RESTORE b 0 ... ABSTTL");
     assert_true(restore(&w, "new", "1", buf_bytes(&payload), "ABSTTL")); /* dead on arrival */
     assert_string_equal(effect(&w), "");
     bytes replace[] = {BYTES_LIT("RESTORE"), BYTES_LIT("b"),       BYTES_LIT("1"),
                        buf_bytes(&payload),  BYTES_LIT("REPLACE"), BYTES_LIT("ABSTTL")};
+    bytes again[] = {BYTES_LIT("RESTORE"), BYTES_LIT("b"), BYTES_LIT("0"), buf_bytes(&payload), BYTES_LIT("REPLACE")};
+    run_argv(&w, 5, again);
+    assert_string_equal(effect(&w), "RESTORE b 0 ... ABSTTL REPLACE");
     run_argv(&w, 6, replace);
     assert_string_equal(effect(&w), "DEL b");
     assert_false(restore(&w, "a", "0", buf_bytes(&payload), NULL));
