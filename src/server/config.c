@@ -284,9 +284,6 @@ void config_settle_engine(struct config *c)
 
 bool config_agrees(const struct config *c, struct buf *why)
 {
-    if (c->engine == ENGINE_ROCKSDB && c->appendonly)
-        return config_fail(why, "appendonly yes makes no sense with engine rocksdb: its data is on "
-                                "disk, with a write-ahead log of its own that appendfsync governs");
     if (c->engine == ENGINE_MEMORY && c->import_rdb.n)
         return config_fail(why, "import-rdb is for engine rocksdb: the memory engine loads dbfilename");
     return true;
@@ -339,7 +336,12 @@ static void warn_of_rocksdb(const struct config *c, const struct log *log)
         log_line(log, LOG_WARNING, "WARNING maxmemory has no effect with engine rocksdb: the data "
                                    "is on disk, nothing is evicted, and the rocksdb-* directives "
                                    "bound the caches");
+    if (c->appendonly)
+        log_line(log, LOG_NOTICE, "appendonly has no effect with engine rocksdb: its data is on disk, with a "
+                                  "write-ahead log of its own that appendfsync governs");
 }
+
+bool config_wants_aof(const struct config *c) { return c->appendonly && c->engine == ENGINE_MEMORY; }
 
 void config_warn(const struct config *c, const struct log *log)
 {

@@ -101,7 +101,10 @@ void config_release(struct config *c);
  * False: `why` says what is wrong, in Redis's words, with the line. */
 NODISCARD bool config_read_args(struct config *c, int argc, char **argv, struct buf *why);
 
-/* Says in the log which of the settings promise what this build does not do yet. */
+/* Whether an AOF is written: the rocksdb engine has a log of its own. */
+bool config_wants_aof(const struct config *c);
+
+/* Says in the log which of the settings have no effect with this engine. */
 void config_warn(const struct config *c, const struct log *log);
 
 /* -- one directive ------------------------------------------------------------- */

@@ -139,8 +139,8 @@ void persistence_apply_config(struct server *s)
     if (!p->started) return;
     if (p->aof) aof_set_options(p->aof, sync_of(c), c->aof_timestamp_enabled);
     if (s->region.loading) return; /* when all is loaded, the AOF follows the configuration of then */
-    if (c->appendonly && p->aof_state == AOF_IS_OFF) turn_on(s);
-    else if (!c->appendonly && p->aof_state != AOF_IS_OFF) turn_off(s);
+    if (config_wants_aof(c) && p->aof_state == AOF_IS_OFF) turn_on(s);
+    else if (!config_wants_aof(c) && p->aof_state != AOF_IS_OFF) turn_off(s);
 }
 
 static bool is_empty(struct server *s)
@@ -155,7 +155,7 @@ bool persistence_loaded(struct server *s, bool from_aof)
 {
     struct persistence *p = &s->persist;
     p->dirty_saved = s->region.ks.dirty;
-    if (!s->config.appendonly) {
+    if (!config_wants_aof(&s->config)) {
         if (p->aof) close_aof(s);
         return true;
     }

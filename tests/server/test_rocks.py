@@ -428,9 +428,18 @@ def test_info(server_factory):
 
 
 def test_settings_that_make_no_sense(server_factory):
-    s = server_factory('--appendonly', 'yes', wait=False)
-    assert s.proc.wait(20) == 1
-    assert 'appendonly yes makes no sense with engine rocksdb' in s.log
+    s = server_factory('--appendonly', 'yes')
+    assert s.log.count('appendonly has no effect with engine rocksdb') == 1
+    with Raw(s.port) as c:
+        assert c.call('SET', 'k', 'v') == b'OK'
+        for value in 'no', 'yes':
+            assert c.call('CONFIG', 'SET', 'appendonly', value) == b'OK'
+            assert c.call('CONFIG', 'GET', 'appendonly') == [b'appendonly', value.encode()]
+    assert s.log.count('appendonly has no effect with engine rocksdb') == 2
+    assert field(s, 'persistence', 'aof_enabled') == 0 and not os.path.exists(f'{s.dir}/appendonlydir')
+    s.restart()
+    with Raw(s.port) as c:
+        assert c.call('GET', 'k') == b'v'
     s = server_factory('--maxmemory', '1mb', '--maxmemory-policy', 'allkeys-lru')
     assert 'maxmemory has no effect with engine rocksdb' in s.log
     with Raw(s.port) as c:
