@@ -202,14 +202,28 @@ void net_read(struct conn *c, bool ended)
 
 /* -- keeping for later --------------------------------------------------------------------- */
 
+/* The input from the request on. A large buffer that begins with it is taken back as it is: a request that is
+ * tried again every few milliseconds may have hundreds of megabytes. A small one is copied, so that a waiting
+ * connection holds no more than its bytes. */
+static struct buf input_keep(struct conn *c, const struct net_request *q)
+{
+    struct buf kept = {0};
+    if (q->raw == c->lent.p && c->lent.cap > NET_BUFFER) {
+        kept = c->lent;
+        c->lent = (struct buf){0};
+    } else {
+        buf_append(&kept, q->raw, (size_t)(q->raw_end - q->raw));
+    }
+    return kept;
+}
+
 void conn_postpone(struct net *n, u32 at, u32 why)
 {
     struct net_request *q = &n->requests[at];
     struct conn *c = q->conn;
-    struct buf rest = {0};
-    buf_append(&rest, q->raw, (size_t)(q->raw_end - q->raw));
+    struct buf kept = input_keep(c, q);
     net_give_back(c->net, &c->in);
-    c->in = rest;
+    c->in = kept;
     restart_parser(&c->parser);
     c->more_input = true;
     c->hold |= why;
