@@ -159,11 +159,12 @@ static int call_command(lua_State *L, bool raise)
         return raise ? script_raise(L) : 1;
     }
     run_command(run, lua_gettop(L), argv);
-    lua_settop(L, 0); /* nearly all of the stack may be arguments */
+    bool sorts = UNLIKELY(run->vm->region->replays_script) && script_replay_sorts(argv[0]);
+    lua_settop(L, 0); /* the reply may need the room; argv is void from here */
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
     script_push_reply(L, resp);
-    if (UNLIKELY(run->vm->region->replays_script)) script_replay_sort(L, argv[0]);
+    if (sorts) script_replay_sort(L);
     if (run->vm->reply.cap > SCRIPT_KEEP) buf_release(&run->vm->reply);
     return raise && failed ? script_raise(L) : 1;
 }

@@ -16,7 +16,7 @@ void script_replay_begin(struct region *r, struct script_replay *saved)
     r->refuse_writes = r->deny_writes = r->deny_stale = NULL;
     r->loading = r->over_memory = false;
     r->on_nested = NULL;
-    r->host.now_us = NULL;
+    r->host.now_us = r->host.cpu_us = NULL;
     r->host.begins = NULL;
     r->replays_script = true;
 }
@@ -33,12 +33,17 @@ void script_replay_end(struct region *r, const struct script_replay *saved)
     r->replays_script = false;
 }
 
-void script_replay_sort(lua_State *L, bytes command)
+bool script_replay_sorts(bytes command)
 {
     static const char *const unordered[] = {"smembers", "sinter", "sunion", "sdiff", "hkeys", "hvals", "keys"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(unordered); i++) found |= bytes_is(command, unordered[i]);
-    if (!found || !lua_istable(L, -1) || lua_objlen(L, -1) < 2) return;
+    return found;
+}
+
+void script_replay_sort(lua_State *L)
+{
+    if (!lua_istable(L, -1) || lua_objlen(L, -1) < 2) return;
     script_push_real_globals(L);
     lua_getfield(L, -1, "table");
     lua_getfield(L, -1, "sort");

@@ -27,7 +27,9 @@ struct script_replay {
 void script_replay_begin(struct region *r, struct script_replay *saved);
 void script_replay_end(struct region *r, const struct script_replay *saved);
 
-/* Sorts the reply on top of the stack if its command promises no order. */
-void script_replay_sort(lua_State *L, bytes command);
+/* Whether the reply of a command has no order of its own. */
+bool script_replay_sorts(bytes command);
+/* Sorts the reply on top of the stack. */
+void script_replay_sort(lua_State *L);
 
 #endif

@@ -10,6 +10,11 @@ from mayfly import encode, eventually
 WRITES = "redis.call('SET', KEYS[1], ARGV[1]) redis.call('RPUSH', 'order', KEYS[1])"
 COPIES_A_SET = "for _, m in ipairs(redis.call('SMEMBERS', KEYS[1])) do redis.call('RPUSH', KEYS[2], m) end"
 DRAWS = "for i = 1, 5 do redis.call('RPUSH', 'drawn', math.random(1000)) end"
+# The name of the command is garbage as soon as it has run.
+NAMES_IT_LATE = """for i = 1, 100 do
+    local list = redis.call(('sMem'):rep(1) .. 'BerS', 'set')
+    if list[1] ~= 'member:000' or list[300] ~= 'member:996' then redis.call('SET', 'unordered', i) end
+end redis.call('SET', 'named', 'late')"""
 FAILS_LATE = "redis.call('SET', 'half', 'done') return redis.call('INCR', 'half')"
 MEMBERS = [f'member:{i * 7919 % 1000:03}' for i in range(300)]
 
@@ -26,6 +31,7 @@ def as_written():
     yield encode('SCRIPT', 'LOAD', COPIES_A_SET)
     yield encode('SADD', 'set', *MEMBERS)
     yield encode('EVALSHA', sha(COPIES_A_SET), '2', 'set', 'list')
+    yield encode('EVAL', NAMES_IT_LATE, '0')
     yield encode('MULTI') + encode('EVAL', DRAWS, '0') + encode('SET', 'within', 'multi') + encode('EXEC')
     yield encode('SELECT', '3') + encode('EVAL', "return redis.call('SETEX', 'elsewhere', 1000, 'x')", '0')
     yield encode('SELECT', '0') + encode('EVAL', FAILS_LATE, '0')
@@ -39,6 +45,7 @@ def check(server):
         assert c.mget('first', 'second', 'within', 'half') == ['one', 'two', 'multi', 'done']
         assert c.lrange('order', 0, -1) == ['first', 'second']
         assert c.lrange('list', 0, -1) == sorted(MEMBERS), 'such scripts saw sets in order'
+        assert c.mget('named', 'unordered') == ['late', None]
         # lrand48() after srand48(0), as Redis up to 6 made math.random(1000) of it
         assert c.lrange('drawn', 0, -1) == ['171', '750', '97', '871', '578']
         assert 900 < other.ttl('elsewhere') <= 1000
