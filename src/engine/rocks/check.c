@@ -293,7 +293,7 @@ static void release(struct check *c)
 static int check_logs(const char *dir)
 {
     struct wal_verdict v;
-    if (store_folder_look(dir, NULL) != STORE_FOLDER_DATABASE) return -1;
+    if (store_folder_look(dir, NULL) != STORE_FOLDER_DATABASE || store_folder_in_use(dir, NULL)) return -1;
     wal_verify(dir, NULL, &v);
     bool damaged = v.state == WAL_DAMAGED || (v.state == WAL_TORN && v.tables_ahead), cut = v.after.n > 0;
     if (damaged) printf("PROBLEM: RocksDB's logs in %s are damaged: %.*s\n", dir, (int)v.text.n, v.text.p);

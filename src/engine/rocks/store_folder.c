@@ -59,6 +59,19 @@ static int open_in(const char *dir, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+bool store_folder_in_use(const char *dir, struct buf *why)
+{
+    int fd = open_in(dir, "LOCK");
+    if (fd < 0) return false;
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(fd);
+    if (held && why)
+        buf_printf(why, "can't open the RocksDB database in %s: another process has it open: stop that one (%d), or give "
+                   "this one another directory", dir, (int)lock.l_pid);
+    return held;
+}
+
 /* The name in CURRENT; false: it holds none. */
 static bool named_manifest(const char *dir, char name[64])
 {

@@ -18,4 +18,9 @@ enum store_folder {
 /* `why`, if given, is told what is missing of an incomplete one and what to do. Changes nothing. */
 enum store_folder store_folder_look(const char *dir, struct buf *why);
 
+/* Whether another process has it open, which `why` names. RocksDB asks only when it opens a database for writing; the
+ * logs of a running server must not be judged, let alone moved, before that. Closing LOCK gives up this process's own
+ * lock: only for a folder that it has not open. */
+bool store_folder_in_use(const char *dir, struct buf *why);
+
 #endif

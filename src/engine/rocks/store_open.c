@@ -104,22 +104,6 @@ static void release_names(struct names *ns)
     mem_free(ns->handle);
 }
 
-/* RocksDB takes no lock for reading only. */
-static bool in_use(const char *dir, struct buf *why)
-{
-    struct buf path = {0};
-    buf_printf(&path, "%s/LOCK", dir);
-    buf_append_char(&path, 0);
-    int fd = open(path.p, O_RDONLY | O_CLOEXEC);
-    buf_release(&path);
-    if (fd < 0) return false;
-    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-    bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-    close(fd);
-    if (held) buf_printf(why, "process %d has the RocksDB database in %s open", (int)lock.l_pid, dir);
-    return held;
-}
-
 /* RocksDB's error, or NULL. */
 static char *try_open(struct store *s, const rocksdb_options_t *database, struct names *ns)
 {
@@ -276,7 +260,7 @@ static void init(struct store *s, const struct rocks_options *o, bool read_only,
 
 struct store *store_open(const struct rocks_options *o, bool read_only, bool *failed, struct buf *why)
 {
-    if (read_only && in_use(o->dir, why)) return NULL;
+    if (store_folder_in_use(o->dir, why)) return NULL;
     struct store *s = mem_zalloc(sizeof *s);
     init(s, o, read_only, failed);
     open_database(s, o, why);
