@@ -222,6 +222,33 @@ def test_flip_at_the_start(fsync, machines):
         assert state(link) == n + 10
 
 
+def test_flip_in_the_manifest(machines, rounds):
+    """RocksDB takes some of these for a torn end, and deletes all tables that the rest of the MANIFEST names."""
+    m = filled(machines, 'no')
+    m.stop()
+    with open(os.path.join(folder_of(m), 'CURRENT'), encoding='utf-8') as f:
+        name = f.read().strip()
+    path = os.path.join(folder_of(m), name)
+    with open(path, 'rb') as f:
+        whole = f.read()
+    for _ in rounds.run(full=100, short=4):
+        at = rounds.rng.randrange(len(whole) * 3 // 4)
+        with open(path, 'r+b') as f:
+            f.seek(at)
+            f.write(bytes([whole[at] ^ 1 << rounds.rng.randrange(8)]))
+        left = content(folder_of(m))
+        code, text = machine.rocks_checker(m.dir)
+        assert code == 1 and f'{name}, the log of its tables, has a bad record at offset' in text, (at, text)
+        said = refused(m, '--rocksdb-load-damaged-log', 'yes')
+        assert f'{name}, the log of its tables, has a bad record at offset' in said, (at, said)
+        assert content(folder_of(m)) == left and not os.path.exists(os.path.join(folder_of(m), ASIDE))
+        with open(path, 'wb') as f:
+            f.write(whole)
+    m.start()
+    with Link(m.port) as link:
+        assert state(link) == WRITES
+
+
 def test_accepted_loss(machines, rounds):
     """Whichever log it is: with the loss accepted there is the state of a moment before it, or the server says that
     there is none."""

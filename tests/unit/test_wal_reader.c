@@ -65,7 +65,7 @@ struct outcome {
     u32 records;
     enum wal_found end;
     u64 offset, sound; /* where what is bad begins; where the last record ends */
-    bool behind, hole;
+    bool behind, hole, torn;
 };
 
 static char file_path[300];
@@ -82,6 +82,7 @@ static struct outcome read_log(bytes log)
     while ((o.end = wal_reader_next(&r)) == WAL_RECORD) o.records++;
     o.offset = r.offset;
     o.sound = r.end;
+    if (o.end == WAL_BAD) o.torn = wal_reader_torn(&r);
     if (o.end == WAL_BAD) o.hole = wal_reader_at_hole(&r);
     if (o.end == WAL_BAD) o.behind = wal_reader_sound_behind(&r);
     wal_reader_close(&r);
@@ -193,6 +194,7 @@ static void every_byte(void **state)
         struct outcome o = read_log(bytes_of(b.p, at));
         assert_int_equal(o.records, (at >= first) + (at >= second) + (at >= b.n));
         assert_int_equal(o.end == WAL_END, at == 0 || at == first || at == second || at == b.n);
+        assert_int_equal(o.torn, o.end == WAL_BAD);
         assert_false(o.behind);
     }
     for (u64 at = 0; at < b.n; at++) {
@@ -203,6 +205,8 @@ static void every_byte(void **state)
             assert_int_equal(o.end, WAL_BAD);
             assert_int_equal(o.records, (at >= first) + (at >= second));
             assert_int_equal(o.behind, at < second);
+            bool size = at - second >= 4 && at - second <= 6; /* then it may seem to reach beyond the end */
+            assert_true(!o.torn || o.behind || size);
         }
     }
     buf_release(&b);
@@ -255,6 +259,26 @@ static void holes(void **state)
     memset(b.p + 2 * 4096, 0, b.n - 2 * 4096);
     o = read_log(buf_bytes(&b));
     assert_true(o.end == WAL_BAD && !o.behind && o.hole);
+    buf_release(&b);
+}
+
+/* A sync has written the first half of a page. The next writes fill it and the page after it, but only that one
+ * reaches the disk. */
+static void hole_in_half_a_page(void **state)
+{
+    (void)state;
+    static char data[1500];
+    struct buf b = {0};
+    memset(data, 'x', sizeof data);
+    add_record(&b, bytes_of(data, 1500), 0);
+    u64 synced = b.n;
+    for (u32 i = 0; i < 20; i++) add_record(&b, bytes_of(data, 1500), 0);
+    memset(b.p + synced, 0, 4096 - synced);
+    struct outcome o = read_log(buf_bytes(&b));
+    assert_true(o.end == WAL_BAD && o.records == 1 && o.offset == synced);
+    assert_true(o.behind && o.hole);
+    b.p[synced + 1000] = 'x'; /* something was written there, but not this */
+    assert_false(read_log(buf_bytes(&b)).hole);
     buf_release(&b);
 }
 
@@ -343,7 +367,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(checksum), TEST(whole), TEST(cut_anywhere), TEST(flip_anywhere), TEST(every_byte), TEST(odd_fragments),
-        TEST(holes), TEST(batches), TEST(manifest_of_a_database), TEST(manifest_that_is_none),
+        TEST(holes),
+        TEST(hole_in_half_a_page), TEST(batches), TEST(manifest_of_a_database), TEST(manifest_that_is_none),
     };
     return cmocka_run_group_tests_name("RocksDB's logs", tests, NULL, NULL);
 }

@@ -188,8 +188,13 @@ static u64 first_log(const struct state *s)
     return MAX(s->min_log, lowest);
 }
 
-/* A torn end is left out: RocksDB does the same. */
-static bool read_edits(struct wal_reader *r, struct state *s)
+/* What an interrupted write leaves: each edit is synced before the next one is written. RocksDB leaves it out. */
+static bool torn_end(struct wal_reader *r)
+{
+    return (wal_reader_torn(r) || wal_reader_at_hole(r)) && !wal_reader_sound_behind(r);
+}
+
+static bool read_edits(struct wal_reader *r, struct state *s, bool *damaged)
 {
     struct edit e;
     struct state group = *s; /* with the edits of a group that is not complete yet */
@@ -198,7 +203,8 @@ static bool read_edits(struct wal_reader *r, struct state *s)
         if (!edit_read(buf_bytes(&r->record), &e) || !apply(&group, &e)) return false;
         if (!e.in_group || e.left_in_group == 0) *s = group;
     }
-    return found != WAL_FAILED;
+    *damaged = found == WAL_BAD && !torn_end(r);
+    return found != WAL_FAILED && !*damaged;
 }
 
 u64 wal_manifest_current(const char *dir)
@@ -219,11 +225,13 @@ bool wal_manifest_read(const char *dir, struct wal_manifest *out)
     struct state s = {.there[0] = true};
     u64 number = wal_manifest_current(dir);
     snprintf(path, sizeof path, "%s/MANIFEST-%06llu", dir, (unsigned long long)number);
+    *out = (struct wal_manifest){.number = number};
     if (!number || !wal_reader_open(&r, path, 0, RECORD_MAX)) return false;
-    bool ok = read_edits(&r, &s);
+    bool ok = read_edits(&r, &s, &out->damaged);
     wal_reader_close(&r);
-    *out = (struct wal_manifest){
-        .number = number, .first_log = first_log(&s), .in_tables = s.in_tables, .last_sequence = s.last_sequence,
-    };
+    out->offset = r.offset;
+    out->first_log = first_log(&s);
+    out->in_tables = s.in_tables;
+    out->last_sequence = s.last_sequence;
     return ok;
 }

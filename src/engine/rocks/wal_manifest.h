@@ -9,11 +9,14 @@ struct wal_manifest {
     u64 first_log;     /* what older ones held is in tables; whether there is one with this number is open */
     u64 in_tables;     /* the highest sequence number that a table has */
     u64 last_sequence; /* when the last table or log was noted: the oldest needed log begins no later than behind it */
+    bool damaged;      /* it has a bad record, which is not a torn end, … */
+    u64 offset;        /* … at this place */
 };
 
 u64 wal_manifest_current(const char *dir); /* the number of the one that CURRENT names; 0: none */
 
-/* Of the MANIFEST that CURRENT names. False: it can't be read, or has something that we don't know. */
+/* Of the MANIFEST that CURRENT names. False: it can't be read, is damaged, or has something that we
+ * don't know. */
 bool wal_manifest_read(const char *dir, struct wal_manifest *out);
 
 #endif

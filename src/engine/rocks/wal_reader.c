@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
 
+#define CHECKSUM 4u
 #define HEADER 7u
 #define HEADER_WITH_LOG 11u
 #define PAGE 4096u
@@ -31,6 +33,10 @@ static bool has_log_number(u8 type)
     return (type > RECYCLED && type < FIRST_NOTE) || type == 11 || type == 131;
 }
 
+static u32 header_size(u8 type) { return has_log_number(type) ? HEADER_WITH_LOG : HEADER; }
+
+static u32 fragment_size(const char *p) { return header_size((u8)p[6]) + ((u32)(u8)p[4] | (u32)(u8)p[5] << 8); }
+
 static u32 unmask(u32 crc)
 {
     u32 rotated = crc - 0xa282ead8u;
@@ -42,8 +48,7 @@ static bool fragment_at(const char *p, u32 room, u32 log, struct fragment *f)
 {
     if (room < HEADER) return false;
     u8 type = (u8)p[6];
-    u32 header = has_log_number(type) ? HEADER_WITH_LOG : HEADER;
-    u32 size = header + ((u32)(u8)p[4] | (u32)(u8)p[5] << 8);
+    u32 header = header_size(type), size = fragment_size(p);
     bool known = (type > 0 && type <= 11) || type >= 128;
     if (!known || size > room) return false;
     if (crc32c(bytes_of(p + 6, size - 6)) != unmask(little_u32(p))) return false;
@@ -178,14 +183,31 @@ bool wal_reader_sound_behind(struct wal_reader *r)
     return false;
 }
 
+static bool only_zeros(const char *p, size_t n)
+{
+    while (n > 0 && *p == 0) p++, n--;
+    return n == 0;
+}
+
 bool wal_reader_at_hole(const struct wal_reader *r)
 {
-    static const char zeros[PAGE];
     char page[PAGE];
     u64 from = r->bad / PAGE * PAGE;
-    for (u64 at = from; at < from + WAL_BLOCK; at += PAGE)
-        if (read_at(r->fd, page, PAGE, at) == PAGE && memcmp(page, zeros, PAGE) == 0) return true;
+    u32 used = (u32)(r->bad - from);
+    if (PAGE - used < CHECKSUM) from += PAGE, used = 0; /* too little to tell */
+    for (u64 at = from; at < from + WAL_BLOCK; at += PAGE, used = 0)
+        if (read_at(r->fd, page, PAGE, at) == PAGE && only_zeros(page + used, PAGE - used)) return true;
     return false;
+}
+
+bool wal_reader_torn(const struct wal_reader *r)
+{
+    struct stat st;
+    u32 at = (u32)(r->bad - r->block_offset), room = r->block_n - at;
+    const char *p = r->block + at;
+    if (fstat(r->fd, &st) != 0 || (u64)st.st_size > r->block_offset + r->block_n) return false;
+    if (room < HEADER || fragment_size(p) > room) return true;
+    return only_zeros(p, room);
 }
 
 bool wal_batch(bytes record, u64 *sequence, u32 *rows)

@@ -64,9 +64,13 @@ enum wal_found wal_reader_next(struct wal_reader *r);
  * nothing behind it; a flipped bit has. */
 bool wal_reader_sound_behind(struct wal_reader *r);
 
-/* After WAL_BAD: whether a page of zeros is where the record should be, as if the kernel had written what is
- * behind it, but not this page, when the power went. */
+/* After WAL_BAD: whether zeros are where the record should be, as if the kernel had written what is behind it, but not
+ * this page, when the power went: a whole page, or the rest of the one that the last sync had written in part. */
 bool wal_reader_at_hole(const struct wal_reader *r);
+
+/* After WAL_BAD: whether the file ends in the middle of the fragment, or has nothing but zeros from there on. That is
+ * what an interrupted write leaves; a flipped bit leaves the fragment as long as it was. */
+bool wal_reader_torn(const struct wal_reader *r);
 
 /* Of a write batch. False: it is too short to be one. */
 bool wal_batch(bytes record, u64 *sequence, u32 *rows);

@@ -202,12 +202,22 @@ static void judge_end(struct walk *w)
     }
 }
 
+/* RocksDB may take a flipped bit for a torn end, and then deletes the tables that the rest of the MANIFEST names. */
+static void refuse_manifest(struct walk *w)
+{
+    w->v->state = WAL_DAMAGED;
+    w->v->tables_ahead = true;
+    buf_printf(&w->v->text, "MANIFEST-%06llu, the log of its tables, has a bad record at offset %llu",
+               LLU(w->manifest.number), LLU(w->manifest.offset));
+}
+
 void wal_verify(const char *dir, const struct log *log, struct wal_verdict *v)
 {
     struct walk w = {.dir = dir, .v = v};
     *v = (struct wal_verdict){.state = WAL_UNKNOWN};
     if (!wal_manifest_read(dir, &w.manifest)) {
-        buf_append_str(&v->text, "its MANIFEST has something that this version does not know");
+        if (w.manifest.damaged) refuse_manifest(&w);
+        else buf_append_str(&v->text, "its MANIFEST has something that this version does not know");
         return;
     }
     v->state = WAL_SOUND;
