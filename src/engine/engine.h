@@ -121,6 +121,21 @@ struct rows_ops {
 
 #define ROWS_HEAD_MAX 128 /* bytes of a head */
 
+/* Metadata: what the server keeps beside the data, as rows of a kind, each with a name. Changes belong to the open
+ * transaction; an engine that loses its data with the process keeps no metadata either. */
+enum meta_kind {
+    META_FUNCTIONS, /* exec/function_rows.c */
+};
+#define ENGINE_META_MAX ((size_t)40 << 20) /* bytes of a value */
+
+struct meta_ops {
+    void (*put)(struct engine *, enum meta_kind, bytes name, bytes value); /* creates or replaces a row */
+    void (*del)(struct engine *, enum meta_kind, bytes name);              /* the row may be absent */
+    /* All rows of a kind as of the last commit, in the order of their names (memcmp, then length). fn may
+     * put and delete rows; the walk does not see that. */
+    void (*each)(struct engine *, enum meta_kind, pair_fn, void *arg);
+};
+
 /* The data as it is at one moment, handed out key by key while commands go on changing it: one snapshot
  * at a time, no second copy of the data, nothing but a mark per key.
  *
@@ -200,6 +215,7 @@ struct engine_ops {
     struct seq_ops seq;
     struct zset_ops zset;
     struct rows_ops rows;
+    struct meta_ops meta;
 };
 
 /* Thresholds at which OBJECT ENCODING changes its answer, by Redis's names. */
@@ -210,17 +226,12 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
-/* What the server wants to find again: kept with the data, if that is kept, by the next commit. */
-enum engine_note_of {
-    NOTE_REPLICATION, /* the position in a history */
-    NOTE_FUNCTIONS,   /* all libraries */
-    NOTES
-};
+/* The position in a history of replication: kept with the data, if that is kept, by the next commit. */
 struct engine_note {
     struct buf text;
     bool changed;
 };
-#define ENGINE_NOTE_MAX(which) ((which) == NOTE_REPLICATION ? (size_t)4096 : (size_t)40 << 20) /* bytes */
+#define ENGINE_NOTE_MAX 4096 /* bytes */
 
 struct engine {
     const struct engine_ops *ops;
@@ -229,8 +240,8 @@ struct engine {
      * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
      * transaction (swap). An engine starts with empty ones, whatever was there. */
     u32 databases;
-    struct engine_note notes[NOTES];
-    bool keeps_notes; /* it does, also across restarts */
+    struct engine_note note;
+    bool keeps_notes; /* it does, also across restarts; the same is true of metadata */
     i64 now_ms;       /* of the open transaction */
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;

@@ -87,6 +87,7 @@ void functions_settle(struct region *r, bool kept)
         removed |= c->added != kept;
         library_drop(c->lib, f->vm.L);
     }
+    if (kept) f->one_row = false;
     if (removed) lua_gc(f->vm.L, LUA_GCSTEP, COLLECT_STEP);
 }
 
@@ -255,25 +256,6 @@ bool functions_restore(struct region *r, bytes payload, enum restore_policy poli
     set_free(loaded, f->vm.L);
     if (joined) replace_all(f, joined);
     return joined != NULL;
-}
-
-/* -- what the engine keeps --------------------------------------------------------------------- */
-
-void functions_note(struct region *r)
-{
-    struct engine_note *note = &r->eng->notes[NOTE_FUNCTIONS];
-    if (!r->eng->keeps_notes) return;
-    functions_dump(r->functions->live, 0, &note->text);
-    note->changed = true;
-}
-
-bool functions_recall(struct region *r, struct buf *error)
-{
-    bytes note = buf_bytes(&r->eng->notes[NOTE_FUNCTIONS].text);
-    if (note.n == 0) return true;
-    bool ok = functions_restore(r, note, RESTORE_FLUSH, 0, error);
-    if (functions_changed(r)) functions_settle(r, ok);
-    return ok;
 }
 
 /* -- a full sync ------------------------------------------------------------------------------- */

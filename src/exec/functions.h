@@ -14,7 +14,7 @@
 #include "command/rdb_out.h"
 #include "exec/script.h"
 
-#define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries: engine.h writes it as a whole */
+#define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries */
 #define FUNCTION_LOAD_MS 500             /* so long a library may take to be loaded */
 
 struct function {
@@ -49,6 +49,7 @@ struct functions {
         bool added;              /* or removed */
     } *changes;
     u32 change_count, change_cap;
+    bool one_row; /* the engine has all libraries in one row: function_rows.c */
     struct function_set *staged; /* NULL: no full sync is being loaded */
     struct library *loading;     /* register_function adds to it; NULL: it may not be called */
 };
@@ -118,10 +119,15 @@ static inline bool functions_changed(const struct region *r)
     const struct functions *f = r->functions;
     return f && (f->before || f->change_count);
 }
-void functions_note(struct region *r);                /* before a commit: as the engine's note */
-void functions_settle(struct region *r, bool kept);   /* after it */
-/* At start: what the engine has kept. */
+void functions_settle(struct region *r, bool kept);   /* after a commit */
+
+/* -- what the engine keeps: function_rows.c ---------------------------------------------------- */
+
+void functions_write(struct region *r); /* before a commit: what has changed */
+/* At start: loads what is there. False: the text of the error is in *error. */
 NODISCARD bool functions_recall(struct region *r, struct buf *error);
+
+/* -- a full sync ------------------------------------------------------------------------------- */
 
 /* A full sync: a place aside for its libraries, until they are taken into use or forgotten. */
 void functions_stage(struct region *r);

@@ -88,7 +88,7 @@ void region_advance(struct region *r, i64 now_ms)
 bool region_commit(struct region *r)
 {
     bool functions = functions_changed(r);
-    if (UNLIKELY(functions) && !r->doomed) functions_note(r);
+    if (UNLIKELY(functions) && !r->doomed) functions_write(r);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);
     if (kept) r->committed = r->journal.seq;

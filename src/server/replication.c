@@ -121,7 +121,7 @@ void replication_begin_tick(struct server *s)
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct engine_note *note = &s->region.eng->notes[NOTE_REPLICATION];
+    struct engine_note *note = &s->region.eng->note;
     if (s->config.engine != ENGINE_ROCKSDB) return;
     buf_clear(&note->text);
     buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
@@ -131,7 +131,7 @@ void replication_note(struct server *s)
 bool replication_commit(struct server *s)
 {
     struct replication *r = &s->repl;
-    bool moves = r->stream.staged > 0, pending = s->region.eng->notes[NOTE_REPLICATION].changed;
+    bool moves = r->stream.staged > 0, pending = s->region.eng->note.changed;
     if (UNLIKELY(moves)) replication_note(s);
     bool kept = region_commit(&s->region);
     if (UNLIKELY(!kept)) {
@@ -223,7 +223,7 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
 
 static void load_note(struct server *s)
 {
-    const struct buf *note = &s->region.eng->notes[NOTE_REPLICATION].text;
+    const struct buf *note = &s->region.eng->note.text;
     char text[128], id[STREAM_ID + 1];
     unsigned long long position;
     unsigned db;

@@ -1,5 +1,5 @@
 /* Functions and transactions: what a failed commit brings back, what is journalled, what a full sync
- * brings; and that sets of libraries stay what a simple list of them says. */
+ * brings; that sets of libraries stay what a simple list of them says; and what the rocks engine keeps. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "exec/functions.h"
 #include "harness.h"
+#include "unit/rocks_helpers.h"
 
 static const char *load(struct world *w, const char *name, const char *functions, bool replace)
 {
@@ -33,9 +34,13 @@ static const char *load(struct world *w, const char *name, const char *functions
 
 /* -- commits that fail ------------------------------------------------------------------------- */
 
-static bool commit_not(struct engine *e UNUSED, u64 seq UNUSED) { return false; }
-
 /* The memory engine never fails; here it says it did. */
+static bool commit_not(struct engine *e, u64 seq UNUSED)
+{
+    if (e->keeps_notes) e->ops->abort(e);
+    return false;
+}
+
 static void fail_commit(struct world *w)
 {
     struct engine *e = w->region.eng;
@@ -148,48 +153,295 @@ static void a_sync_brings_its_own(void **state UNUSED)
 
 /* -- against a model --------------------------------------------------------------------------- */
 
-/* Libraries A to H, each with one function of six names in one of two cases. Some transactions are kept, others are
- * not. */
-static void sets_are_what_they_should_be(void **state UNUSED)
+/* A full sync that brings the same libraries. */
+static void sync_what_is_there(struct world *w)
 {
-    struct world w;
+    struct buf error = {0};
+    functions_stage(&w->region);
+    const struct function_set *live = functions_live(&w->region);
+    for (u32 i = 0; i < live->count; i++)
+        assert_true(functions_load(&w->region, true, buf_bytes(&live->libraries[i]->code), false, 0, NULL, &error));
+    functions_adopt(&w->region);
+}
+
+/* Libraries A to H, each with one function of six names in one of two cases. Some transactions are kept, others are
+ * not. `reopen`, where the engine keeps libraries, starts again with what the last commit kept. */
+static void compare_with_model(struct world *w, int steps, void (*reopen)(struct world *))
+{
     u64 rng = 5;
     int of[8], kept[8]; /* the function each has, and had at the last commit; -1: it is not there */
-    world_open(&w);
     for (int i = 0; i < 8; i++) of[i] = kept[i] = -1;
-    for (int step = 0; step < 3000; step++) {
+    for (int step = 0; step < steps; step++) {
         int lib = (int)(rand_next(&rng) % 8), f = (int)(rand_next(&rng) % 6);
         bool replace = rand_next(&rng) % 2, upper = rand_next(&rng) % 2, taken = false;
         char name[2] = {(char)('A' + lib), 0}, function[2] = {(char)((upper ? 'U' : 'u') + f), 0}, line[64];
         for (int i = 0; i < 8; i++) taken |= i != lib && of[i] == f;
         if (rand_next(&rng) % 40 == 0) {
-            EXPECT(&w, "function flush", "OK");
+            EXPECT(w, "function flush", "OK");
             for (int i = 0; i < 8; i++) of[i] = -1;
+        } else if (rand_next(&rng) % 20 == 0) {
+            sync_what_is_there(w);
         } else if (rand_next(&rng) % 3 == 0) {
             snprintf(line, sizeof line, "function delete %s", name);
-            EXPECT(&w, line, of[lib] < 0 ? "-ERR Library not found" : "OK");
+            EXPECT(w, line, of[lib] < 0 ? "-ERR Library not found" : "OK");
             of[lib] = -1;
         } else {
             bool refused = taken || (of[lib] >= 0 && !replace);
-            assert_int_equal(load(&w, name, function, replace)[0] == '-', refused);
+            assert_int_equal(load(w, name, function, replace)[0] == '-', refused);
             if (!refused) of[lib] = f;
         }
         if (rand_next(&rng) % 4 == 0) {
-            at(&w, step);
+            at(w, step);
             memcpy(kept, of, sizeof of);
         } else if (rand_next(&rng) % 6 == 0) {
-            fail_commit(&w);
+            fail_commit(w);
+            memcpy(of, kept, sizeof of);
+        }
+        if (reopen && rand_next(&rng) % 100 == 0) {
+            reopen(w);
             memcpy(of, kept, sizeof of);
         }
         snprintf(line, sizeof line, "fcall %c 0", 'U' + f);
         int has = -1;
         for (int i = 0; i < 8; i++) has = of[i] == f ? i : has;
-        const char *reply = run(&w, line);
+        const char *reply = run(w, line);
         assert_int_equal(reply[0] == '-', has < 0);
         if (has >= 0) assert_int_equal(reply[strlen(reply) - 1], 'A' + has);
     }
+}
+
+static void sets_are_what_they_should_be(void **state UNUSED)
+{
+    struct world w;
+    world_open(&w);
+    compare_with_model(&w, 3000, NULL);
     world_close(&w);
 }
+
+/* -- what the rocks engine keeps ---------------------------------------------------------------- */
+
+static char folder[256];
+
+static int make_folder(void **state UNUSED) { return folder_make(folder, sizeof folder, "functions") ? 0 : -1; }
+
+static int remove_folder(void **state UNUSED)
+{
+    folder_remove(folder);
+    return 0;
+}
+
+static void open_kept(struct world *w)
+{
+    struct rocks_options o = rocks_small(folder, DBS);
+    struct buf error = {0};
+    world_open_on(w, rocks_must_open(&o));
+    assert_true(functions_recall(&w->region, &error));
+    assert_int_equal(error.n, 0);
+}
+
+/* What is not committed is lost. */
+static void reopen(struct world *w)
+{
+    world_close(w);
+    assert_int_equal(rocks_check(folder), 0);
+    open_kept(w);
+}
+
+static void kept_sets_are_what_they_should_be(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    compare_with_model(&w, 1500, reopen);
+    world_close(&w);
+}
+
+static void list_name(void *arg, bytes name, bytes value UNUSED, double score UNUSED)
+{
+    buf_printf(arg, "<%.*s>", (int)name.n, name.p);
+}
+
+static void expect_rows(struct world *w, const char *names)
+{
+    struct engine *e = w->region.eng;
+    struct buf found = {0};
+    e->ops->meta.each(e, META_FUNCTIONS, list_name, &found);
+    buf_append_char(&found, '\0');
+    assert_string_equal(found.p, names);
+    buf_release(&found);
+}
+
+static void replaced_sets_are_kept(void **state UNUSED)
+{
+    struct world w;
+    struct buf dump = {0};
+    open_kept(&w);
+    load(&w, "a", "f", false);
+    load(&w, "b", "g", false);
+    at(&w, 1);
+    functions_dump(functions_live(&w.region), 0, &dump);
+    load(&w, "c", "h", false);
+    EXPECT(&w, "function delete a", "OK");
+    EXPECT(&w, "function flush", "OK"); /* changes before and after a flush, in one transaction */
+    load(&w, "b", "other", false);
+    at(&w, 2);
+    expect_rows(&w, "<b>");
+    bytes restore[] = {BYTES_LIT("function"), BYTES_LIT("restore"), buf_bytes(&dump), BYTES_LIT("replace")};
+    load(&w, "d", "i", false);
+    run_argv(&w, 4, restore);
+    fail_commit(&w);
+    expect_rows(&w, "<b>");
+    load(&w, "d", "i", false);
+    run_argv(&w, 4, restore);
+    at(&w, 3);
+    expect_rows(&w, "<a><b><d>");
+    reopen(&w);
+    EXPECT(&w, "fcall g 0", "g of b");
+    EXPECT(&w, "fcall other 0", "-ERR Function not found");
+    EXPECT(&w, "fcall i 0", "i of d");
+    functions_stage(&w.region);
+    assert_true(bring(&w, "a", "g"));
+    functions_adopt(&w.region);
+    at(&w, 4);
+    reopen(&w);
+    expect_rows(&w, "<a>");
+    EXPECT(&w, "fcall g 0", "new");
+    buf_release(&dump);
+    world_close(&w);
+}
+
+static u64 written_by_a_change(struct world *w, int number)
+{
+    u64 before = rocks_bytes_written(w->region.eng);
+    char name[32];
+    snprintf(name, sizeof name, "lib%06d", number);
+    assert_string_equal(load(w, name, name, false), name);
+    at(w, number);
+    assert_string_equal(load(w, name, name, true), name);
+    at(w, number);
+    return rocks_bytes_written(w->region.eng) - before;
+}
+
+/* As versions before rows of their own kept libraries: one row with all of them. */
+static void put_one_row(struct world *w)
+{
+    struct engine *e = w->region.eng;
+    struct buf dump = {0};
+    struct world old;
+    world_open(&old);
+    load(&old, "a", "f g", false);
+    load(&old, "b", "h", false);
+    functions_dump(functions_live(&old.region), 0, &dump);
+    e->ops->meta.put(e, META_FUNCTIONS, (bytes){0}, buf_bytes(&dump));
+    at(w, 1);
+    buf_release(&dump);
+    world_close(&old);
+}
+
+static void one_row_becomes_many(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    put_one_row(&w);
+    reopen(&w);
+    EXPECT(&w, "fcall g 0", "g of a");
+    EXPECT(&w, "fcall h 0", "h of b");
+    EXPECT(&w, "set k v", "OK");
+    at(&w, 2);
+    expect_rows(&w, "<>"); /* nothing has changed */
+    load(&w, "c", "i", false);
+    EXPECT(&w, "function delete b", "OK");
+    fail_commit(&w);
+    expect_rows(&w, "<>");
+    EXPECT(&w, "fcall h 0", "h of b");
+    load(&w, "c", "i", false);
+    EXPECT(&w, "function delete b", "OK");
+    at(&w, 3);
+    expect_rows(&w, "<a><c>");
+    reopen(&w);
+    EXPECT(&w, "fcall g 0", "g of a");
+    EXPECT(&w, "fcall i 0", "i of c");
+    EXPECT(&w, "fcall h 0", "-ERR Function not found");
+    world_close(&w);
+}
+
+static void one_row_is_replaced_once(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    put_one_row(&w);
+    reopen(&w);
+    written_by_a_change(&w, 1);
+    u64 later = written_by_a_change(&w, 2);
+    assert_int_equal(written_by_a_change(&w, 3), later);
+    world_close(&w);
+}
+
+/* An older version was started in between. */
+static void one_row_beside_others_counts(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    load(&w, "b", "was", false);
+    load(&w, "z", "z", false);
+    at(&w, 1);
+    put_one_row(&w);
+    reopen(&w);
+    EXPECT(&w, "fcall h 0", "h of b");
+    EXPECT(&w, "fcall z 0", "-ERR Function not found");
+    EXPECT(&w, "function delete a", "OK");
+    at(&w, 2);
+    expect_rows(&w, "<b>");
+    reopen(&w);
+    EXPECT(&w, "fcall h 0", "h of b");
+    EXPECT(&w, "function flush", "OK");
+    at(&w, 3);
+    expect_rows(&w, "");
+    world_close(&w);
+}
+
+static void put_row(struct world *w, const char *name, const char *code)
+{
+    struct engine *e = w->region.eng;
+    e->ops->meta.put(e, META_FUNCTIONS, bytes_str(name), bytes_str(code));
+    at(w, 1);
+}
+
+static void expect_not_recalled(struct world *w, const char *why)
+{
+    struct buf error = {0};
+    assert_false(functions_recall(&w->region, &error));
+    buf_append_char(&error, '\0');
+    if (!strstr(error.p, why)) fail_msg("'%s' is not in '%s'", why, error.p);
+    assert_false(functions_changed(&w->region));
+    buf_release(&error);
+}
+
+static void damaged_rows_are_refused(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    put_row(&w, "b", "#!lua name=a\nredis.register_function('f', function() end)");
+    expect_not_recalled(&w, "Library a is kept under another name");
+    put_row(&w, "a", "nothing");
+    expect_not_recalled(&w, "Missing library metadata");
+    put_row(&w, "", "nothing");
+    expect_not_recalled(&w, "DUMP payload version or checksum are wrong");
+    world_close(&w);
+}
+
+static void a_change_writes_what_changed(void **state UNUSED)
+{
+    struct world w;
+    open_kept(&w);
+    written_by_a_change(&w, 0); /* and the first rows of a new database */
+    u64 first = written_by_a_change(&w, 1);
+    assert_in_range(first, 1, 1000);
+    for (int i = 2; i < 300; i++) assert_int_equal(written_by_a_change(&w, i), first);
+    world_close(&w);
+}
+
+
+#define KEPT(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
 {
@@ -198,6 +450,13 @@ int main(void)
         cmocka_unit_test(changes_are_journalled),
         cmocka_unit_test(a_sync_brings_its_own),
         cmocka_unit_test(sets_are_what_they_should_be),
+        KEPT(kept_sets_are_what_they_should_be),
+        KEPT(replaced_sets_are_kept),
+        KEPT(one_row_becomes_many),
+        KEPT(one_row_is_replaced_once),
+        KEPT(one_row_beside_others_counts),
+        KEPT(damaged_rows_are_refused),
+        KEPT(a_change_writes_what_changed),
     };
     return cmocka_run_group_tests_name("functions", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 """FUNCTION and FCALL: Redis's replies, and that libraries are part of the data: files, replicas, both engines."""
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -214,30 +215,37 @@ def test_limits(server):
         assert c.call('FUNCTION', 'FLUSH') == b'OK'
 
 
-@pytest.mark.skipif(mayfly.sanitized() or mayfly.ENGINE == 'rocksdb',
-                    reason='a sanitizer has other costs; rocksdb writes all of them with each change')
+def load_many(c, first, n):
+    for at in range(first, first + n, 100):
+        c.send(b''.join(mayfly.encode('FUNCTION', 'LOAD', library(f'l{i}', f'f{i}')) for i in range(at, at + 100)))
+        assert [c.reply() for _ in range(100)] == [b'l%d' % i for i in range(at, at + 100)]
+
+
+@pytest.mark.skipif(mayfly.sanitized(), reason='a sanitizer has other costs')
 def test_many_libraries_cost_no_more_than_few(server_factory):
     """Loading one does not depend on how many there are; and a failed transaction could still take it back."""
     s = server_factory()
 
-    def load(c, first, n):
-        for at in range(first, first + n, 100):
-            c.send(b''.join(mayfly.encode('FUNCTION', 'LOAD', library(f'l{i}', f'f{i}')) for i in range(at, at + 100)))
-            assert [c.reply() for _ in range(100)] == [b'l%d' % i for i in range(at, at + 100)]
+    def written():
+        """Bytes, to files and sockets."""
+        with open(f'/proc/{s.proc.pid}/io') as f:
+            return int(dict(line.split(': ') for line in f)['wchar'])
 
-    def usec_of_the_next(c, first):
+    def cost_of_the_next(c, first):
         """Of one at a time: each is a transaction."""
         c.call('CONFIG', 'RESETSTAT')
+        before = written()
         for i in range(first, first + 200):
             c.call('FUNCTION', 'LOAD', library(f'l{i}', f'f{i}'))
-        return s.info('commandstats')['cmdstat_function|load']['usec_per_call']
+        return s.info('commandstats')['cmdstat_function|load']['usec_per_call'], written() - before
 
     def flat():
         with s.raw() as c:
             c.call('FUNCTION', 'FLUSH')
-            few = usec_of_the_next(c, 0)
-            load(c, 1000, 20_000)
-            assert usec_of_the_next(c, 30_000) < 3 * few
+            few_usec, few_bytes = cost_of_the_next(c, 10_000)
+            load_many(c, 20_000, 20_000)
+            usec, size = cost_of_the_next(c, 50_000)
+            assert usec < 3 * few_usec and size < 3 * few_bytes, (usec, few_usec, size, few_bytes)
     mayfly.in_one_of(3, flat)
 
 
@@ -326,6 +334,45 @@ def test_restart(server_factory, how):
     s.restart(signal.SIGKILL)
     with s.client() as c:
         assert c.function_list() == [] and c.get('k') == b'v'
+
+
+@pytest.mark.engine('rocksdb', 'the other engine has no rows for them')
+def test_restart_with_many(server_factory):
+    """What is loaded, replaced, deleted and restored in several transactions is there after a crash, and nothing else."""
+    s = server_factory()
+
+    def libraries(c):
+        return sorted(lib[1].decode() for lib in c.call('FUNCTION', 'LIST'))
+
+    with s.raw() as c:
+        load_many(c, 0, 2000)
+        dump = c.call('FUNCTION', 'DUMP')
+        for i in range(0, 2000, 100):
+            c.call('FUNCTION', 'DELETE', f'l{i}')
+            c.call('FUNCTION', 'LOAD', 'REPLACE', library(f'l{i + 1}', f'f{i + 1}', body="return 'new'"))
+        assert c.call('FUNCTION', 'LOAD', library('n' * 100_000, 'long_name')) == b'n' * 100_000
+        there = libraries(c)
+    s.restart(signal.SIGKILL)
+    with s.raw() as c:
+        assert libraries(c) == there and len(there) == 1981
+        assert c.call('FCALL', 'f101', 0) == b'new' and c.call('FCALL', 'f102', 0) == b'f102'
+        assert c.call('FCALL', 'long_name', 0) == b'long_name'
+        assert c.call('FUNCTION', 'RESTORE', dump, 'REPLACE') == b'OK'
+    s.restart(signal.SIGKILL)
+    with s.raw() as c:
+        assert len(libraries(c)) == 2001 and c.call('FCALL', 'f101', 0) == b'f101'
+        assert c.call('FUNCTION', 'RESTORE', dump, 'FLUSH') == b'OK'
+        assert c.call('FUNCTION', 'DELETE', 'l7') == b'OK'
+    s.restart()
+    with s.raw() as c:
+        assert libraries(c) == sorted(f'l{i}' for i in range(2000) if i != 7)
+        assert c.call('FUNCTION', 'FLUSH') == b'OK'
+    s.restart(signal.SIGKILL)
+    with s.raw() as c:
+        assert libraries(c) == []
+    s.stop()
+    check = subprocess.run([mayfly.BINARY, '--check', s.dir], capture_output=True, text=True, timeout=60)
+    assert check.returncode == 0, check.stdout + check.stderr
 
 
 @pytest.mark.engine('memory', 'the other engine has no such files')

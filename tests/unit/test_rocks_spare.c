@@ -1,4 +1,4 @@
-/* Spare databases and the note of the rocks engine, beyond what the engine suite asks of every engine: what of
+/* Spare databases, the note and the metadata rows of the rocks engine, beyond what the engine suite asks of every engine: what of
  * them a start finds, with whatever number of databases; what of them compactions take; and that dead keys
  * stay if somebody else decides about them. */
 #include <stdarg.h>
@@ -304,7 +304,7 @@ static void followed_at_time_0(void **state)
 
 static void set_note(const char *text)
 {
-    struct engine_note *note = &e->notes[NOTE_REPLICATION];
+    struct engine_note *note = &e->note;
     buf_clear(&note->text);
     buf_append_str(&note->text, text);
     note->changed = true;
@@ -312,7 +312,7 @@ static void set_note(const char *text)
 
 static void expect_note(const char *text)
 {
-    const struct engine_note *note = &e->notes[NOTE_REPLICATION];
+    const struct engine_note *note = &e->note;
     assert_true(bytes_eq(buf_bytes(&note->text), bytes_str(text)));
     assert_false(note->changed);
 }
@@ -346,6 +346,63 @@ static void note(void **state)
     expect_note("");
 }
 
+/* -- metadata rows ------------------------------------------------------------------------------------------ */
+
+static void meta_put(const char *name, const char *value)
+{
+    e->ops->meta.put(e, META_FUNCTIONS, bytes_str(name), bytes_str(value));
+}
+
+static void meta_list(void *arg, bytes name, bytes value, double score UNUSED)
+{
+    buf_printf(arg, "%.*s=%.*s ", (int)name.n, name.p, (int)value.n, value.p);
+    e->ops->meta.del(e, META_FUNCTIONS, name); /* not seen by the walk, and taken back below */
+}
+
+static void expect_meta(const char *rows)
+{
+    struct buf found = {0};
+    e->ops->meta.each(e, META_FUNCTIONS, meta_list, &found);
+    assert_true(bytes_eq(buf_bytes(&found), bytes_str(rows)));
+    buf_release(&found);
+    e->ops->abort(e);
+    e->ops->begin(e, NOW);
+}
+
+static void metadata(void **state)
+{
+    (void)state;
+    open_checked(1);
+    expect_meta("");
+    meta_put("b", "1");
+    meta_put("a", "2");
+    meta_put("", "3"); /* a name may be empty */
+    meta_put("a\xff", "");
+    set_note("other");
+    tick(NOW); /* with nothing else */
+    open_checked(1);
+    expect_meta("=3 a=2 a\xff= b=1 ");
+    meta_put("b", "lost");
+    meta_put("new", "lost");
+    put(0, "k", 0);
+    e->ops->abort(e);
+    e->ops->begin(e, NOW);
+    expect_meta("=3 a=2 a\xff= b=1 ");
+    assert_false(has(0, "k"));
+    e->ops->meta.del(e, META_FUNCTIONS, L("b"));
+    meta_put("b", "4"); /* the last change counts */
+    meta_put("a", "5");
+    e->ops->meta.del(e, META_FUNCTIONS, L("a"));
+    e->ops->meta.del(e, META_FUNCTIONS, L(""));
+    e->ops->meta.del(e, META_FUNCTIONS, L("absent"));
+    e->ops->flush(e, 0); /* it is no data */
+    tick(NOW);
+    meta_put("c", "not committed");
+    open_checked(1);
+    expect_meta("a\xff= b=4 ");
+    expect_note("other");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -353,7 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(gone_after_a_start), TEST(other_numbers), TEST(swapped_in), TEST(old_data_is_spare),
         TEST(abandoned_swap), TEST(index_does_not_grow), TEST(due_after_the_swap), TEST(dead_keys_stay),
-        TEST(followed_at_time_0), TEST(note),
+        TEST(followed_at_time_0), TEST(note), TEST(metadata),
     };
     return cmocka_run_group_tests_name("spare databases of RocksDB", tests, NULL, NULL);
 }

@@ -361,7 +361,7 @@ static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
     mem_of(e)->transaction++;
-    for (u32 i = 0; i < NOTES; i++) e->notes[i].changed = false; /* there is nothing to keep them with */
+    e->note.changed = false; /* there is nothing to keep it with */
     return true;
 }
 
@@ -380,10 +380,17 @@ static void mem_close(struct engine *e)
         wheel_release(&m->dbs[i].fields);
     }
     arena_release(&m->handed_out);
-    for (u32 i = 0; i < NOTES; i++) buf_release(&e->notes[i].text);
+    buf_release(&e->note.text);
     mem_free(m->dbs);
     mem_free(m);
 }
+
+/* Metadata is only read at start, when there is none. */
+static void mem_meta_put(struct engine *e UNUSED, enum meta_kind kind UNUSED, bytes name UNUSED,
+                         bytes value UNUSED) {}
+static void mem_meta_del(struct engine *e UNUSED, enum meta_kind kind UNUSED, bytes name UNUSED) {}
+static void mem_meta_each(struct engine *e UNUSED, enum meta_kind kind UNUSED, pair_fn fn UNUSED,
+                          void *arg UNUSED) {}
 
 static const struct engine_ops key_ops = {
     .name = "memory",
@@ -398,6 +405,7 @@ static const struct engine_ops key_ops = {
     .random_volatile = mem_random_volatile, .flush = mem_flush, .swap = mem_swap,
     .has_deadlines = mem_has_deadlines, .due = mem_due, .next_due = mem_next_due, .forecast = mem_forecast,
     .mean_deadline = mem_mean_deadline, .reclaim = mem_reclaim,
+    .meta = {.put = mem_meta_put, .del = mem_meta_del, .each = mem_meta_each},
     /* the families' tables are copied in by memory_engine_new */
 };
 

@@ -62,8 +62,8 @@ static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
         if (key.n != 17) return false;
         return tally_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
     case 'p': return key.n == 0 && read_drain(c, value);
-    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_REPLICATION);
-    case 'f': return key.n == 0 && value.n <= ENGINE_NOTE_MAX(NOTE_FUNCTIONS);
+    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
+    case 'f': return value.n <= ENGINE_META_MAX;
     default: return false;
     }
 }

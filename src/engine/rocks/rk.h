@@ -102,7 +102,7 @@ struct rk {
     struct buf scratch;
     u64 last_version, applied_seq;
     i64 clock_ms;    /* the last time but 0, at which nothing is dead: what deadlines are filed by */
-    struct buf notes[NOTES]; /* as stored */
+    struct buf note; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */

@@ -61,7 +61,7 @@ static void encode(struct rk *rk, u64 seq)
         if (rk->dbs[i]->flushed) keys_delete_all(rk, rk->dbs[i]);
     row_write_all(rk);
     due_commit(rk);
-    bool moved = rk->state_changed || state_notes_changed(rk) || seq != rk->applied_seq;
+    bool moved = rk->state_changed || rk->base.note.changed || seq != rk->applied_seq;
     if (moved || !store_batch_empty(rk->store)) state_commit(rk, seq);
 }
 
@@ -165,10 +165,8 @@ static void rk_close(struct engine *e)
     arena_release(&rk->arena);
     buf_release(&rk->scratch);
     buf_release(&rk->legacy_position);
-    for (u32 i = 0; i < NOTES; i++) {
-        buf_release(&rk->notes[i]);
-        buf_release(&e->notes[i].text);
-    }
+    buf_release(&rk->note);
+    buf_release(&e->note.text);
     mem_free(rk);
 }
 
@@ -185,7 +183,7 @@ static struct rk *rk_new(const struct rocks_options *o)
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
         .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
         .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
-        .rows = rk_rows_ops,
+        .rows = rk_rows_ops, .meta = rk_meta_ops,
     };
     rk_key_ops(&rk->ops);
     rk_due_ops(&rk->ops);

@@ -26,7 +26,7 @@ static bytes counts_key(struct rk *rk, const struct rk_db *db)
     return state_key(rk, 'c', RK_REGION, true, db->index);
 }
 
-static bytes note_key(struct rk *rk, u32 which) { return state_key(rk, "nf"[which], RK_REGION, false, 0); }
+static bytes note_key(struct rk *rk) { return state_key(rk, 'n', RK_REGION, false, 0); }
 
 /* An index that nobody has had; there are no keys under it. */
 static void renew_index(struct rk *rk, struct rk_db *db)
@@ -73,12 +73,12 @@ static void load_region(struct rk *rk)
     rk->clock_ms = (i64)get_u64(raw + 16);
 }
 
-static void load_note(struct rk *rk, u32 which)
+static void load_note(struct rk *rk)
 {
     struct store_value v;
-    if (!store_get(rk->store, FAM_INFO, note_key(rk, which), &v)) return;
-    if (v.b.n <= ENGINE_NOTE_MAX(which)) buf_append_bytes(&rk->notes[which], v.b);
-    buf_append_bytes(&rk->base.notes[which].text, buf_bytes(&rk->notes[which]));
+    if (!store_get(rk->store, FAM_INFO, note_key(rk), &v)) return;
+    if (v.b.n <= ENGINE_NOTE_MAX) buf_append_bytes(&rk->note, v.b);
+    buf_append_bytes(&rk->base.note.text, buf_bytes(&rk->note));
     store_value_release(&v);
 }
 
@@ -192,7 +192,7 @@ bool state_load(struct rk *rk, struct buf *why)
         return false;
     }
     load_region(rk);
-    for (u32 i = 0; i < NOTES; i++) load_note(rk, i);
+    load_note(rk);
     rk->base.keeps_notes = true;
     load_indexes(rk);
     empty_spares(rk);
@@ -238,25 +238,18 @@ static void write_database(struct rk *rk, struct rk_db *db)
     if (db->renumbered && !spare) write_index(rk, db);
 }
 
-bool state_notes_changed(const struct rk *rk)
+static void write_note(struct rk *rk)
 {
-    bool changed = false;
-    for (u32 i = 0; i < NOTES; i++) changed |= rk->base.notes[i].changed;
-    return changed;
-}
-
-static void write_note(struct rk *rk, u32 which)
-{
-    const struct engine_note *note = &rk->base.notes[which];
+    const struct engine_note *note = &rk->base.note;
     if (LIKELY(!note->changed)) return;
-    CHECK(note->text.n <= ENGINE_NOTE_MAX(which));
-    store_put(rk->store, FAM_INFO, note_key(rk, which), buf_bytes(&note->text));
+    CHECK(note->text.n <= ENGINE_NOTE_MAX);
+    store_put(rk->store, FAM_INFO, note_key(rk), buf_bytes(&note->text));
 }
 
 void state_commit(struct rk *rk, u64 seq)
 {
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
-    for (u32 i = 0; i < NOTES; i++) write_note(rk, i);
+    write_note(rk);
     if (rk->new_layout) {
         char raw[4];
         put_u32(raw, STATE_LAYOUT);
@@ -269,16 +262,14 @@ void state_commit(struct rk *rk, u64 seq)
     store_put(rk->store, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
 }
 
-static void settle_notes(struct rk *rk, bool kept)
+static void settle_note(struct rk *rk, bool kept)
 {
-    for (u32 i = 0; i < NOTES; i++) {
-        struct engine_note *note = &rk->base.notes[i];
-        if (LIKELY(!note->changed)) continue;
-        struct buf *to = kept ? &rk->notes[i] : &note->text, *from = kept ? &note->text : &rk->notes[i];
-        buf_clear(to);
-        buf_append_bytes(to, buf_bytes(from));
-        note->changed = false;
-    }
+    struct engine_note *note = &rk->base.note;
+    if (LIKELY(!note->changed)) return;
+    struct buf *to = kept ? &rk->note : &note->text, *from = kept ? &note->text : &rk->note;
+    buf_clear(to);
+    buf_append_bytes(to, buf_bytes(from));
+    note->changed = false;
 }
 
 void state_committed(struct rk *rk, u64 seq)
@@ -295,7 +286,7 @@ void state_committed(struct rk *rk, u64 seq)
         db->stored_number = i;
     }
     rk->spare_touched = false;
-    settle_notes(rk, true);
+    settle_note(rk, true);
 }
 
 /* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
@@ -314,5 +305,48 @@ void state_abandon(struct rk *rk)
     }
     mem_free(was);
     rk->state_changed = rk->spare_touched = false;
-    settle_notes(rk, false);
+    settle_note(rk, false);
 }
+
+/* -- metadata rows ---------------------------------------------------------------------------- */
+
+/* They go straight into the batch, which is discarded if the transaction fails: nothing reads a row between
+ * its change and the commit. */
+
+static bytes meta_prefix(struct rk *rk, enum meta_kind kind)
+{
+    static const char letters[] = {[META_FUNCTIONS] = 'f'};
+    return state_key(rk, letters[kind], RK_REGION, false, 0);
+}
+
+static void meta_put(struct engine *e, enum meta_kind kind, bytes name, bytes value)
+{
+    struct rk *rk = rk_of(e);
+    CHECK(value.n <= ENGINE_META_MAX);
+    store_put2(rk->store, FAM_INFO, meta_prefix(rk, kind), name, value);
+}
+
+static void meta_del(struct engine *e, enum meta_kind kind, bytes name)
+{
+    struct rk *rk = rk_of(e);
+    store_delete2(rk->store, FAM_INFO, meta_prefix(rk, kind), name);
+}
+
+static void meta_each(struct engine *e, enum meta_kind kind, pair_fn fn, void *arg)
+{
+    struct rk *rk = rk_of(e);
+    struct buf from = {0}, to = {0};
+    buf_append_bytes(&from, meta_prefix(rk, kind)); /* fn may use the scratch buffer */
+    buf_append_bytes(&to, buf_bytes(&from));
+    codec_after_prefix(&to);
+    struct store_iter *it = store_iter(rk->store, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        bytes key = store_key(it);
+        fn(arg, bytes_of(key.p + from.n, key.n - from.n), store_iter_value(it), 0);
+    }
+    store_iter_done(it);
+    buf_release(&from);
+    buf_release(&to);
+}
+
+const struct meta_ops rk_meta_ops = {.put = meta_put, .del = meta_del, .each = meta_each};

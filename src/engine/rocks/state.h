@@ -11,7 +11,9 @@
  *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64 ·
  *                                                    in which part of it they lie (tally.h)
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
- *   'n', 'f' · u64 region                            engine.notes: of replication, the functions
+ *   'n' · u64 region                                 engine.note: the position of replication
+ *   'f' · u64 region · name                          META_FUNCTIONS (engine.h): the code of a library. Older
+ *                                                    versions had one row, without a name, of all libraries
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
  */
@@ -28,9 +30,10 @@
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
 bool state_covers_data(struct rk *rk, struct buf *why);
-bool state_notes_changed(const struct rk *rk);
 void state_commit(struct rk *rk, u64 seq); /* what changed, into the batch */
 void state_committed(struct rk *rk, u64 seq); /* the batch was written */
 void state_abandon(struct rk *rk);         /* the transaction failed: back to what is stored */
+
+extern const struct meta_ops rk_meta_ops;
 
 #endif
