@@ -90,7 +90,8 @@ struct conn {
     struct subscriber *subscriber; /* it is subscribed to something: pubsub.h */
     struct tracker *tracker;   /* it is told what changes of the keys it read: tracking.h … */
     struct tracker *redirects; /* … or is told so for these others */
-    u64 wrote_to;              /* where its last write ends in the stream of replication: WAIT */
+    u64 wrote_to;              /* where its last write ends in the stream of replication: WAIT … */
+    u64 wrote_seq;             /* … and the journal's number of it: WAITAOF */
 };
 
 /* One parsed request of the tick. argv points into the connection's input. */

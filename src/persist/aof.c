@@ -401,3 +401,5 @@ struct aof_facts aof_facts(const struct aof *a)
         .wants_rewrite = l->sync_failed || a->unchecked,
     };
 }
+
+struct sync_state aof_sync_state(const struct aof *a) { return aof_log_sync_state(&a->log); }

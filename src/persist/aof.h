@@ -31,6 +31,7 @@
 #include <uv.h>
 
 #include "base/log.h"
+#include "base/sync_state.h"
 #include "command/rdb_out.h"
 #include "exec/region.h"
 
@@ -135,5 +136,6 @@ struct aof_facts { /* for INFO */
     bool wants_rewrite; /* a sync failed, or files were loaded that hold commands without checksums */
 };
 struct aof_facts aof_facts(const struct aof *a);
+struct sync_state aof_sync_state(const struct aof *a);
 
 #endif

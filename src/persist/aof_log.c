@@ -160,6 +160,7 @@ struct aof_sync_job {
     uv_sem_t over;
     struct aof_log *owner; /* NULL: nobody is interested any more */
     i64 since_ms;          /* what it syncs was written since then */
+    u64 number;            /* of the sync */
     int fd, error;
     bool late;
 };
@@ -185,6 +186,7 @@ static void take_result(struct aof_sync_job *job)
     l->job = NULL;
     job->owner = NULL;
     if (job->error) aof_log_distrust(l, job->error, "fdatasync");
+    else l->done = job->number;
 }
 
 static void on_loop(uv_work_t *work, int status UNUSED)
@@ -216,10 +218,15 @@ static bool sync_now(struct aof_log *l)
     await_job(l);
     if (l->sync_failed) return false;
     if (!l->unsynced_ms) return true;
+    u64 number = ++l->begun;
     int error = sync_data(l->at.fd);
-    if (error) aof_log_distrust(l, error, "fdatasync");
-    else l->unsynced_ms = 0;
-    return !error;
+    if (error) {
+        aof_log_distrust(l, error, "fdatasync");
+        return false;
+    }
+    l->unsynced_ms = 0;
+    l->done = number;
+    return true;
 }
 
 static void sync_soon(struct aof_log *l)
@@ -231,7 +238,7 @@ static void sync_soon(struct aof_log *l)
     }
     struct aof_sync_job *job = mem_alloc(sizeof *job);
     *job = (struct aof_sync_job){
-        .owner = l, .since_ms = l->unsynced_ms, .fd = fd, .work.data = job};
+        .owner = l, .since_ms = l->unsynced_ms, .number = ++l->begun, .fd = fd, .work.data = job};
     CHECK(uv_sem_init(&job->over, 0) == 0);
     CHECK(uv_queue_work(l->loop, &job->work, in_worker, on_loop) == 0);
     l->job = job;
@@ -346,6 +353,16 @@ void aof_log_cron(struct aof_log *l, i64 now_ms)
 }
 
 bool aof_log_settle(struct aof_log *l) { return write_out(l) && sync_now(l); }
+
+struct sync_state aof_log_sync_state(const struct aof_log *l)
+{
+    return (struct sync_state){
+        .begun = l->begun,
+        .done = l->done,
+        .clean = !l->buf.n && !l->unsynced_ms && !l->job && !l->sync_failed,
+        .buffered = l->buf.n > 0,
+    };
+}
 
 /* -- opening and closing --------------------------------------------------------------------------- */
 

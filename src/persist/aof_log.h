@@ -48,6 +48,7 @@ struct aof_log {
     i64 unsynced_ms; /* since when something is written and no sync has begun; 0: nothing is */
     struct aof_sync_job *job; /* in flight */
     u64 delayed;
+    u64 begun, done; /* numbers of syncs: see sync_state.h */
 
     bool write_failed, sync_failed;
     u64 failed_seq; /* of the increment that was appended to when the last sync failed */
@@ -75,5 +76,6 @@ void aof_log_distrust(struct aof_log *l, int error, const char *what);
 void aof_log_heal(struct aof_log *l);
 
 const char *aof_log_refuses(const struct aof_log *l);
+struct sync_state aof_log_sync_state(const struct aof_log *l);
 
 #endif

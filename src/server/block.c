@@ -166,7 +166,7 @@ static bool serve(void *arg, struct waiter *w, bytes key)
     }
     if (s->region.journal.seq != seq) {
         c->late_wrote = true;
-        c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
+        primary_note_write(s, c);
     }
     finish(s, b, &q, &o, mark, clock_mono_us() - start_us);
     return true;

@@ -172,10 +172,13 @@ void link_command(struct link *l, int argc, const char *const *argv)
 /* A primary that does not even take the last one gets no further one. */
 void link_acknowledge(struct link *l, u64 position)
 {
-    char text[32];
+    struct server *s = l->server;
+    char text[32], synced[32];
     if (l->old_primary || l->out.n) return;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)position);
-    link_command(l, 3, (const char *const[]){"REPLCONF", "ACK", text});
+    durable_look(s);
+    snprintf(text, sizeof text, "%llu", (ull)position);
+    snprintf(synced, sizeof synced, "%llu", (ull)s->durable.synced.position);
+    link_command(l, durable_enabled(s) ? 5 : 3, (const char *const[]){"REPLCONF", "ACK", text, "FACK", synced});
     l->told_ms = link_now_ms(l);
     link_flush(l);
 }

@@ -175,6 +175,7 @@ void persistence_replaced(struct server *s, u64 keys)
 {
     struct persistence *p = &s->persist;
     s->region.ks.dirty += keys + 1;
+    durable_reset(s);
     if (p->aof_state == AOF_IS_OFF) return;
     if (p->appending) aof_stop(p->aof);
     p->appending = false;

@@ -197,9 +197,10 @@ void primary_ask(struct server *s)
 
 /* -- acknowledgements ------------------------------------------------------------------------------------ */
 
-void replica_heard(struct replica *r, i64 position)
+void replica_heard(struct replica *r, i64 position, i64 synced)
 {
     if (position > 0 && (u64)position > r->acknowledged) r->acknowledged = (u64)position;
+    if (synced > 0 && (u64)synced > r->synced) r->synced = (u64)synced;
     r->heard_s = now_s();
     if (r->state == REPLICA_ONLINE && !r->fed) {
         replica_online(r, true);
@@ -208,12 +209,27 @@ void replica_heard(struct replica *r, i64 position)
     if (r->server->repl.waiting) wait_check(r->server);
 }
 
+static bool counts(const struct replica *r) { return r->state == REPLICA_ONLINE && !r->conn->closing; }
+
 u32 primary_acknowledged(const struct server *s, u64 position)
 {
     u32 n = 0;
     for (const struct replica *r = s->repl.replicas; r; r = r->next)
-        n += r->state == REPLICA_ONLINE && !r->conn->closing && r->acknowledged >= position;
+        n += counts(r) && r->acknowledged >= position;
     return n;
+}
+
+u32 primary_synced(const struct server *s, u64 position)
+{
+    u32 n = 0;
+    for (const struct replica *r = s->repl.replicas; r; r = r->next) n += counts(r) && r->synced >= position;
+    return n;
+}
+
+void primary_note_write(const struct server *s, struct conn *c)
+{
+    c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
+    c->wrote_seq = s->region.journal.seq;
 }
 
 u32 primary_in_step(const struct server *s, u64 position, u32 *of)

@@ -58,6 +58,7 @@ struct replica {
 
     bool fed;             /* ONLINE: the stream may be sent; a sync without a disk is acknowledged first */
     u64 acknowledged;     /* position */
+    u64 synced;           /* … up to which it says its disk has everything */
     i64 heard_s;          /* when it last sent anything; monotonic, as the times below */
     i64 waits_since_ms;   /* WAITS */
     i64 progress_s;       /* RECEIVES: something was sent */
@@ -75,7 +76,7 @@ struct replica {
 struct replica *replica_of(struct server *s, struct conn *c); /* made if there is none yet */
 void replica_enlist(struct replica *r);   /* from now on it is a replica: one of the list, and of its class */
 void replica_online(struct replica *r, bool fed);
-void replica_heard(struct replica *r, i64 position); /* its acknowledgement */
+void replica_heard(struct replica *r, i64 position, i64 synced); /* its acknowledgement; 0: nothing new */
 void replica_close(struct replica *r, const char *why); /* `why` is for the log */
 
 struct replica_name {

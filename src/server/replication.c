@@ -150,6 +150,8 @@ void replication_cron(struct server *s)
 {
     struct replication *r = &s->repl;
     if (s->region.loading && !r->link) return;
+    if (r->waiting_local) wait_look(s);
+    else durable_look(s); /* marks are taken in time for the next sync */
     if (r->link) link_cron(s);
     failover_cron(s);
     primary_cron(s);

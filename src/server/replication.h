@@ -37,8 +37,9 @@ struct replication {
     /* primary.c */
     struct replica *replicas; /* all connections that said PSYNC or SYNC */
     u32 replica_count, good_replicas; /* good: online, and heard of within min-replicas-max-lag seconds */
-    struct ack_waiter *waiters; /* clients in WAIT */
-    u32 waiting;              /* how many that are */
+    struct ack_waiter *waiters; /* clients in WAIT and WAITAOF */
+    u32 waiting;              /* how many that are … */
+    u32 waiting_local;        /* … and of those that wait for our own disk */
     bool ask_acks;            /* replicas are asked how far they are at the end of this tick */
     i64 second_s, since_ping_s; /* of primary_cron */
     u64 bytes_out;            /* sent to replicas: INFO's total_net_repl_output_bytes */
@@ -121,7 +122,9 @@ void replication_load_aux(struct server *s, bytes name, bytes value); /* told of
 void primary_cron(struct server *s);
 void primary_forget(struct server *s, struct conn *c); /* net's on_close: it may have been a replica */
 void primary_feed(struct server *s);                   /* what was published, at the end of the tick */
-u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have all up to there */
+u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have all up to there … */
+u32 primary_synced(const struct server *s, u64 position);       /* … and have synced it */
+void primary_note_write(const struct server *s, struct conn *c); /* it changed something just now */
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
 void primary_answered(struct server *s, struct conn *c); /* a replica, which is closed: it must not be */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */
@@ -129,6 +132,7 @@ void primary_failed(struct server *s, struct conn *c); /* its tick was not kept:
 u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* … of those that acknowledge */
 u64 primary_buffers(const struct server *s);           /* bytes held for replicas beyond the backlog */
 bool primary_unblock(struct server *s, struct conn *c, bool with_error); /* CLIENT UNBLOCK of a WAIT */
+void wait_look(struct server *s); /* WAITAOF: our disk may have moved on */
 
 /* -- link.c ------------------------------------------------------------------------------------------- */
 

@@ -182,11 +182,13 @@ static bool set_option(struct ctx *c, bytes name, bytes value)
     return false;
 }
 
-static void acknowledge(struct ctx *c, bytes value)
+/* ACK position [FACK synced], from argument `at` on. */
+static void acknowledge(struct ctx *c, int at)
 {
-    i64 position;
-    if (!is_replica(c) || !num_parse_i64(value, &position)) return;
-    replica_heard(conn_of(c->session)->replica, position);
+    i64 position, synced = 0;
+    if (!is_replica(c) || !num_parse_i64(c->argv[at + 1], &position)) return;
+    if (at + 3 < c->argc && bytes_is(c->argv[at + 2], "fack") && !num_parse_i64(c->argv[at + 3], &synced)) return;
+    replica_heard(conn_of(c->session)->replica, position, synced);
 }
 
 /* ACK and GETACK are not answered. */
@@ -198,7 +200,7 @@ void cmd_replconf(struct ctx *c)
     }
     for (int i = 1; i < c->argc; i += 2) {
         if (bytes_is(c->argv[i], "ack")) {
-            acknowledge(c, c->argv[i + 1]);
+            acknowledge(c, i);
             return;
         }
         if (bytes_is(c->argv[i], "getack")) return;

@@ -9,6 +9,7 @@
 #include "server/block.h"
 #include "server/client_evict.h"
 #include "server/config.h"
+#include "server/durable.h"
 #include "server/latency.h"
 #include "server/metrics.h"
 #include "server/persistence.h"
@@ -48,6 +49,7 @@ struct server {
     struct latency latency;
     struct persistence persist;
     struct replication repl;
+    struct durable durable;
     struct pubsub pubsub;
     struct tracking tracking;
     struct client_evict client_evict;

@@ -236,7 +236,7 @@ void tick_run(struct net *n, u32 at)
         return;
     }
     nq->wrote = s->region.journal.seq != seq;
-    if (nq->wrote) c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
+    if (nq->wrote) primary_note_write(s, c);
     i64 now_us = clock_mono_us();
     account(s, c, &q, &o, now_us - start_us);
     s->tick_us = now_us;
@@ -458,5 +458,6 @@ void server_tick(struct net *n)
     housekeeping(s, n->request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);
+    if (UNLIKELY(s->repl.waiting_local)) wait_look(s);
     throttle_end_tick(s);
 }

@@ -474,6 +474,25 @@ def test_pings(primary):
 
 
 @pytest.mark.any_engine
+def test_fack(primary):
+    """WAITAOF counts what a replica says of its disk; an acknowledgement alone says nothing of that."""
+    m = primary()
+    with m.raw() as c, m.raw() as r:
+        receive(greet(r, 'eof').command('PSYNC', '?', -1))
+        r.command('REPLCONF', 'ACK', 0)
+        c.call('SET', 'k', 'v')
+        end = replication(m)['master_repl_offset']
+        r.command('REPLCONF', 'ACK', end)
+        assert c.call('WAIT', 1, 60_000) == 1
+        assert c.call('WAITAOF', 0, 1, 50)[1] == 0
+        r.command('REPLCONF', 'ACK', end, 'FACK', end - 1)
+        assert c.call('WAITAOF', 0, 1, 50)[1] == 0
+        c.command('WAITAOF', 0, 1, 60_000)
+        r.command('REPLCONF', 'ACK', end, 'FACK', end)
+        assert c.reply()[1] == 1
+
+
+@pytest.mark.any_engine
 def test_continue(primary):
     m = primary()
     with m.raw() as c, m.raw() as r, m.raw() as again, m.raw() as old:

@@ -243,6 +243,11 @@ const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes
 u32 rocks_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
 u64 rocks_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
 
+struct sync_state rocks_sync_state(const struct engine *e)
+{
+    return store_sync_state(((const struct rk *)e)->store);
+}
+
 void rocks_cron(struct engine *e)
 {
     struct rk *rk = rk_of(e);

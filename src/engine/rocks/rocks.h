@@ -5,6 +5,7 @@
 #define MAYFLY_ENGINE_ROCKS_ROCKS_H
 
 #include "base/log.h"
+#include "base/sync_state.h"
 #include "engine/engine.h"
 
 enum rocks_sync { ROCKS_SYNC_NO, ROCKS_SYNC_EVERYSEC, ROCKS_SYNC_ALWAYS }; /* appendfsync */
@@ -50,6 +51,7 @@ const char *rocks_refuses_writes(struct engine *e);
 #define ROCKS_PRESSURE_MAX 1000
 u32 rocks_write_pressure(struct engine *e, bool measure);
 u64 rocks_bytes_written(const struct engine *e); /* since it was opened */
+struct sync_state rocks_sync_state(const struct engine *e); /* of what was committed */
 
 /* Ten times a second or so, from the loop: looks after free space and background errors. */
 void rocks_cron(struct engine *e);

@@ -116,6 +116,7 @@ void store_relax(struct store *s, bool relaxed); /* writes don't wait for a sync
 const char *store_refuses_writes(struct store *s); /* see rocks_refuses_writes */
 u32 store_pressure(struct store *s, bool measure); /* see rocks_write_pressure */
 u64 store_written(const struct store *s);          /* bytes of all batches so far */
+struct sync_state store_sync_state(const struct store *s);
 void store_cron(struct store *s);
 void store_info(struct store *s, struct buf *out); /* levels, sizes, stalls, cache, compactions, orphans */
 

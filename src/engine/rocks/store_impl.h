@@ -102,6 +102,7 @@ struct store {
     _Atomic int sync; /* enum rocks_sync */
     _Atomic bool dirty, sync_failed;
     _Atomic u64 syncs;
+    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
     struct wal_note note; /* the syncer's, once it runs */
     int note_fd;
     int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */

@@ -64,12 +64,14 @@ static bool sync_log(struct store *s)
 {
     char *err = NULL;
     if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return false;
-    atomic_store_explicit(&s->dirty, false, memory_order_relaxed);
+    u64 number = atomic_fetch_add(&s->begun, 1) + 1;
+    atomic_store(&s->dirty, false);
     struct wal_note note = store_before_sync(s);
     rocksdb_flush_wal(s->db, 1, &err);
     if (!err) {
         store_note_sync(s, &note);
         atomic_fetch_add_explicit(&s->syncs, 1, memory_order_relaxed);
+        atomic_store(&s->done, number);
         atomic_store_explicit(&s->sync_failed, false, memory_order_release);
         return true;
     }
@@ -84,6 +86,14 @@ static bool sync_log(struct store *s)
     }
     rocksdb_free(err);
     return false;
+}
+
+/* What is read first matters: a sync that takes `dirty` away is begun by then, and not done. */
+struct sync_state store_sync_state(const struct store *s)
+{
+    bool dirty = atomic_load(&s->dirty) || atomic_load(&s->sync_failed);
+    u64 begun = atomic_load(&s->begun), done = atomic_load(&s->done);
+    return (struct sync_state){.begun = begun, .done = done, .clean = !dirty && done == begun};
 }
 
 /* Syncs if that is due, and does what waits for a sync. */
