@@ -97,15 +97,8 @@ static void write_head(struct crash_out *out, int sig, const siginfo_t *info, co
                  thread_id() == crash_state.main_thread ? ", the main thread" : "");
 }
 
-static void write_trace(struct crash_out *out, const ucontext_t *context)
-{
-    crash_printf(out, "\n------ STACK TRACE ------\n");
-    crash_write_backtrace(out, context);
-    crash_printf(out, "------ STACK TRACE DONE ------\n");
-}
-
 /* A fault within it, or its taking too long, ends the section: see on_fault and on_alarm. */
-static void write_section(struct crash_out *out, const struct crash_section *s)
+static void write_section(struct crash_out *out, const struct crash_section *s, void *arg)
 {
     crash_printf(out, "\n------ %s ------\n", s->title);
     if (sigsetjmp(crash_state.escape, 1)) {
@@ -113,11 +106,24 @@ static void write_section(struct crash_out *out, const struct crash_section *s)
     } else {
         crash_state.guarded = 1;
         alarm(SECTION_SECONDS);
-        s->write(crash_state.owner, out);
+        s->write(arg, out);
     }
     alarm(0);
     crash_state.guarded = 0;
 }
+
+static void write_frames(void *context, struct crash_out *out)
+{
+    crash_write_backtrace(out, context);
+    crash_printf(out, "------ STACK TRACE DONE ------\n");
+}
+
+static void write_registers(void *context, struct crash_out *out) { crash_write_registers(out, context); }
+
+/* Guarded like the owner's: unwinding a damaged stack may fault, or wait for a lock that this thread holds. */
+static const struct crash_section context_sections[] = {
+    {"STACK TRACE", write_frames}, {"REGISTERS", write_registers}, {0},
+};
 
 static _Noreturn void die(int sig)
 {
@@ -143,10 +149,9 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     }
     struct crash_out out = open_log();
     write_head(&out, sig, info, context);
-    write_trace(&out, context);
-    crash_printf(&out, "\n------ REGISTERS ------\n");
-    crash_write_registers(&out, context);
-    for (const struct crash_section *s = crash_state.sections; s && s->title; s++) write_section(&out, s);
+    for (const struct crash_section *s = context_sections; s->title; s++) write_section(&out, s, context);
+    for (const struct crash_section *s = crash_state.sections; s && s->title; s++)
+        write_section(&out, s, crash_state.owner);
     out.left += 1024; /* the end is always there */
     crash_printf(&out, "\n=== MAYFLY BUG REPORT END. Make sure to include from START to END. ===\n"
                        "       Please report the crash, with this report, to where you got Mayfly from.\n"
@@ -197,7 +202,8 @@ static void on_alarm(int sig, siginfo_t *info UNUSED, void *context)
     struct crash_out out = open_log();
     crash_printf(&out, "\n--- %s ---\n",
                  crash_state.watched ? "WATCHDOG TIMER EXPIRED" : "Received SIGALRM");
-    write_trace(&out, context);
+    crash_printf(&out, "\n------ %s ------\n", context_sections[0].title);
+    write_frames(context, &out);
 }
 
 void crash_watchdog(i64 ms)

@@ -3,8 +3,8 @@
  * its owner adds; then the process dies of that very signal, so that there can be a core dump.
  *
  * It is written by the thread that died, on an alternate stack where that is the main thread, while others
- * may go on. It uses only what is safe in a signal handler, but for the owner's sections, which may do
- * anything: one that faults or hangs is cut off there (crash_section), and the report goes on.
+ * may continue. It uses only what is safe in a signal handler, but for the backtrace and the owner's sections,
+ * which may do anything: one that faults or hangs is cut off there, and the report continues with the next.
  *
  * Builds with a sanitizer install no handlers: the sanitizer's own report is better. */
 #ifndef MAYFLY_BASE_CRASH_H
