@@ -1,5 +1,5 @@
 /* Which arguments of a request are keys, and what the command does with each. Access control, COMMAND GETKEYS and
- * client-side caching all ask here. Almost all of it is told by the key specs of the table. Commands whose options
+ * client-side caching all ask here. Almost all of it follows from the key specs of the table. Commands whose options
  * decide have a function here, which walks the options as the command itself does: a word that is another option's
  * argument is no keyword, and of options given twice the last one counts. tests/exec/test_acl_keys.c compares both for
  * every command. */

@@ -40,7 +40,7 @@ bool functions_only_read(const struct region *r, bytes name)
 
 #define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
 
-/* Once the whole set was set aside there is nothing to note down: that is what comes back. */
+/* Once the whole set is kept aside, that is what a failed commit restores: nothing has to be noted. */
 static void note_change(struct functions *f, struct library *lib, bool added)
 {
     if (f->before) return;

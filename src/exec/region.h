@@ -142,7 +142,7 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
                            const struct journal_record *record);
 
 /* Runs one command of a file that is being loaded, in the open transaction and at the time the keyspace has
- * begun with: as region_apply does, but the outcome is told, and there is no record of it (no sink may be
+ * begun with: as region_apply does, but the outcome is returned, and there is no record of it (no sink may be
  * attached). A command that does not write is rejected, but for SELECT and scripts of old files. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 

@@ -108,7 +108,8 @@ static const char *refusal(const struct script_run *run, const struct request *q
     if (!cmd) return "ERR Unknown Redis command called from script";
     if (!cmd->run || !command_takes(cmd, q->argc))
         return "ERR Wrong number of args calling Redis command from script";
-    if (cmd->flags & CMD_NOSCRIPT && !(r->scripts_unbound && is_for_tests(cmd))) return "ERR This Redis command is not allowed from script";
+    if (cmd->flags & CMD_NOSCRIPT && !(r->scripts_unbound && is_for_tests(cmd)))
+        return "ERR This Redis command is not allowed from script";
     if (r->deny_stale && !(cmd->flags & CMD_STALE))
         return "ERR Can not execute the command on a stale replica";
     const char *why = denial(r, q, cmd);

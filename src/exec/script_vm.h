@@ -28,7 +28,7 @@ void script_reply_error(lua_State *L, int error, struct reply *out, const char *
  * memory; its one result or the error is left. lua_pcall's codes. */
 int script_guarded(struct script_run *run, int args);
 
-/* How many instructions may pass until the hook comes by: one of them (a concatenation, a comparison, a call of a
+/* How many instructions may pass until the hook is called: one of them (a concatenation, a comparison, a call of a
  * library) may go through all the memory there is. */
 static inline int script_step(const struct script_vm *vm)
 {
@@ -36,7 +36,7 @@ static inline int script_step(const struct script_vm *vm)
     return (int)MAX(MIN(most, SCRIPT_STEP), 1u);
 }
 
-/* Lets the hook of a state, if it has one, come by as often as that. */
+/* Has the hook of a state, if it has one, called as often as that. */
 void script_watch(lua_State *L);
 
 /* Gets rid of all garbage. */

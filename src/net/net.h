@@ -162,7 +162,7 @@ struct net {
     void (*on_tick)(struct net *);               /* run the requests; called every turn, also with none */
     const char *(*on_accept)(struct net *, struct conn *); /* error line to refuse with, or NULL */
     void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
-    void (*on_moved)(struct net *, struct conn *); /* it was read from or written to; NULL: nobody asks */
+    void (*on_moved)(struct net *, struct conn *); /* it was read from or written to; NULL: not needed */
     void (*on_no_tls)(struct net *, struct conn *, const char *why); /* its TLS handshake has failed */
 };
 

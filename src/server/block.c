@@ -48,7 +48,7 @@ void block_forget(struct server *s, struct conn *c)
     unblock(s, c->blocked);
 }
 
-/* What was written to `out` after `mark` is the answer; the client goes on. */
+/* What was written to `out` after `mark` is the answer. Requests after it may run. */
 static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t mark)
 {
     if (out->errors) stats_error(&s->stats, bytes_of(out->out->p + mark, out->out->n - mark));

@@ -5,7 +5,7 @@
 #include "server/server.h"
 
 #define SMALLEST_LOG2 15
-#define LIMIT_LEAST (128u << 10) /* with less nobody could talk to the server any more */
+#define LIMIT_LEAST (128u << 10) /* with less no client could talk to the server any more */
 
 size_t client_memory(const struct conn *c)
 {

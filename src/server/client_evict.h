@@ -22,7 +22,7 @@ struct client_evict {
     struct conn *buckets[CLIENT_EVICT_BUCKETS];
     uv_prepare_t prepare; /* when answers are out, before the loop sleeps */
     bool started;
-    bool warned;        /* that those who may not be closed are too big */
+    bool warned;        /* that the clients that may not be closed hold too much */
     u64 evicted;
 };
 

@@ -1,5 +1,5 @@
 /* DEBUG LISTPACK, QUICKLIST, HTSTATS, HTSTATS-KEY, STRINGMATCH-…: what Redis's test suite asks about structures. Ours are
- * others, so what is told is what can be told of them. */
+ * differ, so the replies say what there is to say about ours. */
 #include "base/glob.h"
 #include "base/rand.h"
 #include "server/debug_parts.h"

@@ -1,4 +1,4 @@
-/* INFO, for those who are no clients. */
+/* INFO, for callers other than clients. */
 #ifndef MAYFLY_SERVER_INFO_H
 #define MAYFLY_SERVER_INFO_H
 

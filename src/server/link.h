@@ -111,7 +111,7 @@ void link_close(struct link *l, bool soon);
 void link_watch(struct link *l, int events);
 void link_wait(struct link *l, bool on); /* sync_waited is called at every turn of the loop */
 
-/* A replica is refused, or our primary refuses us, because the one who refuses waits for its own primary. */
+/* A replica is refused, or our primary refuses us, because the one that refuses waits for its own primary. */
 void link_refuses(struct server *s, const struct conn *c);
 void link_is_refused(struct link *l);
 

@@ -48,7 +48,7 @@ static bool can_undo(const struct server *s)
     return s->config.engine == ENGINE_ROCKSDB || s->persist.aof_state == AOF_IS_ON || s->region.follows;
 }
 
-/* A script has changed something, and does not end. The server does, at once: nobody is to see half of what it
+/* A script has changed something, and does not end. The server does, at once: no client may see half of what it
  * did. Where that can't be undone it is kept as it would be after an error, also by replicas; so it is if the
  * server can't end just now (its files are not complete): cron tries again. */
 static void end_within(struct server *s)

@@ -258,7 +258,8 @@ static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
     return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading &&
-           (!r->follows || own_keys_any(&r->own)) && !server_stands_still(s) && !s->shutting_down; /* what was saved is the end */
+           (!r->follows || own_keys_any(&r->own)) && !server_stands_still(s) &&
+           !s->shutting_down; /* what was saved is the end */
 }
 
 static i64 next_due(struct server *s)
@@ -416,7 +417,7 @@ static void end_requests(struct server *s)
     }
 }
 
-/* A failure is told when the tick ends, to everyone who has a part in it. */
+/* A failure is reported when the tick ends, to every client that has a request in it. */
 bool tick_settle(struct server *s)
 {
     struct region *r = &s->region;

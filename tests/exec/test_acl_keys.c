@@ -264,7 +264,7 @@ static void commands_touch_the_keys_they_name(void **state)
     (void)state;
     struct rig r;
     rig_open(&r);
-    assert_true(try_each(&r, touches_what_it_names) > 0.95); /* RESTORE does not: nobody makes up a payload */
+    assert_true(try_each(&r, touches_what_it_names) > 0.95); /* RESTORE does not: random payloads are invalid */
     assert_int_equal(r.wrong, 0);
     rig_close(&r);
 }

@@ -308,7 +308,7 @@ static void random_commands_replay(void **state)
     for (u64 seed = 1; seed <= SEEDS; seed++) run_trial(seed, COMMANDS_PER_SEED, COMPARE_EVERY);
 }
 
-/* The numbers don't depend on whether anybody is told of the changes they stand for. */
+/* Changes have the same numbers with a sink and without one. */
 static void the_sequence_is_the_same_without_sinks(void **state)
 {
     (void)state;

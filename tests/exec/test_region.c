@@ -360,7 +360,7 @@ static void a_tick_commits_once(void **state)
     world_close(&w);
 }
 
-/* With nobody listening no record is made, but changes are numbered all the same. */
+/* Without a sink no record is made, but changes are numbered all the same. */
 static void without_sinks_there_are_no_records(void **state)
 {
     (void)state;
@@ -497,7 +497,7 @@ static void what_came_before_a_script_can_be_committed(void **state)
     assert_true(x.may && x.kept && x.settled);
     assert_int_equal(x.commits, 1);
     assert_int_equal(f.committed_seq, 1);
-    assert_string_equal(run(&w, "INCR n"), "1"); /* the tick goes on */
+    assert_string_equal(run(&w, "INCR n"), "1"); /* the tick continues */
     assert_true(region_commit(&w.region));
     assert_int_equal(f.committed_seq, 2);
 

@@ -76,7 +76,7 @@ def fill_prefixes(x, size):
 
 @pytest.mark.parametrize('fill', [fill_input, fill_output, fill_multi, fill_watch, fill_names, fill_prefixes])
 def test_what_counts(server, raw, c, fill):
-    """The others stay, and what is told of the client is what it held."""
+    """The others stay, and the log says what the client held."""
     c.call('SET', 'big', 'x' * MB)
     small, big = open_client(raw, server), open_client(raw, server)
     fill(big, 30 * MB)

@@ -67,7 +67,7 @@ def field(server, section, name):
 
 
 def test_clients_are_not_concerned(server_factory, clock):
-    """Neither those who idle, nor those who wait for keys or for the end of a pause."""
+    """Neither idle clients, nor those that wait for keys or for the end of a pause."""
     s = server_factory('--timeout', 60, before=clock.before)
     with s.raw() as idle, s.raw() as blocked, s.raw() as other:
         idle.call('PING')

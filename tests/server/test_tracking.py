@@ -288,7 +288,7 @@ def test_scripts(pair):
 
 
 def test_table_limit_is_lowered(server, r):
-    """Nobody sends anything meanwhile."""
+    """No client sends anything meanwhile."""
     try:
         with server.raw() as a:
             a.call('HELLO', '3')
