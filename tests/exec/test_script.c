@@ -212,6 +212,42 @@ static void compiling_is_limited_by_cpu_time(void **state)
     world_close(&o.w);
 }
 
+/* o->us after the script's start, however often it is asked. */
+static i64 owner_elapsed(void *arg)
+{
+    const struct owner *o = arg;
+    const struct script_run *run = o->w.region.script;
+    return 1000000 + (run && run->start_us ? o->us : 0);
+}
+
+/* Whether TIME moves in a script that has run for so long. The time of day is real: it moves for certain while a
+ * script asks for it many times. */
+static const char *time_of_a_script(struct owner *o, i64 busy_after_ms, i64 elapsed_us, int calls)
+{
+    char line[256];
+    o->w.region.host.busy_after_ms = busy_after_ms;
+    o->us = elapsed_us;
+    snprintf(line, sizeof line,
+             "eval 'local function now() return table.concat(redis.call(\"time\"), \".\") end local t = now() "
+             "for i = 1, %d do if now() ~= t then return \"moves\" end end return \"stands still\"' 0", calls);
+    return run(&o->w, line);
+}
+
+static void time_moves_when_a_script_takes_long(void **state)
+{
+    (void)state;
+    struct owner o;
+    open_owner(&o);
+    o.w.region.host.now_us = owner_elapsed;
+    o.w.region.host.serve = NULL;
+    assert_string_equal(time_of_a_script(&o, 0, 0, 2000), "stands still");
+    assert_string_equal(time_of_a_script(&o, 0, 4999999, 2000), "stands still");
+    assert_string_equal(time_of_a_script(&o, 0, 5000000, 10000000), "moves"); /* no threshold: Redis's default */
+    assert_string_equal(time_of_a_script(&o, 7000, 6999999, 2000), "stands still");
+    assert_string_equal(time_of_a_script(&o, 7000, 7000000, 10000000), "moves");
+    world_close(&o.w);
+}
+
 static void memory_is_limited(void **state)
 {
     (void)state;
@@ -255,7 +291,7 @@ int main(void)
         cmocka_unit_test(answers), cmocka_unit_test(one_record_each), cmocka_unit_test(replays),
         cmocka_unit_test(is_killed), cmocka_unit_test(is_not_killed_when_it_wrote),
         cmocka_unit_test(is_stopped), cmocka_unit_test(compiling_is_limited_by_cpu_time),
-        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(time_moves_when_a_script_takes_long), cmocka_unit_test(memory_is_limited),
         cmocka_unit_test(chance_is_an_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
