@@ -189,13 +189,14 @@ static void state_living(struct ctx *c, const struct restore *r, struct key_ref 
     rdb_out_release(&out);
 }
 
+/* A command with ABSTTL says by itself what was done. */
 static void restore_done(struct ctx *c, const struct restore *r, struct key_ref *ref)
 {
     access_restore(c->ks, ref, r->idle_s, r->frequency);
     keyspace_notify(c->ks, c->db, r->key, NOTIFY_NEW, "new");
     ctx_changed(c, r->key, NOTIFY_GENERIC, "restore");
     if (UNLIKELY(r->dead_fields || c->ks->skip_checksums)) state_living(c, r, ref);
-    else state_restored(c, r, r->payload);
+    else if (!r->absolute) state_restored(c, r, r->payload);
 }
 
 /* The value is dead on arrival, and what was there before has gone. */

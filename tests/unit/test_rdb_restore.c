@@ -70,6 +70,10 @@ static void test_effects(void **state UNUSED)
     assert_string_equal(effect(&w), "RESTORE a 1700000005000 ... ABSTTL");
     assert_true(restore(&w, "b", "0", buf_bytes(&payload), NULL));
     assert_string_equal(effect(&w), "RESTORE b 0 ... ABSTTL");
+    assert_true(restore(&w, "c", "1700000005000", buf_bytes(&payload), "absttl"));
+    assert_string_equal(effect(&w), "RESTORE c 1700000005000 ... absttl");
+    run(&w, "DEL c");
+    effect(&w);
     assert_true(restore(&w, "new", "1", buf_bytes(&payload), "ABSTTL")); /* dead on arrival */
     assert_string_equal(effect(&w), "");
     bytes replace[] = {BYTES_LIT("RESTORE"), BYTES_LIT("b"),       BYTES_LIT("1"),
