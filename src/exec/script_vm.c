@@ -145,6 +145,24 @@ static void open_library(lua_State *L, lua_CFunction open, const char *name)
     lua_call(L, 1, 0);
 }
 
+/* Without a clock, in a script of an older Redis that is replayed, there was no os.clock either. */
+static int processor_time(lua_State *L)
+{
+    const struct region *r = script_vm_of(L)->region;
+    if (!r->host.cpu_us) return luaL_error(L, "os.clock is not available");
+    lua_pushnumber(L, (lua_Number)r->host.cpu_us(r->owner) / 1e6);
+    return 1;
+}
+
+/* Of the library `os` nothing but the function that measures: as in Redis 7.4. */
+static void open_os(lua_State *L)
+{
+    lua_newtable(L);
+    lua_pushcfunction(L, processor_time);
+    lua_setfield(L, -2, "clock");
+    lua_setglobal(L, LUA_OSLIBNAME);
+}
+
 static void open_libraries(lua_State *L)
 {
     static const char *const out_of_bounds[] = {
@@ -154,6 +172,7 @@ static void open_libraries(lua_State *L)
     open_library(L, luaopen_table, LUA_TABLIBNAME);
     open_library(L, luaopen_string, LUA_STRLIBNAME);
     open_library(L, luaopen_math, LUA_MATHLIBNAME);
+    open_os(L);
     script_open_cjson(L);
     script_open_cmsgpack(L);
     script_open_bit(L);

@@ -85,6 +85,9 @@ def test_replies_are_those_of_redis(server, real, proto):
     ("return redis.call('bzpopmin', 'nozset', 0)", b'$-1\r\n'),
     ("return redis.call('xread', 'block', 0, 'streams', 'nostream', '$')", b'$-1\r\n'),
     ("return redis.call('wait', '1', '0')", b':0\r\n'),
+    ("local t = os.clock() while os.clock() == t do end return {type(t), tostring(os.execute)}",
+     b'*2\r\n$6\r\nnumber\r\n$3\r\nnil\r\n'),
+    ("return pcall(function() os.clock = 1 end) and 1 or 0", b':0\r\n'),
     ("redis.call('zadd', 'zz', '1e300', 'a', '0.1', 'c') return redis.call('zrange', 'zz', 0, -1, 'withscores')",
      b'*4\r\n$1\r\nc\r\n$3\r\n0.1\r\n$1\r\na\r\n$6\r\n1e+300\r\n'),
     ("redis.call('set', 'f', 3.0) for _, v in ipairs({1e20, 0.1, 1/3, 2^53, -1e15, -0.0}) do "
