@@ -6,7 +6,6 @@
 
 #include "command/commands.h"
 #include "exec/multi.h"
-#include "exec/script.h"
 #include "server/server.h"
 #include "server/tracking_bcast.h"
 
@@ -244,15 +243,12 @@ static bool reads(const struct tracker *t, const struct outcome *o)
 
 static bool runs_a_script(const struct command *cmd) { return strcmp(cmd->group, "scripting") == 0; }
 
-/* What a script reads is taken to be all the keys it was given. */
+/* Of a script, the keys that its commands read. */
 void tracking_nested(struct server *s, struct conn *c, const struct request *q, const struct outcome *o)
 {
     const struct tracker *t = c->tracker;
-    const struct script_run *script = s->region.script;
     s->tracking.flushed = false;
-    if (!t || !reads(t, o) || runs_a_script(o->cmd)) return;
-    if (script) remember(s, t, script->c->cmd, script->c->argc, script->c->argv);
-    else remember(s, t, o->cmd, q->argc, q->argv);
+    if (t && reads(t, o) && !runs_a_script(o->cmd)) remember(s, t, o->cmd, q->argc, q->argv);
 }
 
 /* CLIENT CACHING is for the next command, or transaction. */

@@ -274,7 +274,7 @@ def test_noloop_and_who_waited(server, r, waits, own, mode):
 def test_scripts(pair):
     pair.talk('''
         a: HELLO 3 | CLIENT TRACKING ON
-        a: EVAL "return redis.call('get', KEYS[1])" 2 k l
+        a: EVAL "return redis.call('get', KEYS[1])" 1 k
         b: SET k 1 | SET l 1
         a: EVAL "return 1" 1 k
         b: SET k 1
@@ -285,6 +285,17 @@ def test_scripts(pair):
         a: EVAL_RO "return redis.call('get', KEYS[1])" 1 k
         b: SET k 1
     ''')
+
+
+def test_of_a_script_the_keys_it_reads_are_tracked(server, r):
+    """As in 7.4; 7.0 takes all that were declared."""
+    with server.raw() as a:
+        a.call('HELLO', '3')
+        a.call('CLIENT', 'TRACKING', 'ON')
+        for eval_ in 'EVAL', 'EVAL_RO':
+            a.call(eval_, "return redis.call('get', KEYS[2])", 2, 'declared', 'read')
+            r.mset({'declared': 1, 'read': 1})
+            assert a.reply() == [b'invalidate', [b'read']] and a.call('PING') == b'PONG'
 
 
 def test_table_limit_is_lowered(server, r):
