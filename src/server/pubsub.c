@@ -232,21 +232,22 @@ static bytes encoded(struct message *m, u8 proto)
     return buf_bytes(b);
 }
 
-/* A connection that has become a replica's carries the stream and nothing else. */
-static bool deliver(struct conn *c, struct message *m)
+/* A connection that has become a replica's carries the stream and nothing else. What a client's own command brings
+ * it comes after the reply, as in 7.4; what is evicted for the command, before. */
+static bool deliver(const struct server *s, struct conn *c, struct message *m)
 {
     if (c->closing || c->class != CONN_PUBSUB) return false;
     if (c->session.close_after_reply) return true;
-    struct reply out = conn_push(c, PUSH_BEFORE);
+    struct reply out = conn_push(c, s->region.depth ? PUSH_BEHIND : PUSH_BEFORE);
     buf_append_bytes(out.out, encoded(m, c->session.proto));
     conn_check_output(c);
     return true;
 }
 
-static u64 deliver_all(const struct channel *ch, struct message *m)
+static u64 deliver_all(const struct server *s, const struct channel *ch, struct message *m)
 {
     u64 n = 0;
-    for (const struct subscription *sub = ch->first; sub; sub = sub->next) n += deliver(sub->conn, m);
+    for (const struct subscription *sub = ch->first; sub; sub = sub->next) n += deliver(s, sub->conn, m);
     buf_release(&m->bytes[0]);
     buf_release(&m->bytes[1]);
     return n;
@@ -259,14 +260,14 @@ u64 pubsub_publish(struct server *s, enum pubsub_kind kind, bytes channel, bytes
                         .payload = payload};
     const struct table *t = &p->names[kind];
     const struct channel *ch = t->count ? table_find(t, channel, table_hash(t, channel)) : NULL;
-    u64 n = ch ? deliver_all(ch, &m) : 0;
+    u64 n = ch ? deliver_all(s, ch, &m) : 0;
     if (kind == PUBSUB_SHARD) return n;
     m.word = "pmessage";
     for (ch = p->patterns; ch; ch = ch->next) {
         bytes pattern = channel_name(ch);
         if (!glob_match(pattern, channel, false)) continue;
         m.pattern = &pattern;
-        n += deliver_all(ch, &m);
+        n += deliver_all(s, ch, &m);
     }
     return n;
 }

@@ -106,7 +106,6 @@ def test_what_a_subscriber_may_do(pair):
         a: GET k
         a: PING
         b: PUBLISH z 1
-        a: PUBLISH z self
         a: HELLO 2
         a: GET k
         a: RESET
@@ -118,14 +117,12 @@ def test_what_a_subscriber_may_do(pair):
 
 @redis_server.needed
 def test_messages_and_replies_of_one_client(pair):
-    """A message to oneself comes before the reply; CLIENT REPLY silences replies, not messages."""
+    """CLIENT REPLY silences replies, not messages."""
     pair.talk('''
         a: CONFIG SET notify-keyspace-events KEA
         a: HELLO 3 | SUBSCRIBE x | PSUBSCRIBE __key*:k
-        a: PUBLISH x 1 | PUBLISH x 2
-        a: SET k v | GET k | DEL k
         a: CLIENT REPLY OFF | PUBLISH x off | SUBSCRIBE y | CLIENT REPLY ON
-        a: CLIENT REPLY SKIP | PUBLISH x skip | PUBLISH x next
+        a: CLIENT REPLY SKIP | PUBLISH x skip
         a: CLIENT REPLY SKIP | SUBSCRIBE z
         a: CONFIG SET notify-keyspace-events ""
         a: MULTI | SUBSCRIBE m | SSUBSCRIBE m | PSUBSCRIBE m* | UNSUBSCRIBE m | EXEC
@@ -136,8 +133,24 @@ def test_messages_and_replies_of_one_client(pair):
     ''')
 
 
+def test_own_messages_come_after_the_reply(server):
+    """As in 7.4; 7.0 writes them before it."""
+    events = [[b'pmessage', b'__key*:k', b'__keyspace@0__:k', b'set'], [b'message', b'x', b'2']]
+    script = "redis.call('PUBLISH', 'x', '1') redis.call('PUBLISH', 'x', '2') return 'done'"
+    with server.raw() as c:
+        c.call('CONFIG', 'SET', 'notify-keyspace-events', 'K$')
+        c.call('HELLO', '3')
+        c.call('SUBSCRIBE', 'x')
+        c.call('PSUBSCRIBE', '__key*:k')
+        for command in (['PUBLISH', 'x', 'self'], ['SET', 'k', 'v'], ['EVAL', script, '0']):
+            c.command(*command)
+        assert [c.reply() for _ in range(7)] == [
+            1, [b'message', b'x', b'self'], b'OK', events[0], b'done', [b'message', b'x', b'1'], events[1]]
+        c.call('CONFIG', 'SET', 'notify-keyspace-events', '')
+
+
 def test_order_within_exec(server):
-    """Redis writes messages into the middle of EXEC's reply; here they stand behind it."""
+    """Messages stand behind EXEC's reply, never in the middle of it."""
     with server.raw() as c:
         c.call('HELLO', '3')
         c.call('SUBSCRIBE', 'x')
