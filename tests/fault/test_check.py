@@ -89,7 +89,7 @@ def test_nothing_there(tmp_path):
 def test_server_running(machines):
     m = machines(machine.ROCKS, 'no').start()
     code, text = check(m.dir)
-    assert code == 2 and f'process {m.proc.pid} has' in text, text
+    assert code == 2 and f'stop process {m.proc.pid}' in text, text
 
 
 def test_nothing_is_written(sound):

@@ -41,7 +41,7 @@ static void note_file(struct contents *c, const char *name)
         snprintf(c->data_file, sizeof c->data_file, "%s", name);
 }
 
-/* A folder that can't be listed counts as empty: RocksDB's own attempt to create it says what is in the way. */
+/* A folder that can't be listed counts as empty: RocksDB's own attempt to create it gives the reason. */
 static struct contents list(const char *dir)
 {
     struct contents c = {0};
@@ -67,8 +67,8 @@ bool store_folder_in_use(const char *dir, struct buf *why)
     bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     close(fd);
     if (held && why)
-        buf_printf(why, "can't open the RocksDB database in %s: another process has it open: stop that one (%d), or give "
-                   "this one another directory", dir, (int)lock.l_pid);
+        buf_printf(why, "can't open the RocksDB database in %s: another process has it open: stop process %d, "
+                   "or give this one another directory", dir, (int)lock.l_pid);
     return held;
 }
 
@@ -93,7 +93,8 @@ static enum store_folder without_current(const char *dir, const struct contents 
     if (c->data_files == 0 && c->newest_manifest == FIRST_MANIFEST) return STORE_FOLDER_INTERRUPTED;
     if (!why) return STORE_FOLDER_INCOMPLETE;
     buf_printf(why, "%s holds files of a RocksDB database", dir);
-    if (c->data_files) buf_printf(why, " (%s and %llu more)", c->data_file, (unsigned long long)c->data_files - 1);
+    if (c->data_files)
+        buf_printf(why, " (%s and %llu more)", c->data_file, (unsigned long long)c->data_files - 1);
     buf_append_str(why, ", but the file CURRENT, which names its MANIFEST, is missing. ");
     if (c->newest_manifest)
         buf_printf(why, "If that is the only file missing, this brings it back: echo " MANIFEST
