@@ -15,6 +15,7 @@
 #include "engine/rocks/store_impl.h"
 #include "engine/rocks/wal_manifest.h"
 #include "engine/rocks/wal_reader.h"
+#include "engine/rocks/wal_verify.h"
 #include "unit/rocks_folder.h"
 
 #define LOG_NUMBER 7
@@ -336,6 +337,59 @@ static void manifest_of_a_database(void **state)
     }
 }
 
+/* -- verdicts ---------------------------------------------------------------------------------------- */
+
+static void write_some(u32 from, u32 n)
+{
+    for (u32 i = from; i < from + n; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%u", i);
+        put(0, bytes_str(key));
+        tick(NOW);
+    }
+}
+
+/* The first log that is needed has lost all, and a later one is there: as after a power cut, the note being older. */
+static void lose_first_log(struct wal_verdict *v, struct wal_manifest *m)
+{
+    char from[300], to[300];
+    assert_true(wal_manifest_read(path, m));
+    snprintf(from, sizeof from, "%s/%06llu.log", path, (unsigned long long)m->first_log);
+    snprintf(to, sizeof to, "%s/%06llu.log", path, (unsigned long long)m->first_log + 1000);
+    assert_int_equal(rename(from, to), 0);
+    FILE *f = fopen(from, "w");
+    fclose(f);
+    int fd = wal_note_open(path);
+    assert_true(wal_note_write(fd, &(struct wal_note){.manifest = m->number, .first_log = m->first_log - 1}));
+    close(fd);
+    wal_verify(path, NULL, v);
+}
+
+/* If no table has anything of that log, there is a state without it; if one has, there is none. */
+static void first_log_lost(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct wal_verdict v;
+        struct wal_manifest m;
+        open_engine(2);
+        struct store *s = rk_of(e)->store;
+        write_some(0, 5);
+        for (int f = 0; f < FAM_COUNT; f++) flush(s, (enum family)f);
+        write_some(5, 5);
+        if (ahead) flush(s, FAM_META);
+        write_some(10, 5);
+        close_engine();
+        lose_first_log(&v, &m);
+        assert_int_equal(m.flushed_log > m.first_log, ahead);
+        assert_int_equal(v.state, WAL_TORN);
+        assert_int_equal(v.tables_ahead, ahead);
+        wal_verdict_release(&v);
+        teardown(state);
+        setup(state);
+    }
+}
+
 static void manifest_that_is_none(void **state)
 {
     (void)state;
@@ -369,6 +423,7 @@ int main(void)
         TEST(checksum), TEST(whole), TEST(cut_anywhere), TEST(flip_anywhere), TEST(every_byte), TEST(odd_fragments),
         TEST(holes),
         TEST(hole_in_half_a_page), TEST(batches), TEST(manifest_of_a_database), TEST(manifest_that_is_none),
+        TEST(first_log_lost),
     };
     return cmocka_run_group_tests_name("RocksDB's logs", tests, NULL, NULL);
 }

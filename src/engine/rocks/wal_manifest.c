@@ -23,7 +23,7 @@ enum {
     TAG_LOG_NUMBER = 2,
     TAG_LAST_SEQUENCE = 4,
     TAG_MIN_LOG = 10,
-    TAG_TABLE_2 = 100, /* in versions: what ends with the lowest and the highest sequence number of the table */
+    TAG_TABLE_2 = 100, /* three versions; each ends with the lowest and highest sequence number */
     TAG_TABLE_3 = 102,
     TAG_TABLE_4 = 103,
     TAG_FAMILY = 200,
@@ -107,7 +107,8 @@ static bool take_fields(bytes *in, u64 last, struct edit *e)
     while (take_varint(in, &tag)) {
         if (tag == last) return true;
         if (!take_string(in, &value)) return false;
-        if (last == 1 && tag == FIELD_MIN_LOG && value.n == 8) memcpy(&e->min_log, value.p, 8); /* little-endian */
+        bool min_log = last == 1 && tag == FIELD_MIN_LOG && value.n == 8;
+        if (min_log) memcpy(&e->min_log, value.p, 8); /* little-endian */
     }
     return false;
 }
@@ -142,7 +143,8 @@ static bool edit_read(bytes in, struct edit *e)
     *e = (struct edit){0};
     while (in.n > 0) {
         const char *layout;
-        if (!take_varint(&in, &tag) || !(layout = layout_of(tag)) || !take_layout(&in, layout, &number, e)) return false;
+        if (!take_varint(&in, &tag) || !(layout = layout_of(tag))) return false;
+        if (!take_layout(&in, layout, &number, e)) return false;
         switch (tag) {
         case TAG_LOG_NUMBER: e->log = number; break;
         case TAG_MIN_LOG: e->min_log = number; break;
@@ -188,7 +190,15 @@ static u64 first_log(const struct state *s)
     return MAX(s->min_log, lowest);
 }
 
-/* What an interrupted write leaves: each edit is synced before the next one is written. RocksDB leaves it out. */
+/* What a log holds is not flushed before the next one is begun, which the family's edit then names. */
+static u64 flushed_log(const struct state *s)
+{
+    u64 highest = 0;
+    for (u32 i = 0; i < FAMILIES_MAX; i++) highest = MAX(highest, s->log[i]);
+    return highest;
+}
+
+/* What an interrupted write leaves: each edit is synced before the next one is written. RocksDB ignores it. */
 static bool torn_end(struct wal_reader *r)
 {
     return (wal_reader_torn(r) || wal_reader_at_hole(r)) && !wal_reader_sound_behind(r);
@@ -231,6 +241,7 @@ bool wal_manifest_read(const char *dir, struct wal_manifest *out)
     wal_reader_close(&r);
     out->offset = r.offset;
     out->first_log = first_log(&s);
+    out->flushed_log = flushed_log(&s);
     out->in_tables = s.in_tables;
     out->last_sequence = s.last_sequence;
     return ok;

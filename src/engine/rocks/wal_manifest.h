@@ -6,9 +6,10 @@
 
 struct wal_manifest {
     u64 number;
-    u64 first_log;     /* what older ones held is in tables; whether there is one with this number is open */
+    u64 first_log;     /* what older ones held is in tables; there may be no log with this very number */
+    u64 flushed_log;   /* tables hold nothing of this log or a later one */
     u64 in_tables;     /* the highest sequence number that a table has */
-    u64 last_sequence; /* when the last table or log was noted: the oldest needed log begins no later than behind it */
+    u64 last_sequence; /* as last recorded; the oldest needed log begins at the next one or before */
     bool damaged;      /* it has a bad record, which is not a torn end, … */
     u64 offset;        /* … at this place */
 };

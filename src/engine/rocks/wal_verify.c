@@ -12,7 +12,7 @@
 #include "engine/rocks/wal_reader.h"
 
 #define BATCH_HEAD 12
-#define LONG ((u64)64 << 20) /* bytes of logs before somebody is told that they are read */
+#define LONG ((u64)64 << 20) /* bytes of logs from which on a line is logged first */
 #define LLU(x) ((unsigned long long)(x))
 
 struct walk {
@@ -58,8 +58,9 @@ static void end_here(struct walk *w, enum wal_state state)
         u64 log = log_at(w, i);
         if (log > w->last_log && size_of(w, log)) buf_append(&v->after, &log, sizeof log);
     }
-    /* Tables get nothing of a log before the next one is begun. */
-    v->tables_ahead = w->next ? w->manifest.in_tables >= w->next : v->after.n > 0 && w->manifest.in_tables > 0;
+    /* If not even the first sequence number is known, what of it is in tables is known by the log. */
+    u64 lost = w->last_log ? w->last_log : w->manifest.first_log;
+    v->tables_ahead = w->next ? w->manifest.in_tables >= w->next : w->manifest.flushed_log > lost;
 }
 
 /* Whether the note vouches for something behind the last sound record. */
@@ -68,7 +69,8 @@ static bool synced_behind(const struct walk *w)
     const struct wal_note *n = &w->note;
     u64 needed = w->manifest.first_log;
     if (!w->noted) return false;
-    bool sealed = w->last_log < n->sealed_log || (w->last_log == n->sealed_log && w->last_end < n->sealed_size);
+    bool sealed = w->last_log < n->sealed_log ||
+                  (w->last_log == n->sealed_log && w->last_end < n->sealed_size);
     return (sealed && n->sealed_log >= needed) || (w->next && w->next <= n->sequence) ||
            (n->log >= needed && size_of(w, n->log) < n->size);
 }
@@ -76,21 +78,22 @@ static bool synced_behind(const struct walk *w)
 static void say_where(struct walk *w)
 {
     struct buf *t = &w->v->text;
-    if (w->last_log) buf_printf(t, "%06llu.log is sound up to offset %llu", LLU(w->last_log), LLU(w->last_end));
-    else buf_printf(t, "the first log is missing or empty");
+    if (!w->last_log) buf_append_str(t, "the first log is missing or empty");
+    else buf_printf(t, "%06llu.log is sound up to offset %llu", LLU(w->last_log), LLU(w->last_end));
 }
 
 /* Records are missing before one of `log`. */
 static bool found_gap(struct walk *w, u64 log, u64 offset, u64 sequence)
 {
+    struct buf *t = &w->v->text;
     bool between = log != w->last_log;
     end_here(w, between && w->noted && !synced_behind(w) ? WAL_TORN : WAL_DAMAGED);
     say_where(w);
     if (w->next)
-        buf_printf(&w->v->text, ", but %06llu.log goes on, at offset %llu, with sequence number %llu instead of "
-                   "%llu: what was written in between is missing", LLU(log), LLU(offset), LLU(sequence), LLU(w->next));
+        buf_printf(t, ", but %06llu.log continues, at offset %llu, with sequence number %llu instead of %llu: what "
+                   "was written in between is missing", LLU(log), LLU(offset), LLU(sequence), LLU(w->next));
     else
-        buf_printf(&w->v->text, ", but %06llu.log has records: what was written before it is missing", LLU(log));
+        buf_printf(t, ", but %06llu.log has records: what was written before it is missing", LLU(log));
     return false;
 }
 
@@ -202,7 +205,7 @@ static void judge_end(struct walk *w)
     }
 }
 
-/* RocksDB may take a flipped bit for a torn end, and then deletes the tables that the rest of the MANIFEST names. */
+/* RocksDB may take a flipped bit for a torn end, and delete the tables that the rest of the MANIFEST names. */
 static void refuse_manifest(struct walk *w)
 {
     w->v->state = WAL_DAMAGED;
