@@ -298,8 +298,8 @@ static int check_logs(const char *dir)
     bool damaged = v.state == WAL_DAMAGED || (v.state == WAL_TORN && v.tables_ahead), cut = v.after.n > 0;
     if (damaged) printf("PROBLEM: RocksDB's logs in %s are damaged: %.*s\n", dir, (int)v.text.n, v.text.p);
     else if (v.state == WAL_TORN)
-        printf("RocksDB's log has a torn end, as after a power cut: %.*s. What came after it was not synced, and "
-               "will not be used%s\n", (int)v.text.n, v.text.p,
+        printf("RocksDB's log has a torn end, as after a power cut: %.*s. What came after it was not synced, "
+               "and will not be used%s\n", (int)v.text.n, v.text.p,
                cut ? ". Start the server, which puts it aside, before checking the rest" : "");
     wal_verdict_release(&v);
     return damaged ? 1 : v.state == WAL_TORN && cut ? 0 : -1;

@@ -15,12 +15,12 @@ enum store_folder {
     STORE_FOLDER_INCOMPLETE,  /* files of a database, but not what names them */
 };
 
-/* `why`, if given, is told what is missing of an incomplete one and what to do. Changes nothing. */
+/* `why`, if given, gets what an incomplete one lacks and what to do. Changes nothing. */
 enum store_folder store_folder_look(const char *dir, struct buf *why);
 
-/* Whether another process has it open, which `why` names. RocksDB asks only when it opens a database for writing; the
- * logs of a running server must not be judged, let alone moved, before that. Closing LOCK gives up this process's own
- * lock: only for a folder that it has not open. */
+/* Whether another process has it open; `why`, if given, names it. RocksDB finds out only when it opens a
+ * database for writing, and the logs of a running server must not be judged, let alone moved, before that.
+ * Not for a folder that this process has open: closing LOCK would release its lock. */
 bool store_folder_in_use(const char *dir, struct buf *why);
 
 #endif

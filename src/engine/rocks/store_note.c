@@ -108,7 +108,10 @@ void store_end_note(struct store *s)
     s->note_fd = s->log_watch = -1;
 }
 
-bool store_note_behind(struct store *s) { return rocksdb_get_latest_sequence_number(s->db) != s->note.sequence; }
+bool store_note_behind(struct store *s)
+{
+    return rocksdb_get_latest_sequence_number(s->db) != s->note.sequence;
+}
 
 /* In this order: the log with the last sequence number is not newer than the newest one, and what is in it
  * by now is synced by a sync that begins afterwards. */

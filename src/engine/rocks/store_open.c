@@ -140,14 +140,14 @@ static char *open_logs(struct store *s, rocksdb_options_t *database, struct name
 
 static void refuse_logs(const struct store *s, const struct wal_verdict *v, struct buf *why)
 {
-    buf_printf(why, "RocksDB's logs in %s are damaged: %.*s. Nothing was changed. Restore the folder, or the log, from a "
-               "backup. ", s->dir, (int)v->text.n, v->text.p);
+    buf_printf(why, "RocksDB's logs in %s are damaged: %.*s. Nothing was changed. Restore the folder, or the log, "
+               "from a backup. ", s->dir, (int)v->text.n, v->text.p);
     if (v->tables_ahead)
-        buf_append_str(why, "There is no way to start without it: tables hold a part of what was written after it. "
-                       "See docs/rocksdb.md on repairing");
+        buf_append_str(why, "There is no way to start without it: tables hold a part of what was written after "
+                       "it. See docs/rocksdb.md on repairing");
     else
-        buf_printf(why, "To lose everything from there on, start once with --rocksdb-load-damaged-log yes: the logs are "
-                   "kept in %s/" WAL_ASIDE, s->dir);
+        buf_printf(why, "To lose everything from there on, start once with --rocksdb-load-damaged-log yes: the logs "
+                   "are kept in %s/" WAL_ASIDE, s->dir);
 }
 
 /* What of the logs is used, and what not, for the server's log. */
@@ -167,7 +167,8 @@ static bool admit_logs(struct store *s, const struct rocks_options *o, struct wa
     switch (v->state) {
     case WAL_SOUND: return true;
     case WAL_UNKNOWN:
-        if (s->log) log_line(s->log, LOG_WARNING, "RocksDB's logs were not verified: %.*s", (int)v->text.n, v->text.p);
+        if (s->log)
+            log_line(s->log, LOG_WARNING, "RocksDB's logs were not verified: %.*s", (int)v->text.n, v->text.p);
         return true;
     case WAL_TORN:
     case WAL_DAMAGED: break;

@@ -116,7 +116,7 @@ static bool start_timer(struct store *s)
     return s->sync_timer >= 0 && timerfd_settime(s->sync_timer, 0, &every, NULL) == 0;
 }
 
-/* Until a period is over, somebody wakes it, or a log is begun: false, if it was but that. */
+/* Waits until a period is over, the loop wakes it, or a log is begun; false if it was only the last. */
 static bool await_round(struct store *s)
 {
     struct pollfd p[] = {{.fd = s->syncer.wake, .events = POLLIN},

@@ -1,7 +1,7 @@
 /* How much of the write-ahead logs is known to be on the disk.
  *
  * A log that ends too soon tells nothing about why: the power may have gone before the end was synced,
- * which is what `appendfsync` allows, or somebody has lost a piece of the file. So the server keeps a
+ * which is what `appendfsync` allows, or a piece of the file was lost later. So the server keeps a
  * note, a small file beside the logs, that it renews after each sync. What the note vouches for has to be
  * there when the logs are read again.
  *

@@ -35,7 +35,10 @@ static bool has_log_number(u8 type)
 
 static u32 header_size(u8 type) { return has_log_number(type) ? HEADER_WITH_LOG : HEADER; }
 
-static u32 fragment_size(const char *p) { return header_size((u8)p[6]) + ((u32)(u8)p[4] | (u32)(u8)p[5] << 8); }
+static u32 fragment_size(const char *p)
+{
+    return header_size((u8)p[6]) + ((u32)(u8)p[4] | (u32)(u8)p[5] << 8);
+}
 
 static u32 unmask(u32 crc)
 {
@@ -54,7 +57,9 @@ static bool fragment_at(const char *p, u32 room, u32 log, struct fragment *f)
     if (crc32c(bytes_of(p + 6, size - 6)) != unmask(little_u32(p))) return false;
     bool recycled = type > RECYCLED && type < FIRST_NOTE;
     *f = (struct fragment){
-        .type = recycled ? (u8)(type - RECYCLED) : type, .size = size, .data = bytes_of(p + header, size - header),
+        .type = recycled ? (u8)(type - RECYCLED) : type,
+        .size = size,
+        .data = bytes_of(p + header, size - header),
         .of_another_log = header == HEADER_WITH_LOG && little_u32(p + HEADER) != log,
     };
     return true;

@@ -60,16 +60,16 @@ bool wal_reader_open(struct wal_reader *r, const char *path, u64 number, size_t 
 void wal_reader_close(struct wal_reader *r);
 enum wal_found wal_reader_next(struct wal_reader *r);
 
-/* After WAL_BAD: whether anything behind it was written later and is sound. A write that was cut off has
- * nothing behind it; a flipped bit has. */
+/* After WAL_BAD: whether a sound fragment follows. After an interrupted write there is none; after a flipped
+ * bit there is, unless it hit the last record. */
 bool wal_reader_sound_behind(struct wal_reader *r);
 
-/* After WAL_BAD: whether zeros are where the record should be, as if the kernel had written what is behind it, but not
- * this page, when the power went: a whole page, or the rest of the one that the last sync had written in part. */
+/* After WAL_BAD: whether zeros are where the record should be, as if the kernel had written later pages but
+ * not this one when the power failed: a whole page, or the rest of the one that the last sync wrote in part. */
 bool wal_reader_at_hole(const struct wal_reader *r);
 
-/* After WAL_BAD: whether the file ends in the middle of the fragment, or has nothing but zeros from there on. That is
- * what an interrupted write leaves; a flipped bit leaves the fragment as long as it was. */
+/* After WAL_BAD: whether the file ends in the middle of the fragment, or has only zeros from there on. An
+ * interrupted write leaves that; a flipped bit usually leaves the fragment as long as it was. */
 bool wal_reader_torn(const struct wal_reader *r);
 
 /* Of a write batch. False: it is too short to be one. */

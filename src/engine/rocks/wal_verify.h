@@ -5,7 +5,7 @@
  * everything behind the first bad record of a log, also if that is one flipped bit in front of a million
  * sound records. So all logs that the MANIFEST still needs are read first, and have to be
  *
- *   1. sound: every record has the right checksum, but for a torn end: bad bytes with nothing sound behind them;
+ *   1. sound: every record has the right checksum, except for a torn end, which no sound record follows;
  *   2. continuous: a record begins with the sequence number after that of the record before, across all logs;
  *   3. complete: everything that is known to have been synced (wal_note.h) is there.
  *
@@ -29,7 +29,7 @@ struct wal_verdict {
     u64 log;         /* 0: not even the first one is there */
     u64 offset;
     bool log_bad;    /* the end is a bad record, not that of the file */
-    bool tables_ahead; /* tables hold part of what was written behind it: without the rest that is no state at all */
+    bool tables_ahead; /* tables hold a part of what was written later: there is no state to go back to */
     struct buf text; /* for people: what was found. Not of WAL_SOUND */
     struct buf after; /* of u64: the logs behind that one, which are not to be replayed */
 };
