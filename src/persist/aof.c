@@ -238,6 +238,8 @@ void aof_set_options(struct aof *a, enum aof_sync sync, bool timestamps)
 
 /* -- rewriting ------------------------------------------------------------------------------------- */
 
+bool aof_rewrite_ready(struct aof *a) { return !a->journal || aof_log_nearly_settled(&a->log); }
+
 bool aof_rewrite_begin(struct aof *a)
 {
     struct aof_increment inc;

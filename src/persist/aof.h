@@ -106,6 +106,9 @@ void aof_set_options(struct aof *a, enum aof_sync sync, bool timestamps); /* CON
 
 /* -- rewriting ------------------------------------------------------------------------------------ */
 
+/* Whether aof_rewrite_begin would return soon: it syncs what was appended. False: that is being done in the
+ * background, and its end wakes the loop. */
+NODISCARD bool aof_rewrite_ready(struct aof *a);
 /* Steps 1 to 3. False: the log says why, and nothing has changed. Not started (appendonly no): the files of
  * before will be replaced by the base alone. */
 NODISCARD bool aof_rewrite_begin(struct aof *a);

@@ -20,6 +20,7 @@
 #define SYNC_AGE_MS \
     500 /* everysec: how old the oldest unsynced byte gets; the sync takes its time as well */
 #define SYNC_LATE_MS 1000
+#define SETTLE_BYTES (4u << 20) /* what a sync on the spot may have to write */
 
 /* -- increments ------------------------------------------------------------------------------------ */
 
@@ -160,6 +161,7 @@ struct aof_sync_job {
     uv_sem_t over;
     struct aof_log *owner; /* NULL: nobody is interested any more */
     i64 since_ms;          /* what it syncs was written since then */
+    u64 bytes;             /* how much that is */
     u64 number;            /* of the sync */
     int fd, error;
     bool late;
@@ -205,12 +207,19 @@ static void await_job(struct aof_log *l)
     if (!job) return;
     if (uv_cancel((uv_req_t *)&job->work) == 0) {
         l->unsynced_ms = job->since_ms;
+        l->unsynced += job->bytes;
         l->job = NULL;
         job->owner = NULL;
     } else {
         uv_sem_wait(&job->over);
         take_result(job);
     }
+}
+
+static void clear_unsynced(struct aof_log *l)
+{
+    l->unsynced_ms = 0;
+    l->unsynced = 0;
 }
 
 static bool sync_now(struct aof_log *l)
@@ -224,7 +233,7 @@ static bool sync_now(struct aof_log *l)
         aof_log_distrust(l, error, "fdatasync");
         return false;
     }
-    l->unsynced_ms = 0;
+    clear_unsynced(l);
     l->done = number;
     return true;
 }
@@ -238,11 +247,12 @@ static void sync_soon(struct aof_log *l)
     }
     struct aof_sync_job *job = mem_alloc(sizeof *job);
     *job = (struct aof_sync_job){
-        .owner = l, .since_ms = l->unsynced_ms, .number = ++l->begun, .fd = fd, .work.data = job};
+        .owner = l, .since_ms = l->unsynced_ms, .bytes = l->unsynced, .number = ++l->begun, .fd = fd,
+        .work.data = job};
     CHECK(uv_sem_init(&job->over, 0) == 0);
     CHECK(uv_queue_work(l->loop, &job->work, in_worker, on_loop) == 0);
     l->job = job;
-    l->unsynced_ms = 0;
+    clear_unsynced(l);
 }
 
 /* -- writing --------------------------------------------------------------------------------------- */
@@ -263,6 +273,7 @@ static bool write_at(int fd, bytes b, u64 offset)
 static void written(struct aof_log *l, size_t n)
 {
     l->at.size += n;
+    l->unsynced += n;
     if (!l->unsynced_ms) l->unsynced_ms = MAX(l->now_ms, 1);
 }
 
@@ -354,6 +365,13 @@ void aof_log_cron(struct aof_log *l, i64 now_ms)
 
 bool aof_log_settle(struct aof_log *l) { return write_out(l) && sync_now(l); }
 
+bool aof_log_nearly_settled(struct aof_log *l)
+{
+    if (l->sync_failed || l->at.fd < 0) return true;
+    if (!l->job && l->unsynced > SETTLE_BYTES) sync_soon(l);
+    return !l->job;
+}
+
 struct sync_state aof_log_sync_state(const struct aof_log *l)
 {
     return (struct sync_state){
@@ -400,7 +418,7 @@ void aof_log_switch(struct aof_log *l, const struct aof_increment *inc)
     close_file(l);
     l->at = *inc;
     l->chain = inc->chain;
-    l->unsynced_ms = 0;
+    clear_unsynced(l);
     l->stamp_s = 0;
     l->write_failed = false;
 }

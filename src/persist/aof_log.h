@@ -46,6 +46,7 @@ struct aof_log {
 
     i64 now_ms;      /* monotonic, as of the last flush or cron */
     i64 unsynced_ms; /* since when something is written and no sync has begun; 0: nothing is */
+    u64 unsynced;    /* how many bytes that is */
     struct aof_sync_job *job; /* in flight */
     u64 delayed;
     u64 begun, done; /* numbers of syncs: see sync_state.h */
@@ -69,6 +70,8 @@ void aof_log_cron(struct aof_log *l, i64 now_ms);
 
 /* Writes and syncs all there is, on the spot. False: refusal says why. */
 NODISCARD bool aof_log_settle(struct aof_log *l);
+/* Whether that takes no longer than syncing a few megabytes. If not, a sync is in flight; its end wakes the loop. */
+NODISCARD bool aof_log_nearly_settled(struct aof_log *l);
 
 /* What is on disk is not to be relied upon, for this reason. */
 void aof_log_distrust(struct aof_log *l, int error, const char *what);

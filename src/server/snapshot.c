@@ -21,6 +21,7 @@
 #define STEP_BYTES (8u << 10)
 #define RESUME_EVERY_US 5000 /* those who wait for a huge key look whether it has been saved */
 #define TELL_EVERY_US 5000000
+#define SYNC_PATIENCE_US 10000000 /* writers may be faster than the disk: a rewrite begins nevertheless */
 
 /* -- connections that wait ------------------------------------------------------------------------ */
 
@@ -368,13 +369,21 @@ static bool walk(struct server *s)
     return false;
 }
 
+/* A rewrite syncs the AOF when it begins; if that is a lot, it is left to a background sync first. */
+static bool may_begin(const struct server *s)
+{
+    const struct persistence *p = &s->persist;
+    if (p->job != JOB_REWRITE || !p->aof || clock_mono_us() - p->job_us > SYNC_PATIENCE_US) return true;
+    return aof_rewrite_ready(p->aof);
+}
+
 /* Called between ticks: everything before is committed, and written to the AOF. What waits for the disk is
  * called again when the disk's worker wakes the loop. */
 bool snapshot_work(struct server *s)
 {
     struct persistence *p = &s->persist;
     if (p->job == JOB_NONE) return false;
-    if (p->stage == STAGE_WANTED) job_begin(s);
+    if (p->stage == STAGE_WANTED && may_begin(s)) job_begin(s);
     return p->job != JOB_NONE && p->stage == STAGE_WALK && walk(s);
 }
 

@@ -312,6 +312,54 @@ static void test_everysec(void **state UNUSED)
     place_close(&p);
 }
 
+/* A rewrite is ready when what was appended is on disk, up to a few megabytes; syncing more is the worker's. */
+static void test_rewrite_ready(void **state UNUSED)
+{
+    struct place p;
+    struct writer wr;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    place_open(&p);
+    struct aof_options o = options_in(&p);
+    o.sync = AOF_SYNC_EVERYSEC;
+    o.loop = &loop;
+    writer_open(&wr, &o);
+    assert_true(tick(&wr, "set a 1"));
+    assert_true(aof_rewrite_ready(wr.a));
+    assert_int_equal(aof_facts(wr.a).pending_sync, 0);
+
+    pthread_mutex_lock(&slow);
+    set_long(&wr.w, "a");
+    assert_true(tick(&wr, "get b"));
+    assert_false(aof_rewrite_ready(wr.a));
+    assert_int_equal(aof_facts(wr.a).pending_sync, 1);
+    assert_true(tick(&wr, "set b 1"));
+    assert_false(aof_rewrite_ready(wr.a));
+    pthread_mutex_unlock(&slow);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(aof_rewrite_ready(wr.a));
+    assert_int_equal(aof_facts(wr.a).pending_sync, 0);
+    int before = atomic_load(&syncs);
+    assert_true(aof_rewrite_begin(wr.a));
+    assert_int_equal(atomic_load(&syncs), before + 1); /* of `set b 1` */
+    assert_true(write_base(wr.a, &wr.w.region, true) && aof_rewrite_end(wr.a, true, 0));
+    assert_true(aof_rewrite_ready(wr.a));
+
+    /* After a sync that failed only a rewrite helps: it does not wait for another. */
+    atomic_store(&fail_fdatasync, 1);
+    set_long(&wr.w, "a");
+    assert_false(aof_rewrite_ready(wr.a));
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_non_null(aof_refuses(wr.a));
+    assert_true(aof_rewrite_ready(wr.a));
+    assert_true(rewrite(&wr, true));
+    assert_null(aof_refuses(wr.a));
+    writer_close(&wr);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    place_close(&p);
+}
+
 /* -- manifests that can't be written --------------------------------------------------------------- */
 
 static void test_manifest_fails(void **state UNUSED)
@@ -384,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_sync_fails_again),
         cmocka_unit_test(test_sync_fails_and_power_goes),
         cmocka_unit_test(test_everysec),
+        cmocka_unit_test(test_rewrite_ready),
         cmocka_unit_test(test_manifest_fails),
         cmocka_unit_test(test_start_fails),
     };
