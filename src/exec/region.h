@@ -82,6 +82,7 @@ struct region {
         u64 memory;                  /* so much a run may add to what its interpreter holds; 0: anything */
     } host;
     struct scripts *scripts;    /* EVAL's; NULL: never needed so far */
+    u64 scripts_evicted;        /* from its cache, since the last CONFIG RESETSTAT */
     struct functions *functions; /* likewise: exec/functions.h */
     struct script_run *script;  /* what is being run; NULL: nothing */
     bool replays_script;        /* … and it comes from a file or a primary: exec/script_replay.h */

@@ -149,10 +149,15 @@ const char *script_busy_error(const struct region *r);
 
 /* -- EVAL's interpreter and its cache (script_cache.c), made when first needed ------------------ */
 
+struct script_entry;
+
 struct scripts {
     struct script_vm vm;
     u32 cached;               /* compiled scripts, by SHA1 */
     u64 memory;               /* their sources */
+    struct script_entry *entries;         /* all of them */
+    struct script_entry *oldest, *newest; /* those that only EVAL brought, by their last use … */
+    u32 passing;                          /* … and how many they are */
 };
 struct scripts *scripts_of(struct region *r);
 void scripts_release(struct region *r);

@@ -1,11 +1,23 @@
 /* EVAL's interpreter, and the scripts that are compiled in it by the SHA1 of their text. The cache is two
- * tables of the interpreter's registry, so that forgetting everything is closing it. */
+ * tables of the interpreter's registry: the compiled functions, and what we know of each.
+ *
+ * Clients that put values into the text of their scripts would fill it without end. So scripts that only EVAL
+ * has brought are in a list by their last use, and the oldest makes room for a new one. */
 #include "exec/script_cache.h"
 
 #include "base/alloc.h"
 #include "base/sha1.h"
 
-static const char FUNCTIONS, FLAGS; /* keys of the registry, by their addresses */
+static const char FUNCTIONS, ENTRIES; /* keys of the registry, by their addresses */
+
+struct script_entry {
+    char sha[SCRIPT_SHA + 1];
+    bool passing;                        /* it may be evicted, and is in the list of those */
+    u32 flags;
+    u64 memory;
+    struct script_entry *older, *newer;  /* passing */
+    struct script_entry *before, *after; /* of all */
+};
 
 static void push_table(lua_State *L, const char *key)
 {
@@ -26,7 +38,7 @@ struct scripts *scripts_of(struct region *r)
     struct scripts *s = r->scripts = mem_zalloc(sizeof *s);
     script_vm_init(&s->vm, r);
     make_table(s->vm.L, &FUNCTIONS);
-    make_table(s->vm.L, &FLAGS);
+    make_table(s->vm.L, &ENTRIES);
     return s;
 }
 
@@ -34,6 +46,10 @@ void scripts_release(struct region *r)
 {
     if (!r->scripts) return;
     script_vm_release(&r->scripts->vm);
+    for (struct script_entry *e = r->scripts->entries, *next; e; e = next) {
+        next = e->after;
+        mem_free(e);
+    }
     mem_free(r->scripts);
     r->scripts = NULL;
 }
@@ -45,20 +61,72 @@ void script_sha(bytes source, char sha[SCRIPT_SHA + 1])
     sha1_hex(digest, sha);
 }
 
-bool scripts_push(struct scripts *s, const char *sha, u32 *flags)
+/* -- the list of those that may go ---------------------------------------------------------------- */
+
+static void enlist(struct scripts *s, struct script_entry *e)
 {
-    lua_State *L = s->vm.L;
+    e->older = s->newest;
+    e->newer = NULL;
+    *(s->newest ? &s->newest->newer : &s->oldest) = e;
+    s->newest = e;
+}
+
+static void delist(struct scripts *s, struct script_entry *e)
+{
+    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
+    *(e->newer ? &e->newer->older : &s->newest) = e->older;
+}
+
+static void forget(lua_State *L, const char *table, const char *sha)
+{
+    push_table(L, table);
+    lua_pushnil(L);
+    lua_setfield(L, -2, sha);
+    lua_pop(L, 1);
+}
+
+static void evict(struct scripts *s, struct script_entry *e)
+{
+    forget(s->vm.L, &FUNCTIONS, e->sha);
+    forget(s->vm.L, &ENTRIES, e->sha);
+    delist(s, e);
+    *(e->before ? &e->before->after : &s->entries) = e->after;
+    if (e->after) e->after->before = e->before;
+    s->passing--;
+    s->cached--;
+    s->memory -= e->memory;
+    s->vm.region->scripts_evicted++;
+    mem_free(e);
+}
+
+/* -- finding ---------------------------------------------------------------------------------------- */
+
+static struct script_entry *entry_of(lua_State *L, const char *sha)
+{
+    push_table(L, &ENTRIES);
+    lua_getfield(L, -1, sha);
+    struct script_entry *e = lua_touserdata(L, -1);
+    lua_pop(L, 2);
+    return e;
+}
+
+static void push_function(lua_State *L, const char *sha)
+{
     push_table(L, &FUNCTIONS);
     lua_getfield(L, -1, sha);
     lua_remove(L, -2);
-    if (!lua_isfunction(L, -1)) {
-        lua_pop(L, 1);
-        return false;
+}
+
+bool scripts_push(struct scripts *s, const char *sha, u32 *flags)
+{
+    struct script_entry *e = entry_of(s->vm.L, sha);
+    if (!e) return false;
+    if (e->passing && e != s->newest) {
+        delist(s, e);
+        enlist(s, e);
     }
-    push_table(L, &FLAGS);
-    lua_getfield(L, -1, sha);
-    *flags = lua_isnumber(L, -1) ? (u32)lua_tointeger(L, -1) : SCRIPT_COMPAT;
-    lua_pop(L, 2);
+    *flags = e->flags;
+    push_function(s->vm.L, sha);
     return true;
 }
 
@@ -129,7 +197,24 @@ bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 /* What a primary sent, or a file holds, was compiled elsewhere in time. */
 static u32 compile_limit_ms(const struct region *r) { return r->loading || r->follows ? 0 : COMPILE_MS; }
 
-bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, struct reply *out)
+static struct script_entry *new_entry(struct scripts *s, const char *sha, u32 flags, bool passing)
+{
+    if (passing && s->passing == SCRIPTS_PASSING) evict(s, s->oldest);
+    struct script_entry *e = mem_zalloc(sizeof *e);
+    memcpy(e->sha, sha, sizeof e->sha);
+    e->flags = flags;
+    e->passing = passing;
+    e->after = s->entries;
+    if (s->entries) s->entries->before = e;
+    s->entries = e;
+    s->cached++;
+    if (!passing) return e;
+    enlist(s, e);
+    s->passing++;
+    return e;
+}
+
+bool scripts_add(struct scripts *s, bytes source, const char *sha, bool stays, u32 *flags, struct reply *out)
 {
     lua_State *L = s->vm.L;
     bytes body = source;
@@ -140,17 +225,15 @@ bool scripts_add(struct scripts *s, bytes source, const char *sha, u32 *flags, s
         buf_release(&error);
         return false;
     }
+    struct script_entry *e = new_entry(s, sha, *flags, !stays);
+    e->memory = source.n + SCRIPT_SHA + sizeof(void *) * 8;
+    s->memory += e->memory;
     push_table(L, &FUNCTIONS);
     lua_pushvalue(L, -2);
     lua_setfield(L, -2, sha);
-    lua_pop(L, 1);
-    if (*flags != SCRIPT_COMPAT) {
-        push_table(L, &FLAGS);
-        lua_pushinteger(L, (lua_Integer)*flags);
-        lua_setfield(L, -2, sha);
-        lua_pop(L, 1);
-    }
-    s->cached++;
-    s->memory += source.n + SCRIPT_SHA + sizeof(void *) * 8;
+    push_table(L, &ENTRIES);
+    lua_pushlightuserdata(L, e);
+    lua_setfield(L, -2, sha);
+    lua_pop(L, 2);
     return true;
 }

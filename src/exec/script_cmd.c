@@ -44,7 +44,7 @@ static void eval(struct ctx *c, bool by_sha, bool ro)
     if (sha[0] && !take_keys(c, &call)) return; /* before the script is looked for, as in Redis */
     if (!scripts_push(s, sha, &call.flags)) {
         if (by_sha) reply_error(c->out, "NOSCRIPT No matching script. Please use EVAL.");
-        if (by_sha || !scripts_add(s, c->argv[1], sha, &call.flags, c->out)) return;
+        if (by_sha || !scripts_add(s, c->argv[1], sha, false, &call.flags, c->out)) return;
     }
     script_run(&s->vm, c, &call);
 }
@@ -88,7 +88,7 @@ void cmd_script_load(struct ctx *c)
     char sha[SCRIPT_SHA + 1];
     u32 flags;
     script_sha(c->argv[2], sha);
-    if (!scripts_push(s, sha, &flags) && !scripts_add(s, c->argv[2], sha, &flags, c->out)) return;
+    if (!scripts_push(s, sha, &flags) && !scripts_add(s, c->argv[2], sha, true, &flags, c->out)) return;
     lua_pop(s->vm.L, 1);
     reply_bulk_str(c->out, sha);
 }

@@ -339,7 +339,7 @@ void cmd_config_resetstat(struct ctx *c)
     s->region.cycle.stale_perc = 0;
     s->region.cycle.time_cap_reached = 0;
     s->region.cycle.spent_us = 0;
-    s->region.eng->reclaimed = 0;
+    s->region.eng->reclaimed = s->region.scripts_evicted = 0;
     s->repl.full_syncs = s->repl.partial_syncs = s->repl.refused_syncs = s->client_evict.evicted = 0;
     s->persist.saves = s->persist.rewrites = s->persist.rewrite_failures = 0;
     reply_ok(c->out);

@@ -38,6 +38,27 @@ static void size_pair(struct buf *b, const char *name, u64 n)
     human_line(b, name, n);
 }
 
+/* One line per kind of socket: "listener0:name=tcp,bind=127.0.0.1,bind=-::1,port=6379". */
+static void info_listener(struct buf *b, int number, const char *kind, const struct buf *addresses, i64 port)
+{
+    buf_printf(b, "listener%d:name=%s", number, kind);
+    const char *at = addresses->n ? addresses->p : "";
+    while (*at) {
+        size_t n = strcspn(at, " ");
+        if (n) buf_printf(b, ",bind=%.*s", (int)n, at);
+        at += n + (at[n] == ' ');
+    }
+    if (port) buf_printf(b, ",port=%lld", (long long)port);
+    buf_append_str(b, "\r\n");
+}
+
+static void info_listeners(const struct config *c, struct buf *b)
+{
+    if (c->port) info_listener(b, 0, "tcp", &c->bind, c->port);
+    if (c->unixsocket.n) buf_printf(b, "listener1:name=unix,bind=%s\r\n", c->unixsocket.p);
+    if (c->tls_port) info_listener(b, 2, "tls", &c->bind, c->tls_port);
+}
+
 static void info_server(struct server *s, struct buf *b)
 {
     struct utsname u = {0};
@@ -62,6 +83,7 @@ static void info_server(struct server *s, struct buf *b)
         (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
         MAYFLY_VERSION, s->region.eng->ops->name);
+    info_listeners(&s->config, b);
     if (s->repl.leaving)
         buf_printf(b, "shutdown_in_milliseconds:%lld\r\n",
                    (long long)MAX(s->repl.leave_until_ms - clock_mono_us() / 1000, 0));
@@ -129,7 +151,8 @@ static void info_memory(struct server *s, struct buf *b)
             ? 100.0 * (double)(used - s->startup_memory - MIN(clients, used - s->startup_memory)) /
                   (double)(used - s->startup_memory)
             : 0);
-    buf_printf(b, "allocator_allocated:%zu\r\nallocator_active:%zu\r\nallocator_resident:%zu\r\n",
+    buf_printf(b, "allocator_allocated:%zu\r\nallocator_active:%zu\r\nallocator_resident:%zu\r\n"
+                  "allocator_muzzy:0\r\n",
                m.allocated, m.active, m.resident);
     size_pair(b, "total_system_memory", (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE));
     info_scripts(s, b);
@@ -150,7 +173,8 @@ static void info_memory(struct server *s, struct buf *b)
         b,
         "mem_not_counted_for_evict:%llu\r\nmem_replication_backlog:%llu\r\n"
         "mem_total_replication_buffers:%llu\r\nmem_clients_slaves:%llu\r\nmem_clients_normal:%llu\r\n"
-        "mem_cluster_links:0\r\nmem_aof_buffer:%llu\r\nmem_allocator:%s\r\nactive_defrag_running:0\r\n"
+        "mem_cluster_links:0\r\nmem_aof_buffer:%llu\r\nmem_allocator:%s\r\n"
+        "mem_overhead_db_hashtable_rehashing:0\r\nactive_defrag_running:0\r\n"
         "lazyfree_pending_objects:%llu\r\nlazyfreed_objects:%llu\r\n",
         (ull)(persistence_buffers(&s->persist) + primary_buffers(s)), (ull)backlog,
         (ull)(backlog + primary_buffers(s)), (ull)replicas, (ull)clients,
@@ -194,12 +218,13 @@ static void info_stats(struct server *s, struct buf *b)
         "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\n"
         "expired_subkeys:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
-        "evicted_clients:%llu\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
+        "evicted_clients:%llu\r\nevicted_scripts:%llu\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
         (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
         (ull)k->expired_fields, (ull)k->expired_keys,
         c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
-        (ull)k->evicted_keys, (ull)s->client_evict.evicted, (ull)k->hits, (ull)k->misses);
+        (ull)k->evicted_keys, (ull)s->client_evict.evicted,
+        (ull)s->region.scripts_evicted, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
         "pubsub_channels:%llu\r\npubsub_patterns:%llu\r\npubsubshard_channels:%llu\r\n"

@@ -1,4 +1,6 @@
 """What Redis 7.2 and 7.4 added to 7.0, and where they answer otherwise."""
+import hashlib
+
 import pytest
 
 from mayfly import ENGINE, Raw, ReplyError, eventually
@@ -233,3 +235,48 @@ def test_acl_texts(server_factory, raw, line, reply):
     run(c, 'ACL SETUSER bob ~a +get +publish resetchannels')
     assert run(c, line) == reply
     assert run(c, 'ACL GETUSER bob')[:2] == [b'flags', [b'off', b'sanitize-payload']]
+
+
+def test_listeners(server_factory, tmp_path):
+    m = server_factory('--unixsocket', tmp_path / 's')
+    lines = m.raw().call('INFO', 'server').decode().split('\r\n')
+    assert f'listener1:name=unix,bind={tmp_path}/s' in lines
+    tcp = next(x for x in lines if x.startswith('listener0:'))
+    assert tcp.startswith('listener0:name=tcp,bind=127.0.0.1') and tcp.endswith(f',port={m.port}')
+
+
+def test_fields_of_info(r, server):
+    assert server.info('memory')['mem_overhead_db_hashtable_rehashing'] == 0
+    assert server.info('memory')['allocator_muzzy'] == 0
+
+
+def run_script(c, text):
+    return c.call('EVAL', text, 0)
+
+
+def test_scripts_of_eval_make_room_for_others(r, server):
+    """The 500 used last are kept; those of SCRIPT LOAD stay, and are not counted among them."""
+    def sha(i):
+        return hashlib.sha1(f'return {i}'.encode()).hexdigest()
+    with Raw(server.port) as c:
+        c.call('SCRIPT', 'FLUSH')
+        c.call('CONFIG', 'RESETSTAT')
+        assert c.call('SCRIPT', 'LOAD', 'return -1').decode() == sha(-1)
+        for i in range(500):
+            assert run_script(c, f'return {i}') == i
+        assert server.info('memory')['number_of_cached_scripts'] == 501
+        assert c.call('EVALSHA', sha(0), 0) == 0
+        used = server.info('memory')['used_memory_scripts_eval']
+        assert run_script(c, 'return 500') == 500
+        assert c.call('SCRIPT', 'EXISTS', *map(sha, (-1, 0, 1, 2, 500))) == [1, 1, 0, 1, 1]
+        assert c.call('EVALSHA', sha(1), 0).startswith('NOSCRIPT')
+        for i in range(1000, 2000):
+            assert run_script(c, f'return {i}') == i
+        assert c.call('EVALSHA', sha(-1), 0) == -1
+        assert server.info('stats')['evicted_scripts'] == 1001
+        assert server.info('memory')['number_of_cached_scripts'] == 501
+        assert abs(server.info('memory')['used_memory_scripts_eval'] - used) < 1500
+        c.call('SCRIPT', 'FLUSH')
+        assert server.info('memory')['used_memory_scripts_eval'] == 0
+        c.call('CONFIG', 'RESETSTAT')
+        assert server.info('stats')['evicted_scripts'] == 0
