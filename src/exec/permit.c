@@ -11,21 +11,22 @@ enum acl_denial permit_check(struct region *r, const struct request *q, const st
     return denial;
 }
 
-#define NO_ACCESS "NOPERM this user has no permissions to access one of the "
+void permit_print(struct buf *text, const struct request *q, const struct command *cmd, enum acl_denial denial)
+{
+    const struct buf *user = &q->session->user->name;
+    if (denial == ACL_NO_KEY) buf_append_str(text, "No permissions to access a key");
+    else if (denial == ACL_NO_CHANNEL) buf_append_str(text, "No permissions to access a channel");
+    else buf_printf(text, "User %.*s has no permissions to run the '%s' command", (int)user->n, user->p, cmd->name);
+}
 
 bool permit_request(struct region *r, const struct request *q, const struct command *cmd,
                     enum acl_context where)
 {
-    switch (permit_check(r, q, cmd, where)) {
-    case ACL_ALLOWED: return true;
-    case ACL_NO_KEY:
-        reply_error(q->out, NO_ACCESS "keys used as arguments");
-        return false;
-    case ACL_NO_CHANNEL:
-        reply_error(q->out, NO_ACCESS "channels used as arguments");
-        return false;
-    default:
-        reply_errorf(q->out, "NOPERM this user has no permissions to run the '%s' command", cmd->name);
-        return false;
-    }
+    enum acl_denial denial = permit_check(r, q, cmd, where);
+    struct buf text = {0};
+    if (LIKELY(denial == ACL_ALLOWED)) return true;
+    permit_print(&text, q, cmd, denial);
+    reply_errorf(q->out, "NOPERM %.*s", (int)text.n, text.p);
+    buf_release(&text);
+    return false;
 }

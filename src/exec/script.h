@@ -44,6 +44,7 @@ struct script_vm {
     bool gc_changed;          /* a script has called collectgarbage: its settings don't outlive it */
     u32 runs;                 /* since the last step of garbage collection */
     struct buf reply, words;  /* redis.call: the reply, and the numbers among its arguments, as text */
+    struct buf denial;        /* why it was not permitted */
 };
 
 /* What is being run: one at a time in a region, whichever interpreter it is in (region.script). */

@@ -81,17 +81,15 @@ static const struct command *find(const struct region *r, int argc, const bytes 
     return cmd;
 }
 
-static const char *denial(struct region *r, const struct request *q, const struct command *cmd)
+static const char *denial(struct script_vm *vm, const struct request *q, const struct command *cmd)
 {
-    switch (permit_check(r, q, cmd, ACL_LUA)) {
-    case ACL_ALLOWED: return NULL;
-    case ACL_NO_KEY:
-        return "ERR The user executing the script can't access at least one of the keys mentioned in "
-               "the command arguments";
-    case ACL_NO_CHANNEL:
-        return "ERR The user executing the script can't publish to the channel mentioned in the command";
-    default: return "ERR The user executing the script can't run this command or subcommand";
-    }
+    enum acl_denial denial = permit_check(vm->region, q, cmd, ACL_LUA);
+    if (LIKELY(denial == ACL_ALLOWED)) return NULL;
+    buf_clear(&vm->denial);
+    buf_append_str(&vm->denial, "ERR ACL failure in script: ");
+    permit_print(&vm->denial, q, cmd, denial);
+    buf_append_char(&vm->denial, '\0');
+    return vm->denial.p;
 }
 
 /* Commands that are not for scripts, but that tests call from them. */
@@ -112,7 +110,7 @@ static const char *refusal(const struct script_run *run, const struct request *q
         return "ERR This Redis command is not allowed from script";
     if (r->deny_stale && !(cmd->flags & CMD_STALE))
         return "ERR Can not execute the command on a stale replica";
-    const char *why = denial(r, q, cmd);
+    const char *why = denial(run->vm, q, cmd);
     if (why) return why;
     if (run->read_only && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE))
         return "ERR Write commands are not allowed from read-only scripts.";

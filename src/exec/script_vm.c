@@ -245,4 +245,5 @@ void script_vm_release(struct script_vm *vm)
     lua_close(vm->L);
     buf_release(&vm->reply);
     buf_release(&vm->words);
+    buf_release(&vm->denial);
 }

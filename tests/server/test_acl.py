@@ -3,6 +3,7 @@ compares with redis-server: the same rules, the same user, the same permissions.
 import hashlib
 import os
 import random
+import re
 import time
 
 import pytest
@@ -12,12 +13,12 @@ import redis_server
 
 WRONGPASS = 'WRONGPASS invalid username-password pair or user is disabled.'
 NOAUTH = 'NOAUTH Authentication required.'
-NO_KEY = 'NOPERM this user has no permissions to access one of the keys used as arguments'
-NO_CHANNEL = 'NOPERM this user has no permissions to access one of the channels used as arguments'
+NO_KEY = 'NOPERM No permissions to access a key'
+NO_CHANNEL = 'NOPERM No permissions to access a channel'
 
 
-def no_command(name):
-    return f"NOPERM this user has no permissions to run the '{name}' command"
+def no_command(name, user='u'):
+    return f"NOPERM User {user} has no permissions to run the '{name}' command"
 
 
 def digest(password):
@@ -305,6 +306,38 @@ TRIED = [
 BY_SCRIPT = "local r = redis.pcall(unpack(ARGV)) return type(r) == 'table' and r['err'] or r"
 
 
+TEXTS = [       # of Redis 7.0, and what 7.4 says instead; scripts of 7.0 don't tell which command it was
+    (rb"NOPERM this user has no permissions to run the ('.*' command)", rb'NOPERM User u has no permissions to run the \1'),
+    (rb'NOPERM this user has no permissions to access one of the (key|channel)s used as arguments',
+     rb'NOPERM No permissions to access a \1'),
+    (rb"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+     rb'ERR ACL failure in script: No permissions to access a key'),
+    (rb"ERR The user executing the script can't publish to the channel mentioned in the command",
+     rb'ERR ACL failure in script: No permissions to access a channel'),
+    (rb"ERR The user executing the script can't run this command or subcommand",
+     rb"ERR ACL failure in script: User u has no permissions to run the '' command"),
+]
+
+
+def in_new_words(reply):
+    """A reply of 7.0 as 7.4 has it."""
+    if isinstance(reply, list):
+        return [in_new_words(x) for x in reply]
+    if not isinstance(reply, (bytes, str)):
+        return reply
+    text = reply if isinstance(reply, bytes) else reply.encode()
+    for old, new in TEXTS:
+        text = re.sub(old, new, text)
+    return text if isinstance(reply, bytes) else mayfly.ReplyError(text.decode())
+
+
+def without_command(reply):
+    """Of a script's denial."""
+    if isinstance(reply, list):
+        return [without_command(x) for x in reply]
+    return re.sub(rb"^(ERR ACL failure in script: .* run the )'.*'", rb"\1''", reply) if isinstance(reply, bytes) else reply
+
+
 def logged(c):
     """ACL LOG (RESP3) without what differs: ages, numbers, addresses."""
     kept = []
@@ -327,7 +360,7 @@ def test_denials_like_redis(server_factory, redis_factory, raw, seed):
 
     def same(pair, *command):
         a, b = [c.call(*command) for c in pair]
-        assert a == b, command
+        assert without_command(a) == in_new_words(b), command
         return a
 
     same(admins, 'ACL', 'SETUSER', 'u', 'on', '>pw', '+@all')
@@ -433,7 +466,7 @@ def test_keys_in_disguise(acl, server, raw, command):
     assert b'secret' in acl.call('ACL', 'DRYRUN', 'u', *command)
     assert b'secret' in acl.call('COMMAND', 'GETKEYS', *command)
     denied = c.call('EVAL', "return redis.pcall(unpack(ARGV))['err']", 0, *command).decode()
-    assert 'access at least one of the keys' in denied
+    assert denied == 'ERR ACL failure in script: No permissions to access a key'
     assert c.call('MULTI') == b'OK' and c.call(*command) == NO_KEY and c.call('DISCARD') == b'OK'
     assert acl.call('GET', 'secret') == b'safe' and acl.call('EXISTS', 'pub:d') == 0
 
@@ -455,12 +488,8 @@ def test_transactions_and_scripts(acl, server, raw):
                               changed + 'execute the command or subcommand']
     acl.call('ACL', 'SETUSER', 'u', '~a*', '+del')
     call = "return redis.pcall(unpack(ARGV))['err']"
-    cannot = 'ERR The user executing the script can\'t '
-    assert c.call('EVAL', call, 0, 'GET', 'b').decode() == \
-        cannot + 'access at least one of the keys mentioned in the command arguments'
-    assert c.call('EVAL', call, 0, 'INCR', 'a').decode() == cannot + 'run this command or subcommand'
-    assert c.call('EVAL', call, 0, 'PUBLISH', 'x', 'm').decode() == \
-        cannot + 'publish to the channel mentioned in the command'
+    for command, denial in ((('GET', 'b'), NO_KEY), (('INCR', 'a'), no_command('incr')), (('PUBLISH', 'x', 'm'), NO_CHANNEL)):
+        assert c.call('EVAL', call, 0, *command).decode() == denial.replace('NOPERM', 'ERR ACL failure in script:')
     assert c.call('EVAL', "return redis.call('SET', 'a', 'x')", 0) == b'OK'
     assert c.call('EVAL', 'return 1', 1, 'b') == NO_KEY
     check = 'return redis.acl_check_cmd(unpack(ARGV))'

@@ -11,13 +11,13 @@ from mayfly import encode
 from test_dump import lp, lp_text, payload, string
 
 PROTOCOL = '-ERR Protocol error: '
-NO_KEY = 'NOPERM this user has no permissions to access one of the keys used as arguments'
+NO_KEY = 'NOPERM No permissions to access a key'
 CLOSED = object()  # nothing is answered, and the connection ends
 WRONGPASS = 'WRONGPASS invalid username-password pair or user is disabled.'
 
 
 def no_command(name):
-    return f"NOPERM this user has no permissions to run the '{name}' command"
+    return f"NOPERM User guest has no permissions to run the '{name}' command"
 
 
 # Bytes from a stranger; the beginning of the answer, behind which the connection ends.
@@ -68,12 +68,11 @@ GUEST = {
     'a key by SORT': ([('SORT', 'pub:list', 'BY', 'nosort', 'GET', 'secret')],
                       'ERR GET option of SORT denied due to insufficient ACL permissions.'),
     'a key by a script': ([('EVAL', 'return redis.call("GET", "secret")', 0)],
-                          "ERR The user executing the script can't access at least one of the keys mentioned in the "
-                          'command arguments'),
+                          'ERR ACL failure in script: No permissions to access a key'),
     'a copy under a name one may read': ([('COPY', 'secret', 'pub:mine')], NO_KEY),
     'writing by a command that also reads': ([('GETDEL', 'read:1')], NO_KEY),
     'hearing everything': ([('PSUBSCRIBE', '*')],
-                           'NOPERM this user has no permissions to access one of the channels used as arguments'),
+                           'NOPERM No permissions to access a channel'),
     'who there is, by trying': ([('AUTH', 'default', 'wrong'), ('AUTH', 'nobody', 'wrong')], WRONGPASS),
     'becoming the default user by RESET': ([('RESET',), ('GET', 'secret')], 'NOAUTH Authentication required.'),
 }
