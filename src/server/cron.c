@@ -74,7 +74,7 @@ static void every_tenth(struct server *s)
     rate_sample(&s->stats.repl_in, s->repl.bytes_in, now_us);
     rate_sample(&s->stats.repl_out, s->repl.bytes_out, now_us);
     rate_sample(&s->stats.turns, s->net.stats.turns, now_us);
-    rate_sample(&s->stats.busy_us, server_busy_us(s), now_us);
+    rate_sample(&s->stats.busy_us, (u64)clock_thread_us(), now_us);
 }
 
 void server_cron(uv_timer_t *t)

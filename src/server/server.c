@@ -262,12 +262,6 @@ static void say_hello(struct server *s)
         log_line(&s->log, LOG_WARNING, "No configuration file given. mayfly.conf explains what one can say.");
 }
 
-u64 server_busy_us(struct server *s)
-{
-    i64 idle_us = (i64)(uv_metrics_idle_time(&s->loop) / 1000);
-    return (u64)MAX(clock_mono_us() - s->start_mono_us - idle_us, 0);
-}
-
 void server_ready(struct server *s)
 {
     daemon_ready(&s->config);
@@ -395,7 +389,6 @@ bool server_start(struct server *s)
     server_random_id(s->run_id);
     stats_init(&s->stats, command_count());
     uv_loop_init(&s->loop);
-    uv_loop_configure(&s->loop, UV_METRICS_IDLE_TIME); /* server_busy_us */
     net_init(&s->net, &s->loop);
     s->net.owner = s;
     s->net.on_tick = server_tick;

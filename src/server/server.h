@@ -122,7 +122,6 @@ void server_end(struct server *s, int exit_code);
 void server_random_id(char id[41]); /* 40 hexadecimal digits */
 
 /* All is loaded: tells whoever waits for the server. */
-u64 server_busy_us(struct server *s); /* how long the loop did not sleep, since the start */
 void server_ready(struct server *s);
 
 /* Puts the configuration into force, at start and after CONFIG SET. */
