@@ -29,6 +29,7 @@ def digest(password):
 def acl(server, raw):
     """A connection to the shared server, which has no users but the default one before and after."""
     c = raw(server.port)
+    assert c.call('ACL', 'LOG', 'RESET') == b'OK'      # of what other tests were denied
     yield c
     for user in c.call('ACL', 'USERS'):
         if user != b'default':
