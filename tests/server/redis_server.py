@@ -1,4 +1,5 @@
 """A real redis-server, for files that go to and fro, and its checkers."""
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +22,31 @@ class Redis(mayfly.Server):
         self.args = ['redis-server', '--port', str(self.port), '--dir', self.dir, '--save', '',
                      '--hz', '100', '--appendfsync', 'no', '--enable-debug-command', 'yes', *map(str, args)]
         self.start(wait)
+
+
+TEXTS = [       # of Redis 7.0, and what 7.4 says instead; scripts of 7.0 don't tell which command it was
+    (rb"NOPERM this user has no permissions to run the ('.*' command)", rb'NOPERM User USER has no permissions to run the \1'),
+    (rb'NOPERM this user has no permissions to access one of the (key|channel)s used as arguments',
+     rb'NOPERM No permissions to access a \1'),
+    (rb"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+     rb'ERR ACL failure in script: No permissions to access a key'),
+    (rb"ERR The user executing the script can't publish to the channel mentioned in the command",
+     rb'ERR ACL failure in script: No permissions to access a channel'),
+    (rb"ERR The user executing the script can't run this command or subcommand",
+     rb"ERR ACL failure in script: User USER has no permissions to run the '' command"),
+]
+
+
+def in_new_words(reply, user='u'):
+    """A denial of 7.0, to this user, as 7.4 has it."""
+    if isinstance(reply, list):
+        return [in_new_words(x, user) for x in reply]
+    if not isinstance(reply, (bytes, str)):
+        return reply
+    text = reply if isinstance(reply, bytes) else reply.encode()
+    for old, new in TEXTS:
+        text = re.sub(old, new.replace(b'USER', user.encode()), text)
+    return text if isinstance(reply, bytes) else mayfly.ReplyError(text.decode())
 
 
 def check(program, *args):
