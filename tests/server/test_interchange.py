@@ -70,7 +70,7 @@ def test_our_snapshot_in_redis(ours, redis_factory, tmp_path, command, compressi
     call(ours, 'CONFIG', 'SET', 'rdbcompression', compression)
     saves = info(ours, 'rdb_saves')
     call(ours, command)
-    eventually(lambda: info(ours, 'rdb_saves') != saves)
+    eventually(lambda: info(ours, 'rdb_saves') != saves and info(ours, 'rdb_bgsave_in_progress') == '0')
     shutil.copy(f'{ours.dir}/dump.rdb', tmp_path)
     text = check_rdb(tmp_path / 'dump.rdb')
     data = look(ours)
