@@ -110,7 +110,7 @@ static bool selftest_registers(void)
     return ok;
 }
 
-/* One that starts sparse and one that is dense are told of the same elements: they count the same, and about right. */
+/* A sparse and a dense one get the same elements: their counts must be equal, and about right. */
 static bool selftest_counts(void)
 {
     struct buf sparse = {0}, dense = {0};

@@ -7,7 +7,7 @@
  * What the owner keeps per key is a wheel_pos of 16 bits: where the key's one
  * valid reference lies, and at which level the key is counted. So removing a
  * deadline or moving it later costs no search and no new reference: the old one
- * is visited in time anyway and filed anew then. Live keys are counted by their
+ * is visited in time anyway and filed again then. Live keys are counted by their
  * true deadline, in the cells of each bucket (due_cells.h): that is EXPIRY FORECAST.
  *
  * Stale references (deleted keys, shortened deadlines) are swept once they

@@ -1,7 +1,7 @@
 /* The order of a sorted set.
  *
  * - All walks over a set share one iterator, for RocksDB's are dear and a walk that is left early never
- *   says so: whoever moves takes it, and the walk that had it seeks to its place if it goes on. A walk that
+ *   says so: the walk that moves takes it, and the one that had it seeks to its place again if it continues. A walk that
  *   comes to its end with it gives it back to the pool: ZUNIONSTORE of many sets needs one, not one per set.
  * - The touched entries are held in a tree, from the first time in a transaction that their order
  *   matters; ranks->touched is that tree while shared->tree is set.

@@ -2,7 +2,7 @@
  *
  * RocksDB's own answer to a backlog is to delay or stop the write itself. The loop would block in it, and all
  * reads with it, or (no_slowdown) the commit would fail. So its triggers are off (store_options.c): a commit
- * always goes through, and whoever starts transactions asks here first, and lets writers wait.
+ * always goes through, and the owner of the transactions asks here first and makes writers wait.
  *
  * Three backlogs count: memtables that wait to be flushed, files in L0, bytes to be compacted. Each has a soft
  * limit, where pressure begins, and a hard one, where it is ROCKS_PRESSURE_MAX. The highest of them counts. */
