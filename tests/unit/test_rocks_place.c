@@ -282,6 +282,50 @@ static void test_drain_clock_steps(void **state)
     for (u64 seed = 11; seed <= 18; seed++) random_drain(seed, true);
 }
 
+/* -- as stored: the vectors of docs/format.md ------------------------------------------------- */
+
+static void assert_hex(const struct buf *got, const char *want)
+{
+    struct buf hex = {0};
+    for (size_t i = 0; i < got->n; i++) buf_printf(&hex, "%02x", (u8)got->p[i]);
+    buf_append_char(&hex, '\0');
+    assert_string_equal(hex.p, want);
+    buf_release(&hex);
+}
+
+/* Three keys in a bucket of level 2: two share a cell. */
+static void test_vectors_bucket(void **state)
+{
+    (void)state;
+    static const i64 deadline_ms[] = {START, START + 1000, START + 60000};
+    struct tally t;
+    struct table_iter it = {0};
+    struct buf b = {0};
+    struct place p = {.level = 2, .bucket = START >> PLACE_SHIFT(2)};
+    tally_init(&t, 1);
+    for (u32 i = 0; i < ARRAY_LEN(deadline_ms); i++) tally_count(&t, 1, p, deadline_ms[i], 1);
+    tally_append(&b, tally_next(&t, &it, 1));
+    assert_hex(&b, "0000000000000003" "0000000000052648" "0000002000400000" "02be02" "0126");
+    buf_release(&b);
+    tally_clear(&t);
+}
+
+static void test_vectors_position(void **state)
+{
+    (void)state;
+    struct drain d = {.from_ms = START, .to_ms = START, .low_ms = START - 64};
+    struct buf b = {0};
+    drain_append(&b, &d);
+    assert_hex(&b, "0000018bcfe56800" "0000018bcfe56800" "0000018bcfe567c0");
+    buf_clear(&b);
+    d.to_ms += 1000;
+    d.last = (struct codec_due){1, START + 64, 0, 1, 0x2f96, BYTES_LIT("foo")};
+    drain_append(&b, &d);
+    assert_hex(&b, "0000018bcfe56800" "0000018bcfe56be8" "0000018bcfe567c0"
+                   "0000000000000001" "0000018bcfe56840" "00" "0000000000000001" "2f96" "666f6f");
+    buf_release(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +335,8 @@ int main(void)
         cmocka_unit_test(test_position),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_clock_steps),
+        cmocka_unit_test(test_vectors_bucket),
+        cmocka_unit_test(test_vectors_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
