@@ -174,7 +174,7 @@ clients: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(CLIENT_TESTS)
 
 #: layers            check that includes go downward only, and that nothing reads a clock it should not
-# The house rules (DESIGN section 3): fast enough to be a part of every test run.
+# Layering, clocks, globals: fast enough to be a part of every test run.
 layers: $(OBJ)
 	$(Q)scripts/check-layers --self-test
 	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj

@@ -1,4 +1,4 @@
-"""Bar 5: a hash of 1,000,000 fields goes: by DEL, by SET over it, by its
+"""A hash of 1,000,000 fields goes: by DEL, by SET over it, by its
 deadline (found by the server), by its deadline (found by a command). The probe
 sends the command itself and then goes on measuring."""
 

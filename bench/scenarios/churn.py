@@ -1,4 +1,4 @@
-"""Bar 4: 20,000 `SET key v EX 1` of unique keys per second. What share of the
+"""20,000 `SET key v EX 1` of unique keys per second. What share of the
 live set do keys hold that are dead but not reclaimed?
 
 DBSIZE counts keys not yet reclaimed; how many live is known by construction:

@@ -1,4 +1,4 @@
-"""Bar 1: server CPU time per request, beside requests per second.
+"""Server CPU time per request, beside requests per second.
 
 redis-benchmark on the load core; the server's CPU clock is read before and
 after. 50 connections, 100-byte values, 1,000,000 random keys or members."""

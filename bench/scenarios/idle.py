@@ -1,4 +1,4 @@
-"""Bar 6: what keys with far deadlines cost a server that has nothing to do: its
+"""What keys with far deadlines cost a server that has nothing to do: its
 CPU use with 10,000,000 of them against the same server when it was empty."""
 
 import os

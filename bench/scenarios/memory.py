@@ -1,4 +1,4 @@
-"""Bar 2: memory per key, per hash field, per sorted set member.
+"""Memory per key, per hash field, per sorted set member.
 
 used_memory (INFO) per element, from an empty server to a loaded and quiet one
 without clients; the growth of the RSS is shown beside it, since used_memory is

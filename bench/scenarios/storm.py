@@ -1,4 +1,4 @@
-"""Bar 3: 1,000,000 keys with one and the same deadline, and a probe at work on
+"""1,000,000 keys with one and the same deadline, and a probe at work on
 other keys from 2 s before it to 8 s after it.
 
 The probe itself polls DBSIZE (every 20 ms, between two requests of its own), so

@@ -170,7 +170,7 @@ static double sample(struct expire_cycle *c, struct keyspace *ks, u32 db)
     return s.with_deadline ? 100.0 * dead / s.with_deadline : 0;
 }
 
-/* The seeds' algorithm: goes on with the same database while more than the
+/* Redis's sampling: stays with the same database while more than the
  * acceptable share of the keys looked at was dead. */
 static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 {

@@ -10,7 +10,7 @@
 
 #include "keyspace/keyspace.h"
 
-#define EXPIRE_SLICE_US 50 /* what a waiting request may be delayed by; DESIGN allows 1000 */
+#define EXPIRE_SLICE_US 50 /* what a waiting request may be delayed by */
 
 #define EXPIRE_RETRY_MS 1000 /* until the next run after the storage refused one */
 

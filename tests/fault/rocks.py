@@ -1,4 +1,4 @@
-"""The rocks engine's rows from outside: RocksDB's C API by ctypes, and the byte layout of DESIGN section 6.
+"""The rocks engine's rows from outside: RocksDB's C API by ctypes, and the byte layout of docs/format.md.
 For planting what a sound server never writes."""
 import binascii
 import ctypes

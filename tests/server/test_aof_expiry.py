@@ -1,4 +1,4 @@
-"""Expired keys in the files, as seed 001 has it: what the increments say, word for word, and what comes back."""
+"""Expired keys in the files: what the increments say, word for word, and what comes back."""
 import os
 import re
 import shutil

@@ -1,4 +1,4 @@
-/* The bytes of the rocks engine: DESIGN's vectors to the letter, then whatever comes to mind there and
+/* The bytes of the rocks engine: the vectors of docs/format.md to the letter, then whatever comes to mind there and
  * back, in order, and cut short at every place. Slices that are read end where their memory does, so that
  * the sanitizer sees whoever reads beyond. */
 #include <math.h>
@@ -45,7 +45,7 @@ static bytes exact(bytes b)
 
 static void forget(bytes b) { mem_free((void *)b.p); }
 
-/* -- DESIGN's vectors -------------------------------------------------------------- */
+/* -- the vectors of docs/format.md -------------------------------------------------------------- */
 
 #define FOO "800000000000000180000000000000012f9600000003666f6f"
 #define H "800000000000000180000000000000012dae0000000168"

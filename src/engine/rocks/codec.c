@@ -1,4 +1,4 @@
-/* The byte layout. Pure functions: what they append is exactly the bytes of DESIGN section 6, and
+/* The byte layout. Pure functions: what they append is exactly the bytes of docs/format.md, and
  * what they read they check for length before they look at it. */
 #include "engine/rocks/codec.h"
 

@@ -1,4 +1,4 @@
-/* The byte layout of everything the rocks engine stores (DESIGN section 6), and
+/* The byte layout of everything the rocks engine stores (docs/format.md), and
  * nothing else: pure functions, no state. All integers are big-endian.
  *
  *   P = u64(region ^ 2^63) | u64(index ^ 2^63) | u16 slot | u32 key_len | key
