@@ -2,7 +2,7 @@
 
 #include "base/num.h"
 #include "command/key.h"
-#include "command/stream.h"
+#include "command/stream/stream.h"
 
 /* A note: this, then the key, then the field. */
 struct note {

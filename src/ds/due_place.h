@@ -1,5 +1,5 @@
 /* Where a deadline is filed in a deadline index: the rule that the timing wheel in memory (wheel.h) and the one
- * on disk (engine/rocks/place.h) share.
+ * on disk (engine/rocks/due/due_row.h) share.
  *
  * Level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the highest level at which that is at
  * least the second after now's; else in its bucket of level 0. Buckets of level 0 are visited when they end,

@@ -99,7 +99,7 @@ struct zset_ops {
 };
 
 /* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and
- * head mean is the commands' (command/stream.h): entries, groups, consumers and what is pending are all rows.
+ * head mean is the commands' (command/stream/stream.h): entries, groups, consumers and what is pending are all rows.
  * Unlike other collections a stream may have no row at all; only drop() ends it. */
 struct rows_ops {
     bytes (*head)(struct engine *, struct key_ref *);

@@ -2,7 +2,7 @@
 #include "exec/functions.h"
 
 #include "base/alloc.h"
-#include "command/rdb_value.h"
+#include "rdb/rdb_value.h"
 
 struct functions *functions_of(struct region *r)
 {

@@ -12,7 +12,7 @@
 #ifndef MAYFLY_EXEC_FUNCTIONS_H
 #define MAYFLY_EXEC_FUNCTIONS_H
 
-#include "command/rdb_out.h"
+#include "rdb/rdb_out.h"
 #include "exec/script.h"
 
 #define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries */

@@ -32,7 +32,7 @@
 
 #include "base/log.h"
 #include "base/sync_state.h"
-#include "command/rdb_out.h"
+#include "rdb/rdb_out.h"
 #include "exec/region.h"
 
 enum aof_sync { AOF_SYNC_NO, AOF_SYNC_EVERYSEC, AOF_SYNC_ALWAYS };

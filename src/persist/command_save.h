@@ -1,12 +1,12 @@
 /* A value as the commands that make it: for an AOF's base without RDB preamble. Written in slices, as
- * rdb_save does (command/rdb_value.h), under the same conditions.
+ * rdb_save does (rdb/rdb_value.h), under the same conditions.
  *
  * Commands are never cut: the sink gets whole ones, in pieces of RDB_PIECE and what one command is longer,
  * so that it may put something between its pieces; and between two steps other keys may be written. */
 #ifndef MAYFLY_PERSIST_COMMAND_SAVE_H
 #define MAYFLY_PERSIST_COMMAND_SAVE_H
 
-#include "command/rdb_value.h"
+#include "rdb/rdb_value.h"
 #include "exec/functions.h"
 
 #define COMMAND_SAVE_ELEMENTS 64 /* in a command, as in Redis */

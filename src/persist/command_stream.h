@@ -5,8 +5,8 @@
 #ifndef MAYFLY_PERSIST_COMMAND_STREAM_H
 #define MAYFLY_PERSIST_COMMAND_STREAM_H
 
-#include "command/rdb_out.h"
-#include "command/stream_group.h"
+#include "rdb/rdb_out.h"
+#include "command/stream/stream_group.h"
 
 struct command_stream {
     struct rdb_out *out;

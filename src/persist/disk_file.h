@@ -8,7 +8,7 @@
 
 #include <uv.h>
 
-#include "command/rdb_out.h"
+#include "rdb/rdb_out.h"
 
 #define DISK_FILE_AHEAD (16u << 20) /* bytes that may wait for the disk: then `full` */
 

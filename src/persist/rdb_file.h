@@ -3,7 +3,7 @@
 #ifndef MAYFLY_PERSIST_RDB_FILE_H
 #define MAYFLY_PERSIST_RDB_FILE_H
 
-#include "command/rdb_value.h"
+#include "rdb/rdb_value.h"
 #include "exec/functions.h"
 #include "keyspace/keyspace.h"
 

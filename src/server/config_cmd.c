@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/glob.h"
 #include "command/commands.h"
-#include "server/users.h"
+#include "server/client/users.h"
 
 /* -- GET ---------------------------------------------------------------------------------- */
 

@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "resp/request.h"
-#include "server/config_codec.h"
-#include "server/config_guess.h"
-#include "server/rename.h"
-#include "server/users.h"
+#include "config/config_codec.h"
+#include "config/config_guess.h"
+#include "config/rename.h"
+#include "server/client/users.h"
 
 #define INCLUDE_DEPTH 16
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "server/storage.h"
-#include "server/users.h"
+#include "server/client/users.h"
 
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000

@@ -3,7 +3,7 @@
 #define MAYFLY_SERVER_DAEMON_H
 
 #include "base/log.h"
-#include "server/config.h"
+#include "config/config.h"
 
 /* Before anything else runs: tells a supervisor that we are starting or, if
  * `daemonize` asks for it and nobody supervises us, goes to the background; then

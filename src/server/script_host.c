@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "exec/functions.h"
 #include "exec/script.h"
-#include "server/monitor.h"
+#include "server/client/monitor.h"
 #include "server/tick.h"
-#include "server/users.h"
+#include "server/client/users.h"
 
 #define SERVE_EVERY_US 10000 /* how often others are served … */
 #define SERVE_SHARE 10       /* … unless that took more than this part of the time */

@@ -14,16 +14,16 @@
 #include "base/clock.h"
 #include "base/log_syslog.h"
 #include "exec/multi.h"
-#include "server/crash_report.h"
+#include "server/observe/crash_report.h"
 #include "server/cron.h"
 #include "server/daemon.h"
-#include "server/monitor.h"
-#include "server/primary.h"
-#include "server/rename.h"
+#include "server/client/monitor.h"
+#include "repl/primary.h"
+#include "config/rename.h"
 #include "server/script_host.h"
 #include "server/storage.h"
 #include "server/tick.h"
-#include "server/users.h"
+#include "server/client/users.h"
 
 /* -- accepting ------------------------------------------------------------------------- */
 

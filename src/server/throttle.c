@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "engine/rocks/rocks.h"
-#include "server/link.h"
+#include "repl/link.h"
 #include "server/server.h"
 
 #define POLL_MS 5              /* how often a full backlog is looked at */

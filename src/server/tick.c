@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "exec/multi.h"
-#include "server/monitor.h"
+#include "server/client/monitor.h"
 #include "server/storage.h"
 
 #define PREFETCH_MAX 256

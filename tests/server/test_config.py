@@ -87,7 +87,7 @@ def pairs(r, *args):
 
 def directives():
     """Names and aliases, out of config.def itself."""
-    with open(os.path.join(mayfly.ROOT, 'src', 'server', 'config.def')) as f:
+    with open(os.path.join(mayfly.ROOT, 'src', 'config', 'config.def')) as f:
         text = f.read().split('*/', 1)[1]
     found = re.findall(r'^[A-Z]+\(\w+,\s*"([^"]+)",\s*"([^"]*)"', text, re.M)
     assert len(found) > 150

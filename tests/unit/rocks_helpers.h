@@ -14,7 +14,7 @@
 
 #include "engine/rocks/codec.h"
 #include "engine/rocks/rocks.h"
-#include "engine/rocks/store.h"
+#include "engine/rocks/store/store.h"
 
 static inline int folder_remove_one(const char *path, const struct stat *st UNUSED, int kind UNUSED,
                                     struct FTW *at UNUSED)

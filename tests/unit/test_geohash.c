@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 #include "base/rand.h"
-#include "command/geo_hits.h"
-#include "command/geohash.h"
+#include "command/collection/geo_hits.h"
+#include "command/collection/geohash.h"
 
 static const struct place {
     struct geo_point at;

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "command/hll.h"
+#include "command/string/hll.h"
 
 #define SPARSE_MAX 3000u
 

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "replica/inbox.h"
+#include "repl/inbox.h"
 
 #define MAX_BULK (1 << 20)
 

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "command/rdb_blob.h"
+#include "ds/rdb_blob.h"
 
 /* All elements, each followed by a comma; or "!" and what is wrong. */
 static const char *listing(enum rdb_blob_kind kind, bytes raw)

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/rand.h"
-#include "engine/rocks/draw.h"
-#include "engine/rocks/elements.h"
-#include "engine/rocks/fields.h"
+#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/elements.h"
+#include "engine/rocks/type/fields.h"
 
 #define START 1700000000000LL
 #define NAMES 700

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/rand.h"
-#include "engine/rocks/due.h"
-#include "engine/rocks/fields.h"
+#include "engine/rocks/due/due.h"
+#include "engine/rocks/type/fields.h"
 
 #define DBS 2
 #define KEYS 400

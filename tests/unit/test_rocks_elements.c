@@ -1,5 +1,5 @@
 /* The cache of elements, against a model that forgets nothing. */
-#include "engine/rocks/elements.h"
+#include "engine/rocks/type/elements.h"
 
 #include <setjmp.h>
 #include <stdio.h>

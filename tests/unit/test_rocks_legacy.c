@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/rocks/codec.h"
-#include "engine/rocks/store.h"
+#include "engine/rocks/store/store.h"
 #include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000

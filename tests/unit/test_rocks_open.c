@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/rocks/rk.h"
-#include "engine/rocks/store_impl.h"
+#include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_folder.h"
 
 #define L(s) BYTES_LIT(s)

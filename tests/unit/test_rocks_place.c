@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rand.h"
-#include "engine/rocks/tally.h"
+#include "engine/rocks/due/due_counts.h"
 
 #define START 1700000000000LL
 #define DAY (24 * 3600 * 1000LL)

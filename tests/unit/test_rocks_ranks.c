@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "engine/rocks/ranks.h"
+#include "engine/rocks/type/ranks.h"
 
 static u64 rng;
 

@@ -1,7 +1,7 @@
 /* Streams of the rocks engine: what the suite can't see. The bytes in the database, ranges that are erased
  * as such, what is left behind, and databases from before there were streams. */
 #include "engine/rocks/cuts.h"
-#include "engine/rocks/store_impl.h"
+#include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_helpers.h"
 
 #include "base/rand.h"

@@ -14,7 +14,7 @@
 #include "base/num.h"
 #include "base/rand.h"
 #include "engine/rocks/rk.h"
-#include "engine/rocks/store_impl.h"
+#include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000

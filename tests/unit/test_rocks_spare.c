@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "engine/rocks/rk.h"
-#include "engine/rocks/store_impl.h"
+#include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_folder.h"
 
 #define HOUR 3600000

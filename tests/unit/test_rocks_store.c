@@ -19,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/rand.h"
 #include "engine/rocks/codec.h"
-#include "engine/rocks/store_impl.h"
+#include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_helpers.h"
 
 #define REGION 1

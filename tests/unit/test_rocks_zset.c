@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "engine/rocks/ranks.h"
+#include "engine/rocks/type/ranks.h"
 #include "engine/rocks/rk.h"
 #include "unit/rocks_helpers.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "replica/stream.h"
+#include "repl/repl_stream.h"
 
 #define ROOM (16u << 20)
 #define CURSORS 8

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/rand.h"
-#include "replica/transfer.h"
+#include "repl/transfer.h"
 
 #define MARK "f3a9c0e417b25d8806e1fc94a7d230b58c6e9174"
 

@@ -12,10 +12,10 @@
 
 #include "base/crc32c.h"
 #include "engine/rocks/rk.h"
-#include "engine/rocks/store_impl.h"
-#include "engine/rocks/wal_manifest.h"
-#include "engine/rocks/wal_reader.h"
-#include "engine/rocks/wal_verify.h"
+#include "engine/rocks/store/store_impl.h"
+#include "engine/rocks/wal/wal_manifest.h"
+#include "engine/rocks/wal/wal_reader.h"
+#include "engine/rocks/wal/wal_verify.h"
 #include "unit/rocks_folder.h"
 
 #define LOG_NUMBER 7

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "engine/rocks/cuts.h"
-#include "engine/rocks/elements.h"
+#include "engine/rocks/type/elements.h"
 
 #define SUB_ROOM 64
 #define READ_TOGETHER 64

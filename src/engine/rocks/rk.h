@@ -12,7 +12,7 @@
 #include "ds/table.h"
 #include "engine/rocks/codec.h"
 #include "engine/rocks/cursor.h"
-#include "engine/rocks/store.h"
+#include "engine/rocks/store/store.h"
 
 #define RK_REGION 1 /* a lone server has one region */
 

@@ -2,12 +2,12 @@
 #include "engine/rocks/rocks.h"
 
 #include "engine/rocks/delta.h"
-#include "engine/rocks/draw.h"
-#include "engine/rocks/elements.h"
+#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/elements.h"
 #include "engine/rocks/keys.h"
 #include "engine/rocks/legacy.h"
 #include "engine/rocks/state.h"
-#include "engine/rocks/store_folder.h"
+#include "engine/rocks/store/store_folder.h"
 
 #define PREFETCH_AHEAD 256
 #define DRAW_COST 200

@@ -6,8 +6,8 @@
  * - Rows leave the cache between transactions only, so that references to them hold.
  * - rk->row_bytes is the sum of the cached rows' cost. */
 #include "engine/rocks/delta.h"
-#include "engine/rocks/gaps.h"
-#include "engine/rocks/ranks.h"
+#include "engine/rocks/type/gaps.h"
+#include "engine/rocks/type/ranks.h"
 #include "engine/rocks/rk.h"
 
 #define READ_TOGETHER 64

@@ -1,7 +1,7 @@
 /* Walks over a collection: what is stored, merged with what the transaction has changed. */
 #include "engine/rocks/cuts.h"
 #include "engine/rocks/delta.h"
-#include "engine/rocks/gaps.h"
+#include "engine/rocks/type/gaps.h"
 
 #define WADING 8 /* steps before a row is found, from which on they are worth a note */
 

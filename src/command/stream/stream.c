@@ -1,0 +1,287 @@
+/* A stream's head and entries. The head is decoded into struct xstream when a stream is opened, and written
+ * back once, when the command is through with it.
+ *
+ * Rows may not change under a walk: whatever deletes, looks first and erases then. */
+#include "command/stream/stream.h"
+
+#include <endian.h>
+
+#include "command/stream/stream_code.h"
+
+/* -- the head ---------------------------------------------------------------------------------- */
+
+#define HEAD_FORM 1 /* the first byte, should there ever be another layout */
+
+void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref)
+{
+    *s = (struct xstream){.eng = eng, .ref = ref};
+    bytes head = eng->ops->rows.head(eng, ref);
+    if (head.n == 0) return;
+    struct reader r = {head.p + 1, head.p + head.n};
+    s->length = eng->ops->size(eng, ref);
+    s->last = get_id(&r);
+    s->first = get_id(&r);
+    s->max_deleted = get_id(&r);
+    s->added = get_u64(&r);
+    s->groups = get_u32(&r);
+    s->next_group = get_u32(&r);
+    s->nodes = get_u32(&r);
+    if (s->nodes) {
+        s->tail.id = get_id(&r);
+        get_node(&r, &s->tail);
+    }
+}
+
+void xstream_save(struct xstream *s)
+{
+    char head[ROWS_HEAD_MAX];
+    struct writer w = {head};
+    *w.p++ = HEAD_FORM;
+    put_id(&w, s->last);
+    put_id(&w, s->first);
+    put_id(&w, s->max_deleted);
+    put_u64(&w, s->added);
+    put_u32(&w, s->groups);
+    put_u32(&w, s->next_group);
+    put_u32(&w, s->nodes);
+    if (s->nodes) {
+        put_id(&w, s->tail.id);
+        put_node(&w, &s->tail);
+    }
+    s->eng->ops->rows.set_head(s->eng, s->ref, bytes_of(head, (size_t)(w.p - head)), s->length);
+}
+
+/* -- entries ----------------------------------------------------------------------------------- */
+
+void xentry_pack(struct buf *to, const bytes *pairs, u64 count)
+{
+    put_varint(to, count);
+    for (u64 i = 0; i < 2 * count; i += 2) {
+        put_varint(to, pairs[i].n);
+        buf_append_bytes(to, pairs[i]);
+    }
+    for (u64 i = 1; i < 2 * count; i += 2) {
+        put_varint(to, pairs[i].n);
+        buf_append_bytes(to, pairs[i]);
+    }
+}
+
+static bytes take(const char **p, const char *end)
+{
+    u64 n = get_varint(p, end);
+    CHECK(n <= (u64)(end - *p));
+    bytes part = bytes_of(*p, n);
+    *p += n;
+    return part;
+}
+
+void xentry_open(struct xentry *e, bytes row)
+{
+    *e = (struct xentry){.name = row.p, .end = row.p + row.n};
+    if (row.n == 0) { /* the engine failed, which is seen elsewhere */
+        e->value = e->name;
+        return;
+    }
+    e->count = e->left = get_varint(&e->name, e->end);
+    e->value = e->name;
+    for (u64 i = 0; i < e->count; i++) take(&e->value, e->end);
+}
+
+bool xentry_next(struct xentry *e, bytes *name, bytes *value)
+{
+    if (e->left == 0) return false;
+    e->left--;
+    *name = take(&e->name, e->end);
+    *value = take(&e->value, e->end);
+    return true;
+}
+
+void xentry_open_names(struct xentry *e, bytes names)
+{
+    *e = (struct xentry){.name = names.p, .end = names.p + names.n};
+    e->count = names.n ? get_varint(&e->name, e->end) : 0;
+}
+
+bytes xentry_name(struct xentry *e) { return take(&e->name, e->end); }
+
+bytes xentry_names(bytes row)
+{
+    struct xentry e;
+    xentry_open(&e, row);
+    return bytes_of(row.p, (size_t)(e.value - row.p));
+}
+
+void reply_xentry(struct reply *r, struct stream_id id, bytes row)
+{
+    struct xentry e;
+    bytes name, value;
+    xentry_open(&e, row);
+    reply_array(r, 2);
+    reply_stream_id(r, id);
+    reply_array(r, 2 * e.count);
+    while (xentry_next(&e, &name, &value)) {
+        reply_bulk(r, name);
+        reply_bulk(r, value);
+    }
+}
+
+/* -- adding ------------------------------------------------------------------------------------ */
+
+bool xstream_next_id(const struct xstream *s, i64 now_ms, struct stream_id *id)
+{
+    *id = s->last;
+    if ((u64)now_ms <= s->last.ms) return stream_id_incr(id);
+    *id = (struct stream_id){(u64)now_ms, 0};
+    return true;
+}
+
+#define NODE_BYTES_MAX (1u << 30)
+
+struct xnode_limits xnode_limits(const struct keyspace *ks)
+{
+    u64 limit = ks->stream_node_max_bytes;
+    return (struct xnode_limits){
+        .bytes = limit == 0 || limit > NODE_BYTES_MAX ? NODE_BYTES_MAX : limit,
+        .entries = ks->stream_node_max_entries,
+    };
+}
+
+/* The bytes of all names and values. */
+static u64 payload(bytes packed)
+{
+    struct xentry e;
+    bytes name, value;
+    u64 n = 0;
+    xentry_open(&e, packed);
+    while (xentry_next(&e, &name, &value)) n += name.n + value.n;
+    return n;
+}
+
+static bool tail_takes(const struct xstream *s, struct xnode_limits limits, bytes packed)
+{
+    if (s->nodes == 0 || xnode_size(&s->tail) + payload(packed) >= limits.bytes) return false;
+    return limits.entries == 0 || (u64)s->tail.live + s->tail.gone < limits.entries;
+}
+
+void xstream_append(struct xstream *s, struct xnode_limits limits, struct stream_id id, bytes packed)
+{
+    struct xrow row = xrow_entry(id);
+    if (!tail_takes(s, limits, packed)) {
+        struct xnode node;
+        xnode_begin(&node, id, packed);
+        xstream_push_node(s, &node);
+    }
+    xnode_add(&s->tail, id, packed);
+    s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), packed);
+    s->last = id;
+    s->added++;
+    if (s->length++ == 0) s->first = id;
+}
+
+bool xstream_has(struct xstream *s, struct stream_id id, bytes *packed)
+{
+    struct xrow row = xrow_entry(id);
+    return s->eng->ops->rows.get(s->eng, s->ref, xrow_bytes(&row), packed);
+}
+
+/* -- deleting ---------------------------------------------------------------------------------- */
+
+static void find_first(struct xstream *s)
+{
+    s->first = STREAM_ID_MIN;
+    if (s->length) xwalk_edge(s, xrow_kind('e'), false, &s->first);
+}
+
+bool xstream_delete(struct xstream *s, struct stream_id id)
+{
+    struct xrow row = xrow_entry(id);
+    struct xnode node;
+    if (!s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row))) return false;
+    s->length--;
+    if (xstream_node_of(s, id, &node)) {
+        node.gone++;
+        if (--node.live == 0) xstream_drop_node(s, &node);
+        else xstream_put_node(s, &node);
+    }
+    if (stream_id_cmp(id, s->max_deleted) > 0) s->max_deleted = id;
+    if (stream_id_cmp(id, s->first) == 0) find_first(s);
+    return true;
+}
+
+/* Erases the entries before this one; returns how many they were. */
+static u64 erase_before(struct xstream *s, struct stream_id id)
+{
+    struct xrow from = xrow_entry(STREAM_ID_MIN), to = xrow_entry(id);
+    return s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
+}
+
+/* Erases the rows up to this one. */
+static void wipe_up_to(struct xstream *s, struct xrow last, u64 count)
+{
+    struct xrow from = xrow_kind(last.p[0]);
+    last.p[last.n++] = '\0'; /* itself included */
+    s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&last), count);
+}
+
+/* Erases the first nodes, up to this one, with their entries. */
+static void erase_nodes(struct xstream *s, const struct xnode *last, u32 nodes, u64 entries)
+{
+    wipe_up_to(s, xrow_node(last->id), nodes);
+    wipe_up_to(s, xrow_entry(last->last), entries);
+    s->nodes -= nodes;
+}
+
+/* Whether all of a node goes. */
+static bool trims_whole(const struct xtrim *t, const struct xnode *n, u64 length)
+{
+    if (t->by == TRIM_MAXLEN) return length - n->live >= t->maxlen;
+    return stream_id_cmp(n->last, t->minid) < 0;
+}
+
+/* The first entry that stays when a part of a node goes. */
+static struct stream_id first_kept(struct xstream *s, const struct xtrim *t, const struct xnode *n)
+{
+    struct stream_id id = t->minid;
+    struct xwalk w;
+    if (t->by == TRIM_MINID) return id;
+    xstream_walk(&w, s, n->id, STREAM_ID_MAX, false);
+    for (u64 go = s->length - t->maxlen; xwalk_next(&w, &id, NULL) && go > 0; go--) {}
+    xwalk_end(&w);
+    return id;
+}
+
+static u64 trim_inside(struct xstream *s, const struct xtrim *t, struct xnode *n)
+{
+    u64 count = erase_before(s, first_kept(s, t, n));
+    if (count == 0) return 0;
+    n->live -= (u32)count;
+    n->gone += (u32)count;
+    s->length -= count;
+    xstream_put_node(s, n);
+    return count;
+}
+
+u64 xstream_trim(struct xstream *s, const struct xtrim *t)
+{
+    struct xnode_walk w;
+    struct xnode node, last = {0};
+    u64 before = s->length;
+    u32 whole = 0;
+    bool inside = false;
+    if (t->by == TRIM_MAXLEN && s->length <= t->maxlen) return 0;
+    xnode_walk(&w, s);
+    while (xnode_next(&w, &node)) {
+        if (t->by == TRIM_MAXLEN && s->length <= t->maxlen) break;
+        if (t->limit && before - s->length + node.live > t->limit) break;
+        inside = !trims_whole(t, &node, s->length) && !t->approx;
+        if (!trims_whole(t, &node, s->length)) break;
+        s->length -= node.live;
+        last = node;
+        whole++;
+    }
+    xnode_walk_end(&w);
+    if (whole) erase_nodes(s, &last, whole, before - s->length);
+    if (inside) trim_inside(s, t, &node);
+    if (before != s->length) find_first(s);
+    return before - s->length;
+}

@@ -1,0 +1,346 @@
+/* Groups, consumers and pending entries as rows. A group and a consumer have numbers, so that the many rows
+ * of what is pending are short; a number is not given twice as long as the stream, or the group, is there. */
+#include "command/stream/stream_group.h"
+
+#include "command/stream/stream_code.h"
+
+/* -- names in rows ----------------------------------------------------------------------------- */
+
+/* A name ended as stream.h says. */
+static void end_name(struct buf *row, bytes name)
+{
+    for (size_t i = 0; i < name.n; i++) {
+        buf_append_char(row, name.p[i]);
+        if (name.p[i] == '\0') buf_append_char(row, (char)0xff);
+    }
+    buf_append(row, "\0\1", 2);
+}
+
+static void begin_name(struct buf *name, bytes ended)
+{
+    buf_clear(name);
+    for (size_t i = 0; i + 2 < ended.n; i++) {
+        buf_append_char(name, ended.p[i]);
+        if (ended.p[i] == '\0') i++;
+    }
+}
+
+/* Reads, writes or deletes the row of a name. */
+enum row_deed { ROW_GET, ROW_PUT, ROW_DEL };
+
+static bool with_name(struct xstream *s, struct xrow prefix, bytes name, enum row_deed deed, bytes *value)
+{
+    struct buf row = {0};
+    bool there = true;
+    buf_append(&row, prefix.p, prefix.n);
+    end_name(&row, name);
+    if (deed == ROW_GET) there = s->eng->ops->rows.get(s->eng, s->ref, buf_bytes(&row), value);
+    else if (deed == ROW_DEL) there = s->eng->ops->rows.del(s->eng, s->ref, buf_bytes(&row));
+    else s->eng->ops->rows.put(s->eng, s->ref, buf_bytes(&row), *value);
+    buf_release(&row);
+    return there;
+}
+
+static void put_row(struct xstream *s, struct xrow row, bytes value)
+{
+    s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), value);
+}
+
+static void erase_all(struct xstream *s, struct xrow prefix, u64 count)
+{
+    struct xrow to = xrow_after(prefix);
+    s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&prefix), xrow_bytes(&to), count);
+}
+
+/* -- groups ------------------------------------------------------------------------------------ */
+
+static void read_group(bytes value, struct xgroup *g)
+{
+    struct reader r = {value.p, value.p + value.n};
+    g->number = get_u32(&r);
+    g->next_consumer = get_u32(&r);
+    g->last = get_id(&r);
+    g->entries_read = (i64)get_u64(&r);
+    g->pending = get_u64(&r);
+    g->consumers = get_u32(&r);
+}
+
+bool xgroup_find(struct xstream *s, bytes name, struct xgroup *g)
+{
+    bytes value;
+    if (s->groups == 0 || !with_name(s, xrow_kind('g'), name, ROW_GET, &value)) return false;
+    read_group(value, g);
+    return true;
+}
+
+void xgroup_put(struct xstream *s, bytes name, const struct xgroup *g)
+{
+    char record[64];
+    struct writer w = {record};
+    put_u32(&w, g->number);
+    put_u32(&w, g->next_consumer);
+    put_id(&w, g->last);
+    put_u64(&w, (u64)g->entries_read);
+    put_u64(&w, g->pending);
+    put_u32(&w, g->consumers);
+    bytes value = bytes_of(record, (size_t)(w.p - record));
+    with_name(s, xrow_kind('g'), name, ROW_PUT, &value);
+}
+
+void xgroup_create(struct xstream *s, bytes name, struct stream_id last, i64 entries_read, struct xgroup *g)
+{
+    *g = (struct xgroup){.number = s->next_group++, .last = last, .entries_read = entries_read};
+    s->groups++;
+    xgroup_put(s, name, g);
+}
+
+void xgroup_destroy(struct xstream *s, bytes name, const struct xgroup *g)
+{
+    with_name(s, xrow_kind('g'), name, ROW_DEL, NULL);
+    for (const char *kind = "cdpq"; *kind; kind++)
+        erase_all(s, xrow_of_group(*kind, g->number), *kind < 'p' ? g->consumers : g->pending);
+    s->groups--;
+}
+
+/* -- consumers --------------------------------------------------------------------------------- */
+
+static void read_consumer(bytes value, struct xconsumer *c)
+{
+    struct reader r = {value.p, value.p + value.n};
+    c->number = get_u32(&r);
+    c->seen_ms = (i64)get_u64(&r);
+    c->pending = get_u64(&r);
+    c->active_ms = r.p < r.end ? (i64)get_u64(&r) : c->seen_ms; /* older records end here */
+}
+
+bool xconsumer_find(struct xstream *s, const struct xgroup *g, bytes name, struct xconsumer *c)
+{
+    bytes value;
+    if (!with_name(s, xrow_of_group('c', g->number), name, ROW_GET, &value)) return false;
+    read_consumer(value, c);
+    return true;
+}
+
+void xconsumer_put(struct xstream *s, const struct xgroup *g, bytes name, const struct xconsumer *c)
+{
+    char record[32];
+    struct writer w = {record};
+    put_u32(&w, c->number);
+    put_u64(&w, (u64)c->seen_ms);
+    put_u64(&w, c->pending);
+    put_u64(&w, (u64)c->active_ms);
+    bytes value = bytes_of(record, (size_t)(w.p - record));
+    with_name(s, xrow_of_group('c', g->number), name, ROW_PUT, &value);
+}
+
+void xconsumer_create(struct xstream *s, struct xgroup *g, bytes name, i64 now_ms, struct xconsumer *c)
+{
+    *c = (struct xconsumer){.number = g->next_consumer++, .seen_ms = now_ms, .active_ms = NEVER_ACTIVE};
+    g->consumers++;
+    xconsumer_put(s, g, name, c);
+    put_row(s, xrow_consumer_name(g->number, c->number), name);
+}
+
+bytes xconsumer_name(struct xstream *s, const struct xgroup *g, u32 number)
+{
+    struct xrow row = xrow_consumer_name(g->number, number);
+    bytes name = {"", 0};
+    s->eng->ops->rows.get(s->eng, s->ref, xrow_bytes(&row), &name);
+    return name;
+}
+
+/* The ids a consumer has pending, as a row has them. */
+static void collect_owned(struct xstream *s, const struct xgroup *g, const struct xconsumer *c,
+                          struct buf *ids)
+{
+    struct xwalk w;
+    struct stream_id id;
+    xpending_walk(&w, s, g, c, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    while (xwalk_next(&w, &id, NULL)) buf_append(ids, &id, sizeof id);
+}
+
+void xconsumer_delete(struct xstream *s, struct xgroup *g, bytes name, const struct xconsumer *c)
+{
+    struct buf ids = {0};
+    struct xrow row = xrow_consumer_name(g->number, c->number);
+    collect_owned(s, g, c, &ids);
+    for (size_t at = 0; at < ids.n; at += sizeof(struct stream_id)) {
+        struct stream_id id;
+        memcpy(&id, ids.p + at, sizeof id);
+        struct xrow pending = xrow_pending(g->number, id);
+        g->pending -= s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&pending));
+    }
+    buf_release(&ids);
+    erase_all(s, xrow_owner(g->number, c->number), c->pending);
+    s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
+    with_name(s, xrow_of_group('c', g->number), name, ROW_DEL, NULL);
+    g->consumers--;
+}
+
+/* -- what is pending --------------------------------------------------------------------------- */
+
+void xpending_read(bytes row, struct xpending *p)
+{
+    struct reader r = {row.p, row.p + row.n};
+    p->consumer = get_u32(&r);
+    p->time_ms = (i64)get_u64(&r);
+    p->count = get_u64(&r);
+}
+
+bool xpending_find(struct xstream *s, const struct xgroup *g, struct stream_id id, struct xpending *p)
+{
+    struct xrow row = xrow_pending(g->number, id);
+    bytes value;
+    if (!s->eng->ops->rows.get(s->eng, s->ref, xrow_bytes(&row), &value)) return false;
+    xpending_read(value, p);
+    return true;
+}
+
+/* One more or one less for a consumer. */
+static void count_owned(struct xstream *s, const struct xgroup *g, struct xconsumer *self, u32 number, int by)
+{
+    struct xconsumer other;
+    if (self && self->number == number) {
+        self->pending += (u64)by;
+        return;
+    }
+    struct buf name = {0};
+    buf_append_bytes(&name, xconsumer_name(s, g, number));
+    if (xconsumer_find(s, g, buf_bytes(&name), &other)) {
+        other.pending += (u64)by;
+        xconsumer_put(s, g, buf_bytes(&name), &other);
+    }
+    buf_release(&name);
+}
+
+static void disown(struct xstream *s, const struct xgroup *g, struct xconsumer *self, struct stream_id id,
+                   u32 from)
+{
+    struct xrow row = xrow_owned(g->number, from, id);
+    if (s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row))) count_owned(s, g, self, from, -1);
+}
+
+void xpending_put(struct xstream *s, struct xgroup *g, struct xconsumer *self, struct stream_id id,
+                  const struct xpending *p)
+{
+    char record[32];
+    struct writer w = {record};
+    struct xpending old;
+    bool there = xpending_find(s, g, id, &old);
+    put_u32(&w, p->consumer);
+    put_u64(&w, (u64)p->time_ms);
+    put_u64(&w, p->count);
+    put_row(s, xrow_pending(g->number, id), bytes_of(record, (size_t)(w.p - record)));
+    g->pending += !there;
+    if (there && old.consumer == p->consumer) return;
+    if (there) disown(s, g, self, id, old.consumer);
+    put_row(s, xrow_owned(g->number, p->consumer, id), (bytes){"", 0});
+    count_owned(s, g, self, p->consumer, 1);
+}
+
+bool xpending_delete(struct xstream *s, struct xgroup *g, struct xconsumer *self, struct stream_id id)
+{
+    struct xrow row = xrow_pending(g->number, id);
+    struct xpending old;
+    if (!xpending_find(s, g, id, &old)) return false;
+    s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
+    g->pending--;
+    disown(s, g, self, id, old.consumer);
+    return true;
+}
+
+void xpending_walk(struct xwalk *w, struct xstream *s, const struct xgroup *g,
+                   const struct xconsumer *consumer, struct stream_id from, struct stream_id to, bool reverse)
+{
+    struct xrow prefix = consumer ? xrow_owner(g->number, consumer->number) : xrow_of_group('p', g->number);
+    xwalk(w, s, prefix, from, to, reverse);
+}
+
+/* -- walks by name ----------------------------------------------------------------------------- */
+
+static void name_walk(struct xname_walk *w, struct xstream *s, struct xrow prefix)
+{
+    *w = (struct xname_walk){.s = s, .prefix = prefix};
+    s->eng->ops->rows.iter(s->eng, s->ref, xrow_bytes(&w->prefix), false, &w->it);
+    w->it.passing = true;
+}
+
+static bool name_next(struct xname_walk *w, bytes *name, bytes *value)
+{
+    bytes row;
+    if (!w->s->eng->ops->rows.next(&w->it, &row, value)) return false;
+    if (row.n < w->prefix.n || memcmp(row.p, w->prefix.p, w->prefix.n) != 0) {
+        w->s->eng->ops->rows.done(&w->it);
+        return false;
+    }
+    begin_name(&w->name, bytes_of(row.p + w->prefix.n, row.n - w->prefix.n));
+    *name = buf_bytes(&w->name);
+    return true;
+}
+
+void xgroup_walk(struct xname_walk *w, struct xstream *s) { name_walk(w, s, xrow_kind('g')); }
+
+bool xgroup_next(struct xname_walk *w, bytes *name, struct xgroup *g)
+{
+    bytes value;
+    if (!name_next(w, name, &value)) return false;
+    read_group(value, g);
+    return true;
+}
+
+void xconsumer_walk(struct xname_walk *w, struct xstream *s, const struct xgroup *g)
+{
+    name_walk(w, s, xrow_of_group('c', g->number));
+}
+
+bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c)
+{
+    bytes value;
+    if (!name_next(w, name, &value)) return false;
+    read_consumer(value, c);
+    return true;
+}
+
+void xname_walk_end(struct xname_walk *w) { buf_release(&w->name); }
+
+/* -- counters ---------------------------------------------------------------------------------- */
+
+i64 xstream_entries_up_to(const struct xstream *s, struct stream_id id)
+{
+    int to_last = stream_id_cmp(id, s->last), to_first = stream_id_cmp(id, s->first);
+    if (s->added == 0) return 0;
+    if (s->length == 0 && to_last <= 0) return (i64)s->added;
+    if (to_last == 0) return (i64)s->added;
+    if (to_last > 0) return ENTRIES_READ_UNKNOWN;
+    if (stream_id_zero(s->max_deleted) || stream_id_cmp(s->max_deleted, s->first) < 0) {
+        if (to_first < 0) return (i64)(s->added - s->length);
+        if (to_first == 0) return (i64)(s->added - s->length + 1);
+    }
+    return ENTRIES_READ_UNKNOWN;
+}
+
+bool xstream_holes_after(const struct xstream *s, struct stream_id id)
+{
+    if (s->length == 0 || stream_id_zero(s->max_deleted)) return false;
+    return stream_id_cmp(s->first, s->max_deleted) <= 0 && stream_id_cmp(id, s->max_deleted) <= 0;
+}
+
+bool xgroup_lag(const struct xstream *s, const struct xgroup *g, i64 *lag)
+{
+    i64 read = g->entries_read;
+    *lag = 0;
+    if (s->added == 0) return true;
+    if (read == ENTRIES_READ_UNKNOWN || xstream_holes_after(s, g->last))
+        read = xstream_entries_up_to(s, g->last);
+    if (read == ENTRIES_READ_UNKNOWN) return false;
+    *lag = (i64)(s->added - (u64)read);
+    return true;
+}
+
+void xgroup_advance(const struct xstream *s, struct xgroup *g, struct stream_id id)
+{
+    bool counts = g->entries_read != ENTRIES_READ_UNKNOWN && g->entries_read < INT64_MAX;
+    if (counts && !xstream_holes_after(s, id)) g->entries_read++;
+    else if (s->added) g->entries_read = xstream_entries_up_to(s, id);
+    g->last = id;
+}

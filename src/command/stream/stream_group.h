@@ -1,0 +1,84 @@
+/* Consumer groups of a stream: groups, their consumers, and what was delivered and not acknowledged yet. */
+#ifndef MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
+#define MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
+
+#include "command/stream/stream.h"
+
+#define ENTRIES_READ_UNKNOWN (-1)
+#define NEVER_ACTIVE (-1)
+
+struct xgroup {
+    u32 number;             /* in the rows of what it has */
+    u32 next_consumer;      /* likewise */
+    struct stream_id last;  /* delivered */
+    i64 entries_read;       /* of all there ever were, up to `last`, or ENTRIES_READ_UNKNOWN */
+    u64 pending;
+    u32 consumers;
+};
+
+struct xconsumer {
+    u32 number;
+    i64 seen_ms;   /* it last asked for entries … */
+    i64 active_ms; /* … and got any (or claimed some); NEVER_ACTIVE: not yet */
+    u64 pending;
+};
+
+struct xpending {
+    u32 consumer;
+    i64 time_ms; /* of the last delivery */
+    u64 count;   /* of deliveries */
+};
+
+/* Records are changed by putting them again. */
+bool xgroup_find(struct xstream *s, bytes name, struct xgroup *g);
+void xgroup_put(struct xstream *s, bytes name, const struct xgroup *g);
+void xgroup_create(struct xstream *s, bytes name, struct stream_id last, i64 entries_read, struct xgroup *g);
+void xgroup_destroy(struct xstream *s, bytes name, const struct xgroup *g);
+
+bool xconsumer_find(struct xstream *s, const struct xgroup *g, bytes name, struct xconsumer *c);
+void xconsumer_put(struct xstream *s, const struct xgroup *g, bytes name, const struct xconsumer *c);
+void xconsumer_create(struct xstream *s, struct xgroup *g, bytes name, i64 now_ms, struct xconsumer *c);
+void xconsumer_delete(struct xstream *s, struct xgroup *g, bytes name, const struct xconsumer *c);
+bytes xconsumer_name(struct xstream *s, const struct xgroup *g,
+                     u32 number); /* good while nothing is written */
+
+/* How long ago that is, or was said to be by a payload: any number. */
+static inline i64 xidle_ms(i64 now_ms, i64 then_ms) { return (i64)((u64)now_ms - (u64)then_ms); }
+
+/* These keep the counts of group and consumers: of `g`, which the caller puts, and of the consumers in
+ * question, except that the counts of `self` (may be NULL) are changed there, for the caller to put. */
+bool xpending_find(struct xstream *s, const struct xgroup *g, struct stream_id id, struct xpending *p);
+void xpending_put(struct xstream *s, struct xgroup *g, struct xconsumer *self, struct stream_id id,
+                  const struct xpending *p);
+bool xpending_delete(struct xstream *s, struct xgroup *g, struct xconsumer *self, struct stream_id id);
+void xpending_read(bytes row, struct xpending *p); /* a row's value */
+
+/* By group, or by consumer (consumer != NULL). */
+void xpending_walk(struct xwalk *w, struct xstream *s, const struct xgroup *g,
+                   const struct xconsumer *consumer, struct stream_id from, struct stream_id to,
+                   bool reverse);
+
+/* In the order of their names. The name is good until the walk goes on. */
+struct xname_walk {
+    struct xstream *s;
+    struct xrow prefix;
+    struct rows_iter it;
+    struct buf name;
+};
+void xgroup_walk(struct xname_walk *w, struct xstream *s);
+bool xgroup_next(struct xname_walk *w, bytes *name, struct xgroup *g);
+void xconsumer_walk(struct xname_walk *w, struct xstream *s, const struct xgroup *g);
+bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c);
+void xname_walk_end(struct xname_walk *w);
+
+/* Redis's logical counters: how many entries there ever were up to this id (ENTRIES_READ_UNKNOWN: it can't be
+ * told), whether any was deleted from this id on, and how many are still to come to a group (false:
+ * likewise). */
+i64 xstream_entries_up_to(const struct xstream *s, struct stream_id id);
+bool xstream_holes_after(const struct xstream *s, struct stream_id id);
+bool xgroup_lag(const struct xstream *s, const struct xgroup *g, i64 *lag);
+
+/* An entry is delivered to a group for the first time: its counters go on to it. */
+void xgroup_advance(const struct xstream *s, struct xgroup *g, struct stream_id id);
+
+#endif

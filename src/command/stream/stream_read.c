@@ -1,0 +1,349 @@
+/* XREAD and XREADGROUP, which may wait.
+ *
+ * What a group delivers is read first, into the reply and a list of IDs, and written down then: rows may not
+ * change under a walk. */
+#include "base/alloc.h"
+#include "command/commands.h"
+#include "command/stream/stream_effect.h"
+#include "command/waiting.h"
+
+struct read_options {
+    bool in_group, no_ack, blocks;
+    bytes group, consumer;
+    i64 timeout_ms;
+    u64 count;     /* 0: all */
+    int first, n;  /* streams: keys from argv[first] on, then as many IDs */
+};
+
+/* What an ID argument means. */
+struct read_from {
+    struct stream_id after;
+    bool new; /* >: what the group has not delivered yet */
+};
+
+static bool refuse(struct ctx *c, const char *error)
+{
+    reply_error(c->out, error);
+    return false;
+}
+
+/* -- arguments --------------------------------------------------------------------------------- */
+
+static bool parse_streams(struct ctx *c, struct read_options *o, int at, bool group_command)
+{
+    o->first = at;
+    o->n = (c->argc - at) / 2;
+    if ((c->argc - at) % 2 == 0) return true;
+    reply_errorf(c->out,
+                 "ERR Unbalanced '%s' list of streams: for each stream key an ID or '%c' must be specified.",
+                 c->cmd->name, group_command ? '>' : '$');
+    return false;
+}
+
+static bool parse_count(struct ctx *c, struct read_options *o, bytes arg)
+{
+    i64 n;
+    if (!ctx_int(c, arg, &n)) return false;
+    o->count = (u64)MAX(n, 0);
+    return true;
+}
+
+static bool parse_block(struct ctx *c, struct read_options *o, bytes arg)
+{
+    o->blocks = true;
+    return ctx_timeout_ms(c, arg, &o->timeout_ms);
+}
+
+static bool parse_group(struct ctx *c, struct read_options *o, int at, bool group_command)
+{
+    if (!group_command)
+        return refuse(c, "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
+    o->in_group = true;
+    o->group = c->argv[at];
+    o->consumer = c->argv[at + 1];
+    return true;
+}
+
+static bool parse(struct ctx *c, struct read_options *o, bool group_command)
+{
+    for (int i = 1; i < c->argc && !o->first; i++) {
+        bytes word = c->argv[i];
+        int more = c->argc - i - 1;
+        bool ok = true;
+        if (bytes_is(word, "block") && more) {
+            ok = parse_block(c, o, c->argv[++i]);
+        } else if (bytes_is(word, "count") && more) {
+            ok = parse_count(c, o, c->argv[++i]);
+        } else if (bytes_is(word, "streams") && more) {
+            ok = parse_streams(c, o, i + 1, group_command);
+        } else if (bytes_is(word, "group") && more >= 2) {
+            ok = parse_group(c, o, i + 1, group_command);
+            i += 2;
+        } else if (bytes_is(word, "noack")) {
+            o->no_ack = true;
+            if (!group_command)
+                ok = refuse(
+                    c, "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
+        } else {
+            ctx_syntax_error(c);
+            return false;
+        }
+        if (!ok) return false;
+    }
+    if (!o->first) {
+        ctx_syntax_error(c);
+        return false;
+    }
+    return !group_command || o->in_group || refuse(c, "ERR Missing GROUP option for XREADGROUP");
+}
+
+static void no_such_group(struct ctx *c, const struct read_options *o, bytes key)
+{
+    reply_errorf(c->out,
+                 "NOGROUP No such key '%.*s' or consumer group '%.*s' in XREADGROUP with GROUP option",
+                 (int)key.n, key.p, (int)o->group.n, o->group.p);
+}
+
+static bool refuse_edge(struct ctx *c, char id)
+{
+    reply_errorf(c->out,
+                 "ERR The %c ID is meaningless in the context of XREADGROUP: you want to read the history of "
+                 "this consumer by specifying a proper ID, or use the > ID to get new messages. The %c ID "
+                 "would just return an empty result set.",
+                 id, id);
+    return false;
+}
+
+/* What precedes the last entry there is; the last ID if there is none. */
+static struct stream_id before_last(struct xstream *s)
+{
+    struct stream_id id = s->last;
+    if (s->length && xwalk_edge(s, xrow_kind('e'), true, &id)) stream_id_decr(&id);
+    return id;
+}
+
+/* The first look at a stream: is it one, is its group there, and what does its ID mean? */
+static bool resolve(struct ctx *c, const struct read_options *o, int i, struct read_from *from)
+{
+    bytes key = c->argv[o->first + i], arg = c->argv[o->first + o->n + i];
+    struct group_use u;
+    err e = o->in_group ? ctx_find_group(c, key, o->group, false, &u) : ctx_read_stream(c, key, &u.ref, &u.s);
+    if (e == ERR_TYPE) return false;
+    if (e == ERR_NOT_FOUND && o->in_group) {
+        no_such_group(c, o, key);
+        return false;
+    }
+    *from = (struct read_from){0};
+    if (bytes_eq(arg, BYTES_LIT("$")) || bytes_eq(arg, BYTES_LIT("+"))) {
+        if (o->in_group) return refuse_edge(c, arg.p[0]);
+        if (e == OK) from->after = arg.p[0] == '$' ? u.s.last : before_last(&u.s);
+        return true;
+    }
+    if (bytes_eq(arg, BYTES_LIT(">"))) {
+        from->new = true;
+        return o->in_group ||
+               refuse(c, "ERR The > ID can be specified only when calling XREADGROUP using the "
+                         "GROUP <group> <consumer> option.");
+    }
+    if (!ctx_stream_id(c, arg, 0, &from->after)) return false;
+    from->new = o->in_group && stream_id_cmp(from->after, STREAM_ID_MAX) == 0; /* that is Redis's > */
+    return true;
+}
+
+/* -- answering --------------------------------------------------------------------------------- */
+
+/* The list of streams that have something; its head is written in the end. */
+struct answer {
+    struct ctx *c;
+    size_t mark, streams;
+};
+
+static void begin_stream(struct answer *a, bytes key)
+{
+    if (a->c->out->proto == 2) reply_array(a->c->out, 2);
+    reply_bulk(a->c->out, key);
+    a->streams++;
+}
+
+/* Entries after an ID. False: there are none, and nothing was replied. `ids` (may be NULL) gets theirs. */
+static bool reply_after(struct answer *a, struct xstream *s, bytes key, struct stream_id after, u64 count,
+                        struct buf *ids)
+{
+    struct xwalk w;
+    struct stream_id id;
+    bytes packed;
+    u64 n = 0;
+    if (stream_id_cmp(s->last, after) <= 0 || s->length == 0 || !stream_id_incr(&after)) return false;
+    xstream_walk(&w, s, after, STREAM_ID_MAX, false);
+    if (!xwalk_next(&w, &id, &packed)) return false;
+    begin_stream(a, key);
+    size_t mark = reply_mark(a->c->out);
+    do {
+        reply_xentry(a->c->out, id, packed);
+        if (ids) buf_append(ids, &id, sizeof id);
+        n++;
+    } while (n != count && xwalk_next(&w, &id, &packed));
+    xwalk_end(&w);
+    reply_array_at(a->c->out, mark, n);
+    return true;
+}
+
+static struct stream_id nth_id(const struct buf *ids, size_t at)
+{
+    struct stream_id id;
+    memcpy(&id, ids->p + at * sizeof id, sizeof id);
+    return id;
+}
+
+/* Writes down what was delivered. */
+static void deliver(struct ctx *c, struct group_use *u, const struct buf *ids, bool no_ack)
+{
+    struct claims claims = {.c = c, .u = u};
+    for (size_t i = 0; i < ids->n / sizeof(struct stream_id); i++) {
+        struct stream_id id = nth_id(ids, i);
+        if (stream_id_cmp(id, u->g.last) > 0) xgroup_advance(&u->s, &u->g, id);
+        if (no_ack) continue;
+        xpending_put(&u->s, &u->g, &u->c, id,
+                     &(struct xpending){.consumer = u->c.number, .time_ms = c->now_ms, .count = 1});
+        effect_claimed(&claims, id, c->now_ms, 1);
+    }
+    effect_claims_end(&claims);
+    if (!no_ack) u->c.active_ms = c->now_ms;
+    else if (u->consumer_made) effect_created(c, u);
+    effect_group_id(c, u);
+}
+
+/* The consumer's own pending entries, whose delivery counts again; those deleted meanwhile are null. */
+static void reply_history(struct answer *a, struct group_use *u, struct stream_id after, u64 count,
+                          struct buf *ids)
+{
+    struct ctx *c = a->c;
+    struct xwalk w;
+    struct stream_id id;
+    bytes packed;
+    u64 n = 0;
+    begin_stream(a, u->key);
+    size_t mark = reply_mark(c->out);
+    if (stream_id_incr(&after)) {
+        xpending_walk(&w, &u->s, &u->g, &u->c, after, STREAM_ID_MAX, false);
+        for (; (count == 0 || n < count) && xwalk_next(&w, &id, NULL); n++) {
+            if (xstream_has(&u->s, id, &packed)) {
+                reply_xentry(c->out, id, packed);
+                buf_append(ids, &id, sizeof id);
+                continue;
+            }
+            reply_array(c->out, 2);
+            reply_stream_id(c->out, id);
+            reply_null_array(c->out);
+        }
+        xwalk_end(&w);
+    }
+    reply_array_at(c->out, mark, n);
+}
+
+static void deliver_again(struct ctx *c, struct group_use *u, const struct buf *ids)
+{
+    struct claims claims = {.c = c, .u = u};
+    struct xpending p;
+    for (size_t i = 0; i < ids->n / sizeof(struct stream_id); i++) {
+        struct stream_id id = nth_id(ids, i);
+        if (!xpending_find(&u->s, &u->g, id, &p)) continue;
+        p.time_ms = c->now_ms;
+        p.count++;
+        xpending_put(&u->s, &u->g, &u->c, id, &p);
+        effect_claimed(&claims, id, p.time_ms, p.count);
+    }
+    effect_claims_end(&claims);
+}
+
+static void read_in_group(struct answer *a, const struct read_options *o, bytes key,
+                          const struct read_from *from)
+{
+    struct ctx *c = a->c;
+    struct group_use u;
+    struct buf ids = {0};
+    if (ctx_find_group(c, key, o->group, false, &u) != OK) return;
+    ctx_open_consumer(c, o->consumer, &u);
+    if (from->new) {
+        if (reply_after(a, &u.s, key, u.g.last, o->count, &ids)) deliver(c, &u, &ids, o->no_ack);
+    } else {
+        reply_history(a, &u, from->after, o->count, &ids);
+        deliver_again(c, &u, &ids);
+    }
+    if (ids.n == 0 && u.consumer_made) effect_created(c, &u);
+    c->ks->dirty += ids.n > 0;
+    group_save(&u);
+    buf_release(&ids);
+}
+
+static void read_plain(struct answer *a, const struct read_options *o, bytes key,
+                       const struct read_from *from)
+{
+    struct key_ref ref;
+    struct xstream s;
+    if (ctx_read_stream(a->c, key, &ref, &s) == OK) reply_after(a, &s, key, from->after, o->count, NULL);
+}
+
+/* Waits with the IDs that $ stands for now. */
+static void wait_for_more(struct ctx *c, const struct read_options *o, const struct read_from *from)
+{
+    char(*text)[STREAM_ID_TEXT] = mem_alloc((size_t)o->n * sizeof *text);
+    bytes *argv = mem_alloc((size_t)c->argc * sizeof *argv);
+    memcpy(argv, c->argv, (size_t)c->argc * sizeof *argv);
+    for (int i = 0; i < o->n; i++) {
+        bytes *arg = &argv[o->first + o->n + i];
+        if (bytes_eq(*arg, BYTES_LIT("$"))) *arg = stream_id_print(text[i], from[i].after);
+    }
+    struct waiting *w = ctx_wait(c, TYPE_STREAM, argv, o->first, o->n, o->timeout_ms);
+    if (w) w->even_gone = o->in_group;
+    mem_free(argv);
+    mem_free(text);
+}
+
+static void read_streams(struct ctx *c, const struct read_options *o, const struct read_from *from)
+{
+    struct answer a = {.c = c, .mark = reply_mark(c->out)};
+    for (int i = 0; i < o->n; i++) {
+        bytes key = c->argv[o->first + i];
+        if (!ctx_looks_at(c, key)) continue;
+        if (o->in_group) read_in_group(&a, o, key, &from[i]);
+        else read_plain(&a, o, key, &from[i]);
+        if (c->ready && a.streams) break; /* a key that is listed twice */
+    }
+    if (o->in_group && !c->effects_given) ctx_no_effect(c); /* that a consumer was seen is not told */
+    if (a.streams) {
+        if (c->out->proto == 2) reply_array_at(c->out, a.mark, a.streams);
+        else reply_map_at(c->out, a.mark, a.streams);
+    } else if (o->blocks) {
+        wait_for_more(c, o, from);
+    } else {
+        reply_null_array(c->out);
+    }
+}
+
+/* The key that woke the command holds no stream any more. XREADGROUP fails then as if it had just been sent;
+ * XREAD waits for the next stream. */
+static bool gone_while_waiting(struct ctx *c)
+{
+    struct key_ref ref;
+    return !keyspace_find(c->ks, c->db, *c->ready, LOOKUP_PEEK, &ref) || ref.type != TYPE_STREAM;
+}
+
+static void read_command(struct ctx *c, bool group_command)
+{
+    struct read_options o = {0};
+    if (!parse(c, &o, group_command)) return;
+    if (c->ready && !group_command && gone_while_waiting(c)) {
+        wait_for_more(c, &o, NULL);
+        return;
+    }
+    struct read_from *from = mem_zalloc(sizeof *from * (size_t)MAX(o.n, 1));
+    bool ok = true;
+    for (int i = 0; i < o.n && ok; i++)
+        if (ctx_looks_at(c, c->argv[o.first + i])) ok = resolve(c, &o, i, &from[i]);
+    if (ok) read_streams(c, &o, from);
+    mem_free(from);
+}
+
+void cmd_xread(struct ctx *c) { read_command(c, false); }
+void cmd_xreadgroup(struct ctx *c) { read_command(c, true); }

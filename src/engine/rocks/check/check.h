@@ -1,0 +1,131 @@
+/* The offline checker (rocks_check): what its files share.
+ *
+ * One walk over the database, all families side by side, because they are in the same order of
+ * P: of each key its metadata and all rows that belong to it pass by, and are compared while they
+ * do. Nothing is kept but sums: whether two families name the same pairs is seen by comparing the
+ * sums of the pairs' hashes, and only where these differ the pairs are looked up one by one. */
+#ifndef MAYFLY_ENGINE_ROCKS_CHECK_CHECK_H
+#define MAYFLY_ENGINE_ROCKS_CHECK_CHECK_H
+
+#include "engine/rocks/codec.h"
+#include "engine/rocks/due/due_row.h"
+#include "engine/rocks/store/store.h"
+#include "engine/rocks/due/due_counts.h"
+
+#define LLU(x) ((unsigned long long)(x)) /* for printf */
+#define LLD(x) ((long long)(x))
+
+enum { CHECK_LANES = FAM_STREAM + 1 }; /* families in the order of P: FAM_META … FAM_STREAM */
+
+/* What was counted of a database, and what meta_info says of it. */
+struct check_db {
+    u64 index;
+    struct check_counts {
+        u64 keys, expires;
+        __int128 deadlines; /* their sum */
+    } found, stored;
+};
+
+struct check_index {
+    u32 number;
+    u64 index;
+};
+
+struct check {
+    struct store *store;
+    bool failed;      /* a read did: store.h */
+    bool damaged;     /* some did: what was counted says nothing */
+    bool due_damaged; /* of the deadline index */
+    struct store_iter *lane[CHECK_LANES];
+
+    /* meta_info */
+    bool made_here;             /* it has the state Mayfly writes; else nothing is counted and filed yet */
+    bool legacy;                /* strings of the old form may be there … */
+    struct buf legacy_position; /* … from here on */
+    u64 applied, last_version;
+    i64 clock_ms;
+    struct drain drain;
+    struct buf drain_row;       /* what `drain` points into */
+    struct buf indexes;         /* of struct check_index: databases that were swapped */
+    struct buf dbs;             /* of struct check_db */
+    struct tally buckets;       /* as stored, less what was found: differences */
+
+    u64 keys[TYPE_STREAM + 1], elements[TYPE_STREAM + 1]; /* by type */
+    u64 legacy_strings, spare_keys;
+    u64 with_deadline, dead, field_deadlines;
+    u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */
+    u64 taken;              /* keys that compactions took, and the index has not noticed yet */
+    u64 orphans[CHECK_LANES], rows;
+    u64 problems;
+};
+
+/* A key as its rows pass by. */
+struct check_key {
+    struct buf p; /* its P */
+    u64 index;
+    u16 slot;
+    bytes key;
+    bool told_version; /* that one is too new */
+    bool found; /* it has metadata, which is: */
+    struct codec_meta m;
+};
+
+/* Reports a problem with a key, or (NULL) with the database as a whole. */
+void check_problem(struct check *c, const struct check_key *k, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void check_quote(struct buf *out, bytes name); /* appends "name", escaped, and only its start if long */
+const char *check_family(enum family f); /* the name of a lane's family */
+/* Whether it is a database's that has a number, which becomes *number; if not, of a spare one: rk.h. */
+bool check_number(const struct check *c, u64 index, u32 *number);
+#define CHECK_DB_TEXT 16
+/* Its number as text, or "(spare)". */
+const char *check_database(const struct check *c, u64 index, char text[CHECK_DB_TEXT]);
+
+/* -- check.c: lanes ------------------------------------------------------------------------- */
+
+/* Whether the lane stands on a row of this key; its part after P. */
+bool check_row(struct check *c, const struct check_key *k, enum family f, bytes *rest);
+void check_next(struct check *c, enum family f);
+
+/* -- check_key.c -------------------------------------------------------------------------------- */
+
+/* Takes all rows of the key from all lanes. */
+void check_key(struct check *c, struct check_key *k);
+
+/* -- check_pairs.c ------------------------------------------------------------------------------- */
+
+/* Pairs of a name and a number, of which two families hold one copy each. */
+struct check_pairs {
+    u64 n, sum;
+};
+
+static inline void check_add_pair(struct check_pairs *s, bytes name, u64 number)
+{
+    s->n++;
+    s->sum += hash_bytes(name, number);
+}
+
+struct pair_kind {
+    enum family named;        /* name → number; FAM_SCORE has number · name → nothing */
+    const char *name, *other; /* for people */
+    bool number_is_score;
+};
+extern const struct pair_kind check_members, check_fields;
+
+/* Tells what differs between the two copies, if anything does. */
+void check_same_pairs(struct check *c, const struct check_key *k, const struct pair_kind *kind,
+                      const struct check_pairs *named, const struct check_pairs *ordered);
+/* Reports a problem with one pair. */
+void check_tell_pair(struct check *c, const struct check_key *k, const struct pair_kind *kind, bytes name,
+                     u64 number, const char *what);
+/* The bounds of the rows of a key's present version; appended. */
+void check_own_range(const struct check_key *k, struct buf *prefix, struct buf *after);
+
+/* -- check_state.c ------------------------------------------------------------------------------- */
+
+void check_read_state(struct check *c);
+void check_count_key(struct check *c, const struct check_key *k); /* and its place in the deadline index */
+void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms);
+void check_due_rows(struct check *c);
+void check_counts(struct check *c); /* once everything was seen */
+
+#endif

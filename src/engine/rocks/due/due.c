@@ -1,0 +1,388 @@
+/* Filing deadlines, counting them, and what of that is stored. */
+#include "engine/rocks/due/due.h"
+
+/* -- rows ------------------------------------------------------------------------------- */
+
+bytes due_row(struct due *d, struct place p, const struct due_name *n)
+{
+    buf_clear(&d->row);
+    codec_due(&d->row, &(struct codec_due){RK_REGION, p.due_ms, p.level, n->index, n->slot, n->key});
+    return buf_bytes(&d->row);
+}
+
+bool due_below_low(struct due *d, struct place p, const struct due_name *n)
+{
+    const struct due_queue *q = &d->queue[due_kind(p.level)];
+    if (LIKELY(p.due_ms != q->low_ms)) return p.due_ms < q->low_ms;
+    return bytes_cmp(due_row(d, p, n), buf_bytes(&q->low)) < 0;
+}
+
+void due_file(struct rk *rk, struct place p, const struct due_name *n)
+{
+    struct due *d = rk->due;
+    struct due_queue *q = &d->queue[due_kind(p.level)];
+    bytes row = due_row(d, p, n);
+    store_put(rk->store, FAM_DEADLINE, row, (bytes){"", 0});
+    if (p.due_ms < q->filed_ms || (p.due_ms == q->filed_ms && bytes_cmp(row, buf_bytes(&q->filed)) < 0)) {
+        q->filed_ms = p.due_ms;
+        buf_clear(&q->filed);
+        buf_append_bytes(&q->filed, row);
+    }
+    d->changed = true;
+}
+
+/* The start of all rows that are due then, from this level on. */
+static void row_start(struct buf *out, i64 due_ms, u8 level)
+{
+    buf_clear(out);
+    append_u64(out, RK_REGION);
+    append_u64(out, (u64)due_ms);
+    buf_append_char(out, (char)level);
+}
+
+static void set_low(struct due_queue *q, i64 low_ms)
+{
+    q->low_ms = low_ms;
+    row_start(&q->low, low_ms, 0);
+}
+
+void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it)
+{
+    struct due_queue *q = &d->queue[kind];
+    struct codec_due next;
+    if (!store_valid(it)) {
+        set_low(q, INT64_MAX);
+    } else if (codec_due_read(store_key(it), &next)) {
+        buf_clear(&q->low);
+        buf_append_bytes(&q->low, store_key(it));
+        q->low_ms = next.due_ms;
+    }
+}
+
+/* A round that has met all of its rows is over. Between rounds the position follows the clock: so
+ * deadlines are filed as finely as they should be also while nothing is due, or nobody drains. */
+void due_advance(struct due *d, i64 now_ms)
+{
+    i64 free_ms = due_soonest(d, DUE_COARSE) - 1;
+    if (d->at.from_ms < d->at.to_ms && free_ms >= d->at.to_ms) {
+        d->at.from_ms = d->at.to_ms;
+        due_set_last(d, &(struct codec_due){0});
+    }
+    if (d->at.from_ms == d->at.to_ms)
+        d->at.from_ms = d->at.to_ms = MAX(d->at.to_ms, MIN(MIN(free_ms, now_ms), PLACE_LATEST));
+}
+
+void due_set_last(struct due *d, const struct codec_due *last)
+{
+    buf_clear(&d->last_key);
+    buf_append_bytes(&d->last_key, last->key);
+    d->at.last = *last;
+    d->at.last.key = buf_bytes(&d->last_key);
+}
+
+/* Rows of the other kind stand in blocks: coarse ones are due at the same moment by the thousand, and that is
+ * always a multiple of level 1's width, so that each block is left by one seek. */
+void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind)
+{
+    const u64 step = 1ull << PLACE_SHIFT(1);
+    for (struct codec_due at; store_valid(it); store_seek(it, buf_bytes(&d->row))) {
+        if (!codec_due_read(store_key(it), &at) || due_kind(at.level) == kind) return;
+        if (kind == DUE_FINE) row_start(&d->row, at.due_ms + 1, 0);
+        else row_start(&d->row, (i64)(((u64)at.due_ms + step - 1) & -step), 1);
+    }
+}
+
+struct store_iter *due_iter(struct store *s, struct due *d, enum due_kind kind)
+{
+    char end[8];
+    put_u64(end, RK_REGION + 1);
+    struct store_iter *it =
+        store_iter(s, FAM_DEADLINE, buf_bytes(&d->queue[kind].low), bytes_of(end, sizeof end), STORE_ONCE);
+    store_seek_first(it);
+    due_iter_find(d, it, kind);
+    return it;
+}
+
+/* -- loading ------------------------------------------------------------------------------ */
+
+static bytes position_key(struct due *d)
+{
+    buf_clear(&d->row);
+    buf_append_char(&d->row, 'p');
+    append_u64(&d->row, RK_REGION);
+    return buf_bytes(&d->row);
+}
+
+static bool load_position(struct rk *rk, struct due *d)
+{
+    struct store_value v;
+    d->at = (struct drain){0};
+    if (!store_get(rk->store, FAM_INFO, position_key(d), &v)) return !rk->base.failed;
+    bool sound = drain_read(v.b, &d->at);
+    if (sound) due_set_last(d, &d->at.last);
+    store_value_release(&v);
+    return sound;
+}
+
+static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
+{
+    set_low(&d->queue[kind], d->at.low_ms);
+    d->queue[kind].settled_ms = 0;
+    struct store_iter *it = due_iter(rk->store, d, kind);
+    if (!rk->base.failed) due_raise_low(d, kind, it);
+    store_iter_done(it);
+    return !rk->base.failed;
+}
+
+static bool load_bucket(struct due *d, bytes key, bytes value)
+{
+    return key.n == 26 && tally_load(&d->counts, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
+}
+
+static void nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
+
+static bool load_counts(struct rk *rk, struct due *d)
+{
+    struct buf from = {0}, to = {0};
+    bool sound = true;
+    buf_append_char(&from, 'b');
+    append_u64(&from, RK_REGION);
+    buf_append_bytes(&to, buf_bytes(&from));
+    codec_after_prefix(&to);
+    tally_clear(&d->counts);
+    struct store_iter *it = store_iter(rk->store, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it) && sound; store_next(it))
+        sound = load_bucket(d, store_key(it), store_iter_value(it));
+    store_iter_done(it);
+    tally_settle(&d->counts, nothing, NULL);
+    buf_release(&from);
+    buf_release(&to);
+    return sound && !rk->base.failed;
+}
+
+static void end_transaction(struct due *d)
+{
+    d->queue[DUE_FINE].filed_ms = d->queue[DUE_COARSE].filed_ms = d->barrier_ms = INT64_MAX;
+    d->changed = false;
+    d->again.n = d->visited.n = 0;
+}
+
+static bool load(struct rk *rk, struct due *d)
+{
+    end_transaction(d);
+    d->unread = !load_position(rk, d) || !load_counts(rk, d) || !load_queue(rk, d, DUE_FINE) ||
+                !load_queue(rk, d, DUE_COARSE);
+    return !d->unread;
+}
+
+struct due *due_open(struct rk *rk)
+{
+    struct due *d = mem_zalloc(sizeof *d);
+    tally_init(&d->counts, rk->dbs[0]->rows.seed);
+    if (load(rk, d)) return d;
+    due_close(d);
+    return NULL;
+}
+
+void due_close(struct due *d)
+{
+    tally_clear(&d->counts);
+    mem_free(d->again.v);
+    mem_free(d->visited.v);
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) {
+        buf_release(&d->queue[kind].low);
+        buf_release(&d->queue[kind].filed);
+    }
+    buf_release(&d->last_key);
+    buf_release(&d->row);
+    buf_release(&d->names);
+    mem_free(d);
+}
+
+/* The storage failed a moment ago, and may do so again: then it is tried before the next use. */
+void due_abandon(struct rk *rk)
+{
+    load(rk, rk->due);
+    rk->base.failed = false;
+}
+
+bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || load(rk, rk->due); }
+
+/* -- at commit ------------------------------------------------------------------------------- */
+
+/* A row that was visited may be there again, if this transaction has filed it anew. */
+static void unfile(struct rk *rk, struct place p, const struct due_name *n, bool visited)
+{
+    struct due *d = rk->due;
+    if (visited && p.due_ms < d->queue[due_kind(p.level)].filed_ms) return;
+    store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
+}
+
+/* The old row is deleted at once: that is one tombstone, which visiting it would cost as well,
+ * together with a read; and keys that are overwritten or deleted long before their time leave
+ * nothing behind. It stays if it may stand for the hash's fields, too. */
+void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms)
+{
+    struct due *d = rk->due;
+    if (!due_usable(rk)) return;
+    due_advance(d, rk_clock(rk));
+    struct due_name n = due_name(r);
+    struct place was = {0}, is = {0};
+    d->changed = true;
+    if (old_ms) {
+        was = due_place(d, old_ms, &n);
+        tally_count(&d->counts, n.index, was, old_ms, -1);
+    }
+    if (new_ms) {
+        is = due_place(d, new_ms, &n);
+        tally_count(&d->counts, n.index, is, new_ms, 1);
+    }
+    bool visited = old_ms && due_below_low(d, was, &n), same = same_place(was, is);
+    if (same && !visited) return;
+    if (old_ms && !r->field_deadlines) unfile(rk, was, &n, visited);
+    if (new_ms) due_file(rk, is, &n);
+}
+
+void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms)
+{
+    struct due *d = rk->due;
+    if (!due_usable(rk)) return;
+    due_advance(d, rk_clock(rk));
+    struct due_name n = due_name(r);
+    due_file(rk, due_place(d, due_ms, &n), &n);
+}
+
+void due_forget_fields(struct rk *rk, const struct row *r)
+{
+    struct due *d = rk->due;
+    if (!r->stored.field_due_ms || !due_usable(rk)) return;
+    struct due_name n = due_name(r);
+    struct place p = due_place(d, r->stored.field_due_ms, &n);
+    bool shared = r->stored.deadline_ms && same_place(p, due_place(d, r->stored.deadline_ms, &n));
+    if (!shared) unfile(rk, p, &n, due_below_low(d, p, &n));
+}
+
+/* Of a bucket whose rows have all been visited: whoever is still counted there was met nowhere. A
+ * compaction has taken those keys, which had been dead for long. */
+static void settle_bucket(struct rk *rk, struct bucket *b)
+{
+    struct due *d = rk->due;
+    struct rk_db *db = rk_db_of(rk, b->name.index);
+    i64 start = bucket_start((u32)b->name.level, b->name.bucket);
+    if (!db) return; /* there are fewer databases than before: nobody looks at its keys */
+    rk->spare_touched |= rk_is_spare(rk, db);
+    db->count -= MIN(db->count, b->keys);
+    db->expires -= MIN(db->expires, b->keys);
+    db->deadline_total -= (__int128)start * b->keys + b->past_start;
+    if (db->expires == 0) db->deadline_total = 0;
+    db->counts_changed = true;
+    d->taken += b->keys;
+    tally_empty(&d->counts, b);
+}
+
+static void settle(struct rk *rk)
+{
+    struct due *d = rk->due;
+    struct table_iter it = {0};
+    i64 visited_ms[DUE_KINDS] = {rk_clock(rk), d->at.to_ms};
+    bool further = false;
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) {
+        struct due_queue *q = &d->queue[kind];
+        i64 until_ms = visited_ms[kind] = MIN(q->low_ms, visited_ms[kind]);
+        bool more = until_ms >> PLACE_SHIFT(0) > q->settled_ms >> PLACE_SHIFT(0);
+        if (more || until_ms < q->settled_ms) q->settled_ms = until_ms;
+        further |= more;
+    }
+    if (!further) return;
+    for (struct bucket *b; (b = tally_next(&d->counts, &it, 0));)
+        if (bucket_due(b) < visited_ms[due_kind((u8)b->name.level)]) settle_bucket(rk, b);
+}
+
+static void write_bucket(void *arg, const struct bucket *b)
+{
+    struct rk *rk = arg;
+    char key[26];
+    key[0] = 'b';
+    put_u64(key + 1, RK_REGION);
+    put_u64(key + 9, b->name.index);
+    key[17] = (char)b->name.level;
+    put_u64(key + 18, (u64)b->name.bucket);
+    if (b->keys) {
+        buf_clear(&rk->scratch);
+        tally_append(&rk->scratch, b);
+        store_put(rk->store, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
+    } else {
+        store_delete(rk->store, FAM_INFO, bytes_of(key, sizeof key));
+    }
+}
+
+/* No further than to the row that was filed. While the rows of a wide bucket are visited, others are filed
+ * behind them all the time: an iterator from the bucket's start would wade through all that were visited. */
+static void lower_low(struct due_queue *q)
+{
+    if (q->filed_ms == INT64_MAX || bytes_cmp(buf_bytes(&q->filed), buf_bytes(&q->low)) >= 0) return;
+    q->low_ms = q->filed_ms;
+    buf_clear(&q->low);
+    buf_append_bytes(&q->low, buf_bytes(&q->filed));
+}
+
+void due_commit(struct rk *rk)
+{
+    struct due *d = rk->due;
+    if (!due_usable(rk)) return;
+    drain_commit(rk);
+    for (u32 kind = 0; kind < DUE_KINDS; kind++) lower_low(&d->queue[kind]);
+    settle(rk);
+    tally_settle(&d->counts, write_bucket, rk);
+    if (d->changed) {
+        d->at.low_ms = MIN(d->queue[DUE_FINE].low_ms, d->queue[DUE_COARSE].low_ms);
+        buf_clear(&rk->scratch);
+        drain_append(&rk->scratch, &d->at);
+        store_put(rk->store, FAM_INFO, position_key(d), buf_bytes(&rk->scratch));
+    }
+    end_transaction(d);
+}
+
+/* -- at any time ------------------------------------------------------------------------------- */
+
+/* Whether this database is all there is, and all that this transaction has to do with. */
+static bool only_one(const struct rk *rk, const struct rk_db *db)
+{
+    for (u32 i = 0; i < rk_all(rk); i++)
+        if (rk->dbs[i] != db && rk->dbs[i]->count > 0) return false;
+    return !rk->touched;
+}
+
+static void forget_rows(struct due_rows *l, const struct rk_db *db)
+{
+    u32 kept = 0;
+    for (u32 i = 0; i < l->n; i++)
+        if (l->v[i]->db != db) l->v[kept++] = l->v[i];
+    l->n = kept;
+}
+
+/* The rows of its keys are stale from now on. They lie among those of other databases, and are left
+ * to be visited; if there are no others, all go at once. */
+void due_flush(struct rk *rk, struct rk_db *db)
+{
+    struct due *d = rk->due;
+    struct table_iter it = {0};
+    if (!due_usable(rk)) return;
+    for (struct bucket *b; (b = tally_next(&d->counts, &it, db->index));) tally_empty(&d->counts, b);
+    forget_rows(&d->again, db);
+    forget_rows(&d->visited, db);
+    d->changed = true;
+    if (!only_one(rk, db)) return;
+    char from[8], to[8];
+    put_u64(from, RK_REGION);
+    put_u64(to, RK_REGION + 1);
+    store_delete_range(rk->store, FAM_DEADLINE, bytes_of(from, sizeof from), bytes_of(to, sizeof to));
+}
+
+u64 due_taken(const struct rk *rk) { return rk->due->taken; }
+
+void rk_due_ops(struct engine_ops *ops)
+{
+    ops->due = rk_due;
+    rk_ask_ops(ops);
+}

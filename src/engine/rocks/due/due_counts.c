@@ -1,0 +1,171 @@
+/* Invariant: a bucket without keys is in the list of the changed ones. */
+#include "engine/rocks/due/due_counts.h"
+
+#include "base/alloc.h"
+
+static bytes name_of(const void *item)
+{
+    const struct bucket *b = item;
+    return bytes_of(&b->name, sizeof b->name);
+}
+
+void tally_init(struct tally *t, u64 seed)
+{
+    *t = (struct tally){0};
+    table_init(&t->buckets, name_of, seed);
+}
+
+static void free_bucket(void *arg, void *item)
+{
+    (void)arg;
+    mem_free(item);
+}
+
+void tally_clear(struct tally *t)
+{
+    u64 seed = t->buckets.seed;
+    table_drain(&t->buckets, UINT32_MAX, free_bucket, NULL);
+    table_release(&t->buckets);
+    tally_init(t, seed);
+}
+
+static struct bucket *bucket_at(struct tally *t, u64 index, u32 level, i64 bucket)
+{
+    struct bucket_name name = {index, level, bucket};
+    bytes key = bytes_of(&name, sizeof name);
+    u64 hash = table_hash(&t->buckets, key);
+    struct bucket *b = table_find(&t->buckets, key, hash);
+    if (LIKELY(b)) return b;
+    b = mem_alloc(sizeof *b);
+    *b = (struct bucket){.name = name};
+    table_insert(&t->buckets, hash, b);
+    return b;
+}
+
+static void mark_changed(struct tally *t, struct bucket *b)
+{
+    if (b->changed) return;
+    b->changed = true;
+    b->next_changed = t->changed;
+    t->changed = b;
+}
+
+void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, int n)
+{
+    struct bucket *b = bucket_at(t, index, p.level, p.bucket);
+    u64 past_start = (u64)deadline_ms - (u64)bucket_start(p.level, p.bucket);
+    b->keys += (u64)(i64)n;
+    b->past_start += n > 0 ? past_start : -past_start;
+    due_cell_count(due_cell_of(b->cell, p.level, deadline_ms), p.level, deadline_ms, n);
+    mark_changed(t, b);
+}
+
+void tally_empty(struct tally *t, struct bucket *b)
+{
+    b->keys = b->past_start = 0;
+    memset(b->cell, 0, sizeof b->cell);
+    mark_changed(t, b);
+}
+
+void tally_copy(struct tally *t, const struct bucket *b)
+{
+    struct bucket *to = bucket_at(t, b->name.index, (u32)b->name.level, b->name.bucket);
+    to->keys = b->keys;
+    to->past_start = b->past_start;
+    memcpy(to->cell, b->cell, sizeof to->cell);
+    mark_changed(t, to);
+}
+
+/* -- as stored ------------------------------------------------------------------------------ */
+
+static char *put_varint(char *p, u32 v)
+{
+    for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
+    *p++ = (char)v;
+    return p;
+}
+
+static bool take_varint(bytes *raw, u32 *v)
+{
+    *v = 0;
+    for (u32 shift = 0; raw->n && shift < 35; shift += 7) {
+        u8 b = (u8)raw->p[0];
+        *raw = bytes_of(raw->p + 1, raw->n - 1);
+        *v |= (u32)(b & 0x7f) << shift;
+        if (b < 0x80) return true;
+    }
+    return false;
+}
+
+/* Every bucket that a transaction has changed is written with all its cells, hence no call per byte. */
+void tally_append(struct buf *out, const struct bucket *b)
+{
+    char raw[24 + DUE_CELLS * 2 * 5], *p = raw + 24;
+    u64 used = 0;
+    for (u32 i = 0; i < DUE_CELLS; i++) {
+        const struct due_cell *c = &b->cell[i];
+        if (c->keys <= 0) continue;
+        used |= 1ull << i;
+        p = put_varint(p, (u32)c->keys);
+        p = put_varint(p, c->past);
+    }
+    put_u64(raw, b->keys);
+    put_u64(raw + 8, b->past_start);
+    put_u64(raw + 16, used);
+    buf_append(out, raw, (size_t)(p - raw));
+}
+
+static void spread_evenly(struct bucket *b)
+{
+    u32 unit = due_unit_shift((u32)b->name.level);
+    u32 half = (1u << (DUE_CELL_SHIFT(b->name.level) - unit)) / 2;
+    for (u32 i = 0; i < DUE_CELLS; i++) {
+        i32 keys = (i32)(b->keys * (i + 1) / DUE_CELLS - b->keys * i / DUE_CELLS);
+        b->cell[i] = (struct due_cell){keys, (u32)keys * half};
+    }
+}
+
+static bool read_cells(struct bucket *b, bytes raw)
+{
+    u64 used = get_u64(raw.p);
+    u32 keys, past;
+    raw = bytes_of(raw.p + 8, raw.n - 8);
+    for (; used; used &= used - 1) {
+        if (!take_varint(&raw, &keys) || !take_varint(&raw, &past)) return false;
+        b->cell[__builtin_ctzll(used)] = (struct due_cell){(i32)keys, (u32)past};
+    }
+    return raw.n == 0;
+}
+
+bool tally_load(struct tally *t, u64 index, u32 level, i64 bucket, bytes value)
+{
+    if (level >= PLACE_LEVELS || (value.n != 16 && value.n < 24)) return false;
+    struct bucket *b = bucket_at(t, index, level, bucket);
+    b->keys = get_u64(value.p);
+    b->past_start = get_u64(value.p + 8);
+    mark_changed(t, b);
+    if (value.n > 16) return read_cells(b, bytes_of(value.p + 16, value.n - 16));
+    spread_evenly(b);
+    return true;
+}
+
+struct bucket *tally_next(const struct tally *t, struct table_iter *it, u64 index)
+{
+    struct bucket *b;
+    while ((b = table_next(&t->buckets, it)))
+        if ((i64)b->keys > 0 && (!index || b->name.index == index)) break;
+    return b;
+}
+
+void tally_settle(struct tally *t, void (*fn)(void *, const struct bucket *), void *arg)
+{
+    for (struct bucket *b = t->changed, *next; b; b = next) {
+        next = b->next_changed;
+        b->changed = false;
+        fn(arg, b);
+        if (b->keys) continue;
+        table_remove(&t->buckets, table_hash(&t->buckets, name_of(b)), b);
+        mem_free(b);
+    }
+    t->changed = NULL;
+}

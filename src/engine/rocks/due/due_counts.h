@@ -1,0 +1,62 @@
+/* How many keys have their deadline in which bucket of the deadline index, exactly: what the rows 'b'
+ * of meta_info hold (state.h), in memory. Buckets in use are few: about 100 of each level in use. */
+#ifndef MAYFLY_ENGINE_ROCKS_DUE_DUE_COUNTS_H
+#define MAYFLY_ENGINE_ROCKS_DUE_DUE_COUNTS_H
+
+#include "ds/due_cells.h"
+#include "ds/table.h"
+#include "engine/rocks/due/due_row.h"
+
+struct bucket {
+    struct bucket_name {
+        u64 index, level;
+        i64 bucket;
+    } name;
+    u64 keys;
+    u64 past_start; /* sum of their deadlines, each less the bucket's start, modulo 2^64 */
+    bool changed;
+    struct bucket *next_changed;
+    struct due_cell cell[DUE_CELLS];
+};
+
+struct tally {
+    struct table buckets;
+    struct bucket *changed; /* since tally_write */
+};
+
+void tally_init(struct tally *t, u64 seed);
+void tally_clear(struct tally *t); /* frees everything; good for use again */
+
+static inline i64 bucket_start(u32 level, i64 bucket) { return (i64)((u64)bucket << PLACE_SHIFT(level)); }
+
+/* Counts a key with this deadline, which is filed there, in (n = 1) or out (n = -1). */
+void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, int n);
+/* Counts all keys of a bucket out; it stays until tally_settle. */
+void tally_empty(struct tally *t, struct bucket *b);
+/* Adds a bucket with all its counts to a tally that does not have it. */
+void tally_copy(struct tally *t, const struct bucket *b);
+
+/* The value of a row 'b', for a bucket that has keys: u64 keys · u64 past_start · u64 which cells have keys ·
+ * for each of those varint keys · varint past. Rows from before there were cells end after past_start: their
+ * keys are taken to be spread evenly. */
+void tally_append(struct buf *out, const struct bucket *b);
+bool tally_load(struct tally *t, u64 index, u32 level, i64 bucket, bytes value); /* false: malformed */
+
+/* When the bucket is visited, and when it ends. */
+static inline i64 bucket_due(const struct bucket *b)
+{
+    return place_due((u32)b->name.level, b->name.bucket);
+}
+static inline i64 bucket_end(const struct bucket *b)
+{
+    i64 start = bucket_start((u32)b->name.level, b->name.bucket), width = 1ll << PLACE_SHIFT(b->name.level);
+    return start > INT64_MAX - width ? INT64_MAX : start + width;
+}
+
+/* The next bucket of a database (0: of any) that holds keys; NULL: no further one. */
+struct bucket *tally_next(const struct tally *t, struct table_iter *it, u64 index);
+
+/* Calls fn for each bucket that changed, and forgets those that are empty. */
+void tally_settle(struct tally *t, void (*fn)(void *arg, const struct bucket *b), void *arg);
+
+#endif

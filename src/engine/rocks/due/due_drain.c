@@ -1,0 +1,274 @@
+/* Draining the deadline index: visiting the rows that are due, in order, each of them once.
+ *
+ * A row is visited in this order: its key is read; the row is deleted, and the position moves past
+ * it; a key that lives on is filed and counted where it belongs now; one that is dead, or a field of
+ * it is, is offered. Visited rows are deleted one by one: a range deletion per transaction would
+ * be fewer bytes, but a queue that is read at its head all the time would soon carry thousands
+ * of them, and every new iterator has to sort them; nobody meets the single ones, for none of them
+ * lies above `low`.
+ *
+ * While there are keys in spare databases nothing is drained: they are filed among the others, are not to be
+ * offered, and the dead ones of them would hold up the round. */
+#include "engine/rocks/due/due.h"
+#include "engine/rocks/type/fields.h"
+
+#define TOGETHER 64 /* rows whose keys are read at once */
+
+/* A row that is due. */
+struct visit {
+    bytes raw;
+    struct codec_due at;
+    struct rk_db *db; /* NULL: no such database */
+    u64 hash;
+    bool cached; /* the key was before */
+};
+
+static i64 next_field(struct rk *rk, struct row *r)
+{
+    return r->type == TYPE_HASH && r->field_deadlines ? fields_nearest(rk, r) : 0;
+}
+
+static void add_row(struct due_rows *l, struct row *r)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 16;
+        l->v = mem_realloc(l->v, l->cap * sizeof *l->v);
+    }
+    l->v[l->n++] = r;
+}
+
+/* Offers the key if something of it is dead. Fields that are still dead afterwards are offered again,
+ * in this transaction; unless the offer was refused. */
+static void see_to(struct rk *rk, struct row *r, i64 field_ms, i64 until_ms, key_fn fn, void *arg)
+{
+    struct due *d = rk->due;
+    if (!alive(r->deadline_ms, until_ms) || !alive(field_ms, until_ms)) {
+        struct key_ref ref;
+        row_ref(r, row_hash(r->db, row_key(r)), &ref);
+        fn(arg, &ref);
+        field_ms = next_field(rk, r);
+    }
+    if (r->touched && !alive(field_ms, until_ms)) add_row(&d->again, r);
+    else if (field_ms || rk->base.failed) add_row(&d->visited, r);
+}
+
+/* Only now, as of where the drain has come to: it would not meet them again before the commit. */
+static void file_fields(struct rk *rk, const struct due_rows *l)
+{
+    for (u32 i = 0; i < l->n; i++) {
+        struct row *r = l->v[i];
+        i64 field_ms = next_field(rk, r);
+        if (field_ms) due_file_fields(rk, r, field_ms);
+        r->stored.field_due_ms = field_ms;
+    }
+}
+
+void drain_commit(struct rk *rk)
+{
+    file_fields(rk, &rk->due->again);
+    file_fields(rk, &rk->due->visited);
+}
+
+/* -- one row ---------------------------------------------------------------------------------- */
+
+/* `low` moves past it, and so does the position, if it is coarse. */
+static void pass(struct due *d, const struct visit *v)
+{
+    struct place p = {.due_ms = v->at.due_ms, .level = v->at.level};
+    struct due_queue *q = &d->queue[due_kind(p.level)];
+    q->low_ms = p.due_ms;
+    buf_clear(&q->low);
+    buf_append_bytes(&q->low, v->raw);
+    buf_append_char(&q->low, '\0');
+    bool of_round = p.level && p.due_ms > d->at.from_ms;
+    if (of_round && drain_compare(&d->at, p, v->at.index, v->at.slot, v->at.key) > 0) due_set_last(d, &v->at);
+}
+
+/* The key was filed in the row that was passed: it is filed and counted anew where it belongs now. */
+static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
+{
+    struct due *d = rk->due;
+    struct place p = due_place(d, deadline_ms, n);
+    tally_count(&d->counts, n->index, p, deadline_ms, 1);
+    due_file(rk, p, n);
+    if (p.level && p.due_ms > d->at.to_ms) d->barrier_ms = MIN(d->barrier_ms, p.due_ms);
+}
+
+/* False: the key could not be read, and the row was left as it is.
+ *
+ * A dead key is taken out of the index before it is offered (stored.deadline_ms), so that dropping it
+ * does not have to; if it is left alone it is put back. */
+static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn, void *arg)
+{
+    struct due *d = rk->due;
+    struct row *r = v->db ? row_get(rk, v->db, v->at.key, v->hash) : NULL;
+    i64 field_ms = r ? next_field(rk, r) : 0;
+    if (UNLIKELY(rk->base.failed)) return false;
+    /* As stored: what this transaction did to it is filed at commit. An old string was never filed. */
+    i64 deadline_ms = r && !r->legacy ? r->stored.deadline_ms : 0;
+    struct due_name n = {v->at.index, v->at.slot, v->at.key};
+    struct place was = due_place(d, deadline_ms, &n), here = {.due_ms = v->at.due_ms, .level = v->at.level};
+    bool filed_here = deadline_ms && same_place(was, here), dead = !alive(deadline_ms, until_ms);
+    store_delete(rk->store, FAM_DEADLINE, v->raw);
+    d->changed = true;
+    pass(d, v);
+    if (filed_here) {
+        tally_count(&d->counts, n.index, was, deadline_ms, -1);
+        if (dead) {
+            r->stored.deadline_ms = 0;
+        } else {
+            file_again(rk, &n, deadline_ms);
+            add_row(&d->visited, r);
+        }
+    }
+    if (!r || r->type == TYPE_NONE) return true;
+    see_to(rk, r, field_ms, until_ms, fn, arg);
+    if (filed_here && dead && r->type != TYPE_NONE && r->deadline_ms == deadline_ms) {
+        r->stored.deadline_ms = deadline_ms;
+        file_again(rk, &n, deadline_ms);
+    }
+    if (!v->cached) r->used = false; /* let the cache forget it first */
+    return true;
+}
+
+/* -- many rows ---------------------------------------------------------------------------------- */
+
+static void step(struct due *d, struct store_iter *it, enum due_kind kind)
+{
+    store_next(it);
+    due_iter_find(d, it, kind);
+}
+
+/* Takes up to max rows that are due by limit_ms from where the iterator stands. */
+static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max,
+                struct visit *v)
+{
+    struct buf *names = &rk->due->names;
+    size_t length[TOGETHER];
+    u32 n = 0;
+    buf_clear(names);
+    for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind)) {
+        bytes raw = store_key(it);
+        if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
+            store_delete(rk->store, FAM_DEADLINE, raw);
+            continue;
+        }
+        if (at.due_ms > limit_ms) break;
+        buf_append_bytes(names, raw);
+        length[n++] = raw.n;
+    }
+    size_t from = 0;
+    for (u32 i = 0; i < n; from += length[i++]) {
+        v[i] = (struct visit){.raw = bytes_of(names->p + from, length[i])};
+        codec_due_read(v[i].raw, &v[i].at);
+    }
+    return n;
+}
+
+static void read_keys(struct rk *rk, struct visit *v, u32 n)
+{
+    struct want want[TOGETHER];
+    u32 wants = 0;
+    for (u32 i = 0; i < n; i++) {
+        struct rk_db *db = v[i].db = rk_db_of(rk, v[i].at.index);
+        if (!db) continue;
+        v[i].hash = row_hash(db, v[i].at.key);
+        v[i].cached = row_peek(rk, db, v[i].at.key, v[i].hash);
+        if (!v[i].cached) want[wants++] = (struct want){db->number, v[i].at.key};
+    }
+    row_prefetch(rk, want, wants);
+}
+
+/* Visits up to max rows of a kind that are due by limit_ms; `low` is above that if there were no more. */
+static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until_ms, u32 max, key_fn fn,
+                      void *arg)
+{
+    struct due *d = rk->due;
+    struct visit v[TOGETHER];
+    struct store_iter *it = due_iter(rk->store, d, kind);
+    u32 seen = 0;
+    bool all = false;
+    while (seen < max && !all && !rk->base.failed) {
+        u32 wanted = MIN(max - seen, TOGETHER), n = take(rk, it, kind, limit_ms, wanted, v);
+        read_keys(rk, v, n);
+        for (u32 i = 0; i < n && visit(rk, &v[i], until_ms, fn, arg); i++) seen++;
+        all = n < wanted && !rk->base.failed;
+    }
+    if (all) due_raise_low(d, kind, it);
+    store_iter_done(it);
+    return seen;
+}
+
+/* Each of them once: those that are still dead queue up again. */
+static u32 visit_again(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    struct due_rows *l = &rk->due->again;
+    u32 n = MIN(max, l->n), seen = 0;
+    for (; seen < n; seen++) {
+        i64 field_ms = next_field(rk, l->v[seen]);
+        if (rk->base.failed) break;
+        see_to(rk, l->v[seen], field_ms, until_ms, fn, arg);
+    }
+    l->n -= seen;
+    if (seen) memmove(l->v, l->v + seen, l->n * sizeof *l->v);
+    return seen;
+}
+
+/* What this transaction has given a deadline that has passed (a dead key under another name) is not in
+ * the index yet. A dead key that is left alone does not count, lest it be offered for ever. */
+static u32 visit_touched(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    u32 taken = 0;
+    for (struct row *r = rk->touched; r && taken < max && !rk->base.failed; r = r->next_touched) {
+        i64 deadline_ms = r->deadline_ms, field_ms = next_field(rk, r);
+        bool dead = deadline_ms != r->stored.deadline_ms && !alive(deadline_ms, until_ms);
+        if (!dead && alive(field_ms, until_ms)) continue;
+        see_to(rk, r, field_ms, until_ms, fn, arg);
+        taken += !dead || r->deadline_ms != deadline_ms;
+    }
+    return taken;
+}
+
+/* -- both queues -------------------------------------------------------------------------------- */
+
+static u32 visit_fine(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    if (max == 0 || rk->base.failed || rk->due->queue[DUE_FINE].low_ms > until_ms) return 0;
+    return visit_rows(rk, DUE_FINE, until_ms, until_ms, max, fn, arg);
+}
+
+/* Ends a round that is done, begins one if none is under way. Returns until when rows may be visited. */
+static i64 enter_round(struct due *d, i64 until_ms)
+{
+    due_advance(d, until_ms);
+    i64 to_ms = MIN(MIN(until_ms, d->barrier_ms - 1), PLACE_LATEST);
+    bool some = d->queue[DUE_COARSE].low_ms <= to_ms;
+    if (d->at.from_ms == d->at.to_ms && to_ms > d->at.to_ms && some) d->at.to_ms = to_ms;
+    return MIN(until_ms, d->at.to_ms);
+}
+
+static u32 visit_coarse(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    struct due *d = rk->due;
+    u32 seen = 0;
+    while (seen < max && !rk->base.failed) {
+        i64 limit_ms = enter_round(d, until_ms);
+        if (d->queue[DUE_COARSE].low_ms > limit_ms) break;
+        seen += visit_rows(rk, DUE_COARSE, limit_ms, until_ms, max - seen, fn, arg);
+    }
+    return seen;
+}
+
+/* The dead first; but a share is always left for those whose time to be filed anew has come, lest it be
+ * too late for them. */
+u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
+{
+    struct rk *rk = rk_of(e);
+    if (rk_uses_spare(rk) || !due_usable(rk)) return 0;
+    u32 seen = visit_again(rk, until_ms, max - max / 2, fn, arg);
+    bool both = rk->due->queue[DUE_COARSE].low_ms <= until_ms;
+    seen += visit_fine(rk, until_ms, both ? (max - seen) - (max - seen) / 4 : max - seen, fn, arg);
+    seen += visit_coarse(rk, until_ms, max - seen, fn, arg);
+    seen += visit_fine(rk, until_ms, max - seen, fn, arg);
+    return seen ? seen : visit_touched(rk, until_ms, max, fn, arg);
+}

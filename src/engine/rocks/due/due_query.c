@@ -1,0 +1,207 @@
+/* Questions about deadlines. The answers include what the open transaction has changed, which is
+ * filed and counted at its end only: rows that it touched are looked at one by one. */
+#include "base/rand.h"
+#include "engine/rocks/due/due.h"
+#include "engine/rocks/type/fields.h"
+
+#define RANDOM_RUN 16   /* neighbours among which chance decides */
+#define RANDOM_TRIES 8
+#define LOOK_AT 256     /* touched rows that a random key may be among */
+
+/* -- when ----------------------------------------------------------------------------------- */
+
+static i64 due_at(const struct due *d, const struct row *r, i64 deadline_ms)
+{
+    if (!deadline_ms) return INT64_MAX;
+    struct due_name n = due_name(r);
+    return due_place(d, deadline_ms, &n).due_ms;
+}
+
+static i64 own_due(struct rk *rk, const struct row *r)
+{
+    return due_at(rk->due, r, r->deadline_ms != r->stored.deadline_ms ? r->deadline_ms : 0);
+}
+
+static i64 fields_due(struct rk *rk, struct row *r)
+{
+    return due_at(rk->due, r, r->type == TYPE_HASH && r->field_deadlines ? fields_nearest(rk, r) : 0);
+}
+
+static i64 soonest(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    struct due *d = rk->due;
+    i64 next = MIN(due_soonest(d, DUE_FINE), due_soonest(d, DUE_COARSE));
+    if (d->unread || d->again.n) next = e->now_ms;
+    for (u32 i = 0; i < d->visited.n; i++) next = MIN(next, fields_due(rk, d->visited.v[i]));
+    for (struct row *r = rk->touched; r; r = r->next_touched)
+        next = MIN(next, MIN(own_due(rk, r), fields_due(rk, r)));
+    return next;
+}
+
+/* drain.c tells why. */
+static i64 next_due(struct engine *e) { return rk_uses_spare(rk_of(e)) ? INT64_MAX : soonest(e); }
+
+/* A field's deadline has a row in the index; whose it is, is not known without looking. */
+static bool has_deadlines(struct engine *e, u32 db)
+{
+    return rk_of(e)->dbs[db]->expires > 0 || soonest(e) != INT64_MAX;
+}
+
+/* -- how many --------------------------------------------------------------------------------- */
+
+static void tell(const struct tally *t, u64 index, due_span_fn fn, void *arg)
+{
+    struct table_iter it = {0};
+    for (struct bucket *b; (b = tally_next(t, &it, index));)
+        due_cells_each(b->cell, (u32)b->name.level, b->name.bucket, fn, arg);
+}
+
+/* The counts as they will be after the commit. */
+static void count_touched(struct rk *rk, const struct rk_db *db, struct tally *t)
+{
+    for (struct row *r = rk->touched; r; r = r->next_touched) {
+        i64 old_ms = r->stored.deadline_ms, new_ms = r->deadline_ms;
+        if (r->db != db || old_ms == new_ms) continue;
+        struct due_name n = due_name(r);
+        if (old_ms) tally_count(t, db->index, due_place(rk->due, old_ms, &n), old_ms, -1);
+        if (new_ms) tally_count(t, db->index, due_place(rk->due, new_ms, &n), new_ms, 1);
+    }
+}
+
+/* Keys that are overdue are told in their buckets, too: so it is seen for how long. */
+static void forecast(struct engine *e, u32 number, due_span_fn fn, void *arg)
+{
+    struct rk *rk = rk_of(e);
+    const struct rk_db *db = rk->dbs[number];
+    struct tally *counts = &rk->due->counts;
+    if (!rk->touched) {
+        tell(counts, db->index, fn, arg);
+        return;
+    }
+    struct tally then;
+    struct table_iter it = {0};
+    due_advance(rk->due, rk_clock(rk)); /* as the commit will, before it files them */
+    tally_init(&then, counts->buckets.seed);
+    for (struct bucket *b; (b = tally_next(counts, &it, db->index));) tally_copy(&then, b);
+    count_touched(rk, db, &then);
+    tell(&then, db->index, fn, arg);
+    tally_clear(&then);
+}
+
+/* -- any of them --------------------------------------------------------------------------------- */
+
+static bool is_volatile(struct row *r, struct key_ref *ref)
+{
+    if (r->type == TYPE_NONE || !r->deadline_ms) return false;
+    row_ref(r, row_hash(r->db, row_key(r)), ref);
+    return true;
+}
+
+/* One of the touched rows with a deadline that are among the first `max` of all; *n of them were seen. */
+static struct row *draw_touched(struct rk *rk, const struct rk_db *db, u32 max, u64 *rng, u64 *n)
+{
+    struct row *drawn = NULL;
+    *n = 0;
+    for (struct row *r = rk->touched; r && max; r = r->next_touched, max--) {
+        if (r->db != db || r->type == TYPE_NONE || !r->deadline_ms) continue;
+        if (rand_below(rng, ++*n) == 0) drawn = r;
+    }
+    return drawn;
+}
+
+/* A bucket, each as likely as it holds keys. */
+static const struct bucket *draw_bucket(const struct tally *t, u64 index, u64 *rng, u64 *keys)
+{
+    struct table_iter it = {0}, again = {0};
+    *keys = 0;
+    for (struct bucket *b; (b = tally_next(t, &it, index));) *keys += b->keys;
+    u64 at = *keys ? rand_below(rng, *keys) : 0;
+    for (struct bucket *b; (b = tally_next(t, &again, index)); at -= b->keys)
+        if (at < b->keys) return b;
+    return NULL;
+}
+
+/* An iterator over a bucket's rows. */
+static struct store_iter *bucket_rows(struct rk *rk, const struct bucket *b)
+{
+    struct due *d = rk->due;
+    struct buf to = {0};
+    struct place p = {.due_ms = bucket_due(b), .level = (u8)b->name.level};
+    bytes from = due_row(d, p, &(struct due_name){.index = b->name.index});
+    from.n -= 2; /* the slot */
+    buf_append_bytes(&to, from);
+    codec_after_prefix(&to);
+    struct store_iter *it = store_iter(rk->store, FAM_DEADLINE, from, buf_bytes(&to), STORE_ONCE);
+    buf_release(&to);
+    return it;
+}
+
+static bool at_row(struct rk *rk, struct rk_db *db, bytes raw, struct key_ref *ref)
+{
+    struct codec_due at;
+    return codec_due_read(raw, &at) && is_volatile(row_get(rk, db, at.key, row_hash(db, at.key)), ref);
+}
+
+/* One of the few rows from a random slot on. */
+static bool draw_row(struct rk *rk, struct rk_db *db, const struct bucket *b, u64 *rng, struct key_ref *ref)
+{
+    struct buf *drawn = &rk->due->names;
+    struct place p = {.due_ms = bucket_due(b), .level = (u8)b->name.level};
+    struct store_iter *it = bucket_rows(rk, b);
+    u64 n = 0;
+    struct due_name from = {.index = b->name.index, .slot = (u16)rand_below(rng, 0x4000)};
+    store_seek(it, due_row(rk->due, p, &from));
+    if (!store_valid(it)) store_seek_first(it);
+    for (; n < RANDOM_RUN && store_valid(it); store_next(it)) {
+        if (rand_below(rng, ++n)) continue;
+        buf_clear(drawn);
+        buf_append_bytes(drawn, store_key(it));
+    }
+    store_iter_done(it);
+    return n && at_row(rk, db, buf_bytes(drawn), ref);
+}
+
+/* Whichever comes first. What this transaction has visited is filed anew, but not stored yet. */
+static bool any_row(struct rk *rk, struct rk_db *db, struct key_ref *ref)
+{
+    struct table_iter at = {0};
+    const struct due_rows *visited = &rk->due->visited;
+    bool found = false;
+    for (u32 i = 0; i < visited->n; i++)
+        if (visited->v[i]->db == db && is_volatile(visited->v[i], ref)) return true;
+    for (struct bucket *b; !found && (b = tally_next(&rk->due->counts, &at, db->index));) {
+        struct store_iter *it = bucket_rows(rk, b);
+        for (store_seek_first(it); !found && store_valid(it); store_next(it))
+            found = at_row(rk, db, store_key(it), ref);
+        store_iter_done(it);
+    }
+    return found;
+}
+
+static bool random_volatile(struct engine *e, u32 number, u64 *rng, struct key_ref *ref)
+{
+    struct rk *rk = rk_of(e);
+    struct rk_db *db = rk->dbs[number];
+    if (db->expires == 0) return false;
+    for (u32 tries = 0; tries < RANDOM_TRIES && !e->failed; tries++) {
+        u64 touched, stored;
+        struct row *r = draw_touched(rk, db, LOOK_AT, rng, &touched);
+        const struct bucket *b = draw_bucket(&rk->due->counts, db->index, rng, &stored);
+        if (touched + stored == 0) break;
+        if (rand_below(rng, touched + stored) < touched) return is_volatile(r, ref);
+        if (draw_row(rk, db, b, rng, ref)) return true;
+    }
+    /* A few among many that this transaction has dropped, or compactions have taken. */
+    u64 n;
+    struct row *r = draw_touched(rk, db, UINT32_MAX, rng, &n);
+    return r ? is_volatile(r, ref) : any_row(rk, db, ref);
+}
+
+void rk_ask_ops(struct engine_ops *ops)
+{
+    ops->next_due = next_due;
+    ops->has_deadlines = has_deadlines;
+    ops->forecast = forecast;
+    ops->random_volatile = random_volatile;
+}

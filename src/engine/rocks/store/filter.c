@@ -1,0 +1,168 @@
+/* Compaction filters. RocksDB makes one object per compaction (or part of one) and calls it from that
+ * thread alone, so an object's memory of the last key needs no lock; rows of one collection are
+ * neighbours, so that memory answers nearly all of them. */
+#include "engine/rocks/store/filter.h"
+
+#include "base/alloc.h"
+#include "engine/rocks/codec.h"
+
+/* A factory: one per family. */
+struct source {
+    struct filters *fs;
+    enum family family;
+};
+
+/* One compaction's filter. */
+struct judge {
+    struct filters *fs;
+    enum family family;
+    rocksdb_t *db;
+    rocksdb_readoptions_t *read;
+    u64 dropped;
+    /* The collection that was looked up last; or the database. */
+    struct buf prefix; /* its P; empty: none yet */
+    u64 index;
+    enum { UNKNOWN, ABSENT, PRESENT } found;
+    u64 version;
+};
+
+/* -- orphans --------------------------------------------------------------------- */
+
+/* Reads the metadata of prefix. A string has no version: whatever hangs below it is an orphan. What
+ * can't be read or understood is UNKNOWN, and its rows stay. */
+static void look_up(struct judge *j)
+{
+    char *err = NULL;
+    rocksdb_pinnableslice_t *pin =
+        rocksdb_get_pinned_cf(j->db, j->read, j->fs->meta, j->prefix.p, j->prefix.n, &err);
+    j->found = err ? UNKNOWN : ABSENT;
+    if (err) rocksdb_free(err);
+    if (!pin) return;
+    struct codec_meta meta;
+    bytes raw;
+    raw.p = rocksdb_pinnableslice_value(pin, &raw.n);
+    if (!codec_meta_read(raw, &meta)) {
+        j->found = UNKNOWN;
+    } else if (meta.type != TYPE_STRING) {
+        j->found = PRESENT;
+        j->version = meta.version;
+    }
+    rocksdb_pinnableslice_destroy(pin);
+}
+
+static bool orphan(struct judge *j, bytes key)
+{
+    struct codec_key k;
+    u64 version;
+    bytes sub;
+    if (!codec_key_read(key, &k)) return false;
+    if (j->family == FAM_DATA && k.rest.n == 1 && k.rest.p[0] == CODEC_LEGACY) return false;
+    if (!codec_version_read(k.rest, &version, &sub)) return false;
+    bytes prefix = bytes_of(key.p, key.n - k.rest.n);
+    if (!bytes_eq(prefix, buf_bytes(&j->prefix))) {
+        buf_clear(&j->prefix);
+        buf_append_bytes(&j->prefix, prefix);
+        look_up(j);
+    }
+    bool orphaned = j->found == ABSENT || (j->found == PRESENT && j->version != version);
+    /* Only after the look-up: if that saw what was written after a view was taken, then this, which was
+     * set before, is seen, too. */
+    return orphaned && version > atomic_load_explicit(&j->fs->kept_version, memory_order_acquire);
+}
+
+/* -- rows of databases that are no more ------------------------------------------ */
+
+static void look_up_counts(struct judge *j, u64 region)
+{
+    char key[17], *err = NULL;
+    key[0] = 'c';
+    put_u64(key + 1, region);
+    put_u64(key + 9, j->index);
+    rocksdb_pinnableslice_t *pin = rocksdb_get_pinned_cf(j->db, j->read, j->fs->info, key, sizeof key, &err);
+    j->found = err ? UNKNOWN : pin ? PRESENT : ABSENT;
+    if (err) rocksdb_free(err);
+    if (pin) rocksdb_pinnableslice_destroy(pin);
+}
+
+static bool abandoned(struct judge *j, bytes key)
+{
+    struct codec_due d;
+    if (!codec_due_read(key, &d) || !(d.index & CODEC_SPARE)) return false;
+    if (d.index != j->index) {
+        j->index = d.index;
+        look_up_counts(j, d.region);
+    }
+    return j->found == ABSENT;
+}
+
+/* -- the calls of RocksDB ------------------------------------------------------------ */
+
+static unsigned char judge_row(void *arg, int level UNUSED, const char *key, size_t key_n, const char *value,
+                               size_t value_n, char **new_value UNUSED, size_t *new_n UNUSED,
+                               unsigned char *changed UNUSED)
+{
+    struct judge *j = arg;
+    bool drop = false;
+    if (j->family == FAM_META) {
+        struct codec_meta meta;
+        i64 dead_ms = atomic_load_explicit(&j->fs->dead_ms, memory_order_relaxed);
+        drop = dead_ms && codec_meta_read(bytes_of(value, value_n), &meta) && meta.deadline_ms &&
+               meta.deadline_ms <= dead_ms;
+    } else if (j->db) {
+        bytes k = bytes_of(key, key_n);
+        drop = j->family == FAM_DEADLINE ? abandoned(j, k) : orphan(j, k);
+    }
+    j->dropped += drop;
+    return drop;
+}
+
+static void judge_free(void *arg)
+{
+    struct judge *j = arg;
+    if (j->dropped) {
+        atomic_fetch_add_explicit(&j->fs->dropped[j->family], j->dropped, memory_order_relaxed);
+        /* This is before the compaction's output is installed. A failure is not ours to handle: RocksDB
+         * takes it as an error of its log and stops writing. */
+        char *err = NULL;
+        if (j->db && !atomic_load_explicit(&j->fs->log_broken, memory_order_acquire))
+            rocksdb_flush_wal(j->db, 1, &err);
+        if (err) rocksdb_free(err);
+    }
+    rocksdb_readoptions_destroy(j->read);
+    buf_release(&j->prefix);
+    mem_free(j);
+}
+
+static const char *name_of(enum family f)
+{
+    return f == FAM_META ? "mayfly.dead" : f == FAM_DEADLINE ? "mayfly.abandoned" : "mayfly.orphan";
+}
+
+static const char *judge_name(void *arg) { return name_of(((struct judge *)arg)->family); }
+
+static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfiltercontext_t *context UNUSED)
+{
+    struct source *src = arg;
+    rocksdb_set_perf_level(rocksdb_disable); /* of the compaction's thread: counting comparisons is 7 % of it */
+    /* With a filter, a compaction reads the blob of every row: a few small files would make it read all long
+     * strings. (The C interface has no filter by key alone.) */
+    if (src->family == FAM_META && !atomic_load_explicit(&src->fs->dead_ms, memory_order_relaxed)) return NULL;
+    struct judge *j = mem_zalloc(sizeof *j);
+    j->fs = src->fs;
+    j->family = src->family;
+    j->db = atomic_load_explicit(&src->fs->db, memory_order_acquire);
+    j->read = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_fill_cache(j->read, 0);
+    return rocksdb_compactionfilter_create(j, judge_free, judge_row, judge_name);
+}
+
+static const char *source_name(void *arg) { return name_of(((struct source *)arg)->family); }
+
+void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options)
+{
+    if (f == FAM_INFO) return;
+    struct source *src = mem_alloc(sizeof *src);
+    *src = (struct source){.fs = fs, .family = f};
+    rocksdb_options_set_compaction_filter_factory(
+        options, rocksdb_compactionfilterfactory_create(src, mem_free, new_judge, source_name));
+}

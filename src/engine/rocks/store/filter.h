@@ -1,0 +1,42 @@
+/* What compactions may throw away, beyond what RocksDB knows to be deleted:
+ *
+ *   redis_metadata        rows of keys that are dead by the region's clock
+ *   data, redis_zset_score, zset_rank, field_deadline, redis_stream
+ *                         orphans: rows whose collection is gone or has another version
+ *   deadline              rows of databases that were spare and are no more: such an index has counts
+ *                         (state.h) from its first key on until it is emptied, and never comes back. A
+ *                         replica, which drains nothing, would gather them with each full sync
+ *
+ * Versions never come back, so an orphan stays one; a row's metadata was written in the same
+ * batch or before, so a row that was compacted has been seen with it.
+ *
+ * A filter judges by what is in RocksDB now, which a power cut may partly undo. So each compaction
+ * that dropped something syncs the log before its result is put to use: what is gone has stayed gone.
+ *
+ * Filters are applied without regard to RocksDB's snapshots. So for a view (store_view) they are told what
+ * to keep: dead_ms no longer grows, and orphans up to a version, which nobody but the view can still
+ * read, stay. What a compaction dropped before it was told had been an orphan then already. */
+#ifndef MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
+#define MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
+
+#include <rocksdb/c.h>
+#include <stdatomic.h>
+
+#include "engine/rocks/store/store.h"
+
+/* Shared by the loop and RocksDB's threads; zeroed to start with. Outlives the database. */
+struct filters {
+    _Atomic(rocksdb_t *) db; /* NULL: not open yet, or closing: everything is kept */
+    rocksdb_column_family_handle_t *meta, *info; /* set before db */
+    _Atomic i64 dead_ms;
+    _Atomic u64 kept_version; /* orphans up to this one stay; 0: none do */
+    /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which
+     * Debian's build has, allow no call on a file that has seen an error.) */
+    _Atomic bool log_broken;
+    _Atomic u64 dropped[FAM_COUNT]; /* FAM_META: dead keys; FAM_DEADLINE: its own; others: orphans */
+};
+
+/* The family's filter, if it has one, into its options. */
+void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options);
+
+#endif

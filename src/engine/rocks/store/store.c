@@ -1,0 +1,200 @@
+/* Point reads and the batch.
+ *
+ * Rows go into one write batch; store_write hands it to RocksDB as a whole. Reads see what was
+ * written before, never the batch. Memory that RocksDB gives is given back through rocksdb_free or the
+ * object's own destroy: it may have another allocator than we have. */
+#include "engine/rocks/store/store_impl.h"
+
+#include "base/alloc.h"
+
+#define COMPLAINTS 20 /* lines in the log between two crons */
+
+void store_complain(struct store *s, const char *doing, char *err)
+{
+    if (s->log && s->complaints++ < COMPLAINTS) log_line(s->log, LOG_WARNING, "RocksDB: %s: %s", doing, err);
+    rocksdb_free(err);
+}
+
+void store_read_failed(struct store *s, const char *doing, char *err)
+{
+    *s->failed = true;
+    store_complain(s, doing, err);
+}
+
+void store_damaged(struct store *s, const char *what)
+{
+    if (*s->failed) return; /* which explains it */
+    *s->failed = true;
+    if (!s->log || s->complaints++ >= COMPLAINTS) return;
+    log_line(s->log, LOG_WARNING, "The database is damaged: %s", what);
+}
+
+/* -- reading ---------------------------------------------------------------------- */
+
+static void take_value(struct store_value *out, rocksdb_pinnableslice_t *pin)
+{
+    out->pin = pin;
+    out->b.p = rocksdb_pinnableslice_value(pin, &out->b.n);
+}
+
+bool store_get(struct store *s, enum family f, bytes key, struct store_value *out)
+{
+    char *err = NULL;
+    rocksdb_pinnableslice_t *pin = rocksdb_get_pinned_cf(s->db, s->read, s->cf[f], key.p, key.n, &err);
+    if (LIKELY(pin != NULL)) {
+        take_value(out, pin);
+        return true;
+    }
+    if (UNLIKELY(err != NULL)) store_read_failed(s, "can't read", err);
+    *out = (struct store_value){0};
+    return false;
+}
+
+void store_value_release(struct store_value *v)
+{
+    if (v->pin) rocksdb_pinnableslice_destroy(v->pin);
+    *v = (struct store_value){0};
+}
+
+void store_multi_get(struct store *s, enum family f, u32 n, const bytes *keys, struct store_value *out)
+{
+    enum { AT_ONCE = 128 }; /* RocksDB itself works in batches of 32 */
+    const char *key[AT_ONCE];
+    size_t key_n[AT_ONCE];
+    rocksdb_pinnableslice_t *pin[AT_ONCE];
+    char *err[AT_ONCE];
+    for (u32 done = 0, some; done < n; done += some) {
+        some = MIN(n - done, AT_ONCE);
+        for (u32 i = 0; i < some; i++) {
+            key[i] = keys[done + i].p;
+            key_n[i] = keys[done + i].n;
+        }
+        rocksdb_batched_multi_get_cf(s->db, s->read, s->cf[f], some, key, key_n, pin, err, false);
+        for (u32 i = 0; i < some; i++) {
+            out[done + i] = (struct store_value){0};
+            if (pin[i]) take_value(&out[done + i], pin[i]);
+            else if (err[i]) store_read_failed(s, "can't read", err[i]);
+        }
+    }
+}
+
+/* -- the batch ------------------------------------------------------------------------ */
+
+static bytes join(struct store *s, bytes a, bytes b)
+{
+    buf_clear(&s->joined);
+    buf_append_bytes(&s->joined, a);
+    buf_append_bytes(&s->joined, b);
+    return buf_bytes(&s->joined);
+}
+
+void store_put(struct store *s, enum family f, bytes key, bytes value)
+{
+    if (UNLIKELY(atomic_load_explicit(&s->drops_pending, memory_order_relaxed)))
+        store_await_drop(s, f, key);
+    s->rows++;
+    s->refilled[f] |= s->ranged[f];
+    rocksdb_writebatch_put_cf(s->batch, s->cf[f], key.p, key.n, value.p, value.n);
+}
+
+void store_put2(struct store *s, enum family f, bytes key_a, bytes key_b, bytes value)
+{
+    store_put(s, f, join(s, key_a, key_b), value);
+}
+
+void store_delete(struct store *s, enum family f, bytes key)
+{
+    s->rows++;
+    s->deletes[f]++;
+    rocksdb_writebatch_delete_cf(s->batch, s->cf[f], key.p, key.n);
+}
+
+void store_delete2(struct store *s, enum family f, bytes key_a, bytes key_b)
+{
+    store_delete(s, f, join(s, key_a, key_b));
+}
+
+void store_delete_range(struct store *s, enum family f, bytes from, bytes to)
+{
+    enum { RANGE_WORTH = 1000 }; /* rows, when nobody says how many (store_orphaned) */
+    s->rows++;
+    s->ranged[f] = true;
+    s->deletes[f] += RANGE_WORTH;
+    rocksdb_writebatch_delete_range_cf(s->batch, s->cf[f], from.p, from.n, to.p, to.n);
+}
+
+bool store_batch_empty(const struct store *s) { return s->rows == 0; }
+
+size_t store_batch_size(const struct store *s)
+{
+    size_t n;
+    rocksdb_writebatch_data(s->batch, &n);
+    return n;
+}
+
+static void clear_batch(struct store *s)
+{
+    enum { KEEP = 4 << 20 }; /* a batch keeps its memory; that of a giant one goes back */
+    if (UNLIKELY(store_batch_size(s) > KEEP)) {
+        rocksdb_writebatch_destroy(s->batch);
+        s->batch = rocksdb_writebatch_create();
+    } else {
+        rocksdb_writebatch_clear(s->batch);
+    }
+    s->rows = 0;
+    memset(s->deletes, 0, sizeof s->deletes);
+    memset(s->ranged, 0, sizeof s->ranged);
+}
+
+void store_discard(struct store *s)
+{
+    store_take_back(s);
+    memset(s->refilled, 0, sizeof s->refilled);
+    clear_batch(s);
+}
+
+/* What the batch deleted counts as garbage until the family is swept. */
+static void count_garbage(struct store *s)
+{
+    for (int f = 0; f < FAM_COUNT; f++)
+        if (s->deletes[f]) atomic_fetch_add_explicit(&s->garbage[f], s->deletes[f], memory_order_relaxed);
+}
+
+/* RocksDB would count each comparison in its memtables, which costs a sixth of the insertion. */
+static char *write_uncounted(struct store *s)
+{
+    char *err = NULL;
+    rocksdb_set_perf_level(rocksdb_disable);
+    rocksdb_write(s->db, s->write, s->batch, &err);
+    rocksdb_set_perf_level(rocksdb_enable_count);
+    return err;
+}
+
+bool store_write(struct store *s)
+{
+    store_take_back(s);
+    store_drop_idle(s); /* they show what was before */
+    if (!s->rows) return true;
+    for (int f = 0; f < FAM_COUNT; f++) s->refilled[f] &= s->ranged[f];
+    size_t size = store_batch_size(s);
+    char *err = write_uncounted(s);
+    bool ok = !err;
+    if (ok) {
+        count_garbage(s);
+        if (!rocksdb_writeoptions_get_sync(s->write))
+            atomic_store_explicit(&s->dirty, true, memory_order_release);
+        store_wrote(s, size);
+        store_count_written(s, size);
+    } else {
+        store_write_failed(s, err);
+    }
+    clear_batch(s);
+    return ok;
+}
+
+void store_end_tick(struct store *s) { store_take_back(s); }
+
+void store_orphaned(struct store *s, enum family f, u64 rows)
+{
+    atomic_fetch_add_explicit(&s->garbage[f], rows, memory_order_relaxed);
+}

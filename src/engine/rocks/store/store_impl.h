@@ -1,0 +1,175 @@
+/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_options.c,
+ * store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs), store_trouble.c (failures),
+ * store_space.c (getting space back), store_view.c and store_info.c share.
+ *
+ * Threads: the loop owns everything that is not said to be shared. Beside it run the syncer and the
+ * sweeper (struct worker) and RocksDB's own threads, which come in through the compaction filters. */
+#ifndef MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
+#define MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
+
+#include <pthread.h>
+#include <rocksdb/c.h>
+#include <stdatomic.h>
+
+#include "engine/rocks/store/filter.h"
+#include "engine/rocks/store/store.h"
+#include "engine/rocks/wal/wal_note.h"
+
+#define STORE_LEVELS 7
+
+/* A thread that works when it is woken, and about once a second. It waits in poll(), which takes a
+ * span, so that nothing here reads a clock. */
+struct worker {
+    pthread_t thread;
+    bool running;
+    int wake; /* eventfd */
+};
+
+/* Files to be dropped: store_drop_files. */
+struct file_drop {
+    struct file_drop *next;
+    enum family family;
+    struct buf from, to;
+};
+
+/* What of a family waits to be compacted; under `lock`. */
+struct sweep {
+    bool wanted;
+    struct buf from, to; /* empty: no bound */
+};
+
+/* Backlogs that writers are slowed down for: store_pressure.c. */
+struct store_limits {
+    u64 budget;                     /* of memory: INFO */
+    u64 unflushed;                  /* bytes of memtables that wait to be flushed */
+    u32 level0[FAM_COUNT];          /* files in L0: the soft limit; the hard one is twice that */
+    u64 pending_soft, pending_hard; /* bytes of a family to be compacted */
+};
+
+struct store {
+    rocksdb_t *db;
+    rocksdb_column_family_handle_t *cf[FAM_COUNT];
+    rocksdb_column_family_handle_t **others; /* "default", and families that are not ours */
+    size_t others_n;
+    rocksdb_cache_t *cache;
+    rocksdb_readoptions_t *read;
+    rocksdb_writeoptions_t *write;
+    rocksdb_perfcontext_t *perf; /* of the loop's thread */
+    char *dir;
+    bool read_only;
+    bool *failed;
+    const struct log *log;
+    u32 complaints; /* logged since the last cron: a broken disk must not fill the log */
+
+    /* The batch. */
+    rocksdb_writebatch_t *batch;
+    struct buf joined; /* two parts made one */
+    u32 rows;
+    u32 deletes[FAM_COUNT];
+    bool ranged[FAM_COUNT];  /* it deletes a range … */
+    bool refilled[FAM_COUNT]; /* … and then puts something: of the last written batch, too */
+
+    /* Views. */
+    struct store *view;  /* that is open on this one; NULL: none */
+    _Atomic bool viewed; /* the same, for the sweeper */
+    struct store *of;    /* of a view: what it is open on */
+    const rocksdb_snapshot_t *snapshot;
+    u32 age;             /* iterators that were made at another one are made anew before they move */
+
+    /* Iterators: idle ones by family and whether they fill the cache. */
+    struct store_iter *idle[FAM_COUNT][2];
+    struct store_iter *out;
+    u64 iterators_made, iterators_reused;
+
+    /* Trouble. */
+    bool disk_low, write_failed;
+    u64 write_failures;         /* how often it came to that */
+    u64 reserve, unlooked;      /* bytes to be kept free; written since that was looked at */
+    u32 tries;                  /* to write again, since it last failed */
+    u64 broken_log;             /* the number of the log that could not be written; 0: it was not the log */
+    char refusal[512], disk_refusal[256];
+    char sync_refusal[512]; /* the syncer's; under `lock` */
+
+    /* Pressure. */
+    struct store_limits limits;
+    u32 pressure;      /* 0 … ROCKS_PRESSURE_MAX, as last measured … */
+    u64 stalls;        /* … and how often it has reached that */
+    u64 written;       /* bytes of all batches so far … */
+    u64 measured_at;   /* … and when pressure was last measured */
+
+    /* Sync: shared with the syncer. */
+    struct worker syncer;
+    _Atomic int sync; /* enum rocks_sync */
+    _Atomic bool dirty, sync_failed;
+    _Atomic u64 syncs;
+    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
+    struct wal_note note; /* the syncer's, once it runs */
+    int note_fd;
+    int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
+    _Atomic u32 drops_pending;
+    struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
+    pthread_cond_t dropped;
+
+    /* Space: shared with the sweeper. */
+    struct worker sweeper;
+    struct sweep sweep[FAM_COUNT];
+    _Atomic u64 garbage[FAM_COUNT]; /* rows deleted or orphaned since the family was last swept */
+    _Atomic u64 sweeps;
+    _Atomic bool closing;
+    pthread_mutex_t lock;
+
+    struct filters filters;
+};
+
+extern const char *const store_family_names[FAM_COUNT];
+
+/* Logs an error of RocksDB's and frees its text. */
+void store_complain(struct store *s, const char *doing, char *err);
+void store_read_failed(struct store *s, const char *doing, char *err); /* the same, and sets *failed */
+
+/* store_options.c */
+rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z);
+rocksdb_options_t *store_family_options(struct store *s, enum family f, const struct rocks_options *o,
+                                        const struct sizes *z, rocksdb_options_t *database);
+rocksdb_cache_t *store_new_cache(u64 capacity);
+struct store_limits store_limits(const struct sizes *z);
+
+/* store_iter.c */
+void store_take_back(struct store *s); /* iterators that are out become idle */
+void store_drop_idle(struct store *s);
+
+/* store_run.c */
+bool store_start(struct store *s);
+void store_stop(struct store *s);
+bool worker_start(struct worker *w, void *(*run)(void *), void *arg);
+void worker_wake(struct worker *w);
+void worker_wait(struct worker *w, int ms);
+void worker_join(struct worker *w);
+
+/* store_pressure.c */
+u32 store_measure_pressure(struct store *s);          /* and keeps it */
+void store_count_written(struct store *s, size_t n);  /* bytes: measures now and then */
+
+/* store_note.c: which logs are synced (wal_note.h). All but the first and the last for the syncer only. */
+void store_begin_note(struct store *s);
+void store_end_note(struct store *s);
+bool store_log_begun(struct store *s); /* since the last call */
+void store_seal_logs(struct store *s); /* syncs all logs but the newest, and notes it */
+struct wal_note store_before_sync(struct store *s); /* what a sync that begins now makes durable … */
+void store_note_sync(struct store *s, const struct wal_note *n); /* … now that it has */
+bool store_note_behind(struct store *s); /* something was written since */
+u64 store_newest_log(struct store *s); /* its number; 0: none */
+
+/* store_trouble.c */
+void store_write_failed(struct store *s, char *err); /* logs; writes are refused from now on */
+void store_wrote(struct store *s, size_t n);         /* bytes: looks at the disk now and then */
+void store_look_after(struct store *s);              /* cron: does the trouble last? */
+
+/* store_space.c */
+void *store_sweeper(void *store);
+void store_run_drops(struct store *s, u32 n, bool synced); /* the syncer: those it found before it synced */
+void store_await_drop(struct store *s, enum family f, bytes key);
+
+u64 store_number(struct store *s, enum family f, const char *property); /* 0 if there is no such one */
+
+#endif

@@ -1,0 +1,224 @@
+/* Iterators, pooled by family.
+ *
+ * Making a RocksDB iterator costs as much as several reads. One shows the state it was made in, and
+ * so stays good until the next write. It finds its bounds through a pointer to the slices in its
+ * read options; RocksDB looks at them anew with each seek (BlockBasedTableIterator::SeekImpl says
+ * that they may have changed since the last one). So an idle iterator serves any range of its
+ * family: new bounds are put where it looks, and whoever takes it has to seek first. Both bounds
+ * are always set, for whether there is one at all is fixed when the iterator is made.
+ *
+ * An iterator keeps files and memtables alive: idle ones go with each write and each cron. Those of a view
+ * live longer, since nothing that is written changes what they show; about once a second (store.age)
+ * they are made anew where they stand. */
+#include "engine/rocks/store/store_impl.h"
+
+#include "base/alloc.h"
+
+struct store_iter {
+    struct store_iter *next, **at; /* in `out` or in the pool; at: what points here, while out (NULL: kept) */
+    struct store *s;
+    rocksdb_iterator_t *it;
+    rocksdb_readoptions_t *options;
+    struct buf lower, upper;
+    struct buf place; /* scratch */
+    enum family family;
+    u32 age; /* of the store, when it was made */
+    bool once, valid;
+};
+
+/* Keys begin with u64(region ^ 2^63), or are short texts: none begins with so many of these. */
+static const char after_all[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+
+static void bind(struct store_iter *it, bytes lower, bytes upper)
+{
+    if (!upper.n) upper = bytes_of(after_all, sizeof after_all - 1);
+    buf_clear(&it->lower);
+    buf_append_bytes(&it->lower, lower);
+    buf_clear(&it->upper);
+    buf_append_bytes(&it->upper, upper);
+    rocksdb_readoptions_set_iterate_lower_bound(it->options, it->lower.n ? it->lower.p : "", it->lower.n);
+    rocksdb_readoptions_set_iterate_upper_bound(it->options, it->upper.p, it->upper.n);
+}
+
+static void create(struct store_iter *it)
+{
+    it->it = rocksdb_create_iterator_cf(it->s->db, it->options, it->s->cf[it->family]);
+    it->age = it->s->age;
+    it->s->iterators_made++;
+}
+
+static struct store_iter *make(struct store *s, enum family f, bool once, bytes lower, bytes upper)
+{
+    struct store_iter *it = mem_zalloc(sizeof *it);
+    *it = (struct store_iter){.s = s, .family = f, .once = once, .options = rocksdb_readoptions_create()};
+    rocksdb_readoptions_set_background_purge_on_iterator_cleanup(it->options, 1);
+    if (once || s->snapshot) rocksdb_readoptions_set_fill_cache(it->options, 0);
+    if (s->snapshot) rocksdb_readoptions_set_snapshot(it->options, s->snapshot);
+    bind(it, lower, upper);
+    create(it);
+    return it;
+}
+
+static void destroy(struct store_iter *it)
+{
+    rocksdb_iter_destroy(it->it);
+    rocksdb_readoptions_destroy(it->options);
+    buf_release(&it->lower);
+    buf_release(&it->upper);
+    buf_release(&it->place);
+    mem_free(it);
+}
+
+struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes upper, u32 flags)
+{
+    bool once = flags & STORE_ONCE;
+    struct store_iter *it = s->idle[f][once];
+    if (it) {
+        s->idle[f][once] = it->next;
+        s->iterators_reused++;
+        bind(it, lower, upper);
+    } else {
+        it = make(s, f, once, lower, upper);
+    }
+    it->valid = false;
+    it->at = NULL;
+    if (flags & STORE_KEPT) return it;
+    it->next = s->out;
+    it->at = &s->out;
+    if (it->next) it->next->at = &it->next;
+    s->out = it;
+    return it;
+}
+
+void store_iter_done(struct store_iter *it)
+{
+    struct store_iter **pool = &it->s->idle[it->family][it->once];
+    if (it->at) {
+        *it->at = it->next;
+        if (it->next) it->next->at = it->at;
+    }
+    it->next = *pool;
+    *pool = it;
+}
+
+void store_take_back(struct store *s)
+{
+    while (s->out) store_iter_done(s->out);
+}
+
+void store_drop_idle(struct store *s)
+{
+    for (int f = 0; f < FAM_COUNT; f++) {
+        for (int once = 0; once < 2; once++) {
+            for (struct store_iter *it; (it = s->idle[f][once]);) {
+                s->idle[f][once] = it->next;
+                destroy(it);
+            }
+        }
+    }
+}
+
+/* -- moving ------------------------------------------------------------------------- */
+
+/* The next seek makes it anew: RocksDB 7.8's own may fail an assertion of its (MergingIterator's, with range
+ * tombstones) when it is used again after an error. */
+static COLD void fail(struct store_iter *it, char *err)
+{
+    it->age = it->s->age - 1;
+    store_read_failed(it->s, "can't read on", err);
+}
+
+static inline void moved(struct store_iter *it)
+{
+    it->valid = rocksdb_iter_valid(it->it);
+    if (LIKELY(it->valid)) return;
+    char *err = NULL; /* the end, or a failure? */
+    rocksdb_iter_get_error(it->it, &err);
+    if (UNLIKELY(err != NULL)) fail(it, err);
+}
+
+static void renew(struct store_iter *it)
+{
+    if (LIKELY(it->age == it->s->age)) return;
+    rocksdb_iter_destroy(it->it);
+    create(it);
+}
+
+/* Makes it anew where it stands. False: that row is gone (what is dead may go), and it stands already
+ * where the next step leads. */
+static bool renew_in_place(struct store_iter *it, bool reverse)
+{
+    buf_clear(&it->place);
+    buf_append_bytes(&it->place, store_key(it));
+    renew(it);
+    if (reverse) rocksdb_iter_seek_for_prev(it->it, it->place.p, it->place.n);
+    else rocksdb_iter_seek(it->it, it->place.p, it->place.n);
+    moved(it);
+    return it->valid && bytes_eq(store_key(it), buf_bytes(&it->place));
+}
+
+void store_seek(struct store_iter *it, bytes key)
+{
+    renew(it);
+    rocksdb_iter_seek(it->it, key.p, key.n);
+    moved(it);
+}
+
+void store_seek_back(struct store_iter *it, bytes key)
+{
+    renew(it);
+    rocksdb_iter_seek_for_prev(it->it, key.p, key.n);
+    moved(it);
+}
+
+void store_seek_first(struct store_iter *it)
+{
+    renew(it);
+    rocksdb_iter_seek_to_first(it->it);
+    moved(it);
+}
+
+void store_seek_last(struct store_iter *it)
+{
+    renew(it);
+    rocksdb_iter_seek_to_last(it->it);
+    moved(it);
+}
+
+void store_next(struct store_iter *it)
+{
+    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, false)) return;
+    rocksdb_iter_next(it->it);
+    moved(it);
+}
+
+void store_prev(struct store_iter *it)
+{
+    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, true)) return;
+    rocksdb_iter_prev(it->it);
+    moved(it);
+}
+
+bool store_valid(const struct store_iter *it) { return it->valid; }
+
+bytes store_key(const struct store_iter *it)
+{
+    bytes key;
+    key.p = rocksdb_iter_key(it->it, &key.n);
+    return key;
+}
+
+bytes store_iter_value(const struct store_iter *it)
+{
+    bytes value;
+    value.p = rocksdb_iter_value(it->it, &value.n);
+    return value;
+}
+
+/* RocksDB counts by thread. */
+u64 store_waded(const struct store *s)
+{
+    rocksdb_perfcontext_t *perf = s->of ? s->of->perf : s->perf;
+    return rocksdb_perfcontext_metric(perf, rocksdb_internal_delete_skipped_count) +
+           rocksdb_perfcontext_metric(perf, rocksdb_internal_key_skipped_count);
+}

@@ -1,0 +1,175 @@
+/* Keeping the note (wal_note.h), and syncing a log when the next one is begun.
+ *
+ * RocksDB begins a new log when a memtable is full. The old one is synced by the flush of that memtable,
+ * which may come late; until then the kernel may write the new one first, and a power cut leave it without
+ * the old one. So the syncer is woken when a log appears, and syncs the old ones at once, whatever
+ * appendfsync says. That is no work more: the flush finds it done. Records that the new log got meanwhile
+ * are recognized by the note, and not replayed across the gap. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/rocks/store/store_impl.h"
+#include "engine/rocks/wal/wal_manifest.h"
+
+/* -- logs in the folder ------------------------------------------------------------------------- */
+
+/* The number in the name of a log; 0: it is none. */
+static u64 log_number(const char *name)
+{
+    char *end;
+    u64 n = strtoull(name, &end, 10);
+    return end != name && strcmp(end, ".log") == 0 ? n : 0;
+}
+
+/* The lowest number of a log above one, and the highest of all. */
+static void find_logs(struct store *s, u64 above, u64 *next, u64 *newest)
+{
+    DIR *d = opendir(s->dir);
+    *next = UINT64_MAX;
+    *newest = 0;
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        u64 n = log_number(e->d_name);
+        *newest = MAX(*newest, n);
+        if (n > above) *next = MIN(*next, n);
+    }
+    closedir(d);
+}
+
+static u64 oldest_above(struct store *s, u64 above)
+{
+    u64 next, newest;
+    find_logs(s, above, &next, &newest);
+    return next;
+}
+
+u64 store_newest_log(struct store *s)
+{
+    u64 next, newest;
+    find_logs(s, 0, &next, &newest);
+    return newest;
+}
+
+static int open_log(struct store *s, u64 number)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%06llu.log", s->dir, (unsigned long long)number);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static u64 size_of(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 ? (u64)st.st_size : 0;
+}
+
+static bool sync_folder(struct store *s)
+{
+    int fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+/* -- the note ------------------------------------------------------------------------------------ */
+
+static void write_note(struct store *s)
+{
+    s->note.manifest = wal_manifest_current(s->dir);
+    if (s->note_fd >= 0 && wal_note_write(s->note_fd, &s->note)) return;
+    if (s->note_fd >= 0) close(s->note_fd);
+    s->note_fd = -1; /* an old one vouches for less, which is true as well */
+}
+
+void store_begin_note(struct store *s)
+{
+    u64 newest = store_newest_log(s), sequence = rocksdb_get_latest_sequence_number(s->db);
+    s->note = (struct wal_note){.first_log = newest, .before = sequence, .log = newest, .sequence = sequence};
+    s->note_fd = wal_note_open(s->dir);
+    write_note(s);
+    bool kept = s->note_fd >= 0 && fdatasync(s->note_fd) == 0 && sync_folder(s);
+    if (!kept && s->log) log_line(s->log, LOG_WARNING, "Can't write %s/" WAL_NOTE_NAME, s->dir);
+    s->log_watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (s->log_watch >= 0 && inotify_add_watch(s->log_watch, s->dir, IN_CREATE) < 0) {
+        close(s->log_watch);
+        s->log_watch = -1; /* the next sync is within a second */
+    }
+}
+
+void store_end_note(struct store *s)
+{
+    if (s->note_fd >= 0) close(s->note_fd);
+    if (s->log_watch >= 0) close(s->log_watch);
+    s->note_fd = s->log_watch = -1;
+}
+
+bool store_note_behind(struct store *s)
+{
+    return rocksdb_get_latest_sequence_number(s->db) != s->note.sequence;
+}
+
+/* In this order: the log with the last sequence number is not newer than the newest one, and what is in it
+ * by now is synced by a sync that begins afterwards. */
+struct wal_note store_before_sync(struct store *s)
+{
+    struct wal_note n = s->note;
+    n.sequence = rocksdb_get_latest_sequence_number(s->db);
+    n.log = store_newest_log(s);
+    int fd = open_log(s, n.log);
+    n.size = fd >= 0 ? size_of(fd) : 0;
+    if (fd >= 0) close(fd);
+    return n;
+}
+
+void store_note_sync(struct store *s, const struct wal_note *n)
+{
+    s->note = *n;
+    write_note(s);
+}
+
+/* -- logs that are complete ------------------------------------------------------------------------ */
+
+bool store_log_begun(struct store *s)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    bool begun = false;
+    for (ssize_t n; s->log_watch >= 0 && (n = read(s->log_watch, events, sizeof events)) > 0;) {
+        for (const char *p = events; p < events + n;) {
+            const struct inotify_event *e = (const void *)p;
+            begun |= e->len > 0 && log_number(e->name) > 0;
+            p += sizeof *e + e->len;
+        }
+    }
+    return begun;
+}
+
+/* Syncs all logs from one number on that are older than another, the oldest first: after a power cut none
+ * is there without those before it. One that is gone needs no sync: what it held is in tables. */
+static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_note *n)
+{
+    for (u64 log = from; (log = oldest_above(s, log)) < below;) {
+        int fd = open_log(s, log);
+        if (fd < 0) continue;
+        bool ok = fdatasync(fd) == 0;
+        n->sealed_log = log;
+        n->sealed_size = size_of(fd);
+        close(fd);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+void store_seal_logs(struct store *s)
+{
+    if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return;
+    struct wal_note n = s->note;
+    n.log = store_newest_log(s);
+    n.size = 0;
+    /* If a sync fails the flush, which does the same, will say so. */
+    if (sync_logs(s, s->note.sealed_log, n.log, &n) && sync_folder(s)) store_note_sync(s, &n);
+}

@@ -1,0 +1,179 @@
+/* While it runs: the log's sync, and cron.
+ *
+ * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about once a
+ * second if something was written. `no`: the kernel's own pace. A log that is complete is synced as soon
+ * as the next one is begun (store_note.c), and what is synced is noted. */
+#include "engine/rocks/store/store_impl.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define SYNC_PERIOD_S 1
+
+u64 store_number(struct store *s, enum family f, const char *property)
+{
+    uint64_t n = 0;
+    return rocksdb_property_int_cf(s->db, s->cf[f], property, &n) == 0 ? n : 0;
+}
+
+/* -- threads --------------------------------------------------------------------------- */
+
+bool worker_start(struct worker *w, void *(*run)(void *), void *arg)
+{
+    w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->wake < 0) return false;
+    /* Signals are the loop's. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    w->running = pthread_create(&w->thread, NULL, run, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!w->running) close(w->wake);
+    return w->running;
+}
+
+void worker_wake(struct worker *w)
+{
+    u64 one = 1;
+    if (w->running && write(w->wake, &one, sizeof one) < 0) return; /* full: it is awake */
+}
+
+void worker_wait(struct worker *w, int ms)
+{
+    struct pollfd p = {.fd = w->wake, .events = POLLIN};
+    u64 n;
+    if (poll(&p, 1, ms) > 0 && read(w->wake, &n, sizeof n) < 0) return;
+}
+
+void worker_join(struct worker *w)
+{
+    if (!w->running) return;
+    worker_wake(w);
+    pthread_join(w->thread, NULL);
+    close(w->wake);
+    w->running = false;
+}
+
+/* -- sync ------------------------------------------------------------------------------- */
+
+static bool sync_log(struct store *s)
+{
+    char *err = NULL;
+    if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return false;
+    u64 number = atomic_fetch_add(&s->begun, 1) + 1;
+    atomic_store(&s->dirty, false);
+    struct wal_note note = store_before_sync(s);
+    rocksdb_flush_wal(s->db, 1, &err);
+    if (!err) {
+        store_note_sync(s, &note);
+        atomic_fetch_add_explicit(&s->syncs, 1, memory_order_relaxed);
+        atomic_store(&s->done, number);
+        atomic_store_explicit(&s->sync_failed, false, memory_order_release);
+        return true;
+    }
+    atomic_store_explicit(&s->dirty, true, memory_order_relaxed);
+    if (!atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) {
+        if (s->log) log_line(s->log, LOG_WARNING, "RocksDB: can't sync its log: %s", err);
+        pthread_mutex_lock(&s->lock);
+        snprintf(s->sync_refusal, sizeof s->sync_refusal,
+                 "MISCONF RocksDB cannot sync its log: %s. Reads go on; see the log", err);
+        pthread_mutex_unlock(&s->lock);
+        atomic_store_explicit(&s->sync_failed, true, memory_order_release);
+    }
+    rocksdb_free(err);
+    return false;
+}
+
+/* What is read first matters: a sync that takes `dirty` away is begun by then, and not done. */
+struct sync_state store_sync_state(const struct store *s)
+{
+    bool dirty = atomic_load(&s->dirty) || atomic_load(&s->sync_failed);
+    u64 begun = atomic_load(&s->begun), done = atomic_load(&s->done);
+    return (struct sync_state){.begun = begun, .done = done, .clean = !dirty && done == begun};
+}
+
+/* Syncs if that is due, and does what waits for a sync. */
+static void sync_round(struct store *s)
+{
+    u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
+    bool written = atomic_load_explicit(&s->dirty, memory_order_acquire) || store_note_behind(s);
+    bool due = written && (atomic_load_explicit(&s->sync, memory_order_relaxed) != ROCKS_SYNC_NO ||
+                           atomic_load_explicit(&s->closing, memory_order_relaxed));
+    bool synced = true;
+    if (due || drops || atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) synced = sync_log(s);
+    store_run_drops(s, drops, synced);
+}
+
+/* New logs must not keep it from its period: that has a timer. */
+static bool start_timer(struct store *s)
+{
+    struct itimerspec every = {.it_interval.tv_sec = SYNC_PERIOD_S, .it_value.tv_sec = SYNC_PERIOD_S};
+    s->sync_timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    return s->sync_timer >= 0 && timerfd_settime(s->sync_timer, 0, &every, NULL) == 0;
+}
+
+/* Waits until a period is over, the loop wakes it, or a log is begun; false if it was only the last. */
+static bool await_round(struct store *s)
+{
+    struct pollfd p[] = {{.fd = s->syncer.wake, .events = POLLIN},
+                         {.fd = s->sync_timer, .events = POLLIN},
+                         {.fd = s->log_watch, .events = POLLIN}};
+    u64 n;
+    poll(p, ARRAY_LEN(p), -1);
+    bool woken = read(s->syncer.wake, &n, sizeof n) > 0, over = read(s->sync_timer, &n, sizeof n) > 0;
+    return woken || over;
+}
+
+static void *syncer(void *arg)
+{
+    struct store *s = arg;
+    while (!atomic_load_explicit(&s->closing, memory_order_acquire)) {
+        bool round = await_round(s);
+        if (store_log_begun(s)) store_seal_logs(s);
+        if (round) sync_round(s);
+    }
+    return NULL;
+}
+
+void store_set_sync(struct store *s, enum rocks_sync sync)
+{
+    atomic_store_explicit(&s->sync, (int)sync, memory_order_relaxed);
+    rocksdb_writeoptions_set_sync(s->write, sync == ROCKS_SYNC_ALWAYS);
+}
+
+/* The log is in order: the next write that is synced syncs these, too, or the syncer does. */
+void store_relax(struct store *s, bool relaxed)
+{
+    if (atomic_load_explicit(&s->sync, memory_order_relaxed) == ROCKS_SYNC_ALWAYS)
+        rocksdb_writeoptions_set_sync(s->write, !relaxed);
+}
+
+bool store_start(struct store *s)
+{
+    return start_timer(s) && worker_start(&s->syncer, syncer, s) &&
+           worker_start(&s->sweeper, store_sweeper, s);
+}
+
+void store_stop(struct store *s)
+{
+    atomic_store_explicit(&s->closing, true, memory_order_release);
+    rocksdb_disable_manual_compaction(s->db); /* ends the sweeper's */
+    worker_join(&s->sweeper);
+    worker_join(&s->syncer);
+    if (s->sync_timer >= 0) close(s->sync_timer);
+    sync_round(s);
+}
+
+/* -- cron -------------------------------------------------------------------------------- */
+
+void store_cron(struct store *s)
+{
+    s->complaints = 0;
+    store_drop_idle(s);
+    if (s->view) s->view->age++;
+    if (!s->read_only) store_look_after(s);
+}

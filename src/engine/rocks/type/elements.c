@@ -1,0 +1,141 @@
+/* The cache of elements: a table, and a clock's hand that goes round it when the budget is used up.
+ *
+ * Invariants: bytes is the sum of the items' sizes, and above the budget only by what the last note took. No
+ * collection with a version above `torn` has lost an element. */
+#include "engine/rocks/type/elements.h"
+
+#include "base/alloc.h"
+#include "ds/table.h"
+#include "engine/rocks/codec.h"
+
+#define LONGEST 1024 /* of name and value together: longer ones are worth a read */
+#define ITEM_COST 24 /* the table's share, and what the allocator rounds up */
+
+struct item {
+    u32 key_len, value_len, room; /* room: for key and value */
+    bool used;                    /* since the hand last came by */
+    char data[];                  /* key · value */
+};
+
+struct elements {
+    struct table items;
+    u64 bytes, budget;
+    u64 hand;
+    u64 torn;
+};
+
+static bytes key_of_item(const void *p)
+{
+    const struct item *i = p;
+    return bytes_of(i->data, i->key_len);
+}
+
+static u64 cost(const struct item *i) { return sizeof *i + i->room + ITEM_COST; }
+
+struct elements *elements_new(u64 budget, u64 seed)
+{
+    struct elements *e = mem_zalloc(sizeof *e);
+    table_init(&e->items, key_of_item, seed);
+    e->budget = budget;
+    e->torn = UINT64_MAX;
+    return e;
+}
+
+static void free_item(void *arg UNUSED, void *item) { mem_free(item); }
+
+void elements_free(struct elements *e)
+{
+    if (!e) return;
+    while (!table_drain(&e->items, 1u << 16, free_item, NULL)) {}
+    table_release(&e->items);
+    mem_free(e);
+}
+
+void elements_begin(struct elements *e, u64 version)
+{
+    if (e) e->torn = version;
+}
+
+bool elements_whole(const struct elements *e, u64 version) { return e && version > e->torn; }
+
+static void lose(struct elements *e, bytes key) { e->torn = MAX(e->torn, get_u64(key.p)); }
+
+u64 elements_memory(const struct elements *e) { return e ? e->bytes : 0; }
+
+bool elements_find(struct elements *e, bytes key, bytes *value)
+{
+    if (!e) return false;
+    struct item *i = table_find(&e->items, key, table_hash(&e->items, key));
+    if (!i) return false;
+    i->used = true;
+    *value = bytes_of(i->data + i->key_len, i->value_len);
+    return true;
+}
+
+static void take_out(struct elements *e, struct item *i, u64 hash)
+{
+    e->bytes -= cost(i);
+    table_remove(&e->items, hash, i);
+    mem_free(i);
+}
+
+struct victims {
+    struct item *item[64];
+    u32 n;
+};
+
+static void look_at(void *arg, void *p)
+{
+    struct victims *v = arg;
+    struct item *i = p;
+    if (i->used) i->used = false;
+    else if (v->n < ARRAY_LEN(v->item)) v->item[v->n++] = i;
+}
+
+static void make_room(struct elements *e)
+{
+    while (e->bytes > e->budget && e->items.count) {
+        struct victims v = {.n = 0};
+        e->hand = table_scan(&e->items, e->hand, look_at, &v);
+        for (u32 i = 0; i < v.n; i++) {
+            lose(e, key_of_item(v.item[i]));
+            take_out(e, v.item[i], table_hash(&e->items, key_of_item(v.item[i])));
+        }
+    }
+}
+
+static void add(struct elements *e, u64 hash, bytes key, bytes value)
+{
+    size_t room = (key.n + value.n + 15) & ~(size_t)15; /* for a value that grows a little */
+    struct item *i = mem_alloc(sizeof *i + room);
+    *i = (struct item){.key_len = (u32)key.n, .value_len = (u32)value.n, .room = (u32)room};
+    memcpy(i->data, key.p, key.n);
+    if (value.n) memcpy(i->data + key.n, value.p, value.n);
+    table_insert(&e->items, hash, i);
+    e->bytes += cost(i);
+    make_room(e);
+}
+
+void elements_note(struct elements *e, bytes key, bytes value)
+{
+    if (!e) return;
+    u64 hash = table_hash(&e->items, key);
+    struct item *i = table_find(&e->items, key, hash);
+    if (i && key.n + value.n <= i->room) {
+        i->value_len = (u32)value.n;
+        if (value.n) memcpy(i->data + key.n, value.p, value.n);
+        i->used = true;
+        return;
+    }
+    if (i) take_out(e, i, hash);
+    if (key.n + value.n <= LONGEST) add(e, hash, key, value);
+    else lose(e, key);
+}
+
+void elements_forget(struct elements *e, bytes key)
+{
+    if (!e) return;
+    u64 hash = table_hash(&e->items, key);
+    struct item *i = table_find(&e->items, key, hash);
+    if (i) take_out(e, i, hash);
+}

@@ -1,0 +1,127 @@
+/* How many entries of a big sorted set lie before a place, without reading them.
+ *
+ * The entries, in their order, are cut into blocks of at most RANKS_BLOCK, or sqrt(n) / 2 in very big
+ * sets; a block knows where it begins and how many entries it has. The blocks of a set are held in
+ * memory, in a counted tree, while its row is cached: the entries before a block are summed up in
+ * O(log n), and only the block itself has to be walked. Sets of up to RANKS_FROM entries have no blocks
+ * (those that shrink keep them down to RANKS_UNTIL): they are walked from the start.
+ *
+ * On disk, in the family zset_rank under P · version:
+ *
+ *   enc8(score) · member of the block's start       u64 entries · u32 id · u64 stamp
+ *                                                   (the first block's key is just P · version)
+ *   FF FF FF FF FF FF FF FF · u64 stamp             n × (u32 id · i32 by how many the block grew)
+ *
+ * Writing every block that a transaction changed would double the cost of a ZADD, which usually hits a
+ * block of its own. So a transaction logs what its changes did to the blocks, in one row, and only now
+ * and then a block is written anew: its count then is as of its stamp, and log rows up to that stamp are
+ * not for it. A hand goes round the blocks, one for every RANKS_FOLD logged changes; what was logged
+ * before its last round began is deleted. All of it goes into the transaction's own batch, so that no
+ * crash can part the counts from the entries.
+ *
+ * This file knows nothing of the entries themselves: whoever changes them tells it, and looks for the
+ * middle of a block that has to be split (order.c). */
+#ifndef MAYFLY_ENGINE_ROCKS_TYPE_RANKS_H
+#define MAYFLY_ENGINE_ROCKS_TYPE_RANKS_H
+
+#include <math.h>
+
+#include "ds/ctree.h"
+#include "ds/ztree.h"
+#include "engine/rocks/codec.h"
+#include "engine/rocks/store/store.h"
+
+#define RANKS_FROM 1024   /* entries above which a set gets blocks … */
+#define RANKS_UNTIL 512   /* … and below which it loses them */
+#define RANKS_BLOCK 256   /* entries above which a block is split */
+#define RANKS_FILL 192    /* of the blocks of a set that gets them */
+#define RANKS_SMALL 32    /* entries below which a block looks for a neighbour to join */
+#define RANKS_LOG_MIN 1024 /* logged changes that are left alone */
+#define RANKS_FOLD 8
+
+/* A place between entries: before the first one that is not before (score, member); or, `past`,
+ * behind the last one of this score. */
+struct spot {
+    double score;
+    bytes member;
+    bool past;
+};
+#define SPOT_FIRST ((struct spot){.score = -INFINITY, .member = {"", 0}})
+#define SPOT_END ((struct spot){.score = INFINITY, .past = true})
+
+static inline bool spot_is_first(const struct spot *s)
+{
+    return s->score == -INFINITY && !s->past && s->member.n == 0;
+}
+
+/* Whether an entry lies before the place. */
+static inline bool before_spot(double score, bytes member, const struct spot *s)
+{
+    if (score != s->score) return score < s->score;
+    return s->past || bytes_cmp(member, s->member) < 0;
+}
+
+/* enc8(score) · member: appended, or read. A place that is `past` comes out as the one it is before. */
+void spot_encode(const struct spot *s, struct buf *out);
+bool spot_read(bytes sub, struct spot *out); /* false: too short; the member lives as long as sub */
+
+struct block;
+
+/* What is known of the order of one version of a sorted set. */
+struct ranks {
+    u64 version;
+
+    /* the blocks */
+    struct ctree blocks; /* of struct block; no leaves: there are none */
+    struct block **changed; /* since the last commit, those that went included */
+    u32 changed_n, changed_cap;
+    u32 next_id;
+    bool loaded;        /* what is stored has been looked for */
+    bool wipe;          /* whatever is stored is to be deleted, at the next commit */
+    u64 stamp;          /* of the last commit that changed a block */
+    u64 log;            /* changes in the log rows that are stored */
+    u64 trimmed;        /* stamp up to which log rows are deleted */
+    struct {            /* the hand's round: */
+        struct block *at;  /* the block it came to last; NULL: none yet */
+        u64 stamp, log;    /* of the commit it began with; changes logged since */
+        u64 credit;        /* changes it has not moved for yet */
+    } hand;
+    size_t bytes;       /* of the blocks */
+
+    /* order.c's */
+    struct ztree touched;  /* what the transaction touched, by its place now */
+    struct buf low, high;  /* all stored entries that are untouched lie between these, included */
+    bool ends_known;       /* whether these are kept */
+};
+
+struct ranks *ranks_new(u64 version);
+void ranks_free(struct ranks *k); /* NULL is fine */
+size_t ranks_memory(const struct ranks *k);
+
+static inline bool ranks_kept(const struct ranks *k) { return k->blocks.leaves > 0; }
+
+/* Reads the stored blocks, under P · version; if they don't add up to the set's size they are
+ * forgotten, and will be deleted. */
+void ranks_load(struct ranks *k, struct store *s, bytes prefix, bytes after, u64 size);
+/* Gives a set blocks: the next one begins at the spot (the first at SPOT_FIRST) and has n entries. */
+void ranks_append(struct ranks *k, const struct spot *start, u32 n);
+void ranks_drop(struct ranks *k); /* takes them all away */
+
+/* The entries in all blocks before the one that holds the place, and where that one begins; or the
+ * block that holds an entry, by rank, and the entry's number in it. */
+u64 ranks_before(const struct ranks *k, const struct spot *s, struct spot *start);
+u32 ranks_at(const struct ranks *k, u64 rank, struct spot *start);
+
+/* An entry comes (+1) or goes (-1). Returns its block if that is now too big. */
+struct block *ranks_add(struct ranks *k, const struct spot *entry, int by);
+u32 ranks_start(const struct block *b, struct spot *start); /* where it begins; its number of entries */
+u32 ranks_split_at(const struct block *b); /* the entries it should keep when it is split */
+/* The block keeps its first n entries; `at` is the next one. */
+void ranks_split(struct ranks *k, struct block *b, const struct spot *at, u32 n);
+
+/* What changed, into the batch. */
+void ranks_commit(struct ranks *k, struct store *s, bytes prefix, bytes after);
+
+void ranks_check(const struct ranks *k); /* for tests: CHECKs the tree */
+
+#endif

@@ -1,0 +1,189 @@
+/* Streams of the rocks engine: a row is P · version · name → value of `redis_stream`, and the head is the
+ * end of the key's metadata (row->value). row->size is what the commands say.
+ *
+ * Whether a row is there is asked only where it matters: a put reads nothing, and counts as one that may be
+ * stored already. What is erased is a range (cuts.h), and where it is much neither takes memory for each
+ * row nor leaves a tombstone for each. Where rows were, at the front, walks know the gaps (gaps.h). */
+#include "engine/rocks/cuts.h"
+#include "engine/rocks/type/gaps.h"
+
+#define BIG_CUT 256 /* rows erased at once, from which on a range deletion is worth its price to readers */
+
+/* -- head and rows ------------------------------------------------------------------------- */
+
+static bytes rows_head(struct engine *e UNUSED, struct key_ref *ref)
+{
+    return buf_bytes(&row_of(ref)->value);
+}
+
+static void set_head(struct rk *rk, struct row *r, bytes head, u64 size)
+{
+    CHECK(head.n <= ROWS_HEAD_MAX);
+    row_touch(rk, r);
+    char copy[ROWS_HEAD_MAX]; /* it may be what head() gave */
+    if (head.n) memcpy(copy, head.p, head.n);
+    buf_clear(&r->value);
+    buf_append(&r->value, copy, head.n);
+    r->size = size;
+}
+
+static void rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
+{
+    set_head(rk_of(e), row_of(ref), head, size);
+}
+
+static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+{
+    const struct change *c = delta_at(rk_of(e), row_of(ref), name);
+    if (c->exists && value) *value = c->value;
+    return c->exists;
+}
+
+/* A change record of a row that nobody has asked for. */
+static struct change *unread_change(struct rk *rk, struct row *r, bytes name)
+{
+    struct change *c = delta_peek(r, name);
+    if (c) return c;
+    c = delta_new(rk, r, name);
+    c->stored = row_has_base(r);
+    return c;
+}
+
+static void rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    row_touch(rk, r);
+    delta_put(rk, r, unread_change(rk, r, name), value);
+}
+
+static bool rows_del(struct engine *e, struct key_ref *ref, bytes name)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    struct change *c = delta_at(rk, r, name);
+    if (!c->exists) return false;
+    row_touch(rk, r);
+    delta_erase(rk, r, c);
+    return true;
+}
+
+static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes to)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    struct walk w;
+    bytes end = delta_keep(rk, to);
+    u64 n = 0;
+    bool more = walk_start(&w, rk, r, from.n ? from : BYTES_LIT(""), false);
+    for (; more && bytes_cmp(w.sub, end) < 0; more = walk_next(&w), n++) {
+        if (n == 0) row_touch(rk, r);
+        struct change *c = n < BIG_CUT ? unread_change(rk, r, w.sub) : delta_peek(r, w.sub);
+        if (c) delta_erase(rk, r, c);
+    }
+    walk_done(&w);
+    if (n && !rk->base.failed) cuts_add(rk, r, delta_keep(rk, from), end, n > BIG_CUT);
+    if (n > BIG_CUT) store_orphaned(rk->store, FAM_STREAM, n);
+    return n;
+}
+
+/* What the transaction has looked at or changed in a range is gone. */
+static void erase_known(struct rk *rk, struct row *r, bytes from, bytes to)
+{
+    const struct delta *d = delta_of(rk, r);
+    struct table_iter it = {0};
+    for (u32 i = 0; i < d->n; i++) {
+        struct change *c = d->n > DELTA_FEW ? table_next(&d->changes, &it) : d->few[i];
+        if (c->exists && bytes_cmp(from, c->sub) <= 0 && bytes_cmp(c->sub, to) < 0) delta_erase(rk, r, c);
+    }
+}
+
+/* Nothing that is stored is read. */
+static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    if (about <= BIG_CUT || !row_has_base(r) || bytes_cmp(from, to) >= 0) {
+        rows_erase(e, ref, from, to);
+        return;
+    }
+    row_touch(rk, r);
+    from = delta_keep(rk, from);
+    to = delta_keep(rk, to);
+    erase_known(rk, r, from, to);
+    cuts_add(rk, r, from, to, true);
+    store_orphaned(rk->store, FAM_STREAM, about);
+}
+
+/* -- walks ----------------------------------------------------------------------------------- */
+
+struct rows_walk {
+    struct walk w;
+    bool first, more;
+};
+
+static struct rows_walk **walk_in(struct rows_iter *it) { return (struct rows_walk **)it->state; }
+
+static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse, struct rows_iter *it)
+{
+    struct rk *rk = rk_of(e);
+    struct rows_walk *w = *walk_in(it) = arena_alloc(&rk->arena, sizeof *w);
+    it->eng = e;
+    it->ref = ref;
+    it->reverse = reverse;
+    it->passing = false;
+    w->first = true;
+    w->more = walk_start(&w->w, rk, row_of(ref), from.n ? from : BYTES_LIT(""), reverse);
+}
+
+static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
+{
+    struct rows_walk *w = *walk_in(it);
+    if (w->more && !w->first) w->more = walk_next(&w->w);
+    w->first = false;
+    if (!w->more) return false;
+    bool copy = !it->passing && !w->w.change; /* a stored one is in the iterator's memory */
+    *name = copy ? delta_keep(w->w.rk, w->w.sub) : w->w.sub;
+    if (value) *value = copy ? delta_keep(w->w.rk, w->w.value) : w->w.value;
+    return true;
+}
+
+static void rows_done(struct rows_iter *it)
+{
+    struct rows_walk *w = *walk_in(it);
+    walk_done(&w->w);
+    w->more = false;
+}
+
+const struct rows_ops rk_rows_ops = {
+    .head = rows_head, .set_head = rows_set_head, .get = rows_get, .put = rows_put, .del = rows_del,
+    .erase = rows_erase, .wipe = rows_wipe, .iter = rows_iter, .next = rows_next, .done = rows_done,
+};
+
+/* -- the stream as a whole --------------------------------------------------------------------- */
+
+void rows_copy(struct rk *rk, struct row *from, struct row *to)
+{
+    struct walk w;
+    set_head(rk, to, buf_bytes(&from->value), from->size);
+    for (bool more = walk_start(&w, rk, from, (bytes){0}, false); more; more = walk_next(&w))
+        delta_put(rk, to, delta_new(rk, to, w.sub), w.value);
+    walk_done(&w);
+}
+
+/* In order: neighbours in a batch find their places in RocksDB's table sooner. */
+void rows_commit(struct rk *rk, struct row *r)
+{
+    u32 n;
+    if (!r->delta) return;
+    cuts_write(rk, r, FAM_STREAM);
+    if (!r->delta->touched) return;
+    bytes prefix = delta_prefix(rk, r);
+    struct change **ordered = delta_ordered(rk, r, &n);
+    for (u32 i = 0; i < n; i++) {
+        const struct change *c = ordered[i];
+        if (c->put) gaps_put(r->gaps, c->sub);
+        if (c->put) store_put2(rk->store, FAM_STREAM, prefix, c->sub, c->value);
+        else if (c->stored) store_delete2(rk->store, FAM_STREAM, prefix, c->sub);
+    }
+}

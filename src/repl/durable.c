@@ -1,0 +1,51 @@
+#include "repl/durable.h"
+
+#include "server/server.h"
+
+static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
+
+bool durable_enabled(const struct server *s) { return on_rocks(s) || s->config.appendonly; }
+
+void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
+
+/* False: no log holds all data. An AOF does not before its first base is complete. */
+static bool ask_log(struct server *s, struct sync_state *state)
+{
+    const struct persistence *p = &s->persist;
+    if (!on_rocks(s) && p->aof_state != AOF_IS_ON) return false;
+    *state = on_rocks(s) ? rocks_sync_state(s->region.eng) : aof_sync_state(p->aof);
+    return true;
+}
+
+static bool move(struct durable *d, struct durable_mark to)
+{
+    bool moved = to.seq != d->synced.seq || to.position != d->synced.position;
+    d->synced = to;
+    return moved;
+}
+
+/* The log is asked after the mark was committed: a sync that it has not begun yet covers the mark. */
+bool durable_look(struct server *s)
+{
+    struct durable *d = &s->durable;
+    struct durable_mark here = {s->region.committed, s->repl.stream.end};
+    struct sync_state log;
+    bool moved = false;
+    if (!ask_log(s, &log)) {
+        durable_reset(s);
+        return false;
+    }
+    if (log.clean) {
+        d->waits = false;
+        return move(d, here);
+    }
+    if (d->waits && log.done > d->after) {
+        moved = move(d, d->pending);
+        d->waits = false;
+    }
+    if (log.buffered || (d->waits && log.begun != d->after)) return moved;
+    d->pending = here;
+    d->after = log.begun;
+    d->waits = true;
+    return moved;
+}

@@ -1,0 +1,205 @@
+/* The handshake with our primary: who we are, and where we want to go on. Texts of the log are Redis's. */
+#include <stdio.h>
+
+#include "repl/link.h"
+
+static void introduce_ourselves(struct link *l)
+{
+    const struct config *c = &l->server->config;
+    char port[16];
+    l->authenticates = c->masterauth.n > 0;
+    l->announces_ip = c->replica_announce_ip.n > 0;
+    bytes auth = BYTES_LIT("AUTH"), password = buf_bytes(&c->masterauth); /* which may hold any byte */
+    if (l->authenticates && c->masteruser.n)
+        link_command_bytes(l, 3, (bytes[]){auth, buf_bytes(&c->masteruser), password});
+    else if (l->authenticates)
+        link_command_bytes(l, 2, (bytes[]){auth, password});
+    i64 own = c->tls_replication && c->tls_port ? c->tls_port : c->port;
+    snprintf(port, sizeof port, "%d", (int)(c->replica_announce_port ? c->replica_announce_port : own));
+    link_command(l, 3, (const char *const[]){"REPLCONF", "listening-port", port});
+    if (l->announces_ip)
+        link_command(l, 3, (const char *const[]){"REPLCONF", "ip-address", c->replica_announce_ip.p});
+    link_command(l, 5, (const char *const[]){"REPLCONF", "capa", "eof", "capa", "psync2"});
+    l->answer = l->authenticates ? ANSWER_AUTH : ANSWER_PORT;
+    link_flush(l);
+}
+
+/* Whatever history our data belongs to, also one that was our own: the primary knows whether it goes on
+ * there. At position 0 of a history that is not the primary's there is nothing to go on from. */
+static void ask_for_stream(struct link *l)
+{
+    const struct stream *st = &l->server->repl.stream;
+    const struct log *log = &l->server->log;
+    char next[32];
+    bool partial = !l->no_partial && (st->end > 0 || l->adopted);
+    snprintf(next, sizeof next, "%lld", partial ? (long long)st->end + 1 : -1);
+    if (partial)
+        log_line(log, LOG_NOTICE, "Trying a partial resynchronization (request %s:%s).", st->id, next);
+    else
+        log_line(log, LOG_NOTICE, "Partial resynchronization not possible (no cached master)");
+    bool failover = l->server->repl.failover.state == FAILOVER_HANDS_OVER;
+    const char *id = partial ? st->id : "?";
+    link_command(l, failover ? 4 : 3, (const char *const[]){"PSYNC", id, next, "FAILOVER"});
+    l->answer = ANSWER_PSYNC;
+    link_flush(l);
+}
+
+static void full_sync(struct link *l, const char *line)
+{
+    unsigned long long position;
+    int end = 0;
+    if (sscanf(line, "+FULLRESYNC %40[0-9a-zA-Z] %llu%n", l->id, &position, &end) != 2 || !end ||
+        strlen(l->id) != STREAM_ID) {
+        log_line(&l->server->log, LOG_WARNING, "Master replied with wrong +FULLRESYNC syntax.");
+        link_close(l, false);
+        return;
+    }
+    log_line(&l->server->log, LOG_NOTICE, "Full resync from master: %s:%llu", l->id, position);
+    l->position = position;
+    sync_begin(l);
+}
+
+static void partial_sync(struct link *l, const char *line)
+{
+    struct server *s = l->server;
+    struct stream *st = &s->repl.stream;
+    char id[STREAM_ID + 2] = "";
+    log_line(&s->log, LOG_NOTICE, "Successful partial resynchronization with master.");
+    if (sscanf(line, "+CONTINUE %41s", id) == 1 && strlen(id) == STREAM_ID && strcmp(id, st->id)) {
+        stream_rename(st, id);
+        log_line(&s->log, LOG_WARNING, "Master replication ID changed to %s", id);
+        replication_note(s);
+        replication_drop_replicas(s); /* they learn of it when they come back */
+    }
+    log_line(&s->log, LOG_NOTICE, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
+    link_up(l);
+}
+
+/* No name is known for what it will send, then: nobody else could go on in it. */
+static void fall_back_to_sync(struct link *l)
+{
+    log_line(&l->server->log, LOG_NOTICE, "Retrying with SYNC...");
+    l->old_primary = true;
+    server_random_id(l->id);
+    l->position = 0;
+    buf_append_str(&l->out, "SYNC\r\n");
+    link_flush(l);
+    if (l->conn) sync_begin(l);
+}
+
+static bool begins(const char *line, const char *with) { return strncmp(line, with, strlen(with)) == 0; }
+
+static void answer_to_psync(struct link *l, const char *line)
+{
+    const struct log *log = &l->server->log;
+    bool agreed = line[0] == '+';
+    if (UNLIKELY(l->server->repl.failover.state == FAILOVER_HANDS_OVER)) {
+        failover_answered(l->server, agreed);
+        if (!agreed) {
+            link_close(l, false);
+            return;
+        }
+    }
+    if (begins(line, "+FULLRESYNC")) {
+        full_sync(l, line);
+    } else if (begins(line, "+CONTINUE")) {
+        partial_sync(l, line);
+    } else if (begins(line, "-NOMASTERLINK") || begins(line, "-LOADING")) {
+        log_line(log, LOG_NOTICE, "Master is currently unable to PSYNC but should be in the future: %s",
+                 line);
+        if (begins(line, "-NOMASTERLINK")) link_is_refused(l);
+        link_close(l, false);
+    } else if (begins(line, "-ERR")) {
+        log_line(log, LOG_NOTICE, "Master does not support PSYNC or is in error state (reply: %s)", line);
+        fall_back_to_sync(l);
+    } else {
+        log_line(log, LOG_WARNING, "Unexpected reply to PSYNC from master: %s", line);
+        link_close(l, false);
+    }
+}
+
+static void answer_to_ping(struct link *l, const char *line)
+{
+    const struct log *log = &l->server->log;
+    if (line[0] != '+' && !begins(line, "-NOAUTH") && !begins(line, "-NOPERM") &&
+        !begins(line, "-ERR operation not permitted")) {
+        log_line(log, LOG_WARNING, "Error reply to PING from master: '%s'", line);
+        link_close(l, false);
+        return;
+    }
+    log_line(log, LOG_NOTICE, "Master replied to PING, replication can continue...");
+    introduce_ourselves(l);
+}
+
+static void answer_to_replconf(struct link *l, const char *line, const char *what, enum link_answer next)
+{
+    if (line[0] == '-')
+        log_line(&l->server->log, LOG_NOTICE, "(Non critical) Master does not understand REPLCONF %s: %s",
+                 what, line);
+    l->answer = next;
+}
+
+static void handle_answer(struct link *l, const char *line)
+{
+    switch (l->answer) {
+    case ANSWER_PING: answer_to_ping(l, line); break;
+    case ANSWER_AUTH:
+        l->answer = ANSWER_PORT;
+        if (line[0] != '-') break;
+        log_line(&l->server->log, LOG_WARNING, "Unable to AUTH to MASTER: %s", line);
+        link_close(l, false);
+        break;
+    case ANSWER_PORT:
+        answer_to_replconf(l, line, "listening-port", l->announces_ip ? ANSWER_IP : ANSWER_CAPA);
+        break;
+    case ANSWER_IP: answer_to_replconf(l, line, "ip-address", ANSWER_CAPA); break;
+    case ANSWER_CAPA:
+        answer_to_replconf(l, line, "capa", ANSWER_PSYNC);
+        ask_for_stream(l);
+        break;
+    case ANSWER_PSYNC:
+        if (line[0]) answer_to_psync(l, line); /* empty: it is alive, and not ready yet */
+        break;
+    }
+}
+
+/* Takes a line, without its end, out of what was read. */
+static bool next_line(struct link *l, char line[TRANSFER_LINE + 1])
+{
+    const char *nl = memchr(l->in.p, '\n', l->in.n);
+    size_t n = nl ? (size_t)(nl - l->in.p) : 0;
+    if (!nl || n > TRANSFER_LINE) return false;
+    memcpy(line, l->in.p, n);
+    line[n] = '\0';
+    if (n && line[n - 1] == '\r') line[n - 1] = '\0';
+    l->in.n -= n + 1;
+    memmove(l->in.p, nl + 1, l->in.n);
+    return true;
+}
+
+void greet_begin(struct link *l)
+{
+    l->state = LINK_HANDSHAKE;
+    l->answer = ANSWER_PING;
+    l->old_primary = false;
+    l->io_ms = link_now_ms(l);
+    link_watch(l, UV_READABLE);
+    link_command(l, 1, (const char *const[]){"PING"});
+    link_flush(l);
+}
+
+/* An answer may end the link itself (a failover that is refused): the connection, which stays until the loop
+ * has let go of it, knows. */
+void greet_readable(struct link *l)
+{
+    struct link_conn *c = l->conn;
+    char line[TRANSFER_LINE + 1];
+    size_t n = link_read(l, buf_reserve(&l->in, 2 * TRANSFER_LINE), 2 * TRANSFER_LINE);
+    if (!c->link) return;
+    l->in.n += n;
+    while (c->link && l->state == LINK_HANDSHAKE && l->in.n && next_line(l, line)) handle_answer(l, line);
+    if (!c->link || l->state != LINK_HANDSHAKE || l->in.n <= TRANSFER_LINE) return;
+    log_line(&l->server->log, LOG_WARNING,
+             "Bad protocol from MASTER during the handshake: a line without end");
+    link_close(l, false);
+}

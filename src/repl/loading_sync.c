@@ -1,0 +1,96 @@
+/* Loading the file of a full sync: beside the data that is there, whose place it takes at the end.
+ *
+ * Everything goes into the spare databases, and is committed as it comes; the last transaction swaps, drops
+ * what was there before, and takes the position of the new data along. So a crash leaves the old data (and
+ * junk in spare databases, which the next start drops), or the new data with its position.
+ *
+ * The AOF knows nothing of all this. It goes on with the old data until the swap; from then on nothing is
+ * appended to it, and it is begun anew (persistence_replaced): until its first base is complete the files of
+ * before are what a start would load, which is the old data, never a mixture. */
+#include "server/save/loading.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "server/server.h"
+
+static void flush(struct server *s, u32 from)
+{
+    struct engine *e = s->region.eng;
+    for (u32 db = from; db < from + e->databases; db++) e->ops->flush(e, db);
+}
+
+static void flush_spare(struct server *s) { flush(s, s->region.eng->databases); }
+
+static bool empty_spare(struct server *s)
+{
+    region_begin(&s->region, clock_wall_ms());
+    flush_spare(s);
+    return loading_commit(s, false);
+}
+
+static bool drops_old_first(const struct server *s, const struct sync_plan *plan)
+{
+    return !plan->keep_old && s->config.engine == ENGINE_MEMORY; /* where it would take room twice */
+}
+
+static bool prepare(struct server *s)
+{
+    if (!empty_spare(s)) return false;
+    if (!drops_old_first(s, &s->persist.loading.sync)) return true;
+    region_begin(&s->region, clock_wall_ms());
+    region_flushing_all(&s->region);
+    flush(s, 0);
+    functions_flush(&s->region);
+    return loading_commit(s, false);
+}
+
+void loading_sync(struct server *s, const char *path, bool keep_old, void (*adopt)(struct server *),
+                  void (*done)(struct server *, bool ok))
+{
+    struct loading *l = &s->persist.loading;
+    CHECK(l->stage == LOADING_NOTHING);
+    snapshot_kill(s); /* of the data that goes */
+    l->sync = (struct sync_plan){.keep_old = keep_old, .adopt = adopt, .done = done};
+    s->persist.turn = true;
+    functions_stage(&s->region);
+    if (loading_open(s, path) && prepare(s)) return;
+    if (!loading_busy(l)) log_line(&s->log, LOG_WARNING, "Can't open %s: %s", path, strerror(errno));
+    loading_sync_end(s, false);
+}
+
+void loading_sync_swap(struct server *s)
+{
+    struct engine *e = s->region.eng;
+    for (u32 db = 0; db < e->databases; db++) e->ops->swap(e, db, db + e->databases);
+    region_replaced_all(&s->region);
+    flush_spare(s);
+    functions_adopt(&s->region);
+    s->persist.loading.sync.adopt(s);
+}
+
+static void end(struct server *s, bool ok)
+{
+    struct loading *l = &s->persist.loading;
+    bool replaced = ok || (drops_old_first(s, &l->sync) && loading_busy(l));
+    u64 keys = loading_busy(l) ? l->loader.counts.loaded : 0;
+    loading_release(l);
+    l->sync = (struct sync_plan){0};
+    s->region.loading = false;
+    functions_unstage(&s->region);
+    if (!ok) (void)!empty_spare(s); /* what stays is dropped before the next sync */
+    if (replaced) persistence_replaced(s, keys);
+    persistence_apply_config(s);
+}
+
+void loading_sync_end(struct server *s, bool ok)
+{
+    void (*done)(struct server *, bool) = s->persist.loading.sync.done;
+    end(s, ok);
+    done(s, ok);
+}
+
+void loading_sync_stop(struct server *s)
+{
+    if (s->persist.loading.sync.done) end(s, false);
+}

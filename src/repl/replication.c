@@ -1,0 +1,279 @@
+/* The server's history: when changes go into the stream, under which name, and how it goes on after a restart
+ * or a change of roles. */
+#include "repl/replication.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "persist/rdb_file.h"
+#include "server/server.h"
+
+/* -- names -------------------------------------------------------------------------------------------- */
+
+static void rename_history(struct server *s)
+{
+    char id[STREAM_ID + 1];
+    server_random_id(id);
+    stream_rename(&s->repl.stream, id);
+}
+
+void replication_change_id(struct server *s)
+{
+    struct stream *stream = &s->repl.stream;
+    rename_history(s);
+    snprintf(stream->id2, sizeof stream->id2, "%s", STREAM_NO_ID);
+    stream->id2_end = -1;
+    replication_note(s);
+}
+
+/* -- the stream --------------------------------------------------------------------------------------- */
+
+static void take_record(struct journal_sink *sink, const struct journal_record *record)
+{
+    struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
+    /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
+    if (record->newer) stream_append(&r->stream, journal_select(record));
+    stream_append(&r->stream, record->newer ? journal_effects(record) : buf_bytes(&record->resp));
+}
+
+void replication_feed(struct server *s, bytes command)
+{
+    if (s->repl.attached) stream_append(&s->repl.stream, command);
+}
+
+/* Which database the stream has selected; before a SELECT that is to come any will do. */
+static u32 selected(const struct server *s)
+{
+    return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(s->region.journal.db, 0);
+}
+
+static void attach(struct server *s)
+{
+    struct replication *r = &s->repl;
+    if (r->attached || !r->streaming || r->link) return;
+    r->attached = true;
+    journal_attach(&s->region.journal, &r->sink);
+}
+
+static void detach(struct server *s)
+{
+    if (!s->repl.attached) return;
+    s->repl.stream_db = selected(s);
+    journal_detach(&s->region.journal, &s->repl.sink);
+    s->repl.attached = false;
+}
+
+/* What is dead goes by a DEL in the stream then, or is told in expiry-stream: a compaction tells nobody. */
+void replication_keep_dead(struct server *s)
+{
+    s->region.eng->keep_dead = s->repl.streaming || expiry_stream_on(&s->region.expiry_stream);
+}
+
+static void set_streaming(struct server *s, bool on)
+{
+    s->repl.streaming = on;
+    replication_keep_dead(s);
+}
+
+void replication_stream(struct server *s)
+{
+    set_streaming(s, true);
+    attach(s);
+}
+
+/* Nobody was there for repl-backlog-ttl seconds. What comes from now on is not written down: whoever knows
+ * the history by its name must not think it went on. */
+static void end_stream(struct server *s)
+{
+    struct replication *r = &s->repl;
+    char id[STREAM_ID + 1];
+    server_random_id(id);
+    detach(s);
+    set_streaming(s, false);
+    stream_restart(&r->stream, id, r->stream.end);
+    replication_note(s); /* with the first of them */
+    log_line(&s->log, LOG_NOTICE, "Replication backlog freed after %lld seconds without connected replicas.",
+             (long long)s->config.repl_backlog_ttl);
+}
+
+/* -- ticks --------------------------------------------------------------------------------------------- */
+
+void replication_begin_tick(struct server *s)
+{
+    struct replication *r = &s->repl;
+    struct region *g = &s->region;
+    const struct config *c = &s->config;
+    g->deny_writes = g->deny_stale = NULL;
+    if (UNLIKELY(r->link || server_stands_still(s))) g->ks.keep_dead = true;
+    if (LIKELY(!r->link)) {
+        bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
+        if (counts && r->good_replicas < c->min_replicas_to_write)
+            g->deny_writes = "NOREPLICAS Not enough good replicas to write.";
+        return;
+    }
+    region_listen(g, LISTEN_OWN, !c->replica_read_only);
+    if (c->replica_read_only) g->deny_writes = "READONLY You can't write against a read only replica.";
+    if (!c->replica_serve_stale_data && !link_is_up(s))
+        g->deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+}
+
+/* "id position db". What is in memory only has no use for it: there the RDB file knows. */
+void replication_note(struct server *s)
+{
+    struct replication *r = &s->repl;
+    struct engine_note *note = &s->region.eng->note;
+    if (s->config.engine != ENGINE_ROCKSDB) return;
+    buf_clear(&note->text);
+    buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
+    note->changed = true;
+}
+
+bool replication_commit(struct server *s)
+{
+    struct replication *r = &s->repl;
+    bool moves = r->stream.staged > 0, pending = s->region.eng->note.changed;
+    if (UNLIKELY(moves)) replication_note(s);
+    bool kept = region_commit(&s->region);
+    if (UNLIKELY(!kept)) {
+        stream_take_back(&r->stream);
+        tracking_distrust(s);
+        if (pending) replication_note(s); /* what it was to say before this is still to be said */
+        s->region.journal.db = -1; /* a SELECT may have gone with it */
+    } else if (UNLIKELY(moves)) {
+        stream_publish(&r->stream);
+        primary_feed(s);
+    }
+    return kept;
+}
+
+void replication_cron(struct server *s)
+{
+    struct replication *r = &s->repl;
+    if (s->region.loading && !r->link) return;
+    if (r->waiting_local) wait_look(s);
+    else durable_look(s); /* marks are taken in time for the next sync */
+    if (r->link) link_cron(s);
+    failover_cron(s);
+    primary_cron(s);
+    if (!r->streaming) return;
+    stream_trim(&r->stream, (u64)s->config.repl_backlog_size);
+    i64 ttl_ms = s->config.repl_backlog_ttl * 1000;
+    bool alone = !r->link && r->alone_since_ms;
+    if (alone && ttl_ms && clock_mono_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
+}
+
+/* -- roles --------------------------------------------------------------------------------------------- */
+
+static void set_role(struct server *s, bool follows)
+{
+    s->region.follows = follows;
+    if (!follows) s->region.ks.keep_dead = false;
+    own_keys_clear(&s->region.own);
+    region_listen(&s->region, LISTEN_OWN, false); /* until a tick finds that it takes writes */
+    s->region.cycle.next_ms = 0; /* what is dead may go now */
+    s->log.role = follows ? 'S' : 'M';
+    process_apply_role(s);
+}
+
+void replication_follow(struct server *s, const char *host, int port)
+{
+    struct replication *r = &s->repl;
+    bool was_primary = !r->link;
+    block_refuse_all(s);
+    if (r->link) link_drop(s);
+    if (was_primary) replication_drop_replicas(s);
+    detach(s);
+    set_streaming(s, true);
+    link_start(s, host, port);
+    set_role(s, true);
+    buf_clear(&s->config.replicaof);
+    buf_printf(&s->config.replicaof, "%s %d", host, port);
+}
+
+void replication_promote(struct server *s)
+{
+    if (!s->repl.link) return;
+    link_drop(s);
+    buf_clear(&s->config.replicaof);
+    rename_history(s);
+    replication_drop_replicas(s); /* they come back, and go on under the new name */
+    set_role(s, false);
+    attach(s);
+    s->repl.alone_since_ms = clock_mono_ms();
+}
+
+/* -- restarts ------------------------------------------------------------------------------------------ */
+
+void replication_save_aux(const struct server *s, struct rdb_out *out)
+{
+    const struct replication *r = &s->repl;
+    if (!r->streaming) return;
+    rdb_file_aux_int(out, "repl-stream-db", selected(s));
+    rdb_file_aux(out, "repl-id", bytes_str(r->stream.id));
+    rdb_file_aux_int(out, "repl-offset", (i64)(r->stream.end + r->stream.staged)); /* SAVE is within a tick */
+}
+
+void replication_load_aux(struct server *s, bytes name, bytes value)
+{
+    struct replication *r = &s->repl;
+    i64 n = 0;
+    bool number = num_parse_i64(value, &n) && n >= 0;
+    if (bytes_is(name, "repl-stream-db")) r->loaded_db = number ? (u32)n : 0;
+    else if (bytes_is(name, "repl-offset") && number) r->loaded_position = n;
+    else if (bytes_is(name, "repl-id") && value.n == STREAM_ID) memcpy(r->loaded_id, value.p, STREAM_ID);
+}
+
+static void load_note(struct server *s)
+{
+    const struct buf *note = &s->region.eng->note.text;
+    char text[128], id[STREAM_ID + 1];
+    unsigned long long position;
+    unsigned db;
+    snprintf(text, sizeof text, "%.*s", (int)MIN(note->n, sizeof text - 1), note->n ? note->p : "");
+    if (sscanf(text, "%40s %llu %u", id, &position, &db) != 3 || strlen(id) != STREAM_ID) return;
+    memcpy(s->repl.loaded_id, id, sizeof id);
+    s->repl.loaded_position = (i64)position;
+    s->repl.loaded_db = db;
+}
+
+void replication_start(struct server *s, bool in_step)
+{
+    struct replication *r = &s->repl;
+    char host[256];
+    int port;
+    if (s->config.engine == ENGINE_ROCKSDB) load_note(s);
+    bool known = in_step && r->loaded_position >= 0 && r->loaded_id[0];
+    if (known) {
+        stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);
+        r->stream_db = r->loaded_db;
+    }
+    if (sscanf(s->config.replicaof.n ? s->config.replicaof.p : "", "%255s %d", host, &port) == 2) {
+        replication_follow(s, host, port);
+    } else if (known) {
+        rename_history(s);
+        replication_stream(s);
+        r->alone_since_ms = clock_mono_ms();
+    }
+}
+
+/* -- life ----------------------------------------------------------------------------------------------- */
+
+void replication_init(struct server *s)
+{
+    struct replication *r = &s->repl;
+    char id[STREAM_ID + 1];
+    server_random_id(id);
+    stream_init(&r->stream, id, 0);
+    r->sink.append = take_record;
+    r->sink.messages = true;
+    r->loaded_position = -1;
+}
+
+void replication_stop(struct server *s)
+{
+    replication_drop_replicas(s);
+    detach(s);
+    if (s->repl.link) link_drop(s);
+}
+
+void replication_release(struct server *s) { stream_release(&s->repl.stream); }

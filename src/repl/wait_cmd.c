@@ -1,0 +1,192 @@
+/* WAIT and WAITAOF: a client that waits until enough replicas have acknowledged what it wrote, or enough disks
+ * have it. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "command/commands.h"
+#include "repl/primary.h"
+
+struct ack_waiter {
+    uv_timer_t timer; /* when it has waited long enough; not active: it waits for ever */
+    struct server *server;
+    struct conn *conn;
+    struct goal {
+        bool synced;     /* WAITAOF: on disk */
+        bool local;      /* … on ours as well */
+        u32 replicas;
+        u64 position, seq; /* where its last write ends */
+    } goal;
+    struct ack_waiter *next; /* of repl.waiters */
+};
+
+static void on_closed(uv_handle_t *h) { mem_free(h->data); }
+
+static void remove_waiter(struct ack_waiter **at)
+{
+    struct ack_waiter *w = *at;
+    *at = w->next;
+    w->server->repl.waiting--;
+    w->server->repl.waiting_local -= w->goal.local;
+    uv_close((uv_handle_t *)&w->timer, on_closed);
+}
+
+static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
+{
+    struct ack_waiter **at = &s->repl.waiters;
+    while (*at && (*at)->conn != c) at = &(*at)->next;
+    return at;
+}
+
+#define NO_LOG "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+
+static u32 replicas_there(const struct server *s, const struct goal *g)
+{
+    return g->synced ? primary_synced(s, g->position) : primary_acknowledged(s, g->position);
+}
+
+static bool is_local(const struct server *s, const struct goal *g)
+{
+    return durable_enabled(s) && durable_has(&s->durable, g->seq);
+}
+
+static bool is_reached(const struct server *s, const struct goal *g)
+{
+    return replicas_there(s, g) >= g->replicas && (!g->local || is_local(s, g));
+}
+
+static void tell(const struct server *s, const struct goal *g, struct reply *out)
+{
+    if (g->synced) {
+        reply_array(out, 2);
+        reply_int(out, is_local(s, g));
+    }
+    reply_int(out, replicas_there(s, g));
+}
+
+/* Replies how many there are, or why it is over, and lets the client go on. */
+static void answer(struct ack_waiter **at, const char *error)
+{
+    struct ack_waiter *w = *at;
+    struct conn *c = w->conn;
+    if (!c->closing) {
+        struct reply out = conn_reply(c);
+        size_t mark = reply_mark(&out);
+        if (error) reply_error(&out, error);
+        else tell(w->server, &w->goal, &out);
+        if (c->session.reply_mode != REPLY_ON) out.out->n = mark;
+        conn_late(c);
+    }
+    remove_waiter(at);
+    conn_resume(c, HOLD_WAIT);
+}
+
+static void on_time(uv_timer_t *t)
+{
+    struct ack_waiter *w = t->data;
+    answer(waiter_of(w->server, w->conn), NULL);
+}
+
+void wait_check(struct server *s)
+{
+    for (struct ack_waiter **at = &s->repl.waiters; *at;) {
+        const struct goal *g = &(*at)->goal;
+        if (g->local && !durable_enabled(s)) answer(at, NO_LOG);
+        else if (is_reached(s, g)) answer(at, NULL);
+        else at = &(*at)->next;
+    }
+}
+
+void wait_look(struct server *s)
+{
+    if (durable_look(s) || !durable_enabled(s)) wait_check(s);
+}
+
+void wait_forget(struct server *s, struct conn *c)
+{
+    if (!s->repl.waiting || !(c->hold & HOLD_WAIT)) return;
+    struct ack_waiter **at = waiter_of(s, c);
+    if (!*at) return;
+    remove_waiter(at);
+    conn_resume(c, HOLD_WAIT);
+}
+
+void wait_refuse_all(struct server *s)
+{
+    while (s->repl.waiters) {
+        struct conn *c = s->repl.waiters->conn;
+        answer(&s->repl.waiters, "UNBLOCKED force unblock from blocking operation, instance state changed "
+                                 "(master -> replica?)");
+        c->session.close_after_reply = true;
+    }
+}
+
+bool primary_unblock(struct server *s, struct conn *c, bool with_error)
+{
+    struct ack_waiter **at = waiter_of(s, c);
+    if (!*at) return false;
+    answer(at, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
+    return true;
+}
+
+/* -- the command ----------------------------------------------------------------------------------------- */
+
+static void begin_waiting(struct ctx *c, const struct goal *goal, i64 timeout_ms)
+{
+    struct server *s = c->server;
+    struct ack_waiter *w = mem_zalloc(sizeof *w);
+    w->server = s;
+    w->conn = conn_of(c->session);
+    w->goal = *goal;
+    w->next = s->repl.waiters;
+    s->repl.waiters = w;
+    s->repl.waiting++;
+    s->repl.waiting_local += goal->local;
+    uv_timer_init(&s->loop, &w->timer);
+    w->timer.data = w;
+    uv_update_time(&s->loop);
+    if (timeout_ms) uv_timer_start(&w->timer, on_time, (u64)timeout_ms, 0);
+    conn_block(&s->net, w->conn, HOLD_WAIT);
+    s->repl.ask_acks = true;
+}
+
+static void wait_for(struct ctx *c, struct goal goal, i64 timeout_ms)
+{
+    const struct conn *conn = conn_of(c->session);
+    goal.position = conn->wrote_to;
+    goal.seq = conn->wrote_seq;
+    if (is_reached(c->server, &goal) || !c->may_wait) tell(c->server, &goal, c->out);
+    else begin_waiting(c, &goal, timeout_ms);
+}
+
+static u32 count_of(i64 wanted) { return (u32)MIN(MAX(wanted, 0), (i64)UINT32_MAX); }
+
+void cmd_wait(struct ctx *c)
+{
+    i64 wanted, timeout_ms;
+    if (c->server->repl.link) {
+        reply_error(c->out, "ERR WAIT cannot be used with replica instances. Please also note that since "
+                            "Redis 4.0 if a replica is configured to be writable (which is not the default) "
+                            "writes to replicas are just local and are not propagated.");
+        return;
+    }
+    if (!ctx_int(c, c->argv[1], &wanted) || !ctx_timeout_ms(c, c->argv[2], &timeout_ms)) return;
+    wait_for(c, (struct goal){.replicas = count_of(wanted)}, timeout_ms);
+}
+
+void cmd_waitaof(struct ctx *c)
+{
+    i64 local, wanted, timeout_ms;
+    if (!ctx_int_range(c, c->argv[1], 0, 1, &local) || !ctx_int_min(c, c->argv[2], 0, "ERR value is out of range, must be positive", &wanted) ||
+        !ctx_timeout_ms(c, c->argv[3], &timeout_ms))
+        return;
+    if (c->server->repl.link) {
+        reply_error(c->out, "ERR WAITAOF cannot be used with replica instances. Please also note that writes to "
+                            "replicas are just local and are not propagated.");
+        return;
+    }
+    if (local && !durable_enabled(c->server)) {
+        reply_error(c->out, NO_LOG);
+        return;
+    }
+    durable_look(c->server);
+    wait_for(c, (struct goal){.synced = true, .local = local, .replicas = count_of(wanted)}, timeout_ms);
+}

@@ -1,0 +1,77 @@
+#include "server/client/acl_log.h"
+
+#include "base/alloc.h"
+
+#define TOGETHER_MS 60000
+#define LOOK_BACK 10      /* so many entries are compared with a new one */
+#define SHOWN_MAX 4096    /* a name or key longer than that is cut: clients choose them */
+
+static void unlink_entry(struct acl_log *l, struct acl_entry *e)
+{
+    *(e->newer ? &e->newer->older : &l->newest) = e->older;
+    *(e->older ? &e->older->newer : &l->oldest) = e->newer;
+    l->count--;
+}
+
+static void push(struct acl_log *l, struct acl_entry *e)
+{
+    e->newer = NULL;
+    e->older = l->newest;
+    *(l->newest ? &l->newest->newer : &l->oldest) = e;
+    l->newest = e;
+    l->count++;
+}
+
+static void free_entry(struct acl_entry *e)
+{
+    buf_release(&e->what);
+    buf_release(&e->user);
+    buf_release(&e->client);
+    mem_free(e);
+}
+
+static struct acl_entry *find(const struct acl_log *l, const struct acl_entry *like)
+{
+    int steps = LOOK_BACK;
+    for (struct acl_entry *e = l->newest; e && steps--; e = e->older) {
+        if (e->denial == like->denial && e->where == like->where &&
+            like->time_ms - e->time_ms <= TOGETHER_MS &&
+            bytes_eq(buf_bytes(&e->what), buf_bytes(&like->what)) &&
+            bytes_eq(buf_bytes(&e->user), buf_bytes(&like->user)))
+            return e;
+    }
+    return NULL;
+}
+
+void acl_log_trim(struct acl_log *l, u64 max_len)
+{
+    while (l->count > max_len) {
+        struct acl_entry *e = l->oldest;
+        unlink_entry(l, e);
+        free_entry(e);
+    }
+}
+
+void acl_log_add(struct acl_log *l, u64 max_len, i64 now_ms, enum acl_denial denial, enum acl_context where,
+                 bytes what, bytes user, struct buf client)
+{
+    struct acl_entry *e = mem_zalloc(sizeof *e);
+    *e = (struct acl_entry){.denial = denial, .where = where, .created_ms = now_ms, .time_ms = now_ms};
+    buf_append(&e->what, what.p, MIN(what.n, SHOWN_MAX));
+    buf_append(&e->user, user.p, MIN(user.n, SHOWN_MAX));
+    struct acl_entry *known = find(l, e);
+    l->denied[denial]++;
+    if (known) {
+        free_entry(e);
+        e = known;
+        unlink_entry(l, e);
+        buf_release(&e->client);
+        e->time_ms = now_ms;
+    } else {
+        e->id = l->next_id++;
+    }
+    e->client = client;
+    e->count++;
+    push(l, e);
+    acl_log_trim(l, max_len);
+}

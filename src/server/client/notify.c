@@ -1,0 +1,33 @@
+/* Keyspace events become messages: notify-keyspace-events says of which classes, and on which channels. They
+ * go to the subscribers of this server alone: a replica has events of its own. */
+#include "server/client/pubsub.h"
+#include "server/server.h"
+
+#define EVENT_CHANNELS (CONFIG_EVENTS_KEYSPACE | CONFIG_EVENTS_KEYEVENT)
+
+static void publish(struct server *s, const char *what, u32 db, bytes about, bytes message)
+{
+    struct buf channel = {0};
+    buf_printf(&channel, "__%s@%u__:", what, db);
+    buf_append_bytes(&channel, about);
+    pubsub_publish(s, PUBSUB_CHANNEL, buf_bytes(&channel), message);
+    buf_release(&channel);
+}
+
+static void on_event(void *arg, u32 class UNUSED, const char *event, u32 db, bytes key)
+{
+    struct server *s = arg;
+    u32 wanted = s->config.notify_keyspace_events;
+    bytes name = bytes_str(event);
+    if (wanted & CONFIG_EVENTS_KEYSPACE) publish(s, "keyspace", db, key, name);
+    if (wanted & CONFIG_EVENTS_KEYEVENT) publish(s, "keyevent", db, name, key);
+}
+
+void notify_listen(struct server *s)
+{
+    u32 wanted = s->config.notify_keyspace_events;
+    bool on = wanted & EVENT_CHANNELS && pubsub_listened(&s->pubsub);
+    s->region.ks.event_mask = on ? wanted & ~(u32)EVENT_CHANNELS : 0;
+    s->region.ks.on_event = on_event;
+    s->region.ks.on_event_arg = s;
+}

@@ -1,0 +1,134 @@
+/* What a scrape gets. Names follow Prometheus's customs: base units, _total for what only grows.
+ * redis_exporter tells the rest of INFO; here is what it can't know, and enough beside to run without it. */
+#include "base/clock.h"
+#include "keyspace/forecast.h"
+#include "server/observe/metrics.h"
+#include "server/server.h"
+
+static void head(struct buf *b, const char *name, const char *type, const char *help)
+{
+    buf_printf(b, "# HELP mayfly_%s %s\n# TYPE mayfly_%s %s\n", name, help, name, type);
+}
+
+static void one(struct buf *b, const char *name, const char *type, double value, const char *help)
+{
+    head(b, name, type, help);
+    buf_printf(b, "mayfly_%s %.17g\n", name, value);
+}
+
+static void gauge(struct buf *b, const char *name, double value, const char *help)
+{
+    one(b, name, "gauge", value, help);
+}
+
+static void counter(struct buf *b, const char *name, double value, const char *help)
+{
+    one(b, name, "counter", value, help);
+}
+
+/* -- expiry ------------------------------------------------------------------------------------ */
+
+static void forecast_text(struct server *s, struct buf *b)
+{
+    struct forecast f = {.now_ms = s->now_ms};
+    u64 keys[FORECAST_HORIZONS];
+    forecast_add_all(&f, s->region.eng);
+    forecast_within(&f, keys);
+    gauge(b, "expiry_overdue_keys", (double)forecast_overdue(&f), "Keys that are dead and wait to be reclaimed.");
+    gauge(b, "expiry_overdue_oldest_seconds", (double)f.oldest_overdue_ms / 1e3,
+          "For how long the oldest of them has been dead.");
+    head(b, "expiry_forecast_keys", "gauge", "Keys that expire between now and this time from now.");
+    for (u32 i = 0; i < FORECAST_HORIZONS; i++)
+        buf_printf(b, "mayfly_expiry_forecast_keys{within=\"%s\"} %llu\n", forecast_horizons[i].name,
+                   (ull)keys[i]);
+}
+
+static void lag_histogram_text(struct buf *b, const char *how, const struct lag_histogram *h)
+{
+    static const u64 edges_ms[] = {1,   2,   5,    10,   20,   50,    64,    100,
+                                   200, 500, 1000, 2000, 5000, 10000, 60000, 600000};
+    for (u32 i = 0; i < ARRAY_LEN(edges_ms); i++)
+        buf_printf(b, "mayfly_expiry_lag_seconds_bucket{how=\"%s\",le=\"%g\"} %llu\n", how,
+                   (double)edges_ms[i] / 1e3, (ull)lag_within(h, edges_ms[i]));
+    buf_printf(b, "mayfly_expiry_lag_seconds_bucket{how=\"%s\",le=\"+Inf\"} %llu\n", how, (ull)h->count);
+    buf_printf(b, "mayfly_expiry_lag_seconds_sum{how=\"%s\"} %.17g\n", how, (double)h->sum_ms / 1e3);
+    buf_printf(b, "mayfly_expiry_lag_seconds_count{how=\"%s\"} %llu\n", how, (ull)h->count);
+}
+
+static void expiry_text(struct server *s, struct buf *b)
+{
+    const struct keyspace_stats *k = &s->region.ks.stats;
+    forecast_text(s, b);
+    head(b, "expiry_lag_seconds", "histogram", "Time from a deadline until what it ended was reclaimed.");
+    lag_histogram_text(b, "active", &s->region.ks.lag.active);
+    lag_histogram_text(b, "lazy", &s->region.ks.lag.lazy);
+    head(b, "expired_keys_total", "counter",
+         "Keys reclaimed: by the server itself, or by a command that met them.");
+    buf_printf(b, "mayfly_expired_keys_total{how=\"active\"} %llu\n",
+               (ull)(k->expired_keys - k->lazy_expired));
+    buf_printf(b, "mayfly_expired_keys_total{how=\"lazy\"} %llu\n", (ull)k->lazy_expired);
+    counter(b, "expired_fields_total", (double)k->expired_fields, "Fields of hashes reclaimed.");
+    counter(b, "expire_cycle_cpu_seconds_total", (double)s->region.cycle.spent_us / 1e6,
+            "CPU time of the cycle that reclaims.");
+    counter(b, "evicted_keys_total", (double)k->evicted_keys, "Keys evicted to stay below maxmemory.");
+}
+
+/* -- the rest ----------------------------------------------------------------------------------- */
+
+static void keyspace_text(struct server *s, struct buf *b)
+{
+    struct engine *e = s->region.eng;
+    head(b, "keys", "gauge", "Keys by database, dead ones that are not reclaimed yet included.");
+    for (u32 db = 0; db < e->databases; db++)
+        if (e->ops->count(e, db))
+            buf_printf(b, "mayfly_keys{db=\"%u\"} %llu\n", db, (ull)e->ops->count(e, db));
+    head(b, "keys_with_deadline", "gauge", "Keys that will expire, by database.");
+    for (u32 db = 0; db < e->databases; db++)
+        if (e->ops->count(e, db))
+            buf_printf(b, "mayfly_keys_with_deadline{db=\"%u\"} %llu\n", db, (ull)e->ops->expires(e, db));
+    counter(b, "keyspace_hits_total", (double)s->region.ks.stats.hits, "Lookups that found a key.");
+    counter(b, "keyspace_misses_total", (double)s->region.ks.stats.misses, "Lookups that found none.");
+}
+
+static void commands_text(struct server *s, struct buf *b)
+{
+    head(b, "commands_total", "counter", "Calls by command.");
+    for (u32 i = 0; i < s->stats.command_count; i++)
+        if (s->stats.commands[i].calls)
+            buf_printf(b, "mayfly_commands_total{cmd=\"%s\"} %llu\n", command_at(i)->name,
+                       (ull)s->stats.commands[i].calls);
+    head(b, "command_seconds_total", "counter", "Time spent by command.");
+    for (u32 i = 0; i < s->stats.command_count; i++)
+        if (s->stats.commands[i].calls)
+            buf_printf(b, "mayfly_command_seconds_total{cmd=\"%s\"} %.6f\n", command_at(i)->name,
+                       (double)s->stats.commands[i].usec / 1e6);
+    counter(b, "errors_total", (double)s->stats.total_errors, "Replies that were errors.");
+}
+
+static void server_text(struct server *s, struct buf *b)
+{
+    head(b, "build_info", "gauge", "Always 1; what runs is in the labels.");
+    buf_printf(b, "mayfly_build_info{version=\"%s\",redis_version=\"%s\",engine=\"%s\"} 1\n", MAYFLY_VERSION,
+               REDIS_VERSION, s->region.eng->ops->name);
+    gauge(b, "start_time_seconds", (double)s->start_ms / 1e3, "When it started, as a Unix time.");
+    gauge(b, "loading", s->region.loading, "1 while data is being loaded.");
+    gauge(b, "connected_clients", net_clients(&s->net), "Client connections.");
+    counter(b, "connections_total", (double)s->net.stats.connections, "Connections accepted.");
+    counter(b, "net_input_bytes_total", (double)s->net.stats.bytes_in, "Bytes received.");
+    counter(b, "net_output_bytes_total", (double)s->net.stats.bytes_out, "Bytes sent.");
+    gauge(b, "memory_used_bytes", (double)evictor_used(&s->region.evictor),
+          "Memory in use, as INFO's used_memory.");
+    gauge(b, "memory_rss_bytes", (double)mem_rss(), "Memory as the system counts it.");
+    gauge(b, "memory_max_bytes", (double)(u64)s->config.maxmemory, "maxmemory; 0: no limit.");
+    gauge(b, "reclaim_pending_objects", (double)s->reclaim_pending, "Values dropped and not freed yet.");
+    gauge(b, "replica", s->region.follows, "1 on a replica.");
+    counter(b, "replication_offset", (double)s->repl.stream.end, "Bytes of replication history.");
+}
+
+void metrics_text(struct server *s, struct buf *out)
+{
+    server_text(s, out);
+    keyspace_text(s, out);
+    expiry_text(s, out);
+    commands_text(s, out);
+}
