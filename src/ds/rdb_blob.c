@@ -212,7 +212,7 @@ static bool is_backward(const char *p, u64 n)
     char want[5];
     if (LIKELY(n <= 127)) return (u8)*p == n;
     rdb_put_backward(want, n);
-    return memcmp(p, want, rdb_backward_size(n)) == 0;
+    return memcmp(p, want, listpack_backward_cost(n)) == 0;
 }
 
 static bool listpack_int(struct rdb_blob *b, i64 *v)
@@ -263,7 +263,7 @@ static bool next_in_listpack(struct rdb_blob *b, struct element *item)
         take_int(item, v);
     }
     n = (u64)(b->p - start);
-    size_t size = rdb_backward_size(n);
+    size_t size = listpack_backward_cost(n);
     if (room(b) < size || !is_backward(b->p, n)) return bad(b, "an element tells a wrong size of its own");
     b->p += size;
     return true;

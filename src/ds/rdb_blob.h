@@ -4,7 +4,7 @@
 #define MAYFLY_DS_RDB_BLOB_H
 
 #include "base/buf.h"
-#include "base/num.h"
+#include "ds/listpack.h"
 
 enum rdb_blob_kind { BLOB_ZIPLIST, BLOB_ZIPMAP, BLOB_INTSET, BLOB_LISTPACK };
 
@@ -37,18 +37,13 @@ bool rdb_blob_next_score(struct rdb_blob *b, double *score);
 #define RDB_BLOB_END 0xff        /* the last byte of all but intsets */
 #define RDB_BLOB_COUNTLESS 65535 /* a 16-bit count that did not suffice */
 
-/* An element's size, to be read backward from the next one. */
-size_t rdb_backward_size(u64 n);
+/* An element's size, to be read backward from the next one, in listpack_backward_cost(n) bytes. */
 void rdb_put_backward(char *to, u64 n);
 
 /* A listpack in the making. A zeroed buf will do; it is to be begun and ended. */
 void rdb_pack_begin(struct buf *pack);
 void rdb_pack_add(struct buf *pack, bytes item); /* as an integer, if it reads as one */
 void rdb_pack_end(struct buf *pack, u64 count);
-
-/* What an element adds to a listpack. */
-size_t rdb_pack_size(bytes item);
-size_t rdb_pack_int_size(i64 v);
 
 /* What a listpack of one element, which is no integer, has before and after it. Returns the size
  * of the whole. */

@@ -3,15 +3,9 @@
 
 #include "ds/rdb_blob.h"
 
-/* Redis's own limits, by one lower than they could be: readers insist on its choice. */
-size_t rdb_backward_size(u64 n)
-{
-    return n <= 127 ? 1 : n < 16383 ? 2 : n < 2097151 ? 3 : n < 268435455 ? 4 : 5;
-}
-
 void rdb_put_backward(char *to, u64 n)
 {
-    size_t size = rdb_backward_size(n);
+    size_t size = listpack_backward_cost(n);
     for (size_t i = 0; i < size; i++)
         to[i] = (char)((n >> 7 * (size - 1 - i) & 127) | (i ? 128 : 0));
 }
@@ -61,23 +55,7 @@ static size_t string_head(size_t n, char to[5])
 static void add_backward(struct buf *pack, u64 n)
 {
     rdb_put_backward(buf_reserve(pack, 5), n);
-    pack->n += rdb_backward_size(n);
-}
-
-size_t rdb_pack_int_size(i64 v)
-{
-    char head[9];
-    size_t n = int_head(v, head);
-    return n + rdb_backward_size(n);
-}
-
-size_t rdb_pack_size(bytes item)
-{
-    char head[5];
-    i64 v;
-    if (num_parse_i64(item, &v)) return rdb_pack_int_size(v);
-    size_t n = string_head(item.n, head) + item.n;
-    return n + rdb_backward_size(n);
+    pack->n += listpack_backward_cost(n);
 }
 
 void rdb_pack_add(struct buf *pack, bytes item)

@@ -68,6 +68,7 @@ struct map_ops {
 /* Lists. Indexes count from the head and are below size(). */
 struct seq_ops {
     void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
+    void (*push_all)(struct engine *, struct key_ref *, bool front, const bytes *v, u32 n); /* of one command */
     void (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n); /* to the back, at once */
     void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appended to out */
     void (*get)(struct engine *, struct key_ref *, u64 index, bytes *value);

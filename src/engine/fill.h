@@ -16,11 +16,6 @@ static inline u32 map_fill_each(struct engine *e, struct key_ref *ref, const byt
     return i;
 }
 
-static inline void seq_fill_each(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
-{
-    for (u32 i = 0; i < n; i++) e->ops->seq.push(e, ref, false, v[i]);
-}
-
 static inline u32 zset_fill_each(struct engine *e, struct key_ref *ref, const bytes *members,
                                  const double *scores, u32 n)
 {

@@ -136,7 +136,7 @@ static bool read_entry(struct stream_in *r, struct rdb_blob *b, struct xnode *n,
 /* What Redis would think of the node, if it went on with it. */
 static void settle_node(struct stream_in *r, struct xnode *n, size_t size)
 {
-    u64 counts = rdb_pack_int_size(n->live) + rdb_pack_int_size(n->gone);
+    u64 counts = listpack_int_cost(n->live) + listpack_int_cost(n->gone);
     n->bytes = (u32)MIN(size > counts ? size - counts : 0, UINT32_MAX / 2);
     buf_clear(&r->names);
     put_varint(&r->names, r->master_count);

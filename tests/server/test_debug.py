@@ -40,10 +40,13 @@ def debug(server_factory, raw):
     ('LISTPACK nosuch', 'ERR no such key'),
     ('LISTPACK string', 'ERR Not a listpack encoded object.'),
     ('LISTPACK hash', b'Listpack structure printed on stdout'),
+    ('LISTPACK list', 'ERR Not a listpack encoded object.'),
+    ('LISTPACK short', b'Listpack structure printed on stdout'),
+    ('QUICKLIST short', 'ERR Not a quicklist encoded object.'),
     ('QUICKLIST hash', 'ERR Not a quicklist encoded object.'),
     ('QUICKLIST list 1', b'Quicklist structure printed on stdout'),
     ('HTSTATS 99', 'ERR Out of range database'),
-    ('HTSTATS 0', b'[Dictionary HT]\nHash table 0 stats (main hash table):\n number of elements: 4\n'
+    ('HTSTATS 0', b'[Dictionary HT]\nHash table 0 stats (main hash table):\n number of elements: 5\n'
                   b'[Expires HT]\nNo stats available for empty dictionaries\n'),
     ('HTSTATS-KEY hash', 'ERR The value stored at the specified key is not represented using an hash table'),
     ('HTSTATS-KEY set', b'Hash table 0 stats (main hash table):\n number of elements: 600\n'),
@@ -57,6 +60,7 @@ def test_answers(server, raw, args, answer):
     c.call('SET', 'string', 'x')
     c.call('HSET', 'hash', 'f', 'v')
     c.call('RPUSH', 'list', *['x' * 100] * 200)
+    c.call('RPUSH', 'short', 'x')
     c.call('SADD', 'set', *(f'm{i}' for i in range(600)))
     assert c.call('DEBUG', *args.split()) == answer
 

@@ -31,6 +31,11 @@ def run(c, line):
     ('BITPOS none 0 1 2 3', 'ERR syntax error'),
     ('LREM l -9223372036854775808 a',
      'ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807'),
+    ('LPOS l a RANK -9223372036854775808',
+     'ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807'),
+    ('LPOS l a RANK -9223372036854775807', None),
+    ('LPOS l a RANK 0', "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use "
+                        'negative to start from the end of the list'),
     ('BLPOP none 1e400', 'ERR timeout is out of range'),
     ('XREAD STREAMS x +', [[b'x', [[b'2-1', [b'f', b'2']]]]]),
     ('XREAD COUNT 9 STREAMS x none + +', [[b'x', [[b'2-1', [b'f', b'2']]]]]),
@@ -38,6 +43,7 @@ def run(c, line):
     ('XREADGROUP GROUP g c STREAMS a b 0',
      "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."),
     ('OBJECT ENCODING t', b'listpack'),
+    ('OBJECT ENCODING l', b'listpack'),
 ])
 def test_replies(r, server, line, reply):
     with Raw(server.port) as c:
@@ -136,6 +142,68 @@ def test_small_sets(server_factory):
         assert encoding('a', 1, 2, 3, 4) == encoding('abcdefghi') == encoding(1, 'abcdefghi') == b'hashtable'
         run(c, 'CONFIG SET set-max-listpack-entries 0')
         assert encoding('a') == b'hashtable' and encoding(1) == b'intset'
+
+
+# By limit: commands and the encoding after each. What is added counts by its lengths alone, and what is there by its
+# bytes in a listpack. A list that shrinks is a listpack again from half of the limit on. rocksdb goes by what is there:
+# where that differs, its encoding comes last.
+LISTS = {
+    '-2': [('RPUSH l ' + 'a' * 8185, 'listpack', 'quicklist'), ('RPUSH l ' + 'b' * 8000, 'quicklist'),
+           ('LPOP l', 'quicklist', 'listpack'), ('LSET l 0 small', 'listpack')],
+    '-1': [('RPUSH l' + ' 12' * 2044, 'listpack'), ('RPUSH l 1', 'listpack', 'quicklist'), ('RPUSH l 1', 'quicklist'),
+           ('LTRIM l 0 1020', 'quicklist', 'listpack'), ('LTRIM l 0 1019', 'listpack'),
+           ('LINSERT l BEFORE 12 ' + 'c' * 4000, 'quicklist')],
+    '4': [('RPUSH l a b c', 'listpack'), ('LPUSH l d', 'listpack'), ('LMOVE l l LEFT RIGHT', 'listpack'),
+          ('LPUSH l e', 'quicklist'), ('LPOP l', 'quicklist', 'listpack'), ('LPOP l 2', 'listpack'),
+          ('RPUSH l ' + 'f' * 8200, 'quicklist')],
+}
+
+
+@pytest.mark.parametrize('limit', LISTS)
+def test_lists_are_listpacks_up_to_a_limit(r, server, limit):
+    with Raw(server.port) as c:
+        was = c.call('CONFIG', 'GET', 'list-max-listpack-size')[1]
+        c.call('CONFIG', 'SET', 'list-max-listpack-size', limit)
+        try:
+            for line, *encodings in LISTS[limit]:
+                run(c, line)
+                encoding = encodings[-1 if ENGINE == 'rocksdb' else 0]
+                assert c.call('OBJECT', 'ENCODING', 'l').decode() == encoding, line[:40]
+                assert c.call('COPY', 'l', 'copy', 'REPLACE') == 1
+                assert c.call('OBJECT', 'ENCODING', 'copy').decode() == encoding, line[:40]
+        finally:
+            c.call('CONFIG', 'SET', 'list-max-listpack-size', was)
+
+
+def test_a_list_that_was_long_is_counted_again(r, server):
+    with Raw(server.port) as c:
+        c.call('RPUSH', 'l', *range(1000, 61000))
+        assert c.call('OBJECT', 'ENCODING', 'l') == b'quicklist'
+        c.call('LTRIM', 'l', 0, 1022)
+        assert c.call('OBJECT', 'ENCODING', 'l') == b'listpack'
+        c.call('RPUSH', 'l', *['x'] * 3000)
+        assert c.call('LLEN', 'l') == 4023
+        assert c.call('OBJECT', 'ENCODING', 'l') == (b'listpack' if ENGINE == 'memory' else b'quicklist')
+        c.call('RPUSH', 'l', 'x')
+        assert c.call('OBJECT', 'ENCODING', 'l') == b'quicklist'
+
+
+def test_lists_are_loaded_by_their_size(server_factory):
+    s = server_factory('--enable-debug-command', 'yes')
+    with Raw(s.port) as c:
+        c.call('RPUSH', 'small', 'a', 1, 'b')
+        c.call('RPUSH', 'long', *['x' * 100] * 100)
+        c.call('RPUSH', 'between', *['x' * 100] * 90)
+        c.call('RPOP', 'between', 30)
+        c.call('RESTORE', 'copy', 0, c.call('DUMP', 'between'))
+        assert c.call('OBJECT', 'ENCODING', 'copy') == b'listpack'
+        for again in range(2):
+            assert c.call('OBJECT', 'ENCODING', 'small') == b'listpack'
+            assert c.call('OBJECT', 'ENCODING', 'long') == b'quicklist'
+            known = again or ENGINE == 'rocksdb'
+            assert c.call('OBJECT', 'ENCODING', 'between') == (b'listpack' if known else b'quicklist')
+            if ENGINE == 'memory' and not again:
+                assert c.call('DEBUG', 'RELOAD') == b'OK'
 
 
 def test_locale_collate(r, server):

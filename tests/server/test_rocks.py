@@ -162,7 +162,7 @@ def test_encodings_and_memory_commands(server_factory):
         with Raw(s.port) as c:
             encoding = {k: c.call('OBJECT', 'ENCODING', k) for k in c.call('KEYS', '*')}
             assert encoding[b'int'] == b'int' and encoding[b'empty'] == b'embstr' and encoding[b'big'] == b'raw'
-            assert encoding[b'list3'] == encoding[b'list300'] == b'quicklist'
+            assert encoding[b'list3'] == encoding[b'list300'] == b'listpack'
             assert encoding[b'hash3'] == b'listpackex' and encoding[b'zset300'] == b'skiplist'
             assert encoding[b'ints3'] == b'intset' and encoding[b'set3'] == b'listpack'
             for key in encoding:

@@ -20,7 +20,7 @@ static void list_cut(struct ctx *c, bytes key, struct key_ref *ref, u64 from, u6
 
 static void push_all(struct ctx *c, struct key_ref *ref, bool front)
 {
-    for (int i = 2; i < c->argc; i++) c->eng->ops->seq.push(c->eng, ref, front, c->argv[i]);
+    c->eng->ops->seq.push_all(c->eng, ref, front, c->argv + 2, (u32)c->argc - 2);
     ctx_changed_by(c, (u64)c->argc - 2, c->argv[1], NOTIFY_LIST, front ? "lpush" : "rpush");
     reply_int(c->out, (i64)list_size(c, ref));
 }
@@ -240,12 +240,7 @@ void cmd_lrem(struct ctx *c)
 {
     i64 count;
     struct key_ref ref;
-    if (!ctx_int(c, c->argv[2], &count)) return;
-    if (count == INT64_MIN) {
-        reply_errorf(c->out, "ERR value is out of range, value must between %lld and %lld", -(long long)INT64_MAX,
-                     (long long)INT64_MAX);
-        return;
-    }
+    if (!ctx_int_range(c, c->argv[2], -INT64_MAX, INT64_MAX, &count)) return;
     err e = ctx_write(c, c->argv[1], TYPE_LIST, &ref);
     if (e == ERR_NOT_FOUND) reply_int(c->out, 0);
     if (e != OK) return;

@@ -66,7 +66,7 @@ struct lpos_options {
 
 static bool lpos_rank(struct ctx *c, bytes arg, i64 *rank)
 {
-    if (!ctx_int(c, arg, rank)) return false;
+    if (!ctx_int_range(c, arg, -INT64_MAX, INT64_MAX, rank)) return false;
     if (*rank != 0) return true;
     reply_error(c->out, "ERR RANK can't be zero: use 1 to start from the first match, 2 from the "
                         "second ... or use negative to start from the end of the list");
@@ -107,10 +107,6 @@ static u64 lpos_search(struct ctx *c, struct key_ref *ref, bytes value,
     u64 matches = 0, found = 0;
     struct seq_iter it;
     bytes element;
-    if (o->rank == INT64_MIN) { /* has no negation: Redis's overflow makes it "all matches" */
-        rank = 1;
-        if (o->count > 0) wanted = UINT64_MAX;
-    }
     seq->iter(c->eng, ref, backward ? size - 1 : 0, backward, &it);
     for (u64 i = 0; i < look_at && found < wanted && seq->next(&it, &element); i++) {
         if (!bytes_eq(element, value) || ++matches < rank) continue;

@@ -95,11 +95,9 @@ void xstream_walk(struct xwalk *w, struct xstream *s, struct stream_id from, str
 
 /* -- what a node takes in Redis ---------------------------------------------------------------- */
 
-#define LISTPACK_AROUND 7 /* header and end mark */
-
 u64 xnode_size(const struct xnode *n)
 {
-    return n->bytes + rdb_pack_int_size(n->live) + rdb_pack_int_size(n->gone);
+    return n->bytes + listpack_int_cost(n->live) + listpack_int_cost(n->gone);
 }
 
 u64 xnode_fields(bytes names) { return crc64(0, names); }
@@ -112,8 +110,8 @@ void xnode_begin(struct xnode *n, struct stream_id id, bytes packed)
     bytes name, value;
     xentry_open(&e, packed);
     *n = (struct xnode){.id = id, .last = id, .fields = checksum(packed)};
-    u64 size = LISTPACK_AROUND + rdb_pack_int_size((i64)e.count) + rdb_pack_int_size(0);
-    while (xentry_next(&e, &name, &value)) size += rdb_pack_size(name);
+    u64 size = LISTPACK_EMPTY + listpack_int_cost((i64)e.count) + listpack_int_cost(0);
+    while (xentry_next(&e, &name, &value)) size += listpack_cost(name);
     n->bytes = (u32)MIN(size, UINT32_MAX / 2);
 }
 
@@ -125,10 +123,10 @@ void xnode_add(struct xnode *n, struct stream_id id, bytes packed)
     bool same = checksum(packed) == n->fields;
     xentry_open(&e, packed);
     i64 count = (i64)e.count;
-    u64 size = rdb_pack_int_size(0) + rdb_pack_int_size((i64)(id.ms - n->id.ms)) +
-               rdb_pack_int_size((i64)(id.seq - n->id.seq));
-    size += same ? rdb_pack_int_size(count + 3) : rdb_pack_int_size(count) + rdb_pack_int_size(2 * count + 4);
-    while (xentry_next(&e, &name, &value)) size += rdb_pack_size(value) + (same ? 0 : rdb_pack_size(name));
+    u64 size = listpack_int_cost(0) + listpack_int_cost((i64)(id.ms - n->id.ms)) +
+               listpack_int_cost((i64)(id.seq - n->id.seq));
+    size += same ? listpack_int_cost(count + 3) : listpack_int_cost(count) + listpack_int_cost(2 * count + 4);
+    while (xentry_next(&e, &name, &value)) size += listpack_cost(value) + (same ? 0 : listpack_cost(name));
     n->bytes = (u32)MIN(n->bytes + size, UINT32_MAX / 2);
     n->live++;
     n->last = id;

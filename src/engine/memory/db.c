@@ -215,7 +215,7 @@ static const char *mem_encoding(struct engine *e, struct key_ref *ref)
     switch (ref->type) {
     case TYPE_HASH:
     case TYPE_SET: return mem_map_encoding(e, entry_object(entry));
-    case TYPE_LIST: return "quicklist";
+    case TYPE_LIST: return mem_seq_encoding(entry_object(entry));
     case TYPE_ZSET: return mem_zset_encoding(e, entry_object(entry));
     case TYPE_STREAM: return "stream";
     default: break;

@@ -90,15 +90,6 @@ u32 mem_map_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
     return done;
 }
 
-/* -- lists ------------------------------------------------------------------------------------- */
-
-void mem_seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
-{
-    struct mem_seq *s = entry_object(ref->entry);
-    mem_keep(e, ref);
-    rope_extend(&s->rope, v, n);
-}
-
 /* -- sorted sets ------------------------------------------------------------------------------- */
 
 static bool in_order(const bytes *members, const double *scores, u32 n)

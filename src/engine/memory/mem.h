@@ -130,11 +130,14 @@ extern const struct map_ops mem_map_ops;
 /* -- lists: seq.c -------------------------------------------------------------- */
 struct mem_seq {
     struct rope rope;
+    u32 pack_bytes; /* of the listpack Redis would have; 0: not counted, for it is much too long */
+    bool quick;     /* and Redis would have a quicklist */
 };
 struct mem_seq *mem_seq_new(struct mem_engine *m);
 struct mem_seq *mem_seq_copy(struct mem_engine *m, struct mem_seq *);
 bool mem_seq_free_some(struct mem_seq *, u32 units);
 size_t mem_seq_memory(struct mem_seq *, u32 samples);
+const char *mem_seq_encoding(const struct mem_seq *);
 extern const struct seq_ops mem_seq_ops;
 
 /* -- sorted sets: zset.c -------------------------------------------------------- */
@@ -169,7 +172,6 @@ extern const struct rows_ops mem_rows_ops;
 
 /* -- filling any of them: fill.c ---------------------------------------------------- */
 u32 mem_map_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);
-void mem_seq_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);
 u32 mem_zset_fill(struct engine *, struct key_ref *, const bytes *members, const double *scores, u32 n);
 
 extern const struct str_ops mem_str_ops;

@@ -71,7 +71,7 @@ static const char *encoding(struct engine *e, struct key_ref *ref)
     case TYPE_HASH:
     case TYPE_SET: return map_encoding(rk_of(e), r);
     case TYPE_ZSET: return zset_encoding(rk_of(e), r);
-    case TYPE_LIST: return "quicklist";
+    case TYPE_LIST: return list_encoding(rk_of(e), r);
     case TYPE_STREAM: return "stream";
     default: return string_encoding(rk_of(e), r);
     }

@@ -244,6 +244,7 @@ void rows_copy(struct rk *rk, struct row *from, struct row *to);
 u64 map_live(struct rk *rk, struct row *r); /* size() of a hash or set: dead fields don't count */
 const char *map_encoding(struct rk *rk, struct row *r);
 const char *zset_encoding(struct rk *rk, struct row *r);
+const char *list_encoding(struct rk *rk, struct row *r);
 void ranks_free(struct ranks *ranks); /* NULL is fine */
 
 #endif

@@ -8,7 +8,7 @@
  * - Erasing and inserting in the middle moves the elements of the shorter side.
  * - A walk that erases leaves holes, so that LREM does not move the same elements again and again:
  *   list->gaps, which whatever comes next closes first (settle). row->size counts without them. */
-#include "engine/fill.h"
+#include "ds/listpack.h"
 #include "engine/rocks/delta.h"
 
 #define STEPS 8     /* that are taken rather than seeking */
@@ -269,6 +269,19 @@ static void seq_push(struct engine *e, struct key_ref *ref, bool front, bytes va
     push(rk, r, front, value);
 }
 
+static void seq_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    change(rk, r);
+    for (u32 i = 0; i < n; i++) push(rk, r, front, v[i]);
+}
+
+static void seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
+{
+    seq_push_all(e, ref, false, v, n);
+}
+
 static void seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
 {
     struct rk *rk = rk_of(e);
@@ -400,8 +413,23 @@ void seq_copy(struct rk *rk, struct row *from, struct row *to)
     while (list_walk_next(&w, &value)) push(rk, to, false, value);
 }
 
+/* By what it holds now. In a listpack no element takes fewer than two bytes: of a long list nothing is read. */
+const char *list_encoding(struct rk *rk, struct row *r)
+{
+    i64 limit = rk->base.limits.list_max_listpack_size;
+    u64 total = LISTPACK_EMPTY;
+    struct list_walk w;
+    bytes value;
+    if (listpack_exceeds(limit, total + 2 * r->size, r->size)) return "quicklist";
+    settle(rk, r);
+    list_walk_init(&w, rk, r, r->head, r->size, false);
+    while (list_walk_next(&w, &value) && !listpack_exceeds(limit, total, r->size)) total += listpack_cost(value);
+    list_walk_done(&w);
+    return listpack_exceeds(limit, total, r->size) ? "quicklist" : "listpack";
+}
+
 const struct seq_ops rk_seq_ops = {
-    .push = seq_push, .fill = seq_fill_each, .pop = seq_pop, .get = seq_get, .set = seq_set,
+    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get, .set = seq_set,
     .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
     .erase_current = seq_erase_current,
 };
