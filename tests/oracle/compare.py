@@ -194,7 +194,7 @@ def _plain_number(r):
 
 
 FRESH_ENCODING = {b'raw': (b'embstr', b'int'), b'embstr': (b'int',), b'hashtable': (b'listpack', b'intset'),
-                  b'skiplist': (b'listpack',)}
+                  b'skiplist': (b'listpack',), b'quicklist': (b'listpack',), b'listpack': (b'intset',)}
 
 
 def fresh_encoding(argv, a, b):

@@ -218,8 +218,8 @@ def sort_(g):
         # copy: don't leave one behind. (Of so_z* no encoding is compared.)
         cmds.append([b'DEL', k])
     # Redis's SORT takes a left-over errno of an earlier command (ZADD k 5e-324 m) for its
-    # own and fails; reading a cursor right before it clears that.
-    return Op([b'HSCAN', b'so_errno', b'0'], *cmds)
+    # own and fails; reading a fraction right before it clears that, in every version.
+    return Op([b'GEOSEARCH', b'so_errno', b'FROMLONLAT', b'1', b'1', b'BYRADIUS', b'1', b'm'], *cmds)
 
 
 # --- SCAN: both iterate to the end, the sets must agree -------------------------------

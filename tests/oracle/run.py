@@ -218,8 +218,7 @@ class Oracle:
         """Lists of operations; one with a special operation stands alone."""
         batch, size, total = [], 0, 0
         for op in ops:
-            if self.old:
-                op = versions.adapted(op)
+            op = versions.adapted(op, self.old)
             if not op or not self.wanted(op):
                 continue
             if op.special:

@@ -47,8 +47,19 @@ def consumer_of(argv):
     return [[b'XGROUP', b'CREATECONSUMER', key, *argv[at + 1:at + 3]] for key in keys] if at < first else []
 
 
-def adapted(op):
-    """The operation as an old reference can follow it; None: not at all."""
+def understood(argv):
+    """False: a reference that is not old does with it what Mayfly does not want to. After other replies of a pipeline
+    it does not answer an AUTH that fails, and LSET takes only 32 bits of an index."""
+    words = [w.upper() for w in argv]
+    if words[:1] == [b'LSET'] and len(argv) == 4:
+        return not re.fullmatch(rb'-?\d{10,}', argv[2])
+    return b'AUTH' not in words[:3]
+
+
+def adapted(op, old):
+    """The operation as a reference can follow it; None: not at all."""
+    if not old:
+        return op if all(understood(argv) for argv, _ in op.cmds) else None
     first = [argv for argv, _ in op.cmds[:1]]
     if first and len(op.cmds) == 1 and first[0][0].upper() in MAKES_CONSUMER:
         before = consumer_of(first[0])
