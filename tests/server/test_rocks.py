@@ -664,6 +664,40 @@ def test_a_replica_with_a_backlog_follows(server_factory):
     assert int(primary.info('stats')['sync_full']) == 1 and int(primary.info('stats')['sync_partial_ok']) == 0
 
 
+# -- garbage in blob files ----------------------------------------------------------------------------
+
+SWEEP_BYTES_PER_S = 24 << 20
+
+
+def test_garbage_in_blob_files_is_collected(server_factory):
+    """Files of long strings that are mostly overwritten are given back. Each sweep rewrites all short strings too:
+    of those it rewrites no more than 24 MB a second."""
+    start = time.monotonic()
+    s = server_factory('--rocksdb-write-buffer-size', '2mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', '4kb')
+    with Raw(s.port) as c:
+        for at in range(0, 32_000, 500):
+            for i in range(at, at + 500):
+                c.command('SET', f'short{i}', b'%04d' % (i % 10_000) * 250)
+            assert all(c.reply() == b'OK' for _ in range(500))
+
+        def overwrite(keep):
+            """All long strings, but for one of ten if they are to keep what they have."""
+            for i in range(1000):
+                if not keep or i % 10:
+                    assert c.call('SET', f'long{i}', os.urandom(20_000)) == b'OK'
+
+        def collected():
+            """The garbage is known when compactions have seen what was overwritten: more is, until then."""
+            overwrite(True)
+            info = s.info('rocksdb')
+            return int(info['sweeps']) and 3 * int(info['blob_garbage_bytes']) < int(info['blob_bytes'])
+        overwrite(False)
+        eventually(collected, seconds=60, pause=0)
+        swept = int(field(s, 'rocksdb', 'sweeps')) * 32_000_000
+        assert swept <= SWEEP_BYTES_PER_S * (time.monotonic() - start + 2)
+        assert c.call('STRLEN', 'long10') == 20_000 and c.call('STRLEN', 'short7') == 1000
+
+
 # -- memory -------------------------------------------------------------------------------------------
 
 BIG = 300_000

@@ -9,8 +9,8 @@
  * RocksDB's own leveling, which keeps garbage near a tenth by itself.
  *
  * Blob files are given back as soon as nothing in them is alive. For those that hold some garbage, RocksDB's
- * collection is turned on when a third of all is garbage, and off below a fifth. While it is on, each sweep of
- * redis_metadata moves what is alive out of the older half of the files.
+ * collection is turned on when a third of all is garbage, and off below a fifth. While it is on, redis_metadata is
+ * swept as often as the budget allows, and each sweep moves what is alive out of the older half of the files.
  *
  * While a view is open, what it shows can't be given back. Sweeping goes on for what came and went since,
  * but the garbage is counted once more when the view has gone; and ranges are left until then.
@@ -21,18 +21,18 @@
 #include "base/alloc.h"
 
 #define LOOK_EVERY_MS 1000
-#define GARBAGE_WORTH 5000            /* rows: below, nobody cares */
-#define SIZE_WORTH (4u << 20)         /* bytes */
-#define BUDGET_PER_LOOK (24u << 20)   /* bytes a second, */
-#define BUDGET_MAX (2048u * 1048576u) /* saved up to this */
+#define GARBAGE_WORTH 5000              /* rows: below, nobody cares */
+#define SIZE_WORTH (4u << 20)           /* bytes */
+#define BUDGET_PER_LOOK ((i64)24 << 20) /* bytes a second, */
+#define BUDGET_MAX ((i64)2 << 30)       /* saved up to this */
 #define QUIET_LOOKS 3
-#define FILES_WORTH (16u << 20) /* bytes in a range before its files are dropped */
+#define FILES_WORTH (16u << 20)         /* bytes in a range before its files are dropped */
 
 /* -- sweeping -------------------------------------------------------------------------- */
 
 /* The sweeper's own. */
 struct outlook {
-    u64 budget;
+    i64 budget;             /* bytes that may be rewritten; negative: more than that was */
     u64 garbage[FAM_COUNT]; /* at the last look */
     u32 quiet[FAM_COUNT];   /* looks since it last grew by much */
     u64 held[FAM_COUNT];    /* swept while a view was open */
@@ -92,15 +92,20 @@ static void observe(struct store *s, struct outlook *o)
     }
 }
 
+/* What a sweep rewrites, blob files aside. */
+static u64 family_size(struct store *s, enum family f)
+{
+    return store_number(s, f, "rocksdb.total-sst-files-size") + store_number(s, f, "rocksdb.size-all-mem-tables");
+}
+
 static bool worth_sweeping(struct store *s, enum family f, const struct outlook *o, u64 *size)
 {
     u64 garbage = o->garbage[f];
     if (garbage < GARBAGE_WORTH) return false;
     u64 rows = store_number(s, f, "rocksdb.estimate-num-keys");
     if (garbage < rows / 4 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
-    *size = store_number(s, f, "rocksdb.total-sst-files-size");
-    *size += store_number(s, f, "rocksdb.size-all-mem-tables");
-    return *size >= SIZE_WORTH && *size <= o->budget;
+    *size = family_size(s, f);
+    return *size >= SIZE_WORTH && (i64)*size <= o->budget;
 }
 
 static void set_blob_gc(struct store *s, struct outlook *o, bool on)
@@ -112,13 +117,20 @@ static void set_blob_gc(struct store *s, struct outlook *o, bool on)
     else o->blob_gc = on;
 }
 
+/* The strings that a sweep moves are not much more than the garbage it removes. The keys and short strings that it
+ * rewrites on the way may be a hundred times as much, hence the budget. A family larger than the budget ever is gets
+ * its sweep all the same, since nothing else would, and pays for it afterwards. */
 static void mind_blobs(struct store *s, struct outlook *o)
 {
     u64 total = store_number(s, FAM_META, "rocksdb.live-blob-file-size");
     u64 garbage = store_number(s, FAM_META, "rocksdb.live-blob-file-garbage-size");
     bool on = garbage >= SIZE_WORTH && garbage > total / (o->blob_gc ? 5 : 3);
     if (on != o->blob_gc) set_blob_gc(s, o, on);
-    if (UNLIKELY(o->blob_gc) && !viewed(s) && !closing(s)) compact(s, FAM_META, NULL, NULL);
+    if (LIKELY(!o->blob_gc) || viewed(s) || closing(s)) return;
+    i64 size = (i64)family_size(s, FAM_META);
+    if (MIN(size, BUDGET_MAX) > o->budget) return;
+    o->budget -= size;
+    compact(s, FAM_META, NULL, NULL);
 }
 
 static void flush_all(struct store *s)
@@ -145,7 +157,7 @@ void *store_sweeper(void *arg)
         for (int f = 0; f < FAM_COUNT && !closing(s); f++) {
             u64 size;
             if (!worth_sweeping(s, (enum family)f, &o, &size)) continue;
-            o.budget -= size;
+            o.budget -= (i64)size;
             atomic_fetch_sub_explicit(&s->garbage[f], o.garbage[f], memory_order_relaxed);
             if (viewed(s)) o.held[f] += o.garbage[f];
             o.garbage[f] = 0;
