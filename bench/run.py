@@ -106,7 +106,7 @@ def main():
         print(f"warning: the bars are meant against {WANTED_REDIS}, this is {redis_version}", file=sys.stderr)
 
     env = Env({MAYFLY: args.server, REDIS: args.redis}, args.rounds, args.quick, cores, nice,
-              probe.build(os.path.join(HERE, "probe.c"), args.out), args.verbose)
+              [probe.build(os.path.join(HERE, name), args.out) for name in ("probe.c", "flood.c")], args.verbose)
     started, steal, load_before = time.time(), steal_ticks(), os.getloadavg()
     rows = run_scenarios(env, args.only)
 

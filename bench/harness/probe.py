@@ -13,10 +13,11 @@ PROBE_LEAD_MS = 500         # time for the probe to start and warm up
 
 
 def build(source, out_dir):
+    """Compiles a program of one file, if it is newer than what was compiled of it."""
     os.makedirs(out_dir, exist_ok=True)
-    binary = os.path.join(out_dir, "probe")
+    binary = os.path.join(out_dir, os.path.basename(source).removesuffix(".c"))
     if not os.path.exists(binary) or os.path.getmtime(binary) < os.path.getmtime(source):
-        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", binary, source], check=True)
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-pthread", "-o", binary, source], check=True)
     return binary
 
 

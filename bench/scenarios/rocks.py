@@ -1,12 +1,10 @@
 """The rocksdb engine: its CPU time per request beside redis-server's, which keeps everything in
-memory, and what users feel: deleting, a storm, churn, data that doesn't fit the caches, and more writes than
-the disk takes.
+memory, and what users feel: deleting, a storm, churn, and data that doesn't fit the caches. As many writes as
+the disk takes are in flood.py.
 
 Everything with appendfsync everysec, as the engine is delivered. Redis is no match for the second
 part (it has no disk to give back): those rows have Mayfly's side only."""
 
-import concurrent.futures
-import os
 import subprocess
 import time
 
@@ -181,47 +179,6 @@ def run_bigger(env):
         ("disk", "4 x cache: disk", "MB", INFO)))
 
 
-# -- as much as the disk takes --------------------------------------------------------------------------
-
-LONG = 300_000
-
-
-def write_long(server, name, count, pieces):
-    """One string of 300 kB after the other; any error ends it."""
-    with server.client() as c:
-        for i in range(count):
-            c.call("SET", f"{name}:{i}", pieces[i % len(pieces)], "EX", 600)
-
-
-def flood(env, side):
-    """Two clients write long strings, each as fast as it is answered, beside a probe that reads and writes."""
-    count = env.pick(5000, 1000) * MB // LONG // 2
-    pieces = [os.urandom(LONG) for _ in range(8)]
-    with env.server(side) as server, concurrent.futures.ThreadPoolExecutor() as pool:
-        t0 = int(time.time() * 1000) + PROBE_LEAD_MS
-        with Probe(env, server, t0, 0, env.pick(120_000, 40_000)) as probe:
-            start = time.monotonic()
-            for writer in [pool.submit(write_long, server, name, count, pieces) for name in "ab"]:
-                writer.result()
-            took_s = time.monotonic() - start
-            probe.stop()
-            trace = probe.finish()
-        return {"p999": trace.p999(), "any": trace.p999_any_moment(), "max": trace.longest(),
-                "rate": 2 * count * LONG / took_s / MB, "rss": server.rss() / MB,
-                "held": server.info("rocksdb", "writes_held_ms")}
-
-
-def run_flood(env):
-    got = env.collect("5 GB of strings of 300 kB", env.rounds_or(1, 1), lambda s: flood(env, s), (MAYFLY,))
-    return rows_from(NAME, got, (
-        ("p999", "flood: probe p99.9", "ms", LIMIT, 20),
-        ("max", "flood: longest probe stall", "ms", LIMIT, 100),
-        ("any", "flood: probe p99.9, asking at any moment", "ms", INFO),
-        ("rate", "flood: MB written a second", "MB", INFO),
-        ("held", "flood: writers held for", "ms", INFO),
-        ("rss", "flood: RSS at the end", "MB", INFO)))
-
-
 def run_bigkey(env):
     what, expires, trigger, want = bigkey.CASES[0]
     got = env.collect("DEL of a hash of 1M fields", env.rounds_or(3, 1),
@@ -236,6 +193,6 @@ def run(env):
     with env.mayfly_with(*ENGINE):
         rows = cpu.run_tests(env, NAME, CPU_TESTS, SINGLES)
         with env.on_all_cores():
-            for part in (run_bigkey, run_storm, run_churn, run_bigger, run_flood):
+            for part in (run_bigkey, run_storm, run_churn, run_bigger):
                 rows += part(env)
     return rows
