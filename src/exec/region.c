@@ -122,6 +122,13 @@ static void note_failure(struct region *r, bool wrote)
 
 /* -- running ------------------------------------------------------------------------ */
 
+/* Whether the arguments of the command that runs outlive its record: those of EXEC's and a script's commands
+ * may not. */
+static bool arguments_stay(const struct region *r)
+{
+    return r->depth == 1 && !r->script && !r->journal.open.lent.n;
+}
+
 /* A command that changed something and said nothing else is its own effect,
  * under its true name. */
 static void default_effect(struct region *r, struct ctx *c)
@@ -131,7 +138,9 @@ static void default_effect(struct region *r, struct ctx *c)
     if (c->effects_given || !journal_wanted(&r->journal)) return;
     bytes sent = c->argv[0];
     if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* without a subcommand's */
-    journal_effect(&r->journal, c->db, c->argc, c->argv);
+    if (UNLIKELY(c->argv[c->argc - 1].n > JOURNAL_LEND_MIN) && arguments_stay(r))
+        journal_effect_lent(&r->journal, c->db, c->argc, c->argv);
+    else journal_effect(&r->journal, c->db, c->argc, c->argv);
     c->argv[0] = sent;
 }
 

@@ -24,19 +24,37 @@ void journal_detach(struct journal *j, struct journal_sink *sink)
 
 void journal_release(struct journal *j) { buf_release(&j->open.resp); }
 
+static inline void journal_select_db(struct journal *j, u32 db)
+{
+    char digits[NUM_I64_LEN];
+    if (j->db == (i64)db) return;
+    bytes select[2] = {BYTES_LIT("SELECT"), bytes_of(digits, num_print_i64(digits, db))};
+    resp_write_command(&j->open.resp, 2, select);
+    j->db = db;
+    if (!j->open.effects) j->open.select = j->open.resp.n;
+}
+
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv)
 {
     j->changed = true;
     if (!journal_wanted(j)) return;
-    if (j->db != (i64)db) {
-        char digits[NUM_I64_LEN];
-        bytes select[2] = {BYTES_LIT("SELECT"), bytes_of(digits, num_print_i64(digits, db))};
-        resp_write_command(&j->open.resp, 2, select);
-        j->db = db;
-        if (!j->open.effects) j->open.select = j->open.resp.n;
-    }
+    journal_select_db(j, db);
     resp_write_command(&j->open.resp, argc, argv);
     j->open.effects++;
+}
+
+void journal_effect_lent(struct journal *j, u32 db, int argc, const bytes *argv)
+{
+    struct journal_record *r = &j->open;
+    j->changed = true;
+    if (!journal_wanted(j)) return;
+    CHECK(!r->lent.n);
+    journal_select_db(j, db);
+    resp_write_command_head(&r->resp, argc, argv);
+    r->lent = argv[argc - 1];
+    r->lent_at = r->resp.n;
+    buf_append_str(&r->resp, "\r\n");
+    r->effects++;
 }
 
 /* Without a SELECT: who takes data only may never see it. */
@@ -63,6 +81,7 @@ static void wrap_in_transaction(struct journal_record *r)
     buf_append_str(&whole, BLOCK_END);
     buf_release(&r->resp);
     r->resp = whole;
+    if (r->lent.n) r->lent_at += strlen(BLOCK_BEGIN);
 }
 
 bytes journal_select(const struct journal_record *record) { return bytes_of(record->resp.p, record->select); }
@@ -75,11 +94,21 @@ bytes journal_effects(const struct journal_record *record)
     return bytes_of(rest.p + begin, rest.n - begin - end);
 }
 
+void journal_parts(const struct journal_record *record, bytes text, bytes part[JOURNAL_PARTS])
+{
+    size_t head = text.n;
+    if (record->lent.n) head = record->lent_at - (size_t)(text.p - record->resp.p);
+    part[0] = bytes_of(text.p, head);
+    part[1] = record->lent;
+    part[2] = bytes_of(text.p + head, text.n - head);
+}
+
 static void journal_clear_record(struct journal *j)
 {
     buf_clear(&j->open.resp);
     if (UNLIKELY(j->open.resp.cap > KEEP)) buf_release(&j->open.resp);
     j->open.select = 0;
+    j->open.lent.n = 0;
     j->open.effects = j->open.messages = 0;
     j->changed = j->open.newer = false;
 }

@@ -24,6 +24,8 @@ struct journal_record {
     bool newer;     /* among them one that Redis 7.0 does not know, and whose whole block it would refuse */
     struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes … */
     size_t select;  /* … of which so many bytes are a SELECT before everything else */
+    bytes lent;     /* a very long argument that was not copied; empty: `resp` is the whole text … */
+    size_t lent_at; /* … otherwise it belongs at this offset of `resp`: see journal_parts */
 };
 
 struct journal_sink {
@@ -52,6 +54,11 @@ static inline void journal_changed(struct journal *j) { j->changed = true; }
 /* Adds an effect, which is a change, to the open record; without a sink only that there was one is noted. */
 void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
 
+/* As journal_effect, but the last argument is not copied: it stays as it is until the record is closed. For
+ * arguments of more than JOURNAL_LEND_MIN bytes, one per record, whose copying would delay all clients. */
+void journal_effect_lent(struct journal *j, u32 db, int argc, const bytes *argv);
+#define JOURNAL_LEND_MIN (16u << 20)
+
 /* Adds a message, which is for those who follow this server as it runs, and changes no data. Nothing happens
  * without a sink that wants it. */
 void journal_message(struct journal *j, int argc, const bytes *argv);
@@ -77,5 +84,10 @@ static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 /* The SELECT a record begins with, if any; and its effects without what they are wrapped in. */
 bytes journal_select(const struct journal_record *record);
 bytes journal_effects(const struct journal_record *record);
+
+/* The text that sinks take. `text` is what journal_effects returned, or all of `resp`; with the lent argument,
+ * if any, it is these parts one after the other. Unused parts are empty. */
+#define JOURNAL_PARTS 3
+void journal_parts(const struct journal_record *record, bytes text, bytes part[JOURNAL_PARTS]);
 
 #endif

@@ -50,9 +50,20 @@ bool aof_line_parse(const char line[AOF_LINE], enum aof_tag tag, u64 *number, u6
 
 u64 aof_chain_start(const char line[AOF_LINE]) { return crc64(0, bytes_of(line, AOF_LINE)); }
 
-u64 aof_chain_next(u64 chain, bytes block)
+static u64 chain_length(u64 chain, size_t n)
 {
     char digits[NUMBER_DIGITS];
-    put_hex(digits, NUMBER_DIGITS, block.n);
-    return crc64(crc64(chain, bytes_of(digits, NUMBER_DIGITS)), block);
+    put_hex(digits, NUMBER_DIGITS, n);
+    return crc64(chain, bytes_of(digits, NUMBER_DIGITS));
+}
+
+u64 aof_chain_next(u64 chain, bytes block) { return crc64(chain_length(chain, block.n), block); }
+
+u64 aof_chain_next_parts(u64 chain, const bytes *parts, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) n += parts[i].n;
+    chain = chain_length(chain, n);
+    for (size_t i = 0; i < count; i++) chain = crc64(chain, parts[i]);
+    return chain;
 }

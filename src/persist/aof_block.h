@@ -25,5 +25,6 @@ u64 aof_chain_start(const char line[AOF_LINE]);
 
 /* The chain after a block of these bytes. */
 u64 aof_chain_next(u64 chain, bytes block);
+u64 aof_chain_next_parts(u64 chain, const bytes *parts, size_t count); /* of a block in parts */
 
 #endif

@@ -301,17 +301,28 @@ static bool write_out(struct aof_log *l)
 
 /* A record so long that copying it once more would delay everybody goes straight into the file, as a block of
  * its own. False: it could not be written, or not all of it, and is to be appended as any other. */
-static bool write_through(struct aof_log *l, bytes record)
+static bool write_through(struct aof_log *l, const bytes part[JOURNAL_PARTS], size_t n)
 {
     char line[AOF_LINE];
     if (l->at.fd < 0 || l->write_failed || !write_out(l)) return false;
-    u64 chain = aof_chain_next(l->chain, record);
-    aof_line_print(line, AOF_TAG_BLOCK, record.n, chain);
+    u64 chain = aof_chain_next_parts(l->chain, part, JOURNAL_PARTS), at = l->at.size + AOF_LINE;
+    aof_line_print(line, AOF_TAG_BLOCK, n, chain);
     if (!write_at(l->at.fd, bytes_of(line, AOF_LINE), l->at.size)) return false;
-    if (!write_at(l->at.fd, record, l->at.size + AOF_LINE)) return false;
+    for (int i = 0; i < JOURNAL_PARTS; at += part[i++].n)
+        if (!write_at(l->at.fd, part[i], at)) return false;
     l->at.chain = l->chain = chain;
-    written(l, AOF_LINE + record.n);
+    written(l, AOF_LINE + n);
     return true;
+}
+
+static COLD void append_long(struct aof_log *l, const struct journal_record *record)
+{
+    bytes part[JOURNAL_PARTS];
+    journal_parts(record, buf_bytes(&record->resp), part);
+    if (write_through(l, part, record->resp.n + record->lent.n)) return;
+    if (!l->open) open_block(l);
+    for (int i = 0; i < JOURNAL_PARTS; i++) buf_append_bytes(&l->buf, part[i]);
+    close_block(l);
 }
 
 static void append(struct journal_sink *sink, const struct journal_record *record)
@@ -321,7 +332,10 @@ static void append(struct journal_sink *sink, const struct journal_record *recor
     if (UNLIKELY(journal_is_message(record))) return;
     stamp(l, record->now_ms);
     l->fresh = true;
-    if (UNLIKELY(resp.n > BLOCK_ENOUGH) && write_through(l, resp)) return;
+    if (UNLIKELY(record->lent.n || resp.n > BLOCK_ENOUGH)) {
+        append_long(l, record);
+        return;
+    }
     if (!l->open) open_block(l);
     buf_append_bytes(&l->buf, resp);
     if (UNLIKELY(l->buf.n - l->block_at > BLOCK_ENOUGH)) close_block(l);

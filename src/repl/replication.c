@@ -33,7 +33,9 @@ static void take_record(struct journal_sink *sink, const struct journal_record *
     struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
     /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
     if (record->newer) stream_append(&r->stream, journal_select(record));
-    stream_append(&r->stream, record->newer ? journal_effects(record) : buf_bytes(&record->resp));
+    bytes text = record->newer ? journal_effects(record) : buf_bytes(&record->resp), part[JOURNAL_PARTS];
+    journal_parts(record, text, part);
+    for (int i = 0; i < JOURNAL_PARTS; i++) stream_append(&r->stream, part[i]);
 }
 
 void replication_feed(struct server *s, bytes command)

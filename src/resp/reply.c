@@ -188,3 +188,14 @@ void resp_write_command(struct buf *out, int argc, const bytes *argv)
         buf_append(out, "\r\n", CRLF_LEN);
     }
 }
+
+void resp_write_command_head(struct buf *out, int argc, const bytes *argv)
+{
+    header(out, '*', argc);
+    for (int i = 0; i < argc - 1; i++) {
+        header(out, '$', (i64)argv[i].n);
+        buf_append_bytes(out, argv[i]);
+        buf_append(out, "\r\n", CRLF_LEN);
+    }
+    header(out, '$', (i64)argv[argc - 1].n);
+}

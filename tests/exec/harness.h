@@ -32,7 +32,10 @@ static inline void recorder_append(struct journal_sink *sink, const struct journ
     struct journal_record *copy = &r->v[r->n++];
     *copy = *record;
     copy->resp = (struct buf){0};
-    buf_append_bytes(&copy->resp, buf_bytes(&record->resp));
+    bytes part[JOURNAL_PARTS];
+    journal_parts(record, buf_bytes(&record->resp), part);
+    for (int i = 0; i < JOURNAL_PARTS; i++) buf_append_bytes(&copy->resp, part[i]);
+    copy->lent = (bytes){0};
 }
 
 static inline void recorder_clear(struct recorder *r)

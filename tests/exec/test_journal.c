@@ -493,6 +493,75 @@ static void a_huge_record_leaves_no_room_behind(void **state)
     world_close(&w);
 }
 
+/* A sink that notes which argument of the last record was lent to it. */
+struct lent_sink {
+    struct journal_sink sink;
+    bytes lent;
+    size_t copied;
+};
+
+static void note_lent(struct journal_sink *sink, const struct journal_record *record)
+{
+    struct lent_sink *s = (struct lent_sink *)(void *)sink;
+    s->lent = record->lent;
+    s->copied = record->resp.n;
+}
+
+/* The last record of the world's recorder is this text around `size` times the letter x. */
+static void assert_text_around(struct world *w, const char *head, size_t size, const char *tail)
+{
+    const struct buf *text = &w->journal.v[w->journal.n - 1].resp;
+    assert_int_equal(text->n, strlen(head) + size + strlen(tail));
+    assert_memory_equal(text->p, head, strlen(head));
+    for (size_t i = 0; i < size; i++)
+        if (text->p[strlen(head) + i] != 'x') fail_msg("another byte at %zu", i);
+    assert_memory_equal(text->p + strlen(head) + size, tail, strlen(tail));
+    recorder_clear(&w->journal);
+}
+
+/* A last argument of more than 16 MB is not copied into the record, unless it may be gone before the record is
+ * closed. */
+static void a_huge_argument_is_lent(void **state)
+{
+    (void)state;
+    struct world w;
+    struct lent_sink s = {.sink.append = note_lent};
+    const size_t size = JOURNAL_LEND_MIN + 1;
+    char *value = mem_alloc(size);
+    bytes set[] = {BYTES_LIT("SET"), BYTES_LIT("k"), bytes_of(value, size)};
+    memset(value, 'x', size);
+    world_open(&w);
+    journal_attach(&w.region.journal, &s.sink);
+
+    run_argv(&w, 3, set);
+    assert_ptr_equal(s.lent.p, value);
+    assert_int_equal(s.lent.n, size);
+    assert_true(s.copied < 100);
+    assert_text_around(&w, "*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777217\r\n",
+                       size, "\r\n");
+
+    run(&w, "PEXPIRE k 10"); /* a record of two effects: of the dead key and the command */
+    at(&w, 20);
+    recorder_clear(&w.journal);
+    run_argv(&w, 3, (bytes[]){BYTES_LIT("APPEND"), BYTES_LIT("k"), set[2]});
+    assert_ptr_equal(s.lent.p, value);
+    assert_text_around(&w,
+                       "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n"
+                       "*3\r\n$6\r\nAPPEND\r\n$1\r\nk\r\n$16777217\r\n",
+                       size, "\r\n*1\r\n$4\r\nEXEC\r\n");
+
+    run(&w, "MULTI");
+    run_argv(&w, 3, set);
+    run(&w, "EXEC");
+    assert_int_equal(s.lent.n, 0);
+    assert_text_around(&w, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777217\r\n", size, "\r\n");
+    run(&w, "SET a 1");
+    assert_int_equal(s.lent.n, 0);
+    journal_detach(&w.region.journal, &s.sink);
+    mem_free(value);
+    world_close(&w);
+}
+
 static void a_new_sink_is_told_the_database(void **state)
 {
     (void)state;
@@ -592,6 +661,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(databases_are_selected_where_they_change),
         cmocka_unit_test(a_new_sink_is_told_the_database),
         cmocka_unit_test(a_huge_record_leaves_no_room_behind),
+        cmocka_unit_test(a_huge_argument_is_lent),
         cmocka_unit_test(the_cycle_has_its_own_records),
         cmocka_unit_test(a_hollow_hash_goes_as_a_whole),
         cmocka_unit_test(malformed_records_are_refused),

@@ -71,6 +71,10 @@ static void test_long_record(void **state UNUSED)
         assert_true(size_of(path) > size + LONG_VALUE);
         assert_int_equal(aof_facts(wr.a).buffer, 0);
         assert_true(tick(&wr, "append a 3;append long tail"));
+        assert_true(tick(&wr, "set dead v px 10"));
+        at(&wr.w, 20 + 20 * timestamps);
+        set_long(&wr.w, "dead"); /* within MULTI, after a DEL */
+        assert_true(tick(&wr, "append dead tail"));
         check_files(&wr, &o);
         writer_close(&wr);
     }
