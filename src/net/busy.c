@@ -9,46 +9,18 @@
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
-struct tick_state {
-    struct net_request *requests;
-    u32 request_count, request_cap, running;
-    bytes *args;
-    u32 arg_count, arg_cap;
-    struct arena words;
-    struct conn *ready, *ready_tail;
-    u64 ticks;
-};
-
-static struct tick_state set_aside(struct net *n)
+/* The tick that is being run, and in its place an empty one with the same number. */
+static struct net_tick set_aside(struct net *n)
 {
-    struct tick_state t = {
-        n->requests, n->request_count, n->request_cap, n->running, n->args, n->arg_count, n->arg_cap,
-        n->words, n->ready, n->ready_tail, n->ticks,
-    };
-    n->requests = NULL;
-    n->args = NULL;
-    n->request_count = n->request_cap = n->running = n->arg_count = n->arg_cap = 0;
-    n->words = (struct arena){0};
-    n->ready = n->ready_tail = NULL;
-    return t;
+    struct net_tick outer = n->tick;
+    n->tick = (struct net_tick){.number = outer.number};
+    return outer;
 }
 
-static void put_back(struct net *n, const struct tick_state *t)
+static void put_back(struct net *n, const struct net_tick *outer)
 {
-    mem_free(n->requests);
-    mem_free(n->args);
-    arena_release(&n->words);
-    n->requests = t->requests;
-    n->request_count = t->request_count;
-    n->request_cap = t->request_cap;
-    n->running = t->running;
-    n->args = t->args;
-    n->arg_count = t->arg_count;
-    n->arg_cap = t->arg_cap;
-    n->words = t->words;
-    n->ready = t->ready;
-    n->ready_tail = t->ready_tail;
-    n->ticks = t->ticks;
+    net_tick_release(&n->tick);
+    n->tick = *outer;
 }
 
 /* Whether the tick has not begun with what the connection sent, or has sent nothing whole. */
@@ -57,7 +29,7 @@ static bool may_withdraw(const struct conn *c)
     const struct net *n = c->net;
     bool answered = conn_output_end(c) != c->tick_mark || c->before.n || c->behind.n;
     if (c->closing || c->hold || c->replica || answered) return false;
-    return !net_asks(c) || (c->first_request > n->running && n->requests[c->first_request].raw);
+    return !net_asks(c) || (c->first_request > n->tick.running && n->tick.requests[c->first_request].raw);
 }
 
 /* Whether all it sent in this tick was answered, before the request that runs. */
@@ -65,14 +37,14 @@ static bool is_answered(const struct conn *c)
 {
     const struct net *n = c->net;
     if (c->closing || c->hold || c->replica || !net_asks(c)) return false;
-    return c->first_request < n->running && n->requests[n->running].conn != c;
+    return c->first_request < n->tick.running && n->tick.requests[n->tick.running].conn != c;
 }
 
 /* The tick is over for this one: what it was answered goes out, and it may ask again. */
 static void release(struct conn *c)
 {
     const struct net *n = c->net;
-    for (u32 i = c->first_request; n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
+    for (u32 i = c->first_request; n->tick.requests[i].conn == c; i++) n->tick.requests[i].conn = NULL;
     net_withdraw(c);
     net_flush(c);
 }
@@ -81,7 +53,7 @@ static void release(struct conn *c)
 static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
 {
     u32 count = 0;
-    for (struct conn *c = n->ready, *next; c; c = next) {
+    for (struct conn *c = n->tick.ready, *next; c; c = next) {
         next = c->ready_next;
         if (settled && is_answered(c)) release(c);
         else if (may_withdraw(c)) net_withdraw(c);
@@ -133,13 +105,14 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
 {
     struct conn **withdrawn = mem_alloc((n->count + 1) * sizeof(struct conn *));
     u32 count = withdraw_all(n, settled, withdrawn);
-    struct tick_state outer = set_aside(n);
+    struct net_tick outer = set_aside(n);
     for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
     mem_free(withdrawn);
     uv_update_time(n->loop); /* the loop is not there to do it */
     read_all(n);
-    while (n->ready) {
-        for (n->running = 0; n->running < n->request_count; n->running++) run(n, n->running);
+    while (n->tick.ready) {
+        struct net_tick *t = &n->tick;
+        for (t->running = 0; t->running < t->request_count; t->running++) run(n, t->running);
         net_end_tick(n);
     }
     put_back(n, &outer);

@@ -11,22 +11,24 @@
 
 static inline struct net_request *add_request(struct net *n)
 {
-    if (UNLIKELY(n->request_count == n->request_cap)) {
-        n->request_cap = n->request_cap ? n->request_cap * 2 : 256;
-        n->requests = mem_realloc(n->requests, n->request_cap * sizeof *n->requests);
+    struct net_tick *t = &n->tick;
+    if (UNLIKELY(t->request_count == t->request_cap)) {
+        t->request_cap = t->request_cap ? t->request_cap * 2 : 256;
+        t->requests = mem_realloc(t->requests, t->request_cap * sizeof *t->requests);
     }
-    return &n->requests[n->request_count++];
+    return &t->requests[t->request_count++];
 }
 
 /* Room for so many arguments behind the tick's others. */
 static bytes *reserve_args(struct net *n, u32 more)
 {
-    if (UNLIKELY(n->arg_cap - n->arg_count < more)) {
-        n->arg_cap = MAX(n->arg_cap * 2, n->arg_count + more);
-        n->arg_cap = MAX(n->arg_cap, 1024u);
-        n->args = mem_realloc(n->args, n->arg_cap * sizeof *n->args);
+    struct net_tick *t = &n->tick;
+    if (UNLIKELY(t->arg_cap - t->arg_count < more)) {
+        t->arg_cap = MAX(t->arg_cap * 2, t->arg_count + more);
+        t->arg_cap = MAX(t->arg_cap, 1024u);
+        t->args = mem_realloc(t->args, t->arg_cap * sizeof *t->args);
     }
-    return n->args + n->arg_count;
+    return t->args + t->arg_count;
 }
 
 /* What the arguments' offsets count from. The words of an inline request live in the
@@ -34,7 +36,7 @@ static bytes *reserve_args(struct net *n, u32 more)
 static const char *args_start(struct net *n, const struct request_parser *p, const char *start)
 {
     if (LIKELY(!p->is_inline)) return start;
-    char *words = arena_alloc(&n->words, p->words.n);
+    char *words = arena_alloc(&n->tick.words, p->words.n);
     memcpy(words, p->words.p, p->words.n);
     return words;
 }
@@ -96,9 +98,9 @@ static size_t parse_all(struct conn *c, bytes in)
         done += used;
         if (argc == 0) continue;
         *add_request(n) = (struct net_request){
-            .conn = c, .argv_at = n->arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
+            .conn = c, .argv_at = n->tick.arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
         };
-        n->arg_count += argc;
+        n->tick.arg_count += argc;
         first = false;
     }
     return done;
@@ -112,7 +114,7 @@ void net_take_input(struct conn *c)
     bool from_lent = c->lent.n > 0;
     bytes in = from_lent ? buf_bytes(&c->lent) : buf_bytes(&c->in);
     net_make_ready(c);
-    c->first_request = n->request_count;
+    c->first_request = n->tick.request_count;
     size_t used = parse_all(c, in);
     if (from_lent) {
         /* Keep the unfinished rest: the lent buffer goes back after the tick. */
@@ -219,7 +221,8 @@ static struct buf input_keep(struct conn *c, const struct net_request *q)
 
 void conn_postpone(struct net *n, u32 at, u32 why)
 {
-    struct net_request *q = &n->requests[at];
+    struct net_tick *t = &n->tick;
+    struct net_request *q = &t->requests[at];
     struct conn *c = q->conn;
     struct buf kept = input_keep(c, q);
     net_give_back(c->net, &c->in);
@@ -229,7 +232,7 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     c->hold |= why;
     net_watch(c, c->events & ~UV_READABLE);
     /* A connection is parsed once per tick, so that its requests stand together. */
-    for (u32 i = at; i < n->request_count && n->requests[i].conn == c; i++) n->requests[i].conn = NULL;
+    for (u32 i = at; i < t->request_count && t->requests[i].conn == c; i++) t->requests[i].conn = NULL;
 }
 
 void net_withdraw(struct conn *c)
@@ -246,10 +249,10 @@ void conn_mind_end(struct conn *c) { net_watch(c, (c->events & ~UV_READABLE) | U
 
 void conn_block(struct net *n, struct conn *c, u32 why)
 {
-    u32 next = n->running + 1;
-    if (next < n->request_count && n->requests[next].conn == c) conn_postpone(n, next, why);
+    u32 next = n->tick.running + 1;
+    if (next < n->tick.request_count && n->tick.requests[next].conn == c) conn_postpone(n, next, why);
     c->hold |= why;
-    c->blocked_tick = n->ticks;
+    c->blocked_tick = n->tick.number;
     conn_mind_end(c); /* nobody answers one who has left */
 }
 

@@ -44,10 +44,10 @@ void net_unready(struct conn *c)
     struct net *n = c->net;
     struct conn *before = NULL;
     if (!c->ready) return;
-    for (struct conn **at = &n->ready; *at != c; at = &(*at)->ready_next) before = *at;
+    for (struct conn **at = &n->tick.ready; *at != c; at = &(*at)->ready_next) before = *at;
     if (before) before->ready_next = c->ready_next;
-    else n->ready = c->ready_next;
-    if (n->ready_tail == c) n->ready_tail = before;
+    else n->tick.ready = c->ready_next;
+    if (n->tick.ready_tail == c) n->tick.ready_tail = before;
     c->ready = false;
 }
 
@@ -140,8 +140,8 @@ void net_close_idle(struct net *n)
 
 void net_end_tick(struct net *n)
 {
-    struct conn *c = n->ready, *again = NULL, **again_tail = &again;
-    n->ready = n->ready_tail = NULL;
+    struct conn *c = n->tick.ready, *again = NULL, **again_tail = &again;
+    n->tick.ready = n->tick.ready_tail = NULL;
     while (c) {
         struct conn *next = c->ready_next;
         c->ready = false;
@@ -158,9 +158,9 @@ void net_end_tick(struct net *n)
         }
         c = next;
     }
-    n->ticks++;
-    n->request_count = n->arg_count = 0;
-    arena_clear(&n->words);
+    n->tick.number++;
+    n->tick.request_count = n->tick.arg_count = 0;
+    arena_clear(&n->tick.words);
     while (again) {
         struct conn *next = again->ready_next;
         net_take_input(again);
@@ -175,8 +175,8 @@ static void run_ticks(struct net *n)
         /* Input taken up again may hold no request after all (blank lines): what it was lent
          * must go back before the next read. */
         do net_end_tick(n);
-        while (n->ready && !n->request_count);
-    } while (n->request_count);
+        while (n->tick.ready && !n->tick.request_count);
+    } while (n->tick.request_count);
 }
 
 static void on_check(uv_check_t *h) { run_ticks(h->data); }
@@ -186,7 +186,7 @@ static void on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
     n->stats.turns++;
-    if (UNLIKELY(n->ready != NULL)) run_ticks(n);
+    if (UNLIKELY(n->tick.ready != NULL)) run_ticks(n);
 }
 
 /* -- life ---------------------------------------------------------------------------------- */
@@ -208,15 +208,15 @@ void net_trim(struct net *n)
 {
     for (u32 i = 0; i < n->pool_low; i++) buf_release(&n->pool[--n->pooled]);
     n->pool_low = n->pooled;
-    if (n->arg_cap > ARGS_KEEP) {
-        mem_free(n->args);
-        n->args = NULL;
-        n->arg_cap = 0;
+    if (n->tick.arg_cap > ARGS_KEEP) {
+        mem_free(n->tick.args);
+        n->tick.args = NULL;
+        n->tick.arg_cap = 0;
     }
-    if (n->request_cap > ARGS_KEEP) {
-        mem_free(n->requests);
-        n->requests = NULL;
-        n->request_cap = 0;
+    if (n->tick.request_cap > ARGS_KEEP) {
+        mem_free(n->tick.requests);
+        n->tick.requests = NULL;
+        n->tick.request_cap = 0;
     }
 }
 
@@ -240,11 +240,16 @@ void net_init(struct net *n, uv_loop_t *loop)
     uv_unref((uv_handle_t *)&n->prepare);
 }
 
+void net_tick_release(struct net_tick *t)
+{
+    mem_free(t->requests);
+    mem_free(t->args);
+    arena_release(&t->words);
+}
+
 void net_release(struct net *n)
 {
     while (n->pooled) buf_release(&n->pool[--n->pooled]);
     mem_free(n->pool);
-    mem_free(n->requests);
-    mem_free(n->args);
-    arena_release(&n->words);
+    net_tick_release(&n->tick);
 }

@@ -44,7 +44,7 @@ struct conn {
     u8 calm;                   /* reads since that changed, up to NET_CALM: see net_tell_once */
     struct session session;
     struct conn *prev, *next;  /* of net->conns */
-    struct conn *ready_next;   /* of net->ready: has requests or output in this tick */
+    struct conn *ready_next;   /* of net->tick.ready: has requests or output in this tick */
     bool ready;
 
     /* input */
@@ -52,7 +52,7 @@ struct conn {
     struct buf in;             /* what a tick left over: the beginning of an unfinished request */
     struct buf lent;           /* this tick's input, lent from the pool; its requests point into it */
     bool read_this_tick;
-    u32 first_request;         /* where this tick's begin in net->requests, if there are any */
+    u32 first_request;         /* where this tick's begin in net->tick.requests, if there are any */
     bool more_input;           /* `in` holds requests that were not parsed yet */
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
@@ -97,7 +97,7 @@ struct conn {
 /* One parsed request of the tick. argv points into the connection's input. */
 struct net_request {
     struct conn *conn;
-    u32 argv_at;     /* index of its first argument in net->args */
+    u32 argv_at;     /* index of its first argument in the tick's args */
     u32 argc;        /* 0: a protocol error, see `error` */
     const char *raw; /* where the request starts in the input: to put it back */
     const char *raw_end; /* where the connection's input of this tick ends */
@@ -129,6 +129,18 @@ struct net_stats {
     u64 turns; /* of the loop */
 };
 
+/* Everything that belongs to one turn and to no other. A turn within a turn (net_serve_busy) has its own. */
+struct net_tick {
+    u64 number;                   /* of ticks that ended before it */
+    struct net_request *requests; /* in order of arrival; those of a connection stand together */
+    u32 request_count, request_cap;
+    u32 running;                  /* the owner's: index of the one that is being run, or NET_NO_REQUEST */
+    bytes *args;                  /* of all requests */
+    u32 arg_count, arg_cap;
+    struct arena words;           /* arguments of inline requests */
+    struct conn *ready, *ready_tail; /* connections with requests or output in it */
+};
+
 struct net {
     uv_loop_t *loop;
     struct net_config config;
@@ -138,14 +150,7 @@ struct net {
     u32 closing;      /* so many of them: the loop has yet to forget them */
     u64 next_id;
 
-    struct net_request *requests; /* this tick's, in order of arrival */
-    u32 request_count, request_cap;
-    u32 running;                  /* the owner's: index of the one that is being run, or NET_NO_REQUEST */
-    u64 ticks;                    /* that have ended */
-    bytes *args;
-    u32 arg_count, arg_cap;
-    struct arena words; /* arguments of this tick's inline requests */
-    struct conn *ready, *ready_tail;
+    struct net_tick tick; /* the one that is being gathered or run */
 
     struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
     u32 pooled, pool_cap;
@@ -238,6 +243,13 @@ void conn_block(struct net *n, struct conn *c, u32 why);
 void conn_wake(struct conn *c);
 /* … or, between ticks, at once. The connection may be closed on return. */
 void conn_pump(struct conn *c);
+
+/* The request that is being run; NULL: none is, or it was put off. */
+static inline const struct net_request *net_running(const struct net *n)
+{
+    const struct net_tick *t = &n->tick;
+    return t->running < t->request_count && t->requests[t->running].conn ? &t->requests[t->running] : NULL;
+}
 
 /* Those that are there: not those the loop has yet to forget. */
 static inline u32 net_clients(const struct net *n) { return n->count - n->closing; }

@@ -26,12 +26,13 @@ void net_drop_output(struct conn *c);
 
 /* Writes what connections were answered, and takes up the requests that were left. */
 void net_end_tick(struct net *n);
+void net_tick_release(struct net_tick *t); /* frees what it has */
 
 /* Whether the connection has requests in this tick. */
 static inline bool net_asks(const struct conn *c)
 {
     const struct net *n = c->net;
-    return c->first_request < n->request_count && n->requests[c->first_request].conn == c;
+    return c->first_request < n->tick.request_count && n->tick.requests[c->first_request].conn == c;
 }
 
 /* Takes a connection out of the tick, which has answered it nothing: its requests are for the next one. */
@@ -46,9 +47,9 @@ static inline void net_make_ready(struct conn *c)
     c->late = c->late_wrote = false;
     c->tick_mark = conn_output_end(c);
     c->ready_next = NULL;
-    if (n->ready_tail) n->ready_tail->ready_next = c;
-    else n->ready = c;
-    n->ready_tail = c;
+    if (n->tick.ready_tail) n->tick.ready_tail->ready_next = c;
+    else n->tick.ready = c;
+    n->tick.ready_tail = c;
 }
 void net_unready(struct conn *c);
 

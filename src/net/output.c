@@ -17,7 +17,7 @@ struct reply conn_reply(struct conn *c)
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
-void conn_late(struct conn *c) { c->late = c->blocked_tick != c->net->ticks; }
+void conn_late(struct conn *c) { c->late = c->blocked_tick != c->net->tick.number; }
 
 struct reply conn_push(struct conn *c, enum push_place place)
 {
@@ -47,12 +47,12 @@ void conn_answer_join(struct conn *c, size_t begin)
 
 void net_keep_output(struct net *n)
 {
-    for (struct conn *c = n->ready; c; c = c->ready_next) c->tick_mark = conn_output_end(c);
+    for (struct conn *c = n->tick.ready; c; c = c->ready_next) c->tick_mark = conn_output_end(c);
 }
 
 void net_take_back(struct net *n)
 {
-    for (struct conn *c = n->ready; c; c = c->ready_next)
+    for (struct conn *c = n->tick.ready; c; c = c->ready_next)
         if (!c->closing) conn_cut_output(c, c->tick_mark);
 }
 

@@ -21,9 +21,8 @@ static i64 cpu_us(void *owner UNUSED) { return clock_thread_us(); }
 static void show(void *owner, int argc, const bytes *argv)
 {
     struct server *s = owner;
-    const struct net *n = &s->net;
-    if (UNLIKELY(s->monitor_count) && n->running < n->request_count && n->requests[n->running].conn)
-        monitor_show(s, n->requests[n->running].conn, argc, argv);
+    const struct net_request *running = s->monitor_count ? net_running(&s->net) : NULL;
+    if (running) monitor_show(s, running->conn, argc, argv);
 }
 
 static void log_text(void *owner, int level, const char *text)

@@ -14,7 +14,7 @@
 
 static bytes element_of(struct server *s, const struct net_request *q)
 {
-    const bytes *argv = s->net.args + q->argv_at;
+    const bytes *argv = s->net.tick.args + q->argv_at;
     const struct command *cmd = region_find(&s->region, argv[0]);
     return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
 }
@@ -23,15 +23,15 @@ static bytes element_of(struct server *s, const struct net_request *q)
  * them together. Returns up to which request. */
 static u32 prefetch(struct server *s, u32 from)
 {
-    struct net *n = &s->net;
+    const struct net_tick *t = &s->net.tick;
     struct want want[PREFETCH_MAX];
     bool fetch_elements = s->region.eng->prefetch_elements;
-    u32 wants = 0, end = MIN(n->request_count, from + MIN(s->region.eng->prefetch_ahead, PREFETCH_MAX));
+    u32 wants = 0, end = MIN(t->request_count, from + MIN(s->region.eng->prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
-        const struct net_request *q = &n->requests[i];
+        const struct net_request *q = &t->requests[i];
         if (q->argc < 2 || !q->conn) continue;
         /* The first argument is nearly always a key; a wrong guess costs nothing. */
-        bytes key = n->args[q->argv_at + 1];
+        bytes key = t->args[q->argv_at + 1];
         bytes element = fetch_elements ? element_of(s, q) : (bytes){0};
         if (wants && !element.p && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
         want[wants++] = (struct want){q->conn->session.db, key, element};
@@ -178,9 +178,9 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
 {
     struct server *s = owner;
     i64 now_us = clock_mono_us();
-    const struct net *n = &s->net;
-    struct conn *c = n->running < n->request_count ? n->requests[n->running].conn : NULL;
-    if (!c) return; /* a script that our primary sent */
+    const struct net_request *running = net_running(&s->net);
+    if (!running) return; /* a script that our primary sent */
+    struct conn *c = running->conn;
     account(s, c, q, o, now_us - s->tick_us);
     s->tick_us = now_us;
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
@@ -199,7 +199,7 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
 void tick_run(struct net *n, u32 at)
 {
     struct server *s = n->owner;
-    struct net_request *nq = &n->requests[at];
+    struct net_request *nq = &n->tick.requests[at];
     struct conn *c = nq->conn;
     if (!c || c->closing || c->session.close_after_reply || s->shutting_down) return;
     struct reply out = conn_reply(c);
@@ -208,7 +208,7 @@ void tick_run(struct net *n, u32 at)
         c->session.close_after_reply = true;
         return;
     }
-    bytes *argv = n->args + nq->argv_at;
+    bytes *argv = n->tick.args + nq->argv_at;
     if (UNLIKELY(is_web_request(argv[0]))) {
         refuse_web_request(s, c);
         return;
@@ -350,10 +350,11 @@ static void housekeeping(struct server *s, bool idle)
 /* The client will not take itself to be within MULTI if that was answered by an error. */
 static void fail_transaction(struct server *s, struct conn *c, u32 at, u32 end)
 {
+    const struct net_tick *t = &s->net.tick;
     bool said_multi = false;
     for (; at < end && !said_multi; at++) {
-        const struct net_request *q = &s->net.requests[at];
-        const struct command *cmd = q->argc ? region_find(&s->region, s->net.args[q->argv_at]) : NULL;
+        const struct net_request *q = &t->requests[at];
+        const struct command *cmd = q->argc ? region_find(&s->region, t->args[q->argv_at]) : NULL;
         said_multi = cmd && cmd->run == cmd_multi;
     }
     multi_failed(&c->session, said_multi);
@@ -376,10 +377,11 @@ static void take_back(struct conn *c, const char *error, u32 times)
  * connection's: they stand together. */
 static u32 fail_connection(struct net *n, u32 at, const char *error, bool writers_only)
 {
-    struct conn *c = n->requests[at].conn;
+    const struct net_tick *t = &n->tick;
+    struct conn *c = t->requests[at].conn;
     u32 end = at;
     bool wrote = c && c->late_wrote;
-    for (; end < n->request_count && n->requests[end].conn == c; end++) wrote |= n->requests[end].wrote;
+    for (; end < t->request_count && t->requests[end].conn == c; end++) wrote |= t->requests[end].wrote;
     if (!c || c->closing || (writers_only && !wrote)) return end;
     if (UNLIKELY(c->replica || c->hold & HOLD_WAIT)) primary_failed(n->owner, c);
     if (UNLIKELY(c->session.tx != NULL)) fail_transaction(n->owner, c, at, end);
@@ -400,8 +402,8 @@ static void fail_listener(struct conn *c, const char *error, bool writers_only)
  * could not be written to the AOF: whoever changed anything is. */
 static void fail_replies(struct server *s, const char *error, bool writers_only)
 {
-    for (u32 i = 0; i < s->net.request_count;) i = fail_connection(&s->net, i, error, writers_only);
-    for (struct conn *c = s->net.ready; c; c = c->ready_next) fail_listener(c, error, writers_only);
+    for (u32 i = 0; i < s->net.tick.request_count;) i = fail_connection(&s->net, i, error, writers_only);
+    for (struct conn *c = s->net.tick.ready; c; c = c->ready_next) fail_listener(c, error, writers_only);
 }
 
 static void end_requests(struct server *s)
@@ -448,15 +450,15 @@ void server_tick(struct net *n)
     if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
     /* What happened since the last tick: the primary's commands, expiry, a full sync. */
     bool served = UNLIKELY(waiters_any_ready(&s->region.waiters)) && block_serve(s);
-    for (u32 i = 0, fetched = 0; i < n->request_count; i++) {
+    for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);
-        n->running = i;
+        n->tick.running = i;
         tick_run(n, i);
     }
-    n->running = NET_NO_REQUEST;
-    s->tick_took_us = n->request_count ? s->tick_us - start_us : -1;
-    if (n->request_count || served) end_requests(s);
-    housekeeping(s, n->request_count == 0);
+    n->tick.running = NET_NO_REQUEST;
+    s->tick_took_us = n->tick.request_count ? s->tick_us - start_us : -1;
+    if (n->tick.request_count || served) end_requests(s);
+    housekeeping(s, n->tick.request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);
     if (UNLIKELY(s->repl.waiting_local)) wait_look(s);

@@ -43,9 +43,8 @@ static struct tracker *find_tracker(const struct tracking *g, u64 id)
 /* The connection whose request is being run; NULL: none. */
 static struct conn *current(const struct server *s)
 {
-    const struct net *n = &s->net;
-    struct conn *c = n->running < n->request_count ? n->requests[n->running].conn : NULL;
-    return c && c->answering ? c : NULL;
+    const struct net_request *q = net_running(&s->net);
+    return q && q->conn->answering ? q->conn : NULL;
 }
 
 /* Who changes what is being changed: that one, or one who waited and is served now. */

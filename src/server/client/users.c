@@ -33,11 +33,10 @@ void users_greet(struct server *s, struct session *session)
 /* CLIENT INFO's line of one whose command is refused; that is the one it shows as the last. */
 static struct buf describe_running(struct server *s, struct conn *c)
 {
-    const struct net *n = &s->net;
+    const struct net_request *q = net_running(&s->net);
     struct buf out = {0};
-    if (n->running < n->request_count && n->requests[n->running].conn == c) {
-        const struct net_request *q = &n->requests[n->running];
-        const bytes *argv = n->args + q->argv_at;
+    if (q && q->conn == c) {
+        const bytes *argv = s->net.tick.args + q->argv_at;
         const struct command *cmd = region_find(&s->region, argv[0]), *sub = NULL;
         if (cmd && cmd->sub_count && q->argc > 1) sub = command_find_sub(cmd, argv[1]);
         if (cmd) c->last_command = sub ? sub->name : cmd->name;

@@ -22,7 +22,7 @@ struct running {
 
 static bool find_running(const struct server *s, struct running *r)
 {
-    const struct net *n = &s->net;
+    const struct net_request *request = net_running(&s->net);
     const struct conn *served = s->blocking.served;
     if (served) { /* it had waited for a key */
         const struct waiting *w = block_served(s);
@@ -30,9 +30,9 @@ static bool find_running(const struct server *s, struct running *r)
     } else if (s->repl.link && s->repl.link->running) {
         const struct request *q = s->repl.link->running;
         *r = (struct running){q->session, NULL, q->argc, q->argv};
-    } else if (n->running < n->request_count && n->requests[n->running].conn) {
-        const struct net_request *q = &n->requests[n->running];
-        *r = (struct running){&q->conn->session, q->conn, (int)q->argc, n->args + q->argv_at};
+    } else if (request) {
+        const bytes *argv = s->net.tick.args + request->argv_at;
+        *r = (struct running){&request->conn->session, request->conn, (int)request->argc, argv};
     } else {
         return false;
     }

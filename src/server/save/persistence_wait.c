@@ -57,7 +57,7 @@ static bool queue_must_wait(struct server *s, const struct session *session)
 bool persistence_must_wait(struct server *s, const struct net_request *q)
 {
     const struct session *session = &q->conn->session;
-    const bytes *argv = s->net.args + q->argv_at;
+    const bytes *argv = s->net.tick.args + q->argv_at;
     const struct command *cmd = region_find(&s->region, argv[0]);
     bool wait;
     if (!cmd) return false;
