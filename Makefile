@@ -235,6 +235,7 @@ $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.
 BIN_DIR := $(DESTDIR)$(PREFIX)/bin
 ETC_DIR := $(DESTDIR)$(PREFIX)/etc
 DOC_DIR := $(DESTDIR)$(PREFIX)/share/doc/mayfly
+MAN_DIR := $(DESTDIR)$(PREFIX)/share/man/man1
 UNIT    := $(DESTDIR)$(PREFIX)/lib/systemd/system/mayfly-server.service
 install: $(BUILD)/mayfly-server
 	install -D -m 755 $(BUILD)/mayfly-server $(BIN_DIR)/mayfly-server
@@ -242,12 +243,18 @@ install: $(BUILD)/mayfly-server
 	install -m 644 README.md CHANGELOG.md LICENSE mayfly.conf $(DOC_DIR)
 	install -m 644 docs/*.* $(DOC_DIR)/docs
 	install -m 644 docs/decisions/* $(DOC_DIR)/docs/decisions
+	install -D -m 644 docs/man/mayfly-server.1 $(MAN_DIR)/mayfly-server.1
 	[ -e $(ETC_DIR)/mayfly.conf ] || install -D -m 644 mayfly.conf $(ETC_DIR)/mayfly.conf
 	sed 's|@PREFIX@|$(PREFIX)|g' scripts/mayfly-server.service | install -D -m 644 /dev/stdin $(UNIT)
 
 uninstall:
 	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
-	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT)
+	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT) $(MAN_DIR)/mayfly-server.1
+
+#: deb               a Debian package of the server, in build/deb (Debian 12 or 13, whichever it is built on)
+.PHONY: deb
+deb: $(BUILD)/mayfly-server
+	$(Q)scripts/deb $(BUILD)/mayfly-server $(BUILD)/deb
 
 #: clean             remove all build directories
 clean:
