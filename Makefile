@@ -251,6 +251,12 @@ uninstall:
 	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
 	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT) $(MAN_DIR)/mayfly-server.1
 
+#: demo              a million keys expire beside redis-server, both latencies drawn live (KEYS)
+.PHONY: demo
+KEYS ?= 1000000
+demo: $(BUILD)/mayfly-server
+	$(Q)$(PYTHON) bench/demo.py --keys $(KEYS) --server $(BUILD)/mayfly-server
+
 #: deb               a Debian package of the server, in build/deb (Debian 12 or 13, whichever it is built on)
 .PHONY: deb
 deb: $(BUILD)/mayfly-server
