@@ -109,7 +109,7 @@ def test_ways_to_connect(server, own_server):
 def test_shutdown(own_server):
     s = own_server()
     assert cli(s, 'SHUTDOWN', 'NOSAVE') == ''
-    assert s.proc.wait(20) == 0
+    assert s.proc.wait(mayfly.PATIENCE) == 0
 
 
 # -- output formats --------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_interactive(server):
         enter('help @hash', r' *HDEL.*HEXPIRE.*HGETALL')
         enter('GET nobody', r'\(nil\)\r\n')
         enter('quit', '')
-        assert t.proc.wait(20) == 0
+        assert t.proc.wait(mayfly.PATIENCE) == 0
 
 
 def test_stat(server):

@@ -127,7 +127,7 @@ class Machine:
     def release(self):
         """Ends whoever traces it (strace -D, which lets go of it then)."""
         os.kill(self.tracer, signal.SIGKILL)
-        mayfly.eventually(lambda: not self.tracer, 20)
+        mayfly.eventually(lambda: not self.tracer)
 
     def check(self, directory=None):
         """The offline checker finds nothing."""
@@ -234,7 +234,7 @@ class LossyDisk(Disk):
 
     def power_on(self):
         self.unmount()
-        mayfly.eventually(lambda: not self.in_use(), 20)
+        mayfly.eventually(lambda: not self.in_use())
         self.mount('-o', 'loop', self.image)
 
 

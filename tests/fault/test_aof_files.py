@@ -631,7 +631,7 @@ def test_full_disk_and_a_folder(small, history):
             assert 'MISCONF' in first and 'MISCONF' in second, (first, second)
             assert c.call('GET', 'step') is not None
             os.remove(os.path.join(small.path, 'filler'))
-            eventually(lambda: c.call('SET', 'k', 'v') == b'OK', 10)
+            eventually(lambda: c.call('SET', 'k', 'v') == b'OK')
             return seen(served)
     _, state = place.start(then=use)
     assert isinstance(state, dict), state

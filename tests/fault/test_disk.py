@@ -47,7 +47,7 @@ def make_room(disk):
 
 def ends_with(link, command, status, how):
     """Asks for it, and waits until it has ended so."""
-    mayfly.eventually(lambda: not isinstance(link.call(command), mayfly.ReplyError), 20)
+    mayfly.eventually(lambda: not isinstance(link.call(command), mayfly.ReplyError))
     mayfly.eventually(lambda: info(link)[status] == how, 30)
 
 
@@ -202,7 +202,7 @@ def test_a_disk_that_fails_for_a_while(machines, rounds):
             time.sleep(0.3)
             assert link.call('SET', 'k', 'v').startswith('MISCONF')
             m.release()
-            mayfly.eventually(lambda: isinstance(link.call('BGREWRITEAOF'), bytes), 20)
+            mayfly.eventually(lambda: isinstance(link.call('BGREWRITEAOF'), bytes))
             mayfly.eventually(lambda: TRUST in m.log, 60)
             assert link.call('SET', 'k', 'v') == b'OK'
         time.sleep(0.2)

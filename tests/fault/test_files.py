@@ -171,7 +171,7 @@ def test_flipped_bit(kind, machines, rounds):
                 try:
                     flipped.wait_ready()
                 except AssertionError:
-                    assert flipped.proc.wait(30) == 1 and "Can't start" in flipped.log, flipped.log
+                    assert flipped.proc.wait(mayfly.PATIENCE) == 1 and "Can't start" in flipped.log, flipped.log
                     assert reported, text
                     rounds.add(did_not_start=1)
                     continue

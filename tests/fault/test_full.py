@@ -145,7 +145,7 @@ def test_crash_on_a_full_disk(setup, machines, disks, rounds):
         try:
             m.wait_ready()
         except AssertionError:
-            assert m.proc.wait(30) == 1
+            assert m.proc.wait(mayfly.PATIENCE) == 1
             assert "Can't start" in m.log and 'No space left' in m.log, m.log
             os.unlink(ballast)
             m.check()

@@ -133,7 +133,7 @@ def test_spoiled_after_a_crash(machines, rounds):
     """Older logs are synced as soon as they are complete, also with `no`: after kill -9 they are missed as well."""
     rng = rounds.rng
     m = filled(machines, 'no')
-    mayfly.eventually(lambda: noted(m) == logs_of(m)[-1], 20)
+    mayfly.eventually(lambda: noted(m) == logs_of(m)[-1])
     m.kill()
     names = logs_of(m)
     for how in ('emptied', 'removed', 'truncated', 'flipped') if rounds.full else ('emptied', 'removed'):

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 import machine
+import mayfly
 from load import Link
 from machine import MEMORY, ROCKS
 
@@ -127,7 +128,7 @@ def test_killed_while_creating(machines, rounds):
             m.wait_ready(20)
             m.kill()                                 # that was later than the creation
         except AssertionError:
-            assert m.proc.wait(20) == -signal.SIGKILL, m.log
+            assert m.proc.wait(mayfly.PATIENCE) == -signal.SIGKILL, m.log
         m.start()
         with Link(m.port) as link:
             assert link.call('DBSIZE') == 0 and link.call('SET', 'k', 'v') == b'OK'

@@ -50,8 +50,8 @@ def rewrite(m):
     """One that succeeds, sooner or later."""
     before = m.log.count('rewrite finished successfully')
     with Link(m.port) as link:
-        mayfly.eventually(lambda: not isinstance(link.call('BGREWRITEAOF'), mayfly.ReplyError), 20)
-        mayfly.eventually(lambda: m.log.count('rewrite finished successfully') > before, 20)
+        mayfly.eventually(lambda: not isinstance(link.call('BGREWRITEAOF'), mayfly.ReplyError))
+        mayfly.eventually(lambda: m.log.count('rewrite finished successfully') > before)
 
 
 def afterwards(m, load):
@@ -130,7 +130,7 @@ def test_starting(loaded, rounds):
 def leave_only_a_dump(m, name):
     """All data is in one RDB file of this name."""
     with Link(m.port) as link:
-        mayfly.eventually(lambda: link.call('SAVE') == b'OK', 20)
+        mayfly.eventually(lambda: link.call('SAVE') == b'OK')
     m.kill()
     shutil.rmtree(os.path.join(m.dir, aof.FOLDER))
     os.rename(os.path.join(m.dir, 'dump.rdb'), os.path.join(m.dir, name))

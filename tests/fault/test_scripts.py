@@ -67,7 +67,7 @@ def test_what_is_answered_beside_a_script_is_kept(setup, what, first, machines):
     with Link(m.port) as writer, Link(m.port) as script:
         sent = [(writer, commands), (script, [('EVAL', SPIN, 0)])]
         in_one_tick(m, *(sent if first == 'writer' else reversed(sent)))
-        mayfly.eventually(lambda: is_busy(m), 20)
+        mayfly.eventually(lambda: is_busy(m))
         got = answers(writer, commands)
         m.healthy()
         m.kill()
@@ -91,7 +91,7 @@ def test_beside_a_script_that_writes_nothing_is_answered_early(setup, machines):
     start(m)
     with Link(m.port) as writer, Link(m.port) as script:
         in_one_tick(m, (writer, [('SET', 'k', 'v')]), (script, [('EVAL', WRITE_AND_SPIN, 0)]))
-        mayfly.eventually(lambda: is_busy(m), 20)
+        mayfly.eventually(lambda: is_busy(m))
         assert writer.silent(0.3)
         m.healthy()
         m.kill()

@@ -66,7 +66,7 @@ def test_storm(setup, machines, rounds):
             live = [k for k in link.call('KEYS', '*')]
             deadlines = link.many([('PEXPIRETIME', k) for k in live])
             assert all(d > at + 10**6 for d in deadlines)
-            mayfly.eventually(lambda: link.call('DBSIZE') == len(live), 20)
+            mayfly.eventually(lambda: link.call('DBSIZE') == len(live))
         m.kill()
         m.check()
         m.start()
@@ -113,7 +113,7 @@ def test_compactions_take_the_dead(machines, rounds):
         assert code == 0 and 'compacted away' in text, text
         m.start()                                       # with the cycle
         with Link(m.port) as link:
-            mayfly.eventually(lambda: link.call('DBSIZE') == 101, 20)
+            mayfly.eventually(lambda: link.call('DBSIZE') == 101)
         m.kill()
         code, text = m.setup.checker(m.dir)
         assert code == 0 and 'compacted away' not in text, text

@@ -19,6 +19,7 @@ import proxy as proxies                                                  # noqa:
 
 FULL = os.environ.get('REPL') == 'full'
 SEED = os.environ.get('REPL_SEED') or str(random.SystemRandom().randrange(10**6))
+os.environ['REPL_SEED'] = SEED      # processes of pytest-xdist inherit it, and choose the same tests
 ALL = 'redis:memory redis:rocks memory:redis rocks:redis memory:rocks rocks:memory memory:memory rocks:rocks'
 CHAIN = 'redis:memory:rocks memory:redis:rocks rocks:memory:redis memory:rocks:memory'
 PAIRS = (os.environ.get('REPL_PAIRS') or ALL).replace(',', ' ').split()

@@ -159,7 +159,7 @@ def test_dead_but_not_deleted(pair, node):
     wait_synced(primary, replica)
     assert replica.call('DBSIZE') == primary.call('DBSIZE')
     replica.promote()
-    eventually(lambda: replica.call('DBSIZE') == 2, 10)
+    eventually(lambda: replica.call('DBSIZE') == 2)
     assert sorted(replica.call('KEYS', '*')) == stays
     assert replica.stat('expired_keys') >= 2000 - 1
 
@@ -239,10 +239,10 @@ def test_fields(pair, node, rng):
                 if reply and when <= before or not reply and after < when:
                     wrong.append((c is r, key, field, reply, when, before, after))
     assert not wrong and asked > 100, (asked, len(wrong), wrong[:5])
-    eventually(lambda: primary.call('DBSIZE') == hashes // 2, 20)
+    eventually(lambda: primary.call('DBSIZE') == hashes // 2)
     wait_synced(primary, replica)
     assert replica.call('DBSIZE') == hashes // 2
-    eventually(lambda: record.offset == primary.offset, 20)
+    eventually(lambda: record.offset == primary.offset)
     record.close()
     gone = [(at, c[1], f) for at, c in record.stream if c[0].upper() == b'HDEL' for f in c[2:]]
     assert len(gone) == len(set(g[1:] for g in gone)), 'a field went twice'

@@ -67,7 +67,7 @@ def test_full_disk(kind, node):
         primary.call('SET', 'fat', everything.noise(9_000_000))
         replica.call('SET', 'a', 1)
         replica.follow(primary)
-        eventually(lambda: primary.stat('sync_full') >= 2, 20)
+        eventually(lambda: primary.stat('sync_full') >= 2)
         assert replica.call('GET', 'a') == b'1' and not linked(replica)
         primary.call('SET', 'fat', 'thin')
         wait_synced(primary, replica)

@@ -33,7 +33,7 @@ def test_cut_at_random(pair, node, proxy, full, rng, seed):
         if interrupted:
             link.cut(after=rng.randrange(200, 30_000))
             link.open = True
-            eventually(lambda: not link.open, 20)
+            eventually(lambda: not link.open)
         link.restore()
         traffic.some(rng.randrange(200))
         wait_synced(primary, replica)
@@ -112,7 +112,7 @@ def test_too_slow(kind, when, node, proxy):
     else:
         link.pause = 0.02
         replica.follow(link)
-        eventually(lambda: link.passed > 100_000, 20)
+        eventually(lambda: link.passed > 100_000)
         link.stall()
     with Raw(primary.port) as c:
         for i in range(1000):

@@ -79,7 +79,7 @@ def test_password(pair, node):
         replica.config(masteruser=user, masterauth=password)
         replica.follow(primary)
         if good:
-            eventually(lambda: linked(replica), 20)
+            eventually(lambda: linked(replica))
         else:
             time.sleep(0.3)
             assert not linked(replica)
@@ -119,12 +119,12 @@ def test_min_replicas(two):
     link.cut()
     eventually(lambda: not linked(replica))
     refused = 'NOREPLICAS Not enough good replicas to write.'
-    eventually(lambda: primary.ask('SET', 'a', 2) == refused, 10)
+    eventually(lambda: primary.ask('SET', 'a', 2) == refused)
     assert primary.call('GET', 'a') == b'1'
     link.restore()
-    eventually(lambda: primary.ask('SET', 'a', 3) == b'OK', 10)
+    eventually(lambda: primary.ask('SET', 'a', 3) == b'OK')
     primary.config(min_replicas_to_write=2)
-    eventually(lambda: primary.ask('SET', 'a', 4) == refused, 10)
+    eventually(lambda: primary.ask('SET', 'a', 4) == refused)
 
 
 # -- INFO and ROLE, field by field as Redis has them -----------------------------------------------------
@@ -152,7 +152,7 @@ def every_shape(a, b):
     out = [(shape(a), role_shape(a.call('ROLE')))]
     b.follow(a)
     wait_synced(a, b)
-    eventually(lambda: re.search('state=online.*lag=[01]', a.fields()['slave0']), 10)
+    eventually(lambda: re.search('state=online.*lag=[01]', a.fields()['slave0']))
     out += [(shape(n), role_shape(n.call('ROLE'))) for n in (a, b)]
     a.kill()
     eventually(lambda: not linked(b))
@@ -193,7 +193,7 @@ def test_replicaof_replies(kind, node):
     assert n.call('SLAVEOF', 'NO', 'ONE') == b'OK'
     assert n.call('REPLICAOF', '127.0.0.1', other.port) == b'OK'
     assert n.call('REPLICAOF', '127.0.0.1', other.port) == b'OK Already connected to specified master'
-    eventually(lambda: linked(n), 10)
+    eventually(lambda: linked(n))
     assert n.call('ROLE')[:4] == [b'slave', b'127.0.0.1', other.port, b'connected']
 
 

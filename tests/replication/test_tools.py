@@ -29,7 +29,7 @@ def test_cli_replica(kind, node):
     with subprocess.Popen(['redis-cli', '-p', str(primary.port), '--replica'], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as cli:
         try:
-            eventually(lambda: 'state=online' in primary.fields().get('slave0', ''), 20)
+            eventually(lambda: 'state=online' in primary.fields().get('slave0', ''))
             primary.call('SET', 'a', 'to be seen')
             lines = iter(cli.stdout.readline, b'')
             assert any(b'to be seen' in line for line in lines)
@@ -41,9 +41,9 @@ def test_failover(pair, node, seed):
     primary, replica = map(node, pair)
     replica.follow(primary)
     Traffic(primary, seed).some(1000)
-    eventually(lambda: linked(replica), 20)
+    eventually(lambda: linked(replica))
     assert primary.call('FAILOVER') == b'OK'
-    eventually(lambda: replica.call('ROLE')[0] == b'master' and primary.call('ROLE')[0] == b'slave', 20)
+    eventually(lambda: replica.call('ROLE')[0] == b'master' and primary.call('ROLE')[0] == b'slave')
     wait_synced(replica, primary)
     replica.call('SET', 'after', 1)
     wait_synced(replica, primary)
@@ -67,7 +67,7 @@ def test_failover_asks_for_no_more(kind, node):
         assert primary.call('GET', 'a') == b'1'
     finally:
         replica.proc.send_signal(signal.SIGCONT)
-    eventually(lambda: replica.call('ROLE')[0] == b'master', 20)
+    eventually(lambda: replica.call('ROLE')[0] == b'master')
     wait_synced(replica, primary)
 
 
@@ -143,7 +143,7 @@ def test_bad_primary(kind, what, node):
     bad = BadPrimary(BAD[what])
     good.call('SET', 'a', 1)
     replica.follow(bad)
-    eventually(lambda: bad.ended >= 1, 10)
+    eventually(lambda: bad.ended >= 1)
     assert replica.call('PING') == b'PONG' and not linked(replica)
     replica.follow(good)
     wait_synced(good, replica)
@@ -174,7 +174,7 @@ def test_bad_replica(kind, says, node):
         except OSError:
             pass
     assert primary.call('GET', 'a') == b'1'
-    eventually(lambda: primary.fields()['connected_slaves'] == '1', 10)
+    eventually(lambda: primary.fields()['connected_slaves'] == '1')
     wait_synced(primary, good)
     with Raw(primary.port) as c:
         everything.run(c, [('SET', 'b', 2)])

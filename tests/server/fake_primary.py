@@ -71,7 +71,7 @@ class Link:
             info = c.call('INFO', 'replication').decode()
             return f'slave_repl_offset:{position}\r\n' in info and 'master_link_status:up' in info
         with Raw(self.replica) as c:
-            eventually(there, 20)
+            eventually(there)
         return self
 
     def acknowledged(self, position):

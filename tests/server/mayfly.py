@@ -22,6 +22,7 @@ ENGINES = {
                 '--rocksdb-write-buffer-size', '16mb', '--rocksdb-background-threads', '2'],
 }
 ENGINE_ARGS = ENGINES[ENGINE]
+PATIENCE = 45       # seconds until a test gives up on what comes at once unless the machine is overloaded
 
 
 def sanitized():
@@ -31,7 +32,7 @@ def sanitized():
     return b'__asan_init' in program or b'__tsan_init' in program
 
 
-def eventually(condition, seconds=20, pause=0.01):
+def eventually(condition, seconds=PATIENCE, pause=0.01):
     """Waits until condition() is true and returns its value."""
     end = time.monotonic() + seconds
     while True:
@@ -46,6 +47,12 @@ def process_state(pid):
     """As ps shows it: 'S' asleep, 'T' stopped. A signal is delivered some time after kill() has returned."""
     with open(f'/proc/{pid}/stat', encoding='ascii') as f:
         return f.read().rsplit(')', 1)[1].split()[0]
+
+
+def cpu_seconds(server):
+    """Of the thread that serves clients: how busy others keep the machine does not count."""
+    with open(f'/proc/{server.proc.pid}/task/{server.proc.pid}/schedstat', encoding='ascii') as f:
+        return int(f.read().split()[0]) / 1e9
 
 
 def in_one_of(rounds, attempt):
@@ -110,7 +117,7 @@ class Server:
             time.sleep(0.005)
 
     def client(self, **options):
-        return Client(port=self.port, socket_timeout=30, **options)
+        return Client(port=self.port, socket_timeout=PATIENCE, **options)
 
     def raw(self):
         return Raw(self.port)
@@ -191,10 +198,11 @@ class ReplyError(str):
 class Raw:
     """A bare connection: bytes out, bytes or parsed replies in."""
 
-    def __init__(self, port, timeout=20):
+    def __init__(self, port, timeout=PATIENCE):
         address = port if isinstance(port, str) else ('127.0.0.1', port)
         family = socket.AF_UNIX if isinstance(port, str) else socket.AF_INET
         self.sock = socket.socket(family)
+        self.timeout = timeout
         self.sock.settimeout(timeout)
         self.sock.connect(address)
         if family == socket.AF_INET:
@@ -258,7 +266,7 @@ class Raw:
         except TimeoutError:
             return True
         finally:
-            self.sock.settimeout(20)
+            self.sock.settimeout(self.timeout)
 
     def reply(self):
         line = self.line()

@@ -700,7 +700,7 @@ def test_bad_configurations(server_factory, tmp_path, lines, why):
     conf = tmp_path / 'bad.conf'
     write(conf, lines + '\n')
     s = with_file(server_factory, conf, wait=False)
-    assert s.proc.wait(20) == 1
+    assert s.proc.wait(mayfly.PATIENCE) == 1
     assert why in s.log
 
 
@@ -728,10 +728,10 @@ def test_replication_as_a_user(server_factory, redis_factory, raw):
     options = ('--replicaof', f'127.0.0.1 {primary.port}', '--masteruser', 'repl', '--masterauth', 'pw')
     for replica in (server_factory(*options), redis_factory(*options)):
         seen = raw(replica.port)
-        mayfly.eventually(lambda x=seen: x.call('GET', 'k') == b'1', 20)
+        mayfly.eventually(lambda x=seen: x.call('GET', 'k') == b'1')
     ours = server_factory('--masteruser', 'repl', '--masterauth', 'pw')
     d = raw(ours.port)
     d.call('ACL', 'SETUSER', 'default', '-set', '-del')
     d.call('REPLICAOF', '127.0.0.1', primary.port)
     c.call('SET', 'k', 2)
-    mayfly.eventually(lambda: d.call('GET', 'k') == b'2', 20)
+    mayfly.eventually(lambda: d.call('GET', 'k') == b'2')

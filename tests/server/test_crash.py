@@ -32,7 +32,7 @@ def crash(server, *words, name=None):
         if name:
             c.call('CLIENT', 'SETNAME', name)
         c.command('DEBUG', *words)
-        return server.proc.wait(30)
+        return server.proc.wait(mayfly.PATIENCE)
 
 
 def sections(log):
@@ -109,7 +109,7 @@ def test_a_worker_thread(crashing):
     threads = [int(t) for t in os.listdir(f'/proc/{s.proc.pid}/task') if int(t) != s.proc.pid]
     tgkill = {'x86_64': 234, 'aarch64': 131}[platform.machine()]
     assert threads and ctypes.CDLL(None).syscall(tgkill, s.proc.pid, threads[0], int(signal.SIGBUS)) == 0
-    assert s.proc.wait(30) == -signal.SIGBUS
+    assert s.proc.wait(mayfly.PATIENCE) == -signal.SIGBUS
     part = sections(s.log)
     assert f'Thread: {threads[0]} (' in part[''] and 'main thread' not in part['']
     assert '# Keyspace' in part['INFO OUTPUT']

@@ -248,7 +248,7 @@ def test_events_of_a_replica(server, server_factory):
     listener.commands.call('CONFIG', 'SET', 'notify-keyspace-events', 'EA')
     listener.commands.call('REPLICAOF', '127.0.0.1', primary.port)
     with replica.client() as r:
-        mayfly.eventually(lambda: r.info('replication')['master_link_status'] == 'up', 20)
+        mayfly.eventually(lambda: r.info('replication')['master_link_status'] == 'up')
     with primary.client() as r:
         r.set('k', 'v', px=50)
     assert [heard(listener) for _ in range(3)] == [('set', 'k'), ('expire', 'k'), ('del', 'k')]

@@ -128,7 +128,7 @@ def unharmed(target):
 def connect(raw, target, *login):
     c = raw(target.port)
     if login:
-        mayfly.eventually(lambda: c.call('AUTH', *login) == b'OK', 10)
+        mayfly.eventually(lambda: c.call('AUTH', *login) == b'OK')
     return c
 
 

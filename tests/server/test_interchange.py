@@ -128,7 +128,7 @@ def test_many_databases(redis_factory, server_factory, tmp_path):
     call(redis, 'SAVE')
     same(look(redis, dbs), look(loaded_from(server_factory, tmp_path, *many_dbs), dbs))
     few = loaded_from(server_factory, tmp_path, '--databases', 16, wait=False)
-    assert few.proc.wait(20) == 1 and 'a database 63, and only 16 are configured' in few.log
+    assert few.proc.wait(mayfly.PATIENCE) == 1 and 'a database 63, and only 16 are configured' in few.log
 
 
 def test_without_checksum(redis_factory, server_factory, tmp_path):
@@ -246,7 +246,7 @@ def change(server, tag):
 def rewritten(server):
     """A rewrite, to its end."""
     call(server, 'BGREWRITEAOF')
-    eventually(lambda: {info(server, f'aof_rewrite_{x}') for x in ('in_progress', 'scheduled')} == {'0'}, 20)
+    eventually(lambda: {info(server, f'aof_rewrite_{x}') for x in ('in_progress', 'scheduled')} == {'0'})
     assert info(server, 'aof_last_bgrewrite_status') == 'ok', server.log
     eventually(lambda: settled(server))
 
@@ -381,7 +381,7 @@ def test_there_and_back(server_factory, redis_factory, tmp_path):
     assert redis.stop() == 0
     # It appended to a file of ours: that is not taken for granted.
     s.start(wait=False)
-    assert s.proc.wait(20) == 1 and 'commands without checksums follow' in s.log
+    assert s.proc.wait(mayfly.PATIENCE) == 1 and 'commands without checksums follow' in s.log
     assert 'aof-load-unchecked yes' in s.log
     s.args += ['--aof-load-unchecked', 'yes']
     s.start()
@@ -482,7 +482,7 @@ def test_field_deadlines_on_their_way_to_redis(server_factory, redis_factory, tm
     assert {k: v[2] for k, v in look(redis).items()} == fields
     check_aof(copied(s, tmp_path / 'incr'))
     redis = redis_factory('--appendonly', 'yes', directory=str(tmp_path / 'incr'), wait=False)
-    assert redis.proc.wait(20) == 1 and "Unknown command 'HPEXPIREAT'" in redis.log
+    assert redis.proc.wait(mayfly.PATIENCE) == 1 and "Unknown command 'HPEXPIREAT'" in redis.log
     rewritten(s)
     check_aof(copied(s, tmp_path / 'base'))
     redis = redis_factory('--appendonly', 'yes', directory=str(tmp_path / 'base'))

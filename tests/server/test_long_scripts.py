@@ -62,7 +62,7 @@ def test_a_signal_ends_a_script_that_has_not_written(server_factory, script, thr
     with begin(s, ENDLESS[script]) as c:
         s.proc.send_signal(signal.SIGTERM)
         assert c.reply().startswith('ERR the server is shutting down')
-        assert s.proc.wait(30) == 0, s.log
+        assert s.proc.wait(mayfly.PATIENCE) == 0, s.log
     s.check()
     assert 'User requested shutdown...' in s.log and 'bye bye' in s.log
 
@@ -74,7 +74,7 @@ def test_a_signal_ends_a_function(server_factory):
     with begin(s, 'spin', 'FCALL') as c:
         s.proc.send_signal(signal.SIGTERM)
         assert c.reply().startswith('ERR the server is shutting down')
-        assert s.proc.wait(30) == 0, s.log
+        assert s.proc.wait(mayfly.PATIENCE) == 0, s.log
 
 
 @pytest.mark.parametrize('keep', files(), ids=lambda k: ' '.join(k[:2]) or 'rocksdb')
@@ -84,7 +84,7 @@ def test_a_signal_ends_the_server_under_a_script_that_has_written(server_factory
     s = server_factory('--shutdown-timeout', 1, *keep)
     with begin(s, WRITES + ENDLESS[script]):
         s.proc.send_signal(signal.SIGTERM)
-        assert s.proc.wait(30) == 0, s.log
+        assert s.proc.wait(mayfly.PATIENCE) == 0, s.log
     s.check()
     kept = '--save' in keep
     assert f'It is stopped, and what it did is {"kept" if kept else "undone"}.' in s.log
@@ -98,7 +98,7 @@ def test_a_script_that_has_written_may_finish(server_factory):
     with begin(s, WRITES + NOW + 'local t = now() while now() < t + 400000 do end return "whole"') as c:
         s.proc.send_signal(signal.SIGTERM)
         assert c.reply() == b'whole'
-        assert s.proc.wait(30) == 0, s.log
+        assert s.proc.wait(mayfly.PATIENCE) == 0, s.log
     s.start()
     with s.client() as r:
         assert sorted(r.keys()) == [b'before', b'half']

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mayfly import INTERVALS_S, Raw, eventually, forecast, free_port
+from mayfly import INTERVALS_S, PATIENCE, Raw, eventually, forecast, free_port
 
 pytestmark = pytest.mark.any_engine
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-z_]+="[^"\\\n]*",?)*)\})? (-?[0-9.e+-]+|\+Inf|NaN)')
@@ -138,7 +138,7 @@ def test_silent_connections_do_not_hold_up_a_scrape(scraped):
 def test_off_by_default_and_a_taken_port_is_an_error(server_factory, scraped):
     s, port = scraped
     other = server_factory('--metrics-port', port, wait=False)
-    assert other.proc.wait(20) == 1 and \
+    assert other.proc.wait(PATIENCE) == 1 and \
         f'Failed listening on port {port} (metrics), address 127.0.0.1: Address already in use' in other.log
     assert 'bye bye' not in other.log
     with s.client() as c:

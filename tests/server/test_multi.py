@@ -481,7 +481,7 @@ def test_a_full_disk(small_disk, server_factory):
         assert c.call('EXEC') == 'EXECABORT Transaction discarded because of previous errors.'
         assert other.call('MULTI') == b'OK' and other.call('GET', 'k') == b'QUEUED' and other.call('EXEC') == [None]
         give_room()
-        eventually(lambda: c.call('SET', 'k', 'yes') == b'OK', 10)
+        eventually(lambda: c.call('SET', 'k', 'yes') == b'OK')
         c.send(b''.join(mayfly.encode(*x) for x in (('MULTI',), ('SET', 'a', '1'), ('INCR', 'a'), ('EXEC',))))
         assert [c.reply() for _ in range(4)] == [b'OK', b'QUEUED', b'QUEUED', [b'OK', 2]]
     s.restart(9)
@@ -498,7 +498,7 @@ def test_on_a_replica(server_factory):
         a.call('WATCH', 'old')
         b.call('WATCH', 'neither')
         assert a.call('REPLICAOF', '127.0.0.1', up.port) == b'OK'
-        eventually(lambda: b'master_link_status:up' in a.call('INFO', 'replication'), 20)
+        eventually(lambda: b'master_link_status:up' in a.call('INFO', 'replication'))
         for c, expected in ((a, None), (b, [None])):
             assert c.call('MULTI') == b'OK' and c.call('GET', 'neither') == b'QUEUED'
             assert c.call('EXEC') == expected
@@ -526,14 +526,14 @@ def test_becoming_a_replica_within(server_factory):
     first, second = (server_factory('--repl-diskless-sync-delay', '0') for _ in range(2))
     with first.raw() as a, second.raw() as b:
         assert b.call('REPLICAOF', '127.0.0.1', first.port) == b'OK'
-        eventually(lambda: b'master_link_status:up' in b.call('INFO', 'replication'), 20)
+        eventually(lambda: b'master_link_status:up' in b.call('INFO', 'replication'))
         a.call('SET', 'k', '1')
         eventually(lambda: b.call('GET', 'k') == b'1')
         assert b.call('REPLICAOF', 'NO', 'ONE') == b'OK'
         for command in (('MULTI',), ('SET', 'before', '1'), ('REPLICAOF', '127.0.0.1', second.port), ('EXEC',)):
             reply = a.call(*command)
         assert reply == [b'OK', b'OK']
-        eventually(lambda: b'master_link_status:up' in a.call('INFO', 'replication'), 20)
+        eventually(lambda: b'master_link_status:up' in a.call('INFO', 'replication'))
         b.call('SET', 'k', '2')
         eventually(lambda: a.call('GET', 'k') == b'2')
         assert a.call('GET', 'before') == b.call('GET', 'before')

@@ -142,7 +142,7 @@ def test_the_corpus_of_the_fuzzer(server_factory, tmp_path):
         where.mkdir()
         s = load(server_factory, where, data, '--rdbchecksum', 'no', '--rdb-skip-unsupported', 'yes', wait=False)
         if name == 'aux-ttl':
-            assert s.proc.wait(20) == 1 and 'a listpack is damaged' in s.log, s.log
+            assert s.proc.wait(mayfly.PATIENCE) == 1 and 'a listpack is damaged' in s.log, s.log
             continue
         s.wait_ready()
         seen += len(look(s))
@@ -232,7 +232,7 @@ def test_redis_7_2_and_7_4(server_factory, tmp_path, version):
 
 def test_version_13_is_refused(server_factory, tmp_path):
     s = load(server_factory, tmp_path, rdb.file(13, select(0), key(0, 'k', string('v'))), wait=False)
-    assert s.proc.wait(20) == 1 and 'version 13 of RDB is not supported' in s.log and 'dump.rdb' in s.log
+    assert s.proc.wait(mayfly.PATIENCE) == 1 and 'version 13 of RDB is not supported' in s.log and 'dump.rdb' in s.log
 
 
 # -- what Mayfly has no place for ----------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_strangers(server_factory, tmp_path, what):
     part, message = STRANGERS[what]
     data = rdb.file(12, select(0), key(0, 'before', string('v')), part, key(0, 'after', string('v')))
     s = load(server_factory, tmp_path, data, wait=False)
-    assert s.proc.wait(20) == 1 and message in s.log and 'does not support' in s.log, s.log
+    assert s.proc.wait(mayfly.PATIENCE) == 1 and message in s.log and 'does not support' in s.log, s.log
     assert 'rdb-skip-unsupported yes' in s.log and 'at offset' in s.log
     s = load(server_factory, tmp_path, data, '--rdb-skip-unsupported', 'yes')
     assert 'Left out' in s.log

@@ -643,11 +643,11 @@ def test_everything_from_redis(real, server_factory, diskless):
         p.config_set('repl-diskless-sync', diskless)
         everything.fill(c)
         r.execute_command('REPLICAOF', '127.0.0.1', real.port)
-        eventually(lambda: is_up(r), 20)
+        eventually(lambda: is_up(r))
         everything.run(c, [('SELECT', 0), ('DEL', 'int:1'), ('RENAME', 'int:12', 'int:13'), ('SPOP', 'set:512', 3)])
         p.execute_command('CLIENT', 'KILL', 'TYPE', 'replica')
         everything.run(c, [('EXPIRE', 'hash:512', 1000), ('SET', 'x', 1, 'EX', 1000), ('SWAPDB', 2, 3)])
-        assert eventually(lambda: p.wait(1, 1000), 20)
+        assert eventually(lambda: p.wait(1, 1000))
         everything.same(everything.look(real), everything.look(server))
         assert p.info('stats')['sync_full'] == 1 and p.info('stats')['sync_partial_ok'] == 1
         p.flushall()

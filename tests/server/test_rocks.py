@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from mayfly import BINARY, Raw, check_forecast, encode, eventually, in_one_of, sanitized
+from mayfly import BINARY, PATIENCE, Raw, check_forecast, cpu_seconds, encode, eventually, in_one_of, sanitized
 
 pytestmark = pytest.mark.engine('rocksdb', 'about the rocksdb engine')
 
@@ -247,7 +247,10 @@ def reclaimed(c, left):
 
 @RESTARTS
 def test_what_dies_while_the_server_is_down(server_factory, how):
-    s = server_factory()
+    in_one_of(3, lambda: dies_while_down(server_factory(), how))    # a slow machine may not be done in time
+
+
+def dies_while_down(s, how):
     with Raw(s.port) as c:
         at = now_ms() + 3000
         c.send(b''.join(encode('SET', f'dead{i}', 'v', 'PXAT', at + i % 100) +
@@ -356,12 +359,6 @@ def stops_at_once(server_factory):
 
 
 # -- big values and walks ----------------------------------------------------------------------------
-
-def cpu_seconds(s):
-    """Of the thread that serves clients: that others keep the machine busy does not count."""
-    with open(f'/proc/{s.proc.pid}/task/{s.proc.pid}/schedstat', encoding='ascii') as f:
-        return int(f.read().split()[0]) / 1e9
-
 
 def test_deleting_is_quick(server_factory):
     s = server_factory()
@@ -475,7 +472,7 @@ def test_a_second_server_on_the_same_directory(server_factory):
     with open(log, 'ab') as f:              # as if a write were under way: nothing to judge, or to put aside
         f.write(b'torn')
     second = server_factory(directory=first.dir, wait=False)
-    assert second.proc.wait(20) == 1
+    assert second.proc.wait(PATIENCE) == 1
     assert 'torn end' not in second.log
     assert re.search(rf"Can't start with engine rocksdb: .*{first.dir}/rocksdb: another process has it open", second.log), second.log
     with first.client() as r:
@@ -494,7 +491,7 @@ def test_a_directory_that_cannot_be_written(server_factory, existing):
     subprocess.run(['chmod', '-R', 'a+rX', s.dir], check=True)
     other = server_factory(directory=s.dir, wait=False,
                            before=['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'])
-    assert other.proc.wait(20) == 1
+    assert other.proc.wait(PATIENCE) == 1
     assert re.search(rf"Can't start with engine rocksdb: .*{s.dir}/rocksdb: .*must be writable", other.log), other.log
     s.start()
     with Raw(s.port) as c:
@@ -737,9 +734,19 @@ def small_cgroup():
                 os.rmdir(group)
     else:
         pytest.skip('no memory cgroup can be created')
-    yield group
-    eventually(lambda: not open(f'{group}/cgroup.procs', encoding='ascii').read())
-    os.rmdir(group)
+    entered = subprocess.run(['sh', '-c', f'echo $$ > {group}/cgroup.procs'], capture_output=True, check=False)
+    if not entered.returncode:
+        yield group
+    eventually(lambda: removed(group))
+    if entered.returncode:
+        pytest.skip('no process can enter a memory cgroup')
+
+
+def removed(group):
+    """A control group lingers for a moment after its last process."""
+    with contextlib.suppress(OSError):
+        os.rmdir(group)
+    return not os.path.exists(group)
 
 
 @pytest.mark.skipif(SLOW, reason="a sanitizer's own memory is beyond any budget")

@@ -296,7 +296,7 @@ def test_its_writes_stay_and_are_one_record(server_factory, engine=mayfly.ENGINE
 def test_a_redis_replica_gets_the_writes(server, redis_factory):
     replica = redis_factory('--replicaof', '127.0.0.1', server.port)
     with server.client() as r, replica.client() as other:
-        mayfly.eventually(lambda: other.info('replication')['master_link_status'] == 'up', 20)
+        mayfly.eventually(lambda: other.info('replication')['master_link_status'] == 'up')
         r.eval('redis.call("set", "a", redis.call("time")[1]) redis.call("sadd", "s", 1, 2, 3) '
                'return redis.call("spop", "s")', 0)
         mayfly.eventually(lambda: other.get('a') == r.get('a'))
@@ -506,7 +506,7 @@ def run_forever(s, script=FOREVER):
     def busy():
         with mayfly.Raw(s.port) as other:
             return other.call('PING') == mayfly.ReplyError(BUSY)
-    mayfly.eventually(busy, 20)
+    mayfly.eventually(busy)
     return c
 
 
@@ -629,7 +629,7 @@ def test_shutdown_while_one_runs(server_factory):
         other.command('SHUTDOWN', 'NOSAVE')
         assert other.rest() == b''
     c.close()
-    assert s.proc.wait(30) == 0
+    assert s.proc.wait(mayfly.PATIENCE) == 0
     s.check()
     s.start()
     with s.client() as r:
@@ -662,7 +662,7 @@ def test_who_insists_does_not_wait(server_factory, first):
         s.proc.send_signal(first)
         mayfly.eventually(lambda: f'Received {first.name} scheduling shutdown...' in s.log)
         s.proc.send_signal(signal.SIGINT)
-        assert s.proc.wait(30) == 1, s.log
+        assert s.proc.wait(mayfly.PATIENCE) == 1, s.log
     assert 'You insist... exiting now.' in s.log
     s.check()
     s.start()

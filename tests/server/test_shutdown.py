@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mayfly import BINARY, encode, eventually
+from mayfly import BINARY, PATIENCE, encode, eventually
 
 
 def test_start_log(server_factory):
@@ -37,7 +37,7 @@ def test_shutdown(server_factory, raw, options):
     s = server_factory()
     c = raw(s.port).command('SHUTDOWN', *options.split())
     assert c.closed()
-    assert s.proc.wait(20) == 0
+    assert s.proc.wait(PATIENCE) == 0
     assert 'User requested shutdown...' in s.log and s.log.rstrip().endswith('bye bye...')
 
 
@@ -55,7 +55,7 @@ def test_replies_before_a_shutdown_arrive(server_factory, raw):
     s = server_factory()
     c = raw(s.port).send(encode('SET', 'k', 'v') + encode('GET', 'k') + encode('SHUTDOWN', 'NOSAVE'))
     assert c.rest() == b'+OK\r\n$1\r\nv\r\n'
-    assert s.proc.wait(20) == 0
+    assert s.proc.wait(PATIENCE) == 0
 
 
 def test_clients_that_close_without_reading(server_factory, raw):
@@ -109,7 +109,7 @@ def test_shutdown_frees_everything(server_factory, raw):
 def test_port_in_use(server_factory):
     first = server_factory()
     second = server_factory(port=first.port, wait=False)
-    assert second.proc.wait(20) == 1
+    assert second.proc.wait(PATIENCE) == 1
     assert re.search(rf'Warning: Could not create server TCP listening socket .*:{first.port}: ', second.log)
     assert f'Failed listening on port {first.port} (tcp), aborting.' in second.log
     assert first.proc.poll() is None
@@ -123,13 +123,13 @@ def test_port_in_use(server_factory):
 ])
 def test_refuses_to_start(server_factory, args, text):
     s = server_factory(*args, wait=False)
-    assert s.proc.wait(20) == 1
+    assert s.proc.wait(PATIENCE) == 1
     assert text in s.log
 
 
 def test_nowhere_to_listen(server_factory):
     s = server_factory(port=0, wait=False)
-    assert s.proc.wait(20) == 1
+    assert s.proc.wait(PATIENCE) == 1
     assert 'Configured to not listen anywhere, exiting.' in s.log
 
 
@@ -141,8 +141,8 @@ def test_unix_socket_only(server_factory, raw):
 
 
 def test_unix_socket_left_by_a_crash(server_factory, raw):
-    first = server_factory('--unixsocket', '/tmp/mayfly-test-%d.sock' % os.getpid(), port=0)
-    path = first.args[-1]
+    first = server_factory('--unixsocket', 'left.sock', port=0)
+    path = f'{first.dir}/left.sock'
     first.proc.kill()
     first.proc.wait()
     assert os.path.exists(path)

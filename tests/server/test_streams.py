@@ -418,7 +418,7 @@ def test_consumers_lose_nothing(server_factory):
             s.restart(mayfly.signal.SIGKILL)
     seen = [k for k in seen if k]
     with Raw(s.port) as c:
-        eventually(lambda: run(c, 'DBSIZE') == 1, 20)
+        eventually(lambda: run(c, 'DBSIZE') == 1)
         while True:
             claimed = c.call('XAUTOCLAIM', 'gone', 'workers', 'last', 0, 0)[1]
             new = c.call('XREADGROUP', 'GROUP', 'workers', 'last', 'STREAMS', 'gone', '>')
@@ -436,7 +436,7 @@ def test_replicas_are_told(server_factory):
     p = server_factory('--expiry-stream', 'gone', '--repl-diskless-sync-delay', 0)
     q = server_factory('--expiry-stream', 'gone', '--replicaof', '127.0.0.1', str(p.port))
     with Raw(p.port) as c, Raw(q.port) as d:
-        eventually(lambda: q.info('replication')['master_link_status'] == 'up', 20)
+        eventually(lambda: q.info('replication')['master_link_status'] == 'up')
         everything.run(c, [('SET', f'k{i}', 1, 'PX', 1 + i) for i in range(100)])
         eventually(lambda: run(d, 'XLEN gone') == 100 and run(c, 'XLEN gone') == 100)
         assert run(c, 'XRANGE gone - +') == run(d, 'XRANGE gone - +')

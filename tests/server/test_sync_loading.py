@@ -177,7 +177,7 @@ def test_snapshots_wait(primary, start):
     assert i['async_loading'] == 1 and i['rdb_changes_since_last_save'] > 0 and i['rdb_saves'] == 0
     go_on(s)
     eventually(lambda: is_up(s))
-    eventually(lambda: s.info('persistence')['rdb_changes_since_last_save'] == 0, 10)
+    eventually(lambda: s.info('persistence')['rdb_changes_since_last_save'] == 0)
     with s.client() as c:
         c.config_set('save', '')
     restart_alone(s)

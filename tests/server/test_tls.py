@@ -254,13 +254,13 @@ def test_certificates_are_read_again(server_factory, certs, tmp_path):
 ])
 def test_bad_settings_keep_it_from_starting(server_factory, certs, broken, text):
     s = server_factory(*options(certs, free_port(), **broken), wait=False)
-    assert s.proc.wait(20) == 1 and 'Failed to configure TLS' in s.log and text in s.log
+    assert s.proc.wait(mayfly.PATIENCE) == 1 and 'Failed to configure TLS' in s.log and text in s.log
 
 
 def test_only_tls(server_factory, certs):
     port = free_port()
     s = server_factory('--port', 0, *options(certs, port), wait=False)
-    eventually(lambda: 'Ready to accept connections' in s.log, 20)
+    eventually(lambda: 'Ready to accept connections' in s.log)
     with Secure(port, context(certs)) as c:
         assert b'tcp_port:%d\r\n' % port in c.call('INFO', 'server')
 
@@ -282,7 +282,7 @@ def test_replication(server_factory, redis_factory, certs, kind):
     primary, port, replica = start_pair(kind, certs, server_factory, redis_factory)
     with Raw(primary.port) as p, Raw(replica.port) as r:
         p.call('SET', 'big', 'z' * 3_000_000)
-        eventually(lambda: b'master_link_status:up' in r.call('INFO', 'replication'), 20)
+        eventually(lambda: b'master_link_status:up' in r.call('INFO', 'replication'))
         p.send(b''.join(mayfly.encode('SET', f'k{i}', i, 'PX', 10_000_000) for i in range(5000)))
         assert all(p.reply() == b'OK' for _ in range(5000))
         assert p.call('WAIT', 1, 10_000) == 1
@@ -297,6 +297,6 @@ def test_a_primary_nobody_vouches_for(server_factory, certs):
                                             'tls-key-file': f'{certs}/stranger.key', 'tls-auth-clients': 'no'}))
     replica = server_factory(*options(certs, free_port()), '--tls-replication', 'yes', '--replicaof',
                              f'127.0.0.1 {port}')
-    eventually(lambda: 'certificate verify failed' in replica.log, 20)
+    eventually(lambda: 'certificate verify failed' in replica.log)
     with Raw(replica.port) as r:
         assert b'master_link_status:down' in r.call('INFO', 'replication')
