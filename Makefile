@@ -148,7 +148,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers unit server-tests client-tests oracle scenarios fault-short replication-short
+	$(Q)$(MAKE_ONE) layers check-docs unit server-tests client-tests oracle scenarios fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 
 test-address:
@@ -178,6 +178,11 @@ clients: $(BUILD)/mayfly-server
 layers: $(OBJ)
 	$(Q)scripts/check-layers --self-test
 	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj
+
+#: check-docs        check that the links of the documents lead somewhere
+.PHONY: check-docs
+check-docs:
+	$(Q)scripts/check-docs
 
 #: lint              layers, and cppcheck
 lint: $(OBJ)
