@@ -247,9 +247,9 @@ struct engine {
     u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
     bool failed;
     bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
-    bool leave_dead; /* reads stay reads: what they find dead is hidden, and left to due() */
-    bool keep_dead;  /* nothing goes because of its deadline but by drop() and reap(): a replica waits for the
-                      * primary to say so, which has to know what it says */
+    bool reads_only; /* reads write nothing: what they find dead is hidden, and left to due() */
+    bool report_expiry; /* somebody has to hear of every expiry (a replication stream, expiry-stream), so nothing is
+                         * deleted because of its deadline except by drop() and reap() */
     u32 draw_cost;      /* steps of a walk that one map.random costs, about; 3 at least */
     bool prefetch_elements; /* prefetch() makes use of them */
     u32 prefetch_ahead; /* how many wants prefetch() makes best use of */

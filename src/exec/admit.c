@@ -48,8 +48,7 @@ const char *admit_obstacle_to(const struct region *r, u32 flags)
 
 bool admit_eviction(struct region *r)
 {
-    r->evictor.spares_dead = r->follows;
-    if (!r->follows || (r->evict_following && !r->refuse_writes)) return true;
+    if (!expiry_follows(r->mode) || (r->evict_following && !r->refuse_writes)) return true;
     r->evictor.unfinished = false;
     return false;
 }

@@ -6,7 +6,7 @@
 /* What a primary sent, or a file holds, was loaded elsewhere in time. */
 static u32 load_limit_ms(const struct ctx *c)
 {
-    return c->region->loading || c->region->follows ? 0 : FUNCTION_LOAD_MS;
+    return c->region->loading || expiry_follows(c->region->mode) ? 0 : FUNCTION_LOAD_MS;
 }
 
 /* The command changed the libraries, or `error` says why not; it is released. */

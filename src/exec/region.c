@@ -40,7 +40,7 @@ static void note_failure(struct region *r, bool wrote);
 
 static COLD void tell_expired(struct region *r)
 {
-    if (r->follows || r->doomed) expiry_stream_forget(&r->expiry_stream);
+    if (expiry_follows(r->mode) || r->doomed) expiry_stream_forget(&r->expiry_stream);
     else expiry_stream_tell(&r->expiry_stream, &r->ks);
     if (r->eng->failed) note_failure(r, true);
 }
@@ -55,7 +55,7 @@ static ALWAYS_INLINE void close_record(struct region *r, u64 seed)
 void region_expire_all(struct region *r)
 {
     struct expire_sweep sweep = {0};
-    bool more = !r->ks.keep_dead && !r->follows; /* a replica leaves it to the primary, whose clock counts */
+    bool more = r->mode == EXPIRY_ACTIVE; /* a replica leaves it to the primary, whose clock counts */
     while (more) {
         more = expire_sweep_step(&sweep, &r->ks);
         if (r->depth == 0) close_record(r, 0);
@@ -74,8 +74,7 @@ void region_begin(struct region *r, i64 now_ms)
         else region_expire_all(r);
     }
     r->seen_ms = now_ms;
-    keyspace_begin(&r->ks, now_ms);
-    if (UNLIKELY(r->follows) && r->serve_dead) keyspace_all_alive(&r->ks);
+    keyspace_begin(&r->ks, now_ms, r->mode);
 }
 
 void region_advance(struct region *r, i64 now_ms)
@@ -102,7 +101,7 @@ bool region_may_split(const struct region *r)
 {
     const struct journal *j = &r->journal;
     bool touched = j->changed || j->open.effects || functions_changed(r);
-    return !touched && !r->doomed && !r->eng->failed && !r->loading && !r->follows;
+    return !touched && !r->doomed && !r->eng->failed && !r->loading && !expiry_follows(r->mode);
 }
 
 void region_split(struct region *r, bool kept)
@@ -172,11 +171,9 @@ static void prefetch_keys(struct region *r, const struct ctx *c)
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     size_t mark = reply_mark(q->out);
-    bool keep_dead = r->ks.keep_dead, only_reads = r->ks.only_reads;
-    /* A write deletes what it finds dead also in a replica that takes writes: nothing new may be put beside
-     * it. To the primary's own writes nothing is dead. */
+    bool deletes_dead = r->ks.deletes_dead, only_reads = r->ks.only_reads;
     r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
-    r->ks.keep_dead = r->ks.only_reads && (keep_dead || r->follows || r->eng->leave_dead);
+    r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->reads_only);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     if (LIKELY(r->depth++ == 0)) r->dirty_outside = r->ks.dirty;
@@ -185,7 +182,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
         c->keys_limited = !acl_reads_all(q->session->user, c->cmd, c->argc, c->argv);
     c->cmd->run(c);
     default_effect(r, c);
-    r->ks.keep_dead = keep_dead;
+    r->ks.deletes_dead = deletes_dead;
     r->ks.only_reads = only_reads;
     r->depth--;
     if (UNLIKELY(r->eng->failed)) {
@@ -205,7 +202,7 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
 }
 
 /* What a client reads is left as it is where nothing can be stored, and in a replica, which is a copy. */
-static bool keeps_nothing(const struct region *r) { return r->refuse_writes || r->follows; }
+static bool keeps_nothing(const struct region *r) { return r->refuse_writes || expiry_follows(r->mode); }
 
 /* Asked last: what would be refused is refused at once. */
 static u32 hold(const struct region *r, const struct request *q, const struct command *cmd)
@@ -307,7 +304,7 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     bytes in = buf_bytes(&record->resp), argv_space[64], *argv = argv_space;
     struct buf big = {0};
     err e = OK;
-    keyspace_begin(&r->ks, record->now_ms); /* what was alive then is alive now */
+    keyspace_begin(&r->ks, record->now_ms, record->now_ms ? r->mode : EXPIRY_APPLY);
     request_parser_init(&p);
     while (!e && in.n) {
         size_t used;
@@ -367,8 +364,7 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
 
 void region_follow_begin(struct region *r)
 {
-    keyspace_begin(&r->ks, r->seen_ms);
-    keyspace_all_alive(&r->ks);
+    keyspace_begin(&r->ks, r->seen_ms, EXPIRY_APPLY);
 }
 
 void region_follow(struct region *r, const struct request *q, struct outcome *o)
@@ -398,7 +394,7 @@ static bool expiry_stream_waits(struct region *r)
 
 bool region_expire_step(struct region *r)
 {
-    bool more = r->follows ? own_keys_step(&r->own, &r->ks)
+    bool more = expiry_follows(r->mode) ? own_keys_step(&r->own, &r->ks)
                            : !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
     if (UNLIKELY(r->eng->failed)) note_failure(r, true);
     close_record(r, 0);

@@ -53,8 +53,7 @@ struct region {
     const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
     const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
     i64 seen_ms;             /* the latest time a tick ran at */
-    bool follows;            /* a replica: the dead are hidden, and stay until the primary deletes them … */
-    bool serve_dead;         /* … or not even hidden: replica-expired-reads serve */
+    enum expiry_mode mode;   /* the owner decides it, between ticks; never EXPIRY_APPLY */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
     bool obeys;              /* the command that runs is the primary's */
     bool open;               /* the default user needs no password: whoever has not said one is that user */
@@ -137,8 +136,8 @@ NODISCARD bool region_retry(struct region *r, const struct request *q, const str
  * record. It cannot wait for keys. The caller has found and admitted it. */
 void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o);
 
-/* Replays the effects of a journal record at the record's own time: no authentication, no memory limit,
- * nothing replied. ERR_SYNTAX if the record is not well-formed. */
+/* Replays the effects of a journal record at the record's own time (0: nothing is dead): no authentication, no
+ * memory limit, nothing replied. ERR_SYNTAX if the record is not well-formed. */
 NODISCARD err region_apply(struct region *r, struct session *session, struct server *server,
                            const struct journal_record *record);
 
@@ -147,9 +146,8 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
  * attached). A command that does not write is rejected, but for SELECT and scripts of old files. */
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 
-/* Runs one command of a primary's stream, and closes its journal record. Whoever sent it decides what is
- * dead: between region_follow_begin and region_commit everything is alive, and a deadline in the past is one
- * like any other. Relative ones count from the time of the last tick. MULTI and EXEC are passed over: the
+/* Runs one command of a primary's stream, and closes its journal record. The sender decides what is
+ * dead (EXPIRY_APPLY): between region_follow_begin and region_commit a deadline in the past is one like any other. Relative ones count from the time of the last tick. MULTI and EXEC are passed over: the
  * caller gives everything between them within one transaction. Unlike region_replay it takes any command;
  * what may not come from a primary is the caller's to know. */
 void region_follow_begin(struct region *r);

@@ -102,9 +102,9 @@ static bool take_random(struct evictor *v, struct keyspace *ks, struct key_ref *
     return false;
 }
 
-static void evict(struct evictor *v, struct keyspace *ks, struct key_ref *ref)
+static void evict(struct keyspace *ks, struct key_ref *ref)
 {
-    if (!v->spares_dead && !alive(ref->deadline_ms, ks->dead_by_ms)) {
+    if (ks->mode == EXPIRY_ACTIVE && !alive(ref->deadline_ms, ks->dead_by_ms)) {
         keyspace_expire(ks, ref, false);
         return;
     }
@@ -121,7 +121,7 @@ static void due_key(void *arg, struct key_ref *ref) { keyspace_reclaim(arg, ref,
 static void expire_first(struct evictor *v, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
-    if (!v->spares_dead) e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
+    if (ks->mode == EXPIRY_ACTIVE) e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
     /* What was dropped earlier and waits to be freed counts too. */
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
 }
@@ -130,14 +130,14 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
 {
     v->unfinished = false;
     if (v->maxmemory == 0 || !over(v, ks)) return true;
-    if (ks->keep_dead && !v->spares_dead) return true;
+    if (ks->mode == EXPIRY_PAUSED) return true;
     expire_first(v, ks);
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL; n++) {
         struct key_ref ref;
         if (ks->policy == EVICT_NONE) return false;
         bool found = ks->policy & EVICT_VOLATILE_RANDOM ? take_random(v, ks, &ref) : take_best(v, ks, &ref);
         if (!found) return false;
-        evict(v, ks, &ref);
+        evict(ks, &ref);
         ks->eng->ops->reclaim(ks->eng, DUE_PER_CALL);
     }
     v->unfinished = over(v, ks);

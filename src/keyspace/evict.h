@@ -18,7 +18,6 @@ struct evictor {
     u64 maxmemory; /* 0: no limit */
     u32 samples;   /* maxmemory-samples */
     struct mem_meter meter;
-    bool spares_dead; /* a replica's that is told to evict: the dead go like the rest, nothing expires */
     u64 not_counted; /* bytes that don't count: replica and AOF buffers */
     struct evict_candidate pool[EVICT_POOL]; /* ascending score; used from the end */
     u32 pooled;

@@ -60,7 +60,7 @@ i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
 bool expire_cycle_waits(const struct expire_cycle *c);
 
 /* One step: a bounded handful of keys. True if there may be more to do right now.
- * A replica (keep_dead) never has anything to do. */
+ * It has work in EXPIRY_ACTIVE only. */
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 
 /* The slice took this long and, if more_left, stopped for lack of time. */

@@ -16,14 +16,14 @@ void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *jour
     };
 }
 
-void keyspace_begin(struct keyspace *ks, i64 now_ms)
+void keyspace_begin(struct keyspace *ks, i64 now_ms, enum expiry_mode mode)
 {
     ks->now_ms = ks->dead_by_ms = now_ms;
+    keyspace_set_mode(ks, mode);
     ks->eng->ops->begin(ks->eng, now_ms);
     ks->eng->fresh_access = access_new(ks);
+    if (UNLIKELY(!expiry_hides(mode))) ks->dead_by_ms = ks->eng->now_ms = 0;
 }
-
-void keyspace_all_alive(struct keyspace *ks) { ks->dead_by_ms = ks->eng->now_ms = 0; }
 
 /* -- the access clock: 24 bits per key ------------------------------------------ */
 
@@ -134,7 +134,7 @@ bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
 
 static void bury_dead(struct keyspace *ks, struct key_ref *ref)
 {
-    if (ks->keep_dead) return;
+    if (!ks->deletes_dead) return;
     if (!alive(ref->deadline_ms, ks->dead_by_ms)) keyspace_expire(ks, ref, true);
     else bury_hollow(ks, ref, !ks->only_reads);
 }
@@ -236,7 +236,7 @@ static void tell_reaped(struct keyspace *ks, struct key_ref *ref)
 void keyspace_met_dead_fields(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
-    if (ks->keep_dead || !e->ops->map.dead_fields(e, ref) || hash_is_heavy(ks, ref)) return;
+    if (!ks->deletes_dead || !e->ops->map.dead_fields(e, ref) || hash_is_heavy(ks, ref)) return;
     keyspace_reap_fields(ks, ref, BURY_FIELDS, true);
 }
 

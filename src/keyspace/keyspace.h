@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "journal/journal.h"
+#include "keyspace/expiry_mode.h"
 #include "keyspace/lag.h"
 
 enum maxmemory_policy { /* bit 0: LFU, bit 1: LRU, bit 2: ttl, bit 3: random, bit 4: all keys */
@@ -55,12 +56,13 @@ struct keyspace {
     struct engine *eng;
     struct journal *journal;
     i64 now_ms;
-    i64 dead_by_ms; /* what is dead is so by then: now_ms, or 0, when everything is alive */
+    i64 dead_by_ms; /* the time by which keys are dead: now_ms, or 0 where the mode says that nothing is */
     u64 dirty; /* changes by commands since start: the unit of `save` points */
 
     bool no_touch;          /* the running client does not move the access clock */
     bool only_reads;        /* the running command puts nothing where it found nothing */
-    bool keep_dead;         /* a replica: dead keys are hidden but left for the primary's DEL */
+    enum expiry_mode mode;  /* of the open transaction */
+    bool deletes_dead;      /* the running command, or the tick, deletes what it finds dead */
     u32 lfu_log_factor, lfu_decay_minutes;
     enum maxmemory_policy policy;
     bool limited;           /* maxmemory is set */
@@ -91,12 +93,16 @@ struct keyspace {
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal);
 
-/* Starts a tick: the time all its commands run at, and the engine's transaction. */
-void keyspace_begin(struct keyspace *ks, i64 now_ms);
+/* Starts a tick: the time all its commands run at, what is dead, and the engine's transaction. Also where the
+ * mode says that nothing is dead, relative deadlines and the access clock count from now_ms. */
+void keyspace_begin(struct keyspace *ks, i64 now_ms, enum expiry_mode mode);
 
-/* Said right after keyspace_begin: in this transaction nothing is dead, whatever the time. What is relative
- * to the time (a deadline to come, the access clock) goes by the time. */
-void keyspace_all_alive(struct keyspace *ks);
+/* Changes the mode of the open transaction to another one with the same clock. */
+static inline void keyspace_set_mode(struct keyspace *ks, enum expiry_mode mode)
+{
+    ks->mode = mode;
+    ks->deletes_dead = mode == EXPIRY_ACTIVE;
+}
 
 enum lookup_intent {
     LOOKUP_READ,   /* counts a hit or a miss, moves the access clock */

@@ -114,7 +114,7 @@ static i64 source_read(struct rdb_source *source, void *to, size_t n)
     return (i64)n;
 }
 
-static bool keep_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
+static bool load_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     return true;
 }
@@ -133,7 +133,7 @@ static err begin_rdb(struct aof_loader *l, struct keyspace *ks)
         .checksum = true,
         .tail = !l->m->base_known,
         .region = l->replay.region,
-        .keep_dead = keep_dead,
+        .load_dead = load_dead,
         .note = note,
         .arg = l,
     };
@@ -329,8 +329,7 @@ err aof_loader_step(struct aof_loader *l, struct region *r, struct server *serve
     struct journal_sink *sinks = r->journal.sinks;
     l->replay.region = r;
     l->replay.server = server;
-    keyspace_begin(ks, clock_wall_ms());
-    keyspace_all_alive(ks); /* what was alive then is alive now */
+    keyspace_begin(ks, clock_wall_ms(), EXPIRY_APPLY); /* what was alive then is alive now */
     ks->event_mask = 0;
     r->journal.sinks = NULL;
     err e = load_slice(l, r, budget);
@@ -338,6 +337,7 @@ err aof_loader_step(struct aof_loader *l, struct region *r, struct server *serve
     r->journal.sinks = sinks;
     ks->now_ms = before.now_ms;
     ks->dead_by_ms = before.dead_by_ms;
+    keyspace_set_mode(ks, before.mode);
     ks->event_mask = before.event_mask;
     ks->dirty = before.dirty; /* what was loaded is no change */
     ks->stats = before.stats;

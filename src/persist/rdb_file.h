@@ -55,7 +55,7 @@ struct rdb_policy {
                             * data goes to the spare databases); NULL: they are nothing we have a use for */
 
     /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */
-    bool (*keep_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
+    bool (*load_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
     /* Every AUX field; may be NULL. */
     void (*aux)(void *arg, bytes name, bytes value);
     /* Something the operator should know, in a sentence; may be NULL. */

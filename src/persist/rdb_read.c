@@ -72,8 +72,8 @@ static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
 
 static bool keeps_dead(const struct rdb_loader *l)
 {
-    return l->policy.keep_dead &&
-           l->policy.keep_dead(l->policy.arg, l->db, buf_bytes(&l->key), l->deadline_ms);
+    return l->policy.load_dead &&
+           l->policy.load_dead(l->policy.arg, l->db, buf_bytes(&l->key), l->deadline_ms);
 }
 
 static bool wanted(const struct rdb_loader *l)

@@ -233,7 +233,7 @@ static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_
                        struct rdb_sink *sink, size_t compress_max)
 {
     *s = (struct saver){.ks = ks, .o = *o, .last_db = NO_DB};
-    s->dead_by_ms = o->keep_dead ? 0 : ks->now_ms;
+    s->dead_by_ms = o->with_dead ? 0 : ks->now_ms;
     stream_init(&s->main, sink, o, compress_max);
     stream_init(&s->aside, NULL, o, compress_max);
     note_sizes(s);

@@ -12,7 +12,7 @@ struct saver_options {
     bool aof_base;  /* says so in an AUX field, as Redis does */
     bool commands;  /* not RDB but the commands that make the data: an AOF's base without RDB preamble */
     bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
-    bool keep_dead; /* dead keys and fields, too: whoever loads this is told when they go, or has to tell */
+    bool with_dead; /* dead keys and fields, too: whoever loads this is told when they go, or has to tell */
     const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */
     const struct function_set *functions; /* NULL: none */
     void (*aux)(void *arg, struct rdb_out *out); /* writes more of them (rdb_file_aux); may be NULL */

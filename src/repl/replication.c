@@ -65,16 +65,28 @@ static void detach(struct server *s)
     s->repl.attached = false;
 }
 
-/* What is dead goes by a DEL in the stream then, or is told in expiry-stream: a compaction tells nobody. */
-void replication_keep_dead(struct server *s)
+static enum expiry_mode expiry_mode(const struct server *s)
 {
-    s->region.eng->keep_dead = s->repl.streaming || expiry_stream_on(&s->region.expiry_stream);
+    const struct region *r = &s->region;
+    if (s->repl.link)
+        return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES : EXPIRY_REPLICA;
+    /* While data is missing or no write can be kept, neither could the DEL of a dead key. */
+    return r->loading || r->refuse_writes || server_stands_still(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
+}
+
+/* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction reports
+ * nothing. */
+void replication_decide_expiry(struct server *s)
+{
+    struct region *r = &s->region;
+    r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);
+    r->mode = expiry_mode(s);
 }
 
 static void set_streaming(struct server *s, bool on)
 {
     s->repl.streaming = on;
-    replication_keep_dead(s);
+    replication_decide_expiry(s);
 }
 
 void replication_stream(struct server *s)
@@ -106,7 +118,8 @@ void replication_begin_tick(struct server *s)
     struct region *g = &s->region;
     const struct config *c = &s->config;
     g->deny_writes = g->deny_stale = NULL;
-    if (UNLIKELY(r->link || server_stands_still(s))) g->ks.keep_dead = true;
+    replication_decide_expiry(s);
+    keyspace_set_mode(&g->ks, g->mode);
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
@@ -168,8 +181,7 @@ void replication_cron(struct server *s)
 
 static void set_role(struct server *s, bool follows)
 {
-    s->region.follows = follows;
-    if (!follows) s->region.ks.keep_dead = false;
+    replication_decide_expiry(s);
     own_keys_clear(&s->region.own);
     region_listen(&s->region, LISTEN_OWN, false); /* until a tick finds that it takes writes */
     s->region.cycle.next_ms = 0; /* what is dead may go now */

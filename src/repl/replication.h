@@ -101,7 +101,7 @@ void replication_change_id(struct server *s);
 void replication_feed(struct server *s, bytes command);
 
 /* Tells the engine whether the dead may go silently: not if a replica, or expiry-stream, is to hear of it. */
-void replication_keep_dead(struct server *s);
+void replication_decide_expiry(struct server *s);
 
 /* Becomes a replica, of this primary from now on; or a primary again, with the data that is there. */
 void replication_follow(struct server *s, const char *host, int port);

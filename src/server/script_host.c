@@ -44,7 +44,7 @@ static void let_log_in(struct server *s, i64 at_us)
 /* Whether what a script did can be left out of what is kept. A snapshot of what is in memory has it. */
 static bool can_undo(const struct server *s)
 {
-    return s->config.engine == ENGINE_ROCKSDB || s->persist.aof_state == AOF_IS_ON || s->region.follows;
+    return s->config.engine == ENGINE_ROCKSDB || s->persist.aof_state == AOF_IS_ON || expiry_follows(s->region.mode);
 }
 
 /* A script has changed something, and does not end. The server does, at once: no client may see half of what it
@@ -66,7 +66,7 @@ static void end_within(struct server *s)
 static void heed_signal(struct server *s, i64 now_us)
 {
     struct script_run *run = s->region.script;
-    bool changes = run->wrote || s->region.follows;
+    bool changes = run->wrote || expiry_follows(s->region.mode);
     i64 patience_us = changes ? s->config.shutdown_timeout * 500000 : STOP_AFTER_US;
     if (now_us - MAX(s->stop_us, run->start_us) < patience_us) return;
     if (changes) end_within(s);

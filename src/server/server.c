@@ -94,7 +94,6 @@ void server_apply_config(struct server *s)
     r->evictor.unfinished = r->evictor.maxmemory; /* it may have been lowered */
     r->evictor.samples = (u32)c->maxmemory_samples;
     r->evict_following = !c->replica_ignore_maxmemory;
-    r->serve_dead = bytes_is(buf_bytes(&c->replica_expired_reads), "serve");
     r->ks.policy = c->maxmemory_policy;
     r->ks.limited = c->maxmemory != 0;
     r->ks.max_string = (u64)max_string;
@@ -104,7 +103,7 @@ void server_apply_config(struct server *s)
     r->ks.stream_node_max_entries = (u64)c->stream_node_max_entries;
     expiry_stream_set(&r->expiry_stream, &r->ks, buf_bytes(&c->expiry_stream.name),
                       (u64)c->expiry_stream.maxlen);
-    replication_keep_dead(s);
+    replication_decide_expiry(s);
     primary_count_good(s);
     r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
     r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;

@@ -258,14 +258,14 @@ static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
     return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading &&
-           (!r->follows || own_keys_any(&r->own)) && !server_stands_still(s) &&
+           (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_stands_still(s) &&
            !s->shutting_down; /* what was saved is the end */
 }
 
 static i64 next_due(struct server *s)
 {
     struct engine *e = s->region.eng;
-    return s->region.follows ? own_keys_next_due(&s->region.own) : e->ops->next_due(e);
+    return expiry_follows(s->region.mode) ? own_keys_next_due(&s->region.own) : e->ops->next_due(e);
 }
 
 /* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
@@ -274,7 +274,7 @@ static void arm_wake(struct server *s)
 {
     const struct region *r = &s->region;
     const struct expire_cycle *cycle = &r->cycle;
-    bool knows = r->follows || (cycle->source == EXPIRE_INDEX && !r->ks.keep_dead);
+    bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && r->mode == EXPIRY_ACTIVE);
     if (!may_expire(s) || !knows) return;
     i64 next = MAX(next_due(s), cycle->next_ms);
     if (next == s->wake_ms || next > s->now_ms + 1000) return;

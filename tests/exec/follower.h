@@ -45,7 +45,8 @@ static inline void close_on(struct world *w, const char *name)
 
 static inline void set_role(struct world *w, bool follows)
 {
-    w->region.follows = w->region.ks.keep_dead = w->region.eng->keep_dead = follows;
+    w->region.mode = follows ? EXPIRY_REPLICA : EXPIRY_ACTIVE;
+    w->region.eng->report_expiry = follows;
 }
 
 static inline void open_replica(struct world *w, enum kind kind, const char *name)

@@ -504,11 +504,11 @@ static void replicas_hide_and_keep(void **state)
         world_open(&w);
         run_all(&w, b->setup);
         journal_text(&w);
-        w.region.ks.keep_dead = true;
+        w.region.mode = EXPIRY_PAUSED;
         at(&w, 2000);
         if (cmd->flags & CMD_WRITE) check_replica_write(&w, b);
         else check_replica_read(&w, b);
-        assert_true(w.region.ks.keep_dead);
+        assert_false(w.region.ks.deletes_dead);
         world_close(&w);
     }
 }
@@ -528,7 +528,7 @@ static void replicas_delete_on_the_primarys_word(void **state)
     world_open(&w);
     run_all(&w, "SET k v PX 1000;SET other v PX 1000");
     run_all(&w, "HSET h f 1 g 2 i 3;HPEXPIRE h 1000 FIELDS 2 f g");
-    w.region.ks.keep_dead = true;
+    w.region.mode = EXPIRY_PAUSED;
     at(&w, 2000);
     assert_string_equal(run(&w, "EXISTS k other"), "0");
     assert_int_equal(count_of(&w, 0), 3);
@@ -542,7 +542,7 @@ static void replicas_delete_on_the_primarys_word(void **state)
     assert_int_equal(count_of(&w, 0), 2);
     at(&w, 2000);
     assert_string_equal(run(&w, "GET other"), "w");
-    assert_true(w.region.ks.keep_dead);
+    assert_false(w.region.ks.deletes_dead);
     world_close(&w);
 }
 

@@ -118,7 +118,7 @@ static void trial_open(struct trial *t, u64 seed)
     world_open(&t->keeper);
     journal_detach(&t->plain.region.journal, &t->plain.journal.sink);
     journal_detach(&t->keeper.region.journal, &t->keeper.journal.sink);
-    t->keeper.region.ks.keep_dead = true;
+    t->keeper.region.mode = EXPIRY_PAUSED;
     if (seed % 2) t->primary.region.cycle.source = EXPIRE_SAMPLE;
     small_limits(&t->primary);
     small_limits(&t->plain);

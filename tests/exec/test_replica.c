@@ -92,7 +92,7 @@ static void restored_dead_are_kept(void **state UNUSED)
         request_restore(&w, buf_bytes(&payload), "5000", "");
         expect(&w, "PEXPIRETIME r", "1700000006000");
         expect(&w, "HGETALL r", "[g 2]");
-        w.region.serve_dead = true;
+        w.region.mode = EXPIRY_REPLICA_SERVES;
         at(&w, 1000);
         expect(&w, "HMGET r f g", "[1 2]");
         buf_release(&payload);
@@ -165,7 +165,7 @@ static void streams_see_the_dead(void **state UNUSED)
         stream(&w, "HDEL h f");
         stream(&w, "UNLINK n l");
         expect(&w, "DBSIZE", "2");
-        w.region.serve_dead = true;
+        w.region.mode = EXPIRY_REPLICA_SERVES;
         at(&w, 1000);
         expect(&w, "HGETALL h", "[g 1]");
         nothing_expired(&w);
@@ -215,7 +215,7 @@ static void check_reads(struct world *w, bool serve)
 {
     struct buf before = {0}, after = {0};
     dump(w, 0, &before);
-    w->region.serve_dead = serve;
+    w->region.mode = serve ? EXPIRY_REPLICA_SERVES : EXPIRY_REPLICA;
     at(w, 5000);
     for (size_t i = 0; i < ARRAY_LEN(reads); i++) {
         const char *wanted = serve ? reads[i].serve : reads[i].hide;
@@ -246,7 +246,6 @@ static void reads_hide_or_serve(void **state UNUSED)
         assert_string_equal(journal_text(&w), "");
         nothing_expired(&w);
         set_role(&w, false);
-        w.region.serve_dead = true; /* which is of no interest to a primary */
         at(&w, 5000);
         expect(&w, "MGET k k", "[nil nil]");
         expect(&w, "HLEN h", "1");

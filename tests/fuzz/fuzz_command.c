@@ -244,7 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bound_scripts(&f);
     open_one(&f.plain, false);
     open_one(&f.replica, false);
-    f.replica.region.ks.keep_dead = true;
+    f.replica.region.mode = EXPIRY_PAUSED;
     run_stream(&f, bytes_of(data, size));
 
     struct buf everything = {0};

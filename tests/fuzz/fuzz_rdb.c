@@ -51,7 +51,7 @@ static void fuzz_file(u8 how, bytes file)
     struct engine *e = memory_engine_new(FUZZ_DBS, 1);
     policy.checksum = false;
     policy.skip_unsupported = how & 2;
-    policy.keep_dead = how & 4 ? loading_keep : NULL;
+    policy.load_dead = how & 4 ? loading_keep : NULL;
     policy.replace = how & 8;
     err result = load_file(&l, e, T0, file, &policy, how & 16 ? 1 + 2 * (u64)file.n : 0);
     CHECK(result == OK || (result == ERR_SYNTAX && l.loader.error[0]));

@@ -103,7 +103,7 @@ static inline err load_into(struct aof *a, struct region *r, u64 budget)
     err e;
     do e = aof_load_step(a, r, NULL, budget);
     while (e == ERR_AGAIN);
-    keyspace_begin(&r->ks, T0);
+    keyspace_begin(&r->ks, T0, r->mode);
     return e;
 }
 
@@ -173,7 +173,7 @@ static inline bool rewrite(struct writer *wr, bool rdb)
 static inline void dump_at(struct region *r, i64 now_ms, struct buf *out)
 {
     dataset_dump(r->eng, now_ms, out);
-    keyspace_begin(&r->ks, T0);
+    keyspace_begin(&r->ks, T0, r->mode);
 }
 
 static inline void dump_all(struct region *r, struct buf *out) { dump_at(r, 0, out); }

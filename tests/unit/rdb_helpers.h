@@ -185,7 +185,7 @@ static inline err load_file(struct loading *l, struct engine *eng, i64 now_ms, b
                             const struct rdb_policy *policy, u64 rng)
 {
     keyspace_init(&l->ks, eng, &l->journal);
-    keyspace_begin(&l->ks, now_ms);
+    keyspace_begin(&l->ks, now_ms, EXPIRY_ACTIVE);
     l->source = (struct memory_source){.source.read = memory_source_read, .left = file, .rng = rng};
     u64 size = rng & 1 ? RDB_IN_UNKNOWN : file.n;
     rdb_loader_init(&l->loader, &l->ks, &l->source.source, size, policy);
@@ -193,7 +193,7 @@ static inline err load_file(struct loading *l, struct engine *eng, i64 now_ms, b
     do {
         e = rdb_loader_step(&l->loader, rng ? rand_below(&rng, 10000) + 1 : UINT64_MAX);
         if (!eng->ops->commit(eng, 1)) abort();
-        keyspace_begin(&l->ks, now_ms);
+        keyspace_begin(&l->ks, now_ms, EXPIRY_ACTIVE);
     } while (e == ERR_AGAIN);
     return e;
 }

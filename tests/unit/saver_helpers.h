@@ -122,7 +122,7 @@ static inline void save_begin(struct trial *t)
     piece_sink_init(&t->sink, t->o.commands);
     t->saver = saver_begin(&t->w.region.ks, &t->o, &t->sink.memory.sink);
     assert_non_null(t->saver);
-    dataset_dump(t->w.region.eng, t->o.keep_dead ? 0 : now_of(&t->w), &t->moment);
+    dataset_dump(t->w.region.eng, t->o.with_dead ? 0 : now_of(&t->w), &t->moment);
     t->w.region.eng->ops->begin(t->w.region.eng, now_of(&t->w));
 }
 

@@ -232,7 +232,7 @@ static void test_dead_keys(void **state UNUSED)
     struct made m;
     for (int asked = 0; asked < 2; asked++) {
         made_with_dead(&m);
-        m.policy.keep_dead = asked ? keep_none : NULL;
+        m.policy.load_dead = asked ? keep_none : NULL;
         m.policy.skip_unsupported = true;
         made_end(&m);
         assert_int_equal(made_load(&m), OK);
@@ -243,7 +243,7 @@ static void test_dead_keys(void **state UNUSED)
     }
 
     made_with_dead(&m);
-    m.policy.keep_dead = loading_keep;
+    m.policy.load_dead = loading_keep;
     m.policy.skip_unsupported = true;
     made_end(&m);
     assert_int_equal(made_load(&m), OK);

@@ -262,13 +262,13 @@ static void dead_keys_stay(void **state)
     put(0, "dead", NOW - HOUR);
     put(1, "other", NOW - HOUR);
     put(0, "living", 0);
-    e->keep_dead = true;
+    e->report_expiry = true;
     tick(NOW);
     compact_all();
     assert_int_equal(rows_of(FAM_META), 3);
-    e->keep_dead = false;
+    e->report_expiry = false;
     tick(NOW);
-    e->keep_dead = true;
+    e->report_expiry = true;
     tick(NOW);
     compact_all();
     assert_int_equal(rows_of(FAM_META), 3);

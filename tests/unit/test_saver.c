@@ -25,7 +25,7 @@ static void check_lively_save(u64 seed, bool commands, u64 budget, u64 pace)
     trial_new(&t, seed);
     if (seed % 2) small_limits(&t);
     t.o.commands = commands;
-    t.o.keep_dead = seed % 4 == 0;
+    t.o.with_dead = seed % 4 == 0;
     fill_big(&t);
     live(&t, 1500);
     if (t.w.region.eng->ops->count(t.w.region.eng, 0) == 0) fill_big(&t);
@@ -320,7 +320,7 @@ static void check_use(enum maxmemory_policy policy, i64 idle_s, i64 frequency)
     keyspace_init(&l.ks, twin, &l.journal);
     bytes file = buf_bytes(&t.sink.memory.file);
     l.source = (struct memory_source){.source.read = memory_source_read, .left = file};
-    keyspace_begin(&l.ks, now_of(&t.w));
+    keyspace_begin(&l.ks, now_of(&t.w), EXPIRY_ACTIVE);
     l.ks.policy = policy ? policy : EVICT_ALLKEYS_LRU;
     rdb_loader_init(&l.loader, &l.ks, &l.source.source, RDB_IN_UNKNOWN, &load_policy);
     assert_int_equal(rdb_loader_step(&l.loader, UINT64_MAX), OK);

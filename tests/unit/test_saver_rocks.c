@@ -27,7 +27,7 @@ static void check_lively_save(u64 seed, bool commands)
     struct trial t;
     trial_open(&t, open_rocks(), seed);
     t.o.commands = commands;
-    t.o.keep_dead = seed % 2;
+    t.o.with_dead = seed % 2;
     fill_big(&t);
     tick(&t, 1);
     live(&t, 500);

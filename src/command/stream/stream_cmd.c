@@ -88,7 +88,7 @@ static bool parse_new_id(struct ctx *c, struct add_options *o, int at)
 static bool settle_limit(struct ctx *c, struct add_options *o)
 {
     u64 nodes = 100 * MIN(c->ks->stream_node_max_entries, 10000u);
-    if (c->ks->dead_by_ms == 0) {
+    if (c->ks->mode == EXPIRY_APPLY) {
         o->trim.limit = 0;
     } else if (o->limit_given && !o->trim.approx) {
         return refuse(c, "ERR syntax error, LIMIT cannot be used without the special ~ option");
@@ -287,7 +287,7 @@ static bool parse_setid(struct ctx *c, struct setid_options *o)
 static bool setid_allowed(struct ctx *c, struct xstream *s, const struct setid_options *o)
 {
     struct stream_id top = STREAM_ID_MIN;
-    bool replayed = c->ks->dead_by_ms == 0; /* Redis 7.0 allowed what follows */
+    bool replayed = c->ks->mode == EXPIRY_APPLY; /* Redis 7.0 allowed what follows */
     if (stream_id_cmp(o->id, s->max_deleted) < 0 && !replayed)
         return refuse(c, "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
     if (s->length == 0) return true;

@@ -216,7 +216,7 @@ static bool parse_claim(struct ctx *c, struct claiming *k, struct claim_options 
     for (; i < c->argc; i++)
         if (!claim_option(c, k, o, &i)) return false;
     /* -1 by itself means that there is none, and a time to come is none, but for what a primary says. */
-    bool sane = o->timed && k->time_ms >= 0 && (k->time_ms <= c->now_ms || c->ks->dead_by_ms == 0);
+    bool sane = o->timed && k->time_ms >= 0 && (k->time_ms <= c->now_ms || c->ks->mode == EXPIRY_APPLY);
     if (!sane) k->time_ms = c->now_ms;
     return true;
 }

@@ -31,7 +31,7 @@ static void rk_begin(struct engine *e, i64 now_ms)
 static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
-    bool none = grace_ms == INT64_MAX || rk->base.keep_dead || rk->cleaner_keeps_up;
+    bool none = grace_ms == INT64_MAX || rk->base.report_expiry || rk->cleaner_keeps_up;
     store_set_dead(rk->store, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
 }
 
@@ -190,7 +190,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->base.ops = &rk->ops;
     rk->base.limits = redis_defaults;
     rk->base.databases = o->databases;
-    rk->base.leave_dead = true;
+    rk->base.reads_only = true;
     rk->base.draw_cost = DRAW_COST;
     rk->base.prefetch_ahead = PREFETCH_AHEAD;
     rk->base.prefetch_elements = true;

@@ -121,7 +121,7 @@ static void server_text(struct server *s, struct buf *b)
     gauge(b, "memory_rss_bytes", (double)mem_rss(), "Memory as the system counts it.");
     gauge(b, "memory_max_bytes", (double)(u64)s->config.maxmemory, "maxmemory; 0: no limit.");
     gauge(b, "reclaim_pending_objects", (double)s->reclaim_pending, "Values dropped and not freed yet.");
-    gauge(b, "replica", s->region.follows, "1 on a replica.");
+    gauge(b, "replica", expiry_follows(s->region.mode), "1 on a replica.");
     counter(b, "replication_offset", (double)s->repl.stream.end, "Bytes of replication history.");
 }
 

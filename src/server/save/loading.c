@@ -49,7 +49,7 @@ static bool input_open(struct rdb_input *in, const char *path)
 
 /* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL; a
  * replica is told itself; and expiry-stream tells of them when they go. */
-static bool keep_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
+static bool load_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     const struct server *s = arg;
     const struct config *c = &s->config;
@@ -101,7 +101,7 @@ static struct rdb_policy policy_of(struct server *s, bool replace)
 {
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
-        .checksum = s->config.rdbchecksum && !s->region.ks.skip_checksums, .keep_dead = keep_dead,
+        .checksum = s->config.rdbchecksum && !s->region.ks.skip_checksums, .load_dead = load_dead,
         .aux = on_aux, .note = on_note, .arg = s, .region = &s->region,
     };
 }
@@ -269,7 +269,7 @@ static void ready(struct server *s)
 {
     s->persist.loading.stage = LOADING_NOTHING;
     s->region.loading = false;
-    s->region.ks.keep_dead = false;
+    replication_decide_expiry(s);
     s->region.cycle.next_ms = 0; /* what died meanwhile */
     s->region.evictor.unfinished = s->region.evictor.maxmemory;
     replication_start(s, !s->persist.loading.from_aof);
@@ -414,7 +414,7 @@ bool loading_aof_now(struct server *s)
         do e = aof_load_step(a, &s->region, s, STEP_BYTES);
         while (e == ERR_AGAIN);
         s->region.journal.sinks = sinks;
-        keyspace_begin(&s->region.ks, now_ms);
+        keyspace_begin(&s->region.ks, now_ms, s->region.mode);
     }
     aof_free(a);
     return e == OK;

@@ -198,15 +198,12 @@ static const char *refusal(const struct server *s)
     return p->aof_state == AOF_IS_ON ? aof_refuses(p->aof) : NULL;
 }
 
-/* While writes are refused, or not all is there yet, the dead are hidden and stay: their DEL could not be
- * kept. */
 void persistence_begin_tick(struct server *s)
 {
     struct region *r = &s->region;
     const char *why = refusal(s);
     s->persist.flushed = s->persist.failed_early = false;
     if (!on_rocks(s) || !r->refuse_writes) r->refuse_writes = why;
-    r->ks.keep_dead = r->loading || (r->refuse_writes && !on_rocks(s));
     if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 

@@ -152,7 +152,7 @@ static struct saver_options options_of(struct server *s)
 {
     const struct config *c = &s->config;
     return (struct saver_options){
-        .keep_dead = s->region.follows || s->repl.streaming, .aux = save_position, .arg = s,
+        .with_dead = expiry_follows(s->region.mode) || s->repl.streaming, .aux = save_position, .arg = s,
         .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
         .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
         .functions = functions_live(&s->region),
