@@ -30,7 +30,7 @@ WIRE = {
     'quotes that never end': (b'SET "k\r\n', PROTOCOL + 'unbalanced quotes in request'),
     'a browser': (b'POST / HTTP/1.1\r\nHost: victim\r\nContent-Length: 9\r\n\r\nFLUSHALL\r\n', CLOSED),
     'a browser that speaks RESP': (encode('POST', '/') + encode('FLUSHALL'), CLOSED),
-    'commands behind an offence': (b'*x\r\n' + encode('FLUSHALL'), PROTOCOL + 'invalid multibulk length'),
+    'commands after a protocol error': (b'*x\r\n' + encode('FLUSHALL'), PROTOCOL + 'invalid multibulk length'),
 }
 
 # Commands of the default user, the last of which gets this answer (a string: an error with these words).
@@ -47,7 +47,7 @@ COMMANDS = {
                                              'Attempt to modify a readonly table'),
     'a script that fills the memory': ([('EVAL', 'local t = {} while true do t[#t + 1] = ("x"):rep(1e6) .. #t end', 0)],
                                        'not enough memory'),
-    'a script that calls itself for ever': ([('EVAL', 'local function f() return 1 + f() end return f()', 0)],
+    'a script that recurses without end': ([('EVAL', 'local function f() return 1 + f() end return f()', 0)],
                                             'ERR user_script:1: stack overflow'),
     'a script within a script': ([('EVAL', 'return redis.call("EVAL", "return 1", 0)', 0)],
                                  'ERR This Redis command is not allowed from script'),
@@ -81,7 +81,7 @@ RESTORED = {
     'a string of 2^63 bytes': b'\x00\x81' + b'\x7f' + b'\xff' * 7 + b'x',
     'a hash of 2^60 fields': b'\x04\x81' + struct.pack('>Q', 1 << 60) + b'\x01a\x01b',
     'LZF that unpacks to gigabytes': b'\x00\xc3\x05\x81' + struct.pack('>Q', 1 << 33) + b'\x01xx\xe0\xff',
-    'a listpack that points behind its end': b'\x10' + string(lp(lp_text(b'a'), b'\xf0\xff\xff\xff\xff\x05')),
+    'a listpack that points beyond its end': b'\x10' + string(lp(lp_text(b'a'), b'\xf0\xff\xff\xff\xff\x05')),
     'a ziplist that points before its start': b'\x0d' + string(struct.pack('<IIH', 15, 12, 2) +
                                                                 b'\x00\xfe\xff\xff\xff'),
     'a score that is no number': b'\x05\x01\x01m' + struct.pack('<d', float('nan')),
