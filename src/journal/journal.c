@@ -57,12 +57,19 @@ void journal_effect_lent(struct journal *j, u32 db, int argc, const bytes *argv)
     r->effects++;
 }
 
-/* Without a SELECT: who takes data only may never see it. */
-void journal_message(struct journal *j, int argc, const bytes *argv)
+void journal_expired(struct journal *j, u32 db, bytes key)
+{
+    journal_effect(j, db, 2, (bytes[]){BYTES_LIT("DEL"), key});
+    j->open.expired += journal_wanted(j);
+}
+
+/* A message needs a SELECT only where the stream has none yet: Redis never sends a command before one. */
+void journal_message(struct journal *j, u32 db, int argc, const bytes *argv)
 {
     const struct journal_sink *s = j->sinks;
     while (s && !s->messages) s = s->next;
     if (!s) return;
+    if (j->db < 0) journal_select_db(j, db);
     resp_write_command(&j->open.resp, argc, argv);
     j->open.effects++;
     j->open.messages++;
@@ -82,6 +89,7 @@ static void wrap_in_transaction(struct journal_record *r)
     buf_release(&r->resp);
     r->resp = whole;
     if (r->lent.n) r->lent_at += strlen(BLOCK_BEGIN);
+    r->wrapped = true;
 }
 
 bytes journal_select(const struct journal_record *record) { return bytes_of(record->resp.p, record->select); }
@@ -89,7 +97,7 @@ bytes journal_select(const struct journal_record *record) { return bytes_of(reco
 bytes journal_effects(const struct journal_record *record)
 {
     bytes rest = bytes_of(record->resp.p + record->select, record->resp.n - record->select);
-    if (record->effects < 2) return rest;
+    if (!record->wrapped) return rest;
     size_t begin = sizeof BLOCK_BEGIN - 1, end = sizeof BLOCK_END - 1;
     return bytes_of(rest.p + begin, rest.n - begin - end);
 }
@@ -109,8 +117,8 @@ static void journal_clear_record(struct journal *j)
     if (UNLIKELY(j->open.resp.cap > KEEP)) buf_release(&j->open.resp);
     j->open.select = 0;
     j->open.lent.n = 0;
-    j->open.effects = j->open.messages = 0;
-    j->changed = j->open.newer = false;
+    j->open.effects = j->open.messages = j->open.expired = 0;
+    j->changed = j->open.newer = j->open.wrapped = false;
 }
 
 void journal_abandon(struct journal *j)
@@ -121,11 +129,12 @@ void journal_abandon(struct journal *j)
 
 u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
 {
-    if (j->open.effects > 1) wrap_in_transaction(&j->open);
+    if (j->open.effects > 1 && j->open.expired < j->open.effects) wrap_in_transaction(&j->open);
     j->open.seq = ++j->seq;
     j->open.now_ms = now_ms;
     j->open.seed = seed;
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
+    if (journal_is_message(&j->open) && j->open.select) j->db = -1; /* sinks of data have not seen its SELECT */
     journal_clear_record(j);
     return j->seq;
 }

@@ -21,6 +21,8 @@ struct journal_record {
     u64 seed;       /* the seed it ran with */
     u32 effects;    /* how many commands `resp` holds */
     u32 messages;   /* of them, those that change no data: PUBLISH */
+    u32 expired;    /* of them, deletions of keys whose time had come: they need not be atomic */
+    bool wrapped;   /* the effects stand between MULTI and EXEC */
     bool newer;     /* among them one that Redis 7.0 does not know, and whose whole block it would refuse */
     struct buf resp;/* the effects as RESP arrays of bulk strings, SELECT included where the db changes … */
     size_t select;  /* … of which so many bytes are a SELECT before everything else */
@@ -59,9 +61,12 @@ void journal_effect(struct journal *j, u32 db, int argc, const bytes *argv);
 void journal_effect_lent(struct journal *j, u32 db, int argc, const bytes *argv);
 #define JOURNAL_LEND_MIN (16u << 20)
 
+/* Adds the deletion of a key that has expired. */
+void journal_expired(struct journal *j, u32 db, bytes key);
+
 /* Adds a message, which is for those who follow this server as it runs, and changes no data. Nothing happens
  * without a sink that wants it. */
-void journal_message(struct journal *j, int argc, const bytes *argv);
+void journal_message(struct journal *j, u32 db, int argc, const bytes *argv);
 
 /* Whether a record tells of no change to the data. */
 static inline bool journal_is_message(const struct journal_record *r) { return r->messages == r->effects; }
@@ -70,7 +75,7 @@ static inline bool journal_is_message(const struct journal_record *r) { return r
 void journal_abandon(struct journal *j);
 
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
- * for every reader). One without effects reaches no sink, but takes a number if it covers a
+ * for every reader), unless all are keys that expired. One without effects reaches no sink, but takes a number if it covers a
  * change; one without either vanishes. Returns the last sequence number. */
 u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed); /* one that has effects */
 static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)

@@ -201,7 +201,7 @@ static void record_lag(struct keyspace *ks, i64 deadline_ms, bool lazy)
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
 {
     struct engine *e = ks->eng;
-    journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
+    journal_expired(ks->journal, ref->db, ref->key);
     record_lag(ks, ref->deadline_ms, lazy);
     if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, ref, NULL, ref->deadline_ms);
     ks->stats.expired_keys++;

@@ -1,4 +1,4 @@
-/* Messages in the journal: for sinks that want them, without a SELECT, and within the record of a transaction. */
+/* Messages in the journal: for sinks that want them, and within the record of a transaction; and keys that expired. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void append(struct journal_sink *sink, const struct journal_record *r)
     buf_append_bytes(&to->text, buf_bytes(&r->resp));
 }
 
-static void say(struct journal *j) { journal_message(j, 2, (bytes[]){BYTES_LIT("publish"), BYTES_LIT("x")}); }
+static void say(struct journal *j) { journal_message(j, 0, 2, (bytes[]){BYTES_LIT("publish"), BYTES_LIT("x")}); }
 static void change(struct journal *j, u32 db)
 {
     journal_effect(j, db, 2, (bytes[]){BYTES_LIT("DEL"), BYTES_LIT("k")});
@@ -29,6 +29,7 @@ static void change(struct journal *j, u32 db)
 
 #define MESSAGE "*2\r\n$7\r\npublish\r\n$1\r\nx\r\n"
 #define CHANGE "*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n"
+#define SELECT0 "*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"
 #define SELECT3 "*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n"
 
 static void expect(struct recorder *r, const char *text)
@@ -49,11 +50,11 @@ static void only_who_wants_them_gets_messages(void **state)
     journal_attach(&j, &all.sink);
     say(&j);
     assert_int_equal(journal_close(&j, 1, 1), 1);
-    expect(&all, MESSAGE);
+    expect(&all, SELECT0 MESSAGE); /* nothing was selected yet */
     assert_int_equal(all.messages, 1);
     change(&j, 3);
     journal_close(&j, 1, 1);
-    expect(&all, SELECT3 CHANGE); /* the message had none that could be missed */
+    expect(&all, SELECT3 CHANGE); /* `data` has not seen the message's SELECT */
     say(&j);
     change(&j, 3);
     journal_close(&j, 1, 1);
@@ -70,8 +71,35 @@ static void only_who_wants_them_gets_messages(void **state)
     journal_release(&j);
 }
 
+static void expire(struct journal *j, u32 db) { journal_expired(j, db, BYTES_LIT("k")); }
+
+static void keys_that_expire_need_no_transaction(void **state)
+{
+    (void)state;
+    struct journal j = {.db = -1};
+    struct recorder r = {.sink.append = append};
+    journal_attach(&j, &r.sink);
+    expire(&j, 3);
+    expire(&j, 3);
+    journal_close(&j, 1, 1);
+    expect(&r, SELECT3 CHANGE CHANGE);
+    assert_int_equal(r.records, 1);
+    expire(&j, 3);
+    change(&j, 3);
+    journal_close(&j, 1, 1);
+    expect(&r, "*1\r\n$5\r\nMULTI\r\n" CHANGE CHANGE "*1\r\n$4\r\nEXEC\r\n");
+    expire(&j, 3);
+    journal_close(&j, 1, 1);
+    expect(&r, CHANGE);
+    buf_release(&r.text);
+    journal_release(&j);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_who_wants_them_gets_messages)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_who_wants_them_gets_messages),
+        cmocka_unit_test(keys_that_expire_need_no_transaction),
+    };
     return cmocka_run_group_tests_name("journal messages", tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void publish(struct ctx *c, enum pubsub_kind kind)
 {
     reply_int(c->out, (i64)pubsub_publish(c->server, kind, c->argv[1], c->argv[2]));
     if (c->region->refuse_writes && c->eng->keeps_notes) return;
-    journal_message(c->ks->journal, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
+    journal_message(c->ks->journal, c->db, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
 }
 
 void cmd_publish(struct ctx *c) { publish(c, PUBSUB_CHANNEL); }
