@@ -20,20 +20,22 @@ void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes 
 
 void hash_state_newer(struct ctx *c) { c->ks->journal->open.newer = true; }
 
-void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fields)
+void hash_state_deadline(struct ctx *c, i64 deadline_ms, bytes condition, int n, const bytes *fields)
 {
     char ms[NUM_I64_LEN], count[NUM_I64_LEN];
+    bytes deadline = bytes_of(ms, num_print_i64(ms, deadline_ms)), fields_n = bytes_of(count, num_print_i64(count, n));
     hash_state_newer(c);
-    HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1],
-               bytes_of(ms, num_print_i64(ms, deadline_ms)), BYTES_LIT("FIELDS"),
-               bytes_of(count, num_print_i64(count, n)));
+    if (condition.n)
+        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, condition, BYTES_LIT("FIELDS"), fields_n);
+    else
+        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, BYTES_LIT("FIELDS"), fields_n);
 }
 
 void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field)
 {
     i64 deadline_ms;
     if (map_deadline(c, ref, field, &deadline_ms) && deadline_ms != 0)
-        hash_state_deadline(c, deadline_ms, 1, &field);
+        hash_state_deadline(c, deadline_ms, (bytes){0}, 1, &field);
 }
 
 /* -- HSET HMSET HSETNX ------------------------------------------------------------- */

@@ -21,8 +21,9 @@ void hash_state(struct ctx *c, int words, const bytes *word, int n, const bytes 
 /* What is stated next Redis 7.0 does not know. */
 void hash_state_newer(struct ctx *c);
 
-/* States that these n fields now have the deadline: HPEXPIREAT. */
-void hash_state_deadline(struct ctx *c, i64 deadline_ms, int n, const bytes *fields);
+/* States that these n fields now have the deadline: HPEXPIREAT, with the condition (NX …) they met, as Redis
+ * has it; empty: none. */
+void hash_state_deadline(struct ctx *c, i64 deadline_ms, bytes condition, int n, const bytes *fields);
 
 /* … the same for one field, if it has one. */
 void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field);

@@ -116,7 +116,7 @@ static void setex_state(struct ctx *c, struct key_ref *ref, const struct hsetex 
     HASH_STATE(c, 2 * h->pairs, h->pair, BYTES_LIT("HSET"), c->argv[1]);
     if (h->ttl == TTL_SET) {
         bytes *names = names_of(h);
-        hash_state_deadline(c, h->deadline_ms, h->pairs, names);
+        hash_state_deadline(c, h->deadline_ms, (bytes){0}, h->pairs, names);
         mem_free(names);
     }
     for (int i = 0; h->ttl == TTL_KEEP && i < h->pairs; i++)

@@ -110,14 +110,14 @@ static void give_deadline(struct ctx *c, struct key_ref *ref, bytes field, i64 d
     else map_set_deadline(c, ref, field, deadline_ms);
 }
 
-static void report_deadline(struct ctx *c, struct key_ref *ref, i64 deadline_ms,
+static void report_deadline(struct ctx *c, struct key_ref *ref, i64 deadline_ms, bytes condition,
                             const struct changed *ch)
 {
     if (ttl_past(c, deadline_ms)) {
         hash_report_deleted(c, ref, ch->n, ch->v);
     } else if (ch->n > 0) {
         ctx_changed(c, c->argv[1], NOTIFY_HASH, "hexpire");
-        hash_state_deadline(c, deadline_ms, ch->n, ch->v);
+        hash_state_deadline(c, deadline_ms, condition, ch->n, ch->v);
     }
 }
 
@@ -177,7 +177,7 @@ static void expire_fields(struct ctx *c, struct key_ref *ref, const struct field
             reply_int(c->out, ttl_past(c, deadline_ms) ? FIELD_DELETED : FIELD_DONE);
         }
     }
-    report_deadline(c, ref, deadline_ms, &ch);
+    report_deadline(c, ref, deadline_ms, cond == ALWAYS ? (bytes){0} : c->argv[3], &ch);
     mem_free(ch.v);
 }
 
@@ -324,7 +324,7 @@ static void getex_fields(struct ctx *c, struct key_ref *ref, const struct hgetex
             changed_add(&ch, field);
         }
     }
-    if (h->ttl == TTL_GIVE) report_deadline(c, ref, h->deadline_ms, &ch);
+    if (h->ttl == TTL_GIVE) report_deadline(c, ref, h->deadline_ms, (bytes){0}, &ch);
     else report_persisted(c, &ch);
     mem_free(ch.v);
 }
