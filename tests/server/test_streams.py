@@ -443,3 +443,16 @@ def test_replicas_are_told(server_factory):
         run(d, 'REPLICAOF NO ONE')
         run(d, 'SET mine 1 PX 1')
         eventually(lambda: run(d, 'XLEN gone') == 101)
+
+
+@pytest.mark.engine('memory', 'deleting is one row there')
+def test_a_long_stream_is_freed_in_the_background(r):
+    p = r.pipeline(transaction=False)
+    for i in range(3000):
+        p.execute_command('XADD', 's', '*', 'foo', i)
+    p.execute()
+    r.execute_command('XADD', 'short', '*', 'foo', 1)
+    r.config_resetstat()
+    assert r.unlink('short') == 1 and r.info('memory')['lazyfreed_objects'] == 0
+    assert r.unlink('s') == 1
+    eventually(lambda: r.info('memory')['lazyfreed_objects'] == 1)

@@ -5,6 +5,7 @@
 #include "engine/memory/mem.h"
 
 #define BLOB_FREE_NOW (64 * 1024)
+#define LEAVES_FREE_NOW 8 /* of a stream: about a hundred entries each */
 #define SWEEP_REFS 500 /* that a call of reclaim() looks at, per wheel */
 
 void mem_bury(struct mem_engine *m, int kind, void *object)
@@ -43,8 +44,8 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
             mem_bury(m, GRAVE_ZSET, object);
         break;
     case TYPE_STREAM:
-        if (omap_leaves(&((struct mem_rows *)object)->map) > MEM_FREE_NOW ||
-            !mem_rows_free_some(object, MEM_FREE_NOW * 2))
+        if (omap_leaves(&((struct mem_rows *)object)->map) > LEAVES_FREE_NOW ||
+            !mem_rows_free_some(object, LEAVES_FREE_NOW * 2))
             mem_bury(m, GRAVE_ROWS, object);
         break;
     case TYPE_NONE: break;
