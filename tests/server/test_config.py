@@ -792,7 +792,7 @@ def test_a_password_may_hold_any_byte(configured):
 
 
 def test_everything_can_be_set_to_what_it_is(r):
-    """Our own directives: those of Redis that can't be set can't be set to anything."""
+    """Our own directives, and the CPU lists: the others of Redis that can't be set can't be set to anything."""
     own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in ('engine', 'import-rdb')]
     assert 'metrics-port' in own and 'engine' in own
     for name in own:
@@ -800,6 +800,8 @@ def test_everything_can_be_set_to_what_it_is(r):
     assert call(r, 'CONFIG', 'SET', 'metrics-port', '1') == \
         "ERR CONFIG SET failed (possibly related to argument 'metrics-port') - can't set immutable config"
     assert call(r, 'CONFIG', 'SET', 'daemonize', 'no').endswith("can't set immutable config")
+    assert call(r, 'CONFIG', 'SET', 'server-cpulist', '') == 'OK'
+    assert call(r, 'CONFIG', 'SET', 'server-cpulist', '0').endswith("can't set immutable config")
 
 
 def test_the_unit_can_rewrite_its_configuration(tmp_path):
