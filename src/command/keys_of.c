@@ -139,6 +139,18 @@ static void claim_keys(int argc, const bytes *argv, u32 use, struct found *f)
     add(f, 1, KEY_RW | use | (reads ? KEY_ACCESS : 0));
 }
 
+/* MIGRATE: what follows KEYS, which ends the options, or else the key before them. */
+static void migrate_keys(int argc, const bytes *argv, struct found *f)
+{
+    int i = 6;
+    for (; i < argc && !bytes_is(argv[i], "keys"); i++) {
+        if (bytes_is(argv[i], "auth")) i++;
+        else if (bytes_is(argv[i], "auth2")) i += 2;
+    }
+    if (i >= argc || argv[3].n) add(f, 3, KEY_RW | KEY_ACCESS | KEY_DELETE);
+    while (++i < argc) add(f, i, KEY_RW | KEY_ACCESS | KEY_DELETE);
+}
+
 /* False: the arguments are invalid. *by_specs: the table tells. */
 static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f, bool *by_specs)
 {
@@ -152,6 +164,7 @@ static bool add_by_options(const struct command *cmd, int argc, const bytes *arg
     else if (cmd->run == cmd_xread || cmd->run == cmd_xreadgroup) return stream_keys(argc, argv, f);
     else if (cmd->run == cmd_xclaim) claim_keys(argc, argv, KEY_UPDATE, f);
     else if (cmd->run == cmd_xautoclaim) claim_keys(argc, argv, KEY_DELETE, f);
+    else if (cmd->run == cmd_migrate) migrate_keys(argc, argv, f);
     else if (cmd->run == cmd_pfdebug) add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
     else *by_specs = true;
     return true;

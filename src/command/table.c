@@ -17,6 +17,9 @@
 #define AFTER(word_, from_, use_)                                           \
     {.flags = use_, .begin = SEEK_KEYWORD, .keyword = word_, .pos = from_,  \
      .find = FIND_RANGE, .last = 0, .step = 1}
+#define ALL_AFTER(word_, from_, use_)                                       \
+    {.flags = use_, .begin = SEEK_KEYWORD, .keyword = word_, .pos = from_,  \
+     .find = FIND_RANGE, .last = -1, .step = 1}
 #define HALF_AFTER(word_, from_, use_)                                      \
     {.flags = use_, .begin = SEEK_KEYWORD, .keyword = word_, .pos = from_,  \
      .find = FIND_RANGE, .last = -1, .step = 1, .limit = 2}

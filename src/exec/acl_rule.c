@@ -70,7 +70,7 @@ static void set_all_channels(struct acl_selector *s, bool all)
  * nothing to allow or to forbid. */
 static bool is_foreign(bytes name)
 {
-    static const char *const foreign[] = {"migrate", "module|load", "module|loadex", "module|unload"};
+    static const char *const foreign[] = {"module|load", "module|loadex", "module|unload"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) found |= bytes_is(name, foreign[i]);
     return found;

@@ -232,6 +232,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     }
     o->failed = !o->rejected && q->out->errors != errors;
     o->waiting = c.waiting;
+    o->held |= c.postponed;
     if (LIKELY(!r->script)) close_record(r, c.seed);
 }
 

@@ -30,7 +30,7 @@ struct outcome {
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
     bool queued;               /* did not run: it will with EXEC */
-    u32 held;                  /* did not run: region.holds says why; it is to be run again later */
+    u32 held;                  /* did not run, or not to its end (ctx.postponed): why; it is to be run again later */
     struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on; or NULL */
 };
 

@@ -86,6 +86,7 @@ struct conn {
     struct conn *bucket_prev, *bucket_next;
     struct replica *replica;   /* it said REPLCONF, PSYNC or SYNC */
     struct blocked *blocked;   /* it waits for keys: block.h */
+    struct migration *migration; /* its MIGRATE is under way: migrate.h */
     bool heard;                /* something was read from it; the owner takes it away again */
     struct subscriber *subscriber; /* it is subscribed to something: pubsub.h */
     struct tracker *tracker;   /* it is told what changes of the keys it read: tracking.h … */

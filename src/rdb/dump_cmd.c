@@ -20,8 +20,7 @@ void rdb_payload_end(struct buf *payload, u16 version)
     buf_append(payload, &crc, 8);
 }
 
-/* Makes the payload, in out->buf; to be released. */
-static void dump_value(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
+void rdb_dump(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
 {
     struct rdb_save save;
     struct rdb_job job = {.out = out, .eng = c->eng, .now_ms = c->ks->dead_by_ms, .ttls = RDB_TTLS_NATIVE};
@@ -41,7 +40,7 @@ void cmd_dump(struct ctx *c)
         reply_null(c->out);
         return;
     }
-    dump_value(c, &ref, &out);
+    rdb_dump(c, &ref, &out);
     if (out.failed) reply_error(c->out, "ERR the value could not be read");
     else reply_bulk(c->out, buf_bytes(&out.buf));
     rdb_out_release(&out);
@@ -184,7 +183,7 @@ static void state_restored(struct ctx *c, const struct restore *r, bytes payload
 static void state_living(struct ctx *c, const struct restore *r, struct key_ref *ref)
 {
     struct rdb_out out;
-    dump_value(c, ref, &out);
+    rdb_dump(c, ref, &out);
     state_restored(c, r, buf_bytes(&out.buf));
     rdb_out_release(&out);
 }

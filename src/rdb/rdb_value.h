@@ -134,6 +134,10 @@ const char *rdb_type_name(enum rdb_type type);
 /* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong (any_checksum: that
  * is not looked at). */
 void rdb_payload_end(struct buf *payload, u16 version);
+
+/* The whole payload of a key, in out->buf; to be released. out->failed: it could not be read. */
+struct ctx;
+void rdb_dump(struct ctx *c, struct key_ref *ref, struct rdb_out *out);
 NODISCARD bool rdb_payload_body(bytes payload, bool any_checksum, bytes *body);
 
 /* The nine letters of a module's type, which its id holds. */

@@ -50,6 +50,7 @@ static void on_close(struct net *n, struct conn *c)
     client_evict_forget(s, c);
     monitor_leave(s, &c->session);
     block_forget(s, c);
+    migrate_forget(c);
     multi_end(&s->region, &c->session);
     pubsub_forget(s, c);
     tracking_forget(s, c);
@@ -458,7 +459,10 @@ void server_release(struct server *s)
     persistence_stop(s);
     net_stop_listening(&s->net, false);
     metrics_stop(s->metrics);
-    for (struct conn *c = s->net.conns; c; c = c->next) conn_close(c);
+    for (struct conn *c = s->net.conns; c; c = c->next) {
+        migrate_forget(c); /* it closes its handles itself */
+        conn_close(c);
+    }
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);

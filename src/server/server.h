@@ -10,6 +10,7 @@
 #include "server/client/client_evict.h"
 #include "config/config.h"
 #include "repl/durable.h"
+#include "server/client/migrate.h"
 #include "server/observe/latency.h"
 #include "server/observe/metrics.h"
 #include "server/save/persistence.h"
@@ -29,8 +30,9 @@ enum {
     HOLD_PAUSE = 1, HOLD_AUTH = 2, HOLD_SNAPSHOT = 4, HOLD_WAIT = 8, HOLD_FAILOVER = 16, HOLD_SHUTDOWN = 32,
     HOLD_BLOCKED = 64, /* it waits for keys: block.h */
     HOLD_STORAGE = 128, /* it writes, and RocksDB is behind: throttle.h */
+    HOLD_MIGRATE = 256, /* it waits for another server: migrate.h */
     /* What Redis calls a blocked client. */
-    HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE
+    HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE | HOLD_MIGRATE
 };
 
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */

@@ -142,6 +142,7 @@ static COLD void account_rejected(struct server *s, struct conn *c, const struct
                                   const struct command *cmd)
 {
     s->stats.commands[cmd->id].rejected++;
+    migrate_forget(c); /* it may not end what it began */
     if (s->monitor_count && cmd->run == cmd_exec) /* MULTI was shown: it is over */
         monitor_feed(s, c, cmd, q->argc, q->argv);
 }
@@ -410,6 +411,7 @@ static void end_requests(struct server *s)
 {
     if (!replication_commit(s)) {
         storage_note_refusal(s);
+        migrate_distrust(s);
         const char *why = s->region.refuse_writes;
         fail_replies(s, why ? why : REGION_IO_ERROR, false);
     } else if (!persistence_end_tick(s)) {
