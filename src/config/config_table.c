@@ -28,7 +28,7 @@ static const struct config_word words_engine[] = {
 };
 
 static const struct config_word words_appendfsync[] = {
-    {"everysec", ROCKS_SYNC_EVERYSEC}, {"always", ROCKS_SYNC_ALWAYS}, {"no", ROCKS_SYNC_NO},
+    {"everysec", DISK_SYNC_EVERYSEC}, {"always", DISK_SYNC_ALWAYS}, {"no", DISK_SYNC_NO},
     {NULL, 0},
 };
 

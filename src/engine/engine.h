@@ -22,6 +22,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/deadline.h"
+#include "engine/disk.h"
 #include "engine/handles.h"
 
 /* Strings. put creates or replaces a key of any type; its old deadline goes,
@@ -217,6 +218,7 @@ struct engine_ops {
     struct zset_ops zset;
     struct rows_ops rows;
     struct meta_ops meta;
+    const struct disk_ops *disk; /* NULL: the data is lost with the process */
 };
 
 /* Thresholds at which OBJECT ENCODING changes its answer, by Redis's names. */
@@ -236,23 +238,31 @@ struct engine_note {
 
 struct engine {
     const struct engine_ops *ops;
-    struct engine_limits limits; /* may change at run time (CONFIG SET) */
+
+    /* What it can do: fixed once it is open. */
+    struct {
+        bool durable;           /* keeps data, notes and metadata across restarts: ops->disk is there */
+        bool reads_only;        /* reads write nothing: what they find dead is hidden, and left to due() */
+        bool prefetch_elements; /* prefetch() makes use of them */
+        u32 prefetch_ahead;     /* how many wants prefetch() makes best use of */
+        u32 draw_cost;          /* steps of a walk that one map.random costs, about; 3 at least */
+    } caps;
     /* Numbered on from `databases` there are as many spare ones. All primitives take them, but nobody sees
      * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
      * transaction (swap). An engine starts with empty ones, whatever was there. */
     u32 databases;
+
+    /* Inputs: the caller sets them, the transaction goes by them. */
+    struct engine_limits limits; /* may change at run time (CONFIG SET) */
     struct engine_note note;
-    bool keeps_notes; /* it does, also across restarts; the same is true of metadata */
-    i64 now_ms;       /* of the open transaction */
-    u32 fresh_access; /* access bits a key gets when it is written; the keyspace's to set */
-    bool failed;
-    bool relaxed;    /* what is committed now can be done again if it is lost: durable later will do */
-    bool reads_only; /* reads write nothing: what they find dead is hidden, and left to due() */
+    i64 now_ms;         /* set by begin(): the time by which things are dead */
+    u32 fresh_access;   /* access bits a key gets when it is written */
+    bool relaxed;       /* what is committed now can be done again if it is lost: durable later will do */
     bool report_expiry; /* somebody has to hear of every expiry (a replication stream, expiry-stream), so nothing is
                          * deleted because of its deadline except by drop() and reap() */
-    u32 draw_cost;      /* steps of a walk that one map.random costs, about; 3 at least */
-    bool prefetch_elements; /* prefetch() makes use of them */
-    u32 prefetch_ahead; /* how many wants prefetch() makes best use of */
+
+    /* Outputs. */
+    bool failed;   /* an operation of this transaction could not read or write: it can only be aborted */
     u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */
     u64 held;      /* bytes, about, of dropped values that a snapshot still holds back */

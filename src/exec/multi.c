@@ -144,12 +144,12 @@ static u32 fetch_keys(const struct ctx *c, const struct transaction *tx, u32 fro
 {
     struct engine *e = c->eng;
     struct want want[FETCH_MAX];
-    u32 n = 0, end = MIN(tx->count, from + MAX(MIN(e->prefetch_ahead, FETCH_MAX), 1u));
+    u32 n = 0, end = MIN(tx->count, from + MAX(MIN(e->caps.prefetch_ahead, FETCH_MAX), 1u));
     for (u32 i = from; i < end; i++) {
         const struct queued *q = tx->queue[i];
         const struct key_spec *spec = &q->cmd->specs[0];
         if (spec->begin != SEEK_INDEX || spec->find != FIND_RANGE || spec->pos >= q->argc) continue;
-        int element = e->prefetch_elements && q->cmd->element < q->argc ? q->cmd->element : 0;
+        int element = e->caps.prefetch_elements && q->cmd->element < q->argc ? q->cmd->element : 0;
         want[n++] = (struct want){c->session->db, q->argv[spec->pos],
                                   element ? q->argv[element] : (bytes){0}};
     }

@@ -173,7 +173,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     size_t mark = reply_mark(q->out);
     bool deletes_dead = r->ks.deletes_dead, only_reads = r->ks.only_reads;
     r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
-    r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->reads_only);
+    r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->caps.reads_only);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     if (LIKELY(r->depth++ == 0)) r->dirty_outside = r->ks.dirty;

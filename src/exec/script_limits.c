@@ -98,7 +98,7 @@ void script_end_busy(struct script_run *run)
     struct region *r = run->c->region;
     if (!run->dropped || !run->wrote) return;
     journal_abandon(&r->journal);
-    r->doomed = r->eng->keeps_notes;
+    r->doomed = r->eng->caps.durable;
 }
 
 const char *script_busy_error(const struct region *r)

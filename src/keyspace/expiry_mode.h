@@ -15,7 +15,7 @@
  *                    an AOF                  dead
  *
  * What is dead by the clock is hidden from every command. (1) Not on an engine whose reads stay reads
- * (engine.reads_only): there the cycle does it. (2) None runs, except those that were admitted before. (3) In a
+ * (engine.caps.reads_only): there the cycle does it. (2) None runs, except those that were admitted before. (3) In a
  * replica that takes writes: nothing new may be put beside a dead key. Everything else waits for the primary's DEL.
  *
  * Compactions delete by themselves only where nobody has to hear of it: engine.report_expiry.

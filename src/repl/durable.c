@@ -2,9 +2,7 @@
 
 #include "server/server.h"
 
-static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
-
-bool durable_enabled(const struct server *s) { return on_rocks(s) || s->config.appendonly; }
+bool durable_enabled(const struct server *s) { return s->region.eng->caps.durable || s->config.appendonly; }
 
 void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
 
@@ -12,8 +10,9 @@ void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
 static bool ask_log(struct server *s, struct sync_state *state)
 {
     const struct persistence *p = &s->persist;
-    if (!on_rocks(s) && p->aof_state != AOF_IS_ON) return false;
-    *state = on_rocks(s) ? rocks_sync_state(s->region.eng) : aof_sync_state(p->aof);
+    const struct engine *e = s->region.eng;
+    if (!e->caps.durable && p->aof_state != AOF_IS_ON) return false;
+    *state = e->caps.durable ? e->ops->disk->sync_state(e) : aof_sync_state(p->aof);
     return true;
 }
 

@@ -164,14 +164,14 @@ static u32 prefetch(const struct link *l, u32 from)
     struct engine *e = l->server->region.eng;
     const struct inbox *b = &l->inbox;
     struct want want[PREFETCH_MAX];
-    u32 wants = 0, db = l->session.db, ahead = MAX(MIN(e->prefetch_ahead, PREFETCH_MAX), 1u);
+    u32 wants = 0, db = l->session.db, ahead = MAX(MIN(e->caps.prefetch_ahead, PREFETCH_MAX), 1u);
     u32 end = MIN(b->ready, from + ahead);
     for (u32 i = from; i < end; i++) {
         const struct inbox_command *c = &b->commands[i];
         if (c->argc < 2) continue;
         bytes name = inbox_arg(b, c, 0), key = inbox_arg(b, c, 1), element = {0};
         if (name.n == 6 && bytes_is(name, "select")) parse_db((int)c->argc, (bytes[]){name, key}, &db);
-        const struct command *cmd = e->prefetch_elements ? command_find(name) : NULL;
+        const struct command *cmd = e->caps.prefetch_elements ? command_find(name) : NULL;
         if (cmd && cmd->element && cmd->element < c->argc) element = inbox_arg(b, c, cmd->element);
         if (db < e->databases) want[wants++] = (struct want){db, key, element};
     }

@@ -21,7 +21,7 @@
 static bool wanted_as_dump(const struct server *s)
 {
     const struct config *c = &s->config;
-    if (c->engine == ENGINE_ROCKSDB || strcmp(c->repl_diskless_load.p, "disabled")) return false;
+    if (s->region.eng->caps.durable || strcmp(c->repl_diskless_load.p, "disabled")) return false;
     return !c->rdb_del_sync_files || c->save.n || c->appendonly;
 }
 

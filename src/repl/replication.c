@@ -137,7 +137,7 @@ void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
     struct engine_note *note = &s->region.eng->note;
-    if (s->config.engine != ENGINE_ROCKSDB) return;
+    if (!s->region.eng->caps.durable) return;
     buf_clear(&note->text);
     buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
     note->changed = true;
@@ -255,7 +255,7 @@ void replication_start(struct server *s, bool in_step)
     struct replication *r = &s->repl;
     char host[256];
     int port;
-    if (s->config.engine == ENGINE_ROCKSDB) load_note(s);
+    if (s->region.eng->caps.durable) load_note(s);
     bool known = in_step && r->loaded_position >= 0 && r->loaded_id[0];
     if (known) {
         stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);

@@ -246,9 +246,9 @@ static void warn_of(struct server *s, const struct changes *all)
     u64 used = evictor_used(&s->region.evictor);
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
-        bool rocks = s->config.engine == ENGINE_ROCKSDB;
-        if (rocks && (!strcmp(name, "maxmemory") || !strcmp(name, "appendonly"))) config_warn(&s->config, &s->log);
-        if (!rocks && !strcmp(name, "maxmemory") && s->config.maxmemory &&
+        bool durable = s->region.eng->caps.durable;
+        if (durable && (!strcmp(name, "maxmemory") || !strcmp(name, "appendonly"))) config_warn(&s->config, &s->log);
+        if (!durable && !strcmp(name, "maxmemory") && s->config.maxmemory &&
             (u64)s->config.maxmemory < used)
             log_line(&s->log, LOG_WARNING,
                      "WARNING: the new maxmemory value set via CONFIG SET (%lld) is smaller than "

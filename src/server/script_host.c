@@ -44,7 +44,7 @@ static void let_log_in(struct server *s, i64 at_us)
 /* Whether what a script did can be left out of what is kept. A snapshot of what is in memory has it. */
 static bool can_undo(const struct server *s)
 {
-    return s->config.engine == ENGINE_ROCKSDB || s->persist.aof_state == AOF_IS_ON || expiry_follows(s->region.mode);
+    return s->region.eng->caps.durable || s->persist.aof_state == AOF_IS_ON || expiry_follows(s->region.mode);
 }
 
 /* A script has changed something, and does not end. The server does, at once: no client may see half of what it

@@ -84,14 +84,14 @@ void server_apply_config(struct server *s)
     if (l->soft) l->soft = MAX(l->soft, (u64)c->repl_backlog_size);
 
     struct region *r = &s->region;
-    bool rocks = c->engine == ENGINE_ROCKSDB;
+    bool durable = r->eng->caps.durable;
     script_host_apply(s);
     r->cycle.hz = (u32)c->hz;
     r->cycle.effort = (u32)c->active_expire_effort;
-    r->cycle.source = rocks ? EXPIRE_INDEX : c->active_expire_source;
+    r->cycle.source = durable ? EXPIRE_INDEX : c->active_expire_source;
     r->cycle.interval_ms = c->ttl_cleanup_interval;
     r->cycle.batch = (u32)c->ttl_cleanup_batch;
-    r->evictor.maxmemory = rocks ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
+    r->evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
     r->evictor.unfinished = r->evictor.maxmemory; /* it may have been lowered */
     r->evictor.samples = (u32)c->maxmemory_samples;
     r->evict_following = !c->replica_ignore_maxmemory;

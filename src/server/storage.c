@@ -10,7 +10,7 @@
 #include "engine/rocks/rocks.h"
 #include "exec/functions.h"
 
-static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
+static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
 static struct engine *open_rocks(struct server *s, u64 seed)
 {
@@ -86,17 +86,17 @@ static bool admit_engine(struct server *s)
 {
     const struct config *c = &s->config;
     char own[4096], other[4096];
-    bool owned = on_rocks(s) ? rocks_data(c, own) : memory_data(c, own);
-    bool others = on_rocks(s) ? memory_data(c, other) : rocks_data(c, other);
+    bool owned = wants_rocksdb(s) ? rocks_data(c, own) : memory_data(c, own);
+    bool others = wants_rocksdb(s) ? memory_data(c, other) : rocks_data(c, other);
     if (!others || c->engine_start_empty) return true;
     if (owned) {
-        if (!on_rocks(s)) /* the other way round it is an export: nothing to say */
+        if (!wants_rocksdb(s)) /* the other way round it is an export: nothing to say */
             log_line(&s->log, LOG_WARNING, "%s holds a database of the rocksdb engine, which is not used: %s is "
                      "loaded", other, own);
         return true;
     }
-    if (on_rocks(s) && c->import_rdb.n) return true;
-    if (on_rocks(s)) refuse_memory_data(s, other);
+    if (wants_rocksdb(s) && c->import_rdb.n) return true;
+    if (wants_rocksdb(s)) refuse_memory_data(s, other);
     else refuse_rocks_data(s, other);
     return false;
 }
@@ -106,7 +106,7 @@ static bool admit_engine(struct server *s)
 struct engine *storage_open(struct server *s, u64 seed)
 {
     if (!admit_engine(s)) return NULL;
-    if (on_rocks(s)) return open_rocks(s, seed);
+    if (wants_rocksdb(s)) return open_rocks(s, seed);
     log_line(&s->log, LOG_NOTICE, "Storage engine: memory");
     return memory_engine_new((u32)s->config.databases, seed);
 }
@@ -127,29 +127,31 @@ bool storage_must_close(const struct server *s)
 #if MAYFLY_FREE_AT_EXIT /* sanitizer builds, to find leaks */
     return s->region.eng;
 #endif
-    return on_rocks(s);
+    return s->region.eng->caps.durable;
 }
 
 void storage_apply_config(struct server *s)
 {
     const struct config *c = &s->config;
-    if (!on_rocks(s)) return;
     struct engine *e = s->region.eng;
+    if (!e->caps.durable) return;
     s->region.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
-    rocks_set_sync(e, c->appendfsync);
+    e->ops->disk->set_sync(e, c->appendfsync);
     /* Dead keys are the cleaner's first, which reports them as expired. */
     i64 interval_ms = c->ttl_cleanup_interval;
-    rocks_set_compaction_grace(e, interval_ms ? interval_ms + ROCKS_GRACE_MS : 0);
+    e->ops->disk->set_grace(e, interval_ms ? interval_ms + DISK_GRACE_MS : 0);
 }
 
 void storage_cron(struct server *s)
 {
-    if (on_rocks(s)) rocks_cron(s->region.eng);
+    struct engine *e = s->region.eng;
+    if (e->caps.durable) e->ops->disk->cron(e);
 }
 
 void storage_note_refusal(struct server *s)
 {
-    if (on_rocks(s)) s->region.refuse_writes = rocks_refuses_writes(s->region.eng);
+    struct engine *e = s->region.eng;
+    if (e->caps.durable) s->region.refuse_writes = e->ops->disk->refuses_writes(e);
 }
 
 /* In a process of its own: there are damaged files that RocksDB 7.8 answers with a failed assertion, or

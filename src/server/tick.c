@@ -25,8 +25,8 @@ static u32 prefetch(struct server *s, u32 from)
 {
     const struct net_tick *t = &s->net.tick;
     struct want want[PREFETCH_MAX];
-    bool fetch_elements = s->region.eng->prefetch_elements;
-    u32 wants = 0, end = MIN(t->request_count, from + MIN(s->region.eng->prefetch_ahead, PREFETCH_MAX));
+    bool fetch_elements = s->region.eng->caps.prefetch_elements;
+    u32 wants = 0, end = MIN(t->request_count, from + MIN(s->region.eng->caps.prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
         const struct net_request *q = &t->requests[i];
         if (q->argc < 2 || !q->conn) continue;

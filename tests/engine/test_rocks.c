@@ -32,7 +32,7 @@ static struct engine *open_in(const char *path, u32 databases, u64 seed)
     struct rocks_options o = {
         .dir = path, .log = &quiet, .databases = databases, .seed = seed, .background_threads = 2,
         .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 8 << 20, .blob_size = 1000,
-        .sync = ROCKS_SYNC_NO,
+        .sync = DISK_SYNC_NO,
     };
     struct engine *e = rocks_engine_open(&o, &why);
     if (!e) print_error("%s: %.*s\n", path, (int)why.n, why.p);

@@ -24,7 +24,7 @@ static inline struct engine *open_engine(enum kind kind, const char *name)
     o.write_buffer = 1 << 20;
     o.blob_size = 1000;
     struct engine *e = rocks_must_open(&o);
-    rocks_set_compaction_grace(e, INT64_MAX); /* the primary's cycle alone deletes */
+    e->ops->disk->set_grace(e, INT64_MAX); /* the primary's cycle alone deletes */
     return e;
 }
 

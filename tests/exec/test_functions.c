@@ -37,7 +37,7 @@ static const char *load(struct world *w, const char *name, const char *functions
 /* The memory engine never fails; here it says it did. */
 static bool commit_not(struct engine *e, u64 seq UNUSED)
 {
-    if (e->keeps_notes) e->ops->abort(e);
+    if (e->caps.durable) e->ops->abort(e);
     return false;
 }
 
@@ -311,14 +311,14 @@ static void replaced_sets_are_kept(void **state UNUSED)
 
 static u64 written_by_a_change(struct world *w, int number)
 {
-    u64 before = rocks_bytes_written(w->region.eng);
+    u64 before = w->region.eng->ops->disk->bytes_written(w->region.eng);
     char name[32];
     snprintf(name, sizeof name, "lib%06d", number);
     assert_string_equal(load(w, name, name, false), name);
     at(w, number);
     assert_string_equal(load(w, name, name, true), name);
     at(w, number);
-    return rocks_bytes_written(w->region.eng) - before;
+    return w->region.eng->ops->disk->bytes_written(w->region.eng) - before;
 }
 
 /* As versions before rows of their own kept libraries: one row with all of them. */

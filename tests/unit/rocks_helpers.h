@@ -38,7 +38,7 @@ static inline struct rocks_options rocks_small(const char *dir, u32 databases)
     static const struct log quiet = {.level = LOG_NOTHING};
     return (struct rocks_options){
         .dir = dir, .log = &quiet, .databases = databases, .seed = 3, .background_threads = 2,
-        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 8 << 20, .sync = ROCKS_SYNC_NO,
+        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 8 << 20, .sync = DISK_SYNC_NO,
     };
 }
 

@@ -105,7 +105,7 @@ static bool is_there(struct engine *e, bytes key, const char *value)
 static bool info_says(struct engine *e, const char *line)
 {
     struct buf out = {0};
-    rocks_info(e, &out);
+    e->ops->disk->info(e, &out);
     buf_append_char(&out, '\0');
     bool found = strstr(out.p, line) != NULL;
     buf_release(&out);

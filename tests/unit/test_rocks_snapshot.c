@@ -283,14 +283,14 @@ static void compactions(void **state)
     (void)state;
     struct dump was, is = {0};
     fill();
-    rocks_set_compaction_grace(e, 0);
+    e->ops->disk->set_grace(e, 0);
     dump_engine(&was);
     begin();
     for (u32 n = 0; n < 100; n++) step(&is);
     e->ops->begin(e, NOW + 1000000);
     ruin();
     compact_all();
-    rocks_cron(e);
+    e->ops->disk->cron(e);
     for (u32 n = 0; n < 100; n++) step(&is);
     compact_all();
     u64 orphans = dropped(FAM_DATA);
@@ -305,7 +305,7 @@ static void keys_that_die_later(void **state)
 {
     (void)state;
     struct dump was, is = {0};
-    rocks_set_compaction_grace(e, 0);
+    e->ops->disk->set_grace(e, 0);
     for (u32 i = 0; i < 100; i++) put_string(0, name("mortal", i), L("v"), NOW + 1 + i);
     tick(NOW);
     dump_engine(&was);
@@ -326,7 +326,7 @@ static void the_dead_may_go(void **state)
 {
     (void)state;
     struct dump was, is = {0};
-    rocks_set_compaction_grace(e, 0);
+    e->ops->disk->set_grace(e, 0);
     for (u32 i = 0; i < 400; i++) put_string(0, name("key", i), L("v"), i % 2 ? NOW + 1 : 0);
     tick(NOW + 5);
     put_string(0, L("another"), L("v"), 0);
@@ -340,7 +340,7 @@ static void the_dead_may_go(void **state)
         if (is.n == n) continue;
         alive_keys += strstr(is.line[n], "until 0:") != NULL;
         if (is.n == 50) compact_all();
-        if (is.n >= 50) rocks_cron(e);
+        if (is.n >= 50) e->ops->disk->cron(e);
     }
     assert_int_equal(dropped(FAM_META), 200);
     assert_true(is.n < was.n);
@@ -400,7 +400,7 @@ static void flushed_files(void **state)
         usleep(20000); /* the threads that would do it have had their chance */
     }
     compact_all();
-    rocks_cron(e); /* iterators that hold the old files go */
+    e->ops->disk->cron(e); /* iterators that hold the old files go */
     expect_rest(&was, &is);
     assert_int_equal(e->ops->count(e, 1), 1);
     assert_int_equal(e->ops->count(e, 2), 1);
@@ -430,7 +430,7 @@ static void iterators_renewed(void **state)
         drop(0, L("set"));
         put_collection(0, TYPE_SET, L("set"), 10);
         tick(NOW);
-        rocks_cron(e);
+        e->ops->disk->cron(e);
         if (n % 1000 == 0) compact_all();
     }
     buf_release(&before);

@@ -536,7 +536,7 @@ static bool synced(struct store *s) { return atomic_load(&s->syncs) > 0; }
 static void the_log_is_synced(void **state)
 {
     struct bed *b = *state;
-    store_set_sync(b->s, ROCKS_SYNC_ALWAYS);
+    store_set_sync(b->s, DISK_SYNC_ALWAYS);
     store_put(b->s, FAM_INFO, L("a"), L("1"));
     commit(b->s);
     assert_false(atomic_load(&b->s->dirty)); /* the write did it */
@@ -547,7 +547,7 @@ static void the_log_is_synced(void **state)
     store_relax(b->s, false);
     assert_true(eventually(synced, b->s));
     atomic_store(&b->s->syncs, 0);
-    store_set_sync(b->s, ROCKS_SYNC_EVERYSEC);
+    store_set_sync(b->s, DISK_SYNC_EVERYSEC);
     store_put(b->s, FAM_INFO, L("a"), L("3"));
     commit(b->s);
     assert_true(eventually(synced, b->s));
@@ -575,7 +575,7 @@ static void a_backlog_is_told_and_stops_nothing(void **state)
     assert_int_equal(store_pressure(s, true), 0);
     fill(s, FAM_DATA, "x", 3000);
     assert_true(store_written(s) - before > wrote && store_written(s) - before < 2 * wrote);
-    assert_int_equal(store_pressure(s, true), ROCKS_PRESSURE_MAX);
+    assert_int_equal(store_pressure(s, true), DISK_PRESSURE_MAX);
     assert_int_equal(s->stalls, 1);
     store_cron(s);
     assert_null(store_refuses_writes(s));
@@ -595,7 +595,7 @@ static void files_in_level_0_are_pressure(void **state)
     for (u32 n = 1; n <= 5; n++) {
         fill(s, FAM_DATA, "x", 10);
         flush(s, FAM_DATA);
-        u32 expected = n <= 2 ? 0 : n == 3 ? ROCKS_PRESSURE_MAX / 2 : ROCKS_PRESSURE_MAX;
+        u32 expected = n <= 2 ? 0 : n == 3 ? DISK_PRESSURE_MAX / 2 : DISK_PRESSURE_MAX;
         assert_int_equal(store_pressure(s, true), expected);
     }
     compact(s, FAM_DATA);
@@ -891,7 +891,7 @@ static void a_broken_file_fails_reads(void **state)
 static int full_disk(const char *dir)
 {
     struct rocks_options o = {.dir = dir, .block_cache = 1 << 20, .write_buffer = 1 << 20};
-    o.sync = ROCKS_SYNC_EVERYSEC;
+    o.sync = DISK_SYNC_EVERYSEC;
     struct buf why = {0}, big = {0};
     bool failed = false;
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||

@@ -110,7 +110,7 @@ static void open_engine(void)
     static const struct log quiet = {.level = LOG_NOTHING};
     struct rocks_options o = {
         .dir = dir, .log = &quiet, .databases = 1, .seed = rand_next(&rng), .background_threads = 2,
-        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 1 << 20, .sync = ROCKS_SYNC_NO,
+        .block_cache = 8 << 20, .row_cache = 1 << 20, .write_buffer = 1 << 20, .sync = DISK_SYNC_NO,
     };
     struct buf why = {0};
     e = rocks_engine_open(&o, &why);

@@ -104,6 +104,6 @@ void map_draw(struct ctx *c, struct key_ref *ref, i64 count, map_emit emit)
 {
     u64 size = map_size(c, ref);
     if (count < 0) draw_repeating(c, ref, (u64)-count, emit);
-    else if ((u64)count > size / c->eng->draw_cost) draw_walking(c, ref, MIN((u64)count, size), emit);
+    else if ((u64)count > size / c->eng->caps.draw_cost) draw_walking(c, ref, MIN((u64)count, size), emit);
     else draw_remembering(c, ref, (u64)count, emit);
 }

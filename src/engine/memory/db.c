@@ -428,8 +428,8 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->base.ops = &m->ops;
     m->base.limits = redis_defaults;
     m->base.databases = databases;
-    m->base.draw_cost = 3;
-    m->base.prefetch_ahead = PREFETCH_TOGETHER;
+    m->base.caps.draw_cost = 3;
+    m->base.caps.prefetch_ahead = PREFETCH_TOGETHER;
     m->seed = seed;
     m->dbs = mem_alloc(mem_all_dbs(m) * sizeof *m->dbs);
     for (u32 i = 0; i < mem_all_dbs(m); i++) db_init(&m->dbs[i], seed);

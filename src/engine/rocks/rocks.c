@@ -141,6 +141,50 @@ static u64 rk_reclaim(struct engine *e, u32 units)
     return row_bury(rk, units) + (rk->legacy && !rk->legacy_stuck);
 }
 
+/* -- what the server asks of a database ------------------------------------------------------- */
+
+static void rk_set_sync(struct engine *e, enum disk_sync sync) { store_set_sync(rk_of(e)->store, sync); }
+
+static void rk_set_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
+
+static const char *rk_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
+static u32 rk_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
+static u64 rk_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
+
+static struct sync_state rk_sync_state(const struct engine *e)
+{
+    return store_sync_state(((const struct rk *)e)->store);
+}
+
+static void rk_cron(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    rk->cleaner_keeps_up = rk->compaction_grace_ms && e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
+    store_cron(rk->store);
+}
+
+static void rk_info(struct engine *e, struct buf *out)
+{
+    struct rk *rk = rk_of(e);
+    u64 rows = 0;
+    for (u32 i = 0; i < rk_all(rk); i++) rows += rk->dbs[i]->rows.count;
+    buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
+               "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\napplied_sequence:%llu\r\n",
+               (unsigned long long)rows, (unsigned long long)rk->row_bytes,
+               (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
+               (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
+    buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
+    buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
+    legacy_info(rk, out);
+    store_info(rk->store, out);
+}
+
+static const struct disk_ops rk_disk_ops = {
+    .set_sync = rk_set_sync, .set_grace = rk_set_grace, .refuses_writes = rk_refuses_writes,
+    .write_pressure = rk_write_pressure, .bytes_written = rk_bytes_written, .sync_state = rk_sync_state,
+    .cron = rk_cron, .info = rk_info,
+};
+
 /* -- opening and closing --------------------------------------------------------------------- */
 
 static void rk_close(struct engine *e)
@@ -183,22 +227,23 @@ static struct rk *rk_new(const struct rocks_options *o)
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
         .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
         .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
-        .rows = rk_rows_ops, .meta = rk_meta_ops,
+        .rows = rk_rows_ops, .meta = rk_meta_ops, .disk = &rk_disk_ops,
     };
     rk_key_ops(&rk->ops);
     rk_due_ops(&rk->ops);
     rk->base.ops = &rk->ops;
     rk->base.limits = redis_defaults;
     rk->base.databases = o->databases;
-    rk->base.reads_only = true;
-    rk->base.draw_cost = DRAW_COST;
-    rk->base.prefetch_ahead = PREFETCH_AHEAD;
-    rk->base.prefetch_elements = true;
+    rk->base.caps.durable = true;
+    rk->base.caps.reads_only = true;
+    rk->base.caps.draw_cost = DRAW_COST;
+    rk->base.caps.prefetch_ahead = PREFETCH_AHEAD;
+    rk->base.caps.prefetch_elements = true;
     rk->log = o->log;
     u64 budget = store_sizes(o).rows;
     rk->elements = elements_new(budget / 3, o->seed);
     rk->row_budget = budget - budget / 3;
-    rk->compaction_grace_ms = ROCKS_GRACE_MS;
+    rk->compaction_grace_ms = DISK_GRACE_MS;
     rk->touched_end = &rk->touched;
     rk->spares = o->databases;
     rk->dbs = mem_alloc(rk_all(rk) * sizeof(struct rk_db *));
@@ -231,42 +276,4 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
     elements_begin(rk->elements, rk->last_version);
     rk->base.applied = rk->applied_seq;
     return &rk->base;
-}
-
-/* -- running ------------------------------------------------------------------------------------ */
-
-void rocks_set_sync(struct engine *e, enum rocks_sync sync) { store_set_sync(rk_of(e)->store, sync); }
-
-void rocks_set_compaction_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
-
-const char *rocks_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
-u32 rocks_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
-u64 rocks_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
-
-struct sync_state rocks_sync_state(const struct engine *e)
-{
-    return store_sync_state(((const struct rk *)e)->store);
-}
-
-void rocks_cron(struct engine *e)
-{
-    struct rk *rk = rk_of(e);
-    rk->cleaner_keeps_up = rk->compaction_grace_ms && e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
-    store_cron(rk->store);
-}
-
-void rocks_info(struct engine *e, struct buf *out)
-{
-    struct rk *rk = rk_of(e);
-    u64 rows = 0;
-    for (u32 i = 0; i < rk_all(rk); i++) rows += rk->dbs[i]->rows.count;
-    buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
-               "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\napplied_sequence:%llu\r\n",
-               (unsigned long long)rows, (unsigned long long)rk->row_bytes,
-               (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
-               (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
-    buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
-    buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
-    legacy_info(rk, out);
-    store_info(rk->store, out);
 }

@@ -193,7 +193,6 @@ bool state_load(struct rk *rk, struct buf *why)
     }
     load_region(rk);
     load_note(rk);
-    rk->base.keeps_notes = true;
     load_indexes(rk);
     empty_spares(rk);
     for (u32 i = 0; i < rk->base.databases; i++) load_counts(rk, rk->dbs[i]);

@@ -363,7 +363,7 @@ static void info_expiry(struct server *s, struct buf *b)
 
 static void info_rocksdb(struct server *s, struct buf *b)
 {
-    rocks_info(s->region.eng, b);
+    s->region.eng->ops->disk->info(s->region.eng, b);
     throttle_info(s, b);
 }
 
@@ -393,7 +393,7 @@ static const struct section sections[] = {
 
 static bool section_there(const struct server *s, const struct section *x)
 {
-    return x->write != info_rocksdb || s->config.engine == ENGINE_ROCKSDB;
+    return x->write != info_rocksdb || s->region.eng->caps.durable;
 }
 
 bool info_section(struct server *s, u32 at, struct buf *out)

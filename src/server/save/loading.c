@@ -172,7 +172,7 @@ static void begin(struct server *s, enum loading_stage stage)
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
         if (l->sync.done) policy.db_base = s->region.eng->databases; /* the spare ones */
-        if (s->config.engine == ENGINE_ROCKSDB) policy.breathe = breathe;
+        if (s->region.eng->caps.durable) policy.breathe = breathe;
         rdb_loader_init(&l->loader, &s->region.ks, &l->input.source, l->input.size, &policy);
     }
 }
@@ -235,7 +235,7 @@ static void warn_of_unused_aof(struct server *s)
 
 bool loading_begin(struct server *s)
 {
-    if (s->config.engine == ENGINE_ROCKSDB) return begin_import(s);
+    if (s->region.eng->caps.durable) return begin_import(s);
     if (!s->config.appendonly) {
         warn_of_unused_aof(s);
         return begin_dump(s);

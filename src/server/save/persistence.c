@@ -11,15 +11,13 @@
 #define REWRITE_PATIENCE 3     /* failures in a row before rewrites become rarer … */
 #define REWRITE_DELAY_MAX 60   /* … at most to one in so many minutes */
 
-static bool on_rocks(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
-
 /* -- the AOF, on and off ---------------------------------------------------------------------------- */
 
 static enum aof_sync sync_of(const struct config *c)
 {
     switch (c->appendfsync) {
-    case ROCKS_SYNC_ALWAYS: return AOF_SYNC_ALWAYS;
-    case ROCKS_SYNC_NO: return AOF_SYNC_NO;
+    case DISK_SYNC_ALWAYS: return AOF_SYNC_ALWAYS;
+    case DISK_SYNC_NO: return AOF_SYNC_NO;
     default: return AOF_SYNC_EVERYSEC;
     }
 }
@@ -203,7 +201,7 @@ void persistence_begin_tick(struct server *s)
     struct region *r = &s->region;
     const char *why = refusal(s);
     s->persist.flushed = s->persist.failed_early = false;
-    if (!on_rocks(s) || !r->refuse_writes) r->refuse_writes = why;
+    if (!r->eng->caps.durable || !r->refuse_writes) r->refuse_writes = why;
     if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 

@@ -56,7 +56,7 @@ void cmd_bgrewriteaof(struct ctx *c)
     struct persistence *p = &c->server->persist;
     if (is_loading_aside(c)) return;
     p->rewrite_after_ms = 0; /* who asks does not want to wait for the end of a back-off */
-    if (c->server->config.engine == ENGINE_ROCKSDB) {
+    if (c->eng->caps.durable) {
         reply_error(c->out, "ERR There is no append only file with engine rocksdb: its data is on disk, with "
                             "a write-ahead log of its own");
     } else if (snapshot_active(p, JOB_REWRITE)) {

@@ -111,10 +111,10 @@ void store_view_close(struct store *view); /* NULL is fine */
 
 /* -- running ------------------------------------------------------------------- */
 
-void store_set_sync(struct store *s, enum rocks_sync sync);
+void store_set_sync(struct store *s, enum disk_sync sync);
 void store_relax(struct store *s, bool relaxed); /* writes don't wait for a sync meanwhile */
-const char *store_refuses_writes(struct store *s); /* see rocks_refuses_writes */
-u32 store_pressure(struct store *s, bool measure); /* see rocks_write_pressure */
+const char *store_refuses_writes(struct store *s); /* see disk_ops */
+u32 store_pressure(struct store *s, bool measure); /* likewise */
 u64 store_written(const struct store *s);          /* bytes of all batches so far */
 struct sync_state store_sync_state(const struct store *s);
 void store_cron(struct store *s);

@@ -92,14 +92,14 @@ struct store {
 
     /* Pressure. */
     struct store_limits limits;
-    u32 pressure;      /* 0 … ROCKS_PRESSURE_MAX, as last measured … */
+    u32 pressure;      /* 0 … DISK_PRESSURE_MAX, as last measured … */
     u64 stalls;        /* … and how often it has reached that */
     u64 written;       /* bytes of all batches so far … */
     u64 measured_at;   /* … and when pressure was last measured */
 
     /* Sync: shared with the syncer. */
     struct worker syncer;
-    _Atomic int sync; /* enum rocks_sync */
+    _Atomic int sync; /* enum disk_sync */
     _Atomic bool dirty, sync_failed;
     _Atomic u64 syncs;
     _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */

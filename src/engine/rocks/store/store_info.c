@@ -53,8 +53,8 @@ static void work(struct store *s, struct buf *out)
     line(out, "running_compactions", whole(s, "rocksdb.num-running-compactions"));
     line(out, "running_flushes", whole(s, "rocksdb.num-running-flushes"));
     line(out, "sweeps", atomic_load_explicit(&s->sweeps, memory_order_relaxed));
-    line(out, "write_pressure", s->pressure * 100 / ROCKS_PRESSURE_MAX);
-    line(out, "write_stalled", s->pressure == ROCKS_PRESSURE_MAX);
+    line(out, "write_pressure", s->pressure * 100 / DISK_PRESSURE_MAX);
+    line(out, "write_stalled", s->pressure == DISK_PRESSURE_MAX);
     line(out, "write_stalls", s->stalls);
     line(out, "write_failing", s->write_failed);
     line(out, "disk_full", s->disk_low);

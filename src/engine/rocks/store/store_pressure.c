@@ -5,7 +5,7 @@
  * always goes through, and the owner of the transactions asks here first and makes writers wait.
  *
  * Three backlogs count: memtables that wait to be flushed, files in L0, bytes to be compacted. Each has a soft
- * limit, where pressure begins, and a hard one, where it is ROCKS_PRESSURE_MAX. The highest of them counts. */
+ * limit, where pressure begins, and a hard one, where it is DISK_PRESSURE_MAX. The highest of them counts. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 static u32 between(u64 value, u64 soft, u64 hard)
 {
     if (LIKELY(value <= soft)) return 0;
-    return (u32)(MIN(value - soft, hard - soft) * ROCKS_PRESSURE_MAX / (hard - soft));
+    return (u32)(MIN(value - soft, hard - soft) * DISK_PRESSURE_MAX / (hard - soft));
 }
 
 /* RocksDB has this number as a text only. */
@@ -46,7 +46,7 @@ u32 store_measure_pressure(struct store *s)
         pressure = MAX(pressure, family_pressure(s, (enum family)f));
     }
     pressure = MAX(pressure, between(unflushed, s->limits.unflushed / 2, s->limits.unflushed));
-    s->stalls += pressure == ROCKS_PRESSURE_MAX && s->pressure < ROCKS_PRESSURE_MAX;
+    s->stalls += pressure == DISK_PRESSURE_MAX && s->pressure < DISK_PRESSURE_MAX;
     s->pressure = pressure;
     s->measured_at = s->written;
     return pressure;

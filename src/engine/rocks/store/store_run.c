@@ -101,7 +101,7 @@ static void sync_round(struct store *s)
 {
     u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
     bool written = atomic_load_explicit(&s->dirty, memory_order_acquire) || store_note_behind(s);
-    bool due = written && (atomic_load_explicit(&s->sync, memory_order_relaxed) != ROCKS_SYNC_NO ||
+    bool due = written && (atomic_load_explicit(&s->sync, memory_order_relaxed) != DISK_SYNC_NO ||
                            atomic_load_explicit(&s->closing, memory_order_relaxed));
     bool synced = true;
     if (due || drops || atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) synced = sync_log(s);
@@ -139,16 +139,16 @@ static void *syncer(void *arg)
     return NULL;
 }
 
-void store_set_sync(struct store *s, enum rocks_sync sync)
+void store_set_sync(struct store *s, enum disk_sync sync)
 {
     atomic_store_explicit(&s->sync, (int)sync, memory_order_relaxed);
-    rocksdb_writeoptions_set_sync(s->write, sync == ROCKS_SYNC_ALWAYS);
+    rocksdb_writeoptions_set_sync(s->write, sync == DISK_SYNC_ALWAYS);
 }
 
 /* The log is in order: the next write that is synced syncs these, too, or the syncer does. */
 void store_relax(struct store *s, bool relaxed)
 {
-    if (atomic_load_explicit(&s->sync, memory_order_relaxed) == ROCKS_SYNC_ALWAYS)
+    if (atomic_load_explicit(&s->sync, memory_order_relaxed) == DISK_SYNC_ALWAYS)
         rocksdb_writeoptions_set_sync(s->write, !relaxed);
 }
 

@@ -96,7 +96,7 @@ static void try_again(struct store *s)
 /* While writers wait, no write would notice that flushes fail. */
 static void try_while_full(struct store *s)
 {
-    char *err = s->pressure == ROCKS_PRESSURE_MAX ? write_nothing(s) : NULL;
+    char *err = s->pressure == DISK_PRESSURE_MAX ? write_nothing(s) : NULL;
     if (UNLIKELY(err != NULL)) store_write_failed(s, err);
 }
 
