@@ -17,11 +17,23 @@ import machine                                                           # noqa:
 
 FULL = os.environ.get('FAULT') == 'full'
 SEED = os.environ.get('FAULT_SEED') or str(random.SystemRandom().randrange(10**6))
+os.environ['FAULT_SEED'] = SEED     # processes of pytest-xdist inherit it
 TOTALS = {}
 
 
 def pytest_report_header():
     return f'faults: {"all rounds" if FULL else "a few rounds"}, FAULT_SEED={SEED}'
+
+
+def pytest_sessionfinish(session):
+    """A process of pytest-xdist hands its totals over; pytest_testnodedown gets them."""
+    if hasattr(session.config, 'workeroutput'):
+        session.config.workeroutput['totals'] = TOTALS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    TOTALS.update(getattr(node, 'workeroutput', {}).get('totals', {}))
 
 
 def pytest_terminal_summary(terminalreporter):
