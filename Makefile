@@ -41,7 +41,7 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 SUITES   := $(wildcard tests/engine/suite*.c)
 
 .PHONY: all run test deps lint format bench fuzz soak install clean help unit server-tests oracle
-.PHONY: client-tests clients layers uninstall test-programs
+.PHONY: client-tests clients layers uninstall test-programs check
 
 all: $(BUILD)/mayfly-server
 
@@ -119,7 +119,8 @@ scenarios: $(BUILD)/mayfly-server
 # FAULT_ONLY=kill and the like picks some.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(if $(filter fault,$@),FAULT=full,FAULT_SEED=$(or $(FAULT_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/fault \
+	$(Q)$(TEST_ENV) $(if $(filter fault,$@),FAULT=full,FAULT_SEED=$(or $(FAULT_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
+	    $(if $(filter fault-short,$@),-n $(TEST_JOBS)) -p no:cacheprovider tests/fault \
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
 #: replication       pairs and chains with redis-server: half an hour (REPL_ONLY, REPL_SEED)
@@ -129,17 +130,30 @@ fault fault-short: $(BUILD)/mayfly-server
 # picks some.
 .PHONY: replication replication-short
 replication replication-short: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider \
-	    tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
+	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
+	    $(if $(filter replication-short,$@),-n $(TEST_JOBS)) -p no:cacheprovider tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
+
+MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
+MAKE_ONE := $(MAKE) --no-print-directory -j1
+
+#: check             the inner loop, below three minutes: build without LTO, layers, unit tests, both engines briefly
+#: smoke             … the part of the server tests in it, on ENGINE
+SMOKE := $(addprefix tests/server/test_,protocol.py hash_ttl.py multi.py)
+.PHONY: smoke
+check:
+	$(Q)$(MAKE_ALL) BUILD=build-check all test-programs
+	$(Q)$(MAKE_ONE) BUILD=build-check layers unit smoke
+	$(Q)$(MAKE_ONE) BUILD=build-check ENGINE=rocksdb smoke
+
+smoke: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SMOKE)
 
 #: test              everything that must pass, on both engines, plain and under ASan + UBSan
 #: test-plain        … the part without sanitizers
-#: test-address      … the part with them
+#: test-address      … the part with ASan and UBSan
 #: test-programs     build the tests in C, without running them
 # Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
 # mostly wait.
-MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
-MAKE_ONE := $(MAKE) --no-print-directory -j1
 .PHONY: test-plain test-address
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
@@ -269,4 +283,4 @@ deb: $(BUILD)/mayfly-server
 
 #: clean             remove all build directories
 clean:
-	rm -rf build build-address build-undefined build-thread build-fuzz
+	rm -rf build build-check build-address build-undefined build-thread build-fuzz
