@@ -148,17 +148,21 @@ check:
 smoke: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SMOKE)
 
-#: test              everything that must pass, on both engines, plain and under ASan + UBSan
+#: test              everything that must pass, on both engines, plain and under ASan + UBSan, and threads under TSan
 #: test-plain        … the part without sanitizers
 #: test-address      … the part with ASan and UBSan
+#: test-thread       … the part with TSan
 #: test-programs     build the tests in C, without running them
+#: thread-programs   build what test-thread runs (SAN=thread)
+#: thread-tests      run it
 # Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
-# mostly wait.
-.PHONY: test-plain test-address
+# mostly wait. And what has threads under TSan.
+.PHONY: test-plain test-address test-thread thread-tests
 test: deps
 	$(Q)$(MAKE_ALL) all test-programs
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain' asan '$(MAKE_ONE) test-address'
+	$(Q)$(MAKE_ALL) SAN=thread thread-programs
+	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain test-thread' asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
 
 test-plain:
@@ -170,6 +174,25 @@ test-address:
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
 
 test-programs: $(TEST_BIN)
+
+# Threads write and sync files, make snapshots, run RocksDB's background work and answer scrapes.
+THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store)
+THREAD_SERVER := $(addprefix tests/server/test_,metrics.py waitaof.py persistence.py rocks.py)
+THREAD_ONLY   := told or overdue or silent or local_disk or bgsave or one_moment or restart_after or on_and_off or \
+                 automatic or swapped or sync_modes or cleaner_counters or reads_leave
+.PHONY: thread-programs
+thread-programs: $(BUILD)/mayfly-server $(THREAD_UNIT)
+
+test-thread:
+	$(Q)$(MAKE_ALL) SAN=thread thread-programs
+	$(Q)scripts/tsan build-thread/mayfly-server $(MAKE_ONE) SAN=thread thread-tests
+
+thread-tests: thread-programs
+	$(Q)scripts/run-unit $(THREAD_UNIT)
+	$(Q)for engine in memory rocksdb; do \
+	    $(TEST_ENV) MAYFLY_ENGINE=$$engine $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(THREAD_SERVER) \
+	        -k "$(THREAD_ONLY)" || exit 1; \
+	done
 
 #: bench             measure beside redis-server: BENCH="--quick --only cpu,storm", BENCH=--bars
 # Side by side with redis-server; BENCH="--quick --only cpu,storm" and the like.
