@@ -38,7 +38,7 @@ void pieces_drop_first(struct pieces *p) { drop(p, p->first); }
 void pieces_cut(struct pieces *p, size_t end)
 {
     while (p->last && p->bytes - p->last->b.n >= end) drop(p, p->last);
-    if (p->bytes <= end) return;
+    if (!p->last || p->bytes <= end) return;
     p->last->b.n -= p->bytes - end;
     p->bytes = end;
 }
