@@ -234,6 +234,8 @@ def look(server, dbs=range(16), encodings=True):
             for k, kind, form, when, value in zip(keys, kinds, forms, times, values):
                 if kind == b'set' and form == b'listpack':  # which 7.0 does not have
                     form = b'hashtable'
+                if kind == b'list':     # always a quicklist in 7.0; later it depends on how it came to be
+                    form = None
                 data[db, k] = (kind, form if encodings else None, content(kind, value), when)
     return data
 

@@ -102,9 +102,9 @@ def read(c, key):
 
 
 def encoding(c, key):
-    """As 7.0 has it, where small sets of strings are hash tables."""
-    found = c.object('encoding', key)
-    return b'hashtable' if found == b'listpack' and c.type(key) == b'set' else found
+    """As 7.0 has it, where small sets of strings are hash tables, and lists are quicklists."""
+    found, small = c.object('encoding', key), {b'set': b'hashtable', b'list': b'quicklist'}
+    return small.get(c.type(key), found) if found == b'listpack' else found
 
 
 def check_same(a, b):
