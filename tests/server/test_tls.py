@@ -26,9 +26,10 @@ def certs(tmp_path_factory):
     d = str(tmp_path_factory.mktemp('certs'))
     for ca in ('ca', 'other-ca'):
         openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', f'/CN={ca}', '-keyout',
-                f'{ca}.key', '-out', f'{ca}.crt', cwd=d)
+                f'{ca}.key', '-out', f'{ca}.crt', '-addext', 'keyUsage=critical,keyCertSign,cRLSign', cwd=d)
     with open(f'{d}/ext', 'w') as f:
-        f.write('subjectAltName=DNS:localhost,IP:127.0.0.1\n')
+        f.write('subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nsubjectKeyIdentifier=hash\n'
+                'authorityKeyIdentifier=keyid\nkeyUsage=critical,digitalSignature,keyEncipherment\n')   # X509_STRICT
     for name, ca in (('server', 'ca'), ('client', 'ca'), ('stranger', 'other-ca')):
         openssl('req', '-newkey', 'rsa:2048', '-nodes', '-subj', f'/CN={name}', '-keyout', f'{name}.key', '-out',
                 f'{name}.csr', cwd=d)
