@@ -46,7 +46,7 @@ class Pair:
         self.loose_order, self.loose_hll = loose_order, loose_hll
         self.timeout, self.stats = timeout, stats
         self.on_disk = on_disk          # the engine is rocksdb: see docs/compatibility.md
-        self.old = False                # the reference is older than what is followed: versions.py
+        self.kind = 'like'              # of the reference: versions.py
         self.a = self.b = None
 
     # --- connections ---------------------------------------------------------
@@ -82,7 +82,7 @@ class Pair:
         for conn in (self.a, self.b):
             conn.call('FLUSHALL')
             conn.call('DEBUG', 'SET-ACTIVE-EXPIRE', '1')
-        if self.old:
+        if self.kind == 'old':
             self.a.call(*versions.OLD_SETS)
 
     # --- running -------------------------------------------------------------
@@ -140,12 +140,10 @@ class Pair:
         return rule(ctx, a, b)
 
     def excused(self, argv, a, b):
-        return versions.newer(argv, a, b) if self.old else versions.intended(argv, a, b)
+        return versions.excused(self.kind, argv, a, b)
 
     def reading(self, argv, raw):
-        reply = decode(raw)
-        if self.old:
-            reply = versions.reading(argv, reply)
+        reply = versions.reading(self.kind, argv, decode(raw))
         return one_zero(argv, reply) if self.on_disk else reply
 
     def run(self, ops, chunk=100):

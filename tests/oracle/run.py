@@ -121,7 +121,7 @@ class Oracle:
         # Redis ends timed-out blocking commands on its timer: 100 ms each at hz 10.
         self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof)
         conn = self.other.connect()
-        self.old = versions.is_old(conn)
+        self.kind = versions.kind_of(conn)
         conn.close()
         self.server = Server('server', args.server, extra + aof)
         self.pair = self.new_pair(self.stats)
@@ -135,7 +135,7 @@ class Oracle:
         a = self.args
         pair = Pair(self.server, self.other, a.loose_order, a.no_hll_bytes, a.timeout, stats,
                     on_disk=a.engine == 'rocksdb')
-        pair.old = self.old
+        pair.kind = self.kind
         return pair
 
     # --- what to run -----------------------------------------------------------
@@ -218,7 +218,7 @@ class Oracle:
         """Lists of operations; one with a special operation stands alone."""
         batch, size, total = [], 0, 0
         for op in ops:
-            op = versions.adapted(op, self.old)
+            op = versions.adapted(op, self.kind)
             if not op or not self.wanted(op):
                 continue
             if op.special:
