@@ -656,11 +656,14 @@ def test_rewrite_keeps_comments_and_order(configured, tmp_path):
                           'shutdown-on-sigint', 'save now', 'requirepass', 'a"b\n\x01')
         r.config_rewrite()
         expected = NEW.replace('$PORT', str(s.port)).replace('$DIR', s.dir)
-        assert s.text() == expected
+
+        def written():
+            return re.sub(r'^maxclients \d+\n', '', s.text(), flags=re.M)     # there if open files are limited
+        assert written() == expected
         assert stat.S_IMODE(os.stat(s.conf).st_mode) == 0o640
         assert sorted(os.listdir(s.dir)) == ['appendonlydir', 'inc.conf', 'mayfly.conf', 'stdout.log']
         r.config_rewrite()
-        assert s.text() == expected, 'writing it again changes nothing'
+        assert written() == expected, 'writing it again changes nothing'
         assert 'CONFIG REWRITE executed with success.' in s.log
         r.config_set('save', '')
         r.config_set('timeout', 0)
