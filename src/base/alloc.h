@@ -19,9 +19,9 @@ void mem_free(void *p); /* NULL is fine */
 size_t mem_size(const void *p);
 
 /* Reads how much memory is in use: INFO's used_memory. Once opened, it is that of the opening thread: cheap
- * enough for every command, and right as long as others free nothing that this thread has allocated. To be read
- * by the same thread. One that is not opened (zeroed) reads that of the whole process, which takes some ten
- * microseconds. */
+ * enough for every command, and right as long as others free nothing that this thread has allocated. To be
+ * read by the same thread. One that is not opened (zeroed) reads that of the whole process, which takes some
+ * ten microseconds. */
 struct mem_meter {
     const u64 *allocated, *freed; /* jemalloc's counters of this thread, or NULL */
 };

@@ -45,7 +45,7 @@ static struct {
 
 static pid_t thread_id(void) { return (pid_t)syscall(SYS_gettid); }
 
-/* -- output ------------------------------------------------------------------------------------------------ */
+/* -- output --------------------------------------------------------------------------------------------- */
 
 void crash_write(struct crash_out *out, bytes text)
 {
@@ -77,7 +77,7 @@ static struct crash_out open_log(void)
     return out;
 }
 
-/* -- the report -------------------------------------------------------------------------------------------- */
+/* -- the report ----------------------------------------------------------------------------------------- */
 
 static void write_head(struct crash_out *out, int sig, const siginfo_t *info, const ucontext_t *context)
 {
@@ -120,7 +120,8 @@ static void write_frames(void *context, struct crash_out *out)
 
 static void write_registers(void *context, struct crash_out *out) { crash_write_registers(out, context); }
 
-/* Guarded like the owner's: unwinding a damaged stack may fault, or wait for a lock that this thread holds. */
+/* Guarded like the owner's: unwinding a damaged stack may fault, or wait for a lock that this thread
+ * holds. */
 static const struct crash_section context_sections[] = {
     {"STACK TRACE", write_frames}, {"REGISTERS", write_registers}, {0},
 };
@@ -153,9 +154,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     for (const struct crash_section *s = crash_state.sections; s && s->title; s++)
         write_section(&out, s, crash_state.owner);
     out.left += 1024; /* the end is always there */
-    crash_printf(&out, "\n=== MAYFLY BUG REPORT END. Make sure to include from START to END. ===\n"
-                       "       Please report the crash, with this report, to where you got Mayfly from.\n"
-                       "       A name+offset of the trace is a line of the source to addr2line -e BINARY.\n\n");
+    crash_printf(&out,
+                 "\n=== MAYFLY BUG REPORT END. Make sure to include from START to END. ===\n"
+                 "       Please report the crash, with this report, to where you got Mayfly from.\n"
+                 "       A name+offset of the trace is a line of the source to addr2line -e BINARY.\n\n");
     die(sig);
 }
 
@@ -178,7 +180,7 @@ _Noreturn void crash_panic(const char *fmt, ...)
     abort();
 }
 
-/* -- hanging ----------------------------------------------------------------------------------------------- */
+/* -- hanging -------------------------------------------------------------------------------------------- */
 
 static bool is_ours(int *thread)
 {
@@ -187,7 +189,8 @@ static bool is_ours(int *thread)
     return *thread == thread_id();
 }
 
-/* The kernel hands it to any thread, but it is meant for the one that reports, or else for the main thread. */
+/* The kernel hands it to any thread, but it is meant for the one that reports, or else for the main
+ * thread. */
 static void on_alarm(int sig, siginfo_t *info UNUSED, void *context)
 {
     int thread;
@@ -214,7 +217,7 @@ void crash_watchdog(i64 ms)
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value = in}, NULL);
 }
 
-/* -- configuration ----------------------------------------------------------------------------------------- */
+/* -- configuration -------------------------------------------------------------------------------------- */
 
 static void use_own_stack(void)
 {

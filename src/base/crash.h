@@ -3,8 +3,9 @@
  * its owner adds; then the process dies of that very signal, so that there can be a core dump.
  *
  * It is written by the thread that died, on an alternate stack where that is the main thread, while others
- * may continue. It uses only what is safe in a signal handler, but for the backtrace and the owner's sections,
- * which may do anything: one that faults or hangs is cut off there, and the report continues with the next.
+ * may continue. It uses only what is safe in a signal handler, but for the backtrace and the owner's
+ * sections, which may do anything: one that faults or hangs is cut off there, and the report continues with
+ * the next.
  *
  * Builds with a sanitizer install no handlers: the sanitizer's own report is better. */
 #ifndef MAYFLY_BASE_CRASH_H
@@ -45,10 +46,11 @@ void crash_configure(const struct crash_options *o);
  * report. */
 _Noreturn void crash_panic(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* Writes a backtrace of the main thread to the log unless called again within so many milliseconds; 0: no more. */
+/* Writes a backtrace of the main thread to the log unless called again within so many milliseconds; 0: no
+ * more. */
 void crash_watchdog(i64 ms);
 
-/* -- crash_trace.c ----------------------------------------------------------------------------------------- */
+/* -- crash_trace.c -------------------------------------------------------------------------------------- */
 
 void crash_trace_prepare(void); /* so that the first backtrace allocates nothing */
 void crash_write_registers(struct crash_out *out, const ucontext_t *context);

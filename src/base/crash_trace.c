@@ -15,7 +15,7 @@
 
 #define FRAMES_MAX 100
 
-/* -- names of our own functions ---------------------------------------------------------------------------- */
+/* -- names of our own functions ------------------------------------------------------------------------- */
 
 struct symbols {
     const char *file; /* NULL: none */
@@ -39,10 +39,12 @@ static const Elf64_Shdr *section_at(const struct symbols *s, u64 index)
 static void find_table(struct symbols *s)
 {
     const Elf64_Ehdr *h = (const void *)s->file;
-    if (s->size < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64) return;
+    if (s->size < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64)
+        return;
     for (u64 i = 0; i < h->e_shnum; i++) {
         const Elf64_Shdr *table = section_at(s, i);
-        const Elf64_Shdr *names = table && table->sh_type == SHT_SYMTAB ? section_at(s, table->sh_link) : NULL;
+        const Elf64_Shdr *names = table && table->sh_type == SHT_SYMTAB ? section_at(s, table->sh_link)
+                                                                        : NULL;
         if (!names || !within(s, table->sh_offset, table->sh_size) ||
             !within(s, names->sh_offset, names->sh_size))
             continue;
@@ -72,7 +74,8 @@ static const char *name_of(const struct symbols *s, u64 at, u64 *into)
 {
     for (size_t i = 0; i < s->count; i++) {
         const Elf64_Sym *x = &s->sym[i];
-        if (ELF64_ST_TYPE(x->st_info) != STT_FUNC || at < x->st_value || at - x->st_value >= x->st_size) continue;
+        if (ELF64_ST_TYPE(x->st_info) != STT_FUNC || at < x->st_value || at - x->st_value >= x->st_size)
+            continue;
         if (x->st_name >= s->names_size) return NULL;
         *into = at - x->st_value;
         return s->names + x->st_name;
@@ -80,7 +83,7 @@ static const char *name_of(const struct symbols *s, u64 at, u64 *into)
     return NULL;
 }
 
-/* -- frames ------------------------------------------------------------------------------------------------ */
+/* -- frames --------------------------------------------------------------------------------------------- */
 
 static const char *base_name(const char *path)
 {
@@ -89,8 +92,10 @@ static const char *base_name(const char *path)
 }
 
 /* "program(function+0x1f) [0x55e4…] +0x12ab": the last is the place in the file. All frames but the first
- * return to behind a call, which may be the last thing their function does: its name is looked up by the call. */
-static void write_frame(struct crash_out *out, const struct symbols *own, const void *own_base, u32 n, void *at)
+ * return to behind a call, which may be the last thing their function does: its name is looked up by the
+ * call. */
+static void write_frame(struct crash_out *out, const struct symbols *own, const void *own_base, u32 n,
+                        void *at)
 {
     u32 back = n > 0;
     Dl_info i = {0};
@@ -102,7 +107,8 @@ static void write_frame(struct crash_out *out, const struct symbols *own, const 
     bool is_own = i.dli_fbase == own_base;
     bool moved = !is_own || !own->file || ((const Elf64_Ehdr *)(const void *)own->file)->e_type == ET_DYN;
     u64 offset = (u64)(uintptr_t)at - (moved ? (u64)(uintptr_t)i.dli_fbase : 0);
-    const char *file = is_own ? program_invocation_short_name : base_name(i.dli_fname); /* dladdr has argv[0] */
+    /* For the program itself dladdr has argv[0]. */
+    const char *file = is_own ? program_invocation_short_name : base_name(i.dli_fname);
     const char *name = is_own ? name_of(own, offset - back, &into) : i.dli_sname;
     if (!is_own && name) into = (u64)((char *)at - back - (char *)i.dli_saddr);
     if (name) crash_printf(out, "%2u: %s(%s+0x%llx) [%p] +0x%llx\n", n, file, name,
@@ -141,7 +147,7 @@ void crash_trace_prepare(void)
     backtrace(&frame, 1);
 }
 
-/* -- registers --------------------------------------------------------------------------------------------- */
+/* -- registers ------------------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
 

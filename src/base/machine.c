@@ -67,8 +67,8 @@ static void find_groups(const char *root, struct hierarchy *v1, struct hierarchy
     fclose(f);
 }
 
-/* "35 31 0:32 /top /mount rw,relatime - cgroup source rw,memory": between the fifth field and the dash there is
- * any number of others. */
+/* "35 31 0:32 /top /mount rw,relatime - cgroup source rw,memory": between the fifth field and the dash there
+ * is any number of others. */
 static void find_mounts(const char *root, struct hierarchy *v1, struct hierarchy *v2)
 {
     char line[LINE], top[LINE], mount[LINE], type[64], options[LINE];
@@ -89,8 +89,8 @@ static void find_mounts(const char *root, struct hierarchy *v1, struct hierarchy
 
 /* -- limits -------------------------------------------------------------------------------- */
 
-/* A container may see its own group mounted as if that were the top: then the group's name, if the host's, is not
- * below the mount. */
+/* A container may see its own group mounted as if that were the top: then the group's name, if the host's, is
+ * not below the mount. */
 static const char *below_mount(const struct hierarchy *h)
 {
     size_t n = strcmp(h->top, "/") == 0 ? 0 : strlen(h->top);

@@ -1,12 +1,12 @@
 /* The shortest decimal digits that read back as the same double: Grisu2 ("Printing Floating-Point Numbers
  * Quickly and Accurately with Integers", F. Loitsch, PLDI 2010).
  *
- * A double v lies between two midpoints, low and high; any decimal between them reads back as v. All three are
- * multiplied by a power of ten that brings them into a range where the digits of `high` can be taken from a
- * 64-bit integer one by one, until what is left is smaller than high - low: the digits so far lie between the
- * midpoints. The last one is then lowered as long as that brings them nearer to v. Products are off by at most
- * one unit in the last place, for which the interval is narrowed: in about one of a thousand cases the digits
- * are one more than needed. Redis prints the same ones. */
+ * A double v lies between two midpoints, low and high; any decimal between them reads back as v. All three
+ * are multiplied by a power of ten that brings them into a range where the digits of `high` can be taken from
+ * a 64-bit integer one by one, until what is left is smaller than high - low: the digits so far lie between
+ * the midpoints. The last one is then lowered as long as that brings them nearer to v. Products are off by at
+ * most one unit in the last place, for which the interval is narrowed: in about one of a thousand cases the
+ * digits are one more than needed. Redis prints the same ones. */
 #include <stdlib.h>
 
 #include "base/num.h"

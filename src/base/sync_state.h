@@ -1,5 +1,5 @@
-/* How far the syncs of a log have come: the AOF's, or the storage's own. Syncs are numbered; one makes durable
- * what was written before it began. */
+/* How far the syncs of a log have come: the AOF's, or the storage's own. Syncs are numbered; one makes
+ * durable what was written before it began. */
 #ifndef MAYFLY_BASE_SYNC_STATE_H
 #define MAYFLY_BASE_SYNC_STATE_H
 

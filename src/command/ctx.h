@@ -35,8 +35,8 @@ struct ctx {
     bool keeps_nothing;  /* a read leaves nothing behind in its key, as PFCOUNT would */
     bool may_wait;       /* its client can be left without an answer for now */
     const bytes *ready;  /* the command waited for this key, among others, which now may have something */
-    u32 postponed;       /* left by the command: nothing was answered, and it is run again when the connection is
-                          * resumed for this reason (conn_resume); only if it may wait */
+    u32 postponed; /* left by the command: nothing was answered, and it is run again when the connection is
+                    * resumed for this reason (conn_resume); only if it may wait */
     struct waiting *waiting; /* left by ctx_wait: see waiting.h; owned by whoever runs the command */
 };
 

@@ -115,7 +115,8 @@ static void reply_chart(struct ctx *c, struct chart *h, u32 db)
 void cmd_expiry_chart(struct ctx *c)
 {
     struct chart hour = {.title = "Next hour", .bar_ms = 300 * SECOND_MS, .bars = 12, .now_ms = c->now_ms};
-    struct chart day = {.title = "Next 24 hours", .bar_ms = 3600 * SECOND_MS, .bars = 24, .now_ms = c->now_ms};
+    struct chart day = {
+        .title = "Next 24 hours", .bar_ms = 3600 * SECOND_MS, .bars = 24, .now_ms = c->now_ms};
     u32 db;
     if (!expiry_database(c, &db)) return;
     reply_array(c->out, 2 + hour.bars + day.bars);

@@ -1,8 +1,8 @@
-/* Which arguments of a request are keys, and what the command does with each. Access control, COMMAND GETKEYS and
- * client-side caching all ask here. Almost all of it follows from the key specs of the table. Commands whose options
- * decide have a function here, which walks the options as the command itself does: a word that is another option's
- * argument is no keyword, and of options given twice the last one counts. tests/exec/test_acl_keys.c compares both for
- * every command. */
+/* Which arguments of a request are keys, and what the command does with each. Access control, COMMAND GETKEYS
+ * and client-side caching all ask here. Almost all of it follows from the key specs of the table. Commands
+ * whose options decide have a function here, which walks the options as the command itself does: a word that
+ * is another option's argument is no keyword, and of options given twice the last one counts.
+ * tests/exec/test_acl_keys.c compares both for every command. */
 #include "base/num.h"
 #include "command/commands.h"
 
@@ -89,8 +89,8 @@ static void bitfield_keys(int argc, const bytes *argv, struct found *f)
     add(f, 1, i == argc ? KEY_RO | KEY_ACCESS : KEY_RW | KEY_ACCESS | KEY_UPDATE);
 }
 
-/* SORT stores to the key after the last STORE. Keys that BY and GET patterns lead to depend on the data and are not
- * reported. */
+/* SORT stores to the key after the last STORE. Keys that BY and GET patterns lead to depend on the data and
+ * are not reported. */
 static void sort_keys(int argc, const bytes *argv, struct found *f)
 {
     int store = 0;
@@ -152,7 +152,8 @@ static void migrate_keys(int argc, const bytes *argv, struct found *f)
 }
 
 /* False: the arguments are invalid. *by_specs: the table tells. */
-static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f, bool *by_specs)
+static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f,
+                           bool *by_specs)
 {
     *by_specs = false;
     if (cmd->run == cmd_set) set_keys(argc, argv, f);
@@ -165,7 +166,8 @@ static bool add_by_options(const struct command *cmd, int argc, const bytes *arg
     else if (cmd->run == cmd_xclaim) claim_keys(argc, argv, KEY_UPDATE, f);
     else if (cmd->run == cmd_xautoclaim) claim_keys(argc, argv, KEY_DELETE, f);
     else if (cmd->run == cmd_migrate) migrate_keys(argc, argv, f);
-    else if (cmd->run == cmd_pfdebug) add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
+    else if (cmd->run == cmd_pfdebug)
+        add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
     else *by_specs = true;
     return true;
 }

@@ -413,7 +413,8 @@ static void sort_run(struct sort *s, bool readonly)
 {
     if (!sort_parse(s, readonly) || !sort_find(s)) return;
     if (s->unsorted && (s->has_store || s->c->in_script) && s->ref.type == TYPE_SET) {
-        /* A set has no order, but a stored list, and what a script goes by, need one that is always the same. */
+        /* A set has no order, but a stored list, and what a script goes by, need one that is always the
+         * same. */
         s->unsorted = false;
         s->alpha = true;
         s->has_by = false;

@@ -8,8 +8,8 @@
 
 static int letter(char c) { return c == '_' ? '-' : tolower((unsigned char)c); }
 
-/* How many letters have to be added, dropped, replaced or swapped with their neighbour to get from one name to
- * the other: optimal string alignment, row by row. */
+/* How many letters have to be added, dropped, replaced or swapped with their neighbour to get from one name
+ * to the other: optimal string alignment, row by row. */
 static u32 distance(bytes a, bytes b)
 {
     u32 rows[3][NAME_MAX_LEN + 1], *before = rows[0], *last = rows[1], *row = rows[2];

@@ -5,8 +5,8 @@
  *
  * A cell is as wide as a bucket of the level below (1 ms at level 0). What is left of a deadline's time is at
  * least the width of its bucket (due_place.h), so a cell is at most 1/64 as wide as the time until it begins.
- * Beside the number of keys a cell has the sum of how far past its start they are: the mean tells on which side
- * of a moment within the cell they lie, exactly so if all of them share a deadline. */
+ * Beside the number of keys a cell has the sum of how far past its start they are: the mean tells on which
+ * side of a moment within the cell they lie, exactly so if all of them share a deadline. */
 #ifndef MAYFLY_DS_DUE_CELLS_H
 #define MAYFLY_DS_DUE_CELLS_H
 

@@ -1,10 +1,11 @@
-/* Where a deadline is filed in a deadline index: the rule that the timing wheel in memory (wheel.h) and the one
- * on disk (engine/rocks/due/due_row.h) share.
+/* Where a deadline is filed in a deadline index: the rule that the timing wheel in memory (wheel.h) and the
+ * one on disk (engine/rocks/due/due_row.h) share.
  *
- * Level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the highest level at which that is at
- * least the second after now's; else in its bucket of level 0. Buckets of level 0 are visited when they end,
- * coarser ones a whole width before they start. So whatever is in a coarse bucket has at least a bucket's width
- * left to live, as long as visits are in time: that is what bounds the error of a forecast (due_cells.h). */
+ * Level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the highest level at which that is
+ * at least the second after now's; else in its bucket of level 0. Buckets of level 0 are visited when they
+ * end, coarser ones a whole width before they start. So whatever is in a coarse bucket has at least a
+ * bucket's width left to live, as long as visits are in time: that is what bounds the error of a forecast
+ * (due_cells.h). */
 #ifndef MAYFLY_DS_DUE_PLACE_H
 #define MAYFLY_DS_DUE_PLACE_H
 

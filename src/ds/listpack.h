@@ -1,7 +1,8 @@
 /* What elements take in a Redis listpack, and how many of them a list may have to be called one.
  *
- * An element is a head, its data, and the size of both once more, to be read backward. Mayfly keeps no listpacks in
- * memory: it writes them to files, and OBJECT ENCODING and the nodes of streams go by their sizes. */
+ * An element is a head, its data, and the size of both once more, to be read backward. Mayfly keeps no
+ * listpacks in memory: it writes them to files, and OBJECT ENCODING and the nodes of streams go by their
+ * sizes. */
 #ifndef MAYFLY_DS_LISTPACK_H
 #define MAYFLY_DS_LISTPACK_H
 

@@ -69,7 +69,8 @@ struct map_ops {
 /* Lists. Indexes count from the head and are below size(). */
 struct seq_ops {
     void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
-    void (*push_all)(struct engine *, struct key_ref *, bool front, const bytes *v, u32 n); /* of one command */
+    /* of one command */
+    void (*push_all)(struct engine *, struct key_ref *, bool front, const bytes *v, u32 n);
     void (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n); /* to the back, at once */
     void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appended to out */
     void (*get)(struct engine *, struct key_ref *, u64 index, bytes *value);
@@ -101,8 +102,8 @@ struct zset_ops {
 };
 
 /* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and
- * head mean is the commands' (command/stream/stream.h): entries, groups, consumers and what is pending are all rows.
- * Unlike other collections a stream may have no row at all; only drop() ends it. */
+ * head mean is the commands' (command/stream/stream.h): entries, groups, consumers and what is pending are
+ * all rows. Unlike other collections a stream may have no row at all; only drop() ends it. */
 struct rows_ops {
     bytes (*head)(struct engine *, struct key_ref *);
     /* `size` is what size() tells from now on. At most ROWS_HEAD_MAX bytes. */
@@ -123,8 +124,8 @@ struct rows_ops {
 
 #define ROWS_HEAD_MAX 128 /* bytes of a head */
 
-/* Metadata: what the server keeps beside the data, as rows of a kind, each with a name. Changes belong to the open
- * transaction; an engine that loses its data with the process keeps no metadata either. */
+/* Metadata: what the server keeps beside the data, as rows of a kind, each with a name. Changes belong to the
+ * open transaction; an engine that loses its data with the process keeps no metadata either. */
 enum meta_kind {
     META_FUNCTIONS, /* exec/function_rows.c */
 };
@@ -258,8 +259,8 @@ struct engine {
     i64 now_ms;         /* set by begin(): the time by which things are dead */
     u32 fresh_access;   /* access bits a key gets when it is written */
     bool relaxed;       /* what is committed now can be done again if it is lost: durable later will do */
-    bool report_expiry; /* somebody has to hear of every expiry (a replication stream, expiry-stream), so nothing is
-                         * deleted because of its deadline except by drop() and reap() */
+    bool report_expiry; /* somebody has to hear of every expiry (a replication stream, expiry-stream), so
+                         * nothing is deleted because of its deadline except by drop() and reap() */
 
     /* Outputs. */
     bool failed;   /* an operation of this transaction could not read or write: it can only be aborted */

@@ -1,10 +1,10 @@
-/* Libraries as the engine keeps them: a row of metadata (META_FUNCTIONS) for each, with its name and its code.
- * A commit writes the rows of libraries that have changed, so that a change costs the same however many
+/* Libraries as the engine keeps them: a row of metadata (META_FUNCTIONS) for each, with its name and its
+ * code. A commit writes the rows of libraries that have changed, so that a change costs the same however many
  * libraries there are.
  *
  * Older versions kept all libraries in one row without a name, as FUNCTION DUMP has them. It is read at start
- * and stays until the first change of any library, whose transaction puts rows in its place. Where it is found
- * beside others it is the newest: an older version wrote it, which does not know the others. */
+ * and stays until the first change of any library, whose transaction puts rows in its place. Where it is
+ * found beside others it is the newest: an older version wrote it, which does not know the others. */
 #include "exec/functions.h"
 
 static void library_row_put(struct engine *e, const struct library *lib)
@@ -25,7 +25,8 @@ static void library_rows_rewrite(struct engine *e, const struct function_set *se
 }
 
 /* What is in both sets is the same library. */
-static void library_rows_replace(struct engine *e, const struct function_set *from, const struct function_set *to)
+static void library_rows_replace(struct engine *e, const struct function_set *from,
+                                 const struct function_set *to)
 {
     for (u32 i = 0; i < from->count; i++) {
         bytes name = bytes_str(from->libraries[i]->name);

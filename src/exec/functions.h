@@ -3,8 +3,8 @@
  *
  * A set of libraries is what is there at one moment. Changes belong to the open transaction, like all
  * others: they are noted, and a commit that fails undoes them, the last one first. Where another set replaces
- * the whole, the old one is kept until the commit. A full sync fills another set (functions_stage), which replaces
- * the one in use when the data does.
+ * the whole, the old one is kept until the commit. A full sync fills another set (functions_stage), which
+ * replaces the one in use when the data does.
  *
  * All libraries share one interpreter, made when it is first needed. While one is being loaded, its
  * globals are next to nothing (redis.register_function, redis.log); when functions run, they are those

@@ -19,8 +19,8 @@ int script_open_cmsgpack(lua_State *L);
 int script_open_bit(lua_State *L);
 int script_open_struct(lua_State *L);
 
-/* Those of Lua's own functions that may take long, so that they can be ended, too: they take their places in the
- * tables `string` and `table`. */
+/* Those of Lua's own functions that may take long, so that they can be ended, too: they take their places in
+ * the tables `string` and `table`. */
 int script_open_string(lua_State *L);
 int script_open_sort(lua_State *L);
 

@@ -1,7 +1,8 @@
-/* Matching as Lua 5.1 does it, by trying: a repeated item takes what it can get (or, for '-', as little), and the
- * rest of the pattern is tried behind it, which is a call of match_at within the other. So the depth of calls is
- * bounded by the number of repeats in a pattern, and by DEPTH_MAX. What it may cost grows exponentially with them;
- * every byte that is looked at counts as work, and after WORK_MAX of it the hook is called. */
+/* Matching as Lua 5.1 does it, by trying: a repeated item takes what it can get (or, for '-', as little), and
+ * the rest of the pattern is tried behind it, which is a call of match_at within the other. So the depth of
+ * calls is bounded by the number of repeats in a pattern, and by DEPTH_MAX. What it may cost grows
+ * exponentially with them; every byte that is looked at counts as work, and after WORK_MAX of it the hook is
+ * called. */
 #include "exec/lua_match.h"
 
 #include <ctype.h>
@@ -198,8 +199,8 @@ int match_push_all(struct match *m, const char *s, const char *e)
 
 /* -- a pattern ------------------------------------------------------------------------------------- */
 
-/* One item that is a character, and how often it may come. False: *s is where all the rest of the pattern ends, or
- * NULL. True: *s and *p have moved. */
+/* One item that is a character, and how often it may come. False: *s is where all the rest of the pattern
+ * ends, or NULL. True: *s and *p have moved. */
 static inline bool match_repeated(struct match *m, const char **s, const char **p)
 {
     const char *item = *p, *end = item_end(m, item), *found = NULL;

@@ -8,7 +8,8 @@
 
 #define MATCH_ESCAPE '%'
 
-/* What is being looked at. The subject stays on Lua's stack. A pattern ends at its first zero byte, as in Lua 5.1. */
+/* What is being looked at. The subject stays on Lua's stack. A pattern ends at its first zero byte, as in
+ * Lua 5.1. */
 struct match {
     lua_State *L;
     const char *subject, *end;
@@ -32,8 +33,8 @@ static inline void match_begin(struct match *m, lua_State *L, const char *subjec
 }
 
 /* Tries the pattern at one place of the subject: where the match ends, or NULL. Raises errors of malformed
- * patterns, with Lua's texts. It calls the state's hook once in a while, which may raise others: no pattern, however
- * long it takes, keeps a script from being ended. */
+ * patterns, with Lua's texts. It calls the state's hook once in a while, which may raise others: no pattern,
+ * however long it takes, keeps a script from being ended. */
 const char *match_at(struct match *m, const char *s, const char *pattern);
 
 /* Pushes one capture; number 0 of a pattern without any is the whole match, from s to e. */

@@ -1,6 +1,7 @@
-/* table.sort. Lua's own compares without a look at the clock, unless it does so by Lua code, which hooks watch over;
- * it takes quadratic time at worst, and each comparison may be as long as two strings. So it is left to what is
- * sure to be quick. Numbers are sorted here: which of two equal ones comes first does not matter. */
+/* table.sort. Lua's own compares without a look at the clock, unless it does so by Lua code, which hooks
+ * watch over; it takes quadratic time at worst, and each comparison may be as long as two strings. So it is
+ * left to what is sure to be quick. Numbers are sorted here: which of two equal ones comes first does not
+ * matter. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdlib.h>

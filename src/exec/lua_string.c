@@ -1,5 +1,5 @@
-/* string.find, match, gmatch, gsub and rep, as Lua 5.1 has them. Its own can't be interrupted, and take as long as
- * a pattern, or a number of repeats, makes them. */
+/* string.find, match, gmatch, gsub and rep, as Lua 5.1 has them. Its own can't be interrupted, and take as
+ * long as a pattern, or a number of repeats, makes them. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static int search(lua_State *L, bool find)
     do {
         m.captures = 0;
         if (!(e = match_at(&m, s, p))) continue;
-        return find ? push_range(L, subject.p, s, e) + match_push_all(&m, NULL, NULL) : match_push_all(&m, s, e);
+        return find ? push_range(L, subject.p, s, e) + match_push_all(&m, NULL, NULL)
+                    : match_push_all(&m, s, e);
     } while (s++ < m.end && !anchored);
     lua_pushnil(L);
     return 1;
@@ -80,7 +81,8 @@ static int string_match(lua_State *L) { return search(L, false); }
 static int next_match(lua_State *L)
 {
     size_t n;
-    const char *subject = lua_tolstring(L, lua_upvalueindex(1), &n), *p = lua_tostring(L, lua_upvalueindex(2));
+    const char *subject = lua_tolstring(L, lua_upvalueindex(1), &n),
+               *p = lua_tostring(L, lua_upvalueindex(2));
     struct match m;
     match_begin(&m, L, subject, n);
     for (const char *s = subject + lua_tointeger(L, lua_upvalueindex(3)), *e; s <= m.end; s++) {
@@ -158,7 +160,8 @@ static int string_gsub(lua_State *L)
     const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checkstring(L, 2);
     int type = lua_type(L, 3), most = luaL_optint(L, 4, (int)MIN(n + 1, (size_t)INT32_MAX)), done = 0;
     bool text = type == LUA_TNUMBER || type == LUA_TSTRING, anchored = *p == '^';
-    luaL_argcheck(L, text || type == LUA_TFUNCTION || type == LUA_TTABLE, 3, "string/function/table expected");
+    luaL_argcheck(L, text || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
+                  "string/function/table expected");
     lua_settop(L, 3);
     if (anchored) p++;
     struct match m;

@@ -11,12 +11,15 @@ enum acl_denial permit_check(struct region *r, const struct request *q, const st
     return denial;
 }
 
-void permit_print(struct buf *text, const struct request *q, const struct command *cmd, enum acl_denial denial)
+void permit_print(struct buf *text, const struct request *q, const struct command *cmd,
+                  enum acl_denial denial)
 {
     const struct buf *user = &q->session->user->name;
     if (denial == ACL_NO_KEY) buf_append_str(text, "No permissions to access a key");
     else if (denial == ACL_NO_CHANNEL) buf_append_str(text, "No permissions to access a channel");
-    else buf_printf(text, "User %.*s has no permissions to run the '%s' command", (int)user->n, user->p, cmd->name);
+    else
+        buf_printf(text, "User %.*s has no permissions to run the '%s' command", (int)user->n, user->p,
+                   cmd->name);
 }
 
 bool permit_request(struct region *r, const struct request *q, const struct command *cmd,

@@ -11,7 +11,8 @@ NODISCARD enum acl_denial permit_check(struct region *r, const struct request *q
                                        enum acl_context where);
 
 /* What a denial is called to who was denied, without a code: keys and channels are not named. */
-void permit_print(struct buf *text, const struct request *q, const struct command *cmd, enum acl_denial denial);
+void permit_print(struct buf *text, const struct request *q, const struct command *cmd,
+                  enum acl_denial denial);
 
 /* The same for a command as a client sent it; false: NOPERM was replied. */
 NODISCARD bool permit_request(struct region *r, const struct request *q, const struct command *cmd,

@@ -30,7 +30,7 @@ struct outcome {
     bool rejected;             /* did not run: arity, authentication, memory … */
     bool failed;               /* ran, and replied with an error */
     bool queued;               /* did not run: it will with EXEC */
-    u32 held;                  /* did not run, or not to its end (ctx.postponed): why; it is to be run again later */
+    u32 held; /* did not run, or not to its end (ctx.postponed): why; it is to be run again later */
     struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on; or NULL */
 };
 
@@ -44,7 +44,7 @@ struct region {
     struct touch touch;      /* who hears of changed keys … */
     struct watches watches;  /* … and of them those who WATCH */
     struct waiters waiters;  /* … and those who wait for keys */
-    struct own_keys own;     /* … and, in a replica that takes writes, the keys its clients have given deadlines */
+    struct own_keys own; /* … and, in a replica that takes writes, the keys its clients gave deadlines */
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
@@ -102,8 +102,8 @@ void region_release(struct region *r);
 void region_begin(struct region *r, i64 now_ms);
 NODISCARD bool region_commit(struct region *r);
 
-/* Time has passed within a tick, in a command that took long: what comes after it runs at this time. A time that is
- * earlier, or one at which nothing is dead, stays as it is. */
+/* Time has passed within a tick, in a command that took long: what comes after it runs at this time. A time
+ * that is earlier, or one at which nothing is dead, stays as it is. */
 void region_advance(struct region *r, i64 now_ms);
 
 /* Whether nothing has been changed since the last commit, but by the command that runs. */
@@ -113,8 +113,9 @@ static inline bool region_settled(const struct region *r)
 }
 
 /* In the middle of a tick, within a command that holds nothing of the engine's (a script): whether that has
- * changed nothing so far, so that what the tick did before it may be committed by itself; and the beginning of
- * the rest of the tick, at the same time, after such a commit. If it was not kept, the rest will not be. */
+ * changed nothing so far, so that what the tick did before it may be committed by itself; and the beginning
+ * of the rest of the tick, at the same time, after such a commit. If it was not kept, the rest will not
+ * be. */
 bool region_may_split(const struct region *r);
 void region_split(struct region *r, bool kept);
 
@@ -136,8 +137,8 @@ NODISCARD bool region_retry(struct region *r, const struct request *q, const str
  * record. It cannot wait for keys. The caller has found and admitted it. */
 void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o);
 
-/* Replays the effects of a journal record at the record's own time (0: nothing is dead): no authentication, no
- * memory limit, nothing replied. ERR_SYNTAX if the record is not well-formed. */
+/* Replays the effects of a journal record at the record's own time (0: nothing is dead): no authentication,
+ * no memory limit, nothing replied. ERR_SYNTAX if the record is not well-formed. */
 NODISCARD err region_apply(struct region *r, struct session *session, struct server *server,
                            const struct journal_record *record);
 
@@ -147,9 +148,10 @@ NODISCARD err region_apply(struct region *r, struct session *session, struct ser
 void region_replay(struct region *r, const struct request *q, struct outcome *o);
 
 /* Runs one command of a primary's stream, and closes its journal record. The sender decides what is
- * dead (EXPIRY_APPLY): between region_follow_begin and region_commit a deadline in the past is one like any other. Relative ones count from the time of the last tick. MULTI and EXEC are passed over: the
- * caller gives everything between them within one transaction. Unlike region_replay it takes any command;
- * what may not come from a primary is the caller's to know. */
+ * dead (EXPIRY_APPLY): between region_follow_begin and region_commit a deadline in the past is one like any
+ * other. Relative ones count from the time of the last tick. MULTI and EXEC are passed over: the caller gives
+ * everything between them within one transaction. Unlike region_replay it takes any command; what may not
+ * come from a primary is the caller's to know. */
 void region_follow_begin(struct region *r);
 void region_follow(struct region *r, const struct request *q, struct outcome *o);
 

@@ -82,7 +82,8 @@ void script_vm_init(struct script_vm *vm, struct region *r);
 void script_vm_release(struct script_vm *vm);
 
 /* Compiles source (never bytecode): true and the function on the stack, or false and the text of the error in
- * *error. chunk is "@user_script", "@user_function". More than limit_ms of CPU time is an error; 0: no limit. */
+ * *error. chunk is "@user_script", "@user_function". More than limit_ms of CPU time is an error; 0: no
+ * limit. */
 NODISCARD bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 limit_ms,
                               struct buf *error);
 
@@ -141,7 +142,8 @@ void script_push_reply(lua_State *L, bytes resp);
 
 /* The hook that watches over user code: set by script_run and script_run_loading. */
 void script_hook(lua_State *L, lua_Debug *ar);
-/* Whether what runs has taken so long that TIME moves on in it: busy_after_ms, or its default where that is 0. */
+/* Whether what runs has taken so long that TIME moves on in it: busy_after_ms, or its default where that is
+ * 0. */
 bool script_takes_long(const struct region *r);
 /* SCRIPT KILL, FUNCTION KILL: replies. */
 void script_kill(struct ctx *c, bool function);

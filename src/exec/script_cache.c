@@ -195,7 +195,10 @@ bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 #define COMPILE_MS 1000
 
 /* What a primary sent, or a file holds, was compiled elsewhere in time. */
-static u32 compile_limit_ms(const struct region *r) { return r->loading || expiry_follows(r->mode) ? 0 : COMPILE_MS; }
+static u32 compile_limit_ms(const struct region *r)
+{
+    return r->loading || expiry_follows(r->mode) ? 0 : COMPILE_MS;
+}
 
 static struct script_entry *new_entry(struct scripts *s, const char *sha, u32 flags, bool passing)
 {

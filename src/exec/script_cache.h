@@ -15,8 +15,8 @@ NODISCARD bool scripts_push(struct scripts *s, const char *sha, u32 *flags);
  * numbers. False: an error was replied. */
 NODISCARD bool script_shebang(bytes *source, u32 *flags, struct reply *out);
 
-/* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. `stays`: it came by
- * SCRIPT LOAD, whose caller counts on it. Of others, the last SCRIPTS_PASSING are kept. */
+/* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. `stays`: it came
+ * by SCRIPT LOAD, whose caller counts on it. Of others, the last SCRIPTS_PASSING are kept. */
 #define SCRIPTS_PASSING 500
 NODISCARD bool scripts_add(struct scripts *s, bytes source, const char *sha, bool stays, u32 *flags,
                            struct reply *out);

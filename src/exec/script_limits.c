@@ -1,9 +1,10 @@
 /* Scripts that run too long.
  *
- * A hook is called every SCRIPT_STEP instructions, or more often (script_step). Once a script has run for longer
- * than busy_after_ms, the hook lets the owner serve other clients, which get -BUSY or may kill the script. One that
- * is killed raises an error here, and again at each further line if it catches that. It can't be killed once it has
- * written: half of what it does would stay. The owner looks for signals from the beginning on, and may stop it. */
+ * A hook is called every SCRIPT_STEP instructions, or more often (script_step). Once a script has run for
+ * longer than busy_after_ms, the hook lets the owner serve other clients, which get -BUSY or may kill the
+ * script. One that is killed raises an error here, and again at each further line if it catches that. It
+ * can't be killed once it has written: half of what it does would stay. The owner looks for signals from the
+ * beginning on, and may stop it. */
 #include <stdio.h>
 
 #include "base/log.h"

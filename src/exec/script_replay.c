@@ -35,7 +35,8 @@ void script_replay_end(struct region *r, const struct script_replay *saved)
 
 bool script_replay_sorts(bytes command)
 {
-    static const char *const unordered[] = {"smembers", "sinter", "sunion", "sdiff", "hkeys", "hvals", "keys"};
+    static const char *const unordered[] = {"smembers", "sinter", "sunion", "sdiff", "hkeys", "hvals",
+                                            "keys"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(unordered); i++) found |= bytes_is(command, unordered[i]);
     return found;

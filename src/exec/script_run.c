@@ -278,7 +278,8 @@ bool script_run_loading(struct script_vm *vm, struct ctx *c, u32 limit_ms, struc
 bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 limit_ms, struct buf *error)
 {
     const struct script_host *host = &vm->region->host;
-    if (limit_ms && host->cpu_us) vm->compile_until_us = host->cpu_us(vm->region->owner) + (i64)limit_ms * 1000;
+    if (limit_ms && host->cpu_us)
+        vm->compile_until_us = host->cpu_us(vm->region->owner) + (i64)limit_ms * 1000;
     vm->ceiling = memory_ceiling(vm); /* lua_load lets no error out */
     int rc = script_load_text(vm->L, source, chunk);
     vm->ceiling = 0;

@@ -181,7 +181,8 @@ static int sandbox_collectgarbage(lua_State *L)
 
 /* -- text that becomes code -------------------------------------------------------------------- */
 
-#define PIECE 4096 /* bytes that the parser gets at a time: it may take long, and is ended between two of them */
+/* Bytes that the parser gets at a time: it may take long, and is ended between two of them. */
+#define PIECE 4096
 
 /* Behind a space it is no bytecode any more, but a character that nothing begins with. */
 struct text_reader {
@@ -191,8 +192,9 @@ struct text_reader {
     bool begun;
 };
 
-/* Jumps are kept in lists that the parser walks from their beginning for each that is added, so that the time it
- * takes may be quadratic. The limit is CPU time: on a busy machine an ordinary script has as much as on an idle one. */
+/* Jumps are kept in lists that the parser walks from their beginning for each that is added, so that the time
+ * it takes may be quadratic. The limit is CPU time: on a busy machine an ordinary script has as much as on an
+ * idle one. */
 static void end_if_too_long(lua_State *L)
 {
     const struct script_vm *vm = script_vm_of(L);

@@ -28,8 +28,8 @@ void script_reply_error(lua_State *L, int error, struct reply *out, const char *
  * memory; its one result or the error is left. lua_pcall's codes. */
 int script_guarded(struct script_run *run, int args);
 
-/* How many instructions may pass until the hook is called: one of them (a concatenation, a comparison, a call of a
- * library) may go through all the memory there is. */
+/* How many instructions may pass until the hook is called: one of them (a concatenation, a comparison, a call
+ * of a library) may go through all the memory there is. */
 static inline int script_step(const struct script_vm *vm)
 {
     u64 most = SCRIPT_STEP_BYTES / MAX(vm->used, 1u);

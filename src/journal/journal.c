@@ -134,7 +134,8 @@ u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
     j->open.now_ms = now_ms;
     j->open.seed = seed;
     for (struct journal_sink *s = j->sinks; s; s = s->next) s->append(s, &j->open);
-    if (journal_is_message(&j->open) && j->open.select) j->db = -1; /* sinks of data have not seen its SELECT */
+    if (journal_is_message(&j->open) && j->open.select)
+        j->db = -1; /* sinks of data have not seen its SELECT */
     journal_clear_record(j);
     return j->seq;
 }

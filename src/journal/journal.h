@@ -39,7 +39,7 @@ struct journal_sink {
 struct journal {
     struct journal_sink *sinks;
     struct journal_record open; /* being built */
-    bool changed;               /* what it covers has changed data, whether or not a sink is there to be told */
+    bool changed; /* what it covers has changed data, whether or not a sink is there to be told */
     u64 seq;                    /* of the last closed record, or change without one */
     i64 db;                     /* database the last effect was written for; -1 none yet */
 };
@@ -75,8 +75,8 @@ static inline bool journal_is_message(const struct journal_record *r) { return r
 void journal_abandon(struct journal *j);
 
 /* Ends the open record: more than one effect is wrapped in MULTI … EXEC (atomic
- * for every reader), unless all are keys that expired. One without effects reaches no sink, but takes a number if it covers a
- * change; one without either vanishes. Returns the last sequence number. */
+ * for every reader), unless all are keys that expired. One without effects reaches no sink, but takes a
+ * number if it covers a change; one without either vanishes. Returns the last sequence number. */
 u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed); /* one that has effects */
 static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 {
@@ -90,8 +90,8 @@ static inline u64 journal_close(struct journal *j, i64 now_ms, u64 seed)
 bytes journal_select(const struct journal_record *record);
 bytes journal_effects(const struct journal_record *record);
 
-/* The text that sinks take. `text` is what journal_effects returned, or all of `resp`; with the lent argument,
- * if any, it is these parts one after the other. Unused parts are empty. */
+/* The text that sinks take. `text` is what journal_effects returned, or all of `resp`; with the lent
+ * argument, if any, it is these parts one after the other. Unused parts are empty. */
 #define JOURNAL_PARTS 3
 void journal_parts(const struct journal_record *record, bytes text, bytes part[JOURNAL_PARTS]);
 

@@ -1,5 +1,5 @@
-/* Expiry modes: who hides what is dead, who deletes it, and by which clock. A region is in one mode at a time;
- * it changes between ticks (`region.mode`). A transaction that applies somebody else's history runs in
+/* Expiry modes: who hides what is dead, who deletes it, and by which clock. A region is in one mode at a
+ * time; it changes between ticks (`region.mode`). A transaction that applies somebody else's history runs in
  * EXPIRY_APPLY, whatever the region's own mode is (`keyspace.mode`).
  *
  *   mode             when                    dead by      a read     a write    the cycle   eviction treats
@@ -15,13 +15,14 @@
  *                    an AOF                  dead
  *
  * What is dead by the clock is hidden from every command. (1) Not on an engine whose reads stay reads
- * (engine.caps.reads_only): there the cycle does it. (2) None runs, except those that were admitted before. (3) In a
- * replica that takes writes: nothing new may be put beside a dead key. Everything else waits for the primary's DEL.
+ * (engine.caps.reads_only): there the cycle does it. (2) None runs, except those that were admitted before.
+ * (3) In a replica that takes writes: nothing new may be put beside a dead key. Everything else waits for the
+ * primary's DEL.
  *
  * Compactions delete by themselves only where nobody has to hear of it: engine.report_expiry.
  *
- * A Raft member will delete by its region's clock, in every role; a site will keep what it must tell others. Both get
- * a row here. */
+ * A Raft member will delete by its region's clock, in every role; a site will keep what it must tell others.
+ * Both get a row here. */
 #ifndef MAYFLY_KEYSPACE_EXPIRY_MODE_H
 #define MAYFLY_KEYSPACE_EXPIRY_MODE_H
 
@@ -39,7 +40,10 @@ enum expiry_mode {
 static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_REPLICA; }
 
 /* Whether the region is a replica's: its primary decides what is deleted. */
-static inline bool expiry_follows(enum expiry_mode m) { return m == EXPIRY_REPLICA || m == EXPIRY_REPLICA_SERVES; }
+static inline bool expiry_follows(enum expiry_mode m)
+{
+    return m == EXPIRY_REPLICA || m == EXPIRY_REPLICA_SERVES;
+}
 
 /* Whether a command deletes what it finds dead. */
 static inline bool expiry_deletes(enum expiry_mode m, bool writes, bool reads_only)

@@ -4,8 +4,8 @@
 #define HOUR_MS (3600 * SECOND_MS)
 #define DAY_MS (24 * HOUR_MS)
 
-/* A cell wider than this part of the time until the horizon is divided by the horizon, not counted by its mean:
- * reclaim is off or late, and nobody has sorted its keys into narrower ones. */
+/* A cell wider than this part of the time until the horizon is divided by the horizon, not counted by its
+ * mean: reclaim is off or late, and nobody has sorted its keys into narrower ones. */
 #define NARROW 48
 
 const struct forecast_horizon forecast_horizons[FORECAST_HORIZONS] = {

@@ -1,5 +1,5 @@
-/* When keys will expire, and how many are overdue: the counters of the deadline index, added up by horizon. It
- * looks at no key and costs the same for any number of them.
+/* When keys will expire, and how many are overdue: the counters of the deadline index, added up by horizon.
+ * It looks at no key and costs the same for any number of them.
  *
  * How exact: every cell of the index (ds/due_cells.h) but the one that a horizon cuts through is counted
  * exactly. That one counts wholly if the mean of its deadlines is within the horizon; so keys that share a
@@ -23,7 +23,7 @@ struct forecast {
     i64 now_ms;
     i64 oldest_overdue_ms; /* how long the oldest of the overdue keys has been dead for certain; 0: none is */
     double dead;           /* keys whose deadline has passed */
-    double whole[FORECAST_HORIZONS]; /* of cells that lie wholly within this horizon, and not within the one before */
+    double whole[FORECAST_HORIZONS]; /* of cells wholly within this horizon, and not within the one before */
     double cut[FORECAST_HORIZONS];   /* of those that it cuts through: the part within */
 };
 

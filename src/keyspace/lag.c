@@ -84,7 +84,8 @@ static void subtract(struct lag_histogram *out, const struct lag_histogram *h, c
     }
 }
 
-void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active, struct lag_histogram *lazy)
+void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active,
+              struct lag_histogram *lazy)
 {
     const struct lag_mark *from = NULL;
     for (u32 i = 0; i < LAG_MARKS; i++) { /* from the oldest on: the last that is old enough */

@@ -2,8 +2,8 @@
  * buckets of about 6 % width, so that EXPIRY LAG answers p50 and p99 without
  * keeping samples.
  *
- * For the last 1, 5 and 60 minutes, copies of the counts are kept from time to time (lag_tick): what was counted
- * since then is the difference. So recording costs nothing more. */
+ * For the last 1, 5 and 60 minutes, copies of the counts are kept from time to time (lag_tick): what was
+ * counted since then is the difference. So recording costs nothing more. */
 #ifndef MAYFLY_KEYSPACE_LAG_H
 #define MAYFLY_KEYSPACE_LAG_H
 
@@ -50,6 +50,7 @@ u64 lag_within(const struct lag_histogram *h, u64 ms); /* how many were no later
 /* To be called a few times a second, with the time of a clock that never steps. */
 void lag_tick(struct expiry_lag *l, i64 mono_ms);
 /* What was recorded within the window that ends with the last tick; since the start if that was later. */
-void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active, struct lag_histogram *lazy);
+void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active,
+              struct lag_histogram *lazy);
 
 #endif

@@ -1,9 +1,9 @@
 /* A turn within a turn: while one command takes very long (a script without end), others are heard.
  *
  * What belongs to the tick that is being run is set aside, and with it every connection that has a part in
- * it: what they were answered is not certain before what the tick changed is committed, which the caller knows
- * (`settled`). The others are polled by hand
- * (libuv's loop does not run within itself), and what they send becomes a small tick of its own. */
+ * it: what they were answered is not certain before what the tick changed is committed, which the caller
+ * knows (`settled`). The others are polled by hand (libuv's loop does not run within itself), and what they
+ * send becomes a small tick of its own. */
 #include <poll.h>
 
 #include "base/alloc.h"

@@ -232,8 +232,8 @@ void conn_resume(struct conn *c, u32 why);
 void conn_mind_end(struct conn *c);      /* until then: if the peer leaves, the connection is closed */
 void net_resume(struct net *n, u32 why); /* all of them, those that connected first before the others */
 
-/* Some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is the id of
- * the one that was last resumed. True: there are more. */
+/* Some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is the id
+ * of the one that was last resumed. True: there are more. */
 bool net_resume_some(struct net *n, u32 why, u64 room, u64 *last);
 
 /* The request that is being run will be answered later: those of the connection behind it wait. When it is

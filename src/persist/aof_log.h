@@ -70,7 +70,8 @@ void aof_log_cron(struct aof_log *l, i64 now_ms);
 
 /* Writes and syncs all there is, on the spot. False: refusal says why. */
 NODISCARD bool aof_log_settle(struct aof_log *l);
-/* Whether that takes no longer than syncing a few megabytes. If not, a sync is in flight; its end wakes the loop. */
+/* Whether that takes no longer than syncing a few megabytes. If not, a sync is in flight; its end wakes the
+ * loop. */
 NODISCARD bool aof_log_nearly_settled(struct aof_log *l);
 
 /* What is on disk is not to be relied upon, for this reason. */

@@ -175,7 +175,8 @@ static void state_restored(struct ctx *c, const struct restore *r, bytes payload
 {
     char digits[NUM_I64_LEN];
     bytes deadline = bytes_of(digits, num_print_i64(digits, r->deadline_ms));
-    bytes argv[] = {BYTES_LIT("RESTORE"), r->key, deadline, payload, BYTES_LIT("ABSTTL"), BYTES_LIT("REPLACE")};
+    bytes argv[] = {BYTES_LIT("RESTORE"), r->key, deadline, payload, BYTES_LIT("ABSTTL"),
+                    BYTES_LIT("REPLACE")};
     ctx_effect(c, r->taken ? 6 : 5, argv);
 }
 

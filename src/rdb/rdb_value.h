@@ -131,8 +131,8 @@ const char *rdb_type_name(enum rdb_type type);
 
 /* -- payloads: dump.c ---------------------------------------------------------------------------- */
 
-/* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong (any_checksum: that
- * is not looked at). */
+/* What DUMP adds to a value: the version and a checksum. And takes off again; false: they are wrong
+ * (any_checksum: that is not looked at). */
 void rdb_payload_end(struct buf *payload, u16 version);
 
 /* The whole payload of a key, in out->buf; to be released. out->failed: it could not be read. */

@@ -178,7 +178,8 @@ void link_acknowledge(struct link *l, u64 position)
     durable_look(s);
     snprintf(text, sizeof text, "%llu", (ull)position);
     snprintf(synced, sizeof synced, "%llu", (ull)s->durable.synced.position);
-    link_command(l, durable_enabled(s) ? 5 : 3, (const char *const[]){"REPLCONF", "ACK", text, "FACK", synced});
+    link_command(l, durable_enabled(s) ? 5 : 3,
+                 (const char *const[]){"REPLCONF", "ACK", text, "FACK", synced});
     l->told_ms = link_now_ms(l);
     link_flush(l);
 }

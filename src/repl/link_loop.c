@@ -1,5 +1,5 @@
-/* Replicas in a circle: each waits for the next, which refuses it because it waits itself, and so for ever. They
- * try again in silence otherwise, so that the log has to name it. */
+/* Replicas in a circle: each waits for the next, which refuses it because it waits itself, and so for ever.
+ * They try again in silence otherwise, so that the log has to name it. */
 #include <stdio.h>
 
 #include "repl/link.h"
@@ -45,14 +45,19 @@ void link_is_refused(struct link *l)
     if (l->circle.told) return;
     l->circle.told = true;
     if (l->circle.self)
-        log_line(log, LOG_WARNING, "This server is told to be a replica of itself (%s:%d): it will never have a "
-                                   "primary. %s", l->host, l->port, way_out);
+        log_line(log, LOG_WARNING,
+                 "This server is told to be a replica of itself (%s:%d): it will never have a "
+                 "primary. %s",
+                 l->host, l->port, way_out);
     else if (recently && l->circle.port == l->port && !strcmp(l->circle.host, host))
-        log_line(log, LOG_WARNING, "The primary %s:%d is a replica of this server, in a loop: neither will ever "
-                                   "sync. %s", l->host, l->port, way_out);
+        log_line(log, LOG_WARNING,
+                 "The primary %s:%d is a replica of this server, in a loop: neither will ever "
+                 "sync. %s",
+                 l->host, l->port, way_out);
     else if (recently && l->circle.refusals >= REFUSALS)
-        log_line(log, LOG_WARNING, "The primary %s:%d waits for its own primary, and %s:%d waits for this server: if "
-                                   "replicas follow each other in a loop, none will ever sync. %s",
+        log_line(log, LOG_WARNING,
+                 "The primary %s:%d waits for its own primary, and %s:%d waits for this server: if "
+                 "replicas follow each other in a loop, none will ever sync. %s",
                  l->host, l->port, l->circle.host, l->circle.port, way_out);
     else
         l->circle.told = false;

@@ -69,13 +69,14 @@ static enum expiry_mode expiry_mode(const struct server *s)
 {
     const struct region *r = &s->region;
     if (s->repl.link)
-        return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES : EXPIRY_REPLICA;
+        return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES
+                                                                              : EXPIRY_REPLICA;
     /* While data is missing or no write can be kept, neither could the DEL of a dead key. */
     return r->loading || r->refuse_writes || server_stands_still(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
 }
 
-/* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction reports
- * nothing. */
+/* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction
+ * reports nothing. */
 void replication_decide_expiry(struct server *s)
 {
     struct region *r = &s->region;

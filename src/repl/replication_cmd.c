@@ -3,7 +3,7 @@
 #include "repl/link.h"
 #include "repl/primary.h"
 
-/* -- PSYNC and SYNC -------------------------------------------------------------------------------------- */
+/* -- PSYNC and SYNC ------------------------------------------------------------------------------------- */
 
 static bool may_sync(struct ctx *c)
 {
@@ -112,7 +112,7 @@ void cmd_sync(struct ctx *c)
     sync_enter(r);
 }
 
-/* -- REPLCONF -------------------------------------------------------------------------------------------- */
+/* -- REPLCONF ------------------------------------------------------------------------------------------- */
 
 static bool set_port(struct ctx *c, struct replica *r, bytes value)
 {
@@ -187,7 +187,8 @@ static void acknowledge(struct ctx *c, int at)
 {
     i64 position, synced = 0;
     if (!is_replica(c) || !num_parse_i64(c->argv[at + 1], &position)) return;
-    if (at + 3 < c->argc && bytes_is(c->argv[at + 2], "fack") && !num_parse_i64(c->argv[at + 3], &synced)) return;
+    if (at + 3 < c->argc && bytes_is(c->argv[at + 2], "fack") && !num_parse_i64(c->argv[at + 3], &synced))
+        return;
     replica_heard(conn_of(c->session)->replica, position, synced);
 }
 
@@ -209,7 +210,7 @@ void cmd_replconf(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* -- ROLE ------------------------------------------------------------------------------------------------ */
+/* -- ROLE ----------------------------------------------------------------------------------------------- */
 
 static void role_of_primary(struct ctx *c)
 {

@@ -1,5 +1,5 @@
-/* WAIT and WAITAOF: a client that waits until enough replicas have acknowledged what it wrote, or enough disks
- * have it. */
+/* WAIT and WAITAOF: a client that waits until enough replicas have acknowledged what it wrote, or enough
+ * disks have it. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "command/commands.h"
@@ -127,7 +127,7 @@ bool primary_unblock(struct server *s, struct conn *c, bool with_error)
     return true;
 }
 
-/* -- the command ----------------------------------------------------------------------------------------- */
+/* -- the command ---------------------------------------------------------------------------------------- */
 
 static void begin_waiting(struct ctx *c, const struct goal *goal, i64 timeout_ms)
 {
@@ -175,12 +175,14 @@ void cmd_wait(struct ctx *c)
 void cmd_waitaof(struct ctx *c)
 {
     i64 local, wanted, timeout_ms;
-    if (!ctx_int_range(c, c->argv[1], 0, 1, &local) || !ctx_int_min(c, c->argv[2], 0, "ERR value is out of range, must be positive", &wanted) ||
+    if (!ctx_int_range(c, c->argv[1], 0, 1, &local) ||
+        !ctx_int_min(c, c->argv[2], 0, "ERR value is out of range, must be positive", &wanted) ||
         !ctx_timeout_ms(c, c->argv[3], &timeout_ms))
         return;
     if (c->server->repl.link) {
-        reply_error(c->out, "ERR WAITAOF cannot be used with replica instances. Please also note that writes to "
-                            "replicas are just local and are not propagated.");
+        reply_error(c->out,
+                    "ERR WAITAOF cannot be used with replica instances. Please also note that writes to "
+                    "replicas are just local and are not propagated.");
         return;
     }
     if (local && !durable_enabled(c->server)) {

@@ -247,7 +247,8 @@ static void warn_of(struct server *s, const struct changes *all)
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
         bool durable = s->region.eng->caps.durable;
-        if (durable && (!strcmp(name, "maxmemory") || !strcmp(name, "appendonly"))) config_warn(&s->config, &s->log);
+        if (durable && (!strcmp(name, "maxmemory") || !strcmp(name, "appendonly")))
+            config_warn(&s->config, &s->log);
         if (!durable && !strcmp(name, "maxmemory") && s->config.maxmemory &&
             (u64)s->config.maxmemory < used)
             log_line(&s->log, LOG_WARNING,

@@ -77,8 +77,8 @@ static void report(struct loader *l, u32 line_number, bytes line, const struct b
 {
     fatal(l->why, l->command_line ? "COMMAND LINE" : "CONFIG FILE");
     if (!l->command_line) buf_printf(l->why, "Reading the configuration file, at line %u\n", line_number);
-    buf_printf(l->why, ">>> '%s%.*s'\n%.*s", l->command_line && *line.p != '"' ? "--" : "", (int)line.n, line.p,
-               (int)problem->n, problem->p);
+    buf_printf(l->why, ">>> '%s%.*s'\n%.*s", l->command_line && *line.p != '"' ? "--" : "", (int)line.n,
+               line.p, (int)problem->n, problem->p);
     if (l->command_line) buf_append_str(l->why, "\nmayfly-server --help shows how it is started.");
 }
 

@@ -59,7 +59,8 @@ static void every_tenth(struct server *s)
 {
     i64 now_us = clock_mono_us();
     if (now_us - s->stats.ops.last_us < TENTH_US) return;
-    if (UNLIKELY(s->config.watchdog_period)) crash_watchdog(MAX(s->config.watchdog_period, WATCHDOG_LEAST_MS));
+    if (UNLIKELY(s->config.watchdog_period))
+        crash_watchdog(MAX(s->config.watchdog_period, WATCHDOG_LEAST_MS));
     look_at_memory(s);
     lag_tick(&s->region.ks.lag, now_us / 1000);
     storage_cron(s);

@@ -1,5 +1,5 @@
-/* The title takes the place of the arguments and the environment, which the kernel has put one behind the other
- * on the stack, and whose bytes /proc/PID/cmdline shows. */
+/* The title takes the place of the arguments and the environment, which the kernel has put one behind the
+ * other on the stack, and whose bytes /proc/PID/cmdline shows. */
 #include "server/process.h"
 
 #include <errno.h>
@@ -127,7 +127,8 @@ static bool write_score(int score)
     return ok;
 }
 
-/* What there was before is remembered, so that `no` brings it back and relative values always have the same base. */
+/* What there was before is remembered, so that `no` brings it back and relative values always have the same
+ * base. */
 void process_apply_role(struct server *s)
 {
     struct process *p = &s->process;

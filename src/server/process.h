@@ -15,7 +15,8 @@ struct process {
     int oom_before;   /* … from this */
 };
 
-/* In main, when the arguments have been read: they are overwritten by the title. The environment moves elsewhere. */
+/* In main, when the arguments have been read: they are overwritten by the title. The environment moves
+ * elsewhere. */
 void process_init(struct process *p, int argc, char **argv);
 
 void process_start(struct server *s);        /* disable-thp */

@@ -47,9 +47,9 @@ static bool can_undo(const struct server *s)
     return s->region.eng->caps.durable || s->persist.aof_state == AOF_IS_ON || expiry_follows(s->region.mode);
 }
 
-/* A script has changed something, and does not end. The server does, at once: no client may see half of what it
- * did. Where that can't be undone it is kept as it would be after an error, also by replicas; so it is if the
- * server can't end just now (its files are not complete): cron tries again. */
+/* A script has changed something, and does not end. The server does, at once: no client may see half of what
+ * it did. Where that can't be undone it is kept as it would be after an error, also by replicas; so it is if
+ * the server can't end just now (its files are not complete): cron tries again. */
 static void end_within(struct server *s)
 {
     u32 how = server_signal_means(s, s->stop_signal) | SHUTDOWN_NOW;
@@ -57,12 +57,13 @@ static void end_within(struct server *s)
     if (undo) how = (how & ~(u32)SHUTDOWN_SAVE) | SHUTDOWN_NOSAVE;
     else journal_close(&s->region.journal, s->now_ms, s->region.script->c->seed);
     undo = server_shutdown(s, how) && undo;
-    log_line(&s->log, LOG_WARNING, "A script that had written did not end. It is stopped, and what it did is %s.",
+    log_line(&s->log, LOG_WARNING,
+             "A script that had written did not end. It is stopped, and what it did is %s.",
              undo ? "undone" : "kept");
 }
 
-/* A signal asks for the server's end: a script that has changed nothing is stopped, one that has may finish within
- * half of shutdown-timeout. One that a primary sent may not stop halfway either. */
+/* A signal asks for the server's end: a script that has changed nothing is stopped, one that has may finish
+ * within half of shutdown-timeout. One that a primary sent may not stop halfway either. */
 static void heed_signal(struct server *s, i64 now_us)
 {
     struct script_run *run = s->region.script;

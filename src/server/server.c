@@ -292,9 +292,9 @@ u32 server_signal_means(const struct server *s, u32 signum)
     return signum == SIGINT ? s->config.shutdown_on_sigint : s->config.shutdown_on_sigterm;
 }
 
-/* A script ends first, by itself or stopped by script_host.c. A file that is just being renamed must have its name
- * first (snapshot.c), and so must the first base of a new AOF, as there is after each full sync: without it there
- * is nothing to start with. */
+/* A script ends first, by itself or stopped by script_host.c. A file that is just being renamed must have its
+ * name first (snapshot.c), and so must the first base of a new AOF, as there is after each full sync: without
+ * it there is nothing to start with. */
 void server_stop_by_signal(struct server *s, u32 signum)
 {
     s->stop_signal = signum;

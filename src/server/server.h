@@ -87,7 +87,8 @@ struct server {
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
     struct {
-        i64 told_ms; /* when the log last heard of a failed TLS handshake, by the monotonic clock; 0: never … */
+        i64 told_ms; /* when the log last heard of a failed TLS handshake, by the monotonic clock; 0: never
+                      * … */
         u64 untold;  /* … and how many have failed since */
     } no_tls;
     i64 web_warned_us;     /* when the log last told of a web request; 0: never */
@@ -140,8 +141,8 @@ NODISCARD bool server_relisten(struct server *s);
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no_tls: for the log */
 
-/* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the storage,
- * catch up. */
+/* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the
+ * storage, catch up. */
 static inline bool server_stands_still(const struct server *s)
 {
     return s->pause_until_ms || replication_frozen(&s->repl) || s->throttle.holding;

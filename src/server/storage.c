@@ -62,12 +62,13 @@ static bool memory_data(const struct config *c, char path[4096])
 
 static void refuse_memory_data(struct server *s, const char *path)
 {
-    log_line(&s->log, LOG_WARNING,
-             "Can't start with engine rocksdb: %s holds data of the memory engine, and there is no RocksDB "
-             "database in %s/%s yet. To use that data, start with engine memory. To move it to RocksDB, save it "
-             "as a snapshot (SAVE) and start once with --engine rocksdb --import-rdb FILE. To start with an "
-             "empty database beside it, start once with --engine-start-empty yes",
-             path, s->config.dir.p, STORAGE_FOLDER);
+    log_line(
+        &s->log, LOG_WARNING,
+        "Can't start with engine rocksdb: %s holds data of the memory engine, and there is no RocksDB "
+        "database in %s/%s yet. To use that data, start with engine memory. To move it to RocksDB, save it "
+        "as a snapshot (SAVE) and start once with --engine rocksdb --import-rdb FILE. To start with an "
+        "empty database beside it, start once with --engine-start-empty yes",
+        path, s->config.dir.p, STORAGE_FOLDER);
 }
 
 static void refuse_rocks_data(struct server *s, const char *path)
@@ -91,8 +92,10 @@ static bool admit_engine(struct server *s)
     if (!others || c->engine_start_empty) return true;
     if (owned) {
         if (!wants_rocksdb(s)) /* the other way round it is an export: nothing to say */
-            log_line(&s->log, LOG_WARNING, "%s holds a database of the rocksdb engine, which is not used: %s is "
-                     "loaded", other, own);
+            log_line(&s->log, LOG_WARNING,
+                     "%s holds a database of the rocksdb engine, which is not used: %s is "
+                     "loaded",
+                     other, own);
         return true;
     }
     if (wants_rocksdb(s) && c->import_rdb.n) return true;

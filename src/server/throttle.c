@@ -16,8 +16,8 @@
 static const struct disk_ops *disk_of(const struct server *s) { return s->region.eng->ops->disk; }
 
 /* What is written as fast as it was lately keeps pressure where it is or lets it change slowly. So at half
- * pressure writers may go on at that rate, at less they may go faster, up to twice, and at more slower, down to
- * nothing. As the rate follows, they come to the rate at which pressure stays. */
+ * pressure writers may go on at that rate, at less they may go faster, up to twice, and at more slower, down
+ * to nothing. As the rate follows, they come to the rate at which pressure stays. */
 static u64 allowed_rate(const struct throttle *t, u32 pressure)
 {
     return MAX(t->rate, RATE_LEAST) * 2 * (DISK_PRESSURE_MAX - pressure) / DISK_PRESSURE_MAX + 1;
@@ -64,9 +64,10 @@ static void set_holding(struct server *s, bool holding, i64 now_us)
     if (!holding || now_us - t->held_since_us < TELL_AFTER_US) return;
     if (t->told_us && now_us - t->told_us < TELL_EVERY_US) return;
     t->told_us = now_us;
-    log_line(&s->log, LOG_WARNING,
-             "RocksDB is behind with flushes or compactions: writes have been waiting for a second. INFO rocksdb "
-             "has details");
+    log_line(
+        &s->log, LOG_WARNING,
+        "RocksDB is behind with flushes or compactions: writes have been waiting for a second. INFO rocksdb "
+        "has details");
 }
 
 static void look(struct server *s, bool measure, i64 now_us)

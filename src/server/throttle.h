@@ -1,9 +1,9 @@
 /* Slowing writers down while RocksDB catches up with flushes and compactions.
  *
  * A commit never waits for them (engine/disk.h: write pressure). Instead, requests that write are held
- * before they run, as by CLIENT PAUSE: their connections are not read meanwhile, and their clients wait. Reads
- * continue. Under pressure every write costs time in proportion to its bytes, so that writers as a whole come to
- * what the disk can take; at full pressure none runs. Nothing is refused. */
+ * before they run, as by CLIENT PAUSE: their connections are not read meanwhile, and their clients wait.
+ * Reads continue. Under pressure every write costs time in proportion to its bytes, so that writers as a
+ * whole come to what the disk can take; at full pressure none runs. Nothing is refused. */
 #ifndef MAYFLY_SERVER_THROTTLE_H
 #define MAYFLY_SERVER_THROTTLE_H
 

@@ -81,7 +81,10 @@ static bool pause_spares(const struct command *cmd)
 }
 
 /* A message is not stored. */
-static bool is_message(const struct command *cmd) { return cmd->run == cmd_publish || cmd->run == cmd_spublish; }
+static bool is_message(const struct command *cmd)
+{
+    return cmd->run == cmd_publish || cmd->run == cmd_spublish;
+}
 
 u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write)
 {
@@ -335,7 +338,8 @@ static void housekeeping(struct server *s, bool idle)
     }
     bool may_evict = !s->region.loading && !server_stands_still(s);
     bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
-    if (UNLIKELY(!region_settled(&s->region)) && !replication_commit(s)) storage_note_refusal(s); /* of eviction */
+    if (UNLIKELY(!region_settled(&s->region)) && !replication_commit(s))
+        storage_note_refusal(s); /* of eviction */
     persistence_flush_quietly(s);
     s->reclaim_pending = reclaim_for(s, EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {

@@ -52,9 +52,10 @@ void server_no_tls(struct net *n, struct conn *c, const char *why)
         return;
     }
     if (s->no_tls.untold)
-        snprintf(others, sizeof others, " (%llu others since the last such line)", (unsigned long long)s->no_tls.untold);
-    log_line(&s->log, LOG_WARNING, "Error accepting a client connection: %s (addr=%s laddr=%s)%s", why, c->peer,
-             c->local, others);
+        snprintf(others, sizeof others, " (%llu others since the last such line)",
+                 (unsigned long long)s->no_tls.untold);
+    log_line(&s->log, LOG_WARNING, "Error accepting a client connection: %s (addr=%s laddr=%s)%s", why,
+             c->peer, c->local, others);
     s->no_tls.told_ms = now_ms;
     s->no_tls.untold = 0;
 }

@@ -23,12 +23,15 @@ void hash_state_newer(struct ctx *c) { c->ks->journal->open.newer = true; }
 void hash_state_deadline(struct ctx *c, i64 deadline_ms, bytes condition, int n, const bytes *fields)
 {
     char ms[NUM_I64_LEN], count[NUM_I64_LEN];
-    bytes deadline = bytes_of(ms, num_print_i64(ms, deadline_ms)), fields_n = bytes_of(count, num_print_i64(count, n));
+    bytes deadline = bytes_of(ms, num_print_i64(ms, deadline_ms)),
+          fields_n = bytes_of(count, num_print_i64(count, n));
     hash_state_newer(c);
     if (condition.n)
-        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, condition, BYTES_LIT("FIELDS"), fields_n);
+        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, condition,
+                   BYTES_LIT("FIELDS"), fields_n);
     else
-        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, BYTES_LIT("FIELDS"), fields_n);
+        HASH_STATE(c, n, fields, BYTES_LIT("HPEXPIREAT"), c->argv[1], deadline, BYTES_LIT("FIELDS"),
+                   fields_n);
 }
 
 void hash_state_own_deadline(struct ctx *c, struct key_ref *ref, bytes field)

@@ -1,4 +1,5 @@
-/* PFDEBUG and PFSELFTEST: how a HyperLogLog is stored, and whether the arithmetic is right, for test suites. */
+/* PFDEBUG and PFSELFTEST: how a HyperLogLog is stored, and whether the arithmetic is right, for test
+ * suites. */
 #include <math.h>
 
 #include "command/commands.h"
@@ -77,7 +78,8 @@ static void hll_debug_run(struct hll_debug *d)
     bytes what = d->c->argv[1];
     if (bytes_is(what, "getreg")) hll_debug_getreg(d);
     else if (bytes_is(what, "decode")) hll_debug_decode(d);
-    else if (bytes_is(what, "encoding")) reply_simple(d->c->out, hll_is_dense(buf_bytes(&d->h)) ? "dense" : "sparse");
+    else if (bytes_is(what, "encoding"))
+        reply_simple(d->c->out, hll_is_dense(buf_bytes(&d->h)) ? "dense" : "sparse");
     else if (bytes_is(what, "todense")) hll_debug_todense(d);
     else reply_errorf(d->c->out, "ERR Unknown PFDEBUG subcommand '%.*s'", (int)what.n, what.p);
 }

@@ -93,7 +93,8 @@ static void seq_recount(struct mem_seq *s)
     seq_count(s, total);
 }
 
-/* To be called after elements were erased. In our chunks a number takes up to 2.5 times what it takes in a listpack. */
+/* To be called after elements were erased. In our chunks a number takes up to 2.5 times what it takes in a
+ * listpack. */
 static void seq_shrunk(const struct engine *e, struct mem_seq *s)
 {
     i64 limit = e->limits.list_max_listpack_size;
@@ -205,7 +206,7 @@ static void seq_erase_current(struct seq_iter *it)
 }
 
 const struct seq_ops mem_seq_ops = {
-    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get, .set = seq_set,
-    .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
+    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get,
+    .set = seq_set, .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
     .erase_current = seq_erase_current,
 };

@@ -188,7 +188,8 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
     char *data;
     if (new_len > ENTRY_INLINE_MAX) {
         fresh = entry_resized(en, FORM_BLOB, 8);
-        size_t cap = old.b.n ? with_spare(new_len) : new_len; /* SETRANGE, SETBIT … of a new key have all of it */
+        /* SETRANGE, SETBIT … of a new key have all of it. */
+        size_t cap = old.b.n ? with_spare(new_len) : new_len;
         struct blob *b = blob_new(bytes_of(old.b.p, MIN(old.b.n, new_len)), cap);
         data = edit_blob(&b, new_len);
         entry_set_object(fresh, b);

@@ -26,8 +26,9 @@ static void rk_begin(struct engine *e, i64 now_ms)
     if (UNLIKELY(rk->legacy) && !store_pressure(rk->store, false)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
-/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. None if somebody
- * else decides about them, or if there are none: to judge keys costs compactions a look into every blob. */
+/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. None if
+ * somebody else decides about them, or if there are none: to judge keys costs compactions a look into every
+ * blob. */
 static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
@@ -148,7 +149,10 @@ static void rk_set_sync(struct engine *e, enum disk_sync sync) { store_set_sync(
 static void rk_set_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
 
 static const char *rk_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
-static u32 rk_write_pressure(struct engine *e, bool measure) { return store_pressure(rk_of(e)->store, measure); }
+static u32 rk_write_pressure(struct engine *e, bool measure)
+{
+    return store_pressure(rk_of(e)->store, measure);
+}
 static u64 rk_bytes_written(const struct engine *e) { return store_written(((const struct rk *)e)->store); }
 
 static struct sync_state rk_sync_state(const struct engine *e)
@@ -159,7 +163,8 @@ static struct sync_state rk_sync_state(const struct engine *e)
 static void rk_cron(struct engine *e)
 {
     struct rk *rk = rk_of(e);
-    rk->cleaner_keeps_up = rk->compaction_grace_ms && e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
+    rk->cleaner_keeps_up = rk->compaction_grace_ms &&
+                           e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
     store_cron(rk->store);
 }
 

@@ -20,7 +20,8 @@ void cmd_acl_setuser(struct ctx *c)
     struct buf why = {0};
     if (!acl_name_fits(c->argv[2]))
         reply_error(c->out, "ERR Usernames can't contain spaces or null characters");
-    else if (users_change(c->server, c->session, c->argv[2], (u32)c->argc - 3, c->argv + 3, &why)) reply_ok(c->out);
+    else if (users_change(c->server, c->session, c->argv[2], (u32)c->argc - 3, c->argv + 3, &why))
+        reply_ok(c->out);
     else reply_errorf(c->out, "ERR %.*s", (int)why.n, why.p);
     buf_release(&why);
     redact(c);

@@ -172,12 +172,16 @@ static bool serve(void *arg, struct waiter *w, bytes key)
     return true;
 }
 
-const struct waiting *block_served(const struct server *s) { return s->blocking.served->blocked->waiter->what; }
+const struct waiting *block_served(const struct server *s)
+{
+    return s->blocking.served->blocked->waiter->what;
+}
 
 bool block_serve(struct server *s)
 {
     u32 before = s->blocking.count;
-    region_advance(&s->region, clock_wall_ms()); /* what made a key ready may have outlived it: EXEC, a script */
+    /* What made a key ready may have outlived it: EXEC, a script. */
+    region_advance(&s->region, clock_wall_ms());
     waiters_serve(&s->region, serve, s);
     s->tick_us = clock_mono_us(); /* the next command has not run yet */
     return s->blocking.count != before;

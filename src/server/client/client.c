@@ -111,9 +111,10 @@ void client_describe(struct conn *c, struct buf *out)
     print_text(out, "name", buf_bytes(&s->name));
     buf_printf(out, " age=%lld idle=%lld flags=%s db=%u", (long long)client_age_s(c),
                (now_ms - c->active_ms) / 1000, flags, s->db);
-    buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d watch=%u", (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL),
-               (ull)pubsub_subscriptions(c, PUBSUB_PATTERN), (ull)pubsub_subscriptions(c, PUBSUB_SHARD),
-               multi_open(s) ? (int)s->tx->count : -1, s->tx ? s->tx->watcher.count : 0);
+    buf_printf(out, " sub=%llu psub=%llu ssub=%llu multi=%d watch=%u",
+               (ull)pubsub_subscriptions(c, PUBSUB_CHANNEL), (ull)pubsub_subscriptions(c, PUBSUB_PATTERN),
+               (ull)pubsub_subscriptions(c, PUBSUB_SHARD), multi_open(s) ? (int)s->tx->count : -1,
+               s->tx ? s->tx->watcher.count : 0);
     print_buffers(c, out);
     buf_printf(out, " events=%s cmd=%s", c->events & UV_WRITABLE ? "rw" : "r",
                c->last_command ? c->last_command : "NULL");

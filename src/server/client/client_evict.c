@@ -79,8 +79,8 @@ static void evict(struct server *s, struct conn *c)
     conn_close(c);
 }
 
-/* What a bucket holds may have changed size since it was counted (a blocked client is served by another): it is
- * counted again before it goes. */
+/* What a bucket holds may have changed size since it was counted (a blocked client is served by another): it
+ * is counted again before it goes. */
 static void on_prepare(uv_prepare_t *h)
 {
     struct server *s = h->data;

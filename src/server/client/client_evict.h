@@ -1,9 +1,9 @@
 /* maxmemory-clients: when the connections of clients together hold more memory than they may, those with most
  * are closed. Replicas and the link to a primary don't count; CLIENT NO-EVICT saves a client from it.
  *
- * What a connection holds is counted whenever something was read from it or written to it, and it is kept in a
- * bucket of others of about its size: closing those with most needs no search. All of this costs nothing while
- * there is no limit. */
+ * What a connection holds is counted whenever something was read from it or written to it, and it is kept in
+ * a bucket of others of about its size: closing those with most needs no search. All of this costs nothing
+ * while there is no limit. */
 #ifndef MAYFLY_SERVER_CLIENT_CLIENT_EVICT_H
 #define MAYFLY_SERVER_CLIENT_CLIENT_EVICT_H
 

@@ -148,8 +148,9 @@ static bool parse_kill_option(struct ctx *c, bytes name, bytes value, struct cli
         f->id = (u64)id;
     } else if (bytes_is(name, "maxage")) {
         if (!num_parse_i64(value, &f->age_s) || f->age_s < 1) {
-            reply_error(c->out, num_parse_i64(value, &f->age_s) ? "ERR maxage should be greater than 0"
-                                                               : "ERR maxage is not an integer or out of range");
+            reply_error(c->out, num_parse_i64(value, &f->age_s)
+                                    ? "ERR maxage should be greater than 0"
+                                    : "ERR maxage is not an integer or out of range");
             return false;
         }
     } else if (bytes_is(name, "type")) {

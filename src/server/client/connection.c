@@ -68,7 +68,8 @@ void cmd_time(struct ctx *c)
     struct script_run *script = c->region->script;
     i64 us = c->may_wait ? clock_wall_us() : c->now_ms * 1000; /* within another command time stands still */
     if (script) {
-        if (!script->time_us || script_takes_long(c->region)) script->time_us = MAX(script->time_us, clock_wall_us());
+        if (!script->time_us || script_takes_long(c->region))
+            script->time_us = MAX(script->time_us, clock_wall_us());
         us = script->time_us;
     }
     reply_array(c->out, 2);

@@ -1,10 +1,10 @@
 /* MIGRATE: keys on their way to another server.
  *
- * The request is run twice. The first run writes the keys down as RESTORE commands, watches them, and leaves the
- * rest to a migration, while the connection is held (HOLD_MIGRATE) and everybody else is served. When the target
- * has answered, or does not, the request is run again: it deletes those keys that the target has taken and that
- * nobody has changed meanwhile, and replies. So a write that comes in between is never lost: the key stays then,
- * and the reply says so.
+ * The request is run twice. The first run writes the keys down as RESTORE commands, watches them, and leaves
+ * the rest to a migration, while the connection is held (HOLD_MIGRATE) and everybody else is served. When the
+ * target has answered, or does not, the request is run again: it deletes those keys that the target has taken
+ * and that nobody has changed meanwhile, and replies. So a write that comes in between is never lost: the key
+ * stays then, and the reply says so.
  *
  *   CONNECT → GREET (AUTH, SELECT) → RESTORE → DONE
  *

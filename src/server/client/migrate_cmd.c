@@ -46,8 +46,9 @@ static bool parse_option(struct ctx *c, struct migrate_options *o, int *at)
         o->password = take_secret(c, ++*at);
     } else if (bytes_is(word, "keys")) {
         if (c->argv[3].n) {
-            reply_error(c->out, "ERR When using MIGRATE KEYS option, the key argument must be set to the empty "
-                                "string");
+            reply_error(c->out,
+                        "ERR When using MIGRATE KEYS option, the key argument must be set to the empty "
+                        "string");
             return false;
         }
         o->keys = c->argv + *at + 1;
@@ -84,14 +85,15 @@ static void write_greeting(struct migration *m, const struct migrate_options *o)
 }
 
 /* The deadline goes as it is: an absolute time. False: the value could not be read. */
-static bool write_key(struct ctx *c, struct migration *m, const struct migrate_options *o, struct key_ref *ref)
+static bool write_key(struct ctx *c, struct migration *m, const struct migrate_options *o,
+                      struct key_ref *ref)
 {
     struct rdb_out payload;
     char digits[NUM_I64_LEN];
     rdb_dump(c, ref, &payload);
     bool ok = !payload.failed;
-    bytes argv[6] = {BYTES_LIT("RESTORE"), ref->key, bytes_of(digits, num_print_i64(digits, ref->deadline_ms)),
-                     buf_bytes(&payload.buf)};
+    bytes argv[6] = {BYTES_LIT("RESTORE"), ref->key,
+                     bytes_of(digits, num_print_i64(digits, ref->deadline_ms)), buf_bytes(&payload.buf)};
     int argc = 4;
     if (ref->deadline_ms) argv[argc++] = BYTES_LIT("ABSTTL");
     if (o->replace) argv[argc++] = BYTES_LIT("REPLACE");
@@ -125,8 +127,8 @@ static bool begin_transfer(struct ctx *c, struct migration *m)
         return false;
     }
     snprintf(host, sizeof host, "%.*s", (int)MIN(c->argv[1].n, sizeof host - 1), c->argv[1].p);
-    bool ok = c->argv[1].n < sizeof host && num_parse_i64(c->argv[2], &port) && port > 0 && port <= UINT16_MAX &&
-              migration_start(m, conn_of(c->session), host, (int)port);
+    bool ok = c->argv[1].n < sizeof host && num_parse_i64(c->argv[2], &port) && port > 0 &&
+              port <= UINT16_MAX && migration_start(m, conn_of(c->session), host, (int)port);
     if (!ok) reply_error(c->out, "IOERR error or timeout connecting to the client");
     return ok;
 }
@@ -179,8 +181,9 @@ static void migrate_finish(struct ctx *c, const struct migrate_options *o, struc
 {
     bool same = o->copy || delete_taken(c, m);
     if (m->error[0]) reply_error(c->out, m->error);
-    else if (!same) reply_error(c->out, "ERR A key was changed while it was migrated: the target has it as it was sent, "
-                                        "and it was not deleted here");
+    else if (!same)
+        reply_error(c->out, "ERR A key was changed while it was migrated: the target has it as it was sent, "
+                            "and it was not deleted here");
     else reply_ok(c->out);
     migration_drop(m);
 }

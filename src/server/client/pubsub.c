@@ -232,8 +232,8 @@ static bytes encoded(struct message *m, u8 proto)
     return buf_bytes(b);
 }
 
-/* A connection that has become a replica's carries the stream and nothing else. What a client's own command brings
- * it comes after the reply, as in 7.4; what is evicted for the command, before. */
+/* A connection that has become a replica's carries the stream and nothing else. What a client's own command
+ * brings it comes after the reply, as in 7.4; what is evicted for the command, before. */
 static bool deliver(const struct server *s, struct conn *c, struct message *m)
 {
     if (c->closing || c->class != CONN_PUBSUB) return false;

@@ -107,8 +107,8 @@ static bool may_still(const struct acl_user *u, bytes command)
     return acl_check(u, command_find_full(command), 1, &command, &at) == ACL_ALLOWED;
 }
 
-/* Whether the user may do what the connection has been doing since a command that was allowed. A client is not told of
- * the end of any of this but by the end of its connection. */
+/* Whether the user may do what the connection has been doing since a command that was allowed. A client is
+ * not told of the end of any of this but by the end of its connection. */
 static bool may_go_on(struct conn *c, struct acl_user *u)
 {
     if (c->session.monitor && !may_still(u, BYTES_LIT("monitor"))) return false;

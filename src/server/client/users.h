@@ -27,8 +27,8 @@ NODISCARD bool users_log_in(struct ctx *c, bytes name, bytes password);
 /* About once a second: failures count less, and those whose AUTH had to wait for them try now. */
 void users_next_try(struct server *s);
 
-/* Takes the rules of SETUSER. False: `why` has the error, and nothing changed. Connections that are doing what the user
- * may not do any more are closed, or their wait for a key ends; `self` is the one that asks. */
+/* Takes the rules of SETUSER. False: `why` has the error, and nothing changed. Connections that are doing
+ * what the user may not do any more are closed, or their wait for a key ends; `self` is the one that asks. */
 NODISCARD bool users_change(struct server *s, struct session *self, bytes name, u32 n, const bytes *rules,
                             struct buf *why);
 

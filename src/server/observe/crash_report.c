@@ -1,5 +1,5 @@
-/* The command that was running is found where it is kept anyway: nothing is noted per request for this. A script's
- * is the EVAL or FCALL. */
+/* The command that was running is found where it is kept anyway: nothing is noted per request for this. A
+ * script's is the EVAL or FCALL. */
 #include "server/observe/crash_report.h"
 
 #include <ctype.h>

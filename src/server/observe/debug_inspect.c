@@ -1,5 +1,5 @@
-/* DEBUG LISTPACK, QUICKLIST, HTSTATS, HTSTATS-KEY, STRINGMATCH-…: what Redis's test suite asks about structures. Ours are
- * differ, so the replies say what there is to say about ours. */
+/* DEBUG LISTPACK, QUICKLIST, HTSTATS, HTSTATS-KEY, STRINGMATCH-…: what Redis's test suite asks about
+ * structures. Ours are differ, so the replies say what there is to say about ours. */
 #include "base/glob.h"
 #include "base/rand.h"
 #include "server/observe/debug_parts.h"
@@ -18,8 +18,9 @@ static bool inspect_find(struct ctx *c, struct key_ref *ref)
 static void inspect_log(struct ctx *c, struct key_ref *ref)
 {
     char key[BYTES_LEGIBLE + 4];
-    log_line(&c->server->log, LOG_NOTICE, "%s %s: %llu elements in %llu bytes", c->eng->ops->encoding(c->eng, ref),
-             bytes_legible(ref->key, key), (unsigned long long)c->eng->ops->size(c->eng, ref),
+    log_line(&c->server->log, LOG_NOTICE, "%s %s: %llu elements in %llu bytes",
+             c->eng->ops->encoding(c->eng, ref), bytes_legible(ref->key, key),
+             (unsigned long long)c->eng->ops->size(c->eng, ref),
              (unsigned long long)c->eng->ops->usage(c->eng, ref, 0));
 }
 
@@ -48,11 +49,13 @@ void debug_quicklist(struct ctx *c)
     reply_simple(c->out, "Quicklist structure printed on stdout");
 }
 
-/* -- hash tables: they have no second one, so there is nothing to tell but how much is in them --------------------- */
+/* -- hash tables: they have no second one, so there is nothing to tell but how much is in them ---------- */
 
 static void inspect_count(struct buf *out, u64 n)
 {
-    if (n) buf_printf(out, "Hash table 0 stats (main hash table):\n number of elements: %llu\n", (unsigned long long)n);
+    if (n)
+        buf_printf(out, "Hash table 0 stats (main hash table):\n number of elements: %llu\n",
+                   (unsigned long long)n);
     else buf_append_str(out, "No stats available for empty dictionaries\n");
 }
 
@@ -80,7 +83,8 @@ void debug_htstats_key(struct ctx *c)
     if (!inspect_find(c, &ref)) return;
     const char *encoding = c->eng->ops->encoding(c->eng, &ref);
     if (strcmp(encoding, "hashtable") != 0 && strcmp(encoding, "skiplist") != 0) {
-        reply_error(c->out, "ERR The value stored at the specified key is not represented using an hash table");
+        reply_error(c->out,
+                    "ERR The value stored at the specified key is not represented using an hash table");
         return;
     }
     inspect_count(&text, c->eng->ops->size(c->eng, &ref));
@@ -100,7 +104,8 @@ static bytes stringmatch_text(struct ctx *c, char text[STRINGMATCH_LEN])
 {
     size_t n = rand_below(&c->rng, STRINGMATCH_LEN + 1);
     for (size_t i = 0; i < n; i++)
-        text[i] = rand_below(&c->rng, 2) ? "*?[]^-\\a"[rand_below(&c->rng, 8)] : (char)rand_below(&c->rng, 256);
+        text[i] = rand_below(&c->rng, 2) ? "*?[]^-\\a"[rand_below(&c->rng, 8)]
+                                         : (char)rand_below(&c->rng, 256);
     return bytes_of(text, n);
 }
 

@@ -182,18 +182,19 @@ static void info_memory(struct server *s, struct buf *b)
         (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
 }
 
-/* Turns of the loop, the CPU time of its thread, and how long commands took. Commands are timed by the wall: on a busy
- * machine they may take longer than the thread has run. */
+/* Turns of the loop, the CPU time of its thread, and how long commands took. Commands are timed by the wall:
+ * on a busy machine they may take longer than the thread has run. */
 static void info_loop(struct server *s, struct buf *b)
 {
     double turns = rate_per_second(&s->stats.turns);
     u64 commands_us = 0;
     for (u32 i = 0; i < s->stats.command_count; i++) commands_us += s->stats.commands[i].usec;
-    buf_printf(b,
-               "eventloop_cycles:%llu\r\neventloop_duration_sum:%llu\r\neventloop_duration_cmd_sum:%llu\r\n"
-               "instantaneous_eventloop_cycles_per_sec:%.0f\r\ninstantaneous_eventloop_duration_usec:%.0f\r\n",
-               (ull)s->net.stats.turns, (ull)MAX((u64)clock_thread_us(), commands_us), (ull)commands_us, turns,
-               turns > 0 ? rate_per_second(&s->stats.busy_us) / turns : 0);
+    buf_printf(
+        b,
+        "eventloop_cycles:%llu\r\neventloop_duration_sum:%llu\r\neventloop_duration_cmd_sum:%llu\r\n"
+        "instantaneous_eventloop_cycles_per_sec:%.0f\r\ninstantaneous_eventloop_duration_usec:%.0f\r\n",
+        (ull)s->net.stats.turns, (ull)MAX((u64)clock_thread_us(), commands_us), (ull)commands_us, turns,
+        turns > 0 ? rate_per_second(&s->stats.busy_us) / turns : 0);
 }
 
 static void info_stats(struct server *s, struct buf *b)
@@ -219,12 +220,12 @@ static void info_stats(struct server *s, struct buf *b)
         "sync_full:%llu\r\nsync_partial_ok:%llu\r\nsync_partial_err:%llu\r\n"
         "expired_subkeys:%llu\r\nexpired_keys:%llu\r\nexpired_stale_perc:%.2f\r\n"
         "expired_time_cap_reached_count:%llu\r\nexpire_cycle_cpu_milliseconds:%llu\r\nevicted_keys:%llu\r\n"
-        "evicted_clients:%llu\r\nevicted_scripts:%llu\r\ntotal_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
+        "evicted_clients:%llu\r\nevicted_scripts:%llu\r\n"
+        "total_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
         (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
-        (ull)k->expired_fields, (ull)k->expired_keys,
-        c->stale_perc, (ull)c->time_cap_reached, (ull)c->spent_us / 1000,
-        (ull)k->evicted_keys, (ull)s->client_evict.evicted,
+        (ull)k->expired_fields, (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached,
+        (ull)c->spent_us / 1000, (ull)k->evicted_keys, (ull)s->client_evict.evicted,
         (ull)s->region.scripts_evicted, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,

@@ -22,7 +22,7 @@ struct metrics {
     struct MHD_Connection *open[MOST_CONNECTIONS];
 };
 
-/* -- who is connected ------------------------------------------------------------------------------------ */
+/* -- who is connected ----------------------------------------------------------------------------------- */
 
 static void leaves(struct metrics *m, const struct MHD_Connection *c)
 {
@@ -134,7 +134,8 @@ struct metrics *metrics_start(struct server *s, const char *address, int port)
     const char *why;
     m->daemon = listen_on(m, address, port, &why);
     if (!m->daemon) {
-        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s: %s", port, address, why);
+        log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s: %s", port, address,
+                 why);
         mem_free(m);
         return NULL;
     }

@@ -34,7 +34,8 @@ static void forecast_text(struct server *s, struct buf *b)
     u64 keys[FORECAST_HORIZONS];
     forecast_add_all(&f, s->region.eng);
     forecast_within(&f, keys);
-    gauge(b, "expiry_overdue_keys", (double)forecast_overdue(&f), "Keys that are dead and wait to be reclaimed.");
+    gauge(b, "expiry_overdue_keys", (double)forecast_overdue(&f),
+          "Keys that are dead and wait to be reclaimed.");
     gauge(b, "expiry_overdue_oldest_seconds", (double)f.oldest_overdue_ms / 1e3,
           "For how long the oldest of them has been dead.");
     head(b, "expiry_forecast_keys", "gauge", "Keys that expire between now and this time from now.");

@@ -52,7 +52,8 @@ static void info_rdb(const struct server *s, struct buf *b)
                "rdb_last_load_keys_expired:%llu\r\n"
                "rdb_last_load_keys_loaded:%llu\r\n",
                (ull)(s->region.ks.dirty - p->dirty_saved), saves(p), (ll)p->last_save_s,
-               status(p->save_failed), (ll)p->save_took_s, (ll)running_s(p, snapshot_active(p, JOB_SYNC) ? JOB_SYNC : JOB_SAVE), (ull)p->saves,
+               status(p->save_failed), (ll)p->save_took_s,
+               (ll)running_s(p, snapshot_active(p, JOB_SYNC) ? JOB_SYNC : JOB_SAVE), (ull)p->saves,
                (ull)p->save_peak, (ull)p->loaded_dead, (ull)p->loaded_keys);
 }
 

@@ -136,7 +136,8 @@ static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
 
 static bool load_bucket(struct due *d, bytes key, bytes value)
 {
-    return key.n == 26 && tally_load(&d->counts, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
+    return key.n == 26 &&
+           tally_load(&d->counts, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
 }
 
 static void nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}

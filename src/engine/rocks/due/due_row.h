@@ -2,8 +2,8 @@
  * far the index has been drained, so that it need not be stored. The rule is that of ds/due_place.h with the
  * drain's position for "now".
  *
- * As the drain moves on, a deadline's place changes only when its row is passed, when it is visited, and by the
- * rule that is always to a later visit; a place of level 0 never changes. */
+ * As the drain moves on, a deadline's place changes only when its row is passed, when it is visited, and by
+ * the rule that is always to a later visit; a place of level 0 never changes. */
 #ifndef MAYFLY_ENGINE_ROCKS_DUE_DUE_ROW_H
 #define MAYFLY_ENGINE_ROCKS_DUE_DUE_ROW_H
 

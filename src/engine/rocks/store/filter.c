@@ -143,10 +143,11 @@ static const char *judge_name(void *arg) { return name_of(((struct judge *)arg)-
 static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfiltercontext_t *context UNUSED)
 {
     struct source *src = arg;
-    rocksdb_set_perf_level(rocksdb_disable); /* of the compaction's thread: counting comparisons is 7 % of it */
+    rocksdb_set_perf_level(rocksdb_disable); /* of the compaction's thread: counting is 7 % of it */
     /* With a filter, a compaction reads the blob of every row: a few small files would make it read all long
      * strings. (The C interface has no filter by key alone.) */
-    if (src->family == FAM_META && !atomic_load_explicit(&src->fs->dead_ms, memory_order_relaxed)) return NULL;
+    if (src->family == FAM_META && !atomic_load_explicit(&src->fs->dead_ms, memory_order_relaxed))
+        return NULL;
     struct judge *j = mem_zalloc(sizeof *j);
     j->fs = src->fs;
     j->family = src->family;

@@ -67,8 +67,10 @@ bool store_folder_in_use(const char *dir, struct buf *why)
     bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     close(fd);
     if (held && why)
-        buf_printf(why, "can't open the RocksDB database in %s: another process has it open: stop process %d, "
-                   "or give this one another directory", dir, (int)lock.l_pid);
+        buf_printf(why,
+                   "can't open the RocksDB database in %s: another process has it open: stop process %d, "
+                   "or give this one another directory",
+                   dir, (int)lock.l_pid);
     return held;
 }
 

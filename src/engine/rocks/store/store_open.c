@@ -140,14 +140,20 @@ static char *open_logs(struct store *s, rocksdb_options_t *database, struct name
 
 static void refuse_logs(const struct store *s, const struct wal_verdict *v, struct buf *why)
 {
-    buf_printf(why, "RocksDB's logs in %s are damaged: %.*s. Nothing was changed. Restore the folder, or the log, "
-               "from a backup. ", s->dir, (int)v->text.n, v->text.p);
+    buf_printf(why,
+               "RocksDB's logs in %s are damaged: %.*s. Nothing was changed. Restore the folder, or the log, "
+               "from a backup. ",
+               s->dir, (int)v->text.n, v->text.p);
     if (v->tables_ahead)
-        buf_append_str(why, "There is no way to start without it: tables hold a part of what was written after "
+        buf_append_str(why,
+                       "There is no way to start without it: tables hold a part of what was written after "
                        "it. See docs/rocksdb.md on repairing");
     else
-        buf_printf(why, "To lose everything from there on, start once with --rocksdb-load-damaged-log yes: the logs "
-                   "are kept in %s/" WAL_ASIDE, s->dir);
+        buf_printf(
+            why,
+            "To lose everything from there on, start once with --rocksdb-load-damaged-log yes: the logs "
+            "are kept in %s/" WAL_ASIDE,
+            s->dir);
 }
 
 /* What of the logs is used, and what not, for the server's log. */
@@ -156,8 +162,9 @@ static void say_cut(const struct store *s, const struct wal_verdict *v)
     if (!s->log) return;
     bool aside = v->after.n || (v->state == WAL_DAMAGED && v->log_bad);
     log_line(s->log, LOG_WARNING, "RocksDB's log has a %s: %.*s. What came after it is not used%s%s%s",
-             v->state == WAL_TORN ? "torn end, as after a power cut" : "damaged part", (int)v->text.n, v->text.p,
-             aside ? "; the logs are kept in " : "", aside ? s->dir : "", aside ? "/" WAL_ASIDE : "");
+             v->state == WAL_TORN ? "torn end, as after a power cut" : "damaged part", (int)v->text.n,
+             v->text.p, aside ? "; the logs are kept in " : "", aside ? s->dir : "",
+             aside ? "/" WAL_ASIDE : "");
 }
 
 /* Whether the logs may be replayed, after what is not to be replayed was put aside. */
@@ -168,7 +175,8 @@ static bool admit_logs(struct store *s, const struct rocks_options *o, struct wa
     case WAL_SOUND: return true;
     case WAL_UNKNOWN:
         if (s->log)
-            log_line(s->log, LOG_WARNING, "RocksDB's logs were not verified: %.*s", (int)v->text.n, v->text.p);
+            log_line(s->log, LOG_WARNING, "RocksDB's logs were not verified: %.*s", (int)v->text.n,
+                     v->text.p);
         return true;
     case WAL_TORN:
     case WAL_DAMAGED: break;
@@ -196,8 +204,10 @@ static bool admit_folder(struct store *s, bool *there, struct buf *why)
         return false;
     }
     if (found == STORE_FOLDER_INTERRUPTED && s->log)
-        log_line(s->log, LOG_WARNING, "The creation of a database in %s was interrupted before it held anything. "
-                 "It is created again", s->dir);
+        log_line(s->log, LOG_WARNING,
+                 "The creation of a database in %s was interrupted before it held anything. "
+                 "It is created again",
+                 s->dir);
     return true;
 }
 

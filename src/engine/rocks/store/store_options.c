@@ -14,9 +14,9 @@
  * compaction. Where nothing is read by its key, only by range, a bloom filter would be of no use.
  *
  * Of keys nearly everything is read by its key: filters pass many small files by, and many small memtables
- * are cheaper to fill than few large ones (of random SETs, 16 at a time, the loop's share is 3.0 us instead of
- * 3.9). A look at all of 22 files that don't have a key costs 0.8 us more than at 5. What is read by range has
- * to seek in each file: there they are few.
+ * are cheaper to fill than few large ones (of random SETs, 16 at a time, the loop's share is 3.0 us instead
+ * of 3.9). A look at all of 22 files that don't have a key costs 0.8 us more than at 5. What is read by range
+ * has to seek in each file: there they are few.
  *
  * Deadlines are a queue: rows come, and go soon. L0 is not let grow. */
 static const struct {
@@ -40,7 +40,8 @@ static u64 family_memtable(const struct sizes *z, enum family f)
  * for most of them. */
 struct store_limits store_limits(const struct sizes *z)
 {
-    struct store_limits l = {.budget = z->budget, .pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
+    struct store_limits l = {
+        .budget = z->budget, .pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
     u64 active = 0;
     for (int f = 0; f < FAM_COUNT; f++) {
         active += family_memtable(z, (enum family)f);
@@ -72,7 +73,8 @@ struct sizes store_sizes(const struct rocks_options *o)
     if (!z.rows) z.rows = memory / 16;
     /* More than this makes the log long and saves no work. */
     if (!z.buffers) z.buffers = MAX(MIN(memory / 16, 256 * MB), 16 * MB);
-    /* Inserting costs mostly cache misses: 4.1 us into a memtable of 64 MB, 2.6 into one of 16, 2.2 into 8. */
+    /* Inserting costs mostly cache misses: 4.1 us into a memtable of 64 MB, 2.6 into one of 16, 2.2 into
+     * 8. */
     z.memtable = MAX(MIN(z.buffers / 8, 8 * MB), MB / 2);
     if (!z.threads) z.threads = (u32)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
     z.threads = MAX(z.threads, 2); /* one to flush, one to compact */
@@ -200,9 +202,9 @@ static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, con
     rocksdb_options_set_blob_file_size(opt, 64 * MB);
     rocksdb_options_set_blob_compression_type(opt, compression_of(o->compression));
     rocksdb_options_set_blob_cache(opt, cache);
-    /* Off until there is much garbage (store_space.c). While it is on, each compaction moves what is alive out of
-     * the older half of the blob files, whether or not there is garbage in them: under a load that only writes,
-     * each compaction of a few small files would copy half of all long strings. */
+    /* Off until there is much garbage (store_space.c). While it is on, each compaction moves what is alive
+     * out of the older half of the blob files, whether or not there is garbage in them: under a load that
+     * only writes, each compaction of a few small files would copy half of all long strings. */
     rocksdb_options_set_enable_blob_gc(opt, 0);
     rocksdb_options_set_blob_gc_age_cutoff(opt, 0.5);
     rocksdb_options_set_blob_compaction_readahead_size(opt, z->readahead);

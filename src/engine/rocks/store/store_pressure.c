@@ -4,8 +4,9 @@
  * reads with it, or (no_slowdown) the commit would fail. So its triggers are off (store_options.c): a commit
  * always goes through, and the owner of the transactions asks here first and makes writers wait.
  *
- * Three backlogs count: memtables that wait to be flushed, files in L0, bytes to be compacted. Each has a soft
- * limit, where pressure begins, and a hard one, where it is DISK_PRESSURE_MAX. The highest of them counts. */
+ * Three backlogs count: memtables that wait to be flushed, files in L0, bytes to be compacted. Each has a
+ * soft limit, where pressure begins, and a hard one, where it is DISK_PRESSURE_MAX. The highest of them
+ * counts. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <stdlib.h>
@@ -52,7 +53,10 @@ u32 store_measure_pressure(struct store *s)
     return pressure;
 }
 
-u32 store_pressure(struct store *s, bool measure) { return measure ? store_measure_pressure(s) : s->pressure; }
+u32 store_pressure(struct store *s, bool measure)
+{
+    return measure ? store_measure_pressure(s) : s->pressure;
+}
 
 u64 store_written(const struct store *s) { return s->written; }
 

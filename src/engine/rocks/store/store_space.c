@@ -9,8 +9,9 @@
  * RocksDB's own leveling, which keeps garbage near a tenth by itself.
  *
  * Blob files are given back as soon as nothing in them is alive. For those that hold some garbage, RocksDB's
- * collection is turned on when a third of all is garbage, and off below a fifth. While it is on, redis_metadata is
- * swept as often as the budget allows, and each sweep moves what is alive out of the older half of the files.
+ * collection is turned on when a third of all is garbage, and off below a fifth. While it is on,
+ * redis_metadata is swept as often as the budget allows, and each sweep moves what is alive out of the older
+ * half of the files.
  *
  * While a view is open, what it shows can't be given back. Sweeping goes on for what came and went since,
  * but the garbage is counted once more when the view has gone; and ranges are left until then.
@@ -95,7 +96,8 @@ static void observe(struct store *s, struct outlook *o)
 /* What a sweep rewrites, blob files aside. */
 static u64 family_size(struct store *s, enum family f)
 {
-    return store_number(s, f, "rocksdb.total-sst-files-size") + store_number(s, f, "rocksdb.size-all-mem-tables");
+    return store_number(s, f, "rocksdb.total-sst-files-size") +
+           store_number(s, f, "rocksdb.size-all-mem-tables");
 }
 
 static bool worth_sweeping(struct store *s, enum family f, const struct outlook *o, u64 *size)
@@ -117,9 +119,9 @@ static void set_blob_gc(struct store *s, struct outlook *o, bool on)
     else o->blob_gc = on;
 }
 
-/* The strings that a sweep moves are not much more than the garbage it removes. The keys and short strings that it
- * rewrites on the way may be a hundred times as much, hence the budget. A family larger than the budget ever is gets
- * its sweep all the same, since nothing else would, and pays for it afterwards. */
+/* The strings that a sweep moves are not much more than the garbage it removes. The keys and short strings
+ * that it rewrites on the way may be a hundred times as much, hence the budget. A family larger than the
+ * budget ever is gets its sweep all the same, since nothing else would, and pays for it afterwards. */
 static void mind_blobs(struct store *s, struct outlook *o)
 {
     u64 total = store_number(s, FAM_META, "rocksdb.live-blob-file-size");

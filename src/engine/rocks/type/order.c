@@ -1,8 +1,9 @@
 /* The order of a sorted set.
  *
  * - All walks over a set share one iterator, for RocksDB's are dear and a walk that is left early never
- *   says so: the walk that moves takes it, and the one that had it seeks to its place again if it continues. A walk that
- *   comes to its end with it gives it back to the pool: ZUNIONSTORE of many sets needs one, not one per set.
+ *   says so: the walk that moves takes it, and the one that had it seeks to its place again if it continues.
+ *   A walk that comes to its end with it gives it back to the pool: ZUNIONSTORE of many sets needs one, not
+ *   one per set.
  * - The touched entries are held in a tree, from the first time in a transaction that their order
  *   matters; ranks->touched is that tree while shared->tree is set.
  * - Blocks (ranks.h) always count what is there now. So they are loaded before the first change to a set

@@ -413,7 +413,8 @@ void seq_copy(struct rk *rk, struct row *from, struct row *to)
     while (list_walk_next(&w, &value)) push(rk, to, false, value);
 }
 
-/* By what it holds now. In a listpack no element takes fewer than two bytes: of a long list nothing is read. */
+/* By what it holds now. In a listpack no element takes fewer than two bytes: of a long list nothing is
+ * read. */
 const char *list_encoding(struct rk *rk, struct row *r)
 {
     i64 limit = rk->base.limits.list_max_listpack_size;
@@ -423,13 +424,14 @@ const char *list_encoding(struct rk *rk, struct row *r)
     if (listpack_exceeds(limit, total + 2 * r->size, r->size)) return "quicklist";
     settle(rk, r);
     list_walk_init(&w, rk, r, r->head, r->size, false);
-    while (list_walk_next(&w, &value) && !listpack_exceeds(limit, total, r->size)) total += listpack_cost(value);
+    while (list_walk_next(&w, &value) && !listpack_exceeds(limit, total, r->size))
+        total += listpack_cost(value);
     list_walk_done(&w);
     return listpack_exceeds(limit, total, r->size) ? "quicklist" : "listpack";
 }
 
 const struct seq_ops rk_seq_ops = {
-    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get, .set = seq_set,
-    .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
+    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get,
+    .set = seq_set, .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
     .erase_current = seq_erase_current,
 };

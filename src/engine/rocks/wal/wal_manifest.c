@@ -198,7 +198,8 @@ static u64 flushed_log(const struct state *s)
     return highest;
 }
 
-/* What an interrupted write leaves: each edit is synced before the next one is written. RocksDB ignores it. */
+/* What an interrupted write leaves: each edit is synced before the next one is written. RocksDB ignores
+ * it. */
 static bool torn_end(struct wal_reader *r)
 {
     return (wal_reader_torn(r) || wal_reader_at_hole(r)) && !wal_reader_sound_behind(r);

@@ -65,7 +65,8 @@ enum wal_found wal_reader_next(struct wal_reader *r);
 bool wal_reader_sound_behind(struct wal_reader *r);
 
 /* After WAL_BAD: whether zeros are where the record should be, as if the kernel had written later pages but
- * not this one when the power failed: a whole page, or the rest of the one that the last sync wrote in part. */
+ * not this one when the power failed: a whole page, or the rest of the one that the last sync wrote in
+ * part. */
 bool wal_reader_at_hole(const struct wal_reader *r);
 
 /* After WAL_BAD: whether the file ends in the middle of the fragment, or has only zeros from there on. An

@@ -90,8 +90,11 @@ static bool found_gap(struct walk *w, u64 log, u64 offset, u64 sequence)
     end_here(w, between && w->noted && !synced_behind(w) ? WAL_TORN : WAL_DAMAGED);
     say_where(w);
     if (w->next)
-        buf_printf(t, ", but %06llu.log continues, at offset %llu, with sequence number %llu instead of %llu: what "
-                   "was written in between is missing", LLU(log), LLU(offset), LLU(sequence), LLU(w->next));
+        buf_printf(
+            t,
+            ", but %06llu.log continues, at offset %llu, with sequence number %llu instead of %llu: what "
+            "was written in between is missing",
+            LLU(log), LLU(offset), LLU(sequence), LLU(w->next));
     else
         buf_printf(t, ", but %06llu.log has records: what was written before it is missing", LLU(log));
     return false;
@@ -205,7 +208,8 @@ static void judge_end(struct walk *w)
     }
 }
 
-/* RocksDB may take a flipped bit for a torn end, and delete the tables that the rest of the MANIFEST names. */
+/* RocksDB may take a flipped bit for a torn end, and delete the tables that the rest of the MANIFEST
+ * names. */
 static void refuse_manifest(struct walk *w)
 {
     w->v->state = WAL_DAMAGED;
