@@ -135,6 +135,8 @@ def reading(kind, argv, r):
     if kind != 'old' and name.startswith((b'EVAL', b'FCALL')):
         r = _other_words(r)
     doubles = name.startswith((b'Z', b'BZ', b'GEO', b'EVAL', b'FCALL')) or name == b'EXEC'
+    if kind == 'redis 8' and name.startswith(b'GEO') and r[0] in '$,' and re.fullmatch(rb'-?\d+\.\d+(e-\d+)?', r[1] or b''):
+        return r[0], b'%.15f' % float(r[1])         # ours have 17 digits after the point, theirs 17 in all
     return _number(r) if doubles else r
 
 

@@ -8,6 +8,21 @@ import pytest
 
 import mayfly
 
+
+def version():
+    """(7, 0) and the like, as `redis-server -v` tells it; (0, 0) without one."""
+    program = shutil.which('redis-server')
+    if not program:
+        return 0, 0
+    found = re.search(r' v=(\d+)\.(\d+)', subprocess.run([program, '-v'], capture_output=True, check=True, text=True).stdout)
+    return tuple(map(int, found.groups()))
+
+
+def until(first_unlike, why):
+    """Tests beside redis-server that do not apply to later ones: we follow 7.4."""
+    return pytest.mark.skipif(version() >= first_unlike, reason='Redis %d.%d: ' % first_unlike + why)
+
+
 needed = pytest.mark.skipif(not shutil.which('redis-server'), reason='needs redis-server')
 
 

@@ -253,6 +253,7 @@ def selectors_of(table, reply, common):
 
 @pytest.mark.any_engine
 @redis_server.needed
+@redis_server.until((8, 0), 'commands are in other categories')
 @pytest.mark.parametrize('seed', range(3))
 def test_like_redis(server_factory, redis_factory, raw, seed):
     ours, theirs = raw(server_factory().port), raw(redis_factory().port)
@@ -267,7 +268,7 @@ def test_like_redis(server_factory, redis_factory, raw, seed):
     def same(*command):
         a, b = [c.call(*command) for c in both]
         if command[1] == 'DRYRUN' and isinstance(a, bytes):         # 7.2 and later name the user
-            a = a.replace(b'User %s has' % command[2].encode(), b'This user has')
+            a, b = [x.replace(b'User %s has' % command[2].encode(), b'This user has') for x in (a, b)]
         assert a == b, command
         return a
 
@@ -336,7 +337,7 @@ def test_denials_like_redis(server_factory, redis_factory, raw, seed):
 
     def same(pair, *command):
         a, b = [c.call(*command) for c in pair]
-        assert without_command(a) == redis_server.in_new_words(b), command
+        assert without_command(a) == without_command(redis_server.in_new_words(b)), command
         return a
 
     same(admins, 'ACL', 'SETUSER', 'u', 'on', '>pw', '+@all')

@@ -147,6 +147,7 @@ def commands():
     ]
 
 
+@redis_server.until((7, 2), 'errors of redis.log have another text')
 @pytest.mark.parametrize('protocol', [2, 3])
 def test_as_redis(server_factory, redis_factory, protocol):
     ours, theirs = server_factory(), redis_factory()

@@ -129,6 +129,8 @@ SCENARIOS = {
 @redis_server.needed
 @pytest.mark.parametrize('name', SCENARIOS)
 def test_as_redis(both, name):
+    if name == 'out of memory' and redis_server.version() >= (7, 2):
+        pytest.skip('since 7.2 MULTI queues reads when memory is full')
     if name == 'out of memory' and mayfly.ENGINE == 'rocksdb':
         pytest.skip('its data is on disk')
     ours, theirs = both

@@ -73,6 +73,7 @@ def assert_same(pair, requests):
 # -- replies ----------------------------------------------------------------------------------------------------
 
 @redis_server.needed
+@redis_server.until((7, 2), 'errors of redis.log have another text')
 @pytest.mark.parametrize('proto', [2, 3])
 def test_replies_are_those_of_redis(server, real, proto):
     assert_same(pairs_of(server, real, proto), [('EVAL', s, 2, 'k1', 'k2', 'a1', 'a2') for s in scripts()])
@@ -101,6 +102,7 @@ def test_as_7_4_has_it(server, script, reply):
 
 
 @redis_server.needed
+@redis_server.until((7, 2), 'SCRIPT HELP has another text')
 def test_commands_about_scripts(server, real):
     one, sha = 'return {KEYS[1], ARGV[1]}', 'c9b37a4d2bb2ac0ef0a8ca4a3ffb5bd4e0b3a34c'
     known = 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db'  # of 'return 1'
@@ -245,6 +247,7 @@ FLAGGED = [MAY_WRITE, '#!lua\nreturn 1', '#!lua flags=no-writes\nreturn redis.ca
 
 @pytest.mark.engine('memory', 'eviction is the memory engine\'s')
 @redis_server.needed
+@redis_server.until((7, 2), 'MULTI queues reads when memory is full')
 def test_out_of_memory(server_factory, real):
     """Scripts without a shebang are asked at their first write, others by their flags before they begin."""
     pair = pairs_of(server_factory(), real)

@@ -15,6 +15,7 @@ def pair(server, redis_factory):
 
 
 @redis_server.needed
+@redis_server.until((7, 2), 'FLUSHALL invalidates before its own reply')
 def test_invalidation(pair):
     pair.talk('''
         a: HELLO 3 | CLIENT TRACKING ON
@@ -168,6 +169,7 @@ def test_options(pair):
 
 
 @redis_server.needed
+@redis_server.until((7, 2), 'FLUSHALL invalidates before its own reply')
 def test_opt_in_and_out(pair):
     pair.talk('''
         a: HELLO 3 | CLIENT TRACKING ON OPTIN
