@@ -166,7 +166,8 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit server-tests client-tests oracle scenarios fault-short replication-short
+	$(Q)$(MAKE_ONE) layers check-docs unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=1500000
+	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 
 test-address:
@@ -232,10 +233,12 @@ format:
 	    git clang-format --force --extensions c,h HEAD -- src tests)
 
 #: soak              the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
-# Fresh seeds for SOAK_MINUTES, plain and sanitized; the server tests in the sanitizer build first.
+# Fresh seeds for SOAK_MINUTES, plain and sanitized. First all of the seed of which test runs a part, and the server
+# tests in the sanitizer build.
 SOAK_MINUTES ?= 30
 SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
 soak: $(BUILD)/mayfly-server
+	$(Q)$(MAKE) --no-print-directory oracle
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
