@@ -189,7 +189,7 @@ def test_a_key_that_was_deleted_is_no_error(server, r, silent):
 
 def test_a_target_that_says_nothing(server, r, silent):
     r.set('k', 'v')
-    m = Waiting(server, silent, 100)
+    m = Waiting(server, silent, 1000)
     assert m.outcome() == 'IOERR error or timeout reading to target instance' and r.get('k') == b'v'
 
 

@@ -689,7 +689,7 @@ def test_garbage_in_blob_files_is_collected(server_factory):
             info = s.info('rocksdb')
             return int(info['sweeps']) and 3 * int(info['blob_garbage_bytes']) < int(info['blob_bytes'])
         overwrite(False)
-        eventually(collected, seconds=60, pause=0)
+        eventually(collected, seconds=180, pause=0)
         swept = int(field(s, 'rocksdb', 'sweeps')) * 32_000_000
         assert swept <= SWEEP_BYTES_PER_S * (time.monotonic() - start + 2)
         assert c.call('STRLEN', 'long10') == 20_000 and c.call('STRLEN', 'short7') == 1000
