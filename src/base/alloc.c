@@ -42,10 +42,10 @@ size_t mem_rss(void)
 
 #if MAYFLY_JEMALLOC
 
-/* jemalloc gives stretches of 8 MB and more back to the kernel as soon as they have come together, whoever
- * frees the last piece: a millisecond per 10 MB, which would be the loop's. They go like the others, by
- * mem_decay(). The first arena exists before malloc_conf's oversize_threshold is known, and keeps the default
- * unless told here. */
+/* By default jemalloc returns a free extent of 8 MB or more to the kernel at once, on the thread that freed
+ * its last part. That takes a millisecond per 10 MB and would block the loop, so large extents decay like all
+ * others (mem_decay). The first arena is created before malloc_conf's oversize_threshold is read; it keeps
+ * the default unless it is set here. */
 void mem_start(void)
 {
     size_t never = SIZE_MAX;

@@ -10,7 +10,7 @@ void buf_release(struct buf *b)
     *b = (struct buf){0};
 }
 
-/* By so much that each byte is copied a few times at most, however long the buffer gets. */
+/* Grows geometrically, so that appending copies each byte a few times at most. */
 void buf_grow(struct buf *b, size_t more)
 {
     size_t grown = b->cap + (b->cap < (64u << 20) ? MAX(b->cap, 64u) : b->cap / 2);

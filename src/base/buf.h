@@ -1,4 +1,9 @@
-/* An owned, growing byte buffer. A zeroed struct buf is an empty one. */
+/* A growing byte buffer that owns its memory. A zeroed struct is an empty buffer.
+ *
+ *     struct buf b = {0};
+ *     buf_append_str(&b, "key");
+ *     use(buf_bytes(&b));          valid until the next append
+ *     buf_release(&b); */
 #ifndef MAYFLY_BASE_BUF_H
 #define MAYFLY_BASE_BUF_H
 
@@ -11,17 +16,17 @@ struct buf {
     size_t n, cap;
 };
 
-void buf_release(struct buf *b);               /* frees the memory, leaves an empty buf */
-void buf_grow(struct buf *b, size_t more);     /* room for `more` further bytes */
-void buf_trim(struct buf *b);                  /* no more room than it needs: nothing will be added */
+void buf_release(struct buf *b);               /* frees the memory, leaves an empty buffer */
+void buf_grow(struct buf *b, size_t more);     /* makes room for `more` bytes after the end */
+void buf_trim(struct buf *b);                  /* frees unused room, once nothing more is appended */
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
-void buf_append_quoted(struct buf *b, bytes s); /* "s", with the escapes of a configuration file */
+void buf_append_quoted(struct buf *b, bytes s); /* "s", escaped as in a configuration file */
 
 static inline void buf_clear(struct buf *b) { b->n = 0; }
 static inline bytes buf_bytes(const struct buf *b) { return bytes_of(b->p, b->n); }
 
-/* Room for `more` bytes and a pointer to it; the caller adds to b->n what it wrote. */
+/* Makes room for `more` bytes and returns a pointer to it. The caller adds the bytes it wrote to b->n. */
 static inline char *buf_reserve(struct buf *b, size_t more)
 {
     if (UNLIKELY(b->cap - b->n < more)) buf_grow(b, more);

@@ -1,5 +1,5 @@
-/* A borrowed slice of bytes. It owns nothing: whoever hands one out says how
- * long the memory behind it lives. A slice may hold NULs and need not end in one. */
+/* A slice of borrowed bytes. It owns nothing: a function that returns one documents how long the memory stays
+ * valid. A slice may contain NULs and is not NUL-terminated. */
 #ifndef MAYFLY_BASE_BYTES_H
 #define MAYFLY_BASE_BYTES_H
 
@@ -22,7 +22,7 @@ static inline bool bytes_eq(bytes a, bytes b)
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-/* memcmp order, a shorter slice before its extensions: Redis's order of members. */
+/* Orders by memcmp, then a prefix before its extensions: Redis's order of members. */
 static inline int bytes_cmp(bytes a, bytes b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
@@ -31,12 +31,12 @@ static inline int bytes_cmp(bytes a, bytes b)
     return (a.n > b.n) - (a.n < b.n);
 }
 
-/* Compare with a NUL-terminated ASCII word, ignoring case: option names. */
+/* Compares with a NUL-terminated ASCII word, ignoring case: for option names. */
 bool bytes_is(bytes a, const char *word);
 
 #define BYTES_LEGIBLE 64
 
-/* The beginning of anything, fit for a line of the log; returns `text`. */
+/* Writes the beginning of b to `text`, with unprintable bytes replaced, for log lines. Returns `text`. */
 const char *bytes_legible(bytes b, char text[BYTES_LEGIBLE + 4]);
 
 #endif

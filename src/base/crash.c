@@ -21,13 +21,13 @@
 #endif
 
 #define STACK_BYTES (256u << 10)
-#define REPORT_BYTES (256u << 10) /* that a report may have */
-#define SECTION_SECONDS 3         /* that a section may take */
+#define REPORT_BYTES (256u << 10) /* maximum size of a report */
+#define SECTION_SECONDS 3         /* maximum time for a section */
 #define PATH_BYTES 4096
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
-/* The one thing of the process that a signal handler can find. */
+/* Global, because a signal handler has no other way to find it. */
 static struct {
     bool enabled, exit_on_panic;
     char log_path[PATH_BYTES], pidfile[PATH_BYTES], version[64];
@@ -37,10 +37,10 @@ static struct {
     void *stack;
     bool watched;
 
-    atomic_int reporter;    /* the thread that writes the report; 0: none does */
-    char panic[1024];       /* what crash_panic said; "": nothing */
-    volatile sig_atomic_t guarded; /* a section is being written, from which a fault leads back to … */
-    sigjmp_buf escape;      /* … here */
+    atomic_int reporter;    /* the thread writing the report; 0: none */
+    char panic[1024];       /* the text of crash_panic; "": none */
+    volatile sig_atomic_t guarded; /* a section is being written; a fault in it jumps to … */
+    sigjmp_buf escape;      /* … this point */
 } crash_state;
 
 static pid_t thread_id(void) { return (pid_t)syscall(SYS_gettid); }
@@ -68,7 +68,7 @@ void crash_printf(struct crash_out *out, const char *fmt, ...)
     if (n > 0) crash_write(out, bytes_of(text, MIN((size_t)n, sizeof text - 1)));
 }
 
-static struct crash_out open_log(void)
+static struct crash_out crash_open_log(void)
 {
     struct crash_out out = {crash_state.main_thread ? STDOUT_FILENO : STDERR_FILENO, REPORT_BYTES};
     if (!crash_state.log_path[0]) return out;
@@ -79,7 +79,7 @@ static struct crash_out open_log(void)
 
 /* -- the report ----------------------------------------------------------------------------------------- */
 
-static void write_head(struct crash_out *out, int sig, const siginfo_t *info, const ucontext_t *context)
+static void crash_write_head(struct crash_out *out, int sig, const siginfo_t *info, const ucontext_t *context)
 {
     char name[17] = "";
     prctl(PR_GET_NAME, name);
@@ -87,7 +87,7 @@ static void write_head(struct crash_out *out, int sig, const siginfo_t *info, co
     if (crash_state.panic[0]) crash_printf(out, "%s\n", crash_state.panic);
     crash_printf(out, "%d # %s crashed by signal: %d (%s), si_code: %d, at Unix time %lld\n", (int)getpid(),
                  crash_state.version, sig, sigabbrev_np(sig), info->si_code, (long long)time(NULL));
-    if (info->si_code <= 0) { /* somebody's kill(), or our own abort() */
+    if (info->si_code <= 0) { /* kill() by a process, or our own abort() */
         crash_printf(out, "Killed by PID: %ld, UID: %d\n", (long)info->si_pid, (int)info->si_uid);
     } else {
         crash_printf(out, "Accessing address: %p\n", info->si_addr);
@@ -97,7 +97,7 @@ static void write_head(struct crash_out *out, int sig, const siginfo_t *info, co
                  thread_id() == crash_state.main_thread ? ", the main thread" : "");
 }
 
-/* A fault within it, or its taking too long, ends the section: see on_fault and on_alarm. */
+/* A fault or a timeout ends the section: see on_fault and on_alarm. */
 static void write_section(struct crash_out *out, const struct crash_section *s, void *arg)
 {
     crash_printf(out, "\n------ %s ------\n", s->title);
@@ -120,7 +120,7 @@ static void write_frames(void *context, struct crash_out *out)
 
 static void write_registers(void *context, struct crash_out *out) { crash_write_registers(out, context); }
 
-/* Guarded like the owner's: unwinding a damaged stack may fault, or wait for a lock that this thread
+/* Guarded like the owner's sections: unwinding a damaged stack may fault, or deadlock on a lock this thread
  * holds. */
 static const struct crash_section context_sections[] = {
     {"STACK TRACE", write_frames}, {"REGISTERS", write_registers}, {0},
@@ -139,7 +139,7 @@ static _Noreturn void die(int sig)
     _exit(128 + sig);
 }
 
-/* The first thread that faults reports, the others wait for the end. */
+/* The first thread that faults writes the report; others that fault wait for the process to end. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     int reporter = 0;
@@ -148,12 +148,12 @@ static void on_fault(int sig, siginfo_t *info, void *context)
         if (crash_state.guarded) siglongjmp(crash_state.escape, 1);
         die(sig);
     }
-    struct crash_out out = open_log();
-    write_head(&out, sig, info, context);
+    struct crash_out out = crash_open_log();
+    crash_write_head(&out, sig, info, context);
     for (const struct crash_section *s = context_sections; s->title; s++) write_section(&out, s, context);
     for (const struct crash_section *s = crash_state.sections; s && s->title; s++)
         write_section(&out, s, crash_state.owner);
-    out.left += 1024; /* the end is always there */
+    out.left += 1024; /* reserve for the closing lines */
     crash_printf(&out,
                  "\n=== MAYFLY BUG REPORT END. Make sure to include from START to END. ===\n"
                  "       Please report the crash, with this report, to where you got Mayfly from.\n"
@@ -172,8 +172,8 @@ _Noreturn void crash_panic(const char *fmt, ...)
     va_end(ap);
     if (atomic_load(&crash_state.reporter)) abort();
     memcpy(crash_state.panic, text, sizeof text);
-    if (!crash_state.enabled || !CRASH_HANDLERS) { /* the report would say it */
-        struct crash_out out = open_log();
+    if (!crash_state.enabled || !CRASH_HANDLERS) { /* otherwise the report contains the text */
+        struct crash_out out = crash_open_log();
         crash_printf(&out, "%d # %s\n", (int)getpid(), text);
         if (crash_state.exit_on_panic) _exit(1);
     }
@@ -189,7 +189,7 @@ static bool is_ours(int *thread)
     return *thread == thread_id();
 }
 
-/* The kernel hands it to any thread, but it is meant for the one that reports, or else for the main
+/* The kernel delivers SIGALRM to any thread. It is forwarded to the reporting thread, or to the main
  * thread. */
 static void on_alarm(int sig, siginfo_t *info UNUSED, void *context)
 {
@@ -202,7 +202,7 @@ static void on_alarm(int sig, siginfo_t *info UNUSED, void *context)
         if (crash_state.guarded) siglongjmp(crash_state.escape, 1);
         return;
     }
-    struct crash_out out = open_log();
+    struct crash_out out = crash_open_log();
     crash_printf(&out, "\n--- %s ---\n",
                  crash_state.watched ? "WATCHDOG TIMER EXPIRED" : "Received SIGALRM");
     crash_printf(&out, "\n------ %s ------\n", context_sections[0].title);
@@ -223,7 +223,7 @@ static void use_own_stack(void)
 {
     if (crash_state.stack) return;
     void *p = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return; /* the stack of the thread will do, unless it is what has run out */
+    if (p == MAP_FAILED) return; /* handlers use the thread's own stack: fails on its overflow only */
     crash_state.stack = p;
     sigaltstack(&(stack_t){.ss_sp = p, .ss_size = STACK_BYTES}, NULL);
 }
@@ -236,16 +236,16 @@ static void handle(int sig, void (*handler)(int, siginfo_t *, void *), int flags
     sigaction(sig, &a, NULL);
 }
 
-static void keep(char *to, size_t room, const char *text)
+static void crash_copy_text(char *to, size_t room, const char *text)
 {
     snprintf(to, room, "%s", text ? text : "");
 }
 
 void crash_configure(const struct crash_options *o)
 {
-    keep(crash_state.log_path, sizeof crash_state.log_path, o->log_path);
-    keep(crash_state.pidfile, sizeof crash_state.pidfile, o->pidfile);
-    keep(crash_state.version, sizeof crash_state.version, o->version);
+    crash_copy_text(crash_state.log_path, sizeof crash_state.log_path, o->log_path);
+    crash_copy_text(crash_state.pidfile, sizeof crash_state.pidfile, o->pidfile);
+    crash_copy_text(crash_state.version, sizeof crash_state.version, o->version);
     crash_state.enabled = o->enabled;
     crash_state.exit_on_panic = o->exit_on_panic;
     crash_state.owner = o->owner;

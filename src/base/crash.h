@@ -1,13 +1,14 @@
-/* What the process writes to its log when it dies: of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT, of a failed
- * CHECK, or because memory ran out. The report has the signal, the registers, a backtrace, and sections that
- * its owner adds; then the process dies of that very signal, so that there can be a core dump.
+/* The crash report: written to the log when the process dies of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT,
+ * of a failed CHECK, or out of memory. It contains the signal, the registers, a backtrace and sections added
+ * by the owner. Then the process raises the same signal with its default action, so that a core dump is
+ * possible.
  *
- * It is written by the thread that died, on an alternate stack where that is the main thread, while others
- * may continue. It uses only what is safe in a signal handler, but for the backtrace and the owner's
- * sections, which may do anything: one that faults or hangs is cut off there, and the report continues with
- * the next.
+ * The faulting thread writes the report; the main thread uses an alternate stack for it. Other threads may
+ * keep running. The report uses async-signal-safe calls only, except for the backtrace and the owner's
+ * sections, which may do anything: a section that faults or hangs is cut off, and the report continues with
+ * the next one.
  *
- * Builds with a sanitizer install no handlers: the sanitizer's own report is better. */
+ * Sanitizer builds install no handlers: the sanitizer's own report is better. */
 #ifndef MAYFLY_BASE_CRASH_H
 #define MAYFLY_BASE_CRASH_H
 
@@ -15,7 +16,7 @@
 
 #include "base/bytes.h"
 
-/* Where the report goes. What exceeds its bound is left out. */
+/* Destination of the report. Output beyond `left` bytes is dropped. */
 struct crash_out {
     int fd;
     size_t left;
@@ -31,30 +32,28 @@ struct crash_section {
 
 struct crash_options {
     bool enabled;
-    bool exit_on_panic;     /* crash_panic: exit with 1 rather than abort */
+    bool exit_on_panic;     /* crash_panic exits with status 1 instead of aborting */
     const char *log_path;   /* NULL or "": standard output */
-    const char *pidfile;    /* removed at the end; NULL or "": none */
+    const char *pidfile;    /* unlinked after the report; NULL or "": none */
     const char *version;
     void *owner;
-    const struct crash_section *sections; /* ended by one without a title */
+    const struct crash_section *sections; /* terminated by one without a title */
 };
 
-/* By the main thread, at start and whenever an option has changed. The texts are copied. */
+/* Called by the main thread at start and when an option changes. Strings are copied. */
 void crash_configure(const struct crash_options *o);
 
-/* Ends the process because of an error in the program: logs the text, which may have several lines, and the
- * report. */
+/* Ends the process because of a bug: logs the text, which may have several lines, then the report. */
 _Noreturn void crash_panic(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* Writes a backtrace of the main thread to the log unless called again within so many milliseconds; 0: no
- * more. */
+/* Software watchdog: logs a backtrace of the main thread unless called again within `ms`. 0 turns it off. */
 void crash_watchdog(i64 ms);
 
 /* -- crash_trace.c -------------------------------------------------------------------------------------- */
 
-void crash_trace_prepare(void); /* so that the first backtrace allocates nothing */
+void crash_trace_prepare(void); /* loads the unwinder, so that the first backtrace does not allocate */
 void crash_write_registers(struct crash_out *out, const ucontext_t *context);
 void crash_write_backtrace(struct crash_out *out, const ucontext_t *context);
-void *crash_instruction(const ucontext_t *context); /* that was being run; NULL: not known */
+void *crash_instruction(const ucontext_t *context); /* the program counter; NULL: unknown */
 
 #endif

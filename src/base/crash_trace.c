@@ -1,6 +1,6 @@
-/* Registers and backtraces. Names come from the symbol table of the program's own file, which has static
- * functions, too, and costs nothing until it is read (exporting all of them to the dynamic linker would keep
- * link-time optimisation from inlining and dropping them). A program that was stripped shows offsets only. */
+/* Registers and backtraces. Names come from the symbol table of the executable file, which includes static
+ * functions and costs nothing until it is read. (Exporting all functions to the dynamic linker instead would
+ * keep link-time optimisation from inlining and dropping them.) A stripped executable shows offsets only. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -26,13 +26,16 @@ struct symbols {
     size_t names_size;
 };
 
-static bool within(const struct symbols *s, u64 at, u64 n) { return at <= s->size && n <= s->size - at; }
+static bool trace_within(const struct symbols *s, u64 at, u64 n)
+{
+    return at <= s->size && n <= s->size - at;
+}
 
 static const Elf64_Shdr *section_at(const struct symbols *s, u64 index)
 {
     const Elf64_Ehdr *h = (const void *)s->file;
     u64 at = h->e_shoff + index * sizeof(Elf64_Shdr);
-    bool there = index < h->e_shnum && within(s, at, sizeof(Elf64_Shdr));
+    bool there = index < h->e_shnum && trace_within(s, at, sizeof(Elf64_Shdr));
     return there ? (const void *)(s->file + at) : NULL;
 }
 
@@ -45,8 +48,8 @@ static void find_table(struct symbols *s)
         const Elf64_Shdr *table = section_at(s, i);
         const Elf64_Shdr *names = table && table->sh_type == SHT_SYMTAB ? section_at(s, table->sh_link)
                                                                         : NULL;
-        if (!names || !within(s, table->sh_offset, table->sh_size) ||
-            !within(s, names->sh_offset, names->sh_size))
+        if (!names || !trace_within(s, table->sh_offset, table->sh_size) ||
+            !trace_within(s, names->sh_offset, names->sh_size))
             continue;
         s->sym = (const void *)(s->file + table->sh_offset);
         s->count = table->sh_size / sizeof *s->sym;
@@ -70,7 +73,7 @@ static struct symbols open_symbols(void)
     return s;
 }
 
-static const char *name_of(const struct symbols *s, u64 at, u64 *into)
+static const char *trace_symbol_name(const struct symbols *s, u64 at, u64 *into)
 {
     for (size_t i = 0; i < s->count; i++) {
         const Elf64_Sym *x = &s->sym[i];
@@ -91,9 +94,9 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "program(function+0x1f) [0x55e4…] +0x12ab": the last is the place in the file. All frames but the first
- * return to behind a call, which may be the last thing their function does: its name is looked up by the
- * call. */
+/* "program(function+0x1f) [0x55e4…] +0x12ab": the last number is the offset in the file. All frames but the
+ * first hold a return address, which lies past the function's end if the call is its last instruction: so the
+ * name is looked up for the byte before it. */
 static void write_frame(struct crash_out *out, const struct symbols *own, const void *own_base, u32 n,
                         void *at)
 {
@@ -109,7 +112,7 @@ static void write_frame(struct crash_out *out, const struct symbols *own, const 
     u64 offset = (u64)(uintptr_t)at - (moved ? (u64)(uintptr_t)i.dli_fbase : 0);
     /* For the program itself dladdr has argv[0]. */
     const char *file = is_own ? program_invocation_short_name : base_name(i.dli_fname);
-    const char *name = is_own ? name_of(own, offset - back, &into) : i.dli_sname;
+    const char *name = is_own ? trace_symbol_name(own, offset - back, &into) : i.dli_sname;
     if (!is_own && name) into = (u64)((char *)at - back - (char *)i.dli_saddr);
     if (name) crash_printf(out, "%2u: %s(%s+0x%llx) [%p] +0x%llx\n", n, file, name,
                            (ull)into + back, at, (ull)offset);
@@ -133,8 +136,8 @@ void crash_write_backtrace(struct crash_out *out, const ucontext_t *context)
     void *frames[FRAMES_MAX], *at = crash_instruction(context);
     Dl_info i = {0};
     int n = backtrace(frames, FRAMES_MAX), from = 0;
-    while (from < n && frames[from] != at) from++; /* what is above is the handler */
-    if (from == n) from = 0;                        /* a jump into nowhere: all is of interest */
+    while (from < n && frames[from] != at) from++; /* frames above are the signal handler's */
+    if (from == n) from = 0;                        /* a jump to an invalid address: show all frames */
     dladdr((void *)(uintptr_t)crash_write_backtrace, &i);
     struct symbols own = open_symbols();
     for (int f = from; f < n; f++) write_frame(out, &own, i.dli_fbase, (u32)(f - from), frames[f]);

@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli's polynomial), as RocksDB's logs have it. */
+/* CRC-32C (Castagnoli), the checksum in RocksDB's logs. */
 #ifndef MAYFLY_BASE_CRC32C_H
 #define MAYFLY_BASE_CRC32C_H
 

@@ -1,12 +1,12 @@
 /* CRC-64/Jones: reflected polynomial 0x95ac9329ac4bc9b5, no inversion at either end.
  *
- * Eight bytes at a time ("slicing by 8"): table k tells what a byte does to the remainder once k
- * more bytes have gone by. A CRC is linear, so an entry is the sum of those of its byte's bits:
- * eight constants make a table, and the compiler does the adding.
+ * Eight bytes at a time ("slicing by 8"): table k holds the effect of a byte on the remainder after
+ * k more bytes. A CRC is linear, so an entry is the XOR of the entries of its byte's single bits:
+ * eight constants define a table, and the compiler computes the rest.
  *
- * Where the processor multiplies without carries, long inputs are folded first: sixteen bytes weigh
- * on the remainder as much as others do sixteen bytes further on, so they are added there until
- * sixteen are left. That is several times as fast. */
+ * Where the processor has carry-less multiplication, long inputs are folded first: sixteen bytes are
+ * replaced by sixteen equivalent ones further on, which are added to the data there, until sixteen
+ * are left. That is several times as fast. */
 #include "base/crc64.h"
 
 #if defined(__x86_64__)
@@ -53,7 +53,7 @@ static u64 by_table(u64 crc, const u8 *p, size_t n)
     for (; n >= 8; p += 8, n -= 8) {
         u64 v;
         memcpy(&v, p, 8);
-        crc ^= v; /* little-endian, as the files are */
+        crc ^= v; /* little-endian, as in the files */
         crc = table[7][crc & 255] ^ table[6][crc >> 8 & 255] ^ table[5][crc >> 16 & 255] ^
               table[4][crc >> 24 & 255] ^ table[3][crc >> 32 & 255] ^ table[2][crc >> 40 & 255] ^
               table[1][crc >> 48 & 255] ^ table[0][crc >> 56];
@@ -68,9 +68,9 @@ static u64 by_table(u64 crc, const u8 *p, size_t n)
 
 static bool can_fold(void) { return __builtin_cpu_supports("pclmul"); }
 
-/* n is a multiple of 16, and not 0. The first eight of sixteen bytes go 192 bits on, the other eight
- * 128: that is multiplying by x^192 and x^128, modulo the polynomial. Of the exponents one less is
- * taken, because the product of two reflected numbers comes out a bit too low. */
+/* n is a positive multiple of 16. The first eight of sixteen bytes move by 192 bits, the other eight
+ * by 128: multiplication by x^192 and x^128 modulo the polynomial. The exponents used are one less,
+ * because the product of two reflected numbers is shifted by one bit. */
 __attribute__((target("pclmul"))) static u64 by_folding(u64 crc, const u8 *p, size_t n)
 {
     const __m128i weights = _mm_set_epi64x((i64)0x381d0015c96f4444, (i64)0xd9d7be7d505da32c);

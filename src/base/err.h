@@ -1,5 +1,5 @@
-/* Error codes of the rooms below the commands, and CHECK for broken invariants.
- * Commands turn them into Redis's error texts; nothing below a command writes text. */
+/* Error codes of the layers below the commands, and CHECK for invariants. Commands translate the codes into
+ * Redis's error texts; lower layers write no text. */
 #ifndef MAYFLY_BASE_ERR_H
 #define MAYFLY_BASE_ERR_H
 
@@ -16,8 +16,8 @@ typedef enum err {
 
 _Noreturn void check_failed(const char *what, const char *file, int line);
 
-/* A broken invariant stops the process, in release builds too: continuing
- * would turn a bug into wrong data. */
+/* A broken invariant stops the process, in release builds too: continuing would turn a bug into wrong
+ * data. */
 #define CHECK(cond)                                             \
     do {                                                        \
         if (UNLIKELY(!(cond))) check_failed(#cond, __FILE__, __LINE__); \

@@ -1,4 +1,4 @@
-/* Glob matching with Redis's exact language, quirks included:
+/* Glob matching with Redis's exact semantics, quirks included:
  * - a class that is not closed ends with the pattern: "[abc" is "[abc]";
  * - in "[a-]" the ']' is the end of a range, so the class is not closed;
  * - bytes in a range compare as signed, and a range is put in order before its
@@ -6,15 +6,15 @@
  * - an escaped byte inside a class is compared with its case;
  * - an empty string matches only the empty pattern, not even "*".
  *
- * Everything but '*' consumes exactly one byte. So when a piece between stars
- * matches at some place, matching it further right cannot help the pieces after
- * it: only the last star is ever retried, and the cost is at most pattern times
- * string. */
+ * Every element except '*' consumes exactly one byte. So once a section between
+ * two stars has matched at some position, matching it further right cannot help
+ * the sections after it: only the last star is ever retried, and the cost is at
+ * most pattern length times string length. */
 #include "base/glob.h"
 
 static int lower(signed char ch) { return ch >= 'A' && ch <= 'Z' ? ch + ('a' - 'A') : ch; }
 
-static bool same(char a, char b, bool ignore_case)
+static bool glob_same(char a, char b, bool ignore_case)
 {
     return a == b || (ignore_case && lower(a) == lower(b));
 }
@@ -47,7 +47,7 @@ static size_t match_class(bytes p, size_t i, char ch, bool ignore_case, bool *ma
                          ignore_case))
                 found = true;
             i += 2;
-        } else if (same(p.p[i], ch, ignore_case)) {
+        } else if (glob_same(p.p[i], ch, ignore_case)) {
             found = true;
         }
     }
@@ -68,7 +68,7 @@ static size_t match_one(bytes p, size_t i, char ch, bool ignore_case, bool *matc
         if (p.n - i >= 2) i++;
         break;
     }
-    *matched = same(p.p[i], ch, ignore_case);
+    *matched = glob_same(p.p[i], ch, ignore_case);
     return i + 1;
 }
 
@@ -83,7 +83,7 @@ bool glob_match(bytes pattern, bytes s, bool ignore_case)
     if (s.n == 0) return pattern.n == 0;
     size_t i = 0, at = 0;
     bool starred = false;
-    size_t retry_i = 0, retry_at = 0; /* after the last star: where to go on if the rest fails */
+    size_t retry_i = 0, retry_at = 0; /* after the last star: where to resume if the rest fails */
     while (at < s.n) {
         if (i < pattern.n && pattern.p[i] == '*') {
             i = skip_stars(pattern, i);

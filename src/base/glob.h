@@ -1,5 +1,5 @@
-/* Redis's glob patterns: * ? [a-z] [^x] \escape. Linear enough: a pattern with
- * many stars cannot make it exponential. */
+/* Redis's glob patterns: * ? [a-z] [^x] \escape. Time is at most pattern length times string length, even for
+ * patterns with many stars. */
 #ifndef MAYFLY_BASE_GLOB_H
 #define MAYFLY_BASE_GLOB_H
 

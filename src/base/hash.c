@@ -1,6 +1,6 @@
 #include "base/hash.h"
 
-/* Folds everything but the last eight bytes, which hash_bytes adds. */
+/* Folds all but the last eight bytes, which hash_bytes adds. */
 u64 hash_long(bytes s, u64 seed)
 {
     const u64 k2 = 0xa0761d6478bd642fULL, k3 = 0xe7037ed1a0b428dbULL;

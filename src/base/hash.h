@@ -1,5 +1,5 @@
-/* A fast keyed 64-bit hash of bytes (multiply-and-fold). The seed is drawn at
- * start, so that clients cannot prepare colliding keys. Never stored on disk. */
+/* A fast keyed 64-bit hash of bytes (multiply-and-fold). The seed is random per process, so that clients
+ * cannot prepare colliding keys. Never stored on disk. */
 #ifndef MAYFLY_BASE_HASH_H
 #define MAYFLY_BASE_HASH_H
 

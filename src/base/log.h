@@ -9,7 +9,7 @@ enum log_level { LOG_DEBUG, LOG_VERBOSE, LOG_NOTICE, LOG_WARNING, LOG_NOTHING };
 struct log {
     enum log_level level;
     const char *path; /* NULL or "": standard output; borrowed */
-    bool to_syslog;   /* as well */
+    bool to_syslog;   /* in addition */
     char role;        /* M primary, S replica, … as Redis marks lines */
 };
 

@@ -9,11 +9,11 @@
 #define LINE 4096
 #define MEMORY_UNKNOWN ((u64)1 << 30)
 
-/* A hierarchy of groups as this process sees it. */
+/* A cgroup hierarchy as this process sees it. */
 struct hierarchy {
-    char group[LINE]; /* the process's own, from the hierarchy's top; "": not in this one */
-    char top[LINE];   /* the group that is mounted … */
-    char mount[LINE]; /* … and where; "": it is not */
+    char group[LINE]; /* the process's group, from the hierarchy's root; "": not in this one */
+    char top[LINE];   /* the group that is mounted */
+    char mount[LINE]; /* its mount point; "": not mounted */
 };
 
 /* -- files --------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ static FILE *open_below(const char *root, const char *path)
     return fopen(whole, "re");
 }
 
-/* The number in a file; "max", no number or no file: UINT64_MAX. */
+/* Reads a number from a file. "max", no number or no file: UINT64_MAX. */
 static u64 read_limit(const char *root, const char *dir, const char *file)
 {
     char path[2 * LINE];
@@ -38,7 +38,7 @@ static u64 read_limit(const char *root, const char *dir, const char *file)
     return n;
 }
 
-/* Whether a list of words, joined by commas, has this one. */
+/* Whether a comma-separated list contains the word. */
 static bool lists(const char *words, const char *word)
 {
     size_t n = strlen(word);
@@ -67,8 +67,8 @@ static void find_groups(const char *root, struct hierarchy *v1, struct hierarchy
     fclose(f);
 }
 
-/* "35 31 0:32 /top /mount rw,relatime - cgroup source rw,memory": between the fifth field and the dash there
- * is any number of others. */
+/* "35 31 0:32 /top /mount rw,relatime - cgroup source rw,memory", with any number of optional fields before
+ * the dash. */
 static void find_mounts(const char *root, struct hierarchy *v1, struct hierarchy *v2)
 {
     char line[LINE], top[LINE], mount[LINE], type[64], options[LINE];
@@ -89,8 +89,8 @@ static void find_mounts(const char *root, struct hierarchy *v1, struct hierarchy
 
 /* -- limits -------------------------------------------------------------------------------- */
 
-/* A container may see its own group mounted as if that were the top: then the group's name, if the host's, is
- * not below the mount. */
+/* The group's path relative to the mount. A container may see its own group mounted as the root, while the
+ * group's name is the host's: then the path is empty. */
 static const char *below_mount(const struct hierarchy *h)
 {
     size_t n = strcmp(h->top, "/") == 0 ? 0 : strlen(h->top);
@@ -98,7 +98,7 @@ static const char *below_mount(const struct hierarchy *h)
     return below ? h->group + n : "";
 }
 
-/* Limits of all groups from the process's own up to what is mounted. */
+/* The smallest limit of all groups from the process's own up to the mounted one. */
 static u64 smallest(const char *root, const struct hierarchy *h, const char *file)
 {
     char dir[2 * LINE];
@@ -123,7 +123,7 @@ u64 cgroup_memory_limit(const char *root)
     find_mounts(root, v1, v2);
     u64 least = smallest(root, v1, "memory.limit_in_bytes");
     least = MIN(least, smallest(root, v2, "memory.max"));
-    least = MIN(least, smallest(root, v2, "memory.high")); /* beyond it the kernel slows the process down */
+    least = MIN(least, smallest(root, v2, "memory.high")); /* above it the kernel throttles the process */
     free(v1);
     return least;
 }

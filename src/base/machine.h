@@ -7,9 +7,9 @@
 /* The smallest of the machine's memory and all limits of control groups, v1 and v2, that apply. */
 u64 machine_memory(void);
 
-/* The smallest limit on the way from the process's group up to the top; UINT64_MAX: there is none. Files are
- * looked for below `root`, which is "" but in tests: proc/self/cgroup, proc/self/mountinfo, and what is
- * mounted there. */
+/* The smallest limit of the process's control group and its ancestors; UINT64_MAX: none. Files are read below
+ * `root`, which is "" except in tests: proc/self/cgroup, proc/self/mountinfo, and the mounted cgroup
+ * trees. */
 u64 cgroup_memory_limit(const char *root);
 
 #endif

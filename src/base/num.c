@@ -60,8 +60,8 @@ static u32 count_digits(u64 u)
         100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000,
         10000000000000000, 100000000000000000, 1000000000000000000, 10000000000000000000u,
     };
-    u |= 1; /* zero has a digit, too; no power is odd but the first */
-    u32 n = (u32)(64 - __builtin_clzll(u)) * 1233 >> 12; /* 1233/4096 is log10(2), nearly */
+    u |= 1; /* 0 has one digit too; no power of ten above 1 is odd, so the comparison below is unaffected */
+    u32 n = (u32)(64 - __builtin_clzll(u)) * 1233 >> 12; /* 1233/4096 is about log10(2) */
     return n + (u >= power[n]);
 }
 
@@ -74,8 +74,8 @@ static inline char *print_pair(char *end, u32 n)
     return memcpy(end - 2, pairs + 2 * n, 2);
 }
 
-/* The digits are counted first, so that each is written where it belongs: copying them there from
- * elsewhere would wait for them. */
+/* Counts the digits first, so that each is written to its final position: copying them from a scratch buffer
+ * would stall on store forwarding. */
 size_t num_print_i64(char *buf, i64 v)
 {
     u64 u = v < 0 ? 0 - (u64)v : (u64)v;
@@ -130,7 +130,7 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Redis refuses what overflowed or vanished, and takes denormals. */
+/* Redis refuses overflow and underflow to zero, and accepts denormals. */
 static bool out_of_range(int error, bool infinite, bool zero)
 {
     return error == ERANGE && (infinite || zero);
@@ -205,8 +205,8 @@ size_t num_print_long_double(char *buf, long double v)
 
 /* -- sizes ------------------------------------------------------------------ */
 
-/* Redis takes no digits at all for 0 ("kb"), and lets too large a value wrap;
- * the first is kept, the second refused. */
+/* Redis reads missing digits as 0 ("kb"), and lets a large value wrap around. We do the first and refuse the
+ * second. */
 bool num_parse_memory(bytes s, u64 *out)
 {
     static const struct {

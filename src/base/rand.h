@@ -1,5 +1,5 @@
-/* A small seeded generator (splitmix64). Nothing in Mayfly draws randomness
- * from elsewhere while it runs a command: the seed is part of the input. */
+/* A small seeded generator (splitmix64). Commands use no other source of randomness: the seed is part of a
+ * command's input. */
 #ifndef MAYFLY_BASE_RAND_H
 #define MAYFLY_BASE_RAND_H
 

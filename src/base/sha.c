@@ -11,7 +11,8 @@ void sha_words(const u8 *block, u32 w[16])
         w[i] = (u32)block[0] << 24 | (u32)block[1] << 16 | (u32)block[2] << 8 | block[3];
 }
 
-/* The last block or two: the rest of the data, a 1 bit, zeros, the length in bits. Returns their size. */
+/* Builds the last block or two: the rest of the data, a 1 bit, zeros, the length in bits. Returns their
+ * size. */
 static size_t make_tail(u8 tail[2 * SHA_BLOCK], bytes rest, u64 total)
 {
     size_t n = rest.n + 9 <= SHA_BLOCK ? SHA_BLOCK : 2 * SHA_BLOCK;

@@ -1,4 +1,4 @@
-/* SHA-1, where Redis's formats ask for it: script names, DEBUG DIGEST. Not for secrets. */
+/* SHA-1, where Redis requires it: script names, DEBUG DIGEST. Not for secrets. */
 #ifndef MAYFLY_BASE_SHA1_H
 #define MAYFLY_BASE_SHA1_H
 

@@ -16,29 +16,29 @@ static const u32 round_constants[ROUNDS] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static u32 rotate(u32 v, int n) { return v >> n | v << (32 - n); }
+static u32 sha256_rotate(u32 v, int n) { return v >> n | v << (32 - n); }
 
-static void expand(const u8 *block, u32 w[ROUNDS])
+static void sha256_expand(const u8 *block, u32 w[ROUNDS])
 {
     sha_words(block, w);
     for (int i = 16; i < ROUNDS; i++) {
-        u32 early = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-        u32 late = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+        u32 early = sha256_rotate(w[i - 15], 7) ^ sha256_rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
+        u32 late = sha256_rotate(w[i - 2], 17) ^ sha256_rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
         w[i] = w[i - 16] + early + w[i - 7] + late;
     }
 }
 
-static void add_block(u32 *h, const u8 *block)
+static void sha256_add_block(u32 *h, const u8 *block)
 {
     u32 w[ROUNDS], v[8];
-    expand(block, w);
+    sha256_expand(block, w);
     memcpy(v, h, sizeof v);
     for (int i = 0; i < ROUNDS; i++) {
         u32 choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
         u32 majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        u32 up = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) + choice +
-                 round_constants[i] + w[i];
-        u32 down = (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) + majority;
+        u32 mixed = sha256_rotate(v[4], 6) ^ sha256_rotate(v[4], 11) ^ sha256_rotate(v[4], 25);
+        u32 up = v[7] + mixed + choice + round_constants[i] + w[i];
+        u32 down = (sha256_rotate(v[0], 2) ^ sha256_rotate(v[0], 13) ^ sha256_rotate(v[0], 22)) + majority;
         memmove(v + 1, v, 7 * sizeof *v);
         v[4] += up;
         v[0] = up + down;
@@ -50,7 +50,7 @@ void sha256(bytes data, u8 out[SHA256_BYTES])
 {
     u32 h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    sha_digest(data, add_block, h, 8, out);
+    sha_digest(data, sha256_add_block, h, 8, out);
 }
 
 bool sha256_same(const u8 a[SHA256_BYTES], const u8 b[SHA256_BYTES])

@@ -1,4 +1,4 @@
-/* SHA-256: how passwords are kept. */
+/* SHA-256: for stored passwords. */
 #ifndef MAYFLY_BASE_SHA256_H
 #define MAYFLY_BASE_SHA256_H
 
@@ -8,7 +8,7 @@
 
 void sha256(bytes data, u8 out[SHA256_BYTES]);
 
-/* Takes the same time wherever the first difference is. */
+/* Compares in constant time. */
 bool sha256_same(const u8 a[SHA256_BYTES], const u8 b[SHA256_BYTES]);
 
 #endif

@@ -2,11 +2,11 @@
  * Quickly and Accurately with Integers", F. Loitsch, PLDI 2010).
  *
  * A double v lies between two midpoints, low and high; any decimal between them reads back as v. All three
- * are multiplied by a power of ten that brings them into a range where the digits of `high` can be taken from
- * a 64-bit integer one by one, until what is left is smaller than high - low: the digits so far lie between
- * the midpoints. The last one is then lowered as long as that brings them nearer to v. Products are off by at
- * most one unit in the last place, for which the interval is narrowed: in about one of a thousand cases the
- * digits are one more than needed. Redis prints the same ones. */
+ * are multiplied by a power of ten that brings them into a range where the digits of `high` can be extracted
+ * from a 64-bit integer one by one, until the remainder is smaller than high - low: then the digits so far
+ * lie between the midpoints. The last digit is then decremented as long as that brings the result closer to
+ * v. Products have an error of at most one unit in the last place, so the interval is narrowed by that: in
+ * about one of a thousand cases there is one digit more than needed. Redis prints the same digits. */
 #include <stdlib.h>
 
 #include "base/num.h"
@@ -101,7 +101,8 @@ static void round_last(char *last, u64 width, u64 rest, u64 unit, u64 wanted)
     }
 }
 
-/* Takes digits from high until they lie within `width` of it. *k becomes the power of ten of the last one. */
+/* Extracts digits of high until they lie within `width` of it. Sets *k to the power of ten of the last
+ * digit. */
 static int take_digits(struct fp high, u64 width, u64 wanted, char *digits, int *k)
 {
     int n = 0, shift = -high.e;
@@ -134,7 +135,7 @@ static int take_digits(struct fp high, u64 width, u64 wanted, char *digits, int 
     }
 }
 
-/* v > 0 is digits * 10^*k. Returns how many there are, at most 18. */
+/* v > 0 equals digits * 10^*k. Returns the number of digits, at most 18. */
 static int shortest_digits(double v, char *digits, int *k)
 {
     struct fp x = fp_of(v);
@@ -175,13 +176,14 @@ static char *put_exponential(char *to, const char *digits, int n, int exponent)
     return to + num_print_i64(to, abs(exponent));
 }
 
-/* Numbers below 1 have their point moved up to six digits, others are filled up with up to seven zeros. */
-static char *put_number(char *to, const char *digits, int n, int k)
+/* Small numbers get up to six zeros after the point, large ones up to seven at the end; others an
+ * exponent. */
+static char *shortest_put_number(char *to, const char *digits, int n, int k)
 {
     int exponent = k + n - 1;
     if (k >= 0 && exponent < n + 7) return put_zeros(put_digits(to, digits, n), k);
     if (k >= 0 || (k <= -7 && abs(exponent) >= 4)) return put_exponential(to, digits, n, exponent);
-    int before = n + k; /* the point */
+    int before = n + k; /* digits before the point */
     if (before <= 0) {
         *to++ = '0';
         *to++ = '.';
@@ -198,7 +200,7 @@ size_t num_print_shortest(char *buf, double v)
     int k;
     if (v < 0) *to++ = '-';
     int n = shortest_digits(v < 0 ? -v : v, digits, &k);
-    to = put_number(to, digits, n, k);
+    to = shortest_put_number(to, digits, n, k);
     *to = '\0';
     return (size_t)(to - buf);
 }

@@ -12,7 +12,7 @@
 #include <uv.h>
 
 #include "base/arena.h"
-#include "base/pieces.h"
+#include "base/buf_queue.h"
 #include "command/session.h"
 #include "net/tls.h"
 #include "resp/reply.h"
@@ -57,7 +57,7 @@ struct conn {
     u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
 
     /* output */
-    struct pieces waiting;     /* output, if there is much … */
+    struct buf_queue waiting;  /* output, if there is much … */
     struct buf out;            /* … and what comes behind that: no answer is in both */
     size_t sent;               /* so much of the first piece, or else of `out`, the kernel has taken */
     size_t tick_mark;          /* where this tick's output begins: see conn_output_end */

@@ -99,18 +99,18 @@ void net_check_output(struct net *n)
 
 /* -- letting go ---------------------------------------------------------------------------- */
 
-void conn_set_aside(struct conn *c) { pieces_add(&c->waiting, &c->out); }
+void conn_set_aside(struct conn *c) { buf_queue_add(&c->waiting, &c->out); }
 
 void conn_cut_output(struct conn *c, size_t end)
 {
     size_t before = c->waiting.bytes;
     c->out.n = end < before ? 0 : MIN(c->out.n, end - before);
-    pieces_cut(&c->waiting, end);
+    buf_queue_cut(&c->waiting, end);
 }
 
 void net_drop_output(struct conn *c)
 {
-    pieces_release(&c->waiting);
+    buf_queue_release(&c->waiting);
     net_give_back(c->net, &c->out);
     c->sent = c->tick_mark = 0;
     buf_release(&c->before);
@@ -131,7 +131,7 @@ static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
  * connection is gone. */
 static bool send_output(struct conn *c)
 {
-    bytes first = c->waiting.first ? pieces_first(&c->waiting) : buf_bytes(&c->out);
+    bytes first = c->waiting.first ? buf_queue_first(&c->waiting) : buf_bytes(&c->out);
     ssize_t n = give_bytes(c, first.p + c->sent, first.n - c->sent);
     c->net->stats.writes++;
     if (n < 0) {
@@ -148,8 +148,8 @@ static bool send_output(struct conn *c)
  * each byte is moved at most once on average; much is set aside. */
 static void compact_output(struct conn *c)
 {
-    if (c->waiting.first && c->sent == pieces_first(&c->waiting).n) {
-        pieces_drop_first(&c->waiting);
+    if (c->waiting.first && c->sent == buf_queue_first(&c->waiting).n) {
+        buf_queue_drop_first(&c->waiting);
         c->sent = 0;
     }
     size_t sent = c->waiting.first ? 0 : c->sent; /* of `out` */
