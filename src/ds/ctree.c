@@ -41,7 +41,7 @@ static void inner_free(struct ctree *t, struct ctree_inner *in)
 }
 
 /* From both ends, because that is where lists and logs grow. */
-static u32 slot_of(const struct ctree_inner *in, const struct ctree_node *child)
+static u32 ctree_slot_of(const struct ctree_inner *in, const struct ctree_node *child)
 {
     u32 low = 0, high = in->n - 1;
     while (in->child[low] != child && in->child[high] != child) {
@@ -125,7 +125,7 @@ static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
                   const struct ctree_key *first)
 {
     struct ctree_inner *in = node->parent;
-    u32 i = in ? slot_of(in, node) : 0;
+    u32 i = in ? ctree_slot_of(in, node) : 0;
     u64 delta = count - (in ? in->count[i] : t->counted);
     while (in) {
         in->count[i] += delta;
@@ -133,7 +133,7 @@ static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
         if (i > 0) first = NULL;
         node = &in->node;
         in = node->parent;
-        if (in) i = slot_of(in, node);
+        if (in) i = ctree_slot_of(in, node);
     }
     if (first) t->first = *first;
     t->counted += delta;
@@ -163,7 +163,7 @@ static void add_beside(struct ctree *t, struct ctree_node *sibling, bool after,
                        u32 keep);
 
 /* A new root above the old one. */
-static struct ctree_inner *grow(struct ctree *t)
+static struct ctree_inner *ctree_grow_root(struct ctree *t)
 {
     struct ctree_inner *in = inner_new(t);
     slot_put(t, in, 0, t->root, t->counted, &t->first);
@@ -173,7 +173,7 @@ static struct ctree_inner *grow(struct ctree *t)
 }
 
 /* Splits a full node, leaving it `keep` children; returns the new right one. */
-static struct ctree_inner *split(struct ctree *t, struct ctree_inner *in, u32 keep)
+static struct ctree_inner *ctree_split_inner(struct ctree *t, struct ctree_inner *in, u32 keep)
 {
     struct ctree_inner *right = inner_new(t);
     slots_give(t, right, in, keep);
@@ -188,10 +188,10 @@ static void add_beside(struct ctree *t, struct ctree_node *sibling, bool after,
                        struct ctree_node *child, u64 count, const struct ctree_key *first,
                        u32 keep)
 {
-    struct ctree_inner *in = sibling->parent ? sibling->parent : grow(t);
-    u32 i = slot_of(in, sibling) + after;
+    struct ctree_inner *in = sibling->parent ? sibling->parent : ctree_grow_root(t);
+    u32 i = ctree_slot_of(in, sibling) + after;
     if (in->n == CTREE_FANOUT) {
-        struct ctree_inner *right = split(t, in, keep);
+        struct ctree_inner *right = ctree_split_inner(t, in, keep);
         if (i > keep) {
             in = right;
             i -= keep;
@@ -225,19 +225,19 @@ void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *
 
 /* --- removing --- */
 
-static void drop(struct ctree *t, struct ctree_inner *in, const struct ctree_node *child);
+static void ctree_drop_child(struct ctree *t, struct ctree_inner *in, const struct ctree_node *child);
 
 /* Joins two small neighbours under one parent. */
 static void merge(struct ctree *t, struct ctree_inner *left, struct ctree_inner *right)
 {
     slots_give(t, left, right, 0);
     climb_from(t, left);
-    drop(t, right->node.parent, &right->node);
+    ctree_drop_child(t, right->node.parent, &right->node);
     inner_free(t, right);
 }
 
 /* Drops the root while it has a single child. */
-static void shrink(struct ctree *t)
+static void ctree_shrink_root(struct ctree *t)
 {
     while (t->height > 0) {
         struct ctree_inner *in = (struct ctree_inner *)t->root;
@@ -249,21 +249,21 @@ static void shrink(struct ctree *t)
     }
 }
 
-static void drop(struct ctree *t, struct ctree_inner *in, const struct ctree_node *child)
+static void ctree_drop_child(struct ctree *t, struct ctree_inner *in, const struct ctree_node *child)
 {
     struct ctree_inner *up = in->node.parent;
-    slot_drop(t, in, slot_of(in, child));
+    slot_drop(t, in, ctree_slot_of(in, child));
     if (in->n == 0) { /* not the root: that has two children */
-        drop(t, up, &in->node);
+        ctree_drop_child(t, up, &in->node);
         inner_free(t, in);
         return;
     }
     climb_from(t, in);
     if (!up) {
-        shrink(t);
+        ctree_shrink_root(t);
         return;
     }
-    u32 i = slot_of(up, &in->node);
+    u32 i = ctree_slot_of(up, &in->node);
     struct ctree_inner *left = i > 0 ? (struct ctree_inner *)up->child[i - 1] : NULL;
     struct ctree_inner *right = i + 1 < up->n ? (struct ctree_inner *)up->child[i + 1] : NULL;
     if (left && left->n + in->n <= MERGE_AT)
@@ -278,7 +278,7 @@ void ctree_remove(struct ctree *t, struct ctree_leaf *leaf)
     *(leaf->next ? &leaf->next->prev : &t->tail) = leaf->prev;
     t->leaves--;
     if (leaf->node.parent) {
-        drop(t, leaf->node.parent, &leaf->node);
+        ctree_drop_child(t, leaf->node.parent, &leaf->node);
         if (is_end(leaf)) end_changed(t, leaf->prev ? leaf->prev : leaf->next);
     } else {
         t->root = NULL;

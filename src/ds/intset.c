@@ -35,7 +35,7 @@ struct intset *intset_copy(const struct intset *s)
 
 bool intset_has(const struct intset *s, i64 value) { return is_at(s, lower_bound(s, value), value); }
 
-static void resize(struct intset **s, u32 cap)
+static void intset_resize(struct intset **s, u32 cap)
 {
     u32 n = intset_count(*s);
     *s = mem_realloc(*s, sizeof **s + cap * sizeof (*s)->v[0]);
@@ -45,14 +45,14 @@ static void resize(struct intset **s, u32 cap)
 
 void intset_reserve(struct intset **s, u32 n)
 {
-    if (n > (*s ? (*s)->cap : 0)) resize(s, n);
+    if (n > (*s ? (*s)->cap : 0)) intset_resize(s, n);
 }
 
 bool intset_add(struct intset **s, i64 value)
 {
     u32 at = lower_bound(*s, value), n = intset_count(*s);
     if (is_at(*s, at, value)) return false;
-    if (!*s || n == (*s)->cap) resize(s, n < 8 ? n + 2 : n + n / 4);
+    if (!*s || n == (*s)->cap) intset_resize(s, n < 8 ? n + 2 : n + n / 4);
     i64 *v = (*s)->v;
     memmove(v + at + 1, v + at, (n - at) * sizeof *v);
     v[at] = value;
@@ -67,6 +67,6 @@ bool intset_remove(struct intset **s, i64 value)
     u32 n = --(*s)->n;
     i64 *v = (*s)->v;
     memmove(v + at, v + at + 1, (n - at) * sizeof *v);
-    if (n && n <= (*s)->cap / 2) resize(s, n);
+    if (n && n <= (*s)->cap / 2) intset_resize(s, n);
     return true;
 }

@@ -4,8 +4,8 @@
  * - names ascend strictly through all leaves; no leaf is without a row;
  * - a leaf is over OMAP_BLOB_MAX only with a single row;
  * - of two neighbours one at least is more than half full, unless they would not fit together;
- * - blob_memory is the sum of the blobs' memory: every change of a blob stands between edit_begin and
- *   edit_end.
+ * - blob_memory is the sum of the blobs' memory: every change of a blob stands between omap_edit_begin and
+ *   omap_edit_end.
  *
  * The tree's key of a leaf is the leaf itself, so that nothing has to climb when its first row changes: a
  * search looks at the first rows of the leaves it passes. */
@@ -22,9 +22,9 @@ struct omap_leaf {
     packed *blob;
 };
 
-static struct omap_leaf *leaf_of(struct ctree_leaf *link) { return (struct omap_leaf *)link; }
-static struct omap_leaf *prev_of(const struct omap_leaf *l) { return leaf_of(l->link.prev); }
-static struct omap_leaf *next_of(const struct omap_leaf *l) { return leaf_of(l->link.next); }
+static struct omap_leaf *omap_leaf_of(struct ctree_leaf *link) { return (struct omap_leaf *)link; }
+static struct omap_leaf *omap_prev_of(const struct omap_leaf *l) { return omap_leaf_of(l->link.prev); }
+static struct omap_leaf *omap_next_of(const struct omap_leaf *l) { return omap_leaf_of(l->link.next); }
 
 /* -- finding --------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static bool begins_after(const void *leaf, bytes name)
 /* The last leaf that does not begin after the name, or the first of all; there is one. */
 static struct omap_leaf *leaf_for(const struct omap *o, bytes name)
 {
-    if (!begins_after(o->tree.tail, name)) return leaf_of(o->tree.tail);
+    if (!begins_after(o->tree.tail, name)) return omap_leaf_of(o->tree.tail);
     struct ctree_node *node = o->tree.root;
     for (u32 level = o->tree.height; level > 0; level--) {
         const struct ctree_inner *in = (const struct ctree_inner *)node;
@@ -52,7 +52,7 @@ static struct omap_leaf *leaf_for(const struct omap *o, bytes name)
     return (struct omap_leaf *)node;
 }
 
-static bool find(const struct omap *o, bytes name, struct omap_pos *pos)
+static bool omap_find(const struct omap *o, bytes name, struct omap_pos *pos)
 {
     bool equal;
     if (!o->tree.root) return false;
@@ -63,22 +63,22 @@ static bool find(const struct omap *o, bytes name, struct omap_pos *pos)
 
 /* -- leaves ----------------------------------------------------------------------------- */
 
-static void edit_begin(struct omap *o, struct omap_leaf *l) { o->blob_memory -= packed_memory(l->blob); }
-static void edit_end(struct omap *o, struct omap_leaf *l) { o->blob_memory += packed_memory(l->blob); }
+static void omap_edit_begin(struct omap *o, struct omap_leaf *l) { o->blob_memory -= packed_memory(l->blob); }
+static void omap_edit_end(struct omap *o, struct omap_leaf *l) { o->blob_memory += packed_memory(l->blob); }
 
 /* Takes the blob over. */
 static struct omap_leaf *leaf_add(struct omap *o, struct omap_leaf *after, packed *blob)
 {
     struct omap_leaf *l = mem_alloc(sizeof *l);
     *l = (struct omap_leaf){.link.count = 1, .key.item = l, .blob = blob};
-    edit_end(o, l);
+    omap_edit_end(o, l);
     ctree_insert(&o->tree, after ? &after->link : NULL, &l->link, &l->key);
     return l;
 }
 
 static void leaf_drop(struct omap *o, struct omap_leaf *l)
 {
-    edit_begin(o, l);
+    omap_edit_begin(o, l);
     ctree_remove(&o->tree, &l->link);
     packed_free(l->blob);
     mem_free(l);
@@ -86,17 +86,17 @@ static void leaf_drop(struct omap *o, struct omap_leaf *l)
 
 static bool leaf_put(struct omap *o, struct omap_leaf *l, u32 at, bool replace, bytes name, bytes value)
 {
-    edit_begin(o, l);
+    omap_edit_begin(o, l);
     bool room = omap_blob_put(&l->blob, at, replace, name, value);
-    edit_end(o, l);
+    omap_edit_end(o, l);
     return room;
 }
 
 static void leaf_cut(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
 {
-    edit_begin(o, l);
+    omap_edit_begin(o, l);
     l->blob = packed_erase(l->blob, at, rows);
-    edit_end(o, l);
+    omap_edit_end(o, l);
 }
 
 /* Moves the rows from `at` on into a new leaf, which is returned; or into several, for with another model
@@ -106,13 +106,13 @@ static struct omap_leaf *leaf_split(struct omap *o, struct omap_leaf *l, u32 at)
     struct omap_leaf *after = l;
     for (u32 next = at; next != PACKED_END;) after = leaf_add(o, after, omap_blob_new_from(l->blob, &next));
     leaf_cut(o, l, at, UINT32_MAX);
-    return next_of(l);
+    return omap_next_of(l);
 }
 
-static bool is_small(const struct omap_leaf *l) { return packed_bytes(l->blob) <= OMAP_BLOB_MAX / 2; }
+static bool omap_is_small(const struct omap_leaf *l) { return packed_bytes(l->blob) <= OMAP_BLOB_MAX / 2; }
 
 /* Moves the rows of the right one to the left, if all fit. */
-static void join(struct omap *o, struct omap_leaf *left, struct omap_leaf *right)
+static void omap_join(struct omap *o, struct omap_leaf *left, struct omap_leaf *right)
 {
     u32 at = omap_blob_first(right->blob);
     packed *both = packed_copy(left->blob);
@@ -121,20 +121,20 @@ static void join(struct omap *o, struct omap_leaf *left, struct omap_leaf *right
         packed_free(both);
         return;
     }
-    edit_begin(o, left);
+    omap_edit_begin(o, left);
     packed_free(left->blob);
     left->blob = both;
-    edit_end(o, left);
+    omap_edit_end(o, left);
     leaf_drop(o, right);
 }
 
 /* Restores the third invariant around a leaf that shrank or got a new neighbour. */
-static void settle(struct omap *o, struct omap_leaf *l)
+static void omap_merge_small(struct omap *o, struct omap_leaf *l)
 {
-    if (!is_small(l)) return;
-    struct omap_leaf *prev = prev_of(l), *next = next_of(l);
-    if (next && is_small(next)) join(o, l, next);
-    if (prev && is_small(l) && is_small(prev)) join(o, prev, l);
+    if (!omap_is_small(l)) return;
+    struct omap_leaf *prev = omap_prev_of(l), *next = omap_next_of(l);
+    if (next && omap_is_small(next)) omap_join(o, l, next);
+    if (prev && omap_is_small(l) && omap_is_small(prev)) omap_join(o, prev, l);
 }
 
 /* Erases rows from `at` on, and the leaf if they are all it has. */
@@ -144,10 +144,10 @@ static void leaf_erase(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
         leaf_cut(o, l, at, rows);
     } else {
         struct omap_leaf *gone = l;
-        l = prev_of(gone);
+        l = omap_prev_of(gone);
         leaf_drop(o, gone);
     }
-    if (l) settle(o, l);
+    if (l) omap_merge_small(o, l);
 }
 
 /* -- changing ---------------------------------------------------------------------------- */
@@ -160,17 +160,17 @@ static void put_between(struct omap *o, struct omap_leaf *l, u32 at, bytes name,
 {
     struct omap_leaf *left = l, *right;
     if (at == PACKED_END) {
-        right = next_of(l);
+        right = omap_next_of(l);
     } else if (at == omap_blob_first(l->blob)) {
-        left = prev_of(l);
+        left = omap_prev_of(l);
         right = l;
     } else {
         right = leaf_split(o, l, at);
     }
     if (!left || !leaf_put(o, left, PACKED_END, false, name, value))
         leaf_add(o, left, omap_blob_new(name, value));
-    if (right) settle(o, right);
-    if (left) settle(o, left);
+    if (right) omap_merge_small(o, right);
+    if (left) omap_merge_small(o, left);
 }
 
 /* The same, with `replace` for the row at `at`, which is not the only one. What is put may lie in a blob. */
@@ -190,23 +190,23 @@ static void put_apart(struct omap *o, struct omap_leaf *l, u32 at, bool replace,
 void omap_put(struct omap *o, bytes name, bytes value)
 {
     struct omap_pos pos;
-    bool replace = find(o, name, &pos);
+    bool replace = omap_find(o, name, &pos);
     if (!o->tree.root) leaf_add(o, NULL, omap_blob_new(name, value));
     else if (!leaf_put(o, pos.leaf, pos.at, replace, name, value))
         put_apart(o, pos.leaf, pos.at, replace, name, value);
-    else if (replace) settle(o, pos.leaf);
+    else if (replace) omap_merge_small(o, pos.leaf);
 }
 
 bool omap_del(struct omap *o, bytes name)
 {
     struct omap_pos pos;
-    if (!find(o, name, &pos)) return false;
+    if (!omap_find(o, name, &pos)) return false;
     leaf_erase(o, pos.leaf, pos.at, 1);
     return true;
 }
 
 /* How many rows of a blob from `at` on are before `to`. */
-static u32 count_before(const packed *blob, u32 at, bytes to)
+static u32 omap_count_before(const packed *blob, u32 at, bytes to)
 {
     u32 n = 0;
     bool all = at == omap_blob_first(blob) && omap_blob_cmp(blob, packed_last(blob), to) < 0;
@@ -220,7 +220,7 @@ u64 omap_erase(struct omap *o, bytes from, bytes to)
     u64 erased = 0;
     struct omap_pos pos;
     while (omap_seek(o, from, false, &pos)) {
-        u32 n = count_before(pos.leaf->blob, pos.at, to);
+        u32 n = omap_count_before(pos.leaf->blob, pos.at, to);
         if (n == 0) break;
         leaf_erase(o, pos.leaf, pos.at, n);
         erased += n;
@@ -233,14 +233,14 @@ u64 omap_erase(struct omap *o, bytes from, bytes to)
 bool omap_get(const struct omap *o, bytes name, struct omap_row *row)
 {
     struct omap_pos pos;
-    if (!find(o, name, &pos)) return false;
+    if (!omap_find(o, name, &pos)) return false;
     omap_read(&pos, row);
     return true;
 }
 
 bool omap_seek(const struct omap *o, bytes name, bool backward, struct omap_pos *pos)
 {
-    if (find(o, name, pos)) return true;
+    if (omap_find(o, name, pos)) return true;
     if (!o->tree.root) return false;
     if (pos->at != PACKED_END) return !backward || omap_step(pos, true);
     pos->at = packed_last(pos->leaf->blob);
@@ -252,7 +252,7 @@ bool omap_step(struct omap_pos *pos, bool backward)
     const packed *blob = pos->leaf->blob;
     u32 at = backward ? omap_blob_prev(blob, pos->at) : packed_next(blob, pos->at);
     if (at == PACKED_END) {
-        struct omap_leaf *l = backward ? prev_of(pos->leaf) : next_of(pos->leaf);
+        struct omap_leaf *l = backward ? omap_prev_of(pos->leaf) : omap_next_of(pos->leaf);
         if (!l) return false;
         pos->leaf = l;
         at = backward ? packed_last(l->blob) : omap_blob_first(l->blob);
@@ -274,12 +274,12 @@ void omap_copy(struct omap *to, const struct omap *from)
 {
     omap_init(to);
     for (struct ctree_leaf *link = from->tree.head; link; link = link->next)
-        leaf_add(to, leaf_of(to->tree.tail), packed_copy(leaf_of(link)->blob));
+        leaf_add(to, omap_leaf_of(to->tree.tail), packed_copy(omap_leaf_of(link)->blob));
 }
 
 bool omap_release_some(struct omap *o, u32 max_leaves)
 {
-    for (; o->tree.head && max_leaves > 0; max_leaves--) leaf_drop(o, leaf_of(o->tree.head));
+    for (; o->tree.head && max_leaves > 0; max_leaves--) leaf_drop(o, omap_leaf_of(o->tree.head));
     return o->tree.head == NULL;
 }
 
@@ -295,7 +295,7 @@ size_t omap_memory(const struct omap *o)
 
 /* -- checking ------------------------------------------------------------------------------- */
 
-static const struct ctree_key *key_of(const struct ctree_leaf *link)
+static const struct ctree_key *omap_key_of(const struct ctree_leaf *link)
 {
     return &((const struct omap_leaf *)link)->key;
 }
@@ -318,7 +318,7 @@ static void check_order(const struct omap *o)
 void omap_check(const struct omap *o)
 {
     size_t memory = 0;
-    ctree_check(&o->tree, key_of);
+    ctree_check(&o->tree, omap_key_of);
     for (const struct ctree_leaf *link = o->tree.head; link; link = link->next) {
         const packed *blob = ((const struct omap_leaf *)link)->blob;
         packed_check(blob);

@@ -50,7 +50,7 @@ static const char *read_length(const char *p, size_t *n)
 }
 
 /* The name behind the front: the model's, with some bytes replaced. Returns where these end. */
-static const char *unmask(bytes model, const char *p, char *to)
+static const char *omap_blob_unmask(bytes model, const char *p, char *to)
 {
     const u8 *mask = (const u8 *)p;
     p += (model.n + 7) / 8;
@@ -73,7 +73,7 @@ static void row_decode(const struct model *m, bytes text, struct omap_row *row)
         p += n;
     } else {
         row->name[1] = bytes_of(row->text, m->name.n - front);
-        p = unmask(bytes_of(m->name.p + front, m->name.n - front), p, row->text);
+        p = omap_blob_unmask(bytes_of(m->name.p + front, m->name.n - front), p, row->text);
     }
     row->value[1] = bytes_of(p, (size_t)(end - p));
 }
@@ -118,7 +118,7 @@ u32 omap_blob_find(const packed *b, bytes name, bool *equal)
 
 /* -- writing ------------------------------------------------------------------------------ */
 
-static char *append(char *to, bytes b)
+static char *omap_blob_write(char *to, bytes b)
 {
     if (b.n) memcpy(to, b.p, b.n);
     return to + b.n;
@@ -126,12 +126,12 @@ static char *append(char *to, bytes b)
 
 char *omap_join_name(const struct omap_row *r, char *to)
 {
-    return append(append(to, r->name[0]), r->name[1]);
+    return omap_blob_write(omap_blob_write(to, r->name[0]), r->name[1]);
 }
 
 char *omap_join_value(const struct omap_row *r, char *to)
 {
-    return append(append(to, r->value[0]), r->value[1]);
+    return omap_blob_write(omap_blob_write(to, r->value[0]), r->value[1]);
 }
 
 /* Room for a row on its way, mostly on the stack. */
@@ -172,9 +172,9 @@ static char *write_plain(char *to, bytes name)
         *to++ = (char)n;
     } else {
         *to++ = (char)LONG;
-        to = append(to, bytes_of(&n, 4));
+        to = omap_blob_write(to, bytes_of(&n, 4));
     }
-    return append(to, name);
+    return omap_blob_write(to, name);
 }
 
 static bytes row_encode(const packed *b, bytes name, bytes value, struct scratch *s)
@@ -189,7 +189,7 @@ static bytes row_encode(const packed *b, bytes name, bytes value, struct scratch
     *p++ = (char)front;
     *p++ = (char)shared;
     p = plain ? write_plain(p, rest) : write_masked(p, of_model, rest);
-    p = append(p, bytes_of(value.p + shared, value.n - shared));
+    p = omap_blob_write(p, bytes_of(value.p + shared, value.n - shared));
     return bytes_of(s->p, (size_t)(p - s->p));
 }
 
@@ -210,7 +210,7 @@ packed *omap_blob_new(bytes name, bytes value)
     size_t shared = value.n <= SHARING_MAX ? MIN(value.n, MODEL_MAX) : 0;
     bytes n = bytes_of(name.p, MIN(name.n, MODEL_MAX));
     text[0] = (char)n.n;
-    char *end = append(append(text + 1, n), bytes_of(value.p, shared));
+    char *end = omap_blob_write(omap_blob_write(text + 1, n), bytes_of(value.p, shared));
     packed *b = packed_insert(packed_new(), PACKED_END, bytes_of(text, (size_t)(end - text)));
     CHECK(omap_blob_put(&b, PACKED_END, false, name, value));
     return b;

@@ -25,14 +25,14 @@ static inline const u8 *at_const(const packed *p, u32 pos) { return (const u8 *)
 
 /* --- lengths --- */
 
-static inline u32 length_size(u32 n)
+static inline u32 packed_length_size(u32 n)
 {
     return n < 1u << 7 ? 1 : n < 1u << 14 ? 2 : n < 1u << 21 ? 3 : n < 1u << 28 ? 4 : 5;
 }
 
 /* The length written from `from` on in direction step (1, or -1 for the mirrored
  * one); *size is the number of bytes it takes. */
-static inline u32 length_read(const u8 *from, int step, u32 *size)
+static inline u32 packed_length_read(const u8 *from, int step, u32 *size)
 {
     u32 n = *from & 0x7f;
     *size = 1;
@@ -43,31 +43,31 @@ static inline u32 length_read(const u8 *from, int step, u32 *size)
     return n;
 }
 
-static inline void length_write(u8 *to, int step, u32 n)
+static inline void packed_length_write(u8 *to, int step, u32 n)
 {
     for (; n >= 0x80; n >>= 7, to += step) *to = (u8)(n | 0x80);
     *to = (u8)n;
 }
 
-static inline u32 element_size(u32 n) { return 2 * length_size(n) + n; }
+static inline u32 element_size(u32 n) { return 2 * packed_length_size(n) + n; }
 
 static inline u32 size_at(const packed *p, u32 pos)
 {
-    u32 size, n = length_read(at_const(p, pos), 1, &size);
+    u32 size, n = packed_length_read(at_const(p, pos), 1, &size);
     return 2 * size + n;
 }
 
 static void element_write(u8 *to, bytes value)
 {
-    u32 n = (u32)value.n, size = length_size(n);
+    u32 n = (u32)value.n, size = packed_length_size(n);
     if (LIKELY(size == 1)) {
         to[0] = to[n + 1] = (u8)n;
         if (n) memcpy(to + 1, value.p, n);
         return;
     }
-    length_write(to, 1, n);
+    packed_length_write(to, 1, n);
     if (n) memcpy(to + size, value.p, n);
-    length_write(to + 2 * size + n - 1, -1, n);
+    packed_length_write(to + 2 * size + n - 1, -1, n);
 }
 
 /* --- memory --- */
@@ -89,7 +89,7 @@ static packed *blob_alloc(u32 bytes, u32 count)
     return p;
 }
 
-static packed *resize(packed *p, u64 bytes)
+static packed *packed_resize(packed *p, u64 bytes)
 {
     CHECK(bytes < PACKED_MAX);
     if (room_for(bytes) != room_for(p->bytes)) p = mem_realloc(p, room_for(bytes));
@@ -98,13 +98,13 @@ static packed *resize(packed *p, u64 bytes)
 }
 
 /* Makes the `old` bytes at pos `new` bytes wide; their content is the caller's. */
-static packed *splice(packed *p, u32 pos, u32 old, u32 new)
+static packed *packed_splice(packed *p, u32 pos, u32 old, u32 new)
 {
     u32 tail = p->bytes - pos - old;
     u64 bytes = (u64)p->bytes - old + new;
-    if (new > old) p = resize(p, bytes);
+    if (new > old) p = packed_resize(p, bytes);
     memmove(at(p, pos + new), at(p, pos + old), tail);
-    if (new < old) p = resize(p, bytes);
+    if (new < old) p = packed_resize(p, bytes);
     return p;
 }
 
@@ -157,7 +157,7 @@ u32 packed_next(const packed *p, u32 pos) { return packed_here(p, pos + size_at(
 u32 packed_prev(const packed *p, u32 pos)
 {
     if (pos == HEADER) return PACKED_END;
-    u32 size, n = length_read(at_const(p, pos - 1), -1, &size);
+    u32 size, n = packed_length_read(at_const(p, pos - 1), -1, &size);
     return pos - 2 * size - n;
 }
 
@@ -177,14 +177,14 @@ u32 packed_at(const packed *p, i64 index)
 
 bytes packed_get(const packed *p, u32 pos)
 {
-    u32 size, n = length_read(at_const(p, pos), 1, &size);
+    u32 size, n = packed_length_read(at_const(p, pos), 1, &size);
     return bytes_of(at_const(p, pos + size), n);
 }
 
 u32 packed_find(const packed *p, bytes needle, u32 stride)
 {
     for (u32 pos = HEADER; pos < p->bytes;) {
-        u32 size, n = length_read(at_const(p, pos), 1, &size);
+        u32 size, n = packed_length_read(at_const(p, pos), 1, &size);
         if (n == needle.n && (n == 0 || memcmp(at_const(p, pos + size), needle.p, n) == 0))
             return pos;
         pos += 2 * size + n;
@@ -198,7 +198,7 @@ u32 packed_find(const packed *p, bytes needle, u32 stride)
 packed *packed_insert(packed *p, u32 pos, bytes value)
 {
     if (pos == PACKED_END) pos = p->bytes;
-    p = splice(p, pos, 0, (u32)packed_cost(value.n));
+    p = packed_splice(p, pos, 0, (u32)packed_cost(value.n));
     element_write(at(p, pos), value);
     p->count++;
     return p;
@@ -214,7 +214,7 @@ packed *packed_extend(packed *p, const bytes *v, u32 n)
         CHECK(bytes < PACKED_MAX);
         p = blob_alloc((u32)bytes, 0);
     }
-    p = resize(p, bytes);
+    p = packed_resize(p, bytes);
     for (u32 i = 0; i < n; i++) {
         element_write(at(p, pos), v[i]);
         pos += element_size((u32)v[i].n);
@@ -238,7 +238,7 @@ packed *packed_insert_inside(packed *p, u32 pos, bytes value, bool front)
 packed *packed_replace(packed *p, u32 pos, bytes value)
 {
     CHECK(pos >= HEADER && pos < p->bytes);
-    p = splice(p, pos, size_at(p, pos), (u32)packed_cost(value.n));
+    p = packed_splice(p, pos, size_at(p, pos), (u32)packed_cost(value.n));
     element_write(at(p, pos), value);
     return p;
 }
@@ -249,7 +249,7 @@ packed *packed_erase(packed *p, u32 pos, u32 count)
     u32 end = pos, erased = 0;
     for (; erased < count && end < p->bytes; erased++) end += size_at(p, end);
     p->count -= erased;
-    return splice(p, pos, end - pos, 0);
+    return packed_splice(p, pos, end - pos, 0);
 }
 
 packed *packed_split(packed *p, u32 pos, packed **tail)
@@ -260,13 +260,13 @@ packed *packed_split(packed *p, u32 pos, packed **tail)
     *tail = blob_alloc(p->bytes - pos + HEADER, moved);
     memcpy((*tail)->data, at(p, pos), p->bytes - pos);
     p->count -= moved;
-    return resize(p, pos);
+    return packed_resize(p, pos);
 }
 
 packed *packed_append_all(packed *a, const packed *b)
 {
     u32 pos = a->bytes, more = b->bytes - HEADER;
-    a = resize(a, (u64)pos + more);
+    a = packed_resize(a, (u64)pos + more);
     memcpy(at(a, pos), b->data, more);
     a->count += b->count;
     return a;

@@ -40,7 +40,7 @@ static i64 load_signed(const char *p, int n)
 
 static size_t room(const struct rdb_blob *b) { return (size_t)(b->end - b->p); }
 
-static bool bad(struct rdb_blob *b, const char *what)
+static bool rdb_blob_bad(struct rdb_blob *b, const char *what)
 {
     b->error = what;
     return false;
@@ -108,9 +108,9 @@ void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
 /* -- one element of each kind: false with an error, or nothing left ---------------------------- */
 
 /* n bytes from p + head on are the element; the next begins after them. */
-static bool take_bytes(struct rdb_blob *b, size_t head, u64 n, struct element *item)
+static bool rdb_blob_take_bytes(struct rdb_blob *b, size_t head, u64 n, struct element *item)
 {
-    if (room(b) < head || room(b) - head < n) return bad(b, "an element goes beyond its end");
+    if (room(b) < head || room(b) - head < n) return rdb_blob_bad(b, "an element goes beyond its end");
     item->is_int = false;
     item->text = bytes_of(b->p + head, n);
     b->p += head + n;
@@ -122,7 +122,7 @@ static bool next_in_intset(struct rdb_blob *b, struct element *item)
     if (b->p == b->end) return false;
     i64 v = load_signed(b->p, (int)b->width);
     if (b->seen && v <= load_signed(b->p - b->width, (int)b->width))
-        return bad(b, "its integers are not in order");
+        return rdb_blob_bad(b, "its integers are not in order");
     b->p += b->width;
     return take_int(item, v);
 }
@@ -133,15 +133,15 @@ static bool next_in_zipmap(struct rdb_blob *b, struct element *item)
     u64 n = (u8)*b->p;
     if (n == ZIPMAP_BIG) {
         head = 5;
-        if (room(b) < head) return bad(b, "an element goes beyond its end");
+        if (room(b) < head) return rdb_blob_bad(b, "an element goes beyond its end");
         n = load_4(b->p + 1);
     }
     if (b->seen & 1) { /* values have room to grow */
-        if (room(b) < head + 1) return bad(b, "an element goes beyond its end");
+        if (room(b) < head + 1) return rdb_blob_bad(b, "an element goes beyond its end");
         spare = (u8)b->p[head++];
     }
-    if (!take_bytes(b, head, n, item)) return false;
-    if (room(b) < spare) return bad(b, "an element goes beyond its end");
+    if (!rdb_blob_take_bytes(b, head, n, item)) return false;
+    if (room(b) < spare) return rdb_blob_bad(b, "an element goes beyond its end");
     b->p += spare;
     return true;
 }
@@ -172,12 +172,12 @@ static bool ziplist_int(struct rdb_blob *b, i64 *v)
     case 0xf0: size = 3; break;
     case 0xfe: size = 1; break;
     default:
-        if (first < 0xf1 || first > 0xfd) return bad(b, "an element's encoding is unknown");
+        if (first < 0xf1 || first > 0xfd) return rdb_blob_bad(b, "an element's encoding is unknown");
         *v = (first & 15) - 1;
         b->p++;
         return true;
     }
-    if (room(b) < 1 + (size_t)size) return bad(b, "an element goes beyond its end");
+    if (room(b) < 1 + (size_t)size) return rdb_blob_bad(b, "an element goes beyond its end");
     *v = load_signed(b->p + 1, size);
     b->p += 1 + size;
     return true;
@@ -192,13 +192,13 @@ static bool next_in_ziplist(struct rdb_blob *b, struct element *item)
         head = 5;
         n = room(b) < head ? UINT64_MAX : load_4(b->p + 1);
     }
-    if (n != b->previous) return bad(b, "an element tells a wrong size of the one before it");
+    if (n != b->previous) return rdb_blob_bad(b, "an element tells a wrong size of the one before it");
     b->p += head;
-    if (room(b) == 0) return bad(b, "an element goes beyond its end");
+    if (room(b) == 0) return rdb_blob_bad(b, "an element goes beyond its end");
     head = ziplist_string(b, &n);
     i64 v;
     if (head) {
-        if (!take_bytes(b, head, n, item)) return false;
+        if (!rdb_blob_take_bytes(b, head, n, item)) return false;
     } else {
         if (!ziplist_int(b, &v)) return false;
         take_int(item, v);
@@ -225,11 +225,11 @@ static bool listpack_int(struct rdb_blob *b, i64 *v)
         size = 1;
         if (room(b) >= 2) *v = (i64)((u64)(p[0] << 8 | p[1]) << 51) >> 51; /* 13 bits */
     } else {
-        if (p[0] < 0xf1 || p[0] > 0xf4) return bad(b, "an element's encoding is unknown");
+        if (p[0] < 0xf1 || p[0] > 0xf4) return rdb_blob_bad(b, "an element's encoding is unknown");
         size = p[0] == 0xf4 ? 8 : p[0] - 0xf1 + 2;
         if (room(b) > (size_t)size) *v = load_signed(b->p + 1, size);
     }
-    if (room(b) < 1 + (size_t)size) return bad(b, "an element goes beyond its end");
+    if (room(b) < 1 + (size_t)size) return rdb_blob_bad(b, "an element goes beyond its end");
     b->p += 1 + size;
     return true;
 }
@@ -257,25 +257,26 @@ static bool next_in_listpack(struct rdb_blob *b, struct element *item)
     i64 v = 0;
     size_t head = listpack_string(b, &n);
     if (head) {
-        if (!take_bytes(b, head, n, item)) return false;
+        if (!rdb_blob_take_bytes(b, head, n, item)) return false;
     } else {
         if (!listpack_int(b, &v)) return false;
         take_int(item, v);
     }
     n = (u64)(b->p - start);
     size_t size = listpack_backward_cost(n);
-    if (room(b) < size || !is_backward(b->p, n)) return bad(b, "an element tells a wrong size of its own");
+    if (room(b) < size || !is_backward(b->p, n))
+        return rdb_blob_bad(b, "an element tells a wrong size of its own");
     b->p += size;
     return true;
 }
 
 static bool at_end_mark(struct rdb_blob *b)
 {
-    if (room(b) == 0) return bad(b, "it has no end mark");
+    if (room(b) == 0) return rdb_blob_bad(b, "it has no end mark");
     if ((u8)*b->p != RDB_BLOB_END) return false;
-    if (room(b) != 1) return bad(b, "there are bytes after its end mark");
+    if (room(b) != 1) return rdb_blob_bad(b, "there are bytes after its end mark");
     if (b->announced != UINT64_MAX && b->announced != b->seen)
-        return bad(b, "the count in its header is wrong");
+        return rdb_blob_bad(b, "the count in its header is wrong");
     return true;
 }
 
@@ -311,6 +312,6 @@ bool rdb_blob_next_score(struct rdb_blob *b, double *score)
     struct element x;
     if (!next_element(b, &x)) return false;
     if (x.is_int) *score = (double)x.v;
-    else if (!num_parse_double(x.text, score)) return bad(b, "a score is not a number");
+    else if (!num_parse_double(x.text, score)) return rdb_blob_bad(b, "a score is not a number");
     return true;
 }

@@ -74,7 +74,7 @@ void rdb_pack_add(struct buf *pack, bytes item)
     add_backward(pack, n + item.n);
 }
 
-static void write_header(char *to, size_t size, u64 count)
+static void rdb_pack_write_header(char *to, size_t size, u64 count)
 {
     u16 shown = (u16)MIN(count, RDB_BLOB_COUNTLESS);
     u32 total = (u32)size;
@@ -85,7 +85,7 @@ static void write_header(char *to, size_t size, u64 count)
 void rdb_pack_end(struct buf *pack, u64 count)
 {
     buf_append_char(pack, (char)RDB_BLOB_END);
-    write_header(pack->p, pack->n, count);
+    rdb_pack_write_header(pack->p, pack->n, count);
 }
 
 size_t rdb_pack_around(size_t n, struct buf *head, struct buf *tail)
@@ -98,11 +98,11 @@ size_t rdb_pack_around(size_t n, struct buf *head, struct buf *tail)
     add_backward(tail, text_n + n);
     buf_append_char(tail, (char)RDB_BLOB_END);
     size_t size = head->n + n + tail->n;
-    write_header(head->p, size, 1);
+    rdb_pack_write_header(head->p, size, 1);
     return size;
 }
 
-static int by_value(const void *a, const void *b)
+static int rdb_intset_by_value(const void *a, const void *b)
 {
     i64 x, y;
     memcpy(&x, a, 8);
@@ -113,7 +113,7 @@ static int by_value(const void *a, const void *b)
 void rdb_intset(struct buf *out, i64 *v, u32 n)
 {
     u32 width = 2;
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, rdb_intset_by_value);
     if (n && (v[0] < INT16_MIN || v[n - 1] > INT16_MAX)) width = 4;
     if (n && (v[0] < INT32_MIN || v[n - 1] > INT32_MAX)) width = 8;
     buf_clear(out);

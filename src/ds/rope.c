@@ -4,8 +4,8 @@
  * - a chunk is never empty, and over its limits only with a single element;
  * - of two neighbours one at least is more than half full, by bytes or by entries;
  * - link.count is the blob's count, and blob_memory the sum of the blobs' memory:
- *   every change of a blob but a push into a roomy one stands between edit_begin
- *   and edit_end;
+ *   every change of a blob but a push into a roomy one stands between rope_edit_begin
+ *   and rope_edit_end;
  * - only an end of a long rope is roomy, that is has its full size allocated: it is
  *   where pushes go, and growing it step by step would cost more than the pushes. A
  *   head grows towards its front, so that a push there moves nothing either.
@@ -25,12 +25,12 @@ struct rope_chunk {
 };
 
 static struct rope_chunk *chunk_of(struct ctree_leaf *link) { return (struct rope_chunk *)link; }
-static struct rope_chunk *prev_of(struct rope_chunk *c) { return chunk_of(c->link.prev); }
-static struct rope_chunk *next_of(struct rope_chunk *c) { return chunk_of(c->link.next); }
+static struct rope_chunk *rope_prev_of(struct rope_chunk *c) { return chunk_of(c->link.prev); }
+static struct rope_chunk *rope_next_of(struct rope_chunk *c) { return chunk_of(c->link.next); }
 
 /* --- limits --- */
 
-static bool within(const struct rope *r, size_t bytes, u32 entries)
+static bool rope_fits(const struct rope *r, size_t bytes, u32 entries)
 {
     return bytes <= r->chunk_bytes && (r->chunk_entries == 0 || entries <= r->chunk_entries);
 }
@@ -38,12 +38,12 @@ static bool within(const struct rope *r, size_t bytes, u32 entries)
 static bool has_room(const struct rope *r, const struct rope_chunk *c, bytes value)
 {
     size_t bytes = packed_bytes(c->blob) + packed_cost(value.n);
-    return within(r, bytes, packed_count(c->blob) + 1);
+    return rope_fits(r, bytes, packed_count(c->blob) + 1);
 }
 
-static bool is_small(const struct rope *r, const struct rope_chunk *c)
+static bool rope_is_small(const struct rope *r, const struct rope_chunk *c)
 {
-    return within(r, 2 * packed_bytes(c->blob), 2 * packed_count(c->blob));
+    return rope_fits(r, 2 * packed_bytes(c->blob), 2 * packed_count(c->blob));
 }
 
 /* --- chunks --- */
@@ -53,14 +53,14 @@ static size_t blob_memory(const struct rope *r, const struct rope_chunk *c)
     return c->roomy ? r->chunk_bytes : packed_memory(c->blob);
 }
 
-static void edit_begin(struct rope *r, struct rope_chunk *c)
+static void rope_edit_begin(struct rope *r, struct rope_chunk *c)
 {
     r->blob_memory -= blob_memory(r, c);
     if (c->roomy) c->blob = packed_trim(c->blob, r->chunk_bytes, c->front);
     c->roomy = false;
 }
 
-static void edit_end(struct rope *r, struct rope_chunk *c)
+static void rope_edit_end(struct rope *r, struct rope_chunk *c)
 {
     r->blob_memory += packed_memory(c->blob);
     c->link.count = packed_count(c->blob);
@@ -71,8 +71,8 @@ static void edit_end(struct rope *r, struct rope_chunk *c)
 static void chunk_trim(struct rope *r, struct rope_chunk *c)
 {
     if (!c->roomy) return;
-    edit_begin(r, c);
-    edit_end(r, c);
+    rope_edit_begin(r, c);
+    rope_edit_end(r, c);
 }
 
 /* Takes the blob over. A roomy one at the head has its room in front. */
@@ -104,7 +104,7 @@ static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope
 
 static void chunk_drop(struct rope *r, struct rope_chunk *c)
 {
-    edit_begin(r, c);
+    rope_edit_begin(r, c);
     ctree_remove(&r->tree, &c->link);
     packed_free(c->blob);
     mem_free(c);
@@ -118,18 +118,18 @@ static void chunk_insert(struct rope *r, struct rope_chunk *c, u32 at, bytes val
         ctree_update(&r->tree, &c->link, NULL);
         return;
     }
-    edit_begin(r, c);
+    rope_edit_begin(r, c);
     c->blob = packed_insert(c->blob, at, value);
-    edit_end(r, c);
+    rope_edit_end(r, c);
 }
 
 /* Moves the elements from `at` on into a new chunk after c, and returns that. */
 static struct rope_chunk *chunk_split(struct rope *r, struct rope_chunk *c, u32 at)
 {
     packed *tail;
-    edit_begin(r, c);
+    rope_edit_begin(r, c);
     c->blob = packed_split(c->blob, at, &tail);
-    edit_end(r, c);
+    rope_edit_end(r, c);
     return chunk_add(r, c, tail, false);
 }
 
@@ -142,23 +142,23 @@ static void chunk_merge(struct rope *r, struct rope_chunk *left, struct rope_chu
         cursor->chunk = left;
         cursor->at += (u32)packed_bytes(left->blob) - header;
     }
-    edit_begin(r, left);
+    rope_edit_begin(r, left);
     left->blob = packed_append_all(left->blob, right->blob);
-    edit_end(r, left);
+    rope_edit_end(r, left);
     chunk_drop(r, right);
 }
 
 /* Restores the second invariant around c after it shrank or got a new neighbour. */
-static void settle(struct rope *r, struct rope_chunk *c, struct rope_pos *cursor)
+static void rope_merge_small(struct rope *r, struct rope_chunk *c, struct rope_pos *cursor)
 {
-    if (!is_small(r, c)) return;
-    struct rope_chunk *prev = prev_of(c);
-    if (prev && is_small(r, prev)) {
+    if (!rope_is_small(r, c)) return;
+    struct rope_chunk *prev = rope_prev_of(c);
+    if (prev && rope_is_small(r, prev)) {
         chunk_merge(r, prev, c, cursor);
         c = prev;
     }
-    struct rope_chunk *next = next_of(c);
-    if (next && is_small(r, c) && is_small(r, next)) chunk_merge(r, c, next, cursor);
+    struct rope_chunk *next = rope_next_of(c);
+    if (next && rope_is_small(r, c) && rope_is_small(r, next)) chunk_merge(r, c, next, cursor);
 }
 
 /* Erases n elements of a chunk, and the chunk if they are all it has. */
@@ -166,15 +166,15 @@ static void chunk_erase(struct rope *r, struct rope_chunk *c, u32 at, u32 n,
                         struct rope_pos *cursor)
 {
     if (n < c->link.count) {
-        edit_begin(r, c);
+        rope_edit_begin(r, c);
         c->blob = packed_erase(c->blob, at, n);
-        edit_end(r, c);
+        rope_edit_end(r, c);
     } else {
         struct rope_chunk *gone = c;
-        c = prev_of(gone);
+        c = rope_prev_of(gone);
         chunk_drop(r, gone);
     }
-    if (c) settle(r, c, cursor);
+    if (c) rope_merge_small(r, c, cursor);
 }
 
 /* Puts a value before the element at `at` of chunk c, or after c's last if that is
@@ -188,9 +188,9 @@ static void insert_at(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
     }
     struct rope_chunk *left = c, *right;
     if (at == PACKED_END) {
-        right = next_of(c);
+        right = rope_next_of(c);
     } else if (at == packed_first(c->blob)) {
-        left = prev_of(c);
+        left = rope_prev_of(c);
         right = c;
     } else {
         right = chunk_split(r, c, at);
@@ -202,8 +202,8 @@ static void insert_at(struct rope *r, struct rope_chunk *c, u32 at, bytes value)
     } else {
         chunk_add_value(r, left, right, value);
     }
-    if (right) settle(r, right, NULL);
-    if (left) settle(r, left, NULL);
+    if (right) rope_merge_small(r, right, NULL);
+    if (left) rope_merge_small(r, left, NULL);
 }
 
 /* --- the rope --- */
@@ -244,7 +244,7 @@ static u32 how_many_fit(const struct rope *r, const packed *blob, const bytes *v
 {
     size_t size = packed_bytes(blob);
     u32 k = 0;
-    while (k < n && within(r, size += packed_cost(v[k].n), packed_count(blob) + k + 1)) k++;
+    while (k < n && rope_fits(r, size += packed_cost(v[k].n), packed_count(blob) + k + 1)) k++;
     return k;
 }
 
@@ -256,9 +256,9 @@ void rope_extend(struct rope *r, const bytes *v, u32 n)
         struct rope_chunk *c = chunk_of(r->tree.tail);
         u32 k = c ? how_many_fit(r, c->blob, v, n) : 0;
         if (k > 0) {
-            edit_begin(r, c);
+            rope_edit_begin(r, c);
             c->blob = packed_extend(c->blob, v, k);
-            edit_end(r, c);
+            rope_edit_end(r, c);
         } else {
             packed *blob = packed_new();
             k = how_many_fit(r, blob, v, n);
@@ -281,7 +281,7 @@ bool rope_pop(struct rope *r, bool front, struct buf *out)
     return true;
 }
 
-static struct rope_pos locate(const struct rope *r, u64 index)
+static struct rope_pos rope_locate(const struct rope *r, u64 index)
 {
     u32 offset;
     struct rope_chunk *c = chunk_of(ctree_at(&r->tree, index, &offset));
@@ -290,7 +290,7 @@ static struct rope_pos locate(const struct rope *r, u64 index)
 
 bytes rope_get(const struct rope *r, u64 index)
 {
-    struct rope_pos pos = locate(r, index);
+    struct rope_pos pos = rope_locate(r, index);
     return rope_pos_get(&pos);
 }
 
@@ -300,25 +300,25 @@ void rope_insert(struct rope *r, u64 index, bytes value)
         rope_push(r, false, value);
         return;
     }
-    struct rope_pos pos = locate(r, index);
+    struct rope_pos pos = rope_locate(r, index);
     insert_at(r, pos.chunk, pos.at, value);
 }
 
 void rope_set(struct rope *r, u64 index, bytes value)
 {
-    struct rope_pos pos = locate(r, index);
+    struct rope_pos pos = rope_locate(r, index);
     struct rope_chunk *c = pos.chunk;
     size_t old = packed_cost(packed_get(c->blob, pos.at).n);
     size_t bytes = packed_bytes(c->blob) - old + packed_cost(value.n);
     bool alone = c->link.count == 1;
-    edit_begin(r, c);
+    rope_edit_begin(r, c);
     if (alone || bytes <= r->chunk_bytes) {
         c->blob = packed_replace(c->blob, pos.at, value);
-        edit_end(r, c);
-        settle(r, c, NULL);
+        rope_edit_end(r, c);
+        rope_merge_small(r, c, NULL);
     } else {
         c->blob = packed_erase(c->blob, pos.at, 1);
-        edit_end(r, c);
+        rope_edit_end(r, c);
         insert_at(r, c, packed_here(c->blob, pos.at), value);
     }
 }
@@ -341,7 +341,7 @@ void rope_erase(struct rope *r, u64 index, u64 n)
 bool rope_seek(const struct rope *r, u64 index, struct rope_pos *pos)
 {
     if (index >= rope_count(r)) return false;
-    *pos = locate(r, index);
+    *pos = rope_locate(r, index);
     return true;
 }
 
@@ -350,7 +350,7 @@ bool rope_next(struct rope_pos *pos)
     struct rope_chunk *c = pos->chunk;
     u32 at = packed_next(c->blob, pos->at);
     if (at == PACKED_END) {
-        c = next_of(c);
+        c = rope_next_of(c);
         if (!c) return false;
         at = packed_first(c->blob);
     }
@@ -363,7 +363,7 @@ bool rope_prev(struct rope_pos *pos)
     struct rope_chunk *c = pos->chunk;
     u32 at = packed_prev(c->blob, pos->at);
     if (at == PACKED_END) {
-        c = prev_of(c);
+        c = rope_prev_of(c);
         if (!c) return false;
         at = packed_last(c->blob);
     }
@@ -393,8 +393,8 @@ void rope_check(const struct rope *r)
         struct rope_chunk *c = chunk_of(link);
         packed_check(c->blob);
         CHECK(link->count == packed_count(c->blob));
-        CHECK(link->count == 1 || within(r, packed_bytes(c->blob), link->count));
-        CHECK(!link->next || !is_small(r, c) || !is_small(r, next_of(c)));
+        CHECK(link->count == 1 || rope_fits(r, packed_bytes(c->blob), link->count));
+        CHECK(!link->next || !rope_is_small(r, c) || !rope_is_small(r, rope_next_of(c)));
         CHECK(!c->roomy || !link->prev || !link->next);
         memory += blob_memory(r, c);
     }

@@ -1,15 +1,14 @@
-/* Linear hashing over cache-line buckets.
+/* Linear hashing over cache-line buckets; table.h has pictures.
  *
  * Invariants:
- * - buckets == 2^level + split, 0 <= split < 2^level. A hash belongs to bucket
- *   hash & (2^(level+1) - 1) if that is below `buckets`, else to the same
- *   without its top bit.
- * - Slot 7 of a bucket may be a link (low bit set) to an overflow bucket; all
- *   other non-zero slots are items. Items are 8-byte aligned user-space
- *   pointers below 2^48, which leaves 16 bits for the tag and 3 for marks.
- * - The cursor of table_scan is a bucket number counted with its bits reversed
- *   (the high bits count fastest), so a split or a merge only refines or
- *   coarsens places that lie wholly before or wholly after it. */
+ * (1) buckets == 2^level + split, 0 <= split < 2^level. A hash belongs to bucket hash & (2^(level+1) - 1) if
+ *     that is below `buckets`, else to the same number without its top bit.
+ * (2) Slot 7 of a bucket may be a link (low bit set) to an overflow bucket; all other non-zero slots are
+ *     items. Items are 8-byte aligned user-space pointers below 2^48, which leaves 16 bits for the tag and 3
+ *     for marks.
+ * (3) The cursor of table_scan is a bucket number that counts with its bits reversed: the high bits change
+ *     fastest. So a split or a merge refines or coarsens only places that lie wholly before or wholly after
+ *     the cursor. */
 #include "ds/table.h"
 
 #include "base/alloc.h"
@@ -21,8 +20,8 @@
 #define SEGMENT (1u << SEGMENT_BITS)
 #define ITEM_MASK 0x0000fffffffffff8ULL
 #define LINK 1ULL
-#define GROW_LOAD 6   /* split a bucket when there are more items per bucket than this */
-#define SHRINK_LOAD 2 /* merge one when there are fewer */
+#define GROW_LOAD 6   /* items per bucket above which a bucket is split */
+#define SHRINK_LOAD 2 /* items per bucket below which two are merged */
 
 struct table_bucket {
     u64 slot[SLOTS];
@@ -43,7 +42,7 @@ static inline struct table_bucket *overflow_of(const struct table_bucket *b)
     return is_link(s) ? slot_item(s) : NULL;
 }
 
-static inline struct table_bucket *bucket_at(const struct table *t, u64 i)
+static inline struct table_bucket *table_bucket_at(const struct table *t, u64 i)
 {
     return &t->segments[i >> SEGMENT_BITS][i & (SEGMENT - 1)];
 }
@@ -78,7 +77,7 @@ static void first_bucket(struct table *t)
 void table_release(struct table *t)
 {
     for (u64 i = 0; i < t->buckets; i++) {
-        struct table_bucket *b = overflow_of(bucket_at(t, i));
+        struct table_bucket *b = overflow_of(table_bucket_at(t, i));
         while (b) {
             struct table_bucket *next = overflow_of(b);
             mem_free(b);
@@ -93,7 +92,7 @@ void table_release(struct table *t)
 void *table_find(const struct table *t, bytes key, u64 hash)
 {
     if (t->count == 0) return NULL;
-    for (const struct table_bucket *b = bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
+    for (const struct table_bucket *b = table_bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
         for (int i = 0; i < SLOTS; i++) {
             if (!tag_matches(b->slot[i], hash)) continue;
             void *item = slot_item(b->slot[i]);
@@ -106,7 +105,7 @@ void *table_find(const struct table *t, bytes key, u64 hash)
 void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *, void *), void *arg)
 {
     if (t->count == 0) return NULL;
-    for (const struct table_bucket *b = bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
+    for (const struct table_bucket *b = table_bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
         for (int i = 0; i < SLOTS; i++) {
             if (!tag_matches(b->slot[i], hash)) continue;
             void *item = slot_item(b->slot[i]);
@@ -116,8 +115,8 @@ void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *, void
     return NULL;
 }
 
-/* gcc takes a function that does nothing but prefetch for one without effect and drops the
- * calls of it; the empty instruction tells it otherwise. */
+/* gcc regards a function that only prefetches as pure and drops calls to it. The empty asm statement prevents
+ * that. */
 static inline void fetch_soon(const void *p)
 {
     __builtin_prefetch(p);
@@ -126,13 +125,13 @@ static inline void fetch_soon(const void *p)
 
 void table_prefetch_bucket(const struct table *t, u64 hash)
 {
-    if (t->count) fetch_soon(bucket_at(t, bucket_index(t, hash)));
+    if (t->count) fetch_soon(table_bucket_at(t, bucket_index(t, hash)));
 }
 
 void table_prefetch_item(const struct table *t, u64 hash, u32 bytes)
 {
     if (t->count == 0) return;
-    const struct table_bucket *b = bucket_at(t, bucket_index(t, hash));
+    const struct table_bucket *b = table_bucket_at(t, bucket_index(t, hash));
     for (int i = 0; i < SLOTS; i++) {
         if (tag_matches(b->slot[i], hash)) {
             const char *item = slot_item(b->slot[i]);
@@ -143,7 +142,7 @@ void table_prefetch_item(const struct table *t, u64 hash, u32 bytes)
     fetch_soon(overflow_of(b));
 }
 
-/* Puts a slot into a bucket's chain, without a thought for the load. */
+/* Adds a slot to a bucket's chain, without splitting. */
 static void chain_put(struct table *t, struct table_bucket *b, u64 slot)
 {
     for (;;) {
@@ -166,7 +165,7 @@ static void chain_put(struct table *t, struct table_bucket *b, u64 slot)
     }
 }
 
-/* Empties a bucket's chain, calling put for each item's slot. */
+/* Empties a bucket's chain and calls put for each item's slot. */
 static void chain_take(struct table *t, struct table_bucket *b,
                        void (*put)(struct table *, u64 slot, void *arg), void *arg)
 {
@@ -190,7 +189,7 @@ static void ensure_room(struct table *t, u64 i)
     u64 seg = i >> SEGMENT_BITS;
     if (seg == 0) {
         if (i < t->first_cap) return;
-        /* The first segment doubles until it has the full size: small tables stay small. */
+        /* The first segment doubles until it is full: small tables stay small. */
         struct table_bucket *bigger = alloc_buckets(t->first_cap * 2);
         memcpy(bigger, t->segments[0], t->first_cap * sizeof *bigger);
         mem_free(t->segments[0]);
@@ -209,7 +208,7 @@ static void ensure_room(struct table *t, u64 i)
 static void put_by_hash(struct table *t, u64 slot, void *arg UNUSED)
 {
     u64 hash = table_hash(t, t->key_of(slot_item(slot)));
-    chain_put(t, bucket_at(t, bucket_index(t, hash)), slot);
+    chain_put(t, table_bucket_at(t, bucket_index(t, hash)), slot);
 }
 
 static void split_one(struct table *t)
@@ -221,7 +220,7 @@ static void split_one(struct table *t)
         t->level++;
         t->split = 0;
     }
-    struct table_bucket *b = bucket_at(t, from);
+    struct table_bucket *b = table_bucket_at(t, from);
     for (const struct table_bucket *o = b; o; o = overflow_of(o)) {
         for (int i = 0; i < SLOTS; i++) {
             if (is_item(o->slot[i])) __builtin_prefetch(slot_item(o->slot[i]));
@@ -246,7 +245,7 @@ static void merge_one(struct table *t)
     }
     t->split--;
     u64 last = t->buckets - 1;
-    chain_take(t, bucket_at(t, last), put_into, bucket_at(t, t->split));
+    chain_take(t, table_bucket_at(t, last), put_into, table_bucket_at(t, t->split));
     t->buckets--;
     u64 seg = last >> SEGMENT_BITS;
     if (seg > 0) {
@@ -264,15 +263,15 @@ void table_insert(struct table *t, u64 hash, void *item)
 {
     CHECK(((uintptr_t)item & ~ITEM_MASK) == 0);
     if (t->buckets == 0) first_bucket(t);
-    chain_put(t, bucket_at(t, bucket_index(t, hash)), make_slot(hash, item));
+    chain_put(t, table_bucket_at(t, bucket_index(t, hash)), make_slot(hash, item));
     t->count++;
     if (t->count > t->buckets * GROW_LOAD) split_one(t);
 }
 
-static u64 *slot_of(const struct table *t, u64 hash, const void *item, struct table_bucket **in)
+static u64 *table_slot_of(const struct table *t, u64 hash, const void *item, struct table_bucket **in)
 {
     u64 want = make_slot(hash, item);
-    for (struct table_bucket *b = bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
+    for (struct table_bucket *b = table_bucket_at(t, bucket_index(t, hash)); b; b = overflow_of(b)) {
         for (int i = 0; i < SLOTS; i++) {
             if (b->slot[i] == want) {
                 *in = b;
@@ -284,8 +283,8 @@ static u64 *slot_of(const struct table *t, u64 hash, const void *item, struct ta
     return NULL;
 }
 
-/* Moves one item from the overflow bucket behind b into the hole, so that
- * chains shorten as soon as they can. */
+/* Moves one item from the overflow bucket after b into the free slot, so that chains shorten as early as
+ * possible. */
 static void fill_hole(struct table *t, struct table_bucket *b, u64 *hole)
 {
     struct table_bucket *o = overflow_of(b);
@@ -312,14 +311,14 @@ static void fill_hole(struct table *t, struct table_bucket *b, u64 *hole)
 void table_remove(struct table *t, u64 hash, const void *item)
 {
     struct table_bucket *b;
-    u64 *slot = slot_of(t, hash, item, &b);
+    u64 *slot = table_slot_of(t, hash, item, &b);
     *slot = 0;
     t->count--;
     if (overflow_of(b)) {
         fill_hole(t, b, slot);
     } else {
-        /* The hole may be in the overflow bucket itself, now perhaps empty. */
-        struct table_bucket *first = bucket_at(t, bucket_index(t, hash));
+        /* The free slot may be in the overflow bucket itself, which may be empty now. */
+        struct table_bucket *first = table_bucket_at(t, bucket_index(t, hash));
         if (b != first && overflow_of(first) == b) {
             bool empty = true;
             for (int i = 0; i < SLOTS; i++) empty &= b->slot[i] == 0;
@@ -338,7 +337,7 @@ void table_replace(struct table *t, u64 hash, const void *item, void *by)
 {
     struct table_bucket *b;
     CHECK(((uintptr_t)by & ~ITEM_MASK) == 0);
-    *slot_of(t, hash, item, &b) = make_slot(hash, by);
+    *table_slot_of(t, hash, item, &b) = make_slot(hash, by);
 }
 
 static u64 reverse_bits(u64 v)
@@ -349,12 +348,12 @@ static u64 reverse_bits(u64 v)
     return __builtin_bswap64(v);
 }
 
-/* The bucket a cursor stands for; moves the cursor on. */
+/* The bucket at a cursor; advances the cursor: invariant (3). */
 static const struct table_bucket *scan_step(const struct table *t, u64 *cursor)
 {
     u64 small = (1ULL << t->level) - 1, large = (2ULL << t->level) - 1;
     u64 mask = (*cursor & small) < t->split ? large : small;
-    const struct table_bucket *b = bucket_at(t, *cursor & mask);
+    const struct table_bucket *b = table_bucket_at(t, *cursor & mask);
     *cursor = reverse_bits(reverse_bits(*cursor | ~mask) + 1);
     return b;
 }
@@ -376,7 +375,7 @@ void table_scan_ahead(const struct table *t, u64 cursor, u32 bytes)
     scan_step(t, &cursor);
     const struct table_bucket *b = scan_step(t, &cursor);
     for (int i = 0; i < SLOTS; i++) {
-        const char *item = slot_item(b->slot[i]); /* or what overflows, or NULL: all may be asked for */
+        const char *item = slot_item(b->slot[i]); /* or a link, or NULL: a prefetch never faults */
         for (u32 at = 0; at < bytes; at += 64) fetch_soon(item + at);
     }
     fetch_soon(scan_step(t, &cursor));
@@ -404,9 +403,9 @@ void *table_random(const struct table *t, u64 *rng)
 {
     if (t->count == 0) return NULL;
     for (;;) {
-        /* A bucket at random, and a place among more than it is likely to have items.
-         * A place beyond them draws anew, so a fuller bucket wins more often. */
-        const struct table_bucket *b = bucket_at(t, rand_below(rng, t->buckets));
+        /* Draws a bucket, and an index among more items than a bucket is likely to have. An index beyond its
+         * items is drawn again, so that a bucket is chosen in proportion to its items. */
+        const struct table_bucket *b = table_bucket_at(t, rand_below(rng, t->buckets));
         u64 n = chain_count(b), place = rand_below(rng, MAX(n, 2 * SLOTS));
         if (place < n) return chain_item(b, place);
     }
@@ -417,7 +416,7 @@ void *table_next(const struct table *t, struct table_iter *it)
     for (;;) {
         if (!it->at) {
             if (t->count == 0 || it->bucket >= t->buckets) return NULL;
-            it->at = bucket_at(t, it->bucket++);
+            it->at = table_bucket_at(t, it->bucket++);
             it->slot = 0;
         }
         while (it->slot < SLOTS) {
@@ -447,7 +446,7 @@ bool table_drain(struct table *t, u32 max, table_fn fn, void *arg)
 {
     struct drain d = {fn, arg, 0};
     while (t->count && d.taken < max) {
-        chain_take(t, bucket_at(t, t->buckets - 1), drain_item, &d);
+        chain_take(t, table_bucket_at(t, t->buckets - 1), drain_item, &d);
         if (t->count && t->buckets > 1) merge_one(t);
     }
     if (t->count == 0) table_release(t);

@@ -1,12 +1,36 @@
-/* A hash table of pointers that grows and shrinks one bucket at a time
- * (linear hashing), so that no insert or delete ever pauses for a resize and
- * the load stays even whatever the size.
+/* A hash table of pointers to items. It grows and shrinks by one bucket at a time (linear hashing), so that
+ * no insert or delete ever pauses for a resize, and the load factor is the same at every size.
  *
- * A bucket is one cache line of eight slots. A slot is a pointer with 16 bits
- * of the item's hash in its unused upper bits, so that a lookup touches an item
- * only when it is almost certainly the right one. The table owns its buckets,
- * not the items. Callers hash; the table asks for an item's key only to compare
- * and to redistribute a bucket. */
+ * A bucket is one cache line of eight slots. A slot is a pointer with 16 bits of the item's hash in its
+ * unused upper bits (the tag), so that a lookup reads an item only if it is almost certainly the right one.
+ *
+ *   segments        buckets, 1024 per segment
+ *   +---+           +---------+---------+---------+-----+
+ *   | 0 | --------> | bucket  | bucket  | bucket  |  …  |    the first segment starts with one bucket
+ *   +---+           +---------+---------+---------+-----+    and doubles until it is full
+ *   | 1 | ----> …        |
+ *   +---+                v  64 bytes, aligned
+ *                  +------+------+------+------+------+------+------+------+
+ *                  | slot | slot | slot | slot | slot | slot | slot | slot |    the last slot may be
+ *                  +------+------+------+------+------+------+------+------+    a link to …
+ *                     |                                                |
+ *                     v                                                +--> an overflow bucket (same layout)
+ *            63        48 47                       3 2   0
+ *           +------------+--------------------------+-----+
+ *           | tag: upper | item pointer             | 000 |    an item;  0: a free slot
+ *           | hash bits  | overflow bucket pointer  | 001 |    a link (tag 0)
+ *           +------------+--------------------------+-----+
+ *
+ * A hash selects its bucket by its low bits: `level + 1` of them for buckets that have been split already,
+ * else `level`. `split` is the next bucket to split:
+ *
+ *     bucket    0 … split-1      split … 2^level-1     2^level … 2^level+split-1
+ *               split already    not split yet         the new halves of the first group
+ *     bits      level + 1        level                 level + 1
+ *
+ * Ownership: the table owns its buckets, the caller owns the items. An item must be 8-byte aligned; if it
+ * moves, the caller calls table_replace. The caller computes hashes with table_hash(); the table calls
+ * key_of() only to compare keys and to redistribute a bucket. */
 #ifndef MAYFLY_DS_TABLE_H
 #define MAYFLY_DS_TABLE_H
 
@@ -28,42 +52,44 @@ struct table {
     u32 overflow;   /* overflow buckets in use */
     struct table_bucket **segments;
     u32 segment_cap;
-    u32 first_cap;  /* buckets the first segment has room for, while it is the only one */
+    u32 first_cap;  /* capacity of the first segment, while it is the only one */
 };
 
 void table_init(struct table *t, table_key_fn key_of, u64 seed);
-void table_release(struct table *t); /* frees the buckets; the items are the caller's */
+void table_release(struct table *t); /* frees the buckets, not the items */
 
 static inline u64 table_hash(const struct table *t, bytes key) { return hash_bytes(key, t->seed); }
 
 void *table_find(const struct table *t, bytes key, u64 hash); /* NULL if absent */
-void table_insert(struct table *t, u64 hash, void *item);     /* its key must be absent */
+void table_insert(struct table *t, u64 hash, void *item);     /* the key must be absent */
 void table_remove(struct table *t, u64 hash, const void *item); /* must be present */
-void table_replace(struct table *t, u64 hash, const void *item, void *by); /* item moved: same key */
+void table_replace(struct table *t, u64 hash, const void *item, void *by); /* `by` has the same key */
 
-/* Room for so many items: inserting them will split no bucket. It shrinks again as items are removed. */
+/* Makes room for this many items, so that inserting them splits no bucket. Removing items shrinks the table
+ * again. */
 void table_reserve(struct table *t, u64 items);
 
-/* The first item with exactly this hash for which `want` is true. */
+/* The first item with exactly this hash for which `want` returns true; NULL: none. */
 void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *arg, void *item), void *arg);
 
-/* Bring the bucket, then the likely item, into the cache ahead of a lookup. */
+/* Prefetch the bucket, then the likely item, ahead of a lookup. */
 void table_prefetch_bucket(const struct table *t, u64 hash);
-void table_prefetch_item(const struct table *t, u64 hash, u32 bytes); /* so many of the item's */
+void table_prefetch_item(const struct table *t, u64 hash, u32 bytes); /* the item's first `bytes` */
 
-/* Visits one bucket and returns the next cursor, 0 after the last. Every item
- * present during the whole sequence of calls is visited at least once, whatever
- * growth or shrinkage happens in between. fn must not change the table. */
+/* Visits one bucket and returns the next cursor, 0 after the last bucket. An item that is in the table during
+ * the whole scan is visited at least once, even if the table grows or shrinks between calls. fn must not
+ * change the table. */
 u64 table_scan(const struct table *t, u64 cursor, table_fn fn, void *arg);
 
-/* A scan is about to go on at `cursor`: asks for the items of the bucket after that one (so many bytes of
- * each), and for the bucket after both. Called with every step of a long scan, nothing is waited for. */
+/* Prefetch for a scan that continues at `cursor`: the items of the bucket after it (the first `bytes` of
+ * each), and the bucket after that one. Called before every step, it hides the memory latency of a long
+ * scan. */
 void table_scan_ahead(const struct table *t, u64 cursor, u32 bytes);
 
-/* Any item, each about equally likely; NULL if empty. */
+/* A random item, each about equally likely; NULL if empty. */
 void *table_random(const struct table *t, u64 *rng);
 
-/* A walk over all items while the table does not change. Zeroed to start. */
+/* Iterates over all items while the table does not change. Start with a zeroed struct. */
 struct table_iter {
     u64 bucket;
     const struct table_bucket *at;
@@ -71,8 +97,8 @@ struct table_iter {
 };
 void *table_next(const struct table *t, struct table_iter *it); /* NULL at the end */
 
-/* Takes items out from the far end, about `max` at a time, so that a big table
- * is freed in slices. True once it is empty. */
+/* Removes about `max` items, from the last bucket backward, calling fn for each: a large table is freed in
+ * slices. True when the table is empty. */
 bool table_drain(struct table *t, u32 max, table_fn fn, void *arg);
 
 size_t table_memory(const struct table *t);

@@ -1,17 +1,14 @@
-/* Invariants:
- * - A slot counts no key: its cells are all zero, so that the next bucket can have them as they are.
- * - wheel_pos = counted level (4 bits) << 12 | generation << 11 | level << 7 | slot;
- *   its low 12 bits name the place of the key's one valid reference. The overdue
- *   list is level WHEEL_LEVELS, which has one slot.
- * - A key's valid reference is in a bucket that is visited no later than the
- *   bucket its deadline falls in.
- * - A ring slot holds one bucket at a time. If another bucket claims a slot
- *   that is still in use (reclaim was off, or the clock stepped), the old
- *   content goes to the overdue list, where every reference is simply looked at
- *   again: slower, never wrong.
- * - Sweeping moves a slot's references to generation gen ^ 1. A second
- *   reference to the same key then no longer matches: duplicates go too. The
- *   overdue list is swept likewise, for a replica never visits it. */
+/* Invariants; wheel.h has pictures:
+ * (1) If a slot counts no key, its cells are all zero: the next bucket in the slot uses them as they are.
+ * (2) wheel_pos = counted level (4 bits) << 12 | generation << 11 | level << 7 | slot. The low 12 bits name
+ *     the place of the key's one valid reference. The overdue list is level WHEEL_LEVELS, with one slot.
+ * (3) A key's valid reference is in a bucket that is visited no later than the bucket of its deadline.
+ * (4) A ring slot holds one bucket at a time. If another bucket claims a slot that is still in use (reclaim
+ *     was off, or the clock stepped), the old content moves to the overdue list, where every reference is
+ *     looked up again: slower, but never wrong.
+ * (5) Sweeping moves a slot's references to generation gen ^ 1. A second reference to the same key then no
+ *     longer matches, so duplicates are removed too. The overdue list is swept in the same way, because a
+ *     replica never visits it. */
 #include "ds/wheel.h"
 
 #include <string.h>
@@ -22,7 +19,7 @@
 
 #define CHUNK_CAP(size) ((8u << (size)) - 2) /* with its header, 64 bytes to 4 KB */
 #define SWEEP_SLACK 4096
-#define LISTED_MIN 8u /* chunks of a size that are listed without growing and shrinking all the time */
+#define LISTED_MIN 8u /* smallest capacity of a list of chunks: avoids frequent reallocation */
 
 struct wheel_chunk {
     struct wheel_chunk *next;
@@ -74,7 +71,7 @@ static void chunk_free(struct wheel *w, struct wheel_chunk *c)
     mem_free(c);
 }
 
-/* Leaves wheel.all as it is: for a wheel that is being released. */
+/* Does not update wheel.all: only for a wheel that is being released. */
 static bool free_chunks(struct wheel_chunk **list, u32 *max)
 {
     for (; *list && *max; --*max) {
@@ -108,7 +105,7 @@ void wheel_release(struct wheel *w)
     while (!wheel_release_some(w, UINT32_MAX)) {}
 }
 
-static void push(struct wheel *w, struct wheel_chunk **list, u64 ref)
+static void wheel_push_ref(struct wheel *w, struct wheel_chunk **list, u64 ref)
 {
     struct wheel_chunk *c = *list;
     if (!c || c->n == CHUNK_CAP(c->size))
@@ -117,7 +114,7 @@ static void push(struct wheel *w, struct wheel_chunk **list, u64 ref)
     w->refs++;
 }
 
-static bool pop(struct wheel *w, struct wheel_chunk **list, u64 *ref)
+static bool wheel_pop_ref(struct wheel *w, struct wheel_chunk **list, u64 *ref)
 {
     struct wheel_chunk *c = *list;
     if (!c) return false;
@@ -130,7 +127,7 @@ static bool pop(struct wheel *w, struct wheel_chunk **list, u64 *ref)
     return true;
 }
 
-static void splice(struct wheel_chunk **list, struct wheel_chunk *more)
+static void wheel_splice(struct wheel_chunk **list, struct wheel_chunk *more)
 {
     while (more) {
         struct wheel_chunk *next = more->next;
@@ -140,19 +137,19 @@ static void splice(struct wheel_chunk **list, struct wheel_chunk *more)
     }
 }
 
-/* Makes a slot that another bucket had ready for this one. */
+/* Prepares a slot of another bucket for this one: invariant (4). */
 static void reuse(struct wheel *w, struct wheel_slot *s, i64 bucket)
 {
     if (s->refs || s->moved) w->soonest_ms = 0;
-    splice(&w->overdue.refs, s->refs);
-    splice(&w->overdue.refs, s->moved);
+    wheel_splice(&w->overdue.refs, s->refs);
+    wheel_splice(&w->overdue.refs, s->moved);
     w->overdue.live += s->live;
     if (s->live) memset(s->cells, 0, DUE_CELLS * sizeof *s->cells);
     *s = (struct wheel_slot){.bucket = bucket, .gen = s->gen, .cells = s->cells};
 }
 
-/* The slot of a bucket, ready to take a key. */
-static struct wheel_slot *claim(struct wheel *w, u32 level, i64 bucket)
+/* The slot of a bucket, ready to accept a key. */
+static struct wheel_slot *wheel_claim_slot(struct wheel *w, u32 level, i64 bucket)
 {
     if (UNLIKELY(!w->ring[level])) {
         w->ring[level] = mem_zalloc(WHEEL_SLOTS * sizeof(struct wheel_slot));
@@ -175,7 +172,7 @@ static void count_in(struct wheel *w, struct wheel_slot *s, u32 level, i64 deadl
     w->live++;
 }
 
-/* A key whose bucket had to give up its slot is counted in the overdue list. */
+/* A key whose bucket lost its slot is counted in the overdue list: invariant (4). */
 static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
 {
     i64 bucket = place_bucket(level, deadline_ms);
@@ -194,10 +191,10 @@ static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
 wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
 {
     struct place p = place_of(deadline_ms, now_ms);
-    struct wheel_slot *s = claim(w, p.level, p.bucket);
+    struct wheel_slot *s = wheel_claim_slot(w, p.level, p.bucket);
     count_in(w, s, p.level, deadline_ms);
-    if (s->sweeping) push(w, &s->moved, ref);
-    else push(w, &s->refs, ref);
+    if (s->sweeping) wheel_push_ref(w, &s->moved, ref);
+    else wheel_push_ref(w, &s->refs, ref);
     w->soonest_ms = MIN(w->soonest_ms, p.due_ms);
     return make_pos(p.level, (u32)(s->gen ^ s->sweeping), p.level, p.bucket & (WHEEL_SLOTS - 1));
 }
@@ -213,18 +210,18 @@ wheel_pos wheel_move(struct wheel *w, wheel_pos pos, u64 ref, i64 old_ms, i64 ne
         return wheel_add(w, ref, new_ms, now_ms);
     }
     count_out(w, pos_counted(pos), old_ms);
-    count_in(w, claim(w, to.level, to.bucket), to.level, new_ms);
+    count_in(w, wheel_claim_slot(w, to.level, to.bucket), to.level, new_ms);
     return (wheel_pos)((pos & 0x0fff) | to.level << 12);
 }
 
 void wheel_drop(struct wheel *w, wheel_pos pos, i64 deadline_ms)
 {
     count_out(w, pos_counted(pos), deadline_ms);
-    /* Nothing is left to visit: what is stale can go at once. */
+    /* No live key is left: all references are stale and freed at once. */
     if (w->live == 0 && w->refs > SWEEP_SLACK) wheel_release(w);
 }
 
-/* The first non-empty slot of a level that is to be visited by now_ms. */
+/* The first non-empty slot of a level that is due by now_ms. */
 static struct wheel_slot *due_slot(struct wheel *w, u32 level, i64 now_ms)
 {
     if (!w->ring[level]) return NULL;
@@ -238,15 +235,15 @@ static struct wheel_slot *due_slot(struct wheel *w, u32 level, i64 now_ms)
     return NULL;
 }
 
-/* The clock stepped back while a cursor, having been far behind, was skipping over
- * slots: any may hold something due, so every cursor starts its round again. */
+/* The clock stepped back while a cursor that had fallen far behind was skipping slots. Any slot may hold a
+ * due reference, so every cursor starts a new round. */
 static void rewind_cursors(struct wheel *w)
 {
     for (u32 l = 0; l < WHEEL_LEVELS; l++) w->cursor[l] = INT64_MIN / 2;
 }
 
-/* The first visit of all; the overdue list is empty. */
-static i64 soonest(const struct wheel *w)
+/* The time of the next visit. The overdue list is empty. */
+static i64 wheel_find_soonest(const struct wheel *w)
 {
     i64 next = INT64_MAX;
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
@@ -264,7 +261,7 @@ bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
     if (now_ms < w->soonest_ms) return false;
     if (now_ms < w->taken_ms) rewind_cursors(w);
     w->taken_ms = now_ms;
-    if (pop(w, &w->overdue.refs, &out->ref) || pop(w, &w->overdue.moved, &out->ref)) {
+    if (wheel_pop_ref(w, &w->overdue.refs, &out->ref) || wheel_pop_ref(w, &w->overdue.moved, &out->ref)) {
         out->anywhere = true;
         out->at = 0;
         return true;
@@ -273,15 +270,15 @@ bool wheel_take(struct wheel *w, i64 now_ms, struct wheel_visit *out)
         struct wheel_slot *s = due_slot(w, level, now_ms);
         if (!s) continue;
         u32 gen = s->gen;
-        if (!pop(w, &s->refs, &out->ref)) {
+        if (!wheel_pop_ref(w, &s->refs, &out->ref)) {
             gen ^= 1;
-            CHECK(pop(w, &s->moved, &out->ref));
+            CHECK(wheel_pop_ref(w, &s->moved, &out->ref));
         }
         out->anywhere = false;
         out->at = make_pos(0, gen, level, (u32)(s - w->ring[level]));
         return true;
     }
-    w->soonest_ms = soonest(w);
+    w->soonest_ms = wheel_find_soonest(w);
     return false;
 }
 
@@ -296,7 +293,8 @@ void wheel_forecast(const struct wheel *w, due_span_fn fn, void *arg)
     }
 }
 
-/* A place at random of all that the chunks have. Few are empty: in a list only the first is not full. */
+/* Draws a random position among the capacity of all chunks, until it holds a reference. Few are unused: only
+ * the first chunk of a list is not full. */
 bool wheel_random(const struct wheel *w, u64 *rng, u64 *ref)
 {
     u64 places = 0;
@@ -339,7 +337,7 @@ bool wheel_needs_sweep(const struct wheel *w)
     return w->refs > 2 * w->live + SWEEP_SLACK;
 }
 
-/* Moves the sweep to the next slot that has references; NULL if none has. */
+/* Advances the sweep to the next slot that has references; NULL: none has. */
 static struct wheel_slot *sweep_slot(struct wheel *w)
 {
     for (u32 tries = 0; tries <= WHEEL_LEVELS * WHEEL_SLOTS; tries++) {
@@ -374,7 +372,7 @@ void wheel_sweep(struct wheel *w, u32 refs, wheel_keep_fn keep, void *arg)
         seen += c->n;
         for (u32 i = 0; i < c->n; i++) {
             w->refs--;
-            if (keep(arg, c->ref[i], at, to)) push(w, &s->moved, c->ref[i]);
+            if (keep(arg, c->ref[i], at, to)) wheel_push_ref(w, &s->moved, c->ref[i]);
         }
         chunk_free(w, c);
     }

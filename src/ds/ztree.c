@@ -35,7 +35,7 @@ static u32 only_leaf_cap(u32 count)
     return MIN(cap, LEAF_CAP);
 }
 
-static struct ztree_leaf *leaf_of(struct ctree_leaf *link) { return (struct ztree_leaf *)link; }
+static struct ztree_leaf *ztree_leaf_of(struct ctree_leaf *link) { return (struct ztree_leaf *)link; }
 
 static void update(struct ztree *t, struct ztree_leaf *leaf)
 {
@@ -51,8 +51,8 @@ struct bound {
     bytes member; /* with BEFORE_MEMBER */
 };
 
-static inline bool is_before(const struct ztree *t, const struct ctree_key *e,
-                             const struct bound *b)
+static inline bool ztree_is_before(const struct ztree *t, const struct ctree_key *e,
+                                   const struct bound *b)
 {
     if (LIKELY(e->score != b->score)) return e->score < b->score;
     if (b->side != BEFORE_MEMBER) return b->side == AFTER_SCORE;
@@ -60,13 +60,13 @@ static inline bool is_before(const struct ztree *t, const struct ctree_key *e,
 }
 
 /* How many of n ascending entries are before the bound. */
-static u32 count_before(const struct ztree *t, const struct ctree_key *e, u32 n,
-                        const struct bound *b)
+static u32 ztree_count_before(const struct ztree *t, const struct ctree_key *e, u32 n,
+                              const struct bound *b)
 {
     u32 low = 0;
     while (n > 0) {
         u32 half = n / 2;
-        if (is_before(t, &e[low + half], b)) {
+        if (ztree_is_before(t, &e[low + half], b)) {
             low += half + 1;
             n -= half + 1;
         } else {
@@ -78,28 +78,28 @@ static u32 count_before(const struct ztree *t, const struct ctree_key *e, u32 n,
 
 /* The rank of a bound and its place, which is at the end of a leaf rather than at
  * the start of the next one. *leaf is NULL when the tree is empty. */
-static u64 locate(const struct ztree *t, const struct bound *b, struct ztree_leaf **leaf,
-                  u32 *index)
+static u64 ztree_locate(const struct ztree *t, const struct bound *b, struct ztree_leaf **leaf,
+                        u32 *index)
 {
     u64 rank = 0;
     struct ctree_node *node = t->tree.root;
     for (u32 level = t->tree.height; level > 0; level--) {
         const struct ctree_inner *in = (const struct ctree_inner *)node;
-        u32 i = count_before(t, &in->first[1], in->n - 1, b);
+        u32 i = ztree_count_before(t, &in->first[1], in->n - 1, b);
         for (u32 k = 0; k < i; k++) rank += in->count[k];
         node = in->child[i];
     }
     *leaf = (struct ztree_leaf *)node;
-    *index = node ? count_before(t, (*leaf)->entry, (*leaf)->link.count, b) : 0;
+    *index = node ? ztree_count_before(t, (*leaf)->entry, (*leaf)->link.count, b) : 0;
     return rank + *index;
 }
 
 /* The same, but on an entry; false when there is none after the bound. */
 static bool seek(const struct ztree *t, const struct bound *b, struct ztree_leaf **leaf, u32 *index)
 {
-    locate(t, b, leaf, index);
+    ztree_locate(t, b, leaf, index);
     if (!*leaf || *index < (*leaf)->link.count) return *leaf != NULL;
-    *leaf = leaf_of((*leaf)->link.next);
+    *leaf = ztree_leaf_of((*leaf)->link.next);
     *index = 0;
     return *leaf != NULL;
 }
@@ -152,7 +152,7 @@ static void deal(struct ztree_leaf *left, struct ztree_leaf *right, u32 keep)
     right->link.count = a + b - keep;
 }
 
-static void split(struct ztree *t, struct ztree_leaf *leaf)
+static void ztree_split_leaf(struct ztree *t, struct ztree_leaf *leaf)
 {
     struct ztree_leaf *right = leaf_new(LEAF_CAP);
     deal(leaf, right, LEAF_CAP / 2);
@@ -168,10 +168,10 @@ static void even_out(struct ztree *t, struct ztree_leaf *left, struct ztree_leaf
 }
 
 /* Makes room in a full leaf for an entry at *index; follows the place it belongs to. */
-static struct ztree_leaf *make_room(struct ztree *t, struct ztree_leaf *leaf, u32 *index)
+static struct ztree_leaf *ztree_make_room(struct ztree *t, struct ztree_leaf *leaf, u32 *index)
 {
-    struct ztree_leaf *prev = leaf_of(leaf->link.prev), *left = leaf;
-    struct ztree_leaf *next = leaf_of(leaf->link.next);
+    struct ztree_leaf *prev = ztree_leaf_of(leaf->link.prev), *left = leaf;
+    struct ztree_leaf *next = ztree_leaf_of(leaf->link.next);
     if (next && next->link.count <= EVEN_AT) {
         even_out(t, leaf, next);
     } else if (prev && prev->link.count <= EVEN_AT) {
@@ -179,19 +179,19 @@ static struct ztree_leaf *make_room(struct ztree *t, struct ztree_leaf *leaf, u3
         left = prev;
         even_out(t, prev, leaf);
     } else {
-        split(t, leaf);
+        ztree_split_leaf(t, leaf);
     }
     if (*index <= left->link.count) return left;
     *index -= left->link.count;
-    return leaf_of(left->link.next);
+    return ztree_leaf_of(left->link.next);
 }
 
 /* Takes n entries out of a leaf, and the leaf out of the tree if it can go. */
-static void take(struct ztree *t, struct ztree_leaf *leaf, u32 index, u32 n)
+static void ztree_take_out(struct ztree *t, struct ztree_leaf *leaf, u32 index, u32 n)
 {
     u32 rest = leaf->link.count -= n;
     memmove(&leaf->entry[index], &leaf->entry[index + n], (rest - index) * sizeof leaf->entry[0]);
-    struct ztree_leaf *prev = leaf_of(leaf->link.prev), *next = leaf_of(leaf->link.next);
+    struct ztree_leaf *prev = ztree_leaf_of(leaf->link.prev), *next = ztree_leaf_of(leaf->link.next);
     if (rest > 0) update(t, leaf);
     if (rest > LEAF_CAP / 2) return;
 
@@ -244,7 +244,7 @@ void ztree_insert(struct ztree *t, double score, void *item)
     struct ctree_key entry = {.score = score, .item = item};
     struct ztree_leaf *leaf;
     u32 index;
-    u64 rank = locate(t, &b, &leaf, &index);
+    u64 rank = ztree_locate(t, &b, &leaf, &index);
     if (!leaf || leaf->link.count == LEAF_CAP) {
         if (rank == t->tree.count) {
             insert_leaf(t, t->tree.tail, entry);
@@ -254,7 +254,7 @@ void ztree_insert(struct ztree *t, double score, void *item)
             insert_leaf(t, NULL, entry);
             return;
         }
-        leaf = make_room(t, leaf, &index);
+        leaf = ztree_make_room(t, leaf, &index);
     }
     if (t->tree.leaves == 1) leaf = grow_only_leaf(t, leaf);
     struct ctree_key *to = &leaf->entry[index];
@@ -272,7 +272,7 @@ bool ztree_remove(struct ztree *t, double score, bytes member)
     if (!seek(t, &b, &leaf, &index)) return false;
     const struct ctree_key *e = &leaf->entry[index];
     if (e->score != score || !bytes_eq(t->member_of(e->item), member)) return false;
-    take(t, leaf, index, 1);
+    ztree_take_out(t, leaf, index, 1);
     return true;
 }
 
@@ -282,10 +282,10 @@ void ztree_erase(struct ztree *t, u64 from, u64 to, ztree_item_fn fn, void *arg)
     u64 left = MIN(to, t->tree.count - 1) - from + 1;
     while (left > 0) {
         u32 index;
-        struct ztree_leaf *leaf = leaf_of(ctree_at(&t->tree, from, &index));
+        struct ztree_leaf *leaf = ztree_leaf_of(ctree_at(&t->tree, from, &index));
         u32 n = (u32)MIN(left, leaf->link.count - index);
         for (u32 i = index; fn && i < index + n; i++) fn(leaf->entry[i].item, arg);
-        take(t, leaf, index, n);
+        ztree_take_out(t, leaf, index, n);
         left -= n;
     }
 }
@@ -301,7 +301,7 @@ u64 ztree_rank(const struct ztree *t, double score, bytes member)
     struct bound b = before_member(score, member);
     struct ztree_leaf *leaf;
     u32 index;
-    return locate(t, &b, &leaf, &index);
+    return ztree_locate(t, &b, &leaf, &index);
 }
 
 u64 ztree_rank_score(const struct ztree *t, double score, bool exclusive)
@@ -309,7 +309,7 @@ u64 ztree_rank_score(const struct ztree *t, double score, bool exclusive)
     struct bound b = at_score(score, exclusive);
     struct ztree_leaf *leaf;
     u32 index;
-    return locate(t, &b, &leaf, &index);
+    return ztree_locate(t, &b, &leaf, &index);
 }
 
 /* --- cursors --- */
@@ -317,7 +317,7 @@ u64 ztree_rank_score(const struct ztree *t, double score, bool exclusive)
 bool ztree_at(const struct ztree *t, u64 rank, struct ztree_pos *pos)
 {
     if (rank >= t->tree.count) return false;
-    pos->leaf = leaf_of(ctree_at(&t->tree, rank, &pos->index));
+    pos->leaf = ztree_leaf_of(ctree_at(&t->tree, rank, &pos->index));
     return true;
 }
 
@@ -337,7 +337,7 @@ bool ztree_next(struct ztree_pos *pos)
         return true;
     }
     if (!pos->leaf->link.next) return false;
-    *pos = (struct ztree_pos){.leaf = leaf_of(pos->leaf->link.next), .index = 0};
+    *pos = (struct ztree_pos){.leaf = ztree_leaf_of(pos->leaf->link.next), .index = 0};
     return true;
 }
 
@@ -348,7 +348,7 @@ bool ztree_prev(struct ztree_pos *pos)
         return true;
     }
     if (!pos->leaf->link.prev) return false;
-    pos->leaf = leaf_of(pos->leaf->link.prev);
+    pos->leaf = ztree_leaf_of(pos->leaf->link.prev);
     pos->index = pos->leaf->link.count - 1;
     return true;
 }
@@ -358,21 +358,21 @@ void *ztree_item(const struct ztree_pos *pos) { return pos->leaf->entry[pos->ind
 
 /* --- checking --- */
 
-static const struct ctree_key *first_of(const struct ctree_leaf *leaf)
+static const struct ctree_key *ztree_first_of(const struct ctree_leaf *leaf)
 {
     return &((const struct ztree_leaf *)leaf)->entry[0];
 }
 
 void ztree_check(const struct ztree *t)
 {
-    ctree_check(&t->tree, first_of);
+    ctree_check(&t->tree, ztree_first_of);
     const struct ctree_key *last = NULL;
     for (struct ctree_leaf *link = t->tree.head; link; link = link->next) {
         CHECK(link->count <= LEAF_CAP);
         for (u32 i = 0; i < link->count; i++) {
-            const struct ctree_key *e = &leaf_of(link)->entry[i];
+            const struct ctree_key *e = &ztree_leaf_of(link)->entry[i];
             struct bound b = before_member(e->score, t->member_of(e->item));
-            CHECK(!last || is_before(t, last, &b));
+            CHECK(!last || ztree_is_before(t, last, &b));
             last = e;
         }
     }

@@ -1,15 +1,22 @@
 /* An entry: key, value and optional deadline of one key in one allocation.
  *
- *   u8  kind      type (3 bits) | form (3 bits) | HAS_DEADLINE | the snapshot's mark
- *   u24 access    LRU clock or LFU counter
- *   [ u16 wheel position · i64 deadline ]    only with HAS_DEADLINE
- *   length · key  length: one byte, or 0xff and four
- *   value         by form: length · bytes, an i64, or a pointer
+ *    0      1            4           6            14
+ *   +------+------------+-----------+------------+--------+-------+------------------------+
+ *   | kind | access     | wheel_pos | deadline   | length | key   | value                  |
+ *   | u8   | u24        | u16       | i64, ms    | 1 or 5 | bytes | by form                |
+ *   +------+------------+-----------+------------+--------+-------+------------------------+
+ *                       \ only with a deadline  /
  *
- * So a 16-byte key with a 32-byte value and a deadline is exactly 64 bytes.
- * Nothing in it is aligned: fields are read and written with memcpy. The
- * allocation is the size rounded up to 16, which is the room there is for
- * changing a value in place. */
+ *   kind    bits 0-2 type, bits 3-5 form, bit 6 has a deadline, bit 7 the snapshot's mark
+ *   access  LRU clock or LFU counter
+ *   length  one byte, or 0xff and four bytes
+ *   value   FORM_INT                   i64
+ *           FORM_INLINE, FORM_EDITED   length · bytes
+ *           FORM_BLOB, FORM_OBJECT     pointer, owned by the entry
+ *
+ * A 16-byte key with a 32-byte value and a deadline takes exactly 64 bytes. No field is aligned: all are read
+ * and written with memcpy. The allocation is the size rounded up to 16, and a value may grow in place within
+ * it. */
 #ifndef MAYFLY_ENGINE_MEMORY_ENTRY_H
 #define MAYFLY_ENGINE_MEMORY_ENTRY_H
 
@@ -19,12 +26,12 @@
 enum entry_form {
     FORM_INT = 0,    /* string: an i64 */
     FORM_INLINE = 1, /* string: bytes in the entry */
-    FORM_EDITED = 2, /* the same, once changed in place: Redis calls it raw whatever its size */
+    FORM_EDITED = 2, /* the same after a change in place: OBJECT ENCODING is raw whatever its size */
     FORM_BLOB = 3,   /* string: pointer to a struct blob */
     FORM_OBJECT = 4, /* collection: pointer */
 };
 
-#define ENTRY_INLINE_MAX 512 /* longer strings live in a blob of their own */
+#define ENTRY_INLINE_MAX 512 /* longer strings are stored in a blob */
 
 struct entry;
 
@@ -33,7 +40,7 @@ struct blob {
     char data[];
 };
 
-/* -- length prefixes, also used by collection items ------------------------ */
+/* -- length prefixes, also used by items of collections --------------------- */
 
 static inline size_t length_size(size_t n) { return n < 0xff ? 1 : 5; }
 
@@ -74,7 +81,7 @@ static inline size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 /* -- reading ---------------------------------------------------------------- */
 
 #define ENTRY_DEADLINE 0x40
-#define ENTRY_MARK 0x80 /* snapshot.c says what it means */
+#define ENTRY_MARK 0x80 /* see snapshot.c */
 
 static inline const char *entry_raw(const struct entry *e) { return (const char *)e; }
 static inline enum value_type entry_type(const struct entry *e) { return entry_raw(e)[0] & 7; }
@@ -179,13 +186,12 @@ static inline size_t entry_need(bytes key, bool deadline, size_t value_bytes)
     return (deadline ? 14u : 4u) + length_size(key.n) + key.n + value_bytes;
 }
 
-/* Bytes of value as stored: for FORM_INLINE the length prefix included. */
+/* Bytes of the value as stored, for FORM_INLINE including the length prefix. */
 size_t entry_value_size(const struct entry *e);
 size_t entry_size(const struct entry *e); /* its allocation */
 
-/* A new entry with access bits 0 and, if asked for, an unset deadline; the value
- * (value_bytes long) is for the caller to write at entry_value(). mem_insert and
- * mem_replace set its mark. */
+/* Allocates an entry with access bits 0 and, if requested, room for a deadline. The caller writes the value
+ * (value_bytes long) at entry_value(). mem_insert and mem_replace set the mark. */
 struct entry *entry_new(bytes key, enum value_type, enum entry_form, bool deadline, size_t value_bytes);
 
 #endif
