@@ -32,7 +32,7 @@ err ctx_peek(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref
     return e;
 }
 
-static void create(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
+static void ctx_create(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
 {
     c->eng->ops->create(c->eng, c->db, key, type, ref);
     keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
@@ -41,14 +41,14 @@ static void create(struct ctx *c, bytes key, enum value_type type, struct key_re
 bool ctx_open(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
 {
     err e = ctx_write(c, key, type, ref);
-    if (e == ERR_NOT_FOUND) create(c, key, type, ref);
+    if (e == ERR_NOT_FOUND) ctx_create(c, key, type, ref);
     return e != ERR_TYPE;
 }
 
 void ctx_replace(struct ctx *c, bytes key, enum value_type type, struct key_ref *ref)
 {
     if (ctx_write(c, key, TYPE_NONE, ref) == ERR_NOT_FOUND) {
-        create(c, key, type, ref);
+        ctx_create(c, key, type, ref);
         return;
     }
     ctx_drop(c, ref);
@@ -135,6 +135,12 @@ bool ctx_repeats_fit(struct ctx *c, i64 count)
 }
 
 /* -- replies ------------------------------------------------------------------ */
+
+bool ctx_refuse(struct ctx *c, const char *error)
+{
+    reply_error(c->out, error);
+    return false;
+}
 
 void ctx_syntax_error(struct ctx *c) { reply_error(c->out, "ERR syntax error"); }
 

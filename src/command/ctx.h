@@ -95,6 +95,7 @@ NODISCARD bool ctx_repeats_fit(struct ctx *c, i64 count);
 
 /* -- replies -------------------------------------------------------------- */
 
+bool ctx_refuse(struct ctx *c, const char *error); /* replies the error; false, for `return ctx_refuse(…)` */
 void ctx_syntax_error(struct ctx *c);    /* ERR syntax error */
 void ctx_wrong_type(struct ctx *c);
 void ctx_wrong_arity(struct ctx *c);     /* wrong number of arguments for 'x' command */

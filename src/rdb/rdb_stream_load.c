@@ -16,7 +16,7 @@ struct stream_in {
     u64 master_count;
 };
 
-static bool bad(struct stream_in *r, const char *what)
+static bool stream_in_bad(struct stream_in *r, const char *what)
 {
     return rdb_fail(r->l->in, "a stream is damaged: %s", what);
 }
@@ -39,26 +39,26 @@ static bool read_raw_id(struct rdb_in *in, struct stream_id *id)
 static bool next_item(struct stream_in *r, struct rdb_blob *b, bytes *item)
 {
     if (rdb_blob_next(b, item)) return true;
-    return bad(r, b->error ? b->error : "a node ends within an entry");
+    return stream_in_bad(r, b->error ? b->error : "a node ends within an entry");
 }
 
 static bool next_int(struct stream_in *r, struct rdb_blob *b, i64 *v)
 {
     bytes item;
     if (!next_item(r, b, &item)) return false;
-    return num_parse_i64(item, v) || bad(r, "an element of a node is not a number");
+    return num_parse_i64(item, v) || stream_in_bad(r, "an element of a node is not a number");
 }
 
 static bool next_count(struct stream_in *r, struct rdb_blob *b, i64 *v)
 {
-    return next_int(r, b, v) && ((*v >= 0 && *v <= INT32_MAX) || bad(r, "a count is out of range"));
+    return next_int(r, b, v) && ((*v >= 0 && *v <= INT32_MAX) || stream_in_bad(r, "a count is out of range"));
 }
 
 static bool add_item(struct stream_in *r, struct rdb_blob *b, struct buf *to)
 {
     bytes item;
     if (!next_item(r, b, &item)) return false;
-    put_varint(to, item.n);
+    xentry_put_varint(to, item.n);
     buf_append_bytes(to, item);
     return true;
 }
@@ -74,7 +74,7 @@ static bool read_master(struct stream_in *r, struct rdb_blob *b, struct xnode *n
     buf_clear(&r->master);
     for (i64 i = 0; i < count; i++)
         if (!add_item(r, b, &r->master)) return false;
-    return next_int(r, b, &zero) && (zero == 0 || bad(r, "a node's first element does not end"));
+    return next_int(r, b, &zero) && (zero == 0 || stream_in_bad(r, "a node's first element does not end"));
 }
 
 /* The ID of an entry: above all before it, so that none is 0-0, and not below its node's. */
@@ -84,7 +84,7 @@ static bool read_entry_id(struct stream_in *r, struct rdb_blob *b, struct xnode 
     if (!next_int(r, b, &ms) || !next_int(r, b, &seq)) return false;
     *id = (struct stream_id){n->id.ms + (u64)ms, n->id.seq + (u64)seq};
     if (stream_id_cmp(*id, n->id) < 0 || stream_id_cmp(*id, r->top) <= 0)
-        return bad(r, "its entries are not in order");
+        return stream_in_bad(r, "its entries are not in order");
     r->top = n->last = *id;
     return true;
 }
@@ -96,17 +96,17 @@ static bool read_fields(struct stream_in *r, struct rdb_blob *b, bool same, i64 
     buf_clear(&r->values);
     if (!same && !next_count(r, b, &count)) return false;
     *elements = same ? count + 3 : 2 * count + 4;
-    if (count == 0) return bad(r, "an entry has no fields");
+    if (count == 0) return stream_in_bad(r, "an entry has no fields");
     for (i64 i = 0; i < count; i++)
         if ((!same && !add_item(r, b, &r->names)) || !add_item(r, b, &r->values)) return false;
     buf_clear(&r->packed);
-    put_varint(&r->packed, (u64)count);
+    xentry_put_varint(&r->packed, (u64)count);
     buf_append_bytes(&r->packed, buf_bytes(same ? &r->master : &r->names));
     buf_append_bytes(&r->packed, buf_bytes(&r->values));
     return true;
 }
 
-static void put_entry(struct stream_in *r, struct stream_id id)
+static void stream_in_put_entry(struct stream_in *r, struct stream_id id)
 {
     struct xrow row = xrow_entry(id);
     struct xstream *s = &r->s;
@@ -120,16 +120,17 @@ static bool read_entry(struct stream_in *r, struct rdb_blob *b, struct xnode *n,
     struct stream_id id;
     i64 flags, elements, told;
     if (!next_int(r, b, &flags)) return false;
-    if (flags & ~(i64)(RDB_ENTRY_DELETED | RDB_ENTRY_SAME)) return bad(r, "an entry has unknown flags");
+    if (flags & ~(i64)(RDB_ENTRY_DELETED | RDB_ENTRY_SAME))
+        return stream_in_bad(r, "an entry has unknown flags");
     if (!read_entry_id(r, b, n, &id) || !read_fields(r, b, flags & RDB_ENTRY_SAME, &elements)) return false;
     if (!next_int(r, b, &told)) return false;
-    if (told != elements) return bad(r, "an entry tells a wrong size of its own");
+    if (told != elements) return stream_in_bad(r, "an entry tells a wrong size of its own");
     if (flags & RDB_ENTRY_DELETED) {
         ++*gone;
         return true;
     }
     ++*live;
-    put_entry(r, id);
+    stream_in_put_entry(r, id);
     return true;
 }
 
@@ -139,13 +140,13 @@ static void settle_node(struct stream_in *r, struct xnode *n, size_t size)
     u64 counts = listpack_int_cost(n->live) + listpack_int_cost(n->gone);
     n->bytes = (u32)MIN(size > counts ? size - counts : 0, UINT32_MAX / 2);
     buf_clear(&r->names);
-    put_varint(&r->names, r->master_count);
+    xentry_put_varint(&r->names, r->master_count);
     buf_append_bytes(&r->names, buf_bytes(&r->master));
     n->fields = xnode_fields(buf_bytes(&r->names));
     xstream_push_node(&r->s, n);
 }
 
-static bool read_node(struct stream_in *r)
+static bool stream_in_node(struct stream_in *r)
 {
     struct rdb_blob b;
     struct xnode n = {0};
@@ -153,20 +154,20 @@ static bool read_node(struct stream_in *r)
     u32 live = 0, gone = 0;
     u64 entries;
     if (!rdb_view_string(r->l->in, &r->l->a, &key)) return false;
-    if (key.n != STREAM_ID_RAW) return bad(r, "a node's ID is not of 16 bytes");
+    if (key.n != STREAM_ID_RAW) return stream_in_bad(r, "a node's ID is not of 16 bytes");
     n.id = n.last = stream_id_unpack(key.p);
     if (!stream_id_zero(r->top) && stream_id_cmp(n.id, r->top) <= 0)
-        return bad(r, "its nodes are not in order");
+        return stream_in_bad(r, "its nodes are not in order");
     if (!rdb_view_string(r->l->in, &r->l->a, &raw)) return false;
     rdb_blob_open(&b, BLOB_LISTPACK, raw);
-    if (b.error || !read_master(r, &b, &n)) return b.error ? bad(r, b.error) : false;
+    if (b.error || !read_master(r, &b, &n)) return b.error ? stream_in_bad(r, b.error) : false;
     for (entries = (u64)n.live + n.gone; entries > 0; entries--)
         if (!read_entry(r, &b, &n, &live, &gone)) return false;
     bytes rest;
-    if (rdb_blob_next(&b, &rest)) return bad(r, "a node has more entries than it says");
-    if (b.error) return bad(r, b.error);
-    if (live != n.live || gone != n.gone) return bad(r, "a node has other entries than it says");
-    if (live + gone == 0) return bad(r, "a node has no entries");
+    if (rdb_blob_next(&b, &rest)) return stream_in_bad(r, "a node has more entries than it says");
+    if (b.error) return stream_in_bad(r, b.error);
+    if (live != n.live || gone != n.gone) return stream_in_bad(r, "a node has other entries than it says");
+    if (live + gone == 0) return stream_in_bad(r, "a node has no entries");
     settle_node(r, &n, raw.n);
     xstream_save(&r->s);
     return rdb_load_breathe(r->l);
@@ -176,9 +177,9 @@ static bool read_nodes(struct stream_in *r)
 {
     u64 nodes;
     if (!rdb_read_len(r->l->in, &nodes)) return false;
-    if (nodes > UINT32_MAX) return bad(r, "it has too many nodes");
+    if (nodes > UINT32_MAX) return stream_in_bad(r, "it has too many nodes");
     for (; nodes > 0; nodes--)
-        if (!read_node(r)) return false;
+        if (!stream_in_node(r)) return false;
     return true;
 }
 
@@ -188,8 +189,8 @@ static bool read_head(struct stream_in *r, enum rdb_type type)
     struct stream_id first, last;
     u64 length;
     if (!rdb_read_len(in, &length) || !read_id(in, &last)) return false;
-    if (length != r->s.length) return bad(r, "its length is not the number of its entries");
-    if (stream_id_cmp(last, r->live) < 0) return bad(r, "its last ID is below its entries'");
+    if (length != r->s.length) return stream_in_bad(r, "its length is not the number of its entries");
+    if (stream_id_cmp(last, r->live) < 0) return stream_in_bad(r, "its last ID is below its entries'");
     xstream_set_last(&r->s, last); /* XSETID may have set it below deleted ones */
     r->s.added = length;
     if (type == RDB_STREAM) return true;
@@ -198,20 +199,20 @@ static bool read_head(struct stream_in *r, enum rdb_type type)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-static void put_row(struct xstream *s, struct xrow row, bytes value)
+static void stream_in_put_row(struct xstream *s, struct xrow row, bytes value)
 {
     s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), value);
 }
 
-static void put_pending(struct xstream *s, const struct xgroup *g, struct stream_id id,
-                        const struct xpending *p)
+static void stream_in_put_pending(struct xstream *s, const struct xgroup *g, struct stream_id id,
+                                  const struct xpending *p)
 {
     char record[32];
     struct writer w = {record};
-    put_u32(&w, p->consumer);
-    put_u64(&w, (u64)p->time_ms);
-    put_u64(&w, p->count);
-    put_row(s, xrow_pending(g->number, id), bytes_of(record, (size_t)(w.p - record)));
+    writer_put_u32(&w, p->consumer);
+    writer_put_u64(&w, (u64)p->time_ms);
+    writer_put_u64(&w, p->count);
+    stream_in_put_row(s, xrow_pending(g->number, id), bytes_of(record, (size_t)(w.p - record)));
 }
 
 static bool read_pending(struct stream_in *r, struct xgroup *g)
@@ -223,9 +224,10 @@ static bool read_pending(struct stream_in *r, struct xgroup *g)
     if (!rdb_read_len(in, &g->pending)) return false;
     for (u64 i = 0; i < g->pending; i++) {
         if (!read_raw_id(in, &id) || !rdb_read_u64(in, &time_ms) || !rdb_read_len(in, &p.count)) return false;
-        if (xpending_find(&r->s, g, id, &other)) return bad(r, "an entry is pending twice in a group");
+        if (xpending_find(&r->s, g, id, &other))
+            return stream_in_bad(r, "an entry is pending twice in a group");
         p.time_ms = (i64)time_ms;
-        put_pending(&r->s, g, id, &p);
+        stream_in_put_pending(&r->s, g, id, &p);
         if (!rdb_load_breathe(r->l)) return false;
     }
     return true;
@@ -237,17 +239,18 @@ static bool read_owned(struct stream_in *r, const struct xgroup *g, const struct
     struct stream_id id;
     for (u64 i = 0; i < c->pending; i++) {
         if (!read_raw_id(r->l->in, &id)) return false;
-        if (!xpending_find(&r->s, g, id, &p)) return bad(r, "a consumer's pending entry is not its group's");
-        if (p.consumer != NOBODY) return bad(r, "an entry is pending for two consumers");
+        if (!xpending_find(&r->s, g, id, &p))
+            return stream_in_bad(r, "a consumer's pending entry is not its group's");
+        if (p.consumer != NOBODY) return stream_in_bad(r, "an entry is pending for two consumers");
         p.consumer = c->number;
-        put_pending(&r->s, g, id, &p);
-        put_row(&r->s, xrow_owned(g->number, c->number, id), (bytes){"", 0});
+        stream_in_put_pending(&r->s, g, id, &p);
+        stream_in_put_row(&r->s, xrow_owned(g->number, c->number, id), (bytes){"", 0});
         if (!rdb_load_breathe(r->l)) return false;
     }
     return true;
 }
 
-static bool read_consumer(struct stream_in *r, struct xgroup *g, enum rdb_type type, u64 *owned)
+static bool stream_in_consumer(struct stream_in *r, struct xgroup *g, enum rdb_type type, u64 *owned)
 {
     struct rdb_in *in = r->l->in;
     struct xconsumer c;
@@ -256,7 +259,7 @@ static bool read_consumer(struct stream_in *r, struct xgroup *g, enum rdb_type t
     active_ms = seen_ms;
     if (type == RDB_STREAM_3 && !rdb_read_u64(in, &active_ms)) return false;
     bytes name = buf_bytes(&r->l->a);
-    if (xconsumer_find(&r->s, g, name, &c)) return bad(r, "a consumer comes twice");
+    if (xconsumer_find(&r->s, g, name, &c)) return stream_in_bad(r, "a consumer comes twice");
     xconsumer_create(&r->s, g, name, (i64)seen_ms, &c);
     c.active_ms = (i64)active_ms;
     if (!rdb_read_len(in, &c.pending) || !read_owned(r, g, &c)) return false;
@@ -265,7 +268,7 @@ static bool read_consumer(struct stream_in *r, struct xgroup *g, enum rdb_type t
     return true;
 }
 
-static bool read_group(struct stream_in *r, enum rdb_type type)
+static bool stream_in_group(struct stream_in *r, enum rdb_type type)
 {
     struct rdb_in *in = r->l->in;
     struct xgroup g;
@@ -273,14 +276,14 @@ static bool read_group(struct stream_in *r, enum rdb_type type)
     u64 read, consumers, owned = 0;
     if (!rdb_read_string(in, &r->l->b) || !read_id(in, &last)) return false;
     bytes name = buf_bytes(&r->l->b);
-    if (xgroup_find(&r->s, name, &g)) return bad(r, "a group comes twice");
+    if (xgroup_find(&r->s, name, &g)) return stream_in_bad(r, "a group comes twice");
     if (type == RDB_STREAM) read = (u64)xstream_entries_up_to(&r->s, last);
     else if (!rdb_read_len(in, &read)) return false;
     xgroup_create(&r->s, name, last, MAX((i64)read, ENTRIES_READ_UNKNOWN), &g);
     if (!read_pending(r, &g) || !rdb_read_len(in, &consumers)) return false;
     for (; consumers > 0; consumers--)
-        if (!read_consumer(r, &g, type, &owned)) return false;
-    if (owned != g.pending) return bad(r, "an entry is pending for no consumer");
+        if (!stream_in_consumer(r, &g, type, &owned)) return false;
+    if (owned != g.pending) return stream_in_bad(r, "an entry is pending for no consumer");
     xgroup_put(&r->s, name, &g);
     xstream_save(&r->s);
     return true;
@@ -291,7 +294,7 @@ static bool read_stream(struct stream_in *r, enum rdb_type type)
     u64 groups;
     if (!read_nodes(r) || !read_head(r, type) || !rdb_read_len(r->l->in, &groups)) return false;
     for (; groups > 0; groups--)
-        if (!read_group(r, type)) return false;
+        if (!stream_in_group(r, type)) return false;
     xstream_save(&r->s);
     return true;
 }

@@ -1,7 +1,7 @@
 /* A stream's head and entries. The head is decoded into struct xstream when a stream is opened, and written
- * back once, when the command is through with it.
+ * back once, when the command is done with it.
  *
- * Rows may not change under a walk: whatever deletes, looks first and erases then. */
+ * Rows must not change during a walk, so deleting code first collects what to erase and then erases it. */
 #include "command/stream/stream.h"
 
 #include <endian.h>
@@ -10,7 +10,7 @@
 
 /* -- the head ---------------------------------------------------------------------------------- */
 
-#define HEAD_FORM 1 /* the first byte, should there ever be another layout */
+#define HEAD_FORM 1 /* first byte of the head: the version of its layout */
 
 void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref)
 {
@@ -19,16 +19,16 @@ void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref)
     if (head.n == 0) return;
     struct reader r = {head.p + 1, head.p + head.n};
     s->length = eng->ops->size(eng, ref);
-    s->last = get_id(&r);
-    s->first = get_id(&r);
-    s->max_deleted = get_id(&r);
-    s->added = get_u64(&r);
-    s->groups = get_u32(&r);
-    s->next_group = get_u32(&r);
-    s->nodes = get_u32(&r);
+    s->last = reader_get_id(&r);
+    s->first = reader_get_id(&r);
+    s->max_deleted = reader_get_id(&r);
+    s->added = reader_get_u64(&r);
+    s->groups = reader_get_u32(&r);
+    s->next_group = reader_get_u32(&r);
+    s->nodes = reader_get_u32(&r);
     if (s->nodes) {
-        s->tail.id = get_id(&r);
-        get_node(&r, &s->tail);
+        s->tail.id = reader_get_id(&r);
+        reader_get_node(&r, &s->tail);
     }
 }
 
@@ -37,16 +37,16 @@ void xstream_save(struct xstream *s)
     char head[ROWS_HEAD_MAX];
     struct writer w = {head};
     *w.p++ = HEAD_FORM;
-    put_id(&w, s->last);
-    put_id(&w, s->first);
-    put_id(&w, s->max_deleted);
-    put_u64(&w, s->added);
-    put_u32(&w, s->groups);
-    put_u32(&w, s->next_group);
-    put_u32(&w, s->nodes);
+    writer_put_id(&w, s->last);
+    writer_put_id(&w, s->first);
+    writer_put_id(&w, s->max_deleted);
+    writer_put_u64(&w, s->added);
+    writer_put_u32(&w, s->groups);
+    writer_put_u32(&w, s->next_group);
+    writer_put_u32(&w, s->nodes);
     if (s->nodes) {
-        put_id(&w, s->tail.id);
-        put_node(&w, &s->tail);
+        writer_put_id(&w, s->tail.id);
+        writer_put_node(&w, &s->tail);
     }
     s->eng->ops->rows.set_head(s->eng, s->ref, bytes_of(head, (size_t)(w.p - head)), s->length);
 }
@@ -55,20 +55,20 @@ void xstream_save(struct xstream *s)
 
 void xentry_pack(struct buf *to, const bytes *pairs, u64 count)
 {
-    put_varint(to, count);
+    xentry_put_varint(to, count);
     for (u64 i = 0; i < 2 * count; i += 2) {
-        put_varint(to, pairs[i].n);
+        xentry_put_varint(to, pairs[i].n);
         buf_append_bytes(to, pairs[i]);
     }
     for (u64 i = 1; i < 2 * count; i += 2) {
-        put_varint(to, pairs[i].n);
+        xentry_put_varint(to, pairs[i].n);
         buf_append_bytes(to, pairs[i]);
     }
 }
 
-static bytes take(const char **p, const char *end)
+static bytes xentry_take(const char **p, const char *end)
 {
-    u64 n = get_varint(p, end);
+    u64 n = xentry_get_varint(p, end);
     CHECK(n <= (u64)(end - *p));
     bytes part = bytes_of(*p, n);
     *p += n;
@@ -78,31 +78,31 @@ static bytes take(const char **p, const char *end)
 void xentry_open(struct xentry *e, bytes row)
 {
     *e = (struct xentry){.name = row.p, .end = row.p + row.n};
-    if (row.n == 0) { /* the engine failed, which is seen elsewhere */
+    if (row.n == 0) { /* the engine failed to read it; its sticky error is reported at commit */
         e->value = e->name;
         return;
     }
-    e->count = e->left = get_varint(&e->name, e->end);
+    e->count = e->left = xentry_get_varint(&e->name, e->end);
     e->value = e->name;
-    for (u64 i = 0; i < e->count; i++) take(&e->value, e->end);
+    for (u64 i = 0; i < e->count; i++) xentry_take(&e->value, e->end);
 }
 
 bool xentry_next(struct xentry *e, bytes *name, bytes *value)
 {
     if (e->left == 0) return false;
     e->left--;
-    *name = take(&e->name, e->end);
-    *value = take(&e->value, e->end);
+    *name = xentry_take(&e->name, e->end);
+    *value = xentry_take(&e->value, e->end);
     return true;
 }
 
 void xentry_open_names(struct xentry *e, bytes names)
 {
     *e = (struct xentry){.name = names.p, .end = names.p + names.n};
-    e->count = names.n ? get_varint(&e->name, e->end) : 0;
+    e->count = names.n ? xentry_get_varint(&e->name, e->end) : 0;
 }
 
-bytes xentry_name(struct xentry *e) { return take(&e->name, e->end); }
+bytes xentry_name(struct xentry *e) { return xentry_take(&e->name, e->end); }
 
 bytes xentry_names(bytes row)
 {
@@ -146,7 +146,7 @@ struct xnode_limits xnode_limits(const struct keyspace *ks)
     };
 }
 
-/* The bytes of all names and values. */
+/* Total bytes of all names and values. */
 static u64 payload(bytes packed)
 {
     struct xentry e;
@@ -208,22 +208,22 @@ bool xstream_delete(struct xstream *s, struct stream_id id)
     return true;
 }
 
-/* Erases the entries before this one; returns how many they were. */
+/* Erases the entries before this ID; returns how many. */
 static u64 erase_before(struct xstream *s, struct stream_id id)
 {
     struct xrow from = xrow_entry(STREAM_ID_MIN), to = xrow_entry(id);
     return s->eng->ops->rows.erase(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&to));
 }
 
-/* Erases the rows up to this one. */
+/* Erases the rows of this kind up to and including `last`. */
 static void wipe_up_to(struct xstream *s, struct xrow last, u64 count)
 {
     struct xrow from = xrow_kind(last.p[0]);
-    last.p[last.n++] = '\0'; /* itself included */
+    last.p[last.n++] = '\0'; /* the end is exclusive: the first key after `last` */
     s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&from), xrow_bytes(&last), count);
 }
 
-/* Erases the first nodes, up to this one, with their entries. */
+/* Erases the first nodes, up to and including `last`, and their entries. */
 static void erase_nodes(struct xstream *s, const struct xnode *last, u32 nodes, u64 entries)
 {
     wipe_up_to(s, xrow_node(last->id), nodes);
@@ -231,14 +231,14 @@ static void erase_nodes(struct xstream *s, const struct xnode *last, u32 nodes, 
     s->nodes -= nodes;
 }
 
-/* Whether all of a node goes. */
+/* Whether trimming removes the whole node. */
 static bool trims_whole(const struct xtrim *t, const struct xnode *n, u64 length)
 {
     if (t->by == TRIM_MAXLEN) return length - n->live >= t->maxlen;
     return stream_id_cmp(n->last, t->minid) < 0;
 }
 
-/* The first entry that stays when a part of a node goes. */
+/* The first entry that remains when trimming removes part of a node. */
 static struct stream_id first_kept(struct xstream *s, const struct xtrim *t, const struct xnode *n)
 {
     struct stream_id id = t->minid;

@@ -1,22 +1,24 @@
-/* Streams on top of an engine's rows (engine.h, struct rows_ops): what the head and the rows mean, which is
- * the same on every engine. Numbers are big-endian, so that the order of rows is that of IDs, ms and seq.
+/* Streams, stored in an engine's rows (engine.h, struct rows_ops). A stream is one head record and a set of
+ * ordered rows; their layout is the same on every engine. Numbers are big-endian, so rows sort by ID: first
+ * by ms, then by seq.
  *
  *   e · id (u64, u64)         an entry -> its fields: names first, then values (xentry)
- *   n · id                    a node: entries that Redis would keep together -> struct xnode; see below
- *   g · name, ended           a group -> struct xgroup
- *   c · u32 g · name, ended   a consumer of group number g -> struct xconsumer
- *   d · u32 g · u32 c         … and its name
- *   p · u32 g · id            delivered by g and not acknowledged -> struct xpending
- *   q · u32 g · u32 c · id    the same by consumer
+ *   n · id                    a node: the entries Redis would keep in one listpack -> struct xnode; see below
+ *   g · name, terminated      a group -> struct xgroup
+ *   c · u32 g · name, term.   a consumer of group number g -> struct xconsumer
+ *   d · u32 g · u32 c         the name of consumer number c
+ *   p · u32 g · id            an entry g delivered that is not acknowledged -> struct xpending
+ *   q · u32 g · u32 c · id    the same, indexed by consumer; no value
  *
- * A name is ended in such a way that none is the beginning of another, and that names sort as their bytes do:
- * 00 becomes 00 ff, and 00 01 ends it. Counts that Redis answers without counting are kept in these records.
+ * Names in rows are escaped and terminated (00 becomes 00 ff, 00 01 ends the name), so that no name is a
+ * prefix of another and names sort by their bytes. Counts that Redis replies in O(1) are kept in the records.
  *
- * Nodes. XADD and XTRIM with ~ leave what Redis's do, which takes whole nodes away only, of
- * stream-node-max-entries and -bytes: so we know where Redis's nodes would begin and how large they would be.
- * The last one's record, which every XADD changes, is in the head; it becomes a row when the next one begins.
+ * Nodes. XADD and XTRIM with ~ only remove whole nodes, whose size is set by stream-node-max-entries and
+ * -bytes. To trim exactly the entries Redis would trim, we record where Redis's nodes would begin and how
+ * large they would be. Every XADD changes the last node, so its record lives in the head; it becomes a row
+ * when the next node begins.
  *
- * Names are of this kind, xstream, because `stream` is the replication's. */
+ * Types and functions are called xstream_…, because `stream` is the replication stream elsewhere. */
 #ifndef MAYFLY_COMMAND_STREAM_STREAM_H
 #define MAYFLY_COMMAND_STREAM_STREAM_H
 
@@ -30,12 +32,12 @@ struct stream_id {
 
 #define STREAM_ID_MIN ((struct stream_id){0, 0})
 #define STREAM_ID_MAX ((struct stream_id){UINT64_MAX, UINT64_MAX})
-#define STREAM_ID_TEXT 48 /* room for one in text */
+#define STREAM_ID_TEXT 48 /* buffer size for a printed ID */
 #define STREAM_ID_RAW 16
 
 int stream_id_cmp(struct stream_id a, struct stream_id b);
-bool stream_id_incr(struct stream_id *id); /* false: there is none after it */
-bool stream_id_decr(struct stream_id *id);
+bool stream_id_incr(struct stream_id *id); /* false: it is already the highest */
+bool stream_id_decr(struct stream_id *id); /* false: it is already 0-0 */
 static inline bool stream_id_zero(struct stream_id id) { return id.ms == 0 && id.seq == 0; }
 
 bytes stream_id_print(char text[STREAM_ID_TEXT], struct stream_id id);
@@ -43,48 +45,48 @@ void stream_id_pack(char to[STREAM_ID_RAW], struct stream_id id);
 struct stream_id stream_id_unpack(const char *from);
 void reply_stream_id(struct reply *r, struct stream_id id);
 
-/* As Redis reads one. missing_seq: if only the milliseconds are given. strict: no - and +. seq_given (may be
- * NULL): whether ms-* is allowed, and if so whether it was not that. */
+/* Parses an ID by Redis's rules. missing_seq is the seq to use if only ms is given. strict refuses - and +.
+ * If seq_given is not NULL, ms-* is accepted too, and sets *seq_given to false. */
 bool stream_id_parse(bytes text, u64 missing_seq, bool strict, bool *seq_given, struct stream_id *id);
 
-/* The same; false: the error was replied. */
+/* Parse an ID argument; false: the error was replied. ctx_stream_edge also accepts -, + and a leading (. */
 NODISCARD bool ctx_stream_id(struct ctx *c, bytes text, u64 missing_seq, struct stream_id *id); /* strict */
 NODISCARD bool ctx_stream_edge(struct ctx *c, bytes text, u64 missing_seq, bool *exclusive,
                                struct stream_id *id);
 
-/* start and end of an interval, made inclusive; both may have a ( before them. */
+/* Parses the start and end of an interval, each with an optional leading (, into inclusive bounds. */
 NODISCARD bool ctx_stream_interval(struct ctx *c, bytes start, bytes end, struct stream_id *from,
                                    struct stream_id *to);
 
 /* -- the stream: stream.c ---------------------------------------------------------------------- */
 
 struct xnode {
-    struct stream_id id, last; /* of its first entry, and of the last that was ever added to it */
-    u32 live, gone;            /* entries; those deleted, which Redis only marks */
-    u32 bytes;                 /* of its listpack in Redis, but for these two counts */
-    u64 fields;                /* checksum of its first entry's field names: others with them are shorter */
+    struct stream_id id, last; /* ID of the first entry, and of the last one ever added */
+    u32 live, gone;            /* entries present, and entries deleted (Redis only flags those) */
+    u32 bytes;                 /* size of its listpack in Redis, without the two counts above */
+    u64 fields;                /* checksum of the first entry's field names; Redis stores them only once */
 };
 
-/* A stream at hand: its head, decoded. Whoever changes it says xstream_save in the end. */
+/* An open stream: its decoded head. After changing it, call xstream_save() once at the end. */
 struct xstream {
     struct engine *eng;
     struct key_ref *ref;
     u64 length;
-    struct stream_id last;        /* the highest ever, unless XSETID said otherwise */
-    struct stream_id first;       /* of the entries there are; 0-0: none */
-    struct stream_id max_deleted; /* by XDEL */
-    u64 added;                    /* entries ever */
-    u32 groups, next_group;       /* how many, and the number of the next one */
-    u32 nodes;                    /* the tail included */
-    struct xnode tail;            /* if there are nodes */
+    struct stream_id last;        /* highest ID ever added, or the one XSETID set */
+    struct stream_id first;       /* ID of the first entry present; 0-0: the stream is empty */
+    struct stream_id max_deleted; /* highest ID removed by XDEL */
+    u64 added;                    /* entries ever added */
+    u32 groups, next_group;       /* number of groups, and the number the next group gets */
+    u32 nodes;                    /* including the tail */
+    struct xnode tail;            /* the last node; valid if nodes > 0 */
 };
 
 void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref);
 void xstream_save(struct xstream *s);
 
-/* Fields of an entry as a row has them: count · (length · name) … · (length · value) … */
+/* Iterates over the fields of an entry's row: count · (length · name) … · (length · value) … */
 struct xentry {
-    const char *name, *value, *end; /* where the walk is */
+    const char *name, *value, *end; /* the next name and value, and the end of the row */
     u64 left;
     u64 count;
 };
@@ -92,59 +94,60 @@ struct xentry {
 void xentry_pack(struct buf *to, const bytes *pairs, u64 count);
 void xentry_open(struct xentry *e, bytes row);
 bool xentry_next(struct xentry *e, bytes *name, bytes *value);
-bytes xentry_names(bytes row); /* the part before the values */
-void xentry_open_names(struct xentry *e, bytes names); /* such a part: only the names can be taken */
+bytes xentry_names(bytes row);                         /* the part of a row before the values */
+void xentry_open_names(struct xentry *e, bytes names); /* opens such a part; then use xentry_name only */
 bytes xentry_name(struct xentry *e);
 void reply_xentry(struct reply *r, struct stream_id id, bytes row);
 
-/* How large Redis lets a node become. */
+/* stream-node-max-bytes and stream-node-max-entries. */
 struct xnode_limits {
     u64 bytes, entries;
 };
 struct xnode_limits xnode_limits(const struct keyspace *ks);
 
-/* Adds an entry, whose id is higher than s->last. */
+/* Adds an entry. Its id must be higher than s->last. */
 void xstream_append(struct xstream *s, struct xnode_limits limits, struct stream_id id, bytes packed);
 
 bool xstream_has(struct xstream *s, struct stream_id id, bytes *packed); /* packed may be NULL */
-bool xstream_delete(struct xstream *s, struct stream_id id); /* as XDEL; false: it isn't there */
+bool xstream_delete(struct xstream *s, struct stream_id id); /* as XDEL; false: no such entry */
 
 struct xtrim {
     enum { TRIM_NONE, TRIM_MAXLEN, TRIM_MINID } by;
     bool approx;
     u64 maxlen;
     struct stream_id minid;
-    u64 limit; /* of entries; 0: none */
+    u64 limit; /* most entries to remove; 0: no limit */
 };
-u64 xstream_trim(struct xstream *s, const struct xtrim *t); /* how many went */
+u64 xstream_trim(struct xstream *s, const struct xtrim *t); /* returns the number of entries removed */
 
-/* The id after `last` at this time; false: there is none any more. */
+/* The ID XADD * would use at this time; false: the IDs are exhausted. */
 bool xstream_next_id(const struct xstream *s, i64 now_ms, struct stream_id *id);
 
 /* -- nodes: stream_node.c ---------------------------------------------------------------------- */
 
-u64 xnode_size(const struct xnode *n); /* bytes of its listpack */
-u64 xnode_fields(bytes names);         /* for xnode.fields: of xentry_names */
-void xnode_begin(struct xnode *n, struct stream_id id, bytes packed);   /* made for this entry, without it */
-void xnode_add(struct xnode *n, struct stream_id id, bytes packed);
-bool xstream_node_of(struct xstream *s, struct stream_id id, struct xnode *n); /* that this id falls into */
-void xstream_put_node(struct xstream *s, const struct xnode *n);
-void xstream_push_node(struct xstream *s, const struct xnode *n); /* becomes the tail */
+u64 xnode_size(const struct xnode *n); /* bytes of its listpack in Redis */
+u64 xnode_fields(bytes names);         /* checksum for xnode.fields; `names` is from xentry_names() */
+void xnode_begin(struct xnode *n, struct stream_id id, bytes packed); /* an empty node for this entry */
+void xnode_add(struct xnode *n, struct stream_id id, bytes packed);   /* accounts for an added entry */
+bool xstream_node_of(struct xstream *s, struct stream_id id, struct xnode *n); /* the node this ID falls in */
+void xstream_put_node(struct xstream *s, const struct xnode *n);               /* stores a changed node */
+void xstream_push_node(struct xstream *s, const struct xnode *n); /* appends it as the new tail */
 void xstream_drop_node(struct xstream *s, const struct xnode *n);
 
-/* The last ID is another, not below an entry's. It may be below what was deleted: then nodes end with it. */
+/* Sets the last ID, which must not be below that of any entry. It may be below IDs that were deleted; nodes
+ * are then cut back to it. */
 void xstream_set_last(struct xstream *s, struct stream_id last);
 
 /* -- walking over rows ------------------------------------------------------------------------- */
 
-#define XROW_MAX 32 /* rows without names in them */
+#define XROW_MAX 32 /* longest row key that contains no name */
 
 struct xrow {
     char p[XROW_MAX];
     size_t n;
 };
 
-/* The rows above, and the beginnings that rows of a kind have in common. */
+/* Keys of the rows listed at the top, and prefixes shared by rows of one kind. */
 struct xrow xrow_kind(char kind);
 struct xrow xrow_entry(struct stream_id id);
 struct xrow xrow_node(struct stream_id id);
@@ -153,10 +156,11 @@ struct xrow xrow_pending(u32 group, struct stream_id id);
 struct xrow xrow_owner(u32 group, u32 consumer);
 struct xrow xrow_owned(u32 group, u32 consumer, struct stream_id id);
 struct xrow xrow_consumer_name(u32 group, u32 consumer);
-struct xrow xrow_after(struct xrow prefix); /* above all that begin with this */
+struct xrow xrow_after(struct xrow prefix); /* sorts after every row with this prefix */
 static inline bytes xrow_bytes(const struct xrow *r) { return bytes_of(r->p, r->n); }
 
-/* Rows that begin with `prefix` and end in an id, from one to another. */
+/* Walks the rows `prefix` · id with from <= id <= to, upwards or in reverse. Rows must not be changed during
+ * a walk. */
 struct xwalk {
     struct rows_iter it;
     struct xrow prefix;
@@ -164,16 +168,16 @@ struct xwalk {
 };
 void xwalk(struct xwalk *w, struct xstream *s, struct xrow prefix, struct stream_id from, struct stream_id to,
            bool reverse);
-bool xwalk_next(struct xwalk *w, struct stream_id *id, bytes *value); /* good until the next step */
-void xwalk_end(struct xwalk *w); /* of one that is left before xwalk_next was false; and of any other */
+bool xwalk_next(struct xwalk *w, struct stream_id *id, bytes *value); /* value is valid until the next step */
+void xwalk_end(struct xwalk *w); /* needed if the walk stops before xwalk_next is false; else harmless */
 
-/* The id of the first or last such row; false: there is none. */
+/* The ID of the first or last row with this prefix; false: there is none. */
 bool xwalk_edge(struct xstream *s, struct xrow prefix, bool last, struct stream_id *id);
 
 void xstream_walk(struct xwalk *w, struct xstream *s, struct stream_id from, struct stream_id to,
                   bool reverse);
 
-/* Over nodes from the first one on, the tail last. The stream may not be changed meanwhile. */
+/* Walks over all nodes in order; the tail comes last. The stream must not be changed during the walk. */
 struct xnode_walk {
     struct xstream *s;
     struct xwalk w;
@@ -181,11 +185,11 @@ struct xnode_walk {
 };
 void xnode_walk(struct xnode_walk *w, struct xstream *s);
 bool xnode_next(struct xnode_walk *w, struct xnode *n);
-void xnode_walk_end(struct xnode_walk *w); /* of one that is left before xnode_next was false */
+void xnode_walk_end(struct xnode_walk *w); /* required if the walk stops before xnode_next returned false */
 
-/* -- commands' common ground: stream_cmd.c ------------------------------------------------------ */
+/* -- shared by the commands: stream_cmd.c ------------------------------------------------------ */
 
-/* Looks the stream up. As ctx_read and ctx_write. */
+/* Look up and open a stream; results as of ctx_read and ctx_write. */
 NODISCARD err ctx_read_stream(struct ctx *c, bytes key, struct key_ref *ref, struct xstream *s);
 NODISCARD err ctx_write_stream(struct ctx *c, bytes key, struct key_ref *ref, struct xstream *s);
 

@@ -32,21 +32,16 @@ struct add_options {
     bool auto_id, auto_seq; /* *, or ms-* */
     struct stream_id id;
     bool limit_given;
-    int at; /* of the ID; fields follow it */
+    int at; /* argv index of the ID; the fields follow it */
 };
 
-static bool refuse(struct ctx *c, const char *error)
-{
-    reply_error(c->out, error);
-    return false;
-}
-
-/* [=|~] and the threshold after MAXLEN or MINID at argv[*i]. */
-static bool parse_threshold(struct ctx *c, struct add_options *o, int *i, bool by_length)
+/* Parses [=|~] and the threshold after MAXLEN or MINID at argv[*i]. */
+static bool xadd_parse_threshold(struct ctx *c, struct add_options *o, int *i, bool by_length)
 {
     i64 n;
     if (o->trim.by != TRIM_NONE)
-        return refuse(c, "ERR syntax error, MAXLEN and MINID options at the same time are not compatible");
+        return ctx_refuse(c,
+                          "ERR syntax error, MAXLEN and MINID options at the same time are not compatible");
     o->trim.approx = false;
     if (*i + 2 < c->argc && bytes_is(c->argv[*i + 1], "~")) {
         o->trim.approx = true;
@@ -58,100 +53,102 @@ static bool parse_threshold(struct ctx *c, struct add_options *o, int *i, bool b
     o->trim.by = by_length ? TRIM_MAXLEN : TRIM_MINID;
     if (!by_length) return ctx_stream_id(c, arg, 0, &o->trim.minid);
     if (!ctx_int(c, arg, &n)) return false;
-    if (n < 0) return refuse(c, "ERR The MAXLEN argument must be >= 0.");
+    if (n < 0) return ctx_refuse(c, "ERR The MAXLEN argument must be >= 0.");
     o->trim.maxlen = (u64)n;
     return true;
 }
 
-static bool parse_limit(struct ctx *c, struct add_options *o, bytes arg)
+static bool xadd_parse_limit(struct ctx *c, struct add_options *o, bytes arg)
 {
     i64 n;
     if (!ctx_int(c, arg, &n)) return false;
-    if (n < 0) return refuse(c, "ERR The LIMIT argument must be >= 0.");
+    if (n < 0) return ctx_refuse(c, "ERR The LIMIT argument must be >= 0.");
     o->trim.limit = (u64)n;
     return o->limit_given = true;
 }
 
-static bool parse_new_id(struct ctx *c, struct add_options *o, int at)
+static bool xadd_parse_id(struct ctx *c, struct add_options *o, int at)
 {
     bool seq_given = true;
     o->at = at;
     o->auto_id = bytes_eq(c->argv[at], BYTES_LIT("*"));
     if (o->auto_id) return true;
     if (!stream_id_parse(c->argv[at], 0, true, &seq_given, &o->id))
-        return refuse(c, "ERR Invalid stream ID specified as stream command argument");
+        return ctx_refuse(c, "ERR Invalid stream ID specified as stream command argument");
     o->auto_seq = !seq_given;
     return true;
 }
 
-/* What ~ may take away in one go. What comes from a primary, or from an AOF, says exactly what goes. */
-static bool settle_limit(struct ctx *c, struct add_options *o)
+/* Sets how many entries ~ may remove in one call: LIMIT, or 100 nodes as in Redis. Commands from a primary
+ * or an AOF state the exact trim and have no limit. */
+static bool xadd_default_limit(struct ctx *c, struct add_options *o)
 {
     u64 nodes = 100 * MIN(c->ks->stream_node_max_entries, 10000u);
     if (c->ks->mode == EXPIRY_APPLY) {
         o->trim.limit = 0;
     } else if (o->limit_given && !o->trim.approx) {
-        return refuse(c, "ERR syntax error, LIMIT cannot be used without the special ~ option");
+        return ctx_refuse(c, "ERR syntax error, LIMIT cannot be used without the special ~ option");
     } else if (!o->limit_given) {
         o->trim.limit = o->trim.approx ? (nodes ? nodes : 10000) : 0;
     }
     return true;
 }
 
-static bool parse_options(struct ctx *c, struct add_options *o, bool adds)
+static bool xadd_parse_options(struct ctx *c, struct add_options *o, bool adds)
 {
     for (int i = 2; i < c->argc && !o->at; i++) {
         bytes word = c->argv[i];
         bool more = i + 1 < c->argc;
         bool maxlen = bytes_is(word, "maxlen");
         if ((maxlen || bytes_is(word, "minid")) && more) {
-            if (!parse_threshold(c, o, &i, maxlen)) return false;
+            if (!xadd_parse_threshold(c, o, &i, maxlen)) return false;
         } else if (bytes_is(word, "limit") && more) {
-            if (!parse_limit(c, o, c->argv[++i])) return false;
+            if (!xadd_parse_limit(c, o, c->argv[++i])) return false;
         } else if (adds && bytes_is(word, "nomkstream")) {
             o->no_create = true;
         } else if (adds) {
-            if (!parse_new_id(c, o, i)) return false;
+            if (!xadd_parse_id(c, o, i)) return false;
         } else {
             ctx_syntax_error(c);
             return false;
         }
     }
     if (o->trim.limit && o->trim.by == TRIM_NONE)
-        return refuse(c, "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
+        return ctx_refuse(c, "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
     if (!adds && o->trim.by == TRIM_NONE)
-        return refuse(c, "ERR syntax error, XTRIM must be called with a trimming strategy");
-    return settle_limit(c, o);
+        return ctx_refuse(c, "ERR syntax error, XTRIM must be called with a trimming strategy");
+    return xadd_default_limit(c, o);
 }
 
 /* -- XADD -------------------------------------------------------------------------------------- */
 
-/* The ID the entry gets; false: an error was replied. */
-static bool choose_id(struct ctx *c, const struct xstream *s, const struct add_options *o,
-                      struct stream_id *id)
+/* Chooses the ID of the new entry; false: an error was replied. */
+static bool xadd_choose_id(struct ctx *c, const struct xstream *s, const struct add_options *o,
+                           struct stream_id *id)
 {
     bool fits = true;
     *id = o->id;
     if (stream_id_cmp(s->last, STREAM_ID_MAX) == 0)
-        return refuse(c, "ERR The stream has exhausted the last possible ID, unable to add more items");
+        return ctx_refuse(c, "ERR The stream has exhausted the last possible ID, unable to add more items");
     if (o->auto_id) return xstream_next_id(s, c->now_ms, id);
     if (o->auto_seq && id->ms == s->last.ms) {
         fits = s->last.seq != UINT64_MAX;
         id->seq = s->last.seq + 1;
     }
     if (fits && stream_id_cmp(*id, s->last) > 0) return true;
-    return refuse(c, "ERR The ID specified in XADD is equal or smaller than the target stream top item");
+    return ctx_refuse(c, "ERR The ID specified in XADD is equal or smaller than the target stream top item");
 }
 
-static bool entry_fits(struct ctx *c, int first)
+static bool xadd_entry_fits(struct ctx *c, int first)
 {
     u64 n = 0;
     for (int i = first; i < c->argc; i++) n += c->argv[i].n;
-    return n <= ENTRY_MAX || refuse(c, "ERR Elements are too large to be stored");
+    return n <= ENTRY_MAX || ctx_refuse(c, "ERR Elements are too large to be stored");
 }
 
-/* The entry with its ID, and what trimming left: whoever repeats it gets the same. */
-static void state_added(struct ctx *c, const struct xstream *s, const struct add_options *o,
+/* Journals XADD with the chosen ID and the exact length after trimming, so that replaying it gives the same
+ * stream. */
+static void xadd_effect(struct ctx *c, const struct xstream *s, const struct add_options *o,
                         struct stream_id id, u64 trimmed)
 {
     char text[STREAM_ID_TEXT], length[NUM_I64_LEN];
@@ -171,7 +168,7 @@ static void state_added(struct ctx *c, const struct xstream *s, const struct add
     mem_free(argv);
 }
 
-static void add_entry(struct ctx *c, struct xstream *s, const struct add_options *o, struct stream_id id)
+static void xadd_entry(struct ctx *c, struct xstream *s, const struct add_options *o, struct stream_id id)
 {
     struct buf packed = {0};
     u64 trimmed = 0;
@@ -184,7 +181,7 @@ static void add_entry(struct ctx *c, struct xstream *s, const struct add_options
     if (o->trim.by != TRIM_NONE) trimmed = xstream_trim(s, &o->trim);
     if (trimmed) keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_STREAM, "xtrim");
     xstream_save(s);
-    state_added(c, s, o, id, trimmed);
+    xadd_effect(c, s, o, id, trimmed);
 }
 
 void cmd_xadd(struct ctx *c)
@@ -193,7 +190,7 @@ void cmd_xadd(struct ctx *c)
     struct key_ref ref;
     struct xstream s = {0};
     struct stream_id id;
-    if (!parse_options(c, &o, true)) return;
+    if (!xadd_parse_options(c, &o, true)) return;
     int fields = o.at ? c->argc - o.at - 1 : 0;
     if (fields < 2 || fields % 2) {
         ctx_wrong_arity(c);
@@ -209,12 +206,12 @@ void cmd_xadd(struct ctx *c)
         reply_null(c->out);
         return;
     }
-    if (!choose_id(c, &s, &o, &id) || !entry_fits(c, o.at + 1)) return;
+    if (!xadd_choose_id(c, &s, &o, &id) || !xadd_entry_fits(c, o.at + 1)) return;
     if (e == ERR_NOT_FOUND) {
         if (!ctx_open(c, c->argv[1], TYPE_STREAM, &ref)) return;
         xstream_open(&s, c->eng, &ref);
     }
-    add_entry(c, &s, &o, id);
+    xadd_entry(c, &s, &o, id);
 }
 
 /* -- XTRIM, XDEL, XSETID ----------------------------------------------------------------------- */
@@ -225,7 +222,7 @@ void cmd_xtrim(struct ctx *c)
     struct key_ref ref;
     struct xstream s;
     char length[NUM_I64_LEN];
-    if (!parse_options(c, &o, false)) return;
+    if (!xadd_parse_options(c, &o, false)) return;
     err e = ctx_write_stream(c, c->argv[1], &ref, &s);
     if (e == ERR_NOT_FOUND) reply_int(c->out, 0);
     if (e != OK) return;
@@ -263,19 +260,19 @@ struct setid_options {
     i64 added; /* -1: not given */
 };
 
-static bool parse_setid(struct ctx *c, struct setid_options *o)
+static bool xsetid_parse(struct ctx *c, struct setid_options *o)
 {
     if (!ctx_stream_id(c, c->argv[2], 0, &o->id)) return false;
     for (int i = 3; i < c->argc; i += 2) {
         bool more = i + 1 < c->argc;
         if (more && bytes_is(c->argv[i], "entriesadded")) {
             if (!ctx_int(c, c->argv[i + 1], &o->added)) return false;
-            if (o->added < 0) return refuse(c, "ERR entries_added must be positive");
+            if (o->added < 0) return ctx_refuse(c, "ERR entries_added must be positive");
         } else if (more && bytes_is(c->argv[i], "maxdeletedid")) {
             if (!ctx_stream_id(c, c->argv[i + 1], 0, &o->max_deleted)) return false;
             if (stream_id_cmp(o->id, o->max_deleted) < 0)
-                return refuse(c, "ERR The ID specified in XSETID is smaller than the provided "
-                                 "max_deleted_entry_id");
+                return ctx_refuse(c, "ERR The ID specified in XSETID is smaller than the provided "
+                                     "max_deleted_entry_id");
         } else {
             ctx_syntax_error(c);
             return false;
@@ -284,19 +281,19 @@ static bool parse_setid(struct ctx *c, struct setid_options *o)
     return true;
 }
 
-static bool setid_allowed(struct ctx *c, struct xstream *s, const struct setid_options *o)
+static bool xsetid_allowed(struct ctx *c, struct xstream *s, const struct setid_options *o)
 {
     struct stream_id top = STREAM_ID_MIN;
-    bool replayed = c->ks->mode == EXPIRY_APPLY; /* Redis 7.0 allowed what follows */
+    bool replayed = c->ks->mode == EXPIRY_APPLY; /* a Redis 7.0 primary allows what we refuse here */
     if (stream_id_cmp(o->id, s->max_deleted) < 0 && !replayed)
-        return refuse(c, "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
+        return ctx_refuse(c, "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
     if (s->length == 0) return true;
     xwalk_edge(s, xrow_kind('e'), true, &top);
     if (stream_id_cmp(o->id, top) < 0)
-        return refuse(c, "ERR The ID specified in XSETID is smaller than the target stream top item");
+        return ctx_refuse(c, "ERR The ID specified in XSETID is smaller than the target stream top item");
     if (o->added != -1 && s->length > (u64)o->added)
-        return refuse(c,
-                      "ERR The entries_added specified in XSETID is smaller than the target stream length");
+        return ctx_refuse(
+            c, "ERR The entries_added specified in XSETID is smaller than the target stream length");
     return true;
 }
 
@@ -305,10 +302,10 @@ void cmd_xsetid(struct ctx *c)
     struct setid_options o = {.added = -1};
     struct key_ref ref;
     struct xstream s;
-    if (!parse_setid(c, &o)) return;
+    if (!xsetid_parse(c, &o)) return;
     err e = ctx_write_stream(c, c->argv[1], &ref, &s);
     if (e == ERR_NOT_FOUND) reply_error(c->out, "ERR no such key");
-    if (e != OK || !setid_allowed(c, &s, &o)) return;
+    if (e != OK || !xsetid_allowed(c, &s, &o)) return;
     xstream_set_last(&s, o.id);
     if (o.added != -1) s.added = (u64)o.added;
     if (!stream_id_zero(o.max_deleted)) s.max_deleted = o.max_deleted;
@@ -328,8 +325,8 @@ void cmd_xlen(struct ctx *c)
     if (e == OK) reply_int(c->out, (i64)c->eng->ops->size(c->eng, &ref));
 }
 
-static void reply_range(struct ctx *c, struct xstream *s, struct stream_id from, struct stream_id to,
-                        i64 count, bool reverse)
+static void xrange_reply(struct ctx *c, struct xstream *s, struct stream_id from, struct stream_id to,
+                         i64 count, bool reverse)
 {
     size_t mark = reply_mark(c->out), n = 0;
     struct xwalk w;
@@ -344,7 +341,7 @@ static void reply_range(struct ctx *c, struct xstream *s, struct stream_id from,
     reply_array_at(c->out, mark, n);
 }
 
-static void range(struct ctx *c, bool reverse)
+static void xrange_command(struct ctx *c, bool reverse)
 {
     struct stream_id from, to;
     struct key_ref ref;
@@ -363,8 +360,8 @@ static void range(struct ctx *c, bool reverse)
     if (e == ERR_NOT_FOUND) reply_array(c->out, 0);
     if (e != OK) return;
     if (count == 0) reply_null_array(c->out);
-    else reply_range(c, &s, from, to, count, reverse);
+    else xrange_reply(c, &s, from, to, count, reverse);
 }
 
-void cmd_xrange(struct ctx *c) { range(c, false); }
-void cmd_xrevrange(struct ctx *c) { range(c, true); }
+void cmd_xrange(struct ctx *c) { xrange_command(c, false); }
+void cmd_xrevrange(struct ctx *c) { xrange_command(c, true); }

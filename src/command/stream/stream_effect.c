@@ -1,6 +1,6 @@
 #include "command/stream/stream_effect.h"
 
-/* -- a group at hand --------------------------------------------------------------------------- */
+/* -- the group of a command -------------------------------------------------------------------- */
 
 err ctx_find_group(struct ctx *c, bytes key, bytes group, bool write, struct group_use *u)
 {

@@ -1,11 +1,11 @@
-/* What commands on groups did, as the journal tells it: by XCLAIM, XACK and XGROUP, as Redis's replicas
- * hear it. */
+/* Journal effects of the consumer-group commands. As in Redis, a delivery is propagated to replicas and the
+ * AOF as XCLAIM, XACK and XGROUP commands. */
 #ifndef MAYFLY_COMMAND_STREAM_STREAM_EFFECT_H
 #define MAYFLY_COMMAND_STREAM_STREAM_EFFECT_H
 
 #include "command/stream/stream_group.h"
 
-/* A group as a command has it at hand. */
+/* The group a command works on: its stream, its record, and the consumer if one is named. */
 struct group_use {
     bytes key, group, consumer; /* names */
     struct key_ref ref;
@@ -15,21 +15,22 @@ struct group_use {
     bool consumer_made;
 };
 
-/* Finds the stream and its group. ERR_NOT_FOUND: either isn't there. */
+/* Finds the stream and its group. ERR_NOT_FOUND: the stream or the group is missing. */
 NODISCARD err ctx_find_group(struct ctx *c, bytes key, bytes group, bool write, struct group_use *u);
-void ctx_no_group(struct ctx *c, bytes key, bytes group); /* the error */
+void ctx_no_group(struct ctx *c, bytes key, bytes group); /* replies the NOGROUP error */
 
-/* Finds the consumer, and notes that it was seen; or makes it. */
+/* Finds the consumer and updates its seen time, or creates it. */
 void ctx_open_consumer(struct ctx *c, bytes name, struct group_use *u);
 
-/* Writes group, consumer and head back. */
+/* Writes the group and consumer records back. */
 void group_save(struct group_use *u);
 
-void effect_created(struct ctx *c, const struct group_use *u); /* the consumer */
+void effect_created(struct ctx *c, const struct group_use *u); /* the consumer was created */
 void effect_group_id(struct ctx *c, const struct group_use *u);
 void effect_acked(struct ctx *c, const struct group_use *u, struct stream_id id);
 
-/* Pending entries of one consumer: collected while they have the same time and count, then told at once. */
+/* Batches the pending entries of one consumer: entries with the same delivery time and count are propagated
+ * in one XCLAIM. Call effect_claims_end() after the last one. */
 #define CLAIMS_TOGETHER 256
 struct claims {
     struct ctx *c;

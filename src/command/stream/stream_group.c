@@ -1,12 +1,13 @@
-/* Groups, consumers and pending entries as rows. A group and a consumer have numbers, so that the many rows
- * of what is pending are short; a number is not given twice as long as the stream, or the group, is there. */
+/* Groups, consumers and pending entries as rows. Pending rows refer to their group and consumer by number to
+ * stay short. A group's number is not reused during the life of the stream, nor a consumer's during the life
+ * of its group. */
 #include "command/stream/stream_group.h"
 
 #include "command/stream/stream_code.h"
 
 /* -- names in rows ----------------------------------------------------------------------------- */
 
-/* A name ended as stream.h says. */
+/* Appends a name, escaped and terminated as described in stream.h. */
 static void end_name(struct buf *row, bytes name)
 {
     for (size_t i = 0; i < name.n; i++) {
@@ -16,6 +17,7 @@ static void end_name(struct buf *row, bytes name)
     buf_append(row, "\0\1", 2);
 }
 
+/* The reverse. */
 static void begin_name(struct buf *name, bytes ended)
 {
     buf_clear(name);
@@ -25,7 +27,7 @@ static void begin_name(struct buf *name, bytes ended)
     }
 }
 
-/* Reads, writes or deletes the row of a name. */
+/* Reads, writes or deletes the row whose key is the prefix and a name. */
 enum row_deed { ROW_GET, ROW_PUT, ROW_DEL };
 
 static bool with_name(struct xstream *s, struct xrow prefix, bytes name, enum row_deed deed, bytes *value)
@@ -41,12 +43,12 @@ static bool with_name(struct xstream *s, struct xrow prefix, bytes name, enum ro
     return there;
 }
 
-static void put_row(struct xstream *s, struct xrow row, bytes value)
+static void xgroup_put_row(struct xstream *s, struct xrow row, bytes value)
 {
     s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), value);
 }
 
-static void erase_all(struct xstream *s, struct xrow prefix, u64 count)
+static void xgroup_erase_all(struct xstream *s, struct xrow prefix, u64 count)
 {
     struct xrow to = xrow_after(prefix);
     s->eng->ops->rows.wipe(s->eng, s->ref, xrow_bytes(&prefix), xrow_bytes(&to), count);
@@ -54,22 +56,22 @@ static void erase_all(struct xstream *s, struct xrow prefix, u64 count)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-static void read_group(bytes value, struct xgroup *g)
+static void xgroup_read(bytes value, struct xgroup *g)
 {
     struct reader r = {value.p, value.p + value.n};
-    g->number = get_u32(&r);
-    g->next_consumer = get_u32(&r);
-    g->last = get_id(&r);
-    g->entries_read = (i64)get_u64(&r);
-    g->pending = get_u64(&r);
-    g->consumers = get_u32(&r);
+    g->number = reader_get_u32(&r);
+    g->next_consumer = reader_get_u32(&r);
+    g->last = reader_get_id(&r);
+    g->entries_read = (i64)reader_get_u64(&r);
+    g->pending = reader_get_u64(&r);
+    g->consumers = reader_get_u32(&r);
 }
 
 bool xgroup_find(struct xstream *s, bytes name, struct xgroup *g)
 {
     bytes value;
     if (s->groups == 0 || !with_name(s, xrow_kind('g'), name, ROW_GET, &value)) return false;
-    read_group(value, g);
+    xgroup_read(value, g);
     return true;
 }
 
@@ -77,12 +79,12 @@ void xgroup_put(struct xstream *s, bytes name, const struct xgroup *g)
 {
     char record[64];
     struct writer w = {record};
-    put_u32(&w, g->number);
-    put_u32(&w, g->next_consumer);
-    put_id(&w, g->last);
-    put_u64(&w, (u64)g->entries_read);
-    put_u64(&w, g->pending);
-    put_u32(&w, g->consumers);
+    writer_put_u32(&w, g->number);
+    writer_put_u32(&w, g->next_consumer);
+    writer_put_id(&w, g->last);
+    writer_put_u64(&w, (u64)g->entries_read);
+    writer_put_u64(&w, g->pending);
+    writer_put_u32(&w, g->consumers);
     bytes value = bytes_of(record, (size_t)(w.p - record));
     with_name(s, xrow_kind('g'), name, ROW_PUT, &value);
 }
@@ -98,26 +100,26 @@ void xgroup_destroy(struct xstream *s, bytes name, const struct xgroup *g)
 {
     with_name(s, xrow_kind('g'), name, ROW_DEL, NULL);
     for (const char *kind = "cdpq"; *kind; kind++)
-        erase_all(s, xrow_of_group(*kind, g->number), *kind < 'p' ? g->consumers : g->pending);
+        xgroup_erase_all(s, xrow_of_group(*kind, g->number), *kind < 'p' ? g->consumers : g->pending);
     s->groups--;
 }
 
 /* -- consumers --------------------------------------------------------------------------------- */
 
-static void read_consumer(bytes value, struct xconsumer *c)
+static void xconsumer_read(bytes value, struct xconsumer *c)
 {
     struct reader r = {value.p, value.p + value.n};
-    c->number = get_u32(&r);
-    c->seen_ms = (i64)get_u64(&r);
-    c->pending = get_u64(&r);
-    c->active_ms = r.p < r.end ? (i64)get_u64(&r) : c->seen_ms; /* older records end here */
+    c->number = reader_get_u32(&r);
+    c->seen_ms = (i64)reader_get_u64(&r);
+    c->pending = reader_get_u64(&r);
+    c->active_ms = r.p < r.end ? (i64)reader_get_u64(&r) : c->seen_ms; /* older records end here */
 }
 
 bool xconsumer_find(struct xstream *s, const struct xgroup *g, bytes name, struct xconsumer *c)
 {
     bytes value;
     if (!with_name(s, xrow_of_group('c', g->number), name, ROW_GET, &value)) return false;
-    read_consumer(value, c);
+    xconsumer_read(value, c);
     return true;
 }
 
@@ -125,10 +127,10 @@ void xconsumer_put(struct xstream *s, const struct xgroup *g, bytes name, const 
 {
     char record[32];
     struct writer w = {record};
-    put_u32(&w, c->number);
-    put_u64(&w, (u64)c->seen_ms);
-    put_u64(&w, c->pending);
-    put_u64(&w, (u64)c->active_ms);
+    writer_put_u32(&w, c->number);
+    writer_put_u64(&w, (u64)c->seen_ms);
+    writer_put_u64(&w, c->pending);
+    writer_put_u64(&w, (u64)c->active_ms);
     bytes value = bytes_of(record, (size_t)(w.p - record));
     with_name(s, xrow_of_group('c', g->number), name, ROW_PUT, &value);
 }
@@ -138,7 +140,7 @@ void xconsumer_create(struct xstream *s, struct xgroup *g, bytes name, i64 now_m
     *c = (struct xconsumer){.number = g->next_consumer++, .seen_ms = now_ms, .active_ms = NEVER_ACTIVE};
     g->consumers++;
     xconsumer_put(s, g, name, c);
-    put_row(s, xrow_consumer_name(g->number, c->number), name);
+    xgroup_put_row(s, xrow_consumer_name(g->number, c->number), name);
 }
 
 bytes xconsumer_name(struct xstream *s, const struct xgroup *g, u32 number)
@@ -149,7 +151,7 @@ bytes xconsumer_name(struct xstream *s, const struct xgroup *g, u32 number)
     return name;
 }
 
-/* The ids a consumer has pending, as a row has them. */
+/* Collects the IDs a consumer has pending, as an array of struct stream_id. */
 static void collect_owned(struct xstream *s, const struct xgroup *g, const struct xconsumer *c,
                           struct buf *ids)
 {
@@ -171,20 +173,20 @@ void xconsumer_delete(struct xstream *s, struct xgroup *g, bytes name, const str
         g->pending -= s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&pending));
     }
     buf_release(&ids);
-    erase_all(s, xrow_owner(g->number, c->number), c->pending);
+    xgroup_erase_all(s, xrow_owner(g->number, c->number), c->pending);
     s->eng->ops->rows.del(s->eng, s->ref, xrow_bytes(&row));
     with_name(s, xrow_of_group('c', g->number), name, ROW_DEL, NULL);
     g->consumers--;
 }
 
-/* -- what is pending --------------------------------------------------------------------------- */
+/* -- pending entries --------------------------------------------------------------------------- */
 
 void xpending_read(bytes row, struct xpending *p)
 {
     struct reader r = {row.p, row.p + row.n};
-    p->consumer = get_u32(&r);
-    p->time_ms = (i64)get_u64(&r);
-    p->count = get_u64(&r);
+    p->consumer = reader_get_u32(&r);
+    p->time_ms = (i64)reader_get_u64(&r);
+    p->count = reader_get_u64(&r);
 }
 
 bool xpending_find(struct xstream *s, const struct xgroup *g, struct stream_id id, struct xpending *p)
@@ -196,7 +198,8 @@ bool xpending_find(struct xstream *s, const struct xgroup *g, struct stream_id i
     return true;
 }
 
-/* One more or one less for a consumer. */
+/* Adds `by` to a consumer's pending count. `self` (may be NULL) is a consumer the caller has open and saves
+ * itself; any other consumer's record is updated here. */
 static void count_owned(struct xstream *s, const struct xgroup *g, struct xconsumer *self, u32 number, int by)
 {
     struct xconsumer other;
@@ -227,14 +230,14 @@ void xpending_put(struct xstream *s, struct xgroup *g, struct xconsumer *self, s
     struct writer w = {record};
     struct xpending old;
     bool there = xpending_find(s, g, id, &old);
-    put_u32(&w, p->consumer);
-    put_u64(&w, (u64)p->time_ms);
-    put_u64(&w, p->count);
-    put_row(s, xrow_pending(g->number, id), bytes_of(record, (size_t)(w.p - record)));
+    writer_put_u32(&w, p->consumer);
+    writer_put_u64(&w, (u64)p->time_ms);
+    writer_put_u64(&w, p->count);
+    xgroup_put_row(s, xrow_pending(g->number, id), bytes_of(record, (size_t)(w.p - record)));
     g->pending += !there;
     if (there && old.consumer == p->consumer) return;
     if (there) disown(s, g, self, id, old.consumer);
-    put_row(s, xrow_owned(g->number, p->consumer, id), (bytes){"", 0});
+    xgroup_put_row(s, xrow_owned(g->number, p->consumer, id), (bytes){"", 0});
     count_owned(s, g, self, p->consumer, 1);
 }
 
@@ -284,7 +287,7 @@ bool xgroup_next(struct xname_walk *w, bytes *name, struct xgroup *g)
 {
     bytes value;
     if (!name_next(w, name, &value)) return false;
-    read_group(value, g);
+    xgroup_read(value, g);
     return true;
 }
 
@@ -297,7 +300,7 @@ bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c)
 {
     bytes value;
     if (!name_next(w, name, &value)) return false;
-    read_consumer(value, c);
+    xconsumer_read(value, c);
     return true;
 }
 

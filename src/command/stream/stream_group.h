@@ -1,4 +1,4 @@
-/* Consumer groups of a stream: groups, their consumers, and what was delivered and not acknowledged yet. */
+/* Consumer groups of a stream: groups, consumers, and pending entries (delivered but not acknowledged). */
 #ifndef MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
 #define MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
 
@@ -8,28 +8,28 @@
 #define NEVER_ACTIVE (-1)
 
 struct xgroup {
-    u32 number;             /* in the rows of what it has */
-    u32 next_consumer;      /* likewise */
-    struct stream_id last;  /* delivered */
-    i64 entries_read;       /* of all there ever were, up to `last`, or ENTRIES_READ_UNKNOWN */
+    u32 number;            /* identifies the group in the rows of its consumers and pending entries */
+    u32 next_consumer;     /* the number the next consumer gets */
+    struct stream_id last; /* last delivered ID */
+    i64 entries_read;      /* entries ever added up to `last`, or ENTRIES_READ_UNKNOWN */
     u64 pending;
     u32 consumers;
 };
 
 struct xconsumer {
     u32 number;
-    i64 seen_ms;   /* it last asked for entries … */
-    i64 active_ms; /* … and got any (or claimed some); NEVER_ACTIVE: not yet */
+    i64 seen_ms;   /* when it last attempted to read or claim */
+    i64 active_ms; /* when it last got or claimed an entry; NEVER_ACTIVE: not yet */
     u64 pending;
 };
 
 struct xpending {
     u32 consumer;
-    i64 time_ms; /* of the last delivery */
-    u64 count;   /* of deliveries */
+    i64 time_ms; /* time of the last delivery */
+    u64 count;   /* number of deliveries */
 };
 
-/* Records are changed by putting them again. */
+/* The structs are copies: after changing one, store it again with its put function. */
 bool xgroup_find(struct xstream *s, bytes name, struct xgroup *g);
 void xgroup_put(struct xstream *s, bytes name, const struct xgroup *g);
 void xgroup_create(struct xstream *s, bytes name, struct stream_id last, i64 entries_read, struct xgroup *g);
@@ -58,7 +58,7 @@ void xpending_walk(struct xwalk *w, struct xstream *s, const struct xgroup *g,
                    const struct xconsumer *consumer, struct stream_id from, struct stream_id to,
                    bool reverse);
 
-/* In the order of their names. The name is good until the walk goes on. */
+/* Walks over groups or consumers in name order. A name is valid until the next step. */
 struct xname_walk {
     struct xstream *s;
     struct xrow prefix;
@@ -71,14 +71,14 @@ void xconsumer_walk(struct xname_walk *w, struct xstream *s, const struct xgroup
 bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c);
 void xname_walk_end(struct xname_walk *w);
 
-/* Redis's logical counters: how many entries there ever were up to this id (ENTRIES_READ_UNKNOWN: it can't be
- * told), whether any was deleted from this id on, and how many are still to come to a group (false:
- * likewise). */
+/* Redis's logical counters. entries_up_to: how many entries were ever added up to this ID, or
+ * ENTRIES_READ_UNKNOWN. holes_after: whether an entry at or after this ID was deleted. lag: how many entries
+ * the group has yet to read; false: unknown. */
 i64 xstream_entries_up_to(const struct xstream *s, struct stream_id id);
 bool xstream_holes_after(const struct xstream *s, struct stream_id id);
 bool xgroup_lag(const struct xstream *s, const struct xgroup *g, i64 *lag);
 
-/* An entry is delivered to a group for the first time: its counters go on to it. */
+/* Advances the group's last ID and counters to an entry that is delivered for the first time. */
 void xgroup_advance(const struct xstream *s, struct xgroup *g, struct stream_id id);
 
 #endif

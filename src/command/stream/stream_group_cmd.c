@@ -9,7 +9,7 @@ struct group_options {
     i64 entries_read;
 };
 
-static bool parse_options(struct ctx *c, struct group_options *o, bool creates)
+static bool xgroup_parse_options(struct ctx *c, struct group_options *o, bool creates)
 {
     *o = (struct group_options){.entries_read = ENTRIES_READ_UNKNOWN};
     for (int i = 5; i < c->argc; i++) {
@@ -28,8 +28,8 @@ static bool parse_options(struct ctx *c, struct group_options *o, bool creates)
     return true;
 }
 
-/* Finds the stream, which has to be there. */
-static bool find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
+/* Finds the stream; a missing one is an error. */
+static bool xgroup_find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
 {
     err e = ctx_write_stream(c, c->argv[2], ref, s);
     if (e == ERR_NOT_FOUND)
@@ -39,11 +39,11 @@ static bool find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
     return e == OK;
 }
 
-/* … and the group in it. */
-static bool find_group(struct ctx *c, struct group_use *u)
+/* Finds the stream and the group; it is an error if either is missing. */
+static bool xgroup_find_both(struct ctx *c, struct group_use *u)
 {
     *u = (struct group_use){.key = c->argv[2], .group = c->argv[3]};
-    if (!find_stream(c, &u->ref, &u->s)) return false;
+    if (!xgroup_find_stream(c, &u->ref, &u->s)) return false;
     if (xgroup_find(&u->s, u->group, &u->g)) return true;
     reply_errorf(c->out, "NOGROUP No such consumer group '%.*s' for key name '%.*s'", (int)u->group.n,
                  u->group.p, (int)u->key.n, u->key.p);
@@ -56,8 +56,8 @@ static void group_event(struct ctx *c, const char *event)
     keyspace_notify(c->ks, c->db, c->argv[2], NOTIFY_STREAM, event);
 }
 
-/* SETID takes - and +, too, as it does in Redis. */
-static bool parse_start(struct ctx *c, const struct xstream *s, bool strict, struct stream_id *id)
+/* As in Redis, SETID also accepts - and +. */
+static bool xgroup_parse_start(struct ctx *c, const struct xstream *s, bool strict, struct stream_id *id)
 {
     bytes arg = c->argv[4];
     *id = s->last;
@@ -72,9 +72,9 @@ void cmd_xgroup_create(struct ctx *c)
     struct xstream s = {0};
     struct xgroup g;
     struct stream_id id;
-    if (!parse_options(c, &o, true)) return;
+    if (!xgroup_parse_options(c, &o, true)) return;
     if (!o.make_stream) {
-        if (!find_stream(c, &ref, &s)) return;
+        if (!xgroup_find_stream(c, &ref, &s)) return;
     } else if (ctx_write_stream(c, c->argv[2], &ref, &s) == ERR_TYPE) {
         return;
     }
@@ -82,7 +82,7 @@ void cmd_xgroup_create(struct ctx *c)
         ctx_wrong_subcommand(c);
         return;
     }
-    if (!parse_start(c, &s, true, &id)) return;
+    if (!xgroup_parse_start(c, &s, true, &id)) return;
     bool made = !s.eng;
     if (made) {
         if (!ctx_open(c, c->argv[2], TYPE_STREAM, &ref)) return;
@@ -95,7 +95,7 @@ void cmd_xgroup_create(struct ctx *c)
     xgroup_create(&s, c->argv[3], id, o.entries_read, &g);
     xstream_save(&s);
     reply_ok(c->out);
-    if (made) keyspace_touched(c->ks, c->db, c->argv[2]); /* else those who watch it don't mind */
+    if (made) keyspace_touched(c->ks, c->db, c->argv[2]); /* a new group alone does not fail a WATCH */
     group_event(c, "xgroup-create");
 }
 
@@ -104,12 +104,12 @@ void cmd_xgroup_setid(struct ctx *c)
     struct group_options o;
     struct group_use u;
     struct stream_id id;
-    if (!parse_options(c, &o, false) || !find_group(c, &u)) return;
+    if (!xgroup_parse_options(c, &o, false) || !xgroup_find_both(c, &u)) return;
     if (c->argc > 7) {
         ctx_wrong_subcommand(c);
         return;
     }
-    if (!parse_start(c, &u.s, false, &id)) return;
+    if (!xgroup_parse_start(c, &u.s, false, &id)) return;
     u.g.last = id;
     u.g.entries_read = o.entries_read;
     xgroup_put(&u.s, u.group, &u.g);
@@ -122,20 +122,20 @@ void cmd_xgroup_destroy(struct ctx *c)
     struct key_ref ref;
     struct xstream s;
     struct xgroup g;
-    if (!find_stream(c, &ref, &s)) return;
+    if (!xgroup_find_stream(c, &ref, &s)) return;
     bool there = xgroup_find(&s, c->argv[3], &g);
     reply_int(c->out, there);
     if (!there) return;
     xgroup_destroy(&s, c->argv[3], &g);
     xstream_save(&s);
-    ctx_changed(c, c->argv[2], NOTIFY_STREAM, "xgroup-destroy"); /* those who wait for it are to hear of it */
+    ctx_changed(c, c->argv[2], NOTIFY_STREAM, "xgroup-destroy"); /* blocked XREADGROUPs wake up and fail */
 }
 
 void cmd_xgroup_createconsumer(struct ctx *c)
 {
     struct group_use u;
     struct xconsumer there;
-    if (!find_group(c, &u)) return;
+    if (!xgroup_find_both(c, &u)) return;
     if (xconsumer_find(&u.s, &u.g, c->argv[4], &there)) {
         reply_int(c->out, 0);
         return;
@@ -148,7 +148,7 @@ void cmd_xgroup_createconsumer(struct ctx *c)
 void cmd_xgroup_delconsumer(struct ctx *c)
 {
     struct group_use u;
-    if (!find_group(c, &u)) return;
+    if (!xgroup_find_both(c, &u)) return;
     if (!xconsumer_find(&u.s, &u.g, c->argv[4], &u.c)) {
         reply_int(c->out, 0);
         return;

@@ -1,4 +1,4 @@
-/* IDs of stream entries: reading them as Redis does, with all it forgives, and writing them. */
+/* IDs of stream entries: parsing, as leniently as Redis does, and printing. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "command/stream/stream.h"
 
-#define ID_ARG_MAX 127 /* bytes; a longer argument is none */
+#define ID_ARG_MAX 127 /* bytes; a longer argument is not a valid ID */
 
 int stream_id_cmp(struct stream_id a, struct stream_id b)
 {
@@ -58,7 +58,7 @@ void reply_stream_id(struct reply *r, struct stream_id id)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-/* What Redis takes for an unsigned number: spaces, a sign and zeros may be before it. */
+/* An unsigned number as Redis parses it: leading spaces, a sign and leading zeros are allowed. */
 static bool parse_part(const char *text, u64 *out)
 {
     char *end;

@@ -2,7 +2,7 @@
 #include "command/commands.h"
 #include "command/stream/stream_effect.h"
 
-static bool find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
+static bool xinfo_find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
 {
     err e = ctx_read_stream(c, c->argv[2], ref, s);
     if (e == ERR_NOT_FOUND) reply_error(c->out, "ERR no such key");
@@ -11,31 +11,31 @@ static bool find_stream(struct ctx *c, struct key_ref *ref, struct xstream *s)
 
 /* -- STREAM ------------------------------------------------------------------------------------ */
 
-static void field_int(struct ctx *c, const char *name, u64 v)
+static void xinfo_int(struct ctx *c, const char *name, u64 v)
 {
     reply_bulk_str(c->out, name);
     reply_int(c->out, (i64)v);
 }
 
-static void field_id(struct ctx *c, const char *name, struct stream_id id)
+static void xinfo_id(struct ctx *c, const char *name, struct stream_id id)
 {
     reply_bulk_str(c->out, name);
     reply_stream_id(c->out, id);
 }
 
-/* Redis's nodes of its tree we don't have: as many as there would be at the least. */
-static void head_fields(struct ctx *c, const struct xstream *s)
+/* We have no radix tree; radix-tree-nodes is the least Redis's would have. */
+static void xinfo_head(struct ctx *c, const struct xstream *s)
 {
-    field_int(c, "length", s->length);
-    field_int(c, "radix-tree-keys", s->nodes);
-    field_int(c, "radix-tree-nodes", s->nodes + 1);
-    field_id(c, "last-generated-id", s->last);
-    field_id(c, "max-deleted-entry-id", s->max_deleted);
-    field_int(c, "entries-added", s->added);
-    field_id(c, "recorded-first-entry-id", s->first);
+    xinfo_int(c, "length", s->length);
+    xinfo_int(c, "radix-tree-keys", s->nodes);
+    xinfo_int(c, "radix-tree-nodes", s->nodes + 1);
+    xinfo_id(c, "last-generated-id", s->last);
+    xinfo_id(c, "max-deleted-entry-id", s->max_deleted);
+    xinfo_int(c, "entries-added", s->added);
+    xinfo_id(c, "recorded-first-entry-id", s->first);
 }
 
-static void field_edge(struct ctx *c, const char *name, struct xstream *s, bool last)
+static void xinfo_edge(struct ctx *c, const char *name, struct xstream *s, bool last)
 {
     struct xwalk w;
     struct stream_id id;
@@ -58,7 +58,7 @@ static void reply_counters(struct ctx *c, const struct xstream *s, const struct 
     else reply_null(c->out);
 }
 
-/* What is pending, of a group with the consumers' names, or of a consumer. */
+/* The pending entries of one consumer, or, if it is NULL, of the group with the consumers' names. */
 static void full_pending(struct ctx *c, struct xstream *s, const struct xgroup *g,
                          const struct xconsumer *consumer, u64 count)
 {
@@ -96,9 +96,9 @@ static void full_consumers(struct ctx *c, struct xstream *s, const struct xgroup
         reply_map(c->out, 5);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
-        field_int(c, "seen-time", (u64)consumer.seen_ms);
-        field_int(c, "active-time", (u64)consumer.active_ms);
-        field_int(c, "pel-count", consumer.pending);
+        xinfo_int(c, "seen-time", (u64)consumer.seen_ms);
+        xinfo_int(c, "active-time", (u64)consumer.active_ms);
+        xinfo_int(c, "pel-count", consumer.pending);
         full_pending(c, s, g, &consumer, count);
     }
     xname_walk_end(&w);
@@ -118,9 +118,9 @@ static void full_groups(struct ctx *c, struct xstream *s, u64 count)
         reply_map(c->out, 7);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
-        field_id(c, "last-delivered-id", g.last);
+        xinfo_id(c, "last-delivered-id", g.last);
         reply_counters(c, s, &g);
-        field_int(c, "pel-count", g.pending);
+        xinfo_int(c, "pel-count", g.pending);
         full_pending(c, s, &g, NULL, count);
         full_consumers(c, s, &g, count);
     }
@@ -164,20 +164,20 @@ void cmd_xinfo_stream(struct ctx *c)
     struct key_ref ref;
     struct xstream s;
     i64 count;
-    if (!find_stream(c, &ref, &s)) return;
+    if (!xinfo_find_stream(c, &ref, &s)) return;
     if (c->argc > 3) {
         if (!parse_full(c, &count)) return;
         reply_map(c->out, 9);
-        head_fields(c, &s);
+        xinfo_head(c, &s);
         full_entries(c, &s, (u64)count);
         full_groups(c, &s, (u64)count);
         return;
     }
     reply_map(c->out, 10);
-    head_fields(c, &s);
-    field_int(c, "groups", s.groups);
-    field_edge(c, "first-entry", &s, false);
-    field_edge(c, "last-entry", &s, true);
+    xinfo_head(c, &s);
+    xinfo_int(c, "groups", s.groups);
+    xinfo_edge(c, "first-entry", &s, false);
+    xinfo_edge(c, "last-entry", &s, true);
 }
 
 /* -- GROUPS, CONSUMERS ------------------------------------------------------------------------- */
@@ -189,22 +189,22 @@ void cmd_xinfo_groups(struct ctx *c)
     struct xname_walk w;
     struct xgroup g;
     bytes name;
-    if (!find_stream(c, &ref, &s)) return;
+    if (!xinfo_find_stream(c, &ref, &s)) return;
     reply_array(c->out, s.groups);
     xgroup_walk(&w, &s);
     while (xgroup_next(&w, &name, &g)) {
         reply_map(c->out, 6);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
-        field_int(c, "consumers", g.consumers);
-        field_int(c, "pending", g.pending);
-        field_id(c, "last-delivered-id", g.last);
+        xinfo_int(c, "consumers", g.consumers);
+        xinfo_int(c, "pending", g.pending);
+        xinfo_id(c, "last-delivered-id", g.last);
         reply_counters(c, &s, &g);
     }
     xname_walk_end(&w);
 }
 
-/* Since it last got anything. */
+/* Time since the consumer last got an entry. */
 static i64 inactive_ms(const struct ctx *c, const struct xconsumer *consumer)
 {
     if (consumer->active_ms == NEVER_ACTIVE) return NEVER_ACTIVE;
@@ -217,7 +217,7 @@ void cmd_xinfo_consumers(struct ctx *c)
     struct xname_walk w;
     struct xconsumer consumer;
     bytes name;
-    if (!find_stream(c, &u.ref, &u.s)) return;
+    if (!xinfo_find_stream(c, &u.ref, &u.s)) return;
     if (!xgroup_find(&u.s, u.group, &u.g)) {
         reply_errorf(c->out, "NOGROUP No such consumer group '%.*s' for key name '%.*s'", (int)u.group.n,
                      u.group.p, (int)u.key.n, u.key.p);
@@ -229,9 +229,9 @@ void cmd_xinfo_consumers(struct ctx *c)
         reply_map(c->out, 4);
         reply_bulk_str(c->out, "name");
         reply_bulk(c->out, name);
-        field_int(c, "pending", consumer.pending);
-        field_int(c, "idle", (u64)MAX(xidle_ms(c->now_ms, consumer.seen_ms), 0));
-        field_int(c, "inactive", (u64)inactive_ms(c, &consumer));
+        xinfo_int(c, "pending", consumer.pending);
+        xinfo_int(c, "idle", (u64)MAX(xidle_ms(c->now_ms, consumer.seen_ms), 0));
+        xinfo_int(c, "inactive", (u64)inactive_ms(c, &consumer));
     }
     xname_walk_end(&w);
 }

@@ -1,4 +1,4 @@
-/* Rows by name, walks over them, and the nodes Redis would have. */
+/* Row keys, walks over rows, and the nodes Redis would have. */
 #include "base/crc64.h"
 #include "ds/rdb_blob.h"
 #include "command/stream/stream_code.h"
@@ -55,7 +55,7 @@ void xwalk(struct xwalk *w, struct xstream *s, struct xrow prefix, struct stream
     w->it.passing = true;
 }
 
-static bool begins_with(bytes row, const struct xrow *prefix, size_t n)
+static bool xrow_begins_with(bytes row, const struct xrow *prefix, size_t n)
 {
     return row.n == n && memcmp(row.p, prefix->p, prefix->n) == 0;
 }
@@ -64,7 +64,7 @@ bool xwalk_next(struct xwalk *w, struct stream_id *id, bytes *value)
 {
     bytes row;
     if (!w->it.eng->ops->rows.next(&w->it, &row, value)) return false;
-    if (begins_with(row, &w->prefix, w->prefix.n + STREAM_ID_RAW)) {
+    if (xrow_begins_with(row, &w->prefix, w->prefix.n + STREAM_ID_RAW)) {
         struct stream_id at = stream_id_unpack(row.p + w->prefix.n);
         int beyond = stream_id_cmp(at, w->stop);
         if (w->it.reverse ? beyond >= 0 : beyond <= 0) {
@@ -93,7 +93,7 @@ void xstream_walk(struct xwalk *w, struct xstream *s, struct stream_id from, str
     xwalk(w, s, xrow_kind('e'), from, to, reverse);
 }
 
-/* -- what a node takes in Redis ---------------------------------------------------------------- */
+/* -- size of a node in Redis ------------------------------------------------------------------- */
 
 u64 xnode_size(const struct xnode *n)
 {
@@ -102,25 +102,26 @@ u64 xnode_size(const struct xnode *n)
 
 u64 xnode_fields(bytes names) { return crc64(0, names); }
 
-static u64 checksum(bytes packed) { return xnode_fields(xentry_names(packed)); }
+static u64 xnode_checksum(bytes packed) { return xnode_fields(xentry_names(packed)); }
 
 void xnode_begin(struct xnode *n, struct stream_id id, bytes packed)
 {
     struct xentry e;
     bytes name, value;
     xentry_open(&e, packed);
-    *n = (struct xnode){.id = id, .last = id, .fields = checksum(packed)};
+    *n = (struct xnode){.id = id, .last = id, .fields = xnode_checksum(packed)};
     u64 size = LISTPACK_EMPTY + listpack_int_cost((i64)e.count) + listpack_int_cost(0);
     while (xentry_next(&e, &name, &value)) size += listpack_cost(name);
     n->bytes = (u32)MIN(size, UINT32_MAX / 2);
 }
 
-/* flags · ms · seq · fields (unless they are the first entry's) · how many elements that is */
+/* In Redis an entry is: flags · ms · seq · field names (unless they equal the first entry's) · values · the
+ * number of these elements. */
 void xnode_add(struct xnode *n, struct stream_id id, bytes packed)
 {
     struct xentry e;
     bytes name, value;
-    bool same = checksum(packed) == n->fields;
+    bool same = xnode_checksum(packed) == n->fields;
     xentry_open(&e, packed);
     i64 count = (i64)e.count;
     u64 size = listpack_int_cost(0) + listpack_int_cost((i64)(id.ms - n->id.ms)) +
@@ -132,28 +133,28 @@ void xnode_add(struct xnode *n, struct stream_id id, bytes packed)
     n->last = id;
 }
 
-/* -- the nodes there are ----------------------------------------------------------------------- */
+/* -- storing nodes ----------------------------------------------------------------------------- */
 
 static bool is_tail(const struct xstream *s, const struct xnode *n)
 {
     return s->nodes && stream_id_cmp(n->id, s->tail.id) == 0;
 }
 
-static void read_node(struct stream_id id, bytes value, struct xnode *n)
+static void xnode_read(struct stream_id id, bytes value, struct xnode *n)
 {
     struct reader r = {value.p, value.p + value.n};
     n->id = id;
-    get_node(&r, n);
+    reader_get_node(&r, n);
 }
 
-/* The last node that has a row and begins with this id or below. */
+/* The last node stored as a row whose first ID is at most `id`. */
 static bool stored_node(struct xstream *s, struct stream_id id, struct xnode *n)
 {
     struct xwalk w;
     bytes value;
     xwalk(&w, s, xrow_kind('n'), STREAM_ID_MIN, id, true);
     bool there = xwalk_next(&w, &id, &value);
-    if (there) read_node(id, value, n);
+    if (there) xnode_read(id, value, n);
     xwalk_end(&w);
     return there;
 }
@@ -174,7 +175,7 @@ void xstream_put_node(struct xstream *s, const struct xnode *n)
         s->tail = *n;
         return;
     }
-    put_node(&w, n);
+    writer_put_node(&w, n);
     s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), bytes_of(record, (size_t)(w.p - record)));
 }
 
@@ -185,7 +186,7 @@ void xstream_push_node(struct xstream *s, const struct xnode *n)
     if (s->nodes++ > 0) xstream_put_node(s, &before);
 }
 
-/* After the tail has gone: the node before it becomes it. */
+/* After the tail was dropped: makes the last stored node the tail. */
 static void pull_tail(struct xstream *s)
 {
     if (s->nodes == 0 || !stored_node(s, STREAM_ID_MAX, &s->tail)) return;
@@ -224,7 +225,7 @@ bool xnode_next(struct xnode_walk *w, struct xnode *n)
     bytes value;
     if (w->tail_given || w->s->nodes == 0) return false;
     if (xwalk_next(&w->w, &id, &value)) {
-        read_node(id, value, n);
+        xnode_read(id, value, n);
         return true;
     }
     *n = w->s->tail;

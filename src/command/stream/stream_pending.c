@@ -1,13 +1,7 @@
-/* XPENDING, XCLAIM, XAUTOCLAIM: what was delivered and is not acknowledged. */
+/* XPENDING, XCLAIM, XAUTOCLAIM: entries that were delivered but not acknowledged. */
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "command/stream/stream_effect.h"
-
-static bool refuse(struct ctx *c, const char *error)
-{
-    reply_error(c->out, error);
-    return false;
-}
 
 /* -- XPENDING ---------------------------------------------------------------------------------- */
 
@@ -53,7 +47,7 @@ struct pending_query {
     const bytes *consumer; /* NULL: all */
 };
 
-static bool parse_query(struct ctx *c, struct pending_query *q)
+static bool xpending_parse(struct ctx *c, struct pending_query *q)
 {
     int at = 3;
     if (c->argc != 3 && (c->argc < 6 || c->argc > 9)) {
@@ -108,7 +102,7 @@ void cmd_xpending(struct ctx *c)
 {
     struct pending_query q = {0};
     struct group_use u;
-    if (!parse_query(c, &q)) return;
+    if (!xpending_parse(c, &q)) return;
     err e = ctx_find_group(c, c->argv[1], c->argv[2], false, &u);
     if (e == ERR_NOT_FOUND) ctx_no_group(c, c->argv[1], c->argv[2]);
     if (e != OK) return;
@@ -122,20 +116,20 @@ struct claiming {
     struct group_use u;
     struct claims claims;
     i64 min_idle_ms;
-    i64 time_ms;       /* the delivery time an entry gets */
-    i64 retries;       /* likewise the count; -1: one more than before */
+    i64 time_ms; /* delivery time to set */
+    i64 retries; /* delivery count to set; -1: increment it */
     bool force, just_id;
-    bool claimed;      /* an entry: its effect also makes the consumer */
+    bool claimed; /* at least one entry; the XCLAIM effect then also creates the consumer */
     u64 changes;
 };
 
-static bool rests_long_enough(const struct ctx *c, const struct claiming *k, const struct xpending *p)
+static bool xclaim_idle_enough(const struct ctx *c, const struct claiming *k, const struct xpending *p)
 {
     return k->min_idle_ms <= 0 || xidle_ms(c->now_ms, p->time_ms) >= k->min_idle_ms;
 }
 
-/* A pending entry that is in the stream no more is acknowledged, as it were. */
-static void forget_pending(struct ctx *c, struct claiming *k, struct stream_id id)
+/* Removes a pending entry that was deleted from the stream, and journals that as XACK. */
+static void xclaim_drop_deleted(struct ctx *c, struct claiming *k, struct stream_id id)
 {
     effect_claims_end(&k->claims);
     xpending_delete(&k->u.s, &k->u.g, &k->u.c, id);
@@ -143,10 +137,11 @@ static void forget_pending(struct ctx *c, struct claiming *k, struct stream_id i
     k->changes++;
 }
 
-static void claim(struct ctx *c, struct claiming *k, struct stream_id id, struct xpending p, bytes packed)
+static void xclaim_entry(struct ctx *c, struct claiming *k, struct stream_id id, struct xpending p,
+                         bytes packed)
 {
     if (k->just_id) reply_stream_id(c->out, id);
-    else reply_xentry(c->out, id, packed); /* before anything is written, which ends `packed` */
+    else reply_xentry(c->out, id, packed); /* first, because `packed` is invalid after a write */
     k->u.c.active_ms = c->now_ms;
     p.consumer = k->u.c.number;
     p.time_ms = k->time_ms;
@@ -181,7 +176,7 @@ struct claim_options {
 
 static bool claim_number(struct ctx *c, int at, const char *error, i64 *out)
 {
-    return num_parse_i64(c->argv[at], out) || refuse(c, error);
+    return num_parse_i64(c->argv[at], out) || ctx_refuse(c, error);
 }
 
 static bool claim_option(struct ctx *c, struct claiming *k, struct claim_options *o, int *i)
@@ -215,26 +210,26 @@ static bool parse_claim(struct ctx *c, struct claiming *k, struct claim_options 
     o->last = i - 1;
     for (; i < c->argc; i++)
         if (!claim_option(c, k, o, &i)) return false;
-    /* -1 by itself means that there is none, and a time to come is none, but for what a primary says. */
+    /* A negative or future time is replaced by now, except that a primary's future time is kept. */
     bool sane = o->timed && k->time_ms >= 0 && (k->time_ms <= c->now_ms || c->ks->mode == EXPIRY_APPLY);
     if (!sane) k->time_ms = c->now_ms;
     return true;
 }
 
-/* True: it was replied. */
+/* True: the entry was claimed and replied. */
 static bool claim_one(struct ctx *c, struct claiming *k, struct stream_id id)
 {
     struct xpending p;
     bytes packed;
     bool pending = xpending_find(&k->u.s, &k->u.g, id, &p);
     if (!xstream_has(&k->u.s, id, &packed)) {
-        if (pending) forget_pending(c, k, id);
+        if (pending) xclaim_drop_deleted(c, k, id);
         return false;
     }
     if (!pending && !k->force) return false;
     if (!pending) p = (struct xpending){.count = 1};
-    else if (!rests_long_enough(c, k, &p)) return false;
-    claim(c, k, id, p, packed);
+    else if (!xclaim_idle_enough(c, k, &p)) return false;
+    xclaim_entry(c, k, id, p, packed);
     return true;
 }
 
@@ -274,13 +269,14 @@ static bool parse_auto(struct ctx *c, struct claiming *k, struct auto_options *o
     if (!claim_number(c, 4, "ERR Invalid min-idle-time argument for XAUTOCLAIM", &k->min_idle_ms))
         return false;
     if (!ctx_stream_edge(c, c->argv[5], 0, &exclusive, &o->start)) return false;
-    if (exclusive && !stream_id_incr(&o->start)) return refuse(c, "ERR invalid start ID for the interval");
+    if (exclusive && !stream_id_incr(&o->start))
+        return ctx_refuse(c, "ERR invalid start ID for the interval");
     for (int i = 6; i < c->argc; i++) {
         if (bytes_is(c->argv[i], "justid")) {
             k->just_id = true;
         } else if (bytes_is(c->argv[i], "count") && i + 1 < c->argc) {
             if (!num_parse_i64(c->argv[++i], &o->count) || o->count < 1 || o->count > COUNT_MAX)
-                return refuse(c, "ERR COUNT must be > 0");
+                return ctx_refuse(c, "ERR COUNT must be > 0");
         } else {
             ctx_syntax_error(c);
             return false;
@@ -289,9 +285,10 @@ static bool parse_auto(struct ctx *c, struct claiming *k, struct auto_options *o
     return true;
 }
 
-/* What will be claimed or forgotten, found in one walk. Returns where the next one begins; 0-0: nowhere. */
-static struct stream_id choose(struct ctx *c, struct claiming *k, const struct auto_options *o,
-                               struct buf *ids)
+/* Collects, in one walk, the entries to claim and the deleted ones to drop. Returns the ID the next
+ * XAUTOCLAIM should start from; 0-0: the scan is complete. */
+static struct stream_id xautoclaim_choose(struct ctx *c, struct claiming *k, const struct auto_options *o,
+                                          struct buf *ids)
 {
     struct xwalk w;
     struct stream_id id;
@@ -305,7 +302,7 @@ static struct stream_id choose(struct ctx *c, struct claiming *k, const struct a
             return id;
         }
         xpending_read(row, &p);
-        if (!rests_long_enough(c, k, &p) && xstream_has(&k->u.s, id, NULL)) continue;
+        if (!xclaim_idle_enough(c, k, &p) && xstream_has(&k->u.s, id, NULL)) continue;
         buf_append(ids, &id, sizeof id);
         left--;
     }
@@ -324,10 +321,10 @@ static void claim_chosen(struct ctx *c, struct claiming *k, const struct buf *id
         memcpy(&id, ids->p + at, sizeof id);
         if (!xpending_find(&k->u.s, &k->u.g, id, &p)) continue;
         if (xstream_has(&k->u.s, id, &packed)) {
-            claim(c, k, id, p, packed);
+            xclaim_entry(c, k, id, p, packed);
             claimed++;
         } else {
-            forget_pending(c, k, id);
+            xclaim_drop_deleted(c, k, id);
             reply_stream_id(&gone, id);
             forgotten++;
         }
@@ -352,7 +349,7 @@ void cmd_xautoclaim(struct ctx *c)
     k.u.s.ref = &k.u.ref;
     k.claims = (struct claims){.c = c, .u = &k.u};
     ctx_open_consumer(c, c->argv[3], &k.u);
-    struct stream_id next = choose(c, &k, &o, &ids);
+    struct stream_id next = xautoclaim_choose(c, &k, &o, &ids);
     reply_array(c->out, 3);
     reply_stream_id(c->out, next);
     claim_chosen(c, &k, &ids);

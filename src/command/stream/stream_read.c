@@ -1,7 +1,7 @@
-/* XREAD and XREADGROUP, which may wait.
+/* XREAD and XREADGROUP, which may block.
  *
- * What a group delivers is read first, into the reply and a list of IDs, and written down then: rows may not
- * change under a walk. */
+ * A group read first walks the entries into the reply and a list of IDs, and then records the deliveries:
+ * rows must not change during a walk. */
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "command/stream/stream_effect.h"
@@ -12,24 +12,18 @@ struct read_options {
     bytes group, consumer;
     i64 timeout_ms;
     u64 count;     /* 0: all */
-    int first, n;  /* streams: keys from argv[first] on, then as many IDs */
+    int first, n;  /* n keys from argv[first], followed by n IDs */
 };
 
-/* What an ID argument means. */
+/* Where to read from: the meaning of an ID argument. */
 struct read_from {
     struct stream_id after;
-    bool new; /* >: what the group has not delivered yet */
+    bool new; /* >: entries the group has not delivered yet */
 };
-
-static bool refuse(struct ctx *c, const char *error)
-{
-    reply_error(c->out, error);
-    return false;
-}
 
 /* -- arguments --------------------------------------------------------------------------------- */
 
-static bool parse_streams(struct ctx *c, struct read_options *o, int at, bool group_command)
+static bool xread_parse_streams(struct ctx *c, struct read_options *o, int at, bool group_command)
 {
     o->first = at;
     o->n = (c->argc - at) / 2;
@@ -40,7 +34,7 @@ static bool parse_streams(struct ctx *c, struct read_options *o, int at, bool gr
     return false;
 }
 
-static bool parse_count(struct ctx *c, struct read_options *o, bytes arg)
+static bool xread_parse_count(struct ctx *c, struct read_options *o, bytes arg)
 {
     i64 n;
     if (!ctx_int(c, arg, &n)) return false;
@@ -48,41 +42,42 @@ static bool parse_count(struct ctx *c, struct read_options *o, bytes arg)
     return true;
 }
 
-static bool parse_block(struct ctx *c, struct read_options *o, bytes arg)
+static bool xread_parse_block(struct ctx *c, struct read_options *o, bytes arg)
 {
     o->blocks = true;
     return ctx_timeout_ms(c, arg, &o->timeout_ms);
 }
 
-static bool parse_group(struct ctx *c, struct read_options *o, int at, bool group_command)
+static bool xread_parse_group(struct ctx *c, struct read_options *o, int at, bool group_command)
 {
     if (!group_command)
-        return refuse(c, "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
+        return ctx_refuse(c,
+                          "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
     o->in_group = true;
     o->group = c->argv[at];
     o->consumer = c->argv[at + 1];
     return true;
 }
 
-static bool parse(struct ctx *c, struct read_options *o, bool group_command)
+static bool xread_parse(struct ctx *c, struct read_options *o, bool group_command)
 {
     for (int i = 1; i < c->argc && !o->first; i++) {
         bytes word = c->argv[i];
         int more = c->argc - i - 1;
         bool ok = true;
         if (bytes_is(word, "block") && more) {
-            ok = parse_block(c, o, c->argv[++i]);
+            ok = xread_parse_block(c, o, c->argv[++i]);
         } else if (bytes_is(word, "count") && more) {
-            ok = parse_count(c, o, c->argv[++i]);
+            ok = xread_parse_count(c, o, c->argv[++i]);
         } else if (bytes_is(word, "streams") && more) {
-            ok = parse_streams(c, o, i + 1, group_command);
+            ok = xread_parse_streams(c, o, i + 1, group_command);
         } else if (bytes_is(word, "group") && more >= 2) {
-            ok = parse_group(c, o, i + 1, group_command);
+            ok = xread_parse_group(c, o, i + 1, group_command);
             i += 2;
         } else if (bytes_is(word, "noack")) {
             o->no_ack = true;
             if (!group_command)
-                ok = refuse(
+                ok = ctx_refuse(
                     c, "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
         } else {
             ctx_syntax_error(c);
@@ -94,7 +89,7 @@ static bool parse(struct ctx *c, struct read_options *o, bool group_command)
         ctx_syntax_error(c);
         return false;
     }
-    return !group_command || o->in_group || refuse(c, "ERR Missing GROUP option for XREADGROUP");
+    return !group_command || o->in_group || ctx_refuse(c, "ERR Missing GROUP option for XREADGROUP");
 }
 
 static void no_such_group(struct ctx *c, const struct read_options *o, bytes key)
@@ -104,7 +99,7 @@ static void no_such_group(struct ctx *c, const struct read_options *o, bytes key
                  (int)key.n, key.p, (int)o->group.n, o->group.p);
 }
 
-static bool refuse_edge(struct ctx *c, char id)
+static bool xread_refuse_edge(struct ctx *c, char id)
 {
     reply_errorf(c->out,
                  "ERR The %c ID is meaningless in the context of XREADGROUP: you want to read the history of "
@@ -114,7 +109,7 @@ static bool refuse_edge(struct ctx *c, char id)
     return false;
 }
 
-/* What precedes the last entry there is; the last ID if there is none. */
+/* For +: the ID just before the last entry; the stream's last ID if it is empty. */
 static struct stream_id before_last(struct xstream *s)
 {
     struct stream_id id = s->last;
@@ -122,8 +117,8 @@ static struct stream_id before_last(struct xstream *s)
     return id;
 }
 
-/* The first look at a stream: is it one, is its group there, and what does its ID mean? */
-static bool resolve(struct ctx *c, const struct read_options *o, int i, struct read_from *from)
+/* Checks the type of the i-th key and that its group exists, and interprets its ID argument. */
+static bool xread_resolve(struct ctx *c, const struct read_options *o, int i, struct read_from *from)
 {
     bytes key = c->argv[o->first + i], arg = c->argv[o->first + o->n + i];
     struct group_use u;
@@ -135,37 +130,38 @@ static bool resolve(struct ctx *c, const struct read_options *o, int i, struct r
     }
     *from = (struct read_from){0};
     if (bytes_eq(arg, BYTES_LIT("$")) || bytes_eq(arg, BYTES_LIT("+"))) {
-        if (o->in_group) return refuse_edge(c, arg.p[0]);
+        if (o->in_group) return xread_refuse_edge(c, arg.p[0]);
         if (e == OK) from->after = arg.p[0] == '$' ? u.s.last : before_last(&u.s);
         return true;
     }
     if (bytes_eq(arg, BYTES_LIT(">"))) {
         from->new = true;
         return o->in_group ||
-               refuse(c, "ERR The > ID can be specified only when calling XREADGROUP using the "
-                         "GROUP <group> <consumer> option.");
+               ctx_refuse(c, "ERR The > ID can be specified only when calling XREADGROUP using the "
+                             "GROUP <group> <consumer> option.");
     }
     if (!ctx_stream_id(c, arg, 0, &from->after)) return false;
-    from->new = o->in_group && stream_id_cmp(from->after, STREAM_ID_MAX) == 0; /* that is Redis's > */
+    from->new = o->in_group && stream_id_cmp(from->after, STREAM_ID_MAX) == 0; /* Redis represents > so */
     return true;
 }
 
-/* -- answering --------------------------------------------------------------------------------- */
+/* -- replying ---------------------------------------------------------------------------------- */
 
-/* The list of streams that have something; its head is written in the end. */
+/* The reply: a list of the streams that have entries. Its length is written at the end. */
 struct answer {
     struct ctx *c;
     size_t mark, streams;
 };
 
-static void begin_stream(struct answer *a, bytes key)
+static void xread_begin_stream(struct answer *a, bytes key)
 {
     if (a->c->out->proto == 2) reply_array(a->c->out, 2);
     reply_bulk(a->c->out, key);
     a->streams++;
 }
 
-/* Entries after an ID. False: there are none, and nothing was replied. `ids` (may be NULL) gets theirs. */
+/* Replies the entries after an ID and appends their IDs to `ids` (may be NULL). False: there are none, and
+ * nothing was replied. */
 static bool reply_after(struct answer *a, struct xstream *s, bytes key, struct stream_id after, u64 count,
                         struct buf *ids)
 {
@@ -176,7 +172,7 @@ static bool reply_after(struct answer *a, struct xstream *s, bytes key, struct s
     if (stream_id_cmp(s->last, after) <= 0 || s->length == 0 || !stream_id_incr(&after)) return false;
     xstream_walk(&w, s, after, STREAM_ID_MAX, false);
     if (!xwalk_next(&w, &id, &packed)) return false;
-    begin_stream(a, key);
+    xread_begin_stream(a, key);
     size_t mark = reply_mark(a->c->out);
     do {
         reply_xentry(a->c->out, id, packed);
@@ -195,8 +191,8 @@ static struct stream_id nth_id(const struct buf *ids, size_t at)
     return id;
 }
 
-/* Writes down what was delivered. */
-static void deliver(struct ctx *c, struct group_use *u, const struct buf *ids, bool no_ack)
+/* Records a first delivery: advances the group and adds pending entries unless NOACK. */
+static void xread_deliver(struct ctx *c, struct group_use *u, const struct buf *ids, bool no_ack)
 {
     struct claims claims = {.c = c, .u = u};
     for (size_t i = 0; i < ids->n / sizeof(struct stream_id); i++) {
@@ -213,7 +209,7 @@ static void deliver(struct ctx *c, struct group_use *u, const struct buf *ids, b
     effect_group_id(c, u);
 }
 
-/* The consumer's own pending entries, whose delivery counts again; those deleted meanwhile are null. */
+/* Replies the consumer's own pending entries; deleted ones are replied as null. `ids` gets the others. */
 static void reply_history(struct answer *a, struct group_use *u, struct stream_id after, u64 count,
                           struct buf *ids)
 {
@@ -222,7 +218,7 @@ static void reply_history(struct answer *a, struct group_use *u, struct stream_i
     struct stream_id id;
     bytes packed;
     u64 n = 0;
-    begin_stream(a, u->key);
+    xread_begin_stream(a, u->key);
     size_t mark = reply_mark(c->out);
     if (stream_id_incr(&after)) {
         xpending_walk(&w, &u->s, &u->g, &u->c, after, STREAM_ID_MAX, false);
@@ -241,7 +237,7 @@ static void reply_history(struct answer *a, struct group_use *u, struct stream_i
     reply_array_at(c->out, mark, n);
 }
 
-static void deliver_again(struct ctx *c, struct group_use *u, const struct buf *ids)
+static void xread_deliver_again(struct ctx *c, struct group_use *u, const struct buf *ids)
 {
     struct claims claims = {.c = c, .u = u};
     struct xpending p;
@@ -256,8 +252,8 @@ static void deliver_again(struct ctx *c, struct group_use *u, const struct buf *
     effect_claims_end(&claims);
 }
 
-static void read_in_group(struct answer *a, const struct read_options *o, bytes key,
-                          const struct read_from *from)
+static void xread_in_group(struct answer *a, const struct read_options *o, bytes key,
+                           const struct read_from *from)
 {
     struct ctx *c = a->c;
     struct group_use u;
@@ -265,10 +261,10 @@ static void read_in_group(struct answer *a, const struct read_options *o, bytes 
     if (ctx_find_group(c, key, o->group, false, &u) != OK) return;
     ctx_open_consumer(c, o->consumer, &u);
     if (from->new) {
-        if (reply_after(a, &u.s, key, u.g.last, o->count, &ids)) deliver(c, &u, &ids, o->no_ack);
+        if (reply_after(a, &u.s, key, u.g.last, o->count, &ids)) xread_deliver(c, &u, &ids, o->no_ack);
     } else {
         reply_history(a, &u, from->after, o->count, &ids);
-        deliver_again(c, &u, &ids);
+        xread_deliver_again(c, &u, &ids);
     }
     if (ids.n == 0 && u.consumer_made) effect_created(c, &u);
     c->ks->dirty += ids.n > 0;
@@ -276,16 +272,16 @@ static void read_in_group(struct answer *a, const struct read_options *o, bytes 
     buf_release(&ids);
 }
 
-static void read_plain(struct answer *a, const struct read_options *o, bytes key,
-                       const struct read_from *from)
+static void xread_plain(struct answer *a, const struct read_options *o, bytes key,
+                        const struct read_from *from)
 {
     struct key_ref ref;
     struct xstream s;
     if (ctx_read_stream(a->c, key, &ref, &s) == OK) reply_after(a, &s, key, from->after, o->count, NULL);
 }
 
-/* Waits with the IDs that $ stands for now. */
-static void wait_for_more(struct ctx *c, const struct read_options *o, const struct read_from *from)
+/* Blocks the command, with every $ replaced by the ID it stands for now. */
+static void xread_wait(struct ctx *c, const struct read_options *o, const struct read_from *from)
 {
     char(*text)[STREAM_ID_TEXT] = mem_alloc((size_t)o->n * sizeof *text);
     bytes *argv = mem_alloc((size_t)c->argc * sizeof *argv);
@@ -300,50 +296,50 @@ static void wait_for_more(struct ctx *c, const struct read_options *o, const str
     mem_free(text);
 }
 
-static void read_streams(struct ctx *c, const struct read_options *o, const struct read_from *from)
+static void xread_streams(struct ctx *c, const struct read_options *o, const struct read_from *from)
 {
     struct answer a = {.c = c, .mark = reply_mark(c->out)};
     for (int i = 0; i < o->n; i++) {
         bytes key = c->argv[o->first + i];
         if (!ctx_looks_at(c, key)) continue;
-        if (o->in_group) read_in_group(&a, o, key, &from[i]);
-        else read_plain(&a, o, key, &from[i]);
-        if (c->ready && a.streams) break; /* a key that is listed twice */
+        if (o->in_group) xread_in_group(&a, o, key, &from[i]);
+        else xread_plain(&a, o, key, &from[i]);
+        if (c->ready && a.streams) break; /* the key may be listed twice */
     }
-    if (o->in_group && !c->effects_given) ctx_no_effect(c); /* that a consumer was seen is not told */
+    if (o->in_group && !c->effects_given) ctx_no_effect(c); /* a seen time is not journalled */
     if (a.streams) {
         if (c->out->proto == 2) reply_array_at(c->out, a.mark, a.streams);
         else reply_map_at(c->out, a.mark, a.streams);
     } else if (o->blocks) {
-        wait_for_more(c, o, from);
+        xread_wait(c, o, from);
     } else {
         reply_null_array(c->out);
     }
 }
 
-/* The key that woke the command holds no stream any more. XREADGROUP fails then as if it had just been sent;
- * XREAD waits for the next stream. */
+/* Whether the key that woke the command no longer holds a stream. XREADGROUP then fails as if it had just
+ * been sent; XREAD keeps blocking. */
 static bool gone_while_waiting(struct ctx *c)
 {
     struct key_ref ref;
     return !keyspace_find(c->ks, c->db, *c->ready, LOOKUP_PEEK, &ref) || ref.type != TYPE_STREAM;
 }
 
-static void read_command(struct ctx *c, bool group_command)
+static void xread_command(struct ctx *c, bool group_command)
 {
     struct read_options o = {0};
-    if (!parse(c, &o, group_command)) return;
+    if (!xread_parse(c, &o, group_command)) return;
     if (c->ready && !group_command && gone_while_waiting(c)) {
-        wait_for_more(c, &o, NULL);
+        xread_wait(c, &o, NULL);
         return;
     }
     struct read_from *from = mem_zalloc(sizeof *from * (size_t)MAX(o.n, 1));
     bool ok = true;
     for (int i = 0; i < o.n && ok; i++)
-        if (ctx_looks_at(c, c->argv[o.first + i])) ok = resolve(c, &o, i, &from[i]);
-    if (ok) read_streams(c, &o, from);
+        if (ctx_looks_at(c, c->argv[o.first + i])) ok = xread_resolve(c, &o, i, &from[i]);
+    if (ok) xread_streams(c, &o, from);
     mem_free(from);
 }
 
-void cmd_xread(struct ctx *c) { read_command(c, false); }
-void cmd_xreadgroup(struct ctx *c) { read_command(c, true); }
+void cmd_xread(struct ctx *c) { xread_command(c, false); }
+void cmd_xreadgroup(struct ctx *c) { xread_command(c, true); }
