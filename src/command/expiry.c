@@ -25,7 +25,7 @@ bool expiry_database(struct ctx *c, u32 *db)
 /* -- EXPIRY FORECAST ---------------------------------------------------------- */
 
 /* The keys of a range of deadlines, given in milliseconds from now; INT64_MAX: without end. */
-static void reply_range(struct ctx *c, const char *name, u64 keys, i64 from_ms, i64 to_ms)
+static void forecast_reply_range(struct ctx *c, const char *name, u64 keys, i64 from_ms, i64 to_ms)
 {
     bool ends = to_ms < INT64_MAX;
     reply_map(c->out, ends ? 6 : 4);
@@ -54,9 +54,9 @@ static void reply_forecast(struct ctx *c, u32 db)
     forecast_add(&f, c->eng, db);
     forecast_within(&f, keys);
     reply_array(c->out, 1 + FORECAST_HORIZONS);
-    reply_range(c, "overdue", forecast_overdue(&f), -f.oldest_overdue_ms, 0);
+    forecast_reply_range(c, "overdue", forecast_overdue(&f), -f.oldest_overdue_ms, 0);
     for (u32 i = 0; i < FORECAST_HORIZONS; i++)
-        reply_range(c, forecast_horizons[i].name, keys[i], 0, forecast_horizons[i].ms);
+        forecast_reply_range(c, forecast_horizons[i].name, keys[i], 0, forecast_horizons[i].ms);
 }
 
 static void forecast_by_db(struct ctx *c)

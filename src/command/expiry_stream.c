@@ -56,7 +56,10 @@ static bool open_stream(struct expiry_stream *x, struct keyspace *ks, struct key
     return true;
 }
 
-static bytes print_int(char digits[NUM_I64_LEN], i64 v) { return bytes_of(digits, num_print_i64(digits, v)); }
+static bytes expiry_stream_print_int(char digits[NUM_I64_LEN], i64 v)
+{
+    return bytes_of(digits, num_print_i64(digits, v));
+}
 
 #define TOLD_FIELDS 6
 
@@ -69,10 +72,10 @@ static bool tell_one(struct expiry_stream *x, struct keyspace *ks, struct xstrea
     if (!xstream_next_id(s, ks->now_ms, &id)) return false;
     bytes argv[3 + 2 * TOLD_FIELDS] = {
         BYTES_LIT("XADD"), buf_bytes(&x->name), stream_id_print(text, id), BYTES_LIT("key"), key,
-        BYTES_LIT("db"), print_int(db, n->db), BYTES_LIT("type"),
+        BYTES_LIT("db"), expiry_stream_print_int(db, n->db), BYTES_LIT("type"),
         bytes_str(type_name((enum value_type)n->type)), BYTES_LIT("deadline"),
-        print_int(deadline, n->deadline_ms), BYTES_LIT("reclaimed"), print_int(now, ks->now_ms),
-        BYTES_LIT("field"), field,
+        expiry_stream_print_int(deadline, n->deadline_ms), BYTES_LIT("reclaimed"),
+        expiry_stream_print_int(now, ks->now_ms), BYTES_LIT("field"), field,
     };
     u64 fields = n->has_field ? TOLD_FIELDS : TOLD_FIELDS - 1;
     xentry_pack(&packed, argv + 3, fields);
@@ -82,13 +85,13 @@ static bool tell_one(struct expiry_stream *x, struct keyspace *ks, struct xstrea
     return true;
 }
 
-static void trim(struct expiry_stream *x, struct keyspace *ks, struct xstream *s)
+static void expiry_stream_trim(struct expiry_stream *x, struct keyspace *ks, struct xstream *s)
 {
     char length[NUM_I64_LEN];
     if (!x->maxlen || !xstream_trim(s, &(struct xtrim){.by = TRIM_MAXLEN, .maxlen = x->maxlen})) return;
     journal_effect(ks->journal, 0, 5,
                    (bytes[]){BYTES_LIT("XTRIM"), buf_bytes(&x->name), BYTES_LIT("MAXLEN"), BYTES_LIT("="),
-                             print_int(length, (i64)s->length)});
+                             expiry_stream_print_int(length, (i64)s->length)});
 }
 
 /* The note at *p, which goes on to the next. */
@@ -117,7 +120,7 @@ void expiry_stream_tell(struct expiry_stream *x, struct keyspace *ks)
         else x->lost++;
     }
     if (told) {
-        trim(x, ks, &s);
+        expiry_stream_trim(x, ks, &s);
         xstream_save(&s);
         keyspace_changed(ks, 0, buf_bytes(&x->name), NOTIFY_STREAM, "xadd");
     }

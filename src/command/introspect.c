@@ -209,7 +209,7 @@ void cmd_command_count(struct ctx *c) { reply_int(c->out, (i64)top_count()); }
 
 /* -- COMMAND DOCS ----------------------------------------------------------- */
 
-static void reply_text(struct reply *out, const char *name, const char *text)
+static void command_reply_text(struct reply *out, const char *name, const char *text)
 {
     reply_bulk_str(out, name);
     reply_bulk_str(out, text);
@@ -231,7 +231,7 @@ static void reply_argument(struct reply *out, const struct syntax_arg *arg, stru
     buf_clear(name);
     syntax_name(arg, name);
     reply_slice(out, "name", buf_bytes(name));
-    reply_text(out, "type", arg_type_names[arg->type]);
+    command_reply_text(out, "type", arg_type_names[arg->type]);
     if (!is_group) {
         buf_clear(name);
         syntax_shown(arg, name);
@@ -269,17 +269,17 @@ static void reply_docs(struct reply *out, const struct command *cmd)
     reply_bulk_str(out, cmd->name);
     reply_map(out, 3 + has_complexity + !!doc_flags + 2 * (size_t)deprecated +
                        (syntax.count > 0) + (cmd->sub_count > 0));
-    reply_text(out, "summary", cmd->summary);
-    reply_text(out, "since", cmd->since);
-    reply_text(out, "group", cmd->group);
-    if (has_complexity) reply_text(out, "complexity", cmd->complexity);
+    command_reply_text(out, "summary", cmd->summary);
+    command_reply_text(out, "since", cmd->since);
+    command_reply_text(out, "group", cmd->group);
+    if (has_complexity) command_reply_text(out, "complexity", cmd->complexity);
     if (doc_flags) {
         reply_bulk_str(out, "doc_flags");
         REPLY_BITS(out, doc_flags, doc_flag_names);
     }
     if (deprecated) {
-        reply_text(out, "deprecated_since", cmd->deprecated_since);
-        reply_text(out, "replaced_by", cmd->replaced_by);
+        command_reply_text(out, "deprecated_since", cmd->deprecated_since);
+        command_reply_text(out, "replaced_by", cmd->replaced_by);
     }
     if (syntax.count) reply_arguments(out, syntax.first, syntax.count);
     if (cmd->sub_count == 0) return;

@@ -72,7 +72,7 @@ static bool database_arg(struct ctx *c, bytes arg, u32 *db)
 }
 
 /* True when the target was renamed to; false when only_new met an existing one. */
-static bool rename_key(struct ctx *c, struct key_ref *from, bytes to, bool only_new)
+static bool key_rename(struct ctx *c, struct key_ref *from, bytes to, bool only_new)
 {
     struct key_ref target;
     if (ctx_write(c, to, TYPE_NONE, &target) == OK) {
@@ -93,7 +93,7 @@ void cmd_rename(struct ctx *c)
         reply_no_such_key(c);
         return;
     }
-    if (!bytes_eq(c->argv[1], c->argv[2])) rename_key(c, &ref, c->argv[2], false);
+    if (!bytes_eq(c->argv[1], c->argv[2])) key_rename(c, &ref, c->argv[2], false);
     reply_ok(c->out);
 }
 
@@ -104,7 +104,7 @@ void cmd_renamenx(struct ctx *c)
         reply_no_such_key(c);
         return;
     }
-    bool renamed = !bytes_eq(c->argv[1], c->argv[2]) && rename_key(c, &ref, c->argv[2], true);
+    bool renamed = !bytes_eq(c->argv[1], c->argv[2]) && key_rename(c, &ref, c->argv[2], true);
     reply_int(c->out, renamed);
 }
 

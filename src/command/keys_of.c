@@ -12,7 +12,7 @@ struct found {
     int n, max;
 };
 
-static void add(struct found *f, int at, u32 flags)
+static void key_uses_add(struct found *f, int at, u32 flags)
 {
     if (f->n < f->max) f->out[f->n] = (struct key_use){.at = at, .flags = flags};
     f->n++;
@@ -61,7 +61,7 @@ static bool add_spec(const struct key_spec *s, int argc, const bytes *argv, stru
     int first = spec_begin(s, argc, argv), last;
     if (first == 0) return true;
     if (!spec_range(s, argc, argv, &first, &last)) return false;
-    for (int i = first; i <= last; i += s->step) add(f, i, s->flags);
+    for (int i = first; i <= last; i += s->step) key_uses_add(f, i, s->flags);
     return !(s->flags & KEY_INCOMPLETE);
 }
 
@@ -74,7 +74,7 @@ static void set_keys(int argc, const bytes *argv, struct found *f)
     for (int i = 3; i < argc; i++) {
         if (bytes_is(argv[i], "get")) flags = KEY_RW | KEY_ACCESS | KEY_UPDATE;
     }
-    add(f, 1, flags);
+    key_uses_add(f, 1, flags);
 }
 
 /* BITFIELD writes unless all its operations are well-formed GETs. */
@@ -86,7 +86,7 @@ static void bitfield_keys(int argc, const bytes *argv, struct found *f)
         else if (bytes_is(argv[i], "overflow") && i + 1 < argc) i += 2;
         else break;
     }
-    add(f, 1, i == argc ? KEY_RO | KEY_ACCESS : KEY_RW | KEY_ACCESS | KEY_UPDATE);
+    key_uses_add(f, 1, i == argc ? KEY_RO | KEY_ACCESS : KEY_RW | KEY_ACCESS | KEY_UPDATE);
 }
 
 /* SORT stores to the key after the last STORE. Keys that BY and GET patterns lead to depend on the data and
@@ -99,8 +99,8 @@ static void sort_keys(int argc, const bytes *argv, struct found *f)
         else if (bytes_is(argv[i], "get") || bytes_is(argv[i], "by")) i++;
         else if (bytes_is(argv[i], "store") && i + 1 < argc) store = ++i;
     }
-    add(f, 1, KEY_RO | KEY_ACCESS);
-    if (store) add(f, store, KEY_OW | KEY_UPDATE);
+    key_uses_add(f, 1, KEY_RO | KEY_ACCESS);
+    if (store) key_uses_add(f, store, KEY_OW | KEY_UPDATE);
 }
 
 /* GEORADIUS and GEORADIUSBYMEMBER, whose options begin at `from`: likewise, STOREDIST being another STORE. */
@@ -112,8 +112,8 @@ static void radius_keys(int argc, const bytes *argv, int from, struct found *f)
         if (bytes_is(argv[i], "count")) i++;
         else if (stores && i + 1 < argc) store = ++i;
     }
-    add(f, 1, KEY_RO | KEY_ACCESS);
-    if (store) add(f, store, KEY_OW | KEY_UPDATE);
+    key_uses_add(f, 1, KEY_RO | KEY_ACCESS);
+    if (store) key_uses_add(f, store, KEY_OW | KEY_UPDATE);
 }
 
 /* XREAD and XREADGROUP: the first half of what follows STREAMS. */
@@ -127,7 +127,7 @@ static bool stream_keys(int argc, const bytes *argv, struct found *f)
         else return false;
     }
     int streams = (argc - i - 1) / 2;
-    for (int k = 1; k <= streams; k++) add(f, i + k, KEY_RO | KEY_ACCESS);
+    for (int k = 1; k <= streams; k++) key_uses_add(f, i + k, KEY_RO | KEY_ACCESS);
     return streams > 0;
 }
 
@@ -136,7 +136,7 @@ static void claim_keys(int argc, const bytes *argv, u32 use, struct found *f)
 {
     bool reads = true;
     for (int i = 5; i < argc && reads; i++) reads = !bytes_is(argv[i], "justid");
-    add(f, 1, KEY_RW | use | (reads ? KEY_ACCESS : 0));
+    key_uses_add(f, 1, KEY_RW | use | (reads ? KEY_ACCESS : 0));
 }
 
 /* MIGRATE: what follows KEYS, which ends the options, or else the key before them. */
@@ -147,8 +147,8 @@ static void migrate_keys(int argc, const bytes *argv, struct found *f)
         if (bytes_is(argv[i], "auth")) i++;
         else if (bytes_is(argv[i], "auth2")) i += 2;
     }
-    if (i >= argc || argv[3].n) add(f, 3, KEY_RW | KEY_ACCESS | KEY_DELETE);
-    while (++i < argc) add(f, i, KEY_RW | KEY_ACCESS | KEY_DELETE);
+    if (i >= argc || argv[3].n) key_uses_add(f, 3, KEY_RW | KEY_ACCESS | KEY_DELETE);
+    while (++i < argc) key_uses_add(f, i, KEY_RW | KEY_ACCESS | KEY_DELETE);
 }
 
 /* False: the arguments are invalid. *by_specs: the table tells. */
@@ -159,7 +159,7 @@ static bool add_by_options(const struct command *cmd, int argc, const bytes *arg
     if (cmd->run == cmd_set) set_keys(argc, argv, f);
     else if (cmd->run == cmd_bitfield) bitfield_keys(argc, argv, f);
     else if (cmd->run == cmd_sort) sort_keys(argc, argv, f);
-    else if (cmd->run == cmd_sort_ro) add(f, 1, KEY_RO | KEY_ACCESS);
+    else if (cmd->run == cmd_sort_ro) key_uses_add(f, 1, KEY_RO | KEY_ACCESS);
     else if (cmd->run == cmd_georadius) radius_keys(argc, argv, 6, f);
     else if (cmd->run == cmd_georadiusbymember) radius_keys(argc, argv, 5, f);
     else if (cmd->run == cmd_xread || cmd->run == cmd_xreadgroup) return stream_keys(argc, argv, f);
@@ -167,7 +167,7 @@ static bool add_by_options(const struct command *cmd, int argc, const bytes *arg
     else if (cmd->run == cmd_xautoclaim) claim_keys(argc, argv, KEY_DELETE, f);
     else if (cmd->run == cmd_migrate) migrate_keys(argc, argv, f);
     else if (cmd->run == cmd_pfdebug)
-        add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
+        key_uses_add(f, 2, KEY_RW | KEY_ACCESS | KEY_UPDATE); /* GETREG makes it dense, too */
     else *by_specs = true;
     return true;
 }

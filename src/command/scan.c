@@ -41,7 +41,7 @@ static bool parse_cursor(bytes s, u64 *out)
     return v >= 0;
 }
 
-static bool parse_count(struct ctx *c, bytes arg, u32 *out)
+static bool scan_parse_count(struct ctx *c, bytes arg, u32 *out)
 {
     i64 n;
     if (!ctx_int(c, arg, &n)) return false;
@@ -67,7 +67,7 @@ bool scan_parse_options(struct ctx *c, int from, enum value_type of, struct scan
         bytes name = c->argv[i];
         bool has_value = i + 1 < c->argc;
         if (has_value && bytes_is(name, "count")) {
-            if (!parse_count(c, c->argv[++i], &out->count)) return false;
+            if (!scan_parse_count(c, c->argv[++i], &out->count)) return false;
         } else if (has_value && bytes_is(name, "match")) {
             out->match = c->argv[++i];
             /* "*" means everything, even the empty name, which no star matches. */

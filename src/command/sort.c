@@ -161,7 +161,7 @@ static void load_list(struct sort *s, u64 from, u64 n, bool reverse)
     for (; n > 0 && seq->next(&it, &element); n--) item_add(s, element);
 }
 
-static void load_zset(struct sort *s, u64 from, u64 n, bool reverse)
+static void sort_load_zset(struct sort *s, u64 from, u64 n, bool reverse)
 {
     const struct zset_ops *zset = &s->c->eng->ops->zset;
     struct zset_seek seek = {.by = ZSEEK_RANK, .reverse = reverse, .rank = from};
@@ -202,7 +202,7 @@ static void sort_load(struct sort *s)
         s->start = 0;
     }
     if (s->ref.type == TYPE_LIST) load_list(s, from, n, reverse);
-    else load_zset(s, from, n, reverse);
+    else sort_load_zset(s, from, n, reverse);
 }
 
 /* -- patterns --------------------------------------------------------------------- */

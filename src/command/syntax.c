@@ -23,7 +23,7 @@ static struct syntax_arg *new_arg(struct parser *p, enum syntax_type type)
     return arg;
 }
 
-static bytes take(struct parser *p, size_t n)
+static bytes syntax_take(struct parser *p, size_t n)
 {
     bytes taken = bytes_of(p->at, n);
     p->at += n;
@@ -66,7 +66,7 @@ static bool parse_list(struct parser *p, char end, struct list *list)
     return bars == 0 || bars + 1 == list->count;
 }
 
-static struct syntax_arg *parse_group(struct parser *p, bytes name)
+static struct syntax_arg *syntax_parse_group(struct parser *p, bytes name)
 {
     bool optional = *p->at++ == '[';
     struct list parts;
@@ -128,7 +128,7 @@ static size_t type_length(bytes word)
     return word.n > 3 && word.p[word.n - 3] == ':' && word.p[word.n - 2] == 'p' ? 3 : 0;
 }
 
-static struct syntax_arg *named(struct parser *p, bytes word)
+static struct syntax_arg *syntax_named(struct parser *p, bytes word)
 {
     struct syntax_arg *arg = word.n > 0 ? new_arg(p, SYNTAX_STRING) : NULL;
     if (!arg) return NULL;
@@ -167,22 +167,22 @@ static struct syntax_arg *parse_token(struct parser *p, bytes token)
 
 static struct syntax_arg *parse_plain(struct parser *p)
 {
-    bytes word = take(p, strcspn(p->at, " []<>|@!."));
-    if (*p->at == '[' || *p->at == '<') return parse_group(p, word);
+    bytes word = syntax_take(p, strcspn(p->at, " []<>|@!."));
+    if (*p->at == '[' || *p->at == '<') return syntax_parse_group(p, word);
     const char *eq = word.n ? memchr(word.p, '=', word.n) : NULL;
     if (eq) {
         size_t n = (size_t)(eq - word.p);
         if (n == 0) return NULL;
         return pure_token(p, bytes_of(word.p, n), bytes_of(eq + 1, word.n - n - 1));
     }
-    return word.n && is_upper(word.p[0]) ? parse_token(p, word) : named(p, word);
+    return word.n && is_upper(word.p[0]) ? parse_token(p, word) : syntax_named(p, word);
 }
 
 /* A version, if the sign for it comes. */
 static bool parse_version(struct parser *p, char sign, bytes *version)
 {
     if (!take_char(p, sign)) return true;
-    *version = take(p, strspn(p->at, "0123456789."));
+    *version = syntax_take(p, strspn(p->at, "0123456789."));
     return version->n > 0;
 }
 

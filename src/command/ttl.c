@@ -91,7 +91,7 @@ static void expire_apply(struct ctx *c, struct key_ref *ref, i64 deadline_ms)
     CTX_EFFECT(c, BYTES_LIT("PEXPIREAT"), key, bytes_of(digits, n));
 }
 
-static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+static void key_expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
 {
     u32 flags;
     i64 deadline_ms;
@@ -107,14 +107,14 @@ static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     reply_int(c->out, 1);
 }
 
-void cmd_expire(struct ctx *c) { expire_command(c, TTL_SECONDS, false); }
-void cmd_pexpire(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, false); }
-void cmd_expireat(struct ctx *c) { expire_command(c, TTL_SECONDS, true); }
-void cmd_pexpireat(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, true); }
+void cmd_expire(struct ctx *c) { key_expire_command(c, TTL_SECONDS, false); }
+void cmd_pexpire(struct ctx *c) { key_expire_command(c, TTL_MILLISECONDS, false); }
+void cmd_expireat(struct ctx *c) { key_expire_command(c, TTL_SECONDS, true); }
+void cmd_pexpireat(struct ctx *c) { key_expire_command(c, TTL_MILLISECONDS, true); }
 
 /* -- TTL PTTL EXPIRETIME PEXPIRETIME ---------------------------------------- */
 
-static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+static void key_ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
 {
     struct key_ref ref;
     if (ctx_peek(c, c->argv[1], TYPE_NONE, &ref) != OK) {
@@ -131,10 +131,10 @@ static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     reply_int(c->out, unit == TTL_SECONDS ? (i64)(((u64)ms + 500) / 1000) : ms);
 }
 
-void cmd_ttl(struct ctx *c) { ttl_command(c, TTL_SECONDS, false); }
-void cmd_pttl(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, false); }
-void cmd_expiretime(struct ctx *c) { ttl_command(c, TTL_SECONDS, true); }
-void cmd_pexpiretime(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, true); }
+void cmd_ttl(struct ctx *c) { key_ttl_command(c, TTL_SECONDS, false); }
+void cmd_pttl(struct ctx *c) { key_ttl_command(c, TTL_MILLISECONDS, false); }
+void cmd_expiretime(struct ctx *c) { key_ttl_command(c, TTL_SECONDS, true); }
+void cmd_pexpiretime(struct ctx *c) { key_ttl_command(c, TTL_MILLISECONDS, true); }
 
 void cmd_persist(struct ctx *c)
 {

@@ -64,7 +64,7 @@ void geo_reply_distance(struct ctx *c, double distance)
 
 /* -- GEOADD -------------------------------------------------------------------------- */
 
-static u32 add_option(bytes arg)
+static u32 geoadd_option(bytes arg)
 {
     return bytes_is(arg, "nx") ? ZADD_NX : bytes_is(arg, "xx") ? ZADD_XX
          : bytes_is(arg, "ch") ? ZADD_CH : 0;
@@ -85,8 +85,7 @@ void cmd_geoadd(struct ctx *c)
     double few[16], *scores = few;
     u32 flags = 0;
     int at = 2;
-    for (u32 option; at < c->argc && (option = add_option(c->argv[at])) != 0; at++)
-        flags |= option;
+    for (u32 option; at < c->argc && (option = geoadd_option(c->argv[at])) != 0; at++) flags |= option;
     int n = (c->argc - at) / 3;
     bool both = (flags & ZADD_NX) && (flags & ZADD_XX);
     if (n == 0 || (c->argc - at) % 3 != 0 || both) {

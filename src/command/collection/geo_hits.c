@@ -59,7 +59,7 @@ static int order(const struct geo_hit *a, const struct geo_hit *b, bool descendi
     return descending ? -cmp : cmp;
 }
 
-static void swap(struct geo_hit *a, struct geo_hit *b)
+static void geo_hits_swap(struct geo_hit *a, struct geo_hit *b)
 {
     struct geo_hit t = *a;
     *a = *b;
@@ -68,14 +68,14 @@ static void swap(struct geo_hit *a, struct geo_hit *b)
 
 static void swap_runs(struct geo_hit *a, struct geo_hit *b, size_t n)
 {
-    for (size_t i = 0; i < n; i++) swap(a + i, b + i);
+    for (size_t i = 0; i < n; i++) geo_hits_swap(a + i, b + i);
 }
 
 static void insertion_sort(struct geo_hit *v, size_t n, bool descending)
 {
     for (size_t i = 1; i < n; i++)
         for (size_t k = i; k > 0 && order(&v[k - 1], &v[k], descending) > 0; k--)
-            swap(&v[k], &v[k - 1]);
+            geo_hits_swap(&v[k], &v[k - 1]);
 }
 
 static struct geo_hit *median(struct geo_hit *a, struct geo_hit *b, struct geo_hit *c,
@@ -107,16 +107,16 @@ static struct geo_hit *choose_pivot(struct geo_hit *v, size_t n, bool descending
 static void partition(struct geo_hit *v, size_t n, bool descending, size_t *smaller,
                       size_t *larger)
 {
-    swap(v, choose_pivot(v, n, descending));
+    geo_hits_swap(v, choose_pivot(v, n, descending));
     size_t left = 1, i = 1;          /* v[0, left) equal, v[left, i) smaller */
     size_t right = n, k = n;         /* v[k, right) larger, v[right, n) equal */
     for (;;) {
         for (int cmp; i < k && (cmp = order(&v[i], v, descending)) <= 0; i++)
-            if (cmp == 0) swap(&v[left++], &v[i]);
+            if (cmp == 0) geo_hits_swap(&v[left++], &v[i]);
         for (int cmp; i < k && (cmp = order(&v[k - 1], v, descending)) >= 0; k--)
-            if (cmp == 0) swap(&v[k - 1], &v[--right]);
+            if (cmp == 0) geo_hits_swap(&v[k - 1], &v[--right]);
         if (i >= k) break;
-        swap(&v[i++], &v[--k]);
+        geo_hits_swap(&v[i++], &v[--k]);
     }
     *smaller = i - left;
     *larger = right - k;

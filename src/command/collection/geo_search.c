@@ -36,7 +36,7 @@ struct geo_query {
 
 /* -- arguments ------------------------------------------------------------------------ */
 
-static bool parse_number(struct ctx *c, bytes arg, const char *error, double *out)
+static bool geosearch_parse_number(struct ctx *c, bytes arg, const char *error, double *out)
 {
     if (num_parse_double(arg, out)) return true;
     reply_error(c->out, error);
@@ -46,7 +46,7 @@ static bool parse_number(struct ctx *c, bytes arg, const char *error, double *ou
 static bool parse_radius(struct geo_query *q, int at)
 {
     struct ctx *c = q->c;
-    if (!parse_number(c, c->argv[at], "ERR need numeric radius", &q->shape.radius)) return false;
+    if (!geosearch_parse_number(c, c->argv[at], "ERR need numeric radius", &q->shape.radius)) return false;
     if (q->shape.radius < 0) {
         reply_error(c->out, "ERR radius cannot be negative");
         return false;
@@ -58,8 +58,8 @@ static bool parse_box(struct geo_query *q, int at)
 {
     struct ctx *c = q->c;
     struct geo_shape *s = &q->shape;
-    if (!parse_number(c, c->argv[at], "ERR need numeric width", &s->width)) return false;
-    if (!parse_number(c, c->argv[at + 1], "ERR need numeric height", &s->height)) return false;
+    if (!geosearch_parse_number(c, c->argv[at], "ERR need numeric width", &s->width)) return false;
+    if (!geosearch_parse_number(c, c->argv[at + 1], "ERR need numeric height", &s->height)) return false;
     if (s->width < 0 || s->height < 0) {
         reply_error(c->out, "ERR height or width cannot be negative");
         return false;
@@ -93,7 +93,7 @@ static bool parse_fixed(struct geo_query *q, int *at)
     }
 }
 
-static bool parse_count(struct geo_query *q, bytes arg)
+static bool geosearch_parse_count(struct geo_query *q, bytes arg)
 {
     if (!ctx_int(q->c, arg, &q->count)) return false;
     if (q->count > 0) return true;
@@ -147,7 +147,7 @@ static bool parse_search_option(struct geo_query *q, int at, int behind, int *us
     return true;
 }
 
-static bool parse_option(struct geo_query *q, int *at)
+static bool geosearch_parse_option(struct geo_query *q, int *at)
 {
     struct ctx *c = q->c;
     int behind = c->argc - *at - 1, used = -1;
@@ -155,7 +155,7 @@ static bool parse_option(struct geo_query *q, int *at)
     if (take_word(q, arg)) return true;
     if (bytes_is(arg, "count") && behind >= 1) {
         used = 1;
-        if (!parse_count(q, c->argv[*at + 1])) return false;
+        if (!geosearch_parse_count(q, c->argv[*at + 1])) return false;
     } else if (q->may_store && behind >= 1 &&
                (bytes_is(arg, "store") || bytes_is(arg, "storedist"))) {
         used = 1;
@@ -197,12 +197,12 @@ static bool check_options(struct geo_query *q)
     return false;
 }
 
-static bool parse_query(struct geo_query *q)
+static bool geosearch_parse_query(struct geo_query *q)
 {
     int at;
     if (!parse_fixed(q, &at)) return false;
     for (; at < q->c->argc; at++)
-        if (!parse_option(q, &at)) return false;
+        if (!geosearch_parse_option(q, &at)) return false;
     return check_options(q);
 }
 
@@ -225,7 +225,7 @@ static void search_cell(struct geo_query *q, struct geo_cell cell, u64 limit,
     }
 }
 
-static void search(struct geo_query *q, struct geo_hits *hits)
+static void geosearch_command(struct geo_query *q, struct geo_hits *hits)
 {
     struct geo_cell cells[GEO_COVER_MAX];
     int n = geo_cover(&q->shape, cells);
@@ -282,14 +282,14 @@ static void store_hits(struct geo_query *q, const struct geo_hits *hits, size_t 
     zlist_release(&list);
 }
 
-static void run(struct geo_query q)
+static void geosearch_run(struct geo_query q)
 {
     struct geo_hits hits = {0};
     err e = ctx_read(q.c, q.c->argv[q.key_at], TYPE_ZSET, &q.source);
     if (e == ERR_TYPE) return;
     q.has_source = e == OK;
-    if (!parse_query(&q)) return;
-    if (q.has_source) search(&q, &hits);
+    if (!geosearch_parse_query(&q)) return;
+    if (q.has_source) geosearch_command(&q, &hits);
     size_t n = sort_hits(&q, &hits);
     if (q.store) store_hits(&q, &hits, n);
     else reply_hits(&q, &hits, n);
@@ -298,7 +298,7 @@ static void run(struct geo_query q)
 
 static void run_radius(struct ctx *c, enum geo_form form, bool may_store)
 {
-    run((struct geo_query){.c = c, .form = form, .key_at = 1, .may_store = may_store});
+    geosearch_run((struct geo_query){.c = c, .form = form, .key_at = 1, .may_store = may_store});
 }
 
 void cmd_georadius(struct ctx *c) { run_radius(c, FORM_RADIUS, true); }
@@ -308,11 +308,11 @@ void cmd_georadiusbymember_ro(struct ctx *c) { run_radius(c, FORM_BY_MEMBER, fal
 
 void cmd_geosearch(struct ctx *c)
 {
-    run((struct geo_query){.c = c, .form = FORM_SEARCH, .key_at = 1});
+    geosearch_run((struct geo_query){.c = c, .form = FORM_SEARCH, .key_at = 1});
 }
 
 void cmd_geosearchstore(struct ctx *c)
 {
-    run((struct geo_query){
-        .c = c, .form = FORM_SEARCH, .key_at = 2, .store = true, .dst = c->argv[1]});
+    geosearch_run(
+        (struct geo_query){.c = c, .form = FORM_SEARCH, .key_at = 2, .store = true, .dst = c->argv[1]});
 }

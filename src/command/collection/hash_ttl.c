@@ -181,7 +181,7 @@ static void expire_fields(struct ctx *c, struct key_ref *ref, const struct field
     mem_free(ch.v);
 }
 
-static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+static void hash_expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
 {
     struct key_ref ref;
     struct fields f;
@@ -195,14 +195,14 @@ static void expire_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     else reply_ints(c, f.n, FIELD_ABSENT);
 }
 
-void cmd_hexpire(struct ctx *c) { expire_command(c, TTL_SECONDS, false); }
-void cmd_hpexpire(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, false); }
-void cmd_hexpireat(struct ctx *c) { expire_command(c, TTL_SECONDS, true); }
-void cmd_hpexpireat(struct ctx *c) { expire_command(c, TTL_MILLISECONDS, true); }
+void cmd_hexpire(struct ctx *c) { hash_expire_command(c, TTL_SECONDS, false); }
+void cmd_hpexpire(struct ctx *c) { hash_expire_command(c, TTL_MILLISECONDS, false); }
+void cmd_hexpireat(struct ctx *c) { hash_expire_command(c, TTL_SECONDS, true); }
+void cmd_hpexpireat(struct ctx *c) { hash_expire_command(c, TTL_MILLISECONDS, true); }
 
 /* -- HTTL HPTTL HEXPIRETIME HPEXPIRETIME ------------------------------------------- */
 
-static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
+static void hash_ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
 {
     struct key_ref ref;
     struct fields f;
@@ -218,10 +218,10 @@ static void ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
     }
 }
 
-void cmd_httl(struct ctx *c) { ttl_command(c, TTL_SECONDS, false); }
-void cmd_hpttl(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, false); }
-void cmd_hexpiretime(struct ctx *c) { ttl_command(c, TTL_SECONDS, true); }
-void cmd_hpexpiretime(struct ctx *c) { ttl_command(c, TTL_MILLISECONDS, true); }
+void cmd_httl(struct ctx *c) { hash_ttl_command(c, TTL_SECONDS, false); }
+void cmd_hpttl(struct ctx *c) { hash_ttl_command(c, TTL_MILLISECONDS, false); }
+void cmd_hexpiretime(struct ctx *c) { hash_ttl_command(c, TTL_SECONDS, true); }
+void cmd_hpexpiretime(struct ctx *c) { hash_ttl_command(c, TTL_MILLISECONDS, true); }
 
 /* -- HPERSIST ---------------------------------------------------------------------- */
 

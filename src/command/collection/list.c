@@ -57,7 +57,7 @@ void list_take(struct ctx *c, bytes key, struct key_ref *ref, bool front, u64 n)
     list_cut(c, key, ref, front ? 0 : size - n, n, front ? "lpop" : "rpop");
 }
 
-static void pop_command(struct ctx *c, bool front)
+static void list_pop_command(struct ctx *c, bool front)
 {
     bool counted = c->argc == 3;
     i64 count = 1;
@@ -79,8 +79,8 @@ static void pop_command(struct ctx *c, bool front)
     if (n > 0) list_take(c, c->argv[1], &ref, front, n);
 }
 
-void cmd_lpop(struct ctx *c) { pop_command(c, true); }
-void cmd_rpop(struct ctx *c) { pop_command(c, false); }
+void cmd_lpop(struct ctx *c) { list_pop_command(c, true); }
+void cmd_rpop(struct ctx *c) { list_pop_command(c, false); }
 
 /* -- LLEN LINDEX LRANGE --------------------------------------------------------- */
 
@@ -198,7 +198,7 @@ void cmd_linsert(struct ctx *c)
 }
 
 /* There is an event also if nothing goes, but no change then. */
-static void trim(struct ctx *c, struct key_ref *ref, u64 head, u64 tail)
+static void list_trim(struct ctx *c, struct key_ref *ref, u64 head, u64 tail)
 {
     if (tail > 0) c->eng->ops->seq.erase(c->eng, ref, list_size(c, ref) - tail, tail);
     if (head > 0) c->eng->ops->seq.erase(c->eng, ref, 0, head);
@@ -215,7 +215,7 @@ void cmd_ltrim(struct ctx *c)
     if (e == OK) {
         u64 from, kept = list_range(c, &ref, start, stop, &from), size = list_size(c, &ref);
         if (kept == 0) list_cut(c, c->argv[1], &ref, 0, size, "ltrim");
-        else trim(c, &ref, from, size - from - kept);
+        else list_trim(c, &ref, from, size - from - kept);
     }
     reply_ok(c->out);
 }

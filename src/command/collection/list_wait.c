@@ -5,7 +5,7 @@
 
 /* -- BLPOP BRPOP ---------------------------------------------------------------- */
 
-static void pop_one(struct ctx *c, bytes key, struct key_ref *ref, bool front)
+static void list_pop_one(struct ctx *c, bytes key, struct key_ref *ref, bool front)
 {
     reply_array(c->out, 2);
     reply_bulk(c->out, key);
@@ -13,7 +13,7 @@ static void pop_one(struct ctx *c, bytes key, struct key_ref *ref, bool front)
     CTX_EFFECT(c, front ? BYTES_LIT("LPOP") : BYTES_LIT("RPOP"), key);
 }
 
-static void blocking_pop(struct ctx *c, bool front)
+static void list_blocking_pop(struct ctx *c, bool front)
 {
     struct key_ref ref;
     i64 timeout_ms;
@@ -21,14 +21,14 @@ static void blocking_pop(struct ctx *c, bool front)
     for (int i = 1; i < c->argc - 1; i++) {
         if (!ctx_looks_at(c, c->argv[i])) continue;
         err e = ctx_write(c, c->argv[i], TYPE_LIST, &ref);
-        if (e == OK) pop_one(c, c->argv[i], &ref, front);
+        if (e == OK) list_pop_one(c, c->argv[i], &ref, front);
         if (e != ERR_NOT_FOUND) return;
     }
     ctx_wait(c, TYPE_LIST, c->argv, 1, c->argc - 2, timeout_ms);
 }
 
-void cmd_blpop(struct ctx *c) { blocking_pop(c, true); }
-void cmd_brpop(struct ctx *c) { blocking_pop(c, false); }
+void cmd_blpop(struct ctx *c) { list_blocking_pop(c, true); }
+void cmd_brpop(struct ctx *c) { list_blocking_pop(c, false); }
 
 /* -- BLMOVE BRPOPLPUSH ---------------------------------------------------------- */
 
@@ -70,7 +70,7 @@ struct mpop {
     i64 count;
 };
 
-static bool parse_mpop(struct ctx *c, int at, struct mpop *m)
+static bool list_parse_mpop(struct ctx *c, int at, struct mpop *m)
 {
     if (!ctx_int_min(c, c->argv[at], 1, "ERR numkeys should be greater than 0", &m->keys)) return false;
     m->first = at + 1;
@@ -105,7 +105,7 @@ static void mpop_reply(struct ctx *c, bytes key, struct key_ref *ref, bool front
 }
 
 /* False: there was nothing, and nothing was replied. */
-static bool mpop(struct ctx *c, const struct mpop *m)
+static bool list_mpop(struct ctx *c, const struct mpop *m)
 {
     for (int i = m->first; i < m->first + m->keys; i++) {
         struct key_ref ref;
@@ -122,13 +122,13 @@ static bool mpop(struct ctx *c, const struct mpop *m)
 void cmd_lmpop(struct ctx *c)
 {
     struct mpop m;
-    if (parse_mpop(c, 1, &m) && !mpop(c, &m)) reply_null_array(c->out);
+    if (list_parse_mpop(c, 1, &m) && !list_mpop(c, &m)) reply_null_array(c->out);
 }
 
 void cmd_blmpop(struct ctx *c)
 {
     struct mpop m;
     i64 timeout_ms;
-    if (!parse_mpop(c, 2, &m) || !ctx_timeout_s(c, c->argv[1], &timeout_ms) || mpop(c, &m)) return;
+    if (!list_parse_mpop(c, 2, &m) || !ctx_timeout_s(c, c->argv[1], &timeout_ms) || list_mpop(c, &m)) return;
     ctx_wait(c, TYPE_LIST, c->argv, m.first, (int)m.keys, timeout_ms);
 }

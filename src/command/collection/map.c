@@ -16,7 +16,7 @@ struct scan_walk {
     struct reply out;
 };
 
-static void scan_visit(void *arg, bytes member, bytes value, double score)
+static void map_scan_visit(void *arg, bytes member, bytes value, double score)
 {
     struct scan_walk *w = arg;
     (void)score;
@@ -46,7 +46,7 @@ void map_scan(struct ctx *c, enum value_type type)
     if (e == OK) {
         if (!scan_parse_options(c, 3, type, &w.opt)) return;
         w.values &= !w.opt.no_values;
-        cursor = c->eng->ops->map.scan(c->eng, &ref, w.opt.cursor, w.opt.count, scan_visit, &w);
+        cursor = c->eng->ops->map.scan(c->eng, &ref, w.opt.cursor, w.opt.count, map_scan_visit, &w);
     }
     reply_scan(c, cursor, &w);
     buf_release(&w.buf);

@@ -22,7 +22,7 @@ void members_release(struct members *m)
     mem_free(m->v);
 }
 
-static struct member *push(struct members *m, bytes name)
+static struct member *members_append(struct members *m, bytes name)
 {
     CHECK(m->n < m->cap);
     struct member *e = &m->v[m->n++];
@@ -31,13 +31,13 @@ static struct member *push(struct members *m, bytes name)
     return e;
 }
 
-void members_push(struct members *m, bytes name) { push(m, name); }
+void members_push(struct members *m, bytes name) { members_append(m, name); }
 
 bool members_add(struct members *m, bytes name)
 {
     u64 hash = table_hash(&m->index, name);
     if (table_find(&m->index, name, hash)) return false;
-    table_insert(&m->index, hash, push(m, name));
+    table_insert(&m->index, hash, members_append(m, name));
     return true;
 }
 

@@ -84,7 +84,7 @@ void cmd_scard(struct ctx *c)
     reply_int(c->out, e == OK ? (i64)map_size(c, &ref) : 0);
 }
 
-static void reply_members(struct ctx *c, struct key_ref *ref)
+static void smembers_reply(struct ctx *c, struct key_ref *ref)
 {
     struct map_iter it;
     bytes member;
@@ -98,7 +98,7 @@ void cmd_smembers(struct ctx *c)
 {
     struct key_ref ref;
     err e = ctx_read(c, c->argv[1], TYPE_SET, &ref);
-    if (e == OK) reply_members(c, &ref);
+    if (e == OK) smembers_reply(c, &ref);
     else if (e == ERR_NOT_FOUND) reply_set(c->out, 0);
 }
 
@@ -128,7 +128,7 @@ static void pop_state(struct pop *p)
     p->n = 0;
 }
 
-static bool pop_one(struct pop *p)
+static bool spop_one(struct pop *p)
 {
     bytes drawn;
     if (!map_random(p->c, &p->ref, &drawn, NULL)) return false;
@@ -153,7 +153,7 @@ static void pop_end(struct pop *p)
 
 static void pop_all(struct ctx *c, struct key_ref *ref)
 {
-    reply_members(c, ref);
+    smembers_reply(c, ref);
     ctx_changed_by(c, map_size(c, ref), c->argv[1], NOTIFY_SET, "spop");
     ctx_drop(c, ref);
     keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_GENERIC, "del");
@@ -176,7 +176,7 @@ static void pop_count(struct ctx *c)
         return;
     }
     reply_set(c->out, (size_t)count);
-    while (count > 0 && pop_one(&p)) count--;
+    while (count > 0 && spop_one(&p)) count--;
     pop_end(&p);
 }
 
@@ -193,7 +193,7 @@ void cmd_spop(struct ctx *c)
     }
     err e = ctx_write(c, c->argv[1], TYPE_SET, &p.ref);
     if (e == ERR_TYPE) return;
-    if (e == OK && pop_one(&p)) pop_end(&p);
+    if (e == OK && spop_one(&p)) pop_end(&p);
     else reply_null(c->out);
 }
 

@@ -102,17 +102,17 @@ static void do_intersect(struct ctx *c, struct sources *s, struct members *out)
 
 /* -- SUNION SUNIONSTORE ------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b)
+static int source_by_name(const void *a, const void *b)
 {
     return bytes_cmp(((const struct source *)a)->ref.key, ((const struct source *)b)->ref.key);
 }
 
 /* A set given again brings nothing. Counted again, it would let a short request ask for any
  * amount of memory. */
-static void drop_repeats(struct sources *s)
+static void sources_drop_repeats(struct sources *s)
 {
     int kept = 0;
-    qsort(s->v, (size_t)s->n, sizeof(*s->v), by_name);
+    qsort(s->v, (size_t)s->n, sizeof(*s->v), source_by_name);
     for (int i = 0; i < s->n; i++)
         if (kept == 0 || !same_set(&s->v[i], &s->v[kept - 1])) s->v[kept++] = s->v[i];
     s->n = kept;
@@ -122,7 +122,7 @@ static void do_union(struct ctx *c, struct sources *s, struct members *out)
 {
     struct map_iter it;
     bytes member;
-    drop_repeats(s);
+    sources_drop_repeats(s);
     members_init(out, total_size(s), rand_next(&c->rng));
     for (int i = 0; i < s->n; i++) {
         map_iter(c, &s->v[i].ref, &it);
@@ -246,7 +246,7 @@ void cmd_sdiffstore(struct ctx *c) { store_result(c, do_subtract, "sdiffstore");
 
 /* -- SINTERCARD -------------------------------------------------------------------- */
 
-static bool parse_limit(struct ctx *c, int from, i64 *limit)
+static bool sintercard_parse_limit(struct ctx *c, int from, i64 *limit)
 {
     *limit = 0;
     for (int i = from; i < c->argc; i += 2) {
@@ -268,7 +268,7 @@ void cmd_sintercard(struct ctx *c)
         reply_error(c->out, "ERR Number of keys can't be greater than number of args");
         return;
     }
-    if (!parse_limit(c, 2 + (int)keys, &limit)) return;
+    if (!sintercard_parse_limit(c, 2 + (int)keys, &limit)) return;
     if (!sources_find(c, (int)keys, c->argv + 2, &s)) return;
     reply_int(c->out, (i64)intersect(c, &s, (u64)limit, NULL));
     sources_release(&s);

@@ -13,14 +13,14 @@
 
 /* -- ZADD ZINCRBY ------------------------------------------------------------------- */
 
-static bool is_small(struct ctx *c, struct key_ref *ref)
+static bool zset_is_small(struct ctx *c, struct key_ref *ref)
 {
     return strcmp(c->eng->ops->encoding(c->eng, ref), "listpack") == 0;
 }
 
-static void put(struct ctx *c, struct key_ref *ref, bytes member, double score, bool fresh)
+static void zset_put(struct ctx *c, struct key_ref *ref, bytes member, double score, bool fresh)
 {
-    if (UNLIKELY(score == 0 && signbit(score)) && is_small(c, ref)) {
+    if (UNLIKELY(score == 0 && signbit(score)) && zset_is_small(c, ref)) {
         u64 size = c->eng->ops->size(c->eng, ref) + 1;
         if (!fresh || zset_fits_small(c, size, member)) score = zset_plain_zero(score);
     }
@@ -36,7 +36,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     double old, now = *score;
     if (!c->eng->ops->zset.score(c->eng, ref, member, &old)) {
         if (flags & ZADD_XX) return ADD_NOTHING;
-        put(c, ref, member, now, true);
+        zset_put(c, ref, member, now, true);
         return ADD_NEW;
     }
     if (flags & ZADD_NX) return ADD_NOTHING;
@@ -48,7 +48,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     if ((flags & ZADD_GT) && now <= old) return ADD_NOTHING;
     *score = now;
     if (now == old) return ADD_SAME;
-    put(c, ref, member, now, false);
+    zset_put(c, ref, member, now, false);
     return ADD_UPDATED;
 }
 
@@ -109,7 +109,7 @@ void zset_add(struct ctx *c, u32 flags, int n, const double *scores, const bytes
     reply_int(c->out, flags & ZADD_CH ? added + updated : added);
 }
 
-static u32 add_option(bytes arg)
+static u32 zadd_option(bytes arg)
 {
     static const struct {
         const char *name;
@@ -146,8 +146,7 @@ static void parse_and_add(struct ctx *c, u32 flags)
 {
     double few[16], *scores = few;
     int at = 2;
-    for (u32 option; at < c->argc && (option = add_option(c->argv[at])) != 0; at++)
-        flags |= option;
+    for (u32 option; at < c->argc && (option = zadd_option(c->argv[at])) != 0; at++) flags |= option;
     int n = (c->argc - at) / 2;
     if (n == 0 || (c->argc - at) % 2 != 0) {
         ctx_syntax_error(c);
@@ -305,7 +304,7 @@ static int compare_ranks(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static size_t drop_repeats(u64 *v, size_t n)
+static size_t zset_drop_repeats(u64 *v, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
@@ -320,7 +319,7 @@ static void reply_sample(struct ctx *c, struct key_ref *ref, u64 n, u64 size, bo
     for (size_t have = 0; have < n;) {
         while (have < n) ranks[have++] = rand_below(&c->rng, size);
         qsort(ranks, n, sizeof(*ranks), compare_ranks);
-        have = drop_repeats(ranks, n);
+        have = zset_drop_repeats(ranks, n);
     }
     for (u64 i = 0; i < n; i++) reply_at(c, ref, ranks[i], with_scores);
     mem_free(ranks);
@@ -403,7 +402,7 @@ void cmd_zscan(struct ctx *c)
     if (e == ERR_TYPE) return;
     if (e == OK) {
         if (!scan_parse_options(c, 3, TYPE_ZSET, &s.opt)) return;
-        small = is_small(c, &ref);
+        small = zset_is_small(c, &ref);
         next = c->eng->ops->zset.scan(c->eng, &ref, s.opt.cursor, s.opt.count, zscan_visit, &s);
     }
     reply_array(c->out, 2);

@@ -71,7 +71,7 @@ static bool parse_aggregate(struct algebra *a, bytes name)
     return true;
 }
 
-static bool parse_options(struct algebra *a, int at)
+static bool zalgebra_parse_options(struct algebra *a, int at)
 {
     struct ctx *c = a->c;
     bool weighs = a->op != OP_DIFF && !a->count_only;
@@ -145,7 +145,7 @@ static bool source_find(struct algebra *a, struct source *s, bytes member, doubl
 /* inf * 0 and inf - inf count as 0. */
 static double not_nan(double score) { return isnan(score) ? 0 : score; }
 
-static double combine(enum aggregate how, double total, double score)
+static double zalgebra_combine(enum aggregate how, double total, double score)
 {
     switch (how) {
     case AGGREGATE_MIN: return score < total ? score : total;
@@ -156,7 +156,7 @@ static double combine(enum aggregate how, double total, double score)
 
 static bytes pair_key(const void *item) { return ((const struct zpair *)item)->member; }
 
-static int by_name(const void *x, const void *y)
+static int zalgebra_by_name(const void *x, const void *y)
 {
     return bytes_cmp(((const struct source *)x)->ref.key, ((const struct source *)y)->ref.key);
 }
@@ -166,14 +166,14 @@ static int by_name(const void *x, const void *y)
 static size_t union_bound(struct algebra *a)
 {
     size_t total = 0;
-    qsort(a->sources, (size_t)a->n, sizeof(*a->sources), by_name);
+    qsort(a->sources, (size_t)a->n, sizeof(*a->sources), zalgebra_by_name);
     for (int i = 0; i < a->n; i++)
-        if (i == 0 || by_name(&a->sources[i], &a->sources[i - 1]) != 0) total += a->sources[i].size;
+        if (i == 0 || zalgebra_by_name(&a->sources[i], &a->sources[i - 1]) != 0) total += a->sources[i].size;
     return total;
 }
 
 /* `out` has room for all: the table points at the pairs, which must not move. */
-static void unite(struct algebra *a, struct zlist *out)
+static void zalgebra_unite(struct algebra *a, struct zlist *out)
 {
     struct table seen;
     table_init(&seen, pair_key, a->c->seed);
@@ -188,7 +188,7 @@ static void unite(struct algebra *a, struct zlist *out)
             u64 hash = table_hash(&seen, member);
             struct zpair *p = table_find(&seen, member, hash);
             score = not_nan(s->weight * score);
-            if (p) p->score = combine(a->aggregate, p->score, score);
+            if (p) p->score = zalgebra_combine(a->aggregate, p->score, score);
             else table_insert(&seen, hash, zlist_add(out, member, score));
         }
     }
@@ -201,7 +201,7 @@ static bool in_all(struct algebra *a, bytes member, double *score)
     double total = not_nan(a->sources[0].weight * *score), other;
     for (int i = 1; i < a->n; i++) {
         if (!source_find(a, &a->sources[i], member, &other)) return false;
-        total = combine(a->aggregate, total, other * a->sources[i].weight);
+        total = zalgebra_combine(a->aggregate, total, other * a->sources[i].weight);
     }
     *score = total;
     return true;
@@ -235,7 +235,7 @@ static i64 sift(struct algebra *a, struct zlist *out)
 }
 
 /* Difference by removal: collects the first source and takes out what the others have. */
-static void subtract(struct algebra *a, struct zlist *out)
+static void zalgebra_subtract(struct algebra *a, struct zlist *out)
 {
     struct table left;
     struct source_iter it;
@@ -271,10 +271,10 @@ static void differ(struct algebra *a, struct zlist *out)
     u64 total = 0, first = a->sources[0].size;
     for (int i = 0; i < a->n; i++) total += a->sources[i].size;
     if (first * (u64)a->n / 2 <= total) sift(a, out);
-    else subtract(a, out);
+    else zalgebra_subtract(a, out);
 }
 
-static void answer(struct algebra *a)
+static void zalgebra_answer(struct algebra *a)
 {
     static const char *const events[] = {"zunionstore", "zinterstore", "zdiffstore"};
     struct zlist result = {0};
@@ -284,7 +284,7 @@ static void answer(struct algebra *a)
         reply_int(a->c->out, sift(a, NULL));
         return;
     }
-    if (a->op == OP_UNION) unite(a, &result);
+    if (a->op == OP_UNION) zalgebra_unite(a, &result);
     else if (a->op == OP_DIFF) differ(a, &result);
     else sift(a, &result);
     zlist_sort(&result);
@@ -294,7 +294,7 @@ static void answer(struct algebra *a)
 }
 
 /* numkeys is at argv[numkeys_at], the keys and the options follow. */
-static void run(struct algebra a, int numkeys_at)
+static void zalgebra_run(struct algebra a, int numkeys_at)
 {
     struct ctx *c = a.c;
     i64 n;
@@ -311,30 +311,30 @@ static void run(struct algebra a, int numkeys_at)
     a.n = (int)n;
     a.sources = (size_t)n <= ARRAY_LEN(few) ? few : mem_alloc((size_t)n * sizeof(*a.sources));
     int first = numkeys_at + 1;
-    if (open_sources(&a, first) && parse_options(&a, first + a.n)) answer(&a);
+    if (open_sources(&a, first) && zalgebra_parse_options(&a, first + a.n)) zalgebra_answer(&a);
     if (a.sources != few) mem_free(a.sources);
 }
 
-void cmd_zunion(struct ctx *c) { run((struct algebra){.c = c, .op = OP_UNION}, 1); }
-void cmd_zinter(struct ctx *c) { run((struct algebra){.c = c, .op = OP_INTER}, 1); }
-void cmd_zdiff(struct ctx *c) { run((struct algebra){.c = c, .op = OP_DIFF}, 1); }
+void cmd_zunion(struct ctx *c) { zalgebra_run((struct algebra){.c = c, .op = OP_UNION}, 1); }
+void cmd_zinter(struct ctx *c) { zalgebra_run((struct algebra){.c = c, .op = OP_INTER}, 1); }
+void cmd_zdiff(struct ctx *c) { zalgebra_run((struct algebra){.c = c, .op = OP_DIFF}, 1); }
 
 void cmd_zunionstore(struct ctx *c)
 {
-    run((struct algebra){.c = c, .op = OP_UNION, .store = true}, 2);
+    zalgebra_run((struct algebra){.c = c, .op = OP_UNION, .store = true}, 2);
 }
 
 void cmd_zinterstore(struct ctx *c)
 {
-    run((struct algebra){.c = c, .op = OP_INTER, .store = true}, 2);
+    zalgebra_run((struct algebra){.c = c, .op = OP_INTER, .store = true}, 2);
 }
 
 void cmd_zdiffstore(struct ctx *c)
 {
-    run((struct algebra){.c = c, .op = OP_DIFF, .store = true}, 2);
+    zalgebra_run((struct algebra){.c = c, .op = OP_DIFF, .store = true}, 2);
 }
 
 void cmd_zintercard(struct ctx *c)
 {
-    run((struct algebra){.c = c, .op = OP_INTER, .count_only = true}, 1);
+    zalgebra_run((struct algebra){.c = c, .op = OP_INTER, .count_only = true}, 1);
 }

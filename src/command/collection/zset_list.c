@@ -54,7 +54,7 @@ static bool fits_small(struct ctx *c, const struct zlist *l)
     return true;
 }
 
-static void fill(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
+static void zlist_fill(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
 {
     struct key_ref ref;
     ctx_replace(c, dst, TYPE_ZSET, &ref);
@@ -87,7 +87,7 @@ static void fill_from_copy(struct ctx *c, bytes dst, const struct zlist *l, cons
 {
     struct buf owner = {0};
     struct zlist copy = copy_members(l, &owner);
-    fill(c, dst, &copy, event);
+    zlist_fill(c, dst, &copy, event);
     zlist_release(&copy);
     buf_release(&owner);
 }
@@ -98,7 +98,7 @@ void zlist_store(struct ctx *c, bytes dst, const struct zlist *l, const char *ev
     bool had = ctx_write(c, dst, TYPE_NONE, &old) == OK;
     if (l->n > 0) {
         if (had) fill_from_copy(c, dst, l, event);
-        else fill(c, dst, l, event);
+        else zlist_fill(c, dst, l, event);
     } else if (had) {
         ctx_drop(c, &old);
         ctx_changed(c, dst, NOTIFY_GENERIC, "del");

@@ -10,7 +10,7 @@ static void pop_effect(struct ctx *c, bytes key, bool max, u64 n)
 }
 
 /* Replies the n lowest or highest entries, as pairs or flat, and removes them. */
-static void pop(struct ctx *c, bytes key, struct key_ref *ref, bool max, u64 n, bool nested)
+static void zset_pop(struct ctx *c, bytes key, struct key_ref *ref, bool max, u64 n, bool nested)
 {
     const struct engine_ops *ops = c->eng->ops;
     u64 size = ops->size(c->eng, ref);
@@ -31,7 +31,7 @@ static void pop(struct ctx *c, bytes key, struct key_ref *ref, bool max, u64 n, 
     ctx_drop_if_empty(c, ref);
 }
 
-static void pop_command(struct ctx *c, bool max)
+static void zset_pop_command(struct ctx *c, bool max)
 {
     struct key_ref ref;
     i64 count = 1;
@@ -49,15 +49,15 @@ static void pop_command(struct ctx *c, bool max)
     u64 n = MIN((u64)count, c->eng->ops->size(c->eng, &ref));
     bool nested = c->out->proto > 2 && c->argc == 3;
     reply_array(c->out, nested ? n : n * 2);
-    pop(c, c->argv[1], &ref, max, n, nested);
+    zset_pop(c, c->argv[1], &ref, max, n, nested);
 }
 
-void cmd_zpopmin(struct ctx *c) { pop_command(c, false); }
-void cmd_zpopmax(struct ctx *c) { pop_command(c, true); }
+void cmd_zpopmin(struct ctx *c) { zset_pop_command(c, false); }
+void cmd_zpopmax(struct ctx *c) { zset_pop_command(c, true); }
 
 /* -- BZPOPMIN BZPOPMAX --------------------------------------------------------------------- */
 
-static void blocking_pop(struct ctx *c, bool max)
+static void zset_blocking_pop(struct ctx *c, bool max)
 {
     struct key_ref ref;
     i64 timeout_ms;
@@ -70,14 +70,14 @@ static void blocking_pop(struct ctx *c, bool max)
         if (e != OK) continue;
         reply_array(c->out, 3);
         reply_bulk(c->out, key);
-        pop(c, key, &ref, max, 1, false);
+        zset_pop(c, key, &ref, max, 1, false);
         return;
     }
     ctx_wait(c, TYPE_ZSET, c->argv, 1, c->argc - 2, timeout_ms);
 }
 
-void cmd_bzpopmin(struct ctx *c) { blocking_pop(c, false); }
-void cmd_bzpopmax(struct ctx *c) { blocking_pop(c, true); }
+void cmd_bzpopmin(struct ctx *c) { zset_blocking_pop(c, false); }
+void cmd_bzpopmax(struct ctx *c) { zset_blocking_pop(c, true); }
 
 /* -- ZMPOP BZMPOP --------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ struct mpop {
     i64 count;
 };
 
-static bool parse_mpop(struct ctx *c, int at, struct mpop *m)
+static bool zset_parse_mpop(struct ctx *c, int at, struct mpop *m)
 {
     if (!ctx_int_min(c, c->argv[at], 1, "ERR numkeys should be greater than 0", &m->keys)) return false;
     m->first = at + 1;
@@ -111,7 +111,7 @@ syntax:
 }
 
 /* False: there was nothing, and nothing was replied. */
-static bool mpop(struct ctx *c, const struct mpop *m)
+static bool zset_mpop(struct ctx *c, const struct mpop *m)
 {
     struct key_ref ref;
     for (int i = m->first; i < m->first + m->keys; i++) {
@@ -124,7 +124,7 @@ static bool mpop(struct ctx *c, const struct mpop *m)
         reply_array(c->out, 2);
         reply_bulk(c->out, key);
         reply_array(c->out, n);
-        pop(c, key, &ref, m->max, n, true);
+        zset_pop(c, key, &ref, m->max, n, true);
         return true;
     }
     return false;
@@ -133,13 +133,13 @@ static bool mpop(struct ctx *c, const struct mpop *m)
 void cmd_zmpop(struct ctx *c)
 {
     struct mpop m;
-    if (parse_mpop(c, 1, &m) && !mpop(c, &m)) reply_null_array(c->out);
+    if (zset_parse_mpop(c, 1, &m) && !zset_mpop(c, &m)) reply_null_array(c->out);
 }
 
 void cmd_bzmpop(struct ctx *c)
 {
     struct mpop m;
     i64 timeout_ms;
-    if (!parse_mpop(c, 2, &m) || !ctx_timeout_s(c, c->argv[1], &timeout_ms) || mpop(c, &m)) return;
+    if (!zset_parse_mpop(c, 2, &m) || !ctx_timeout_s(c, c->argv[1], &timeout_ms) || zset_mpop(c, &m)) return;
     ctx_wait(c, TYPE_ZSET, c->argv, m.first, (int)m.keys, timeout_ms);
 }

@@ -95,7 +95,7 @@ static int compare_lex(bytes member, const struct zbound *b)
     return (cmp > 0) - (cmp < 0);
 }
 
-static bool end_of(struct ctx *c, struct key_ref *ref, bool last, bytes *member)
+static bool zrange_end_of(struct ctx *c, struct key_ref *ref, bool last, bytes *member)
 {
     struct zset_seek seek = {.by = ZSEEK_LEX, .reverse = last, .lex_inf = last ? 1 : -1};
     struct zset_iter it;
@@ -110,10 +110,10 @@ static bool overlaps(struct ctx *c, struct key_ref *ref, const struct zrange *r)
 {
     bytes member;
     if (r->by != ZRANGE_LEX) return true;
-    if (!end_of(c, ref, true, &member)) return false;
+    if (!zrange_end_of(c, ref, true, &member)) return false;
     int cmp = compare_lex(member, &r->min);
     if (cmp < 0 || (cmp == 0 && r->min.exclusive)) return false;
-    if (!end_of(c, ref, false, &member)) return false;
+    if (!zrange_end_of(c, ref, false, &member)) return false;
     cmp = compare_lex(member, &r->max);
     return cmp < 0 || (cmp == 0 && !r->max.exclusive);
 }
@@ -154,7 +154,7 @@ struct zwalk {
 };
 
 /* Whether the walk, having begun at the near bound, is still before the far one. */
-static bool within(const struct zwalk *w, bytes member, double score)
+static bool zwalk_within(const struct zwalk *w, bytes member, double score)
 {
     const struct zbound *end = w->reverse ? &w->range->min : &w->range->max;
     int cmp; /* of the entry with the bound, in the direction of the walk */
@@ -175,7 +175,7 @@ static bool within(const struct zwalk *w, bytes member, double score)
 static bool zwalk_next(struct zwalk *w, bytes *member, double *score)
 {
     if (w->left == 0) return false;
-    if (!w->c->eng->ops->zset.next(&w->it, member, score) || !within(w, *member, *score)) {
+    if (!w->c->eng->ops->zset.next(&w->it, member, score) || !zwalk_within(w, *member, *score)) {
         w->left = 0;
         return false;
     }

@@ -60,7 +60,7 @@ static bool parse_overflow(struct ctx *c, bytes arg, enum overflow *overflow)
 }
 
 /* Type, offset and operand of the operation whose verb is argv[at]. */
-static bool parse_op(struct ctx *c, int at, struct field_op *op)
+static bool bitfield_parse_op(struct ctx *c, int at, struct field_op *op)
 {
     if (!parse_type(c, c->argv[at + 1], op)) return false;
     if (!bitmap_offset(c, c->argv[at + 2], op->bits, &op->offset)) return false;
@@ -88,7 +88,7 @@ static bool parse_ops(struct ctx *c, struct field_ops *out)
             ctx_syntax_error(c);
             return false;
         }
-        if (!parse_op(c, i, op)) return false;
+        if (!bitfield_parse_op(c, i, op)) return false;
         op->overflow = overflow;
         if (op->verb != FIELD_GET) {
             out->writes = true;
@@ -171,7 +171,7 @@ static bool field_fit(const struct field_op *op, __int128 wanted, i64 *fitted)
 
 /* True when the string changed. An unsigned SET takes a negative operand as the
  * huge number its bits are. */
-static bool run_write(struct ctx *c, char *p, size_t n, const struct field_op *op)
+static bool bitfield_run_write(struct ctx *c, char *p, size_t n, const struct field_op *op)
 {
     i64 old = field_get(bytes_of(p, n), op), value;
     __int128 wanted = op->verb == FIELD_INCRBY ? (__int128)old + op->operand
@@ -211,8 +211,7 @@ static void run_all(struct ctx *c, bytes key, const struct field_ops *all)
         const struct field_op *op = &all->ops[i];
         if (op->verb == FIELD_GET)
             reply_int(c->out, field_get(bytes_of(p, len), op));
-        else
-            changed += run_write(c, p, len, op);
+        else changed += bitfield_run_write(c, p, len, op);
     }
     /* Growing alone is a change, even if every write fails: Redis forgets to
      * report that one, and its replicas differ. */

@@ -270,7 +270,7 @@ void cmd_bitpos(struct ctx *c)
 
 enum bit_op { OP_AND, OP_OR, OP_XOR, OP_NOT };
 
-static bool parse_op(struct ctx *c, enum bit_op *op)
+static bool bitop_parse_op(struct ctx *c, enum bit_op *op)
 {
     static const char *const names[] = {"AND", "OR", "XOR", "NOT"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -310,7 +310,7 @@ static inline __attribute__((always_inline)) void combine_words(enum bit_op op, 
 }
 
 /* acc op= s, where s goes on in zeros up to acc's length. */
-static void combine(enum bit_op op, struct buf *acc, bytes s)
+static void bitop_combine(enum bit_op op, struct buf *acc, bytes s)
 {
     switch (op) {
     case OP_AND:
@@ -345,9 +345,9 @@ static bool bitop_compute(struct ctx *c, enum bit_op op, struct buf *acc)
             continue;
         }
         pad(acc, s.n);
-        if (acc->n) combine(op, acc, s);
+        if (acc->n) bitop_combine(op, acc, s);
     }
-    if (op == OP_NOT) combine(op, acc, buf_bytes(acc));
+    if (op == OP_NOT) bitop_combine(op, acc, buf_bytes(acc));
     return true;
 }
 
@@ -372,7 +372,7 @@ void cmd_bitop(struct ctx *c)
 {
     struct buf acc = {0};
     enum bit_op op;
-    if (!parse_op(c, &op)) return;
+    if (!bitop_parse_op(c, &op)) return;
     if (bitop_compute(c, op, &acc)) {
         bitop_store(c, c->argv[2], buf_bytes(&acc));
         reply_int(c->out, (i64)acc.n);

@@ -22,7 +22,7 @@ static bool open_hll(struct ctx *c, err found, struct key_ref *ref, struct str_v
 }
 
 /* Puts a HyperLogLog made outside the engine in the key's place. */
-static void store(struct ctx *c, bytes key, struct key_ref *ref, const struct buf *h, u64 changes)
+static void hll_store(struct ctx *c, bytes key, struct key_ref *ref, const struct buf *h, u64 changes)
 {
     memcpy(strval_edit(c, key, ref, h->n), h->p, h->n);
     ctx_changed_by(c, changes, key, NOTIFY_STRING, "pfadd");
@@ -70,7 +70,7 @@ static void add_sparse(struct ctx *c, struct key_ref *ref, bytes old)
     }
     if (changes) {
         hll_drop_cache(h.p);
-        store(c, c->argv[1], ref, &h, changes);
+        hll_store(c, c->argv[1], ref, &h, changes);
     }
     if (raised == HLL_CORRUPT)
         reply_corrupt(c);
@@ -96,7 +96,7 @@ void cmd_pfadd(struct ctx *c)
 
 /* The union of the keys argv[1…]; *dense tells whether one of them is. False:
  * an error was replied. */
-static bool unite(struct ctx *c, u8 ranks[HLL_REGISTERS], bool *dense)
+static bool hll_unite(struct ctx *c, u8 ranks[HLL_REGISTERS], bool *dense)
 {
     memset(ranks, 0, HLL_REGISTERS);
     *dense = false;
@@ -152,8 +152,7 @@ void cmd_pfcount(struct ctx *c)
     bool dense;
     if (c->argc == 2)
         count_one(c, c->argv[1]);
-    else if (unite(c, ranks, &dense))
-        reply_int(c->out, (i64)hll_count_ranks(ranks));
+    else if (hll_unite(c, ranks, &dense)) reply_int(c->out, (i64)hll_count_ranks(ranks));
 }
 
 /* The target is one of the united: register by register it can only rise, in
@@ -165,7 +164,7 @@ void cmd_pfmerge(struct ctx *c)
     struct key_ref ref;
     struct str_view view;
     bytes old;
-    if (!unite(c, ranks, &dense)) return;
+    if (!hll_unite(c, ranks, &dense)) return;
     err found = ctx_write(c, c->argv[1], TYPE_STRING, &ref);
     if (!open_hll(c, found, &ref, &view, &old)) return;
 
@@ -179,7 +178,7 @@ void cmd_pfmerge(struct ctx *c)
         if (ranks[reg]) ok = hll_raise(&h, c->ks->hll_sparse_max, reg, ranks[reg]) != HLL_CORRUPT;
     if (ok) {
         hll_drop_cache(h.p);
-        store(c, c->argv[1], &ref, &h, 1);
+        hll_store(c, c->argv[1], &ref, &h, 1);
         reply_ok(c->out);
     } else {
         reply_corrupt(c);

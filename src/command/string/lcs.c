@@ -20,7 +20,7 @@ struct table {
     u64 *up;  /* bit (i * (b.n + 1) + j): cell (i-1, j) is longer than (i, j-1); NULL: not kept */
 };
 
-static bool parse_options(struct ctx *c, struct options *o)
+static bool lcs_parse_options(struct ctx *c, struct options *o)
 {
     *o = (struct options){0};
     for (int i = 3; i < c->argc; i++) {
@@ -101,7 +101,7 @@ static void reply_subsequence(struct ctx *c, const struct table *t)
     mem_free(text);
 }
 
-static void reply_range(struct ctx *c, size_t first, size_t len)
+static void lcs_reply_range(struct ctx *c, size_t first, size_t len)
 {
     reply_array(c->out, 2);
     reply_int(c->out, (i64)first);
@@ -120,8 +120,8 @@ static void reply_matches(struct ctx *c, const struct table *t, const struct opt
         for (; i > 0 && j > 0 && t->a.p[i - 1] == t->b.p[j - 1]; i--, j--) len++;
         if ((i64)len < o->min_match_len) continue;
         reply_array(c->out, o->with_match_len ? 3 : 2);
-        reply_range(c, i, len);
-        reply_range(c, j, len);
+        lcs_reply_range(c, i, len);
+        lcs_reply_range(c, j, len);
         if (o->with_match_len) reply_int(c->out, (i64)len);
         matches++;
     }
@@ -144,7 +144,7 @@ void cmd_lcs(struct ctx *c)
     struct key_ref a, b;
     struct str_view view_a, view_b;
     struct options o;
-    if (!find_strings(c, &a, &b) || !parse_options(c, &o)) return;
+    if (!find_strings(c, &a, &b) || !lcs_parse_options(c, &o)) return;
 
     struct table t = {.a = strval_get(c, &a, &view_a), .b = strval_get(c, &b, &view_b)};
     if ((u64)(t.a.n + 1) * (t.b.n + 1) > c->ks->max_string / sizeof(u32)) {

@@ -21,7 +21,7 @@ enum option_user { FOR_SET, FOR_GETEX };
 
 /* Options that exclude each other are refused; one given twice is not, and the
  * last time wins. */
-static bool parse_options(struct ctx *c, int from, enum option_user user, struct options *o)
+static bool string_parse_options(struct ctx *c, int from, enum option_user user, struct options *o)
 {
     *o = (struct options){0};
     for (int i = from; i < c->argc; i++) {
@@ -112,7 +112,7 @@ void cmd_set(struct ctx *c)
         keyspace_find(c->ks, c->db, c->argv[1], LOOKUP_WRITE, &ref);
         set_plain(c, c->argv[1], &ref, c->argv[2]);
         reply_ok(c->out);
-    } else if (parse_options(c, 3, FOR_SET, &options)) {
+    } else if (string_parse_options(c, 3, FOR_SET, &options)) {
         set_with_options(c, c->argv[1], c->argv[2], &options);
     }
 }
@@ -202,7 +202,7 @@ void cmd_getex(struct ctx *c)
     struct options o;
     struct key_ref ref;
     i64 deadline_ms = 0;
-    if (!parse_options(c, 2, FOR_GETEX, &o)) return;
+    if (!string_parse_options(c, 2, FOR_GETEX, &o)) return;
     err found = ctx_read(c, key, TYPE_STRING, &ref);
     if (found == ERR_NOT_FOUND) reply_null(c->out);
     if (found != OK) return;
@@ -233,7 +233,7 @@ void cmd_mget(struct ctx *c)
     }
 }
 
-static void set_all(struct ctx *c)
+static void mset_all(struct ctx *c)
 {
     for (int i = 1; i < c->argc; i += 2) {
         struct key_ref ref;
@@ -248,7 +248,7 @@ void cmd_mset(struct ctx *c)
         ctx_wrong_arity(c);
         return;
     }
-    set_all(c);
+    mset_all(c);
     reply_ok(c->out);
 }
 
@@ -265,7 +265,7 @@ void cmd_msetnx(struct ctx *c)
             return;
         }
     }
-    set_all(c);
+    mset_all(c);
     reply_int(c->out, 1);
 }
 
@@ -355,7 +355,7 @@ void cmd_append(struct ctx *c)
 
 /* -- counters ------------------------------------------------------------------ */
 
-static void add(struct ctx *c, i64 step)
+static void counter_add(struct ctx *c, i64 step)
 {
     bytes key = c->argv[1];
     struct key_ref ref;
@@ -381,13 +381,13 @@ static void add(struct ctx *c, i64 step)
     reply_int(c->out, value);
 }
 
-void cmd_incr(struct ctx *c) { add(c, 1); }
-void cmd_decr(struct ctx *c) { add(c, -1); }
+void cmd_incr(struct ctx *c) { counter_add(c, 1); }
+void cmd_decr(struct ctx *c) { counter_add(c, -1); }
 
 void cmd_incrby(struct ctx *c)
 {
     i64 step;
-    if (ctx_int(c, c->argv[2], &step)) add(c, step);
+    if (ctx_int(c, c->argv[2], &step)) counter_add(c, step);
 }
 
 void cmd_decrby(struct ctx *c)
@@ -398,7 +398,7 @@ void cmd_decrby(struct ctx *c)
         reply_error(c->out, "ERR decrement would overflow");
         return;
     }
-    add(c, -step);
+    counter_add(c, -step);
 }
 
 /* Journalled as the result: another machine may add floats differently. */
