@@ -83,7 +83,7 @@ static size_t pull(struct rdb_in *in, char *to, size_t n)
 }
 
 /* Tries to bring the bytes at hand to n, which is small. */
-static void fill(struct rdb_in *in, size_t n)
+static void rdb_in_fill(struct rdb_in *in, size_t n)
 {
     if (!in->source) return;
     rdb_in_crc(in);
@@ -99,21 +99,21 @@ static void fill(struct rdb_in *in, size_t n)
     }
 }
 
-static bool need(struct rdb_in *in, size_t n)
+static bool rdb_in_need(struct rdb_in *in, size_t n)
 {
     if (LIKELY((size_t)(in->end - in->p) >= n && !in->failed)) return true;
-    fill(in, n);
+    rdb_in_fill(in, n);
     return (size_t)(in->end - in->p) >= n && !in->failed ? true : rdb_fail(in, "unexpected end");
 }
 
 bool rdb_at_end(struct rdb_in *in)
 {
-    if (in->p == in->end) fill(in, 1);
+    if (in->p == in->end) rdb_in_fill(in, 1);
     return in->p == in->end;
 }
 
 /* Takes n bytes, of which none or some are at hand: the rest doesn't go through the window. */
-static bool take(struct rdb_in *in, char *to, size_t n)
+static bool rdb_in_take(struct rdb_in *in, char *to, size_t n)
 {
     size_t have = MIN(n, (size_t)(in->end - in->p));
     if (have) memcpy(to, in->p, have);
@@ -132,8 +132,8 @@ static bool take(struct rdb_in *in, char *to, size_t n)
 
 bool rdb_read_raw(struct rdb_in *in, void *to, size_t n)
 {
-    if (n > WINDOW / 2) return take(in, to, n);
-    if (!need(in, n)) return false;
+    if (n > WINDOW / 2) return rdb_in_take(in, to, n);
+    if (!rdb_in_need(in, n)) return false;
     if (n) memcpy(to, in->p, n);
     in->p += n;
     return true;
@@ -144,7 +144,7 @@ bool rdb_skip_raw(struct rdb_in *in, u64 n)
     if (n > rdb_left(in)) return rdb_fail(in, "%llu bytes announced where %llu are left",
                                           (unsigned long long)n, (unsigned long long)rdb_left(in));
     while (n > 0) {
-        if (!need(in, 1)) return false;
+        if (!rdb_in_need(in, 1)) return false;
         size_t step = (size_t)MIN(n, (u64)(in->end - in->p));
         in->p += step;
         n -= step;
@@ -156,7 +156,7 @@ bool rdb_skip_raw(struct rdb_in *in, u64 n)
 
 bool rdb_read_byte(struct rdb_in *in, u8 *out)
 {
-    if (!need(in, 1)) return false;
+    if (!rdb_in_need(in, 1)) return false;
     *out = (u8)*in->p++;
     return true;
 }
@@ -193,7 +193,7 @@ static u64 big_endian(const char *p, int n)
 /* A length, or with *encoded how the string is written that follows. */
 static bool read_len(struct rdb_in *in, u64 *out, bool *encoded)
 {
-    if (!need(in, 1)) return false;
+    if (!rdb_in_need(in, 1)) return false;
     u8 first = (u8)*in->p;
     int more = 0;
     *encoded = false;
@@ -208,7 +208,7 @@ static bool read_len(struct rdb_in *in, u64 *out, bool *encoded)
         if (first != RDB_LEN_32 && first != RDB_LEN_64) return rdb_fail(in, "0x%02x begins no length", first);
         more = first == RDB_LEN_32 ? 4 : 8;
     }
-    if (!need(in, 1 + (size_t)more)) return false;
+    if (!rdb_in_need(in, 1 + (size_t)more)) return false;
     if (more) *out = big_endian(in->p + 1, more) | (more == 1 ? (u64)(first & 63) << 8 : 0);
     in->p += 1 + more;
     return true;
@@ -223,7 +223,7 @@ bool rdb_read_len(struct rdb_in *in, u64 *out)
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
-static bool fits(struct rdb_in *in, u64 n)
+static bool rdb_in_fits(struct rdb_in *in, u64 n)
 {
     if (n > rdb_left(in)) return rdb_fail(in, "a string of %llu bytes where %llu are left",
                                           (unsigned long long)n, (unsigned long long)rdb_left(in));
@@ -233,9 +233,9 @@ static bool fits(struct rdb_in *in, u64 n)
 }
 
 /* Nobody may know whether n bytes will come: memory is taken as they do. */
-static bool read_plain(struct rdb_in *in, u64 n, struct buf *to)
+static bool rdb_in_read_plain(struct rdb_in *in, u64 n, struct buf *to)
 {
-    if (!fits(in, n)) return false;
+    if (!rdb_in_fits(in, n)) return false;
     while (n > 0) {
         size_t step = (size_t)(in->left == RDB_IN_UNKNOWN ? MIN(n, GULP) : n);
         if (!rdb_read_raw(in, buf_reserve(to, step), step)) return false;
@@ -260,7 +260,7 @@ static bool read_int(struct rdb_in *in, int size, struct buf *to)
 static bool read_lzf_lens(struct rdb_in *in, u64 *packed, u64 *plain)
 {
     if (!rdb_read_len(in, packed) || !rdb_read_len(in, plain)) return false;
-    if (!fits(in, *packed)) return false;
+    if (!rdb_in_fits(in, *packed)) return false;
     if (*plain == 0 || *plain > *packed * LZF_MOST || *plain > MIN(in->max_string, UINT32_MAX))
         return rdb_fail(in, "%llu compressed bytes cannot stand for %llu", (unsigned long long)*packed,
                         (unsigned long long)*plain);
@@ -276,7 +276,7 @@ static bool read_lzf(struct rdb_in *in, struct buf *to)
         in->p += packed;
     } else {
         buf_clear(&in->packed);
-        if (!read_plain(in, packed, &in->packed)) return false;
+        if (!rdb_in_read_plain(in, packed, &in->packed)) return false;
         from = in->packed.p;
     }
     u32 n = lzf_decompress(from, (u32)packed, buf_reserve(to, plain), (u32)plain);
@@ -300,7 +300,7 @@ bool rdb_append_string(struct rdb_in *in, struct buf *to)
     u64 n;
     bool encoded;
     if (!read_len(in, &n, &encoded)) return false;
-    return encoded ? read_encoded(in, n, to) : read_plain(in, n, to);
+    return encoded ? read_encoded(in, n, to) : rdb_in_read_plain(in, n, to);
 }
 
 bool rdb_read_string(struct rdb_in *in, struct buf *to)
@@ -315,13 +315,13 @@ bool rdb_view_string(struct rdb_in *in, struct buf *space, bytes *out)
     bool encoded;
     if (!read_len(in, &n, &encoded)) return false;
     if (!encoded && n <= WINDOW / 2) {
-        if (!fits(in, n) || !need(in, (size_t)n)) return false;
+        if (!rdb_in_fits(in, n) || !rdb_in_need(in, (size_t)n)) return false;
         *out = bytes_of(in->p, (size_t)n);
         in->p += n;
         return true;
     }
     buf_clear(space);
-    if (!(encoded ? read_encoded(in, n, space) : read_plain(in, n, space))) return false;
+    if (!(encoded ? read_encoded(in, n, space) : rdb_in_read_plain(in, n, space))) return false;
     *out = buf_bytes(space);
     return true;
 }

@@ -28,7 +28,7 @@ static bool find_free(struct rdb_load *l)
 }
 
 /* Makes room for the key. */
-static bool make_room(struct rdb_load *l)
+static bool rdb_load_make_room(struct rdb_load *l)
 {
     if (!find_free(l)) return false;
     if (l->ref.entry) l->eng->ops->drop(l->eng, &l->ref);
@@ -37,10 +37,10 @@ static bool make_room(struct rdb_load *l)
 
 /* Before the first elements are added, which are read by then: the engine has had time to fetch what it
  * needs for finding the key's place. */
-static bool create(struct rdb_load *l)
+static bool rdb_load_create(struct rdb_load *l)
 {
     if (l->made) return true;
-    if (!make_room(l)) return false;
+    if (!rdb_load_make_room(l)) return false;
     l->eng->ops->create(l->eng, l->db, l->key, l->kind, &l->ref);
     l->made = true;
     return true;
@@ -56,7 +56,7 @@ bool rdb_load_breathe(struct rdb_load *l)
 }
 
 /* The collection is complete, or will never be. */
-static enum rdb_result finish(struct rdb_load *l, bool ok)
+static enum rdb_result rdb_load_finish(struct rdb_load *l, bool ok)
 {
     struct engine *e = l->eng;
     if (ok && l->made) {
@@ -64,14 +64,14 @@ static enum rdb_result finish(struct rdb_load *l, bool ok)
         return RDB_OK;
     }
     if (l->made && l->ref.entry) e->ops->drop(e, &l->ref);
-    if (!ok || !make_room(l)) return RDB_CORRUPT;
+    if (!ok || !rdb_load_make_room(l)) return RDB_CORRUPT;
     return l->dead ? RDB_DEAD : RDB_EMPTY;
 }
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
 /* Adds the elements that wait. */
-static bool flush(struct rdb_load *l)
+static bool rdb_load_flush(struct rdb_load *l)
 {
     struct engine *e = l->eng;
     u32 n = l->waiting, added = n;
@@ -79,7 +79,7 @@ static bool flush(struct rdb_load *l)
     if (n == 0) return true;
     for (u32 i = 0; i < n; i++)
         if (l->items[i].n > ELEMENT_MAX) return rdb_fail(l->in, "an element is too long");
-    if (!create(l)) return false;
+    if (!rdb_load_create(l)) return false;
     switch (l->kind) {
     case TYPE_LIST: e->ops->seq.fill(e, &l->ref, l->items, n); break;
     case TYPE_ZSET: added = e->ops->zset.fill(e, &l->ref, l->items, l->scores, n); break;
@@ -98,7 +98,7 @@ static bool add_field(struct rdb_load *l, bytes field, bytes value, u64 deadline
         l->dead++;
         return rdb_load_breathe(l);
     }
-    if (!create(l)) return false;
+    if (!rdb_load_create(l)) return false;
     if (!l->eng->ops->map.put(l->eng, &l->ref, field, value, false)) return twice(l, "the field", field);
     if (deadline_ms) l->eng->ops->map.set_field_deadline(l->eng, &l->ref, field, (i64)deadline_ms);
     return rdb_load_breathe(l);
@@ -109,7 +109,7 @@ static bool add_field(struct rdb_load *l, bytes field, bytes value, u64 deadline
 #define TEXT_TOGETHER (64u << 10) /* bytes of elements that wait, about */
 
 /* What waits lies in l->b, one after the other: while that grows, only the lengths are known. */
-static bool read_item(struct rdb_load *l)
+static bool rdb_load_read_item(struct rdb_load *l)
 {
     size_t before = l->b.n;
     if (!rdb_append_string(l->in, &l->b)) return false;
@@ -122,7 +122,7 @@ static bool flush_read(struct rdb_load *l)
     const char *p = l->b.p;
     for (u32 i = 0; i < l->waiting; p += l->items[i++].n) l->items[i].p = p;
     buf_clear(&l->b);
-    return flush(l);
+    return rdb_load_flush(l);
 }
 
 static bool is_full(const struct rdb_load *l)
@@ -137,7 +137,7 @@ static bool load_each(struct rdb_load *l, u32 parts)
     buf_clear(&l->b);
     if (!rdb_read_len(l->in, &count)) return false;
     for (; count > 0; count--) {
-        if (!read_item(l) || (parts == 2 && !read_item(l))) return false;
+        if (!rdb_load_read_item(l) || (parts == 2 && !rdb_load_read_item(l))) return false;
         if (is_full(l) && !flush_read(l)) return false;
     }
     return flush_read(l);
@@ -170,7 +170,7 @@ static void settle_minus_zeros(struct rdb_load *l)
     }
 }
 
-static bool load_zset(struct rdb_load *l, bool binary)
+static bool rdb_load_zset(struct rdb_load *l, bool binary)
 {
     u64 count;
     bool minus_zero = false;
@@ -178,7 +178,7 @@ static bool load_zset(struct rdb_load *l, bool binary)
     if (!rdb_read_len(l->in, &count)) return false;
     for (; count > 0; count--) {
         double *score = &l->scores[l->waiting];
-        if (!read_item(l)) return false;
+        if (!rdb_load_read_item(l)) return false;
         if (!(binary ? rdb_read_double(l->in, score) : rdb_read_score(l->in, score))) return false;
         minus_zero |= *score == 0 && signbit(*score);
         if (is_full(l) && !flush_read(l)) return false;
@@ -240,9 +240,9 @@ static bool load_packed(struct rdb_load *l, enum rdb_blob_kind kind, u32 parts)
     struct rdb_blob b;
     if (!read_blob(l, kind, &b)) return false;
     while (rdb_blob_next(&b, &l->items[l->waiting]))
-        if (++l->waiting == RDB_LOAD_BATCH && !flush(l)) return false;
+        if (++l->waiting == RDB_LOAD_BATCH && !rdb_load_flush(l)) return false;
     if (!blob_done(l, &b)) return false;
-    return (l->waiting % parts) ? half_there(l, &b) : flush(l);
+    return (l->waiting % parts) ? half_there(l, &b) : rdb_load_flush(l);
 }
 
 static bool load_packed_ttls(struct rdb_load *l)
@@ -271,9 +271,9 @@ static bool load_packed_zset(struct rdb_load *l, enum rdb_blob_kind kind)
         if (score < last) return rdb_fail(l->in, "a sorted set is not in the order of its scores");
         l->items[l->waiting] = member;
         l->scores[l->waiting++] = last = score;
-        if (2 * l->waiting == RDB_LOAD_BATCH && !flush(l)) return false;
+        if (2 * l->waiting == RDB_LOAD_BATCH && !rdb_load_flush(l)) return false;
     }
-    return blob_done(l, &b) && flush(l);
+    return blob_done(l, &b) && rdb_load_flush(l);
 }
 
 static bool load_quicklist(struct rdb_load *l, bool second)
@@ -283,7 +283,7 @@ static bool load_quicklist(struct rdb_load *l, bool second)
     for (; nodes > 0; nodes--) {
         if (second && !rdb_read_len(l->in, &form)) return false;
         if (form == RDB_NODE_PLAIN) {
-            if (!rdb_view_string(l->in, &l->a, &l->items[l->waiting++]) || !flush(l)) return false;
+            if (!rdb_view_string(l->in, &l->a, &l->items[l->waiting++]) || !rdb_load_flush(l)) return false;
         } else {
             if (form != RDB_NODE_PACKED)
                 return rdb_fail(l->in, "a list's node is of unknown form %llu", (unsigned long long)form);
@@ -321,8 +321,8 @@ static bool load_collection(struct rdb_load *l, enum rdb_type type)
     case RDB_LIST:
     case RDB_SET: return load_each(l, 1);
     case RDB_HASH: return load_each(l, 2);
-    case RDB_ZSET: return load_zset(l, false);
-    case RDB_ZSET_2: return load_zset(l, true);
+    case RDB_ZSET: return rdb_load_zset(l, false);
+    case RDB_ZSET_2: return rdb_load_zset(l, true);
     case RDB_LIST_ZIPLIST: return load_packed(l, BLOB_ZIPLIST, 1);
     case RDB_SET_INTSET: return load_packed(l, BLOB_INTSET, 1);
     case RDB_SET_LISTPACK: return load_packed(l, BLOB_LISTPACK, 1);
@@ -341,7 +341,7 @@ static bool load_collection(struct rdb_load *l, enum rdb_type type)
     case RDB_HASH_TTL: return load_hash_ttl(l, true);
     case RDB_STREAM:
     case RDB_STREAM_2:
-    case RDB_STREAM_3: return create(l) && rdb_stream_load(l, type); /* which may be empty */
+    case RDB_STREAM_3: return rdb_load_create(l) && rdb_stream_load(l, type); /* which may be empty */
     default: return rdb_fail(l->in, "%u is no type of value", (unsigned)type);
     }
 }
@@ -362,7 +362,7 @@ enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type)
     l->made = false;
     l->dead = l->waiting = 0;
     l->next_breath = rdb_offset(l->in) + BREATH;
-    return finish(l, load_collection(l, type));
+    return rdb_load_finish(l, load_collection(l, type));
 }
 
 /* -- field deadlines kept aside ---------------------------------------------------------------- */

@@ -22,7 +22,7 @@ void rdb_out_release(struct rdb_out *out)
     buf_release(&out->packed);
 }
 
-static void hand_over(struct rdb_out *out, bytes piece)
+static void rdb_out_hand_over(struct rdb_out *out, bytes piece)
 {
     if (out->checksum) out->crc = crc64(out->crc, piece);
     if (!out->failed && !out->sink->write(out->sink, piece)) out->failed = true;
@@ -31,7 +31,7 @@ static void hand_over(struct rdb_out *out, bytes piece)
 void rdb_out_flush(struct rdb_out *out)
 {
     if (!out->sink || out->buf.n == 0) return;
-    hand_over(out, buf_bytes(&out->buf));
+    rdb_out_hand_over(out, buf_bytes(&out->buf));
     buf_clear(&out->buf);
 }
 
@@ -41,7 +41,7 @@ void rdb_put_raw(struct rdb_out *out, bytes b)
     if (out->sink && b.n >= RDB_PIECE) { /* as it is, without a copy */
         rdb_out_flush(out);
         for (; b.n > RDB_PIECE; b = bytes_of(b.p + RDB_PIECE, b.n - RDB_PIECE))
-            hand_over(out, bytes_of(b.p, RDB_PIECE));
+            rdb_out_hand_over(out, bytes_of(b.p, RDB_PIECE));
     }
     buf_append_bytes(&out->buf, b);
     if (out->buf.n >= RDB_PIECE) rdb_out_flush(out);

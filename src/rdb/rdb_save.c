@@ -53,7 +53,7 @@ static void begin_collection(struct rdb_save *s, enum rdb_field_ttls ttls)
 }
 
 /* What the engine hides depends on its time. Returns the one to go back to. */
-static i64 travel(struct engine *e, i64 to_ms)
+static i64 rdb_save_set_time(struct engine *e, i64 to_ms)
 {
     i64 from_ms = e->now_ms;
     e->now_ms = to_ms;
@@ -64,10 +64,10 @@ void rdb_save_begin(struct rdb_save *s, const struct rdb_job *job, struct key_re
 {
     struct engine *e = job->eng;
     *s = (struct rdb_save){.out = job->out, .eng = e, .ref = ref, .now_ms = job->now_ms, .phase = SAVE_HEAD};
-    i64 back_ms = travel(e, job->now_ms);
+    i64 back_ms = rdb_save_set_time(e, job->now_ms);
     s->elements = s->count = e->ops->size(e, ref);
     if (ref->type != TYPE_STRING) begin_collection(s, job->ttls);
-    travel(e, back_ms);
+    rdb_save_set_time(e, back_ms);
 }
 
 int rdb_save_version(const struct rdb_save *s)
@@ -85,7 +85,7 @@ void rdb_save_release(struct rdb_save *s)
 
 /* -- walking ----------------------------------------------------------------------------------- */
 
-static void walk_begin(struct rdb_save *s)
+static void rdb_save_walk_begin(struct rdb_save *s)
 {
     s->walking = true;
     s->left = s->elements;
@@ -94,7 +94,7 @@ static void walk_begin(struct rdb_save *s)
 }
 
 /* False at the end, which must come when the count says so: a file that lies is worse than none. */
-static bool walk_next(struct rdb_save *s, struct element *x)
+static bool rdb_save_walk_next(struct rdb_save *s, struct element *x)
 {
     bool got = element_next(&s->walk, s->eng, s->ref, x);
     if (got != (s->left > 0)) s->out->failed = true;
@@ -103,7 +103,7 @@ static bool walk_next(struct rdb_save *s, struct element *x)
     return true;
 }
 
-static i64 field_deadline(struct rdb_save *s, bytes field)
+static i64 rdb_save_field_deadline(struct rdb_save *s, bytes field)
 {
     i64 deadline_ms = 0;
     s->eng->ops->map.field_deadline(s->eng, s->ref, field, &deadline_ms);
@@ -128,20 +128,20 @@ static void survey_element(struct rdb_save *s, const struct element *x)
         s->count += !node_takes(s, x->name.n);
         return;
     }
-    i64 deadline_ms = field_deadline(s, x->name);
+    i64 deadline_ms = rdb_save_field_deadline(s, x->name);
     if (deadline_ms && (!s->min_deadline_ms || deadline_ms < s->min_deadline_ms))
         s->min_deadline_ms = deadline_ms;
 }
 
-static bool survey(struct rdb_save *s)
+static bool rdb_save_survey(struct rdb_save *s)
 {
     struct element x;
     if (!s->walking) {
-        walk_begin(s);
+        rdb_save_walk_begin(s);
         if (s->type == RDB_QUICKLIST_2) s->count = 0;
     }
     for (; s->budget > 0; s->budget -= ELEMENT_COST) {
-        if (!walk_next(s, &x)) return true;
+        if (!rdb_save_walk_next(s, &x)) return true;
         survey_element(s, &x);
     }
     return false;
@@ -168,7 +168,7 @@ static bool write_short_string(struct rdb_save *s)
     return true;
 }
 
-static void write_head(struct rdb_save *s)
+static void rdb_save_head(struct rdb_save *s)
 {
     s->budget -= (i64)s->blob.n;
     if (s->ready) {
@@ -245,7 +245,7 @@ static void write_element(struct rdb_save *s, const struct element *x)
         rdb_put_double(s->out, x->score);
         return;
     case RDB_HASH_TTL:
-        deadline_ms = field_deadline(s, x->name);
+        deadline_ms = rdb_save_field_deadline(s, x->name);
         rdb_put_len(s->out, deadline_ms ? (u64)(deadline_ms - s->min_deadline_ms + 1) : 0);
         break;
     default: break;
@@ -260,9 +260,9 @@ static bool write_body(struct rdb_save *s)
     if (s->ready) return true;
     if (s->stream) return rdb_stream_save_step(s->stream);
     if (s->ref->type == TYPE_STRING) return write_long_string(s);
-    if (!s->walking) walk_begin(s);
+    if (!s->walking) rdb_save_walk_begin(s);
     for (; s->budget > 0; s->budget -= (i64)(x.name.n + x.value.n + ELEMENT_COST)) {
-        if (!walk_next(s, &x)) {
+        if (!rdb_save_walk_next(s, &x)) {
             end_node(s);
             return true;
         }
@@ -286,13 +286,13 @@ static bool write_ttls(struct rdb_save *s)
     struct element x;
     char digits[NUM_I64_LEN];
     if (!s->aux_ttls) return true;
-    if (!s->walking) walk_begin(s);
+    if (!s->walking) rdb_save_walk_begin(s);
     for (; s->budget > 0; s->budget -= ELEMENT_COST) {
-        if (!walk_next(s, &x)) {
+        if (!rdb_save_walk_next(s, &x)) {
             end_aux(s);
             return true;
         }
-        i64 deadline_ms = field_deadline(s, x.name);
+        i64 deadline_ms = rdb_save_field_deadline(s, x.name);
         if (!deadline_ms) continue;
         if (s->in_node == 0) rdb_pack_begin(&s->blob);
         s->in_node += 2;
@@ -303,11 +303,11 @@ static bool write_ttls(struct rdb_save *s)
     return false;
 }
 
-static bool run_phase(struct rdb_save *s)
+static bool rdb_save_run_phase(struct rdb_save *s)
 {
     switch (s->phase) {
-    case SAVE_SURVEY: return survey(s);
-    case SAVE_HEAD: write_head(s); return true;
+    case SAVE_SURVEY: return rdb_save_survey(s);
+    case SAVE_HEAD: rdb_save_head(s); return true;
     case SAVE_BODY: return write_body(s);
     case SAVE_TTLS: return write_ttls(s);
     case SAVE_DONE: break;
@@ -317,12 +317,12 @@ static bool run_phase(struct rdb_save *s)
 
 bool rdb_save_step(struct rdb_save *s, u64 budget)
 {
-    i64 back_ms = travel(s->eng, s->now_ms);
+    i64 back_ms = rdb_save_set_time(s->eng, s->now_ms);
     s->budget = (i64)MIN(budget, (u64)INT64_MAX);
-    while (s->phase != SAVE_DONE && !s->out->failed && run_phase(s)) {
+    while (s->phase != SAVE_DONE && !s->out->failed && rdb_save_run_phase(s)) {
         s->phase++;
         s->walking = false;
     }
-    travel(s->eng, back_ms);
+    rdb_save_set_time(s->eng, back_ms);
     return s->phase == SAVE_DONE || s->out->failed;
 }

@@ -73,7 +73,7 @@ struct hash_item {
 };
 
 /* As Redis keeps them: the nearest deadline first, fields without one last. */
-static int by_deadline(const void *a, const void *b)
+static int rdb_small_by_deadline(const void *a, const void *b)
 {
     const struct hash_item *x = a, *y = b;
     if (x->deadline_ms != y->deadline_ms) return (u64)x->deadline_ms - 1 < (u64)y->deadline_ms - 1 ? -1 : 1;
@@ -102,7 +102,7 @@ static bool collect_fields(struct rdb_save *s, struct hash_item *v, bool ttls)
 static void pack_fields(struct rdb_save *s, struct hash_item *v, bool ttls)
 {
     char digits[NUM_I64_LEN];
-    if (ttls) qsort(v, s->elements, sizeof *v, by_deadline);
+    if (ttls) qsort(v, s->elements, sizeof *v, rdb_small_by_deadline);
     rdb_pack_begin(&s->blob);
     for (u64 i = 0; i < s->elements; i++) {
         rdb_pack_add(&s->blob, v[i].field);

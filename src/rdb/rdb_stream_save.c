@@ -30,7 +30,7 @@ void rdb_stream_save_release(struct rdb_stream_save *w)
 
 static void spend(struct rdb_stream_save *w, size_t n) { *w->budget -= (i64)n + STEP_COST; }
 
-static void put_id(struct rdb_out *out, struct stream_id id)
+static void stream_save_put_id(struct rdb_out *out, struct stream_id id)
 {
     rdb_put_len(out, id.ms);
     rdb_put_len(out, id.seq);
@@ -58,7 +58,7 @@ static int next_node(struct rdb_stream_save *w, struct xnode *n)
     return -1;
 }
 
-static bool survey(struct rdb_stream_save *w)
+static bool stream_save_survey(struct rdb_stream_save *w)
 {
     struct xnode n;
     int got;
@@ -142,12 +142,12 @@ static bool write_nodes(struct rdb_stream_save *w)
 
 /* -- head and groups --------------------------------------------------------------------------- */
 
-static bool write_head(struct rdb_stream_save *w)
+static bool stream_save_head(struct rdb_stream_save *w)
 {
     rdb_put_len(w->out, w->s.length);
-    put_id(w->out, w->s.last);
-    put_id(w->out, w->s.first);
-    put_id(w->out, w->s.max_deleted);
+    stream_save_put_id(w->out, w->s.last);
+    stream_save_put_id(w->out, w->s.first);
+    stream_save_put_id(w->out, w->s.max_deleted);
     rdb_put_len(w->out, w->s.added);
     rdb_put_len(w->out, w->s.groups);
     xgroup_walk(&w->groups, &w->s);
@@ -163,7 +163,7 @@ static bool write_group(struct rdb_stream_save *w)
         return true;
     }
     rdb_put_string(w->out, name);
-    put_id(w->out, w->group.last);
+    stream_save_put_id(w->out, w->group.last);
     rdb_put_len(w->out, (u64)w->group.entries_read);
     rdb_put_len(w->out, w->left = w->group.pending);
     spend(w, name.n);
@@ -220,12 +220,12 @@ static bool write_consumer(struct rdb_stream_save *w)
 }
 
 /* True: on to the next phase, which some of them name themselves. */
-static bool run_phase(struct rdb_stream_save *w)
+static bool stream_save_run_phase(struct rdb_stream_save *w)
 {
     switch (w->phase) {
-    case STREAM_SURVEY: return survey(w);
+    case STREAM_SURVEY: return stream_save_survey(w);
     case STREAM_NODES: return write_nodes(w);
-    case STREAM_HEAD: return write_head(w);
+    case STREAM_HEAD: return stream_save_head(w);
     case STREAM_GROUP: return write_group(w);
     case STREAM_PENDING: return write_pending(w, false);
     case STREAM_CONSUMER: return write_consumer(w);
@@ -237,7 +237,7 @@ static bool run_phase(struct rdb_stream_save *w)
 
 bool rdb_stream_save_step(struct rdb_stream_save *w)
 {
-    while (w->phase != STREAM_DONE && *w->budget > 0 && !w->out->failed && run_phase(w)) {
+    while (w->phase != STREAM_DONE && *w->budget > 0 && !w->out->failed && stream_save_run_phase(w)) {
         w->phase++;
         w->walking = false;
     }
