@@ -52,8 +52,23 @@ static inline struct engine *rocks_must_open(const struct rocks_options *o)
     return e;
 }
 
+/* A database and its only session. NULL: it can't be opened. */
+static inline struct store_session *store_open_alone(const struct rocks_options *o, bool read_only, bool *failed,
+                                                     struct buf *why)
+{
+    struct store *s = store_open(o, read_only, why);
+    return s ? store_session_open(s, failed) : NULL;
+}
+
+static inline void store_close_alone(struct store_session *session)
+{
+    struct store *s = session ? store_of(session) : NULL;
+    store_session_close(session);
+    store_close(s);
+}
+
 /* A string of the old form, into the batch. */
-static inline void put_old(struct store *s, u64 index, bytes key, i64 deadline_ms, bytes value)
+static inline void put_old(struct store_session *s, u64 index, bytes key, i64 deadline_ms, bytes value)
 {
     struct buf k = {0}, v = {0};
     codec_key(&k, 1, index, key);

@@ -442,7 +442,7 @@ static u32 rows_of(struct row *r, enum family f, u64 *sum)
 {
     u32 n = 0;
     bytes prefix = delta_prefix(rk, r);
-    struct store_iter *it = store_iter(rk->store, f, prefix, delta_after(rk, r), 0);
+    struct store_iter *it = store_iter(rk->session, f, prefix, delta_after(rk, r), 0);
     *sum = 0;
     for (store_seek_first(it); store_valid(it); store_next(it), n++) {
         bytes at = f == FAM_FIELD ? store_iter_value(it) : bytes_of(store_key(it).p + prefix.n, 8);

@@ -34,7 +34,7 @@ struct op {
     struct buf key, value;
 };
 
-struct store {
+struct store_session {
     struct pair *row[FAM_COUNT];
     u32 n[FAM_COUNT], cap[FAM_COUNT];
     struct op *batch;
@@ -44,7 +44,7 @@ struct store {
 };
 
 struct store_iter {
-    struct store *s;
+    struct store_session *s;
     enum family f;
     struct buf lower, upper;
     u32 at;
@@ -58,7 +58,7 @@ static struct buf copy(bytes b)
 }
 
 /* The first row at or after a key. */
-static u32 position(const struct store *s, enum family f, bytes key)
+static u32 position(const struct store_session *s, enum family f, bytes key)
 {
     u32 lo = 0, hi = s->n[f];
     while (lo < hi) {
@@ -69,20 +69,20 @@ static u32 position(const struct store *s, enum family f, bytes key)
     return lo;
 }
 
-static bool holds(const struct store *s, enum family f, bytes key)
+static bool holds(const struct store_session *s, enum family f, bytes key)
 {
     u32 at = position(s, f, key);
     return at < s->n[f] && bytes_eq(buf_bytes(&s->row[f][at].key), key);
 }
 
-static void remove_at(struct store *s, enum family f, u32 at)
+static void remove_at(struct store_session *s, enum family f, u32 at)
 {
     buf_release(&s->row[f][at].key);
     buf_release(&s->row[f][at].value);
     memmove(&s->row[f][at], &s->row[f][at + 1], (--s->n[f] - at) * sizeof(struct pair));
 }
 
-static void apply(struct store *s, const struct op *o)
+static void apply(struct store_session *s, const struct op *o)
 {
     bytes key = buf_bytes(&o->key), value = buf_bytes(&o->value);
     u32 at = position(s, o->f, key);
@@ -101,7 +101,7 @@ static void apply(struct store *s, const struct op *o)
     s->row[o->f][at] = (struct pair){copy(key), copy(value)};
 }
 
-static void add_op(struct store *s, struct op o)
+static void add_op(struct store_session *s, struct op o)
 {
     if (s->ops == s->op_cap) {
         s->op_cap = s->op_cap * 2 + 64;
@@ -110,7 +110,7 @@ static void add_op(struct store *s, struct op o)
     s->batch[s->ops++] = o;
 }
 
-static void end_batch(struct store *s, bool keep)
+static void end_batch(struct store_session *s, bool keep)
 {
     for (u32 i = 0; i < s->ops; i++) {
         if (keep) apply(s, &s->batch[i]);
@@ -120,27 +120,27 @@ static void end_batch(struct store *s, bool keep)
     s->ops = 0;
 }
 
-void store_put(struct store *s, enum family f, bytes key, bytes value)
+void store_put(struct store_session *s, enum family f, bytes key, bytes value)
 {
     add_op(s, (struct op){PUT, f, copy(key), copy(value)});
 }
-void store_delete(struct store *s, enum family f, bytes key)
+void store_delete(struct store_session *s, enum family f, bytes key)
 {
     add_op(s, (struct op){DELETE, f, copy(key), {0}});
 }
-void store_delete_range(struct store *s, enum family f, bytes from, bytes to)
+void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to)
 {
     add_op(s, (struct op){RANGE, f, copy(from), copy(to)});
 }
 
-static bool read_fails(struct store *s)
+static bool read_fails(struct store_session *s)
 {
     if (s->fail_in == 0 || --s->fail_in > 0) return false;
     s->fail_in = 1; /* and so do all that follow */
     return *s->failed = true;
 }
 
-bool store_get(struct store *s, enum family f, bytes key, struct store_value *out)
+bool store_get(struct store_session *s, enum family f, bytes key, struct store_value *out)
 {
     *out = (struct store_value){0};
     if (read_fails(s) || !holds(s, f, key)) return false;
@@ -150,7 +150,7 @@ bool store_get(struct store *s, enum family f, bytes key, struct store_value *ou
 }
 void store_value_release(struct store_value *v) { *v = (struct store_value){0}; }
 
-struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes upper, u32 flags UNUSED)
+struct store_iter *store_iter(struct store_session *s, enum family f, bytes lower, bytes upper, u32 flags UNUSED)
 {
     struct store_iter *it = mem_alloc(sizeof *it);
     *it = (struct store_iter){s, f, copy(lower), copy(upper), UINT32_MAX};
@@ -187,7 +187,7 @@ bytes store_iter_value(const struct store_iter *it) { return buf_bytes(&it->s->r
  * tail says how many they are, less one. */
 struct world {
     struct rk rk;
-    struct store store;
+    struct store_session store;
     struct rk_db db[DBS];
     struct rk_db *dbs[DBS];
     struct row key[DBS][KEYS], stored[DBS][KEYS]; /* stored: as of the last commit */
@@ -347,7 +347,7 @@ static void world_open(struct world *w, u64 seed)
     rng = seed;
     *w = (struct world){.exact = true};
     the_world = w;
-    w->rk.store = &w->store;
+    w->rk.session = &w->store;
     w->store.failed = &w->rk.base.failed;
     w->rk.base.databases = DBS;
     w->rk.base.now_ms = START;

@@ -46,7 +46,7 @@ static bytes name(u32 i)
     return bytes_of(text, (size_t)snprintf(text, sizeof text, "old:%u", i));
 }
 
-static void put_hash(struct store *s, bytes key, u64 version)
+static void put_hash(struct store_session *s, bytes key, u64 version)
 {
     struct buf k = {0}, v = {0};
     struct codec_meta m = {.type = TYPE_HASH, .version = version, .size = 1, .deadline_ms = NOW + 5000};
@@ -65,7 +65,7 @@ static void make_database(void)
     bool failed = false;
     struct buf why = {0};
     struct rocks_options o = options();
-    struct store *s = store_open(&o, false, &failed, &why);
+    struct store_session *s = store_open_alone(&o, false, &failed, &why);
     assert_non_null(s);
     for (u32 i = 0; i < OLD_STRINGS; i++)
         put_old(s, 1, name(i), i % 3 ? 0 : NOW + 1000 + i, BYTES_LIT("value"));
@@ -74,7 +74,7 @@ static void make_database(void)
     put_hash(s, BYTES_LIT("both"), 78);
     put_old(s, 1, BYTES_LIT("both"), 0, BYTES_LIT("stale"));
     assert_true(store_write(s));
-    store_close(s);
+    store_close_alone(s);
 }
 
 static struct engine *open_engine(void)
@@ -118,14 +118,14 @@ static bool old_row_left(bytes key)
     bool failed = false;
     struct buf why = {0}, k = {0};
     struct rocks_options o = options();
-    struct store *s = store_open(&o, true, &failed, &why);
+    struct store_session *s = store_open_alone(&o, true, &failed, &why);
     struct store_value v;
     assert_non_null(s);
     codec_key(&k, 1, 1, key);
     buf_append_char(&k, CODEC_LEGACY);
     bool left = store_get(s, FAM_DATA, buf_bytes(&k), &v);
     store_value_release(&v);
-    store_close(s);
+    store_close_alone(s);
     buf_release(&k);
     return left;
 }
@@ -215,10 +215,10 @@ static void test_fewer_databases(void **state)
     bool failed = false;
     struct buf why = {0};
     struct rocks_options o = options();
-    struct store *s = store_open(&o, false, &failed, &why);
+    struct store_session *s = store_open_alone(&o, false, &failed, &why);
     put_old(s, 4, BYTES_LIT("far"), 0, BYTES_LIT("value"));
     assert_true(store_write(s));
-    store_close(s);
+    store_close_alone(s);
     o.databases = 3;
     for (u32 i = 0; i < 2; i++) {
         buf_clear(&why);

@@ -93,7 +93,7 @@ static void unreadable_state(void **state)
     open_engine(4);
     put(0, L("a"), L("1"), 0);
     tick(NOW);
-    struct store *s = rk_of(e)->store;
+    struct store_session *s = rk_of(e)->session;
     rocksdb_flushoptions_t *o = rocksdb_flushoptions_create();
     char *err = NULL;
     rocksdb_flush_cf(s->db, o, s->cf[FAM_INFO], &err);

@@ -54,7 +54,7 @@ static bytes joined(bytes a, bytes b)
     return bytes_of(key, a.n + b.n);
 }
 
-void store_put2(struct store *s, enum family f, bytes key_a, bytes key_b, bytes value)
+void store_put2(struct store_session *s, enum family f, bytes key_a, bytes key_b, bytes value)
 {
     bytes key = joined(key_a, key_b);
     u32 at = place(key);
@@ -78,7 +78,7 @@ static void erase(u32 from, u32 to)
     rows.n -= to - from;
 }
 
-void store_delete2(struct store *s, enum family f, bytes key_a, bytes key_b)
+void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes key_b)
 {
     bytes key = joined(key_a, key_b);
     u32 at = place(key);
@@ -88,14 +88,14 @@ void store_delete2(struct store *s, enum family f, bytes key_a, bytes key_b)
     erase(at, at + 1);
 }
 
-void store_delete_range(struct store *s, enum family f, bytes from, bytes to)
+void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to)
 {
     (void)s, (void)f;
     rows.writes++;
     erase(place(from), place(to));
 }
 
-struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes upper, u32 flags)
+struct store_iter *store_iter(struct store_session *s, enum family f, bytes lower, bytes upper, u32 flags)
 {
     (void)s, (void)f, (void)upper, (void)flags;
     struct store_iter *it = mem_alloc(sizeof *it);

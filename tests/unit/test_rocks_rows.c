@@ -49,7 +49,7 @@ static void tick(void)
     e->ops->begin(e, NOW);
 }
 
-static struct store *store(void) { return rk_of(e)->store; }
+static struct store_session *store(void) { return rk_of(e)->session; }
 
 static bytes name_of(u32 i)
 {
@@ -169,9 +169,9 @@ static void trimmed(void **state)
         e->ops->rows.set_head(e, &ref, L("head"), 0);
         tick();
     }
-    assert_true(atomic_load(&store()->garbage[FAM_STREAM]) >= 19000); /* so that it is swept */
+    assert_true(atomic_load(&store()->store->garbage[FAM_STREAM]) >= 19000); /* so that it is swept */
     compact(FAM_STREAM);
-    u64 left = store_number(store(), FAM_STREAM, "rocksdb.estimate-num-keys");
+    u64 left = store_number(store()->store, FAM_STREAM, "rocksdb.estimate-num-keys");
     assert_in_range(left, 1000, 1100);
 }
 

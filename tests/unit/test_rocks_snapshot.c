@@ -60,7 +60,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct store *store(void) { return rk_of(e)->store; }
+static struct store_session *store(void) { return rk_of(e)->session; }
 
 static void tick(i64 now_ms)
 {
@@ -70,14 +70,14 @@ static void tick(i64 now_ms)
 
 static void compact_all(void)
 {
-    struct store *s = store();
+    struct store_session *s = store();
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     rocksdb_compactoptions_set_bottommost_level_compaction(o, 2);
     for (int f = 0; f < FAM_COUNT; f++) rocksdb_compact_range_cf_opt(s->db, s->cf[f], o, NULL, 0, NULL, 0);
     rocksdb_compactoptions_destroy(o);
 }
 
-static u64 dropped(enum family f) { return atomic_load(&store()->filters.dropped[f]); }
+static u64 dropped(enum family f) { return atomic_load(&store()->store->filters.dropped[f]); }
 
 /* -- data -------------------------------------------------------------------------------------- */
 
@@ -435,7 +435,7 @@ static void iterators_renewed(void **state)
     }
     buf_release(&before);
     assert_int_equal(n, 5000);
-    assert_true(rk_of(of)->store->iterators_made >= 10);
+    assert_true(rk_of(of)->session->iterators_made >= 10);
     assert_false(e->ops->snapshot.next(e, &ref, &of));
     e->ops->snapshot.end(e);
 }
@@ -578,7 +578,7 @@ static void make_old(void)
     e->ops->close(e);
     e = NULL;
     struct rocks_options o = options();
-    struct store *s = store_open(&o, false, &failed, &why);
+    struct store_session *s = store_open_alone(&o, false, &failed, &why);
     assert_non_null(s);
     for (u32 i = 0; i < OLD; i++) put_old(s, 1 + i % 2, name("old", i), i % 3 ? 0 : NOW + i, L("value"));
     for (u32 i = 0; i < 40; i++) put_old(s, 1 + i % 3, name("string", i), 0, L("stale"));
@@ -591,7 +591,7 @@ static void make_old(void)
     }
     store_put(s, FAM_INFO, L("l"), (bytes){0}); /* a migration that has just begun */
     assert_true(store_write(s));
-    store_close(s);
+    store_close_alone(s);
     buf_release(&orphan);
     open_engine();
 }

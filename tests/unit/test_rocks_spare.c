@@ -63,7 +63,7 @@ static void load_and_swap(const char *key)
 
 static void compact_all(void)
 {
-    struct store *s = rk_of(e)->store;
+    struct store_session *s = rk_of(e)->session;
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     rocksdb_compactoptions_set_bottommost_level_compaction(o, 2);
     for (int f = 0; f < FAM_COUNT; f++) rocksdb_compact_range_cf_opt(s->db, s->cf[f], o, NULL, 0, NULL, 0);
@@ -73,7 +73,7 @@ static void compact_all(void)
 static u32 rows_of(enum family f)
 {
     u32 n = 0;
-    struct store_iter *it = store_iter(rk_of(e)->store, f, (bytes){0}, (bytes){0}, STORE_ONCE);
+    struct store_iter *it = store_iter(rk_of(e)->session, f, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) n++;
     store_iter_done(it);
     return n;
@@ -210,7 +210,7 @@ static void index_does_not_grow(void **state)
     }
     compact_all();
     assert_int_equal(rows_of(FAM_DEADLINE), 20 + 2 + 1);
-    assert_true(atomic_load(&rk_of(e)->store->filters.dropped[FAM_DEADLINE]) > 60);
+    assert_true(atomic_load(&rk_of(e)->session->store->filters.dropped[FAM_DEADLINE]) > 60);
     open_checked(2);
     assert_int_equal(e->ops->expires(e, 0), 21);
 }

@@ -30,14 +30,14 @@
 struct bed {
     char dir[256];
     struct rocks_options o;
-    struct store *s;
+    struct store_session *s;
     bool failed;
 };
 
 static void open_bed(struct bed *b)
 {
     struct buf why = {0};
-    b->s = store_open(&b->o, false, &b->failed, &why);
+    b->s = store_open_alone(&b->o, false, &b->failed, &why);
     if (!b->s) fail_msg("%.*s", (int)why.n, why.p);
     assert_int_equal(why.n, 0);
 }
@@ -55,7 +55,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct bed *b = *state;
-    store_close(b->s);
+    store_close_alone(b->s);
     assert_false(b->failed);
     folder_remove(b->dir);
     mem_free(b);
@@ -64,14 +64,14 @@ static int teardown(void **state)
 
 static void reopen(struct bed *b)
 {
-    store_close(b->s);
+    store_close_alone(b->s);
     b->s = NULL;
     open_bed(b);
 }
 
-static void commit(struct store *s) { assert_true(store_write(s)); }
+static void commit(struct store_session *s) { assert_true(store_write(s)); }
 
-static void flush(struct store *s, enum family f)
+static void flush(struct store_session *s, enum family f)
 {
     char *err = NULL;
     rocksdb_flushoptions_t *o = rocksdb_flushoptions_create();
@@ -80,7 +80,7 @@ static void flush(struct store *s, enum family f)
     rocksdb_flushoptions_destroy(o);
 }
 
-static void compact(struct store *s, enum family f)
+static void compact(struct store_session *s, enum family f)
 {
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     rocksdb_compactoptions_set_bottommost_level_compaction(o, 2);
@@ -88,7 +88,7 @@ static void compact(struct store *s, enum family f)
     rocksdb_compactoptions_destroy(o);
 }
 
-static bool has(struct store *s, enum family f, bytes key)
+static bool has(struct store_session *s, enum family f, bytes key)
 {
     struct store_value v;
     bool found = store_get(s, f, key, &v);
@@ -96,7 +96,7 @@ static bool has(struct store *s, enum family f, bytes key)
     return found;
 }
 
-static void expect(struct store *s, enum family f, bytes key, bytes value)
+static void expect(struct store_session *s, enum family f, bytes key, bytes value)
 {
     struct store_value v;
     assert_true(store_get(s, f, key, &v));
@@ -114,7 +114,7 @@ static u32 below(u32 n) { return (u32)rand_below(&rng, n); }
 static void batch_and_reads(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     assert_true(store_batch_empty(s));
     store_put(s, FAM_META, L("a"), L("1"));
     store_put2(s, FAM_DATA, L("pre"), L("fix"), L("2"));
@@ -165,7 +165,7 @@ static void batch_and_reads(void **state)
 static void many_at_once(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     enum { N = 700 };
     static char names[N][16];
     static bytes keys[N];
@@ -195,7 +195,7 @@ static void many_at_once(void **state)
 #define VALUE 120 /* so that a block of 8 KB holds some 60 rows */
 
 struct model {
-    struct store *s;
+    struct store_session *s;
     bool there[KEYS];
 };
 
@@ -317,7 +317,7 @@ static void iterators_keep_their_bounds(void **state)
         ranges(m, 60);
         store_end_tick(b->s);
         ranges(m, 60);
-        if (phase % 4 == 3) store_cron(b->s);
+        if (phase % 4 == 3) store_drop_idle(b->s);
     }
     assert_true(b->s->iterators_reused > 4 * b->s->iterators_made);
     mem_free(m);
@@ -326,7 +326,7 @@ static void iterators_keep_their_bounds(void **state)
 static void iterators_see_what_was_written(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     struct store_iter *it = store_iter(s, FAM_META, L("a"), L("c"), 0);
     store_put(s, FAM_META, L("b"), L("1"));
     store_seek_first(it);
@@ -353,7 +353,7 @@ static void iterators_see_what_was_written(void **state)
 
 /* -- compaction filters ---------------------------------------------------------------------------- */
 
-static void put_meta(struct store *s, bytes name, enum value_type type, u64 version, i64 deadline_ms)
+static void put_meta(struct store_session *s, bytes name, enum value_type type, u64 version, i64 deadline_ms)
 {
     struct buf key = {0}, value = {0};
     codec_key(&key, REGION, INDEX, name);
@@ -377,7 +377,7 @@ static bytes sub_key(struct buf *key, bytes name, u64 version, const char *sub)
 static void orphans_go(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     static const enum family families[] = {FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM};
     struct buf k = {0};
     put_meta(s, L("alive"), TYPE_HASH, 7, 0);
@@ -410,7 +410,7 @@ static void orphans_go(void **state)
             assert_false(has(s, f, sub_key(&k, L("text"), 7, sub)));
         }
         assert_true(has(s, f, L("not a P")));
-        assert_int_equal(atomic_load(&s->filters.dropped[f]), 15);
+        assert_int_equal(atomic_load(&s->store->filters.dropped[f]), 15);
     }
     assert_true(has(s, FAM_DATA, sub_key(&k, L("old"), 0, "S")));
     assert_true(has(s, FAM_DATA, sub_key(&k, L("alive"), 0, "S")));
@@ -420,7 +420,7 @@ static void orphans_go(void **state)
 static void dead_keys_go(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     struct buf k = {0};
     put_meta(s, L("at"), TYPE_STRING, 0, 1000);
     put_meta(s, L("before"), TYPE_HASH, 1, 999);
@@ -428,20 +428,20 @@ static void dead_keys_go(void **state)
     put_meta(s, L("never"), TYPE_STRING, 0, 0);
     commit(s);
     compact(s, FAM_META); /* no time was published: all stay */
-    assert_int_equal(atomic_load(&s->filters.dropped[FAM_META]), 0);
+    assert_int_equal(atomic_load(&s->store->filters.dropped[FAM_META]), 0);
     store_set_dead(s, 1000);
     compact(s, FAM_META);
     assert_false(has(s, FAM_META, sub_key(&k, L("at"), 0, "")));
     assert_false(has(s, FAM_META, sub_key(&k, L("before"), 0, "")));
     assert_true(has(s, FAM_META, sub_key(&k, L("after"), 0, "")));
     assert_true(has(s, FAM_META, sub_key(&k, L("never"), 0, "")));
-    assert_int_equal(atomic_load(&s->filters.dropped[FAM_META]), 2);
+    assert_int_equal(atomic_load(&s->store->filters.dropped[FAM_META]), 2);
     buf_release(&k);
 }
 
 /* -- space ---------------------------------------------------------------------------------------- */
 
-static void fill(struct store *s, enum family f, const char *prefix, u32 n)
+static void fill(struct store_session *s, enum family f, const char *prefix, u32 n)
 {
     char key[32], value[1000];
     memset(value, 'v', sizeof value);
@@ -454,7 +454,7 @@ static void fill(struct store *s, enum family f, const char *prefix, u32 n)
     commit(s);
 }
 
-static bool eventually(bool (*done)(struct store *), struct store *s)
+static bool eventually(bool (*done)(struct store_session *), struct store_session *s)
 {
     for (int i = 0; i < 1200; i++) {
         if (done(s)) return true;
@@ -463,16 +463,16 @@ static bool eventually(bool (*done)(struct store *), struct store *s)
     return false;
 }
 
-static bool small(struct store *s)
+static bool small(struct store_session *s)
 {
-    return store_number(s, FAM_SCORE, "rocksdb.total-sst-files-size") < 16 << 20;
+    return store_number(s->store, FAM_SCORE, "rocksdb.total-sst-files-size") < 16 << 20;
 }
 
 /* (FAM_SCORE's filter keeps rows that are not of its form.) */
 static void files_are_dropped(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     fill(s, FAM_SCORE, "a", 1000);
     fill(s, FAM_SCORE, "b", 40000);
     fill(s, FAM_SCORE, "c", 1000);
@@ -482,7 +482,7 @@ static void files_are_dropped(void **state)
     commit(s);
     assert_false(has(s, FAM_SCORE, L("b0020000")));
     store_drop_files(s, FAM_SCORE, L("b"), L("c"));
-    assert_int_equal(atomic_load(&s->sweeps), 0);
+    assert_int_equal(atomic_load(&s->store->sweeps), 0);
     store_put(s, FAM_SCORE, L("b0020000"), L("new")); /* waits */
     commit(s);
     assert_true(eventually(small, s));
@@ -503,14 +503,14 @@ static void files_are_dropped(void **state)
 static void refilled_ranges_are_compacted(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     fill(s, FAM_SCORE, "b", 40000);
     compact(s, FAM_SCORE);
     store_delete_range(s, FAM_SCORE, L("b"), L("c"));
     store_put(s, FAM_SCORE, L("b0000001"), L("new"));
     commit(s);
     store_drop_files(s, FAM_SCORE, L("b"), L("c"));
-    assert_int_equal(atomic_load(&s->drops_pending), 0);
+    assert_int_equal(atomic_load(&s->store->drops_pending), 0);
     assert_true(eventually(small, s));
     expect(s, FAM_SCORE, L("b0000001"), L("new"));
 }
@@ -518,7 +518,7 @@ static void refilled_ranges_are_compacted(void **state)
 static void garbage_is_swept(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     char key[32];
     fill(s, FAM_SCORE, "b", 40000);
     for (u32 i = 0; i < 30000; i++)
@@ -531,37 +531,37 @@ static void garbage_is_swept(void **state)
 
 /* -- running ------------------------------------------------------------------------------------------ */
 
-static bool synced(struct store *s) { return atomic_load(&s->syncs) > 0; }
+static bool synced(struct store_session *s) { return atomic_load(&s->store->syncs) > 0; }
 
 static void the_log_is_synced(void **state)
 {
     struct bed *b = *state;
-    store_set_sync(b->s, DISK_SYNC_ALWAYS);
+    store_set_sync(store_of(b->s), DISK_SYNC_ALWAYS);
     store_put(b->s, FAM_INFO, L("a"), L("1"));
     commit(b->s);
-    assert_false(atomic_load(&b->s->dirty)); /* the write did it */
+    assert_false(atomic_load(&b->s->store->dirty)); /* the write did it */
     store_relax(b->s, true);
     store_put(b->s, FAM_INFO, L("a"), L("2"));
     commit(b->s);
-    assert_true(atomic_load(&b->s->dirty));
+    assert_true(atomic_load(&b->s->store->dirty));
     store_relax(b->s, false);
     assert_true(eventually(synced, b->s));
-    atomic_store(&b->s->syncs, 0);
-    store_set_sync(b->s, DISK_SYNC_EVERYSEC);
+    atomic_store(&b->s->store->syncs, 0);
+    store_set_sync(store_of(b->s), DISK_SYNC_EVERYSEC);
     store_put(b->s, FAM_INFO, L("a"), L("3"));
     commit(b->s);
     assert_true(eventually(synced, b->s));
-    assert_false(atomic_load(&b->s->dirty));
+    assert_false(atomic_load(&b->s->store->dirty));
     assert_null(store_refuses_writes(b->s));
 }
 
-static bool flows(struct store *s)
+static bool flows(struct store_session *s)
 {
-    store_cron(s);
+    store_cron(store_of(s));
     return !store_refuses_writes(s);
 }
 
-static bool at_ease(struct store *s) { return store_pressure(s, true) == 0; }
+static bool at_ease(struct store_session *s) { return store_pressure(store_of(s), true) == 0; }
 
 /* Flushes are slower than what is written: that is told, and no write waits for it or fails. */
 static void a_backlog_is_told_and_stops_nothing(void **state)
@@ -570,14 +570,14 @@ static void a_backlog_is_told_and_stops_nothing(void **state)
     b->o.rate_limit = 1000000;
     b->o.write_buffer = 1 << 20;
     reopen(b);
-    struct store *s = b->s;
-    u64 before = store_written(s), wrote = 3000u * 1000;
-    assert_int_equal(store_pressure(s, true), 0);
+    struct store_session *s = b->s;
+    u64 before = store_written(store_of(s)), wrote = 3000u * 1000;
+    assert_int_equal(store_pressure(store_of(s), true), 0);
     fill(s, FAM_DATA, "x", 3000);
-    assert_true(store_written(s) - before > wrote && store_written(s) - before < 2 * wrote);
-    assert_int_equal(store_pressure(s, true), DISK_PRESSURE_MAX);
-    assert_int_equal(s->stalls, 1);
-    store_cron(s);
+    assert_true(store_written(store_of(s)) - before > wrote && store_written(store_of(s)) - before < 2 * wrote);
+    assert_int_equal(store_pressure(store_of(s), true), DISK_PRESSURE_MAX);
+    assert_int_equal(s->store->stalls, 1);
+    store_cron(store_of(s));
     assert_null(store_refuses_writes(s));
     assert_true(has(s, FAM_DATA, L("x0000000")) && has(s, FAM_DATA, L("x0002999")));
     assert_true(eventually(at_ease, s));
@@ -586,25 +586,25 @@ static void a_backlog_is_told_and_stops_nothing(void **state)
 static void files_in_level_0_are_pressure(void **state)
 {
     struct bed *b = *state;
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     char *err = NULL;
     const char *name = "disable_auto_compactions", *value = "true";
     rocksdb_set_options_cf(s->db, s->cf[FAM_DATA], 1, &name, &value, &err);
     assert_null(err);
-    s->limits.level0[FAM_DATA] = 2;
+    s->store->limits.level0[FAM_DATA] = 2;
     for (u32 n = 1; n <= 5; n++) {
         fill(s, FAM_DATA, "x", 10);
         flush(s, FAM_DATA);
         u32 expected = n <= 2 ? 0 : n == 3 ? DISK_PRESSURE_MAX / 2 : DISK_PRESSURE_MAX;
-        assert_int_equal(store_pressure(s, true), expected);
+        assert_int_equal(store_pressure(store_of(s), true), expected);
     }
     compact(s, FAM_DATA);
-    assert_int_equal(store_pressure(s, true), 0);
+    assert_int_equal(store_pressure(store_of(s), true), 0);
 }
 
-static bool blobs_are_small(struct store *s)
+static bool blobs_are_small(struct store_session *s)
 {
-    return store_number(s, FAM_META, "rocksdb.total-blob-file-size") < 8 << 20;
+    return store_number(s->store, FAM_META, "rocksdb.total-blob-file-size") < 8 << 20;
 }
 
 /* Garbage in blob files is collected when there is much of it. */
@@ -613,7 +613,7 @@ static void garbage_in_blobs_goes(void **state)
     struct bed *b = *state;
     b->o.blob_size = 500;
     reopen(b);
-    struct store *s = b->s;
+    struct store_session *s = b->s;
     char key[32];
     fill(s, FAM_META, "x", 12000);
     compact(s, FAM_META);
@@ -656,7 +656,7 @@ static void refuses(const struct rocks_options *o, bool read_only, const char *s
 {
     struct buf why = {0};
     bool failed = false;
-    struct store *s = store_open(o, read_only, &failed, &why);
+    struct store_session *s = store_open_alone(o, read_only, &failed, &why);
     assert_null(s);
     buf_append_char(&why, 0);
     if (!strstr(why.p, says)) fail_msg("\"%s\" is not in \"%s\"", says, why.p);
@@ -675,13 +675,13 @@ static void families_of_others_stay(void **state)
     assert_null(err);
     rocksdb_column_family_handle_destroy(cf);
     reopen(b);
-    assert_int_equal(b->s->others_n, 2);
+    assert_int_equal(b->s->store->others_n, 2);
     store_put(b->s, FAM_META, L("a"), L("1"));
     commit(b->s);
     reopen(b);
     rocksdb_readoptions_t *r = rocksdb_readoptions_create();
     size_t n;
-    char *value = rocksdb_get_cf(b->s->db, r, b->s->others[1], "entry", 5, &n, &err);
+    char *value = rocksdb_get_cf(b->s->db, r, b->s->store->others[1], "entry", 5, &n, &err);
     assert_non_null(value);
     rocksdb_free(value);
     rocksdb_readoptions_destroy(r);
@@ -698,7 +698,7 @@ static void one_process_only(void **state)
         if (child == 0) {
             struct buf why = {0};
             bool failed;
-            struct store *s = store_open(&b->o, read_only, &failed, &why);
+            struct store_session *s = store_open_alone(&b->o, read_only, &failed, &why);
             buf_append_char(&why, 0);
             _exit(!s && strstr(why.p, "another process has it open") ? 0 : 1);
         }
@@ -714,16 +714,16 @@ static void reading_only(void **state)
     struct bed *b = *state;
     store_put(b->s, FAM_RANK, L("a"), L("1"));
     commit(b->s);
-    store_close(b->s);
+    store_close_alone(b->s);
     struct buf why = {0};
-    struct store *s = store_open(&b->o, true, &b->failed, &why);
+    struct store_session *s = store_open_alone(&b->o, true, &b->failed, &why);
     assert_non_null(s);
     expect(s, FAM_RANK, L("a"), L("1")); /* from the log */
     struct store_iter *it = store_iter(s, FAM_RANK, (bytes){0}, (bytes){0}, STORE_ONCE);
     store_seek_first(it);
     assert_true(store_valid(it));
-    store_cron(s);
-    store_close(s);
+    store_cron(store_of(s));
+    store_close_alone(s);
     open_bed(b);
 }
 
@@ -745,7 +745,7 @@ static void bad_directories(void **state)
     refuses(&o, true, "there is no RocksDB database");
     o.dir = "/proc/1/nothing/here";
     refuses(&o, false, "can't open the RocksDB database in /proc/1");
-    store_close(b->s);
+    store_close_alone(b->s);
     b->s = NULL;
     path(&p, b, "CURRENT");
     FILE *f = fopen(p.p, "w");
@@ -794,7 +794,7 @@ static void a_torn_tail_is_cut(void **state)
         store_put(b->s, FAM_DATA, bytes_of(&k, 1), L("y"));
         commit(b->s);
     }
-    store_close(b->s);
+    store_close_alone(b->s);
     newest(b, ".log", &p);
     assert_int_equal(stat(p.p, &st), 0);
     assert_int_equal(truncate(p.p, st.st_size - 3), 0);
@@ -822,7 +822,7 @@ static void a_damaged_log_is_refused(void **state)
         store_put(b->s, FAM_META, bytes_of(&k, 1), bytes_of(value, sizeof value));
         commit(b->s);
     }
-    store_close(b->s);
+    store_close_alone(b->s);
     newest(b, ".log", &p);
     int fd = open(p.p, O_WRONLY);
     assert_int_equal(pwrite(fd, "\x02", 1, 22000), 1);
@@ -849,7 +849,7 @@ static void a_damaged_log_is_refused(void **state)
     reopen(b); /* once only */
     store_put(b->s, FAM_META, L("x"), L("1"));
     commit(b->s);
-    store_close(b->s);
+    store_close_alone(b->s);
     b->o.log = NULL;
     open_bed(b);
     assert_true(has(b->s, FAM_META, L("x")));
@@ -897,7 +897,7 @@ static int full_disk(const char *dir)
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
         mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
         return 77;
-    struct store *s = store_open(&o, false, &failed, &why);
+    struct store_session *s = store_open_alone(&o, false, &failed, &why);
     if (!s) return 1;
     store_put(s, FAM_META, L("before"), L("1"));
     if (!store_write(s)) return 2;
@@ -906,7 +906,7 @@ static int full_disk(const char *dir)
     int fd = open(big.p, O_CREAT | O_WRONLY, 0600);
     char block[65536] = {0};
     while (write(fd, block, sizeof block) > 0) continue;
-    store_cron(s);
+    store_cron(store_of(s));
     const char *text = store_refuses_writes(s);
     if (!text || strncmp(text, "MISCONF RocksDB cannot write: the disk is full", 46)) return 10;
     char key[32];
@@ -917,20 +917,20 @@ static int full_disk(const char *dir)
         store_put(s, FAM_INFO, L("sequence"), L("1")); /* as the engine does */
         ok = store_write(s);
     }
-    if (ok || !s->write_failed || !strstr(s->refusal, "No space")) return 3;
+    if (ok || !s->store->write_failed || !strstr(s->store->refusal, "No space")) return 3;
     if (!has(s, FAM_META, L("before")) || !has(s, FAM_META, L("k0")) || failed) return 4;
-    store_cron(s);
+    store_cron(store_of(s));
     if (!store_refuses_writes(s)) return 5;
     if (ftruncate(fd, 0)) return 6;
     close(fd);
     if (!eventually(flows, s)) return 7; /* RocksDB looks every five seconds */
     store_put(s, FAM_META, L("after"), L("1"));
     if (!store_write(s)) return 8;
-    store_close(s);
-    s = store_open(&o, false, &failed, &why);
+    store_close_alone(s);
+    s = store_open_alone(&o, false, &failed, &why);
     if (!s || !has(s, FAM_META, L("before"))) return 9;
     if (!has(s, FAM_META, L("k0")) || !has(s, FAM_META, L("after"))) return 9;
-    store_close(s);
+    store_close_alone(s);
     umount(dir);
     buf_release(&big);
     return 0;

@@ -56,6 +56,6 @@ void cuts_write(struct rk *rk, struct row *r, enum family f)
     for (u32 i = 0; c && i < c->n; i++) {
         if (!c->v[i].whole) continue;
         bytes from = delta_keep(rk, delta_key(rk, r, c->v[i].from));
-        store_delete_range(rk->store, f, from, delta_key(rk, r, c->v[i].to));
+        store_delete_range(rk->session, f, from, delta_key(rk, r, c->v[i].to));
     }
 }

@@ -179,7 +179,7 @@ static bool read_stored(struct rk *rk, struct row *r, struct change *c)
     if (knows_all(rk, r)) return true;
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
-    if (store_get(rk->store, row_family(r), delta_key(rk, r, c->sub), &v)) {
+    if (store_get(rk->session, row_family(r), delta_key(rk, r, c->sub), &v)) {
         as_stored(rk, c, v.b);
         remember(rk, r, c->sub, v.b);
         store_value_release(&v);
@@ -242,7 +242,7 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
     if (reads < 2) return; /* delta_at reads a single one just as well */
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
-    store_multi_get(rk->store, FAM_DATA, reads, keys, values);
+    store_multi_get(rk->session, FAM_DATA, reads, keys, values);
     bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
     rk->base.failed = failed_before;
     for (u32 i = 0; i < reads; i++) {

@@ -198,7 +198,7 @@ void keys_delete_all(struct rk *rk, struct rk_db *db)
     struct buf from = {0}, to = {0};
     keys_range(db, &from, &to);
     for (u32 i = 0; i < ARRAY_LEN(by_prefix); i++)
-        store_delete_range(rk->store, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
+        store_delete_range(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);
 }
@@ -208,7 +208,7 @@ void keys_drop_files(struct rk *rk, struct rk_db *db)
     struct buf from = {0}, to = {0};
     keys_range(db, &from, &to);
     for (u32 i = 0; i < ARRAY_LEN(by_prefix); i++)
-        store_drop_files(rk->store, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
+        store_drop_files(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);
 }

@@ -15,7 +15,7 @@
 
 static bool family_has_rows(struct rk *rk, enum family f)
 {
-    struct store_iter *it = store_iter(rk->store, f, (bytes){0}, (bytes){0}, STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, f, (bytes){0}, (bytes){0}, STORE_ONCE);
     store_seek_first(it);
     bool any = store_valid(it);
     store_iter_done(it);
@@ -50,7 +50,7 @@ static bool adopt(struct rk *rk)
     u64 seen = 0;
     log_line(rk->log, LOG_NOTICE, "Counting the keys of a database that was made elsewhere, once.");
     while (ok && more) {
-        struct store_iter *it = store_iter(rk->store, FAM_META, (bytes){0}, (bytes){0}, STORE_ONCE);
+        struct store_iter *it = store_iter(rk->session, FAM_META, (bytes){0}, (bytes){0}, STORE_ONCE);
         u32 n = 0;
         for (store_seek(it, buf_bytes(&from)); store_valid(it) && n < COUNT_TOGETHER; store_next(it), n++)
             adopt_key(rk, store_key(it), store_iter_value(it));
@@ -63,7 +63,7 @@ static bool adopt(struct rk *rk)
             due_commit(rk);
             state_commit(rk, 0);
         }
-        ok = !rk->base.failed && (store_batch_empty(rk->store) || store_write(rk->store));
+        ok = !rk->base.failed && (store_batch_empty(rk->session) || store_write(rk->session));
         log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (unsigned long long)seen);
     }
     if (ok) state_committed(rk, 0);
@@ -77,7 +77,7 @@ static bool load_position(struct rk *rk)
 {
     struct store_value v;
     buf_clear(&rk->legacy_position);
-    bool found = store_get(rk->store, FAM_INFO, STATE_KEY, &v);
+    bool found = store_get(rk->session, FAM_INFO, STATE_KEY, &v);
     if (found) buf_append_bytes(&rk->legacy_position, v.b);
     store_value_release(&v);
     return found;
@@ -86,7 +86,7 @@ static bool load_position(struct rk *rk)
 bool legacy_open(struct rk *rk, struct buf *why)
 {
     if (rk->new_layout && (family_has_rows(rk, FAM_META) || family_has_rows(rk, FAM_DATA))) {
-        store_put(rk->store, FAM_INFO, STATE_KEY, (bytes){0});
+        store_put(rk->session, FAM_INFO, STATE_KEY, (bytes){0});
         rk->legacy = true;
         if (!adopt(rk)) {
             buf_append_str(why, "the keys of the database could not be counted; see the log");
@@ -133,7 +133,7 @@ bool legacy_visit(struct store_iter *it, struct buf *from, struct codec_key *k)
 
 static void end_of_pass(struct rk *rk)
 {
-    store_delete(rk->store, FAM_INFO, STATE_KEY);
+    store_delete(rk->session, FAM_INFO, STATE_KEY);
     rk->legacy_ends = true; /* if the transaction is kept */
     log_line(rk->log, LOG_NOTICE, "All strings of the old form have been moved (%llu).",
              (unsigned long long)rk->legacy_moved);
@@ -145,7 +145,7 @@ void legacy_step(struct rk *rk, u32 rows)
     if (rk->legacy_ends || rk->legacy_stuck) return;
     struct buf *from = &rk->legacy_position;
     struct codec_key k;
-    struct store_iter *it = store_iter(rk->store, FAM_DATA, (bytes){0}, (bytes){0}, STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_DATA, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek(it, buf_bytes(from)); rows > 0 && store_valid(it); rows--) {
         if (legacy_visit(it, from, &k)) move(rk, &k);
         store_seek(it, buf_bytes(from));
@@ -157,7 +157,7 @@ void legacy_step(struct rk *rk, u32 rows)
     if (rk->legacy_stuck)
         log_line(rk->log, LOG_WARNING, "Old strings can't be read any further: the rest stays as it is. "
                  "Run mayfly-server --check on the directory.");
-    else if (more) store_put(rk->store, FAM_INFO, STATE_KEY, buf_bytes(from));
+    else if (more) store_put(rk->session, FAM_INFO, STATE_KEY, buf_bytes(from));
     else end_of_pass(rk);
 }
 

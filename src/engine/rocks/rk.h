@@ -85,7 +85,8 @@ struct grave; /* row.c: the rows of a flushed database, freed by and by */
 struct rk {
     struct engine base;
     struct engine_ops ops; /* base.ops points here */
-    struct store *store;
+    struct store *store;           /* the database; NULL in a view */
+    struct store_session *session; /* of this engine alone */
     const struct log *log;
     struct rk_db **dbs; /* by number */
     u32 spares;         /* of them, behind the others; a view has none */

@@ -33,7 +33,7 @@ static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
     bool none = grace_ms == INT64_MAX || rk->base.report_expiry || rk->cleaner_keeps_up;
-    store_set_dead(rk->store, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
+    store_set_dead(rk->session, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
 }
 
 static void end(struct rk *rk, bool kept)
@@ -45,7 +45,7 @@ static void end(struct rk *rk, bool kept)
 
 static void give_up(struct rk *rk)
 {
-    store_discard(rk->store);
+    store_discard(rk->session);
     end(rk, false);
     for (u32 i = 0; i < rk_changed(rk); i++) /* what looked absent there is not */
         if (rk->dbs[i]->flushed) row_flush(rk, rk->dbs[i]);
@@ -63,15 +63,15 @@ static void encode(struct rk *rk, u64 seq)
     row_write_all(rk);
     due_commit(rk);
     bool moved = rk->state_changed || rk->base.note.changed || seq != rk->applied_seq;
-    if (moved || !store_batch_empty(rk->store)) state_commit(rk, seq);
+    if (moved || !store_batch_empty(rk->session)) state_commit(rk, seq);
 }
 
 static bool write_batch(struct rk *rk)
 {
-    if (LIKELY(!rk->base.relaxed)) return store_write(rk->store);
-    store_relax(rk->store, true);
-    bool ok = store_write(rk->store);
-    store_relax(rk->store, false);
+    if (LIKELY(!rk->base.relaxed)) return store_write(rk->session);
+    store_relax(rk->session, true);
+    bool ok = store_write(rk->session);
+    store_relax(rk->session, false);
     return ok;
 }
 
@@ -80,8 +80,8 @@ static bool rk_commit(struct engine *e, u64 seq)
     struct rk *rk = rk_of(e);
     encode(rk, seq);
     publish_clock(rk);
-    if (store_batch_empty(rk->store)) {
-        store_end_tick(rk->store);
+    if (store_batch_empty(rk->session)) {
+        store_end_tick(rk->session);
         end(rk, true);
         return true;
     }
@@ -148,7 +148,7 @@ static void rk_set_sync(struct engine *e, enum disk_sync sync) { store_set_sync(
 
 static void rk_set_grace(struct engine *e, i64 grace_ms) { rk_of(e)->compaction_grace_ms = grace_ms; }
 
-static const char *rk_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->store); }
+static const char *rk_refuses_writes(struct engine *e) { return store_refuses_writes(rk_of(e)->session); }
 static u32 rk_write_pressure(struct engine *e, bool measure)
 {
     return store_pressure(rk_of(e)->store, measure);
@@ -165,6 +165,7 @@ static void rk_cron(struct engine *e)
     struct rk *rk = rk_of(e);
     rk->cleaner_keeps_up = rk->compaction_grace_ms &&
                            e->ops->next_due(e) > rk->clock_ms - rk->compaction_grace_ms;
+    store_drop_idle(rk->session);
     store_cron(rk->store);
 }
 
@@ -181,7 +182,7 @@ static void rk_info(struct engine *e, struct buf *out)
     buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
     buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
     legacy_info(rk, out);
-    store_info(rk->store, out);
+    store_info(rk->session, out);
 }
 
 static const struct disk_ops rk_disk_ops = {
@@ -196,12 +197,13 @@ static void rk_close(struct engine *e)
 {
     struct rk *rk = rk_of(e);
     if (rk->view) rk_snapshot_ops.end(e);
-    if (rk->store) {
+    if (rk->session) {
         end(rk, false);
         for (u32 i = 0; i < rk_all(rk); i++) row_flush(rk, rk->dbs[i]);
         while (rk->graves) row_bury(rk, UINT32_MAX);
     }
     if (rk->due) due_close(rk->due);
+    store_session_close(rk->session);
     store_close(rk->store);
     for (u32 i = 0; i < rk_all(rk); i++) {
         table_release(&rk->dbs[i]->rows);
@@ -268,8 +270,9 @@ bool rocks_found(const char *dir)
 struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 {
     struct rk *rk = rk_new(o);
-    rk->store = store_open(o, false, &rk->base.failed, why);
-    bool ok = rk->store && state_load(rk, why);
+    rk->store = store_open(o, false, why);
+    if (rk->store) rk->session = store_session_open(rk->store, &rk->base.failed);
+    bool ok = rk->session && state_load(rk, why);
     if (ok && !(rk->due = due_open(rk))) {
         buf_append_str(why, "the deadline index can't be read; run mayfly-server --check on the directory");
         ok = false;

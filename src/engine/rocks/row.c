@@ -118,14 +118,14 @@ static void read_row(struct rk *rk, struct row *r)
 {
     struct store_value v;
     bytes raw_key = row_raw_key(rk, r);
-    if (!r->db->all_cached && store_get(rk->store, FAM_META, raw_key, &v)) {
+    if (!r->db->all_cached && store_get(rk->session, FAM_META, raw_key, &v)) {
         if (!decode(r, v.b, rk->base.now_ms)) row_malformed(rk, r);
         store_value_release(&v);
         return;
     }
     if (LIKELY(!rk->legacy)) return;
     buf_append_char(&rk->scratch, CODEC_LEGACY);
-    if (store_get(rk->store, FAM_DATA, buf_bytes(&rk->scratch), &v)) {
+    if (store_get(rk->session, FAM_DATA, buf_bytes(&rk->scratch), &v)) {
         if (!row_decode_legacy(r, v.b)) row_malformed(rk, r);
         store_value_release(&v);
     }
@@ -135,7 +135,7 @@ void row_read_value(struct rk *rk, struct row *r)
 {
     struct store_value v;
     struct codec_meta m;
-    if (!store_get(rk->store, FAM_META, row_raw_key(rk, r), &v)) {
+    if (!store_get(rk->session, FAM_META, row_raw_key(rk, r), &v)) {
         rk->base.failed = true; /* a compaction may have taken it, for it was dead */
         return;
     }
@@ -221,7 +221,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
         keys[i] = bytes_of(rk->scratch.p + at[i], (i + 1 < reads ? at[i + 1] : rk->scratch.n) - at[i]);
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
-    store_multi_get(rk->store, FAM_META, reads, keys, values);
+    store_multi_get(rk->session, FAM_META, reads, keys, values);
     bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
     rk->base.failed = failed_before;
     for (u32 i = 0; i < reads; i++) {

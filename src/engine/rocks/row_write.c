@@ -31,9 +31,9 @@ static void delete_orphans(struct rk *rk, const struct row *r)
     codec_after_prefix(&to);
     static const enum family beside[] = {FAM_SCORE, FAM_RANK, FAM_FIELD};
     bool scored = r->stored.type == TYPE_ZSET || r->stored.type == TYPE_HASH; /* fields by deadline */
-    store_delete_range(rk->store, stored_family(r), buf_bytes(&from), buf_bytes(&to));
+    store_delete_range(rk->session, stored_family(r), buf_bytes(&from), buf_bytes(&to));
     for (u32 i = 0; scored && i < ARRAY_LEN(beside); i++)
-        store_delete_range(rk->store, beside[i], buf_bytes(&from), buf_bytes(&to));
+        store_delete_range(rk->session, beside[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);
 }
@@ -57,7 +57,7 @@ static void write_meta(struct rk *rk, struct row *r)
     codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
     size_t key_len = rk->scratch.n;
     codec_meta(&rk->scratch, &m);
-    store_put(rk->store, FAM_META, bytes_of(rk->scratch.p, key_len),
+    store_put(rk->session, FAM_META, bytes_of(rk->scratch.p, key_len),
               bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
 }
 
@@ -89,11 +89,11 @@ static void write_row(struct rk *rk, struct row *r)
     if (r->type != TYPE_NONE) {
         write_meta(rk, r);
     } else if (r->stored.type != TYPE_NONE && !(r->legacy && r->stored.type == TYPE_STRING)) {
-        store_delete(rk->store, FAM_META, row_raw_key(rk, r));
+        store_delete(rk->session, FAM_META, row_raw_key(rk, r));
     }
     if (UNLIKELY(rk->legacy)) {
         bytes raw_key = row_raw_key(rk, r);
-        store_delete2(rk->store, FAM_DATA, raw_key, BYTES_LIT("S"));
+        store_delete2(rk->session, FAM_DATA, raw_key, BYTES_LIT("S"));
     }
     count_timed(r);
     if (r->stored.deadline_ms != r->deadline_ms)

@@ -62,7 +62,7 @@ static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, 
     keys_range(db, &lower, &upper);
     find_made(rk, db, from, &w->made);
     if (!db->flushed) {
-        w->base = store_iter(rk->store, FAM_META, buf_bytes(&lower), buf_bytes(&upper), STORE_ONCE);
+        w->base = store_iter(rk->session, FAM_META, buf_bytes(&lower), buf_bytes(&upper), STORE_ONCE);
         store_seek(w->base, from);
         w->ahead = true;
     }

@@ -1,8 +1,9 @@
 /* Snapshots: a second, read-only engine (the view) that sees the database under a RocksDB snapshot.
  *
- * Nothing is kept for it and nothing waits for it: RocksDB holds what is overwritten, and store_view.c sees
- * to what compactions and file drops would take. The view has rows, deltas and an arena of its own, which are
- * forgotten with each key that is handed out: its memory is that of one key, whatever the size of the data.
+ * Nothing is kept for it and nothing waits for it: RocksDB holds what is overwritten, and store_session.c
+ * sees to what compactions and file drops would take. The view has rows, deltas and an arena of its own,
+ * which are forgotten with each key that is handed out: its memory is that of one key, whatever the size of
+ * the data.
  *
  * The walk goes through redis_metadata; while there may be strings of the old form, through `data` beside
  * it. Both are in the order of P, and whichever key comes first is given: an old string counts only
@@ -36,14 +37,14 @@ static bool field_deadline(struct engine *e, struct key_ref *ref, bytes field, i
     struct store_value v;
     bytes key = delta_key(rk, r, field);
     *deadline_ms = 0;
-    if (r->field_deadlines && store_get(rk->store, FAM_FIELD, key, &v)) {
+    if (r->field_deadlines && store_get(rk->session, FAM_FIELD, key, &v)) {
         i64 at_ms = v.b.n == 8 ? (i64)get_u64(v.b.p) : 0;
         store_value_release(&v);
         if (!alive(at_ms, e->now_ms)) return false;
         *deadline_ms = at_ms;
         return true;
     }
-    bool there = store_get(rk->store, FAM_DATA, key, &v);
+    bool there = store_get(rk->session, FAM_DATA, key, &v);
     store_value_release(&v);
     return there;
 }
@@ -95,19 +96,19 @@ static void forget(struct view *v)
     if (goes) row_free(v->row);
     v->row = NULL;
     arena_clear(&rk->arena);
-    store_end_tick(rk->store);
+    store_end_tick(rk->session);
     if (rk->row_bytes > rk->row_budget) row_sweep(rk);
 }
 
 static void view_free(struct view *v)
 {
     struct rk *rk = &v->rk;
-    if (rk->store) {
+    if (rk->session) {
         forget(v);
         store_iter_done(v->meta);
         if (v->old) store_iter_done(v->old);
     }
-    store_view_close(rk->store);
+    store_view_close(rk->session);
     for (u32 i = 0; i < rk->base.databases; i++) row_flush(rk, rk->dbs[i]);
     while (rk->graves) row_bury(rk, UINT32_MAX);
     for (u32 i = 0; i < rk->base.databases; i++) {
@@ -128,7 +129,7 @@ static struct store_iter *open_walk(struct view *v, enum family f)
     char from[8], to[8];
     put_u64(from, RK_REGION ^ 1ull << 63);
     put_u64(to, (RK_REGION + 1) ^ 1ull << 63);
-    struct store_iter *it = store_iter(v->rk.store, f, bytes_of(from, 8), bytes_of(to, 8), STORE_KEPT);
+    struct store_iter *it = store_iter(v->rk.session, f, bytes_of(from, 8), bytes_of(to, 8), STORE_KEPT);
     store_seek_first(it);
     return it;
 }
@@ -147,8 +148,8 @@ static bool begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
     CHECK(!rk->view);
     if (pending(rk)) return false;
     struct view *v = view_new(rk);
-    v->rk.store = store_view(rk->store, rk->last_version, &v->rk.base.failed);
-    if (!v->rk.store) {
+    v->rk.session = store_view(rk->store, rk->last_version, &v->rk.base.failed);
+    if (!v->rk.session) {
         view_free(v);
         return false;
     }

@@ -41,7 +41,7 @@ static void renew_index(struct rk *rk, struct rk_db *db)
 static bool load(struct rk *rk, bytes key, size_t n, char *out)
 {
     struct store_value v;
-    if (!store_get(rk->store, FAM_INFO, key, &v)) return false;
+    if (!store_get(rk->session, FAM_INFO, key, &v)) return false;
     bool fits = v.b.n >= n;
     if (fits) memcpy(out, v.b.p, n);
     store_value_release(&v);
@@ -76,7 +76,7 @@ static void load_region(struct rk *rk)
 static void load_note(struct rk *rk)
 {
     struct store_value v;
-    if (!store_get(rk->store, FAM_INFO, note_key(rk), &v)) return;
+    if (!store_get(rk->session, FAM_INFO, note_key(rk), &v)) return;
     if (v.b.n <= ENGINE_NOTE_MAX) buf_append_bytes(&rk->note, v.b);
     buf_append_bytes(&rk->base.note.text, buf_bytes(&rk->note));
     store_value_release(&v);
@@ -99,7 +99,7 @@ static bool number_of(struct rk *rk, u64 index, u64 *number)
 {
     bool found = false, first = !(index & CODEC_SPARE); /* it may be the one its database began with */
     bytes from = state_key(rk, 'i', RK_REGION, false, 0);
-    struct store_iter *it = store_iter(rk->store, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it), value = store_iter_value(it);
         if (key.n != 13 || value.n < 8) continue;
@@ -121,11 +121,11 @@ static void delete_index(struct rk *rk, u64 index)
     struct rk_db db = {.index = index};
     struct buf to = {0};
     keys_delete_all(rk, &db);
-    store_delete(rk->store, FAM_INFO, counts_key(rk, &db));
+    store_delete(rk->session, FAM_INFO, counts_key(rk, &db));
     bytes buckets = state_key(rk, 'b', RK_REGION, true, index);
     buf_append_bytes(&to, buckets);
     codec_after_prefix(&to);
-    store_delete_range(rk->store, FAM_INFO, buckets, buf_bytes(&to));
+    store_delete_range(rk->session, FAM_INFO, buckets, buf_bytes(&to));
     buf_release(&to);
 }
 
@@ -136,7 +136,7 @@ static void empty_spares(struct rk *rk)
     struct buf found = {0};
     u64 number;
     bytes from = state_key(rk, 'c', RK_REGION, false, 0);
-    struct store_iter *it = store_iter(rk->store, FAM_INFO, from, BYTES_LIT("d"), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_INFO, from, BYTES_LIT("d"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it);
         if (key.n != 17) continue;
@@ -145,7 +145,7 @@ static void empty_spares(struct rk *rk)
     }
     store_iter_done(it);
     for (size_t at = 0; at < found.n; at += 8) delete_index(rk, get_u64(found.p + at));
-    if (!store_batch_empty(rk->store) && store_write(rk->store))
+    if (!store_batch_empty(rk->session) && store_write(rk->session))
         for (size_t at = 0; at < found.n; at += 8)
             keys_drop_files(rk, &(struct rk_db){.index = get_u64(found.p + at)});
     buf_release(&found);
@@ -159,7 +159,7 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     u64 stranger = 0, number = 0;
     codec_index_prefix(&at, RK_REGION, CODEC_SPARE);
     codec_index_prefix(&end, RK_REGION + 1, CODEC_SPARE);
-    struct store_iter *it = store_iter(rk->store, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
     store_seek_first(it);
     while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
         struct rk_db *db = rk_db_of(rk, k.index);
@@ -217,14 +217,14 @@ static void write_counts(struct rk *rk, struct rk_db *db)
     put_u64(raw + 16, (u64)((unsigned __int128)db->deadline_total >> 64));
     put_u64(raw + 24, (u64)db->deadline_total);
     put_u64(raw + 32, db->timed_hashes);
-    store_put(rk->store, FAM_INFO, counts_key(rk, db), bytes_of(raw, sizeof raw));
+    store_put(rk->session, FAM_INFO, counts_key(rk, db), bytes_of(raw, sizeof raw));
 }
 
 static void write_index(struct rk *rk, const struct rk_db *db)
 {
     char raw[8];
     put_u64(raw, db->index);
-    store_put(rk->store, FAM_INFO, index_key(rk, db->number), bytes_of(raw, sizeof raw));
+    store_put(rk->session, FAM_INFO, index_key(rk, db->number), bytes_of(raw, sizeof raw));
 }
 
 /* Of a spare one there is nothing to be known but that it has keys. */
@@ -232,7 +232,7 @@ static void write_database(struct rk *rk, struct rk_db *db)
 {
     bool spare = rk_is_spare(rk, db);
     if (spare && db->count == 0 && (db->counts_changed || db->renumbered))
-        store_delete(rk->store, FAM_INFO, counts_key(rk, db));
+        store_delete(rk->session, FAM_INFO, counts_key(rk, db));
     else if (db->counts_changed) write_counts(rk, db);
     if (db->renumbered && !spare) write_index(rk, db);
 }
@@ -242,7 +242,7 @@ static void write_note(struct rk *rk)
     const struct engine_note *note = &rk->base.note;
     if (LIKELY(!note->changed)) return;
     CHECK(note->text.n <= ENGINE_NOTE_MAX);
-    store_put(rk->store, FAM_INFO, note_key(rk), buf_bytes(&note->text));
+    store_put(rk->session, FAM_INFO, note_key(rk), buf_bytes(&note->text));
 }
 
 void state_commit(struct rk *rk, u64 seq)
@@ -252,13 +252,13 @@ void state_commit(struct rk *rk, u64 seq)
     if (rk->new_layout) {
         char raw[4];
         put_u32(raw, STATE_LAYOUT);
-        store_put(rk->store, FAM_INFO, BYTES_LIT("v"), bytes_of(raw, sizeof raw));
+        store_put(rk->session, FAM_INFO, BYTES_LIT("v"), bytes_of(raw, sizeof raw));
     }
     char raw[24];
     put_u64(raw, seq);
     put_u64(raw + 8, rk->last_version);
     put_u64(raw + 16, (u64)rk_clock(rk));
-    store_put(rk->store, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
+    store_put(rk->session, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
 }
 
 static void settle_note(struct rk *rk, bool kept)
@@ -322,13 +322,13 @@ static void meta_put(struct engine *e, enum meta_kind kind, bytes name, bytes va
 {
     struct rk *rk = rk_of(e);
     CHECK(value.n <= ENGINE_META_MAX);
-    store_put2(rk->store, FAM_INFO, meta_prefix(rk, kind), name, value);
+    store_put2(rk->session, FAM_INFO, meta_prefix(rk, kind), name, value);
 }
 
 static void meta_del(struct engine *e, enum meta_kind kind, bytes name)
 {
     struct rk *rk = rk_of(e);
-    store_delete2(rk->store, FAM_INFO, meta_prefix(rk, kind), name);
+    store_delete2(rk->session, FAM_INFO, meta_prefix(rk, kind), name);
 }
 
 static void meta_each(struct engine *e, enum meta_kind kind, pair_fn fn, void *arg)
@@ -338,7 +338,7 @@ static void meta_each(struct engine *e, enum meta_kind kind, pair_fn fn, void *a
     buf_append_bytes(&from, meta_prefix(rk, kind)); /* fn may use the scratch buffer */
     buf_append_bytes(&to, buf_bytes(&from));
     codec_after_prefix(&to);
-    struct store_iter *it = store_iter(rk->store, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it);
         fn(arg, bytes_of(key.p + from.n, key.n - from.n), store_iter_value(it), 0);

@@ -105,10 +105,10 @@ static void seek_over_gaps(struct walk *w, bytes from)
         store_seek_back(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->from) : from));
         return;
     }
-    u64 waded = store_waded(w->rk->store);
+    u64 waded = store_waded(w->rk->session);
     if (gap && gap->endless) store_seek(w->base, delta_after(w->rk, w->row));
     else store_seek(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->to) : from));
-    if (store_waded(w->rk->store) - waded < WADING || w->rk->base.failed) return;
+    if (store_waded(w->rk->session) - waded < WADING || w->rk->base.failed) return;
     gaps_note(&w->row->gaps, gap, from, store_valid(w->base) ? base_sub(w) : (bytes){0});
 }
 
@@ -120,7 +120,7 @@ bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool r
     if (row_has_base(r)) {
         bytes prefix = delta_prefix(rk, r);
         w->prefix = prefix.n;
-        w->base = store_iter(rk->store, row_family(r), prefix, delta_after(rk, r), 0);
+        w->base = store_iter(rk->session, row_family(r), prefix, delta_after(rk, r), 0);
         if (from.p && r->type == TYPE_STREAM) seek_over_gaps(w, from);
         else if (from.p) (reverse ? store_seek_back : store_seek)(w->base, delta_key(rk, r, from));
         else (reverse ? store_seek_last : store_seek_first)(w->base);

@@ -179,7 +179,7 @@ static void open_lanes(struct check *c, bytes from)
 {
     for (int f = 0; f < CHECK_LANES; f++) {
         if (c->lane[f]) store_iter_done(c->lane[f]);
-        c->lane[f] = store_iter(c->store, (enum family)f, (bytes){0}, (bytes){0}, STORE_ONCE);
+        c->lane[f] = store_iter(c->session, (enum family)f, (bytes){0}, (bytes){0}, STORE_ONCE);
         if (from.n) store_seek(c->lane[f], from);
         else store_seek_first(c->lane[f]);
     }
@@ -285,6 +285,7 @@ static void release(struct check *c)
     buf_release(&c->dbs);
     buf_release(&c->legacy_position);
     buf_release(&c->drain_row);
+    store_session_close(c->session);
     store_close(c->store);
 }
 
@@ -313,12 +314,13 @@ int rocks_check(const char *dir)
     struct buf why = {0};
     int code = check_logs(dir);
     if (code >= 0) return code;
-    c.store = store_open(&o, true, &c.failed, &why);
+    c.store = store_open(&o, true, &why);
     if (!c.store) {
         printf("Can't check %s: %.*s\n", dir, (int)why.n, why.n ? why.p : "it can't be opened");
         buf_release(&why);
         return 2;
     }
+    c.session = store_session_open(c.store, &c.failed);
     tally_init(&c.buckets, 0);
     check_read_state(&c);
     walk(&c);

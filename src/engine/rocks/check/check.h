@@ -33,6 +33,7 @@ struct check_index {
 
 struct check {
     struct store *store;
+    struct store_session *session;
     bool failed;      /* a read did: store.h */
     bool damaged;     /* some did: what was counted says nothing */
     bool due_damaged; /* of the deadline index */

@@ -237,7 +237,7 @@ static void open_blocks(struct check *c, struct check_key *k, struct blocks *b)
     struct buf prefix = {0}, after = {0};
     check_own_range(k, &prefix, &after);
     b->ranks = ranks_new(k->m.version);
-    ranks_load(b->ranks, c->store, buf_bytes(&prefix), buf_bytes(&after), k->m.size);
+    ranks_load(b->ranks, c->session, buf_bytes(&prefix), buf_bytes(&after), k->m.size);
     if (b->ranks->wipe && !c->failed)
         check_problem(c, k, "its blocks, which ranks are counted by, don't add up to its size");
     enter_block(b, b->ranks->blocks.head);

@@ -35,7 +35,7 @@ static struct store_iter *own_rows(struct check *c, const struct check_key *k, e
 {
     struct buf after = {0};
     check_own_range(k, prefix, &after);
-    struct store_iter *it = store_iter(c->store, f, buf_bytes(prefix), buf_bytes(&after), STORE_ONCE);
+    struct store_iter *it = store_iter(c->session, f, buf_bytes(prefix), buf_bytes(&after), STORE_ONCE);
     store_seek_first(it);
     buf_release(&after);
     return it;
@@ -55,7 +55,7 @@ static void find_unordered(struct check *c, const struct check_key *k, const str
         buf_append_bytes(&row, buf_bytes(&prefix));
         buf_append_bytes(&row, number);
         buf_append_bytes(&row, name);
-        bool found = store_get(c->store, FAM_SCORE, buf_bytes(&row), &v);
+        bool found = store_get(c->session, FAM_SCORE, buf_bytes(&row), &v);
         store_value_release(&v);
         if (!found && !c->failed)
             check_tell_pair(c, k, kind, name, get_u64(number.p), "is in no row of the order");
@@ -78,7 +78,7 @@ static void find_unnamed(struct check *c, const struct check_key *k, const struc
         buf_clear(&row);
         buf_append_bytes(&row, buf_bytes(&prefix));
         buf_append_bytes(&row, name);
-        bool found = store_get(c->store, kind->named, buf_bytes(&row), &v);
+        bool found = store_get(c->session, kind->named, buf_bytes(&row), &v);
         bool equal = found && bytes_eq(v.b, bytes_of(sub.p, 8));
         store_value_release(&v);
         if (!equal && !c->failed)

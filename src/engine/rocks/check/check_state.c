@@ -105,7 +105,7 @@ static void check_indexes(struct check *c)
 void check_read_state(struct check *c)
 {
     struct buf name = {0};
-    struct store_iter *it = store_iter(c->store, FAM_INFO, (bytes){0}, (bytes){0}, STORE_ONCE);
+    struct store_iter *it = store_iter(c->session, FAM_INFO, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         if (read_info_row(c, store_key(it), store_iter_value(it))) continue;
         buf_clear(&name);
@@ -130,7 +130,7 @@ static bool is_filed(struct check *c, const struct check_key *k, i64 deadline_ms
     bool failed_before = c->failed;
     *at = place_now(&c->drain, deadline_ms, k->index, k->slot, k->key);
     codec_due(&row, &(struct codec_due){RK_REGION, at->due_ms, at->level, k->index, k->slot, k->key});
-    bool found = store_get(c->store, FAM_DEADLINE, buf_bytes(&row), &v);
+    bool found = store_get(c->session, FAM_DEADLINE, buf_bytes(&row), &v);
     store_value_release(&v);
     buf_release(&row);
     c->due_damaged |= c->failed && !failed_before;
@@ -195,7 +195,7 @@ static void check_due_row(struct check *c, bytes raw, bytes value)
 
 void check_due_rows(struct check *c)
 {
-    struct store_iter *it = store_iter(c->store, FAM_DEADLINE, (bytes){0}, (bytes){0}, STORE_ONCE);
+    struct store_iter *it = store_iter(c->session, FAM_DEADLINE, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         c->due_rows++;
         check_due_row(c, store_key(it), store_iter_value(it));

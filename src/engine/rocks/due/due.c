@@ -22,7 +22,7 @@ void due_file(struct rk *rk, struct place p, const struct due_name *n)
     struct due *d = rk->due;
     struct due_queue *q = &d->queue[due_kind(p.level)];
     bytes row = due_row(d, p, n);
-    store_put(rk->store, FAM_DEADLINE, row, (bytes){"", 0});
+    store_put(rk->session, FAM_DEADLINE, row, (bytes){"", 0});
     if (p.due_ms < q->filed_ms || (p.due_ms == q->filed_ms && bytes_cmp(row, buf_bytes(&q->filed)) < 0)) {
         q->filed_ms = p.due_ms;
         buf_clear(&q->filed);
@@ -92,7 +92,7 @@ void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind)
     }
 }
 
-struct store_iter *due_iter(struct store *s, struct due *d, enum due_kind kind)
+struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind)
 {
     char end[8];
     put_u64(end, RK_REGION + 1);
@@ -117,7 +117,7 @@ static bool load_position(struct rk *rk, struct due *d)
 {
     struct store_value v;
     d->at = (struct drain){0};
-    if (!store_get(rk->store, FAM_INFO, position_key(d), &v)) return !rk->base.failed;
+    if (!store_get(rk->session, FAM_INFO, position_key(d), &v)) return !rk->base.failed;
     bool sound = drain_read(v.b, &d->at);
     if (sound) due_set_last(d, &d->at.last);
     store_value_release(&v);
@@ -128,7 +128,7 @@ static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
 {
     set_low(&d->queue[kind], d->at.low_ms);
     d->queue[kind].settled_ms = 0;
-    struct store_iter *it = due_iter(rk->store, d, kind);
+    struct store_iter *it = due_iter(rk->session, d, kind);
     if (!rk->base.failed) due_raise_low(d, kind, it);
     store_iter_done(it);
     return !rk->base.failed;
@@ -151,7 +151,7 @@ static bool load_counts(struct rk *rk, struct due *d)
     buf_append_bytes(&to, buf_bytes(&from));
     codec_after_prefix(&to);
     tally_clear(&d->counts);
-    struct store_iter *it = store_iter(rk->store, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
     for (store_seek_first(it); store_valid(it) && sound; store_next(it))
         sound = load_bucket(d, store_key(it), store_iter_value(it));
     store_iter_done(it);
@@ -216,7 +216,7 @@ static void unfile(struct rk *rk, struct place p, const struct due_name *n, bool
 {
     struct due *d = rk->due;
     if (visited && p.due_ms < d->queue[due_kind(p.level)].filed_ms) return;
-    store_delete(rk->store, FAM_DEADLINE, due_row(d, p, n));
+    store_delete(rk->session, FAM_DEADLINE, due_row(d, p, n));
 }
 
 /* The old row is deleted at once: that is one tombstone, which visiting it would cost as well,
@@ -311,9 +311,9 @@ static void write_bucket(void *arg, const struct bucket *b)
     if (b->keys) {
         buf_clear(&rk->scratch);
         tally_append(&rk->scratch, b);
-        store_put(rk->store, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
+        store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
     } else {
-        store_delete(rk->store, FAM_INFO, bytes_of(key, sizeof key));
+        store_delete(rk->session, FAM_INFO, bytes_of(key, sizeof key));
     }
 }
 
@@ -339,7 +339,7 @@ void due_commit(struct rk *rk)
         d->at.low_ms = MIN(d->queue[DUE_FINE].low_ms, d->queue[DUE_COARSE].low_ms);
         buf_clear(&rk->scratch);
         drain_append(&rk->scratch, &d->at);
-        store_put(rk->store, FAM_INFO, position_key(d), buf_bytes(&rk->scratch));
+        store_put(rk->session, FAM_INFO, position_key(d), buf_bytes(&rk->scratch));
     }
     end_transaction(d);
 }
@@ -377,7 +377,7 @@ void due_flush(struct rk *rk, struct rk_db *db)
     char from[8], to[8];
     put_u64(from, RK_REGION);
     put_u64(to, RK_REGION + 1);
-    store_delete_range(rk->store, FAM_DEADLINE, bytes_of(from, sizeof from), bytes_of(to, sizeof to));
+    store_delete_range(rk->session, FAM_DEADLINE, bytes_of(from, sizeof from), bytes_of(to, sizeof to));
 }
 
 u64 due_taken(const struct rk *rk) { return rk->due->taken; }

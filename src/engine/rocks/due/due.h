@@ -92,7 +92,7 @@ void due_set_last(struct due *d, const struct codec_due *last);
 
 /* The rows of a kind, in order: made to stand on the first; moved on to the next one from wherever it stands;
  * and `low` put to where it stands. */
-struct store_iter *due_iter(struct store *s, struct due *d, enum due_kind kind);
+struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind);
 void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind);
 void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it);
 

@@ -109,7 +109,7 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
     struct due_name n = {v->at.index, v->at.slot, v->at.key};
     struct place was = due_place(d, deadline_ms, &n), here = {.due_ms = v->at.due_ms, .level = v->at.level};
     bool filed_here = deadline_ms && same_place(was, here), dead = !alive(deadline_ms, until_ms);
-    store_delete(rk->store, FAM_DEADLINE, v->raw);
+    store_delete(rk->session, FAM_DEADLINE, v->raw);
     d->changed = true;
     pass(d, v);
     if (filed_here) {
@@ -150,7 +150,7 @@ static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 li
     for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind)) {
         bytes raw = store_key(it);
         if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
-            store_delete(rk->store, FAM_DEADLINE, raw);
+            store_delete(rk->session, FAM_DEADLINE, raw);
             continue;
         }
         if (at.due_ms > limit_ms) break;
@@ -185,7 +185,7 @@ static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until
 {
     struct due *d = rk->due;
     struct visit v[TOGETHER];
-    struct store_iter *it = due_iter(rk->store, d, kind);
+    struct store_iter *it = due_iter(rk->session, d, kind);
     u32 seen = 0;
     bool all = false;
     while (seen < max && !all && !rk->base.failed) {

@@ -132,7 +132,7 @@ static struct store_iter *bucket_rows(struct rk *rk, const struct bucket *b)
     from.n -= 2; /* the slot */
     buf_append_bytes(&to, from);
     codec_after_prefix(&to);
-    struct store_iter *it = store_iter(rk->store, FAM_DEADLINE, from, buf_bytes(&to), STORE_ONCE);
+    struct store_iter *it = store_iter(rk->session, FAM_DEADLINE, from, buf_bytes(&to), STORE_ONCE);
     buf_release(&to);
     return it;
 }

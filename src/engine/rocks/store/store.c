@@ -9,24 +9,28 @@
 
 #define COMPLAINTS 20 /* lines in the log between two crons */
 
+static bool may_complain(struct store *s)
+{
+    return s->log && atomic_fetch_add_explicit(&s->complaints, 1, memory_order_relaxed) < COMPLAINTS;
+}
+
 void store_complain(struct store *s, const char *doing, char *err)
 {
-    if (s->log && s->complaints++ < COMPLAINTS) log_line(s->log, LOG_WARNING, "RocksDB: %s: %s", doing, err);
+    if (may_complain(s)) log_line(s->log, LOG_WARNING, "RocksDB: %s: %s", doing, err);
     rocksdb_free(err);
 }
 
-void store_read_failed(struct store *s, const char *doing, char *err)
+void store_read_failed(struct store_session *s, const char *doing, char *err)
 {
     *s->failed = true;
-    store_complain(s, doing, err);
+    store_complain(s->store, doing, err);
 }
 
-void store_damaged(struct store *s, const char *what)
+void store_damaged(struct store_session *s, const char *what)
 {
     if (*s->failed) return; /* which explains it */
     *s->failed = true;
-    if (!s->log || s->complaints++ >= COMPLAINTS) return;
-    log_line(s->log, LOG_WARNING, "The database is damaged: %s", what);
+    if (may_complain(s->store)) log_line(s->store->log, LOG_WARNING, "The database is damaged: %s", what);
 }
 
 /* -- reading ---------------------------------------------------------------------- */
@@ -37,7 +41,7 @@ static void take_value(struct store_value *out, rocksdb_pinnableslice_t *pin)
     out->b.p = rocksdb_pinnableslice_value(pin, &out->b.n);
 }
 
-bool store_get(struct store *s, enum family f, bytes key, struct store_value *out)
+bool store_get(struct store_session *s, enum family f, bytes key, struct store_value *out)
 {
     char *err = NULL;
     rocksdb_pinnableslice_t *pin = rocksdb_get_pinned_cf(s->db, s->read, s->cf[f], key.p, key.n, &err);
@@ -56,7 +60,8 @@ void store_value_release(struct store_value *v)
     *v = (struct store_value){0};
 }
 
-void store_multi_get(struct store *s, enum family f, u32 n, const bytes *keys, struct store_value *out)
+void store_multi_get(struct store_session *s, enum family f, u32 n, const bytes *keys,
+                     struct store_value *out)
 {
     enum { AT_ONCE = 128 }; /* RocksDB itself works in batches of 32 */
     const char *key[AT_ONCE];
@@ -80,7 +85,7 @@ void store_multi_get(struct store *s, enum family f, u32 n, const bytes *keys, s
 
 /* -- the batch ------------------------------------------------------------------------ */
 
-static bytes join(struct store *s, bytes a, bytes b)
+static bytes join(struct store_session *s, bytes a, bytes b)
 {
     buf_clear(&s->joined);
     buf_append_bytes(&s->joined, a);
@@ -88,33 +93,33 @@ static bytes join(struct store *s, bytes a, bytes b)
     return buf_bytes(&s->joined);
 }
 
-void store_put(struct store *s, enum family f, bytes key, bytes value)
+void store_put(struct store_session *s, enum family f, bytes key, bytes value)
 {
-    if (UNLIKELY(atomic_load_explicit(&s->drops_pending, memory_order_relaxed)))
-        store_await_drop(s, f, key);
+    if (UNLIKELY(atomic_load_explicit(&s->store->drops_pending, memory_order_relaxed)))
+        store_await_drop(s->store, f, key);
     s->rows++;
     s->refilled[f] |= s->ranged[f];
     rocksdb_writebatch_put_cf(s->batch, s->cf[f], key.p, key.n, value.p, value.n);
 }
 
-void store_put2(struct store *s, enum family f, bytes key_a, bytes key_b, bytes value)
+void store_put2(struct store_session *s, enum family f, bytes key_a, bytes key_b, bytes value)
 {
     store_put(s, f, join(s, key_a, key_b), value);
 }
 
-void store_delete(struct store *s, enum family f, bytes key)
+void store_delete(struct store_session *s, enum family f, bytes key)
 {
     s->rows++;
     s->deletes[f]++;
     rocksdb_writebatch_delete_cf(s->batch, s->cf[f], key.p, key.n);
 }
 
-void store_delete2(struct store *s, enum family f, bytes key_a, bytes key_b)
+void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes key_b)
 {
     store_delete(s, f, join(s, key_a, key_b));
 }
 
-void store_delete_range(struct store *s, enum family f, bytes from, bytes to)
+void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to)
 {
     enum { RANGE_WORTH = 1000 }; /* rows, when nobody says how many (store_orphaned) */
     s->rows++;
@@ -123,16 +128,16 @@ void store_delete_range(struct store *s, enum family f, bytes from, bytes to)
     rocksdb_writebatch_delete_range_cf(s->batch, s->cf[f], from.p, from.n, to.p, to.n);
 }
 
-bool store_batch_empty(const struct store *s) { return s->rows == 0; }
+bool store_batch_empty(const struct store_session *s) { return s->rows == 0; }
 
-size_t store_batch_size(const struct store *s)
+size_t store_batch_size(const struct store_session *s)
 {
     size_t n;
     rocksdb_writebatch_data(s->batch, &n);
     return n;
 }
 
-static void clear_batch(struct store *s)
+static void clear_batch(struct store_session *s)
 {
     enum { KEEP = 4 << 20 }; /* a batch keeps its memory; that of a giant one goes back */
     if (UNLIKELY(store_batch_size(s) > KEEP)) {
@@ -146,7 +151,7 @@ static void clear_batch(struct store *s)
     memset(s->ranged, 0, sizeof s->ranged);
 }
 
-void store_discard(struct store *s)
+void store_discard(struct store_session *s)
 {
     store_take_back(s);
     memset(s->refilled, 0, sizeof s->refilled);
@@ -154,14 +159,14 @@ void store_discard(struct store *s)
 }
 
 /* What the batch deleted counts as garbage until the family is swept. */
-static void count_garbage(struct store *s)
+static void count_garbage(struct store_session *s)
 {
     for (int f = 0; f < FAM_COUNT; f++)
-        if (s->deletes[f]) atomic_fetch_add_explicit(&s->garbage[f], s->deletes[f], memory_order_relaxed);
+        if (s->deletes[f]) store_orphaned(s->store, (enum family)f, s->deletes[f]);
 }
 
 /* RocksDB would count each comparison in its memtables, which costs a sixth of the insertion. */
-static char *write_uncounted(struct store *s)
+static char *write_uncounted(struct store_session *s)
 {
     char *err = NULL;
     rocksdb_set_perf_level(rocksdb_disable);
@@ -170,29 +175,41 @@ static char *write_uncounted(struct store *s)
     return err;
 }
 
-bool store_write(struct store *s)
+/* `always`, unless the session is relaxed: the write waits for the sync. */
+static void set_synced(struct store_session *s)
 {
+    bool syncs = !s->relaxed && store_syncs_always(s->store);
+    if (LIKELY(syncs == s->syncs)) return;
+    s->syncs = syncs;
+    rocksdb_writeoptions_set_sync(s->write, syncs);
+}
+
+void store_relax(struct store_session *s, bool relaxed) { s->relaxed = relaxed; }
+
+bool store_write(struct store_session *s)
+{
+    struct store *st = s->store;
     store_take_back(s);
     store_drop_idle(s); /* they show what was before */
     if (!s->rows) return true;
     for (int f = 0; f < FAM_COUNT; f++) s->refilled[f] &= s->ranged[f];
     size_t size = store_batch_size(s);
+    set_synced(s);
     char *err = write_uncounted(s);
     bool ok = !err;
     if (ok) {
         count_garbage(s);
-        if (!rocksdb_writeoptions_get_sync(s->write))
-            atomic_store_explicit(&s->dirty, true, memory_order_release);
-        store_wrote(s, size);
-        store_count_written(s, size);
+        if (!s->syncs) atomic_store_explicit(&st->dirty, true, memory_order_release);
+        store_wrote(st, size);
+        store_count_written(st, size);
     } else {
-        store_write_failed(s, err);
+        store_write_failed(st, err);
     }
     clear_batch(s);
     return ok;
 }
 
-void store_end_tick(struct store *s) { store_take_back(s); }
+void store_end_tick(struct store_session *s) { store_take_back(s); }
 
 void store_orphaned(struct store *s, enum family f, u64 rows)
 {

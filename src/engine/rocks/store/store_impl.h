@@ -1,9 +1,11 @@
-/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_options.c,
- * store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs), store_trouble.c (failures),
- * store_space.c (getting space back), store_view.c and store_info.c share.
+/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_session.c (sessions and
+ * views), store_options.c, store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs),
+ * store_trouble.c (failures), store_space.c (getting space back) and store_info.c share.
  *
- * Threads: the loop owns everything that is not said to be shared. Beside it run the syncer and the
- * sweeper (struct worker) and RocksDB's own threads, which come in through the compaction filters. */
+ * Threads. A session belongs to the thread that opened it, and nothing in it is locked. The store is shared
+ * by the threads of its sessions, by the syncer and the sweeper (struct worker), and by RocksDB's own
+ * threads, which come in through the compaction filters: what changes in it after store_open is atomic, or
+ * under a lock, or the syncer's alone. The locks are never held together. */
 #ifndef MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
 #define MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
 
@@ -16,6 +18,7 @@
 #include "engine/rocks/wal/wal_note.h"
 
 #define STORE_LEVELS 7
+#define STORE_REFUSAL 512 /* bytes of a text for clients */
 
 /* A thread that works when it is woken, and about once a second. It waits in poll(), which takes a
  * span, so that nothing here reads a clock. */
@@ -52,14 +55,65 @@ struct store {
     rocksdb_column_family_handle_t **others; /* "default", and families that are not ours */
     size_t others_n;
     rocksdb_cache_t *cache;
-    rocksdb_readoptions_t *read;
-    rocksdb_writeoptions_t *write;
-    rocksdb_perfcontext_t *perf; /* of the loop's thread */
     char *dir;
     bool read_only;
-    bool *failed;
     const struct log *log;
-    u32 complaints; /* logged since the last cron: a broken disk must not fill the log */
+    _Atomic u32 complaints; /* logged since the last cron: a broken disk must not fill the log */
+
+    /* Sessions: under `lock`. */
+    struct store_session *sessions, *views;
+    _Atomic u32 views_open;
+
+    /* Trouble: under `trouble`, but for what is atomic. */
+    pthread_mutex_t trouble;
+    _Atomic bool disk_low, write_failed;
+    _Atomic u64 reserve, unlooked; /* bytes to be kept free; written since that was looked at */
+    u64 write_failures;            /* how often it came to that */
+    u32 tries;                     /* to write again, since it last failed */
+    u64 broken_log;                /* number of the log that could not be written; 0: it was not the log */
+    char refusal[STORE_REFUSAL], disk_refusal[STORE_REFUSAL], sync_refusal[STORE_REFUSAL];
+
+    /* Pressure. */
+    struct store_limits limits;
+    _Atomic u32 pressure;    /* 0 … DISK_PRESSURE_MAX, as last measured … */
+    _Atomic u64 stalls;      /* … and how often it has reached that */
+    _Atomic u64 written;     /* bytes of all batches so far … */
+    _Atomic u64 measured_at; /* … and when pressure was last measured */
+
+    /* Sync. */
+    struct worker syncer;
+    _Atomic int sync; /* enum disk_sync */
+    _Atomic bool dirty, sync_failed;
+    _Atomic u64 syncs;
+    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
+    struct wal_note note; /* the syncer's, once it runs */
+    int note_fd;
+    int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
+    _Atomic u32 drops_pending; /* grows under `lock` */
+    struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
+    pthread_cond_t dropped;
+
+    /* Space. */
+    struct worker sweeper;
+    struct sweep sweep[FAM_COUNT]; /* under `lock` */
+    _Atomic u64 garbage[FAM_COUNT]; /* rows deleted or orphaned since the family was last swept */
+    _Atomic u64 sweeps;
+    _Atomic bool closing;
+    pthread_mutex_t lock;
+
+    struct filters filters;
+};
+
+struct store_session {
+    struct store *store;
+    rocksdb_t *db;                                 /* the store's … */
+    rocksdb_column_family_handle_t *cf[FAM_COUNT]; /* … likewise: each call needs them */
+    bool *failed;
+    rocksdb_readoptions_t *read;
+    rocksdb_writeoptions_t *write; /* NULL in a view, as all of the batch */
+    bool syncs, relaxed;           /* what `write` says; store_relax */
+    rocksdb_perfcontext_t *perf;   /* of the session's thread */
+    struct store_session *next, **at; /* in store.sessions or store.views */
 
     /* The batch. */
     rocksdb_writebatch_t *batch;
@@ -69,63 +123,31 @@ struct store {
     bool ranged[FAM_COUNT];  /* it deletes a range … */
     bool refilled[FAM_COUNT]; /* … and then puts something: of the last written batch, too */
 
-    /* Views. */
-    struct store *view;  /* that is open on this one; NULL: none */
-    _Atomic bool viewed; /* the same, for the sweeper */
-    struct store *of;    /* of a view: what it is open on */
-    const rocksdb_snapshot_t *snapshot;
-    u32 age;             /* iterators that were made at another one are made anew before they move */
+    /* Of a view. */
+    const rocksdb_snapshot_t *snapshot; /* NULL: it is none */
+    u64 last_version;                   /* its collections have none above it */
 
     /* Iterators: idle ones by family and whether they fill the cache. */
     struct store_iter *idle[FAM_COUNT][2];
     struct store_iter *out;
     u64 iterators_made, iterators_reused;
+    _Atomic u32 age; /* iterators that were made at another one are made again before they move */
 
-    /* Trouble. */
-    bool disk_low, write_failed;
-    u64 write_failures;         /* how often it came to that */
-    u64 reserve, unlooked;      /* bytes to be kept free; written since that was looked at */
-    u32 tries;                  /* to write again, since it last failed */
-    u64 broken_log;             /* the number of the log that could not be written; 0: it was not the log */
-    char refusal[512], disk_refusal[256];
-    char sync_refusal[512]; /* the syncer's; under `lock` */
-
-    /* Pressure. */
-    struct store_limits limits;
-    u32 pressure;      /* 0 … DISK_PRESSURE_MAX, as last measured … */
-    u64 stalls;        /* … and how often it has reached that */
-    u64 written;       /* bytes of all batches so far … */
-    u64 measured_at;   /* … and when pressure was last measured */
-
-    /* Sync: shared with the syncer. */
-    struct worker syncer;
-    _Atomic int sync; /* enum disk_sync */
-    _Atomic bool dirty, sync_failed;
-    _Atomic u64 syncs;
-    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
-    struct wal_note note; /* the syncer's, once it runs */
-    int note_fd;
-    int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
-    _Atomic u32 drops_pending;
-    struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
-    pthread_cond_t dropped;
-
-    /* Space: shared with the sweeper. */
-    struct worker sweeper;
-    struct sweep sweep[FAM_COUNT];
-    _Atomic u64 garbage[FAM_COUNT]; /* rows deleted or orphaned since the family was last swept */
-    _Atomic u64 sweeps;
-    _Atomic bool closing;
-    pthread_mutex_t lock;
-
-    struct filters filters;
+    i64 dead_ms; /* store_set_dead; under store.lock */
+    char refusal[STORE_REFUSAL]; /* store_refuses_writes */
 };
 
 extern const char *const store_family_names[FAM_COUNT];
 
+static inline bool store_syncs_always(const struct store *s)
+{
+    return atomic_load_explicit(&s->sync, memory_order_relaxed) == DISK_SYNC_ALWAYS;
+}
+
 /* Logs an error of RocksDB's and frees its text. */
 void store_complain(struct store *s, const char *doing, char *err);
-void store_read_failed(struct store *s, const char *doing, char *err); /* the same, and sets *failed */
+/* The same, and sets *failed. */
+void store_read_failed(struct store_session *s, const char *doing, char *err);
 
 /* store_options.c */
 rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z);
@@ -135,8 +157,10 @@ rocksdb_cache_t *store_new_cache(u64 capacity);
 struct store_limits store_limits(const struct sizes *z);
 
 /* store_iter.c */
-void store_take_back(struct store *s); /* iterators that are out become idle */
-void store_drop_idle(struct store *s);
+void store_take_back(struct store_session *s); /* iterators that are out become idle */
+
+/* store_session.c */
+void store_age_views(struct store *s); /* their iterators are made again, which lets go of old files */
 
 /* store_run.c */
 bool store_start(struct store *s);
@@ -164,6 +188,7 @@ u64 store_newest_log(struct store *s); /* its number; 0: none */
 void store_write_failed(struct store *s, char *err); /* logs; writes are refused from now on */
 void store_wrote(struct store *s, size_t n);         /* bytes: looks at the disk now and then */
 void store_look_after(struct store *s);              /* cron: does the trouble last? */
+void store_trouble_info(struct store *s, struct buf *out);
 
 /* store_space.c */
 void *store_sweeper(void *store);

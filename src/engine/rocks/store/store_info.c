@@ -35,16 +35,17 @@ static void space(struct store *s, struct buf *out)
     line(out, "table_reader_bytes", sum(s, "rocksdb.estimate-table-readers-mem"));
 }
 
-static void cache(struct store *s, struct buf *out)
+static void cache(struct store_session *session, struct buf *out)
 {
+    struct store *s = session->store;
     line(out, "memory_budget", s->limits.budget);
     line(out, "block_cache_capacity", rocksdb_cache_get_capacity(s->cache));
     line(out, "block_cache_usage", rocksdb_cache_get_usage(s->cache));
     line(out, "block_cache_pinned", rocksdb_cache_get_pinned_usage(s->cache));
-    line(out, "block_cache_hits", rocksdb_perfcontext_metric(s->perf, rocksdb_block_cache_hit_count));
-    line(out, "block_cache_misses", rocksdb_perfcontext_metric(s->perf, rocksdb_block_read_count));
-    line(out, "iterators_made", s->iterators_made);
-    line(out, "iterators_reused", s->iterators_reused);
+    line(out, "block_cache_hits", rocksdb_perfcontext_metric(session->perf, rocksdb_block_cache_hit_count));
+    line(out, "block_cache_misses", rocksdb_perfcontext_metric(session->perf, rocksdb_block_read_count));
+    line(out, "iterators_made", session->iterators_made);
+    line(out, "iterators_reused", session->iterators_reused);
 }
 
 static void work(struct store *s, struct buf *out)
@@ -53,13 +54,11 @@ static void work(struct store *s, struct buf *out)
     line(out, "running_compactions", whole(s, "rocksdb.num-running-compactions"));
     line(out, "running_flushes", whole(s, "rocksdb.num-running-flushes"));
     line(out, "sweeps", atomic_load_explicit(&s->sweeps, memory_order_relaxed));
-    line(out, "write_pressure", s->pressure * 100 / DISK_PRESSURE_MAX);
-    line(out, "write_stalled", s->pressure == DISK_PRESSURE_MAX);
-    line(out, "write_stalls", s->stalls);
-    line(out, "write_failing", s->write_failed);
-    line(out, "disk_full", s->disk_low);
-    line(out, "disk_reserve_bytes", s->reserve);
-    line(out, "write_failures", s->write_failures);
+    u32 pressure = store_pressure(s, false);
+    line(out, "write_pressure", pressure * 100 / DISK_PRESSURE_MAX);
+    line(out, "write_stalled", pressure == DISK_PRESSURE_MAX);
+    line(out, "write_stalls", atomic_load_explicit(&s->stalls, memory_order_relaxed));
+    store_trouble_info(s, out);
     line(out, "background_errors", whole(s, "rocksdb.background-errors"));
 }
 
@@ -106,10 +105,11 @@ static void family(struct store *s, enum family f, struct buf *out)
                (ull)atomic_load_explicit(&s->garbage[f], memory_order_relaxed), (ull)dropped(s, f));
 }
 
-void store_info(struct store *s, struct buf *out)
+void store_info(struct store_session *session, struct buf *out)
 {
+    struct store *s = session->store;
     space(s, out);
-    cache(s, out);
+    cache(session, out);
     work(s, out);
     log_sync(s, out);
     line(out, "dead_keys_dropped", dropped(s, FAM_META));

@@ -8,21 +8,21 @@
  * are always set, for whether there is one at all is fixed when the iterator is made.
  *
  * An iterator keeps files and memtables alive: idle ones go with each write and each cron. Those of a view
- * live longer, since nothing that is written changes what they show; about once a second (store.age)
- * they are made anew where they stand. */
+ * live longer, since nothing that is written changes what they show; about once a second (store_session.age)
+ * they are made again where they stand. */
 #include "engine/rocks/store/store_impl.h"
 
 #include "base/alloc.h"
 
 struct store_iter {
     struct store_iter *next, **at; /* in `out` or in the pool; at: what points here, while out (NULL: kept) */
-    struct store *s;
+    struct store_session *s;
     rocksdb_iterator_t *it;
     rocksdb_readoptions_t *options;
     struct buf lower, upper;
     struct buf place; /* scratch */
     enum family family;
-    u32 age; /* of the store, when it was made */
+    u32 age; /* of the session, when it was made */
     bool once, valid;
 };
 
@@ -40,14 +40,19 @@ static void bind(struct store_iter *it, bytes lower, bytes upper)
     rocksdb_readoptions_set_iterate_upper_bound(it->options, it->upper.p, it->upper.n);
 }
 
+static inline u32 age_of(const struct store_session *s)
+{
+    return atomic_load_explicit(&s->age, memory_order_relaxed);
+}
+
 static void create(struct store_iter *it)
 {
     it->it = rocksdb_create_iterator_cf(it->s->db, it->options, it->s->cf[it->family]);
-    it->age = it->s->age;
+    it->age = age_of(it->s);
     it->s->iterators_made++;
 }
 
-static struct store_iter *make(struct store *s, enum family f, bool once, bytes lower, bytes upper)
+static struct store_iter *make(struct store_session *s, enum family f, bool once, bytes lower, bytes upper)
 {
     struct store_iter *it = mem_zalloc(sizeof *it);
     *it = (struct store_iter){.s = s, .family = f, .once = once, .options = rocksdb_readoptions_create()};
@@ -69,7 +74,7 @@ static void destroy(struct store_iter *it)
     mem_free(it);
 }
 
-struct store_iter *store_iter(struct store *s, enum family f, bytes lower, bytes upper, u32 flags)
+struct store_iter *store_iter(struct store_session *s, enum family f, bytes lower, bytes upper, u32 flags)
 {
     bool once = flags & STORE_ONCE;
     struct store_iter *it = s->idle[f][once];
@@ -101,12 +106,12 @@ void store_iter_done(struct store_iter *it)
     *pool = it;
 }
 
-void store_take_back(struct store *s)
+void store_take_back(struct store_session *s)
 {
     while (s->out) store_iter_done(s->out);
 }
 
-void store_drop_idle(struct store *s)
+void store_drop_idle(struct store_session *s)
 {
     for (int f = 0; f < FAM_COUNT; f++) {
         for (int once = 0; once < 2; once++) {
@@ -124,7 +129,7 @@ void store_drop_idle(struct store *s)
  * tombstones) when it is used again after an error. */
 static COLD void fail(struct store_iter *it, char *err)
 {
-    it->age = it->s->age - 1;
+    it->age = age_of(it->s) - 1;
     store_read_failed(it->s, "can't read on", err);
 }
 
@@ -139,7 +144,7 @@ static inline void moved(struct store_iter *it)
 
 static void renew(struct store_iter *it)
 {
-    if (LIKELY(it->age == it->s->age)) return;
+    if (LIKELY(it->age == age_of(it->s))) return;
     rocksdb_iter_destroy(it->it);
     create(it);
 }
@@ -187,14 +192,14 @@ void store_seek_last(struct store_iter *it)
 
 void store_next(struct store_iter *it)
 {
-    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, false)) return;
+    if (UNLIKELY(it->age != age_of(it->s)) && !renew_in_place(it, false)) return;
     rocksdb_iter_next(it->it);
     moved(it);
 }
 
 void store_prev(struct store_iter *it)
 {
-    if (UNLIKELY(it->age != it->s->age) && !renew_in_place(it, true)) return;
+    if (UNLIKELY(it->age != age_of(it->s)) && !renew_in_place(it, true)) return;
     rocksdb_iter_prev(it->it);
     moved(it);
 }
@@ -216,9 +221,8 @@ bytes store_iter_value(const struct store_iter *it)
 }
 
 /* RocksDB counts by thread. */
-u64 store_waded(const struct store *s)
+u64 store_waded(const struct store_session *s)
 {
-    rocksdb_perfcontext_t *perf = s->of ? s->of->perf : s->perf;
-    return rocksdb_perfcontext_metric(perf, rocksdb_internal_delete_skipped_count) +
-           rocksdb_perfcontext_metric(perf, rocksdb_internal_key_skipped_count);
+    return rocksdb_perfcontext_metric(s->perf, rocksdb_internal_delete_skipped_count) +
+           rocksdb_perfcontext_metric(s->perf, rocksdb_internal_key_skipped_count);
 }

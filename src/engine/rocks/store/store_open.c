@@ -248,32 +248,27 @@ out:
     release_names(&ns);
 }
 
-static void init(struct store *s, const struct rocks_options *o, bool read_only, bool *failed)
+static void init(struct store *s, const struct rocks_options *o, bool read_only)
 {
     s->read_only = read_only;
-    s->failed = failed;
     s->note_fd = s->log_watch = s->sync_timer = -1;
     s->log = o->log;
     s->dir = strdup(o->dir);
     s->drops_end = &s->drops;
-    s->read = rocksdb_readoptions_create();
-    s->write = rocksdb_writeoptions_create();
-    s->batch = rocksdb_writebatch_create();
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->trouble, NULL);
     pthread_cond_init(&s->dropped, NULL);
-    /* Counts what the loop's own reads find in the block cache; RocksDB's statistics would count
-     * everything, and cost every read its share. */
-    rocksdb_set_perf_level(rocksdb_enable_count);
-    s->perf = rocksdb_perfcontext_create();
-    rocksdb_perfcontext_reset(s->perf);
+    rocksdb_perfcontext_t *perf = rocksdb_perfcontext_create(); /* of this thread: counts from now on */
+    rocksdb_perfcontext_reset(perf);
+    rocksdb_perfcontext_destroy(perf);
     store_set_sync(s, o->sync);
 }
 
-struct store *store_open(const struct rocks_options *o, bool read_only, bool *failed, struct buf *why)
+struct store *store_open(const struct rocks_options *o, bool read_only, struct buf *why)
 {
     if (store_folder_in_use(o->dir, why)) return NULL;
     struct store *s = mem_zalloc(sizeof *s);
-    init(s, o, read_only, failed);
+    init(s, o, read_only);
     open_database(s, o, why);
     bool ok = s->db != NULL;
     if (ok && !read_only) {
@@ -291,8 +286,7 @@ struct store *store_open(const struct rocks_options *o, bool read_only, bool *fa
 
 static void close_database(struct store *s)
 {
-    store_take_back(s);
-    store_drop_idle(s);
+    CHECK(!s->sessions && !s->views);
     if (!s->read_only) {
         store_stop(s);
         /* Filters at work hold the handles: none is started any more, and those that run are waited for. */
@@ -304,13 +298,6 @@ static void close_database(struct store *s)
     rocksdb_close(s->db);
 }
 
-/* While there is a view, what was alive when it was taken stays. */
-void store_set_dead(struct store *s, i64 dead_ms)
-{
-    if (s->view) dead_ms = MIN(dead_ms, atomic_load_explicit(&s->filters.dead_ms, memory_order_relaxed));
-    atomic_store_explicit(&s->filters.dead_ms, dead_ms, memory_order_relaxed);
-}
-
 void store_close(struct store *s)
 {
     if (!s) return;
@@ -319,16 +306,12 @@ void store_close(struct store *s)
     free(s->dir);
     mem_free(s->others);
     if (s->cache) rocksdb_cache_destroy(s->cache);
-    rocksdb_perfcontext_destroy(s->perf);
-    rocksdb_readoptions_destroy(s->read);
-    rocksdb_writeoptions_destroy(s->write);
-    rocksdb_writebatch_destroy(s->batch);
-    buf_release(&s->joined);
     for (int f = 0; f < FAM_COUNT; f++) {
         buf_release(&s->sweep[f].from);
         buf_release(&s->sweep[f].to);
     }
     pthread_cond_destroy(&s->dropped);
+    pthread_mutex_destroy(&s->trouble);
     pthread_mutex_destroy(&s->lock);
     mem_free(s);
 }

@@ -47,21 +47,24 @@ u32 store_measure_pressure(struct store *s)
         pressure = MAX(pressure, family_pressure(s, (enum family)f));
     }
     pressure = MAX(pressure, between(unflushed, s->limits.unflushed / 2, s->limits.unflushed));
-    s->stalls += pressure == DISK_PRESSURE_MAX && s->pressure < DISK_PRESSURE_MAX;
-    s->pressure = pressure;
-    s->measured_at = s->written;
+    atomic_store_explicit(&s->measured_at, store_written(s), memory_order_relaxed);
+    u32 before = atomic_exchange_explicit(&s->pressure, pressure, memory_order_relaxed);
+    if (pressure == DISK_PRESSURE_MAX && before < DISK_PRESSURE_MAX)
+        atomic_fetch_add_explicit(&s->stalls, 1, memory_order_relaxed);
     return pressure;
 }
 
 u32 store_pressure(struct store *s, bool measure)
 {
-    return measure ? store_measure_pressure(s) : s->pressure;
+    return measure ? store_measure_pressure(s) : atomic_load_explicit(&s->pressure, memory_order_relaxed);
 }
 
-u64 store_written(const struct store *s) { return s->written; }
+u64 store_written(const struct store *s) { return atomic_load_explicit(&s->written, memory_order_relaxed); }
 
 void store_count_written(struct store *s, size_t n)
 {
-    s->written += n;
-    if (s->written - s->measured_at > MAX(s->limits.unflushed / 64, MEASURE_LEAST)) store_measure_pressure(s);
+    u64 written = atomic_fetch_add_explicit(&s->written, n, memory_order_relaxed) + n;
+    u64 measured_at = atomic_load_explicit(&s->measured_at, memory_order_relaxed);
+    if ((i64)(written - measured_at) > (i64)MAX(s->limits.unflushed / 64, MEASURE_LEAST))
+        store_measure_pressure(s);
 }

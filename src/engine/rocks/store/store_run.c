@@ -78,10 +78,10 @@ static bool sync_log(struct store *s)
     atomic_store_explicit(&s->dirty, true, memory_order_relaxed);
     if (!atomic_load_explicit(&s->sync_failed, memory_order_relaxed)) {
         if (s->log) log_line(s->log, LOG_WARNING, "RocksDB: can't sync its log: %s", err);
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&s->trouble);
         snprintf(s->sync_refusal, sizeof s->sync_refusal,
                  "MISCONF RocksDB cannot sync its log: %s. Reads go on; see the log", err);
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->trouble);
         atomic_store_explicit(&s->sync_failed, true, memory_order_release);
     }
     rocksdb_free(err);
@@ -142,14 +142,6 @@ static void *syncer(void *arg)
 void store_set_sync(struct store *s, enum disk_sync sync)
 {
     atomic_store_explicit(&s->sync, (int)sync, memory_order_relaxed);
-    rocksdb_writeoptions_set_sync(s->write, sync == DISK_SYNC_ALWAYS);
-}
-
-/* The log is in order: the next write that is synced syncs these, too, or the syncer does. */
-void store_relax(struct store *s, bool relaxed)
-{
-    if (atomic_load_explicit(&s->sync, memory_order_relaxed) == DISK_SYNC_ALWAYS)
-        rocksdb_writeoptions_set_sync(s->write, !relaxed);
 }
 
 bool store_start(struct store *s)
@@ -172,8 +164,7 @@ void store_stop(struct store *s)
 
 void store_cron(struct store *s)
 {
-    s->complaints = 0;
-    store_drop_idle(s);
-    if (s->view) s->view->age++;
+    atomic_store_explicit(&s->complaints, 0, memory_order_relaxed);
+    store_age_views(s);
     if (!s->read_only) store_look_after(s);
 }

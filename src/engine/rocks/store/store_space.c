@@ -53,7 +53,7 @@ static void compact(struct store *s, enum family f, const bytes *from, const byt
 }
 
 static bool closing(struct store *s) { return atomic_load_explicit(&s->closing, memory_order_acquire); }
-static bool viewed(struct store *s) { return atomic_load_explicit(&s->viewed, memory_order_acquire); }
+static bool viewed(struct store *s) { return atomic_load_explicit(&s->views_open, memory_order_acquire); }
 
 /* What store_compact_soon asked for. */
 static void sweep_wanted(struct store *s, enum family f)
@@ -172,9 +172,10 @@ void *store_sweeper(void *arg)
     return NULL;
 }
 
-void store_compact_soon(struct store *s, enum family f, bytes from, bytes to)
+void store_compact_soon(struct store_session *session, enum family f, bytes from, bytes to)
 {
-    if (s->read_only) return;
+    struct store *s = session->store;
+    if (s->read_only || session->snapshot) return;
     pthread_mutex_lock(&s->lock);
     struct sweep *w = &s->sweep[f];
     /* One range by family: asked for several, it is what spans them. Empty: no bound. */
@@ -210,23 +211,49 @@ static u64 bytes_in(struct store *s, enum family f, bytes from, bytes to)
     return size;
 }
 
-void store_drop_files(struct store *s, enum family f, bytes from, bytes to)
+static struct file_drop *new_drop(enum family f, bytes from, bytes to)
 {
-    u64 size = bytes_in(s, f, from, to);
-    if (size < FILES_WORTH || s->refilled[f] || s->view) {
-        if (size >= SIZE_WORTH) store_compact_soon(s, f, from, to);
-        return;
-    }
     struct file_drop *d = mem_zalloc(sizeof *d);
     d->family = f;
     buf_append_bytes(&d->from, from);
     buf_append_bytes(&d->to, to);
+    return d;
+}
+
+static void free_drop(struct file_drop *d)
+{
+    buf_release(&d->from);
+    buf_release(&d->to);
+    mem_free(d);
+}
+
+/* False: there is a view. */
+static bool queue_drop(struct store *s, struct file_drop *d)
+{
     pthread_mutex_lock(&s->lock);
-    *s->drops_end = d;
-    s->drops_end = &d->next;
+    bool queued = !s->views;
+    if (queued) {
+        *s->drops_end = d;
+        s->drops_end = &d->next;
+        atomic_fetch_add_explicit(&s->drops_pending, 1, memory_order_release);
+    }
     pthread_mutex_unlock(&s->lock);
-    atomic_fetch_add_explicit(&s->drops_pending, 1, memory_order_release);
-    worker_wake(&s->syncer);
+    return queued;
+}
+
+void store_drop_files(struct store_session *session, enum family f, bytes from, bytes to)
+{
+    struct store *s = session->store;
+    u64 size = bytes_in(s, f, from, to);
+    if (size >= FILES_WORTH && !session->refilled[f]) {
+        struct file_drop *d = new_drop(f, from, to);
+        if (queue_drop(s, d)) {
+            worker_wake(&s->syncer);
+            return;
+        }
+        free_drop(d);
+    }
+    if (size >= SIZE_WORTH) store_compact_soon(session, f, from, to);
 }
 
 static void run_drop(struct store *s, const struct file_drop *d)
@@ -256,9 +283,7 @@ void store_run_drops(struct store *s, u32 n, bool synced)
         atomic_fetch_sub_explicit(&s->drops_pending, 1, memory_order_release);
         pthread_cond_broadcast(&s->dropped);
         pthread_mutex_unlock(&s->lock);
-        buf_release(&d->from);
-        buf_release(&d->to);
-        mem_free(d);
+        free_drop(d);
     }
 }
 

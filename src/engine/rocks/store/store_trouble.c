@@ -23,43 +23,70 @@
 
 /* -- the disk's free space --------------------------------------------------------------- */
 
-static void look_at_disk(struct store *s)
+static void say_low(struct store *s, bool low)
 {
-    struct statvfs v;
-    s->unlooked = 0;
-    if (statvfs(s->dir, &v) != 0) return;
-    u64 total = (u64)v.f_blocks * v.f_frsize, free = (u64)v.f_bavail * v.f_frsize;
-    s->reserve = MIN(total / RESERVE_SHARE, RESERVE_MAX);
-    /* Not to and fro: what resumes must find half as much again. */
-    bool low = free < (s->disk_low ? s->reserve + s->reserve / 2 : s->reserve);
-    if (low == s->disk_low) return;
-    s->disk_low = low;
+    atomic_store_explicit(&s->disk_low, low, memory_order_relaxed);
     snprintf(s->disk_refusal, sizeof s->disk_refusal,
              "MISCONF RocksDB cannot write: the disk is full (%llu MB are kept free). Reads go on; "
              "free disk space, and writes will resume",
-             (unsigned long long)(s->reserve >> 20));
+             (unsigned long long)(atomic_load_explicit(&s->reserve, memory_order_relaxed) >> 20));
     if (s->log) log_line(s->log, LOG_WARNING, low ? "The disk of %s is full: writes are refused"
                                                   : "The disk of %s has room again: writes go on", s->dir);
 }
 
+static bool disk_low(const struct store *s)
+{
+    return atomic_load_explicit(&s->disk_low, memory_order_relaxed);
+}
+
+/* Under `trouble`. */
+static void look_at_disk(struct store *s)
+{
+    struct statvfs v;
+    atomic_store_explicit(&s->unlooked, 0, memory_order_relaxed);
+    if (statvfs(s->dir, &v) != 0) return;
+    u64 total = (u64)v.f_blocks * v.f_frsize, free = (u64)v.f_bavail * v.f_frsize;
+    u64 reserve = MIN(total / RESERVE_SHARE, RESERVE_MAX);
+    atomic_store_explicit(&s->reserve, reserve, memory_order_relaxed);
+    /* Not to and fro: what resumes must find half as much again. */
+    bool low = free < (disk_low(s) ? reserve + reserve / 2 : reserve);
+    if (low != disk_low(s)) say_low(s, low);
+}
+
 void store_wrote(struct store *s, size_t n)
 {
-    s->unlooked += n;
-    if (UNLIKELY(s->unlooked > s->reserve / 16)) look_at_disk(s);
+    u64 unlooked = atomic_fetch_add_explicit(&s->unlooked, n, memory_order_relaxed) + n;
+    if (LIKELY(unlooked <= atomic_load_explicit(&s->reserve, memory_order_relaxed) / 16)) return;
+    pthread_mutex_lock(&s->trouble);
+    look_at_disk(s);
+    pthread_mutex_unlock(&s->trouble);
 }
 
 /* -- failures -------------------------------------------------------------------------------- */
 
-void store_write_failed(struct store *s, char *err)
+static bool write_failed(const struct store *s)
+{
+    return atomic_load_explicit(&s->write_failed, memory_order_relaxed);
+}
+
+/* Under `trouble`. */
+static void note_failure(struct store *s, const char *err)
 {
     if (strstr(err, ".log")) s->broken_log = store_newest_log(s);
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
     s->write_failures++;
-    s->write_failed = true;
     s->tries = 0;
     snprintf(s->refusal, sizeof s->refusal, "MISCONF RocksDB cannot write: %.300s. Reads go on; %s", err,
              strstr(err, "No space") ? "free disk space, and writes will resume"
                                      : "see the log, and restart the server when the disk is well");
+    atomic_store_explicit(&s->write_failed, true, memory_order_relaxed);
+}
+
+void store_write_failed(struct store *s, char *err)
+{
+    pthread_mutex_lock(&s->trouble);
+    note_failure(s, err);
+    pthread_mutex_unlock(&s->trouble);
     store_complain(s, "can't write", err);
 }
 
@@ -68,7 +95,10 @@ static char *write_nothing(struct store *s)
 {
     char *err = NULL;
     rocksdb_writebatch_t *nothing = rocksdb_writebatch_create();
-    rocksdb_write(s->db, s->write, nothing, &err);
+    rocksdb_writeoptions_t *o = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_set_sync(o, store_syncs_always(s));
+    rocksdb_write(s->db, o, nothing, &err);
+    rocksdb_writeoptions_destroy(o);
     rocksdb_writebatch_destroy(nothing);
     return err;
 }
@@ -87,7 +117,7 @@ static void try_again(struct store *s)
         rocksdb_free(err);
         return;
     }
-    s->write_failed = false;
+    atomic_store_explicit(&s->write_failed, false, memory_order_relaxed);
     s->broken_log = 0;
     atomic_store_explicit(&s->filters.log_broken, false, memory_order_release);
     if (s->log) log_line(s->log, LOG_WARNING, "RocksDB takes writes again");
@@ -96,25 +126,40 @@ static void try_again(struct store *s)
 /* While writers wait, no write would notice that flushes fail. */
 static void try_while_full(struct store *s)
 {
-    char *err = s->pressure == DISK_PRESSURE_MAX ? write_nothing(s) : NULL;
-    if (UNLIKELY(err != NULL)) store_write_failed(s, err);
+    char *err = store_pressure(s, false) == DISK_PRESSURE_MAX ? write_nothing(s) : NULL;
+    if (LIKELY(!err)) return;
+    note_failure(s, err);
+    store_complain(s, "can't write", err);
 }
 
 void store_look_after(struct store *s)
 {
+    if (store_pressure(s, false)) store_measure_pressure(s);
+    pthread_mutex_lock(&s->trouble);
     look_at_disk(s);
-    if (s->pressure) store_measure_pressure(s);
-    if (s->write_failed && !s->disk_low) try_again(s);
-    else if (!s->write_failed) try_while_full(s);
+    if (write_failed(s) && !disk_low(s)) try_again(s);
+    else if (!write_failed(s)) try_while_full(s);
+    pthread_mutex_unlock(&s->trouble);
 }
 
-const char *store_refuses_writes(struct store *s)
+const char *store_refuses_writes(struct store_session *session)
 {
-    if (UNLIKELY(s->disk_low)) return s->disk_refusal;
-    if (UNLIKELY(s->write_failed)) return s->refusal;
-    if (LIKELY(!atomic_load_explicit(&s->sync_failed, memory_order_acquire))) return NULL;
-    pthread_mutex_lock(&s->lock);
-    memcpy(s->refusal, s->sync_refusal, sizeof s->refusal);
-    pthread_mutex_unlock(&s->lock);
-    return s->refusal;
+    struct store *s = session->store;
+    bool unsynced = atomic_load_explicit(&s->sync_failed, memory_order_acquire);
+    if (LIKELY(!disk_low(s) && !write_failed(s) && !unsynced)) return NULL;
+    pthread_mutex_lock(&s->trouble);
+    const char *text = disk_low(s) ? s->disk_refusal : write_failed(s) ? s->refusal : s->sync_refusal;
+    memcpy(session->refusal, text, sizeof session->refusal);
+    pthread_mutex_unlock(&s->trouble);
+    return session->refusal;
+}
+
+void store_trouble_info(struct store *s, struct buf *out)
+{
+    pthread_mutex_lock(&s->trouble);
+    buf_printf(out, "write_failing:%d\r\ndisk_full:%d\r\ndisk_reserve_bytes:%llu\r\nwrite_failures:%llu\r\n",
+               write_failed(s), disk_low(s),
+               (unsigned long long)atomic_load_explicit(&s->reserve, memory_order_relaxed),
+               (unsigned long long)s->write_failures);
+    pthread_mutex_unlock(&s->trouble);
 }

@@ -38,7 +38,7 @@ void fields_load(struct rk *rk, struct row *r, struct change *c)
     struct store_value v;
     if (c->deadline_known) return;
     if (c->stored && r->field_deadlines) {
-        if (store_get(rk->store, FAM_FIELD, delta_key(rk, r, c->sub), &v)) {
+        if (store_get(rk->session, FAM_FIELD, delta_key(rk, r, c->sub), &v)) {
             if (v.b.n == 8) c->stored_deadline_ms = c->deadline_ms = (i64)get_u64(v.b.p);
             store_value_release(&v);
         } else if (rk->base.failed) {
@@ -91,7 +91,7 @@ static bytes due_at(const struct row *r, const struct store_iter *it)
 static struct store_iter *due_iter(struct rk *rk, struct row *r, bytes from)
 {
     bytes prefix = delta_prefix(rk, r);
-    struct store_iter *it = store_iter(rk->store, FAM_SCORE, prefix, delta_after(rk, r), 0);
+    struct store_iter *it = store_iter(rk->session, FAM_SCORE, prefix, delta_after(rk, r), 0);
     store_seek(it, delta_key(rk, r, from));
     while (store_valid(it) && due_at(r, it).n < 8) store_next(it);
     return it;
@@ -274,7 +274,7 @@ i64 fields_deadline_at(struct walk *w, struct store_iter **beside)
     }
     bytes prefix = delta_prefix(rk, w->row);
     if (!*beside) {
-        *beside = store_iter(rk->store, FAM_FIELD, prefix, delta_after(rk, w->row), 0);
+        *beside = store_iter(rk->session, FAM_FIELD, prefix, delta_after(rk, w->row), 0);
         store_seek(*beside, delta_key(rk, w->row, w->sub));
     }
     for (struct store_iter *it = *beside; store_valid(it); store_next(it)) {
@@ -303,12 +303,12 @@ void fields_write(struct rk *rk, struct row *r, const struct change *c)
     bytes prefix = delta_prefix(rk, r);
     char coded[8];
     put_u64(coded, (u64)new_ms);
-    if (old_ms) store_delete2(rk->store, FAM_SCORE, prefix, due_of(rk, c, old_ms));
+    if (old_ms) store_delete2(rk->session, FAM_SCORE, prefix, due_of(rk, c, old_ms));
     if (new_ms) {
-        store_put2(rk->store, FAM_SCORE, prefix, due_of(rk, c, new_ms), (bytes){"", 0});
-        store_put2(rk->store, FAM_FIELD, prefix, c->sub, bytes_of(coded, 8));
+        store_put2(rk->session, FAM_SCORE, prefix, due_of(rk, c, new_ms), (bytes){"", 0});
+        store_put2(rk->session, FAM_FIELD, prefix, c->sub, bytes_of(coded, 8));
     } else {
-        store_delete2(rk->store, FAM_FIELD, prefix, c->sub);
+        store_delete2(rk->session, FAM_FIELD, prefix, c->sub);
     }
 }
 

@@ -47,7 +47,7 @@ static void live_done(struct live_walk *l)
 static void live_end(struct live_walk *l)
 {
     if (UNLIKELY(l->seen < l->size && l->w.row->size == l->size))
-        store_damaged(l->w.rk->store, "elements of a hash or set are missing");
+        store_damaged(l->w.rk->session, "elements of a hash or set are missing");
     live_done(l);
 }
 
@@ -342,8 +342,8 @@ void map_commit(struct rk *rk, struct row *r)
         struct change **ordered = delta_ordered(rk, r, &n);
         for (u32 i = 0; i < n; i++) {
             struct change *c = ordered[i];
-            if (c->put) store_put2(rk->store, FAM_DATA, prefix, c->sub, c->value);
-            else if (!c->exists && c->stored) store_delete2(rk->store, FAM_DATA, prefix, c->sub);
+            if (c->put) store_put2(rk->session, FAM_DATA, prefix, c->sub, c->value);
+            else if (!c->exists && c->stored) store_delete2(rk->session, FAM_DATA, prefix, c->sub);
             fields_write(rk, r, c);
         }
     }

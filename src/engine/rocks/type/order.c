@@ -90,7 +90,7 @@ static void take_base(struct order *o)
 {
     struct ordering *g = o->shared;
     bytes prefix = delta_prefix(o->rk, o->row);
-    if (!g->base) g->base = store_iter(o->rk->store, FAM_SCORE, prefix, delta_after(o->rk, o->row), 0);
+    if (!g->base) g->base = store_iter(o->rk->session, FAM_SCORE, prefix, delta_after(o->rk, o->row), 0);
 }
 
 /* Takes the iterator from the walk that has it. */
@@ -262,7 +262,7 @@ static struct ranks *blocks_of(struct rk *rk, struct row *r)
     if (MAX(r->size, r->stored.size) < RANKS_UNTIL) return NULL;
     struct ranks *k = ranks_of(r);
     if (!k->loaded && row_has_base(r) && !has_touched(r))
-        ranks_load(k, rk->store, delta_prefix(rk, r), delta_after(rk, r), r->stored.size);
+        ranks_load(k, rk->session, delta_prefix(rk, r), delta_after(rk, r), r->stored.size);
     k->loaded = true;
     if (!ranks_kept(k) && r->size > RANKS_FROM) build(rk, r);
     return ranks_kept(k) ? k : NULL;
@@ -416,7 +416,7 @@ static void write_cuts(struct rk *rk, struct row *r)
     const struct ordering *g = r->delta ? r->delta->ordering : NULL;
     for (const struct cut *cut = g ? g->cuts : NULL; cut; cut = cut->next) {
         bytes from = delta_keep(rk, delta_key(rk, r, cut->from));
-        store_delete_range(rk->store, FAM_SCORE, from, delta_key(rk, r, cut->to));
+        store_delete_range(rk->session, FAM_SCORE, from, delta_key(rk, r, cut->to));
     }
 }
 
@@ -426,6 +426,6 @@ void order_commit(struct rk *rk, struct row *r)
     write_cuts(rk, r);
     if (!k) return;
     widen_ends(k, rk, r);
-    if (k->wipe || k->changed_n) ranks_commit(k, rk->store, delta_prefix(rk, r), delta_after(rk, r));
+    if (k->wipe || k->changed_n) ranks_commit(k, rk->session, delta_prefix(rk, r), delta_after(rk, r));
     ztree_release(&k->touched);
 }

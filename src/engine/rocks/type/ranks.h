@@ -102,7 +102,7 @@ static inline bool ranks_kept(const struct ranks *k) { return k->blocks.leaves >
 
 /* Reads the stored blocks, under P · version; if they don't add up to the set's size they are
  * forgotten, and will be deleted. */
-void ranks_load(struct ranks *k, struct store *s, bytes prefix, bytes after, u64 size);
+void ranks_load(struct ranks *k, struct store_session *s, bytes prefix, bytes after, u64 size);
 /* Gives a set blocks: the next one begins at the spot (the first at SPOT_FIRST) and has n entries. */
 void ranks_append(struct ranks *k, const struct spot *start, u32 n);
 void ranks_drop(struct ranks *k); /* takes them all away */
@@ -120,7 +120,7 @@ u32 ranks_split_at(const struct block *b); /* the entries it should keep when it
 void ranks_split(struct ranks *k, struct block *b, const struct spot *at, u32 n);
 
 /* What changed, into the batch. */
-void ranks_commit(struct ranks *k, struct store *s, bytes prefix, bytes after);
+void ranks_commit(struct ranks *k, struct store_session *s, bytes prefix, bytes after);
 
 void ranks_check(const struct ranks *k); /* for tests: CHECKs the tree */
 

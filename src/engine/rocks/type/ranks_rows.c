@@ -101,7 +101,7 @@ static bool take_over(struct loading *l, u64 size)
     return sound;
 }
 
-void ranks_load(struct ranks *k, struct store *s, bytes prefix, bytes after, u64 size)
+void ranks_load(struct ranks *k, struct store_session *s, bytes prefix, bytes after, u64 size)
 {
     struct loading l = {.k = k};
     struct store_iter *it = store_iter(s, FAM_RANK, prefix, after, 0);
@@ -126,7 +126,7 @@ void ranks_load(struct ranks *k, struct store *s, bytes prefix, bytes after, u64
 
 struct writing {
     struct ranks *k;
-    struct store *store;
+    struct store_session *session;
     bytes prefix;
     struct buf sub, log;
 };
@@ -145,7 +145,7 @@ static void write_block(struct writing *w, struct block *b)
     put_u64(value, b->link.count);
     put_u32(value + 8, b->id);
     put_u64(value + 12, w->k->stamp);
-    store_put2(w->store, FAM_RANK, w->prefix, sub_of(w, b), bytes_of(value, sizeof value));
+    store_put2(w->session, FAM_RANK, w->prefix, sub_of(w, b), bytes_of(value, sizeof value));
     b->stored = true;
     b->logged = b->rewrite = false;
     b->grown = 0;
@@ -176,7 +176,7 @@ static void trim_log(struct writing *w, u64 stamp)
     log_key(w, stamp + 1);
     buf_append_bytes(&to, w->prefix);
     buf_append_bytes(&to, buf_bytes(&w->sub));
-    if (stamp > w->k->trimmed) store_delete_range(w->store, FAM_RANK, buf_bytes(&from), buf_bytes(&to));
+    if (stamp > w->k->trimmed) store_delete_range(w->session, FAM_RANK, buf_bytes(&from), buf_bytes(&to));
     w->k->trimmed = stamp;
     buf_release(&from);
     buf_release(&to);
@@ -216,16 +216,16 @@ static void write_changed(struct writing *w)
     }
     for (u32 i = 0; i < k->changed_n; i++) {
         struct block *b = k->changed[i];
-        if (b->gone && b->stored) store_delete2(w->store, FAM_RANK, w->prefix, sub_of(w, b));
+        if (b->gone && b->stored) store_delete2(w->session, FAM_RANK, w->prefix, sub_of(w, b));
         if (b->gone || (!b->rewrite && b->grown == 0)) continue;
         if (b->rewrite || to_log == 1) write_block(w, b);
         else log_block(w, b);
     }
 }
 
-void ranks_commit(struct ranks *k, struct store *s, bytes prefix, bytes after)
+void ranks_commit(struct ranks *k, struct store_session *s, bytes prefix, bytes after)
 {
-    struct writing w = {.k = k, .store = s, .prefix = prefix};
+    struct writing w = {.k = k, .session = s, .prefix = prefix};
     if (k->wipe) store_delete_range(s, FAM_RANK, prefix, after);
     k->wipe = false;
     if (k->changed_n == 0) return;

@@ -183,7 +183,7 @@ void rows_commit(struct rk *rk, struct row *r)
     for (u32 i = 0; i < n; i++) {
         const struct change *c = ordered[i];
         if (c->put) gaps_put(r->gaps, c->sub);
-        if (c->put) store_put2(rk->store, FAM_STREAM, prefix, c->sub, c->value);
-        else if (c->stored) store_delete2(rk->store, FAM_STREAM, prefix, c->sub);
+        if (c->put) store_put2(rk->session, FAM_STREAM, prefix, c->sub, c->value);
+        else if (c->stored) store_delete2(rk->session, FAM_STREAM, prefix, c->sub);
     }
 }

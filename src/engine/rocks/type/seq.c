@@ -131,7 +131,7 @@ static bool move_base(struct list_walk *w, u64 index)
         if (base_is_at(w, index)) return true;
     } else {
         bytes prefix = delta_prefix(w->rk, w->row);
-        w->base = store_iter(w->rk->store, FAM_DATA, prefix, delta_after(w->rk, w->row), 0);
+        w->base = store_iter(w->rk->session, FAM_DATA, prefix, delta_after(w->rk, w->row), 0);
     }
     (w->reverse ? store_seek_back : store_seek)(w->base, delta_key(w->rk, w->row, key_of(index, &k)));
     return base_is_at(w, index);
@@ -155,7 +155,7 @@ static bool list_walk_next(struct list_walk *w, bytes *value)
         w->kept = false;
         *value = store_iter_value(w->base);
     } else {
-        store_damaged(w->rk->store, "an element of a list is missing");
+        store_damaged(w->rk->session, "an element of a list is missing");
         list_walk_done(w);
         return false;
     }
@@ -383,11 +383,11 @@ static void delete_stored(struct rk *rk, struct row *r, u64 from, u64 to)
     if (from >= to) return;
     if (to - from < BIG_CUT) {
         bytes prefix = delta_prefix(rk, r);
-        for (u64 i = from; i < to; i++) store_delete2(rk->store, FAM_DATA, prefix, key_of(i, &k));
+        for (u64 i = from; i < to; i++) store_delete2(rk->session, FAM_DATA, prefix, key_of(i, &k));
         return;
     }
     bytes first = delta_keep(rk, delta_key(rk, r, key_of(from, &k)));
-    store_delete_range(rk->store, FAM_DATA, first, delta_key(rk, r, key_of(to, &k)));
+    store_delete_range(rk->session, FAM_DATA, first, delta_key(rk, r, key_of(to, &k)));
 }
 
 void seq_commit(struct rk *rk, struct row *r)
@@ -400,7 +400,7 @@ void seq_commit(struct rk *rk, struct row *r)
     delete_stored(rk, r, MAX(r->tail, l->stored_head), l->stored_tail);
     bytes prefix = delta_prefix(rk, r);
     for delta_each(c, r->delta)
-        if (is_inside(r, get_u64(c->sub.p))) store_put2(rk->store, FAM_DATA, prefix, c->sub, c->value);
+        if (is_inside(r, get_u64(c->sub.p))) store_put2(rk->session, FAM_DATA, prefix, c->sub, c->value);
 }
 
 void seq_copy(struct rk *rk, struct row *from, struct row *to)

@@ -209,7 +209,7 @@ static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_s
 static bool zset_end(const struct zset_iter *it, const struct zset_walk *w)
 {
     if (UNLIKELY(w->left && row_of(it->ref)->size == w->size))
-        store_damaged(rk_of(it->eng)->store, "entries of a sorted set are missing");
+        store_damaged(rk_of(it->eng)->session, "entries of a sorted set are missing");
     return false;
 }
 
@@ -363,8 +363,8 @@ static void write_member(struct rk *rk, const struct row *r, bytes prefix, const
     if (c->stored && c->exists && c->stored_score == c->score && !cut) return; /* it is where it was */
     if (c->stored && !cut) *(*next)++ = (struct score_row){codec_score(c->stored_score), c->sub, false};
     if (c->exists) *(*next)++ = (struct score_row){codec_score(c->score), c->sub, true};
-    if (c->exists) store_put2(rk->store, FAM_DATA, prefix, c->sub, c->value);
-    else store_delete2(rk->store, FAM_DATA, prefix, c->sub);
+    if (c->exists) store_put2(rk->session, FAM_DATA, prefix, c->sub, c->value);
+    else store_delete2(rk->session, FAM_DATA, prefix, c->sub);
 }
 
 static void write_score(struct rk *rk, bytes prefix, const struct score_row *s)
@@ -372,8 +372,8 @@ static void write_score(struct rk *rk, bytes prefix, const struct score_row *s)
     buf_clear(&rk->scratch);
     append_u64(&rk->scratch, s->coded);
     buf_append_bytes(&rk->scratch, s->member);
-    if (s->comes) store_put2(rk->store, FAM_SCORE, prefix, buf_bytes(&rk->scratch), (bytes){"", 0});
-    else store_delete2(rk->store, FAM_SCORE, prefix, buf_bytes(&rk->scratch));
+    if (s->comes) store_put2(rk->session, FAM_SCORE, prefix, buf_bytes(&rk->scratch), (bytes){"", 0});
+    else store_delete2(rk->session, FAM_SCORE, prefix, buf_bytes(&rk->scratch));
 }
 
 /* Both families are written in their own order: RocksDB's memtables are skip lists that cost a cache

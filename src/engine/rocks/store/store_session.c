@@ -1,0 +1,159 @@
+/* Sessions and views: opening, closing, and what of them the store has to know.
+ *
+ * A view is a session for reading, under a RocksDB snapshot. RocksDB keeps for a snapshot what is overwritten
+ * or deleted, but three things are done behind its back: the compaction filters are told what to leave
+ * (filter.h), files are not dropped by range while a view is open, and none is opened while some are
+ * (store_space.c). */
+#include "engine/rocks/store/store_impl.h"
+
+#include "base/alloc.h"
+
+/* -- the lists: under store.lock -------------------------------------------------------------- */
+
+static void link_session(struct store_session **list, struct store_session *s)
+{
+    s->next = *list;
+    s->at = list;
+    if (s->next) s->next->at = &s->next;
+    *list = s;
+}
+
+static void unlink_session(struct store_session *s)
+{
+    *s->at = s->next;
+    if (s->next) s->next->at = s->at;
+}
+
+/* What is dead by every session's word. While there is a view, what was alive when it was opened stays. */
+static void publish_dead(struct store *st)
+{
+    i64 dead_ms = st->sessions ? INT64_MAX : 0;
+    for (const struct store_session *s = st->sessions; s; s = s->next) dead_ms = MIN(dead_ms, s->dead_ms);
+    if (st->views) dead_ms = MIN(dead_ms, atomic_load_explicit(&st->filters.dead_ms, memory_order_relaxed));
+    atomic_store_explicit(&st->filters.dead_ms, dead_ms, memory_order_relaxed);
+}
+
+/* Orphans that some view can read. */
+static void publish_kept(struct store *st)
+{
+    u64 kept = 0;
+    for (const struct store_session *v = st->views; v; v = v->next) kept = MAX(kept, v->last_version);
+    atomic_store_explicit(&st->filters.kept_version, kept, memory_order_release);
+}
+
+/* -- sessions ---------------------------------------------------------------------------------- */
+
+static struct store_session *new_session(struct store *st, bool *failed)
+{
+    struct store_session *s = mem_zalloc(sizeof *s);
+    s->store = st;
+    s->db = st->db;
+    memcpy(s->cf, st->cf, sizeof s->cf);
+    s->failed = failed;
+    s->read = rocksdb_readoptions_create();
+    /* Counts what the thread's own reads find in the block cache; RocksDB's statistics would count
+     * everything, and cost every read its share. */
+    rocksdb_set_perf_level(rocksdb_enable_count);
+    s->perf = rocksdb_perfcontext_create();
+    return s;
+}
+
+static void free_session(struct store_session *s)
+{
+    store_take_back(s);
+    store_drop_idle(s);
+    rocksdb_perfcontext_destroy(s->perf);
+    rocksdb_readoptions_destroy(s->read);
+    if (s->write) rocksdb_writeoptions_destroy(s->write);
+    if (s->batch) rocksdb_writebatch_destroy(s->batch);
+    buf_release(&s->joined);
+    mem_free(s);
+}
+
+struct store_session *store_session_open(struct store *st, bool *failed)
+{
+    struct store_session *s = new_session(st, failed);
+    s->write = rocksdb_writeoptions_create();
+    s->batch = rocksdb_writebatch_create();
+    pthread_mutex_lock(&st->lock);
+    link_session(&st->sessions, s);
+    publish_dead(st);
+    pthread_mutex_unlock(&st->lock);
+    return s;
+}
+
+void store_session_close(struct store_session *s)
+{
+    if (!s) return;
+    struct store *st = s->store;
+    pthread_mutex_lock(&st->lock);
+    unlink_session(s);
+    publish_dead(st);
+    pthread_mutex_unlock(&st->lock);
+    free_session(s);
+}
+
+struct store *store_of(const struct store_session *s) { return s->store; }
+
+void store_set_dead(struct store_session *s, i64 dead_ms)
+{
+    if (LIKELY(dead_ms == s->dead_ms)) return;
+    pthread_mutex_lock(&s->store->lock);
+    s->dead_ms = dead_ms;
+    publish_dead(s->store);
+    pthread_mutex_unlock(&s->store->lock);
+}
+
+/* -- views ------------------------------------------------------------------------------------------ */
+
+/* False: files are being dropped. Before the snapshot is taken: filters may not drop what it will show. */
+static bool link_view(struct store *st, struct store_session *v)
+{
+    pthread_mutex_lock(&st->lock);
+    bool quiet = !atomic_load_explicit(&st->drops_pending, memory_order_acquire);
+    if (quiet) {
+        link_session(&st->views, v);
+        publish_kept(st);
+        atomic_fetch_add_explicit(&st->views_open, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&st->lock);
+    return quiet;
+}
+
+struct store_session *store_view(struct store *st, u64 last_version, bool *failed)
+{
+    struct store_session *v = new_session(st, failed);
+    v->last_version = last_version;
+    if (!link_view(st, v)) {
+        free_session(v);
+        return NULL;
+    }
+    v->snapshot = rocksdb_create_snapshot(st->db);
+    rocksdb_readoptions_set_snapshot(v->read, v->snapshot);
+    return v;
+}
+
+void store_view_close(struct store_session *v)
+{
+    if (!v) return;
+    struct store *st = v->store;
+    store_take_back(v);
+    store_drop_idle(v);
+    rocksdb_release_snapshot(st->db, v->snapshot);
+    pthread_mutex_lock(&st->lock);
+    unlink_session(v);
+    publish_kept(st);
+    publish_dead(st);
+    atomic_fetch_sub_explicit(&st->views_open, 1, memory_order_release);
+    pthread_mutex_unlock(&st->lock);
+    free_session(v);
+    worker_wake(&st->sweeper); /* what it could not give back meanwhile */
+}
+
+void store_age_views(struct store *st)
+{
+    pthread_mutex_lock(&st->lock);
+    for (struct store_session *v = st->views; v; v = v->next)
+        atomic_fetch_add_explicit(&v->age, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&st->lock);
+}
