@@ -226,7 +226,7 @@ static void reply_arguments(struct reply *out, const struct syntax_arg *first, s
 static void reply_argument(struct reply *out, const struct syntax_arg *arg, struct buf *name)
 {
     bool is_key = arg->key_spec >= 0, is_group = arg->part_count > 0;
-    reply_map(out, 3 - is_group + is_key + !!arg->token.n + !!arg->since.n + !!arg->deprecated_since.n +
+    reply_map(out, 3 - is_group + is_key + !!arg->token.p + !!arg->since.n + !!arg->deprecated_since.n +
                        !!arg->flags + is_group);
     buf_clear(name);
     syntax_name(arg, name);
@@ -238,7 +238,7 @@ static void reply_argument(struct reply *out, const struct syntax_arg *arg, stru
         reply_slice(out, "display_text", buf_bytes(name));
     }
     if (is_key) reply_pair(out, "key_spec_index", arg->key_spec);
-    if (arg->token.n) reply_slice(out, "token", arg->token);
+    if (arg->token.p) reply_slice(out, "token", arg->token);
     if (arg->since.n) reply_slice(out, "since", arg->since);
     if (arg->deprecated_since.n) reply_slice(out, "deprecated_since", arg->deprecated_since);
     if (arg->flags) {

@@ -147,7 +147,7 @@ static struct syntax_arg *syntax_named(struct parser *p, bytes word)
 
 static struct syntax_arg *pure_token(struct parser *p, bytes name, bytes token)
 {
-    struct syntax_arg *arg = token.n > 0 ? new_arg(p, SYNTAX_TOKEN) : NULL;
+    struct syntax_arg *arg = token.p ? new_arg(p, SYNTAX_TOKEN) : NULL;
     if (!arg) return NULL;
     arg->name = name;
     arg->token = token;

@@ -6,7 +6,8 @@
  *   name:i             s(tring), i(nteger), d(ouble), p(attern), u(nix time), or for a key the
  *   newkey:1           number of its key spec (pattern:p1 is a pattern that has one, too)
  *   addr~ip:port       one that manuals show by another name
- *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told
+ *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told, and may be
+ *                      empty (empty-string=)
  *   EX seconds         an argument that such a word announces
  *   [GET]              one that may be left out
  *   where<LEFT | RIGHT>  one of several, by a common name
@@ -33,7 +34,7 @@ enum { SYNTAX_OPTIONAL = 1 << 0, SYNTAX_MULTIPLE = 1 << 1, SYNTAX_MULTIPLE_TOKEN
 struct syntax_arg {
     bytes name; /* as written: syntax_name() knows those that go without saying */
     bytes shown; /* by another name than its own */
-    bytes token, since, deprecated_since;
+    bytes token, since, deprecated_since; /* token.p NULL: it has none; one may be empty */
     enum syntax_type type;
     u32 flags;
     int key_spec; /* -1 unless the argument is a key, or a pattern that leads to keys */

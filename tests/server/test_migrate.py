@@ -247,6 +247,12 @@ def test_users_need_the_keys(server, r, target):
         r.execute_command('ACL', 'DELUSER', 'mover')
 
 
+def test_its_documentation(r):
+    """The word for "no key" is empty."""
+    docs = str(r.execute_command('COMMAND DOCS', 'migrate'))
+    assert 'empty-string' in docs and 'key-selector' in docs and 'auth2' in docs
+
+
 def test_where_its_keys_are(r):
     keys = lambda *words: r.execute_command('COMMAND GETKEYS', 'MIGRATE', 'h', 1, *words)
     assert keys('k', 0, 1) == ['k']
