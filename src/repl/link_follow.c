@@ -10,7 +10,7 @@
 #include "exec/script_replay.h"
 #include "repl/link.h"
 #include "server/client/monitor.h"
-#include "server/storage.h"
+#include "server/commit.h"
 
 #define READ_BYTES (64u << 10)
 #define READ_MORE (1u << 20)       /* of one long argument */
@@ -191,19 +191,14 @@ static void apply(struct link *l)
         run(l, &l->inbox.commands[i]);
     }
     stream_append(&r->stream, inbox_ready(&l->inbox));
-    if (!replication_commit(s)) { /* nothing was done: it will be tried again from where we are */
+    if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was done: it will be tried again from where we are */
         r->stream_db = db;
-        net_take_back(&s->net);
-        s->persist.flushed = false;
-        storage_note_refusal(s);
         log_line(&s->log, LOG_WARNING, "The storage did not take what the primary sent: %s",
                  s->region.refuse_writes ? s->region.refuse_writes : REGION_IO_ERROR);
         link_close(l, false);
         return;
     }
     inbox_applied(&l->inbox);
-    if (!persistence_end_tick(s)) /* follow_may knows, and waits */
-        log_line(&s->log, LOG_WARNING, "What the primary sent could not be written to the append only file");
     if (!l->asked) return;
     l->asked = false;
     link_acknowledge(l, l->asked_at);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "repl/link.h"
+#include "server/commit.h"
 
 #define READ_BYTES (256u << 10)
 
@@ -92,7 +93,7 @@ static bool forget_history(struct server *s)
     s->repl.stream_db = 0;
     region_follow_begin(&s->region);
     replication_note(s);
-    return region_commit(&s->region);
+    return server_commit(s, COMMIT_POSITION);
 }
 
 static void adopt(struct server *s)

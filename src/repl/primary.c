@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "server/commit.h"
 
 static i64 now_s(void) { return clock_mono_ms() / 1000; }
 
@@ -182,7 +183,7 @@ static void say(struct server *s, bytes command)
     struct replication *repl = &s->repl;
     if (repl->link || !repl->streaming || repl->stream.staged) return;
     stream_append(&repl->stream, command);
-    if (!replication_commit(s))
+    if (!server_commit(s, COMMIT_POSITION))
         log_line(&s->log, LOG_WARNING, "The position of replication could not be kept");
 }
 

@@ -144,24 +144,6 @@ void replication_note(struct server *s)
     note->changed = true;
 }
 
-bool replication_commit(struct server *s)
-{
-    struct replication *r = &s->repl;
-    bool moves = r->stream.staged > 0, pending = s->region.eng->note.changed;
-    if (UNLIKELY(moves)) replication_note(s);
-    bool kept = region_commit(&s->region);
-    if (UNLIKELY(!kept)) {
-        stream_take_back(&r->stream);
-        tracking_distrust(s);
-        if (pending) replication_note(s); /* what it was to say before this is still to be said */
-        s->region.journal.db = -1; /* a SELECT may have gone with it */
-    } else if (UNLIKELY(moves)) {
-        stream_publish(&r->stream);
-        primary_feed(s);
-    }
-    return kept;
-}
-
 void replication_cron(struct server *s)
 {
     struct replication *r = &s->repl;

@@ -85,11 +85,6 @@ static inline bool replication_frozen(const struct replication *r) { return r->f
 /* At the start of a tick: what clients may do goes to the region. */
 void replication_begin_tick(struct server *s);
 
-/* region_commit, and what was done reaches the replicas if it was kept; if not, they never hear of it.
- * The position goes to the storage in the same transaction. Everyone who commits the region's changes outside
- * of loading calls this. */
-NODISCARD bool replication_commit(struct server *s);
-
 /* The position (with what is staged) goes to the storage with the next commit. */
 void replication_note(struct server *s);
 

@@ -6,6 +6,7 @@
 #include "exec/functions.h"
 #include "exec/script.h"
 #include "server/client/monitor.h"
+#include "server/commit.h"
 #include "server/tick.h"
 #include "server/client/users.h"
 
@@ -98,7 +99,7 @@ static void serve(void *owner)
     i64 start = clock_mono_us();
     if (start < s->script_serve_us) return;
     let_log_in(s, start);
-    net_serve_busy(&s->net, tick_settle(s), tick_run);
+    net_serve_busy(&s->net, server_commit_part(s), tick_run);
     i64 end = clock_mono_us();
     s->script_serve_us = end + MAX(SERVE_EVERY_US, (end - start) * SERVE_SHARE);
     end_with_server(s);

@@ -1,5 +1,5 @@
-/* One turn of the loop: run the tick's requests, commit once, then spend a
- * bounded slice on reclaiming. */
+/* One turn of the loop: run the tick's requests, commit once (commit.h), then do a slice of housekeeping
+ * (housekeeping.h). */
 #ifndef MAYFLY_SERVER_TICK_H
 #define MAYFLY_SERVER_TICK_H
 
@@ -11,16 +11,8 @@ void server_tick(struct net *n); /* net's on_tick */
  * told BUSY, or run if they may. */
 void tick_run(struct net *n, u32 at);
 
-/* While a script runs too long: whether what the tick did before it is kept, so that its answers may go out.
- * It is committed for that, unless the script has changed anything: both can only be kept together then. */
-bool tick_settle(struct server *s);
-
 /* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
-
-/* Counts what a command that had to wait did when it was served; its call was counted when it began. */
-void tick_account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
-                       i64 usec_before, i64 usec);
 
 /* The region's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
 void tick_nested(void *owner, const struct request *q, const struct outcome *o);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "exec/permit.h"
+#include "server/account.h"
 #include "server/tick.h"
 
 struct blocked {
@@ -138,7 +139,7 @@ static void finish(struct server *s, struct blocked *b, const struct request *q,
                    size_t mark, i64 usec)
 {
     struct conn *c = b->conn;
-    tick_account_late(s, c, q, o, b->usec, usec);
+    account_late(s, c, q, o, b->usec, usec);
     tick_filter_reply(c, mark, c->session.reply_mode);
     conn_answer_end(c, mark);
     conn_late(c);

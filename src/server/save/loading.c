@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/server.h"
+#include "server/commit.h"
 
 #define SLICE_US 8000
 #define STEP_BYTES (64u << 10)
@@ -82,9 +82,7 @@ static void on_note(void *arg, const char *text)
 /* An import that is cut off starts from the beginning: it may be durable later. */
 bool loading_commit(struct server *s, bool last)
 {
-    s->region.eng->relaxed = !last;
-    bool ok = region_commit(&s->region);
-    s->region.eng->relaxed = false;
+    bool ok = server_commit(s, last ? COMMIT_LOAD_END : COMMIT_LOAD_PART);
     if (!ok) log_line(&s->log, LOG_WARNING, "The storage engine failed while loading");
     return ok;
 }

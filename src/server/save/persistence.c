@@ -200,7 +200,7 @@ void persistence_begin_tick(struct server *s)
 {
     struct region *r = &s->region;
     const char *why = refusal(s);
-    s->persist.flushed = s->persist.failed_early = false;
+    s->persist.flushed = s->persist.part_failed = false;
     if (!r->eng->caps.durable || !r->refuse_writes) r->refuse_writes = why;
     if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
@@ -214,7 +214,7 @@ static bool flush_failed(struct server *s)
     return true;
 }
 
-static bool flush(struct server *s)
+bool persistence_log(struct server *s)
 {
     struct persistence *p = &s->persist;
     u64 seq = s->region.journal.seq;
@@ -224,28 +224,13 @@ static bool flush(struct server *s)
     return aof_flush(p->aof, s->tick_us / 1000) || flush_failed(s);
 }
 
-void persistence_flush_quietly(struct server *s)
-{
-    (void)flush(s); /* if it fails, the next tick refuses writes */
-}
-
-void persistence_flush_early(struct server *s) { s->persist.failed_early |= !flush(s); }
-
-/* What a BGSAVE would save is gone, and should be so on disk. */
-static void after_flushall(struct server *s)
+void persistence_after_flushall(struct server *s)
 {
     struct persistence *p = &s->persist;
     p->flushed = false;
     if (p->job == JOB_SAVE) snapshot_kill(s);
     if (s->config.save.n && !snapshot_save_now(s))
         log_line(&s->log, LOG_WARNING, "FLUSHALL: the file still holds the data of before");
-}
-
-bool persistence_end_tick(struct server *s)
-{
-    bool ok = flush(s) && !s->persist.failed_early;
-    if (UNLIKELY(s->persist.flushed)) after_flushall(s);
-    return ok;
 }
 
 /* -- when to save and to rewrite --------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ struct persistence {
     enum aof_state aof_state;
     bool appending;          /* it gets the records */
     u64 flushed_seq;         /* of the last record it was asked to write */
-    bool failed_early;       /* it could not take those of the first part of this tick */
+    bool part_failed;        /* it could not take those of the first part of this tick: COMMIT_PART */
     i64 flush_sleep_us;      /* DEBUG AOF-FLUSH-SLEEP: before each write */
     bool rewrite_failed;
     i64 rewrite_took_s;      /* -1: none yet */
@@ -114,14 +114,12 @@ NODISCARD bool persistence_shutdown(struct server *s, u32 how);
 /* At its start: why writes are refused goes to the region. */
 void persistence_begin_tick(struct server *s);
 
-/* When it is committed. False: its records could not be written; nobody who wrote may be told OK. */
-NODISCARD bool persistence_end_tick(struct server *s);
+/* For server_commit: writes the records of what was committed to the AOF. False: they could not be written
+ * (or synced, with appendfsync always); no client that wrote may be told OK. */
+NODISCARD bool persistence_log(struct server *s);
 
-/* When a part of it is committed; should that fail, persistence_end_tick says so. */
-void persistence_flush_early(struct server *s);
-
-/* What expiry and eviction did between requests. */
-void persistence_flush_quietly(struct server *s);
+/* Likewise, if FLUSHALL was run: what a BGSAVE would save is gone, and so should be what is on disk. */
+void persistence_after_flushall(struct server *s);
 
 /* While a job is under way: whether a request has to wait, either for a huge key to be saved before it is
  * changed, or for a file to be put in place. The caller holds the connection by HOLD_SNAPSHOT. */
