@@ -1,15 +1,15 @@
 /* Invariants:
- * - all leaves are at the same depth, and their list runs in the tree's order;
- * - count[i] is the number of entries below child[i]; in a keyed tree first[i] is
- *   the first of them, exactly: its item pointer never outlives the entry;
- * - an unkeyed tree's first and last leaf are left out of that: they are where a list
- *   grows and shrinks, and so nothing has to climb for it;
- * - the root, if an inner node, has two children at least, any other has one, and
- *   two inner nodes side by side under one parent have more than MERGE_AT children
- *   together. That is what bounds the height.
+ * (1) All leaves are at the same depth, and their linked list is in the tree's order.
+ * (2) count[i] is the number of entries below child[i]. In a keyed tree first[i] is exactly the first of
+ *     them: its item pointer never outlives the entry.
+ * (3) The counts of (2) leave out the first and the last leaf of an unkeyed tree. A list grows and shrinks
+ *     there, and so no inner node has to be updated.
+ * (4) The root, if an inner node, has at least two children, any other inner node at least one, and two
+ *     adjacent inner nodes under one parent have more than MERGE_AT children together. This bounds the
+ *     height.
  *
- * Nodes point to their parents, and a node's slot in its parent is found by looking:
- * the client changes a leaf, and the news climbs from there. */
+ * Nodes point to their parents; a node's slot in its parent is found by a linear search. The client changes a
+ * leaf, and the update propagates up from there. */
 #include "ds/ctree.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void inner_free(struct ctree *t, struct ctree_inner *in)
     mem_free(in);
 }
 
-/* From both ends, because that is where lists and logs grow. */
+/* Searches from both ends, because lists and logs grow there. */
 static u32 ctree_slot_of(const struct ctree_inner *in, const struct ctree_node *child)
 {
     u32 low = 0, high = in->n - 1;
@@ -91,7 +91,7 @@ static void slot_drop(const struct ctree *t, struct ctree_inner *in, u32 i)
     slots_move(t, in, i, in, i + 1, in->n - i);
 }
 
-/* Hands the children of src from `from` on over to the end of dst. */
+/* Moves the children of src from `from` on to the end of dst. */
 static void slots_give(const struct ctree *t, struct ctree_inner *dst, struct ctree_inner *src,
                        u32 from)
 {
@@ -102,11 +102,11 @@ static void slots_give(const struct ctree *t, struct ctree_inner *dst, struct ct
     src->n -= n;
 }
 
-/* --- climbing --- */
+/* --- propagating changes upward --- */
 
 static bool is_end(const struct ctree_leaf *leaf) { return !leaf->prev || !leaf->next; }
 
-/* What the nodes above a leaf count it for. */
+/* The number of entries that inner nodes count for a leaf: invariant (3). */
 static u64 weight(const struct ctree *t, const struct ctree_leaf *leaf)
 {
     return !t->keyed && is_end(leaf) ? 0 : leaf->count;
@@ -120,7 +120,7 @@ static void sum_up(struct ctree *t)
     if (t->tail != t->head) t->count += t->tail->count;
 }
 
-/* Tells everything above a node what to count it for, and its first entry. */
+/* Updates the count and the first entry of a node in all nodes above it. */
 static void climb(struct ctree *t, const struct ctree_node *node, u64 count,
                   const struct ctree_key *first)
 {
@@ -150,7 +150,8 @@ void ctree_update(struct ctree *t, struct ctree_leaf *leaf, const struct ctree_k
     sum_up(t);
 }
 
-/* The leaf beside it came or went as an end: it may have become one, or be one no longer. */
+/* A neighbour was added or removed, so the leaf may have become an end leaf, or ceased to be one: invariant
+ * (3). */
 static void end_changed(struct ctree *t, struct ctree_leaf *leaf)
 {
     if (!t->keyed) climb(t, &leaf->node, weight(t, leaf), NULL);
@@ -162,7 +163,7 @@ static void add_beside(struct ctree *t, struct ctree_node *sibling, bool after,
                        struct ctree_node *child, u64 count, const struct ctree_key *first,
                        u32 keep);
 
-/* A new root above the old one. */
+/* Adds a new root above the old one. */
 static struct ctree_inner *ctree_grow_root(struct ctree *t)
 {
     struct ctree_inner *in = inner_new(t);
@@ -214,7 +215,7 @@ void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *
         t->root = &leaf->node;
         climb(t, &leaf->node, weight(t, leaf), first);
     } else {
-        /* A tree that grows at an end leaves full nodes behind. */
+        /* A tree that grows at one end should consist of full nodes. */
         u32 keep = !leaf->next ? CTREE_FANOUT - 1 : !leaf->prev ? 1 : CTREE_FANOUT / 2;
         struct ctree_leaf *sibling = after ? after : leaf->next;
         add_beside(t, &sibling->node, after != NULL, &leaf->node, weight(t, leaf), first, keep);
@@ -227,7 +228,7 @@ void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *
 
 static void ctree_drop_child(struct ctree *t, struct ctree_inner *in, const struct ctree_node *child);
 
-/* Joins two small neighbours under one parent. */
+/* Merges two small neighbours under one parent: invariant (4). */
 static void merge(struct ctree *t, struct ctree_inner *left, struct ctree_inner *right)
 {
     slots_give(t, left, right, 0);
@@ -325,7 +326,7 @@ struct walk {
     u64 entries, leaves, inners;
 };
 
-/* CHECKs a subtree and gives what it counts for and its first key. */
+/* CHECKs a subtree. Returns its count and its first key. */
 static u64 check_node(struct walk *w, const struct ctree_node *node, u32 level,
                       struct ctree_key *first)
 {

@@ -1,13 +1,11 @@
-/* The part a sorted set's tree and a list's tree share: a B+tree that keeps
- * leaves in order and counts the entries below every branch, so that the leaf
- * holding the i-th entry is found in O(log n).
+/* A counted B+tree: the shared part of sorted sets (ztree), lists (rope) and ordered maps (omap). It keeps
+ * leaves in order and counts the entries below every branch, so that the leaf of the i-th entry is found in
+ * O(log n).
  *
- * What a leaf holds is its client's business. The client embeds struct ctree_leaf
- * as the first member of its own leaf, allocates and frees it, moves entries
- * between leaves as it likes, and tells the tree afterwards. A keyed tree also
- * keeps the first entry of every branch, by which its client can search it;
- * an unkeyed tree takes NULL wherever a key is asked for, and changing the number
- * of entries in its first or last leaf is O(1). */
+ * The client defines the leaves: it embeds struct ctree_leaf as the first member of its own struct, allocates
+ * and frees it, moves entries between leaves, and calls ctree_update afterwards. A keyed tree also keeps the
+ * first entry of every branch, for the client to search by. An unkeyed tree takes NULL for every key;
+ * changing the number of entries in its first or last leaf is O(1). */
 #ifndef MAYFLY_DS_CTREE_H
 #define MAYFLY_DS_CTREE_H
 
@@ -36,17 +34,17 @@ struct ctree_inner {
     struct ctree_node node;
     u32 n; /* children, at least 1; at least 2 in the root */
     struct ctree_node *child[CTREE_FANOUT];
-    u64 count[CTREE_FANOUT];  /* entries below each child; not those of an unkeyed tree's end leaves */
+    u64 count[CTREE_FANOUT];  /* entries below each child, without an unkeyed tree's end leaves */
     struct ctree_key first[]; /* the first entry below each child; keyed trees only */
 };
 
-/* Zeroed but for `keyed`, it is an empty tree. */
+/* An empty tree is zeroed except for `keyed`. */
 struct ctree {
     struct ctree_node *root; /* a leaf when height is 0; NULL when empty */
     struct ctree_leaf *head, *tail;
     struct ctree_key first; /* the first entry of all; keyed trees only */
     u64 count;              /* entries in all leaves */
-    u64 counted;            /* of them, those the inner nodes count */
+    u64 counted;            /* of these, counted in the inner nodes */
     u64 leaves, inners;
     u32 height; /* levels of inner nodes */
     bool keyed;
@@ -60,17 +58,17 @@ struct ctree_leaf *ctree_at(const struct ctree *t, u64 rank, u32 *offset);
 void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *leaf,
                   const struct ctree_key *first);
 
-/* To be called when leaf->count or the leaf's first entry has changed. */
+/* Call it when leaf->count or the leaf's first entry has changed. */
 void ctree_update(struct ctree *t, struct ctree_leaf *leaf, const struct ctree_key *first);
 
-/* Takes a leaf out; freeing it is the client's. */
+/* Removes a leaf from the tree. The client frees it. */
 void ctree_remove(struct ctree *t, struct ctree_leaf *leaf);
 
-/* Bytes of the inner nodes; the leaves are the client's to count. */
+/* Bytes of the inner nodes, without the leaves. */
 size_t ctree_memory(const struct ctree *t);
 
-/* For tests: CHECKs links, counts, fill and that first_of(leaf) is what the tree
- * keeps (NULL for an unkeyed tree). O(n). */
+/* For tests: CHECKs links, counts, fill and that first_of(leaf) equals the key in the tree (NULL for an
+ * unkeyed tree). O(n). */
 void ctree_check(const struct ctree *t,
                  const struct ctree_key *(*first_of)(const struct ctree_leaf *leaf));
 

@@ -3,10 +3,10 @@
  *     level 2:  |<-------------- bucket, 4.4 min -------------->|
  *     cells:    | 4.1 s | 4.1 s | 4.1 s |         …     | 4.1 s |   64 of them, each {keys, past}
  *
- * A cell is as wide as a bucket of the level below (1 ms at level 0). What is left of a deadline's time is at
- * least the width of its bucket (due_place.h), so a cell is at most 1/64 as wide as the time until it begins.
- * Beside the number of keys a cell has the sum of how far past its start they are: the mean tells on which
- * side of a moment within the cell they lie, exactly so if all of them share a deadline. */
+ * A cell is as wide as a bucket of the level below (1 ms at level 0). A deadline in a bucket is at least the
+ * bucket's width away (due_place.h), so a cell is at most 1/64 as wide as the time until it begins. Besides
+ * the number of keys, a cell has the sum of their offsets from its start. The mean offset tells on which side
+ * of a moment within the cell the keys lie; this is exact if all of them share a deadline. */
 #ifndef MAYFLY_DS_DUE_CELLS_H
 #define MAYFLY_DS_DUE_CELLS_H
 
@@ -15,14 +15,14 @@
 
 #define DUE_CELLS 64
 #define DUE_CELL_SHIFT(level) (6 * (level)) /* log2 of the cell width in ms */
-#define DUE_MEAN_KEYS (1 << 24)             /* cells of more keys have no mean: `past` may have overflowed */
+#define DUE_MEAN_KEYS (1 << 24)             /* cells with more keys have no mean: `past` may overflow */
 
 struct due_cell {
-    i32 keys; /* negative only in a bucket whose row on disk is from before there were cells */
-    u32 past; /* sum of the keys' deadlines less the cell's start, in units of due_unit_shift, modulo 2^32 */
+    i32 keys; /* negative only in a bucket whose row on disk predates cells */
+    u32 past; /* sum of the keys' offsets from the cell's start, in units of due_unit_shift, modulo 2^32 */
 };
 
-/* Offsets are counted in 1/256 of a cell, or in milliseconds where that would be less. */
+/* Offsets are in units of 1/256 of a cell, at least a millisecond. */
 static inline u32 due_unit_shift(u32 level) { return level < 2 ? 0 : DUE_CELL_SHIFT(level) - 8; }
 
 static inline struct due_cell *due_cell_of(struct due_cell *cells, u32 level, i64 deadline_ms)
@@ -30,7 +30,7 @@ static inline struct due_cell *due_cell_of(struct due_cell *cells, u32 level, i6
     return &cells[MIN(MAX(deadline_ms, 0), PLACE_LATEST) >> DUE_CELL_SHIFT(level) & (DUE_CELLS - 1)];
 }
 
-/* Counts a key in (n = 1) or out (n = -1). */
+/* Adds (n = 1) or removes (n = -1) a key. */
 static inline void due_cell_count(struct due_cell *c, u32 level, i64 deadline_ms, int n)
 {
     u32 unit = due_unit_shift(level), in_cell = (1u << (DUE_CELL_SHIFT(level) - unit)) - 1;

@@ -1,11 +1,10 @@
-/* Where a deadline is filed in a deadline index: the rule that the timing wheel in memory (wheel.h) and the
- * one on disk (engine/rocks/due/due_row.h) share.
+/* Where a deadline is filed: the rule shared by the timing wheel in memory (wheel.h) and the deadline index
+ * on disk (engine/rocks/due/due_row.h).
  *
- * Level L has buckets 64 ms · 64^L wide. A deadline lies in its bucket of the highest level at which that is
- * at least the second after now's; else in its bucket of level 0. Buckets of level 0 are visited when they
- * end, coarser ones a whole width before they start. So whatever is in a coarse bucket has at least a
- * bucket's width left to live, as long as visits are in time: that is what bounds the error of a forecast
- * (due_cells.h). */
+ * Level L has buckets 64 ms · 64^L wide. A deadline is filed at the highest level at which its bucket is at
+ * least two after the bucket of now; if there is none, at level 0. Buckets of level 0 are visited when they
+ * end, coarser ones one width before they start. So as long as visits are on time, a deadline in a coarse
+ * bucket is at least one bucket width away, which bounds the error of a forecast (due_cells.h). */
 #ifndef MAYFLY_DS_DUE_PLACE_H
 #define MAYFLY_DS_DUE_PLACE_H
 
@@ -13,7 +12,7 @@
 
 #define PLACE_LEVELS 10
 #define PLACE_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
-#define PLACE_LATEST (INT64_MAX - 64)        /* deadlines beyond are filed as this one: no visit overflows */
+#define PLACE_LATEST (INT64_MAX - 64)        /* later deadlines are filed here: avoids overflow */
 
 struct place {
     i64 due_ms; /* when the bucket is visited */

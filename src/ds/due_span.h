@@ -4,8 +4,7 @@
 
 #include "base/types.h"
 
-/* Keys whose deadlines lie in from_ms … to_ms - 1. All times zero: overdue, and it is not known for how
- * long. */
+/* Keys whose deadlines lie in from_ms … to_ms - 1. All times zero: overdue for an unknown time. */
 struct due_span {
     i64 from_ms, to_ms, mean_ms;
     u64 keys;

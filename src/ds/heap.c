@@ -1,4 +1,4 @@
-/* The children of v[i] are v[2i + 1] and v[2i + 2], none of which comes before it. */
+/* Invariant: the children of v[i] are v[2i + 1] and v[2i + 2], and neither orders before it. */
 #include "ds/heap.h"
 
 #include "base/alloc.h"

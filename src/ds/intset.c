@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-/* Index of the first value that is not below the wanted one. They often come in order. */
+/* Index of the first value >= `value`. The end is tried first, because values often arrive in order. */
 static u32 lower_bound(const struct intset *s, i64 value)
 {
     u32 lo = 0, hi = intset_count(s);

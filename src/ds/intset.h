@@ -1,4 +1,4 @@
-/* A small sorted set of 64-bit integers in one allocation. NULL is an empty one. */
+/* A small sorted set of 64-bit integers in one allocation. NULL is an empty set. */
 #ifndef MAYFLY_DS_INTSET_H
 #define MAYFLY_DS_INTSET_H
 
@@ -15,10 +15,10 @@ void intset_free(struct intset *s);
 struct intset *intset_copy(const struct intset *s);
 
 bool intset_has(const struct intset *s, i64 value);
-bool intset_add(struct intset **s, i64 value);    /* false: it was there */
-bool intset_remove(struct intset **s, i64 value); /* false: it was not there */
+bool intset_add(struct intset **s, i64 value);    /* false: already present */
+bool intset_remove(struct intset **s, i64 value); /* false: not present */
 
-/* Room for so many in all. */
+/* Makes room for n values in total. */
 void intset_reserve(struct intset **s, u32 n);
 
 #endif

@@ -1,17 +1,17 @@
-/* What elements take in a Redis listpack, and how many of them a list may have to be called one.
+/* Sizes of elements in a Redis listpack, and the limits up to which Redis encodes a list as one listpack.
  *
- * An element is a head, its data, and the size of both once more, to be read backward. Mayfly keeps no
- * listpacks in memory: it writes them to files, and OBJECT ENCODING and the nodes of streams go by their
- * sizes. */
+ * An element is a header, its data, and the size of both again, for reading backward. Mayfly keeps no
+ * listpacks in memory. It writes them to RDB files, and derives OBJECT ENCODING and the nodes of streams from
+ * their sizes. */
 #ifndef MAYFLY_DS_LISTPACK_H
 #define MAYFLY_DS_LISTPACK_H
 
 #include "base/num.h"
 
-#define LISTPACK_EMPTY 7        /* bytes: a header of six and the end */
-#define LISTPACK_SAFE_BYTES 8192 /* of a list whose limit is a number of elements */
+#define LISTPACK_EMPTY 7        /* bytes: a six-byte header and the end mark */
+#define LISTPACK_SAFE_BYTES 8192 /* maximum for a list whose limit is a number of elements */
 
-/* Redis's own bounds, lower by one than they could be: readers insist on its choice. */
+/* Redis's bounds, one lower than necessary: its readers reject any other choice. */
 static inline size_t listpack_backward_cost(u64 n)
 {
     return n <= 127 ? 1 : n < 16383 ? 2 : n < 2097151 ? 3 : n < 268435455 ? 4 : 5;
@@ -46,7 +46,7 @@ static inline bool listpack_exceeds(i64 limit, u64 bytes, u64 count)
     return bytes > listpack_bytes_max(limit) || (limit >= 0 && count > (u64)MAX(limit, 1));
 }
 
-/* Whether a quicklist that has shrunk to this size becomes a listpack: at half of the limit. */
+/* Whether a quicklist that has shrunk to this size becomes a listpack again: at half the limit. */
 static inline bool listpack_is_half(i64 limit, u64 bytes, u64 count)
 {
     if (limit < 0) return bytes <= listpack_bytes_max(limit) / 2;

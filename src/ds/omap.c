@@ -1,14 +1,14 @@
 /* A ctree whose leaves each have a blob of rows (omap_blob.h).
  *
  * Invariants:
- * - names ascend strictly through all leaves; no leaf is without a row;
- * - a leaf is over OMAP_BLOB_MAX only with a single row;
- * - of two neighbours one at least is more than half full, unless they would not fit together;
- * - blob_memory is the sum of the blobs' memory: every change of a blob stands between omap_edit_begin and
- *   omap_edit_end.
+ * (1) Names ascend strictly through all leaves, and no leaf is empty.
+ * (2) A leaf exceeds OMAP_BLOB_MAX only if it has a single row.
+ * (3) Of two neighbours at least one is more than half full, unless they would not fit into one leaf.
+ * (4) blob_memory is the sum of the blobs' memory: every change of a blob is between omap_edit_begin and
+ *     omap_edit_end.
  *
- * The tree's key of a leaf is the leaf itself, so that nothing has to climb when its first row changes: a
- * search looks at the first rows of the leaves it passes. */
+ * The tree's key of a leaf is the leaf itself, so that a change of its first row needs no update of inner
+ * nodes: a search reads the first rows of the leaves it passes. */
 #include "ds/omap.h"
 
 #include "base/alloc.h"
@@ -34,7 +34,7 @@ static bool begins_after(const void *leaf, bytes name)
     return omap_blob_cmp(blob, omap_blob_first(blob), name) > 0;
 }
 
-/* The last leaf that does not begin after the name, or the first of all; there is one. */
+/* The last leaf whose first row is not after the name, or the first leaf. The map is not empty. */
 static struct omap_leaf *leaf_for(const struct omap *o, bytes name)
 {
     if (!begins_after(o->tree.tail, name)) return omap_leaf_of(o->tree.tail);
@@ -66,7 +66,7 @@ static bool omap_find(const struct omap *o, bytes name, struct omap_pos *pos)
 static void omap_edit_begin(struct omap *o, struct omap_leaf *l) { o->blob_memory -= packed_memory(l->blob); }
 static void omap_edit_end(struct omap *o, struct omap_leaf *l) { o->blob_memory += packed_memory(l->blob); }
 
-/* Takes the blob over. */
+/* Takes ownership of the blob. */
 static struct omap_leaf *leaf_add(struct omap *o, struct omap_leaf *after, packed *blob)
 {
     struct omap_leaf *l = mem_alloc(sizeof *l);
@@ -99,8 +99,8 @@ static void leaf_cut(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
     omap_edit_end(o, l);
 }
 
-/* Moves the rows from `at` on into a new leaf, which is returned; or into several, for with another model
- * they may need more room. */
+/* Moves the rows from `at` on into a new leaf and returns it. There may be several new leaves, because with
+ * another model the rows may take more space. */
 static struct omap_leaf *leaf_split(struct omap *o, struct omap_leaf *l, u32 at)
 {
     struct omap_leaf *after = l;
@@ -111,7 +111,7 @@ static struct omap_leaf *leaf_split(struct omap *o, struct omap_leaf *l, u32 at)
 
 static bool omap_is_small(const struct omap_leaf *l) { return packed_bytes(l->blob) <= OMAP_BLOB_MAX / 2; }
 
-/* Moves the rows of the right one to the left, if all fit. */
+/* Moves the rows of the right leaf into the left one, if all fit. */
 static void omap_join(struct omap *o, struct omap_leaf *left, struct omap_leaf *right)
 {
     u32 at = omap_blob_first(right->blob);
@@ -128,7 +128,7 @@ static void omap_join(struct omap *o, struct omap_leaf *left, struct omap_leaf *
     leaf_drop(o, right);
 }
 
-/* Restores the third invariant around a leaf that shrank or got a new neighbour. */
+/* Restores invariant (3) around a leaf that shrank or got a new neighbour. */
 static void omap_merge_small(struct omap *o, struct omap_leaf *l)
 {
     if (!omap_is_small(l)) return;
@@ -137,7 +137,7 @@ static void omap_merge_small(struct omap *o, struct omap_leaf *l)
     if (prev && omap_is_small(l) && omap_is_small(prev)) omap_join(o, prev, l);
 }
 
-/* Erases rows from `at` on, and the leaf if they are all it has. */
+/* Erases rows from `at` on, and the leaf if it becomes empty. */
 static void leaf_erase(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
 {
     if (rows < omap_blob_rows(l->blob)) {
@@ -152,10 +152,10 @@ static void leaf_erase(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
 
 /* -- changing ---------------------------------------------------------------------------- */
 
-/* Puts a row before the one at `at` of a leaf that has no room for it: between the leaf's two parts, or
- * between it and its neighbour. It goes into the left one, or else begins a leaf, and never goes into the
- * right one: where rows come in order, as at the end of a log that has other rows behind it, the next ones
- * are like this one, and it is a better model for them than what lies behind. */
+/* Inserts a row before the one at `at` into a leaf that has no room: between the leaf's two parts, or between
+ * it and its neighbour. The row is appended to the left part or starts a new leaf, but never joins the right
+ * part: where rows arrive in order, as at the end of a log that is followed by other rows, the next rows
+ * resemble this one, and it is a better model for them than the rows after it. */
 static void put_between(struct omap *o, struct omap_leaf *l, u32 at, bytes name, bytes value)
 {
     struct omap_leaf *left = l, *right;
@@ -173,7 +173,8 @@ static void put_between(struct omap *o, struct omap_leaf *l, u32 at, bytes name,
     if (left) omap_merge_small(o, left);
 }
 
-/* The same, with `replace` for the row at `at`, which is not the only one. What is put may lie in a blob. */
+/* The same; `replace` replaces the row at `at`, which is not the only one. Name and value may point into a
+ * blob. */
 static void put_apart(struct omap *o, struct omap_leaf *l, u32 at, bool replace, bytes name, bytes value)
 {
     char *copy = mem_alloc(name.n + value.n + 1), *p = copy;
@@ -205,7 +206,7 @@ bool omap_del(struct omap *o, bytes name)
     return true;
 }
 
-/* How many rows of a blob from `at` on are before `to`. */
+/* The number of rows of a blob from `at` on that are before `to`. */
 static u32 omap_count_before(const packed *blob, u32 at, bytes to)
 {
     u32 n = 0;

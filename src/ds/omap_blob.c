@@ -4,20 +4,20 @@
  *   row      u8 front · u8 shared · mask · bytes · rest of the value
  *   or       u8 PLAIN · u8 front · u8 shared · length · rest of the name · rest of the value
  *
- * A row's name begins with `front` bytes of the model's, as many as they have in common, and its value with
- * `shared` bytes of the model's. The first form is for names as long as the model's: behind the front the
- * mask has a bit for each byte (in the order of bytes, the lowest bit first), and those which differ
- * follow. So an id that counts up costs the bytes that count. A length is one byte, or 0xff and four. */
+ * A row's name begins with `front` bytes of the model's name, their common prefix, and its value with
+ * `shared` bytes of the model's value. The first form is for names as long as the model's: after the front,
+ * the mask has a bit for each byte (in byte order, lowest bit first), followed by the bytes that differ. So
+ * an increasing id costs only the bytes that changed. A length is one byte, or 0xff and four bytes. */
 #include "ds/omap_blob.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 
-#define MODEL_MAX 254    /* bytes of a name, and of a value, that a model keeps */
-#define SHARING_MAX 1024 /* a longer value is stored whole, for it would have to be joined to be read */
+#define MODEL_MAX 254    /* maximum bytes of a name, and of a value, in a model */
+#define SHARING_MAX 1024 /* longer values are stored whole: reading them would have to join two slices */
 #define PLAIN 0xff
 #define LONG 0xff
-#define ROW_HEAD_MAX (3 + 1 + 4 + OMAP_MASKED_MAX / 8) /* more than either form has before the name */
+#define ROW_HEAD_MAX (3 + 1 + 4 + OMAP_MASKED_MAX / 8) /* upper bound of the bytes before the name */
 
 struct model {
     bytes name, value;
@@ -49,7 +49,8 @@ static const char *read_length(const char *p, size_t *n)
     return p + 5;
 }
 
-/* The name behind the front: the model's, with some bytes replaced. Returns where these end. */
+/* Writes the name after the front: the model's, with some bytes replaced. Returns the end of the replaced
+ * bytes. */
 static const char *omap_blob_unmask(bytes model, const char *p, char *to)
 {
     const u8 *mask = (const u8 *)p;
@@ -84,8 +85,8 @@ void omap_blob_read(const packed *b, u32 at, struct omap_row *row)
     row_decode(&m, packed_get(b, at), row);
 }
 
-/* Compares a row's name with another, of which `same` bytes are the model's. What they have in common with
- * the model tells most rows apart. */
+/* Compares a row's name with another one, whose common prefix with the model is `same` bytes. Comparing the
+ * two prefix lengths decides most cases. */
 static int row_cmp(const struct model *m, bytes text, bytes name, size_t same)
 {
     size_t front = (u8)text.p[(u8)text.p[0] == PLAIN];
@@ -101,7 +102,7 @@ int omap_blob_cmp(const packed *b, u32 at, bytes name)
     return row_cmp(&m, packed_get(b, at), name, same_front(m.name, name));
 }
 
-/* The last row is looked at first: that is where most maps grow. */
+/* Tries the last row first, because most maps grow at the end. */
 u32 omap_blob_find(const packed *b, bytes name, bool *equal)
 {
     struct model m = model_of(b);
@@ -134,7 +135,7 @@ char *omap_join_value(const struct omap_row *r, char *to)
     return omap_blob_write(omap_blob_write(to, r->value[0]), r->value[1]);
 }
 
-/* Room for a row on its way, mostly on the stack. */
+/* A buffer for encoding a row, usually on the stack. */
 struct scratch {
     char *p;
     char small[512];
@@ -150,7 +151,7 @@ static void scratch_close(struct scratch *s)
     if (s->p != s->small) mem_free(s->p);
 }
 
-/* What differs, and before it the mask that says where. */
+/* Writes the mask and the bytes that differ. */
 static char *write_masked(char *to, bytes model, bytes name)
 {
     u8 *mask = (u8 *)to;
@@ -216,7 +217,7 @@ packed *omap_blob_new(bytes name, bytes value)
     return b;
 }
 
-/* Appends the row at `at` of another blob, if there is room; without a blob makes one. */
+/* Appends the row at `at` of another blob if there is room. Creates the blob if *b is NULL. */
 static bool append_row(packed **b, const packed *from, u32 at)
 {
     struct omap_row row;

@@ -3,11 +3,11 @@
  * so that the element before a position can be read backwards from there.
  *
  * Invariants:
- * - bytes counts the header and every element, and is below PACKED_MAX;
- * - the allocation is exactly room_for(bytes), but for a roomy blob. Because that is
- *   a function of bytes alone, no capacity is stored, and blobs shrink as they grew;
- * - a roomy blob stands at one end of its room, and grows towards the other: at its
- *   front the header moves along. So a blob is not always aligned. */
+ * (1) `bytes` counts the header and every element, and is below PACKED_MAX.
+ * (2) The allocation is exactly room_for(bytes), except for a roomy blob. Because that is a function of
+ *     `bytes` alone, no capacity is stored, and blobs shrink as they grew.
+ * (3) A roomy blob is at one end of its room and grows towards the other. If it grows at the front, the
+ *     header moves along; so a blob is not always aligned. */
 #include "ds/packed.h"
 
 #include "base/alloc.h"
@@ -97,7 +97,7 @@ static packed *packed_resize(packed *p, u64 bytes)
     return p;
 }
 
-/* Makes the `old` bytes at pos `new` bytes wide; their content is the caller's. */
+/* Resizes the `old` bytes at pos to `new` bytes. The caller fills them. */
 static packed *packed_splice(packed *p, u32 pos, u32 old, u32 new)
 {
     u32 tail = p->bytes - pos - old;
@@ -210,7 +210,7 @@ packed *packed_extend(packed *p, const bytes *v, u32 n)
     u64 bytes = pos;
     for (u32 i = 0; i < n; i++) bytes += packed_cost(v[i].n);
     if (p->count == 0 && room_for(bytes) != room_for(p->bytes)) {
-        mem_free(p); /* there is nothing to keep */
+        mem_free(p); /* no content to keep */
         CHECK(bytes < PACKED_MAX);
         p = blob_alloc((u32)bytes, 0);
     }

@@ -2,10 +2,10 @@
  * set or sorted set, and a chunk of a list. Two bytes of overhead per element
  * shorter than 128 bytes, eight per blob, and no pointers; every search is a walk.
  *
- * A position is the byte offset of an element in the blob. It stays good until
- * the blob is modified at or before it; so does a slice from packed_get, except
- * that any modification may move the whole blob. Functions that modify return
- * the blob, possibly moved: p = packed_insert(p, ...). */
+ * A position is the byte offset of an element in the blob. It stays valid until
+ * the blob is modified at or before it. A slice from packed_get is invalidated
+ * by any modification, which may move the whole blob. Functions that modify
+ * return the blob, possibly moved: p = packed_insert(p, ...). */
 #ifndef MAYFLY_DS_PACKED_H
 #define MAYFLY_DS_PACKED_H
 
@@ -15,18 +15,18 @@ typedef struct packed packed;
 
 #define PACKED_END 0u             /* "no element" */
 #define PACKED_MAX ((u32)1 << 31) /* a blob stays smaller than this */
-#define PACKED_SAFE ((u32)1 << 30) /* a collection that grows beyond should take another form in time */
+#define PACKED_SAFE ((u32)1 << 30) /* a collection should change its encoding before it grows beyond this */
 
 packed *packed_new(void);
 packed *packed_copy(const packed *p);
 void packed_free(packed *p); /* NULL is fine */
 
 u32 packed_count(const packed *p);     /* elements */
-size_t packed_bytes(const packed *p);  /* bytes in use, the header's included */
-size_t packed_memory(const packed *p); /* bytes allocated, spare room included */
-size_t packed_cost(size_t n);          /* what an element of n bytes adds to packed_bytes */
+size_t packed_bytes(const packed *p);  /* bytes in use, including the header */
+size_t packed_memory(const packed *p); /* bytes allocated, including spare room */
+size_t packed_cost(size_t n);          /* bytes an element of n bytes adds to packed_bytes */
 
-/* Walking. Each gives PACKED_END when there is no such element. packed_at counts
+/* Navigation. Each returns PACKED_END if there is no such element. packed_at counts
  * from the head (0, 1, ...) or from the tail (-1, -2, ...) and walks from the
  * nearer end. */
 u32 packed_first(const packed *p);
@@ -40,35 +40,33 @@ bytes packed_get(const packed *p, u32 pos);
  * 2*stride, ...: stride 2 looks only at the fields of field-value pairs. */
 u32 packed_find(const packed *p, bytes needle, u32 stride);
 
-/* The slice must not point into the blob. The new element stands before pos, that
- * is at pos itself; with PACKED_END it is appended, and packed_last finds it. */
+/* Inserts an element at pos, before the one that is there; PACKED_END appends it, and packed_last finds it.
+ * The slice must not point into the blob. */
 NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
 NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
 
 /* Appends n elements with one allocation at most. */
 NODISCARD packed *packed_extend(packed *p, const bytes *v, u32 n);
 
-/* A roomy blob has room to grow, at its front or at its back, until it has `room` bytes (no fewer
- * than an empty blob): packed_insert_inside allocates nothing, and what it moves is only what lies
- * between that end and pos. A roomy blob can be read, grown like that, and trimmed: the latter
- * makes an ordinary one of it. `room` and `front` are the same each time; packed_memory doesn't
- * know of the spare room. */
+/* A roomy blob has spare room at its front or at its back, up to `room` bytes in total (at least an empty
+ * blob's): packed_insert_inside allocates nothing, and moves only the bytes between that end and pos. The
+ * only operations allowed are reading, packed_insert_inside, and trimming, which makes it an ordinary blob.
+ * The caller passes the same `room` and `front` each time. packed_memory does not include the spare room. */
 packed *packed_new_roomy(size_t room, bool front);
 NODISCARD packed *packed_insert_inside(packed *p, u32 pos, bytes value, bool front);
 NODISCARD packed *packed_trim(packed *p, size_t room, bool front);
 
-/* Erases up to count elements from pos on. What followed them is then at pos;
- * packed_here tells whether anything does. */
+/* Erases up to count elements from pos on. The element after them, if any (packed_here), is then at pos. */
 NODISCARD packed *packed_erase(packed *p, u32 pos, u32 count);
 
-/* pos if an element stands there, PACKED_END if it is the end of the blob. */
+/* pos if there is an element, PACKED_END at the end of the blob. */
 u32 packed_here(const packed *p, u32 pos);
 
 /* Moves the elements from pos on (PACKED_END: none) into a new blob, *tail. */
 NODISCARD packed *packed_split(packed *p, u32 pos, packed **tail);
 
-/* Appends a copy of b's elements to a. Each moves forward by what packed_bytes(a)
- * was, less the header: packed_bytes of an empty blob. */
+/* Appends a copy of b's elements to a. A position in b grows by the old packed_bytes(a) less packed_bytes of
+ * an empty blob. */
 NODISCARD packed *packed_append_all(packed *a, const packed *b);
 
 /* For tests: CHECKs that the blob is well formed. O(n). */

@@ -1,11 +1,11 @@
-/* Redis's packed forms, read. Layouts:
+/* Reads Redis's compact encodings. Layouts:
  *
- *   ziplist   u32 bytes · u32 tail · u16 count · (size of the one before · head · data) … · 0xff
+ *   ziplist   u32 bytes · u32 tail · u16 count · (size of the previous · head · data) … · 0xff
  *   zipmap    u8 count · (length · field · length · u8 spare · value · spare bytes) … · 0xff
  *   intset    u32 width · u32 count · ascending integers
- *   listpack  u32 bytes · u16 count · (head · data · own size, to be read backward) … · 0xff
+ *   listpack  u32 bytes · u16 count · (head · data · own size, backward) … · 0xff
  *
- * Integers are little-endian, but for the lengths in a ziplist's and listpack's heads. */
+ * Integers are little-endian, except for the lengths in ziplist and listpack heads. */
 #include "ds/rdb_blob.h"
 
 #define ZIPMAP_BIG 254
@@ -46,7 +46,7 @@ static bool rdb_blob_bad(struct rdb_blob *b, const char *what)
     return false;
 }
 
-/* An element as it lies there. */
+/* An element as stored. */
 struct element {
     bool is_int;
     i64 v;      /* if so … */
@@ -88,7 +88,7 @@ static void open_intset(struct rdb_blob *b, bytes raw)
 
 void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
 {
-    b->kind = kind; /* one by one, for `digits` is large */
+    b->kind = kind; /* field by field: zeroing `digits` would be slow */
     b->p = raw.p;
     b->end = raw.p + raw.n;
     b->seen = b->previous = 0;
@@ -107,7 +107,7 @@ void rdb_blob_open(struct rdb_blob *b, enum rdb_blob_kind kind, bytes raw)
 
 /* -- one element of each kind: false with an error, or nothing left ---------------------------- */
 
-/* n bytes from p + head on are the element; the next begins after them. */
+/* Takes n bytes from p + head on as the element and advances past them. */
 static bool rdb_blob_take_bytes(struct rdb_blob *b, size_t head, u64 n, struct element *item)
 {
     if (room(b) < head || room(b) - head < n) return rdb_blob_bad(b, "an element goes beyond its end");
@@ -136,7 +136,7 @@ static bool next_in_zipmap(struct rdb_blob *b, struct element *item)
         if (room(b) < head) return rdb_blob_bad(b, "an element goes beyond its end");
         n = load_4(b->p + 1);
     }
-    if (b->seen & 1) { /* values have room to grow */
+    if (b->seen & 1) { /* values may have spare bytes */
         if (room(b) < head + 1) return rdb_blob_bad(b, "an element goes beyond its end");
         spare = (u8)b->p[head++];
     }
@@ -146,7 +146,7 @@ static bool next_in_zipmap(struct rdb_blob *b, struct element *item)
     return true;
 }
 
-/* The length and the size of a string's head, or head 0: it is no string. */
+/* Sets the length and returns the size of a string's head; 0: not a string. */
 static size_t ziplist_string(const struct rdb_blob *b, u64 *n)
 {
     const u8 *p = (const u8 *)b->p;

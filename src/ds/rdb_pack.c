@@ -1,4 +1,4 @@
-/* Redis's packed forms, written: listpacks and intsets. Their layouts are in rdb_blob.c. */
+/* Writes listpacks and intsets. rdb_blob.c describes the layouts. */
 #include <stdlib.h>
 
 #include "ds/rdb_blob.h"
@@ -17,7 +17,7 @@ void rdb_pack_begin(struct buf *pack)
     pack->n = RDB_LISTPACK_HEADER;
 }
 
-/* The head of an integer with its data; the size of both. */
+/* Writes the head of an integer and its data. Returns the size of both. */
 static size_t int_head(i64 v, char to[9])
 {
     if (v >= 0 && v <= 127) {

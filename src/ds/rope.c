@@ -1,27 +1,26 @@
 /* A ctree (unkeyed) whose leaves are chunks, each with a packed blob of its own.
  *
  * Invariants:
- * - a chunk is never empty, and over its limits only with a single element;
- * - of two neighbours one at least is more than half full, by bytes or by entries;
- * - link.count is the blob's count, and blob_memory the sum of the blobs' memory:
- *   every change of a blob but a push into a roomy one stands between rope_edit_begin
- *   and rope_edit_end;
- * - only an end of a long rope is roomy, that is has its full size allocated: it is
- *   where pushes go, and growing it step by step would cost more than the pushes. A
- *   head grows towards its front, so that a push there moves nothing either.
+ * (1) A chunk is never empty, and exceeds its limits only with a single element.
+ * (2) Of two neighbours at least one is more than half full, by bytes or by entries.
+ * (3) link.count is the blob's count, and blob_memory the sum of the blobs' memory: every change of a blob,
+ *     except a push into a roomy one, is between rope_edit_begin and rope_edit_end.
+ * (4) Only the end chunks of a long rope are roomy, that is, allocated at their full size: pushes go there,
+ *     and growing a blob step by step would cost more than the pushes. The head grows towards its front, so
+ *     that a push there moves no bytes either.
  *
- * Merging goes from right to left, so a chunk survives the settling of those after it. */
+ * Merging moves elements from right to left, so a chunk survives the merging of the chunks after it. */
 #include "ds/rope.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 
-#define ROOMY_FROM 8 /* chunks; so that the spare room is little beside the rest */
+#define ROOMY_FROM 8 /* chunks: spare room is then small compared with the rest */
 
 struct rope_chunk {
     struct ctree_leaf link;
     packed *blob;
-    bool roomy, front; /* front: that is where the room is */
+    bool roomy, front; /* front: the spare room is at the front */
 };
 
 static struct rope_chunk *chunk_of(struct ctree_leaf *link) { return (struct rope_chunk *)link; }
@@ -67,7 +66,7 @@ static void rope_edit_end(struct rope *r, struct rope_chunk *c)
     ctree_update(&r->tree, &c->link, NULL);
 }
 
-/* It is no end any more. */
+/* The chunk is no longer an end: frees its spare room, invariant (4). */
 static void chunk_trim(struct rope *r, struct rope_chunk *c)
 {
     if (!c->roomy) return;
@@ -75,7 +74,7 @@ static void chunk_trim(struct rope *r, struct rope_chunk *c)
     rope_edit_end(r, c);
 }
 
-/* Takes the blob over. A roomy one at the head has its room in front. */
+/* Takes ownership of the blob. A roomy blob at the head has its room at the front. */
 static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, packed *blob, bool roomy)
 {
     struct rope_chunk *c = mem_alloc(sizeof *c);
@@ -88,7 +87,7 @@ static struct rope_chunk *chunk_add(struct rope *r, struct rope_chunk *after, pa
     return c;
 }
 
-/* A chunk for one value that found no room in its neighbours. */
+/* Adds a chunk for a value that fits into neither neighbour. */
 static void chunk_add_value(struct rope *r, struct rope_chunk *left, struct rope_chunk *right,
                             bytes value)
 {
@@ -123,7 +122,7 @@ static void chunk_insert(struct rope *r, struct rope_chunk *c, u32 at, bytes val
     rope_edit_end(r, c);
 }
 
-/* Moves the elements from `at` on into a new chunk after c, and returns that. */
+/* Moves the elements from `at` on into a new chunk after c and returns it. */
 static struct rope_chunk *chunk_split(struct rope *r, struct rope_chunk *c, u32 at)
 {
     packed *tail;
@@ -148,7 +147,7 @@ static void chunk_merge(struct rope *r, struct rope_chunk *left, struct rope_chu
     chunk_drop(r, right);
 }
 
-/* Restores the second invariant around c after it shrank or got a new neighbour. */
+/* Restores invariant (2) around c after it shrank or got a new neighbour. */
 static void rope_merge_small(struct rope *r, struct rope_chunk *c, struct rope_pos *cursor)
 {
     if (!rope_is_small(r, c)) return;
@@ -161,7 +160,7 @@ static void rope_merge_small(struct rope *r, struct rope_chunk *c, struct rope_p
     if (next && rope_is_small(r, c) && rope_is_small(r, next)) chunk_merge(r, c, next, cursor);
 }
 
-/* Erases n elements of a chunk, and the chunk if they are all it has. */
+/* Erases n elements of a chunk, and the chunk if it becomes empty. */
 static void chunk_erase(struct rope *r, struct rope_chunk *c, u32 at, u32 n,
                         struct rope_pos *cursor)
 {
@@ -239,7 +238,7 @@ void rope_push(struct rope *r, bool front, bytes value)
         chunk_add_value(r, NULL, NULL, value);
 }
 
-/* How many of the values fit into a chunk of that fill, together. */
+/* The number of values that fit into the chunk together. */
 static u32 how_many_fit(const struct rope *r, const packed *blob, const bytes *v, u32 n)
 {
     size_t size = packed_bytes(blob);
@@ -248,8 +247,8 @@ static u32 how_many_fit(const struct rope *r, const packed *blob, const bytes *v
     return k;
 }
 
-/* A chunk is filled before the next is begun. If a small one has no room for a value, that is a large one,
- * and so its own chunk is not small. */
+/* Fills a chunk before it starts the next one. Invariant (2) holds: a value that does not fit into a small
+ * chunk is large, so its own chunk is not small. */
 void rope_extend(struct rope *r, const bytes *v, u32 n)
 {
     while (n > 0) {
@@ -262,7 +261,7 @@ void rope_extend(struct rope *r, const bytes *v, u32 n)
         } else {
             packed *blob = packed_new();
             k = how_many_fit(r, blob, v, n);
-            if (k == 0) k = 1; /* too large for any */
+            if (k == 0) k = 1; /* too large for any chunk */
             if (c) chunk_trim(r, c);
             chunk_add(r, c, packed_extend(blob, v, k), false);
         }
@@ -378,7 +377,7 @@ bool rope_pos_erase(struct rope *r, struct rope_pos *pos, bool backward)
     struct rope_chunk *c = pos->chunk;
     u32 at = pos->at;
     bool more = backward ? rope_prev(pos) : rope_next(pos);
-    if (!backward && pos->chunk == c) pos->at = at; /* where the next element slides to */
+    if (!backward && pos->chunk == c) pos->at = at; /* the next element has moved here */
     chunk_erase(r, c, at, 1, pos);
     return more;
 }

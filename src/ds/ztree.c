@@ -3,22 +3,24 @@
  * Invariants: entries ascend strictly by (score, member) through all leaves, and no
  * leaf is empty.
  *
- * Three habits save memory. A full leaf first evens out with a neighbour that has
- * room and splits only when both have none: random inserts fill leaves to 0.8 and
- * more. Inserting past either end starts a new leaf instead of splitting the full
- * one, so that sorted input fills them completely. And a leaf that a removal left
- * half empty merges with a neighbour if they fit into one with some room to spare.
+ * Three rules save memory:
+ * - A full leaf first moves entries to a neighbour that has room, and splits only if neither has: random
+ *   inserts fill leaves to 0.8 and more.
+ * - Inserting past either end starts a new leaf instead of splitting the full one, so that sorted input fills
+ *   leaves completely.
+ * - A leaf left half empty by a removal merges with a neighbour if they fit into one leaf with some spare
+ *   room.
  *
- * All leaves have room for LEAF_CAP entries, except that an only leaf may have just
- * room for the next power of two: many trees hold a handful of entries. */
+ * All leaves have room for LEAF_CAP entries, except a single leaf, which may have room for the next power of
+ * two only: many trees hold a handful of entries. */
 #include "ds/ztree.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 
 #define LEAF_CAP 62                 /* makes a leaf just 1024 bytes */
-#define EVEN_AT (LEAF_CAP * 7 / 8)  /* a neighbour up to this full takes entries over */
-#define MERGE_AT (LEAF_CAP * 7 / 8) /* neighbours are merged if together not above this */
+#define EVEN_AT (LEAF_CAP * 7 / 8)  /* a neighbour filled up to this accepts entries */
+#define MERGE_AT (LEAF_CAP * 7 / 8) /* neighbours with at most this many entries together are merged */
 
 struct ztree_leaf {
     struct ctree_leaf link;
@@ -27,7 +29,7 @@ struct ztree_leaf {
 
 static size_t leaf_size(u32 cap) { return sizeof(struct ztree_leaf) + cap * sizeof(struct ctree_key); }
 
-/* The room an only leaf with this many entries has at least. */
+/* The minimum capacity of a single leaf with this many entries. */
 static u32 only_leaf_cap(u32 count)
 {
     u32 cap = 4;
@@ -44,7 +46,7 @@ static void update(struct ztree *t, struct ztree_leaf *leaf)
 
 /* --- searching --- */
 
-/* A place between entries: before the first entry that is not before it. */
+/* A position between entries. */
 struct bound {
     double score;
     enum { BEFORE_SCORE, AFTER_SCORE, BEFORE_MEMBER } side;
@@ -59,7 +61,7 @@ static inline bool ztree_is_before(const struct ztree *t, const struct ctree_key
     return bytes_cmp(t->member_of(e->item), b->member) < 0;
 }
 
-/* How many of n ascending entries are before the bound. */
+/* The number of entries, of n ascending ones, before the bound. */
 static u32 ztree_count_before(const struct ztree *t, const struct ctree_key *e, u32 n,
                               const struct bound *b)
 {
@@ -76,8 +78,8 @@ static u32 ztree_count_before(const struct ztree *t, const struct ctree_key *e, 
     return low;
 }
 
-/* The rank of a bound and its place, which is at the end of a leaf rather than at
- * the start of the next one. *leaf is NULL when the tree is empty. */
+/* The rank of a bound and its position. A position between two leaves is the end of the first one. *leaf is
+ * NULL if the tree is empty. */
 static u64 ztree_locate(const struct ztree *t, const struct bound *b, struct ztree_leaf **leaf,
                         u32 *index)
 {
@@ -94,7 +96,7 @@ static u64 ztree_locate(const struct ztree *t, const struct bound *b, struct ztr
     return rank + *index;
 }
 
-/* The same, but on an entry; false when there is none after the bound. */
+/* The same, but at an entry; false: none after the bound. */
 static bool seek(const struct ztree *t, const struct bound *b, struct ztree_leaf **leaf, u32 *index)
 {
     ztree_locate(t, b, leaf, index);
@@ -123,7 +125,7 @@ static struct ztree_leaf *leaf_new(u32 cap)
     return leaf;
 }
 
-/* Room for one more entry in an only leaf that may be small. */
+/* Makes room for one more entry in a single leaf, which may be small. */
 static struct ztree_leaf *grow_only_leaf(struct ztree *t, struct ztree_leaf *leaf)
 {
     u32 cap = only_leaf_cap(leaf->link.count + 1);
@@ -134,7 +136,7 @@ static struct ztree_leaf *grow_only_leaf(struct ztree *t, struct ztree_leaf *lea
     return leaf;
 }
 
-/* Moves entries across the border of two neighbours until the left one has `keep`. */
+/* Moves entries between two neighbours until the left one has `keep`. */
 static void deal(struct ztree_leaf *left, struct ztree_leaf *right, u32 keep)
 {
     u32 a = left->link.count, b = right->link.count;
@@ -167,7 +169,8 @@ static void even_out(struct ztree *t, struct ztree_leaf *left, struct ztree_leaf
     update(t, right);
 }
 
-/* Makes room in a full leaf for an entry at *index; follows the place it belongs to. */
+/* Makes room in a full leaf for an entry at *index. Returns the leaf the entry belongs to now, and updates
+ * *index. */
 static struct ztree_leaf *ztree_make_room(struct ztree *t, struct ztree_leaf *leaf, u32 *index)
 {
     struct ztree_leaf *prev = ztree_leaf_of(leaf->link.prev), *left = leaf;
@@ -186,7 +189,7 @@ static struct ztree_leaf *ztree_make_room(struct ztree *t, struct ztree_leaf *le
     return ztree_leaf_of(left->link.next);
 }
 
-/* Takes n entries out of a leaf, and the leaf out of the tree if it can go. */
+/* Removes n entries from a leaf, and merges or removes the leaf if possible. */
 static void ztree_take_out(struct ztree *t, struct ztree_leaf *leaf, u32 index, u32 n)
 {
     u32 rest = leaf->link.count -= n;
