@@ -7,7 +7,7 @@
 
 void resp_write_command(struct buf *out, int argc, const bytes *argv);
 
-/* Such a request up to where the bytes of its last argument belong; after those, CRLF ends it. */
+/* Writes a request up to the bytes of its last argument. The caller appends these and CRLF. */
 void resp_write_command_head(struct buf *out, int argc, const bytes *argv);
 
 #endif

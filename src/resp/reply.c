@@ -9,8 +9,8 @@
 #define CRLF_LEN 2
 #define HEADER_MAX (1 + NUM_I64_LEN + CRLF_LEN)
 
-/* ":123\r\n" and the like: a type byte, a number, the line's end. */
-static size_t write_header(char *p, char type, i64 n)
+/* Writes ":123\r\n" or similar: a type byte, a number, CRLF. */
+static size_t reply_write_header(char *p, char type, i64 n)
 {
     p[0] = type;
     size_t len;
@@ -27,10 +27,10 @@ static size_t write_header(char *p, char type, i64 n)
 
 static void header(struct buf *b, char type, i64 n)
 {
-    b->n += write_header(buf_reserve(b, HEADER_MAX), type, n);
+    b->n += reply_write_header(buf_reserve(b, HEADER_MAX), type, n);
 }
 
-static void line(struct reply *r, char type, bytes text)
+static void reply_text_line(struct reply *r, char type, bytes text)
 {
     char *p = buf_reserve(r->out, text.n + 1 + CRLF_LEN);
     *p++ = type;
@@ -40,13 +40,13 @@ static void line(struct reply *r, char type, bytes text)
 }
 
 void reply_ok(struct reply *r) { buf_append(r->out, "+OK\r\n", 5); }
-void reply_simple(struct reply *r, const char *s) { line(r, '+', bytes_str(s)); }
+void reply_simple(struct reply *r, const char *s) { reply_text_line(r, '+', bytes_str(s)); }
 
 void reply_error(struct reply *r, const char *msg)
 {
     r->errors++;
     r->error_at = r->out->n;
-    line(r, '-', bytes_str(msg));
+    reply_text_line(r, '-', bytes_str(msg));
 }
 
 void reply_errorf(struct reply *r, const char *fmt, ...)
@@ -63,7 +63,7 @@ void reply_errorf(struct reply *r, const char *fmt, ...)
     }
     r->errors++;
     r->error_at = r->out->n;
-    line(r, '-', buf_bytes(&text));
+    reply_text_line(r, '-', buf_bytes(&text));
     buf_release(&text);
 }
 
@@ -72,7 +72,7 @@ void reply_int(struct reply *r, i64 v) { header(r->out, ':', v); }
 void reply_bulk(struct reply *r, bytes b)
 {
     char *p = buf_reserve(r->out, HEADER_MAX + b.n + CRLF_LEN);
-    size_t n = write_header(p, '$', (i64)b.n);
+    size_t n = reply_write_header(p, '$', (i64)b.n);
     if (b.n) memcpy(p + n, b.p, b.n);
     memcpy(p + n + b.n, "\r\n", CRLF_LEN);
     r->out->n += n + b.n + CRLF_LEN;
@@ -102,7 +102,7 @@ void reply_double(struct reply *r, double v)
     char text[64];
     size_t n = num_print_double(text, v);
     if (r->proto == 2) reply_bulk(r, bytes_of(text, n));
-    else line(r, ',', bytes_of(text, n));
+    else reply_text_line(r, ',', bytes_of(text, n));
 }
 
 void reply_bool(struct reply *r, bool v)
@@ -151,14 +151,14 @@ void reply_verbatim(struct reply *r, bytes b, const char *ext3)
 void reply_big_number(struct reply *r, const char *digits)
 {
     if (r->proto == 2) reply_bulk_str(r, digits);
-    else line(r, '(', bytes_str(digits));
+    else reply_text_line(r, '(', bytes_str(digits));
 }
 
-/* Puts an aggregate's header in front of what was written since the mark. */
+/* Inserts an aggregate's header at the mark, before the elements written since. */
 static void header_at(struct reply *r, size_t mark, char type, i64 n)
 {
     char head[HEADER_MAX];
-    size_t len = write_header(head, type, n);
+    size_t len = reply_write_header(head, type, n);
     buf_reserve(r->out, len);
     memmove(r->out->p + mark + len, r->out->p + mark, r->out->n - mark);
     memcpy(r->out->p + mark, head, len);

@@ -1,8 +1,11 @@
-/* Writes replies in RESP2 or RESP3 into an output buffer. The caller chooses
- * the meaning (a map, a set, a null); the protocol version chooses the bytes.
+/* Writes replies in RESP2 or RESP3 into an output buffer. The caller chooses the meaning (a map, a set, a
+ * null); the protocol version chooses the bytes.
  *
- * An aggregate whose length is not known beforehand: take reply_mark(), write
- * the elements, then reply_array_at(mark, n): the header is put in front. */
+ * If the length of an aggregate is not known in advance:
+ *
+ *     size_t mark = reply_mark(r);
+ *     …                            write the elements
+ *     reply_array_at(r, mark, n);  inserts the header */
 #ifndef MAYFLY_RESP_REPLY_H
 #define MAYFLY_RESP_REPLY_H
 
@@ -12,14 +15,14 @@ struct reply {
     struct buf *out;  /* borrowed */
     u8 proto;         /* 2 or 3 */
     u32 errors;       /* error replies written so far … */
-    u32 counted;      /* … of which so many are in the statistics: errors of what a script has called */
-    size_t error_at;  /* offset in out of the last of the others: errorstats */
+    u32 counted;      /* … of these, already in the statistics: errors of commands called by a script */
+    size_t error_at;  /* offset in `out` of the last error not counted yet: for errorstats */
 };
 
 void reply_ok(struct reply *r);
 void reply_simple(struct reply *r, const char *s);                /* +s */
-void reply_error(struct reply *r, const char *msg);               /* -msg; msg holds the code: "ERR …" */
-/* … and line breaks in it become spaces, or go. */
+void reply_error(struct reply *r, const char *msg);               /* -msg; begins with a code: "ERR …" */
+/* Line breaks in the text become spaces; those at the end are removed. */
 void reply_errorf(struct reply *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void reply_int(struct reply *r, i64 v);
 void reply_bulk(struct reply *r, bytes b);

@@ -10,10 +10,10 @@
 #define UNAUTH_ARGS 10
 #define UNAUTH_BULK 16384
 #define ARGV_FIRST 8
-#define ARGV_TRUSTED 1024 /* a claimed count gets no more room than this in advance */
+#define ARGV_TRUSTED 1024 /* arguments allocated in advance at most, whatever the request announces */
 #define WORDS_KEEP 1024
-#define SHORT_MAX 999 /* below UNAUTH_BULK: anybody may send a bulk string as long as that */
-#define BULK_MIN 6    /* "$0\r\n\r\n": no argument takes fewer bytes, and no short header more */
+#define SHORT_MAX 999 /* below UNAUTH_BULK: allowed before authentication */
+#define BULK_MIN 6    /* "$0\r\n\r\n": the shortest argument, and at least as long as a short header */
 
 void request_parser_init(struct request_parser *p) { *p = (struct request_parser){.bulk = -1}; }
 
@@ -26,7 +26,7 @@ void request_parser_release(struct request_parser *p)
 
 void request_parser_trim(struct request_parser *p)
 {
-    if (p->left) return; /* the arguments of a request so far */
+    if (p->left) return; /* in use: the arguments of the incomplete request */
     p->argc = 0;
     if (p->cap > ARGV_TRUSTED) {
         mem_free(p->argv);
@@ -36,13 +36,13 @@ void request_parser_trim(struct request_parser *p)
     if (p->words.cap > WORDS_KEEP) buf_release(&p->words);
 }
 
-static err fail(struct request_parser *p, err e, const char *text)
+static err request_fail(struct request_parser *p, err e, const char *text)
 {
     snprintf(p->error, sizeof p->error, "%s", text);
     return e;
 }
 
-static void add_arg(struct request_parser *p, size_t at, size_t n)
+static void request_add_arg(struct request_parser *p, size_t at, size_t n)
 {
     if (UNLIKELY(p->argc == p->cap)) {
         p->cap = p->cap ? p->cap * 2 : ARGV_FIRST;
@@ -51,22 +51,21 @@ static void add_arg(struct request_parser *p, size_t at, size_t n)
     p->argv[p->argc++] = (struct arg_span){(u32)at, (u32)n};
 }
 
-/* The rest of a line that starts at p->pos: its length up to "\r\n", which must
- * be there completely. Checks `too_big` as Redis does, only while incomplete. */
+/* Sets *len to the length of the line at p->pos without its CRLF, which must be complete. Like Redis, it
+ * checks `too_big` only while the line is incomplete. */
 static err find_line(struct request_parser *p, bytes in, const char *too_big, size_t *len)
 {
     const char *from = in.p + p->pos;
     size_t have = in.n - p->pos;
     const char *cr = memchr(from, '\r', have);
-    if (!cr) return have > LINE_MAX_BYTES ? fail(p, ERR_SYNTAX, too_big) : ERR_AGAIN;
+    if (!cr) return have > LINE_MAX_BYTES ? request_fail(p, ERR_SYNTAX, too_big) : ERR_AGAIN;
     if ((size_t)(cr - from) + 2 > have) return ERR_AGAIN;
     *len = (size_t)(cr - from);
     return OK;
 }
 
-/* "*n\r\n" or "$n\r\n" with n of one to three digits, as nearly every header is: where it ends,
- * NULL if it is anything else. There must be BULK_MIN bytes, more than it looks at. As Redis does,
- * it takes the line feed on trust. */
+/* Parses "*n\r\n" or "$n\r\n" with n of one to three digits, the form of nearly every header. Returns its
+ * end; NULL: any other form. Needs BULK_MIN bytes of input. Like Redis, it does not check the line feed. */
 static inline const char *short_header(const char *s, char type, u32 *n)
 {
     u32 v = (u8)(s[1] - '0');
@@ -80,16 +79,16 @@ static inline const char *short_header(const char *s, char type, u32 *n)
     return s + 2;
 }
 
-static err parse_count(struct request_parser *p, const struct request_limits *limits, bytes in)
+static err request_parse_count(struct request_parser *p, const struct request_limits *limits, bytes in)
 {
     size_t len;
     err e = find_line(p, in, "too big mbulk count string", &len);
     if (e) return e;
     i64 count;
     if (!num_parse_i64(bytes_of(in.p + 1, len - 1), &count) || count > MAX_ARGS)
-        return fail(p, ERR_SYNTAX, "invalid multibulk length");
+        return request_fail(p, ERR_SYNTAX, "invalid multibulk length");
     if (count > UNAUTH_ARGS && limits->unauthenticated)
-        return fail(p, ERR_LIMIT, "unauthenticated multibulk length");
+        return request_fail(p, ERR_LIMIT, "unauthenticated multibulk length");
     p->pos += (u32)len + 2;
     p->left = count > 0 ? count : 0;
     p->bulk = -1;
@@ -119,15 +118,15 @@ static err parse_bulk_header(struct request_parser *p, const struct request_limi
     }
     i64 n;
     if (!num_parse_i64(bytes_of(s + 1, len - 1), &n) || n < 0 || n > limits->max_bulk)
-        return fail(p, ERR_SYNTAX, "invalid bulk length");
+        return request_fail(p, ERR_SYNTAX, "invalid bulk length");
     if (n > UNAUTH_BULK && limits->unauthenticated)
-        return fail(p, ERR_LIMIT, "unauthenticated bulk length");
+        return request_fail(p, ERR_LIMIT, "unauthenticated bulk length");
     p->pos += (u32)len + 2;
     p->bulk = n;
     return OK;
 }
 
-static err finish(struct request_parser *p, size_t *used)
+static err request_finish(struct request_parser *p, size_t *used)
 {
     *used = p->pos;
     p->pos = 0;
@@ -143,24 +142,24 @@ static err parse_multibulk(struct request_parser *p, const struct request_limits
     if (p->left == 0) {
         p->argc = 0;
         p->is_inline = false;
-        if ((e = parse_count(p, limits, in))) return e;
+        if ((e = request_parse_count(p, limits, in))) return e;
     }
     while (p->left) {
         if (p->bulk < 0 && (e = parse_bulk_header(p, limits, in))) return e;
         if (in.n - p->pos < (size_t)p->bulk + 2) return ERR_AGAIN;
-        add_arg(p, p->pos, (size_t)p->bulk);
+        request_add_arg(p, p->pos, (size_t)p->bulk);
         p->pos += (u32)p->bulk + 2;
         p->bulk = -1;
         p->left--;
     }
-    return finish(p, used);
+    return request_finish(p, used);
 }
 
 static err parse_inline(struct request_parser *p, bytes in, size_t *used)
 {
     const char *nl = memchr(in.p + p->pos, '\n', in.n - p->pos);
     if (!nl) {
-        if (in.n > LINE_MAX_BYTES) return fail(p, ERR_SYNTAX, "too big inline request");
+        if (in.n > LINE_MAX_BYTES) return request_fail(p, ERR_SYNTAX, "too big inline request");
         p->pos = (u32)in.n;
         return ERR_AGAIN;
     }
@@ -168,8 +167,8 @@ static err parse_inline(struct request_parser *p, bytes in, size_t *used)
     p->pos = (u32)len + 1;
     if (len && in.p[len - 1] == '\r') len--;
     if (!request_split_words(p, bytes_of(in.p, len)))
-        return fail(p, ERR_SYNTAX, "unbalanced quotes in request");
-    return finish(p, used);
+        return request_fail(p, ERR_SYNTAX, "unbalanced quotes in request");
+    return request_finish(p, used);
 }
 
 err request_parse(struct request_parser *p, const struct request_limits *limits, bytes in, size_t *used)
@@ -204,7 +203,7 @@ size_t request_needed(const struct request_parser *p)
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
-static int hex_digit(char c)
+static int request_hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -227,11 +226,11 @@ static char escaped(char c)
 /* As in \x41. */
 static bool is_hex_escape(const char *p, const char *end)
 {
-    return p + 3 < end && p[1] == 'x' && hex_digit(p[2]) >= 0 && hex_digit(p[3]) >= 0;
+    return p + 3 < end && p[1] == 'x' && request_hex_digit(p[2]) >= 0 && request_hex_digit(p[3]) >= 0;
 }
 
-/* Reads a quoted stretch that starts after its opening quote at s; false if it
- * does not end properly. *s is left behind the closing quote. */
+/* Reads a quoted string that starts after its opening quote at *s, and sets *s to the byte after the closing
+ * quote. False: not terminated properly. */
 static bool read_quoted(const char **s, const char *end, char quote, struct buf *out)
 {
     const char *p = *s;
@@ -241,7 +240,7 @@ static bool read_quoted(const char **s, const char *end, char quote, struct buf 
         if (*p != '\\' || p + 1 >= end) {
             buf_append_char(out, *p);
         } else if (quote == '"' && is_hex_escape(p, end)) {
-            buf_append_char(out, (char)(hex_digit(p[2]) * 16 + hex_digit(p[3])));
+            buf_append_char(out, (char)(request_hex_digit(p[2]) * 16 + request_hex_digit(p[3])));
             p += 3;
         } else if (quote == '"') {
             buf_append_char(out, escaped(*++p));
@@ -261,7 +260,7 @@ bool request_split_words(struct request_parser *p, bytes line)
     p->argc = 0;
     p->is_inline = true;
     buf_clear(&p->words);
-    buf_reserve(&p->words, line.n + 1); /* enough for all, and a place even for an empty word */
+    buf_reserve(&p->words, line.n + 1); /* enough for all words; not NULL even for an empty word */
     for (;;) {
         while (s < end && is_blank(*s)) s++;
         if (s == end) return true;
@@ -274,6 +273,6 @@ bool request_split_words(struct request_parser *p, bytes line)
                 buf_append_char(&p->words, *s++);
             }
         }
-        add_arg(p, at, p->words.n - at);
+        request_add_arg(p, at, p->words.n - at);
     }
 }
