@@ -3,13 +3,13 @@
 #include "base/num.h"
 #include "resp/command.h"
 
-#define KEEP (64u << 10) /* bytes of a record's room that are kept for the next one */
+#define KEEP (64u << 10) /* capacity of a record's buffer that is kept for the next record */
 
 void journal_attach(struct journal *j, struct journal_sink *sink)
 {
     sink->next = j->sinks;
     j->sinks = sink;
-    j->db = -1; /* the newcomer has seen no SELECT */
+    j->db = -1; /* the new sink has seen no SELECT */
 }
 
 void journal_detach(struct journal *j, struct journal_sink *sink)
@@ -63,7 +63,7 @@ void journal_expired(struct journal *j, u32 db, bytes key)
     j->open.expired += journal_wanted(j);
 }
 
-/* A message needs a SELECT only where the stream has none yet: Redis never sends a command before one. */
+/* A message needs a SELECT only if the stream has none yet: Redis never sends a command before one. */
 void journal_message(struct journal *j, u32 db, int argc, const bytes *argv)
 {
     const struct journal_sink *s = j->sinks;
@@ -78,7 +78,7 @@ void journal_message(struct journal *j, u32 db, int argc, const bytes *argv)
 #define BLOCK_BEGIN "*1\r\n$5\r\nMULTI\r\n"
 #define BLOCK_END "*1\r\n$4\r\nEXEC\r\n"
 
-/* A SELECT that comes first stays outside, where Redis has it. */
+/* A SELECT at the beginning stays before MULTI, as in Redis. */
 static void wrap_in_transaction(struct journal_record *r)
 {
     struct buf whole = {0};
@@ -124,7 +124,7 @@ static void journal_clear_record(struct journal *j)
 void journal_abandon(struct journal *j)
 {
     journal_clear_record(j);
-    j->db = -1; /* a SELECT may have gone with it */
+    j->db = -1; /* it may have contained a SELECT */
 }
 
 u64 journal_close_record(struct journal *j, i64 now_ms, u64 seed)
