@@ -4,8 +4,8 @@
 
 #include "base/rand.h"
 
-#define MAX_PER_CALL 32  /* a command pays for at most this many evictions */
-#define DUE_PER_CALL 256 /* … and for this many keys whose time has come */
+#define MAX_PER_CALL 32  /* evictions per command at most */
+#define DUE_PER_CALL 256 /* expired keys deleted per command at most */
 
 void evictor_init(struct evictor *v, u64 seed)
 {
@@ -18,14 +18,14 @@ void evictor_release(struct evictor *v)
     for (u32 i = 0; i < EVICT_POOL; i++) buf_release(&v->pool[i].key);
 }
 
-/* What a snapshot holds back has been let go already: more would be too much. */
+/* Memory held back by a snapshot counts as freed: evicting for it would evict too much. */
 static bool over(const struct evictor *v, const struct keyspace *ks)
 {
     return evictor_used(v) > v->maxmemory + v->not_counted + ks->eng->held;
 }
 static bool all_keys(const struct keyspace *ks) { return ks->policy & 16; }
 
-static bool draw(struct evictor *v, struct keyspace *ks, u32 db, struct key_ref *ref)
+static bool evict_sample_key(struct evictor *v, struct keyspace *ks, u32 db, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
     return all_keys(ks) ? e->ops->random(e, db, &v->rng, ref)
@@ -57,7 +57,7 @@ static void pool_insert(struct evictor *v, double score, u32 db, bytes key)
     struct evict_candidate *pool = v->pool;
     struct buf name;
     u32 at;
-    if (v->pooled == EVICT_POOL) { /* the worst candidate makes room */
+    if (v->pooled == EVICT_POOL) { /* replaces the worst candidate */
         name = pool[0].key;
         for (at = 0; at + 1 < EVICT_POOL && pool[at + 1].score < score; at++) pool[at] = pool[at + 1];
     } else {
@@ -75,12 +75,12 @@ static void feed_pool(struct evictor *v, struct keyspace *ks)
     for (u32 db = 0; db < e->databases; db++) {
         if (e->ops->count(e, db) == 0) continue;
         struct key_ref ref;
-        for (u32 i = 0; i < v->samples && draw(v, ks, db, &ref); i++)
+        for (u32 i = 0; i < v->samples && evict_sample_key(v, ks, db, &ref); i++)
             pool_insert(v, score_of(ks, &ref), db, ref.key);
     }
 }
 
-/* The best candidate that is still there; candidates that are gone are forgotten. */
+/* Takes the best candidate that still exists. Drops candidates that do not. */
 static bool take_best(struct evictor *v, struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
@@ -97,12 +97,12 @@ static bool take_random(struct evictor *v, struct keyspace *ks, struct key_ref *
 {
     for (u32 n = 0; n < ks->eng->databases; n++) {
         u32 db = v->next_db++ % ks->eng->databases;
-        if (draw(v, ks, db, ref)) return true;
+        if (evict_sample_key(v, ks, db, ref)) return true;
     }
     return false;
 }
 
-static void evict(struct keyspace *ks, struct key_ref *ref)
+static void evict_key(struct keyspace *ks, struct key_ref *ref)
 {
     if (ks->mode == EXPIRY_ACTIVE && !alive(ref->deadline_ms, ks->dead_by_ms)) {
         keyspace_expire(ks, ref, false);
@@ -117,12 +117,12 @@ static void evict(struct keyspace *ks, struct key_ref *ref)
 
 static void due_key(void *arg, struct key_ref *ref) { keyspace_reclaim(arg, ref, DUE_PER_CALL); }
 
-/* Dead keys hold memory nobody needs: they go before any live one. */
+/* Deletes dead keys before any live key is evicted. */
 static void expire_first(struct evictor *v, struct keyspace *ks)
 {
     struct engine *e = ks->eng;
     if (ks->mode == EXPIRY_ACTIVE) e->ops->due(e, ks->now_ms, DUE_PER_CALL, due_key, ks);
-    /* What was dropped earlier and waits to be freed counts too. */
+    /* Also frees memory of objects in the lazy-free queue. */
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL && e->ops->reclaim(e, DUE_PER_CALL); n++) {}
 }
 
@@ -137,7 +137,7 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
         if (ks->policy == EVICT_NONE) return false;
         bool found = ks->policy & EVICT_VOLATILE_RANDOM ? take_random(v, ks, &ref) : take_best(v, ks, &ref);
         if (!found) return false;
-        evict(ks, &ref);
+        evict_key(ks, &ref);
         ks->eng->ops->reclaim(ks->eng, DUE_PER_CALL);
     }
     v->unfinished = over(v, ks);

@@ -10,8 +10,8 @@ void expire_cycle_init(struct expire_cycle *c)
     };
 }
 
-/* A next run that is further away than any should be dates from before the clock was set back, or
- * from a longer interval. */
+/* A next run that is further away than the interval was planned before the clock was set back, or before the
+ * interval was shortened: it is due. */
 bool expire_cycle_due(const struct expire_cycle *c, i64 now_ms)
 {
     i64 wait_ms = c->next_ms - now_ms;
@@ -82,7 +82,7 @@ bool expire_cycle_waits(const struct expire_cycle *c) { return expire_cycle_acti
 
 struct step {
     struct keyspace *ks;
-    u64 enough; /* what expire_total() should not go beyond by much */
+    u64 enough; /* expire_total() at which the slice ends */
 };
 
 static void reclaim_due(void *arg, struct key_ref *ref)
@@ -92,7 +92,7 @@ static void reclaim_due(void *arg, struct key_ref *ref)
     keyspace_reclaim(s->ks, ref, total < s->enough ? (u32)(s->enough - total) : 1);
 }
 
-/* The index names exactly the due keys: a step takes a handful, or as many fields. */
+/* The deadline index returns exactly the due keys: a step takes a few of them, or as many fields. */
 static bool step_index(struct expire_cycle *c, struct keyspace *ks)
 {
     u32 most = MIN(STEP_KEYS, c->batch);
@@ -102,12 +102,12 @@ static bool step_index(struct expire_cycle *c, struct keyspace *ks)
 
 /* -- walking ---------------------------------------------------------------------- */
 
-/* Keys met by a walk in which something may be dead. They are collected first,
- * because a walk's callback may not delete. */
+/* Keys found by a walk that may be dead or have dead fields. They are collected first, because a walk's
+ * callback must not delete. */
 struct suspects {
     struct keyspace *ks;
     struct buf names;  /* u32 length · key, one after another */
-    u32 with_deadline; /* keys that have one, or a field that has */
+    u32 with_deadline; /* keys with a deadline of their own or of a field */
 };
 
 static void suspect_key(void *arg, struct key_ref *ref)
@@ -123,7 +123,7 @@ static void suspect_key(void *arg, struct key_ref *ref)
     buf_append_bytes(&s->names, ref->key);
 }
 
-/* Returns in how many of the keys something was dead. */
+/* Returns the number of keys that were dead or had dead fields. */
 static u32 reclaim_suspects(struct suspects *s, u32 db, u32 max_fields)
 {
     struct engine *e = s->ks->eng;
@@ -154,8 +154,8 @@ bool expire_sweep_step(struct expire_sweep *w, struct keyspace *ks)
 
 /* -- sampling --------------------------------------------------------------------- */
 
-/* Looks at some keys with a deadline, from where it stopped last time, and tells
- * what share of them, in per cent, had something dead. */
+/* Checks some keys with a deadline, from where the last call stopped. Returns the percentage of them that was
+ * dead or had dead fields. */
 static double sample(struct expire_cycle *c, struct keyspace *ks, u32 db)
 {
     struct engine *e = ks->eng;

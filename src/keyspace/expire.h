@@ -1,18 +1,16 @@
-/* The active expire cycle: when how much time may be spent on reclaiming, and
- * the steps that do it. The rules are Redis's (hz, active-expire-effort, fast
- * and slow cycle); the difference is that a slow cycle's budget is spent in
- * slices of at most EXPIRE_SLICE_US between ticks, and that time the loop would
- * sleep through may be used beyond it.
+/* The active expire cycle: its time budget and its steps. The rules are Redis's (hz, active-expire-effort,
+ * fast and slow cycle), with two differences: the slow cycle's budget is spent in slices of at most
+ * EXPIRE_SLICE_US between ticks, and while the loop is idle the cycle may exceed the budget.
  *
- * No clock is read here: the caller passes the time in and measures. */
+ * This module reads no clock: the caller passes the time in and measures the slices. */
 #ifndef MAYFLY_KEYSPACE_EXPIRE_H
 #define MAYFLY_KEYSPACE_EXPIRE_H
 
 #include "keyspace/keyspace.h"
 
-#define EXPIRE_SLICE_US 50 /* what a waiting request may be delayed by */
+#define EXPIRE_SLICE_US 50 /* maximum delay of a waiting request */
 
-#define EXPIRE_RETRY_MS 1000 /* until the next run after the storage refused one */
+#define EXPIRE_RETRY_MS 1000 /* delay after a run in which the storage failed */
 
 #define EXPIRE_CURSORS 16
 
@@ -20,18 +18,18 @@ enum expire_source { EXPIRE_INDEX, EXPIRE_SAMPLE };
 
 /* A run: the slices from when something was due until nothing was left. */
 struct expire_run {
-    i64 at_ms;   /* when it began; 0: there was none yet */
+    i64 at_ms;   /* when it began; 0: none yet */
     u64 cleaned; /* keys and hash fields */
     i64 took_us; /* time spent on it */
-    u64 lag_ms;  /* how long the one that waited longest was dead */
+    u64 lag_ms;  /* the longest time between a deadline and its deletion */
 };
 
 struct expire_cycle {
     enum expire_source source;
     u32 hz, effort;  /* effort 1 … 10 */
     bool enabled;    /* DEBUG SET-ACTIVE-EXPIRE */
-    i64 interval_ms; /* between two runs, at the least; 0: there are none */
-    u32 batch;       /* keys and fields of one slice, which are deleted together, at the most */
+    i64 interval_ms; /* minimum time between two runs; 0: no runs */
+    u32 batch;       /* maximum keys and fields of one slice, deleted in one transaction */
 
     i64 period_start_us, period_spent_us; /* the slow cycle's budget of this 1/hz second */
     i64 last_fast_us;
@@ -41,32 +39,32 @@ struct expire_cycle {
     u64 cursor[EXPIRE_CURSORS]; /* … and, when sampling, where in database n mod 16 */
     u64 time_cap_reached, spent_us;
 
-    i64 next_ms; /* no run before this */
+    i64 next_ms; /* earliest time of the next run */
     struct expire_run run, last; /* under way, finished */
 };
 
 void expire_cycle_init(struct expire_cycle *c);
 
-/* Whether it is time to look for work. */
+/* Whether the next run may start. */
 bool expire_cycle_due(const struct expire_cycle *c, i64 now_ms);
 
-/* Whether it reclaims by itself at all. */
+/* Whether the cycle is active at all. */
 static inline bool expire_cycle_active(const struct expire_cycle *c) { return c->enabled && c->interval_ms; }
 
 /* How long the next slice may take: 0 = not now. `idle`: the loop has nothing else to do. */
 i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
 
-/* Whether work is left that only waits for an allowance. */
+/* Whether work is left that waits for an allowance. */
 bool expire_cycle_waits(const struct expire_cycle *c);
 
-/* One step: a bounded handful of keys. True if there may be more to do right now.
+/* Reclaims a small bounded number of keys. True: there may be more to do right now.
  * It has work in EXPIRY_ACTIVE only. */
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 
 /* The slice took this long and, if more_left, stopped for lack of time. */
 void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
 
-/* Adds a slice to the run, which ends with it unless more_left. */
+/* Adds a slice to the run. The run ends unless more_left. */
 void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, u64 cleaned, i64 took_us, bool more_left);
 
 /* Keys and fields reclaimed since the start, by the cycle or by commands. */
@@ -75,9 +73,8 @@ static inline u64 expire_total(const struct keyspace *ks)
     return ks->stats.expired_keys + ks->stats.expired_fields;
 }
 
-/* A walk over all keys that expires whatever is dead, in either mode and however
- * recently it died: for when that must be certain. True while there is more; a
- * walk starts from a zeroed struct. */
+/* Walks over all keys and expires every dead one, in either mode: for callers that must be certain. Start
+ * with a zeroed struct. True: call again. */
 struct expire_sweep {
     u32 db;
     u64 cursor;

@@ -1,6 +1,6 @@
-/* Expiry modes: who hides what is dead, who deletes it, and by which clock. A region is in one mode at a
- * time; it changes between ticks (`region.mode`). A transaction that applies somebody else's history runs in
- * EXPIRY_APPLY, whatever the region's own mode is (`keyspace.mode`).
+/* Expiry modes: who hides dead keys, who deletes them, and by which clock. A region is in one mode at a time,
+ * which changes only between ticks (`region.mode`). A transaction that applies another server's history runs
+ * in EXPIRY_APPLY, whatever the region's own mode is (`keyspace.mode`).
  *
  *   mode             when                    dead by      a read     a write    the cycle   eviction treats
  *                                                         deletes    deletes    deletes     a dead key
@@ -14,15 +14,16 @@
  *   APPLY            a primary's stream,     nothing is   no         no         no          like any other
  *                    an AOF                  dead
  *
- * What is dead by the clock is hidden from every command. (1) Not on an engine whose reads stay reads
- * (engine.caps.reads_only): there the cycle does it. (2) None runs, except those that were admitted before.
- * (3) In a replica that takes writes: nothing new may be put beside a dead key. Everything else waits for the
- * primary's DEL.
+ * A key that is dead by the clock is hidden from every command.
+ *   (1) Not on an engine whose reads never write (engine.caps.reads_only): there the cycle deletes.
+ *   (2) No new write runs; this is for writes that were admitted before.
+ *   (3) On a writable replica, so that a write never adds to a dead value. Other dead keys wait for the
+ *       primary's DEL.
  *
- * Compactions delete by themselves only where nobody has to hear of it: engine.report_expiry.
+ * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
  *
- * A Raft member will delete by its region's clock, in every role; a site will keep what it must tell others.
- * Both get a row here. */
+ * A Raft member will delete by its region's clock, in every role; a site will keep the metadata it must send
+ * to others. Both get a row here. */
 #ifndef MAYFLY_KEYSPACE_EXPIRY_MODE_H
 #define MAYFLY_KEYSPACE_EXPIRY_MODE_H
 
@@ -36,16 +37,16 @@ enum expiry_mode {
     EXPIRY_APPLY,
 };
 
-/* Whether anything is dead at all. */
+/* Whether dead keys are hidden at all. */
 static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_REPLICA; }
 
-/* Whether the region is a replica's: its primary decides what is deleted. */
+/* Whether the region follows a primary, which decides on deletions. */
 static inline bool expiry_follows(enum expiry_mode m)
 {
     return m == EXPIRY_REPLICA || m == EXPIRY_REPLICA_SERVES;
 }
 
-/* Whether a command deletes what it finds dead. */
+/* Whether a command deletes the dead keys it finds. */
 static inline bool expiry_deletes(enum expiry_mode m, bool writes, bool reads_only)
 {
     return writes || (m == EXPIRY_ACTIVE && !reads_only);

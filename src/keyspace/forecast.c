@@ -4,8 +4,8 @@
 #define HOUR_MS (3600 * SECOND_MS)
 #define DAY_MS (24 * HOUR_MS)
 
-/* A cell wider than this part of the time until the horizon is divided by the horizon, not counted by its
- * mean: reclaim is off or late, and nobody has sorted its keys into narrower ones. */
+/* A cell wider than 1/NARROW of the time until the horizon is divided in proportion, not counted by its mean:
+ * it is that wide because reclaim is off or late, and its keys have not been filed at a finer level. */
 #define NARROW 48
 
 const struct forecast_horizon forecast_horizons[FORECAST_HORIZONS] = {
@@ -20,7 +20,7 @@ static i64 edge_ms(const struct forecast *f, i64 horizon_ms)
     return horizon_ms > INT64_MAX - f->now_ms ? INT64_MAX : f->now_ms + horizon_ms;
 }
 
-/* How many of a cell's keys expire at or before edge_ms, which lies within the cell. */
+/* The number of a cell's keys that expire at or before edge_ms, which lies within the cell. */
 static double part_by(const struct due_span *s, i64 edge_ms, i64 now_ms)
 {
     i64 width_ms = s->to_ms - s->from_ms;

@@ -1,10 +1,10 @@
-/* When keys will expire, and how many are overdue: the counters of the deadline index, added up by horizon.
- * It looks at no key and costs the same for any number of them.
+/* EXPIRY FORECAST: how many keys expire within given horizons, and how many are overdue. It adds up the
+ * counters of the deadline index and reads no key, so its cost does not depend on the number of keys.
  *
- * How exact: every cell of the index (ds/due_cells.h) but the one that a horizon cuts through is counted
- * exactly. That one counts wholly if the mean of its deadlines is within the horizon; so keys that share a
- * deadline are always counted exactly, and of keys spread evenly at most half a cell's, 0.6 % of those within
- * the horizon. Up to four seconds ahead it is exact to the millisecond. */
+ * Accuracy: every cell of the index (ds/due_cells.h) is counted exactly, except the one a horizon falls into.
+ * That cell is counted as a whole if the mean of its deadlines is within the horizon. So keys that share a
+ * deadline are always counted exactly, and for evenly spread keys the error is at most half a cell, 0.6 % of
+ * the keys within the horizon. Up to four seconds ahead the count is exact to the millisecond. */
 #ifndef MAYFLY_KEYSPACE_FORECAST_H
 #define MAYFLY_KEYSPACE_FORECAST_H
 
@@ -14,20 +14,20 @@
 
 struct forecast_horizon {
     const char *name;
-    i64 ms; /* from now; INT64_MAX: without end */
+    i64 ms; /* from now; INT64_MAX: unbounded */
 };
 
 extern const struct forecast_horizon forecast_horizons[FORECAST_HORIZONS];
 
 struct forecast {
     i64 now_ms;
-    i64 oldest_overdue_ms; /* how long the oldest of the overdue keys has been dead for certain; 0: none is */
+    i64 oldest_overdue_ms; /* lower bound of the age of the oldest overdue key; 0: none is overdue */
     double dead;           /* keys whose deadline has passed */
-    double whole[FORECAST_HORIZONS]; /* of cells wholly within this horizon, and not within the one before */
-    double cut[FORECAST_HORIZONS];   /* of those that it cuts through: the part within */
+    double whole[FORECAST_HORIZONS]; /* keys in cells wholly within this horizon but not the previous one */
+    double cut[FORECAST_HORIZONS];   /* keys in the cell it falls into: the part within the horizon */
 };
 
-/* Adds a database's counters; `f` starts out as {.now_ms}. */
+/* Adds a database's counters. Start with {.now_ms}. */
 void forecast_add(struct forecast *f, struct engine *e, u32 db);
 void forecast_add_all(struct forecast *f, struct engine *e);
 

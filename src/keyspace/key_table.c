@@ -1,9 +1,9 @@
-/* The name lies behind the item, in the same allocation. */
+/* The name follows the item in the same allocation. */
 #include "keyspace/key_table.h"
 
 #include "base/alloc.h"
 
-static bytes name_of(const void *item) { return ((const struct named_key *)item)->name; }
+static bytes key_table_name_of(const void *item) { return ((const struct named_key *)item)->name; }
 
 static bool is_it(void *arg, void *item)
 {
@@ -11,7 +11,7 @@ static bool is_it(void *arg, void *item)
     return k->db == want->db && bytes_eq(k->name, want->name);
 }
 
-void key_table_init(struct table *t, u64 seed) { table_init(t, name_of, seed); }
+void key_table_init(struct table *t, u64 seed) { table_init(t, key_table_name_of, seed); }
 
 void *key_table_find(const struct table *t, u32 db, bytes name)
 {

@@ -1,11 +1,11 @@
-/* The lookup gate and what goes with it. Every command reaches keys through
- * keyspace_find; there is no other place that decides whether one is alive. */
+/* The lookup gate. Every command reaches keys through keyspace_find; no other place decides whether a key is
+ * alive. */
 #include "keyspace/keyspace.h"
 
 #include "base/rand.h"
 
-#define BURY_FIELDS 64 /* of a hash found hollow, as many as a command takes out one by one */
-#define LFU_NEW_KEY 5 /* a new key starts with some credit, so that it is not evicted at once */
+#define BURY_FIELDS 64 /* fields of a hollow hash that a command deletes one by one, at most */
+#define LFU_NEW_KEY 5 /* initial counter of a new key, so that it is not evicted at once */
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal)
 {
@@ -38,9 +38,9 @@ u32 access_new(const struct keyspace *ks)
     return uses_lfu(ks) ? access_lfu_bits(ks, LFU_NEW_KEY) : lru_clock(ks);
 }
 
-/* What passed between two readings of a clock that wraps after `mask`. The last sixteenth of a round is taken
- * for a reading from before the clock was set back, not for an age: what was used then must not look as if
- * nobody had used it for half a year. */
+/* The time between two readings of a clock that wraps after `mask`. An age in the last sixteenth of the range
+ * is read as a timestamp from before the clock was set back, and counts as 0: a key used recently must not
+ * look as if it had been idle for half a year. */
 static u32 access_elapsed(u32 now, u32 then, u32 mask)
 {
     u32 passed = (now - then) & mask;
@@ -60,7 +60,7 @@ u32 access_frequency(const struct keyspace *ks, u32 bits)
     return periods > counter ? 0 : counter - periods;
 }
 
-/* A key cannot have been idle for longer than the clock goes round. */
+/* The clock wraps around: no longer idle time can be represented. */
 #define LRU_OLDEST_S 0x7fffff
 
 void access_restore(struct keyspace *ks, struct key_ref *ref, i64 idle_s, i64 frequency)
@@ -74,7 +74,7 @@ void access_restore(struct keyspace *ks, struct key_ref *ref, i64 idle_s, i64 fr
     }
 }
 
-/* The counter is logarithmic: the higher it is, the rarer it moves. */
+/* The counter is logarithmic: the higher it is, the less likely an access increments it. */
 static u32 lfu_touched(struct keyspace *ks, u32 bits)
 {
     u32 counter = access_frequency(ks, bits);
@@ -95,7 +95,7 @@ static void touch(struct keyspace *ks, struct key_ref *ref)
 
 /* -- the gate ---------------------------------------------------------------------- */
 
-/* A hash whose fields have all died is dead too, though no deadline of its own says so. */
+/* A hash whose fields are all dead (hollow) counts as dead, even without a deadline of its own. */
 static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
@@ -103,15 +103,16 @@ static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
            e->ops->size(e, ref) == 0;
 }
 
-/* A snapshot would have to write the whole hash before a field of it may go. */
+/* Whether a snapshot would have to write the whole hash before a field can be deleted. */
 static bool hash_is_heavy(struct keyspace *ks, struct key_ref *ref)
 {
     return ks->eng->ops->snapshot.heavy(ks->eng, ref->db, ref->key);
 }
 
-/* Its fields go one by one as long as that is quick, and the rest with the hash; unless every one of them is
- * to be written down. Then the rest is left, hidden, to the cycle, so that no read pays for all of them; only
- * a command that needs the name (vacate), and may put something new in their place, takes them all out. */
+/* Deletes a hollow hash. A few fields are deleted one by one, the rest together with the hash. If every
+ * expired field has to be reported (on_expired), the rest stays hidden and is left to the cycle, so that no
+ * read pays for all of them. Only a command that may create a new value under the name (vacate) deletes all
+ * fields. */
 static void bury_hollow(struct keyspace *ks, struct key_ref *ref, bool vacate)
 {
     struct engine *e = ks->eng;

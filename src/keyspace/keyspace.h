@@ -41,35 +41,35 @@ enum {
 struct keyspace_stats {
     u64 hits, misses;
     u64 expired_keys, expired_fields, evicted_keys;
-    u64 lazy_expired; /* of expired_keys: found dead by a command */
+    u64 lazy_expired; /* of expired_keys: deleted by a command that found them dead */
 };
 
-/* Hears of every change, whatever the classes of events: for WATCH, for those who wait for a key, for the
- * caches of clients. It may not change data. */
+/* Called for every change, independent of event classes: for WATCH, blocked clients and client-side caching.
+ * The callbacks must not change data. */
 struct keyspace_watcher {
-    void (*changed)(void *arg, u32 db, bytes key);   /* its value, its deadline, or whether it is there */
-    void (*flushing)(void *arg, u32 db);             /* a whole database is about to go */
-    void (*swapped)(void *arg, u32 a, u32 b);        /* two databases have changed places */
+    void (*changed)(void *arg, u32 db, bytes key);   /* its value, its deadline or its existence */
+    void (*flushing)(void *arg, u32 db);             /* a database is about to be emptied */
+    void (*swapped)(void *arg, u32 a, u32 b);        /* two databases were swapped */
 };
 
 struct keyspace {
     struct engine *eng;
     struct journal *journal;
     i64 now_ms;
-    i64 dead_by_ms; /* the time by which keys are dead: now_ms, or 0 where the mode says that nothing is */
+    i64 dead_by_ms; /* keys with an earlier deadline are dead: now_ms, or 0 if the mode hides nothing */
     u64 dirty; /* changes by commands since start: the unit of `save` points */
 
-    bool no_touch;          /* the running client does not move the access clock */
-    bool only_reads;        /* the running command puts nothing where it found nothing */
+    bool no_touch;          /* the running client does not update the access clock */
+    bool only_reads;        /* the running command creates no key where it found none */
     enum expiry_mode mode;  /* of the open transaction */
-    bool deletes_dead;      /* the running command, or the tick, deletes what it finds dead */
+    bool deletes_dead;      /* the running command, or the tick, deletes dead keys it finds */
     u32 lfu_log_factor, lfu_decay_minutes;
     enum maxmemory_policy policy;
     bool limited;           /* maxmemory is set */
-    u64 access_rng;         /* for the LFU counter; no part of the data depends on it */
+    u64 access_rng;         /* for the LFU counter; the data does not depend on it */
 
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
-    bool compress;          /* rdbcompression: strings in DUMP, too, are */
+    bool compress;          /* rdbcompression: also for strings in DUMP */
     bool skip_checksums;    /* DEBUG SET-SKIP-CHECKSUM-VALIDATION */
     u32 hll_sparse_max;     /* hll-sparse-max-bytes */
     u64 stream_node_max_bytes, stream_node_max_entries; /* by these names; 0: no limit */
@@ -77,24 +77,24 @@ struct keyspace {
     struct keyspace_stats stats;
     struct expiry_lag lag;
 
-    const struct keyspace_watcher *watcher; /* NULL: nobody wants to know */
+    const struct keyspace_watcher *watcher; /* NULL: none */
     void *watcher_arg;
 
-    /* Who wants to hear of events (pub/sub); may be NULL. */
+    /* Receives keyspace events (pub/sub); may be NULL. */
     void (*on_event)(void *arg, u32 class, const char *event, u32 db, bytes key);
     void *on_event_arg;
-    u32 event_mask; /* classes on_event wants */
+    u32 event_mask; /* event classes passed to on_event */
 
-    /* Who writes down what has expired (command/expiry_stream.h): a key, or one field of a hash. It may not
-     * change data. NULL: nobody. */
+    /* Reports an expired key, or one expired field of a hash (command/expiry_stream.h). Must not change data;
+     * may be NULL. */
     void (*on_expired)(void *arg, const struct key_ref *ref, const bytes *field, i64 deadline_ms);
     void *on_expired_arg;
 };
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal);
 
-/* Starts a tick: the time all its commands run at, what is dead, and the engine's transaction. Also where the
- * mode says that nothing is dead, relative deadlines and the access clock count from now_ms. */
+/* Starts a tick: sets the time of all its commands and begins the engine's transaction. Relative deadlines
+ * and the access clock count from now_ms, even if the mode hides nothing. */
 void keyspace_begin(struct keyspace *ks, i64 now_ms, enum expiry_mode mode);
 
 /* Changes the mode of the open transaction to another one with the same clock. */
@@ -105,24 +105,25 @@ static inline void keyspace_set_mode(struct keyspace *ks, enum expiry_mode mode)
 }
 
 enum lookup_intent {
-    LOOKUP_READ,   /* counts a hit or a miss, moves the access clock */
-    LOOKUP_WRITE,  /* moves the access clock */
-    LOOKUP_PEEK,   /* counts, but leaves the access clock alone: TTL, TYPE, OBJECT … */
+    LOOKUP_READ,   /* counts a hit or a miss, updates the access clock */
+    LOOKUP_WRITE,  /* updates the access clock */
+    LOOKUP_PEEK,   /* counts, but does not update the access clock: TTL, TYPE, OBJECT … */
     LOOKUP_INSPECT, /* does neither: MEMORY USAGE, DEBUG */
 };
 
-/* The gate. False: absent or dead (a dead key is deleted, and journalled as
- * DEL, on the way). On false `ref` is fit for str.put: entry NULL, db and hash set. */
+/* The gate. False: absent or dead. Deletes a dead key, and journals the DEL, if the mode says so. After false
+ * `ref` can be passed to str.put: entry is NULL, db and hash are set. */
 bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent, struct key_ref *ref);
 
-/* Whether a key found by other ways (scan, random) may be shown. */
+/* Whether a key found by other means (scan, random) may be shown to a client. */
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref);
 
-/* A change to the data: the counter, the event. Call it once per changed key. */
+/* Records a change by a command: increments `dirty`, calls the watcher, publishes the event. Call it once per
+ * key. */
 void keyspace_changed(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event);
 void keyspace_notify(struct keyspace *ks, u32 db, bytes key, u32 class, const char *event); /* event only */
 
-/* A change that is none of a command: expiry, eviction. Watchers hear of it. */
+/* Records a change not made by a command (expiry, eviction): calls the watcher only. */
 void keyspace_touched(struct keyspace *ks, u32 db, bytes key);
 
 /* Empties a database; swaps two. */
@@ -132,21 +133,21 @@ void keyspace_swap(struct keyspace *ks, u32 a, u32 b);
 /* Deletes a key whose deadline has passed: journal DEL, `expired` event, lag. */
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
 
-/* Takes out up to `max` dead fields of a hash: journal HDEL, `hexpired` event;
- * drops the hash with its last field. Returns how many. */
+/* Deletes up to `max` dead fields of a hash: journal HDEL, `hexpired` event. Deletes the hash with its last
+ * field. Returns the number of fields deleted. */
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);
 
-/* A read has met dead fields of this hash: some of them go, where reads delete. */
+/* A read has found dead fields in this hash: deletes some of them, if reads delete in this mode. */
 void keyspace_met_dead_fields(struct keyspace *ks, struct key_ref *ref);
 
-/* The same with one field, if it is dead: before something is put in its place. The hash stays. */
+/* Deletes one field if it is dead, before a new value is stored in it. Keeps the hash. */
 void keyspace_reap_field(struct keyspace *ks, struct key_ref *ref, bytes field, bool lazy);
 
-/* A command has deleted the last field of a hash that lived, and dead ones are left: the hash goes, or is
- * left to the cycle as one that died by itself. */
+/* A command has deleted the last live field of a hash, and dead ones are left: deletes the hash, or leaves it
+ * to the cycle like any hollow hash. */
 void keyspace_bury_hollow(struct keyspace *ks, struct key_ref *ref);
 
-/* What due() offers: expires the key, or reaps up to max_fields of its fields. */
+/* Reclaims a key returned by due(): expires it, or deletes up to max_fields of its dead fields. */
 void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields);
 
 /* LRU clock and LFU counter in the 24 access bits. */
@@ -155,7 +156,7 @@ u64 access_idle_ms(const struct keyspace *ks, u32 bits);  /* LRU: time since the
 u32 access_frequency(const struct keyspace *ks, u32 bits);/* LFU: the decayed counter */
 u32 access_lfu_bits(const struct keyspace *ks, u32 counter); /* for RESTORE FREQ and tests */
 
-/* Gives a key the age or the frequency it had elsewhere, whichever the policy looks at; -1: not known. */
+/* Sets the idle time or the frequency of a restored key, whichever the policy uses; -1: unknown. */
 void access_restore(struct keyspace *ks, struct key_ref *ref, i64 idle_s, i64 frequency);
 
 #endif

@@ -3,7 +3,7 @@
 /* Exact below 16 ms, then 16 buckets per doubling: an error of at most 1/16. */
 #define SUB 16
 
-static u32 bucket_of(u64 ms)
+static u32 lag_bucket_of(u64 ms)
 {
     if (ms < SUB) return (u32)ms;
     u32 octave = 63u - (u32)__builtin_clzll(ms); /* >= 4 */
@@ -25,7 +25,7 @@ void lag_record(struct lag_histogram *h, i64 lag_ms)
     h->sum_ms += ms;
     if (ms > h->max_ms) h->max_ms = ms;
     if (ms > h->recent_max_ms) h->recent_max_ms = ms;
-    h->bucket[bucket_of(ms)]++;
+    h->bucket[lag_bucket_of(ms)]++;
 }
 
 u64 lag_percentile(const struct lag_histogram *h, double q)
@@ -74,7 +74,8 @@ void lag_tick(struct expiry_lag *l, i64 mono_ms)
     }
 }
 
-static void subtract(struct lag_histogram *out, const struct lag_histogram *h, const struct lag_counts *from)
+static void lag_subtract(struct lag_histogram *out, const struct lag_histogram *h,
+                         const struct lag_counts *from)
 {
     *out = (struct lag_histogram){.sum_ms = h->sum_ms - (from ? from->sum_ms : 0)};
     for (u32 b = 0; b < LAG_BUCKETS; b++) {
@@ -88,10 +89,10 @@ void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *acti
               struct lag_histogram *lazy)
 {
     const struct lag_mark *from = NULL;
-    for (u32 i = 0; i < LAG_MARKS; i++) { /* from the oldest on: the last that is old enough */
+    for (u32 i = 0; i < LAG_MARKS; i++) { /* from the oldest: the last one that is old enough */
         const struct lag_mark *m = &l->mark[window][(l->oldest[window] + i) % LAG_MARKS];
         if (m->at_ms && m->at_ms <= l->ticked_ms - lag_windows[window].ms) from = m;
     }
-    subtract(active, &l->active, from ? &from->active : NULL);
-    subtract(lazy, &l->lazy, from ? &from->lazy : NULL);
+    lag_subtract(active, &l->active, from ? &from->active : NULL);
+    lag_subtract(lazy, &l->lazy, from ? &from->lazy : NULL);
 }

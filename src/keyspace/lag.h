@@ -1,9 +1,8 @@
-/* How late reclaim was: a histogram of (reclaim time - deadline) with
- * buckets of about 6 % width, so that EXPIRY LAG answers p50 and p99 without
- * keeping samples.
+/* EXPIRY LAG: a histogram of (deletion time - deadline), with buckets about 6 % wide, so that percentiles
+ * need no samples.
  *
- * For the last 1, 5 and 60 minutes, copies of the counts are kept from time to time (lag_tick): what was
- * counted since then is the difference. So recording costs nothing more. */
+ * For the last 1, 5 and 60 minutes, lag_tick keeps copies of the counts; the counts since then are the
+ * difference. So windows add no cost to recording. */
 #ifndef MAYFLY_KEYSPACE_LAG_H
 #define MAYFLY_KEYSPACE_LAG_H
 
@@ -13,7 +12,7 @@
 
 struct lag_histogram {
     u64 count, sum_ms, max_ms;
-    u64 recent_max_ms; /* since somebody set it to 0 */
+    u64 recent_max_ms; /* since the last reset to 0 */
     u64 bucket[LAG_BUCKETS];
 };
 
@@ -26,7 +25,7 @@ struct lag_window {
 };
 extern const struct lag_window lag_windows[LAG_WINDOWS];
 
-struct lag_counts { /* modulo 2^32, which differences don't mind */
+struct lag_counts { /* modulo 2^32: differences are still right */
     u32 bucket[LAG_BUCKETS];
     u64 sum_ms;
 };
@@ -44,12 +43,12 @@ struct expiry_lag {
 };
 
 void lag_record(struct lag_histogram *h, i64 lag_ms);
-u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; its bucket's upper edge, or 0 */
-u64 lag_within(const struct lag_histogram *h, u64 ms); /* how many were no later; as exact as the buckets */
+u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; the bucket's upper edge, or 0 */
+u64 lag_within(const struct lag_histogram *h, u64 ms); /* entries <= ms, as exact as the buckets */
 
-/* To be called a few times a second, with the time of a clock that never steps. */
+/* Call it a few times a second, with monotonic time. */
 void lag_tick(struct expiry_lag *l, i64 mono_ms);
-/* What was recorded within the window that ends with the last tick; since the start if that was later. */
+/* The lag recorded in the window that ends with the last tick, or since the start if that is shorter. */
 void lag_last(const struct expiry_lag *l, u32 window, struct lag_histogram *active,
               struct lag_histogram *lazy);
 

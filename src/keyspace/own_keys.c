@@ -72,7 +72,7 @@ static void own_key_file(struct own_keys *o, u32 db, bytes name, i64 deadline_ms
     heap_add(&o->due, &k->due);
 }
 
-/* A command tells of a key before it is done with it, so that deadlines are looked at here. */
+/* A command may report a change before it sets the deadline, so deadlines are read later, here. */
 static void look_at_noted(struct own_keys *o, struct keyspace *ks)
 {
     struct engine *e = ks->eng;

@@ -1,10 +1,8 @@
-/* A table of watched keys, each with the watches that clients have put on it. A watch hangs in two lists: its
- * key's, to be found when that changes, and its client's, to be taken back. A key without watches leaves the
- * table.
+/* A table of watched keys, each with its watches. A watch is in two lists: its key's, to find it when the key
+ * changes, and its client's, to remove it. A key without watches is removed from the table.
  *
- * The deadline a key had when it was watched is all that is needed to tell whether it has died since: to give
- * it another one would have been a change. Likewise, the living fields a hash had then and has no more have
- * died since. */
+ * The deadline a key had at WATCH is enough to tell whether it has died since: setting another deadline would
+ * have been a change. Likewise, if a hash has fewer live fields than at WATCH, the missing ones have died. */
 #include "keyspace/watch.h"
 
 #include "keyspace/key_table.h"
@@ -18,11 +16,11 @@ struct watched {
 struct watch {
     struct watched *key;
     struct watcher *who;
-    struct watch *prev, *next; /* of the key's */
-    struct watch *more;        /* of the client's */
+    struct watch *prev, *next; /* in the key's list */
+    struct watch *more;        /* in the client's list */
     i64 deadline_ms;           /* the key's own; 0: none */
-    u64 fields;                /* living ones of a hash in which some have deadlines; 0: any other key */
-    bool dead;                 /* it was there, but dead: it counts as absent */
+    u64 fields;                /* live fields of a hash that has field deadlines; 0: any other key */
+    bool dead;                 /* it was dead at WATCH and counts as absent */
 };
 
 void watches_init(struct watches *all, u64 seed) { key_table_init(&all->keys, seed); }
@@ -43,7 +41,7 @@ static void leave_key(struct watches *all, struct watch *w)
 
 /* -- watching -------------------------------------------------------------------------------- */
 
-static void let_go(struct watches *all, struct watcher *who)
+static void watch_release_all(struct watches *all, struct watcher *who)
 {
     all->clients -= who->count > 0;
     for (struct watch *w = who->first, *more; w; w = more) {
@@ -58,11 +56,11 @@ static void let_go(struct watches *all, struct watcher *who)
 
 void watch_none(struct watches *all, struct watcher *who)
 {
-    let_go(all, who);
+    watch_release_all(all, who);
     who->dirty = false;
 }
 
-/* Looks through the shorter of both lists. */
+/* Searches the shorter of the two lists. */
 static bool watches_already(const struct watcher *who, const struct watched *key)
 {
     const struct watch *w;
@@ -126,7 +124,7 @@ size_t watch_memory(const struct watcher *who)
 
 enum sight { ABSENT, DEAD, ALIVE };
 
-static enum sight look(struct keyspace *ks, u32 db, bytes key)
+static enum sight watch_look_up(struct keyspace *ks, u32 db, bytes key)
 {
     struct engine *e = ks->eng;
     struct key_ref ref;
@@ -135,15 +133,16 @@ static enum sight look(struct keyspace *ks, u32 db, bytes key)
     return keyspace_visible(ks, &ref) && !emptied ? ALIVE : DEAD;
 }
 
-/* To one who has seen no living key, a dead one in its place is no change, nor is none. */
+/* If the key was absent at WATCH, a dead or missing key is no change. */
 static bool content(struct watch *w, enum sight before, enum sight now)
 {
     w->dead |= before == ABSENT && now == DEAD;
     return w->dead && now != ALIVE;
 }
 
-/* Whoever watches the key and is not content becomes dirty, and all its watches go: with the last one of this
- * key the key itself. A client has one watch per key: the next in the list is another's, and stays. */
+/* Marks every watcher for which this is a change as dirty and removes all its watches. The key is removed
+ * with its last watch. A client has one watch per key, so the next watch in the list belongs to another
+ * client and stays. */
 static void reconsider(struct watches *all, struct watched *key, enum sight before, enum sight now)
 {
     if (before == ABSENT && now == ABSENT) return;
@@ -151,22 +150,23 @@ static void reconsider(struct watches *all, struct watched *key, enum sight befo
         next = w->next;
         if (content(w, before, now)) continue;
         struct watcher *who = w->who;
-        let_go(all, who);
+        watch_release_all(all, who);
         who->dirty = true;
     }
 }
 
-/* Called before what is dead is deleted, too: such a key is seen as DEAD. */
+/* Also called before a dead key is deleted: such a key is seen as DEAD. */
 void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key)
 {
     struct watched *to = key_table_find(&all->keys, db, key);
     bool any_dead = false;
     if (!to) return;
     for (const struct watch *w = to->first; w; w = w->next) any_dead |= w->dead;
-    reconsider(all, to, ALIVE, any_dead ? look(ks, db, key) : ALIVE);
+    reconsider(all, to, ALIVE, any_dead ? watch_look_up(ks, db, key) : ALIVE);
 }
 
-/* Holds all watched keys of a database, which may lose their watches meanwhile: release_key lets them go. */
+/* Holds all watched keys of a database, so that they survive the loss of their last watch until
+ * release_key. */
 static struct watched **hold_keys(struct watches *all, u32 db, struct buf *held)
 {
     struct table_iter it = {0};
@@ -183,20 +183,20 @@ void watch_flushing(struct watches *all, struct keyspace *ks, u32 db)
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
-        reconsider(all, keys[i], look(ks, db, keys[i]->at.name), ABSENT);
+        reconsider(all, keys[i], watch_look_up(ks, db, keys[i]->at.name), ABSENT);
         release_key(all, keys[i]);
     }
     buf_release(&held);
 }
 
-/* What a database holds now was in the other one before. */
+/* The keys of this database were in the other one before. */
 static void swapped_one(struct watches *all, struct keyspace *ks, u32 db, u32 other)
 {
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
         bytes name = keys[i]->at.name;
-        reconsider(all, keys[i], look(ks, other, name), look(ks, db, name));
+        reconsider(all, keys[i], watch_look_up(ks, other, name), watch_look_up(ks, db, name));
         release_key(all, keys[i]);
     }
     buf_release(&held);

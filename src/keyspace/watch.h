@@ -1,9 +1,9 @@
-/* WATCH: who wants to know whether any of a few keys changes before its transaction runs.
+/* WATCH: detects whether a watched key changes before the client's transaction runs.
  *
- * A watcher becomes dirty with the first change of a key it watches, and then watches nothing any more. A key
- * that was dead when WATCH looked at it counts as absent: that it is deleted is no change. A key that dies
- * while it is watched has changed, whether or not anybody has deleted it yet; so has a hash of which a field
- * dies. */
+ * (1) The first change of a watched key makes the watcher dirty and removes all its watches.
+ * (2) A key that was dead at WATCH counts as absent: deleting it is no change.
+ * (3) A key that dies while it is watched has changed, whether or not it has been deleted. So has a hash one
+ *     of whose fields dies. */
 #ifndef MAYFLY_KEYSPACE_WATCH_H
 #define MAYFLY_KEYSPACE_WATCH_H
 
@@ -14,7 +14,7 @@ struct watch;
 
 struct watches { /* one per region */
     struct table keys; /* struct watched, by name: each with its watchers */
-    u64 clients;       /* watchers that watch anything */
+    u64 clients;       /* watchers with at least one key */
 };
 
 struct watcher { /* one per client; zeroed to start */
@@ -25,18 +25,18 @@ struct watcher { /* one per client; zeroed to start */
 };
 
 void watches_init(struct watches *all, u64 seed);
-void watches_release(struct watches *all); /* when nobody watches any more */
+void watches_release(struct watches *all); /* no watcher may be left */
 
-/* Watching a key twice is watching it once. */
+/* Watching a key again has no effect. */
 void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key);
-void watch_none(struct watches *all, struct watcher *who); /* UNWATCH; clears `dirty`, too */
+void watch_none(struct watches *all, struct watcher *who); /* UNWATCH; also clears `dirty` */
 
-/* Whether a key it watches has changed, or it or a field of it has died since. */
+/* Whether a watched key has changed, or a watched key or a field of it has died since. */
 bool watch_broken(const struct watcher *who, struct keyspace *ks);
 
-size_t watch_memory(const struct watcher *who); /* bytes, about */
+size_t watch_memory(const struct watcher *who); /* approximate bytes */
 
-/* For the keyspace's watcher: what happened. */
+/* Called by the keyspace watcher. */
 void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key);
 void watch_flushing(struct watches *all, struct keyspace *ks, u32 db);
 void watch_swapped(struct watches *all, struct keyspace *ks, u32 a, u32 b);
