@@ -2,6 +2,7 @@
 #
 #   BUILD=dir      where to build (default: build, or build-SAN with SAN)
 #   SAN=address    sanitizer build: address (with undefined), undefined, or thread
+#   RAFT=no        build without the Raft library, for which cargo is needed: no cluster mode then
 #   ENGINE=rocksdb the engine of the server under test (default: memory)
 #   V=1            show the commands
 
@@ -12,6 +13,7 @@ PYTHON  ?= /usr/bin/python3
 PREFIX  ?= /usr/local
 PORT    ?= 6379
 ENGINE  ?= memory
+RAFT    ?= yes
 Q       := $(if $(V),,@)
 
 LUA        := $(shell pkg-config --cflags lua5.1 2>/dev/null || echo -I/usr/include/lua5.1)
@@ -33,10 +35,18 @@ else
   LDFLAGS_ALL := -fsanitize=$(SAN) $(LDFLAGS)
 endif
 
-SRC      := $(shell find src -name '*.c' | sort)
+# The Raft library is a crate. Its folder is shared by all builds: a sanitizer changes nothing about it.
+RAFT_DIR  ?= build-raft
+RAFT_LIB  := $(if $(filter no,$(RAFT)),,$(RAFT_DIR)/release/libmayfly_raft.a)
+RAFT_SRC  := $(wildcard src/raft/core/Cargo.* src/raft/core/src/*.rs)
+CFLAGS_ALL += -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0)
+CARGO     ?= cargo
+
+SRC      := $(shell find src $(if $(RAFT_LIB),,-path src/raft -prune -o) -name '*.c' -print | sort)
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 LIB_OBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
-TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c)
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c) \
+            $(if $(RAFT_LIB),$(wildcard tests/raft/test_*.c))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 SUITES   := $(wildcard tests/engine/suite*.c)
 
@@ -54,9 +64,19 @@ help:
 #: all               build the server, at build/mayfly-server (what plain `make` does)
 #: help              this text
 
-$(BUILD)/mayfly-server: $(OBJ)
+$(BUILD)/mayfly-server: $(OBJ) $(RAFT_LIB)
 	@echo '  LD   $@'
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(OBJ) $(LIBS)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(OBJ) $(RAFT_LIB) $(LIBS)
+
+# Cargo runs only when a file of the crate changed, and needs the network only for crates it has not fetched before.
+ifneq ($(RAFT_LIB),)
+$(RAFT_LIB): $(RAFT_SRC)
+	@echo '  CARGO $@'
+	@command -v $(CARGO) >/dev/null || \
+	    { echo 'cargo is missing: install it (scripts/deps) or build without Raft (make RAFT=no)' >&2; exit 1; }
+	$(Q)$(CARGO) build --release --locked $(if $(V),,--quiet) --manifest-path src/raft/core/Cargo.toml --target-dir $(RAFT_DIR)
+	@touch $@
+endif
 
 $(BUILD)/obj/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
@@ -67,11 +87,11 @@ $(BUILD)/libmayfly.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
 
 # Tests use the machine code in the objects: link-time optimisation would take longer than they do.
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(SUITES)
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(RAFT_LIB) $(SUITES)
 	@mkdir -p $(@D)
 	@echo '  LD   $@'
 	$(Q)$(CC) $(CFLAGS_ALL) -O1 -fno-lto -Wno-missing-prototypes -Wno-array-bounds -Itests -o $@ $< \
-	    $(if $(findstring tests/engine,$<),$(SUITES)) $(BUILD)/libmayfly.a $(LDFLAGS_ALL) -fno-lto $(LIBS) -lcmocka
+	    $(if $(findstring tests/engine,$<),$(SUITES)) $(BUILD)/libmayfly.a $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto $(LIBS) -lcmocka
 
 -include $(OBJ:.o=.d)
 
@@ -270,9 +290,9 @@ fuzz:
 	@echo '  FUZZ append-only files, $(FUZZ_SECONDS) s'
 	$(Q)$(FUZZ)/fuzz_aof $(FUZZ_RUN) -max_len=4096 -dict=$(FUZZ)/command.dict $(FUZZ)/corpus-aof tests/fuzz/corpus/aof
 
-$(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(wildcard tests/exec/*.h tests/unit/*.h)
+$(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(RAFT_LIB) $(wildcard tests/exec/*.h tests/unit/*.h)
 	@echo '  LD   $@'
-	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(RAFT_LIB) $(LIBS)
 
 #: install           install below PREFIX (/usr/local): program, configuration, documentation, unit for systemd
 #: uninstall         … and take it away; a configuration that was changed stays
@@ -309,4 +329,4 @@ deb: $(BUILD)/mayfly-server
 
 #: clean             remove all build directories
 clean:
-	rm -rf build build-check build-address build-undefined build-thread build-fuzz
+	rm -rf build build-check build-address build-undefined build-thread build-fuzz $(RAFT_DIR)

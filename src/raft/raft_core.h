@@ -1,0 +1,187 @@
+/* The Raft library (tikv/raft-rs 0.7, src/raft/core) behind a C interface.
+ *
+ * A core is one member's part of one Raft group. It decides; it does nothing by itself: it reads no clock,
+ * no socket and no file, has no threads, and calls back only to read old log entries. The same calls with
+ * the same arguments give the same results, because election timeouts are computed from (seed, id, term,
+ * attempt) and not drawn.
+ *
+ *     raft_core_tick(c);                                  time passes
+ *     raft_core_step(c, message, size);                   a message arrived
+ *     while (raft_core_ready(c, &r)) {                    what is there to do now?
+ *         send r.now; write r.hard_state and r.entries to the log, without waiting;
+ *         raft_core_advance(c);
+ *     }
+ *     the log says that everything up to write r.number is durable:
+ *         send what was r.after; raft_core_persisted(c, r.number);
+ *     committed entries are applied:
+ *         raft_core_applied(c, index);
+ *
+ * Only raft/group.c calls these functions; the order that safety needs is its business (raft/group.h).
+ *
+ * Lifetimes: a slice handed in is copied. A slice handed out by ready is valid until the next ready. A broken
+ * invariant (which includes a log that contradicts what was written to it) ends the process with a message:
+ * going on would mean lost or diverged data. Bytes of a peer are checked before they get that far, but
+ * peers must be authenticated.
+ */
+#ifndef MAYFLY_RAFT_RAFT_CORE_H
+#define MAYFLY_RAFT_RAFT_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RAFT_MEMBERS_MAX = 16 }; /* of each kind in a configuration */
+
+struct raft_core;
+struct raft_core_sink;
+
+struct raft_bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+enum raft_entry_type { RAFT_ENTRY_NORMAL = 0, RAFT_ENTRY_CONF = 1, RAFT_ENTRY_CONF_V2 = 2 };
+
+struct raft_entry {
+    uint64_t index, term;
+    uint32_t type; /* enum raft_entry_type */
+    struct raft_bytes data;
+};
+
+/* What a member promised; must be durable before messages that depend on it leave. */
+struct raft_hard_state {
+    uint64_t term, vote, commit;
+};
+
+/* Who belongs to the group. With `outgoing` not empty a change is under way (joint consensus). */
+struct raft_conf {
+    uint64_t voters[RAFT_MEMBERS_MAX], learners[RAFT_MEMBERS_MAX];
+    uint64_t outgoing[RAFT_MEMBERS_MAX], learners_next[RAFT_MEMBERS_MAX];
+    uint32_t voters_n, learners_n, outgoing_n, learners_next_n;
+    bool auto_leave;
+};
+
+struct raft_core_config {
+    uint64_t id, seed;
+    uint32_t election_ticks, heartbeat_ticks; /* silence before an election: 1 to 2 times */
+    uint64_t message_bytes_max, uncommitted_bytes_max, cache_bytes_max;
+    uint32_t inflight_messages_max;
+
+    /* What the log and the state machine hold at the start. snapshot_index < first entry of the log;
+     * applied lies in snapshot_index … hard_state.commit, and that in … last_index. */
+    struct raft_hard_state hard_state;
+    struct raft_conf conf; /* as of `applied` */
+    uint64_t applied, snapshot_index, snapshot_term, last_index;
+
+    /* The durable part of the log. read pushes the entries of [low, high) into the sink, at least the first
+     * and about bytes_max in all; false: they are not there, which ends the process. term: 0 if not there.
+     * */
+    void *log;
+    bool (*read)(void *log, uint64_t low, uint64_t high, uint64_t bytes_max, struct raft_core_sink *sink);
+    uint64_t (*term)(void *log, uint64_t index);
+    void (*print)(void *log, int level, const char *text, size_t size); /* or NULL; 0 error … 3 debug */
+};
+
+struct raft_message {
+    uint64_t to;
+    bool snapshot; /* announces one, of the applied index: the data travels apart from it; report its fate */
+    uint64_t snapshot_index, snapshot_term;
+    struct raft_bytes data;
+};
+
+struct raft_read_state {
+    uint64_t index;
+    struct raft_bytes context;
+};
+
+enum raft_role { RAFT_FOLLOWER = 0, RAFT_CANDIDATE = 1, RAFT_LEADER = 2, RAFT_PRE_CANDIDATE = 3 };
+
+struct raft_ready {
+    uint64_t number; /* of the write; grows by one */
+    bool must_sync;  /* the write needs an fsync; otherwise it may be written with the next one */
+    bool has_hard_state, has_snapshot;
+    struct raft_hard_state hard_state;
+    /* The state machine is to be replaced by the snapshot that was announced, and the log by nothing. */
+    uint64_t snapshot_index, snapshot_term;
+    struct raft_conf snapshot_conf;
+
+    const struct raft_entry *entries, *committed; /* to append (replaces what has these indexes); to apply */
+    const struct raft_message *now, *after;       /* to send at once; once this write is durable */
+    const struct raft_read_state *reads;
+    size_t entries_n, committed_n, now_n, after_n, reads_n;
+};
+
+enum raft_change_type { RAFT_ADD_VOTER = 0, RAFT_REMOVE = 1, RAFT_ADD_LEARNER = 2 };
+
+struct raft_change {
+    uint64_t id;
+    uint32_t type; /* enum raft_change_type; RAFT_ADD_VOTER of a learner promotes it */
+};
+
+struct raft_core_status {
+    uint64_t id, term, vote, leader, transferee; /* 0: none */
+    uint64_t commit, applied, persisted, first_index, last_index;
+    uint32_t role;
+    bool applied_own_term; /* an entry of this term was applied: the state is complete */
+    bool conf_pending;     /* a configuration change may be under way */
+    bool promotable;       /* a voter */
+};
+
+/* The leader's view of another member. */
+struct raft_progress {
+    uint64_t matched, next, pending_snapshot;
+    uint32_t state; /* 0 probe, 1 replicate, 2 snapshot */
+    bool active;    /* heard from lately */
+};
+
+enum raft_core_result {
+    RAFT_CORE_OK = 0,
+    RAFT_CORE_NOT_LEADER = -1,
+    RAFT_CORE_DROPPED = -2,  /* a transfer is under way, or too much is uncommitted */
+    RAFT_CORE_PENDING = -3,  /* another configuration change is under way */
+    RAFT_CORE_INVALID = -4,  /* the change makes no sense: nothing was proposed */
+    RAFT_CORE_BAD_BYTES = -5 /* not a message that a peer may send */
+};
+
+struct raft_core *raft_core_open(const struct raft_core_config *config);
+void raft_core_close(struct raft_core *c);
+
+void raft_core_tick(struct raft_core *c);
+int raft_core_step(struct raft_core *c, const uint8_t *message, size_t size);
+/* The message that announces a snapshot, whose data has arrived. step refuses these. */
+int raft_core_step_snapshot(struct raft_core *c, const uint8_t *message, size_t size);
+/* OK: the entry is in this leader's log, at the index that status.last_index then shows. Followers refuse.
+ * */
+int raft_core_propose(struct raft_core *c, const uint8_t *data, size_t size);
+/* By joint consensus, left by itself. Checked against the present configuration. */
+int raft_core_propose_conf(struct raft_core *c, const struct raft_change *changes, size_t n);
+/* A committed entry of type CONF: call exactly once, when it is applied. Fills the new configuration. A
+ * leader that is no longer a voter steps down. An entry that is invalid changes nothing and returns
+ * RAFT_CORE_INVALID. */
+int raft_core_apply_conf(struct raft_core *c, const uint8_t *data, size_t size, struct raft_conf *conf);
+/* Comes back in ready.reads when a quorum has confirmed that this is the leader. Lost silently if it is
+ * not. */
+void raft_core_read_index(struct raft_core *c, const uint8_t *context, size_t size);
+void raft_core_transfer(struct raft_core *c, uint64_t to);
+void raft_core_campaign(struct raft_core *c);
+void raft_core_unreachable(struct raft_core *c, uint64_t id);
+void raft_core_snapshot_sent(struct raft_core *c, uint64_t id, bool ok);
+
+/* False: nothing to do, *r is untouched. True: advance must follow. */
+bool raft_core_ready(struct raft_core *c, struct raft_ready *r);
+void raft_core_advance(struct raft_core *c);
+void raft_core_persisted(struct raft_core *c, uint64_t number);
+void raft_core_applied(struct raft_core *c, uint64_t index);
+/* The log will forget entries up to `index`, which must be applied. Returns that entry's term. */
+uint64_t raft_core_compacted(struct raft_core *c, uint64_t index);
+
+void raft_core_status(const struct raft_core *c, struct raft_core_status *status);
+bool raft_core_progress(const struct raft_core *c, uint64_t id, struct raft_progress *progress);
+
+/* For `read`. */
+void raft_core_push(struct raft_core_sink *sink, const struct raft_entry *entry);
+
+/* A message's type as eraftpb numbers it, and its term, for traces; -1 if it can't be parsed. */
+int raft_core_message_type(const uint8_t *message, size_t size, uint64_t *term);
+
+#endif
