@@ -37,19 +37,21 @@ const struct command *admit_resolve_sub(const struct command *cmd, const struct 
 /* In Redis's order. */
 const char *admit_obstacle_to(const struct region *r, u32 flags)
 {
+    const struct node *n = r->node;
     bool writes = flags & CMD_WRITE;
     if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
-    if (r->refuse_writes && writes) return r->refuse_writes; /* a script's commands are asked */
-    if (r->deny_writes && writes) return r->deny_writes;
-    if (r->deny_stale && !(flags & CMD_STALE)) return r->deny_stale;
-    if (r->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
+    if (n->refuse_writes && writes) return n->refuse_writes; /* a script's commands are asked */
+    if (n->deny_writes && writes) return n->deny_writes;
+    if (n->deny_stale && !(flags & CMD_STALE)) return n->deny_stale;
+    if (n->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
     return NULL;
 }
 
 bool admit_eviction(struct region *r)
 {
-    if (!expiry_follows(r->mode) || (r->evict_following && !r->refuse_writes)) return true;
-    r->evictor.unfinished = false;
+    struct node *n = r->node;
+    if (!expiry_follows(r->mode) || (n->evict_following && !n->refuse_writes)) return true;
+    n->evictor.unfinished = false;
     return false;
 }
 
@@ -82,18 +84,19 @@ static bool refuse(const struct request *q, const char *why)
 /* Somebody asks while a script runs for too long. */
 static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
 {
-    const char *busy = script_busy_error(r);
+    const char *busy = script_busy_error(r->node);
     return !busy || cmd->flags & CMD_ALLOW_BUSY || refuse(q, busy);
 }
 
 bool admit(struct region *r, const struct request *q, struct ctx *c)
 {
     const struct command *cmd = c->cmd;
+    struct node *n = r->node;
     if (!command_takes(cmd, q->argc) || !cmd->run) {
         ctx_wrong_arity(c);
         return false;
     }
-    if (UNLIKELY(!q->session->authenticated) && !r->open && !(cmd->flags & CMD_NO_AUTH))
+    if (UNLIKELY(!q->session->authenticated) && !n->open && !(cmd->flags & CMD_NO_AUTH))
         return refuse(q, "NOAUTH Authentication required.");
     u32 flags = cmd->flags;
     if (UNLIKELY(q->session->tx != NULL)) {
@@ -103,15 +106,15 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
         if (multi_takes(q->session, cmd)) flags |= CMD_DENYOOM; /* the queue itself takes memory */
     }
     if (UNLIKELY(acl_restricts(q->session)) &&
-        !permit_request(r, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
+        !permit_request(n, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
         return false;
     if (refused_to_subscriber(q, cmd)) return false;
     const char *why = admit_obstacle(r, flags);
     if (UNLIKELY(why)) return refuse(q, why);
-    if (UNLIKELY(r->script != NULL)) return fits_busy(r, q, cmd);
-    r->over_memory = r->evictor.maxmemory && !r->loading && admit_eviction(r) &&
-                     !evict_as_needed(&r->evictor, &r->ks);
-    if (UNLIKELY(r->over_memory) && flags & CMD_DENYOOM) return refuse(q, REGION_OOM);
+    if (UNLIKELY(n->script != NULL)) return fits_busy(r, q, cmd);
+    n->over_memory = n->evictor.maxmemory && !n->loading && admit_eviction(r) &&
+                     !evict_as_needed(&n->evictor, &r->ks);
+    if (UNLIKELY(n->over_memory) && flags & CMD_DENYOOM) return refuse(q, REGION_OOM);
     if (UNLIKELY(q->session->monitor) && flags & CMD_OF_KEYSPACE) /* which is a kind of replica to Redis */
         return refuse(q, "ERR Replica can't interact with the keyspace");
     return true;

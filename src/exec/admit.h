@@ -20,7 +20,8 @@ NODISCARD bool admit(struct region *r, const struct request *q, struct ctx *c);
 const char *admit_obstacle_to(const struct region *r, u32 flags);
 static inline const char *admit_obstacle(const struct region *r, u32 flags)
 {
-    bool open = !r->doomed && !r->refuse_writes && !r->deny_writes && !r->deny_stale && !r->loading;
+    const struct node *n = r->node;
+    bool open = !r->doomed && !n->refuse_writes && !n->deny_writes && !n->deny_stale && !n->loading;
     return LIKELY(open) ? NULL : admit_obstacle_to(r, flags);
 }
 

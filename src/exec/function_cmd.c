@@ -6,7 +6,7 @@
 /* What a primary sent, or a file holds, was loaded elsewhere in time. */
 static u32 load_limit_ms(const struct ctx *c)
 {
-    return c->region->loading || expiry_follows(c->region->mode) ? 0 : FUNCTION_LOAD_MS;
+    return ctx_node(c)->loading || expiry_follows(c->region->mode) ? 0 : FUNCTION_LOAD_MS;
 }
 
 /* The command changed the libraries, or `error` says why not; it is released. */
@@ -35,7 +35,8 @@ void cmd_function_load(struct ctx *c)
         }
         replace = true;
     }
-    if (functions_load(c->region, false, c->argv[c->argc - 1], replace, load_limit_ms(c), &name, &error)) {
+    if (functions_load(ctx_node(c), false, c->argv[c->argc - 1], replace, load_limit_ms(c), &name,
+                       &error)) {
         c->ks->dirty++;
         reply_bulk(c->out, buf_bytes(&name));
     } else {
@@ -48,7 +49,7 @@ void cmd_function_load(struct ctx *c)
 void cmd_function_delete(struct ctx *c)
 {
     struct buf error = {0};
-    bool ok = functions_delete(c->region, c->argv[2]);
+    bool ok = functions_delete(ctx_node(c), c->argv[2]);
     if (!ok) buf_append_str(&error, "Library not found");
     reply_change(c, ok, &error);
 }
@@ -64,14 +65,14 @@ void cmd_function_flush(struct ctx *c)
         return;
     }
     struct buf error = {0};
-    functions_flush(c->region);
+    functions_flush(ctx_node(c));
     reply_change(c, true, &error);
 }
 
 void cmd_function_dump(struct ctx *c)
 {
     struct buf payload = {0};
-    functions_dump(functions_live(c->region), c->ks->compress ? SIZE_MAX : 0, &payload);
+    functions_dump(functions_live(ctx_node(c)), c->ks->compress ? SIZE_MAX : 0, &payload);
     reply_bulk(c->out, buf_bytes(&payload));
     buf_release(&payload);
 }
@@ -93,7 +94,7 @@ void cmd_function_restore(struct ctx *c)
         }
     }
     struct buf error = {0};
-    bool ok = functions_restore(c->region, c->argv[2], policy, load_limit_ms(c), &error);
+    bool ok = functions_restore(ctx_node(c), c->argv[2], policy, load_limit_ms(c), &error);
     reply_change(c, ok, &error);
 }
 
@@ -133,7 +134,7 @@ static void list_library(struct ctx *c, const struct library *lib, bool with_cod
 
 void cmd_function_list(struct ctx *c)
 {
-    const struct function_set *set = functions_live(c->region);
+    const struct function_set *set = functions_live(ctx_node(c));
     const bytes *pattern = NULL;
     bool with_code = false;
     for (int i = 2; i < c->argc; i++) {
@@ -161,7 +162,8 @@ void cmd_function_list(struct ctx *c)
 
 static void reply_running(struct ctx *c, const struct script_run *run)
 {
-    i64 now_us = c->region->host.now_us ? c->region->host.now_us(c->region->owner) : run->start_us;
+    const struct node *n = ctx_node(c);
+    i64 now_us = n->host.now_us ? n->host.now_us(n->owner) : run->start_us;
     reply_map(c->out, 3);
     reply_name(c, "name");
     reply_name(c, run->name);
@@ -174,10 +176,10 @@ static void reply_running(struct ctx *c, const struct script_run *run)
 
 void cmd_function_stats(struct ctx *c)
 {
-    const struct function_set *set = functions_live(c->region);
-    const struct script_run *run = c->region->script;
+    const struct function_set *set = functions_live(ctx_node(c));
+    const struct script_run *run = ctx_node(c)->script;
     if (run && !run->is_function) {
-        const char *busy = script_busy_error(c->region);
+        const char *busy = script_busy_error(ctx_node(c));
         reply_error(c->out, busy ? busy : "BUSY Redis is busy running a script.");
         return;
     }
@@ -220,7 +222,7 @@ void cmd_function_help(struct ctx *c)
 
 static void call_function(struct ctx *c, bool ro_command)
 {
-    const struct function_set *set = functions_live(c->region);
+    const struct function_set *set = functions_live(ctx_node(c));
     const struct function *f = set ? set_function(set, c->argv[1]) : NULL;
     const char *error = NULL;
     i64 keys = 0;
@@ -238,7 +240,7 @@ static void call_function(struct ctx *c, bool ro_command)
         .keys = c->argv + 3, .key_count = (int)keys,
         .args = c->argv + 3 + keys, .arg_count = c->argc - 3 - (int)keys,
     };
-    struct script_vm *vm = &c->region->functions->vm;
+    struct script_vm *vm = &ctx_node(c)->functions->vm;
     lua_rawgeti(vm->L, LUA_REGISTRYINDEX, f->ref);
     script_run(vm, c, &call);
 }

@@ -138,7 +138,7 @@ static bytes string_at(lua_State *L, int index)
 
 static int register_function(lua_State *L)
 {
-    struct functions *f = script_vm_of(L)->region->functions;
+    struct functions *f = script_vm_of(L)->node->functions;
     struct registration g = {0};
     int args = lua_gettop(L);
     if (!f->loading) return fail(L, "redis.register_function can only be called on FUNCTION LOAD command");
@@ -293,11 +293,11 @@ static bool read_header(bytes code, struct header *h, struct buf *error)
 /* -- the code ---------------------------------------------------------------------------------- */
 
 /* The library of this name, complete; NULL: error tells. The line's end stays, so that lines count from 1. */
-static struct library *run_code(struct region *r, bytes name, bytes code, size_t skip, u32 limit_ms,
+static struct library *run_code(struct node *n, bytes name, bytes code, size_t skip, u32 limit_ms,
                                 struct buf *error)
 {
-    struct functions *f = functions_of(r);
-    struct ctx c = {.region = r, .ks = &r->ks, .eng = r->eng, .now_ms = r->ks.now_ms};
+    struct functions *f = functions_of(n);
+    struct ctx c = {0}; /* it calls no command */
     struct buf why = {0};
     struct library *lib = NULL;
     if (!script_compile(&f->vm, bytes_of(code.p + skip, code.n - skip), "@user_function", limit_ms, &why)) {
@@ -320,13 +320,13 @@ static struct library *run_code(struct region *r, bytes name, bytes code, size_t
     return NULL;
 }
 
-struct library *library_load(struct region *r, bytes code, u32 limit_ms, struct buf *error,
+struct library *library_load(struct node *n, bytes code, u32 limit_ms, struct buf *error,
                              bool (*taken)(void *arg, bytes name, struct buf *error), void *arg)
 {
     struct header h = {0};
     struct library *lib = NULL;
     bool ok = read_header(code, &h, error) && !(taken && taken(arg, buf_bytes(&h.name), error));
-    if (ok) lib = run_code(r, buf_bytes(&h.name), code, h.length, limit_ms, error);
+    if (ok) lib = run_code(n, buf_bytes(&h.name), code, h.length, limit_ms, error);
     buf_release(&h.name);
     return lib;
 }

@@ -38,10 +38,9 @@ static void library_rows_replace(struct engine *e, const struct function_set *fr
     }
 }
 
-void functions_write(struct region *r)
+void functions_write(const struct node *n, struct engine *e)
 {
-    const struct functions *f = r->functions;
-    struct engine *e = r->eng;
+    const struct functions *f = n->functions;
     if (f->one_row) {
         library_rows_rewrite(e, f->live);
         return;
@@ -57,7 +56,7 @@ void functions_write(struct region *r)
 /* -- at start ---------------------------------------------------------------------------------- */
 
 struct recall {
-    struct region *region;
+    struct node *node;
     struct buf *error;
     bool one_row;
 };
@@ -69,21 +68,20 @@ static void library_row_recall(void *arg, bytes name, bytes value, double score 
     bool ok = true;
     if (c->one_row || c->error->n) return;
     c->one_row = name.n == 0; /* the first row, if there is one */
-    if (c->one_row) ok = functions_restore(c->region, value, RESTORE_FLUSH, 0, c->error);
-    else ok = functions_load(c->region, false, value, false, 0, &loaded, c->error);
+    if (c->one_row) ok = functions_restore(c->node, value, RESTORE_FLUSH, 0, c->error);
+    else ok = functions_load(c->node, false, value, false, 0, &loaded, c->error);
     if (ok && !c->one_row && !bytes_eq(buf_bytes(&loaded), name))
         buf_printf(c->error, "Library %.*s is kept under another name", (int)loaded.n, loaded.p);
     buf_release(&loaded);
 }
 
-bool functions_recall(struct region *r, struct buf *error)
+bool functions_recall(struct node *n, struct engine *e, struct buf *error)
 {
-    struct engine *e = r->eng;
-    struct recall c = {r, error, false};
+    struct recall c = {n, error, false};
     e->ops->meta.each(e, META_FUNCTIONS, library_row_recall, &c);
     if (e->failed) buf_append_str(error, "the storage can't be read");
     bool ok = error->n == 0;
-    if (functions_changed(r)) functions_settle(r, ok);
-    if (r->functions) r->functions->one_row = c.one_row;
+    if (functions_changed(n)) functions_settle(n, ok);
+    if (n->functions) n->functions->one_row = c.one_row;
     return ok;
 }

@@ -1,23 +1,23 @@
-/* The libraries of a region, and how they change. */
+/* The libraries of a node, and how they change. */
 #include "exec/functions.h"
 
 #include "base/alloc.h"
 #include "rdb/rdb_value.h"
 
-struct functions *functions_of(struct region *r)
+struct functions *functions_of(struct node *n)
 {
-    struct functions *f = r->functions;
+    struct functions *f = n->functions;
     if (f) return f;
-    f = r->functions = mem_zalloc(sizeof *f);
-    script_vm_init(&f->vm, r);
+    f = n->functions = mem_zalloc(sizeof *f);
+    script_vm_init(&f->vm, n);
     f->live = set_new();
     functions_open_env(f);
     return f;
 }
 
-void functions_release(struct region *r)
+void functions_release(struct node *n)
 {
-    struct functions *f = r->functions;
+    struct functions *f = n->functions;
     if (!f) return;
     set_free(f->live, f->vm.L);
     for (u32 i = 0; i < f->change_count; i++) library_drop(f->changes[i].lib, f->vm.L);
@@ -26,12 +26,12 @@ void functions_release(struct region *r)
     set_free(f->staged, f->vm.L);
     script_vm_release(&f->vm);
     mem_free(f);
-    r->functions = NULL;
+    n->functions = NULL;
 }
 
-bool functions_only_read(const struct region *r, bytes name)
+bool functions_only_read(const struct node *n, bytes name)
 {
-    const struct function_set *set = functions_live(r);
+    const struct function_set *set = functions_live(n);
     const struct function *f = set ? set_function(set, name) : NULL;
     return f && f->flags & SCRIPT_NO_WRITES;
 }
@@ -72,9 +72,9 @@ static void take_back(struct functions *f, const struct library_change *c)
     else set_add(f->live, c->lib);
 }
 
-void functions_settle(struct region *r, bool kept)
+void functions_settle(struct node *n, bool kept)
 {
-    struct functions *f = r->functions;
+    struct functions *f = n->functions;
     bool removed = f->before;
     if (f->before) {
         set_free(kept ? f->before : f->live, f->vm.L);
@@ -128,13 +128,13 @@ static bool name_taken(void *arg, bytes name, struct buf *error)
 }
 
 /* A library that can join the set, perhaps in place of one that is there; NULL: error tells. */
-static struct library *load_for(struct region *r, const struct function_set *set, bytes code, bool replace,
+static struct library *load_for(struct node *n, const struct function_set *set, bytes code, bool replace,
                                 u32 limit_ms, struct buf *error)
 {
     struct wish wish = {set, replace};
-    struct library *lib = library_load(r, code, limit_ms, error, name_taken, &wish);
+    struct library *lib = library_load(n, code, limit_ms, error, name_taken, &wish);
     if (!lib || fits(set, lib, set_library(set, bytes_str(lib->name)), error)) return lib;
-    library_drop(lib, r->functions->vm.L);
+    library_drop(lib, n->functions->vm.L);
     return NULL;
 }
 
@@ -146,11 +146,11 @@ static void put(struct functions *f, struct function_set *set, struct library *l
     library_drop(lib, f->vm.L);
 }
 
-bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms, struct buf *name,
+bool functions_load(struct node *n, bool aside, bytes code, bool replace, u32 limit_ms, struct buf *name,
                     struct buf *error)
 {
-    struct functions *f = functions_of(r);
-    struct library *lib = load_for(r, aside ? f->staged : f->live, code, replace, limit_ms, error);
+    struct functions *f = functions_of(n);
+    struct library *lib = load_for(n, aside ? f->staged : f->live, code, replace, limit_ms, error);
     if (!lib) return false;
     if (name) buf_append_str(name, lib->name);
     if (aside) {
@@ -162,17 +162,17 @@ bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 
     return true;
 }
 
-bool functions_delete(struct region *r, bytes name)
+bool functions_delete(struct node *n, bytes name)
 {
-    const struct function_set *live = functions_live(r);
+    const struct function_set *live = functions_live(n);
     if (!live || !set_library(live, name)) return false;
-    remove_library(r->functions, set_library(live, name));
+    remove_library(n->functions, set_library(live, name));
     return true;
 }
 
-void functions_flush(struct region *r)
+void functions_flush(struct node *n)
 {
-    if (r->functions) replace_all(r->functions, set_new());
+    if (n->functions) replace_all(n->functions, set_new());
 }
 
 /* -- as bytes ---------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ void functions_dump(const struct function_set *set, size_t compress_max, struct 
 }
 
 /* All libraries of a payload into an empty set. */
-static bool read_payload(struct region *r, struct function_set *set, bytes payload, u32 limit_ms,
+static bool read_payload(struct node *n, struct function_set *set, bytes payload, u32 limit_ms,
                          struct buf *error)
 {
     struct rdb_in in;
@@ -211,8 +211,8 @@ static bool read_payload(struct region *r, struct function_set *set, bytes paylo
         else if (op == RDB_OP_FUNCTION_EARLY) buf_append_str(error, "Pre-GA function format not supported");
         else if (op != RDB_OP_FUNCTION) buf_append_str(error, "given type is not a function");
         else if (!rdb_read_string(&in, &code)) buf_append_str(error, "Failed loading library data");
-        else if ((lib = load_for(r, set, buf_bytes(&code), false, limit_ms, error)))
-            put(r->functions, set, lib);
+        else if ((lib = load_for(n, set, buf_bytes(&code), false, limit_ms, error)))
+            put(n->functions, set, lib);
         ok = error->n == 0;
     }
     buf_release(&code);
@@ -237,17 +237,17 @@ static struct function_set *join(struct functions *f, const struct function_set 
     return NULL;
 }
 
-bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms,
+bool functions_restore(struct node *n, bytes payload, enum restore_policy policy, u32 limit_ms,
                        struct buf *error)
 {
-    struct functions *f = functions_of(r);
+    struct functions *f = functions_of(n);
     bytes body;
     if (!rdb_payload_body(payload, false, &body)) {
         buf_append_str(error, "DUMP payload version or checksum are wrong");
         return false;
     }
     struct function_set *loaded = set_new();
-    bool ok = read_payload(r, loaded, body, limit_ms, error);
+    bool ok = read_payload(n, loaded, body, limit_ms, error);
     if (ok && policy == RESTORE_FLUSH) {
         replace_all(f, loaded);
         return true;
@@ -260,24 +260,24 @@ bool functions_restore(struct region *r, bytes payload, enum restore_policy poli
 
 /* -- a full sync ------------------------------------------------------------------------------- */
 
-void functions_stage(struct region *r)
+void functions_stage(struct node *n)
 {
-    struct functions *f = functions_of(r);
-    functions_unstage(r);
+    struct functions *f = functions_of(n);
+    functions_unstage(n);
     f->staged = set_new();
 }
 
-void functions_adopt(struct region *r)
+void functions_adopt(struct node *n)
 {
-    struct functions *f = r->functions;
+    struct functions *f = n->functions;
     struct function_set *staged = f->staged;
     f->staged = NULL;
     replace_all(f, staged);
 }
 
-void functions_unstage(struct region *r)
+void functions_unstage(struct node *n)
 {
-    struct functions *f = r->functions;
+    struct functions *f = n->functions;
     if (!f) return;
     set_free(f->staged, f->vm.L);
     f->staged = NULL;

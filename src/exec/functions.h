@@ -55,17 +55,17 @@ struct functions {
     struct library *loading;     /* register_function adds to it; NULL: it may not be called */
 };
 
-struct functions *functions_of(struct region *r);  /* makes them */
-void functions_release(struct region *r);
+struct functions *functions_of(struct node *n);  /* makes them */
+void functions_release(struct node *n);
 
 /* What is in use; NULL: nothing. */
-static inline const struct function_set *functions_live(const struct region *r)
+static inline const struct function_set *functions_live(const struct node *n)
 {
-    return r->functions ? r->functions->live : NULL;
+    return n->functions ? n->functions->live : NULL;
 }
 
 /* Whether there is a function of this name that says it does not write. */
-bool functions_only_read(const struct region *r, bytes name);
+bool functions_only_read(const struct node *n, bytes name);
 
 /* -- sets: function_set.c ---------------------------------------------------------------------- */
 
@@ -88,7 +88,7 @@ void set_remove(struct function_set *set, struct library *lib, lua_State *L);
 /* Compiles and runs a library's code. NULL: the text of the error, without its code, is in *error.
  * `taken` tells of a name, once it is known, that it is not wanted (it writes the error itself); may be
  * NULL. limit_ms 0: any time. */
-struct library *library_load(struct region *r, bytes code, u32 limit_ms, struct buf *error,
+struct library *library_load(struct node *n, bytes code, u32 limit_ms, struct buf *error,
                              bool (*taken)(void *arg, bytes name, struct buf *error), void *arg);
 
 /* The environment of libraries, set up once. */
@@ -97,13 +97,13 @@ void functions_open_env(struct functions *f);
 /* -- changing what is there: functions.c. False: the text of the error is in *error ------------ */
 
 /* `aside`: into those that a full sync brings. The library's name is added to *name, if that is wanted. */
-NODISCARD bool functions_load(struct region *r, bool aside, bytes code, bool replace, u32 limit_ms,
+NODISCARD bool functions_load(struct node *n, bool aside, bytes code, bool replace, u32 limit_ms,
                               struct buf *name, struct buf *error);
-NODISCARD bool functions_delete(struct region *r, bytes name);
-void functions_flush(struct region *r);
+NODISCARD bool functions_delete(struct node *n, bytes name);
+void functions_flush(struct node *n);
 
 enum restore_policy { RESTORE_APPEND, RESTORE_FLUSH, RESTORE_REPLACE };
-NODISCARD bool functions_restore(struct region *r, bytes payload, enum restore_policy policy, u32 limit_ms,
+NODISCARD bool functions_restore(struct node *n, bytes payload, enum restore_policy policy, u32 limit_ms,
                                  struct buf *error);
 
 /* -- as bytes ---------------------------------------------------------------------------------- */
@@ -115,24 +115,24 @@ void functions_dump(const struct function_set *set, size_t compress_max, struct 
 
 /* -- transactions ------------------------------------------------------------------------------ */
 
-static inline bool functions_changed(const struct region *r)
+static inline bool functions_changed(const struct node *n)
 {
-    const struct functions *f = r->functions;
+    const struct functions *f = n->functions;
     return f && (f->before || f->change_count);
 }
-void functions_settle(struct region *r, bool kept);   /* after a commit */
+void functions_settle(struct node *n, bool kept);   /* after a commit */
 
 /* -- what the engine keeps: function_rows.c ---------------------------------------------------- */
 
-void functions_write(struct region *r); /* before a commit: what has changed */
+void functions_write(const struct node *n, struct engine *e); /* before a commit: what has changed */
 /* At start: loads what is there. False: the text of the error is in *error. */
-NODISCARD bool functions_recall(struct region *r, struct buf *error);
+NODISCARD bool functions_recall(struct node *n, struct engine *e, struct buf *error);
 
 /* -- a full sync ------------------------------------------------------------------------------- */
 
 /* A full sync: a place aside for its libraries, until they are taken into use or forgotten. */
-void functions_stage(struct region *r);
-void functions_adopt(struct region *r);
-void functions_unstage(struct region *r);
+void functions_stage(struct node *n);
+void functions_adopt(struct node *n);
+void functions_unstage(struct node *n);
 
 #endif

@@ -105,7 +105,7 @@ void multi_queue(const struct region *r, const struct request *q, const struct c
     }
     size_t size = queued_size(q);
     tx->queue[tx->count++] = copy_of(q, cmd, size);
-    tx->any_flags |= script_command_flags(r, cmd, q->argv);
+    tx->any_flags |= script_command_flags(r->node, cmd, q->argv);
     tx->all_flags &= cmd->flags;
     s->queue_bytes += size;
 }
@@ -171,7 +171,7 @@ static bool still_permitted(struct ctx *c, const struct request *q, const struct
         [ACL_NO_KEY] = "no permission to touch the specified keys",
         [ACL_NO_CHANNEL] = "no permission to access one of the channels used as arguments",
     };
-    enum acl_denial denial = permit_check(c->region, q, cmd, ACL_MULTI);
+    enum acl_denial denial = permit_check(ctx_node(c), q, cmd, ACL_MULTI);
     if (LIKELY(denial == ACL_ALLOWED)) return true;
     reply_errorf(c->out, "NOPERM ACLs rules changed between the moment the transaction was accumulated and "
                          "the EXEC call. This command is no longer allowed for the following reason: %s",
@@ -182,10 +182,10 @@ static bool still_permitted(struct ctx *c, const struct request *q, const struct
 static void count_denial(const struct ctx *c, const struct request *q)
 {
     const struct outcome nobodys = {0}; /* the error counts, but for no command */
-    if (c->region->on_nested) c->region->on_nested(c->region->owner, q, &nobodys);
+    if (ctx_node(c)->on_nested) ctx_node(c)->on_nested(ctx_node(c)->owner, q, &nobodys);
 }
 
-/* Errors of what is run are counted as its own (region.on_nested), not as EXEC's; but one that may not run
+/* Errors of what is run are counted as its own (node.on_nested), not as EXEC's; but one that may not run
  * any more, and is the last, makes EXEC fail. */
 static void run_queue(struct ctx *c, const struct transaction *tx)
 {

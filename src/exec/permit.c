@@ -1,13 +1,13 @@
 #include "exec/permit.h"
 
-enum acl_denial permit_check(struct region *r, const struct request *q, const struct command *cmd,
+enum acl_denial permit_check(struct node *n, const struct request *q, const struct command *cmd,
                              enum acl_context where)
 {
     int at;
     if (LIKELY(!acl_restricts(q->session))) return ACL_ALLOWED;
     enum acl_denial denial = acl_check(q->session->user, cmd, q->argc, q->argv, &at);
-    if (denial && r->on_denied)
-        r->on_denied(r->owner, q, denial, where, at ? q->argv[at] : bytes_str(cmd->name));
+    if (denial && n->on_denied)
+        n->on_denied(n->owner, q, denial, where, at ? q->argv[at] : bytes_str(cmd->name));
     return denial;
 }
 
@@ -22,10 +22,10 @@ void permit_print(struct buf *text, const struct request *q, const struct comman
                    cmd->name);
 }
 
-bool permit_request(struct region *r, const struct request *q, const struct command *cmd,
+bool permit_request(struct node *n, const struct request *q, const struct command *cmd,
                     enum acl_context where)
 {
-    enum acl_denial denial = permit_check(r, q, cmd, where);
+    enum acl_denial denial = permit_check(n, q, cmd, where);
     struct buf text = {0};
     if (LIKELY(denial == ACL_ALLOWED)) return true;
     permit_print(&text, q, cmd, denial);

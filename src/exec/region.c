@@ -9,15 +9,14 @@
 #include "exec/script_replay.h"
 #include "resp/request.h"
 
-void region_init(struct region *r, struct engine *eng, u64 seed)
+void region_init(struct region *r, struct node *node, struct engine *eng, u64 seed)
 {
-    *r = (struct region){.eng = eng, .seeds = seed};
+    *r = (struct region){.node = node, .eng = eng, .seeds = seed};
     keyspace_init(&r->ks, eng, &r->journal);
     r->ks.access_rng = rand_next(&r->seeds);
     r->journal.db = -1;
     r->journal.seq = r->committed = eng->applied;
     expire_cycle_init(&r->cycle);
-    evictor_init(&r->evictor, rand_next(&r->seeds));
     watches_init(&r->watches, rand_next(&r->seeds));
     waiters_init(&r->waiters, rand_next(&r->seeds));
     own_keys_init(&r->own, seed);
@@ -25,12 +24,9 @@ void region_init(struct region *r, struct engine *eng, u64 seed)
 
 void region_release(struct region *r)
 {
-    evictor_release(&r->evictor);
     watches_release(&r->watches);
     waiters_release(&r->waiters);
     own_keys_release(&r->own);
-    scripts_release(r);
-    functions_release(r);
     expiry_stream_release(&r->expiry_stream);
     journal_release(&r->journal);
     r->eng->ops->close(r->eng);
@@ -58,7 +54,7 @@ void region_expire_all(struct region *r)
     bool more = r->mode == EXPIRY_ACTIVE; /* a replica leaves it to the primary, whose clock counts */
     while (more) {
         more = expire_sweep_step(&sweep, &r->ks);
-        if (r->depth == 0) close_record(r, 0);
+        if (r->node->depth == 0) close_record(r, 0);
     }
 }
 
@@ -86,22 +82,22 @@ void region_advance(struct region *r, i64 now_ms)
 
 bool region_commit(struct region *r)
 {
-    bool functions = functions_changed(r);
-    if (UNLIKELY(functions) && !r->doomed) functions_write(r);
+    bool functions = functions_changed(r->node);
+    if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);
     if (kept) r->committed = r->journal.seq;
     else r->journal.seq = r->committed; /* what was not kept leaves no gap */
     r->doomed = false;
-    if (UNLIKELY(functions)) functions_settle(r, kept);
+    if (UNLIKELY(functions)) functions_settle(r->node, kept);
     return kept;
 }
 
 bool region_may_split(const struct region *r)
 {
     const struct journal *j = &r->journal;
-    bool touched = j->changed || j->open.effects || functions_changed(r);
-    return !touched && !r->doomed && !r->eng->failed && !r->loading && !expiry_follows(r->mode);
+    bool touched = j->changed || j->open.effects || functions_changed(r->node);
+    return !touched && !r->doomed && !r->eng->failed && !r->node->loading && !expiry_follows(r->mode);
 }
 
 void region_split(struct region *r, bool kept)
@@ -125,7 +121,7 @@ static void note_failure(struct region *r, bool wrote)
  * may not. */
 static bool arguments_stay(const struct region *r)
 {
-    return r->depth == 1 && !r->script && !r->journal.open.lent.n;
+    return r->node->depth == 1 && !r->node->script && !r->journal.open.lent.n;
 }
 
 /* A command that changed something and said nothing else is its own effect,
@@ -136,7 +132,8 @@ static void default_effect(struct region *r, struct ctx *c)
     journal_changed(&r->journal);
     if (c->effects_given || !journal_wanted(&r->journal)) return;
     bytes sent = c->argv[0];
-    if (r->find) c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|")); /* without a subcommand's */
+    if (r->node->find) /* without a subcommand's */
+        c->argv[0] = bytes_of(c->cmd->name, strcspn(c->cmd->name, "|"));
     if (UNLIKELY(c->argv[c->argc - 1].n > JOURNAL_LEND_MIN) && arguments_stay(r))
         journal_effect_lent(&r->journal, c->db, c->argc, c->argv);
     else journal_effect(&r->journal, c->db, c->argc, c->argv);
@@ -176,7 +173,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->caps.reads_only);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
-    if (LIKELY(r->depth++ == 0)) r->dirty_outside = r->ks.dirty;
+    if (LIKELY(r->node->depth++ == 0)) r->dirty_outside = r->ks.dirty;
     if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
     if (UNLIKELY(c->cmd->specs[1].begin == SEEK_UNKNOWN && acl_restricts(q->session)))
         c->keys_limited = !acl_reads_all(q->session->user, c->cmd, c->argc, c->argv);
@@ -184,7 +181,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     default_effect(r, c);
     r->ks.deletes_dead = deletes_dead;
     r->ks.only_reads = only_reads;
-    r->depth--;
+    r->node->depth--;
     if (UNLIKELY(r->eng->failed)) {
         note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
         replace_reply(q->out, mark);
@@ -197,35 +194,39 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
     return (struct ctx){
         .argc = q->argc, .argv = q->argv, .out = q->out, .session = q->session, .ks = &r->ks,
         .eng = r->eng, .server = q->server, .region = r, .db = q->session->db, .now_ms = r->ks.now_ms,
-        .seed = seed, .rng = seed, .in_script = r->script != NULL,
+        .seed = seed, .rng = seed, .in_script = r->node->script != NULL,
     };
 }
 
 /* What a client reads is left as it is where nothing can be stored, and in a replica, which is a copy. */
-static bool keeps_nothing(const struct region *r) { return r->refuse_writes || expiry_follows(r->mode); }
+static bool keeps_nothing(const struct region *r)
+{
+    return r->node->refuse_writes || expiry_follows(r->mode);
+}
 
 /* Asked last: what would be refused is refused at once. */
 static u32 hold(const struct region *r, const struct request *q, const struct command *cmd)
 {
     u32 flags = cmd->run == cmd_exec ? multi_flags(q->session, cmd)
-                                     : script_command_flags(r, cmd, q->argv);
-    return r->holds(r->owner, q, cmd, flags & (CMD_WRITE | CMD_MAY_REPLICATE));
+                                     : script_command_flags(r->node, cmd, q->argv);
+    return r->node->holds(r->node->owner, q, cmd, flags & (CMD_WRITE | CMD_MAY_REPLICATE));
 }
 
 void region_run(struct region *r, const struct request *q, struct outcome *o)
 {
+    const struct node *n = r->node;
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
     size_t mark = reply_mark(q->out);
     *o = (struct outcome){0};
     c.may_wait = true;
     c.keeps_nothing = keeps_nothing(r);
-    c.cmd = admit_resolve(region_find(r, q->argv[0]), q, &c);
+    c.cmd = admit_resolve(node_find(n, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec)) multi_rejected(&c, mark);
-    } else if (LIKELY(!r->paused) || !(o->held = hold(r, q, c.cmd))) {
+    } else if (LIKELY(!n->paused) || !(o->held = hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
         else call(r, q, &c);
@@ -233,7 +234,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     o->failed = !o->rejected && q->out->errors != errors;
     o->waiting = c.waiting;
     o->held |= c.postponed;
-    if (LIKELY(!r->script)) close_record(r, c.seed);
+    if (LIKELY(!n->script)) close_record(r, c.seed);
 }
 
 bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
@@ -252,6 +253,7 @@ bool region_retry(struct region *r, const struct request *q, const struct comman
 
 void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o)
 {
+    const struct node *n = r->node;
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
     bool no_touch = r->ks.no_touch;
@@ -260,7 +262,7 @@ void region_call(struct region *r, const struct request *q, const struct command
     call(r, q, &c);
     r->ks.no_touch = no_touch;
     *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
-    if (r->on_nested) r->on_nested(r->owner, q, o);
+    if (n->on_nested) n->on_nested(n->owner, q, o);
 }
 
 /* -- replaying ---------------------------------------------------------------------- */
@@ -341,9 +343,9 @@ static void call_replayed(struct region *r, const struct request *q, struct ctx 
 {
     struct script_replay saved;
     bool script = UNLIKELY(!(c->cmd->flags & CMD_WRITE)) && script_is_replayed(c->cmd);
-    if (script) script_replay_begin(r, &saved);
+    if (script) script_replay_begin(r->node, &saved);
     call(r, q, c);
-    if (script) script_replay_end(r, &saved);
+    if (script) script_replay_end(r->node, &saved);
 }
 
 void region_replay(struct region *r, const struct request *q, struct outcome *o)
@@ -377,8 +379,8 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     c.cmd = o->cmd = admit_resolve(command_find(q->argv[0]), q, &c);
     if (!runnable(c.cmd, q->argc)) return;
     o->rejected = false;
-    if (UNLIKELY(r->evictor.maxmemory) && admit_eviction(r))
-        (void)evict_as_needed(&r->evictor, &r->ks); /* OOM is no answer to a primary */
+    if (UNLIKELY(r->node->evictor.maxmemory) && admit_eviction(r))
+        (void)evict_as_needed(&r->node->evictor, &r->ks); /* OOM is no answer to a primary */
     r->obeys = true;
     call_replayed(r, q, &c);
     r->obeys = false;
@@ -404,7 +406,7 @@ bool region_expire_step(struct region *r)
 
 bool region_evict_step(struct region *r)
 {
-    bool more = admit_eviction(r) && evict_step(&r->evictor, &r->ks);
+    bool more = admit_eviction(r) && evict_step(&r->node->evictor, &r->ks);
     close_record(r, 0);
     return more;
 }

@@ -1,5 +1,5 @@
-/* A region: a slice of the data with everything that belongs to it. A lone
- * server has one. It is single-threaded; requests reach it through region_run,
+/* A region: a slice of the data with everything that belongs to it. What it shares with other regions is its
+ * node's (exec/node.h). A lone server has one. It is single-threaded; requests reach it through region_run,
  * in order, and time is what region_begin last said. */
 #ifndef MAYFLY_EXEC_REGION_H
 #define MAYFLY_EXEC_REGION_H
@@ -7,10 +7,9 @@
 #include "command/ctx.h"
 #include "command/expiry_stream.h"
 #include "command/waiting.h"
-#include "exec/acl.h"
+#include "exec/node.h"
 #include "exec/touch.h"
 #include "exec/waiters.h"
-#include "keyspace/evict.h"
 #include "keyspace/expire.h"
 #include "keyspace/own_keys.h"
 #include "keyspace/watch.h"
@@ -35,62 +34,30 @@ struct outcome {
 };
 
 struct region {
+    struct node *node;       /* it belongs to; shared with its other regions */
     struct engine *eng;      /* owned */
     struct journal journal;
     struct keyspace ks;
     struct expire_cycle cycle;
-    struct evictor evictor;
     struct expiry_stream expiry_stream; /* told of what has expired, if it is on */
-    struct touch touch;      /* who hears of changed keys … */
+    u32 listeners;           /* LISTEN_*: who hears of changed keys … */
     struct watches watches;  /* … and of them those who WATCH */
     struct waiters waiters;  /* … and those who wait for keys */
     struct own_keys own; /* … and, in a replica that takes writes, the keys its clients gave deadlines */
-    const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
-    void *find_arg;
     u64 seeds;               /* generator of the commands' seeds */
     u64 committed;           /* journal.seq as of the last commit */
-    const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
-    const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
-    const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
     i64 seen_ms;             /* the latest time a tick ran at */
     enum expiry_mode mode;   /* the owner decides it, between ticks; never EXPIRY_APPLY */
-    bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
     bool obeys;              /* the command that runs is the primary's */
-    bool open;               /* the default user needs no password: whoever has not said one is that user */
-    bool loading;            /* not all data is there yet: only commands that don't mind may run */
-    u32 depth;               /* commands that run: 1, or more within one another … */
-    u64 dirty_outside;       /* … and ks.dirty when the first of them began */
+    u64 dirty_outside;       /* ks.dirty when the command began within which others may run (node.depth) */
     bool doomed;             /* the storage failed under a write: this tick will not be committed */
-    /* The owner's, to count and to show: a command has run within another one (EXEC, a script). */
-    void (*on_nested)(void *owner, const struct request *q, const struct outcome *o);
-    /* Likewise: a user may not do what it tried; `what` is the command, the key or the channel. */
-    void (*on_denied)(void *owner, const struct request *q, enum acl_denial denial, enum acl_context where,
-                      bytes what);
-    /* Likewise, of a command that is about to run while there is a pause: why it is left for later, or 0. */
-    u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
-    bool paused;             /* there is one: the owner keeps this up to date */
-    void *owner;
-    struct script_host {     /* what scripts need of the owner */
-        i64 (*now_us)(void *owner);  /* a monotonic clock; NULL: scripts have no limit of time */
-        i64 (*cpu_us)(void *owner);  /* CPU time of this thread, which limits compiling; NULL: nothing does */
-        void (*look)(void *owner);   /* now and then while one runs: signals, which may stop it */
-        void (*serve)(void *owner);  /* one runs longer than busy_after_ms: others may ask meanwhile */
-        void (*begins)(void *owner, int argc, const bytes *argv); /* a command that runs a script: MONITOR */
-        void (*log)(void *owner, int level, const char *text); /* of enum log_level */
-        i64 busy_after_ms;           /* 0: never */
-        u64 memory;                  /* so much a run may add to what its interpreter holds; 0: anything */
-    } host;
-    struct scripts *scripts;    /* EVAL's; NULL: never needed so far */
-    u64 scripts_evicted;        /* from its cache, since the last CONFIG RESETSTAT */
-    struct functions *functions; /* likewise: exec/functions.h */
-    struct script_run *script;  /* what is being run; NULL: nothing */
-    bool replays_script;        /* … and it comes from a file or a primary: exec/script_replay.h */
-    bool scripts_unbound;       /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
-    bool over_memory;           /* the limit was met when the last command of a client began */
 };
 
-/* Takes the engine over. `seed` starts the generator of command seeds. */
-void region_init(struct region *r, struct engine *eng, u64 seed);
+/* What the command that runs shares with those of other regions. */
+static inline struct node *ctx_node(const struct ctx *c) { return c->region->node; }
+
+/* Takes the engine over; the node outlives the region. `seed` starts the generator of command seeds. */
+void region_init(struct region *r, struct node *node, struct engine *eng, u64 seed);
 void region_release(struct region *r);
 
 #define REGION_LOADING "LOADING Redis is loading the dataset in memory"
@@ -118,12 +85,6 @@ static inline bool region_settled(const struct region *r)
  * be. */
 bool region_may_split(const struct region *r);
 void region_split(struct region *r, bool kept);
-
-/* The command clients mean by this name. */
-static inline const struct command *region_find(const struct region *r, bytes name)
-{
-    return r->find ? r->find(r->find_arg, name) : command_find(name);
-}
 
 /* Finds, checks and runs a command, and closes its journal record. */
 void region_run(struct region *r, const struct request *q, struct outcome *o);

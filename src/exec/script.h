@@ -34,7 +34,7 @@ const char *script_flag_name(u32 flags, u32 i);
 
 struct script_vm {
     lua_State *L;
-    struct region *region;
+    struct node *node;
     size_t used;              /* memory of the interpreter, by our own count */
     size_t settled;           /* what it was after the last full collection */
     i64 compile_until_us;     /* of host.cpu_us: when what is being compiled is refused; 0: never */
@@ -47,7 +47,7 @@ struct script_vm {
     struct buf denial;        /* why it was not permitted */
 };
 
-/* What is being run: one at a time in a region, whichever interpreter it is in (region.script). */
+/* What is being run: one at a time in a node, whichever interpreter it is in (node.script). */
 struct script_run {
     struct script_vm *vm;
     struct ctx *c;            /* the command that runs it; redis.call has its session */
@@ -62,7 +62,7 @@ struct script_run {
     bool dropped;             /* … and what it did is not kept: the server has ended */
     bool too_long;            /* a library that took longer to load than it may */
     u8 proto;                 /* redis.setresp */
-    i64 start_us;             /* of region.host's clock */
+    i64 start_us;             /* of node.host's clock */
     i64 limit_us;             /* a library that is loaded: when it is cut off; 0: never */
     i64 time_us;              /* what TIME said last; 0: it has not asked */
 };
@@ -78,7 +78,7 @@ struct script_call {
 
 /* A new interpreter with everything in its globals, read-only. vm->L may be used as long as none of its
  * scripts runs. */
-void script_vm_init(struct script_vm *vm, struct region *r);
+void script_vm_init(struct script_vm *vm, struct node *n);
 void script_vm_release(struct script_vm *vm);
 
 /* Compiles source (never bytecode): true and the function on the stack, or false and the text of the error in
@@ -93,7 +93,7 @@ void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *c
 
 /* The flags of a command with arguments it takes. One that runs a script may write, unless the script or the
  * function that is named states that it does not. */
-u32 script_command_flags(const struct region *r, const struct command *cmd, const bytes *argv);
+u32 script_command_flags(const struct node *n, const struct command *cmd, const bytes *argv);
 
 /* To be called first of all by a command that runs scripts: the owner shows it before what it runs. */
 void script_announce(const struct ctx *c);
@@ -144,11 +144,11 @@ void script_push_reply(lua_State *L, bytes resp);
 void script_hook(lua_State *L, lua_Debug *ar);
 /* Whether what runs has taken so long that TIME moves on in it: busy_after_ms, or its default where that is
  * 0. */
-bool script_takes_long(const struct region *r);
+bool script_takes_long(const struct node *n);
 /* SCRIPT KILL, FUNCTION KILL: replies. */
 void script_kill(struct ctx *c, bool function);
 /* What -BUSY says now to those who may not be served; NULL: nothing runs too long. */
-const char *script_busy_error(const struct region *r);
+const char *script_busy_error(const struct node *n);
 
 /* -- EVAL's interpreter and its cache (script_cache.c), made when first needed ------------------ */
 
@@ -162,8 +162,8 @@ struct scripts {
     struct script_entry *oldest, *newest; /* those that only EVAL brought, by their last use … */
     u32 passing;                          /* … and how many they are */
 };
-struct scripts *scripts_of(struct region *r);
-void scripts_release(struct region *r);
+struct scripts *scripts_of(struct node *n);
+void scripts_release(struct node *n);
 
 /* -- parts of the sandbox that are set up by script_vm_init ------------------------------------ */
 

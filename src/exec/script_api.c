@@ -74,16 +74,16 @@ static bytes *take_args(lua_State *L, struct script_vm *vm, const char **error)
     return argv;
 }
 
-static const struct command *find(const struct region *r, int argc, const bytes *argv)
+static const struct command *find(const struct node *n, int argc, const bytes *argv)
 {
-    const struct command *cmd = region_find(r, argv[0]);
+    const struct command *cmd = node_find(n, argv[0]);
     if (cmd && cmd->sub_count && argc > 1) return command_find_sub(cmd, argv[1]);
     return cmd;
 }
 
 static const char *denial(struct script_vm *vm, const struct request *q, const struct command *cmd)
 {
-    enum acl_denial denial = permit_check(vm->region, q, cmd, ACL_LUA);
+    enum acl_denial denial = permit_check(vm->node, q, cmd, ACL_LUA);
     if (LIKELY(denial == ACL_ALLOWED)) return NULL;
     buf_clear(&vm->denial);
     buf_append_str(&vm->denial, "ERR ACL failure in script: ");
@@ -102,49 +102,49 @@ static bool is_for_tests(const struct command *cmd)
  * only the storage may refuse it then. */
 static const char *refusal(const struct script_run *run, const struct request *q, const struct command *cmd)
 {
-    struct region *r = run->c->region;
+    struct node *n = ctx_node(run->c);
     if (!cmd) return "ERR Unknown Redis command called from script";
     if (!cmd->run || !command_takes(cmd, q->argc))
         return "ERR Wrong number of args calling Redis command from script";
-    if (cmd->flags & CMD_NOSCRIPT && !(r->scripts_unbound && is_for_tests(cmd)))
+    if (cmd->flags & CMD_NOSCRIPT && !(n->scripts_unbound && is_for_tests(cmd)))
         return "ERR This Redis command is not allowed from script";
-    if (r->deny_stale && !(cmd->flags & CMD_STALE))
+    if (n->deny_stale && !(cmd->flags & CMD_STALE))
         return "ERR Can not execute the command on a stale replica";
     const char *why = denial(run->vm, q, cmd);
     if (why) return why;
     if (run->read_only && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE))
         return "ERR Write commands are not allowed from read-only scripts.";
-    if (r->over_memory && !run->allow_oom && !run->wrote && cmd->flags & CMD_DENYOOM) return REGION_OOM;
-    return admit_obstacle(r, cmd->flags);
+    if (n->over_memory && !run->allow_oom && !run->wrote && cmd->flags & CMD_DENYOOM) return REGION_OOM;
+    return admit_obstacle(run->c->region, cmd->flags);
 }
 
 /* It is counted as that of a client would be. */
-static void refuse(struct region *r, const struct request *q, const struct command *cmd, const char *why)
+static void refuse(struct node *n, const struct request *q, const struct command *cmd, const char *why)
 {
     const struct outcome o = {.cmd = cmd, .rejected = true};
     reply_error(q->out, why);
-    if (r->on_nested) r->on_nested(r->owner, q, &o);
+    if (n->on_nested) n->on_nested(n->owner, q, &o);
 }
 
 /* Runs the command, if it may; its reply is in vm->reply. */
 static void run_command(struct script_run *run, int argc, bytes *argv)
 {
     struct script_vm *vm = run->vm;
-    struct region *r = run->c->region;
+    struct node *n = ctx_node(run->c);
     buf_clear(&vm->reply);
     struct reply out = {.out = &vm->reply, .proto = run->proto};
     struct request q = {run->c->session, run->c->server, argc, argv, &out};
-    const struct command *cmd = find(r, argc, argv);
+    const struct command *cmd = find(n, argc, argv);
     const char *why = refusal(run, &q, cmd);
     if (why) {
-        refuse(r, &q, cmd, why);
+        refuse(n, &q, cmd, why);
         return;
     }
     if (cmd->flags & CMD_WRITE) run->wrote = true;
     struct outcome o;
     size_t ceiling = vm->ceiling;
     vm->ceiling = 0;
-    region_call(r, &q, cmd, &o);
+    region_call(run->c->region, &q, cmd, &o);
     vm->ceiling = ceiling;
 }
 
@@ -158,7 +158,7 @@ static int call_command(lua_State *L, bool raise)
         return raise ? script_raise(L) : 1;
     }
     run_command(run, lua_gettop(L), argv);
-    bool sorts = UNLIKELY(run->vm->region->replays_script) && script_replay_sorts(argv[0]);
+    bool sorts = UNLIKELY(run->vm->node->replays_script) && script_replay_sorts(argv[0]);
     lua_settop(L, 0); /* the reply may need the room; argv is void from here */
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
@@ -180,7 +180,7 @@ static int api_acl_check_cmd(lua_State *L)
         push_coded(L, error);
         return script_raise(L);
     }
-    const struct command *cmd = find(run->c->region, lua_gettop(L), argv);
+    const struct command *cmd = find(ctx_node(run->c), lua_gettop(L), argv);
     if (!cmd) return fail(L, "Invalid command passed to redis.acl_check_cmd()");
     int at;
     lua_pushboolean(L, acl_check(run->c->session->user, cmd, lua_gettop(L), argv, &at) == ACL_ALLOWED);
@@ -237,7 +237,7 @@ static int api_sha1hex(lua_State *L)
 
 static int api_log(lua_State *L)
 {
-    const struct region *r = script_vm_of(L)->region;
+    const struct node *node = script_vm_of(L)->node;
     int args = lua_gettop(L);
     if (args < 2) return fail(L, "redis.log() requires two arguments or more.");
     if (!lua_isnumber(L, -args)) return fail(L, "First argument must be a number (log level).");
@@ -253,7 +253,7 @@ static int api_log(lua_State *L)
         luaL_addlstring(&text, p, n);
     }
     luaL_pushresult(&text);
-    if (r->host.log) r->host.log(r->owner, level, lua_tostring(L, -1));
+    if (node->host.log) node->host.log(node->owner, level, lua_tostring(L, -1));
     return 0;
 }
 

@@ -32,26 +32,26 @@ static void make_table(lua_State *L, const char *key)
     lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
-struct scripts *scripts_of(struct region *r)
+struct scripts *scripts_of(struct node *n)
 {
-    if (LIKELY(r->scripts != NULL)) return r->scripts;
-    struct scripts *s = r->scripts = mem_zalloc(sizeof *s);
-    script_vm_init(&s->vm, r);
+    if (LIKELY(n->scripts != NULL)) return n->scripts;
+    struct scripts *s = n->scripts = mem_zalloc(sizeof *s);
+    script_vm_init(&s->vm, n);
     make_table(s->vm.L, &FUNCTIONS);
     make_table(s->vm.L, &ENTRIES);
     return s;
 }
 
-void scripts_release(struct region *r)
+void scripts_release(struct node *n)
 {
-    if (!r->scripts) return;
-    script_vm_release(&r->scripts->vm);
-    for (struct script_entry *e = r->scripts->entries, *next; e; e = next) {
+    if (!n->scripts) return;
+    script_vm_release(&n->scripts->vm);
+    for (struct script_entry *e = n->scripts->entries, *next; e; e = next) {
         next = e->after;
         mem_free(e);
     }
-    mem_free(r->scripts);
-    r->scripts = NULL;
+    mem_free(n->scripts);
+    n->scripts = NULL;
 }
 
 void script_sha(bytes source, char sha[SCRIPT_SHA + 1])
@@ -95,7 +95,7 @@ static void evict(struct scripts *s, struct script_entry *e)
     s->passing--;
     s->cached--;
     s->memory -= e->memory;
-    s->vm.region->scripts_evicted++;
+    s->vm.node->scripts_evicted++;
     mem_free(e);
 }
 
@@ -195,9 +195,9 @@ bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 #define COMPILE_MS 1000
 
 /* What a primary sent, or a file holds, was compiled elsewhere in time. */
-static u32 compile_limit_ms(const struct region *r)
+static u32 compile_limit_ms(const struct ctx *c)
 {
-    return r->loading || expiry_follows(r->mode) ? 0 : COMPILE_MS;
+    return ctx_node(c)->loading || expiry_follows(c->region->mode) ? 0 : COMPILE_MS;
 }
 
 static struct script_entry *new_entry(struct scripts *s, const char *sha, u32 flags, bool passing)
@@ -217,14 +217,15 @@ static struct script_entry *new_entry(struct scripts *s, const char *sha, u32 fl
     return e;
 }
 
-bool scripts_add(struct scripts *s, bytes source, const char *sha, bool stays, u32 *flags, struct reply *out)
+bool scripts_add(struct scripts *s, const struct ctx *c, bytes source, const char *sha, bool stays,
+                 u32 *flags)
 {
     lua_State *L = s->vm.L;
     bytes body = source;
     struct buf error = {0};
-    if (!script_shebang(&body, flags, out)) return false;
-    if (!script_compile(&s->vm, body, "@user_script", compile_limit_ms(s->vm.region), &error)) {
-        reply_errorf(out, "ERR Error compiling script (new function): %.*s", (int)error.n, error.p);
+    if (!script_shebang(&body, flags, c->out)) return false;
+    if (!script_compile(&s->vm, body, "@user_script", compile_limit_ms(c), &error)) {
+        reply_errorf(c->out, "ERR Error compiling script (new function): %.*s", (int)error.n, error.p);
         buf_release(&error);
         return false;
     }

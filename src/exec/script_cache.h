@@ -18,7 +18,7 @@ NODISCARD bool script_shebang(bytes *source, u32 *flags, struct reply *out);
 /* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. `stays`: it came
  * by SCRIPT LOAD, whose caller counts on it. Of others, the last SCRIPTS_PASSING are kept. */
 #define SCRIPTS_PASSING 500
-NODISCARD bool scripts_add(struct scripts *s, bytes source, const char *sha, bool stays, u32 *flags,
-                           struct reply *out);
+NODISCARD bool scripts_add(struct scripts *s, const struct ctx *c, bytes source, const char *sha, bool stays,
+                           u32 *flags);
 
 #endif

@@ -35,7 +35,7 @@ static void take_sha(bytes given, char sha[SCRIPT_SHA + 1])
 
 static void eval(struct ctx *c, bool by_sha, bool ro)
 {
-    struct scripts *s = scripts_of(c->region);
+    struct scripts *s = scripts_of(ctx_node(c));
     char sha[SCRIPT_SHA + 1];
     struct script_call call = {.name = sha, .ro_command = ro};
     script_announce(c);
@@ -44,18 +44,18 @@ static void eval(struct ctx *c, bool by_sha, bool ro)
     if (sha[0] && !take_keys(c, &call)) return; /* before the script is looked for, as in Redis */
     if (!scripts_push(s, sha, &call.flags)) {
         if (by_sha) reply_error(c->out, "NOSCRIPT No matching script. Please use EVAL.");
-        if (by_sha || !scripts_add(s, c->argv[1], sha, false, &call.flags, c->out)) return;
+        if (by_sha || !scripts_add(s, c, c->argv[1], sha, false, &call.flags)) return;
     }
     script_run(&s->vm, c, &call);
 }
 
-static bool script_only_reads(const struct region *r, bytes sha_given)
+static bool script_only_reads(const struct node *n, bytes sha_given)
 {
     char sha[SCRIPT_SHA + 1];
     u32 flags;
     take_sha(sha_given, sha);
-    if (!r->scripts || !scripts_push(r->scripts, sha, &flags)) return false;
-    lua_pop(r->scripts->vm.L, 1);
+    if (!n->scripts || !scripts_push(n->scripts, sha, &flags)) return false;
+    lua_pop(n->scripts->vm.L, 1);
     return flags & SCRIPT_NO_WRITES;
 }
 
@@ -69,11 +69,11 @@ static bool source_only_reads(bytes source)
     return only_reads;
 }
 
-u32 script_command_flags(const struct region *r, const struct command *cmd, const bytes *argv)
+u32 script_command_flags(const struct node *n, const struct command *cmd, const bytes *argv)
 {
     bool only_reads = (cmd->run == cmd_eval && source_only_reads(argv[1])) ||
-                      (cmd->run == cmd_evalsha && script_only_reads(r, argv[1])) ||
-                      (cmd->run == cmd_fcall && functions_only_read(r, argv[1]));
+                      (cmd->run == cmd_evalsha && script_only_reads(n, argv[1])) ||
+                      (cmd->run == cmd_fcall && functions_only_read(n, argv[1]));
     return only_reads ? cmd->flags & ~(u32)CMD_MAY_REPLICATE : cmd->flags;
 }
 
@@ -84,18 +84,18 @@ void cmd_evalsha_ro(struct ctx *c) { eval(c, true, true); }
 
 void cmd_script_load(struct ctx *c)
 {
-    struct scripts *s = scripts_of(c->region);
+    struct scripts *s = scripts_of(ctx_node(c));
     char sha[SCRIPT_SHA + 1];
     u32 flags;
     script_sha(c->argv[2], sha);
-    if (!scripts_push(s, sha, &flags) && !scripts_add(s, c->argv[2], sha, true, &flags, c->out)) return;
+    if (!scripts_push(s, sha, &flags) && !scripts_add(s, c, c->argv[2], sha, true, &flags)) return;
     lua_pop(s->vm.L, 1);
     reply_bulk_str(c->out, sha);
 }
 
 void cmd_script_exists(struct ctx *c)
 {
-    struct scripts *s = scripts_of(c->region);
+    struct scripts *s = scripts_of(ctx_node(c));
     u32 flags;
     reply_array(c->out, (size_t)c->argc - 2);
     for (int i = 2; i < c->argc; i++) {
@@ -113,7 +113,7 @@ void cmd_script_flush(struct ctx *c)
         reply_error(c->out, "ERR SCRIPT FLUSH only support SYNC|ASYNC option");
         return;
     }
-    scripts_release(c->region);
+    scripts_release(ctx_node(c));
     reply_ok(c->out);
 }
 

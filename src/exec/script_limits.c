@@ -31,14 +31,14 @@ static void cut_off(lua_State *L, const char *text)
     script_raise(L);
 }
 
-static void note_kill(const struct script_run *run, const struct region *r)
+static void note_kill(const struct script_run *run, const struct node *n)
 {
-    if (r->host.log)
-        r->host.log(r->owner, LOG_WARNING, run->is_function ? "Lua script killed by user with FUNCTION KILL."
+    if (n->host.log)
+        n->host.log(n->owner, LOG_WARNING, run->is_function ? "Lua script killed by user with FUNCTION KILL."
                                                            : "Lua script killed by user with SCRIPT KILL.");
 }
 
-static void begin_busy(struct script_run *run, const struct region *r, i64 elapsed_ms)
+static void begin_busy(struct script_run *run, const struct node *n, i64 elapsed_ms)
 {
     char line[512];
     run->busy = true;
@@ -46,7 +46,7 @@ static void begin_busy(struct script_run *run, const struct region *r, i64 elaps
              "Slow script detected: still in execution after %lld milliseconds. You can try killing the "
              "script using the %s command. Script name is: %.200s.",
              (long long)elapsed_ms, kill_command(run), run->name);
-    if (r->host.log) r->host.log(r->owner, LOG_WARNING, line);
+    if (n->host.log) n->host.log(n->owner, LOG_WARNING, line);
 }
 
 void script_watch(lua_State *L)
@@ -59,19 +59,19 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
 {
     struct script_vm *vm = script_vm_of(L);
     struct script_run *run = vm->run;
-    struct region *r = vm->region;
+    struct node *n = vm->node;
     script_watch(L);
     if (!run) return; /* a coroutine that outlived its script is nobody's any more */
-    i64 elapsed_us = r->host.now_us(r->owner) - run->start_us;
+    i64 elapsed_us = n->host.now_us(n->owner) - run->start_us;
     run->too_long |= run->limit_us && elapsed_us > run->limit_us;
     if (run->too_long) cut_off(L, "FUNCTION LOAD timeout");
     if (!run->name) return;
-    if (!run->killed && !run->stopped && r->host.look) r->host.look(r->owner);
+    if (!run->killed && !run->stopped && n->host.look) n->host.look(n->owner);
     if (!run->killed && !run->stopped) {
-        if (!r->host.busy_after_ms || (!run->busy && elapsed_us < r->host.busy_after_ms * 1000)) return;
-        if (!run->busy) begin_busy(run, r, elapsed_us / 1000);
-        if (r->host.serve) r->host.serve(r->owner);
-        if (run->killed) note_kill(run, r);
+        if (!n->host.busy_after_ms || (!run->busy && elapsed_us < n->host.busy_after_ms * 1000)) return;
+        if (!run->busy) begin_busy(run, n, elapsed_us / 1000);
+        if (n->host.serve) n->host.serve(n->owner);
+        if (run->killed) note_kill(run, n);
     }
     const char *why = script_end_text(run);
     if (why) cut_off(L, why);
@@ -85,11 +85,11 @@ const char *script_end_text(const struct script_run *run)
 
 #define TIME_MOVES_AFTER_MS 5000 /* where there is no threshold */
 
-bool script_takes_long(const struct region *r)
+bool script_takes_long(const struct node *n)
 {
-    i64 after_ms = r->host.busy_after_ms ? r->host.busy_after_ms : TIME_MOVES_AFTER_MS;
-    if (!r->host.now_us) return false;
-    return r->host.now_us(r->owner) - r->script->start_us >= after_ms * 1000;
+    i64 after_ms = n->host.busy_after_ms ? n->host.busy_after_ms : TIME_MOVES_AFTER_MS;
+    if (!n->host.now_us) return false;
+    return n->host.now_us(n->owner) - n->script->start_us >= after_ms * 1000;
 }
 
 /* What a script had done when the server's end stopped it is not to be kept: half of it would be. What is in
@@ -102,15 +102,15 @@ void script_end_busy(struct script_run *run)
     r->doomed = r->eng->caps.durable;
 }
 
-const char *script_busy_error(const struct region *r)
+const char *script_busy_error(const struct node *n)
 {
-    if (!r->script || !r->script->busy) return NULL;
-    return r->script->is_function ? BUSY_FUNCTION : BUSY_EVAL;
+    if (!n->script || !n->script->busy) return NULL;
+    return n->script->is_function ? BUSY_FUNCTION : BUSY_EVAL;
 }
 
 void script_kill(struct ctx *c, bool function)
 {
-    struct script_run *run = c->region->script;
+    struct script_run *run = ctx_node(c)->script;
     if (!run) {
         reply_error(c->out, "NOTBUSY No scripts in execution right now.");
     } else if (run->wrote) {

@@ -8,29 +8,29 @@ bool script_is_replayed(const struct command *cmd)
            cmd->run == cmd_script_flush;
 }
 
-void script_replay_begin(struct region *r, struct script_replay *saved)
+void script_replay_begin(struct node *n, struct script_replay *saved)
 {
     *saved = (struct script_replay){
-        r->refuse_writes, r->deny_writes, r->deny_stale, r->loading, r->over_memory, r->on_nested, r->host,
+        n->refuse_writes, n->deny_writes, n->deny_stale, n->loading, n->over_memory, n->on_nested, n->host,
     };
-    r->refuse_writes = r->deny_writes = r->deny_stale = NULL;
-    r->loading = r->over_memory = false;
-    r->on_nested = NULL;
-    r->host.now_us = r->host.cpu_us = NULL;
-    r->host.begins = NULL;
-    r->replays_script = true;
+    n->refuse_writes = n->deny_writes = n->deny_stale = NULL;
+    n->loading = n->over_memory = false;
+    n->on_nested = NULL;
+    n->host.now_us = n->host.cpu_us = NULL;
+    n->host.begins = NULL;
+    n->replays_script = true;
 }
 
-void script_replay_end(struct region *r, const struct script_replay *saved)
+void script_replay_end(struct node *n, const struct script_replay *saved)
 {
-    r->refuse_writes = saved->refuse_writes;
-    r->deny_writes = saved->deny_writes;
-    r->deny_stale = saved->deny_stale;
-    r->loading = saved->loading;
-    r->over_memory = saved->over_memory;
-    r->on_nested = saved->on_nested;
-    r->host = saved->host;
-    r->replays_script = false;
+    n->refuse_writes = saved->refuse_writes;
+    n->deny_writes = saved->deny_writes;
+    n->deny_stale = saved->deny_stale;
+    n->loading = saved->loading;
+    n->over_memory = saved->over_memory;
+    n->on_nested = saved->on_nested;
+    n->host = saved->host;
+    n->replays_script = false;
 }
 
 bool script_replay_sorts(bytes command)

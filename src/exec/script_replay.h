@@ -17,15 +17,15 @@
 /* EVAL, EVALSHA, SCRIPT LOAD, SCRIPT FLUSH. */
 bool script_is_replayed(const struct command *cmd);
 
-/* What script_replay_begin changes in the region, for script_replay_end to restore. */
+/* What script_replay_begin changes in the node, for script_replay_end to restore. */
 struct script_replay {
     const char *refuse_writes, *deny_writes, *deny_stale;
     bool loading, over_memory;
     void (*on_nested)(void *owner, const struct request *q, const struct outcome *o);
     struct script_host host;
 };
-void script_replay_begin(struct region *r, struct script_replay *saved);
-void script_replay_end(struct region *r, const struct script_replay *saved);
+void script_replay_begin(struct node *n, struct script_replay *saved);
+void script_replay_end(struct node *n, const struct script_replay *saved);
 
 /* Whether the reply of a command has no order of its own. */
 bool script_replay_sorts(bytes command);

@@ -33,13 +33,13 @@ const char *script_flag_name(u32 flags, u32 at)
 /* A script that may write is refused where a command that writes would be. As a client's own request it is
  * told so in the words any command is; within a transaction, where no command is looked at again, in those
  * for scripts. */
-static const char *write_refusal(const struct region *r, const struct ctx *c)
+static const char *write_refusal(const struct node *n, const struct ctx *c)
 {
     bool direct = c->may_wait;
-    if (r->refuse_writes) return r->refuse_writes;
-    if (r->deny_writes && !direct && bytes_is(bytes_of(r->deny_writes, 8), "READONLY"))
+    if (n->refuse_writes) return n->refuse_writes;
+    if (n->deny_writes && !direct && bytes_is(bytes_of(n->deny_writes, 8), "READONLY"))
         return "READONLY Can not run script with write flag on readonly replica.";
-    return r->deny_writes;
+    return n->deny_writes;
 }
 
 static const char *oom_refusal(const struct ctx *c)
@@ -50,9 +50,9 @@ static const char *oom_refusal(const struct ctx *c)
 
 static const char *stale_refusal(const struct ctx *c, const struct script_call *call)
 {
-    const struct region *r = c->region;
-    if (!r->deny_stale || call->flags & SCRIPT_ALLOW_STALE) return NULL;
-    if (call->flags & SCRIPT_COMPAT || c->may_wait) return r->deny_stale;
+    const struct node *n = ctx_node(c);
+    if (!n->deny_stale || call->flags & SCRIPT_ALLOW_STALE) return NULL;
+    if (call->flags & SCRIPT_COMPAT || c->may_wait) return n->deny_stale;
     return "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' "
            "flag is not set on the script.";
 }
@@ -61,14 +61,14 @@ static const char *stale_refusal(const struct ctx *c, const struct script_call *
  * begin, and is asked again at each of its commands. */
 static const char *refusal(const struct ctx *c, const struct script_call *call)
 {
-    const struct region *r = c->region;
+    const struct node *n = ctx_node(c);
     bool may_write = !(call->flags & (SCRIPT_COMPAT | SCRIPT_NO_WRITES));
-    const char *write = may_write ? write_refusal(r, c) : NULL, *stale = stale_refusal(c, call);
+    const char *write = may_write ? write_refusal(n, c) : NULL, *stale = stale_refusal(c, call);
     if (write && (c->may_wait || !stale)) return write;
     if (stale) return stale;
     if (may_write && call->ro_command)
         return "ERR Can not execute a script with write flag using *_ro command.";
-    if (may_write && r->over_memory && !(call->flags & SCRIPT_ALLOW_OOM)) return oom_refusal(c);
+    if (may_write && n->over_memory && !(call->flags & SCRIPT_ALLOW_OOM)) return oom_refusal(c);
     return NULL;
 }
 
@@ -177,22 +177,22 @@ static void reply_failure(lua_State *L, const struct script_run *run, struct rep
 /* What user code may make of the interpreter's memory. */
 static size_t memory_ceiling(const struct script_vm *vm)
 {
-    u64 limit = vm->region->host.memory;
+    u64 limit = vm->node->host.memory;
     return limit ? vm->used + limit : SIZE_MAX;
 }
 
 int script_guarded(struct script_run *run, int args)
 {
     struct script_vm *vm = run->vm;
-    struct region *r = vm->region;
+    struct node *n = vm->node;
     lua_State *L = vm->L;
-    bool watched = r->host.now_us;
+    bool watched = n->host.now_us;
     lua_pushcfunction(L, handle_error);
     lua_insert(L, -2 - args);
-    run->start_us = watched ? r->host.now_us(r->owner) : 0;
+    run->start_us = watched ? n->host.now_us(n->owner) : 0;
     if (watched) lua_sethook(L, script_hook, LUA_MASKCOUNT, script_step(vm));
     vm->run = run;
-    vm->random = r->replays_script ? SCRIPT_REPLAY_RANDOM : run->c->seed & 0xFFFFFFFFFFFFULL;
+    vm->random = n->replays_script ? SCRIPT_REPLAY_RANDOM : run->c->seed & 0xFFFFFFFFFFFFULL;
     vm->ceiling = memory_ceiling(vm);
     int handler = lua_gettop(L) - args - 1;
     int rc = lua_pcall(L, args, 1, handler);
@@ -227,8 +227,8 @@ static void tidy_up(struct script_vm *vm)
 
 void script_announce(const struct ctx *c)
 {
-    const struct region *r = c->region;
-    if (r->host.begins) r->host.begins(r->owner, c->argc, c->argv);
+    const struct node *n = ctx_node(c);
+    if (n->host.begins) n->host.begins(n->owner, c->argc, c->argv);
 }
 
 void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *call)
@@ -248,14 +248,14 @@ void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *c
     }
     u32 db = c->session->db;
     ctx_no_effect(c); /* its commands have stated theirs */
-    c->region->script = &run;
+    ctx_node(c)->script = &run;
     bool failed = script_guarded(&run, push_input(L, call)) != 0;
     script_end_busy(&run);
     if (failed) reply_failure(L, &run, c->out);
     else script_reply(L, c->out);
     lua_settop(L, base);
     c->session->db = db;
-    c->region->script = NULL;
+    ctx_node(c)->script = NULL;
     tidy_up(vm);
 }
 
@@ -277,9 +277,9 @@ bool script_run_loading(struct script_vm *vm, struct ctx *c, u32 limit_ms, struc
 
 bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 limit_ms, struct buf *error)
 {
-    const struct script_host *host = &vm->region->host;
+    const struct script_host *host = &vm->node->host;
     if (limit_ms && host->cpu_us)
-        vm->compile_until_us = host->cpu_us(vm->region->owner) + (i64)limit_ms * 1000;
+        vm->compile_until_us = host->cpu_us(vm->node->owner) + (i64)limit_ms * 1000;
     vm->ceiling = memory_ceiling(vm); /* lua_load lets no error out */
     int rc = script_load_text(vm->L, source, chunk);
     vm->ceiling = 0;

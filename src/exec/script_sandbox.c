@@ -198,9 +198,9 @@ struct text_reader {
 static void end_if_too_long(lua_State *L)
 {
     const struct script_vm *vm = script_vm_of(L);
-    const struct script_host *host = &vm->region->host;
+    const struct script_host *host = &vm->node->host;
     if (!vm->compile_until_us) lua_work_hook(L);
-    else if (host->cpu_us(vm->region->owner) > vm->compile_until_us)
+    else if (host->cpu_us(vm->node->owner) > vm->compile_until_us)
         luaL_error(L, "it takes too long to compile");
 }
 

@@ -148,9 +148,9 @@ static void open_library(lua_State *L, lua_CFunction open, const char *name)
 /* Without a clock, in a script of an older Redis that is replayed, there was no os.clock either. */
 static int processor_time(lua_State *L)
 {
-    const struct region *r = script_vm_of(L)->region;
-    if (!r->host.cpu_us) return luaL_error(L, "os.clock is not available");
-    lua_pushnumber(L, (lua_Number)r->host.cpu_us(r->owner) / 1e6);
+    const struct node *n = script_vm_of(L)->node;
+    if (!n->host.cpu_us) return luaL_error(L, "os.clock is not available");
+    lua_pushnumber(L, (lua_Number)n->host.cpu_us(n->owner) / 1e6);
     return 1;
 }
 
@@ -224,9 +224,9 @@ static void close_globals(lua_State *L)
 /* Nothing calls Lua but by lua_pcall once there is user code; without it, allocation does not fail. */
 static int panic(lua_State *L UNUSED) { abort(); }
 
-void script_vm_init(struct script_vm *vm, struct region *r)
+void script_vm_init(struct script_vm *vm, struct node *n)
 {
-    *vm = (struct script_vm){.region = r};
+    *vm = (struct script_vm){.node = n};
     vm->L = lua_newstate(allocate, vm);
     lua_atpanic(vm->L, panic);
     open_libraries(vm->L);

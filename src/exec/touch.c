@@ -4,7 +4,7 @@
 
 #include "exec/region.h"
 
-static bool hears(const struct region *r, u32 who) { return r->touch.listeners & who; }
+static bool hears(const struct region *r, u32 who) { return r->listeners & who; }
 
 /* A watch is over with the first change. */
 static void end_watch(struct region *r)
@@ -20,7 +20,7 @@ static void on_changed(void *arg, u32 db, bytes key)
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_changed(r, db, key);
-    if (hears(r, LISTEN_TRACK)) r->touch.hooks.touched(r->owner, db, key);
+    if (hears(r, LISTEN_TRACK)) r->node->touched.touched(r->node->owner, db, key);
     if (hears(r, LISTEN_OWN)) own_keys_changed(&r->own, db, key, r->obeys);
 }
 
@@ -33,7 +33,7 @@ static void on_flushing(void *arg, u32 db)
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_flushing(r, db);
-    if (hears(r, LISTEN_TRACK)) r->touch.hooks.flushed(r->owner, db);
+    if (hears(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
     if (hears(r, LISTEN_OWN)) own_keys_flushed(&r->own, db);
 }
 
@@ -52,7 +52,7 @@ static const struct keyspace_watcher fan_out = {on_changed, on_flushing, on_swap
 
 void region_listen(struct region *r, u32 who, bool on)
 {
-    u32 *listeners = &r->touch.listeners;
+    u32 *listeners = &r->listeners;
     *listeners = on ? *listeners | who : *listeners & ~who;
     r->ks.watcher = *listeners ? &fan_out : NULL;
     r->ks.watcher_arg = r;
@@ -60,14 +60,14 @@ void region_listen(struct region *r, u32 who, bool on)
 
 void region_flushing_all(struct region *r)
 {
-    for (u32 db = 0; r->touch.listeners && db < r->eng->databases; db++) on_flushing(r, db);
+    for (u32 db = 0; r->listeners && db < r->eng->databases; db++) on_flushing(r, db);
 }
 
 void region_replaced_all(struct region *r)
 {
-    for (u32 db = 0; r->touch.listeners && db < r->eng->databases; db++) {
+    for (u32 db = 0; r->listeners && db < r->eng->databases; db++) {
         on_swapped(r, db, db + r->eng->databases);
-        if (hears(r, LISTEN_TRACK)) r->touch.hooks.flushed(r->owner, db);
+        if (hears(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
     }
     own_keys_clear(&r->own);
 }

@@ -13,16 +13,11 @@ struct region;
 
 enum { LISTEN_WATCH = 1, LISTEN_WAIT = 2, LISTEN_TRACK = 4, LISTEN_OWN = 8 };
 
-/* The server's part, set once at its start, called with region.owner while LISTEN_TRACK is on. They may not
+/* The server's part, set once at its start, called with node.owner while LISTEN_TRACK is on. They may not
  * change data. */
 struct touch_hooks {
     void (*touched)(void *owner, u32 db, bytes key); /* changed, expired, evicted: a cache is old */
     void (*flushed)(void *owner, u32 db);            /* the same of all keys of a database */
-};
-
-struct touch {
-    u32 listeners;            /* LISTEN_* */
-    struct touch_hooks hooks;
 };
 
 void region_listen(struct region *r, u32 who, bool on);

@@ -132,7 +132,7 @@ static err begin_rdb(struct aof_loader *l, struct keyspace *ks)
         .skip_unsupported = l->o->skip_unsupported,
         .checksum = true,
         .tail = !l->m->base_known,
-        .region = l->replay.region,
+        .node = l->replay.region->node,
         .load_dead = load_dead,
         .note = note,
         .arg = l,

@@ -51,7 +51,7 @@ struct rdb_policy {
     bool checksum;         /* is verified, unless the file has none */
     bool tail;             /* something else may follow: an AOF */
     u32 db_base;           /* where the file's database 0 goes: the spare ones begin at engine.databases */
-    struct region *region; /* whose functions those of the file become (those aside: functions_stage, if the
+    struct node *node; /* whose functions those of the file become (those aside: functions_stage, if the
                             * data goes to the spare databases); NULL: they are nothing we have a use for */
 
     /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */

@@ -208,7 +208,7 @@ static void load_function(struct rdb_loader *l, char why[160])
     struct buf error = {0};
     bool aside = l->policy.db_base > 0;
     why[0] = '\0';
-    if (!functions_load(l->policy.region, aside, buf_bytes(&l->text), l->policy.replace, 0, NULL, &error))
+    if (!functions_load(l->policy.node, aside, buf_bytes(&l->text), l->policy.replace, 0, NULL, &error))
         snprintf(why, 160, "%.*s", (int)error.n, error.p);
     buf_release(&error);
 }
@@ -217,7 +217,7 @@ static bool read_function(struct rdb_loader *l)
 {
     char text[BYTES_LEGIBLE + 4], why[160] = "Mayfly does not support them here";
     if (!rdb_read_string(&l->in, &l->text)) return false;
-    if (l->policy.region) load_function(l, why);
+    if (l->policy.node) load_function(l, why);
     if (!why[0]) return true;
     if (!l->policy.skip_unsupported)
         return rdb_fail(&l->in, "a library of functions can't be loaded: %s", why);

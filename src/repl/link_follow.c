@@ -194,7 +194,7 @@ static void apply(struct link *l)
     if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was done: it will be tried again from where we are */
         r->stream_db = db;
         log_line(&s->log, LOG_WARNING, "The storage did not take what the primary sent: %s",
-                 s->region.refuse_writes ? s->region.refuse_writes : REGION_IO_ERROR);
+                 s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR);
         link_close(l, false);
         return;
     }

@@ -41,7 +41,7 @@ static bool prepare(struct server *s)
     region_begin(&s->region, clock_wall_ms());
     region_flushing_all(&s->region);
     flush(s, 0);
-    functions_flush(&s->region);
+    functions_flush(&s->node);
     return loading_commit(s, false);
 }
 
@@ -53,7 +53,7 @@ void loading_sync(struct server *s, const char *path, bool keep_old, void (*adop
     snapshot_kill(s); /* of the data that goes */
     l->sync = (struct sync_plan){.keep_old = keep_old, .adopt = adopt, .done = done};
     s->persist.turn = true;
-    functions_stage(&s->region);
+    functions_stage(&s->node);
     if (loading_open(s, path) && prepare(s)) return;
     if (!loading_busy(l)) log_line(&s->log, LOG_WARNING, "Can't open %s: %s", path, strerror(errno));
     loading_sync_end(s, false);
@@ -65,7 +65,7 @@ void loading_sync_swap(struct server *s)
     for (u32 db = 0; db < e->databases; db++) e->ops->swap(e, db, db + e->databases);
     region_replaced_all(&s->region);
     flush_spare(s);
-    functions_adopt(&s->region);
+    functions_adopt(&s->node);
     s->persist.loading.sync.adopt(s);
 }
 
@@ -76,8 +76,8 @@ static void end(struct server *s, bool ok)
     u64 keys = loading_busy(l) ? l->loader.counts.loaded : 0;
     loading_release(l);
     l->sync = (struct sync_plan){0};
-    s->region.loading = false;
-    functions_unstage(&s->region);
+    s->node.loading = false;
+    functions_unstage(&s->node);
     if (!ok) (void)!empty_spare(s); /* what stays is dropped before the next sync */
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);

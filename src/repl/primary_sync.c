@@ -175,7 +175,7 @@ static bool is_time(const struct server *s, const struct queue *q)
 void sync_cron(struct server *s)
 {
     struct queue q = look_at_queue(s);
-    if (s->persist.job != JOB_NONE || s->region.loading || loading_busy(&s->persist.loading)) return;
+    if (s->persist.job != JOB_NONE || s->node.loading || loading_busy(&s->persist.loading)) return;
     if (is_time(s, &q)) snapshot_want(s, JOB_SYNC);
 }
 
@@ -186,7 +186,7 @@ static void put_keyless(struct replica *r, struct buf *to)
     rdb_out_init(&out, NULL, SIZE_MAX);
     out.checksum = false;
     rdb_put_raw(&out, BYTES_LIT("REDIS0010"));
-    if (r->functions) functions_save(functions_live(&r->server->region), &out);
+    if (r->functions) functions_save(functions_live(&r->server->node), &out);
     rdb_file_end(&out);
     buf_append_bytes(to, buf_bytes(&out.buf));
     rdb_out_release(&out);

@@ -67,12 +67,12 @@ static void detach(struct server *s)
 
 static enum expiry_mode expiry_mode(const struct server *s)
 {
-    const struct region *r = &s->region;
+    const struct node *n = &s->node;
     if (s->repl.link)
         return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES
                                                                               : EXPIRY_REPLICA;
     /* While data is missing or no write can be kept, neither could the DEL of a dead key. */
-    return r->loading || r->refuse_writes || server_stands_still(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
+    return n->loading || n->refuse_writes || server_stands_still(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
 }
 
 /* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction
@@ -118,19 +118,20 @@ void replication_begin_tick(struct server *s)
     struct replication *r = &s->repl;
     struct region *g = &s->region;
     const struct config *c = &s->config;
-    g->deny_writes = g->deny_stale = NULL;
+    s->node.deny_writes = s->node.deny_stale = NULL;
     replication_decide_expiry(s);
     keyspace_set_mode(&g->ks, g->mode);
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
-            g->deny_writes = "NOREPLICAS Not enough good replicas to write.";
+            s->node.deny_writes = "NOREPLICAS Not enough good replicas to write.";
         return;
     }
     region_listen(g, LISTEN_OWN, !c->replica_read_only);
-    if (c->replica_read_only) g->deny_writes = "READONLY You can't write against a read only replica.";
+    if (c->replica_read_only) s->node.deny_writes = "READONLY You can't write against a read only replica.";
     if (!c->replica_serve_stale_data && !link_is_up(s))
-        g->deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+        s->node.deny_stale =
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 }
 
 /* "id position db". What is in memory only has no use for it: there the RDB file knows. */
@@ -147,7 +148,7 @@ void replication_note(struct server *s)
 void replication_cron(struct server *s)
 {
     struct replication *r = &s->repl;
-    if (s->region.loading && !r->link) return;
+    if (s->node.loading && !r->link) return;
     if (r->waiting_local) wait_look(s);
     else durable_look(s); /* marks are taken in time for the next sync */
     if (r->link) link_cron(s);

@@ -82,7 +82,7 @@ static inline bool replication_is_replica(const struct replication *r) { return 
 /* The data must not change: someone waits for replicas to have all of it. */
 static inline bool replication_frozen(const struct replication *r) { return r->failover.state || r->leaving; }
 
-/* At the start of a tick: what clients may do goes to the region. */
+/* At the start of a tick: what clients may do goes to the node. */
 void replication_begin_tick(struct server *s);
 
 /* The position (with what is staged) goes to the storage with the next commit. */

@@ -14,7 +14,7 @@ static void fail_transaction(struct server *s, struct conn *c, u32 at, u32 end)
     bool said_multi = false;
     for (; at < end && !said_multi; at++) {
         const struct net_request *q = &t->requests[at];
-        const struct command *cmd = q->argc ? region_find(&s->region, t->args[q->argv_at]) : NULL;
+        const struct command *cmd = q->argc ? node_find(&s->node, t->args[q->argv_at]) : NULL;
         said_multi = cmd && cmd->run == cmd_multi;
     }
     multi_failed(&c->session, said_multi);
@@ -102,7 +102,7 @@ static COLD void engine_failed(struct server *s, enum commit_kind kind)
     case COMMIT_TICK:
         storage_note_refusal(s);
         migrate_distrust(s);
-        fail_replies(s, s->region.refuse_writes ? s->region.refuse_writes : REGION_IO_ERROR, false);
+        fail_replies(s, s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR, false);
         break;
     case COMMIT_EXPIRY: net_take_back(&s->net); break;
     case COMMIT_HOUSEKEEPING: storage_note_refusal(s); break;

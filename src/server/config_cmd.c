@@ -129,7 +129,7 @@ static bool admit(struct ctx *c, struct changes *all)
                                  "'%.*s'", (int)name.n, name.p);
             return false;
         }
-        if ((ch->d->flags & CONFIG_LOADED) && c->region->loading) {
+        if ((ch->d->flags & CONFIG_LOADED) && ctx_node(c)->loading) {
             reply_error(c->out, REGION_LOADING);
             return false;
         }
@@ -243,7 +243,7 @@ static bool set_all(struct server *s, const struct changes *all, u32 *failed, st
 /* What a user should hear of although the command succeeded. */
 static void warn_of(struct server *s, const struct changes *all)
 {
-    u64 used = evictor_used(&s->region.evictor);
+    u64 used = evictor_used(&s->node.evictor);
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
         bool durable = s->region.eng->caps.durable;
@@ -340,7 +340,7 @@ void cmd_config_resetstat(struct ctx *c)
     s->region.cycle.stale_perc = 0;
     s->region.cycle.time_cap_reached = 0;
     s->region.cycle.spent_us = 0;
-    s->region.eng->reclaimed = s->region.scripts_evicted = 0;
+    s->region.eng->reclaimed = s->node.scripts_evicted = 0;
     s->repl.full_syncs = s->repl.partial_syncs = s->repl.refused_syncs = s->client_evict.evicted = 0;
     s->persist.saves = s->persist.rewrites = s->persist.rewrite_failures = 0;
     reply_ok(c->out);

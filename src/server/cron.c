@@ -32,7 +32,7 @@ static void on_purge(uv_timer_t *t)
  * but only while it is called. */
 static void look_at_memory(struct server *s)
 {
-    u64 used = evictor_used(&s->region.evictor);
+    u64 used = evictor_used(&s->node.evictor);
     s->stats.peak_memory = MAX(s->stats.peak_memory, used);
     if (used + MUCH_FREED < s->used_before) {
         s->purge_until = uv_now(&s->loop) + PURGE_FOR_MS;

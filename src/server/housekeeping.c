@@ -12,7 +12,7 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 static bool may_expire(const struct server *s)
 {
     const struct region *r = &s->region;
-    return expire_cycle_active(&r->cycle) && !r->refuse_writes && !r->loading &&
+    return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
            (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_stands_still(s) &&
            !s->shutting_down; /* what was saved is the end */
 }
@@ -82,8 +82,8 @@ void housekeeping_run(struct server *s, bool idle)
         i64 allowance = expire_cycle_allowance(cycle, start, idle);
         more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
     }
-    bool may_evict = !s->region.loading && !server_stands_still(s);
-    bool evicting = UNLIKELY(s->region.evictor.unfinished) && may_evict && region_evict_step(&s->region);
+    bool may_evict = !s->node.loading && !server_stands_still(s);
+    bool evicting = UNLIKELY(s->node.evictor.unfinished) && may_evict && region_evict_step(&s->region);
     if (UNLIKELY(!region_settled(&s->region))) server_commit(s, COMMIT_HOUSEKEEPING);
     s->reclaim_pending = reclaim_for(s, EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {

@@ -56,7 +56,7 @@ static void end_within(struct server *s)
     u32 how = server_signal_means(s, s->stop_signal) | SHUTDOWN_NOW;
     bool undo = can_undo(s);
     if (undo) how = (how & ~(u32)SHUTDOWN_SAVE) | SHUTDOWN_NOSAVE;
-    else journal_close(&s->region.journal, s->now_ms, s->region.script->c->seed);
+    else journal_close(&s->region.journal, s->now_ms, s->node.script->c->seed);
     undo = server_shutdown(s, how) && undo;
     log_line(&s->log, LOG_WARNING,
              "A script that had written did not end. It is stopped, and what it did is %s.",
@@ -67,7 +67,7 @@ static void end_within(struct server *s)
  * within half of shutdown-timeout. One that a primary sent may not stop halfway either. */
 static void heed_signal(struct server *s, i64 now_us)
 {
-    struct script_run *run = s->region.script;
+    struct script_run *run = s->node.script;
     bool changes = run->wrote || expiry_follows(s->region.mode);
     i64 patience_us = changes ? s->config.shutdown_timeout * 500000 : STOP_AFTER_US;
     if (now_us - MAX(s->stop_us, run->start_us) < patience_us) return;
@@ -77,7 +77,7 @@ static void heed_signal(struct server *s, i64 now_us)
 
 static void end_with_server(struct server *s)
 {
-    if (s->shutting_down) s->region.script->stopped = s->region.script->dropped = true;
+    if (s->shutting_down) s->node.script->stopped = s->node.script->dropped = true;
 }
 
 static void look(void *owner)
@@ -108,8 +108,8 @@ static void serve(void *owner)
 struct script_usage script_usage(const struct server *s)
 {
     struct script_usage u = {0};
-    const struct scripts *scripts = s->region.scripts;
-    const struct functions *functions = s->region.functions;
+    const struct scripts *scripts = s->node.scripts;
+    const struct functions *functions = s->node.functions;
     if (scripts) {
         u.eval_vm = scripts->vm.used;
         u.eval = scripts->memory;
@@ -126,7 +126,7 @@ struct script_usage script_usage(const struct server *s)
 
 void script_host_apply(struct server *s)
 {
-    s->region.host = (struct script_host){
+    s->node.host = (struct script_host){
         .now_us = now_us, .cpu_us = cpu_us, .look = look, .serve = serve, .begins = show, .log = log_text,
         .busy_after_ms = s->config.busy_reply_threshold,
         .memory = (u64)s->config.script_memory_limit,

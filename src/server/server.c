@@ -91,10 +91,10 @@ void server_apply_config(struct server *s)
     r->cycle.source = durable ? EXPIRE_INDEX : c->active_expire_source;
     r->cycle.interval_ms = c->ttl_cleanup_interval;
     r->cycle.batch = (u32)c->ttl_cleanup_batch;
-    r->evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
-    r->evictor.unfinished = r->evictor.maxmemory; /* it may have been lowered */
-    r->evictor.samples = (u32)c->maxmemory_samples;
-    r->evict_following = !c->replica_ignore_maxmemory;
+    s->node.evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
+    s->node.evictor.unfinished = s->node.evictor.maxmemory; /* it may have been lowered */
+    s->node.evictor.samples = (u32)c->maxmemory_samples;
+    s->node.evict_following = !c->replica_ignore_maxmemory;
     r->ks.policy = c->maxmemory_policy;
     r->ks.limited = c->maxmemory != 0;
     r->ks.max_string = (u64)max_string;
@@ -298,7 +298,7 @@ u32 server_signal_means(const struct server *s, u32 signum)
 void server_stop_by_signal(struct server *s, u32 signum)
 {
     s->stop_signal = signum;
-    if (s->region.script || (snapshot_must_finish(&s->persist) && !s->region.loading)) return;
+    if (s->node.script || (snapshot_must_finish(&s->persist) && !s->node.loading)) return;
     if (server_shutdown(s, server_signal_means(s, signum))) return;
     s->stop_signal = 0;
     log_line(&s->log, LOG_WARNING,
@@ -395,13 +395,14 @@ bool server_start(struct server *s)
     s->net.on_accept = on_accept;
     s->net.on_close = on_close;
     s->net.on_no_tls = server_no_tls;
-    region_init(&s->region, eng, random_u64());
-    s->region.on_nested = tick_nested;
-    s->region.holds = tick_holds;
-    s->region.owner = s;
+    node_init(&s->node, random_u64());
+    region_init(&s->region, &s->node, eng, random_u64());
+    s->node.on_nested = tick_nested;
+    s->node.holds = tick_holds;
+    s->node.owner = s;
     if (s->config.rename_count) {
-        s->region.find = rename_find;
-        s->region.find_arg = &s->config;
+        s->node.find = rename_find;
+        s->node.find_arg = &s->config;
     }
     pubsub_init(&s->pubsub, rand_next(&s->region.seeds));
     tracking_init(s, rand_next(&s->region.seeds));
@@ -414,7 +415,7 @@ bool server_start(struct server *s)
         return false;
     }
     start_handles(s);
-    s->startup_memory = evictor_used(&s->region.evictor);
+    s->startup_memory = evictor_used(&s->node.evictor);
     daemon_write_pid(&s->config, &s->log);
     if (persistence_start(s)) return true;
     take_signs_down(s);
@@ -471,7 +472,10 @@ void server_release(struct server *s)
     tls_context_free(s->net.tls);
     persistence_release(s);
     replication_release(s);
-    if (storage_must_close(s)) region_release(&s->region);
+    if (storage_must_close(s)) {
+        region_release(&s->region);
+        node_release(&s->node);
+    }
     pubsub_release(&s->pubsub);
     tracking_release(s);
     block_release(s);

@@ -42,6 +42,7 @@ struct server {
     struct log log;
     uv_loop_t loop;
     struct net net;
+    struct node node;      /* what its regions share */
     struct region region;
     struct stats stats;
     struct slowlog slowlog;

@@ -117,7 +117,7 @@ struct engine *storage_open(struct server *s, u64 seed)
 bool storage_recall(struct server *s)
 {
     struct buf why = {0};
-    bool ok = functions_recall(&s->region, &why);
+    bool ok = functions_recall(&s->node, s->region.eng, &why);
     if (!ok)
         log_line(&s->log, LOG_WARNING, "Can't start: the functions that are kept with the data can't be "
                                        "loaded: %.*s", (int)why.n, why.p);
@@ -138,7 +138,7 @@ void storage_apply_config(struct server *s)
     const struct config *c = &s->config;
     struct engine *e = s->region.eng;
     if (!e->caps.durable) return;
-    s->region.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
+    s->node.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
     e->ops->disk->set_sync(e, c->appendfsync);
     /* Dead keys are the cleaner's first, which reports them as expired. */
     i64 interval_ms = c->ttl_cleanup_interval;
@@ -154,7 +154,7 @@ void storage_cron(struct server *s)
 void storage_note_refusal(struct server *s)
 {
     struct engine *e = s->region.eng;
-    if (e->caps.durable) s->region.refuse_writes = e->ops->disk->refuses_writes(e);
+    if (e->caps.durable) s->node.refuse_writes = e->ops->disk->refuses_writes(e);
 }
 
 /* In a process of its own: there are damaged files that RocksDB 7.8 answers with a failed assertion, or

@@ -19,7 +19,7 @@ bool storage_must_close(const struct server *s);
 void storage_apply_config(struct server *s); /* what CONFIG SET may have changed */
 void storage_cron(struct server *s);         /* ten times a second */
 
-/* Why writes are refused just now goes to the region: at the start of a tick, and when a commit failed. */
+/* Why writes are refused just now goes to the node: at the start of a tick, and when a commit failed. */
 void storage_note_refusal(struct server *s);
 
 /* The offline checker, on the folder of a server (`dir`) or on RocksDB's own within it. */

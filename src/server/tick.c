@@ -15,7 +15,7 @@
 static bytes element_of(struct server *s, const struct net_request *q)
 {
     const bytes *argv = s->net.tick.args + q->argv_at;
-    const struct command *cmd = region_find(&s->region, argv[0]);
+    const struct command *cmd = node_find(&s->node, argv[0]);
     return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
 }
 
@@ -153,13 +153,13 @@ void tick_run(struct net *n, u32 at)
         refuse_web_request(s, c);
         return;
     }
-    if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, region_find(&s->region, argv[0]))) return;
+    if (UNLIKELY(c->class == CONN_REPLICA) && primary_refuses(s, c, node_find(&s->node, argv[0]))) return;
     u32 hold = reason_to_hold(s, nq, argv);
     if (UNLIKELY(hold)) {
         conn_postpone(n, at, hold);
         return;
     }
-    bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->region.script;
+    bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->node.script;
     if (tracked) tracking_before(s);
     size_t mark = conn_answer_begin(c);
     u64 seq = s->region.journal.seq;
@@ -167,7 +167,7 @@ void tick_run(struct net *n, u32 at)
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
-    s->region.paused = server_stands_still(s);
+    s->node.paused = server_stands_still(s);
     region_run(&s->region, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
@@ -186,7 +186,7 @@ void tick_run(struct net *n, u32 at)
     else if (UNLIKELY(filtered)) tick_filter_reply(c, mark, before);
     conn_answer_end(c, mark);
     if (tracked) tracking_after(s, c, &q, &o);
-    if (UNLIKELY(waiters_any_ready(&s->region.waiters)) && !s->region.script) block_serve(s);
+    if (UNLIKELY(waiters_any_ready(&s->region.waiters)) && !s->node.script) block_serve(s);
 }
 
 /* -- the tick ------------------------------------------------------------------------- */

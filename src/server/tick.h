@@ -14,10 +14,10 @@ void tick_run(struct net *n, u32 at);
 /* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
 
-/* The region's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
+/* The node's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
 void tick_nested(void *owner, const struct request *q, const struct outcome *o);
 
-/* The region's holds: what CLIENT PAUSE, FAILOVER and a storage that is behind keep waiting. */
+/* The node's holds: what CLIENT PAUSE, FAILOVER and a storage that is behind keep waiting. */
 u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write);
 
 #endif

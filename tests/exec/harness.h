@@ -47,6 +47,7 @@ static inline void recorder_clear(struct recorder *r)
 /* -- the world ---------------------------------------------------------------------- */
 
 struct world {
+    struct node node;
     struct region region;
     struct session session;
     struct recorder journal;
@@ -58,7 +59,8 @@ struct world {
 static inline void world_open_on(struct world *w, struct engine *e)
 {
     *w = (struct world){0};
-    region_init(&w->region, e, 42);
+    node_init(&w->node, 42);
+    region_init(&w->region, &w->node, e, 42);
     session_init(&w->session, 1, true);
     w->journal.sink.append = recorder_append;
     journal_attach(&w->region.journal, &w->journal.sink);
@@ -71,6 +73,7 @@ static inline void world_close(struct world *w)
 {
     waiting_free(w->outcome.waiting);
     region_release(&w->region);
+    node_release(&w->node);
     session_release(&w->session);
     recorder_clear(&w->journal);
     mem_free(w->journal.v);

@@ -201,8 +201,8 @@ static void commands_are_checked(void **state)
     struct denials seen = {0};
     world_open(&w);
     acl_init(&a);
-    w.region.on_denied = note;
-    w.region.owner = &seen;
+    w.node.on_denied = note;
+    w.node.owner = &seen;
     struct acl_user *u = acl_add(&a, BYTES_LIT("u"));
     w.session.user = u;
     assert_null(apply(&a, u, "+get +mget +set ~a* %R~r (+del ~*)"));

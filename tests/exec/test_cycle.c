@@ -347,7 +347,7 @@ static void fill(struct world *w, const char *name, int n, const char *options)
     mem_free(line);
 }
 
-static u64 used(struct world *w) { return evictor_used(&w->region.evictor); }
+static u64 used(struct world *w) { return evictor_used(&w->node.evictor); }
 
 static u64 live_of(struct world *w, const char *name, int n)
 {
@@ -370,13 +370,13 @@ static void the_dead_go_before_the_living(void **state)
     fill(&w, "live", 100, "");
     fill(&w, "dead", 100, "PX 1000");
     at(&w, 2000);
-    w.region.evictor.maxmemory = used(&w) - 50 * 4000;
+    w.node.evictor.maxmemory = used(&w) - 50 * 4000;
     for (int i = 0; i < 10; i++) run(&w, "GET x");
     assert_int_equal(w.region.ks.stats.evicted_keys, 0);
     assert_int_equal(live_of(&w, "live", 100), 100);
     assert_in_range(live_of(&w, "dead", 100), 0, 50);
 
-    w.region.evictor.maxmemory = used(&w) - 60 * 4000;
+    w.node.evictor.maxmemory = used(&w) - 60 * 4000;
     for (int i = 0; i < 10; i++) run(&w, "GET x");
     assert_int_equal(live_of(&w, "dead", 100), 0);
     assert_in_range(w.region.ks.stats.evicted_keys, 1, 65);
@@ -391,15 +391,15 @@ static void nearest_deadlines_go_first(void **state)
     struct world w;
     world_open(&w);
     w.region.ks.policy = EVICT_VOLATILE_TTL;
-    w.region.evictor.samples = 2000;
+    w.node.evictor.samples = 2000;
     fill(&w, "far", 50, "PX 9000000");
     fill(&w, "near", 50, "PX 5000");
     fill(&w, "never", 50, "");
-    w.region.evictor.maxmemory = used(&w) - 30 * 4000;
+    w.node.evictor.maxmemory = used(&w) - 30 * 4000;
     for (int i = 0; i < 10; i++) run(&w, "GET x");
     assert_in_range(w.region.ks.stats.evicted_keys, 1, 40);
     assert_int_equal(live_of(&w, "far", 50) + live_of(&w, "never", 50), 100);
-    w.region.evictor.maxmemory = 1; /* nothing helps: what has no deadline stays */
+    w.node.evictor.maxmemory = 1; /* nothing helps: what has no deadline stays */
     for (int i = 0; i < 10; i++) run(&w, "GET x");
     assert_int_equal(live_of(&w, "far", 50) + live_of(&w, "near", 50), 0);
     assert_int_equal(live_of(&w, "never", 50), 50);
@@ -414,12 +414,12 @@ static void evictions_are_journalled(void **state)
     w.region.ks.policy = EVICT_ALLKEYS_RANDOM;
     fill(&w, "a", 1, "");
     journal_text(&w);
-    w.region.evictor.maxmemory = used(&w) - 1000;
+    w.node.evictor.maxmemory = used(&w) - 1000;
     run(&w, "SET b 1");
     assert_string_equal(journal_text(&w), "MULTI; DEL a0; SET b 1; EXEC");
     w.region.mode = EXPIRY_PAUSED; /* nothing is evicted, either */
     at(&w, 0);
-    w.region.evictor.maxmemory = 1;
+    w.node.evictor.maxmemory = 1;
     run(&w, "GET b");
     assert_string_equal(journal_text(&w), "");
     assert_int_equal(count_of(&w, 0), 1);
@@ -434,17 +434,17 @@ static void eviction_goes_on_without_commands(void **state)
     world_open(&w);
     fill(&w, "a", 500, "");
     journal_text(&w);
-    w.region.evictor.maxmemory = used(&w) - 200000;
-    w.region.evictor.unfinished = true;
+    w.node.evictor.maxmemory = used(&w) - 200000;
+    w.node.evictor.unfinished = true;
     assert_false(region_evict_step(&w.region)); /* noeviction: there is nothing to be done */
     assert_int_equal(count_of(&w, 0), 500);
     w.region.ks.policy = EVICT_ALLKEYS_LRU;
-    w.region.evictor.unfinished = true;
+    w.node.evictor.unfinished = true;
     assert_true(region_evict_step(&w.region));
     assert_int_equal(w.journal.n, 1);
     while (region_evict_step(&w.region)) recorder_clear(&w.journal);
     assert_in_range(count_of(&w, 0), 400, 460);
-    assert_in_range(used(&w), 0, w.region.evictor.maxmemory);
+    assert_in_range(used(&w), 0, w.node.evictor.maxmemory);
     world_close(&w);
 }
 

@@ -133,7 +133,7 @@ static void read_replica(struct trial *t)
     struct world *w = &t->replica;
     struct gen g = {.rng = rand_next(&t->gen.rng), .now_ms = now_of(w), .databases = DBS};
     size_t records = w->journal.n;
-    w->region.deny_writes = "READONLY";
+    w->node.deny_writes = "READONLY";
     w->session.db = (u32)gen_below(&g, DBS);
     gen_next(&g);
     const struct command *cmd = command_find(g.argv[0]);
@@ -143,7 +143,7 @@ static void read_replica(struct trial *t)
     assert_int_equal(w->outcome.rejected, writes);
     assert_int_equal(w->journal.n, records);
     assert_false(region_expire_step(&w->region));
-    w->region.deny_writes = NULL;
+    w->node.deny_writes = NULL;
     w->session.db = 0;
     gen_release(&g);
 }

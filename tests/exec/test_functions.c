@@ -114,7 +114,7 @@ static bool bring(struct world *w, const char *name, const char *function)
 {
     struct buf code = {0}, error = {0};
     buf_printf(&code, "#!lua name=%s\nredis.register_function('%s', function() return 'new' end)", name, function);
-    bool ok = functions_load(&w->region, true, buf_bytes(&code), false, 0, NULL, &error);
+    bool ok = functions_load(&w->node, true, buf_bytes(&code), false, 0, NULL, &error);
     assert_int_equal(ok, error.n == 0);
     buf_release(&code);
     buf_release(&error);
@@ -127,26 +127,26 @@ static void a_sync_brings_its_own(void **state UNUSED)
     world_open(&w);
     load(&w, "a", "f", false);
     at(&w, 1);
-    functions_stage(&w.region);
+    functions_stage(&w.node);
     assert_true(bring(&w, "a", "g"));
     assert_true(bring(&w, "b", "f"));
     assert_false(bring(&w, "c", "F"));
     EXPECT(&w, "fcall f 0", "f of a");
     at(&w, 2);
-    functions_adopt(&w.region);
+    functions_adopt(&w.node);
     fail_commit(&w);
     EXPECT(&w, "fcall f 0", "f of a");
-    functions_stage(&w.region);
+    functions_stage(&w.node);
     assert_true(bring(&w, "a", "g"));
-    functions_adopt(&w.region);
+    functions_adopt(&w.node);
     at(&w, 3);
     EXPECT(&w, "fcall g 0", "new");
     EXPECT(&w, "fcall f 0", "-ERR Function not found");
-    functions_stage(&w.region);
+    functions_stage(&w.node);
     assert_true(bring(&w, "z", "z"));
-    functions_unstage(&w.region);
+    functions_unstage(&w.node);
     EXPECT(&w, "fcall z 0", "-ERR Function not found");
-    functions_stage(&w.region); /* left to world_close */
+    functions_stage(&w.node); /* left to world_close */
     assert_true(bring(&w, "z", "z"));
     world_close(&w);
 }
@@ -157,11 +157,11 @@ static void a_sync_brings_its_own(void **state UNUSED)
 static void sync_what_is_there(struct world *w)
 {
     struct buf error = {0};
-    functions_stage(&w->region);
-    const struct function_set *live = functions_live(&w->region);
+    functions_stage(&w->node);
+    const struct function_set *live = functions_live(&w->node);
     for (u32 i = 0; i < live->count; i++)
-        assert_true(functions_load(&w->region, true, buf_bytes(&live->libraries[i]->code), false, 0, NULL, &error));
-    functions_adopt(&w->region);
+        assert_true(functions_load(&w->node, true, buf_bytes(&live->libraries[i]->code), false, 0, NULL, &error));
+    functions_adopt(&w->node);
 }
 
 /* Libraries A to H, each with one function of six names in one of two cases. Some transactions are kept, others are
@@ -235,7 +235,7 @@ static void open_kept(struct world *w)
     struct rocks_options o = rocks_small(folder, DBS);
     struct buf error = {0};
     world_open_on(w, rocks_must_open(&o));
-    assert_true(functions_recall(&w->region, &error));
+    assert_true(functions_recall(&w->node, w->region.eng, &error));
     assert_int_equal(error.n, 0);
 }
 
@@ -278,7 +278,7 @@ static void replaced_sets_are_kept(void **state UNUSED)
     load(&w, "a", "f", false);
     load(&w, "b", "g", false);
     at(&w, 1);
-    functions_dump(functions_live(&w.region), 0, &dump);
+    functions_dump(functions_live(&w.node), 0, &dump);
     load(&w, "c", "h", false);
     EXPECT(&w, "function delete a", "OK");
     EXPECT(&w, "function flush", "OK"); /* changes before and after a flush, in one transaction */
@@ -298,9 +298,9 @@ static void replaced_sets_are_kept(void **state UNUSED)
     EXPECT(&w, "fcall g 0", "g of b");
     EXPECT(&w, "fcall other 0", "-ERR Function not found");
     EXPECT(&w, "fcall i 0", "i of d");
-    functions_stage(&w.region);
+    functions_stage(&w.node);
     assert_true(bring(&w, "a", "g"));
-    functions_adopt(&w.region);
+    functions_adopt(&w.node);
     at(&w, 4);
     reopen(&w);
     expect_rows(&w, "<a>");
@@ -330,7 +330,7 @@ static void put_one_row(struct world *w)
     world_open(&old);
     load(&old, "a", "f g", false);
     load(&old, "b", "h", false);
-    functions_dump(functions_live(&old.region), 0, &dump);
+    functions_dump(functions_live(&old.node), 0, &dump);
     e->ops->meta.put(e, META_FUNCTIONS, (bytes){0}, buf_bytes(&dump));
     at(w, 1);
     buf_release(&dump);
@@ -409,10 +409,10 @@ static void put_row(struct world *w, const char *name, const char *code)
 static void expect_not_recalled(struct world *w, const char *why)
 {
     struct buf error = {0};
-    assert_false(functions_recall(&w->region, &error));
+    assert_false(functions_recall(&w->node, w->region.eng, &error));
     buf_append_char(&error, '\0');
     if (!strstr(error.p, why)) fail_msg("'%s' is not in '%s'", why, error.p);
-    assert_false(functions_changed(&w->region));
+    assert_false(functions_changed(&w->node));
     buf_release(&error);
 }
 

@@ -131,7 +131,7 @@ static void exec_is_checked_by_what_it_runs(void **state)
     open_two(&t);
     struct world *w = &t.w;
     run_all(w, "MULTI;SET k v");
-    w->region.deny_writes = "READONLY no";
+    w->node.deny_writes = "READONLY no";
     assert_string_equal(run(w, "EXEC"), "-EXECABORT Transaction discarded because of: READONLY no");
     assert_true(w->outcome.rejected);
     assert_string_equal(run(w, "EXEC"), "-ERR EXEC without MULTI");
@@ -140,12 +140,12 @@ static void exec_is_checked_by_what_it_runs(void **state)
     assert_string_equal(run(w, "EXEC"), ABORTED);
     run_all(w, "MULTI;GET k");
     assert_string_equal(run(w, "EXEC"), "[nil]");
-    w->region.deny_writes = NULL;
+    w->node.deny_writes = NULL;
 
     run_all(w, "MULTI;PING");
-    w->region.loading = true;
+    w->node.loading = true;
     assert_string_equal(run(w, "EXEC"), "-EXECABORT Transaction discarded because of: " REGION_LOADING);
-    w->region.loading = false;
+    w->node.loading = false;
     close_two(&t);
 }
 

@@ -104,7 +104,7 @@ static void no_memory_no_growth(void **state)
     world_open(&w);
     run_all(&w, "SET k v;RPUSH l a b;SET d v PX 1000");
     journal_text(&w);
-    w.region.evictor.maxmemory = 1; /* policy: noeviction */
+    w.node.evictor.maxmemory = 1; /* policy: noeviction */
     assert_string_equal(run(&w, "SET k w"), refused);
     assert_true(w.outcome.rejected);
     assert_string_equal(run(&w, "RPUSH l c"), refused);
@@ -117,7 +117,7 @@ static void no_memory_no_growth(void **state)
     at(&w, 1100); /* what is dead goes all the same, though the command is refused */
     assert_string_equal(run(&w, "SET k w"), refused);
     assert_string_equal(journal_text(&w), "DEL d");
-    w.region.evictor.maxmemory = 0;
+    w.node.evictor.maxmemory = 0;
     assert_string_equal(run(&w, "SET k w"), "OK");
     world_close(&w);
 }
@@ -132,7 +132,7 @@ static void writes_may_be_refused(void **state)
     struct world w;
     world_open(&w);
     run_all(&w, "SET k v; LPUSH l a");
-    w.region.refuse_writes = "MISCONF no room";
+    w.node.refuse_writes = "MISCONF no room";
     static const char *const writes[] = {"SET k w", "DEL k", "LPOP l", "EXPIRE k 10", "GETEX k", "FLUSHALL"};
     for (size_t i = 0; i < ARRAY_LEN(writes); i++) {
         assert_string_equal(run(&w, writes[i]), "-MISCONF no room");
@@ -141,7 +141,7 @@ static void writes_may_be_refused(void **state)
     assert_string_equal(run(&w, "GET k"), "v");
     assert_string_equal(run(&w, "LRANGE l 0 -1"), "[a]");
     assert_string_equal(run(&w, "TTL k"), "-1");
-    w.region.refuse_writes = NULL;
+    w.node.refuse_writes = NULL;
     assert_string_equal(run(&w, "SET k w"), "OK");
     world_close(&w);
 }
@@ -470,16 +470,16 @@ static void split_and_kill(void *owner)
     }
     x->commits = x->f->commits;
     x->settled = region_settled(r);
-    r->script->killed = true;
+    r->node->script->killed = true;
 }
 
 static struct splitter interrupt_after(struct world *w, struct flaky *f, const char *before, const char *script)
 {
     struct splitter x = {.w = w, .f = f};
-    w->region.owner = &x;
-    w->region.host.now_us = a_moment_later;
-    w->region.host.serve = split_and_kill;
-    w->region.host.busy_after_ms = 1;
+    w->node.owner = &x;
+    w->node.host.now_us = a_moment_later;
+    w->node.host.serve = split_and_kill;
+    w->node.host.busy_after_ms = 1;
     region_begin(&w->region, T0 + 10);
     run_all(w, before);
     run(w, script);

@@ -279,23 +279,23 @@ static void clients_are_refused(void **state UNUSED)
     struct world w;
     open_replica(&w, MEMORY, "replica");
     stream(&w, "PFADD p a b c");
-    w.region.deny_writes = "READONLY You can't write against a read only replica.";
+    w.node.deny_writes = "READONLY You can't write against a read only replica.";
     expect(&w, "SET k v", "-READONLY You can't write against a read only replica.");
     journal_text(&w);
     expect(&w, "PFCOUNT p", "3"); /* may replicate, but is a read */
     assert_string_equal(journal_text(&w), "");
     expect(&w, "GET k", "nil");
     stream(&w, "SET k v");
-    w.region.deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    w.node.deny_stale = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
     expect(&w, "GET k", "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
     expect(&w, "ECHO x", "x");
     expect(&w, "SET k v", "-READONLY You can't write against a read only replica.");
     stream(&w, "SET k w");
-    w.region.loading = true;
+    w.node.loading = true;
     expect(&w, "GET k", "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
-    w.region.deny_stale = NULL;
+    w.node.deny_stale = NULL;
     expect(&w, "GET k", "-LOADING Redis is loading the dataset in memory");
-    w.region.loading = false;
+    w.node.loading = false;
     expect(&w, "GET k", "w");
     close_on(&w, "replica");
 }
@@ -345,20 +345,20 @@ static void memory_is_the_primarys(void **state UNUSED)
     at(&w, 1000);
     journal_text(&w);
     w.region.ks.policy = EVICT_ALLKEYS_RANDOM;
-    w.region.evictor.maxmemory = 1;
-    w.region.evictor.unfinished = true;
+    w.node.evictor.maxmemory = 1;
+    w.node.evictor.unfinished = true;
     expect(&w, "SET c 1", "OK");
     stream(&w, "SET k0 v");
     assert_false(region_evict_step(&w.region));
     assert_string_equal(journal_text(&w), "SELECT 0; SET c 1 | SET k0 v" + strlen("SELECT 0; "));
-    w.region.evict_following = true; /* replica-ignore-maxmemory no */
+    w.node.evict_following = true; /* replica-ignore-maxmemory no */
     w.region.ks.policy = EVICT_NONE;
     expect(&w, "SET c 1", "-OOM command not allowed when used memory > 'maxmemory'.");
     stream(&w, "SET k1 v");
     expect(&w, "GET k1", "v");
     assert_int_equal(count_of(&w, 0), 201);
     w.region.ks.policy = EVICT_ALLKEYS_RANDOM;
-    w.region.evictor.unfinished = true;
+    w.node.evictor.unfinished = true;
     while (region_evict_step(&w.region)) {}
     assert_int_equal(count_of(&w, 0), 0);
     assert_int_equal(w.region.ks.stats.evicted_keys, 201);

@@ -122,9 +122,9 @@ static i64 owner_late_clock(void *arg) { return ((struct owner *)arg)->us += 100
 static void owner_serve(void *arg)
 {
     struct owner *o = arg;
-    assert_non_null(script_busy_error(&o->w.region));
+    assert_non_null(script_busy_error(&o->w.node));
     if (++o->served < 5) return;
-    if (o->ends) o->w.region.script->stopped = o->w.region.script->dropped = true;
+    if (o->ends) o->w.node.script->stopped = o->w.node.script->dropped = true;
     if (!o->then) return;
     struct session other;
     struct buf out = {0};
@@ -147,8 +147,8 @@ static void open_owner(struct owner *o)
 {
     *o = (struct owner){0};
     world_open(&o->w);
-    o->w.region.owner = o;
-    o->w.region.host = (struct script_host){
+    o->w.node.owner = o;
+    o->w.node.host = (struct script_host){
         .now_us = owner_clock, .serve = owner_serve, .busy_after_ms = 10, .memory = 8u << 20,
     };
 }
@@ -163,7 +163,7 @@ static void is_killed(void **state)
     assert_memory_equal(reply, "-ERR Script killed by user with SCRIPT KILL...", 45);
     assert_string_equal(o.answer, "+OK\r\n");
     assert_int_equal(o.served, 5);
-    assert_null(o.w.region.script);
+    assert_null(o.w.node.script);
     assert_string_equal(run(&o.w, "eval 'return 7' 0"), "7");
     world_close(&o.w);
 }
@@ -202,11 +202,11 @@ static void compiling_is_limited_by_cpu_time(void **state)
     (void)state;
     struct owner o;
     open_owner(&o);
-    o.w.region.host.busy_after_ms = 0;
-    o.w.region.host.now_us = owner_late_clock;
-    o.w.region.host.cpu_us = owner_cpu;
+    o.w.node.host.busy_after_ms = 0;
+    o.w.node.host.now_us = owner_late_clock;
+    o.w.node.host.cpu_us = owner_cpu;
     assert_string_equal(run(&o.w, "eval 'return 7' 0"), "7");
-    o.w.region.host.cpu_us = owner_busy_cpu;
+    o.w.node.host.cpu_us = owner_busy_cpu;
     assert_non_null(strstr(run(&o.w, "eval 'return 8' 0"), "it takes too long to compile"));
     assert_string_equal(run(&o.w, "eval 'return 7' 0"), "7"); /* compiled before */
     world_close(&o.w);
@@ -216,7 +216,7 @@ static void compiling_is_limited_by_cpu_time(void **state)
 static i64 owner_elapsed(void *arg)
 {
     const struct owner *o = arg;
-    const struct script_run *run = o->w.region.script;
+    const struct script_run *run = o->w.node.script;
     return 1000000 + (run && run->start_us ? o->us : 0);
 }
 
@@ -225,7 +225,7 @@ static i64 owner_elapsed(void *arg)
 static const char *time_of_a_script(struct owner *o, i64 busy_after_ms, i64 elapsed_us, int calls)
 {
     char line[256];
-    o->w.region.host.busy_after_ms = busy_after_ms;
+    o->w.node.host.busy_after_ms = busy_after_ms;
     o->us = elapsed_us;
     snprintf(line, sizeof line,
              "eval 'local function now() return table.concat(redis.call(\"time\"), \".\") end local t = now() "
@@ -238,8 +238,8 @@ static void time_moves_when_a_script_takes_long(void **state)
     (void)state;
     struct owner o;
     open_owner(&o);
-    o.w.region.host.now_us = owner_elapsed;
-    o.w.region.host.serve = NULL;
+    o.w.node.host.now_us = owner_elapsed;
+    o.w.node.host.serve = NULL;
     assert_string_equal(time_of_a_script(&o, 0, 0, 2000), "stands still");
     assert_string_equal(time_of_a_script(&o, 0, 4999999, 2000), "stands still");
     assert_string_equal(time_of_a_script(&o, 0, 5000000, 10000000), "moves"); /* no threshold: Redis's default */
@@ -258,15 +258,15 @@ static void memory_is_limited(void **state)
     };
     struct owner o;
     open_owner(&o);
-    o.w.region.host.busy_after_ms = 0;
+    o.w.node.host.busy_after_ms = 0;
     for (size_t i = 0; i < ARRAY_LEN(bombs); i++) {
         assert_non_null(strstr(run(&o.w, bombs[i]), "not enough memory"));
-        assert_true(o.w.region.scripts->vm.used < 64u << 20);
+        assert_true(o.w.node.scripts->vm.used < 64u << 20);
     }
     assert_string_equal(run(&o.w, "eval 'collectgarbage() return redis.call(\"echo\", \"x\")' 0"), "x");
-    assert_true(o.w.region.scripts->vm.used < 2u << 20);
+    assert_true(o.w.node.scripts->vm.used < 2u << 20);
     run(&o.w, "script flush");
-    assert_null(o.w.region.scripts);
+    assert_null(o.w.node.scripts);
     world_close(&o.w);
 }
 

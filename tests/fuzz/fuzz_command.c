@@ -147,7 +147,7 @@ static void set_policy(struct world *w, i64 n)
         EVICT_VOLATILE_RANDOM, EVICT_ALLKEYS_LFU, EVICT_ALLKEYS_LRU, EVICT_ALLKEYS_RANDOM,
     };
     w->region.ks.policy = policies[n];
-    w->region.evictor.maxmemory = 1;
+    w->node.evictor.maxmemory = 1;
 }
 
 static bool steer(struct fuzz *f, int argc, const bytes *argv)
@@ -172,7 +172,7 @@ static void run_request(struct fuzz *f, int argc, bytes *argv)
         if (cmd && (needs_server(cmd) || is_endless(cmd, argc, argv))) return;
         run_argv(w, argc, argv);
         check_reply(&w->out);
-        w->region.evictor.maxmemory = 0;
+        w->node.evictor.maxmemory = 0;
     }
     follow(f);
 }
@@ -226,7 +226,7 @@ static void open_one(struct world *w, bool recorded)
 /* -- scripts: none runs for long, and none takes much --------------------------------------------- */
 
 static i64 script_clock(void *owner) { return ((struct fuzz *)owner)->script_us += 1000; }
-static void end_script(void *owner) { ((struct fuzz *)owner)->primary.region.script->killed = true; }
+static void end_script(void *owner) { ((struct fuzz *)owner)->primary.node.script->killed = true; }
 
 static void bound_scripts(struct fuzz *f)
 {

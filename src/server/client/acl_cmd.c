@@ -192,9 +192,9 @@ void cmd_acl_genpass(struct ctx *c)
 }
 
 /* The command that clients mean by these words; NULL: none. */
-static const struct command *find_request(const struct region *r, int argc, const bytes *argv)
+static const struct command *find_request(const struct node *n, int argc, const bytes *argv)
 {
-    const struct command *cmd = region_find(r, argv[0]);
+    const struct command *cmd = node_find(n, argv[0]);
     return cmd && cmd->sub_count && argc > 1 ? command_find_sub(cmd, argv[1]) : cmd;
 }
 
@@ -215,7 +215,7 @@ void cmd_acl_dryrun(struct ctx *c)
     const struct acl_user *u = acl_find(&c->server->acl, c->argv[2]);
     int argc = c->argc - 3, at;
     const bytes *argv = c->argv + 3;
-    const struct command *cmd = find_request(c->region, argc, argv);
+    const struct command *cmd = find_request(ctx_node(c), argc, argv);
     if (!u) {
         reply_errorf(c->out, "ERR User '%.*s' not found", (int)MIN(c->argv[2].n, 128u), c->argv[2].p);
     } else if (!cmd) {

@@ -98,7 +98,7 @@ void block_recheck(struct server *s, struct conn *c)
     struct reply out = conn_reply(c);
     size_t mark = reply_mark(&out);
     struct request q = {&c->session, s, what->argc, what->argv, &out};
-    if (permit_request(&s->region, &q, b->cmd, ACL_TOPLEVEL)) return;
+    if (permit_request(&s->node, &q, b->cmd, ACL_TOPLEVEL)) return;
     s->stats.commands[b->cmd->id].rejected++;
     end_wait(s, c, &out, mark);
 }

@@ -126,7 +126,7 @@ void client_describe(struct conn *c, struct buf *out)
 
 void client_note_running(struct ctx *c)
 {
-    const struct script_run *script = c->region->script;
+    const struct script_run *script = ctx_node(c)->script;
     const char *name = c->may_wait ? c->cmd->name : c->in_script ? script->c->cmd->name : "exec";
     conn_of(c->session)->last_command = name;
 }

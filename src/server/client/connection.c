@@ -65,10 +65,10 @@ void cmd_reset(struct ctx *c)
 
 void cmd_time(struct ctx *c)
 {
-    struct script_run *script = c->region->script;
+    struct script_run *script = ctx_node(c)->script;
     i64 us = c->may_wait ? clock_wall_us() : c->now_ms * 1000; /* within another command time stands still */
     if (script) {
-        if (!script->time_us || script_takes_long(c->region))
+        if (!script->time_us || script_takes_long(ctx_node(c)))
             script->time_us = MAX(script->time_us, clock_wall_us());
         us = script->time_us;
     }
@@ -140,7 +140,7 @@ void cmd_hello(struct ctx *c)
 {
     i64 proto = c->session->proto;
     if (!hello_version(c, &proto) || !hello_options(c)) return;
-    if (!c->session->authenticated && !c->region->open) {
+    if (!c->session->authenticated && !ctx_node(c)->open) {
         reply_error(c->out, "NOAUTH HELLO must be called with the client already authenticated, otherwise "
                             "the HELLO AUTH <user> <pass> option can be used to authenticate the client and "
                             "select the RESP protocol version at the same time");

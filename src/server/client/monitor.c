@@ -45,7 +45,7 @@ void monitor_feed(struct server *s, const struct conn *from, const struct comman
 
 void monitor_show(struct server *s, const struct conn *from, int argc, const bytes *argv)
 {
-    const struct script_run *script = s->region.script;
+    const struct script_run *script = s->node.script;
     bool by_script = script && script->c->session == &from->session; /* others may speak while it runs */
     char path[NET_ADDRESS + 8];
     if (from->is_unix) {

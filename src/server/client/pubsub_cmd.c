@@ -81,7 +81,7 @@ void cmd_sunsubscribe(struct ctx *c) { unsubscribe(c, PUBSUB_SHARD); }
 static void publish(struct ctx *c, enum pubsub_kind kind)
 {
     reply_int(c->out, (i64)pubsub_publish(c->server, kind, c->argv[1], c->argv[2]));
-    if (c->region->refuse_writes && c->eng->caps.durable) return;
+    if (ctx_node(c)->refuse_writes && c->eng->caps.durable) return;
     journal_message(c->ks->journal, c->db, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
 }
 

@@ -77,7 +77,7 @@ void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
     if (c->closing || c->session.close_after_reply || c->class == CONN_REPLICA) return;
     if (c->session.proto < 3 && !as_message) return; /* nowhere to say it */
     const struct server *s = c->net->owner; /* what is evicted for a command goes before the command runs */
-    struct reply out = conn_push(c, s->region.depth ? PUSH_BEHIND : PUSH_BEFORE);
+    struct reply out = conn_push(c, s->node.depth ? PUSH_BEHIND : PUSH_BEFORE);
     if (c->session.proto > 2) {
         reply_push(&out, 2);
         reply_bulk_str(&out, "invalidate");
@@ -363,7 +363,7 @@ void tracking_init(struct server *s, u64 seed)
     table_init(&g->keys, tracked_key, seed);
     table_init(&g->old_keys, tracked_key, seed);
     bcast_init(g, seed);
-    s->region.touch.hooks = (struct touch_hooks){on_touched, on_flushed};
+    s->node.touched = (struct touch_hooks){on_touched, on_flushed};
 }
 
 void tracking_release(struct server *s)

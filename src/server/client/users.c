@@ -19,7 +19,7 @@ static bool all_channels_by_default(const struct config *c)
 static void note_default(struct server *s)
 {
     const struct acl_user *u = acl_default(&s->acl);
-    s->region.open = s->net.config.open = u->on && u->nopass;
+    s->node.open = s->net.config.open = u->on && u->nopass;
 }
 
 /* -- sessions ------------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static struct buf describe_running(struct server *s, struct conn *c)
     struct buf out = {0};
     if (q && q->conn == c) {
         const bytes *argv = s->net.tick.args + q->argv_at;
-        const struct command *cmd = region_find(&s->region, argv[0]), *sub = NULL;
+        const struct command *cmd = node_find(&s->node, argv[0]), *sub = NULL;
         if (cmd && cmd->sub_count && q->argc > 1) sub = command_find_sub(cmd, argv[1]);
         if (cmd) c->last_command = sub ? sub->name : cmd->name;
     }
@@ -267,7 +267,7 @@ static bool load_at_start(struct server *s)
 void users_init(struct server *s)
 {
     acl_init(&s->acl);
-    s->region.on_denied = users_denied;
+    s->node.on_denied = users_denied;
 }
 
 bool users_start(struct server *s)

@@ -44,7 +44,7 @@ NODISCARD bool users_save(struct server *s); /* ACL SAVE; false: the log says wh
  * requirepass alone would make it. */
 void users_lines(const struct server *s, struct buf *out);
 
-/* region.on_denied: into ACL LOG. */
+/* node.on_denied: into ACL LOG. */
 void users_denied(void *server, const struct request *q, enum acl_denial denial, enum acl_context where,
                   bytes what);
 

@@ -16,7 +16,7 @@ static bool switch_is_on(struct ctx *c)
 
 void debug_set_disable_deny_scripts(struct ctx *c)
 {
-    c->region->scripts_unbound = switch_is_on(c);
+    ctx_node(c)->scripts_unbound = switch_is_on(c);
     reply_ok(c->out);
 }
 

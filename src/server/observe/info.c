@@ -128,7 +128,7 @@ static void info_scripts(struct server *s, struct buf *b)
 
 static void info_memory(struct server *s, struct buf *b)
 {
-    u64 used = evictor_used(&s->region.evictor), rss = mem_rss(), clients = 0, replicas = 0;
+    u64 used = evictor_used(&s->node.evictor), rss = mem_rss(), clients = 0, replicas = 0;
     u64 backlog = MIN(s->repl.stream.memory, (u64)s->config.repl_backlog_size);
     struct mem_stats m;
     mem_stats_read(&m);
@@ -226,7 +226,7 @@ static void info_stats(struct server *s, struct buf *b)
         (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
         (ull)k->expired_fields, (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached,
         (ull)c->spent_us / 1000, (ull)k->evicted_keys, (ull)s->client_evict.evicted,
-        (ull)s->region.scripts_evicted, (ull)k->hits, (ull)k->misses);
+        (ull)s->node.scripts_evicted, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
         "pubsub_channels:%llu\r\npubsub_patterns:%llu\r\npubsubshard_channels:%llu\r\n"

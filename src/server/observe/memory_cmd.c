@@ -61,7 +61,7 @@ static u64 index_bytes(struct server *s, u32 db)
 static void measure(struct server *s, struct memory_report *r)
 {
     struct engine *e = s->region.eng;
-    *r = (struct memory_report){.used = evictor_used(&s->region.evictor),
+    *r = (struct memory_report){.used = evictor_used(&s->node.evictor),
                                 .startup = s->startup_memory};
     s->stats.peak_memory = MAX(s->stats.peak_memory, r->used);
     r->peak = s->stats.peak_memory;

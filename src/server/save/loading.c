@@ -100,7 +100,7 @@ static struct rdb_policy policy_of(struct server *s, bool replace)
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
         .checksum = s->config.rdbchecksum && !s->region.ks.skip_checksums, .load_dead = load_dead,
-        .aux = on_aux, .note = on_note, .arg = s, .region = &s->region,
+        .aux = on_aux, .note = on_note, .arg = s, .node = &s->node,
     };
 }
 
@@ -166,7 +166,7 @@ static void begin(struct server *s, enum loading_stage stage)
     l->start_us = l->told_us = clock_mono_us();
     l->start_s = clock_wall_ms() / 1000;
     l->used_mem = 0;
-    s->region.loading = !loading_aside(l);
+    s->node.loading = !loading_aside(l);
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
         if (l->sync.done) policy.db_base = s->region.eng->databases; /* the spare ones */
@@ -266,10 +266,10 @@ void loading_release(struct loading *l)
 static void ready(struct server *s)
 {
     s->persist.loading.stage = LOADING_NOTHING;
-    s->region.loading = false;
+    s->node.loading = false;
     replication_decide_expiry(s);
     s->region.cycle.next_ms = 0; /* what died meanwhile */
-    s->region.evictor.unfinished = s->region.evictor.maxmemory;
+    s->node.evictor.unfinished = s->node.evictor.maxmemory;
     replication_start(s, !s->persist.loading.from_aof);
     server_ready(s);
 }
@@ -290,7 +290,7 @@ static bool finish(struct server *s, bool from_aof)
     }
     if (p->aof_state == AOF_IS_NEW) {
         p->loading.stage = LOADING_DONE;
-        s->region.loading = true;
+        s->node.loading = true;
     } else {
         ready(s);
     }

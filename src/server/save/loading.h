@@ -41,7 +41,7 @@ struct loading {
     i64 told_us;               /* progress went to the log */
 };
 
-/* A file is being read, which commands may or may not be kept from by region.loading. */
+/* A file is being read, which commands may or may not be kept from by node.loading. */
 static inline bool loading_busy(const struct loading *l)
 {
     return l->stage == LOADING_RDB || l->stage == LOADING_AOF;

@@ -136,7 +136,7 @@ void persistence_apply_config(struct server *s)
     const struct config *c = &s->config;
     if (!p->started) return;
     if (p->aof) aof_set_options(p->aof, sync_of(c), c->aof_timestamp_enabled);
-    if (s->region.loading) return; /* when all is loaded, the AOF follows the configuration of then */
+    if (s->node.loading) return; /* when all is loaded, the AOF follows the configuration of then */
     if (config_wants_aof(c) && p->aof_state == AOF_IS_OFF) turn_on(s);
     else if (!config_wants_aof(c) && p->aof_state != AOF_IS_OFF) turn_off(s);
 }
@@ -198,11 +198,11 @@ static const char *refusal(const struct server *s)
 
 void persistence_begin_tick(struct server *s)
 {
-    struct region *r = &s->region;
+    struct node *n = &s->node;
     const char *why = refusal(s);
     s->persist.flushed = s->persist.part_failed = false;
-    if (!r->eng->caps.durable || !r->refuse_writes) r->refuse_writes = why;
-    if (r->evictor.maxmemory) r->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
+    if (!s->region.eng->caps.durable || !n->refuse_writes) n->refuse_writes = why;
+    if (n->evictor.maxmemory) n->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 
 /* Before it is on, the AOF is nothing anybody was promised: a rewrite that has failed, to be tried again. */
@@ -283,7 +283,7 @@ void persistence_cron(struct server *s)
     struct persistence *p = &s->persist;
     i64 now_ms = clock_mono_ms();
     if (p->appending) aof_cron(p->aof, now_ms);
-    if (s->region.loading || loading_busy(&p->loading) || p->job != JOB_NONE) return;
+    if (s->node.loading || loading_busy(&p->loading) || p->job != JOB_NONE) return;
     bool rewrite_may = now_ms >= p->rewrite_after_ms;
     if (p->rewrite_scheduled && rewrite_may) snapshot_want(s, JOB_REWRITE);
     else if (save_may_try(p, now_ms) && save_point_reached(s, now_ms)) snapshot_want(s, JOB_SAVE);
@@ -368,7 +368,7 @@ bool persistence_shutdown(struct server *s, u32 how)
     struct persistence *p = &s->persist;
     bool force = how & SHUTDOWN_FORCE, nosave = how & SHUTDOWN_NOSAVE;
     bool saves = how & SHUTDOWN_SAVE || (s->config.save.n && !nosave);
-    if (s->region.loading) return true; /* half of the data must not replace all of it */
+    if (s->node.loading) return true; /* half of the data must not replace all of it */
     if (!aof_may_end(s, force, nosave)) return false;
     if (p->job == JOB_SAVE && p->stage != STAGE_FINISH) {
         log_line(&s->log, LOG_WARNING, "There is a background save in progress. Giving it up!");

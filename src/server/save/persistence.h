@@ -111,7 +111,7 @@ NODISCARD bool persistence_shutdown(struct server *s, u32 how);
 
 /* -- around a tick -------------------------------------------------------------------------------- */
 
-/* At its start: why writes are refused goes to the region. */
+/* At its start: why writes are refused goes to the node. */
 void persistence_begin_tick(struct server *s);
 
 /* For server_commit: writes the records of what was committed to the AOF. False: they could not be written

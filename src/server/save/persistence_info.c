@@ -104,11 +104,11 @@ void persistence_info(struct server *s, struct buf *b)
     struct saver_progress g = {0};
     if (p->saver) g = saver_progress(p->saver);
     else if (p->job != JOB_NONE) g = p->progress;
-    buf_printf(b, "loading:%d\r\n", s->region.loading);
+    buf_printf(b, "loading:%d\r\n", s->node.loading);
     info_snapshot(s, &g, b);
     info_rdb(s, b);
     info_aof(p, b);
-    if (s->region.loading || loading_busy(&p->loading)) info_loading(s, b);
+    if (s->node.loading || loading_busy(&p->loading)) info_loading(s, b);
     buf_printf(b,
                "current_save_bytes:%llu\r\ncurrent_save_keys_ahead:%llu\r\n"
                "current_save_eta_seconds:%lld\r\n",

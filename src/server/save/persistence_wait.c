@@ -58,7 +58,7 @@ bool persistence_must_wait(struct server *s, const struct net_request *q)
 {
     const struct session *session = &q->conn->session;
     const bytes *argv = s->net.tick.args + q->argv_at;
-    const struct command *cmd = region_find(&s->region, argv[0]);
+    const struct command *cmd = node_find(&s->node, argv[0]);
     bool wait;
     if (!cmd) return false;
     if (!multi_open(session)) wait = command_must_wait(s, session->db, cmd, (int)q->argc, argv);

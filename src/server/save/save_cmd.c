@@ -80,7 +80,7 @@ static bool cannot_load(struct ctx *c)
         reply_error(c->out, "ERR This Redis command is not allowed from script");
         return true;
     }
-    if (!c->server->region.loading && !loading_aside(&c->server->persist.loading)) return false;
+    if (!c->server->node.loading && !loading_aside(&c->server->persist.loading)) return false;
     reply_error(c->out, REGION_LOADING);
     return true;
 }
@@ -89,7 +89,7 @@ static void empty_all(struct ctx *c)
 {
     region_flushing_all(c->region);
     for (u32 db = 0; db < c->eng->databases; db++) c->eng->ops->flush(c->eng, db);
-    functions_flush(c->region);
+    functions_flush(ctx_node(c));
 }
 
 struct reload {

@@ -30,8 +30,8 @@ bool shutdown_waits(struct server *s, u32 how)
 {
     struct replication *r = &s->repl;
     u32 of;
-    if (how & SHUTDOWN_NOW || !s->config.shutdown_timeout || s->region.loading || r->link) return false;
-    if (s->region.script) return false; /* replicas are not heard while it runs */
+    if (how & SHUTDOWN_NOW || !s->config.shutdown_timeout || s->node.loading || r->link) return false;
+    if (s->node.script) return false; /* replicas are not heard while it runs */
     r->leave_how = how;
     if (r->leaving) return true;
     r->leave_at = r->stream.end + r->stream.staged;
@@ -83,7 +83,7 @@ static void abort_shutdown(struct ctx *c)
 void cmd_shutdown(struct ctx *c)
 {
     u32 how;
-    const char *busy = script_busy_error(c->region);
+    const char *busy = script_busy_error(ctx_node(c));
     if (!parse_shutdown(c, &how)) ctx_syntax_error(c);
     else if (how & SHUTDOWN_ABORT) abort_shutdown(c);
     else if (busy && !(how & SHUTDOWN_NOSAVE)) reply_error(c->out, busy); /* what it does is half done */

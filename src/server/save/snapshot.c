@@ -80,7 +80,7 @@ static void begin_next(struct server *s)
     struct persistence *p = &s->persist;
     if (!p->save_next) return;
     p->save_next = false;
-    if (s->region.loading || loading_busy(&p->loading)) p->save_scheduled = true;
+    if (s->node.loading || loading_busy(&p->loading)) p->save_scheduled = true;
     else snapshot_want(s, JOB_SAVE);
 }
 
@@ -155,7 +155,7 @@ static struct saver_options options_of(struct server *s)
         .with_dead = expiry_follows(s->region.mode) || s->repl.streaming, .aux = save_position, .arg = s,
         .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
         .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
-        .functions = functions_live(&s->region),
+        .functions = functions_live(&s->node),
     };
 }
 
