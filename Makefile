@@ -153,6 +153,11 @@ replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
 	    $(if $(filter replication-short,$@),-n $(TEST_JOBS)) -p no:cacheprovider tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
+#: cluster-tests     what clusters are tested with: the checker of histories
+.PHONY: cluster-tests
+cluster-tests:
+	$(Q)$(PYTHON) -m pytest -q -p no:cacheprovider tests/cluster
+
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 
@@ -186,7 +191,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=1500000
+	$(Q)$(MAKE_ONE) layers check-docs unit cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=1500000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 

@@ -1,0 +1,157 @@
+"""The checker of histories accepts what a single server can have answered, and finds each planted violation."""
+import random
+
+import pytest
+from linear import ABSENT, NEVER, UNKNOWN, Op, check, delete, get, incr, put, together
+
+
+def op(call, ret, run, result, what=''):
+    return Op(call, ret, run, result, what)
+
+
+def ok(*ops, keys=('k',), **options):
+    verdict = check(list(ops), keys, **options)
+    assert verdict.ok, verdict.why
+
+
+def bad(*ops, keys=('k',), **options):
+    verdict = check(list(ops), keys, **options)
+    assert not verdict.ok and 'no order' in verdict.why, verdict.why
+
+
+def test_reads_follow_writes():
+    ok(op(0, 1, put('k', 'a'), True), op(2, 3, get('k'), 'a'), op(4, 5, delete('k'), True), op(6, 7, get('k'), None))
+
+
+def test_concurrent_writes_may_have_either_order():
+    writes = [op(0, 10, put('k', 'a'), True), op(0, 10, put('k', 'b'), True)]
+    ok(*writes, op(11, 12, get('k'), 'a'))
+    ok(*writes, op(11, 12, get('k'), 'b'))
+    bad(*writes, op(11, 12, get('k'), 'a'), op(13, 14, get('k'), 'b'))
+
+
+def test_stale_read():
+    bad(op(0, 1, put('k', 'a'), True), op(2, 3, put('k', 'b'), True), op(4, 5, get('k'), 'a'))
+
+
+def test_lost_write():
+    bad(op(0, 1, put('k', 'a'), True), op(2, 3, get('k'), None))
+
+
+def test_an_unknown_outcome_may_or_may_not_have_happened():
+    unknown = op(2, NEVER, put('k', 'b'), UNKNOWN)
+    first = op(0, 1, put('k', 'a'), True)
+    ok(first, unknown, op(4, 5, get('k'), 'a'))
+    ok(first, unknown, op(4, 5, get('k'), 'b'))
+    ok(first, unknown, op(4, 5, get('k'), 'a'), op(6, 7, get('k'), 'b'))
+    bad(first, unknown, op(4, 5, get('k'), 'b'), op(6, 7, get('k'), 'a'))
+
+
+def test_a_key_dies_at_its_deadline():
+    write = op(0, 1, put('k', 'a', ttl=10), True)
+    ok(write, op(9, 9.5, get('k'), 'a'), op(12, 13, get('k'), None))
+    bad(write, op(8, 8.5, get('k'), None))  # before its time
+    bad(write, op(12, 13, get('k'), 'a'))   # after it
+    ok(write, op(12, 13, get('k'), 'a'), skew=3)
+
+
+def test_nothing_dead_is_seen_again():
+    write = op(0, 1, put('k', 'a', ttl=10), True)
+    bad(write, op(10.2, 10.3, get('k'), None), op(10.4, 10.5, get('k'), 'a'))
+    bad(write, op(10.2, 10.3, get('k'), None), op(10.4, 10.5, get('k'), 'a'), skew=400)
+    ok(write, op(10.2, 10.3, get('k'), 'a'), op(10.4, 10.5, get('k'), None))
+
+
+def test_a_write_after_the_death_is_a_new_key():
+    ok(op(0, 1, put('k', 'a', ttl=10), True), op(12, 13, put('k', 'b', only_if='NX'), True), op(50, 51, get('k'), 'b'))
+    bad(op(0, 1, put('k', 'a', ttl=10), True), op(5, 6, put('k', 'b', only_if='NX'), True))
+
+
+def test_only_one_of_two_conditional_writes_wins():
+    ok(op(0, 5, put('k', 'a', only_if='NX'), True), op(0, 5, put('k', 'b', only_if='NX'), False))
+    bad(op(0, 5, put('k', 'a', only_if='NX'), True), op(0, 5, put('k', 'b', only_if='NX'), True))
+
+
+def test_counters_lose_nothing_and_count_nothing_twice():
+    ok(*[op(i, i + 3, incr('k'), i + 1) for i in range(20)])
+    bad(op(0, 1, incr('k'), 1), op(2, 3, incr('k'), 1))
+    bad(op(0, 1, incr('k'), 1), op(2, 3, incr('k'), 3))
+    ok(op(0, 1, incr('k'), 1), op(1.5, NEVER, incr('k'), UNKNOWN), op(2, 3, incr('k'), 3))
+
+
+def test_a_rate_limiter_starts_again_after_its_time():
+    ok(op(0, 1, incr('k', ttl=5), 1), op(2, 3, incr('k', ttl=5), 2), op(8, 9, incr('k', ttl=5), 1))
+    bad(op(0, 1, incr('k', ttl=5), 1), op(8, 9, incr('k', ttl=5), 2))
+
+
+def test_transactions_are_seen_whole():
+    keys = ('x', 'y')
+    write = op(0, 1, together(put('x', 'a'), put('y', 'a')), (True, True))
+    ok(write, op(2, 3, together(get('x'), get('y')), ('a', 'a')), keys=keys)
+    bad(op(0, 5, together(put('x', 'a'), put('y', 'a')), (True, True)),
+        op(1, 4, together(get('x'), get('y')), ('a', None)), keys=keys)
+
+
+class Server:
+    """A single server that answers at a random moment of each call."""
+
+    def __init__(self, rng, fault=None):
+        self.rng, self.fault, self.values = rng, fault, {}
+        self.graves = {}
+
+    def live(self, key, now):
+        value, deadline = self.values.get(key, (None, NEVER))
+        if value is not None and now >= deadline:
+            self.graves[key] = value
+            del self.values[key]
+            value = None
+        if value is None and self.fault == 'resurrect' and key in self.graves and self.rng.random() < 0.5:
+            return self.graves[key]
+        return value
+
+    def set(self, key, value, ttl, now):
+        if self.fault == 'lose' and self.rng.random() < 0.15:
+            return
+        self.graves.pop(key, None)
+        self.values[key] = (value, now + ttl if ttl else NEVER)
+
+
+def simulate(seed, fault=None):
+    """A history of one key: calls of several clients overlap, each takes effect at a moment of its own."""
+    rng = random.Random(seed)
+    server, moments = Server(rng, fault), []
+    for client in range(4):
+        at = rng.random()
+        for i in range(40):
+            call = at
+            moment = call + rng.random() * 0.02
+            at = moment + rng.random() * 0.02
+            moments.append((moment, call, at, client * 1000 + i))
+            at += rng.random() * 0.1
+    ops = []
+    for moment, call, ret, name in sorted(moments):
+        if rng.random() < 0.4:
+            ttl = rng.choice([None, 0.05, 0.2, 0.5])
+            server.set('k', name, ttl, moment)
+            unknown = rng.random() < 0.1
+            ops.append(Op(call, NEVER if unknown else ret, put('k', name, ttl), UNKNOWN if unknown else True))
+        else:
+            ops.append(Op(call, ret, get('k'), server.live('k', moment)))
+    return ops
+
+
+@pytest.mark.parametrize('seed', range(30))
+def test_histories_of_a_single_server_are_accepted(seed):
+    verdict = check(simulate(seed), ['k'], skew=0)
+    assert verdict.ok, verdict.why
+
+
+@pytest.mark.parametrize('fault', ['resurrect', 'lose'])
+def test_faults_are_found(fault):
+    found = sum(not check(simulate(seed, fault), ['k'], skew=0).ok for seed in range(30))
+    assert found >= 15, found
+
+
+def test_an_absent_key_is_absent():
+    assert ABSENT[0] is None
+    ok(op(0, 1, get('k'), None))
