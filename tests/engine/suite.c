@@ -143,7 +143,7 @@ static void large_value(enum value_type type, u32 elements, u32 steps)
 {
     struct mval *m = &w.key[0][1];
     struct key_ref ref;
-    for (u32 step = 0; step < steps; step++) {
+    for (u32 step = 0; step < ROUNDS(steps); step++) {
         if (!world_find(&w, 0, 1, &ref)) create_value(&w, 0, 1, type, &ref);
         for (u32 n = 0; n < 20 && m->type != TYPE_NONE; n++) change_value(&w, &ref, m, elements);
         if (m->type != TYPE_NONE && step % 10 == 0) check_value(&w, &ref, m);
@@ -227,7 +227,7 @@ static void test_fill(void **state)
     (void)state;
     struct key_ref ref;
     struct mval *m = &w.key[0][2];
-    for (u32 round = 0; round < 2000; round++) {
+    for (u32 round = 0; round < ROUNDS(2000); round++) {
         enum value_type type = 2 + round % 4;
         w.ops->create(w.e, 0, text(2), type, &ref);
         *m = (struct mval){.type = type};

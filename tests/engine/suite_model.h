@@ -10,18 +10,12 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "rounds.h"
 
 #define DBS 3
 #define IDS 120     /* different keys per database */
 #define START 1700000000000LL
 #define NONE UINT32_MAX
-
-/* How often a long random test goes round: under a sanitizer, three times as slow, a third as often. */
-#ifdef __SANITIZE_ADDRESS__
-#define ROUNDS(n) ((n) / 3)
-#else
-#define ROUNDS(n) (n)
-#endif
 
 struct elem {
     u32 id;          /* field, member or list element */

@@ -15,6 +15,7 @@
 #include "engine/rocks/type/draw.h"
 #include "engine/rocks/type/elements.h"
 #include "engine/rocks/type/fields.h"
+#include "rounds.h"
 
 #define START 1700000000000LL
 #define NAMES 700
@@ -176,7 +177,7 @@ static void test_walks(void **state)
     (void)state;
     struct model *m = model_new();
     struct key_ref ref = make(TYPE_HASH);
-    for (u32 step = 0; step < 2500; step++) {
+    for (u32 step = 0; step < ROUNDS(2500); step++) {
         struct row *r = again(&ref);
         for (u32 n = below(below(10) ? 5 : 300); n > 0; n--) change_one(r, m, below(NAMES));
         for (u32 n = below(4); n > 0; n--) check_walk(r, m, below(2));
@@ -378,7 +379,7 @@ static void draw_many(struct key_ref *ref, u32 n, u32 mean, u32 *seldom, u32 *of
 static void test_draws_are_fair(void **state)
 {
     (void)state;
-    enum { N = 1000, MEAN = 12 };
+    enum { N = ROUNDS(1000), MEAN = 12 };
     for (enum kind kind = 0; kind < KINDS; kind++) {
         struct key_ref ref = make(TYPE_HASH);
         for (u32 i = 0; i < N; i++) {

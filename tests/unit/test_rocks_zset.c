@@ -15,6 +15,7 @@
 #include "base/rand.h"
 #include "engine/rocks/type/ranks.h"
 #include "engine/rocks/rk.h"
+#include "rounds.h"
 #include "unit/rocks_helpers.h"
 
 static u64 rng;
@@ -279,7 +280,7 @@ static void test_big(void **state)
 {
     (void)state;
     find_or_create(TYPE_ZSET);
-    for (u32 round = 0; round < 900; round++) {
+    for (u32 round = 0; round < ROUNDS(900); round++) {
         u32 target = round % 300 < 210 ? 5000 : 300;
         for (u32 n = 1 + below(below(10) ? 30 : 500); n > 0; n--) one_change(target);
         if (below(2)) compare_places(3);
@@ -330,7 +331,7 @@ static void test_queue(void **state)
 {
     (void)state;
     find_or_create(TYPE_ZSET);
-    for (u32 round = 0; round < 600; round++) {
+    for (u32 round = 0; round < ROUNDS(600); round++) {
         for (u32 n = 1 + below(40); n > 0; n--) put_one(1u << 30);
         for (u32 n = below(40); n > 0 && now.n > 2; n--) {
             bool top = below(3) == 0;
@@ -536,7 +537,7 @@ static void test_list(void **state)
     list = mem_zalloc(LIST_MAX * sizeof *list);
     list_kept = mem_zalloc(LIST_MAX * sizeof *list);
     find_or_create(TYPE_LIST);
-    for (u32 round = 0; round < 900; round++) {
+    for (u32 round = 0; round < ROUNDS(900); round++) {
         for (u32 n = 1 + below(20); n > 0; n--) change_list();
         if (below(2)) compare_list();
         if (below(50) == 0) {
