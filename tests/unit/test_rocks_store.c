@@ -886,6 +886,37 @@ static void a_broken_file_fails_reads(void **state)
     buf_release(&p);
 }
 
+/* -- logs that can't be written ------------------------------------------------------------------ */
+
+static void fail_on_log(struct store *s, u64 number)
+{
+    struct buf err = {0};
+    buf_printf(&err, "IO error: No space left on device: While appending to file: %s/%06llu.log: No space", s->dir,
+               (unsigned long long)number);
+    buf_append_char(&err, 0);
+    store_write_failed(s, strdup(err.p));
+    buf_release(&err);
+}
+
+/* RocksDB may have begun a new log before the writer notes that the old one failed: then nothing is waited for. */
+static void only_the_log_that_failed_is_left(void **state)
+{
+    struct bed *b = *state;
+    struct store *s = store_of(b->s);
+    u64 newest = store_newest_log(s);
+    assert_true(newest > 1);
+    fail_on_log(s, newest);
+    store_cron(s);
+    assert_non_null(store_refuses_writes(b->s)); /* until there is another */
+    s->broken_log = 0;
+    store_cron(s);
+    assert_null(store_refuses_writes(b->s));
+    fail_on_log(s, newest - 1);
+    assert_non_null(store_refuses_writes(b->s));
+    store_cron(s);
+    assert_null(store_refuses_writes(b->s));
+}
+
 /* -- a full disk, where we may mount one --------------------------------------------------------- */
 
 static int full_disk(const char *dir)
@@ -964,6 +995,7 @@ int main(void)
         T(garbage_in_blobs_goes), T(info_is_well_formed),
         T(families_of_others_stay), T(one_process_only), T(reading_only), T(bad_directories),
         T(a_torn_tail_is_cut), T(a_damaged_log_is_refused), T(a_broken_file_fails_reads),
+        T(only_the_log_that_failed_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,10 +69,21 @@ static bool write_failed(const struct store *s)
     return atomic_load_explicit(&s->write_failed, memory_order_relaxed);
 }
 
+/* The number of the log that an error is about ("… /000064.log: …"); 0: it is about something else. It need
+ * not be the newest: RocksDB may have recovered and begun another before the writer notes its failure. */
+static u64 trouble_log_of(const char *err)
+{
+    const char *end = strstr(err, ".log"), *p = end;
+    u64 number = 0;
+    while (p && p > err && p[-1] >= '0' && p[-1] <= '9') p--;
+    for (; p && p < end; p++) number = number * 10 + (u64)(*p - '0');
+    return number;
+}
+
 /* Under `trouble`. */
 static void note_failure(struct store *s, const char *err)
 {
-    if (strstr(err, ".log")) s->broken_log = store_newest_log(s);
+    s->broken_log = MAX(s->broken_log, trouble_log_of(err));
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
     s->write_failures++;
     s->tries = 0;
@@ -113,7 +124,7 @@ static void try_again(struct store *s)
     }
     char *err = write_nothing(s);
     if (err) {
-        if (strstr(err, ".log")) s->broken_log = store_newest_log(s);
+        s->broken_log = MAX(s->broken_log, trouble_log_of(err));
         rocksdb_free(err);
         return;
     }
