@@ -42,3 +42,13 @@ void buf_queue_cut(struct buf_queue *q, size_t end)
     q->last->b.n -= q->bytes - end;
     q->bytes = end;
 }
+
+void buf_queue_copy(const struct buf_queue *q, size_t begin, struct buf *to)
+{
+    const struct buf_queue_node *node = q->last;
+    size_t at = q->bytes; /* where `node` begins, once it is found */
+    if (begin >= q->bytes) return;
+    while ((at -= node->b.n) > begin) node = node->prev;
+    for (size_t skip = begin - at; node; node = node->next, skip = 0)
+        buf_append(to, node->b.p + skip, node->b.n - skip);
+}

@@ -23,6 +23,8 @@ void buf_queue_add(struct buf_queue *q, struct buf *b); /* moves b's bytes to th
 bytes buf_queue_first(const struct buf_queue *q);       /* the first buffer's bytes; the queue is not empty */
 void buf_queue_drop_first(struct buf_queue *q);         /* frees the first buffer; the queue is not empty */
 void buf_queue_cut(struct buf_queue *q, size_t end);    /* keeps the first `end` bytes, drops the rest */
+/* Appends all but the first `begin` bytes to `to`. */
+void buf_queue_copy(const struct buf_queue *q, size_t begin, struct buf *to);
 static inline void buf_queue_release(struct buf_queue *q) { buf_queue_cut(q, 0); }
 
 #endif

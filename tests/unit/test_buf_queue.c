@@ -44,6 +44,18 @@ static void cut(struct buf_queue *q, struct buf *model, size_t end)
     buf_queue_cut(q, end);
 }
 
+/* What is behind any place can be copied, as often as one likes. */
+static void copy(const struct buf_queue *q, const struct buf *model, size_t begin)
+{
+    struct buf b = {0};
+    buf_append_char(&b, '!');
+    buf_queue_copy(q, begin, &b);
+    size_t n = begin < model->n ? model->n - begin : 0;
+    assert_int_equal(b.n, n + 1);
+    if (n) assert_memory_equal(b.p + 1, model->p + begin, n);
+    buf_release(&b);
+}
+
 static void assert_counts(const struct buf_queue *q, const struct buf *model)
 {
     assert_int_equal(q->bytes, model->n);
@@ -64,6 +76,7 @@ static void test_model(void **state UNUSED)
         if (what < 6) add(&q, &model);
         else if (what < 9 && q.count) drop_first(&q, &model);
         else if (what == 9) cut(&q, &model, below(8) ? model.n - MIN(model.n, below(100)) : below(2000));
+        copy(&q, &model, below((u32)model.n + 2));
         assert_counts(&q, &model);
         most = MAX(most, q.count);
     }
