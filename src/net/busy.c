@@ -40,10 +40,11 @@ static bool is_answered(const struct conn *c)
     return c->first_request < n->tick.running && n->tick.requests[n->tick.running].conn != c;
 }
 
-/* The tick is over for this one: what it was answered goes out, and it may ask again. */
+/* The tick is over for this one: what it was answered goes out, or waits for its fence. It may ask again. */
 static void release(struct conn *c)
 {
     const struct net *n = c->net;
+    if (UNLIKELY(c->held != NULL)) fence_close_part(c);
     for (u32 i = c->first_request; n->tick.requests[i].conn == c; i++) n->tick.requests[i].conn = NULL;
     net_withdraw(c);
     net_flush(c);

@@ -253,6 +253,7 @@ void conn_block(struct net *n, struct conn *c, u32 why)
     if (next < n->tick.request_count && n->tick.requests[next].conn == c) conn_postpone(n, next, why);
     c->hold |= why;
     c->blocked_tick = n->tick.number;
+    c->waits = true;
     conn_mind_end(c); /* nobody answers one who has left */
 }
 

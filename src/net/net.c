@@ -131,7 +131,7 @@ void net_close_idle(struct net *n)
     i64 now_ms = (i64)uv_now(n->loop);
     if (!n->config.idle_timeout_s) return;
     for (struct conn *c = n->conns; c; c = c->next) {
-        bool exempt = c->class != CONN_NORMAL || c->session.monitor || c->hold;
+        bool exempt = c->class != CONN_NORMAL || c->session.monitor || c->hold || c->held;
         if (!exempt && now_ms - c->active_ms > (i64)n->config.idle_timeout_s * 1000) conn_close(c);
     }
 }
@@ -159,7 +159,7 @@ void net_end_tick(struct net *n)
         c = next;
     }
     n->tick.number++;
-    n->tick.request_count = n->tick.arg_count = 0;
+    n->tick.request_count = n->tick.arg_count = n->tick.done = 0;
     arena_clear(&n->tick.words);
     while (again) {
         struct conn *next = again->ready_next;
@@ -172,6 +172,7 @@ static void run_ticks(struct net *n)
 {
     do {
         n->on_tick(n);
+        if (UNLIKELY(n->fences.ended)) fence_settle_all(n);
         /* Input taken up again may hold no request after all (blank lines): what it was lent
          * must go back before the next read. */
         do net_end_tick(n);
@@ -222,7 +223,7 @@ void net_trim(struct net *n)
 
 void net_init(struct net *n, uv_loop_t *loop)
 {
-    *n = (struct net){.loop = loop};
+    *n = (struct net){.loop = loop, .tick.running = NET_NO_REQUEST};
     n->config = (struct net_config){
         .max_bulk = 512LL * 1024 * 1024, .max_query_buffer = 1024LL * 1024 * 1024,
         .max_clients = 10000, .keepalive_s = 300, .backlog = 511, .accepts = 10, .tls_accepts = 1,
@@ -251,5 +252,6 @@ void net_release(struct net *n)
 {
     while (n->pooled) buf_release(&n->pool[--n->pooled]);
     mem_free(n->pool);
+    fence_release_all(n);
     net_tick_release(&n->tick);
 }

@@ -60,8 +60,10 @@ struct conn {
     struct buf_queue waiting;  /* output, if there is much … */
     struct buf out;            /* … and what comes behind that: no answer is in both */
     size_t sent;               /* so much of the first piece, or else of `out`, the kernel has taken */
-    size_t tick_mark;          /* where this tick's output begins: see conn_output_end */
+    size_t tick_mark;          /* where this tick's output begins, behind what is held: see conn_output_end */
     u64 blocked_tick;          /* when conn_block was last called */
+    struct held *held;         /* output that waits for fences: fence.h; NULL: nothing does */
+    bool waits;                /* the request that conn_block was called for has not been answered */
     bool late;                 /* one of this tick's answers a request of an earlier tick */
     bool late_wrote;           /* the owner's: what was answered late changed data */
     struct conn_source *source;/* what is sent when there is nothing else; NULL: nothing. The owner's. */
@@ -104,6 +106,8 @@ struct net_request {
     const char *raw_end; /* where the connection's input of this tick ends */
     const char *error; /* the parser's text behind "Protocol error: " */
     bool wrote;      /* the owner's: it changed data */
+    bool silent;     /* the owner's: it has no reply (CLIENT REPLY), and would have no error either */
+    bool waits;      /* it is not answered in this tick, and a segment knows: fence.h */
 };
 
 struct output_limit {
@@ -136,10 +140,28 @@ struct net_tick {
     struct net_request *requests; /* in order of arrival; those of a connection stand together */
     u32 request_count, request_cap;
     u32 running;                  /* the owner's: index of the one that is being run, or NET_NO_REQUEST */
+    u32 done;                     /* … and then, how many have been run: none, or all */
+    struct fence *fence;          /* what is written waits for it; NULL: for the end of the tick. fence.h */
     bytes *args;                  /* of all requests */
     u32 arg_count, arg_cap;
     struct arena words;           /* arguments of inline requests */
     struct conn *ready, *ready_tail; /* connections with requests or output in it */
+};
+
+/* Fences that have not ended, in the order they were opened: fence.h. */
+struct net_fences {
+    struct fence *first, *last;
+    u32 count;
+    u64 last_id;
+    bool ended; /* some passed or failed while a request ran: that is still to be done */
+};
+
+/* What a failed fence means to a connection. */
+struct net_failure {
+    bool asked;            /* requests of it failed, not just messages to it */
+    bool waits;            /* one of them still waits (conn_block) */
+    u8 marks;              /* on_segment's of the last segment that has any, if that one failed … */
+    bool asked_since_mark; /* … and whether requests from there on failed */
 };
 
 struct net {
@@ -152,6 +174,7 @@ struct net {
     u64 next_id;
 
     struct net_tick tick; /* the one that is being gathered or run */
+    struct net_fences fences;
 
     struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
     u32 pooled, pool_cap;
@@ -170,6 +193,10 @@ struct net {
     void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
     void (*on_moved)(struct net *, struct conn *); /* it was read from or written to; NULL: not needed */
     void (*on_no_tls)(struct net *, struct conn *, const char *why); /* its TLS handshake has failed */
+    /* For fences (fence.h). Marks to remember of these requests of the tick; and: replies became errors.
+     * True: the request that waits was given up, and is to have the error. Either may be NULL. */
+    u8 (*on_segment)(struct net *, struct conn *, u32 from, u32 to);
+    bool (*on_failed)(struct net *, struct conn *, const struct net_failure *);
 };
 
 #define NET_BUFFER (16 * 1024)
@@ -187,7 +214,8 @@ bool net_addresses(int fd, char peer[NET_ADDRESS], char local[NET_ADDRESS]);
 
 /* The reply writer for a connection's next reply. */
 struct reply conn_reply(struct conn *c);
-void conn_late(struct conn *c); /* what was just written answers the request it is blocked for */
+/* The request it is blocked for is answered; silent: by nothing (CLIENT REPLY). */
+void conn_late(struct conn *c, bool silent);
 
 /* The writer for a message that nobody asked for. One that comes while a request of this very connection is
  * being answered, stands in front of the answer (if nothing of that is written yet) or behind it, but never
@@ -218,8 +246,8 @@ static inline void conn_answer_end(struct conn *c, size_t begin)
     if (UNLIKELY(c->out.n >= OUT_PIECE)) conn_set_aside(c);
 }
 
-/* What was written in this tick so far stays, whatever becomes of what comes next; or what was written since
- * goes: messages of changes that were not kept. */
+/* What was written in this tick so far stays, whatever becomes of what comes next, or waits for the fences in
+ * force; or what was written since goes: messages of changes that were not kept. */
 void net_keep_output(struct net *n);
 void net_take_back(struct net *n);
 
@@ -245,6 +273,13 @@ void conn_wake(struct conn *c);
 /* … or, between ticks, at once. The connection may be closed on return. */
 void conn_pump(struct conn *c);
 
+/* The owner's on_tick has run all requests. */
+static inline void net_requests_done(struct net *n)
+{
+    n->tick.running = NET_NO_REQUEST;
+    n->tick.done = n->tick.request_count;
+}
+
 /* The request that is being run; NULL: none is, or it was put off. */
 static inline const struct net_request *net_running(const struct net *n)
 {
@@ -257,10 +292,12 @@ static inline u32 net_clients(const struct net *n) { return n->count - n->closin
 
 size_t conn_memory(const struct conn *c);
 size_t conn_output_bytes(const struct conn *c);
+/* Something waits to be sent, if only for a fence. */
 static inline bool conn_has_output(const struct conn *c) { return c->waiting.first || c->out.n; }
 /* A place in what is written to a connection, until something of it is sent; what is behind it can go. */
 static inline size_t conn_output_end(const struct conn *c) { return c->waiting.bytes + c->out.n; }
 void conn_cut_output(struct conn *c, size_t end);
+void conn_copy_output(const struct conn *c, size_t begin, struct buf *to); /* appends what is behind it */
 
 /* To be called while a request of the tick takes very long: reads those connections that have no part in the
  * tick, lets `run` answer their requests, and writes the answers. Nothing they do may depend on the tick's

@@ -2,7 +2,7 @@
 #ifndef MAYFLY_NET_NET_PARTS_H
 #define MAYFLY_NET_NET_PARTS_H
 
-#include "net/net.h"
+#include "net/fence.h"
 
 struct listener {
     uv_poll_t poll;
@@ -27,6 +27,18 @@ void net_drop_output(struct conn *c);
 /* Writes what connections were answered, and takes up the requests that were left. */
 void net_end_tick(struct net *n);
 void net_tick_release(struct net_tick *t); /* frees what it has */
+
+/* -- fences: fence.h ------------------------------------------------------------------------ */
+
+/* Something is about to be written to the connection, which has a part in the tick. */
+void fence_enter(struct conn *c);
+void fence_close_part(struct conn *c); /* c->held is there: what the tick wrote to it becomes a segment … */
+void fence_end_part(struct conn *c);   /* … and the tick is over for it; c->held may be gone */
+void fence_drop(struct conn *c);       /* its output is dropped */
+void fence_settle_all(struct net *n);  /* those that ended while a request ran */
+void fence_release_all(struct net *n); /* there are no connections any more */
+
+/* -- the tick ------------------------------------------------------------------------------- */
 
 /* Whether the connection has requests in this tick. */
 static inline bool net_asks(const struct conn *c)

@@ -14,10 +14,15 @@ struct reply conn_reply(struct conn *c)
 {
     if (!c->out.p) c->out = net_borrow(c->net);
     net_make_ready(c);
+    if (UNLIKELY(c->net->fences.count)) fence_enter(c);
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
-void conn_late(struct conn *c) { c->late = c->blocked_tick != c->net->tick.number; }
+void conn_late(struct conn *c, bool silent)
+{
+    c->waits = false;
+    c->late = !silent && c->blocked_tick != c->net->tick.number;
+}
 
 struct reply conn_push(struct conn *c, enum push_place place)
 {
@@ -47,7 +52,10 @@ void conn_answer_join(struct conn *c, size_t begin)
 
 void net_keep_output(struct net *n)
 {
-    for (struct conn *c = n->tick.ready; c; c = c->ready_next) c->tick_mark = conn_output_end(c);
+    for (struct conn *c = n->tick.ready; c; c = c->ready_next) {
+        if (UNLIKELY(c->held != NULL)) fence_close_part(c);
+        c->tick_mark = conn_output_end(c);
+    }
 }
 
 void net_take_back(struct net *n)
@@ -108,8 +116,17 @@ void conn_cut_output(struct conn *c, size_t end)
     buf_queue_cut(&c->waiting, end);
 }
 
+void conn_copy_output(const struct conn *c, size_t begin, struct buf *to)
+{
+    size_t before = c->waiting.bytes;
+    if (begin < before) buf_queue_copy(&c->waiting, begin, to);
+    size_t skip = begin < before ? 0 : begin - before;
+    if (skip < c->out.n) buf_append(to, c->out.p + skip, c->out.n - skip);
+}
+
 void net_drop_output(struct conn *c)
 {
+    fence_drop(c);
     buf_queue_release(&c->waiting);
     net_give_back(c->net, &c->out);
     c->sent = c->tick_mark = 0;
@@ -127,11 +144,21 @@ static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
     return sent;
 }
 
+/* How much of the output no fence holds back; what was sent of the first piece is in front of it. */
+static size_t output_free(const struct conn *c)
+{
+    return conn_output_end(c) - (UNLIKELY(c->held != NULL) ? c->held->bytes : 0);
+}
+
 /* Hands the kernel what it takes of the first piece: others have their turn before the next one. False: the
  * connection is gone. */
 static bool send_output(struct conn *c)
 {
     bytes first = c->waiting.first ? buf_queue_first(&c->waiting) : buf_bytes(&c->out);
+    if (UNLIKELY(c->held != NULL)) {
+        first.n = MIN(first.n, output_free(c));
+        if (first.n == c->sent) return true;
+    }
     ssize_t n = give_bytes(c, first.p + c->sent, first.n - c->sent);
     c->net->stats.writes++;
     if (n < 0) {
@@ -193,17 +220,18 @@ void net_flush(struct conn *c)
 {
     bool more = false;
     if (c->closing) return;
+    if (UNLIKELY(c->held != NULL)) fence_end_part(c);
     if (conn_has_output(c)) {
         if (!send_output(c)) return;
         compact_output(c);
-        more = conn_has_output(c);
+        more = output_free(c) > c->sent;
     } else if (c->out.p) {
         net_give_back(c->net, &c->out); /* a request that is answered later, or not at all */
     }
-    if (UNLIKELY(c->source) && !more) more = send_source(c);
+    if (UNLIKELY(c->source) && !conn_has_output(c)) more = send_source(c);
     if (c->closing) return;
     net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
-    if (UNLIKELY(more || c->source)) close_if_over(c);
+    if (UNLIKELY(more || c->source || c->held)) close_if_over(c);
     else c->over_soft_since_ms = 0;
     if (c->session.close_after_reply && !conn_has_output(c)) conn_close(c);
     if (UNLIKELY(c->net->on_moved != NULL)) c->net->on_moved(c->net, c);

@@ -73,7 +73,7 @@ static void answer(struct ack_waiter **at, const char *error)
         if (error) reply_error(&out, error);
         else tell(w->server, &w->goal, &out);
         if (c->session.reply_mode != REPLY_ON) out.out->n = mark;
-        conn_late(c);
+        conn_late(c, out.out->n == mark);
     }
     remove_waiter(at);
     conn_resume(c, HOLD_WAIT);

@@ -2,67 +2,87 @@
 
 #include "command/commands.h"
 #include "exec/multi.h"
+#include "net/fence.h"
 #include "server/client/migrate.h"
 #include "server/storage.h"
 
-/* -- replies that may not leave --------------------------------------------------------- */
+/* -- fences ------------------------------------------------------------------------------- */
 
-/* If MULTI failed, the client is not in a transaction. */
-static void fail_transaction(struct server *s, struct conn *c, u32 at, u32 end)
-{
-    const struct net_tick *t = &s->net.tick;
-    bool said_multi = false;
-    for (; at < end && !said_multi; at++) {
-        const struct net_request *q = &t->requests[at];
-        const struct command *cmd = q->argc ? node_find(&s->node, t->args[q->argv_at]) : NULL;
-        said_multi = cmd && cmd->run == cmd_multi;
-    }
-    multi_failed(&c->session, said_multi);
-}
+enum { SAID_MULTI = 1 };
 
-/* Takes back what the tick wrote to a connection, which gets the error so many times instead. */
-static void take_back(struct conn *c, const char *error, u32 times)
+/* net's on_segment: whether the transaction that is open, if one is, was begun by these requests. */
+static u8 commit_marks(struct net *n, struct conn *c, u32 from, u32 to)
 {
-    conn_cut_output(c, c->tick_mark);
-    if (c->session.reply_mode != REPLY_OFF) {
-        struct reply out = conn_reply(c);
-        for (; times > 0; times--) reply_error(&out, error);
-    }
-    c->tick_mark = conn_output_end(c);
-    c->late = c->late_wrote = false;
-}
-
-/* Each request of a connection gets the error instead of its reply, and so does a request of an earlier tick
- * that was answered in this one. Its requests begin at `at` and stand together; returns where they end. */
-static u32 fail_connection(struct net *n, u32 at, const char *error, bool writers_only)
-{
+    struct server *s = n->owner;
     const struct net_tick *t = &n->tick;
-    struct conn *c = t->requests[at].conn;
-    u32 end = at;
-    bool wrote = c && c->late_wrote;
-    for (; end < t->request_count && t->requests[end].conn == c; end++) wrote |= t->requests[end].wrote;
-    if (!c || c->closing || (writers_only && !wrote)) return end;
-    if (UNLIKELY(c->replica || c->hold & HOLD_WAIT)) primary_failed(n->owner, c);
-    if (UNLIKELY(c->session.tx != NULL)) fail_transaction(n->owner, c, at, end);
-    block_forget(n->owner, c);
-    take_back(c, error, end - at + c->late);
-    return end;
+    if (LIKELY(!c->session.tx)) return 0;
+    for (; from < to; from++) {
+        const struct net_request *q = &t->requests[from];
+        const struct command *cmd = q->argc ? node_find(&s->node, t->args[q->argv_at]) : NULL;
+        if (cmd && cmd->run == cmd_multi) return SAID_MULTI;
+    }
+    return 0;
 }
 
-/* A connection without a request in this tick that was written to: if it had waited for a key it gets the
- * error; messages about what others did are taken back. A replica is sent nothing before it is kept. */
-static void fail_listener(struct conn *c, const char *error, bool writers_only)
+/* net's on_failed. If MULTI failed, the client is not in a transaction; if a command that was to be queued
+ * did, EXEC will refuse. A replica's link is not to be trusted any more. */
+static bool commit_on_failed(struct net *n, struct conn *c, const struct net_failure *what)
 {
-    if (c->closing || c->replica || (writers_only && !c->late_wrote)) return;
-    take_back(c, error, c->late);
+    struct server *s = n->owner;
+    if (c->session.tx && what->asked_since_mark) multi_failed(&c->session, what->marks & SAID_MULTI);
+    bool gives_up = what->waits && c->hold & (HOLD_BLOCKED | HOLD_WAIT);
+    if ((what->asked && c->replica) || (gives_up && c->hold & HOLD_WAIT)) primary_failed(s, c);
+    if (gives_up) block_forget(s, c);
+    return gives_up;
 }
 
-/* Nothing the tick did was kept: all its clients get the error. Or (writers_only) it could not be written to
- * the AOF: those that changed anything do. */
-static void fail_replies(struct server *s, const char *error, bool writers_only)
+void commit_init(struct server *s)
 {
-    for (u32 i = 0; i < s->net.tick.request_count;) i = fail_connection(&s->net, i, error, writers_only);
-    for (struct conn *c = s->net.tick.ready; c; c = c->ready_next) fail_listener(c, error, writers_only);
+    s->net.on_segment = commit_marks;
+    s->net.on_failed = commit_on_failed;
+}
+
+void commit_enforce(struct server *s, const struct conn *c)
+{
+    struct debug_fences *d = &s->debug_fences;
+    struct fence **f = &d->of[c ? c->session.db % d->count : 0];
+    if (!*f) *f = fence_open(&s->net);
+    fence_enforce(&s->net, *f);
+}
+
+void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read)
+{
+    tracking_distrust(s); /* messages of changes may be taken back, and not be sent again */
+    fence_fail(f, wrote, read);
+}
+
+/* The replies of this tick must not leave. Without a fence in force, that is one for all of them. */
+static COLD void fail_replies(struct server *s, const char *wrote, const char *read)
+{
+    struct debug_fences *d = &s->debug_fences;
+    fence_enforce(&s->net, NULL);
+    if (!d->count) fence_fail(fence_of_tick(&s->net), wrote, read);
+    for (u32 i = 0; i < d->count; i++)
+        if (d->of[i]) fence_fail(d->of[i], wrote, read);
+}
+
+/* The tick has run: what it opened is left to those who will end it. */
+static COLD void leave_fences(struct server *s)
+{
+    fence_enforce(&s->net, NULL);
+    memset(s->debug_fences.of, 0, sizeof s->debug_fences.of);
+    s->debug_fences.count = s->debug_fences.wanted;
+}
+
+/* What the tick did before the request that runs has been committed: what comes next waits for other
+ * fences. */
+static COLD void renew_fences(struct server *s)
+{
+    const struct net_request *running = net_running(&s->net);
+    memset(s->debug_fences.of, 0, sizeof s->debug_fences.of);
+    if (!running) return;
+    commit_enforce(s, running->conn);
+    conn_reply(running->conn);
 }
 
 /* -- steps 1 to 3: metadata, engine, stream ---------------------------------------------- */
@@ -97,12 +117,14 @@ static bool commit_data(struct server *s, bool relaxed)
 
 static COLD void engine_failed(struct server *s, enum commit_kind kind)
 {
+    const char *why;
     s->persist.flushed = false;
     switch (kind) {
     case COMMIT_TICK:
         storage_note_refusal(s);
         migrate_distrust(s);
-        fail_replies(s, s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR, false);
+        why = s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR;
+        fail_replies(s, why, why);
         break;
     case COMMIT_EXPIRY: net_take_back(&s->net); break;
     case COMMIT_HOUSEKEEPING: storage_note_refusal(s); break;
@@ -121,7 +143,7 @@ static COLD void aof_failed(struct server *s, enum commit_kind kind)
         s->persist.part_failed = true;
     } else if (kind == COMMIT_TICK) {
         tracking_distrust(s);
-        fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", true);
+        fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", NULL);
     } else if (kind == COMMIT_PRIMARY) { /* follow_may knows, and waits */
         log_line(&s->log, LOG_WARNING, "What the primary sent could not be written to the append only file");
     }
@@ -129,7 +151,7 @@ static COLD void aof_failed(struct server *s, enum commit_kind kind)
 
 /* -- the path ------------------------------------------------------------------------------ */
 
-bool server_commit(struct server *s, enum commit_kind kind)
+static bool commit_all(struct server *s, enum commit_kind kind)
 {
     if (UNLIKELY(!commit_data(s, kind == COMMIT_EXPIRY || kind == COMMIT_LOAD_PART))) {
         engine_failed(s, kind);
@@ -141,9 +163,20 @@ bool server_commit(struct server *s, enum commit_kind kind)
     return true;
 }
 
+bool server_commit(struct server *s, enum commit_kind kind)
+{
+    bool kept = commit_all(s, kind);
+    if (UNLIKELY(s->debug_fences.count) && kind == COMMIT_TICK) leave_fences(s);
+    return kept;
+}
+
 bool server_commit_part(struct server *s)
 {
     struct region *r = &s->region;
-    if (!region_settled(r) && region_may_split(r)) region_split(r, server_commit(s, COMMIT_PART));
+    if (!region_settled(r) && region_may_split(r)) {
+        bool kept = server_commit(s, COMMIT_PART);
+        region_split(r, kept);
+        if (UNLIKELY(s->debug_fences.count) && kept) renew_fences(s);
+    }
     return region_settled(r) && !s->persist.part_failed;
 }

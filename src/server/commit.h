@@ -18,7 +18,24 @@
  * 5. Replies leave, when the tick ends. Those that must not are replaced by errors here.
  *
  * Replies, messages and keyspace events wait in the output of connections from where `tick_mark` is: until
- * the commit nothing of a tick has left the server, so all of it can be taken back. */
+ * the commit nothing of a tick has left the server, so all of it can be taken back.
+ *
+ * The order of release (net/fence.h). Without fences, step 5 is the end of the tick. With them the tick's
+ * output is held beyond it, and each connection's leaves in order, as far as its fences have passed:
+ *
+ *     tick 1: region A → fence 1, region B → fence 2        tick 2: region A → fence 3
+ *     fence 2 passes: B's replies leave to connections that wait for nothing of A in front of them
+ *     fence 1 passes: A's replies of tick 1 leave, and B's behind them
+ *     fence 3 fails:  its requests get errors, "wrote" or "read" each
+ *
+ * For a Raft leader X, what a fence stands for, is the commit of the entry that the region's tick became, or
+ * the confirmation of its reads. It opens a fence for the region's first request in a tick, puts it in force
+ * before each request of the region, and ends it from Raft's callbacks: after the engine has committed, or
+ * after its transaction was aborted. Changes that are not confirmed must not be visible to a request whose
+ * replies wait for less: a read of the region waits for the same fence or a later one.
+ *
+ * Steps 2 and 3 are the lone server's; housekeeping after the commit, its events, and BCAST invalidations at
+ * the end of the tick are written under no fence: an invalidation may come early, but must not be lost. */
 #ifndef MAYFLY_SERVER_COMMIT_H
 #define MAYFLY_SERVER_COMMIT_H
 
@@ -46,6 +63,15 @@ enum commit_kind {
     COMMIT_LOAD_PART,    /* a slice of a file that is loaded: need not be synced before its last one … */
     COMMIT_LOAD_END      /* … which is this */
 };
+
+void commit_init(struct server *s); /* net's callbacks for fences */
+
+/* Puts the fence in force that the replies of this connection's next request wait for (NULL: those of
+ * blocked clients), and opens it if it is the first of the tick. */
+void commit_enforce(struct server *s, const struct conn *c);
+
+/* Its changes are not known to be kept: see fence_fail. */
+void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read);
 
 /* Returns whether the engine kept the changes. */
 bool server_commit(struct server *s, enum commit_kind kind);

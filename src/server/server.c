@@ -15,6 +15,7 @@
 #include "base/log_syslog.h"
 #include "exec/multi.h"
 #include "server/observe/crash_report.h"
+#include "server/commit.h"
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/client/monitor.h"
@@ -395,6 +396,7 @@ bool server_start(struct server *s)
     s->net.on_accept = on_accept;
     s->net.on_close = on_close;
     s->net.on_no_tls = server_no_tls;
+    commit_init(s);
     node_init(&s->node, random_u64());
     region_init(&s->region, &s->node, eng, random_u64());
     s->node.on_nested = tick_nested;

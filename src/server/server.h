@@ -35,6 +35,14 @@ enum {
     HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE | HOLD_MIGRATE
 };
 
+/* DEBUG FENCE HOLD: the replies of every tick wait for fences (net/fence.h) until DEBUG FENCE ends them. */
+#define DEBUG_FENCES 4
+struct debug_fences {
+    u32 count;  /* of a tick: a request's is that of its database modulo this; 0: off */
+    u32 wanted; /* `count` from the next tick on */
+    struct fence *of[DEBUG_FENCES]; /* this tick's; NULL: not opened yet */
+};
+
 #define AUTH_FAILURES_FREE 8 /* recent failures before every further AUTH has to wait a second */
 
 struct server {
@@ -59,6 +67,7 @@ struct server {
     struct process process;
     struct blocking blocking; /* clients that wait for keys */
     struct throttle throttle; /* clients that wait to write */
+    struct debug_fences debug_fences;
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */

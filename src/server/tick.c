@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
+#include "net/fence.h"
 #include "server/account.h"
 #include "server/commit.h"
 #include "server/housekeeping.h"
@@ -136,14 +137,30 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     return 0;
 }
 
+/* DEBUG FENCE HOLD: the request's replies wait, unless it is DEBUG FENCE itself, or one of a turn within the
+ * turn, which may not depend on the tick's outcome. */
+static COLD void tick_enforce(struct server *s, const struct net_request *q)
+{
+    const bytes *argv = s->net.tick.args + q->argv_at;
+    bool exempt = q->argc > 1 && bytes_is(argv[0], "debug") && bytes_is(argv[1], "fence");
+    if (exempt || s->node.script) fence_enforce(&s->net, NULL);
+    else commit_enforce(s, q->conn);
+}
+
 void tick_run(struct net *n, u32 at)
 {
     struct server *s = n->owner;
     struct net_request *nq = &n->tick.requests[at];
     struct conn *c = nq->conn;
-    if (!c || c->closing || c->session.close_after_reply || s->shutting_down) return;
+    if (!c || c->closing || s->shutting_down) return;
+    if (UNLIKELY(c->session.close_after_reply)) {
+        nq->silent = true;
+        return;
+    }
+    if (UNLIKELY(s->debug_fences.count)) tick_enforce(s, nq);
     struct reply out = conn_reply(c);
     if (nq->error) {
+        nq->silent = c->session.reply_mode != REPLY_ON;
         if (c->session.reply_mode == REPLY_ON) reply_errorf(&out, "ERR Protocol error: %s", nq->error);
         c->session.close_after_reply = true;
         return;
@@ -183,7 +200,10 @@ void tick_run(struct net *n, u32 at)
     if (LIKELY(o.cmd != NULL)) c->last_command = o.cmd->name;
     bool filtered = before != REPLY_ON || c->session.reply_mode != REPLY_ON;
     if (UNLIKELY(o.waiting != NULL)) block_begin(s, c, &o, now_us - start_us);
-    else if (UNLIKELY(filtered)) tick_filter_reply(c, mark, before);
+    else if (UNLIKELY(filtered)) {
+        tick_filter_reply(c, mark, before);
+        nq->silent = c->out.n == mark;
+    }
     conn_answer_end(c, mark);
     if (tracked) tracking_after(s, c, &q, &o);
     if (UNLIKELY(waiters_any_ready(&s->region.waiters)) && !s->node.script) block_serve(s);
@@ -209,13 +229,15 @@ void server_tick(struct net *n)
     replication_begin_tick(s);
     if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
     /* What happened since the last tick: the primary's commands, expiry, a full sync. */
-    bool served = UNLIKELY(waiters_any_ready(&s->region.waiters)) && block_serve(s);
+    bool serves = UNLIKELY(waiters_any_ready(&s->region.waiters));
+    if (serves && UNLIKELY(s->debug_fences.count)) commit_enforce(s, NULL);
+    bool served = serves && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);
         n->tick.running = i;
         tick_run(n, i);
     }
-    n->tick.running = NET_NO_REQUEST;
+    net_requests_done(n);
     s->tick_took_us = n->tick.request_count ? s->tick_us - start_us : -1;
     if (n->tick.request_count || served) server_commit(s, COMMIT_TICK);
     housekeeping_run(s, n->tick.request_count == 0);

@@ -54,7 +54,7 @@ static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t
 {
     if (out->errors) stats_error(&s->stats, bytes_of(out->out->p + mark, out->out->n - mark));
     tick_filter_reply(c, mark, c->session.reply_mode);
-    conn_late(c);
+    conn_late(c, c->out.n == mark);
     block_forget(s, c);
 }
 
@@ -141,8 +141,8 @@ static void finish(struct server *s, struct blocked *b, const struct request *q,
     struct conn *c = b->conn;
     account_late(s, c, q, o, b->usec, usec);
     tick_filter_reply(c, mark, c->session.reply_mode);
+    conn_late(c, c->out.n == mark);
     conn_answer_end(c, mark);
-    conn_late(c);
     unblock(s, b);
 }
 

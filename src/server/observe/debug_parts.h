@@ -18,6 +18,9 @@ void debug_htstats_key(struct ctx *c);
 void debug_stringmatch_len(struct ctx *c);
 void debug_stringmatch_test(struct ctx *c);
 
+/* debug_fence.c: replies that wait */
+void debug_fence(struct ctx *c);
+
 /* debug_switch.c: what the server leaves out, or does on purpose */
 void debug_set_disable_deny_scripts(struct ctx *c);
 void debug_set_skip_checksum_validation(struct ctx *c);
