@@ -21,6 +21,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "engine/companion.h"
 #include "engine/deadline.h"
 #include "engine/disk.h"
 #include "engine/handles.h"
@@ -149,8 +150,9 @@ struct meta_ops {
  * - next() hands out a key, each exactly once, in any order, dead ones too. `ref` is to be read through
  *   ref_of, which need not be the engine itself, and stays as it was at the moment until the following
  *   next(), or until keep() has been called with the same key. ref->db is the database at the moment.
- *   True with ref->type TYPE_NONE: none was found yet among those that changed; call again. (So a call
- *   stays short.)
+ *   True with ref->type TYPE_NONE and no entry: none was found yet among those that changed; call again.
+ *   (So a call stays short.) TYPE_NONE with an entry is a companion that stays (companion.h); `keep` is
+ *   called with such, too.
  * - Keys made since the moment are not handed out, and `keep` hears nothing of them.
  * - Between two calls of next() ticks may be committed. */
 struct snapshot_ops {
@@ -219,6 +221,7 @@ struct engine_ops {
     struct zset_ops zset;
     struct rows_ops rows;
     struct meta_ops meta;
+    struct companion_ops companion; /* companion.h: metadata beside a key's value */
     const struct disk_ops *disk; /* NULL: the data is lost with the process */
 };
 

@@ -186,7 +186,7 @@ static bool take_next(struct saver *s)
     bool got = eng->ops->snapshot.next(eng, &s->ref, &s->ref_of);
     failure_restored(s, eng, before);
     if (!got || s->main.out.failed) return false;
-    if (s->ref.type == TYPE_NONE) return true; /* none yet */
+    if (s->ref.type == TYPE_NONE) return true; /* none yet; or a companion, of which files have nothing */
     s->progress.keys++;
     s->last_db = s->ref.db;
     buf_clear(&s->last);
@@ -199,7 +199,7 @@ static bool take_next(struct saver *s)
 static void keep(void *arg, struct key_ref *ref)
 {
     struct saver *s = arg;
-    if (s->over || s->main.out.failed) return;
+    if (s->over || s->main.out.failed || ref->type == TYPE_NONE) return;
     if (ref->db == s->last_db && bytes_eq(ref->key, buf_bytes(&s->last))) {
         if (s->value.begun) go_on(s, RDB_SAVE_ALL);
         return;

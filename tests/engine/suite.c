@@ -37,6 +37,7 @@ static void move_key(struct key_ref *ref, struct mval *m, bool copy)
         w.ops->rename(w.e, ref, db, text(id));
         *to = *m;
         *m = (struct mval){0};
+        model_after_drop(&w, m);
         assert_int_equal(ref->db, db);
         check_value(&w, ref, to);
         return;
@@ -52,15 +53,9 @@ static void swap_or_flush(void)
 {
     u32 a = below(DBS), b = below(DBS);
     if (below(2)) {
-        w.ops->swap(w.e, a, b);
-        for (u32 id = 0; id < IDS; id++) {
-            struct mval t = w.key[a][id];
-            w.key[a][id] = w.key[b][id];
-            w.key[b][id] = t;
-        }
+        swap_dbs(&w, a, b);
     } else {
-        w.ops->flush(w.e, a);
-        for (u32 id = 0; id < IDS; id++) mval_clear(&w.key[a][id]);
+        flush_db(&w, a);
         assert_int_equal(w.ops->count(w.e, a), 0);
     }
 }
@@ -714,5 +709,5 @@ int engine_suite(engine_open_fn open)
         TEST(test_random_volatile_knows_no_age), TEST(test_prefetch),
     };
     return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open) +
-           spare_suite(open) + forecast_suite(open);
+           spare_suite(open) + forecast_suite(open) + companion_suite(open);
 }

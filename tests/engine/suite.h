@@ -12,5 +12,6 @@ int engine_suite(engine_open_fn open);
 int snapshot_suite(engine_open_fn open); /* parts of it: suite_snapshot.c … */
 int spare_suite(engine_open_fn open);
 int forecast_suite(engine_open_fn open);
+int companion_suite(engine_open_fn open);
 
 #endif

@@ -162,6 +162,7 @@ void world_close(struct world *w)
             struct key_ref ref;
             if (below(2) && w->ops->find(w->e, db, text(id), &ref)) w->ops->drop(w->e, &ref);
             mval_clear(&w->key[db][id]);
+            mval_clear(&w->companion[db][id]);
         }
         if (below(2)) w->ops->flush(w->e, db);
     }
@@ -458,6 +459,7 @@ void check_db(struct world *w, u32 db)
     if (expires) assert_true(sum / (double)expires - w->ops->mean_deadline(e, db) < 1000);
     if (expires) assert_true(w->ops->mean_deadline(e, db) - sum / (double)expires < 1000);
 
+    compare_companions(w, db);
     assert_int_equal(w->ops->random(e, db, &suite_rng, &ref), keys > 0);
     if (keys) check_ref(w, db, text_id(ref.key), &ref);
     assert_int_equal(w->ops->random_volatile(e, db, &suite_rng, &ref), expires > 0);
@@ -532,6 +534,7 @@ void drop_key(struct world *w, struct key_ref *ref, struct mval *m)
 {
     w->ops->drop(w->e, ref);
     mval_clear(m);
+    model_after_drop(w, m);
 }
 
 void change_deadline(struct world *w, struct key_ref *ref, struct mval *m)
@@ -551,12 +554,16 @@ void rename_key(struct world *w, struct key_ref *ref, struct mval *m)
     w->ops->rename(w->e, ref, db, text(id));
     *to = *m;
     *m = (struct mval){0};
+    model_after_drop(w, m);
 }
 
 void flush_db(struct world *w, u32 db)
 {
     w->ops->flush(w->e, db);
-    for (u32 id = 0; id < IDS; id++) mval_clear(&w->key[db][id]);
+    for (u32 id = 0; id < IDS; id++) {
+        mval_clear(&w->key[db][id]);
+        mval_clear(&w->companion[db][id]);
+    }
 }
 
 void swap_dbs(struct world *w, u32 a, u32 b)
@@ -566,5 +573,8 @@ void swap_dbs(struct world *w, u32 a, u32 b)
         struct mval t = w->key[a][id];
         w->key[a][id] = w->key[b][id];
         w->key[b][id] = t;
+        t = w->companion[a][id];
+        w->companion[a][id] = w->companion[b][id];
+        w->companion[b][id] = t;
     }
 }

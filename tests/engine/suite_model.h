@@ -42,6 +42,8 @@ struct world {
     struct engine *e;
     const struct engine_ops *ops;
     struct mval key[DBS][IDS];
+    struct mval companion[DBS][IDS]; /* suite_companion.c */
+    bool all_kept_seen;              /* the next check follows a commit: no walk leaves one out */
     i64 now_ms;
     u64 seq;
 };
@@ -92,6 +94,11 @@ void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct 
 void drop_key(struct world *w, struct key_ref *ref, struct mval *m);
 void change_deadline(struct world *w, struct key_ref *ref, struct mval *m); /* to any, or none */
 void rename_key(struct world *w, struct key_ref *ref, struct mval *m); /* to any other, if that is absent */
+/* Random changes of the key's companion, whether or not the key is there; an engine without does nothing. */
+void change_companion(struct world *w, u32 db, u32 id);
+void model_after_drop(struct world *w, const struct mval *key); /* the key went, or got another name */
+void compare_companion(struct world *w, struct key_ref *ref, struct mval *companion);
+void compare_companions(struct world *w, u32 db);
 void flush_db(struct world *w, u32 db);
 void swap_dbs(struct world *w, u32 a, u32 b);
 

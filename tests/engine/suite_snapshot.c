@@ -11,7 +11,7 @@ static struct world w;
 /* The data of the moment, as the model had it, and what has come out of it. */
 static struct {
     struct world at; /* its engine is the one that reads the key in hand */
-    bool taken[DBS][IDS];
+    bool taken[DBS][IDS], companion_taken[DBS][IDS];
     u32 left;
     struct key_ref given; /* handed out last … */
     struct engine *given_of;
@@ -32,7 +32,10 @@ static int setup(void **state)
 static void moment_clear(void)
 {
     for (u32 db = 0; db < DBS; db++)
-        for (u32 id = 0; id < IDS; id++) mval_clear(&snap.at.key[db][id]);
+        for (u32 id = 0; id < IDS; id++) {
+            mval_clear(&snap.at.key[db][id]);
+            mval_clear(&snap.at.companion[db][id]);
+        }
 }
 
 static int teardown(void **state)
@@ -45,25 +48,41 @@ static int teardown(void **state)
 
 /* -- what comes out --------------------------------------------------------------------------- */
 
-/* All of the value, read as of the moment. */
+/* One that stays comes by itself: what the key shows of it may be newer. */
+static void check_companion_of_key(struct engine *of, struct key_ref *ref, struct mval *companion)
+{
+    bytes head;
+    if (!of->ops->companion.head) return;
+    if (companion->type != TYPE_NONE && !companion->size) compare_companion(&snap.at, ref, companion);
+    else assert_int_equal(of->ops->companion.head(of, ref, &head), of->ops->companion.kept(of, ref));
+}
+
+/* All of the value, or of a companion that stays, read as of the moment. */
 static void check_as_it_was(struct engine *of, struct key_ref *ref)
 {
-    struct mval *m = &snap.at.key[ref->db][text_id(ref->key)];
+    u32 id = text_id(ref->key);
+    struct mval *m = &snap.at.key[ref->db][id], *companion = &snap.at.companion[ref->db][id];
     i64 now_ms = of->now_ms;
-    assert_true(m->type != TYPE_NONE);
     snap.at.e = of;
     snap.at.ops = of->ops;
+    if (ref->type == TYPE_NONE) {
+        assert_true(companion->type != TYPE_NONE && companion->size);
+        compare_companion(&snap.at, ref, companion);
+        return;
+    }
+    assert_true(m->type != TYPE_NONE);
     of->now_ms = snap.at.now_ms;
     assert_int_equal(ref->type, m->type);
     assert_int_equal(ref->deadline_ms, m->deadline_ms);
     check_value(&snap.at, ref, m);
+    check_companion_of_key(of, ref, companion);
     of->now_ms = now_ms;
 }
 
 static void take(struct engine *of, struct key_ref *ref)
 {
     assert_true(ref->db < DBS);
-    bool *taken = &snap.taken[ref->db][text_id(ref->key)];
+    bool *taken = &(ref->type == TYPE_NONE ? snap.companion_taken : snap.taken)[ref->db][text_id(ref->key)];
     assert_false(*taken);
     *taken = true;
     snap.left--;
@@ -75,7 +94,8 @@ static void keep(void *arg, struct key_ref *ref)
     assert_ptr_equal(arg, &snap);
     suite_ring = 1;
     snap.kept++;
-    if (snap.is_given && ref->db == snap.given.db && bytes_eq(ref->key, snap.given.key)) {
+    bool same_kind = (ref->type == TYPE_NONE) == (snap.given.type == TYPE_NONE);
+    if (snap.is_given && same_kind && ref->db == snap.given.db && bytes_eq(ref->key, snap.given.key)) {
         check_as_it_was(w.e, ref);
         snap.is_given = false;
     } else {
@@ -90,11 +110,15 @@ static bool begin(void)
     if (!w.ops->snapshot.begin(w.e, keep, &snap)) return false;
     moment_clear();
     memset(snap.taken, 0, sizeof snap.taken);
+    memset(snap.companion_taken, 0, sizeof snap.companion_taken);
     snap.is_given = false;
     snap.left = snap.kept = 0;
     snap.at.now_ms = w.now_ms;
     for (u32 db = 0; db < DBS; db++) {
         for (u32 id = 0; id < IDS; id++) {
+            const struct mval *companion = &w.companion[db][id];
+            mval_copy(&snap.at.companion[db][id], companion, INT64_MIN);
+            if (companion->type != TYPE_NONE && companion->size) snap.left++;
             if (w.key[db][id].type == TYPE_NONE) continue;
             mval_copy(&snap.at.key[db][id], &w.key[db][id], INT64_MIN); /* dead fields too */
             snap.left++;
@@ -116,7 +140,7 @@ static bool next(void)
     if (snap.is_given) check_as_it_was(snap.given_of, &snap.given);
     snap.is_given = false;
     if (!w.ops->snapshot.next(w.e, &snap.given, &snap.given_of)) return false;
-    if (snap.given.type == TYPE_NONE) return true;
+    if (snap.given.type == TYPE_NONE && !snap.given.entry) return true;
     take(snap.given_of, &snap.given);
     snap.is_given = true;
     return true;
@@ -158,6 +182,7 @@ static void move_key(struct key_ref *ref, struct mval *m, bool copy)
         w.ops->rename(w.e, ref, db, text(id));
         *to = *m;
         *m = (struct mval){0};
+        model_after_drop(&w, m);
     } else if (m->type != TYPE_HASH || mval_size(m, w.now_ms) > 0) {
         w.ops->copy(w.e, ref, db, text(id), &out);
         mval_copy(to, m, w.now_ms);
@@ -169,7 +194,9 @@ static void one_step(void)
     u32 db = below(DBS), id = below(IDS), what = below(1000);
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
-    if (!world_find(&w, db, id, &ref)) {
+    if (below(6) == 0) {
+        change_companion(&w, db, id);
+    } else if (!world_find(&w, db, id, &ref)) {
         create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 600) {
         for (u32 n = 1 + below(below(5) ? 5 : 300); n > 0 && m->type != TYPE_NONE; n--)
@@ -281,8 +308,10 @@ static void change_given(void)
     u32 id = text_id(snap.given.key), db = snap.given.db; /* no swaps here: it is where it was */
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
-    u32 what = below(6);
-    if (what == 0) {
+    u32 what = below(7);
+    if (what == 6) {
+        change_companion(&w, db, id);
+    } else if (what == 0) {
         flush_db(&w, db);
     } else if (world_find(&w, db, id, &ref)) {
         if (what < 3) drop_key(&w, &ref, m);

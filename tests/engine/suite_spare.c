@@ -29,7 +29,9 @@ static void one_step(void)
     u32 db = below(DBS), id = below(IDS), what = below(1000);
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
-    if (!world_find(&w, db, id, &ref)) {
+    if (below(8) == 0) {
+        change_companion(&w, db, id);
+    } else if (!world_find(&w, db, id, &ref)) {
         create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 800) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, 300);

@@ -72,7 +72,9 @@ static void one_step(void)
     u32 db = below(DBS), id = below(IDS), what = below(1000);
     struct mval *m = &w.key[db][id];
     struct key_ref ref;
-    if (!world_find(&w, db, id, &ref)) {
+    if (below(8) == 0) {
+        change_companion(&w, db, id);
+    } else if (!world_find(&w, db, id, &ref)) {
         create_value(&w, db, id, 1 + below(6), &ref);
     } else if (what < 800) {
         for (u32 n = 1 + below(10); n > 0 && m->type != TYPE_NONE; n--) change_value(&w, &ref, m, 300);
@@ -157,7 +159,10 @@ static void reopen_often(u32 databases)
         w.e = open_in(path, databases, round); /* another seed: nothing stored may depend on it */
         w.ops = w.e->ops;
         for (u32 db = databases; db < DBS; db++)
-            for (u32 id = 0; id < IDS; id++) mval_clear(&w.key[db][id]);
+            for (u32 id = 0; id < IDS; id++) {
+                mval_clear(&w.key[db][id]);
+                mval_clear(&w.companion[db][id]);
+            }
         assert_int_equal(w.e->applied, w.seq);
         w.ops->begin(w.e, w.now_ms);
         check_world(&w);

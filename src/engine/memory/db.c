@@ -24,9 +24,10 @@ void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry)
 void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh)
 {
     struct entry *old = ref->entry;
+    if (UNLIKELY(entry_has_companion(old))) fresh = mem_companion_carry(e, ref, fresh);
     mem_replace(e, &mem_db_of(e, ref->db)->keys, ref->hash, old, fresh);
     mem_ref(ref, ref->db, ref->hash, fresh);
-    mem_free(old);
+    entry_free(old);
 }
 
 static bool mem_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
@@ -44,7 +45,7 @@ static bool mem_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
 
 static struct entry *object_entry(bytes key, enum value_type type, bool deadline, void *object)
 {
-    struct entry *entry = entry_new(key, type, FORM_OBJECT, deadline, sizeof object);
+    struct entry *entry = entry_new(key, type, FORM_POINTER, deadline, sizeof object);
     entry_set_object(entry, object);
     return entry;
 }
@@ -164,7 +165,8 @@ static void mem_rename(struct engine *e, struct key_ref *ref, u32 db, bytes key)
     mem_keep(e, ref);
     struct entry *old = detach(e, ref);
     attach(e, db, renamed(old, key), ref);
-    mem_free(old);
+    if (UNLIKELY(entry_has_companion(old))) mem_companion_discard(mem_of(e), old);
+    entry_free(old);
 }
 
 static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, struct key_ref *out)
@@ -172,7 +174,7 @@ static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, s
     struct mem_engine *m = mem_of(e);
     const struct entry *old = ref->entry;
     struct entry *fresh = renamed(old, key);
-    void *object = entry_form(old) >= FORM_BLOB ? entry_object(old) : NULL;
+    void *object = entry_form(old) == FORM_POINTER ? entry_object(old) : NULL;
     if (object) {
         switch (entry_type(old)) {
         case TYPE_HASH:
@@ -224,17 +226,14 @@ static const char *mem_encoding(struct engine *e, struct key_ref *ref)
     return entry_form(entry) == FORM_INLINE && entry_inline(entry).n <= 44 ? "embstr" : "raw";
 }
 
-static size_t mem_usage(struct engine *e UNUSED, struct key_ref *ref, u32 samples)
+static size_t mem_usage(struct engine *e, struct key_ref *ref, u32 samples)
 {
     const struct entry *entry = ref->entry;
-    size_t n = entry_size(entry) + sizeof(u64);
+    size_t n = entry_size(entry) + sizeof(u64) + mem_companion_usage(e, ref);
     if (entry_has_deadline(entry)) n += sizeof(u64);
-    switch (entry_form(entry)) {
-    case FORM_BLOB: return n + mem_size(entry_object(entry));
-    case FORM_OBJECT: break;
-    default: return n;
-    }
+    if (entry_form(entry) != FORM_POINTER) return n;
     switch (entry_type(entry)) {
+    case TYPE_STRING: return n + mem_size(entry_object(entry));
     case TYPE_LIST: return n + mem_seq_memory(entry_object(entry), samples);
     case TYPE_ZSET: return n + mem_zset_memory(entry_object(entry), samples);
     case TYPE_STREAM: return n + mem_rows_memory(entry_object(entry));
@@ -326,6 +325,7 @@ static void db_init(struct mem_db *d, u64 seed)
 {
     *d = (struct mem_db){0};
     table_init(&d->keys, key_of_entry, seed);
+    table_init(&d->kept, key_of_entry, seed);
     wheel_init(&d->deadlines);
     wheel_init(&d->fields);
 }
@@ -334,7 +334,7 @@ static void mem_flush(struct engine *e, u32 db)
 {
     struct mem_engine *m = mem_of(e);
     struct mem_db *d = &m->dbs[db];
-    if (d->keys.count == 0) return;
+    if (d->keys.count == 0 && d->kept.count == 0) return;
     struct mem_db *old = mem_alloc(sizeof *old);
     *old = *d;
     db_init(d, m->seed);
@@ -376,6 +376,7 @@ static void mem_close(struct engine *e)
     while (mem_reclaim(e, 1u << 20)) {}
     for (u32 i = 0; i < mem_all_dbs(m); i++) {
         table_release(&m->dbs[i].keys); /* one without keys may have room for them */
+        table_release(&m->dbs[i].kept);
         wheel_release(&m->dbs[i].deadlines);
         wheel_release(&m->dbs[i].fields);
     }
@@ -425,6 +426,7 @@ struct engine *memory_engine_new(u32 databases, u64 seed)
     m->ops.seq = mem_seq_ops;
     m->ops.zset = mem_zset_ops;
     m->ops.rows = mem_rows_ops;
+    m->ops.companion = mem_companion_ops;
     m->base.ops = &m->ops;
     m->base.limits = redis_defaults;
     m->base.databases = databases;

@@ -1,7 +1,5 @@
 #include "engine/memory/entry.h"
 
-#include "base/alloc.h"
-
 struct entry *entry_new(bytes key, enum value_type type, enum entry_form form, bool deadline,
                         size_t value_bytes)
 {
@@ -23,4 +21,15 @@ size_t entry_value_size(const struct entry *e)
 size_t entry_size(const struct entry *e)
 {
     return round16((size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e));
+}
+
+struct entry *entry_copy(const struct entry *e, bool prefix)
+{
+    size_t n = entry_size(e), before = prefix ? ENTRY_PREFIX : 0;
+    char *p = mem_alloc(before + n);
+    memset(p, 0, before);
+    p += before;
+    memcpy(p, e, n);
+    p[0] = (char)((p[0] & ~ENTRY_COMPANION) | (prefix ? ENTRY_COMPANION : 0));
+    return (struct entry *)p;
 }

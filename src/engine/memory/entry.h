@@ -7,31 +7,36 @@
  *   +------+------------+-----------+------------+--------+-------+------------------------+
  *                       \ only with a deadline  /
  *
- *   kind    bits 0-2 type, bits 3-5 form, bit 6 has a deadline, bit 7 the snapshot's mark
+ *   kind    bits 0-2 type, bits 3-4 form, bit 5 has a companion, bit 6 has a deadline, bit 7 the snapshot's
+ *           mark
  *   access  LRU clock or LFU counter
  *   length  one byte, or 0xff and four bytes
  *   value   FORM_INT                   i64
  *           FORM_INLINE, FORM_EDITED   length · bytes
- *           FORM_BLOB, FORM_OBJECT     pointer, owned by the entry
+ *           FORM_POINTER               pointer, owned by the entry: a string's struct blob, a collection
  *
  * A 16-byte key with a 32-byte value and a deadline takes exactly 64 bytes. No field is aligned: all are read
  * and written with memcpy. The allocation is the size rounded up to 16, and a value may grow in place within
- * it. */
+ * it.
+ *
+ * An entry with a companion has ENTRY_PREFIX bytes more in front of byte 0, which are companion.c's. An entry
+ * of TYPE_NONE is no key: it names a companion that stays (mem_db.kept). */
 #ifndef MAYFLY_ENGINE_MEMORY_ENTRY_H
 #define MAYFLY_ENGINE_MEMORY_ENTRY_H
 
+#include "base/alloc.h"
 #include "ds/wheel.h"
 #include "engine/engine.h"
 
 enum entry_form {
-    FORM_INT = 0,    /* string: an i64 */
-    FORM_INLINE = 1, /* string: bytes in the entry */
-    FORM_EDITED = 2, /* the same after a change in place: OBJECT ENCODING is raw whatever its size */
-    FORM_BLOB = 3,   /* string: pointer to a struct blob */
-    FORM_OBJECT = 4, /* collection: pointer */
+    FORM_INT = 0,     /* string: an i64 */
+    FORM_INLINE = 1,  /* string: bytes in the entry */
+    FORM_EDITED = 2,  /* the same after a change in place: OBJECT ENCODING is raw whatever its size */
+    FORM_POINTER = 3, /* string: pointer to a struct blob; collection: to its object */
 };
 
 #define ENTRY_INLINE_MAX 512 /* longer strings are stored in a blob */
+#define ENTRY_PREFIX 16      /* bytes in front of an entry with a companion */
 
 struct entry;
 
@@ -80,13 +85,17 @@ static inline size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 
 /* -- reading ---------------------------------------------------------------- */
 
+#define ENTRY_COMPANION 0x20
 #define ENTRY_DEADLINE 0x40
 #define ENTRY_MARK 0x80 /* see snapshot.c */
 
 static inline const char *entry_raw(const struct entry *e) { return (const char *)e; }
 static inline enum value_type entry_type(const struct entry *e) { return entry_raw(e)[0] & 7; }
-static inline enum entry_form entry_form(const struct entry *e) { return (entry_raw(e)[0] >> 3) & 7; }
+static inline enum entry_form entry_form(const struct entry *e) { return (entry_raw(e)[0] >> 3) & 3; }
 static inline bool entry_has_deadline(const struct entry *e) { return entry_raw(e)[0] & ENTRY_DEADLINE; }
+
+static inline bool entry_has_companion(const struct entry *e) { return entry_raw(e)[0] & ENTRY_COMPANION; }
+static inline char *entry_prefix(struct entry *e) { return (char *)e - ENTRY_PREFIX; } /* if it has one */
 
 static inline u8 entry_mark(const struct entry *e) { return (u8)entry_raw(e)[0] & ENTRY_MARK; }
 
@@ -131,7 +140,7 @@ static inline i64 entry_int(const struct entry *e)
     return v;
 }
 
-static inline void *entry_object(const struct entry *e) /* FORM_BLOB and FORM_OBJECT */
+static inline void *entry_object(const struct entry *e) /* FORM_POINTER */
 {
     void *p;
     memcpy(&p, entry_value(e), sizeof p);
@@ -163,7 +172,7 @@ static inline void entry_set_deadline(struct entry *e, i64 deadline_ms, wheel_po
 static inline void entry_set_form(struct entry *e, enum entry_form form)
 {
     char *p = (char *)e;
-    p[0] = (char)((p[0] & ~(7 << 3)) | form << 3);
+    p[0] = (char)((p[0] & ~(3 << 3)) | form << 3);
 }
 
 static inline void entry_set_mark(struct entry *e, u8 mark) /* 0 or ENTRY_MARK */
@@ -188,10 +197,19 @@ static inline size_t entry_need(bytes key, bool deadline, size_t value_bytes)
 
 /* Bytes of the value as stored, for FORM_INLINE including the length prefix. */
 size_t entry_value_size(const struct entry *e);
-size_t entry_size(const struct entry *e); /* its allocation */
+size_t entry_size(const struct entry *e); /* its allocation, without the prefix */
 
 /* Allocates an entry with access bits 0 and, if requested, room for a deadline. The caller writes the value
  * (value_bytes long) at entry_value(). mem_insert and mem_replace set the mark. */
 struct entry *entry_new(bytes key, enum value_type, enum entry_form, bool deadline, size_t value_bytes);
+
+/* A copy with a zeroed prefix, or without one. The original is the caller's to free. */
+struct entry *entry_copy(const struct entry *e, bool prefix);
+
+/* Frees the entry, not what value and prefix point to. */
+static inline void entry_free(struct entry *e)
+{
+    mem_free((char *)e - (UNLIKELY(entry_has_companion(e)) ? ENTRY_PREFIX : 0));
+}
 
 #endif

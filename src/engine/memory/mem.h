@@ -17,6 +17,7 @@
 
 struct mem_db {
     struct table keys;        /* of struct entry */
+    struct table kept;        /* likewise, of TYPE_NONE: companions that stay */
     struct wheel deadlines;   /* keys, by their own deadline */
     struct wheel fields;      /* hashes, by their nearest field deadline */
     __int128 deadline_total;  /* sum of the keys' deadlines: INFO's avg_ttl */
@@ -168,7 +169,21 @@ struct mem_rows *mem_rows_new(void);
 struct mem_rows *mem_rows_copy(const struct mem_rows *);
 bool mem_rows_free_some(struct mem_rows *, u32 units);
 size_t mem_rows_memory(const struct mem_rows *);
+void mem_rows_set_head(struct mem_rows *, bytes head);
+bool mem_rows_read(struct engine *, const struct mem_rows *, bytes name, bytes *value);
+void mem_rows_seek(struct engine *, const struct mem_rows *, bytes from, bool reverse, struct rows_iter *);
+void mem_rows_discard(struct mem_engine *, struct mem_rows *); /* now if it is small, else by reclaim() */
 extern const struct rows_ops mem_rows_ops;
+
+/* -- companions: companion.c ------------------------------------------------------ */
+
+/* Gives `fresh`, which is about to replace the entry of ref, that one's companion; the old entry has an empty
+ * one then, and a snapshot has been given it as it was. Returns fresh, which may have moved. */
+struct entry *mem_companion_carry(struct engine *, struct key_ref *ref, struct entry *fresh);
+void mem_companion_discard(struct mem_engine *, struct entry *); /* what the prefix points to */
+size_t mem_companion_memory(const struct entry *);               /* bytes of prefix and rows; has one */
+size_t mem_companion_usage(struct engine *, struct key_ref *);   /* of the key's; 0: none */
+extern const struct companion_ops mem_companion_ops;
 
 /* -- filling any of them: fill.c ---------------------------------------------------- */
 u32 mem_map_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);

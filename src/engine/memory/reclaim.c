@@ -18,11 +18,17 @@ void mem_bury(struct mem_engine *m, int kind, void *object)
     m->grave_count++;
 }
 
+void mem_rows_discard(struct mem_engine *m, struct mem_rows *r)
+{
+    if (omap_leaves(&r->map) > LEAVES_FREE_NOW || !mem_rows_free_some(r, LEAVES_FREE_NOW * 2))
+        mem_bury(m, GRAVE_ROWS, r);
+}
+
 static void discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
 {
     struct mem_engine *m = mem_of(e);
-    enum entry_form form = entry_form(entry);
-    void *object = form >= FORM_BLOB ? entry_object(entry) : NULL;
+    void *object = entry_form(entry) == FORM_POINTER ? entry_object(entry) : NULL;
+    if (UNLIKELY(entry_has_companion(entry))) mem_companion_discard(m, entry);
     switch (object ? entry_type(entry) : TYPE_NONE) {
     case TYPE_STRING:
         if (((struct blob *)object)->cap <= BLOB_FREE_NOW) mem_free(object);
@@ -43,14 +49,10 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
         if (mem_zset_count(object) > MEM_FREE_NOW || !mem_zset_free_some(object, MEM_FREE_NOW * 2))
             mem_bury(m, GRAVE_ZSET, object);
         break;
-    case TYPE_STREAM:
-        if (omap_leaves(&((struct mem_rows *)object)->map) > LEAVES_FREE_NOW ||
-            !mem_rows_free_some(object, LEAVES_FREE_NOW * 2))
-            mem_bury(m, GRAVE_ROWS, object);
-        break;
+    case TYPE_STREAM: mem_rows_discard(m, object); break;
     case TYPE_NONE: break;
     }
-    mem_free(entry);
+    entry_free(entry);
 }
 
 void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
@@ -81,6 +83,7 @@ static bool dig(struct mem_engine *m, struct grave *g, u32 units)
     }
     struct mem_db *d = g->object;
     if (!table_drain(&d->keys, units, discard_flushed, &m->base)) return false;
+    if (!table_drain(&d->kept, units, discard_flushed, &m->base)) return false;
     if (!wheel_release_some(&d->deadlines, units) || !wheel_release_some(&d->fields, units)) return false;
     mem_free(d);
     return true;

@@ -14,7 +14,7 @@ struct mem_rows *mem_rows_new(void)
     return r;
 }
 
-static void put_head(struct mem_rows *r, bytes head)
+void mem_rows_set_head(struct mem_rows *r, bytes head)
 {
     if (head.n != r->head_bytes) r->head = mem_realloc(r->head, head.n ? head.n : 1);
     r->head_bytes = (u32)head.n;
@@ -25,7 +25,7 @@ struct mem_rows *mem_rows_copy(const struct mem_rows *from)
 {
     struct mem_rows *r = mem_zalloc(sizeof *r);
     omap_copy(&r->map, &from->map);
-    put_head(r, bytes_of(from->head, from->head_bytes));
+    mem_rows_set_head(r, bytes_of(from->head, from->head_bytes));
     r->size = from->size;
     return r;
 }
@@ -56,7 +56,7 @@ static void rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64
     CHECK(head.n <= ROWS_HEAD_MAX);
     mem_keep(e, ref);
     struct mem_rows *r = rows_of(ref);
-    put_head(r, head);
+    mem_rows_set_head(r, head);
     r->size = size;
 }
 
@@ -68,12 +68,17 @@ static bytes whole_value(struct engine *e, const struct omap_row *row)
     return v;
 }
 
-static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+bool mem_rows_read(struct engine *e, const struct mem_rows *r, bytes name, bytes *value)
 {
     struct omap_row row;
-    if (!omap_get(&rows_of(ref)->map, name, &row)) return false;
+    if (!omap_get(&r->map, name, &row)) return false;
     if (value) *value = whole_value(e, &row);
     return true;
+}
+
+static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+{
+    return mem_rows_read(e, rows_of(ref), name, value);
 }
 
 static void rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
@@ -113,15 +118,20 @@ _Static_assert(sizeof(struct walk) <= sizeof(((struct rows_iter *)0)->state), "i
 
 #define PLACE_MIN 256
 
-static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse, struct rows_iter *it)
+void mem_rows_seek(struct engine *e, const struct mem_rows *r, bytes from, bool reverse, struct rows_iter *it)
 {
     struct walk *w = (struct walk *)it->state;
     it->eng = e;
-    it->ref = ref;
     it->reverse = reverse;
     it->passing = false;
     w->room = 0;
-    w->at = omap_seek(&rows_of(ref)->map, from, reverse, &w->pos) ? WALK_FRESH : WALK_END;
+    w->at = omap_seek(&r->map, from, reverse, &w->pos) ? WALK_FRESH : WALK_END;
+}
+
+static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse, struct rows_iter *it)
+{
+    it->ref = ref;
+    mem_rows_seek(e, rows_of(ref), from, reverse, it);
 }
 
 static char *walk_place(struct rows_iter *it, size_t n)

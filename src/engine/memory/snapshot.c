@@ -12,13 +12,14 @@
  *
  * Invariants:
  * - Without a snapshot every entry has the engine's mark.
- * - walk->left is the number of unsaved entries in the walk's table; it never grows. So the snapshot knows
- *   at once when nothing is left, also when everything was saved ahead of the walk.
+ * - walk->left is the number of unsaved entries in each of the walk's tables (keys, and companions that
+ *   stay); it never grows. So the snapshot knows at once when nothing is left, also when everything was saved
+ *   ahead of the walk.
  * - Unsaved entries are only in tables whose mem_db has a walk; the walk's place in the array is the number
  *   the database had at the moment, its `db` where the database is now.
  * - Readers of an entry need no table: what a ref to an orphan is good for is reading.
  *
- * Memory: 40 bytes per database and 40 per orphan, which only big values become; nothing per key.
+ * Memory: 56 bytes per database and 40 per orphan, which only big values become; nothing per key.
  *
  * A snapshot that ends early stays here until reclaim() has marked the rest, in slices.
  *
@@ -38,10 +39,13 @@
 #define UNITS_PER_BUCKET 8  /* of reclaim()'s work */
 #define FLUSHED_SAMPLES 64
 
+/* The two tables of a database. */
+enum part { PART_KEYS, PART_KEPT, PARTS };
+
 /* The walk over one database of the moment. */
 struct mem_walk {
     struct mem_db *db;
-    u64 cursor, left;
+    u64 cursor[PARTS], left[PARTS];
     u64 held;     /* about how many bytes the flushed database has; part of engine.held */
     bool flushed; /* db is the snapshot's, to be buried at the end */
 };
@@ -86,11 +90,24 @@ static bool forget(struct mem_snap *s, const struct entry *entry)
     return was_current;
 }
 
-/* One entry less of those the walk has to find. */
-static void strike_out(struct mem_engine *m, struct mem_walk *w)
+static enum part part_of(const struct entry *entry)
 {
-    CHECK(w->left > 0);
-    if (--w->left || !w->flushed) return;
+    return entry_type(entry) == TYPE_NONE ? PART_KEPT : PART_KEYS;
+}
+
+static const struct table *table_of(const struct mem_walk *w, enum part part)
+{
+    return part == PART_KEPT ? &w->db->kept : &w->db->keys;
+}
+
+static bool anything_left(const struct mem_walk *w) { return w->left[PART_KEYS] || w->left[PART_KEPT]; }
+
+/* One entry less of those the walk has to find. */
+static void strike_out(struct mem_engine *m, struct mem_walk *w, enum part part)
+{
+    CHECK(w->left[part] > 0);
+    w->left[part]--;
+    if (anything_left(w) || !w->flushed) return;
     m->base.held -= w->held;
     mem_bury(m, GRAVE_KEYS, w->db);
 }
@@ -98,7 +115,7 @@ static void strike_out(struct mem_engine *m, struct mem_walk *w)
 static void mark_saved(struct mem_engine *m, struct mem_walk *w, struct entry *entry)
 {
     entry_set_mark(entry, m->mark);
-    strike_out(m, w);
+    strike_out(m, w, part_of(entry));
 }
 
 /* -- before a key changes ------------------------------------------------------------ */
@@ -128,11 +145,11 @@ void mem_snap_keep(struct engine *e, const struct key_ref *ref)
 
 static bool exceeds(struct engine *e, struct key_ref *ref, u64 elements, u64 bytes)
 {
-    switch (entry_form(ref->entry)) {
-    case FORM_BLOB: return ((const struct blob *)entry_object(ref->entry))->n > bytes;
-    case FORM_OBJECT: return e->ops->size(e, ref) > elements || e->ops->usage(e, ref, SAMPLES) > bytes;
-    default: return false;
-    }
+    const struct entry *entry = ref->entry;
+    if (UNLIKELY(entry_has_companion(entry)) && mem_companion_memory(entry) > bytes) return true;
+    if (entry_form(entry) != FORM_POINTER) return false;
+    if (ref->type == TYPE_STRING) return ((const struct blob *)entry_object(entry))->n > bytes;
+    return e->ops->size(e, ref) > elements || e->ops->usage(e, ref, SAMPLES) > bytes;
 }
 
 static struct orphan *orphan_new(struct engine *e, struct key_ref *ref)
@@ -163,7 +180,7 @@ bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *en
     struct key_ref at;
     ref_at_moment(s, w, ref->hash, entry, &at);
     bool was_current = forget(s, entry);
-    strike_out(m, w);
+    strike_out(m, w, part_of(entry));
     if (s->ended) return false;
     if (!exceeds(e, &at, HOLD_ELEMENTS, HOLD_BYTES)) {
         s->keep(s->arg, &at);
@@ -191,15 +208,16 @@ static u64 bytes_of_db(struct engine *e, const struct mem_db *d)
         mem_ref(&ref, 0, 0, entry);
         sum += e->ops->usage(e, &ref, SAMPLES);
     }
-    return table_memory(&d->keys) + (seen ? sum / seen * d->keys.count : 0);
+    size_t tables = table_memory(&d->keys) + table_memory(&d->kept);
+    return tables + (seen ? sum / seen * d->keys.count : 0);
 }
 
 bool mem_snap_flush(struct mem_engine *m, struct mem_db *old)
 {
     struct mem_walk *w = old->walk;
-    if (!w || w->left == 0) return false;
+    if (!w || !anything_left(w)) return false;
     if (m->snap->ended) {
-        w->left = 0;
+        memset(w->left, 0, sizeof w->left);
         return false;
     }
     w->db = old;
@@ -220,7 +238,7 @@ void mem_snap_swap(struct mem_engine *m, u32 a, u32 b)
 static bool spare_is_empty(const struct mem_engine *m)
 {
     for (u32 i = m->base.databases; i < mem_all_dbs(m); i++)
-        if (m->dbs[i].keys.count) return false;
+        if (m->dbs[i].keys.count || m->dbs[i].kept.count) return false;
     return true;
 }
 
@@ -235,7 +253,7 @@ static bool snap_begin(struct engine *e, key_fn keep, void *arg)
     for (u32 i = 0; i < e->databases; i++) {
         struct mem_db *d = &m->dbs[i];
         d->walk = &s->walks[i];
-        s->walks[i] = (struct mem_walk){.db = d, .left = d->keys.count};
+        s->walks[i] = (struct mem_walk){.db = d, .left = {d->keys.count, d->kept.count}};
     }
     m->snap = s;
     m->mark ^= ENTRY_MARK;
@@ -263,7 +281,7 @@ static struct orphan *orphan_take(struct mem_snap *s)
 
 static struct mem_walk *next_walk(struct mem_snap *s)
 {
-    while (s->at < s->databases && s->walks[s->at].left == 0) s->at++;
+    while (s->at < s->databases && !anything_left(&s->walks[s->at])) s->at++;
     return s->at < s->databases ? &s->walks[s->at] : NULL;
 }
 
@@ -282,7 +300,7 @@ static void hand_out(struct mem_snap *s, struct mem_walk *w, struct entry *entry
 {
     s->current = entry;
     s->in = w;
-    ref_at_moment(s, w, table_hash(&w->db->keys, entry_key(entry)), entry, ref);
+    ref_at_moment(s, w, table_hash(&w->db->keys, entry_key(entry)), entry, ref); /* both tables' hash */
 }
 
 /* What is not in its table's order: true if there was something. */
@@ -312,15 +330,16 @@ static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref
     for (u32 n = 0; n < BUCKETS_PER_NEXT; n++) {
         struct mem_walk *w = next_walk(s);
         if (!w) return false;
+        enum part part = w->left[PART_KEYS] ? PART_KEYS : PART_KEPT;
         struct search x = {.mark = m->mark};
-        u64 cursor = table_scan(&w->db->keys, w->cursor, find_unsaved, &x);
+        u64 cursor = table_scan(table_of(w, part), w->cursor[part], find_unsaved, &x);
         if (x.found) {
             hand_out(s, w, x.found, ref);
             return true;
         }
         CHECK(cursor != 0); /* nothing unsaved in the last bucket, yet left > 0 */
-        w->cursor = cursor;
-        table_scan_ahead(&w->db->keys, cursor, ENTRY_BYTES);
+        w->cursor[part] = cursor;
+        table_scan_ahead(table_of(w, part), cursor, ENTRY_BYTES);
     }
     *ref = (struct key_ref){0};
     return true;
@@ -343,9 +362,10 @@ static void snap_end(struct engine *e)
     s->ended = true;
     for (u32 i = 0; i < s->databases; i++) {
         struct mem_walk *w = &s->walks[i];
-        if (!w->flushed || w->left == 0) continue;
-        w->left = 1;
-        strike_out(m, w);
+        if (!w->flushed || !anything_left(w)) continue;
+        w->left[PART_KEYS] = 1;
+        w->left[PART_KEPT] = 0;
+        strike_out(m, w, PART_KEYS);
     }
     if (!s->orphans && !next_walk(s)) snap_free(m);
 }
@@ -370,9 +390,11 @@ u64 mem_snap_reclaim(struct mem_engine *m, u32 units)
         if (s->orphans) {
             orphan_free(&m->base, orphan_take(s));
         } else if (w) {
-            w->cursor = table_scan(&w->db->keys, w->cursor, mark_unsaved, &(struct marking){m, w});
-            CHECK(w->cursor != 0 || w->left == 0);
-            table_scan_ahead(&w->db->keys, w->cursor, 1);
+            enum part part = w->left[PART_KEYS] ? PART_KEYS : PART_KEPT;
+            const struct table *t = table_of(w, part);
+            w->cursor[part] = table_scan(t, w->cursor[part], mark_unsaved, &(struct marking){m, w});
+            CHECK(w->cursor[part] != 0 || w->left[part] == 0);
+            table_scan_ahead(t, w->cursor[part], 1);
         } else {
             snap_free(m);
             return 0;

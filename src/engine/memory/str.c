@@ -22,7 +22,7 @@ static struct shape shape_of(bytes v, bool may_be_int)
 {
     struct shape s = {.form = FORM_INLINE};
     if (may_be_int && as_int(v, &s.number)) s.form = FORM_INT;
-    else if (v.n > ENTRY_INLINE_MAX) s.form = FORM_BLOB;
+    else if (v.n > ENTRY_INLINE_MAX) s.form = FORM_POINTER;
     s.bytes = s.form == FORM_INLINE ? length_size(v.n) + v.n : 8;
     return s;
 }
@@ -40,13 +40,13 @@ static void write_value(struct entry *e, const struct shape *s, bytes v)
 {
     entry_set_form(e, s->form);
     if (s->form == FORM_INT) entry_set_int(e, s->number);
-    else if (s->form == FORM_BLOB) entry_set_object(e, blob_new(v, v.n));
+    else if (s->form == FORM_POINTER) entry_set_object(e, blob_new(v, v.n));
     else slice_write((char *)entry_value(e), v);
 }
 
 static bool is_plain(const struct entry *e) /* a string without anything to free */
 {
-    return entry_type(e) == TYPE_STRING && entry_form(e) != FORM_BLOB;
+    return entry_type(e) == TYPE_STRING && entry_form(e) != FORM_POINTER;
 }
 
 /* Brings the wheel and the entry (which already has room) from one deadline to another. */
@@ -79,6 +79,7 @@ static void put_shaped(struct engine *e, u32 db, bytes key, struct key_ref *ref,
     } else {
         now = entry_new(key, TYPE_STRING, s.form, deadline_ms, s.bytes);
         write_value(now, &s, v);
+        if (old && UNLIKELY(entry_has_companion(old))) now = mem_companion_carry(e, ref, now);
         if (old) mem_replace(e, keys, ref->hash, old, now);
         else mem_insert(e, keys, ref->hash, now);
     }
@@ -105,7 +106,7 @@ static void str_get(struct engine *e UNUSED, struct key_ref *ref, struct str_vie
     case FORM_INT:
         out->b = bytes_of(out->num, num_print_i64(out->num, entry_int(en)));
         return;
-    case FORM_BLOB: {
+    case FORM_POINTER: {
         const struct blob *b = entry_object(en);
         out->b = bytes_of(b->data, b->n);
         return;
@@ -153,6 +154,7 @@ static struct entry *entry_resized(const struct entry *en, enum entry_form form,
     struct entry *fresh = entry_new(entry_key(en), TYPE_STRING, form, entry_has_deadline(en), value_bytes);
     memcpy(fresh, en, (size_t)(entry_value(en) - entry_raw(en)));
     entry_set_form(fresh, form);
+    *(char *)fresh &= ~ENTRY_COMPANION; /* mem_moved carries it over */
     return fresh;
 }
 
@@ -176,7 +178,7 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
     struct entry *en = ref->entry;
     mem_keep(e, ref);
     entry_set_access(en, e->fresh_access);
-    if (entry_form(en) == FORM_BLOB) {
+    if (entry_form(en) == FORM_POINTER) {
         struct blob *b = entry_object(en);
         char *data = edit_blob(&b, new_len);
         entry_set_object(en, b);
@@ -187,7 +189,7 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
     struct entry *fresh;
     char *data;
     if (new_len > ENTRY_INLINE_MAX) {
-        fresh = entry_resized(en, FORM_BLOB, 8);
+        fresh = entry_resized(en, FORM_POINTER, 8);
         /* SETRANGE, SETBIT … of a new key have all of it. */
         size_t cap = old.b.n ? with_spare(new_len) : new_len;
         struct blob *b = blob_new(bytes_of(old.b.p, MIN(old.b.n, new_len)), cap);
@@ -200,7 +202,9 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
         memcpy(data, old.b.p, keep);
         memset(data + keep, 0, new_len - keep);
     }
+    bool companion = entry_has_companion(en);
     mem_moved(e, ref, fresh);
+    if (UNLIKELY(companion) && new_len <= ENTRY_INLINE_MAX) return (char *)entry_inline(ref->entry).p;
     return data;
 }
 
