@@ -90,6 +90,40 @@ static void test_vectors_string(void **state)
     assert_int_equal(payload.n, 0);
 }
 
+static void assert_companion(struct codec_companion c, const char *want)
+{
+    struct buf b = {0};
+    struct codec_companion back;
+    codec_companion(&b, &c);
+    assert_hex(buf_bytes(&b), want);
+    assert_true(codec_companion_read(buf_bytes(&b), &back));
+    assert_int_equal(back.kept, c.kept);
+    assert_int_equal(back.version, c.version);
+    assert_int_equal(back.size, c.size);
+    assert_bytes(back.head, c.head);
+    buf_release(&b);
+}
+
+static void test_vectors_companion(void **state)
+{
+    (void)state;
+    struct codec_meta bar = {.type = TYPE_STRING, .companion = true, .payload = BYTES_LIT("bar")}, back;
+    assert_meta(bar, "a10000000000000000626172");
+    assert_true(codec_meta_read(BYTES_LIT("\xa1\0\0\0\0\0\0\0\0bar"), &back));
+    assert_true(back.companion);
+    struct codec_companion c = {.head = BYTES_LIT("dot")};
+    assert_companion(c, "80646f74");
+    c.version = VERSION;
+    c.size = 1;
+    assert_companion(c, "8201020304050607080000000000000001646f74");
+    c.kept = true;
+    assert_companion(c, "8301020304050607080000000000000001646f74");
+    assert_false(codec_companion_read(BYTES_LIT(""), &c));
+    assert_false(codec_companion_read(BYTES_LIT("\x01x"), &c));
+    assert_false(codec_companion_read(BYTES_LIT("\x84x"), &c));
+    assert_false(codec_companion_read(BYTES_LIT("\x82short"), &c));
+}
+
 static void test_vectors_collections(void **state)
 {
     (void)state;
@@ -410,7 +444,8 @@ static void test_flags(void **state)
         u32 type = flags & 15;
         size_t n = type == TYPE_LIST ? 41 : 25;
         struct codec_meta m;
-        bool good = (flags >= 0x81 && flags <= 0x86) || flags == 0x92;
+        u32 plain = flags & ~0x20u; /* any key may have a companion */
+        bool good = (plain >= 0x81 && plain <= 0x86) || plain == 0x92;
         assert_int_equal(codec_meta_read(bytes_of(raw, n), &m), good);
         if (good) assert_int_equal(m.type, type);
     }
@@ -530,6 +565,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_string),
+        cmocka_unit_test(test_vectors_companion),
         cmocka_unit_test(test_vectors_collections),
         cmocka_unit_test(test_vectors_stream),
         cmocka_unit_test(test_vectors_scores),

@@ -8,8 +8,13 @@
 #define META_COLLECTION 25 /* … version · size */
 #define META_LIST 41       /* … head · tail */
 #define FLAG_META 0x80
+#define FLAG_COMPANION 0x20
 #define FLAG_FIELD_DEADLINES 0x10
 #define FLAG_TYPE 0x0F
+
+#define COMPANION_FLAGS 0x80 /* of a head: always … */
+#define COMPANION_KEPT 0x01
+#define COMPANION_ROWS 0x02 /* … and with this one version · rows follow */
 
 #define DUE_FIXED 27 /* bytes of a row of `deadline` before the key */
 
@@ -140,7 +145,8 @@ void codec_meta(struct buf *out, const struct codec_meta *m)
 {
     size_t n = meta_length(m->type);
     char *p = buf_reserve(out, n + m->payload.n);
-    p[0] = (char)(FLAG_META | (m->field_deadlines ? FLAG_FIELD_DEADLINES : 0) | m->type);
+    p[0] = (char)(FLAG_META | (m->companion ? FLAG_COMPANION : 0) |
+                  (m->field_deadlines ? FLAG_FIELD_DEADLINES : 0) | m->type);
     put_u64(p + 1, (u64)m->deadline_ms);
     out->n += n;
     if (m->type == TYPE_STRING) {
@@ -159,7 +165,8 @@ static bool flags_read(u8 flags, struct codec_meta *out)
 {
     out->type = (enum value_type)(flags & FLAG_TYPE);
     out->field_deadlines = flags & FLAG_FIELD_DEADLINES;
-    bool nothing_else = (flags & ~(FLAG_FIELD_DEADLINES | FLAG_TYPE)) == FLAG_META;
+    out->companion = flags & FLAG_COMPANION;
+    bool nothing_else = (flags & ~(FLAG_COMPANION | FLAG_FIELD_DEADLINES | FLAG_TYPE)) == FLAG_META;
     bool known = out->type >= TYPE_STRING && out->type <= TYPE_STREAM;
     return nothing_else && known && (!out->field_deadlines || out->type == TYPE_HASH);
 }
@@ -182,6 +189,35 @@ bool codec_meta_read(bytes raw, struct codec_meta *out)
         out->tail = get_u64(raw.p + 33);
     }
     out->payload = bytes_of(raw.p + n, raw.n - n);
+    return true;
+}
+
+void codec_companion(struct buf *out, const struct codec_companion *c)
+{
+    char *p = buf_reserve(out, 17 + c->head.n);
+    p[0] = (char)(COMPANION_FLAGS | (c->kept ? COMPANION_KEPT : 0) | (c->version ? COMPANION_ROWS : 0));
+    out->n += 1;
+    if (c->version) {
+        append_u64(out, c->version);
+        append_u64(out, c->size);
+    }
+    buf_append_bytes(out, c->head);
+}
+
+bool codec_companion_read(bytes raw, struct codec_companion *out)
+{
+    *out = (struct codec_companion){0};
+    if (raw.n < 1) return false;
+    u8 flags = (u8)raw.p[0];
+    size_t n = flags & COMPANION_ROWS ? 17 : 1;
+    if ((flags & ~(COMPANION_KEPT | COMPANION_ROWS)) != COMPANION_FLAGS || raw.n < n) return false;
+    if (raw.n - n > COMPANION_HEAD_MAX) return false;
+    out->kept = flags & COMPANION_KEPT;
+    if (flags & COMPANION_ROWS) {
+        out->version = get_u64(raw.p + 1);
+        out->size = get_u64(raw.p + 9);
+    }
+    out->head = bytes_of(raw.p + n, raw.n - n);
     return true;
 }
 

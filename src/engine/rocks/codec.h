@@ -12,6 +12,8 @@
  *   redis_stream      P · u64 version · row               the row's value
  *   zset_rank         P · u64 version · …                 see ranks.h
  *   field_deadline    P · u64 version · field             u64 deadline
+ *   companion         P                                   flags [· u64 version · u64 rows] · head
+ *                     P · u64 version · name              the row's value
  *   deadline          u64 region · u64 due · u8 level · u64 index · u16 slot · key    (empty)
  *   meta_info         see state.h
  */
@@ -62,12 +64,22 @@ void codec_after_prefix(struct buf *key);
 struct codec_meta {
     enum value_type type;
     bool field_deadlines; /* a hash some of whose fields have a deadline */
+    bool companion;       /* it has one that goes with it (companion.h) */
     i64 deadline_ms;
     u64 version, size, head, tail; /* collections; head and tail of lists only */
     bytes payload;                 /* strings; a stream's head */
 };
 void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
 bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */
+
+/* The head of a companion. */
+struct codec_companion {
+    bool kept;         /* it stays when the key goes */
+    u64 version, size; /* of the rows, and their number; version 0: it never had any */
+    bytes head;
+};
+void codec_companion(struct buf *out, const struct codec_companion *c); /* appends */
+bool codec_companion_read(bytes raw, struct codec_companion *out);      /* false: malformed */
 
 bool codec_legacy_read(bytes raw, i64 *deadline_ms, bytes *payload);
 

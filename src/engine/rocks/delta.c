@@ -139,8 +139,9 @@ static bytes name_in(bytes key, bytes sub)
     return bytes_of(key.p + key.n - n, n);
 }
 
-/* Lists are read by their ends and streams by ranges: the cache would be of no use to them. */
-static bool uses_cache(const struct row *r) { return r->type != TYPE_LIST && r->type != TYPE_STREAM; }
+/* Lists are read by their ends and streams by ranges: the cache would be of no use to them. Companions, which
+ * are read by who writes to them, leave it to others. */
+static bool uses_cache(const struct row *r) { return r->type < TYPE_STREAM && r->type != TYPE_LIST; }
 
 static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
 {
@@ -227,7 +228,7 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
     for (u32 i = 0; i < n; i++) {
         bytes known;
         u64 hash = 0;
-        if (rows[i]->type == TYPE_STREAM) continue; /* it is somebody else's element */
+        if (rows[i]->type >= TYPE_STREAM) continue; /* it is somebody else's element */
         if (!row_has_base(rows[i]) || find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
         if (is_cached(rk, rows[i], subs[i], &known)) {
             struct change *c = change_new(rk, subs[i]);

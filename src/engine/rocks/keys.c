@@ -2,6 +2,7 @@
 #include "engine/rocks/keys.h"
 
 #include "base/num.h"
+#include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
 
 #define EMBSTR_MAX 44
@@ -34,7 +35,9 @@ static void create(struct engine *e, u32 db_number, bytes key, enum value_type t
 
 static void drop(struct engine *e, struct key_ref *ref)
 {
-    row_drop(rk_of(e), row_of(ref));
+    struct row *r = row_of(ref);
+    row_drop(rk_of(e), r);
+    if (UNLIKELY(r->companion)) companion_after_drop(rk_of(e), r);
     ref->entry = NULL;
 }
 
@@ -84,6 +87,7 @@ static size_t usage(struct engine *e, struct key_ref *ref, u32 samples)
     struct row *r = row_of(ref);
     size_t prefix = CODEC_PREFIX_FIXED + r->key_len, seen_bytes = 0;
     size_t total = prefix + r->value.n + 25; /* of a dead string the value does not matter */
+    total += companion_usage(rk, ref, samples);
     u64 seen = 0;
     struct walk w;
     if (ref->type == TYPE_STRING) return total;
@@ -137,6 +141,7 @@ static void rename_key(struct engine *e, struct key_ref *ref, u32 db, bytes key)
     struct row *from = row_of(ref);
     duplicate(rk, from, db, key, true, ref)->access = from->access;
     row_drop(rk, from);
+    if (UNLIKELY(from->companion)) companion_after_drop(rk, from);
 }
 
 /* -- databases ------------------------------------------------------------------------------------------ */
@@ -154,7 +159,7 @@ static double mean_deadline(struct engine *e, u32 db_number)
 /* Whether there is nothing in a spare database, nor has this transaction anything to do with it. */
 static bool is_unused(const struct rk *rk, const struct rk_db *db)
 {
-    bool unused = rk_is_spare(rk, db) && db->count == 0 && !rk->legacy;
+    bool unused = rk_is_spare(rk, db) && db->count == 0 && !rk->legacy && !db->has_companions;
     for (const struct row *r = rk->touched; r && unused; r = r->next_touched) unused = r->db != db;
     return unused;
 }
@@ -166,6 +171,8 @@ static void flush(struct engine *e, u32 db_number)
     if (is_unused(rk, db)) return;
     rk->spare_touched |= rk_is_spare(rk, db);
     row_flush(rk, db);
+    companion_flush(rk, db);
+    db->has_companions = false;
     due_flush(rk, db);
     db->count = db->expires = db->timed_hashes = 0;
     db->deadline_total = 0;
@@ -184,7 +191,20 @@ static void swap(struct engine *e, u32 a, u32 b)
     rk->spare_touched |= MAX(a, b) >= e->databases;
 }
 
-static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM};
+static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM,
+                                        FAM_COMPANION};
+
+/* The last one is empty unless there are companions. */
+static u32 families(const struct rk *rk) { return ARRAY_LEN(by_prefix) - !rk->companions; }
+
+static void delete_marks(struct rk *rk, const struct rk_db *db)
+{
+    struct buf from = {0}, to = {0};
+    companion_marks(db->index, &from, &to);
+    store_delete_range(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to));
+    buf_release(&from);
+    buf_release(&to);
+}
 
 void keys_range(const struct rk_db *db, struct buf *from, struct buf *to)
 {
@@ -197,8 +217,9 @@ void keys_delete_all(struct rk *rk, struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
     keys_range(db, &from, &to);
-    for (u32 i = 0; i < ARRAY_LEN(by_prefix); i++)
+    for (u32 i = 0; i < families(rk); i++)
         store_delete_range(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
+    if (rk->companions) delete_marks(rk, db);
     buf_release(&from);
     buf_release(&to);
 }
@@ -207,7 +228,7 @@ void keys_drop_files(struct rk *rk, struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
     keys_range(db, &from, &to);
-    for (u32 i = 0; i < ARRAY_LEN(by_prefix); i++)
+    for (u32 i = 0; i < families(rk); i++)
         store_drop_files(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);

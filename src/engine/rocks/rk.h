@@ -16,6 +16,8 @@
 
 #define RK_REGION 1 /* a lone server has one region */
 
+#define ROW_COMPANION 7 /* a row's type that no key has: companion.h */
+
 struct delta;
 struct ranks;
 struct gaps;
@@ -27,7 +29,7 @@ struct row {
     struct rk_db *db;
     char *key;
     u32 key_len;
-    u8 type;              /* enum value_type; TYPE_NONE: the key is known to be absent */
+    u8 type;              /* enum value_type, or ROW_COMPANION; TYPE_NONE: the key is known to be absent */
     bool touched;         /* to be written at commit */
     bool open;            /* in rk->open: has, or had, a delta */
     bool used;            /* since the sweep of the cache last came by */
@@ -37,6 +39,8 @@ struct row {
     bool edited;          /* a string that was changed in place: Redis calls it raw */
     bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
+    bool companion;       /* it has one that goes with it: companion.h */
+    bool kept;            /* a companion that stays */
     u16 slot;             /* of the key; while it is touched */
     bool unread;          /* a string whose value was left where it is, because it was dead: row_value */
     u64 cost;             /* bytes it was counted with in rk->row_bytes */
@@ -56,7 +60,7 @@ struct row {
         i64 deadline_ms;
         i64 field_due_ms; /* the field deadline the hash is filed under; 0: none, or not known */
         u64 version, size;
-        bool field_deadlines;
+        bool field_deadlines, kept;
     } stored;
 };
 
@@ -77,6 +81,9 @@ struct rk_db {
     bool renumbered;     /* by a swap: likewise */
     bool flushed;        /* in this transaction: nothing that is stored counts any more */
     bool all_cached;     /* every stored key has a row in the cache: one without is not asked for */
+    bool companions;     /* its rows are companions: it is the side of another */
+    bool has_companions; /* it may have: some were made since it was flushed, or it was not */
+    struct rk_db *side;  /* the companions of its keys; NULL: none was asked for */
 };
 
 struct due;   /* due.c: the deadline index */
@@ -92,6 +99,7 @@ struct rk {
     u32 spares;         /* of them, behind the others; a view has none */
     bool spare_touched; /* in this transaction one of them, or its number, was changed */
     bool spare_used;    /* some have keys, as stored */
+    bool companions;    /* there may be some */
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch; by slot when they are written */
     struct row **touched_end;
@@ -107,7 +115,7 @@ struct rk {
     bool state_changed;
     bool new_layout; /* a database without any state yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
-    u32 sweep_db;
+    u32 sweep_db; /* row_sweep's: twice the number, and 1 more for its companions */
     u64 sweep_cursor;
     i64 compaction_grace_ms;
     bool cleaner_keeps_up;   /* as of the last cron: no key is dead for longer than that */
@@ -176,7 +184,7 @@ static inline struct buf *row_value(struct rk *rk, struct row *r)
 /* Where elements of this collection are. */
 static inline enum family row_family(const struct row *r)
 {
-    return r->type == TYPE_STREAM ? FAM_STREAM : FAM_DATA;
+    return r->type < TYPE_STREAM ? FAM_DATA : r->type == TYPE_STREAM ? FAM_STREAM : FAM_COMPANION;
 }
 /* Whether elements of this collection are, or may be, in RocksDB, under stored.version. */
 static inline bool row_has_base(const struct row *r)
@@ -189,6 +197,9 @@ bool row_decode(struct row *r, bytes raw); /* from redis_metadata; false: malfor
 bool row_decode_legacy(struct row *r, bytes raw); /* from `data`: a string of the old form */
 void row_malformed(struct rk *rk, const struct row *r); /* logs it, and sets failed */
 struct row *row_new(struct rk_db *db, bytes key); /* of an absent key, in no table */
+void row_cache(struct rk *rk, struct row *r, u64 hash); /* puts a new one into its table */
+struct row *row_unreadable(struct rk *rk, struct row *r); /* a new one that could not be read: not cached */
+void row_remember_stored(struct row *r); /* what is stored is what the row says */
 void row_free(struct row *r);
 bytes row_raw_key(struct rk *rk, const struct row *r); /* of its metadata: all that is in rk->scratch */
 /* P · version of a collection, appended. */

@@ -1,6 +1,7 @@
 /* The rocks engine as a whole: opening, closing, and the transaction that every tick is. */
 #include "engine/rocks/rocks.h"
 
+#include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
 #include "engine/rocks/type/draw.h"
 #include "engine/rocks/type/elements.h"
@@ -47,11 +48,15 @@ static void give_up(struct rk *rk)
 {
     store_discard(rk->session);
     end(rk, false);
-    for (u32 i = 0; i < rk_changed(rk); i++) /* what looked absent there is not */
-        if (rk->dbs[i]->flushed) row_flush(rk, rk->dbs[i]);
+    for (u32 i = 0; i < rk_changed(rk); i++) { /* what looked absent there is not */
+        if (!rk->dbs[i]->flushed) continue;
+        row_flush(rk, rk->dbs[i]);
+        companion_flush(rk, rk->dbs[i]);
+    }
     state_abandon(rk);
     due_abandon(rk);
     legacy_abandon(rk);
+    companion_abandon(rk);
 }
 
 /* Everything the transaction touched, encoded once. Flushes come first: what was written to a
@@ -199,13 +204,17 @@ static void rk_close(struct engine *e)
     if (rk->view) rk_snapshot_ops.end(e);
     if (rk->session) {
         end(rk, false);
-        for (u32 i = 0; i < rk_all(rk); i++) row_flush(rk, rk->dbs[i]);
+        for (u32 i = 0; i < rk_all(rk); i++) {
+            row_flush(rk, rk->dbs[i]);
+            companion_flush(rk, rk->dbs[i]);
+        }
         while (rk->graves) row_bury(rk, UINT32_MAX);
     }
     if (rk->due) due_close(rk->due);
     store_session_close(rk->session);
     store_close(rk->store);
     for (u32 i = 0; i < rk_all(rk); i++) {
+        companion_release(rk->dbs[i]);
         table_release(&rk->dbs[i]->rows);
         mem_free(rk->dbs[i]);
     }
@@ -234,7 +243,7 @@ static struct rk *rk_new(const struct rocks_options *o)
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
         .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
         .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
-        .rows = rk_rows_ops, .meta = rk_meta_ops, .disk = &rk_disk_ops,
+        .rows = rk_rows_ops, .meta = rk_meta_ops, .companion = rk_companion_ops, .disk = &rk_disk_ops,
     };
     rk_key_ops(&rk->ops);
     rk_due_ops(&rk->ops);
@@ -272,6 +281,7 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
     struct rk *rk = rk_new(o);
     rk->store = store_open(o, false, why);
     if (rk->store) rk->session = store_session_open(rk->store, &rk->base.failed);
+    if (rk->session) companion_open_all(rk);
     bool ok = rk->session && state_load(rk, why);
     if (ok && !(rk->due = due_open(rk))) {
         buf_append_str(why, "the deadline index can't be read; run mayfly-server --check on the directory");

@@ -49,7 +49,7 @@ static void set_cost(struct rk *rk, struct row *r)
     r->cost = cost;
 }
 
-static void cache(struct rk *rk, struct row *r, u64 hash)
+void row_cache(struct rk *rk, struct row *r, u64 hash)
 {
     r->used = true;
     table_insert(&r->db->rows, hash, r);
@@ -66,13 +66,14 @@ static void uncache(struct rk *rk, struct row *r)
 
 /* -- reading -------------------------------------------------------------------------- */
 
-static void remember_stored(struct row *r)
+void row_remember_stored(struct row *r)
 {
     r->stored.type = r->type;
     r->stored.deadline_ms = r->deadline_ms;
     r->stored.version = r->version;
     r->stored.size = r->size;
     r->stored.field_deadlines = r->type == TYPE_HASH && r->field_deadlines;
+    r->stored.kept = r->kept;
 }
 
 /* Values of strings that are dead by dead_ms are not copied: nobody wants them but, rarely, a replica. */
@@ -82,6 +83,7 @@ static bool decode(struct row *r, bytes raw, i64 dead_ms)
     if (!codec_meta_read(raw, &m)) return false;
     r->type = (u8)m.type;
     r->field_deadlines = m.field_deadlines;
+    r->companion = m.companion;
     r->deadline_ms = m.deadline_ms;
     r->version = m.version;
     r->size = m.size;
@@ -89,7 +91,7 @@ static bool decode(struct row *r, bytes raw, i64 dead_ms)
     r->tail = m.tail;
     r->unread = m.type == TYPE_STRING && m.payload.n > 0 && !alive(m.deadline_ms, dead_ms);
     if (!r->unread) buf_append_bytes(&r->value, m.payload);
-    remember_stored(r);
+    row_remember_stored(r);
     return true;
 }
 
@@ -102,7 +104,7 @@ bool row_decode_legacy(struct row *r, bytes raw)
     r->type = TYPE_STRING;
     r->legacy = true;
     buf_append_bytes(&r->value, payload);
-    remember_stored(r);
+    row_remember_stored(r);
     return true;
 }
 
@@ -155,7 +157,7 @@ struct row *row_peek(struct rk *rk UNUSED, struct rk_db *db, bytes key, u64 hash
 }
 
 /* What could not be read is not cached, lest it pass for absent later: it goes with the transaction. */
-static struct row *unreadable(struct rk *rk, struct row *r)
+struct row *row_unreadable(struct rk *rk, struct row *r)
 {
     r->passing = true;
     row_open(rk, r);
@@ -176,11 +178,11 @@ struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash)
         bool failed_before = rk->base.failed;
         rk->base.failed = false;
         read_row(rk, r);
-        if (UNLIKELY(rk->base.failed)) return unreadable(rk, r);
+        if (UNLIKELY(rk->base.failed)) return row_unreadable(rk, r);
         rk->base.failed = failed_before;
     }
     r->access = rk->base.fresh_access;
-    cache(rk, r, hash);
+    row_cache(rk, r, hash);
     return r;
 }
 
@@ -233,7 +235,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
             struct row *r = row_new(db, key);
             if (absent || decode(r, values[i].b, rk->base.now_ms)) {
                 r->access = rk->base.fresh_access;
-                cache(rk, r, of_key);
+                row_cache(rk, r, of_key);
                 rk->cache.misses++;
                 rk->cache.hits--; /* row_get will find it */
             } else {
@@ -358,7 +360,7 @@ void row_settle(struct rk *rk, bool kept)
             uncache(rk, r);
             continue;
         }
-        remember_stored(r);
+        row_remember_stored(r);
         r->legacy = false;
         set_cost(rk, r);
     }
@@ -390,9 +392,11 @@ void row_sweep(struct rk *rk)
 {
     for (u32 n = 0; n < SWEEP_BUCKETS && rk->row_bytes > rk->row_budget; n++) {
         struct victims v = {.n = 0};
-        rk->sweep_cursor = table_scan(&rk->dbs[rk->sweep_db]->rows, rk->sweep_cursor, look_at, &v);
+        struct rk_db *db = rk->dbs[rk->sweep_db / 2];
+        if (rk->sweep_db % 2) db = db->side; /* of each database first the keys, then the companions */
+        rk->sweep_cursor = db ? table_scan(&db->rows, rk->sweep_cursor, look_at, &v) : 0;
         for (u32 i = 0; i < v.n; i++) uncache(rk, v.row[i]);
-        if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % rk_all(rk);
+        if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % (2 * rk_all(rk));
     }
 }
 

@@ -1,5 +1,5 @@
 /* Rows into the batch, at commit: metadata, what the types have changed, and what is orphaned by it. */
-#include "engine/rocks/rk.h"
+#include "engine/rocks/companion.h"
 
 #define BIG_COLLECTION 256 /* elements from which a range deletion is worth its price to readers */
 
@@ -18,7 +18,8 @@ void row_prefix(struct rk *rk UNUSED, const struct row *r, u64 version, struct b
 
 static enum family stored_family(const struct row *r)
 {
-    return r->stored.type == TYPE_STREAM ? FAM_STREAM : FAM_DATA;
+    if (r->stored.type < TYPE_STREAM) return FAM_DATA;
+    return r->stored.type == TYPE_STREAM ? FAM_STREAM : FAM_COMPANION;
 }
 
 /* What was stored under a version that nobody can read any more. A compaction would drop it, too,
@@ -49,7 +50,7 @@ static void write_meta(struct rk *rk, struct row *r)
 {
     bytes value = buf_bytes(row_value(rk, r));
     struct codec_meta m = {
-        .type = (enum value_type)r->type, .field_deadlines = r->field_deadlines,
+        .type = (enum value_type)r->type, .field_deadlines = r->field_deadlines, .companion = r->companion,
         .deadline_ms = r->deadline_ms, .version = r->version, .size = r->size, .head = r->head,
         .tail = r->tail, .payload = value,
     };
@@ -71,12 +72,22 @@ static void count_timed(struct row *r)
     db->counts_changed = true;
 }
 
+static void orphan_rows(struct rk *rk, const struct row *r)
+{
+    if (r->stored.size >= BIG_COLLECTION) delete_orphans(rk, r);
+    count_orphans(rk, r);
+}
+
 static void write_row(struct rk *rk, struct row *r)
 {
     bool orphaned = r->stored.version && r->stored.version != r->version;
+    if (UNLIKELY(r->db->companions)) {
+        if (orphaned) orphan_rows(rk, r);
+        companion_write(rk, r);
+        return;
+    }
     if (orphaned) due_forget_fields(rk, r);
-    if (orphaned && r->stored.size >= BIG_COLLECTION) delete_orphans(rk, r);
-    if (orphaned) count_orphans(rk, r);
+    if (orphaned) orphan_rows(rk, r);
     switch ((enum value_type)r->type) {
     case TYPE_HASH:
     case TYPE_SET: map_commit(rk, r); break;

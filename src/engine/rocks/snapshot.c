@@ -11,6 +11,7 @@
  * without keys; stretches of orphans are, and are gone through so many at a time.
  *
  * What can't be read sets `failed`: of the view, and where the walk itself can't go on, of the engine. */
+#include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
 #include "engine/rocks/type/draw.h"
 #include "engine/rocks/legacy.h"
@@ -22,6 +23,7 @@ struct view {
     struct rk rk; /* first: the engine that is handed out */
     struct rk *of;
     struct store_iter *meta, *old; /* they stand on what comes next; old: NULL when there is none */
+    struct store_iter *marks;      /* of companions that stay, after all keys; NULL: there are none */
     struct rk_db *db;              /* of the last key */
     struct row *row;               /* the key handed out last */
     struct buf from;               /* scratch */
@@ -74,6 +76,7 @@ static struct view *view_new(struct rk *of)
     rk->touched_end = &rk->touched;
     rk->row_budget = ROW_BUDGET;
     rk->legacy = of->legacy;
+    rk->companions = of->companions;
     rk->dbs = mem_alloc(rk->base.databases * sizeof *rk->dbs);
     for (u32 i = 0; i < rk->base.databases; i++) {
         const struct rk_db *db = of->dbs[i];
@@ -107,11 +110,16 @@ static void view_free(struct view *v)
         forget(v);
         store_iter_done(v->meta);
         if (v->old) store_iter_done(v->old);
+        if (v->marks) store_iter_done(v->marks);
     }
     store_view_close(rk->session);
-    for (u32 i = 0; i < rk->base.databases; i++) row_flush(rk, rk->dbs[i]);
+    for (u32 i = 0; i < rk->base.databases; i++) {
+        row_flush(rk, rk->dbs[i]);
+        companion_flush(rk, rk->dbs[i]);
+    }
     while (rk->graves) row_bury(rk, UINT32_MAX);
     for (u32 i = 0; i < rk->base.databases; i++) {
+        companion_release(rk->dbs[i]);
         table_release(&rk->dbs[i]->rows);
         mem_free(rk->dbs[i]);
     }
@@ -131,6 +139,18 @@ static struct store_iter *open_walk(struct view *v, enum family f)
     put_u64(to, (RK_REGION + 1) ^ 1ull << 63);
     struct store_iter *it = store_iter(v->rk.session, f, bytes_of(from, 8), bytes_of(to, 8), STORE_KEPT);
     store_seek_first(it);
+    return it;
+}
+
+static struct store_iter *open_marks(struct view *v)
+{
+    struct buf from = {0}, to = {0};
+    buf_append_char(&from, COMPANION_MARK);
+    buf_append_char(&to, COMPANION_MARK + 1);
+    struct store_iter *it = store_iter(v->rk.session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_KEPT);
+    store_seek_first(it);
+    buf_release(&from);
+    buf_release(&to);
     return it;
 }
 
@@ -155,6 +175,7 @@ static bool begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
     }
     v->meta = open_walk(v, FAM_META);
     if (rk->legacy) v->old = open_walk(v, FAM_DATA);
+    if (rk->companions) v->marks = open_marks(v);
     rk->view = v;
     return true;
 }
@@ -223,6 +244,18 @@ static int compare(struct view *v)
     return bytes_cmp(old, meta);
 }
 
+/* Whether there is, or may be, a companion that stays. */
+static bool take_marked(struct view *v)
+{
+    struct codec_key k;
+    if (!v->marks || !store_valid(v->marks)) return false;
+    bytes mark = store_key(v->marks);
+    bool known = codec_key_read(bytes_of(mark.p + 1, mark.n - 1), &k) && db_of(v, k.index);
+    if (known) v->row = companion_marked_row(&v->rk, v->db, k.key);
+    store_next(v->marks);
+    return true;
+}
+
 /* True: there is a key, or may be one. */
 static bool step(struct view *v)
 {
@@ -230,7 +263,7 @@ static bool step(struct view *v)
         int c = compare(v);
         if (c <= 0) take_old(v, c == 0);
         else if (store_valid(v->meta)) take_meta(v);
-        else return false;
+        else if (!take_marked(v)) return false;
     }
     return !v->rk.base.failed;
 }
@@ -255,6 +288,7 @@ static bool next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
     u64 hash = row_hash(v->row->db, row_key(v->row));
     v->row->access = access_of(v, v->row, hash);
     row_ref(v->row, hash, ref);
+    if (v->row->db->companions) ref->type = TYPE_NONE;
     return true;
 }
 

@@ -231,9 +231,10 @@ static void write_index(struct rk *rk, const struct rk_db *db)
 static void write_database(struct rk *rk, struct rk_db *db)
 {
     bool spare = rk_is_spare(rk, db);
-    if (spare && db->count == 0 && (db->counts_changed || db->renumbered))
+    bool empty = db->count == 0 && !db->has_companions;
+    if (spare && empty && (db->counts_changed || db->renumbered))
         store_delete(rk->session, FAM_INFO, counts_key(rk, db));
-    else if (db->counts_changed) write_counts(rk, db);
+    else if (db->counts_changed || (spare && db->renumbered)) write_counts(rk, db);
     if (db->renumbered && !spare) write_index(rk, db);
 }
 
@@ -279,7 +280,7 @@ void state_committed(struct rk *rk, u64 seq)
     for (u32 i = 0; i < rk_changed(rk); i++) {
         struct rk_db *db = rk->dbs[i];
         bool emptied = db->flushed || (db->renumbered && !rk->legacy); /* old strings are not counted */
-        if (rk_is_spare(rk, db) && db->count == 0 && emptied) renew_index(rk, db);
+        if (rk_is_spare(rk, db) && db->count == 0 && !db->has_companions && emptied) renew_index(rk, db);
         rk->spare_used |= rk_is_spare(rk, db) && db->count;
         db->counts_changed = db->renumbered = db->flushed = false;
         db->stored_number = i;

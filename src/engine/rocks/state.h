@@ -14,6 +14,7 @@
  *   'n' · u64 region                                 engine.note: the position of replication
  *   'f' · u64 region · name                          META_FUNCTIONS (engine.h): the code of a library. Older
  *                                                    versions had one row, without a name, of all libraries
+ *   'k' · P                                          empty: a companion that stays (companion.h)
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
  */

@@ -57,6 +57,7 @@ const char *check_family(enum family f)
     static const char *const names[CHECK_LANES] = {
         [FAM_META] = "redis_metadata", [FAM_DATA] = "data", [FAM_SCORE] = "redis_zset_score",
         [FAM_RANK] = "zset_rank", [FAM_FIELD] = "field_deadline", [FAM_STREAM] = "redis_stream",
+        [FAM_COMPANION] = "companion",
     };
     return names[f];
 }
@@ -121,6 +122,9 @@ static void print_summary(const struct check *c)
         printf("  %-16s %llu keys, of which %llu have passed it\n", "with a deadline",
                LLU(c->with_deadline), LLU(c->dead));
     print_some("field deadlines", c->field_deadlines);
+    if (c->companions)
+        printf("  %-16s %llu, with %llu rows; %llu stay without their key\n", "companions",
+               LLU(c->companions), LLU(c->companion_rows), LLU(c->kept.n));
     if (c->made_here && !c->damaged && !c->due_damaged && c->due_rows)
         printf("  %-16s %llu, of which %llu are out of date\n", "due references", LLU(c->due_rows),
                LLU(c->due_rows - MIN(c->due_used, c->due_rows)));
@@ -326,6 +330,7 @@ int rocks_check(const char *dir)
     walk(&c);
     check_due_rows(&c);
     check_counts(&c);
+    check_kept(&c);
     printf("Checked %s\n", dir);
     print_summary(&c);
     release(&c);

@@ -15,7 +15,7 @@
 #define LLU(x) ((unsigned long long)(x)) /* for printf */
 #define LLD(x) ((long long)(x))
 
-enum { CHECK_LANES = FAM_STREAM + 1 }; /* families in the order of P: FAM_META … FAM_STREAM */
+enum { CHECK_LANES = FAM_COMPANION + 1 }; /* families in the order of P: FAM_META … FAM_COMPANION */
 
 /* What was counted of a database, and what meta_info says of it. */
 struct check_db {
@@ -54,6 +54,10 @@ struct check {
     u64 keys[TYPE_STREAM + 1], elements[TYPE_STREAM + 1]; /* by type */
     u64 legacy_strings, spare_keys;
     u64 with_deadline, dead, field_deadlines;
+    u64 companions, companion_rows;
+    struct check_marks {
+        u64 n, sum; /* of hashes of P */
+    } kept, marks;  /* companions that stay; what meta_info says of them */
     u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */
     u64 taken;              /* keys that compactions took, and the index has not noticed yet */
     u64 orphans[CHECK_LANES], rows;
@@ -128,5 +132,11 @@ void check_count_key(struct check *c, const struct check_key *k); /* and its pla
 void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms);
 void check_due_rows(struct check *c);
 void check_counts(struct check *c); /* once everything was seen */
+
+/* -- check_companion.c ---------------------------------------------------------------------------- */
+
+void check_companion(struct check *c, struct check_key *k); /* after the key's own rows */
+void check_add_mark(struct check_marks *m, bytes p);
+void check_kept(struct check *c); /* once everything was seen */
 
 #endif

@@ -333,6 +333,7 @@ void check_key(struct check *c, struct check_key *k)
     case TYPE_STRING:
     case TYPE_NONE: break;
     }
-    for (int f = FAM_DATA; f < CHECK_LANES; f++)
+    for (int f = FAM_DATA; f <= FAM_STREAM; f++)
         while (own_row(c, k, (enum family)f, &sub)) check_next(c, (enum family)f);
+    check_companion(c, k);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "engine/rocks/check/check.h"
+#include "engine/rocks/companion.h"
 #include "engine/rocks/state.h"
 
 /* -- reading meta_info ------------------------------------------------------------------------- */
@@ -78,6 +79,12 @@ static bool read_info_row(struct check *c, bytes key, bytes value)
         c->legacy = true;
         buf_append_bytes(&c->legacy_position, value);
         return true;
+    }
+    if (key.n && key.p[0] == COMPANION_MARK) {
+        struct codec_key k;
+        bytes p = bytes_of(key.p + 1, key.n - 1);
+        check_add_mark(&c->marks, p);
+        return codec_key_read(p, &k) && k.rest.n == 0 && value.n == 0;
     }
     if (key.n < 9 || get_u64(key.p + 1) != RK_REGION) return false;
     return read_region_row(c, key.p[0], bytes_of(key.p + 9, key.n - 9), value);

@@ -28,25 +28,37 @@ struct judge {
 
 /* -- orphans --------------------------------------------------------------------- */
 
-/* Reads the metadata of prefix. A string has no version: whatever hangs below it is an orphan. What
- * can't be read or understood is UNKNOWN, and its rows stay. */
+static rocksdb_column_family_handle_t *head_of(const struct judge *j)
+{
+    return j->family == FAM_COMPANION ? j->fs->companion : j->fs->meta;
+}
+
+static void read_version(struct judge *j, bytes raw)
+{
+    struct codec_meta meta;
+    struct codec_companion companion;
+    bool known = j->family == FAM_COMPANION ? codec_companion_read(raw, &companion)
+                                            : codec_meta_read(raw, &meta);
+    u64 version = !known ? 0 : j->family == FAM_COMPANION ? companion.version : meta.version;
+    if (!known) j->found = UNKNOWN;
+    else if (version) j->found = PRESENT;
+    j->version = version;
+}
+
+/* Reads the metadata of prefix, or the head of its companion. A string has no version, nor has a
+ * companion without rows: whatever hangs below it is an orphan. What can't be read or understood is UNKNOWN,
+ * and its rows stay. */
 static void look_up(struct judge *j)
 {
     char *err = NULL;
     rocksdb_pinnableslice_t *pin =
-        rocksdb_get_pinned_cf(j->db, j->read, j->fs->meta, j->prefix.p, j->prefix.n, &err);
+        rocksdb_get_pinned_cf(j->db, j->read, head_of(j), j->prefix.p, j->prefix.n, &err);
     j->found = err ? UNKNOWN : ABSENT;
     if (err) rocksdb_free(err);
     if (!pin) return;
-    struct codec_meta meta;
     bytes raw;
     raw.p = rocksdb_pinnableslice_value(pin, &raw.n);
-    if (!codec_meta_read(raw, &meta)) {
-        j->found = UNKNOWN;
-    } else if (meta.type != TYPE_STRING) {
-        j->found = PRESENT;
-        j->version = meta.version;
-    }
+    read_version(j, raw);
     rocksdb_pinnableslice_destroy(pin);
 }
 
@@ -107,7 +119,7 @@ static unsigned char judge_row(void *arg, int level UNUSED, const char *key, siz
         struct codec_meta meta;
         i64 dead_ms = atomic_load_explicit(&j->fs->dead_ms, memory_order_relaxed);
         drop = dead_ms && codec_meta_read(bytes_of(value, value_n), &meta) && meta.deadline_ms &&
-               meta.deadline_ms <= dead_ms;
+               meta.deadline_ms <= dead_ms && !meta.companion;
     } else if (j->db) {
         bytes k = bytes_of(key, key_n);
         drop = j->family == FAM_DEADLINE ? abandoned(j, k) : orphan(j, k);

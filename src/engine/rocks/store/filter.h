@@ -1,7 +1,8 @@
 /* What compactions may throw away, beyond what RocksDB knows to be deleted:
  *
  *   redis_metadata        rows of keys that are dead by the region's clock
- *   data, redis_zset_score, zset_rank, field_deadline, redis_stream
+ *                         (but for those that have to take a companion along: companion.h)
+ *   data, redis_zset_score, zset_rank, field_deadline, redis_stream, companion
  *                         orphans: rows whose collection is gone or has another version
  *   deadline              rows of databases that were spare and are no more: such an index has counts
  *                         (state.h) from its first key on until it is emptied, and never comes back. A
@@ -27,7 +28,7 @@
 /* Shared by the loop and RocksDB's threads; zeroed to start with. Outlives the database. */
 struct filters {
     _Atomic(rocksdb_t *) db; /* NULL: not open yet, or closing: everything is kept */
-    rocksdb_column_family_handle_t *meta, *info; /* set before db */
+    rocksdb_column_family_handle_t *meta, *info, *companion; /* set before db */
     _Atomic i64 dead_ms;
     _Atomic u64 kept_version; /* orphans up to this one stay; 0: none do */
     /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which

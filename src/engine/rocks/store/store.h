@@ -16,8 +16,8 @@
 
 #include "engine/rocks/rocks.h"
 
-enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM, FAM_DEADLINE, FAM_INFO,
-              FAM_COUNT };
+enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM, FAM_COMPANION, FAM_DEADLINE,
+              FAM_INFO, FAM_COUNT };
 
 struct store;
 struct store_session;

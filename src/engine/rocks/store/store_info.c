@@ -114,6 +114,7 @@ void store_info(struct store_session *session, struct buf *out)
     log_sync(s, out);
     line(out, "dead_keys_dropped", dropped(s, FAM_META));
     line(out, "orphans_dropped", dropped(s, FAM_DATA) + dropped(s, FAM_SCORE) + dropped(s, FAM_RANK) +
-                                     dropped(s, FAM_FIELD) + dropped(s, FAM_STREAM));
+                                     dropped(s, FAM_FIELD) + dropped(s, FAM_STREAM) +
+                                     dropped(s, FAM_COMPANION));
     for (int f = 0; f < FAM_COUNT; f++) family(s, (enum family)f, out);
 }

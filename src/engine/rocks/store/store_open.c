@@ -22,6 +22,7 @@ const char *const store_family_names[FAM_COUNT] = {
     [FAM_RANK] = "zset_rank",
     [FAM_FIELD] = "field_deadline",
     [FAM_STREAM] = "redis_stream",
+    [FAM_COMPANION] = "companion",
     [FAM_DEADLINE] = "deadline",
     [FAM_INFO] = "meta_info",
 };
@@ -273,6 +274,7 @@ struct store *store_open(const struct rocks_options *o, bool read_only, struct b
     bool ok = s->db != NULL;
     if (ok && !read_only) {
         s->filters.meta = s->cf[FAM_META];
+        s->filters.companion = s->cf[FAM_COMPANION];
         s->filters.info = s->cf[FAM_INFO];
         atomic_store_explicit(&s->filters.db, s->db, memory_order_release);
         store_begin_note(s);

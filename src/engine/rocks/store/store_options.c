@@ -25,7 +25,7 @@ static const struct {
 } shapes[FAM_COUNT] = {
     [FAM_META] = {2, 32, true},     [FAM_DATA] = {8, 8, true},    [FAM_SCORE] = {8, 8, false},
     [FAM_RANK] = {4, 8, true},      [FAM_FIELD] = {4, 8, true},   [FAM_STREAM] = {8, 8, true},
-    [FAM_DEADLINE] = {4, 2, false}, [FAM_INFO] = {1, 8, false},
+    [FAM_DEADLINE] = {4, 2, false}, [FAM_INFO] = {1, 8, false},   [FAM_COMPANION] = {2, 8, true},
 };
 
 #define MB ((u64)1 << 20)

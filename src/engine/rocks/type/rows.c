@@ -176,14 +176,15 @@ void rows_commit(struct rk *rk, struct row *r)
 {
     u32 n;
     if (!r->delta) return;
-    cuts_write(rk, r, FAM_STREAM);
+    enum family f = row_family(r);
+    cuts_write(rk, r, f);
     if (!r->delta->touched) return;
     bytes prefix = delta_prefix(rk, r);
     struct change **ordered = delta_ordered(rk, r, &n);
     for (u32 i = 0; i < n; i++) {
         const struct change *c = ordered[i];
         if (c->put) gaps_put(r->gaps, c->sub);
-        if (c->put) store_put2(rk->session, FAM_STREAM, prefix, c->sub, c->value);
-        else if (c->stored) store_delete2(rk->session, FAM_STREAM, prefix, c->sub);
+        if (c->put) store_put2(rk->session, f, prefix, c->sub, c->value);
+        else if (c->stored) store_delete2(rk->session, f, prefix, c->sub);
     }
 }
