@@ -1,11 +1,12 @@
-/* The Raft library through its C interface: a group of one, refusals, and that timeouts come from the seed.
- * */
+/* The Raft library through its C interface: a group of one, refusals,
+ * and that timeouts come from the seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/types.h"
 #include "raft/raft_core.h"

@@ -1,0 +1,178 @@
+/* One member's side of one Raft group: the core, its log and its state machine put together.
+ *
+ * All rules that keep a group safe are here and nowhere else, so that the server and the simulator
+ * (tests/sim) run the same code. A group does no input or output, reads no clock, and belongs to one
+ * thread.
+ *
+ * Rules, referred to by number in group.c:
+ *   1  Nothing that promises something leaves before the promise is durable: votes and acknowledgements
+ *      wait for the write they belong to.
+ *   2  Entries are applied in order, once, when committed. The machine stores `struct raft_applied`
+ *      atomically with what an entry changed.
+ *   3  One evaluation is open at a time. Its transaction commits when its own entry, known by (term,
+ *      index), comes back committed. If leadership or the epoch is lost first, it is given up; should the
+ *      entry come back through the log after all, it is applied as on any follower.
+ *   4  An entry proposed under another epoch version is void: it changes nothing on any member.
+ *   5  Stamps never decrease along the log. The region's clock is the stamp of the last applied entry.
+ *      Evaluations of a leader never go back in time.
+ *   6  A reply that depends on something having expired that the region's clock still calls alive waits for
+ *      an entry with that stamp, proposed by the same leader: no later evaluation, here or elsewhere, sees
+ *      it alive again.
+ *   7  A read leaves after a quorum has confirmed, later than it was evaluated, that this was the leader.
+ *   8  A follower reads its state at the region's clock, when it has applied what the leader had committed
+ *      when asked.
+ *   9  While a snapshot is being installed the group does nothing else. Machine first, then the log: see
+ *      group_open.
+ *
+ * Life of a write on the leader:
+ *
+ *     if (group_may_evaluate(g)) {
+ *         now = group_evaluation_time(g);
+ *         run the requests that wait, at `now`, in an open transaction; their effects are journal records;
+ *         group_evaluated(g, now, effects, depends_ms, &wait);
+ *     }
+ *     … ops->commit: the transaction commits and replies leave; or ops->abandon: it is rolled back.
+ *
+ * Callbacks must not call the group again, except for group_status() and the small questions below. */
+#ifndef MAYFLY_RAFT_GROUP_H
+#define MAYFLY_RAFT_GROUP_H
+
+#include "raft/command.h"
+#include "raft/raft_log.h"
+
+struct group;
+struct raft_machine;
+
+/* How far a machine has come. Stored by the machine, in the same atomic write as the data it describes. */
+struct raft_applied {
+    u64 index, term;
+    u64 clock_ms; /* the region's clock */
+    struct raft_epoch epoch;
+    struct raft_conf conf;
+};
+
+enum group_loss {
+    GROUP_LOSS_UNKNOWN, /* the writes may or may not happen: -UNCERTAIN */
+    GROUP_LOSS_VOID     /* they certainly have not happened and will not */
+};
+
+struct raft_machine_ops {
+    void (*load)(struct raft_machine *m, struct raft_applied *at);
+
+    /* Another's entry: its effects, at at->clock_ms, and `at`. Without a command only `at` changes. */
+    void (*apply)(struct raft_machine *m, const struct raft_applied *at, const struct raft_command *command);
+    /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave.
+     * */
+    void (*commit)(struct raft_machine *m, const struct raft_applied *at);
+    /* The open evaluation is rolled back. */
+    void (*abandon)(struct raft_machine *m, enum group_loss loss);
+    /* A read that waited for confirmation (group_evaluated) may be answered, or is to be tried elsewhere.
+     * */
+    void (*confirmed)(struct raft_machine *m, u64 read, bool ok);
+    /* A follower read (group_follower_read) may be evaluated now, at the region's clock, and answered; or
+     * failed. */
+    void (*readable)(struct raft_machine *m, u64 read, bool ok);
+    /* The nearest deadline of anything that is alive by the region's clock; 0: none. */
+    u64 (*next_deadline)(struct raft_machine *m);
+
+    void (*send)(struct raft_machine *m, u64 to, bytes message);
+    /* Send the machine's committed data as it is now, which is `at`, and this message with it
+     * (group_receive_snapshot at the other end). Whatever becomes of it, group_snapshot_sent must be
+     * called. */
+    void (*snapshot_send)(struct raft_machine *m, u64 to, const struct raft_applied *at, bytes message);
+    /* Replace all data by the snapshot that arrived last, which is of this index and term; durably and
+     * atomically with the raft_applied that came with it. Then call group_installed. */
+    void (*snapshot_install)(struct raft_machine *m, u64 index, u64 term);
+    /* It is not wanted. */
+    void (*snapshot_discard)(struct raft_machine *m);
+};
+
+/* The first member of a machine's struct. */
+struct raft_machine {
+    const struct raft_machine_ops *ops;
+};
+
+struct group_config {
+    u64 id;
+    u64 seed;                                 /* of election timeouts */
+    u64 nonce;                                /* never used before by this member, as a random number */
+    u32 election_ticks, heartbeat_ticks;      /* 10 and 2 */
+    u32 read_retry_ticks, read_timeout_ticks; /* ask again; give up */
+    u64 log_entries_max;                      /* compaction does not wait for slow members beyond this */
+    void (*print)(void *log, int level, const char *text, size_t size);
+};
+
+/* Opens a member from what its log and machine hold; both outlive the group. A member that is not in its
+ * own configuration waits until a leader adds it. */
+struct group *group_open(const struct group_config *config, struct raft_log *log,
+                         struct raft_machine *machine);
+void group_close(struct group *g);
+
+/* ---- Input. The wall clock is handed in with group_wall before others, at least once per turn of the
+ * loop. */
+void group_wall(struct group *g, u64 wall_ms);
+void group_tick(struct group *g);
+void group_receive(struct group *g, u64 from, bytes message);
+void group_durable(struct group *g, u64 number);   /* every log write up to this one would survive a crash */
+void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a queue is full */
+
+/* ---- Evaluation, on the leader. */
+bool group_may_evaluate(const struct group *g);
+/* The time at which to evaluate: the wall clock, or the region's if that is ahead. */
+u64 group_evaluation_time(struct group *g);
+
+enum group_wait {
+    GROUP_WAIT_COMMIT, /* commit or abandon will be called */
+    GROUP_WAIT_READ,   /* confirmed will be called with *read; the transaction is over */
+    GROUP_REFUSED      /* nothing was proposed and nothing has happened: roll back */
+};
+/* Ends an evaluation. `effects` may be empty; depends_ms: the latest deadline of anything that was found
+ * dead, or 0. */
+enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 depends_ms, u64 *read);
+
+/* Proposes another kind of entry, which comes back through apply on every member, if at all. */
+bool group_propose(struct group *g, enum raft_kind kind, bytes payload);
+/* Moves the region's clock if something has become due and nothing else did. Call it now and then; returns
+ * whether an entry was proposed. */
+bool group_clock_due(struct group *g);
+
+/* ---- Follower reads. Returns a number for `readable`. */
+u64 group_follower_read(struct group *g);
+
+/* ---- Leadership and membership. */
+void group_campaign(struct group *g);
+void group_transfer(struct group *g, u64 to);
+
+enum group_change {
+    GROUP_CHANGE_PROPOSED,
+    GROUP_CHANGE_NOT_LEADER,
+    GROUP_CHANGE_LATER,  /* another change is under way, a learner is behind, leadership is handed on first */
+    GROUP_CHANGE_INVALID /* never */
+};
+/* New members start as learners; a learner that has caught up may become a voter. */
+enum group_change group_change(struct group *g, const struct raft_change *changes, size_t n);
+
+/* ---- Snapshots and compaction. */
+void group_receive_snapshot(struct group *g, u64 from, bytes message);
+void group_installed(struct group *g, const struct raft_applied *at);
+void group_snapshot_sent(struct group *g, u64 to, bool ok);
+/* The machine would come back from a crash with at least `flushed_index` applied: entries up to it can go,
+ * as far as members that are about to need them have them. */
+void group_compact(struct group *g, u64 flushed_index);
+
+/* ---- Questions. */
+struct group_status {
+    struct raft_core_status core;
+    struct raft_applied at;
+    u64 clock_ahead_ms; /* the region's clock is ahead of this member's by that much */
+    bool evaluating;    /* an entry is in flight */
+    bool installing;
+    u64 reads_waiting;
+    u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
+};
+void group_status(const struct group *g, struct group_status *status);
+bool group_is_leader(const struct group *g);
+u64 group_leader(const struct group *g); /* 0: unknown */
+u64 group_clock(const struct group *g);
+
+#endif
