@@ -93,6 +93,15 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(RAFT_LIB) $(SUITES)
 	$(Q)$(CC) $(CFLAGS_ALL) -O1 -fno-lto -Wno-missing-prototypes -Wno-array-bounds -Itests -o $@ $< \
 	    $(if $(findstring tests/engine,$<),$(SUITES)) $(BUILD)/libmayfly.a $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto $(LIBS) -lcmocka
 
+# The simulator has its own copy of the group's code, in which bugs can be planted.
+SIM     := $(if $(RAFT_LIB),$(BUILD)/tests/sim/sim)
+SIM_SRC := $(wildcard tests/sim/*.c) src/raft/group.c src/raft/command.c
+$(BUILD)/tests/sim/sim: $(SIM_SRC) $(wildcard tests/sim/*.h src/raft/*.h) $(BUILD)/libmayfly.a $(RAFT_LIB)
+	@mkdir -p $(@D)
+	@echo '  LD   $@'
+	$(Q)$(CC) $(CFLAGS_ALL) -O2 -fno-lto -DMAYFLY_PLANT -Wno-missing-prototypes -Itests -o $@ $(SIM_SRC) $(BUILD)/libmayfly.a \
+	    $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto $(LIBS)
+
 -include $(OBJ:.o=.d)
 
 #: deps              install the Debian packages that building and testing need
@@ -116,6 +125,20 @@ TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGIN
 TEST_JOBS ?= 3
 server-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider tests/server
+
+#: sim               a Raft group in the simulator: SEEDS times SECONDS, and planted bugs must be found
+#: sim-soak          the same for long: as many processes as processors, SEEDS from SEED
+.PHONY: sim sim-soak
+SEED    ?= 1
+SEEDS   ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200)
+SECONDS ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),600,300)
+sim: $(SIM)
+	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
+	$(Q)tests/sim/planted $(SIM)
+
+sim-soak: $(SIM)
+	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \
+	    xargs -P $(shell nproc) -I '{}' $(SIM) --seed '{}' --seeds 10 --seconds $(SECONDS)
 
 #: oracle            random commands to Mayfly and redis-server, replies compared (ORACLE_SEED, ORACLE_COMMANDS)
 # The same random commands to Mayfly and to redis-server; replies must match.
@@ -199,7 +222,7 @@ test-address:
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
 
-test-programs: $(TEST_BIN)
+test-programs: $(TEST_BIN) $(SIM)
 
 # Threads write and sync files, make snapshots, run RocksDB's background work and answer scrapes.
 THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store)

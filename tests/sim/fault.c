@@ -1,0 +1,152 @@
+/* What goes wrong, and changes of membership. */
+#include "sim/sim.h"
+
+static struct node *fault_node(struct sim *s) { return &s->node[1 + sim_below(s, s->nodes_n)]; }
+
+static struct node *fault_leader(struct sim *s)
+{
+    for (u32 i = 1; i <= s->nodes_n; i++)
+        if (s->node[i].alive && !s->node[i].paused && group_is_leader(s->node[i].group)) return &s->node[i];
+    return NULL;
+}
+
+/* Most faults prefer a leader: nothing happens to a follower that is seen. */
+static struct node *fault_victim(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    return leader && sim_chance(s, 50) ? leader : fault_node(s);
+}
+
+void fault_heal(struct sim *s)
+{
+    memset(s->cut, 0, sizeof(s->cut));
+    s->loss_percent = s->duplicate_percent = s->slow_percent = 0;
+    for (u32 i = 1; i <= s->nodes_n; i++) s->node[i].disk_slowness = 1;
+}
+
+static void fault_partition(struct sim *s)
+{
+    u64 side = sim_below(s, 1u << s->nodes_n);
+    for (u32 i = 1; i <= s->nodes_n; i++)
+        for (u32 k = 1; k <= s->nodes_n; k++) s->cut[i][k] = ((side >> (i - 1)) ^ (side >> (k - 1))) & 1;
+    sim_trace(s, "partition %llx", (unsigned long long)side);
+}
+
+static void fault_one_way(struct sim *s)
+{
+    struct node *n = fault_victim(s);
+    bool in = sim_chance(s, 50);
+    for (u32 k = 1; k <= s->nodes_n; k++) {
+        if (k == n->id || sim_chance(s, 30)) continue;
+        if (in) s->cut[k][n->id] = true;
+        else s->cut[n->id][k] = true;
+    }
+    sim_trace(s, "one-way cut %s %llu", in ? "to" : "from", (unsigned long long)n->id);
+}
+
+static void fault_crash(struct sim *s, struct node *n)
+{
+    if (!n->alive) return;
+    node_crash(n);
+    sim_post(s,
+             (struct event){.at_us = s->now_us + 50000 + sim_below(s, sim_chance(s, 70) ? 3000000 : 20000000),
+                            .type = EV_RESTART,
+                            .node = (u32)n->id});
+}
+
+static void fault_pause(struct sim *s)
+{
+    struct node *n = fault_victim(s);
+    if (!n->alive || n->paused) return;
+    n->paused = true;
+    sim_trace(s, "pause of %llu", (unsigned long long)n->id);
+    sim_post(s, (struct event){.at_us = s->now_us + 100000 + sim_below(s, 6000000),
+                               .type = EV_RESUME,
+                               .node = (u32)n->id,
+                               .incarnation = n->incarnation});
+}
+
+static void fault_clock(struct sim *s)
+{
+    struct node *n = fault_victim(s);
+    i64 before = n->clock_offset_ms;
+    switch (sim_below(s, 4)) {
+    case 0: n->clock_offset_ms += 400000; break;
+    case 1: n->clock_offset_ms -= 400000; break;
+    case 2: n->clock_offset_ms = (i64)sim_below(s, 4000) - 2000; break;
+    default: n->clock_offset_ms = 0, n->drift_ppm = (i64)sim_below(s, 2000) - 1000;
+    }
+    if (n->clock_offset_ms > 800000 || n->clock_offset_ms < -800000) n->clock_offset_ms = 0;
+    if (n->clock_offset_ms < before) s->stepped_us = s->now_us;
+    s->stepped_us = s->now_us;
+    sim_trace(s, "clock of %llu at %+lld ms", (unsigned long long)n->id, (long long)n->clock_offset_ms);
+}
+
+static bool fault_among(const u64 *ids, u32 n, u64 id)
+{
+    for (u32 i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* Adds a learner, promotes one, removes a voter, or replaces a voter by a learner in one step. */
+static void fault_membership(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    struct group_status st;
+    if (!leader) return;
+    group_status(leader->group, &st);
+    const struct raft_conf *c = &st.at.conf;
+    struct raft_change change[2];
+    size_t n = 0;
+    u64 outsider = 0;
+    for (u64 i = 1; i <= s->nodes_n; i++)
+        if (!fault_among(c->voters, c->voters_n, i) && !fault_among(c->learners, c->learners_n, i))
+            outsider = i;
+    if (c->learners_n && sim_chance(s, 60))
+        change[n++] = (struct raft_change){c->learners[sim_below(s, c->learners_n)], RAFT_ADD_VOTER};
+    else if (outsider && sim_chance(s, 60)) change[n++] = (struct raft_change){outsider, RAFT_ADD_LEARNER};
+    if (c->voters_n > 3 && (n == 0 || sim_chance(s, 30)))
+        change[n++] = (struct raft_change){c->voters[sim_below(s, c->voters_n)], RAFT_REMOVE};
+    if (n == 0) return;
+    enum group_change verdict = group_change(leader->group, change, n);
+    if (verdict == GROUP_CHANGE_INVALID) sim_fail(s, "a valid change was refused");
+    s->conf_changes += verdict == GROUP_CHANGE_PROPOSED;
+    sim_trace(s, "change of %zu members: %d", n, (int)verdict);
+}
+
+static void fault_transfer(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    if (leader) group_transfer(leader->group, fault_node(s)->id);
+}
+
+/* A new epoch. What was evaluated under the old one must be void. */
+static void fault_epoch(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    if (!leader) return;
+    group_wall(leader->group, node_wall_ms(leader));
+    struct clear c = op_clear(s);
+    group_propose(leader->group, RAFT_KIND_SPLIT, bytes_of(&c, sizeof(c)));
+}
+
+void fault_event(struct sim *s)
+{
+    u64 r = sim_below(s, 100);
+    sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, 2500000), .type = EV_FAULT});
+    if (r < 16) fault_heal(s);
+    else if (r < 28) fault_crash(s, fault_victim(s));
+    else if (r < 30)
+        for (u32 i = 1; i <= s->nodes_n; i++) fault_crash(s, &s->node[i]); /* power cut */
+    else if (r < 38) fault_pause(s);
+    else if (r < 44) fault_partition(s);
+    else if (r < 50) fault_one_way(s);
+    else if (r < 56) s->loss_percent = (u32)sim_below(s, 30), s->duplicate_percent = (u32)sim_below(s, 20);
+    else if (r < 60) s->slow_percent = (u32)sim_below(s, 30);
+    else if (r < 66) fault_victim(s)->disk_slowness = 1 + (u32)sim_below(s, 100);
+    else if (r < 76) fault_clock(s);
+    else if (r < 86) fault_membership(s);
+    else if (r < 92) fault_transfer(s);
+    else fault_epoch(s);
+}
