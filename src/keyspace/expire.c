@@ -186,6 +186,6 @@ static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
 
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks)
 {
-    if (ks->mode != EXPIRY_ACTIVE) return false;
+    if (!expiry_cycles(ks->mode)) return false;
     return c->source == EXPIRE_INDEX ? step_index(c, ks) : step_sample(c, ks);
 }

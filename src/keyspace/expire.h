@@ -58,7 +58,7 @@ i64 expire_cycle_allowance(struct expire_cycle *c, i64 mono_us, bool idle);
 bool expire_cycle_waits(const struct expire_cycle *c);
 
 /* Reclaims a small bounded number of keys. True: there may be more to do right now.
- * It has work in EXPIRY_ACTIVE only. */
+ * It has work only where expiry_cycles() says so. */
 bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 
 /* The slice took this long and, if more_left, stopped for lack of time. */

@@ -9,6 +9,8 @@
  *                    failover, no writes
  *                    can be kept
  *   REPLICA          a replica               wall clock   no         yes (3)    own keys    like any other
+ *   RAFT             a member of a group     its region's no         yes (4)    yes (4)     there is none
+ *                                            clock (4)
  *   REPLICA_SERVES   … that serves dead      nothing is   no         no         own keys    like any other
  *                    keys                    dead
  *   APPLY            a primary's stream,     nothing is   no         no         no          like any other
@@ -20,10 +22,14 @@
  *   (3) On a writable replica, so that a write never adds to a dead value. Other dead keys wait for the
  *       primary's DEL.
  *
+ *   (4) The clock is the stamp of the last entry that was applied, the same on every member at the same place
+ *       of the log. What is dead by it is dead for all later entries, so each member deletes it by itself,
+ *       whenever it likes, and nothing is written to the journal for it. A leader that evaluates a request
+ *       may be ahead of the clock: what it found dead then is in keyspace.found_dead_ms.
+ *
  * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
  *
- * A Raft member will delete by its region's clock, in every role; a site will keep the metadata it must send
- * to others. Both get a row here. */
+ * A site will keep the metadata it must send to others; it gets a row here. */
 #ifndef MAYFLY_KEYSPACE_EXPIRY_MODE_H
 #define MAYFLY_KEYSPACE_EXPIRY_MODE_H
 
@@ -33,18 +39,25 @@ enum expiry_mode {
     EXPIRY_ACTIVE,
     EXPIRY_PAUSED,
     EXPIRY_REPLICA,
+    EXPIRY_RAFT,
     EXPIRY_REPLICA_SERVES,
     EXPIRY_APPLY,
 };
 
 /* Whether dead keys are hidden at all. */
-static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_REPLICA; }
+static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_RAFT; }
 
 /* Whether the region follows a primary, which decides on deletions. */
 static inline bool expiry_follows(enum expiry_mode m)
 {
     return m == EXPIRY_REPLICA || m == EXPIRY_REPLICA_SERVES;
 }
+
+/* Whether the cycle deletes dead keys. */
+static inline bool expiry_cycles(enum expiry_mode m) { return m == EXPIRY_ACTIVE || m == EXPIRY_RAFT; }
+
+/* Whether deleting a dead key is an effect that others have to be told. */
+static inline bool expiry_is_recorded(enum expiry_mode m) { return m != EXPIRY_RAFT; }
 
 /* Whether a command deletes the dead keys it finds. */
 static inline bool expiry_deletes(enum expiry_mode m, bool writes, bool reads_only)

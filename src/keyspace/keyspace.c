@@ -19,6 +19,7 @@ void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *jour
 void keyspace_begin(struct keyspace *ks, i64 now_ms, enum expiry_mode mode)
 {
     ks->now_ms = ks->dead_by_ms = now_ms;
+    ks->found_dead_ms = 0;
     keyspace_set_mode(ks, mode);
     ks->eng->ops->begin(ks->eng, now_ms);
     ks->eng->fresh_access = access_new(ks);
@@ -99,8 +100,10 @@ static void touch(struct keyspace *ks, struct key_ref *ref)
 static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
-    return ref->type == TYPE_HASH && e->ops->map.has_field_deadlines(e, ref) &&
-           e->ops->size(e, ref) == 0;
+    if (ref->type != TYPE_HASH || !e->ops->map.has_field_deadlines(e, ref)) return false;
+    /* The engine hides dead fields: which of them a command looked for is not known here. */
+    if (ks->mode == EXPIRY_RAFT && e->ops->map.dead_fields(e, ref)) ks->found_dead_ms = ks->now_ms;
+    return e->ops->size(e, ref) == 0;
 }
 
 /* Whether a snapshot would have to write the whole hash before a field can be deleted. */
@@ -120,7 +123,8 @@ static void bury_hollow(struct keyspace *ks, struct key_ref *ref, bool vacate)
     if (all || !hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, all ? UINT32_MAX : BURY_FIELDS, true);
     if (!ref->entry || (each && !vacate)) return;
     ks->stats.expired_fields += e->ops->map.dead_fields(e, ref);
-    journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
+    if (expiry_is_recorded(ks->mode))
+        journal_effect(ks->journal, ref->db, 2, (bytes[]){BYTES_LIT("DEL"), ref->key});
     keyspace_touched(ks, ref->db, ref->key);
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
     e->ops->drop(e, ref);
@@ -130,7 +134,7 @@ void keyspace_bury_hollow(struct keyspace *ks, struct key_ref *ref) { bury_hollo
 
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
 {
-    return alive(ref->deadline_ms, ks->dead_by_ms) && !hash_is_hollow(ks, ref);
+    return !keyspace_is_dead(ks, ref->deadline_ms) && !hash_is_hollow(ks, ref);
 }
 
 static void bury_dead(struct keyspace *ks, struct key_ref *ref)
@@ -202,7 +206,7 @@ static void record_lag(struct keyspace *ks, i64 deadline_ms, bool lazy)
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
 {
     struct engine *e = ks->eng;
-    journal_expired(ks->journal, ref->db, ref->key);
+    if (expiry_is_recorded(ks->mode)) journal_expired(ks->journal, ref->db, ref->key);
     record_lag(ks, ref->deadline_ms, lazy);
     if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, ref, NULL, ref->deadline_ms);
     ks->stats.expired_keys++;
@@ -222,7 +226,8 @@ static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadli
 {
     struct reaping *r = arg;
     struct keyspace *ks = r->ks;
-    journal_effect(ks->journal, r->ref->db, 3, (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
+    if (expiry_is_recorded(ks->mode))
+        journal_effect(ks->journal, r->ref->db, 3, (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
     record_lag(ks, (i64)deadline_ms, r->lazy);
     if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, r->ref, &field, (i64)deadline_ms);
     ks->stats.expired_fields++;

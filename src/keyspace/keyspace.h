@@ -57,6 +57,7 @@ struct keyspace {
     struct journal *journal;
     i64 now_ms;
     i64 dead_by_ms; /* keys with an earlier deadline are dead: now_ms, or 0 if the mode hides nothing */
+    i64 found_dead_ms; /* the latest deadline of anything found dead since keyspace_begin; 0: nothing was */
     u64 dirty; /* changes by commands since start: the unit of `save` points */
 
     bool no_touch;          /* the running client does not update the access clock */
@@ -115,6 +116,14 @@ enum lookup_intent {
  * `ref` can be passed to str.put: entry is NULL, db and hash are set. */
 bool keyspace_find(struct keyspace *ks, u32 db, bytes key, enum lookup_intent, struct key_ref *ref);
 
+/* Whether a deadline has passed; one that has is remembered in found_dead_ms. */
+static inline bool keyspace_is_dead(struct keyspace *ks, i64 deadline_ms)
+{
+    if (LIKELY(alive(deadline_ms, ks->dead_by_ms))) return false;
+    ks->found_dead_ms = MAX(ks->found_dead_ms, deadline_ms);
+    return true;
+}
+
 /* Whether a key found by other means (scan, random) may be shown to a client. */
 bool keyspace_visible(struct keyspace *ks, struct key_ref *ref);
 
@@ -130,7 +139,8 @@ void keyspace_touched(struct keyspace *ks, u32 db, bytes key);
 void keyspace_flush(struct keyspace *ks, u32 db);
 void keyspace_swap(struct keyspace *ks, u32 a, u32 b);
 
-/* Deletes a key whose deadline has passed: journal DEL, `expired` event, lag. */
+/* Deletes a key whose deadline has passed: journal DEL (unless each member deletes by itself), `expired`
+ * event, lag. */
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
 
 /* Deletes up to `max` dead fields of a hash: journal HDEL, `hexpired` event. Deletes the hash with its last

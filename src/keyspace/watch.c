@@ -111,7 +111,7 @@ bool watch_broken(const struct watcher *who, struct keyspace *ks)
 {
     if (who->dirty) return true;
     for (const struct watch *w = who->first; w; w = w->more)
-        if (!w->dead && (!alive(w->deadline_ms, ks->dead_by_ms) || fields_have_died(w, ks))) return true;
+        if (!w->dead && (keyspace_is_dead(ks, w->deadline_ms) || fields_have_died(w, ks))) return true;
     return false;
 }
 
