@@ -18,6 +18,7 @@ struct metrics {
     struct server *server;
     struct MHD_Daemon *daemon;
     uv_poll_t poll; /* its epoll descriptor */
+    int error;      /* errno of the first thing that went wrong in it */
     u32 count;      /* connections, the one that asked for something last at the end: */
     struct MHD_Connection *open[MOST_CONNECTIONS];
 };
@@ -105,6 +106,13 @@ static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED) { ru
 
 /* -- starting and stopping ------------------------------------------------------------------------------ */
 
+/* The library calls this where something fails. When it returns, errno may be that of its cleaning up. */
+static void metrics_note_error(void *arg, const char *format UNUSED, va_list values UNUSED)
+{
+    struct metrics *m = arg;
+    if (!m->error) m->error = errno;
+}
+
 /* *why: what went wrong, if NULL is returned. */
 static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port, const char **why)
 {
@@ -116,13 +124,13 @@ static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int 
         *why = gai_strerror(unknown);
         return NULL;
     }
-    errno = 0;
-    unsigned flags = MHD_USE_EPOLL | (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     struct MHD_Daemon *d = MHD_start_daemon(
-        flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
+        flags, (uint16_t)port, NULL, NULL, on_request, m, MHD_OPTION_EXTERNAL_LOGGER,
+        metrics_note_error, m, MHD_OPTION_SOCK_ADDR, found->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SILENT_S,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, m, MHD_OPTION_END);
-    *why = errno ? strerror(errno) : "the HTTP library does not say why";
+    *why = m->error ? strerror(m->error) : "the HTTP library does not say why";
     freeaddrinfo(found);
     return d;
 }
