@@ -2,6 +2,7 @@
 import random
 import time
 
+import redis_server
 from mayfly import ENGINE, Raw, ReplyError, encode
 
 FAR = 4_102_444_800_123             # 2100, in ms
@@ -200,6 +201,8 @@ def stream(reply):
     for g in found[b'groups']:
         g[b'consumers'] = [{k: v for k, v in fields(c).items() if k not in (b'seen-time', b'active-time')}
                            for c in g[b'consumers']]
+        if redis_server.version() >= (8, 0):    # which estimates it otherwise than 7.4
+            g.pop(b'lag', None)
     return found
 
 
@@ -234,8 +237,8 @@ def look(server, dbs=range(16), encodings=True):
             for k, kind, form, when, value in zip(keys, kinds, forms, times, values):
                 if kind == b'set' and form == b'listpack':  # which 7.0 does not have
                     form = b'hashtable'
-                if kind == b'list':     # always a quicklist in 7.0; later it depends on how it came to be
-                    form = None
+                if kind == b'list' or kind == b'set' and redis_server.version() >= (7, 2):
+                    form = None         # always a quicklist in 7.0; later it depends on how it came to be
                 data[db, k] = (kind, form if encodings else None, content(kind, value), when)
     return data
 

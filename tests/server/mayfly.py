@@ -9,6 +9,8 @@ import tempfile
 import time
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from ports import free_port        # noqa: F401 # pylint: disable=unused-import
 
@@ -66,7 +68,10 @@ def in_one_of(rounds, attempt):
 
 
 class Client(redis.Redis):
-    """redis-py's client, but closing it closes its connections."""
+    """redis-py's client, but closing it closes its connections, and what fails is not tried again."""
+
+    def __init__(self, **options):
+        super().__init__(**{'retry': Retry(NoBackoff(), 0), **options})
 
     def close(self):
         super().close()

@@ -1,4 +1,5 @@
 """A real redis-server, for files that go to and fro, and its checkers."""
+import functools
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 import mayfly
 
 
+@functools.lru_cache(maxsize=None)
 def version():
     """(7, 0) and the like, as `redis-server -v` tells it; (0, 0) without one."""
     program = shutil.which('redis-server')

@@ -631,7 +631,7 @@ def test_info(server, r):
     assert 990_000 < info['db0']['avg_ttl'] <= 1_000_000
     assert list(info['cmdstat_set']) == ['calls', 'usec', 'usec_per_call', 'rejected_calls', 'failed_calls']
     assert info['cmdstat_lpush']['failed_calls'] >= 1
-    assert info['errorstat_WRONGTYPE'].startswith('count=')
+    assert 'count' in info['errorstat_WRONGTYPE']          # text, or a dict: depends on redis-py
     assert re.fullmatch(r'p50=[\d.]+,p99=[\d.]+,p99.9=[\d.]+', str(info['latency_percentiles_usec_set'])) or \
         set(info['latency_percentiles_usec_set']) == {'p50', 'p99', 'p99.9'}
 

@@ -130,9 +130,18 @@ def test_it_can_be_turned_off(crashing):
 @pytest.mark.parametrize('trouble', ['for (;;) pause();', '*(volatile char *volatile)0 = 1;'])
 def test_a_report_that_runs_into_trouble(crashing, tmp_path, trouble):
     """INFO hangs, or faults itself: it is left out, and all else is there."""
-    (tmp_path / 'uname.c').write_text(f'#include <unistd.h>\nint uname(void *u) {{ {trouble} return 0; }}\n')
+    (tmp_path / 'uname.c').write_text(f'''
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int uname(void *u)
+        {{
+            if (access("{tmp_path}/now", F_OK)) return syscall(SYS_uname, u); /* libraries call it at the start */
+            {trouble}
+            return 0;
+        }}''')
     subprocess.run(['gcc', '-shared', '-fPIC', '-w', '-o', tmp_path / 'uname.so', tmp_path / 'uname.c'], check=True)
     s = crashing(before=('env', f'LD_PRELOAD={tmp_path}/uname.so'))
+    (tmp_path / 'now').touch()
     assert crash(s, 'SEGFAULT') == -signal.SIGSEGV
     part = sections(s.log)
     assert 'debug_segfault' in part['STACK TRACE'] and 'argv[1]: "SEGFAULT"' in part['CURRENT COMMAND']

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 import mayfly
+import redis_server
 from rdb_bytes import crc64
 
 FAR = 4_100_000_000_000     # ms: a deadline long after these tests
@@ -102,7 +103,10 @@ def read(c, key):
 
 
 def encoding(c, key):
-    """As 7.0 has it, where small sets of strings are hash tables, and lists are quicklists."""
+    """As 7.0 has it, where small sets of strings are hash tables, and lists are quicklists. Since 7.2 a set's encoding
+    depends on how it came to be: 513 integers in one SADD make a hash table, even if some are the same."""
+    if c.type(key) == b'set' and redis_server.version() >= (7, 2):
+        return None
     found, small = c.object('encoding', key), {b'set': b'hashtable', b'list': b'quicklist'}
     return small.get(c.type(key), found) if found == b'listpack' else found
 
@@ -379,8 +383,8 @@ def test_rdbcompression(r, empty_other):
         finally:
             c.config_set('rdbcompression', 'yes')
             c.function_flush()
-    for compress in 'yes', 'no':
-        assert dumps(r, compress) == dumps(empty_other, compress)
+    for compress in 'yes', 'no':        # at the end is the version of the format, and a checksum
+        assert [x[:-10] for x in dumps(r, compress)] == [x[:-10] for x in dumps(empty_other, compress)]
 
 
 def test_a_large_value(r, empty_other):

@@ -467,6 +467,7 @@ def test_random_commands(server_factory, redis_factory, tmp_path, seed, monkeypa
 # -- where the two differ ------------------------------------------------------------------------------
 
 @memory_only
+@redis_server.until((7, 4), 'has field deadlines')
 def test_field_deadlines_on_their_way_to_redis(server_factory, redis_factory, tmp_path):
     """Redis 7.0 has none: in a snapshot, or a base of one, it passes over them and keeps the fields. In commands it
     can't: they are to be rewritten first."""
