@@ -123,8 +123,9 @@ unit: $(TEST_BIN)
 TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE)
 # Server tests mostly wait for a server, so several run at once, each with servers and ports of its own.
 TEST_JOBS ?= 3
+SERVER_TESTS ?= tests/server
 server-tests: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider tests/server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SERVER_TESTS)
 
 #: sim               a Raft group in the simulator: SEEDS times SECONDS, and planted bugs must be found
 #: sim-soak          the same for long: as many processes as processors, SEEDS from SEED
@@ -214,18 +215,24 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=1500000
+	$(Q)$(MAKE_ONE) layers check-docs unit cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 
+# What RocksDB has a part in. All else runs on RocksDB without ASan, under ASan in memory, and in soak with both.
+ON_DISK := $(patsubst %,tests/server/test_%.py,aof_expiry blocking clock_steps dump events eviction expiry hash_ttl \
+           hostile interchange migrate multi persistence primary replica replica_stream rocks shutdown streams \
+           sync_loading waitaof)
 test-address:
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
-	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
+	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios SERVER_TESTS='$(ON_DISK)' \
+	    ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
 
 test-programs: $(TEST_BIN) $(SIM)
 
-# Threads write and sync files, make snapshots, run RocksDB's background work and answer scrapes.
-THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store)
+# Threads write and sync files, make snapshots, have sessions of one RocksDB, run its background work and answer
+# scrapes.
+THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store rocks_sessions)
 THREAD_SERVER := $(addprefix tests/server/test_,metrics.py waitaof.py persistence.py rocks.py)
 THREAD_ONLY   := told or overdue or silent or local_disk or bgsave or one_moment or restart_after or on_and_off or \
                  automatic or swapped or sync_modes or cleaner_counters or reads_leave
@@ -282,12 +289,13 @@ format:
 
 #: soak              the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
 # Fresh seeds for SOAK_MINUTES, plain and sanitized. First all of the seed of which test runs a part, and the server
-# tests in the sanitizer build.
+# tests in the sanitizer build, on both engines.
 SOAK_MINUTES ?= 30
 SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
 soak: $(BUILD)/mayfly-server
 	$(Q)$(MAKE) --no-print-directory oracle
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
+	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address ENGINE=rocksdb server-tests
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
 
