@@ -132,6 +132,18 @@ def test_the_aof_of_earlier_is_loaded(debug):
     assert c.call('SET', 'k', 'new') == b'OK'
 
 
+def test_loadaof_of_an_engine_with_its_own_log(debug):
+    """There is nothing to load: what the log holds is the data, of which nothing changes."""
+    if mayfly.ENGINE == 'memory':
+        pytest.skip('it has no log of its own')
+    c = debug('--appendonly', 'no')
+    c.call('SET', 'k', 'v', 'EX', 1000)
+    assert c.call('DEBUG', 'LOADAOF').startswith('ERR there is no append only file to load')
+    assert c.call('CONFIG', 'SET', 'appendonly', 'yes') == b'OK'
+    assert c.call('DEBUG', 'LOADAOF') == b'OK'
+    assert c.call('GET', 'k') == b'v' and 0 < c.call('TTL', 'k') <= 1000
+
+
 @pytest.mark.any_engine
 def test_cron_pauses(debug):
     c = debug()
