@@ -31,6 +31,7 @@ struct conn *conn_new(struct net *n, int fd, const struct listener *l)
     c->poll.data = c;
     net_moved(c);
     session_init(&c->session, ++n->next_id, false);
+    c->session.proto = n->config.default_proto;
     request_parser_init(&c->parser);
     c->next = n->conns;
     if (n->conns) n->conns->prev = c;

@@ -122,6 +122,7 @@ struct net_config {
     u32 keepalive_s;    /* 0: off */
     u32 backlog;
     u32 accepts, tls_accepts; /* of a listener in one turn of the loop */
+    u8 default_proto;         /* RESP version of a new connection */
     bool open;          /* whoever connects needs no password: the limits of strangers are nobody's */
     struct output_limit output[CONN_CLASSES];
     enum tls_verify tls_verify;

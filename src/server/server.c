@@ -76,6 +76,7 @@ void server_apply_config(struct server *s)
     s->net.config.keepalive_s = (u32)c->tcp_keepalive;
     s->net.config.accepts = (u32)c->max_new_connections;
     s->net.config.tls_accepts = (u32)c->max_new_tls_connections;
+    s->net.config.default_proto = (u8)c->client_default_resp;
     setlocale(LC_COLLATE, c->locale_collate.p ? c->locale_collate.p : ""); /* SORT ALPHA */
     s->net.config.backlog = (u32)c->tcp_backlog;
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);

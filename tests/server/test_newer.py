@@ -224,6 +224,16 @@ def test_connections_per_turn(server_factory, raw):
     assert run(several[0], 'CONFIG SET max-new-connections-per-cycle 1000') == b'OK'
 
 
+def test_default_resp(server_factory, raw):
+    c = raw(server_factory('--client-default-resp', 3).port)
+    assert run(c, 'CONFIG GET client-default-resp') == {b'client-default-resp': b'3'}
+    assert run(c, 'CONFIG GET client-default*') == {}
+    assert run(c, 'HELLO 2')[4:6] == [b'proto', 2] and run(c, 'CONFIG GET hz') == [b'hz', b'10']
+    run(c, 'RESET')
+    assert run(c, 'CONFIG GET hz') == {b'hz': b'10'}
+    assert run(c, 'CONFIG SET client-default-resp 2').startswith('ERR ')
+
+
 @pytest.mark.skipif(ENGINE == 'rocksdb', reason='reads stay reads')
 def test_hrandfield_deletes_what_is_dead(server_factory):
     s = server_factory('--enable-debug-command', 'yes')

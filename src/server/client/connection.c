@@ -55,7 +55,7 @@ void cmd_reset(struct ctx *c)
     pubsub_forget(c->server, conn_of(s));
     tracking_off(c->server, conn_of(s));
     s->db = 0;
-    s->proto = c->out->proto = 2;
+    s->proto = c->out->proto = (u8)c->server->config.client_default_resp;
     s->reply_mode = REPLY_ON;
     s->no_touch = s->no_evict = false;
     users_greet(c->server, s);
