@@ -11,9 +11,9 @@
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
-static void set_option(int fd, int level, int name, int value)
+static bool set_option(int fd, int level, int name, int value)
 {
-    setsockopt(fd, level, name, &value, sizeof value); /* worth having, not worth failing for */
+    return setsockopt(fd, level, name, &value, sizeof value) == 0; /* worth having, not worth failing for */
 }
 
 /* -- accepting ----------------------------------------------------------------------------- */
@@ -152,6 +152,7 @@ static int bind_tcp(struct net *n, const struct addrinfo *a, bool tls)
     if (fd < 0) return -errno;
     set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    if (n->config.mark && !set_option(fd, SOL_SOCKET, SO_MARK, (int)n->config.mark)) n->mark_failed = true;
     if (bind(fd, a->ai_addr, a->ai_addrlen)) {
         int rc = -errno;
         close(fd);

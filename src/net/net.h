@@ -122,6 +122,7 @@ struct net_config {
     u32 keepalive_s;    /* 0: off */
     u32 backlog;
     u32 accepts, tls_accepts; /* of a listener in one turn of the loop */
+    u32 mark;                 /* SO_MARK of TCP listeners, which their connections inherit; 0: none */
     u8 default_proto;         /* RESP version of a new connection */
     bool open;          /* whoever connects needs no password: the limits of strangers are nobody's */
     struct output_limit output[CONN_CLASSES];
@@ -183,6 +184,7 @@ struct net {
 
     struct listener *listeners;
     struct tls_context *tls; /* for those that speak it; the owner's, and may be replaced */
+    bool mark_failed; /* SO_MARK could not be set on a listener */
     bool no_files;    /* accepting waits until a file descriptor may be free */
     uv_check_t check;
     uv_prepare_t prepare;

@@ -77,6 +77,7 @@ void server_apply_config(struct server *s)
     s->net.config.accepts = (u32)c->max_new_connections;
     s->net.config.tls_accepts = (u32)c->max_new_tls_connections;
     s->net.config.default_proto = (u8)c->client_default_resp;
+    s->net.config.mark = (u32)c->socket_mark_id;
     setlocale(LC_COLLATE, c->locale_collate.p ? c->locale_collate.p : ""); /* SORT ALPHA */
     s->net.config.backlog = (u32)c->tcp_backlog;
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
@@ -215,7 +216,11 @@ static bool listen_port(struct server *s, int port, bool tls)
 
 static bool listen_tcp(struct server *s)
 {
-    return listen_port(s, (int)s->config.port, false) && listen_port(s, (int)s->config.tls_port, true);
+    s->net.mark_failed = false;
+    bool ok = listen_port(s, (int)s->config.port, false) && listen_port(s, (int)s->config.tls_port, true);
+    if (s->net.mark_failed)
+        log_line(&s->log, LOG_WARNING, "socket-mark-id has no effect: it needs CAP_NET_ADMIN.");
+    return ok;
 }
 
 bool server_relisten(struct server *s)

@@ -1,5 +1,8 @@
-"""What the system shows of the server: its title, its OOM score, huge pages, lines in the system log."""
+"""What the system shows of the server: its title, its OOM score, huge pages, marks of sockets, lines in the system log."""
+import ctypes
+import os
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -111,6 +114,38 @@ def test_huge_pages(server_factory, disable):
 def thp_enabled(pid):
     with open(f'/proc/{pid}/status', encoding='utf-8') as f:
         return next((line.split()[1] for line in f if line.startswith('THP_enabled:')), None)
+
+
+# -- socket-mark-id ----------------------------------------------------------------------------------
+
+def marks(server):
+    """SO_MARK of every TCP socket of the server, by way of a copy of its descriptor."""
+    libc, out = ctypes.CDLL(None, use_errno=True), []
+    pidfd = os.pidfd_open(server.proc.pid)
+    for fd in os.listdir(f'/proc/{server.proc.pid}/fd'):
+        if not os.readlink(f'/proc/{server.proc.pid}/fd/{fd}').startswith('socket:'):
+            continue
+        copy = libc.syscall(438, pidfd, int(fd), 0)         # pidfd_getfd
+        if copy < 0:
+            pytest.skip(f'pidfd_getfd: {os.strerror(ctypes.get_errno())}')
+        with socket.socket(fileno=copy) as s:
+            if s.family == socket.AF_INET:
+                out.append(s.getsockopt(socket.SOL_SOCKET, socket.SO_MARK))
+    os.close(pidfd)
+    return out
+
+
+@pytest.mark.skipif(not hasattr(os, 'pidfd_open'), reason='Python 3.9')
+def test_marked_sockets(server_factory):
+    """Also those of clients; a server that may not set the mark says so."""
+    s = server_factory('--socket-mark-id', 77, '--bind', '127.0.0.1')
+    with s.raw() as c:
+        assert c.call('PING') == b'PONG'
+        if 'socket-mark-id has no effect' in s.log:
+            pytest.skip('not permitted here')
+        assert marks(s) == [77, 77]
+        assert c.call('CONFIG', 'SET', 'port', mayfly.free_port()) == b'OK'
+        assert set(marks(s)) == {77}
 
 
 # -- the system log ----------------------------------------------------------------------------------
