@@ -20,6 +20,7 @@
 #ifndef MAYFLY_ENGINE_ROCKS_CODEC_H
 #define MAYFLY_ENGINE_ROCKS_CODEC_H
 
+#include "base/key_slot.h"
 #include "engine/engine.h"
 
 #define CODEC_LIST_MIDDLE 0x7FFFFFFFFFFFFFFFull /* where a list's head and tail start */
@@ -37,7 +38,7 @@ static inline void append_u64(struct buf *b, u64 v) { put_u64(buf_reserve(b, 8),
 
 /* -- keys ------------------------------------------------------------------- */
 
-u16 codec_slot(bytes key); /* CRC16/XMODEM of the hash tag, or of the whole key, & 0x3FFF */
+static inline u16 codec_slot(bytes key) { return key_slot(key); } /* the slot in a row's key */
 
 #define CODEC_PREFIX_FIXED 22 /* bytes of P before the key */
 
