@@ -51,7 +51,8 @@ static void reply_forecast(struct ctx *c, u32 db)
 {
     struct forecast f = {.now_ms = c->now_ms};
     u64 keys[FORECAST_HORIZONS];
-    forecast_add(&f, c->eng, db);
+    struct keyspace *ks;
+    KEYSPACES_EACH(c->ks, ks) forecast_add(&f, ks->eng, db);
     forecast_within(&f, keys);
     reply_array(c->out, 1 + FORECAST_HORIZONS);
     forecast_reply_range(c, "overdue", forecast_overdue(&f), -f.oldest_overdue_ms, 0);
@@ -61,9 +62,12 @@ static void reply_forecast(struct ctx *c, u32 db)
 
 static void forecast_by_db(struct ctx *c)
 {
+    struct keyspace *ks;
     size_t shown = 0, mark = reply_mark(c->out);
     for (u32 db = 0; db < c->eng->databases; db++) {
-        if (c->eng->ops->expires(c->eng, db) == 0) continue;
+        u64 keys = 0;
+        KEYSPACES_EACH(c->ks, ks) keys += ks->eng->ops->expires(ks->eng, db);
+        if (keys == 0) continue;
         reply_map(c->out, 2);
         reply_bulk_str(c->out, "db");
         reply_int(c->out, db);
@@ -108,8 +112,15 @@ static void reply_both(struct ctx *c, const struct lag_histogram *active, const 
 static void reply_windows(struct ctx *c)
 {
     struct lag_histogram active, lazy;
+    struct keyspace *ks;
     for (u32 i = 0; i < LAG_WINDOWS; i++) {
-        lag_last(&c->ks->lag, i, &active, &lazy);
+        active = lazy = (struct lag_histogram){0};
+        KEYSPACES_EACH(c->ks, ks) {
+            struct lag_histogram a, l;
+            lag_last(&ks->lag, i, &a, &l);
+            lag_add(&active, &a);
+            lag_add(&lazy, &l);
+        }
         reply_bulk_str(c->out, lag_windows[i].name);
         reply_map(c->out, 2);
         reply_both(c, &active, &lazy);
@@ -123,9 +134,15 @@ void cmd_expiry_lag(struct ctx *c)
         return;
     }
     struct forecast f = {.now_ms = c->now_ms};
-    forecast_add_all(&f, c->eng);
+    struct lag_histogram active = {0}, lazy = {0};
+    struct keyspace *ks;
+    KEYSPACES_EACH(c->ks, ks) {
+        forecast_add_all(&f, ks->eng);
+        lag_add(&active, &ks->lag.active);
+        lag_add(&lazy, &ks->lag.lazy);
+    }
     reply_map(c->out, 4 + LAG_WINDOWS);
-    reply_both(c, &c->ks->lag.active, &c->ks->lag.lazy);
+    reply_both(c, &active, &lazy);
     reply_bulk_str(c->out, "overdue_keys");
     reply_int(c->out, (i64)forecast_overdue(&f));
     reply_bulk_str(c->out, "oldest_overdue_ms");

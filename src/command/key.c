@@ -282,19 +282,31 @@ static void flush_effect(struct ctx *c)
     else CTX_EFFECT(c, name, c->argv[1]);
 }
 
+/* Empties databases in all regions of the node. Every region but the command's own gets a record here. */
+static void flush_range(struct ctx *c, u32 from, u32 end)
+{
+    bytes argv[] = {bytes_str(c->cmd->name), c->argc > 1 ? c->argv[1] : (bytes){0}};
+    struct keyspace *ks;
+    KEYSPACES_EACH(c->ks, ks) {
+        for (u32 db = from; db < end; db++) keyspace_flush(ks, db);
+        if (LIKELY(ks == c->ks)) continue;
+        journal_effect(ks->journal, c->db, c->argc, argv);
+        journal_close(ks->journal, c->now_ms, c->seed);
+    }
+    flush_effect(c);
+}
+
 void cmd_flushdb(struct ctx *c)
 {
     if (!flush_options(c)) return;
-    keyspace_flush(c->ks, c->db);
-    flush_effect(c);
+    flush_range(c, c->db, c->db + 1);
     reply_ok(c->out);
 }
 
 void cmd_flushall(struct ctx *c)
 {
     if (!flush_options(c)) return;
-    for (u32 db = 0; db < c->eng->databases; db++) keyspace_flush(c->ks, db);
-    flush_effect(c);
+    flush_range(c, 0, c->eng->databases);
     reply_ok(c->out);
 }
 

@@ -157,6 +157,7 @@ void cmd_scan(struct ctx *c)
 
 struct keys_walk {
     struct ctx *c;
+    struct keyspace *ks;
     bytes pattern;
     bool all;
     size_t found;
@@ -165,7 +166,7 @@ struct keys_walk {
 static void keys_visit(void *arg, struct key_ref *ref)
 {
     struct keys_walk *w = arg;
-    if (!keyspace_visible(w->c->ks, ref)) return; /* only hidden: KEYS takes long enough */
+    if (!keyspace_visible(w->ks, ref)) return; /* only hidden: KEYS takes long enough */
     if (!w->all && !glob_match(w->pattern, ref->key, false)) return;
     reply_bulk(w->c->out, ref->key);
     w->found++;
@@ -176,10 +177,12 @@ void cmd_keys(struct ctx *c)
     struct keys_walk w = {.c = c, .pattern = c->argv[1]};
     w.all = bytes_eq(w.pattern, BYTES_LIT("*"));
     size_t mark = reply_mark(c->out);
-    u64 cursor = 0;
-    do {
-        cursor = c->eng->ops->scan(c->eng, c->db, cursor, UINT32_MAX, keys_visit, &w);
-    } while (cursor != 0);
+    KEYSPACES_EACH(c->ks, w.ks) {
+        u64 cursor = 0;
+        do {
+            cursor = w.ks->eng->ops->scan(w.ks->eng, c->db, cursor, UINT32_MAX, keys_visit, &w);
+        } while (cursor != 0);
+    }
     reply_array_at(c->out, mark, w.found);
 }
 
@@ -229,4 +232,10 @@ void cmd_randomkey(struct ctx *c)
     reply_first_visible(c);
 }
 
-void cmd_dbsize(struct ctx *c) { reply_int(c->out, (i64)c->eng->ops->count(c->eng, c->db)); }
+void cmd_dbsize(struct ctx *c)
+{
+    struct keyspace *ks;
+    u64 keys = 0;
+    KEYSPACES_EACH(c->ks, ks) keys += ks->eng->ops->count(ks->eng, c->db);
+    reply_int(c->out, (i64)keys);
+}

@@ -4,6 +4,7 @@
 #include "command/commands.h"
 #include "exec/multi.h"
 #include "exec/permit.h"
+#include "exec/route.h"
 #include "exec/script.h"
 
 #define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
@@ -108,6 +109,8 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
     if (UNLIKELY(acl_restricts(q->session)) &&
         !permit_request(n, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
         return false;
+    if (UNLIKELY(q->slot < SLOT_NONE)) /* Redis asks here: not before users and arity */
+        return refuse(q, q->slot == SLOT_CROSS ? ROUTE_CROSSSLOT : ROUTE_UNSERVED);
     if (refused_to_subscriber(q, cmd)) return false;
     const char *why = admit_obstacle(r, flags);
     if (UNLIKELY(why)) return refuse(q, why);

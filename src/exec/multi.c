@@ -6,6 +6,7 @@
 
 #include "command/commands.h"
 #include "exec/permit.h"
+#include "exec/route.h"
 #include "exec/script.h"
 
 static struct transaction *open_tx(struct session *s)
@@ -23,12 +24,6 @@ static void drop_tx_if_idle(struct session *s)
     s->tx = NULL;
 }
 
-static void unwatch(struct region *r, struct transaction *tx)
-{
-    watch_none(&r->watches, &tx->watcher);
-    region_listen(r, LISTEN_WATCH, r->watches.clients > 0);
-}
-
 static void clear_queue(struct session *s)
 {
     struct transaction *tx = s->tx;
@@ -40,11 +35,11 @@ static void clear_queue(struct session *s)
     s->queue_bytes = 0;
 }
 
-void multi_end(struct region *r, struct session *s)
+void multi_end(struct session *s)
 {
     if (!s->tx) return;
     clear_queue(s);
-    unwatch(r, s->tx);
+    watch_none(&s->tx->watcher);
     drop_tx_if_idle(s);
 }
 
@@ -107,8 +102,11 @@ void multi_queue(const struct region *r, const struct request *q, const struct c
     tx->queue[tx->count++] = copy_of(q, cmd, size);
     tx->any_flags |= script_command_flags(r->node, cmd, q->argv);
     tx->all_flags &= cmd->flags;
+    tx->slot = route_join(tx->slot, q->slot);
     s->queue_bytes += size;
 }
+
+i32 multi_slot(const struct session *s) { return multi_open(s) ? s->tx->slot : SLOT_NONE; }
 
 u32 multi_flags(const struct session *s, const struct command *cmd)
 {
@@ -119,12 +117,16 @@ u32 multi_flags(const struct session *s, const struct command *cmd)
            (cmd->flags & s->tx->all_flags & all_have);
 }
 
-void multi_rejected(struct ctx *c, size_t mark)
+void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere)
 {
     struct buf *out = c->out->out;
     struct buf why = {0};
     if (multi_open(c->session)) c->session->tx->spoiled = true;
     if (!c->cmd || c->cmd->run != cmd_exec) return;
+    if (routed_nowhere) {
+        multi_end(c->session);
+        return;
+    }
     bool plain = out->n - mark > 5 && memcmp(out->p + mark, "-ERR ", 5) == 0;
     size_t code = plain ? 5 : 1; /* only a special code is repeated */
     buf_append(&why, out->p + mark + code, out->n - mark - code - 2);
@@ -132,7 +134,7 @@ void multi_rejected(struct ctx *c, size_t mark)
     c->out->errors--;
     reply_errorf(c->out, "EXECABORT Transaction discarded because of: %.*s", (int)why.n, why.p);
     buf_release(&why);
-    multi_end(c->region, c->session);
+    multi_end(c->session);
 }
 
 /* -- running --------------------------------------------------------------------------------- */
@@ -216,13 +218,13 @@ void cmd_exec(struct ctx *c)
     }
     if (tx->spoiled) {
         reply_error(c->out, "EXECABORT Transaction discarded because of previous errors.");
-    } else if (watch_broken(&tx->watcher, c->ks)) {
+    } else if (watch_broken(&tx->watcher)) {
         reply_null_array(c->out);
     } else {
-        unwatch(c->region, tx); /* what it changes itself is no news */
+        watch_none(&tx->watcher); /* what it changes itself is no news */
         run_queue(c, tx);
     }
-    multi_end(c->region, c->session);
+    multi_end(c->session);
 }
 
 /* -- the others ------------------------------------------------------------------------------ */
@@ -237,6 +239,7 @@ void cmd_multi(struct ctx *c)
     tx->open = true;
     tx->any_flags = 0;
     tx->all_flags = ~0u;
+    tx->slot = SLOT_NONE;
     reply_ok(c->out);
 }
 
@@ -246,7 +249,7 @@ void cmd_discard(struct ctx *c)
         reply_error(c->out, "ERR DISCARD without MULTI");
         return;
     }
-    multi_end(c->region, c->session);
+    multi_end(c->session);
     reply_ok(c->out);
 }
 
@@ -258,14 +261,14 @@ void cmd_watch(struct ctx *c)
         return;
     }
     struct watcher *who = &open_tx(c->session)->watcher;
-    for (int i = 1; i < c->argc && !who->dirty; i++) watch_key(&r->watches, c->ks, who, c->db, c->argv[i]);
-    region_listen(r, LISTEN_WATCH, r->watches.clients > 0);
+    for (int i = 1; i < c->argc && !who->dirty; i++) watch_key(&r->watches, who, c->db, c->argv[i]);
+    region_listen(r, LISTEN_WATCH, watches_any(&r->watches));
     reply_ok(c->out);
 }
 
 void cmd_unwatch(struct ctx *c)
 {
-    if (c->session->tx) unwatch(c->region, c->session->tx);
+    if (c->session->tx) watch_none(&c->session->tx->watcher);
     drop_tx_if_idle(c->session);
     reply_ok(c->out);
 }

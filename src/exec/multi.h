@@ -20,6 +20,7 @@ struct transaction {
     bool spoiled;    /* something was rejected since: EXEC will refuse */
     u32 count, cap;
     struct queued **queue;
+    i32 slot;        /* of all queued keys; in cluster mode only: exec/route.h */
     u32 any_flags, all_flags; /* of the queued commands: flags that any, that all of them have */
 };
 
@@ -32,8 +33,11 @@ bool multi_takes(const struct session *s, const struct command *cmd);
 void multi_queue(const struct region *r, const struct request *q, const struct command *cmd); /* replies */
 
 /* The error behind `mark` is the reply to a command that was rejected: EXEC will refuse. EXEC itself is over,
- * and says so. */
-void multi_rejected(struct ctx *c, size_t mark);
+ * and says so, unless the error is one of routing, which cluster clients look for. */
+void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere);
+
+/* The slot of all queued keys, as route_slot; SLOT_NONE outside MULTI. */
+i32 multi_slot(const struct session *s);
 
 /* The flags of EXEC are those of all it is about to run; any other command's are its own. */
 u32 multi_flags(const struct session *s, const struct command *cmd);
@@ -41,7 +45,7 @@ u32 multi_flags(const struct session *s, const struct command *cmd);
 /* -- for the server -------------------------------------------------------------------------- */
 
 /* Forgets what is queued and watched: DISCARD, RESET, a client that goes. */
-void multi_end(struct region *r, struct session *s);
+void multi_end(struct session *s);
 
 /* What the client sent in this tick was answered by an error, whatever it was: EXEC will refuse. If MULTI was
  * among it, the client is not within it; its watches stay, for it may try again. */

@@ -24,6 +24,7 @@
 
 #include "command/command.h"
 #include "exec/acl.h"
+#include "exec/region_map.h"
 #include "exec/touch.h"
 #include "keyspace/evict.h"
 
@@ -31,11 +32,13 @@ struct request;
 struct outcome;
 
 struct node {
+    struct region_map regions;
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     const char *refuse_writes; /* why the storage can't take any now, as the text of an error; or NULL */
     const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
     const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
+    bool cluster_enabled;    /* keys decide which region a request runs in: exec/route.h */
     bool open;               /* the default user needs no password: whoever has not said one is that user */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool paused;             /* `holds` is to be asked: the owner keeps this up to date */
@@ -43,6 +46,8 @@ struct node {
     bool scripts_unbound;    /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;        /* the limit was met when the last command of a client began */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
+    u32 keys_ready;          /* keys that may have something for clients that wait: exec/waiters.h */
+    u64 watching;            /* clients that watch keys */
     u32 depth;               /* commands that run: 1, or more within one another */
     struct script_run *script; /* what is being run; NULL: nothing */
 
@@ -73,6 +78,14 @@ struct node {
 
 void node_init(struct node *n, u64 seed);
 void node_release(struct node *n); /* after its regions */
+
+/* region_begin of all its regions. Returns the time of its first one. */
+i64 node_begin(struct node *n, i64 now_ms);
+
+/* region_settled, region_may_split and region_split of all of them. */
+bool node_settled(const struct node *n);
+bool node_may_split(const struct node *n);
+void node_split(struct node *n, bool kept);
 
 /* The command clients mean by this name. */
 static inline const struct command *node_find(const struct node *n, bytes name)

@@ -6,6 +6,7 @@
 #include "exec/admit.h"
 #include "exec/functions.h"
 #include "exec/multi.h"
+#include "exec/route.h"
 #include "exec/script_replay.h"
 #include "resp/request.h"
 
@@ -17,14 +18,16 @@ void region_init(struct region *r, struct node *node, struct engine *eng, u64 se
     r->journal.db = -1;
     r->journal.seq = r->committed = eng->applied;
     expire_cycle_init(&r->cycle);
-    watches_init(&r->watches, rand_next(&r->seeds));
+    watches_init(&r->watches, &r->ks, &node->watching, rand_next(&r->seeds));
     waiters_init(&r->waiters, rand_next(&r->seeds));
     own_keys_init(&r->own, seed);
 }
 
 void region_release(struct region *r)
 {
+    struct node *node = r->node;
     watches_release(&r->watches);
+    node->keys_ready -= waiters_ready(&r->waiters);
     waiters_release(&r->waiters);
     own_keys_release(&r->own);
     expiry_stream_release(&r->expiry_stream);
@@ -82,7 +85,8 @@ void region_advance(struct region *r, i64 now_ms)
 
 bool region_commit(struct region *r)
 {
-    bool functions = functions_changed(r->node);
+    /* The first region's engine keeps them, whichever region the command that changed them ran in. */
+    bool functions = functions_changed(r->node) && r == r->node->regions.first;
     if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);
@@ -218,14 +222,16 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
     size_t mark = reply_mark(q->out);
-    *o = (struct outcome){0};
+    u64 seq = r->journal.seq;
+    *o = (struct outcome){.region = r};
     c.may_wait = true;
     c.keeps_nothing = keeps_nothing(r);
     c.cmd = admit_resolve(node_find(n, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
-        if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec)) multi_rejected(&c, mark);
+        if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec))
+            multi_rejected(&c, mark, q->slot < SLOT_NONE);
     } else if (LIKELY(!n->paused) || !(o->held = hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
@@ -235,6 +241,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     o->waiting = c.waiting;
     o->held |= c.postponed;
     if (LIKELY(!n->script)) close_record(r, c.seed);
+    o->wrote = r->journal.seq != seq;
 }
 
 bool region_retry(struct region *r, const struct request *q, const struct command *cmd, bytes ready,
@@ -246,8 +253,11 @@ bool region_retry(struct region *r, const struct request *q, const struct comman
     c.cmd = cmd;
     c.ready = &ready;
     call(r, q, &c);
-    *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};
+    u64 seq = r->journal.seq;
     close_record(r, c.seed);
+    *o = (struct outcome){
+        .cmd = cmd, .failed = q->out->errors != errors, .region = r, .wrote = r->journal.seq != seq,
+    };
     return reply_mark(q->out) != mark;
 }
 

@@ -22,6 +22,7 @@ struct request {
     int argc;              /* at least 1 */
     bytes *argv;
     struct reply *out;
+    i32 slot; /* of its keys: route_request sets it, in cluster mode only */
 };
 
 struct outcome {
@@ -30,6 +31,8 @@ struct outcome {
     bool failed;               /* ran, and replied with an error */
     bool queued;               /* did not run: it will with EXEC */
     u32 held; /* did not run, or not to its end (ctx.postponed): why; it is to be run again later */
+    bool wrote;                /* it changed data */
+    struct region *region;     /* it ran in; NULL: nowhere */
     struct waiting *waiting;   /* no reply yet: it waits for keys; the caller's from here on; or NULL */
 };
 
@@ -56,7 +59,12 @@ struct region {
 /* What the command that runs shares with those of other regions. */
 static inline struct node *ctx_node(const struct ctx *c) { return c->region->node; }
 
-/* Takes the engine over; the node outlives the region. `seed` starts the generator of command seeds. */
+/* An engine of the node, for what all of them have in common: name, capabilities, databases, and the store on
+ * disk, which they share. */
+static inline struct engine *node_engine(const struct node *n) { return n->regions.first->eng; }
+
+/* Takes the engine over; the node outlives the region. `seed` starts the generator of command seeds. The
+ * caller puts the region into the node's map, and takes it out before the release. */
 void region_init(struct region *r, struct node *node, struct engine *eng, u64 seed);
 void region_release(struct region *r);
 

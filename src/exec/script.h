@@ -55,6 +55,8 @@ struct script_run {
     bool is_function;
     bool read_only;           /* it may not write */
     bool allow_oom;
+    bool any_slot;            /* allow-cross-slot-keys */
+    i32 slot;                 /* of the keys it declared or used; in cluster mode only: exec/route.h */
     bool wrote;               /* it has called a command that writes: it can't be killed any more */
     bool killed;              /* … or it has been */
     bool busy;                /* longer than the threshold: others are being served */

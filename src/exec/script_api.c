@@ -11,6 +11,7 @@
 #include "exec/admit.h"
 #include "exec/lua_libs.h"
 #include "exec/permit.h"
+#include "exec/route.h"
 #include "exec/script_replay.h"
 #include "exec/script_vm.h"
 
@@ -100,7 +101,7 @@ static bool is_for_tests(const struct command *cmd)
 
 /* Why the command may not run in this script, or NULL; in Redis's order. What has written once, goes on:
  * only the storage may refuse it then. */
-static const char *refusal(const struct script_run *run, const struct request *q, const struct command *cmd)
+static const char *refusal(struct script_run *run, const struct request *q, const struct command *cmd)
 {
     struct node *n = ctx_node(run->c);
     if (!cmd) return "ERR Unknown Redis command called from script";
@@ -115,7 +116,9 @@ static const char *refusal(const struct script_run *run, const struct request *q
     if (run->read_only && cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE))
         return "ERR Write commands are not allowed from read-only scripts.";
     if (n->over_memory && !run->allow_oom && !run->wrote && cmd->flags & CMD_DENYOOM) return REGION_OOM;
-    return admit_obstacle(run->c->region, cmd->flags);
+    why = admit_obstacle(run->c->region, cmd->flags);
+    if (why || LIKELY(!n->cluster_enabled)) return why;
+    return route_script_call(run->c->region, &run->slot, run->any_slot, cmd, q->argc, q->argv);
 }
 
 /* It is counted as that of a client would be. */

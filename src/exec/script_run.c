@@ -1,6 +1,7 @@
 /* Running a compiled function as a script: what it may do by its flags, its keys and arguments, its result
  * or its error as a reply. */
 #include "base/alloc.h"
+#include "exec/route.h"
 #include "exec/script_replay.h"
 #include "exec/script_vm.h"
 
@@ -239,7 +240,9 @@ void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *c
         .vm = vm, .c = c, .name = call->name, .is_function = call->is_function, .proto = 2,
         .read_only = call->ro_command || (!(call->flags & SCRIPT_COMPAT) && call->flags & SCRIPT_NO_WRITES),
         .allow_oom = !(call->flags & SCRIPT_COMPAT) && call->flags & SCRIPT_ALLOW_OOM,
+        .any_slot = call->flags & SCRIPT_ALLOW_CROSS_SLOT,
     };
+    run.slot = LIKELY(!ctx_node(c)->cluster_enabled) ? SLOT_NONE : route_slot(c->cmd, c->argc, c->argv);
     const char *why = refusal(c, call);
     if (why) {
         lua_settop(L, base);

@@ -6,17 +6,18 @@
 
 static bool hears(const struct region *r, u32 who) { return r->listeners & who; }
 
-/* A watch is over with the first change. */
+/* A watch is over with the first change. A client that ends one tells nobody: its region notices here, with
+ * the next change. */
 static void end_watch(struct region *r)
 {
-    if (!r->watches.clients) region_listen(r, LISTEN_WATCH, false);
+    if (!watches_any(&r->watches)) region_listen(r, LISTEN_WATCH, false);
 }
 
 static void on_changed(void *arg, u32 db, bytes key)
 {
     struct region *r = arg;
     if (hears(r, LISTEN_WATCH)) {
-        watch_changed(&r->watches, &r->ks, db, key);
+        watch_changed(&r->watches, db, key);
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_changed(r, db, key);
@@ -29,7 +30,7 @@ static void on_flushing(void *arg, u32 db)
     struct region *r = arg;
     bool holds = r->eng->ops->count(r->eng, db) > 0;
     if (hears(r, LISTEN_WATCH) && holds) {
-        watch_flushing(&r->watches, &r->ks, db);
+        watch_flushing(&r->watches, db);
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_flushing(r, db);
@@ -41,7 +42,7 @@ static void on_swapped(void *arg, u32 a, u32 b)
 {
     struct region *r = arg;
     if (hears(r, LISTEN_WATCH)) {
-        watch_swapped(&r->watches, &r->ks, a, b);
+        watch_swapped(&r->watches, a, b);
         end_watch(r);
     }
     if (hears(r, LISTEN_WAIT)) waiters_swapped(r, a, b);
@@ -56,6 +57,12 @@ void region_listen(struct region *r, u32 who, bool on)
     *listeners = on ? *listeners | who : *listeners & ~who;
     r->ks.watcher = *listeners ? &fan_out : NULL;
     r->ks.watcher_arg = r;
+}
+
+void node_listen(struct node *n, u32 who, bool on)
+{
+    struct region *r;
+    REGIONS_EACH(&n->regions, r) region_listen(r, who, on);
 }
 
 void region_flushing_all(struct region *r)

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 
+struct node;
 struct region;
 
 enum { LISTEN_WATCH = 1, LISTEN_WAIT = 2, LISTEN_TRACK = 4, LISTEN_OWN = 8 };
@@ -21,6 +22,7 @@ struct touch_hooks {
 };
 
 void region_listen(struct region *r, u32 who, bool on);
+void node_listen(struct node *n, u32 who, bool on); /* all its regions */
 
 /* All data is about to go; or it has changed places with the spare databases', which are not dropped yet. For
  * those who replace it without keyspace_flush and keyspace_swap. */

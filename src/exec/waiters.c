@@ -18,6 +18,13 @@ struct waited_key {
 void waiters_init(struct waiters *all, u64 seed) { key_table_init(&all->keys, seed); }
 void waiters_release(struct waiters *all) { table_release(&all->keys); }
 
+u32 waiters_ready(const struct waiters *all)
+{
+    u32 n = 0;
+    for (const struct waited_key *k = all->ready; k; k = k->next_ready) n++;
+    return n;
+}
+
 static void drop_unwanted(struct waiters *all, struct waited_key *k)
 {
     if (!k->first && !k->ready && !k->served) key_table_drop(&all->keys, &k->at);
@@ -55,15 +62,16 @@ struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void 
 {
     struct waiters *all = &r->waiters;
     struct waiter *w = mem_alloc(sizeof *w + (size_t)what->count * sizeof *w->places);
-    *w = (struct waiter){.client = client, .what = what, .db = db};
+    *w = (struct waiter){.region = r, .client = client, .what = what, .db = db};
     for (int i = 0; i < what->count; i++) join(all, w, what->argv[what->first + i]);
     all->of_type[what->type]++;
     if (all->count++ == 0) region_listen(r, LISTEN_WAIT, true);
     return w;
 }
 
-void waiters_remove(struct region *r, struct waiter *w)
+void waiters_remove(struct waiter *w)
 {
+    struct region *r = w->region;
     struct waiters *all = &r->waiters;
     for (u32 i = 0; i < w->count; i++) leave(all, &w->places[i]);
     all->of_type[w->what->type]--;
@@ -88,6 +96,7 @@ static void consider(struct region *r, struct waited_key *k, enum value_type now
     struct waiters *all = &r->waiters;
     if (k->ready || !(k->even_gone || all->of_type[now])) return;
     k->ready = true;
+    r->node->keys_ready++;
     k->next_ready = NULL;
     if (all->ready) all->ready_tail->next_ready = k;
     else all->ready = k;
@@ -147,7 +156,7 @@ static void serve_line(struct region *r, struct waited_key *k, waiter_fn serve, 
         struct waiter *w = p->who;
         next = p->next; /* another's: each has one place in a line */
         if ((w->what->type != now && !w->what->even_gone) || !serve(arg, w, k->at.name)) continue;
-        waiters_remove(r, w);
+        waiters_remove(w);
         now = type_at(r, k->at.db, k->at.name);
     }
 }
@@ -156,6 +165,7 @@ void waiters_serve(struct region *r, waiter_fn serve, void *arg)
 {
     for (struct waited_key *k; (k = next_ready(&r->waiters));) {
         k->ready = false;
+        r->node->keys_ready--;
         k->served = true;
         serve_line(r, k, serve, arg);
         k->served = false;

@@ -21,6 +21,7 @@ struct wait_place {
 };
 
 struct waiter {
+    struct region *region;   /* which has all its keys */
     void *client;            /* the caller's */
     struct waiting *what;
     u32 db;
@@ -38,18 +39,17 @@ struct waiters { /* one per region */
 
 void waiters_init(struct waiters *all, u64 seed);
 void waiters_release(struct waiters *all); /* when nobody waits any more */
+u32 waiters_ready(const struct waiters *all); /* how many keys are ready: its part of node.keys_ready */
 
 /* Puts somebody in line before all keys of `what`, which is taken over. */
 struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void *client);
 
 /* Takes it out of all lines, and frees it and what it waited for. */
-void waiters_remove(struct region *r, struct waiter *w);
+void waiters_remove(struct waiter *w);
 
-static inline bool waiters_any_ready(const struct waiters *all) { return all->ready != NULL; }
-
-/* Offers the ready keys to those who wait for them, until no key is ready. `serve` runs w->what again for
- * this key (region_retry). True: it was answered, and will be removed; it may not remove anybody itself. Not
- * within a command. */
+/* Offers the ready keys of a region (node.keys_ready counts those of all) to those who wait for them, until
+ * no key is ready. `serve` runs w->what again for this key (region_retry). True: it was answered, and will be
+ * removed; it may not remove anybody itself. Not within a command. */
 typedef bool (*waiter_fn)(void *arg, struct waiter *w, bytes key);
 void waiters_serve(struct region *r, waiter_fn serve, void *arg);
 

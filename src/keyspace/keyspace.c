@@ -10,7 +10,7 @@
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal)
 {
     *ks = (struct keyspace){
-        .eng = eng, .journal = journal, .lfu_log_factor = 10, .lfu_decay_minutes = 1,
+        .eng = eng, .journal = journal, .next = ks, .lfu_log_factor = 10, .lfu_decay_minutes = 1,
         .max_string = 512ULL << 20, .compress = true, .hll_sparse_max = 3000, .stream_node_max_bytes = 4096,
         .stream_node_max_entries = 100,
     };

@@ -55,6 +55,7 @@ struct keyspace_watcher {
 struct keyspace {
     struct engine *eng;
     struct journal *journal;
+    struct keyspace *next; /* ring of all keyspaces of the node; itself, if it is the only one */
     i64 now_ms;
     i64 dead_by_ms; /* keys with an earlier deadline are dead: now_ms, or 0 if the mode hides nothing */
     i64 found_dead_ms; /* the latest deadline of anything found dead since keyspace_begin; 0: nothing was */
@@ -91,6 +92,10 @@ struct keyspace {
     void (*on_expired)(void *arg, const struct key_ref *ref, const bytes *field, i64 deadline_ms);
     void *on_expired_arg;
 };
+
+/* Runs what follows for a keyspace and all others of its node: struct keyspace *ks;
+ * KEYSPACES_EACH(c->ks, ks) … */
+#define KEYSPACES_EACH(own, ks) for ((ks) = (own); (ks); (ks) = (ks)->next == (own) ? NULL : (ks)->next)
 
 void keyspace_init(struct keyspace *ks, struct engine *eng, struct journal *journal);
 

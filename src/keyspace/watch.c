@@ -9,6 +9,7 @@
 
 struct watched {
     struct named_key at;
+    struct watches *all; /* it is in */
     struct watch *first;
     u32 count;
 };
@@ -23,30 +24,34 @@ struct watch {
     bool dead;                 /* it was dead at WATCH and counts as absent */
 };
 
-void watches_init(struct watches *all, u64 seed) { key_table_init(&all->keys, seed); }
+void watches_init(struct watches *all, struct keyspace *ks, u64 *clients, u64 seed)
+{
+    *all = (struct watches){.ks = ks, .clients = clients};
+    key_table_init(&all->keys, seed);
+}
 void watches_release(struct watches *all) { table_release(&all->keys); }
 
-static void release_key(struct watches *all, struct watched *key)
+static void release_key(struct watched *key)
 {
-    if (--key->count == 0) key_table_drop(&all->keys, &key->at);
+    if (--key->count == 0) key_table_drop(&key->all->keys, &key->at);
 }
 
-static void leave_key(struct watches *all, struct watch *w)
+static void leave_key(struct watch *w)
 {
     if (w->next) w->next->prev = w->prev;
     if (w->prev) w->prev->next = w->next;
     else w->key->first = w->next;
-    release_key(all, w->key);
+    release_key(w->key);
 }
 
 /* -- watching -------------------------------------------------------------------------------- */
 
-static void watch_release_all(struct watches *all, struct watcher *who)
+static void watch_release_all(struct watcher *who)
 {
-    all->clients -= who->count > 0;
+    if (who->first) --*who->first->key->all->clients;
     for (struct watch *w = who->first, *more; w; w = more) {
         more = w->more;
-        leave_key(all, w);
+        leave_key(w);
         mem_free(w);
     }
     who->first = NULL;
@@ -54,9 +59,9 @@ static void watch_release_all(struct watches *all, struct watcher *who)
     who->name_bytes = 0;
 }
 
-void watch_none(struct watches *all, struct watcher *who)
+void watch_none(struct watcher *who)
 {
-    watch_release_all(all, who);
+    watch_release_all(who);
     who->dirty = false;
 }
 
@@ -79,12 +84,14 @@ static u64 mortal_fields(struct keyspace *ks, struct key_ref *ref)
     return mortal ? e->ops->size(e, ref) : 0;
 }
 
-void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key)
+void watch_key(struct watches *all, struct watcher *who, u32 db, bytes key)
 {
+    struct keyspace *ks = all->ks;
     struct watched *to = key_table_find(&all->keys, db, key);
     struct key_ref ref;
     if (to && watches_already(who, to)) return;
     if (!to) to = key_table_add(&all->keys, db, key, sizeof *to);
+    to->all = all;
     struct watch *w = mem_alloc(sizeof *w);
     *w = (struct watch){.key = to, .who = who, .next = to->first, .more = who->first};
     if (ks->eng->ops->find(ks->eng, db, key, &ref)) {
@@ -96,22 +103,25 @@ void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u3
     to->first = who->first = w;
     to->count++;
     who->name_bytes += key.n;
-    all->clients += who->count++ == 0;
+    *all->clients += who->count++ == 0;
 }
 
-static bool fields_have_died(const struct watch *w, struct keyspace *ks)
+static bool fields_have_died(const struct watch *w)
 {
+    struct keyspace *ks = w->key->all->ks;
     struct key_ref ref;
     if (LIKELY(!w->fields)) return false;
     return !ks->eng->ops->find(ks->eng, w->key->at.db, w->key->at.name, &ref) ||
            mortal_fields(ks, &ref) != w->fields;
 }
 
-bool watch_broken(const struct watcher *who, struct keyspace *ks)
+bool watch_broken(const struct watcher *who)
 {
     if (who->dirty) return true;
-    for (const struct watch *w = who->first; w; w = w->more)
-        if (!w->dead && (keyspace_is_dead(ks, w->deadline_ms) || fields_have_died(w, ks))) return true;
+    for (const struct watch *w = who->first; w; w = w->more) {
+        bool died = keyspace_is_dead(w->key->all->ks, w->deadline_ms);
+        if (!w->dead && (died || fields_have_died(w))) return true;
+    }
     return false;
 }
 
@@ -143,26 +153,26 @@ static bool content(struct watch *w, enum sight before, enum sight now)
 /* Marks every watcher for which this is a change as dirty and removes all its watches. The key is removed
  * with its last watch. A client has one watch per key, so the next watch in the list belongs to another
  * client and stays. */
-static void reconsider(struct watches *all, struct watched *key, enum sight before, enum sight now)
+static void reconsider(struct watched *key, enum sight before, enum sight now)
 {
     if (before == ABSENT && now == ABSENT) return;
     for (struct watch *w = key->first, *next; w; w = next) {
         next = w->next;
         if (content(w, before, now)) continue;
         struct watcher *who = w->who;
-        watch_release_all(all, who);
+        watch_release_all(who);
         who->dirty = true;
     }
 }
 
 /* Also called before a dead key is deleted: such a key is seen as DEAD. */
-void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key)
+void watch_changed(struct watches *all, u32 db, bytes key)
 {
     struct watched *to = key_table_find(&all->keys, db, key);
     bool any_dead = false;
     if (!to) return;
     for (const struct watch *w = to->first; w; w = w->next) any_dead |= w->dead;
-    reconsider(all, to, ALIVE, any_dead ? watch_look_up(ks, db, key) : ALIVE);
+    reconsider(to, ALIVE, any_dead ? watch_look_up(all->ks, db, key) : ALIVE);
 }
 
 /* Holds all watched keys of a database, so that they survive the loss of their last watch until
@@ -178,32 +188,32 @@ static struct watched **hold_keys(struct watches *all, u32 db, struct buf *held)
     return (struct watched **)(void *)held->p;
 }
 
-void watch_flushing(struct watches *all, struct keyspace *ks, u32 db)
+void watch_flushing(struct watches *all, u32 db)
 {
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
-        reconsider(all, keys[i], watch_look_up(ks, db, keys[i]->at.name), ABSENT);
-        release_key(all, keys[i]);
+        reconsider(keys[i], watch_look_up(all->ks, db, keys[i]->at.name), ABSENT);
+        release_key(keys[i]);
     }
     buf_release(&held);
 }
 
 /* The keys of this database were in the other one before. */
-static void swapped_one(struct watches *all, struct keyspace *ks, u32 db, u32 other)
+static void swapped_one(struct watches *all, u32 db, u32 other)
 {
     struct buf held = {0};
     struct watched **keys = hold_keys(all, db, &held);
     for (size_t i = 0; i < held.n / sizeof *keys; i++) {
         bytes name = keys[i]->at.name;
-        reconsider(all, keys[i], watch_look_up(ks, other, name), watch_look_up(ks, db, name));
-        release_key(all, keys[i]);
+        reconsider(keys[i], watch_look_up(all->ks, other, name), watch_look_up(all->ks, db, name));
+        release_key(keys[i]);
     }
     buf_release(&held);
 }
 
-void watch_swapped(struct watches *all, struct keyspace *ks, u32 a, u32 b)
+void watch_swapped(struct watches *all, u32 a, u32 b)
 {
-    swapped_one(all, ks, a, b);
-    swapped_one(all, ks, b, a);
+    swapped_one(all, a, b);
+    swapped_one(all, b, a);
 }

@@ -14,31 +14,34 @@ struct watch;
 
 struct watches { /* one per region */
     struct table keys; /* struct watched, by name: each with its watchers */
-    u64 clients;       /* watchers with at least one key */
+    struct keyspace *ks; /* they are in */
+    u64 *clients;        /* watchers with at least one key, in all regions: the node's count */
 };
 
-struct watcher { /* one per client; zeroed to start */
+struct watcher { /* one per client, with keys of any region; zeroed to start */
     struct watch *first;
     u32 count;
     size_t name_bytes; /* of the keys */
     bool dirty;
 };
 
-void watches_init(struct watches *all, u64 seed);
+void watches_init(struct watches *all, struct keyspace *ks, u64 *clients, u64 seed);
 void watches_release(struct watches *all); /* no watcher may be left */
 
 /* Watching a key again has no effect. */
-void watch_key(struct watches *all, struct keyspace *ks, struct watcher *who, u32 db, bytes key);
-void watch_none(struct watches *all, struct watcher *who); /* UNWATCH; also clears `dirty` */
+void watch_key(struct watches *all, struct watcher *who, u32 db, bytes key);
+void watch_none(struct watcher *who); /* UNWATCH; also clears `dirty` */
 
 /* Whether a watched key has changed, or a watched key or a field of it has died since. */
-bool watch_broken(const struct watcher *who, struct keyspace *ks);
+bool watch_broken(const struct watcher *who);
 
 size_t watch_memory(const struct watcher *who); /* approximate bytes */
 
 /* Called by the keyspace watcher. */
-void watch_changed(struct watches *all, struct keyspace *ks, u32 db, bytes key);
-void watch_flushing(struct watches *all, struct keyspace *ks, u32 db);
-void watch_swapped(struct watches *all, struct keyspace *ks, u32 a, u32 b);
+void watch_changed(struct watches *all, u32 db, bytes key);
+void watch_flushing(struct watches *all, u32 db);
+void watch_swapped(struct watches *all, u32 a, u32 b);
+
+static inline bool watches_any(const struct watches *all) { return all->keys.count > 0; }
 
 #endif

@@ -2,7 +2,10 @@
 
 #include "server/server.h"
 
-bool durable_enabled(const struct server *s) { return s->region.eng->caps.durable || s->config.appendonly; }
+bool durable_enabled(const struct server *s)
+{
+    return node_engine(&s->node)->caps.durable || s->config.appendonly;
+}
 
 void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
 
@@ -10,7 +13,7 @@ void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
 static bool ask_log(struct server *s, struct sync_state *state)
 {
     const struct persistence *p = &s->persist;
-    const struct engine *e = s->region.eng;
+    const struct engine *e = lone_region(s)->eng;
     if (!e->caps.durable && p->aof_state != AOF_IS_ON) return false;
     *state = e->caps.durable ? e->ops->disk->sync_state(e) : aof_sync_state(p->aof);
     return true;
@@ -27,7 +30,7 @@ static bool move(struct durable *d, struct durable_mark to)
 bool durable_look(struct server *s)
 {
     struct durable *d = &s->durable;
-    struct durable_mark here = {s->region.committed, s->repl.stream.end};
+    struct durable_mark here = {lone_region(s)->committed, s->repl.stream.end};
     struct sync_state log;
     bool moved = false;
     if (!ask_log(s, &log)) {

@@ -85,7 +85,7 @@ static void run_write(struct link *l, const struct command *cmd, int argc, bytes
     bytes name = argv[0];
     buf_clear(&l->ignored);
     l->running = &q;
-    region_follow(&s->region, &q, &o);
+    region_follow(lone_region(s), &q, &o);
     l->running = NULL;
     if (o.rejected || o.failed) failed(l, name);
     else if (cmd->run == cmd_flushall) s->persist.flushed |= !snapshot_finishing_save(&s->persist);
@@ -134,7 +134,7 @@ static bool may_run(const struct link *l, const struct command *cmd)
 {
     bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
                 cmd->run == cmd_spublish || script_is_replayed(cmd);
-    return runs && l->session.db < l->server->region.eng->databases;
+    return runs && l->session.db < lone_region(l->server)->eng->databases;
 }
 
 static void run(struct link *l, const struct inbox_command *c)
@@ -161,7 +161,7 @@ static void run(struct link *l, const struct inbox_command *c)
 /* As the tick does for requests: which keys come next. Returns up to which command. */
 static u32 prefetch(const struct link *l, u32 from)
 {
-    struct engine *e = l->server->region.eng;
+    struct engine *e = lone_region(l->server)->eng;
     const struct inbox *b = &l->inbox;
     struct want want[PREFETCH_MAX];
     u32 wants = 0, db = l->session.db, ahead = MAX(MIN(e->caps.prefetch_ahead, PREFETCH_MAX), 1u);
@@ -184,9 +184,9 @@ static void apply(struct link *l)
     struct server *s = l->server;
     struct replication *r = &s->repl;
     u32 db = r->stream_db;
-    region_follow_begin(&s->region);
+    region_follow_begin(lone_region(s));
     net_keep_output(&s->net); /* what was told of earlier ones */
-    for (u32 i = 0, fetched = 0; i < l->inbox.ready && !s->region.doomed; i++) {
+    for (u32 i = 0, fetched = 0; i < l->inbox.ready && !lone_region(s)->doomed; i++) {
         if (i == fetched) fetched = prefetch(l, i);
         run(l, &l->inbox.commands[i]);
     }

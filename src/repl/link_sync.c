@@ -22,7 +22,7 @@
 static bool wanted_as_dump(const struct server *s)
 {
     const struct config *c = &s->config;
-    if (s->region.eng->caps.durable || strcmp(c->repl_diskless_load.p, "disabled")) return false;
+    if (lone_region(s)->eng->caps.durable || strcmp(c->repl_diskless_load.p, "disabled")) return false;
     return !c->rdb_del_sync_files || c->save.n || c->appendonly;
 }
 
@@ -35,7 +35,7 @@ static void keep_as_dump(struct server *s, const char *path)
     snprintf(dump, sizeof dump, "%s/%s", c->dir.p, c->dbfilename.p);
     int old = open(dump, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (rename(path, dump) == 0) {
-        s->persist.dirty_saved = s->region.ks.dirty;
+        s->persist.dirty_saved = lone_region(s)->ks.dirty;
         persistence_note_save(&s->persist);
     } else {
         log_line(&s->log, LOG_WARNING,
@@ -91,7 +91,7 @@ static bool forget_history(struct server *s)
     replication_drop_replicas(s);
     stream_restart(&s->repl.stream, id, 0);
     s->repl.stream_db = 0;
-    region_follow_begin(&s->region);
+    region_follow_begin(lone_region(s));
     replication_note(s);
     return server_commit(s, COMMIT_POSITION);
 }

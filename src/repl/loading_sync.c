@@ -16,15 +16,15 @@
 
 static void flush(struct server *s, u32 from)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = lone_region(s)->eng;
     for (u32 db = from; db < from + e->databases; db++) e->ops->flush(e, db);
 }
 
-static void flush_spare(struct server *s) { flush(s, s->region.eng->databases); }
+static void flush_spare(struct server *s) { flush(s, lone_region(s)->eng->databases); }
 
 static bool empty_spare(struct server *s)
 {
-    region_begin(&s->region, clock_wall_ms());
+    region_begin(lone_region(s), clock_wall_ms());
     flush_spare(s);
     return loading_commit(s, false);
 }
@@ -38,8 +38,8 @@ static bool prepare(struct server *s)
 {
     if (!empty_spare(s)) return false;
     if (!drops_old_first(s, &s->persist.loading.sync)) return true;
-    region_begin(&s->region, clock_wall_ms());
-    region_flushing_all(&s->region);
+    region_begin(lone_region(s), clock_wall_ms());
+    region_flushing_all(lone_region(s));
     flush(s, 0);
     functions_flush(&s->node);
     return loading_commit(s, false);
@@ -61,9 +61,9 @@ void loading_sync(struct server *s, const char *path, bool keep_old, void (*adop
 
 void loading_sync_swap(struct server *s)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = lone_region(s)->eng;
     for (u32 db = 0; db < e->databases; db++) e->ops->swap(e, db, db + e->databases);
-    region_replaced_all(&s->region);
+    region_replaced_all(lone_region(s));
     flush_spare(s);
     functions_adopt(&s->node);
     s->persist.loading.sync.adopt(s);

@@ -230,7 +230,7 @@ u32 primary_synced(const struct server *s, u64 position)
 void primary_note_write(const struct server *s, struct conn *c)
 {
     c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
-    c->wrote_seq = s->region.journal.seq;
+    c->wrote_seq = lone_region(s)->journal.seq;
 }
 
 u32 primary_in_step(const struct server *s, u64 position, u32 *of)

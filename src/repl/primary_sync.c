@@ -208,7 +208,7 @@ static void send_keyless(struct replica *r)
     }
     replication_stream(r->server);
     stream_open(&r->server->repl.stream, &r->live, r->server->repl.stream.end);
-    r->server->region.journal.db = -1;
+    lone_region(r->server)->journal.db = -1;
     replica_online(r, false);
 }
 
@@ -281,7 +281,7 @@ bool sync_open(struct server *s)
         stream_append(&y->rdb, BYTES_LIT("\r\n"));
     }
     replication_stream(s);
-    s->region.journal.db = -1; /* whoever begins here has seen no SELECT */
+    lone_region(s)->journal.db = -1; /* whoever begins here has seen no SELECT */
     y->position = s->repl.stream.end;
     CHECK(!s->repl.stream.staged);
     return true;

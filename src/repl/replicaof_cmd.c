@@ -56,7 +56,8 @@ void cmd_replicaof(struct ctx *c)
         reply_error(c->out, "ERR REPLICAOF not allowed while failing over.");
         return;
     }
-    journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC did so far belongs to the stream */
+    /* What EXEC did so far belongs to the stream. */
+    journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     client_describe(conn_of(c->session), &who);
     buf_append_char(&who, '\0');
     if (bytes_is(c->argv[1], "no") && bytes_is(c->argv[2], "one")) become_primary(s, c, who.p);

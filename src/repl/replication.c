@@ -46,7 +46,7 @@ void replication_feed(struct server *s, bytes command)
 /* Which database the stream has selected; before a SELECT that is to come any will do. */
 static u32 selected(const struct server *s)
 {
-    return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(s->region.journal.db, 0);
+    return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(lone_region(s)->journal.db, 0);
 }
 
 static void attach(struct server *s)
@@ -54,14 +54,14 @@ static void attach(struct server *s)
     struct replication *r = &s->repl;
     if (r->attached || !r->streaming || r->link) return;
     r->attached = true;
-    journal_attach(&s->region.journal, &r->sink);
+    journal_attach(&lone_region(s)->journal, &r->sink);
 }
 
 static void detach(struct server *s)
 {
     if (!s->repl.attached) return;
     s->repl.stream_db = selected(s);
-    journal_detach(&s->region.journal, &s->repl.sink);
+    journal_detach(&lone_region(s)->journal, &s->repl.sink);
     s->repl.attached = false;
 }
 
@@ -79,9 +79,12 @@ static enum expiry_mode expiry_mode(const struct server *s)
  * reports nothing. */
 void replication_decide_expiry(struct server *s)
 {
-    struct region *r = &s->region;
-    r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);
-    r->mode = expiry_mode(s);
+    enum expiry_mode mode = expiry_mode(s);
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) {
+        r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);
+        r->mode = mode;
+    }
 }
 
 static void set_streaming(struct server *s, bool on)
@@ -116,18 +119,18 @@ static void end_stream(struct server *s)
 void replication_begin_tick(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct region *g = &s->region;
+    struct region *g;
     const struct config *c = &s->config;
     s->node.deny_writes = s->node.deny_stale = NULL;
     replication_decide_expiry(s);
-    keyspace_set_mode(&g->ks, g->mode);
+    REGIONS_EACH(&s->node.regions, g) keyspace_set_mode(&g->ks, g->mode);
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
             s->node.deny_writes = "NOREPLICAS Not enough good replicas to write.";
         return;
     }
-    region_listen(g, LISTEN_OWN, !c->replica_read_only);
+    region_listen(lone_region(s), LISTEN_OWN, !c->replica_read_only);
     if (c->replica_read_only) s->node.deny_writes = "READONLY You can't write against a read only replica.";
     if (!c->replica_serve_stale_data && !link_is_up(s))
         s->node.deny_stale =
@@ -138,8 +141,8 @@ void replication_begin_tick(struct server *s)
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct engine_note *note = &s->region.eng->note;
-    if (!s->region.eng->caps.durable) return;
+    struct engine_note *note = &lone_region(s)->eng->note;
+    if (!lone_region(s)->eng->caps.durable) return;
     buf_clear(&note->text);
     buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
     note->changed = true;
@@ -166,9 +169,9 @@ void replication_cron(struct server *s)
 static void set_role(struct server *s, bool follows)
 {
     replication_decide_expiry(s);
-    own_keys_clear(&s->region.own);
-    region_listen(&s->region, LISTEN_OWN, false); /* until a tick finds that it takes writes */
-    s->region.cycle.next_ms = 0; /* what is dead may go now */
+    own_keys_clear(&lone_region(s)->own);
+    region_listen(lone_region(s), LISTEN_OWN, false); /* until a tick finds that it takes writes */
+    lone_region(s)->cycle.next_ms = 0; /* what is dead may go now */
     s->log.role = follows ? 'S' : 'M';
     process_apply_role(s);
 }
@@ -223,7 +226,7 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
 
 static void load_note(struct server *s)
 {
-    const struct buf *note = &s->region.eng->note.text;
+    const struct buf *note = &lone_region(s)->eng->note.text;
     char text[128], id[STREAM_ID + 1];
     unsigned long long position;
     unsigned db;
@@ -239,7 +242,7 @@ void replication_start(struct server *s, bool in_step)
     struct replication *r = &s->repl;
     char host[256];
     int port;
-    if (s->region.eng->caps.durable) load_note(s);
+    if (lone_region(s)->eng->caps.durable) load_note(s);
     bool known = in_step && r->loaded_position >= 0 && r->loaded_id[0];
     if (known) {
         stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);

@@ -92,18 +92,30 @@ static COLD void take_back_stream(struct server *s, bool noted)
     stream_take_back(&s->repl.stream);
     tracking_distrust(s);
     if (noted) replication_note(s); /* what was to be kept before this is still to be kept */
-    s->region.journal.db = -1;      /* a SELECT may have gone with it */
+    lone_region(s)->journal.db = -1; /* a SELECT may have gone with it */
+}
+
+/* Every region has a transaction of its own: with several, some may be kept and others not. False: at least
+ * one was not, and no reply of the tick may leave. */
+static bool commit_regions(struct server *s, bool relaxed)
+{
+    struct region *r;
+    bool kept = true;
+    REGIONS_EACH(&s->node.regions, r) {
+        r->eng->relaxed = relaxed;
+        kept &= region_commit(r); /* with the functions, if they changed */
+        r->eng->relaxed = false;
+    }
+    return kept;
 }
 
 static bool commit_data(struct server *s, bool relaxed)
 {
     struct stream *stream = &s->repl.stream;
-    struct engine *e = s->region.eng;
+    struct engine *e = node_engine(&s->node);
     bool moves = stream->staged > 0, noted = e->note.changed;
     if (UNLIKELY(moves)) replication_note(s);
-    e->relaxed = relaxed;
-    bool kept = region_commit(&s->region); /* with the functions, if they changed */
-    e->relaxed = false;
+    bool kept = commit_regions(s, relaxed);
     if (UNLIKELY(!kept)) {
         take_back_stream(s, noted);
     } else if (UNLIKELY(moves)) {
@@ -172,11 +184,11 @@ bool server_commit(struct server *s, enum commit_kind kind)
 
 bool server_commit_part(struct server *s)
 {
-    struct region *r = &s->region;
-    if (!region_settled(r) && region_may_split(r)) {
+    struct node *n = &s->node;
+    if (!node_settled(n) && node_may_split(n)) {
         bool kept = server_commit(s, COMMIT_PART);
-        region_split(r, kept);
+        node_split(n, kept);
         if (UNLIKELY(s->debug_fences.count) && kept) renew_fences(s);
     }
-    return region_settled(r) && !s->persist.part_failed;
+    return node_settled(n) && !s->persist.part_failed;
 }

@@ -246,7 +246,7 @@ static void warn_of(struct server *s, const struct changes *all)
     u64 used = evictor_used(&s->node.evictor);
     for (u32 i = 0; i < all->n; i++) {
         const char *name = all->v[i].d->name;
-        bool durable = s->region.eng->caps.durable;
+        bool durable = node_engine(&s->node)->caps.durable;
         if (durable && (!strcmp(name, "maxmemory") || !strcmp(name, "appendonly")))
             config_warn(&s->config, &s->log);
         if (!durable && !strcmp(name, "maxmemory") && s->config.maxmemory &&
@@ -335,12 +335,16 @@ void cmd_config_resetstat(struct ctx *c)
     stats_reset(&s->stats);
     s->net.stats = (struct net_stats){0};
     memset(s->acl_log.denied, 0, sizeof s->acl_log.denied);
-    s->region.ks.stats = (struct keyspace_stats){0};
-    memset(&s->region.ks.lag, 0, sizeof s->region.ks.lag);
-    s->region.cycle.stale_perc = 0;
-    s->region.cycle.time_cap_reached = 0;
-    s->region.cycle.spent_us = 0;
-    s->region.eng->reclaimed = s->node.scripts_evicted = 0;
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) {
+        r->ks.stats = (struct keyspace_stats){0};
+        memset(&r->ks.lag, 0, sizeof r->ks.lag);
+        r->cycle.stale_perc = 0;
+        r->cycle.time_cap_reached = 0;
+        r->cycle.spent_us = 0;
+        r->eng->reclaimed = 0;
+    }
+    s->node.scripts_evicted = 0;
     s->repl.full_syncs = s->repl.partial_syncs = s->repl.refused_syncs = s->client_evict.evicted = 0;
     s->persist.saves = s->persist.rewrites = s->persist.rewrite_failures = 0;
     reply_ok(c->out);

@@ -62,7 +62,8 @@ static void every_tenth(struct server *s)
     if (UNLIKELY(s->config.watchdog_period))
         crash_watchdog(MAX(s->config.watchdog_period, WATCHDOG_LEAST_MS));
     look_at_memory(s);
-    lag_tick(&s->region.ks.lag, now_us / 1000);
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) lag_tick(&r->ks.lag, now_us / 1000);
     storage_cron(s);
     persistence_cron(s);
     replication_cron(s);

@@ -9,38 +9,41 @@
 /* Waking the loop is what it is for. */
 static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
-static bool may_expire(const struct server *s)
+static bool may_expire(const struct server *s, const struct region *r)
 {
-    const struct region *r = &s->region;
     return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
            (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_stands_still(s) &&
            !s->shutting_down; /* what was saved is the end */
 }
 
-static i64 next_due(struct server *s)
+static i64 next_due(const struct region *r)
 {
-    struct engine *e = s->region.eng;
-    return expiry_follows(s->region.mode) ? own_keys_next_due(&s->region.own) : e->ops->next_due(e);
+    return expiry_follows(r->mode) ? own_keys_next_due(&r->own) : r->eng->ops->next_due(r->eng);
 }
 
-/* When the loop may sleep: not beyond the next visit of the index. The sampling cycle
- * leaves the index alone, so that its next visit says nothing: it runs at `hz`. */
-static void arm_wake(struct server *s)
+/* When a region is to be looked at again; INT64_MAX: it does not say. The sampling cycle leaves the index
+ * alone, so that its next visit says nothing: it runs at `hz`. */
+static i64 next_visit(const struct server *s, const struct region *r)
 {
-    const struct region *r = &s->region;
     const struct expire_cycle *cycle = &r->cycle;
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && r->mode == EXPIRY_ACTIVE);
-    if (!may_expire(s) || !knows) return;
-    i64 next = MAX(next_due(s), cycle->next_ms);
+    return may_expire(s, r) && knows ? MAX(next_due(r), cycle->next_ms) : INT64_MAX;
+}
+
+/* When the loop may sleep: not beyond the next visit of an index. */
+static void arm_wake(struct server *s)
+{
+    const struct region *r;
+    i64 next = INT64_MAX;
+    REGIONS_EACH(&s->node.regions, r) next = MIN(next, next_visit(s, r));
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
 }
 
 /* Freed values, swept references: the engine's own housekeeping. */
-static u64 reclaim_for(struct server *s, i64 us)
+static u64 reclaim_for(struct engine *e, i64 us)
 {
-    struct engine *e = s->region.eng;
     u64 left = e->ops->reclaim(e, RECLAIM_UNITS);
     if (LIKELY(!left)) return 0; /* as in most ticks: they need no clock */
     i64 until_us = clock_mono_us() + us;
@@ -50,9 +53,8 @@ static u64 reclaim_for(struct server *s, i64 us)
 }
 
 /* A slice of the cycle, committed by itself; true if there is more to do. */
-static bool expire_until(struct server *s, i64 start_us, i64 until_us)
+static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 until_us)
 {
-    struct region *r = &s->region;
     u64 before = expire_total(&r->ks), cleaned;
     i64 cpu_us = clock_thread_us(); /* the budget is one of CPU: what others took meanwhile is not spent */
     bool more;
@@ -73,20 +75,28 @@ static bool expire_until(struct server *s, i64 start_us, i64 until_us)
 
 static void on_busy(uv_idle_t *h UNUSED) {} /* its being active keeps the loop from sleeping */
 
+/* A slice of one region's cycle, if it is time for one; true if there is more to do. */
+static bool expire_some(struct server *s, struct region *r, bool idle)
+{
+    struct expire_cycle *cycle = &r->cycle;
+    if (!may_expire(s, r) || !expire_cycle_due(cycle, s->now_ms)) return false;
+    i64 start = clock_mono_us();
+    i64 allowance = expire_cycle_allowance(cycle, start, idle);
+    return allowance ? expire_until(s, r, start, start + allowance) : expire_cycle_waits(cycle);
+}
+
 void housekeeping_run(struct server *s, bool idle)
 {
-    struct expire_cycle *cycle = &s->region.cycle;
-    bool more = false;
-    if (may_expire(s) && expire_cycle_due(cycle, s->now_ms)) {
-        i64 start = clock_mono_us();
-        i64 allowance = expire_cycle_allowance(cycle, start, idle);
-        more = allowance ? expire_until(s, start, start + allowance) : expire_cycle_waits(cycle);
-    }
-    bool may_evict = !s->node.loading && !server_stands_still(s);
-    bool evicting = UNLIKELY(s->node.evictor.unfinished) && may_evict && region_evict_step(&s->region);
-    if (UNLIKELY(!region_settled(&s->region))) server_commit(s, COMMIT_HOUSEKEEPING);
-    s->reclaim_pending = reclaim_for(s, EXPIRE_SLICE_US);
-    if (more || evicting || s->reclaim_pending || waiters_any_ready(&s->region.waiters)) {
+    const struct region_map *map = &s->node.regions;
+    struct region *r;
+    bool more = false, evicting = false;
+    REGIONS_EACH(map, r) more |= expire_some(s, r, idle);
+    if (UNLIKELY(s->node.evictor.unfinished) && !s->node.loading && !server_stands_still(s))
+        REGIONS_EACH(map, r) evicting |= region_evict_step(r);
+    if (UNLIKELY(!node_settled(&s->node))) server_commit(s, COMMIT_HOUSEKEEPING);
+    s->reclaim_pending = 0;
+    REGIONS_EACH(map, r) s->reclaim_pending += reclaim_for(r->eng, EXPIRE_SLICE_US);
+    if (more || evicting || s->reclaim_pending || s->node.keys_ready) {
         uv_idle_start(&s->busy, on_busy);
     } else {
         uv_idle_stop(&s->busy);

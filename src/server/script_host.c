@@ -45,7 +45,8 @@ static void let_log_in(struct server *s, i64 at_us)
 /* Whether what a script did can be left out of what is kept. A snapshot of what is in memory has it. */
 static bool can_undo(const struct server *s)
 {
-    return s->region.eng->caps.durable || s->persist.aof_state == AOF_IS_ON || expiry_follows(s->region.mode);
+    const struct region *r = s->node.script->c->region;
+    return r->eng->caps.durable || s->persist.aof_state == AOF_IS_ON || expiry_follows(r->mode);
 }
 
 /* A script has changed something, and does not end. The server does, at once: no client may see half of what
@@ -56,7 +57,7 @@ static void end_within(struct server *s)
     u32 how = server_signal_means(s, s->stop_signal) | SHUTDOWN_NOW;
     bool undo = can_undo(s);
     if (undo) how = (how & ~(u32)SHUTDOWN_SAVE) | SHUTDOWN_NOSAVE;
-    else journal_close(&s->region.journal, s->now_ms, s->node.script->c->seed);
+    else journal_close(&s->node.script->c->region->journal, s->now_ms, s->node.script->c->seed);
     undo = server_shutdown(s, how) && undo;
     log_line(&s->log, LOG_WARNING,
              "A script that had written did not end. It is stopped, and what it did is %s.",
@@ -68,7 +69,7 @@ static void end_within(struct server *s)
 static void heed_signal(struct server *s, i64 now_us)
 {
     struct script_run *run = s->node.script;
-    bool changes = run->wrote || expiry_follows(s->region.mode);
+    bool changes = run->wrote || expiry_follows(run->c->region->mode);
     i64 patience_us = changes ? s->config.shutdown_timeout * 500000 : STOP_AFTER_US;
     if (now_us - MAX(s->stop_us, run->start_us) < patience_us) return;
     if (changes) end_within(s);

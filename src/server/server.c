@@ -52,7 +52,7 @@ static void on_close(struct net *n, struct conn *c)
     monitor_leave(s, &c->session);
     block_forget(s, c);
     migrate_forget(c);
-    multi_end(&s->region, &c->session);
+    multi_end(&c->session);
     pubsub_forget(s, c);
     tracking_forget(s, c);
     primary_forget(s, c);
@@ -65,11 +65,43 @@ static void on_close(struct net *n, struct conn *c)
 #define LONGEST_STRING ((i64)INT32_MAX - 1024)
 #define LONGEST_INPUT (3LL << 30)
 
+static i64 max_string_of(const struct config *c) { return MIN(c->proto_max_bulk_len, LONGEST_STRING); }
+
+/* What of the configuration concerns a region. */
+static void configure_region(const struct config *c, struct region *r)
+{
+    r->cycle.hz = (u32)c->hz;
+    r->cycle.effort = (u32)c->active_expire_effort;
+    r->cycle.source = r->eng->caps.durable ? EXPIRE_INDEX : c->active_expire_source;
+    r->cycle.interval_ms = c->ttl_cleanup_interval;
+    r->cycle.batch = (u32)c->ttl_cleanup_batch;
+    r->ks.policy = c->maxmemory_policy;
+    r->ks.limited = c->maxmemory != 0;
+    r->ks.max_string = (u64)max_string_of(c);
+    r->ks.compress = c->rdbcompression;
+    r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
+    r->ks.stream_node_max_bytes = (u64)c->stream_node_max_bytes;
+    r->ks.stream_node_max_entries = (u64)c->stream_node_max_entries;
+    r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
+    r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
+    expiry_stream_set(&r->expiry_stream, &r->ks, buf_bytes(&c->expiry_stream.name),
+                      (u64)c->expiry_stream.maxlen);
+    r->eng->limits = (struct engine_limits){
+        .hash_max_listpack_entries = c->hash_max_listpack_entries,
+        .hash_max_listpack_value = c->hash_max_listpack_value,
+        .zset_max_listpack_entries = c->zset_max_listpack_entries,
+        .zset_max_listpack_value = c->zset_max_listpack_value,
+        .set_max_intset_entries = c->set_max_intset_entries,
+        .set_max_listpack_entries = c->set_max_listpack_entries,
+        .set_max_listpack_value = c->set_max_listpack_value,
+        .list_max_listpack_size = c->list_max_listpack_size,
+    };
+}
+
 void server_apply_config(struct server *s)
 {
     const struct config *c = &s->config;
-    i64 max_string = MIN(c->proto_max_bulk_len, LONGEST_STRING);
-    s->net.config.max_bulk = max_string;
+    s->net.config.max_bulk = max_string_of(c);
     s->net.config.max_query_buffer = MIN(c->client_query_buffer_limit, LONGEST_INPUT - 1);
     s->net.config.max_clients = (u32)c->maxclients;
     s->net.config.idle_timeout_s = (u32)c->timeout;
@@ -86,41 +118,16 @@ void server_apply_config(struct server *s)
     if (l->hard) l->hard = MAX(l->hard, (u64)c->repl_backlog_size);
     if (l->soft) l->soft = MAX(l->soft, (u64)c->repl_backlog_size);
 
-    struct region *r = &s->region;
-    bool durable = r->eng->caps.durable;
+    struct region *r;
+    bool durable = node_engine(&s->node)->caps.durable;
     script_host_apply(s);
-    r->cycle.hz = (u32)c->hz;
-    r->cycle.effort = (u32)c->active_expire_effort;
-    r->cycle.source = durable ? EXPIRE_INDEX : c->active_expire_source;
-    r->cycle.interval_ms = c->ttl_cleanup_interval;
-    r->cycle.batch = (u32)c->ttl_cleanup_batch;
+    REGIONS_EACH(&s->node.regions, r) configure_region(c, r);
     s->node.evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
     s->node.evictor.unfinished = s->node.evictor.maxmemory; /* it may have been lowered */
     s->node.evictor.samples = (u32)c->maxmemory_samples;
     s->node.evict_following = !c->replica_ignore_maxmemory;
-    r->ks.policy = c->maxmemory_policy;
-    r->ks.limited = c->maxmemory != 0;
-    r->ks.max_string = (u64)max_string;
-    r->ks.compress = c->rdbcompression;
-    r->ks.hll_sparse_max = (u32)MIN(c->hll_sparse_max_bytes, (i64)UINT32_MAX);
-    r->ks.stream_node_max_bytes = (u64)c->stream_node_max_bytes;
-    r->ks.stream_node_max_entries = (u64)c->stream_node_max_entries;
-    expiry_stream_set(&r->expiry_stream, &r->ks, buf_bytes(&c->expiry_stream.name),
-                      (u64)c->expiry_stream.maxlen);
     replication_decide_expiry(s);
     primary_count_good(s);
-    r->ks.lfu_log_factor = (u32)c->lfu_log_factor;
-    r->ks.lfu_decay_minutes = (u32)c->lfu_decay_time;
-    r->eng->limits = (struct engine_limits){
-        .hash_max_listpack_entries = c->hash_max_listpack_entries,
-        .hash_max_listpack_value = c->hash_max_listpack_value,
-        .zset_max_listpack_entries = c->zset_max_listpack_entries,
-        .zset_max_listpack_value = c->zset_max_listpack_value,
-        .set_max_intset_entries = c->set_max_intset_entries,
-        .set_max_listpack_entries = c->set_max_listpack_entries,
-        .set_max_listpack_value = c->set_max_listpack_value,
-        .list_max_listpack_size = c->list_max_listpack_size,
-    };
     storage_apply_config(s);
     persistence_apply_config(s);
     notify_listen(s);
@@ -276,7 +283,7 @@ void server_ready(struct server *s)
     if (s->config.port)
         log_line(&s->log, LOG_NOTICE,
                  "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
-                 s->region.eng->ops->name, (int)s->config.port, (int)s->config.port);
+                 node_engine(&s->node)->ops->name, (int)s->config.port, (int)s->config.port);
     if (s->config.tls_port)
         log_line(&s->log, LOG_NOTICE, "TLS at port=%d. Connect with: redis-cli --tls -p %d",
                  (int)s->config.tls_port, (int)s->config.tls_port);
@@ -371,6 +378,22 @@ static void open_syslog(struct server *s)
     if (c->syslog_enabled) log_syslog_open(c->syslog_ident.p, c->syslog_facility.p);
 }
 
+/* A lone server: one region, which has all slots. */
+static void start_node(struct server *s, struct engine *eng)
+{
+    struct node *n = &s->node;
+    struct region *r = mem_alloc(sizeof *r);
+    node_init(n, random_u64());
+    region_init(r, n, eng, random_u64());
+    region_map_add(&n->regions, r, 0, REGION_SLOTS - 1);
+    n->on_nested = tick_nested;
+    n->holds = tick_holds;
+    n->owner = s;
+    if (!s->config.rename_count) return;
+    n->find = rename_find;
+    n->find_arg = &s->config;
+}
+
 bool server_start(struct server *s)
 {
     s->log.level = s->config.loglevel;
@@ -403,21 +426,13 @@ bool server_start(struct server *s)
     s->net.on_close = on_close;
     s->net.on_no_tls = server_no_tls;
     commit_init(s);
-    node_init(&s->node, random_u64());
-    region_init(&s->region, &s->node, eng, random_u64());
-    s->node.on_nested = tick_nested;
-    s->node.holds = tick_holds;
-    s->node.owner = s;
-    if (s->config.rename_count) {
-        s->node.find = rename_find;
-        s->node.find_arg = &s->config;
-    }
-    pubsub_init(&s->pubsub, rand_next(&s->region.seeds));
-    tracking_init(s, rand_next(&s->region.seeds));
+    start_node(s, eng);
+    pubsub_init(&s->pubsub, random_u64());
+    tracking_init(s, random_u64());
     users_init(s);
     replication_init(s);
     server_apply_config(s);
-    region_begin(&s->region, clock_wall_ms());
+    node_begin(&s->node, clock_wall_ms());
     if (!storage_recall(s) || !users_start(s) || !listen_all(s)) {
         server_release(s);
         return false;
@@ -462,6 +477,17 @@ static void close_handle(uv_handle_t *h, void *arg UNUSED)
     if (!uv_is_closing(h)) uv_close(h, NULL);
 }
 
+static void release_node(struct node *n)
+{
+    while (n->regions.count) {
+        struct region *r = n->regions.first;
+        region_map_remove(&n->regions, r);
+        region_release(r);
+        mem_free(r);
+    }
+    node_release(n);
+}
+
 void server_release(struct server *s)
 {
     replication_stop(s);
@@ -480,10 +506,7 @@ void server_release(struct server *s)
     tls_context_free(s->net.tls);
     persistence_release(s);
     replication_release(s);
-    if (storage_must_close(s)) {
-        region_release(&s->region);
-        node_release(&s->node);
-    }
+    if (storage_must_close(s)) release_node(&s->node);
     pubsub_release(&s->pubsub);
     tracking_release(s);
     block_release(s);

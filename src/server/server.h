@@ -50,8 +50,7 @@ struct server {
     struct log log;
     uv_loop_t loop;
     struct net net;
-    struct node node;      /* what its regions share */
-    struct region region;
+    struct node node;      /* its regions, and what they share */
     struct stats stats;
     struct slowlog slowlog;
     struct acl acl;        /* users: see users.h */
@@ -83,7 +82,7 @@ struct server {
     u32 stop_signal;       /* the one that asked for an end that has not come yet; 0: none */
     i64 stop_us;           /* when it did, by the monotonic clock */
 
-    i64 now_ms;            /* of this tick; also the region's */
+    i64 now_ms;            /* of this tick; its regions' is this or later (region_begin) */
     i64 tick_us;           /* monotonic time this tick's requests began */
     i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
     i64 start_ms, start_mono_us;
@@ -156,6 +155,12 @@ void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no
 static inline bool server_stands_still(const struct server *s)
 {
     return s->pause_until_ms || replication_frozen(&s->repl) || s->throttle.holding;
+}
+
+/* The region of a server that has only one, for the features that exist only there: AOF, RDB and PSYNC. */
+static inline struct region *lone_region(const struct server *s)
+{
+    return region_map_only(&s->node.regions);
 }
 
 /* Whether a command that took so long is one for the slow log. */

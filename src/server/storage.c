@@ -117,7 +117,7 @@ struct engine *storage_open(struct server *s, u64 seed)
 bool storage_recall(struct server *s)
 {
     struct buf why = {0};
-    bool ok = functions_recall(&s->node, s->region.eng, &why);
+    bool ok = functions_recall(&s->node, node_engine(&s->node), &why);
     if (!ok)
         log_line(&s->log, LOG_WARNING, "Can't start: the functions that are kept with the data can't be "
                                        "loaded: %.*s", (int)why.n, why.p);
@@ -128,15 +128,15 @@ bool storage_recall(struct server *s)
 bool storage_must_close(const struct server *s)
 {
 #if MAYFLY_FREE_AT_EXIT /* sanitizer builds, to find leaks */
-    return s->region.eng;
+    return node_engine(&s->node);
 #endif
-    return s->region.eng->caps.durable;
+    return node_engine(&s->node)->caps.durable;
 }
 
 void storage_apply_config(struct server *s)
 {
     const struct config *c = &s->config;
-    struct engine *e = s->region.eng;
+    struct engine *e = node_engine(&s->node);
     if (!e->caps.durable) return;
     s->node.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
     e->ops->disk->set_sync(e, c->appendfsync);
@@ -147,13 +147,13 @@ void storage_apply_config(struct server *s)
 
 void storage_cron(struct server *s)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = node_engine(&s->node);
     if (e->caps.durable) e->ops->disk->cron(e);
 }
 
 void storage_note_refusal(struct server *s)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = node_engine(&s->node);
     if (e->caps.durable) s->node.refuse_writes = e->ops->disk->refuses_writes(e);
 }
 

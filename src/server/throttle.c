@@ -13,7 +13,7 @@
 #define TELL_AFTER_US 1000000
 #define TELL_EVERY_US 60000000
 
-static const struct disk_ops *disk_of(const struct server *s) { return s->region.eng->ops->disk; }
+static const struct disk_ops *disk_of(const struct server *s) { return node_engine(&s->node)->ops->disk; }
 
 /* What is written as fast as it was lately keeps pressure where it is or lets it change slowly. So at half
  * pressure writers may go on at that rate, at less they may go faster, up to twice, and at more slower, down
@@ -48,7 +48,7 @@ static void charge(struct throttle *t, u64 bytes, u32 pressure, i64 now_us)
 /* Errors are told at once: if writes are refused, nobody waits for that. */
 static bool must_hold(struct server *s, u32 pressure, i64 now_us)
 {
-    if (!pressure || disk_of(s)->refuses_writes(s->region.eng)) return false;
+    if (!pressure || disk_of(s)->refuses_writes(node_engine(&s->node))) return false;
     return pressure == DISK_PRESSURE_MAX || s->throttle.next_us > now_us + BURST_US;
 }
 
@@ -73,8 +73,8 @@ static void set_holding(struct server *s, bool holding, i64 now_us)
 static void look(struct server *s, bool measure, i64 now_us)
 {
     struct throttle *t = &s->throttle;
-    u64 written = disk_of(s)->bytes_written(s->region.eng);
-    u32 pressure = disk_of(s)->write_pressure(s->region.eng, measure);
+    u64 written = disk_of(s)->bytes_written(node_engine(&s->node));
+    u32 pressure = disk_of(s)->write_pressure(node_engine(&s->node), measure);
     charge(t, written - t->charged, pressure, now_us);
     t->charged = written;
     set_holding(s, must_hold(s, pressure, now_us), now_us);
@@ -83,8 +83,8 @@ static void look(struct server *s, bool measure, i64 now_us)
 void throttle_begin_tick(struct server *s)
 {
     struct throttle *t = &s->throttle;
-    if (!s->region.eng->caps.durable) return;
-    if (!t->holding && t->charged == disk_of(s)->bytes_written(s->region.eng)) return;
+    if (!node_engine(&s->node)->caps.durable) return;
+    if (!t->holding && t->charged == disk_of(s)->bytes_written(node_engine(&s->node))) return;
     look(s, false, s->tick_us);
 }
 
@@ -93,7 +93,7 @@ void throttle_begin_tick(struct server *s)
 static void resume_some(struct server *s)
 {
     struct throttle *t = &s->throttle;
-    u32 pressure = disk_of(s)->write_pressure(s->region.eng, false);
+    u32 pressure = disk_of(s)->write_pressure(node_engine(&s->node), false);
     u64 room = pressure ? allowed_rate(t, pressure) / (1000000 / (BURST_US * 2)) : UINT64_MAX;
     t->waiting = net_resume_some(&s->net, HOLD_STORAGE, room, &t->last_resumed);
     if (s->repl.link) follow_resume(s->repl.link);
@@ -112,7 +112,7 @@ void throttle_end_tick(struct server *s)
     struct throttle *t = &s->throttle;
     if (LIKELY(!t->holding && !t->waiting) || uv_is_active((uv_handle_t *)&t->timer)) return;
     i64 wait_us = t->next_us - clock_mono_us();
-    bool full = t->holding && disk_of(s)->write_pressure(s->region.eng, false) == DISK_PRESSURE_MAX;
+    bool full = t->holding && disk_of(s)->write_pressure(node_engine(&s->node), false) == DISK_PRESSURE_MAX;
     u64 ms = full ? POLL_MS : wait_us > 0 ? (u64)(wait_us / 1000) + 1 : 1;
     uv_timer_start(&t->timer, on_time, ms, 0);
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/route.h"
 #include "net/fence.h"
 #include "server/account.h"
 #include "server/commit.h"
@@ -21,13 +22,16 @@ static bytes element_of(struct server *s, const struct net_request *q)
 }
 
 /* Tells the engine which keys the next requests will read, so that it can fetch
- * them together. Returns up to which request. */
+ * them together. Returns up to which request. Where keys are in several regions,
+ * each command fetches its own. */
 static u32 prefetch(struct server *s, u32 from)
 {
     const struct net_tick *t = &s->net.tick;
+    struct engine *e = node_engine(&s->node);
     struct want want[PREFETCH_MAX];
-    bool fetch_elements = s->region.eng->caps.prefetch_elements;
-    u32 wants = 0, end = MIN(t->request_count, from + MIN(s->region.eng->caps.prefetch_ahead, PREFETCH_MAX));
+    if (UNLIKELY(s->node.regions.count > 1)) return t->request_count;
+    bool fetch_elements = e->caps.prefetch_elements;
+    u32 wants = 0, end = MIN(t->request_count, from + MIN(e->caps.prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
         const struct net_request *q = &t->requests[i];
         if (q->argc < 2 || !q->conn) continue;
@@ -37,7 +41,7 @@ static u32 prefetch(struct server *s, u32 from)
         if (wants && !element.p && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
         want[wants++] = (struct want){q->conn->session.db, key, element};
     }
-    if (wants > 1) s->region.eng->ops->prefetch(s->region.eng, want, wants);
+    if (wants > 1) e->ops->prefetch(e, want, wants);
     return end;
 }
 
@@ -179,20 +183,19 @@ void tick_run(struct net *n, u32 at)
     bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->node.script;
     if (tracked) tracking_before(s);
     size_t mark = conn_answer_begin(c);
-    u64 seq = s->region.journal.seq;
     i64 start_us = s->tick_us; /* which moves with every command that EXEC runs */
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
     s->node.paused = server_stands_still(s);
-    region_run(&s->region, &q, &o);
+    node_run(&s->node, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
         conn_postpone(n, at, o.held);
         conn_mind_end(c); /* unlike what waits for our own reasons, it goes with a client that leaves */
         return;
     }
-    nq->wrote = s->region.journal.seq != seq;
+    nq->wrote = o.wrote;
     if (nq->wrote) primary_note_write(s, c);
     i64 now_us = clock_mono_us();
     account_request(s, c, &q, &o, now_us - start_us);
@@ -206,7 +209,7 @@ void tick_run(struct net *n, u32 at)
     }
     conn_answer_end(c, mark);
     if (tracked) tracking_after(s, c, &q, &o);
-    if (UNLIKELY(waiters_any_ready(&s->region.waiters)) && !s->node.script) block_serve(s);
+    if (UNLIKELY(s->node.keys_ready) && !s->node.script) block_serve(s);
 }
 
 /* -- the tick ------------------------------------------------------------------------- */
@@ -220,8 +223,7 @@ static bool tells(const struct server *s)
 void server_tick(struct net *n)
 {
     struct server *s = n->owner;
-    region_begin(&s->region, clock_wall_ms());
-    s->now_ms = s->region.ks.now_ms;
+    s->now_ms = node_begin(&s->node, clock_wall_ms());
     i64 start_us = s->tick_us = clock_mono_us();
     storage_note_refusal(s);
     throttle_begin_tick(s);
@@ -229,7 +231,7 @@ void server_tick(struct net *n)
     replication_begin_tick(s);
     if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
     /* What happened since the last tick: the primary's commands, expiry, a full sync. */
-    bool serves = UNLIKELY(waiters_any_ready(&s->region.waiters));
+    bool serves = UNLIKELY(s->node.keys_ready);
     if (serves && UNLIKELY(s->debug_fences.count)) commit_enforce(s, NULL);
     bool served = serves && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {

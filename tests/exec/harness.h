@@ -61,6 +61,7 @@ static inline void world_open_on(struct world *w, struct engine *e)
     *w = (struct world){0};
     node_init(&w->node, 42);
     region_init(&w->region, &w->node, e, 42);
+    region_map_add(&w->node.regions, &w->region, 0, REGION_SLOTS - 1);
     session_init(&w->session, 1, true);
     w->journal.sink.append = recorder_append;
     journal_attach(&w->region.journal, &w->journal.sink);
@@ -72,6 +73,7 @@ static inline void world_open(struct world *w) { world_open_on(w, memory_engine_
 static inline void world_close(struct world *w)
 {
     waiting_free(w->outcome.waiting);
+    region_map_remove(&w->node.regions, &w->region);
     region_release(&w->region);
     node_release(&w->node);
     session_release(&w->session);

@@ -42,8 +42,9 @@ static void other_does(struct two *t, const char *commands)
 
 static void close_two(struct two *t)
 {
-    multi_end(&t->w.region, &t->w.session);
-    multi_end(&t->w.region, &t->other);
+    multi_end(&t->w.session);
+    multi_end(&t->other);
+    run(&t->w, "SET unwatched 1"); /* a region notices with the next change that nobody watches */
     assert_null(t->w.region.ks.watcher);
     assert_int_equal(t->w.region.watches.keys.count, 0);
     session_release(&t->other);
@@ -256,7 +257,7 @@ static void many_watch(void **state)
             w.session = who[i];
             run_all(&w, "MULTI;ECHO ran");
             assert_string_equal(run(&w, "EXEC"), watched ? "nil" : "[ran]");
-            multi_end(&w.region, &w.session);
+            multi_end(&w.session);
             session_release(&w.session);
         }
         w.session = mine;
@@ -400,7 +401,7 @@ static void a_failed_read_behind_a_write_dooms_the_tick(void **state)
     assert_true(w.region.doomed);
     assert_string_equal(journal_text(&w), "");
     assert_false(region_commit(&w.region));
-    multi_end(&w.region, &w.session);
+    multi_end(&w.session);
     world_close(&w);
 }
 

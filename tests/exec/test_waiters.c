@@ -81,7 +81,7 @@ static const char *then(struct scene *s, const char *line)
     run(&s->w, line);
     assert_null(s->w.outcome.waiting);
     waiters_serve(&s->w.region, serve, s);
-    assert_false(waiters_any_ready(&s->w.region.waiters));
+    assert_false(s->w.node.keys_ready);
     buf_append_char(&s->told, '\0');
     return s->told.p;
 }
@@ -97,7 +97,7 @@ static void test_lines(void **state UNUSED)
     assert_int_equal(s.w.region.waiters.keys.count, 2);
     assert_string_equal(then(&s, "SET k v"), "");
     assert_string_equal(then(&s, "DEL k"), "");
-    waiters_remove(&s.w.region, b);
+    waiters_remove(b);
     assert_string_equal(then(&s, "RPUSH k 1 2 3"), "a:[k 1] c:[k [2 3]]");
     assert_string_equal(then(&s, "ZADD k 1 x 2 y"), "d:[k y 2]");
     close_scene(&s);
@@ -160,8 +160,8 @@ static void test_leaving(void **state UNUSED)
     open_scene(&s);
     struct waiter *a = waits(&s, "a", "BLPOP k j 0");
     run(&s.w, "RPUSH k 1");
-    assert_true(waiters_any_ready(&s.w.region.waiters));
-    waiters_remove(&s.w.region, a);
+    assert_true(s.w.node.keys_ready);
+    waiters_remove(a);
     assert_int_equal(s.w.region.waiters.keys.count, 1); /* it has its turn yet */
     assert_string_equal(then(&s, "RPUSH j 1"), "");
     waits(&s, "b", "BLPOP other 0");
@@ -227,7 +227,7 @@ static void test_gone(void **state UNUSED)
     run(&s.w, "SET k v PX 5");
     at(&s.w, 10);
     assert_string_equal(run(&s.w, "GET k"), "nil");
-    assert_true(waiters_any_ready(&s.w.region.waiters));
+    assert_true(s.w.node.keys_ready);
     tries = 3;
     waiters_serve(&s.w.region, try_it, NULL);
     close_scene(&s);

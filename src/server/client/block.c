@@ -45,7 +45,7 @@ static void unblock(struct server *s, struct blocked *b)
 void block_forget(struct server *s, struct conn *c)
 {
     if (LIKELY(!c->blocked)) return;
-    waiters_remove(&s->region, c->blocked->waiter);
+    waiters_remove(c->blocked->waiter);
     unblock(s, c->blocked);
 }
 
@@ -121,7 +121,7 @@ void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 
     b->conn = c;
     b->cmd = o->cmd;
     b->usec = usec;
-    b->waiter = waiters_add(&s->region, c->session.db, o->waiting, b);
+    b->waiter = waiters_add(o->region, c->session.db, o->waiting, b);
     s->blocking.count++;
     conn_block(&s->net, c, HOLD_BLOCKED);
     if (!o->waiting->timeout_ms) return;
@@ -151,21 +151,20 @@ static bool serve(void *arg, struct waiter *w, bytes key)
     struct server *s = arg;
     struct blocked *b = w->client;
     struct conn *c = b->conn;
-    if (c->closing || s->region.doomed) return false;
+    if (c->closing || w->region->doomed) return false;
     struct reply out = conn_reply(c);
     struct request q = {&c->session, s, w->what->argc, w->what->argv, &out};
     struct outcome o;
     size_t mark = conn_answer_begin(c);
-    u64 seq = s->region.journal.seq;
     i64 start_us = clock_mono_us();
     s->blocking.served = c;
-    bool answered = region_retry(&s->region, &q, b->cmd, key, &o);
+    bool answered = region_retry(w->region, &q, b->cmd, key, &o);
     s->blocking.served = NULL;
     if (!answered) {
         conn_answer_end(c, mark);
         return false;
     }
-    if (s->region.journal.seq != seq) {
+    if (o.wrote) {
         c->late_wrote = true;
         primary_note_write(s, c);
     }
@@ -182,8 +181,12 @@ bool block_serve(struct server *s)
 {
     u32 before = s->blocking.count;
     /* What made a key ready may have outlived it: EXEC, a script. */
-    region_advance(&s->region, clock_wall_ms());
-    waiters_serve(&s->region, serve, s);
+    i64 now_ms = clock_wall_ms();
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) {
+        region_advance(r, now_ms);
+        waiters_serve(r, serve, s);
+    }
     s->tick_us = clock_mono_us(); /* the next command has not run yet */
     return s->blocking.count != before;
 }

@@ -51,7 +51,7 @@ void cmd_reset(struct ctx *c)
 {
     struct session *s = c->session;
     monitor_leave(c->server, s);
-    multi_end(c->region, s);
+    multi_end(s);
     pubsub_forget(c->server, conn_of(s));
     tracking_off(c->server, conn_of(s));
     s->db = 0;

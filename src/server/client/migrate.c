@@ -56,15 +56,13 @@ static void migration_end(struct migration *m, const char *error)
 
 void migration_drop(struct migration *m)
 {
-    struct region *r = &m->server->region;
     if (m->conn) m->conn->migration = NULL;
     m->conn = NULL;
     if (m->open) migration_end(m, NULL);
     for (u32 i = 0; i < m->count; i++) {
-        watch_none(&r->watches, &m->keys[i].watcher);
+        watch_none(&m->keys[i].watcher);
         buf_release(&m->keys[i].name);
     }
-    region_listen(r, LISTEN_WATCH, r->watches.clients > 0);
     mem_free(m->keys);
     m->keys = NULL;
     if (!m->open) migration_free(m);

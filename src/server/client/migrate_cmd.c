@@ -111,9 +111,9 @@ static bool write_keys(struct ctx *c, struct migration *m, const struct migrate_
         if (!write_key(c, m, o, &ref)) return false;
         struct migrated_key *k = &m->keys[m->count++];
         buf_append_bytes(&k->name, o->keys[i]);
-        watch_key(&r->watches, c->ks, &k->watcher, c->db, o->keys[i]);
+        watch_key(&r->watches, &k->watcher, c->db, o->keys[i]);
     }
-    region_listen(r, LISTEN_WATCH, r->watches.clients > 0);
+    region_listen(r, LISTEN_WATCH, watches_any(&r->watches));
     return true;
 }
 
@@ -164,7 +164,7 @@ static bool delete_taken(struct ctx *c, const struct migration *m)
         bytes name = buf_bytes(&k->name);
         struct key_ref ref;
         if (!k->taken || ctx_write(c, name, TYPE_NONE, &ref) != OK) continue;
-        if (m->distrusted || watch_broken(&k->watcher, c->ks)) {
+        if (m->distrusted || watch_broken(&k->watcher)) {
             same = false;
             continue;
         }

@@ -27,7 +27,10 @@ void notify_listen(struct server *s)
 {
     u32 wanted = s->config.notify_keyspace_events;
     bool on = wanted & EVENT_CHANNELS && pubsub_listened(&s->pubsub);
-    s->region.ks.event_mask = on ? wanted & ~(u32)EVENT_CHANNELS : 0;
-    s->region.ks.on_event = on_event;
-    s->region.ks.on_event_arg = s;
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) {
+        r->ks.event_mask = on ? wanted & ~(u32)EVENT_CHANNELS : 0;
+        r->ks.on_event = on_event;
+        r->ks.on_event_arg = s;
+    }
 }

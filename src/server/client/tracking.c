@@ -319,7 +319,7 @@ static struct tracker *tracker_of(struct server *s, struct conn *c)
     t->conn = c;
     table_insert(&g->clients, table_hash(&g->clients, tracker_key(t)), t);
     c->tracker = t;
-    region_listen(&s->region, LISTEN_TRACK, true);
+    node_listen(&s->node, LISTEN_TRACK, true);
     return t;
 }
 
@@ -344,7 +344,7 @@ void tracking_off(struct server *s, struct conn *c)
     mem_free(t);
     c->tracker = NULL;
     if (g->clients.count) return;
-    region_listen(&s->region, LISTEN_TRACK, false);
+    node_listen(&s->node, LISTEN_TRACK, false);
     forget_keys(g); /* nobody would hear of what changes from now on */
     g->flushed = g->distrusted = false;
 }

@@ -32,8 +32,11 @@ static void debug_sleep(struct ctx *c)
 
 static void debug_set_active_expire(struct ctx *c)
 {
-    c->server->region.cycle.enabled = parse_number(c->argv[2]) != 0;
-    c->server->region.cycle.next_ms = 0; /* look again at once */
+    struct region *r;
+    REGIONS_EACH(&c->server->node.regions, r) {
+        r->cycle.enabled = parse_number(c->argv[2]) != 0;
+        r->cycle.next_ms = 0; /* look again at once */
+    }
     reply_ok(c->out);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
-#include "keyspace/forecast.h"
+#include "exec/node_sums.h"
 #include "server/observe/info.h"
 #include "server/script_host.h"
 #include "server/server.h"
@@ -82,7 +82,7 @@ static void info_server(struct server *s, struct buf *b)
         (long long)clock_wall_us(), (long long)up_s, (long long)(up_s / 86400),
         (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
-        MAYFLY_VERSION, s->region.eng->ops->name);
+        MAYFLY_VERSION, node_engine(&s->node)->ops->name);
     info_listeners(&s->config, b);
     if (s->repl.leaving)
         buf_printf(b, "shutdown_in_milliseconds:%lld\r\n",
@@ -101,6 +101,8 @@ static void info_clients(struct server *s, struct buf *b)
         biggest_in = MAX(biggest_in, c->in.n);
         biggest_out = MAX(biggest_out, conn_output_bytes(c));
     }
+    struct node_sums sums;
+    node_sum(&s->node, &sums);
     buf_printf(b,
                "connected_clients:%u\r\ncluster_connections:0\r\nmaxclients:%lld\r\n"
                "client_recent_max_input_buffer:%zu\r\nclient_recent_max_output_buffer:%zu\r\n"
@@ -108,9 +110,9 @@ static void info_clients(struct server *s, struct buf *b)
                "clients_in_timeout_table:%u\r\ntotal_watched_keys:%llu\r\ntotal_blocking_keys:%llu\r\n"
                "total_blocking_keys_on_nokey:%llu\r\n",
                clients, (long long)s->config.maxclients, biggest_in, biggest_out, blocked,
-               (ull)s->tracking.clients.count, pubsub, (ull)s->region.watches.clients,
-               s->repl.waiting + s->blocking.times.n, (ull)s->region.watches.keys.count,
-               (ull)s->region.waiters.keys.count, (ull)s->region.waiters.even_gone);
+               (ull)s->tracking.clients.count, pubsub, (ull)s->node.watching,
+               s->repl.waiting + s->blocking.times.n, (ull)sums.watched_keys, (ull)sums.waited_keys,
+               (ull)sums.waited_even_gone);
 }
 
 static void info_scripts(struct server *s, struct buf *b)
@@ -131,7 +133,9 @@ static void info_memory(struct server *s, struct buf *b)
     u64 used = evictor_used(&s->node.evictor), rss = mem_rss(), clients = 0, replicas = 0;
     u64 backlog = MIN(s->repl.stream.memory, (u64)s->config.repl_backlog_size);
     struct mem_stats m;
+    struct node_sums sums;
     mem_stats_read(&m);
+    node_sum(&s->node, &sums);
     s->stats.peak_memory = MAX(s->stats.peak_memory, used);
     for (struct conn *c = s->net.conns; c; c = c->next)
         *(c->class == CONN_REPLICA ? &replicas : &clients) += client_memory(c);
@@ -179,7 +183,7 @@ static void info_memory(struct server *s, struct buf *b)
         (ull)(persistence_buffers(&s->persist) + primary_buffers(s)), (ull)backlog,
         (ull)(backlog + primary_buffers(s)), (ull)replicas, (ull)clients,
         s->persist.aof ? (ull)aof_facts(s->persist.aof).buffer : 0, mem_allocator_name(),
-        (ull)s->reclaim_pending, (ull)s->region.eng->reclaimed);
+        (ull)s->reclaim_pending, (ull)sums.reclaimed);
 }
 
 /* Turns of the loop, the CPU time of its thread, and how long commands took. Commands are timed by the wall:
@@ -199,9 +203,10 @@ static void info_loop(struct server *s, struct buf *b)
 
 static void info_stats(struct server *s, struct buf *b)
 {
-    const struct keyspace_stats *k = &s->region.ks.stats;
-    const struct expire_cycle *c = &s->region.cycle;
+    struct node_sums sums;
+    const struct keyspace_stats *k = &sums.stats;
     const struct net_stats *n = &s->net.stats;
+    node_sum(&s->node, &sums);
     buf_printf(
         b,
         "total_connections_received:%llu\r\ntotal_commands_processed:%llu\r\n"
@@ -224,8 +229,8 @@ static void info_stats(struct server *s, struct buf *b)
         "total_eviction_exceeded_time:0\r\ncurrent_eviction_exceeded_time:0\r\n"
         "keyspace_hits:%llu\r\nkeyspace_misses:%llu\r\n",
         (ull)s->repl.full_syncs, (ull)s->repl.partial_syncs, (ull)s->repl.refused_syncs,
-        (ull)k->expired_fields, (ull)k->expired_keys, c->stale_perc, (ull)c->time_cap_reached,
-        (ull)c->spent_us / 1000, (ull)k->evicted_keys, (ull)s->client_evict.evicted,
+        (ull)k->expired_fields, (ull)k->expired_keys, sums.stale_perc, (ull)sums.expire_capped,
+        (ull)sums.expire_spent_us / 1000, (ull)k->evicted_keys, (ull)s->client_evict.evicted,
         (ull)s->node.scripts_evicted, (ull)k->hits, (ull)k->misses);
     buf_printf(
         b,
@@ -241,7 +246,7 @@ static void info_stats(struct server *s, struct buf *b)
         "client_output_buffer_limit_disconnections:%llu\r\n"
         "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n",
         (ull)s->pubsub.names[PUBSUB_CHANNEL].count, (ull)s->pubsub.names[PUBSUB_PATTERN].count,
-        (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)own_keys_count(&s->region.own, &s->region.ks),
+        (ull)s->pubsub.names[PUBSUB_SHARD].count, (ull)sums.own_keys,
         (ull)s->tracking.keys.count,
         (ull)s->tracking.items, (ull)s->tracking.prefixes.count,
         (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
@@ -312,14 +317,12 @@ static void info_modules(struct server *s UNUSED, struct buf *b UNUSED) {}
 
 static void info_keyspace(struct server *s, struct buf *b)
 {
-    struct engine *e = s->region.eng;
-    for (u32 db = 0; db < e->databases; db++) {
-        u64 keys = e->ops->count(e, db), expires = e->ops->expires(e, db);
-        if (!keys) continue;
-        double ttl = expires ? e->ops->mean_deadline(e, db) - (double)s->now_ms : 0;
-        buf_printf(b, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld,subexpiry=%llu\r\n", db, (ull)keys,
-                   (ull)expires, ttl > 0 ? (long long)MIN(ttl, 9e18) : 0,
-                   (ull)e->ops->timed_hashes(e, db));
+    for (u32 i = 0; i < node_engine(&s->node)->databases; i++) {
+        struct node_db db = node_db(&s->node, i);
+        if (!db.keys) continue;
+        double ttl = db.expires ? db.mean_deadline - (double)s->now_ms : 0;
+        buf_printf(b, "db%u:keys=%llu,expires=%llu,avg_ttl=%lld,subexpiry=%llu\r\n", i, (ull)db.keys,
+                   (ull)db.expires, ttl > 0 ? (long long)MIN(ttl, 9e18) : 0, (ull)db.timed_hashes);
     }
 }
 
@@ -335,36 +338,38 @@ static void lag_fields(struct buf *b, const char *how, const struct lag_histogra
 
 static void info_expiry(struct server *s, struct buf *b)
 {
-    struct engine *e = s->region.eng;
-    const struct keyspace_stats *k = &s->region.ks.stats;
+    struct node_sums sums;
+    const struct keyspace_stats *k = &sums.stats;
+    const struct expire_cycle *cycle = &s->node.regions.first->cycle; /* configured alike in all */
     struct forecast forecast = {.now_ms = s->now_ms};
     u64 keys = 0;
-    for (u32 db = 0; db < e->databases; db++) keys += e->ops->expires(e, db);
-    forecast_add_all(&forecast, e);
+    node_sum(&s->node, &sums);
+    for (u32 db = 0; db < node_engine(&s->node)->databases; db++) keys += node_db(&s->node, db).expires;
+    node_forecast(&s->node, &forecast);
     buf_printf(
         b,
         "expiry_source:%s\r\nexpiry_effort:%u\r\nexpiry_keys_with_deadline:%llu\r\n"
         "expired_keys_active:%llu\r\nexpired_keys_lazy:%llu\r\nexpired_fields:%llu\r\n"
         "expiry_oldest_overdue_ms:%lld\r\n",
-        s->region.cycle.source == EXPIRE_INDEX ? "index" : "sample", s->region.cycle.effort,
+        cycle->source == EXPIRE_INDEX ? "index" : "sample", cycle->effort,
         (ull)keys, (ull)(k->expired_keys - k->lazy_expired), (ull)k->lazy_expired,
         (ull)k->expired_fields, (long long)forecast.oldest_overdue_ms);
-    const struct expire_run *last = &s->region.cycle.last;
+    const struct expire_run *last = &sums.last;
     buf_printf(
         b,
         "ttl_cleanup_total:%llu\r\nttl_cleanup_last_count:%llu\r\nttl_cleanup_last_start_ms:%lld\r\n"
         "ttl_cleanup_last_took_us:%lld\r\nttl_cleanup_last_lag_ms:%llu\r\n",
-        (ull)s->region.ks.lag.active.count, (ull)last->cleaned, (long long)last->at_ms,
+        (ull)sums.active.count, (ull)last->cleaned, (long long)last->at_ms,
         (long long)last->took_us, (ull)last->lag_ms);
-    lag_fields(b, "active", &s->region.ks.lag.active);
-    lag_fields(b, "lazy", &s->region.ks.lag.lazy);
+    lag_fields(b, "active", &sums.active);
+    lag_fields(b, "lazy", &sums.lazy);
     buf_printf(b, "expiry_stream_entries:%llu\r\nexpiry_stream_lost:%llu\r\n",
-               (ull)s->region.expiry_stream.told, (ull)s->region.expiry_stream.lost);
+               (ull)sums.stream_told, (ull)sums.stream_lost);
 }
 
 static void info_rocksdb(struct server *s, struct buf *b)
 {
-    s->region.eng->ops->disk->info(s->region.eng, b);
+    node_engine(&s->node)->ops->disk->info(node_engine(&s->node), b);
     throttle_info(s, b);
 }
 
@@ -394,7 +399,7 @@ static const struct section sections[] = {
 
 static bool section_there(const struct server *s, const struct section *x)
 {
-    return x->write != info_rocksdb || s->region.eng->caps.durable;
+    return x->write != info_rocksdb || node_engine(&s->node)->caps.durable;
 }
 
 bool info_section(struct server *s, u32 at, struct buf *out)

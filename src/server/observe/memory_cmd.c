@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "command/commands.h"
+#include "exec/node_sums.h"
 #include "server/script_host.h"
 #include "server/server.h"
 
@@ -47,20 +48,17 @@ struct memory_report {
 };
 
 /* The engine on disk has no table of all keys. */
-static u64 table_bytes(struct server *s, u32 db)
+static u64 table_bytes(const struct server *s, u32 db)
 {
-    struct engine *e = s->region.eng;
-    return s->config.engine == ENGINE_MEMORY ? e->ops->count(e, db) * TABLE_BYTES_PER_KEY : 0;
+    return s->config.engine == ENGINE_MEMORY ? node_db(&s->node, db).keys * TABLE_BYTES_PER_KEY : 0;
 }
-static u64 index_bytes(struct server *s, u32 db)
+static u64 index_bytes(const struct server *s, u32 db)
 {
-    struct engine *e = s->region.eng;
-    return s->config.engine == ENGINE_MEMORY ? e->ops->expires(e, db) * INDEX_BYTES_PER_DEADLINE : 0;
+    return s->config.engine == ENGINE_MEMORY ? node_db(&s->node, db).expires * INDEX_BYTES_PER_DEADLINE : 0;
 }
 
 static void measure(struct server *s, struct memory_report *r)
 {
-    struct engine *e = s->region.eng;
     *r = (struct memory_report){.used = evictor_used(&s->node.evictor),
                                 .startup = s->startup_memory};
     s->stats.peak_memory = MAX(s->stats.peak_memory, r->used);
@@ -68,8 +66,8 @@ static void measure(struct server *s, struct memory_report *r)
     r->rss = mem_rss();
     mem_stats_read(&r->allocator);
     for (struct conn *c = s->net.conns; c; c = c->next) r->clients += client_memory(c);
-    for (u32 db = 0; db < e->databases; db++) {
-        u64 keys = e->ops->count(e, db);
+    for (u32 db = 0; db < node_engine(&s->node)->databases; db++) {
+        u64 keys = node_db(&s->node, db).keys;
         r->keys += keys;
         r->databases += keys > 0;
         r->tables += table_bytes(s, db) + index_bytes(s, db);

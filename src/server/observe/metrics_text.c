@@ -1,7 +1,7 @@
 /* What a scrape gets. Names follow Prometheus's customs: base units, _total for what only grows.
  * redis_exporter tells the rest of INFO; here is what it can't know, and enough beside to run without it. */
 #include "base/clock.h"
-#include "keyspace/forecast.h"
+#include "exec/node_sums.h"
 #include "server/observe/metrics.h"
 #include "server/server.h"
 
@@ -32,7 +32,7 @@ static void forecast_text(struct server *s, struct buf *b)
 {
     struct forecast f = {.now_ms = s->now_ms};
     u64 keys[FORECAST_HORIZONS];
-    forecast_add_all(&f, s->region.eng);
+    node_forecast(&s->node, &f);
     forecast_within(&f, keys);
     gauge(b, "expiry_overdue_keys", (double)forecast_overdue(&f),
           "Keys that are dead and wait to be reclaimed.");
@@ -56,39 +56,41 @@ static void lag_histogram_text(struct buf *b, const char *how, const struct lag_
     buf_printf(b, "mayfly_expiry_lag_seconds_count{how=\"%s\"} %llu\n", how, (ull)h->count);
 }
 
-static void expiry_text(struct server *s, struct buf *b)
+static void expiry_text(struct server *s, const struct node_sums *sums, struct buf *b)
 {
-    const struct keyspace_stats *k = &s->region.ks.stats;
+    const struct keyspace_stats *k = &sums->stats;
     forecast_text(s, b);
     head(b, "expiry_lag_seconds", "histogram", "Time from a deadline until what it ended was reclaimed.");
-    lag_histogram_text(b, "active", &s->region.ks.lag.active);
-    lag_histogram_text(b, "lazy", &s->region.ks.lag.lazy);
+    lag_histogram_text(b, "active", &sums->active);
+    lag_histogram_text(b, "lazy", &sums->lazy);
     head(b, "expired_keys_total", "counter",
          "Keys reclaimed: by the server itself, or by a command that met them.");
     buf_printf(b, "mayfly_expired_keys_total{how=\"active\"} %llu\n",
                (ull)(k->expired_keys - k->lazy_expired));
     buf_printf(b, "mayfly_expired_keys_total{how=\"lazy\"} %llu\n", (ull)k->lazy_expired);
     counter(b, "expired_fields_total", (double)k->expired_fields, "Fields of hashes reclaimed.");
-    counter(b, "expire_cycle_cpu_seconds_total", (double)s->region.cycle.spent_us / 1e6,
+    counter(b, "expire_cycle_cpu_seconds_total", (double)sums->expire_spent_us / 1e6,
             "CPU time of the cycle that reclaims.");
     counter(b, "evicted_keys_total", (double)k->evicted_keys, "Keys evicted to stay below maxmemory.");
 }
 
 /* -- the rest ----------------------------------------------------------------------------------- */
 
-static void keyspace_text(struct server *s, struct buf *b)
+static void keyspace_text(struct server *s, const struct node_sums *sums, struct buf *b)
 {
-    struct engine *e = s->region.eng;
+    u32 databases = node_engine(&s->node)->databases;
     head(b, "keys", "gauge", "Keys by database, dead ones that are not reclaimed yet included.");
-    for (u32 db = 0; db < e->databases; db++)
-        if (e->ops->count(e, db))
-            buf_printf(b, "mayfly_keys{db=\"%u\"} %llu\n", db, (ull)e->ops->count(e, db));
+    for (u32 i = 0; i < databases; i++) {
+        struct node_db db = node_db(&s->node, i);
+        if (db.keys) buf_printf(b, "mayfly_keys{db=\"%u\"} %llu\n", i, (ull)db.keys);
+    }
     head(b, "keys_with_deadline", "gauge", "Keys that will expire, by database.");
-    for (u32 db = 0; db < e->databases; db++)
-        if (e->ops->count(e, db))
-            buf_printf(b, "mayfly_keys_with_deadline{db=\"%u\"} %llu\n", db, (ull)e->ops->expires(e, db));
-    counter(b, "keyspace_hits_total", (double)s->region.ks.stats.hits, "Lookups that found a key.");
-    counter(b, "keyspace_misses_total", (double)s->region.ks.stats.misses, "Lookups that found none.");
+    for (u32 i = 0; i < databases; i++) {
+        struct node_db db = node_db(&s->node, i);
+        if (db.keys) buf_printf(b, "mayfly_keys_with_deadline{db=\"%u\"} %llu\n", i, (ull)db.expires);
+    }
+    counter(b, "keyspace_hits_total", (double)sums->stats.hits, "Lookups that found a key.");
+    counter(b, "keyspace_misses_total", (double)sums->stats.misses, "Lookups that found none.");
 }
 
 static void commands_text(struct server *s, struct buf *b)
@@ -110,7 +112,7 @@ static void server_text(struct server *s, struct buf *b)
 {
     head(b, "build_info", "gauge", "Always 1; what runs is in the labels.");
     buf_printf(b, "mayfly_build_info{version=\"%s\",redis_version=\"%s\",engine=\"%s\"} 1\n", MAYFLY_VERSION,
-               REDIS_VERSION, s->region.eng->ops->name);
+               REDIS_VERSION, node_engine(&s->node)->ops->name);
     gauge(b, "start_time_seconds", (double)s->start_ms / 1e3, "When it started, as a Unix time.");
     gauge(b, "loading", s->node.loading, "1 while data is being loaded.");
     gauge(b, "connected_clients", net_clients(&s->net), "Client connections.");
@@ -122,14 +124,16 @@ static void server_text(struct server *s, struct buf *b)
     gauge(b, "memory_rss_bytes", (double)mem_rss(), "Memory as the system counts it.");
     gauge(b, "memory_max_bytes", (double)(u64)s->config.maxmemory, "maxmemory; 0: no limit.");
     gauge(b, "reclaim_pending_objects", (double)s->reclaim_pending, "Values dropped and not freed yet.");
-    gauge(b, "replica", expiry_follows(s->region.mode), "1 on a replica.");
+    gauge(b, "replica", s->repl.link != NULL, "1 on a replica.");
     counter(b, "replication_offset", (double)s->repl.stream.end, "Bytes of replication history.");
 }
 
 void metrics_text(struct server *s, struct buf *out)
 {
+    struct node_sums sums;
+    node_sum(&s->node, &sums);
     server_text(s, out);
-    keyspace_text(s, out);
-    expiry_text(s, out);
+    keyspace_text(s, &sums, out);
+    expiry_text(s, &sums, out);
     commands_text(s, out);
 }

@@ -92,14 +92,14 @@ bool loading_commit(struct server *s, bool last)
 static void breathe(void *arg)
 {
     struct server *s = arg;
-    if (loading_commit(s, false)) region_begin(&s->region, clock_wall_ms());
+    if (loading_commit(s, false)) region_begin(lone_region(s), clock_wall_ms());
 }
 
 static struct rdb_policy policy_of(struct server *s, bool replace)
 {
     return (struct rdb_policy){
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
-        .checksum = s->config.rdbchecksum && !s->region.ks.skip_checksums, .load_dead = load_dead,
+        .checksum = s->config.rdbchecksum && !lone_region(s)->ks.skip_checksums, .load_dead = load_dead,
         .aux = on_aux, .note = on_note, .arg = s, .node = &s->node,
     };
 }
@@ -169,9 +169,9 @@ static void begin(struct server *s, enum loading_stage stage)
     s->node.loading = !loading_aside(l);
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
-        if (l->sync.done) policy.db_base = s->region.eng->databases; /* the spare ones */
-        if (s->region.eng->caps.durable) policy.breathe = breathe;
-        rdb_loader_init(&l->loader, &s->region.ks, &l->input.source, l->input.size, &policy);
+        if (l->sync.done) policy.db_base = lone_region(s)->eng->databases; /* the spare ones */
+        if (lone_region(s)->eng->caps.durable) policy.breathe = breathe;
+        rdb_loader_init(&l->loader, &lone_region(s)->ks, &l->input.source, l->input.size, &policy);
     }
 }
 
@@ -204,7 +204,7 @@ static bool begin_dump(struct server *s)
 
 static bool begin_import(struct server *s)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = lone_region(s)->eng;
     u64 keys = 0;
     if (s->config.import_rdb.n == 0) return finish(s, false);
     for (u32 db = 0; db < e->databases; db++) keys += e->ops->count(e, db);
@@ -233,7 +233,7 @@ static void warn_of_unused_aof(struct server *s)
 
 bool loading_begin(struct server *s)
 {
-    if (s->region.eng->caps.durable) return begin_import(s);
+    if (lone_region(s)->eng->caps.durable) return begin_import(s);
     if (!s->config.appendonly) {
         warn_of_unused_aof(s);
         return begin_dump(s);
@@ -268,7 +268,7 @@ static void ready(struct server *s)
     s->persist.loading.stage = LOADING_NOTHING;
     s->node.loading = false;
     replication_decide_expiry(s);
-    s->region.cycle.next_ms = 0; /* what died meanwhile */
+    lone_region(s)->cycle.next_ms = 0; /* what died meanwhile */
     s->node.evictor.unfinished = s->node.evictor.maxmemory;
     replication_start(s, !s->persist.loading.from_aof);
     server_ready(s);
@@ -278,8 +278,8 @@ static void ready(struct server *s)
 static bool finish(struct server *s, bool from_aof)
 {
     struct persistence *p = &s->persist;
-    region_begin(&s->region, clock_wall_ms());
-    s->now_ms = s->region.ks.now_ms;
+    region_begin(lone_region(s), clock_wall_ms());
+    s->now_ms = lone_region(s)->ks.now_ms;
     release_input(&p->loading);
     p->loading.stage = LOADING_NOTHING;
     p->loading.from_aof = from_aof;
@@ -338,7 +338,7 @@ static err load_some(struct server *s)
 {
     struct persistence *p = &s->persist;
     u64 bytes = loading_aside(&p->loading) ? ASIDE_STEP_BYTES : STEP_BYTES;
-    if (p->loading.stage == LOADING_AOF) return aof_load_step(p->aof, &s->region, s, bytes);
+    if (p->loading.stage == LOADING_AOF) return aof_load_step(p->aof, lone_region(s), s, bytes);
     return rdb_loader_step(&p->loading.loader, s->config.key_load_delay > 0 ? 1 : bytes);
 }
 
@@ -357,7 +357,7 @@ bool loading_step(struct server *s)
     i64 now_us = clock_mono_us(), until_us = now_us + (loading_aside(l) ? ASIDE_SLICE_US : SLICE_US);
     err e = ERR_AGAIN;
     if (s->shutting_down || s->throttle.holding) return false; /* there will be another turn */
-    region_begin(&s->region, clock_wall_ms());
+    region_begin(lone_region(s), clock_wall_ms());
     while (e == ERR_AGAIN && now_us < until_us && !too_fast(s, now_us)) {
         e = load_some(s);
         now_us = clock_mono_us();
@@ -390,7 +390,7 @@ bool loading_rdb_now(struct server *s, bool replace)
         return false;
     }
     l = mem_alloc(sizeof *l);
-    rdb_loader_init(l, &s->region.ks, &in.source, in.size, &policy);
+    rdb_loader_init(l, &lone_region(s)->ks, &in.source, in.size, &policy);
     do e = rdb_loader_step(l, STEP_BYTES);
     while (e == ERR_AGAIN);
     if (e) say_what_is_wrong(s, path, l);
@@ -403,16 +403,16 @@ bool loading_rdb_now(struct server *s, bool replace)
 
 bool loading_aof_now(struct server *s)
 {
-    struct journal_sink *sinks = s->region.journal.sinks;
-    i64 now_ms = s->region.ks.now_ms;
+    struct journal_sink *sinks = lone_region(s)->journal.sinks;
+    i64 now_ms = lone_region(s)->ks.now_ms;
     struct aof *a;
     err e = ERR_SYNTAX;
     if (persistence_open_aof(s, &a) == AOF_FILES) {
-        s->region.journal.sinks = NULL; /* what is read there is there */
-        do e = aof_load_step(a, &s->region, s, STEP_BYTES);
+        lone_region(s)->journal.sinks = NULL; /* what is read there is there */
+        do e = aof_load_step(a, lone_region(s), s, STEP_BYTES);
         while (e == ERR_AGAIN);
-        s->region.journal.sinks = sinks;
-        keyspace_begin(&s->region.ks, now_ms, s->region.mode);
+        lone_region(s)->journal.sinks = sinks;
+        keyspace_begin(&lone_region(s)->ks, now_ms, lone_region(s)->mode);
     }
     aof_free(a);
     return e == OK;

@@ -37,7 +37,7 @@ enum aof_found persistence_open_aof(struct server *s, struct aof **a)
 static void begin_appending(struct server *s)
 {
     s->persist.appending = true;
-    s->persist.flushed_seq = s->region.journal.seq;
+    s->persist.flushed_seq = lone_region(s)->journal.seq;
 }
 
 static void close_aof(struct server *s)
@@ -60,7 +60,7 @@ bool persistence_switch_aof(struct server *s)
         return false;
     }
     if (p->aof_state != AOF_IS_NEW) return aof_rewrite_begin(p->aof);
-    if (!aof_start_anew(p->aof, &s->region.journal)) return false;
+    if (!aof_start_anew(p->aof, &lone_region(s)->journal)) return false;
     begin_appending(s);
     return true;
 }
@@ -143,7 +143,7 @@ void persistence_apply_config(struct server *s)
 
 static bool is_empty(struct server *s)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = lone_region(s)->eng;
     for (u32 db = 0; db < e->databases; db++)
         if (e->ops->count(e, db)) return false;
     return true;
@@ -152,7 +152,7 @@ static bool is_empty(struct server *s)
 bool persistence_loaded(struct server *s, bool from_aof)
 {
     struct persistence *p = &s->persist;
-    p->dirty_saved = s->region.ks.dirty;
+    p->dirty_saved = lone_region(s)->ks.dirty;
     if (!config_wants_aof(&s->config)) {
         if (p->aof) close_aof(s);
         return true;
@@ -163,7 +163,7 @@ bool persistence_loaded(struct server *s, bool from_aof)
         snapshot_want(s, JOB_REWRITE);
         return true;
     }
-    if (!aof_start(p->aof, &s->region.journal)) return false;
+    if (!aof_start(p->aof, &lone_region(s)->journal)) return false;
     p->aof_state = AOF_IS_ON;
     begin_appending(s);
     return true;
@@ -172,7 +172,7 @@ bool persistence_loaded(struct server *s, bool from_aof)
 void persistence_replaced(struct server *s, u64 keys)
 {
     struct persistence *p = &s->persist;
-    s->region.ks.dirty += keys + 1;
+    lone_region(s)->ks.dirty += keys + 1;
     durable_reset(s);
     if (p->aof_state == AOF_IS_OFF) return;
     if (p->appending) aof_stop(p->aof);
@@ -201,7 +201,7 @@ void persistence_begin_tick(struct server *s)
     struct node *n = &s->node;
     const char *why = refusal(s);
     s->persist.flushed = s->persist.part_failed = false;
-    if (!s->region.eng->caps.durable || !n->refuse_writes) n->refuse_writes = why;
+    if (!node_engine(n)->caps.durable || !n->refuse_writes) n->refuse_writes = why;
     if (n->evictor.maxmemory) n->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 
@@ -217,7 +217,7 @@ static bool flush_failed(struct server *s)
 bool persistence_log(struct server *s)
 {
     struct persistence *p = &s->persist;
-    u64 seq = s->region.journal.seq;
+    u64 seq = lone_region(s)->journal.seq;
     if (!p->appending || seq == p->flushed_seq) return true;
     p->flushed_seq = seq;
     if (UNLIKELY(p->flush_sleep_us)) usleep((useconds_t)p->flush_sleep_us);
@@ -249,7 +249,7 @@ static bool save_may_try(const struct persistence *p, i64 now_ms)
 static bool save_point_reached(struct server *s, i64 now_ms)
 {
     const struct persistence *p = &s->persist;
-    u64 changes = s->region.ks.dirty - p->dirty_saved;
+    u64 changes = lone_region(s)->ks.dirty - p->dirty_saved;
     for (u32 i = 0; i < s->config.save.n; i++) {
         const struct save_point *sp = &s->config.save.v[i];
         if (changes < (u64)sp->changes || (now_ms - p->saved_ms) / 1000 <= sp->seconds) continue;
@@ -348,7 +348,7 @@ static bool aof_may_end(struct server *s, bool force, bool nosave)
         return force;
     }
     if (p->aof_state != AOF_IS_ON) return true;
-    p->flushed_seq = s->region.journal.seq;
+    p->flushed_seq = lone_region(s)->journal.seq;
     if (aof_flush(p->aof, clock_mono_ms()) && !aof_refuses(p->aof)) return true;
     bool anyway = force || nosave;
     log_line(&s->log, LOG_WARNING, "Error writing the append only file%s", or_what(anyway));

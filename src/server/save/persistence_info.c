@@ -33,7 +33,7 @@ static void info_snapshot(const struct server *s, const struct saver_progress *g
 {
     const struct persistence *p = &s->persist;
     bool on = p->job != JOB_NONE && p->stage != STAGE_ABANDON;
-    u64 size = on ? persistence_buffers(p) + s->region.eng->held : 0;
+    u64 size = on ? persistence_buffers(p) + lone_region(s)->eng->held : 0;
     buf_printf(b,
                "async_loading:%d\r\ncurrent_cow_peak:%llu\r\ncurrent_cow_size:%llu\r\n"
                "current_cow_size_age:0\r\ncurrent_fork_perc:%.2f\r\ncurrent_save_keys_processed:%llu\r\n"
@@ -51,7 +51,7 @@ static void info_rdb(const struct server *s, struct buf *b)
                "rdb_current_bgsave_time_sec:%lld\r\nrdb_saves:%llu\r\nrdb_last_cow_size:%llu\r\n"
                "rdb_last_load_keys_expired:%llu\r\n"
                "rdb_last_load_keys_loaded:%llu\r\n",
-               (ull)(s->region.ks.dirty - p->dirty_saved), saves(p), (ll)p->last_save_s,
+               (ull)(lone_region(s)->ks.dirty - p->dirty_saved), saves(p), (ll)p->last_save_s,
                status(p->save_failed), (ll)p->save_took_s,
                (ll)running_s(p, snapshot_active(p, JOB_SYNC) ? JOB_SYNC : JOB_SAVE), (ull)p->saves,
                (ull)p->save_peak, (ull)p->loaded_dead, (ull)p->loaded_keys);

@@ -10,7 +10,7 @@
 static bool changes_heavy_key(struct server *s, u32 db, const struct command *cmd, int argc,
                               const bytes *argv)
 {
-    struct engine *e = s->region.eng;
+    struct engine *e = lone_region(s)->eng;
     struct key_use few[KEYS_AT_ONCE], *uses = few;
     int n = command_keys(cmd, argc, argv, few, KEYS_AT_ONCE);
     bool heavy = false;
@@ -48,7 +48,7 @@ static bool queue_must_wait(struct server *s, const struct session *session)
     for (u32 i = 0; i < tx->count && !wait; i++) {
         const struct queued *q = tx->queue[i];
         if (q->cmd->run == cmd_select) (void)!num_parse_i64(q->argv[1], &db);
-        bool exists = db >= 0 && db < (i64)s->region.eng->databases;
+        bool exists = db >= 0 && db < (i64)lone_region(s)->eng->databases;
         wait = exists && command_must_wait(s, (u32)db, q->cmd, q->argc, q->argv);
     }
     return wait;

@@ -176,7 +176,8 @@ void debug_loadaof(struct ctx *c)
         reply_error(c->out, "ERR there is no append only file to load: appendonly is off, or not on yet");
         return;
     }
-    p->flushed_seq = journal_close(&s->region.journal, s->now_ms, c->seed); /* what EXEC did so far, too */
+    /* What EXEC did so far, too. */
+    p->flushed_seq = journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     if (!aof_flush(p->aof, clock_mono_ms())) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;

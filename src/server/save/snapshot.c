@@ -152,7 +152,8 @@ static struct saver_options options_of(struct server *s)
 {
     const struct config *c = &s->config;
     return (struct saver_options){
-        .with_dead = expiry_follows(s->region.mode) || s->repl.streaming, .aux = save_position, .arg = s,
+        .with_dead = expiry_follows(lone_region(s)->mode) || s->repl.streaming,
+        .aux = save_position, .arg = s,
         .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
         .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
         .functions = functions_live(&s->node),
@@ -262,7 +263,7 @@ static void job_begin(struct server *s)
     p->job_us = p->resumed_us = p->told_us = clock_mono_us();
     p->progress = (struct saver_progress){0};
     p->peak = 0;
-    p->dirty_at_moment = s->region.ks.dirty;
+    p->dirty_at_moment = lone_region(s)->ks.dirty;
     if (!open_target(s)) {
         job_end(s, false);
         return;
@@ -272,7 +273,7 @@ static void job_begin(struct server *s)
     o.aof_base = rewrites && p->rdb_base;
     o.checksum |= rewrites;
     if (rewrites) o.aux = NULL;
-    p->saver = saver_begin(&s->region.ks, &o, target_of(s, &o));
+    p->saver = saver_begin(&lone_region(s)->ks, &o, target_of(s, &o));
     if (p->saver) note_begin(s);
     else try_later(s);
 }
@@ -358,7 +359,7 @@ static bool walk(struct server *s)
         now_us = clock_mono_us();
     }
     if (p->job == JOB_SYNC) sync_walked(s, done && !saver_failed(p->saver));
-    p->peak = MAX(p->peak, persistence_buffers(p) + s->region.eng->held);
+    p->peak = MAX(p->peak, persistence_buffers(p) + lone_region(s)->eng->held);
     if (now_us - p->told_us > TELL_EVERY_US) tell_progress(s, now_us);
     if (now_us - p->resumed_us > RESUME_EVERY_US) {
         p->resumed_us = now_us;
@@ -400,7 +401,7 @@ bool snapshot_save_now(struct server *s)
     bool ok = false;
     dump_paths(s, false, temp, path);
     if (disk_file_open(&f, NULL, temp, path)) {
-        bool whole = saver_save_now(&s->region.ks, &o, &f.sink);
+        bool whole = saver_save_now(&lone_region(s)->ks, &o, &f.sink);
         (whole ? disk_file_finish : disk_file_abandon)(&f, note_result, &ok);
     }
     if (!ok) {
@@ -408,7 +409,7 @@ bool snapshot_save_now(struct server *s)
                  f.error[0] ? f.error : "the data could not be read");
         return false;
     }
-    p->dirty_saved = s->region.ks.dirty;
+    p->dirty_saved = lone_region(s)->ks.dirty;
     persistence_note_save(p);
     p->save_failed = false;
     log_line(&s->log, LOG_NOTICE, "DB saved on disk");

@@ -1,0 +1,53 @@
+/* The regions of a node, and which of them has which slot. A lone server has one region, which has every
+ * slot: then nothing is looked up, and no table is kept.
+ *
+ * Code says what it means by how it asks:
+ *
+ *   region_map_at     the region that has a key's slot
+ *   REGIONS_EACH      what concerns all data: sums, configuration, cron, flushing
+ *   region_map_only   what exists only on a lone server: AOF, RDB, replication by PSYNC
+ *   map->first        the first region, where requests without keys run
+ *
+ * The map does not own regions: remove one before it is released. */
+#ifndef MAYFLY_EXEC_REGION_MAP_H
+#define MAYFLY_EXEC_REGION_MAP_H
+
+#include "base/err.h"
+#include "base/types.h"
+
+#define REGION_SLOTS 16384 /* as in Redis Cluster */
+
+struct region;
+
+struct region_map {
+    struct region *first;    /* all[0]; NULL: there is none */
+    struct region **of_slot; /* for each slot its region, or NULL; or no table: `first` has all slots */
+    struct region **all;     /* in the order they were added */
+    u32 count, cap;
+};
+
+/* Adds a region that has the slots from `from` to `to`, both included. Slots that another region had are its
+ * no longer. */
+void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to);
+void region_map_remove(struct region_map *m, struct region *r); /* its slots are nobody's */
+void region_map_release(struct region_map *m);
+
+/* NULL: no region of this node has the slot. */
+static inline struct region *region_map_at(const struct region_map *m, u32 slot)
+{
+    return m->of_slot ? m->of_slot[slot] : m->first;
+}
+
+/* The only one there is. */
+static inline struct region *region_map_only(const struct region_map *m)
+{
+    CHECK(m->count == 1);
+    return m->first;
+}
+
+/* Runs what follows for each region: struct region *r; REGIONS_EACH(&n->regions, r) … The map may not
+ * change meanwhile. */
+#define REGIONS_EACH(map, r) \
+    for (u32 region_i = 0; region_i < (map)->count && ((r) = (map)->all[region_i], true); region_i++)
+
+#endif
