@@ -106,6 +106,11 @@ def counts_key(index):
     return b'c' + u64(1) + u64(index)
 
 
+def count_slot(s, slot, counts):
+    """Counts of a slot of database 0, newer than all others: keys << 2, and what there is of deadlines."""
+    s.put(INFO, counts_key(1) + struct.pack('>H', slot), u64(2**40) + struct.pack('>H', 1) + counts)
+
+
 def last_row(s, family, key):
     return s.rows(family, prefix_of(s, key))[-1][0]
 
@@ -223,10 +228,14 @@ PLANTED = {
     'due row cut short': (lambda s: s.put(DEADLINE, u64(1) + b'xx', b''), "deadline index .* can't be decoded"),
     'due row of long ago': (lambda s: s.put(DEADLINE, u64(1) + u64(64) + b'\0' + u64(1) + b'\0\0x', b''),
                             'deadline index for "x"'),
-    'keys counted': (lambda s: s.change(INFO, counts_key(1), 0, u64(1000)), 'database 0: 1000 keys are counted'),
-    'keys counted of a swapped database': (lambda s: s.delete(INFO, counts_key(4)), 'database 5: 0 keys are counted'),
-    'deadlines counted': (lambda s: s.change(INFO, counts_key(1), 8, u64(9)), '9 keys with a deadline are counted'),
-    'sum of deadlines': (lambda s: s.change(INFO, counts_key(1), 24, u64(9)), 'sum of the deadlines is off'),
+    'keys counted': (lambda s: count_slot(s, slot_of(b'string'), bytes([25 << 2 & 127])),
+                     r'database 0, slot \d+: 25 keys are counted'),
+    'keys counted of a swapped database': (lambda s: s.delete(INFO, counts_key(4)), r'database 5, slot \d+: 0 keys are counted'),
+    'deadlines counted': (lambda s: count_slot(s, slot_of(b'string'), bytes([9 << 2 | 2, 9])),
+                          '9 keys with a deadline are counted'),
+    'field deadlines counted': (lambda s: count_slot(s, slot_of(b'string'), bytes([9 << 2 | 1, 7])),
+                                '7 hashes with field deadlines are counted'),
+    'counts cut short': (lambda s: count_slot(s, slot_of(b'string'), bytes([9 << 2 | 2])), "of meta_info can't be decoded"),
     'bucket count': (lambda s: s.change(INFO, bucket_row(s), 0, u64(99)), 'the deadlines from .* more keys'),
     'bucket gone': (lambda s: s.delete(INFO, bucket_row(s)), 'the deadlines from .* -[12] more keys'),
     'version in the future': (lambda s: s.change(INFO, b's' + u64(1), 8, u64(1)), 'but the last one given out was 1'),

@@ -343,11 +343,12 @@ static void the_dead_may_go(void **state)
         if (is.n >= 50) e->ops->disk->cron(e);
     }
     assert_int_equal(dropped(FAM_META), 200);
-    assert_true(is.n < was.n);
     while (step(&is)) {}
     e->ops->snapshot.end(e);
-    for (u32 i = 0; i < is.n; i++)
-        assert_non_null(bsearch(&is.line[i], was.line, was.n, sizeof *was.line, by_text));
+    assert_int_equal(is.n, was.n);
+    for (u32 i = 0; i < is.n; i++) /* of the dead ones only the key is left */
+        if (strstr(is.line[i], "until 0:"))
+            assert_non_null(bsearch(&is.line[i], was.line, was.n, sizeof *was.line, by_text));
     dump_release(&was);
     dump_release(&is);
 }

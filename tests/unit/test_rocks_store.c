@@ -417,7 +417,7 @@ static void orphans_go(void **state)
     buf_release(&k);
 }
 
-static void dead_keys_go(void **state)
+static void dead_values_go(void **state)
 {
     struct bed *b = *state;
     struct store_session *s = b->s;
@@ -431,10 +431,16 @@ static void dead_keys_go(void **state)
     assert_int_equal(atomic_load(&s->store->filters.dropped[FAM_META]), 0);
     store_set_dead(s, 1000);
     compact(s, FAM_META);
-    assert_false(has(s, FAM_META, sub_key(&k, L("at"), 0, "")));
-    assert_false(has(s, FAM_META, sub_key(&k, L("before"), 0, "")));
+    assert_true(has(s, FAM_META, sub_key(&k, L("at"), 0, "")));
     assert_true(has(s, FAM_META, sub_key(&k, L("after"), 0, "")));
     assert_true(has(s, FAM_META, sub_key(&k, L("never"), 0, "")));
+    assert_int_equal(atomic_load(&s->store->filters.dropped[FAM_META]), 2);
+    struct store_value v;
+    struct codec_meta m;
+    assert_true(store_get(s, FAM_META, sub_key(&k, L("before"), 0, ""), &v) && codec_meta_read(v.b, &m));
+    assert_true(m.type == TYPE_HASH && m.deadline_ms == 999 && m.version == 0 && m.size == 0);
+    store_value_release(&v);
+    compact(s, FAM_META); /* once is enough */
     assert_int_equal(atomic_load(&s->store->filters.dropped[FAM_META]), 2);
     buf_release(&k);
 }
@@ -989,7 +995,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_stops_writes_only), /* first: forks before RocksDB has threads */
         T(batch_and_reads), T(many_at_once),
         T(iterators_keep_their_bounds), T(iterators_see_what_was_written),
-        T(orphans_go), T(dead_keys_go),
+        T(orphans_go), T(dead_values_go),
         T(files_are_dropped), T(refilled_ranges_are_compacted), T(garbage_is_swept),
         T(the_log_is_synced), T(a_backlog_is_told_and_stops_nothing), T(files_in_level_0_are_pressure),
         T(garbage_in_blobs_goes), T(info_is_well_formed),

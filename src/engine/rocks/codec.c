@@ -104,6 +104,16 @@ void codec_meta(struct buf *out, const struct codec_meta *m)
     put_u64(p + 33, m->tail);
 }
 
+void codec_meta_stub(struct buf *out, const struct codec_meta *m)
+{
+    struct codec_meta stub = {
+        .type = m->type, .field_deadlines = m->field_deadlines, .companion = m->companion,
+        .deadline_ms = m->deadline_ms,
+    };
+    if (m->type == TYPE_LIST) stub.head = stub.tail = CODEC_LIST_MIDDLE;
+    codec_meta(out, &stub);
+}
+
 static bool flags_read(u8 flags, struct codec_meta *out)
 {
     out->type = (enum value_type)(flags & FLAG_TYPE);

@@ -72,6 +72,9 @@ struct codec_meta {
 };
 void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
 bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */
+/* Appends the metadata of a key whose value has gone because it is dead: its type and deadline, of an empty
+ * string or of a collection without elements (version 0). */
+void codec_meta_stub(struct buf *out, const struct codec_meta *m);
 
 /* The head of a companion. */
 struct codec_companion {

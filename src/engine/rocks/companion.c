@@ -90,7 +90,6 @@ static struct row *companion_open(struct rk *rk, const struct key_ref *ref)
     r->version = 0; /* until there are rows */
     struct rk_db *db = rk->dbs[ref->db];
     db->has_companions = true;
-    db->counts_changed |= rk_is_spare(rk, db); /* by them one is found that has to be emptied */
     r->kept = !ref->entry;
     set_goes_along(rk, ref, !r->kept);
     return r;
@@ -230,17 +229,11 @@ size_t companion_usage(struct rk *rk, const struct key_ref *ref, u32 samples)
 
 /* -- those that stay ------------------------------------------------------------------------------------ */
 
-static void mark_prefix(struct buf *out, u64 index)
+void companion_marks(const struct rk *rk, const struct rk_db *db, struct buf *from, struct buf *to)
 {
-    buf_append_char(out, COMPANION_MARK);
-    codec_index_prefix(out, RK_REGION, index);
-}
-
-void companion_marks(u64 index, struct buf *from, struct buf *to)
-{
-    mark_prefix(from, index);
-    mark_prefix(to, index);
-    codec_after_prefix(to);
+    buf_append_char(from, COMPANION_MARK);
+    buf_append_char(to, COMPANION_MARK);
+    keys_range(rk, db, from, to);
 }
 
 /* As find() has it; false: this transaction has dropped it, or it does not stay any more. */
@@ -261,7 +254,7 @@ static bool companion_each_kept(struct engine *e, u32 db, struct buf *place, u32
     struct rk *rk = rk_of(e);
     if (!rk->companions || rk->dbs[db]->flushed) return false;
     struct buf from = {0}, to = {0};
-    companion_marks(rk->dbs[db]->index, &from, &to);
+    companion_marks(rk, rk->dbs[db], &from, &to);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
     store_seek(it, place->n > from.n ? buf_bytes(place) : buf_bytes(&from));
     if (place->n && store_valid(it) && bytes_eq(store_key(it), buf_bytes(place))) store_next(it);
@@ -294,7 +287,7 @@ static void write_mark(struct rk *rk, const struct row *r, bool stays)
 {
     buf_clear(&rk->scratch);
     buf_append_char(&rk->scratch, COMPANION_MARK);
-    codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
+    codec_key_in(&rk->scratch, rk->region.prefix, r->db->index, r->slot, row_key(r));
     if (stays) store_put(rk->session, FAM_INFO, buf_bytes(&rk->scratch), (bytes){"", 0});
     else store_delete(rk->session, FAM_INFO, buf_bytes(&rk->scratch));
 }
@@ -307,7 +300,7 @@ void companion_write(struct rk *rk, struct row *r)
                                     .head = buf_bytes(&r->value)};
         rows_commit(rk, r);
         buf_clear(&rk->scratch);
-        codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
+        codec_key_in(&rk->scratch, rk->region.prefix, r->db->index, r->slot, row_key(r));
         size_t key_len = rk->scratch.n;
         codec_companion(&rk->scratch, &c);
         store_put(rk->session, FAM_COMPANION, bytes_of(rk->scratch.p, key_len),

@@ -31,7 +31,7 @@ void companion_write(struct rk *rk, struct row *r);    /* into the batch; its or
 size_t companion_usage(struct rk *rk, const struct key_ref *ref, u32 samples);
 
 /* The bounds of a database's marks; appended. */
-void companion_marks(u64 index, struct buf *from, struct buf *to);
+void companion_marks(const struct rk *rk, const struct rk_db *db, struct buf *from, struct buf *to);
 /* The companion that a mark names, in no table. */
 struct row *companion_marked_row(struct rk *rk, struct rk_db *db, bytes key);
 

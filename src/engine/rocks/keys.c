@@ -152,8 +152,19 @@ static u64 expires(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->expires
 
 static double mean_deadline(struct engine *e, u32 db_number)
 {
-    const struct rk_db *db = rk_of(e)->dbs[db_number];
-    return db->expires ? (double)db->deadline_total / (double)db->expires : 0;
+    struct rk *rk = rk_of(e);
+    return rk->dbs[db_number]->expires ? due_mean(rk, rk->dbs[db_number]) : 0;
+}
+
+u64 rocks_slot_count(struct engine *e, u32 db_number, u16 slot)
+{
+    struct rk *rk = rk_of(e);
+    const struct rk_db *db = rk->dbs[db_number];
+    u64 keys = db->flushed ? 0 : slots_keys(rk, db, slot);
+    for (const struct row *r = rk->touched; r; r = r->next_touched)
+        if (r->db == db && r->slot == slot)
+            keys += (u64)(r->type != TYPE_NONE) - (u64)(r->stored.type != TYPE_NONE && !r->legacy);
+    return keys;
 }
 
 /* Whether there is nothing in a spare database, nor has this transaction anything to do with it. */
@@ -170,13 +181,13 @@ static void flush(struct engine *e, u32 db_number)
     struct rk_db *db = rk->dbs[db_number];
     if (is_unused(rk, db)) return;
     rk->spare_touched |= rk_is_spare(rk, db);
+    if (!rk_is_whole(rk)) due_flush(rk, db); /* which looks at cached rows */
     row_flush(rk, db);
     companion_flush(rk, db);
     db->has_companions = false;
-    due_flush(rk, db);
+    if (rk_is_whole(rk)) due_flush(rk, db);
     db->count = db->expires = db->timed_hashes = 0;
-    db->deadline_total = 0;
-    db->counts_changed = db->flushed = rk->state_changed = true;
+    db->flushed = rk->state_changed = true;
 }
 
 static void swap(struct engine *e, u32 a, u32 b)
@@ -200,23 +211,30 @@ static u32 families(const struct rk *rk) { return ARRAY_LEN(by_prefix) - !rk->co
 static void delete_marks(struct rk *rk, const struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
-    companion_marks(db->index, &from, &to);
+    companion_marks(rk, db, &from, &to);
     store_delete_range(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);
     buf_release(&to);
 }
 
-void keys_range(const struct rk_db *db, struct buf *from, struct buf *to)
+static void append_slot(struct buf *out, u32 slot)
 {
-    codec_index_prefix(from, RK_REGION, db->index);
-    codec_index_prefix(to, RK_REGION, db->index);
-    codec_after_prefix(to);
+    put_u16(buf_reserve(out, 2), (u16)slot);
+    out->n += 2;
+}
+
+void keys_range(const struct rk *rk, const struct rk_db *db, struct buf *from, struct buf *to)
+{
+    codec_index_prefix(from, rk->region.prefix, db->index);
+    append_slot(from, rk->region.first);
+    codec_index_prefix(to, rk->region.prefix, db->index);
+    append_slot(to, rk->region.last + 1u);
 }
 
 void keys_delete_all(struct rk *rk, struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
-    keys_range(db, &from, &to);
+    keys_range(rk, db, &from, &to);
     for (u32 i = 0; i < families(rk); i++)
         store_delete_range(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
     if (rk->companions) delete_marks(rk, db);
@@ -227,7 +245,7 @@ void keys_delete_all(struct rk *rk, struct rk_db *db)
 void keys_drop_files(struct rk *rk, struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
-    keys_range(db, &from, &to);
+    keys_range(rk, db, &from, &to);
     for (u32 i = 0; i < families(rk); i++)
         store_drop_files(rk->session, by_prefix[i], buf_bytes(&from), buf_bytes(&to));
     buf_release(&from);

@@ -6,8 +6,9 @@
 
 void rk_key_ops(struct engine_ops *ops);
 
-/* The bounds of a database in the families that are in the order of P; appended. */
-void keys_range(const struct rk_db *db, struct buf *from, struct buf *to);
+/* The bounds of a database, within the region's slots, in the families that are in the order of P;
+ * appended. */
+void keys_range(const struct rk *rk, const struct rk_db *db, struct buf *from, struct buf *to);
 
 /* engine_ops.scan and .random: scan.c. */
 u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn, void *arg);

@@ -2,16 +2,13 @@
  * would be, and from there to the next key. A string it finds is read as any key is, touched, and
  * so written in today's form, and its old row removed, by the same commit.
  *
- * Keys in the old form are counted and listed (DBSIZE, SCAN) once they have been moved.
- *
- * A database that has rows but no state is one that Mayfly did not make: its keys are counted and
- * their deadlines filed once, at the start. */
+ * Keys in the old form are counted and listed (DBSIZE, SCAN) once they have been moved. */
 #include "engine/rocks/legacy.h"
 
+#include "engine/rocks/recount.h"
 #include "engine/rocks/state.h"
 
 #define STATE_KEY BYTES_LIT("l")
-#define COUNT_TOGETHER 10000
 
 static bool family_has_rows(struct rk *rk, enum family f)
 {
@@ -20,55 +17,6 @@ static bool family_has_rows(struct rk *rk, enum family f)
     bool any = store_valid(it);
     store_iter_done(it);
     return any;
-}
-
-/* -- databases that come from elsewhere ------------------------------------------------------ */
-
-static void adopt_key(struct rk *rk, bytes raw_key, bytes raw_value)
-{
-    struct codec_key k;
-    if (!codec_key_read(raw_key, &k) || k.region != RK_REGION) return;
-    struct rk_db *db = rk_db_of(rk, k.index);
-    if (!db) return;
-    struct row *r = row_new(db, k.key);
-    if (row_decode(r, raw_value)) {
-        db->count++;
-        db->expires += r->deadline_ms != 0;
-        db->deadline_total += r->deadline_ms;
-        db->counts_changed = true;
-        rk->last_version = MAX(rk->last_version, r->version);
-        if (r->deadline_ms) due_changed(rk, r, 0, r->deadline_ms);
-    }
-    row_free(r);
-}
-
-/* In pieces, the last of which carries the state: a crash before that starts over. */
-static bool adopt(struct rk *rk)
-{
-    struct buf from = {0};
-    bool ok = true, more = true;
-    u64 seen = 0;
-    log_line(rk->log, LOG_NOTICE, "Counting the keys of a database that was made elsewhere, once.");
-    while (ok && more) {
-        struct store_iter *it = store_iter(rk->session, FAM_META, (bytes){0}, (bytes){0}, STORE_ONCE);
-        u32 n = 0;
-        for (store_seek(it, buf_bytes(&from)); store_valid(it) && n < COUNT_TOGETHER; store_next(it), n++)
-            adopt_key(rk, store_key(it), store_iter_value(it));
-        more = store_valid(it);
-        buf_clear(&from);
-        if (more) buf_append_bytes(&from, store_key(it));
-        store_iter_done(it);
-        seen += n;
-        if (!more) {
-            due_commit(rk);
-            state_commit(rk, 0);
-        }
-        ok = !rk->base.failed && (store_batch_empty(rk->session) || store_write(rk->session));
-        log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (unsigned long long)seen);
-    }
-    if (ok) state_committed(rk, 0);
-    buf_release(&from);
-    return ok;
 }
 
 /* -- moving ------------------------------------------------------------------------------------ */
@@ -88,7 +36,7 @@ bool legacy_open(struct rk *rk, struct buf *why)
     if (rk->new_layout && (family_has_rows(rk, FAM_META) || family_has_rows(rk, FAM_DATA))) {
         store_put(rk->session, FAM_INFO, STATE_KEY, (bytes){0});
         rk->legacy = true;
-        if (!adopt(rk)) {
+        if (!recount_foreign(rk)) {
             buf_append_str(why, "the keys of the database could not be counted; see the log");
             return false;
         }

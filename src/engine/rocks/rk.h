@@ -7,14 +7,16 @@
 #ifndef MAYFLY_ENGINE_ROCKS_RK_H
 #define MAYFLY_ENGINE_ROCKS_RK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "ds/table.h"
 #include "engine/rocks/codec.h"
 #include "engine/rocks/cursor.h"
+#include "engine/rocks/slots.h"
 #include "engine/rocks/store/store.h"
-
-#define RK_REGION 1 /* a lone server has one region */
 
 #define ROW_COMPANION 7 /* a row's type that no key has: companion.h */
 
@@ -61,6 +63,8 @@ struct row {
         i64 field_due_ms; /* the field deadline the hash is filed under; 0: none, or not known */
         u64 version, size;
         bool field_deadlines, kept;
+        /* is counted as a key with one, also where deadline_ms was taken out: due_drain.c */
+        bool has_deadline;
     } stored;
 };
 
@@ -76,9 +80,9 @@ struct rk_db {
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
     u64 timed_hashes;   /* hashes with a field that has one */
-    __int128 deadline_total;
-    bool counts_changed; /* to be written at commit */
-    bool renumbered;     /* by a swap: likewise */
+    struct slots slots; /* the same per slot, as of the last commit */
+    bool has_row;       /* the row 'c' that says that it has, or had, keys is stored */
+    bool renumbered;    /* by a swap: to be written at commit */
     bool flushed;        /* in this transaction: nothing that is stored counts any more */
     bool all_cached;     /* every stored key has a row in the cache: one without is not asked for */
     bool companions;     /* its rows are companions: it is the side of another */
@@ -87,11 +91,31 @@ struct rk_db {
 };
 
 struct due;   /* due.c: the deadline index */
+struct due_counts;
 struct grave; /* row.c: the rows of a flushed database, freed by and by */
+
+/* What the engines of a database share. */
+struct rocks {
+    struct store *store;
+    struct rocks_options options;
+    struct due_counts *counts; /* due_counts.h: one per prefix */
+    pthread_mutex_t lock;      /* of that list */
+    _Atomic u64 last_version;  /* given out by any of its engines */
+};
+
+/* A split that the commit will do. */
+struct region_cut {
+    bool pending;
+    struct rocks_region child;
+    u64 child_seq;
+};
 
 struct rk {
     struct engine base;
     struct engine_ops ops; /* base.ops points here */
+    struct rocks *db;              /* the database and what its engines share; NULL in a view */
+    struct rocks_region region;
+    bool owns_db;                  /* it is the only engine there will be: closes the database */
     struct store *store;           /* the database; NULL in a view */
     struct store_session *session; /* of this engine alone */
     const struct log *log;
@@ -105,6 +129,8 @@ struct rk {
     struct row **touched_end;
     struct row *open;    /* rows with a delta, which goes at the end */
     struct due *due;
+    struct slot_log slot_log;
+    struct region_cut cut;
     struct cursors cursors;
     struct draws *draws; /* draw.c's */
     struct elements *elements; /* lately used ones of collections; NULL in a view */
@@ -114,6 +140,8 @@ struct rk {
     struct buf note; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
+    bool old_layout; /* … that has the state of STATE_LAYOUT_BEFORE */
+    bool new_region; /* nothing is stored of the region yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
     u32 sweep_db; /* row_sweep's: twice the number, and 1 more for its companions */
     u64 sweep_cursor;
@@ -148,6 +176,11 @@ static inline bool rk_uses_spare(const struct rk *rk) { return rk->spare_used ||
 static inline bool rk_is_spare(const struct rk *rk, const struct rk_db *db)
 {
     return db->number >= rk->base.databases;
+}
+/* All slots are its own: nothing has to be told apart from other regions' keys. */
+static inline bool rk_is_whole(const struct rk *rk)
+{
+    return rk->region.first == 0 && rk->region.last == ROCKS_SLOTS - 1;
 }
 /* The time deadlines are filed by. */
 static inline i64 rk_clock(const struct rk *rk) { return rk->base.now_ms ? rk->base.now_ms : rk->clock_ms; }
@@ -218,7 +251,8 @@ extern const struct snapshot_ops rk_snapshot_ops;
 
 /* -- the deadline index: due.c ---------------------------------------------------- */
 
-struct due *due_open(struct rk *rk);
+/* sets rk->due; NULL: what is stored can't be read */
+struct due *due_open(struct rk *rk, struct due_counts *shared);
 void due_close(struct due *d);
 /* A stored key's deadline changes from one to another (0: none): files the new one and keeps the
  * counts. Goes into the batch, at commit. */
@@ -230,8 +264,13 @@ void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms);
 void due_forget_fields(struct rk *rk, const struct row *r);
 void due_flush(struct rk *rk, struct rk_db *db); /* forgets the counts of a database */
 void due_commit(struct rk *rk);           /* changed counters and the position, into the batch */
+void due_committed(struct rk *rk);        /* … which was written */
+/* All counts are 0: keys are about to be counted again. due_count_filed: one that is in the index already. */
+void due_recount(struct rk *rk);
+void due_count_filed(struct rk *rk, const struct row *r);
 void due_abandon(struct rk *rk);          /* the transaction failed: back to what is stored */
-u64 due_taken(const struct rk *rk);       /* dead keys that compactions have taken, since the start */
+/* of the deadlines of all keys that have one; 0: none */
+double due_mean(struct rk *rk, const struct rk_db *db);
 /* Sets due, next_due, forecast, random_volatile, has_deadlines. */
 void rk_due_ops(struct engine_ops *ops);
 

@@ -6,7 +6,10 @@
 #include "engine/rocks/type/draw.h"
 #include "engine/rocks/type/elements.h"
 #include "engine/rocks/keys.h"
+#include "engine/rocks/due/due_counts.h"
 #include "engine/rocks/legacy.h"
+#include "engine/rocks/recount.h"
+#include "engine/rocks/regions.h"
 #include "engine/rocks/state.h"
 #include "engine/rocks/store/store_folder.h"
 
@@ -53,8 +56,8 @@ static void give_up(struct rk *rk)
         row_flush(rk, rk->dbs[i]);
         companion_flush(rk, rk->dbs[i]);
     }
-    state_abandon(rk);
     due_abandon(rk);
+    state_abandon(rk);
     legacy_abandon(rk);
     companion_abandon(rk);
 }
@@ -64,10 +67,13 @@ static void give_up(struct rk *rk)
 static void encode(struct rk *rk, u64 seq)
 {
     for (u32 i = 0; i < rk_changed(rk); i++)
-        if (rk->dbs[i]->flushed) keys_delete_all(rk, rk->dbs[i]);
+        if (rk->dbs[i]->flushed) {
+            keys_delete_all(rk, rk->dbs[i]);
+            slots_flush(rk, rk->dbs[i]);
+        }
     row_write_all(rk);
     due_commit(rk);
-    bool moved = rk->state_changed || rk->base.note.changed || seq != rk->applied_seq;
+    bool moved = rk->state_changed || rk->base.note.changed || seq != rk->applied_seq || rk->cut.pending;
     if (moved || !store_batch_empty(rk->session)) state_commit(rk, seq);
 }
 
@@ -86,6 +92,7 @@ static bool rk_commit(struct engine *e, u64 seq)
     encode(rk, seq);
     publish_clock(rk);
     if (store_batch_empty(rk->session)) {
+        due_committed(rk);
         store_end_tick(rk->session);
         end(rk, true);
         return true;
@@ -95,6 +102,7 @@ static bool rk_commit(struct engine *e, u64 seq)
         give_up(rk);
         return false;
     }
+    due_committed(rk);
     for (u32 i = 0; i < rk_changed(rk); i++) {
         if (!rk->dbs[i]->flushed) continue;
         keys_drop_files(rk, rk->dbs[i]);
@@ -104,6 +112,7 @@ static bool rk_commit(struct engine *e, u64 seq)
     if (rk->legacy_ends) rk->legacy = rk->legacy_ends = false;
     e->applied = seq;
     end(rk, true);
+    if (UNLIKELY(rk->cut.pending)) regions_cut(rk);
     return true;
 }
 
@@ -185,7 +194,6 @@ static void rk_info(struct engine *e, struct buf *out)
                (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
                (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
     buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
-    buf_printf(out, "dead_keys_taken_by_compactions:%llu\r\n", (unsigned long long)due_taken(rk));
     legacy_info(rk, out);
     store_info(rk->session, out);
 }
@@ -212,7 +220,7 @@ static void rk_close(struct engine *e)
     }
     if (rk->due) due_close(rk->due);
     store_session_close(rk->session);
-    store_close(rk->store);
+    slots_release(rk);
     for (u32 i = 0; i < rk_all(rk); i++) {
         companion_release(rk->dbs[i]);
         table_release(&rk->dbs[i]->rows);
@@ -227,10 +235,11 @@ static void rk_close(struct engine *e)
     buf_release(&rk->legacy_position);
     buf_release(&rk->note);
     buf_release(&e->note.text);
+    if (rk->owns_db) rocks_close(rk->db);
     mem_free(rk);
 }
 
-static struct rk *rk_new(const struct rocks_options *o)
+static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
 {
     static const struct engine_limits redis_defaults = {
         .hash_max_listpack_entries = 128, .hash_max_listpack_value = 64,
@@ -238,7 +247,11 @@ static struct rk *rk_new(const struct rocks_options *o)
         .set_max_intset_entries = 512, .set_max_listpack_entries = 128, .set_max_listpack_value = 64,
         .list_max_listpack_size = -2,
     };
+    const struct rocks_options *o = &db->options;
     struct rk *rk = mem_zalloc(sizeof *rk);
+    rk->db = db;
+    rk->store = db->store;
+    rk->region = *region;
     rk->ops = (struct engine_ops){
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
         .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
@@ -261,7 +274,7 @@ static struct rk *rk_new(const struct rocks_options *o)
     rk->row_budget = budget - budget / 3;
     rk->compaction_grace_ms = DISK_GRACE_MS;
     rk->touched_end = &rk->touched;
-    rk->spares = o->databases;
+    rk->spares = rk_is_whole(rk) ? o->databases : 0; /* a full sync replaces everything */
     rk->dbs = mem_alloc(rk_all(rk) * sizeof(struct rk_db *));
     for (u32 i = 0; i < rk_all(rk); i++) {
         rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
@@ -276,22 +289,85 @@ bool rocks_found(const char *dir)
     return found == STORE_FOLDER_DATABASE || found == STORE_FOLDER_INCOMPLETE;
 }
 
-struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
+struct rocks *rocks_open(const struct rocks_options *o, struct buf *why)
 {
-    struct rk *rk = rk_new(o);
-    rk->store = store_open(o, false, why);
-    if (rk->store) rk->session = store_session_open(rk->store, &rk->base.failed);
-    if (rk->session) companion_open_all(rk);
-    bool ok = rk->session && state_load(rk, why);
-    if (ok && !(rk->due = due_open(rk))) {
-        buf_append_str(why, "the deadline index can't be read; run mayfly-server --check on the directory");
-        ok = false;
+    struct store *store = store_open(o, false, why);
+    if (!store) return NULL;
+    struct rocks *db = mem_zalloc(sizeof *db);
+    db->store = store;
+    db->options = *o;
+    db->options.dir = NULL; /* the caller's */
+    pthread_mutex_init(&db->lock, NULL);
+    return db;
+}
+
+void rocks_close(struct rocks *db)
+{
+    if (!db) return;
+    store_close(db->store);
+    due_counts_free(db->counts);
+    pthread_mutex_destroy(&db->lock);
+    mem_free(db);
+}
+
+static struct due_counts *rk_counts(struct rocks *db, u64 prefix)
+{
+    pthread_mutex_lock(&db->lock);
+    struct due_counts *c = db->counts;
+    while (c && c->prefix != prefix) c = c->next;
+    if (!c) {
+        c = due_counts_new(prefix, db->options.seed);
+        c->next = db->counts;
+        db->counts = c;
     }
-    if (!ok || !legacy_open(rk, why)) {
+    pthread_mutex_unlock(&db->lock);
+    return c;
+}
+
+/* Old strings and an older layout are a whole database's matter. */
+static bool rk_load(struct rk *rk, struct buf *why)
+{
+    if (!state_load(rk, why)) return false;
+    if (!due_open(rk, rk_counts(rk->db, rk->region.prefix))) {
+        buf_append_str(why, "the deadline index can't be read; run mayfly-server --check on the directory");
+        return false;
+    }
+    if (rk->old_layout && !rk_is_whole(rk)) {
+        buf_append_str(why, "the database has an older layout: start a lone server with it once");
+        return false;
+    }
+    if (rk->old_layout && !recount_upgrade(rk)) {
+        buf_append_str(why, "the keys of the database could not be counted; see the log");
+        return false;
+    }
+    if (!legacy_open(rk, why)) return false;
+    if (!rk->legacy || rk_is_whole(rk)) return true;
+    buf_append_str(why, "the database has strings of an older format: start a lone server with it, until "
+                   "INFO says legacy_migration:done");
+    return false;
+}
+
+struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *region, struct buf *why)
+{
+    CHECK(region->first <= region->last && region->last < ROCKS_SLOTS);
+    struct rk *rk = rk_new(db, region);
+    rk->session = store_session_open(rk->store, &rk->base.failed);
+    companion_open_all(rk);
+    if (!rk_load(rk, why)) {
         rk_close(&rk->base);
         return NULL;
     }
-    elements_begin(rk->elements, rk->last_version);
+    elements_begin(rk->elements, atomic_load(&db->last_version));
     rk->base.applied = rk->applied_seq;
     return &rk->base;
+}
+
+struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
+{
+    static const struct rocks_region lone = {1, 1, 0, ROCKS_SLOTS - 1};
+    struct rocks *db = rocks_open(o, why);
+    struct engine *e = db ? rocks_region_open(db, &lone, why) : NULL;
+    if (e) rk_of(e)->owns_db = true;
+    else rocks_close(db);
+    return e;
 }

@@ -27,8 +27,57 @@ struct rocks_options {
 /* Whether the folder holds a database, or what is left of one. */
 bool rocks_found(const char *dir);
 
-/* Opens or creates. On failure the result is NULL and `why` tells the user what to do. */
+/* Opens or creates. On failure the result is NULL and `why` tells the user what to do. This is a database
+ * with one engine, that of region 1 with all slots, which closes the database with itself. */
 struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why);
+
+/* -- several regions in one database ----------------------------------------------------------------------
+ *
+ *     struct rocks *db = rocks_open(&options, &why);
+ *     struct engine *low  = rocks_region_open(db, &(struct rocks_region){1, 1, 0, 8191}, &why);
+ *     struct engine *high = rocks_region_open(db, &(struct rocks_region){2, 1, 8192, 16383}, &why);
+ *     ...
+ *     low->ops->close(low); high->ops->close(high); rocks_close(db);
+ *
+ * Each region has an engine, with transactions of its own; engines are used by one thread each, which may be
+ * different ones. A key belongs to the region whose slot range it is in: an engine is never asked for others,
+ * and its walks, counts, flushes and snapshots keep to its range.
+ *
+ * The prefix is the first part of every key that is stored. Regions split off from one another share it, so
+ * that a split or a merge moves no data. */
+struct rocks;
+
+struct rocks_region {
+    u64 id;          /* names the rows that are the region's alone: sequence number, note, position */
+    u64 prefix;
+    u16 first, last; /* slots, inclusive */
+};
+#define ROCKS_SLOTS 16384
+
+struct rocks *rocks_open(const struct rocks_options *o, struct buf *why);
+void rocks_close(struct rocks *db); /* after its engines; NULL is fine */
+/* Opens a region that rocks_split has made, or that was open before; or a new one whose slots hold no
+ * keys. */
+struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *r, struct buf *why);
+
+/* Cuts a region in two: with the commit of the open transaction `e` keeps the slots before child->first, and
+ * the child can be opened, at sequence number child_seq. O(slots), whatever the data. Until that commit the
+ * region still answers for all of its slots. No snapshot may be under way. The child has the rest of the
+ * slots. */
+void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq);
+
+/* Joins two regions with the same prefix whose ranges meet: `into` gets the slots of `from`, which is
+ * closed, in a transaction of its own with sequence number `seq`. Neither may have an open change or a
+ * snapshot. Both on this thread. False: nothing was joined, both stay open. */
+bool rocks_merge(struct engine *into, struct engine *from, u64 seq);
+
+/* As ops->due, of several engines of one database (and one thread) that each have a transaction open: the
+ * index is read once, and each key is offered by the engine of its slot. ops->due of one of them offers its
+ * keys only. until_ms: per engine. Returns how many references were looked at. */
+u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max, key_fn fn, void *arg);
+
+/* Keys in a slot of the engine's range, as the open transaction sees it. O(1 + keys it has touched). */
+u64 rocks_slot_count(struct engine *e, u32 db, u16 slot);
 
 /* Walks a database that no server has open and verifies that everything in it agrees: sizes,
  * both families of sorted sets, ranks, deadline rows, counters. Writes what it finds to

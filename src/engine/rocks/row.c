@@ -9,6 +9,7 @@
 #include "engine/rocks/type/gaps.h"
 #include "engine/rocks/type/ranks.h"
 #include "engine/rocks/rk.h"
+#include "engine/rocks/state.h"
 
 #define READ_TOGETHER 64
 #define ROW_BYTES 256 /* of a row with its key: few are longer */
@@ -74,6 +75,7 @@ void row_remember_stored(struct row *r)
     r->stored.size = r->size;
     r->stored.field_deadlines = r->type == TYPE_HASH && r->field_deadlines;
     r->stored.kept = r->kept;
+    r->stored.has_deadline = r->deadline_ms != 0;
 }
 
 /* Values of strings that are dead by dead_ms are not copied: nobody wants them but, rarely, a replica. */
@@ -138,7 +140,7 @@ void row_read_value(struct rk *rk, struct row *r)
     struct store_value v;
     struct codec_meta m;
     if (!store_get(rk->session, FAM_META, row_raw_key(rk, r), &v)) {
-        rk->base.failed = true; /* a compaction may have taken it, for it was dead */
+        rk->base.failed = true;
         return;
     }
     if (codec_meta_read(v.b, &m)) {
@@ -216,7 +218,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
         if (db->flushed || cached || (db->all_cached && !rk->legacy)) continue;
         at[reads] = rk->scratch.n;
         of[reads++] = &want[i];
-        codec_key(&rk->scratch, RK_REGION, db->index, want[i].key);
+        codec_key(&rk->scratch, rk->region.prefix, db->index, want[i].key);
     }
     if (reads < 2) return; /* row_get reads a single one just as well */
     for (u32 i = 0; i < reads; i++)
@@ -267,9 +269,8 @@ static void count_legacy(struct row *r)
 {
     r->db->count++;
     r->db->expires += r->deadline_ms != 0;
-    r->db->deadline_total += r->deadline_ms;
-    r->db->counts_changed = true;
     r->stored.deadline_ms = 0;
+    r->stored.has_deadline = false;
 }
 
 void row_touch(struct rk *rk, struct row *r)
@@ -290,8 +291,6 @@ void row_set_deadline(struct rk *rk, struct row *r, i64 deadline_ms)
     row_touch(rk, r);
     r->db->expires += !!deadline_ms;
     r->db->expires -= !!r->deadline_ms;
-    r->db->deadline_total += (__int128)deadline_ms - r->deadline_ms;
-    r->db->counts_changed = true;
     r->deadline_ms = deadline_ms;
 }
 
@@ -304,7 +303,6 @@ void row_create(struct rk *rk, struct row *r, enum value_type type)
     r->version = type == TYPE_STRING ? 0 : rk_new_version(rk);
     r->head = r->tail = type == TYPE_LIST ? CODEC_LIST_MIDDLE : 0;
     r->db->count++;
-    r->db->counts_changed = true;
 }
 
 void row_drop(struct rk *rk, struct row *r)
@@ -317,16 +315,13 @@ void row_drop(struct rk *rk, struct row *r)
     r->field_deadlines = r->text = r->edited = r->unpacked = false;
     r->version = r->size = r->head = r->tail = 0;
     r->db->count--;
-    r->db->counts_changed = true;
 }
 
-/* Time, or one more than the last: never the same twice, whatever the clock does. */
+/* Time, or one more than the last of any region: never the same twice, whatever the clock does. */
 u64 rk_new_version(struct rk *rk)
 {
-    u64 by_clock = ((u64)MAX(rk->base.now_ms, 0) * 1000) << 11;
-    rk->last_version = MAX(rk->last_version + 1, by_clock);
     rk->state_changed = true;
-    return rk->last_version;
+    return state_next_version(rk, ((u64)MAX(rk->base.now_ms, 0) * 1000) << 11);
 }
 
 /* -- the end of a transaction --------------------------------------------------------------- */

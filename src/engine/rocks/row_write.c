@@ -6,13 +6,13 @@
 bytes row_raw_key(struct rk *rk, const struct row *r)
 {
     buf_clear(&rk->scratch);
-    codec_key(&rk->scratch, RK_REGION, r->db->index, row_key(r));
+    codec_key(&rk->scratch, rk->region.prefix, r->db->index, row_key(r));
     return buf_bytes(&rk->scratch);
 }
 
-void row_prefix(struct rk *rk UNUSED, const struct row *r, u64 version, struct buf *out)
+void row_prefix(struct rk *rk, const struct row *r, u64 version, struct buf *out)
 {
-    codec_key(out, RK_REGION, r->db->index, row_key(r));
+    codec_key(out, rk->region.prefix, r->db->index, row_key(r));
     append_u64(out, version);
 }
 
@@ -55,21 +55,11 @@ static void write_meta(struct rk *rk, struct row *r)
         .tail = r->tail, .payload = value,
     };
     buf_clear(&rk->scratch);
-    codec_key_in(&rk->scratch, RK_REGION, r->db->index, r->slot, row_key(r));
+    codec_key_in(&rk->scratch, rk->region.prefix, r->db->index, r->slot, row_key(r));
     size_t key_len = rk->scratch.n;
     codec_meta(&rk->scratch, &m);
     store_put(rk->session, FAM_META, bytes_of(rk->scratch.p, key_len),
               bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
-}
-
-static void count_timed(struct row *r)
-{
-    bool timed = r->type == TYPE_HASH && r->field_deadlines;
-    struct rk_db *db = r->db;
-    if (LIKELY(timed == r->stored.field_deadlines)) return;
-    if (timed) db->timed_hashes++;
-    else db->timed_hashes -= MIN(db->timed_hashes, 1u); /* written before they were counted */
-    db->counts_changed = true;
 }
 
 static void orphan_rows(struct rk *rk, const struct row *r)
@@ -106,7 +96,7 @@ static void write_row(struct rk *rk, struct row *r)
         bytes raw_key = row_raw_key(rk, r);
         store_delete2(rk->session, FAM_DATA, raw_key, BYTES_LIT("S"));
     }
-    count_timed(r);
+    slots_count(rk, r);
     if (r->stored.deadline_ms != r->deadline_ms)
         due_changed(rk, r, r->stored.deadline_ms, r->deadline_ms);
 }

@@ -44,7 +44,7 @@ static void find_made(struct rk *rk, const struct rk_db *db, bytes from, struct 
     for (struct row *r = rk->touched; n && r; r = r->next_touched) {
         if (r->db != db || r->type == TYPE_NONE || (r->stored.type != TYPE_NONE && !db->flushed)) continue;
         buf_clear(&p);
-        codec_key(&p, RK_REGION, db->index, row_key(r));
+        codec_key(&p, rk->region.prefix, db->index, row_key(r));
         if (bytes_cmp(buf_bytes(&p), from) < 0) continue;
         char *at = arena_alloc(&rk->arena, p.n);
         memcpy(at, p.p, p.n);
@@ -59,7 +59,7 @@ static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, 
 {
     struct buf lower = {0}, upper = {0};
     *w = (struct key_walk){.rk = rk, .db = db};
-    keys_range(db, &lower, &upper);
+    keys_range(rk, db, &lower, &upper);
     find_made(rk, db, from, &w->made);
     if (!db->flushed) {
         w->base = store_iter(rk->session, FAM_META, buf_bytes(&lower), buf_bytes(&upper), STORE_ONCE);
@@ -146,7 +146,7 @@ static void cursor_position(struct rk *rk, struct rk_db *db, u64 cursor, struct 
     }
     u16 slot = (u16)(cursor >> 32);
     struct key_walk w;
-    codec_index_prefix(out, RK_REGION, db->index);
+    codec_index_prefix(out, rk->region.prefix, db->index);
     size_t slot_at = out->n;
     put_u16(buf_reserve(out, 2), slot);
     out->n += 2;
@@ -169,7 +169,7 @@ u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn,
     struct buf from = {0}, last = {0};
     u64 next = 0;
     if (cursor) cursor_position(rk, db, cursor, &from);
-    else codec_index_prefix(&from, RK_REGION, db->index);
+    else codec_index_prefix(&from, rk->region.prefix, db->index);
     key_walk_start(&w, rk, db, buf_bytes(&from));
     for (struct row *r; (r = key_walk_next(&w));) {
         if (count-- == 0) { /* there is one more: go on after the last one given */
@@ -201,10 +201,11 @@ bool keys_random(struct engine *e, u32 db_number, u64 *rng, struct key_ref *ref)
     struct buf from = {0}, name = {0};
     if (db->count == 0) return false;
     u64 skip = rand_next(rng) % MIN(db->count, RANDOM_RUN), met = 0;
-    codec_index_prefix(&from, RK_REGION, db->index);
+    codec_index_prefix(&from, rk->region.prefix, db->index);
     size_t start = from.n;
     if (db->count > RANDOM_RUN) {
-        put_u16(buf_reserve(&from, 2), (u16)(rand_next(rng) & 0x3FFF));
+        u32 slots = (u32)rk->region.last - rk->region.first + 1;
+        put_u16(buf_reserve(&from, 2), (u16)(rk->region.first + rand_next(rng) % slots));
         from.n += 2;
     }
     for (int round = 0; round < 2 && met <= skip; round++) {

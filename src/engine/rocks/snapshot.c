@@ -72,6 +72,7 @@ static struct view *view_new(struct rk *of)
     rk->base.failed = false;
     rk->ops = of->ops;
     set_ops(rk);
+    rk->region = of->region;
     rk->log = of->log;
     rk->touched_end = &rk->touched;
     rk->row_budget = ROW_BUDGET;
@@ -83,7 +84,6 @@ static struct view *view_new(struct rk *of)
         rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
         *rk->dbs[i] = (struct rk_db){
             .index = db->index, .number = db->number, .count = db->count, .expires = db->expires,
-            .deadline_total = db->deadline_total,
         };
         table_init(&rk->dbs[i]->rows, db->rows.key_of, db->rows.seed);
     }
@@ -135,8 +135,8 @@ static void view_free(struct view *v)
 static struct store_iter *open_walk(struct view *v, enum family f)
 {
     char from[8], to[8];
-    put_u64(from, RK_REGION ^ 1ull << 63);
-    put_u64(to, (RK_REGION + 1) ^ 1ull << 63);
+    put_u64(from, v->rk.region.prefix ^ 1ull << 63);
+    put_u64(to, (v->rk.region.prefix + 1) ^ 1ull << 63);
     struct store_iter *it = store_iter(v->rk.session, f, bytes_of(from, 8), bytes_of(to, 8), STORE_KEPT);
     store_seek_first(it);
     return it;
@@ -208,10 +208,18 @@ static void take_meta(struct view *v)
 {
     struct codec_key k;
     bool known = codec_key_read(store_key(v->meta), &k);
-    if (known && !db_of(v, k.index)) { /* a spare one, which is gone round in one step */
+    const struct rocks_region *region = &v->rk.region;
+    bool before = known && k.slot < region->first, after = known && k.slot > region->last;
+    /* another region's, or a spare one: in one step */
+    if (known && (before || after || !db_of(v, k.index))) {
         buf_clear(&v->from);
-        codec_index_prefix(&v->from, RK_REGION, k.index);
-        codec_after_prefix(&v->from);
+        codec_index_prefix(&v->from, region->prefix, k.index);
+        if (before && db_of(v, k.index)) {
+            put_u16(buf_reserve(&v->from, 2), region->first);
+            v->from.n += 2;
+        } else {
+            codec_after_prefix(&v->from);
+        }
         store_seek(v->meta, buf_bytes(&v->from));
         return;
     }
@@ -250,7 +258,9 @@ static bool take_marked(struct view *v)
     struct codec_key k;
     if (!v->marks || !store_valid(v->marks)) return false;
     bytes mark = store_key(v->marks);
+    const struct rocks_region *r = &v->rk.region;
     bool known = codec_key_read(bytes_of(mark.p + 1, mark.n - 1), &k) && db_of(v, k.index);
+    known = known && k.region == r->prefix && k.slot >= r->first && k.slot <= r->last;
     if (known) v->row = companion_marked_row(&v->rk, v->db, k.key);
     store_next(v->marks);
     return true;

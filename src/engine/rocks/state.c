@@ -15,7 +15,7 @@ static bytes state_key(struct rk *rk, char kind, u64 a, bool has_b, u64 b)
 static bytes index_key(struct rk *rk, u32 number)
 {
     struct buf *k = &rk->scratch;
-    state_key(rk, 'i', RK_REGION, false, 0);
+    state_key(rk, 'i', rk->region.prefix, false, 0);
     put_u32(buf_reserve(k, 4), number);
     k->n += 4;
     return buf_bytes(k);
@@ -23,15 +23,31 @@ static bytes index_key(struct rk *rk, u32 number)
 
 static bytes counts_key(struct rk *rk, const struct rk_db *db)
 {
-    return state_key(rk, 'c', RK_REGION, true, db->index);
+    return state_key(rk, 'c', rk->region.prefix, true, db->index);
 }
 
-static bytes note_key(struct rk *rk) { return state_key(rk, 'n', RK_REGION, false, 0); }
+static bytes note_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
+
+/* Engines of one database give out versions together: what one makes may be another's after a split or a
+ * merge. */
+u64 state_next_version(struct rk *rk, u64 at_least)
+{
+    u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed), next;
+    do next = MAX(last + 1, at_least);
+    while (!atomic_compare_exchange_weak(&rk->db->last_version, &last, next));
+    return rk->last_version = next;
+}
+
+static void raise_version(struct rk *rk, u64 version)
+{
+    u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed);
+    while (last < version && !atomic_compare_exchange_weak(&rk->db->last_version, &last, version)) {}
+}
 
 /* An index that nobody has had; there are no keys under it. */
 static void renew_index(struct rk *rk, struct rk_db *db)
 {
-    db->index = CODEC_SPARE | ++rk->last_version;
+    db->index = CODEC_SPARE | state_next_version(rk, 0);
     db->all_cached = true;
 }
 
@@ -48,29 +64,56 @@ static bool load(struct rk *rk, bytes key, size_t n, char *out)
     return fits;
 }
 
-static void load_counts(struct rk *rk, struct rk_db *db)
+/* The last versions of all regions: slots may have changed hands. */
+static void load_versions(struct rk *rk)
 {
-    char raw[40] = {0};
-    db->count = db->expires = db->timed_hashes = 0;
-    db->deadline_total = 0;
-    db->counts_changed = db->flushed = false;
-    if (!load(rk, counts_key(rk, db), sizeof raw, raw) && /* older versions did not count hashes */
-        !load(rk, counts_key(rk, db), 32, raw)) return;
-    db->timed_hashes = get_u64(raw + 32);
-    db->count = get_u64(raw);
-    db->expires = get_u64(raw + 8);
-    db->deadline_total = (__int128)((unsigned __int128)get_u64(raw + 16) << 64 | get_u64(raw + 24));
+    struct store_iter *it = store_iter(rk->session, FAM_INFO, BYTES_LIT("s"), BYTES_LIT("t"), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it))
+        if (store_iter_value(it).n >= 16) raise_version(rk, get_u64(store_iter_value(it).p + 8));
+    store_iter_done(it);
 }
 
-static void load_region(struct rk *rk)
+static bool is_default_region(const struct rocks_region *r)
 {
-    char raw[24];
+    return r->id == 1 && r->prefix == 1 && r->first == 0 && r->last == ROCKS_SLOTS - 1;
+}
+
+/* What follows the first 24 bytes of a row 's'. False: they are not a region's. */
+bool state_read_region(bytes value, struct rocks_region *out)
+{
+    if (value.n == 24) *out = (struct rocks_region){out->id, 1, 0, ROCKS_SLOTS - 1};
+    else if (value.n == 36)
+        *out = (struct rocks_region){
+            out->id, get_u64(value.p + 24), get_u16(value.p + 32), get_u16(value.p + 34),
+        };
+    else return false;
+    return out->first <= out->last && out->last < ROCKS_SLOTS;
+}
+
+/* False: the region is stored with other slots than it is opened with. */
+static bool load_region(struct rk *rk, struct buf *why)
+{
+    struct store_value v;
+    struct rocks_region stored = {.id = rk->region.id};
     rk->state_changed = false;
     rk->applied_seq = rk->last_version = 0;
-    if (!load(rk, state_key(rk, 's', RK_REGION, false, 0), sizeof raw, raw)) return;
-    rk->applied_seq = get_u64(raw);
-    rk->last_version = get_u64(raw + 8);
-    rk->clock_ms = (i64)get_u64(raw + 16);
+    load_versions(rk);
+    rk->new_region = !store_get(rk->session, FAM_INFO, state_key(rk, 's', rk->region.id, false, 0), &v);
+    if (rk->new_region) return true;
+    bool sound = v.b.n >= 24 && state_read_region(v.b, &stored);
+    if (sound) {
+        rk->applied_seq = get_u64(v.b.p);
+        rk->last_version = get_u64(v.b.p + 8);
+        rk->clock_ms = (i64)get_u64(v.b.p + 16);
+    }
+    store_value_release(&v);
+    const struct rocks_region *r = &rk->region;
+    bool same = stored.prefix == r->prefix && stored.first == r->first && stored.last == r->last;
+    if (sound && same) return true;
+    buf_printf(why, "region %llu has the slots %u to %u in this database, not %u to %u: a database with "
+               "several regions is a cluster node's", (unsigned long long)r->id, stored.first, stored.last,
+               r->first, r->last);
+    return false;
 }
 
 static void load_note(struct rk *rk)
@@ -98,7 +141,7 @@ static void load_indexes(struct rk *rk)
 static bool number_of(struct rk *rk, u64 index, u64 *number)
 {
     bool found = false, first = !(index & CODEC_SPARE); /* it may be the one its database began with */
-    bytes from = state_key(rk, 'i', RK_REGION, false, 0);
+    bytes from = state_key(rk, 'i', rk->region.prefix, false, 0);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it), value = store_iter_value(it);
@@ -116,13 +159,25 @@ static bool number_of(struct rk *rk, u64 index, u64 *number)
 
 /* -- what a crash has left in spare databases ------------------------------------------------- */
 
+/* The row 'c' of an index, and the counts per slot below it. */
+static void delete_counts(struct rk *rk, const struct rk_db *db)
+{
+    struct buf to = {0};
+    bytes from = counts_key(rk, db);
+    buf_append_bytes(&to, from);
+    codec_after_prefix(&to);
+    store_delete(rk->session, FAM_INFO, from);
+    store_delete_range(rk->session, FAM_INFO, from, buf_bytes(&to));
+    buf_release(&to);
+}
+
 static void delete_index(struct rk *rk, u64 index)
 {
     struct rk_db db = {.index = index};
     struct buf to = {0};
     keys_delete_all(rk, &db);
-    store_delete(rk->session, FAM_INFO, counts_key(rk, &db));
-    bytes buckets = state_key(rk, 'b', RK_REGION, true, index);
+    delete_counts(rk, &db);
+    bytes buckets = state_key(rk, 'b', rk->region.prefix, true, index);
     buf_append_bytes(&to, buckets);
     codec_after_prefix(&to);
     store_delete_range(rk->session, FAM_INFO, buckets, buf_bytes(&to));
@@ -135,7 +190,7 @@ static void empty_spares(struct rk *rk)
 {
     struct buf found = {0};
     u64 number;
-    bytes from = state_key(rk, 'c', RK_REGION, false, 0);
+    bytes from = state_key(rk, 'c', rk->region.prefix, false, 0);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, from, BYTES_LIT("d"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes key = store_key(it);
@@ -157,8 +212,8 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     struct buf at = {0}, end = {0};
     struct codec_key k;
     u64 stranger = 0, number = 0;
-    codec_index_prefix(&at, RK_REGION, CODEC_SPARE);
-    codec_index_prefix(&end, RK_REGION + 1, CODEC_SPARE);
+    codec_index_prefix(&at, rk->region.prefix, CODEC_SPARE);
+    codec_index_prefix(&end, rk->region.prefix + 1, CODEC_SPARE);
     struct store_iter *it = store_iter(rk->session, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
     store_seek_first(it);
     while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
@@ -166,7 +221,7 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
         if (db) db->all_cached = false;
         else if (number_of(rk, k.index, &number)) stranger = k.index;
         buf_clear(&at);
-        codec_index_prefix(&at, RK_REGION, k.index);
+        codec_index_prefix(&at, rk->region.prefix, k.index);
         codec_after_prefix(&at);
         store_seek(it, buf_bytes(&at));
     }
@@ -180,24 +235,51 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     return false;
 }
 
-bool state_load(struct rk *rk, struct buf *why)
+/* A region that nothing is stored of has no keys: else it was not split off properly, and its counts and the
+ * places of its deadlines are not known. */
+static bool is_empty_if_new(struct rk *rk, struct buf *why)
+{
+    if (!rk->new_region || rk_is_whole(rk)) return true;
+    bool any = false;
+    for (u32 i = 0; i < rk->base.databases && !any; i++) {
+        struct buf from = {0}, to = {0};
+        keys_range(rk, rk->dbs[i], &from, &to);
+        bytes lower = buf_bytes(&from), upper = buf_bytes(&to);
+        struct store_iter *it = store_iter(rk->session, FAM_META, lower, upper, STORE_ONCE);
+        store_seek_first(it);
+        any = store_valid(it);
+        store_iter_done(it);
+        buf_release(&from);
+        buf_release(&to);
+    }
+    if (any)
+        buf_printf(why, "region %llu is not in this database, but its slots (%u to %u) have keys",
+                   (unsigned long long)rk->region.id, rk->region.first, rk->region.last);
+    return !any;
+}
+
+static bool know_layout(struct rk *rk, struct buf *why)
 {
     char raw[4];
-    bool known = load(rk, BYTES_LIT("v"), sizeof raw, raw);
-    if (known && get_u32(raw) != STATE_LAYOUT) {
-        buf_printf(why,
-                   "the database has layout %u, this version of Mayfly reads layout %d: BGSAVE it with the "
-                   "one that made it, then start this one in a new folder with --import-rdb",
-                   get_u32(raw), STATE_LAYOUT);
-        return false;
-    }
-    load_region(rk);
+    rk->new_layout = !load(rk, BYTES_LIT("v"), sizeof raw, raw);
+    u32 layout = rk->new_layout ? STATE_LAYOUT : get_u32(raw);
+    rk->old_layout = layout == STATE_LAYOUT_BEFORE;
+    if (rk->base.failed || layout == STATE_LAYOUT || layout == STATE_LAYOUT_BEFORE) return true;
+    buf_printf(why,
+               "the database has layout %u, this version of Mayfly reads layouts %d and %d: BGSAVE it with "
+               "the one that made it, then start this one in a new folder with --import-rdb",
+               layout, STATE_LAYOUT_BEFORE, STATE_LAYOUT);
+    return false;
+}
+
+bool state_load(struct rk *rk, struct buf *why)
+{
+    if (!know_layout(rk, why) || !load_region(rk, why)) return false;
     load_note(rk);
     load_indexes(rk);
-    empty_spares(rk);
-    for (u32 i = 0; i < rk->base.databases; i++) load_counts(rk, rk->dbs[i]);
-    rk->new_layout = !known;
-    bool ours = ours_only(rk, FAM_META, why);
+    if (rk->spares) empty_spares(rk);
+    if (!rk->old_layout) slots_load(rk);
+    bool ours = ours_only(rk, FAM_META, why) && is_empty_if_new(rk, why);
     if (!rk->base.failed) return ours;
     buf_clear(why);
     buf_append_str(why, "the database's own state can't be read; see the log, and run mayfly-server --check "
@@ -209,17 +291,6 @@ bool state_covers_data(struct rk *rk, struct buf *why) { return ours_only(rk, FA
 
 /* -- writing ---------------------------------------------------------------------------------- */
 
-static void write_counts(struct rk *rk, struct rk_db *db)
-{
-    char raw[40];
-    put_u64(raw, db->count);
-    put_u64(raw + 8, db->expires);
-    put_u64(raw + 16, (u64)((unsigned __int128)db->deadline_total >> 64));
-    put_u64(raw + 24, (u64)db->deadline_total);
-    put_u64(raw + 32, db->timed_hashes);
-    store_put(rk->session, FAM_INFO, counts_key(rk, db), bytes_of(raw, sizeof raw));
-}
-
 static void write_index(struct rk *rk, const struct rk_db *db)
 {
     char raw[8];
@@ -227,15 +298,24 @@ static void write_index(struct rk *rk, const struct rk_db *db)
     store_put(rk->session, FAM_INFO, index_key(rk, db->number), bytes_of(raw, sizeof raw));
 }
 
-/* Of a spare one there is nothing to be known but that it has keys. */
+static bool is_spare_emptied(const struct rk *rk, const struct rk_db *db)
+{
+    bool empty = db->count == 0 && !db->has_companions;
+    return rk_is_spare(rk, db) && empty && (db->slots.changed || db->flushed || db->renumbered);
+}
+
+/* Of a spare one there is nothing to be known but that it has keys, or companions. */
+static bool needs_row(const struct rk *rk, const struct rk_db *db)
+{
+    return db->slots.v || (rk_is_spare(rk, db) && (db->renumbered || db->has_companions));
+}
+
 static void write_database(struct rk *rk, struct rk_db *db)
 {
-    bool spare = rk_is_spare(rk, db);
-    bool empty = db->count == 0 && !db->has_companions;
-    if (spare && empty && (db->counts_changed || db->renumbered))
-        store_delete(rk->session, FAM_INFO, counts_key(rk, db));
-    else if (db->counts_changed || (spare && db->renumbered)) write_counts(rk, db);
-    if (db->renumbered && !spare) write_index(rk, db);
+    if (UNLIKELY(is_spare_emptied(rk, db))) delete_counts(rk, db);
+    else if (UNLIKELY(!db->has_row && needs_row(rk, db)))
+        store_put(rk->session, FAM_INFO, counts_key(rk, db), (bytes){0});
+    if (db->renumbered && !rk_is_spare(rk, db)) write_index(rk, db);
 }
 
 static void write_note(struct rk *rk)
@@ -246,20 +326,36 @@ static void write_note(struct rk *rk)
     store_put(rk->session, FAM_INFO, note_key(rk), buf_bytes(&note->text));
 }
 
+/* A lone server's slots need not be told. */
+static void write_region(struct rk *rk, const struct rocks_region *r, u64 seq)
+{
+    char raw[36];
+    put_u64(raw, seq);
+    put_u64(raw + 8, rk->last_version);
+    put_u64(raw + 16, (u64)rk_clock(rk));
+    put_u64(raw + 24, r->prefix);
+    put_u16(raw + 32, r->first);
+    put_u16(raw + 34, r->last);
+    store_put(rk->session, FAM_INFO, state_key(rk, 's', r->id, false, 0),
+              bytes_of(raw, is_default_region(r) ? 24 : sizeof raw));
+}
+
 void state_commit(struct rk *rk, u64 seq)
 {
+    slots_write(rk);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_note(rk);
-    if (rk->new_layout) {
+    if (rk->new_layout || rk->old_layout) {
         char raw[4];
         put_u32(raw, STATE_LAYOUT);
         store_put(rk->session, FAM_INFO, BYTES_LIT("v"), bytes_of(raw, sizeof raw));
     }
-    char raw[24];
-    put_u64(raw, seq);
-    put_u64(raw + 8, rk->last_version);
-    put_u64(raw + 16, (u64)rk_clock(rk));
-    store_put(rk->session, FAM_INFO, state_key(rk, 's', RK_REGION, false, 0), bytes_of(raw, sizeof raw));
+    struct rocks_region r = rk->region;
+    if (UNLIKELY(rk->cut.pending)) {
+        write_region(rk, &rk->cut.child, rk->cut.child_seq);
+        r.last = (u16)(rk->cut.child.first - 1);
+    }
+    write_region(rk, &r, seq);
 }
 
 static void settle_note(struct rk *rk, bool kept)
@@ -275,16 +371,18 @@ static void settle_note(struct rk *rk, bool kept)
 void state_committed(struct rk *rk, u64 seq)
 {
     rk->applied_seq = seq;
-    rk->state_changed = rk->new_layout = false;
+    rk->state_changed = rk->new_layout = rk->old_layout = rk->new_region = false;
     if (UNLIKELY(rk->spare_touched)) rk->spare_used = false;
     for (u32 i = 0; i < rk_changed(rk); i++) {
         struct rk_db *db = rk->dbs[i];
         bool emptied = db->flushed || (db->renumbered && !rk->legacy); /* old strings are not counted */
+        db->has_row = !is_spare_emptied(rk, db) && (db->has_row || needs_row(rk, db));
         if (rk_is_spare(rk, db) && db->count == 0 && !db->has_companions && emptied) renew_index(rk, db);
         rk->spare_used |= rk_is_spare(rk, db) && db->count;
-        db->counts_changed = db->renumbered = db->flushed = false;
+        db->renumbered = db->flushed = false;
         db->stored_number = i;
     }
+    slots_committed(rk);
     rk->spare_touched = false;
     settle_note(rk, true);
 }
@@ -300,12 +398,26 @@ void state_abandon(struct rk *rk)
         struct rk_db *db = was[i];
         rk->dbs[db->stored_number] = db;
         db->number = db->stored_number;
-        db->renumbered = false;
-        load_counts(rk, db);
+        db->renumbered = db->flushed = false;
     }
     mem_free(was);
+    slots_abandon(rk);
+    rk->cut.pending = false;
     rk->state_changed = rk->spare_touched = false;
     settle_note(rk, false);
+}
+
+void state_forget_region(struct rk *rk, u64 region)
+{
+    static const char alone[] = {'s', 'n', 'p'};
+    struct buf to = {0};
+    for (u32 i = 0; i < ARRAY_LEN(alone); i++)
+        store_delete(rk->session, FAM_INFO, state_key(rk, alone[i], region, false, 0));
+    bytes log = state_key(rk, 'd', region, false, 0);
+    buf_append_bytes(&to, log);
+    codec_after_prefix(&to);
+    store_delete_range(rk->session, FAM_INFO, log, buf_bytes(&to));
+    buf_release(&to);
 }
 
 /* -- metadata rows ---------------------------------------------------------------------------- */
@@ -316,7 +428,7 @@ void state_abandon(struct rk *rk)
 static bytes meta_prefix(struct rk *rk, enum meta_kind kind)
 {
     static const char letters[] = {[META_FUNCTIONS] = 'f'};
-    return state_key(rk, letters[kind], RK_REGION, false, 0);
+    return state_key(rk, letters[kind], rk->region.prefix, false, 0);
 }
 
 static void meta_put(struct engine *e, enum meta_kind kind, bytes name, bytes value)

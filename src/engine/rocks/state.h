@@ -2,29 +2,37 @@
  * written in the same batch as the data it is about.
  *
  *   'v'                                              u32 version of this layout
- *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock
- *   'i' · u64 region · u32 database                  u64 index (only of databases that were swapped). One
+ *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock;
+ *                                                    then, unless it is region 1 with prefix 1 and all slots:
+ *                                                    u64 prefix · u16 first slot · u16 last slot
+ *   'i' · u64 prefix · u32 database                  u64 index (only of databases that were swapped). One
  *                                                    that no database has is of a spare one: rk.h
- *   'c' · u64 region · u64 index                     u64 keys · u64 with a deadline · i128 sum of deadlines ·
- *                                                    u64 hashes with field deadlines
- *   'b' · u64 region · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
+ *   'c' · u64 prefix · u64 index                     empty: this index has, or had, keys
+ *   'c' · u64 prefix · u64 index · u16 slot          slots.h: counts of keys per slot, from this slot on
+ *   'd' · u64 region · u16 position                  slots.h: what has changed of them since
+ *   'b' · u64 prefix · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
  *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64 ·
- *                                                    in which part of it they lie (tally.h)
- *   'p' · u64 region                                 due.c: how far the deadline index is drained (place.h)
+ *                                                    in which part of it they lie (due_counts.h)
+ *   'p' · u64 region                                 due.c: how far the deadline index is drained (due_row.h)
  *   'n' · u64 region                                 engine.note: the position of replication
- *   'f' · u64 region · name                          META_FUNCTIONS (engine.h): the code of a library. Older
+ *   'f' · u64 prefix · name                          META_FUNCTIONS (engine.h): the code of a library. Older
  *                                                    versions had one row, without a name, of all libraries
  *   'k' · P                                          empty: a companion that stays (companion.h)
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
+ *
+ * Rows with a region's id are that region's alone. Rows with a prefix are of all regions that were split off
+ * from one another: a split or a merge leaves them as they are.
  */
 #ifndef MAYFLY_ENGINE_ROCKS_STATE_H
 #define MAYFLY_ENGINE_ROCKS_STATE_H
 
 #include "engine/rocks/rk.h"
 
-/* Of the rows 'v'. 2: coarse buckets of the deadline index are visited a width before they start. */
-#define STATE_LAYOUT 2
+/* Of the row 'v'. 2: coarse buckets of the deadline index are visited a width before they start. 3: keys are
+ * counted per slot. */
+#define STATE_LAYOUT 3
+#define STATE_LAYOUT_BEFORE 2 /* is brought to today's at the start: upgrade.h */
 
 /* Reads everything but what is due.c's; a new database is given its first rows. What is in spare databases
  * goes. False: `why` says what is wrong (another layout, fewer databases than have keys …). */
@@ -34,6 +42,11 @@ bool state_covers_data(struct rk *rk, struct buf *why);
 void state_commit(struct rk *rk, u64 seq); /* what changed, into the batch */
 void state_committed(struct rk *rk, u64 seq); /* the batch was written */
 void state_abandon(struct rk *rk);         /* the transaction failed: back to what is stored */
+
+/* A version that no region has given out yet. */
+u64 state_next_version(struct rk *rk, u64 at_least);
+bool state_read_region(bytes value, struct rocks_region *out); /* of a row 's'; false: malformed */
+void state_forget_region(struct rk *rk, u64 region); /* the rows that are its alone go, with the batch */
 
 extern const struct meta_ops rk_meta_ops;
 

@@ -128,9 +128,8 @@ static void print_summary(const struct check *c)
     if (c->made_here && !c->damaged && !c->due_damaged && c->due_rows)
         printf("  %-16s %llu, of which %llu are out of date\n", "due references", LLU(c->due_rows),
                LLU(c->due_rows - MIN(c->due_used, c->due_rows)));
-    if (c->taken)
-        printf("  %-16s %llu dead keys, which the counts will show in time\n", "compacted away",
-               LLU(c->taken));
+    if (c->emptied)
+        printf("  %-16s %llu dead keys, whose values compactions have dropped\n", "emptied", LLU(c->emptied));
     printf("  %-16s %llu rows, which nobody can read and compactions will drop\n", "orphans",
            LLU(orphans));
     printf("  %-16s applied %llu, last version %llu\n", "sequence", LLU(c->applied),
@@ -227,7 +226,7 @@ static bool skip_damage(struct check *c, struct buf *at)
         if (index == CODEC_SPARE) break;
         c->failed = false;
         buf_clear(at);
-        codec_index_prefix(at, RK_REGION, index);
+        codec_index_prefix(at, CHECK_PREFIX, index);
         put_u16(buf_reserve(at, 2), (u16)slot);
         at->n += 2;
         open_lanes(c, buf_bytes(at));
@@ -264,7 +263,7 @@ static void walk(struct check *c)
             check_foreign(c, f, "that is no key");
             continue;
         }
-        if (raw.region != RK_REGION) {
+        if (raw.region != CHECK_PREFIX) {
             check_foreign(c, f, "of another region");
             continue;
         }
@@ -285,10 +284,8 @@ static void release(struct check *c)
     for (int f = 0; f < CHECK_LANES; f++)
         if (c->lane[f]) store_iter_done(c->lane[f]);
     tally_clear(&c->buckets);
-    buf_release(&c->indexes);
-    buf_release(&c->dbs);
+    check_release_state(c);
     buf_release(&c->legacy_position);
-    buf_release(&c->drain_row);
     store_session_close(c->session);
     store_close(c->store);
 }
@@ -326,6 +323,10 @@ int rocks_check(const char *dir)
     }
     c.session = store_session_open(c.store, &c.failed);
     tally_init(&c.buckets, 0);
+    if (!check_layout(&c)) {
+        release(&c);
+        return 2;
+    }
     check_read_state(&c);
     walk(&c);
     check_due_rows(&c);

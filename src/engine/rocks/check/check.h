@@ -9,6 +9,7 @@
 
 #include "engine/rocks/codec.h"
 #include "engine/rocks/due/due_row.h"
+#include "engine/rocks/slots.h"
 #include "engine/rocks/store/store.h"
 #include "engine/rocks/due/due_counts.h"
 
@@ -17,13 +18,22 @@
 
 enum { CHECK_LANES = FAM_COMPANION + 1 }; /* families in the order of P: FAM_META … FAM_COMPANION */
 
-/* What was counted of a database, and what meta_info says of it. */
+#define CHECK_PREFIX 1 /* of the keys of all regions */
+
+/* What was counted of a database, and what meta_info says of it: by slot. */
 struct check_db {
     u64 index;
-    struct check_counts {
-        u64 keys, expires;
-        __int128 deadlines; /* their sum */
-    } found, stored;
+    struct slot_counts *found, *stored;
+    u64 *stamps; /* of what is stored: the highest is valid */
+    bool has_row; /* 'c': else what is stored is what is left of a spare one */
+};
+
+/* A region, as meta_info has it. */
+struct check_region {
+    struct rocks_region r;
+    i64 clock_ms;
+    struct drain drain;
+    struct buf drain_row; /* what `drain` points into */
 };
 
 struct check_index {
@@ -45,8 +55,7 @@ struct check {
     struct buf legacy_position; /* … from here on */
     u64 applied, last_version;
     i64 clock_ms;
-    struct drain drain;
-    struct buf drain_row;       /* what `drain` points into */
+    struct buf regions;         /* of struct check_region */
     struct buf indexes;         /* of struct check_index: databases that were swapped */
     struct buf dbs;             /* of struct check_db */
     struct tally buckets;       /* as stored, less what was found: differences */
@@ -59,7 +68,7 @@ struct check {
         u64 n, sum; /* of hashes of P */
     } kept, marks;  /* companions that stay; what meta_info says of them */
     u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */
-    u64 taken;              /* keys that compactions took, and the index has not noticed yet */
+    u64 emptied;            /* dead keys whose values compactions took */
     u64 orphans[CHECK_LANES], rows;
     u64 problems;
 };
@@ -71,6 +80,7 @@ struct check_key {
     u16 slot;
     bytes key;
     bool told_version; /* that one is too new */
+    bool stub;  /* it is dead, and compactions have dropped its value */
     bool found; /* it has metadata, which is: */
     struct codec_meta m;
 };
@@ -127,7 +137,9 @@ void check_own_range(const struct check_key *k, struct buf *prefix, struct buf *
 
 /* -- check_state.c ------------------------------------------------------------------------------- */
 
+bool check_layout(struct check *c); /* false: it has another layout than today's, which is told */
 void check_read_state(struct check *c);
+void check_release_state(struct check *c);
 void check_count_key(struct check *c, const struct check_key *k); /* and its place in the deadline index */
 void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms);
 void check_due_rows(struct check *c);

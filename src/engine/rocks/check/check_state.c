@@ -1,11 +1,11 @@
 /* The checker's look at meta_info and at the deadline index: what they say must be what the walk over
  * the keys found.
  *
- * Compactions may take keys that are dead by the region's clock, without a word. Such keys are still
- * counted, in their bucket and in their database, until the bucket's visit: that is no fault. */
+ * Each region has a position of its own in the deadline index, which places follow from. */
 #include <stdio.h>
 
 #include "engine/rocks/check/check.h"
+#include "base/alloc.h"
 #include "engine/rocks/companion.h"
 #include "engine/rocks/state.h"
 
@@ -17,16 +17,45 @@ static struct check_db *db_at(struct check *c, u64 index)
     size_t n = c->dbs.n / sizeof *v;
     while (n-- > 0)
         if (v[n].index == index) return &v[n];
-    buf_append(&c->dbs, &(struct check_db){.index = index}, sizeof *v);
+    struct check_db db = {
+        .index = index, .found = mem_zalloc(ROCKS_SLOTS * sizeof *db.found),
+        .stored = mem_zalloc(ROCKS_SLOTS * sizeof *db.stored),
+        .stamps = mem_zalloc(ROCKS_SLOTS * sizeof *db.stamps),
+    };
+    buf_append(&c->dbs, &db, sizeof db);
     return (struct check_db *)(void *)(c->dbs.p + c->dbs.n) - 1;
 }
 
-static void read_counts(struct check *c, u64 index, const char *p)
+static void see_counts(void *arg, u64 index, u16 slot, u64 stamp, const struct slot_counts *counts)
 {
-    db_at(c, index)->stored = (struct check_counts){
-        .keys = get_u64(p), .expires = get_u64(p + 8),
-        .deadlines = (__int128)((unsigned __int128)get_u64(p + 16) << 64 | get_u64(p + 24)),
-    };
+    struct check_db *db = db_at(arg, index);
+    if (stamp < db->stamps[slot]) return;
+    db->stamps[slot] = stamp;
+    db->stored[slot] = *counts;
+}
+
+static struct check_region *region_at(struct check *c, u64 id)
+{
+    struct check_region *v = (void *)c->regions.p;
+    size_t n = c->regions.n / sizeof *v;
+    while (n-- > 0)
+        if (v[n].r.id == id) return &v[n];
+    buf_append(&c->regions, &(struct check_region){.r = {.id = id, .last = ROCKS_SLOTS - 1}}, sizeof *v);
+    return (struct check_region *)(void *)(c->regions.p + c->regions.n) - 1;
+}
+
+static const struct drain *drain_of(const struct check *c, u16 slot)
+{
+    static const struct drain start;
+    const struct check_region *v = (const void *)c->regions.p;
+    for (size_t n = c->regions.n / sizeof *v; n-- > 0;)
+        if (v[n].r.prefix == CHECK_PREFIX && slot >= v[n].r.first && slot <= v[n].r.last) return &v[n].drain;
+    return &start;
+}
+
+static struct place place_at(const struct check *c, const struct check_key *k, i64 deadline_ms)
+{
+    return place_now(drain_of(c, k->slot), deadline_ms, k->index, k->slot, k->key);
 }
 
 static void add_index(struct check *c, u32 number, u64 index)
@@ -35,37 +64,51 @@ static void add_index(struct check *c, u32 number, u64 index)
     buf_append(&c->indexes, &i, sizeof i);
 }
 
-static bool read_drain(struct check *c, bytes value)
+static bool read_drain(struct check_region *r, bytes value)
 {
-    buf_append_bytes(&c->drain_row, value);
-    return drain_read(buf_bytes(&c->drain_row), &c->drain);
+    buf_clear(&r->drain_row);
+    buf_append_bytes(&r->drain_row, value);
+    return drain_read(buf_bytes(&r->drain_row), &r->drain);
 }
 
-/* What follows the kind and the region in a row's key. */
-static bool read_region_row(struct check *c, char kind, bytes key, bytes value)
+static bool read_region(struct check *c, struct check_region *r, bytes value)
+{
+    if (value.n < 24 || !state_read_region(value, &r->r)) return false;
+    c->applied = MAX(c->applied, get_u64(value.p));
+    c->last_version = MAX(c->last_version, get_u64(value.p + 8));
+    r->clock_ms = (i64)get_u64(value.p + 16);
+    c->clock_ms = MAX(c->clock_ms, r->clock_ms);
+    return true;
+}
+
+static bool read_shared_row(struct check *c, char kind, bytes key, bytes value)
 {
     switch (kind) {
-    case 's':
-        if (key.n || value.n < 24) return false;
-        c->applied = get_u64(value.p);
-        c->last_version = get_u64(value.p + 8);
-        c->clock_ms = (i64)get_u64(value.p + 16);
-        return true;
     case 'i':
         if (key.n != 4 || value.n != 8) return false;
         add_index(c, get_u32(key.p), get_u64(value.p));
         return true;
     case 'c':
-        if (key.n != 8 || (value.n != 40 && value.n != 32)) return false; /* 32: of older versions */
-        read_counts(c, get_u64(key.p), value.p);
+        if (key.n != 8 || value.n) return false;
+        db_at(c, get_u64(key.p))->has_row = true;
         return true;
     case 'b':
         if (key.n != 17) return false;
         return tally_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
-    case 'p': return key.n == 0 && read_drain(c, value);
-    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
     case 'f': return value.n <= ENGINE_META_MAX;
     default: return false;
+    }
+}
+
+/* `id` and `key`: what follows the kind in a row's key. A region's id, or a prefix. */
+static bool read_region_row(struct check *c, char kind, u64 id, bytes key, bytes value)
+{
+    switch (kind) {
+    case 's': return key.n == 0 && read_region(c, region_at(c, id), value);
+    case 'd': return key.n == 2 && get_u16(key.p) < SLOT_LOG_ROWS && slots_read_log(value, see_counts, c);
+    case 'p': return key.n == 0 && read_drain(region_at(c, id), value);
+    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
+    default: return id == CHECK_PREFIX && read_shared_row(c, kind, key, value);
     }
 }
 
@@ -86,8 +129,9 @@ static bool read_info_row(struct check *c, bytes key, bytes value)
         check_add_mark(&c->marks, p);
         return codec_key_read(p, &k) && k.rest.n == 0 && value.n == 0;
     }
-    if (key.n < 9 || get_u64(key.p + 1) != RK_REGION) return false;
-    return read_region_row(c, key.p[0], bytes_of(key.p + 9, key.n - 9), value);
+    if (key.n < 9) return false;
+    if (key.p[0] == 'c' && key.n == 19) return slots_read_base(key, value, see_counts, c);
+    return read_region_row(c, key.p[0], get_u64(key.p + 1), bytes_of(key.p + 9, key.n - 9), value);
 }
 
 /* Each index belongs to one database: the one that was swapped there, or its first. */
@@ -107,6 +151,33 @@ static void check_indexes(struct check *c)
             check_problem(c, NULL, "the databases %u and %llu have the same index", v[i].number,
                           LLU(v[i].index) - 1);
     }
+}
+
+bool check_layout(struct check *c)
+{
+    struct store_value v;
+    bool found = store_get(c->session, FAM_INFO, BYTES_LIT("v"), &v);
+    bool older = found && v.b.n == 4 && get_u32(v.b.p) == STATE_LAYOUT_BEFORE;
+    store_value_release(&v);
+    if (older)
+        printf("Can't check it: it has layout %d, which this version upgrades when it is started. Start it "
+               "once, then check.\n", STATE_LAYOUT_BEFORE);
+    return !older;
+}
+
+void check_release_state(struct check *c)
+{
+    struct check_db *db = (void *)c->dbs.p;
+    for (size_t i = 0; i < c->dbs.n / sizeof *db; i++) {
+        mem_free(db[i].found);
+        mem_free(db[i].stored);
+        mem_free(db[i].stamps);
+    }
+    struct check_region *region = (void *)c->regions.p;
+    for (size_t i = 0; i < c->regions.n / sizeof *region; i++) buf_release(&region[i].drain_row);
+    buf_release(&c->regions);
+    buf_release(&c->indexes);
+    buf_release(&c->dbs);
 }
 
 void check_read_state(struct check *c)
@@ -135,8 +206,8 @@ static bool is_filed(struct check *c, const struct check_key *k, i64 deadline_ms
     struct buf row = {0};
     struct store_value v;
     bool failed_before = c->failed;
-    *at = place_now(&c->drain, deadline_ms, k->index, k->slot, k->key);
-    codec_due(&row, &(struct codec_due){RK_REGION, at->due_ms, at->level, k->index, k->slot, k->key});
+    *at = place_at(c, k, deadline_ms);
+    codec_due(&row, &(struct codec_due){CHECK_PREFIX, at->due_ms, at->level, k->index, k->slot, k->key});
     bool found = store_get(c->session, FAM_DEADLINE, buf_bytes(&row), &v);
     store_value_release(&v);
     buf_release(&row);
@@ -161,23 +232,23 @@ void check_count_key(struct check *c, const struct check_key *k)
     struct check_db *db = db_at(c, k->index);
     u32 number;
     c->spare_keys += !check_number(c, k->index, &number);
-    db->found.keys++;
+    if (k->slot >= ROCKS_SLOTS) return;
+    db->found[k->slot].keys++;
+    db->found[k->slot].timed += k->m.field_deadlines;
     if (deadline_ms == 0) return;
-    db->found.expires++;
-    db->found.deadlines += deadline_ms;
+    db->found[k->slot].expires++;
     c->with_deadline++;
     c->dead += !alive(deadline_ms, c->clock_ms);
     if (!c->made_here) return;
     expect_filed(c, k, deadline_ms, "its deadline");
-    struct place at = place_now(&c->drain, deadline_ms, k->index, k->slot, k->key);
+    struct place at = place_at(c, k, deadline_ms);
     tally_count(&c->buckets, k->index, at, deadline_ms, -1);
 }
 
 void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms)
 {
     if (!c->made_here) return;
-    struct place own = place_now(&c->drain, k->m.deadline_ms, k->index, k->slot, k->key);
-    struct place at = place_now(&c->drain, nearest_ms, k->index, k->slot, k->key);
+    struct place own = place_at(c, k, k->m.deadline_ms), at = place_at(c, k, nearest_ms);
     bool shared = k->m.deadline_ms && own.due_ms == at.due_ms && own.level == at.level;
     if (!shared) expect_filed(c, k, nearest_ms, "its nearest field deadline");
 }
@@ -192,9 +263,11 @@ static void check_due_row(struct check *c, bytes raw, bytes value)
     if (decoded) check_quote(&name, d.key);
     else check_quote(&name, raw);
     const char *wrong = NULL;
-    if (!decoded || d.region != RK_REGION || d.level >= PLACE_LEVELS || value.n) wrong = "can't be decoded";
+    if (!decoded || d.region != CHECK_PREFIX || d.level >= PLACE_LEVELS || value.n)
+        wrong = "can't be decoded";
     else if (d.slot != codec_slot(d.key)) wrong = "has the wrong slot";
-    else if (d.due_ms < c->drain.low_ms) wrong = "lies before the place from which the index is read";
+    else if (d.due_ms < drain_of(c, d.slot)->low_ms)
+        wrong = "lies before the place from which the index is read";
     if (wrong)
         check_problem(c, NULL, "the row of the deadline index for %.*s %s", (int)name.n, name.p, wrong);
     buf_release(&name);
@@ -223,33 +296,26 @@ static void check_bucket(void *arg, const struct bucket *b)
     char text[CHECK_DB_TEXT];
     i64 start = bucket_start((u32)b->name.level, b->name.bucket);
     if (b->keys == 0 && b->past_start == 0) return;
-    if ((i64)b->keys > 0 && start <= c->clock_ms) {
-        struct check_db *db = db_at(c, b->name.index);
-        c->taken += b->keys;
-        db->found.keys += b->keys;
-        db->found.expires += b->keys;
-        db->found.deadlines += (__int128)start * b->keys + b->past_start;
-        return;
-    }
     check_problem(c, NULL, "database %s: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
                   "ms more in sum) than there are", check_database(c, b->name.index, text), LLD(start),
                   LLD(bucket_end(b)), LLD(b->keys), LLD(b->past_start));
 }
 
-static void check_db_counts(struct check *c, const struct check_db *db)
+static void check_slot_counts(struct check *c, const struct check_db *db, u32 slot)
 {
     char text[CHECK_DB_TEXT];
     const char *number = check_database(c, db->index, text);
-    const struct check_counts *f = &db->found, *s = &db->stored;
+    static const struct slot_counts none;
+    const struct slot_counts *f = &db->found[slot], *s = db->has_row ? &db->stored[slot] : &none;
     if (f->keys != s->keys)
-        check_problem(c, NULL, "database %s: %llu keys are counted, but there are %llu", number,
-                      LLU(s->keys), LLU(f->keys));
+        check_problem(c, NULL, "database %s, slot %u: %u keys are counted, but there are %u", number, slot,
+                      s->keys, f->keys);
     if (f->expires != s->expires)
-        check_problem(c, NULL, "database %s: %llu keys with a deadline are counted, but there are %llu",
-                      number, LLU(s->expires), LLU(f->expires));
-    else if (f->deadlines != s->deadlines)
-        check_problem(c, NULL, "database %s: the sum of the deadlines is off by %lld ms", number,
-                      LLD(s->deadlines - f->deadlines));
+        check_problem(c, NULL, "database %s, slot %u: %u keys with a deadline are counted, but there are %u",
+                      number, slot, s->expires, f->expires);
+    if (f->timed != s->timed)
+        check_problem(c, NULL, "database %s, slot %u: %u hashes with field deadlines are counted, but there "
+                      "are %u", number, slot, s->timed, f->timed);
 }
 
 void check_counts(struct check *c)
@@ -261,5 +327,6 @@ void check_counts(struct check *c)
     }
     tally_settle(&c->buckets, check_bucket, c);
     for (size_t at = 0; at < c->dbs.n; at += sizeof(struct check_db))
-        check_db_counts(c, (const struct check_db *)(void *)(c->dbs.p + at));
+        for (u32 slot = 0; slot < ROCKS_SLOTS; slot++)
+            check_slot_counts(c, (const struct check_db *)(void *)(c->dbs.p + at), slot);
 }

@@ -1,12 +1,14 @@
 /* Filing deadlines, counting them, and what of that is stored. */
 #include "engine/rocks/due/due.h"
 
+#include "engine/rocks/keys.h"
+
 /* -- rows ------------------------------------------------------------------------------- */
 
 bytes due_row(struct due *d, struct place p, const struct due_name *n)
 {
     buf_clear(&d->row);
-    codec_due(&d->row, &(struct codec_due){RK_REGION, p.due_ms, p.level, n->index, n->slot, n->key});
+    codec_due(&d->row, &(struct codec_due){d->region->prefix, p.due_ms, p.level, n->index, n->slot, n->key});
     return buf_bytes(&d->row);
 }
 
@@ -32,18 +34,18 @@ void due_file(struct rk *rk, struct place p, const struct due_name *n)
 }
 
 /* The start of all rows that are due then, from this level on. */
-static void row_start(struct buf *out, i64 due_ms, u8 level)
+static void row_start(const struct due *d, struct buf *out, i64 due_ms, u8 level)
 {
     buf_clear(out);
-    append_u64(out, RK_REGION);
+    append_u64(out, d->region->prefix);
     append_u64(out, (u64)due_ms);
     buf_append_char(out, (char)level);
 }
 
-static void set_low(struct due_queue *q, i64 low_ms)
+void due_set_low(struct due *d, enum due_kind kind, i64 low_ms)
 {
-    q->low_ms = low_ms;
-    row_start(&q->low, low_ms, 0);
+    d->queue[kind].low_ms = low_ms;
+    row_start(d, &d->queue[kind].low, low_ms, 0);
 }
 
 void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it)
@@ -51,7 +53,7 @@ void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *i
     struct due_queue *q = &d->queue[kind];
     struct codec_due next;
     if (!store_valid(it)) {
-        set_low(q, INT64_MAX);
+        due_set_low(d, kind, INT64_MAX);
     } else if (codec_due_read(store_key(it), &next)) {
         buf_clear(&q->low);
         buf_append_bytes(&q->low, store_key(it));
@@ -80,36 +82,54 @@ void due_set_last(struct due *d, const struct codec_due *last)
     d->at.last.key = buf_bytes(&d->last_key);
 }
 
+/* To where the region's rows begin in the block of rows that `at` is in, or (after) in the next one. */
+static void seek_region(struct due *d, struct store_iter *it, const struct codec_due *at, bool after)
+{
+    row_start(d, &d->row, at->due_ms, at->level);
+    append_u64(&d->row, at->index + after);
+    put_u16(buf_reserve(&d->row, 2), d->region->first);
+    d->row.n += 2;
+    store_seek(it, buf_bytes(&d->row));
+}
+
 /* Rows of the other kind stand in blocks: coarse ones are due at the same moment by the thousand, and that is
- * always a multiple of level 1's width, so that each block is left by one seek. */
-void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind)
+ * always a multiple of level 1's width, so that each block is left by one seek. So do the rows of other
+ * regions: those of a bucket are in the order of their slots. */
+void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms)
 {
     const u64 step = 1ull << PLACE_SHIFT(1);
-    for (struct codec_due at; store_valid(it); store_seek(it, buf_bytes(&d->row))) {
-        if (!codec_due_read(store_key(it), &at) || due_kind(at.level) == kind) return;
-        if (kind == DUE_FINE) row_start(&d->row, at.due_ms + 1, 0);
-        else row_start(&d->row, (i64)(((u64)at.due_ms + step - 1) & -step), 1);
+    for (struct codec_due at; store_valid(it);) {
+        if (!codec_due_read(store_key(it), &at)) return;
+        if (due_kind(at.level) == kind) {
+            if (at.due_ms > limit_ms) return;
+            if (LIKELY(at.slot >= d->region->first && at.slot <= d->region->last)) return;
+            seek_region(d, it, &at, at.slot > d->region->last);
+            continue;
+        }
+        if (kind == DUE_FINE) row_start(d, &d->row, at.due_ms + 1, 0);
+        else row_start(d, &d->row, (i64)(((u64)at.due_ms + step - 1) & -step), 1);
+        store_seek(it, buf_bytes(&d->row));
     }
 }
 
-struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind)
+struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind, i64 limit_ms)
 {
     char end[8];
-    put_u64(end, RK_REGION + 1);
+    put_u64(end, d->region->prefix + 1);
     struct store_iter *it =
         store_iter(s, FAM_DEADLINE, buf_bytes(&d->queue[kind].low), bytes_of(end, sizeof end), STORE_ONCE);
     store_seek_first(it);
-    due_iter_find(d, it, kind);
+    due_iter_find(d, it, kind, limit_ms);
     return it;
 }
 
 /* -- loading ------------------------------------------------------------------------------ */
 
-static bytes position_key(struct due *d)
+static bytes position_key(struct due *d, u64 region)
 {
     buf_clear(&d->row);
     buf_append_char(&d->row, 'p');
-    append_u64(&d->row, RK_REGION);
+    append_u64(&d->row, region);
     return buf_bytes(&d->row);
 }
 
@@ -117,7 +137,7 @@ static bool load_position(struct rk *rk, struct due *d)
 {
     struct store_value v;
     d->at = (struct drain){0};
-    if (!store_get(rk->session, FAM_INFO, position_key(d), &v)) return !rk->base.failed;
+    if (!store_get(rk->session, FAM_INFO, position_key(d, rk->region.id), &v)) return !rk->base.failed;
     bool sound = drain_read(v.b, &d->at);
     if (sound) due_set_last(d, &d->at.last);
     store_value_release(&v);
@@ -126,68 +146,128 @@ static bool load_position(struct rk *rk, struct due *d)
 
 static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
 {
-    set_low(&d->queue[kind], d->at.low_ms);
-    d->queue[kind].settled_ms = 0;
-    struct store_iter *it = due_iter(rk->session, d, kind);
+    due_set_low(d, kind, d->at.low_ms);
+    struct store_iter *it = due_iter(rk->session, d, kind, INT64_MIN);
     if (!rk->base.failed) due_raise_low(d, kind, it);
     store_iter_done(it);
     return !rk->base.failed;
 }
 
-static bool load_bucket(struct due *d, bytes key, bytes value)
+/* -- counts ------------------------------------------------------------------------------- */
+
+static bool load_bucket(struct tally *t, bytes key, bytes value)
 {
-    return key.n == 26 &&
-           tally_load(&d->counts, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
+    return key.n == 26 && tally_load(t, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
 }
 
 static void nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
 
-static bool load_counts(struct rk *rk, struct due *d)
+static void bucket_range(u64 prefix, struct buf *from, struct buf *to)
+{
+    buf_append_char(from, 'b');
+    append_u64(from, prefix);
+    buf_append_bytes(to, buf_bytes(from));
+    codec_after_prefix(to);
+}
+
+static bool load_counts(struct rk *rk, struct due_counts *c)
 {
     struct buf from = {0}, to = {0};
-    bool sound = true;
-    buf_append_char(&from, 'b');
-    append_u64(&from, RK_REGION);
-    buf_append_bytes(&to, buf_bytes(&from));
-    codec_after_prefix(&to);
-    tally_clear(&d->counts);
+    bool sound = true, failed_before = rk->base.failed;
+    rk->base.failed = false;
+    bucket_range(c->prefix, &from, &to);
+    tally_clear(&c->tally);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
     for (store_seek_first(it); store_valid(it) && sound; store_next(it))
-        sound = load_bucket(d, store_key(it), store_iter_value(it));
+        sound = load_bucket(&c->tally, store_key(it), store_iter_value(it));
     store_iter_done(it);
-    tally_settle(&d->counts, nothing, NULL);
+    tally_settle(&c->tally, nothing, NULL);
     buf_release(&from);
     buf_release(&to);
-    return sound && !rk->base.failed;
+    c->loaded = sound && !rk->base.failed;
+    rk->base.failed |= failed_before || !c->loaded;
+    return c->loaded;
 }
+
+bool due_lock(struct rk *rk)
+{
+    struct due_counts *c = rk->due->shared;
+    pthread_mutex_lock(&c->lock);
+    if (LIKELY(c->loaded) || load_counts(rk, c)) return true;
+    pthread_mutex_unlock(&c->lock);
+    return false;
+}
+
+void due_unlock(struct due *d) { pthread_mutex_unlock(&d->shared->lock); }
+
+void due_count(struct due *d, u64 index, struct place p, i64 deadline_ms, int n)
+{
+    if (UNLIKELY(d->changes_n == d->changes_cap)) {
+        d->changes_cap = d->changes_cap ? d->changes_cap * 2 : 64;
+        d->changes = mem_realloc(d->changes, d->changes_cap * sizeof *d->changes);
+    }
+    d->changes[d->changes_n++] = (struct due_change){index, p, deadline_ms, n};
+}
+
+void due_recount(struct rk *rk)
+{
+    struct buf from = {0}, to = {0};
+    struct due_counts *c = rk->due->shared;
+    bucket_range(c->prefix, &from, &to);
+    pthread_mutex_lock(&c->lock);
+    tally_clear(&c->tally);
+    c->loaded = true;
+    store_delete_range(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to));
+    pthread_mutex_unlock(&c->lock);
+    rk->due->recounted = true;
+    buf_release(&from);
+    buf_release(&to);
+}
+
+/* A database is opened by one thread: that needs no lock. */
+void due_count_filed(struct rk *rk, const struct row *r)
+{
+    struct due_name n = due_name(r);
+    struct place p = due_place(rk->due, r->deadline_ms, &n);
+    tally_count(&rk->due->shared->tally, n.index, p, r->deadline_ms, 1);
+}
+
+/* -- transactions --------------------------------------------------------------------------- */
 
 static void end_transaction(struct due *d)
 {
     d->queue[DUE_FINE].filed_ms = d->queue[DUE_COARSE].filed_ms = d->barrier_ms = INT64_MAX;
     d->changed = false;
     d->again.n = d->visited.n = 0;
+    d->changes_n = 0;
+    d->recounted = false;
+    buf_clear(&d->emptied);
 }
 
 static bool load(struct rk *rk, struct due *d)
 {
     end_transaction(d);
-    d->unread = !load_position(rk, d) || !load_counts(rk, d) || !load_queue(rk, d, DUE_FINE) ||
-                !load_queue(rk, d, DUE_COARSE);
+    d->unread = !load_position(rk, d) || !load_queue(rk, d, DUE_FINE) || !load_queue(rk, d, DUE_COARSE);
     return !d->unread;
 }
 
-struct due *due_open(struct rk *rk)
+struct due *due_open(struct rk *rk, struct due_counts *shared)
 {
-    struct due *d = mem_zalloc(sizeof *d);
-    tally_init(&d->counts, rk->dbs[0]->rows.seed);
-    if (load(rk, d)) return d;
+    struct due *d = rk->due = mem_zalloc(sizeof *d);
+    d->region = &rk->region;
+    d->shared = shared;
+    if (load(rk, d) && due_lock(rk)) {
+        due_unlock(d);
+        return d;
+    }
     due_close(d);
-    return NULL;
+    return rk->due = NULL;
 }
 
 void due_close(struct due *d)
 {
-    tally_clear(&d->counts);
+    mem_free(d->changes);
+    buf_release(&d->emptied);
     mem_free(d->again.v);
     mem_free(d->visited.v);
     for (u32 kind = 0; kind < DUE_KINDS; kind++) {
@@ -203,7 +283,14 @@ void due_close(struct due *d)
 /* The storage failed a moment ago, and may do so again: then it is tried before the next use. */
 void due_abandon(struct rk *rk)
 {
-    load(rk, rk->due);
+    struct due *d = rk->due;
+    if (d->locked) {
+        load_counts(rk, d->shared);
+        due_unlock(d);
+        d->locked = false;
+    }
+    rk->base.failed = false;
+    load(rk, d);
     rk->base.failed = false;
 }
 
@@ -232,11 +319,11 @@ void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms)
     d->changed = true;
     if (old_ms) {
         was = due_place(d, old_ms, &n);
-        tally_count(&d->counts, n.index, was, old_ms, -1);
+        due_count(d, n.index, was, old_ms, -1);
     }
     if (new_ms) {
         is = due_place(d, new_ms, &n);
-        tally_count(&d->counts, n.index, is, new_ms, 1);
+        due_count(d, n.index, is, new_ms, 1);
     }
     bool visited = old_ms && due_below_low(d, was, &n), same = same_place(was, is);
     if (same && !visited) return;
@@ -263,48 +350,12 @@ void due_forget_fields(struct rk *rk, const struct row *r)
     if (!shared) unfile(rk, p, &n, due_below_low(d, p, &n));
 }
 
-/* Of a bucket whose rows have all been visited: whoever is still counted there was met nowhere. A
- * compaction has taken those keys, which had been dead for long. */
-static void settle_bucket(struct rk *rk, struct bucket *b)
-{
-    struct due *d = rk->due;
-    struct rk_db *db = rk_db_of(rk, b->name.index);
-    i64 start = bucket_start((u32)b->name.level, b->name.bucket);
-    if (!db) return; /* there are fewer databases than before: nobody looks at its keys */
-    rk->spare_touched |= rk_is_spare(rk, db);
-    db->count -= MIN(db->count, b->keys);
-    db->expires -= MIN(db->expires, b->keys);
-    db->deadline_total -= (__int128)start * b->keys + b->past_start;
-    if (db->expires == 0) db->deadline_total = 0;
-    db->counts_changed = true;
-    d->taken += b->keys;
-    tally_empty(&d->counts, b);
-}
-
-static void settle(struct rk *rk)
-{
-    struct due *d = rk->due;
-    struct table_iter it = {0};
-    i64 visited_ms[DUE_KINDS] = {rk_clock(rk), d->at.to_ms};
-    bool further = false;
-    for (u32 kind = 0; kind < DUE_KINDS; kind++) {
-        struct due_queue *q = &d->queue[kind];
-        i64 until_ms = visited_ms[kind] = MIN(q->low_ms, visited_ms[kind]);
-        bool more = until_ms >> PLACE_SHIFT(0) > q->settled_ms >> PLACE_SHIFT(0);
-        if (more || until_ms < q->settled_ms) q->settled_ms = until_ms;
-        further |= more;
-    }
-    if (!further) return;
-    for (struct bucket *b; (b = tally_next(&d->counts, &it, 0));)
-        if (bucket_due(b) < visited_ms[due_kind((u8)b->name.level)]) settle_bucket(rk, b);
-}
-
 static void write_bucket(void *arg, const struct bucket *b)
 {
     struct rk *rk = arg;
     char key[26];
     key[0] = 'b';
-    put_u64(key + 1, RK_REGION);
+    put_u64(key + 1, rk->region.prefix);
     put_u64(key + 9, b->name.index);
     key[17] = (char)b->name.level;
     put_u64(key + 18, (u64)b->name.bucket);
@@ -327,21 +378,53 @@ static void lower_low(struct due_queue *q)
     buf_append_bytes(&q->low, buf_bytes(&q->filed));
 }
 
+static void apply_changes(struct due *d)
+{
+    struct tally *t = &d->shared->tally;
+    for (size_t at = 0; at < d->emptied.n; at += 8) {
+        struct table_iter it = {0};
+        for (struct bucket *b; (b = tally_next(t, &it, get_u64(d->emptied.p + at)));) tally_empty(t, b);
+    }
+    for (u32 i = 0; i < d->changes_n; i++) {
+        const struct due_change *c = &d->changes[i];
+        tally_count(t, c->index, c->at, c->deadline_ms, c->n);
+    }
+}
+
+static void write_position(struct rk *rk, u64 region)
+{
+    struct due *d = rk->due;
+    buf_clear(&rk->scratch);
+    drain_append(&rk->scratch, &d->at);
+    store_put(rk->session, FAM_INFO, position_key(d, region), buf_bytes(&rk->scratch));
+}
+
 void due_commit(struct rk *rk)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
     drain_commit(rk);
     for (u32 kind = 0; kind < DUE_KINDS; kind++) lower_low(&d->queue[kind]);
-    settle(rk);
-    tally_settle(&d->counts, write_bucket, rk);
-    if (d->changed) {
-        d->at.low_ms = MIN(d->queue[DUE_FINE].low_ms, d->queue[DUE_COARSE].low_ms);
-        buf_clear(&rk->scratch);
-        drain_append(&rk->scratch, &d->at);
-        store_put(rk->session, FAM_INFO, position_key(d), buf_bytes(&rk->scratch));
+    if (d->changes_n || d->emptied.n || UNLIKELY(d->recounted)) {
+        if (!due_lock(rk)) return;
+        d->locked = true;
+        apply_changes(d);
+        tally_settle(&d->shared->tally, write_bucket, rk);
     }
+    bool split = UNLIKELY(rk->cut.pending);
+    if (d->changed || split) {
+        d->at.low_ms = MIN(d->queue[DUE_FINE].low_ms, d->queue[DUE_COARSE].low_ms);
+        write_position(rk, rk->region.id);
+    }
+    if (split) write_position(rk, rk->cut.child.id);
     end_transaction(d);
+}
+
+void due_committed(struct rk *rk)
+{
+    struct due *d = rk->due;
+    if (d->locked) due_unlock(d);
+    d->locked = false;
 }
 
 /* -- at any time ------------------------------------------------------------------------------- */
@@ -362,25 +445,55 @@ static void forget_rows(struct due_rows *l, const struct rk_db *db)
     l->n = kept;
 }
 
-/* The rows of its keys are stale from now on. They lie among those of other databases, and are left
- * to be visited; if there are no others, all go at once. */
+static void forget_changes(struct due *d, u64 index)
+{
+    u32 kept = 0;
+    for (u32 i = 0; i < d->changes_n; i++)
+        if (d->changes[i].index != index) d->changes[kept++] = d->changes[i];
+    d->changes_n = kept;
+}
+
+/* The counts are of all regions: which keys are this one's is seen by reading them. */
+static void count_out_region(struct rk *rk, struct rk_db *db)
+{
+    struct buf from = {0}, to = {0};
+    struct codec_key k;
+    struct codec_meta m;
+    keys_range(rk, db, &from, &to);
+    struct store_iter *it = store_iter(rk->session, FAM_META, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        if (!codec_key_read(store_key(it), &k) || !codec_meta_read(store_iter_value(it), &m)) continue;
+        struct due_name n = {k.index, k.slot, k.key};
+        const struct row *r = row_peek(rk, db, k.key, row_hash(db, k.key));
+        i64 at_ms = r ? r->stored.deadline_ms : m.deadline_ms; /* 0: the drain has counted it out */
+        if (at_ms) due_count(rk->due, db->index, due_place(rk->due, at_ms, &n), at_ms, -1);
+    }
+    store_iter_done(it);
+    buf_release(&from);
+    buf_release(&to);
+}
+
+/* The rows of its keys are stale from now on. They lie among those of other databases and regions, and are
+ * left to be visited; if there are no others, all go at once. */
 void due_flush(struct rk *rk, struct rk_db *db)
 {
     struct due *d = rk->due;
-    struct table_iter it = {0};
     if (!due_usable(rk)) return;
-    for (struct bucket *b; (b = tally_next(&d->counts, &it, db->index));) tally_empty(&d->counts, b);
     forget_rows(&d->again, db);
     forget_rows(&d->visited, db);
     d->changed = true;
+    if (!rk_is_whole(rk)) {
+        if (!db->flushed) count_out_region(rk, db);
+        return;
+    }
+    forget_changes(d, db->index);
+    append_u64(&d->emptied, db->index);
     if (!only_one(rk, db)) return;
     char from[8], to[8];
-    put_u64(from, RK_REGION);
-    put_u64(to, RK_REGION + 1);
+    put_u64(from, rk->region.prefix);
+    put_u64(to, rk->region.prefix + 1);
     store_delete_range(rk->session, FAM_DEADLINE, bytes_of(from, sizeof from), bytes_of(to, sizeof to));
 }
-
-u64 due_taken(const struct rk *rk) { return rk->due->taken; }
 
 void rk_due_ops(struct engine_ops *ops)
 {

@@ -10,6 +10,8 @@
  * - There are two queues: the rows of level 0, whose keys die next, and all others, which are visited to be
  *   filed anew, a good while before their keys die. Those of level 0 come first, so that a wide bucket with
  *   millions of rows, all due at once, holds up nothing that is dead.
+ * - There is one index for all regions of a database: their rows lie side by side, and each engine passes
+ *   over those of other regions' slots. The position is the region's own.
  * - Every stored key with a deadline is counted in the bucket of its place, and its row is there,
  *   unless the place lies below its queue's `low`: then the row was visited, and the key is dead.
  * - No row of a queue lies below its `low`. Iterators start there, so that a drain never wades through the
@@ -33,7 +35,6 @@ struct due_queue {
     struct buf low;   /* a row, or the start of one */
     i64 filed_ms;     /* of the earliest row this transaction has filed; INT64_MAX: none */
     struct buf filed; /* that row */
-    i64 settled_ms;   /* buckets that are due before this hold no keys */
 };
 
 struct due {
@@ -43,8 +44,13 @@ struct due {
     i64 barrier_ms;      /* of the earliest coarse row it has filed for keys it visited, after the round */
     bool changed;        /* something was filed, counted or visited in this transaction */
     bool unread;         /* what is stored could not be read yet */
-    u64 taken;           /* keys that compactions took */
-    struct tally counts;
+    const struct rocks_region *region;
+    struct due_counts *shared;
+    struct due_change *changes; /* of this transaction, not yet in `shared` */
+    u32 changes_n, changes_cap;
+    bool recounted;      /* `shared` was changed without that, by due_recount */
+    struct buf emptied;  /* u64 indexes of databases that it flushed: before the changes */
+    bool locked;         /* from due_commit to due_committed: `shared` is changed, but not written yet */
     struct due_rows {
         struct row **v;
         u32 n, cap;
@@ -83,21 +89,31 @@ static inline i64 due_soonest(const struct due *d, enum due_kind kind)
     return MIN(d->queue[kind].low_ms, d->queue[kind].filed_ms);
 }
 
+/* Counts a key in (n = 1) or out (n = -1). */
+void due_count(struct due *d, u64 index, struct place p, i64 deadline_ms, int n);
+/* What is counted, under its lock; released by due_unlock. False: it can't be read; engine.failed is set. */
+bool due_lock(struct rk *rk);
+void due_unlock(struct due *d);
+
 bool due_usable(struct rk *rk); /* false: what is stored can't be read; engine.failed is set */
 bytes due_row(struct due *d, struct place p, const struct due_name *n); /* until the next call */
 bool due_below_low(struct due *d, struct place p, const struct due_name *n); /* a row there was visited */
 void due_file(struct rk *rk, struct place p, const struct due_name *n);
 void due_advance(struct due *d, i64 now_ms); /* moves the position as far as there are no rows */
 void due_set_last(struct due *d, const struct codec_due *last);
+void due_set_low(struct due *d, enum due_kind kind, i64 low_ms); /* no row is due before this */
 
-/* The rows of a kind, in order: made to stand on the first; moved on to the next one from wherever it stands;
- * and `low` put to where it stands. */
-struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind);
-void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind);
+/* The rows of a kind that are the region's, in order; beyond limit_ms it may stand on another's. Made to
+ * stand on the first; moved on to the next one from wherever it stands; and `low` put to where it stands. */
+struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind, i64 limit_ms);
+void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms);
 void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it);
 
 /* drain.c, ask.c */
 void drain_commit(struct rk *rk); /* files the hashes that were visited */
+/* Brings the position to this time, which must not be before it, in transactions of its own: so that two
+ * regions can be joined, which need the same. False: something failed. */
+bool drain_align(struct rk *rk, i64 position_ms);
 u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg);
 void rk_ask_ops(struct engine_ops *ops);
 

@@ -76,6 +76,25 @@ void tally_copy(struct tally *t, const struct bucket *b)
     mark_changed(t, to);
 }
 
+struct due_counts *due_counts_new(u64 prefix, u64 seed)
+{
+    struct due_counts *c = mem_zalloc(sizeof *c);
+    c->prefix = prefix;
+    pthread_mutex_init(&c->lock, NULL);
+    tally_init(&c->tally, seed);
+    return c;
+}
+
+void due_counts_free(struct due_counts *c)
+{
+    for (struct due_counts *next; c; c = next) {
+        next = c->next;
+        tally_clear(&c->tally);
+        pthread_mutex_destroy(&c->lock);
+        mem_free(c);
+    }
+}
+
 /* -- as stored ------------------------------------------------------------------------------ */
 
 static char *put_varint(char *p, u32 v)

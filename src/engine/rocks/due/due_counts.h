@@ -3,6 +3,8 @@
 #ifndef MAYFLY_ENGINE_ROCKS_DUE_DUE_COUNTS_H
 #define MAYFLY_ENGINE_ROCKS_DUE_DUE_COUNTS_H
 
+#include <pthread.h>
+
 #include "ds/due_cells.h"
 #include "ds/table.h"
 #include "engine/rocks/due/due_row.h"
@@ -58,5 +60,27 @@ struct bucket *tally_next(const struct tally *t, struct table_iter *it, u64 inde
 
 /* Calls fn for each bucket that changed, and forgets those that are empty. */
 void tally_settle(struct tally *t, void (*fn)(void *arg, const struct bucket *b), void *arg);
+
+/* The counts of a database, shared by the engines of all regions with one prefix: a forecast is the node's,
+ * and what a split or a merge would have to divide is not. A transaction collects its changes (struct
+ * due_change); commit applies them under the lock, which is held until the batch with the rows 'b' is
+ * written, so that they are written in the order in which they were counted. */
+struct due_counts {
+    struct due_counts *next;
+    u64 prefix;
+    pthread_mutex_t lock;
+    struct tally tally; /* as stored */
+    bool loaded;
+};
+
+struct due_change {
+    u64 index;
+    struct place at;
+    i64 deadline_ms;
+    int n; /* 1 or -1 */
+};
+
+struct due_counts *due_counts_new(u64 prefix, u64 seed);
+void due_counts_free(struct due_counts *c); /* and those after it; NULL is fine */
 
 #endif

@@ -1,4 +1,5 @@
-/* Draining the deadline index: visiting the rows that are due, in order, each of them once.
+/* Draining the deadline index: visiting the rows that are due, in order, each of them once. An engine visits
+ * those of its region's slots; rocks_due visits those of several regions in one pass.
  *
  * A row is visited in this order: its key is read; the row is deleted, and the position moves past
  * it; a key that lives on is filed and counted where it belongs now; one that is dead, or a field of
@@ -13,6 +14,7 @@
 #include "engine/rocks/type/fields.h"
 
 #define TOGETHER 64 /* rows whose keys are read at once */
+#define ALIGN_TOGETHER 4096 /* rows visited in a transaction of drain_align */
 
 /* A row that is due. */
 struct visit {
@@ -89,7 +91,7 @@ static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
 {
     struct due *d = rk->due;
     struct place p = due_place(d, deadline_ms, n);
-    tally_count(&d->counts, n->index, p, deadline_ms, 1);
+    due_count(d, n->index, p, deadline_ms, 1);
     due_file(rk, p, n);
     if (p.level && p.due_ms > d->at.to_ms) d->barrier_ms = MIN(d->barrier_ms, p.due_ms);
 }
@@ -113,7 +115,7 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
     d->changed = true;
     pass(d, v);
     if (filed_here) {
-        tally_count(&d->counts, n.index, was, deadline_ms, -1);
+        due_count(d, n.index, was, deadline_ms, -1);
         if (dead) {
             r->stored.deadline_ms = 0;
         } else {
@@ -133,10 +135,10 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
 
 /* -- many rows ---------------------------------------------------------------------------------- */
 
-static void step(struct due *d, struct store_iter *it, enum due_kind kind)
+static void step(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms)
 {
     store_next(it);
-    due_iter_find(d, it, kind);
+    due_iter_find(d, it, kind, limit_ms);
 }
 
 /* Takes up to max rows that are due by limit_ms from where the iterator stands. */
@@ -147,7 +149,7 @@ static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 li
     size_t length[TOGETHER];
     u32 n = 0;
     buf_clear(names);
-    for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind)) {
+    for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind, limit_ms)) {
         bytes raw = store_key(it);
         if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
             store_delete(rk->session, FAM_DEADLINE, raw);
@@ -185,7 +187,7 @@ static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until
 {
     struct due *d = rk->due;
     struct visit v[TOGETHER];
-    struct store_iter *it = due_iter(rk->session, d, kind);
+    struct store_iter *it = due_iter(rk->session, d, kind, limit_ms);
     u32 seen = 0;
     bool all = false;
     while (seen < max && !all && !rk->base.failed) {
@@ -271,4 +273,156 @@ u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
     seen += visit_coarse(rk, until_ms, max - seen, fn, arg);
     seen += visit_fine(rk, until_ms, max - seen, fn, arg);
     return seen ? seen : visit_touched(rk, until_ms, max, fn, arg);
+}
+
+static void refuse(void *arg UNUSED, struct key_ref *ref UNUSED) {}
+
+bool drain_align(struct rk *rk, i64 position_ms)
+{
+    struct due *d = rk->due;
+    for (u32 seen = 1; seen > 0;) {
+        if (!due_usable(rk)) return false;
+        seen = visit_coarse(rk, position_ms, ALIGN_TOGETHER, refuse, NULL);
+        due_advance(d, position_ms);
+        d->changed = true;
+        if (!rk->base.ops->commit(&rk->base, rk->base.applied)) return false;
+    }
+    return d->at.from_ms == position_ms && d->at.to_ms == position_ms;
+}
+
+/* -- of several regions ---------------------------------------------------------------------------- */
+
+/* Rows of the fine queue, on their way to the engines of their slots. */
+struct dispatch {
+    struct engine *const *engines;
+    const i64 *until_ms;
+    u32 n;
+    u32 owner;       /* of the rows taken last */
+    struct buf names;
+    struct visit v[TOGETHER];
+    size_t length[TOGETHER];
+    u32 taken;
+};
+
+/* Engines that visit nothing now. */
+static bool dispatch_idle(const struct rk *rk)
+{
+    return rk->base.failed || rk_uses_spare(rk) || rk->due->unread;
+}
+
+static struct rk *owner_of(const struct dispatch *d) { return rk_of(d->engines[d->owner]); }
+
+static bool dispatch_owns(const struct dispatch *d, u32 i, u16 slot)
+{
+    const struct rocks_region *r = &rk_of(d->engines[i])->region;
+    return slot >= r->first && slot <= r->last;
+}
+
+/* Rows of one bucket are in the order of their slots: mostly it is the one before, or its neighbour. */
+static u32 dispatch_find(const struct dispatch *d, u16 slot)
+{
+    for (u32 i = 0; i < d->n; i++)
+        if (dispatch_owns(d, (d->owner + i) % d->n, slot)) return (d->owner + i) % d->n;
+    return d->n;
+}
+
+/* Visits what was taken; all of it is one engine's. */
+static u32 dispatch_visit(struct dispatch *d, key_fn fn, void *arg)
+{
+    struct rk *rk = owner_of(d);
+    size_t from = 0;
+    u32 seen = 0;
+    for (u32 i = 0; i < d->taken; from += d->length[i++]) {
+        d->v[i] = (struct visit){.raw = bytes_of(d->names.p + from, d->length[i])};
+        codec_due_read(d->v[i].raw, &d->v[i].at);
+    }
+    read_keys(rk, d->v, d->taken);
+    while (seen < d->taken && visit(rk, &d->v[seen], d->until_ms[d->owner], fn, arg)) seen++;
+    d->taken = 0;
+    buf_clear(&d->names);
+    return seen;
+}
+
+/* Whether the engine has still to see a row. */
+static bool dispatch_wants(const struct dispatch *d, u32 i, const struct codec_due *at, bytes raw)
+{
+    const struct rk *rk = rk_of(d->engines[i]);
+    const struct due_queue *q = &rk->due->queue[DUE_FINE];
+    return !dispatch_idle(rk) && at->due_ms <= d->until_ms[i] && bytes_cmp(raw, buf_bytes(&q->low)) >= 0;
+}
+
+/* One pass over the rows of level 0. True: all that are due were seen. */
+static bool dispatch_fine(struct dispatch *d, struct store_iter *it, i64 last_ms, u32 max, u32 *seen,
+                          key_fn fn, void *arg)
+{
+    struct buf past = {0};
+    struct codec_due at;
+    while (store_valid(it) && *seen + d->taken < max) {
+        bytes raw = store_key(it);
+        if (!codec_due_read(raw, &at)) {
+            store_next(it);
+            continue;
+        }
+        if (at.due_ms > last_ms) break;
+        if (at.level) { /* the other queue's: due_iter_find tells why they are in blocks */
+            buf_clear(&past);
+            append_u64(&past, at.region);
+            append_u64(&past, (u64)at.due_ms + 1);
+            store_seek(it, buf_bytes(&past));
+            continue;
+        }
+        u32 owner = dispatch_find(d, at.slot);
+        if (owner < d->n && dispatch_wants(d, owner, &at, raw)) {
+            if (d->taken && (owner != d->owner || d->taken == TOGETHER)) *seen += dispatch_visit(d, fn, arg);
+            d->owner = owner;
+            buf_append_bytes(&d->names, raw);
+            d->length[d->taken++] = raw.n;
+        }
+        store_next(it);
+    }
+    bool all = !store_valid(it) || at.due_ms > last_ms;
+    if (d->taken) *seen += dispatch_visit(d, fn, arg);
+    buf_release(&past);
+    return all;
+}
+
+u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max, key_fn fn, void *arg)
+{
+    struct dispatch d = {.engines = engines, .until_ms = until_ms, .n = n};
+    const struct due_queue *first = NULL;
+    i64 last_ms = INT64_MIN;
+    u32 seen = 0;
+    for (u32 i = 0; i < n; i++) {
+        struct rk *rk = rk_of(engines[i]);
+        if (!due_usable(rk)) continue;
+        const struct due_queue *q = &rk->due->queue[DUE_FINE];
+        if (!first || bytes_cmp(buf_bytes(&q->low), buf_bytes(&first->low)) < 0) first = q;
+        last_ms = MAX(last_ms, until_ms[i]);
+    }
+    if (first && first->low_ms <= last_ms) {
+        char end[8];
+        struct rk *rk = rk_of(engines[0]);
+        put_u64(end, rk->region.prefix + 1);
+        bytes from = buf_bytes(&first->low), to = bytes_of(end, sizeof end);
+        struct store_iter *it = store_iter(rk->session, FAM_DEADLINE, from, to, STORE_ONCE);
+        store_seek_first(it);
+        bool all = dispatch_fine(&d, it, last_ms, max - max / 4, &seen, fn, arg) && !rk->base.failed;
+        for (u32 i = 0; all && i < n; i++) {
+            struct rk *each = rk_of(engines[i]);
+            if (!dispatch_idle(each) && each->due->queue[DUE_FINE].low_ms <= until_ms[i])
+                due_set_low(each->due, DUE_FINE, until_ms[i] + 1);
+        }
+        store_iter_done(it);
+    }
+    buf_release(&d.names);
+    for (u32 i = 0; i < n && seen < max; i++) {
+        struct rk *rk = rk_of(engines[i]);
+        if (dispatch_idle(rk)) continue;
+        seen += visit_again(rk, until_ms[i], max - seen, fn, arg);
+        seen += visit_coarse(rk, until_ms[i], max - seen, fn, arg);
+    }
+    for (u32 i = 0; seen == 0 && i < n; i++)
+        if (!dispatch_idle(rk_of(engines[i])))
+            seen += visit_touched(rk_of(engines[i]), until_ms[i], max, fn, arg);
+    return seen;
 }

@@ -69,22 +69,51 @@ static void count_touched(struct rk *rk, const struct rk_db *db, struct tally *t
     }
 }
 
+/* A copy of a database's counts as they will be after the commit. False: they can't be read. */
+static bool counts_then(struct rk *rk, const struct rk_db *db, struct tally *then)
+{
+    struct due *d = rk->due;
+    struct table_iter it = {0};
+    if (!due_lock(rk)) return false;
+    tally_init(then, d->shared->tally.buckets.seed);
+    bool emptied = false;
+    for (size_t at = 0; at < d->emptied.n; at += 8) emptied |= get_u64(d->emptied.p + at) == db->index;
+    for (struct bucket *b; !emptied && (b = tally_next(&d->shared->tally, &it, db->index));)
+        tally_copy(then, b);
+    due_unlock(d);
+    for (u32 i = 0; i < d->changes_n; i++) {
+        const struct due_change *c = &d->changes[i];
+        if (c->index == db->index) tally_count(then, c->index, c->at, c->deadline_ms, c->n);
+    }
+    if (!rk->touched) return true;
+    due_advance(d, rk_clock(rk)); /* as the commit will, before it files them */
+    count_touched(rk, db, then);
+    return true;
+}
+
+/* Over the whole node: the counts are shared by its regions. */
+double due_mean(struct rk *rk, const struct rk_db *db)
+{
+    struct tally then;
+    struct table_iter it = {0};
+    double sum = 0, keys = 0;
+    if (!counts_then(rk, db, &then)) return 0;
+    for (struct bucket *b; (b = tally_next(&then, &it, db->index));) {
+        i64 start = bucket_start((u32)b->name.level, b->name.bucket);
+        sum += (double)start * (double)b->keys + (double)b->past_start;
+        keys += (double)b->keys;
+    }
+    tally_clear(&then);
+    return keys > 0 ? sum / keys : 0;
+}
+
 /* Keys that are overdue are told in their buckets, too: so it is seen for how long. */
 static void forecast(struct engine *e, u32 number, due_span_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     const struct rk_db *db = rk->dbs[number];
-    struct tally *counts = &rk->due->counts;
-    if (!rk->touched) {
-        tell(counts, db->index, fn, arg);
-        return;
-    }
     struct tally then;
-    struct table_iter it = {0};
-    due_advance(rk->due, rk_clock(rk)); /* as the commit will, before it files them */
-    tally_init(&then, counts->buckets.seed);
-    for (struct bucket *b; (b = tally_next(counts, &it, db->index));) tally_copy(&then, b);
-    count_touched(rk, db, &then);
+    if (!counts_then(rk, db, &then)) return;
     tell(&then, db->index, fn, arg);
     tally_clear(&then);
 }
@@ -111,27 +140,32 @@ static struct row *draw_touched(struct rk *rk, const struct rk_db *db, u32 max, 
 }
 
 /* A bucket, each as likely as it holds keys. */
-static const struct bucket *draw_bucket(const struct tally *t, u64 index, u64 *rng, u64 *keys)
+static bool draw_bucket(struct rk *rk, u64 index, u64 *rng, u64 *keys, struct bucket *out)
 {
+    const struct tally *t = &rk->due->shared->tally;
     struct table_iter it = {0}, again = {0};
+    bool found = false;
     *keys = 0;
+    if (!due_lock(rk)) return false;
     for (struct bucket *b; (b = tally_next(t, &it, index));) *keys += b->keys;
     u64 at = *keys ? rand_below(rng, *keys) : 0;
-    for (struct bucket *b; (b = tally_next(t, &again, index)); at -= b->keys)
-        if (at < b->keys) return b;
-    return NULL;
+    for (struct bucket *b; !found && (b = tally_next(t, &again, index)); at -= b->keys) {
+        found = at < b->keys;
+        if (found) out->name = b->name;
+    }
+    due_unlock(rk->due);
+    return found;
 }
 
-/* An iterator over a bucket's rows. */
+/* An iterator over a bucket's rows: the region's. */
 static struct store_iter *bucket_rows(struct rk *rk, const struct bucket *b)
 {
     struct due *d = rk->due;
     struct buf to = {0};
     struct place p = {.due_ms = bucket_due(b), .level = (u8)b->name.level};
-    bytes from = due_row(d, p, &(struct due_name){.index = b->name.index});
-    from.n -= 2; /* the slot */
-    buf_append_bytes(&to, from);
-    codec_after_prefix(&to);
+    struct due_name after = {.index = b->name.index, .slot = (u16)(rk->region.last + 1)};
+    buf_append_bytes(&to, due_row(d, p, &after));
+    bytes from = due_row(d, p, &(struct due_name){.index = b->name.index, .slot = rk->region.first});
     struct store_iter *it = store_iter(rk->session, FAM_DEADLINE, from, buf_bytes(&to), STORE_ONCE);
     buf_release(&to);
     return it;
@@ -149,8 +183,8 @@ static bool draw_row(struct rk *rk, struct rk_db *db, const struct bucket *b, u6
     struct buf *drawn = &rk->due->names;
     struct place p = {.due_ms = bucket_due(b), .level = (u8)b->name.level};
     struct store_iter *it = bucket_rows(rk, b);
-    u64 n = 0;
-    struct due_name from = {.index = b->name.index, .slot = (u16)rand_below(rng, 0x4000)};
+    u64 n = 0, slots = (u64)rk->region.last - rk->region.first + 1;
+    struct due_name from = {.index = b->name.index, .slot = (u16)(rk->region.first + rand_below(rng, slots))};
     store_seek(it, due_row(rk->due, p, &from));
     if (!store_valid(it)) store_seek_first(it);
     for (; n < RANDOM_RUN && store_valid(it); store_next(it)) {
@@ -165,17 +199,20 @@ static bool draw_row(struct rk *rk, struct rk_db *db, const struct bucket *b, u6
 /* Whichever comes first. What this transaction has visited is filed anew, but not stored yet. */
 static bool any_row(struct rk *rk, struct rk_db *db, struct key_ref *ref)
 {
-    struct table_iter at = {0};
     const struct due_rows *visited = &rk->due->visited;
     bool found = false;
     for (u32 i = 0; i < visited->n; i++)
         if (visited->v[i]->db == db && is_volatile(visited->v[i], ref)) return true;
-    for (struct bucket *b; !found && (b = tally_next(&rk->due->counts, &at, db->index));) {
+    struct tally then;
+    struct table_iter at = {0};
+    if (!counts_then(rk, db, &then)) return false;
+    for (struct bucket *b; !found && (b = tally_next(&then, &at, db->index));) {
         struct store_iter *it = bucket_rows(rk, b);
         for (store_seek_first(it); !found && store_valid(it); store_next(it))
             found = at_row(rk, db, store_key(it), ref);
         store_iter_done(it);
     }
+    tally_clear(&then);
     return found;
 }
 
@@ -187,10 +224,11 @@ static bool random_volatile(struct engine *e, u32 number, u64 *rng, struct key_r
     for (u32 tries = 0; tries < RANDOM_TRIES && !e->failed; tries++) {
         u64 touched, stored;
         struct row *r = draw_touched(rk, db, LOOK_AT, rng, &touched);
-        const struct bucket *b = draw_bucket(&rk->due->counts, db->index, rng, &stored);
+        struct bucket b;
+        bool some = draw_bucket(rk, db->index, rng, &stored, &b);
         if (touched + stored == 0) break;
         if (rand_below(rng, touched + stored) < touched) return is_volatile(r, ref);
-        if (draw_row(rk, db, b, rng, ref)) return true;
+        if (some && draw_row(rk, db, &b, rng, ref)) return true;
     }
     /* A few among many that this transaction has dropped, or compactions have taken. */
     u64 n;

@@ -24,6 +24,7 @@ struct judge {
     u64 index;
     enum { UNKNOWN, ABSENT, PRESENT } found;
     u64 version;
+    struct buf stub; /* what is left of the dead key seen last */
 };
 
 /* -- orphans --------------------------------------------------------------------- */
@@ -109,18 +110,32 @@ static bool abandoned(struct judge *j, bytes key)
 
 /* -- the calls of RocksDB ------------------------------------------------------------ */
 
+/* Whether the key is dead and has more than its stub, which is made. */
+static bool judge_dead(struct judge *j, bytes value)
+{
+    struct codec_meta meta;
+    i64 dead_ms = atomic_load_explicit(&j->fs->dead_ms, memory_order_relaxed);
+    if (!dead_ms || !codec_meta_read(value, &meta)) return false;
+    if (!meta.deadline_ms || meta.deadline_ms > dead_ms) return false;
+    buf_clear(&j->stub);
+    codec_meta_stub(&j->stub, &meta);
+    return !bytes_eq(buf_bytes(&j->stub), value);
+}
+
 static unsigned char judge_row(void *arg, int level UNUSED, const char *key, size_t key_n, const char *value,
-                               size_t value_n, char **new_value UNUSED, size_t *new_n UNUSED,
-                               unsigned char *changed UNUSED)
+                               size_t value_n, char **new_value, size_t *new_n, unsigned char *changed)
 {
     struct judge *j = arg;
     bool drop = false;
     if (j->family == FAM_META) {
-        struct codec_meta meta;
-        i64 dead_ms = atomic_load_explicit(&j->fs->dead_ms, memory_order_relaxed);
-        drop = dead_ms && codec_meta_read(bytes_of(value, value_n), &meta) && meta.deadline_ms &&
-               meta.deadline_ms <= dead_ms && !meta.companion;
-    } else if (j->db) {
+        if (!judge_dead(j, bytes_of(value, value_n))) return false;
+        *new_value = j->stub.p; /* RocksDB copies it */
+        *new_n = j->stub.n;
+        *changed = true;
+        j->dropped++;
+        return false;
+    }
+    if (j->db) {
         bytes k = bytes_of(key, key_n);
         drop = j->family == FAM_DEADLINE ? abandoned(j, k) : orphan(j, k);
     }
@@ -142,6 +157,7 @@ static void judge_free(void *arg)
     }
     rocksdb_readoptions_destroy(j->read);
     buf_release(&j->prefix);
+    buf_release(&j->stub);
     mem_free(j);
 }
 

@@ -1,7 +1,8 @@
 /* What compactions may throw away, beyond what RocksDB knows to be deleted:
  *
- *   redis_metadata        rows of keys that are dead by the region's clock
- *                         (but for those that have to take a companion along: companion.h)
+ *   redis_metadata        values of keys that are dead by the region's clock: what is left is the key with
+ *                         its type and deadline (codec_meta_stub). The row stays until the cleaner has
+ *                         counted the key out and told whoever has to know
  *   data, redis_zset_score, zset_rank, field_deadline, redis_stream, companion
  *                         orphans: rows whose collection is gone or has another version
  *   deadline              rows of databases that were spare and are no more: such an index has counts
@@ -34,7 +35,8 @@ struct filters {
     /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which
      * Debian's build has, allow no call on a file that has seen an error.) */
     _Atomic bool log_broken;
-    _Atomic u64 dropped[FAM_COUNT]; /* FAM_META: dead keys; FAM_DEADLINE: its own; others: orphans */
+    /* FAM_META: values of dead keys; FAM_DEADLINE: its own; others: orphans */
+    _Atomic u64 dropped[FAM_COUNT];
 };
 
 /* The family's filter, if it has one, into its options. */

@@ -1,0 +1,608 @@
+/* Several engines on one database, each with a range of slots: on one thread, and each on a thread of its own (run it
+ * in the build with SAN=thread, too). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "engine/deadline.h"
+#include "engine/rocks/rk.h"
+#include "unit/rocks_helpers.h"
+
+#define NOW 1700000000000
+#define KEYS 2000
+#define HALF 8192
+
+#ifdef __SANITIZE_THREAD__
+/* RocksDB is not instrumented: see test_rocks_sessions.c. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "called_from_lib:librocksdb.so\ncalled_from_lib:libstdc++.so\n";
+}
+#endif
+
+static const struct rocks_region all = {1, 1, 0, ROCKS_SLOTS - 1}, low_half = {1, 1, 0, HALF - 1},
+                                 high_half = {2, 1, HALF, ROCKS_SLOTS - 1};
+
+static char path[256];
+static struct rocks *db;
+static struct engine *low, *high; /* high is NULL while low has all slots */
+static i64 now_ms;
+
+static void open_db(void)
+{
+    struct buf why = {0};
+    struct rocks_options o = rocks_small(path, 2);
+    db = rocks_open(&o, &why);
+    assert_non_null(db);
+    buf_release(&why);
+}
+
+static struct engine *open_region(const struct rocks_region *r)
+{
+    struct buf why = {0};
+    struct engine *e = rocks_region_open(db, r, &why);
+    if (!e) print_error("%.*s\n", (int)why.n, why.p);
+    assert_non_null(e);
+    e->ops->begin(e, now_ms);
+    return e;
+}
+
+static void close_all(void)
+{
+    if (low) low->ops->close(low);
+    if (high) high->ops->close(high);
+    rocks_close(db);
+    low = high = NULL;
+    db = NULL;
+}
+
+static void reopen(void)
+{
+    bool two = high;
+    close_all();
+    open_db();
+    low = open_region(two ? &low_half : &all);
+    if (two) high = open_region(&high_half);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    now_ms = NOW;
+    if (!folder_make(path, sizeof path, "regions")) return -1;
+    open_db();
+    return 0;
+}
+
+static int setup_two(void **state)
+{
+    if (setup(state)) return -1;
+    low = open_region(&low_half);
+    high = open_region(&high_half);
+    return 0;
+}
+
+static int setup_one(void **state)
+{
+    if (setup(state)) return -1;
+    low = open_region(&all);
+    return 0;
+}
+
+/* Everything that was written must agree. */
+static int teardown(void **state)
+{
+    (void)state;
+    close_all();
+    int code = rocks_check(path);
+    folder_remove(path);
+    return code;
+}
+
+/* -- keys --------------------------------------------------------------------------------------- */
+
+static bytes name(u32 i)
+{
+    static char text[4][24];
+    static u32 turn;
+    char *p = text[turn++ % 4];
+    return bytes_of(p, (size_t)snprintf(p, sizeof text[0], "key:%u", i));
+}
+
+static struct engine *owner(bytes key) { return high && codec_slot(key) >= HALF ? high : low; }
+
+/* Every third one is a hash of two fields. */
+static void put_in(struct engine *e, bytes key, u32 i, i64 deadline_ms)
+{
+    struct key_ref ref;
+    bool found = e->ops->find(e, 0, key, &ref);
+    if (i % 3) {
+        e->ops->str.put(e, 0, key, &ref, key, deadline_ms);
+        return;
+    }
+    if (found) e->ops->drop(e, &ref);
+    e->ops->create(e, 0, key, TYPE_HASH, &ref);
+    e->ops->map.put(e, &ref, BYTES_LIT("f"), key, false);
+    e->ops->map.put(e, &ref, BYTES_LIT("g"), key, false);
+    e->ops->set_deadline(e, &ref, deadline_ms);
+}
+
+static void put(u32 i, i64 deadline_ms) { put_in(owner(name(i)), name(i), i, deadline_ms); }
+
+static bool has(u32 i)
+{
+    struct key_ref ref;
+    struct engine *e = owner(name(i));
+    bytes value = {0};
+    struct str_view view;
+    if (!e->ops->find(e, 0, name(i), &ref)) return false;
+    if (i % 3) e->ops->str.get(e, &ref, &view);
+    else assert_true(e->ops->map.get(e, &ref, BYTES_LIT("g"), &value));
+    assert_true(bytes_eq(i % 3 ? view.b : value, name(i)));
+    return true;
+}
+
+static void commit(struct engine *e, i64 at_ms)
+{
+    assert_true(e->ops->commit(e, e->applied + 1));
+    e->ops->begin(e, at_ms);
+}
+
+static void tick(i64 at_ms)
+{
+    now_ms = at_ms;
+    commit(low, at_ms);
+    if (high) commit(high, at_ms);
+}
+
+/* Some with a deadline of seconds to months; every tenth of them at once. */
+static i64 deadline_of(u32 i) { return i % 2 ? 0 : NOW + 1000 + (i64)(i % 10) * (i64)(i % 10) * 100000 * (i % 7); }
+
+static void fill(void)
+{
+    for (u32 i = 0; i < KEYS; i++) {
+        put(i, deadline_of(i));
+        if (i % 100 == 99) tick(now_ms + 10);
+    }
+    tick(now_ms);
+}
+
+static u32 expected(struct engine *e, i64 at_ms)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < KEYS; i++) n += owner(name(i)) == e && alive(deadline_of(i), at_ms);
+    return n;
+}
+
+static void count_one(void *arg, struct key_ref *ref)
+{
+    struct engine *e = ((void **)arg)[0];
+    assert_ptr_equal(owner(ref->key), e);
+    ++*(u32 *)((void **)arg)[1];
+}
+
+static u32 scanned(struct engine *e)
+{
+    u32 n = 0;
+    void *arg[2] = {e, &n};
+    for (u64 cursor = 0, first = 1; first || cursor; first = 0)
+        cursor = e->ops->scan(e, 0, cursor, 100, count_one, arg);
+    return n;
+}
+
+static void add_span(void *arg, const struct due_span *s) { *(u64 *)arg += s->keys; }
+
+/* What is counted of an engine is what there is. */
+static void check_counts(struct engine *e, i64 at_ms)
+{
+    const struct rocks_region *r = &rk_of(e)->region;
+    u64 sum = 0;
+    u32 n = expected(e, at_ms);
+    assert_int_equal(e->ops->count(e, 0), n);
+    assert_int_equal(scanned(e), n);
+    for (u32 slot = r->first; slot <= r->last; slot++) sum += rocks_slot_count(e, 0, (u16)slot);
+    assert_int_equal(sum, n);
+    u64 rng = 7;
+    struct key_ref ref;
+    for (u32 i = 0; i < 20 && n; i++) {
+        assert_true(e->ops->random(e, 0, &rng, &ref));
+        assert_ptr_equal(owner(ref.key), e);
+        if (!e->ops->expires(e, 0)) continue;
+        assert_true(e->ops->random_volatile(e, 0, &rng, &ref));
+        assert_ptr_equal(owner(ref.key), e);
+    }
+}
+
+static void check_all(i64 at_ms)
+{
+    u64 forecast = 0, expires = low->ops->expires(low, 0) + (high ? high->ops->expires(high, 0) : 0);
+    check_counts(low, at_ms);
+    if (high) check_counts(high, at_ms);
+    for (u32 i = 0; i < KEYS; i++) assert_int_equal(has(i), alive(deadline_of(i), at_ms));
+    low->ops->forecast(low, 0, add_span, &forecast); /* of the node */
+    assert_int_equal(forecast, expires);
+}
+
+static void expire(void *arg, struct key_ref *ref)
+{
+    struct engine *e = owner(ref->key);
+    assert_false(alive(ref->deadline_ms, *(i64 *)arg));
+    e->ops->drop(e, ref);
+}
+
+/* Each engine on its own, or all in one pass. */
+static void drain(bool together, i64 at_ms)
+{
+    struct engine *engines[2] = {low, high};
+    i64 until_ms[2] = {at_ms, at_ms};
+    tick(at_ms);
+    for (u32 seen = 1, rounds = 0; seen; rounds++) {
+        assert_true(rounds < 10000);
+        if (together) {
+            seen = rocks_due(engines, until_ms, high ? 2 : 1, 300, expire, &at_ms);
+        } else {
+            seen = low->ops->due(low, at_ms, 100, expire, &at_ms);
+            if (high) seen += high->ops->due(high, at_ms, 100, expire, &at_ms);
+        }
+        tick(at_ms);
+    }
+    for (u32 i = 0; i < (high ? 2 : 1); i++) assert_true(engines[i]->ops->next_due(engines[i]) > at_ms);
+}
+
+/* -- two engines ------------------------------------------------------------------------------------- */
+
+static void side_by_side(void **state)
+{
+    (void)state;
+    fill();
+    check_all(NOW);
+    for (u32 i = 0; i < 100; i++) put(KEYS + i, NOW + 5000); /* one is kept, one given up */
+    commit(low, now_ms);
+    high->ops->abort(high);
+    high->ops->begin(high, now_ms);
+    for (u32 i = 0; i < 100; i++) assert_int_equal(has(KEYS + i), owner(name(KEYS + i)) == low);
+    for (u32 i = 0; i < 100; i++) {
+        struct key_ref ref;
+        struct engine *e = owner(name(KEYS + i));
+        if (e->ops->find(e, 0, name(KEYS + i), &ref)) e->ops->drop(e, &ref);
+    }
+    tick(now_ms);
+    check_all(NOW);
+    reopen();
+    check_all(NOW);
+}
+
+static void due_keys_reach_their_region(void **state)
+{
+    (void)state;
+    fill();
+    drain(true, NOW + 100000);
+    check_all(NOW + 100000);
+    drain(false, NOW + 3000000);
+    check_all(NOW + 3000000);
+    reopen();
+    drain(true, NOW + 300000000);
+    check_all(NOW + 300000000);
+}
+
+/* A region whose clock is behind keeps its keys, and gets them when its time has come. */
+static void by_the_regions_clock(void **state)
+{
+    (void)state;
+    fill();
+    i64 at_ms = NOW + 100000, behind_ms = NOW + 500, until_ms[2] = {at_ms, behind_ms};
+    struct engine *engines[2] = {low, high};
+    for (u32 seen = 1; seen;) {
+        seen = rocks_due(engines, until_ms, 2, 300, expire, &at_ms);
+        tick(now_ms);
+    }
+    check_counts(low, at_ms);
+    check_counts(high, behind_ms);
+    drain(true, at_ms);
+    check_all(at_ms);
+}
+
+static void flush_one(void **state)
+{
+    (void)state;
+    fill();
+    u64 forecast = 0;
+    u32 left = expected(high, NOW);
+    low->ops->flush(low, 0);
+    put(1, 0); /* after the flush */
+    low->ops->abort(low);
+    low->ops->begin(low, now_ms);
+    check_all(NOW);
+    low->ops->flush(low, 0);
+    tick(now_ms);
+    assert_int_equal(low->ops->count(low, 0), 0);
+    assert_int_equal(scanned(low), 0);
+    check_counts(high, NOW);
+    high->ops->forecast(high, 0, add_span, &forecast);
+    assert_int_equal(forecast, high->ops->expires(high, 0));
+    reopen();
+    assert_int_equal(low->ops->count(low, 0), 0);
+    assert_int_equal(high->ops->count(high, 0), left);
+    check_counts(high, NOW);
+}
+
+static void snapshot_of_one(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    struct engine *of;
+    u32 n = 0;
+    fill();
+    u32 want = expected(high, NOW);
+    assert_true(high->ops->snapshot.begin(high, NULL, NULL));
+    for (u32 i = 0; i < 200; i++) put(KEYS + i, 0);
+    tick(now_ms);
+    while (high->ops->snapshot.next(high, &ref, &of)) {
+        if (ref.type == TYPE_NONE) continue;
+        assert_ptr_equal(owner(ref.key), high);
+        n++;
+    }
+    high->ops->snapshot.end(high);
+    assert_int_equal(n, want);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    struct buf why = {0};
+    fill();
+    high->ops->close(high);
+    high = NULL;
+    static const struct rocks_region other = {2, 1, 8000, ROCKS_SLOTS - 1}, stranger = {3, 1, HALF, ROCKS_SLOTS - 1};
+    assert_null(rocks_region_open(db, &other, &why));
+    assert_null(rocks_region_open(db, &stranger, &why));
+    assert_null(rocks_region_open(db, &all, &why));
+    buf_release(&why);
+}
+
+/* -- splitting and joining ---------------------------------------------------------------------------- */
+
+static void split(void)
+{
+    put(0, deadline_of(0)); /* belongs to the same transaction */
+    rocks_split(low, &high_half, 5);
+    assert_true(low->ops->commit(low, low->applied + 1));
+    low->ops->begin(low, now_ms);
+    high = open_region(&high_half);
+    assert_int_equal(high->applied, 5);
+}
+
+static void split_and_merge(void **state)
+{
+    (void)state;
+    fill();
+    check_all(NOW);
+    split();
+    check_all(NOW);
+    reopen();
+    check_all(NOW);
+    drain(false, NOW + 100000);
+    check_all(NOW + 100000);
+    low->ops->begin(low, now_ms += 5000000); /* one of them gets ahead */
+    while (low->ops->due(low, now_ms, 100, expire, &now_ms)) commit(low, now_ms);
+    commit(low, now_ms);
+    assert_true(rocks_merge(low, high, low->applied + 1));
+    high = NULL;
+    low->ops->begin(low, now_ms);
+    drain(false, now_ms);
+    check_all(now_ms);
+    reopen();
+    check_all(now_ms);
+    drain(false, NOW + 900000000);
+    check_all(NOW + 900000000);
+}
+
+static void split_given_up(void **state)
+{
+    (void)state;
+    struct buf why = {0};
+    fill();
+    rocks_split(low, &high_half, 5);
+    low->ops->abort(low);
+    low->ops->begin(low, now_ms);
+    assert_null(rocks_region_open(db, &high_half, &why));
+    tick(now_ms);
+    check_all(NOW);
+    reopen();
+    check_all(NOW);
+    buf_release(&why);
+}
+
+/* -- bytes: the vectors of docs/format.md ----------------------------------------------------------------- */
+
+static void assert_hex(bytes got, const char *want)
+{
+    struct buf hex = {0};
+    for (size_t i = 0; i < got.n; i++) buf_printf(&hex, "%02x", (u8)got.p[i]);
+    buf_append_char(&hex, '\0');
+    assert_string_equal(hex.p, want);
+    buf_release(&hex);
+}
+
+static void vectors(void **state)
+{
+    (void)state;
+    struct buf counts = {0};
+    struct store_value v;
+    slots_append(&counts, &(struct slot_counts){1000, 9, 0});
+    assert_hex(buf_bytes(&counts), "a21f09");
+    put_in(low, BYTES_LIT("foo"), 1, 0);
+    tick(NOW);
+    assert_true(store_get(rk_of(low)->session, FAM_INFO, bytes_of("d\0\0\0\0\0\0\0\1\0\0", 11), &v));
+    assert_hex(v.b, "0000000000000001000000000000000100012f9604");
+    store_value_release(&v);
+    buf_release(&counts);
+}
+
+/* There and back; cut short anywhere, they are refused. */
+static void counts_as_bytes(void **state)
+{
+    (void)state;
+    for (u32 i = 0; i < 3000; i++) {
+        u32 keys = 1u << i % 32, most = i % 5 ? keys : 0;
+        struct slot_counts in = {keys, most, i % 3 ? most / 2 : 0}, out;
+        struct buf raw = {0};
+        slots_append(&raw, &in);
+        bytes b = buf_bytes(&raw);
+        assert_true(slots_take(&b, &out) && b.n == 0);
+        assert_memory_equal(&in, &out, sizeof in);
+        for (size_t n = 0; n < raw.n; n++) {
+            b = bytes_of(raw.p, n);
+            assert_false(slots_take(&b, &out));
+        }
+        buf_release(&raw);
+    }
+}
+
+/* The log of counts goes round, and is read back from wherever it is. */
+static void many_commits(void **state)
+{
+    (void)state;
+    for (u32 i = 0; i < 2 * SLOT_LOG_ROWS + 100; i++) {
+        put(i % KEYS, deadline_of(i % KEYS));
+        tick(now_ms);
+        if (i == SLOT_LOG_ROWS - 1 || i == SLOT_LOG_ROWS || i == SLOT_LOG_ROWS + 1) reopen();
+    }
+    check_all(NOW);
+    reopen();
+    check_all(NOW);
+}
+
+/* -- the layout before -------------------------------------------------------------------------------------- */
+
+static void delete_rows(struct store_session *s, const char *from, const char *to)
+{
+    store_delete_range(s, FAM_INFO, bytes_of(from, 1), bytes_of(to, 1));
+}
+
+/* Layout 2 has one row of counts per database, with a sum of deadlines. Its counts may be too high: compactions used
+ * to take dead keys. So may those of buckets. */
+static void make_layout_2(void)
+{
+    bool failed = false;
+    struct rk *rk = rk_of(low);
+    struct store_session *s = store_session_open(db->store, &failed);
+    char counts[40] = {0}, key[17] = "c", bucket[26] = "b", keys[16] = {0}, layout[4];
+    delete_rows(s, "c", "d");
+    delete_rows(s, "d", "e");
+    put_u64(key + 1, 1);
+    put_u64(key + 9, 1);
+    put_u64(counts, rk->dbs[0]->count + 3);
+    put_u64(counts + 8, rk->dbs[0]->expires + 3);
+    store_put(s, FAM_INFO, bytes_of(key, sizeof key), bytes_of(counts, sizeof counts));
+    put_u64(bucket + 1, 1);
+    put_u64(bucket + 9, 1);
+    put_u64(bucket + 18, NOW >> 6);
+    put_u64(keys, 3);
+    store_put(s, FAM_INFO, bytes_of(bucket, sizeof bucket), bytes_of(keys, sizeof keys));
+    put_u32(layout, 2);
+    store_put(s, FAM_INFO, BYTES_LIT("v"), bytes_of(layout, sizeof layout));
+    assert_true(store_write(s));
+    store_session_close(s);
+}
+
+static void upgrade(void **state)
+{
+    (void)state;
+    struct buf why = {0};
+    fill();
+    drain(false, NOW + 100000);
+    make_layout_2();
+    close_all();
+    assert_int_equal(rocks_check(path), 2);
+    open_db();
+    assert_null(rocks_region_open(db, &low_half, &why)); /* only as a whole */
+    buf_clear(&why);
+    low = open_region(&all);
+    check_all(NOW + 100000);
+    u64 applied = low->applied;
+    assert_true(applied > 0);
+    reopen();
+    assert_int_equal(low->applied, applied);
+    check_all(NOW + 100000);
+    drain(false, NOW + 300000000);
+    check_all(NOW + 300000000);
+    buf_release(&why);
+}
+
+/* -- a thread each ----------------------------------------------------------------------------------------- */
+
+struct worker {
+    pthread_t thread;
+    struct rocks_region region;
+    bool ok;
+};
+
+static void drop_due(void *arg, struct key_ref *ref)
+{
+    struct engine *e = arg;
+    e->ops->drop(e, ref);
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct buf why = {0};
+    struct engine *e = rocks_region_open(db, &w->region, &why);
+    char text[24];
+    w->ok = e;
+    for (u32 n = 0; n < 200 && w->ok; n++) {
+        i64 at_ms = NOW + (i64)n * 50;
+        e->ops->begin(e, at_ms);
+        for (u32 i = 0; i < 20; i++) {
+            bytes key = bytes_of(text, (size_t)snprintf(text, sizeof text, "%u:%u", n, i));
+            u16 slot = codec_slot(key);
+            if (slot < w->region.first || slot > w->region.last) continue;
+            put_in(e, key, n, i % 2 ? at_ms + 1 + (i64)i * 40 : 0);
+        }
+        e->ops->due(e, at_ms, 50, drop_due, e);
+        u64 forecast = 0;
+        e->ops->forecast(e, 0, add_span, &forecast);
+        if (n % 7 == 3) e->ops->abort(e);
+        else w->ok = e->ops->commit(e, n + 1);
+        if (n % 20 == 0) e->ops->disk->cron(e);
+    }
+    if (e) e->ops->close(e);
+    buf_release(&why);
+    return NULL;
+}
+
+static void a_thread_each(void **state)
+{
+    (void)state;
+    struct worker w[2] = {{.region = low_half}, {.region = high_half}};
+    for (u32 i = 0; i < 2; i++) assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+    for (u32 i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+    assert_true(w[0].ok && w[1].ok);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(side_by_side, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(due_keys_reach_their_region, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(by_the_regions_clock, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(flush_one, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(snapshot_of_one, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(refused, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(split_given_up, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(vectors, setup_one, teardown),
+        cmocka_unit_test(counts_as_bytes),
+        cmocka_unit_test_setup_teardown(many_commits, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(upgrade, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(a_thread_each, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
