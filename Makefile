@@ -215,7 +215,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
+	$(Q)$(MAKE_ONE) layers check-docs unit $(if $(SIM),sim) cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 

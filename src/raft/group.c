@@ -519,6 +519,7 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
 {
     struct raft_core_status s;
     CHECK(!g->flight.active);
+    if (PLANTED(g, PLANT_NO_FENCE)) depends_ms = 0;
     if (effects.n == 0 && depends_ms <= g->at.clock_ms) {
         *read = ++g->next_id;
         u64 number = group_read_index(g);

@@ -8,7 +8,8 @@
 enum {
     PLANT_SEND_BEFORE_PERSIST = 1, /* votes and acknowledgements leave before their write is durable */
     PLANT_SKIP_EPOCH = 2,          /* entries of another epoch are applied */
-    PLANT_READ_UNCONFIRMED = 4     /* the leader answers reads without asking a quorum */
+    PLANT_READ_UNCONFIRMED = 4,    /* the leader answers reads without asking a quorum */
+    PLANT_NO_FENCE = 32            /* a read that found something dead does not wait for the region's clock */
 };
 
 #ifdef MAYFLY_PLANT

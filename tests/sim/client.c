@@ -57,6 +57,7 @@ static enum op_type client_choose(struct sim *s, bool pair)
 {
     if (s->calm) return OP_GET;
     u64 r = sim_below(s, 100);
+    if (s->idle && sim_chance(s, 95)) return OP_GET;
     if (pair) return r < 50 ? OP_GET : OP_SET;
     if (r < 40) return OP_GET;
     if (r < 60) return OP_SET;
@@ -84,15 +85,15 @@ static void client_begin(struct sim *s, u32 client)
     if (sets && !op->pair && sim_chance(s, 70))
         op->c.ttl_ms = 1 + sim_below(s, sim_chance(s, 30) ? 10000 : 1500);
     u64 to = c->leader_guess;
-    op->follower = type == OP_GET && sim_chance(s, 40);
-    if (op->follower || !to || sim_chance(s, 3)) to = 1 + sim_below(s, s->nodes_n);
+    op->follower = type == OP_GET && sim_chance(s, s->idle ? 2 : 30);
+    if (op->follower || !to || sim_chance(s, 10)) to = 1 + sim_below(s, s->nodes_n);
     c->op = index + 1;
     c->op_serial++;
     sim_post(s, (struct event){.at_us = s->now_us + 100 + sim_below(s, 2000),
                                .type = EV_REQUEST,
                                .node = (u32)to,
                                .a = index});
-    client_wait(s, client, TIMEOUT_US);
+    client_wait(s, client, TIMEOUT_US / (1 + sim_below(s, 5)));
 }
 
 void clients_start(struct sim *s)
@@ -105,7 +106,7 @@ static void client_next(struct sim *s, u32 client)
 {
     s->client[client].op = 0;
     s->client[client].op_serial++;
-    client_wait(s, client, 1000 + sim_below(s, 250000));
+    client_wait(s, client, 1000 + sim_below(s, s->calm || s->idle ? 400000 : 200000));
 }
 
 void client_event(struct sim *s, struct event *e)

@@ -1,6 +1,8 @@
 /* What goes wrong, and changes of membership. */
 #include "sim/sim.h"
 
+enum { FAULT_JUMP = 1 << 15 };
+
 static struct node *fault_node(struct sim *s) { return &s->node[1 + sim_below(s, s->nodes_n)]; }
 
 static struct node *fault_leader(struct sim *s)
@@ -30,6 +32,15 @@ static void fault_partition(struct sim *s)
     for (u32 i = 1; i <= s->nodes_n; i++)
         for (u32 k = 1; k <= s->nodes_n; k++) s->cut[i][k] = ((side >> (i - 1)) ^ (side >> (k - 1))) & 1;
     sim_trace(s, "partition %llx", (unsigned long long)side);
+}
+
+/* A leader alone: it goes on for a while, and so do its clients, while another
+ * is elected. */
+static void fault_isolate(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    for (u32 k = 1; leader && k <= s->nodes_n; k++)
+        s->cut[k][leader->id] = s->cut[leader->id][k] = k != leader->id;
 }
 
 static void fault_one_way(struct sim *s)
@@ -66,18 +77,18 @@ static void fault_pause(struct sim *s)
                                .incarnation = n->incarnation});
 }
 
+/* Clocks jump by 400 s on some seeds only: a region whose clock is far ahead
+ * stands still for long. */
 static void fault_clock(struct sim *s)
 {
     struct node *n = fault_victim(s);
-    i64 before = n->clock_offset_ms;
-    switch (sim_below(s, 4)) {
-    case 0: n->clock_offset_ms += 400000; break;
-    case 1: n->clock_offset_ms -= 400000; break;
-    case 2: n->clock_offset_ms = (i64)sim_below(s, 4000) - 2000; break;
-    default: n->clock_offset_ms = 0, n->drift_ppm = (i64)sim_below(s, 2000) - 1000;
+    switch (sim_below(s, s->faults & FAULT_JUMP ? 4 : 2)) {
+    case 0: n->clock_offset_ms = (i64)sim_below(s, 20000) - 10000; break;
+    case 1: n->clock_offset_ms = 0, n->drift_ppm = (i64)sim_below(s, 2000) - 1000; break;
+    case 2: n->clock_offset_ms += 400000; break;
+    default: n->clock_offset_ms -= 400000;
     }
     if (n->clock_offset_ms > 800000 || n->clock_offset_ms < -800000) n->clock_offset_ms = 0;
-    if (n->clock_offset_ms < before) s->stepped_us = s->now_us;
     s->stepped_us = s->now_us;
     sim_trace(s, "clock of %llu at %+lld ms", (unsigned long long)n->id, (long long)n->clock_offset_ms);
 }
@@ -89,7 +100,8 @@ static bool fault_among(const u64 *ids, u32 n, u64 id)
     return false;
 }
 
-/* Adds a learner, promotes one, removes a voter, or replaces a voter by a learner in one step. */
+/* Adds a learner, promotes one, removes a voter, or replaces a voter by a
+ * learner in one step. */
 static void fault_membership(struct sim *s)
 {
     struct node *leader = fault_leader(s);
@@ -131,22 +143,65 @@ static void fault_epoch(struct sim *s)
     group_propose(leader->group, RAFT_KIND_SPLIT, bytes_of(&c, sizeof(c)));
 }
 
+static void fault_network(struct sim *s)
+{
+    s->loss_percent = (u32)sim_below(s, 30);
+    s->duplicate_percent = (u32)sim_below(s, 20);
+    s->slow_percent = (u32)sim_below(s, 30);
+}
+
+static void fault_campaign(struct sim *s)
+{
+    struct node *n = fault_node(s);
+    if (n->alive && !n->paused) group_campaign(n->group);
+}
+
+static void fault_unreachable(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    if (leader) group_unreachable(leader->group, fault_node(s)->id);
+}
+
+static void fault_power_cut(struct sim *s)
+{
+    for (u32 i = 1; i <= s->nodes_n; i++) fault_crash(s, &s->node[i]);
+}
+
+static void fault_one_crash(struct sim *s) { fault_crash(s, fault_victim(s)); }
+static void fault_slow_disk(struct sim *s) { fault_victim(s)->disk_slowness = 1 + (u32)sim_below(s, 100); }
+
+/* How often each comes, in relation to the others. The bit in sim.faults is the
+ * place in this table. */
+static const struct {
+    void (*make)(struct sim *s);
+    u32 weight;
+} FAULTS[] = {
+    {fault_one_crash, 12},  {fault_power_cut, 2}, {fault_pause, 8},     {fault_partition, 8},
+    {fault_one_way, 6},     {fault_network, 8},   {fault_slow_disk, 6}, {fault_clock, 10},
+    {fault_membership, 10}, {fault_transfer, 6},  {fault_campaign, 3},  {fault_isolate, 12},
+    {fault_unreachable, 2},
+};
+
+void fault_choose(struct sim *s)
+{
+    s->faults = (u32)(sim_below(s, 1u << 16) | sim_below(s, 1u << 16)); /* three of four */
+    s->idle = sim_chance(s, 40);
+    if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
+}
+
 void fault_event(struct sim *s)
 {
-    u64 r = sim_below(s, 100);
+    enum { HEAL = 16, EPOCH = 12 };
+    u64 r = sim_below(s, 122);
     sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, 2500000), .type = EV_FAULT});
-    if (r < 16) fault_heal(s);
-    else if (r < 28) fault_crash(s, fault_victim(s));
-    else if (r < 30)
-        for (u32 i = 1; i <= s->nodes_n; i++) fault_crash(s, &s->node[i]); /* power cut */
-    else if (r < 38) fault_pause(s);
-    else if (r < 44) fault_partition(s);
-    else if (r < 50) fault_one_way(s);
-    else if (r < 56) s->loss_percent = (u32)sim_below(s, 30), s->duplicate_percent = (u32)sim_below(s, 20);
-    else if (r < 60) s->slow_percent = (u32)sim_below(s, 30);
-    else if (r < 66) fault_victim(s)->disk_slowness = 1 + (u32)sim_below(s, 100);
-    else if (r < 76) fault_clock(s);
-    else if (r < 86) fault_membership(s);
-    else if (r < 92) fault_transfer(s);
-    else fault_epoch(s);
+    if (r < HEAL) fault_heal(s);
+    else if (r < HEAL + EPOCH) fault_epoch(s);
+    r -= MIN(r, HEAL + EPOCH);
+    for (u32 i = 0; r && i < sizeof(FAULTS) / sizeof(*FAULTS); i++) {
+        if (r <= FAULTS[i].weight) {
+            if (s->faults >> i & 1) FAULTS[i].make(s);
+            return;
+        }
+        r -= FAULTS[i].weight;
+    }
 }

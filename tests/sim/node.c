@@ -5,7 +5,8 @@
 
 #include "base/alloc.h"
 
-/* ---- The disk: writes become durable after a while, in order; a crash loses a suffix of those that are not. */
+/* ---- The disk: writes become durable after a while, in order; a crash loses a
+ * suffix of those that are not. */
 
 struct disk_write {
     struct disk_write *next;
@@ -88,8 +89,8 @@ static void disk_write(struct raft_log *log, const struct raft_log_write *w)
     q->entries_n = (u32)w->entries_n;
     for (size_t i = 0; i < w->entries_n; i++) q->entries[i] = disk_copy(&w->entries[i]);
     disk_queue(d, q);
-    if (w->number ==
-        0) { /* at the start: the log is made to fit the machine, and nothing else happens before */
+    if (w->number == 0) { /* at the start: the log is made to fit the machine, and
+                           nothing else happens before */
         while (d->pending) disk_perform(d);
         return;
     }
@@ -555,7 +556,7 @@ static void node_installed(struct node *n)
 static void node_tick(struct node *n)
 {
     group_tick(n->group);
-    group_clock_due(n->group);
+    if (!n->sim->idle || sim_chance(n->sim, 2)) group_clock_due(n->group);
     if (!group_is_leader(n->group)) {
         for (u32 i = 0; i < n->queue_n; i++) op_moved(n, n->queue[i]);
         n->queue_n = 0;
@@ -601,4 +602,27 @@ void node_event(struct node *n, struct event *e)
     }
     node_evaluate(n);
     node_check_leader(n);
+}
+
+/* Logs that have an entry of the same index and term have the same entries up
+ * to it. */
+static void node_check_pair(struct sim *s, const struct disk *a, const struct disk *b)
+{
+    u64 low = MAX(a->point_index, b->point_index) + 1;
+    u64 high = MIN(a->point_index + a->entries_n, b->point_index + b->entries_n);
+    bool same = false;
+    for (u64 i = high; i >= low; i--) {
+        const struct raft_entry *x = &a->entries[i - a->point_index - 1],
+                                *y = &b->entries[i - b->point_index - 1];
+        bool equal = x->term == y->term && x->data.size == y->data.size &&
+                     !memcmp(x->data.data, y->data.data, x->data.size);
+        if (x->term == y->term) same = true;
+        if (same && !equal) sim_fail(s, "logs differ at entry %llu", (unsigned long long)i);
+    }
+}
+
+void nodes_check_logs(struct sim *s)
+{
+    for (u32 i = 1; i <= s->nodes_n; i++)
+        for (u32 k = i + 1; k <= s->nodes_n; k++) node_check_pair(s, &s->node[i].disk, &s->node[k].disk);
 }

@@ -11,8 +11,8 @@
 enum { CALM_US = 20000000 };
 
 /* Bugs by name, in the order of their bits (raft/plant.h, sim.h). */
-static const char *const PLANTS[] = {"send-before-persist", "skip-epoch-check", "read-unconfirmed",
-                                     "expire-by-wall-clock", "reclaim-ahead"};
+static const char *const PLANTS[] = {"send-before-persist",  "skip-epoch-check", "read-unconfirmed",
+                                     "expire-by-wall-clock", "reclaim-ahead",    "no-fence"};
 
 void sim_fail(struct sim *s, const char *format, ...)
 {
@@ -119,7 +119,8 @@ static void sim_resume(struct sim *s, struct node *n)
     }
 }
 
-/* What a member does again and again; ticks go on during a pause, but a paused member misses them. */
+/* What a member does again and again; ticks go on during a pause, but a paused
+ * member misses them. */
 static void sim_repeat(struct sim *s, const struct event *e)
 {
     struct event again = *e;
@@ -189,6 +190,7 @@ static void sim_check_end(struct sim *s)
         if (st.at.index + 50 < best.at.index)
             sim_fail(s, "member %llu does not catch up", (unsigned long long)st.core.id);
     }
+    nodes_check_logs(s);
     clients_check(s);
 }
 
@@ -220,6 +222,7 @@ static void sim_run(const struct options *o, u64 seed)
     s->end_us = o->seconds * 1000000;
     for (u32 i = 1; i <= s->nodes_n; i++) conf.voters[conf.voters_n++] = i;
     for (u32 i = 1; i <= s->nodes_n; i++) node_start(s, i, &conf);
+    fault_choose(s);
     clients_start(s);
     sim_post(s, (struct event){.at_us = 3000000, .type = EV_FAULT});
     while (s->now_us < s->end_us + CALM_US) {
@@ -230,13 +233,13 @@ static void sim_run(const struct options *o, u64 seed)
     }
     sim_check_end(s);
     if (o->verbose)
-        printf(
-            "seed %llu: %llu operations, %llu replies, %llu messages, %llu entries, %llu crashes, %llu snapshots, "
-            "%llu void, %llu changes of members, hash %016llx\n",
-            (unsigned long long)seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
-            (unsigned long long)s->messages, (unsigned long long)s->node[1].machine.store->at.index,
-            (unsigned long long)s->crashes, (unsigned long long)s->snapshots, (unsigned long long)s->voids,
-            (unsigned long long)s->conf_changes, (unsigned long long)(s->rng ^ s->seq));
+        printf("seed %llu: %llu operations, %llu replies, %llu messages, %llu "
+               "entries, %llu crashes, %llu snapshots, "
+               "%llu void, %llu changes of members, hash %016llx\n",
+               (unsigned long long)seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
+               (unsigned long long)s->messages, (unsigned long long)s->node[1].machine.store->at.index,
+               (unsigned long long)s->crashes, (unsigned long long)s->snapshots, (unsigned long long)s->voids,
+               (unsigned long long)s->conf_changes, (unsigned long long)(s->rng ^ s->seq));
     sim_free(s);
 }
 
@@ -274,18 +277,18 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--trace")) o.trace = true;
         else if (!strcmp(argv[i], "--verbose")) o.verbose = true;
         else {
-            fprintf(stderr,
-                    "usage: sim [--seed N] [--seeds N] [--seconds S] [--nodes N] [--plant BUG] [--trace] "
-                    "[--verbose]\n");
+            fprintf(stderr, "usage: sim [--seed N] [--seeds N] [--seconds S] "
+                            "[--nodes N] [--plant BUG] [--trace] "
+                            "[--verbose]\n");
             return 2;
         }
     }
     if (o.nodes < 1 || o.nodes > NODES_MAX) return 2;
     for (u64 i = 0; i < o.seeds; i++) sim_run(&o, o.seed + i);
     double cpu = (double)clock() / CLOCKS_PER_SEC;
-    printf(
-        "%llu seeds from %llu, %llu s of %u nodes each: no violation, %.0f simulated seconds per CPU second\n",
-        (unsigned long long)o.seeds, (unsigned long long)o.seed, (unsigned long long)o.seconds, o.nodes,
-        (double)(o.seeds * (o.seconds + CALM_US / 1000000)) / cpu);
+    printf("%llu seeds from %llu, %llu s of %u nodes each: no violation, %.0f "
+           "simulated seconds per CPU second\n",
+           (unsigned long long)o.seeds, (unsigned long long)o.seed, (unsigned long long)o.seconds, o.nodes,
+           (double)(o.seeds * (o.seconds + CALM_US / 1000000)) / cpu);
     return 0;
 }

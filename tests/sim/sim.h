@@ -20,13 +20,13 @@
 enum {
     NODES_MAX = 9,
     KEYS_MAX = 8192,
-    CLIENTS = 6,
+    CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
     TICK_US = 100000,
     START_MS = 1000000000 /* the true time at the start */
 };
 
-/* Planted in the simulator's machine, beside those of raft/plant.h. */
+/* Planted in the simulator's machine, beside those of raft/plant.h. The bits differ. */
 enum { PLANT_EXPIRE_BY_WALL = 8, PLANT_RECLAIM_AHEAD = 16 };
 
 enum event_type {
@@ -140,6 +140,8 @@ struct sim {
     u64 seed, rng, now_us, end_us, seq;
     u32 nodes_n, plant;
     bool trace, calm;
+    bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
+    u32 faults; /* those that this seed has, one bit each: few at a time find more than all at once */
     struct node node[NODES_MAX + 1]; /* by id */
     struct event *heap;
     u32 heap_n, heap_cap;
@@ -174,6 +176,7 @@ void node_free(struct node *n);
 void node_event(struct node *n, struct event *e);
 u64 node_wall_ms(const struct node *n);
 u64 node_digest(const struct store *st);
+void nodes_check_logs(struct sim *s);
 
 /* client.c */
 void clients_start(struct sim *s);
@@ -187,6 +190,7 @@ void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint);
 void clients_check(struct sim *s);
 
 /* fault.c */
+void fault_choose(struct sim *s); /* which faults this seed has */
 void fault_event(struct sim *s);
 void fault_heal(struct sim *s);
 
