@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/rand.h"
-#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/random_element.h"
 #include "engine/rocks/type/elements.h"
 #include "engine/rocks/type/fields.h"
 #include "rounds.h"

@@ -1,6 +1,6 @@
 /* Streams of the rocks engine: what the suite can't see. The bytes in the database, ranges that are erased
  * as such, what is left behind, and databases from before there were streams. */
-#include "engine/rocks/cuts.h"
+#include "engine/rocks/delta.h"
 #include "engine/rocks/store/store_impl.h"
 #include "unit/rocks_helpers.h"
 
@@ -217,7 +217,7 @@ static void queue(void **state)
     bytes name;
     make(&ref, LENGTH);
     tick();
-    u64 waded = store_waded(store());
+    u64 skipped = store_tombstones_skipped(store());
     for (u32 i = 0; i < LONG; i++) {
         find(&ref);
         e->ops->rows.put(e, &ref, name_of(i + LENGTH), L("value"));
@@ -227,7 +227,7 @@ static void queue(void **state)
         assert_true(bytes_eq(name, name_of(i + 1)));
         tick();
     }
-    assert_in_range(store_waded(store()) - waded, LONG / 2, 40 * LONG);
+    assert_in_range(store_tombstones_skipped(store()) - skipped, LONG / 2, 40 * LONG);
     find(&ref);
     assert_int_equal(e->ops->rows.erase(e, &ref, L("e"), L("f")), LENGTH);
     tick();
@@ -285,7 +285,7 @@ static void ended_walks(void **state)
 }
 
 /* Many ranges, in any order, against an array. */
-static void cuts(void **state)
+static void erased_ranges(void **state)
 {
     (void)state;
     enum { N = 200 };
@@ -298,11 +298,11 @@ static void cuts(void **state)
         struct row *r = row_of(&ref);
         for (u32 n = rand_below(&rng, 20); n > 0; n--) {
             u32 from = (u32)rand_below(&rng, N), to = from + 1 + (u32)rand_below(&rng, 20);
-            cuts_add(rk, r, delta_keep(rk, name_of(from)), delta_keep(rk, name_of(to)), false);
+            delta_erase_range(rk, r, delta_keep(rk, name_of(from)), delta_keep(rk, name_of(to)), false);
             for (u32 i = from; i < MIN(to, N); i++) gone[i] = true;
-            const struct cuts *c = r->delta->cuts;
+            const struct erased_ranges *c = r->delta->erased;
             for (u32 i = 0; i + 1 < c->n; i++) assert_true(bytes_cmp(c->v[i].to, c->v[i + 1].from) < 0);
-            for (u32 i = 0; i < N; i++) assert_int_equal(cuts_find(c, name_of(i)) != NULL, gone[i]);
+            for (u32 i = 0; i < N; i++) assert_int_equal(delta_erased_range(r->delta, name_of(i)) != NULL, gone[i]);
         }
         e->ops->drop(e, &ref);
     }
@@ -339,7 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(layout), TEST(ranges), TEST(trimmed), TEST(dropped), TEST(queue), TEST(wiped),
-        TEST(ended_walks), TEST(cuts), TEST(older_database),
+        TEST(ended_walks), TEST(erased_ranges), TEST(older_database),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,12 @@
  * - order.v[0 .. order.n) are the first order.n touched changes, sorted by sub. Those touched
  *   since hang from order.rest, and are merged in when an order is wanted next: so a command
  *   that changes and one that walks may take turns without sorting everything each time.
+ * - Erased ranges are ascending and disjoint: erased.v[i].to < erased.v[i + 1].from.
  * - A delta belongs to one version of its collection: row_drop releases it. */
 #include "engine/rocks/delta.h"
 
 #include <stdlib.h>
 
-#include "engine/rocks/cuts.h"
 #include "engine/rocks/type/elements.h"
 
 #define SUB_ROOM 64
@@ -203,7 +203,7 @@ struct change *delta_at(struct rk *rk, struct row *r, bytes sub)
     struct change *c = find(d, sub, &hash);
     if (c) return c;
     c = change_new(rk, sub);
-    if (!row_has_base(r) || cuts_find(d->cuts, sub) || read_stored(rk, r, c)) add(r, c, hash);
+    if (!row_has_base(r) || delta_erased_range(d, sub) || read_stored(rk, r, c)) add(r, c, hash);
     return c;
 }
 
@@ -329,4 +329,67 @@ struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n)
     }
     d->order.n = d->touched;
     return v;
+}
+
+/* -- erased ranges ------------------------------------------------------------------------- */
+
+/* The number of ranges that end before `sub`; a range that ends right at it counts unless `adjacent`. */
+static u32 ranges_before(const struct erased_ranges *e, bytes sub, bool adjacent)
+{
+    u32 low = 0, high = e->n;
+    while (low < high) {
+        u32 mid = low + (high - low) / 2;
+        int order = bytes_cmp(e->v[mid].to, sub);
+        if (order < 0 || (order == 0 && !adjacent)) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+const struct erased_range *delta_erased_range(const struct delta *d, bytes sub)
+{
+    const struct erased_ranges *e = d->erased;
+    if (LIKELY(!e)) return NULL;
+    u32 i = ranges_before(e, sub, false);
+    return i < e->n && bytes_cmp(e->v[i].from, sub) <= 0 ? &e->v[i] : NULL;
+}
+
+static void ranges_grow(struct rk *rk, struct erased_ranges *e)
+{
+    if (e->n < e->cap) return;
+    e->cap = MAX(2 * e->cap, 4);
+    struct erased_range *v = arena_alloc(&rk->arena, e->cap * sizeof *v);
+    if (e->n) memcpy(v, e->v, e->n * sizeof *v);
+    e->v = v;
+}
+
+/* Merges the new range with those it overlaps or touches: v[at .. end). */
+void delta_erase_range(struct rk *rk, struct row *r, bytes from, bytes to, bool as_tombstone)
+{
+    struct delta *d = delta_of(rk, r);
+    if (!d->erased) {
+        d->erased = arena_alloc(&rk->arena, sizeof *d->erased);
+        *d->erased = (struct erased_ranges){0};
+    }
+    struct erased_ranges *e = d->erased;
+    u32 at = ranges_before(e, from, true), end = at;
+    for (; end < e->n && bytes_cmp(e->v[end].from, to) <= 0; end++) {
+        if (bytes_cmp(e->v[end].from, from) < 0) from = e->v[end].from;
+        if (bytes_cmp(e->v[end].to, to) > 0) to = e->v[end].to;
+        as_tombstone |= e->v[end].as_tombstone;
+    }
+    if (end == at) ranges_grow(rk, e);
+    memmove(&e->v[at + 1], &e->v[end], (e->n - end) * sizeof *e->v);
+    e->v[at] = (struct erased_range){from, to, as_tombstone};
+    e->n = e->n + 1 - (end - at);
+}
+
+void delta_write_ranges(struct rk *rk, struct row *r, enum family f)
+{
+    const struct erased_ranges *e = r->delta->erased;
+    for (u32 i = 0; e && i < e->n; i++) {
+        if (!e->v[i].as_tombstone) continue;
+        bytes from = delta_keep(rk, delta_key(rk, r, e->v[i].from));
+        store_delete_range(rk->session, f, from, delta_key(rk, r, e->v[i].to));
+    }
 }

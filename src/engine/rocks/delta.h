@@ -28,7 +28,18 @@ struct change {
 struct fields;
 struct list;
 struct ordering;
-struct cuts;
+
+/* A range of the collection that the transaction has erased. What is stored in it is gone, with or without a
+ * change record; what was changed since counts. */
+struct erased_range {
+    bytes from, to;    /* [from, to); they live as long as the transaction */
+    bool as_tombstone; /* commit writes a range deletion; otherwise each stored element has a change record */
+};
+
+struct erased_ranges {
+    struct erased_range *v; /* ascending, disjoint and not adjacent */
+    u32 n, cap;
+};
 
 #define DELTA_FEW 8
 
@@ -48,7 +59,7 @@ struct delta {
     struct fields *fields; /* fields.c's; NULL: not needed yet */
     struct list *list;         /* seq.c's, likewise */
     struct ordering *ordering; /* order.c's, likewise */
-    struct cuts *cuts;         /* what is stored and gone, though no change says so: cuts.h; NULL: nothing */
+    struct erased_ranges *erased; /* NULL: none */
 };
 
 /* The element's change record, with what is stored read in if RocksDB may have it. Never NULL;
@@ -82,6 +93,18 @@ void delta_release(struct delta *d); /* at the end of the transaction, or with t
 
 /* The touched changes in the order of subs; valid until the next change. */
 struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n);
+
+/* -- erased ranges ------------------------------------------------------------------------ */
+
+/* Erases [from, to), which must live as long as the transaction. A walk skips the range at once. Erasing
+ * many elements `as_tombstone` needs no change record for each: commit writes one range deletion, before
+ * any put. */
+void delta_erase_range(struct rk *rk, struct row *r, bytes from, bytes to, bool as_tombstone);
+
+/* The erased range that contains `sub`; NULL: none. */
+const struct erased_range *delta_erased_range(const struct delta *d, bytes sub);
+
+void delta_write_ranges(struct rk *rk, struct row *r, enum family f); /* range deletions into the batch */
 
 /* -- walks: walk.c ----------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "engine/rocks/companion.h"
 #include "engine/rocks/due/due.h"
 #include "engine/rocks/state.h"
-#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/random_element.h"
 #include "engine/rocks/type/elements.h"
 
 static u32 regions_slots(const struct rocks_region *r) { return (u32)r->last - r->first + 1; }

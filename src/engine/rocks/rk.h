@@ -56,7 +56,7 @@ struct row {
     struct buf value;     /* strings (row_value); heads of streams; hashes: fields.h */
     struct delta *delta;  /* collections: what this transaction changed; NULL: nothing */
     struct ranks *ranks;  /* big sorted sets: zset.c's; NULL: not loaded */
-    struct gaps *gaps;    /* streams: gaps.h; NULL: none is known */
+    struct gaps *gaps;    /* streams: type/rows.h; NULL: none is known */
     struct {              /* as RocksDB has it: what the changes are relative to */
         u8 type;          /* TYPE_NONE: absent */
         i64 deadline_ms;
@@ -132,7 +132,7 @@ struct rk {
     struct slot_log slot_log;
     struct region_cut cut;
     struct cursors cursors;
-    struct draws *draws; /* draw.c's */
+    struct draws *draws; /* type/random_element.c's */
     struct elements *elements; /* lately used ones of collections; NULL in a view */
     struct buf scratch;
     u64 last_version, applied_seq;

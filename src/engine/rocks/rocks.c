@@ -3,7 +3,7 @@
 
 #include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
-#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/random_element.h"
 #include "engine/rocks/type/elements.h"
 #include "engine/rocks/keys.h"
 #include "engine/rocks/due/due_counts.h"

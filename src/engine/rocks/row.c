@@ -6,7 +6,7 @@
  * - Rows leave the cache between transactions only, so that references to them hold.
  * - rk->row_bytes is the sum of the cached rows' cost. */
 #include "engine/rocks/delta.h"
-#include "engine/rocks/type/gaps.h"
+#include "engine/rocks/type/rows.h"
 #include "engine/rocks/type/ranks.h"
 #include "engine/rocks/rk.h"
 #include "engine/rocks/state.h"

@@ -13,7 +13,7 @@
  * What can't be read sets `failed`: of the view, and where the walk itself can't go on, of the engine. */
 #include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
-#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/random_element.h"
 #include "engine/rocks/legacy.h"
 
 #define STEPS 64 /* without finding a key, in one call */

@@ -1,9 +1,8 @@
 /* Walks over a collection: what is stored, merged with what the transaction has changed. */
-#include "engine/rocks/cuts.h"
 #include "engine/rocks/delta.h"
-#include "engine/rocks/type/gaps.h"
+#include "engine/rocks/type/rows.h"
 
-#define WADING 8 /* steps before a row is found, from which on they are worth a note */
+#define SKIPPED_MANY 8 /* tombstones skipped before a row was found, from which on the gap is recorded */
 
 /* The i-th ordered change in the walk's direction. */
 static struct change *ordered_at(const struct walk *w, u32 i)
@@ -46,31 +45,31 @@ static bool stand_on(struct walk *w, struct change *c, bytes sub, bytes value)
     return true;
 }
 
-/* Brings the base to the first stored element behind a cut it stands in. */
-static void leave_cut(struct walk *w, const struct cut *cut)
+/* Moves the base from within an erased range to the first stored element after it. */
+static void skip_erased(struct walk *w, const struct erased_range *range)
 {
     if (!w->reverse) {
-        store_seek(w->base, delta_key(w->rk, w->row, cut->to));
+        store_seek(w->base, delta_key(w->rk, w->row, range->to));
         return;
     }
-    store_seek_back(w->base, delta_key(w->rk, w->row, cut->from));
-    if (store_valid(w->base) && bytes_eq(base_sub(w), cut->from)) store_prev(w->base);
+    store_seek_back(w->base, delta_key(w->rk, w->row, range->from));
+    if (store_valid(w->base) && bytes_eq(base_sub(w), range->from)) store_prev(w->base);
 }
 
-/* The stored element the base stands on, or comes to behind a cut. False: there is none. */
+/* The stored element at the base, or the next one after an erased range. False: there is none. */
 static bool next_stored(struct walk *w, bytes *sub)
 {
     while (w->base && store_valid(w->base)) {
         *sub = base_sub(w);
-        const struct cut *cut = cuts_find(w->row->delta->cuts, *sub);
-        if (LIKELY(!cut)) return true;
-        leave_cut(w, cut);
+        const struct erased_range *range = delta_erased_range(w->row->delta, *sub);
+        if (LIKELY(!range)) return true;
+        skip_erased(w, range);
     }
     return false;
 }
 
 /* Stands on the nearer of the next stored and the next changed element. */
-static bool settle(struct walk *w)
+static bool walk_settle(struct walk *w)
 {
     bytes sub = {0};
     bool stored = next_stored(w, &sub);
@@ -92,24 +91,25 @@ static bool settle(struct walk *w)
     }
 }
 
-/* Stands on the first stored row of a stream from here on. What that costs is noted. */
+/* Moves to a stream's first stored row at or after `from`, past a known gap; records the gap if many
+ * tombstones were skipped. */
 static void seek_over_gaps(struct walk *w, bytes from)
 {
     struct gap *gap = gaps_find(w->row->gaps, from);
-    const struct cut *cut = cuts_find(w->row->delta->cuts, from);
-    if (cut && !w->reverse) {
-        leave_cut(w, cut);
+    const struct erased_range *range = delta_erased_range(w->row->delta, from);
+    if (range && !w->reverse) {
+        skip_erased(w, range);
         return;
     }
     if (w->reverse) {
         store_seek_back(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->from) : from));
         return;
     }
-    u64 waded = store_waded(w->rk->session);
+    u64 skipped = store_tombstones_skipped(w->rk->session);
     if (gap && gap->endless) store_seek(w->base, delta_after(w->rk, w->row));
     else store_seek(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->to) : from));
-    if (store_waded(w->rk->session) - waded < WADING || w->rk->base.failed) return;
-    gaps_note(&w->row->gaps, gap, from, store_valid(w->base) ? base_sub(w) : (bytes){0});
+    if (store_tombstones_skipped(w->rk->session) - skipped < SKIPPED_MANY || w->rk->base.failed) return;
+    gaps_record(&w->row->gaps, gap, from, store_valid(w->base) ? base_sub(w) : (bytes){0});
 }
 
 bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool reverse)
@@ -125,7 +125,7 @@ bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool r
         else if (from.p) (reverse ? store_seek_back : store_seek)(w->base, delta_key(rk, r, from));
         else (reverse ? store_seek_last : store_seek_first)(w->base);
     }
-    return settle(w);
+    return walk_settle(w);
 }
 
 bool walk_next(struct walk *w)
@@ -137,7 +137,7 @@ bool walk_next(struct walk *w)
         w->at++;
     }
     if (!w->change) step_base(w);
-    return settle(w);
+    return walk_settle(w);
 }
 
 void walk_done(struct walk *w)

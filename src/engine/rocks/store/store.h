@@ -80,7 +80,7 @@ void store_next(struct store_iter *it);
 void store_prev(struct store_iter *it);
 bool store_valid(const struct store_iter *it); /* false at the end, and after a failure */
 /* What is deleted or overwritten and iterators had to pass, so far. */
-u64 store_waded(const struct store_session *s);
+u64 store_tombstones_skipped(const struct store_session *s);
 bytes store_key(const struct store_iter *it);
 bytes store_iter_value(const struct store_iter *it);
 

@@ -221,7 +221,7 @@ bytes store_iter_value(const struct store_iter *it)
 }
 
 /* RocksDB counts by thread. */
-u64 store_waded(const struct store_session *s)
+u64 store_tombstones_skipped(const struct store_session *s)
 {
     return rocksdb_perfcontext_metric(s->perf, rocksdb_internal_delete_skipped_count) +
            rocksdb_perfcontext_metric(s->perf, rocksdb_internal_key_skipped_count);

@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "base/rand.h"
 #include "engine/fill.h"
-#include "engine/rocks/type/draw.h"
+#include "engine/rocks/type/random_element.h"
 #include "engine/rocks/type/fields.h"
 
 #define COUNTED 256    /* elements up to which a draw counts them through */

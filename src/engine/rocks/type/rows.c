@@ -1,13 +1,15 @@
 /* Streams of the rocks engine: a row is P · version · name → value of `redis_stream`, and the head is the
  * end of the key's metadata (row->value). row->size is what the commands say.
  *
- * Whether a row is there is asked only where it matters: a put reads nothing, and counts as one that may be
- * stored already. What is erased is a range (cuts.h), and where it is much neither takes memory for each
- * row nor leaves a tombstone for each. Where rows were, at the front, walks know the gaps (gaps.h). */
-#include "engine/rocks/cuts.h"
-#include "engine/rocks/type/gaps.h"
+ * Reads happen only where the answer matters: a put reads nothing, and counts as one that may be stored
+ * already. Erasing a long range is one range deletion (delta_erase_range): it takes neither a change record
+ * nor a tombstone for each row. */
+#include "engine/rocks/type/rows.h"
 
-#define BIG_CUT 256 /* rows erased at once, from which on a range deletion is worth its price to readers */
+#include "base/alloc.h"
+#include "engine/rocks/delta.h"
+
+#define LONG_RANGE 256 /* rows erased at once, from which on a range deletion is worth its cost for readers */
 
 /* -- head and rows ------------------------------------------------------------------------- */
 
@@ -39,7 +41,7 @@ static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *v
     return c->exists;
 }
 
-/* A change record of a row that nobody has asked for. */
+/* The change record of a row, made without reading what is stored. */
 static struct change *unread_change(struct rk *rk, struct row *r, bytes name)
 {
     struct change *c = delta_peek(r, name);
@@ -78,16 +80,16 @@ static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes t
     bool more = walk_start(&w, rk, r, from.n ? from : BYTES_LIT(""), false);
     for (; more && bytes_cmp(w.sub, end) < 0; more = walk_next(&w), n++) {
         if (n == 0) row_touch(rk, r);
-        struct change *c = n < BIG_CUT ? unread_change(rk, r, w.sub) : delta_peek(r, w.sub);
+        struct change *c = n < LONG_RANGE ? unread_change(rk, r, w.sub) : delta_peek(r, w.sub);
         if (c) delta_erase(rk, r, c);
     }
     walk_done(&w);
-    if (n && !rk->base.failed) cuts_add(rk, r, delta_keep(rk, from), end, n > BIG_CUT);
-    if (n > BIG_CUT) store_orphaned(rk->store, FAM_STREAM, n);
+    if (n && !rk->base.failed) delta_erase_range(rk, r, delta_keep(rk, from), end, n > LONG_RANGE);
+    if (n > LONG_RANGE) store_orphaned(rk->store, FAM_STREAM, n);
     return n;
 }
 
-/* What the transaction has looked at or changed in a range is gone. */
+/* Erases the rows of a range that have a change record. */
 static void erase_known(struct rk *rk, struct row *r, bytes from, bytes to)
 {
     const struct delta *d = delta_of(rk, r);
@@ -98,12 +100,12 @@ static void erase_known(struct rk *rk, struct row *r, bytes from, bytes to)
     }
 }
 
-/* Nothing that is stored is read. */
+/* Erases a range without reading it. */
 static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    if (about <= BIG_CUT || !row_has_base(r) || bytes_cmp(from, to) >= 0) {
+    if (about <= LONG_RANGE || !row_has_base(r) || bytes_cmp(from, to) >= 0) {
         rows_erase(e, ref, from, to);
         return;
     }
@@ -111,7 +113,7 @@ static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes t
     from = delta_keep(rk, from);
     to = delta_keep(rk, to);
     erase_known(rk, r, from, to);
-    cuts_add(rk, r, from, to, true);
+    delta_erase_range(rk, r, from, to, true);
     store_orphaned(rk->store, FAM_STREAM, about);
 }
 
@@ -142,7 +144,7 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     if (w->more && !w->first) w->more = walk_next(&w->w);
     w->first = false;
     if (!w->more) return false;
-    bool copy = !it->passing && !w->w.change; /* a stored one is in the iterator's memory */
+    bool copy = !it->passing && !w->w.change; /* a stored row is in the iterator's memory */
     *name = copy ? delta_keep(w->w.rk, w->w.sub) : w->w.sub;
     if (value) *value = copy ? delta_keep(w->w.rk, w->w.value) : w->w.value;
     return true;
@@ -177,14 +179,77 @@ void rows_commit(struct rk *rk, struct row *r)
     u32 n;
     if (!r->delta) return;
     enum family f = row_family(r);
-    cuts_write(rk, r, f);
+    delta_write_ranges(rk, r, f);
     if (!r->delta->touched) return;
     bytes prefix = delta_prefix(rk, r);
     struct change **ordered = delta_ordered(rk, r, &n);
     for (u32 i = 0; i < n; i++) {
         const struct change *c = ordered[i];
-        if (c->put) gaps_put(r->gaps, c->sub);
+        if (c->put) gaps_row_stored(r->gaps, c->sub);
         if (c->put) store_put2(rk->session, f, prefix, c->sub, c->value);
         else if (c->stored) store_delete2(rk->session, f, prefix, c->sub);
     }
+}
+
+/* -- gaps -------------------------------------------------------------------------------------- */
+
+static bool gap_contains(const struct gap *g, bytes name)
+{
+    if (bytes_cmp(buf_bytes(&g->from), name) > 0) return false;
+    return g->endless || bytes_cmp(name, buf_bytes(&g->to)) < 0;
+}
+
+struct gap *gaps_find(struct gaps *g, bytes name)
+{
+    for (u32 i = 0; g && i < g->n; i++) {
+        if (!gap_contains(&g->v[i], name)) continue;
+        g->v[i].used = ++g->uses;
+        return &g->v[i];
+    }
+    return NULL;
+}
+
+static struct gap *gaps_take_slot(struct gaps *g)
+{
+    if (g->n < GAPS_MAX) return &g->v[g->n++];
+    struct gap *oldest = &g->v[0];
+    for (u32 i = 1; i < GAPS_MAX; i++)
+        if (g->v[i].used < oldest->used) oldest = &g->v[i];
+    return oldest;
+}
+
+static void gap_set(struct buf *b, bytes to)
+{
+    buf_clear(b);
+    buf_append_bytes(b, to);
+}
+
+void gaps_record(struct gaps **all, struct gap *known, bytes from, bytes to)
+{
+    if (!*all) *all = mem_zalloc(sizeof **all);
+    if (!known) {
+        known = gaps_take_slot(*all);
+        gap_set(&known->from, from);
+    }
+    known->used = ++(*all)->uses;
+    known->endless = !to.p;
+    gap_set(&known->to, to);
+}
+
+void gaps_row_stored(struct gaps *g, bytes name)
+{
+    for (u32 i = 0; g && i < g->n; i++) {
+        if (!gap_contains(&g->v[i], name)) continue;
+        g->v[i].endless = false;
+        gap_set(&g->v[i].to, name);
+    }
+}
+
+void gaps_free(struct gaps *g)
+{
+    for (u32 i = 0; g && i < GAPS_MAX; i++) {
+        buf_release(&g->v[i].from);
+        buf_release(&g->v[i].to);
+    }
+    mem_free(g);
 }
