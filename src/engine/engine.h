@@ -128,7 +128,7 @@ struct rows_ops {
 /* Metadata: what the server keeps beside the data, as rows of a kind, each with a name. Changes belong to the
  * open transaction; an engine that loses its data with the process keeps no metadata either. */
 enum meta_kind {
-    META_FUNCTIONS, /* exec/function_rows.c */
+    META_FUNCTIONS, /* script/function_rows.c */
 };
 #define ENGINE_META_MAX ((size_t)40 << 20) /* bytes of a value */
 

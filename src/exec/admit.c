@@ -5,7 +5,7 @@
 #include "exec/multi.h"
 #include "exec/permit.h"
 #include "exec/route.h"
-#include "exec/script.h"
+#include "script/script.h"
 
 #define SHOWN_ARGS 128 /* how much of the arguments an "unknown command" error repeats */
 

@@ -7,7 +7,7 @@
 #include "command/commands.h"
 #include "exec/permit.h"
 #include "exec/route.h"
-#include "exec/script.h"
+#include "script/script.h"
 
 static struct transaction *open_tx(struct session *s)
 {

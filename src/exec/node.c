@@ -1,6 +1,6 @@
 #include "exec/node.h"
 
-#include "exec/functions.h"
+#include "script/functions.h"
 #include "exec/region.h"
 
 void node_init(struct node *n, u64 seed)

@@ -7,7 +7,7 @@
  *   the node's                                      a region's
  *   functions (the set of libraries; the rows       engine, journal, keyspace, expire cycle, clock, expiry
  *   that keep them are in the first region's        mode, seeds, expiry stream, own keys of a replica
- *   engine, see exec/functions.h)
+ *   engine, see script/functions.h)
  *   the limit of memory and the evictor: there      what was evicted (its own journal records)
  *   is one heap
  *   refuse_writes: there is one store               doomed: a failed write dooms only its transaction
@@ -25,7 +25,7 @@
 #include "command/command.h"
 #include "exec/acl.h"
 #include "exec/region_map.h"
-#include "exec/touch.h"
+#include "exec/key_listeners.h"
 #include "keyspace/evict.h"
 
 struct request;
@@ -42,7 +42,7 @@ struct node {
     bool open;               /* the default user needs no password: whoever has not said one is that user */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool paused;             /* `holds` is to be asked: the owner keeps this up to date */
-    bool replays_script;     /* `script` comes from a file or a primary: exec/script_replay.h */
+    bool replays_script;     /* `script` comes from a file or a primary: script/script_replay.h */
     bool scripts_unbound;    /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;        /* the limit was met when the last command of a client began */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
@@ -72,7 +72,7 @@ struct node {
     } host;
     struct scripts *scripts;     /* EVAL's; NULL: never needed so far */
     u64 scripts_evicted;         /* from its cache, since the last CONFIG RESETSTAT */
-    struct functions *functions; /* likewise: exec/functions.h */
+    struct functions *functions; /* likewise: script/functions.h */
     struct evictor evictor;
 };
 

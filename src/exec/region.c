@@ -4,10 +4,10 @@
 
 #include "command/commands.h"
 #include "exec/admit.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 #include "exec/multi.h"
 #include "exec/route.h"
-#include "exec/script_replay.h"
+#include "script/script_replay.h"
 #include "resp/request.h"
 
 void region_init(struct region *r, struct node *node, struct engine *eng, u64 seed)

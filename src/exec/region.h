@@ -8,7 +8,7 @@
 #include "command/expiry_stream.h"
 #include "command/waiting.h"
 #include "exec/node.h"
-#include "exec/touch.h"
+#include "exec/key_listeners.h"
 #include "exec/waiters.h"
 #include "keyspace/expire.h"
 #include "keyspace/own_keys.h"

@@ -53,7 +53,7 @@ void waiters_remove(struct waiter *w);
 typedef bool (*waiter_fn)(void *arg, struct waiter *w, bytes key);
 void waiters_serve(struct region *r, waiter_fn serve, void *arg);
 
-/* For the region's watcher (exec/touch.h), while LISTEN_WAIT is on. */
+/* For the region's watcher (exec/key_listeners.h), while LISTEN_WAIT is on. */
 void waiters_changed(struct region *r, u32 db, bytes key);
 void waiters_flushing(struct region *r, u32 db);
 void waiters_swapped(struct region *r, u32 a, u32 b);

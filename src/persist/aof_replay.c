@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "exec/script_replay.h"
+#include "script/script_replay.h"
 
 #define ARGS_MAX INT32_MAX
 #define BULK_MAX INT32_MAX

@@ -7,7 +7,7 @@
 #define MAYFLY_PERSIST_COMMAND_SAVE_H
 
 #include "rdb/rdb_value.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 
 #define COMMAND_SAVE_ELEMENTS 64 /* in a command, as in Redis */
 

@@ -4,7 +4,7 @@
 #define MAYFLY_PERSIST_RDB_FILE_H
 
 #include "rdb/rdb_value.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 #include "keyspace/keyspace.h"
 
 /* -- writing: rdb_write.c ------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "command/commands.h"
-#include "exec/script_replay.h"
+#include "script/script_replay.h"
 #include "repl/link.h"
 #include "server/client/monitor.h"
 #include "server/commit.h"

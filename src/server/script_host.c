@@ -3,8 +3,8 @@
 #include "server/script_host.h"
 
 #include "base/clock.h"
-#include "exec/functions.h"
-#include "exec/script.h"
+#include "script/functions.h"
+#include "script/script.h"
 #include "server/client/monitor.h"
 #include "server/commit.h"
 #include "server/tick.h"

@@ -8,7 +8,7 @@
 
 #include "engine/memory/memory.h"
 #include "engine/rocks/rocks.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/rand.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 #include "harness.h"
 #include "unit/rocks_helpers.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/rand.h"
-#include "exec/lua_libs.h"
+#include "script/lua_libs.h"
 
 struct heap {
     size_t used, limit;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/script.h"
+#include "script/script.h"
 #include "harness.h"
 
 /* -- refusals ------------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/key_slot.h"
-#include "exec/functions.h"
+#include "script/functions.h"
 #include "exec/multi.h"
 #include "exec/node_sums.h"
 #include "exec/route.h"

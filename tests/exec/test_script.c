@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "dataset.h"
-#include "exec/script.h"
+#include "script/script.h"
 #include "generate.h"
 #include "harness.h"
 

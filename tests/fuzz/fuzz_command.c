@@ -18,7 +18,7 @@
 #include "../exec/dataset.h"
 #include "../exec/generate.h"
 #include "../exec/harness.h"
-#include "exec/script.h"
+#include "script/script.h"
 #include "resp/command.h"
 
 #define FUZZ_DBS 3

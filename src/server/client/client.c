@@ -3,7 +3,7 @@
 
 #include "command/commands.h"
 #include "exec/multi.h"
-#include "exec/script.h"
+#include "script/script.h"
 
 #define FLAGS_MOST 16
 

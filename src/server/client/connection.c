@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "command/commands.h"
 #include "exec/multi.h"
-#include "exec/script.h"
+#include "script/script.h"
 #include "server/client/client.h"
 #include "server/client/monitor.h"
 #include "server/client/users.h"

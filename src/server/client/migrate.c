@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "exec/touch.h"
+#include "exec/key_listeners.h"
 #include "server/server.h"
 
 #define LINE_MAX_BYTES (64u << 10) /* of an answer: more is no answer */

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "rdb/rdb_value.h"
-#include "exec/touch.h"
+#include "exec/key_listeners.h"
 #include "resp/command.h"
 #include "server/server.h"
 

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "command/commands.h"
-#include "exec/script.h"
+#include "script/script.h"
 
 static void enter(struct server *s, struct session *session)
 {

@@ -1,7 +1,7 @@
 /* SHUTDOWN, MODULE and LOLWUT. */
 #include "base/clock.h"
 #include "command/commands.h"
-#include "exec/script.h"
+#include "script/script.h"
 #include "server/client/client.h"
 #include "server/server.h"
 
