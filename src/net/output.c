@@ -10,11 +10,17 @@
 
 /* -- gathering ----------------------------------------------------------------------------- */
 
-struct reply conn_reply(struct conn *c)
+/* Apart from conn_reply, which is called for every request and mostly has nothing of this to do. */
+static COLD void output_begin(struct conn *c)
 {
     if (!c->out.p) c->out = net_borrow(c->net);
     net_make_ready(c);
-    if (UNLIKELY(c->net->fences.count)) fence_enter(c);
+    if (c->net->fences.count) fence_enter(c);
+}
+
+struct reply conn_reply(struct conn *c)
+{
+    if (UNLIKELY(!c->out.p || !c->ready || c->net->fences.count)) output_begin(c);
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
