@@ -1,78 +1,5 @@
-/* See group.h, whose rules are referred to by number. */
-#include "raft/group.h"
-
-#include "base/alloc.h"
-#include "raft/plant.h"
-
-enum { GROUP_CATCH_UP_ENTRIES = 64 };
-
-/* Messages between groups: the core's, or a question of a follower read and its answer. */
-enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3 };
-
-/* Messages that wait for the write `number` to be durable; to_sync: it has an fsync of its own. */
-struct group_held {
-    u64 number;
-    bool to_sync;
-    size_t bytes_from, bytes_n; /* in g->held_bytes: (to, size, message) … */
-};
-
-/* A read on the leader that waits for its confirmation. */
-struct group_read {
-    u64 number;                    /* of the ReadIndex that confirms it, or a later one */
-    u64 id;                        /* local: what `confirmed` gets */
-    u64 from, from_nonce, from_id; /* another member's: whom to answer, */
-    u64 clock_ms;                  /* and what its clock must have reached */
-};
-
-/* A follower read of ours. */
-struct group_wish {
-    u64 id, index, clock_ms; /* how far to apply; index 0: not answered yet */
-    u64 asked_tick, born_tick;
-};
-
-struct group {
-    struct group_config config;
-    struct raft_core *core;
-    struct raft_log *log;
-    struct raft_machine *machine;
-    struct raft_applied at;
-    u64 wall_ms, ticks;
-
-    u64 durable;
-    struct group_held *held;
-    size_t held_n, held_cap;
-    struct buf held_bytes, frame;
-
-    struct {
-        bool active;
-        u64 term, index;
-    } flight;
-    u64 leader_term; /* the term this member leads in; 0: it does not */
-    u64 floor_ms;    /* this leader proposes and evaluates nothing before */
-    u64 proposed_ms; /* the stamp of what it proposed last */
-
-    u64 reads_number, reads_asked_tick; /* of the last ReadIndex */
-    struct group_read *reads;
-    size_t reads_n, reads_cap;
-    struct group_wish *wishes;
-    size_t wishes_n, wishes_cap;
-    u64 next_id;
-
-    bool installing;
-    struct raft_ready install; /* its number, hard state and index */
-    u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
-    u32 planted; /* see raft/plant.h */
-};
-
-#define GROUP_PUSH(g, list)                                                                  \
-    (((g)->list##_n == (g)->list##_cap                                                       \
-          ? (void)((g)->list##_cap = (g)->list##_cap ? (g)->list##_cap * 2 : 8,              \
-                   (g)->list = mem_realloc((g)->list, (g)->list##_cap * sizeof(*(g)->list))) \
-          : (void)0),                                                                        \
-     &(g)->list[(g)->list##_n++])
-
-static void group_run(struct group *g);
-static bool group_propose_clock(struct group *g);
+/* Storing, sending, applying and evaluating. See group.h, whose rules are referred to by number. */
+#include "raft/group_parts.h"
 
 /* ---- Opening. */
 
@@ -149,14 +76,14 @@ void group_close(struct group *g)
 
 /* ---- Sending. */
 
-static void group_put(struct buf *b, u64 value)
+void group_put(struct buf *b, u64 value)
 {
     u8 le[8];
     for (u32 i = 0; i < 8; i++) le[i] = (u8)(value >> (8 * i));
     buf_append(b, le, 8);
 }
 
-static u64 group_get(const char *p)
+u64 group_get(const char *p)
 {
     u64 value = 0;
     for (u32 i = 0; i < 8; i++) value |= (u64)(u8)p[i] << (8 * i);
@@ -171,7 +98,7 @@ static void group_send_core(struct group *g, u64 to, const void *data, size_t si
     g->machine->ops->send(g->machine, to, buf_bytes(&g->frame));
 }
 
-static void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4])
+void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4])
 {
     buf_clear(&g->frame);
     buf_append_char(&g->frame, (char)type);
@@ -281,109 +208,6 @@ static void group_apply(struct group *g, const struct raft_entry *e)
     g->machine->ops->apply(g->machine, &g->at, NULL);
 }
 
-/* ---- Reads (rules 7, 8). */
-
-/* A leader that has applied everything of earlier terms, and is not handing leadership on. */
-static bool group_may_propose(const struct group *g)
-{
-    struct raft_core_status s;
-    if (!g->leader_term || g->installing) return false;
-    raft_core_status(g->core, &s);
-    return s.role == RAFT_LEADER && s.applied_own_term && !s.transferee;
-}
-
-static void group_drop_read(struct group *g, size_t i) { g->reads[i] = g->reads[--g->reads_n]; }
-
-static void group_fail_reads(struct group *g)
-{
-    while (g->reads_n) {
-        struct group_read r = g->reads[--g->reads_n];
-        if (!r.from) g->machine->ops->confirmed(g->machine, r.id, false);
-    }
-}
-
-static void group_confirm(struct group *g, const struct raft_read_state *s)
-{
-    if (s->context.size != 16 || group_get((const char *)s->context.data) != g->leader_term) return;
-    u64 number = group_get((const char *)s->context.data + 8);
-    for (size_t i = g->reads_n; i-- > 0;) {
-        struct group_read r = g->reads[i];
-        if (r.number > number) continue;
-        group_drop_read(g, i);
-        u64 reply[4] = {r.from_nonce, r.from_id, s->index, r.clock_ms};
-        if (r.from) group_send_read(g, r.from, FRAME_READ_REPLY, reply);
-        else g->machine->ops->confirmed(g->machine, r.id, true);
-    }
-}
-
-/* A new question to the quorum; its answer confirms every read up to now. */
-static u64 group_read_index(struct group *g)
-{
-    struct buf context = {0};
-    group_put(&context, g->leader_term);
-    group_put(&context, ++g->reads_number);
-    raft_core_read_index(g->core, (const u8 *)context.p, context.n);
-    buf_release(&context);
-    g->reads_asked_tick = g->ticks;
-    return g->reads_number;
-}
-
-static void group_ask(struct group *g, struct group_wish *w)
-{
-    u64 leader = group_leader(g);
-    w->asked_tick = g->ticks;
-    if (leader && leader != g->config.id)
-        group_send_read(g, leader, FRAME_READ_REQUEST, (u64[4]){g->config.nonce, w->id});
-}
-
-u64 group_follower_read(struct group *g)
-{
-    struct group_wish *w = GROUP_PUSH(g, wishes);
-    *w = (struct group_wish){.id = ++g->next_id, .born_tick = g->ticks};
-    u64 id = w->id;
-    group_ask(g, w);
-    return id;
-}
-
-static void group_end_wish(struct group *g, size_t i, bool ok)
-{
-    u64 id = g->wishes[i].id;
-    g->wishes[i] = g->wishes[--g->wishes_n];
-    g->machine->ops->readable(g->machine, id, ok);
-}
-
-static void group_check_wishes(struct group *g)
-{
-    for (size_t i = g->wishes_n; i-- > 0;) {
-        struct group_wish *w = &g->wishes[i];
-        if (w->index && g->at.index >= w->index && g->at.clock_ms >= w->clock_ms) group_end_wish(g, i, true);
-    }
-}
-
-/* On the leader: whatever is due by now must be dead where the follower reads, so the clock may have to
- * move first. */
-static void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id)
-{
-    if (!group_may_propose(g)) return; /* it asks again */
-    u64 due = g->machine->ops->next_deadline(g->machine);
-    bool behind = due && due <= g->wall_ms && due > g->at.clock_ms;
-    if (behind && g->proposed_ms < g->wall_ms && !group_propose_clock(g)) return;
-    u64 number = group_read_index(g);
-    *GROUP_PUSH(g, reads) = (struct group_read){.number = number,
-                                                .clock_ms = behind ? g->wall_ms : 0,
-                                                .from = from,
-                                                .from_nonce = nonce,
-                                                .from_id = id};
-}
-
-static void group_on_read_reply(struct group *g, u64 nonce, u64 id, u64 index, u64 clock_ms)
-{
-    if (nonce != g->config.nonce) return; /* to this member before it was restarted */
-    for (size_t i = 0; i < g->wishes_n; i++)
-        if (g->wishes[i].id == id && !g->wishes[i].index)
-            g->wishes[i].index = index, g->wishes[i].clock_ms = clock_ms;
-}
-
 /* ---- The core's work. */
 
 /* Notices gained and lost leadership (rule 3). */
@@ -399,7 +223,7 @@ static void group_check_leadership(struct group *g)
     group_fail_reads(g);
 }
 
-static void group_write(struct group *g, const struct raft_ready *r, bool reset)
+void group_write(struct group *g, const struct raft_ready *r, bool reset)
 {
     struct raft_log_write w = {.number = r->number, .sync = r->must_sync, .reset = reset};
     if (reset) w.reset_index = r->snapshot_index, w.reset_term = r->snapshot_term;
@@ -430,7 +254,7 @@ static void group_handle(struct group *g, const struct raft_ready *r)
 }
 
 /* Does all there is to do; the end of every input. */
-static void group_run(struct group *g)
+void group_run(struct group *g)
 {
     struct raft_ready r;
     group_check_leadership(g);
@@ -490,6 +314,15 @@ void group_unreachable(struct group *g, u64 peer)
 
 /* ---- Evaluation. */
 
+/* A leader that has applied everything of earlier terms, and is not handing leadership on. */
+bool group_may_propose(const struct group *g)
+{
+    struct raft_core_status s;
+    if (!g->leader_term || g->installing) return false;
+    raft_core_status(g->core, &s);
+    return s.role == RAFT_LEADER && s.applied_own_term && !s.transferee;
+}
+
 /* The leader's state must be that of everything committed (rule 7). It can lag behind: others may commit an
  * entry that its own slow disk has not stored yet, and other kinds than effects don't end up in `flight`. */
 bool group_may_evaluate(const struct group *g)
@@ -547,7 +380,7 @@ bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
     return true;
 }
 
-static bool group_propose_clock(struct group *g)
+bool group_propose_clock(struct group *g)
 {
     bool ok = group_append(g, RAFT_KIND_CLOCK, bytes_of(NULL, 0), group_time(g));
     g->clock_entries += ok;
@@ -563,172 +396,3 @@ bool group_clock_due(struct group *g)
     group_run(g);
     return true;
 }
-
-/* ---- Leadership and membership. */
-
-void group_campaign(struct group *g)
-{
-    if (g->installing) return;
-    raft_core_campaign(g->core);
-    group_run(g);
-}
-
-void group_transfer(struct group *g, u64 to)
-{
-    if (g->installing) return;
-    raft_core_transfer(g->core, to);
-    group_run(g);
-}
-
-static bool group_has(const u64 *ids, u32 n, u64 id)
-{
-    for (u32 i = 0; i < n; i++)
-        if (ids[i] == id) return true;
-    return false;
-}
-
-/* The voter that is furthest, to hand leadership to. */
-static u64 group_best_voter(const struct group *g)
-{
-    u64 best = 0, best_matched = 0;
-    for (u32 i = 0; i < g->at.conf.voters_n; i++) {
-        struct raft_progress p;
-        u64 id = g->at.conf.voters[i];
-        if (id == g->config.id || !raft_core_progress(g->core, id, &p) || !p.active) continue;
-        if (!best || p.matched > best_matched) best = id, best_matched = p.matched;
-    }
-    return best;
-}
-
-static enum group_change group_check_change(struct group *g, const struct raft_change *c, u64 last_index)
-{
-    const struct raft_conf *conf = &g->at.conf;
-    struct raft_progress p;
-    bool voter = group_has(conf->voters, conf->voters_n, c->id);
-    bool learner = group_has(conf->learners, conf->learners_n, c->id);
-    if (c->id == g->config.id && c->type != RAFT_ADD_VOTER) {
-        u64 to = group_best_voter(g);
-        if (to) group_transfer(g, to);
-        return conf->voters_n > 1 ? GROUP_CHANGE_LATER : GROUP_CHANGE_INVALID;
-    }
-    switch (c->type) {
-    case RAFT_ADD_LEARNER: return voter || learner ? GROUP_CHANGE_INVALID : GROUP_CHANGE_PROPOSED;
-    case RAFT_REMOVE: return voter || learner ? GROUP_CHANGE_PROPOSED : GROUP_CHANGE_INVALID;
-    case RAFT_ADD_VOTER:
-        if (!learner) return GROUP_CHANGE_INVALID;
-        if (!raft_core_progress(g->core, c->id, &p)) return GROUP_CHANGE_INVALID;
-        if (!p.active || p.matched + GROUP_CATCH_UP_ENTRIES < last_index) return GROUP_CHANGE_LATER;
-        return GROUP_CHANGE_PROPOSED;
-    default: return GROUP_CHANGE_INVALID;
-    }
-}
-
-enum group_change group_change(struct group *g, const struct raft_change *changes, size_t n)
-{
-    struct raft_core_status s;
-    if (!group_may_propose(g)) return GROUP_CHANGE_NOT_LEADER;
-    raft_core_status(g->core, &s);
-    if (s.conf_pending || g->at.conf.outgoing_n) return GROUP_CHANGE_LATER;
-    if (n == 0) return GROUP_CHANGE_INVALID;
-    for (size_t i = 0; i < n; i++) {
-        enum group_change verdict = group_check_change(g, &changes[i], s.last_index);
-        if (verdict != GROUP_CHANGE_PROPOSED) return verdict;
-    }
-    int result = raft_core_propose_conf(g->core, changes, n);
-    group_run(g);
-    switch (result) {
-    case RAFT_CORE_OK: return GROUP_CHANGE_PROPOSED;
-    case RAFT_CORE_INVALID: return GROUP_CHANGE_INVALID;
-    case RAFT_CORE_NOT_LEADER: return GROUP_CHANGE_NOT_LEADER;
-    default: return GROUP_CHANGE_LATER;
-    }
-}
-
-/* ---- Snapshots and compaction. */
-
-void group_receive_snapshot(struct group *g, u64 from UNUSED, bytes message)
-{
-    bool busy = g->installing;
-    if (!busy) {
-        raft_core_step_snapshot(g->core, (const u8 *)message.p, message.n);
-        group_run(g);
-    }
-    if (busy || !g->installing) g->machine->ops->snapshot_discard(g->machine);
-}
-
-void group_installed(struct group *g, const struct raft_applied *at)
-{
-    CHECK(g->installing && at->index == g->install.snapshot_index && at->term == g->install.snapshot_term);
-    g->at = *at;
-    g->at.conf = g->install.snapshot_conf;
-    group_write(g, &g->install, true);
-}
-
-void group_snapshot_sent(struct group *g, u64 to, bool ok)
-{
-    raft_core_snapshot_sent(g->core, to, ok);
-    group_run(g);
-}
-
-/* What a follower that is heard from still has to get stays, within limits. */
-static u64 group_needed_from(const struct group *g, u64 last_index)
-{
-    u64 needed = last_index;
-    const struct raft_conf *conf = &g->at.conf;
-    for (u32 i = 0; i < conf->voters_n + conf->learners_n; i++) {
-        struct raft_progress p;
-        u64 id = i < conf->voters_n ? conf->voters[i] : conf->learners[i - conf->voters_n];
-        if (!raft_core_progress(g->core, id, &p) || !p.active) continue;
-        u64 has = p.state == 2 ? MAX(p.pending_snapshot, p.matched) : p.matched;
-        if (has < needed) needed = has;
-    }
-    return needed;
-}
-
-void group_compact(struct group *g, u64 flushed_index)
-{
-    struct raft_core_status s;
-    if (g->installing) return;
-    raft_core_status(g->core, &s);
-    u64 index = MIN(MIN(flushed_index, g->at.index), s.persisted);
-    if (g->leader_term && s.last_index - index < g->config.log_entries_max) {
-        u64 needed = group_needed_from(g, s.last_index);
-        index = MIN(index, needed);
-    }
-    if (index < s.first_index) return;
-    u64 term = raft_core_compacted(g->core, index);
-    g->log->ops->compact(g->log, index, term);
-}
-
-/* ---- Questions. */
-
-void group_status(const struct group *g, struct group_status *status)
-{
-    *status = (struct group_status){
-        .at = g->at,
-        .clock_ahead_ms = g->at.clock_ms > g->wall_ms ? g->at.clock_ms - g->wall_ms : 0,
-        .evaluating = g->flight.active,
-        .installing = g->installing,
-        .reads_waiting = g->reads_n + g->wishes_n,
-        .entries_void = g->entries_void,
-        .evaluations_abandoned = g->evaluations_abandoned,
-        .clock_entries = g->clock_entries,
-        .reads_retried = g->reads_retried,
-    };
-    raft_core_status(g->core, &status->core);
-}
-
-bool group_is_leader(const struct group *g) { return g->leader_term != 0; }
-
-u64 group_leader(const struct group *g)
-{
-    struct raft_core_status s;
-    raft_core_status(g->core, &s);
-    return s.leader;
-}
-
-u64 group_clock(const struct group *g) { return g->at.clock_ms; }
-
-#ifdef MAYFLY_PLANT
-void group_plant(struct group *g, u32 bugs) { g->planted = bugs; }
-#endif

@@ -1,0 +1,94 @@
+/* Shared by the files of a group: group.c (storing, applying, evaluating), group_reads.c, group_members.c.
+ * Everybody else uses group.h. */
+#ifndef MAYFLY_RAFT_GROUP_PARTS_H
+#define MAYFLY_RAFT_GROUP_PARTS_H
+
+#include "base/alloc.h"
+#include "raft/group.h"
+#include "raft/plant.h"
+
+/* Messages between groups: the core's, or a question of a follower read and its answer. */
+enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3 };
+
+/* Messages that wait for the write `number` to be durable; to_sync: it has an fsync of its own. */
+struct group_held {
+    u64 number;
+    bool to_sync;
+    size_t bytes_from, bytes_n; /* in g->held_bytes: (to, size, message) … */
+};
+
+/* A read on the leader that waits for its confirmation. */
+struct group_read {
+    u64 number;                    /* of the ReadIndex that confirms it, or a later one */
+    u64 id;                        /* local: what `confirmed` gets */
+    u64 from, from_nonce, from_id; /* another member's: whom to answer, */
+    u64 clock_ms;                  /* and what its clock must have reached */
+};
+
+/* A follower read of ours. */
+struct group_wish {
+    u64 id, index, clock_ms; /* how far to apply; index 0: not answered yet */
+    u64 asked_tick, born_tick;
+};
+
+struct group {
+    struct group_config config;
+    struct raft_core *core;
+    struct raft_log *log;
+    struct raft_machine *machine;
+    struct raft_applied at;
+    u64 wall_ms, ticks;
+
+    u64 durable;
+    struct group_held *held;
+    size_t held_n, held_cap;
+    struct buf held_bytes, frame;
+
+    struct {
+        bool active;
+        u64 term, index;
+    } flight;
+    u64 leader_term; /* the term this member leads in; 0: it does not */
+    u64 floor_ms;    /* this leader proposes and evaluates nothing before */
+    u64 proposed_ms; /* the stamp of what it proposed last */
+
+    u64 reads_number, reads_asked_tick; /* of the last ReadIndex */
+    struct group_read *reads;
+    size_t reads_n, reads_cap;
+    struct group_wish *wishes;
+    size_t wishes_n, wishes_cap;
+    u64 next_id;
+
+    bool installing;
+    struct raft_ready install; /* its number, hard state and index */
+    u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
+    u32 planted; /* see raft/plant.h */
+};
+
+#define GROUP_PUSH(g, list)                                                                  \
+    (((g)->list##_n == (g)->list##_cap                                                       \
+          ? (void)((g)->list##_cap = (g)->list##_cap ? (g)->list##_cap * 2 : 8,              \
+                   (g)->list = mem_realloc((g)->list, (g)->list##_cap * sizeof(*(g)->list))) \
+          : (void)0),                                                                        \
+     &(g)->list[(g)->list##_n++])
+
+/* group.c */
+void group_run(struct group *g); /* does all there is to do; the end of every input */
+void group_write(struct group *g, const struct raft_ready *r, bool reset);
+bool group_may_propose(const struct group *g);
+bool group_propose_clock(struct group *g);
+void group_put(struct buf *b, u64 value);
+u64 group_get(const char *p);
+void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
+
+/* group_reads.c */
+u64 group_read_index(struct group *g);
+void group_confirm(struct group *g, const struct raft_read_state *s);
+void group_fail_reads(struct group *g);
+void group_ask(struct group *g, struct group_wish *w);
+void group_end_wish(struct group *g, size_t i, bool ok);
+void group_check_wishes(struct group *g);
+void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id);
+void group_on_read_reply(struct group *g, u64 nonce, u64 id, u64 index, u64 clock_ms);
+
+#endif
