@@ -323,14 +323,19 @@ bool group_may_propose(const struct group *g)
     return s.role == RAFT_LEADER && s.applied_own_term && !s.transferee;
 }
 
-/* The leader's state must be that of everything committed (rule 7). It can lag behind: others may commit an
- * entry that its own slow disk has not stored yet, and other kinds than effects don't end up in `flight`. */
-bool group_may_evaluate(const struct group *g)
+/* A leader's state can lag behind what is committed: others may commit an entry that its own slow disk has
+ * not stored yet. */
+bool group_has_applied_all(const struct group *g)
 {
     struct raft_core_status s;
-    if (g->flight.active || !group_may_propose(g)) return false;
     raft_core_status(g->core, &s);
     return g->at.index == s.commit;
+}
+
+/* On a state that equals everything committed (rule 7); other kinds than effects don't end up in `flight`. */
+bool group_may_evaluate(const struct group *g)
+{
+    return !g->flight.active && group_may_propose(g) && group_has_applied_all(g);
 }
 
 static u64 group_time(const struct group *g) { return MAX(MAX(g->at.clock_ms, g->floor_ms), g->wall_ms); }

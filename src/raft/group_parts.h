@@ -76,6 +76,7 @@ struct group {
 void group_run(struct group *g); /* does all there is to do; the end of every input */
 void group_write(struct group *g, const struct raft_ready *r, bool reset);
 bool group_may_propose(const struct group *g);
+bool group_has_applied_all(const struct group *g);
 bool group_propose_clock(struct group *g);
 void group_put(struct buf *b, u64 value);
 u64 group_get(const char *p);

@@ -75,7 +75,8 @@ void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id)
 {
     if (!group_may_propose(g)) return; /* it asks again */
     u64 due = g->machine->ops->next_deadline(g->machine);
-    bool behind = due && due <= g->wall_ms && due > g->at.clock_ms;
+    bool unknown = g->flight.active || !group_has_applied_all(g); /* deadlines that this state lacks */
+    bool behind = g->at.clock_ms < g->wall_ms && (unknown || (due && due <= g->wall_ms));
     if (behind && g->proposed_ms < g->wall_ms && !group_propose_clock(g)) return;
     u64 number = group_read_index(g);
     *GROUP_PUSH(g, reads) = (struct group_read){.number = number,
