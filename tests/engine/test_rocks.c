@@ -2,8 +2,10 @@
  * was after a restart, and nothing of a transaction that was given up is left. */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -112,12 +114,25 @@ static void stray_row(struct key_ref *ref)
     }
 }
 
+static void stray_companion(struct key_ref *ref)
+{
+    switch (below(5)) {
+    case 0: w.ops->companion.set_head(w.e, ref, text(below(60))); return;
+    case 1: w.ops->companion.put(w.e, ref, text(below(12)), text(below(60))); return;
+    case 2: w.ops->companion.del(w.e, ref, text(below(12))); return;
+    case 3: w.ops->companion.keep(w.e, ref, below(2)); return;
+    case 4: w.ops->companion.drop(w.e, ref); return;
+    }
+}
+
 /* Whatever it may be, it must leave no trace: none of it is done to the model. */
 static void stray_step(void)
 {
     u32 db = below(DBS), id = below(IDS);
     struct key_ref ref;
-    if (!w.ops->find(w.e, db, text(id), &ref)) {
+    bool found = w.ops->find(w.e, db, text(id), &ref);
+    if (below(4) == 0) stray_companion(&ref);
+    if (!found) {
         if (below(2)) w.ops->str.put(w.e, db, text(id), &ref, text(below(1000)), w.now_ms + below(5000));
         return;
     }
@@ -213,6 +228,54 @@ static void test_abort_with_spare(void **state)
     abort_often(DBS - 1);
 }
 
+/* Writes transactions, each of a value and a companion that agree, and says after each that it is kept. */
+static void write_until_killed(const char *path, int told)
+{
+    struct engine *e = open_in(path, 1, 1);
+    for (u32 i = 1;; i++) {
+        struct key_ref ref;
+        char number[4];
+        memcpy(number, &i, sizeof number);
+        e->ops->begin(e, START + i);
+        e->ops->find(e, 0, BYTES_LIT("k"), &ref);
+        e->ops->str.put(e, 0, BYTES_LIT("k"), &ref, bytes_of(number, sizeof number), 0);
+        e->ops->companion.set_head(e, &ref, bytes_of(number, sizeof number));
+        e->ops->companion.put(e, &ref, BYTES_LIT("row"), bytes_of(number, sizeof number));
+        if (!e->ops->commit(e, i) || write(told, "", 1) != 1) _exit(1);
+    }
+}
+
+/* A crash keeps both or neither. */
+static void test_companion_crash(void **state)
+{
+    (void)state;
+    char path[256], byte;
+    int pipes[2];
+    make_folder(path);
+    assert_int_equal(pipe(pipes), 0);
+    for (u32 round = 0; round < 3; round++) {
+        pid_t child = fork();
+        if (child == 0) write_until_killed(path, pipes[1]);
+        for (u32 n = 0; n < 20 + 10 * round; n++) assert_int_equal(read(pipes[0], &byte, 1), 1);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        struct engine *e = open_in(path, 1, 1);
+        struct key_ref ref;
+        struct str_view v;
+        bytes head, row;
+        e->ops->begin(e, START);
+        assert_true(e->ops->find(e, 0, BYTES_LIT("k"), &ref));
+        e->ops->str.get(e, &ref, &v);
+        assert_true(e->ops->companion.head(e, &ref, &head) && bytes_eq(head, v.b));
+        assert_true(e->ops->companion.get(e, &ref, BYTES_LIT("row"), &row) && bytes_eq(row, v.b));
+        e->ops->close(e);
+        assert_int_equal(rocks_check(path), 0);
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    folder_remove(path);
+}
+
 /* Scores are stored in an order-preserving form that has one zero. */
 static void test_negative_zero(void **state)
 {
@@ -259,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_reopen_with_spare),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_with_spare),
+        cmocka_unit_test(test_companion_crash),
         cmocka_unit_test(test_negative_zero),
         cmocka_unit_test(test_refused),
     };
