@@ -364,7 +364,7 @@ void cmd_command_list(struct ctx *c)
 /* -- COMMAND GETKEYS -------------------------------------------------------- */
 
 /* The command of a full request; NULL if there is no such command or subcommand. */
-static const struct command *find_request(int argc, const bytes *argv)
+static const struct command *introspect_find_request(int argc, const bytes *argv)
 {
     const struct command *cmd = command_find(argv[0]);
     if (!cmd || cmd->sub_count == 0 || argc == 1) return cmd;
@@ -396,7 +396,7 @@ static void get_keys(struct ctx *c, bool with_flags)
 {
     int argc = c->argc - 2;
     const bytes *argv = c->argv + 2;
-    const struct command *cmd = find_request(argc, argv);
+    const struct command *cmd = introspect_find_request(argc, argv);
     if (!cmd) {
         reply_error(c->out, "ERR Invalid command specified");
         return;

@@ -96,7 +96,7 @@ static bool parse_memory(bytes v, i64 *out)
     return true;
 }
 
-static bool parse_number(const struct directive *d, bytes v, i64 *out, struct buf *why)
+static bool config_parse_number(const struct directive *d, bytes v, i64 *out, struct buf *why)
 {
     switch (d->kind) {
     case CONFIG_MEMORY:
@@ -116,7 +116,7 @@ static bool parse_number(const struct directive *d, bytes v, i64 *out, struct bu
 static bool set_number(const struct directive *d, void *at, bytes v, struct buf *why)
 {
     i64 n = 0;
-    if (!parse_number(d, v, &n, why)) return false;
+    if (!config_parse_number(d, v, &n, why)) return false;
     if ((n < d->min || n > d->max) && !(d->flags & CONFIG_UNSIGNED)) {
         if (d->kind == CONFIG_PERCENT)
             return config_fail(why, "percentage argument must be less or equal to %lld",
@@ -226,7 +226,7 @@ static const char *word_of(const struct config_word *list, u32 value)
 }
 
 /* in_file: the way one would write it rather than the way CONFIG GET shows it. */
-static void show(const struct config *c, const struct directive *d, bool in_file, struct buf *out)
+static void config_show(const struct config *c, const struct directive *d, bool in_file, struct buf *out)
 {
     const void *at = (const char *)c + d->at;
     i64 n = d->kind <= CONFIG_OCTAL && d->kind != CONFIG_BOOL ? *(const i64 *)at : 0;
@@ -252,7 +252,7 @@ static void show(const struct config *c, const struct directive *d, bool in_file
 
 void config_get(const struct config *c, const struct directive *d, struct buf *out)
 {
-    show(c, d, false, out);
+    config_show(c, d, false, out);
 }
 
 void config_lines(const struct config *c, const struct directive *d, struct buf *out)
@@ -262,7 +262,7 @@ void config_lines(const struct config *c, const struct directive *d, struct buf 
         return;
     }
     buf_printf(out, "%s ", d->name);
-    show(c, d, true, out);
+    config_show(c, d, true, out);
     buf_append_char(out, '\n');
 }
 

@@ -14,7 +14,7 @@ static void *field(const struct config *c, const struct directive *d)
     return (char *)(void *)(uintptr_t)c + d->at;
 }
 
-static void join(struct buf *out, u32 n, const bytes *words)
+static void codec_join(struct buf *out, u32 n, const bytes *words)
 {
     for (u32 i = 0; i < n; i++) {
         if (i) buf_append_char(out, ' ');
@@ -25,7 +25,7 @@ static void join(struct buf *out, u32 n, const bytes *words)
 static void set_joined(struct buf *to, u32 n, const bytes *words)
 {
     struct buf all = {0};
-    join(&all, n, words);
+    codec_join(&all, n, words);
     config_text(to, buf_bytes(&all));
     buf_release(&all);
 }

@@ -25,7 +25,7 @@ struct place {
 
 /* -- the old file ----------------------------------------------------------------------- */
 
-static bool next_line(bytes *rest, bytes *line)
+static bool rewrite_next_line(bytes *rest, bytes *line)
 {
     if (rest->n == 0) return false;
     const char *nl = memchr(rest->p, '\n', rest->n);
@@ -59,7 +59,7 @@ static u32 stated(bytes line)
 static void count_old(bytes text, struct place *places, bool *is_signed)
 {
     bytes line;
-    while (next_line(&text, &line)) {
+    while (rewrite_next_line(&text, &line)) {
         u32 at = stated(line);
         if (at < PLACES) places[at].old++;
         if (bytes_eq(line, bytes_str(signature))) *is_signed = true;
@@ -81,7 +81,7 @@ static bool is_default(const struct config *c, const struct config *fresh,
 }
 
 /* `dir` is always stated: where a server was started is no part of its configuration. */
-static void prepare(const struct config *c, struct place *places, bool all)
+static void rewrite_prepare(const struct config *c, struct place *places, bool all)
 {
     struct config fresh;
     config_init(&fresh);
@@ -96,7 +96,7 @@ static void prepare(const struct config *c, struct place *places, bool all)
 static void write_next(struct place *p, struct buf *out)
 {
     bytes rest = bytes_of(p->lines.p + p->written, p->lines.n - p->written), line;
-    if (!next_line(&rest, &line)) return;
+    if (!rewrite_next_line(&rest, &line)) return;
     buf_append_bytes(out, line);
     buf_append_char(out, '\n');
     p->written = p->lines.n - rest.n;
@@ -113,7 +113,7 @@ static void write_rest(struct place *p, struct buf *out)
 static void replace_lines(bytes text, struct place *places, struct buf *out)
 {
     bytes line;
-    while (next_line(&text, &line)) {
+    while (rewrite_next_line(&text, &line)) {
         u32 at = stated(line);
         if (at == PLACES) {
             buf_append_bytes(out, line);
@@ -141,7 +141,7 @@ static void compose(const struct config *c, bytes users, bool all, bytes old, st
     bool is_signed = false;
     struct place *places = mem_zalloc(PLACES * sizeof *places);
     count_old(old, places, &is_signed);
-    prepare(c, places, all);
+    rewrite_prepare(c, places, all);
     buf_append_bytes(&places[USERS].lines, users);
     replace_lines(old, places, out);
     add_missing(places, is_signed, out);
@@ -151,7 +151,7 @@ static void compose(const struct config *c, bytes users, bool all, bytes old, st
 
 /* -- replacing the file ----------------------------------------------------------------------- */
 
-static bool write_all(int fd, bytes b)
+static bool rewrite_write_all(int fd, bytes b)
 {
     while (b.n) {
         ssize_t n = write(fd, b.p, b.n);
@@ -183,7 +183,7 @@ static bool replace_file(const char *path, mode_t mode, bytes text)
     buf_append_char(&temp, '\0');
     int fd = mkostemp(temp.p, O_CLOEXEC);
     bool made = fd >= 0;
-    bool ok = made && write_all(fd, text) && fchmod(fd, mode) == 0 && fsync(fd) == 0;
+    bool ok = made && rewrite_write_all(fd, text) && fchmod(fd, mode) == 0 && fsync(fd) == 0;
     if (made && close(fd)) ok = false;
     ok = ok && rename(temp.p, path) == 0 && sync_directory(path);
     if (!ok && made) {

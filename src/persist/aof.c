@@ -33,7 +33,7 @@ struct aof {
     bool unchecked;
 };
 
-static bool failed(const struct aof *a, const char *what, const char *name)
+static bool aof_do_failed(const struct aof *a, const char *what, const char *name)
 {
     log_line(a->o.log, LOG_WARNING, "AOF: %s %s: %s", what, name, strerror(errno));
     return false;
@@ -111,7 +111,7 @@ static bool create_increment(struct aof *a, struct aof_increment *inc, u64 befor
     u64 seq = aof_manifest_next_seq(&a->folder.m, AOF_INCREMENT);
     if (!aof_folder_name(&a->folder, seq, "incr.aof", name)) return false;
     if (!aof_increment_create(inc, a->folder.path, name, seq, before))
-        return failed(a, "can't create", name);
+        return aof_do_failed(a, "can't create", name);
     return true;
 }
 
@@ -149,11 +149,11 @@ static bool open_increment(struct aof *a, struct aof_increment *inc)
         return add_increment(a, inc, l ? l->before : 0, "aof-start-2");
     }
     if (!aof_increment_open(inc, a->folder.path, last->name, last->seq, l->last_size, l->before))
-        return failed(a, "can't open", last->name);
+        return aof_do_failed(a, "can't open", last->name);
     return true;
 }
 
-static void attach(struct aof *a, struct journal *j, const struct aof_increment *inc)
+static void aof_attach(struct aof *a, struct journal *j, const struct aof_increment *inc)
 {
     aof_log_switch(&a->log, inc);
     a->journal = j;
@@ -178,7 +178,7 @@ bool aof_start(struct aof *a, struct journal *j)
     if (!open_increment(a, &inc)) return false;
     crash_point("aof-start-3");
     free_loader(a);
-    attach(a, j, &inc);
+    aof_attach(a, j, &inc);
     clean(a);
     return true;
 }
@@ -190,14 +190,14 @@ bool aof_start_anew(struct aof *a, struct journal *j)
     aof_folder_sweep(&a->folder);
     if (!create_increment(a, &inc, 0)) return false;
     free_loader(a);
-    attach(a, j, &inc);
+    aof_attach(a, j, &inc);
     a->rewriting = a->anew = true;
     a->base_seq = aof_manifest_next_seq(&a->folder.m, AOF_BASE);
     a->others_size = 0;
     return true;
 }
 
-static void detach(struct aof *a)
+static void aof_detach(struct aof *a)
 {
     journal_detach(a->journal, &a->log.sink);
     a->journal = NULL;
@@ -213,7 +213,7 @@ void aof_stop(struct aof *a)
     if (!aof_log_settle(&a->log))
         log_line(a->o.log, LOG_WARNING, "AOF: what is appended last may not be on disk: %s",
                  a->log.refusal);
-    detach(a);
+    aof_detach(a);
 }
 
 /* -- appending ------------------------------------------------------------------------------------- */
@@ -317,7 +317,7 @@ static bool look_at_base(struct aof *a, const char *path, struct aof_manifest *n
         ok = pread(fd, tail, n, st.st_size - (off_t)n) == (ssize_t)n;
         if (ok) next->base_tail = aof_tail_sum(bytes_of(tail, n));
     }
-    if (!ok) failed(a, "can't read the base", path);
+    if (!ok) aof_do_failed(a, "can't read the base", path);
     if (fd >= 0) close(fd);
     mem_free(tail);
     return ok;
@@ -387,7 +387,7 @@ void aof_rewrite_abandon(struct aof *a)
     if (!a->anew) return;
     a->anew = false;
     if (!a->folder.in_doubt) discard_increment(a, &a->log.at);
-    detach(a);
+    aof_detach(a);
 }
 
 struct aof_facts aof_facts(const struct aof *a)

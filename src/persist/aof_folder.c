@@ -17,7 +17,7 @@
 #define NAME_ROOM \
     40 /* what a file's name has behind appendfilename, at most: ".<seq>.base.rdb", and "temp-" */
 
-static char *text_of(const char *a, const char *between, const char *b)
+static char *aof_folder_text_of(const char *a, const char *between, const char *b)
 {
     size_t n = strlen(a) + strlen(between) + strlen(b) + 1;
     char *text = mem_alloc(n);
@@ -25,7 +25,7 @@ static char *text_of(const char *a, const char *between, const char *b)
     return text;
 }
 
-static bool complain(const struct aof_folder *f, const char *what, const char *name)
+static bool aof_folder_complain(const struct aof_folder *f, const char *what, const char *name)
 {
     log_line(f->log, LOG_WARNING, "AOF: %s %s: %s", what, name, strerror(errno));
     return false;
@@ -44,13 +44,13 @@ bool aof_folder_name(const struct aof_folder *f, u64 seq, const char *ending,
 {
     if (strlen(f->filename) + NAME_ROOM > AOF_NAME_MAX) {
         errno = ENAMETOOLONG;
-        return complain(f, "can't use appendfilename", f->filename);
+        return aof_folder_complain(f, "can't use appendfilename", f->filename);
     }
     snprintf(name, AOF_NAME_MAX + 1, "%s.%llu.%s", f->filename, (unsigned long long)seq, ending);
     return true;
 }
 
-static bool begins(const char *name, const char *with, const char *and_then)
+static bool aof_folder_begins(const char *name, const char *with, const char *and_then)
 {
     size_t n = strlen(with);
     return strncmp(name, with, n) == 0 && strncmp(name + n, and_then, strlen(and_then)) == 0;
@@ -59,7 +59,7 @@ static bool begins(const char *name, const char *with, const char *and_then)
 /* Whether it is one of our files by its name; an increment may hold nothing but its first line. */
 static bool is_data(const struct aof_folder *f, const char *name)
 {
-    return begins(name, f->filename, ".") && (strstr(name, ".base.") || strstr(name, ".incr."));
+    return aof_folder_begins(name, f->filename, ".") && (strstr(name, ".base.") || strstr(name, ".incr."));
 }
 
 /* A file of data in the folder, for a message: none may be there without a manifest. */
@@ -86,10 +86,10 @@ static bool is_named(const struct aof_folder *f, const char *name)
 
 /* Whether a crash has left it: a file that is not finished, or finished and not named. The latter has nothing
  * that the others don't have if it is a base, or an increment without a block. */
-static bool is_left_over(const struct aof_folder *f, int folder, const char *name)
+static bool aof_folder_is_left_over(const struct aof_folder *f, int folder, const char *name)
 {
     struct stat st;
-    if (begins(name, "temp-", f->filename)) return true;
+    if (aof_folder_begins(name, "temp-", f->filename)) return true;
     if (!is_data(f, name) || is_named(f, name) || fstatat(folder, name, &st, 0) != 0) return false;
     if (strstr(name, ".base.") || st.st_size <= AOF_LINE) return true;
     log_line(f->log, LOG_WARNING, "AOF: the manifest does not name %s, so it is not used", name);
@@ -101,7 +101,7 @@ void aof_folder_sweep(struct aof_folder *f)
     DIR *dir = opendir(f->path);
     if (!dir) return;
     for (struct dirent *d; (d = readdir(dir));) {
-        if (!is_left_over(f, dirfd(dir), d->d_name)) continue;
+        if (!aof_folder_is_left_over(f, dirfd(dir), d->d_name)) continue;
         log_line(f->log, LOG_NOTICE, "Removing %s, which was not finished", d->d_name);
         (void)unlinkat(dirfd(dir), d->d_name, 0);
     }
@@ -138,7 +138,7 @@ bool aof_folder_save(struct aof_folder *f, struct aof_manifest *next)
         f->in_doubt = false;
         return true;
     }
-    complain(f, "can't write the manifest", f->manifest_name);
+    aof_folder_complain(f, "can't write the manifest", f->manifest_name);
     /* It may have been renamed all the same: then the old one has to come back. */
     f->in_doubt = f->there && !on_disk(f, &f->m) &&
                   !aof_manifest_save(&f->m, f->path, f->manifest_name);
@@ -151,8 +151,8 @@ bool aof_folder_make(struct aof_folder *f)
     struct aof_manifest none = {0};
     if (f->there) return true;
     if (mkdir(f->path, 0755) != 0 && errno != EEXIST)
-        return complain(f, "can't create the folder", f->path);
-    if (!disk_sync_folder(f->dir)) return complain(f, "can't sync the folder", f->dir);
+        return aof_folder_complain(f, "can't create the folder", f->path);
+    if (!disk_sync_folder(f->dir)) return aof_folder_complain(f, "can't sync the folder", f->dir);
     return aof_folder_save(f, &none);
 }
 
@@ -160,13 +160,13 @@ bool aof_folder_lock(struct aof_folder *f)
 {
     if (!f->wants_lock || f->lock >= 0) return true;
     f->lock = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->lock < 0) return complain(f, "can't open the folder", f->path);
+    if (f->lock < 0) return aof_folder_complain(f, "can't open the folder", f->path);
     if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno == EWOULDBLOCK)
         log_line(f->log, LOG_WARNING,
                  "AOF: another server uses %s. Stop it, or give this one a 'dir' of its own.", f->path);
     else
-        complain(f, "can't lock the folder", f->path);
+        aof_folder_complain(f, "can't lock the folder", f->path);
     close(f->lock);
     f->lock = -1;
     return false;
@@ -179,15 +179,15 @@ static bool move_in(struct aof_folder *f, const char *from, const char *to)
 {
     struct aof_manifest next = {0};
     if (mkdir(f->path, 0755) != 0 && errno != EEXIST)
-        return complain(f, "can't create the folder", f->path);
-    if (!disk_sync_folder(f->dir)) return complain(f, "can't sync the folder", f->dir);
+        return aof_folder_complain(f, "can't create the folder", f->path);
+    if (!disk_sync_folder(f->dir)) return aof_folder_complain(f, "can't sync the folder", f->dir);
     crash_point("aof-upgrade-1");
     aof_manifest_add(&next, AOF_BASE, 1, f->filename);
     if (!aof_folder_save(f, &next)) return false;
     crash_point("aof-upgrade-2");
-    if (rename(from, to) != 0) return complain(f, "can't move the old file", from);
+    if (rename(from, to) != 0) return aof_folder_complain(f, "can't move the old file", from);
     if (!disk_sync_folder(f->path) || !disk_sync_folder(f->dir))
-        return complain(f, "can't sync the folder", f->path);
+        return aof_folder_complain(f, "can't sync the folder", f->path);
     crash_point("aof-upgrade-3");
     log_line(f->log, LOG_NOTICE,
              "Successfully migrated an old-style AOF file (%s) into the AOF directory (%s).",
@@ -197,7 +197,8 @@ static bool move_in(struct aof_folder *f, const char *from, const char *to)
 
 static bool upgrade(struct aof_folder *f)
 {
-    char *from = text_of(f->dir, "/", f->filename), *to = text_of(f->path, "/", f->filename);
+    char *from = aof_folder_text_of(f->dir, "/", f->filename),
+         *to = aof_folder_text_of(f->path, "/", f->filename);
     const struct aof_file *base = aof_manifest_base(&f->m);
     bool increments = aof_manifest_last(&f->m), ok = true;
     if (is_file(from)) {
@@ -215,7 +216,7 @@ static bool upgrade(struct aof_folder *f)
 
 /* -- opening --------------------------------------------------------------------------------------- */
 
-static enum aof_found look(struct aof_folder *f)
+static enum aof_found aof_folder_look(struct aof_folder *f)
 {
     char error[256], orphan[AOF_NAME_MAX + 1];
     struct stat st;
@@ -248,12 +249,12 @@ enum aof_found aof_folder_open(struct aof_folder *f, const struct aof_options *o
         .loop = o->loop,
         .wants_lock = o->lock,
         .lock = -1,
-        .dir = text_of(o->dir, "", ""),
-        .filename = text_of(o->filename, "", ""),
-        .path = text_of(o->dir, "/", o->dirname),
-        .manifest_name = text_of(o->filename, "", ".manifest"),
+        .dir = aof_folder_text_of(o->dir, "", ""),
+        .filename = aof_folder_text_of(o->filename, "", ""),
+        .path = aof_folder_text_of(o->dir, "/", o->dirname),
+        .manifest_name = aof_folder_text_of(o->filename, "", ".manifest"),
     };
-    return look(f);
+    return aof_folder_look(f);
 }
 
 /* -- history --------------------------------------------------------------------------------------- */
@@ -296,9 +297,9 @@ static void free_removal(struct aof_removal *r)
     mem_free(r);
 }
 
-static void in_worker(uv_work_t *work) { unlink_all(work->data); }
+static void aof_folder_in_worker(uv_work_t *work) { unlink_all(work->data); }
 
-static void on_loop(uv_work_t *work, int status UNUSED)
+static void aof_folder_on_loop(uv_work_t *work, int status UNUSED)
 {
     struct aof_removal *r = work->data;
     forget_all(r);
@@ -313,7 +314,7 @@ void aof_folder_clean(struct aof_folder *f, const char *point_unlinked, const ch
     *r = (struct aof_removal){
         .work.data = r,
         .owner = f,
-        .folder = text_of(f->path, "", ""),
+        .folder = aof_folder_text_of(f->path, "", ""),
         .names = mem_alloc(n * sizeof *r->names),
         .point_unlinked = point_unlinked,
         .point_forgotten = point_forgotten,
@@ -322,9 +323,9 @@ void aof_folder_clean(struct aof_folder *f, const char *point_unlinked, const ch
         if (f->m.v[i].type != AOF_HISTORY) continue;
         log_line(f->log, LOG_NOTICE, "Removing the history file %s in the background",
                  f->m.v[i].name);
-        r->names[r->n++] = text_of(f->m.v[i].name, "", "");
+        r->names[r->n++] = aof_folder_text_of(f->m.v[i].name, "", "");
     }
-    if (f->loop && uv_queue_work(f->loop, &r->work, in_worker, on_loop) == 0) {
+    if (f->loop && uv_queue_work(f->loop, &r->work, aof_folder_in_worker, aof_folder_on_loop) == 0) {
         f->removal = r;
         return;
     }

@@ -40,7 +40,7 @@ bool aof_loader_init(struct aof_loader *l, const struct aof_options *o, const ch
     return ok;
 }
 
-static void close_file(struct aof_loader *l)
+static void aof_load_close_file(struct aof_loader *l)
 {
     if (l->rdb) {
         rdb_loader_release(l->rdb);
@@ -53,7 +53,7 @@ static void close_file(struct aof_loader *l)
 
 void aof_loader_release(struct aof_loader *l)
 {
-    close_file(l);
+    aof_load_close_file(l);
     aof_replay_release(&l->replay);
 }
 
@@ -114,27 +114,27 @@ static i64 source_read(struct rdb_source *source, void *to, size_t n)
     return (i64)n;
 }
 
-static bool load_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
+static bool aof_load_load_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     return true;
 }
 
-static void note(void *arg, const char *text)
+static void aof_load_note(void *arg, const char *text)
 {
     struct aof_loader *l = arg;
     log_line(l->o->log, LOG_WARNING, "AOF file %s: %s", l->file->name, text);
 }
 
 /* Dead keys stay: records that follow were made when they were alive, or say that they went. */
-static err begin_rdb(struct aof_loader *l, struct keyspace *ks)
+static err aof_load_begin_rdb(struct aof_loader *l, struct keyspace *ks)
 {
     struct rdb_policy policy = {
         .skip_unsupported = l->o->skip_unsupported,
         .checksum = true,
         .tail = !l->m->base_known,
         .node = l->replay.region->node,
-        .load_dead = load_dead,
-        .note = note,
+        .load_dead = aof_load_load_dead,
+        .note = aof_load_note,
         .arg = l,
     };
     l->form = AOF_READ_RDB;
@@ -146,7 +146,7 @@ static err begin_rdb(struct aof_loader *l, struct keyspace *ks)
     return OK;
 }
 
-static bool begins(bytes head, const char *with)
+static bool aof_load_begins(bytes head, const char *with)
 {
     size_t n = MIN(head.n, strlen(with)); /* a torn file shows less */
     return n && memcmp(head.p, with, n) == 0;
@@ -167,9 +167,9 @@ static err begin_file(struct aof_loader *l, struct keyspace *ks)
     bytes head = aof_reader_at(&l->in, 0, AOF_LINE);
     if (l->in.error) return aof_refuse_read(l);
     if (e || head.n == 0) return e;
-    if (begins(head, "#MI:") || begins(head, "#MB:")) return begin_ours(l, head);
-    if (begins(head, "REDIS")) return begin_rdb(l, ks);
-    if (!begins(head, "*") && !begins(head, "#TS:"))
+    if (aof_load_begins(head, "#MI:") || aof_load_begins(head, "#MB:")) return begin_ours(l, head);
+    if (aof_load_begins(head, "REDIS")) return aof_load_begin_rdb(l, ks);
+    if (!aof_load_begins(head, "*") && !aof_load_begins(head, "#TS:"))
         return aof_refuse_damage(l, 0, "it begins neither as a file of Mayfly nor as one of Redis");
     aof_reader_trim(&l->in, 0);
     return OK;
@@ -237,7 +237,7 @@ static err read_block(struct aof_loader *l)
     if (l->in.error) return aof_refuse_read(l);
     if (b.n && b.p[0] == '*') return meet_unchecked(l);
     if (left < AOF_LINE)
-        return begins(b, "#MF:") ? aof_torn(l, l->offset)
+        return aof_load_begins(b, "#MF:") ? aof_torn(l, l->offset)
                                  : aof_refuse_damage(l, l->offset, "a block's line is damaged");
     if (!aof_line_parse(b.p, AOF_TAG_BLOCK, &length, &chain))
         return aof_refuse_damage(l, l->offset, "a block's line is damaged");
@@ -289,7 +289,7 @@ static err finish_file(struct aof_loader *l)
     } else {
         l->base_size = l->offset;
     }
-    close_file(l);
+    aof_load_close_file(l);
     l->next++;
     return OK;
 }

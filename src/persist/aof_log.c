@@ -175,7 +175,7 @@ static int sync_data(int fd)
     return result == 0 ? 0 : errno;
 }
 
-static void in_worker(uv_work_t *work)
+static void aof_log_in_worker(uv_work_t *work)
 {
     struct aof_sync_job *job = work->data;
     job->error = sync_data(job->fd);
@@ -191,7 +191,7 @@ static void take_result(struct aof_sync_job *job)
     else l->done = job->number;
 }
 
-static void on_loop(uv_work_t *work, int status UNUSED)
+static void aof_log_on_loop(uv_work_t *work, int status UNUSED)
 {
     struct aof_sync_job *job = work->data;
     if (job->owner) take_result(job);
@@ -250,7 +250,7 @@ static void sync_soon(struct aof_log *l)
         .owner = l, .since_ms = l->unsynced_ms, .bytes = l->unsynced, .number = ++l->begun, .fd = fd,
         .work.data = job};
     CHECK(uv_sem_init(&job->over, 0) == 0);
-    CHECK(uv_queue_work(l->loop, &job->work, in_worker, on_loop) == 0);
+    CHECK(uv_queue_work(l->loop, &job->work, aof_log_in_worker, aof_log_on_loop) == 0);
     l->job = job;
     clear_unsynced(l);
 }
@@ -409,7 +409,7 @@ void aof_log_init(struct aof_log *l, const struct log *log, uv_loop_t *loop, enu
                           .at.fd = -1};
 }
 
-static void close_file(struct aof_log *l)
+static void aof_log_close_file(struct aof_log *l)
 {
     if (l->job) { /* let it run: its descriptor is its own, and what it finds no longer matters */
         l->job->owner = NULL;
@@ -421,7 +421,7 @@ static void close_file(struct aof_log *l)
 
 void aof_log_release(struct aof_log *l)
 {
-    close_file(l);
+    aof_log_close_file(l);
     buf_release(&l->buf);
     l->open = l->fresh = false;
 }
@@ -429,7 +429,7 @@ void aof_log_release(struct aof_log *l)
 void aof_log_switch(struct aof_log *l, const struct aof_increment *inc)
 {
     CHECK(l->buf.n == 0 && !l->open);
-    close_file(l);
+    aof_log_close_file(l);
     l->at = *inc;
     l->chain = inc->chain;
     clear_unsynced(l);

@@ -185,7 +185,7 @@ struct parsing {
     const char *error;
 };
 
-static bool fail(struct parsing *p, const char *error)
+static bool manifest_fail(struct parsing *p, const char *error)
 {
     p->error = error;
     return false;
@@ -209,13 +209,14 @@ static bool add_file(struct parsing *p, bytes name, i64 seq, char type)
     struct aof_manifest *m = p->m;
     const struct aof_file *last = aof_manifest_last(m);
     char text[AOF_NAME_MAX + 1];
-    if (!is_file_name(name)) return fail(p, "a file's name must be a name, not a path");
-    if (seq <= 0 || seq >= SEQ_MAX) return fail(p, "a sequence number is a positive number below 10^14");
+    if (!is_file_name(name)) return manifest_fail(p, "a file's name must be a name, not a path");
+    if (seq <= 0 || seq >= SEQ_MAX)
+        return manifest_fail(p, "a sequence number is a positive number below 10^14");
     if (type != AOF_BASE && type != AOF_HISTORY && type != AOF_INCREMENT)
-        return fail(p, "a file is of type b, h or i");
-    if (type == AOF_BASE && aof_manifest_base(m)) return fail(p, "there is more than one base");
+        return manifest_fail(p, "a file is of type b, h or i");
+    if (type == AOF_BASE && aof_manifest_base(m)) return manifest_fail(p, "there is more than one base");
     if (type == AOF_INCREMENT && last && (u64)seq <= last->seq)
-        return fail(p, "the sequence numbers of the increments do not rise");
+        return manifest_fail(p, "the sequence numbers of the increments do not rise");
     memcpy(text, name.p, name.n);
     text[name.n] = '\0';
     aof_manifest_add(m, (enum aof_type)type, (u64)seq, text);
@@ -228,9 +229,9 @@ static bool read_file_line(struct parsing *p, bytes line)
     bytes name = {0};
     i64 seq = 0;
     char type = 0;
-    if (!request_split_words(&p->words, line)) return fail(p, "quotes are not closed");
+    if (!request_split_words(&p->words, line)) return manifest_fail(p, "quotes are not closed");
     if (p->words.argc < 6 || p->words.argc % 2)
-        return fail(p, "not \"file NAME seq NUMBER type LETTER\"");
+        return manifest_fail(p, "not \"file NAME seq NUMBER type LETTER\"");
     for (u32 i = 0; i < p->words.argc; i += 2) {
         bytes value = request_arg(&p->words, NULL, i + 1);
         bool again = false;
@@ -240,12 +241,12 @@ static bool read_file_line(struct parsing *p, bytes line)
         } else if (is_word(p, i, "seq")) {
             again = seq;
             if (!num_parse_i64(value, &seq))
-                return fail(p, "a sequence number is a positive number");
+                return manifest_fail(p, "a sequence number is a positive number");
         } else if (is_word(p, i, "type")) {
             again = type;
             type = value.n == 1 ? value.p[0] : '?';
         }
-        if (again) return fail(p, "a keyword is there twice");
+        if (again) return manifest_fail(p, "a keyword is there twice");
     }
     return add_file(p, name, seq, type);
 }
@@ -262,7 +263,7 @@ static bool read_hex(bytes b, u64 *v)
     return memcmp(same, b.p, 16) == 0;
 }
 
-static bool begins(bytes line, const char *with)
+static bool manifest_begins(bytes line, const char *with)
 {
     return line.n >= strlen(with) && memcmp(line.p, with, strlen(with)) == 0;
 }
@@ -272,18 +273,18 @@ static bool read_mark(struct parsing *p, bytes line)
 {
     u64 crc;
     size_t head = strlen(MARK), base_head = strlen(MARK_BASE);
-    if (begins(line, MARK_BASE)) {
+    if (manifest_begins(line, MARK_BASE)) {
         if (line.n != base_head + 33 || line.p[base_head + 16] != ':' ||
             !read_hex(bytes_of(line.p + base_head, 16), &p->m->base_size) ||
             !read_hex(bytes_of(line.p + base_head + 17, 16), &p->m->base_tail))
-            return fail(p, "what it says of the base is damaged");
+            return manifest_fail(p, "what it says of the base is damaged");
         p->m->base_known = true;
         return true;
     }
     if (line.n != head + 16 || !read_hex(bytes_of(line.p + head, 16), &crc))
-        return fail(p, "its checksum is damaged");
+        return manifest_fail(p, "its checksum is damaged");
     if (crc != crc64(0, bytes_of(p->text.p, p->at)))
-        return fail(p, "its checksum is wrong (if you have edited it by hand, delete this line)");
+        return manifest_fail(p, "its checksum is wrong (if you have edited it by hand, delete this line)");
     p->summed = true;
     return true;
 }
@@ -295,18 +296,18 @@ static bytes trimmed(bytes line)
     return line;
 }
 
-static bool read_line(struct parsing *p, bytes line)
+static bool manifest_read_line(struct parsing *p, bytes line)
 {
-    if (p->summed) return fail(p, "something follows its checksum");
-    if (memchr(line.p, '\0', line.n)) return fail(p, "there is a zero byte in it");
-    if (begins(line, MARK)) return read_mark(p, line);
+    if (p->summed) return manifest_fail(p, "something follows its checksum");
+    if (memchr(line.p, '\0', line.n)) return manifest_fail(p, "there is a zero byte in it");
+    if (manifest_begins(line, MARK)) return read_mark(p, line);
     if (line.n && line.p[0] == '#') return true;
-    if (line.n >= LINE_MAX_BYTES) return fail(p, "the line is too long");
+    if (line.n >= LINE_MAX_BYTES) return manifest_fail(p, "the line is too long");
     line = trimmed(line);
-    return line.n ? read_file_line(p, line) : fail(p, "the line is empty");
+    return line.n ? read_file_line(p, line) : manifest_fail(p, "the line is empty");
 }
 
-static int by_name(const void *a, const void *b)
+static int manifest_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -317,7 +318,7 @@ static bool all_different(const struct aof_manifest *m)
     const char **names = mem_alloc(MAX(m->n, 1u) * sizeof *names);
     bool ok = true;
     for (u32 i = 0; i < m->n; i++) names[i] = m->v[i].name;
-    qsort(names, m->n, sizeof *names, by_name);
+    qsort(names, m->n, sizeof *names, manifest_by_name);
     for (u32 i = 1; i < m->n; i++) ok = ok && strcmp(names[i - 1], names[i]) != 0;
     mem_free(names);
     return ok;
@@ -326,19 +327,19 @@ static bool all_different(const struct aof_manifest *m)
 bool aof_manifest_parse(struct aof_manifest *m, bytes text, char error[256])
 {
     struct parsing p = {.m = m, .text = text};
-    bool ok = text.n || fail(&p, "it is empty");
+    bool ok = text.n || manifest_fail(&p, "it is empty");
     *m = (struct aof_manifest){0};
     request_parser_init(&p.words);
     while (ok && p.at < text.n) {
         const char *from = text.p + p.at, *end = memchr(from, '\n', text.n - p.at);
         p.line++;
-        if (!end) ok = fail(&p, "the line does not end");
-        else ok = read_line(&p, bytes_of(from, (size_t)(end - from)));
+        if (!end) ok = manifest_fail(&p, "the line does not end");
+        else ok = manifest_read_line(&p, bytes_of(from, (size_t)(end - from)));
         if (ok) p.at += (size_t)(end - from) + 1;
     }
     if (ok && m->base_known && !aof_manifest_base(m))
-        ok = fail(&p, "it tells of a base that it does not name");
-    if (ok && !all_different(m)) ok = fail(&p, "a file is named twice");
+        ok = manifest_fail(&p, "it tells of a base that it does not name");
+    if (ok && !all_different(m)) ok = manifest_fail(&p, "a file is named twice");
     if (!ok) {
         snprintf(error, 256, "line %u: %s", p.line, p.error);
         aof_manifest_release(m);
@@ -348,7 +349,7 @@ bool aof_manifest_parse(struct aof_manifest *m, bytes text, char error[256])
 }
 
 /* -1: errno tells. */
-static i64 read_all(int fd, struct buf *to)
+static i64 manifest_read_all(int fd, struct buf *to)
 {
     for (;;) {
         ssize_t n = read(fd, buf_reserve(to, 4096), 4096);
@@ -370,7 +371,7 @@ err aof_manifest_load(struct aof_manifest *m, const char *folder, const char *na
     snprintf(path, sizeof path, "%s/%s", folder, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe, and nobody would come */
     if (fd < 0 && errno == ENOENT) return ERR_NOT_FOUND;
-    bool ok = fd >= 0 && read_all(fd, &text) == 0;
+    bool ok = fd >= 0 && manifest_read_all(fd, &text) == 0;
     if (!ok) snprintf(error, 256, "%s", strerror(errno));
     else ok = aof_manifest_parse(m, buf_bytes(&text), error);
     if (fd >= 0) close(fd);

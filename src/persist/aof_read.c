@@ -32,7 +32,7 @@ void aof_reader_close(struct aof_reader *r)
 }
 
 /* Up to n bytes at an offset; fewer at the end of the file, or if reading fails. */
-static size_t read_at(struct aof_reader *r, char *to, size_t n, u64 offset)
+static size_t aof_read_read_at(struct aof_reader *r, char *to, size_t n, u64 offset)
 {
     size_t got = 0;
     while (got < n && !r->error) {
@@ -70,7 +70,7 @@ bytes aof_reader_at(struct aof_reader *r, u64 offset, size_t want)
     if (offset < r->at || offset + want > r->at + r->n) {
         slide(r, offset, MIN(MAX(want, AOF_WINDOW), left));
         size_t n = MIN(r->cap, left);
-        r->n += read_at(r, r->window + r->n, n - r->n, offset + r->n);
+        r->n += aof_read_read_at(r, r->window + r->n, n - r->n, offset + r->n);
     }
     size_t from = (size_t)(offset - r->at);
     return r->n > from ? bytes_of(r->window + from, MIN(r->n - from, left)) : (bytes){0};
@@ -81,7 +81,7 @@ void aof_reader_trim(struct aof_reader *r, u64 from)
     char some[4096];
     while (r->end > from) {
         size_t n = MIN(sizeof some, r->end - from);
-        if (read_at(r, some, n, r->end - n) != n) return;
+        if (aof_read_read_at(r, some, n, r->end - n) != n) return;
         size_t zeros = 0;
         while (zeros < n && some[n - 1 - zeros] == 0) zeros++;
         r->end -= zeros;

@@ -105,7 +105,7 @@ static err skip_notes(struct aof_replay *p, struct cursor *c)
     return OK;
 }
 
-static bool named(const struct aof_replay *p, u32 first, const char *name)
+static bool aof_replay_named(const struct aof_replay *p, u32 first, const char *name)
 {
     return bytes_is(*arg_at(p, first), name);
 }
@@ -118,7 +118,7 @@ static err find_exec(struct aof_replay *p, struct cursor c)
     err e = OK;
     for (bool found = false; !found && !e;) {
         if ((e = skip_notes(p, &c)) || (e = take_command(p, &c, &argc))) break;
-        found = argc == 1 && named(p, first, "exec");
+        found = argc == 1 && aof_replay_named(p, first, "exec");
         p->args.n = mark;
     }
     p->args.n = mark;
@@ -134,7 +134,7 @@ static err take_bracket(struct aof_replay *p, const struct cursor *c, bool opens
 }
 
 /* The next command, into the batch. */
-static err take_next(struct aof_replay *p, struct cursor *c, const char *start)
+static err aof_replay_take_next(struct aof_replay *p, struct cursor *c, const char *start)
 {
     struct cursor at = *c;
     u32 first = args_now(p), argc;
@@ -143,8 +143,8 @@ static err take_next(struct aof_replay *p, struct cursor *c, const char *start)
     *c = at; /* notes that are whole are done with */
     if (at.s == at.end) return OK;
     if ((e = take_command(p, &at, &argc))) return e;
-    bool opens = argc == 1 && named(p, first, "multi");
-    if (opens || (argc == 1 && named(p, first, "exec"))) {
+    bool opens = argc == 1 && aof_replay_named(p, first, "multi");
+    if (opens || (argc == 1 && aof_replay_named(p, first, "exec"))) {
         if ((e = take_bracket(p, &at, opens))) return e;
     } else {
         p->batch[p->n].from = (size_t)(c->s - start);
@@ -164,7 +164,7 @@ static bool script_failed(const struct request *q, const struct outcome *o)
     return script_is_replayed(o->cmd) && strncmp(error, "-NOSCRIPT ", 10) != 0;
 }
 
-static err explain(struct aof_replay *p, const struct request *q, const struct outcome *o)
+static err aof_replay_explain(struct aof_replay *p, const struct request *q, const struct outcome *o)
 {
     char name[BYTES_LEGIBLE + 4];
     bytes_legible(q->argv[0], name);
@@ -207,7 +207,7 @@ static err run_batch(struct aof_replay *p, size_t *at)
                             arg_at(p, p->batch[i].first), &out};
         struct outcome o;
         region_replay(p->region, &q, &o);
-        if (UNLIKELY(!o.cmd || o.rejected || o.failed)) e = explain(p, &q, &o);
+        if (UNLIKELY(!o.cmd || o.rejected || o.failed)) e = aof_replay_explain(p, &q, &o);
         if (e) *at = p->batch[i].from;
         else p->commands++;
         buf_clear(&p->ignored);
@@ -224,7 +224,7 @@ err aof_replay_run(struct aof_replay *p, bytes in, size_t *used)
     err e = OK;
     p->in_group = false;
     while (c.s < c.end && !e) {
-        while (c.s < c.end && !e && p->n < AOF_BATCH) e = take_next(p, &c, in.p);
+        while (c.s < c.end && !e && p->n < AOF_BATCH) e = aof_replay_take_next(p, &c, in.p);
         *used = (size_t)(c.s - in.p);
         if (run_batch(p, used)) return ERR_SYNTAX;
     }

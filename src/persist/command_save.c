@@ -143,7 +143,7 @@ static bool write_stream(struct command_save *s)
     return command_stream_step(s->stream);
 }
 
-static bool write_value(struct command_save *s)
+static bool command_save_write_value(struct command_save *s)
 {
     if (s->ref->type == TYPE_STREAM) return write_stream(s);
     if (s->ref->type == TYPE_STRING) return write_string(s);
@@ -218,10 +218,10 @@ static void write_ttl(struct command_save *s)
 
 /* -- the phases: true means that one is through ------------------------------------------------ */
 
-static bool run_phase(struct command_save *s)
+static bool command_save_run_phase(struct command_save *s)
 {
     switch (s->phase) {
-    case COMMANDS_VALUE: return write_value(s);
+    case COMMANDS_VALUE: return command_save_write_value(s);
     case COMMANDS_FIELD_TTLS: return write_field_ttls(s);
     case COMMANDS_TTL: write_ttl(s); return true;
     case COMMANDS_DONE: break;
@@ -233,7 +233,7 @@ bool command_save_step(struct command_save *s, u64 budget)
 {
     i64 back_ms = travel(s->eng, s->now_ms);
     s->budget = (i64)MIN(budget, (u64)INT64_MAX);
-    while (s->phase != COMMANDS_DONE && !s->out->failed && run_phase(s)) {
+    while (s->phase != COMMANDS_DONE && !s->out->failed && command_save_run_phase(s)) {
         s->phase++;
         s->walking = false;
     }

@@ -25,12 +25,13 @@ void command_stream_release(struct command_stream *w)
 }
 
 /* A command of these words. */
-static void put(struct command_stream *w, size_t n, const bytes *words)
+static void command_stream_put(struct command_stream *w, size_t n, const bytes *words)
 {
     command_put(w->out, n, words, 0, (bytes){"", 0});
     *w->budget -= 64;
 }
-#define PUT(w, ...) put((w), sizeof((bytes[]){__VA_ARGS__}) / sizeof(bytes), (bytes[]){__VA_ARGS__})
+#define PUT(w, ...) \
+    command_stream_put((w), sizeof((bytes[]){__VA_ARGS__}) / sizeof(bytes), (bytes[]){__VA_ARGS__})
 
 static void set_name(struct buf *to, bytes name)
 {
@@ -146,7 +147,7 @@ static bool make_owned(struct command_stream *w)
     return false;
 }
 
-static bool run_phase(struct command_stream *w)
+static bool command_stream_run_phase(struct command_stream *w)
 {
     switch (w->phase) {
     case MAKE_ENTRIES: return make_entries(w);
@@ -161,7 +162,7 @@ static bool run_phase(struct command_stream *w)
 
 bool command_stream_step(struct command_stream *w)
 {
-    while (w->phase != MAKE_DONE && *w->budget > 0 && !w->out->failed && run_phase(w)) {
+    while (w->phase != MAKE_DONE && *w->budget > 0 && !w->out->failed && command_stream_run_phase(w)) {
         w->phase++;
         w->walking = false;
     }

@@ -48,7 +48,7 @@ struct disk_file_state {
 
 /* -- the worker's part --------------------------------------------------------------------------- */
 
-static bool fail(struct disk_file_state *st, const char *what)
+static bool disk_file_fail(struct disk_file_state *st, const char *what)
 {
     st->error = errno;
     st->failed = what;
@@ -56,7 +56,7 @@ static bool fail(struct disk_file_state *st, const char *what)
 }
 
 /* No more of it: the space is needed, and half a file is of no use. */
-static void discard(struct disk_file_state *st)
+static void disk_file_discard(struct disk_file_state *st)
 {
     if (st->fd < 0) return;
     close(st->fd);
@@ -76,25 +76,26 @@ static bool sync_some(struct disk_file_state *st)
                               SYNC_FILE_RANGE_WRITE) == 0;
     if (ok && length) ok = sync_file_range(st->fd, before, length, wait) == 0;
     st->begun = st->written;
-    return ok || (errno != EIO && errno != ENOSPC && errno != EDQUOT) || fail(st, "writing to disk");
+    return ok || (errno != EIO && errno != ENOSPC && errno != EDQUOT) ||
+           disk_file_fail(st, "writing to disk");
 }
 
 static bool write_blocks(struct disk_file_state *st)
 {
     for (struct block *b = st->taken; b; b = b->next) {
-        if (!disk_write(st->fd, bytes_of(b->b, b->n))) return fail(st, "writing");
+        if (!disk_write(st->fd, bytes_of(b->b, b->n))) return disk_file_fail(st, "writing");
         st->written += b->n;
         if (!sync_some(st)) return false;
     }
     return true;
 }
 
-static bool close_file(struct disk_file_state *st)
+static bool disk_file_close_file(struct disk_file_state *st)
 {
     int fd = st->fd;
     st->fd = -1;
     if (close(fd) == 0 || errno == EINTR) return true;
-    fail(st, "closing");
+    disk_file_fail(st, "closing");
     unlink(st->temp);
     return false;
 }
@@ -103,31 +104,31 @@ static bool close_file(struct disk_file_state *st)
 static bool put_in_place(struct disk_file_state *st)
 {
     crash_point("file-written");
-    if (!disk_sync(st->fd)) return fail(st, "syncing");
-    if (!close_file(st)) return false;
+    if (!disk_sync(st->fd)) return disk_file_fail(st, "syncing");
+    if (!disk_file_close_file(st)) return false;
     crash_point("file-synced");
     if (rename(st->temp, st->path) != 0) {
-        fail(st, "renaming");
+        disk_file_fail(st, "renaming");
         unlink(st->temp);
         return false;
     }
     crash_point("file-renamed");
-    if (!disk_sync_folder_of(st->path)) return fail(st, "syncing the folder");
+    if (!disk_sync_folder_of(st->path)) return disk_file_fail(st, "syncing the folder");
     crash_point("file-folder-synced");
     return true;
 }
 
-static void work(uv_work_t *w)
+static void disk_file_work(uv_work_t *w)
 {
     struct disk_file_state *st = w->data;
     bool keep = !st->failed && !(st->final && st->aim == ABANDONING) && write_blocks(st);
     if (keep && st->final) keep = put_in_place(st);
-    if (!keep) discard(st);
+    if (!keep) disk_file_discard(st);
 }
 
 /* -- the loop's part ----------------------------------------------------------------------------- */
 
-static void free_blocks(struct block *b)
+static void disk_file_free_blocks(struct block *b)
 {
     while (b) {
         struct block *next = b->next;
@@ -138,9 +139,9 @@ static void free_blocks(struct block *b)
 
 static void free_state(struct disk_file_state *st)
 {
-    free_blocks(st->first);
-    free_blocks(st->taken);
-    free_blocks(st->spare);
+    disk_file_free_blocks(st->first);
+    disk_file_free_blocks(st->taken);
+    disk_file_free_blocks(st->spare);
     mem_free(st->temp);
     mem_free(st->path);
     mem_free(st);
@@ -170,26 +171,26 @@ static void recycle(struct disk_file_state *st)
 }
 
 /* Nothing more will be written: whoever waits for room must not wait for ever. */
-static void note_failure(struct disk_file *f)
+static void disk_file_note_failure(struct disk_file *f)
 {
     struct disk_file_state *st = f->state;
     if (!f->error[0])
         snprintf(f->error, sizeof f->error, "%s %s: %s", st->failed, st->temp, strerror(st->error));
-    free_blocks(st->first);
+    disk_file_free_blocks(st->first);
     st->first = st->last = NULL;
     st->waiting = 0;
 }
 
-static void start(struct disk_file_state *st);
+static void disk_file_start(struct disk_file_state *st);
 
 static void back_on_loop(struct disk_file *f)
 {
     struct disk_file_state *st = f->state;
     st->working = false;
     recycle(st);
-    if (st->failed) note_failure(f);
+    if (st->failed) disk_file_note_failure(f);
     if (st->final) conclude(f);
-    else if (st->aim != FILLING || (st->first && st->first->n == BLOCK)) start(st);
+    else if (st->aim != FILLING || (st->first && st->first->n == BLOCK)) disk_file_start(st);
 }
 
 static void after_work(uv_work_t *w, int status UNUSED)
@@ -198,7 +199,7 @@ static void after_work(uv_work_t *w, int status UNUSED)
     back_on_loop(st->file);
 }
 
-static void start(struct disk_file_state *st)
+static void disk_file_start(struct disk_file_state *st)
 {
     struct disk_file *f = st->file;
     st->taken = st->first;
@@ -206,9 +207,9 @@ static void start(struct disk_file_state *st)
     st->final = st->aim != FILLING;
     st->working = true;
     if (f->loop) {
-        CHECK(uv_queue_work(f->loop, &st->work, work, after_work) == 0);
+        CHECK(uv_queue_work(f->loop, &st->work, disk_file_work, after_work) == 0);
     } else {
-        work(&st->work);
+        disk_file_work(&st->work);
         back_on_loop(f);
     }
 }
@@ -237,7 +238,7 @@ static bool take_piece(struct rdb_sink *sink, bytes piece)
         b->n += n;
         st->waiting += n;
         piece = bytes_of(piece.p + n, piece.n - n);
-        if (!st->working && b->n == BLOCK) start(st);
+        if (!st->working && b->n == BLOCK) disk_file_start(st);
     }
     return !f->error[0];
 }
@@ -267,24 +268,24 @@ u64 disk_file_waiting(const struct disk_file *f) { return f->state ? f->state->w
 
 bool disk_file_full(const struct disk_file *f) { return disk_file_waiting(f) >= DISK_FILE_AHEAD; }
 
-static void end(struct disk_file *f, int aim, void (*done)(void *arg, bool ok), void *arg)
+static void disk_file_end(struct disk_file *f, int aim, void (*done)(void *arg, bool ok), void *arg)
 {
     struct disk_file_state *st = f->state;
     CHECK(st && st->aim == FILLING);
     st->aim = aim;
     st->done = done;
     st->arg = arg;
-    if (!st->working) start(st);
+    if (!st->working) disk_file_start(st);
 }
 
 void disk_file_finish(struct disk_file *f, void (*done)(void *arg, bool ok), void *arg)
 {
-    end(f, FINISHING, done, arg);
+    disk_file_end(f, FINISHING, done, arg);
 }
 
 void disk_file_abandon(struct disk_file *f, void (*done)(void *arg, bool ok), void *arg)
 {
-    end(f, ABANDONING, done, arg);
+    disk_file_end(f, ABANDONING, done, arg);
 }
 
 /* -- files that go --------------------------------------------------------------------------------- */

@@ -38,9 +38,9 @@ static const char *key_text(const struct rdb_loader *l, char text[BYTES_LEGIBLE 
     return bytes_legible(buf_bytes(&l->key), text);
 }
 
-static void note(struct rdb_loader *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void rdb_read_note(struct rdb_loader *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-static void note(struct rdb_loader *l, const char *fmt, ...)
+static void rdb_read_note(struct rdb_loader *l, const char *fmt, ...)
 {
     if (!l->policy.note) return;
     char text[256];
@@ -65,7 +65,7 @@ static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
                         key_text(l, text), l->db, name);
     if (!rdb_skip_value(&l->in, type)) return false;
     l->counts.unsupported++;
-    note(l, "Left out the key \"%s\" of database %u: it holds a %s, which Mayfly does not support",
+    rdb_read_note(l, "Left out the key \"%s\" of database %u: it holds a %s, which Mayfly does not support",
          key_text(l, text), l->db, name);
     return true;
 }
@@ -198,7 +198,7 @@ static bool read_module_aux(struct rdb_loader *l)
         return rdb_fail(&l->in, "data of the module type %s, which Mayfly does not support", name);
     if (!rdb_skip_module(&l->in)) return false; /* also when it belongs: a number as any other */
     l->counts.module_aux++;
-    note(l, "Left out data of the module type %s: Mayfly has no modules", name);
+    rdb_read_note(l, "Left out data of the module type %s: Mayfly has no modules", name);
     return true;
 }
 
@@ -222,7 +222,8 @@ static bool read_function(struct rdb_loader *l)
     if (!l->policy.skip_unsupported)
         return rdb_fail(&l->in, "a library of functions can't be loaded: %s", why);
     l->counts.functions++;
-    note(l, "Left out a library of functions, %s: %s", bytes_legible(buf_bytes(&l->text), text), why);
+    rdb_read_note(l, "Left out a library of functions, %s: %s", bytes_legible(buf_bytes(&l->text), text),
+                  why);
     return true;
 }
 

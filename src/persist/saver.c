@@ -62,7 +62,7 @@ static struct rdb_job job_for(const struct saver *s, struct stream *to, struct e
     return (struct rdb_job){.out = &to->out, .eng = eng, .now_ms = s->dead_by_ms, .ttls = RDB_TTLS_AUX};
 }
 
-static void select_db(struct saver *s, struct stream *to, u32 db)
+static void saver_select_db(struct saver *s, struct stream *to, u32 db)
 {
     if (to->db == db) return;
     to->db = db;
@@ -76,7 +76,7 @@ static void select_db(struct saver *s, struct stream *to, u32 db)
     sizes->told = true;
 }
 
-static struct rdb_key_use use_of(const struct saver *s, struct engine *eng, struct key_ref *ref)
+static struct rdb_key_use saver_use_of(const struct saver *s, struct engine *eng, struct key_ref *ref)
 {
     struct rdb_key_use use = {-1, -1};
     u32 policy = s->ks->policy;
@@ -93,9 +93,9 @@ static void value_begin(struct saver *s, struct value *v, struct stream *to, str
     struct rdb_job job = job_for(s, to, eng);
     v->begun = true;
     v->commands = s->o.commands;
-    select_db(s, to, ref->db);
+    saver_select_db(s, to, ref->db);
     if (v->commands) command_save_begin(&v->command, &job, ref);
-    else rdb_file_key(&v->rdb, &job, ref, use_of(s, eng, ref));
+    else rdb_file_key(&v->rdb, &job, ref, saver_use_of(s, eng, ref));
 }
 
 static void value_release(struct value *v)
@@ -161,7 +161,7 @@ static void join_aside(struct saver *s)
 static i64 go_on(struct saver *s, u64 budget)
 {
     bool before = failure_hidden(s->ref_of);
-    if (s->o.commands) select_db(s, &s->main, s->ref.db);
+    if (s->o.commands) saver_select_db(s, &s->main, s->ref.db);
     i64 left = value_step(&s->value, budget);
     failure_restored(s, s->ref_of, before);
     if (!s->value.begun) join_aside(s);
@@ -177,7 +177,7 @@ static void begin_taken(struct saver *s)
 }
 
 /* False: that was all. */
-static bool take_next(struct saver *s)
+static bool saver_take_next(struct saver *s)
 {
     struct engine *eng = s->ks->eng;
     bool before = failure_hidden(eng);
@@ -196,7 +196,7 @@ static bool take_next(struct saver *s)
 }
 
 /* The engine is about to change a key of the moment. */
-static void keep(void *arg, struct key_ref *ref)
+static void saver_keep(void *arg, struct key_ref *ref)
 {
     struct saver *s = arg;
     if (s->over || s->main.out.failed || ref->type == TYPE_NONE) return;
@@ -283,7 +283,7 @@ static void close_snapshot(struct saver *s)
     s->open = false;
 }
 
-static void end(struct saver *s)
+static void saver_end(struct saver *s)
 {
     if (!s->open) return;
     close_snapshot(s);
@@ -295,7 +295,7 @@ struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, st
     const struct snapshot_ops *snapshot = &ks->eng->ops->snapshot;
     struct saver *s = mem_alloc(sizeof *s);
     saver_init(s, ks, o, sink, COMPRESS_SLICE);
-    s->open = snapshot->begin && snapshot->begin(ks->eng, keep, s);
+    s->open = snapshot->begin && snapshot->begin(ks->eng, saver_keep, s);
     if (!s->open) {
         saver_free(s);
         return NULL;
@@ -312,11 +312,11 @@ bool saver_step(struct saver *s, u64 budget)
             left = go_on(s, (u64)left);
         } else {
             left -= KEY_COST;
-            if (!take_next(s)) s->over = true;
+            if (!saver_take_next(s)) s->over = true;
         }
         s->over |= s->main.out.failed;
     }
-    if (s->over) end(s);
+    if (s->over) saver_end(s);
     return s->over;
 }
 

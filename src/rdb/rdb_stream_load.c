@@ -183,7 +183,7 @@ static bool read_nodes(struct stream_in *r)
     return true;
 }
 
-static bool read_head(struct stream_in *r, enum rdb_type type)
+static bool rdb_stream_load_read_head(struct stream_in *r, enum rdb_type type)
 {
     struct rdb_in *in = r->l->in;
     struct stream_id first, last;
@@ -292,7 +292,8 @@ static bool stream_in_group(struct stream_in *r, enum rdb_type type)
 static bool read_stream(struct stream_in *r, enum rdb_type type)
 {
     u64 groups;
-    if (!read_nodes(r) || !read_head(r, type) || !rdb_read_len(r->l->in, &groups)) return false;
+    if (!read_nodes(r) || !rdb_stream_load_read_head(r, type) || !rdb_read_len(r->l->in, &groups))
+        return false;
     for (; groups > 0; groups--)
         if (!stream_in_group(r, type)) return false;
     xstream_save(&r->s);

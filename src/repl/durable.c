@@ -19,7 +19,7 @@ static bool ask_log(struct server *s, struct sync_state *state)
     return true;
 }
 
-static bool move(struct durable *d, struct durable_mark to)
+static bool durable_move(struct durable *d, struct durable_mark to)
 {
     bool moved = to.seq != d->synced.seq || to.position != d->synced.position;
     d->synced = to;
@@ -39,10 +39,10 @@ bool durable_look(struct server *s)
     }
     if (log.clean) {
         d->waits = false;
-        return move(d, here);
+        return durable_move(d, here);
     }
     if (d->waits && log.done > d->after) {
-        moved = move(d, d->pending);
+        moved = durable_move(d, d->pending);
         d->waits = false;
     }
     if (log.buffered || (d->waits && log.begun != d->after)) return moved;

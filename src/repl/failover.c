@@ -18,25 +18,25 @@ const char *failover_name(enum failover_state state)
 
 /* -- its end ---------------------------------------------------------------------------------------- */
 
-static void end(struct server *s)
+static void failover_end(struct server *s)
 {
     s->repl.failover = (struct failover){0};
     net_resume(&s->net, HOLD_FAILOVER);
 }
 
-static void give_up(struct server *s, const char *why)
+static void failover_give_up(struct server *s, const char *why)
 {
     bool follows = s->repl.failover.state == FAILOVER_HANDS_OVER;
     log_line(&s->log, LOG_NOTICE, "Aborting failover: %s", why);
     s->repl.failover.state = FAILOVER_NONE; /* the link that ends is of no interest any more */
     if (follows) replication_promote(s);
-    end(s);
+    failover_end(s);
 }
 
 void failover_answered(struct server *s, bool agreed)
 {
     if (s->repl.failover.state != FAILOVER_HANDS_OVER) return;
-    if (agreed) end(s);
+    if (agreed) failover_end(s);
     else s->repl.failover.refused = true; /* it is the link that tells: it can't be dropped here */
 }
 
@@ -49,7 +49,7 @@ static bool is_called(const struct replica *r, const char *host, i64 port)
     return r->port == port && strcasecmp(own, host) == 0;
 }
 
-static struct replica *named(const struct server *s, const char *host, i64 port)
+static struct replica *failover_named(const struct server *s, const char *host, i64 port)
 {
     for (struct replica *r = s->repl.replicas; r; r = r->next)
         if (is_called(r, host, port)) return r;
@@ -75,7 +75,7 @@ void failover_cron(struct server *s)
 {
     struct failover *f = &s->repl.failover;
     char host[REPLICA_HOST];
-    if (f->refused) give_up(s, "Failover target rejected psync request");
+    if (f->refused) failover_give_up(s, "Failover target rejected psync request");
     if (f->state != FAILOVER_WAITS) return;
     struct replica *r = has_everything(s, f);
     if (r) {
@@ -86,7 +86,7 @@ void failover_cron(struct server *s)
         log_line(&s->log, LOG_NOTICE, "Failover to %s:%d timed out%s.", f->host[0] ? f->host : "any replica",
                  f->port, f->force ? ", failing over all the same" : "");
         if (f->force) hand_over(s, f->host, f->port);
-        else give_up(s, "Replica never caught up before timeout");
+        else failover_give_up(s, "Replica never caught up before timeout");
     }
 }
 
@@ -129,7 +129,7 @@ static bool take_timeout(struct ctx *c, int at, struct wish *w)
     return false;
 }
 
-static bool parse(struct ctx *c, struct wish *w)
+static bool failover_parse(struct ctx *c, struct wish *w)
 {
     for (int i = 1; i < c->argc; i++) {
         bytes word = c->argv[i];
@@ -161,7 +161,7 @@ static const char *objection(const struct server *s, const struct wish *w)
     if (w->force && (!w->to || !w->timeout_ms))
         return "ERR FAILOVER with force option requires both a timeout and target HOST and IP options.";
     if (!w->to) return NULL;
-    const struct replica *target = named(s, w->host, w->port);
+    const struct replica *target = failover_named(s, w->host, w->port);
     if (!target) return "ERR FAILOVER target HOST and PORT is not a replica.";
     return target->state == REPLICA_ONLINE ? NULL : "ERR FAILOVER target replica is not online.";
 }
@@ -170,7 +170,7 @@ void cmd_failover(struct ctx *c)
 {
     struct server *s = c->server;
     struct wish w = {0};
-    if (!parse(c, &w)) return;
+    if (!failover_parse(c, &w)) return;
     const char *why = objection(s, &w);
     if (why) {
         reply_error(c->out, why);
@@ -178,7 +178,7 @@ void cmd_failover(struct ctx *c)
     }
     reply_ok(c->out);
     if (w.abort) {
-        give_up(s, "Failover manually aborted");
+        failover_give_up(s, "Failover manually aborted");
         return;
     }
     struct failover *f = &s->repl.failover;

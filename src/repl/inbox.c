@@ -74,7 +74,7 @@ static err parse_slowly(struct inbox *b, const struct request_limits *limits, by
     return OK;
 }
 
-static err parse_one(struct inbox *b, const struct request_limits *limits)
+static err inbox_parse_one(struct inbox *b, const struct request_limits *limits)
 {
     bytes in = bytes_of(b->in.p + b->parsed, b->in.n - b->parsed), argv[ARGS_AT_ONCE];
     u32 argc;
@@ -100,7 +100,7 @@ err inbox_took(struct inbox *b, size_t n, i64 max_bulk)
     err e = OK;
     b->in.n += n;
     while (!e && b->parsed < b->in.n) {
-        e = parse_one(b, &limits);
+        e = inbox_parse_one(b, &limits);
         if (!e) note_block(b);
     }
     return e == ERR_AGAIN ? OK : e;

@@ -11,20 +11,20 @@
 
 #include "base/clock.h"
 
-static void connect_next(struct link *l);
+static void link_connect_next(struct link *l);
 
 /* -- handles ---------------------------------------------------------------------------------------- */
 
-static void let_go(struct link_conn *c)
+static void link_let_go(struct link_conn *c)
 {
     if (--c->open) return;
     if (c->addresses) uv_freeaddrinfo(c->addresses);
     mem_free(c);
 }
 
-static void on_closed(uv_handle_t *h) { let_go(h->data); }
+static void link_on_closed(uv_handle_t *h) { link_let_go(h->data); }
 
-static void on_check(uv_check_t *h)
+static void link_on_check(uv_check_t *h)
 {
     struct link_conn *c = h->data;
     if (c->link && c->link->state == LINK_SYNC) sync_waited(c->link);
@@ -44,14 +44,14 @@ static struct link_conn *new_conn(struct link *l)
 static void close_conn(struct link_conn *c)
 {
     c->link = NULL;
-    uv_close((uv_handle_t *)&c->check, on_closed);
+    uv_close((uv_handle_t *)&c->check, link_on_closed);
     if (c->fd < 0) {
         uv_cancel((uv_req_t *)&c->resolve); /* it may have run already, or be running: it ends by itself */
         return;
     }
     tls_free(c->tls);
     c->tls = NULL;
-    uv_close((uv_handle_t *)&c->poll, on_closed);
+    uv_close((uv_handle_t *)&c->poll, link_on_closed);
     close(c->fd);
 }
 
@@ -99,7 +99,7 @@ static void lost(struct link *l, const char *why)
 }
 
 /* As recv and send. */
-static ssize_t take_bytes(struct link *l, void *to, size_t n)
+static ssize_t link_take_bytes(struct link *l, void *to, size_t n)
 {
     struct link_conn *c = l->conn;
     if (!c->tls) return recv(c->fd, to, n, 0);
@@ -110,7 +110,7 @@ static ssize_t take_bytes(struct link *l, void *to, size_t n)
     return got;
 }
 
-static ssize_t give_bytes(struct link *l, const void *p, size_t n)
+static ssize_t link_give_bytes(struct link *l, const void *p, size_t n)
 {
     struct link_conn *c = l->conn;
     return c->tls ? tls_send(c->tls, p, n) : send(c->fd, p, n, MSG_NOSIGNAL);
@@ -124,7 +124,7 @@ static const char *trouble(const struct link *l)
 
 size_t link_read(struct link *l, char *to, size_t room)
 {
-    ssize_t n = take_bytes(l, to, room);
+    ssize_t n = link_take_bytes(l, to, room);
     if (n > 0) {
         l->io_ms = link_now_ms(l);
         l->server->repl.bytes_in += (u64)n;
@@ -139,7 +139,7 @@ void link_flush(struct link *l)
 {
     int events = l->conn->events & UV_READABLE;
     size_t left = l->out.n - l->sent;
-    ssize_t n = left ? give_bytes(l, l->out.p + l->sent, left) : 0;
+    ssize_t n = left ? link_give_bytes(l, l->out.p + l->sent, left) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         lost(l, trouble(l));
         return;
@@ -189,7 +189,7 @@ void link_acknowledge(struct link *l, u64 position)
 static void send_sign_of_life(struct link *l)
 {
     l->told_ms = link_now_ms(l);
-    if (l->out.n || give_bytes(l, "\n", 1) >= 0) return;
+    if (l->out.n || link_give_bytes(l, "\n", 1) >= 0) return;
     /* TLS has it, and takes what it is given next for the same. */
     if (l->conn->tls && errno == EAGAIN) buf_append_char(&l->out, '\n');
 }
@@ -229,7 +229,7 @@ void link_watch(struct link *l, int events)
 
 void link_wait(struct link *l, bool on)
 {
-    if (on) uv_check_start(&l->conn->check, on_check);
+    if (on) uv_check_start(&l->conn->check, link_on_check);
     else uv_check_stop(&l->conn->check);
 }
 
@@ -280,7 +280,7 @@ static bool try_address(struct link *l, const struct addrinfo *a)
     return true;
 }
 
-static void connect_next(struct link *l)
+static void link_connect_next(struct link *l)
 {
     struct link_conn *c = l->conn;
     errno = EADDRNOTAVAIL;
@@ -293,15 +293,15 @@ static void connect_next(struct link *l)
     link_close(l, false);
 }
 
-static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
+static void link_on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
 {
     struct link_conn *c = req->data;
     struct link *l = c->link;
     c->addresses = c->next_address = list;
-    let_go(c);
+    link_let_go(c);
     if (!l) return;
     if (status == 0) {
-        connect_next(l);
+        link_connect_next(l);
         return;
     }
     log_line(&l->server->log, LOG_WARNING, "Unable to connect to MASTER: %s", uv_strerror(status));
@@ -318,7 +318,7 @@ static void begin_connecting(struct link *l)
     l->conn = new_conn(l);
     l->state = LINK_RESOLVING;
     l->io_ms = link_now_ms(l);
-    int rc = uv_getaddrinfo(&l->server->loop, &l->conn->resolve, on_resolved, l->host, port, &hints);
+    int rc = uv_getaddrinfo(&l->server->loop, &l->conn->resolve, link_on_resolved, l->host, port, &hints);
     if (rc) {
         log_line(log, LOG_WARNING, "Unable to connect to MASTER: %s", uv_strerror(rc));
         link_close(l, false);
@@ -337,7 +337,7 @@ static void next_address(struct link *l)
     l->conn->next_address = old->next_address;
     old->addresses = NULL;
     close_conn(old);
-    connect_next(l);
+    link_connect_next(l);
 }
 
 static void connected(struct link *l)

@@ -42,7 +42,7 @@ static void not_run(struct link *l, bytes name)
              bytes_legible(name, text));
 }
 
-static void failed(struct link *l, bytes name)
+static void link_follow_failed(struct link *l, bytes name)
 {
     char text[BYTES_LEGIBLE + 4];
     bytes error = buf_bytes(&l->ignored);
@@ -87,7 +87,7 @@ static void run_write(struct link *l, const struct command *cmd, int argc, bytes
     l->running = &q;
     region_follow(lone_region(s), &q, &o);
     l->running = NULL;
-    if (o.rejected || o.failed) failed(l, name);
+    if (o.rejected || o.failed) link_follow_failed(l, name);
     else if (cmd->run == cmd_flushall) s->persist.flushed |= !snapshot_finishing_save(&s->persist);
     l->last_command = cmd->name;
     i64 usec = clock_mono_us() - start_us;
@@ -104,7 +104,7 @@ static bool parse_db(int argc, const bytes *argv, u32 *db)
 }
 
 /* A database we don't have is remembered all the same: what goes there must not go elsewhere. */
-static void select_db(struct link *l, int argc, const bytes *argv)
+static void link_follow_select_db(struct link *l, int argc, const bytes *argv)
 {
     u32 db;
     if (!parse_db(argc, argv, &db)) {
@@ -130,14 +130,14 @@ static bool means_nothing_here(bytes name)
 }
 
 /* Redis writes PFCOUNT, too: it leaves its result in the key. And we have subscribers of our own. */
-static bool may_run(const struct link *l, const struct command *cmd)
+static bool link_follow_may_run(const struct link *l, const struct command *cmd)
 {
     bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
                 cmd->run == cmd_spublish || script_is_replayed(cmd);
     return runs && l->session.db < lone_region(l->server)->eng->databases;
 }
 
-static void run(struct link *l, const struct inbox_command *c)
+static void link_follow_run(struct link *l, const struct inbox_command *c)
 {
     int argc = (int)c->argc;
     if (!argc) return;
@@ -150,8 +150,8 @@ static void run(struct link *l, const struct inbox_command *c)
     const struct command *cmd = command_find(name);
     if (UNLIKELY(cmd && cmd->sub_count && argc > 1)) cmd = command_find_sub(cmd, l->argv[1]);
     if (UNLIKELY(l->server->monitor_count) && cmd && monitor_shows(cmd)) show(l, argc, l->argv);
-    if (LIKELY(cmd && may_run(l, cmd))) run_write(l, cmd, argc, l->argv);
-    else if (bytes_is(name, "select")) select_db(l, argc, l->argv);
+    if (LIKELY(cmd && link_follow_may_run(l, cmd))) run_write(l, cmd, argc, l->argv);
+    else if (bytes_is(name, "select")) link_follow_select_db(l, argc, l->argv);
     else if (bytes_is(name, "replconf") && argc > 1 && bytes_is(l->argv[1], "getack")) note_question(l, c);
     else if (!means_nothing_here(name)) not_run(l, name);
 }
@@ -159,7 +159,7 @@ static void run(struct link *l, const struct inbox_command *c)
 /* -- what a read has brought ------------------------------------------------------------------------ */
 
 /* As the tick does for requests: which keys come next. Returns up to which command. */
-static u32 prefetch(const struct link *l, u32 from)
+static u32 link_follow_prefetch(const struct link *l, u32 from)
 {
     struct engine *e = lone_region(l->server)->eng;
     const struct inbox *b = &l->inbox;
@@ -179,7 +179,7 @@ static u32 prefetch(const struct link *l, u32 from)
     return end;
 }
 
-static void apply(struct link *l)
+static void link_follow_apply(struct link *l)
 {
     struct server *s = l->server;
     struct replication *r = &s->repl;
@@ -187,8 +187,8 @@ static void apply(struct link *l)
     region_follow_begin(lone_region(s));
     net_keep_output(&s->net); /* what was told of earlier ones */
     for (u32 i = 0, fetched = 0; i < l->inbox.ready && !lone_region(s)->doomed; i++) {
-        if (i == fetched) fetched = prefetch(l, i);
-        run(l, &l->inbox.commands[i]);
+        if (i == fetched) fetched = link_follow_prefetch(l, i);
+        link_follow_run(l, &l->inbox.commands[i]);
     }
     stream_append(&r->stream, inbox_ready(&l->inbox));
     if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was done: it will be tried again from where we are */
@@ -251,5 +251,5 @@ void follow_readable(struct link *l)
     if (!l->conn) return;
     err e = inbox_took(&l->inbox, n, MAX(s->net.config.max_bulk, LONGEST_BULK));
     if (e) corrupt(l, e);
-    else if (l->inbox.ready) apply(l);
+    else if (l->inbox.ready) link_follow_apply(l);
 }

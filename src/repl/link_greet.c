@@ -87,7 +87,10 @@ static void fall_back_to_sync(struct link *l)
     if (l->conn) sync_begin(l);
 }
 
-static bool begins(const char *line, const char *with) { return strncmp(line, with, strlen(with)) == 0; }
+static bool link_greet_begins(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
 
 static void answer_to_psync(struct link *l, const char *line)
 {
@@ -100,16 +103,16 @@ static void answer_to_psync(struct link *l, const char *line)
             return;
         }
     }
-    if (begins(line, "+FULLRESYNC")) {
+    if (link_greet_begins(line, "+FULLRESYNC")) {
         full_sync(l, line);
-    } else if (begins(line, "+CONTINUE")) {
+    } else if (link_greet_begins(line, "+CONTINUE")) {
         partial_sync(l, line);
-    } else if (begins(line, "-NOMASTERLINK") || begins(line, "-LOADING")) {
+    } else if (link_greet_begins(line, "-NOMASTERLINK") || link_greet_begins(line, "-LOADING")) {
         log_line(log, LOG_NOTICE, "Master is currently unable to PSYNC but should be in the future: %s",
                  line);
-        if (begins(line, "-NOMASTERLINK")) link_is_refused(l);
+        if (link_greet_begins(line, "-NOMASTERLINK")) link_is_refused(l);
         link_close(l, false);
-    } else if (begins(line, "-ERR")) {
+    } else if (link_greet_begins(line, "-ERR")) {
         log_line(log, LOG_NOTICE, "Master does not support PSYNC or is in error state (reply: %s)", line);
         fall_back_to_sync(l);
     } else {
@@ -121,8 +124,8 @@ static void answer_to_psync(struct link *l, const char *line)
 static void answer_to_ping(struct link *l, const char *line)
 {
     const struct log *log = &l->server->log;
-    if (line[0] != '+' && !begins(line, "-NOAUTH") && !begins(line, "-NOPERM") &&
-        !begins(line, "-ERR operation not permitted")) {
+    if (line[0] != '+' && !link_greet_begins(line, "-NOAUTH") && !link_greet_begins(line, "-NOPERM") &&
+        !link_greet_begins(line, "-ERR operation not permitted")) {
         log_line(log, LOG_WARNING, "Error reply to PING from master: '%s'", line);
         link_close(l, false);
         return;
@@ -164,7 +167,7 @@ static void handle_answer(struct link *l, const char *line)
 }
 
 /* Takes a line, without its end, out of what was read. */
-static bool next_line(struct link *l, char line[TRANSFER_LINE + 1])
+static bool link_greet_next_line(struct link *l, char line[TRANSFER_LINE + 1])
 {
     const char *nl = memchr(l->in.p, '\n', l->in.n);
     size_t n = nl ? (size_t)(nl - l->in.p) : 0;
@@ -197,7 +200,8 @@ void greet_readable(struct link *l)
     size_t n = link_read(l, buf_reserve(&l->in, 2 * TRANSFER_LINE), 2 * TRANSFER_LINE);
     if (!c->link) return;
     l->in.n += n;
-    while (c->link && l->state == LINK_HANDSHAKE && l->in.n && next_line(l, line)) handle_answer(l, line);
+    while (c->link && l->state == LINK_HANDSHAKE && l->in.n && link_greet_next_line(l, line))
+        handle_answer(l, line);
     if (!c->link || l->state != LINK_HANDSHAKE || l->in.n <= TRANSFER_LINE) return;
     log_line(&l->server->log, LOG_WARNING,
              "Bad protocol from MASTER during the handshake: a line without end");

@@ -1,7 +1,7 @@
 /* What INFO and ROLE say of a replica. */
 #include "repl/link.h"
 
-static const char *state_name(const struct link *l)
+static const char *link_info_state_name(const struct link *l)
 {
     switch (l->state) {
     case LINK_DOWN: return "connect";
@@ -27,7 +27,7 @@ void link_role(struct ctx *c)
     reply_bulk_str(c->out, "slave");
     reply_bulk_str(c->out, l->host);
     reply_int(c->out, l->port);
-    reply_bulk_str(c->out, state_name(l));
+    reply_bulk_str(c->out, link_info_state_name(l));
     reply_int(c->out, l->state == LINK_UP ? (i64)c->server->repl.stream.end : -1);
 }
 
@@ -43,7 +43,7 @@ bool link_as_client(const struct server *s, struct link_client *x)
     return true;
 }
 
-static void print_buffers(const struct link *l, struct buf *out)
+static void link_info_print_buffers(const struct link *l, struct buf *out)
 {
     const struct buf *in = &l->inbox.in;
     size_t args = l->argv_cap * sizeof *l->argv;
@@ -60,7 +60,7 @@ void link_describe(const struct server *s, const struct link_client *x, struct b
     buf_printf(out, " age=%lld idle=%lld flags=M db=%u", (long long)(now - l->up_ms) / 1000,
                (long long)(now - l->io_ms) / 1000, l->session.db);
     buf_append_str(out, " sub=0 psub=0 ssub=0 multi=-1 watch=0");
-    print_buffers(l, out);
+    link_info_print_buffers(l, out);
     buf_printf(out, " events=%s cmd=%s user=(superuser) redir=-1 resp=2 lib-name= lib-ver=",
                l->conn->events & UV_WRITABLE ? "rw" : "r", l->last_command ? l->last_command : "NULL");
 }

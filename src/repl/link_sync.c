@@ -46,9 +46,9 @@ static void keep_as_dump(struct server *s, const char *path)
     if (old >= 0) disk_close_later(&s->loop, old);
 }
 
-static void on_file_done(void *arg, bool ok);
+static void link_sync_on_file_done(void *arg, bool ok);
 
-static bool open_file(struct link *l)
+static bool link_sync_open_file(struct link *l)
 {
     struct server *s = l->server;
     struct link_file *f = mem_alloc(sizeof *f);
@@ -74,7 +74,7 @@ void sync_drop(struct link *l)
     if (!f) return;
     f->link = NULL;
     if (l->stage == SYNC_RECEIVE) {
-        disk_file_abandon(&f->file, on_file_done, f);
+        disk_file_abandon(&f->file, link_sync_on_file_done, f);
     } else if (l->stage != SYNC_FINISH) {
         disk_remove_later(&l->server->loop, f->path);
         mem_free(f);
@@ -106,7 +106,7 @@ static void adopt(struct server *s)
     replication_note(s);
 }
 
-static void loaded(struct server *s, bool ok)
+static void link_sync_loaded(struct server *s, bool ok)
 {
     struct link *l = s->repl.link;
     struct link_file *f = l->file;
@@ -129,7 +129,7 @@ static void loaded(struct server *s, bool ok)
     link_close(l, false);
 }
 
-static void load(struct link *l)
+static void link_sync_load(struct link *l)
 {
     struct server *s = l->server;
     bool keep_old = strcmp(s->config.repl_diskless_load.p, "swapdb") == 0;
@@ -144,7 +144,7 @@ static void load(struct link *l)
     l->stage = SYNC_LOAD;
     l->adopted = false;
     s->repl.loaded_db = 0;
-    loading_sync(s, l->file->path, keep_old, adopt, loaded);
+    loading_sync(s, l->file->path, keep_old, adopt, link_sync_loaded);
 }
 
 /* The file is complete. */
@@ -159,7 +159,7 @@ static void load_when_possible(struct link *l)
         snapshot_kill(s);
     }
     link_wait(l, s->persist.job != JOB_NONE);
-    if (s->persist.job == JOB_NONE) load(l);
+    if (s->persist.job == JOB_NONE) link_sync_load(l);
 }
 
 /* -- receiving -------------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static void tell_write_error(const struct link_file *f)
                                            "for MASTER <-> REPLICA synchronization: %s", f->file.error);
 }
 
-static void on_file_done(void *arg, bool ok)
+static void link_sync_on_file_done(void *arg, bool ok)
 {
     struct link_file *f = arg;
     struct link *l = f->link;
@@ -214,7 +214,7 @@ static void bad_header(struct link *l)
     link_close(l, false);
 }
 
-static void take(struct link *l, bytes in)
+static void link_sync_take(struct link *l, bytes in)
 {
     bool headless = l->transfer.stage == TRANSFER_HEADER;
     size_t used;
@@ -225,7 +225,7 @@ static void take(struct link *l, bytes in)
         buf_release(&l->in);
         l->stage = SYNC_FINISH;
         link_watch(l, 0);
-        disk_file_finish(&l->file->file, on_file_done, l->file);
+        disk_file_finish(&l->file->file, link_sync_on_file_done, l->file);
     } else if (e == ERR_SYNTAX) {
         bad_header(l);
     } else if (e == ERR_LIMIT) {
@@ -240,7 +240,7 @@ static void take(struct link *l, bytes in)
 void sync_begin(struct link *l)
 {
     struct buf first = l->in;
-    if (!open_file(l)) {
+    if (!link_sync_open_file(l)) {
         link_close(l, false);
         return;
     }
@@ -248,7 +248,7 @@ void sync_begin(struct link *l)
     l->state = LINK_SYNC;
     l->stage = SYNC_RECEIVE;
     transfer_init(&l->transfer);
-    if (first.n) take(l, buf_bytes(&first));
+    if (first.n) link_sync_take(l, buf_bytes(&first));
     buf_release(&first);
 }
 
@@ -257,7 +257,7 @@ void sync_readable(struct link *l)
     if (l->stage != SYNC_RECEIVE || !(l->conn->events & UV_READABLE)) return;
     buf_clear(&l->in);
     size_t n = link_read(l, buf_reserve(&l->in, READ_BYTES), READ_BYTES);
-    if (n) take(l, bytes_of(l->in.p, n));
+    if (n) link_sync_take(l, bytes_of(l->in.p, n));
 }
 
 void sync_waited(struct link *l)

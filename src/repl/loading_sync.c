@@ -14,13 +14,13 @@
 #include "base/clock.h"
 #include "server/server.h"
 
-static void flush(struct server *s, u32 from)
+static void loading_sync_flush(struct server *s, u32 from)
 {
     struct engine *e = lone_region(s)->eng;
     for (u32 db = from; db < from + e->databases; db++) e->ops->flush(e, db);
 }
 
-static void flush_spare(struct server *s) { flush(s, lone_region(s)->eng->databases); }
+static void flush_spare(struct server *s) { loading_sync_flush(s, lone_region(s)->eng->databases); }
 
 static bool empty_spare(struct server *s)
 {
@@ -34,13 +34,13 @@ static bool drops_old_first(const struct server *s, const struct sync_plan *plan
     return !plan->keep_old && s->config.engine == ENGINE_MEMORY; /* where it would take room twice */
 }
 
-static bool prepare(struct server *s)
+static bool loading_sync_prepare(struct server *s)
 {
     if (!empty_spare(s)) return false;
     if (!drops_old_first(s, &s->persist.loading.sync)) return true;
     region_begin(lone_region(s), clock_wall_ms());
     region_flushing_all(lone_region(s));
-    flush(s, 0);
+    loading_sync_flush(s, 0);
     functions_flush(&s->node);
     return loading_commit(s, false);
 }
@@ -54,7 +54,7 @@ void loading_sync(struct server *s, const char *path, bool keep_old, void (*adop
     l->sync = (struct sync_plan){.keep_old = keep_old, .adopt = adopt, .done = done};
     s->persist.turn = true;
     functions_stage(&s->node);
-    if (loading_open(s, path) && prepare(s)) return;
+    if (loading_open(s, path) && loading_sync_prepare(s)) return;
     if (!loading_busy(l)) log_line(&s->log, LOG_WARNING, "Can't open %s: %s", path, strerror(errno));
     loading_sync_end(s, false);
 }
@@ -69,7 +69,7 @@ void loading_sync_swap(struct server *s)
     s->persist.loading.sync.adopt(s);
 }
 
-static void end(struct server *s, bool ok)
+static void loading_sync_do_end(struct server *s, bool ok)
 {
     struct loading *l = &s->persist.loading;
     bool replaced = ok || (drops_old_first(s, &l->sync) && loading_busy(l));
@@ -86,11 +86,11 @@ static void end(struct server *s, bool ok)
 void loading_sync_end(struct server *s, bool ok)
 {
     void (*done)(struct server *, bool) = s->persist.loading.sync.done;
-    end(s, ok);
+    loading_sync_do_end(s, ok);
     done(s, ok);
 }
 
 void loading_sync_stop(struct server *s)
 {
-    if (s->persist.loading.sync.done) end(s, false);
+    if (s->persist.loading.sync.done) loading_sync_do_end(s, false);
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "server/commit.h"
 
-static i64 now_s(void) { return clock_mono_ms() / 1000; }
+static i64 primary_now_s(void) { return clock_mono_ms() / 1000; }
 
 /* -- names ----------------------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static void sent(struct conn_source *source, size_t n)
 }
 
 /* The data of a sync is not counted: it is made only as fast as it is taken. */
-static u64 pending(const struct conn_source *source)
+static u64 primary_pending(const struct conn_source *source)
 {
     const struct replica *r = of_source(source);
     return r->live.open ? r->server->repl.stream.end - r->live.at : 0;
@@ -73,7 +73,7 @@ struct replica *replica_of(struct server *s, struct conn *c)
 {
     if (c->replica) return c->replica;
     struct replica *r = mem_zalloc(sizeof *r);
-    r->source = (struct conn_source){peek, sent, pending};
+    r->source = (struct conn_source){peek, sent, primary_pending};
     r->server = s;
     r->conn = c;
     c->replica = r;
@@ -83,7 +83,7 @@ struct replica *replica_of(struct server *s, struct conn *c)
 void primary_count_good(struct server *s)
 {
     struct replication *repl = &s->repl;
-    i64 now = now_s();
+    i64 now = primary_now_s();
     repl->good_replicas = 0;
     for (const struct replica *r = repl->replicas; r; r = r->next)
         if (r->state == REPLICA_ONLINE && now - r->heard_s <= s->config.min_replicas_max_lag)
@@ -115,14 +115,14 @@ void replica_online(struct replica *r, bool fed)
 {
     r->state = REPLICA_ONLINE;
     r->fed = fed;
-    r->heard_s = now_s();
+    r->heard_s = primary_now_s();
     primary_count_good(r->server);
     if (fed) log_line(&r->server->log, LOG_NOTICE, "Synchronization with replica %s succeeded",
                       replica_name(r).text);
 }
 
 /* Lets go of all it holds; the connection may outlive it for a turn of the loop. */
-static void release(struct replica *r)
+static void primary_release(struct replica *r)
 {
     struct replication *repl = &r->server->repl;
     struct replica **at = &repl->replicas;
@@ -147,7 +147,7 @@ void primary_forget(struct server *s, struct conn *c)
     if (!c->replica) return;
     if (c->replica->state != REPLICA_NEW)
         log_line(&s->log, LOG_WARNING, "Connection with replica %s lost.", replica_name(c->replica).text);
-    release(c->replica);
+    primary_release(c->replica);
 }
 
 void replica_close(struct replica *r, const char *why)
@@ -163,7 +163,7 @@ void replication_drop_replicas(struct server *s)
     for (struct replica *r = s->repl.replicas; r; r = next) {
         next = r->next;
         conn_close(r->conn);
-        release(r);
+        primary_release(r);
     }
 }
 
@@ -202,7 +202,7 @@ void replica_heard(struct replica *r, i64 position, i64 synced)
 {
     if (position > 0 && (u64)position > r->acknowledged) r->acknowledged = (u64)position;
     if (synced > 0 && (u64)synced > r->synced) r->synced = (u64)synced;
-    r->heard_s = now_s();
+    r->heard_s = primary_now_s();
     if (r->state == REPLICA_ONLINE && !r->fed) {
         replica_online(r, true);
         conn_wake(r->conn);
@@ -306,10 +306,10 @@ static void reassure(struct replica *r)
     buf_append_char(out.out, '\n');
 }
 
-static void every_second(struct server *s)
+static void primary_every_second(struct server *s)
 {
     struct replication *repl = &s->repl;
-    i64 now = now_s();
+    i64 now = primary_now_s();
     for (struct replica *r = repl->replicas; r; r = r->next) {
         check_silence(r, now);
         reassure(r);
@@ -324,9 +324,9 @@ static void every_second(struct server *s)
 
 void primary_cron(struct server *s)
 {
-    i64 now = now_s();
+    i64 now = primary_now_s();
     if (s->repl.replicas) sync_cron(s);
     if (now == s->repl.second_s) return;
     s->repl.second_s = now;
-    every_second(s);
+    primary_every_second(s);
 }

@@ -21,7 +21,7 @@
 #define BEHIND_MAX (4u << 20)  /* bytes the slowest may be behind before the saver pauses */
 #define PIECE_BYTES (64u << 10)
 
-static i64 now_s(void) { return clock_mono_ms() / 1000; }
+static i64 primary_sync_now_s(void) { return clock_mono_ms() / 1000; }
 
 /* -- those who receive it -------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ static void sync_free(struct server *s, struct sync *y)
 }
 
 /* The replica needs the data no more. */
-static void let_go(struct replica *r)
+static void primary_sync_let_go(struct replica *r)
 {
     struct sync *y = r->sync;
     stream_close(&y->rdb, &r->rdb);
@@ -49,7 +49,7 @@ void sync_leave(struct replica *r)
     struct server *s = r->server;
     if (!y) return;
     bool last = y->users == 1 && y->working;
-    let_go(r);
+    primary_sync_let_go(r);
     if (!last) return;
     log_line(&s->log, LOG_NOTICE, "All replicas have left: the full sync is given up");
     snapshot_kill(s);
@@ -62,7 +62,7 @@ static void tell_position(struct replica *r, u64 position)
     if (!r->old) buf_printf(out.out, "+FULLRESYNC %s %llu\r\n", id, (unsigned long long)position);
 }
 
-static void join(struct replica *r, struct sync *y)
+static void primary_sync_join(struct replica *r, struct sync *y)
 {
     tell_position(r, y->position);
     y->users++;
@@ -81,7 +81,7 @@ static void received(struct replica *r)
 {
     bool disk = r->sync->disk;
     struct replica_name name = replica_name(r);
-    let_go(r);
+    primary_sync_let_go(r);
     if (r->rdb_only) {
         log_line(&r->server->log, LOG_NOTICE,
                  "RDB transfer completed, rdb only replica (%s) should be disconnected asap", name.text);
@@ -123,14 +123,14 @@ bytes sync_peek(struct replica *r)
 {
     bytes b = r->sync->disk ? peek_file(r) : stream_peek(&r->sync->rdb, &r->rdb);
     if (!b.n) r->progress_s = 0;
-    else if (!r->progress_s) r->progress_s = now_s();
+    else if (!r->progress_s) r->progress_s = primary_sync_now_s();
     return b;
 }
 
 void sync_sent(struct replica *r, size_t n)
 {
     struct sync *y = r->sync;
-    r->progress_s = now_s();
+    r->progress_s = primary_sync_now_s();
     if (y->disk) {
         r->piece_sent += n;
         if (r->file_at == y->size && r->piece_sent == r->piece.n) received(r);
@@ -229,7 +229,7 @@ void sync_enter(struct replica *r)
     r->waits_since_ms = clock_mono_ms();
     replica_enlist(r);
     if (r->no_data) send_keyless(r);
-    else if (may_join(s)) join(r, s->repl.sync);
+    else if (may_join(s)) primary_sync_join(r, s->repl.sync);
     else sync_cron(s);
     if (r->state != REPLICA_WAITS) return;
     if (s->persist.job == JOB_NONE) log_line(&s->log, LOG_NOTICE, "Delay next BGSAVE for diskless SYNC");
@@ -298,7 +298,7 @@ void sync_begun(struct server *s)
     log_line(&s->log, LOG_NOTICE, "Starting BGSAVE for SYNC with target: %s",
              y->disk ? "disk" : "replicas sockets");
     for (struct replica *r = s->repl.replicas; r; r = r->next)
-        if (r->state == REPLICA_WAITS && !r->conn->closing) join(r, y);
+        if (r->state == REPLICA_WAITS && !r->conn->closing) primary_sync_join(r, y);
     if (!y->users) snapshot_kill(s); /* they left since it was wanted */
 }
 
@@ -326,7 +326,7 @@ void sync_walked(struct server *s, bool all)
 /* -- its end --------------------------------------------------------------------------------------------- */
 
 /* The file is there: it is sent from now on. */
-static bool open_file(struct server *s, struct sync *y)
+static bool primary_sync_open_file(struct server *s, struct sync *y)
 {
     struct stat st;
     y->fd = open(y->path, O_RDONLY | O_CLOEXEC);
@@ -357,7 +357,7 @@ void sync_ended(struct server *s, bool ok, bool killed)
     struct sync *y = s->repl.sync;
     s->repl.sync = NULL;
     y->working = false;
-    if (ok && y->disk) ok = open_file(s, y);
+    if (ok && y->disk) ok = primary_sync_open_file(s, y);
     if (!ok) give_up_on(s, y, killed);
     for (struct replica *r = s->repl.replicas; ok && y->disk && r; r = r->next)
         if (r->sync == y) send_file(r);

@@ -136,7 +136,7 @@ static void pin(struct stream_cursor *c, struct stream_block *b)
 }
 
 /* From the end of a block to the beginning of the next. */
-static void settle(struct stream_cursor *c)
+static void repl_stream_settle(struct stream_cursor *c)
 {
     while (c->at == end_of(c->block) && c->block->next) pin(c, c->block->next);
 }
@@ -164,7 +164,7 @@ void stream_close(struct stream *s, struct stream_cursor *c)
 
 bytes stream_peek(const struct stream *s, struct stream_cursor *c)
 {
-    settle(c);
+    repl_stream_settle(c);
     u64 until = MIN(end_of(c->block), s->end);
     return bytes_of(c->block->data + (c->at - c->block->at), (size_t)(until - c->at));
 }
@@ -174,7 +174,7 @@ void stream_move(struct stream *s, struct stream_cursor *c, u64 n)
     CHECK(n <= s->end - c->at);
     c->at += n;
     while (c->at > end_of(c->block)) pin(c, c->block->next);
-    settle(c);
+    repl_stream_settle(c);
 }
 
 /* -- trimming -------------------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ void replication_change_id(struct server *s)
 
 /* -- the stream --------------------------------------------------------------------------------------- */
 
-static void take_record(struct journal_sink *sink, const struct journal_record *record)
+static void replication_take_record(struct journal_sink *sink, const struct journal_record *record)
 {
     struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
     /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
@@ -49,7 +49,7 @@ static u32 selected(const struct server *s)
     return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(lone_region(s)->journal.db, 0);
 }
 
-static void attach(struct server *s)
+static void replication_attach(struct server *s)
 {
     struct replication *r = &s->repl;
     if (r->attached || !r->streaming || r->link) return;
@@ -57,7 +57,7 @@ static void attach(struct server *s)
     journal_attach(&lone_region(s)->journal, &r->sink);
 }
 
-static void detach(struct server *s)
+static void replication_detach(struct server *s)
 {
     if (!s->repl.attached) return;
     s->repl.stream_db = selected(s);
@@ -96,7 +96,7 @@ static void set_streaming(struct server *s, bool on)
 void replication_stream(struct server *s)
 {
     set_streaming(s, true);
-    attach(s);
+    replication_attach(s);
 }
 
 /* Nobody was there for repl-backlog-ttl seconds. What comes from now on is not written down: whoever knows
@@ -106,7 +106,7 @@ static void end_stream(struct server *s)
     struct replication *r = &s->repl;
     char id[STREAM_ID + 1];
     server_random_id(id);
-    detach(s);
+    replication_detach(s);
     set_streaming(s, false);
     stream_restart(&r->stream, id, r->stream.end);
     replication_note(s); /* with the first of them */
@@ -183,7 +183,7 @@ void replication_follow(struct server *s, const char *host, int port)
     block_refuse_all(s);
     if (r->link) link_drop(s);
     if (was_primary) replication_drop_replicas(s);
-    detach(s);
+    replication_detach(s);
     set_streaming(s, true);
     link_start(s, host, port);
     set_role(s, true);
@@ -199,7 +199,7 @@ void replication_promote(struct server *s)
     rename_history(s);
     replication_drop_replicas(s); /* they come back, and go on under the new name */
     set_role(s, false);
-    attach(s);
+    replication_attach(s);
     s->repl.alone_since_ms = clock_mono_ms();
 }
 
@@ -224,7 +224,7 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
     else if (bytes_is(name, "repl-id") && value.n == STREAM_ID) memcpy(r->loaded_id, value.p, STREAM_ID);
 }
 
-static void load_note(struct server *s)
+static void replication_load_note(struct server *s)
 {
     const struct buf *note = &lone_region(s)->eng->note.text;
     char text[128], id[STREAM_ID + 1];
@@ -242,7 +242,7 @@ void replication_start(struct server *s, bool in_step)
     struct replication *r = &s->repl;
     char host[256];
     int port;
-    if (lone_region(s)->eng->caps.durable) load_note(s);
+    if (lone_region(s)->eng->caps.durable) replication_load_note(s);
     bool known = in_step && r->loaded_position >= 0 && r->loaded_id[0];
     if (known) {
         stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);
@@ -265,7 +265,7 @@ void replication_init(struct server *s)
     char id[STREAM_ID + 1];
     server_random_id(id);
     stream_init(&r->stream, id, 0);
-    r->sink.append = take_record;
+    r->sink.append = replication_take_record;
     r->sink.messages = true;
     r->loaded_position = -1;
 }
@@ -273,7 +273,7 @@ void replication_init(struct server *s)
 void replication_stop(struct server *s)
 {
     replication_drop_replicas(s);
-    detach(s);
+    replication_detach(s);
     if (s->repl.link) link_drop(s);
 }
 

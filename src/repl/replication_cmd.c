@@ -67,7 +67,7 @@ static bool try_partial(struct ctx *c, struct replica *r, bytes id, i64 offset)
 
 /* PSYNC id offset FAILOVER: our primary wants us to be the primary, and will follow. False: an error was
  * replied. */
-static bool take_over(struct ctx *c)
+static bool replication_cmd_take_over(struct ctx *c)
 {
     struct server *s = c->server;
     const char *why = NULL;
@@ -90,7 +90,7 @@ static bool take_over(struct ctx *c)
 static struct replica *ask_for_sync(struct ctx *c)
 {
     if (is_replica(c) || c->session->monitor) return NULL; /* it gets no answer */
-    if (!take_over(c) || !may_sync(c)) return NULL;
+    if (!replication_cmd_take_over(c) || !may_sync(c)) return NULL;
     struct replica *r = replica_of(c->server, conn_of(c->session));
     log_line(&c->server->log, LOG_NOTICE, "Replica %s asks for synchronization", replica_name(r).text);
     return r;
@@ -173,7 +173,7 @@ static const struct {
     {"rdb-only", set_rdb_only}, {"rdb-filter-only", set_filter}, {"version", set_version},
 };
 
-static bool set_option(struct ctx *c, bytes name, bytes value)
+static bool replication_cmd_set_option(struct ctx *c, bytes name, bytes value)
 {
     for (u32 i = 0; i < ARRAY_LEN(options); i++)
         if (bytes_is(name, options[i].name))
@@ -205,7 +205,7 @@ void cmd_replconf(struct ctx *c)
             return;
         }
         if (bytes_is(c->argv[i], "getack")) return;
-        if (!set_option(c, c->argv[i], c->argv[i + 1])) return;
+        if (!replication_cmd_set_option(c, c->argv[i], c->argv[i + 1])) return;
     }
     reply_ok(c->out);
 }

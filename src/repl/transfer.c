@@ -81,7 +81,7 @@ static bool keep_tail(struct transfer *t, bytes in, struct rdb_sink *out)
     return true;
 }
 
-static err take_marked(struct transfer *t, bytes in, struct rdb_sink *out, size_t *used)
+static err transfer_take_marked(struct transfer *t, bytes in, struct rdb_sink *out, size_t *used)
 {
     char joint[2 * TRANSFER_MARK];
     bool ok;
@@ -109,5 +109,5 @@ err transfer_take(struct transfer *t, bytes in, struct rdb_sink *out, size_t *us
     }
     in = bytes_of(in.p + *used, in.n - *used);
     if (t->stage == TRANSFER_SIZED) return take_sized(t, in, out, used);
-    return in.n ? take_marked(t, in, out, used) : ERR_AGAIN;
+    return in.n ? transfer_take_marked(t, in, out, used) : ERR_AGAIN;
 }

@@ -18,7 +18,7 @@ struct ack_waiter {
     struct ack_waiter *next; /* of repl.waiters */
 };
 
-static void on_closed(uv_handle_t *h) { mem_free(h->data); }
+static void wait_cmd_on_closed(uv_handle_t *h) { mem_free(h->data); }
 
 static void remove_waiter(struct ack_waiter **at)
 {
@@ -26,7 +26,7 @@ static void remove_waiter(struct ack_waiter **at)
     *at = w->next;
     w->server->repl.waiting--;
     w->server->repl.waiting_local -= w->goal.local;
-    uv_close((uv_handle_t *)&w->timer, on_closed);
+    uv_close((uv_handle_t *)&w->timer, wait_cmd_on_closed);
 }
 
 static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
@@ -43,27 +43,27 @@ static u32 replicas_there(const struct server *s, const struct goal *g)
     return g->synced ? primary_synced(s, g->position) : primary_acknowledged(s, g->position);
 }
 
-static bool is_local(const struct server *s, const struct goal *g)
+static bool wait_cmd_is_local(const struct server *s, const struct goal *g)
 {
     return durable_enabled(s) && durable_has(&s->durable, g->seq);
 }
 
 static bool is_reached(const struct server *s, const struct goal *g)
 {
-    return replicas_there(s, g) >= g->replicas && (!g->local || is_local(s, g));
+    return replicas_there(s, g) >= g->replicas && (!g->local || wait_cmd_is_local(s, g));
 }
 
-static void tell(const struct server *s, const struct goal *g, struct reply *out)
+static void wait_cmd_tell(const struct server *s, const struct goal *g, struct reply *out)
 {
     if (g->synced) {
         reply_array(out, 2);
-        reply_int(out, is_local(s, g));
+        reply_int(out, wait_cmd_is_local(s, g));
     }
     reply_int(out, replicas_there(s, g));
 }
 
 /* Replies how many there are, or why it is over, and lets the client go on. */
-static void answer(struct ack_waiter **at, const char *error)
+static void wait_cmd_answer(struct ack_waiter **at, const char *error)
 {
     struct ack_waiter *w = *at;
     struct conn *c = w->conn;
@@ -71,7 +71,7 @@ static void answer(struct ack_waiter **at, const char *error)
         struct reply out = conn_reply(c);
         size_t mark = reply_mark(&out);
         if (error) reply_error(&out, error);
-        else tell(w->server, &w->goal, &out);
+        else wait_cmd_tell(w->server, &w->goal, &out);
         if (c->session.reply_mode != REPLY_ON) out.out->n = mark;
         conn_late(c, out.out->n == mark);
     }
@@ -79,18 +79,18 @@ static void answer(struct ack_waiter **at, const char *error)
     conn_resume(c, HOLD_WAIT);
 }
 
-static void on_time(uv_timer_t *t)
+static void wait_cmd_on_time(uv_timer_t *t)
 {
     struct ack_waiter *w = t->data;
-    answer(waiter_of(w->server, w->conn), NULL);
+    wait_cmd_answer(waiter_of(w->server, w->conn), NULL);
 }
 
 void wait_check(struct server *s)
 {
     for (struct ack_waiter **at = &s->repl.waiters; *at;) {
         const struct goal *g = &(*at)->goal;
-        if (g->local && !durable_enabled(s)) answer(at, NO_LOG);
-        else if (is_reached(s, g)) answer(at, NULL);
+        if (g->local && !durable_enabled(s)) wait_cmd_answer(at, NO_LOG);
+        else if (is_reached(s, g)) wait_cmd_answer(at, NULL);
         else at = &(*at)->next;
     }
 }
@@ -113,8 +113,9 @@ void wait_refuse_all(struct server *s)
 {
     while (s->repl.waiters) {
         struct conn *c = s->repl.waiters->conn;
-        answer(&s->repl.waiters, "UNBLOCKED force unblock from blocking operation, instance state changed "
-                                 "(master -> replica?)");
+        wait_cmd_answer(&s->repl.waiters,
+                        "UNBLOCKED force unblock from blocking operation, instance state changed "
+                        "(master -> replica?)");
         c->session.close_after_reply = true;
     }
 }
@@ -123,7 +124,7 @@ bool primary_unblock(struct server *s, struct conn *c, bool with_error)
 {
     struct ack_waiter **at = waiter_of(s, c);
     if (!*at) return false;
-    answer(at, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
+    wait_cmd_answer(at, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
     return true;
 }
 
@@ -143,7 +144,7 @@ static void begin_waiting(struct ctx *c, const struct goal *goal, i64 timeout_ms
     uv_timer_init(&s->loop, &w->timer);
     w->timer.data = w;
     uv_update_time(&s->loop);
-    if (timeout_ms) uv_timer_start(&w->timer, on_time, (u64)timeout_ms, 0);
+    if (timeout_ms) uv_timer_start(&w->timer, wait_cmd_on_time, (u64)timeout_ms, 0);
     conn_block(&s->net, w->conn, HOLD_WAIT);
     s->repl.ask_acks = true;
 }
@@ -153,7 +154,7 @@ static void wait_for(struct ctx *c, struct goal goal, i64 timeout_ms)
     const struct conn *conn = conn_of(c->session);
     goal.position = conn->wrote_to;
     goal.seq = conn->wrote_seq;
-    if (is_reached(c->server, &goal) || !c->may_wait) tell(c->server, &goal, c->out);
+    if (is_reached(c->server, &goal) || !c->may_wait) wait_cmd_tell(c->server, &goal, c->out);
     else begin_waiting(c, &goal, timeout_ms);
 }
 

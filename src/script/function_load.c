@@ -39,7 +39,7 @@ static bool is_name(bytes name)
 
 /* -- redis.register_function ------------------------------------------------------------------- */
 
-static int fail(lua_State *L, const char *text)
+static int function_load_fail(lua_State *L, const char *text)
 {
     script_push_error(L, text);
     return script_raise(L);
@@ -129,7 +129,7 @@ static const char *two_arguments(lua_State *L, struct registration *g)
     return NULL;
 }
 
-static bytes string_at(lua_State *L, int index)
+static bytes function_load_string_at(lua_State *L, int index)
 {
     size_t n;
     const char *p = lua_tolstring(L, index, &n);
@@ -141,14 +141,17 @@ static int register_function(lua_State *L)
     struct functions *f = script_vm_of(L)->node->functions;
     struct registration g = {0};
     int args = lua_gettop(L);
-    if (!f->loading) return fail(L, "redis.register_function can only be called on FUNCTION LOAD command");
-    if (args < 1 || args > 2) return fail(L, "wrong number of arguments to redis.register_function");
+    if (!f->loading)
+        return function_load_fail(L, "redis.register_function can only be called on FUNCTION LOAD command");
+    if (args < 1 || args > 2)
+        return function_load_fail(L, "wrong number of arguments to redis.register_function");
     const char *error = args == 1 ? named_arguments(L, &g) : two_arguments(L, &g);
-    if (error) return fail(L, error);
-    bytes name = string_at(L, g.name), description = {0};
-    if (g.description) description = string_at(L, g.description);
-    if (!is_name(name)) return fail(L, BAD_NAME);
-    if (library_find(f->loading, name)) return fail(L, "Function already exists in the library");
+    if (error) return function_load_fail(L, error);
+    bytes name = function_load_string_at(L, g.name), description = {0};
+    if (g.description) description = function_load_string_at(L, g.description);
+    if (!is_name(name)) return function_load_fail(L, BAD_NAME);
+    if (library_find(f->loading, name))
+        return function_load_fail(L, "Function already exists in the library");
     lua_pushvalue(L, g.callback);
     int ref = luaL_ref(L, LUA_REGISTRYINDEX); /* raises if it must: nothing of ours is held yet */
     library_add(f->loading, name.p, g.description ? &description : NULL, g.flags, ref);
@@ -157,7 +160,7 @@ static int register_function(lua_State *L)
 
 /* -- the environment --------------------------------------------------------------------------- */
 
-static int no_such_global(lua_State *L)
+static int function_load_no_such_global(lua_State *L)
 {
     const char *name = lua_tostring(L, 2);
     return luaL_error(L, "Script attempted to access nonexistent global variable '%s'", name ? name : "");
@@ -167,7 +170,7 @@ static int no_such_global(lua_State *L)
 static void close_table(lua_State *L)
 {
     lua_newtable(L);
-    lua_pushcfunction(L, no_such_global);
+    lua_pushcfunction(L, function_load_no_such_global);
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, -2);
 }

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "script/functions.h"
 
-static char *text_of(bytes b)
+static char *function_set_text_of(bytes b)
 {
     char *text = mem_alloc(b.n + 1);
     memcpy(text, b.p, b.n);
@@ -19,7 +19,7 @@ struct library *library_new(bytes name, bytes code)
 {
     struct library *lib = mem_zalloc(sizeof *lib);
     lib->refs = 1;
-    lib->name = text_of(name);
+    lib->name = function_set_text_of(name);
     buf_append_bytes(&lib->code, code);
     return lib;
 }
@@ -53,7 +53,7 @@ void library_add(struct library *lib, const char *name, const bytes *description
         lib->functions = mem_realloc(lib->functions, lib->cap * sizeof *lib->functions);
     }
     struct function *f = &lib->functions[lib->count++];
-    *f = (struct function){.name = text_of(bytes_str(name)), .flags = flags, .ref = ref};
+    *f = (struct function){.name = function_set_text_of(bytes_str(name)), .flags = flags, .ref = ref};
     f->described = description != NULL;
     if (description) buf_append_bytes(&f->description, *description);
 }

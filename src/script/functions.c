@@ -41,7 +41,7 @@ bool functions_only_read(const struct node *n, bytes name)
 #define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
 
 /* Once the whole set is kept aside, that is what a failed commit restores: nothing has to be noted. */
-static void note_change(struct functions *f, struct library *lib, bool added)
+static void functions_note_change(struct functions *f, struct library *lib, bool added)
 {
     if (f->before) return;
     if (f->change_count == f->change_cap) {
@@ -54,7 +54,7 @@ static void note_change(struct functions *f, struct library *lib, bool added)
 
 static void remove_library(struct functions *f, struct library *lib)
 {
-    note_change(f, lib, false);
+    functions_note_change(f, lib, false);
     set_remove(f->live, lib, f->vm.L);
 }
 
@@ -62,7 +62,7 @@ static void add_library(struct functions *f, struct library *lib)
 {
     struct library *old = set_library(f->live, bytes_str(lib->name));
     if (old) remove_library(f, old);
-    note_change(f, lib, true);
+    functions_note_change(f, lib, true);
     set_add(f->live, lib);
 }
 
@@ -138,7 +138,7 @@ static struct library *load_for(struct node *n, const struct function_set *set, 
     return NULL;
 }
 
-static void put(struct functions *f, struct function_set *set, struct library *lib)
+static void functions_put(struct functions *f, struct function_set *set, struct library *lib)
 {
     struct library *old = set_library(set, bytes_str(lib->name));
     if (old) set_remove(set, old, f->vm.L);
@@ -154,7 +154,7 @@ bool functions_load(struct node *n, bool aside, bytes code, bool replace, u32 li
     if (!lib) return false;
     if (name) buf_append_str(name, lib->name);
     if (aside) {
-        put(f, f->staged, lib);
+        functions_put(f, f->staged, lib);
     } else {
         add_library(f, lib);
         library_drop(lib, f->vm.L);
@@ -212,7 +212,7 @@ static bool read_payload(struct node *n, struct function_set *set, bytes payload
         else if (op != RDB_OP_FUNCTION) buf_append_str(error, "given type is not a function");
         else if (!rdb_read_string(&in, &code)) buf_append_str(error, "Failed loading library data");
         else if ((lib = load_for(n, set, buf_bytes(&code), false, limit_ms, error)))
-            put(n->functions, set, lib);
+            functions_put(n->functions, set, lib);
         ok = error->n == 0;
     }
     buf_release(&code);
@@ -221,7 +221,7 @@ static bool read_payload(struct node *n, struct function_set *set, bytes payload
 }
 
 /* The libraries of both, in a new set; NULL: error tells why they can't be together. */
-static struct function_set *join(struct functions *f, const struct function_set *a,
+static struct function_set *functions_join(struct functions *f, const struct function_set *a,
                                  const struct function_set *b, bool replace, struct buf *error)
 {
     struct function_set *all = set_copy(a);
@@ -252,7 +252,8 @@ bool functions_restore(struct node *n, bytes payload, enum restore_policy policy
         replace_all(f, loaded);
         return true;
     }
-    struct function_set *joined = ok ? join(f, f->live, loaded, policy == RESTORE_REPLACE, error) : NULL;
+    struct function_set *joined = ok ? functions_join(f, f->live, loaded, policy == RESTORE_REPLACE, error)
+                                     : NULL;
     set_free(loaded, f->vm.L);
     if (joined) replace_all(f, joined);
     return joined != NULL;

@@ -19,7 +19,7 @@ static void cannot(struct lua_out *o, int index, const char *why)
     luaL_error(o->L, "Cannot serialise %s: %s", luaL_typename(o->L, index), why);
 }
 
-static bool is_plain(u8 c) { return c >= 32 && c != '"' && c != '\\' && c != '/' && c != 127; }
+static bool cjson_is_plain(u8 c) { return c >= 32 && c != '"' && c != '\\' && c != '/' && c != 127; }
 
 static void put_escape(struct lua_out *o, u8 c)
 {
@@ -33,14 +33,14 @@ static void put_escape(struct lua_out *o, u8 c)
     }
 }
 
-static void put_string(struct lua_out *o, int index)
+static void cjson_put_string(struct lua_out *o, int index)
 {
     size_t n;
     const char *s = lua_tolstring(o->L, index, &n);
     lua_out_char(o, '"');
     for (size_t i = 0; i < n;) {
         size_t run = 0;
-        while (i + run < n && is_plain((u8)s[i + run])) run++;
+        while (i + run < n && cjson_is_plain((u8)s[i + run])) run++;
         lua_out_append(o, s + i, run);
         i += run;
         if (i < n) put_escape(o, (u8)s[i++]);
@@ -48,7 +48,7 @@ static void put_string(struct lua_out *o, int index)
     lua_out_char(o, '"');
 }
 
-static void put_number(struct lua_out *o, const struct json_options *opt, int index)
+static void cjson_put_number(struct lua_out *o, const struct json_options *opt, int index)
 {
     double n = lua_tonumber(o->L, index);
     if (!isfinite(n) && opt->encode_invalid == 0) cannot(o, index, "must not be NaN or Inf");
@@ -79,7 +79,7 @@ static int array_length(struct lua_out *o, const struct json_options *opt)
     return (int)last;
 }
 
-static void put_value(struct lua_out *o, const struct json_options *opt, int depth);
+static void cjson_put_value(struct lua_out *o, const struct json_options *opt, int depth);
 
 static void put_array(struct lua_out *o, const struct json_options *opt, int depth, int n)
 {
@@ -87,7 +87,7 @@ static void put_array(struct lua_out *o, const struct json_options *opt, int dep
     for (int i = 1; i <= n; i++) {
         if (i > 1) lua_out_char(o, ',');
         lua_rawgeti(o->L, -1, i);
-        put_value(o, opt, depth);
+        cjson_put_value(o, opt, depth);
         lua_pop(o->L, 1);
     }
     lua_out_char(o, ']');
@@ -96,10 +96,10 @@ static void put_array(struct lua_out *o, const struct json_options *opt, int dep
 static void put_key(struct lua_out *o, const struct json_options *opt)
 {
     switch (lua_type(o->L, -2)) {
-    case LUA_TSTRING: put_string(o, -2); break;
+    case LUA_TSTRING: cjson_put_string(o, -2); break;
     case LUA_TNUMBER:
         lua_out_char(o, '"');
-        put_number(o, opt, -2);
+        cjson_put_number(o, opt, -2);
         lua_out_char(o, '"');
         break;
     default: cannot(o, -2, "table key must be a number or string");
@@ -115,12 +115,12 @@ static void put_object(struct lua_out *o, const struct json_options *opt, int de
         if (!first) lua_out_char(o, ',');
         first = false;
         put_key(o, opt);
-        put_value(o, opt, depth);
+        cjson_put_value(o, opt, depth);
     }
     lua_out_char(o, '}');
 }
 
-static void put_table(struct lua_out *o, const struct json_options *opt, int depth)
+static void cjson_put_table(struct lua_out *o, const struct json_options *opt, int depth)
 {
     /* a key, its value, and a larger buffer */
     if (depth > opt->encode_depth || !lua_checkstack(o->L, 3))
@@ -131,14 +131,14 @@ static void put_table(struct lua_out *o, const struct json_options *opt, int dep
 }
 
 /* The value on top, which stays there. */
-static void put_value(struct lua_out *o, const struct json_options *opt, int depth)
+static void cjson_put_value(struct lua_out *o, const struct json_options *opt, int depth)
 {
     lua_work(o->L, &o->work);
     switch (lua_type(o->L, -1)) {
-    case LUA_TSTRING: put_string(o, -1); break;
-    case LUA_TNUMBER: put_number(o, opt, -1); break;
+    case LUA_TSTRING: cjson_put_string(o, -1); break;
+    case LUA_TNUMBER: cjson_put_number(o, opt, -1); break;
     case LUA_TBOOLEAN: lua_out_text(o, lua_toboolean(o->L, -1) ? "true" : "false"); break;
-    case LUA_TTABLE: put_table(o, opt, depth + 1); break;
+    case LUA_TTABLE: cjson_put_table(o, opt, depth + 1); break;
     case LUA_TNIL: lua_out_text(o, "null"); break;
     case LUA_TLIGHTUSERDATA:
         if (lua_touserdata(o->L, -1) == NULL) {
@@ -155,7 +155,7 @@ void json_encode(lua_State *L, const struct json_options *opt)
     lua_out_begin(&o, L);
     lua_insert(L, 1); /* below the value */
     o.slot = 1;
-    put_value(&o, opt, 0);
+    cjson_put_value(&o, opt, 0);
     lua_pop(L, 1);
     lua_out_push(&o);
 }

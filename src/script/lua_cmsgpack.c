@@ -13,7 +13,7 @@
 /* -- packing ----------------------------------------------------------------------------------- */
 
 /* A first byte and a big-endian number of `size` bytes. */
-static void put(struct lua_out *o, u8 tag, u64 value, int size)
+static void msgpack_put(struct lua_out *o, u8 tag, u64 value, int size)
 {
     char *p = lua_out_reserve(o, 9);
     p[0] = (char)tag;
@@ -21,28 +21,28 @@ static void put(struct lua_out *o, u8 tag, u64 value, int size)
     o->n += 1 + (size_t)size;
 }
 
-static void put_integer(struct lua_out *o, i64 n)
+static void msgpack_put_integer(struct lua_out *o, i64 n)
 {
     if (n >= 0) {
-        if (n <= 127) put(o, (u8)n, 0, 0);
-        else if (n <= UINT8_MAX) put(o, 0xcc, (u64)n, 1);
-        else if (n <= UINT16_MAX) put(o, 0xcd, (u64)n, 2);
-        else if (n <= UINT32_MAX) put(o, 0xce, (u64)n, 4);
-        else put(o, 0xcf, (u64)n, 8);
+        if (n <= 127) msgpack_put(o, (u8)n, 0, 0);
+        else if (n <= UINT8_MAX) msgpack_put(o, 0xcc, (u64)n, 1);
+        else if (n <= UINT16_MAX) msgpack_put(o, 0xcd, (u64)n, 2);
+        else if (n <= UINT32_MAX) msgpack_put(o, 0xce, (u64)n, 4);
+        else msgpack_put(o, 0xcf, (u64)n, 8);
     } else {
-        if (n >= -32) put(o, (u8)n, 0, 0);
-        else if (n >= INT8_MIN) put(o, 0xd0, (u64)n, 1);
-        else if (n >= INT16_MIN) put(o, 0xd1, (u64)n, 2);
-        else if (n >= INT32_MIN) put(o, 0xd2, (u64)n, 4);
-        else put(o, 0xd3, (u64)n, 8);
+        if (n >= -32) msgpack_put(o, (u8)n, 0, 0);
+        else if (n >= INT8_MIN) msgpack_put(o, 0xd0, (u64)n, 1);
+        else if (n >= INT16_MIN) msgpack_put(o, 0xd1, (u64)n, 2);
+        else if (n >= INT32_MIN) msgpack_put(o, 0xd2, (u64)n, 4);
+        else msgpack_put(o, 0xd3, (u64)n, 8);
     }
 }
 
-static void put_number(struct lua_out *o, double n)
+static void msgpack_put_number(struct lua_out *o, double n)
 {
     /* cppcheck-suppress incorrectLogicOperator ; it can't read such numbers */
     if (n >= -0x1p63 && n < 0x1p63 && n == floor(n)) {
-        put_integer(o, (i64)n);
+        msgpack_put_integer(o, (i64)n);
         return;
     }
     float narrow = (float)n;
@@ -50,24 +50,24 @@ static void put_number(struct lua_out *o, double n)
     u64 wide_image;
     memcpy(&image, &narrow, sizeof image);
     memcpy(&wide_image, &n, sizeof wide_image);
-    if (narrow == n) put(o, 0xca, image, 4);
-    else put(o, 0xcb, wide_image, 8);
+    if (narrow == n) msgpack_put(o, 0xca, image, 4);
+    else msgpack_put(o, 0xcb, wide_image, 8);
 }
 
-static void put_string(struct lua_out *o, const char *s, size_t n)
+static void msgpack_put_string(struct lua_out *o, const char *s, size_t n)
 {
-    if (n < 32) put(o, (u8)(0xa0 | n), 0, 0);
-    else if (n <= UINT8_MAX) put(o, 0xd9, n, 1);
-    else if (n <= UINT16_MAX) put(o, 0xda, n, 2);
-    else put(o, 0xdb, n, 4); /* longer ones than that are refused right here: LUA_OUT_MAX */
+    if (n < 32) msgpack_put(o, (u8)(0xa0 | n), 0, 0);
+    else if (n <= UINT8_MAX) msgpack_put(o, 0xd9, n, 1);
+    else if (n <= UINT16_MAX) msgpack_put(o, 0xda, n, 2);
+    else msgpack_put(o, 0xdb, n, 4); /* longer ones than that are refused right here: LUA_OUT_MAX */
     lua_out_append(o, s, n);
 }
 
 static void put_count(struct lua_out *o, bool array, size_t n)
 {
-    if (n < 16) put(o, (u8)((array ? 0x90 : 0x80) | n), 0, 0);
-    else if (n <= UINT16_MAX) put(o, array ? 0xdc : 0xde, n, 2);
-    else put(o, array ? 0xdd : 0xdf, n, 4);
+    if (n < 16) msgpack_put(o, (u8)((array ? 0x90 : 0x80) | n), 0, 0);
+    else if (n <= UINT16_MAX) msgpack_put(o, array ? 0xdc : 0xde, n, 2);
+    else msgpack_put(o, array ? 0xdd : 0xdf, n, 4);
 }
 
 /* How many entries the table on top has, and whether their keys are 1 to that. */
@@ -86,10 +86,10 @@ static size_t count_entries(lua_State *L, bool *array)
     return count;
 }
 
-static void put_value(struct lua_out *o, int level);
+static void msgpack_put_value(struct lua_out *o, int level);
 
 /* The table on top. */
-static void put_table(struct lua_out *o, int level)
+static void msgpack_put_table(struct lua_out *o, int level)
 {
     lua_State *L = o->L;
     luaL_checkstack(L, 4, "in function mp_encode_lua_table");
@@ -99,20 +99,20 @@ static void put_table(struct lua_out *o, int level)
     if (array) {
         for (size_t i = 1; i <= n; i++) {
             lua_rawgeti(L, -1, (int)i);
-            put_value(o, level + 1);
+            msgpack_put_value(o, level + 1);
         }
         return;
     }
     lua_pushnil(L);
     while (lua_next(L, -2)) {
         lua_pushvalue(L, -2);
-        put_value(o, level + 1);
-        put_value(o, level + 1);
+        msgpack_put_value(o, level + 1);
+        msgpack_put_value(o, level + 1);
     }
 }
 
 /* Pops the value on top. */
-static void put_value(struct lua_out *o, int level)
+static void msgpack_put_value(struct lua_out *o, int level)
 {
     lua_State *L = o->L;
     int type = lua_type(L, -1);
@@ -123,12 +123,12 @@ static void put_value(struct lua_out *o, int level)
     switch (type) {
     case LUA_TSTRING:
         s = lua_tolstring(L, -1, &n);
-        put_string(o, s, n);
+        msgpack_put_string(o, s, n);
         break;
-    case LUA_TBOOLEAN: put(o, lua_toboolean(L, -1) ? 0xc3 : 0xc2, 0, 0); break;
-    case LUA_TNUMBER: put_number(o, lua_tonumber(L, -1)); break;
-    case LUA_TTABLE: put_table(o, level); break;
-    default: put(o, 0xc0, 0, 0);
+    case LUA_TBOOLEAN: msgpack_put(o, lua_toboolean(L, -1) ? 0xc3 : 0xc2, 0, 0); break;
+    case LUA_TNUMBER: msgpack_put_number(o, lua_tonumber(L, -1)); break;
+    case LUA_TTABLE: msgpack_put_table(o, level); break;
+    default: msgpack_put(o, 0xc0, 0, 0);
     }
     lua_pop(L, 1);
 }
@@ -142,7 +142,7 @@ static int msgpack_pack(lua_State *L)
     luaL_checkstack(L, 1, "too many arguments");
     for (int i = 1; i <= count; i++) {
         lua_pushvalue(L, i);
-        put_value(&o, 0);
+        msgpack_put_value(&o, 0);
     }
     lua_out_push(&o);
     return 1;
@@ -157,7 +157,7 @@ struct input {
     u32 work;
 };
 
-static const u8 *take(struct input *in, size_t n)
+static const u8 *msgpack_take(struct input *in, size_t n)
 {
     if (in->left < n) luaL_error(in->L, "Missing bytes in input.");
     const u8 *p = in->p;
@@ -168,7 +168,7 @@ static const u8 *take(struct input *in, size_t n)
 
 static u64 take_number(struct input *in, size_t size)
 {
-    const u8 *p = take(in, size);
+    const u8 *p = msgpack_take(in, size);
     u64 n = 0;
     for (size_t i = 0; i < size; i++) n = n << 8 | p[i];
     return n;
@@ -182,7 +182,7 @@ static i64 take_signed(struct input *in, size_t size)
 
 static void get_string(struct input *in, size_t n)
 {
-    const u8 *p = take(in, n);
+    const u8 *p = msgpack_take(in, n);
     lua_pushlstring(in->L, (const char *)p, n);
 }
 
@@ -257,7 +257,7 @@ static void get_tagged(struct input *in, u8 tag)
 static void get_value(struct input *in)
 {
     luaL_checkstack(in->L, 1, "too many return values at once; use unpack_one or unpack_limit instead.");
-    u8 tag = *take(in, 1);
+    u8 tag = *msgpack_take(in, 1);
     lua_work(in->L, &in->work);
     if (tag <= 0x7f || tag >= 0xe0) lua_pushnumber(in->L, (signed char)tag);
     else if (tag <= 0x8f) get_map(in, tag & 15);

@@ -184,7 +184,7 @@ static bool scan_word(struct decoder *d, const char *word, enum token token)
     return true;
 }
 
-static void next(struct decoder *d)
+static void json_next(struct decoder *d)
 {
     while (*d->at == ' ' || *d->at == '\t' || *d->at == '\n' || *d->at == '\r') d->at++;
     d->where = d->at;
@@ -225,14 +225,14 @@ static void array(struct decoder *d)
 {
     descend(d, 2);
     lua_newtable(d->L);
-    next(d);
+    json_next(d);
     for (int i = 1; d->token != ARR_END; i++) {
         value(d);
         lua_rawseti(d->L, -2, i);
-        next(d);
+        json_next(d);
         if (d->token == ARR_END) break;
         if (d->token != COMMA) expected(d, "comma or array end");
-        next(d);
+        json_next(d);
         if (d->token == ARR_END) expected(d, "value");
     }
     d->depth--;
@@ -242,19 +242,19 @@ static void object(struct decoder *d)
 {
     descend(d, 3);
     lua_newtable(d->L);
-    next(d);
+    json_next(d);
     while (d->token != OBJ_END) {
         if (d->token != STRING) expected(d, "object key string");
         push_string(d);
-        next(d);
+        json_next(d);
         if (d->token != COLON) expected(d, "colon");
-        next(d);
+        json_next(d);
         value(d);
         lua_rawset(d->L, -3);
-        next(d);
+        json_next(d);
         if (d->token == OBJ_END) break;
         if (d->token != COMMA) expected(d, "comma or object end");
-        next(d);
+        json_next(d);
         if (d->token == OBJ_END) expected(d, "object key string");
     }
     d->depth--;
@@ -283,8 +283,8 @@ void json_decode(lua_State *L, const struct json_options *opt)
         luaL_error(L, "JSON parser does not support UTF-16 or UTF-32");
     luaL_checkstack(L, 1, "no room for a value");
     struct decoder d = {.L = L, .opt = opt, .text = text, .at = text};
-    next(&d);
+    json_next(&d);
     value(&d);
-    next(&d);
+    json_next(&d);
     if (d.token != END) expected(&d, "the end");
 }

@@ -18,7 +18,7 @@ static size_t search_start(lua_State *L, int index, size_t n)
     return at <= 1 ? 0 : MIN((size_t)at - 1, n);
 }
 
-static bool is_plain(const char *pattern) { return !strpbrk(pattern, "^$*+?.([%-"); }
+static bool lua_string_is_plain(const char *pattern) { return !strpbrk(pattern, "^$*+?.([%-"); }
 
 static int push_range(lua_State *L, const char *subject, const char *s, const char *e)
 {
@@ -55,7 +55,7 @@ static int search(lua_State *L, bool find)
     subject.p = luaL_checklstring(L, 1, &subject.n);
     pattern.p = luaL_checklstring(L, 2, &pattern.n);
     size_t from = search_start(L, 3, subject.n);
-    if (find && (lua_toboolean(L, 4) || is_plain(pattern.p)))
+    if (find && (lua_toboolean(L, 4) || lua_string_is_plain(pattern.p)))
         return find_plain(L, subject.p, subject.n, from, pattern);
     struct match m;
     match_begin(&m, L, subject.p, subject.n);

@@ -41,7 +41,7 @@ static int number(struct format *f, int missing)
 }
 
 /* How many bytes an option takes; 0 for those that have none, or none of their own. */
-static size_t size_of(struct format *f, char option)
+static size_t lua_struct_size_of(struct format *f, char option)
 {
     switch (option) {
     case 'b': case 'B': case 'x': return 1;
@@ -93,7 +93,7 @@ static u64 integer_of(double n)
     return n >= 0x1p64 ? 0 : (u64)1 << 63; /* not a number */
 }
 
-static void put_integer(struct lua_out *o, const struct format *f, u64 value, size_t size)
+static void lua_struct_put_integer(struct lua_out *o, const struct format *f, u64 value, size_t size)
 {
     char *p = lua_out_reserve(o, size);
     for (size_t i = 0; i < size; i++, value >>= 8) p[f->big ? size - 1 - i : i] = (char)value;
@@ -106,10 +106,10 @@ static void put_real(struct lua_out *o, const struct format *f, double value, si
     float narrow = (float)value;
     if (size == 4) memcpy(&image, &narrow, 4);
     else memcpy(&image, &value, 8);
-    put_integer(o, f, image, size);
+    lua_struct_put_integer(o, f, image, size);
 }
 
-static void put_string(struct lua_out *o, char option, size_t size, int *arg)
+static void lua_struct_put_string(struct lua_out *o, char option, size_t size, int *arg)
 {
     size_t n;
     const char *s = luaL_checklstring(o->L, (*arg)++, &n);
@@ -128,15 +128,15 @@ static int struct_pack(lua_State *L)
     lua_out_begin(&o, L);
     while (*f.at != '\0') {
         char option = *f.at++;
-        size_t size = size_of(&f, option);
+        size_t size = lua_struct_size_of(&f, option);
         for (size_t pad = padding(&f, option, size, o.n); pad > 0; pad--) lua_out_char(&o, '\0');
         switch (option) {
         case 'b': case 'B': case 'h': case 'H': case 'l': case 'L': case 'T': case 'i': case 'I':
-            put_integer(&o, &f, integer_of(luaL_checknumber(L, arg++)), size);
+            lua_struct_put_integer(&o, &f, integer_of(luaL_checknumber(L, arg++)), size);
             break;
         case 'f': case 'd': put_real(&o, &f, luaL_checknumber(L, arg++), size); break;
         case 'x': lua_out_char(&o, '\0'); break;
-        case 'c': case 's': put_string(&o, option, size, &arg); break;
+        case 'c': case 's': lua_struct_put_string(&o, option, size, &arg); break;
         default: control(&f, option);
         }
     }
@@ -190,7 +190,8 @@ static size_t size_read(lua_State *L, int results)
 }
 
 /* Pushes what the option reads. Returns how many results there are now. */
-static int get(lua_State *L, struct format *f, char option, size_t size, struct data *d, int results)
+static int lua_struct_get(lua_State *L, struct format *f, char option, size_t size, struct data *d,
+                          int results)
 {
     const char *p = d->p + d->at;
     switch (option) {
@@ -225,7 +226,7 @@ static int struct_unpack(lua_State *L)
     int results = 0;
     while (*f.at != '\0') {
         char option = *f.at++;
-        size_t size = size_of(&f, option);
+        size_t size = lua_struct_size_of(&f, option);
         size_t pad = padding(&f, option, size, d.at);
         luaL_argcheck(L, d.at <= SIZE_MAX - pad, 2, "data string too short");
         d.at += pad;
@@ -240,7 +241,7 @@ static int struct_unpack(lua_State *L)
             need(L, &d, size);
         }
         if (option == 's') size = string_end(L, &d);
-        results = get(L, &f, option, size, &d, results);
+        results = lua_struct_get(L, &f, option, size, &d, results);
         d.at += size + (option == 's');
     }
     lua_pushnumber(L, (double)d.at + 1);
@@ -253,7 +254,7 @@ static int struct_size(lua_State *L)
     size_t total = 0;
     while (*f.at != '\0') {
         char option = *f.at++;
-        size_t size = size_of(&f, option);
+        size_t size = lua_struct_size_of(&f, option);
         total += padding(&f, option, size, total);
         if (option == 's') luaL_argerror(L, 1, "option 's' has no fixed size");
         if (option == 'c' && size == 0) luaL_argerror(L, 1, "option 'c0' has no fixed size");

@@ -40,7 +40,7 @@ void script_push_error(lua_State *L, const char *text)
 
 int script_raise(lua_State *L) { return lua_error(L); }
 
-static int fail(lua_State *L, const char *text)
+static int script_api_fail(lua_State *L, const char *text)
 {
     script_push_error(L, text);
     return script_raise(L);
@@ -75,7 +75,7 @@ static bytes *take_args(lua_State *L, struct script_vm *vm, const char **error)
     return argv;
 }
 
-static const struct command *find(const struct node *n, int argc, const bytes *argv)
+static const struct command *script_api_find(const struct node *n, int argc, const bytes *argv)
 {
     const struct command *cmd = node_find(n, argv[0]);
     if (cmd && cmd->sub_count && argc > 1) return command_find_sub(cmd, argv[1]);
@@ -101,7 +101,8 @@ static bool is_for_tests(const struct command *cmd)
 
 /* Why the command may not run in this script, or NULL; in Redis's order. What has written once, goes on:
  * only the storage may refuse it then. */
-static const char *refusal(struct script_run *run, const struct request *q, const struct command *cmd)
+static const char *script_api_refusal(struct script_run *run, const struct request *q,
+                                      const struct command *cmd)
 {
     struct node *n = ctx_node(run->c);
     if (!cmd) return "ERR Unknown Redis command called from script";
@@ -122,7 +123,8 @@ static const char *refusal(struct script_run *run, const struct request *q, cons
 }
 
 /* It is counted as that of a client would be. */
-static void refuse(struct node *n, const struct request *q, const struct command *cmd, const char *why)
+static void script_api_refuse(struct node *n, const struct request *q, const struct command *cmd,
+                              const char *why)
 {
     const struct outcome o = {.cmd = cmd, .rejected = true};
     reply_error(q->out, why);
@@ -137,10 +139,10 @@ static void run_command(struct script_run *run, int argc, bytes *argv)
     buf_clear(&vm->reply);
     struct reply out = {.out = &vm->reply, .proto = run->proto};
     struct request q = {run->c->session, run->c->server, argc, argv, &out};
-    const struct command *cmd = find(n, argc, argv);
-    const char *why = refusal(run, &q, cmd);
+    const struct command *cmd = script_api_find(n, argc, argv);
+    const char *why = script_api_refusal(run, &q, cmd);
     if (why) {
-        refuse(n, &q, cmd, why);
+        script_api_refuse(n, &q, cmd, why);
         return;
     }
     if (cmd->flags & CMD_WRITE) run->wrote = true;
@@ -183,8 +185,8 @@ static int api_acl_check_cmd(lua_State *L)
         push_coded(L, error);
         return script_raise(L);
     }
-    const struct command *cmd = find(ctx_node(run->c), lua_gettop(L), argv);
-    if (!cmd) return fail(L, "Invalid command passed to redis.acl_check_cmd()");
+    const struct command *cmd = script_api_find(ctx_node(run->c), lua_gettop(L), argv);
+    if (!cmd) return script_api_fail(L, "Invalid command passed to redis.acl_check_cmd()");
     int at;
     lua_pushboolean(L, acl_check(run->c->session->user, cmd, lua_gettop(L), argv, &at) == ACL_ALLOWED);
     return 1;
@@ -229,7 +231,7 @@ static int api_sha1hex(lua_State *L)
     u8 digest[SHA1_BYTES];
     char hex[2 * SHA1_BYTES + 1];
     size_t n = 0;
-    if (lua_gettop(L) != 1) return fail(L, "wrong number of arguments");
+    if (lua_gettop(L) != 1) return script_api_fail(L, "wrong number of arguments");
     const char *p = lua_tolstring(L, 1, &n);
     sha1(bytes_of(p ? p : "", p ? n : 0), digest);
     sha1_hex(digest, hex);
@@ -242,10 +244,10 @@ static int api_log(lua_State *L)
 {
     const struct node *node = script_vm_of(L)->node;
     int args = lua_gettop(L);
-    if (args < 2) return fail(L, "redis.log() requires two arguments or more.");
-    if (!lua_isnumber(L, -args)) return fail(L, "First argument must be a number (log level).");
+    if (args < 2) return script_api_fail(L, "redis.log() requires two arguments or more.");
+    if (!lua_isnumber(L, -args)) return script_api_fail(L, "First argument must be a number (log level).");
     int level = (int)lua_tonumber(L, 1);
-    if (level < LOG_DEBUG || level > LOG_WARNING) return fail(L, "Invalid debug level.");
+    if (level < LOG_DEBUG || level > LOG_WARNING) return script_api_fail(L, "Invalid debug level.");
     luaL_Buffer text;
     luaL_buffinit(L, &text);
     for (int i = 2; i <= args; i++) {
@@ -263,9 +265,9 @@ static int api_log(lua_State *L)
 static int api_setresp(lua_State *L)
 {
     struct script_run *run = script_run_of(L);
-    if (lua_gettop(L) != 1) return fail(L, "redis.setresp() requires one argument.");
+    if (lua_gettop(L) != 1) return script_api_fail(L, "redis.setresp() requires one argument.");
     int proto = (int)lua_tonumber(L, 1);
-    if (proto != 2 && proto != 3) return fail(L, "RESP version must be 2 or 3.");
+    if (proto != 2 && proto != 3) return script_api_fail(L, "RESP version must be 2 or 3.");
     if (run) run->proto = (u8)proto;
     return 0;
 }
@@ -273,10 +275,11 @@ static int api_setresp(lua_State *L)
 /* Every effect goes everywhere: a replica that is not told of a write would be no copy any more. */
 static int api_set_repl(lua_State *L)
 {
-    if (lua_gettop(L) != 1) return fail(L, "redis.set_repl() requires two arguments.");
+    if (lua_gettop(L) != 1) return script_api_fail(L, "redis.set_repl() requires two arguments.");
     int flags = (int)lua_tonumber(L, 1);
     if (flags & ~3)
-        return fail(L, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.");
+        return script_api_fail(
+            L, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.");
     return 0;
 }
 

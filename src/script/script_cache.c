@@ -77,7 +77,7 @@ static void delist(struct scripts *s, struct script_entry *e)
     *(e->newer ? &e->newer->older : &s->newest) = e->older;
 }
 
-static void forget(lua_State *L, const char *table, const char *sha)
+static void script_cache_forget(lua_State *L, const char *table, const char *sha)
 {
     push_table(L, table);
     lua_pushnil(L);
@@ -85,10 +85,10 @@ static void forget(lua_State *L, const char *table, const char *sha)
     lua_pop(L, 1);
 }
 
-static void evict(struct scripts *s, struct script_entry *e)
+static void script_cache_evict(struct scripts *s, struct script_entry *e)
 {
-    forget(s->vm.L, &FUNCTIONS, e->sha);
-    forget(s->vm.L, &ENTRIES, e->sha);
+    script_cache_forget(s->vm.L, &FUNCTIONS, e->sha);
+    script_cache_forget(s->vm.L, &ENTRIES, e->sha);
     delist(s, e);
     *(e->before ? &e->before->after : &s->entries) = e->after;
     if (e->after) e->after->before = e->before;
@@ -202,7 +202,7 @@ static u32 compile_limit_ms(const struct ctx *c)
 
 static struct script_entry *new_entry(struct scripts *s, const char *sha, u32 flags, bool passing)
 {
-    if (passing && s->passing == SCRIPTS_PASSING) evict(s, s->oldest);
+    if (passing && s->passing == SCRIPTS_PASSING) script_cache_evict(s, s->oldest);
     struct script_entry *e = mem_zalloc(sizeof *e);
     memcpy(e->sha, sha, sizeof e->sha);
     e->flags = flags;

@@ -21,7 +21,7 @@ static bool push_field(lua_State *L, const char *name, int type)
 }
 
 /* A line of the reply: the text with its line breaks as spaces. */
-static void append_line(struct reply *out, const char *before, bytes text)
+static void convert_append_line(struct reply *out, const char *before, bytes text)
 {
     buf_append_str(out->out, before);
     char *to = buf_reserve(out->out, text.n);
@@ -43,7 +43,7 @@ void script_reply_error(lua_State *L, int error, struct reply *out, const char *
     lua_pop(L, 1);
 }
 
-static bytes string_at(lua_State *L, int index)
+static bytes convert_string_at(lua_State *L, int index)
 {
     size_t n;
     const char *p = lua_tolstring(L, index, &n);
@@ -54,11 +54,11 @@ static void reply_big(struct reply *out, bytes digits)
 {
     struct buf text = {0};
     if (out->proto > 2) {
-        append_line(out, "(", digits);
+        convert_append_line(out, "(", digits);
         return;
     }
     struct reply line = {.out = &text};
-    append_line(&line, "", digits);
+    convert_append_line(&line, "", digits);
     reply_bulk(out, bytes_of(text.p, digits.n));
     buf_release(&text);
 }
@@ -90,11 +90,11 @@ static bool reply_verbatim_table(lua_State *L, struct reply *out)
 {
     if (!push_field(L, "format", LUA_TSTRING)) return false;
     char format[4] = "   ";
-    bytes given = string_at(L, -1);
+    bytes given = convert_string_at(L, -1);
     memcpy(format, given.p, MIN(strlen(given.p), 3u));
     lua_pop(L, 1);
     if (!push_field(L, "string", LUA_TSTRING)) return false;
-    reply_verbatim(out, string_at(L, -1), format);
+    reply_verbatim(out, convert_string_at(L, -1), format);
     lua_pop(L, 1);
     return true;
 }
@@ -104,11 +104,11 @@ static bool reply_special(lua_State *L, struct reply *out)
 {
     bool done = true;
     if (push_field(L, "err", LUA_TSTRING)) script_reply_error(L, lua_gettop(L) - 1, out, lua_tostring(L, -1));
-    else if (push_field(L, "ok", LUA_TSTRING)) append_line(out, "+", bytes_str(lua_tostring(L, -1)));
+    else if (push_field(L, "ok", LUA_TSTRING)) convert_append_line(out, "+", bytes_str(lua_tostring(L, -1)));
     else if (push_field(L, "double", LUA_TNUMBER)) reply_number(out, lua_tonumber(L, -1));
     else if (push_field(L, "map", LUA_TTABLE)) reply_keys(L, out, true);
     else if (push_field(L, "set", LUA_TTABLE)) reply_keys(L, out, false);
-    else if (push_field(L, "big_number", LUA_TSTRING)) reply_big(out, string_at(L, -1));
+    else if (push_field(L, "big_number", LUA_TSTRING)) reply_big(out, convert_string_at(L, -1));
     else if (push_field(L, "verbatim_string", LUA_TTABLE)) done = reply_verbatim_table(L, out);
     else return false;
     lua_pop(L, 1);
@@ -144,7 +144,7 @@ void script_reply(lua_State *L, struct reply *out)
         return;
     }
     switch (lua_type(L, -1)) {
-    case LUA_TSTRING: reply_bulk(out, string_at(L, -1)); break;
+    case LUA_TSTRING: reply_bulk(out, convert_string_at(L, -1)); break;
     case LUA_TNUMBER: reply_int(out, truncated(lua_tonumber(L, -1))); break;
     case LUA_TTABLE: reply_table(L, out); break;
     case LUA_TBOOLEAN:

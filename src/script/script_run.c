@@ -60,7 +60,7 @@ static const char *stale_refusal(const struct ctx *c, const struct script_call *
 
 /* Why the script may not run, as the text of an error, or NULL, in Redis's order. One without a shebang may
  * begin, and is asked again at each of its commands. */
-static const char *refusal(const struct ctx *c, const struct script_call *call)
+static const char *script_run_refusal(const struct ctx *c, const struct script_call *call)
 {
     const struct node *n = ctx_node(c);
     bool may_write = !(call->flags & (SCRIPT_COMPAT | SCRIPT_NO_WRITES));
@@ -243,7 +243,7 @@ void script_run(struct script_vm *vm, struct ctx *c, const struct script_call *c
         .any_slot = call->flags & SCRIPT_ALLOW_CROSS_SLOT,
     };
     run.slot = LIKELY(!ctx_node(c)->cluster_enabled) ? SLOT_NONE : route_slot(c->cmd, c->argc, c->argv);
-    const char *why = refusal(c, call);
+    const char *why = script_run_refusal(c, call);
     if (why) {
         lua_settop(L, base);
         reply_error(c->out, why);

@@ -7,7 +7,7 @@
 #include "script/lua_libs.h"
 #include "script/script_vm.h"
 
-static int refuse(lua_State *L)
+static int sandbox_refuse(lua_State *L)
 {
     lua_pushliteral(L, SCRIPT_READONLY); /* without a position: so says Redis of what C functions did */
     return lua_error(L);
@@ -55,7 +55,7 @@ static int sandbox_rawset(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checkany(L, 2);
     luaL_checkany(L, 3);
-    if (script_is_frozen(L, 1)) return refuse(L);
+    if (script_is_frozen(L, 1)) return sandbox_refuse(L);
     lua_settop(L, 3);
     lua_rawset(L, 1);
     return 1;
@@ -73,7 +73,7 @@ static int sandbox_setmetatable(lua_State *L)
     int type = lua_type(L, 2);
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_argcheck(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table expected");
-    if (script_is_frozen(L, 1)) return refuse(L);
+    if (script_is_frozen(L, 1)) return sandbox_refuse(L);
     if (luaL_getmetafield(L, 1, "__metatable")) return luaL_error(L, "cannot change a protected metatable");
     lua_settop(L, 2);
     lua_setmetatable(L, 1);
@@ -86,7 +86,7 @@ static int sandbox_insert(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     n = (int)lua_objlen(L, 1) + 1;
     if (top != 2 && top != 3) return luaL_error(L, "wrong number of arguments to 'insert'");
-    if (script_is_frozen(L, 1)) return refuse(L);
+    if (script_is_frozen(L, 1)) return sandbox_refuse(L);
     at = top == 2 ? n : luaL_checkint(L, 2);
     u32 moved = 0;
     for (int i = MAX(n, at); i > at; i--) {
@@ -204,7 +204,7 @@ static void end_if_too_long(lua_State *L)
         luaL_error(L, "it takes too long to compile");
 }
 
-static const char *read_text(lua_State *L, void *arg, size_t *n)
+static const char *sandbox_read_text(lua_State *L, void *arg, size_t *n)
 {
     struct text_reader *t = arg;
     end_if_too_long(L);
@@ -227,7 +227,7 @@ static const char *read_text(lua_State *L, void *arg, size_t *n)
 int script_load(lua_State *L, lua_Reader reader, void *arg, const char *chunk)
 {
     struct text_reader t = {.reader = reader, .arg = arg};
-    return lua_load(L, read_text, &t, chunk);
+    return lua_load(L, sandbox_read_text, &t, chunk);
 }
 
 static const char *read_once(lua_State *L UNUSED, void *arg, size_t *n)
@@ -244,7 +244,7 @@ int script_load_text(lua_State *L, bytes source, const char *chunk)
     return script_load(L, read_once, &source, chunk);
 }
 
-static int loaded(lua_State *L, int rc)
+static int sandbox_loaded(lua_State *L, int rc)
 {
     if (rc == 0) return 1;
     raise_if_ended(L);
@@ -257,7 +257,7 @@ static int sandbox_loadstring(lua_State *L)
 {
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
-    return loaded(L, script_load_text(L, bytes_of(text, n), luaL_optstring(L, 2, text)));
+    return sandbox_loaded(L, script_load_text(L, bytes_of(text, n), luaL_optstring(L, 2, text)));
 }
 
 /* What the function at index 1 returned last stays at index 3 until the parser has read it. */
@@ -281,7 +281,7 @@ static int sandbox_load(lua_State *L)
     luaL_checktype(L, 1, LUA_TFUNCTION);
     lua_settop(L, 3);
     lua_pushstring(L, chunk);
-    return loaded(L, script_load(L, read_from_function, NULL, chunk));
+    return sandbox_loaded(L, script_load(L, read_from_function, NULL, chunk));
 }
 
 /* -- random numbers: Redis's sequence for a given seed, that of the 48-bit generator of POSIX -- */

@@ -131,7 +131,7 @@ void script_push_metatable(lua_State *L, int index)
     }
 }
 
-static int no_such_global(lua_State *L)
+static int script_vm_no_such_global(lua_State *L)
 {
     if (!lua_isstring(L, 2))
         return luaL_error(L, "Second argument to luaProtectedTableError must be a string or number");
@@ -208,7 +208,7 @@ static void close_globals(lua_State *L)
     lua_rawset(L, LUA_REGISTRYINDEX);
     lua_pushvalue(L, LUA_GLOBALSINDEX);
     lua_newtable(L);
-    lua_pushcfunction(L, no_such_global);
+    lua_pushcfunction(L, script_vm_no_such_global);
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, -2);
     script_freeze(L);

@@ -18,7 +18,7 @@ static bool zset_is_small(struct ctx *c, struct key_ref *ref)
     return strcmp(c->eng->ops->encoding(c->eng, ref), "listpack") == 0;
 }
 
-static void zset_put(struct ctx *c, struct key_ref *ref, bytes member, double score, bool fresh)
+static void zset_zset_put(struct ctx *c, struct key_ref *ref, bytes member, double score, bool fresh)
 {
     if (UNLIKELY(score == 0 && signbit(score)) && zset_is_small(c, ref)) {
         u64 size = c->eng->ops->size(c->eng, ref) + 1;
@@ -36,7 +36,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     double old, now = *score;
     if (!c->eng->ops->zset.score(c->eng, ref, member, &old)) {
         if (flags & ZADD_XX) return ADD_NOTHING;
-        zset_put(c, ref, member, now, true);
+        zset_zset_put(c, ref, member, now, true);
         return ADD_NEW;
     }
     if (flags & ZADD_NX) return ADD_NOTHING;
@@ -48,7 +48,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     if ((flags & ZADD_GT) && now <= old) return ADD_NOTHING;
     *score = now;
     if (now == old) return ADD_SAME;
-    zset_put(c, ref, member, now, false);
+    zset_zset_put(c, ref, member, now, false);
     return ADD_UPDATED;
 }
 
