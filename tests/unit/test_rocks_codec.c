@@ -200,6 +200,36 @@ static void test_vectors_due(void **state)
     buf_release(&b);
 }
 
+static void test_vectors_raft_log(void **state)
+{
+    (void)state;
+    char key[CODEC_LOG_KEY], head[CODEC_LOG_HEAD];
+    u64 region, index, term, numbers[3];
+    u8 type;
+    enum codec_log_row row;
+    bytes data;
+    assert_hex(codec_log_key(key, 2, 258), "0000000000000002" "0000000000000102");
+    assert_true(codec_log_key_read(bytes_of(key, 16), &region, &index, &row));
+    assert_true(region == 2 && index == 258 && row == CODEC_LOG_ENTRY);
+    assert_hex(codec_log_head(head, 7, 1), "0000000000000007" "01");
+    assert_true(codec_log_entry_read(BYTES_LIT("\0\0\0\0\0\0\0\7\1foo"), &term, &type, &data));
+    assert_true(term == 7 && type == 1);
+    assert_bytes(data, BYTES_LIT("foo"));
+    assert_hex(codec_log_state_key(key, 2, CODEC_LOG_HARD_STATE), "0000000000000002" "0000000000000000" "68");
+    assert_hex(codec_log_state_key(key, 2, CODEC_LOG_POINT), "0000000000000002" "0000000000000000" "70");
+    assert_true(codec_log_key_read(bytes_of(key, 17), &region, &index, &row));
+    assert_true(region == 2 && index == 0 && row == CODEC_LOG_POINT);
+    key[16] = 'x';
+    assert_false(codec_log_key_read(bytes_of(key, 17), &region, &index, &row));
+    assert_false(codec_log_key_read(bytes_of(key, 16), &region, &index, &row)); /* no entry has index 0 */
+    assert_false(codec_log_key_read(bytes_of(key, 15), &region, &index, &row));
+    assert_true(codec_log_numbers_read(BYTES_LIT("\0\0\0\0\0\0\1\2\0\0\0\0\0\0\0\7"), numbers, 2));
+    assert_true(numbers[0] == 258 && numbers[1] == 7);
+    assert_false(codec_log_numbers_read(BYTES_LIT("\0\0\0\0\0\0\1\2\0\0\0\0\0\0\0\7"), numbers, 3));
+    assert_false(codec_log_entry_read(BYTES_LIT("\0\0\0\0\0\0\0\7"), &term, &type, &data));
+    assert_false(codec_log_entry_read(BYTES_LIT("\0\0\0\0\0\0\0\0\1foo"), &term, &type, &data));
+}
+
 /* -- slots -------------------------------------------------------------------------- */
 
 static u16 slow_crc(bytes b)
@@ -570,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_vectors_stream),
         cmocka_unit_test(test_vectors_scores),
         cmocka_unit_test(test_vectors_due),
+        cmocka_unit_test(test_vectors_raft_log),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_random_slots),
         cmocka_unit_test(test_keys),

@@ -132,6 +132,24 @@ static void each_view_shows_its_moment(void **state)
 
 static i64 dead_ms(void) { return atomic_load(&store->filters.dead_ms); }
 
+/* A session of the Raft log knows of no keys: others decide, and without them nothing is dead. */
+static void logs_have_no_say_in_it(void **state)
+{
+    (void)state;
+    bool failed = false;
+    struct store_session *l = store_log_session_open(store, &failed);
+    assert_int_equal(dead_ms(), 0);
+    struct store_session *a = store_session_open(store, &failed);
+    store_set_dead(a, 500);
+    assert_int_equal(dead_ms(), 500);
+    struct store_session *m = store_log_session_open(store, &failed);
+    assert_int_equal(dead_ms(), 500);
+    store_session_close(a);
+    assert_int_equal(dead_ms(), 0);
+    store_session_close(m);
+    store_session_close(l);
+}
+
 /* A compaction may take what is dead for every session, and nothing more while there is a view. */
 static void dead_is_what_all_say(void **state)
 {
@@ -276,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(iterators_are_their_own, setup, teardown),
         cmocka_unit_test_setup_teardown(each_view_shows_its_moment, setup, teardown),
         cmocka_unit_test_setup_teardown(dead_is_what_all_say, setup, teardown),
+        cmocka_unit_test_setup_teardown(logs_have_no_say_in_it, setup, teardown),
         cmocka_unit_test_setup_teardown(relaxing_is_the_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(a_thread_each, setup, teardown),
     };

@@ -675,7 +675,7 @@ static void families_of_others_stay(void **state)
     char *err = NULL;
     rocksdb_options_t *o = rocksdb_options_create();
     rocksdb_writeoptions_t *w = rocksdb_writeoptions_create();
-    rocksdb_column_family_handle_t *cf = rocksdb_create_column_family(b->s->db, o, "raft_log", &err);
+    rocksdb_column_family_handle_t *cf = rocksdb_create_column_family(b->s->db, o, "of_others", &err);
     assert_null(err);
     rocksdb_put_cf(b->s->db, w, cf, "entry", 5, "1", 1, &err);
     assert_null(err);

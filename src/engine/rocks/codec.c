@@ -225,3 +225,53 @@ bool codec_due_read(bytes raw, struct codec_due *out)
     };
     return true;
 }
+
+/* -- rows of `raft_log` --------------------------------------------------------------- */
+
+bytes codec_log_key(char out[CODEC_LOG_KEY], u64 region, u64 index)
+{
+    put_u64(out, region);
+    put_u64(out + 8, index);
+    return bytes_of(out, 16);
+}
+
+bytes codec_log_state_key(char out[CODEC_LOG_KEY], u64 region, enum codec_log_row row)
+{
+    put_u64(out, region);
+    put_u64(out + 8, 0);
+    out[16] = (char)row;
+    return bytes_of(out, 17);
+}
+
+bool codec_log_key_read(bytes raw, u64 *region, u64 *index, enum codec_log_row *row)
+{
+    if (raw.n != 16 && raw.n != 17) return false;
+    *region = get_u64(raw.p);
+    *index = get_u64(raw.p + 8);
+    *row = raw.n == 17 ? (enum codec_log_row)(u8)raw.p[16] : CODEC_LOG_ENTRY;
+    if (raw.n == 16) return *index != 0;
+    return *index == 0 && (*row == CODEC_LOG_HARD_STATE || *row == CODEC_LOG_POINT);
+}
+
+bytes codec_log_head(char out[CODEC_LOG_HEAD], u64 term, u8 type)
+{
+    put_u64(out, term);
+    out[8] = (char)type;
+    return bytes_of(out, CODEC_LOG_HEAD);
+}
+
+bool codec_log_entry_read(bytes raw, u64 *term, u8 *type, bytes *data)
+{
+    if (raw.n < CODEC_LOG_HEAD) return false;
+    *term = get_u64(raw.p);
+    *type = (u8)raw.p[8];
+    *data = bytes_of(raw.p + CODEC_LOG_HEAD, raw.n - CODEC_LOG_HEAD);
+    return *term != 0;
+}
+
+bool codec_log_numbers_read(bytes raw, u64 *numbers, u32 n)
+{
+    if (raw.n != 8 * (size_t)n) return false;
+    for (u32 i = 0; i < n; i++) numbers[i] = get_u64(raw.p + 8 * i);
+    return true;
+}

@@ -15,6 +15,9 @@
  *   companion         P                                   flags [· u64 version · u64 rows] · head
  *                     P · u64 version · name              the row's value
  *   deadline          u64 region · u64 due · u8 level · u64 index · u16 slot · key    (empty)
+ *   raft_log          u64 region · u64 index              u64 term · u8 type · data
+ *                     u64 region · u64 0 · 'h'            u64 term · u64 vote · u64 commit
+ *                     u64 region · u64 0 · 'p'            u64 index · u64 term
  *   meta_info         see state.h
  */
 #ifndef MAYFLY_ENGINE_ROCKS_CODEC_H
@@ -101,5 +104,19 @@ struct codec_due {
 };
 void codec_due(struct buf *out, const struct codec_due *d); /* appends */
 bool codec_due_read(bytes raw, struct codec_due *out);
+
+/* -- the Raft log -------------------------------------------------------------- */
+
+#define CODEC_LOG_KEY 17 /* bytes of a key at most … */
+#define CODEC_LOG_HEAD 9 /* … and of an entry before its data */
+enum codec_log_row { CODEC_LOG_ENTRY = 0, CODEC_LOG_HARD_STATE = 'h', CODEC_LOG_POINT = 'p' };
+
+bytes codec_log_key(char out[CODEC_LOG_KEY], u64 region, u64 index);
+bytes codec_log_state_key(char out[CODEC_LOG_KEY], u64 region, enum codec_log_row row);
+bool codec_log_key_read(bytes raw, u64 *region, u64 *index, enum codec_log_row *row);
+bytes codec_log_head(char out[CODEC_LOG_HEAD], u64 term, u8 type); /* the data follows */
+bool codec_log_entry_read(bytes raw, u64 *term, u8 *type, bytes *data);
+/* Hard state and compaction point are nothing but numbers. */
+bool codec_log_numbers_read(bytes raw, u64 *numbers, u32 n);
 
 #endif

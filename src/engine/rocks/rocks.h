@@ -79,6 +79,52 @@ u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max
 /* Keys in a slot of the engine's range, as the open transaction sees it. O(1 + keys it has touched). */
 u64 rocks_slot_count(struct engine *e, u32 db, u16 slot);
 
+/* -- Raft logs of regions ----------------------------------------------------------------------------------
+ *
+ * The entries of many Raft logs in the same database, with the hard state and the compaction point of each.
+ * Which rules a log follows is its user's business (cluster/cluster_log.c); this stores rows.
+ *
+ * Writing. A batch collects changes of any regions, in order. One thread may fill it and another write it, if
+ * a lock orders that. rocks_log_write applies it as a whole: reads see all of it from then on. Synced, it is
+ * durable, and so is whatever was written before by any engine of the database, whose log (WAL) is the same,
+ * in any sync mode; commits of engines need not wait for that meanwhile. Not synced, it becomes durable with
+ * what is synced next. After a failure nothing can be said about what is stored.
+ *
+ * Reading. By the thread that opened the rocks_log, while another may write. */
+struct rocks_log;
+struct rocks_log_batch;
+
+struct rocks_log_entry {
+    u64 index, term;
+    u8 type;
+    bytes data;
+};
+
+struct rocks_log_state {
+    u64 term, vote, commit; /* the hard state */
+    u64 point_index, point_term;
+    u64 last_index; /* point_index if there are no entries */
+};
+
+struct rocks_log_batch *rocks_log_batch_open(struct rocks *db);
+void rocks_log_batch_close(struct rocks_log_batch *b); /* NULL is fine; what was not written is lost */
+void rocks_log_put(struct rocks_log_batch *b, u64 region, const struct rocks_log_entry *e); /* copies */
+void rocks_log_delete(struct rocks_log_batch *b, u64 region, u64 first, u64 last); /* entries; inclusive */
+void rocks_log_put_hard_state(struct rocks_log_batch *b, u64 region, u64 term, u64 vote, u64 commit);
+void rocks_log_put_point(struct rocks_log_batch *b, u64 region, u64 index, u64 term);
+void rocks_log_delete_region(struct rocks_log_batch *b, u64 region); /* all there is of it */
+NODISCARD bool rocks_log_write(struct rocks_log_batch *b, bool sync); /* and empties it */
+
+struct rocks_log *rocks_log_open(struct rocks *db);
+void rocks_log_close(struct rocks_log *l); /* NULL is fine */
+/* False: it can't be read, or is damaged; the reason was logged. */
+NODISCARD bool rocks_log_load(struct rocks_log *l, u64 region, struct rocks_log_state *out);
+/* Hands out the entries [low, high) in order, until `each` returns false. False: one is missing or can't be
+ * read; logged. Data lives during the call. */
+NODISCARD bool rocks_log_read(struct rocks_log *l, u64 region, u64 low, u64 high,
+                              bool (*each)(void *arg, const struct rocks_log_entry *e), void *arg);
+u64 rocks_log_term(struct rocks_log *l, u64 region, u64 index); /* of an entry; 0: it is not there */
+
 /* Walks a database that no server has open and verifies that everything in it agrees: sizes,
  * both families of sorted sets, ranks, deadline rows, counters. Writes what it finds to
  * standard output; returns the exit code: 0 sound, 1 problems, 2 can't be opened. */

@@ -128,6 +128,9 @@ static void print_summary(const struct check *c)
     if (c->made_here && !c->damaged && !c->due_damaged && c->due_rows)
         printf("  %-16s %llu, of which %llu are out of date\n", "due references", LLU(c->due_rows),
                LLU(c->due_rows - MIN(c->due_used, c->due_rows)));
+    if (c->log_regions)
+        printf("  %-16s %llu entries, of %llu regions\n", "Raft log", LLU(c->log_entries),
+               LLU(c->log_regions));
     if (c->emptied)
         printf("  %-16s %llu dead keys, whose values compactions have dropped\n", "emptied", LLU(c->emptied));
     printf("  %-16s %llu rows, which nobody can read and compactions will drop\n", "orphans",
@@ -332,6 +335,7 @@ int rocks_check(const char *dir)
     check_due_rows(&c);
     check_counts(&c);
     check_kept(&c);
+    check_raft_log(&c);
     printf("Checked %s\n", dir);
     print_summary(&c);
     release(&c);

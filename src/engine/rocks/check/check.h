@@ -68,6 +68,7 @@ struct check {
         u64 n, sum; /* of hashes of P */
     } kept, marks;  /* companions that stay; what meta_info says of them */
     u64 due_rows, due_used; /* rows of the deadline index; those that keys and hashes need */
+    u64 log_regions, log_entries; /* of the Raft log */
     u64 emptied;            /* dead keys whose values compactions took */
     u64 orphans[CHECK_LANES], rows;
     u64 problems;
@@ -150,5 +151,9 @@ void check_counts(struct check *c); /* once everything was seen */
 void check_companion(struct check *c, struct check_key *k); /* after the key's own rows */
 void check_add_mark(struct check_marks *m, bytes p);
 void check_kept(struct check *c); /* once everything was seen */
+
+/* -- check_raft_log.c ----------------------------------------------------------------------------- */
+
+void check_raft_log(struct check *c);
 
 #endif

@@ -189,7 +189,7 @@ static const char *source_name(void *arg) { return name_of(((struct source *)arg
 
 void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options)
 {
-    if (f == FAM_INFO) return;
+    if (f == FAM_INFO || f == FAM_RAFT_LOG) return;
     struct source *src = mem_alloc(sizeof *src);
     *src = (struct source){.fs = fs, .family = f};
     rocksdb_options_set_compaction_filter_factory(

@@ -17,7 +17,7 @@
 #include "engine/rocks/rocks.h"
 
 enum family { FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM, FAM_COMPANION, FAM_DEADLINE,
-              FAM_INFO, FAM_COUNT };
+              FAM_RAFT_LOG, FAM_INFO, FAM_COUNT };
 
 struct store;
 struct store_session;
@@ -38,6 +38,9 @@ void store_close(struct store *s); /* syncs the log; NULL is fine */
 
 /* *failed is set when a read fails. */
 struct store_session *store_session_open(struct store *s, bool *failed);
+/* One that reads and writes raft_log only: it has no say in what is dead (store_set_dead), and its writes
+ * don't wait for a sync. Threads may hand it to each other, if a lock orders what they do with it. */
+struct store_session *store_log_session_open(struct store *s, bool *failed);
 void store_session_close(struct store_session *s); /* NULL is fine */
 struct store *store_of(const struct store_session *s);
 
@@ -89,6 +92,7 @@ bytes store_iter_value(const struct store_iter *it);
 /* Into the batch; a key or value may come in two parts that are joined. */
 void store_put(struct store_session *s, enum family f, bytes key, bytes value);
 void store_put2(struct store_session *s, enum family f, bytes key_a, bytes key_b, bytes value);
+void store_put_value2(struct store_session *s, enum family f, bytes key, bytes value_a, bytes value_b);
 void store_delete(struct store_session *s, enum family f, bytes key);
 void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes key_b);
 void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to); /* [from, to) */
@@ -99,6 +103,10 @@ size_t store_batch_size(const struct store_session *s); /* bytes */
 /* Applies the batch, all or nothing, and empties it; durable as the sync mode says.
  * On failure nothing was applied and the reason was logged. */
 NODISCARD bool store_write(struct store_session *s);
+/* Makes everything durable that was written before, by any session and in any sync mode. Other sessions may
+ * write meanwhile: unlike a write that is synced, this does not make them wait. On failure the reason was
+ * logged, and what of it is durable is not known. */
+NODISCARD bool store_sync(struct store_session *s);
 void store_discard(struct store_session *s);  /* empties the batch */
 void store_end_tick(struct store_session *s); /* nothing was written: idle iterators may go */
 

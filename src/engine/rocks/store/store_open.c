@@ -24,6 +24,7 @@ const char *const store_family_names[FAM_COUNT] = {
     [FAM_STREAM] = "redis_stream",
     [FAM_COMPANION] = "companion",
     [FAM_DEADLINE] = "deadline",
+    [FAM_RAFT_LOG] = "raft_log",
     [FAM_INFO] = "meta_info",
 };
 

@@ -18,7 +18,10 @@
  * of 3.9). A look at all of 22 files that don't have a key costs 0.8 us more than at 5. What is read by range
  * has to seek in each file: there they are few.
  *
- * Deadlines are a queue: rows come, and go soon. L0 is not let grow. */
+ * Deadlines are a queue: rows come, and go soon. L0 is not let grow.
+ *
+ * The Raft log is a queue, too, of rows that are hardly ever read and go by range. The more fits into its
+ * memtable, the less of it is ever written to a file. */
 static const struct {
     u8 memtable, level0;
     bool bloom;
@@ -26,6 +29,7 @@ static const struct {
     [FAM_META] = {2, 32, true},     [FAM_DATA] = {8, 8, true},    [FAM_SCORE] = {8, 8, false},
     [FAM_RANK] = {4, 8, true},      [FAM_FIELD] = {4, 8, true},   [FAM_STREAM] = {8, 8, true},
     [FAM_DEADLINE] = {4, 2, false}, [FAM_INFO] = {1, 8, false},   [FAM_COMPANION] = {2, 8, true},
+    [FAM_RAFT_LOG] = {8, 4, false},
 };
 
 #define MB ((u64)1 << 20)
@@ -44,7 +48,7 @@ struct store_limits store_limits(const struct sizes *z)
         .budget = z->budget, .pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
     u64 active = 0;
     for (int f = 0; f < FAM_COUNT; f++) {
-        active += family_memtable(z, (enum family)f);
+        if (f != FAM_RAFT_LOG) active += family_memtable(z, (enum family)f); /* a lone server has none */
         l.level0[f] = MAX(4u * shapes[f].level0, 32u);
     }
     l.unflushed = MAX(z->buffers - MIN(z->buffers, active), 2 * z->memtable);
@@ -138,7 +142,7 @@ static void set_table(rocksdb_options_t *opt, enum family f, rocksdb_cache_t *ca
 {
     rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
     rocksdb_block_based_options_set_block_cache(t, cache);
-    rocksdb_block_based_options_set_block_size(t, 8 << 10);
+    rocksdb_block_based_options_set_block_size(t, f == FAM_RAFT_LOG ? 4 << 10 : 8 << 10);
     rocksdb_block_based_options_set_format_version(t, 5);
     if (shapes[f].bloom) /* the options own it */
         rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_bloom_full(10));
@@ -173,7 +177,8 @@ static rocksdb_options_t *with_option(rocksdb_options_t *opt, const char *text)
 static void set_levels(rocksdb_options_t *opt, enum family f, const struct rocks_options *o,
                        const struct sizes *z)
 {
-    int rest = compression_of(o->compression), by_level[STORE_LEVELS] = {0, 0, rest, rest, rest, rest, rest};
+    int rest = compression_of(f == FAM_RAFT_LOG ? ROCKS_PLAIN : o->compression);
+    int by_level[STORE_LEVELS] = {0, 0, rest, rest, rest, rest, rest};
     rocksdb_options_set_num_levels(opt, STORE_LEVELS);
     rocksdb_options_set_compression_per_level(opt, by_level, STORE_LEVELS);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(opt, 1);

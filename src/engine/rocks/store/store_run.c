@@ -88,6 +88,20 @@ static bool sync_log(struct store *s)
     return false;
 }
 
+bool store_sync(struct store_session *session)
+{
+    struct store *s = session->store;
+    char *err = NULL;
+    if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) {
+        if (s->log) log_line(s->log, LOG_WARNING, "RocksDB: its log can't be synced after a failed write");
+        return false;
+    }
+    rocksdb_flush_wal(s->db, 1, &err);
+    if (LIKELY(!err)) return true;
+    store_complain(s, "can't sync its log", err);
+    return false;
+}
+
 /* What is read first matters: a sync that takes `dirty` away is begun by then, and not done. */
 struct sync_state store_sync_state(const struct store *s)
 {

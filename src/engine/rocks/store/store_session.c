@@ -27,8 +27,14 @@ static void unlink_session(struct store_session *s)
 /* What is dead by every session's word. While there is a view, what was alive when it was opened stays. */
 static void publish_dead(struct store *st)
 {
-    i64 dead_ms = st->sessions ? INT64_MAX : 0;
-    for (const struct store_session *s = st->sessions; s; s = s->next) dead_ms = MIN(dead_ms, s->dead_ms);
+    i64 dead_ms = INT64_MAX;
+    bool some = false;
+    for (const struct store_session *s = st->sessions; s; s = s->next) {
+        if (s->keyless) continue;
+        dead_ms = MIN(dead_ms, s->dead_ms);
+        some = true;
+    }
+    if (!some) dead_ms = 0;
     if (st->views) dead_ms = MIN(dead_ms, atomic_load_explicit(&st->filters.dead_ms, memory_order_relaxed));
     atomic_store_explicit(&st->filters.dead_ms, dead_ms, memory_order_relaxed);
 }
@@ -70,15 +76,28 @@ static void free_session(struct store_session *s)
     mem_free(s);
 }
 
-struct store_session *store_session_open(struct store *st, bool *failed)
+static struct store_session *open_session(struct store *st, bool keyless, bool *failed)
 {
     struct store_session *s = new_session(st, failed);
+    s->keyless = keyless;
     s->write = rocksdb_writeoptions_create();
     s->batch = rocksdb_writebatch_create();
     pthread_mutex_lock(&st->lock);
     link_session(&st->sessions, s);
     publish_dead(st);
     pthread_mutex_unlock(&st->lock);
+    return s;
+}
+
+struct store_session *store_session_open(struct store *st, bool *failed)
+{
+    return open_session(st, false, failed);
+}
+
+struct store_session *store_log_session_open(struct store *st, bool *failed)
+{
+    struct store_session *s = open_session(st, true, failed);
+    store_relax(s, true); /* store_sync makes it durable */
     return s;
 }
 

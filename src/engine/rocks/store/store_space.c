@@ -104,6 +104,7 @@ static bool worth_sweeping(struct store *s, enum family f, const struct outlook 
 {
     u64 garbage = o->garbage[f];
     if (garbage < GARBAGE_WORTH) return false;
+    if (f == FAM_RAFT_LOG && o->quiet[f] < QUIET_LOOKS) return false; /* under load it goes by itself */
     u64 rows = store_number(s, f, "rocksdb.estimate-num-keys");
     if (garbage < rows / 4 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
     *size = family_size(s, f);
