@@ -42,7 +42,7 @@ RAFT_SRC  := $(wildcard src/raft/core/Cargo.* src/raft/core/src/*.rs)
 CFLAGS_ALL += -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0)
 CARGO     ?= cargo
 
-SRC      := $(shell find src $(if $(RAFT_LIB),,-path src/raft -prune -o) -name '*.c' -print | sort)
+SRC      := $(shell find src $(if $(RAFT_LIB),,-path src/raft -prune -o -path src/cluster/cluster_log.c -prune -o) -name '*.c' -print | sort)
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 LIB_OBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c) \
@@ -230,9 +230,10 @@ test-address:
 
 test-programs: $(TEST_BIN) $(SIM)
 
-# Threads write and sync files, make snapshots, have sessions of one RocksDB, run its background work and answer
-# scrapes.
-THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store rocks_sessions)
+# Threads write and sync files, make snapshots, have sessions of one RocksDB, write the Raft log, run RocksDB's
+# background work and answer scrapes.
+THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store rocks_sessions) \
+                 $(if $(RAFT_LIB),$(BUILD)/tests/raft/test_cluster_log)
 THREAD_SERVER := $(addprefix tests/server/test_,metrics.py waitaof.py persistence.py rocks.py)
 THREAD_ONLY   := told or overdue or silent or local_disk or bgsave or one_moment or restart_after or on_and_off or \
                  automatic or swapped or sync_modes or cleaner_counters or reads_leave

@@ -1,0 +1,62 @@
+/* The Raft logs of a node: struct raft_log (raft/raft_log.h) for any number of regions, in the RocksDB
+ * database that also holds their data.
+ *
+ *     struct cluster_logs *logs = cluster_logs_open(loop, db, log);
+ *     struct raft_log *l = cluster_log_open(logs, region, on_durable, member);
+ *     member->group = group_open(&config, l, machine);        on_durable: group_durable(group, number)
+ *     ...
+ *     group_close(member->group); cluster_log_close(l); cluster_logs_close(logs);
+ *
+ * One thread writes for all regions. The loop puts what they write into a batch; the thread takes the batch,
+ * writes and syncs it, and meanwhile the loop fills the next one:
+ *
+ *     loop     write(1) write(2)   write(3) … write(9)              durable(2)      durable(9)
+ *                  \_____________       \___________________         /               /
+ *     thread             write 1, 2 · sync            write 3 … 9 · sync           …
+ *
+ * Rules, referred to by number in cluster_log.c:
+ *   1  All regions' writes are in one order, and each batch is atomic. After a crash the logs are as a prefix
+ *      of the writes left them.
+ *   2  A batch with a write that asks for a sync is written at once. Others (a commit index, a compaction)
+ *      wait for the next batch: losing them does no harm.
+ *   3  Syncing a batch makes everything durable that engines of the database committed before it, because
+ *      they share RocksDB's log. Commits of engines don't wait for the sync.
+ *   4  A write or a sync that fails ends the process: nothing can be said about the log then.
+ *   5  What load() says is the state after all writes so far. Entries are read from RocksDB, where those
+ *      that were reported durable are.
+ *
+ * Everything is called on the loop's thread, and so is `durable`. */
+#ifndef MAYFLY_CLUSTER_CLUSTER_LOG_H
+#define MAYFLY_CLUSTER_CLUSTER_LOG_H
+
+#include <uv.h>
+
+#include "base/log.h"
+#include "engine/rocks/rocks.h"
+#include "raft/raft_log.h"
+
+struct cluster_logs;
+
+/* NULL: no thread could be started, or the loop is out of descriptors; logged. `db` outlives it. */
+struct cluster_logs *cluster_logs_open(uv_loop_t *loop, struct rocks *db, const struct log *log);
+/* Writes what is queued and stops the thread; `durable` is not called any more. After the logs of all regions
+ * were closed. The memory goes when the loop runs next; the database may be closed at once. NULL is fine. */
+void cluster_logs_close(struct cluster_logs *logs);
+
+/* The log of a region, empty if there is none. `durable` gets the number of a write: it and all before
+ * it would survive a crash. It may write, and close this log or others. A region has one log open at a time.
+ * NULL: the rows can't be read, or make no sense; logged. */
+struct raft_log *cluster_log_open(struct cluster_logs *logs, u64 region,
+                                  void (*durable)(void *arg, u64 number), void *arg);
+/* What was written stays written, and becomes durable in time; `durable` is not called for it. */
+void cluster_log_close(struct raft_log *log); /* NULL is fine */
+/* The same, and with the next batch all of the region's rows go: its member was removed. */
+void cluster_log_destroy(struct raft_log *log);
+
+/* Counters since the start, for INFO. */
+struct cluster_logs_stats {
+    u64 batches, syncs, writes, entries, bytes; /* bytes: of entries */
+};
+void cluster_logs_stats(struct cluster_logs *logs, struct cluster_logs_stats *out);
+
+#endif
