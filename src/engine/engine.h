@@ -234,11 +234,11 @@ struct engine_limits {
 };
 
 /* The position in a history of replication: kept with the data, if that is kept, by the next commit. */
-struct engine_note {
+struct engine_repl_position {
     struct buf text;
     bool changed;
 };
-#define ENGINE_NOTE_MAX 4096 /* bytes */
+#define ENGINE_REPL_POSITION_MAX 4096 /* bytes */
 
 struct engine {
     const struct engine_ops *ops;
@@ -258,7 +258,7 @@ struct engine {
 
     /* Inputs: the caller sets them, the transaction goes by them. */
     struct engine_limits limits; /* may change at run time (CONFIG SET) */
-    struct engine_note note;
+    struct engine_repl_position repl_position;
     i64 now_ms;         /* set by begin(): the time by which things are dead */
     u32 fresh_access;   /* access bits a key gets when it is written */
     bool relaxed;       /* what is committed now can be done again if it is lost: durable later will do */

@@ -141,11 +141,11 @@ void replication_begin_tick(struct server *s)
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct engine_note *note = &lone_region(s)->eng->note;
+    struct engine_repl_position *to = &lone_region(s)->eng->repl_position;
     if (!lone_region(s)->eng->caps.durable) return;
-    buf_clear(&note->text);
-    buf_printf(&note->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
-    note->changed = true;
+    buf_clear(&to->text);
+    buf_printf(&to->text, "%s %llu %u", r->stream.id, (ull)(r->stream.end + r->stream.staged), selected(s));
+    to->changed = true;
 }
 
 void replication_cron(struct server *s)
@@ -226,11 +226,11 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
 
 static void replication_load_note(struct server *s)
 {
-    const struct buf *note = &lone_region(s)->eng->note.text;
+    const struct buf *stored = &lone_region(s)->eng->repl_position.text;
     char text[128], id[STREAM_ID + 1];
     unsigned long long position;
     unsigned db;
-    snprintf(text, sizeof text, "%.*s", (int)MIN(note->n, sizeof text - 1), note->n ? note->p : "");
+    snprintf(text, sizeof text, "%.*s", (int)MIN(stored->n, sizeof text - 1), stored->n ? stored->p : "");
     if (sscanf(text, "%40s %llu %u", id, &position, &db) != 3 || strlen(id) != STREAM_ID) return;
     memcpy(s->repl.loaded_id, id, sizeof id);
     s->repl.loaded_position = (i64)position;

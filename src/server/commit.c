@@ -113,7 +113,7 @@ static bool commit_data(struct server *s, bool relaxed)
 {
     struct stream *stream = &s->repl.stream;
     struct engine *e = node_engine(&s->node);
-    bool moves = stream->staged > 0, noted = e->note.changed;
+    bool moves = stream->staged > 0, noted = e->repl_position.changed;
     if (UNLIKELY(moves)) replication_note(s);
     bool kept = commit_regions(s, relaxed);
     if (UNLIKELY(!kept)) {

@@ -709,5 +709,5 @@ int engine_suite(engine_open_fn open)
         TEST(test_random_volatile_knows_no_age), TEST(test_prefetch),
     };
     return cmocka_run_group_tests_name("engine suite", tests, NULL, NULL) + snapshot_suite(open) +
-           spare_suite(open) + forecast_suite(open) + companion_suite(open);
+           staging_suite(open) + forecast_suite(open) + companion_suite(open);
 }

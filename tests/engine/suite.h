@@ -10,7 +10,7 @@ typedef struct engine *(*engine_open_fn)(u32 databases, u64 seed);
 /* Runs everything on engines made by open; returns the number of failures. */
 int engine_suite(engine_open_fn open);
 int snapshot_suite(engine_open_fn open); /* parts of it: suite_snapshot.c … */
-int spare_suite(engine_open_fn open);
+int staging_suite(engine_open_fn open);
 int forecast_suite(engine_open_fn open);
 int companion_suite(engine_open_fn open);
 

@@ -507,7 +507,7 @@ static void due_key(void *arg, struct key_ref *ref)
 {
     struct world *w = arg;
     struct mval *m = &w->key[ref->db][text_id(ref->key)];
-    assert_true(ref->db < w->e->databases); /* nothing of a spare one */
+    assert_true(ref->db < w->e->databases); /* nothing of a staging one */
     check_ref(w, ref->db, text_id(ref->key), ref);
     i64 field_ms = mval_nearest_field(m);
     assert_true(!alive(m->deadline_ms, w->now_ms) || !alive(field_ms, w->now_ms));
@@ -520,8 +520,8 @@ u64 drain_due(struct world *w, u32 db)
     u64 total = 0;
     for (u32 n; (n = w->ops->due(w->e, w->now_ms, 1 + below(100), due_key, w));) total += n;
     i64 next = w->ops->next_due(w->e);
-    for (u32 spare = w->e->databases; spare < DBS; spare++)
-        if (w->ops->count(w->e, spare)) return total; /* there may have been nothing to offer */
+    for (u32 staging = w->e->databases; staging < DBS; staging++)
+        if (w->ops->count(w->e, staging)) return total; /* there may have been nothing to offer */
     assert_true(next > w->now_ms);
     for (u32 id = 0; id < IDS && db < w->e->databases; id++) {
         check_not_late(w, w->key[db][id].deadline_ms, next);

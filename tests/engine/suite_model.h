@@ -37,7 +37,7 @@ struct mval {
     bool seen;
 };
 
-/* An engine that has fewer than DBS databases is asked for its spare ones, too. */
+/* An engine that has fewer than DBS databases is asked for its staging ones, too. */
 struct world {
     struct engine *e;
     const struct engine_ops *ops;

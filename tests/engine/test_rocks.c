@@ -159,7 +159,7 @@ static void stray_step(void)
 
 /* -- tests ------------------------------------------------------------------------------------------ */
 
-/* What was in spare databases is gone after a start. */
+/* What was in staging databases is gone after a start. */
 static void reopen_often(u32 databases)
 {
     char path[256];
@@ -195,7 +195,7 @@ static void test_reopen(void **state)
     reopen_often(DBS);
 }
 
-static void test_reopen_with_spare(void **state)
+static void test_reopen_with_staging(void **state)
 {
     (void)state;
     reopen_often(DBS - 1);
@@ -222,7 +222,7 @@ static void test_abort(void **state)
     abort_often(DBS);
 }
 
-static void test_abort_with_spare(void **state)
+static void test_abort_with_staging(void **state)
 {
     (void)state;
     abort_often(DBS - 1);
@@ -319,9 +319,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reopen),
-        cmocka_unit_test(test_reopen_with_spare),
+        cmocka_unit_test(test_reopen_with_staging),
         cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_abort_with_spare),
+        cmocka_unit_test(test_abort_with_staging),
         cmocka_unit_test(test_companion_crash),
         cmocka_unit_test(test_negative_zero),
         cmocka_unit_test(test_refused),

@@ -190,7 +190,7 @@ struct world {
     struct store_session store;
     struct rk_db db[DBS];
     struct rk_db *dbs[DBS];
-    struct due_counts *counts;
+    struct due_shared *counts;
     struct row key[DBS][KEYS], stored[DBS][KEYS]; /* stored: as of the last commit */
     char name[KEYS][16];
     u64 offered, seen;
@@ -365,7 +365,7 @@ static void world_open(struct world *w, u64 seed)
     }
     end_rows(w);
     w->rk.region = (struct rocks_region){1, 1, 0, ROCKS_SLOTS - 1};
-    w->counts = due_counts_new(1, 5);
+    w->counts = due_shared_new(1, 5);
     assert_non_null(due_open(&w->rk, w->counts));
     remember(w);
     remember_counts(w);
@@ -375,7 +375,7 @@ static void world_open(struct world *w, u64 seed)
 static void world_close(struct world *w)
 {
     due_close(w->rk.due);
-    due_counts_free(w->counts);
+    due_shared_free(w->counts);
     for (u32 f = 0; f < FAM_COUNT; f++) {
         while (w->store.n[f]) remove_at(&w->store, f, w->store.n[f] - 1);
         mem_free(w->store.row[f]);
@@ -389,8 +389,8 @@ static void reopen(struct world *w)
 {
     w->store.fail_in = 0;
     due_close(w->rk.due);
-    due_counts_free(w->counts);
-    w->counts = due_counts_new(1, 5);
+    due_shared_free(w->counts);
+    w->counts = due_shared_new(1, 5);
     assert_non_null(due_open(&w->rk, w->counts));
     for (u32 db = 0; db < DBS; db++)
         for (u32 id = 0; id < KEYS; id++) w->key[db][id].stored.field_due_ms = 0;
@@ -467,7 +467,7 @@ static bool stored_alike(struct world *w, const struct bucket *b)
     put_u64(key + 9, b->name.index);
     key[17] = (char)b->name.level;
     put_u64(key + 18, (u64)b->name.bucket);
-    tally_append(&want, b);
+    due_counts_append(&want, b);
     bool alike = store_get(&w->store, FAM_INFO, bytes_of(key, sizeof key), &v) && bytes_eq(v.b, buf_bytes(&want));
     buf_release(&want);
     return alike;
@@ -477,11 +477,11 @@ static bool stored_alike(struct world *w, const struct bucket *b)
 static void check(struct world *w)
 {
     struct due *d = w->rk.due;
-    struct tally want;
+    struct due_counts want;
     struct drain at;
     struct store_value v;
     u64 buckets = 0;
-    tally_init(&want, 1);
+    due_counts_init(&want, 1);
     bool written = store_get(&w->store, FAM_INFO, bytes_of("p\0\0\0\0\0\0\0\1", 9), &v);
     if (written) assert_true(drain_read(v.b, &at));
     for (u32 db = 0; db < DBS; db++) {
@@ -497,15 +497,15 @@ static void check(struct world *w)
                 struct place p = due_place(d, each[i], &n);
                 assert_true(written && same_place(p, place_now(&at, each[i], n.index, n.slot, n.key)));
                 assert_true(holds(&w->store, FAM_DEADLINE, due_row(d, p, &n)));
-                if (i == 0) tally_count(&want, n.index, p, each[i], 1);
+                if (i == 0) due_counts_add(&want, n.index, p, each[i], 1);
             }
         }
         assert_true(w->db[db].count == count && w->db[db].expires == expires);
     }
     struct table_iter it = {0};
-    for (struct bucket *b; (b = tally_next(&want, &it, 0)); buckets++) assert_true(stored_alike(w, b));
+    for (struct bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++) assert_true(stored_alike(w, b));
     assert_int_equal(w->store.n[FAM_INFO], buckets + written);
-    tally_clear(&want);
+    due_counts_clear(&want);
 }
 
 static void add_up(void *arg, const struct due_span *s)

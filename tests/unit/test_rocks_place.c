@@ -130,7 +130,7 @@ struct key {
 
 struct world {
     struct drain d;
-    struct tally counts;
+    struct due_counts counts;
     struct key key[KEYS];
     char last[8];
     u64 files, visits, expired;
@@ -148,7 +148,7 @@ static void unfile(struct world *w, struct key *k)
 {
     if (!k->deadline_ms) return;
     assert_same(place(w, k), k->at); /* nobody remembers, and everybody knows */
-    tally_count(&w->counts, k->index, k->at, k->deadline_ms, -1);
+    due_counts_add(&w->counts, k->index, k->at, k->deadline_ms, -1);
     k->deadline_ms = 0;
 }
 
@@ -156,7 +156,7 @@ static void file(struct world *w, struct key *k, i64 deadline_ms)
 {
     k->deadline_ms = deadline_ms;
     k->at = place(w, k);
-    tally_count(&w->counts, k->index, k->at, deadline_ms, 1);
+    due_counts_add(&w->counts, k->index, k->at, deadline_ms, 1);
     w->files++;
 }
 
@@ -211,25 +211,25 @@ static bool step(struct world *w)
 
 static void check(struct world *w)
 {
-    struct tally want;
+    struct due_counts want;
     struct table_iter it = {0}, other = {0};
     u64 buckets = 0;
-    tally_init(&want, 1);
+    due_counts_init(&want, 1);
     for (u32 i = 0; i < KEYS; i++) {
         struct key *k = &w->key[i];
         if (!k->deadline_ms) continue;
         assert_same(place(w, k), k->at);
-        tally_count(&want, k->index, k->at, k->deadline_ms, 1);
+        due_counts_add(&want, k->index, k->at, k->deadline_ms, 1);
     }
-    for (struct bucket *b; (b = tally_next(&want, &it, 0)); buckets++) {
+    for (struct bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++) {
         bytes key = bytes_of(&b->name, sizeof b->name);
         struct bucket *got = table_find(&w->counts.buckets, key, table_hash(&w->counts.buckets, key));
         assert_non_null(got);
         assert_true(got->keys == b->keys && got->past_start == b->past_start);
     }
-    while (tally_next(&w->counts, &other, 0)) buckets--;
+    while (due_counts_next(&w->counts, &other, 0)) buckets--;
     assert_int_equal(buckets, 0);
-    tally_clear(&want);
+    due_counts_clear(&want);
 }
 
 static void forget(void *arg UNUSED, const struct bucket *b) { assert_true((i64)b->keys >= 0); }
@@ -239,7 +239,7 @@ static void random_drain(u64 seed, bool clock_steps)
     static struct world w;
     rng = seed;
     w = (struct world){.now_ms = START, .d = {.from_ms = START, .to_ms = START}};
-    tally_init(&w.counts, seed);
+    due_counts_init(&w.counts, seed);
     for (u32 i = 0; i < KEYS; i++) {
         w.key[i] = (struct key){.index = 1 + i % 2, .slot = (u16)(i % 5)};
         snprintf(w.key[i].name, sizeof w.key[i].name, "%u", i);
@@ -263,11 +263,11 @@ static void random_drain(u64 seed, bool clock_steps)
                 assert_true(!w.key[i].deadline_ms || w.key[i].deadline_ms + 64 > w.now_ms);
         }
         if (n % 100 == 0) check(&w);
-        if (n % 1000 == 0) tally_settle(&w.counts, forget, NULL);
+        if (n % 1000 == 0) due_counts_settle(&w.counts, forget, NULL);
     }
     assert_true(w.expired > 300);
     assert_true(w.visits < 4 * w.files); /* filing anew included */
-    tally_clear(&w.counts);
+    due_counts_clear(&w.counts);
 }
 
 static void test_drain(void **state)
@@ -298,16 +298,16 @@ static void test_vectors_bucket(void **state)
 {
     (void)state;
     static const i64 deadline_ms[] = {START, START + 1000, START + 60000};
-    struct tally t;
+    struct due_counts t;
     struct table_iter it = {0};
     struct buf b = {0};
     struct place p = {.level = 2, .bucket = START >> PLACE_SHIFT(2)};
-    tally_init(&t, 1);
-    for (u32 i = 0; i < ARRAY_LEN(deadline_ms); i++) tally_count(&t, 1, p, deadline_ms[i], 1);
-    tally_append(&b, tally_next(&t, &it, 1));
+    due_counts_init(&t, 1);
+    for (u32 i = 0; i < ARRAY_LEN(deadline_ms); i++) due_counts_add(&t, 1, p, deadline_ms[i], 1);
+    due_counts_append(&b, due_counts_next(&t, &it, 1));
     assert_hex(&b, "0000000000000003" "0000000000052648" "0000002000400000" "02be02" "0126");
     buf_release(&b);
-    tally_clear(&t);
+    due_counts_clear(&t);
 }
 
 static void test_vectors_position(void **state)

@@ -21,16 +21,16 @@
 
 /* -- the prefix -------------------------------------------------------------------------------- */
 
-static u8 companion_form(const char *prefix) { return (u8)prefix[0]; }
+static u8 mem_companion_form(const char *prefix) { return (u8)prefix[0]; }
 
-static void *companion_object(const char *prefix)
+static void *mem_companion_object(const char *prefix)
 {
     void *p;
     memcpy(&p, prefix + 8, sizeof p);
     return p;
 }
 
-static void companion_set_object(char *prefix, u8 form, void *object)
+static void mem_companion_set_object(char *prefix, u8 form, void *object)
 {
     prefix[0] = (char)form;
     memcpy(prefix + 8, &object, sizeof object);
@@ -38,18 +38,18 @@ static void companion_set_object(char *prefix, u8 form, void *object)
 
 static const char *prefix_of(const struct entry *entry) { return (const char *)entry - ENTRY_PREFIX; }
 
-static bytes companion_head(const char *prefix)
+static bytes mem_companion_head(const char *prefix)
 {
-    switch (companion_form(prefix)) {
+    switch (mem_companion_form(prefix)) {
     case IN_BLOB: {
-        const packed *b = companion_object(prefix);
+        const packed *b = mem_companion_object(prefix);
         return packed_get(b, packed_first(b));
     }
     case IN_ROWS: {
-        const struct mem_rows *r = companion_object(prefix);
+        const struct mem_rows *r = mem_companion_object(prefix);
         return bytes_of(r->head, r->head_bytes);
     }
-    default: return bytes_of(prefix + 1, companion_form(prefix));
+    default: return bytes_of(prefix + 1, mem_companion_form(prefix));
     }
 }
 
@@ -58,9 +58,9 @@ static packed *blob_with_head(bytes head) { return packed_insert(packed_new(), P
 
 static void blob_to_rows(char *prefix)
 {
-    packed *b = companion_object(prefix);
+    packed *b = mem_companion_object(prefix);
     struct mem_rows *r = mem_rows_new();
-    mem_rows_set_head(r, companion_head(prefix));
+    mem_rows_set_head(r, mem_companion_head(prefix));
     u32 at = packed_next(b, packed_first(b));
     while (at != PACKED_END) {
         u32 value = packed_next(b, at);
@@ -68,13 +68,13 @@ static void blob_to_rows(char *prefix)
         at = packed_next(b, value);
     }
     packed_free(b);
-    companion_set_object(prefix, IN_ROWS, r);
+    mem_companion_set_object(prefix, IN_ROWS, r);
 }
 
 /* A blob was changed, and may have moved. */
 static void blob_changed(char *prefix, packed *b)
 {
-    companion_set_object(prefix, IN_BLOB, b);
+    mem_companion_set_object(prefix, IN_BLOB, b);
     if (packed_bytes(b) > BLOB_MAX) blob_to_rows(prefix);
 }
 
@@ -83,11 +83,11 @@ static void write_head(char *prefix, bytes head)
     char copy[COMPANION_HEAD_MAX]; /* it may be what head() gave */
     if (head.n) memcpy(copy, head.p, head.n);
     head.p = copy;
-    u8 form = companion_form(prefix);
+    u8 form = mem_companion_form(prefix);
     if (form == IN_ROWS) {
-        mem_rows_set_head(companion_object(prefix), head);
+        mem_rows_set_head(mem_companion_object(prefix), head);
     } else if (form == IN_BLOB) {
-        packed *b = companion_object(prefix);
+        packed *b = mem_companion_object(prefix);
         blob_changed(prefix, packed_replace(b, packed_first(b), head));
     } else if (head.n <= HEAD_INLINE) {
         prefix[0] = (char)head.n;
@@ -100,17 +100,17 @@ static void write_head(char *prefix, bytes head)
 void mem_companion_discard(struct mem_engine *m, struct entry *entry)
 {
     char *prefix = entry_prefix(entry);
-    if (companion_form(prefix) == IN_BLOB) packed_free(companion_object(prefix));
-    if (companion_form(prefix) == IN_ROWS) mem_rows_discard(m, companion_object(prefix));
+    if (mem_companion_form(prefix) == IN_BLOB) packed_free(mem_companion_object(prefix));
+    if (mem_companion_form(prefix) == IN_ROWS) mem_rows_discard(m, mem_companion_object(prefix));
     prefix[0] = 0;
 }
 
 size_t mem_companion_memory(const struct entry *entry)
 {
     const char *prefix = prefix_of(entry);
-    switch (companion_form(prefix)) {
-    case IN_BLOB: return ENTRY_PREFIX + packed_memory(companion_object(prefix));
-    case IN_ROWS: return ENTRY_PREFIX + mem_rows_memory(companion_object(prefix));
+    switch (mem_companion_form(prefix)) {
+    case IN_BLOB: return ENTRY_PREFIX + packed_memory(mem_companion_object(prefix));
+    case IN_ROWS: return ENTRY_PREFIX + mem_rows_memory(mem_companion_object(prefix));
     default: return ENTRY_PREFIX;
     }
 }
@@ -125,7 +125,7 @@ static struct entry *find_kept(struct engine *e, const struct key_ref *ref)
 }
 
 /* The entry with the companion in front of it, the key's or its own; NULL: there is none. */
-static struct entry *companion_find(struct engine *e, const struct key_ref *ref)
+static struct entry *mem_companion_find(struct engine *e, const struct key_ref *ref)
 {
     struct entry *entry = ref->entry;
     if (entry && entry_has_companion(entry)) return entry;
@@ -134,7 +134,7 @@ static struct entry *companion_find(struct engine *e, const struct key_ref *ref)
 
 size_t mem_companion_usage(struct engine *e, struct key_ref *ref)
 {
-    const struct entry *entry = companion_find(e, ref);
+    const struct entry *entry = mem_companion_find(e, ref);
     if (!entry) return 0;
     size_t name = entry == ref->entry ? 0 : entry_size(entry) + sizeof(u64);
     return name + mem_companion_memory(entry);
@@ -158,9 +158,9 @@ static struct entry *kept_new(struct engine *e, const struct key_ref *ref)
 }
 
 /* The prefix of a companion that is about to change, made if there is none. A snapshot gets it before. */
-static char *companion_open(struct engine *e, struct key_ref *ref)
+static char *mem_companion_open(struct engine *e, struct key_ref *ref)
 {
-    struct entry *entry = companion_find(e, ref);
+    struct entry *entry = mem_companion_find(e, ref);
     if (entry && entry != ref->entry) {
         mem_keep(e, &(struct key_ref){.key = ref->key, .db = ref->db, .hash = ref->hash, .entry = entry});
         return entry_prefix(entry);
@@ -190,24 +190,24 @@ static void remove_kept(struct engine *e, const struct key_ref *ref, struct entr
 
 /* -- primitives: the companion as a whole --------------------------------------------------------- */
 
-static bool companion_get_head(struct engine *e, struct key_ref *ref, bytes *head)
+static bool mem_companion_get_head(struct engine *e, struct key_ref *ref, bytes *head)
 {
-    const struct entry *entry = companion_find(e, ref);
-    if (entry) *head = companion_head(prefix_of(entry));
+    const struct entry *entry = mem_companion_find(e, ref);
+    if (entry) *head = mem_companion_head(prefix_of(entry));
     return entry != NULL;
 }
 
-static void companion_set_head(struct engine *e, struct key_ref *ref, bytes head)
+static void mem_companion_set_head(struct engine *e, struct key_ref *ref, bytes head)
 {
     CHECK(head.n <= COMPANION_HEAD_MAX);
     char copy[COMPANION_HEAD_MAX]; /* it may be in the entry, which may move */
     if (head.n) memcpy(copy, head.p, head.n);
-    write_head(companion_open(e, ref), bytes_of(copy, head.n));
+    write_head(mem_companion_open(e, ref), bytes_of(copy, head.n));
 }
 
-static void companion_drop(struct engine *e, struct key_ref *ref)
+static void mem_companion_drop(struct engine *e, struct key_ref *ref)
 {
-    struct entry *entry = companion_find(e, ref);
+    struct entry *entry = mem_companion_find(e, ref);
     if (!entry) return;
     if (entry != ref->entry) {
         remove_kept(e, ref, entry);
@@ -218,15 +218,15 @@ static void companion_drop(struct engine *e, struct key_ref *ref)
     move_entry(e, ref, false);
 }
 
-static bool companion_kept(struct engine *e, struct key_ref *ref)
+static bool mem_companion_kept(struct engine *e, struct key_ref *ref)
 {
-    const struct entry *entry = companion_find(e, ref);
+    const struct entry *entry = mem_companion_find(e, ref);
     return entry && entry_type(entry) == TYPE_NONE;
 }
 
-static void companion_keep(struct engine *e, struct key_ref *ref, bool stays)
+static void mem_companion_keep(struct engine *e, struct key_ref *ref, bool stays)
 {
-    struct entry *entry = companion_find(e, ref);
+    struct entry *entry = mem_companion_find(e, ref);
     if (!entry || (entry_type(entry) == TYPE_NONE) == stays) return;
     if (stays) {
         mem_keep(e, ref);
@@ -235,7 +235,7 @@ static void companion_keep(struct engine *e, struct key_ref *ref, bool stays)
     } else if (!ref->entry) {
         remove_kept(e, ref, entry);
     } else {
-        char *prefix = companion_open(e, ref); /* a snapshot gets both as they are */
+        char *prefix = mem_companion_open(e, ref); /* a snapshot gets both as they are */
         mem_keep(e, ref);
         move_entry(e, ref, true);
         memcpy(entry_prefix(ref->entry), prefix, ENTRY_PREFIX);
@@ -260,14 +260,15 @@ static u32 blob_find(const packed *b, bytes name, bool *equal)
     return at;
 }
 
-static bool companion_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+static bool mem_companion_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
 {
-    const struct entry *entry = companion_find(e, ref);
+    const struct entry *entry = mem_companion_find(e, ref);
     if (!entry) return false;
     const char *prefix = prefix_of(entry);
-    if (companion_form(prefix) == IN_ROWS) return mem_rows_read(e, companion_object(prefix), name, value);
-    if (companion_form(prefix) != IN_BLOB) return false;
-    const packed *b = companion_object(prefix);
+    if (mem_companion_form(prefix) == IN_ROWS)
+        return mem_rows_read(e, mem_companion_object(prefix), name, value);
+    if (mem_companion_form(prefix) != IN_BLOB) return false;
+    const packed *b = mem_companion_object(prefix);
     bool equal;
     u32 at = blob_find(b, name, &equal);
     if (equal && value) *value = packed_get(b, packed_next(b, at));
@@ -276,7 +277,7 @@ static bool companion_get(struct engine *e, struct key_ref *ref, bytes name, byt
 
 static void blob_put(char *prefix, bytes name, bytes value)
 {
-    packed *b = companion_object(prefix);
+    packed *b = mem_companion_object(prefix);
     bool equal;
     u32 at = blob_find(b, name, &equal);
     if (equal) {
@@ -290,37 +291,37 @@ static void blob_put(char *prefix, bytes name, bytes value)
 }
 
 /* A copy of slices that may be in the companion itself. */
-static bytes companion_save(struct engine *e, bytes b)
+static bytes mem_companion_save(struct engine *e, bytes b)
 {
     char *p = arena_alloc(&mem_of(e)->handed_out, b.n ? b.n : 1);
     if (b.n) memcpy(p, b.p, b.n);
     return bytes_of(p, b.n);
 }
 
-static void companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
+static void mem_companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
-    char *prefix = companion_open(e, ref);
-    if (companion_form(prefix) != IN_ROWS) {
-        name = companion_save(e, name);
-        value = companion_save(e, value);
+    char *prefix = mem_companion_open(e, ref);
+    if (mem_companion_form(prefix) != IN_ROWS) {
+        name = mem_companion_save(e, name);
+        value = mem_companion_save(e, value);
     }
-    if (companion_form(prefix) <= HEAD_INLINE)
-        companion_set_object(prefix, IN_BLOB, blob_with_head(companion_head(prefix)));
-    if (companion_form(prefix) == IN_BLOB && name.n + value.n > BLOB_MAX) blob_to_rows(prefix);
-    if (companion_form(prefix) == IN_BLOB) blob_put(prefix, name, value);
-    else omap_put(&((struct mem_rows *)companion_object(prefix))->map, name, value);
+    if (mem_companion_form(prefix) <= HEAD_INLINE)
+        mem_companion_set_object(prefix, IN_BLOB, blob_with_head(mem_companion_head(prefix)));
+    if (mem_companion_form(prefix) == IN_BLOB && name.n + value.n > BLOB_MAX) blob_to_rows(prefix);
+    if (mem_companion_form(prefix) == IN_BLOB) blob_put(prefix, name, value);
+    else omap_put(&((struct mem_rows *)mem_companion_object(prefix))->map, name, value);
 }
 
-static bool companion_del(struct engine *e, struct key_ref *ref, bytes name)
+static bool mem_companion_del(struct engine *e, struct key_ref *ref, bytes name)
 {
-    if (!companion_get(e, ref, name, NULL)) return false;
-    char *prefix = companion_open(e, ref);
-    if (companion_form(prefix) == IN_ROWS)
-        return omap_del(&((struct mem_rows *)companion_object(prefix))->map, name);
-    packed *b = companion_object(prefix);
+    if (!mem_companion_get(e, ref, name, NULL)) return false;
+    char *prefix = mem_companion_open(e, ref);
+    if (mem_companion_form(prefix) == IN_ROWS)
+        return omap_del(&((struct mem_rows *)mem_companion_object(prefix))->map, name);
+    packed *b = mem_companion_object(prefix);
     bool equal;
     u32 at = blob_find(b, name, &equal);
-    companion_set_object(prefix, IN_BLOB, packed_erase(b, at, 2));
+    mem_companion_set_object(prefix, IN_BLOB, packed_erase(b, at, 2));
     return equal;
 }
 
@@ -343,26 +344,26 @@ static u32 blob_seek(const packed *b, bytes from, bool reverse)
     return value == packed_first(b) ? PACKED_END : packed_prev(b, value);
 }
 
-static void companion_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
-                           struct rows_iter *it)
+static void mem_companion_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
+                               struct rows_iter *it)
 {
-    const struct entry *entry = companion_find(e, ref);
+    const struct entry *entry = mem_companion_find(e, ref);
     const char *prefix = entry ? prefix_of(entry) : NULL;
     *it = (struct rows_iter){.eng = e, .ref = ref, .reverse = reverse};
-    if (prefix && companion_form(prefix) == IN_ROWS) {
-        mem_rows_seek(e, companion_object(prefix), from, reverse, it);
+    if (prefix && mem_companion_form(prefix) == IN_ROWS) {
+        mem_rows_seek(e, mem_companion_object(prefix), from, reverse, it);
         it->state[WALK_KIND] = WALK_ROWS;
         return;
     }
     struct blob_walk *w = (struct blob_walk *)it->state;
     it->state[WALK_KIND] = WALK_BLOB;
     w->at = PACKED_END;
-    if (!prefix || companion_form(prefix) != IN_BLOB) return;
-    w->blob = companion_object(prefix);
+    if (!prefix || mem_companion_form(prefix) != IN_BLOB) return;
+    w->blob = mem_companion_object(prefix);
     w->at = blob_seek(w->blob, from, reverse);
 }
 
-static bool companion_next(struct rows_iter *it, bytes *name, bytes *value)
+static bool mem_companion_next(struct rows_iter *it, bytes *name, bytes *value)
 {
     if (it->state[WALK_KIND] == WALK_ROWS) return mem_rows_ops.next(it, name, value);
     struct blob_walk *w = (struct blob_walk *)it->state;
@@ -379,7 +380,7 @@ static bool companion_next(struct rows_iter *it, bytes *name, bytes *value)
     return true;
 }
 
-static void companion_done(struct rows_iter *it)
+static void mem_companion_done(struct rows_iter *it)
 {
     if (it->state[WALK_KIND] == WALK_ROWS) mem_rows_ops.done(it);
     else ((struct blob_walk *)it->state)->at = PACKED_END;
@@ -402,7 +403,8 @@ static void give_kept(void *arg, void *item)
 }
 
 /* The place is the table's cursor. */
-static bool companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn, void *arg)
+static bool mem_companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn,
+                                    void *arg)
 {
     struct kept_walk w = {e, fn, arg, db, 0};
     u64 cursor = 0;
@@ -416,8 +418,16 @@ static bool companion_each_kept(struct engine *e, u32 db, struct buf *place, u32
 }
 
 const struct companion_ops mem_companion_ops = {
-    .head = companion_get_head, .set_head = companion_set_head, .put = companion_put, .get = companion_get,
-    .del = companion_del, .iter = companion_iter, .next = companion_next, .done = companion_done,
-    .drop = companion_drop, .keep = companion_keep, .kept = companion_kept,
-    .each_kept = companion_each_kept,
+    .head = mem_companion_get_head,
+    .set_head = mem_companion_set_head,
+    .put = mem_companion_put,
+    .get = mem_companion_get,
+    .del = mem_companion_del,
+    .iter = mem_companion_iter,
+    .next = mem_companion_next,
+    .done = mem_companion_done,
+    .drop = mem_companion_drop,
+    .keep = mem_companion_keep,
+    .kept = mem_companion_kept,
+    .each_kept = mem_companion_each_kept,
 };

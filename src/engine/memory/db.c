@@ -339,7 +339,7 @@ static void mem_flush(struct engine *e, u32 db)
     *old = *d;
     db_init(d, m->seed);
     if (m->snap && mem_snap_flush(m, old)) return;
-    mem_bury(m, GRAVE_KEYS, old);
+    mem_lazyfree_add(m, LAZYFREE_KEYS, old);
 }
 
 static void mem_swap(struct engine *e, u32 a, u32 b)
@@ -361,7 +361,7 @@ static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
     mem_of(e)->transaction++;
-    e->note.changed = false; /* there is nothing to keep it with */
+    e->repl_position.changed = false; /* there is nothing to keep it with */
     return true;
 }
 
@@ -381,7 +381,7 @@ static void mem_close(struct engine *e)
         wheel_release(&m->dbs[i].fields);
     }
     arena_release(&m->handed_out);
-    buf_release(&e->note.text);
+    buf_release(&e->repl_position.text);
     mem_free(m->dbs);
     mem_free(m);
 }

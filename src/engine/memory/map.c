@@ -10,7 +10,7 @@
 /* -- the struct ---------------------------------------------------------------- */
 
 static struct mem_map *map_of(const struct key_ref *ref) { return entry_object(ref->entry); }
-static u32 stride(const struct mem_map *m) { return m->is_set ? 1 : 2; }
+static u32 mem_map_stride(const struct mem_map *m) { return m->is_set ? 1 : 2; }
 
 struct mem_map *mem_map_new(struct mem_engine *eng UNUSED, bool is_set)
 {
@@ -33,7 +33,7 @@ bool mem_map_free_some(struct mem_map *m, u32 units)
 u64 mem_map_stored(struct mem_map *m)
 {
     if (m->all_ints) return intset_count(m->ints);
-    return m->small ? packed_count(m->small) / stride(m) : m->big->items.count;
+    return m->small ? packed_count(m->small) / mem_map_stride(m) : m->big->items.count;
 }
 
 static u64 dead_fields(struct mem_map *m, i64 now_ms) { return m->big ? map_table_dead(m->big, now_ms) : 0; }
@@ -43,12 +43,12 @@ u64 mem_map_count(struct mem_map *m, i64 now_ms)
     return mem_map_stored(m) - dead_fields(m, now_ms);
 }
 
-static void add_big(struct mem_map *m, bytes field, bytes value)
+static void mem_map_add_big(struct mem_map *m, bytes field, bytes value)
 {
     map_table_add(m->big, table_hash(&m->big->items, field), field, m->is_set ? NULL : &value, 0);
 }
 
-static void to_table(struct mem_engine *eng, struct mem_map *m)
+static void mem_map_to_table(struct mem_engine *eng, struct mem_map *m)
 {
     packed *p = m->small;
     m->small = NULL;
@@ -59,7 +59,7 @@ static void to_table(struct mem_engine *eng, struct mem_map *m)
             at = packed_next(p, at);
             value = packed_get(p, at);
         }
-        add_big(m, field, value);
+        mem_map_add_big(m, field, value);
     }
     packed_free(p);
 }
@@ -132,7 +132,7 @@ static void *live_item(struct engine *e, struct mem_map *m, bytes field)
     return item && alive(item_deadline(item), e->now_ms) ? item : NULL;
 }
 
-static bool map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *value)
+static bool mem_map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *value)
 {
     struct mem_map *m = map_of(ref);
     if (m->all_ints) {
@@ -141,7 +141,7 @@ static bool map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *v
         return num_parse_i64(field, &number) && intset_has(m->ints, number);
     }
     if (m->small) {
-        u32 at = packed_find(m->small, field, stride(m));
+        u32 at = packed_find(m->small, field, mem_map_stride(m));
         if (at == PACKED_END) return false;
         if (value) *value = m->is_set ? (bytes){"", 0} : packed_get(m->small, packed_next(m->small, at));
         return true;
@@ -182,7 +182,7 @@ static void leave_ints(struct mem_engine *eng, struct mem_map *m, bool packed)
     for (u32 i = 0; i < n; i++) {
         bytes member = bytes_of(digits, num_print_i64(digits, old->v[i]));
         if (m->small) m->small = packed_insert(m->small, PACKED_END, member);
-        else add_big(m, member, (bytes){"", 0});
+        else mem_map_add_big(m, member, (bytes){"", 0});
     }
     intset_free(old);
 }
@@ -198,7 +198,7 @@ static bool put_small(struct mem_map *m, u32 at, bytes field, bytes value)
     return true;
 }
 
-static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes value, bool keep_deadline)
+static bool mem_map_put(struct engine *e, struct key_ref *ref, bytes field, bytes value, bool keep_deadline)
 {
     struct mem_map *m = map_of(ref);
     mem_keep(e, ref);
@@ -212,10 +212,10 @@ static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes va
         leave_ints(mem_of(e), m, !is_int && mem_map_fits(e, m, intset_count(m->ints) + 1u, field, value));
     }
     if (m->small) {
-        u32 at = packed_find(m->small, field, stride(m));
+        u32 at = packed_find(m->small, field, mem_map_stride(m));
         if (m->is_set && at != PACKED_END) return false;
         if (stays_small(e, m, field, value, at == PACKED_END)) return put_small(m, at, field, value);
-        to_table(mem_of(e), m);
+        mem_map_to_table(mem_of(e), m);
     }
     u64 hash = table_hash(&m->big->items, field);
     void *item = map_table_find(m->big, field, hash);
@@ -233,7 +233,7 @@ static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes va
     return !live;
 }
 
-static bool map_del(struct engine *e, struct key_ref *ref, bytes field)
+static bool mem_map_del(struct engine *e, struct key_ref *ref, bytes field)
 {
     struct mem_map *m = map_of(ref);
     mem_keep(e, ref);
@@ -242,9 +242,9 @@ static bool map_del(struct engine *e, struct key_ref *ref, bytes field)
         return num_parse_i64(field, &number) && intset_remove(&m->ints, number);
     }
     if (m->small) {
-        u32 at = packed_find(m->small, field, stride(m));
+        u32 at = packed_find(m->small, field, mem_map_stride(m));
         if (at == PACKED_END) return false;
-        m->small = packed_erase(m->small, at, stride(m));
+        m->small = packed_erase(m->small, at, mem_map_stride(m));
         return true;
     }
     void *item = live_item(e, m, field);
@@ -272,7 +272,7 @@ struct walk {
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct map_iter *)0)->state), "iterator fits");
 
-static void map_iter(struct engine *e, struct key_ref *ref, struct map_iter *it)
+static void mem_map_iter(struct engine *e, struct key_ref *ref, struct map_iter *it)
 {
     struct mem_map *m = map_of(ref);
     it->eng = e;
@@ -281,7 +281,7 @@ static void map_iter(struct engine *e, struct key_ref *ref, struct map_iter *it)
     *(struct walk *)it->state = (struct walk){.small_at = m->small ? packed_first(m->small) : 0};
 }
 
-static bool map_next(struct map_iter *it, bytes *field, bytes *value)
+static bool mem_map_next(struct map_iter *it, bytes *field, bytes *value)
 {
     struct mem_map *m = map_of(it->ref);
     struct walk *w = (struct walk *)it->state;
@@ -322,7 +322,7 @@ struct map_scan {
     u32 seen;
 };
 
-static void scan_item(void *arg, void *item)
+static void mem_map_scan_item(void *arg, void *item)
 {
     struct map_scan *s = arg;
     if (!alive(item_deadline(item), s->e->now_ms)) return;
@@ -330,24 +330,24 @@ static void scan_item(void *arg, void *item)
     s->fn(s->arg, item_field(item), item_value(item), 0);
 }
 
-static u64 map_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
+static u64 mem_map_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
 {
     struct mem_map *m = map_of(ref);
     if (m->small || m->all_ints) {
         struct map_iter it;
         bytes f, v;
-        map_iter(e, ref, &it);
-        while (map_next(&it, &f, &v)) fn(arg, f, v, 0);
+        mem_map_iter(e, ref, &it);
+        while (mem_map_next(&it, &f, &v)) fn(arg, f, v, 0);
         return 0;
     }
     struct map_scan s = {e, fn, arg, 0};
     u64 steps = (u64)count * 10;
-    do cursor = table_scan(&m->big->items, cursor, scan_item, &s);
+    do cursor = table_scan(&m->big->items, cursor, mem_map_scan_item, &s);
     while (cursor && s.seen < count && --steps);
     return cursor;
 }
 
-static bool map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *field, bytes *value)
+static bool mem_map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *field, bytes *value)
 {
     struct mem_map *m = map_of(ref);
     u64 n = mem_map_count(m, e->now_ms);
@@ -358,7 +358,7 @@ static bool map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *f
         return true;
     }
     if (m->small) {
-        u32 at = packed_at(m->small, (i64)(rand_below(rng, n) * stride(m)));
+        u32 at = packed_at(m->small, (i64)(rand_below(rng, n) * mem_map_stride(m)));
         *field = packed_get(m->small, at);
         if (value) *value = m->is_set ? (bytes){"", 0} : packed_get(m->small, packed_next(m->small, at));
         return true;
@@ -369,29 +369,29 @@ static bool map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *f
     if (!alive(item_deadline(item), e->now_ms)) {
         /* Nearly all are dead: walk to a live one. */
         struct map_iter it;
-        map_iter(e, ref, &it);
-        return map_next(&it, field, value);
+        mem_map_iter(e, ref, &it);
+        return mem_map_next(&it, field, value);
     }
     *field = item_field(item);
     if (value) *value = item_value(item);
     return true;
 }
 
-static bool map_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
+static bool mem_map_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
 {
     struct mem_map *m = map_of(ref);
     *deadline_ms = 0;
-    if (m->small) return packed_find(m->small, field, stride(m)) != PACKED_END;
+    if (m->small) return packed_find(m->small, field, mem_map_stride(m)) != PACKED_END;
     void *item = live_item(e, m, field);
     if (item) *deadline_ms = item_deadline(item);
     return item != NULL;
 }
 
-static void map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
+static void mem_map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
 {
     struct mem_map *m = map_of(ref);
     mem_keep(e, ref);
-    if (m->small && deadline_ms) to_table(mem_of(e), m);
+    if (m->small && deadline_ms) mem_map_to_table(mem_of(e), m);
     if (m->small) return;
     void *item = live_item(e, m, field);
     if (!item) return;
@@ -405,7 +405,7 @@ static void reap_item(struct map_table *t, void *item, pair_fn fn, void *arg)
     map_table_remove(t, item);
 }
 
-static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
+static u32 mem_map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
 {
     struct mem_map *m = map_of(ref);
     struct map_table *t = m->big;
@@ -422,7 +422,7 @@ static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, 
     return n;
 }
 
-static bool map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
+static bool mem_map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
 {
     struct mem_map *m = map_of(ref);
     struct map_table *t = m->big;
@@ -435,20 +435,30 @@ static bool map_reap_field(struct engine *e, struct key_ref *ref, bytes field, p
     return true;
 }
 
-static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
+static u64 mem_map_dead_fields(struct engine *e, struct key_ref *ref)
 {
     return dead_fields(map_of(ref), e->now_ms);
 }
 
-static bool map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref)
+static bool mem_map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref)
 {
     const struct mem_map *m = map_of(ref);
     return m->big && m->big->field_due;
 }
 
 const struct map_ops mem_map_ops = {
-    .get = map_get, .put = map_put, .fill = mem_map_fill, .del = map_del, .iter = map_iter, .next = map_next,
-    .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
-    .set_field_deadline = map_set_field_deadline, .reap = map_reap, .reap_field = map_reap_field,
-    .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,
+    .get = mem_map_get,
+    .put = mem_map_put,
+    .fill = mem_map_fill,
+    .del = mem_map_del,
+    .iter = mem_map_iter,
+    .next = mem_map_next,
+    .scan = mem_map_scan,
+    .random = mem_map_random,
+    .field_deadline = mem_map_field_deadline,
+    .set_field_deadline = mem_map_set_field_deadline,
+    .reap = mem_map_reap,
+    .reap_field = mem_map_reap_field,
+    .has_field_deadlines = mem_map_has_field_deadlines,
+    .dead_fields = mem_map_dead_fields,
 };

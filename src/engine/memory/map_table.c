@@ -6,15 +6,15 @@
 
 /* -- items ------------------------------------------------------------------------------------- */
 
-static size_t item_need(bytes field, const bytes *value, i64 deadline_ms)
+static size_t map_table_item_need(bytes field, const bytes *value, i64 deadline_ms)
 {
     return 1u + (deadline_ms ? 8 : 0) + length_size(field.n) + field.n +
            (value ? length_size(value->n) + value->n : 0);
 }
 
-static void *item_new(bytes field, const bytes *value, i64 deadline_ms)
+static void *map_table_item_new(bytes field, const bytes *value, i64 deadline_ms)
 {
-    char *item = mem_alloc(round16(item_need(field, value, deadline_ms))), *p = item;
+    char *item = mem_alloc(round16(map_table_item_need(field, value, deadline_ms))), *p = item;
     *p++ = (char)((deadline_ms ? ITEM_DEADLINE : 0) | (value ? 0 : ITEM_NO_VALUE));
     if (deadline_ms) {
         memcpy(p, &deadline_ms, 8);
@@ -25,16 +25,16 @@ static void *item_new(bytes field, const bytes *value, i64 deadline_ms)
     return item;
 }
 
-static size_t item_size(const void *item)
+static size_t map_table_item_size(const void *item)
 {
     bytes v = item_value(item);
     bool has_value = !(*(const char *)item & ITEM_NO_VALUE);
-    return round16(item_need(item_field(item), has_value ? &v : NULL, item_deadline(item)));
+    return round16(map_table_item_need(item_field(item), has_value ? &v : NULL, item_deadline(item)));
 }
 
 /* -- the order by deadline --------------------------------------------------------------------- */
 
-static void due_remove(struct map_table *t, void *item)
+static void map_table_due_remove(struct map_table *t, void *item)
 {
     i64 deadline_ms = item_deadline(item);
     if (!deadline_ms) return;
@@ -46,7 +46,7 @@ static void due_remove(struct map_table *t, void *item)
     }
 }
 
-static void due_insert(struct map_table *t, void *item)
+static void map_table_due_insert(struct map_table *t, void *item)
 {
     i64 deadline_ms = item_deadline(item);
     if (!deadline_ms) return;
@@ -71,7 +71,7 @@ struct map_table *map_table_new(u64 seed)
     return t;
 }
 
-static void free_item(void *arg UNUSED, void *item) { mem_free(item); }
+static void map_table_free_item(void *arg UNUSED, void *item) { mem_free(item); }
 
 bool map_table_free_some(struct map_table *t, u32 units)
 {
@@ -80,7 +80,7 @@ bool map_table_free_some(struct map_table *t, u32 units)
         mem_free(t->field_due);
         t->field_due = NULL;
     }
-    if (!table_drain(&t->items, units, free_item, NULL)) return false;
+    if (!table_drain(&t->items, units, map_table_free_item, NULL)) return false;
     mem_free(t);
     return true;
 }
@@ -106,43 +106,43 @@ size_t map_table_memory(const struct map_table *t, u32 samples)
     u64 seen = 0, sum = 0;
     struct table_iter it = {0};
     for (void *item; (samples == 0 || seen < samples) && (item = table_next(&t->items, &it)); seen++)
-        sum += item_size(item);
+        sum += map_table_item_size(item);
     return n + (seen ? (size_t)((double)sum / (double)seen * (double)t->items.count) : 0);
 }
 
 void map_table_add(struct map_table *t, u64 hash, bytes field, const bytes *value, i64 deadline_ms)
 {
-    void *item = item_new(field, value, deadline_ms);
+    void *item = map_table_item_new(field, value, deadline_ms);
     table_insert(&t->items, hash, item);
-    due_insert(t, item);
+    map_table_due_insert(t, item);
 }
 
 void map_table_change(struct map_table *t, void *item, u64 hash, bytes value, i64 deadline_ms)
 {
     i64 old_ms = item_deadline(item);
     bytes old = item_value(item), field = item_field(item);
-    size_t need = item_need(field, &value, deadline_ms);
-    if (!old_ms == !deadline_ms && round16(need) == item_size(item) &&
+    size_t need = map_table_item_need(field, &value, deadline_ms);
+    if (!old_ms == !deadline_ms && round16(need) == map_table_item_size(item) &&
         length_size(old.n) == length_size(value.n)) {
         if (old_ms != deadline_ms) {
-            due_remove(t, item);
+            map_table_due_remove(t, item);
             memcpy((char *)item + 1, &deadline_ms, 8);
-            due_insert(t, item);
+            map_table_due_insert(t, item);
         }
         char *to = length_write((char *)field.p + field.n, value.n);
         if (value.n) memmove(to, value.p, value.n);
         return;
     }
-    void *fresh = item_new(field, &value, deadline_ms);
-    due_remove(t, item);
+    void *fresh = map_table_item_new(field, &value, deadline_ms);
+    map_table_due_remove(t, item);
     table_replace(&t->items, hash, item, fresh);
-    due_insert(t, fresh);
+    map_table_due_insert(t, fresh);
     mem_free(item);
 }
 
 void map_table_remove(struct map_table *t, void *item)
 {
-    due_remove(t, item);
+    map_table_due_remove(t, item);
     table_remove(&t->items, table_hash(&t->items, item_field(item)), item);
     mem_free(item);
 }

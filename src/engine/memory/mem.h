@@ -25,9 +25,9 @@ struct mem_db {
 };
 
 /* What a drop leaves behind: freed in slices by reclaim(). */
-struct grave {
-    struct grave *next;
-    enum { GRAVE_KEYS, GRAVE_BLOB, GRAVE_MAP, GRAVE_SEQ, GRAVE_ZSET, GRAVE_ROWS } kind;
+struct mem_lazyfree {
+    struct mem_lazyfree *next;
+    enum { LAZYFREE_KEYS, LAZYFREE_BLOB, LAZYFREE_MAP, LAZYFREE_SEQ, LAZYFREE_ZSET, LAZYFREE_ROWS } kind;
     void *object;
 };
 
@@ -38,8 +38,8 @@ struct mem_engine {
     struct mem_db *dbs; /* the spare ones behind the others */
     u32 due_db; /* where due() goes on */
     i64 clock_ms; /* what deadlines are filed by: the latest time but 0, at which nothing is dead */
-    struct grave *graves, *last_grave;
-    u64 grave_count;
+    struct mem_lazyfree *lazyfree, *lazyfree_last;
+    u64 lazyfree_count;
     struct mem_snap *snap; /* NULL: no snapshot */
     u8 mark;               /* of entries that are saved, or made since: of all but for a snapshot */
     struct arena handed_out; /* text made for slices handed out in this transaction … */
@@ -61,7 +61,7 @@ void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh);
  * small, else through reclaim(). Before that a snapshot gets what it needs of it.
  * ref tells the database and the hash. */
 void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry);
-void mem_bury(struct mem_engine *m, int kind, void *object);
+void mem_lazyfree_add(struct mem_engine *m, int kind, void *object);
 u64 mem_reclaim(struct engine *e, u32 units);
 
 /* -- expiry: due.c ----------------------------------------------------------- */

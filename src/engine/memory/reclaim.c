@@ -8,20 +8,20 @@
 #define LEAVES_FREE_NOW 8 /* of a stream: about a hundred entries each */
 #define SWEEP_REFS 500 /* that a call of reclaim() looks at, per wheel */
 
-void mem_bury(struct mem_engine *m, int kind, void *object)
+void mem_lazyfree_add(struct mem_engine *m, int kind, void *object)
 {
-    struct grave *g = mem_alloc(sizeof *g);
-    *g = (struct grave){.kind = kind, .object = object};
-    if (m->last_grave) m->last_grave->next = g;
-    else m->graves = g;
-    m->last_grave = g;
-    m->grave_count++;
+    struct mem_lazyfree *g = mem_alloc(sizeof *g);
+    *g = (struct mem_lazyfree){.kind = kind, .object = object};
+    if (m->lazyfree_last) m->lazyfree_last->next = g;
+    else m->lazyfree = g;
+    m->lazyfree_last = g;
+    m->lazyfree_count++;
 }
 
 void mem_rows_discard(struct mem_engine *m, struct mem_rows *r)
 {
     if (omap_leaves(&r->map) > LEAVES_FREE_NOW || !mem_rows_free_some(r, LEAVES_FREE_NOW * 2))
-        mem_bury(m, GRAVE_ROWS, r);
+        mem_lazyfree_add(m, LAZYFREE_ROWS, r);
 }
 
 static void discard(struct engine *e, const struct key_ref *ref, struct entry *entry)
@@ -32,22 +32,22 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
     switch (object ? entry_type(entry) : TYPE_NONE) {
     case TYPE_STRING:
         if (((struct blob *)object)->cap <= BLOB_FREE_NOW) mem_free(object);
-        else mem_bury(m, GRAVE_BLOB, object);
+        else mem_lazyfree_add(m, LAZYFREE_BLOB, object);
         break;
     case TYPE_HASH:
     case TYPE_SET:
         mem_map_unfile(e, ref->db, object);
         if (mem_map_stored(object) > MEM_FREE_NOW || !mem_map_free_some(object, MEM_FREE_NOW * 2))
-            mem_bury(m, GRAVE_MAP, object);
+            mem_lazyfree_add(m, LAZYFREE_MAP, object);
         break;
     case TYPE_LIST:
         if (rope_chunks(&((struct mem_seq *)object)->rope) > MEM_FREE_NOW ||
             !mem_seq_free_some(object, MEM_FREE_NOW * 2))
-            mem_bury(m, GRAVE_SEQ, object);
+            mem_lazyfree_add(m, LAZYFREE_SEQ, object);
         break;
     case TYPE_ZSET:
         if (mem_zset_count(object) > MEM_FREE_NOW || !mem_zset_free_some(object, MEM_FREE_NOW * 2))
-            mem_bury(m, GRAVE_ZSET, object);
+            mem_lazyfree_add(m, LAZYFREE_ZSET, object);
         break;
     case TYPE_STREAM: mem_rows_discard(m, object); break;
     case TYPE_NONE: break;
@@ -63,7 +63,7 @@ void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entr
 
 /* An entry of a flushed database: nothing of it is filed anywhere any more, and
  * no snapshot waits for it, whatever its mark may mean by now. */
-static void discard_flushed(void *arg, void *item)
+static void mem_discard_flushed(void *arg, void *item)
 {
     struct key_ref ref = {.db = 0};
     struct mem_map *m = entry_type(item) == TYPE_HASH ? entry_object(item) : NULL;
@@ -71,19 +71,19 @@ static void discard_flushed(void *arg, void *item)
     discard(arg, &ref, item);
 }
 
-static bool dig(struct mem_engine *m, struct grave *g, u32 units)
+static bool mem_lazyfree_step(struct mem_engine *m, struct mem_lazyfree *g, u32 units)
 {
     switch (g->kind) {
-    case GRAVE_BLOB: mem_free(g->object); return true;
-    case GRAVE_MAP: return mem_map_free_some(g->object, units);
-    case GRAVE_SEQ: return mem_seq_free_some(g->object, units);
-    case GRAVE_ZSET: return mem_zset_free_some(g->object, units);
-    case GRAVE_ROWS: return mem_rows_free_some(g->object, units);
-    case GRAVE_KEYS: break;
+    case LAZYFREE_BLOB: mem_free(g->object); return true;
+    case LAZYFREE_MAP: return mem_map_free_some(g->object, units);
+    case LAZYFREE_SEQ: return mem_seq_free_some(g->object, units);
+    case LAZYFREE_ZSET: return mem_zset_free_some(g->object, units);
+    case LAZYFREE_ROWS: return mem_rows_free_some(g->object, units);
+    case LAZYFREE_KEYS: break;
     }
     struct mem_db *d = g->object;
-    if (!table_drain(&d->keys, units, discard_flushed, &m->base)) return false;
-    if (!table_drain(&d->kept, units, discard_flushed, &m->base)) return false;
+    if (!table_drain(&d->keys, units, mem_discard_flushed, &m->base)) return false;
+    if (!table_drain(&d->kept, units, mem_discard_flushed, &m->base)) return false;
     if (!wheel_release_some(&d->deadlines, units) || !wheel_release_some(&d->fields, units)) return false;
     mem_free(d);
     return true;
@@ -140,14 +140,14 @@ static u64 sweep_wheels(struct mem_engine *m)
 u64 mem_reclaim(struct engine *e, u32 units)
 {
     struct mem_engine *m = mem_of(e);
-    struct grave *g = m->graves;
-    if (g && dig(m, g, units)) {
-        m->graves = g->next;
-        if (!m->graves) m->last_grave = NULL;
+    struct mem_lazyfree *g = m->lazyfree;
+    if (g && mem_lazyfree_step(m, g, units)) {
+        m->lazyfree = g->next;
+        if (!m->lazyfree) m->lazyfree_last = NULL;
         mem_free(g);
-        m->grave_count--;
+        m->lazyfree_count--;
         e->reclaimed++;
     }
     u64 left = m->snap ? mem_snap_reclaim(m, units) : 0;
-    return left + m->grave_count + sweep_wheels(m);
+    return left + m->lazyfree_count + sweep_wheels(m);
 }

@@ -45,13 +45,13 @@ size_t mem_rows_memory(const struct mem_rows *r)
 
 /* -- primitives --------------------------------------------------------------------- */
 
-static bytes rows_head(struct engine *e UNUSED, struct key_ref *ref)
+static bytes mem_rows_head(struct engine *e UNUSED, struct key_ref *ref)
 {
     const struct mem_rows *r = rows_of(ref);
     return bytes_of(r->head, r->head_bytes);
 }
 
-static void rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
+static void mem_rows_put_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
 {
     CHECK(head.n <= ROWS_HEAD_MAX);
     mem_keep(e, ref);
@@ -76,32 +76,32 @@ bool mem_rows_read(struct engine *e, const struct mem_rows *r, bytes name, bytes
     return true;
 }
 
-static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+static bool mem_rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
 {
     return mem_rows_read(e, rows_of(ref), name, value);
 }
 
-static void rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
+static void mem_rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
     mem_keep(e, ref);
     omap_put(&rows_of(ref)->map, name, value);
 }
 
-static bool rows_del(struct engine *e, struct key_ref *ref, bytes name)
+static bool mem_rows_del(struct engine *e, struct key_ref *ref, bytes name)
 {
     mem_keep(e, ref);
     return omap_del(&rows_of(ref)->map, name);
 }
 
-static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes to)
+static u64 mem_rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes to)
 {
     mem_keep(e, ref);
     return omap_erase(&rows_of(ref)->map, from, to);
 }
 
-static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about UNUSED)
+static void mem_rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about UNUSED)
 {
-    rows_erase(e, ref, from, to);
+    mem_rows_erase(e, ref, from, to);
 }
 
 /* -- walks ---------------------------------------------------------------------------- */
@@ -128,13 +128,14 @@ void mem_rows_seek(struct engine *e, const struct mem_rows *r, bytes from, bool 
     w->at = omap_seek(&r->map, from, reverse, &w->pos) ? WALK_FRESH : WALK_END;
 }
 
-static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse, struct rows_iter *it)
+static void mem_rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
+                          struct rows_iter *it)
 {
     it->ref = ref;
     mem_rows_seek(e, rows_of(ref), from, reverse, it);
 }
 
-static char *walk_place(struct rows_iter *it, size_t n)
+static char *mem_rows_walk_place(struct rows_iter *it, size_t n)
 {
     struct arena *a = &mem_of(it->eng)->handed_out;
     struct walk *w = (struct walk *)it->state;
@@ -147,7 +148,7 @@ static char *walk_place(struct rows_iter *it, size_t n)
     return w->place;
 }
 
-static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
+static bool mem_rows_next(struct rows_iter *it, bytes *name, bytes *value)
 {
     struct walk *w = (struct walk *)it->state;
     if (w->at == WALK_END) return false;
@@ -160,7 +161,7 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     omap_read(&w->pos, &row);
     size_t n = omap_name_size(&row);
     bool join = value && row.value[0].n;
-    char *p = walk_place(it, n + (join ? omap_value_size(&row) : 0));
+    char *p = mem_rows_walk_place(it, n + (join ? omap_value_size(&row) : 0));
     char *end = omap_join_name(&row, p);
     *name = bytes_of(p, n);
     if (join) omap_join_value(&row, end);
@@ -168,9 +169,17 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     return true;
 }
 
-static void rows_done(struct rows_iter *it) { ((struct walk *)it->state)->at = WALK_END; }
+static void mem_rows_done(struct rows_iter *it) { ((struct walk *)it->state)->at = WALK_END; }
 
 const struct rows_ops mem_rows_ops = {
-    .head = rows_head, .set_head = rows_set_head, .get = rows_get, .put = rows_put, .del = rows_del,
-    .erase = rows_erase, .wipe = rows_wipe, .iter = rows_iter, .next = rows_next, .done = rows_done,
+    .head = mem_rows_head,
+    .set_head = mem_rows_put_head,
+    .get = mem_rows_get,
+    .put = mem_rows_put,
+    .del = mem_rows_del,
+    .erase = mem_rows_erase,
+    .wipe = mem_rows_wipe,
+    .iter = mem_rows_iter,
+    .next = mem_rows_next,
+    .done = mem_rows_done,
 };

@@ -51,19 +51,19 @@ size_t mem_seq_memory(struct mem_seq *s, u32 samples UNUSED)
 
 const char *mem_seq_encoding(const struct mem_seq *s) { return s->quick ? "quicklist" : "listpack"; }
 
-static void seq_count(struct mem_seq *s, u64 pack_bytes)
+static void mem_seq_count(struct mem_seq *s, u64 pack_bytes)
 {
     s->pack_bytes = pack_bytes > COUNTED_MAX ? 0 : (u32)pack_bytes;
     if (s->pack_bytes == 0) s->quick = true;
 }
 
-static bool seq_exceeds(const struct engine *e, const struct mem_seq *s, u64 pack_bytes, u64 count)
+static bool mem_seq_exceeds(const struct engine *e, const struct mem_seq *s, u64 pack_bytes, u64 count)
 {
     return s->pack_bytes == 0 || listpack_exceeds(e->limits.list_max_listpack_size, pack_bytes, count);
 }
 
 /* To be called before n elements are added. Redis adds their lengths, not what they will take. */
-static void seq_grow(const struct engine *e, struct mem_seq *s, const bytes *v, u32 n)
+static void mem_seq_grow(const struct engine *e, struct mem_seq *s, const bytes *v, u32 n)
 {
     u64 length = 0, cost = 0;
     if (s->pack_bytes == 0) return;
@@ -71,12 +71,12 @@ static void seq_grow(const struct engine *e, struct mem_seq *s, const bytes *v, 
         length += v[i].n;
         cost += listpack_cost(v[i]);
     }
-    if (seq_exceeds(e, s, s->pack_bytes + length, rope_count(&s->rope) + n)) s->quick = true;
-    seq_count(s, s->pack_bytes + cost);
+    if (mem_seq_exceeds(e, s, s->pack_bytes + length, rope_count(&s->rope) + n)) s->quick = true;
+    mem_seq_count(s, s->pack_bytes + cost);
 }
 
 /* To be called before elements are erased, which are few if the list is one that is counted. */
-static void seq_uncount(struct mem_seq *s, u64 index, u64 n)
+static void mem_seq_uncount(struct mem_seq *s, u64 index, u64 n)
 {
     struct rope_pos pos;
     if (s->pack_bytes == 0) return;
@@ -84,84 +84,84 @@ static void seq_uncount(struct mem_seq *s, u64 index, u64 n)
         s->pack_bytes -= (u32)listpack_cost(rope_pos_get(&pos));
 }
 
-static void seq_recount(struct mem_seq *s)
+static void mem_seq_recount(struct mem_seq *s)
 {
     u64 total = LISTPACK_EMPTY;
     struct rope_pos pos;
     for (bool more = rope_seek(&s->rope, 0, &pos); more; more = rope_next(&pos))
         total += listpack_cost(rope_pos_get(&pos));
-    seq_count(s, total);
+    mem_seq_count(s, total);
 }
 
 /* To be called after elements were erased. In our chunks a number takes up to 2.5 times what it takes in a
  * listpack. */
-static void seq_shrunk(const struct engine *e, struct mem_seq *s)
+static void mem_seq_shrunk(const struct engine *e, struct mem_seq *s)
 {
     i64 limit = e->limits.list_max_listpack_size;
     if (!s->quick) return;
-    if (s->pack_bytes == 0 && s->rope.blob_memory <= 2 * listpack_bytes_max(limit)) seq_recount(s);
+    if (s->pack_bytes == 0 && s->rope.blob_memory <= 2 * listpack_bytes_max(limit)) mem_seq_recount(s);
     if (s->pack_bytes && listpack_is_half(limit, s->pack_bytes, rope_count(&s->rope))) s->quick = false;
 }
 
 /* -- primitives --------------------------------------------------------------------- */
 
-static void seq_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
+static void mem_seq_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
 {
     mem_keep(e, ref);
-    seq_grow(e, seq_of(ref), v, n);
+    mem_seq_grow(e, seq_of(ref), v, n);
     for (u32 i = 0; i < n; i++) rope_push(rope_of(ref), front, v[i]);
 }
 
-static void seq_push(struct engine *e, struct key_ref *ref, bool front, bytes value)
+static void mem_seq_push(struct engine *e, struct key_ref *ref, bool front, bytes value)
 {
-    seq_push_all(e, ref, front, &value, 1);
+    mem_seq_push_all(e, ref, front, &value, 1);
 }
 
 /* What is loaded is called by what it is, however it came to be. */
-static void seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
+static void mem_seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
 {
     struct mem_seq *s = seq_of(ref);
     mem_keep(e, ref);
-    seq_grow(e, s, v, n);
+    mem_seq_grow(e, s, v, n);
     rope_extend(&s->rope, v, n);
-    s->quick = seq_exceeds(e, s, s->pack_bytes, rope_count(&s->rope));
+    s->quick = mem_seq_exceeds(e, s, s->pack_bytes, rope_count(&s->rope));
 }
 
-static void seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
+static void mem_seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
 {
     mem_keep(e, ref);
-    seq_uncount(seq_of(ref), front ? 0 : rope_count(rope_of(ref)) - 1, 1);
+    mem_seq_uncount(seq_of(ref), front ? 0 : rope_count(rope_of(ref)) - 1, 1);
     rope_pop(rope_of(ref), front, out);
-    seq_shrunk(e, seq_of(ref));
+    mem_seq_shrunk(e, seq_of(ref));
 }
 
-static void seq_get(struct engine *e UNUSED, struct key_ref *ref, u64 index, bytes *value)
+static void mem_seq_get(struct engine *e UNUSED, struct key_ref *ref, u64 index, bytes *value)
 {
     *value = rope_get(rope_of(ref), index);
 }
 
-static void seq_set(struct engine *e, struct key_ref *ref, u64 index, bytes value)
+static void mem_seq_set(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
     mem_keep(e, ref);
-    seq_grow(e, seq_of(ref), &value, 1);
-    seq_uncount(seq_of(ref), index, 1);
+    mem_seq_grow(e, seq_of(ref), &value, 1);
+    mem_seq_uncount(seq_of(ref), index, 1);
     rope_set(rope_of(ref), index, value);
-    seq_shrunk(e, seq_of(ref));
+    mem_seq_shrunk(e, seq_of(ref));
 }
 
-static void seq_insert(struct engine *e, struct key_ref *ref, u64 index, bytes value)
+static void mem_seq_insert(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
     mem_keep(e, ref);
-    seq_grow(e, seq_of(ref), &value, 1);
+    mem_seq_grow(e, seq_of(ref), &value, 1);
     rope_insert(rope_of(ref), index, value);
 }
 
-static void seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 count)
+static void mem_seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 count)
 {
     mem_keep(e, ref);
-    seq_uncount(seq_of(ref), index, count);
+    mem_seq_uncount(seq_of(ref), index, count);
     rope_erase(rope_of(ref), index, count);
-    seq_shrunk(e, seq_of(ref));
+    mem_seq_shrunk(e, seq_of(ref));
 }
 
 /* What an iterator keeps in its state, which is never read or written as what it is declared. */
@@ -171,8 +171,7 @@ struct walk {
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct seq_iter *)0)->state), "iterator fits");
 
-static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse,
-                     struct seq_iter *it)
+static void mem_seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse, struct seq_iter *it)
 {
     struct walk *w = (struct walk *)it->state;
     it->eng = e;
@@ -181,7 +180,7 @@ static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reve
     w->at = rope_seek(rope_of(ref), index, &w->pos) ? WALK_FRESH : WALK_END;
 }
 
-static bool seq_next(struct seq_iter *it, bytes *value)
+static bool mem_seq_next(struct seq_iter *it, bytes *value)
 {
     struct walk *w = (struct walk *)it->state;
     if (w->at == WALK_END) return false;
@@ -194,7 +193,7 @@ static bool seq_next(struct seq_iter *it, bytes *value)
     return true;
 }
 
-static void seq_erase_current(struct seq_iter *it)
+static void mem_seq_erase_current(struct seq_iter *it)
 {
     struct walk *w = (struct walk *)it->state;
     CHECK(w->at == WALK_GIVEN);
@@ -202,11 +201,19 @@ static void seq_erase_current(struct seq_iter *it)
     mem_keep(it->eng, it->ref);
     if (s->pack_bytes) s->pack_bytes -= (u32)listpack_cost(rope_pos_get(&w->pos));
     w->at = rope_pos_erase(&s->rope, &w->pos, it->reverse) ? WALK_FRESH : WALK_END;
-    seq_shrunk(it->eng, s);
+    mem_seq_shrunk(it->eng, s);
 }
 
 const struct seq_ops mem_seq_ops = {
-    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get,
-    .set = seq_set, .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
-    .erase_current = seq_erase_current,
+    .push = mem_seq_push,
+    .push_all = mem_seq_push_all,
+    .fill = mem_seq_fill,
+    .pop = mem_seq_pop,
+    .get = mem_seq_get,
+    .set = mem_seq_set,
+    .insert = mem_seq_insert,
+    .erase = mem_seq_erase,
+    .iter = mem_seq_iter,
+    .next = mem_seq_next,
+    .erase_current = mem_seq_erase_current,
 };

@@ -80,7 +80,7 @@ static bool unsaved(const struct mem_engine *m, const struct entry *entry)
 }
 
 /* The entry is settled, or gone from its table: forget where it is mentioned. True: it was current. */
-static bool forget(struct mem_snap *s, const struct entry *entry)
+static bool mem_snap_forget(struct mem_snap *s, const struct entry *entry)
 {
     bool was_current = s->current == entry;
     if (was_current) s->current = NULL;
@@ -109,7 +109,7 @@ static void strike_out(struct mem_engine *m, struct mem_walk *w, enum part part)
     w->left[part]--;
     if (anything_left(w) || !w->flushed) return;
     m->base.held -= w->held;
-    mem_bury(m, GRAVE_KEYS, w->db);
+    mem_lazyfree_add(m, LAZYFREE_KEYS, w->db);
 }
 
 static void mark_saved(struct mem_engine *m, struct mem_walk *w, struct entry *entry)
@@ -139,7 +139,7 @@ void mem_snap_keep(struct engine *e, const struct key_ref *ref)
         ref_at_moment(s, w, ref->hash, entry, &at);
         s->keep(s->arg, &at);
     }
-    forget(s, entry);
+    mem_snap_forget(s, entry);
     mark_saved(m, w, entry);
 }
 
@@ -179,7 +179,7 @@ bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *en
     struct mem_walk *w = mem_db_of(e, ref->db)->walk;
     struct key_ref at;
     ref_at_moment(s, w, ref->hash, entry, &at);
-    bool was_current = forget(s, entry);
+    bool was_current = mem_snap_forget(s, entry);
     strike_out(m, w, part_of(entry));
     if (s->ended) return false;
     if (!exceeds(e, &at, HOLD_ELEMENTS, HOLD_BYTES)) {
@@ -235,17 +235,17 @@ void mem_snap_swap(struct mem_engine *m, u32 a, u32 b)
 
 /* -- the walk ---------------------------------------------------------------------------- */
 
-static bool spare_is_empty(const struct mem_engine *m)
+static bool staging_is_empty(const struct mem_engine *m)
 {
     for (u32 i = m->base.databases; i < mem_all_dbs(m); i++)
         if (m->dbs[i].keys.count || m->dbs[i].kept.count) return false;
     return true;
 }
 
-static bool snap_begin(struct engine *e, key_fn keep, void *arg)
+static bool mem_snap_begin(struct engine *e, key_fn keep, void *arg)
 {
     struct mem_engine *m = mem_of(e);
-    if (m->snap || !spare_is_empty(m)) return false;
+    if (m->snap || !staging_is_empty(m)) return false;
     struct mem_snap *s = mem_zalloc(sizeof *s + e->databases * sizeof s->walks[0]);
     s->keep = keep;
     s->arg = arg;
@@ -261,11 +261,11 @@ static bool snap_begin(struct engine *e, key_fn keep, void *arg)
 }
 
 /* What was handed out last is saved by now. */
-static void settle(struct engine *e, struct mem_snap *s)
+static void mem_snap_settle(struct engine *e, struct mem_snap *s)
 {
     struct entry *current = s->current;
     if (current) {
-        forget(s, current);
+        mem_snap_forget(s, current);
         mark_saved(mem_of(e), s->in, current);
     }
     if (s->given) orphan_free(e, s->given);
@@ -296,7 +296,8 @@ static void find_unsaved(void *arg, void *item)
     if (!x->found && entry_mark(item) != x->mark) x->found = item;
 }
 
-static void hand_out(struct mem_snap *s, struct mem_walk *w, struct entry *entry, struct key_ref *ref)
+static void mem_snap_hand_out(struct mem_snap *s, struct mem_walk *w, struct entry *entry,
+                              struct key_ref *ref)
 {
     s->current = entry;
     s->in = w;
@@ -308,7 +309,7 @@ static bool out_of_turn(struct mem_snap *s, struct key_ref *ref)
 {
     if (s->urgents) {
         s->urgents--;
-        hand_out(s, s->urgent[s->urgents].in, s->urgent[s->urgents].entry, ref);
+        mem_snap_hand_out(s, s->urgent[s->urgents].in, s->urgent[s->urgents].entry, ref);
     } else if (s->orphans) {
         s->given = orphan_take(s);
         mem_ref(ref, s->given->db, s->given->hash, s->given->entry);
@@ -320,11 +321,11 @@ static bool out_of_turn(struct mem_snap *s, struct key_ref *ref)
 
 /* The cursor stays at a bucket as long as something unsaved is in it: so nothing needs to be remembered
  * that a change of the table in between could invalidate. */
-static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
+static bool mem_snap_next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
 {
     struct mem_engine *m = mem_of(e);
     struct mem_snap *s = m->snap;
-    settle(e, s);
+    mem_snap_settle(e, s);
     *ref_of = e;
     if (out_of_turn(s, ref)) return true;
     for (u32 n = 0; n < BUCKETS_PER_NEXT; n++) {
@@ -334,7 +335,7 @@ static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref
         struct search x = {.mark = m->mark};
         u64 cursor = table_scan(table_of(w, part), w->cursor[part], find_unsaved, &x);
         if (x.found) {
-            hand_out(s, w, x.found, ref);
+            mem_snap_hand_out(s, w, x.found, ref);
             return true;
         }
         CHECK(cursor != 0); /* nothing unsaved in the last bucket, yet left > 0 */
@@ -347,18 +348,18 @@ static bool snap_next(struct engine *e, struct key_ref *ref, struct engine **ref
 
 /* -- the end ------------------------------------------------------------------------------ */
 
-static void snap_free(struct mem_engine *m)
+static void mem_snap_free(struct mem_engine *m)
 {
     for (u32 i = 0; i < mem_all_dbs(m); i++) m->dbs[i].walk = NULL;
     mem_free(m->snap);
     m->snap = NULL;
 }
 
-static void snap_end(struct engine *e)
+static void mem_snap_end(struct engine *e)
 {
     struct mem_engine *m = mem_of(e);
     struct mem_snap *s = m->snap;
-    settle(e, s);
+    mem_snap_settle(e, s);
     s->ended = true;
     for (u32 i = 0; i < s->databases; i++) {
         struct mem_walk *w = &s->walks[i];
@@ -367,7 +368,7 @@ static void snap_end(struct engine *e)
         w->left[PART_KEPT] = 0;
         strike_out(m, w, PART_KEYS);
     }
-    if (!s->orphans && !next_walk(s)) snap_free(m);
+    if (!s->orphans && !next_walk(s)) mem_snap_free(m);
 }
 
 struct marking {
@@ -396,7 +397,7 @@ u64 mem_snap_reclaim(struct mem_engine *m, u32 units)
             CHECK(w->cursor[part] != 0 || w->left[part] == 0);
             table_scan_ahead(t, w->cursor[part], 1);
         } else {
-            snap_free(m);
+            mem_snap_free(m);
             return 0;
         }
     }
@@ -406,7 +407,7 @@ u64 mem_snap_reclaim(struct mem_engine *m, u32 units)
 void mem_snap_close(struct engine *e)
 {
     struct mem_snap *s = mem_of(e)->snap;
-    if (s && !s->ended) snap_end(e);
+    if (s && !s->ended) mem_snap_end(e);
 }
 
 static void make_urgent(struct mem_snap *s, struct mem_walk *w, struct entry *entry)
@@ -418,7 +419,7 @@ static void make_urgent(struct mem_snap *s, struct mem_walk *w, struct entry *en
     s->urgent[s->urgents++].in = w;
 }
 
-static bool snap_heavy(struct engine *e, u32 db, bytes key)
+static bool mem_snap_heavy(struct engine *e, u32 db, bytes key)
 {
     struct mem_engine *m = mem_of(e);
     struct key_ref ref;
@@ -429,5 +430,8 @@ static bool snap_heavy(struct engine *e, u32 db, bytes key)
 }
 
 const struct snapshot_ops mem_snapshot_ops = {
-    .begin = snap_begin, .next = snap_next, .end = snap_end, .heavy = snap_heavy,
+    .begin = mem_snap_begin,
+    .next = mem_snap_next,
+    .end = mem_snap_end,
+    .heavy = mem_snap_heavy,
 };

@@ -89,17 +89,18 @@ static void put_shaped(struct engine *e, u32 db, bytes key, struct key_ref *ref,
     mem_ref(ref, db, ref->hash, now);
 }
 
-static void str_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes v, i64 deadline_ms)
+static void mem_str_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes v, i64 deadline_ms)
 {
     put_shaped(e, db, key, ref, v, shape_of(v, true), deadline_ms);
 }
 
-static void str_put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes v, i64 deadline_ms)
+static void mem_str_put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes v,
+                             i64 deadline_ms)
 {
     put_shaped(e, db, key, ref, v, shape_of(v, false), deadline_ms);
 }
 
-static void str_get(struct engine *e UNUSED, struct key_ref *ref, struct str_view *out)
+static void mem_str_get(struct engine *e UNUSED, struct key_ref *ref, struct str_view *out)
 {
     const struct entry *en = ref->entry;
     switch (entry_form(en)) {
@@ -116,14 +117,14 @@ static void str_get(struct engine *e UNUSED, struct key_ref *ref, struct str_vie
     }
 }
 
-static size_t str_length(struct engine *e, struct key_ref *ref)
+static size_t mem_str_length(struct engine *e, struct key_ref *ref)
 {
     struct str_view v;
-    str_get(e, ref, &v);
+    mem_str_get(e, ref, &v);
     return v.b.n;
 }
 
-static bool str_get_int(struct engine *e, struct key_ref *ref, i64 *out)
+static bool mem_str_get_int(struct engine *e, struct key_ref *ref, i64 *out)
 {
     const struct entry *en = ref->entry;
     if (LIKELY(entry_form(en) == FORM_INT)) {
@@ -131,11 +132,11 @@ static bool str_get_int(struct engine *e, struct key_ref *ref, i64 *out)
         return true;
     }
     struct str_view v;
-    str_get(e, ref, &v);
+    mem_str_get(e, ref, &v);
     return num_parse_i64(v.b, out);
 }
 
-static void str_set_int(struct engine *e, struct key_ref *ref, i64 value)
+static void mem_str_set_int(struct engine *e, struct key_ref *ref, i64 value)
 {
     struct entry *en = ref->entry;
     mem_keep(e, ref);
@@ -145,7 +146,7 @@ static void str_set_int(struct engine *e, struct key_ref *ref, i64 value)
         return;
     }
     char text[NUM_I64_LEN];
-    str_put(e, ref->db, ref->key, ref, bytes_of(text, num_print_i64(text, value)), ref->deadline_ms);
+    mem_str_put(e, ref->db, ref->key, ref, bytes_of(text, num_print_i64(text, value)), ref->deadline_ms);
 }
 
 /* Copies an entry with room for another number of value bytes. */
@@ -159,13 +160,13 @@ static struct entry *entry_resized(const struct entry *en, enum entry_form form,
 }
 
 /* Room for a string that grows: it may well grow on. */
-static size_t with_spare(size_t n) { return n + MIN(n, 1024u * 1024); }
+static size_t with_room(size_t n) { return n + MIN(n, 1024u * 1024); }
 
 static char *edit_blob(struct blob **at, size_t new_len)
 {
     struct blob *b = *at;
     if (new_len > b->cap || new_len < b->cap / 4) {
-        b->cap = new_len > b->cap ? with_spare(new_len) : new_len;
+        b->cap = new_len > b->cap ? with_room(new_len) : new_len;
         *at = b = mem_realloc(b, sizeof *b + b->cap);
     }
     if (new_len > b->n) memset(b->data + b->n, 0, new_len - b->n);
@@ -173,7 +174,7 @@ static char *edit_blob(struct blob **at, size_t new_len)
     return b->data;
 }
 
-static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
+static char *mem_str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
 {
     struct entry *en = ref->entry;
     mem_keep(e, ref);
@@ -185,13 +186,13 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
         return data;
     }
     struct str_view old;
-    str_get(e, ref, &old);
+    mem_str_get(e, ref, &old);
     struct entry *fresh;
     char *data;
     if (new_len > ENTRY_INLINE_MAX) {
         fresh = entry_resized(en, FORM_POINTER, 8);
         /* SETRANGE, SETBIT … of a new key have all of it. */
-        size_t cap = old.b.n ? with_spare(new_len) : new_len;
+        size_t cap = old.b.n ? with_room(new_len) : new_len;
         struct blob *b = blob_new(bytes_of(old.b.p, MIN(old.b.n, new_len)), cap);
         data = edit_blob(&b, new_len);
         entry_set_object(fresh, b);
@@ -209,6 +210,11 @@ static char *str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
 }
 
 const struct str_ops mem_str_ops = {
-    .put = str_put, .put_text = str_put_text, .get = str_get, .length = str_length,
-    .get_int = str_get_int, .set_int = str_set_int, .edit = str_edit,
+    .put = mem_str_put,
+    .put_text = mem_str_put_text,
+    .get = mem_str_get,
+    .length = mem_str_length,
+    .get_int = mem_str_get_int,
+    .set_int = mem_str_set_int,
+    .edit = mem_str_edit,
 };

@@ -26,11 +26,11 @@ static double item_score(const void *item)
     return score;
 }
 
-static size_t item_need(bytes member) { return round16(8 + length_size(member.n) + member.n); }
+static size_t mem_zset_item_need(bytes member) { return round16(8 + length_size(member.n) + member.n); }
 
-static void *item_new(bytes member, double score)
+static void *mem_zset_item_new(bytes member, double score)
 {
-    char *item = mem_alloc(item_need(member));
+    char *item = mem_alloc(mem_zset_item_need(member));
     memcpy(item, &score, 8);
     slice_write(item + 8, member);
     return item;
@@ -47,7 +47,7 @@ struct mem_zset *mem_zset_new(struct mem_engine *m UNUSED)
     return z;
 }
 
-static struct zset_table *table_new(struct mem_engine *m)
+static struct zset_table *mem_zset_table_new(struct mem_engine *m)
 {
     struct zset_table *t = mem_alloc(sizeof *t);
     table_init(&t->items, item_member, m->seed);
@@ -55,7 +55,7 @@ static struct zset_table *table_new(struct mem_engine *m)
     return t;
 }
 
-static void free_item(void *arg UNUSED, void *item) { mem_free(item); }
+static void mem_zset_free_item(void *arg UNUSED, void *item) { mem_free(item); }
 
 bool mem_zset_free_some(struct mem_zset *z, u32 units)
 {
@@ -63,7 +63,7 @@ bool mem_zset_free_some(struct mem_zset *z, u32 units)
     z->small = NULL;
     if (z->big) {
         if (!ztree_release_some(&z->big->order, units, NULL, NULL)) return false;
-        if (!table_drain(&z->big->items, units, free_item, NULL)) return false;
+        if (!table_drain(&z->big->items, units, mem_zset_free_item, NULL)) return false;
         mem_free(z->big);
     }
     mem_free(z);
@@ -75,9 +75,9 @@ u64 mem_zset_count(struct mem_zset *z)
     return z->small ? packed_count(z->small) / 2 : z->big->items.count;
 }
 
-static void add_big(struct mem_zset *z, bytes member, u64 hash, double score)
+static void mem_zset_add_big(struct mem_zset *z, bytes member, u64 hash, double score)
 {
-    void *item = item_new(member, score);
+    void *item = mem_zset_item_new(member, score);
     table_insert(&z->big->items, hash, item);
     ztree_insert(&z->big->order, score, item);
 }
@@ -87,11 +87,11 @@ struct mem_zset *mem_zset_copy(struct mem_engine *m, struct mem_zset *from)
     struct mem_zset *z = mem_alloc(sizeof *z);
     *z = (struct mem_zset){.small = from->small ? packed_copy(from->small) : NULL};
     if (z->small) return z;
-    z->big = table_new(m);
+    z->big = mem_zset_table_new(m);
     struct ztree_pos pos;
     for (bool more = ztree_at(&from->big->order, 0, &pos); more; more = ztree_next(&pos)) {
         bytes member = item_member(ztree_item(&pos));
-        add_big(z, member, table_hash(&z->big->items, member), item_score(ztree_item(&pos)));
+        mem_zset_add_big(z, member, table_hash(&z->big->items, member), item_score(ztree_item(&pos)));
     }
     return z;
 }
@@ -102,7 +102,7 @@ size_t mem_zset_memory(struct mem_zset *z, u32 samples)
     u64 seen = 0, sum = 0;
     struct table_iter it = {0};
     for (void *item; (samples == 0 || seen < samples) && (item = table_next(&z->big->items, &it)); seen++)
-        sum += item_need(item_member(item));
+        sum += mem_zset_item_need(item_member(item));
     size_t items = seen ? (size_t)((double)sum / (double)seen * (double)z->big->items.count) : 0;
     return sizeof *z + sizeof *z->big + table_memory(&z->big->items) + ztree_memory(&z->big->order) + items;
 }
@@ -155,10 +155,10 @@ static void to_big(struct mem_engine *m, struct mem_zset *z)
 {
     packed *p = z->small;
     z->small = NULL;
-    z->big = table_new(m);
+    z->big = mem_zset_table_new(m);
     for (u32 at = packed_first(p); at != PACKED_END; at = next_pair(p, at)) {
         bytes member = packed_get(p, at);
-        add_big(z, member, table_hash(&z->big->items, member), small_score(p, at));
+        mem_zset_add_big(z, member, table_hash(&z->big->items, member), small_score(p, at));
     }
     packed_free(p);
 }
@@ -170,7 +170,7 @@ static void *find_big(const struct mem_zset *z, bytes member)
     return table_find(&z->big->items, member, table_hash(&z->big->items, member));
 }
 
-static bool zset_score(struct engine *e UNUSED, struct key_ref *ref, bytes member, double *score)
+static bool mem_zset_score(struct engine *e UNUSED, struct key_ref *ref, bytes member, double *score)
 {
     struct mem_zset *z = zset_of(ref);
     if (z->small) {
@@ -194,7 +194,7 @@ static void rescore(struct mem_zset *z, void *item, double score)
     ztree_insert(&z->big->order, score, item);
 }
 
-static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double score)
+static bool mem_zset_put(struct engine *e, struct key_ref *ref, bytes member, double score)
 {
     struct mem_zset *z = zset_of(ref);
     mem_keep(e, ref);
@@ -213,11 +213,11 @@ static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double
     u64 hash = table_hash(&z->big->items, member);
     void *item = table_find(&z->big->items, member, hash);
     if (item) rescore(z, item, score);
-    else add_big(z, member, hash, score);
+    else mem_zset_add_big(z, member, hash, score);
     return !item;
 }
 
-static bool zset_del(struct engine *e, struct key_ref *ref, bytes member)
+static bool mem_zset_del(struct engine *e, struct key_ref *ref, bytes member)
 {
     struct mem_zset *z = zset_of(ref);
     mem_keep(e, ref);
@@ -236,7 +236,7 @@ static bool zset_del(struct engine *e, struct key_ref *ref, bytes member)
     return true;
 }
 
-static bool zset_rank(struct engine *e UNUSED, struct key_ref *ref, bytes member, u64 *rank)
+static bool mem_zset_rank(struct engine *e UNUSED, struct key_ref *ref, bytes member, u64 *rank)
 {
     struct mem_zset *z = zset_of(ref);
     const packed *p = z->small;
@@ -299,7 +299,7 @@ static u64 count_before(struct mem_zset *z, const struct zset_seek *to, bool thr
     return z->small ? small_before(z, to, through, reverse) : big_before(z, to, through);
 }
 
-static u64 zset_before(struct engine *e UNUSED, struct key_ref *ref, const struct zset_seek *to)
+static u64 mem_zset_before(struct engine *e UNUSED, struct key_ref *ref, const struct zset_seek *to)
 {
     return count_before(zset_of(ref), to, to->exclusive, false);
 }
@@ -313,8 +313,8 @@ struct walk {
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct zset_iter *)0)->state), "iterator fits");
 
-static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
-                      struct zset_iter *it)
+static void mem_zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
+                          struct zset_iter *it)
 {
     struct mem_zset *z = zset_of(ref);
     struct walk *w = (struct walk *)it->state;
@@ -329,7 +329,7 @@ static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_s
     w->more = z->small || ztree_at(&z->big->order, rank, &w->pos);
 }
 
-static bool zset_next(struct zset_iter *it, bytes *member, double *score)
+static bool mem_zset_next(struct zset_iter *it, bytes *member, double *score)
 {
     struct mem_zset *z = zset_of(it->ref);
     struct walk *w = (struct walk *)it->state;
@@ -363,8 +363,7 @@ static void erase_item(void *item, void *arg)
     mem_free(item);
 }
 
-static void zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 count,
-                       pair_fn fn, void *arg)
+static void mem_zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 count, pair_fn fn, void *arg)
 {
     struct mem_zset *z = zset_of(ref);
     u64 size = mem_zset_count(z);
@@ -387,15 +386,15 @@ struct zset_scan {
     u32 seen;
 };
 
-static void scan_item(void *arg, void *item)
+static void mem_zset_scan_item(void *arg, void *item)
 {
     struct zset_scan *s = arg;
     s->seen++;
     s->fn(s->arg, item_member(item), (bytes){"", 0}, item_score(item));
 }
 
-static u64 zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u32 count,
-                     pair_fn fn, void *arg)
+static u64 mem_zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn,
+                         void *arg)
 {
     struct mem_zset *z = zset_of(ref);
     if (z->small) {
@@ -406,12 +405,20 @@ static u64 zset_scan(struct engine *e UNUSED, struct key_ref *ref, u64 cursor, u
     }
     struct zset_scan s = {fn, arg, 0};
     u64 steps = (u64)count * 10;
-    do cursor = table_scan(&z->big->items, cursor, scan_item, &s);
+    do cursor = table_scan(&z->big->items, cursor, mem_zset_scan_item, &s);
     while (cursor && s.seen < count && --steps);
     return cursor;
 }
 
 const struct zset_ops mem_zset_ops = {
-    .score = zset_score, .put = zset_put, .fill = mem_zset_fill, .del = zset_del, .rank = zset_rank,
-    .before = zset_before, .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
+    .score = mem_zset_score,
+    .put = mem_zset_put,
+    .fill = mem_zset_fill,
+    .del = mem_zset_del,
+    .rank = mem_zset_rank,
+    .before = mem_zset_before,
+    .iter = mem_zset_iter,
+    .next = mem_zset_next,
+    .erase = mem_zset_erase,
+    .scan = mem_zset_scan,
 };

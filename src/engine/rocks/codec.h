@@ -28,7 +28,7 @@
 
 #define CODEC_LIST_MIDDLE 0x7FFFFFFFFFFFFFFFull /* where a list's head and tail start */
 #define CODEC_LEGACY 'S'                        /* data key P · 'S': a string of the old form */
-#define CODEC_SPARE (1ull << 63)                /* of an index: it was given to a spare database (rk.h) */
+#define CODEC_STAGING (1ull << 63)              /* of an index: it was given to a spare database (rk.h) */
 
 /* -- integers -------------------------------------------------------------- */
 static inline void put_u16(char *p, u16 v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }

@@ -20,7 +20,7 @@ static struct rk_db *side_of(struct rk *rk, u32 number)
     return side;
 }
 
-static bool companion_decode(struct row *r, bytes raw)
+static bool rk_companion_decode(struct row *r, bytes raw)
 {
     struct codec_companion c;
     if (!codec_companion_read(raw, &c)) return false;
@@ -33,16 +33,16 @@ static bool companion_decode(struct row *r, bytes raw)
     return true;
 }
 
-static void companion_read(struct rk *rk, struct row *r)
+static void rk_companion_read(struct rk *rk, struct row *r)
 {
     struct store_value v;
     if (!store_get(rk->session, FAM_COMPANION, row_raw_key(rk, r), &v)) return;
-    if (!companion_decode(r, v.b)) row_malformed(rk, r);
+    if (!rk_companion_decode(r, v.b)) row_malformed(rk, r);
     store_value_release(&v);
 }
 
 /* The row of a key's companion, read if it is not cached; TYPE_NONE: there is none. */
-static struct row *companion_row(struct rk *rk, const struct key_ref *ref)
+static struct row *rk_companion_row(struct rk *rk, const struct key_ref *ref)
 {
     if (ref->type == TYPE_NONE && ref->entry) return ref->entry; /* a snapshot's */
     struct rk_db *side = side_of(rk, ref->db);
@@ -55,7 +55,7 @@ static struct row *companion_row(struct rk *rk, const struct key_ref *ref)
     if (rk->companions && !side->flushed) {
         bool failed_before = rk->base.failed;
         rk->base.failed = false;
-        companion_read(rk, r);
+        rk_companion_read(rk, r);
         if (UNLIKELY(rk->base.failed)) return row_unreadable(rk, r);
         rk->base.failed = failed_before;
     }
@@ -64,10 +64,10 @@ static struct row *companion_row(struct rk *rk, const struct key_ref *ref)
 }
 
 /* The row of a companion that is there; NULL: none is. */
-static struct row *companion_find(struct rk *rk, const struct key_ref *ref)
+static struct row *rk_companion_find(struct rk *rk, const struct key_ref *ref)
 {
     if (!rk->companions) return NULL;
-    struct row *r = companion_row(rk, ref);
+    struct row *r = rk_companion_row(rk, ref);
     return r->type == TYPE_NONE ? NULL : r;
 }
 
@@ -80,10 +80,10 @@ static void set_goes_along(struct rk *rk, const struct key_ref *ref, bool goes_a
     key->companion = goes_along;
 }
 
-static struct row *companion_open(struct rk *rk, const struct key_ref *ref)
+static struct row *rk_companion_open(struct rk *rk, const struct key_ref *ref)
 {
     rk->companions = true;
-    struct row *r = companion_row(rk, ref);
+    struct row *r = rk_companion_row(rk, ref);
     row_touch(rk, r);
     if (r->type != TYPE_NONE) return r;
     row_create(rk, r, (enum value_type)ROW_COMPANION);
@@ -95,7 +95,7 @@ static struct row *companion_open(struct rk *rk, const struct key_ref *ref)
     return r;
 }
 
-static void companion_erase(struct rk *rk, struct row *r)
+static void rk_companion_erase(struct rk *rk, struct row *r)
 {
     row_drop(rk, r);
     r->kept = false;
@@ -105,51 +105,51 @@ void companion_after_drop(struct rk *rk, struct row *key)
 {
     u64 hash = row_hash(key->db, row_key(key));
     struct key_ref ref = {.key = row_key(key), .db = key->db->number, .hash = hash};
-    struct row *r = companion_find(rk, &ref);
-    if (r && !r->kept) companion_erase(rk, r);
+    struct row *r = rk_companion_find(rk, &ref);
+    if (r && !r->kept) rk_companion_erase(rk, r);
     key->companion = false;
 }
 
 /* -- primitives: the companion as a whole ------------------------------------------------------------- */
 
-static bool companion_head(struct engine *e, struct key_ref *ref, bytes *head)
+static bool rk_companion_head(struct engine *e, struct key_ref *ref, bytes *head)
 {
-    struct row *r = companion_find(rk_of(e), ref);
+    struct row *r = rk_companion_find(rk_of(e), ref);
     if (r) *head = buf_bytes(&r->value);
     return r != NULL;
 }
 
-static void companion_set_head(struct engine *e, struct key_ref *ref, bytes head)
+static void rk_companion_set_head(struct engine *e, struct key_ref *ref, bytes head)
 {
     CHECK(head.n <= COMPANION_HEAD_MAX);
     struct rk *rk = rk_of(e);
-    struct row *r = companion_open(rk, ref);
+    struct row *r = rk_companion_open(rk, ref);
     head = delta_keep(rk, head); /* it may be what head() gave */
     buf_clear(&r->value);
     buf_append_bytes(&r->value, head);
 }
 
-static void companion_drop(struct engine *e, struct key_ref *ref)
+static void rk_companion_drop(struct engine *e, struct key_ref *ref)
 {
-    struct row *r = companion_find(rk_of(e), ref);
+    struct row *r = rk_companion_find(rk_of(e), ref);
     if (!r) return;
-    companion_erase(rk_of(e), r);
+    rk_companion_erase(rk_of(e), r);
     set_goes_along(rk_of(e), ref, false);
 }
 
-static bool companion_kept(struct engine *e, struct key_ref *ref)
+static bool rk_companion_kept(struct engine *e, struct key_ref *ref)
 {
-    const struct row *r = companion_find(rk_of(e), ref);
+    const struct row *r = rk_companion_find(rk_of(e), ref);
     return r && r->kept;
 }
 
-static void companion_keep(struct engine *e, struct key_ref *ref, bool stays)
+static void rk_companion_keep(struct engine *e, struct key_ref *ref, bool stays)
 {
     struct rk *rk = rk_of(e);
-    struct row *r = companion_find(rk, ref);
+    struct row *r = rk_companion_find(rk, ref);
     if (!r || r->kept == stays) return;
     if (!stays && !ref->entry) {
-        companion_erase(rk, r);
+        rk_companion_erase(rk, r);
         return;
     }
     row_touch(rk, r);
@@ -161,28 +161,28 @@ static void companion_keep(struct engine *e, struct key_ref *ref, bool stays)
 
 static struct key_ref ref_to(struct row *r) { return (struct key_ref){.entry = r}; }
 
-static bool companion_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+static bool rk_companion_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
 {
-    struct row *r = companion_find(rk_of(e), ref);
+    struct row *r = rk_companion_find(rk_of(e), ref);
     if (!r || !r->version) return false;
     struct key_ref rows = ref_to(r);
     return rk_rows_ops.get(e, &rows, name, value);
 }
 
 /* The rows are counted, so whether one is there has to be known. Who writes one has mostly read it before. */
-static void companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
+static void rk_companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
     struct rk *rk = rk_of(e);
-    struct row *r = companion_open(rk, ref);
+    struct row *r = rk_companion_open(rk, ref);
     if (!r->version) r->version = rk_new_version(rk);
     struct change *c = delta_at(rk, r, name);
     r->size += !c->exists;
     delta_put(rk, r, c, value);
 }
 
-static bool companion_del(struct engine *e, struct key_ref *ref, bytes name)
+static bool rk_companion_del(struct engine *e, struct key_ref *ref, bytes name)
 {
-    struct row *r = companion_find(rk_of(e), ref);
+    struct row *r = rk_companion_find(rk_of(e), ref);
     if (!r || !r->version) return false;
     struct key_ref rows = ref_to(r);
     if (!rk_rows_ops.del(e, &rows, name)) return false;
@@ -190,10 +190,10 @@ static bool companion_del(struct engine *e, struct key_ref *ref, bytes name)
     return true;
 }
 
-static void companion_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
-                           struct rows_iter *it)
+static void rk_companion_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
+                              struct rows_iter *it)
 {
-    struct row *r = companion_find(rk_of(e), ref);
+    struct row *r = rk_companion_find(rk_of(e), ref);
     *it = (struct rows_iter){.eng = e, .ref = ref, .reverse = reverse};
     if (!r || !r->version) return; /* state[0] is NULL */
     struct key_ref rows = ref_to(r);
@@ -201,19 +201,19 @@ static void companion_iter(struct engine *e, struct key_ref *ref, bytes from, bo
     it->ref = ref;
 }
 
-static bool companion_next(struct rows_iter *it, bytes *name, bytes *value)
+static bool rk_companion_next(struct rows_iter *it, bytes *name, bytes *value)
 {
     return it->state[0] && rk_rows_ops.next(it, name, value);
 }
 
-static void companion_done(struct rows_iter *it)
+static void rk_companion_done(struct rows_iter *it)
 {
     if (it->state[0]) rk_rows_ops.done(it);
 }
 
 size_t companion_usage(struct rk *rk, const struct key_ref *ref, u32 samples)
 {
-    struct row *r = companion_find(rk, ref);
+    struct row *r = rk_companion_find(rk, ref);
     struct walk w;
     u64 seen = 0, bytes_seen = 0;
     if (!r) return 0;
@@ -249,7 +249,8 @@ static bool find_marked(struct engine *e, u32 db, bytes mark, struct key_ref *re
 }
 
 /* The place is the mark that was given last. */
-static bool companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn, void *arg)
+static bool rk_companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn,
+                                   void *arg)
 {
     struct rk *rk = rk_of(e);
     if (!rk->companions || rk->dbs[db]->flushed) return false;
@@ -277,7 +278,7 @@ struct row *companion_marked_row(struct rk *rk, struct rk_db *db, bytes key)
 {
     struct row *r = row_new(side_of(rk, db->number), key);
     r->passing = true;
-    companion_read(rk, r);
+    rk_companion_read(rk, r);
     return r;
 }
 
@@ -298,7 +299,7 @@ void companion_write(struct rk *rk, struct row *r)
     if (there) {
         struct codec_companion c = {.kept = r->kept, .version = r->version, .size = r->size,
                                     .head = buf_bytes(&r->value)};
-        rows_commit(rk, r);
+        rk_rows_commit(rk, r);
         buf_clear(&rk->scratch);
         codec_key_in(&rk->scratch, rk->region.prefix, r->db->index, r->slot, row_key(r));
         size_t key_len = rk->scratch.n;
@@ -318,7 +319,7 @@ void companion_abandon(struct rk *rk)
 {
     for (u32 i = 0; i < rk_all(rk); i++) {
         struct rk_db *db = rk->dbs[i];
-        db->has_companions = rk->companions && (!rk_is_spare(rk, db) || db->side);
+        db->has_companions = rk->companions && (!rk_is_staging(rk, db) || db->side);
     }
 }
 
@@ -344,8 +345,16 @@ void companion_release(struct rk_db *db)
 }
 
 const struct companion_ops rk_companion_ops = {
-    .head = companion_head, .set_head = companion_set_head, .put = companion_put, .get = companion_get,
-    .del = companion_del, .iter = companion_iter, .next = companion_next, .done = companion_done,
-    .drop = companion_drop, .keep = companion_keep, .kept = companion_kept,
-    .each_kept = companion_each_kept,
+    .head = rk_companion_head,
+    .set_head = rk_companion_set_head,
+    .put = rk_companion_put,
+    .get = rk_companion_get,
+    .del = rk_companion_del,
+    .iter = rk_companion_iter,
+    .next = rk_companion_next,
+    .done = rk_companion_done,
+    .drop = rk_companion_drop,
+    .keep = rk_companion_keep,
+    .kept = rk_companion_kept,
+    .each_kept = rk_companion_each_kept,
 };

@@ -85,7 +85,7 @@ bytes delta_after(struct rk *rk, struct row *r)
 /* -- finding ------------------------------------------------------------------------- */
 
 /* The hash is computed only when it is of use. */
-static struct change *find(const struct delta *d, bytes sub, u64 *hash)
+static struct change *delta_find(const struct delta *d, bytes sub, u64 *hash)
 {
     if (d->n > DELTA_FEW) {
         *hash = table_hash(&d->changes, sub);
@@ -96,14 +96,14 @@ static struct change *find(const struct delta *d, bytes sub, u64 *hash)
     return NULL;
 }
 
-static void to_table(struct delta *d, u64 seed)
+static void delta_to_table(struct delta *d, u64 seed)
 {
     table_init(&d->changes, key_of_change, seed);
     for (u32 i = 0; i < d->n; i++)
         table_insert(&d->changes, table_hash(&d->changes, d->few[i]->sub), d->few[i]);
 }
 
-static void add(struct row *r, struct change *c, u64 hash)
+static void delta_add(struct row *r, struct change *c, u64 hash)
 {
     struct delta *d = r->delta;
     if (d->n < DELTA_FEW) {
@@ -111,7 +111,7 @@ static void add(struct row *r, struct change *c, u64 hash)
         return;
     }
     if (d->n == DELTA_FEW) {
-        to_table(d, r->db->rows.seed);
+        delta_to_table(d, r->db->rows.seed);
         hash = table_hash(&d->changes, c->sub);
     }
     table_insert(&d->changes, hash, c);
@@ -154,7 +154,7 @@ static bool knows_all(const struct rk *rk, const struct row *r)
     return uses_cache(r) && elements_whole(rk->elements, r->version);
 }
 
-static void remember(struct rk *rk, struct row *r, bytes sub, bytes value)
+static void delta_remember(struct rk *rk, struct row *r, bytes sub, bytes value)
 {
     if (uses_cache(r)) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
@@ -163,8 +163,8 @@ void delta_kept(struct rk *rk, struct row *r)
 {
     if (!r->delta || !uses_cache(r)) return;
     for delta_each(c, r->delta) {
-        if (c->put) remember(rk, r, c->sub, c->value);
-        else if (!c->exists) elements_forget(rk->elements, name_in(delta_key(rk, r, c->sub), c->sub));
+            if (c->put) delta_remember(rk, r, c->sub, c->value);
+            else if (!c->exists) elements_forget(rk->elements, name_in(delta_key(rk, r, c->sub), c->sub));
     }
 }
 
@@ -182,7 +182,7 @@ static bool read_stored(struct rk *rk, struct row *r, struct change *c)
     rk->base.failed = false;
     if (store_get(rk->session, row_family(r), delta_key(rk, r, c->sub), &v)) {
         as_stored(rk, c, v.b);
-        remember(rk, r, c->sub, v.b);
+        delta_remember(rk, r, c->sub, v.b);
         store_value_release(&v);
     }
     if (UNLIKELY(rk->base.failed)) return false;
@@ -193,17 +193,17 @@ static bool read_stored(struct rk *rk, struct row *r, struct change *c)
 struct change *delta_peek(const struct row *r, bytes sub)
 {
     u64 hash;
-    return r->delta ? find(r->delta, sub, &hash) : NULL;
+    return r->delta ? delta_find(r->delta, sub, &hash) : NULL;
 }
 
 struct change *delta_at(struct rk *rk, struct row *r, bytes sub)
 {
     u64 hash = 0;
     struct delta *d = delta_of(rk, r);
-    struct change *c = find(d, sub, &hash);
+    struct change *c = delta_find(d, sub, &hash);
     if (c) return c;
     c = change_new(rk, sub);
-    if (!row_has_base(r) || delta_erased_range(d, sub) || read_stored(rk, r, c)) add(r, c, hash);
+    if (!row_has_base(r) || delta_erased_range(d, sub) || read_stored(rk, r, c)) delta_add(r, c, hash);
     return c;
 }
 
@@ -211,16 +211,16 @@ struct change *delta_new(struct rk *rk, struct row *r, bytes sub)
 {
     u64 hash = 0;
     struct delta *d = delta_of(rk, r);
-    struct change *c = find(d, sub, &hash);
+    struct change *c = delta_find(d, sub, &hash);
     if (c) return c;
     c = change_new(rk, sub);
-    add(r, c, hash);
+    delta_add(r, c, hash);
     return c;
 }
 
 /* -- reading ahead --------------------------------------------------------------------- */
 
-static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u32 n)
+static void delta_read_together(struct rk *rk, struct row **rows, const bytes *subs, u32 n)
 {
     bytes keys[READ_TOGETHER];
     struct store_value values[READ_TOGETHER];
@@ -229,11 +229,11 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
         bytes known;
         u64 hash = 0;
         if (rows[i]->type >= TYPE_STREAM) continue; /* it is somebody else's element */
-        if (!row_has_base(rows[i]) || find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
+        if (!row_has_base(rows[i]) || delta_find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
         if (is_cached(rk, rows[i], subs[i], &known)) {
             struct change *c = change_new(rk, subs[i]);
             as_stored(rk, c, known);
-            add(rows[i], c, hash);
+            delta_add(rows[i], c, hash);
             continue;
         }
         if (knows_all(rk, rows[i])) continue; /* delta_at has nothing to read */
@@ -250,13 +250,13 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
         u64 hash = 0;
         struct row *r = rows[of[i]];
         bytes sub = subs[of[i]];
-        if (!failed && !find(r->delta, sub, &hash)) {
+        if (!failed && !delta_find(r->delta, sub, &hash)) {
             struct change *c = change_new(rk, sub);
             if (values[i].pin) {
                 as_stored(rk, c, values[i].b);
-                remember(rk, r, sub, values[i].b);
+                delta_remember(rk, r, sub, values[i].b);
             }
-            add(r, c, hash);
+            delta_add(r, c, hash);
         }
         store_value_release(&values[i]);
     }
@@ -265,7 +265,7 @@ static void read_together(struct rk *rk, struct row **rows, const bytes *subs, u
 void delta_prefetch(struct rk *rk, struct row **rows, const bytes *subs, u32 n)
 {
     for (u32 i = 0; i < n; i += READ_TOGETHER)
-        read_together(rk, rows + i, subs + i, MIN(n - i, READ_TOGETHER));
+        delta_read_together(rk, rows + i, subs + i, MIN(n - i, READ_TOGETHER));
 }
 
 /* -- changing -------------------------------------------------------------------------- */
@@ -301,7 +301,7 @@ static int by_sub(const void *a, const void *b)
     return bytes_cmp((*(struct change *const *)a)->sub, (*(struct change *const *)b)->sub);
 }
 
-static void make_room(struct rk *rk, struct delta *d)
+static void delta_make_room(struct rk *rk, struct delta *d)
 {
     if (d->order.cap >= d->touched) return;
     d->order.cap = MAX(2 * d->touched, 2 * DELTA_FEW);
@@ -316,7 +316,7 @@ struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n)
     *n = d->touched;
     u32 more = d->touched - d->order.n;
     if (more == 0) return d->order.v;
-    make_room(rk, d);
+    delta_make_room(rk, d);
     struct change **fresh = arena_alloc(&rk->arena, more * sizeof *fresh), **v = d->order.v;
     for (u32 i = 0; i < more; i++) {
         fresh[i] = *d->order.rest;

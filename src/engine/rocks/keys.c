@@ -9,7 +9,7 @@
 
 /* -- one key ---------------------------------------------------------------------------------- */
 
-static bool find(struct engine *e, u32 db_number, bytes key, struct key_ref *ref)
+static bool rk_find(struct engine *e, u32 db_number, bytes key, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *db = rk->dbs[db_number];
@@ -23,7 +23,7 @@ static bool find(struct engine *e, u32 db_number, bytes key, struct key_ref *ref
     return false;
 }
 
-static void create(struct engine *e, u32 db_number, bytes key, enum value_type type, struct key_ref *ref)
+static void rk_create(struct engine *e, u32 db_number, bytes key, enum value_type type, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *db = rk->dbs[db_number];
@@ -33,7 +33,7 @@ static void create(struct engine *e, u32 db_number, bytes key, enum value_type t
     row_ref(r, hash, ref);
 }
 
-static void drop(struct engine *e, struct key_ref *ref)
+static void rk_drop(struct engine *e, struct key_ref *ref)
 {
     struct row *r = row_of(ref);
     row_drop(rk_of(e), r);
@@ -41,19 +41,19 @@ static void drop(struct engine *e, struct key_ref *ref)
     ref->entry = NULL;
 }
 
-static void set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
+static void rk_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
 {
     row_set_deadline(rk_of(e), row_of(ref), deadline_ms);
     ref->deadline_ms = deadline_ms;
 }
 
-static u64 size(struct engine *e, struct key_ref *ref)
+static u64 rk_size(struct engine *e, struct key_ref *ref)
 {
     struct row *r = row_of(ref);
     switch (ref->type) {
     case TYPE_STRING: return row_value(rk_of(e), r)->n;
     case TYPE_HASH:
-    case TYPE_SET: return map_live(rk_of(e), r);
+    case TYPE_SET: return rk_map_live(rk_of(e), r);
     default: return r->size;
     }
 }
@@ -67,21 +67,21 @@ static const char *string_encoding(struct rk *rk, struct row *r)
     return v.n <= EMBSTR_MAX ? "embstr" : "raw";
 }
 
-static const char *encoding(struct engine *e, struct key_ref *ref)
+static const char *rk_encoding(struct engine *e, struct key_ref *ref)
 {
     struct row *r = row_of(ref);
     switch (ref->type) {
     case TYPE_HASH:
-    case TYPE_SET: return map_encoding(rk_of(e), r);
-    case TYPE_ZSET: return zset_encoding(rk_of(e), r);
-    case TYPE_LIST: return list_encoding(rk_of(e), r);
+    case TYPE_SET: return rk_map_encoding(rk_of(e), r);
+    case TYPE_ZSET: return rk_zset_encoding(rk_of(e), r);
+    case TYPE_LIST: return rk_list_encoding(rk_of(e), r);
     case TYPE_STREAM: return "stream";
     default: return string_encoding(rk_of(e), r);
     }
 }
 
 /* Bytes it takes on disk, before compression. */
-static size_t usage(struct engine *e, struct key_ref *ref, u32 samples)
+static size_t rk_usage(struct engine *e, struct key_ref *ref, u32 samples)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -101,14 +101,17 @@ static size_t usage(struct engine *e, struct key_ref *ref, u32 samples)
     return seen ? total + (size_t)((double)seen_bytes / (double)seen * (double)r->size) : total;
 }
 
-static u32 access_bits(struct engine *e UNUSED, struct key_ref *ref) { return row_of(ref)->access; }
-static void set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bits) { row_of(ref)->access = bits; }
+static u32 rk_access(struct engine *e UNUSED, struct key_ref *ref) { return row_of(ref)->access; }
+static void rk_set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bits)
+{
+    row_of(ref)->access = bits;
+}
 
 /* -- under another name ------------------------------------------------------------------------- */
 
 /* The elements are stored under their key's name, so that this costs what they are. */
-static struct row *duplicate(struct rk *rk, struct row *from, u32 db_number, bytes key, bool moves,
-                             struct key_ref *out)
+static struct row *rk_duplicate(struct rk *rk, struct row *from, u32 db_number, bytes key, bool moves,
+                                struct key_ref *out)
 {
     struct rk_db *db = rk->dbs[db_number];
     u64 hash = row_hash(db, key);
@@ -116,10 +119,10 @@ static struct row *duplicate(struct rk *rk, struct row *from, u32 db_number, byt
     row_create(rk, to, (enum value_type)from->type);
     switch ((enum value_type)from->type) {
     case TYPE_HASH:
-    case TYPE_SET: map_copy(rk, from, to, moves); break;
-    case TYPE_LIST: seq_copy(rk, from, to); break;
-    case TYPE_ZSET: zset_copy(rk, from, to); break;
-    case TYPE_STREAM: rows_copy(rk, from, to); break;
+    case TYPE_SET: rk_map_copy(rk, from, to, moves); break;
+    case TYPE_LIST: rk_seq_copy(rk, from, to); break;
+    case TYPE_ZSET: rk_zset_copy(rk, from, to); break;
+    case TYPE_STREAM: rk_rows_copy(rk, from, to); break;
     default:
         buf_append_bytes(&to->value, buf_bytes(row_value(rk, from)));
         to->text = from->text;
@@ -130,27 +133,27 @@ static struct row *duplicate(struct rk *rk, struct row *from, u32 db_number, byt
     return to;
 }
 
-static void copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, struct key_ref *out)
+static void rk_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, struct key_ref *out)
 {
-    duplicate(rk_of(e), row_of(ref), db, key, false, out);
+    rk_duplicate(rk_of(e), row_of(ref), db, key, false, out);
 }
 
-static void rename_key(struct engine *e, struct key_ref *ref, u32 db, bytes key)
+static void rk_rename(struct engine *e, struct key_ref *ref, u32 db, bytes key)
 {
     struct rk *rk = rk_of(e);
     struct row *from = row_of(ref);
-    duplicate(rk, from, db, key, true, ref)->access = from->access;
+    rk_duplicate(rk, from, db, key, true, ref)->access = from->access;
     row_drop(rk, from);
     if (UNLIKELY(from->companion)) companion_after_drop(rk, from);
 }
 
 /* -- databases ------------------------------------------------------------------------------------------ */
 
-static u64 count(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->count; }
-static u64 timed_hashes(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->timed_hashes; }
-static u64 expires(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->expires; }
+static u64 rk_count(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->count; }
+static u64 rk_timed_hashes(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->timed_hashes; }
+static u64 rk_expires(struct engine *e, u32 db) { return rk_of(e)->dbs[db]->expires; }
 
-static double mean_deadline(struct engine *e, u32 db_number)
+static double rk_mean_deadline(struct engine *e, u32 db_number)
 {
     struct rk *rk = rk_of(e);
     return rk->dbs[db_number]->expires ? due_mean(rk, rk->dbs[db_number]) : 0;
@@ -170,17 +173,17 @@ u64 rocks_slot_count(struct engine *e, u32 db_number, u16 slot)
 /* Whether there is nothing in a spare database, nor has this transaction anything to do with it. */
 static bool is_unused(const struct rk *rk, const struct rk_db *db)
 {
-    bool unused = rk_is_spare(rk, db) && db->count == 0 && !rk->legacy && !db->has_companions;
+    bool unused = rk_is_staging(rk, db) && db->count == 0 && !rk->legacy && !db->has_companions;
     for (const struct row *r = rk->touched; r && unused; r = r->next_touched) unused = r->db != db;
     return unused;
 }
 
-static void flush(struct engine *e, u32 db_number)
+static void rk_flush(struct engine *e, u32 db_number)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *db = rk->dbs[db_number];
     if (is_unused(rk, db)) return;
-    rk->spare_touched |= rk_is_spare(rk, db);
+    rk->staging_touched |= rk_is_staging(rk, db);
     if (!rk_is_whole(rk)) due_flush(rk, db); /* which looks at cached rows */
     row_flush(rk, db);
     companion_flush(rk, db);
@@ -190,7 +193,7 @@ static void flush(struct engine *e, u32 db_number)
     db->flushed = rk->state_changed = true;
 }
 
-static void swap(struct engine *e, u32 a, u32 b)
+static void rk_swap(struct engine *e, u32 a, u32 b)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *t = rk->dbs[a];
@@ -199,7 +202,7 @@ static void swap(struct engine *e, u32 a, u32 b)
     rk->dbs[a]->number = a;
     rk->dbs[b]->number = b;
     rk->dbs[a]->renumbered = rk->dbs[b]->renumbered = rk->state_changed = true;
-    rk->spare_touched |= MAX(a, b) >= e->databases;
+    rk->staging_touched |= MAX(a, b) >= e->databases;
 }
 
 static const enum family by_prefix[] = {FAM_META, FAM_DATA, FAM_SCORE, FAM_RANK, FAM_FIELD, FAM_STREAM,
@@ -252,28 +255,29 @@ void keys_drop_files(struct rk *rk, struct rk_db *db)
     buf_release(&to);
 }
 
-static void expect(struct engine *e UNUSED, u32 db UNUSED, u64 keys UNUSED) {} /* RocksDB has no use for it */
+static void rk_expect(struct engine *e UNUSED, u32 db UNUSED, u64 keys UNUSED) {
+} /* RocksDB has no use for it */
 
 void rk_key_ops(struct engine_ops *ops)
 {
-    ops->find = find;
-    ops->create = create;
-    ops->expect = expect;
-    ops->drop = drop;
-    ops->set_deadline = set_deadline;
-    ops->rename = rename_key;
-    ops->copy = copy;
-    ops->size = size;
-    ops->encoding = encoding;
-    ops->usage = usage;
-    ops->access = access_bits;
-    ops->set_access = set_access;
-    ops->count = count;
-    ops->expires = expires;
-    ops->timed_hashes = timed_hashes;
-    ops->mean_deadline = mean_deadline;
+    ops->find = rk_find;
+    ops->create = rk_create;
+    ops->expect = rk_expect;
+    ops->drop = rk_drop;
+    ops->set_deadline = rk_set_deadline;
+    ops->rename = rk_rename;
+    ops->copy = rk_copy;
+    ops->size = rk_size;
+    ops->encoding = rk_encoding;
+    ops->usage = rk_usage;
+    ops->access = rk_access;
+    ops->set_access = rk_set_access;
+    ops->count = rk_count;
+    ops->expires = rk_expires;
+    ops->timed_hashes = rk_timed_hashes;
+    ops->mean_deadline = rk_mean_deadline;
     ops->scan = keys_scan;
     ops->random = keys_random;
-    ops->flush = flush;
-    ops->swap = swap;
+    ops->flush = rk_flush;
+    ops->swap = rk_swap;
 }

@@ -21,7 +21,7 @@ static bool family_has_rows(struct rk *rk, enum family f)
 
 /* -- moving ------------------------------------------------------------------------------------ */
 
-static bool load_position(struct rk *rk)
+static bool legacy_load_position(struct rk *rk)
 {
     struct store_value v;
     buf_clear(&rk->legacy_position);
@@ -41,7 +41,7 @@ bool legacy_open(struct rk *rk, struct buf *why)
             return false;
         }
     }
-    rk->legacy = load_position(rk) || rk->legacy;
+    rk->legacy = legacy_load_position(rk) || rk->legacy;
     if (rk->base.failed) {
         buf_append_str(why, "the database's own state can't be read; see the log");
         return false;
@@ -50,7 +50,7 @@ bool legacy_open(struct rk *rk, struct buf *why)
 }
 
 /* Moves the string an old row stands for, unless a newer form of its key exists. */
-static void move(struct rk *rk, const struct codec_key *k)
+static void legacy_move(struct rk *rk, const struct codec_key *k)
 {
     struct rk_db *db = rk_db_of(rk, k->index);
     if (!db || db->flushed) return;
@@ -95,7 +95,7 @@ void legacy_step(struct rk *rk, u32 rows)
     struct codec_key k;
     struct store_iter *it = store_iter(rk->session, FAM_DATA, (bytes){0}, (bytes){0}, STORE_ONCE);
     for (store_seek(it, buf_bytes(from)); rows > 0 && store_valid(it); rows--) {
-        if (legacy_visit(it, from, &k)) move(rk, &k);
+        if (legacy_visit(it, from, &k)) legacy_move(rk, &k);
         store_seek(it, buf_bytes(from));
     }
     bool more = store_valid(it);
@@ -114,7 +114,7 @@ void legacy_abandon(struct rk *rk)
 {
     if (LIKELY(!rk->legacy)) return;
     rk->legacy_ends = false;
-    load_position(rk);
+    legacy_load_position(rk);
     rk->legacy_stuck |= rk->base.failed;
     rk->base.failed = false;
 }

@@ -71,7 +71,7 @@ struct row {
 /* A database. Its struct goes along when databases are swapped; only the number changes.
  *
  * A database's first index is its number + 1. One that is spare gets an index that no other has ever had
- * (CODEC_SPARE | a version), and another one as soon as it has been emptied: so what a swap leaves behind,
+ * (CODEC_STAGING | a version), and another one as soon as it has been emptied: so what a swap leaves behind,
  * or a crash, can't be taken for anything else, and nothing has to be stored about spare databases. */
 struct rk_db {
     u64 index;          /* index_id */
@@ -91,14 +91,14 @@ struct rk_db {
 };
 
 struct due;   /* due.c: the deadline index */
-struct due_counts;
-struct grave; /* row.c: the rows of a flushed database, freed by and by */
+struct due_shared;
+struct row_lazyfree; /* row.c: the rows of a flushed database, freed by and by */
 
 /* What the engines of a database share. */
 struct rocks {
     struct store *store;
     struct rocks_options options;
-    struct due_counts *counts; /* due_counts.h: one per prefix */
+    struct due_shared *counts; /* due_counts.h: one per prefix */
     pthread_mutex_t lock;      /* of that list */
     _Atomic u64 last_version;  /* given out by any of its engines */
 };
@@ -120,9 +120,9 @@ struct rk {
     struct store_session *session; /* of this engine alone */
     const struct log *log;
     struct rk_db **dbs; /* by number */
-    u32 spares;         /* of them, behind the others; a view has none */
-    bool spare_touched; /* in this transaction one of them, or its number, was changed */
-    bool spare_used;    /* some have keys, as stored */
+    u32 staging;        /* of them, behind the others; a view has none */
+    bool staging_touched; /* in this transaction one of them, or its number, was changed */
+    bool staging_used;    /* some have keys, as stored */
     bool companions;    /* there may be some */
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch; by slot when they are written */
@@ -137,7 +137,7 @@ struct rk {
     struct buf scratch;
     u64 last_version, applied_seq;
     i64 clock_ms;    /* the last time but 0, at which nothing is dead: what deadlines are filed by */
-    struct buf note; /* as stored */
+    struct buf repl_position; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
     bool old_layout; /* … that has the state of STATE_LAYOUT_BEFORE */
@@ -147,8 +147,8 @@ struct rk {
     u64 sweep_cursor;
     i64 compaction_grace_ms;
     bool cleaner_keeps_up;   /* as of the last cron: no key is dead for longer than that */
-    struct grave *graves;
-    u64 grave_count;
+    struct row_lazyfree *lazyfree;
+    u64 lazyfree_count;
     bool legacy; /* strings of the old form may be stored: legacy.c */
     bool legacy_stuck; /* the pass met something unreadable, and is over until the next start */
     bool legacy_ends; /* … no longer, if this transaction is kept */
@@ -160,7 +160,7 @@ struct rk {
 
 static inline struct rk *rk_of(struct engine *e) { return (struct rk *)e; }
 static inline struct row *row_of(const struct key_ref *ref) { return ref->entry; }
-static inline u32 rk_all(const struct rk *rk) { return rk->base.databases + rk->spares; }
+static inline u32 rk_all(const struct rk *rk) { return rk->base.databases + rk->staging; }
 static inline struct rk_db *rk_db_of(struct rk *rk, u64 index) /* NULL: no such database */
 {
     for (u32 i = 0; i < rk_all(rk); i++)
@@ -170,10 +170,10 @@ static inline struct rk_db *rk_db_of(struct rk *rk, u64 index) /* NULL: no such 
 /* How many databases a transaction may have changed. */
 static inline u32 rk_changed(const struct rk *rk)
 {
-    return rk->spare_touched ? rk_all(rk) : rk->base.databases;
+    return rk->staging_touched ? rk_all(rk) : rk->base.databases;
 }
-static inline bool rk_uses_spare(const struct rk *rk) { return rk->spare_used || rk->spare_touched; }
-static inline bool rk_is_spare(const struct rk *rk, const struct rk_db *db)
+static inline bool rk_uses_staging(const struct rk *rk) { return rk->staging_used || rk->staging_touched; }
+static inline bool rk_is_staging(const struct rk *rk, const struct rk_db *db)
 {
     return db->number >= rk->base.databases;
 }
@@ -242,7 +242,7 @@ void row_write_all(struct rk *rk); /* what is touched, into the batch: row_write
 void row_settle(struct rk *rk, bool kept);
 void row_sweep(struct rk *rk); /* brings the cache back into its budget; between transactions */
 void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database: O(touched) */
-u64 row_bury(struct rk *rk, u32 units);          /* frees some of what was forgotten; what is left */
+u64 row_lazyfree(struct rk *rk, u32 units);      /* frees some of what was forgotten; what is left */
 u64 rk_new_version(struct rk *rk); /* strictly increasing, also across restarts and clock steps */
 
 /* -- snapshots: snapshot.c ------------------------------------------------------------ */
@@ -252,7 +252,7 @@ extern const struct snapshot_ops rk_snapshot_ops;
 /* -- the deadline index: due.c ---------------------------------------------------- */
 
 /* sets rk->due; NULL: what is stored can't be read */
-struct due *due_open(struct rk *rk, struct due_counts *shared);
+struct due *due_open(struct rk *rk, struct due_shared *shared);
 void due_close(struct due *d);
 /* A stored key's deadline changes from one to another (0: none): files the new one and keeps the
  * counts. Goes into the batch, at commit. */
@@ -284,18 +284,18 @@ extern const struct rows_ops rk_rows_ops; /* rows.c */
 
 /* Each type: its delta into the batch (the row itself is row_write.c's), and its elements, as
  * they are now, into a new and empty collection. */
-void map_commit(struct rk *rk, struct row *r);
-void seq_commit(struct rk *rk, struct row *r);
-void zset_commit(struct rk *rk, struct row *r);
-void rows_commit(struct rk *rk, struct row *r);
-void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too);
-void seq_copy(struct rk *rk, struct row *from, struct row *to);
-void zset_copy(struct rk *rk, struct row *from, struct row *to);
-void rows_copy(struct rk *rk, struct row *from, struct row *to);
-u64 map_live(struct rk *rk, struct row *r); /* size() of a hash or set: dead fields don't count */
-const char *map_encoding(struct rk *rk, struct row *r);
-const char *zset_encoding(struct rk *rk, struct row *r);
-const char *list_encoding(struct rk *rk, struct row *r);
+void rk_map_commit(struct rk *rk, struct row *r);
+void rk_seq_commit(struct rk *rk, struct row *r);
+void rk_zset_commit(struct rk *rk, struct row *r);
+void rk_rows_commit(struct rk *rk, struct row *r);
+void rk_map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too);
+void rk_seq_copy(struct rk *rk, struct row *from, struct row *to);
+void rk_zset_copy(struct rk *rk, struct row *from, struct row *to);
+void rk_rows_copy(struct rk *rk, struct row *from, struct row *to);
+u64 rk_map_live(struct rk *rk, struct row *r); /* size() of a hash or set: dead fields don't count */
+const char *rk_map_encoding(struct rk *rk, struct row *r);
+const char *rk_zset_encoding(struct rk *rk, struct row *r);
+const char *rk_list_encoding(struct rk *rk, struct row *r);
 void ranks_free(struct ranks *ranks); /* NULL is fine */
 
 #endif

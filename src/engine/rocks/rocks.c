@@ -40,17 +40,17 @@ static void publish_clock(struct rk *rk)
     store_set_dead(rk->session, none ? 0 : MAX(rk->base.now_ms - grace_ms, 0));
 }
 
-static void end(struct rk *rk, bool kept)
+static void rk_end(struct rk *rk, bool kept)
 {
     row_settle(rk, kept);
     arena_clear(&rk->arena);
     rk->base.failed = false;
 }
 
-static void give_up(struct rk *rk)
+static void rk_give_up(struct rk *rk)
 {
     store_discard(rk->session);
-    end(rk, false);
+    rk_end(rk, false);
     for (u32 i = 0; i < rk_changed(rk); i++) { /* what looked absent there is not */
         if (!rk->dbs[i]->flushed) continue;
         row_flush(rk, rk->dbs[i]);
@@ -64,7 +64,7 @@ static void give_up(struct rk *rk)
 
 /* Everything the transaction touched, encoded once. Flushes come first: what was written to a
  * database after its flush is to stay. */
-static void encode(struct rk *rk, u64 seq)
+static void rk_encode(struct rk *rk, u64 seq)
 {
     for (u32 i = 0; i < rk_changed(rk); i++)
         if (rk->dbs[i]->flushed) {
@@ -73,7 +73,8 @@ static void encode(struct rk *rk, u64 seq)
         }
     row_write_all(rk);
     due_commit(rk);
-    bool moved = rk->state_changed || rk->base.note.changed || seq != rk->applied_seq || rk->cut.pending;
+    bool moved = rk->state_changed || rk->base.repl_position.changed || seq != rk->applied_seq ||
+                 rk->cut.pending;
     if (moved || !store_batch_empty(rk->session)) state_commit(rk, seq);
 }
 
@@ -89,17 +90,17 @@ static bool write_batch(struct rk *rk)
 static bool rk_commit(struct engine *e, u64 seq)
 {
     struct rk *rk = rk_of(e);
-    encode(rk, seq);
+    rk_encode(rk, seq);
     publish_clock(rk);
     if (store_batch_empty(rk->session)) {
         due_committed(rk);
         store_end_tick(rk->session);
-        end(rk, true);
+        rk_end(rk, true);
         return true;
     }
     /* A read that failed while encoding leaves the batch incomplete. */
     if (e->failed || !write_batch(rk)) {
-        give_up(rk);
+        rk_give_up(rk);
         return false;
     }
     due_committed(rk);
@@ -111,12 +112,12 @@ static bool rk_commit(struct engine *e, u64 seq)
     state_committed(rk, seq);
     if (rk->legacy_ends) rk->legacy = rk->legacy_ends = false;
     e->applied = seq;
-    end(rk, true);
+    rk_end(rk, true);
     if (UNLIKELY(rk->cut.pending)) regions_cut(rk);
     return true;
 }
 
-static void rk_abort(struct engine *e) { give_up(rk_of(e)); }
+static void rk_abort(struct engine *e) { rk_give_up(rk_of(e)); }
 
 static bool has_elements(const struct row *r)
 {
@@ -153,7 +154,7 @@ static void rk_prefetch(struct engine *e, const struct want *want, u32 n)
 static u64 rk_reclaim(struct engine *e, u32 units)
 {
     struct rk *rk = rk_of(e);
-    return row_bury(rk, units) + (rk->legacy && !rk->legacy_stuck);
+    return row_lazyfree(rk, units) + (rk->legacy && !rk->legacy_stuck);
 }
 
 /* -- what the server asks of a database ------------------------------------------------------- */
@@ -211,12 +212,12 @@ static void rk_close(struct engine *e)
     struct rk *rk = rk_of(e);
     if (rk->view) rk_snapshot_ops.end(e);
     if (rk->session) {
-        end(rk, false);
+        rk_end(rk, false);
         for (u32 i = 0; i < rk_all(rk); i++) {
             row_flush(rk, rk->dbs[i]);
             companion_flush(rk, rk->dbs[i]);
         }
-        while (rk->graves) row_bury(rk, UINT32_MAX);
+        while (rk->lazyfree) row_lazyfree(rk, UINT32_MAX);
     }
     if (rk->due) due_close(rk->due);
     store_session_close(rk->session);
@@ -233,8 +234,8 @@ static void rk_close(struct engine *e)
     arena_release(&rk->arena);
     buf_release(&rk->scratch);
     buf_release(&rk->legacy_position);
-    buf_release(&rk->note);
-    buf_release(&e->note.text);
+    buf_release(&rk->repl_position);
+    buf_release(&e->repl_position.text);
     if (rk->owns_db) rocks_close(rk->db);
     mem_free(rk);
 }
@@ -274,7 +275,7 @@ static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
     rk->row_budget = budget - budget / 3;
     rk->compaction_grace_ms = DISK_GRACE_MS;
     rk->touched_end = &rk->touched;
-    rk->spares = rk_is_whole(rk) ? o->databases : 0; /* a full sync replaces everything */
+    rk->staging = rk_is_whole(rk) ? o->databases : 0; /* a full sync replaces everything */
     rk->dbs = mem_alloc(rk_all(rk) * sizeof(struct rk_db *));
     for (u32 i = 0; i < rk_all(rk); i++) {
         rk->dbs[i] = mem_zalloc(sizeof **rk->dbs);
@@ -305,18 +306,18 @@ void rocks_close(struct rocks *db)
 {
     if (!db) return;
     store_close(db->store);
-    due_counts_free(db->counts);
+    due_shared_free(db->counts);
     pthread_mutex_destroy(&db->lock);
     mem_free(db);
 }
 
-static struct due_counts *rk_counts(struct rocks *db, u64 prefix)
+static struct due_shared *rk_counts(struct rocks *db, u64 prefix)
 {
     pthread_mutex_lock(&db->lock);
-    struct due_counts *c = db->counts;
+    struct due_shared *c = db->counts;
     while (c && c->prefix != prefix) c = c->next;
     if (!c) {
-        c = due_counts_new(prefix, db->options.seed);
+        c = due_shared_new(prefix, db->options.seed);
         c->next = db->counts;
         db->counts = c;
     }

@@ -57,7 +57,7 @@ void row_cache(struct rk *rk, struct row *r, u64 hash)
     set_cost(rk, r);
 }
 
-static void uncache(struct rk *rk, struct row *r)
+static void row_uncache(struct rk *rk, struct row *r)
 {
     rk->row_bytes -= r->cost;
     if (r->type != TYPE_NONE || r->stored.type != TYPE_NONE) r->db->all_cached = false;
@@ -196,7 +196,7 @@ static void prefetch_value(const struct row *r)
 }
 
 /* One batched read. The keys are distinct or not, cached or not. */
-static void read_together(struct rk *rk, const struct want *want, u32 n)
+static void row_read_together(struct rk *rk, const struct want *want, u32 n)
 {
     bytes keys[READ_TOGETHER];
     struct store_value values[READ_TOGETHER];
@@ -250,7 +250,7 @@ static void read_together(struct rk *rk, const struct want *want, u32 n)
 
 void row_prefetch(struct rk *rk, const struct want *want, u32 n)
 {
-    for (u32 i = 0; i < n; i += READ_TOGETHER) read_together(rk, want + i, MIN(n - i, READ_TOGETHER));
+    for (u32 i = 0; i < n; i += READ_TOGETHER) row_read_together(rk, want + i, MIN(n - i, READ_TOGETHER));
 }
 
 void row_ref(struct row *r, u64 hash, struct key_ref *ref)
@@ -278,7 +278,7 @@ void row_touch(struct rk *rk, struct row *r)
     if (r->touched) return;
     r->touched = true;
     r->slot = codec_slot(row_key(r));
-    rk->spare_touched |= rk_is_spare(rk, r->db);
+    rk->staging_touched |= rk_is_staging(rk, r->db);
     if (UNLIKELY(r->legacy)) count_legacy(r);
     r->next_touched = NULL;
     *rk->touched_end = r;
@@ -352,7 +352,7 @@ void row_settle(struct rk *rk, bool kept)
         r->touched = false;
         if (r->passing) continue;
         if (!kept) {
-            uncache(rk, r);
+            row_uncache(rk, r);
             continue;
         }
         row_remember_stored(r);
@@ -374,7 +374,7 @@ struct victims {
     u32 n;
 };
 
-static void look_at(void *arg, void *item)
+static void row_look_at(void *arg, void *item)
 {
     struct victims *v = arg;
     struct row *r = item;
@@ -389,16 +389,16 @@ void row_sweep(struct rk *rk)
         struct victims v = {.n = 0};
         struct rk_db *db = rk->dbs[rk->sweep_db / 2];
         if (rk->sweep_db % 2) db = db->side; /* of each database first the keys, then the companions */
-        rk->sweep_cursor = db ? table_scan(&db->rows, rk->sweep_cursor, look_at, &v) : 0;
-        for (u32 i = 0; i < v.n; i++) uncache(rk, v.row[i]);
+        rk->sweep_cursor = db ? table_scan(&db->rows, rk->sweep_cursor, row_look_at, &v) : 0;
+        for (u32 i = 0; i < v.n; i++) row_uncache(rk, v.row[i]);
         if (rk->sweep_cursor == 0) rk->sweep_db = (rk->sweep_db + 1) % (2 * rk_all(rk));
     }
 }
 
 /* -- flushing a database --------------------------------------------------------------------- */
 
-struct grave {
-    struct grave *next;
+struct row_lazyfree {
+    struct row_lazyfree *next;
     struct table rows;
 };
 
@@ -420,30 +420,30 @@ void row_flush(struct rk *rk, struct rk_db *db)
         if (r->delta) delta_release(r->delta);
         r->delta = NULL;
     }
-    struct grave *g = mem_alloc(sizeof *g);
-    *g = (struct grave){rk->graves, db->rows};
-    rk->graves = g;
-    rk->grave_count += db->rows.count;
+    struct row_lazyfree *g = mem_alloc(sizeof *g);
+    *g = (struct row_lazyfree){rk->lazyfree, db->rows};
+    rk->lazyfree = g;
+    rk->lazyfree_count += db->rows.count;
     db->all_cached = false;
     table_init(&db->rows, db->rows.key_of, db->rows.seed);
 }
 
-static void bury(void *arg, void *item)
+static void row_lazyfree_item(void *arg, void *item)
 {
     struct rk *rk = arg;
     struct row *r = item;
     rk->row_bytes -= r->cost;
-    rk->grave_count--;
+    rk->lazyfree_count--;
     row_free(r);
 }
 
-u64 row_bury(struct rk *rk, u32 units)
+u64 row_lazyfree(struct rk *rk, u32 units)
 {
-    struct grave *g = rk->graves;
-    if (g && table_drain(&g->rows, units, bury, rk)) {
-        rk->graves = g->next;
+    struct row_lazyfree *g = rk->lazyfree;
+    if (g && table_drain(&g->rows, units, row_lazyfree_item, rk)) {
+        rk->lazyfree = g->next;
         table_release(&g->rows);
         mem_free(g);
     }
-    return rk->grave_count;
+    return rk->lazyfree_count;
 }

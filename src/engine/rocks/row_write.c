@@ -80,10 +80,10 @@ static void write_row(struct rk *rk, struct row *r)
     if (orphaned) orphan_rows(rk, r);
     switch ((enum value_type)r->type) {
     case TYPE_HASH:
-    case TYPE_SET: map_commit(rk, r); break;
-    case TYPE_LIST: seq_commit(rk, r); break;
-    case TYPE_ZSET: zset_commit(rk, r); break;
-    case TYPE_STREAM: rows_commit(rk, r); break;
+    case TYPE_SET: rk_map_commit(rk, r); break;
+    case TYPE_LIST: rk_seq_commit(rk, r); break;
+    case TYPE_ZSET: rk_zset_commit(rk, r); break;
+    case TYPE_STREAM: rk_rows_commit(rk, r); break;
     case TYPE_STRING:
     case TYPE_NONE: break;
     }

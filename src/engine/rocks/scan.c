@@ -71,7 +71,7 @@ static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, 
 }
 
 /* What an iterator shows, as it is now: from the cache if that knows it. NULL: gone, or unreadable. */
-static struct row *current(struct key_walk *w, bytes raw_key, bytes raw_value)
+static struct row *scan_current(struct key_walk *w, bytes raw_key, bytes raw_value)
 {
     struct codec_key k;
     if (!codec_key_read(raw_key, &k)) return NULL;
@@ -103,7 +103,7 @@ static struct row *key_walk_next(struct key_walk *w)
         }
         w->ahead = false;
         w->p = store_key(w->base);
-        struct row *r = current(w, w->p, store_iter_value(w->base));
+        struct row *r = scan_current(w, w->p, store_iter_value(w->base));
         if (r) return r;
     }
 }

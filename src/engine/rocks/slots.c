@@ -7,14 +7,14 @@
 
 /* -- bytes ------------------------------------------------------------------------------------------ */
 
-static char *put_varint(char *p, u64 v)
+static char *slots_put_varint(char *p, u64 v)
 {
     for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
     *p++ = (char)v;
     return p;
 }
 
-static bool take_varint(bytes *raw, u64 *v)
+static bool slots_take_varint(bytes *raw, u64 *v)
 {
     *v = 0;
     for (u32 shift = 0; raw->n && shift < 63; shift += 7) {
@@ -29,18 +29,18 @@ static bool take_varint(bytes *raw, u64 *v)
 void slots_append(struct buf *out, const struct slot_counts *c)
 {
     char *start = buf_reserve(out, COUNTS_MAX);
-    char *p = put_varint(start, (u64)c->keys << 2 | (u64)!!c->expires << 1 | !!c->timed);
-    if (c->expires) p = put_varint(p, c->expires);
-    if (c->timed) p = put_varint(p, c->timed);
+    char *p = slots_put_varint(start, (u64)c->keys << 2 | (u64) !!c->expires << 1 | !!c->timed);
+    if (c->expires) p = slots_put_varint(p, c->expires);
+    if (c->timed) p = slots_put_varint(p, c->timed);
     out->n += (size_t)(p - start);
 }
 
 bool slots_take(bytes *raw, struct slot_counts *out)
 {
     u64 keys, expires = 0, timed = 0;
-    if (!take_varint(raw, &keys)) return false;
-    if ((keys & 2) && !take_varint(raw, &expires)) return false;
-    if ((keys & 1) && !take_varint(raw, &timed)) return false;
+    if (!slots_take_varint(raw, &keys)) return false;
+    if ((keys & 2) && !slots_take_varint(raw, &expires)) return false;
+    if ((keys & 1) && !slots_take_varint(raw, &timed)) return false;
     if (keys >> 2 > UINT32_MAX || expires > keys >> 2 || timed > keys >> 2) return false;
     *out = (struct slot_counts){(u32)(keys >> 2), (u32)expires, (u32)timed};
     return true;
@@ -278,7 +278,7 @@ static void slots_write_base(struct rk *rk)
 {
     for (u32 i = 0; i < rk_all(rk); i++) {
         const struct rk_db *db = rk->dbs[i];
-        if ((!db->has_row && !db->slots.v) || (rk_is_spare(rk, db) && !db->count)) continue;
+        if ((!db->has_row && !db->slots.v) || (rk_is_staging(rk, db) && !db->count)) continue;
         for (u32 first = rk->region.first, last; first <= rk->region.last; first = last + 1) {
             last = MIN(first | (SLOT_BLOCK - 1), (u32)rk->region.last);
             slots_write_block(rk, db, first, last);

@@ -51,7 +51,7 @@ static bool field_deadline(struct engine *e, struct key_ref *ref, bytes field, i
     return there;
 }
 
-static void set_ops(struct rk *rk)
+static void rk_snap_set_ops(struct rk *rk)
 {
     rk->base.ops = &rk->ops;
     rk->ops.begin = NULL;
@@ -71,7 +71,7 @@ static struct view *view_new(struct rk *of)
     rk->base = of->base;
     rk->base.failed = false;
     rk->ops = of->ops;
-    set_ops(rk);
+    rk_snap_set_ops(rk);
     rk->region = of->region;
     rk->log = of->log;
     rk->touched_end = &rk->touched;
@@ -91,7 +91,7 @@ static struct view *view_new(struct rk *of)
 }
 
 /* The key handed out last, and what was read of it. */
-static void forget(struct view *v)
+static void rk_snap_forget(struct view *v)
 {
     struct rk *rk = &v->rk;
     bool goes = v->row && !v->row->open; /* else it goes with its delta */
@@ -107,7 +107,7 @@ static void view_free(struct view *v)
 {
     struct rk *rk = &v->rk;
     if (rk->session) {
-        forget(v);
+        rk_snap_forget(v);
         store_iter_done(v->meta);
         if (v->old) store_iter_done(v->old);
         if (v->marks) store_iter_done(v->marks);
@@ -117,7 +117,7 @@ static void view_free(struct view *v)
         row_flush(rk, rk->dbs[i]);
         companion_flush(rk, rk->dbs[i]);
     }
-    while (rk->graves) row_bury(rk, UINT32_MAX);
+    while (rk->lazyfree) row_lazyfree(rk, UINT32_MAX);
     for (u32 i = 0; i < rk->base.databases; i++) {
         companion_release(rk->dbs[i]);
         table_release(&rk->dbs[i]->rows);
@@ -155,18 +155,18 @@ static struct store_iter *open_marks(struct view *v)
 }
 
 /* RocksDB knows nothing of what the open transaction has done. */
-static bool pending(const struct rk *rk)
+static bool rk_snap_pending(const struct rk *rk)
 {
     for (u32 i = 0; i < rk->base.databases; i++)
         if (rk->dbs[i]->flushed || rk->dbs[i]->renumbered) return true;
     return rk->touched;
 }
 
-static bool begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
+static bool rk_snap_begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
 {
     struct rk *rk = rk_of(e);
     CHECK(!rk->view);
-    if (pending(rk)) return false;
+    if (rk_snap_pending(rk)) return false;
     struct view *v = view_new(rk);
     v->rk.session = store_view(rk->store, rk->last_version, &v->rk.base.failed);
     if (!v->rk.session) {
@@ -180,7 +180,7 @@ static bool begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
     return true;
 }
 
-static void end(struct engine *e)
+static void rk_snap_end(struct engine *e)
 {
     struct rk *rk = rk_of(e);
     if (rk->view) view_free(rk->view);
@@ -195,7 +195,8 @@ static struct rk_db *db_of(struct view *v, u64 index)
     return v->db;
 }
 
-static void take(struct view *v, const struct codec_key *k, bytes raw, bool (*decode)(struct row *, bytes))
+static void rk_snap_take(struct view *v, const struct codec_key *k, bytes raw,
+                         bool (*decode)(struct row *, bytes))
 {
     struct rk_db *db = db_of(v, k->index);
     if (!db) return; /* an old string of a database that nobody has */
@@ -223,7 +224,7 @@ static void take_meta(struct view *v)
         store_seek(v->meta, buf_bytes(&v->from));
         return;
     }
-    if (known) take(v, &k, store_iter_value(v->meta), row_decode);
+    if (known) rk_snap_take(v, &k, store_iter_value(v->meta), row_decode);
     store_next(v->meta);
 }
 
@@ -236,13 +237,13 @@ static void take_old(struct view *v, bool has_meta)
         buf_append_bytes(&v->from, store_key(v->meta));
         codec_after_prefix(&v->from);
     } else if (legacy_visit(v->old, &v->from, &k)) {
-        take(v, &k, store_iter_value(v->old), row_decode_legacy);
+        rk_snap_take(v, &k, store_iter_value(v->old), row_decode_legacy);
     }
     store_seek(v->old, buf_bytes(&v->from));
 }
 
 /* How the next key of `data` compares with the next one of redis_metadata. */
-static int compare(struct view *v)
+static int rk_snap_compare(struct view *v)
 {
     struct codec_key k;
     if (!v->old || !store_valid(v->old)) return 1;
@@ -267,10 +268,10 @@ static bool take_marked(struct view *v)
 }
 
 /* True: there is a key, or may be one. */
-static bool step(struct view *v)
+static bool rk_snap_step(struct view *v)
 {
     for (u32 n = 0; n < STEPS && !v->row && !v->rk.base.failed; n++) {
-        int c = compare(v);
+        int c = rk_snap_compare(v);
         if (c <= 0) take_old(v, c == 0);
         else if (store_valid(v->meta)) take_meta(v);
         else if (!take_marked(v)) return false;
@@ -286,13 +287,13 @@ static u32 access_of(struct view *v, const struct row *r, u64 hash)
     return live ? live->access : v->of->base.fresh_access;
 }
 
-static bool next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
+static bool rk_snap_next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
 {
     struct view *v = rk_of(e)->view;
     *ref_of = &v->rk.base;
-    forget(v);
+    rk_snap_forget(v);
     *ref = (struct key_ref){.type = TYPE_NONE};
-    bool more = step(v);
+    bool more = rk_snap_step(v);
     e->failed |= v->rk.base.failed;
     if (!more || !v->row) return more;
     u64 hash = row_hash(v->row->db, row_key(v->row));
@@ -302,6 +303,7 @@ static bool next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
     return true;
 }
 
-static bool heavy(struct engine *e UNUSED, u32 db UNUSED, bytes key UNUSED) { return false; }
+static bool rk_snap_heavy(struct engine *e UNUSED, u32 db UNUSED, bytes key UNUSED) { return false; }
 
-const struct snapshot_ops rk_snapshot_ops = {.begin = begin, .next = next, .end = end, .heavy = heavy};
+const struct snapshot_ops rk_snapshot_ops = {
+    .begin = rk_snap_begin, .next = rk_snap_next, .end = rk_snap_end, .heavy = rk_snap_heavy};

@@ -26,7 +26,7 @@ static bytes counts_key(struct rk *rk, const struct rk_db *db)
     return state_key(rk, 'c', rk->region.prefix, true, db->index);
 }
 
-static bytes note_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
+static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
 
 /* Engines of one database give out versions together: what one makes may be another's after a split or a
  * merge. */
@@ -47,14 +47,14 @@ static void raise_version(struct rk *rk, u64 version)
 /* An index that nobody has had; there are no keys under it. */
 static void renew_index(struct rk *rk, struct rk_db *db)
 {
-    db->index = CODEC_SPARE | state_next_version(rk, 0);
+    db->index = CODEC_STAGING | state_next_version(rk, 0);
     db->all_cached = true;
 }
 
 /* -- loading -------------------------------------------------------------------------------- */
 
 /* A value of at least n bytes; false if there is none. */
-static bool load(struct rk *rk, bytes key, size_t n, char *out)
+static bool state_load_row(struct rk *rk, bytes key, size_t n, char *out)
 {
     struct store_value v;
     if (!store_get(rk->session, FAM_INFO, key, &v)) return false;
@@ -116,12 +116,12 @@ static bool load_region(struct rk *rk, struct buf *why)
     return false;
 }
 
-static void load_note(struct rk *rk)
+static void load_repl_position(struct rk *rk)
 {
     struct store_value v;
-    if (!store_get(rk->session, FAM_INFO, note_key(rk), &v)) return;
-    if (v.b.n <= ENGINE_NOTE_MAX) buf_append_bytes(&rk->note, v.b);
-    buf_append_bytes(&rk->base.note.text, buf_bytes(&rk->note));
+    if (!store_get(rk->session, FAM_INFO, repl_position_key(rk), &v)) return;
+    if (v.b.n <= ENGINE_REPL_POSITION_MAX) buf_append_bytes(&rk->repl_position, v.b);
+    buf_append_bytes(&rk->base.repl_position.text, buf_bytes(&rk->repl_position));
     store_value_release(&v);
 }
 
@@ -132,15 +132,15 @@ static void load_indexes(struct rk *rk)
         struct rk_db *db = rk->dbs[i];
         db->number = db->stored_number = i;
         db->all_cached = true; /* until a key is met */
-        if (rk_is_spare(rk, db)) renew_index(rk, db);
-        else db->index = load(rk, index_key(rk, i), sizeof raw, raw) ? get_u64(raw) : i + 1;
+        if (rk_is_staging(rk, db)) renew_index(rk, db);
+        else db->index = state_load_row(rk, index_key(rk, i), sizeof raw, raw) ? get_u64(raw) : i + 1;
     }
 }
 
 /* Which database an index is of, perhaps of a number that we don't have. False: of a spare one. */
 static bool number_of(struct rk *rk, u64 index, u64 *number)
 {
-    bool found = false, first = !(index & CODEC_SPARE); /* it may be the one its database began with */
+    bool found = false, first = !(index & CODEC_STAGING); /* it may be the one its database began with */
     bytes from = state_key(rk, 'i', rk->region.prefix, false, 0);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, from, BYTES_LIT("j"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
@@ -186,7 +186,7 @@ static void delete_index(struct rk *rk, u64 index)
 
 /* All databases that have, or had, keys have counts. What can't be emptied now is in nobody's way, and has to
  * wait for the next start. */
-static void empty_spares(struct rk *rk)
+static void empty_staging(struct rk *rk)
 {
     struct buf found = {0};
     u64 number;
@@ -212,8 +212,8 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     struct buf at = {0}, end = {0};
     struct codec_key k;
     u64 stranger = 0, number = 0;
-    codec_index_prefix(&at, rk->region.prefix, CODEC_SPARE);
-    codec_index_prefix(&end, rk->region.prefix + 1, CODEC_SPARE);
+    codec_index_prefix(&at, rk->region.prefix, CODEC_STAGING);
+    codec_index_prefix(&end, rk->region.prefix + 1, CODEC_STAGING);
     struct store_iter *it = store_iter(rk->session, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
     store_seek_first(it);
     while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
@@ -261,7 +261,7 @@ static bool is_empty_if_new(struct rk *rk, struct buf *why)
 static bool know_layout(struct rk *rk, struct buf *why)
 {
     char raw[4];
-    rk->new_layout = !load(rk, BYTES_LIT("v"), sizeof raw, raw);
+    rk->new_layout = !state_load_row(rk, BYTES_LIT("v"), sizeof raw, raw);
     u32 layout = rk->new_layout ? STATE_LAYOUT : get_u32(raw);
     rk->old_layout = layout == STATE_LAYOUT_BEFORE;
     if (rk->base.failed || layout == STATE_LAYOUT || layout == STATE_LAYOUT_BEFORE) return true;
@@ -275,9 +275,9 @@ static bool know_layout(struct rk *rk, struct buf *why)
 bool state_load(struct rk *rk, struct buf *why)
 {
     if (!know_layout(rk, why) || !load_region(rk, why)) return false;
-    load_note(rk);
+    load_repl_position(rk);
     load_indexes(rk);
-    if (rk->spares) empty_spares(rk);
+    if (rk->staging) empty_staging(rk);
     if (!rk->old_layout) slots_load(rk);
     bool ours = ours_only(rk, FAM_META, why) && is_empty_if_new(rk, why);
     if (!rk->base.failed) return ours;
@@ -298,32 +298,32 @@ static void write_index(struct rk *rk, const struct rk_db *db)
     store_put(rk->session, FAM_INFO, index_key(rk, db->number), bytes_of(raw, sizeof raw));
 }
 
-static bool is_spare_emptied(const struct rk *rk, const struct rk_db *db)
+static bool is_staging_emptied(const struct rk *rk, const struct rk_db *db)
 {
     bool empty = db->count == 0 && !db->has_companions;
-    return rk_is_spare(rk, db) && empty && (db->slots.changed || db->flushed || db->renumbered);
+    return rk_is_staging(rk, db) && empty && (db->slots.changed || db->flushed || db->renumbered);
 }
 
 /* Of a spare one there is nothing to be known but that it has keys, or companions. */
 static bool needs_row(const struct rk *rk, const struct rk_db *db)
 {
-    return db->slots.v || (rk_is_spare(rk, db) && (db->renumbered || db->has_companions));
+    return db->slots.v || (rk_is_staging(rk, db) && (db->renumbered || db->has_companions));
 }
 
 static void write_database(struct rk *rk, struct rk_db *db)
 {
-    if (UNLIKELY(is_spare_emptied(rk, db))) delete_counts(rk, db);
+    if (UNLIKELY(is_staging_emptied(rk, db))) delete_counts(rk, db);
     else if (UNLIKELY(!db->has_row && needs_row(rk, db)))
         store_put(rk->session, FAM_INFO, counts_key(rk, db), (bytes){0});
-    if (db->renumbered && !rk_is_spare(rk, db)) write_index(rk, db);
+    if (db->renumbered && !rk_is_staging(rk, db)) write_index(rk, db);
 }
 
-static void write_note(struct rk *rk)
+static void write_repl_position(struct rk *rk)
 {
-    const struct engine_note *note = &rk->base.note;
-    if (LIKELY(!note->changed)) return;
-    CHECK(note->text.n <= ENGINE_NOTE_MAX);
-    store_put(rk->session, FAM_INFO, note_key(rk), buf_bytes(&note->text));
+    const struct engine_repl_position *position = &rk->base.repl_position;
+    if (LIKELY(!position->changed)) return;
+    CHECK(position->text.n <= ENGINE_REPL_POSITION_MAX);
+    store_put(rk->session, FAM_INFO, repl_position_key(rk), buf_bytes(&position->text));
 }
 
 /* A lone server's slots need not be told. */
@@ -344,7 +344,7 @@ void state_commit(struct rk *rk, u64 seq)
 {
     slots_write(rk);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
-    write_note(rk);
+    write_repl_position(rk);
     if (rk->new_layout || rk->old_layout) {
         char raw[4];
         put_u32(raw, STATE_LAYOUT);
@@ -358,33 +358,34 @@ void state_commit(struct rk *rk, u64 seq)
     write_region(rk, &r, seq);
 }
 
-static void settle_note(struct rk *rk, bool kept)
+static void settle_repl_position(struct rk *rk, bool kept)
 {
-    struct engine_note *note = &rk->base.note;
-    if (LIKELY(!note->changed)) return;
-    struct buf *to = kept ? &rk->note : &note->text, *from = kept ? &note->text : &rk->note;
+    struct engine_repl_position *position = &rk->base.repl_position;
+    if (LIKELY(!position->changed)) return;
+    struct buf *to = kept ? &rk->repl_position : &position->text,
+               *from = kept ? &position->text : &rk->repl_position;
     buf_clear(to);
     buf_append_bytes(to, buf_bytes(from));
-    note->changed = false;
+    position->changed = false;
 }
 
 void state_committed(struct rk *rk, u64 seq)
 {
     rk->applied_seq = seq;
     rk->state_changed = rk->new_layout = rk->old_layout = rk->new_region = false;
-    if (UNLIKELY(rk->spare_touched)) rk->spare_used = false;
+    if (UNLIKELY(rk->staging_touched)) rk->staging_used = false;
     for (u32 i = 0; i < rk_changed(rk); i++) {
         struct rk_db *db = rk->dbs[i];
         bool emptied = db->flushed || (db->renumbered && !rk->legacy); /* old strings are not counted */
-        db->has_row = !is_spare_emptied(rk, db) && (db->has_row || needs_row(rk, db));
-        if (rk_is_spare(rk, db) && db->count == 0 && !db->has_companions && emptied) renew_index(rk, db);
-        rk->spare_used |= rk_is_spare(rk, db) && db->count;
+        db->has_row = !is_staging_emptied(rk, db) && (db->has_row || needs_row(rk, db));
+        if (rk_is_staging(rk, db) && db->count == 0 && !db->has_companions && emptied) renew_index(rk, db);
+        rk->staging_used |= rk_is_staging(rk, db) && db->count;
         db->renumbered = db->flushed = false;
         db->stored_number = i;
     }
     slots_committed(rk);
-    rk->spare_touched = false;
-    settle_note(rk, true);
+    rk->staging_touched = false;
+    settle_repl_position(rk, true);
 }
 
 /* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
@@ -403,8 +404,8 @@ void state_abandon(struct rk *rk)
     mem_free(was);
     slots_abandon(rk);
     rk->cut.pending = false;
-    rk->state_changed = rk->spare_touched = false;
-    settle_note(rk, false);
+    rk->state_changed = rk->staging_touched = false;
+    settle_repl_position(rk, false);
 }
 
 void state_forget_region(struct rk *rk, u64 region)

@@ -24,13 +24,13 @@ static u32 changes_before(const struct walk *w, bytes sub, bool through)
     return low;
 }
 
-static bytes base_sub(const struct walk *w)
+static bytes walk_base_sub(const struct walk *w)
 {
     bytes key = store_key(w->base);
     return bytes_of(key.p + w->prefix, key.n - w->prefix);
 }
 
-static void step_base(struct walk *w)
+static void walk_step_base(struct walk *w)
 {
     if (!w->base) return;
     if (w->reverse) store_prev(w->base);
@@ -53,14 +53,14 @@ static void skip_erased(struct walk *w, const struct erased_range *range)
         return;
     }
     store_seek_back(w->base, delta_key(w->rk, w->row, range->from));
-    if (store_valid(w->base) && bytes_eq(base_sub(w), range->from)) store_prev(w->base);
+    if (store_valid(w->base) && bytes_eq(walk_base_sub(w), range->from)) store_prev(w->base);
 }
 
 /* The stored element at the base, or the next one after an erased range. False: there is none. */
 static bool next_stored(struct walk *w, bytes *sub)
 {
     while (w->base && store_valid(w->base)) {
-        *sub = base_sub(w);
+        *sub = walk_base_sub(w);
         const struct erased_range *range = delta_erased_range(w->row->delta, *sub);
         if (LIKELY(!range)) return true;
         skip_erased(w, range);
@@ -83,7 +83,7 @@ static bool walk_settle(struct walk *w)
         if (c && stored && w->reverse) cmp = -cmp;
         if (cmp < 0) return stand_on(w, NULL, sub, store_iter_value(w->base));
         if (cmp == 0) { /* the change stands for it */
-            step_base(w);
+            walk_step_base(w);
             stored = next_stored(w, &sub);
         }
         if (c->exists) return stand_on(w, c, c->sub, c->value);
@@ -109,7 +109,7 @@ static void seek_over_gaps(struct walk *w, bytes from)
     if (gap && gap->endless) store_seek(w->base, delta_after(w->rk, w->row));
     else store_seek(w->base, delta_key(w->rk, w->row, gap ? buf_bytes(&gap->to) : from));
     if (store_tombstones_skipped(w->rk->session) - skipped < SKIPPED_MANY || w->rk->base.failed) return;
-    gaps_record(&w->row->gaps, gap, from, store_valid(w->base) ? base_sub(w) : (bytes){0});
+    gaps_record(&w->row->gaps, gap, from, store_valid(w->base) ? walk_base_sub(w) : (bytes){0});
 }
 
 bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool reverse)
@@ -136,7 +136,7 @@ bool walk_next(struct walk *w)
     } else if (w->change) {
         w->at++;
     }
-    if (!w->change) step_base(w);
+    if (!w->change) walk_step_base(w);
     return walk_settle(w);
 }
 

@@ -34,7 +34,7 @@ void check_quote(struct buf *out, bytes name)
 bool check_number(const struct check *c, u64 index, u32 *number)
 {
     const struct check_index *swapped = (const void *)c->indexes.p;
-    bool first = !(index & CODEC_SPARE); /* it may be the one its database began with */
+    bool first = !(index & CODEC_STAGING); /* it may be the one its database began with */
     for (size_t i = 0; i < c->indexes.n / sizeof *swapped; i++) {
         first = first && (u64)swapped[i].number + 1 != index;
         *number = swapped[i].number;
@@ -62,7 +62,7 @@ const char *check_family(enum family f)
     return names[f];
 }
 
-static const char *type_name(enum value_type type)
+static const char *check_type_name(enum value_type type)
 {
     static const char *const names[] = {"key", "string", "hash", "list", "set", "sorted set", "stream"};
     return names[type];
@@ -77,7 +77,7 @@ void check_problem(struct check *c, const struct check_key *k, const char *fmt, 
     buf_append_str(&line, "PROBLEM: ");
     if (k) {
         buf_printf(&line, "database %s, %s ", check_database(c, k->index, db),
-                   type_name(k->found ? k->m.type : TYPE_NONE));
+                   check_type_name(k->found ? k->m.type : TYPE_NONE));
         check_quote(&line, k->key);
         buf_append_str(&line, ": ");
     }
@@ -115,9 +115,9 @@ static void print_summary(const struct check *c)
     print_elements(c, TYPE_ZSET, "sorted sets");
     print_elements(c, TYPE_STREAM, "streams");
     print_some("old strings", c->legacy_strings);
-    if (c->spare_keys)
+    if (c->staging_keys)
         printf("  %-16s %llu keys of data that was not completely loaded: they go at the next start\n",
-               "spare", LLU(c->spare_keys));
+               "spare", LLU(c->staging_keys));
     if (c->with_deadline)
         printf("  %-16s %llu keys, of which %llu have passed it\n", "with a deadline",
                LLU(c->with_deadline), LLU(c->dead));
@@ -193,17 +193,17 @@ static void open_lanes(struct check *c, bytes from)
 
 /* -- damage ------------------------------------------------------------------------------------------ */
 
-static u64 order_of(u64 index) { return index ^ CODEC_SPARE; } /* in P */
+static u64 order_of(u64 index) { return index ^ CODEC_STAGING; } /* in P */
 
 /* The next index, in the order of P, that may have keys: a counted one, or one that a database without counts
- * (made elsewhere) is likely to have. CODEC_SPARE, which comes before all others and is nobody's: none. */
+ * (made elsewhere) is likely to have. CODEC_STAGING, which comes before all others and is nobody's: none. */
 static u64 next_index(const struct check *c, u64 index)
 {
     const struct check_db *v = (const void *)c->dbs.p;
-    u64 likely = (index & CODEC_SPARE) ? 1 : index + 1;
-    u64 next = likely <= DATABASES_LIKELY ? likely : CODEC_SPARE;
+    u64 likely = (index & CODEC_STAGING) ? 1 : index + 1;
+    u64 next = likely <= DATABASES_LIKELY ? likely : CODEC_STAGING;
     for (size_t i = 0; i < c->dbs.n / sizeof *v; i++) {
-        bool nearer = next == CODEC_SPARE || order_of(v[i].index) < order_of(next);
+        bool nearer = next == CODEC_STAGING || order_of(v[i].index) < order_of(next);
         if (nearer && order_of(v[i].index) > order_of(index)) next = v[i].index;
     }
     return next;
@@ -214,11 +214,11 @@ static u64 next_index(const struct check *c, u64 index)
  * `at` is where the walk was, and becomes where it is. False: the end. */
 static bool skip_damage(struct check *c, struct buf *at)
 {
-    u64 index = at->n < 16 ? next_index(c, CODEC_SPARE) : order_of(get_u64(at->p + 8)), step = 1;
+    u64 index = at->n < 16 ? next_index(c, CODEC_STAGING) : order_of(get_u64(at->p + 8)), step = 1;
     u64 slot = at->n < 18 ? 0 : get_u16(at->p + 16), first = slot, first_index = index, last = index;
     char from[CHECK_DB_TEXT], to[CHECK_DB_TEXT];
     c->damaged = true;
-    while (c->failed && index != CODEC_SPARE) {
+    while (c->failed && index != CODEC_STAGING) {
         slot += step;
         step = MIN(2 * step, SLOTS / 16);
         if (slot >= SLOTS) {
@@ -226,7 +226,7 @@ static bool skip_damage(struct check *c, struct buf *at)
             last = index;
             index = next_index(c, index);
         }
-        if (index == CODEC_SPARE) break;
+        if (index == CODEC_STAGING) break;
         c->failed = false;
         buf_clear(at);
         codec_index_prefix(at, CHECK_PREFIX, index);
@@ -234,10 +234,11 @@ static bool skip_damage(struct check *c, struct buf *at)
         at->n += 2;
         open_lanes(c, buf_bytes(at));
     }
-    check_problem(c, NULL, "a file is damaged: what lies between slot %llu of database %s and slot %llu of "
-                  "database %s can't be read, and was skipped", LLU(first),
-                  check_database(c, first_index, from), LLU(slot),
-                  check_database(c, index == CODEC_SPARE ? last : index, to));
+    check_problem(c, NULL,
+                  "a file is damaged: what lies between slot %llu of database %s and slot %llu of "
+                  "database %s can't be read, and was skipped",
+                  LLU(first), check_database(c, first_index, from), LLU(slot),
+                  check_database(c, index == CODEC_STAGING ? last : index, to));
     return !c->failed;
 }
 
@@ -252,7 +253,7 @@ static void check_foreign(struct check *c, int f, const char *what)
     check_next(c, (enum family)f);
 }
 
-static void walk(struct check *c)
+static void check_data(struct check *c)
 {
     struct check_key k = {0};
     struct codec_key raw;
@@ -282,11 +283,11 @@ static void walk(struct check *c)
 
 /* -- as a whole ----------------------------------------------------------------------------------------- */
 
-static void release(struct check *c)
+static void check_release(struct check *c)
 {
     for (int f = 0; f < CHECK_LANES; f++)
         if (c->lane[f]) store_iter_done(c->lane[f]);
-    tally_clear(&c->buckets);
+    due_counts_clear(&c->buckets);
     check_release_state(c);
     buf_release(&c->legacy_position);
     store_session_close(c->session);
@@ -325,20 +326,20 @@ int rocks_check(const char *dir)
         return 2;
     }
     c.session = store_session_open(c.store, &c.failed);
-    tally_init(&c.buckets, 0);
+    due_counts_init(&c.buckets, 0);
     if (!check_layout(&c)) {
-        release(&c);
+        check_release(&c);
         return 2;
     }
     check_read_state(&c);
-    walk(&c);
+    check_data(&c);
     check_due_rows(&c);
     check_counts(&c);
     check_kept(&c);
     check_raft_log(&c);
     printf("Checked %s\n", dir);
     print_summary(&c);
-    release(&c);
+    check_release(&c);
     buf_release(&why);
     return c.problems ? 1 : 0;
 }

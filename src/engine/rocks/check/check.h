@@ -58,10 +58,10 @@ struct check {
     struct buf regions;         /* of struct check_region */
     struct buf indexes;         /* of struct check_index: databases that were swapped */
     struct buf dbs;             /* of struct check_db */
-    struct tally buckets;       /* as stored, less what was found: differences */
+    struct due_counts buckets;  /* as stored, less what was found: differences */
 
     u64 keys[TYPE_STREAM + 1], elements[TYPE_STREAM + 1]; /* by type */
-    u64 legacy_strings, spare_keys;
+    u64 legacy_strings, staging_keys;
     u64 with_deadline, dead, field_deadlines;
     u64 companions, companion_rows;
     struct check_marks {

@@ -94,7 +94,7 @@ static bool read_shared_row(struct check *c, char kind, bytes key, bytes value)
         return true;
     case 'b':
         if (key.n != 17) return false;
-        return tally_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
+        return due_counts_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
     case 'f': return value.n <= ENGINE_META_MAX;
     default: return false;
     }
@@ -107,7 +107,7 @@ static bool read_region_row(struct check *c, char kind, u64 id, bytes key, bytes
     case 's': return key.n == 0 && read_region(c, region_at(c, id), value);
     case 'd': return key.n == 2 && get_u16(key.p) < SLOT_LOG_ROWS && slots_read_log(value, see_counts, c);
     case 'p': return key.n == 0 && read_drain(region_at(c, id), value);
-    case 'n': return key.n == 0 && value.n <= ENGINE_NOTE_MAX;
+    case 'n': return key.n == 0 && value.n <= ENGINE_REPL_POSITION_MAX;
     default: return id == CHECK_PREFIX && read_shared_row(c, kind, key, value);
     }
 }
@@ -140,7 +140,7 @@ static void check_indexes(struct check *c)
     const struct check_index *v = (const void *)c->indexes.p;
     size_t n = c->indexes.n / sizeof *v;
     for (size_t i = 0; i < n; i++) {
-        bool own = v[i].index == (u64)v[i].number + 1 || v[i].index & CODEC_SPARE, first_is_elsewhere = own;
+        bool own = v[i].index == (u64)v[i].number + 1 || v[i].index & CODEC_STAGING, first_is_elsewhere = own;
         for (size_t j = 0; j < n; j++) {
             first_is_elsewhere |= (u64)v[j].number + 1 == v[i].index;
             if (j < i && v[j].index == v[i].index)
@@ -231,7 +231,7 @@ void check_count_key(struct check *c, const struct check_key *k)
     i64 deadline_ms = k->m.deadline_ms;
     struct check_db *db = db_at(c, k->index);
     u32 number;
-    c->spare_keys += !check_number(c, k->index, &number);
+    c->staging_keys += !check_number(c, k->index, &number);
     if (k->slot >= ROCKS_SLOTS) return;
     db->found[k->slot].keys++;
     db->found[k->slot].timed += k->m.field_deadlines;
@@ -242,7 +242,7 @@ void check_count_key(struct check *c, const struct check_key *k)
     if (!c->made_here) return;
     expect_filed(c, k, deadline_ms, "its deadline");
     struct place at = place_at(c, k, deadline_ms);
-    tally_count(&c->buckets, k->index, at, deadline_ms, -1);
+    due_counts_add(&c->buckets, k->index, at, deadline_ms, -1);
 }
 
 void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms)
@@ -325,7 +325,7 @@ void check_counts(struct check *c)
         puts("Because of the damage, counts were not compared.");
         return;
     }
-    tally_settle(&c->buckets, check_bucket, c);
+    due_counts_settle(&c->buckets, check_bucket, c);
     for (size_t at = 0; at < c->dbs.n; at += sizeof(struct check_db))
         for (u32 slot = 0; slot < ROCKS_SLOTS; slot++)
             check_slot_counts(c, (const struct check_db *)(void *)(c->dbs.p + at), slot);

@@ -133,7 +133,7 @@ static bytes position_key(struct due *d, u64 region)
     return buf_bytes(&d->row);
 }
 
-static bool load_position(struct rk *rk, struct due *d)
+static bool due_load_position(struct rk *rk, struct due *d)
 {
     struct store_value v;
     d->at = (struct drain){0};
@@ -155,12 +155,13 @@ static bool load_queue(struct rk *rk, struct due *d, enum due_kind kind)
 
 /* -- counts ------------------------------------------------------------------------------- */
 
-static bool load_bucket(struct tally *t, bytes key, bytes value)
+static bool load_bucket(struct due_counts *t, bytes key, bytes value)
 {
-    return key.n == 26 && tally_load(t, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
+    return key.n == 26 &&
+           due_counts_load(t, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
 }
 
-static void nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
+static void due_nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
 
 static void bucket_range(u64 prefix, struct buf *from, struct buf *to)
 {
@@ -170,18 +171,18 @@ static void bucket_range(u64 prefix, struct buf *from, struct buf *to)
     codec_after_prefix(to);
 }
 
-static bool load_counts(struct rk *rk, struct due_counts *c)
+static bool load_counts(struct rk *rk, struct due_shared *c)
 {
     struct buf from = {0}, to = {0};
     bool sound = true, failed_before = rk->base.failed;
     rk->base.failed = false;
     bucket_range(c->prefix, &from, &to);
-    tally_clear(&c->tally);
+    due_counts_clear(&c->counts);
     struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
     for (store_seek_first(it); store_valid(it) && sound; store_next(it))
-        sound = load_bucket(&c->tally, store_key(it), store_iter_value(it));
+        sound = load_bucket(&c->counts, store_key(it), store_iter_value(it));
     store_iter_done(it);
-    tally_settle(&c->tally, nothing, NULL);
+    due_counts_settle(&c->counts, due_nothing, NULL);
     buf_release(&from);
     buf_release(&to);
     c->loaded = sound && !rk->base.failed;
@@ -191,7 +192,7 @@ static bool load_counts(struct rk *rk, struct due_counts *c)
 
 bool due_lock(struct rk *rk)
 {
-    struct due_counts *c = rk->due->shared;
+    struct due_shared *c = rk->due->shared;
     pthread_mutex_lock(&c->lock);
     if (LIKELY(c->loaded) || load_counts(rk, c)) return true;
     pthread_mutex_unlock(&c->lock);
@@ -212,10 +213,10 @@ void due_count(struct due *d, u64 index, struct place p, i64 deadline_ms, int n)
 void due_recount(struct rk *rk)
 {
     struct buf from = {0}, to = {0};
-    struct due_counts *c = rk->due->shared;
+    struct due_shared *c = rk->due->shared;
     bucket_range(c->prefix, &from, &to);
     pthread_mutex_lock(&c->lock);
-    tally_clear(&c->tally);
+    due_counts_clear(&c->counts);
     c->loaded = true;
     store_delete_range(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to));
     pthread_mutex_unlock(&c->lock);
@@ -229,7 +230,7 @@ void due_count_filed(struct rk *rk, const struct row *r)
 {
     struct due_name n = due_name(r);
     struct place p = due_place(rk->due, r->deadline_ms, &n);
-    tally_count(&rk->due->shared->tally, n.index, p, r->deadline_ms, 1);
+    due_counts_add(&rk->due->shared->counts, n.index, p, r->deadline_ms, 1);
 }
 
 /* -- transactions --------------------------------------------------------------------------- */
@@ -244,19 +245,19 @@ static void end_transaction(struct due *d)
     buf_clear(&d->emptied);
 }
 
-static bool load(struct rk *rk, struct due *d)
+static bool due_load(struct rk *rk, struct due *d)
 {
     end_transaction(d);
-    d->unread = !load_position(rk, d) || !load_queue(rk, d, DUE_FINE) || !load_queue(rk, d, DUE_COARSE);
+    d->unread = !due_load_position(rk, d) || !load_queue(rk, d, DUE_FINE) || !load_queue(rk, d, DUE_COARSE);
     return !d->unread;
 }
 
-struct due *due_open(struct rk *rk, struct due_counts *shared)
+struct due *due_open(struct rk *rk, struct due_shared *shared)
 {
     struct due *d = rk->due = mem_zalloc(sizeof *d);
     d->region = &rk->region;
     d->shared = shared;
-    if (load(rk, d) && due_lock(rk)) {
+    if (due_load(rk, d) && due_lock(rk)) {
         due_unlock(d);
         return d;
     }
@@ -290,11 +291,11 @@ void due_abandon(struct rk *rk)
         d->locked = false;
     }
     rk->base.failed = false;
-    load(rk, d);
+    due_load(rk, d);
     rk->base.failed = false;
 }
 
-bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || load(rk, rk->due); }
+bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || due_load(rk, rk->due); }
 
 /* -- at commit ------------------------------------------------------------------------------- */
 
@@ -361,7 +362,7 @@ static void write_bucket(void *arg, const struct bucket *b)
     put_u64(key + 18, (u64)b->name.bucket);
     if (b->keys) {
         buf_clear(&rk->scratch);
-        tally_append(&rk->scratch, b);
+        due_counts_append(&rk->scratch, b);
         store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
     } else {
         store_delete(rk->session, FAM_INFO, bytes_of(key, sizeof key));
@@ -380,14 +381,15 @@ static void lower_low(struct due_queue *q)
 
 static void apply_changes(struct due *d)
 {
-    struct tally *t = &d->shared->tally;
+    struct due_counts *t = &d->shared->counts;
     for (size_t at = 0; at < d->emptied.n; at += 8) {
         struct table_iter it = {0};
-        for (struct bucket *b; (b = tally_next(t, &it, get_u64(d->emptied.p + at)));) tally_empty(t, b);
+        for (struct bucket *b; (b = due_counts_next(t, &it, get_u64(d->emptied.p + at)));)
+            due_counts_empty(t, b);
     }
     for (u32 i = 0; i < d->changes_n; i++) {
         const struct due_change *c = &d->changes[i];
-        tally_count(t, c->index, c->at, c->deadline_ms, c->n);
+        due_counts_add(t, c->index, c->at, c->deadline_ms, c->n);
     }
 }
 
@@ -403,13 +405,13 @@ void due_commit(struct rk *rk)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
-    drain_commit(rk);
+    due_drain_commit(rk);
     for (u32 kind = 0; kind < DUE_KINDS; kind++) lower_low(&d->queue[kind]);
     if (d->changes_n || d->emptied.n || UNLIKELY(d->recounted)) {
         if (!due_lock(rk)) return;
         d->locked = true;
         apply_changes(d);
-        tally_settle(&d->shared->tally, write_bucket, rk);
+        due_counts_settle(&d->shared->counts, write_bucket, rk);
     }
     bool split = UNLIKELY(rk->cut.pending);
     if (d->changed || split) {

@@ -45,7 +45,7 @@ struct due {
     bool changed;        /* something was filed, counted or visited in this transaction */
     bool unread;         /* what is stored could not be read yet */
     const struct rocks_region *region;
-    struct due_counts *shared;
+    struct due_shared *shared;
     struct due_change *changes; /* of this transaction, not yet in `shared` */
     u32 changes_n, changes_cap;
     bool recounted;      /* `shared` was changed without that, by due_recount */
@@ -110,7 +110,7 @@ void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind, i64
 void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it);
 
 /* drain.c, ask.c */
-void drain_commit(struct rk *rk); /* files the hashes that were visited */
+void due_drain_commit(struct rk *rk); /* files the hashes that were visited */
 /* Brings the position to this time, which must not be before it, in transactions of its own: so that two
  * regions can be joined, which need the same. False: something failed. */
 bool drain_align(struct rk *rk, i64 position_ms);

@@ -3,16 +3,16 @@
 
 #include "base/alloc.h"
 
-static bytes name_of(const void *item)
+static bytes due_counts_name_of(const void *item)
 {
     const struct bucket *b = item;
     return bytes_of(&b->name, sizeof b->name);
 }
 
-void tally_init(struct tally *t, u64 seed)
+void due_counts_init(struct due_counts *t, u64 seed)
 {
-    *t = (struct tally){0};
-    table_init(&t->buckets, name_of, seed);
+    *t = (struct due_counts){0};
+    table_init(&t->buckets, due_counts_name_of, seed);
 }
 
 static void free_bucket(void *arg, void *item)
@@ -21,15 +21,15 @@ static void free_bucket(void *arg, void *item)
     mem_free(item);
 }
 
-void tally_clear(struct tally *t)
+void due_counts_clear(struct due_counts *t)
 {
     u64 seed = t->buckets.seed;
     table_drain(&t->buckets, UINT32_MAX, free_bucket, NULL);
     table_release(&t->buckets);
-    tally_init(t, seed);
+    due_counts_init(t, seed);
 }
 
-static struct bucket *bucket_at(struct tally *t, u64 index, u32 level, i64 bucket)
+static struct bucket *bucket_at(struct due_counts *t, u64 index, u32 level, i64 bucket)
 {
     struct bucket_name name = {index, level, bucket};
     bytes key = bytes_of(&name, sizeof name);
@@ -42,7 +42,7 @@ static struct bucket *bucket_at(struct tally *t, u64 index, u32 level, i64 bucke
     return b;
 }
 
-static void mark_changed(struct tally *t, struct bucket *b)
+static void mark_changed(struct due_counts *t, struct bucket *b)
 {
     if (b->changed) return;
     b->changed = true;
@@ -50,7 +50,7 @@ static void mark_changed(struct tally *t, struct bucket *b)
     t->changed = b;
 }
 
-void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, int n)
+void due_counts_add(struct due_counts *t, u64 index, struct place p, i64 deadline_ms, int n)
 {
     struct bucket *b = bucket_at(t, index, p.level, p.bucket);
     u64 past_start = (u64)deadline_ms - (u64)bucket_start(p.level, p.bucket);
@@ -60,14 +60,14 @@ void tally_count(struct tally *t, u64 index, struct place p, i64 deadline_ms, in
     mark_changed(t, b);
 }
 
-void tally_empty(struct tally *t, struct bucket *b)
+void due_counts_empty(struct due_counts *t, struct bucket *b)
 {
     b->keys = b->past_start = 0;
     memset(b->cell, 0, sizeof b->cell);
     mark_changed(t, b);
 }
 
-void tally_copy(struct tally *t, const struct bucket *b)
+void due_counts_copy(struct due_counts *t, const struct bucket *b)
 {
     struct bucket *to = bucket_at(t, b->name.index, (u32)b->name.level, b->name.bucket);
     to->keys = b->keys;
@@ -76,20 +76,20 @@ void tally_copy(struct tally *t, const struct bucket *b)
     mark_changed(t, to);
 }
 
-struct due_counts *due_counts_new(u64 prefix, u64 seed)
+struct due_shared *due_shared_new(u64 prefix, u64 seed)
 {
-    struct due_counts *c = mem_zalloc(sizeof *c);
+    struct due_shared *c = mem_zalloc(sizeof *c);
     c->prefix = prefix;
     pthread_mutex_init(&c->lock, NULL);
-    tally_init(&c->tally, seed);
+    due_counts_init(&c->counts, seed);
     return c;
 }
 
-void due_counts_free(struct due_counts *c)
+void due_shared_free(struct due_shared *c)
 {
-    for (struct due_counts *next; c; c = next) {
+    for (struct due_shared *next; c; c = next) {
         next = c->next;
-        tally_clear(&c->tally);
+        due_counts_clear(&c->counts);
         pthread_mutex_destroy(&c->lock);
         mem_free(c);
     }
@@ -97,14 +97,14 @@ void due_counts_free(struct due_counts *c)
 
 /* -- as stored ------------------------------------------------------------------------------ */
 
-static char *put_varint(char *p, u32 v)
+static char *due_counts_put_varint(char *p, u32 v)
 {
     for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
     *p++ = (char)v;
     return p;
 }
 
-static bool take_varint(bytes *raw, u32 *v)
+static bool due_counts_take_varint(bytes *raw, u32 *v)
 {
     *v = 0;
     for (u32 shift = 0; raw->n && shift < 35; shift += 7) {
@@ -117,7 +117,7 @@ static bool take_varint(bytes *raw, u32 *v)
 }
 
 /* Every bucket that a transaction has changed is written with all its cells, hence no call per byte. */
-void tally_append(struct buf *out, const struct bucket *b)
+void due_counts_append(struct buf *out, const struct bucket *b)
 {
     char raw[24 + DUE_CELLS * 2 * 5], *p = raw + 24;
     u64 used = 0;
@@ -125,8 +125,8 @@ void tally_append(struct buf *out, const struct bucket *b)
         const struct due_cell *c = &b->cell[i];
         if (c->keys <= 0) continue;
         used |= 1ull << i;
-        p = put_varint(p, (u32)c->keys);
-        p = put_varint(p, c->past);
+        p = due_counts_put_varint(p, (u32)c->keys);
+        p = due_counts_put_varint(p, c->past);
     }
     put_u64(raw, b->keys);
     put_u64(raw + 8, b->past_start);
@@ -150,13 +150,13 @@ static bool read_cells(struct bucket *b, bytes raw)
     u32 keys, past;
     raw = bytes_of(raw.p + 8, raw.n - 8);
     for (; used; used &= used - 1) {
-        if (!take_varint(&raw, &keys) || !take_varint(&raw, &past)) return false;
+        if (!due_counts_take_varint(&raw, &keys) || !due_counts_take_varint(&raw, &past)) return false;
         b->cell[__builtin_ctzll(used)] = (struct due_cell){(i32)keys, (u32)past};
     }
     return raw.n == 0;
 }
 
-bool tally_load(struct tally *t, u64 index, u32 level, i64 bucket, bytes value)
+bool due_counts_load(struct due_counts *t, u64 index, u32 level, i64 bucket, bytes value)
 {
     if (level >= PLACE_LEVELS || (value.n != 16 && value.n < 24)) return false;
     struct bucket *b = bucket_at(t, index, level, bucket);
@@ -168,7 +168,7 @@ bool tally_load(struct tally *t, u64 index, u32 level, i64 bucket, bytes value)
     return true;
 }
 
-struct bucket *tally_next(const struct tally *t, struct table_iter *it, u64 index)
+struct bucket *due_counts_next(const struct due_counts *t, struct table_iter *it, u64 index)
 {
     struct bucket *b;
     while ((b = table_next(&t->buckets, it)))
@@ -176,14 +176,14 @@ struct bucket *tally_next(const struct tally *t, struct table_iter *it, u64 inde
     return b;
 }
 
-void tally_settle(struct tally *t, void (*fn)(void *, const struct bucket *), void *arg)
+void due_counts_settle(struct due_counts *t, void (*fn)(void *, const struct bucket *), void *arg)
 {
     for (struct bucket *b = t->changed, *next; b; b = next) {
         next = b->next_changed;
         b->changed = false;
         fn(arg, b);
         if (b->keys) continue;
-        table_remove(&t->buckets, table_hash(&t->buckets, name_of(b)), b);
+        table_remove(&t->buckets, table_hash(&t->buckets, due_counts_name_of(b)), b);
         mem_free(b);
     }
     t->changed = NULL;

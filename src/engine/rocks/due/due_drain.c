@@ -65,7 +65,7 @@ static void file_fields(struct rk *rk, const struct due_rows *l)
     }
 }
 
-void drain_commit(struct rk *rk)
+void due_drain_commit(struct rk *rk)
 {
     file_fields(rk, &rk->due->again);
     file_fields(rk, &rk->due->visited);
@@ -74,7 +74,7 @@ void drain_commit(struct rk *rk)
 /* -- one row ---------------------------------------------------------------------------------- */
 
 /* `low` moves past it, and so does the position, if it is coarse. */
-static void pass(struct due *d, const struct visit *v)
+static void due_drain_pass(struct due *d, const struct visit *v)
 {
     struct place p = {.due_ms = v->at.due_ms, .level = v->at.level};
     struct due_queue *q = &d->queue[due_kind(p.level)];
@@ -100,7 +100,7 @@ static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
  *
  * A dead key is taken out of the index before it is offered (stored.deadline_ms), so that dropping it
  * does not have to; if it is left alone it is put back. */
-static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn, void *arg)
+static bool due_drain_visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn, void *arg)
 {
     struct due *d = rk->due;
     struct row *r = v->db ? row_get(rk, v->db, v->at.key, v->hash) : NULL;
@@ -113,7 +113,7 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
     bool filed_here = deadline_ms && same_place(was, here), dead = !alive(deadline_ms, until_ms);
     store_delete(rk->session, FAM_DEADLINE, v->raw);
     d->changed = true;
-    pass(d, v);
+    due_drain_pass(d, v);
     if (filed_here) {
         due_count(d, n.index, was, deadline_ms, -1);
         if (dead) {
@@ -135,21 +135,21 @@ static bool visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn,
 
 /* -- many rows ---------------------------------------------------------------------------------- */
 
-static void step(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms)
+static void due_drain_step(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms)
 {
     store_next(it);
     due_iter_find(d, it, kind, limit_ms);
 }
 
 /* Takes up to max rows that are due by limit_ms from where the iterator stands. */
-static u32 take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max,
-                struct visit *v)
+static u32 due_drain_take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max,
+                          struct visit *v)
 {
     struct buf *names = &rk->due->names;
     size_t length[TOGETHER];
     u32 n = 0;
     buf_clear(names);
-    for (struct codec_due at; n < max && store_valid(it); step(rk->due, it, kind, limit_ms)) {
+    for (struct codec_due at; n < max && store_valid(it); due_drain_step(rk->due, it, kind, limit_ms)) {
         bytes raw = store_key(it);
         if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
             store_delete(rk->session, FAM_DEADLINE, raw);
@@ -191,9 +191,9 @@ static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until
     u32 seen = 0;
     bool all = false;
     while (seen < max && !all && !rk->base.failed) {
-        u32 wanted = MIN(max - seen, TOGETHER), n = take(rk, it, kind, limit_ms, wanted, v);
+        u32 wanted = MIN(max - seen, TOGETHER), n = due_drain_take(rk, it, kind, limit_ms, wanted, v);
         read_keys(rk, v, n);
-        for (u32 i = 0; i < n && visit(rk, &v[i], until_ms, fn, arg); i++) seen++;
+        for (u32 i = 0; i < n && due_drain_visit(rk, &v[i], until_ms, fn, arg); i++) seen++;
         all = n < wanted && !rk->base.failed;
     }
     if (all) due_raise_low(d, kind, it);
@@ -266,7 +266,7 @@ static u32 visit_coarse(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *a
 u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
-    if (rk_uses_spare(rk) || !due_usable(rk)) return 0;
+    if (rk_uses_staging(rk) || !due_usable(rk)) return 0;
     u32 seen = visit_again(rk, until_ms, max - max / 2, fn, arg);
     bool both = rk->due->queue[DUE_COARSE].low_ms <= until_ms;
     seen += visit_fine(rk, until_ms, both ? (max - seen) - (max - seen) / 4 : max - seen, fn, arg);
@@ -275,14 +275,14 @@ u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
     return seen ? seen : visit_touched(rk, until_ms, max, fn, arg);
 }
 
-static void refuse(void *arg UNUSED, struct key_ref *ref UNUSED) {}
+static void due_drain_refuse(void *arg UNUSED, struct key_ref *ref UNUSED) {}
 
 bool drain_align(struct rk *rk, i64 position_ms)
 {
     struct due *d = rk->due;
     for (u32 seen = 1; seen > 0;) {
         if (!due_usable(rk)) return false;
-        seen = visit_coarse(rk, position_ms, ALIGN_TOGETHER, refuse, NULL);
+        seen = visit_coarse(rk, position_ms, ALIGN_TOGETHER, due_drain_refuse, NULL);
         due_advance(d, position_ms);
         d->changed = true;
         if (!rk->base.ops->commit(&rk->base, rk->base.applied)) return false;
@@ -307,7 +307,7 @@ struct dispatch {
 /* Engines that visit nothing now. */
 static bool dispatch_idle(const struct rk *rk)
 {
-    return rk->base.failed || rk_uses_spare(rk) || rk->due->unread;
+    return rk->base.failed || rk_uses_staging(rk) || rk->due->unread;
 }
 
 static struct rk *owner_of(const struct dispatch *d) { return rk_of(d->engines[d->owner]); }
@@ -337,7 +337,7 @@ static u32 dispatch_visit(struct dispatch *d, key_fn fn, void *arg)
         codec_due_read(d->v[i].raw, &d->v[i].at);
     }
     read_keys(rk, d->v, d->taken);
-    while (seen < d->taken && visit(rk, &d->v[seen], d->until_ms[d->owner], fn, arg)) seen++;
+    while (seen < d->taken && due_drain_visit(rk, &d->v[seen], d->until_ms[d->owner], fn, arg)) seen++;
     d->taken = 0;
     buf_clear(&d->names);
     return seen;

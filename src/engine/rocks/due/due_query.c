@@ -10,7 +10,7 @@
 
 /* -- when ----------------------------------------------------------------------------------- */
 
-static i64 due_at(const struct due *d, const struct row *r, i64 deadline_ms)
+static i64 due_query_due_at(const struct due *d, const struct row *r, i64 deadline_ms)
 {
     if (!deadline_ms) return INT64_MAX;
     struct due_name n = due_name(r);
@@ -19,15 +19,16 @@ static i64 due_at(const struct due *d, const struct row *r, i64 deadline_ms)
 
 static i64 own_due(struct rk *rk, const struct row *r)
 {
-    return due_at(rk->due, r, r->deadline_ms != r->stored.deadline_ms ? r->deadline_ms : 0);
+    return due_query_due_at(rk->due, r, r->deadline_ms != r->stored.deadline_ms ? r->deadline_ms : 0);
 }
 
 static i64 fields_due(struct rk *rk, struct row *r)
 {
-    return due_at(rk->due, r, r->type == TYPE_HASH && r->field_deadlines ? fields_nearest(rk, r) : 0);
+    return due_query_due_at(rk->due, r,
+                            r->type == TYPE_HASH && r->field_deadlines ? fields_nearest(rk, r) : 0);
 }
 
-static i64 soonest(struct engine *e)
+static i64 due_query_soonest(struct engine *e)
 {
     struct rk *rk = rk_of(e);
     struct due *d = rk->due;
@@ -40,50 +41,53 @@ static i64 soonest(struct engine *e)
 }
 
 /* drain.c tells why. */
-static i64 next_due(struct engine *e) { return rk_uses_spare(rk_of(e)) ? INT64_MAX : soonest(e); }
+static i64 due_query_next_due(struct engine *e)
+{
+    return rk_uses_staging(rk_of(e)) ? INT64_MAX : due_query_soonest(e);
+}
 
 /* A field's deadline has a row in the index; whose it is, is not known without looking. */
-static bool has_deadlines(struct engine *e, u32 db)
+static bool due_query_has_deadlines(struct engine *e, u32 db)
 {
-    return rk_of(e)->dbs[db]->expires > 0 || soonest(e) != INT64_MAX;
+    return rk_of(e)->dbs[db]->expires > 0 || due_query_soonest(e) != INT64_MAX;
 }
 
 /* -- how many --------------------------------------------------------------------------------- */
 
-static void tell(const struct tally *t, u64 index, due_span_fn fn, void *arg)
+static void due_query_tell(const struct due_counts *t, u64 index, due_span_fn fn, void *arg)
 {
     struct table_iter it = {0};
-    for (struct bucket *b; (b = tally_next(t, &it, index));)
+    for (struct bucket *b; (b = due_counts_next(t, &it, index));)
         due_cells_each(b->cell, (u32)b->name.level, b->name.bucket, fn, arg);
 }
 
 /* The counts as they will be after the commit. */
-static void count_touched(struct rk *rk, const struct rk_db *db, struct tally *t)
+static void count_touched(struct rk *rk, const struct rk_db *db, struct due_counts *t)
 {
     for (struct row *r = rk->touched; r; r = r->next_touched) {
         i64 old_ms = r->stored.deadline_ms, new_ms = r->deadline_ms;
         if (r->db != db || old_ms == new_ms) continue;
         struct due_name n = due_name(r);
-        if (old_ms) tally_count(t, db->index, due_place(rk->due, old_ms, &n), old_ms, -1);
-        if (new_ms) tally_count(t, db->index, due_place(rk->due, new_ms, &n), new_ms, 1);
+        if (old_ms) due_counts_add(t, db->index, due_place(rk->due, old_ms, &n), old_ms, -1);
+        if (new_ms) due_counts_add(t, db->index, due_place(rk->due, new_ms, &n), new_ms, 1);
     }
 }
 
 /* A copy of a database's counts as they will be after the commit. False: they can't be read. */
-static bool counts_then(struct rk *rk, const struct rk_db *db, struct tally *then)
+static bool counts_then(struct rk *rk, const struct rk_db *db, struct due_counts *then)
 {
     struct due *d = rk->due;
     struct table_iter it = {0};
     if (!due_lock(rk)) return false;
-    tally_init(then, d->shared->tally.buckets.seed);
+    due_counts_init(then, d->shared->counts.buckets.seed);
     bool emptied = false;
     for (size_t at = 0; at < d->emptied.n; at += 8) emptied |= get_u64(d->emptied.p + at) == db->index;
-    for (struct bucket *b; !emptied && (b = tally_next(&d->shared->tally, &it, db->index));)
-        tally_copy(then, b);
+    for (struct bucket *b; !emptied && (b = due_counts_next(&d->shared->counts, &it, db->index));)
+        due_counts_copy(then, b);
     due_unlock(d);
     for (u32 i = 0; i < d->changes_n; i++) {
         const struct due_change *c = &d->changes[i];
-        if (c->index == db->index) tally_count(then, c->index, c->at, c->deadline_ms, c->n);
+        if (c->index == db->index) due_counts_add(then, c->index, c->at, c->deadline_ms, c->n);
     }
     if (!rk->touched) return true;
     due_advance(d, rk_clock(rk)); /* as the commit will, before it files them */
@@ -94,28 +98,28 @@ static bool counts_then(struct rk *rk, const struct rk_db *db, struct tally *the
 /* Over the whole node: the counts are shared by its regions. */
 double due_mean(struct rk *rk, const struct rk_db *db)
 {
-    struct tally then;
+    struct due_counts then;
     struct table_iter it = {0};
     double sum = 0, keys = 0;
     if (!counts_then(rk, db, &then)) return 0;
-    for (struct bucket *b; (b = tally_next(&then, &it, db->index));) {
+    for (struct bucket *b; (b = due_counts_next(&then, &it, db->index));) {
         i64 start = bucket_start((u32)b->name.level, b->name.bucket);
         sum += (double)start * (double)b->keys + (double)b->past_start;
         keys += (double)b->keys;
     }
-    tally_clear(&then);
+    due_counts_clear(&then);
     return keys > 0 ? sum / keys : 0;
 }
 
 /* Keys that are overdue are told in their buckets, too: so it is seen for how long. */
-static void forecast(struct engine *e, u32 number, due_span_fn fn, void *arg)
+static void due_query_forecast(struct engine *e, u32 number, due_span_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     const struct rk_db *db = rk->dbs[number];
-    struct tally then;
+    struct due_counts then;
     if (!counts_then(rk, db, &then)) return;
-    tell(&then, db->index, fn, arg);
-    tally_clear(&then);
+    due_query_tell(&then, db->index, fn, arg);
+    due_counts_clear(&then);
 }
 
 /* -- any of them --------------------------------------------------------------------------------- */
@@ -142,14 +146,14 @@ static struct row *draw_touched(struct rk *rk, const struct rk_db *db, u32 max, 
 /* A bucket, each as likely as it holds keys. */
 static bool draw_bucket(struct rk *rk, u64 index, u64 *rng, u64 *keys, struct bucket *out)
 {
-    const struct tally *t = &rk->due->shared->tally;
+    const struct due_counts *t = &rk->due->shared->counts;
     struct table_iter it = {0}, again = {0};
     bool found = false;
     *keys = 0;
     if (!due_lock(rk)) return false;
-    for (struct bucket *b; (b = tally_next(t, &it, index));) *keys += b->keys;
+    for (struct bucket *b; (b = due_counts_next(t, &it, index));) *keys += b->keys;
     u64 at = *keys ? rand_below(rng, *keys) : 0;
-    for (struct bucket *b; !found && (b = tally_next(t, &again, index)); at -= b->keys) {
+    for (struct bucket *b; !found && (b = due_counts_next(t, &again, index)); at -= b->keys) {
         found = at < b->keys;
         if (found) out->name = b->name;
     }
@@ -203,20 +207,20 @@ static bool any_row(struct rk *rk, struct rk_db *db, struct key_ref *ref)
     bool found = false;
     for (u32 i = 0; i < visited->n; i++)
         if (visited->v[i]->db == db && is_volatile(visited->v[i], ref)) return true;
-    struct tally then;
+    struct due_counts then;
     struct table_iter at = {0};
     if (!counts_then(rk, db, &then)) return false;
-    for (struct bucket *b; !found && (b = tally_next(&then, &at, db->index));) {
+    for (struct bucket *b; !found && (b = due_counts_next(&then, &at, db->index));) {
         struct store_iter *it = bucket_rows(rk, b);
         for (store_seek_first(it); !found && store_valid(it); store_next(it))
             found = at_row(rk, db, store_key(it), ref);
         store_iter_done(it);
     }
-    tally_clear(&then);
+    due_counts_clear(&then);
     return found;
 }
 
-static bool random_volatile(struct engine *e, u32 number, u64 *rng, struct key_ref *ref)
+static bool due_query_random_volatile(struct engine *e, u32 number, u64 *rng, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);
     struct rk_db *db = rk->dbs[number];
@@ -238,8 +242,8 @@ static bool random_volatile(struct engine *e, u32 number, u64 *rng, struct key_r
 
 void rk_ask_ops(struct engine_ops *ops)
 {
-    ops->next_due = next_due;
-    ops->has_deadlines = has_deadlines;
-    ops->forecast = forecast;
-    ops->random_volatile = random_volatile;
+    ops->next_due = due_query_next_due;
+    ops->has_deadlines = due_query_has_deadlines;
+    ops->forecast = due_query_forecast;
+    ops->random_volatile = due_query_random_volatile;
 }

@@ -63,7 +63,7 @@ static void look_up(struct judge *j)
     rocksdb_pinnableslice_destroy(pin);
 }
 
-static bool orphan(struct judge *j, bytes key)
+static bool filter_orphan(struct judge *j, bytes key)
 {
     struct codec_key k;
     u64 version;
@@ -97,10 +97,10 @@ static void look_up_counts(struct judge *j, u64 region)
     if (pin) rocksdb_pinnableslice_destroy(pin);
 }
 
-static bool abandoned(struct judge *j, bytes key)
+static bool filter_abandoned(struct judge *j, bytes key)
 {
     struct codec_due d;
-    if (!codec_due_read(key, &d) || !(d.index & CODEC_SPARE)) return false;
+    if (!codec_due_read(key, &d) || !(d.index & CODEC_STAGING)) return false;
     if (d.index != j->index) {
         j->index = d.index;
         look_up_counts(j, d.region);
@@ -137,7 +137,7 @@ static unsigned char judge_row(void *arg, int level UNUSED, const char *key, siz
     }
     if (j->db) {
         bytes k = bytes_of(key, key_n);
-        drop = j->family == FAM_DEADLINE ? abandoned(j, k) : orphan(j, k);
+        drop = j->family == FAM_DEADLINE ? filter_abandoned(j, k) : filter_orphan(j, k);
     }
     j->dropped += drop;
     return drop;
@@ -161,12 +161,12 @@ static void judge_free(void *arg)
     mem_free(j);
 }
 
-static const char *name_of(enum family f)
+static const char *filter_name_of(enum family f)
 {
     return f == FAM_META ? "mayfly.dead" : f == FAM_DEADLINE ? "mayfly.abandoned" : "mayfly.orphan";
 }
 
-static const char *judge_name(void *arg) { return name_of(((struct judge *)arg)->family); }
+static const char *judge_name(void *arg) { return filter_name_of(((struct judge *)arg)->family); }
 
 static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfiltercontext_t *context UNUSED)
 {
@@ -185,7 +185,7 @@ static rocksdb_compactionfilter_t *new_judge(void *arg, rocksdb_compactionfilter
     return rocksdb_compactionfilter_create(j, judge_free, judge_row, judge_name);
 }
 
-static const char *source_name(void *arg) { return name_of(((struct source *)arg)->family); }
+static const char *source_name(void *arg) { return filter_name_of(((struct source *)arg)->family); }
 
 void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options)
 {

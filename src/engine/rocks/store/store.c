@@ -85,7 +85,7 @@ void store_multi_get(struct store_session *s, enum family f, u32 n, const bytes 
 
 /* -- the batch ------------------------------------------------------------------------ */
 
-static bytes join(struct store_session *s, bytes a, bytes b)
+static bytes store_join(struct store_session *s, bytes a, bytes b)
 {
     buf_clear(&s->joined);
     buf_append_bytes(&s->joined, a);
@@ -118,7 +118,7 @@ void store_put_value2(struct store_session *s, enum family f, bytes key, bytes v
 
 void store_put2(struct store_session *s, enum family f, bytes key_a, bytes key_b, bytes value)
 {
-    store_put(s, f, join(s, key_a, key_b), value);
+    store_put(s, f, store_join(s, key_a, key_b), value);
 }
 
 void store_delete(struct store_session *s, enum family f, bytes key)
@@ -130,7 +130,7 @@ void store_delete(struct store_session *s, enum family f, bytes key)
 
 void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes key_b)
 {
-    store_delete(s, f, join(s, key_a, key_b));
+    store_delete(s, f, store_join(s, key_a, key_b));
 }
 
 void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to)

@@ -29,7 +29,7 @@ struct store_iter {
 /* Keys begin with u64(region ^ 2^63), or are short texts: none begins with so many of these. */
 static const char after_all[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
 
-static void bind(struct store_iter *it, bytes lower, bytes upper)
+static void store_iter_bind(struct store_iter *it, bytes lower, bytes upper)
 {
     if (!upper.n) upper = bytes_of(after_all, sizeof after_all - 1);
     buf_clear(&it->lower);
@@ -45,26 +45,27 @@ static inline u32 age_of(const struct store_session *s)
     return atomic_load_explicit(&s->age, memory_order_relaxed);
 }
 
-static void create(struct store_iter *it)
+static void store_iter_create(struct store_iter *it)
 {
     it->it = rocksdb_create_iterator_cf(it->s->db, it->options, it->s->cf[it->family]);
     it->age = age_of(it->s);
     it->s->iterators_made++;
 }
 
-static struct store_iter *make(struct store_session *s, enum family f, bool once, bytes lower, bytes upper)
+static struct store_iter *store_iter_make(struct store_session *s, enum family f, bool once, bytes lower,
+                                          bytes upper)
 {
     struct store_iter *it = mem_zalloc(sizeof *it);
     *it = (struct store_iter){.s = s, .family = f, .once = once, .options = rocksdb_readoptions_create()};
     rocksdb_readoptions_set_background_purge_on_iterator_cleanup(it->options, 1);
     if (once || s->snapshot) rocksdb_readoptions_set_fill_cache(it->options, 0);
     if (s->snapshot) rocksdb_readoptions_set_snapshot(it->options, s->snapshot);
-    bind(it, lower, upper);
-    create(it);
+    store_iter_bind(it, lower, upper);
+    store_iter_create(it);
     return it;
 }
 
-static void destroy(struct store_iter *it)
+static void store_iter_destroy(struct store_iter *it)
 {
     rocksdb_iter_destroy(it->it);
     rocksdb_readoptions_destroy(it->options);
@@ -81,9 +82,9 @@ struct store_iter *store_iter(struct store_session *s, enum family f, bytes lowe
     if (it) {
         s->idle[f][once] = it->next;
         s->iterators_reused++;
-        bind(it, lower, upper);
+        store_iter_bind(it, lower, upper);
     } else {
-        it = make(s, f, once, lower, upper);
+        it = store_iter_make(s, f, once, lower, upper);
     }
     it->valid = false;
     it->at = NULL;
@@ -117,7 +118,7 @@ void store_drop_idle(struct store_session *s)
         for (int once = 0; once < 2; once++) {
             for (struct store_iter *it; (it = s->idle[f][once]);) {
                 s->idle[f][once] = it->next;
-                destroy(it);
+                store_iter_destroy(it);
             }
         }
     }
@@ -127,26 +128,26 @@ void store_drop_idle(struct store_session *s)
 
 /* The next seek makes it anew: RocksDB 7.8's own may fail an assertion of its (MergingIterator's, with range
  * tombstones) when it is used again after an error. */
-static COLD void fail(struct store_iter *it, char *err)
+static COLD void store_iter_fail(struct store_iter *it, char *err)
 {
     it->age = age_of(it->s) - 1;
     store_read_failed(it->s, "can't read on", err);
 }
 
-static inline void moved(struct store_iter *it)
+static inline void store_iter_moved(struct store_iter *it)
 {
     it->valid = rocksdb_iter_valid(it->it);
     if (LIKELY(it->valid)) return;
     char *err = NULL; /* the end, or a failure? */
     rocksdb_iter_get_error(it->it, &err);
-    if (UNLIKELY(err != NULL)) fail(it, err);
+    if (UNLIKELY(err != NULL)) store_iter_fail(it, err);
 }
 
-static void renew(struct store_iter *it)
+static void store_iter_renew(struct store_iter *it)
 {
     if (LIKELY(it->age == age_of(it->s))) return;
     rocksdb_iter_destroy(it->it);
-    create(it);
+    store_iter_create(it);
 }
 
 /* Makes it anew where it stands. False: that row is gone (what is dead may go), and it stands already
@@ -155,53 +156,53 @@ static bool renew_in_place(struct store_iter *it, bool reverse)
 {
     buf_clear(&it->place);
     buf_append_bytes(&it->place, store_key(it));
-    renew(it);
+    store_iter_renew(it);
     if (reverse) rocksdb_iter_seek_for_prev(it->it, it->place.p, it->place.n);
     else rocksdb_iter_seek(it->it, it->place.p, it->place.n);
-    moved(it);
+    store_iter_moved(it);
     return it->valid && bytes_eq(store_key(it), buf_bytes(&it->place));
 }
 
 void store_seek(struct store_iter *it, bytes key)
 {
-    renew(it);
+    store_iter_renew(it);
     rocksdb_iter_seek(it->it, key.p, key.n);
-    moved(it);
+    store_iter_moved(it);
 }
 
 void store_seek_back(struct store_iter *it, bytes key)
 {
-    renew(it);
+    store_iter_renew(it);
     rocksdb_iter_seek_for_prev(it->it, key.p, key.n);
-    moved(it);
+    store_iter_moved(it);
 }
 
 void store_seek_first(struct store_iter *it)
 {
-    renew(it);
+    store_iter_renew(it);
     rocksdb_iter_seek_to_first(it->it);
-    moved(it);
+    store_iter_moved(it);
 }
 
 void store_seek_last(struct store_iter *it)
 {
-    renew(it);
+    store_iter_renew(it);
     rocksdb_iter_seek_to_last(it->it);
-    moved(it);
+    store_iter_moved(it);
 }
 
 void store_next(struct store_iter *it)
 {
     if (UNLIKELY(it->age != age_of(it->s)) && !renew_in_place(it, false)) return;
     rocksdb_iter_next(it->it);
-    moved(it);
+    store_iter_moved(it);
 }
 
 void store_prev(struct store_iter *it)
 {
     if (UNLIKELY(it->age != age_of(it->s)) && !renew_in_place(it, true)) return;
     rocksdb_iter_prev(it->it);
-    moved(it);
+    store_iter_moved(it);
 }
 
 bool store_valid(const struct store_iter *it) { return it->valid; }

@@ -62,13 +62,13 @@ static int open_log(struct store *s, u64 number)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static u64 size_of(int fd)
+static u64 store_log_size(int fd)
 {
     struct stat st;
     return fstat(fd, &st) == 0 ? (u64)st.st_size : 0;
 }
 
-static bool sync_folder(struct store *s)
+static bool store_sync_folder(struct store *s)
 {
     int fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool ok = fd >= 0 && fsync(fd) == 0;
@@ -92,7 +92,7 @@ void store_begin_note(struct store *s)
     s->note = (struct wal_note){.first_log = newest, .before = sequence, .log = newest, .sequence = sequence};
     s->note_fd = wal_note_open(s->dir);
     write_note(s);
-    bool kept = s->note_fd >= 0 && fdatasync(s->note_fd) == 0 && sync_folder(s);
+    bool kept = s->note_fd >= 0 && fdatasync(s->note_fd) == 0 && store_sync_folder(s);
     if (!kept && s->log) log_line(s->log, LOG_WARNING, "Can't write %s/" WAL_NOTE_NAME, s->dir);
     s->log_watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (s->log_watch >= 0 && inotify_add_watch(s->log_watch, s->dir, IN_CREATE) < 0) {
@@ -121,7 +121,7 @@ struct wal_note store_before_sync(struct store *s)
     n.sequence = rocksdb_get_latest_sequence_number(s->db);
     n.log = store_newest_log(s);
     int fd = open_log(s, n.log);
-    n.size = fd >= 0 ? size_of(fd) : 0;
+    n.size = fd >= 0 ? store_log_size(fd) : 0;
     if (fd >= 0) close(fd);
     return n;
 }
@@ -157,7 +157,7 @@ static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_note *n)
         if (fd < 0) continue;
         bool ok = fdatasync(fd) == 0;
         n->sealed_log = log;
-        n->sealed_size = size_of(fd);
+        n->sealed_size = store_log_size(fd);
         close(fd);
         if (!ok) return false;
     }
@@ -171,5 +171,5 @@ void store_seal_logs(struct store *s)
     n.log = store_newest_log(s);
     n.size = 0;
     /* If a sync fails the flush, which does the same, will say so. */
-    if (sync_logs(s, s->note.sealed_log, n.log, &n) && sync_folder(s)) store_note_sync(s, &n);
+    if (sync_logs(s, s->note.sealed_log, n.log, &n) && store_sync_folder(s)) store_note_sync(s, &n);
 }

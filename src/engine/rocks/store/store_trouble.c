@@ -81,7 +81,7 @@ static u64 trouble_log_of(const char *err)
 }
 
 /* Under `trouble`. */
-static void note_failure(struct store *s, const char *err)
+static void store_record_failure(struct store *s, const char *err)
 {
     s->broken_log = MAX(s->broken_log, trouble_log_of(err));
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
@@ -96,7 +96,7 @@ static void note_failure(struct store *s, const char *err)
 void store_write_failed(struct store *s, char *err)
 {
     pthread_mutex_lock(&s->trouble);
-    note_failure(s, err);
+    store_record_failure(s, err);
     pthread_mutex_unlock(&s->trouble);
     store_complain(s, "can't write", err);
 }
@@ -139,7 +139,7 @@ static void try_while_full(struct store *s)
 {
     char *err = store_pressure(s, false) == DISK_PRESSURE_MAX ? write_nothing(s) : NULL;
     if (LIKELY(!err)) return;
-    note_failure(s, err);
+    store_record_failure(s, err);
     store_complain(s, "can't write", err);
 }
 

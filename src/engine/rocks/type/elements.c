@@ -30,7 +30,7 @@ static bytes key_of_item(const void *p)
     return bytes_of(i->data, i->key_len);
 }
 
-static u64 cost(const struct item *i) { return sizeof *i + i->room + ITEM_COST; }
+static u64 elements_cost(const struct item *i) { return sizeof *i + i->room + ITEM_COST; }
 
 struct elements *elements_new(u64 budget, u64 seed)
 {
@@ -41,12 +41,12 @@ struct elements *elements_new(u64 budget, u64 seed)
     return e;
 }
 
-static void free_item(void *arg UNUSED, void *item) { mem_free(item); }
+static void elements_free_item(void *arg UNUSED, void *item) { mem_free(item); }
 
 void elements_free(struct elements *e)
 {
     if (!e) return;
-    while (!table_drain(&e->items, 1u << 16, free_item, NULL)) {}
+    while (!table_drain(&e->items, 1u << 16, elements_free_item, NULL)) {}
     table_release(&e->items);
     mem_free(e);
 }
@@ -58,7 +58,7 @@ void elements_begin(struct elements *e, u64 version)
 
 bool elements_whole(const struct elements *e, u64 version) { return e && version > e->torn; }
 
-static void lose(struct elements *e, bytes key) { e->torn = MAX(e->torn, get_u64(key.p)); }
+static void elements_lose(struct elements *e, bytes key) { e->torn = MAX(e->torn, get_u64(key.p)); }
 
 u64 elements_memory(const struct elements *e) { return e ? e->bytes : 0; }
 
@@ -72,9 +72,9 @@ bool elements_find(struct elements *e, bytes key, bytes *value)
     return true;
 }
 
-static void take_out(struct elements *e, struct item *i, u64 hash)
+static void elements_take_out(struct elements *e, struct item *i, u64 hash)
 {
-    e->bytes -= cost(i);
+    e->bytes -= elements_cost(i);
     table_remove(&e->items, hash, i);
     mem_free(i);
 }
@@ -84,7 +84,7 @@ struct victims {
     u32 n;
 };
 
-static void look_at(void *arg, void *p)
+static void elements_look_at(void *arg, void *p)
 {
     struct victims *v = arg;
     struct item *i = p;
@@ -92,19 +92,19 @@ static void look_at(void *arg, void *p)
     else if (v->n < ARRAY_LEN(v->item)) v->item[v->n++] = i;
 }
 
-static void make_room(struct elements *e)
+static void elements_make_room(struct elements *e)
 {
     while (e->bytes > e->budget && e->items.count) {
         struct victims v = {.n = 0};
-        e->hand = table_scan(&e->items, e->hand, look_at, &v);
+        e->hand = table_scan(&e->items, e->hand, elements_look_at, &v);
         for (u32 i = 0; i < v.n; i++) {
-            lose(e, key_of_item(v.item[i]));
-            take_out(e, v.item[i], table_hash(&e->items, key_of_item(v.item[i])));
+            elements_lose(e, key_of_item(v.item[i]));
+            elements_take_out(e, v.item[i], table_hash(&e->items, key_of_item(v.item[i])));
         }
     }
 }
 
-static void add(struct elements *e, u64 hash, bytes key, bytes value)
+static void elements_add(struct elements *e, u64 hash, bytes key, bytes value)
 {
     size_t room = (key.n + value.n + 15) & ~(size_t)15; /* for a value that grows a little */
     struct item *i = mem_alloc(sizeof *i + room);
@@ -112,8 +112,8 @@ static void add(struct elements *e, u64 hash, bytes key, bytes value)
     memcpy(i->data, key.p, key.n);
     if (value.n) memcpy(i->data + key.n, value.p, value.n);
     table_insert(&e->items, hash, i);
-    e->bytes += cost(i);
-    make_room(e);
+    e->bytes += elements_cost(i);
+    elements_make_room(e);
 }
 
 void elements_note(struct elements *e, bytes key, bytes value)
@@ -127,9 +127,9 @@ void elements_note(struct elements *e, bytes key, bytes value)
         i->used = true;
         return;
     }
-    if (i) take_out(e, i, hash);
-    if (key.n + value.n <= LONGEST) add(e, hash, key, value);
-    else lose(e, key);
+    if (i) elements_take_out(e, i, hash);
+    if (key.n + value.n <= LONGEST) elements_add(e, hash, key, value);
+    else elements_lose(e, key);
 }
 
 void elements_forget(struct elements *e, bytes key)
@@ -137,5 +137,5 @@ void elements_forget(struct elements *e, bytes key)
     if (!e) return;
     u64 hash = table_hash(&e->items, key);
     struct item *i = table_find(&e->items, key, hash);
-    if (i) take_out(e, i, hash);
+    if (i) elements_take_out(e, i, hash);
 }

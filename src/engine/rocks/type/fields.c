@@ -56,7 +56,7 @@ bool fields_shows(struct rk *rk, struct row *r, struct change *c)
     return alive(c->deadline_ms, rk->base.now_ms);
 }
 
-static void count(struct rk *rk, struct fields *f, const struct change *c, int by)
+static void fields_count(struct rk *rk, struct fields *f, const struct change *c, int by)
 {
     bool dead = !alive(c->deadline_ms, rk->base.now_ms);
     if (c->deadline_moved && c->deadline_ms) f->held += (u32)by;
@@ -69,10 +69,10 @@ void fields_set(struct rk *rk, struct row *r, struct change *c, i64 deadline_ms)
     fields_load(rk, r, c);
     if (c->deadline_ms == deadline_ms) return;
     struct fields *f = fields_of(rk, r);
-    count(rk, f, c, -1);
+    fields_count(rk, f, c, -1);
     c->deadline_ms = deadline_ms;
     c->deadline_moved = true;
-    count(rk, f, c, 1);
+    fields_count(rk, f, c, 1);
     f->changed = true;
     if (deadline_ms) r->field_deadlines = true;
     else f->unsure = true;
@@ -81,7 +81,7 @@ void fields_set(struct rk *rk, struct row *r, struct change *c, i64 deadline_ms)
 
 /* -- the stored ones by deadline ------------------------------------------------------------ */
 
-static bytes due_at(const struct row *r, const struct store_iter *it)
+static bytes fields_due_at(const struct row *r, const struct store_iter *it)
 {
     bytes key = store_key(it);
     return bytes_of(key.p + r->delta->prefix.n, key.n - r->delta->prefix.n);
@@ -93,11 +93,11 @@ static struct store_iter *due_iter(struct rk *rk, struct row *r, bytes from)
     bytes prefix = delta_prefix(rk, r);
     struct store_iter *it = store_iter(rk->session, FAM_SCORE, prefix, delta_after(rk, r), 0);
     store_seek(it, delta_key(rk, r, from));
-    while (store_valid(it) && due_at(r, it).n < 8) store_next(it);
+    while (store_valid(it) && fields_due_at(r, it).n < 8) store_next(it);
     return it;
 }
 
-static bool moved(const struct row *r, bytes due)
+static bool fields_moved(const struct row *r, bytes due)
 {
     const struct change *c = delta_peek(r, due_field(due));
     return c && c->deadline_moved;
@@ -109,23 +109,23 @@ static bytes find_front(struct rk *rk, struct row *r, bytes from)
     bytes found = {0};
     struct store_iter *it = due_iter(rk, r, from);
     if (from.n == 0 && store_valid(it)) { /* the very first is worth remembering */
-        buf_append_bytes(&r->value, due_at(r, it));
-        if (!r->stored.field_due_ms) r->stored.field_due_ms = due_deadline(due_at(r, it));
+        buf_append_bytes(&r->value, fields_due_at(r, it));
+        if (!r->stored.field_due_ms) r->stored.field_due_ms = due_deadline(fields_due_at(r, it));
     }
-    while (store_valid(it) && moved(r, due_at(r, it))) store_next(it);
-    if (store_valid(it)) found = delta_keep(rk, due_at(r, it));
+    while (store_valid(it) && fields_moved(r, fields_due_at(r, it))) store_next(it);
+    if (store_valid(it)) found = delta_keep(rk, fields_due_at(r, it));
     store_iter_done(it);
     return found;
 }
 
 /* The first stored row whose field's deadline was not moved; p NULL: none. */
-static bytes front(struct rk *rk, struct row *r)
+static bytes fields_front(struct rk *rk, struct row *r)
 {
     struct fields *f = fields_of(rk, r);
     if (!f->front_known && row_has_base(r)) {
         bytes first = buf_bytes(&r->value);
-        f->front = first.n && !moved(r, first) ? delta_keep(rk, first) : find_front(rk, r, first);
-    } else if (f->front.p && moved(r, f->front)) {
+        f->front = first.n && !fields_moved(r, first) ? delta_keep(rk, first) : find_front(rk, r, first);
+    } else if (f->front.p && fields_moved(r, f->front)) {
         f->front = find_front(rk, r, f->front);
     }
     f->front_known = !rk->base.failed;
@@ -139,14 +139,14 @@ static u64 stored_dead(struct rk *rk, struct row *r)
 {
     i64 now_ms = rk->base.now_ms;
     if (!row_has_base(r)) return 0;
-    if (r->value.n == 0) front(rk, r);
+    if (r->value.n == 0) fields_front(rk, r);
     if (r->value.n == 0 || alive(due_deadline(buf_bytes(&r->value)), now_ms)) return 0;
     char since[8];
     bool again = r->dead_at_ms && r->dead_at_ms <= now_ms;
     put_u64(since, (u64)r->dead_at_ms + 1);
     u64 n = again ? r->dead : 0;
     struct store_iter *it = due_iter(rk, r, again ? bytes_of(since, 8) : buf_bytes(&r->value));
-    for (; store_valid(it) && !alive(due_deadline(due_at(r, it)), now_ms); store_next(it)) n++;
+    for (; store_valid(it) && !alive(due_deadline(fields_due_at(r, it)), now_ms); store_next(it)) n++;
     store_iter_done(it);
     r->dead = n;
     r->dead_at_ms = rk->base.failed ? 0 : now_ms;
@@ -159,7 +159,7 @@ bool fields_may_hide(struct rk *rk, struct row *r)
     bool untouched = !r->delta || !r->delta->fields;
     if (untouched && r->value.n) return !alive(due_deadline(buf_bytes(&r->value)), rk->base.now_ms);
     if (fields_of(rk, r)->held_dead > 0) return true;
-    bytes first = front(rk, r);
+    bytes first = fields_front(rk, r);
     return first.p && !alive(due_deadline(first), rk->base.now_ms);
 }
 
@@ -197,7 +197,7 @@ bool fields_any(struct rk *rk, struct row *r)
 {
     struct fields *f = r->delta ? r->delta->fields : NULL;
     if (!f || !f->unsure || f->held > 0) return r->field_deadlines;
-    bool any = front(rk, r).p != NULL;
+    bool any = fields_front(rk, r).p != NULL;
     if (rk->base.failed) return true;
     f->unsure = false;
     return r->field_deadlines = any;
@@ -206,7 +206,7 @@ bool fields_any(struct rk *rk, struct row *r)
 i64 fields_nearest(struct rk *rk, struct row *r)
 {
     if (!fields_any(rk, r)) return 0;
-    bytes stored = front(rk, r);
+    bytes stored = fields_front(rk, r);
     const struct change *c = nearest_moved(r);
     if (!c) return stored.p ? due_deadline(stored) : 0;
     return stored.p ? MIN(due_deadline(stored), c->deadline_ms) : c->deadline_ms;
@@ -215,7 +215,7 @@ i64 fields_nearest(struct rk *rk, struct row *r)
 /* -- reaping ----------------------------------------------------------------------------------- */
 
 /* A row by deadline without its field, which no crash can leave, is put away without a word. */
-static void bury(struct rk *rk, struct row *r, struct change *c, pair_fn fn, void *arg)
+static void fields_reap_change(struct rk *rk, struct row *r, struct change *c, pair_fn fn, void *arg)
 {
     bool stray = !c->exists;
     if (!stray && fn) fn(arg, c->sub, c->value, (double)c->deadline_ms);
@@ -230,17 +230,17 @@ u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg)
     u32 n = 0;
     bytes first;
     if (!fields_may_hide(rk, r)) return 0;
-    if ((first = front(rk, r)).p) {
+    if ((first = fields_front(rk, r)).p) {
         struct store_iter *it = due_iter(rk, r, first);
         for (; n < max && store_valid(it); store_next(it)) {
-            i64 deadline_ms = due_deadline(due_at(r, it));
+            i64 deadline_ms = due_deadline(fields_due_at(r, it));
             if (alive(deadline_ms, rk->base.now_ms)) break;
-            struct change *c = delta_at(rk, r, due_field(due_at(r, it)));
+            struct change *c = delta_at(rk, r, due_field(fields_due_at(r, it)));
             if (rk->base.failed) break;
             if (c->deadline_moved) continue;
             c->stored_deadline_ms = c->deadline_ms = deadline_ms;
             c->deadline_known = true;
-            bury(rk, r, c, fn, arg);
+            fields_reap_change(rk, r, c, fn, arg);
             n++;
         }
         store_iter_done(it);
@@ -248,7 +248,7 @@ u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg)
     for delta_each(c, r->delta) {
         if (n == max || fields_of(rk, r)->held_dead == 0) break;
         if (!c->deadline_moved || alive(c->deadline_ms, rk->base.now_ms)) continue;
-        bury(rk, r, c, fn, arg);
+        fields_reap_change(rk, r, c, fn, arg);
         n++;
     }
     return n;
@@ -259,7 +259,7 @@ bool fields_reap_one(struct rk *rk, struct row *r, bytes field, pair_fn fn, void
     if (LIKELY(!fields_may_hide(rk, r))) return false;
     struct change *c = delta_at(rk, r, field);
     if (!c->exists || fields_shows(rk, r, c)) return false;
-    bury(rk, r, c, fn, arg);
+    fields_reap_change(rk, r, c, fn, arg);
     return true;
 }
 
@@ -315,7 +315,7 @@ void fields_write(struct rk *rk, struct row *r, const struct change *c)
 /* What will be the first stored row; p NULL: none. */
 static bytes first_of_all(struct rk *rk, struct row *r)
 {
-    bytes stored = front(rk, r);
+    bytes stored = fields_front(rk, r);
     const struct change *c = nearest_moved(r);
     if (!c) return stored;
     bytes fresh = due_of(rk, c, c->deadline_ms);

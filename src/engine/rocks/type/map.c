@@ -65,7 +65,7 @@ static bool live_next(struct live_walk *l)
 
 /* Hands out the element it stands on; a stored one is in the iterator's memory, and copied if it
  * is to stay. */
-static void hand_out(const struct walk *w, bool stays, bytes *field, bytes *value)
+static void rk_map_hand_out(const struct walk *w, bool stays, bytes *field, bytes *value)
 {
     bool copy = stays && !w->change;
     *field = copy ? delta_keep(w->rk, w->sub) : w->sub;
@@ -74,7 +74,7 @@ static void hand_out(const struct walk *w, bool stays, bytes *field, bytes *valu
 
 /* -- point reads and writes ----------------------------------------------------------------- */
 
-static bool map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *value)
+static bool rk_map_get(struct engine *e, struct key_ref *ref, bytes field, bytes *value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -91,7 +91,7 @@ static i64 set_packed_most(const struct engine_limits *l)
 }
 
 /* Remembers when Redis would give up the packed form. */
-static void judge_size(struct engine *e, struct row *r, bytes field, bytes value)
+static void rk_map_judge_size(struct engine *e, struct row *r, bytes field, bytes value)
 {
     i64 number;
     const struct engine_limits *l = &e->limits;
@@ -104,7 +104,7 @@ static void judge_size(struct engine *e, struct row *r, bytes field, bytes value
                       (i64)MAX(field.n, value.n) > l->hash_max_listpack_value;
 }
 
-static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes value, bool keep_deadline)
+static bool rk_map_put(struct engine *e, struct key_ref *ref, bytes field, bytes value, bool keep_deadline)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -118,11 +118,11 @@ static bool map_put(struct engine *e, struct key_ref *ref, bytes field, bytes va
     r->size += !c->exists;
     if (r->field_deadlines && c->exists && (fresh || !keep_deadline)) fields_set(rk, r, c, 0);
     delta_put(rk, r, c, value);
-    judge_size(e, r, field, value);
+    rk_map_judge_size(e, r, field, value);
     return fresh;
 }
 
-static bool map_del(struct engine *e, struct key_ref *ref, bytes field)
+static bool rk_map_del(struct engine *e, struct key_ref *ref, bytes field)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -137,22 +137,22 @@ static bool map_del(struct engine *e, struct key_ref *ref, bytes field)
 
 /* -- iterators and scans --------------------------------------------------------------------- */
 
-static struct live_walk **walk_in(struct map_iter *it) { return (struct live_walk **)it->state; }
+static struct live_walk **rk_map_walk_in(struct map_iter *it) { return (struct live_walk **)it->state; }
 
-static void map_iter(struct engine *e, struct key_ref *ref, struct map_iter *it)
+static void rk_map_iter(struct engine *e, struct key_ref *ref, struct map_iter *it)
 {
     struct rk *rk = rk_of(e);
     it->eng = e;
     it->ref = ref;
     it->passing = false;
-    live_init(*walk_in(it) = arena_alloc(&rk->arena, sizeof(struct live_walk)), rk, row_of(ref));
+    live_init(*rk_map_walk_in(it) = arena_alloc(&rk->arena, sizeof(struct live_walk)), rk, row_of(ref));
 }
 
-static bool map_next(struct map_iter *it, bytes *field, bytes *value)
+static bool rk_map_next(struct map_iter *it, bytes *field, bytes *value)
 {
-    struct live_walk *l = *walk_in(it);
+    struct live_walk *l = *rk_map_walk_in(it);
     if (!live_next(l)) return false;
-    hand_out(&l->w, !it->passing, field, value);
+    rk_map_hand_out(&l->w, !it->passing, field, value);
     return true;
 }
 
@@ -163,7 +163,7 @@ struct scan {
     void *arg;
 };
 
-static bool see(void *arg, struct walk *w)
+static bool rk_map_see(void *arg, struct walk *w)
 {
     struct scan *s = arg;
     if (s->hides && !alive(fields_deadline_at(w, &s->beside), w->rk->base.now_ms)) return false;
@@ -171,13 +171,13 @@ static bool see(void *arg, struct walk *w)
     return true;
 }
 
-static u64 map_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
+static u64 rk_map_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
     i64 packed = is_set(r) ? set_packed_most(&e->limits) : e->limits.hash_max_listpack_entries;
     struct scan s = {.hides = fields_may_hide(rk, r), .fn = fn, .arg = arg};
-    cursor = cursor_scan(rk, r, cursor, count, (u64)MAX(packed, SCAN_WHOLE), see, &s);
+    cursor = cursor_scan(rk, r, cursor, count, (u64)MAX(packed, SCAN_WHOLE), rk_map_see, &s);
     if (s.beside) store_iter_done(s.beside);
     return cursor;
 }
@@ -190,23 +190,23 @@ static bool draw_counting(struct rk *rk, struct row *r, u64 live, u64 *rng, byte
     live_init(&l, rk, r);
     bool found = live_next(&l);
     for (u64 n = rand_below(rng, live); n > 0 && found; n--) found = live_next(&l);
-    if (found) hand_out(&l.w, true, field, value);
+    if (found) rk_map_hand_out(&l.w, true, field, value);
     live_done(&l);
     return found;
 }
 
-static bool map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *field, bytes *value)
+static bool rk_map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *field, bytes *value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    u64 live = map_live(rk, r);
+    u64 live = rk_map_live(rk, r);
     if (live == 0) return false;
     if (r->size <= COUNTED) return draw_counting(rk, r, live, rng, field, value);
     for (u32 i = 0; i < DRAWS && !e->failed; i++) {
         struct live_walk l;
         live_init(&l, rk, r);
         bool found = draw_element(&l.w, rk, r, rng) && is_live(&l);
-        if (found) hand_out(&l.w, true, field, value);
+        if (found) rk_map_hand_out(&l.w, true, field, value);
         live_done(&l);
         if (found) return true;
     }
@@ -215,7 +215,7 @@ static bool map_random(struct engine *e, struct key_ref *ref, u64 *rng, bytes *f
 
 /* -- field deadlines ---------------------------------------------------------------------------- */
 
-static bool map_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
+static bool rk_map_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -227,7 +227,7 @@ static bool map_field_deadline(struct engine *e, struct key_ref *ref, bytes fiel
     return true;
 }
 
-static void map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
+static void rk_map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -237,36 +237,46 @@ static void map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes 
     fields_set(rk, r, c, deadline_ms);
 }
 
-static u32 map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
+static u32 rk_map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
 {
     return fields_reap(rk_of(e), row_of(ref), max, fn, arg);
 }
 
-static bool map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
+static bool rk_map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
 {
     return fields_reap_one(rk_of(e), row_of(ref), field, fn, arg);
 }
 
-static bool map_has_field_deadlines(struct engine *e, struct key_ref *ref)
+static bool rk_map_has_field_deadlines(struct engine *e, struct key_ref *ref)
 {
     return fields_any(rk_of(e), row_of(ref));
 }
 
-static u64 map_dead_fields(struct engine *e, struct key_ref *ref)
+static u64 rk_map_dead_fields(struct engine *e, struct key_ref *ref)
 {
     return fields_dead(rk_of(e), row_of(ref));
 }
 
 const struct map_ops rk_map_ops = {
-    .get = map_get, .put = map_put, .fill = map_fill_each, .del = map_del, .iter = map_iter, .next = map_next,
-    .scan = map_scan, .random = map_random, .field_deadline = map_field_deadline,
-    .set_field_deadline = map_set_field_deadline, .reap = map_reap, .reap_field = map_reap_field,
-    .has_field_deadlines = map_has_field_deadlines, .dead_fields = map_dead_fields,
+    .get = rk_map_get,
+    .put = rk_map_put,
+    .fill = map_fill_each,
+    .del = rk_map_del,
+    .iter = rk_map_iter,
+    .next = rk_map_next,
+    .scan = rk_map_scan,
+    .random = rk_map_random,
+    .field_deadline = rk_map_field_deadline,
+    .set_field_deadline = rk_map_set_field_deadline,
+    .reap = rk_map_reap,
+    .reap_field = rk_map_reap_field,
+    .has_field_deadlines = rk_map_has_field_deadlines,
+    .dead_fields = rk_map_dead_fields,
 };
 
 /* -- the collection as a whole --------------------------------------------------------------------- */
 
-u64 map_live(struct rk *rk, struct row *r)
+u64 rk_map_live(struct rk *rk, struct row *r)
 {
     u64 dead = fields_dead(rk, r);
     return r->size - MIN(dead, r->size);
@@ -308,7 +318,7 @@ static const char *packed_name(struct rk *rk, struct row *r)
     return packed ? "listpack" : NULL;
 }
 
-const char *map_encoding(struct rk *rk, struct row *r)
+const char *rk_map_encoding(struct rk *rk, struct row *r)
 {
     const char *packed = packed_name(rk, r);
     if (!packed) r->unpacked = true;
@@ -316,7 +326,7 @@ const char *map_encoding(struct rk *rk, struct row *r)
 }
 
 /* When a hash moves, its dead fields go along: they are still to be reaped, and told about. */
-void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
+void rk_map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
 {
     struct live_walk l;
     row_touch(rk, to);
@@ -334,7 +344,7 @@ void map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
 }
 
 /* In order: neighbours in a batch find their places in RocksDB's table sooner. */
-void map_commit(struct rk *rk, struct row *r)
+void rk_map_commit(struct rk *rk, struct row *r)
 {
     if (r->delta && r->delta->touched) {
         u32 n;

@@ -68,7 +68,7 @@ static struct ztree *touched_tree(struct rk *rk, struct row *r)
 
 /* -- the stored entries ------------------------------------------------------------------------ */
 
-static bytes base_sub(struct order *o)
+static bytes order_base_sub(struct order *o)
 {
     bytes key = store_key(o->shared->base);
     size_t prefix = o->row->delta->prefix.n;
@@ -81,10 +81,7 @@ static void seek_base(struct order *o, bytes sub)
     (o->reverse ? store_seek_back : store_seek)(o->shared->base, key);
 }
 
-static void step_base(struct order *o)
-{
-    (o->reverse ? store_prev : store_next)(o->shared->base);
-}
+static void order_step_base(struct order *o) { (o->reverse ? store_prev : store_next)(o->shared->base); }
 
 static void take_base(struct order *o)
 {
@@ -94,7 +91,7 @@ static void take_base(struct order *o)
 }
 
 /* Takes the iterator from the walk that has it. */
-static void hold(struct order *o)
+static void order_hold(struct order *o)
 {
     struct ordering *g = o->shared;
     struct order *other = g->holder;
@@ -114,8 +111,8 @@ static void hold(struct order *o)
 /* Reads the next stored entry that nothing was done to, from where the iterator is. */
 static void read_base(struct order *o)
 {
-    for (; store_valid(o->shared->base); step_base(o)) {
-        o->sub = base_sub(o);
+    for (; store_valid(o->shared->base); order_step_base(o)) {
+        o->sub = order_base_sub(o);
         if (UNLIKELY(o->sub.n < 8)) continue; /* damaged */
         if (!has_touched(o->row)) return;
         const struct change *c = delta_peek(o->row, bytes_of(o->sub.p + 8, o->sub.n - 8));
@@ -150,7 +147,7 @@ static void start_base(struct order *o, const struct spot *from)
     struct ordering *g = o->shared;
     o->more_base = row_has_base(o->row);
     if (!o->more_base) return;
-    hold(o);
+    order_hold(o);
     if (!from) {
         start_at_end(o);
         return;
@@ -159,8 +156,8 @@ static void start_base(struct order *o, const struct spot *from)
     buf_clear(sub);
     spot_encode(from, sub);
     seek_base(o, buf_bytes(sub));
-    bool on_it = o->reverse && store_valid(g->base) && bytes_eq(base_sub(o), buf_bytes(sub));
-    if (on_it) step_base(o); /* it is not before the place */
+    bool on_it = o->reverse && store_valid(g->base) && bytes_eq(order_base_sub(o), buf_bytes(sub));
+    if (on_it) order_step_base(o); /* it is not before the place */
     read_base(o);
 }
 
@@ -178,7 +175,7 @@ static void start_touched(struct order *o, const struct spot *from)
 }
 
 /* Stands on the nearer of the next stored and the next touched entry. */
-static bool stand(struct order *o)
+static bool order_stand(struct order *o)
 {
     struct change *c = o->more_touched ? ztree_item(&o->touched) : NULL;
     struct spot base;
@@ -207,7 +204,7 @@ bool order_start(struct order *o, struct rk *rk, struct row *r, const struct spo
     if (from && !reverse && spot_is_first(from)) from = NULL;
     start_touched(o, from);
     start_base(o, from);
-    return stand(o);
+    return order_stand(o);
 }
 
 bool order_next(struct order *o)
@@ -215,13 +212,13 @@ bool order_next(struct order *o)
     if (o->change) {
         o->more_touched = o->reverse ? ztree_prev(&o->touched) : ztree_next(&o->touched);
     } else if (o->more_base) {
-        hold(o);
-        step_base(o);
+        order_hold(o);
+        order_step_base(o);
         read_base(o);
     } else {
         return false;
     }
-    return stand(o);
+    return order_stand(o);
 }
 
 void order_done(struct order *o)
@@ -239,7 +236,7 @@ void order_done(struct order *o)
 /* -- ranks --------------------------------------------------------------------------------------- */
 
 /* Gives a set its blocks, by a walk over all of it. */
-static void build(struct rk *rk, struct row *r)
+static void order_build(struct rk *rk, struct row *r)
 {
     struct ranks *k = ranks_of(r);
     struct order o;
@@ -264,11 +261,11 @@ static struct ranks *blocks_of(struct rk *rk, struct row *r)
     if (!k->loaded && row_has_base(r) && !has_touched(r))
         ranks_load(k, rk->session, delta_prefix(rk, r), delta_after(rk, r), r->stored.size);
     k->loaded = true;
-    if (!ranks_kept(k) && r->size > RANKS_FROM) build(rk, r);
+    if (!ranks_kept(k) && r->size > RANKS_FROM) order_build(rk, r);
     return ranks_kept(k) ? k : NULL;
 }
 
-static void split(struct rk *rk, struct row *r, struct block *b)
+static void order_split(struct rk *rk, struct row *r, struct block *b)
 {
     struct order o;
     struct spot start;
@@ -299,9 +296,9 @@ void order_enters(struct rk *rk, struct row *r, struct change *c)
     if (k && r->delta->ordering && r->delta->ordering->tree) ztree_insert(&k->touched, c->score, c);
     if (k && ranks_kept(k)) {
         struct block *big = ranks_add(k, &(struct spot){.score = c->score, .member = c->sub}, 1);
-        if (UNLIKELY(big)) split(rk, r, big);
+        if (UNLIKELY(big)) order_split(rk, r, big);
     } else if (UNLIKELY(r->size > RANKS_FROM)) {
-        build(rk, r);
+        order_build(rk, r);
     }
 }
 

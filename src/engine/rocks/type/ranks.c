@@ -39,7 +39,7 @@ void block_free(struct ranks *k, struct block *b)
     mem_free(b);
 }
 
-static void mark(struct ranks *k, struct block *b)
+static void ranks_mark(struct ranks *k, struct block *b)
 {
     if (b->changed) return;
     b->changed = true;
@@ -53,7 +53,7 @@ static void mark(struct ranks *k, struct block *b)
 static void mark_rewrite(struct ranks *k, struct block *b)
 {
     b->rewrite = true;
-    mark(k, b);
+    ranks_mark(k, b);
 }
 
 void block_insert(struct ranks *k, struct ctree_leaf *after, struct block *b)
@@ -68,12 +68,12 @@ static void set_count(struct ranks *k, struct block *b, u32 n)
 }
 
 /* Takes a block out of the tree. Its memory goes with the next commit. */
-static void take_out(struct ranks *k, struct block *b)
+static void ranks_take_out(struct ranks *k, struct block *b)
 {
     if (k->hand.at == b) k->hand.at = block_of(b->link.prev);
     ctree_remove(&k->blocks, &b->link);
     b->gone = true;
-    mark(k, b);
+    ranks_mark(k, b);
 }
 
 void blocks_forget_changed(struct ranks *k)
@@ -154,7 +154,7 @@ static bool begins_by(const struct ctree_key *key, const struct spot *s)
 }
 
 /* The last block that begins at the place or before it, and the entries in those before that. */
-static struct block *find(const struct ranks *k, const struct spot *s, u64 *before)
+static struct block *ranks_find(const struct ranks *k, const struct spot *s, u64 *before)
 {
     struct ctree_node *node = k->blocks.root;
     *before = 0;
@@ -175,7 +175,7 @@ static struct block *find(const struct ranks *k, const struct spot *s, u64 *befo
 u64 ranks_before(const struct ranks *k, const struct spot *s, struct spot *start)
 {
     u64 before;
-    *start = start_of(find(k, s, &before));
+    *start = start_of(ranks_find(k, s, &before));
     return before;
 }
 
@@ -208,10 +208,10 @@ u32 ranks_split_at(const struct block *b)
 
 /* -- changing --------------------------------------------------------------------------------- */
 
-static void join(struct ranks *k, struct block *left, struct block *right)
+static void ranks_join(struct ranks *k, struct block *left, struct block *right)
 {
     u32 n = left->link.count + right->link.count;
-    take_out(k, right);
+    ranks_take_out(k, right);
     set_count(k, left, n);
     mark_rewrite(k, left);
 }
@@ -220,20 +220,20 @@ static void look_for_neighbour(struct ranks *k, struct block *b)
 {
     struct block *prev = block_of(b->link.prev), *next = block_of(b->link.next);
     u32 most = b->link.count ? block_limit(k) / 2 : UINT32_MAX; /* an empty one must go */
-    if (prev && b->link.count + prev->link.count <= most) join(k, prev, b);
-    else if (next && b->link.count + next->link.count <= most) join(k, b, next);
+    if (prev && b->link.count + prev->link.count <= most) ranks_join(k, prev, b);
+    else if (next && b->link.count + next->link.count <= most) ranks_join(k, b, next);
 }
 
 struct block *ranks_add(struct ranks *k, const struct spot *entry, int by)
 {
     u64 before;
-    struct block *b = find(k, entry, &before);
+    struct block *b = ranks_find(k, entry, &before);
     if (UNLIKELY(by < 0 && b->link.count == 0)) { /* what was stored did not agree with the entries */
         ranks_drop(k);
         return NULL;
     }
     b->grown += by;
-    mark(k, b);
+    ranks_mark(k, b);
     set_count(k, b, (u32)((i64)b->link.count + by));
     if (by < 0 && b->link.count < RANKS_SMALL) look_for_neighbour(k, b);
     return by > 0 && b->link.count > RANKS_BLOCK && b->link.count > block_limit(k) ? b : NULL;

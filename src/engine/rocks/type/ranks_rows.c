@@ -23,7 +23,7 @@ struct loading {
     bool damaged;
 };
 
-static bool load_block(struct loading *l, bytes sub, bytes value)
+static bool ranks_load_block(struct loading *l, bytes sub, bytes value)
 {
     struct spot start = SPOT_FIRST;
     if (l->by_id || value.n != ROW_SIZE || (sub.n == 0) != (l->n == 0)) return false;
@@ -50,7 +50,7 @@ static int compare_ids(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static void apply(struct loading *l, u64 stamp, u32 id, i32 by)
+static void ranks_apply(struct loading *l, u64 stamp, u32 id, i32 by)
 {
     u32 low = 0, high = l->n;
     while (low < high) {
@@ -74,7 +74,7 @@ static bool load_log(struct loading *l, u64 stamp, bytes value)
         qsort(l->by_id, l->n, sizeof *l->by_id, compare_ids);
     }
     for (const char *p = value.p; p < value.p + value.n; p += LOGGED_SIZE)
-        apply(l, stamp, get_u32(p), (i32)get_u32(p + 4));
+        ranks_apply(l, stamp, get_u32(p), (i32)get_u32(p + 4));
     if (l->k->log == 0) l->k->trimmed = stamp - 1;
     l->k->log += value.n / LOGGED_SIZE;
     l->k->stamp = MAX(l->k->stamp, stamp);
@@ -111,7 +111,7 @@ void ranks_load(struct ranks *k, struct store_session *s, bytes prefix, bytes af
         bytes key = store_key(it), value = store_iter_value(it);
         bytes sub = bytes_of(key.p + prefix.n, key.n - prefix.n);
         bool is_log = sub.n == 16 && get_u64(sub.p) == LOG_MARK;
-        l.damaged = !(is_log ? load_log(&l, get_u64(sub.p + 8), value) : load_block(&l, sub, value));
+        l.damaged = !(is_log ? load_log(&l, get_u64(sub.p + 8), value) : ranks_load_block(&l, sub, value));
     }
     store_iter_done(it);
     k->loaded = true;

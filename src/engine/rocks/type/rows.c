@@ -13,7 +13,7 @@
 
 /* -- head and rows ------------------------------------------------------------------------- */
 
-static bytes rows_head(struct engine *e UNUSED, struct key_ref *ref)
+static bytes rk_rows_head(struct engine *e UNUSED, struct key_ref *ref)
 {
     return buf_bytes(&row_of(ref)->value);
 }
@@ -29,12 +29,12 @@ static void set_head(struct rk *rk, struct row *r, bytes head, u64 size)
     r->size = size;
 }
 
-static void rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
+static void rk_rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
 {
     set_head(rk_of(e), row_of(ref), head, size);
 }
 
-static bool rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
+static bool rk_rows_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
 {
     const struct change *c = delta_at(rk_of(e), row_of(ref), name);
     if (c->exists && value) *value = c->value;
@@ -51,7 +51,7 @@ static struct change *unread_change(struct rk *rk, struct row *r, bytes name)
     return c;
 }
 
-static void rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
+static void rk_rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -59,7 +59,7 @@ static void rows_put(struct engine *e, struct key_ref *ref, bytes name, bytes va
     delta_put(rk, r, unread_change(rk, r, name), value);
 }
 
-static bool rows_del(struct engine *e, struct key_ref *ref, bytes name)
+static bool rk_rows_del(struct engine *e, struct key_ref *ref, bytes name)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -70,7 +70,7 @@ static bool rows_del(struct engine *e, struct key_ref *ref, bytes name)
     return true;
 }
 
-static u64 rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes to)
+static u64 rk_rows_erase(struct engine *e, struct key_ref *ref, bytes from, bytes to)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -101,12 +101,12 @@ static void erase_known(struct rk *rk, struct row *r, bytes from, bytes to)
 }
 
 /* Erases a range without reading it. */
-static void rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about)
+static void rk_rows_wipe(struct engine *e, struct key_ref *ref, bytes from, bytes to, u64 about)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
     if (about <= LONG_RANGE || !row_has_base(r) || bytes_cmp(from, to) >= 0) {
-        rows_erase(e, ref, from, to);
+        rk_rows_erase(e, ref, from, to);
         return;
     }
     row_touch(rk, r);
@@ -124,12 +124,13 @@ struct rows_walk {
     bool first, more;
 };
 
-static struct rows_walk **walk_in(struct rows_iter *it) { return (struct rows_walk **)it->state; }
+static struct rows_walk **rk_rows_walk_in(struct rows_iter *it) { return (struct rows_walk **)it->state; }
 
-static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse, struct rows_iter *it)
+static void rk_rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool reverse,
+                         struct rows_iter *it)
 {
     struct rk *rk = rk_of(e);
-    struct rows_walk *w = *walk_in(it) = arena_alloc(&rk->arena, sizeof *w);
+    struct rows_walk *w = *rk_rows_walk_in(it) = arena_alloc(&rk->arena, sizeof *w);
     it->eng = e;
     it->ref = ref;
     it->reverse = reverse;
@@ -138,9 +139,9 @@ static void rows_iter(struct engine *e, struct key_ref *ref, bytes from, bool re
     w->more = walk_start(&w->w, rk, row_of(ref), from.n ? from : BYTES_LIT(""), reverse);
 }
 
-static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
+static bool rk_rows_next(struct rows_iter *it, bytes *name, bytes *value)
 {
-    struct rows_walk *w = *walk_in(it);
+    struct rows_walk *w = *rk_rows_walk_in(it);
     if (w->more && !w->first) w->more = walk_next(&w->w);
     w->first = false;
     if (!w->more) return false;
@@ -150,21 +151,29 @@ static bool rows_next(struct rows_iter *it, bytes *name, bytes *value)
     return true;
 }
 
-static void rows_done(struct rows_iter *it)
+static void rk_rows_done(struct rows_iter *it)
 {
-    struct rows_walk *w = *walk_in(it);
+    struct rows_walk *w = *rk_rows_walk_in(it);
     walk_done(&w->w);
     w->more = false;
 }
 
 const struct rows_ops rk_rows_ops = {
-    .head = rows_head, .set_head = rows_set_head, .get = rows_get, .put = rows_put, .del = rows_del,
-    .erase = rows_erase, .wipe = rows_wipe, .iter = rows_iter, .next = rows_next, .done = rows_done,
+    .head = rk_rows_head,
+    .set_head = rk_rows_set_head,
+    .get = rk_rows_get,
+    .put = rk_rows_put,
+    .del = rk_rows_del,
+    .erase = rk_rows_erase,
+    .wipe = rk_rows_wipe,
+    .iter = rk_rows_iter,
+    .next = rk_rows_next,
+    .done = rk_rows_done,
 };
 
 /* -- the stream as a whole --------------------------------------------------------------------- */
 
-void rows_copy(struct rk *rk, struct row *from, struct row *to)
+void rk_rows_copy(struct rk *rk, struct row *from, struct row *to)
 {
     struct walk w;
     set_head(rk, to, buf_bytes(&from->value), from->size);
@@ -174,7 +183,7 @@ void rows_copy(struct rk *rk, struct row *from, struct row *to)
 }
 
 /* In order: neighbours in a batch find their places in RocksDB's table sooner. */
-void rows_commit(struct rk *rk, struct row *r)
+void rk_rows_commit(struct rk *rk, struct row *r)
 {
     u32 n;
     if (!r->delta) return;

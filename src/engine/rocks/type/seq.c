@@ -25,7 +25,7 @@ struct list {
     bool downward;
 };
 
-static void settle(struct rk *rk, struct row *r);
+static void rk_seq_settle(struct rk *rk, struct row *r);
 
 /* To be called before every change. */
 static struct list *open_list(struct rk *rk, struct row *r)
@@ -41,9 +41,9 @@ static struct list *open_list(struct rk *rk, struct row *r)
     return l;
 }
 
-static void change(struct rk *rk, struct row *r)
+static void rk_seq_change(struct rk *rk, struct row *r)
 {
-    settle(rk, r);
+    rk_seq_settle(rk, r);
     row_touch(rk, r);
     open_list(rk, r);
 }
@@ -166,7 +166,7 @@ static bool list_walk_next(struct list_walk *w, bytes *value)
 }
 
 /* Moves n elements by so many indexes: those from `at` on upwards, or, reverse, downwards. */
-static void shift(struct rk *rk, struct row *r, u64 at, u64 n, bool reverse, u64 by)
+static void rk_seq_shift(struct rk *rk, struct row *r, u64 at, u64 n, bool reverse, u64 by)
 {
     struct list_walk w;
     bytes value;
@@ -234,20 +234,20 @@ static void close_gaps(struct rk *rk, struct row *r, struct list *l)
     for (u32 i = stays; i-- > 0;) {
         u64 from = i ? l->gaps[i - 1].to : r->head, to = l->gaps[i].from;
         by += l->gaps[i].to - to;
-        shift(rk, r, to - 1, to - from, true, by);
+        rk_seq_shift(rk, r, to - 1, to - from, true, by);
     }
     r->head += by;
     by = 0;
     for (u32 i = stays; i < l->n; i++) {
         u64 from = l->gaps[i].to, to = i + 1 < l->n ? l->gaps[i + 1].from : r->tail;
         by += from - l->gaps[i].from;
-        shift(rk, r, from, to - from, false, 0 - by);
+        rk_seq_shift(rk, r, from, to - from, false, 0 - by);
     }
     r->tail -= by;
     l->n = 0;
 }
 
-static void settle(struct rk *rk, struct row *r)
+static void rk_seq_settle(struct rk *rk, struct row *r)
 {
     struct list *l = r->delta ? r->delta->list : NULL;
     if (UNLIKELY(l && l->n)) close_gaps(rk, r, l);
@@ -255,80 +255,80 @@ static void settle(struct rk *rk, struct row *r)
 
 /* -- primitives -------------------------------------------------------------------------------- */
 
-static void push(struct rk *rk, struct row *r, bool front, bytes value)
+static void rk_seq_push_one(struct rk *rk, struct row *r, bool front, bytes value)
 {
     write_one(rk, r, front ? --r->head : r->tail++, value);
     r->size++;
 }
 
-static void seq_push(struct engine *e, struct key_ref *ref, bool front, bytes value)
+static void rk_seq_push(struct engine *e, struct key_ref *ref, bool front, bytes value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    change(rk, r);
-    push(rk, r, front, value);
+    rk_seq_change(rk, r);
+    rk_seq_push_one(rk, r, front, value);
 }
 
-static void seq_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
+static void rk_seq_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    change(rk, r);
-    for (u32 i = 0; i < n; i++) push(rk, r, front, v[i]);
+    rk_seq_change(rk, r);
+    for (u32 i = 0; i < n; i++) rk_seq_push_one(rk, r, front, v[i]);
 }
 
-static void seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
+static void rk_seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
 {
-    seq_push_all(e, ref, false, v, n);
+    rk_seq_push_all(e, ref, false, v, n);
 }
 
-static void seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
+static void rk_seq_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    change(rk, r);
+    rk_seq_change(rk, r);
     buf_append_bytes(out, read_one(rk, r, front ? r->head++ : --r->tail));
     r->size--;
 }
 
-static void seq_get(struct engine *e, struct key_ref *ref, u64 index, bytes *value)
+static void rk_seq_get(struct engine *e, struct key_ref *ref, u64 index, bytes *value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    settle(rk, r);
+    rk_seq_settle(rk, r);
     *value = read_one(rk, r, r->head + index);
 }
 
-static void seq_set(struct engine *e, struct key_ref *ref, u64 index, bytes value)
+static void rk_seq_set(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    change(rk, r);
+    rk_seq_change(rk, r);
     write_one(rk, r, r->head + index, value);
 }
 
-static void seq_insert(struct engine *e, struct key_ref *ref, u64 index, bytes value)
+static void rk_seq_insert(struct engine *e, struct key_ref *ref, u64 index, bytes value)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
-    change(rk, r);
+    rk_seq_change(rk, r);
     if (index <= r->size - index) {
-        shift(rk, r, r->head, index, false, -1ull);
+        rk_seq_shift(rk, r, r->head, index, false, -1ull);
         r->head--;
     } else {
-        shift(rk, r, r->tail - 1, r->size - index, true, 1);
+        rk_seq_shift(rk, r, r->tail - 1, r->size - index, true, 1);
         r->tail++;
     }
     write_one(rk, r, r->head + index, value);
     r->size++;
 }
 
-static void seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 count)
+static void rk_seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 count)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
     if (count == 0) return;
-    change(rk, r);
+    rk_seq_change(rk, r);
     r->size -= count;
     if (index == 0) r->head += count;
     else if (index == r->size) r->tail -= count;
@@ -342,7 +342,7 @@ static void seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 coun
 
 _Static_assert(sizeof(struct list_walk) <= sizeof(((struct seq_iter *)0)->state), "iterator fits");
 
-static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse, struct seq_iter *it)
+static void rk_seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reverse, struct seq_iter *it)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -350,12 +350,12 @@ static void seq_iter(struct engine *e, struct key_ref *ref, u64 index, bool reve
     it->ref = ref;
     it->reverse = reverse;
     it->passing = false;
-    settle(rk, r);
+    rk_seq_settle(rk, r);
     u64 n = index >= r->size ? 0 : reverse ? index + 1 : r->size - index;
     list_walk_init((struct list_walk *)it->state, rk, r, r->head + index, n, reverse);
 }
 
-static bool seq_next(struct seq_iter *it, bytes *value)
+static bool rk_seq_next(struct seq_iter *it, bytes *value)
 {
     struct list_walk *w = (struct list_walk *)it->state;
     if (!list_walk_next(w, value)) return false;
@@ -363,7 +363,7 @@ static bool seq_next(struct seq_iter *it, bytes *value)
     return true;
 }
 
-static void seq_erase_current(struct seq_iter *it)
+static void rk_seq_erase_current(struct seq_iter *it)
 {
     struct list_walk *w = (struct list_walk *)it->state;
     u64 index = w->reverse ? w->at + 1 : w->at - 1;
@@ -390,11 +390,11 @@ static void delete_stored(struct rk *rk, struct row *r, u64 from, u64 to)
     store_delete_range(rk->session, FAM_DATA, first, delta_key(rk, r, key_of(to, &k)));
 }
 
-void seq_commit(struct rk *rk, struct row *r)
+void rk_seq_commit(struct rk *rk, struct row *r)
 {
     struct list *l = r->delta ? r->delta->list : NULL;
     if (!l) return;
-    settle(rk, r);
+    rk_seq_settle(rk, r);
     CHECK(r->size == r->tail - r->head);
     delete_stored(rk, r, l->stored_head, MIN(r->head, l->stored_tail));
     delete_stored(rk, r, MAX(r->tail, l->stored_head), l->stored_tail);
@@ -403,26 +403,26 @@ void seq_commit(struct rk *rk, struct row *r)
         if (is_inside(r, get_u64(c->sub.p))) store_put2(rk->session, FAM_DATA, prefix, c->sub, c->value);
 }
 
-void seq_copy(struct rk *rk, struct row *from, struct row *to)
+void rk_seq_copy(struct rk *rk, struct row *from, struct row *to)
 {
     struct list_walk w;
     bytes value;
-    settle(rk, from);
-    change(rk, to);
+    rk_seq_settle(rk, from);
+    rk_seq_change(rk, to);
     list_walk_init(&w, rk, from, from->head, from->size, false);
-    while (list_walk_next(&w, &value)) push(rk, to, false, value);
+    while (list_walk_next(&w, &value)) rk_seq_push_one(rk, to, false, value);
 }
 
 /* By what it holds now. In a listpack no element takes fewer than two bytes: of a long list nothing is
  * read. */
-const char *list_encoding(struct rk *rk, struct row *r)
+const char *rk_list_encoding(struct rk *rk, struct row *r)
 {
     i64 limit = rk->base.limits.list_max_listpack_size;
     u64 total = LISTPACK_EMPTY;
     struct list_walk w;
     bytes value;
     if (listpack_exceeds(limit, total + 2 * r->size, r->size)) return "quicklist";
-    settle(rk, r);
+    rk_seq_settle(rk, r);
     list_walk_init(&w, rk, r, r->head, r->size, false);
     while (list_walk_next(&w, &value) && !listpack_exceeds(limit, total, r->size))
         total += listpack_cost(value);
@@ -431,7 +431,15 @@ const char *list_encoding(struct rk *rk, struct row *r)
 }
 
 const struct seq_ops rk_seq_ops = {
-    .push = seq_push, .push_all = seq_push_all, .fill = seq_fill, .pop = seq_pop, .get = seq_get,
-    .set = seq_set, .insert = seq_insert, .erase = seq_erase, .iter = seq_iter, .next = seq_next,
-    .erase_current = seq_erase_current,
+    .push = rk_seq_push,
+    .push_all = rk_seq_push_all,
+    .fill = rk_seq_fill,
+    .pop = rk_seq_pop,
+    .get = rk_seq_get,
+    .set = rk_seq_set,
+    .insert = rk_seq_insert,
+    .erase = rk_seq_erase,
+    .iter = rk_seq_iter,
+    .next = rk_seq_next,
+    .erase_current = rk_seq_erase_current,
 };

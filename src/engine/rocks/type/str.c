@@ -16,7 +16,7 @@ static struct row *row_for_string(struct rk *rk, u32 db_number, bytes key, struc
     return r;
 }
 
-static void put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+static void rk_str_put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_for_string(rk, db, key, ref);
@@ -26,25 +26,29 @@ static void put(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes 
     row_ref(r, ref->hash, ref);
 }
 
-static void put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms)
+static void rk_str_put_text(struct engine *e, u32 db, bytes key, struct key_ref *ref, bytes value,
+                            i64 deadline_ms)
 {
-    put(e, db, key, ref, value, deadline_ms);
+    rk_str_put(e, db, key, ref, value, deadline_ms);
     row_of(ref)->text = true;
 }
 
-static void get(struct engine *e, struct key_ref *ref, struct str_view *out)
+static void rk_str_get(struct engine *e, struct key_ref *ref, struct str_view *out)
 {
     out->b = buf_bytes(row_value(rk_of(e), row_of(ref)));
 }
 
-static size_t length(struct engine *e, struct key_ref *ref) { return row_value(rk_of(e), row_of(ref))->n; }
+static size_t rk_str_length(struct engine *e, struct key_ref *ref)
+{
+    return row_value(rk_of(e), row_of(ref))->n;
+}
 
-static bool get_int(struct engine *e, struct key_ref *ref, i64 *out)
+static bool rk_str_get_int(struct engine *e, struct key_ref *ref, i64 *out)
 {
     return num_parse_i64(buf_bytes(row_value(rk_of(e), row_of(ref))), out);
 }
 
-static void set_int(struct engine *e, struct key_ref *ref, i64 value)
+static void rk_str_set_int(struct engine *e, struct key_ref *ref, i64 value)
 {
     struct row *r = row_of(ref);
     char text[NUM_I64_LEN];
@@ -56,7 +60,7 @@ static void set_int(struct engine *e, struct key_ref *ref, i64 value)
     buf_append(&r->value, text, n);
 }
 
-static char *edit(struct engine *e, struct key_ref *ref, size_t new_len)
+static char *rk_str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
 {
     struct row *r = row_of(ref);
     row_value(rk_of(e), r);
@@ -72,6 +76,11 @@ static char *edit(struct engine *e, struct key_ref *ref, size_t new_len)
 }
 
 const struct str_ops rk_str_ops = {
-    .put = put, .put_text = put_text, .get = get, .length = length,
-    .get_int = get_int, .set_int = set_int, .edit = edit,
+    .put = rk_str_put,
+    .put_text = rk_str_put_text,
+    .get = rk_str_get,
+    .length = rk_str_length,
+    .get_int = rk_str_get_int,
+    .set_int = rk_str_set_int,
+    .edit = rk_str_edit,
 };

@@ -24,7 +24,7 @@ static struct change *member_at(struct rk *rk, struct row *r, bytes member)
     return c;
 }
 
-static bool zset_score(struct engine *e, struct key_ref *ref, bytes member, double *score)
+static bool rk_zset_score(struct engine *e, struct key_ref *ref, bytes member, double *score)
 {
     struct change *c = member_at(rk_of(e), row_of(ref), member);
     if (c->exists) *score = c->score;
@@ -32,14 +32,14 @@ static bool zset_score(struct engine *e, struct key_ref *ref, bytes member, doub
 }
 
 /* Remembers when Redis would give up the packed form. */
-static void judge_size(struct rk *rk, struct row *r, bytes member)
+static void rk_zset_judge_size(struct rk *rk, struct row *r, bytes member)
 {
     if ((i64)r->size > rk->base.limits.zset_max_listpack_entries ||
         (i64)member.n > rk->base.limits.zset_max_listpack_value)
         r->unpacked = true;
 }
 
-static bool put(struct rk *rk, struct row *r, bytes member, double score)
+static bool rk_zset_put_score(struct rk *rk, struct row *r, bytes member, double score)
 {
     char coded[8];
     score += 0.0; /* which makes a negative zero positive */
@@ -54,23 +54,23 @@ static bool put(struct rk *rk, struct row *r, bytes member, double score)
     c->score = score;
     r->size += fresh;
     order_enters(rk, r, c);
-    if (fresh) judge_size(rk, r, member);
+    if (fresh) rk_zset_judge_size(rk, r, member);
     return fresh;
 }
 
-static bool zset_put(struct engine *e, struct key_ref *ref, bytes member, double score)
+static bool rk_zset_put(struct engine *e, struct key_ref *ref, bytes member, double score)
 {
-    return put(rk_of(e), row_of(ref), member, score);
+    return rk_zset_put_score(rk_of(e), row_of(ref), member, score);
 }
 
-static void take(struct rk *rk, struct row *r, struct change *c)
+static void rk_zset_take(struct rk *rk, struct row *r, struct change *c)
 {
     order_leaves(rk, r, c);
     delta_erase(rk, r, c);
     r->size--;
 }
 
-static bool zset_del(struct engine *e, struct key_ref *ref, bytes member)
+static bool rk_zset_del(struct engine *e, struct key_ref *ref, bytes member)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -78,11 +78,11 @@ static bool zset_del(struct engine *e, struct key_ref *ref, bytes member)
     struct change *c = member_at(rk, r, member);
     if (!c->exists) return false;
     row_touch(rk, r);
-    take(rk, r, c);
+    rk_zset_take(rk, r, c);
     return true;
 }
 
-static bool zset_rank(struct engine *e, struct key_ref *ref, bytes member, u64 *rank)
+static bool rk_zset_rank(struct engine *e, struct key_ref *ref, bytes member, u64 *rank)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -108,7 +108,10 @@ static bool is_packed(struct rk *rk, struct row *r)
     return true;
 }
 
-const char *zset_encoding(struct rk *rk, struct row *r) { return is_packed(rk, r) ? "listpack" : "skiplist"; }
+const char *rk_zset_encoding(struct rk *rk, struct row *r)
+{
+    return is_packed(rk, r) ? "listpack" : "skiplist";
+}
 
 /* -- places ------------------------------------------------------------------------------------- */
 
@@ -145,8 +148,8 @@ static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_see
 
 /* The place before which exactly those entries lie that are before the bound, or (`through`) on it.
  * Reverse only tells from where a packed set is looked through. */
-static struct spot place_of(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
-                            bool reverse)
+static struct spot rk_zset_place_of(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
+                                    bool reverse)
 {
     if (to->by == ZSEEK_LEX) return lex_place(rk, r, to, through, reverse);
     return (struct spot){.score = to->score + 0.0, .member = {"", 0}, .past = through};
@@ -157,12 +160,12 @@ static u64 rank_of(const struct row *r, const struct zset_seek *to, bool through
     return to->rank < r->size ? to->rank + through : r->size;
 }
 
-static u64 zset_before(struct engine *e, struct key_ref *ref, const struct zset_seek *to)
+static u64 rk_zset_before(struct engine *e, struct key_ref *ref, const struct zset_seek *to)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
     if (to->by == ZSEEK_RANK) return rank_of(r, to, to->exclusive);
-    struct spot s = place_of(rk, r, to, to->exclusive, false);
+    struct spot s = rk_zset_place_of(rk, r, to, to->exclusive, false);
     return order_before(rk, r, &s);
 }
 
@@ -174,13 +177,13 @@ struct zset_walk {
     u64 size, left;   /* of the set when it began; entries that are to come, if it began at a rank, else 0 */
 };
 
-static struct zset_walk **walk_in(struct zset_iter *it) { return (struct zset_walk **)it->state; }
+static struct zset_walk **rk_zset_walk_in(struct zset_iter *it) { return (struct zset_walk **)it->state; }
 
-static bool start(struct zset_walk *w, struct rk *rk, struct row *r, const struct zset_seek *from)
+static bool rk_zset_start(struct zset_walk *w, struct rk *rk, struct row *r, const struct zset_seek *from)
 {
     bool through = from->exclusive != from->reverse;
     if (from->by != ZSEEK_RANK) {
-        struct spot s = place_of(rk, r, from, through, from->reverse);
+        struct spot s = rk_zset_place_of(rk, r, from, through, from->reverse);
         return order_start(&w->o, rk, r, &s, from->reverse);
     }
     u64 rank = rank_of(r, from, through);
@@ -189,8 +192,8 @@ static bool start(struct zset_walk *w, struct rk *rk, struct row *r, const struc
     return rank < r->size && order_at(&w->o, rk, r, rank, from->reverse);
 }
 
-static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
-                      struct zset_iter *it)
+static void rk_zset_iter(struct engine *e, struct key_ref *ref, const struct zset_seek *from,
+                         struct zset_iter *it)
 {
     struct rk *rk = rk_of(e);
     struct zset_walk *w = arena_alloc(&rk->arena, sizeof *w);
@@ -201,23 +204,23 @@ static void zset_iter(struct engine *e, struct key_ref *ref, const struct zset_s
     w->given = false;
     w->size = row_of(ref)->size;
     w->left = 0;
-    w->more = start(w, rk, row_of(ref), from);
-    *walk_in(it) = w;
+    w->more = rk_zset_start(w, rk, row_of(ref), from);
+    *rk_zset_walk_in(it) = w;
 }
 
 /* Whoever asked for the size has promised its client that many: fewer are an error, not an end. */
-static bool zset_end(const struct zset_iter *it, const struct zset_walk *w)
+static bool rk_zset_end(const struct zset_iter *it, const struct zset_walk *w)
 {
     if (UNLIKELY(w->left && row_of(it->ref)->size == w->size))
         store_damaged(rk_of(it->eng)->session, "entries of a sorted set are missing");
     return false;
 }
 
-static bool zset_next(struct zset_iter *it, bytes *member, double *score)
+static bool rk_zset_next(struct zset_iter *it, bytes *member, double *score)
 {
-    struct zset_walk *w = *walk_in(it);
+    struct zset_walk *w = *rk_zset_walk_in(it);
     if (w->more && w->given) w->more = order_next(&w->o);
-    if (!w->more) return zset_end(it, w);
+    if (!w->more) return rk_zset_end(it, w);
     w->given = true;
     w->left -= w->left > 0;
     *member = it->passing || w->o.change ? w->o.member : delta_keep(rk_of(it->eng), w->o.member);
@@ -242,7 +245,7 @@ static struct spot spot_of(const struct change *c)
     return (struct spot){.score = c->score, .member = c->sub};
 }
 
-static u32 collect(struct order *o, bool more, u64 max, struct change **out)
+static u32 rk_zset_collect(struct order *o, bool more, u64 max, struct change **out)
 {
     u32 n = 0;
     for (; more && n < MIN(max, TOGETHER); more = order_next(o)) out[n++] = change_at(o);
@@ -257,10 +260,10 @@ static void erase_up(struct rk *rk, struct row *r, u64 from, u64 count, pair_fn 
     struct order o;
     struct spot first = {.score = NAN}, last = first;
     bool more = order_at(&o, rk, r, from, false), big = count >= BIG_CUT;
-    for (u32 n; count > 0 && (n = collect(&o, more, count, gone)); count -= n) {
+    for (u32 n; count > 0 && (n = rk_zset_collect(&o, more, count, gone)); count -= n) {
         for (u32 i = 0; i < n; i++) {
             if (fn) fn(arg, gone[i]->sub, (bytes){"", 0}, gone[i]->score);
-            take(rk, r, gone[i]);
+            rk_zset_take(rk, r, gone[i]);
         }
         last = spot_of(gone[n - 1]);
         if (isnan(first.score)) first = spot_of(gone[0]);
@@ -275,8 +278,8 @@ static void erase_top(struct rk *rk, struct row *r, u64 count)
     struct order o;
     for (u32 n; count > 0; count -= n) {
         bool more = order_start(&o, rk, r, NULL, true);
-        n = collect(&o, more, count, gone);
-        for (u32 i = 0; i < n; i++) take(rk, r, gone[i]);
+        n = rk_zset_collect(&o, more, count, gone);
+        for (u32 i = 0; i < n; i++) rk_zset_take(rk, r, gone[i]);
         if (n == 0) return; /* it could not be read */
     }
 }
@@ -297,7 +300,7 @@ static void erase_all(struct rk *rk, struct row *r, pair_fn fn, void *arg)
     r->unpacked = unpacked;
 }
 
-static void zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 count, pair_fn fn, void *arg)
+static void rk_zset_erase(struct engine *e, struct key_ref *ref, u64 from, u64 count, pair_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
@@ -321,7 +324,7 @@ struct scan {
     void *arg;
 };
 
-static bool see(void *arg, struct walk *w)
+static bool rk_zset_see(void *arg, struct walk *w)
 {
     struct scan *s = arg;
     bytes member = w->change ? w->sub : delta_keep(w->rk, w->sub);
@@ -330,12 +333,12 @@ static bool see(void *arg, struct walk *w)
     return true;
 }
 
-static u64 zset_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
+static u64 rk_zset_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 count, pair_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_of(ref);
     u64 whole = is_packed(rk, r) ? UINT64_MAX : 0;
-    return cursor_scan(rk, r, cursor, count, whole, see, &(struct scan){fn, arg});
+    return cursor_scan(rk, r, cursor, count, whole, rk_zset_see, &(struct scan){fn, arg});
 }
 
 /* -- the end of the transaction ----------------------------------------------------------------- */
@@ -367,7 +370,7 @@ static void write_member(struct rk *rk, const struct row *r, bytes prefix, const
     else store_delete2(rk->session, FAM_DATA, prefix, c->sub);
 }
 
-static void write_score(struct rk *rk, bytes prefix, const struct score_row *s)
+static void rk_zset_write_score(struct rk *rk, bytes prefix, const struct score_row *s)
 {
     buf_clear(&rk->scratch);
     append_u64(&rk->scratch, s->coded);
@@ -379,7 +382,7 @@ static void write_score(struct rk *rk, bytes prefix, const struct score_row *s)
 /* Both families are written in their own order: RocksDB's memtables are skip lists that cost a cache
  * miss per step, and the way to the next key is then half known. (ZADD at random, some hundreds in a
  * transaction: 17 % less.) */
-void zset_commit(struct rk *rk, struct row *r)
+void rk_zset_commit(struct rk *rk, struct row *r)
 {
     u32 n;
     order_commit(rk, r);
@@ -389,19 +392,27 @@ void zset_commit(struct rk *rk, struct row *r)
     struct score_row *rows = arena_alloc(&rk->arena, 2 * n * sizeof *rows), *end = rows;
     for (u32 i = 0; i < n; i++) write_member(rk, r, prefix, v[i], &end);
     if (end > rows) qsort(rows, (size_t)(end - rows), sizeof *rows, by_place);
-    for (struct score_row *s = rows; s < end; s++) write_score(rk, prefix, s);
+    for (struct score_row *s = rows; s < end; s++) rk_zset_write_score(rk, prefix, s);
 }
 
-void zset_copy(struct rk *rk, struct row *from, struct row *to)
+void rk_zset_copy(struct rk *rk, struct row *from, struct row *to)
 {
     struct order o;
     row_touch(rk, to);
     for (bool more = order_start(&o, rk, from, NULL, false); more; more = order_next(&o))
-        put(rk, to, o.member, o.score);
+        rk_zset_put_score(rk, to, o.member, o.score);
     to->unpacked = from->unpacked;
 }
 
 const struct zset_ops rk_zset_ops = {
-    .score = zset_score, .put = zset_put, .fill = zset_fill_each, .del = zset_del, .rank = zset_rank,
-    .before = zset_before, .iter = zset_iter, .next = zset_next, .erase = zset_erase, .scan = zset_scan,
+    .score = rk_zset_score,
+    .put = rk_zset_put,
+    .fill = zset_fill_each,
+    .del = rk_zset_del,
+    .rank = rk_zset_rank,
+    .before = rk_zset_before,
+    .iter = rk_zset_iter,
+    .next = rk_zset_next,
+    .erase = rk_zset_erase,
+    .scan = rk_zset_scan,
 };

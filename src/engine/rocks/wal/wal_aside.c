@@ -30,7 +30,7 @@ static bool unlink_log(const char *dir, u64 log)
     return unlink(path) == 0;
 }
 
-static bool sync_folder(const char *path)
+static bool wal_aside_sync_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool ok = fd >= 0 && fsync(fd) == 0;
@@ -45,10 +45,10 @@ static bool move_all(const char *dir, const char *aside, const struct wal_verdic
     bool ok = mkdir(aside, 0755) == 0 || errno == EEXIST;
     if (v->state == WAL_DAMAGED && v->log_bad) ok = ok && link_aside(dir, v->log);
     for (size_t i = 0; i < n; i++) ok = ok && link_aside(dir, after[i]);
-    ok = ok && sync_folder(aside) && sync_folder(dir);
+    ok = ok && wal_aside_sync_folder(aside) && wal_aside_sync_folder(dir);
     /* The youngest first: if this is interrupted, what is left is continuous. */
     for (size_t i = n; i-- > 0;) ok = ok && unlink_log(dir, after[i]);
-    return ok && sync_folder(dir);
+    return ok && wal_aside_sync_folder(dir);
 }
 
 bool wal_put_aside(const char *dir, const struct wal_verdict *v, struct buf *why)

@@ -78,7 +78,7 @@ struct edit {
     bool in_group, adds, drops;
 };
 
-static bool take_varint(bytes *in, u64 *out)
+static bool manifest_take_varint(bytes *in, u64 *out)
 {
     *out = 0;
     for (u32 shift = 0; in->n > 0 && shift < 64; shift += 7) {
@@ -90,48 +90,48 @@ static bool take_varint(bytes *in, u64 *out)
     return false;
 }
 
-static bool take_string(bytes *in, bytes *out)
+static bool manifest_take_string(bytes *in, bytes *out)
 {
     u64 n;
-    if (!take_varint(in, &n) || n > in->n) return false;
+    if (!manifest_take_varint(in, &n) || n > in->n) return false;
     *out = bytes_of(in->p, (size_t)n);
     *in = bytes_of(in->p + n, in->n - (size_t)n);
     return true;
 }
 
 /* Fields of a table or a blob file, up to the tag `last`. */
-static bool take_fields(bytes *in, u64 last, struct edit *e)
+static bool manifest_take_fields(bytes *in, u64 last, struct edit *e)
 {
     u64 tag;
     bytes value;
-    while (take_varint(in, &tag)) {
+    while (manifest_take_varint(in, &tag)) {
         if (tag == last) return true;
-        if (!take_string(in, &value)) return false;
+        if (!manifest_take_string(in, &value)) return false;
         bool min_log = last == 1 && tag == FIELD_MIN_LOG && value.n == 8;
         if (min_log) memcpy(&e->min_log, value.p, 8); /* little-endian */
     }
     return false;
 }
 
-static bool take_pairs(bytes *in)
+static bool manifest_take_pairs(bytes *in)
 {
     u64 tag, value;
-    while (take_varint(in, &tag))
+    while (manifest_take_varint(in, &tag))
         if (tag == 1) return true;
-        else if (!take_varint(in, &value)) return false;
+        else if (!manifest_take_varint(in, &value)) return false;
     return false;
 }
 
 /* What a tag has behind it; `number` is the last number of that. */
-static bool take_layout(bytes *in, const char *layout, u64 *number, struct edit *e)
+static bool manifest_take_layout(bytes *in, const char *layout, u64 *number, struct edit *e)
 {
     for (; *layout; layout++) {
         bytes text;
-        bool ok = *layout == 'v' ? take_varint(in, number)
-                : *layout == 's' ? take_string(in, &text)
-                : *layout == 'f' ? take_fields(in, 1, e)
-                : *layout == 'b' ? take_fields(in, 0, e)
-                                 : take_pairs(in);
+        bool ok = *layout == 'v'   ? manifest_take_varint(in, number)
+                  : *layout == 's' ? manifest_take_string(in, &text)
+                  : *layout == 'f' ? manifest_take_fields(in, 1, e)
+                  : *layout == 'b' ? manifest_take_fields(in, 0, e)
+                                   : manifest_take_pairs(in);
         if (!ok) return false;
     }
     return true;
@@ -143,8 +143,8 @@ static bool edit_read(bytes in, struct edit *e)
     *e = (struct edit){0};
     while (in.n > 0) {
         const char *layout;
-        if (!take_varint(&in, &tag) || !(layout = layout_of(tag))) return false;
-        if (!take_layout(&in, layout, &number, e)) return false;
+        if (!manifest_take_varint(&in, &tag) || !(layout = layout_of(tag))) return false;
+        if (!manifest_take_layout(&in, layout, &number, e)) return false;
         switch (tag) {
         case TAG_LOG_NUMBER: e->log = number; break;
         case TAG_MIN_LOG: e->min_log = number; break;
@@ -170,7 +170,7 @@ struct state {
     bool there[FAMILIES_MAX];
 };
 
-static bool apply(struct state *s, const struct edit *e)
+static bool manifest_apply(struct state *s, const struct edit *e)
 {
     if (e->family >= FAMILIES_MAX) return false;
     if (e->adds) s->there[e->family] = true;
@@ -211,7 +211,7 @@ static bool read_edits(struct wal_reader *r, struct state *s, bool *damaged)
     struct state group = *s; /* with the edits of a group that is not complete yet */
     enum wal_found found;
     while ((found = wal_reader_next(r)) == WAL_RECORD) {
-        if (!edit_read(buf_bytes(&r->record), &e) || !apply(&group, &e)) return false;
+        if (!edit_read(buf_bytes(&r->record), &e) || !manifest_apply(&group, &e)) return false;
         if (!e.in_group || e.left_in_group == 0) *s = group;
     }
     *damaged = found == WAL_BAD && !torn_end(r);

@@ -81,7 +81,7 @@ static i64 read_at(int fd, char *p, size_t n, u64 offset)
     return (i64)done;
 }
 
-static bool load_block(struct wal_reader *r, u64 offset)
+static bool wal_reader_load_block(struct wal_reader *r, u64 offset)
 {
     i64 n = read_at(r->fd, r->block, WAL_BLOCK, offset);
     r->block_offset = offset;
@@ -99,7 +99,7 @@ bool wal_reader_open(struct wal_reader *r, const char *path, u64 number, size_t 
     r->keep = keep;
     r->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (r->fd < 0) return false;
-    if (load_block(r, 0)) return true;
+    if (wal_reader_load_block(r, 0)) return true;
     close(r->fd);
     return false;
 }
@@ -110,23 +110,23 @@ void wal_reader_close(struct wal_reader *r)
     buf_release(&r->record);
 }
 
-static u64 position(const struct wal_reader *r) { return r->block_offset + r->at; }
+static u64 wal_reader_position(const struct wal_reader *r) { return r->block_offset + r->at; }
 
 static enum wal_found found_bad(struct wal_reader *r)
 {
-    r->bad = position(r);
+    r->bad = wal_reader_position(r);
     if (!r->partial) r->offset = r->bad;
     return WAL_BAD;
 }
 
-static void keep(struct wal_reader *r, bytes data)
+static void wal_reader_keep(struct wal_reader *r, bytes data)
 {
     size_t room = r->keep - MIN(r->keep, r->record.n);
     buf_append(&r->record, data.p, MIN(data.n, room));
 }
 
 /* Takes a sound fragment. WAL_END: the record goes on in the next one. */
-static enum wal_found take(struct wal_reader *r, const struct fragment *f)
+static enum wal_found wal_reader_take(struct wal_reader *r, const struct fragment *f)
 {
     bool begins = f->type == TYPE_FULL || f->type == TYPE_FIRST;
     bool ends = f->type == TYPE_FULL || f->type == TYPE_LAST;
@@ -136,13 +136,13 @@ static enum wal_found take(struct wal_reader *r, const struct fragment *f)
     }
     if (begins) {
         buf_clear(&r->record);
-        r->offset = position(r);
+        r->offset = wal_reader_position(r);
     }
-    keep(r, f->data);
+    wal_reader_keep(r, f->data);
     r->at += f->size;
     r->partial = !ends;
     if (!ends) return WAL_END;
-    r->end = position(r);
+    r->end = wal_reader_position(r);
     return WAL_RECORD;
 }
 
@@ -152,7 +152,7 @@ enum wal_found wal_reader_next(struct wal_reader *r)
     for (;;) {
         u32 room = r->block_n - r->at;
         if (r->block_n == WAL_BLOCK && room < HEADER) {
-            if (!load_block(r, r->block_offset + WAL_BLOCK)) return WAL_FAILED;
+            if (!wal_reader_load_block(r, r->block_offset + WAL_BLOCK)) return WAL_FAILED;
             continue;
         }
         if (room == 0) return r->partial ? found_bad(r) : WAL_END;
@@ -162,7 +162,7 @@ enum wal_found wal_reader_next(struct wal_reader *r)
             r->at += f.size;
             continue;
         }
-        enum wal_found found = take(r, &f);
+        enum wal_found found = wal_reader_take(r, &f);
         if (found != WAL_END) return found;
     }
 }
@@ -183,7 +183,7 @@ bool wal_reader_sound_behind(struct wal_reader *r)
 {
     struct fragment f;
     if (r->refuted || sound_in_block(r)) return true;
-    while (r->block_n == WAL_BLOCK && load_block(r, r->block_offset + WAL_BLOCK))
+    while (r->block_n == WAL_BLOCK && wal_reader_load_block(r, r->block_offset + WAL_BLOCK))
         if (fragment_at(r->block, r->block_n, r->number, &f) && !f.of_another_log) return true;
     return false;
 }

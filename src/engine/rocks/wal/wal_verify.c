@@ -30,16 +30,16 @@ struct walk {
 static u64 log_at(const struct walk *w, size_t i) { return ((const u64 *)(const void *)w->logs.p)[i]; }
 static size_t log_count(const struct walk *w) { return w->logs.n / sizeof(u64); }
 
-static void path_of(const struct walk *w, u64 log, char path[4200])
+static void wal_verify_path_of(const struct walk *w, u64 log, char path[4200])
 {
     snprintf(path, 4200, "%s/%06llu.log", w->dir, LLU(log));
 }
 
-static u64 size_of(const struct walk *w, u64 log)
+static u64 wal_verify_size_of(const struct walk *w, u64 log)
 {
     char path[4200];
     struct stat st;
-    path_of(w, log, path);
+    wal_verify_path_of(w, log, path);
     return stat(path, &st) == 0 ? (u64)st.st_size : 0;
 }
 
@@ -56,7 +56,7 @@ static void end_here(struct walk *w, enum wal_state state)
     buf_clear(&v->after);
     for (size_t i = 0; i < log_count(w); i++) {
         u64 log = log_at(w, i);
-        if (log > w->last_log && size_of(w, log)) buf_append(&v->after, &log, sizeof log);
+        if (log > w->last_log && wal_verify_size_of(w, log)) buf_append(&v->after, &log, sizeof log);
     }
     /* If not even the first sequence number is known, what of it is in tables is known by the log. */
     u64 lost = w->last_log ? w->last_log : w->manifest.first_log;
@@ -72,7 +72,7 @@ static bool synced_behind(const struct walk *w)
     bool sealed = w->last_log < n->sealed_log ||
                   (w->last_log == n->sealed_log && w->last_end < n->sealed_size);
     return (sealed && n->sealed_log >= needed) || (w->next && w->next <= n->sequence) ||
-           (n->log >= needed && size_of(w, n->log) < n->size);
+           (n->log >= needed && wal_verify_size_of(w, n->log) < n->size);
 }
 
 static void say_where(struct walk *w)
@@ -154,7 +154,7 @@ static bool walk_log(struct walk *w, u64 log)
     char path[4200];
     struct wal_reader r;
     enum wal_found found = WAL_FAILED;
-    path_of(w, log, path);
+    wal_verify_path_of(w, log, path);
     bool opened = wal_reader_open(&r, path, log, BATCH_HEAD), more = true;
     while (opened && more && (found = wal_reader_next(&r)) == WAL_RECORD) more = take_record(w, log, &r);
     if (more && found == WAL_BAD) more = take_bad(w, log, &r);
@@ -186,7 +186,7 @@ static u64 list_logs(struct walk *w)
         u64 log = strtoull(e->d_name, &end, 10);
         if (end == e->d_name || strcmp(end, ".log") != 0 || log < w->manifest.first_log) continue;
         buf_append(&w->logs, &log, sizeof log);
-        size += size_of(w, log);
+        size += wal_verify_size_of(w, log);
     }
     closedir(d);
     if (w->logs.n) qsort(w->logs.p, log_count(w), sizeof(u64), by_number);

@@ -1,10 +1,10 @@
-/* Spare databases: databases like all others, but that nobody sees before they are swapped with one. */
+/* Staging databases: databases like all others, but hidden until they are swapped with one. */
 #include <stdlib.h>
 
 #include "suite.h"
 #include "suite_model.h"
 
-#define SEEN 2 /* databases; of the model's, the last one is the spare one of the first */
+#define SEEN 2 /* databases; of the model's, the last one is the staging database of the first */
 
 static engine_open_fn open_engine;
 static struct world w;
@@ -56,7 +56,7 @@ static void drain(void)
     for (u32 db = 0; db < SEEN; db++) drain_due(&w, db);
 }
 
-/* All primitives, of which only due() is not to show what is in the spare one. */
+/* All primitives, of which only due() is not to show what is in the staging one. */
 static void test_like_any_other(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void test_flush(void **state)
     struct key_ref ref;
     for (u32 db = 0; db < DBS; db++) put(db, db, w.now_ms + 100);
     flush_db(&w, SEEN);
-    w.ops->flush(w.e, SEEN + 1); /* the other spare one, in which nothing ever was */
+    w.ops->flush(w.e, SEEN + 1); /* the other staging one, in which nothing ever was */
     assert_false(w.ops->find(w.e, SEEN, text(SEEN), &ref));
     world_tick(&w, 0);
     check_world(&w);
@@ -188,11 +188,11 @@ static void test_snapshot(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int spare_suite(engine_open_fn open)
+int staging_suite(engine_open_fn open)
 {
     open_engine = open;
     const struct CMUnitTest tests[] = {
         TEST(test_like_any_other), TEST(test_new_dataset), TEST(test_flush), TEST(test_snapshot),
     };
-    return cmocka_run_group_tests_name("spare databases", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("staging databases", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Spare databases, the note and the metadata rows of the rocks engine, beyond what the engine suite asks of every engine: what of
+/* Staging databases, the replication position and the metadata rows of the rocks engine, beyond what the engine suite asks of every engine: what of
  * them a start finds, with whatever number of databases; what of them compactions take; and that dead keys
  * stay if somebody else decides about them. */
 #include <stdarg.h>
@@ -151,7 +151,7 @@ static void swapped_in(void **state)
 }
 
 /* Swapped without being emptied at once, the old data is what is spare. */
-static void old_data_is_spare(void **state)
+static void old_data_is_in_staging(void **state)
 {
     (void)state;
     open_checked(2);
@@ -302,50 +302,50 @@ static void followed_at_time_0(void **state)
     assert_int_equal(rk_of(e)->clock_ms, NOW + 10 * HOUR);
 }
 
-/* -- the note ----------------------------------------------------------------------------------------------- */
+/* -- the replication position ------------------------------------------------------------------------------------ */
 
-static void set_note(const char *text)
+static void set_position(const char *text)
 {
-    struct engine_note *note = &e->note;
-    buf_clear(&note->text);
-    buf_append_str(&note->text, text);
-    note->changed = true;
+    struct engine_repl_position *position = &e->repl_position;
+    buf_clear(&position->text);
+    buf_append_str(&position->text, text);
+    position->changed = true;
 }
 
-static void expect_note(const char *text)
+static void expect_position(const char *text)
 {
-    const struct engine_note *note = &e->note;
-    assert_true(bytes_eq(buf_bytes(&note->text), bytes_str(text)));
-    assert_false(note->changed);
+    const struct engine_repl_position *position = &e->repl_position;
+    assert_true(bytes_eq(buf_bytes(&position->text), bytes_str(text)));
+    assert_false(position->changed);
 }
 
-static void note(void **state)
+static void replication_position(void **state)
 {
     (void)state;
     open_checked(1);
-    expect_note("");
-    set_note("one");
+    expect_position("");
+    set_position("one");
     tick(NOW); /* with nothing else */
-    expect_note("one");
+    expect_position("one");
     open_checked(1);
-    expect_note("one");
-    set_note("two");
+    expect_position("one");
+    set_position("two");
     put(0, "k", 0);
     e->ops->abort(e);
-    expect_note("one");
+    expect_position("one");
     e->ops->begin(e, NOW);
     put(0, "k", 0);
     tick(NOW);
-    expect_note("one");
-    set_note("three");
+    expect_position("one");
+    set_position("three");
     tick(NOW);
-    set_note("lost");
+    set_position("lost");
     open_checked(1); /* not committed */
-    expect_note("three");
-    set_note("");
+    expect_position("three");
+    set_position("");
     tick(NOW);
     open_checked(1);
-    expect_note("");
+    expect_position("");
 }
 
 /* -- metadata rows ------------------------------------------------------------------------------------------ */
@@ -380,7 +380,7 @@ static void metadata(void **state)
     meta_put("a", "2");
     meta_put("", "3"); /* a name may be empty */
     meta_put("a\xff", "");
-    set_note("other");
+    set_position("other");
     tick(NOW); /* with nothing else */
     open_checked(1);
     expect_meta("=3 a=2 a\xff= b=1 ");
@@ -402,7 +402,7 @@ static void metadata(void **state)
     meta_put("c", "not committed");
     open_checked(1);
     expect_meta("a\xff= b=4 ");
-    expect_note("other");
+    expect_position("other");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -410,9 +410,9 @@ static void metadata(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(gone_after_a_start), TEST(other_numbers), TEST(swapped_in), TEST(old_data_is_spare),
+        TEST(gone_after_a_start), TEST(other_numbers), TEST(swapped_in), TEST(old_data_is_in_staging),
         TEST(abandoned_swap), TEST(index_does_not_grow), TEST(due_after_the_swap), TEST(dead_keys_stay),
-        TEST(followed_at_time_0), TEST(note), TEST(metadata),
+        TEST(followed_at_time_0), TEST(replication_position), TEST(metadata),
     };
-    return cmocka_run_group_tests_name("spare databases of RocksDB", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("staging databases of RocksDB", tests, NULL, NULL);
 }
