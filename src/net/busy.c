@@ -1,15 +1,15 @@
-/* A turn within a turn: while one command takes very long (a script without end), others are heard.
+/* A turn within a turn: while one command takes very long (an endless script), other clients are served.
  *
- * What belongs to the tick that is being run is set aside, and with it every connection that has a part in
- * it: what they were answered is not certain before what the tick changed is committed, which the caller
- * knows (`settled`). The others are polled by hand (libuv's loop does not run within itself), and what they
- * send becomes a small tick of its own. */
+ * The tick that is running is set aside, and with it every connection that has a part in it: their replies
+ * are not certain before the tick's changes are committed, which the caller knows (`settled`). The others are
+ * polled here with poll(), because libuv's loop is not reentrant, and their requests become a small tick of
+ * its own. */
 #include <poll.h>
 
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
-/* The tick that is being run, and in its place an empty one with the same number. */
+/* Returns the tick that is running, and puts an empty one with the same number in its place. */
 static struct net_tick set_aside(struct net *n)
 {
     struct net_tick outer = n->tick;
@@ -23,25 +23,27 @@ static void put_back(struct net *n, const struct net_tick *outer)
     n->tick = *outer;
 }
 
-/* Whether the tick has not begun with what the connection sent, or has sent nothing whole. */
+/* Whether the tick has not run any of the connection's requests, or it has none. */
 static bool may_withdraw(const struct conn *c)
 {
     const struct net *n = c->net;
-    bool answered = conn_output_end(c) != c->tick_mark || c->before.n || c->behind.n;
+    bool answered = conn_output_end(c) != c->tick_mark || c->before.n || c->after.n;
     if (c->closing || c->hold || c->replica || answered) return false;
-    return !net_asks(c) || (c->first_request > n->tick.running && n->tick.requests[c->first_request].raw);
+    if (!net_has_requests(c)) return true;
+    return c->first_request > n->tick.running && n->tick.requests[c->first_request].raw;
 }
 
-/* Whether all it sent in this tick was answered, before the request that runs. */
+/* Whether all its requests of this tick were answered, before the one that runs. */
 static bool is_answered(const struct conn *c)
 {
     const struct net *n = c->net;
-    if (c->closing || c->hold || c->replica || !net_asks(c)) return false;
+    if (c->closing || c->hold || c->replica || !net_has_requests(c)) return false;
     return c->first_request < n->tick.running && n->tick.requests[n->tick.running].conn != c;
 }
 
-/* The tick is over for this one: what it was answered goes out, or waits for its fence. It may ask again. */
-static void release(struct conn *c)
+/* The tick is over for this connection: its replies are sent, or wait for their fence. It may send requests
+ * again. */
+static void busy_release_conn(struct conn *c)
 {
     const struct net *n = c->net;
     if (UNLIKELY(c->held != NULL)) fence_close_part(c);
@@ -50,13 +52,14 @@ static void release(struct conn *c)
     net_flush(c);
 }
 
-/* Those the tick has not come to are not to wait for its end: they are asked again, in the turn to come. */
+/* Takes out of the tick the connections it has not reached, so that they don't wait for its end: they are
+ * read again in the nested turn. */
 static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
 {
     u32 count = 0;
     for (struct conn *c = n->tick.ready, *next; c; c = next) {
         next = c->ready_next;
-        if (settled && is_answered(c)) release(c);
+        if (settled && is_answered(c)) busy_release_conn(c);
         else if (may_withdraw(c)) net_withdraw(c);
         else continue;
         if (!c->closing) out[count++] = c;
@@ -64,10 +67,10 @@ static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
     return count;
 }
 
-/* A replica's link waits with the data it is about. */
+/* A replica's connection waits, because the data it gets does. */
 static bool takes_part(const struct conn *c) { return !c->closing && !c->ready && !c->hold && !c->replica; }
 
-/* What there is to wait for: listeners first, then connections. */
+/* What to poll: listeners first, then connections. */
 static u32 gather(const struct net *n, struct pollfd *fds, struct conn **conns)
 {
     u32 count = 0;
@@ -109,7 +112,7 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
     struct net_tick outer = set_aside(n);
     for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
     mem_free(withdrawn);
-    uv_update_time(n->loop); /* the loop is not there to do it */
+    uv_update_time(n->loop); /* the loop does not do it meanwhile */
     read_all(n);
     while (n->tick.ready) {
         struct net_tick *t = &n->tick;

@@ -12,11 +12,11 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
-/* One address that is being tried. libuv needs the handle until its close callback has run, so that the next
+/* One address that is being tried. libuv needs the handle until its close callback has run, so the next
  * address gets a handle of its own. */
 struct dial_try {
     uv_poll_t poll;
-    struct dial *dial; /* NULL: nobody waits for this one any more */
+    struct dial *dial; /* NULL: this attempt was given up */
     int fd;
 };
 
@@ -24,11 +24,11 @@ struct dial {
     uv_loop_t *loop;
     uv_getaddrinfo_t resolve;
     struct addrinfo *addresses, *next;
-    struct dial_try *attempt; /* NULL: none under way */
+    struct dial_try *attempt; /* NULL: none in progress */
     dial_fn done;             /* NULL: cancelled */
     void *arg;
     bool resolving;
-    const char *why; /* what the last address failed with */
+    const char *why; /* the error of the last address */
 };
 
 static void dial_free(struct dial *d)
@@ -81,7 +81,7 @@ static bool dial_try(struct dial *d, const struct addrinfo *a)
 {
     int yes = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* worth having, not worth failing for */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* useful, but not required */
     struct dial_try *t = mem_zalloc(sizeof *t);
     if ((connect(fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS) ||
         uv_poll_init(d->loop, &t->poll, fd)) {
@@ -95,7 +95,7 @@ static bool dial_try(struct dial *d, const struct addrinfo *a)
     t->dial = d;
     t->fd = fd;
     d->attempt = t;
-    CHECK(uv_poll_start(&t->poll, UV_WRITABLE, dial_on_poll) == 0); /* uv_poll_init took the socket */
+    CHECK(uv_poll_start(&t->poll, UV_WRITABLE, dial_on_poll) == 0); /* uv_poll_init accepted the socket */
     return true;
 }
 
@@ -131,7 +131,7 @@ struct dial *dial_begin(uv_loop_t *loop, const char *host, int port, dial_fn don
     snprintf(service, sizeof service, "%d", port);
     *d = (struct dial){.loop = loop, .done = done, .arg = arg, .resolving = true};
     d->resolve.data = d;
-    /* It fails only for a name that is too long or without memory; both are bounded before. */
+    /* It fails only for a name that is too long, or without memory; both are excluded before. */
     CHECK(uv_getaddrinfo(loop, &d->resolve, dial_on_resolved, host, service, &hints) == 0);
     return d;
 }
@@ -139,7 +139,7 @@ struct dial *dial_begin(uv_loop_t *loop, const char *host, int port, dial_fn don
 void dial_cancel(struct dial *d)
 {
     d->done = NULL;
-    if (d->resolving) { /* the worker may be in the middle of it: dial_on_resolved frees */
+    if (d->resolving) { /* the worker may be resolving: dial_on_resolved frees */
         uv_cancel((uv_req_t *)&d->resolve);
         return;
     }

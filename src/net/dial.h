@@ -4,10 +4,10 @@
  *     d = dial_begin(loop, "db2.example", 16379, on_dialled, me);
  *     …
  *     static void on_dialled(void *arg, int fd, const char *why)
- *         fd >= 0: a connected, non-blocking socket, the callee's from here on
- *         fd < 0:  no address answered; `why` says what happened at the last one
+ *         fd >= 0: a connected, non-blocking socket, owned by the callee from here on
+ *         fd < 0:  no address answered; `why` is the error of the last one
  *
- * `done` is called exactly once, from the loop, unless dial_cancel is called before. The dial is gone when
+ * `done` is called exactly once, from the loop, unless dial_cancel is called before. The dial is freed when
  * `done` is called. There is no time limit: a caller that has one cancels. */
 #ifndef MAYFLY_NET_DIAL_H
 #define MAYFLY_NET_DIAL_H

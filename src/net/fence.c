@@ -16,7 +16,7 @@ static void segment_wait(struct segment *g, struct fence *f)
     f->segments = g;
 }
 
-/* It waits for no fence any more. */
+/* It no longer waits for a fence. */
 static void segment_set_free(struct segment *g)
 {
     if (!g->fence) return;
@@ -50,7 +50,7 @@ static void segment_drop_first(struct held *h)
     mem_free(g);
 }
 
-/* Lets go of what nothing holds back: see invariant 1. */
+/* Removes the segments that nothing holds back: see invariant 1. */
 static void held_set_free(struct held *h)
 {
     while (h->first && !h->first->fence) segment_drop_first(h);
@@ -58,7 +58,7 @@ static void held_set_free(struct held *h)
 
 /* -- parts become segments ------------------------------------------------------------------- */
 
-/* A request more that the segment answers, or the one behind it, if it is full. */
+/* Counts one more request for the segment, or for a new one after it if it is full. */
 static struct segment *part_count(struct segment *g, bool wrote)
 {
     if (g->requests == SEGMENT_REQUESTS) g = segment_add(g->conn, g->fence, 0);
@@ -66,7 +66,7 @@ static struct segment *part_count(struct segment *g, bool wrote)
     return g;
 }
 
-/* The last request before conn_block, if it is not answered yet. */
+/* Whether the last request before conn_block has no reply yet. */
 static bool part_waits(const struct conn *c, u32 at)
 {
     const struct net_tick *t = &c->net->tick;
@@ -74,23 +74,23 @@ static bool part_waits(const struct conn *c, u32 at)
     return last && c->waits && c->blocked_tick == t->number;
 }
 
-/* Requests before this one have been run. */
+/* The requests before this index have been run. */
 static u32 part_requests_end(const struct net_tick *t)
 {
     return t->running == NET_NO_REQUEST ? t->done : MIN(t->running, t->request_count);
 }
 
-/* The requests that the part answers, or at least took: [*from, *to). True: another one began to wait. */
+/* The requests that the part answers or began: [*from, *to). True: another request was blocked. */
 static bool part_requests(struct conn *c, u32 *from, u32 *to)
 {
     struct net_tick *t = &c->net->tick;
     u32 end = part_requests_end(t), at = MAX(c->first_request, c->held->next_request);
     *from = *to = at;
-    if (!net_asks(c)) return false;
+    if (!net_has_requests(c)) return false;
     while (at < end && t->requests[at].conn == c && !part_waits(c, at)) at++;
     *to = c->held->next_request = at;
     if (at >= end || t->requests[at].conn != c || t->requests[at].waits) return false;
-    return t->requests[at].waits = true; /* said once */
+    return t->requests[at].waits = true; /* reported once */
 }
 
 static u8 part_marks(struct conn *c, u32 from, u32 to)
@@ -99,7 +99,7 @@ static u8 part_marks(struct conn *c, u32 from, u32 to)
     return to > from && n->on_segment ? n->on_segment(n, c, from, to) : 0;
 }
 
-/* What waits for no fence needs a segment only behind others. */
+/* Output without a fence needs a segment only after others. */
 static void part_close_free(struct conn *c, size_t bytes, u8 marks)
 {
     struct held *h = c->held;
@@ -114,12 +114,13 @@ static void part_close_held(struct conn *c, size_t bytes, u32 from, u32 to, bool
 {
     const struct net_tick *t = &c->net->tick;
     struct segment *first = segment_add(c, c->held->part, bytes), *g = first;
-    bool changed = c->late_wrote;
+    bool changed = c->deferred_wrote;
     first->marks = part_marks(c, from, to);
-    if (c->late) g = part_count(g, c->late_wrote);
+    if (c->deferred_reply) g = part_count(g, c->deferred_wrote);
     for (u32 i = from; i < to; i++) {
         const struct net_request *q = &t->requests[i];
-        bool served = i + 1 == to && c->late_wrote && !c->late; /* it began to wait in this very tick */
+        /* Blocked and served in this tick. */
+        bool served = i + 1 == to && c->deferred_wrote && !c->deferred_reply;
         changed |= q->wrote;
         if (!q->silent) g = part_count(g, q->wrote || served);
     }
@@ -132,11 +133,11 @@ void fence_close_part(struct conn *c)
     size_t end = conn_output_end(c), bytes = end - c->tick_mark;
     u32 from, to;
     bool waits = part_requests(c, &from, &to);
-    bool asked = c->late || to > from || waits, holds = asked || (bytes && !c->replica);
+    bool asked = c->deferred_reply || to > from || waits, holds = asked || (bytes && !c->replica);
     if (c->held->part && holds) part_close_held(c, bytes, from, to, waits);
     else part_close_free(c, bytes, part_marks(c, from, to));
     c->tick_mark = end;
-    c->late = c->late_wrote = false;
+    c->deferred_reply = c->deferred_wrote = false;
 }
 
 void fence_enter(struct conn *c)
@@ -192,7 +193,7 @@ static bool segment_fails(const struct segment *g, const struct fence *f)
     return g->fence == f && (f->read || g->changed);
 }
 
-/* What fails of a connection, for the owner. */
+/* Sums up for the owner what fails for a connection. */
 static struct net_failure fail_sum(const struct fence *f, const struct conn *c)
 {
     struct net_failure what = {0};
@@ -218,7 +219,7 @@ static void fail_write_errors(struct conn *c, const struct fence *f, const struc
     if (g->waits && gave_up) reply_error(&out, read);
 }
 
-/* The segment's bytes stand at the start of *rest and are taken from there. */
+/* The segment's bytes are at the start of *rest and are removed from there. */
 static void fail_rewrite_segment(struct conn *c, const struct fence *f, struct segment *g, bytes *rest,
                                  bool gave_up)
 {
@@ -236,8 +237,8 @@ static void fail_rewrite_segment(struct conn *c, const struct fence *f, struct s
     if (c->out.n >= OUT_PIECE) conn_set_aside(c);
 }
 
-/* Writes again what stands from the first failed segment on; what is free to leave stays where it is. There
- * is no part: it was closed. */
+/* Rewrites the output from the first failed segment on; what may be sent stays where it is. There is no open
+ * part. */
 static void fail_rewrite(struct conn *c, const struct fence *f, bool gave_up)
 {
     struct segment *g = c->held->first;
@@ -254,13 +255,13 @@ static void fail_rewrite(struct conn *c, const struct fence *f, bool gave_up)
 static void fail_connection(struct fence *f, struct conn *c)
 {
     struct held *h = c->held;
-    net_make_ready(c); /* its buffers stay, should the owner close it */
+    net_make_ready(c); /* keeps its buffers, in case the owner closes it */
     fence_close_part(c);
     struct net_failure what = fail_sum(f, c);
     bool gave_up = !c->closing && c->net->on_failed && c->net->on_failed(c->net, c, &what);
     if (gave_up) c->waits = false;
     if (!c->closing) fail_rewrite(c, f, gave_up);
-    for (struct segment *g = h->first; g; g = g->next) /* those that pass after all */
+    for (struct segment *g = h->first; g; g = g->next) /* segments that pass after all */
         if (g->fence == f) segment_set_free(g);
     held_set_free(h);
 }
@@ -298,7 +299,7 @@ static void fence_settle(struct fence *f)
     fence_free(f);
 }
 
-/* A request that is running has begun to write its reply, and others have not been counted. */
+/* The running request may have begun its reply, and other requests have not been counted yet. */
 static void fence_end(struct fence *f)
 {
     struct net *n = f->net;

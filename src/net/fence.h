@@ -62,33 +62,33 @@
 #define SEGMENT_REQUESTS 64
 
 struct segment {
-    struct fence *fence;           /* what it waits for; NULL: only for the segments in front of it */
+    struct fence *fence;           /* NULL: it waits only for the segments in front of it */
     struct conn *conn;
     struct segment *next;          /* of the connection, in order of output */
-    struct segment *before, *after; /* of those that wait for the fence, in no order */
+    struct segment *before, *after; /* in the list of those that wait for the fence, unordered */
     size_t bytes;
-    u64 tick;                      /* in which it was written */
+    u64 tick;                      /* the tick that wrote it */
     u64 wrote;                     /* bit i: the i-th request changed data */
-    u8 requests;                   /* that it answers. More than SEGMENT_REQUESTS go on in the next segment */
+    u8 requests;                   /* it answers so many. More than SEGMENT_REQUESTS: see the next segment */
     bool changed;                  /* a request of its part changed data */
-    bool waits;                    /* another request began to wait (conn_block) */
-    u8 marks;                      /* the owner's, from on_segment */
+    bool waits;                    /* another request was blocked in it (conn_block) */
+    u8 marks;                      /* for the owner, from on_segment */
 };
 
 /* What a connection holds back: conn.held. */
 struct held {
     struct segment *first, *last;
     size_t bytes;         /* of all segments */
-    struct fence *part;   /* in force for what was written since tick_mark; NULL: none */
-    u32 next_request;     /* of the tick: those before it are in segments already */
+    struct fence *part;   /* in force for the output after tick_mark; NULL: none */
+    u32 next_request;     /* index in the tick: those before it are in segments already */
 };
 
 struct fence {
     struct net *net;
     u64 id;                    /* 1, 2, 3 … in the order they were opened */
-    struct fence *prev, *next; /* of net->fences */
-    struct segment *segments;  /* that wait for it */
-    u64 tick;                  /* in which it was last in force */
+    struct fence *prev, *next; /* in net->fences */
+    struct segment *segments;  /* segments that wait for it */
+    u64 tick;                  /* the tick in which it was last in force */
     enum { FENCE_OPEN, FENCE_PASSED, FENCE_FAILED } state;
     char *wrote, *read;        /* the errors, if it failed; read NULL: see fence_fail */
 };
@@ -97,26 +97,26 @@ struct fence {
 NODISCARD struct fence *fence_open(struct net *n);
 
 /* What is written from now on, to any connection, waits for this fence (NULL: for none). Call it before the
- * request's conn_reply. A turn within the turn (net_serve_busy) begins without a fence. */
+ * request's conn_reply. A turn within a turn (net_serve_busy) begins without a fence. */
 static inline void fence_enforce(struct net *n, struct fence *f)
 {
     n->tick.fence = f;
     if (f) f->tick = n->tick.number;
 }
 
-/* What waits for it may leave. */
+/* The output that waits for it may be sent. */
 void fence_pass(struct fence *f);
 
-/* What waits for it must not leave. The texts are errors without "-" and line end, and are copied. read NULL:
- * what a tick wrote to a connection none of whose requests changed data passes; if one did, all of them get
- * `wrote`. */
+/* The output that waits for it must not be sent. The texts are errors without "-" and line end, and are
+ * copied. read NULL: what a tick wrote to a connection passes if none of its requests changed data; otherwise
+ * all of them get `wrote`. */
 void fence_fail(struct fence *f, const char *wrote, const char *read);
 
-/* The fence that was in force, so to speak, for all that this tick has written under none: to be failed at
- * once. Not while a request is running. */
+/* A fence over everything this tick has written without one, to be failed at once. Not while a request is
+ * running. */
 NODISCARD struct fence *fence_of_tick(struct net *n);
 
-/* Those that have not ended, oldest first: f->next is the one after. */
+/* The oldest fence that has not ended; f->next is the one after it. */
 static inline struct fence *fence_first(const struct net *n) { return n->fences.first; }
 u32 fence_segments(const struct fence *f);
 

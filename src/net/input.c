@@ -1,11 +1,11 @@
-/* What connections send: read once a tick, parsed into requests, or kept for later. */
+/* Input of connections: read once a tick, parsed into requests, or kept for later. */
 #include <errno.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
-#define ARGS_AT_ONCE 64 /* the most arguments of a request that is parsed in one go */
+#define ARGS_AT_ONCE 64 /* requests with at most this many arguments are parsed in one go */
 
 /* -- parsing ------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static inline struct net_request *add_request(struct net *n)
     return &t->requests[t->request_count++];
 }
 
-/* Room for so many arguments behind the tick's others. */
+/* Room for `more` arguments after the tick's others. */
 static bytes *reserve_args(struct net *n, u32 more)
 {
     struct net_tick *t = &n->tick;
@@ -31,8 +31,8 @@ static bytes *reserve_args(struct net *n, u32 more)
     return t->args + t->arg_count;
 }
 
-/* What the arguments' offsets count from. The words of an inline request live in the
- * parser, where the next request overwrites them: the tick keeps a copy. */
+/* The base of the arguments' offsets. The words of an inline request are in the parser, where the next
+ * request overwrites them: the tick keeps a copy. */
 static const char *args_start(struct net *n, const struct request_parser *p, const char *start)
 {
     if (LIKELY(!p->is_inline)) return start;
@@ -48,7 +48,7 @@ static void add_args(struct net *n, const struct request_parser *p, const char *
     for (u32 i = 0; i < p->argc; i++) to[i] = bytes_of(start + p->argv[i].at, p->argv[i].n);
 }
 
-/* The request at the start of `in`: its arguments, *argc of them, stand behind the tick's others. */
+/* Parses the request at the start of `in`: its arguments, *argc of them, are appended to the tick's. */
 static err parse_one(struct conn *c, const struct request_limits *limits, bytes in, size_t *used, u32 *argc)
 {
     struct request_parser *p = &c->parser;
@@ -75,7 +75,7 @@ static size_t parse_all(struct conn *c, bytes in)
 {
     struct net *n = c->net;
     c->more_input = false;
-    struct request_limits limits = {n->config.max_bulk, net_is_stranger(c)};
+    struct request_limits limits = {n->config.max_bulk, net_is_unauthenticated(c)};
     size_t done = 0;
     bool first = true;
     while (done < in.n) {
@@ -84,7 +84,7 @@ static size_t parse_all(struct conn *c, bytes in)
         u32 argc;
         err e = parse_one(c, &limits, rest, &used, &argc);
         if (e == ERR_AGAIN) break;
-        if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: look again next tick */
+        if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: try again next tick */
             restart_parser(&c->parser);
             c->more_input = true;
             break;
@@ -117,7 +117,7 @@ void net_take_input(struct conn *c)
     c->first_request = n->tick.request_count;
     size_t used = parse_all(c, in);
     if (from_lent) {
-        /* Keep the unfinished rest: the lent buffer goes back after the tick. */
+        /* Keep the incomplete rest: the lent buffer is returned after the tick. */
         if (used < in.n) {
             c->in = net_borrow(n);
             buf_append(&c->in, in.p + used, in.n - used);
@@ -141,17 +141,17 @@ void net_take_input(struct conn *c)
 
 static ssize_t take_tls_bytes(struct conn *c, void *to, size_t n)
 {
-    bool greeting = tls_greeting(c->tls);
+    bool handshaking = tls_handshaking(c->tls);
     ssize_t got = tls_recv(c->tls, to, n);
     int code = errno;
-    if (greeting && got < 0 && code != EAGAIN && c->net->on_no_tls)
+    if (handshaking && got < 0 && code != EAGAIN && c->net->on_no_tls)
         c->net->on_no_tls(c->net, c, tls_trouble(c->tls));
     net_watch(c, c->events);
     errno = code;
     return got;
 }
 
-/* As recv. */
+/* Like recv. */
 static ssize_t take_bytes(struct conn *c, void *to, size_t n)
 {
     ssize_t got = LIKELY(!c->tls) ? recv(c->fd, to, n, 0) : take_tls_bytes(c, to, n);
@@ -159,9 +159,9 @@ static ssize_t take_bytes(struct conn *c, void *to, size_t n)
     return got;
 }
 
-/* Where to read to: a lent buffer, or behind an unfinished request, with room for
- * a big argument at once. Behind that no more than a buffer is read ahead, however much room there is: what
- * is behind a request that waits is moved each time the client goes on. */
+/* Where to read to: a lent buffer, or after an incomplete request, with room for a big argument at once.
+ * After that argument at most one buffer is read ahead, however much room there is: input after a request
+ * that is held back is moved each time the client continues. */
 static char *input_room(struct conn *c, size_t *room)
 {
     if (c->in.n == 0) {
@@ -178,7 +178,8 @@ static char *input_room(struct conn *c, size_t *room)
 
 void net_read(struct conn *c, bool ended)
 {
-    /* What was held back comes first: it must not go with a connection that turns out to have ended. */
+    /* Input that was held back comes first: it must not be lost with a connection that turns out to be
+     * closed. */
     if (c->read_this_tick || c->hold || c->more_input) {
         net_was_read(c, true);
         return;
@@ -188,13 +189,13 @@ void net_read(struct conn *c, bool ended)
     ssize_t n = take_bytes(c, to, room);
     if (c->closing) return;
     if (n <= 0) {
-        if (!c->lent.n) net_give_back(c->net, &c->lent); /* a greeting of TLS brings no bytes */
+        if (!c->lent.n) net_give_back(c->net, &c->lent); /* a TLS handshake yields no application data */
         if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         net_was_read(c, true);
         return;
     }
     net_was_read(c, (size_t)n == room || ended);
-    c->read_this_tick = c->heard = true;
+    c->read_this_tick = c->got_input = true;
     c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;
     if (c->in.n == 0) c->lent.n = (size_t)n;
@@ -204,9 +205,9 @@ void net_read(struct conn *c, bool ended)
 
 /* -- keeping for later --------------------------------------------------------------------- */
 
-/* The input from the request on. A large buffer that begins with it is taken back as it is: a request that is
- * tried again every few milliseconds may have hundreds of megabytes. A small one is copied, so that a waiting
- * connection holds no more than its bytes. */
+/* Returns the input from the request on. A large buffer that begins with it is taken back without copying: a
+ * request that is retried every few milliseconds may have hundreds of megabytes. A small one is copied, so
+ * that the connection keeps no more than its bytes. */
 static struct buf input_keep(struct conn *c, const struct net_request *q)
 {
     struct buf kept = {0};
@@ -231,21 +232,21 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     c->more_input = true;
     c->hold |= why;
     net_watch(c, c->events & ~UV_READABLE);
-    /* A connection is parsed once per tick, so that its requests stand together. */
+    /* A connection is parsed once per tick, so its requests are adjacent. */
     for (u32 i = at; i < t->request_count && t->requests[i].conn == c; i++) t->requests[i].conn = NULL;
 }
 
 void net_withdraw(struct conn *c)
 {
     struct net *n = c->net;
-    if (net_asks(c)) conn_postpone(n, c->first_request, 0);
+    if (net_has_requests(c)) conn_postpone(n, c->first_request, 0);
     net_unready(c);
     c->read_this_tick = false;
     net_give_back(n, &c->lent);
     net_watch(c, c->events | UV_READABLE);
 }
 
-void conn_mind_end(struct conn *c) { net_watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); }
+void conn_close_on_eof(struct conn *c) { net_watch(c, (c->events & ~UV_READABLE) | UV_DISCONNECT); }
 
 void conn_block(struct net *n, struct conn *c, u32 why)
 {
@@ -254,7 +255,7 @@ void conn_block(struct net *n, struct conn *c, u32 why)
     c->hold |= why;
     c->blocked_tick = n->tick.number;
     c->waits = true;
-    conn_mind_end(c); /* nobody answers one who has left */
+    conn_close_on_eof(c); /* don't run them for a client that has left */
 }
 
 void conn_resume(struct conn *c, u32 why)
@@ -262,7 +263,7 @@ void conn_resume(struct conn *c, u32 why)
     c->hold &= ~why;
     if (c->hold || c->closing) return;
     net_watch(c, (c->events | UV_READABLE) & ~UV_DISCONNECT);
-    net_make_ready(c); /* what it still has in `in` is parsed at the end of the tick */
+    net_make_ready(c); /* what is left in `in` is parsed at the end of the tick */
 }
 
 static struct conn *oldest(const struct net *n)
@@ -281,7 +282,7 @@ void net_resume(struct net *n, u32 why)
 bool net_resume_some(struct net *n, u32 why, u64 room, u64 *last)
 {
     u64 resumed = 0, after = *last;
-    for (int round = 0; round < 2; round++) { /* those behind the last one, then the others */
+    for (int round = 0; round < 2; round++) { /* those after the last one, then the others */
         for (struct conn *c = oldest(n); c; c = c->prev) {
             if (!(c->hold & why) || (c->session.id > after) == (round == 1)) continue;
             if (resumed >= room) return true;

@@ -1,4 +1,4 @@
-/* Listening sockets, and the connections that are accepted from them. */
+/* Listening sockets, and accepting connections from them. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -13,7 +13,7 @@
 
 static bool set_option(int fd, int level, int name, int value)
 {
-    return setsockopt(fd, level, name, &value, sizeof value) == 0; /* worth having, not worth failing for */
+    return setsockopt(fd, level, name, &value, sizeof value) == 0; /* useful, but not required */
 }
 
 /* -- accepting ----------------------------------------------------------------------------- */
@@ -59,8 +59,8 @@ static void describe_tcp(struct conn *c)
 {
     c->is_loopback = net_addresses(c->fd, c->peer, c->local);
     set_option(c->fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    /* Nothing is ever congested inside one host: there the pacing and the timers of a cleverer
-     * congestion control (bbr, say) only cost time. A failure leaves the host's default. */
+    /* Nothing is congested within one host: there the pacing and timers of another congestion control (bbr,
+     * say) only cost time. On failure the host's default stays. */
     if (c->is_loopback) setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     int keepalive = (int)c->net->config.keepalive_s;
     if (!keepalive) return;
@@ -70,9 +70,9 @@ static void describe_tcp(struct conn *c)
     set_option(c->fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-static void refuse(struct conn *c, const char *why)
+static void listen_refuse(struct conn *c, const char *why)
 {
-    /* If it does not fit, the close says enough; so it has to where nothing is agreed on yet. */
+    /* If it does not fit, closing has to do; as it does before a TLS handshake. */
     if (!c->tls && send(c->fd, why, strlen(why), MSG_NOSIGNAL) < 0) errno = 0;
     c->net->stats.rejected++;
     conn_close(c);
@@ -87,7 +87,7 @@ static void welcome(struct net *n, int fd, const struct listener *l)
     const char *why = net_clients(n) > n->config.max_clients ? "-ERR max number of clients reached\r\n"
                                                              : n->on_accept(n, c);
     if (why) {
-        refuse(c, why);
+        listen_refuse(c, why);
         return;
     }
     n->stats.connections++;
@@ -99,8 +99,8 @@ static bool is_shortage(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* When no file is left, those who wait stay in the queue, and the socket stays readable:
- * listening on would turn the loop without end. */
+/* Without free file descriptors new connections stay in the backlog, and the socket stays readable: polling
+ * it would make the loop spin. */
 void net_on_connection(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
     struct listener *l = (struct listener *)p;
@@ -127,7 +127,7 @@ void net_retry_accept(struct net *n)
 
 /* -- listening ----------------------------------------------------------------------------- */
 
-/* Takes the socket over, also when it fails. */
+/* Takes the socket over, even if it fails. */
 static int start_listening(struct net *n, int fd, bool is_unix, bool tls)
 {
     if (listen(fd, (int)n->config.backlog)) {

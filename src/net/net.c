@@ -1,8 +1,8 @@
-/* See net.h: the life of connections, and the tick. What they send is in input.c, what they are told in
- * output.c, where they come from in listen.c.
+/* See net.h: the life of connections, and the tick. Input is in input.c, output in output.c, accepting in
+ * listen.c.
  *
  * The order of one turn of libuv's loop is: timers, prepare, poll (read callbacks: parse), check (on_tick:
- * run; then flush). What timers bring about is a tick of its own, before the loop sleeps in poll. */
+ * run; then flush). Output caused by timers gets a tick of its own, before the loop sleeps in poll. */
 #include "net/net_parts.h"
 
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 
 #define POOL_KEEP 256
-#define ARGS_KEEP 65536 /* what a tick with more arguments or requests needed does not stay */
+#define ARGS_KEEP 65536 /* memory beyond this is freed after a tick that needed it */
 
 /* -- connections --------------------------------------------------------------------------- */
 
@@ -59,7 +59,7 @@ static void release_buffers(struct conn *c)
     net_drop_output(c);
 }
 
-static void on_closed(uv_handle_t *h)
+static void net_on_closed(uv_handle_t *h)
 {
     struct conn *c = h->data;
     struct net *n = c->net;
@@ -77,8 +77,8 @@ static void on_closed(uv_handle_t *h)
     net_retry_accept(n);
 }
 
-/* The loop may be far from calling on_closed, while a script runs: buffers go at once. What has a part in the
- * tick is needed until its end. */
+/* While a script runs it may take long until net_on_closed is called, so buffers are freed at once. If the
+ * connection has a part in the tick, they are needed until its end. */
 void conn_close(struct conn *c)
 {
     if (c->closing) return;
@@ -86,7 +86,7 @@ void conn_close(struct conn *c)
     c->net->closing++;
     tls_free(c->tls);
     c->tls = NULL;
-    uv_close((uv_handle_t *)&c->poll, on_closed);
+    uv_close((uv_handle_t *)&c->poll, net_on_closed);
     close(c->fd);
     if (!c->ready) release_buffers(c);
 }
@@ -100,7 +100,7 @@ void net_on_poll(uv_poll_t *p, int status, int events)
         conn_close(c);
         return;
     }
-    if (UNLIKELY(c->tls)) events = c->events; /* either may have waited for the other */
+    if (UNLIKELY(c->tls)) events = c->events; /* reading may have waited for writing, or the reverse */
     if (events & UV_READABLE) net_read(c, ended);
     if (events & UV_WRITABLE) net_flush(c);
 }
@@ -108,17 +108,17 @@ void net_on_poll(uv_poll_t *p, int status, int events)
 void net_poll(struct conn *c, int events)
 {
     c->polled = events;
-    c->calm = 0;
+    c->steady_reads = 0;
     if (events ? uv_poll_start(&c->poll, events, net_on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
 }
 
-void net_tell_once(struct conn *c)
+void net_poll_edge(struct conn *c)
 {
     if (c->closing || c->tls || c->polled != (UV_READABLE | UV_DISCONNECT)) return;
-    if (c->calm < NET_CALM && ++c->calm < NET_CALM) return;
-    struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = c->fd}; /* as libuv has it */
-    /* Within a turn that is polled by hand, libuv may not have begun to poll it yet. */
-    if (epoll_ctl(uv_backend_fd(c->net->loop), EPOLL_CTL_MOD, c->fd, &e)) c->calm = 0;
+    if (c->steady_reads < NET_EDGE_AFTER && ++c->steady_reads < NET_EDGE_AFTER) return;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = c->fd}; /* like libuv's */
+    /* In a turn polled by poll() (busy.c), libuv may not have registered it yet. */
+    if (epoll_ctl(uv_backend_fd(c->net->loop), EPOLL_CTL_MOD, c->fd, &e)) c->steady_reads = 0;
 }
 
 size_t conn_memory(const struct conn *c)
@@ -151,7 +151,7 @@ void net_end_tick(struct net *n)
         request_parser_trim(&c->parser);
         net_flush(c);
         if (UNLIKELY(c->closing)) release_buffers(c);
-        /* Requests that were read but not run yet (a limit that AUTH lifted, a pause that ended). */
+        /* Requests that were read but not run yet (AUTH lifted a limit, a pause ended). */
         if (!c->closing && !c->hold && c->more_input) {
             c->ready_next = NULL;
             *again_tail = c;
@@ -174,8 +174,8 @@ static void run_ticks(struct net *n)
     do {
         n->on_tick(n);
         if (UNLIKELY(n->fences.ended)) fence_settle_all(n);
-        /* Input taken up again may hold no request after all (blank lines): what it was lent
-         * must go back before the next read. */
+        /* Input that is parsed now may turn out to hold no request (blank lines): its lent buffer must be
+         * returned before the next read. */
         do net_end_tick(n);
         while (n->tick.ready && !n->tick.request_count);
     } while (n->tick.request_count);
@@ -183,8 +183,8 @@ static void run_ticks(struct net *n)
 
 static void on_check(uv_check_t *h) { run_ticks(h->data); }
 
-/* Who was answered, or may go on, since the last tick is not to wait for whatever wakes the loop next. */
-static void on_prepare(uv_prepare_t *h)
+/* Connections that got output, or were resumed, since the last tick must not wait for the next event. */
+static void net_on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
     n->stats.turns++;
@@ -238,7 +238,7 @@ void net_init(struct net *n, uv_loop_t *loop)
     uv_unref((uv_handle_t *)&n->check);
     uv_prepare_init(loop, &n->prepare);
     n->prepare.data = n;
-    uv_prepare_start(&n->prepare, on_prepare); /* libuv calls the first one last: behind all others */
+    uv_prepare_start(&n->prepare, net_on_prepare); /* libuv calls the first one last: after all others */
     uv_unref((uv_handle_t *)&n->prepare);
 }
 

@@ -1,4 +1,4 @@
-/* The inside of net: for the files of this folder alone. */
+/* Internals of net, for the files of this folder only. */
 #ifndef MAYFLY_NET_NET_PARTS_H
 #define MAYFLY_NET_NET_PARTS_H
 
@@ -11,52 +11,52 @@ struct listener {
     struct listener *next;
 };
 
-/* A connection of this socket, which it takes over; NULL: there is none, and the socket is closed. */
+/* Makes a connection for the socket, which it takes over. NULL: it could not, and the socket is closed. */
 NODISCARD struct conn *conn_new(struct net *n, int fd, const struct listener *l);
 
 /* libuv's callbacks of connections and listeners. */
 void net_on_poll(uv_poll_t *p, int status, int events);
 void net_on_connection(uv_poll_t *p, int status, int events);
 
-/* Reads what has arrived, if this tick has not done so yet. ended: the peer will send no more. */
+/* Reads what has arrived, if this tick has not done so yet. ended: the peer has closed its side. */
 void net_read(struct conn *c, bool ended);
-void net_take_input(struct conn *c); /* what was read becomes requests of the tick */
-void net_flush(struct conn *c);      /* writes what the kernel takes; it may be closed on return */
+void net_take_input(struct conn *c); /* parses what was read into requests of the tick */
+void net_flush(struct conn *c);      /* writes what the kernel takes; c may be closed on return */
 void net_drop_output(struct conn *c);
 
-/* Writes what connections were answered, and takes up the requests that were left. */
+/* Writes the replies, and parses input that was left unparsed. */
 void net_end_tick(struct net *n);
-void net_tick_release(struct net_tick *t); /* frees what it has */
+void net_tick_release(struct net_tick *t); /* frees its contents */
 
 /* -- fences: fence.h ------------------------------------------------------------------------ */
 
-/* Something is about to be written to the connection, which has a part in the tick. */
+/* Call it before writing to a connection that has a part in the tick. */
 void fence_enter(struct conn *c);
-void fence_close_part(struct conn *c); /* c->held is there: what the tick wrote to it becomes a segment … */
+void fence_close_part(struct conn *c); /* c->held exists: what the tick wrote to it becomes a segment … */
 void fence_end_part(struct conn *c);   /* … and the tick is over for it; c->held may be gone */
 void fence_drop(struct conn *c);       /* its output is dropped */
-void fence_settle_all(struct net *n);  /* those that ended while a request ran */
-void fence_release_all(struct net *n); /* there are no connections any more */
+void fence_settle_all(struct net *n);  /* fences that ended while a request ran */
+void fence_release_all(struct net *n); /* when there are no connections any more */
 
 /* -- the tick ------------------------------------------------------------------------------- */
 
 /* Whether the connection has requests in this tick. */
-static inline bool net_asks(const struct conn *c)
+static inline bool net_has_requests(const struct conn *c)
 {
     const struct net *n = c->net;
     return c->first_request < n->tick.request_count && n->tick.requests[c->first_request].conn == c;
 }
 
-/* Takes a connection out of the tick, which has answered it nothing: its requests are for the next one. */
+/* Takes a connection that has no reply yet out of the tick: its requests are for the next one. */
 void net_withdraw(struct conn *c);
 
-/* The connection has a part in this tick; or, after all, none. */
+/* The connection has a part in this tick; net_unready undoes it. */
 static inline void net_make_ready(struct conn *c)
 {
     struct net *n = c->net;
     if (c->ready) return;
     c->ready = true;
-    c->late = c->late_wrote = false;
+    c->deferred_reply = c->deferred_wrote = false;
     c->tick_mark = conn_output_end(c);
     c->ready_next = NULL;
     if (n->tick.ready_tail) n->tick.ready_tail->ready_next = c;
@@ -67,27 +67,27 @@ void net_unready(struct conn *c);
 
 void net_poll(struct conn *c, int events);
 
-/* Polled as libuv does it, a connection is reported for as long as something can be read, for which the
- * kernel looks at it once more after every read, nearly always in vain. One whose polling has not changed for
- * some reads is reported once for each arrival instead (EPOLLET): whoever leaves something unread has to ask
- * for another report. libuv knows nothing of it, and falls back on its own way when it polls for other
- * events: the code is right with either (decision 016). */
-#define NET_CALM 2
-void net_tell_once(struct conn *c);
+/* With libuv's level-triggered polling the kernel looks at a connection once more after every read, nearly
+ * always in vain. A connection whose polling has not changed for some reads is polled edge-triggered
+ * (EPOLLET) instead: each arrival is reported once, and code that leaves something unread has to ask for
+ * another report. libuv does not know, and returns to level-triggered when it polls for other events: the
+ * code is correct with either (decision 016). */
+#define NET_EDGE_AFTER 2
+void net_poll_edge(struct conn *c);
 
-/* After a read; rest: something may be left, if only the end. */
+/* After a read; rest: something may be left, including end of file. */
 static inline void net_was_read(struct conn *c, bool rest)
 {
-    if (UNLIKELY(rest || c->calm < NET_CALM)) net_tell_once(c);
+    if (UNLIKELY(rest || c->steady_reads < NET_EDGE_AFTER)) net_poll_edge(c);
 }
 
-/* One who has to say a password, and has not. */
-static inline bool net_is_stranger(const struct conn *c)
+/* Not yet authenticated, and a password is needed. */
+static inline bool net_is_unauthenticated(const struct conn *c)
 {
     return !c->session.authenticated && !c->net->config.open;
 }
 
-/* Waits for exactly these events. With what can be read, its end is always reported. */
+/* Waits for exactly these events. If it waits for input, end of file is always reported. */
 static inline void net_watch(struct conn *c, int events)
 {
     if (c->closing) return;
@@ -97,7 +97,7 @@ static inline void net_watch(struct conn *c, int events)
     if (c->polled != poll) net_poll(c, poll);
 }
 
-/* Bytes came or went. */
+/* Call it after reading or writing. */
 static inline void net_moved(struct conn *c) { c->active_ms = (i64)uv_now(c->net->loop); }
 
 /* A buffer from the pool, and back to it. */

@@ -1,16 +1,16 @@
-/* What connections are told: replies and pushes, gathered in a tick and written at its end; and how much of
- * it may wait. */
+/* Output of connections: replies and pushes, gathered in a tick and written at its end; and the limits on
+ * it. */
 #include <errno.h>
 #include <sys/socket.h>
 
 #include "net/net_parts.h"
 
 #define SOURCE_AT_ONCE (256u << 10)
-#define STRANGERS_MAX (NET_BUFFER + 1024) /* what may wait for one who has not authenticated */
+#define UNAUTHENTICATED_OUTPUT_MAX (NET_BUFFER + 1024) /* output an unauthenticated client may have */
 
 /* -- gathering ----------------------------------------------------------------------------- */
 
-/* Apart from conn_reply, which is called for every request and mostly has nothing of this to do. */
+/* Not inlined into conn_reply, which is called for every request and rarely needs it. */
 static COLD void output_begin(struct conn *c)
 {
     if (!c->out.p) c->out = net_borrow(c->net);
@@ -24,21 +24,21 @@ struct reply conn_reply(struct conn *c)
     return (struct reply){.out = &c->out, .proto = c->session.proto};
 }
 
-void conn_late(struct conn *c, bool silent)
+void conn_answer_deferred(struct conn *c, bool silent)
 {
     c->waits = false;
-    c->late = !silent && c->blocked_tick != c->net->tick.number;
+    c->deferred_reply = !silent && c->blocked_tick != c->net->tick.number;
 }
 
 struct reply conn_push(struct conn *c, enum push_place place)
 {
     struct reply r = conn_reply(c);
     bool first = place == PUSH_BEFORE && c->session.proto > 2 && c->out.n == c->answer_at;
-    if (UNLIKELY(c->answering)) r.out = first ? &c->before : &c->behind;
+    if (UNLIKELY(c->answering)) r.out = first ? &c->before : &c->after;
     return r;
 }
 
-/* The answer makes room for what stands in front of it. */
+/* Moves the reply to make room for the messages before it. */
 static void insert_before(struct conn *c, size_t begin)
 {
     size_t n = c->before.n;
@@ -51,9 +51,9 @@ static void insert_before(struct conn *c, size_t begin)
 void conn_answer_join(struct conn *c, size_t begin)
 {
     if (c->before.n) insert_before(c, begin);
-    buf_append_bytes(&c->out, buf_bytes(&c->behind));
+    buf_append_bytes(&c->out, buf_bytes(&c->after));
     buf_release(&c->before);
-    buf_release(&c->behind);
+    buf_release(&c->after);
 }
 
 void net_keep_output(struct net *n)
@@ -72,7 +72,7 @@ void net_take_back(struct net *n)
 
 size_t conn_output_bytes(const struct conn *c)
 {
-    size_t written = conn_output_end(c) - c->sent + c->before.n + c->behind.n;
+    size_t written = conn_output_end(c) - c->sent + c->before.n + c->after.n;
     return written + (c->source ? c->source->pending(c->source) : 0);
 }
 
@@ -84,7 +84,7 @@ static bool over_output_limit(struct conn *c)
     const struct output_limit *l = &n->config.output[c->class];
     size_t used = conn_output_bytes(c);
     if (l->hard && used > l->hard) return true;
-    if (used > STRANGERS_MAX && UNLIKELY(net_is_stranger(c))) return true;
+    if (used > UNAUTHENTICATED_OUTPUT_MAX && UNLIKELY(net_is_unauthenticated(c))) return true;
     if (!l->soft || used <= l->soft) {
         c->over_soft_since_ms = 0;
         return false;
@@ -111,7 +111,7 @@ void net_check_output(struct net *n)
     for (struct conn *c = n->conns; c; c = c->next) conn_check_output(c);
 }
 
-/* -- letting go ---------------------------------------------------------------------------- */
+/* -- freeing --------------------------------------------------------------------------------- */
 
 void conn_set_aside(struct conn *c) { buf_queue_add(&c->waiting, &c->out); }
 
@@ -137,12 +137,12 @@ void net_drop_output(struct conn *c)
     net_give_back(c->net, &c->out);
     c->sent = c->tick_mark = 0;
     buf_release(&c->before);
-    buf_release(&c->behind);
+    buf_release(&c->after);
 }
 
 /* -- writing ------------------------------------------------------------------------------- */
 
-/* As send. */
+/* Like send. */
 static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
 {
     ssize_t sent = LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
@@ -150,14 +150,14 @@ static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
     return sent;
 }
 
-/* How much of the output no fence holds back; what was sent of the first piece is in front of it. */
+/* How many bytes of the output no fence holds back; what was already sent of the first buffer counts. */
 static size_t output_free(const struct conn *c)
 {
     return conn_output_end(c) - (UNLIKELY(c->held != NULL) ? c->held->bytes : 0);
 }
 
-/* Hands the kernel what it takes of the first piece: others have their turn before the next one. False: the
- * connection is gone. */
+/* Writes as much of the first buffer as the kernel takes; other connections have their turn before the next
+ * buffer. False: the connection is gone. */
 static bool send_output(struct conn *c)
 {
     bytes first = c->waiting.first ? buf_queue_first(&c->waiting) : buf_bytes(&c->out);
@@ -177,8 +177,8 @@ static bool send_output(struct conn *c)
     return true;
 }
 
-/* Lets go of what was sent. Little that is left is moved to the front once it is the smaller part, so that
- * each byte is moved at most once on average; much is set aside. */
+/* Removes what was sent. A small rest is moved to the front once it is the smaller part, so that each byte is
+ * moved at most once on average; a large one becomes a buffer of the queue. */
 static void compact_output(struct conn *c)
 {
     if (c->waiting.first && c->sent == buf_queue_first(&c->waiting).n) {
@@ -196,11 +196,11 @@ static void compact_output(struct conn *c)
         c->out.n -= sent;
         c->sent = 0;
     }
-    c->tick_mark = conn_output_end(c); /* the next one's */
+    c->tick_mark = conn_output_end(c); /* for the next one */
 }
 
-/* Sends what the source has, until the kernel has enough, or others should have their turn. True: there is
- * more. */
+/* Sends what the source has, until the kernel takes no more or other connections should have their turn.
+ * True: there is more. */
 static bool send_source(struct conn *c)
 {
     size_t total = 0;

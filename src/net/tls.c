@@ -1,5 +1,5 @@
-/* See tls.h. OpenSSL works on the socket itself; its queue of errors is emptied before each call, so that
- * what is found there afterwards belongs to it. */
+/* See tls.h. OpenSSL works on the socket itself. Its error queue is emptied before each call, so that what is
+ * found there afterwards belongs to the call. */
 #include "net/tls.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static bool set_certificate(SSL_CTX *ctx, const char *cert, const char *key, con
         return complain(why, "Failed to load certificate", cert);
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) <= 0)
         return complain(why, "Failed to load private key", key);
-    /* The text is the caller's: it must not be looked at later. */
+    /* The text belongs to the caller: it must not be used later. */
     SSL_CTX_set_default_passwd_cb_userdata(ctx, NULL);
     return true;
 }
@@ -203,7 +203,7 @@ void tls_free(struct tls *t)
     mem_free(t);
 }
 
-/* What a call that returned `rc` means, as recv and send would say it. */
+/* Translates a call that returned `rc` to what recv and send would return. */
 static ssize_t failed(struct tls *t, int rc, bool *wants_read, bool *wants_write)
 {
     int code = errno;
@@ -253,8 +253,8 @@ ssize_t tls_send(struct tls *t, const void *p, size_t n)
     return result == 0 ? -1 : result;
 }
 
-/* What was decrypted already shows on no socket. A socket that can be written is ready at once: that brings
- * the caller back. */
+/* Data that was already decrypted does not make a socket readable. A socket is nearly always writable, so
+ * polling for that brings the caller back at once. */
 int tls_events(const struct tls *t, int events)
 {
     int poll = events;
@@ -263,6 +263,6 @@ int tls_events(const struct tls *t, int events)
     return poll;
 }
 
-bool tls_greeting(const struct tls *t) { return !SSL_is_init_finished(t->ssl); }
+bool tls_handshaking(const struct tls *t) { return !SSL_is_init_finished(t->ssl); }
 
 const char *tls_trouble(const struct tls *t) { return t->trouble; }

@@ -281,8 +281,8 @@ u64 primary_buffers(const struct server *s)
 /* A replica that is busy loading sends empty lines, which are no requests. */
 static void note_signs_of_life(struct replica *r, i64 now)
 {
-    if (r->conn->heard) r->heard_s = now;
-    r->conn->heard = false;
+    if (r->conn->got_input) r->heard_s = now;
+    r->conn->got_input = false;
 }
 
 static void check_silence(struct replica *r, i64 now)

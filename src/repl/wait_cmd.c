@@ -73,7 +73,7 @@ static void wait_cmd_answer(struct ack_waiter **at, const char *error)
         if (error) reply_error(&out, error);
         else wait_cmd_tell(w->server, &w->goal, &out);
         if (c->session.reply_mode != REPLY_ON) out.out->n = mark;
-        conn_late(c, out.out->n == mark);
+        conn_answer_deferred(c, out.out->n == mark);
     }
     remove_waiter(at);
     conn_resume(c, HOLD_WAIT);

@@ -106,7 +106,7 @@ u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, 
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before)
 {
     struct session *s = &c->session;
-    bool answered = c->out.n > mark || c->before.n || c->behind.n;
+    bool answered = c->out.n > mark || c->before.n || c->after.n;
     if (c->class == CONN_REPLICA && before == REPLY_OFF && answered) {
         primary_answered(c->net->owner, c);
     } else if (s->reply_mode == REPLY_SKIPPING) {
@@ -129,7 +129,7 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     account_request(s, c, q, o, now_us - s->tick_us);
     s->tick_us = now_us;
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
-    conn_mind_output(c);
+    conn_limit_output(c);
     if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* nobody will read it: EXEC's answer stays short */
 }
 
@@ -192,7 +192,7 @@ void tick_run(struct net *n, u32 at)
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
         conn_postpone(n, at, o.held);
-        conn_mind_end(c); /* unlike what waits for our own reasons, it goes with a client that leaves */
+        conn_close_on_eof(c); /* unlike what waits for our own reasons, it goes with a client that leaves */
         return;
     }
     nq->wrote = o.wrote;

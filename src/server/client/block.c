@@ -54,7 +54,7 @@ static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t
 {
     if (out->errors) stats_error(&s->stats, bytes_of(out->out->p + mark, out->out->n - mark));
     tick_filter_reply(c, mark, c->session.reply_mode);
-    conn_late(c, c->out.n == mark);
+    conn_answer_deferred(c, c->out.n == mark);
     block_forget(s, c);
 }
 
@@ -141,7 +141,7 @@ static void finish(struct server *s, struct blocked *b, const struct request *q,
     struct conn *c = b->conn;
     account_late(s, c, q, o, b->usec, usec);
     tick_filter_reply(c, mark, c->session.reply_mode);
-    conn_late(c, c->out.n == mark);
+    conn_answer_deferred(c, c->out.n == mark);
     conn_answer_end(c, mark);
     unblock(s, b);
 }
@@ -165,7 +165,7 @@ static bool serve(void *arg, struct waiter *w, bytes key)
         return false;
     }
     if (o.wrote) {
-        c->late_wrote = true;
+        c->deferred_wrote = true;
         primary_note_write(s, c);
     }
     finish(s, b, &q, &o, mark, clock_mono_us() - start_us);

@@ -9,7 +9,7 @@
 
 size_t client_memory(const struct conn *c)
 {
-    return conn_memory(c) + c->before.cap + c->behind.cap + multi_memory(&c->session) + pubsub_memory(c) +
+    return conn_memory(c) + c->before.cap + c->after.cap + multi_memory(&c->session) + pubsub_memory(c) +
            (c->tracker ? c->tracker->prefix_bytes : 0);
 }
 

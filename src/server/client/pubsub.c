@@ -238,7 +238,7 @@ static bool deliver(const struct server *s, struct conn *c, struct message *m)
 {
     if (c->closing || c->class != CONN_PUBSUB) return false;
     if (c->session.close_after_reply) return true;
-    struct reply out = conn_push(c, s->node.depth ? PUSH_BEHIND : PUSH_BEFORE);
+    struct reply out = conn_push(c, s->node.depth ? PUSH_AFTER : PUSH_BEFORE);
     buf_append_bytes(out.out, encoded(m, c->session.proto));
     conn_check_output(c);
     return true;

@@ -60,7 +60,7 @@ static void tell_broken(struct tracker *t)
     struct conn *c = t->conn;
     t->broken = true;
     if (c->session.proto < 3 || c->closing) return;
-    struct reply out = conn_push(c, PUSH_BEHIND);
+    struct reply out = conn_push(c, PUSH_AFTER);
     reply_push(&out, 2);
     reply_bulk_str(&out, "tracking-redir-broken");
     reply_int(&out, (i64)t->redirect);
@@ -77,7 +77,7 @@ void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
     if (c->closing || c->session.close_after_reply || c->class == CONN_REPLICA) return;
     if (c->session.proto < 3 && !as_message) return; /* nowhere to say it */
     const struct server *s = c->net->owner; /* what is evicted for a command goes before the command runs */
-    struct reply out = conn_push(c, s->node.depth ? PUSH_BEHIND : PUSH_BEFORE);
+    struct reply out = conn_push(c, s->node.depth ? PUSH_AFTER : PUSH_BEFORE);
     if (c->session.proto > 2) {
         reply_push(&out, 2);
         reply_bulk_str(&out, "invalidate");
@@ -107,7 +107,7 @@ static void free_tracked(void *arg UNUSED, void *item)
     mem_free(k);
 }
 
-/* One's own changes come after all that they cause. (Without redirection, PUSH_BEHIND does it.) */
+/* One's own changes come after all that they cause. (Without redirection, PUSH_AFTER does it.) */
 static void postpone(struct tracking *g, bytes name)
 {
     u32 n = (u32)name.n;

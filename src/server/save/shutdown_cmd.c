@@ -52,7 +52,7 @@ static void stop_waiting(struct server *s)
         if (!(c->hold & HOLD_SHUTDOWN) || c->closing) continue;
         struct reply out = conn_reply(c);
         reply_error(&out, "ERR Errors trying to SHUTDOWN. Check logs.");
-        conn_late(c, false);
+        conn_answer_deferred(c, false);
         conn_resume(c, HOLD_SHUTDOWN);
     }
 }
