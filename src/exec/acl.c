@@ -1,5 +1,5 @@
-/* Users: making, copying and finding them, and their passwords. A user is reached by pointer from the
- * sessions that run as it, so that a change is one in place; whoever removes one ends those first. */
+/* Users: making, copying and finding them, and their passwords. Sessions point to their user, so a user is
+ * changed in place; before one is removed, its sessions are ended. */
 #include "base/alloc.h"
 #include "base/err.h"
 #include "exec/acl_parts.h"
@@ -54,7 +54,7 @@ void acl_add_first_arg(struct acl_selector *s, const struct command *cmd, bytes 
     buf_append_bytes(&added->arg, arg);
 }
 
-/* Those of one command, or (NULL) all. */
+/* Those of one command, or all (NULL). */
 static void drop_first_args(struct acl_selector *s, const struct command *cmd)
 {
     u32 kept = 0;
@@ -229,8 +229,8 @@ void acl_user_set_password(struct acl_user *u, bytes password)
 
 /* -- all users ------------------------------------------------------------------------------------------- */
 
-/* Where the user of this name is, or would be. */
-static u32 position(const struct acl *a, bytes name)
+/* The index of the user of this name, or where it would be inserted. */
+static u32 acl_position(const struct acl *a, bytes name)
 {
     u32 low = 0, high = a->count;
     while (low < high) {
@@ -243,13 +243,13 @@ static u32 position(const struct acl *a, bytes name)
 
 struct acl_user *acl_find(const struct acl *a, bytes name)
 {
-    u32 at = position(a, name);
+    u32 at = acl_position(a, name);
     return at < a->count && bytes_eq(buf_bytes(&a->users[at]->name), name) ? a->users[at] : NULL;
 }
 
 struct acl_user *acl_add(struct acl *a, bytes name)
 {
-    u32 at = position(a, name);
+    u32 at = acl_position(a, name);
     a->users = mem_realloc(a->users, (a->count + 1) * sizeof *a->users);
     memmove(a->users + at + 1, a->users + at, (a->count - at) * sizeof *a->users);
     a->count++;
@@ -258,7 +258,7 @@ struct acl_user *acl_add(struct acl *a, bytes name)
 
 void acl_remove(struct acl *a, struct acl_user *u)
 {
-    u32 at = position(a, buf_bytes(&u->name));
+    u32 at = acl_position(a, buf_bytes(&u->name));
     a->count--;
     memmove(a->users + at, a->users + at + 1, (a->count - at) * sizeof *a->users);
     acl_user_free(u);

@@ -1,11 +1,11 @@
-/* Users and what they may do: Redis 7's access control lists.
+/* Users and their permissions: Redis 7's access control lists.
  *
  * A user has selectors: sets of commands, key patterns and channel patterns. A command may run if one
  * selector allows all of it. The first selector is the user's own and always there; the others are written in
  * parentheses. Nothing here knows of connections, files or clocks.
  *
- * Whatever changes a user goes through acl_user_apply or acl_user_copy, which keep `restricted` right: most
- * users may do everything, and for them no more is looked at than that. */
+ * Every change of a user goes through acl_user_apply or acl_user_copy, which keep `restricted` right: most
+ * users may do everything, and for them nothing else is checked. */
 #ifndef MAYFLY_EXEC_ACL_H
 #define MAYFLY_EXEC_ACL_H
 
@@ -14,12 +14,12 @@
 #include "command/command.h"
 #include "command/session.h"
 
-/* What may be done with the keys of a pattern. */
+/* What may be done with keys that match a pattern. */
 enum { ACL_READ = 1, ACL_WRITE = 2, ACL_READ_WRITE = 3 };
 
 struct acl_pattern {
     struct buf text;
-    u32 use; /* of keys: ACL_READ, ACL_WRITE */
+    u32 use; /* for keys: ACL_READ, ACL_WRITE */
 };
 
 struct acl_patterns {
@@ -34,9 +34,9 @@ struct acl_first_arg {
 };
 
 struct acl_selector {
-    u64 *commands;     /* a bit for each of the table */
-    bool all_commands; /* all of them, and nothing was taken away … */
-    bool future;       /* … or something was, but those of later versions would be allowed: +@all -x */
+    u64 *commands;     /* a bit per command of the table */
+    bool all_commands; /* all of them, and none was removed … */
+    bool future;       /* … or some were, but commands of later versions would be allowed: +@all -x */
     bool all_keys, all_channels;
     struct acl_patterns keys, channels;
     struct acl_first_arg *first_args;
@@ -48,7 +48,7 @@ enum acl_sanitize { ACL_SANITIZE, ACL_SANITIZE_SKIP };
 struct acl_user {
     struct buf name;
     bool on, nopass;
-    bool restricted; /* there is something that its first selector does not allow */
+    bool restricted; /* its first selector does not allow everything */
     enum acl_sanitize sanitize;
     u8 (*passwords)[SHA256_BYTES];
     u32 password_count;
@@ -56,20 +56,20 @@ struct acl_user {
     u32 selector_count;
 };
 
-/* All users, by name. "default" is always among them. */
+/* All users, by name. "default" always exists. */
 struct acl {
-    struct acl_user **users; /* in the order of their names */
+    struct acl_user **users; /* sorted by name */
     u32 count;
-    bool all_channels; /* acl-pubsub-default: may new selectors, and those that are reset, hear all? */
+    bool all_channels; /* acl-pubsub-default: new and reset selectors may use all channels */
 };
 
 #define ACL_DEFAULT_NAME "default"
 
 void acl_init(struct acl *a);
 void acl_release(struct acl *a);
-struct acl_user *acl_find(const struct acl *a, bytes name); /* NULL: none of that name */
-struct acl_user *acl_add(struct acl *a, bytes name);        /* there is none of that name yet */
-void acl_remove(struct acl *a, struct acl_user *u);         /* frees it; not the default one */
+struct acl_user *acl_find(const struct acl *a, bytes name); /* NULL: no user of that name */
+struct acl_user *acl_add(struct acl *a, bytes name);        /* no user of that name may exist yet */
+void acl_remove(struct acl *a, struct acl_user *u);         /* frees it; not for the default user */
 struct acl_user *acl_default(const struct acl *a);
 void acl_make_default(struct acl *a, struct acl_user *u);   /* no password, everything allowed */
 
@@ -79,46 +79,46 @@ struct acl_user *acl_user_new(const struct acl *a, bytes name); /* off, and noth
 void acl_user_free(struct acl_user *u);
 void acl_user_copy(struct acl_user *to, const struct acl_user *from); /* all but the name */
 
-/* Whether a name can be one: no spaces, no NUL. */
+/* Whether the name is valid: no spaces, no NUL. */
 bool acl_name_fits(bytes name);
 
-/* Applies a rule ("on", "+get", "~key:*", "(+set ~x)"). What is wrong with it, as Redis tells it, or NULL. A
- * rule that fails changes nothing. */
+/* Applies a rule ("on", "+get", "~key:*", "(+set ~x)"). Returns Redis's error text, or NULL. A rule that
+ * fails changes nothing. */
 NODISCARD const char *acl_user_apply(const struct acl *a, struct acl_user *u, bytes rule);
 
-/* Whether that was about a command or category there is not: a text that tells no secrets. */
+/* Whether the error is about an unknown command or category: that text contains no secrets. */
 bool acl_is_unknown_name(const char *error);
 
-/* Rules as words, of which those of a selector may stand between a word that begins with a parenthesis and
- * one that ends in one. The result, freed with mem_free, has one slice per rule; *n, how many. NULL: argv[*n]
- * opens a parenthesis that nothing closes. */
+/* Joins the words of rules: those of a selector lie between a word that begins with a parenthesis and one
+ * that ends with one. The result has one slice per rule, *n of them; free it with mem_free. NULL: argv[*n]
+ * opens a parenthesis that is not closed. */
 bytes *acl_join_rules(u32 argc, const bytes *argv, u32 *n);
 
-/* Whether somebody who says this password is the user. Not: wrong, or the user is off. */
+/* Whether the password is one of the user's. False: it is not, or the user is off. */
 bool acl_user_knows(const struct acl_user *u, bytes password);
 void acl_user_set_password(struct acl_user *u, bytes password); /* requirepass: empty means nopass */
 
-/* -- what it may do ------------------------------------------------------------------------ */
+/* -- permissions ----------------------------------------------------------------------------- */
 
-/* In the order in which the reason that tells most is chosen. */
+/* Ordered by how informative the reason is: see acl_check. */
 enum acl_denial { ACL_ALLOWED, ACL_NO_COMMAND, ACL_NO_KEY, ACL_NO_AUTH, ACL_NO_CHANNEL };
 enum acl_context { ACL_TOPLEVEL, ACL_MULTI, ACL_LUA, ACL_MODULE }; /* where it was tried, for ACL LOG */
 
-/* May the user run this command? *at: the argument that is a key or channel it may not use. NULL for a user
- * is nobody's request but our own: everything is allowed. */
+/* May the user run this command? *at: the argument that is a key or channel it may not use. A NULL user is
+ * the server itself: everything is allowed. */
 enum acl_denial acl_check(const struct acl_user *u, const struct command *cmd, int argc, const bytes *argv,
                           int *at);
 
 static inline bool acl_restricts(const struct session *s) { return s->user && s->user->restricted; }
 
-/* Whether every key may be read by a command that it may run with these arguments: SORT's BY and GET, which
- * name no keys, depend on it. */
+/* Whether every key may be read by a command that it may run with these arguments: needed for SORT's BY and
+ * GET, whose keys are not among the arguments. */
 bool acl_reads_all(const struct acl_user *u, const struct command *cmd, int argc, const bytes *argv);
 
-/* Whether there is anything the user may do with the key, so that it may hear its name. */
+/* Whether the user has any permission for the key, so that it may learn its name. */
 bool acl_knows_key(const struct acl_user *u, bytes key);
 
-/* Whether one of the user's selectors lets it hear the channel, or subscribe to the pattern. */
+/* Whether one of the user's selectors lets it receive the channel, or subscribe to the pattern. */
 bool acl_hears(const struct acl_user *u, bytes channel, bool is_pattern);
 
 /* -- as text -------------------------------------------------------------------------------- */

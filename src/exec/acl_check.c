@@ -1,4 +1,4 @@
-/* What a user may do. */
+/* Checks what a user may do. */
 #include "base/alloc.h"
 #include "base/glob.h"
 #include "command/commands.h"
@@ -6,9 +6,9 @@
 
 #define KEYS_AT_HAND 64
 
-/* The keys of a request, found when the first selector asks. */
+/* The keys of a request, found when the first selector needs them. */
 struct request_keys {
-    int n; /* -1: not looked for yet */
+    int n; /* -1: not looked up yet */
     struct key_use *v, at_hand[KEYS_AT_HAND];
 };
 
@@ -32,7 +32,7 @@ static bool may_run(const struct acl_selector *s, const struct command *cmd, int
 
 /* -- keys -------------------------------------------------------------------------------------------- */
 
-/* Arguments of which nobody can tell the keys, or too few of them, are refused by the command itself. */
+/* If the keys can't be found, or there are too few arguments, the command itself refuses them. */
 static void find_keys(struct request_keys *k, const struct command *cmd, int argc, const bytes *argv)
 {
     if (k->n >= 0) return;
@@ -45,7 +45,7 @@ static void find_keys(struct request_keys *k, const struct command *cmd, int arg
     (void)command_keys(cmd, argc, argv, k->v, k->n);
 }
 
-/* A command that does not look at the value (EXISTS, STRLEN) needs no more than a pattern of either kind. */
+/* A command that does not look at the value (EXISTS, STRLEN) is allowed by a pattern of either kind. */
 static u32 use_of(u32 flags)
 {
     u32 use = (flags & KEY_ACCESS) ? ACL_READ : 0;
@@ -84,7 +84,7 @@ bool acl_knows_key(const struct acl_user *u, bytes key)
 
 /* -- channels ------------------------------------------------------------------------------------------ */
 
-/* Whether the arguments from the first to *end are channels; leaving one is free. */
+/* Whether the arguments from the first to *end are channels; unsubscribing needs no permission. */
 static bool names_channels(const struct command *cmd, int argc, int *end, bool *patterns)
 {
     bool one = cmd->run == cmd_publish || cmd->run == cmd_spublish;
@@ -93,7 +93,7 @@ static bool names_channels(const struct command *cmd, int argc, int *end, bool *
     return one || *patterns || cmd->run == cmd_subscribe || cmd->run == cmd_ssubscribe;
 }
 
-/* A pattern is allowed if it is one of the user's, literally: what it could match is anybody's guess. */
+/* A pattern is allowed only if it is literally one of the user's: what it could match can't be decided. */
 static bool may_hear(const struct acl_selector *s, bytes channel, bool is_pattern)
 {
     for (u32 i = 0; i < s->channels.n; i++) {
@@ -136,7 +136,8 @@ static enum acl_denial check_selector(const struct acl_selector *s, struct reque
     return ACL_ALLOWED;
 }
 
-/* Of several selectors' reasons the one that came furthest is told, and of its arguments the last. */
+/* If no selector allows it, the reason of the selector that got furthest is reported, and of its arguments
+ * the last. */
 enum acl_denial acl_check(const struct acl_user *u, const struct command *cmd, int argc, const bytes *argv,
                           int *at)
 {

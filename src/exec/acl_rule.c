@@ -1,4 +1,4 @@
-/* Rules: the words of ACL SETUSER, of `user` lines and of the ACL file. */
+/* Parses rules: the words of ACL SETUSER, of `user` lines and of the ACL file. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -22,7 +22,7 @@ static bytes after(bytes s, size_t n) { return bytes_of(s.p + n, s.n - n); }
 
 /* -- patterns ------------------------------------------------------------------------------------ */
 
-/* ~pattern, %R~pattern, %RW~pattern; Redis takes a missing ~ for one at the end. */
+/* ~pattern, %R~pattern, %RW~pattern; Redis treats a missing ~ as one at the end. */
 static const char *add_keys(struct acl_selector *s, bytes rule)
 {
     u32 use = 0;
@@ -66,8 +66,8 @@ static void set_all_channels(struct acl_selector *s, bool all)
 
 /* -- commands ------------------------------------------------------------------------------------- */
 
-/* Commands that Redis has and we have not: an ACL file from there is to be read all the same. There is
- * nothing to allow or to forbid. */
+/* Commands that Redis has and Mayfly has not: an ACL file of Redis must still be readable. There is nothing
+ * to allow or forbid. */
 static bool is_foreign(bytes name)
 {
     static const char *const foreign[] = {"module|load", "module|loadex", "module|unload"};
@@ -76,7 +76,7 @@ static bool is_foreign(bytes name)
     return found;
 }
 
-/* +command|word: a subcommand or, of a command that has none, its first argument. */
+/* +command|word: a subcommand or, if the command has none, its first argument. */
 static const char *add_part(struct acl_selector *s, bytes name, size_t bar)
 {
     const struct command *cmd = command_find_full(bytes_of(name.p, bar)), *sub;
@@ -133,7 +133,7 @@ static const char *apply_to_selector(struct acl_selector *s, bytes rule)
     return NULL;
 }
 
-/* "(rule rule …)". Unbalanced quotes make it an empty one, as in Redis. */
+/* "(rule rule …)". Unbalanced quotes make it empty, as in Redis. */
 static const char *add_selector(const struct acl *a, struct acl_user *u, bytes rule)
 {
     struct request_parser p;
@@ -178,7 +178,7 @@ static bool parse_digest(bytes hex, u8 out[SHA256_BYTES])
     return true;
 }
 
-/* >password #digest add one, <password !digest take one away. */
+/* >password and #digest add one, <password and !digest remove one. */
 static const char *change_password(struct acl_user *u, bytes rule)
 {
     u8 digest[SHA256_BYTES];
@@ -204,7 +204,7 @@ static void reset(const struct acl *a, struct acl_user *u)
     acl_allow_all(own, false);
 }
 
-static const char *apply(const struct acl *a, struct acl_user *u, bytes rule)
+static const char *acl_rule_apply(const struct acl *a, struct acl_user *u, bytes rule)
 {
     if (rule.n == 0) return NULL;
     if (bytes_is(rule, "on")) u->on = true;
@@ -223,7 +223,7 @@ static const char *apply(const struct acl *a, struct acl_user *u, bytes rule)
 
 const char *acl_user_apply(const struct acl *a, struct acl_user *u, bytes rule)
 {
-    const char *bad = apply(a, u, rule);
+    const char *bad = acl_rule_apply(a, u, rule);
     const struct acl_selector *own = &u->selectors[0];
     u->restricted = !own->all_commands || !own->all_keys || !own->all_channels;
     return bad;

@@ -1,8 +1,8 @@
-/* Users as text, in the form Redis gives them.
+/* Users as text, in Redis's form.
  *
- * A selector only has the set of commands it allows, not the rules that led there. The rules that are printed
- * are found again: from everything or from nothing, categories that fit best are applied one by one, then
- * single commands, until the set is the same. */
+ * A selector stores only the set of commands it allows, not the rules that led to it. The printed rules are
+ * reconstructed: starting from everything or nothing, the best-fitting categories are applied one by one,
+ * then single commands, until the set is the same. */
 #include "base/alloc.h"
 #include "exec/acl_parts.h"
 
@@ -35,7 +35,7 @@ void acl_print_channels(const struct acl_selector *s, struct buf *out)
 
 /* -- commands --------------------------------------------------------------------------------------- */
 
-/* A category, and how it fits what is still to be said. */
+/* A category, and how well it fits the remaining differences. */
 struct fit {
     u32 category;    /* its bit; 0: none fits */
     u32 same, other; /* commands in it that are to be changed; that are not */
@@ -57,7 +57,7 @@ static struct fit best_category(const struct acl_selector *left, bool adds, u32 
     return best;
 }
 
-/* What is printed is applied to `said`, and taken out of `left`. */
+/* What is printed is applied to `said`, and removed from `left`. */
 static void print_categories(const struct acl_selector *s, struct acl_selector *said, struct buf *out)
 {
     struct acl_selector left;

@@ -1,12 +1,12 @@
-/* One watcher for all who want to hear of changed keys. While nobody does, the keyspace has none, and a
- * change costs it one branch. */
+/* One watcher for all listeners. While there are none, the keyspace has no watcher, and a change costs it one
+ * branch. */
 #include "exec/key_listeners.h"
 
 #include "exec/region.h"
 
-static bool hears(const struct region *r, u32 who) { return r->listeners & who; }
+static bool is_listening(const struct region *r, u32 who) { return r->listeners & who; }
 
-/* A watch is over with the first change. A client that ends one tells nobody: its region notices here, with
+/* A watch ends with the first change. A client that ends one does not report it: its region notices here, at
  * the next change. */
 static void end_watch(struct region *r)
 {
@@ -16,37 +16,37 @@ static void end_watch(struct region *r)
 static void on_changed(void *arg, u32 db, bytes key)
 {
     struct region *r = arg;
-    if (hears(r, LISTEN_WATCH)) {
+    if (is_listening(r, LISTEN_WATCH)) {
         watch_changed(&r->watches, db, key);
         end_watch(r);
     }
-    if (hears(r, LISTEN_WAIT)) waiters_changed(r, db, key);
-    if (hears(r, LISTEN_TRACK)) r->node->touched.touched(r->node->owner, db, key);
-    if (hears(r, LISTEN_OWN)) own_keys_changed(&r->own, db, key, r->obeys);
+    if (is_listening(r, LISTEN_WAIT)) waiters_changed(r, db, key);
+    if (is_listening(r, LISTEN_TRACK)) r->node->touched.touched(r->node->owner, db, key);
+    if (is_listening(r, LISTEN_OWN)) own_keys_changed(&r->own, db, key, r->obeys);
 }
 
 static void on_flushing(void *arg, u32 db)
 {
     struct region *r = arg;
     bool holds = r->eng->ops->count(r->eng, db) > 0;
-    if (hears(r, LISTEN_WATCH) && holds) {
+    if (is_listening(r, LISTEN_WATCH) && holds) {
         watch_flushing(&r->watches, db);
         end_watch(r);
     }
-    if (hears(r, LISTEN_WAIT)) waiters_flushing(r, db);
-    if (hears(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
-    if (hears(r, LISTEN_OWN)) own_keys_flushed(&r->own, db);
+    if (is_listening(r, LISTEN_WAIT)) waiters_flushing(r, db);
+    if (is_listening(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
+    if (is_listening(r, LISTEN_OWN)) own_keys_flushed(&r->own, db);
 }
 
 static void on_swapped(void *arg, u32 a, u32 b)
 {
     struct region *r = arg;
-    if (hears(r, LISTEN_WATCH)) {
+    if (is_listening(r, LISTEN_WATCH)) {
         watch_swapped(&r->watches, a, b);
         end_watch(r);
     }
-    if (hears(r, LISTEN_WAIT)) waiters_swapped(r, a, b);
-    if (hears(r, LISTEN_OWN)) own_keys_swapped(&r->own, a, b);
+    if (is_listening(r, LISTEN_WAIT)) waiters_swapped(r, a, b);
+    if (is_listening(r, LISTEN_OWN)) own_keys_swapped(&r->own, a, b);
 }
 
 static const struct keyspace_watcher fan_out = {on_changed, on_flushing, on_swapped};
@@ -74,7 +74,7 @@ void region_replaced_all(struct region *r)
 {
     for (u32 db = 0; r->listeners && db < r->eng->databases; db++) {
         on_swapped(r, db, db + r->eng->databases);
-        if (hears(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
+        if (is_listening(r, LISTEN_TRACK)) r->node->touched.flushed(r->node->owner, db);
     }
     own_keys_clear(&r->own);
 }

@@ -1,7 +1,7 @@
 /* MULTI EXEC DISCARD WATCH UNWATCH.
  *
- * EXEC is a command like any other, within which others run (region_call): the record they leave is its
- * own, and a failure of the storage under any of them, once one has changed something, undoes all. */
+ * EXEC is a command within which others run (region_call): they share its record, and if the storage fails
+ * under any of them after one has changed something, all are undone. */
 #include "exec/multi.h"
 
 #include "command/commands.h"
@@ -15,7 +15,7 @@ static struct transaction *open_tx(struct session *s)
     return s->tx;
 }
 
-/* Nothing is kept for a client that neither watches nor queues. */
+/* Frees the state of a client that neither watches nor queues. */
 static void drop_tx_if_idle(struct session *s)
 {
     const struct transaction *tx = s->tx;
@@ -93,7 +93,7 @@ void multi_queue(const struct region *r, const struct request *q, const struct c
     struct session *s = q->session;
     struct transaction *tx = s->tx;
     reply_simple(q->out, "QUEUED");
-    if (tx->spoiled || tx->watcher.dirty) return; /* it will not run: no memory for it */
+    if (tx->spoiled || tx->watcher.dirty) return; /* it will not run: spend no memory on it */
     if (tx->count == tx->cap) {
         tx->cap = MAX(tx->cap * 2, 8u);
         tx->queue = mem_realloc(tx->queue, tx->cap * sizeof *tx->queue);
@@ -128,7 +128,7 @@ void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere)
         return;
     }
     bool plain = out->n - mark > 5 && memcmp(out->p + mark, "-ERR ", 5) == 0;
-    size_t code = plain ? 5 : 1; /* only a special code is repeated */
+    size_t code = plain ? 5 : 1; /* only a special error code is repeated */
     buf_append(&why, out->p + mark + code, out->n - mark - code - 2);
     out->n = mark;
     c->out->errors--;
@@ -141,7 +141,8 @@ void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere)
 
 #define FETCH_MAX 64
 
-/* Tells the engine which keys come next, so that it can fetch them together; returns up to where. */
+/* Tells the engine the keys of the next commands, so that it can fetch them together; returns the index after
+ * the last. */
 static u32 fetch_keys(const struct ctx *c, const struct transaction *tx, u32 from)
 {
     struct engine *e = c->eng;
@@ -159,13 +160,13 @@ static u32 fetch_keys(const struct ctx *c, const struct transaction *tx, u32 fro
     return end;
 }
 
-/* CLIENT REPLY OFF among what is run holds from there on, in the middle of EXEC's reply, as in Redis. */
-static void hush(struct ctx *c, size_t mark)
+/* CLIENT REPLY OFF in a transaction takes effect at once, in the middle of EXEC's reply, as in Redis. */
+static void multi_drop_muted(struct ctx *c, size_t mark)
 {
     if (UNLIKELY(c->session->reply_mode == REPLY_OFF)) c->out->out->n = mark;
 }
 
-/* The user may have been changed since the command was queued, or have become another by AUTH. */
+/* The user may have been changed since the command was queued, or replaced by AUTH. */
 static bool still_permitted(struct ctx *c, const struct request *q, const struct command *cmd)
 {
     static const char *const reasons[] = {
@@ -183,17 +184,17 @@ static bool still_permitted(struct ctx *c, const struct request *q, const struct
 
 static void count_denial(const struct ctx *c, const struct request *q)
 {
-    const struct outcome nobodys = {0}; /* the error counts, but for no command */
+    const struct outcome nobodys = {0}; /* the error is counted, but for no command */
     if (ctx_node(c)->on_nested) ctx_node(c)->on_nested(ctx_node(c)->owner, q, &nobodys);
 }
 
-/* Errors of what is run are counted as its own (node.on_nested), not as EXEC's; but one that may not run
- * any more, and is the last, makes EXEC fail. */
+/* Errors of queued commands are counted for them (node.on_nested), not for EXEC; but if the last one is no
+ * longer permitted, EXEC fails. */
 static void run_queue(struct ctx *c, const struct transaction *tx)
 {
     size_t mark = reply_mark(c->out);
     reply_array(c->out, tx->count);
-    hush(c, mark);
+    multi_drop_muted(c, mark);
     for (u32 i = 0, fetched = 0; i < tx->count; i++) {
         struct queued *next = tx->queue[i];
         struct request q = {c->session, c->server, next->argc, next->argv, c->out};
@@ -204,7 +205,7 @@ static void run_queue(struct ctx *c, const struct transaction *tx)
         else if (i + 1 == tx->count && c->session->reply_mode != REPLY_OFF) break;
         else count_denial(c, &q);
         c->out->errors = c->out->counted = 0;
-        hush(c, mark);
+        multi_drop_muted(c, mark);
     }
 }
 
@@ -221,7 +222,7 @@ void cmd_exec(struct ctx *c)
     } else if (watch_broken(&tx->watcher)) {
         reply_null_array(c->out);
     } else {
-        watch_none(&tx->watcher); /* what it changes itself is no news */
+        watch_none(&tx->watcher); /* ignore its own changes */
         run_queue(c, tx);
     }
     multi_end(c->session);

@@ -10,11 +10,11 @@ struct node_sums {
     struct lag_histogram active, lazy;   /* EXPIRY LAG */
     u64 expire_spent_us, expire_capped;  /* of the expire cycles; as a region's */
     double stale_perc;                   /* the highest of any region */
-    struct expire_run last;              /* the newest of any region */
+    struct expire_run last;              /* the most recent of any region */
     u64 stream_told, stream_lost;        /* of expiry-stream */
     u64 watched_keys, waited_keys, waited_even_gone;
-    u64 own_keys;                        /* with deadlines of a replica's own */
-    u64 reclaimed;                       /* freed by the engines */
+    u64 own_keys;                        /* with deadlines that a replica's clients set */
+    u64 reclaimed;                       /* values freed by the engines */
 };
 
 void node_sum(const struct node *n, struct node_sums *sums);

@@ -35,16 +35,17 @@ void region_release(struct region *r)
     r->eng->ops->close(r->eng);
 }
 
-static void note_failure(struct region *r, bool wrote);
+static void region_note_failure(struct region *r, bool wrote);
 
 static COLD void tell_expired(struct region *r)
 {
     if (expiry_follows(r->mode) || r->doomed) expiry_stream_forget(&r->expiry_stream);
     else expiry_stream_tell(&r->expiry_stream, &r->ks);
-    if (r->eng->failed) note_failure(r, true);
+    if (r->eng->failed) region_note_failure(r, true);
 }
 
-/* Ends the record of a command, or of a slice of the cycle: what expired in it is told within it. */
+/* Ends the record of a command, or of a slice of the cycle; it includes expiry-stream's entries for what
+ * expired in it. */
 static ALWAYS_INLINE void close_record(struct region *r, u64 seed)
 {
     if (UNLIKELY(r->expiry_stream.noted.n)) tell_expired(r);
@@ -61,10 +62,10 @@ void region_expire_all(struct region *r)
     }
 }
 
-/* Time as commands see it. A wall clock that is set back a little (NTP at work)
- * makes it stand still; one that is set back for good is followed, but first
- * whatever is dead by the old time goes, so that nothing dead comes back. The
- * active cycle won't do for that: it may be off, and it leaves what died just now. */
+/* Sets the time that commands see. If the wall clock is set back a little (NTP), the time stands still; if it
+ * is set back further, the new time counts, but first everything dead by the old time is deleted, so that
+ * nothing dead comes back. The active cycle can't do that: it may be off, and it skips keys that died just
+ * now. */
 void region_begin(struct region *r, i64 now_ms)
 {
     i64 back = r->seen_ms - now_ms;
@@ -85,13 +86,14 @@ void region_advance(struct region *r, i64 now_ms)
 
 bool region_commit(struct region *r)
 {
-    /* The first region's engine keeps them, whichever region the command that changed them ran in. */
+    /* The first region's engine stores the functions, whichever region the command that changed them ran
+     * in. */
     bool functions = functions_changed(r->node) && r == r->node->regions.first;
     if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);
     if (kept) r->committed = r->journal.seq;
-    else r->journal.seq = r->committed; /* what was not kept leaves no gap */
+    else r->journal.seq = r->committed; /* numbers that were not kept leave no gap */
     r->doomed = false;
     if (UNLIKELY(functions)) functions_settle(r->node, kept);
     return kept;
@@ -110,9 +112,8 @@ void region_split(struct region *r, bool kept)
     r->eng->ops->begin(r->eng, r->eng->now_ms);
 }
 
-/* The storage failed. What was only read can be read again; a write may be half done, and
- * is given up with all of its tick. */
-static void note_failure(struct region *r, bool wrote)
+/* The storage failed. A read can be repeated; a write may be half done, so its whole tick is given up. */
+static void region_note_failure(struct region *r, bool wrote)
 {
     journal_abandon(&r->journal);
     r->eng->failed = false;
@@ -121,15 +122,14 @@ static void note_failure(struct region *r, bool wrote)
 
 /* -- running ------------------------------------------------------------------------ */
 
-/* Whether the arguments of the command that runs outlive its record: those of EXEC's and a script's commands
- * may not. */
+/* Whether the arguments of the running command outlive its record: those of commands of EXEC and scripts may
+ * not. */
 static bool arguments_stay(const struct region *r)
 {
     return r->node->depth == 1 && !r->node->script && !r->journal.open.lent.n;
 }
 
-/* A command that changed something and said nothing else is its own effect,
- * under its true name. */
+/* A command that changed something and stated no effect is its own effect, under its original name. */
 static void default_effect(struct region *r, struct ctx *c)
 {
     if (r->ks.dirty == c->dirty_before) return;
@@ -144,7 +144,7 @@ static void default_effect(struct region *r, struct ctx *c)
     c->argv[0] = sent;
 }
 
-/* What a command answered is worthless if the engine could not reach its storage. */
+/* If the engine could not reach its storage, the reply is replaced by an error. */
 static void replace_reply(struct reply *out, size_t mark)
 {
     out->out->n = mark;
@@ -153,7 +153,7 @@ static void replace_reply(struct reply *out, size_t mark)
 
 #define KEYS_TOGETHER 64
 
-/* A command of many keys: the engine can fetch them together. */
+/* For a command of many keys: the engine can fetch them together. */
 static void prefetch_keys(struct region *r, const struct ctx *c)
 {
     const struct key_spec *spec = &c->cmd->specs[0];
@@ -187,7 +187,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     r->ks.only_reads = only_reads;
     r->node->depth--;
     if (UNLIKELY(r->eng->failed)) {
-        note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
+        region_note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
         replace_reply(q->out, mark);
     }
 }
@@ -202,14 +202,14 @@ static struct ctx make_ctx(struct region *r, const struct request *q)
     };
 }
 
-/* What a client reads is left as it is where nothing can be stored, and in a replica, which is a copy. */
+/* A read does not change its key where nothing can be stored, nor in a replica, which is a copy. */
 static bool keeps_nothing(const struct region *r)
 {
     return r->node->refuse_writes || expiry_follows(r->mode);
 }
 
-/* Asked last: what would be refused is refused at once. */
-static u32 hold(const struct region *r, const struct request *q, const struct command *cmd)
+/* Checked last: what would be refused is refused at once. */
+static u32 region_hold(const struct region *r, const struct request *q, const struct command *cmd)
 {
     u32 flags = cmd->run == cmd_exec ? multi_flags(q->session, cmd)
                                      : script_command_flags(r->node, cmd, q->argv);
@@ -232,7 +232,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec))
             multi_rejected(&c, mark, q->slot < SLOT_NONE);
-    } else if (LIKELY(!n->paused) || !(o->held = hold(r, q, c.cmd))) {
+    } else if (LIKELY(!n->paused) || !(o->held = region_hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
         else call(r, q, &c);
@@ -277,7 +277,7 @@ void region_call(struct region *r, const struct request *q, const struct command
 
 /* -- replaying ---------------------------------------------------------------------- */
 
-/* What a record, a file or a primary names can be run. */
+/* Whether a command of a record, a file or a primary can be run. */
 static bool runnable(const struct command *cmd, int argc)
 {
     return cmd && cmd->run && command_takes(cmd, argc);
@@ -285,10 +285,10 @@ static bool runnable(const struct command *cmd, int argc)
 
 static bool is_bracket(bytes name) { return bytes_is(name, "multi") || bytes_is(name, "exec"); }
 
-/* What was once published is nobody's news. */
-static bool is_message(bytes name) { return bytes_is(name, "publish") || bytes_is(name, "spublish"); }
+/* Messages in a file or record are not published again. */
+static bool region_is_message(bytes name) { return bytes_is(name, "publish") || bytes_is(name, "spublish"); }
 
-/* HDEL does not see dead fields, but the primary deletes them by HDEL: so they go here. */
+/* HDEL does not see dead fields, but the primary deletes them by HDEL: so they are deleted here. */
 static void reap_fields(struct region *r, const struct ctx *c)
 {
     struct key_ref ref;
@@ -300,7 +300,7 @@ static void reap_fields(struct region *r, const struct ctx *c)
 static err apply_one(struct region *r, const struct request *q)
 {
     struct ctx c = make_ctx(r, q);
-    if (is_bracket(q->argv[0]) || is_message(q->argv[0])) return OK;
+    if (is_bracket(q->argv[0]) || region_is_message(q->argv[0])) return OK;
     c.cmd = admit_resolve(command_find(q->argv[0]), q, &c);
     if (!runnable(c.cmd, q->argc)) return ERR_SYNTAX;
     reap_fields(r, &c);
@@ -341,7 +341,7 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     return e == ERR_AGAIN ? ERR_SYNTAX : e;
 }
 
-/* Redis writes PFCOUNT, too: a read that leaves its result in the key. */
+/* Redis also writes PFCOUNT, a read that caches its result in the key. */
 static bool belongs_in_files(const struct command *cmd)
 {
     const u32 leaves = CMD_READONLY | CMD_MAY_REPLICATE;
@@ -365,13 +365,13 @@ void region_replay(struct region *r, const struct request *q, struct outcome *o)
     c.cmd = admit_resolve(command_find(q->argv[0]), q, &c);
     *o = (struct outcome){.cmd = c.cmd, .rejected = true};
     if (!runnable(c.cmd, q->argc) || !belongs_in_files(c.cmd)) {
-        o->rejected = !is_message(q->argv[0]); /* it may stand among the changes of a transaction */
+        o->rejected = !region_is_message(q->argv[0]); /* it may be among the changes of a transaction */
         return;
     }
     o->rejected = false;
     reap_fields(r, &c);
     call_replayed(r, q, &c);
-    journal_close(&r->journal, r->ks.now_ms, c.seed); /* only its number: there is no sink */
+    journal_close(&r->journal, r->ks.now_ms, c.seed); /* advances its number only: there is no sink */
     o->failed = q->out->errors != errors;
 }
 
@@ -390,7 +390,7 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     if (!runnable(c.cmd, q->argc)) return;
     o->rejected = false;
     if (UNLIKELY(r->node->evictor.maxmemory) && admit_eviction(r))
-        (void)evict_as_needed(&r->node->evictor, &r->ks); /* OOM is no answer to a primary */
+        (void)evict_as_needed(&r->node->evictor, &r->ks); /* a primary can't be answered with OOM */
     r->obeys = true;
     call_replayed(r, q, &c);
     r->obeys = false;
@@ -398,7 +398,7 @@ void region_follow(struct region *r, const struct request *q, struct outcome *o)
     close_record(r, c.seed);
 }
 
-/* A snapshot has to have a long stream first, before it can be written to. */
+/* A snapshot must save a long stream before it can be appended to. */
 static bool expiry_stream_waits(struct region *r)
 {
     return UNLIKELY(expiry_stream_on(&r->expiry_stream)) &&
@@ -409,7 +409,7 @@ bool region_expire_step(struct region *r)
 {
     bool more = expiry_follows(r->mode) ? own_keys_step(&r->own, &r->ks)
                            : !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
-    if (UNLIKELY(r->eng->failed)) note_failure(r, true);
+    if (UNLIKELY(r->eng->failed)) region_note_failure(r, true);
     close_record(r, 0);
     return more;
 }

@@ -5,7 +5,7 @@
 
 static bool has_all_slots(u32 from, u32 to) { return from == 0 && to == REGION_SLOTS - 1; }
 
-/* So far the first region has all slots, or there is none: from now on a table says. */
+/* So far `first` has all slots, or there is no region: from now on a table is used. */
 static void region_map_spread(struct region_map *m)
 {
     if (m->of_slot) return;
@@ -13,7 +13,7 @@ static void region_map_spread(struct region_map *m)
     for (u32 i = 0; i < REGION_SLOTS; i++) m->of_slot[i] = m->first;
 }
 
-/* Commands reach the data of all regions through the ring of their keyspaces. */
+/* Links the keyspaces of all regions into a ring, through which commands reach the data of all of them. */
 static void region_map_link(const struct region_map *m)
 {
     for (u32 i = 0; i < m->count; i++) m->all[i]->ks.next = &m->all[(i + 1) % m->count]->ks;

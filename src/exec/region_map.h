@@ -21,15 +21,15 @@ struct region;
 
 struct region_map {
     struct region *first;    /* all[0]; NULL: there is none */
-    struct region **of_slot; /* for each slot its region, or NULL; or no table: `first` has all slots */
+    struct region **of_slot; /* the region of each slot, or NULL; no table: `first` has all slots */
     struct region **all;     /* in the order they were added */
     u32 count, cap;
 };
 
-/* Adds a region that has the slots from `from` to `to`, both included. Slots that another region had are its
- * no longer. */
+/* Adds a region that has the slots from `from` to `to`, both included. They are taken from the regions that
+ * had them. */
 void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to);
-void region_map_remove(struct region_map *m, struct region *r); /* its slots are nobody's */
+void region_map_remove(struct region_map *m, struct region *r); /* its slots become unassigned */
 void region_map_release(struct region_map *m);
 
 /* NULL: no region of this node has the slot. */
@@ -38,15 +38,15 @@ static inline struct region *region_map_at(const struct region_map *m, u32 slot)
     return m->of_slot ? m->of_slot[slot] : m->first;
 }
 
-/* The only one there is. */
+/* The only region. */
 static inline struct region *region_map_only(const struct region_map *m)
 {
     CHECK(m->count == 1);
     return m->first;
 }
 
-/* Runs what follows for each region: struct region *r; REGIONS_EACH(&n->regions, r) … The map may not
- * change meanwhile. */
+/* Runs the following statement for each region: struct region *r; REGIONS_EACH(&n->regions, r) … The map may
+ * not change meanwhile. */
 #define REGIONS_EACH(map, r) \
     for (u32 region_i = 0; region_i < (map)->count && ((r) = (map)->all[region_i], true); region_i++)
 

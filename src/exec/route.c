@@ -22,7 +22,7 @@ i32 route_slot(const struct command *cmd, int argc, const bytes *argv)
         keys = mem_alloc((size_t)n * sizeof *keys);
         command_keys(cmd, argc, argv, keys, n);
     }
-    i32 slot = slot_of_keys(keys, n, argv); /* invalid arguments have no keys: the command says so */
+    i32 slot = slot_of_keys(keys, n, argv); /* invalid arguments have no keys: the command reports it */
     if (keys != few) mem_free(keys);
     return slot;
 }
@@ -33,7 +33,7 @@ i32 route_join(i32 a, i32 b)
     return b == SLOT_NONE ? a : SLOT_CROSS;
 }
 
-/* The command a request names, as region_run will resolve it; NULL: it will be refused as unknown or with too
+/* The command a request names, resolved as region_run does; NULL: it will be refused as unknown or with too
  * few arguments. */
 static const struct command *route_command(const struct node *n, const struct request *q)
 {

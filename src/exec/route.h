@@ -20,21 +20,21 @@
 #define ROUTE_CROSSSLOT "CROSSSLOT Keys in request don't hash to the same slot"
 #define ROUTE_UNSERVED "CLUSTERDOWN Hash slot not served"
 
-/* What request.slot holds beside slots. */
+/* Values of request.slot that are not slots. */
 enum { SLOT_NONE = -1, SLOT_CROSS = -2, SLOT_UNSERVED = -3 };
 
 /* The slot of a resolved command's keys; SLOT_NONE: it has none; SLOT_CROSS: they are in several. */
 i32 route_slot(const struct command *cmd, int argc, const bytes *argv);
 
-/* The slot of two requests that are to run together: either may be SLOT_NONE. */
+/* The slot of two requests that run together: either may be SLOT_NONE. */
 i32 route_join(i32 a, i32 b);
 
-/* Sets q->slot; returns the region the request runs in, also if it will be refused there (admit). Cluster
+/* Sets q->slot; returns the region the request runs in, even if it will be refused there (admit). Cluster
  * mode only. */
 struct region *route_request(struct node *n, struct request *q);
 
-/* A command that a script calls; *slot is the script's so far. NULL: it may use its keys; else the text of an
- * error. Cluster mode only. */
+/* For a command that a script calls; *slot is the script's so far. NULL: it may use its keys; else the text
+ * of an error. Cluster mode only. */
 const char *route_script_call(const struct region *r, i32 *slot, bool any_slot, const struct command *cmd,
                               int argc, const bytes *argv);
 

@@ -1,5 +1,5 @@
-/* A table of the keys anybody waits for, each with its line of waiters. A key leaves the table with its last
- * waiter, unless it is ready: then with its turn. */
+/* A table of the keys with waiters, each with its queue. A key leaves the table with its last waiter or, if
+ * it is ready, after it was served. */
 #include "exec/waiters.h"
 
 #include "exec/region.h"
@@ -7,12 +7,12 @@
 
 struct waited_key {
     struct named_key at;
-    struct wait_place *first, *last; /* the line */
+    struct wait_place *first, *last; /* the queue */
     struct waited_key *next_ready;
-    bool ready;                      /* it is among the ready ones … */
-    bool served;                     /* … or has its turn */
-    u32 count[TYPE_STREAM + 1];      /* those in line, by what they wait for … */
-    u32 even_gone;                   /* … and those whom any change concerns */
+    bool ready;                      /* it is in the ready list … */
+    bool served;                     /* … or being served */
+    u32 count[TYPE_STREAM + 1];      /* waiters in the queue, by the type they wait for … */
+    u32 even_gone;                   /* … and those that any change concerns */
 };
 
 void waiters_init(struct waiters *all, u64 seed) { key_table_init(&all->keys, seed); }
@@ -30,13 +30,13 @@ static void drop_unwanted(struct waiters *all, struct waited_key *k)
     if (!k->first && !k->ready && !k->served) key_table_drop(&all->keys, &k->at);
 }
 
-/* -- standing in line ------------------------------------------------------------------------ */
+/* -- queueing -------------------------------------------------------------------------------- */
 
-static void join(struct waiters *all, struct waiter *w, bytes name)
+static void waiters_join(struct waiters *all, struct waiter *w, bytes name)
 {
     struct waited_key *k = key_table_find(&all->keys, w->db, name);
     if (!k) k = key_table_add(&all->keys, w->db, name, sizeof *k);
-    if (k->last && k->last->who == w) return; /* named twice: it has just come */
+    if (k->last && k->last->who == w) return; /* named twice: it was just added */
     struct wait_place *p = &w->places[w->count++];
     *p = (struct wait_place){.who = w, .key = k, .prev = k->last};
     if (k->last) k->last->next = p;
@@ -63,7 +63,7 @@ struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void 
     struct waiters *all = &r->waiters;
     struct waiter *w = mem_alloc(sizeof *w + (size_t)what->count * sizeof *w->places);
     *w = (struct waiter){.region = r, .client = client, .what = what, .db = db};
-    for (int i = 0; i < what->count; i++) join(all, w, what->argv[what->first + i]);
+    for (int i = 0; i < what->count; i++) waiters_join(all, w, what->argv[what->first + i]);
     all->of_type[what->type]++;
     if (all->count++ == 0) region_listen(r, LISTEN_WAIT, true);
     return w;
@@ -80,7 +80,7 @@ void waiters_remove(struct waiter *w)
     if (--all->count == 0) region_listen(r, LISTEN_WAIT, false);
 }
 
-/* -- what happened --------------------------------------------------------------------------- */
+/* -- changes --------------------------------------------------------------------------------- */
 
 static enum value_type type_at(struct region *r, u32 db, bytes name)
 {
@@ -89,8 +89,8 @@ static enum value_type type_at(struct region *r, u32 db, bytes name)
     return found ? ref.type : TYPE_NONE;
 }
 
-/* Looked at when it changes, not when it is served: that decides the order in which keys are served. So does,
- * in Redis, that it is of no matter for which key somebody waits for such a value. */
+/* Checked when the key changes, not when it is served: that decides the order in which keys are served. As in
+ * Redis, it does not matter for which key a waiter waits for this type. */
 static void consider(struct region *r, struct waited_key *k, enum value_type now)
 {
     struct waiters *all = &r->waiters;
@@ -116,8 +116,7 @@ void waiters_flushing(struct region *r, u32 db)
         if (k->at.db == db) consider(r, k, TYPE_NONE);
 }
 
-/* The commands that wait now wait for what has taken the key's place. That may be dead: it is deleted when
- * they are served. */
+/* Waiters now wait for the value that was swapped in. It may be dead: it is deleted when they are served. */
 void waiters_swapped(struct region *r, u32 a, u32 b)
 {
     struct table_iter it = {0};
@@ -138,7 +137,7 @@ static struct waited_key *next_ready(struct waiters *all)
     return k;
 }
 
-/* As type_at, but a dead key is deleted, as by any command that looks for it. */
+/* Like type_at, but deletes a dead key, as any command that looks it up does. */
 static enum value_type type_to_serve(struct region *r, const struct waited_key *k)
 {
     struct key_ref ref;
@@ -147,14 +146,14 @@ static enum value_type type_to_serve(struct region *r, const struct waited_key *
     return found ? ref.type : TYPE_NONE;
 }
 
-/* Until nothing is left of what they wait for. Serving may make the key ready anew: then it has another
+/* Serves the queue until the key has nothing left. Serving may make the key ready again: then it gets another
  * turn. */
 static void serve_line(struct region *r, struct waited_key *k, waiter_fn serve, void *arg)
 {
     enum value_type now = type_to_serve(r, k);
     for (struct wait_place *p = k->first, *next; p && (k->count[now] || k->even_gone); p = next) {
         struct waiter *w = p->who;
-        next = p->next; /* another's: each has one place in a line */
+        next = p->next; /* another one's: each waiter is once in a queue */
         if ((w->what->type != now && !w->what->even_gone) || !serve(arg, w, k->at.name)) continue;
         waiters_remove(w);
         now = type_at(r, k->at.db, k->at.name);

@@ -1,9 +1,12 @@
-/* Who waits for which key, and which keys may have something for them.
+/* Commands that wait for keys, and the keys that may have something for them.
  *
- * First come, first served: the waiters of a key stand in the order in which they came. A key that anybody
- * waits for becomes ready when it changes and holds a type of value that anybody waits for, at most once
- * until it is served; keys are served in the order in which they became ready. Serving may make others ready
- * (BLMOVE): it ends when none is. */
+ * First come, first served: a key's waiters are queued in the order in which they came. A key with waiters
+ * becomes ready when it changes and holds a type of value that any waiter waits for, at most once until it is
+ * served; keys are served in the order in which they became ready. Serving may make others ready (BLMOVE): it
+ * ends when none is.
+ *
+ * A *waiter* is a command here; the server's side, the connection, is called *blocked*
+ * (server/client/block.h). */
 #ifndef MAYFLY_EXEC_WAITERS_H
 #define MAYFLY_EXEC_WAITERS_H
 
@@ -13,16 +16,16 @@
 struct region;
 struct waited_key;
 
-/* One place in the line before a key. */
+/* A waiter's place in the queue of one key. */
 struct wait_place {
     struct waiter *who;
     struct waited_key *key;
-    struct wait_place *prev, *next; /* of the key's */
+    struct wait_place *prev, *next; /* in the key's queue */
 };
 
 struct waiter {
-    struct region *region;   /* which has all its keys */
-    void *client;            /* the caller's */
+    struct region *region;   /* the one that has all its keys */
+    void *client;            /* for the caller */
     struct waiting *what;
     u32 db;
     u32 count;
@@ -30,26 +33,26 @@ struct waiter {
 };
 
 struct waiters { /* one per region */
-    struct table keys;       /* struct waited_key by name: those anybody waits for, once per database */
+    struct table keys;       /* struct waited_key by name: keys with waiters, once per database */
     u32 count;               /* waiters … */
-    u32 of_type[TYPE_STREAM + 1]; /* … by what they wait for */
-    u32 even_gone;           /* keys that somebody waits for whom any change concerns */
-    struct waited_key *ready, *ready_tail; /* in the order of becoming so */
+    u32 of_type[TYPE_STREAM + 1]; /* … by the type they wait for */
+    u32 even_gone;           /* keys with a waiter that any change concerns, even deletion */
+    struct waited_key *ready, *ready_tail; /* in the order in which they became ready */
 };
 
 void waiters_init(struct waiters *all, u64 seed);
-void waiters_release(struct waiters *all); /* when nobody waits any more */
+void waiters_release(struct waiters *all); /* when there are no waiters any more */
 u32 waiters_ready(const struct waiters *all); /* how many keys are ready: its part of node.keys_ready */
 
-/* Puts somebody in line before all keys of `what`, which is taken over. */
+/* Queues a waiter for all keys of `what`, which is taken over. */
 struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void *client);
 
-/* Takes it out of all lines, and frees it and what it waited for. */
+/* Removes it from all queues, and frees it with w->what. */
 void waiters_remove(struct waiter *w);
 
-/* Offers the ready keys of a region (node.keys_ready counts those of all) to those who wait for them, until
- * no key is ready. `serve` runs w->what again for this key (region_retry). True: it was answered, and will be
- * removed; it may not remove anybody itself. Not within a command. */
+/* Offers the ready keys of a region (node.keys_ready counts those of all regions) to their waiters, until no
+ * key is ready. `serve` runs w->what again for this key (region_retry). True: it was answered, and will be
+ * removed; `serve` itself may not remove waiters. Not within a command. */
 typedef bool (*waiter_fn)(void *arg, struct waiter *w, bytes key);
 void waiters_serve(struct region *r, waiter_fn serve, void *arg);
 
