@@ -72,7 +72,7 @@ static enum expiry_mode expiry_mode(const struct server *s)
         return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES
                                                                               : EXPIRY_REPLICA;
     /* While data is missing or no write can be kept, neither could the DEL of a dead key. */
-    return n->loading || n->refuse_writes || server_stands_still(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
+    return n->loading || n->refuse_writes || server_holds_changes(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
 }
 
 /* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction

@@ -166,7 +166,7 @@ static const u8 *msgpack_take(struct input *in, size_t n)
     return p;
 }
 
-static u64 take_number(struct input *in, size_t size)
+static u64 msgpack_take_number(struct input *in, size_t size)
 {
     const u8 *p = msgpack_take(in, size);
     u64 n = 0;
@@ -177,7 +177,7 @@ static u64 take_number(struct input *in, size_t size)
 static i64 take_signed(struct input *in, size_t size)
 {
     u32 unused = 64 - 8 * (u32)size;
-    return (i64)(take_number(in, size) << unused) >> unused;
+    return (i64)(msgpack_take_number(in, size) << unused) >> unused;
 }
 
 static void get_string(struct input *in, size_t n)
@@ -211,7 +211,7 @@ static void get_map(struct input *in, size_t n)
 
 static void get_float(struct input *in)
 {
-    u32 image = (u32)take_number(in, 4);
+    u32 image = (u32)msgpack_take_number(in, 4);
     float f;
     memcpy(&f, &image, sizeof f);
     lua_pushnumber(in->L, f);
@@ -219,7 +219,7 @@ static void get_float(struct input *in)
 
 static void get_double(struct input *in)
 {
-    u64 image = take_number(in, 8);
+    u64 image = msgpack_take_number(in, 8);
     double d;
     memcpy(&d, &image, sizeof d);
     lua_pushnumber(in->L, d);
@@ -234,21 +234,21 @@ static void get_tagged(struct input *in, u8 tag)
     case 0xc2: case 0xc3: lua_pushboolean(L, tag == 0xc3); return;
     case 0xca: get_float(in); return;
     case 0xcb: get_double(in); return;
-    case 0xcc: lua_pushnumber(L, (double)take_number(in, 1)); return;
-    case 0xcd: lua_pushnumber(L, (double)take_number(in, 2)); return;
-    case 0xce: lua_pushnumber(L, (double)take_number(in, 4)); return;
+    case 0xcc: lua_pushnumber(L, (double)msgpack_take_number(in, 1)); return;
+    case 0xcd: lua_pushnumber(L, (double)msgpack_take_number(in, 2)); return;
+    case 0xce: lua_pushnumber(L, (double)msgpack_take_number(in, 4)); return;
     case 0xcf: /* Redis reads these as signed, too */
     case 0xd3: lua_pushnumber(L, (double)take_signed(in, 8)); return;
     case 0xd0: lua_pushnumber(L, (double)take_signed(in, 1)); return;
     case 0xd1: lua_pushnumber(L, (double)take_signed(in, 2)); return;
     case 0xd2: lua_pushnumber(L, (double)take_signed(in, 4)); return;
-    case 0xd9: get_string(in, take_number(in, 1)); return;
-    case 0xda: get_string(in, take_number(in, 2)); return;
-    case 0xdb: get_string(in, take_number(in, 4)); return;
-    case 0xdc: get_array(in, take_number(in, 2)); return;
-    case 0xdd: get_array(in, take_number(in, 4)); return;
-    case 0xde: get_map(in, take_number(in, 2)); return;
-    case 0xdf: get_map(in, take_number(in, 4)); return;
+    case 0xd9: get_string(in, msgpack_take_number(in, 1)); return;
+    case 0xda: get_string(in, msgpack_take_number(in, 2)); return;
+    case 0xdb: get_string(in, msgpack_take_number(in, 4)); return;
+    case 0xdc: get_array(in, msgpack_take_number(in, 2)); return;
+    case 0xdd: get_array(in, msgpack_take_number(in, 4)); return;
+    case 0xde: get_map(in, msgpack_take_number(in, 2)); return;
+    case 0xdf: get_map(in, msgpack_take_number(in, 4)); return;
     default: luaL_error(L, "Bad data format in input.");
     }
 }

@@ -168,7 +168,7 @@ static bytes take_line(bytes *in)
     return line;
 }
 
-static bytes take_bulk(bytes *in, i64 n)
+static bytes convert_take_bulk(bytes *in, i64 n)
 {
     bytes b = bytes_of(in->p, (size_t)n);
     *in = bytes_of(in->p + n + 2, in->n - (size_t)n - 2);
@@ -256,8 +256,8 @@ static void push_counted(lua_State *L, char type, i64 n, bytes *in)
         return;
     }
     switch (type) {
-    case '$': push_bytes(L, take_bulk(in, n)); break;
-    case '=': push_verbatim(L, take_bulk(in, n)); break;
+    case '$': push_bytes(L, convert_take_bulk(in, n)); break;
+    case '=': push_verbatim(L, convert_take_bulk(in, n)); break;
     case '%': push_keyed(L, in, n, "map", true); break;
     case '~': push_keyed(L, in, n, "set", false); break;
     case '|': push_without_attributes(L, in, n); break;

@@ -28,8 +28,8 @@ static COLD void count_rejected(struct server *s, struct conn *c, const struct r
                                 const struct command *cmd)
 {
     s->stats.commands[cmd->id].rejected++;
-    migrate_forget(c); /* it may not end what it began */
-    if (s->monitor_count && cmd->run == cmd_exec) /* MULTI was shown: it is over */
+    migrate_forget(c); /* it may not finish what it began */
+    if (s->monitor_count && cmd->run == cmd_exec) /* MONITOR has shown MULTI, so it shows its end */
         monitor_feed(s, c, cmd, q->argc, q->argv);
 }
 
@@ -50,7 +50,7 @@ void account_request(struct server *s, struct conn *c, const struct request *q, 
     if (UNLIKELY(o->cmd->run == cmd_flushall)) s->persist.flushed |= !o->failed;
 }
 
-void account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+void account_deferred(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
                   i64 usec_before, i64 usec)
 {
     struct command_stats *stats = &s->stats.commands[o->cmd->id];

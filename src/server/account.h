@@ -1,4 +1,4 @@
-/* What is counted and shown of commands: INFO's statistics, the slow log, LATENCY, MONITOR, errors. */
+/* Counting and showing commands: INFO's statistics, the slow log, LATENCY, MONITOR, errors. */
 #ifndef MAYFLY_SERVER_ACCOUNT_H
 #define MAYFLY_SERVER_ACCOUNT_H
 
@@ -9,7 +9,7 @@ void account_request(struct server *s, struct conn *c, const struct request *q, 
                      i64 usec);
 
 /* Counts what a blocked command did when it was served; its call was counted when it began. */
-void account_late(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
+void account_deferred(struct server *s, struct conn *c, const struct request *q, const struct outcome *o,
                   i64 usec_before, i64 usec);
 
 /* An event of LATENCY, if it took as long as latency-monitor-threshold says. */

@@ -1,8 +1,7 @@
 /* CONFIG GET, SET, REWRITE, RESETSTAT and HELP.
  *
- * CONFIG SET of several directives happens as a whole or not at all: everything
- * that can be refused is refused before anything changes; what fails later is
- * undone by setting the values from before again. */
+ * CONFIG SET of several directives is atomic: everything that can be refused is refused before anything
+ * changes; a later failure is undone by setting the previous values again. */
 #include <errno.h>
 
 #include "base/alloc.h"
@@ -18,7 +17,7 @@ struct shown {
     size_t count;
 };
 
-static void show(struct shown *s, const struct directive *d, bytes name, bool by_alias)
+static void config_show(struct shown *s, const struct directive *d, bytes name, bool by_alias)
 {
     bool *seen = (by_alias ? s->alias : s->name) + (d - config_at(0));
     if (*seen) return;
@@ -37,8 +36,8 @@ static void show_matching(struct shown *s, bytes pattern)
         const struct directive *d = config_at(i);
         bytes name = bytes_str(d->name), alias = bytes_str(d->alias);
         if (d->flags & CONFIG_HIDDEN) continue;
-        if (glob_match(pattern, name, true)) show(s, d, name, false);
-        if (alias.n && glob_match(pattern, alias, true)) show(s, d, alias, true);
+        if (glob_match(pattern, name, true)) config_show(s, d, name, false);
+        if (alias.n && glob_match(pattern, alias, true)) config_show(s, d, alias, true);
     }
 }
 
@@ -59,13 +58,13 @@ void cmd_config_get(struct ctx *c)
         bool by_alias = false;
         const struct directive *d = NULL;
         if (is_pattern(c->argv[i])) show_matching(&s, c->argv[i]);
-        else if ((d = config_find(c->argv[i], &by_alias))) show(&s, d, c->argv[i], by_alias);
+        else if ((d = config_find(c->argv[i], &by_alias))) config_show(&s, d, c->argv[i], by_alias);
     }
     reply_map_at(c->out, mark, s.count);
     mem_free(s.name);
 }
 
-/* -- SET: what can be refused beforehand ------------------------------------------------------ */
+/* -- SET: checks before anything changes ----------------------------------------------------- */
 
 struct change {
     const struct directive *d;
@@ -98,7 +97,7 @@ static bool repeated(const struct changes *all, u32 at)
     return false;
 }
 
-static void refuse(struct ctx *c, const char *name, bytes why)
+static void config_refuse(struct ctx *c, const char *name, bytes why)
 {
     reply_errorf(c->out, "ERR CONFIG SET failed (possibly related to argument '%s') - %.*s", name,
                  (int)why.n, why.p);
@@ -114,8 +113,8 @@ static bool stays(const struct ctx *c, const struct change *ch)
     return same;
 }
 
-/* Names all directives; false: the first problem has been replied. */
-static bool admit(struct ctx *c, struct changes *all)
+/* Finds all directives; false: the first problem has been replied. */
+static bool config_admit(struct ctx *c, struct changes *all)
 {
     for (u32 i = 0; i < all->n; i++) {
         struct change *ch = &all->v[i];
@@ -139,14 +138,14 @@ static bool admit(struct ctx *c, struct changes *all)
             why = "can't set protected config";
         else if (repeated(all, i)) why = "duplicate parameter";
         if (why) {
-            refuse(c, ch->name, bytes_str(why));
+            config_refuse(c, ch->name, bytes_str(why));
             return false;
         }
     }
     return true;
 }
 
-/* -- SET: putting values into force ------------------------------------------------------------ */
+/* -- SET: applying values -------------------------------------------------------------------- */
 
 static bool differs(const struct config *config, const struct change *ch)
 {
@@ -186,14 +185,14 @@ static bool renew_tls(struct server *s, struct buf *why)
     return ok;
 }
 
-/* The steps that can fail. Each is taken once, for the first change that asks for it. */
+/* The steps that can fail. Each is done once, for the first change that needs it. */
 static bool take_steps(struct server *s, const struct changes *all, u32 *failed, struct buf *why)
 {
     u32 taken = 0;
     for (u32 i = 0; i < all->n; i++) {
         const struct change *ch = &all->v[i];
         u32 steps = ch->d->flags & (CONFIG_LISTEN | CONFIG_FILES | CONFIG_TLS) & ~taken;
-        if (steps && !differs(&s->config, ch)) steps &= CONFIG_TLS; /* the file of that name may be another */
+        if (steps && !differs(&s->config, ch)) steps &= CONFIG_TLS; /* its contents may have changed */
         if (!steps) continue;
         taken |= steps;
         *failed = i;
@@ -217,7 +216,7 @@ static void undo(struct server *s, const struct changes *all, u32 set)
     buf_release(&ignored);
 }
 
-/* All values, then the steps; false: everything is as before, and all->v[*failed] is why. */
+/* Sets all values, then does the steps; false: everything is as before, and all->v[*failed] is why. */
 static bool set_all(struct server *s, const struct changes *all, u32 *failed, struct buf *why)
 {
     for (u32 i = 0; i < all->n; i++) {
@@ -240,7 +239,7 @@ static bool set_all(struct server *s, const struct changes *all, u32 *failed, st
     return false;
 }
 
-/* What a user should hear of although the command succeeded. */
+/* Logs problems of which the user should know although the command succeeded. */
 static void warn_of(struct server *s, const struct changes *all)
 {
     u64 used = evictor_used(&s->node.evictor);
@@ -259,7 +258,7 @@ static void warn_of(struct server *s, const struct changes *all)
     }
 }
 
-static void remember(const struct config *config, struct changes *all)
+static void config_remember(const struct config *config, struct changes *all)
 {
     for (u32 i = 0; i < all->n; i++) {
         buf_append_str(&all->v[i].before, ""); /* never NULL */
@@ -267,8 +266,8 @@ static void remember(const struct config *config, struct changes *all)
     }
 }
 
-/* Passwords must not get into the slow log, also if another argument was wrong. */
-static void redact(struct ctx *c)
+/* Keeps passwords out of the slow log, even if another argument was wrong. */
+static void config_redact(struct ctx *c)
 {
     for (int i = 2; i + 1 < c->argc; i += 2) {
         const struct directive *d = config_find(c->argv[i], NULL);
@@ -287,17 +286,17 @@ void cmd_config_set(struct ctx *c)
     }
     struct changes all = {.n = (u32)(c->argc - 2) / 2};
     all.v = mem_zalloc(all.n * sizeof *all.v);
-    if (!admit(c, &all)) goto out;
-    remember(&s->config, &all);
+    if (!config_admit(c, &all)) goto out;
+    config_remember(&s->config, &all);
     if (set_all(s, &all, &failed, &why)) {
         server_apply_config(s);
         warn_of(s, &all);
         reply_ok(c->out);
     } else {
-        refuse(c, all.v[failed].name, buf_bytes(&why));
+        config_refuse(c, all.v[failed].name, buf_bytes(&why));
     }
 out:
-    redact(c);
+    config_redact(c);
     for (u32 i = 0; i < all.n; i++) buf_release(&all.v[i].before);
     mem_free(all.v);
     buf_release(&why);

@@ -19,14 +19,14 @@ struct loader {
     struct config *config;
     struct buf *why;
     u32 depth;
-    bool command_line; /* what is read now are the arguments, a line each */
+    bool command_line; /* the lines being read are the arguments */
 };
 
 static bool load_path(struct loader *l, const char *path);
 
 /* -- lines ---------------------------------------------------------------------------- */
 
-/* Accepted without a word, as Redis does: they had a meaning once. */
+/* Accepted silently, as in Redis: they had a meaning once. */
 static bool is_obsolete(bytes name)
 {
     return bytes_is(name, "list-max-ziplist-entries") || bytes_is(name, "list-max-ziplist-value") ||
@@ -60,7 +60,7 @@ static bool load_words(struct loader *l, u32 n, const bytes *w, struct buf *why)
     return false;
 }
 
-static bytes trim(const char *p, const char *end)
+static bytes config_trim(const char *p, const char *end)
 {
     static const char blank[] = " \t\r\n";
     while (p < end && *p && strchr(blank, *p)) p++;
@@ -112,7 +112,7 @@ static bool load_text(struct loader *l, bytes text)
     const char *p = text.p, *end = text.p + text.n;
     for (u32 number = 1; p < end; number++) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
-        bytes line = trim(p, nl ? nl : end);
+        bytes line = config_trim(p, nl ? nl : end);
         if (line.n && *line.p != '#' && !load_line(l, number, line)) return false;
         p = nl ? nl + 1 : end;
     }
@@ -121,7 +121,7 @@ static bool load_text(struct loader *l, bytes text)
 
 /* -- files -------------------------------------------------------------------------------- */
 
-static bool read_file(const char *path, struct buf *text, struct buf *why)
+static bool config_read_file(const char *path, struct buf *text, struct buf *why)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && config_slurp(fd, text);
@@ -140,7 +140,7 @@ static bool load_file(struct loader *l, const char *path)
     l->depth++;
     bool command_line = l->command_line;
     l->command_line = false; /* --include FILE */
-    bool ok = read_file(path, &text, l->why) && load_text(l, buf_bytes(&text));
+    bool ok = config_read_file(path, &text, l->why) && load_text(l, buf_bytes(&text));
     l->command_line = command_line;
     l->depth--;
     buf_release(&text);
@@ -161,7 +161,7 @@ static bool load_path(struct loader *l, const char *path)
 
 /* -- the command line ------------------------------------------------------------------------ */
 
-/* Whether this argument names a directive and nothing else: "--port", not "--port 1". */
+/* Whether this argument is a directive without a value: "--port", not "--port 1". */
 static bool is_bare(const char *arg)
 {
     struct request_parser p;
@@ -173,9 +173,9 @@ static bool is_bare(const char *arg)
 
 static bool is_option(const char *arg) { return arg[0] == '-' && arg[1] == '-'; }
 
-/* Turns the arguments from argv[at] on into lines. A bare --directive takes the
- * next argument as its value whatever it looks like; only --save, whose value
- * scripts leave out when it is empty, is content without. */
+/* Turns the arguments from argv[at] on into lines. A bare --directive takes the next argument as its value
+ * whatever it looks like; except --save, whose value may be missing, because scripts omit it when it is
+ * empty. */
 static void options_to_lines(int at, int argc, char **argv, struct buf *out)
 {
     bool wants_value = false;
@@ -245,7 +245,7 @@ bool config_read_args(struct config *c, int argc, char **argv, struct buf *why)
     if (at < argc && is_dash(argv[argc - 1])) from_stdin = true, argc--;
     options_to_lines(at, argc, argv, &options);
 
-    if (c->file.n && !read_file(c->file.p, &text, why)) goto out;
+    if (c->file.n && !config_read_file(c->file.p, &text, why)) goto out;
     if (from_stdin && !config_slurp(STDIN_FILENO, &text)) {
         config_fail(why, "Fatal error, can't read standard input: %s", strerror(errno));
         goto out;

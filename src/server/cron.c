@@ -8,13 +8,13 @@
 #define MUCH_FREED (1u << 20)
 #define PURGE_FOR_MS 3000
 #define PURGE_EVERY_MS 5
-#define WATCHDOG_LEAST_MS 250 /* the loop calls it ten times a second, or a little less often */
+#define WATCHDOG_LEAST_MS 250 /* the loop runs it ten times a second, or a little less often */
 #define TENTH_US 95000 /* a little less than 100 ms: timers are not exact */
 
 static void decay(uv_work_t *w UNUSED) { mem_decay(); }
 static void decayed(uv_work_t *w, int status UNUSED) { ((struct server *)w->data)->purging = false; }
 
-/* Free pages go back to the kernel on another thread: it needs a millisecond for 10 MB. */
+/* Returns free pages to the kernel on another thread: it takes a millisecond per 10 MB. */
 static void give_back(struct server *s)
 {
     s->purge_work.data = s;
@@ -28,8 +28,8 @@ static void on_purge(uv_timer_t *t)
     if (uv_now(&s->loop) >= s->purge_until) uv_timer_stop(t);
 }
 
-/* After much was freed, they go little by little: the allocator spreads it over a second,
- * but only while it is called. */
+/* After much was freed, pages are returned gradually: the allocator spreads it over a second, but only while
+ * it is called. */
 static void look_at_memory(struct server *s)
 {
     u64 used = evictor_used(&s->node.evictor);
@@ -50,11 +50,11 @@ static void every_second(struct server *s)
     net_retry_accept(&s->net);
     metrics_cron(s->metrics);
     users_next_try(s);
-    give_back(s); /* what came and went between two looks at memory, or on other threads */
+    give_back(s); /* what was freed between two checks, or on other threads */
 }
 
-/* Ten times a second at most, so that what is compared with the time before is compared over
- * the same time whatever hz is. */
+/* At most ten times a second, so that comparisons with the previous time span the same interval whatever hz
+ * is. */
 static void every_tenth(struct server *s)
 {
     i64 now_us = clock_mono_us();

@@ -1,4 +1,4 @@
-/* What happens every 1/hz second. */
+/* Periodic work, every 1/hz second. */
 #ifndef MAYFLY_SERVER_CRON_H
 #define MAYFLY_SERVER_CRON_H
 

@@ -1,5 +1,5 @@
-/* See daemon.h. systemd is spoken to without its library: a notification is one
- * datagram to the socket that $NOTIFY_SOCKET names. */
+/* See daemon.h. systemd is notified without its library: a notification is one datagram to the socket that
+ * $NOTIFY_SOCKET names. */
 #include "server/daemon.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ bool daemon_begin(struct config *c, const struct log *log)
     return go_to_background(log);
 }
 
-/* -- ready, and the end ------------------------------------------------------------------------ */
+/* -- ready, and stopping --------------------------------------------------------------------- */
 
 static void write_pidfile(const struct config *c, const struct log *log)
 {

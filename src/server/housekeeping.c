@@ -12,7 +12,7 @@ static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 static bool may_expire(const struct server *s, const struct region *r)
 {
     return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
-           (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_stands_still(s) &&
+           (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_holds_changes(s) &&
            !s->shutting_down; /* what was saved is the end */
 }
 
@@ -91,7 +91,7 @@ void housekeeping_run(struct server *s, bool idle)
     struct region *r;
     bool more = false, evicting = false;
     REGIONS_EACH(map, r) more |= expire_some(s, r, idle);
-    if (UNLIKELY(s->node.evictor.unfinished) && !s->node.loading && !server_stands_still(s))
+    if (UNLIKELY(s->node.evictor.unfinished) && !s->node.loading && !server_holds_changes(s))
         REGIONS_EACH(map, r) evicting |= region_evict_step(r);
     if (UNLIKELY(!node_settled(&s->node))) server_commit(s, COMMIT_HOUSEKEEPING);
     s->reclaim_pending = 0;

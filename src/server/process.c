@@ -1,5 +1,5 @@
-/* The title takes the place of the arguments and the environment, which the kernel has put one behind the
- * other on the stack, and whose bytes /proc/PID/cmdline shows. */
+/* The title replaces the arguments and the environment, which are adjacent on the stack, and whose bytes
+ * /proc/PID/cmdline shows. */
 #include "server/process.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ extern char **environ;
 
 /* -- the title ----------------------------------------------------------------------------------------- */
 
-/* Where the strings that follow each other without a gap end. */
+/* The end of the strings that are adjacent in memory. */
 static char *end_of_strings(char *at, char **strings)
 {
     for (; *strings; strings++)
@@ -29,7 +29,7 @@ static bool move_environment(void)
     while (environ[n]) n++;
     char **moved = calloc(n + 1, sizeof *moved);
     for (size_t i = 0; moved && i < n; i++) moved[i] = strdup(environ[i]);
-    if (moved) environ = moved; /* libc's from now on: never freed, as it may be in use anywhere */
+    if (moved) environ = moved; /* libc uses it from now on: never freed */
     return moved;
 }
 
@@ -38,7 +38,7 @@ void process_init(struct process *p, int argc, char **argv)
     if (argc < 1 || !argv[0]) return;
     char *end = end_of_strings(end_of_strings(argv[0], argv), environ);
     const char *slash = strrchr(argv[0], '/');
-    p->name = strdup(argv[0]); /* libc's, too, from now on: it is not freed either */
+    p->name = strdup(argv[0]); /* libc uses it, too: not freed either */
     if (!p->name || !move_environment()) return;
     program_invocation_name = p->name;
     program_invocation_short_name = slash ? p->name + (slash + 1 - argv[0]) : p->name;
@@ -74,7 +74,7 @@ static void put_variable(const struct server *s, bytes name, struct buf *to)
     /* server-mode: no cluster, no sentinel */
 }
 
-/* The template was checked when it was set: every '{' begins a variable, but for "{{". */
+/* The template was checked when it was set: every '{' begins a variable, except in "{{". */
 static void expand(const struct server *s, struct buf *to)
 {
     bytes t = buf_bytes(&s->config.proc_title_template);
@@ -116,7 +116,7 @@ static bool read_score(int *score)
     return ok;
 }
 
-static bool write_score(int score)
+static bool process_write_score(int score)
 {
     char text[16];
     int n = snprintf(text, sizeof text, "%d", score), fd = open(OOM_FILE, O_WRONLY | O_CLOEXEC);
@@ -127,7 +127,7 @@ static bool write_score(int score)
     return ok;
 }
 
-/* What there was before is remembered, so that `no` brings it back and relative values always have the same
+/* The original value is remembered, so that `no` restores it and relative values always have the same
  * base. */
 void process_apply_role(struct server *s)
 {
@@ -139,7 +139,7 @@ void process_apply_role(struct server *s)
     int score = (int)c->oom_score_adj_values[replication_is_replica(&s->repl)];
     if (!wanted) score = p->oom_before;
     else if (strcmp(c->oom_score_adj.p, "absolute")) score += p->oom_before;
-    if (known && write_score(MAX(MIN(score, 1000), -1000))) p->oom_adjusted = wanted;
+    if (known && process_write_score(MAX(MIN(score, 1000), -1000))) p->oom_adjusted = wanted;
     else log_line(&s->log, LOG_WARNING, "Unable to set oom_score_adj to %d: %s", score, strerror(errno));
 }
 

@@ -1,5 +1,4 @@
-/* What scripts need of the server: a clock, the log, and somebody who answers others while one of them takes
- * too long. */
+/* What scripts need from the server: a clock, the log, and serving other clients while one takes too long. */
 #include "server/script_host.h"
 
 #include "base/clock.h"
@@ -10,16 +9,16 @@
 #include "server/tick.h"
 #include "server/client/users.h"
 
-#define SERVE_EVERY_US 10000 /* how often others are served … */
-#define SERVE_SHARE 10       /* … unless that took more than this part of the time */
+#define SERVE_EVERY_US 10000 /* how often other clients are served … */
+#define SERVE_SHARE 10       /* … unless that took more than 1/SERVE_SHARE of the time */
 #define AUTH_EVERY_US 1000000
 #define LOOK_EVERY_US 10000
-#define STOP_AFTER_US 100000 /* a signal leaves a script that has changed nothing so long */
+#define STOP_AFTER_US 100000 /* on a signal, a script that has changed nothing may run this long */
 
 static i64 now_us(void *owner UNUSED) { return clock_mono_us(); }
 static i64 cpu_us(void *owner UNUSED) { return clock_thread_us(); }
 
-static void show(void *owner, int argc, const bytes *argv)
+static void script_host_show(void *owner, int argc, const bytes *argv)
 {
     struct server *s = owner;
     const struct net_request *running = s->monitor_count ? net_running(&s->net) : NULL;
@@ -32,7 +31,8 @@ static void log_text(void *owner, int level, const char *text)
     log_line(&s->log, (enum log_level)level, "%s", text);
 }
 
-/* As cron, which does not run meanwhile: who is to end the script may have to log in first. */
+/* Like cron, which does not run meanwhile: a client that wants to kill the script may have to authenticate
+ * first. */
 static void let_log_in(struct server *s, i64 at_us)
 {
     if (at_us - s->script_auth_us < AUTH_EVERY_US) return;
@@ -42,16 +42,17 @@ static void let_log_in(struct server *s, i64 at_us)
 
 /* -- signals ---------------------------------------------------------------------------------------- */
 
-/* Whether what a script did can be left out of what is kept. A snapshot of what is in memory has it. */
+/* Whether the changes of a script can be left out of what is saved. A snapshot of the memory includes
+ * them. */
 static bool can_undo(const struct server *s)
 {
     const struct region *r = s->node.script->c->region;
     return r->eng->caps.durable || s->persist.aof_state == AOF_IS_ON || expiry_follows(r->mode);
 }
 
-/* A script has changed something, and does not end. The server does, at once: no client may see half of what
- * it did. Where that can't be undone it is kept as it would be after an error, also by replicas; so it is if
- * the server can't end just now (its files are not complete): cron tries again. */
+/* A script has changed something, and does not end. The server ends at once: no client may see half of its
+ * changes. Where they can't be undone they are kept as after an error, by replicas, too. The same if the
+ * server can't end at the moment (its files are not complete): cron tries again. */
 static void end_within(struct server *s)
 {
     u32 how = server_signal_means(s, s->stop_signal) | SHUTDOWN_NOW;
@@ -64,8 +65,8 @@ static void end_within(struct server *s)
              undo ? "undone" : "kept");
 }
 
-/* A signal asks for the server's end: a script that has changed nothing is stopped, one that has may finish
- * within half of shutdown-timeout. One that a primary sent may not stop halfway either. */
+/* A signal asks the server to end: a script that has changed nothing is stopped, one that has may finish
+ * within half of shutdown-timeout. One from the primary must not stop halfway either. */
 static void heed_signal(struct server *s, i64 now_us)
 {
     struct script_run *run = s->node.script;
@@ -81,7 +82,7 @@ static void end_with_server(struct server *s)
     if (s->shutting_down) s->node.script->stopped = s->node.script->dropped = true;
 }
 
-static void look(void *owner)
+static void script_host_look(void *owner)
 {
     struct server *s = owner;
     i64 now_us = clock_mono_us();
@@ -94,7 +95,7 @@ static void look(void *owner)
 
 /* -- other clients ---------------------------------------------------------------------------------- */
 
-static void serve(void *owner)
+static void script_host_serve(void *owner)
 {
     struct server *s = owner;
     i64 start = clock_mono_us();
@@ -128,7 +129,12 @@ struct script_usage script_usage(const struct server *s)
 void script_host_apply(struct server *s)
 {
     s->node.host = (struct script_host){
-        .now_us = now_us, .cpu_us = cpu_us, .look = look, .serve = serve, .begins = show, .log = log_text,
+        .now_us = now_us,
+        .cpu_us = cpu_us,
+        .look = script_host_look,
+        .serve = script_host_serve,
+        .begins = script_host_show,
+        .log = log_text,
         .busy_after_ms = s->config.busy_reply_threshold,
         .memory = (u64)s->config.script_memory_limit,
     };

@@ -3,14 +3,14 @@
 
 #include "server/server.h"
 
-/* What scripts and functions take: the interpreters, and what is kept beside them. */
+/* Memory of scripts and functions: the interpreters, and what is kept outside them. */
 struct script_usage {
     u64 eval_vm, eval, cached;
     u64 functions_vm, functions, function_count, libraries;
 };
 struct script_usage script_usage(const struct server *s);
 
-/* Puts the configuration of scripts into force. */
+/* Applies the configuration of scripts. */
 void script_host_apply(struct server *s);
 
 #endif

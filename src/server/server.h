@@ -152,7 +152,7 @@ void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no
 
 /* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the
  * storage, catch up. */
-static inline bool server_stands_still(const struct server *s)
+static inline bool server_holds_changes(const struct server *s)
 {
     return s->pause_until_ms || replication_frozen(&s->repl) || s->throttle.holding;
 }

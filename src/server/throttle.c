@@ -4,9 +4,9 @@
 #include "repl/link.h"
 #include "server/server.h"
 
-#define POLL_MS 5              /* how often a full backlog is looked at */
-#define BURST_US 2000          /* writes may run so much too early: timers are that coarse */
-#define WAIT_MAX_US 10000      /* the most that one tick's writes make the next wait, but at full pressure */
+#define POLL_MS 5              /* how often a full backlog is checked */
+#define BURST_US 2000          /* writes may run this much too early: timers are that coarse */
+#define WAIT_MAX_US 10000      /* the most that one tick's writes delay the next, except at full pressure */
 #define RATE_LEAST (8u << 20)  /* bytes a second */
 #define SAMPLE_US 50000
 #define RATE_OVER_US 1000000   /* the rate follows what is written over about this time */
@@ -15,9 +15,9 @@
 
 static const struct disk_ops *disk_of(const struct server *s) { return node_engine(&s->node)->ops->disk; }
 
-/* What is written as fast as it was lately keeps pressure where it is or lets it change slowly. So at half
- * pressure writers may go on at that rate, at less they may go faster, up to twice, and at more slower, down
- * to nothing. As the rate follows, they come to the rate at which pressure stays. */
+/* Writing at the recent rate keeps pressure where it is, or changes it slowly. So at half pressure writers
+ * may continue at that rate, at less they may go up to twice as fast, and at more slower, down to nothing. As
+ * the rate follows, they converge to the rate at which pressure stays. */
 static u64 allowed_rate(const struct throttle *t, u32 pressure)
 {
     return MAX(t->rate, RATE_LEAST) * 2 * (DISK_PRESSURE_MAX - pressure) / DISK_PRESSURE_MAX + 1;
@@ -45,7 +45,7 @@ static void charge(struct throttle *t, u64 bytes, u32 pressure, i64 now_us)
     t->next_us = MIN(MAX(t->next_us, now_us) + cost_us, now_us + WAIT_MAX_US);
 }
 
-/* Errors are told at once: if writes are refused, nobody waits for that. */
+/* Errors are replied at once: if writes are refused, none is held back. */
 static bool must_hold(struct server *s, u32 pressure, i64 now_us)
 {
     if (!pressure || disk_of(s)->refuses_writes(node_engine(&s->node))) return false;
@@ -70,7 +70,7 @@ static void set_holding(struct server *s, bool holding, i64 now_us)
         "has details");
 }
 
-static void look(struct server *s, bool measure, i64 now_us)
+static void throttle_look(struct server *s, bool measure, i64 now_us)
 {
     struct throttle *t = &s->throttle;
     u64 written = disk_of(s)->bytes_written(node_engine(&s->node));
@@ -85,11 +85,11 @@ void throttle_begin_tick(struct server *s)
     struct throttle *t = &s->throttle;
     if (!node_engine(&s->node)->caps.durable) return;
     if (!t->holding && t->charged == disk_of(s)->bytes_written(node_engine(&s->node))) return;
-    look(s, false, s->tick_us);
+    throttle_look(s, false, s->tick_us);
 }
 
-/* Those that waited longest come first. As many as the rate allows, so that not all of them run into the same
- * wait again with each turn. */
+/* Those that waited longest come first, as many as the rate allows, so that not all of them are held back
+ * again in each turn. */
 static void resume_some(struct server *s)
 {
     struct throttle *t = &s->throttle;
@@ -99,10 +99,10 @@ static void resume_some(struct server *s)
     if (s->repl.link) follow_resume(s->repl.link);
 }
 
-static void on_time(uv_timer_t *timer)
+static void throttle_on_timer(uv_timer_t *timer)
 {
     struct server *s = timer->data;
-    look(s, true, clock_mono_us());
+    throttle_look(s, true, clock_mono_us());
     if (!s->throttle.holding) resume_some(s);
     throttle_end_tick(s);
 }
@@ -114,7 +114,7 @@ void throttle_end_tick(struct server *s)
     i64 wait_us = t->next_us - clock_mono_us();
     bool full = t->holding && disk_of(s)->write_pressure(node_engine(&s->node), false) == DISK_PRESSURE_MAX;
     u64 ms = full ? POLL_MS : wait_us > 0 ? (u64)(wait_us / 1000) + 1 : 1;
-    uv_timer_start(&t->timer, on_time, ms, 0);
+    uv_timer_start(&t->timer, throttle_on_timer, ms, 0);
 }
 
 void throttle_info(const struct server *s, struct buf *out)

@@ -187,7 +187,7 @@ void tick_run(struct net *n, u32 at)
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
-    s->node.paused = server_stands_still(s);
+    s->node.paused = server_holds_changes(s);
     node_run(&s->node, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);

@@ -7,17 +7,18 @@
 
 void server_tick(struct net *n); /* net's on_tick */
 
-/* Runs one of the tick's requests. While a script runs too long, those of others (net_serve_busy): they are
- * told BUSY, or run if they may. */
+/* Runs one of the tick's requests or, while a script runs too long, one of another client (net_serve_busy):
+ * that is answered BUSY, or run if it may. */
 void tick_run(struct net *n, u32 at);
 
-/* CLIENT REPLY: what was written from `mark` on may have to be taken back. `before` is the mode it was in. */
+/* CLIENT REPLY: drops what was written from `mark` on, if it must not be sent. `before` is the mode before
+ * the request. */
 void tick_filter_reply(struct conn *c, size_t mark, enum session_reply before);
 
-/* The node's on_nested: what ran within EXEC or a script counts and shows as a request of its client. */
+/* The node's on_nested: counts and shows what ran within EXEC or a script like a request of its client. */
 void tick_nested(void *owner, const struct request *q, const struct outcome *o);
 
-/* The node's holds: what CLIENT PAUSE, FAILOVER and a storage that is behind keep waiting. */
+/* The node's holds: whether CLIENT PAUSE, FAILOVER or write pressure holds the request back. */
 u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, bool may_write);
 
 #endif

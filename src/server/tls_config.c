@@ -1,4 +1,4 @@
-/* TLS as the configuration has it. Connections that are open keep what they were opened with. */
+/* Applies the TLS configuration. Open connections keep the one they were opened with. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -41,7 +41,7 @@ bool server_apply_tls(struct server *s, struct buf *why)
     return true;
 }
 
-/* At most one line a second: anybody can fail as often as they like. */
+/* At most one line a second, because anybody can cause them. */
 void server_no_tls(struct net *n, struct conn *c, const char *why)
 {
     struct server *s = n->owner;

@@ -1,5 +1,5 @@
-/* --help, --version and --check. As with redis-server they count as the first argument
- * only, so that a later one of the same spelling stays a value. */
+/* --help, --version and --check. As in redis-server they count only as the first argument, so that a later
+ * one of the same spelling stays a value. */
 #include "server/usage.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ bool usage_wanted(int argc, char **argv, int *exit_code)
     if (argc < 2) return false;
     *exit_code = 0;
     if (!strcmp(argv[1], "-v") || !strcmp(argv[1], "--version")) {
-        /* Scripts read redis-server's fields. */
+        /* Scripts parse redis-server's fields. */
         printf("Redis server v=%s sha=00000000:0 malloc=%s bits=64 build=0 mayfly=%s\n", REDIS_VERSION,
                mem_allocator_name(), MAYFLY_VERSION);
         return true;

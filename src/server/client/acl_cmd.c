@@ -3,14 +3,14 @@
 #include "command/commands.h"
 #include "server/client/users.h"
 
-#define LOG_SHOWN 10         /* entries that ACL LOG shows unless told */
+#define LOG_SHOWN 10         /* entries that ACL LOG shows by default */
 #define GENPASS_BITS 256
 #define GENPASS_MAX 4096
 
 /* -- users ----------------------------------------------------------------------------------------- */
 
-/* Rules hold passwords, which MONITOR and the slow log are not to show. The texts stay where they are. */
-static void redact(struct ctx *c)
+/* Rules contain passwords, which MONITOR and the slow log must not show. The texts stay where they are. */
+static void acl_redact(struct ctx *c)
 {
     for (int i = 2; i < c->argc; i++) c->argv[i] = BYTES_LIT("(redacted)");
 }
@@ -24,7 +24,7 @@ void cmd_acl_setuser(struct ctx *c)
         reply_ok(c->out);
     else reply_errorf(c->out, "ERR %.*s", (int)why.n, why.p);
     buf_release(&why);
-    redact(c);
+    acl_redact(c);
 }
 
 void cmd_acl_deluser(struct ctx *c)
@@ -34,7 +34,7 @@ void cmd_acl_deluser(struct ctx *c)
     for (int i = 2; i < c->argc; i++) {
         if (!bytes_eq(c->argv[i], BYTES_LIT(ACL_DEFAULT_NAME))) continue;
         reply_error(c->out, "ERR The 'default' user cannot be removed");
-        redact(c);
+        acl_redact(c);
         return;
     }
     for (int i = 2; i < c->argc; i++) {
@@ -44,7 +44,7 @@ void cmd_acl_deluser(struct ctx *c)
         deleted++;
     }
     reply_int(c->out, deleted);
-    redact(c);
+    acl_redact(c);
 }
 
 void cmd_acl_whoami(struct ctx *c)
@@ -119,7 +119,7 @@ static void reply_selector(struct ctx *c, const struct acl_selector *s)
 void cmd_acl_getuser(struct ctx *c)
 {
     const struct acl_user *u = acl_find(&c->server->acl, c->argv[2]);
-    redact(c);
+    acl_redact(c);
     if (!u) {
         reply_null(c->out);
         return;
@@ -184,14 +184,14 @@ void cmd_acl_genpass(struct ctx *c)
     }
     size_t digits = (size_t)(bits + 3) / 4;
     if (uv_random(NULL, NULL, random, sizeof random, 0, NULL)) {
-        reply_error(c->out, "ERR the system has no random numbers"); /* from anything less it would be none */
+        reply_error(c->out, "ERR the system has no random numbers"); /* no weaker source will do */
         return;
     }
     for (size_t i = 0; i < digits; i++) text[i] = "0123456789abcdef"[random[i / 2] >> (i % 2 * 4) & 15];
     reply_bulk(c->out, bytes_of(text, digits));
 }
 
-/* The command that clients mean by these words; NULL: none. */
+/* The command that clients call by these words; NULL: none. */
 static const struct command *find_request(const struct node *n, int argc, const bytes *argv)
 {
     const struct command *cmd = node_find(n, argv[0]);
@@ -259,7 +259,7 @@ void cmd_acl_save(struct ctx *c)
 
 /* -- LOG ------------------------------------------------------------------------------------------------ */
 
-static void reply_entry(struct ctx *c, const struct acl_entry *e)
+static void acl_log_reply_entry(struct ctx *c, const struct acl_entry *e)
 {
     static const char *const reasons[] = {"", "command", "key", "auth", "channel"};
     static const char *const contexts[] = {"toplevel", "multi", "lua", "module"};
@@ -302,7 +302,7 @@ void cmd_acl_log(struct ctx *c)
     if (c->argc == 3 && !ctx_int(c, c->argv[2], &count)) return;
     count = MIN(MAX(count, 0), (i64)l->count);
     reply_array(c->out, (size_t)count);
-    for (const struct acl_entry *e = l->newest; count--; e = e->older) reply_entry(c, e);
+    for (const struct acl_entry *e = l->newest; count--; e = e->older) acl_log_reply_entry(c, e);
 }
 
 void cmd_acl_help(struct ctx *c)

@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 
 #define TOGETHER_MS 60000
-#define LOOK_BACK 10      /* so many entries are compared with a new one */
-#define SHOWN_MAX 4096    /* a name or key longer than that is cut: clients choose them */
+#define LOOK_BACK 10      /* a new entry is compared with this many */
+#define SHOWN_MAX 4096    /* a longer name or key is cut: clients choose them */
 
 static void unlink_entry(struct acl_log *l, struct acl_entry *e)
 {
@@ -13,7 +13,7 @@ static void unlink_entry(struct acl_log *l, struct acl_entry *e)
     l->count--;
 }
 
-static void push(struct acl_log *l, struct acl_entry *e)
+static void acl_log_push(struct acl_log *l, struct acl_entry *e)
 {
     e->newer = NULL;
     e->older = l->newest;
@@ -30,7 +30,7 @@ static void free_entry(struct acl_entry *e)
     mem_free(e);
 }
 
-static struct acl_entry *find(const struct acl_log *l, const struct acl_entry *like)
+static struct acl_entry *acl_log_find(const struct acl_log *l, const struct acl_entry *like)
 {
     int steps = LOOK_BACK;
     for (struct acl_entry *e = l->newest; e && steps--; e = e->older) {
@@ -59,7 +59,7 @@ void acl_log_add(struct acl_log *l, u64 max_len, i64 now_ms, enum acl_denial den
     *e = (struct acl_entry){.denial = denial, .where = where, .created_ms = now_ms, .time_ms = now_ms};
     buf_append(&e->what, what.p, MIN(what.n, SHOWN_MAX));
     buf_append(&e->user, user.p, MIN(user.n, SHOWN_MAX));
-    struct acl_entry *known = find(l, e);
+    struct acl_entry *known = acl_log_find(l, e);
     l->denied[denial]++;
     if (known) {
         free_entry(e);
@@ -72,6 +72,6 @@ void acl_log_add(struct acl_log *l, u64 max_len, i64 now_ms, enum acl_denial den
     }
     e->client = client;
     e->count++;
-    push(l, e);
+    acl_log_push(l, e);
     acl_log_trim(l, max_len);
 }

@@ -1,4 +1,4 @@
-/* ACL LOG: what users tried and may not do. The same within a minute is one entry with a count. */
+/* ACL LOG: denied attempts of users. Repetitions within a minute are one entry with a count. */
 #ifndef MAYFLY_SERVER_CLIENT_ACL_LOG_H
 #define MAYFLY_SERVER_CLIENT_ACL_LOG_H
 

@@ -1,5 +1,5 @@
-/* A connection that waits is held by HOLD_BLOCKED and has a struct blocked, which knows its place in the
- * lines of exec/waiters.h, and in the heap of times. Whatever ends the wait goes through unblock(). */
+/* A blocked connection is held back by HOLD_BLOCKED and has a struct blocked, which has its waiter
+ * (exec/waiters.h) and its place in the heap of timeouts. Every end of the wait goes through unblock(). */
 #include "server/client/block.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 #include "server/tick.h"
 
 struct blocked {
-    struct heap_node time; /* key 0: it waits for ever */
+    struct heap_node time; /* key 0: no timeout */
     struct conn *conn;
     struct waiter *waiter;
     const struct command *cmd;
@@ -18,9 +18,9 @@ struct blocked {
 
 /* -- the end of a wait --------------------------------------------------------------------------- */
 
-static void on_time(uv_timer_t *t);
+static void block_on_timeout(uv_timer_t *t);
 
-/* The timer may be set too early: then it is set anew when it fires. */
+/* The timer may fire too early: then it is set again. */
 static void arm(struct server *s)
 {
     struct blocking *b = &s->blocking;
@@ -28,10 +28,10 @@ static void arm(struct server *s)
     if (!first || (b->timer_ms && b->timer_ms <= first->key)) return;
     b->timer_ms = first->key;
     i64 now = (i64)uv_now(&s->loop);
-    uv_timer_start(&b->timer, on_time, (u64)MAX(first->key - now, 0), 0);
+    uv_timer_start(&b->timer, block_on_timeout, (u64)MAX(first->key - now, 0), 0);
 }
 
-/* Leaves the lines to the caller. */
+/* The caller removes the waiter. */
 static void unblock(struct server *s, struct blocked *b)
 {
     struct conn *c = b->conn;
@@ -49,7 +49,7 @@ void block_forget(struct server *s, struct conn *c)
     unblock(s, c->blocked);
 }
 
-/* What was written to `out` after `mark` is the answer. Requests after it may run. */
+/* What was written to `out` after `mark` is the reply. Requests after it may run. */
 static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t mark)
 {
     if (out->errors) stats_error(&s->stats, bytes_of(out->out->p + mark, out->out->n - mark));
@@ -58,8 +58,8 @@ static void end_wait(struct server *s, struct conn *c, struct reply *out, size_t
     block_forget(s, c);
 }
 
-/* Answers with an error, or (NULL) with nothing. */
-static void answer(struct server *s, struct conn *c, const char *error)
+/* Replies with an error or, if it is NULL, with a null array. */
+static void block_answer(struct server *s, struct conn *c, const char *error)
 {
     if (c->closing) {
         block_forget(s, c);
@@ -72,21 +72,21 @@ static void answer(struct server *s, struct conn *c, const char *error)
     end_wait(s, c, &out, mark);
 }
 
-static void on_time(uv_timer_t *t)
+static void block_on_timeout(uv_timer_t *t)
 {
     struct server *s = t->data;
     struct heap *times = &s->blocking.times;
     s->blocking.timer_ms = 0;
     for (struct heap_node *first; (first = heap_first(times)) && first->key <= (i64)uv_now(&s->loop);)
-        answer(s, ((struct blocked *)(void *)first)->conn, NULL);
+        block_answer(s, ((struct blocked *)(void *)first)->conn, NULL);
     arm(s);
 }
 
 bool block_unblock(struct server *s, struct conn *c, bool with_error)
 {
     if (!c->blocked) return false;
-    s->stats.commands[c->blocked->cmd->id].failed++; /* as Redis counts it, either way */
-    answer(s, c, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
+    s->stats.commands[c->blocked->cmd->id].failed++; /* as Redis counts both cases */
+    block_answer(s, c, with_error ? "UNBLOCKED client unblocked via CLIENT UNBLOCK" : NULL);
     return true;
 }
 
@@ -107,13 +107,13 @@ void block_refuse_all(struct server *s)
 {
     for (struct conn *c = s->blocking.count ? s->net.conns : NULL; c; c = c->next) {
         if (!c->blocked) continue;
-        answer(s, c, "UNBLOCKED force unblock from blocking operation, instance state changed "
+        block_answer(s, c, "UNBLOCKED force unblock from blocking operation, instance state changed "
                      "(master -> replica?)");
         c->session.close_after_reply = true;
     }
 }
 
-/* -- its beginning ------------------------------------------------------------------------------- */
+/* -- the beginning of a wait ----------------------------------------------------------------- */
 
 void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 usec)
 {
@@ -126,7 +126,7 @@ void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 
     conn_block(&s->net, c, HOLD_BLOCKED);
     if (!o->waiting->timeout_ms) return;
     uv_update_time(&s->loop);
-    i64 now = (i64)uv_now(&s->loop) + 1; /* which has begun: nobody waits too short */
+    i64 now = (i64)uv_now(&s->loop) + 1; /* rounded up, so that no wait is too short */
     b->time.key = now + MIN(o->waiting->timeout_ms, INT64_MAX - now);
     b->time.tie = c->session.id;
     heap_add(&s->blocking.times, &b->time);
@@ -135,18 +135,18 @@ void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 
 
 /* -- serving ------------------------------------------------------------------------------------- */
 
-static void finish(struct server *s, struct blocked *b, const struct request *q, const struct outcome *o,
-                   size_t mark, i64 usec)
+static void block_finish(struct server *s, struct blocked *b, const struct request *q,
+                         const struct outcome *o, size_t mark, i64 usec)
 {
     struct conn *c = b->conn;
-    account_late(s, c, q, o, b->usec, usec);
+    account_deferred(s, c, q, o, b->usec, usec);
     tick_filter_reply(c, mark, c->session.reply_mode);
     conn_answer_deferred(c, c->out.n == mark);
     conn_answer_end(c, mark);
     unblock(s, b);
 }
 
-static bool serve(void *arg, struct waiter *w, bytes key)
+static bool block_serve_waiter(void *arg, struct waiter *w, bytes key)
 {
     struct server *s = arg;
     struct blocked *b = w->client;
@@ -168,7 +168,7 @@ static bool serve(void *arg, struct waiter *w, bytes key)
         c->deferred_wrote = true;
         primary_note_write(s, c);
     }
-    finish(s, b, &q, &o, mark, clock_mono_us() - start_us);
+    block_finish(s, b, &q, &o, mark, clock_mono_us() - start_us);
     return true;
 }
 
@@ -180,12 +180,12 @@ const struct waiting *block_served(const struct server *s)
 bool block_serve(struct server *s)
 {
     u32 before = s->blocking.count;
-    /* What made a key ready may have outlived it: EXEC, a script. */
+    /* The key may have died during the command that made it ready: EXEC, a script. */
     i64 now_ms = clock_wall_ms();
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
         region_advance(r, now_ms);
-        waiters_serve(r, serve, s);
+        waiters_serve(r, block_serve_waiter, s);
     }
     s->tick_us = clock_mono_us(); /* the next command has not run yet */
     return s->blocking.count != before;

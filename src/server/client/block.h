@@ -1,5 +1,6 @@
-/* Clients that wait for keys: BLPOP and its like, XREAD BLOCK. Who waits for what, exec/waiters.h knows;
- * here is when they are served, how long they wait, and what else ends it. */
+/* Blocked clients: connections whose command waits for keys (BLPOP and the like, XREAD BLOCK). exec/waiters.h
+ * knows which keys each waits for; this module decides when they are served, how long they wait, and what
+ * else ends it. */
 #ifndef MAYFLY_SERVER_CLIENT_BLOCK_H
 #define MAYFLY_SERVER_CLIENT_BLOCK_H
 
@@ -11,37 +12,37 @@
 struct conn;
 struct outcome;
 
-struct blocking { /* of the server */
-    u32 count;           /* clients that wait */
-    struct conn *served; /* whose command is being run again; NULL: nobody's */
-    struct heap times;   /* those that do so for a limited time, by its end */
+struct blocking { /* one per server */
+    u32 count;           /* blocked clients */
+    struct conn *served; /* its command is being run again; NULL: none is */
+    struct heap times;   /* those with a timeout, by its end */
     uv_timer_t timer;
-    i64 timer_ms;        /* what it is set to, of the loop's time; 0: it is not */
+    i64 timer_ms;        /* the loop's time it is set to; 0: it is not set */
 };
 
 void block_init(struct server *s);
 void block_release(struct server *s);
 
-/* What a connection asked for waits for keys (o->waiting is taken over): it is answered later. `usec` is how
- * long the command ran. */
+/* The connection's command waits for keys (o->waiting is taken over): it is answered later. `usec` is how
+ * long it ran. */
 void block_begin(struct server *s, struct conn *c, const struct outcome *o, i64 usec);
 
-/* Serves those whose keys are ready. Between two commands, within a tick. True: somebody was. */
+/* Serves clients whose keys are ready. Between two commands, within a tick. True: at least one was served. */
 bool block_serve(struct server *s);
 
 /* The command of blocking.served, which is not NULL. */
 const struct waiting *block_served(const struct server *s);
 
-/* It is gone, or was answered otherwise. */
+/* The connection is gone, or was answered otherwise. */
 void block_forget(struct server *s, struct conn *c);
 
-/* CLIENT UNBLOCK. False: it does not wait for keys. */
+/* CLIENT UNBLOCK. False: it is not blocked. */
 bool block_unblock(struct server *s, struct conn *c, bool with_error);
 
-/* The rules of its user have changed: if they no longer allow what it waits for, it is answered by NOPERM. */
+/* Its user's rules have changed: if they no longer allow the command, it is answered with NOPERM. */
 void block_recheck(struct server *s, struct conn *c);
 
-/* We are no primary any more: all are told so, and closed. */
+/* The server is no longer a primary: answers all with an error and closes them. */
 void block_refuse_all(struct server *s);
 
 #endif

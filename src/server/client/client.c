@@ -63,7 +63,7 @@ void cmd_client_id(struct ctx *c) { reply_int(c->out, (i64)c->session->id); }
 
 /* -- describing --------------------------------------------------------------------------- */
 
-/* The letters of its flags, as a text. */
+/* The letters of its flags. */
 static void print_flags(struct conn *c, char flags[FLAGS_MOST])
 {
     const struct session *s = &c->session;
@@ -181,7 +181,7 @@ static void end_pause(struct server *s)
 
 static void on_pause_over(uv_timer_t *t) { end_pause(t->data); }
 
-/* A pause under way is prolonged, never cut short. */
+/* A pause in progress is extended, never shortened. */
 static void pause_for(struct server *s, i64 ms)
 {
     uv_update_time(&s->loop);

@@ -12,7 +12,8 @@ i64 client_age_s(const struct conn *c);
 /* The line CLIENT LIST, CLIENT INFO and the log show for a connection. */
 void client_describe(struct conn *c, struct buf *out);
 
-/* Before that: the last command of this connection is the one that runs, or the EXEC or script around it. */
+/* To be called before: makes the running command, or the EXEC or script around it, the connection's last
+ * one. */
 void client_note_running(struct ctx *c);
 
 #endif

@@ -5,7 +5,7 @@
 #include "server/server.h"
 
 #define SMALLEST_LOG2 15
-#define LIMIT_LEAST (128u << 10) /* with less no client could talk to the server any more */
+#define LIMIT_LEAST (128u << 10) /* with less, no client could talk to the server */
 
 size_t client_memory(const struct conn *c)
 {
@@ -47,7 +47,7 @@ void client_evict_forget(struct server *s, struct conn *c)
     c->counted = 0;
 }
 
-static void count(struct server *s, struct conn *c)
+static void client_evict_count(struct server *s, struct conn *c)
 {
     struct client_evict *e = &s->client_evict;
     if (c->closing || c->class == CONN_REPLICA) {
@@ -63,7 +63,7 @@ static void count(struct server *s, struct conn *c)
     if (!c->session.no_evict) enter_bucket(e, c, bucket);
 }
 
-static void on_moved(struct net *n, struct conn *c) { count(n->owner, c); }
+static void on_moved(struct net *n, struct conn *c) { client_evict_count(n->owner, c); }
 
 /* -- evicting ------------------------------------------------------------------------------------------ */
 
@@ -79,16 +79,16 @@ static void evict(struct server *s, struct conn *c)
     conn_close(c);
 }
 
-/* What a bucket holds may have changed size since it was counted (a blocked client is served by another): it
- * is counted again before it goes. */
-static void on_prepare(uv_prepare_t *h)
+/* Connections of a bucket may have changed size since they were counted (a blocked client was served by
+ * another): they are counted again before they are closed. */
+static void client_evict_on_prepare(uv_prepare_t *h)
 {
     struct server *s = h->data;
     struct client_evict *e = &s->client_evict;
     for (u32 i = CLIENT_EVICT_BUCKETS; i-- && e->total >= e->limit;) {
         while (e->buckets[i] && e->total >= e->limit) {
             struct conn *c = e->buckets[i];
-            count(s, c);
+            client_evict_count(s, c);
             if (c->in_bucket && c->bucket == i && e->total >= e->limit) evict(s, c);
         }
     }
@@ -107,14 +107,14 @@ static u64 limit_of(const struct config *c)
     return limit > 0 ? (u64)MAX(limit, (i64)LIMIT_LEAST) : 0;
 }
 
-static void turn_on(struct server *s)
+static void client_evict_turn_on(struct server *s)
 {
     s->net.on_moved = on_moved;
-    uv_prepare_start(&s->client_evict.prepare, on_prepare);
-    for (struct conn *c = s->net.conns; c; c = c->next) count(s, c);
+    uv_prepare_start(&s->client_evict.prepare, client_evict_on_prepare);
+    for (struct conn *c = s->net.conns; c; c = c->next) client_evict_count(s, c);
 }
 
-static void turn_off(struct server *s)
+static void client_evict_turn_off(struct server *s)
 {
     s->net.on_moved = NULL;
     uv_prepare_stop(&s->client_evict.prepare);
@@ -127,8 +127,8 @@ void client_evict_apply_config(struct server *s)
     u64 before = e->limit;
     if (!e->started) return;
     e->limit = limit_of(&s->config);
-    if (e->limit && !before) turn_on(s);
-    else if (!e->limit && before) turn_off(s);
+    if (e->limit && !before) client_evict_turn_on(s);
+    else if (!e->limit && before) client_evict_turn_off(s);
 }
 
 void client_evict_start(struct server *s)

@@ -1,4 +1,4 @@
-/* CLIENT LIST and CLIENT KILL: connections by what they are. */
+/* CLIENT LIST and CLIENT KILL: selecting connections. */
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "server/client/client.h"
@@ -7,10 +7,10 @@ struct client_filter {
     u64 id;
     bool by_id, by_type, by_addr, by_laddr, by_user, skip_me;
     enum conn_class class;
-    bool by_link; /* TYPE master: the connection to our primary, which is none of net's (link_as_client) */
+    bool by_link; /* TYPE master: the connection to our primary, which is not one of net's (link_as_client) */
     bytes addr, laddr;
     const struct acl_user *user;
-    i64 age_s; /* at least */
+    i64 age_s; /* at least this old */
 };
 
 static bool matches(const struct client_filter *f, struct conn *c)
@@ -47,8 +47,8 @@ static bool matches_link(const struct client_filter *f, const struct link_client
     return !f->by_user && x->age_s >= f->age_s;
 }
 
-/* All connections, oldest first, which is in the order of their ids: net's list has the
- * newest first. The caller frees the array. */
+/* All connections, oldest first, which is the order of their ids: net's list has the newest first. The caller
+ * frees the array. */
 static struct conn **by_age(const struct net *n)
 {
     struct conn **v = mem_alloc(n->count * sizeof *v);
@@ -97,7 +97,7 @@ static void list_matching(struct ctx *c, const struct client_filter *f, struct c
     if (linked) describe_link(c, &link, out);
 }
 
-/* CLIENT LIST ID: those named, as often and in the order they are named. */
+/* CLIENT LIST ID: as often and in the order they are given. */
 static bool list_ids(struct ctx *c, struct conn *const *v, u32 n, struct buf *out)
 {
     struct link_client link;
@@ -135,7 +135,7 @@ void cmd_client_list(struct ctx *c)
     buf_release(&text);
 }
 
-/* False: replied why not. */
+/* False: an error was replied. */
 static bool parse_kill_option(struct ctx *c, bytes name, bytes value, struct client_filter *f)
 {
     i64 id;

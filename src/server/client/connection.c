@@ -8,7 +8,7 @@
 #include "server/client/monitor.h"
 #include "server/client/users.h"
 
-/* It must not be taken for the reply to something else. */
+/* In RESP2 a subscriber could take a plain reply for a message. */
 static void ping_subscriber(struct ctx *c)
 {
     reply_array(c->out, 2);
@@ -79,8 +79,8 @@ void cmd_time(struct ctx *c)
 
 /* -- authentication ------------------------------------------------------------------ */
 
-/* An argument that MONITOR and the slow log, which see argv later, are not to show. */
-static bytes take_secret(struct ctx *c, int at)
+/* Returns an argument and hides it from MONITOR and the slow log, which read argv later. */
+static bytes connection_take_secret(struct ctx *c, int at)
 {
     bytes secret = c->argv[at];
     c->argv[at] = BYTES_LIT("(redacted)");
@@ -93,8 +93,8 @@ void cmd_auth(struct ctx *c)
         ctx_syntax_error(c);
         return;
     }
-    bytes password = take_secret(c, c->argc - 1);
-    bytes user = c->argc == 3 ? take_secret(c, 1) : BYTES_LIT(ACL_DEFAULT_NAME);
+    bytes password = connection_take_secret(c, c->argc - 1);
+    bytes user = c->argc == 3 ? connection_take_secret(c, 1) : BYTES_LIT(ACL_DEFAULT_NAME);
     if (c->argc == 2 && acl_default(&c->server->acl)->nopass) {
         reply_error(c->out, "ERR AUTH <password> called without any password configured for the default "
                             "user. Are you sure your configuration is correct?");
@@ -103,13 +103,14 @@ void cmd_auth(struct ctx *c)
     if (users_log_in(c, user, password)) reply_ok(c->out);
 }
 
-/* The options take effect one by one: those before a bad one stay in force, as in Redis. */
+/* The options take effect one by one: those before an invalid one stay in force, as in Redis. */
 static bool hello_options(struct ctx *c)
 {
     for (int i = 2; i < c->argc; i++) {
         int more = c->argc - 1 - i;
         if (bytes_is(c->argv[i], "auth") && more >= 2) {
-            if (!users_log_in(c, take_secret(c, i + 1), take_secret(c, i + 2))) return false;
+            if (!users_log_in(c, connection_take_secret(c, i + 1), connection_take_secret(c, i + 2)))
+                return false;
             i += 2;
         } else if (bytes_is(c->argv[i], "setname") && more >= 1) {
             if (!client_set_name(c, c->argv[++i])) return false;

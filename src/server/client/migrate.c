@@ -1,4 +1,4 @@
-/* A migration: the conversation with the target. See migrate.h. */
+/* A migration: the protocol with the target. See migrate.h. */
 #include "server/client/migrate.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "exec/key_listeners.h"
 #include "server/server.h"
 
-#define LINE_MAX_BYTES (64u << 10) /* of an answer: more is no answer */
+#define LINE_MAX_BYTES (64u << 10) /* the longest valid reply line */
 
 /* -- life ---------------------------------------------------------------------------------------- */
 
@@ -35,19 +35,19 @@ static void migration_unref(struct migration *m)
     if (--m->open == 0 && !m->keys) migration_free(m);
 }
 
-static void on_closed(uv_handle_t *h) { migration_unref(h->data); }
+static void migration_on_closed(uv_handle_t *h) { migration_unref(h->data); }
 
 static void migration_close(struct migration *m, uv_handle_t *h)
 {
-    if (m->open && !uv_is_closing(h)) uv_close(h, on_closed);
+    if (m->open && !uv_is_closing(h)) uv_close(h, migration_on_closed);
 }
 
-/* The outcome is known; NULL: without an error, or with the one that is noted already. */
+/* The outcome is known; NULL: no error, or the one that is noted already. */
 static void migration_end(struct migration *m, const char *error)
 {
     if (m->stage == MIGRATE_DONE) return;
     if (error && !m->error[0]) snprintf(m->error, sizeof m->error, "%s", error);
-    if (m->stage == MIGRATE_CONNECT) uv_cancel((uv_req_t *)&m->resolve); /* if it is still waiting */
+    if (m->stage == MIGRATE_CONNECT) uv_cancel((uv_req_t *)&m->resolve); /* if it has not started */
     m->stage = MIGRATE_DONE;
     migration_close(m, (uv_handle_t *)&m->tcp);
     migration_close(m, (uv_handle_t *)&m->timer);
@@ -89,19 +89,19 @@ static void migration_lost(struct migration *m)
                                                  : "IOERR error or timeout reading to target instance");
 }
 
-static void on_time(uv_timer_t *t)
+static void migration_on_timeout(uv_timer_t *t)
 {
     struct migration *m = t->data;
     size_t unsent = m->stage == MIGRATE_CONNECT ? 0 : uv_stream_get_write_queue_size((uv_stream_t *)&m->tcp);
-    if (!m->heard && unsent >= m->unsent) {
+    if (!m->received && unsent >= m->unsent) {
         migration_lost(m);
         return;
     }
-    m->heard = false;
+    m->received = false;
     m->unsent = unsent;
 }
 
-/* -- the conversation ---------------------------------------------------------------------------- */
+/* -- the protocol ---------------------------------------------------------------------------- */
 
 static void on_written(uv_write_t *w, int status)
 {
@@ -114,7 +114,7 @@ static void migration_send(struct migration *m, struct buf *what)
 {
     uv_buf_t b = {.base = what->p, .len = what->n};
     m->unsent = what->n;
-    m->heard = true; /* the clock starts again */
+    m->received = true; /* the timeout starts again */
     if (uv_write(&m->write, (uv_stream_t *)&m->tcp, &b, 1, on_written)) migration_lost(m);
     else m->open++;
 }
@@ -126,8 +126,8 @@ static void note_refusal(struct migration *m, bytes line)
         snprintf(m->error, sizeof m->error, "ERR Target instance replied with error: %.*s", n, line.p + 1);
 }
 
-/* The keys are sent only when the target has taken the password and the database: in another one they would
- * be in the way. */
+/* The keys are sent only after the target accepted the password and the database: in another database they
+ * would be misplaced. */
 static void migration_answer(struct migration *m, bytes line)
 {
     bool refused = line.n && line.p[0] == '-';
@@ -158,7 +158,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *from UNUSED)
     if (n < 0) migration_lost(m);
     if (n <= 0) return;
     m->in.n += (size_t)n;
-    m->heard = true;
+    m->received = true;
     size_t used = 0;
     const char *end;
     while (m->stage != MIGRATE_DONE && (end = memchr(m->in.p + used, '\n', m->in.n - used))) {
@@ -191,7 +191,7 @@ static void on_connected(uv_connect_t *req, int status)
 {
     struct migration *m = req->data;
     bool done = m->stage == MIGRATE_DONE;
-    migration_unref(m); /* the handles are still there */
+    migration_unref(m); /* the handles still have references */
     if (done) return;
     if (status < 0 && m->next_address) {
         uv_close((uv_handle_t *)&m->tcp, on_refused_closed);
@@ -242,6 +242,6 @@ bool migration_start(struct migration *m, struct conn *c, const char *host, int 
     m->conn = c;
     c->migration = m;
     uv_update_time(loop);
-    uv_timer_start(&m->timer, on_time, (u64)m->timeout_ms, (u64)m->timeout_ms);
+    uv_timer_start(&m->timer, migration_on_timeout, (u64)m->timeout_ms, (u64)m->timeout_ms);
     return true;
 }

@@ -1,10 +1,10 @@
-/* MIGRATE: keys on their way to another server.
+/* MIGRATE: sends keys to another server.
  *
- * The request is run twice. The first run writes the keys down as RESTORE commands, watches them, and leaves
- * the rest to a migration, while the connection is held (HOLD_MIGRATE) and everybody else is served. When the
- * target has answered, or does not, the request is run again: it deletes those keys that the target has taken
- * and that nobody has changed meanwhile, and replies. So a write that comes in between is never lost: the key
- * stays then, and the reply says so.
+ * The request is run twice. The first run serializes the keys as RESTORE commands, watches them, and leaves
+ * the rest to a migration, while the connection is held back (HOLD_MIGRATE) and other clients are served.
+ * When the target has answered, or failed, the request is run again: it deletes the keys that the target has
+ * taken and that were not changed meanwhile, and replies. So a write in between is never lost: the key stays
+ * then, and the reply says so.
  *
  *   CONNECT → GREET (AUTH, SELECT) → RESTORE → DONE
  *
@@ -20,24 +20,24 @@
 struct conn;
 struct server;
 
-#define MIGRATE_ERROR_MAX 512 /* bytes of an error of the target that are passed on */
+#define MIGRATE_ERROR_MAX 512 /* bytes of the target's error that are passed on */
 
 struct migrated_key {
     struct buf name;
     struct watcher watcher;
-    bool taken; /* the target has said OK */
+    bool taken; /* the target replied OK */
 };
 
 struct migration {
     struct server *server;
-    struct conn *conn; /* NULL: it is gone, and nobody wants the outcome */
+    struct conn *conn; /* NULL: it is gone, and the outcome is not needed */
     enum { MIGRATE_CONNECT, MIGRATE_GREET, MIGRATE_RESTORE, MIGRATE_DONE } stage;
     i64 timeout_ms;    /* without any progress */
-    struct buf greeting, commands; /* what the target is sent, one after the other answer */
-    u32 greetings;     /* answers to `greeting` that are yet to come */
+    struct buf greeting, commands; /* sent to the target, the second after the first was answered */
+    u32 greetings;     /* replies to `greeting` still to come */
     struct migrated_key *keys;
     u32 count, answered;
-    bool distrusted;   /* what was sent may be a change that was not kept */
+    bool distrusted;   /* the keys may contain a change that was not kept */
     char error[MIGRATE_ERROR_MAX + 64]; /* "": none */
 
     uv_tcp_t tcp;
@@ -47,24 +47,25 @@ struct migration {
     uv_write_t write;
     struct addrinfo *addresses, *next_address;
     size_t unsent;     /* bytes, when the timer was last set */
-    bool heard;        /* … and since then something has come */
+    bool received;     /* … and something was received since then */
     struct buf in;
-    u32 open;          /* handles and requests that libuv still knows: it is freed with the last */
+    u32 open;          /* handles and requests that libuv still uses: it is freed with the last */
 };
 
-/* `keys` has room for so many; the caller fills them in, and what is to be sent, before migration_start. */
+/* `keys` has room for that many; the caller fills in the keys and the buffers before migration_start. */
 struct migration *migration_new(struct server *s, u32 keys);
 
-/* Begins to connect; the connection is resumed at the end. False: it can't even try, and `m` is as it was. */
+/* Begins to connect; the connection is resumed at the end. False: it can't even try, and `m` is unchanged. */
 NODISCARD bool migration_start(struct migration *m, struct conn *c, const char *host, int port);
 
-/* Ends it if it still runs, and forgets the keys. */
+/* Ends it if it is running, and drops the keys. */
 void migration_drop(struct migration *m);
 
-/* The same for the connection's, if it has one: it is gone, or was answered otherwise. */
+/* The same for the connection's migration, if it has one: the connection is gone, or was answered
+ * otherwise. */
 void migrate_forget(struct conn *c);
 
-/* A tick was not kept: keys that are on their way are not to be deleted. */
+/* A tick was not kept: keys that are being sent must not be deleted. */
 void migrate_distrust(struct server *s);
 
 #endif

@@ -18,8 +18,8 @@ struct migrate_options {
     int count;
 };
 
-/* An argument that MONITOR and the slow log, which see argv later, are not to show. */
-static bytes take_secret(struct ctx *c, int at)
+/* Returns an argument and hides it from MONITOR and the slow log, which read argv later. */
+static bytes migrate_take_secret(struct ctx *c, int at)
 {
     bytes secret = c->argv[at];
     c->argv[at] = BYTES_LIT("(redacted)");
@@ -28,7 +28,7 @@ static bytes take_secret(struct ctx *c, int at)
 
 /* -- arguments ----------------------------------------------------------------------------------- */
 
-/* The option at argv[*at], which moves to its last argument. False: an error was replied. */
+/* Parses the option at argv[*at], and moves *at to its last argument. False: an error was replied. */
 static bool parse_option(struct ctx *c, struct migrate_options *o, int *at)
 {
     bytes word = c->argv[*at];
@@ -39,11 +39,11 @@ static bool parse_option(struct ctx *c, struct migrate_options *o, int *at)
         o->replace = true;
     } else if (bytes_is(word, "auth") && more >= 1) {
         o->authenticates = true;
-        o->password = take_secret(c, ++*at);
+        o->password = migrate_take_secret(c, ++*at);
     } else if (bytes_is(word, "auth2") && more >= 2) {
         o->authenticates = true;
-        o->user = take_secret(c, ++*at);
-        o->password = take_secret(c, ++*at);
+        o->user = migrate_take_secret(c, ++*at);
+        o->password = migrate_take_secret(c, ++*at);
     } else if (bytes_is(word, "keys")) {
         if (c->argv[3].n) {
             reply_error(c->out,
@@ -84,8 +84,8 @@ static void write_greeting(struct migration *m, const struct migrate_options *o)
     m->greetings = 1 + o->authenticates;
 }
 
-/* The deadline goes as it is: an absolute time. False: the value could not be read. */
-static bool write_key(struct ctx *c, struct migration *m, const struct migrate_options *o,
+/* The deadline is sent as an absolute time. False: the value could not be read. */
+static bool migrate_write_key(struct ctx *c, struct migration *m, const struct migrate_options *o,
                       struct key_ref *ref)
 {
     struct rdb_out payload;
@@ -108,7 +108,7 @@ static bool write_keys(struct ctx *c, struct migration *m, const struct migrate_
     for (int i = 0; i < o->count; i++) {
         struct key_ref ref;
         if (ctx_read(c, o->keys[i], TYPE_NONE, &ref) != OK) continue;
-        if (!write_key(c, m, o, &ref)) return false;
+        if (!migrate_write_key(c, m, o, &ref)) return false;
         struct migrated_key *k = &m->keys[m->count++];
         buf_append_bytes(&k->name, o->keys[i]);
         watch_key(&r->watches, &k->watcher, c->db, o->keys[i]);
@@ -117,7 +117,7 @@ static bool write_keys(struct ctx *c, struct migration *m, const struct migrate_
     return true;
 }
 
-/* False: replied why not. */
+/* False: an error was replied. */
 static bool begin_transfer(struct ctx *c, struct migration *m)
 {
     char host[256];
@@ -152,7 +152,7 @@ static void migrate_begin(struct ctx *c, const struct migrate_options *o)
 
 /* -- the second run ------------------------------------------------------------------------------ */
 
-/* Deletes what the target has taken. False: something has changed meanwhile, and stays. */
+/* Deletes the keys that the target has taken. False: one was changed meanwhile, and stays. */
 static bool delete_taken(struct ctx *c, const struct migration *m)
 {
     bytes *argv = mem_alloc((m->count + 1) * sizeof *argv);
@@ -195,5 +195,5 @@ void cmd_migrate(struct ctx *c)
     if (!parse_options(c, &o)) return;
     if (!m) migrate_begin(c, &o);
     else if (m->stage == MIGRATE_DONE) migrate_finish(c, &o, m);
-    else c->postponed = HOLD_MIGRATE; /* another reason to wait is over */
+    else c->postponed = HOLD_MIGRATE; /* it was resumed for another reason */
 }

@@ -32,7 +32,7 @@ void cmd_monitor(struct ctx *c)
         return;
     }
     bool replica = conn_of(c->session)->class == CONN_REPLICA;
-    if (replica || c->session->monitor) return; /* it gets no answer */
+    if (replica || c->session->monitor) return; /* it gets no reply */
     enter(c->server, c->session);
     reply_ok(c->out);
 }
@@ -46,7 +46,7 @@ void monitor_feed(struct server *s, const struct conn *from, const struct comman
 void monitor_show(struct server *s, const struct conn *from, int argc, const bytes *argv)
 {
     const struct script_run *script = s->node.script;
-    bool by_script = script && script->c->session == &from->session; /* others may speak while it runs */
+    bool by_script = script && script->c->session == &from->session; /* others may send commands meanwhile */
     char path[NET_ADDRESS + 8];
     if (from->is_unix) {
         size_t n = strlen(from->peer);

@@ -1,11 +1,11 @@
-/* Keyspace events become messages: notify-keyspace-events says of which classes, and on which channels. They
- * go to the subscribers of this server alone: a replica has events of its own. */
+/* Turns keyspace events into messages: notify-keyspace-events selects the classes and the channels. Only
+ * subscribers of this server get them: a replica generates its own. */
 #include "server/client/pubsub.h"
 #include "server/server.h"
 
 #define EVENT_CHANNELS (CONFIG_EVENTS_KEYSPACE | CONFIG_EVENTS_KEYEVENT)
 
-static void publish(struct server *s, const char *what, u32 db, bytes about, bytes message)
+static void notify_publish(struct server *s, const char *what, u32 db, bytes about, bytes message)
 {
     struct buf channel = {0};
     buf_printf(&channel, "__%s@%u__:", what, db);
@@ -19,8 +19,8 @@ static void on_event(void *arg, u32 class UNUSED, const char *event, u32 db, byt
     struct server *s = arg;
     u32 wanted = s->config.notify_keyspace_events;
     bytes name = bytes_str(event);
-    if (wanted & CONFIG_EVENTS_KEYSPACE) publish(s, "keyspace", db, key, name);
-    if (wanted & CONFIG_EVENTS_KEYEVENT) publish(s, "keyevent", db, name, key);
+    if (wanted & CONFIG_EVENTS_KEYSPACE) notify_publish(s, "keyspace", db, key, name);
+    if (wanted & CONFIG_EVENTS_KEYEVENT) notify_publish(s, "keyevent", db, name, key);
 }
 
 void notify_listen(struct server *s)

@@ -1,13 +1,13 @@
-/* A subscription stands in two lists, that of its channel and that of its connection, and in a table of the
- * connection's by name: subscribing, leaving and the end of a connection look at nobody else's. A channel
- * exists while somebody is subscribed to it. */
+/* A subscription is in two lists, its channel's and its connection's, and in the connection's table by name:
+ * subscribing, unsubscribing and closing a connection touch no other subscriptions. A channel exists while it
+ * has subscribers. */
 #include "server/client/pubsub.h"
 
 #include "base/glob.h"
 #include "server/server.h"
 
 struct channel {
-    struct channel *prev, *next; /* of all patterns */
+    struct channel *prev, *next; /* in the list of all patterns */
     struct subscription *first, *last;
     u64 subscribers;
     u32 n;
@@ -17,8 +17,8 @@ struct channel {
 struct subscription {
     struct channel *channel;
     struct conn *conn;
-    struct subscription *prev, *next;         /* of the channel's, oldest first */
-    struct subscription *own_prev, *own_next; /* of the connection's, likewise */
+    struct subscription *prev, *next;         /* in the channel's list, oldest first */
+    struct subscription *own_prev, *own_next; /* in the connection's list, likewise */
 };
 
 struct subscriber {
@@ -49,7 +49,7 @@ void pubsub_release(struct pubsub *p)
 
 /* -- lists ------------------------------------------------------------------------------------------- */
 
-/* Puts an item at the end of a list, or takes it out of one. */
+/* Adds an item at the end of a list, or removes it. */
 #define LIST_ADD(item_, first_, last_, prev_, next_)   \
     do {                                               \
         (item_)->prev_ = (last_);                      \
@@ -121,8 +121,8 @@ static struct subscriber *subscriber_of(struct server *s, struct conn *c)
     return c->subscriber;
 }
 
-/* One who is subscribed to nothing is none. */
-static void settle(struct server *s, struct conn *c)
+/* Frees the state of a connection without subscriptions. */
+static void subscriber_free_if_idle(struct server *s, struct conn *c)
 {
     struct subscriber *u = c->subscriber;
     u64 left = 0;
@@ -179,7 +179,7 @@ bool pubsub_leave(struct server *s, struct conn *c, enum pubsub_kind kind, bytes
     struct subscription *sub = table_find(t, name, table_hash(t, name));
     if (!sub) return false;
     end_subscription(s, kind, sub);
-    settle(s, c);
+    subscriber_free_if_idle(s, c);
     return true;
 }
 
@@ -205,15 +205,15 @@ void pubsub_forget(struct server *s, struct conn *c)
     if (!u) return;
     for (u32 k = 0; k < PUBSUB_KINDS; k++)
         while (u->of[k].first) end_subscription(s, k, u->of[k].first);
-    settle(s, c);
+    subscriber_free_if_idle(s, c);
 }
 
 /* -- messages ---------------------------------------------------------------------------------------- */
 
-/* A message, and its bytes in the two protocols, each made when somebody needs it. */
+/* A message, and its bytes in the two protocols, each made when it is needed first. */
 struct message {
     const char *word;
-    const bytes *pattern; /* that brought it; NULL: the channel itself */
+    const bytes *pattern; /* the pattern that matched; NULL: subscribed to the channel itself */
     bytes channel, payload;
     struct buf bytes[2];
 };
@@ -232,8 +232,8 @@ static bytes encoded(struct message *m, u8 proto)
     return buf_bytes(b);
 }
 
-/* A connection that has become a replica's carries the stream and nothing else. What a client's own command
- * brings it comes after the reply, as in 7.4; what is evicted for the command, before. */
+/* A connection that has become a replica's carries only the stream. A message caused by the client's own
+ * command comes after the reply, as in 7.4; one caused by eviction for the command, before it. */
 static bool deliver(const struct server *s, struct conn *c, struct message *m)
 {
     if (c->closing || c->class != CONN_PUBSUB) return false;

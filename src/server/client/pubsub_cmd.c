@@ -1,18 +1,18 @@
-/* SUBSCRIBE and its like, PUBLISH, PUBSUB. */
+/* SUBSCRIBE and the like, PUBLISH, PUBSUB. */
 #include "command/commands.h"
 #include "server/client/pubsub.h"
 #include "server/server.h"
 
 /* -- subscribing ------------------------------------------------------------------------------------- */
 
-/* CLIENT REPLY does not silence what tells of subscriptions: then it is a message among messages. */
+/* CLIENT REPLY does not suppress confirmations of subscriptions: they are sent as messages then. */
 static struct reply writer(struct ctx *c)
 {
     if (c->session->reply_mode == REPLY_ON || !c->may_wait) return *c->out;
     return conn_push(conn_of(c->session), PUSH_BEFORE);
 }
 
-/* Shard channels are counted by themselves. */
+/* Shard channels are counted separately. */
 static u64 counted(const struct conn *x, enum pubsub_kind kind)
 {
     if (kind == PUBSUB_SHARD) return pubsub_subscriptions(x, PUBSUB_SHARD);
@@ -76,17 +76,17 @@ void cmd_sunsubscribe(struct ctx *c) { unsubscribe(c, PUBSUB_SHARD); }
 
 /* -- publishing -------------------------------------------------------------------------------------- */
 
-/* The replicas have subscribers of their own; but where their position is stored with the data, nothing can
- * be told them while nothing can be stored. */
-static void publish(struct ctx *c, enum pubsub_kind kind)
+/* Replicas have subscribers of their own. But where their position is stored with the data, nothing can be
+ * sent to them while nothing can be stored. */
+static void pubsub_publish_cmd(struct ctx *c, enum pubsub_kind kind)
 {
     reply_int(c->out, (i64)pubsub_publish(c->server, kind, c->argv[1], c->argv[2]));
     if (ctx_node(c)->refuse_writes && c->eng->caps.durable) return;
     journal_message(c->ks->journal, c->db, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
 }
 
-void cmd_publish(struct ctx *c) { publish(c, PUBSUB_CHANNEL); }
-void cmd_spublish(struct ctx *c) { publish(c, PUBSUB_SHARD); }
+void cmd_publish(struct ctx *c) { pubsub_publish_cmd(c, PUBSUB_CHANNEL); }
+void cmd_spublish(struct ctx *c) { pubsub_publish_cmd(c, PUBSUB_SHARD); }
 
 /* -- PUBSUB ------------------------------------------------------------------------------------------ */
 
@@ -102,7 +102,7 @@ static void list_name(void *arg, bytes name)
     l->n++;
 }
 
-static void list_names(struct ctx *c, enum pubsub_kind kind)
+static void pubsub_list_names(struct ctx *c, enum pubsub_kind kind)
 {
     struct listing l = {.out = c->out};
     if (c->argc > 3) {
@@ -123,8 +123,8 @@ static void count_subscribers(struct ctx *c, enum pubsub_kind kind)
     }
 }
 
-void cmd_pubsub_channels(struct ctx *c) { list_names(c, PUBSUB_CHANNEL); }
-void cmd_pubsub_shardchannels(struct ctx *c) { list_names(c, PUBSUB_SHARD); }
+void cmd_pubsub_channels(struct ctx *c) { pubsub_list_names(c, PUBSUB_CHANNEL); }
+void cmd_pubsub_shardchannels(struct ctx *c) { pubsub_list_names(c, PUBSUB_SHARD); }
 void cmd_pubsub_numsub(struct ctx *c) { count_subscribers(c, PUBSUB_CHANNEL); }
 void cmd_pubsub_shardnumsub(struct ctx *c) { count_subscribers(c, PUBSUB_SHARD); }
 void cmd_pubsub_numpat(struct ctx *c)

@@ -1,7 +1,8 @@
-/* Who has read what, and who is told. See tracking.h; prefixes (BCAST) are in tracking_bcast.c.
+/* Which clients have read which keys, and invalidations. See tracking.h; prefixes (BCAST) are in
+ * tracking_bcast.c.
  *
- * A name in `keys` has the numbers of its readers, sorted. A client that went, or tracks in another way now,
- * may be among them until the name is invalidated: numbers are never used again. */
+ * A name in `keys` has the ids of its readers, sorted. Clients that disconnected or changed their mode may be
+ * among them until the name is invalidated: ids are never reused. */
 #include "server/client/tracking.h"
 
 #include "command/commands.h"
@@ -16,7 +17,7 @@
 #define FREE_AT_ONCE 4096
 
 struct tracked {
-    u64 *readers; /* numbers of clients, ascending */
+    u64 *readers; /* client ids, ascending */
     u32 count, cap;
     u32 n;
     char name[];
@@ -41,19 +42,19 @@ static struct tracker *find_tracker(const struct tracking *g, u64 id)
 }
 
 /* The connection whose request is being run; NULL: none. */
-static struct conn *current(const struct server *s)
+static struct conn *tracking_current(const struct server *s)
 {
     const struct net_request *q = net_running(&s->net);
     return q && q->conn->answering ? q->conn : NULL;
 }
 
-/* Who changes what is being changed: that one, or one who waited and is served now. */
+/* The client that causes the current change: the one above, or a blocked one that is being served. */
 static const struct conn *author(const struct server *s)
 {
-    return s->blocking.served ? s->blocking.served : current(s);
+    return s->blocking.served ? s->blocking.served : tracking_current(s);
 }
 
-/* -- telling ----------------------------------------------------------------------------------------- */
+/* -- sending --------------------------------------------------------------------------------- */
 
 static void tell_broken(struct tracker *t)
 {
@@ -75,8 +76,8 @@ void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
     }
     bool as_message = t->redirect && c->session.subscribed;
     if (c->closing || c->session.close_after_reply || c->class == CONN_REPLICA) return;
-    if (c->session.proto < 3 && !as_message) return; /* nowhere to say it */
-    const struct server *s = c->net->owner; /* what is evicted for a command goes before the command runs */
+    if (c->session.proto < 3 && !as_message) return; /* RESP2 has no way to send it */
+    const struct server *s = c->net->owner; /* keys evicted for a command are invalidated before it runs */
     struct reply out = conn_push(c, s->node.depth ? PUSH_AFTER : PUSH_BEFORE);
     if (c->session.proto > 2) {
         reply_push(&out, 2);
@@ -90,7 +91,7 @@ void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
     conn_check_output(c);
 }
 
-static void write_key(struct reply *out, const void *key)
+static void tracking_write_key(struct reply *out, const void *key)
 {
     reply_array(out, 1);
     reply_bulk(out, *(const bytes *)key);
@@ -107,7 +108,7 @@ static void free_tracked(void *arg UNUSED, void *item)
     mem_free(k);
 }
 
-/* One's own changes come after all that they cause. (Without redirection, PUSH_AFTER does it.) */
+/* A client's own changes are sent after its reply. (Without redirection, PUSH_AFTER does that.) */
 static void postpone(struct tracking *g, bytes name)
 {
     u32 n = (u32)name.n;
@@ -121,7 +122,7 @@ static void tell_pending(struct tracking *g, struct tracker *t)
         u32 n;
         memcpy(&n, g->pending.p + at, sizeof n);
         bytes name = bytes_of(g->pending.p + at + sizeof n, n);
-        tracking_tell(t, write_key, &name);
+        tracking_tell(t, tracking_write_key, &name);
         at += sizeof n + n;
     }
     buf_release(&g->pending);
@@ -131,14 +132,14 @@ static void invalidate(struct server *s, struct tracked *k)
 {
     struct tracking *g = &s->tracking;
     bytes name = tracked_key(k);
-    const struct conn *running = current(s), *by = author(s);
+    const struct conn *running = tracking_current(s), *by = author(s);
     table_remove(&g->keys, table_hash(&g->keys, name), k);
     g->items -= k->count;
     for (u32 i = 0; i < k->count; i++) {
         struct tracker *t = find_tracker(g, k->readers[i]);
         if (!t || t->options & TRACK_BCAST || (t->options & TRACK_NOLOOP && t->conn == by)) continue;
         if (t->conn == running && t->redirect) postpone(g, name);
-        else tracking_tell(t, write_key, &name);
+        else tracking_tell(t, tracking_write_key, &name);
     }
     free_tracked(NULL, k);
 }
@@ -153,7 +154,7 @@ static void on_touched(void *owner, u32 db UNUSED, bytes key)
     if (k) invalidate(s, k);
 }
 
-/* All that was read is forgotten at once; its memory is given back in pieces. */
+/* Drops the whole table at once; its memory is freed in slices. */
 static void forget_keys(struct tracking *g)
 {
     if (!g->keys.count) return;
@@ -219,7 +220,7 @@ static void add_reader(struct tracking *g, struct tracked *k, u64 id)
     g->items++;
 }
 
-static void remember(struct server *s, const struct tracker *t, const struct command *cmd, int argc,
+static void tracking_remember(struct server *s, const struct tracker *t, const struct command *cmd, int argc,
                      const bytes *argv)
 {
     struct key_use some[KEYS_AT_ONCE], *keys = some;
@@ -242,19 +243,19 @@ static bool reads(const struct tracker *t, const struct outcome *o)
 
 static bool runs_a_script(const struct command *cmd) { return strcmp(cmd->group, "scripting") == 0; }
 
-/* Of a script, the keys that its commands read. */
+/* For a script, the keys that its commands read are tracked. */
 void tracking_nested(struct server *s, struct conn *c, const struct request *q, const struct outcome *o)
 {
     const struct tracker *t = c->tracker;
     s->tracking.flushed = false;
-    if (t && reads(t, o) && !runs_a_script(o->cmd)) remember(s, t, o->cmd, q->argc, q->argv);
+    if (t && reads(t, o) && !runs_a_script(o->cmd)) tracking_remember(s, t, o->cmd, q->argc, q->argv);
 }
 
-/* CLIENT CACHING is for the next command, or transaction. */
+/* CLIENT CACHING applies to the next command or transaction. */
 void tracking_after(struct server *s, struct conn *c, const struct request *q, const struct outcome *o)
 {
     struct tracker *t = c->tracker;
-    if (t && reads(t, o) && !runs_a_script(o->cmd)) remember(s, t, o->cmd, q->argc, q->argv);
+    if (t && reads(t, o) && !runs_a_script(o->cmd)) tracking_remember(s, t, o->cmd, q->argc, q->argv);
     bool is_client = o->cmd && strncmp(o->cmd->name, "client", strlen("client")) == 0;
     if (t && !is_client && !multi_open(&c->session)) t->caching = false;
     if (UNLIKELY(s->tracking.pending.n)) tell_pending(&s->tracking, t);
@@ -276,7 +277,7 @@ static void tracking_limit(struct server *s, u32 effort)
 /* A few at a time: the limit may just have been lowered. */
 void tracking_before(struct server *s) { tracking_limit(s, EVICT_AT_ONCE); }
 
-/* The more often it finds too many, the more it takes out. */
+/* The more often it finds too many, the more it removes. */
 void tracking_cron(struct server *s)
 {
     struct tracking *g = &s->tracking;
@@ -293,7 +294,7 @@ void tracking_end_tick(struct server *s)
     if (g->old_keys.count) table_drain(&g->old_keys, FREE_AT_ONCE, free_tracked, NULL);
 }
 
-/* -- coming and going -------------------------------------------------------------------------------- */
+/* -- switching on and off -------------------------------------------------------------------- */
 
 static void set_target(struct tracker *t, struct conn *target)
 {
@@ -345,7 +346,7 @@ void tracking_off(struct server *s, struct conn *c)
     c->tracker = NULL;
     if (g->clients.count) return;
     node_listen(&s->node, LISTEN_TRACK, false);
-    forget_keys(g); /* nobody would hear of what changes from now on */
+    forget_keys(g); /* later changes would not be reported */
     g->flushed = g->distrusted = false;
 }
 

@@ -1,5 +1,5 @@
-/* A prefix has the clients that asked for it, and the keys that changed since the last tick, each once, with
- * the one who changed it, if there is but one. What they are told is sorted, as in Redis. */
+/* A prefix has its clients, and the keys that changed since the last tick, each once, with the client that
+ * changed it, if it was only one. Invalidations are sorted, as in Redis. */
 #include "server/client/tracking_bcast.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct changed_key {
 struct prefix {
     struct prefix_member *members;
     struct table changes;        /* struct changed_key */
-    struct prefix *changed_next; /* of tracking.changed */
+    struct prefix *changed_next; /* in tracking.changed */
     bool changed;
     u32 n;
     char name[];
@@ -26,7 +26,7 @@ struct prefix {
 struct prefix_member {
     struct prefix *prefix;
     struct tracker *tracker;
-    struct prefix_member *prev, *next; /* of the prefix's */
+    struct prefix_member *prev, *next; /* in the prefix's list */
 };
 
 static bytes prefix_name(const struct prefix *p) { return bytes_of(p->name, p->n); }
@@ -108,7 +108,7 @@ void tracking_add_prefix(struct tracking *g, struct tracker *t, bytes name)
     m->next = p->members;
     if (m->next) m->next->prev = m;
     p->members = m;
-    if ((t->prefix_count & (t->prefix_count - 1)) == 0) /* the array is as long as the next power of two */
+    if ((t->prefix_count & (t->prefix_count - 1)) == 0) /* the array's capacity is the next power of two */
         t->prefixes = mem_realloc(t->prefixes, MAX(t->prefix_count * 2, 1u) * sizeof(void *));
     t->prefixes[t->prefix_count++] = m;
     t->prefix_bytes += sizeof *m + name.n;
@@ -163,17 +163,17 @@ void bcast_changed(struct tracking *g, bytes key, u64 by)
     }
 }
 
-/* -- telling ----------------------------------------------------------------------------------------- */
+/* -- sending --------------------------------------------------------------------------------- */
 
-/* The changed keys of a prefix, sorted: for one client, … */
+/* The changed keys of a prefix, sorted, for one client: … */
 struct changes {
     const struct changed_key **v;
     u64 n;
     u64 but;                     /* … without those it changed itself (0: with them) … */
-    const struct acl_user *user; /* … or that its user may do nothing with (NULL: with all) */
+    const struct acl_user *user; /* … nor those its user has no permission for (NULL: with all) */
 };
 
-static int by_name(const void *a, const void *b)
+static int bcast_by_name(const void *a, const void *b)
 {
     return bytes_cmp(changed_name(*(const struct changed_key *const *)a),
                      changed_name(*(const struct changed_key *const *)b));
@@ -205,7 +205,7 @@ static void tell_prefix(struct prefix *p)
     struct changes l = {.v = mem_alloc(p->changes.count * sizeof *l.v)};
     const struct changed_key *k;
     while ((k = table_next(&p->changes, &it))) l.v[l.n++] = k;
-    qsort(l.v, l.n, sizeof *l.v, by_name);
+    qsort(l.v, l.n, sizeof *l.v, bcast_by_name);
     for (const struct prefix_member *m = p->members; m; m = m->next) {
         const struct session *session = &m->tracker->conn->session;
         l.but = m->tracker->options & TRACK_NOLOOP ? m->tracker->id : 0;

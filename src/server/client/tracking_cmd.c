@@ -27,7 +27,7 @@ struct wish {
     u32 options;
     struct conn *target;
     i64 redirect;
-    bytes *prefixes; /* as they were given; among argv's */
+    bytes *prefixes; /* as given; they point into argv */
     u32 prefix_count;
 };
 
@@ -72,7 +72,7 @@ static bool parse(struct ctx *c, struct wish *w)
     return true;
 }
 
-/* Why these options don't go together, or not with those in force; NULL: they do. */
+/* Why these options conflict with each other, or with those in force; NULL: they don't. */
 static const char *conflict(const struct wish *w, const struct tracker *t)
 {
     u32 modes = TRACK_OPTIN | TRACK_OPTOUT;
@@ -90,7 +90,7 @@ static const char *conflict(const struct wish *w, const struct tracker *t)
     return NULL;
 }
 
-/* A prefix among others; `given` is its place in the request, or NOT_GIVEN for one that is in force. */
+/* A prefix; `given` is its index in the request, or NOT_GIVEN for one that is in force. */
 struct candidate {
     bytes name;
     u32 given;
@@ -98,7 +98,7 @@ struct candidate {
 
 #define NOT_GIVEN UINT32_MAX
 
-static int by_name(const void *a, const void *b)
+static int prefix_by_name(const void *a, const void *b)
 {
     return bytes_cmp(((const struct candidate *)a)->name, ((const struct candidate *)b)->name);
 }
@@ -108,14 +108,14 @@ static bool begins_with(bytes s, bytes start)
     return s.n >= start.n && (start.n == 0 || memcmp(s.p, start.p, start.n) == 0);
 }
 
-/* The first given prefix that overlaps with any other; NOT_GIVEN: none does. Sorted, those that begin with
- * one stand right behind it: `open` are those that the next may begin with, each with the first given among
- * them. */
+/* The first given prefix that overlaps with another; NOT_GIVEN: none does. When sorted, the prefixes that
+ * begin with another one follow it directly: `open` are those that the next may begin with, each with the
+ * first given among them. */
 static u32 first_overlap(struct candidate *v, u32 n)
 {
     struct candidate *open = mem_alloc((n + 1) * sizeof *open);
     u32 depth = 0, first = NOT_GIVEN;
-    qsort(v, n, sizeof *v, by_name);
+    qsort(v, n, sizeof *v, prefix_by_name);
     for (u32 i = 0; i < n; i++) {
         while (depth && !begins_with(v[i].name, open[depth - 1].name)) depth--;
         u32 least = depth ? MIN(open[depth - 1].given, v[i].given) : v[i].given;
@@ -128,7 +128,7 @@ static u32 first_overlap(struct candidate *v, u32 n)
 
 static bool overlap(bytes a, bytes b) { return begins_with(a, b) || begins_with(b, a); }
 
-/* Names what it overlaps with: one that is in force, or else the next one that was given. */
+/* Names the prefix it overlaps with: one that is in force, or else the next one that was given. */
 static void refuse_overlap(struct ctx *c, const struct wish *w, u32 which, const struct candidate *v, u32 n)
 {
     bytes name = w->prefixes[which], other = {0};
@@ -157,7 +157,7 @@ static bool prefixes_fit(struct ctx *c, const struct wish *w, const struct track
     return which == NOT_GIVEN;
 }
 
-static void turn_on(struct ctx *c, const struct wish *w)
+static void tracking_turn_on(struct ctx *c, const struct wish *w)
 {
     struct conn *x = conn_of(c->session);
     const char *why = conflict(w, x->tracker);
@@ -178,9 +178,9 @@ void cmd_client_tracking(struct ctx *c)
     struct wish w = {.prefixes = mem_alloc((size_t)c->argc * sizeof(bytes))};
     bool on = bytes_is(c->argv[2], "on");
     if (!parse(c, &w)) {
-        /* replied */
+        /* an error was replied */
     } else if (on) {
-        turn_on(c, &w);
+        tracking_turn_on(c, &w);
     } else if (bytes_is(c->argv[2], "off")) {
         tracking_off(c->server, conn_of(c->session));
         reply_ok(c->out);
@@ -234,7 +234,7 @@ static void info_prefixes(struct reply *out, const struct tracker *t)
     u32 n = t ? t->prefix_count : 0;
     struct candidate *v = mem_alloc((n + 1) * sizeof *v);
     for (u32 i = 0; i < n; i++) v[i] = (struct candidate){tracking_prefix(t, i), i};
-    qsort(v, n, sizeof *v, by_name);
+    qsort(v, n, sizeof *v, prefix_by_name);
     reply_array(out, n);
     for (u32 i = 0; i < n; i++) reply_bulk(out, v[i].name);
     mem_free(v);

@@ -1,6 +1,6 @@
-/* Sessions point at their user: one that is removed takes its connections with it, and one that changes is
- * changed in place. Whether a stranger is the default user at once (`open`) is kept where requests are parsed
- * (net) and admitted (region). */
+/* Sessions point to their user: when a user is removed its connections are closed, and a change is made in
+ * place. Whether an unauthenticated client is the default user at once (`open`) is kept where requests are
+ * parsed (net) and admitted (region). */
 #include "server/client/users.h"
 
 #include "base/alloc.h"
@@ -15,7 +15,7 @@ static bool all_channels_by_default(const struct config *c)
     return bytes_is(buf_bytes(&c->acl_pubsub_default), "allchannels");
 }
 
-/* After any change of the default user. */
+/* Call it after any change of the default user. */
 static void note_default(struct server *s)
 {
     const struct acl_user *u = acl_default(&s->acl);
@@ -30,7 +30,7 @@ void users_greet(struct server *s, struct session *session)
     session->authenticated = session->user->on && session->user->nopass;
 }
 
-/* CLIENT INFO's line of one whose command is refused; that is the one it shows as the last. */
+/* The CLIENT INFO line of a client whose command is denied, with that command as the last one. */
 static struct buf describe_running(struct server *s, struct conn *c)
 {
     const struct net_request *q = net_running(&s->net);
@@ -53,7 +53,7 @@ void users_denied(void *server, const struct request *q, enum acl_denial denial,
                 buf_bytes(&q->session->user->name), describe_running(s, conn_of(q->session)));
 }
 
-static void note_failure(struct ctx *c, bytes name)
+static void users_note_failure(struct ctx *c, bytes name)
 {
     struct server *s = c->server;
     s->auth_failures++;
@@ -68,7 +68,7 @@ void users_next_try(struct server *s)
     net_resume(&s->net, HOLD_AUTH);
 }
 
-/* A name nobody has costs as much as one that somebody has: who the users are is not to be heard. */
+/* An unknown name takes as long as a known one, so that timing does not reveal the users' names. */
 bool users_log_in(struct ctx *c, bytes name, bytes password)
 {
     struct acl_user *u = acl_find(&c->server->acl, name);
@@ -79,14 +79,14 @@ bool users_log_in(struct ctx *c, bytes name, bytes password)
         c->session->authenticated = true;
         return true;
     }
-    note_failure(c, name);
+    users_note_failure(c, name);
     reply_error(c->out, "WRONGPASS invalid username-password pair or user is disabled.");
     return false;
 }
 
-/* -- what changes mean for connections --------------------------------------------------------------- */
+/* -- effects of changes on connections ------------------------------------------------------- */
 
-/* It belongs to nobody any more. */
+/* Its user is gone. */
 static void end_session(struct server *s, struct conn *c, const struct session *self)
 {
     c->session.user = acl_default(&s->acl);
@@ -100,15 +100,15 @@ static bool still_hears(void *user, enum pubsub_kind kind, bytes name)
     return acl_hears(user, name, kind == PUBSUB_PATTERN);
 }
 
-/* None of them has keys or channels. */
+/* These commands have neither keys nor channels. */
 static bool may_still(const struct acl_user *u, bytes command)
 {
     int at;
     return acl_check(u, command_find_full(command), 1, &command, &at) == ACL_ALLOWED;
 }
 
-/* Whether the user may do what the connection has been doing since a command that was allowed. A client is
- * not told of the end of any of this but by the end of its connection. */
+/* Whether the user may continue what the connection does since a command that was allowed then. If not, the
+ * connection is closed, which is all the client is told. */
 static bool may_go_on(struct conn *c, struct acl_user *u)
 {
     if (c->session.monitor && !may_still(u, BYTES_LIT("monitor"))) return false;
@@ -199,7 +199,7 @@ static bool declared(const struct config *c, bytes name)
     return false;
 }
 
-/* Whether the rules are well-formed, tried on somebody who does not exist. */
+/* Whether the rules are valid, tried on a temporary user. */
 static bool rules_fit(const struct config *c, u32 n, const bytes *rules, struct buf *why)
 {
     struct acl none = {.all_channels = all_channels_by_default(c)};
@@ -241,7 +241,7 @@ static bool add_declared(struct server *s, const struct config_user *line)
     struct buf why = {0};
     bytes *rules = mem_alloc(line->n * sizeof *rules);
     for (u32 i = 1; i < line->n; i++) rules[i - 1] = buf_bytes(&line->words[i]);
-    if (u) CHECK(!acl_user_apply(&s->acl, u, BYTES_LIT("reset"))); /* it can only be the default one */
+    if (u) CHECK(!acl_user_apply(&s->acl, u, BYTES_LIT("reset"))); /* it can only be the default user */
     else u = acl_add(&s->acl, name);
     bool ok = apply_rules(&s->acl, u, line->n - 1, rules, &why);
     if (!ok) log_line(&s->log, LOG_WARNING, "User '%s': %.*s", line->words[0].p, (int)why.n, why.p);

@@ -1,4 +1,4 @@
-/* Users as lines of text: the ACL file and those of a configuration file. */
+/* Users as lines of text, of the ACL file and of a configuration file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ static bool says_requirepass(const struct server *s, const struct acl_user *u)
 
 void users_lines(const struct server *s, struct buf *out)
 {
-    if (s->config.aclfile.n) return; /* they are in there */
+    if (s->config.aclfile.n) return; /* they are in that file */
     for (u32 i = 0; i < s->acl.count; i++) {
         const struct acl_user *u = s->acl.users[i];
         if (u != acl_default(&s->acl) || !says_requirepass(s, u)) print_line(u, out);
@@ -65,9 +65,9 @@ struct reading {
     u32 line;
 };
 
-static const char *path_of(const struct reading *r) { return r->server->config.aclfile.p; }
+static const char *users_file_path(const struct reading *r) { return r->server->config.aclfile.p; }
 
-static bytes trim(bytes s)
+static bytes users_file_trim(bytes s)
 {
     static const char blank[] = " \t\r\n";
     while (s.n && s.p[0] && strchr(blank, s.p[0])) s = bytes_of(s.p + 1, s.n - 1);
@@ -75,8 +75,8 @@ static bytes trim(bytes s)
     return s;
 }
 
-/* The words of a line; the caller frees them. There are no quotes in an ACL file. */
-static bytes *split(bytes line, u32 *n)
+/* The words of a line; the caller frees them. An ACL file has no quotes. */
+static bytes *users_file_split(bytes line, u32 *n)
 {
     bytes *words = mem_alloc((line.n / 2 + 1) * sizeof *words);
     *n = 0;
@@ -90,26 +90,27 @@ static bytes *split(bytes line, u32 *n)
     return words;
 }
 
-/* All rules are tried, so that all that is wrong with them can be told at once; but of errors other than
- * unknown names, which may follow from each other and may show a password, only that there is one. */
+/* All rules are tried, so that all errors can be reported at once. Errors other than unknown names may follow
+ * from each other and may reveal a password: of those only the fact is reported. */
 static void read_rules(struct reading *r, struct acl_user *u, u32 n, const bytes *words)
 {
     u32 count;
     bool told = false;
     bytes *rules = acl_join_rules(n, words, &count);
     if (!rules) {
-        buf_printf(r->why, "%s:%u: Unmatched parenthesis in selector definition.", path_of(r), r->line);
+        buf_printf(r->why, "%s:%u: Unmatched parenthesis in selector definition.", users_file_path(r),
+                   r->line);
         return;
     }
     for (u32 i = 0; i < count; i++) {
-        bytes rule = trim(rules[i]);
+        bytes rule = users_file_trim(rules[i]);
         const char *bad = acl_user_apply(r->into, u, rule);
         if (!bad) continue;
         if (acl_is_unknown_name(bad)) {
-            buf_printf(r->why, "%s:%u: Error in applying operation '%.*s': %s. ", path_of(r), r->line,
+            buf_printf(r->why, "%s:%u: Error in applying operation '%.*s': %s. ", users_file_path(r), r->line,
                        (int)MIN(rule.n, 128u), rule.p, bad);
         } else if (!told) {
-            buf_printf(r->why, "%s:%u: %s. ", path_of(r), r->line, bad);
+            buf_printf(r->why, "%s:%u: %s. ", users_file_path(r), r->line, bad);
             told = true;
         }
     }
@@ -119,13 +120,13 @@ static void read_rules(struct reading *r, struct acl_user *u, u32 n, const bytes
 static void read_line(struct reading *r, bytes line)
 {
     u32 n;
-    bytes *words = split(line, &n);
+    bytes *words = users_file_split(line, &n);
     if (n < 2 || !bytes_eq(words[0], BYTES_LIT("user"))) {
-        buf_printf(r->why, "%s:%u should start with user keyword followed by the username. ", path_of(r),
-                   r->line);
+        buf_printf(r->why, "%s:%u should start with user keyword followed by the username. ",
+                   users_file_path(r), r->line);
     } else if (!acl_name_fits(words[1])) {
-        buf_printf(r->why, "'%s:%u: username '%.*s' contains invalid characters. ", path_of(r), r->line,
-                   (int)MIN(words[1].n, 128u), words[1].p);
+        buf_printf(r->why, "'%s:%u: username '%.*s' contains invalid characters. ", users_file_path(r),
+                   r->line, (int)MIN(words[1].n, 128u), words[1].p);
     } else if (acl_find(r->into, words[1])) {
         buf_printf(r->why, "WARNING: Duplicate user '%.*s' found on line %u. ", (int)MIN(words[1].n, 128u),
                    words[1].p, r->line);
@@ -140,7 +141,7 @@ static void read_text(struct reading *r, bytes text)
     while (text.n) {
         const char *nl = memchr(text.p, '\n', text.n);
         size_t n = nl ? (size_t)(nl - text.p) : text.n;
-        bytes line = trim(bytes_of(text.p, n));
+        bytes line = users_file_trim(bytes_of(text.p, n));
         r->line++;
         if (line.n) read_line(r, line);
         n += nl != NULL;

@@ -1,5 +1,5 @@
-/* The command that was running is found where it is kept anyway: nothing is noted per request for this. A
- * script's is the EVAL or FCALL. */
+/* The running command is found where it is kept anyway: nothing is recorded per request for this. For a
+ * script it is the EVAL or FCALL. */
 #include "server/observe/crash_report.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 
 struct running {
     const struct session *session;
-    const struct conn *conn; /* NULL: our primary's link */
+    const struct conn *conn; /* NULL: the link to our primary */
     int argc;
     const bytes *argv;
 };
@@ -24,7 +24,7 @@ static bool find_running(const struct server *s, struct running *r)
 {
     const struct net_request *request = net_running(&s->net);
     const struct conn *served = s->blocking.served;
-    if (served) { /* it had waited for a key */
+    if (served) { /* it was blocked */
         const struct waiting *w = block_served(s);
         *r = (struct running){&served->session, served, w->argc, w->argv};
     } else if (s->repl.link && s->repl.link->running) {
@@ -39,7 +39,7 @@ static bool find_running(const struct server *s, struct running *r)
     return true;
 }
 
-/* On one line, and at most ARG_BYTES of it. */
+/* On one line, at most ARG_BYTES of it. */
 static void write_arg(struct crash_out *out, int at, bytes arg)
 {
     char text[4 * ARG_BYTES + 1];
@@ -96,7 +96,7 @@ static void write_client(void *owner, struct crash_out *out)
 static void write_info(void *owner, struct crash_out *out)
 {
     struct buf text = {0};
-    for (u32 i = 0; info_section(owner, i, &text); i++) { /* one by one: what is complete is written */
+    for (u32 i = 0; info_section(owner, i, &text); i++) { /* one by one: a crash leaves the complete ones */
         crash_write(out, buf_bytes(&text));
         buf_clear(&text);
     }

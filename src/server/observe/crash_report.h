@@ -1,5 +1,4 @@
-/* What the server adds to the report of a crash (base/crash.h): the command that was running, its client,
- * INFO. */
+/* The server's part of a crash report (base/crash.h): the command that was running, its client, INFO. */
 #ifndef MAYFLY_SERVER_OBSERVE_CRASH_REPORT_H
 #define MAYFLY_SERVER_OBSERVE_CRASH_REPORT_H
 

@@ -1,5 +1,5 @@
-/* DEBUG: what tests, tools and client libraries need beyond the ordinary
- * commands. Only for those whom enable-debug-command lets. */
+/* DEBUG: what tests, tools and client libraries need beyond the ordinary commands. Only where
+ * enable-debug-command allows it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* -- time ---------------------------------------------------------------------------- */
 
-static double parse_number(bytes s) /* as strtod: what is not a number is 0 */
+static double parse_number(bytes s) /* like strtod: 0 if it is not a number */
 {
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)MIN(s.n, sizeof text - 1), s.p);
@@ -35,14 +35,14 @@ static void debug_set_active_expire(struct ctx *c)
     struct region *r;
     REGIONS_EACH(&c->server->node.regions, r) {
         r->cycle.enabled = parse_number(c->argv[2]) != 0;
-        r->cycle.next_ms = 0; /* look again at once */
+        r->cycle.next_ms = 0; /* check again at once */
     }
     reply_ok(c->out);
 }
 
 /* -- values -------------------------------------------------------------------------- */
 
-/* Bytes the value would take in a dump, roughly: what its parts add up to. */
+/* Bytes the value would take in a dump, roughly: the sum of its parts. */
 static u64 serialized_length(struct ctx *c, struct key_ref *ref)
 {
     if (ref->type == TYPE_STRING) return c->eng->ops->str.length(c->eng, ref) + 1;
@@ -52,7 +52,7 @@ static u64 serialized_length(struct ctx *c, struct key_ref *ref)
 static void debug_object(struct ctx *c)
 {
     struct key_ref ref;
-    if (!c->eng->ops->find(c->eng, c->db, c->argv[2], &ref)) { /* what is stored, dead or alive */
+    if (!c->eng->ops->find(c->eng, c->db, c->argv[2], &ref)) { /* stored, dead or alive */
         reply_error(c->out, "ERR no such key");
         return;
     }
@@ -98,8 +98,7 @@ static void resize_zeroed(struct buf *b, size_t n)
     b->n = n;
 }
 
-/* Keys that exist already stay as they are. Nothing is journalled: the point is to
- * fill a server quickly. */
+/* Existing keys are not changed. Nothing is journalled: the point is to fill a server quickly. */
 static void debug_populate(struct ctx *c)
 {
     i64 count, size = 0;
@@ -207,7 +206,7 @@ static void debug_log(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* Our lists have no plain nodes: the value is checked as Redis does, and has no effect. */
+/* Our lists have no plain nodes: the value is checked as in Redis, and has no effect. */
 static void debug_packed_threshold(struct ctx *c)
 {
     const u64 max = (1ull << 32) - (1ull << 20);

@@ -1,6 +1,6 @@
-/* DEBUG FENCE: replies wait until they are told to leave, or become errors (net/fence.h). What holds them in
- * production is Raft; this is for tests, on any server. Data changes at once, and stays changed when a fence
- * fails: as it would if the entry were committed after all. */
+/* DEBUG FENCE: holds replies until they are released or become errors (net/fence.h). In production Raft does
+ * that; this is for tests, on any server. Data changes at once, and stays changed when a fence fails, as it
+ * would if the entry were committed after all. */
 #include "net/fence.h"
 #include "server/commit.h"
 #include "server/observe/debug_parts.h"

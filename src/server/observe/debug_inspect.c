@@ -1,5 +1,5 @@
-/* DEBUG LISTPACK, QUICKLIST, HTSTATS, HTSTATS-KEY, STRINGMATCH-…: what Redis's test suite asks about
- * structures. Ours are differ, so the replies say what there is to say about ours. */
+/* DEBUG LISTPACK, QUICKLIST, HTSTATS, HTSTATS-KEY, STRINGMATCH-…: Redis's test suite asks them about
+ * structures. Ours differ, so the replies say what applies to ours. */
 #include "base/glob.h"
 #include "base/rand.h"
 #include "server/observe/debug_parts.h"
@@ -24,7 +24,7 @@ static void inspect_log(struct ctx *c, struct key_ref *ref)
              (unsigned long long)c->eng->ops->usage(c->eng, ref, 0));
 }
 
-/* A hash with deadlines of fields is a `listpackex`. */
+/* A hash with field deadlines is a `listpackex`. */
 void debug_listpack(struct ctx *c)
 {
     struct key_ref ref;
@@ -49,7 +49,7 @@ void debug_quicklist(struct ctx *c)
     reply_simple(c->out, "Quicklist structure printed on stdout");
 }
 
-/* -- hash tables: they have no second one, so there is nothing to tell but how much is in them ---------- */
+/* -- hash tables: there is no second one, so only the number of entries is shown ------------- */
 
 static void inspect_count(struct buf *out, u64 n)
 {
@@ -99,7 +99,7 @@ void debug_stringmatch_len(struct ctx *c) { reply_int(c->out, glob_match(c->argv
 #define STRINGMATCH_ROUNDS 100000
 #define STRINGMATCH_LEN 32
 
-/* Of characters that mean something in patterns, and any others. */
+/* Of characters that are special in patterns, and others. */
 static bytes stringmatch_text(struct ctx *c, char text[STRINGMATCH_LEN])
 {
     size_t n = rand_below(&c->rng, STRINGMATCH_LEN + 1);

@@ -10,7 +10,7 @@ struct ctx;
 void debug_reload(struct ctx *c);
 void debug_loadaof(struct ctx *c);
 
-/* debug_inspect.c: how things are stored, and tests of our own parts */
+/* debug_inspect.c: how values are stored, and self-tests */
 void debug_listpack(struct ctx *c);
 void debug_quicklist(struct ctx *c);
 void debug_htstats(struct ctx *c);
@@ -18,10 +18,10 @@ void debug_htstats_key(struct ctx *c);
 void debug_stringmatch_len(struct ctx *c);
 void debug_stringmatch_test(struct ctx *c);
 
-/* debug_fence.c: replies that wait */
+/* debug_fence.c: replies that wait for fences */
 void debug_fence(struct ctx *c);
 
-/* debug_switch.c: what the server leaves out, or does on purpose */
+/* debug_switch.c: features switched off, or failures on purpose */
 void debug_set_disable_deny_scripts(struct ctx *c);
 void debug_set_skip_checksum_validation(struct ctx *c);
 void debug_pause_cron(struct ctx *c);

@@ -1,4 +1,4 @@
-/* The subcommands of DEBUG that switch a safeguard off, or do what no client should: for test suites. */
+/* The subcommands of DEBUG that switch a safeguard off, or do something no client should: for test suites. */
 #include <errno.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "server/server.h"
 #include "server/client/users.h"
 
-/* As atoi: what is no number is 0. */
+/* Like atoi: 0 if it is not a number. */
 static bool switch_is_on(struct ctx *c)
 {
     i64 n = 0;
@@ -32,10 +32,10 @@ void debug_pause_cron(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* Of structures that ours have no part like. */
+/* About structures that Mayfly does not have. */
 void debug_no_effect(struct ctx *c) { reply_ok(c->out); }
 
-/* Our output buffers have no peak that is kept. */
+/* Our output buffers record no peak. */
 void debug_replybuffer(struct ctx *c)
 {
     bytes what = c->argv[2], value = c->argv[3];
@@ -58,7 +58,7 @@ void debug_change_repl_id(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* Replicas get a command that was never run here. */
+/* Replicas get a command that was not run here. */
 void debug_replicate(struct ctx *c)
 {
     struct buf command = {0};

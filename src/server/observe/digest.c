@@ -1,6 +1,5 @@
-/* Two ways of adding to a digest: `blend` XORs a hash in, so order does not
- * matter (members of a set); `chain` hashes the result again, so that it does
- * (elements of a list, a field and its value). */
+/* Two ways of adding to a digest: `blend` XORs a hash into it, so order does not matter (members of a set);
+ * `chain` hashes the result again, so order matters (elements of a list, a field and its value). */
 #include "server/observe/digest.h"
 
 #include <arpa/inet.h>
@@ -99,7 +98,7 @@ static void add_zset(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES
     }
 }
 
-/* Entries only: what groups have read is no part of it. */
+/* Entries only: consumer groups are not part of it. */
 static void add_stream(struct engine *e, struct key_ref *ref, u8 digest[SHA1_BYTES])
 {
     struct xstream s;
@@ -165,7 +164,7 @@ static void add_key(void *arg, struct key_ref *ref)
     w->found = true;
 }
 
-/* A database's number is chained in before its keys, which only commute among themselves. */
+/* A database's number is chained in before its keys; only the keys of one database commute. */
 void digest_dataset(struct keyspace *ks, u8 out[SHA1_BYTES])
 {
     struct engine *e = ks->eng;

@@ -1,7 +1,6 @@
-/* A signature of the data that does not depend on the order of keys, members or
- * fields: two servers hold the same dataset if and (almost certainly) only if
- * their signatures are equal. It is computed as Redis does, so that a Mayfly and
- * a Redis can be compared too. Of a deadline only its existence counts. */
+/* A digest of the data that does not depend on the order of keys, members or fields: two servers hold the
+ * same dataset if and (almost certainly) only if their digests are equal. It is computed as in Redis, so a
+ * Mayfly and a Redis can be compared, too. Of a deadline only its existence counts. */
 #ifndef MAYFLY_SERVER_OBSERVE_DIGEST_H
 #define MAYFLY_SERVER_OBSERVE_DIGEST_H
 

@@ -1,5 +1,5 @@
-/* INFO: sections and fields by Redis's names, because monitoring parses them.
- * What Redis doesn't have stands in a section of its own (# Expiry). */
+/* INFO: sections and fields have Redis's names, because monitoring parses them. What Redis doesn't have is in
+ * a section of its own (# Expiry). */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -186,8 +186,8 @@ static void info_memory(struct server *s, struct buf *b)
         (ull)s->reclaim_pending, (ull)sums.reclaimed);
 }
 
-/* Turns of the loop, the CPU time of its thread, and how long commands took. Commands are timed by the wall:
- * on a busy machine they may take longer than the thread has run. */
+/* Turns of the loop, the CPU time of its thread, and the time commands took. Commands are measured in wall
+ * time: on a busy machine they may take longer than the thread has run. */
 static void info_loop(struct server *s, struct buf *b)
 {
     double turns = rate_per_second(&s->stats.turns);
@@ -340,7 +340,7 @@ static void info_expiry(struct server *s, struct buf *b)
 {
     struct node_sums sums;
     const struct keyspace_stats *k = &sums.stats;
-    const struct expire_cycle *cycle = &s->node.regions.first->cycle; /* configured alike in all */
+    const struct expire_cycle *cycle = &s->node.regions.first->cycle; /* the same configuration in all */
     struct forecast forecast = {.now_ms = s->now_ms};
     u64 keys = 0;
     node_sum(&s->node, &sums);

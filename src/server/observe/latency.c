@@ -44,8 +44,8 @@ void latency_add(struct latency *l, const char *event, i64 time_s, u32 ms)
     e->at = (e->at + 1) % LATENCY_SAMPLES;
 }
 
-/* The samples there are, oldest first. */
-static u32 collect(const struct latency_event *e, struct latency_sample out[LATENCY_SAMPLES])
+/* The recorded samples, oldest first. */
+static u32 latency_collect(const struct latency_event *e, struct latency_sample out[LATENCY_SAMPLES])
 {
     u32 n = 0;
     for (u32 i = 0; i < LATENCY_SAMPLES; i++) {
@@ -75,7 +75,7 @@ void cmd_latency_history(struct ctx *c)
 {
     const struct latency_event *e = find_event(&c->server->latency, c->argv[2]);
     struct latency_sample sample[LATENCY_SAMPLES];
-    u32 n = e ? collect(e, sample) : 0;
+    u32 n = e ? latency_collect(e, sample) : 0;
     reply_array(c->out, n);
     for (u32 i = 0; i < n; i++) {
         reply_array(c->out, 2);
@@ -123,7 +123,7 @@ static void draw_event(struct buf *out, const struct latency_event *e, i64 now_s
 {
     struct latency_sample sample[LATENCY_SAMPLES];
     struct spark spark[LATENCY_SAMPLES];
-    u32 n = collect(e, sample), low = sample[0].ms, high = low;
+    u32 n = latency_collect(e, sample), low = sample[0].ms, high = low;
     for (u32 i = 0; i < n; i++) {
         low = MIN(low, sample[i].ms);
         high = MAX(high, sample[i].ms);
@@ -161,7 +161,7 @@ struct diagnosis {
 static struct diagnosis diagnose(const struct latency_event *e, i64 now_s)
 {
     struct latency_sample sample[LATENCY_SAMPLES];
-    struct diagnosis d = {.samples = collect(e, sample)};
+    struct diagnosis d = {.samples = latency_collect(e, sample)};
     double off = 0;
     for (u32 i = 0; i < d.samples; i++) d.mean_ms += sample[i].ms;
     d.mean_ms /= d.samples;
@@ -171,7 +171,7 @@ static struct diagnosis diagnose(const struct latency_event *e, i64 now_s)
     return d;
 }
 
-/* What to do about an event, by its name. */
+/* Advice for an event, by its name. */
 static const struct {
     const char *event, *advice;
 } advices[] = {
@@ -238,8 +238,8 @@ void cmd_latency_doctor(struct ctx *c)
 
 /* -- HISTOGRAM ----------------------------------------------------------------------- */
 
-/* Upper edges double; they are where Redis's histogram, which keeps two digits
- * of the nanoseconds, has its own: 1 2 4 8 16 33 66 132 264 … */
+/* Upper edges double. They are the edges of Redis's histogram, which keeps two digits of the nanoseconds: 1 2
+ * 4 8 16 33 66 132 264 … */
 static u64 edge_us(u32 i) { return ((129ull << (3 + i)) - 1) / 1000; }
 
 static size_t reply_edges(struct ctx *c, const struct command_stats *s)

@@ -1,4 +1,4 @@
-/* MEMORY: how much a key takes, and where the server's memory is. */
+/* MEMORY: the size of a key, and where the server's memory is. */
 #include <stdio.h>
 
 #include "command/commands.h"
@@ -12,7 +12,7 @@
 
 #define DEFAULT_SAMPLES 5
 
-/* What the tables take per key; the engine's primitives tell only counts. */
+/* Bytes of the tables per key; the engine's primitives report only counts. */
 #define TABLE_BYTES_PER_KEY 10     /* a slot of 8 bytes, at the usual load */
 #define INDEX_BYTES_PER_DEADLINE 8 /* a reference in the deadline index */
 
@@ -43,7 +43,7 @@ void cmd_memory_usage(struct ctx *c)
 
 struct memory_report {
     u64 used, peak, startup, clients, tables, overhead, dataset, keys, rss;
-    u32 databases; /* that hold keys */
+    u32 databases; /* with keys */
     struct mem_stats allocator;
 };
 
@@ -147,7 +147,7 @@ void cmd_memory_stats(struct ctx *c)
 
 /* -- DOCTOR -------------------------------------------------------------------------- */
 
-#define TOO_SMALL (5u << 20) /* below this the ratios say nothing */
+#define TOO_SMALL (5u << 20) /* below this the ratios are meaningless */
 #define WORTH_MENTION (10u << 20)
 
 static void append_findings(struct buf *out, const struct server *s, const struct memory_report *r)

@@ -1,4 +1,4 @@
-/* See metrics.h. libmicrohttpd speaks HTTP without a thread of its own: it has one epoll descriptor for all
+/* See metrics.h. libmicrohttpd serves HTTP without a thread of its own: it has one epoll descriptor for all
  * its sockets, and is run when that is readable. */
 #include "server/observe/metrics.h"
 
@@ -12,18 +12,18 @@
 #include "server/server.h"
 
 #define MOST_CONNECTIONS 32
-#define SILENT_S 10 /* a connection on which nothing happens for so long is closed */
+#define SILENT_S 10 /* a connection that is idle for this long is closed */
 
 struct metrics {
     struct server *server;
     struct MHD_Daemon *daemon;
     uv_poll_t poll; /* its epoll descriptor */
-    int error;      /* errno of the first thing that went wrong in it */
-    u32 count;      /* connections, the one that asked for something last at the end: */
+    int error;      /* errno of the first failure in it */
+    u32 count;      /* connections, most recent request last: */
     struct MHD_Connection *open[MOST_CONNECTIONS];
 };
 
-/* -- who is connected ----------------------------------------------------------------------------------- */
+/* -- connections ----------------------------------------------------------------------------- */
 
 static void leaves(struct metrics *m, const struct MHD_Connection *c)
 {
@@ -41,9 +41,9 @@ static void comes(struct metrics *m, struct MHD_Connection *c)
     m->open[m->count++] = c;
 }
 
-/* The last place is taken: who has been silent for longest goes, so that the next one, who may have something
- * to ask, need not wait for that. */
-static void make_room(struct metrics *m)
+/* The last place is taken: closes the connection that has been idle longest, so that the next one need not
+ * wait for that. */
+static void metrics_make_room(struct metrics *m)
 {
     if (m->count < MOST_CONNECTIONS) return;
     shutdown(MHD_get_connection_info(m->open[0], MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
@@ -57,13 +57,14 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **state UNUS
         leaves(m, c);
     } else {
         comes(m, c);
-        make_room(m);
+        metrics_make_room(m);
     }
 }
 
 /* -- requests ------------------------------------------------------------------------------------------- */
 
-static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, bytes text)
+static enum MHD_Result metrics_respond(struct MHD_Connection *c, unsigned status, const char *type,
+                                       bytes text)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(text.n, (void *)text.p, MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
@@ -79,20 +80,21 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 {
     struct metrics *m = arg;
     comes(m, c);
-    *upload_size = 0; /* whatever is sent along is thrown away */
+    *upload_size = 0; /* a request body is ignored */
     if (strcmp(method, "GET") && strcmp(method, "HEAD"))
-        return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", BYTES_LIT("GET it.\n"));
+        return metrics_respond(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", BYTES_LIT("GET it.\n"));
     if (strcmp(url, "/metrics"))
-        return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", BYTES_LIT("The metrics are at /metrics.\n"));
+        return metrics_respond(c, MHD_HTTP_NOT_FOUND, "text/plain",
+                               BYTES_LIT("The metrics are at /metrics.\n"));
     struct buf text = {0};
     metrics_text(m->server, &text);
     enum MHD_Result queued =
-        answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&text));
+        metrics_respond(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&text));
     buf_release(&text);
     return queued;
 }
 
-/* Once there is a place again, it takes another run for the library to accept somebody. */
+/* When a place is free again, the library needs another run to accept a connection. */
 static void run(struct metrics *m)
 {
     bool was_full;
@@ -106,15 +108,15 @@ static void on_readable(uv_poll_t *p, int status UNUSED, int events UNUSED) { ru
 
 /* -- starting and stopping ------------------------------------------------------------------------------ */
 
-/* The library calls this where something fails. When it returns, errno may be that of its cleaning up. */
+/* The library calls this where something fails. When it returns, errno may be that of its cleanup. */
 static void metrics_note_error(void *arg, const char *format UNUSED, va_list values UNUSED)
 {
     struct metrics *m = arg;
     if (!m->error) m->error = errno;
 }
 
-/* *why: what went wrong, if NULL is returned. */
-static struct MHD_Daemon *listen_on(struct metrics *m, const char *address, int port, const char **why)
+/* *why: the error, if NULL is returned. */
+static struct MHD_Daemon *metrics_listen(struct metrics *m, const char *address, int port, const char **why)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
     char service[8];
@@ -140,7 +142,7 @@ struct metrics *metrics_start(struct server *s, const char *address, int port)
     struct metrics *m = mem_zalloc(sizeof *m);
     m->server = s;
     const char *why;
-    m->daemon = listen_on(m, address, port, &why);
+    m->daemon = metrics_listen(m, address, port, &why);
     if (!m->daemon) {
         log_line(&s->log, LOG_WARNING, "Failed listening on port %d (metrics), address %s: %s", port, address,
                  why);
@@ -154,12 +156,12 @@ struct metrics *metrics_start(struct server *s, const char *address, int port)
     return m;
 }
 
-static void on_closed(uv_handle_t *h) { mem_free(h->data); }
+static void metrics_on_closed(uv_handle_t *h) { mem_free(h->data); }
 
 void metrics_stop(struct metrics *m)
 {
     if (!m) return;
-    uv_close((uv_handle_t *)&m->poll, on_closed);
+    uv_close((uv_handle_t *)&m->poll, metrics_on_closed);
     MHD_stop_daemon(m->daemon);
 }
 

@@ -1,5 +1,5 @@
-/* What a scrape gets. Names follow Prometheus's customs: base units, _total for what only grows.
- * redis_exporter tells the rest of INFO; here is what it can't know, and enough beside to run without it. */
+/* The text of a scrape. Names follow Prometheus's conventions: base units, _total for counters.
+ * redis_exporter covers the rest of INFO; here is what it can't know, and enough more to run without it. */
 #include "base/clock.h"
 #include "exec/node_sums.h"
 #include "server/observe/metrics.h"

@@ -1,5 +1,5 @@
-/* The slow log and SLOWLOG. Entries own cut copies of their arguments, so that
- * a log of big commands stays small. */
+/* The slow log and SLOWLOG. Entries own truncated copies of their arguments, so that a log of big commands
+ * stays small. */
 #include "server/observe/slowlog.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static void keep_argument(struct buf *to, bytes arg)
     if (arg.n > KEPT_BYTES) buf_printf(to, "... (%zu more bytes)", arg.n - KEPT_BYTES);
 }
 
-/* Too many arguments: the last place says how many are not shown. */
+/* Too many arguments: the last one says how many are not shown. */
 static void keep_arguments(struct slow_entry *e, int argc, const bytes *argv)
 {
     e->argc = (u32)MIN(argc, KEPT_ARGS);
@@ -71,7 +71,7 @@ void slowlog_clear(struct slowlog *l) { slowlog_trim(l, 0); }
 
 /* -- SLOWLOG ------------------------------------------------------------------------- */
 
-static void reply_entry(struct ctx *c, const struct slow_entry *e)
+static void slowlog_reply_entry(struct ctx *c, const struct slow_entry *e)
 {
     reply_array(c->out, 6);
     reply_int(c->out, (i64)e->id);
@@ -97,7 +97,7 @@ void cmd_slowlog_get(struct ctx *c)
     }
     if (count == -1 || count > (i64)l->count) count = (i64)l->count;
     reply_array(c->out, (size_t)count);
-    for (const struct slow_entry *e = l->newest; count--; e = e->older) reply_entry(c, e);
+    for (const struct slow_entry *e = l->newest; count--; e = e->older) slowlog_reply_entry(c, e);
 }
 
 void cmd_slowlog_len(struct ctx *c) { reply_int(c->out, (i64)c->server->slowlog.count); }

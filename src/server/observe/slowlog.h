@@ -8,7 +8,7 @@ struct slow_entry {
     u64 id;
     i64 time_s, usec;
     u32 argc;
-    struct buf *argv; /* at most 32 arguments of at most 128 bytes, as Redis cuts them */
+    struct buf *argv; /* at most 32 arguments of at most 128 bytes, as in Redis */
     struct buf peer, name;
     struct slow_entry *older, *newer;
 };

@@ -1,5 +1,5 @@
-/* Each of the chart's rows is three steps high: a bar's top cell shows which of
- * them it reaches (_ o #), the cells below it are full (|). */
+/* Each row of the chart is three steps high: the top cell of a bar shows which of them it reaches (_ o #),
+ * the cells below are full (|). */
 #include "server/observe/sparkline.h"
 
 #define ROWS 4

@@ -1,4 +1,4 @@
-/* A small upright bar chart in ASCII: LATENCY GRAPH. */
+/* A small bar chart in ASCII: LATENCY GRAPH. */
 #ifndef MAYFLY_SERVER_OBSERVE_SPARKLINE_H
 #define MAYFLY_SERVER_OBSERVE_SPARKLINE_H
 
@@ -9,10 +9,10 @@
 
 struct spark {
     u32 value;
-    char label[SPARK_LABEL]; /* written downward under the bar */
+    char label[SPARK_LABEL]; /* written vertically under the bar */
 };
 
-/* Appends the chart, SPARK_COLUMNS bars to a strip, all strips in one scale. */
+/* Appends the chart, SPARK_COLUMNS bars per strip, all strips at the same scale. */
 void sparkline(struct buf *out, const struct spark *spark, u32 n);
 
 #endif

@@ -23,8 +23,8 @@ void stats_reset(struct stats *s)
     s->peak_memory = peak;
 }
 
-/* The code of an error is its first word, if there is another one. A script may have made it up: what means
- * something in INFO goes. */
+/* The code of an error is its first word, if there is another one. A script may have made it up: characters
+ * that are special in INFO are removed. */
 static void error_code(bytes line, char code[ERROR_CODE])
 {
     size_t n = 1, most = MIN(line.n, (size_t)ERROR_CODE);
@@ -34,7 +34,7 @@ static void error_code(bytes line, char code[ERROR_CODE])
     code[word.n] = '\0';
 }
 
-/* They are kept in the order of their codes. */
+/* Kept sorted by code. */
 void stats_error(struct stats *s, bytes line)
 {
     char code[ERROR_CODE];

@@ -1,6 +1,6 @@
-/* Loading at start, and for DEBUG. Nothing is journalled and nothing expires meanwhile; a file that is
- * damaged, or holds what we can't keep, ends the server: it must not go on with less than there was. (But for
- * a full sync, whose file can be had again: loading_sync.c.) */
+/* Loading at start, and for DEBUG. Nothing is journalled and nothing expires meanwhile. A file that is
+ * damaged, or has something we can't store, ends the server: it must not continue with less data than there
+ * was. (A full sync's file can be requested again: loading_sync.c.) */
 #include "server/save/loading.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* -- an RDB file ------------------------------------------------------------------------------------ */
 
-static i64 read_file(struct rdb_source *source, void *to, size_t n)
+static i64 loading_read(struct rdb_source *source, void *to, size_t n)
 {
     struct rdb_input *in = (struct rdb_input *)(void *)source; /* its first member */
     ssize_t got;
@@ -29,11 +29,12 @@ static i64 read_file(struct rdb_source *source, void *to, size_t n)
     return got < 0 ? -errno : got;
 }
 
-/* False: errno tells. */
+/* False: see errno. */
 static bool input_open(struct rdb_input *in, const char *path)
 {
     struct stat st;
-    *in = (struct rdb_input){.source.read = read_file, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    *in = (struct rdb_input){.source.read = loading_read,
+                             .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (in->fd < 0) return false;
     bool known = fstat(in->fd, &st) == 0;
     if (known && S_ISREG(st.st_mode)) {
@@ -47,8 +48,8 @@ static bool input_open(struct rdb_input *in, const char *path)
     return false;
 }
 
-/* Those who share the history that the file belongs to have the dead, too, and are to be told by DEL; a
- * replica is told itself; and expiry-stream tells of them when they go. */
+/* Dead keys are loaded where others still have them. Servers that share the file's history have them, too,
+ * and get a DEL; a replica gets a DEL itself; and expiry-stream reports them when they are deleted. */
 static bool load_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
 {
     const struct server *s = arg;
@@ -79,7 +80,7 @@ static void on_note(void *arg, const char *text)
     log_line(&((struct server *)arg)->log, LOG_WARNING, "%s", text);
 }
 
-/* An import that is cut off starts from the beginning: it may be durable later. */
+/* An import that is interrupted starts from the beginning: it may be durable later. */
 bool loading_commit(struct server *s, bool last)
 {
     bool ok = server_commit(s, last ? COMMIT_LOAD_END : COMMIT_LOAD_PART);
@@ -87,9 +88,9 @@ bool loading_commit(struct server *s, bool last)
     return ok;
 }
 
-/* A transaction of the rocks engine is in memory: a long value must not be one. If it fails, the loader
+/* A transaction of the rocks engine is in memory: a long value must not be in one. If it fails, the loader
  * finds its key gone. */
-static void breathe(void *arg)
+static void loading_commit_chunk(void *arg)
 {
     struct server *s = arg;
     if (loading_commit(s, false)) region_begin(lone_region(s), clock_wall_ms());
@@ -111,7 +112,7 @@ static void say_what_is_wrong(struct server *s, const char *path, const struct r
              skippable ? ". With rdb-skip-unsupported yes it is left out" : "");
 }
 
-static void count(struct server *s, const struct rdb_counts *c)
+static void loading_count(struct server *s, const struct rdb_counts *c)
 {
     s->persist.loaded_keys = c->loaded;
     s->persist.loaded_dead = c->dead;
@@ -145,7 +146,7 @@ i64 loading_eta_s(const struct server *s)
     return (i64)(took * (double)(total - MIN(loaded, total)) / (double)loaded);
 }
 
-static void tell_progress(struct server *s, i64 now_us)
+static void loading_log_progress(struct server *s, i64 now_us)
 {
     struct loading *l = &s->persist.loading;
     u64 loaded, total;
@@ -159,7 +160,7 @@ static void tell_progress(struct server *s, i64 now_us)
 
 /* -- choosing ---------------------------------------------------------------------------------------- */
 
-static void begin(struct server *s, enum loading_stage stage)
+static void loading_start(struct server *s, enum loading_stage stage)
 {
     struct loading *l = &s->persist.loading;
     l->stage = stage;
@@ -169,8 +170,8 @@ static void begin(struct server *s, enum loading_stage stage)
     s->node.loading = !loading_aside(l);
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
-        if (l->sync.done) policy.db_base = lone_region(s)->eng->databases; /* the spare ones */
-        if (lone_region(s)->eng->caps.durable) policy.breathe = breathe;
+        if (l->sync.done) policy.db_base = lone_region(s)->eng->databases; /* the staging databases */
+        if (lone_region(s)->eng->caps.durable) policy.breathe = loading_commit_chunk;
         rdb_loader_init(&l->loader, &lone_region(s)->ks, &l->input.source, l->input.size, &policy);
     }
 }
@@ -180,17 +181,17 @@ bool loading_open(struct server *s, const char *path)
     struct loading *l = &s->persist.loading;
     snprintf(l->path, sizeof l->path, "%s", path);
     if (!input_open(&l->input, path)) return false;
-    begin(s, LOADING_RDB);
+    loading_start(s, LOADING_RDB);
     return true;
 }
 
-static bool finish(struct server *s, bool from_aof);
+static bool loading_finish(struct server *s, bool from_aof);
 
 /* With nothing to load the server is ready at once. */
 static bool begin_rdb(struct server *s, const char *path, bool must_exist)
 {
     if (loading_open(s, path)) return true;
-    if (errno == ENOENT && !must_exist) return finish(s, false);
+    if (errno == ENOENT && !must_exist) return loading_finish(s, false);
     log_line(&s->log, LOG_WARNING, "Fatal error loading the DB: %s: %s. Exiting.", path, strerror(errno));
     return false;
 }
@@ -206,7 +207,7 @@ static bool begin_import(struct server *s)
 {
     struct engine *e = lone_region(s)->eng;
     u64 keys = 0;
-    if (s->config.import_rdb.n == 0) return finish(s, false);
+    if (s->config.import_rdb.n == 0) return loading_finish(s, false);
     for (u32 db = 0; db < e->databases; db++) keys += e->ops->count(e, db);
     if (keys == 0) return begin_rdb(s, s->config.import_rdb.p, true);
     log_line(&s->log, LOG_WARNING,
@@ -217,7 +218,7 @@ static bool begin_import(struct server *s)
     return false;
 }
 
-/* An AOF that is there but will not be loaded may hold what somebody is looking for. */
+/* An AOF that exists but is not loaded may have the data somebody is looking for. */
 static void warn_of_unused_aof(struct server *s)
 {
     const struct config *c = &s->config;
@@ -226,7 +227,7 @@ static void warn_of_unused_aof(struct server *s)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
     if (fd >= 0) close(fd);
-    if (n > 0 && strstr(text, "file ")) /* it names one */
+    if (n > 0 && strstr(text, "file ")) /* it lists a file */
         log_line(&s->log, LOG_WARNING,
                  "There is an append only file, %s, which is not loaded: appendonly is no", path);
 }
@@ -244,7 +245,7 @@ bool loading_begin(struct server *s)
         log_line(&s->log, LOG_WARNING, "Fatal error: the append only file can't be used. Exiting.");
         return false;
     }
-    begin(s, LOADING_AOF);
+    loading_start(s, LOADING_AOF);
     return true;
 }
 
@@ -268,14 +269,14 @@ static void ready(struct server *s)
     s->persist.loading.stage = LOADING_NOTHING;
     s->node.loading = false;
     replication_decide_expiry(s);
-    lone_region(s)->cycle.next_ms = 0; /* what died meanwhile */
+    lone_region(s)->cycle.next_ms = 0; /* for keys that died meanwhile */
     s->node.evictor.unfinished = s->node.evictor.maxmemory;
     replication_start(s, !s->persist.loading.from_aof);
     server_ready(s);
 }
 
 /* False: the log says why. */
-static bool finish(struct server *s, bool from_aof)
+static bool loading_finish(struct server *s, bool from_aof)
 {
     struct persistence *p = &s->persist;
     region_begin(lone_region(s), clock_wall_ms());
@@ -314,13 +315,13 @@ static void say_loaded(struct server *s)
 {
     struct loading *l = &s->persist.loading;
     bool from_aof = l->stage == LOADING_AOF;
-    if (!from_aof) count(s, &l->loader.counts);
-    if (l->sync.done) return; /* there is more to be said by others */
+    if (!from_aof) loading_count(s, &l->loader.counts);
+    if (l->sync.done) return; /* loading_sync.c logs the rest */
     log_line(&s->log, LOG_NOTICE, "DB loaded from %s: %.3f seconds", from_aof ? "append only file" : "disk",
              (double)(clock_mono_us() - l->start_us) / 1e6);
 }
 
-static void fail(struct server *s)
+static void loading_fail(struct server *s)
 {
     const struct loading *l = &s->persist.loading;
     if (l->stage == LOADING_RDB) say_what_is_wrong(s, l->path, &l->loader);
@@ -342,8 +343,8 @@ static err load_some(struct server *s)
     return rdb_loader_step(&p->loading.loader, s->config.key_load_delay > 0 ? 1 : bytes);
 }
 
-/* key-load-delay: a test wants to look at a server that is loading. */
-static bool too_fast(const struct server *s, i64 now_us)
+/* key-load-delay: for tests that look at a server that is loading. */
+static bool loading_too_fast(const struct server *s, i64 now_us)
 {
     const struct loading *l = &s->persist.loading;
     i64 delay_us = s->config.key_load_delay;
@@ -358,24 +359,24 @@ bool loading_step(struct server *s)
     err e = ERR_AGAIN;
     if (s->shutting_down || s->throttle.holding) return false; /* there will be another turn */
     region_begin(lone_region(s), clock_wall_ms());
-    while (e == ERR_AGAIN && now_us < until_us && !too_fast(s, now_us)) {
+    while (e == ERR_AGAIN && now_us < until_us && !loading_too_fast(s, now_us)) {
         e = load_some(s);
         now_us = clock_mono_us();
     }
-    if (e == ERR_AGAIN) tell_progress(s, now_us);
+    if (e == ERR_AGAIN) loading_log_progress(s, now_us);
     if (e == OK && l->sync.done) loading_sync_swap(s);
     if ((e != OK && e != ERR_AGAIN) || !loading_commit(s, e == OK)) {
-        fail(s);
+        loading_fail(s);
         return false;
     }
-    if (e == ERR_AGAIN) return !too_fast(s, now_us);
+    if (e == ERR_AGAIN) return !loading_too_fast(s, now_us);
     say_loaded(s);
     if (l->sync.done) loading_sync_end(s, true);
-    else if (!finish(s, l->stage == LOADING_AOF)) server_end(s, 1);
+    else if (!loading_finish(s, l->stage == LOADING_AOF)) server_end(s, 1);
     return true;
 }
 
-/* -- on the spot --------------------------------------------------------------------------------------- */
+/* -- at once --------------------------------------------------------------------------------- */
 
 bool loading_rdb_now(struct server *s, bool replace)
 {
@@ -394,7 +395,7 @@ bool loading_rdb_now(struct server *s, bool replace)
     do e = rdb_loader_step(l, STEP_BYTES);
     while (e == ERR_AGAIN);
     if (e) say_what_is_wrong(s, path, l);
-    else count(s, &l->counts);
+    else loading_count(s, &l->counts);
     rdb_loader_release(l);
     mem_free(l);
     close(in.fd);
@@ -408,7 +409,7 @@ bool loading_aof_now(struct server *s)
     struct aof *a;
     err e = ERR_SYNTAX;
     if (persistence_open_aof(s, &a) == AOF_FILES) {
-        lone_region(s)->journal.sinks = NULL; /* what is read there is there */
+        lone_region(s)->journal.sinks = NULL; /* what is loaded is there already */
         do e = aof_load_step(a, lone_region(s), s, STEP_BYTES);
         while (e == ERR_AGAIN);
         lone_region(s)->journal.sinks = sinks;

@@ -1,4 +1,4 @@
-/* When to save and to rewrite, the AOF on and off, and what a tick has to do for durability. */
+/* When to save and to rewrite, switching the AOF on and off, and what a tick has to do for durability. */
 #include "server/save/persistence.h"
 
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include "command/commands.h"
 #include "server/server.h"
 
-#define SAVE_RETRY_MS 5000     /* after a BGSAVE that failed, as Redis */
+#define SAVE_RETRY_MS 5000     /* after a BGSAVE that failed, as in Redis */
 #define REWRITE_PATIENCE 3     /* failures in a row before rewrites become rarer … */
-#define REWRITE_DELAY_MAX 60   /* … at most to one in so many minutes */
+#define REWRITE_DELAY_MAX 60   /* … down to one in so many minutes */
 
 /* -- the AOF, on and off ---------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ enum aof_found persistence_open_aof(struct server *s, struct aof **a)
         .loop = &s->loop, .sync = sync_of(c), .timestamps = c->aof_timestamp_enabled,
         .load_truncated = c->aof_load_truncated, .load_unchecked = c->aof_load_unchecked,
         .skip_unsupported = c->rdb_skip_unsupported, .disable_gc = c->aof_disable_auto_gc,
-        .lock = !s->persist.aof, /* else it is ours already: DEBUG LOADAOF */
+        .lock = !s->persist.aof, /* else it is locked already: DEBUG LOADAOF */
     });
 }
 
@@ -69,7 +69,7 @@ static void slow_down(struct server *s)
 {
     struct persistence *p = &s->persist;
     if (++p->rewrite_failures < REWRITE_PATIENCE) return;
-    bool urgent = p->aof_state == AOF_IS_ON && aof_refuses(p->aof); /* no write is accepted until one works */
+    bool urgent = p->aof_state == AOF_IS_ON && aof_refuses(p->aof); /* no writes until one succeeds */
     bool again = p->rewrite_delay_min && !urgent;
     p->rewrite_delay_min = again ? MIN(2 * p->rewrite_delay_min, REWRITE_DELAY_MAX) : 1;
     p->rewrite_after_ms = clock_mono_ms() + p->rewrite_delay_min * 60000;
@@ -84,7 +84,7 @@ static void forgive_failures(struct persistence *p)
     p->rewrite_delay_min = p->rewrite_after_ms = 0;
 }
 
-/* There may be no AOF all the same: BGREWRITEAOF then left a base, as it does in Redis. */
+/* There may be no AOF: then BGREWRITEAOF made a base only, as in Redis. */
 void persistence_rewritten(struct server *s, bool ok)
 {
     struct persistence *p = &s->persist;
@@ -101,7 +101,7 @@ void persistence_rewritten(struct server *s, bool ok)
     }
 }
 
-static void turn_on(struct server *s)
+static void persistence_turn_on(struct server *s)
 {
     struct persistence *p = &s->persist;
     p->aof_state = AOF_IS_NEW;
@@ -120,7 +120,7 @@ static void turn_on(struct server *s)
     p->rewrite_scheduled = true;
 }
 
-static void turn_off(struct server *s)
+static void persistence_turn_off(struct server *s)
 {
     struct persistence *p = &s->persist;
     if (p->job == JOB_REWRITE) snapshot_kill(s);
@@ -136,9 +136,9 @@ void persistence_apply_config(struct server *s)
     const struct config *c = &s->config;
     if (!p->started) return;
     if (p->aof) aof_set_options(p->aof, sync_of(c), c->aof_timestamp_enabled);
-    if (s->node.loading) return; /* when all is loaded, the AOF follows the configuration of then */
-    if (config_wants_aof(c) && p->aof_state == AOF_IS_OFF) turn_on(s);
-    else if (!config_wants_aof(c) && p->aof_state != AOF_IS_OFF) turn_off(s);
+    if (s->node.loading) return; /* after loading, the AOF follows the configuration of that time */
+    if (config_wants_aof(c) && p->aof_state == AOF_IS_OFF) persistence_turn_on(s);
+    else if (!config_wants_aof(c) && p->aof_state != AOF_IS_OFF) persistence_turn_off(s);
 }
 
 static bool is_empty(struct server *s)
@@ -177,7 +177,7 @@ void persistence_replaced(struct server *s, u64 keys)
     if (p->aof_state == AOF_IS_OFF) return;
     if (p->appending) aof_stop(p->aof);
     p->appending = false;
-    turn_on(s);
+    persistence_turn_on(s);
 }
 
 /* -- around a tick --------------------------------------------------------------------------------- */
@@ -205,7 +205,8 @@ void persistence_begin_tick(struct server *s)
     if (n->evictor.maxmemory) n->evictor.not_counted = persistence_buffers(&s->persist) + primary_buffers(s);
 }
 
-/* Before it is on, the AOF is nothing anybody was promised: a rewrite that has failed, to be tried again. */
+/* Before the AOF is on, nothing in it was promised to clients: this is a rewrite that failed, to be tried
+ * again. */
 static bool flush_failed(struct server *s)
 {
     if (s->persist.aof_state != AOF_IS_NEW) return false;
@@ -293,14 +294,14 @@ void persistence_cron(struct server *s)
 
 /* -- life --------------------------------------------------------------------------------------------- */
 
-static void on_busy(uv_idle_t *h UNUSED) {} /* its being active keeps the loop from sleeping */
+static void persistence_on_busy(uv_idle_t *h UNUSED) {} /* while it is active the loop does not sleep */
 
-static void on_prepare(uv_prepare_t *h)
+static void persistence_on_prepare(uv_prepare_t *h)
 {
     struct server *s = h->data;
     struct persistence *p = &s->persist;
     bool more = loading_busy(&p->loading) ? loading_step(s) : snapshot_work(s);
-    if (more || p->turn) uv_idle_start(&p->busy, on_busy);
+    if (more || p->turn) uv_idle_start(&p->busy, persistence_on_busy);
     else uv_idle_stop(&p->busy);
     p->turn = false;
 }
@@ -313,7 +314,7 @@ bool persistence_start(struct server *s)
     uv_prepare_init(&s->loop, &p->prepare);
     uv_idle_init(&s->loop, &p->busy);
     p->prepare.data = s;
-    uv_prepare_start(&p->prepare, on_prepare);
+    uv_prepare_start(&p->prepare, persistence_on_prepare);
     p->started = p->turn = true;
     snapshot_sweep(s);
     return loading_begin(s);
@@ -368,7 +369,7 @@ bool persistence_shutdown(struct server *s, u32 how)
     struct persistence *p = &s->persist;
     bool force = how & SHUTDOWN_FORCE, nosave = how & SHUTDOWN_NOSAVE;
     bool saves = how & SHUTDOWN_SAVE || (s->config.save.n && !nosave);
-    if (s->node.loading) return true; /* half of the data must not replace all of it */
+    if (s->node.loading) return true; /* part of the data must not replace all of it */
     if (!aof_may_end(s, force, nosave)) return false;
     if (p->job == JOB_SAVE && p->stage != STAGE_FINISH) {
         log_line(&s->log, LOG_WARNING, "There is a background save in progress. Giving it up!");

@@ -1,4 +1,4 @@
-/* INFO persistence: Redis's fields in its order, ours behind them. */
+/* INFO persistence: Redis's fields in its order, then ours. */
 #include "base/clock.h"
 #include "server/server.h"
 
@@ -17,7 +17,7 @@ static i64 running_s(const struct persistence *p, enum persist_job job)
     return snapshot_active(p, job) ? (clock_mono_us() - p->job_us) / 1000000 : -1;
 }
 
-/* A full sync of replicas is a save, too, as in Redis. */
+/* A full sync of replicas counts as a save, too, as in Redis. */
 static bool saves(const struct persistence *p)
 {
     return snapshot_active(p, JOB_SAVE) || snapshot_active(p, JOB_SYNC);
@@ -27,8 +27,7 @@ static const char *status(bool failed) { return failed ? "err" : "ok"; }
 
 static double share_of(u64 part, u64 whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
 
-/* There is no copy on write: what a snapshot needs is buffers, and dropped values that are not written
- * yet. */
+/* There is no copy on write: a snapshot needs buffers, and dropped values that are not written yet. */
 static void info_snapshot(const struct server *s, const struct saver_progress *g, struct buf *b)
 {
     const struct persistence *p = &s->persist;

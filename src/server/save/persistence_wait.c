@@ -6,7 +6,8 @@
 
 #define KEYS_AT_ONCE 64
 
-/* A value that goes as a whole (KEY_OW, KEY_RM) is held back by the engine; it is no burden. */
+/* A value that is replaced or removed as a whole (KEY_OW, KEY_RM) is kept by the engine until it is saved: no
+ * need to wait. */
 static bool changes_heavy_key(struct server *s, u32 db, const struct command *cmd, int argc,
                               const bytes *argv)
 {
@@ -35,11 +36,11 @@ static bool command_must_wait(struct server *s, u32 db, const struct command *cm
 {
     const struct persistence *p = &s->persist;
     if (snapshot_finishing_save(p)) return replaces_dump(cmd, argc, argv);
-    bool writes = cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE); /* a script's keys, too */
+    bool writes = cmd->flags & (CMD_WRITE | CMD_MAY_REPLICATE); /* the keys of a script, too */
     return p->saver && writes && changes_heavy_key(s, db, cmd, argc, argv);
 }
 
-/* EXEC waits for the sake of any command it is about to run. */
+/* EXEC waits if any of its queued commands has to. */
 static bool queue_must_wait(struct server *s, const struct session *session)
 {
     const struct transaction *tx = session->tx;

@@ -4,7 +4,7 @@
 #include "server/observe/debug_parts.h"
 #include "server/server.h"
 
-/* Beside what is served, other data is being loaded, and what is served will go. */
+/* Other data is being loaded, which will replace the data that is served. */
 static bool is_loading_aside(struct ctx *c)
 {
     if (LIKELY(!loading_aside(&c->server->persist.loading))) return false;
@@ -55,7 +55,7 @@ void cmd_bgrewriteaof(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     if (is_loading_aside(c)) return;
-    p->rewrite_after_ms = 0; /* who asks does not want to wait for the end of a back-off */
+    p->rewrite_after_ms = 0; /* the client does not want to wait for the end of a back-off */
     if (c->eng->caps.durable) {
         reply_error(c->out, "ERR There is no append only file with engine rocksdb: its data is on disk, with "
                             "a write-ahead log of its own");
@@ -111,8 +111,8 @@ static bool parse_reload(struct ctx *c, struct reload *o)
     return true;
 }
 
-/* What a file brings that was not saved just now, the AOF knows nothing of: it is written anew. What is dead
- * no file brings back, but the AOF still has it, in the way of whatever comes under its name: it is deleted
+/* The AOF does not have what a file brings, unless it was saved just now: it is rewritten. Dead keys are in
+ * no file, but the AOF still has them, and they would meet new keys of the same name: they are deleted
  * first. */
 void debug_reload(struct ctx *c)
 {
@@ -136,7 +136,7 @@ void debug_reload(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* Whether there are files to load while none are written: BGREWRITEAOF made them, or they are of earlier. */
+/* Whether there are files to load although none are written: BGREWRITEAOF made them, or they are older. */
 static bool has_old_aof(struct server *s)
 {
     struct aof *a;
@@ -145,7 +145,7 @@ static bool has_old_aof(struct server *s)
     return found == AOF_FILES;
 }
 
-/* Unlike Redis it leaves the data alone if there is nothing to load. */
+/* Unlike in Redis, the data is not touched if there is nothing to load. */
 static void load_old_aof(struct ctx *c)
 {
     struct server *s = c->server;
@@ -165,7 +165,7 @@ void debug_loadaof(struct ctx *c)
     struct persistence *p = &s->persist;
     if (cannot_load(c)) return;
     if (c->eng->caps.durable && s->config.appendonly) {
-        reply_ok(c->out); /* the data is what the engine's log holds, and the reply leaves after the commit */
+        reply_ok(c->out); /* the data is what the engine's log has, and the reply is sent after the commit */
         return;
     }
     if (p->aof_state == AOF_IS_OFF && s->config.engine == ENGINE_MEMORY) {
@@ -176,14 +176,14 @@ void debug_loadaof(struct ctx *c)
         reply_error(c->out, "ERR there is no append only file to load: appendonly is off, or not on yet");
         return;
     }
-    /* What EXEC did so far, too. */
+    /* Including what EXEC did so far. */
     p->flushed_seq = journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     if (!aof_flush(p->aof, clock_mono_ms())) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;
     }
     empty_all(c);
-    if (!loading_aof_now(s)) { /* as Redis: there is nothing to go on with */
+    if (!loading_aof_now(s)) { /* as in Redis: there is no data to continue with */
         log_line(&s->log, LOG_WARNING, "DEBUG LOADAOF: the append only file can't be loaded. Exiting.");
         server_end(s, 1);
         return;

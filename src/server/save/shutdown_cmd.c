@@ -7,7 +7,7 @@
 
 /* -- SHUTDOWN ------------------------------------------------------------------------ */
 
-#define SHUTDOWN_ABORT 16 /* beside the SHUTDOWN_* of config.h */
+#define SHUTDOWN_ABORT 16 /* in addition to the SHUTDOWN_* of config.h */
 
 static bool parse_shutdown(struct ctx *c, u32 *how)
 {
@@ -25,13 +25,14 @@ static bool parse_shutdown(struct ctx *c, u32 *how)
     return !torn && (!(*how & SHUTDOWN_ABORT) || *how == SHUTDOWN_ABORT);
 }
 
-/* Whatever was written is to be with the replicas when the server is gone; nobody writes meanwhile. */
+/* Before the server ends, replicas should have everything that was written; writes are held back
+ * meanwhile. */
 bool shutdown_waits(struct server *s, u32 how)
 {
     struct replication *r = &s->repl;
     u32 of;
     if (how & SHUTDOWN_NOW || !s->config.shutdown_timeout || s->node.loading || r->link) return false;
-    if (s->node.script) return false; /* replicas are not heard while it runs */
+    if (s->node.script) return false; /* replicas' acknowledgements are not read while it runs */
     r->leave_how = how;
     if (r->leaving) return true;
     r->leave_at = r->stream.end + r->stream.staged;
@@ -42,7 +43,7 @@ bool shutdown_waits(struct server *s, u32 how)
     return true;
 }
 
-/* It is over: everything goes on, and those who asked for it are told that it was not done. */
+/* The shutdown was cancelled: everything continues, and the clients that asked for it get an error. */
 static void stop_waiting(struct server *s)
 {
     s->repl.leaving = false;
@@ -86,7 +87,7 @@ void cmd_shutdown(struct ctx *c)
     const char *busy = script_busy_error(ctx_node(c));
     if (!parse_shutdown(c, &how)) ctx_syntax_error(c);
     else if (how & SHUTDOWN_ABORT) abort_shutdown(c);
-    else if (busy && !(how & SHUTDOWN_NOSAVE)) reply_error(c->out, busy); /* what it does is half done */
+    else if (busy && !(how & SHUTDOWN_NOSAVE)) reply_error(c->out, busy); /* its changes are half done */
     else if (!server_shutdown(c->server, how))
         reply_error(c->out, "ERR Errors trying to SHUTDOWN. Check logs.");
     else if (c->server->repl.leaving && !c->server->shutting_down)
@@ -112,7 +113,7 @@ void cmd_module_help(struct ctx *c)
 #define POND_ROWS 7
 #define POND_COLUMNS 56
 
-/* A swarm over a pond at dusk; each call another evening. */
+/* A swarm over a pond at dusk; each call draws another evening. */
 static void draw_pond(struct ctx *c, struct buf *out)
 {
     static const char *const fly[] = {"\\|/", "~o~", ">=-", "-=<", "'v'"};
@@ -143,7 +144,7 @@ static const char portrait[] =
     "             ' '    ' '          ''---..._______\n"
     "\n";
 
-/* Earlier editions took numbers for their canvas: those must still be numbers. */
+/* Earlier editions took the size of the canvas as numbers: those must still be numbers. */
 static bool parse_lolwut(struct ctx *c)
 {
     i64 version, number;

@@ -1,8 +1,8 @@
-/* The job: a snapshot on its way into an RDB file, into the base of an AOF, or to replicas (primary_sync.c).
+/* The job: a snapshot that is written to an RDB file, to the base of an AOF, or to replicas (primary_sync.c).
  *
  * WANTED → WALK → FINISH → none; at any time before FINISH to ABANDON, which waits for the file's worker.
- * From FINISH on the file may get its name at any moment, on another thread: whoever wants to put something
- * else there has to wait (snapshot_finishing_save). */
+ * From FINISH on the file may be renamed at any moment, on another thread: code that writes the same name has
+ * to wait (snapshot_finishing_save). */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -12,18 +12,18 @@
 #include "base/clock.h"
 #include "repl/primary.h"
 
-/* When requests wait, a slice is short beside what they cost anyway; when the loop would sleep, a request
- * that comes meanwhile has to wait for half of it on average. */
+/* When requests are waiting, a slice is short compared with their cost; when the loop would sleep, a request
+ * that arrives meanwhile waits for half of it on average. */
 #define SLICE_BUSY_US 75
 #define SLICE_IDLE_US 200
 #define SLICE_MAX_US 500
 #define SLICE_SHARE 8        /* of the time that requests take */
 #define STEP_BYTES (8u << 10)
-#define RESUME_EVERY_US 5000 /* those who wait for a huge key look whether it has been saved */
+#define RESUME_EVERY_US 5000 /* connections held back for a huge key check whether it has been saved */
 #define TELL_EVERY_US 5000000
-#define SYNC_PATIENCE_US 10000000 /* writers may be faster than the disk: a rewrite begins nevertheless */
+#define SYNC_PATIENCE_US 10000000 /* writers may be faster than the disk: a rewrite begins after this */
 
-/* -- connections that wait ------------------------------------------------------------------------ */
+/* -- connections held back ------------------------------------------------------------------- */
 
 void snapshot_resume_all(struct server *s)
 {
@@ -74,7 +74,7 @@ static void rewrite_ended(struct server *s, bool ok)
     persistence_rewritten(s, ok);
 }
 
-/* Nothing that is scheduled may come before it. */
+/* It comes before anything that is scheduled. */
 static void begin_next(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -116,7 +116,7 @@ static void give_up_file(struct server *s)
     else disk_file_abandon(&s->persist.file, on_file_done, s);
 }
 
-/* A new AOF is none then; one that is on goes on. */
+/* A new AOF is given up; one that is on continues. */
 static void abandon_rewrite(struct persistence *p)
 {
     aof_rewrite_abandon(p->aof);
@@ -132,7 +132,7 @@ void snapshot_kill(struct server *s)
         return;
     }
     if (p->job == JOB_REWRITE) {
-        p->killed = true; /* also if its file gets its name: no manifest will */
+        p->killed = true; /* even if its file is renamed: no manifest will name it */
         abandon_rewrite(p);
     }
     if (p->stage == STAGE_FINISH) return;
@@ -146,8 +146,8 @@ void snapshot_kill(struct server *s)
 
 static void save_position(void *arg, struct rdb_out *out) { replication_save_aux(arg, out); }
 
-/* With the position in a history go all keys that those who share it may still have: whoever goes on from
- * there tells them which of these are dead, or is told. */
+/* With the replication position all keys are saved that servers of the same history may still have, dead ones
+ * included: a server that continues from there sends them DELs, or gets them. */
 static struct saver_options options_of(struct server *s)
 {
     const struct config *c = &s->config;
@@ -160,7 +160,7 @@ static struct saver_options options_of(struct server *s)
     };
 }
 
-#define PATH_ROOM 8192 /* for what 4096 bytes of folder and a name make */
+#define PATH_ROOM 8192 /* enough for a folder of 4096 bytes and a name */
 
 static void dump_paths(const struct server *s, bool background, char temp[PATH_ROOM], char path[PATH_ROOM])
 {
@@ -169,13 +169,13 @@ static void dump_paths(const struct server *s, bool background, char temp[PATH_R
     snprintf(path, PATH_ROOM, "%s/%s", c->dir.p, c->dbfilename.p);
 }
 
-/* Whether it is the name of a temporary file, as above, of a process that is no more (or had our number). */
+/* Whether it is the name of a temporary file, as above, of a process that has ended (or had our pid). */
 static bool is_left_over(const char *name)
 {
     int pid = 0, end = 0;
     if (sscanf(name, "temp-bg-%d.rdb%n", &pid, &end) != 1 || !end) sscanf(name, "temp-%d.rdb%n", &pid, &end);
-    if (!end) sscanf(name, "temp-sync-%*u-%d.rdb%n", &pid, &end); /* what a primary sent */
-    if (!end) sscanf(name, "temp-sen%*1[dt]-%d.rdb%n", &pid, &end); /* what replicas were to be sent */
+    if (!end) sscanf(name, "temp-sync-%*u-%d.rdb%n", &pid, &end); /* received from a primary */
+    if (!end) sscanf(name, "temp-sen%*1[dt]-%d.rdb%n", &pid, &end); /* to be sent to replicas */
     if (pid <= 0 || !end || name[end]) return false;
     return pid == (int)getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
 }
@@ -199,7 +199,7 @@ static bool begin_save(struct server *s)
     return disk_file_open(&s->persist.file, &s->loop, temp, path);
 }
 
-/* From this moment on records go to the new increment: the caller takes the snapshot before anything else. */
+/* From here on records go to the new increment: the caller takes the snapshot before anything else. */
 static bool begin_rewrite(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -213,7 +213,7 @@ static bool begin_rewrite(struct server *s)
     return false;
 }
 
-/* The engine can't take a snapshot just now. */
+/* The engine can't take a snapshot at the moment. */
 static void try_later(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -224,7 +224,7 @@ static void try_later(struct server *s)
     give_up_file(s);
 }
 
-/* Where it goes. False: file.error says why. */
+/* Opens the job's file. False: file.error says why. */
 static bool open_target(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -301,7 +301,7 @@ static i64 slice_us(const struct server *s)
     return MIN(MAX(s->tick_took_us / SLICE_SHARE, SLICE_BUSY_US), SLICE_MAX_US);
 }
 
-static void tell_progress(struct server *s, i64 now_us)
+static void snapshot_log_progress(struct server *s, i64 now_us)
 {
     struct persistence *p = &s->persist;
     struct saver_progress g = saver_progress(p->saver);
@@ -319,18 +319,18 @@ static bool takes_more(const struct server *s)
 {
     const struct persistence *p = &s->persist;
     if (p->job == JOB_SYNC) return sync_takes_more(s);
-    return !disk_file_full(&p->file) || p->file.error[0]; /* after a failure it refuses at once */
+    return !disk_file_full(&p->file) || p->file.error[0]; /* after a failure it fails at once */
 }
 
-/* rdb-key-save-delay: a test wants to look at a snapshot that is under way. */
-static bool too_fast(const struct server *s, i64 now_us)
+/* rdb-key-save-delay: for tests that look at a snapshot in progress. */
+static bool snapshot_too_fast(const struct server *s, i64 now_us)
 {
     i64 delay_us = s->config.rdb_key_save_delay;
     if (LIKELY(delay_us <= 0)) return false;
     return saver_progress(s->persist.saver).keys >= (u64)((now_us - s->persist.job_us) / delay_us);
 }
 
-/* All was written, or it has failed. */
+/* Everything was written, or it has failed. */
 static void end_of_walk(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -347,30 +347,30 @@ static void end_of_walk(struct server *s)
     else disk_file_finish(&p->file, on_file_done, s);
 }
 
-static bool walk(struct server *s)
+static bool snapshot_walk(struct server *s)
 {
     struct persistence *p = &s->persist;
     i64 start_us = clock_mono_us(), now_us = start_us;
     i64 until_us = start_us + slice_us(s);
     u64 step = s->config.rdb_key_save_delay > 0 ? 1 : STEP_BYTES;
     bool done = false;
-    while (!done && now_us < until_us && takes_more(s) && !too_fast(s, now_us)) {
+    while (!done && now_us < until_us && takes_more(s) && !snapshot_too_fast(s, now_us)) {
         done = saver_step(p->saver, step);
         now_us = clock_mono_us();
     }
     if (p->job == JOB_SYNC) sync_walked(s, done && !saver_failed(p->saver));
     p->peak = MAX(p->peak, persistence_buffers(p) + lone_region(s)->eng->held);
-    if (now_us - p->told_us > TELL_EVERY_US) tell_progress(s, now_us);
+    if (now_us - p->told_us > TELL_EVERY_US) snapshot_log_progress(s, now_us);
     if (now_us - p->resumed_us > RESUME_EVERY_US) {
         p->resumed_us = now_us;
         snapshot_resume_all(s);
     }
-    if (!done) return takes_more(s) && !too_fast(s, now_us);
+    if (!done) return takes_more(s) && !snapshot_too_fast(s, now_us);
     end_of_walk(s);
     return false;
 }
 
-/* A rewrite syncs the AOF when it begins; if that is a lot, it is left to a background sync first. */
+/* A rewrite syncs the AOF when it begins; if much is unsynced, a background sync comes first. */
 static bool may_begin(const struct server *s)
 {
     const struct persistence *p = &s->persist;
@@ -378,17 +378,17 @@ static bool may_begin(const struct server *s)
     return aof_rewrite_ready(p->aof);
 }
 
-/* Called between ticks: everything before is committed, and written to the AOF. What waits for the disk is
- * called again when the disk's worker wakes the loop. */
+/* Called between ticks: everything before is committed, and written to the AOF. If it waits for the disk, it
+ * is called again when the disk's worker wakes the loop. */
 bool snapshot_work(struct server *s)
 {
     struct persistence *p = &s->persist;
     if (p->job == JOB_NONE) return false;
     if (p->stage == STAGE_WANTED && may_begin(s)) job_begin(s);
-    return p->job != JOB_NONE && p->stage == STAGE_WALK && walk(s);
+    return p->job != JOB_NONE && p->stage == STAGE_WALK && snapshot_walk(s);
 }
 
-/* -- on the spot ------------------------------------------------------------------------------------- */
+/* -- at once --------------------------------------------------------------------------------- */
 
 static void note_result(void *arg, bool ok) { *(bool *)arg = ok; }
 
