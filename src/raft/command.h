@@ -22,7 +22,8 @@ enum raft_kind {
     RAFT_KIND_MERGE_ROLLBACK = 6,
     RAFT_KIND_TRUNCATE = 7,
     RAFT_KIND_DIGEST = 8,
-    RAFT_KIND_MAX = 8
+    RAFT_KIND_NODE = 9, /* where a node is reached */
+    RAFT_KIND_MAX = 9
 };
 
 struct raft_epoch {

@@ -141,7 +141,8 @@ u64 group_follower_read(struct group *g);
 
 /* ---- Leadership and membership. */
 void group_campaign(struct group *g);
-void group_transfer(struct group *g, u64 to);
+void group_transfer(struct group *g, u64 to); /* a follower asks the leader */
+u64 group_successor(const struct group *g);   /* the voter to hand leadership to; 0: there is none */
 
 enum group_change {
     GROUP_CHANGE_PROPOSED,

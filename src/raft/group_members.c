@@ -27,7 +27,7 @@ static bool group_has(const u64 *ids, u32 n, u64 id)
 }
 
 /* The voter that is furthest, to hand leadership to. */
-static u64 group_best_voter(const struct group *g)
+u64 group_successor(const struct group *g)
 {
     u64 best = 0, best_matched = 0;
     for (u32 i = 0; i < g->at.conf.voters_n; i++) {
@@ -46,7 +46,7 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
     bool voter = group_has(conf->voters, conf->voters_n, c->id);
     bool learner = group_has(conf->learners, conf->learners_n, c->id);
     if (c->id == g->config.id && c->type != RAFT_ADD_VOTER) {
-        u64 to = group_best_voter(g);
+        u64 to = group_successor(g);
         if (to) group_transfer(g, to);
         return conf->voters_n > 1 ? GROUP_CHANGE_LATER : GROUP_CHANGE_INVALID;
     }
