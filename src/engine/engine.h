@@ -129,6 +129,7 @@ struct rows_ops {
  * open transaction; an engine that loses its data with the process keeps no metadata either. */
 enum meta_kind {
     META_FUNCTIONS, /* script/function_rows.c */
+    META_CLUSTER,   /* cluster/cluster.c: nodes, and how far regions have applied their logs */
 };
 #define ENGINE_META_MAX ((size_t)40 << 20) /* bytes of a value */
 

@@ -111,6 +111,10 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
         return false;
     if (UNLIKELY(q->slot < SLOT_NONE)) /* Redis asks here: not before users and arity */
         return refuse(q, q->slot == SLOT_CROSS ? ROUTE_CROSSSLOT : ROUTE_UNSERVED);
+    if (UNLIKELY(n->elsewhere)) {
+        const char *elsewhere = n->elsewhere(n->owner, q, cmd);
+        if (elsewhere) return refuse(q, elsewhere);
+    }
     if (refused_to_subscriber(q, cmd)) return false;
     const char *why = admit_obstacle(r, flags);
     if (UNLIKELY(why)) return refuse(q, why);

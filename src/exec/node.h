@@ -58,6 +58,8 @@ struct node {
                       bytes what);
     /* Likewise, of a command that is about to run while there is a pause: why it is left for later, or 0. */
     u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
+    /* Likewise, in cluster mode: why a request can't run on this node (an error text); NULL: it can. */
+    const char *(*elsewhere)(void *owner, const struct request *q, const struct command *cmd);
     struct touch_hooks touched; /* of keys that clients have cached */
     void *owner;
     struct script_host {     /* what scripts need of the owner */

@@ -39,7 +39,8 @@ static void region_note_failure(struct region *r, bool wrote);
 
 static COLD void tell_expired(struct region *r)
 {
-    if (expiry_follows(r->mode) || r->doomed) expiry_stream_forget(&r->expiry_stream);
+    bool silent = expiry_follows(r->mode) || !expiry_is_recorded(r->mode);
+    if (silent || r->doomed) expiry_stream_forget(&r->expiry_stream);
     else expiry_stream_tell(&r->expiry_stream, &r->ks);
     if (r->eng->failed) region_note_failure(r, true);
 }
