@@ -42,7 +42,11 @@ RAFT_SRC  := $(wildcard src/raft/core/Cargo.* src/raft/core/src/*.rs)
 CFLAGS_ALL += -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0)
 CARGO     ?= cargo
 
-SRC      := $(shell find src $(if $(RAFT_LIB),,-path src/raft -prune -o -path src/cluster/cluster_log.c -prune -o) -name '*.c' -print | sort)
+# Cluster mode stands on the Raft library; without it cluster_none.c takes its place.
+CLUSTER_SRC := $(filter-out src/cluster/cluster_none.c,$(wildcard src/cluster/cluster*.c)) src/cluster/member.c \
+               src/cluster/snapshot.c
+SRC      := $(filter-out $(if $(RAFT_LIB),src/cluster/cluster_none.c,src/raft/% $(CLUSTER_SRC)), \
+                         $(shell find src -name '*.c' | sort))
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 LIB_OBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c) \
@@ -177,10 +181,10 @@ replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
 	    $(if $(filter replication-short,$@),-n $(TEST_JOBS)) -p no:cacheprovider tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
-#: cluster-tests     what clusters are tested with: the checker of histories
+#: cluster-tests     clusters of several nodes, and the checker of histories they are judged by
 .PHONY: cluster-tests
-cluster-tests:
-	$(Q)$(PYTHON) -m pytest -q -p no:cacheprovider tests/cluster
+cluster-tests: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/cluster
 
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1

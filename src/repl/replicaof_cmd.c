@@ -52,6 +52,10 @@ void cmd_replicaof(struct ctx *c)
 {
     struct server *s = c->server;
     struct buf who = {0};
+    if (s->cluster) {
+        reply_error(c->out, "ERR REPLICAOF not allowed in cluster mode.");
+        return;
+    }
     if (s->repl.failover.state != FAILOVER_NONE) {
         reply_error(c->out, "ERR REPLICAOF not allowed while failing over.");
         return;

@@ -79,7 +79,7 @@ static enum expiry_mode expiry_mode(const struct server *s)
  * reports nothing. */
 void replication_decide_expiry(struct server *s)
 {
-    enum expiry_mode mode = expiry_mode(s);
+    enum expiry_mode mode = LIKELY(!s->cluster) ? expiry_mode(s) : EXPIRY_RAFT;
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
         r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);

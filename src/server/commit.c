@@ -1,5 +1,6 @@
 #include "server/commit.h"
 
+#include "cluster/cluster.h"
 #include "command/commands.h"
 #include "exec/multi.h"
 #include "net/fence.h"
@@ -177,6 +178,7 @@ static bool commit_all(struct server *s, enum commit_kind kind)
 
 bool server_commit(struct server *s, enum commit_kind kind)
 {
+    if (UNLIKELY(s->cluster)) return cluster_commit(s, kind);
     bool kept = commit_all(s, kind);
     if (UNLIKELY(s->debug_fences.count) && kind == COMMIT_TICK) leave_fences(s);
     return kept;
@@ -185,6 +187,7 @@ bool server_commit(struct server *s, enum commit_kind kind)
 bool server_commit_part(struct server *s)
 {
     struct node *n = &s->node;
+    if (UNLIKELY(s->cluster)) return false; /* a tick is one entry of the log */
     if (!node_settled(n) && node_may_split(n)) {
         bool kept = server_commit(s, COMMIT_PART);
         node_split(n, kept);

@@ -1,6 +1,7 @@
 #include "server/housekeeping.h"
 
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "server/account.h"
 #include "server/commit.h"
 
@@ -13,7 +14,8 @@ static bool may_expire(const struct server *s, const struct region *r)
 {
     return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
            (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_holds_changes(s) &&
-           !s->shutting_down; /* what was saved is the end */
+           !s->shutting_down && /* what was saved is the end */
+           (LIKELY(!s->cluster) || cluster_may_reclaim(s));
 }
 
 static i64 next_due(const struct region *r)
@@ -26,7 +28,7 @@ static i64 next_due(const struct region *r)
 static i64 next_visit(const struct server *s, const struct region *r)
 {
     const struct expire_cycle *cycle = &r->cycle;
-    bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && r->mode == EXPIRY_ACTIVE);
+    bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
     return may_expire(s, r) && knows ? MAX(next_due(r), cycle->next_ms) : INT64_MAX;
 }
 

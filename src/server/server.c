@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/log_syslog.h"
+#include "cluster/cluster.h"
+#include "engine/rocks/rocks.h"
 #include "exec/multi.h"
 #include "server/observe/crash_report.h"
 #include "server/commit.h"
@@ -282,8 +284,9 @@ void server_ready(struct server *s)
     log_line(&s->log, LOG_NOTICE, "Server initialized");
     if (s->config.port)
         log_line(&s->log, LOG_NOTICE,
-                 "Running mode=standalone, engine=%s, port=%d. Connect with: redis-cli -p %d",
-                 node_engine(&s->node)->ops->name, (int)s->config.port, (int)s->config.port);
+                 "Running mode=%s, engine=%s, port=%d. Connect with: redis-cli %s-p %d",
+                 s->cluster ? "cluster" : "standalone", node_engine(&s->node)->ops->name,
+                 (int)s->config.port, s->cluster ? "-c " : "", (int)s->config.port);
     if (s->config.tls_port)
         log_line(&s->log, LOG_NOTICE, "TLS at port=%d. Connect with: redis-cli --tls -p %d",
                  (int)s->config.tls_port, (int)s->config.tls_port);
@@ -440,7 +443,7 @@ bool server_start(struct server *s)
     start_handles(s);
     s->startup_memory = evictor_used(&s->node.evictor);
     daemon_write_pid(&s->config, &s->log);
-    if (persistence_start(s)) return true;
+    if ((!s->config.cluster_enabled || cluster_start(s)) && persistence_start(s)) return true;
     take_signs_down(s);
     server_release(s);
     return false;
@@ -453,6 +456,7 @@ void server_run(struct server *s) { uv_run(&s->loop, UV_RUN_DEFAULT); }
 bool server_shutdown(struct server *s, u32 how)
 {
     if (s->shutting_down || shutdown_waits(s, how)) return true;
+    if (!(how & SHUTDOWN_NOW) && cluster_leaves(s, how)) return true;
     log_line(&s->log, LOG_WARNING, "User requested shutdown...");
     if (!persistence_shutdown(s, how)) {
         log_line(&s->log, LOG_WARNING, "Errors trying to shut down the server. Check the logs for more "
@@ -490,6 +494,7 @@ static void release_node(struct node *n)
 
 void server_release(struct server *s)
 {
+    cluster_stop(s);
     replication_stop(s);
     persistence_stop(s);
     net_stop_listening(&s->net, false);
@@ -506,7 +511,10 @@ void server_release(struct server *s)
     tls_context_free(s->net.tls);
     persistence_release(s);
     replication_release(s);
-    if (storage_must_close(s)) release_node(&s->node);
+    if (storage_must_close(s)) {
+        release_node(&s->node);
+        rocks_close(s->rocks);
+    }
     pubsub_release(&s->pubsub);
     tracking_release(s);
     block_release(s);

@@ -31,6 +31,7 @@ enum {
     HOLD_BLOCKED = 64, /* it waits for keys: block.h */
     HOLD_STORAGE = 128, /* it writes, and RocksDB is behind: throttle.h */
     HOLD_MIGRATE = 256, /* it waits for another server: migrate.h */
+    HOLD_RAFT = 512,    /* its region can't run requests just now: cluster/member.h */
     /* What Redis calls a blocked client. */
     HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE | HOLD_MIGRATE
 };
@@ -66,6 +67,8 @@ struct server {
     struct process process;
     struct blocking blocking; /* clients that wait for keys */
     struct throttle throttle; /* clients that wait to write */
+    struct cluster *cluster;  /* NULL: a lone server */
+    struct rocks *rocks;      /* the database under the regions, in cluster mode; NULL: the engine has it */
     struct debug_fences debug_fences;
     struct metrics *metrics; /* NULL: off */
 

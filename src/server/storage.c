@@ -12,6 +12,16 @@
 
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
+/* In cluster mode the log of Raft is in the database, too, which outlives the region's engine. */
+static struct engine *open_region(struct server *s, const struct rocks_options *o, struct buf *why)
+{
+    const struct rocks_region all = {.id = 1, .prefix = 1, .first = 0, .last = ROCKS_SLOTS - 1};
+    s->rocks = rocks_open(o, why);
+    struct engine *e = s->rocks ? rocks_region_open(s->rocks, &all, why) : NULL;
+    if (!e) rocks_close(s->rocks);
+    return e;
+}
+
 static struct engine *open_rocks(struct server *s, u64 seed)
 {
     const struct config *c = &s->config;
@@ -28,7 +38,7 @@ static struct engine *open_rocks(struct server *s, u64 seed)
         .compression = c->rocksdb_compression, .sync = c->appendfsync,
         .load_damaged = c->rocksdb_load_damaged_log,
     };
-    struct engine *e = rocks_engine_open(&o, &why);
+    struct engine *e = c->cluster_enabled ? open_region(s, &o, &why) : rocks_engine_open(&o, &why);
     if (e) log_line(&s->log, LOG_NOTICE, "Storage engine: rocksdb, in %s", dir);
     else
         log_line(&s->log, LOG_WARNING, "Can't start with engine rocksdb: %.*s", (int)why.n,

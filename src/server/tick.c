@@ -4,6 +4,7 @@
 #include "command/commands.h"
 #include "exec/route.h"
 #include "net/fence.h"
+#include "cluster/cluster.h"
 #include "server/account.h"
 #include "server/commit.h"
 #include "server/housekeeping.h"
@@ -97,6 +98,7 @@ u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, 
     if (q->session->monitor || conn_of(q->session)->class == CONN_REPLICA) return 0;
     if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
     if (replication_frozen(&s->repl) && may_write) return HOLD_FAILOVER;
+    if (UNLIKELY(s->cluster) && cluster_holds(s, q, cmd)) return HOLD_RAFT;
     if (!s->throttle.holding || !may_write || is_message(cmd)) return 0;
     s->throttle.waiting = true;
     s->throttle.held++;
@@ -162,6 +164,7 @@ void tick_run(struct net *n, u32 at)
         return;
     }
     if (UNLIKELY(s->debug_fences.count)) tick_enforce(s, nq);
+    else if (UNLIKELY(s->cluster)) cluster_enforce(s, nq);
     struct reply out = conn_reply(c);
     if (nq->error) {
         nq->silent = c->session.reply_mode != REPLY_ON;
@@ -187,7 +190,7 @@ void tick_run(struct net *n, u32 at)
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
-    s->node.paused = server_holds_changes(s);
+    s->node.paused = server_holds_changes(s) || UNLIKELY(s->cluster != NULL);
     node_run(&s->node, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
@@ -223,7 +226,8 @@ static bool tells(const struct server *s)
 void server_tick(struct net *n)
 {
     struct server *s = n->owner;
-    s->now_ms = node_begin(&s->node, clock_wall_ms());
+    i64 wall_ms = clock_wall_ms();
+    s->now_ms = LIKELY(!s->cluster) ? node_begin(&s->node, wall_ms) : cluster_begin_tick(s, wall_ms);
     i64 start_us = s->tick_us = clock_mono_us();
     storage_note_refusal(s);
     throttle_begin_tick(s);
@@ -233,6 +237,7 @@ void server_tick(struct net *n)
     /* What happened since the last tick: the primary's commands, expiry, a full sync. */
     bool serves = UNLIKELY(s->node.keys_ready);
     if (serves && UNLIKELY(s->debug_fences.count)) commit_enforce(s, NULL);
+    else if (serves && UNLIKELY(s->cluster)) cluster_enforce(s, NULL);
     bool served = serves && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);

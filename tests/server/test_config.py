@@ -149,14 +149,15 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
         ours = r.config_get('*')
     for both in theirs, ours:
         del both['unixsocket']
-    # The defaults that differ: only the loopback interface, until told otherwise; and durable.
+    # The defaults that differ: only the loopback interface, until told otherwise; durable; Raft's timeout.
+    assert ours.pop('cluster-node-timeout') == '1000' and theirs.pop('cluster-node-timeout') == '15000'
     assert ours.pop('bind') == '127.0.0.1 -::1' and theirs.pop('bind')
     assert ours.pop('appendonly') == 'yes' and theirs.pop('appendonly') == 'no'
     assert {k: v for k, v in ours.items() if k in theirs} == theirs
     assert {name for name in set(ours) - set(theirs) if not name.startswith('rocksdb-')} == {
         'engine', 'engine-start-empty', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb',
         'load-expired', 'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind',
-        'script-memory-limit', 'expiry-stream',
+        'script-memory-limit', 'expiry-stream', 'cluster-init', 'cluster-join', 'cluster-secret', 'cluster-replicas',
         # of 7.2 and 7.4
         'set-max-listpack-entries', 'set-max-listpack-value', 'max-new-connections-per-cycle',
         'max-new-tls-connections-per-cycle', 'locale-collate', 'cluster-announce-human-nodename', 'server-cpulist',
@@ -259,7 +260,6 @@ SET_ERRORS = [
                                         'template format is invalid or contains unknown variables')),
     ('dir /nosuch', refused('dir', 'No such file or directory')),
     ('dbfilename a/b', refused('dbfilename', "dbfilename can't be a path, just a filename")),
-    ('tls-cluster yes', refused('tls-cluster', "not supported by this build: only 'no' is accepted")),
 ]
 
 
@@ -465,7 +465,6 @@ LINE_ERRORS = [
     ('replicaof a b', 'Invalid master port'), ('save 900 1 1', 'Invalid save parameters'),
     ('bind ' + ' '.join(['1'] * 17), 'Too many bind addresses specified.'),
     ('engine rocks', 'argument(s) must be one of the following: memory, rocksdb'),
-    ('cluster-enabled yes', "not supported by this build: only 'no' is accepted"),
     ('loadmodule x.so', 'not supported by this build'),
 ]
 

@@ -26,13 +26,14 @@ void cmd_ping(struct ctx *c)
 
 void cmd_echo(struct ctx *c) { reply_bulk(c->out, c->argv[1]); }
 
-/* READONLY, ASKING, CLUSTER … */
-void cmd_no_cluster(struct ctx *c) { reply_error(c->out, "ERR This instance has cluster support disabled"); }
-
 void cmd_select(struct ctx *c)
 {
     i64 db;
     if (!ctx_int(c, c->argv[1], &db)) return;
+    if (ctx_node(c)->cluster_enabled && db != 0) {
+        reply_error(c->out, "ERR SELECT is not allowed in cluster mode");
+        return;
+    }
     if (db < 0 || db >= (i64)c->eng->databases) {
         reply_error(c->out, "ERR DB index is out of range");
         return;

@@ -1,4 +1,5 @@
 /* SUBSCRIBE and the like, PUBLISH, PUBSUB. */
+#include "cluster/cluster.h"
 #include "command/commands.h"
 #include "server/client/pubsub.h"
 #include "server/server.h"
@@ -81,6 +82,8 @@ void cmd_sunsubscribe(struct ctx *c) { unsubscribe(c, PUBSUB_SHARD); }
 static void pubsub_publish_cmd(struct ctx *c, enum pubsub_kind kind)
 {
     reply_int(c->out, (i64)pubsub_publish(c->server, kind, c->argv[1], c->argv[2]));
+    if (UNLIKELY(c->server->cluster))
+        cluster_publish(c->server, c->argv[1], c->argv[2], kind == PUBSUB_SHARD);
     if (ctx_node(c)->refuse_writes && c->eng->caps.durable) return;
     journal_message(c->ks->journal, c->db, 3, (bytes[]){bytes_str(c->cmd->name), c->argv[1], c->argv[2]});
 }

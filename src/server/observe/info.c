@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "command/commands.h"
 #include "exec/node_sums.h"
 #include "server/observe/info.h"
@@ -70,13 +71,14 @@ static void info_server(struct server *s, struct buf *b)
     buf_printf(
         b,
         "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
-        "redis_mode:standalone\r\nos:%s %s %s\r\narch_bits:64\r\nmonotonic_clock:POSIX clock_gettime\r\n"
+        "redis_mode:%s\r\nos:%s %s %s\r\narch_bits:64\r\nmonotonic_clock:POSIX clock_gettime\r\n"
         "multiplexing_api:epoll\r\natomicvar_api:c11-builtin\r\ngcc_version:%d.%d.%d\r\nprocess_id:%d\r\n"
         "process_supervised:%s\r\nrun_id:%s\r\ntcp_port:%lld\r\nserver_time_usec:%lld\r\n"
         "uptime_in_seconds:%lld\r\nuptime_in_days:%lld\r\nhz:%lld\r\nconfigured_hz:%lld\r\n"
         "lru_clock:%u\r\nexecutable:%s\r\nconfig_file:%s\r\nio_threads_active:0\r\n"
         "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
-        REDIS_VERSION, u.sysname, u.release, u.machine, __GNUC__, __GNUC_MINOR__,
+        REDIS_VERSION, s->cluster ? "cluster" : "standalone", u.sysname, u.release, u.machine, __GNUC__,
+        __GNUC_MINOR__,
         __GNUC_PATCHLEVEL__, (int)getpid(), s->config.supervised.n ? s->config.supervised.p : "no",
         s->run_id, (long long)(s->config.port ? s->config.port : s->config.tls_port),
         (long long)clock_wall_us(), (long long)up_s, (long long)(up_s / 86400),
@@ -309,10 +311,7 @@ static void info_latencystats(struct server *s, struct buf *b)
     }
 }
 
-static void info_cluster(struct server *s UNUSED, struct buf *b)
-{
-    buf_append_str(b, "cluster_enabled:0\r\n");
-}
+static void info_cluster(struct server *s, struct buf *b) { cluster_info(s, b); }
 static void info_modules(struct server *s UNUSED, struct buf *b UNUSED) {}
 
 static void info_keyspace(struct server *s, struct buf *b)

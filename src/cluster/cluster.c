@@ -1,0 +1,488 @@
+/* A node's part of the cluster: its life, its nodes, its messages and its timer. */
+#include "cluster/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cluster/cluster_parts.h"
+#include "cluster/snapshot.h"
+#include "engine/rocks/rocks.h"
+#include "server/client/pubsub.h"
+#include <unistd.h>
+
+#define ELECTION_TICKS 10
+#define HEARTBEAT_TICKS 2
+#define QUEUE_MAX ((size_t)64 << 20)
+#define GREET_TIMEOUT_MS 5000
+#define LOG_ENTRIES_MAX 100000 /* a member that is further behind gets a snapshot */
+#define LOG_ENTRIES_KEPT 10000
+#define COMPACT_EVERY 20 /* ticks of the timer */
+#define CATCH_UP_TICKS 3 /* of a timer that came late */
+
+struct server *cluster_server(const struct cluster *c) { return c->server; }
+struct member *cluster_member(struct cluster *c) { return &c->member; }
+const struct cluster_node *cluster_nodes(const struct cluster *c) { return c->nodes; }
+const struct cluster_node *cluster_self(const struct cluster *c) { return c->nodes; }
+struct bus *cluster_bus(struct cluster *c) { return c->bus; }
+u64 cluster_number(const struct cluster *c) { return c->number; }
+void cluster_moved_on(struct cluster *c) { c->moved_on = true; }
+
+void cluster_die(struct cluster *c, const char *why)
+{
+    log_line(&c->server->log, LOG_WARNING,
+             "Fatal: %s. This node stops, so that it can't diverge; the others "
+             "go on without it.",
+             why);
+    _exit(1);
+}
+
+/* -- nodes ------------------------------------------------------------------------------------- */
+
+static u64 peer_of(const char *id)
+{
+    char digits[17];
+    snprintf(digits, sizeof digits, "%.16s", id);
+    return strtoull(digits, NULL, 16);
+}
+
+struct cluster_node *cluster_node_of(struct cluster *c, u64 peer)
+{
+    struct cluster_node *n = c->nodes;
+    while (n && n->peer != peer) n = n->next;
+    return n;
+}
+
+struct cluster_node *cluster_find(struct cluster *c, const char *id, size_t len)
+{
+    struct cluster_node *n = c->nodes;
+    while (n && (len != BUS_NODE_ID || memcmp(n->id, id, len) != 0)) n = n->next;
+    return n;
+}
+
+static struct cluster_node *add_node(struct cluster *c, const char *id)
+{
+    struct cluster_node *n = mem_zalloc(sizeof *n), **at = &c->nodes;
+    memcpy(n->id, id, BUS_NODE_ID); /* mem_zalloc has ended it */
+    n->peer = peer_of(id);
+    while (*at) at = &(*at)->next;
+    *at = n;
+    return n;
+}
+
+void cluster_print_node(const struct cluster_node *n, struct buf *out)
+{
+    buf_printf(out, "%s %s %d %d", n->id, n->host, n->port, n->bus_port);
+}
+
+bool cluster_learn_node(struct cluster *c, bytes line)
+{
+    char text[512], id[64], host[256];
+    int port, bus_port;
+    snprintf(text, sizeof text, "%.*s", (int)line.n, line.p);
+    if (sscanf(text, "%63s %255s %d %d", id, host, &port, &bus_port) != 4 || !bus_is_node_id(id))
+        return false;
+    struct cluster_node *n = cluster_find(c, id, strlen(id));
+    if (!n) n = add_node(c, id);
+    bool same = n->port == port && n->bus_port == bus_port && strcmp(n->host, host) == 0;
+    if (same) return true;
+    snprintf(n->host, sizeof n->host, "%s", host);
+    n->port = port;
+    n->bus_port = bus_port;
+    c->unsaved = true;
+    if (n != c->nodes && c->bus) n->link = bus_peer_add(c->bus, n->id, n->host, n->bus_port);
+    return true;
+}
+
+void cluster_write_nodes(struct cluster *c, struct engine *e)
+{
+    if (!c->unsaved) return;
+    struct buf text = {0};
+    buf_printf(&text, "%s %llx", c->nodes->id, (ull)c->number);
+    e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("identity"), buf_bytes(&text));
+    for (const struct cluster_node *n = c->nodes; n; n = n->next) {
+        char name[64];
+        int len = snprintf(name, sizeof name, "node %s", n->id);
+        buf_clear(&text);
+        cluster_print_node(n, &text);
+        e->ops->meta.put(e, META_CLUSTER, bytes_of(name, (size_t)len), buf_bytes(&text));
+    }
+    buf_release(&text);
+    c->unsaved = false; /* a member whose commit fails ends: cluster_die */
+}
+
+static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
+{
+    struct cluster *c = arg;
+    char id[64] = "", text[128];
+    ull number = 0;
+    if (bytes_eq(name, BYTES_LIT("identity"))) {
+        snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
+        if (sscanf(text, "%63s %llx", id, &number) != 2 || !bus_is_node_id(id)) return;
+        c->number = number;
+        if (c->nodes->id[0]) return;
+        snprintf(c->nodes->id, sizeof c->nodes->id, "%.40s", id);
+        c->nodes->peer = peer_of(id);
+    } else if (name.n > 5 && memcmp(name.p, "node ", 5) == 0) {
+        cluster_learn_node(c, value);
+    }
+}
+
+/* The identity comes before the nodes in the order of the rows. */
+bool cluster_load_identity(struct cluster *c)
+{
+    struct engine *e = c->member.region->eng;
+    e->ops->meta.each(e, META_CLUSTER, load_row, c);
+    c->unsaved = false;
+    return c->nodes->id[0];
+}
+
+/* -- messages ---------------------------------------------------------------------------------- */
+
+static void put_u64(char *p, u64 v)
+{
+    for (int i = 0; i < 8; i++) p[i] = (char)(v >> 8 * i);
+}
+
+static u64 get_u64(const char *p)
+{
+    u64 v = 0;
+    for (int i = 7; i >= 0; i--) v = v << 8 | (u8)p[i];
+    return v;
+}
+
+void cluster_send(struct cluster *c, u64 region, u64 to, bytes message)
+{
+    struct cluster_node *n = cluster_node_of(c, to);
+    char head[24];
+    if (!n || !n->link) return; /* not known yet: Raft repeats */
+    put_u64(head, region);
+    put_u64(head + 8, c->nodes->peer);
+    put_u64(head + 16, to);
+    if (!bus_send(n->link, CLUSTER_RAFT, bytes_of(head, sizeof head), message)) n->unreachable = true;
+}
+
+void cluster_publish(struct server *s, bytes channel, bytes message, bool sharded)
+{
+    struct cluster *c = s->cluster;
+    struct buf head = {0};
+    u32 n = (u32)channel.n;
+    buf_append_char(&head, sharded);
+    buf_append(&head, &n, sizeof n);
+    buf_append_bytes(&head, channel);
+    for (struct cluster_node *to = c->nodes->next; to; to = to->next)
+        if (to->link) bus_send(to->link, CLUSTER_PUBLISH, buf_bytes(&head), message);
+    buf_release(&head);
+}
+
+void cluster_deliver(struct server *s, bytes body)
+{
+    u32 n;
+    if (body.n < 5) return;
+    memcpy(&n, body.p + 1, sizeof n);
+    if (n > body.n - 5) return;
+    pubsub_publish(s, body.p[0] ? PUBSUB_SHARD : PUBSUB_CHANNEL, bytes_of(body.p + 5, n),
+                   bytes_of(body.p + 5 + n, body.n - 5 - n));
+}
+
+static void on_message(struct bus_conn *conn, u8 type, bytes body)
+{
+    struct cluster *c = bus_conn_user(conn);
+    if (type == CLUSTER_PUBLISH) {
+        cluster_deliver(c->server, body);
+        return;
+    }
+    if (type != CLUSTER_RAFT || body.n < 24) {
+        bus_conn_close(conn, "an unknown message");
+        return;
+    }
+    bool ours = get_u64(body.p) == c->member.number && get_u64(body.p + 16) == c->nodes->peer;
+    if (!ours || !c->started) return;
+    group_wall(c->member.group, (u64)clock_wall_ms());
+    group_receive(c->member.group, get_u64(body.p + 8), bytes_of(body.p + 24, body.n - 24));
+}
+
+static const struct bus_conn_ops message_ops = {.on_frame = on_message};
+
+static const struct bus_conn_ops *on_accept(void *owner, const struct bus_hello *h, void **user,
+                                            const char **why)
+{
+    struct cluster *c = owner;
+    *user = c;
+    if (h->purpose == BUS_CALL) return cluster_join_ops();
+    if (h->purpose == BUS_BULK) return snapshot_accept(c, user, why);
+    return &message_ops;
+}
+
+static void on_peer(void *owner, struct bus_peer *p, bool up)
+{
+    struct cluster *c = owner;
+    struct cluster_node *n = cluster_find(c, bus_peer_node(p), BUS_NODE_ID);
+    if (n && !up) n->unreachable = true;
+}
+
+static void report_unreachable(struct cluster *c)
+{
+    for (struct cluster_node *n = c->nodes; n; n = n->next) {
+        if (!n->unreachable) continue;
+        n->unreachable = false;
+        group_unreachable(c->member.group, n->peer);
+    }
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static void note_leadership(struct cluster *c)
+{
+    bool leads = member_leads(&c->member);
+    if (leads == c->led) return;
+    c->led = leads;
+    log_line(&c->server->log, LOG_NOTICE,
+             leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
+             (ull)c->member.number);
+    if (!leads) block_refuse_all(c->server);
+    cluster_moved_on(c);
+}
+
+static u64 timer_interval(const struct cluster *c)
+{
+    return (u64)MAX(c->server->config.cluster_node_timeout / ELECTION_TICKS, 10);
+}
+
+/* A member that was away for a short while finds in the log what it missed. */
+static void compact(struct cluster *c)
+{
+    u64 applied = c->member.region->eng->applied;
+    if (applied > LOG_ENTRIES_KEPT && !c->member.in_flight)
+        group_compact(c->member.group, applied - LOG_ENTRIES_KEPT);
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct cluster *c = t->data;
+    struct group *g = c->member.group;
+    i64 now_ms = (i64)uv_now(t->loop), interval = (i64)timer_interval(c);
+    i64 due = MIN((now_ms - c->timer_ms) / interval, CATCH_UP_TICKS);
+    group_wall(g, (u64)clock_wall_ms());
+    report_unreachable(c);
+    for (i64 i = 0; i < due; i++) group_tick(g);
+    if (due > 0) c->timer_ms = now_ms;
+    c->ticks++;
+    note_leadership(c);
+    if (c->led) cluster_admit_step(c);
+    else cluster_join_step(c);
+    if (c->ticks % COMPACT_EVERY == 0) compact(c);
+    snapshot_step(c);
+    if (c->leave_until_ms && !server_shutdown(c->server, c->leave_how)) c->leave_until_ms = 0;
+}
+
+/* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
+static void on_prepare(uv_prepare_t *h)
+{
+    struct cluster *c = h->data;
+    note_leadership(c);
+    member_save(&c->member);
+    if (c->led && !c->member.in_flight) {
+        group_wall(c->member.group, (u64)clock_wall_ms());
+        group_clock_due(c->member.group);
+    }
+    if (!c->moved_on) return;
+    c->moved_on = false;
+    net_resume(&c->server->net, HOLD_RAFT);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 ||
+           strcmp(address, "localhost") == 0;
+}
+
+/* The first address of `bind`. */
+static void own_address(const struct server *s, char host[256])
+{
+    const struct config *cf = &s->config;
+    const char *bind = cf->bind.n ? cf->bind.p : "127.0.0.1";
+    bind += *bind == '-';
+    snprintf(host, 256, "%.*s", (int)strcspn(bind, " "), bind);
+    if (cf->cluster_announce_ip.n) snprintf(host, 256, "%s", cf->cluster_announce_ip.p);
+    else if (strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0) snprintf(host, 256, "127.0.0.1");
+}
+
+static int own_bus_port(const struct config *cf)
+{
+    return cf->cluster_port ? (int)cf->cluster_port : (int)cf->port + 10000;
+}
+
+static bool listen_on_bus(struct cluster *c)
+{
+    const struct server *s = c->server;
+    const char *p = s->config.bind.n ? s->config.bind.p : "127.0.0.1";
+    int port = own_bus_port(&s->config);
+    while (*p) {
+        char address[256];
+        size_t n = strcspn(p, " ");
+        bool optional = *p == '-';
+        snprintf(address, sizeof address, "%.*s", (int)(n - optional), p + optional);
+        p += n + strspn(p + n, " ");
+        if (!is_loopback(address) && !s->config.cluster_secret.n && !s->config.tls_cluster) {
+            log_line(&s->log, LOG_WARNING,
+                     "The cluster bus does not listen on %s without a cluster-secret: "
+                     "nodes must be able to prove who they are",
+                     address);
+            return false;
+        }
+        int rc = bus_listen(c->bus, strcmp(address, "*") == 0 ? "0.0.0.0" : address, port);
+        if (rc == 0 || optional) continue;
+        log_line(&s->log, LOG_WARNING, "Failed listening on cluster port %d of %s: %s", port, address,
+                 uv_strerror(rc));
+        return false;
+    }
+    return true;
+}
+
+static bool open_bus(struct cluster *c)
+{
+    struct server *s = c->server;
+    const struct config *cf = &s->config;
+    struct bus_options o = {
+        .loop = &s->loop,
+        .log = &s->log,
+        .cluster = c->number,
+        .secret = bytes_of(cf->cluster_secret.p, cf->cluster_secret.n),
+        .tls = cf->tls_cluster ? s->net.tls : NULL,
+        .queue_max = QUEUE_MAX,
+        .frame_max = 1u << 30,
+        .greet_timeout_ms = GREET_TIMEOUT_MS,
+        .owner = c,
+        .on_accept = on_accept,
+        .on_peer = on_peer,
+    };
+    memcpy(o.node, c->nodes->id, sizeof o.node);
+    c->bus = bus_new(&o);
+    for (struct cluster_node *n = c->nodes->next; n; n = n->next)
+        n->link = bus_peer_add(c->bus, n->id, n->host, n->bus_port);
+    return listen_on_bus(c);
+}
+
+static void on_durable(void *arg, u64 number)
+{
+    struct cluster *c = arg;
+    if (!c->started) return;
+    group_wall(c->member.group, (u64)clock_wall_ms());
+    group_durable(c->member.group, number);
+}
+
+static void print_core(void *log UNUSED, int level UNUSED, const char *text UNUSED, size_t size UNUSED) {}
+
+static void start_group(struct cluster *c)
+{
+    struct server *s = c->server;
+    struct group_config config = {
+        .id = c->nodes->peer,
+        .seed = rand_next(&c->member.region->seeds),
+        .nonce = rand_next(&c->member.region->seeds),
+        .election_ticks = ELECTION_TICKS,
+        .heartbeat_ticks = HEARTBEAT_TICKS,
+        .read_retry_ticks = 2,
+        .read_timeout_ticks = 2 * ELECTION_TICKS,
+        .log_entries_max = LOG_ENTRIES_MAX,
+        .print = print_core,
+    };
+    c->log = cluster_log_open(c->logs, c->member.number, on_durable, c);
+    member_start(&c->member, &config, c->log);
+    c->started = true;
+    c->timer_ms = (i64)uv_now(&s->loop);
+    uv_timer_init(&s->loop, &c->timer);
+    uv_timer_start(&c->timer, on_timer, timer_interval(c), timer_interval(c));
+    uv_prepare_init(&s->loop, &c->prepare);
+    uv_prepare_start(&c->prepare, on_prepare);
+    c->timer.data = c->prepare.data = c;
+    uv_unref((uv_handle_t *)&c->prepare);
+}
+
+static bool prepare_node(struct cluster *c)
+{
+    struct server *s = c->server;
+    struct region *r = c->member.region;
+    struct cluster_node *self = c->nodes;
+    char host[256];
+    if (!cluster_load_identity(c) && !cluster_make_identity(c)) return false;
+    own_address(s, host);
+    struct buf line = {0};
+    int port = (int)(s->config.cluster_announce_port ? s->config.cluster_announce_port : s->config.port);
+    int bus_port = (int)(s->config.cluster_announce_bus_port ? s->config.cluster_announce_bus_port
+                                                             : own_bus_port(&s->config));
+    buf_printf(&line, "%s %s %d %d", self->id, host, port, bus_port);
+    cluster_learn_node(c, buf_bytes(&line));
+    buf_release(&line);
+    region_begin(r, (i64)MAX(c->member.at.clock_ms, 1u));
+    c->unsaved = true;
+    member_adopt(&c->member, &c->member.at);
+    if (!region_commit(r)) {
+        log_line(&s->log, LOG_WARNING, "The identity of this node can't be stored");
+        return false;
+    }
+    return true;
+}
+
+bool cluster_start(struct server *s)
+{
+    struct cluster *c = mem_zalloc(sizeof *c);
+    s->cluster = c;
+    c->server = s;
+    c->nodes = mem_zalloc(sizeof *c->nodes);
+    if (!s->rocks) {
+        log_line(&s->log, LOG_WARNING, "Cluster mode needs engine rocksdb: start with --engine rocksdb");
+        return false;
+    }
+    member_open(&c->member, c, lone_region(s), CLUSTER_REGION);
+    s->node.cluster_enabled = true;
+    s->node.elsewhere = cluster_elsewhere;
+    if (!prepare_node(c) || !open_bus(c)) return false;
+    c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
+    start_group(c);
+    log_line(&s->log, LOG_NOTICE, "Cluster mode: node %.40s, cluster %llx, bus at port %d", c->nodes->id,
+             (ull)c->number, own_bus_port(&s->config));
+    return true;
+}
+
+bool cluster_leaves(struct server *s, u32 how)
+{
+    struct cluster *c = s->cluster;
+    if (!c || !c->started || !member_leads(&c->member)) return false;
+    i64 now_ms = (i64)uv_now(&s->loop);
+    u64 to = group_successor(c->member.group);
+    if (!to || (c->leave_until_ms && now_ms >= c->leave_until_ms)) return false;
+    group_transfer(c->member.group, to);
+    c->leave_how = how;
+    if (c->leave_until_ms) return true;
+    c->leave_until_ms = now_ms + 2 * s->config.cluster_node_timeout;
+    log_line(&s->log, LOG_NOTICE, "Handing leadership on before shutting down.");
+    return true;
+}
+
+void cluster_stop(struct server *s)
+{
+    struct cluster *c = s->cluster;
+    if (!c) return;
+    snapshot_stop(c);
+    if (c->started) {
+        uv_close((uv_handle_t *)&c->timer, NULL);
+        uv_close((uv_handle_t *)&c->prepare, NULL);
+    }
+    if (c->member.region) member_close(&c->member);
+    cluster_log_close(c->log);
+    cluster_logs_close(c->logs);
+    if (c->bus) bus_free(c->bus);
+    s->cluster = NULL;
+    s->node.elsewhere = NULL;
+    uv_run(&s->loop, UV_RUN_NOWAIT); /* the callbacks of what was closed, whose memory goes now */
+    while (c->nodes) {
+        struct cluster_node *n = c->nodes;
+        c->nodes = n->next;
+        mem_free(n);
+    }
+    mem_free(c);
+}

@@ -1,0 +1,95 @@
+/* Cluster mode: this node's part of a cluster. One region with all slots, replicated by Raft on the nodes
+ * that have joined.
+ *
+ * A node has an id of its own, made when it is first started, and knows the others by theirs. The first node
+ * (cluster-init) makes the cluster; further ones ask any node they can reach to be taken in (cluster-join).
+ * Who belongs to it, and where they are reached, are entries of the log, so that all members agree.
+ *
+ *     server_tick   cluster_begin_tick, requests (cluster_enforce, cluster_elsewhere, cluster_holds),
+ *                   cluster_commit
+ *     the bus       messages of Raft, joining, snapshots
+ *     a timer       Raft's ticks, promotion of learners, compaction of the log */
+#ifndef MAYFLY_CLUSTER_CLUSTER_H
+#define MAYFLY_CLUSTER_CLUSTER_H
+
+#include "cluster/bus.h"
+#include "cluster/member.h"
+#include "server/commit.h"
+
+#define CLUSTER_REGION 1 /* the number of the only region */
+
+enum cluster_frame {
+    CLUSTER_RAFT = 1,       /* region · from · to, each u64 · a group's message */
+    CLUSTER_JOIN = 2,       /* a node's line: may I join? */
+    CLUSTER_JOIN_ANSWER = 3, /* "ok CLUSTER", "ask HOST PORT" or "later", then lines of nodes */
+    CLUSTER_PUBLISH = 4, /* pub/sub: u8 kind · u32 length of the channel · channel · message */
+    CLUSTER_SNAPSHOT = 5,   /* the beginning of a snapshot: snapshot.c */
+    CLUSTER_SNAPSHOT_DATA = 6,
+    CLUSTER_SNAPSHOT_END = 7,
+    CLUSTER_SNAPSHOT_STORED = 8,
+};
+
+struct cluster_node {
+    struct cluster_node *next;
+    char id[BUS_NODE_ID + 1];
+    u64 peer; /* its number in Raft: the first 16 digits of its id */
+    char host[256];
+    int port, bus_port;
+    struct bus_peer *link; /* NULL: it is this node */
+    bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
+};
+
+struct cluster; /* cluster_parts.h */
+
+/* -- life: called by the server ---------------------------------------------------------------- */
+
+/* The engine is open and the server is about to serve. False: the log says why it can't. */
+NODISCARD bool cluster_start(struct server *s);
+void cluster_stop(struct server *s);
+/* Shutting down: a leader hands its leadership on first. True: that is under way, and server_shutdown will be
+ * called again. */
+bool cluster_leaves(struct server *s, u32 how);
+
+void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
+
+/* -- the tick ---------------------------------------------------------------------------------- */
+
+i64 cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
+void cluster_enforce(struct server *s, const struct net_request *q);
+bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of what a lone server does */
+u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
+bool cluster_may_reclaim(const struct server *s);
+
+/* node.elsewhere: why a request can't run here, as the text of an error; NULL: it can. */
+const char *cluster_elsewhere(void *owner, const struct request *q, const struct command *cmd);
+
+/* -- for the other files of this folder -------------------------------------------------------- */
+
+struct server *cluster_server(const struct cluster *c);
+struct member *cluster_member(struct cluster *c);
+const struct cluster_node *cluster_nodes(const struct cluster *c);
+const struct cluster_node *cluster_self(const struct cluster *c);
+struct cluster_node *cluster_node_of(struct cluster *c, u64 peer); /* NULL: unknown */
+struct cluster_node *cluster_find(struct cluster *c, const char *id, size_t n); /* by id; NULL: unknown */
+struct bus *cluster_bus(struct cluster *c);
+u64 cluster_number(const struct cluster *c);
+
+void cluster_send(struct cluster *c, u64 region, u64 to, bytes message);
+void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
+_Noreturn void cluster_die(struct cluster *c, const char *why);
+
+/* A node's line: "ID HOST PORT BUS_PORT". Unknown nodes are added, known ones get the address. */
+bool cluster_learn_node(struct cluster *c, bytes line);
+void cluster_print_node(const struct cluster_node *n, struct buf *out);
+/* Puts the nodes into the engine's open transaction, if they have changed since. */
+void cluster_write_nodes(struct cluster *c, struct engine *e);
+
+/* CLUSTER FORGET. Returns an error text, or NULL. */
+const char *cluster_forget(struct cluster *c, const char *id, size_t n);
+const char *cluster_take_over(struct cluster *c); /* CLUSTER FAILOVER */
+
+/* Sends a message of pub/sub to all other nodes; and gives one of theirs to our clients. */
+void cluster_publish(struct server *s, bytes channel, bytes message, bool sharded);
+void cluster_deliver(struct server *s, bytes body);
+
+#endif

@@ -1,0 +1,35 @@
+/* In place of cluster mode in a build without the Raft library (make RAFT=no). */
+#include "cluster/cluster.h"
+#include "command/commands.h"
+#include "server/server.h"
+
+bool cluster_start(struct server *s)
+{
+    log_line(&s->log, LOG_WARNING,
+             "This build has no cluster mode: it was made without the Raft library "
+             "(make RAFT=no)");
+    return false;
+}
+
+void cluster_stop(struct server *s UNUSED) {}
+bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
+void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
+
+/* The rest is called in cluster mode only. */
+i64 cluster_begin_tick(struct server *s UNUSED, i64 wall_ms) { return wall_ms; }
+void cluster_enforce(struct server *s UNUSED, const struct net_request *q UNUSED) {}
+bool cluster_commit(struct server *s UNUSED, enum commit_kind kind UNUSED) { return false; }
+u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const struct command *c UNUSED)
+{
+    return 0;
+}
+bool cluster_may_reclaim(const struct server *s UNUSED) { return true; }
+void cluster_publish(struct server *s UNUSED, bytes channel UNUSED, bytes message UNUSED, bool sharded UNUSED)
+{
+}
+
+static void refuse(struct ctx *c) { reply_error(c->out, "ERR This instance has cluster support disabled"); }
+void cmd_cluster(struct ctx *c) { refuse(c); }
+void cmd_readonly(struct ctx *c) { refuse(c); }
+void cmd_readwrite(struct ctx *c) { refuse(c); }
+void cmd_asking(struct ctx *c) { refuse(c); }

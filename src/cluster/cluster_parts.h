@@ -1,0 +1,48 @@
+/* The inside of a node's part of the cluster: for cluster.c, cluster_join.c and cluster_tick.c. */
+#ifndef MAYFLY_CLUSTER_CLUSTER_PARTS_H
+#define MAYFLY_CLUSTER_CLUSTER_PARTS_H
+
+#include "cluster/cluster.h"
+#include "cluster/cluster_log.h"
+#include "server/server.h"
+
+struct cluster {
+    struct server *server;
+    struct bus *bus;
+    struct cluster_logs *logs;
+    struct raft_log *log;
+    u64 number;                 /* of the cluster; 0: not known yet */
+    struct cluster_node *nodes; /* this one first */
+    bool unsaved;               /* the engine has not got them yet */
+    struct member member;
+    bool started;               /* the group runs */
+    bool moved_on;              /* see cluster_moved_on */
+    bool touches;               /* the request that runs uses the region's data */
+    bool led;                   /* at the last look */
+    uv_timer_t timer;
+    uv_prepare_t prepare;
+    u64 ticks;                  /* of the timer */
+    i64 timer_ms;               /* when it last ran, by the loop's time */
+    struct snapshot_out *out;   /* snapshot.c: what goes out; NULL: nothing … */
+    struct snapshot_in *in;     /* … and what comes in */
+    u64 unsent;                 /* the member to which none could be sent; 0: none */
+    struct bus_conn *join;      /* the question that is under way; NULL: none */
+    u32 join_next;              /* which of the addresses is asked next */
+    char ask_host[256];         /* where another node said the leader is; "": nowhere */
+    int ask_port;
+    i64 leave_until_ms;         /* shutting down: how long to wait for another leader; 0: not */
+    u32 leave_how;
+    char moved[320];            /* text of the last MOVED */
+};
+
+/* cluster_join.c */
+void cluster_join_step(struct cluster *c);  /* on a node that is not a member yet */
+void cluster_admit_step(struct cluster *c); /* on the leader: learners become voters */
+const struct bus_conn_ops *cluster_join_ops(void);
+bool cluster_is_member(const struct cluster *c, u64 peer);
+
+/* Makes what a node that has never been in a cluster needs. False: the log says what is missing. */
+bool cluster_make_identity(struct cluster *c);
+bool cluster_load_identity(struct cluster *c); /* false: there is none */
+
+#endif

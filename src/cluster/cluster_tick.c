@@ -1,0 +1,107 @@
+/* A tick in cluster mode: which requests run here, which wait, and what their replies wait for. */
+#include <stdio.h>
+
+#include "cluster/cluster_parts.h"
+#include "command/commands.h"
+#include "exec/multi.h"
+#include "exec/route.h"
+
+/* Whether a command reads or changes the region's data. One that waits in MULTI's queue does not yet. */
+static bool touches_data(const struct command *cmd, const struct session *s)
+{
+    if (cmd->run == cmd_exec) return true;
+    if (s->tx && multi_takes(s, cmd)) return false;
+    return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE;
+}
+
+i64 cluster_begin_tick(struct server *s, i64 wall_ms)
+{
+    return member_begin_tick(&s->cluster->member, wall_ms);
+}
+
+void cluster_enforce(struct server *s, const struct net_request *q)
+{
+    struct cluster *c = s->cluster;
+    const struct command *cmd = NULL;
+    if (s->node.script ||
+        c->member.in_flight) { /* a request of a turn within the turn, or one that may wait */
+        fence_enforce(&s->net, NULL);
+        return;
+    }
+    if (q && q->argc) cmd = node_find(&s->node, s->net.tick.args[q->argv_at]);
+    member_enforce(&c->member, !q || (cmd && touches_data(cmd, &q->conn->session)));
+}
+
+bool cluster_commit(struct server *s, enum commit_kind kind)
+{
+    struct member *m = &s->cluster->member;
+    switch (kind) {
+    case COMMIT_TICK:
+        fence_enforce(&s->net, NULL);
+        member_end_tick(m);
+        return true;
+    case COMMIT_PART:
+        return false; /* what a tick did is one entry: a long script's part of it can't be split off */
+    case COMMIT_LOAD_PART:
+    case COMMIT_LOAD_END: /* a snapshot that is installed: aside, then with member_adopt */
+        lone_region(s)->eng->relaxed = kind == COMMIT_LOAD_PART;
+        bool kept = region_commit(lone_region(s));
+        lone_region(s)->eng->relaxed = false;
+        return kept;
+    default: return m->in_flight || m->evaluating || member_commit_reclaim(m);
+    }
+}
+
+bool cluster_may_reclaim(const struct server *s)
+{
+    const struct member *m = &s->cluster->member;
+    return !m->in_flight && !m->evaluating && !loading_busy(&s->persist.loading);
+}
+
+static bool reads_only(const struct command *cmd)
+{
+    return cmd->flags & CMD_READONLY && !(cmd->flags & CMD_WRITE);
+}
+
+/* A READONLY connection may read on any member. */
+static bool may_follow(const struct request *q, const struct command *cmd)
+{
+    return q->session->readonly && reads_only(cmd);
+}
+
+static const struct cluster_node *leader_of(struct cluster *c)
+{
+    u64 leader = c->started ? group_leader(c->member.group) : 0;
+    const struct cluster_node *n = leader ? cluster_node_of(c, leader) : NULL;
+    return n && n != c->nodes ? n : NULL;
+}
+
+const char *cluster_elsewhere(void *owner, const struct request *q, const struct command *cmd)
+{
+    struct server *s = owner;
+    struct cluster *c = s->cluster;
+    const struct member *m = &c->member;
+    if (cmd->run == cmd_move) return "ERR MOVE is not allowed in cluster mode";
+    if (cmd->run == cmd_swapdb) return "ERR SWAPDB is not allowed in cluster mode";
+    if (!touches_data(cmd, q->session) && !(q->session->tx && cmd->flags & CMD_OF_KEYSPACE)) return NULL;
+    if (m->in_flight || m->evaluating || member_leads(m))
+        return NULL; /* a leader that can't evaluate yet: it waits */
+    bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec;
+    if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
+    if (may_follow(q, cmd) && group_leader(m->group)) return NULL;
+    const struct cluster_node *n = leader_of(c);
+    if (!n) return "CLUSTERDOWN The cluster is down";
+    if (q->slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";
+    snprintf(c->moved, sizeof c->moved, "MOVED %d %s:%d", q->slot, n->host, n->port);
+    return c->moved;
+}
+
+u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd)
+{
+    struct cluster *c = s->cluster;
+    struct member *m = &c->member;
+    if (!touches_data(cmd, q->session) || m->evaluating) return 0;
+    if (m->in_flight || member_leads(m)) return HOLD_RAFT;
+    if (!may_follow(q, cmd) || q->slot == SLOT_NONE) return 0;
+    return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;
+}

@@ -1,0 +1,410 @@
+#include "cluster/member.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cluster/cluster.h"
+#include "cluster/snapshot.h"
+#include "server/commit.h"
+
+#define UNCERTAIN "UNCERTAIN leadership was lost; this write may or may not have happened"
+#define UNCONFIRMED "TRYAGAIN leadership was lost before this read was confirmed"
+#define NOT_RUN "TRYAGAIN the request was not run; try again"
+
+static struct member *member_of(struct raft_machine *base) { return (struct member *)(void *)base; }
+
+static i64 member_clock(const struct member *m) { return (i64)MAX(m->at.clock_ms, 1u); }
+
+/* -- raft_applied as text ---------------------------------------------------------------------- */
+
+static void encode_ids(struct buf *out, char name, const u64 *ids, u32 n)
+{
+    buf_printf(out, " %c", name);
+    for (u32 i = 0; i < n; i++) buf_printf(out, "%s%llx", i ? "," : "", (ull)ids[i]);
+}
+
+void member_encode(const struct raft_applied *at, struct buf *out)
+{
+    const struct raft_conf *c = &at->conf;
+    buf_printf(out, "1 %llu %llu %llu %u %u %d", (ull)at->index, (ull)at->term, (ull)at->clock_ms,
+               at->epoch.version, at->epoch.conf_ver, c->auto_leave);
+    encode_ids(out, 'v', c->voters, c->voters_n);
+    encode_ids(out, 'l', c->learners, c->learners_n);
+    encode_ids(out, 'o', c->outgoing, c->outgoing_n);
+    encode_ids(out, 'n', c->learners_next, c->learners_next_n);
+}
+
+static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
+{
+    char *end;
+    if ((*p)[0] != ' ' || (*p)[1] != name) return false;
+    *p += 2;
+    for (*n = 0; **p && **p != ' ' && *n < RAFT_MEMBERS_MAX; (*n)++) {
+        ids[*n] = strtoull(*p, &end, 16);
+        if (end == *p) return false;
+        *p = end + (*end == ',');
+    }
+    return **p == '\0' || **p == ' ';
+}
+
+bool member_decode(bytes text, struct raft_applied *at)
+{
+    char copy[2048];
+    ull index, term, clock;
+    unsigned version, conf_ver;
+    int leave, used = 0;
+    if (text.n >= sizeof copy) return false;
+    memcpy(copy, text.p, text.n);
+    copy[text.n] = '\0';
+    *at = (struct raft_applied){0};
+    if (sscanf(copy, "1 %llu %llu %llu %u %u %d%n", &index, &term, &clock, &version, &conf_ver, &leave,
+               &used) != 6)
+        return false;
+    *at = (struct raft_applied){index, term, clock, {version, conf_ver}, {.auto_leave = leave}};
+    const char *p = copy + used;
+    struct raft_conf *c = &at->conf;
+    return decode_ids(&p, 'v', c->voters, &c->voters_n) && decode_ids(&p, 'l', c->learners, &c->learners_n) &&
+           decode_ids(&p, 'o', c->outgoing, &c->outgoing_n) &&
+           decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && !*p;
+}
+
+/* -- the engine -------------------------------------------------------------------------------- */
+
+static bytes applied_row(const struct member *m, char name[32])
+{
+    int n = snprintf(name, 32, "applied %llu", (ull)m->number);
+    return bytes_of(name, (size_t)n);
+}
+
+static void write_applied(struct member *m)
+{
+    struct engine *e = m->region->eng;
+    struct buf text = {0};
+    char name[32];
+    member_encode(&m->at, &text);
+    e->ops->meta.put(e, META_CLUSTER, applied_row(m, name), buf_bytes(&text));
+    buf_release(&text);
+    m->region->journal.seq = m->at.index;
+}
+
+/* Commits the open transaction with how far it has come. The log has it all: it need not be synced. What a
+ * quorum has decided can't be refused, so a disk that does not take it ends this member. */
+static void commit_applied(struct member *m)
+{
+    struct region *r = m->region;
+    cluster_write_nodes(m->cluster, r->eng);
+    write_applied(m);
+    r->eng->relaxed = true;
+    bool kept = region_commit(r);
+    r->eng->relaxed = false;
+    if (!kept) cluster_die(m->cluster, "the storage can't keep an entry that a quorum has committed");
+    m->unsaved = false;
+    region_begin(r, member_clock(m));
+}
+
+static void roll_back(struct member *m)
+{
+    struct region *r = m->region;
+    r->doomed = true;
+    (void)!region_commit(r);
+    r->journal.db = -1; /* a SELECT may have gone with it */
+    buf_clear(&m->effects);
+    region_begin(r, member_clock(m));
+}
+
+void member_save(struct member *m)
+{
+    if (m->unsaved && !m->in_flight && !m->evaluating) commit_applied(m);
+}
+
+static void member_record(struct journal_sink *sink, const struct journal_record *record)
+{
+    struct member *m = (struct member *)(void *)((char *)sink - offsetof(struct member, sink));
+    bytes part[JOURNAL_PARTS];
+    if (!m->evaluating || journal_is_message(record)) return;
+    journal_parts(record, buf_bytes(&record->resp), part);
+    for (int i = 0; i < JOURNAL_PARTS; i++) buf_append_bytes(&m->effects, part[i]);
+}
+
+/* -- what the group calls ---------------------------------------------------------------------- */
+
+struct find_row {
+    bytes name;
+    struct raft_applied *at;
+    bool found;
+};
+
+static void look_at_row(void *arg, bytes name, bytes value, double unused UNUSED)
+{
+    struct find_row *f = arg;
+    if (bytes_eq(name, f->name)) f->found = member_decode(value, f->at);
+}
+
+static void machine_load(struct raft_machine *base, struct raft_applied *at)
+{
+    struct member *m = member_of(base);
+    struct engine *e = m->region->eng;
+    char name[32];
+    struct find_row f = {applied_row(m, name), at, false};
+    *at = (struct raft_applied){0};
+    e->ops->meta.each(e, META_CLUSTER, look_at_row, &f);
+    m->at = *at;
+}
+
+static void replay(struct member *m, bytes effects)
+{
+    struct journal_record record = {.now_ms = member_clock(m),
+                                    .resp = {(char *)(uintptr_t)effects.p, effects.n, effects.n}};
+    if (region_apply(m->region, &m->session, m->server, &record) != OK || m->region->doomed)
+        cluster_die(m->cluster, "an entry of the log can't be applied");
+}
+
+/* An entry of another evaluation than the open one comes while that is in flight only if it has no data. */
+static void machine_apply(struct raft_machine *base, const struct raft_applied *at,
+                          const struct raft_command *command)
+{
+    struct member *m = member_of(base);
+    bool has_data = command && command->kind == RAFT_KIND_EFFECTS;
+    CHECK(!has_data || !m->in_flight);
+    m->at = *at;
+    m->unsaved = true;
+    if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
+    if (has_data) replay(m, command->payload);
+    cluster_moved_on(m->cluster);
+}
+
+static void machine_commit(struct raft_machine *base, const struct raft_applied *at)
+{
+    struct member *m = member_of(base);
+    struct fence *f = m->fence;
+    m->at = *at;
+    m->in_flight = false;
+    m->fence = NULL;
+    buf_clear(&m->effects);
+    commit_applied(m);
+    if (f) fence_pass(f);
+    cluster_moved_on(m->cluster);
+}
+
+static void machine_abandon(struct raft_machine *base, enum group_loss loss)
+{
+    struct member *m = member_of(base);
+    struct fence *f = m->fence;
+    m->in_flight = false;
+    m->fence = NULL;
+    roll_back(m);
+    if (f) commit_fence_failed(m->server, f, loss == GROUP_LOSS_VOID ? NOT_RUN : UNCERTAIN, UNCONFIRMED);
+    cluster_moved_on(m->cluster);
+}
+
+static void end_read(struct member *m, struct fence *f, bool ok)
+{
+    if (!f) return;
+    if (ok) fence_pass(f);
+    else commit_fence_failed(m->server, f, NOT_RUN, UNCONFIRMED);
+}
+
+static void machine_confirmed(struct raft_machine *base, u64 read, bool ok)
+{
+    struct member *m = member_of(base);
+    for (u32 i = 0; i < m->reads_n; i++) {
+        if (m->reads[i].read != read) continue;
+        struct fence *f = m->reads[i].fence;
+        m->reads[i] = m->reads[--m->reads_n];
+        end_read(m, f, ok);
+        cluster_moved_on(m->cluster);
+        return;
+    }
+    m->early_read = ok ? read : 0; /* within group_evaluated */
+}
+
+static void machine_readable(struct raft_machine *base, u64 read, bool ok)
+{
+    struct member *m = member_of(base);
+    if (ok) m->granted_read = MAX(m->granted_read, read);
+    if (read == m->asked_read) m->asked_read = 0;
+    cluster_moved_on(m->cluster); /* those who waited ask again, or are sent elsewhere */
+}
+
+static u64 machine_next_deadline(struct raft_machine *base)
+{
+    struct engine *e = member_of(base)->region->eng;
+    i64 next = e->ops->next_due(e);
+    return next == INT64_MAX ? 0 : (u64)next;
+}
+
+static void machine_send(struct raft_machine *base, u64 to, bytes message)
+{
+    struct member *m = member_of(base);
+    cluster_send(m->cluster, m->number, to, message);
+}
+
+static void machine_snapshot_send(struct raft_machine *base, u64 to, const struct raft_applied *at,
+                                  bytes message)
+{
+    snapshot_send(member_of(base), to, at, message);
+}
+
+static void machine_snapshot_install(struct raft_machine *base, u64 index, u64 term)
+{
+    snapshot_install(member_of(base), index, term);
+}
+
+static void machine_snapshot_discard(struct raft_machine *base) { snapshot_discard(member_of(base)); }
+
+static const struct raft_machine_ops member_ops = {
+    .load = machine_load,
+    .apply = machine_apply,
+    .commit = machine_commit,
+    .abandon = machine_abandon,
+    .confirmed = machine_confirmed,
+    .readable = machine_readable,
+    .next_deadline = machine_next_deadline,
+    .send = machine_send,
+    .snapshot_send = machine_snapshot_send,
+    .snapshot_install = machine_snapshot_install,
+    .snapshot_discard = machine_snapshot_discard,
+};
+
+/* -- the tick ---------------------------------------------------------------------------------- */
+
+i64 member_begin_tick(struct member *m, i64 wall_ms)
+{
+    group_wall(m->group, (u64)wall_ms);
+    m->asked_read = 0;
+    if (m->in_flight) return m->region->ks.now_ms; /* the transaction stays as it is */
+    member_save(m);
+    m->evaluating = group_may_evaluate(m->group);
+    i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
+    region_begin(m->region, now_ms);
+    return now_ms;
+}
+
+void member_enforce(struct member *m, bool touches_data)
+{
+    struct net *n = &m->server->net;
+    if (!touches_data || !m->evaluating) {
+        fence_enforce(n, NULL);
+        return;
+    }
+    if (!m->fence) m->fence = fence_open(n);
+    fence_enforce(n, m->fence);
+}
+
+/* Nothing was changed that others have to know: what was reclaimed on the way is dead by the clock. */
+static void end_transaction(struct member *m)
+{
+    struct region *r = m->region;
+    r->journal.seq = r->committed;
+    r->eng->relaxed = true;
+    if (!region_commit(r)) m->server->node.refuse_writes = REGION_IO_ERROR;
+    r->eng->relaxed = false;
+    region_begin(r, member_clock(m));
+}
+
+static void expect_read(struct member *m, u64 read)
+{
+    if (m->reads_n == m->reads_cap) {
+        m->reads_cap = m->reads_cap ? m->reads_cap * 2 : 16;
+        m->reads = mem_realloc(m->reads, m->reads_cap * sizeof *m->reads);
+    }
+    m->reads[m->reads_n++] = (struct member_read){read, m->fence};
+}
+
+void member_end_tick(struct member *m)
+{
+    struct region *r = m->region;
+    u64 read = 0;
+    if (!m->evaluating) return;
+    m->evaluating = false;
+    if (!m->fence && !m->effects.n) {
+        end_transaction(m);
+        return;
+    }
+    bool failed = r->doomed || r->eng->failed;
+    u64 now_ms = (u64)r->ks.now_ms, depends_ms = (u64)r->ks.found_dead_ms;
+    m->in_flight = true; /* commit or abandon may be called before group_evaluated returns */
+    m->early_read = 0;
+    enum group_wait wait = failed
+                               ? GROUP_REFUSED
+                               : group_evaluated(m->group, now_ms, buf_bytes(&m->effects), depends_ms, &read);
+    if (wait == GROUP_WAIT_COMMIT) return;
+    m->in_flight = false;
+    if (wait == GROUP_REFUSED) {
+        roll_back(m);
+        end_read(m, m->fence, false);
+    } else {
+        end_transaction(m);
+        if (m->early_read == read) end_read(m, m->fence, true);
+        else expect_read(m, read);
+    }
+    m->fence = NULL;
+}
+
+bool member_commit_reclaim(struct member *m)
+{
+    struct region *r = m->region;
+    CHECK(!m->in_flight && !m->evaluating);
+    if (m->unsaved) {
+        commit_applied(m);
+        return true;
+    }
+    r->journal.seq = r->committed;
+    r->eng->relaxed = true;
+    bool kept = region_commit(r);
+    r->eng->relaxed = false;
+    region_begin(r, member_clock(m));
+    return kept;
+}
+
+bool member_may_read(struct member *m, u64 *wanted)
+{
+    if (*wanted && m->granted_read >= *wanted) {
+        *wanted = 0;
+        return true;
+    }
+    if (*wanted) return false;
+    if (!m->asked_read) m->asked_read = group_follower_read(m->group);
+    *wanted = m->asked_read;
+    return false;
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+void member_adopt(struct member *m, const struct raft_applied *at)
+{
+    m->at = *at;
+    m->unsaved = false;
+    cluster_write_nodes(m->cluster, m->region->eng);
+    write_applied(m);
+}
+
+void member_open(struct member *m, struct cluster *c, struct region *r, u64 number)
+{
+    *m = (struct member){
+        .machine.ops = &member_ops, .cluster = c, .server = cluster_server(c), .region = r, .number = number};
+    session_init(&m->session, 0, true);
+    m->sink.append = member_record;
+    journal_attach(&r->journal, &m->sink);
+    r->mode = EXPIRY_RAFT;
+    r->eng->ops->disk->set_grace(r->eng, INT64_MAX); /* a compaction knows no region's clock */
+    machine_load(&m->machine, &m->at);
+}
+
+void member_start(struct member *m, const struct group_config *config, struct raft_log *log)
+{
+    m->group = group_open(config, log, &m->machine);
+    region_begin(m->region, member_clock(m));
+}
+
+void member_close(struct member *m)
+{
+    if (m->in_flight) machine_abandon(&m->machine, GROUP_LOSS_UNKNOWN);
+    member_save(m);
+    if (m->group) group_close(m->group);
+    for (u32 i = 0; i < m->reads_n; i++) end_read(m, m->reads[i].fence, false);
+    journal_detach(&m->region->journal, &m->sink);
+    session_release(&m->session);
+    buf_release(&m->effects);
+    mem_free(m->reads);
+}

@@ -1,0 +1,88 @@
+/* A region that Raft replicates, as this node has it: the state machine of its group (raft/group.h).
+ *
+ * On the leader a tick's requests are evaluated in the engine's transaction. What they changed, as journal
+ * records, becomes one entry of the log. Until a quorum has it the transaction stays open, the replies wait
+ * for a fence, and further requests for the region wait for their turn (HOLD_RAFT): they form the next entry.
+ * A tick that changed nothing waits for the quorum's word that this is still the leader.
+ *
+ * On every other member committed entries are applied at their stamps, several in one engine transaction. How
+ * far it has come (struct raft_applied) is stored with the data, by the same commit.
+ *
+ *     state        the engine's transaction        requests for the region
+ *     evaluating   holds what the tick changed     run, their replies wait for `fence`
+ *     in flight    the same, its entry is on       wait
+ *                  its way
+ *     otherwise    applied entries, or nothing     are sent to the leader; wait for a follower read */
+#ifndef MAYFLY_CLUSTER_MEMBER_H
+#define MAYFLY_CLUSTER_MEMBER_H
+
+#include "exec/region.h"
+#include "net/fence.h"
+#include "raft/group.h"
+
+struct cluster;
+struct server;
+
+struct member_read {
+    u64 read; /* the group's number of it */
+    struct fence *fence;
+};
+
+struct member {
+    struct raft_machine machine; /* first: the group's view */
+    struct cluster *cluster;
+    struct server *server;
+    struct region *region;
+    struct group *group;
+    u64 number;              /* of the region */
+    struct journal_sink sink;
+    struct buf effects;      /* of the requests that are being evaluated */
+    struct session session;  /* of applied entries */
+    struct raft_applied at;  /* how far the engine's open transaction has come … */
+    bool unsaved;            /* … which it has not committed */
+    bool evaluating, in_flight;
+    struct fence *fence;     /* what the replies of the open evaluation wait for; NULL: no reply so far */
+    struct member_read *reads; /* that wait for their confirmation */
+    u32 reads_n, reads_cap;
+    u64 early_read;          /* was confirmed before it was known here; 0: none was */
+    u64 asked_read;          /* the follower read of this tick; 0: none … */
+    u64 granted_read;        /* … and the latest that may be evaluated */
+    bool was_leader;
+};
+
+/* The region's engine is open; nothing of it was read so far. */
+void member_open(struct member *m, struct cluster *c, struct region *r, u64 number);
+void member_start(struct member *m, const struct group_config *config, struct raft_log *log);
+void member_close(struct member *m);
+
+/* -- the tick ---------------------------------------------------------------------------------- */
+
+/* Begins the region's tick. Returns the time its requests run at. */
+i64 member_begin_tick(struct member *m, i64 wall_ms);
+/* Puts the fence in force that the next reply waits for; NULL: the reply depends on no data of the region. */
+void member_enforce(struct member *m, bool touches_data);
+/* The tick's requests have run. */
+void member_end_tick(struct member *m);
+
+/* A slice of housekeeping has reclaimed what is dead by the region's clock. False: nothing was kept. */
+bool member_commit_reclaim(struct member *m);
+
+/* Commits entries that were applied: before the loop sleeps. */
+void member_save(struct member *m);
+
+/* For a READONLY connection: whether its read may be evaluated now. If not, *wanted is the number to wait
+ * for. */
+bool member_may_read(struct member *m, u64 *wanted);
+
+/* -- snapshots --------------------------------------------------------------------------------- */
+
+/* Within the transaction that puts a received snapshot in the place of the data. */
+void member_adopt(struct member *m, const struct raft_applied *at);
+
+/* Text form of raft_applied: stored in the engine, and sent with snapshots. */
+void member_encode(const struct raft_applied *at, struct buf *out);
+NODISCARD bool member_decode(bytes text, struct raft_applied *at);
+
+static inline bool member_leads(const struct member *m) { return group_is_leader(m->group); }
+
+#endif

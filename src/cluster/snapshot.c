@@ -1,0 +1,354 @@
+#include "cluster/snapshot.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cluster/cluster_parts.h"
+#include "persist/disk_file.h"
+#include "persist/saver.h"
+
+#define FEED_BYTES (256u << 10) /* of a slice */
+#define QUEUE_BYTES (2u << 20)  /* that may wait in the connection */
+#define FILE_NAME "raft-snapshot.rdb"
+
+/* What goes out. */
+struct snapshot_out {
+    struct member *member;
+    u64 to;
+    struct bus_conn *conn; /* NULL: it is over, and the group has to be told */
+    struct saver *saver;   /* NULL: everything was read */
+    struct rdb_sink sink;
+    struct buf head; /* the first frame */
+    bool ok;
+};
+
+/* What comes in: receiving → storing → (told to Raft) → loading. */
+struct snapshot_in {
+    struct cluster *cluster;
+    struct bus_conn *conn; /* NULL: everything has come, or the connection has ended */
+    u64 from;
+    struct buf message; /* Raft's */
+    struct raft_applied at;
+    struct buf nodes; /* lines */
+    struct disk_file file;
+    bool open, complete, wanted;
+};
+
+/* -- sending ----------------------------------------------------------------------------------- */
+
+static bool out_write(struct rdb_sink *sink, bytes piece)
+{
+    struct snapshot_out *o = (struct snapshot_out *)(void *)((char *)sink -
+                                                             offsetof(struct snapshot_out, sink));
+    if (!o->conn) return false;
+    bus_conn_send(o->conn, CLUSTER_SNAPSHOT_DATA, (bytes){0}, piece);
+    return true;
+}
+
+static void out_feed(struct snapshot_out *o)
+{
+    while (o->conn && o->saver && bus_conn_queued(o->conn) < QUEUE_BYTES) {
+        if (!saver_step(o->saver, FEED_BYTES)) continue;
+        bool failed = saver_failed(o->saver);
+        saver_free(o->saver);
+        o->saver = NULL;
+        if (failed) bus_conn_close(o->conn, "the data can't be read");
+        else bus_conn_send(o->conn, CLUSTER_SNAPSHOT_END, (bytes){0}, (bytes){0});
+        return;
+    }
+}
+
+static void out_on_drained(struct bus_conn *conn) { out_feed(bus_conn_user(conn)); }
+
+static void out_on_frame(struct bus_conn *conn, u8 type, bytes body UNUSED)
+{
+    struct snapshot_out *o = bus_conn_user(conn);
+    o->ok = type == CLUSTER_SNAPSHOT_STORED && !o->saver;
+    bus_conn_close(conn, o->ok ? "stored" : "an unknown answer");
+}
+
+static void out_on_closed(struct bus_conn *conn, const char *why)
+{
+    struct snapshot_out *o = bus_conn_user(conn);
+    const struct log *log = &o->member->server->log;
+    if (o->ok) log_line(log, LOG_NOTICE, "A snapshot of region %llu was sent.", (ull)o->member->number);
+    else
+        log_line(log, LOG_WARNING, "A snapshot of region %llu could not be sent: %s", (ull)o->member->number,
+                 why);
+    o->conn = NULL;
+}
+
+static void out_end(struct cluster *c)
+{
+    struct snapshot_out *o = c->out;
+    if (o->saver) saver_free(o->saver);
+    if (o->conn) bus_conn_close(o->conn, "it is given up");
+    buf_release(&o->head);
+    mem_free(o);
+    c->out = NULL;
+}
+
+/* u32 length of Raft's message · it · u32 length of how far · it · lines of nodes */
+static void put_part(struct buf *out, bytes part)
+{
+    u32 n = (u32)part.n;
+    buf_append(out, &n, sizeof n);
+    buf_append_bytes(out, part);
+}
+
+static bool get_part(bytes *in, bytes *part)
+{
+    u32 n;
+    if (in->n < sizeof n) return false;
+    memcpy(&n, in->p, sizeof n);
+    if (n > in->n - sizeof n) return false;
+    *part = bytes_of(in->p + sizeof n, n);
+    *in = bytes_of(in->p + sizeof n + n, in->n - sizeof n - n);
+    return true;
+}
+
+static void write_head(struct cluster *c, struct buf *out, const struct raft_applied *at, bytes message)
+{
+    struct buf text = {0};
+    put_part(out, message);
+    member_encode(at, &text);
+    put_part(out, buf_bytes(&text));
+    buf_clear(&text);
+    for (const struct cluster_node *n = c->nodes; n; n = n->next) {
+        cluster_print_node(n, &text);
+        buf_append_char(&text, '\n');
+    }
+    put_part(out, buf_bytes(&text));
+    buf_release(&text);
+}
+
+static struct saver *read_data(struct member *m, struct rdb_sink *sink)
+{
+    const struct saver_options o = {.with_dead = true,
+                                    .functions = functions_live(&m->server->node),
+                                    .redis_version = REDIS_VERSION,
+                                    .mayfly_version = MAYFLY_VERSION};
+    member_save(m); /* what was applied is part of it */
+    return saver_begin(&m->region->ks, &o, sink);
+}
+
+void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, bytes message)
+{
+    static const struct bus_conn_ops ops = {
+        .on_frame = out_on_frame, .on_drained = out_on_drained, .on_closed = out_on_closed};
+    struct cluster *c = m->cluster;
+    struct cluster_node *n = cluster_node_of(c, to);
+    struct snapshot_out *o = c->out || !n || !n->link ? NULL : mem_zalloc(sizeof *o);
+    if (o) {
+        *o = (struct snapshot_out){.member = m, .to = to, .sink = {out_write}};
+        o->saver = read_data(m, &o->sink);
+    }
+    if (!o ||
+        !o->saver) { /* busy with another one, or with BGSAVE: the group hears of it from snapshot_step */
+        mem_free(o);
+        c->unsent = to;
+        return;
+    }
+    c->out = o;
+    write_head(c, &o->head, at, message);
+    o->conn = bus_dial(c->bus, n->host, n->bus_port, BUS_BULK, n->id, &ops, o);
+    bus_conn_send(o->conn, CLUSTER_SNAPSHOT, (bytes){0}, buf_bytes(&o->head));
+    log_line(&c->server->log, LOG_NOTICE, "Sending a snapshot of region %llu at index %llu to node %.8s.",
+             (ull)m->number, (ull)at->index, n->id);
+}
+
+/* -- receiving --------------------------------------------------------------------------------- */
+
+static void in_free(struct cluster *c)
+{
+    struct snapshot_in *in = c->in;
+    c->in = NULL;
+    buf_release(&in->message);
+    buf_release(&in->nodes);
+    mem_free(in);
+}
+
+static void in_path(const struct server *s, char path[4200], const char *ending)
+{
+    snprintf(path, 4200, "%s/" FILE_NAME "%s", s->config.dir.p, ending);
+}
+
+static void in_abandoned(void *arg, bool ok UNUSED) { in_free(arg); }
+
+static void in_give_up(struct cluster *c)
+{
+    struct snapshot_in *in = c->in;
+    if (in->conn) {
+        struct bus_conn *conn = in->conn;
+        in->conn = NULL;
+        bus_conn_close(conn, "the snapshot is not wanted");
+    }
+    if (in->open && !in->complete) disk_file_abandon(&in->file, in_abandoned, c);
+    else in_free(c);
+}
+
+static bool in_begin(struct snapshot_in *in, bytes body)
+{
+    struct cluster *c = in->cluster;
+    char temp[4200], path[4200];
+    bytes message, at, nodes;
+    if (in->open || !get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n)
+        return false;
+    if (!member_decode(at, &in->at)) return false;
+    buf_append_bytes(&in->message, message);
+    buf_append_bytes(&in->nodes, nodes);
+    in_path(c->server, temp, ".temp");
+    in_path(c->server, path, "");
+    in->open = disk_file_open(&in->file, &c->server->loop, temp, path);
+    if (!in->open) log_line(&c->server->log, LOG_WARNING, "A snapshot can't be stored: %s", in->file.error);
+    return in->open;
+}
+
+static void in_stored(void *arg, bool ok)
+{
+    struct cluster *c = arg;
+    struct snapshot_in *in = c->in;
+    in->complete = true;
+    if (!ok || !in->conn) {
+        if (!ok) log_line(&c->server->log, LOG_WARNING, "A snapshot can't be stored: %s", in->file.error);
+        in->open = false;
+        in_give_up(c);
+        return;
+    }
+    struct bus_conn *conn = in->conn;
+    in->conn = NULL;
+    bus_conn_send(conn, CLUSTER_SNAPSHOT_STORED, (bytes){0}, (bytes){0});
+    bus_conn_finish(conn);
+    group_wall(c->member.group, (u64)clock_wall_ms());
+    struct buf message = in->message;
+    in->message = (struct buf){0};
+    group_receive_snapshot(c->member.group, in->from, buf_bytes(&message)); /* install or discard */
+    buf_release(&message);
+}
+
+static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
+{
+    struct cluster *c = bus_conn_user(conn);
+    struct snapshot_in *in = c->in;
+    bool ok = true;
+    if (!in || in->conn != conn) {
+        bus_conn_close(conn, "another snapshot is under way");
+        return;
+    }
+    if (type == CLUSTER_SNAPSHOT) ok = in_begin(in, body);
+    else if (!in->open) ok = false;
+    else if (type == CLUSTER_SNAPSHOT_DATA) ok = in->file.sink.write(&in->file.sink, body);
+    else if (type == CLUSTER_SNAPSHOT_END) disk_file_finish(&in->file, in_stored, c);
+    else ok = false;
+    if (!ok) in_give_up(c);
+    else if (in->open && disk_file_full(&in->file)) bus_conn_pause(conn, true);
+}
+
+static void in_on_open(struct bus_conn *conn)
+{
+    struct cluster *c = bus_conn_user(conn);
+    const struct cluster_node *n = cluster_find(c, bus_conn_node(conn), BUS_NODE_ID);
+    if (c->in) {
+        bus_conn_close(conn, "another snapshot is under way");
+        return;
+    }
+    c->in = mem_zalloc(sizeof *c->in);
+    c->in->cluster = c;
+    c->in->conn = conn;
+    c->in->from = n ? n->peer : 0;
+}
+
+static void in_on_closed(struct bus_conn *conn, const char *why UNUSED)
+{
+    struct cluster *c = bus_conn_user(conn);
+    if (!c->in || c->in->conn != conn) return;
+    c->in->conn = NULL;
+    if (!c->in->complete) in_give_up(c);
+}
+
+const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const char **why)
+{
+    static const struct bus_conn_ops ops = {
+        .on_open = in_on_open, .on_frame = in_on_frame, .on_closed = in_on_closed};
+    *user = c;
+    if (c->in || !c->started) *why = "another snapshot is under way";
+    return c->in || !c->started ? NULL : &ops;
+}
+
+/* -- installing -------------------------------------------------------------------------------- */
+
+static void in_adopt(struct server *s)
+{
+    struct cluster *c = s->cluster;
+    struct snapshot_in *in = c->in;
+    const char *p = in->nodes.p, *end = p + in->nodes.n;
+    while (p < end) {
+        const char *line_end = memchr(p, '\n', (size_t)(end - p));
+        if (!line_end) break;
+        cluster_learn_node(c, bytes_of(p, (size_t)(line_end - p)));
+        p = line_end + 1;
+    }
+    c->unsaved = true;
+    member_adopt(&c->member, &in->at);
+}
+
+static void in_loaded(struct server *s, bool ok)
+{
+    struct cluster *c = s->cluster;
+    char path[4200];
+    if (!ok) cluster_die(c, "a snapshot that the group relies on can't be loaded");
+    struct raft_applied at = c->in->at;
+    in_path(s, path, "");
+    disk_remove_later(&s->loop, path);
+    in_free(c);
+    region_begin(c->member.region, (i64)MAX(at.clock_ms, 1u));
+    group_installed(c->member.group, &at);
+    log_line(&s->log, LOG_NOTICE, "The snapshot of region %llu is installed: index %llu.",
+             (ull)c->member.number, (ull)at.index);
+    cluster_moved_on(c);
+}
+
+void snapshot_install(struct member *m, u64 index, u64 term)
+{
+    struct cluster *c = m->cluster;
+    char path[4200];
+    CHECK(c->in && c->in->complete && c->in->at.index == index && c->in->at.term == term);
+    c->in->wanted = true;
+    in_path(c->server, path, "");
+    member_save(m);
+    loading_sync(c->server, path, true, in_adopt, in_loaded);
+}
+
+void snapshot_discard(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (c->in && c->in->complete && !c->in->wanted) in_free(c);
+}
+
+/* -- now and then ------------------------------------------------------------------------------ */
+
+void snapshot_step(struct cluster *c)
+{
+    if (c->unsent) {
+        u64 to = c->unsent;
+        c->unsent = 0;
+        group_snapshot_sent(c->member.group, to, false);
+    }
+    if (c->out && !c->out->conn) {
+        u64 to = c->out->to;
+        bool ok = c->out->ok;
+        out_end(c);
+        group_snapshot_sent(c->member.group, to, ok);
+    } else if (c->out) {
+        out_feed(c->out);
+    }
+    if (c->in && c->in->conn && c->in->open && !disk_file_full(&c->in->file))
+        bus_conn_pause(c->in->conn, false);
+}
+
+void snapshot_stop(struct cluster *c)
+{
+    if (c->out) out_end(c);
+    if (c->in && !c->in->wanted) in_give_up(c);
+}
