@@ -1,0 +1,124 @@
+"""Clusters of real servers on this machine, for the tests of this folder."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import redis
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'server'))
+from mayfly import BINARY, ENGINES, Client, eventually, free_port  # noqa: E402
+
+
+def free_ports():
+    """A port for clients whose bus port is free, too."""
+    while True:
+        port = free_port()
+        if port < 55000:
+            return port
+
+
+class Node:
+    def __init__(self, folder, options=()):
+        self.port, self.folder, self.options, self.proc = free_ports(), folder, list(options), None
+        os.makedirs(folder, exist_ok=True)
+        self.log = os.path.join(folder, 'log')
+
+    def start(self, *more):
+        args = [BINARY, *ENGINES['rocksdb'], '--cluster-enabled', 'yes', '--port', str(self.port), '--dir', self.folder,
+                '--save', '', '--cluster-secret', 'the secret of these tests', '--enable-debug-command', 'yes',
+                *self.options, *more]
+        with open(self.log, 'ab') as log:
+            self.proc = subprocess.Popen(args, stdout=log, stderr=log)
+
+    def client(self, **options):
+        return Client(port=self.port, decode_responses=True, **{'socket_timeout': 20, **options})
+
+    def alive(self):
+        return self.proc and self.proc.poll() is None
+
+    def kill(self):
+        self.proc.kill()
+        self.proc.wait()
+
+    def stop(self):
+        """An orderly shutdown; the exit code."""
+        self.proc.send_signal(signal.SIGTERM)
+        return self.proc.wait(60)
+
+    def region(self):
+        """What INFO says of region 1, or {}."""
+        try:
+            with self.client(socket_timeout=5) as c:
+                text = c.execute_command('INFO', 'cluster')
+        except (redis.ConnectionError, redis.TimeoutError):
+            return {}
+        line = text.get('region1') if isinstance(text, dict) else None
+        return line or {}
+
+    def leads(self):
+        return self.alive() and self.region().get('role') == 'leader'
+
+    def logged(self):
+        with open(self.log, encoding='utf-8', errors='replace') as f:
+            return f.read()
+
+
+class Cluster:
+    """`with Cluster(3) as c`: as many nodes, all of them voters."""
+
+    def __init__(self, size, options=('--cluster-node-timeout', '1000')):
+        self.folder = tempfile.mkdtemp(prefix='mayfly-cluster-')
+        options = [*options, '--cluster-replicas', str(max(size, 3))]
+        self.nodes = [Node(os.path.join(self.folder, f'n{i}'), options) for i in range(size)]
+
+    def __enter__(self):
+        self.nodes[0].start('--cluster-init', 'yes')
+        for n in self.nodes[1:]:
+            n.start('--cluster-join', f'127.0.0.1:{self.nodes[0].port}')
+        self.settled(len(self.nodes))
+        return self
+
+    def __exit__(self, kind, *_):
+        for n in self.nodes:
+            if n.alive():
+                n.kill()
+        if kind:
+            for n in self.nodes:
+                print(n.folder, n.logged()[-3000:], file=sys.stderr)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def settled(self, voters, seconds=90):
+        """Waits for a leader with so many voters whose log all members that run have applied."""
+        def look():
+            states = [n.region() for n in self.nodes if n.alive()]
+            leader = [s for s in states if s.get('role') == 'leader']
+            if len(leader) != 1 or int(leader[0]['voters']) != voters:
+                return False
+            return all(s and s['applied'] == leader[0]['commit'] for s in states)
+        eventually(look, seconds, 0.1)
+
+    def leader(self, seconds=90):
+        return eventually(lambda: next((n for n in self.nodes if n.leads()), None), seconds, 0.1)
+
+    def followers(self):
+        leader = self.leader()
+        return [n for n in self.nodes if n is not leader and n.alive()]
+
+    def try_all(self, *command, seconds=90):
+        """Sends a command wherever it is taken, as a cluster client does, until it is answered."""
+        end = time.monotonic() + seconds
+        while True:
+            for n in self.nodes:
+                if not n.alive():
+                    continue
+                try:
+                    with n.client(socket_timeout=5) as c:
+                        return c.execute_command(*command)
+                except (redis.ResponseError, redis.ConnectionError, redis.TimeoutError) as e:
+                    last = e
+            assert time.monotonic() < end, last
+            time.sleep(0.1)
