@@ -1,4 +1,4 @@
-/* What an engine adds that keeps its data on disk by itself. */
+/* Operations of an engine that keeps its data on disk itself. */
 #ifndef MAYFLY_ENGINE_DISK_H
 #define MAYFLY_ENGINE_DISK_H
 
@@ -13,19 +13,19 @@ enum disk_sync { DISK_SYNC_NO, DISK_SYNC_EVERYSEC, DISK_SYNC_ALWAYS }; /* append
 #define DISK_PRESSURE_MAX 1000
 
 struct disk_ops {
-    /* What CONFIG SET may change. set_grace: how long a key has to be dead (DISK_GRACE_MS at first) before
+    /* What CONFIG SET may change. set_grace: how long a key has to be dead (default DISK_GRACE_MS) before
      * the engine may delete it by itself while it rewrites its files. INT64_MAX: never. 0: at once (the
      * cleaner is off). */
     void (*set_sync)(struct engine *, enum disk_sync);
     void (*set_grace)(struct engine *, i64 grace_ms);
 
-    /* Why writes fail (disk full …), as the text of the error they get; NULL: they don't. Cheap. */
+    /* The error text of writes that are refused now (disk full …); NULL: they are not. Cheap. */
     const char *(*refuses_writes)(struct engine *);
 
-    /* How much of what was written waits to be put in order: 0 up to the soft limits, where writers are to
-     * slow down; DISK_PRESSURE_MAX from the hard ones on, where they are to wait. A commit never waits and
-     * never fails for it. `measure`: now, which takes about 20 us; else as of some megabytes ago, which is
-     * cheap. */
+    /* The compaction backlog: 0 up to the soft limits, from which writers should slow down;
+     * DISK_PRESSURE_MAX from the hard limits on, where they should wait. A commit neither waits nor fails
+     * because of it. `measure`: as of now, which takes about 20 us; otherwise as of some megabytes ago, which
+     * is cheap. */
     u32 (*write_pressure)(struct engine *, bool measure);
     u64 (*bytes_written)(const struct engine *); /* since it was opened */
     struct sync_state (*sync_state)(const struct engine *); /* of what was committed */

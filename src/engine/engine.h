@@ -13,7 +13,7 @@
  *   -IOERR. If the command may have written, the whole transaction is given up
  *   with abort(), for it is all or nothing. So commands read without an error
  *   branch at every call. (docs/decisions/001-sticky-engine-errors.md)
- * - A collection is never empty: whoever takes the last element drops the key.
+ * - A collection is never empty: the caller that removes the last element drops the key.
  * - Slices handed out live until the next primitive that writes to the same
  *   key, or until commit(), whichever comes first. */
 #ifndef MAYFLY_ENGINE_ENGINE_H
@@ -26,13 +26,12 @@
 #include "engine/disk.h"
 #include "engine/handles.h"
 
-/* Strings. put creates or replaces a key of any type; its old deadline goes,
- * the new one is deadline_ms. */
+/* Strings. put creates or replaces a key of any type; deadline_ms replaces its deadline. */
 struct str_ops {
     void (*put)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
     /* ^ ref: in, the key as found, or a ref whose entry is NULL when it is absent; out, the new key. */
-    /* The same, but the value stays text even if it reads as an integer: what
-     * INCRBYFLOAT leaves behind, whose encoding Redis shows as embstr. */
+    /* The same, but the value stays text even if it reads as an integer: for INCRBYFLOAT, whose result
+     * Redis encodes as embstr. */
     void (*put_text)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
     void (*get)(struct engine *, struct key_ref *, struct str_view *);
     size_t (*length)(struct engine *, struct key_ref *);
@@ -48,9 +47,9 @@ struct map_ops {
     bool (*get)(struct engine *, struct key_ref *, bytes field, bytes *value); /* value may be NULL */
     /* True when the field is new. A replaced field loses its deadline unless keep_deadline. */
     bool (*put)(struct engine *, struct key_ref *, bytes field, bytes value, bool keep_deadline);
-    /* Adds n elements at once, as a file has them, none of which should be there: members, or fields and
-     * values by turns. Returns n, or the index of one that is there, or comes twice: what else was added
-     * is then not said. */
+    /* Adds n elements at once, when a file is loaded: members, or fields and values in turn. Returns n, or
+     * the index of an element that exists already or occurs twice; which others were added is then
+     * undefined. */
     u32 (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n);
     bool (*del)(struct engine *, struct key_ref *, bytes field);
     void (*iter)(struct engine *, struct key_ref *, struct map_iter *);
@@ -60,17 +59,17 @@ struct map_ops {
     /* Field deadlines (hashes only). False: no such field. 0: no deadline. */
     bool (*field_deadline)(struct engine *, struct key_ref *, bytes field, i64 *deadline_ms);
     void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms);
-    /* Deletes up to max fields whose deadline has passed, telling fn about each before. */
+    /* Deletes up to max fields whose deadline has passed; calls fn before each. */
     u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
-    bool (*reap_field)(struct engine *, struct key_ref *, bytes field, pair_fn, void *arg); /* if it is one */
+    bool (*reap_field)(struct engine *, struct key_ref *, bytes field, pair_fn, void *arg); /* if dead */
     bool (*has_field_deadlines)(struct engine *, struct key_ref *);
-    u64 (*dead_fields)(struct engine *, struct key_ref *); /* that reap() has not taken out yet */
+    u64 (*dead_fields)(struct engine *, struct key_ref *); /* not yet removed by reap() */
 };
 
 /* Lists. Indexes count from the head and are below size(). */
 struct seq_ops {
     void (*push)(struct engine *, struct key_ref *, bool front, bytes value);
-    /* of one command */
+    /* n elements of one command */
     void (*push_all)(struct engine *, struct key_ref *, bool front, const bytes *v, u32 n);
     void (*fill)(struct engine *, struct key_ref *, const bytes *v, u32 n); /* to the back, at once */
     void (*pop)(struct engine *, struct key_ref *, bool front, struct buf *out); /* appended to out */
@@ -80,7 +79,7 @@ struct seq_ops {
     void (*erase)(struct engine *, struct key_ref *, u64 index, u64 count);
     void (*iter)(struct engine *, struct key_ref *, u64 index, bool reverse, struct seq_iter *);
     bool (*next)(struct seq_iter *, bytes *value);
-    void (*erase_current)(struct seq_iter *); /* the element next() gave last; the walk goes on after it */
+    void (*erase_current)(struct seq_iter *); /* the element of the last next(); the walk continues */
 };
 
 /* Sorted sets. */
@@ -91,34 +90,34 @@ struct zset_ops {
     u32 (*fill)(struct engine *, struct key_ref *, const bytes *members, const double *scores, u32 n);
     bool (*del)(struct engine *, struct key_ref *, bytes member);
     bool (*rank)(struct engine *, struct key_ref *, bytes member, u64 *rank);
-    /* How many entries lie before the place where this seek starts (reverse is
+    /* How many entries precede the position where this seek starts (reverse is
      * ignored): ZCOUNT is the difference of two. For ZSEEK_SCORE: entries with
      * score < bound, or <= bound when exclusive; ZSEEK_LEX likewise. */
     u64 (*before)(struct engine *, struct key_ref *, const struct zset_seek *);
     void (*iter)(struct engine *, struct key_ref *, const struct zset_seek *, struct zset_iter *);
     bool (*next)(struct zset_iter *, bytes *member, double *score);
-    /* Removes ranks [from, from + count), telling fn (may be NULL) about each before. */
+    /* Removes ranks [from, from + count), calling fn (may be NULL) before each. */
     void (*erase)(struct engine *, struct key_ref *, u64 from, u64 count, pair_fn, void *arg);
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
 };
 
-/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What rows and
- * head mean is the commands' (command/stream/stream.h): entries, groups, consumers and what is pending are
- * all rows. Unlike other collections a stream may have no row at all; only drop() ends it. */
+/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. The
+ * commands define what rows and head mean (command/stream/stream.h): entries, groups, consumers and pending
+ * entries are all rows. Unlike other collections a stream may have no row at all; only drop() ends it. */
 struct rows_ops {
     bytes (*head)(struct engine *, struct key_ref *);
-    /* `size` is what size() tells from now on. At most ROWS_HEAD_MAX bytes. */
+    /* `size` is what size() returns from now on. At most ROWS_HEAD_MAX bytes. */
     void (*set_head)(struct engine *, struct key_ref *, bytes head, u64 size);
     bool (*get)(struct engine *, struct key_ref *, bytes row, bytes *value); /* value may be NULL */
     void (*put)(struct engine *, struct key_ref *, bytes row, bytes value);
     bool (*del)(struct engine *, struct key_ref *, bytes row);
     u64 (*erase)(struct engine *, struct key_ref *, bytes from, bytes to); /* from <= row < to; how many */
-    /* The same where they needn't be counted: about so many. If they are many that may cost less. */
+    /* The same without counting, which may cost less for many rows. `about`: how many, roughly. */
     void (*wipe)(struct engine *, struct key_ref *, bytes from, bytes to, u64 about);
     /* From the first row >= `from` up; reverse: from the last row <= `from` down. */
     void (*iter)(struct engine *, struct key_ref *, bytes from, bool reverse, struct rows_iter *);
     bool (*next)(struct rows_iter *, bytes *row, bytes *value); /* value may be NULL */
-    /* Ends a walk that is left before next() was false; or once more. One that isn't ended takes its
+    /* Ends a walk before next() has returned false; may be called again. Without it the walk keeps its
      * resources until the transaction ends. */
     void (*done)(struct rows_iter *);
 };
@@ -141,27 +140,26 @@ struct meta_ops {
     void (*each)(struct engine *, enum meta_kind, pair_fn, void *arg);
 };
 
-/* The data as it is at one moment, handed out key by key while commands go on changing it: one snapshot
- * at a time, no second copy of the data, nothing but a mark per key.
+/* The data of one moment, handed out key by key while commands continue to change it: one snapshot at a
+ * time, no second copy of the data, one mark per key.
  *
- * - begin() is the moment. From then on `keep` is called with any key of that moment that is about to
- *   change or to go before it was handed out, or while it is the one handed out last: whatever the
- *   snapshot wants of it has to be read during that call. A big value that goes as a whole (DEL, expiry,
- *   FLUSHALL) is not offered to `keep`; the engine holds it back and hands it out in its turn.
- * - next() hands out a key, each exactly once, in any order, dead ones too. `ref` is to be read through
- *   ref_of, which need not be the engine itself, and stays as it was at the moment until the following
- *   next(), or until keep() has been called with the same key. ref->db is the database at the moment.
- *   True with ref->type TYPE_NONE and no entry: none was found yet among those that changed; call again.
- *   (So a call stays short.) TYPE_NONE with an entry is a companion that stays (companion.h); `keep` is
- *   called with such, too.
- * - Keys made since the moment are not handed out, and `keep` hears nothing of them.
+ * - begin() is the moment. From then on the engine calls `keep` before it changes or deletes a key of that
+ *   moment which was not handed out yet, or which was handed out last: the snapshot has to read all it needs
+ *   of the key during that call. A big value that is deleted as a whole (DEL, expiry, FLUSHALL) is not
+ *   passed to `keep`; the engine retains it and hands it out in its turn.
+ * - next() hands out each key exactly once, in any order, dead ones too. Read `ref` through ref_of, which
+ *   need not be the engine itself. It stays as it was at the moment until the following next(), or until
+ *   keep() has been called with the same key. ref->db is the database at the moment.
+ *   True with ref->type TYPE_NONE and no entry: no key found yet, call again (this bounds a call's time).
+ *   TYPE_NONE with an entry is a companion that stays (companion.h); `keep` is called with those, too.
+ * - Keys created after the moment are neither handed out nor passed to `keep`.
  * - Between two calls of next() ticks may be committed. */
 struct snapshot_ops {
     bool (*begin)(struct engine *, key_fn keep, void *arg); /* false: not just now, try again later */
     bool (*next)(struct engine *, struct key_ref *ref, struct engine **ref_of); /* false: that was all */
-    void (*end)(struct engine *); /* after the last key, or before: the rest is forgotten */
-    /* Whether changing this key now would have `keep` read so much that the command had better wait. If so
-     * it is handed out before others, unless many are waited for. */
+    void (*end)(struct engine *); /* after the last key, or earlier: the rest is dropped */
+    /* Whether changing this key now would make `keep` read so much that the command should wait. If so the
+     * key is handed out before others, unless many are waited for. */
     bool (*heavy)(struct engine *, u32 db, bytes key);
 };
 
@@ -178,10 +176,10 @@ struct engine_ops {
     bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
     /* A new, empty collection under a key that is absent. */
     void (*create)(struct engine *, u32 db, bytes key, enum value_type, struct key_ref *);
-    void (*expect)(struct engine *, u32 db, u64 keys); /* a hint: so many new ones are about to come */
+    void (*expect)(struct engine *, u32 db, u64 keys); /* a hint: about to create so many */
     void (*drop)(struct engine *, struct key_ref *); /* O(1): reclaim() frees; entry becomes NULL */
     void (*set_deadline)(struct engine *, struct key_ref *, i64 deadline_ms); /* 0 removes */
-    /* The target must be absent. The deadline goes along. */
+    /* The target must be absent. It gets the deadline. */
     void (*rename)(struct engine *, struct key_ref *, u32 db, bytes key);
     void (*copy)(struct engine *, struct key_ref *, u32 db, bytes key, struct key_ref *out);
 
@@ -194,7 +192,7 @@ struct engine_ops {
     u64 (*count)(struct engine *, u32 db);   /* keys, dead ones not yet reclaimed included */
     u64 (*expires)(struct engine *, u32 db); /* keys with a deadline */
     u64 (*timed_hashes)(struct engine *, u32 db); /* hashes with a field that has one */
-    /* Returns the next cursor, 0 = done. What fn is given is good during the call only. */
+    /* Returns the next cursor, 0 = done. The ref passed to fn is valid during the call only. */
     u64 (*scan)(struct engine *, u32 db, u64 cursor, u32 count, key_fn, void *arg);
     bool (*random)(struct engine *, u32 db, u64 *rng, struct key_ref *);
     bool (*random_volatile)(struct engine *, u32 db, u64 *rng, struct key_ref *); /* with a deadline */
@@ -203,16 +201,16 @@ struct engine_ops {
 
     bool (*has_deadlines)(struct engine *, u32 db); /* any key or any field */
 
-    /* Expiry. due() offers up to max keys, of any database (but no spare one; and while these hold keys an
-     * engine may have nothing to offer), whose own deadline, or one of whose fields' deadlines, is
-     * <= until_ms; fn drops the key or reaps fields. A hash that is heavy for a snapshot is offered later.
-     * O(offered), never a scan. Returns how many references it looked at. */
+    /* Expiry. due() offers up to max keys whose own deadline, or one of whose fields' deadlines, is
+     * <= until_ms; fn drops the key or reaps fields. Keys of staging databases are not offered, and while
+     * these hold keys an engine may offer none at all. A hash that is heavy for a snapshot is offered later.
+     * O(offered), never a scan. Returns how many references it visited. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
     i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
     void (*forecast)(struct engine *, u32 db, due_span_fn, void *arg); /* counted keys by deadline */
     double (*mean_deadline)(struct engine *, u32 db); /* over keys with one; INFO's avg_ttl */
 
-    /* Frees up to `units` small pieces of dropped values; pending objects left. */
+    /* Frees up to `units` elements of dropped values; returns how many objects remain. */
     u64 (*reclaim)(struct engine *, u32 units);
 
     struct snapshot_ops snapshot;
@@ -234,7 +232,7 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
-/* The position in a history of replication: kept with the data, if that is kept, by the next commit. */
+/* The replication position: stored with the data by the next commit, if the engine is durable. */
 struct engine_repl_position {
     struct buf text;
     bool changed;
@@ -246,31 +244,31 @@ struct engine {
 
     /* What it can do: fixed once it is open. */
     struct {
-        bool durable;           /* keeps data, notes and metadata across restarts: ops->disk is there */
-        bool reads_only;        /* reads write nothing: what they find dead is hidden, and left to due() */
+        bool durable;           /* everything survives a restart: has ops->disk */
+        bool reads_only;        /* reads write nothing: dead keys they find are hidden and left to due() */
         bool prefetch_elements; /* prefetch() makes use of them */
         u32 prefetch_ahead;     /* how many wants prefetch() makes best use of */
         u32 draw_cost;          /* steps of a walk that one map.random costs, about; 3 at least */
     } caps;
-    /* Numbered on from `databases` there are as many spare ones. All primitives take them, but nobody sees
-     * them: a whole new dataset is loaded there, and then changes places with the one that is served, in one
-     * transaction (swap). An engine starts with empty ones, whatever was there. */
+    /* After these `databases` come as many staging databases. All primitives take their numbers, but clients
+     * never see them: a full sync loads a new dataset there and then swaps it with the one that is served,
+     * in one transaction. They are empty when an engine starts. */
     u32 databases;
 
-    /* Inputs: the caller sets them, the transaction goes by them. */
+    /* Inputs: the caller sets them. */
     struct engine_limits limits; /* may change at run time (CONFIG SET) */
     struct engine_repl_position repl_position;
     i64 now_ms;         /* set by begin(): the time by which things are dead */
     u32 fresh_access;   /* access bits a key gets when it is written */
-    bool relaxed;       /* what is committed now can be done again if it is lost: durable later will do */
-    bool report_expiry; /* somebody has to hear of every expiry (a replication stream, expiry-stream), so
-                         * nothing is deleted because of its deadline except by drop() and reap() */
+    bool relaxed;       /* this commit may become durable later: it can be repeated if it is lost */
+    bool report_expiry; /* every expiry has to be reported (replication stream, expiry-stream), so the engine
+                         * itself deletes nothing because of its deadline: only drop() and reap() do */
 
     /* Outputs. */
-    bool failed;   /* an operation of this transaction could not read or write: it can only be aborted */
+    bool failed;   /* an operation could not read or write: the transaction can only be aborted */
     u64 applied;   /* sequence number of the last commit, also across restarts */
     u64 reclaimed; /* dropped values that reclaim() has finished freeing */
-    u64 held;      /* bytes, about, of dropped values that a snapshot still holds back */
+    u64 held;      /* approximate bytes of dropped values that a snapshot still retains */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Filling element by element: what an engine does that knows no faster way, or not for this collection. */
+/* Filling a collection element by element: for an engine, or a collection, without a faster way. */
 #ifndef MAYFLY_ENGINE_FILL_H
 #define MAYFLY_ENGINE_FILL_H
 

@@ -1,5 +1,4 @@
-/* What the engine's primitives (engine.h) take and hand out: references to keys, views of values, places
- * where walks stand. */
+/* What the engine's primitives (engine.h) take and return: references to keys, views of values, iterators. */
 #ifndef MAYFLY_ENGINE_HANDLES_H
 #define MAYFLY_ENGINE_HANDLES_H
 
@@ -40,7 +39,7 @@ struct str_view {
 struct map_iter {
     struct engine *eng;
     struct key_ref *ref;
-    bool passing; /* the caller's to set after iter(): slices need only live until the next step */
+    bool passing; /* the caller may set it after iter(): slices need only live until the next step */
     u64 state[8];
 };
 struct seq_iter {
@@ -85,7 +84,7 @@ typedef void (*pair_fn)(void *arg, bytes member, bytes value, double score);
 struct want {
     u32 db;
     bytes key;
-    bytes element; /* of a hash, set or sorted set; p NULL: none, or not known */
+    bytes element; /* of a hash, set or sorted set; p NULL: none, or unknown */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Walking over the elements of a list, set, hash or sorted set, whichever it is. */
+/* Iterates over the elements of a list, set, hash or sorted set. */
 #ifndef MAYFLY_ENGINE_WALK_H
 #define MAYFLY_ENGINE_WALK_H
 
@@ -16,7 +16,7 @@ union element_walk {
     struct zset_iter zset;
 };
 
-/* passing: an element need not live beyond the next one. */
+/* passing: an element need only live until the next one. */
 static inline void element_walk(union element_walk *w, struct engine *e, struct key_ref *ref, bool passing)
 {
     struct zset_seek from_lowest = {.by = ZSEEK_RANK};
@@ -32,7 +32,7 @@ static inline void element_walk(union element_walk *w, struct engine *e, struct 
     }
 }
 
-/* False at the end. What elements of this type don't have is empty, or 0. */
+/* False at the end. Parts that elements of this type don't have are empty or 0. */
 static inline bool element_next(union element_walk *w, const struct engine *e, const struct key_ref *ref,
                                 struct element *x)
 {

@@ -1,8 +1,8 @@
 /* Companions in the memory engine.
  *
- * One that goes with its key is in front of the key's entry (ENTRY_PREFIX bytes, entry.h), so that it is
- * dropped, held back for a snapshot and freed with it. One that stays has an entry of its own, of TYPE_NONE,
- * in mem_db.kept, which has the key's name and the prefix; the key's entry, if there is one, then has none.
+ * One that goes with its key precedes the key's entry (ENTRY_PREFIX bytes, entry.h), so that it is dropped,
+ * retained for a snapshot and freed with it. One that stays has an entry of its own, of TYPE_NONE, in
+ * mem_db.kept, with the key's name and the prefix; the key's entry, if it exists, then has no prefix.
  *
  *   prefix     0          1                      8                 16
  *             +----------+----------------------+-----------------+
@@ -53,7 +53,7 @@ static bytes mem_companion_head(const char *prefix)
     }
 }
 
-/* The blob of a companion that has its head inline so far, or none. */
+/* The blob for a companion whose head was inline so far, or absent. */
 static packed *blob_with_head(bytes head) { return packed_insert(packed_new(), PACKED_END, head); }
 
 static void blob_to_rows(char *prefix)
@@ -80,7 +80,7 @@ static void blob_changed(char *prefix, packed *b)
 
 static void write_head(char *prefix, bytes head)
 {
-    char copy[COMPANION_HEAD_MAX]; /* it may be what head() gave */
+    char copy[COMPANION_HEAD_MAX]; /* `head` may point into the companion */
     if (head.n) memcpy(copy, head.p, head.n);
     head.p = copy;
     u8 form = mem_companion_form(prefix);
@@ -117,14 +117,14 @@ size_t mem_companion_memory(const struct entry *entry)
 
 /* -- finding and making ------------------------------------------------------------------------ */
 
-/* The entry of one that stays; NULL: none does. */
+/* The entry of a companion that stays; NULL: none. */
 static struct entry *find_kept(struct engine *e, const struct key_ref *ref)
 {
     const struct table *kept = &mem_db_of(e, ref->db)->kept;
     return kept->count ? table_find(kept, ref->key, ref->hash) : NULL;
 }
 
-/* The entry with the companion in front of it, the key's or its own; NULL: there is none. */
+/* The entry that has the companion as its prefix, the key's or its own; NULL: none. */
 static struct entry *mem_companion_find(struct engine *e, const struct key_ref *ref)
 {
     struct entry *entry = ref->entry;
@@ -140,7 +140,7 @@ size_t mem_companion_usage(struct engine *e, struct key_ref *ref)
     return name + mem_companion_memory(entry);
 }
 
-/* Gives the entry of ref an empty prefix, or takes it away; what was in there is the caller's. */
+/* Gives the entry of ref an empty prefix, or removes the prefix, whose contents the caller then owns. */
 static void move_entry(struct engine *e, struct key_ref *ref, bool prefix)
 {
     struct entry *old = ref->entry, *fresh = entry_copy(old, prefix);
@@ -157,7 +157,7 @@ static struct entry *kept_new(struct engine *e, const struct key_ref *ref)
     return entry;
 }
 
-/* The prefix of a companion that is about to change, made if there is none. A snapshot gets it before. */
+/* The prefix of a companion that is about to change, created if absent. A snapshot gets the old one first. */
 static char *mem_companion_open(struct engine *e, struct key_ref *ref)
 {
     struct entry *entry = mem_companion_find(e, ref);
@@ -200,7 +200,7 @@ static bool mem_companion_get_head(struct engine *e, struct key_ref *ref, bytes 
 static void mem_companion_set_head(struct engine *e, struct key_ref *ref, bytes head)
 {
     CHECK(head.n <= COMPANION_HEAD_MAX);
-    char copy[COMPANION_HEAD_MAX]; /* it may be in the entry, which may move */
+    char copy[COMPANION_HEAD_MAX]; /* `head` may be in the entry, which may move */
     if (head.n) memcpy(copy, head.p, head.n);
     write_head(mem_companion_open(e, ref), bytes_of(copy, head.n));
 }
@@ -282,7 +282,7 @@ static void blob_put(char *prefix, bytes name, bytes value)
     u32 at = blob_find(b, name, &equal);
     if (equal) {
         b = packed_replace(b, packed_next(b, at), value);
-    } else { /* inserted backward: the name comes to stand where the value was inserted */
+    } else { /* value first, then the name at the same position */
         b = packed_insert(b, at, value);
         if (at == PACKED_END) at = packed_last(b);
         b = packed_insert(b, at, name);
@@ -327,12 +327,12 @@ static bool mem_companion_del(struct engine *e, struct key_ref *ref, bytes name)
 
 /* -- walks ----------------------------------------------------------------------------------------------- */
 
-/* The state of an iterator: of rows it is rows.c's, of a blob this. */
+/* The iterator's state for a blob; for rows it is that of rows.c. */
 struct blob_walk {
     const packed *blob;
-    u32 at; /* the name that comes next; PACKED_END: none */
+    u32 at; /* the next name; PACKED_END: none */
 };
-#define WALK_KIND 7 /* the place in its state that says which; rows.c's is shorter */
+#define WALK_KIND 7 /* index in the state that says which; the state of rows.c is shorter */
 enum { WALK_ROWS, WALK_BLOB };
 
 static u32 blob_seek(const packed *b, bytes from, bool reverse)
@@ -402,7 +402,7 @@ static void give_kept(void *arg, void *item)
     w->fn(w->arg, &ref);
 }
 
-/* The place is the table's cursor. */
+/* `place` is the table's cursor. */
 static bool mem_companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn,
                                     void *arg)
 {

@@ -1,4 +1,4 @@
-/* Keys of the memory engine: finding, creating, dropping, deadlines, walks; what is due is due.c's.
+/* Keys of the memory engine: finding, creating, dropping, deadlines, scans. Due keys are in due.c.
  *
  * Invariants:
  * - An entry has a deadline block if and only if the key has a deadline, and
@@ -9,7 +9,7 @@
 #include "engine/memory/mem.h"
 
 #define PREFETCH_TOGETHER 16u
-#define SCAN_FAR 100 /* keys: a scan of so many looks ahead */
+#define SCAN_FAR 100 /* keys: a scan of so many prefetches */
 
 static bytes key_of_entry(const void *item) { return entry_key(item); }
 
@@ -111,7 +111,7 @@ static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline
     db->deadline_total += (__int128)deadline_ms - old_ms;
 }
 
-/* Takes a key out of the table and the indexes. The entry is then the caller's. */
+/* Removes a key from the table and the indexes. The caller owns the entry then. */
 static struct entry *detach(struct engine *e, struct key_ref *ref)
 {
     struct mem_db *db = mem_db_of(e, ref->db);
@@ -148,7 +148,7 @@ static void mem_drop(struct engine *e, struct key_ref *ref)
     ref->entry = NULL;
 }
 
-/* The entry again under another name, value and deadline taken over. */
+/* A copy of the entry under another name, with its value and deadline. */
 static struct entry *renamed(const struct entry *old, bytes key)
 {
     size_t n = entry_value_size(old);
@@ -300,7 +300,7 @@ static bool mem_random(struct engine *e, u32 db, u64 *rng, struct key_ref *ref)
     return entry != NULL;
 }
 
-/* First every bucket, then every item: the waits for memory overlap. */
+/* First every bucket, then every item, so that cache misses overlap. */
 static void prefetch_some(struct engine *e, const struct want *want, u32 n)
 {
     u64 hash[PREFETCH_TOGETHER];
@@ -309,7 +309,7 @@ static void prefetch_some(struct engine *e, const struct want *want, u32 n)
         hash[i] = table_hash(keys, want[i].key);
         table_prefetch_bucket(keys, hash[i]);
     }
-    if (n == 1) return; /* its bucket would be waited for */
+    if (n == 1) return; /* that would wait for its bucket */
     for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i], ENTRY_BYTES);
 }
 
@@ -361,11 +361,11 @@ static bool mem_commit(struct engine *e, u64 seq UNUSED)
 {
     arena_clear(&mem_of(e)->handed_out);
     mem_of(e)->transaction++;
-    e->repl_position.changed = false; /* there is nothing to keep it with */
+    e->repl_position.changed = false; /* nothing is stored */
     return true;
 }
 
-/* Nothing can fail here, so nothing ever has to be taken back. */
+/* Nothing can fail here, so no transaction is ever aborted. */
 static void mem_abort(struct engine *e UNUSED) { CHECK(!"the memory engine gives nothing up"); }
 
 static void mem_close(struct engine *e)
@@ -375,7 +375,7 @@ static void mem_close(struct engine *e)
     for (u32 i = 0; i < mem_all_dbs(m); i++) mem_flush(e, i);
     while (mem_reclaim(e, 1u << 20)) {}
     for (u32 i = 0; i < mem_all_dbs(m); i++) {
-        table_release(&m->dbs[i].keys); /* one without keys may have room for them */
+        table_release(&m->dbs[i].keys); /* an empty table may still have buckets */
         table_release(&m->dbs[i].kept);
         wheel_release(&m->dbs[i].deadlines);
         wheel_release(&m->dbs[i].fields);

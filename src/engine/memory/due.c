@@ -1,7 +1,7 @@
-/* Which keys are due: the references the wheels give out, and the keys they are to. */
+/* Finds due keys: takes references from the wheels and looks up their keys. */
 #include "engine/memory/mem.h"
 
-#define POSTPONE_MS 128 /* a hash's dead fields, while a snapshot has yet to save it, and it is huge */
+#define POSTPONE_MS 128 /* for dead fields of a huge hash that a snapshot has not saved yet */
 
 static bool visit_is_key(void *arg, void *item)
 {
@@ -49,7 +49,7 @@ static void visit_hash(struct engine *e, u32 db, struct wheel_visit *v, i64 unti
 
 typedef void (*visit_fn)(struct engine *, u32, struct wheel_visit *, i64, key_fn, void *);
 
-/* Takes references in small batches, so that the misses of their lookups overlap. */
+/* Takes references in small batches, so that the cache misses of their lookups overlap. */
 static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, i64 until_ms, u32 max,
                      key_fn fn, void *arg)
 {
@@ -71,12 +71,12 @@ static u32 visit_due(struct engine *e, u32 db, struct wheel *w, visit_fn visit, 
 static u32 due_in(struct engine *e, u32 db, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct mem_db *d = mem_db_of(e, db);
-    /* A storm of keys must not keep fields waiting: they get a share first. */
+    /* Many due keys must not delay fields, so fields get a share first. */
     u32 n = visit_due(e, db, &d->fields, visit_hash, until_ms, max - max / 2, fn, arg);
     return n + visit_due(e, db, &d->deadlines, visit_key, until_ms, max - n, fn, arg);
 }
 
-/* Goes on with the database where the last call had enough. */
+/* Continues with the database where the last call stopped. */
 u32 mem_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct mem_engine *m = mem_of(e);
@@ -130,6 +130,6 @@ bool mem_random_volatile(struct engine *e, u32 db, u64 *rng, struct key_ref *ref
     for (int tries = 0; tries < 64 && w->live && wheel_random(w, rng, &hash); tries++) {
         if (ref_to_volatile(&s, hash)) return true; /* else a stale reference */
     }
-    /* A few keys among many stale references: take the first that there is. */
+    /* Few keys among many stale references: takes the first one found. */
     return w->live && wheel_any(w, ref_to_volatile, &s);
 }

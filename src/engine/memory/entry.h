@@ -19,7 +19,7 @@
  * and written with memcpy. The allocation is the size rounded up to 16, and a value may grow in place within
  * it.
  *
- * An entry with a companion has ENTRY_PREFIX bytes more in front of byte 0, which are companion.c's. An entry
+ * An entry with a companion has ENTRY_PREFIX bytes more before byte 0, for companion.c. An entry
  * of TYPE_NONE is no key: it names a companion that stays (mem_db.kept). */
 #ifndef MAYFLY_ENGINE_MEMORY_ENTRY_H
 #define MAYFLY_ENGINE_MEMORY_ENTRY_H

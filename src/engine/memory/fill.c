@@ -1,19 +1,19 @@
-/* Filling collections of the memory engine with many elements at once: what loading does.
+/* Filling collections of the memory engine with many elements at once, when data is loaded.
  *
  * A collection that is empty, and small enough to be packed, is packed with one allocation; nothing is
  * moved, and names are compared only if a small filter can't tell them apart. Any other gets its elements
- * one by one, but their places in its table are asked for ahead, so that the waits for memory overlap. */
+ * one by one, but their buckets are prefetched, so that cache misses overlap. */
 #include "base/num.h"
 #include "engine/fill.h"
 #include "engine/memory/mem.h"
 
-#define TOGETHER 16 /* places asked for at a time */
+#define TOGETHER 16 /* buckets prefetched at a time */
 
 /* -- names that come twice -------------------------------------------------------------------- */
 
 #define FILTER_WORDS 512
 
-/* Of the names v[0], v[stride] …: the index of one that comes twice, or n. */
+/* The index of a name of v[0], v[stride] … that occurs twice, or n. */
 static u32 find_twice(const bytes *v, u32 n, u32 stride)
 {
     u64 filter[FILTER_WORDS];
@@ -56,7 +56,7 @@ static u32 fill_packed(struct mem_map *m, const bytes *v, u32 n, u32 stride)
     return twice;
 }
 
-/* Members for a set that has only integers, as long as they are, too; how many. */
+/* Adds members to a set of integers as long as they are integers; returns how many. */
 static u32 fill_ints(struct engine *e, struct mem_map *m, const bytes *v, u32 n)
 {
     i64 number;

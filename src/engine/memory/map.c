@@ -2,7 +2,7 @@
  *
  * A set of few integers is a sorted array (Redis's intset, with its order); other small ones are one
  * packed blob, big ones a table (map_table.h). A hash with a field deadline is always in table form.
- * Dead fields are hidden by the one predicate, and taken out only by reap(). */
+ * Dead fields are hidden by alive(), and removed only by reap(). */
 #include "base/num.h"
 #include "base/rand.h"
 #include "engine/memory/mem.h"
@@ -160,7 +160,7 @@ bool mem_map_fits(const struct engine *e, const struct mem_map *m, u64 count, by
            (i64)MAX(field.n, value.n) <= e->limits.hash_max_listpack_value;
 }
 
-/* Whether one more field may still be packed; remembers when Redis would say hashtable. */
+/* Whether one more field may still be packed; records when Redis would switch to hashtable. */
 static bool stays_small(struct engine *e, struct mem_map *m, bytes field, bytes value, bool fresh)
 {
     bool fits = mem_map_fits(e, m, mem_map_stored(m) + fresh, field, value) &&
@@ -169,7 +169,7 @@ static bool stays_small(struct engine *e, struct mem_map *m, bytes field, bytes 
     return fits;
 }
 
-/* The integers as members of the general forms. */
+/* Converts a set of integers to a general form. */
 static void leave_ints(struct mem_engine *eng, struct mem_map *m, bool packed)
 {
     char digits[NUM_I64_LEN];
@@ -208,7 +208,7 @@ static bool mem_map_put(struct engine *e, struct key_ref *ref, bytes field, byte
         if (is_int && intset_has(m->ints, number)) return false;
         bool room = intset_count(m->ints) < e->limits.set_max_intset_entries;
         if (is_int && room) return intset_add(&m->ints, number);
-        /* Too many integers are a table at once, as in Redis. */
+        /* Too many integers become a table directly, as in Redis. */
         leave_ints(mem_of(e), m, !is_int && mem_map_fits(e, m, intset_count(m->ints) + 1u, field, value));
     }
     if (m->small) {
@@ -262,12 +262,12 @@ static bytes int_member(struct engine *e, i64 number)
     return bytes_of(digits, num_print_i64(digits, number));
 }
 
-/* What an iterator keeps in its state, which is never read or written as what it is declared. */
+/* The layout of an iterator's state. */
 struct walk {
     u32 small_at; /* packed position, or index of the next integer */
     union {
         struct table_iter big;
-        char digits[NUM_I64_LEN]; /* of the last integer, if it is only passing */
+        char digits[NUM_I64_LEN]; /* of the last integer, if it.passing */
     };
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct map_iter *)0)->state), "iterator fits");
@@ -367,7 +367,7 @@ static bool mem_map_random(struct engine *e, struct key_ref *ref, u64 *rng, byte
     for (int tries = 0; tries < 100 && !alive(item_deadline(item), e->now_ms); tries++)
         item = table_random(&m->big->items, rng);
     if (!alive(item_deadline(item), e->now_ms)) {
-        /* Nearly all are dead: walk to a live one. */
+        /* Nearly all fields are dead: search for a live one. */
         struct map_iter it;
         mem_map_iter(e, ref, &it);
         return mem_map_next(&it, field, value);

@@ -48,8 +48,8 @@ static inline i64 item_deadline(const void *item)
 }
 
 struct map_table *map_table_new(u64 seed);
-struct map_table *map_table_copy(const struct map_table *from, i64 now_ms); /* what is alive */
-bool map_table_free_some(struct map_table *t, u32 units); /* true when the struct itself is gone */
+struct map_table *map_table_copy(const struct map_table *from, i64 now_ms); /* the live fields */
+bool map_table_free_some(struct map_table *t, u32 units); /* true: the struct itself was freed */
 size_t map_table_memory(const struct map_table *t, u32 samples);
 u64 map_table_dead(const struct map_table *t, i64 now_ms); /* fields */
 
@@ -59,10 +59,10 @@ static inline void *map_table_find(const struct map_table *t, bytes field, u64 h
     return table_find(&t->items, field, hash);
 }
 
-/* A field that is not there; value NULL: a set's member. */
+/* Adds a field that is absent; value NULL: a set's member. */
 void map_table_add(struct map_table *t, u64 hash, bytes field, const bytes *value, i64 deadline_ms);
 
-/* Another value or deadline for an item, in place if it fits. The value may be its own. */
+/* Sets value and deadline of an item, in place if they fit. The value may be the item's own. */
 void map_table_change(struct map_table *t, void *item, u64 hash, bytes value, i64 deadline_ms);
 void map_table_remove(struct map_table *t, void *item);
 

@@ -24,7 +24,7 @@ struct mem_db {
     struct mem_walk *walk;    /* the snapshot's walk over these keys; NULL: none */
 };
 
-/* What a drop leaves behind: freed in slices by reclaim(). */
+/* An object in the lazy-free queue: reclaim() frees it in slices. */
 struct mem_lazyfree {
     struct mem_lazyfree *next;
     enum { LAZYFREE_KEYS, LAZYFREE_BLOB, LAZYFREE_MAP, LAZYFREE_SEQ, LAZYFREE_ZSET, LAZYFREE_ROWS } kind;
@@ -35,13 +35,13 @@ struct mem_engine {
     struct engine base;
     struct engine_ops ops; /* base.ops points here */
     u64 seed;
-    struct mem_db *dbs; /* the spare ones behind the others */
-    u32 due_db; /* where due() goes on */
-    i64 clock_ms; /* what deadlines are filed by: the latest time but 0, at which nothing is dead */
+    struct mem_db *dbs; /* the staging databases after the others */
+    u32 due_db; /* where due() continues */
+    i64 clock_ms; /* the time deadlines are filed by: the latest now_ms other than 0 */
     struct mem_lazyfree *lazyfree, *lazyfree_last;
     u64 lazyfree_count;
     struct mem_snap *snap; /* NULL: no snapshot */
-    u8 mark;               /* of entries that are saved, or made since: of all but for a snapshot */
+    u8 mark;               /* of entries that are saved or newer than the snapshot; without one, of all */
     struct arena handed_out; /* text made for slices handed out in this transaction … */
     u64 transaction;         /* … of this number */
 };
@@ -53,13 +53,13 @@ static inline u32 mem_all_dbs(const struct mem_engine *m) { return 2 * m->base.d
 /* Points a ref at an entry. */
 void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry);
 
-/* The entry behind a ref was copied to `fresh`: fixes the table and the ref, and
+/* The entry of a ref was copied to `fresh`: updates the table and the ref, and
  * frees the old entry (not what it points to). */
 void mem_moved(struct engine *e, struct key_ref *ref, struct entry *fresh);
 
-/* Frees an entry that is in no table any more, and its value: now if it is
- * small, else through reclaim(). Before that a snapshot gets what it needs of it.
- * ref tells the database and the hash. */
+/* Frees an entry that is no longer in a table, and its value: now if it is
+ * small, otherwise through the lazy-free queue. An open snapshot gets it first.
+ * ref has the database and the hash. */
 void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entry);
 void mem_lazyfree_add(struct mem_engine *m, int kind, void *object);
 u64 mem_reclaim(struct engine *e, u32 units);
@@ -70,7 +70,7 @@ i64 mem_next_due(struct engine *e);
 void mem_forecast(struct engine *e, u32 db, due_span_fn fn, void *arg);
 bool mem_random_volatile(struct engine *e, u32 db, u64 *rng, struct key_ref *ref);
 
-#define ENTRY_BYTES 128 /* of an entry are fetched ahead: most are not longer */
+#define ENTRY_BYTES 128 /* prefetched of an entry: most are not longer */
 
 /* -- snapshots: snapshot.c ---------------------------------------------------
  * Every primitive that changes a key calls mem_keep before it does. */
@@ -80,7 +80,7 @@ static inline void mem_keep(struct engine *e, const struct key_ref *ref)
     if (UNLIKELY(mem_of(e)->snap != NULL)) mem_snap_keep(e, ref);
 }
 
-/* Into the table goes an entry only through these two, which mark it. */
+/* Entries enter a table only through these two, which mark them. */
 static inline void mem_insert(struct engine *e, struct table *keys, u64 hash, struct entry *entry)
 {
     entry_set_mark(entry, mem_of(e)->mark);
@@ -95,13 +95,13 @@ static inline void mem_replace(struct engine *e, struct table *keys, u64 hash, c
 
 /* Only while there is a snapshot: */
 bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *entry); /* true: it frees it */
-bool mem_snap_flush(struct mem_engine *m, struct mem_db *old); /* true: it buries the flushed database */
+bool mem_snap_flush(struct mem_engine *m, struct mem_db *old); /* true: the snapshot frees it */
 void mem_snap_swap(struct mem_engine *m, u32 a, u32 b);        /* after the two were exchanged */
-u64 mem_snap_reclaim(struct mem_engine *m, u32 units);         /* of one that ended early; pending */
+u64 mem_snap_reclaim(struct mem_engine *m, u32 units);         /* one that ended early; pending */
 void mem_snap_close(struct engine *e);
 extern const struct snapshot_ops mem_snapshot_ops;
 
-/* Values up to this many elements are freed on the spot. */
+/* Values up to this many elements are freed at once. */
 #define MEM_FREE_NOW 64
 
 /* -- hashes and sets: map.c -------------------------------------------------- */
@@ -111,7 +111,7 @@ struct mem_map {
     struct map_table *big;     /* … and this is not */
     bool is_set;
     bool all_ints;             /* a set in the form Redis calls intset */
-    bool was_big;              /* OBJECT ENCODING once said hashtable: it stays so */
+    bool was_big;              /* OBJECT ENCODING once was hashtable, and stays so */
 };
 struct mem_map *mem_map_new(struct mem_engine *m, bool is_set);
 struct mem_map *mem_map_copy(struct mem_engine *m, struct mem_map *);
@@ -131,8 +131,8 @@ extern const struct map_ops mem_map_ops;
 /* -- lists: seq.c -------------------------------------------------------------- */
 struct mem_seq {
     struct rope rope;
-    u32 pack_bytes; /* of the listpack Redis would have; 0: not counted, for it is much too long */
-    bool quick;     /* and Redis would have a quicklist */
+    u32 pack_bytes; /* of the listpack Redis would have; 0: not counted because it is far too long */
+    bool quick;     /* Redis would have a quicklist */
 };
 struct mem_seq *mem_seq_new(struct mem_engine *m);
 struct mem_seq *mem_seq_copy(struct mem_engine *m, struct mem_seq *);
@@ -161,7 +161,7 @@ extern const struct zset_ops mem_zset_ops;
 /* -- streams: rows.c ------------------------------------------------------------- */
 struct mem_rows {
     struct omap map;
-    u64 size; /* what the commands say it is */
+    u64 size; /* as the commands set it */
     char *head;
     u32 head_bytes;
 };
@@ -177,12 +177,12 @@ extern const struct rows_ops mem_rows_ops;
 
 /* -- companions: companion.c ------------------------------------------------------ */
 
-/* Gives `fresh`, which is about to replace the entry of ref, that one's companion; the old entry has an empty
- * one then, and a snapshot has been given it as it was. Returns fresh, which may have moved. */
+/* Moves the companion of ref's entry to `fresh`, which is about to replace that entry. The old entry keeps an
+ * empty one; a snapshot has got it as it was. Returns fresh, which may have moved. */
 struct entry *mem_companion_carry(struct engine *, struct key_ref *ref, struct entry *fresh);
-void mem_companion_discard(struct mem_engine *, struct entry *); /* what the prefix points to */
-size_t mem_companion_memory(const struct entry *);               /* bytes of prefix and rows; has one */
-size_t mem_companion_usage(struct engine *, struct key_ref *);   /* of the key's; 0: none */
+void mem_companion_discard(struct mem_engine *, struct entry *); /* frees what the prefix points to */
+size_t mem_companion_memory(const struct entry *);               /* bytes of prefix and rows */
+size_t mem_companion_usage(struct engine *, struct key_ref *);   /* bytes of the key's companion; 0: none */
 extern const struct companion_ops mem_companion_ops;
 
 /* -- filling any of them: fill.c ---------------------------------------------------- */

@@ -1,12 +1,11 @@
-/* Freeing what was dropped, off the command's path and in slices: a dropped
- * value of more than a few elements becomes a grave, and reclaim() digs through
- * the graves a bounded number of pieces at a time. Sweeping stale references
- * out of the wheels is done here too. */
+/* The lazy-free queue: a dropped value of more than a few elements is queued, and
+ * reclaim() frees a bounded number of elements at a time, outside the command.
+ * Stale references are removed from the wheels here, too. */
 #include "engine/memory/mem.h"
 
 #define BLOB_FREE_NOW (64 * 1024)
 #define LEAVES_FREE_NOW 8 /* of a stream: about a hundred entries each */
-#define SWEEP_REFS 500 /* that a call of reclaim() looks at, per wheel */
+#define SWEEP_REFS 500 /* references that a call of reclaim() visits per wheel */
 
 void mem_lazyfree_add(struct mem_engine *m, int kind, void *object)
 {
@@ -61,8 +60,8 @@ void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entr
     discard(e, ref, entry);
 }
 
-/* An entry of a flushed database: nothing of it is filed anywhere any more, and
- * no snapshot waits for it, whatever its mark may mean by now. */
+/* Frees an entry of a flushed database: no index refers to it, and no snapshot
+ * needs it, whatever its mark. */
 static void mem_discard_flushed(void *arg, void *item)
 {
     struct key_ref ref = {.db = 0};

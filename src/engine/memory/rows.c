@@ -1,8 +1,7 @@
 /* Streams of the memory engine: an ordered map of rows, and a head.
  *
- * A row lies in pieces in its map. What is handed out is whole: the value itself if it is in one piece,
- * else a copy that lives until commit, or, in a walk that only passes, in a place of the walk's that is
- * used again. */
+ * The map stores a row in pieces. Slices handed out are contiguous: the value itself if it is one piece,
+ * otherwise a copy that lives until commit, or, in a `passing` walk, in a buffer that the walk reuses. */
 #include "engine/memory/mem.h"
 
 static struct mem_rows *rows_of(const struct key_ref *ref) { return entry_object(ref->entry); }
@@ -106,13 +105,13 @@ static void mem_rows_wipe(struct engine *e, struct key_ref *ref, bytes from, byt
 
 /* -- walks ---------------------------------------------------------------------------- */
 
-/* What an iterator keeps in its state, which is never read or written as what it is declared. */
+/* The layout of an iterator's state. */
 struct walk {
     struct omap_pos pos;
-    char *place; /* where a walk that only passes joins its rows: in the arena, for `room` bytes … */
+    char *place; /* where a `passing` walk joins its rows: in the arena, `room` bytes … */
     size_t room;
-    u64 transaction; /* … until its end; a snapshot's walk goes on in others */
-    enum { WALK_END, WALK_FRESH, WALK_GIVEN } at; /* FRESH: pos was not given yet */
+    u64 transaction; /* … of this transaction; a snapshot's walk outlives it */
+    enum { WALK_END, WALK_FRESH, WALK_GIVEN } at; /* FRESH: pos was not returned yet */
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct rows_iter *)0)->state), "iterator fits");
 

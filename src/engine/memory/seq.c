@@ -1,7 +1,7 @@
 /* Lists of the memory engine: a rope of packed chunks. list-max-listpack-size
  * bounds a chunk as it bounds a node of Redis's quicklist, but CHUNK_MAX does so
- * first: an insertion or a pop at the head moves the rest of the chunk, and a counted
- * tree makes more and smaller chunks cost nothing. */
+ * first: an insertion or a pop at the head moves the rest of the chunk, and in a counted
+ * tree more and smaller chunks cost nothing. */
 #include "ds/listpack.h"
 #include "engine/memory/mem.h"
 
@@ -62,7 +62,7 @@ static bool mem_seq_exceeds(const struct engine *e, const struct mem_seq *s, u64
     return s->pack_bytes == 0 || listpack_exceeds(e->limits.list_max_listpack_size, pack_bytes, count);
 }
 
-/* To be called before n elements are added. Redis adds their lengths, not what they will take. */
+/* Called before n elements are added. Redis adds their lengths, not the bytes they will take. */
 static void mem_seq_grow(const struct engine *e, struct mem_seq *s, const bytes *v, u32 n)
 {
     u64 length = 0, cost = 0;
@@ -75,7 +75,7 @@ static void mem_seq_grow(const struct engine *e, struct mem_seq *s, const bytes 
     mem_seq_count(s, s->pack_bytes + cost);
 }
 
-/* To be called before elements are erased, which are few if the list is one that is counted. */
+/* Called before elements are erased; few, if the list is counted. */
 static void mem_seq_uncount(struct mem_seq *s, u64 index, u64 n)
 {
     struct rope_pos pos;
@@ -93,8 +93,7 @@ static void mem_seq_recount(struct mem_seq *s)
     mem_seq_count(s, total);
 }
 
-/* To be called after elements were erased. In our chunks a number takes up to 2.5 times what it takes in a
- * listpack. */
+/* Called after elements were erased. A number takes up to 2.5 times as much in a chunk as in a listpack. */
 static void mem_seq_shrunk(const struct engine *e, struct mem_seq *s)
 {
     i64 limit = e->limits.list_max_listpack_size;
@@ -117,7 +116,7 @@ static void mem_seq_push(struct engine *e, struct key_ref *ref, bool front, byte
     mem_seq_push_all(e, ref, front, &value, 1);
 }
 
-/* What is loaded is called by what it is, however it came to be. */
+/* A loaded list gets the encoding of its contents, whatever its history. */
 static void mem_seq_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
 {
     struct mem_seq *s = seq_of(ref);
@@ -164,10 +163,10 @@ static void mem_seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64 
     mem_seq_shrunk(e, seq_of(ref));
 }
 
-/* What an iterator keeps in its state, which is never read or written as what it is declared. */
+/* The layout of an iterator's state. */
 struct walk {
     struct rope_pos pos;
-    enum { WALK_END, WALK_FRESH, WALK_GIVEN } at; /* FRESH: pos was not given yet */
+    enum { WALK_END, WALK_FRESH, WALK_GIVEN } at; /* FRESH: pos was not returned yet */
 };
 _Static_assert(sizeof(struct walk) <= sizeof(((struct seq_iter *)0)->state), "iterator fits");
 

@@ -3,39 +3,39 @@
  * One bit of every entry is its mark. It is saved, or no part of the snapshot, if the mark equals
  * mem_engine.mark; so begin() makes all entries unsaved at once by changing the engine's, and whatever
  * enters a table from then on (mem_insert, mem_replace) is no part of the snapshot. An unsaved entry is
- * - handed out by the walk over its table, and marked when the walk goes on (until then it is `current`);
+ * - handed out by the walk over its table, and marked when the walk continues (until then it is `current`);
  * - or given to keep() and marked, because a primitive is about to change it (mem_keep);
  * - or, when it is dropped or overwritten as a whole (mem_discard): given to keep() if it is small; else it
  *   becomes an orphan, in no table any more, which is handed out and freed afterwards.
- * Entries that somebody waits for (heavy) are handed out first.
- * A database that is flushed is walked on, and buried when nothing in it is unsaved any more.
+ * Entries that a command waits for (heavy) are handed out first.
+ * The walk over a flushed database continues; it is freed when nothing in it is unsaved.
  *
  * Invariants:
  * - Without a snapshot every entry has the engine's mark.
  * - walk->left is the number of unsaved entries in each of the walk's tables (keys, and companions that
  *   stay); it never grows. So the snapshot knows at once when nothing is left, also when everything was saved
- *   ahead of the walk.
+ *   before the walk came there.
  * - Unsaved entries are only in tables whose mem_db has a walk; the walk's place in the array is the number
  *   the database had at the moment, its `db` where the database is now.
- * - Readers of an entry need no table: what a ref to an orphan is good for is reading.
+ * - Reading an entry needs no table: a ref to an orphan can be read, nothing else.
  *
  * Memory: 56 bytes per database and 40 per orphan, which only big values become; nothing per key.
  *
  * A snapshot that ends early stays here until reclaim() has marked the rest, in slices.
  *
- * None begins while there are keys in spare databases, which have no walk. */
+ * None begins while there are keys in staging databases, which have no walk. */
 #include "engine/memory/mem.h"
 
-/* What is no bigger is given to keep() even if it goes as a whole. */
+/* Values up to this size are given to keep() even if they are dropped as a whole. */
 #define HOLD_ELEMENTS MEM_FREE_NOW
 #define HOLD_BYTES (64u << 10)
-/* Changing what is bigger had better wait for the walk: about a millisecond of writing. */
+/* Changes to bigger values should wait for the walk: saving takes about a millisecond. */
 #define HEAVY_ELEMENTS 4096
 #define HEAVY_BYTES (1u << 20)
-#define URGENT_MAX 32 /* of them are handed out first */
-#define SAMPLES 8 /* elements looked at to know about how big a value is */
+#define URGENT_MAX 32 /* heavy values that are handed out first */
+#define SAMPLES 8 /* elements examined to estimate the size of a value */
 
-#define BUCKETS_PER_NEXT 4  /* that next() looks at before it says: none yet */
+#define BUCKETS_PER_NEXT 4  /* that next() visits before it returns without a key */
 #define UNITS_PER_BUCKET 8  /* of reclaim()'s work */
 #define FLUSHED_SAMPLES 64
 
@@ -47,7 +47,7 @@ struct mem_walk {
     struct mem_db *db;
     u64 cursor[PARTS], left[PARTS];
     u64 held;     /* about how many bytes the flushed database has; part of engine.held */
-    bool flushed; /* db is the snapshot's, to be buried at the end */
+    bool flushed; /* the snapshot owns db, and frees it at the end */
 };
 
 struct orphan {
@@ -60,7 +60,7 @@ struct orphan {
 struct mem_snap {
     key_fn keep;
     void *arg;
-    bool ended;              /* only marking is left to be done */
+    bool ended;              /* only marking is left */
     struct orphan *orphans;
     struct orphan *given;    /* handed out last, and an orphan; or NULL */
     struct entry *current;   /* handed out last, unmarked and in a table; or NULL */
@@ -79,7 +79,7 @@ static bool unsaved(const struct mem_engine *m, const struct entry *entry)
     return entry_mark(entry) != m->mark;
 }
 
-/* The entry is settled, or gone from its table: forget where it is mentioned. True: it was current. */
+/* The entry was saved, or left its table: clears references to it. True: it was current. */
 static bool mem_snap_forget(struct mem_snap *s, const struct entry *entry)
 {
     bool was_current = s->current == entry;
@@ -102,7 +102,7 @@ static const struct table *table_of(const struct mem_walk *w, enum part part)
 
 static bool anything_left(const struct mem_walk *w) { return w->left[PART_KEYS] || w->left[PART_KEPT]; }
 
-/* One entry less of those the walk has to find. */
+/* One entry less for the walk to find. */
 static void strike_out(struct mem_engine *m, struct mem_walk *w, enum part part)
 {
     CHECK(w->left[part] > 0);
@@ -166,7 +166,7 @@ static void orphan_free(struct engine *e, struct orphan *o)
 {
     struct key_ref ref = {.db = o->db, .hash = o->hash};
     e->held -= o->bytes;
-    entry_set_mark(o->entry, mem_of(e)->mark); /* mem_discard would bring it back here */
+    entry_set_mark(o->entry, mem_of(e)->mark); /* otherwise mem_discard would return it here */
     mem_discard(e, &ref, o->entry);
     mem_free(o);
 }
@@ -260,7 +260,7 @@ static bool mem_snap_begin(struct engine *e, key_fn keep, void *arg)
     return true;
 }
 
-/* What was handed out last is saved by now. */
+/* The entry handed out last is saved by now. */
 static void mem_snap_settle(struct engine *e, struct mem_snap *s)
 {
     struct entry *current = s->current;
@@ -304,7 +304,7 @@ static void mem_snap_hand_out(struct mem_snap *s, struct mem_walk *w, struct ent
     ref_at_moment(s, w, table_hash(&w->db->keys, entry_key(entry)), entry, ref); /* both tables' hash */
 }
 
-/* What is not in its table's order: true if there was something. */
+/* Hands out an urgent entry or an orphan, before the walk's order. False: there is none. */
 static bool out_of_turn(struct mem_snap *s, struct key_ref *ref)
 {
     if (s->urgents) {
@@ -319,8 +319,8 @@ static bool out_of_turn(struct mem_snap *s, struct key_ref *ref)
     return true;
 }
 
-/* The cursor stays at a bucket as long as something unsaved is in it: so nothing needs to be remembered
- * that a change of the table in between could invalidate. */
+/* The cursor stays at a bucket as long as it holds an unsaved entry, so there is no state that a change of
+ * the table between two calls could invalidate. */
 static bool mem_snap_next(struct engine *e, struct key_ref *ref, struct engine **ref_of)
 {
     struct mem_engine *m = mem_of(e);

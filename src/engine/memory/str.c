@@ -49,7 +49,7 @@ static bool is_plain(const struct entry *e) /* a string without anything to free
     return entry_type(e) == TYPE_STRING && entry_form(e) != FORM_POINTER;
 }
 
-/* Brings the wheel and the entry (which already has room) from one deadline to another. */
+/* Changes the deadline in the wheel and in the entry, which already has room for it. */
 static void refile(struct engine *e, struct key_ref *ref, struct entry *fresh, i64 old_ms,
                    wheel_pos old_pos, i64 new_ms)
 {
@@ -155,11 +155,11 @@ static struct entry *entry_resized(const struct entry *en, enum entry_form form,
     struct entry *fresh = entry_new(entry_key(en), TYPE_STRING, form, entry_has_deadline(en), value_bytes);
     memcpy(fresh, en, (size_t)(entry_value(en) - entry_raw(en)));
     entry_set_form(fresh, form);
-    *(char *)fresh &= ~ENTRY_COMPANION; /* mem_moved carries it over */
+    *(char *)fresh &= ~ENTRY_COMPANION; /* mem_moved moves it */
     return fresh;
 }
 
-/* Room for a string that grows: it may well grow on. */
+/* Room for a string that grows: it is likely to grow again. */
 static size_t with_room(size_t n) { return n + MIN(n, 1024u * 1024); }
 
 static char *edit_blob(struct blob **at, size_t new_len)

@@ -6,8 +6,8 @@
  *
  *   f64 score · length · member
  *
- * in one allocation rounded up to 16. Scores are kept bit by bit: -0 stays -0
- * until another score (0 is none) replaces it, as in Redis. */
+ * in one allocation rounded up to 16. Scores keep their bits: -0 stays -0 until
+ * a different score (0 is not) replaces it, as in Redis. */
 #include "engine/memory/mem.h"
 
 /* -- items ------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ static bool mem_zset_score(struct engine *e UNUSED, struct key_ref *ref, bytes m
     return item != NULL;
 }
 
-/* A new score for an item: the tree must not see it change. */
+/* Sets the score of an item, which is out of the tree meanwhile. */
 static void rescore(struct mem_zset *z, void *item, double score)
 {
     double old = item_score(item);
@@ -254,7 +254,7 @@ static bool mem_zset_rank(struct engine *e UNUSED, struct key_ref *ref, bytes me
 
 /* -- ranges -------------------------------------------------------------------------- */
 
-/* Whether an entry lies before a bound: below it, or `through`: also equal to it. */
+/* Whether an entry precedes a bound; `through`: or equals it. */
 static bool is_before(bytes member, double score, const struct zset_seek *to, bool through)
 {
     if (to->by == ZSEEK_SCORE) return score < to->score || (through && score == to->score);
@@ -290,7 +290,7 @@ static u64 big_before(struct mem_zset *z, const struct zset_seek *to, bool throu
     return n;
 }
 
-/* How many entries lie before a bound, those equal to it included if `through`. */
+/* How many entries precede a bound, including those equal to it if `through`. */
 static u64 count_before(struct mem_zset *z, const struct zset_seek *to, bool through, bool reverse)
 {
     u64 count = mem_zset_count(z);
@@ -304,8 +304,7 @@ static u64 mem_zset_before(struct engine *e UNUSED, struct key_ref *ref, const s
     return count_before(zset_of(ref), to, to->exclusive, false);
 }
 
-/* What an iterator keeps in its state (never read or written as what it is
- * declared): the next entry to give. */
+/* The layout of an iterator's state: the next entry to return. */
 struct walk {
     struct ztree_pos pos;
     u32 small_at;
