@@ -139,7 +139,7 @@ SEEDS   ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200)
 SECONDS ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),600,300)
 sim: $(SIM)
 	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
-	$(Q)tests/sim/planted $(SIM)
+	$(Q)SEED=$(SEED) tests/sim/planted $(SIM)
 
 sim-soak: $(SIM)
 	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \

@@ -82,7 +82,7 @@ static void client_begin(struct sim *s, u32 client)
     struct op *op = &s->ops[index];
     op->client = client, op->min_wall_ms = wall_min(s);
     bool sets = type == OP_SET || type == OP_SET_NX || type == OP_SET_XX || type == OP_GETSET;
-    if (sets && !op->pair && sim_chance(s, 70))
+    if (sets && sim_chance(s, 70))
         op->c.ttl_ms = 1 + sim_below(s, sim_chance(s, 30) ? 10000 : 1500);
     u64 to = c->leader_guess;
     op->follower = type == OP_GET && sim_chance(s, s->idle ? 2 : 30);

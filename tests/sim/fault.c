@@ -23,7 +23,7 @@ void fault_heal(struct sim *s)
 {
     memset(s->cut, 0, sizeof(s->cut));
     s->loss_percent = s->duplicate_percent = s->slow_percent = 0;
-    for (u32 i = 1; i <= s->nodes_n; i++) s->node[i].disk_slowness = 1;
+    for (u32 i = 1; i <= s->nodes_n; i++) s->node[i].disk_slowness = s->disk_slowness;
 }
 
 static void fault_partition(struct sim *s)
@@ -65,16 +65,29 @@ static void fault_crash(struct sim *s, struct node *n)
                             .node = (u32)n->id});
 }
 
-static void fault_pause(struct sim *s)
+static void fault_pause_for(struct sim *s, struct node *n, u64 us)
 {
-    struct node *n = fault_victim(s);
     if (!n->alive || n->paused) return;
     n->paused = true;
     sim_trace(s, "pause of %llu", (unsigned long long)n->id);
-    sim_post(s, (struct event){.at_us = s->now_us + 100000 + sim_below(s, 6000000),
+    sim_post(s, (struct event){.at_us = s->now_us + us,
                                .type = EV_RESUME,
                                .node = (u32)n->id,
                                .incarnation = n->incarnation});
+}
+
+static void fault_pause(struct sim *s)
+{
+    fault_pause_for(s, fault_victim(s), 100000 + sim_below(s, 6000000));
+}
+
+/* A leader that hears nothing and stands still while another is elected: it wakes up as a leader. */
+static void fault_stall(struct sim *s)
+{
+    struct node *leader = fault_leader(s);
+    if (!leader) return;
+    fault_isolate(s);
+    fault_pause_for(s, leader, 1000000 + sim_below(s, 2000000));
 }
 
 /* Clocks jump by 400 s on some seeds only: a region whose clock is far ahead
@@ -113,18 +126,34 @@ static void fault_membership(struct sim *s)
     size_t n = 0;
     u64 outsider = 0;
     for (u64 i = 1; i <= s->nodes_n; i++)
-        if (!fault_among(c->voters, c->voters_n, i) && !fault_among(c->learners, c->learners_n, i))
+        if (!s->node[i].retired && !fault_among(c->voters, c->voters_n, i) && !fault_among(c->learners, c->learners_n, i))
             outsider = i;
     if (c->learners_n && sim_chance(s, 60))
         change[n++] = (struct raft_change){c->learners[sim_below(s, c->learners_n)], RAFT_ADD_VOTER};
     else if (outsider && sim_chance(s, 60)) change[n++] = (struct raft_change){outsider, RAFT_ADD_LEARNER};
-    if (c->voters_n > 3 && (n == 0 || sim_chance(s, 30)))
+    if (c->voters_n > s->voters_min && (n == 0 || sim_chance(s, 30)))
         change[n++] = (struct raft_change){c->voters[sim_below(s, c->voters_n)], RAFT_REMOVE};
     if (n == 0) return;
     enum group_change verdict = group_change(leader->group, change, n);
     if (verdict == GROUP_CHANGE_INVALID) sim_fail(s, "a valid change was refused");
     s->conf_changes += verdict == GROUP_CHANGE_PROPOSED;
     sim_trace(s, "change of %zu members: %d", n, (int)verdict);
+}
+
+/* A member that was removed goes away for good; another machine takes its place, under an id of its own. */
+static void fault_replace(struct sim *s)
+{
+    struct node *n = fault_node(s);
+    const struct raft_conf *c = &s->newest.conf;
+    if (s->nodes_n == NODES_MAX || n->retired || c->voters_n == 0 || c->outgoing_n) return;
+    if (fault_among(c->voters, c->voters_n, n->id) || fault_among(c->learners, c->learners_n, n->id)) return;
+    if (sim_chance(s, 70)) {
+        if (n->alive) node_crash(n);
+        n->retired = true;
+    }
+    node_start(s, ++s->nodes_n, NULL);
+    s->replaced++;
+    sim_trace(s, "new member %u", s->nodes_n);
 }
 
 static void fault_transfer(struct sim *s)
@@ -170,6 +199,17 @@ static void fault_power_cut(struct sim *s)
 static void fault_one_crash(struct sim *s) { fault_crash(s, fault_victim(s)); }
 static void fault_slow_disk(struct sim *s) { fault_victim(s)->disk_slowness = 1 + (u32)sim_below(s, 100); }
 
+enum {
+    FAULT_CRASH = 1 << 0,
+    FAULT_POWER_CUT = 1 << 1,
+    FAULT_SLOW_DISK = 1 << 6,
+    FAULT_CLOCK = 1 << 7,
+    FAULT_TRANSFER = 1 << 9,
+    FAULT_CAMPAIGN = 1 << 10,
+    FAULT_ISOLATE = 1 << 11,
+    FAULT_STALL = 1 << 14
+};
+
 /* How often each comes, in relation to the others. The bit in sim.faults is the
  * place in this table. */
 static const struct {
@@ -179,21 +219,54 @@ static const struct {
     {fault_one_crash, 12},  {fault_power_cut, 2}, {fault_pause, 8},     {fault_partition, 8},
     {fault_one_way, 6},     {fault_network, 8},   {fault_slow_disk, 6}, {fault_clock, 10},
     {fault_membership, 10}, {fault_transfer, 6},  {fault_campaign, 3},  {fault_isolate, 12},
-    {fault_unreachable, 2},
+    {fault_unreachable, 2}, {fault_replace, 4},   {fault_stall, 6},
 };
+
+/* Members that promise too early are caught by crashes between the promise and a slow fsync. */
+static void fault_fit_promises(struct sim *s)
+{
+    s->faults = FAULT_CRASH | FAULT_POWER_CUT | FAULT_SLOW_DISK | FAULT_TRANSFER | FAULT_CAMPAIGN;
+    s->idle = false;
+    s->disk_slowness = 100, s->fault_gap_us = 500000;
+    s->voters_first = s->nodes_n, s->voters_min = 3;
+}
+
+/* Reads that nobody confirmed are wrong on a leader that does not know about the next one. */
+static void fault_fit_reads(struct sim *s)
+{
+    s->faults = FAULT_STALL | FAULT_ISOLATE;
+    s->idle = true; /* a write that can't be committed would keep the old leader from reading */
+    s->fault_gap_us = 1000000;
+    s->voters_first = s->nodes_n, s->voters_min = 3;
+}
+
+/* A clock that goes back shows when leadership moves between members whose clocks differ, while nothing is written. */
+static void fault_fit_time(struct sim *s)
+{
+    s->faults = FAULT_CLOCK | FAULT_TRANSFER | FAULT_CAMPAIGN | FAULT_ISOLATE;
+    s->idle = true;
+    s->fault_gap_us = 1000000;
+    s->voters_first = s->nodes_n, s->voters_min = 3;
+}
 
 void fault_choose(struct sim *s)
 {
+    s->disk_slowness = 1, s->fault_gap_us = 2500000;
     s->faults = (u32)(sim_below(s, 1u << 16) | sim_below(s, 1u << 16)); /* three of four */
     s->idle = sim_chance(s, 40);
     if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
+    s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
+    s->voters_min = sim_chance(s, 30) ? 1 : 3;
+    if (s->plant & PLANT_SEND_BEFORE_PERSIST) fault_fit_promises(s);
+    if (s->plant & PLANT_READ_UNCONFIRMED) fault_fit_reads(s);
+    if (s->plant & PLANT_NO_FENCE) fault_fit_time(s);
 }
 
 void fault_event(struct sim *s)
 {
     enum { HEAL = 16, EPOCH = 12 };
-    u64 r = sim_below(s, 122);
-    sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, 2500000), .type = EV_FAULT});
+    u64 r = sim_below(s, 132);
+    sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, s->fault_gap_us), .type = EV_FAULT});
     if (r < HEAL) fault_heal(s);
     else if (r < HEAL + EPOCH) fault_epoch(s);
     r -= MIN(r, HEAL + EPOCH);

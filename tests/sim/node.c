@@ -175,9 +175,19 @@ static void machine_set(struct machine *m, u64 key, struct cell c)
     st->cell[key] = c;
 }
 
+static u64 conf_digest(const struct raft_conf *c)
+{
+    const u64 *const lists[] = {c->voters, c->learners, c->outgoing, c->learners_next};
+    const u32 lengths[] = {c->voters_n, c->learners_n, c->outgoing_n, c->learners_next_n};
+    u64 h = 0;
+    for (u32 k = 0; k < 4; k++)
+        for (u32 i = 0; i < lengths[k]; i++) h += (lists[k][i] << (8 * k)) * 0x9e3779b97f4a7c15ULL;
+    return h ^ h >> 31;
+}
+
 u64 node_digest(const struct store *st)
 {
-    u64 h = st->at.epoch.version * 31 + st->at.epoch.conf_ver;
+    u64 h = conf_digest(&st->at.conf) + st->at.epoch.version * 31 + st->at.epoch.conf_ver;
     for (u32 i = 0; i < st->keys; i++) {
         const struct cell *c = &st->cell[i];
         if (!c->exists || (c->deadline_ms && c->deadline_ms <= st->at.clock_ms)) continue;
@@ -189,6 +199,19 @@ u64 node_digest(const struct store *st)
     return h;
 }
 
+/* The record of an index, made if it is the first one. */
+static struct applied_record *machine_record(struct sim *s, const struct store *st)
+{
+    while (s->applied_n <= st->at.index) {
+        s->applied = mem_realloc(s->applied, (s->applied_n * 2 + 1024) * sizeof(*s->applied));
+        memset(s->applied + s->applied_n, 0, (s->applied_n + 1024) * sizeof(*s->applied));
+        s->applied_n = s->applied_n * 2 + 1024;
+    }
+    struct applied_record *r = &s->applied[st->at.index];
+    if (!r->term) *r = (struct applied_record){st->at.term, st->at.clock_ms, node_digest(st)};
+    return r;
+}
+
 /* Every member must have been in the same state at the same index. */
 static void machine_advance(struct machine *m, const struct raft_applied *at)
 {
@@ -198,14 +221,10 @@ static void machine_advance(struct machine *m, const struct raft_applied *at)
     if (at->index != m->store->at.index + 1)
         sim_fail(s, "entry %llu is applied out of order", (unsigned long long)at->index);
     m->store->at = *at;
-    while (s->applied_n <= at->index) {
-        s->applied = mem_realloc(s->applied, (s->applied_n * 2 + 1024) * sizeof(*s->applied));
-        memset(s->applied + s->applied_n, 0, (s->applied_n + 1024) * sizeof(*s->applied));
-        s->applied_n = s->applied_n * 2 + 1024;
-    }
-    struct applied_record *r = &s->applied[at->index], own = {at->term, at->clock_ms, node_digest(m->store)};
-    if (!r->term) *r = own;
-    else if (r->term != own.term)
+    if (at->index > s->newest.index) s->newest = *at;
+    struct applied_record *r = machine_record(s, m->store),
+                          own = {at->term, at->clock_ms, node_digest(m->store)};
+    if (r->term != own.term)
         sim_fail(s, "entry %llu has terms %llu and %llu", (unsigned long long)at->index,
                  (unsigned long long)r->term, (unsigned long long)own.term);
     else if (r->clock_ms != own.clock_ms || r->digest != own.digest)
@@ -410,13 +429,17 @@ void node_start(struct sim *s, u64 id, const struct raft_conf *conf)
     struct node *n = &s->node[id];
     struct machine *m = &n->machine;
     if (!n->sim) {
-        n->sim = s, n->id = id, n->disk_slowness = 1;
+        n->sim = s, n->id = id, n->disk_slowness = s->disk_slowness;
         n->disk.log.ops = &DISK_OPS, n->disk.node = n;
         m->machine.ops = &MACHINE_OPS, m->node = n;
         m->store = mem_zalloc(sizeof(*m->store));
         m->flushed = mem_zalloc(sizeof(*m->flushed));
-        if (conf) m->store->at.conf = *conf;
         m->store->at.clock_ms = START_MS - 1000000;
+        if (conf) {
+            m->store->at.conf = *conf;
+            m->store->at.index = START_INDEX, m->store->at.term = START_TERM;
+            machine_record(s, m->store);
+        }
         memcpy(m->flushed, m->store, store_size(m->store));
     }
     n->alive = true, n->paused = false;

@@ -156,7 +156,7 @@ static void sim_event(struct sim *s, struct event *e)
         if (!s->calm) fault_event(s);
         break;
     case EV_RESTART:
-        if (!s->node[e->node].alive) node_start(s, e->node, NULL);
+        if (!s->node[e->node].alive && !s->node[e->node].retired) node_start(s, e->node, NULL);
         break;
     case EV_RESUME:
         if (e->incarnation == s->node[e->node].incarnation) sim_resume(s, &s->node[e->node]);
@@ -170,6 +170,7 @@ static void sim_calm_down(struct sim *s)
     s->calm = true;
     fault_heal(s);
     for (u32 i = 1; i <= s->nodes_n; i++) {
+        if (s->node[i].retired) continue;
         if (!s->node[i].alive) node_start(s, i, NULL);
         sim_resume(s, &s->node[i]);
     }
@@ -180,6 +181,7 @@ static void sim_check_end(struct sim *s)
 {
     struct group_status st, best = {0};
     for (u32 i = 1; i <= s->nodes_n; i++) {
+        if (s->node[i].retired) continue;
         group_status(s->node[i].group, &st);
         s->voids += st.entries_void;
         if (group_is_leader(s->node[i].group) && st.core.term > best.core.term) best = st;
@@ -220,9 +222,9 @@ static void sim_run(const struct options *o, u64 seed)
     s->seed = seed, s->rng = seed * 0x9e3779b97f4a7c15ULL + 1, s->nodes_n = o->nodes, s->plant = o->plant,
     s->trace = o->trace;
     s->end_us = o->seconds * 1000000;
-    for (u32 i = 1; i <= s->nodes_n; i++) conf.voters[conf.voters_n++] = i;
-    for (u32 i = 1; i <= s->nodes_n; i++) node_start(s, i, &conf);
     fault_choose(s);
+    for (u32 i = 1; i <= s->voters_first; i++) conf.voters[conf.voters_n++] = i;
+    for (u32 i = 1; i <= s->nodes_n; i++) node_start(s, i, i <= s->voters_first ? &conf : NULL);
     clients_start(s);
     sim_post(s, (struct event){.at_us = 3000000, .type = EV_FAULT});
     while (s->now_us < s->end_us + CALM_US) {
@@ -235,11 +237,12 @@ static void sim_run(const struct options *o, u64 seed)
     if (o->verbose)
         printf("seed %llu: %llu operations, %llu replies, %llu messages, %llu "
                "entries, %llu crashes, %llu snapshots, "
-               "%llu void, %llu changes of members, hash %016llx\n",
+               "%llu void, %llu changes of members, %llu new members, hash %016llx\n",
                (unsigned long long)seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
                (unsigned long long)s->messages, (unsigned long long)s->node[1].machine.store->at.index,
                (unsigned long long)s->crashes, (unsigned long long)s->snapshots, (unsigned long long)s->voids,
-               (unsigned long long)s->conf_changes, (unsigned long long)(s->rng ^ s->seq));
+               (unsigned long long)s->conf_changes,
+               (unsigned long long)s->replaced, (unsigned long long)(s->rng ^ s->seq));
     sim_free(s);
 }
 

@@ -18,12 +18,14 @@
 #include "sim/check.h"
 
 enum {
-    NODES_MAX = 9,
+    NODES_MAX = 15,
     KEYS_MAX = 8192,
     CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
     TICK_US = 100000,
-    START_MS = 1000000000 /* the true time at the start */
+    START_MS = 1000000000, /* the true time at the start */
+    START_INDEX = 5, /* of the first members' state. Those that join need a snapshot. */
+    START_TERM = 5
 };
 
 /* Planted in the simulator's machine, beside those of raft/plant.h. The bits differ. */
@@ -99,6 +101,7 @@ struct node {
     struct sim *sim;
     u64 id;
     bool alive, paused;
+    bool retired; /* was removed, and never comes back */
     u32 incarnation;
     i64 clock_offset_ms, drift_ppm;
     u32 disk_slowness;
@@ -138,7 +141,10 @@ struct applied_record {
 
 struct sim {
     u64 seed, rng, now_us, end_us, seq;
-    u32 nodes_n, plant;
+    u32 nodes_n, plant; /* ids are never used twice, so nodes_n grows when members are replaced */
+    u32 disk_slowness; /* of every member when nothing is wrong */
+    u64 fault_gap_us;  /* the longest time between faults */
+    u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
     bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
     u32 faults; /* those that this seed has, one bit each: few at a time find more than all at once */
@@ -156,8 +162,9 @@ struct sim {
     u64 leaders_n;
     struct applied_record *applied; /* by index */
     u64 applied_n;
+    struct raft_applied newest; /* the highest that any member ever applied */
     u64 wall_max_ms, stepped_us; /* the highest clock ever; when a clock was last set back */
-    u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok;
+    u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced;
 };
 
 /* sim.c */
@@ -190,7 +197,7 @@ void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint);
 void clients_check(struct sim *s);
 
 /* fault.c */
-void fault_choose(struct sim *s); /* which faults this seed has */
+void fault_choose(struct sim *s); /* which faults this seed has, and how small the group gets */
 void fault_event(struct sim *s);
 void fault_heal(struct sim *s);
 
