@@ -140,6 +140,16 @@ static void group_send_held(struct group *g, const struct group_held *h)
     }
 }
 
+/* Frees what was sent. There may always be a write under way, so this can't wait for the last. */
+static void group_trim_held(struct group *g)
+{
+    size_t sent = g->held_n ? g->held[0].bytes_from : g->held_bytes.n;
+    if (sent * 2 < g->held_bytes.n) return;
+    g->held_bytes.n -= sent;
+    memmove(g->held_bytes.p, g->held_bytes.p + sent, g->held_bytes.n);
+    for (size_t i = 0; i < g->held_n; i++) g->held[i].bytes_from -= sent;
+}
+
 /* Sends what need not wait any longer and tells the core. Writes without an fsync count as durable when
  * those before them are: they contain nothing that was promised. */
 static void group_release(struct group *g)
@@ -154,7 +164,7 @@ static void group_release(struct group *g)
     if (n == 0) return;
     g->held_n -= n;
     memmove(g->held, g->held + n, g->held_n * sizeof(*g->held));
-    if (g->held_n == 0) buf_clear(&g->held_bytes);
+    group_trim_held(g);
     raft_core_persisted(g->core, number);
     if (g->installing && number >= g->install.number) {
         g->installing = false;
@@ -178,6 +188,7 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     bool is_void = c.epoch.version != g->at.epoch.version && !PLANTED(g, PLANT_SKIP_EPOCH);
     if (is_void) {
         g->entries_void++;
+        g->proposed_ms = 0; /* its stamp will not become the region's clock */
         if (own) group_abandon(g, GROUP_LOSS_VOID);
         g->machine->ops->apply(g->machine, &g->at, NULL);
         return;
@@ -265,6 +276,15 @@ void group_run(struct group *g)
     group_check_wishes(g);
 }
 
+/* Rule 9. And the core lets a sole voter win its election without asking, so its log must be durable
+ * before. */
+bool group_must_wait(const struct group *g)
+{
+    const struct raft_conf *c = &g->at.conf;
+    bool sole_voter = c->voters_n == 1 && c->outgoing_n == 0 && c->voters[0] == g->config.id;
+    return g->installing || (sole_voter && !g->leader_term && g->held_n);
+}
+
 /* ---- Input. */
 
 void group_wall(struct group *g, u64 wall_ms) { g->wall_ms = wall_ms; }
@@ -277,7 +297,7 @@ void group_tick(struct group *g)
         else if (!g->wishes[i].index && g->ticks - g->wishes[i].asked_tick >= g->config.read_retry_ticks)
             group_ask(g, &g->wishes[i]);
     }
-    if (g->installing) return; /* rule 9 */
+    if (group_must_wait(g)) return;
     if (g->reads_n && g->ticks - g->reads_asked_tick >= g->config.read_retry_ticks) {
         g->reads_retried++;
         group_read_index(g);
@@ -288,7 +308,7 @@ void group_tick(struct group *g)
 
 void group_receive(struct group *g, u64 from, bytes message)
 {
-    if (message.n == 0 || g->installing) return;
+    if (message.n == 0 || group_must_wait(g)) return;
     const char *p = message.p + 1;
     size_t n = message.n - 1;
     if (message.p[0] == FRAME_CORE) raft_core_step(g->core, (const u8 *)p, n);

@@ -7,7 +7,7 @@ enum { GROUP_CATCH_UP_ENTRIES = 64 };
 
 void group_campaign(struct group *g)
 {
-    if (g->installing) return;
+    if (group_must_wait(g)) return;
     raft_core_campaign(g->core);
     group_run(g);
 }
@@ -130,8 +130,9 @@ void group_compact(struct group *g, u64 flushed_index)
     if (g->installing) return;
     raft_core_status(g->core, &s);
     u64 index = MIN(MIN(flushed_index, g->at.index), s.persisted);
-    if (g->leader_term && s.last_index - index < g->config.log_entries_max) {
-        u64 needed = group_needed_from(g, s.last_index);
+    if (g->leader_term) {
+        u64 needed = group_needed_from(g, s.last_index), max = g->config.log_entries_max;
+        if (s.last_index - needed > max) needed = s.last_index - max;
         index = MIN(index, needed);
     }
     if (index < s.first_index) return;

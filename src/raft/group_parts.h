@@ -75,6 +75,7 @@ struct group {
 /* group.c */
 void group_run(struct group *g); /* does all there is to do; the end of every input */
 void group_write(struct group *g, const struct raft_ready *r, bool reset);
+bool group_must_wait(const struct group *g); /* with messages, ticks and elections */
 bool group_may_propose(const struct group *g);
 bool group_has_applied_all(const struct group *g);
 bool group_propose_clock(struct group *g);
