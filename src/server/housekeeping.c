@@ -29,7 +29,9 @@ static i64 next_visit(const struct server *s, const struct region *r)
 {
     const struct expire_cycle *cycle = &r->cycle;
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
-    return may_expire(s, r) && knows ? MAX(next_due(r), cycle->next_ms) : INT64_MAX;
+    if (!may_expire(s, r) || !knows) return INT64_MAX;
+    i64 due = next_due(r);
+    return MAX(due, cycle->next_ms);
 }
 
 /* When the loop may sleep: not beyond the next visit of an index. */
@@ -37,7 +39,10 @@ static void arm_wake(struct server *s)
 {
     const struct region *r;
     i64 next = INT64_MAX;
-    REGIONS_EACH(&s->node.regions, r) next = MIN(next, next_visit(s, r));
+    REGIONS_EACH(&s->node.regions, r) {
+        i64 visit = next_visit(s, r);
+        next = MIN(next, visit);
+    }
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
