@@ -24,14 +24,6 @@ i64 node_begin(struct node *n, i64 now_ms)
     return n->regions.first->ks.now_ms;
 }
 
-bool node_settled(const struct node *n)
-{
-    const struct region *r;
-    REGIONS_EACH(&n->regions, r)
-        if (!region_settled(r)) return false;
-    return true;
-}
-
 bool node_may_split(const struct node *n)
 {
     const struct region *r;

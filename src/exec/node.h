@@ -84,8 +84,7 @@ void node_release(struct node *n); /* after its regions */
 /* region_begin of all its regions. Returns the time of its first one. */
 i64 node_begin(struct node *n, i64 now_ms);
 
-/* region_settled, region_may_split and region_split of all of them. */
-bool node_settled(const struct node *n);
+/* region_may_split and region_split of all of them. */
 bool node_may_split(const struct node *n);
 void node_split(struct node *n, bool kept);
 

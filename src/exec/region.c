@@ -172,13 +172,14 @@ static void prefetch_keys(struct region *r, const struct ctx *c)
 
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
+    struct node *n = r->node;
     size_t mark = reply_mark(q->out);
     bool deletes_dead = r->ks.deletes_dead, only_reads = r->ks.only_reads;
     r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
     r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->caps.reads_only);
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
-    if (LIKELY(r->node->depth++ == 0)) r->dirty_outside = r->ks.dirty;
+    if (LIKELY(n->depth++ == 0)) r->dirty_outside = r->ks.dirty;
     if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
     if (UNLIKELY(c->cmd->specs[1].begin == SEEK_UNKNOWN && acl_restricts(q->session)))
         c->keys_limited = !acl_reads_all(q->session->user, c->cmd, c->argc, c->argv);
@@ -186,7 +187,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     default_effect(r, c);
     r->ks.deletes_dead = deletes_dead;
     r->ks.only_reads = only_reads;
-    r->node->depth--;
+    n->depth--;
     if (UNLIKELY(r->eng->failed)) {
         region_note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
         replace_reply(q->out, mark);

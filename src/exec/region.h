@@ -38,6 +38,7 @@ struct outcome {
 
 struct region {
     struct node *node;       /* shared with its other regions */
+    struct region *next;     /* of the node's: exec/region_map.h */
     struct engine *eng;      /* owned */
     struct journal journal;
     struct keyspace ks;
@@ -85,6 +86,15 @@ void region_advance(struct region *r, i64 now_ms);
 static inline bool region_settled(const struct region *r)
 {
     return r->journal.seq == r->committed && !r->doomed && !r->eng->failed;
+}
+
+/* The same of all regions. */
+static inline bool node_settled(const struct node *n)
+{
+    const struct region *r;
+    REGIONS_EACH(&n->regions, r)
+        if (!region_settled(r)) return false;
+    return true;
 }
 
 /* For the middle of a tick, within a command that holds nothing of the engine (a script). may_split: whether

@@ -16,7 +16,16 @@ static void region_map_spread(struct region_map *m)
 /* Links the keyspaces of all regions into a ring, through which commands reach the data of all of them. */
 static void region_map_link(const struct region_map *m)
 {
-    for (u32 i = 0; i < m->count; i++) m->all[i]->ks.next = &m->all[(i + 1) % m->count]->ks;
+    struct region *r;
+    REGIONS_EACH(m, r) r->ks.next = r->next ? &r->next->ks : &m->first->ks;
+}
+
+/* Where the list points to a region, or (NULL) where it ends. */
+static struct region **region_map_place(struct region_map *m, const struct region *r)
+{
+    struct region **at = &m->first;
+    while (*at && *at != r) at = &(*at)->next;
+    return at;
 }
 
 void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to)
@@ -26,26 +35,22 @@ void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to)
         region_map_spread(m);
         for (u32 i = from; i <= to; i++) m->of_slot[i] = r;
     }
-    if (m->count == m->cap) {
-        m->cap = MAX(m->cap * 2, 4u);
-        m->all = mem_realloc(m->all, m->cap * sizeof(struct region *));
-    }
-    m->all[m->count++] = r;
-    m->first = m->all[0];
+    *region_map_place(m, NULL) = r;
+    r->next = NULL;
+    m->count++;
     region_map_link(m);
 }
 
 void region_map_remove(struct region_map *m, struct region *r)
 {
-    u32 at = 0;
-    while (at < m->count && m->all[at] != r) at++;
-    CHECK(at < m->count);
+    struct region **at = region_map_place(m, r);
+    CHECK(*at);
     region_map_spread(m);
     for (u32 i = 0; i < REGION_SLOTS; i++)
         if (m->of_slot[i] == r) m->of_slot[i] = NULL;
+    *at = r->next;
     m->count--;
-    for (; at < m->count; at++) m->all[at] = m->all[at + 1];
-    m->first = m->count ? m->all[0] : NULL;
+    r->next = NULL;
     r->ks.next = &r->ks;
     region_map_link(m);
 }
@@ -53,6 +58,5 @@ void region_map_remove(struct region_map *m, struct region *r)
 void region_map_release(struct region_map *m)
 {
     mem_free(m->of_slot);
-    mem_free(m->all);
     *m = (struct region_map){0};
 }

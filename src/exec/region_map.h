@@ -20,10 +20,9 @@
 struct region;
 
 struct region_map {
-    struct region *first;    /* all[0]; NULL: there is none */
-    struct region **of_slot; /* the region of each slot, or NULL; no table: `first` has all slots */
-    struct region **all;     /* in the order they were added */
-    u32 count, cap;
+    struct region *first;    /* a list, by region.next, in the order they were added; NULL: there is none */
+    struct region **of_slot; /* for each slot its region, or NULL; or no table: `first` has all slots */
+    u32 count;
 };
 
 /* Adds a region that has the slots from `from` to `to`, both included. They are taken from the regions that
@@ -47,7 +46,6 @@ static inline struct region *region_map_only(const struct region_map *m)
 
 /* Runs the following statement for each region: struct region *r; REGIONS_EACH(&n->regions, r) … The map may
  * not change meanwhile. */
-#define REGIONS_EACH(map, r) \
-    for (u32 region_i = 0; region_i < (map)->count && ((r) = (map)->all[region_i], true); region_i++)
+#define REGIONS_EACH(map, r) for ((r) = (map)->first; (r); (r) = (r)->next)
 
 #endif

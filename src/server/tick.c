@@ -30,7 +30,7 @@ static u32 prefetch(struct server *s, u32 from)
     const struct net_tick *t = &s->net.tick;
     struct engine *e = node_engine(&s->node);
     struct want want[PREFETCH_MAX];
-    if (UNLIKELY(s->node.regions.count > 1)) return t->request_count;
+    if (t->request_count - from < 2 || UNLIKELY(s->node.regions.count > 1)) return t->request_count;
     bool fetch_elements = e->caps.prefetch_elements;
     u32 wants = 0, end = MIN(t->request_count, from + MIN(e->caps.prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
