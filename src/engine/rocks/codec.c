@@ -1,5 +1,5 @@
-/* The byte layout. Pure functions: what they append is exactly the bytes of docs/format.md, and
- * what they read they check for length before they look at it. */
+/* The byte layout. Pure functions: they append exactly the bytes of docs/format.md, and check the
+ * length of what they read first. */
 #include "engine/rocks/codec.h"
 
 #define SIGN (1ull << 63) /* flipped, unsigned order is signed order */

@@ -28,7 +28,7 @@
 
 #define CODEC_LIST_MIDDLE 0x7FFFFFFFFFFFFFFFull /* where a list's head and tail start */
 #define CODEC_LEGACY 'S'                        /* data key P · 'S': a string of the old form */
-#define CODEC_STAGING (1ull << 63)              /* of an index: it was given to a spare database (rk.h) */
+#define CODEC_STAGING (1ull << 63)              /* of an index: of a staging database (rk.h) */
 
 /* -- integers -------------------------------------------------------------- */
 static inline void put_u16(char *p, u16 v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
@@ -57,10 +57,10 @@ struct codec_key {
 };
 bool codec_key_read(bytes raw, struct codec_key *out); /* false: not a P */
 
-/* Of a `rest` that begins with a version. False: too short. */
+/* Splits a `rest` that begins with a version. False: too short. */
 bool codec_version_read(bytes rest, u64 *version, bytes *sub);
 
-/* Makes key the smallest one that is greater than everything beginning with it. */
+/* Changes key to the smallest one above all that begin with it. */
 void codec_after_prefix(struct buf *key);
 
 /* -- values ------------------------------------------------------------------- */
@@ -75,14 +75,14 @@ struct codec_meta {
 };
 void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
 bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */
-/* Appends the metadata of a key whose value has gone because it is dead: its type and deadline, of an empty
- * string or of a collection without elements (version 0). */
+/* Appends the metadata of a dead key whose value was removed: its type and deadline, with an empty string or
+ * a collection without elements (version 0). */
 void codec_meta_stub(struct buf *out, const struct codec_meta *m);
 
 /* The head of a companion. */
 struct codec_companion {
-    bool kept;         /* it stays when the key goes */
-    u64 version, size; /* of the rows, and their number; version 0: it never had any */
+    bool kept;         /* it stays when the key is deleted */
+    u64 version, size; /* of the rows, and their number; version 0: never had rows */
     bytes head;
 };
 void codec_companion(struct buf *out, const struct codec_companion *c); /* appends */
@@ -116,7 +116,7 @@ bytes codec_log_state_key(char out[CODEC_LOG_KEY], u64 region, enum codec_log_ro
 bool codec_log_key_read(bytes raw, u64 *region, u64 *index, enum codec_log_row *row);
 bytes codec_log_head(char out[CODEC_LOG_HEAD], u64 term, u8 type); /* the data follows */
 bool codec_log_entry_read(bytes raw, u64 *term, u8 *type, bytes *data);
-/* Hard state and compaction point are nothing but numbers. */
+/* Hard state and compaction point consist of numbers only. */
 bool codec_log_numbers_read(bytes raw, u64 *numbers, u32 n);
 
 #endif

@@ -5,7 +5,7 @@
 
 /* -- rows of companions ---------------------------------------------------------------------------- */
 
-/* The companions of a database, brought up to date with it. */
+/* The companions of a database, with its current index and flags. */
 static struct rk_db *side_of(struct rk *rk, u32 number)
 {
     struct rk_db *db = rk->dbs[number], *side = db->side;
@@ -41,7 +41,7 @@ static void rk_companion_read(struct rk *rk, struct row *r)
     store_value_release(&v);
 }
 
-/* The row of a key's companion, read if it is not cached; TYPE_NONE: there is none. */
+/* The row of a key's companion, read if it is not cached; TYPE_NONE: absent. */
 static struct row *rk_companion_row(struct rk *rk, const struct key_ref *ref)
 {
     if (ref->type == TYPE_NONE && ref->entry) return ref->entry; /* a snapshot's */
@@ -63,7 +63,7 @@ static struct row *rk_companion_row(struct rk *rk, const struct key_ref *ref)
     return r;
 }
 
-/* The row of a companion that is there; NULL: none is. */
+/* The row of an existing companion; NULL: none. */
 static struct row *rk_companion_find(struct rk *rk, const struct key_ref *ref)
 {
     if (!rk->companions) return NULL;
@@ -71,7 +71,7 @@ static struct row *rk_companion_find(struct rk *rk, const struct key_ref *ref)
     return r->type == TYPE_NONE ? NULL : r;
 }
 
-/* Says in the key's metadata whether it has a companion that goes with it. */
+/* Sets the flag in the key's metadata: it has a companion that goes with it. */
 static void set_goes_along(struct rk *rk, const struct key_ref *ref, bool goes_along)
 {
     struct row *key = row_of(ref);
@@ -124,7 +124,7 @@ static void rk_companion_set_head(struct engine *e, struct key_ref *ref, bytes h
     CHECK(head.n <= COMPANION_HEAD_MAX);
     struct rk *rk = rk_of(e);
     struct row *r = rk_companion_open(rk, ref);
-    head = delta_keep(rk, head); /* it may be what head() gave */
+    head = delta_keep(rk, head); /* it may point into the companion */
     buf_clear(&r->value);
     buf_append_bytes(&r->value, head);
 }
@@ -169,7 +169,7 @@ static bool rk_companion_get(struct engine *e, struct key_ref *ref, bytes name, 
     return rk_rows_ops.get(e, &rows, name, value);
 }
 
-/* The rows are counted, so whether one is there has to be known. Who writes one has mostly read it before. */
+/* Rows are counted, so this has to know whether the row exists. Callers have mostly read it before. */
 static void rk_companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
     struct rk *rk = rk_of(e);
@@ -236,7 +236,7 @@ void companion_marks(const struct rk *rk, const struct rk_db *db, struct buf *fr
     keys_range(rk, db, from, to);
 }
 
-/* As find() has it; false: this transaction has dropped it, or it does not stay any more. */
+/* Fills in ref as find() does; false: this transaction dropped the companion, or it no longer stays. */
 static bool find_marked(struct engine *e, u32 db, bytes mark, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);
@@ -248,7 +248,7 @@ static bool find_marked(struct engine *e, u32 db, bytes mark, struct key_ref *re
     return !r || (r->type != TYPE_NONE && r->kept);
 }
 
-/* The place is the mark that was given last. */
+/* `place` is the last mark visited. */
 static bool rk_companion_each_kept(struct engine *e, u32 db, struct buf *place, u32 count, key_fn fn,
                                    void *arg)
 {

@@ -10,7 +10,7 @@
  * those of streams. It has a version from its first row on. Dropping it deletes the head; its rows are
  * orphans then, which compactions drop.
  *
- * A key's metadata has a flag if there is a companion that goes with it: drop() looks at that. Compactions
+ * A key's metadata has a flag if there is a companion that goes with it: drop() checks it. Compactions
  * leave such keys to due(), however long they are dead. */
 #ifndef MAYFLY_ENGINE_ROCKS_COMPANION_H
 #define MAYFLY_ENGINE_ROCKS_COMPANION_H
@@ -19,20 +19,20 @@
 
 #define COMPANION_MARK 'k'
 
-/* Whether there are any: at start, before anything else is asked. */
+/* Finds out at start whether there are any; called before the others. */
 void companion_open_all(struct rk *rk);
-void companion_abandon(struct rk *rk); /* the transaction failed: what it said about databases is no more */
+void companion_abandon(struct rk *rk); /* the transaction failed: restores the flags of databases */
 void companion_release(struct rk_db *db); /* its rows were flushed */
 
-/* The key is dropped, or gets another name, and has a companion that goes with it. */
+/* The key was dropped or renamed, and has a companion that goes with it. */
 void companion_after_drop(struct rk *rk, struct row *key);
-void companion_flush(struct rk *rk, struct rk_db *db); /* forgets the rows, as row_flush does */
-void companion_write(struct rk *rk, struct row *r);    /* into the batch; its orphans are row_write.c's */
+void companion_flush(struct rk *rk, struct rk_db *db); /* drops the rows, as row_flush does */
+void companion_write(struct rk *rk, struct row *r);    /* into the batch; row_write.c handles its orphans */
 size_t companion_usage(struct rk *rk, const struct key_ref *ref, u32 samples);
 
 /* The bounds of a database's marks; appended. */
 void companion_marks(const struct rk *rk, const struct rk_db *db, struct buf *from, struct buf *to);
-/* The companion that a mark names, in no table. */
+/* The companion that a mark names; not in a table. */
 struct row *companion_marked_row(struct rk *rk, struct rk_db *db, bytes key);
 
 extern const struct companion_ops rk_companion_ops;

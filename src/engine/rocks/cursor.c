@@ -1,17 +1,16 @@
-/* Cursors: a fingerprint of a name each, and a small memory of whose fingerprint it was.
+/* Cursors: each is the fingerprint of a name; a small cache maps fingerprints back to names.
  *
- * The memory is a table of sets with a few places each; a new hint takes the place of the one
- * that was least recently of use in its set. It only saves looking for a name, so losing any of
- * it is harmless. */
+ * The cache is set-associative; a new entry replaces the least recently used one of its set. It
+ * only saves searching for a name, so losing entries is harmless. */
 #include "engine/rocks/cursor.h"
 
 #include "engine/rocks/delta.h"
 
 #define SETS 64
 #define WAYS 4
-#define LONGEST_NAME 16384 /* longer ones are looked for instead */
+#define LONGEST_NAME 16384 /* longer ones are not cached but searched for */
 #define SEED 0x6d6179666c79ull /* fixed: a cursor outlives the process */
-#define STEPS 10 /* elements looked at for each one asked for, where most are hidden */
+#define STEPS 10 /* elements visited per requested one, where most are hidden */
 
 struct cursor_hint {
     u64 scope, cursor, used;
@@ -69,8 +68,8 @@ bool cursor_recall(struct cursors *c, u64 scope, u64 cursor, bytes *name)
 
 /* -- scanning a collection ---------------------------------------------------------------- */
 
-/* Looks for a forgotten cursor's name from the start, and stands behind it; back on the first
- * element if it is gone. */
+/* Searches from the start for the name of a cursor that is not cached, and moves after it; to the
+ * first element if the name was deleted. */
 static bool look_for(struct walk *w, struct rk *rk, struct row *r, u64 cursor)
 {
     bool more = walk_start(w, rk, r, (bytes){0}, false);

@@ -1,9 +1,13 @@
 /* Inside the rocks engine: what its files share.
  *
- * A transaction (one tick) never touches RocksDB before its end: keys it reads
- * become rows in the cache, what it changes is marked there, and commit() encodes
- * every touched row and its delta once into the batch. So reads see the
- * transaction's own writes, and giving up means forgetting the touched rows. */
+ * A transaction (one tick) writes nothing to RocksDB before its end: keys it reads
+ * become rows in the cache, changes are marked there, and commit() encodes every
+ * touched row and its delta once into the batch. So reads see the transaction's
+ * own writes, and abort() only drops the touched rows.
+ *
+ * `struct row`, and `row` in the names of this engine, is the cached metadata of one
+ * key. A stored row is a key-value pair of a column family ("a row of `deadline`");
+ * the rows of a stream or of a companion are its elements (type/rows.c). */
 #ifndef MAYFLY_ENGINE_ROCKS_RK_H
 #define MAYFLY_ENGINE_ROCKS_RK_H
 
@@ -32,19 +36,19 @@ struct row {
     char *key;
     u32 key_len;
     u8 type;              /* enum value_type, or ROW_COMPANION; TYPE_NONE: the key is known to be absent */
-    bool touched;         /* to be written at commit */
+    bool touched;         /* will be written at commit */
     bool open;            /* in rk->open: has, or had, a delta */
-    bool used;            /* since the sweep of the cache last came by */
-    bool passing;         /* not in the cache: made for one callback of a walk, or unreadable */
+    bool used;            /* since the last sweep of the cache */
+    bool passing;         /* not in the cache: created for one callback of a walk, or unreadable */
     bool field_deadlines;
-    bool text;            /* a string that is not to be shown as an integer */
+    bool text;            /* a string whose encoding must not be int */
     bool edited;          /* a string that was changed in place: Redis calls it raw */
     bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
     bool companion;       /* it has one that goes with it: companion.h */
     bool kept;            /* a companion that stays */
     u16 slot;             /* of the key; while it is touched */
-    bool unread;          /* a string whose value was left where it is, because it was dead: row_value */
+    bool unread;          /* a dead string whose value was not read: row_value */
     u64 cost;             /* bytes it was counted with in rk->row_bytes */
     u32 access;           /* 24 bits for LRU or LFU; not stored */
     i64 deadline_ms;
@@ -63,36 +67,36 @@ struct row {
         i64 field_due_ms; /* the field deadline the hash is filed under; 0: none, or not known */
         u64 version, size;
         bool field_deadlines, kept;
-        /* is counted as a key with one, also where deadline_ms was taken out: due_drain.c */
+        /* counted as a key with a deadline, also where due_drain.c cleared deadline_ms */
         bool has_deadline;
     } stored;
 };
 
-/* A database. Its struct goes along when databases are swapped; only the number changes.
+/* A database. When databases are swapped the struct moves; only the number changes.
  *
- * A database's first index is its number + 1. One that is spare gets an index that no other has ever had
- * (CODEC_STAGING | a version), and another one as soon as it has been emptied: so what a swap leaves behind,
- * or a crash, can't be taken for anything else, and nothing has to be stored about spare databases. */
+ * A database's first index is its number + 1. A staging database gets an index that was never used before
+ * (CODEC_STAGING | a version), and a new one whenever it has been emptied: so what a swap or a crash leaves
+ * there can't be mistaken for other data, and nothing has to be stored about staging databases. */
 struct rk_db {
     u64 index;          /* index_id */
-    u32 number;         /* from base.databases on: a spare one */
+    u32 number;         /* from base.databases on: a staging one */
     u32 stored_number;  /* the same, before this transaction */
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
     u64 timed_hashes;   /* hashes with a field that has one */
     struct slots slots; /* the same per slot, as of the last commit */
     bool has_row;       /* the row 'c' that says that it has, or had, keys is stored */
-    bool renumbered;    /* by a swap: to be written at commit */
-    bool flushed;        /* in this transaction: nothing that is stored counts any more */
-    bool all_cached;     /* every stored key has a row in the cache: one without is not asked for */
-    bool companions;     /* its rows are companions: it is the side of another */
-    bool has_companions; /* it may have: some were made since it was flushed, or it was not */
-    struct rk_db *side;  /* the companions of its keys; NULL: none was asked for */
+    bool renumbered;    /* by a swap: will be written at commit */
+    bool flushed;        /* in this transaction: stored keys no longer count */
+    bool all_cached;     /* every stored key has a row in the cache: others need no read */
+    bool companions;     /* its rows are companions: it is the `side` of another database */
+    bool has_companions; /* it may have some: made since the last flush, or never flushed */
+    struct rk_db *side;  /* the companions of its keys; NULL: none was needed yet */
 };
 
 struct due;   /* due.c: the deadline index */
 struct due_shared;
-struct row_lazyfree; /* row.c: the rows of a flushed database, freed by and by */
+struct row_lazyfree; /* row.c: the lazy-free queue: rows of flushed databases */
 
 /* What the engines of a database share. */
 struct rocks {
@@ -115,13 +119,13 @@ struct rk {
     struct engine_ops ops; /* base.ops points here */
     struct rocks *db;              /* the database and what its engines share; NULL in a view */
     struct rocks_region region;
-    bool owns_db;                  /* it is the only engine there will be: closes the database */
+    bool owns_db;                  /* it is the only engine, and closes the database */
     struct store *store;           /* the database; NULL in a view */
     struct store_session *session; /* of this engine alone */
     const struct log *log;
     struct rk_db **dbs; /* by number */
-    u32 staging;        /* of them, behind the others; a view has none */
-    bool staging_touched; /* in this transaction one of them, or its number, was changed */
+    u32 staging;        /* number of staging databases, after the others; 0 in a view */
+    bool staging_touched; /* this transaction changed one of them, or its number */
     bool staging_used;    /* some have keys, as stored */
     bool companions;    /* there may be some */
     struct arena arena; /* of the transaction: changes, slices handed out */
@@ -136,7 +140,7 @@ struct rk {
     struct elements *elements; /* lately used ones of collections; NULL in a view */
     struct buf scratch;
     u64 last_version, applied_seq;
-    i64 clock_ms;    /* the last time but 0, at which nothing is dead: what deadlines are filed by */
+    i64 clock_ms;    /* the latest now_ms other than 0: deadlines are filed by it */
     struct buf repl_position; /* as stored */
     bool state_changed;
     bool new_layout; /* a database without any state yet */
@@ -150,8 +154,8 @@ struct rk {
     struct row_lazyfree *lazyfree;
     u64 lazyfree_count;
     bool legacy; /* strings of the old form may be stored: legacy.c */
-    bool legacy_stuck; /* the pass met something unreadable, and is over until the next start */
-    bool legacy_ends; /* … no longer, if this transaction is kept */
+    bool legacy_stuck; /* the pass met something unreadable, and stops until the next start */
+    bool legacy_ends; /* … no longer, if this transaction commits */
     struct buf legacy_position;
     u64 legacy_moved;
     struct { u64 hits, misses; } cache;
@@ -177,7 +181,7 @@ static inline bool rk_is_staging(const struct rk *rk, const struct rk_db *db)
 {
     return db->number >= rk->base.databases;
 }
-/* All slots are its own: nothing has to be told apart from other regions' keys. */
+/* It has all slots: there are no keys of other regions. */
 static inline bool rk_is_whole(const struct rk *rk)
 {
     return rk->region.first == 0 && rk->region.last == ROCKS_SLOTS - 1;
@@ -193,7 +197,7 @@ struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash);
 struct row *row_peek(struct rk *rk, struct rk_db *db, bytes key, u64 hash); /* NULL: not cached */
 static inline u64 row_hash(const struct rk_db *db, bytes key) { return table_hash(&db->rows, key); }
 void row_prefetch(struct rk *rk, const struct want *want, u32 n);
-/* Whoever gives a row a delta says so: it is released at the end of the transaction. */
+/* Called when a row gets a delta, which is released at the end of the transaction. */
 static inline void row_open(struct rk *rk, struct row *r)
 {
     if (r->open) return;
@@ -201,20 +205,20 @@ static inline void row_open(struct rk *rk, struct row *r)
     r->next_open = rk->open;
     rk->open = r;
 }
-/* The row will be written at commit. To be called before any change to it or its delta. */
+/* Marks the row to be written at commit. Call it before any change to the row or its delta. */
 void row_touch(struct rk *rk, struct row *r);
-/* Makes an absent key's row that of a new, empty value; or a present one's absent. O(1). */
+/* Turns the row of an absent key into that of a new, empty value; or a present one into absent. O(1). */
 void row_create(struct rk *rk, struct row *r, enum value_type type);
 void row_drop(struct rk *rk, struct row *r);
 void row_set_deadline(struct rk *rk, struct row *r, i64 deadline_ms);
-/* A string's value. To be asked for before every use; what is only looked at may be empty after a failure. */
+/* A string's value. Call it before every use; after a failed read the value is empty. */
 void row_read_value(struct rk *rk, struct row *r);
 static inline struct buf *row_value(struct rk *rk, struct row *r)
 {
     if (UNLIKELY(r->unread)) row_read_value(rk, r);
     return &r->value;
 }
-/* Where elements of this collection are. */
+/* The family that stores the elements of this collection. */
 static inline enum family row_family(const struct row *r)
 {
     return r->type < TYPE_STREAM ? FAM_DATA : r->type == TYPE_STREAM ? FAM_STREAM : FAM_COMPANION;
@@ -222,7 +226,7 @@ static inline enum family row_family(const struct row *r)
 /* Whether elements of this collection are, or may be, in RocksDB, under stored.version. */
 static inline bool row_has_base(const struct row *r)
 {
-    bool some = r->stored.size > 0 || r->type == TYPE_STREAM; /* of a stream it is not the number of rows */
+    bool some = r->stored.size > 0 || r->type == TYPE_STREAM; /* a stream's size is not its number of rows */
     return r->stored.type == r->type && r->stored.version == r->version && some;
 }
 void row_ref(struct row *r, u64 hash, struct key_ref *ref);
@@ -234,15 +238,15 @@ void row_cache(struct rk *rk, struct row *r, u64 hash); /* puts a new one into i
 struct row *row_unreadable(struct rk *rk, struct row *r); /* a new one that could not be read: not cached */
 void row_remember_stored(struct row *r); /* what is stored is what the row says */
 void row_free(struct row *r);
-bytes row_raw_key(struct rk *rk, const struct row *r); /* of its metadata: all that is in rk->scratch */
+bytes row_raw_key(struct rk *rk, const struct row *r); /* of its metadata; uses rk->scratch */
 /* P · version of a collection, appended. */
 void row_prefix(struct rk *rk, const struct row *r, u64 version, struct buf *out);
-void row_write_all(struct rk *rk); /* what is touched, into the batch: row_write.c */
-/* The transaction is over: what is touched is now as stored, or (not kept) to be read again. */
+void row_write_all(struct rk *rk); /* puts all touched rows into the batch: row_write.c */
+/* The transaction is over: touched rows are now as stored, or (not kept) have to be read again. */
 void row_settle(struct rk *rk, bool kept);
-void row_sweep(struct rk *rk); /* brings the cache back into its budget; between transactions */
-void row_flush(struct rk *rk, struct rk_db *db); /* forgets all rows of a database: O(touched) */
-u64 row_lazyfree(struct rk *rk, u32 units);      /* frees some of what was forgotten; what is left */
+void row_sweep(struct rk *rk); /* shrinks the cache to its budget; between transactions */
+void row_flush(struct rk *rk, struct rk_db *db); /* drops all rows of a database: O(touched) */
+u64 row_lazyfree(struct rk *rk, u32 units);      /* frees up to `units` of them; how many remain */
 u64 rk_new_version(struct rk *rk); /* strictly increasing, also across restarts and clock steps */
 
 /* -- snapshots: snapshot.c ------------------------------------------------------------ */
@@ -259,13 +263,13 @@ void due_close(struct due *d);
 void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms);
 /* Files a hash by its nearest field deadline; not counted. At commit. */
 void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms);
-/* The stored hash goes, or stored.field_due_ms is no longer its nearest. To be called before anything of
- * the key is filed anew. Optional: what is left in the index is dropped when it is met. */
+/* The stored hash is deleted, or stored.field_due_ms is no longer its nearest. Call it before anything of
+ * the key is filed again. Optional: a stale row is dropped when it is visited. */
 void due_forget_fields(struct rk *rk, const struct row *r);
-void due_flush(struct rk *rk, struct rk_db *db); /* forgets the counts of a database */
+void due_flush(struct rk *rk, struct rk_db *db); /* clears the counts of a database */
 void due_commit(struct rk *rk);           /* changed counters and the position, into the batch */
 void due_committed(struct rk *rk);        /* … which was written */
-/* All counts are 0: keys are about to be counted again. due_count_filed: one that is in the index already. */
+/* Resets all counts before keys are counted again. due_count_filed counts one that is filed. */
 void due_recount(struct rk *rk);
 void due_count_filed(struct rk *rk, const struct row *r);
 void due_abandon(struct rk *rk);          /* the transaction failed: back to what is stored */

@@ -150,7 +150,7 @@ static void slots_malformed(struct rk *rk)
     rk->base.failed = true;
 }
 
-/* The rows of all regions with this prefix, which are few; what is about other slots is passed over. */
+/* Reads the rows of all regions with this prefix, which are few; skips other slots. */
 static void slots_load_base(struct rk *rk, struct slots_loading *l)
 {
     struct buf from = {0}, to = {0};

@@ -1,28 +1,27 @@
 /* Snapshots: a second, read-only engine (the view) that sees the database under a RocksDB snapshot.
  *
- * Nothing is kept for it and nothing waits for it: RocksDB holds what is overwritten, and store_session.c
- * sees to what compactions and file drops would take. The view has rows, deltas and an arena of its own,
- * which are forgotten with each key that is handed out: its memory is that of one key, whatever the size of
+ * Writers neither copy anything for it nor wait: RocksDB retains what is overwritten, and store_session.c
+ * stops compactions and file drops from deleting what it needs. The view has rows, deltas and an arena of
+ * its own, cleared with each key that is handed out: it takes the memory of one key, whatever the size of
  * the data.
  *
  * The walk goes through redis_metadata; while there may be strings of the old form, through `data` beside
- * it. Both are in the order of P, and whichever key comes first is given: an old string counts only
- * where there is no metadata. So a stretch of collections without old strings among them is no stretch
- * without keys; stretches of orphans are, and are gone through so many at a time.
+ * it. Both are in the order of P, and the lower key is handed out: an old string counts only where
+ * there is no metadata. Long runs of orphans contain no keys; one call passes a limited number of them.
  *
- * What can't be read sets `failed`: of the view, and where the walk itself can't go on, of the engine. */
+ * A failed read sets `failed` of the view and, if the walk itself can't continue, of the engine. */
 #include "engine/rocks/companion.h"
 #include "engine/rocks/delta.h"
 #include "engine/rocks/type/random_element.h"
 #include "engine/rocks/legacy.h"
 
 #define STEPS 64 /* without finding a key, in one call */
-#define ROW_BUDGET (1u << 20) /* for keys that somebody looks up in the view */
+#define ROW_BUDGET (1u << 20) /* for keys that are looked up in the view */
 
 struct view {
     struct rk rk; /* first: the engine that is handed out */
     struct rk *of;
-    struct store_iter *meta, *old; /* they stand on what comes next; old: NULL when there is none */
+    struct store_iter *meta, *old; /* at what comes next; old: NULL: no old strings */
     struct store_iter *marks;      /* of companions that stay, after all keys; NULL: there are none */
     struct rk_db *db;              /* of the last key */
     struct row *row;               /* the key handed out last */
@@ -31,7 +30,7 @@ struct view {
 
 /* -- opening and closing ------------------------------------------------------------------ */
 
-/* Deadlines of fields are asked for one after the other: no change record for each of them. */
+/* Field deadlines are read in sequence: no change record for each. */
 static bool field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
 {
     struct rk *rk = rk_of(e);
@@ -62,7 +61,7 @@ static void rk_snap_set_ops(struct rk *rk)
     rk->ops.map.field_deadline = field_deadline;
 }
 
-/* As the engine is now; but for the store. */
+/* A copy of the engine as it is now, without the store. */
 static struct view *view_new(struct rk *of)
 {
     struct view *v = mem_zalloc(sizeof *v);
@@ -90,11 +89,11 @@ static struct view *view_new(struct rk *of)
     return v;
 }
 
-/* The key handed out last, and what was read of it. */
+/* Frees the key handed out last, and what was read of it. */
 static void rk_snap_forget(struct view *v)
 {
     struct rk *rk = &v->rk;
-    bool goes = v->row && !v->row->open; /* else it goes with its delta */
+    bool goes = v->row && !v->row->open; /* otherwise it is freed with its delta */
     row_settle(rk, false);
     if (goes) row_free(v->row);
     v->row = NULL;
@@ -154,7 +153,7 @@ static struct store_iter *open_marks(struct view *v)
     return it;
 }
 
-/* RocksDB knows nothing of what the open transaction has done. */
+/* Whether the open transaction has changes, which a RocksDB snapshot would miss. */
 static bool rk_snap_pending(const struct rk *rk)
 {
     for (u32 i = 0; i < rk->base.databases; i++)
@@ -199,7 +198,7 @@ static void rk_snap_take(struct view *v, const struct codec_key *k, bytes raw,
                          bool (*decode)(struct row *, bytes))
 {
     struct rk_db *db = db_of(v, k->index);
-    if (!db) return; /* an old string of a database that nobody has */
+    if (!db) return; /* an old string of an unknown database */
     v->row = row_new(db, k->key);
     v->row->passing = true;
     if (!decode(v->row, raw)) row_malformed(&v->rk, v->row);
@@ -211,7 +210,7 @@ static void take_meta(struct view *v)
     bool known = codec_key_read(store_key(v->meta), &k);
     const struct rocks_region *region = &v->rk.region;
     bool before = known && k.slot < region->first, after = known && k.slot > region->last;
-    /* another region's, or a spare one: in one step */
+    /* another region's, or a staging database: skip it in one step */
     if (known && (before || after || !db_of(v, k.index))) {
         buf_clear(&v->from);
         codec_index_prefix(&v->from, region->prefix, k.index);
@@ -228,7 +227,7 @@ static void take_meta(struct view *v)
     store_next(v->meta);
 }
 
-/* Steps to the next key of `data`; takes the old string, if that is where it stood. */
+/* Steps to the next key of `data`; hands out the old string if it was there. */
 static void take_old(struct view *v, bool has_meta)
 {
     struct codec_key k;
@@ -279,7 +278,7 @@ static bool rk_snap_step(struct view *v)
     return !v->rk.base.failed;
 }
 
-/* How it was used is not stored: the engine may know. */
+/* Access bits are not stored; the engine may have them cached. */
 static u32 access_of(struct view *v, const struct row *r, u64 hash)
 {
     struct rk_db *db = rk_db_of(v->of, r->db->index);

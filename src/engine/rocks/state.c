@@ -28,8 +28,8 @@ static bytes counts_key(struct rk *rk, const struct rk_db *db)
 
 static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
 
-/* Engines of one database give out versions together: what one makes may be another's after a split or a
- * merge. */
+/* Engines of one database share the counter of versions: after a split or a merge a key belongs to another
+ * engine. */
 u64 state_next_version(struct rk *rk, u64 at_least)
 {
     u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed), next;
@@ -44,7 +44,7 @@ static void raise_version(struct rk *rk, u64 version)
     while (last < version && !atomic_compare_exchange_weak(&rk->db->last_version, &last, version)) {}
 }
 
-/* An index that nobody has had; there are no keys under it. */
+/* An index that was never used; it has no keys. */
 static void renew_index(struct rk *rk, struct rk_db *db)
 {
     db->index = CODEC_STAGING | state_next_version(rk, 0);
@@ -64,7 +64,7 @@ static bool state_load_row(struct rk *rk, bytes key, size_t n, char *out)
     return fits;
 }
 
-/* The last versions of all regions: slots may have changed hands. */
+/* The last versions of all regions: slots may have moved between them. */
 static void load_versions(struct rk *rk)
 {
     struct store_iter *it = store_iter(rk->session, FAM_INFO, BYTES_LIT("s"), BYTES_LIT("t"), STORE_ONCE);
@@ -137,7 +137,7 @@ static void load_indexes(struct rk *rk)
     }
 }
 
-/* Which database an index is of, perhaps of a number that we don't have. False: of a spare one. */
+/* The number of an index's database, possibly above `databases`. False: it is a staging one. */
 static bool number_of(struct rk *rk, u64 index, u64 *number)
 {
     bool found = false, first = !(index & CODEC_STAGING); /* it may be the one its database began with */
@@ -184,8 +184,8 @@ static void delete_index(struct rk *rk, u64 index)
     buf_release(&to);
 }
 
-/* All databases that have, or had, keys have counts. What can't be emptied now is in nobody's way, and has to
- * wait for the next start. */
+/* All databases that have, or had, keys have counts. If one can't be emptied now, that does no harm: the
+ * next start tries again. */
 static void empty_staging(struct rk *rk)
 {
     struct buf found = {0};
@@ -206,7 +206,7 @@ static void empty_staging(struct rk *rk)
     buf_release(&found);
 }
 
-/* Keys are in the order of their index, so that one seek leads from each database to the next. */
+/* Keys are ordered by index, so one seek leads from each database to the next. */
 static bool ours_only(struct rk *rk, enum family f, struct buf *why)
 {
     struct buf at = {0}, end = {0};
@@ -235,8 +235,8 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     return false;
 }
 
-/* A region that nothing is stored of has no keys: else it was not split off properly, and its counts and the
- * places of its deadlines are not known. */
+/* A region without stored state must have no keys: otherwise it was not split off properly, and its counts
+ * and the buckets of its deadlines are unknown. */
 static bool is_empty_if_new(struct rk *rk, struct buf *why)
 {
     if (!rk->new_region || rk_is_whole(rk)) return true;
@@ -304,7 +304,7 @@ static bool is_staging_emptied(const struct rk *rk, const struct rk_db *db)
     return rk_is_staging(rk, db) && empty && (db->slots.changed || db->flushed || db->renumbered);
 }
 
-/* Of a spare one there is nothing to be known but that it has keys, or companions. */
+/* Of a staging database only this is stored: that it has keys or companions. */
 static bool needs_row(const struct rk *rk, const struct rk_db *db)
 {
     return db->slots.v || (rk_is_staging(rk, db) && (db->renumbered || db->has_companions));
@@ -326,7 +326,7 @@ static void write_repl_position(struct rk *rk)
     store_put(rk->session, FAM_INFO, repl_position_key(rk), buf_bytes(&position->text));
 }
 
-/* A lone server's slots need not be told. */
+/* A lone server's slots are not stored. */
 static void write_region(struct rk *rk, const struct rocks_region *r, u64 seq)
 {
     char raw[36];
@@ -388,14 +388,14 @@ void state_committed(struct rk *rk, u64 seq)
     settle_repl_position(rk, true);
 }
 
-/* Versions given out are not taken back: what was handed out once is never handed out again. Nor need they be
- * written: the next batch that has anything to write has them. */
+/* Versions are never given out twice, so those of an aborted transaction are skipped. They need not be
+ * written now: the next batch contains them. */
 void state_abandon(struct rk *rk)
 {
     u32 n = rk_changed(rk);
     struct rk_db **was = mem_alloc(n * sizeof *was);
     memcpy(was, rk->dbs, n * sizeof *was);
-    for (u32 i = 0; i < n; i++) { /* databases that were swapped go back */
+    for (u32 i = 0; i < n; i++) { /* undoes swaps */
         struct rk_db *db = was[i];
         rk->dbs[db->stored_number] = db;
         db->number = db->stored_number;

@@ -1,12 +1,12 @@
-/* The rows of meta_info: what the engine knows of a region beside its data, always
- * written in the same batch as the data it is about.
+/* The rows of meta_info: what the engine stores about a region beside its data, always
+ * written in the same batch as that data.
  *
  *   'v'                                              u32 version of this layout
  *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock;
  *                                                    then, unless it is region 1 with prefix 1 and all slots:
  *                                                    u64 prefix · u16 first slot · u16 last slot
- *   'i' · u64 prefix · u32 database                  u64 index (only of databases that were swapped). One
- *                                                    that no database has is of a spare one: rk.h
+ *   'i' · u64 prefix · u32 database                  u64 index (only of databases that were swapped). An
+ *                                                    index of no database is a staging one: rk.h
  *   'c' · u64 prefix · u64 index                     empty: this index has, or had, keys
  *   'c' · u64 prefix · u64 index · u16 slot          slots.h: counts of keys per slot, from this slot on
  *   'd' · u64 region · u16 position                  slots.h: what has changed of them since
@@ -14,7 +14,7 @@
  *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64 ·
  *                                                    in which part of it they lie (due_counts.h)
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (due_row.h)
- *   'n' · u64 region                                 engine.note: the position of replication
+ *   'n' · u64 region                                 engine.repl_position
  *   'f' · u64 prefix · name                          META_FUNCTIONS (engine.h): the code of a library. Older
  *                                                    versions had one row, without a name, of all libraries
  *   'k' · P                                          empty: a companion that stays (companion.h)
@@ -32,10 +32,10 @@
 /* Of the row 'v'. 2: coarse buckets of the deadline index are visited a width before they start. 3: keys are
  * counted per slot. */
 #define STATE_LAYOUT 3
-#define STATE_LAYOUT_BEFORE 2 /* is brought to today's at the start: upgrade.h */
+#define STATE_LAYOUT_BEFORE 2 /* migrated at start: recount.h */
 
-/* Reads everything but what is due.c's; a new database is given its first rows. What is in spare databases
- * goes. False: `why` says what is wrong (another layout, fewer databases than have keys …). */
+/* Reads all rows but those of due.c; writes the first rows of a new database; empties staging databases.
+ * False: `why` says what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
 bool state_covers_data(struct rk *rk, struct buf *why);
@@ -46,7 +46,7 @@ void state_abandon(struct rk *rk);         /* the transaction failed: back to wh
 /* A version that no region has given out yet. */
 u64 state_next_version(struct rk *rk, u64 at_least);
 bool state_read_region(bytes value, struct rocks_region *out); /* of a row 's'; false: malformed */
-void state_forget_region(struct rk *rk, u64 region); /* the rows that are its alone go, with the batch */
+void state_forget_region(struct rk *rk, u64 region); /* deletes the rows of this region alone, in the batch */
 
 extern const struct meta_ops rk_meta_ops;
 

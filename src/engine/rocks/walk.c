@@ -10,7 +10,7 @@ static struct change *ordered_at(const struct walk *w, u32 i)
     return w->row->delta->order.v[w->reverse ? w->n - 1 - i : i];
 }
 
-/* How many ordered changes lie before sub in the walk's direction; `through`: or on it. */
+/* How many ordered changes precede sub in the walk's direction; `through`: or equal it. */
 static u32 changes_before(const struct walk *w, bytes sub, bool through)
 {
     u32 low = 0, high = w->n;
@@ -68,7 +68,7 @@ static bool next_stored(struct walk *w, bytes *sub)
     return false;
 }
 
-/* Stands on the nearer of the next stored and the next changed element. */
+/* Moves to the nearer of the next stored and the next changed element. */
 static bool walk_settle(struct walk *w)
 {
     bytes sub = {0};
@@ -82,7 +82,7 @@ static bool walk_settle(struct walk *w)
         int cmp = !c ? -1 : !stored ? 1 : bytes_cmp(sub, c->sub);
         if (c && stored && w->reverse) cmp = -cmp;
         if (cmp < 0) return stand_on(w, NULL, sub, store_iter_value(w->base));
-        if (cmp == 0) { /* the change stands for it */
+        if (cmp == 0) { /* the change replaces it */
             walk_step_base(w);
             stored = next_stored(w, &sub);
         }
