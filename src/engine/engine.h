@@ -172,6 +172,10 @@ struct engine_ops {
     bool (*commit)(struct engine *, u64 seq);
     void (*abort)(struct engine *); /* ends the transaction: nothing of it is kept */
     void (*prefetch)(struct engine *, const struct want *, u32 n);
+    /* Hands out all elements of n sets and sorted sets, with 1 as the score of a set's: the
+     * collections in any order, the elements of one together. Elements live as long as the
+     * transaction. NULL: walking over one after the other costs no more. */
+    void (*gather)(struct engine *, struct key_ref *const *, u32 n, gather_fn, void *arg);
 
     bool (*find)(struct engine *, u32 db, bytes key, struct key_ref *); /* on false, entry is NULL */
     /* A new, empty collection under a key that is absent. */

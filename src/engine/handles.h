@@ -79,6 +79,7 @@ struct zset_seek {
 
 typedef void (*key_fn)(void *arg, struct key_ref *ref);
 typedef void (*pair_fn)(void *arg, bytes member, bytes value, double score);
+typedef void (*gather_fn)(void *arg, u32 i, bytes member, double score); /* of the i-th collection */
 
 /* A point read that a later request of the tick will make. */
 struct want {

@@ -322,6 +322,31 @@ def test_union_of_many_sorted_sets_needs_few_iterators(server_factory):
         assert field(s, 'rocksdb', 'iterators_made') - before < 50
 
 
+def test_unions_of_many_sets(server_factory):
+    """Scores are added up in Redis's order, whatever order the sources are read in; a source may come twice."""
+    s = server_factory()
+    rng = random.Random(5)
+    with Raw(s.port) as c:
+        scores = {}
+        for i in range(200):
+            for member in rng.sample('abcdefgh', 1 + i % 4):
+                scores[i, member] = rng.uniform(-1e9, 1e9) if i % 5 else 1.0
+                c.command(*(('ZADD', f'u{i}', repr(scores[i, member]), member) if i % 5 else ('SADD', f'u{i}', member)))
+                assert c.reply() == 1
+        given = [rng.randrange(220) for _ in range(300)]  # some are absent
+        by_size = sorted(given, key=lambda i: len([m for m in 'abcdefgh' if (i, m) in scores]))
+        total = {}
+        for i in by_size:
+            for member in 'abcdefgh':
+                if (i, member) in scores:
+                    total[member] = total[member] + scores[i, member] if member in total else scores[i, member]
+        assert c.call('ZUNIONSTORE', 'd', len(given), *[f'u{i}' for i in given]) == len(total)
+        assert {m: float(c.call('ZSCORE', 'd', m)) for m in total} == total
+        sets = [f'u{i}' for i in range(0, 200, 5)]
+        members = sorted({m for i, m in scores if i % 5 == 0})
+        assert sorted(m.decode() for m in c.call('SUNION', *sets, *sets)) == members
+
+
 def test_cleaner_counters(server_factory):
     s = server_factory()
     with Raw(s.port) as c:

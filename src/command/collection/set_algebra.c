@@ -9,6 +9,8 @@
 #include "command/collection/map.h"
 #include "command/collection/members.h"
 
+#define MANY_SOURCES 8 /* that a union gathers, if the engine can */
+
 /* -- sources ----------------------------------------------------------------------- */
 
 struct source {
@@ -118,12 +120,29 @@ static void sources_drop_repeats(struct sources *s)
     s->n = kept;
 }
 
+static void union_add(void *out, u32 i UNUSED, bytes member, double score UNUSED)
+{
+    members_add(out, member);
+}
+
+static void gather_union(struct ctx *c, struct sources *s, struct members *out)
+{
+    struct key_ref **refs = mem_alloc((size_t)s->n * sizeof(*refs));
+    for (int i = 0; i < s->n; i++) refs[i] = &s->v[i].ref;
+    c->eng->ops->gather(c->eng, refs, (u32)s->n, union_add, out);
+    mem_free(refs);
+}
+
 static void do_union(struct ctx *c, struct sources *s, struct members *out)
 {
     struct map_iter it;
     bytes member;
     sources_drop_repeats(s);
     members_init(out, total_size(s), rand_next(&c->rng));
+    if (s->n >= MANY_SOURCES && c->eng->ops->gather) {
+        gather_union(c, s, out);
+        return;
+    }
     for (int i = 0; i < s->n; i++) {
         map_iter(c, &s->v[i].ref, &it);
         while (map_next(c, &it, &member, NULL)) members_add(out, member);

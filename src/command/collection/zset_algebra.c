@@ -11,6 +11,12 @@
 #include "command/collection/zset_list.h"
 #include "ds/table.h"
 
+#define MANY_SOURCES 8                  /* from which small ones are gathered, if the engine can */
+#define SMALL_SOURCE 128                /* elements of one that is gathered, at the most … */
+#define GATHERED_MAX ((size_t)1 << 22)  /* … and of all of them */
+#define PREFETCH_AHEAD 4
+#define FEW_EACH 8                      /* elements per source, on average, that a union has room for */
+
 enum algebra_op { OP_UNION, OP_INTER, OP_DIFF };
 enum aggregate { AGGREGATE_SUM, AGGREGATE_MIN, AGGREGATE_MAX };
 
@@ -19,6 +25,7 @@ struct source {
     u64 size; /* 0: absent */
     double weight;
     int at; /* position in the arguments */
+    size_t read_at, read_n; /* its elements in algebra.read; none: it is walked over */
 };
 
 struct algebra {
@@ -29,6 +36,7 @@ struct algebra {
     i64 limit; /* of count_only; 0: none */
     struct source *sources;
     int n;
+    struct zlist read; /* elements of small sources, gathered before they are combined */
 };
 
 /* -- arguments ------------------------------------------------------------------------ */
@@ -108,16 +116,68 @@ static int compare_sources(const void *x, const void *y)
     return a->at - b->at;
 }
 
+/* Of each source its elements in `read`. They are apart from the sources, whose order is not the engine's,
+ * so that they are small enough for the processor's cache. */
+struct gathering {
+    struct zlist *read;
+    struct { u32 at, n; } *runs;
+};
+
 struct source_iter {
     struct engine *eng;
+    const struct zpair *read, *read_end; /* what is left of a source that was gathered */
     bool of_set;
     struct map_iter set;
     struct zset_iter zset;
 };
 
+static void keep_gathered(void *arg, u32 i, bytes member, double score)
+{
+    struct gathering *g = arg;
+    if (g->runs[i].n++ == 0) g->runs[i].at = (u32)g->read->n; /* those of one come together */
+    zlist_add(g->read, member, score);
+}
+
+static bool is_small(const struct source *s) { return s->size > 0 && s->size <= SMALL_SOURCE; }
+
+/* Reads small sources all at once, in whatever order the engine likes best. */
+static void gather_small(struct algebra *a)
+{
+    size_t total = 0;
+    u32 n = 0;
+    if (a->n < MANY_SOURCES || !a->c->eng->ops->gather) return;
+    struct gathering g = {.read = &a->read, .runs = mem_zalloc((size_t)a->n * sizeof(*g.runs))};
+    struct key_ref **refs = mem_alloc((size_t)a->n * sizeof(*refs));
+    for (int i = 0; i < a->n && total < GATHERED_MAX; i++) {
+        struct source *s = &a->sources[i];
+        if (!is_small(s)) continue;
+        total += s->size;
+        refs[n++] = &s->ref;
+    }
+    zlist_reserve(&a->read, total);
+    a->c->eng->ops->gather(a->c->eng, refs, n, keep_gathered, &g);
+    struct source *s = a->sources;
+    for (u32 i = 0; i < n; s++) {
+        if (!is_small(s)) continue;
+        s->read_at = g.runs[i].at;
+        s->read_n = g.runs[i++].n;
+    }
+    mem_free(refs);
+    mem_free(g.runs);
+}
+
+/* The elements of a gathered source are wanted soon. */
+static void source_prefetch(const struct algebra *a, int i)
+{
+    if (i < a->n && a->sources[i].read_n) __builtin_prefetch(a->read.v + a->sources[i].read_at);
+}
+
 static void source_iter(struct algebra *a, struct source *s, struct source_iter *it)
 {
     struct zset_seek lowest = {.by = ZSEEK_RANK};
+    it->read = s->read_n ? a->read.v + s->read_at : NULL;
+    it->read_end = it->read + s->read_n;
+    if (it->read) return;
     it->eng = a->c->eng;
     it->of_set = s->ref.type == TYPE_SET;
     if (it->of_set) it->eng->ops->map.iter(it->eng, &s->ref, &it->set);
@@ -126,6 +186,12 @@ static void source_iter(struct algebra *a, struct source *s, struct source_iter 
 
 static bool source_next(struct source_iter *it, bytes *member, double *score)
 {
+    if (it->read) {
+        if (it->read == it->read_end) return false;
+        *member = it->read->member;
+        *score = it->read++->score;
+        return true;
+    }
     *score = 1;
     return it->of_set ? it->eng->ops->map.next(&it->set, member, NULL)
                       : it->eng->ops->zset.next(&it->zset, member, score);
@@ -156,20 +222,33 @@ static double zalgebra_combine(enum aggregate how, double total, double score)
 
 static bytes pair_key(const void *item) { return ((const struct zpair *)item)->member; }
 
-static int zalgebra_by_name(const void *x, const void *y)
+/* Any order in which the same key comes together. */
+static int zalgebra_by_key(const void *x, const void *y)
 {
-    return bytes_cmp(((const struct source *)x)->ref.key, ((const struct source *)y)->ref.key);
+    const struct key_ref *a = &((const struct source *)x)->ref, *b = &((const struct source *)y)->ref;
+    if (a->hash != b->hash) return a->hash < b->hash ? -1 : 1;
+    return bytes_cmp(a->key, b->key);
 }
 
 /* The most members a union can have. A source given again brings none; counted again, it
- * would let a short request ask for any amount of memory. Reorders the sources. */
+ * would let a short request ask for any amount of memory. May reorder the sources. */
 static size_t union_bound(struct algebra *a)
 {
     size_t total = 0;
-    qsort(a->sources, (size_t)a->n, sizeof(*a->sources), zalgebra_by_name);
+    for (int i = 0; i < a->n; i++) total += a->sources[i].size;
+    if (total <= (size_t)a->n * FEW_EACH) return total; /* no more than the request is long */
+    total = 0;
+    qsort(a->sources, (size_t)a->n, sizeof(*a->sources), zalgebra_by_key);
     for (int i = 0; i < a->n; i++)
-        if (i == 0 || zalgebra_by_name(&a->sources[i], &a->sources[i - 1]) != 0) total += a->sources[i].size;
+        if (i == 0 || zalgebra_by_key(&a->sources[i], &a->sources[i - 1]) != 0) total += a->sources[i].size;
     return total;
+}
+
+static void sort_sources(struct algebra *a)
+{
+    int i = 1;
+    while (i < a->n && compare_sources(&a->sources[i - 1], &a->sources[i]) < 0) i++;
+    if (i < a->n) qsort(a->sources, (size_t)a->n, sizeof(*a->sources), compare_sources);
 }
 
 /* `out` has room for all: the table points at the pairs, which must not move. */
@@ -182,6 +261,7 @@ static void zalgebra_unite(struct algebra *a, struct zlist *out)
         struct source_iter it;
         bytes member;
         double score;
+        source_prefetch(a, i + PREFETCH_AHEAD);
         if (s->size == 0) continue;
         source_iter(a, s, &it);
         while (source_next(&it, &member, &score)) {
@@ -279,7 +359,8 @@ static void zalgebra_answer(struct algebra *a)
     static const char *const events[] = {"zunionstore", "zinterstore", "zdiffstore"};
     struct zlist result = {0};
     if (a->op == OP_UNION) zlist_reserve(&result, union_bound(a));
-    if (a->op != OP_DIFF) qsort(a->sources, (size_t)a->n, sizeof(*a->sources), compare_sources);
+    if (a->op == OP_UNION) gather_small(a);
+    if (a->op != OP_DIFF) sort_sources(a);
     if (a->count_only) {
         reply_int(a->c->out, sift(a, NULL));
         return;
@@ -291,6 +372,7 @@ static void zalgebra_answer(struct algebra *a)
     if (a->store) zlist_store(a->c, a->c->argv[1], &result, events[a->op]);
     else zlist_reply(a->c, &result, a->with_scores);
     zlist_release(&result);
+    zlist_release(&a->read);
 }
 
 /* numkeys is at argv[numkeys_at], the keys and the options follow. */

@@ -255,7 +255,7 @@ static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
     rk->region = *region;
     rk->ops = (struct engine_ops){
         .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
-        .prefetch = rk_prefetch, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
+        .prefetch = rk_prefetch, .gather = rk_gather, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
         .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
         .rows = rk_rows_ops, .meta = rk_meta_ops, .companion = rk_companion_ops, .disk = &rk_disk_ops,
     };

@@ -71,8 +71,11 @@ void store_multi_get(struct store_session *s, enum family f, u32 n, const bytes 
 struct store_iter;
 enum {
     STORE_ONCE = 1, /* data that will not be wanted again: don't fill the cache */
-    STORE_KEPT = 2, /* is not taken back; of a view only, whose state does not change */
+    STORE_NEAR = 2, /* a move that would pass STORE_NEAR_SKIPS tombstones gives up: it is then not valid */
+    STORE_KEPT = 4, /* is not taken back; of a view only, whose state does not change */
 };
+#define STORE_ITER_KINDS 4 /* by STORE_ONCE and STORE_NEAR */
+#define STORE_NEAR_SKIPS 256
 struct store_iter *store_iter(struct store_session *s, enum family f, bytes lower, bytes upper, u32 flags);
 void store_iter_done(struct store_iter *it);
 void store_seek(struct store_iter *it, bytes key);      /* the first key >= this one */

@@ -128,8 +128,8 @@ struct store_session {
     const rocksdb_snapshot_t *snapshot; /* NULL: it is none */
     u64 last_version;                   /* its collections have none above it */
 
-    /* Iterators: idle ones by family and whether they fill the cache. */
-    struct store_iter *idle[FAM_COUNT][2];
+    /* Iterators: idle ones by family and kind, which is what can't be changed once one is made. */
+    struct store_iter *idle[FAM_COUNT][STORE_ITER_KINDS];
     struct store_iter *out;
     u64 iterators_made, iterators_reused;
     _Atomic u32 age; /* iterators that were made at another one are made again before they move */

@@ -23,7 +23,8 @@ struct store_iter {
     struct buf place; /* scratch */
     enum family family;
     u32 age; /* of the session, when it was made */
-    bool once, valid;
+    u8 kind; /* STORE_ONCE, STORE_NEAR */
+    bool valid;
 };
 
 /* Keys begin with u64(region ^ 2^63), or are short texts: none begins with so many of these. */
@@ -52,14 +53,15 @@ static void store_iter_create(struct store_iter *it)
     it->s->iterators_made++;
 }
 
-static struct store_iter *store_iter_make(struct store_session *s, enum family f, bool once, bytes lower,
+static struct store_iter *store_iter_make(struct store_session *s, enum family f, u8 kind, bytes lower,
                                           bytes upper)
 {
     struct store_iter *it = mem_zalloc(sizeof *it);
-    *it = (struct store_iter){.s = s, .family = f, .once = once, .options = rocksdb_readoptions_create()};
+    *it = (struct store_iter){.s = s, .family = f, .kind = kind, .options = rocksdb_readoptions_create()};
     rocksdb_readoptions_set_background_purge_on_iterator_cleanup(it->options, 1);
-    if (once || s->snapshot) rocksdb_readoptions_set_fill_cache(it->options, 0);
+    if (kind & STORE_ONCE || s->snapshot) rocksdb_readoptions_set_fill_cache(it->options, 0);
     if (s->snapshot) rocksdb_readoptions_set_snapshot(it->options, s->snapshot);
+    if (kind & STORE_NEAR) rocksdb_readoptions_set_max_skippable_internal_keys(it->options, STORE_NEAR_SKIPS);
     store_iter_bind(it, lower, upper);
     store_iter_create(it);
     return it;
@@ -77,14 +79,14 @@ static void store_iter_destroy(struct store_iter *it)
 
 struct store_iter *store_iter(struct store_session *s, enum family f, bytes lower, bytes upper, u32 flags)
 {
-    bool once = flags & STORE_ONCE;
-    struct store_iter *it = s->idle[f][once];
+    u8 kind = flags & (STORE_ONCE | STORE_NEAR);
+    struct store_iter *it = s->idle[f][kind];
     if (it) {
-        s->idle[f][once] = it->next;
+        s->idle[f][kind] = it->next;
         s->iterators_reused++;
         store_iter_bind(it, lower, upper);
     } else {
-        it = store_iter_make(s, f, once, lower, upper);
+        it = store_iter_make(s, f, kind, lower, upper);
     }
     it->valid = false;
     it->at = NULL;
@@ -98,7 +100,7 @@ struct store_iter *store_iter(struct store_session *s, enum family f, bytes lowe
 
 void store_iter_done(struct store_iter *it)
 {
-    struct store_iter **pool = &it->s->idle[it->family][it->once];
+    struct store_iter **pool = &it->s->idle[it->family][it->kind];
     if (it->at) {
         *it->at = it->next;
         if (it->next) it->next->at = it->at;
@@ -115,9 +117,9 @@ void store_take_back(struct store_session *s)
 void store_drop_idle(struct store_session *s)
 {
     for (int f = 0; f < FAM_COUNT; f++) {
-        for (int once = 0; once < 2; once++) {
-            for (struct store_iter *it; (it = s->idle[f][once]);) {
-                s->idle[f][once] = it->next;
+        for (int kind = 0; kind < STORE_ITER_KINDS; kind++) {
+            for (struct store_iter *it; (it = s->idle[f][kind]);) {
+                s->idle[f][kind] = it->next;
                 store_iter_destroy(it);
             }
         }
@@ -131,6 +133,10 @@ void store_drop_idle(struct store_session *s)
 static COLD void store_iter_fail(struct store_iter *it, char *err)
 {
     it->age = age_of(it->s) - 1;
+    if (it->kind & STORE_NEAR && strncmp(err, "Result incomplete", 17) == 0) { /* it gave up */
+        rocksdb_free(err);
+        return;
+    }
     store_read_failed(it->s, "can't read on", err);
 }
 
