@@ -3,13 +3,13 @@
 #include "command/commands.h"
 #include "script/functions.h"
 
-/* What a primary sent, or a file holds, was loaded elsewhere in time. */
+/* A library from a primary or a file was loaded in time elsewhere: no limit. */
 static u32 load_limit_ms(const struct ctx *c)
 {
     return ctx_node(c)->loading || expiry_follows(c->region->mode) ? 0 : FUNCTION_LOAD_MS;
 }
 
-/* The command changed the libraries, or `error` says why not; it is released. */
+/* Replies: the libraries were changed, or `error` says why not; it is released. */
 static void reply_change(struct ctx *c, bool ok, struct buf *error)
 {
     if (ok) {
@@ -21,7 +21,7 @@ static void reply_change(struct ctx *c, bool ok, struct buf *error)
     buf_release(error);
 }
 
-/* -- changing what is there -------------------------------------------------------------------- */
+/* -- changing libraries ---------------------------------------------------------------------- */
 
 void cmd_function_load(struct ctx *c)
 {
@@ -98,7 +98,7 @@ void cmd_function_restore(struct ctx *c)
     reply_change(c, ok, &error);
 }
 
-/* -- asking ------------------------------------------------------------------------------------ */
+/* -- queries --------------------------------------------------------------------------------- */
 
 static void reply_name(struct ctx *c, const char *name) { reply_bulk(c->out, bytes_str(name)); }
 

@@ -1,14 +1,14 @@
 /* Loading a library: its first line, and its code, which registers functions.
  *
- * Functions keep the environment that was theirs when they were made, which is while the library is
- * loaded; so the environment is one table for good, empty and read-only, behind which the globals of the
- * two occasions change places: those for loading (switch_env), and those of any script. */
+ * Functions keep the environment they had when they were made, which is while the library is loaded. So the
+ * environment is one table, empty and read-only, whose __index is switched between the globals for loading
+ * and those of any script (switch_env). */
 #include <ctype.h>
 
 #include "script/functions.h"
 #include "resp/request.h"
 
-/* Keys of the registry: their addresses count. */
+/* Registry keys: their addresses count. */
 static const char ENV, BEHIND, LOAD_GLOBALS;
 
 static void push_named(lua_State *L, const char *key)
@@ -17,7 +17,7 @@ static void push_named(lua_State *L, const char *key)
     lua_rawget(L, LUA_REGISTRYINDEX);
 }
 
-/* Takes the value on top. */
+/* Pops the value on top. */
 static void keep_named(lua_State *L, const char *key)
 {
     lua_pushlightuserdata(L, (void *)(uintptr_t)key);
@@ -45,13 +45,13 @@ static int function_load_fail(lua_State *L, const char *text)
     return script_raise(L);
 }
 
-/* What the arguments say; the strings and the callback are on the stack, at these places (0: not given). */
+/* The parsed arguments; the strings and the callback are on the stack at these indexes (0: not given). */
 struct registration {
     int name, description, callback;
     u32 flags;
 };
 
-/* Those of the table on top, which is left there. False: there is an unknown one. */
+/* Reads the flags in the table on top, which stays there. False: one is unknown. */
 static bool read_flags(lua_State *L, u32 *flags)
 {
     for (int i = 1;; i++) {
@@ -71,8 +71,8 @@ static bool read_flags(lua_State *L, u32 *flags)
     return true;
 }
 
-/* A named argument: its key is below its value, which is on top and stays there if it is wanted later.
- * NULL: it was understood. */
+/* A named argument: its key is below its value, which is on top and stays there if it is needed later. NULL:
+ * it was accepted. */
 static const char *named_argument(lua_State *L, struct registration *g)
 {
     bytes key = bytes_str(lua_tostring(L, -2));
@@ -108,11 +108,11 @@ static const char *named_arguments(lua_State *L, struct registration *g)
     while (lua_next(L, 1)) {
         if (!lua_isstring(L, -2))
             return "named argument key given to redis.register_function is not a string";
-        lua_pushvalue(L, -2); /* a copy: lua_tostring may turn a number into a string, and confuse lua_next */
+        lua_pushvalue(L, -2); /* a copy: lua_tostring would convert a number in place and confuse lua_next */
         lua_insert(L, -2);
         const char *error = named_argument(L, g);
         if (error) return error;
-        lua_pushvalue(L, -3); /* key, copy of it, value stay where they are */
+        lua_pushvalue(L, -3); /* key, its copy and value stay where they are */
         luaL_checkstack(L, 8, "too many arguments");
     }
     if (!g->name) return "redis.register_function must get a function name argument";
@@ -153,7 +153,7 @@ static int register_function(lua_State *L)
     if (library_find(f->loading, name))
         return function_load_fail(L, "Function already exists in the library");
     lua_pushvalue(L, g.callback);
-    int ref = luaL_ref(L, LUA_REGISTRYINDEX); /* raises if it must: nothing of ours is held yet */
+    int ref = luaL_ref(L, LUA_REGISTRYINDEX); /* may raise: we hold no memory yet */
     library_add(f->loading, name.p, g.description ? &description : NULL, g.flags, ref);
     return 0;
 }
@@ -166,7 +166,7 @@ static int function_load_no_such_global(lua_State *L)
     return luaL_error(L, "Script attempted to access nonexistent global variable '%s'", name ? name : "");
 }
 
-/* Reading what the table on top does not have is an error. */
+/* Makes reading a missing field of the table on top an error. */
 static void close_table(lua_State *L)
 {
     lua_newtable(L);
@@ -197,7 +197,7 @@ static void push_load_globals(lua_State *L)
     script_freeze(L);
 }
 
-/* What libraries find behind their globals. */
+/* Switches what libraries see as their globals. */
 static void switch_env(lua_State *L, bool loading)
 {
     push_named(L, &BEHIND);
@@ -207,7 +207,7 @@ static void switch_env(lua_State *L, bool loading)
     lua_pop(L, 1);
 }
 
-/* Functions have not got what EVAL has for its own past. */
+/* Removes what EVAL has only for compatibility. */
 static void trim_api(lua_State *L)
 {
     static const char *const evals[] = {"breakpoint", "debug", "replicate_commands"};
@@ -228,8 +228,8 @@ void functions_open_env(struct functions *f)
     trim_api(L);
     push_load_globals(L);
     keep_named(L, &LOAD_GLOBALS);
-    lua_newtable(L); /* empty for good … */
-    lua_newtable(L); /* … but for what is behind it */
+    lua_newtable(L); /* always empty … */
+    lua_newtable(L); /* … except for its metatable */
     lua_pushvalue(L, -1);
     keep_named(L, &BEHIND);
     lua_setmetatable(L, -2);
@@ -246,7 +246,7 @@ struct header {
     size_t length; /* of the line, without its end */
 };
 
-/* "#!lua name=x", with words as in a request of one line. */
+/* "#!lua name=x", with words as in an inline request. */
 static bool read_words(struct request_parser *p, bytes line, struct header *h, struct buf *error)
 {
     if (!request_split_words(p, line) || p->argc == 0) {
@@ -295,7 +295,8 @@ static bool read_header(bytes code, struct header *h, struct buf *error)
 
 /* -- the code ---------------------------------------------------------------------------------- */
 
-/* The library of this name, complete; NULL: error tells. The line's end stays, so that lines count from 1. */
+/* Returns the complete library of this name; NULL: see error. The end of the first line stays, so that lines
+ * count from 1. */
 static struct library *run_code(struct node *n, bytes name, bytes code, size_t skip, u32 limit_ms,
                                 struct buf *error)
 {

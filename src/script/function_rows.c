@@ -1,9 +1,9 @@
-/* Libraries as the engine keeps them: a row of metadata (META_FUNCTIONS) for each, with its name and its
- * code. A commit writes the rows of libraries that have changed, so that a change costs the same however many
+/* Libraries as the engine stores them: a row of metadata (META_FUNCTIONS) for each, with its name and its
+ * code. A commit writes the rows of libraries that have changed, so a change costs the same however many
  * libraries there are.
  *
- * Older versions kept all libraries in one row without a name, as FUNCTION DUMP has them. It is read at start
- * and stays until the first change of any library, whose transaction puts rows in its place. Where it is
+ * Older versions stored all libraries in one row without a name, in the format of FUNCTION DUMP. It is read
+ * at start and stays until the first change of any library, whose transaction replaces it by rows. If it is
  * found beside others it is the newest: an older version wrote it, which does not know the others. */
 #include "script/functions.h"
 
@@ -24,7 +24,7 @@ static void library_rows_rewrite(struct engine *e, const struct function_set *se
     for (u32 i = 0; i < set->count; i++) library_row_put(e, set->libraries[i]);
 }
 
-/* What is in both sets is the same library. */
+/* A library that is in both sets is the same. */
 static void library_rows_replace(struct engine *e, const struct function_set *from,
                                  const struct function_set *to)
 {
@@ -45,7 +45,7 @@ void functions_write(const struct node *n, struct engine *e)
         library_rows_rewrite(e, f->live);
         return;
     }
-    for (u32 i = 0; i < f->change_count; i++) { /* in their order: a library may be there several times */
+    for (u32 i = 0; i < f->change_count; i++) { /* in order: a library may occur several times */
         const struct library_change *c = &f->changes[i];
         if (c->added) library_row_put(e, c->lib);
         else e->ops->meta.del(e, META_FUNCTIONS, bytes_str(c->lib->name));

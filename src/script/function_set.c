@@ -1,5 +1,4 @@
-/* Libraries and sets of them: two sorted arrays. Libraries are shared between sets, and go with the last
- * one. */
+/* Libraries and sets of them: two sorted arrays. Libraries are reference-counted and shared between sets. */
 #include <ctype.h>
 
 #include "base/alloc.h"
@@ -69,7 +68,7 @@ static int compare_nocase(bytes a, bytes b)
     return (a.n > b.n) - (a.n < b.n);
 }
 
-/* Where the name is, or belongs. */
+/* The index of the name, or where it would be inserted. */
 static u32 library_place(const struct function_set *set, bytes name, bool *found)
 {
     u32 low = 0, high = set->count;

@@ -1,4 +1,4 @@
-/* The libraries of a node, and how they change. */
+/* The libraries of a node, and their changes. */
 #include "script/functions.h"
 
 #include "base/alloc.h"
@@ -38,9 +38,9 @@ bool functions_only_read(const struct node *n, bytes name)
 
 /* -- changes ----------------------------------------------------------------------------------- */
 
-#define COLLECT_STEP 256 /* of Lua's collector, after libraries went */
+#define COLLECT_STEP 256 /* of Lua's collector, after libraries were removed */
 
-/* Once the whole set is kept aside, that is what a failed commit restores: nothing has to be noted. */
+/* Once the whole previous set is kept, a failed commit restores that: single changes need not be recorded. */
 static void functions_note_change(struct functions *f, struct library *lib, bool added)
 {
     if (f->before) return;
@@ -91,7 +91,7 @@ void functions_settle(struct node *n, bool kept)
     if (removed) lua_gc(f->vm.L, LUA_GCSTEP, COLLECT_STEP);
 }
 
-/* A set in place of all that there is. */
+/* Replaces all libraries by a set. */
 static void replace_all(struct functions *f, struct function_set *by)
 {
     if (!f->before) f->before = f->live;
@@ -99,7 +99,7 @@ static void replace_all(struct functions *f, struct function_set *by)
     f->live = by;
 }
 
-/* Whether a library can join the set, in which its predecessor may be. */
+/* Whether a library can be added to the set, which may have its predecessor. */
 static bool fits(const struct function_set *set, const struct library *lib, const struct library *old,
                  struct buf *error)
 {
@@ -127,7 +127,7 @@ static bool name_taken(void *arg, bytes name, struct buf *error)
     return true;
 }
 
-/* A library that can join the set, perhaps in place of one that is there; NULL: error tells. */
+/* Loads a library that can be added to the set, possibly replacing one; NULL: see error. */
 static struct library *load_for(struct node *n, const struct function_set *set, bytes code, bool replace,
                                 u32 limit_ms, struct buf *error)
 {
@@ -196,7 +196,7 @@ void functions_dump(const struct function_set *set, size_t compress_max, struct 
     rdb_out_release(&out);
 }
 
-/* All libraries of a payload into an empty set. */
+/* Loads all libraries of a payload into an empty set. */
 static bool read_payload(struct node *n, struct function_set *set, bytes payload, u32 limit_ms,
                          struct buf *error)
 {
@@ -220,7 +220,7 @@ static bool read_payload(struct node *n, struct function_set *set, bytes payload
     return ok;
 }
 
-/* The libraries of both, in a new set; NULL: error tells why they can't be together. */
+/* A new set with the libraries of both; NULL: error says why they conflict. */
 static struct function_set *functions_join(struct functions *f, const struct function_set *a,
                                  const struct function_set *b, bool replace, struct buf *error)
 {

@@ -1,14 +1,13 @@
-/* Functions: libraries of Lua code that clients load once and call by name. They belong to the data:
- * files, replicas and the rocks engine have them, too.
+/* Functions: libraries of Lua code that clients load once and call by name. They belong to the data: files,
+ * replicas and the rocks engine have them, too.
  *
- * A set of libraries is what is there at one moment. Changes belong to the open transaction, like all
- * others: they are noted, and a commit that fails undoes them, the last one first. Where another set replaces
- * the whole, the old one is kept until the commit. A full sync fills another set (functions_stage), which
- * replaces the one in use when the data does.
+ * A function_set is the libraries at one moment. Changes belong to the open transaction, like all others:
+ * they are recorded, and a commit that fails undoes them in reverse order. If another set replaces the whole,
+ * the old one is kept until the commit. A full sync fills another set (functions_stage), which replaces the
+ * one in use together with the data.
  *
- * All libraries share one interpreter, made when it is first needed. While one is being loaded, its
- * globals are next to nothing (redis.register_function, redis.log); when functions run, they are those
- * of any script. */
+ * All libraries share one interpreter, made when it is first needed. While one is being loaded, it has few
+ * globals (redis.register_function, redis.log); when functions run, they have those of any script. */
 #ifndef MAYFLY_SCRIPT_FUNCTIONS_H
 #define MAYFLY_SCRIPT_FUNCTIONS_H
 
@@ -16,18 +15,18 @@
 #include "script/script.h"
 
 #define FUNCTIONS_MAX ((size_t)32 << 20) /* bytes of code in all libraries */
-#define FUNCTION_LOAD_MS 500             /* so long a library may take to be loaded */
+#define FUNCTION_LOAD_MS 500             /* the longest a library may take to load */
 
 struct function {
     char *name;
     struct buf description;  /* if there is one: */
     bool described;
     u32 flags;               /* SCRIPT_* */
-    int ref;                 /* of the interpreter's registry */
+    int ref;                 /* in the interpreter's registry */
 };
 
 struct library {
-    u32 refs;                /* sets it is in */
+    u32 refs;                /* how many sets have it */
     char *name;
     struct buf code;         /* with its first line */
     struct function *functions;
@@ -35,8 +34,8 @@ struct library {
 };
 
 struct function_set {
-    struct library **libraries;  /* by name */
-    struct function **functions; /* of all of them, by name without regard to case */
+    struct library **libraries;  /* sorted by name */
+    struct function **functions; /* of all libraries, sorted by name, case-insensitively */
     u32 count, cap, function_count, function_cap;
     size_t code_bytes;
 };
@@ -44,8 +43,8 @@ struct function_set {
 struct functions {
     struct script_vm vm;
     struct function_set *live;
-    struct function_set *before; /* all that was there, if another set took its place in this transaction … */
-    struct library_change {      /* … and what had been changed until then */
+    struct function_set *before; /* the previous set, if another one replaced it in this transaction … */
+    struct library_change {      /* … and the changes before that */
         struct library *lib;     /* a reference of its own */
         bool added;              /* or removed */
     } *changes;
@@ -55,24 +54,24 @@ struct functions {
     struct library *loading;     /* register_function adds to it; NULL: it may not be called */
 };
 
-struct functions *functions_of(struct node *n);  /* makes them */
+struct functions *functions_of(struct node *n);  /* creates them if needed */
 void functions_release(struct node *n);
 
-/* What is in use; NULL: nothing. */
+/* The set in use; NULL: none. */
 static inline const struct function_set *functions_live(const struct node *n)
 {
     return n->functions ? n->functions->live : NULL;
 }
 
-/* Whether there is a function of this name that says it does not write. */
+/* Whether there is a function of this name with the flag no-writes. */
 bool functions_only_read(const struct node *n, bytes name);
 
 /* -- sets: function_set.c ---------------------------------------------------------------------- */
 
 struct library *library_new(bytes name, bytes code);
-void library_drop(struct library *lib, lua_State *L); /* one reference less */
+void library_drop(struct library *lib, lua_State *L); /* drops one reference */
 struct function *library_find(const struct library *lib, bytes name);
-/* The reference is the library's from here on. */
+/* The library owns the reference from here on. */
 void library_add(struct library *lib, const char *name, const bytes *description, u32 flags, int ref);
 
 struct function_set *set_new(void);
@@ -80,23 +79,23 @@ struct function_set *set_copy(const struct function_set *set);
 void set_free(struct function_set *set, lua_State *L);
 struct library *set_library(const struct function_set *set, bytes name);
 struct function *set_function(const struct function_set *set, bytes name);
-void set_add(struct function_set *set, struct library *lib); /* nothing of it is there */
+void set_add(struct function_set *set, struct library *lib); /* none of its names may be in the set */
 void set_remove(struct function_set *set, struct library *lib, lua_State *L);
 
 /* -- loading: function_load.c ------------------------------------------------------------------ */
 
-/* Compiles and runs a library's code. NULL: the text of the error, without its code, is in *error.
- * `taken` tells of a name, once it is known, that it is not wanted (it writes the error itself); may be
- * NULL. limit_ms 0: any time. */
+/* Compiles and runs a library's code. NULL: *error has the text, without an error code. `taken` is called
+ * with the name as soon as it is known, and may reject it (writing the error); may be NULL. limit_ms 0: no
+ * limit. */
 struct library *library_load(struct node *n, bytes code, u32 limit_ms, struct buf *error,
                              bool (*taken)(void *arg, bytes name, struct buf *error), void *arg);
 
 /* The environment of libraries, set up once. */
 void functions_open_env(struct functions *f);
 
-/* -- changing what is there: functions.c. False: the text of the error is in *error ------------ */
+/* -- changing libraries: functions.c. False: the text of the error is in *error -------------- */
 
-/* `aside`: into those that a full sync brings. The library's name is added to *name, if that is wanted. */
+/* `aside`: into those of a full sync. The library's name is appended to *name, unless that is NULL. */
 NODISCARD bool functions_load(struct node *n, bool aside, bytes code, bool replace, u32 limit_ms,
                               struct buf *name, struct buf *error);
 NODISCARD bool functions_delete(struct node *n, bytes name);
@@ -110,7 +109,7 @@ NODISCARD bool functions_restore(struct node *n, bytes payload, enum restore_pol
 
 /* Each library as it is in an RDB file. */
 void functions_save(const struct function_set *set, struct rdb_out *out);
-/* The same with a footer: what FUNCTION DUMP gives and FUNCTION RESTORE takes. */
+/* The same with a footer, for FUNCTION DUMP and FUNCTION RESTORE. */
 void functions_dump(const struct function_set *set, size_t compress_max, struct buf *out);
 
 /* -- transactions ------------------------------------------------------------------------------ */
@@ -122,15 +121,15 @@ static inline bool functions_changed(const struct node *n)
 }
 void functions_settle(struct node *n, bool kept);   /* after a commit */
 
-/* -- what the engine keeps: function_rows.c ---------------------------------------------------- */
+/* -- storage in the engine: function_rows.c -------------------------------------------------- */
 
-void functions_write(const struct node *n, struct engine *e); /* before a commit: what has changed */
-/* At start: loads what is there. False: the text of the error is in *error. */
+void functions_write(const struct node *n, struct engine *e); /* before a commit: writes the changes */
+/* At start: loads the stored libraries. False: the text of the error is in *error. */
 NODISCARD bool functions_recall(struct node *n, struct engine *e, struct buf *error);
 
 /* -- a full sync ------------------------------------------------------------------------------- */
 
-/* A full sync: a place aside for its libraries, until they are taken into use or forgotten. */
+/* A full sync: stages a set for its libraries, until it is put into use or dropped. */
 void functions_stage(struct node *n);
 void functions_adopt(struct node *n);
 void functions_unstage(struct node *n);

@@ -6,7 +6,7 @@
 
 static u32 bits_at(lua_State *L, int arg)
 {
-    /* So large a number has no room for a fraction: the low bits of the sum are the rounded integer's. */
+    /* A number this large has no fraction bits: the low bits of the sum are the rounded integer's. */
     double sum = luaL_checknumber(L, arg) + 6755399441055744.0; /* 2^52 + 2^51 */
     u64 image;
     memcpy(&image, &sum, sizeof image);
@@ -76,7 +76,7 @@ static int bit_ror(lua_State *L)
     return give(L, rotated(b, (32 - n) & 31));
 }
 
-/* The second argument is how many digits; negative: capitals. */
+/* The second argument is the number of digits; negative: upper case. */
 static int bit_tohex(lua_State *L)
 {
     u32 b = bits_at(L, 1);

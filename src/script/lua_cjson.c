@@ -1,8 +1,8 @@
 /* cjson: the module, its options and the encoder. The decoder is in lua_json_decode.c.
  *
- * Options belong to a module table (cjson.new makes another one) and last as long as the interpreter. A
- * table is an array if all its keys are whole numbers from 1 on, and not too many between them are
- * missing; a table without any entries is an object. */
+ * Options belong to a module table (cjson.new makes another one) and last as long as the interpreter. A table
+ * is an array if all its keys are integers from 1 on, and not too many of them are missing; an empty table is
+ * an object. */
 #include "script/lua_libs.h"
 
 #include <limits.h>
@@ -130,7 +130,7 @@ static void cjson_put_table(struct lua_out *o, const struct json_options *opt, i
     else put_object(o, opt, depth);
 }
 
-/* The value on top, which stays there. */
+/* Encodes the value on top, which stays there. */
 static void cjson_put_value(struct lua_out *o, const struct json_options *opt, int depth)
 {
     lua_work(o->L, &o->work);
@@ -171,7 +171,7 @@ static struct json_options *options(lua_State *L, int most)
     return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* Sets an option to the argument, unless that is nil, and pushes what it is. */
+/* Sets an option to the argument, unless that is nil, and pushes its value. */
 static int integer_option(lua_State *L, int arg, int *option, int min, int max)
 {
     if (!lua_isnil(L, arg)) {
@@ -279,7 +279,7 @@ static int cjson_new(lua_State *L)
     lua_setfield(L, -2, "null");
     lua_pushliteral(L, "cjson");
     lua_setfield(L, -2, "_NAME");
-    lua_pushliteral(L, "2.1.0"); /* whose behaviour this is: scripts may ask */
+    lua_pushliteral(L, "2.1.0"); /* the version that is imitated: scripts may check it */
     lua_setfield(L, -2, "_VERSION");
     return 1;
 }

@@ -1,7 +1,6 @@
-/* cmsgpack: values as MessagePack and back. Numbers without a fraction are packed as integers, others as
- * floats if those hold them. Tables with the keys 1 to n are arrays, others are maps; what is nested
- * deeper than MAX_NESTING, and what MessagePack has no form for, is nil. Binaries and extensions are not
- * read. */
+/* cmsgpack: encodes and decodes MessagePack. Numbers without a fraction are packed as integers, others as
+ * floats if that is exact. Tables with the keys 1 to n are arrays, others are maps; values nested deeper than
+ * MAX_NESTING, and those MessagePack can't represent, become nil. Binaries and extensions are not read. */
 #include "script/lua_libs.h"
 
 #include <limits.h>
@@ -59,7 +58,7 @@ static void msgpack_put_string(struct lua_out *o, const char *s, size_t n)
     if (n < 32) msgpack_put(o, (u8)(0xa0 | n), 0, 0);
     else if (n <= UINT8_MAX) msgpack_put(o, 0xd9, n, 1);
     else if (n <= UINT16_MAX) msgpack_put(o, 0xda, n, 2);
-    else msgpack_put(o, 0xdb, n, 4); /* longer ones than that are refused right here: LUA_OUT_MAX */
+    else msgpack_put(o, 0xdb, n, 4); /* longer ones are refused before: LUA_OUT_MAX */
     lua_out_append(o, s, n);
 }
 
@@ -70,7 +69,7 @@ static void put_count(struct lua_out *o, bool array, size_t n)
     else msgpack_put(o, array ? 0xdd : 0xdf, n, 4);
 }
 
-/* How many entries the table on top has, and whether their keys are 1 to that. */
+/* How many entries the table on top has, and whether their keys are 1 to that number. */
 static size_t count_entries(lua_State *L, bool *array)
 {
     size_t count = 0;
@@ -225,7 +224,7 @@ static void get_double(struct input *in)
     lua_pushnumber(in->L, d);
 }
 
-/* A value whose first byte says its type only. */
+/* A value whose first byte is only its type. */
 static void get_tagged(struct input *in, u8 tag)
 {
     lua_State *L = in->L;
@@ -266,8 +265,7 @@ static void get_value(struct input *in)
     else get_tagged(in, tag);
 }
 
-/* Up to `limit` values from `offset` on; none of both means all, and then the place where to go on is
- * not told. */
+/* Up to `limit` values from `offset` on; if neither is given, all of them, and no next offset is returned. */
 static int unpack_some(lua_State *L, lua_Integer limit, lua_Integer offset)
 {
     size_t n;
@@ -314,7 +312,7 @@ int script_open_cmsgpack(lua_State *L)
     luaL_register(L, "cmsgpack", functions);
     lua_pushliteral(L, "cmsgpack");
     lua_setfield(L, -2, "_NAME");
-    lua_pushliteral(L, "lua-cmsgpack 0.4.0"); /* whose behaviour this is: scripts may ask */
+    lua_pushliteral(L, "lua-cmsgpack 0.4.0"); /* the version that is imitated: scripts may check it */
     lua_setfield(L, -2, "_VERSION");
     lua_pushliteral(L, "Copyright (C) 2012, Salvatore Sanfilippo");
     lua_setfield(L, -2, "_COPYRIGHT");

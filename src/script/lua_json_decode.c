@@ -1,7 +1,7 @@
-/* cjson's decoder: one pass over the text, no copies but of strings that hold escapes.
+/* cjson's decoder: one pass over the text, copying only strings with escapes.
  *
- * Lua ends its strings with a zero, so no look ahead can leave the text; a zero within it ends the text
- * as well. Errors say what was expected, what was found and where, in the original's words. */
+ * Lua ends its strings with a zero byte, so looking ahead can't leave the text; a zero byte within it ends
+ * the text as well. Errors say what was expected, what was found and where, with the original's texts. */
 #include "script/lua_libs.h"
 
 #include <ctype.h>
@@ -24,12 +24,12 @@ struct decoder {
     u32 work;
     /* the token read last */
     enum token token;
-    const char *where;   /* it begins, or is wrong */
+    const char *where;   /* where it begins, or the error is */
     const char *error;   /* ERROR: what is wrong */
     double number;
     bool truth;
     const char *end;     /* STRING: its closing quote; `where` is the opening one */
-    bool escapes;        /* it holds some */
+    bool escapes;        /* it has escapes */
 };
 
 static void expected(struct decoder *d, const char *what)
@@ -47,7 +47,7 @@ static void wrong(struct decoder *d, const char *error, const char *where)
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
-/* Four hexadecimal digits; -1: they are not. */
+/* Four hexadecimal digits; -1: invalid. */
 static int hex4(const char *p)
 {
     int n = 0;
@@ -58,7 +58,7 @@ static int hex4(const char *p)
     return n;
 }
 
-/* The character of \uXXXX at p, or of two of them that are one pair; its length in *n. -1: it is none. */
+/* The character of \uXXXX at p, or of a surrogate pair; its length in *n. -1: invalid. */
 static int unicode(const char *p, size_t *n)
 {
     int high = hex4(p + 2);
@@ -71,7 +71,7 @@ static int unicode(const char *p, size_t *n)
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* What \c stands for; 0: nothing. */
+/* The character that \c means; 0: invalid. */
 static char unescaped(char c)
 {
     static const char *const from = "\"\\/bfnrt", *const to = "\"\\/\b\f\n\r\t";
@@ -79,7 +79,7 @@ static char unescaped(char c)
     return found == NULL ? '\0' : to[found - from];
 }
 
-/* Finds where it ends, and that all of its escapes are good. */
+/* Finds the end of the string, and checks its escapes. */
 static void scan_string(struct decoder *d)
 {
     const char *p = d->at + 1;
@@ -123,7 +123,7 @@ static char *put_utf8(char *out, int c)
     return out;
 }
 
-/* Pushes the string that has been scanned. No escape is shorter than what it stands for. */
+/* Pushes the scanned string. No escape is shorter than its character. */
 static void push_string(struct decoder *d)
 {
     const char *p = d->where + 1;
@@ -152,7 +152,7 @@ static void push_string(struct decoder *d)
 
 /* -- tokens ------------------------------------------------------------------------------------ */
 
-/* A number JSON does not have, though strtod does: signed with +, hexadecimal, with leading zeros, nan,
+/* A number that strtod accepts and JSON does not: signed with +, hexadecimal, with leading zeros, nan,
  * inf. */
 static bool beyond_json(const char *p)
 {

@@ -1,10 +1,9 @@
-/* The libraries scripts have beside Lua's own: cjson, cmsgpack, bit and struct, with the behaviour of
- * those in Redis 7.0. They know nothing of Mayfly.
+/* The libraries scripts have besides Lua's own: cjson, cmsgpack, bit and struct, with the behaviour of those
+ * in Redis 7.0. They know nothing of Mayfly.
  *
- * Whatever a script passes in, they neither crash nor recurse without bound (nesting is limited by
- * counters and by Lua's own stack), and all memory they use is Lua's: it counts against the
- * interpreter's limit, and is collected when an error leaves them. None of them calls back into Lua, but
- * for the hook: see lua_work. */
+ * Whatever a script passes in, they neither crash nor recurse without bound (nesting is limited by counters
+ * and by Lua's own stack), and all memory they use is Lua's: it counts against the interpreter's limit, and
+ * is collected after an error. None of them calls back into Lua, except for the hook: see lua_work. */
 #ifndef MAYFLY_SCRIPT_LUA_LIBS_H
 #define MAYFLY_SCRIPT_LUA_LIBS_H
 
@@ -13,19 +12,19 @@
 
 #include "base/types.h"
 
-/* Each leaves its table as a global of the state, and nothing on the stack. */
+/* Each sets its table as a global of the state, and leaves nothing on the stack. */
 int script_open_cjson(lua_State *L);
 int script_open_cmsgpack(lua_State *L);
 int script_open_bit(lua_State *L);
 int script_open_struct(lua_State *L);
 
-/* Those of Lua's own functions that may take long, so that they can be ended, too: they take their places in
- * the tables `string` and `table`. */
+/* Replacements, in the tables `string` and `table`, for those of Lua's own functions that may take long, so
+ * that they can be interrupted. */
 int script_open_string(lua_State *L);
 int script_open_sort(lua_State *L);
 
-/* To be called for every value, with a count: once in a while the hook of the state is called, if it has
- * one, as it is for Lua's own instructions. By it long scripts are ended: it may raise an error. */
+/* Call it for every value, with a count: from time to time it calls the state's hook, if there is one, as Lua
+ * does for its instructions. The hook ends long scripts: it may raise an error. */
 void lua_work_hook(lua_State *L);
 static inline void lua_work(lua_State *L, u32 *done)
 {
@@ -34,22 +33,22 @@ static inline void lua_work(lua_State *L, u32 *done)
 
 /* -- text being built (lua_out.c) -------------------------------------------------------------- */
 
-#define LUA_OUT_MAX ((size_t)512 << 20) /* bytes; what would be longer is an error */
+#define LUA_OUT_MAX ((size_t)512 << 20) /* bytes; longer output is an error */
 
-/* Bytes in a userdata that stays in one slot of the stack. luaL_Buffer would want the top of it. */
+/* Bytes in a userdata in one slot of the stack. luaL_Buffer would need the top of the stack. */
 struct lua_out {
     lua_State *L;
     int slot;
     char *p;
     size_t n, cap;
-    u32 work; /* of whoever builds it */
+    u32 work; /* of the code that builds it */
 };
 
 void lua_out_begin(struct lua_out *o, lua_State *L);        /* pushes the slot */
 char *lua_out_reserve(struct lua_out *o, size_t more);      /* room for so many; the caller adds to o->n */
 void lua_out_append(struct lua_out *o, const void *p, size_t n);
 void lua_out_text(struct lua_out *o, const char *text);
-void lua_out_push(struct lua_out *o);                       /* the text as a string takes the slot's place */
+void lua_out_push(struct lua_out *o);                       /* replaces the slot by the text as a string */
 
 static inline void lua_out_char(struct lua_out *o, char c)
 {
@@ -64,7 +63,7 @@ struct json_options {
     int encode_depth, decode_depth;
     int encode_invalid;   /* 0: an error, 1: as they print, 2: null */
     int decode_invalid;   /* 1: nan, inf, hexadecimal are numbers */
-    int keep_buffer;      /* kept to be asked for; nothing depends on it */
+    int keep_buffer;      /* can be read back; has no effect */
     int precision;        /* digits */
 };
 

@@ -1,8 +1,7 @@
-/* Matching as Lua 5.1 does it, by trying: a repeated item takes what it can get (or, for '-', as little), and
- * the rest of the pattern is tried behind it, which is a call of match_at within the other. So the depth of
- * calls is bounded by the number of repeats in a pattern, and by DEPTH_MAX. What it may cost grows
- * exponentially with them; every byte that is looked at counts as work, and after WORK_MAX of it the hook is
- * called. */
+/* Matching as in Lua 5.1, by backtracking: a repeated item takes as much as it can (for '-', as little), and
+ * the rest of the pattern is tried after it by a nested call of match_at. So the depth of calls is bounded by
+ * the number of repeats in a pattern, and by DEPTH_MAX. The cost may grow exponentially with them; every byte
+ * examined counts as work, and after WORK_MAX of it the hook is called. */
 #include "script/lua_match.h"
 
 #include <ctype.h>
@@ -28,7 +27,7 @@ static inline void match_spend(struct match *m, size_t bytes)
 
 /* -- single characters --------------------------------------------------------------------------- */
 
-/* Where the item that begins at p ends: one character, an escaped one, or a set. */
+/* The end of the item that begins at p: one character, an escaped one, or a set. */
 static const char *item_end(struct match *m, const char *p)
 {
     const char *first = p++;
@@ -38,7 +37,7 @@ static const char *item_end(struct match *m, const char *p)
     }
     if (*first != '[') return p;
     if (*p == '^') p++;
-    do { /* a ']' that comes first is one of the set */
+    do { /* a ']' that comes first belongs to the set */
         if (!*p) luaL_error(m->L, "malformed pattern (missing ']')");
         if (*p++ == MATCH_ESCAPE && *p) p++;
     } while (*p != ']');
@@ -84,7 +83,7 @@ static bool in_set(struct match *m, u8 c, const char *p, const char *close)
     return !in;
 }
 
-/* Whether there is a character at s, and it is what the item from p to end says. */
+/* Whether there is a character at s that matches the item from p to end. */
 static inline bool match_item(struct match *m, const char *s, const char *p, const char *end)
 {
     if (s >= m->end) return false;
@@ -115,7 +114,7 @@ static const char *match_balance(struct match *m, const char *s, const char *p)
     return NULL;
 }
 
-/* %f[set], from its '[' on: whether the set begins here, though not with the character before. */
+/* %f[set], from its '[' on: whether the character at s is in the set and the one before is not. */
 static bool match_frontier(struct match *m, const char *s, const char *set, const char *end)
 {
     u8 before = s == m->subject ? 0 : byte_at(s - 1), here = s < m->end ? byte_at(s) : 0;
@@ -134,7 +133,7 @@ static const char *match_again(struct match *m, const char *s, char digit)
     return memcmp(c->at, s, (size_t)c->n) == 0 ? s + c->n : NULL;
 }
 
-/* As many as there are, and then fewer. */
+/* As many as possible, then fewer. */
 static const char *match_most(struct match *m, const char *s, const char *p, const char *end)
 {
     const char *last = s, *found = NULL;
@@ -199,8 +198,8 @@ int match_push_all(struct match *m, const char *s, const char *e)
 
 /* -- a pattern ------------------------------------------------------------------------------------- */
 
-/* One item that is a character, and how often it may come. False: *s is where all the rest of the pattern
- * ends, or NULL. True: *s and *p have moved. */
+/* One item that is a character, and its repeat. False: *s is where the rest of the pattern ends, or NULL.
+ * True: *s and *p have moved. */
 static inline bool match_repeated(struct match *m, const char **s, const char **p)
 {
     const char *item = *p, *end = item_end(m, item), *found = NULL;
@@ -220,7 +219,7 @@ static inline bool match_repeated(struct match *m, const char **s, const char **
     }
 }
 
-/* Likewise, one of those that begin with '%'. */
+/* The same for an item that begins with '%'. */
 static bool match_escaped(struct match *m, const char **s, const char **p)
 {
     const char *item = *p, *end;

@@ -8,36 +8,36 @@
 
 #define MATCH_ESCAPE '%'
 
-/* What is being looked at. The subject stays on Lua's stack. A pattern ends at its first zero byte, as in
- * Lua 5.1. */
+/* The state of a match. The subject stays on Lua's stack. A pattern ends at its first zero byte, as in Lua
+ * 5.1. */
 struct match {
     lua_State *L;
     const char *subject, *end;
-    u32 captures;               /* how many the pattern has begun so far */
-    u32 depth, work;            /* calls within one another, and what was done since the hook was called */
+    u32 captures;               /* begun so far */
+    u32 depth, work;            /* depth of calls, and work since the hook was last called */
     struct match_capture {
         const char *at;
-        ptrdiff_t n;            /* bytes, or one of those below */
+        ptrdiff_t n;            /* bytes, or one of the values below */
     } capture[LUA_MAXCAPTURES];
 };
 
 #define CAPTURE_OPEN (-1)       /* it has not ended yet */
-#define CAPTURE_POSITION (-2)   /* `()`: just where it is */
+#define CAPTURE_POSITION (-2)   /* `()`: only the position */
 
 static inline void match_begin(struct match *m, lua_State *L, const char *subject, size_t n)
 {
-    m->L = L; /* the captures are left as they are: this is done for every step of gmatch */
+    m->L = L; /* captures are not cleared: this runs for every step of gmatch */
     m->subject = subject;
     m->end = subject + n;
     m->captures = m->depth = m->work = 0;
 }
 
-/* Tries the pattern at one place of the subject: where the match ends, or NULL. Raises errors of malformed
- * patterns, with Lua's texts. It calls the state's hook once in a while, which may raise others: no pattern,
- * however long it takes, keeps a script from being ended. */
+/* Tries the pattern at one position of the subject: returns where the match ends, or NULL. Raises errors of
+ * malformed patterns, with Lua's texts. It calls the state's hook from time to time, which may raise others:
+ * no pattern, however long it takes, keeps a script from being ended. */
 const char *match_at(struct match *m, const char *s, const char *pattern);
 
-/* Pushes one capture; number 0 of a pattern without any is the whole match, from s to e. */
+/* Pushes one capture; number 0 of a pattern without captures is the whole match, from s to e. */
 void match_push_one(struct match *m, u32 number, const char *s, const char *e);
 
 /* Pushes all captures, and returns how many; without any, the whole match, unless s is NULL. */

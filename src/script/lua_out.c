@@ -1,4 +1,4 @@
-/* Text being built in memory of Lua's, and the hook for what takes long. */
+/* Text built in Lua's memory, and the hook for long operations. */
 #include "script/lua_libs.h"
 
 #include <string.h>

@@ -1,21 +1,20 @@
-/* table.sort. Lua's own compares without a look at the clock, unless it does so by Lua code, which hooks
- * watch over; it takes quadratic time at worst, and each comparison may be as long as two strings. So it is
- * left to what is sure to be quick. Numbers are sorted here: which of two equal ones comes first does not
- * matter. */
+/* table.sort. Lua's own can't be interrupted unless it compares with Lua code, which the hook sees; it takes
+ * quadratic time at worst, and each comparison may be as long as two strings. So it is used only where it is
+ * certain to be quick. Numbers are sorted here: which of two equal ones comes first does not matter. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdlib.h>
 
 #include "script/lua_libs.h"
 
-#define NUMBERS_MAX (1u << 22)      /* what is sorted at once */
-#define QUICK_BYTES (256ull << 20)  /* so many may be compared without a look at the clock … */
-#define STEP_BYTES (1u << 20)       /* … and so many between two looks */
-#define COMPARISON 16               /* what one counts for beside the bytes */
+#define NUMBERS_MAX (1u << 22)      /* sorted at once */
+#define QUICK_BYTES (256ull << 20)  /* this much may be compared without checking the clock … */
+#define STEP_BYTES (1u << 20)       /* … and this much between two checks */
+#define COMPARISON 16               /* the cost of one, in addition to its bytes */
 
 struct contents {
     size_t n, longest;              /* strings: bytes of the longest one */
-    bool numbers, simple;           /* nothing but numbers; nothing but those and strings */
+    bool numbers, simple;           /* only numbers; only numbers and strings */
 };
 
 static struct contents look_through(lua_State *L)
@@ -54,7 +53,7 @@ static void sort_numbers(lua_State *L, size_t n)
     }
 }
 
-/* Upvalues: a function, or nil; what has been compared since the hook was called. */
+/* Upvalues: a function, or nil; the work since the hook was last called. */
 static int compare_watched(lua_State *L)
 {
     size_t done = (size_t)lua_tointeger(L, lua_upvalueindex(2)) + COMPARISON;

@@ -1,5 +1,5 @@
-/* string.find, match, gmatch, gsub and rep, as Lua 5.1 has them. Its own can't be interrupted, and take as
- * long as a pattern, or a number of repeats, makes them. */
+/* string.find, match, gmatch, gsub and rep, as in Lua 5.1. Lua's own can't be interrupted, and take as long
+ * as a pattern, or a number of repeats, makes them. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* -- find, match ----------------------------------------------------------------------------------- */
 
-/* Where to begin: from the argument at index, which may count from the end. */
+/* Where to begin: the argument at index, which may count from the end. */
 static size_t search_start(lua_State *L, int index, size_t n)
 {
     ptrdiff_t at = luaL_optinteger(L, index, 1);
@@ -27,9 +27,9 @@ static int push_range(lua_State *L, const char *subject, const char *s, const ch
     return 2;
 }
 
-#define TRIES 64 /* of places where the first byte fits, before it pays to prepare for a search */
+#define TRIES 64 /* positions where the first byte fits, before preparing a search pays */
 
-/* memchr is many times as fast as memmem, which is linear whatever it is given. */
+/* memchr is many times as fast as memmem, which is linear for any input. */
 static const char *find_text(const char *s, size_t n, bytes text)
 {
     for (u32 i = 0; i < TRIES && text.n <= n; i++) {
@@ -77,7 +77,7 @@ static int string_match(lua_State *L) { return search(L, false); }
 
 /* -- gmatch ---------------------------------------------------------------------------------------- */
 
-/* Upvalues: subject, pattern, where to go on. */
+/* Upvalues: subject, pattern, where to continue. */
 static int next_match(lua_State *L)
 {
     size_t n;
@@ -88,7 +88,7 @@ static int next_match(lua_State *L)
     for (const char *s = subject + lua_tointeger(L, lua_upvalueindex(3)), *e; s <= m.end; s++) {
         m.captures = 0;
         if (!(e = match_at(&m, s, p))) continue;
-        lua_pushinteger(L, e - subject + (e == s)); /* an empty one is not found again */
+        lua_pushinteger(L, e - subject + (e == s)); /* an empty match is not found again */
         lua_replace(L, lua_upvalueindex(3));
         return match_push_all(&m, s, e);
     }
@@ -117,7 +117,7 @@ static void append_template(struct match *m, struct lua_out *out, const char *s,
             lua_out_char(out, text.p[i]);
             continue;
         }
-        char c = text.p[++i]; /* at the very end it is the zero behind the text */
+        char c = text.p[++i]; /* at the very end it is the zero byte after the text */
         if (c < '0' || c > '9') {
             lua_out_char(out, c);
         } else if (c == '0') {
@@ -132,7 +132,7 @@ static void append_template(struct match *m, struct lua_out *out, const char *s,
     }
 }
 
-/* What a function or a table at index 3 has for the match; false or nil leave it as it is. */
+/* Appends the result of the function or table at index 3 for the match; false or nil keep the match. */
 static void append_result(struct match *m, struct lua_out *out, const char *s, const char *e)
 {
     lua_State *L = m->L;
@@ -202,7 +202,7 @@ static int string_rep(lua_State *L)
     if (__builtin_mul_overflow(n, (size_t)times, &whole)) return luaL_error(L, "not enough memory");
     char *out = lua_newuserdata(L, whole);
     memcpy(out, s, n);
-    for (size_t have = n; have < whole;) { /* what is there, once more */
+    for (size_t have = n; have < whole;) { /* doubles what is there */
         size_t more = MIN(have, whole - have);
         memcpy(out + have, out, more);
         have += more;

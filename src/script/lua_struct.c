@@ -40,7 +40,7 @@ static int number(struct format *f, int missing)
     return n;
 }
 
-/* How many bytes an option takes; 0 for those that have none, or none of their own. */
+/* The size of an option in bytes; 0 for those that have none, or none of their own. */
 static size_t lua_struct_size_of(struct format *f, char option)
 {
     switch (option) {
@@ -58,7 +58,7 @@ static size_t lua_struct_size_of(struct format *f, char option)
     }
 }
 
-/* Zeros before something of this size. */
+/* Zero bytes before something of this size. */
 static size_t padding(const struct format *f, char option, size_t size, size_t at)
 {
     size_t to = MIN(size, (size_t)f->align);
@@ -85,7 +85,7 @@ static void control(struct format *f, char option)
 
 /* -- packing ----------------------------------------------------------------------------------- */
 
-/* Integers wrap around; what no integer can be is what x86 makes of it. */
+/* Integers wrap around; values out of range are converted as x86 does. */
 static u64 integer_of(double n)
 {
     if (n < 0) return n >= -0x1p63 ? (u64)(i64)n : (u64)1 << 63;
@@ -123,7 +123,7 @@ static int struct_pack(lua_State *L)
 {
     struct format f = format_of(L);
     int arg = 2;
-    lua_pushnil(L); /* what those find who ask for more than there is */
+    lua_pushnil(L); /* for reads past the last argument */
     struct lua_out o;
     lua_out_begin(&o, L);
     while (*f.at != '\0') {
@@ -153,7 +153,7 @@ static u64 get_integer(const struct format *f, const char *p, size_t size)
     return value;
 }
 
-/* Of integers wider than eight bytes the low ones count, and the sign is where Redis's shift ends up. */
+/* Of integers wider than eight bytes the low ones count, and the sign is where Redis's shift puts it. */
 static i64 with_sign(u64 value, size_t size)
 {
     u64 mask = ~(u64)0 << ((size * 8 - 1) & 63);
@@ -180,7 +180,7 @@ static void need(lua_State *L, const struct data *d, size_t size)
     luaL_argcheck(L, size <= d->n && d->at <= d->n - size, 2, "data string too short");
 }
 
-/* c0: the number just read says how long it is, and gives way to it. */
+/* c0: the number just read is the length, and is replaced by the string. */
 static size_t size_read(lua_State *L, int results)
 {
     if (results == 0 || !lua_isnumber(L, -1)) luaL_error(L, "format 'c0' needs a previous size");

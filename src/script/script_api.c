@@ -1,8 +1,8 @@
-/* redis.*: what a script may ask of the server.
+/* redis.*: the functions a script can call.
  *
  * redis.call runs a command within the script's own: at the same time, into the same journal record, with the
- * session of the client that runs the script. Lua errors leave these functions by longjmp: whatever they need
- * longer than a moment belongs to the vm. */
+ * session of the client that runs the script. Lua errors leave these functions by longjmp: whatever they
+ * allocate belongs to the vm. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -15,9 +15,9 @@
 #include "script/script_replay.h"
 #include "script/script_vm.h"
 
-#define VERSION "7.4.0" /* what INFO tells clients, too */
+#define VERSION "7.4.0" /* the same as in INFO */
 #define VERSION_NUM 0x00070400
-#define NUMBER_LEN 64 /* room for any number of Lua's as an argument */
+#define NUMBER_LEN 64 /* room for any Lua number as an argument */
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
@@ -48,9 +48,9 @@ static int script_api_fail(lua_State *L, const char *text)
 
 /* -- commands ---------------------------------------------------------------------------------- */
 
-/* The arguments on the stack as those of a command; NULL: the text of an error is in *error. Slices into
- * strings hold as long as these are on the stack, numbers lie in vm->words, and so do the slices themselves:
- * as often as not there are too many for C's stack. */
+/* The arguments on the stack as those of a command; NULL: the text of an error is in *error. Slices of
+ * strings are valid while these are on the stack; numbers are in vm->words, and so are the slices themselves,
+ * because there may be too many for C's stack. */
 static bytes *take_args(lua_State *L, struct script_vm *vm, const char **error)
 {
     int argc = lua_gettop(L);
@@ -93,13 +93,13 @@ static const char *denial(struct script_vm *vm, const struct request *q, const s
     return vm->denial.p;
 }
 
-/* Commands that are not for scripts, but that tests call from them. */
+/* Commands that scripts may not call, except in tests. */
 static bool is_for_tests(const struct command *cmd)
 {
     return cmd->run == cmd_debug || strncmp(cmd->name, "client|", strlen("client|")) == 0;
 }
 
-/* Why the command may not run in this script, or NULL; in Redis's order. What has written once, goes on:
+/* Why the command may not run in this script, or NULL; in Redis's order. A script that has written continues:
  * only the storage may refuse it then. */
 static const char *script_api_refusal(struct script_run *run, const struct request *q,
                                       const struct command *cmd)
@@ -122,7 +122,7 @@ static const char *script_api_refusal(struct script_run *run, const struct reque
     return route_script_call(run->c->region, &run->slot, run->any_slot, cmd, q->argc, q->argv);
 }
 
-/* It is counted as that of a client would be. */
+/* Counted like an error of a client's command. */
 static void script_api_refuse(struct node *n, const struct request *q, const struct command *cmd,
                               const char *why)
 {
@@ -131,7 +131,7 @@ static void script_api_refuse(struct node *n, const struct request *q, const str
     if (n->on_nested) n->on_nested(n->owner, q, &o);
 }
 
-/* Runs the command, if it may; its reply is in vm->reply. */
+/* Runs the command, if it is allowed; its reply is in vm->reply. */
 static void run_command(struct script_run *run, int argc, bytes *argv)
 {
     struct script_vm *vm = run->vm;
@@ -164,7 +164,7 @@ static int call_command(lua_State *L, bool raise)
     }
     run_command(run, lua_gettop(L), argv);
     bool sorts = UNLIKELY(run->vm->node->replays_script) && script_replay_sorts(argv[0]);
-    lua_settop(L, 0); /* the reply may need the room; argv is void from here */
+    lua_settop(L, 0); /* the reply may need the room; argv is invalid from here on */
     bytes resp = buf_bytes(&run->vm->reply);
     bool failed = resp.n && resp.p[0] == '-';
     script_push_reply(L, resp);
@@ -192,7 +192,7 @@ static int api_acl_check_cmd(lua_State *L)
     return 1;
 }
 
-/* -- replies that are made up ------------------------------------------------------------------ */
+/* -- made-up replies ------------------------------------------------------------------------- */
 
 /* {field = text} of the one string that is given. */
 static int tagged(lua_State *L, const char *field)
@@ -207,7 +207,7 @@ static int tagged(lua_State *L, const char *field)
     return 1;
 }
 
-/* A text without a code gets one. */
+/* A text without an error code gets one. */
 static int api_error_reply(lua_State *L)
 {
     size_t n;
@@ -224,7 +224,7 @@ static int api_status_reply(lua_State *L) { return tagged(L, "ok"); }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
 
-#define SHA1_LONG 65536 /* bytes that take long enough to look at the clock */
+#define SHA1_LONG 65536 /* inputs of this size count as work */
 
 static int api_sha1hex(lua_State *L)
 {
@@ -272,7 +272,7 @@ static int api_setresp(lua_State *L)
     return 0;
 }
 
-/* Every effect goes everywhere: a replica that is not told of a write would be no copy any more. */
+/* Every effect is replicated: a replica that misses a write would no longer be a copy. */
 static int api_set_repl(lua_State *L)
 {
     if (lua_gettop(L) != 1) return script_api_fail(L, "redis.set_repl() requires two arguments.");

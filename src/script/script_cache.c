@@ -1,22 +1,22 @@
-/* EVAL's interpreter, and the scripts that are compiled in it by the SHA1 of their text. The cache is two
- * tables of the interpreter's registry: the compiled functions, and what we know of each.
+/* EVAL's interpreter, and the scripts compiled in it, by the SHA1 of their text. The cache is two tables in
+ * the interpreter's registry: the compiled functions, and an entry for each.
  *
  * Clients that put values into the text of their scripts would fill it without end. So scripts that only EVAL
- * has brought are in a list by their last use, and the oldest makes room for a new one. */
+ * has brought are in an LRU list, and the oldest is evicted for a new one. */
 #include "script/script_cache.h"
 
 #include "base/alloc.h"
 #include "base/sha1.h"
 
-static const char FUNCTIONS, ENTRIES; /* keys of the registry, by their addresses */
+static const char FUNCTIONS, ENTRIES; /* registry keys, by their addresses */
 
 struct script_entry {
     char sha[SCRIPT_SHA + 1];
-    bool passing;                        /* it may be evicted, and is in the list of those */
+    bool passing;                        /* it may be evicted, and is in the LRU list */
     u32 flags;
     u64 memory;
-    struct script_entry *older, *newer;  /* passing */
-    struct script_entry *before, *after; /* of all */
+    struct script_entry *older, *newer;  /* in the LRU list */
+    struct script_entry *before, *after; /* in the list of all */
 };
 
 static void push_table(lua_State *L, const char *key)
@@ -61,7 +61,7 @@ void script_sha(bytes source, char sha[SCRIPT_SHA + 1])
     sha1_hex(digest, sha);
 }
 
-/* -- the list of those that may go ---------------------------------------------------------------- */
+/* -- the LRU list ---------------------------------------------------------------------------- */
 
 static void enlist(struct scripts *s, struct script_entry *e)
 {
@@ -155,7 +155,7 @@ static bool take_flags(bytes list, u32 *flags, struct reply *out)
         *flags |= flag;
         if (!comma) break;
         list = bytes_of(comma + 1, list.n - name.n - 1);
-        if (!list.n) { /* a comma at the end is followed by a flag of no name */
+        if (!list.n) { /* a comma at the end is followed by a flag with an empty name */
             reply_error(out, "ERR Unexpected flag in script shebang: ");
             return false;
         }
@@ -194,7 +194,7 @@ bool script_shebang(bytes *source, u32 *flags, struct reply *out)
 
 #define COMPILE_MS 1000
 
-/* What a primary sent, or a file holds, was compiled elsewhere in time. */
+/* A script from a primary or a file was compiled in time elsewhere: no limit. */
 static u32 compile_limit_ms(const struct ctx *c)
 {
     return ctx_node(c)->loading || expiry_follows(c->region->mode) ? 0 : COMPILE_MS;

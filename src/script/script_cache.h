@@ -8,15 +8,15 @@
 
 void script_sha(bytes source, char sha[SCRIPT_SHA + 1]);
 
-/* The script of that name (lower case) is pushed onto the interpreter's stack; false: it is not there. */
+/* Pushes the script of that name (lower case) onto the interpreter's stack; false: it is not cached. */
 NODISCARD bool scripts_push(struct scripts *s, const char *sha, u32 *flags);
 
 /* "#!lua flags=a,b": its flags; *source becomes what follows, line break included, so that lines keep their
  * numbers. False: an error was replied. */
 NODISCARD bool script_shebang(bytes *source, u32 *flags, struct reply *out);
 
-/* Compiles one that is not there yet, and pushes it likewise; false: an error was replied. `stays`: it came
- * by SCRIPT LOAD, whose caller counts on it. Of others, the last SCRIPTS_PASSING are kept. */
+/* Compiles a script that is not cached, and pushes it likewise; false: an error was replied. `stays`: SCRIPT
+ * LOAD brought it, so it is never evicted. Of others, the last SCRIPTS_PASSING are kept. */
 #define SCRIPTS_PASSING 500
 NODISCARD bool scripts_add(struct scripts *s, const struct ctx *c, bytes source, const char *sha, bool stays,
                            u32 *flags);

@@ -25,7 +25,7 @@ static bool take_keys(struct ctx *c, struct script_call *call)
     return true;
 }
 
-/* A script's name as it is filed, in lower case; none at all if it can't be one. */
+/* A script's name in lower case; empty if it can't be one. */
 static void take_sha(bytes given, char sha[SCRIPT_SHA + 1])
 {
     sha[0] = sha[SCRIPT_SHA] = '\0';
@@ -41,7 +41,7 @@ static void eval(struct ctx *c, bool by_sha, bool ro)
     script_announce(c);
     if (by_sha) take_sha(c->argv[1], sha);
     else script_sha(c->argv[1], sha);
-    if (sha[0] && !take_keys(c, &call)) return; /* before the script is looked for, as in Redis */
+    if (sha[0] && !take_keys(c, &call)) return; /* before the script is looked up, as in Redis */
     if (!scripts_push(s, sha, &call.flags)) {
         if (by_sha) reply_error(c->out, "NOSCRIPT No matching script. Please use EVAL.");
         if (by_sha || !scripts_add(s, c, c->argv[1], sha, false, &call.flags)) return;

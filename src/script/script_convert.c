@@ -1,7 +1,7 @@
-/* Values of Lua as replies, and replies as values of Lua: Redis's rules for both directions.
+/* Converts Lua values to replies and back, by Redis's rules.
  *
- * What a script returns is walked raw, without metatables, as deep as Lua's stack reaches; deeper there is
- * an error in the place of the value. */
+ * A script's result is walked raw, without metatables, as deep as Lua's stack reaches; a value nested deeper
+ * is replaced by an error. */
 #include <math.h>
 
 #include "script/script_vm.h"
@@ -10,7 +10,7 @@
 
 /* -- Lua to RESP ------------------------------------------------------------------------------- */
 
-/* The field of the table on top is pushed if it has this type. */
+/* Pushes the field of the table on top, if it has this type. */
 static bool push_field(lua_State *L, const char *name, int type)
 {
     lua_pushstring(L, name);
@@ -20,7 +20,7 @@ static bool push_field(lua_State *L, const char *name, int type)
     return false;
 }
 
-/* A line of the reply: the text with its line breaks as spaces. */
+/* A line of the reply: the text with its line breaks replaced by spaces. */
 static void convert_append_line(struct reply *out, const char *before, bytes text)
 {
     buf_append_str(out->out, before);
@@ -63,7 +63,7 @@ static void reply_big(struct reply *out, bytes digits)
     buf_release(&text);
 }
 
-/* Scripts may compute what no command replies, and Redis shows its sign. */
+/* Scripts may return numbers that no command replies (-nan); Redis shows their sign. */
 static void reply_number(struct reply *out, double v)
 {
     if (LIKELY(!isnan(v))) reply_double(out, v);
@@ -99,7 +99,7 @@ static bool reply_verbatim_table(lua_State *L, struct reply *out)
     return true;
 }
 
-/* A table that stands for a type of reply: one of its fields says which. The order is Redis's. */
+/* A table that represents a type of reply: one of its fields says which. The order is Redis's. */
 static bool reply_special(lua_State *L, struct reply *out)
 {
     bool done = true;
@@ -159,7 +159,7 @@ void script_reply(lua_State *L, struct reply *out)
 
 /* -- RESP to Lua ------------------------------------------------------------------------------- */
 
-/* The rest of the line, and what follows it. Our own replies are well-formed. */
+/* Takes the rest of the line. Our own replies are well-formed. */
 static bytes take_line(bytes *in)
 {
     const char *end = memchr(in->p, '\r', in->n);
@@ -204,7 +204,7 @@ static void push_keyed(lua_State *L, bytes *in, i64 n, const char *tag, bool val
         push_one(L, in);
         if (values) push_one(L, in);
         else lua_pushboolean(L, 1);
-        if (lua_isnil(L, -2)) lua_pop(L, 2); /* nothing can be filed under nothing */
+        if (lua_isnil(L, -2)) lua_pop(L, 2); /* nil can't be a key */
         else lua_rawset(L, -3);
     }
     lua_setfield(L, -2, tag);
@@ -224,7 +224,7 @@ static void push_verbatim(lua_State *L, bytes b)
 static void push_error_reply(lua_State *L, bytes text)
 {
     push_tagged(L, "err", text);
-    lua_pushboolean(L, 1); /* the command that failed has been counted */
+    lua_pushboolean(L, 1); /* the failed command has been counted */
     lua_setfield(L, -2, COUNTED);
 }
 
@@ -232,13 +232,13 @@ static void push_double(lua_State *L, bytes text)
 {
     double v = 0;
     /* cppcheck-suppress duplicateExpression ; a NaN */
-    if (!num_parse_double(text, &v)) v = 0.0 / 0.0; /* all that it refuses of our own writing */
+    if (!num_parse_double(text, &v)) v = 0.0 / 0.0; /* the only thing it refuses in our own output */
     lua_createtable(L, 0, 1);
     lua_pushnumber(L, v);
     lua_setfield(L, -2, "double");
 }
 
-/* Scripts hear of no attributes: the reply they belong to follows. */
+/* Attributes are skipped: the reply they belong to follows. */
 static void push_without_attributes(lua_State *L, bytes *in, i64 pairs)
 {
     for (i64 i = 0; i < 2 * pairs; i++) {
@@ -248,7 +248,7 @@ static void push_without_attributes(lua_State *L, bytes *in, i64 pairs)
     push_one(L, in);
 }
 
-/* What begins with a count; -1 is RESP2's null. */
+/* A type that begins with a count; -1 is RESP2's null. */
 static void push_counted(lua_State *L, char type, i64 n, bytes *in)
 {
     if (n < 0) {
@@ -292,5 +292,5 @@ static void push_one(lua_State *L, bytes *in)
 void script_push_reply(lua_State *L, bytes resp)
 {
     if (resp.n) push_one(L, &resp);
-    else lua_pushboolean(L, 0); /* a command that answers nothing */
+    else lua_pushboolean(L, 0); /* a command without a reply */
 }

@@ -2,9 +2,9 @@
  *
  * A hook is called every SCRIPT_STEP instructions, or more often (script_step). Once a script has run for
  * longer than busy_after_ms, the hook lets the owner serve other clients, which get -BUSY or may kill the
- * script. One that is killed raises an error here, and again at each further line if it catches that. It
- * can't be killed once it has written: half of what it does would stay. The owner looks for signals from the
- * beginning on, and may stop it. */
+ * script. A killed script gets an error here, and again at each further line if it catches that. It can't be
+ * killed once it has written: half of its changes would stay. The owner checks for signals from the beginning
+ * on, and may stop it. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -21,8 +21,7 @@ static const char *kill_command(const struct script_run *run)
 
 #define SCRIPT_STEP_CUT 100
 
-/* Raises the error in whatever runs, from now on at each line; and so in the script itself, if that was one
- * of its coroutines. */
+/* Raises the error in the running coroutine, from now on at each line; and then in the script itself. */
 static void cut_off(lua_State *L, const char *text)
 {
     lua_sethook(L, script_hook, LUA_MASKLINE | LUA_MASKCOUNT, SCRIPT_STEP_CUT);
@@ -61,7 +60,7 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
     struct script_run *run = vm->run;
     struct node *n = vm->node;
     script_watch(L);
-    if (!run) return; /* a coroutine that outlived its script is nobody's any more */
+    if (!run) return; /* a coroutine that outlived its script */
     i64 elapsed_us = n->host.now_us(n->owner) - run->start_us;
     run->too_long |= run->limit_us && elapsed_us > run->limit_us;
     if (run->too_long) cut_off(L, "FUNCTION LOAD timeout");
@@ -80,10 +79,10 @@ void script_hook(lua_State *L, lua_Debug *ar UNUSED)
 const char *script_end_text(const struct script_run *run)
 {
     if (run->stopped) return "the server is shutting down";
-    return run->killed ? "Script killed by user with SCRIPT KILL..." : NULL; /* functions, too, as Redis */
+    return run->killed ? "Script killed by user with SCRIPT KILL..." : NULL; /* functions, too, as in Redis */
 }
 
-#define TIME_MOVES_AFTER_MS 5000 /* where there is no threshold */
+#define TIME_MOVES_AFTER_MS 5000 /* if there is no threshold */
 
 bool script_takes_long(const struct node *n)
 {
@@ -92,8 +91,8 @@ bool script_takes_long(const struct node *n)
     return n->host.now_us(n->owner) - n->script->start_us >= after_ms * 1000;
 }
 
-/* What a script had done when the server's end stopped it is not to be kept: half of it would be. What is in
- * memory only is lost with it. */
+/* When the server's end stopped a script, its changes must not be kept, because they are half done. In-memory
+ * data is lost anyway. */
 void script_end_busy(struct script_run *run)
 {
     struct region *r = run->c->region;

@@ -1,10 +1,10 @@
-/* Scripts as a file or a primary holds them: Redis up to version 6 may write the EVAL itself where later
- * versions write its effects. Such a script ran under rules that make it give the same result anywhere, so it
- * runs under the same rules here:
+/* Scripts in a file or from a primary: Redis up to version 6 may write the EVAL itself where later versions
+ * write its effects. Such a script ran under rules that make its result the same everywhere, so it runs under
+ * the same rules here:
  *
  *   - math.random starts from Redis's fixed seed,
- *   - replies without an order of their own (SMEMBERS, HKEYS …) reach the script sorted,
- *   - nothing that limits clients limits it: role, loading, memory, time.
+ *   - replies without an order of their own (SMEMBERS, HKEYS …) are sorted for the script,
+ *   - the limits of clients don't apply to it: role, loading, memory, time.
  *
  * SCRIPT LOAD and SCRIPT FLUSH are written, too, because an EVALSHA may follow. */
 #ifndef MAYFLY_SCRIPT_SCRIPT_REPLAY_H
@@ -12,7 +12,7 @@
 
 #include "script/script.h"
 
-#define SCRIPT_REPLAY_RANDOM 0x330E /* what srand48(0) makes of the generator */
+#define SCRIPT_REPLAY_RANDOM 0x330E /* the generator's state after srand48(0) */
 
 /* EVAL, EVALSHA, SCRIPT LOAD, SCRIPT FLUSH. */
 bool script_is_replayed(const struct command *cmd);

@@ -1,5 +1,5 @@
-/* Running a compiled function as a script: what it may do by its flags, its keys and arguments, its result
- * or its error as a reply. */
+/* Runs a compiled function as a script: what its flags permit, its keys and arguments, its result or error as
+ * a reply. */
 #include "base/alloc.h"
 #include "exec/route.h"
 #include "script/script_replay.h"
@@ -31,9 +31,9 @@ const char *script_flag_name(u32 flags, u32 at)
 
 /* -- before it runs ---------------------------------------------------------------------------- */
 
-/* A script that may write is refused where a command that writes would be. As a client's own request it is
- * told so in the words any command is; within a transaction, where no command is looked at again, in those
- * for scripts. */
+/* A script that may write is refused where a command that writes would be. A client's own request gets the
+ * error of any command; within a transaction, where commands are not checked again, it gets the one for
+ * scripts. */
 static const char *write_refusal(const struct node *n, const struct ctx *c)
 {
     bool direct = c->may_wait;
@@ -59,7 +59,7 @@ static const char *stale_refusal(const struct ctx *c, const struct script_call *
 }
 
 /* Why the script may not run, as the text of an error, or NULL, in Redis's order. One without a shebang may
- * begin, and is asked again at each of its commands. */
+ * begin, and is checked again at each of its commands. */
 static const char *script_run_refusal(const struct ctx *c, const struct script_call *call)
 {
     const struct node *n = ctx_node(c);
@@ -82,7 +82,7 @@ static void push_strings(lua_State *L, const bytes *v, int n)
     }
 }
 
-/* As globals for EVAL, as arguments for functions; returns how many of these there are. */
+/* As globals for EVAL, as arguments for functions; returns the number of arguments. */
 static int push_input(lua_State *L, const struct script_call *call)
 {
     if (!call->is_function) script_push_real_globals(L);
@@ -97,7 +97,7 @@ static int push_input(lua_State *L, const struct script_call *call)
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
-/* Where it was raised: the innermost function that is not C's own. */
+/* Records where the error was raised: the innermost Lua function. */
 static void note_place(lua_State *L)
 {
     lua_Debug at;
@@ -112,7 +112,7 @@ static void note_place(lua_State *L)
     lua_rawset(L, -3);
 }
 
-/* Makes a table of whatever was raised, and notes where. */
+/* Makes a table of any error, and records where it was raised. */
 static int handle_error(lua_State *L)
 {
     if (!lua_istable(L, 1)) {
@@ -134,7 +134,7 @@ static const char *field_text(lua_State *L, int index, const char *name)
 {
     lua_pushstring(L, name);
     lua_rawget(L, index);
-    return lua_tostring(L, -1); /* it stays on the stack, so that the text does */
+    return lua_tostring(L, -1); /* it stays on the stack, so that the text stays valid */
 }
 
 bytes script_error_text(lua_State *L, int index)
@@ -155,7 +155,7 @@ static void reply_failure(lua_State *L, const struct script_run *run, struct rep
 {
     int at = lua_gettop(L);
     const char *ended = script_end_text(run);
-    if (ended && !lua_istable(L, at)) { /* where there was no room for it (C stack overflow) */
+    if (ended && !lua_istable(L, at)) { /* if there was no room for it (C stack overflow) */
         reply_errorf(out, "ERR %s script: %s", ended, run->name);
         return;
     }
@@ -175,7 +175,7 @@ static void reply_failure(lua_State *L, const struct script_run *run, struct rep
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* What user code may make of the interpreter's memory. */
+/* The most memory that user code may make the interpreter use. */
 static size_t memory_ceiling(const struct script_vm *vm)
 {
     u64 limit = vm->node->host.memory;
@@ -203,10 +203,10 @@ int script_guarded(struct script_run *run, int args)
     return rc;
 }
 
-#define RUNS_PER_STEP 50 /* of the collector, so that an idle interpreter gets rid of its garbage: Redis's */
+#define RUNS_PER_STEP 50 /* runs per step of the collector, so that garbage is freed: Redis's */
 
-/* What a run leaves behind is not to count for the next one: beyond that, and as much again as there was
- * without it, it is collected at once. */
+/* A run's garbage must not count for the next one: more than this, and more than the interpreter used before,
+ * is collected at once. */
 #define GARBAGE_MAX (4u << 20)
 
 static void tidy_up(struct script_vm *vm)
@@ -283,7 +283,7 @@ bool script_compile(struct script_vm *vm, bytes source, const char *chunk, u32 l
     const struct script_host *host = &vm->node->host;
     if (limit_ms && host->cpu_us)
         vm->compile_until_us = host->cpu_us(vm->node->owner) + (i64)limit_ms * 1000;
-    vm->ceiling = memory_ceiling(vm); /* lua_load lets no error out */
+    vm->ceiling = memory_ceiling(vm); /* lua_load raises no error */
     int rc = script_load_text(vm->L, source, chunk);
     vm->ceiling = 0;
     vm->compile_until_us = 0;

@@ -1,6 +1,6 @@
-/* Lua's own functions, where they would show what is behind a read-only table, change it, or let a script do
- * what it may not: run bytecode, draw from the process's random numbers, leave the collector switched off.
- * To ordinary tables they do what Lua's do, with its error messages. */
+/* Replacements for those of Lua's own functions that would show or change what is behind a read-only table,
+ * or let a script do what it may not: run bytecode, use the process's random numbers, leave the collector
+ * off. For ordinary tables they do what Lua's do, with its error messages. */
 #include <limits.h>
 #include <math.h>
 
@@ -9,13 +9,13 @@
 
 static int sandbox_refuse(lua_State *L)
 {
-    lua_pushliteral(L, SCRIPT_READONLY); /* without a position: so says Redis of what C functions did */
+    lua_pushliteral(L, SCRIPT_READONLY); /* without a position, as Redis reports it for C functions */
     return lua_error(L);
 }
 
 /* -- walking, and looking past metatables ------------------------------------------------------ */
 
-/* Puts the table itself in the place of a stand-in, for a function that keeps it to itself. */
+/* Replaces a proxy by its table, for a function that does not pass it on. */
 static void see_through(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -98,7 +98,7 @@ static int sandbox_insert(lua_State *L)
     return 0;
 }
 
-/* Lua's own counts in an int that may overflow, and then writes beyond its stack. */
+/* Lua's own counts in an int that may overflow, and then writes past its stack. */
 static int sandbox_unpack(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -110,19 +110,19 @@ static int sandbox_unpack(lua_State *L)
     return (int)n;
 }
 
-/* A script that is being ended catches no error any more: this one is on top. */
+/* A script that is being ended can't catch errors any more: this one is on top. */
 static void raise_if_ended(lua_State *L)
 {
     if (script_is_ended(script_vm_of(L)->run)) lua_error(L);
 }
 
-/* Errors that are tables go to whom Lua's own pcall is called by as their text, as in Redis. */
+/* pcall returns errors that are tables as their text, as in Redis. */
 static int sandbox_pcall(lua_State *L)
 {
     int args = lua_gettop(L);
     lua_pushboolean(L, 1);
     lua_insert(L, 1);
-    if (!args) { /* Redis's words, for a call of nothing */
+    if (!args) { /* Redis's text for a call without arguments */
         lua_pushboolean(L, 0);
         lua_pushliteral(L, "attempt to call a boolean value");
         return 2;
@@ -139,8 +139,8 @@ static int sandbox_pcall(lua_State *L)
     return 2;
 }
 
-/* The upvalue is what xpcall was given to handle errors. No hook watches over it while it handles one that a
- * hook has raised: so it is left out when the script is being ended. */
+/* The upvalue is xpcall's error handler. No hook runs while it handles an error that a hook has raised: so it
+ * is not called when the script is being ended. */
 static int handle_unless_ended(lua_State *L)
 {
     if (script_is_ended(script_vm_of(L)->run)) return 1;
@@ -181,20 +181,19 @@ static int sandbox_collectgarbage(lua_State *L)
 
 /* -- text that becomes code -------------------------------------------------------------------- */
 
-/* Bytes that the parser gets at a time: it may take long, and is ended between two of them. */
+/* Bytes that the parser gets at a time: it may take long, and can be ended between two chunks. */
 #define PIECE 4096
 
-/* Behind a space it is no bytecode any more, but a character that nothing begins with. */
+/* With a space in front, bytecode is a syntax error. */
 struct text_reader {
     lua_Reader reader;
     void *arg;
-    bytes left; /* of what the reader gave last */
+    bytes left; /* rest of what the reader returned last */
     bool begun;
 };
 
-/* Jumps are kept in lists that the parser walks from their beginning for each that is added, so that the time
- * it takes may be quadratic. The limit is CPU time: on a busy machine an ordinary script has as much as on an
- * idle one. */
+/* The parser keeps jumps in lists that it walks from the start for each one added, so it may take quadratic
+ * time. The limit is CPU time: on a busy machine an ordinary script gets as much as on an idle one. */
 static void end_if_too_long(lua_State *L)
 {
     const struct script_vm *vm = script_vm_of(L);
@@ -260,7 +259,7 @@ static int sandbox_loadstring(lua_State *L)
     return sandbox_loaded(L, script_load_text(L, bytes_of(text, n), luaL_optstring(L, 2, text)));
 }
 
-/* What the function at index 1 returned last stays at index 3 until the parser has read it. */
+/* The last result of the function at index 1 stays at index 3 until the parser has read it. */
 static const char *read_from_function(lua_State *L, void *arg UNUSED, size_t *n)
 {
     luaL_checkstack(L, 2, "too many nested functions");
@@ -273,8 +272,8 @@ static const char *read_from_function(lua_State *L, void *arg UNUSED, size_t *n)
     return lua_tolstring(L, 3, n);
 }
 
-/* The parser holds the chunk's name where the collector does not see it, and may call the function once more
- * before it has a better place for it: so the name, up to its first zero, stays on the stack. */
+/* The parser keeps the chunk's name where the collector does not see it, and may call the function again
+ * before it is stored safely: so the name, up to its first zero byte, stays on the stack. */
 static int sandbox_load(lua_State *L)
 {
     const char *chunk = luaL_optstring(L, 2, "=(load)");
@@ -317,7 +316,7 @@ static int sandbox_randomseed(lua_State *L)
     return 0;
 }
 
-/* -- putting them in place --------------------------------------------------------------------- */
+/* -- installing them ------------------------------------------------------------------------- */
 
 static void replace_in(lua_State *L, const char *library, const luaL_Reg *functions)
 {

@@ -1,12 +1,11 @@
-/* The interpreter: its memory, what is in its globals, and read-only tables.
+/* The interpreter: its memory, its globals, and read-only tables.
  *
- * Debian's Lua has no read-only tables, as Redis's has. Here such a table is out of reach: user code only
- * ever holds a stand-in for it, an empty table whose metatable reads through and refuses writes. The
- * metatable is known by REAL, a key no script can make, which holds the table itself. Lua's own functions
- * that look past metatables (next, rawset, getmetatable, …) are replaced by some that know stand-ins:
- * script_sandbox.c.
+ * Debian's Lua has no read-only tables, unlike Redis's. Here user code never gets such a table, only a proxy
+ * for it: an empty table whose metatable reads through and refuses writes. The metatable is recognized by
+ * REAL, a key no script can make, which holds the table itself. Lua's own functions that look past metatables
+ * (next, rawset, getmetatable, …) are replaced by ones that know proxies: script_sandbox.c.
  *
- * The limit of memory holds only while user code runs (ceiling): what runs outside lua_pcall may not fail. */
+ * The memory limit applies only while user code runs (ceiling): what runs outside lua_pcall may not fail. */
 #include "script/script_vm.h"
 
 #include <stdlib.h>
@@ -14,7 +13,8 @@
 #include "base/alloc.h"
 #include "script/lua_libs.h"
 
-/* Keys of the registry and of metatables: their addresses count. NULL is the only such value scripts have. */
+/* Keys of the registry and of metatables: their addresses count. NULL is the only light userdata scripts
+ * have. */
 static const char REAL, VIEW, GLOBALS, STRING_VIEW;
 
 static void push_key(lua_State *L, const char *key) { lua_pushlightuserdata(L, (void *)(uintptr_t)key); }
@@ -69,10 +69,10 @@ bool script_is_frozen(lua_State *L, int index)
 
 static int refuse_write(lua_State *L) { return luaL_error(L, SCRIPT_READONLY); }
 
-/* Replaces the table on top by a stand-in for it. */
-static void stand_in(lua_State *L)
+/* Replaces the table on top by a proxy for it. */
+static void push_proxy(lua_State *L)
 {
-    lua_newtable(L);                /* real, stand-in */
+    lua_newtable(L);                /* real, proxy */
     lua_createtable(L, 0, 4);
     lua_pushvalue(L, -3);
     lua_setfield(L, -2, "__index");
@@ -81,8 +81,8 @@ static void stand_in(lua_State *L)
     push_key(L, &REAL);
     lua_pushvalue(L, -4);
     lua_rawset(L, -3);
-    if (lua_getmetatable(L, -3)) {  /* what getmetatable shows of it */
-        stand_in(L);
+    if (lua_getmetatable(L, -3)) {  /* for getmetatable */
+        push_proxy(L);
         push_key(L, &VIEW);
         lua_insert(L, -2);
         lua_rawset(L, -3);
@@ -104,7 +104,7 @@ void script_freeze(lua_State *L)
         lua_insert(L, -2);          /* table, key, key, value */
         lua_rawset(L, -4);
     }
-    stand_in(L);
+    push_proxy(L);
 }
 
 /* -- globals ----------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ static void open_library(lua_State *L, lua_CFunction open, const char *name)
     lua_call(L, 1, 0);
 }
 
-/* Without a clock, in a script of an older Redis that is replayed, there was no os.clock either. */
+/* A replayed script of an older Redis has no clock, and had no os.clock either. */
 static int processor_time(lua_State *L)
 {
     const struct node *n = script_vm_of(L)->node;
@@ -154,7 +154,7 @@ static int processor_time(lua_State *L)
     return 1;
 }
 
-/* Of the library `os` nothing but the function that measures: as in Redis 7.4. */
+/* Of the library `os` only the function that measures time, as in Redis 7.4. */
 static void open_os(lua_State *L)
 {
     lua_newtable(L);
@@ -187,18 +187,18 @@ static void open_libraries(lua_State *L)
     script_open_api(L);
 }
 
-/* What getmetatable("") shows: the metatable of strings itself has the `string` table, not its stand-in. */
+/* For getmetatable(""): the real metatable of strings has the `string` table, not its proxy. */
 static void make_string_view(lua_State *L)
 {
     push_key(L, &STRING_VIEW);
     lua_newtable(L);
     lua_getglobal(L, LUA_STRLIBNAME);
     lua_setfield(L, -2, "__index");
-    stand_in(L);
+    push_proxy(L);
     lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
-/* Everything that is in the globals becomes read-only, and then they do. */
+/* Makes everything in the globals read-only, and then the globals themselves. */
 static void close_globals(lua_State *L)
 {
     lua_pushnil(L);
@@ -221,7 +221,7 @@ static void close_globals(lua_State *L)
     lua_replace(L, LUA_GLOBALSINDEX);
 }
 
-/* Nothing calls Lua but by lua_pcall once there is user code; without it, allocation does not fail. */
+/* With user code Lua is called only by lua_pcall; without it, allocation does not fail. */
 static int panic(lua_State *L UNUSED) { abort(); }
 
 void script_vm_init(struct script_vm *vm, struct node *n)
