@@ -7,12 +7,11 @@
 #include "server/usage.h"
 
 #if MAYFLY_JEMALLOC
-/* Free pages go back to the kernel over about a second, so that a mass expiry shows in
- * the RSS (server/cron.c keeps it going). Not by jemalloc's own thread: on a busy or
- * pinned core the scheduler would let it hold the loop up for milliseconds. Bigger slabs
- * for small sizes: jemalloc never frees its descriptions of slabs, and with the default
- * of one page each they would be what a million keys leave behind. No arena for big
- * blocks: what is freed there goes back at once, on the loop (mem_start()). */
+/* Free pages are returned to the kernel over about a second, so that a mass expiry shows in the RSS
+ * (server/cron.c keeps it going). Not by jemalloc's own thread: on a busy or pinned core the scheduler would
+ * let it delay the loop for milliseconds. Bigger slabs for small sizes: jemalloc never frees its slab
+ * descriptors, and with the default of one page each they would be what remains of a million keys. No arena
+ * for big blocks: memory freed there is returned at once, on the loop (mem_start()). */
 const char *const malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:2,slab_sizes:1-256:8,"
                                 "oversize_threshold:0";
 #endif

@@ -1,5 +1,5 @@
-/* What can be done with a directive. The table of them is config_table.c; reading files and the command line
- * is in config_load.c, CONFIG in config_cmd.c. */
+/* Operations on directives. Their table is config_table.c; reading files and the command line is in
+ * config_load.c, CONFIG in config_cmd.c. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ bool config_fail(struct buf *why, const char *fmt, ...)
 
 void config_text(struct buf *b, bytes value)
 {
-    struct buf fresh = {0}; /* the value may lie in *b itself */
+    struct buf fresh = {0}; /* the value may point into *b itself */
     buf_append_bytes(&fresh, value);
     buf_append_char(&fresh, '\0');
     fresh.n--;
@@ -87,7 +87,7 @@ static bool parse_percent(bytes v, i64 *out)
     return true;
 }
 
-/* From 2^63 on it comes out below all that is allowed, as in Redis. */
+/* From 2^63 on the result is below the minimum, as in Redis. */
 static bool parse_memory(bytes v, i64 *out)
 {
     u64 n;
@@ -186,7 +186,7 @@ static bool set_value(struct config *c, const struct directive *d, u32 n, const 
     }
 }
 
-/* One argument that holds all the words, with one space between them. */
+/* One argument with all the words, separated by single spaces. */
 static bool set_split(struct config *c, const struct directive *d, bytes line, struct buf *why)
 {
     u32 n = 0;
@@ -225,7 +225,7 @@ static const char *word_of(const struct config_word *list, u32 value)
     return "";
 }
 
-/* in_file: the way one would write it rather than the way CONFIG GET shows it. */
+/* in_file: as it is written in a file, rather than as CONFIG GET shows it. */
 static void config_show(const struct config *c, const struct directive *d, bool in_file, struct buf *out)
 {
     const void *at = (const char *)c + d->at;
@@ -274,7 +274,7 @@ void config_settle(struct config *c)
     c->repl_backlog_size = MAX(c->repl_backlog_size, REPL_BACKLOG_MIN);
 }
 
-/* Defaults that are the memory engine's: data of the other is on disk already. */
+/* Defaults of the memory engine that don't apply to the other, whose data is on disk already. */
 void config_settle_engine(struct config *c)
 {
     if (c->engine != ENGINE_ROCKSDB) return;

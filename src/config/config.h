@@ -1,8 +1,7 @@
-/* The configuration: what the file, the command line and CONFIG SET can say.
+/* The configuration: from the file, the command line and CONFIG SET.
  *
- * config.def has one line per directive and is the single list of them: the
- * fields of struct config, their defaults, CONFIG GET and SET, and what CONFIG
- * REWRITE writes are all made from it. */
+ * config.def has one line per directive and is the single list of them: the fields of struct config, their
+ * defaults, CONFIG GET and SET, and CONFIG REWRITE are all generated from it. */
 #ifndef MAYFLY_CONFIG_CONFIG_H
 #define MAYFLY_CONFIG_CONFIG_H
 
@@ -41,8 +40,8 @@ struct config_user {
 };
 
 struct config {
-    /* The directives. Texts end in a NUL that does not count, so that .p can be
-     * used as a C string; it is never NULL. */
+    /* The directives. Texts end in a NUL that is not counted, so that .p can be used as a C string; it is
+     * never NULL. */
 #define BOOL(field, ...) bool field;
 #define INT(field, ...) i64 field;
 #define MEMORY(field, ...) i64 field;
@@ -64,7 +63,7 @@ struct config {
 #undef SPECIAL
 
     struct buf bind;      /* space-separated addresses; a leading '-' means "if available" */
-    struct buf dir;       /* the working directory, absolute: setting it means going there */
+    struct buf dir;       /* the working directory, absolute: setting it changes to it */
     struct buf replicaof; /* "host port"; empty: a primary */
     struct {
         struct buf name; /* empty: there is none */
@@ -89,22 +88,22 @@ struct config {
     u32 user_count;
 
     struct buf file;  /* absolute path of the configuration file; empty: none */
-    bool reading;     /* a file or the command line is being read: `save` lines add up … */
+    bool reading;     /* a file or the command line is being read: `save` lines accumulate … */
     bool save_given;  /* … from the first one on, which replaces the default */
-    bool appendonly_given; /* the file or the command line says so */
+    bool appendonly_given; /* the file or the command line has appendonly */
 };
 
 void config_init(struct config *c); /* the defaults */
 void config_release(struct config *c);
 
-/* Reads the command line as redis-server does: [FILE] [-] [--directive value …].
- * False: `why` says what is wrong, in Redis's words, with the line. */
+/* Reads the command line as redis-server does: [FILE] [-] [--directive value …]. False: `why` has Redis's
+ * text, with the line. */
 NODISCARD bool config_read_args(struct config *c, int argc, char **argv, struct buf *why);
 
 /* Whether an AOF is written: the rocksdb engine has a log of its own. */
 bool config_wants_aof(const struct config *c);
 
-/* Says in the log which of the settings have no effect with this engine. */
+/* Logs which settings have no effect with this engine. */
 void config_warn(const struct config *c, const struct log *log);
 
 /* -- one directive ------------------------------------------------------------- */
@@ -115,18 +114,18 @@ enum config_kind {
 };
 
 enum {
-    CONFIG_IMMUTABLE = 1 << 0, /* not by CONFIG SET */
+    CONFIG_IMMUTABLE = 1 << 0, /* not settable by CONFIG SET */
     CONFIG_PROTECTED = 1 << 1, /* by CONFIG SET only if enable-protected-configs allows */
     CONFIG_HIDDEN = 1 << 2,    /* CONFIG GET shows it only by its exact name */
     CONFIG_SENSITIVE = 1 << 3, /* its value stays out of the slow log */
     CONFIG_FIXED = 1 << 4,     /* known, but only the default is supported */
     CONFIG_MULTI = 1 << 5,     /* takes several words */
-    CONFIG_LISTEN = 1 << 6,    /* a change means listening anew */
-    CONFIG_FILES = 1 << 7,     /* a change means asking for more file descriptors */
-    CONFIG_TLS = 1 << 8,       /* setting it, if only to what it was, means new rules for TLS */
-    CONFIG_UNSIGNED = 1 << 9,  /* any number of 64 bits, though it is kept in an i64 */
+    CONFIG_LISTEN = 1 << 6,    /* a change requires listening again */
+    CONFIG_FILES = 1 << 7,     /* a change requires more file descriptors */
+    CONFIG_TLS = 1 << 8,       /* setting it, even to the same value, reloads TLS */
+    CONFIG_UNSIGNED = 1 << 9,  /* any 64-bit number, although it is stored in an i64 */
     CONFIG_LOADED = 1 << 10,   /* not by CONFIG SET while the data is being loaded */
-    CONFIG_AS_IT_IS = 1 << 11, /* CONFIG_IMMUTABLE, but one may set it to what it is */
+    CONFIG_AS_IT_IS = 1 << 11, /* CONFIG_IMMUTABLE, but it may be set to its current value */
 };
 
 struct config_word {
@@ -134,7 +133,7 @@ struct config_word {
     u32 value;
 };
 
-/* Why a text is not acceptable; NULL: it is. The answer is a literal. */
+/* Why a text is not valid; NULL: it is. Returns a literal. */
 typedef const char *(*config_check)(bytes value);
 
 struct directive {
@@ -156,29 +155,28 @@ const struct directive *config_at(u32 i);
 /* By name or alias, in any case; NULL: none. *by_alias may be NULL. */
 const struct directive *config_find(bytes name, bool *by_alias);
 
-/* Sets a directive from the words behind its name; a directive of several words
- * may have them all in one. False: `why` has Redis's text, and nothing changed. */
+/* Sets a directive from the words after its name; a directive of several words may have them all in one.
+ * False: `why` has Redis's text, and nothing changed. */
 NODISCARD bool config_set(struct config *c, const struct directive *d, u32 n, const bytes *words,
                           struct buf *why);
 
-/* Appends the value as CONFIG GET shows it; config_set takes it back. */
+/* Appends the value as CONFIG GET shows it; config_set accepts it. */
 void config_get(const struct config *c, const struct directive *d, struct buf *out);
 
 /* Appends the line, or lines, that state it in a file. */
 void config_lines(const struct config *c, const struct directive *d, struct buf *out);
 
-/* Brings values that may be stated but not used (hz 0) to the nearest usable one. */
+/* Changes values that may be set but not used (hz 0) to the nearest usable one. */
 void config_settle(struct config *c);
 
-/* When all is read: what was not given follows the engine. */
+/* After everything is read: defaults that depend on the engine. */
 void config_settle_engine(struct config *c);
 
-/* Whether settings that are fine each go together. False: `why` says which do not. */
+/* Whether individually valid settings are compatible. False: `why` says which are not. */
 NODISCARD bool config_agrees(const struct config *c, struct buf *why);
 
-/* Writes the current settings to c->file, keeping its comments and order; `users` are the lines that state
- * users, which take the place of the old ones. The
- * file is replaced as a whole or not at all. False: errno says why. */
+/* Writes the current settings to c->file, keeping its comments and order; `users` are the lines of users,
+ * which replace the old ones. The file is replaced as a whole or not at all. False: see errno. */
 NODISCARD bool config_rewrite(const struct config *c, bytes users, bool all); /* all: defaults, too */
 
 /* -- helpers of the config files ---------------------------------------------------- */

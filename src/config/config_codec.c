@@ -54,7 +54,7 @@ static void words_lines(const struct config *c, const struct directive *d, struc
 
 const struct config_codec codec_words = {set_words, get_text, words_lines};
 
-/* -- dir: going there is the setting, so that later relative paths and CONFIG GET agree -- */
+/* -- dir: setting it changes the directory, so that later relative paths and CONFIG GET agree --- */
 
 static bool set_dir(struct config *c, const struct directive *d UNUSED, u32 n UNUSED,
                     const bytes *w,
@@ -63,7 +63,7 @@ static bool set_dir(struct config *c, const struct directive *d UNUSED, u32 n UN
     struct buf path = {0};
     char here[4096];
     config_text(&path, w[0]);
-    /* "." is the default and must do even where nothing else would. */
+    /* "." is the default and must work everywhere. */
     bool ok = bytes_is(w[0], ".") || chdir(path.p) == 0;
     if (ok) config_text(&c->dir, bytes_str(getcwd(here, sizeof here) ? here : path.p));
     else config_fail(why, "%s", strerror(errno));
@@ -273,7 +273,7 @@ static bool set_shutdown(struct config *c, const struct directive *d, u32 n, con
 {
     u32 flags = 0;
     bytes none = BYTES_LIT("");
-    if (n == 0) n = 1, w = &none; /* which is no word either */
+    if (n == 0) n = 1, w = &none; /* an empty list of words */
     for (u32 i = 0; i < n; i++) {
         const struct config_word *word = config_word_find(shutdown_words, w[i], why);
         if (!word) return false;

@@ -20,11 +20,11 @@ extern const struct config_codec codec_words, codec_dir, codec_output_limit, cod
 /* Appends an error text; returns false, for `return config_fail(…)`. */
 bool config_fail(struct buf *why, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* Finds a word in a list, ignoring case; NULL: the text lists the words that would do. */
+/* Finds a word in a list, ignoring case; NULL: the text lists the valid words. */
 const struct config_word *config_word_find(const struct config_word *list, bytes word,
                                            struct buf *why);
 
-/* A size as one would write it: 100mb. */
+/* A size in its shortest form: 100mb. */
 void config_print_memory(struct buf *out, u64 bytes_);
 
 #endif

@@ -8,8 +8,8 @@
 
 static int letter(char c) { return c == '_' ? '-' : tolower((unsigned char)c); }
 
-/* How many letters have to be added, dropped, replaced or swapped with their neighbour to get from one name
- * to the other: optimal string alignment, row by row. */
+/* The number of letters to add, drop, replace or swap with their neighbour to get from one name to the other:
+ * optimal string alignment, row by row. */
 static u32 distance(bytes a, bytes b)
 {
     u32 rows[3][NAME_MAX_LEN + 1], *before = rows[0], *last = rows[1], *row = rows[2];
@@ -34,7 +34,7 @@ static u32 distance(bytes a, bytes b)
 const char *config_guess(bytes name)
 {
     const char *nearest = NULL;
-    u32 least = name.n < 4 ? 2 : MIN((u32)name.n / 3 + 1, 4u); /* from here on it is another word */
+    u32 least = name.n < 4 ? 2 : MIN((u32)name.n / 3 + 1, 4u); /* from this distance on it is another word */
     if (name.n > NAME_MAX_LEN) return NULL;
     for (u32 i = 0; i < config_count(); i++) {
         const char *names[] = {config_at(i)->name, config_at(i)->alias};

@@ -1,5 +1,4 @@
-/* A list, because it is empty or a handful long; without entries nothing is
- * slower than without this file. */
+/* A list, because it is empty or very short; an empty one costs nothing. */
 #include "config/rename.h"
 
 #include "base/alloc.h"
@@ -10,7 +9,7 @@ static bool same(const struct buf *name, bytes other)
     return name->n == other.n && bytes_is(other, name->p);
 }
 
-/* The renaming that gave this name, or took it away. */
+/* The renaming that introduced this name, or removed it. */
 static struct command_rename *giver(const struct config *c, bytes name)
 {
     for (u32 i = 0; name.n && i < c->rename_count; i++)
