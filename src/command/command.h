@@ -31,7 +31,7 @@ enum {
     CMD_ALLOW_BUSY = 1 << 19,
     CMD_SENTINEL_ONLY = 1 << 20, /* never set; keeps Redis's list complete */
 };
-#define CMD_OF_KEYSPACE (CMD_WRITE | CMD_READONLY | CMD_MAY_REPLICATE) /* one of them: not for replicas */
+#define CMD_OF_KEYSPACE (CMD_WRITE | CMD_READONLY | CMD_MAY_REPLICATE) /* not for replicas */
 
 /* ACL categories beyond those that follow from flags and group. */
 enum {
@@ -75,12 +75,12 @@ struct command {
     const char *tips; /* space-separated command tips; "" */
     const char *deprecated_since, *replaced_by; /* NULL if it is not deprecated */
     bool system;      /* COMMAND DOCS calls it a command for the system only */
-    u8 element;       /* argv[element] is the (first) element of its key that it asks for; 0: none */
+    u8 element;       /* argv[element] is the (first) element of its key that it reads; 0: none */
     u32 id;           /* position in the table; index of its statistics */
-    u16 first_sub, sub_count; /* a container's subcommands: so many from this id on */
+    u16 first_sub, sub_count; /* a container's subcommands: this many from this id on */
 };
 
-/* Whether it takes so many arguments, its name among them. */
+/* Whether argc arguments are allowed, the name included. */
 static inline bool command_takes(const struct command *cmd, int argc)
 {
     return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;

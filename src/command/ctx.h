@@ -11,7 +11,7 @@
 #include "keyspace/keyspace.h"
 #include "resp/reply.h"
 
-struct server; /* src/server; opaque to all other rooms */
+struct server; /* src/server; opaque to all other layers */
 struct region; /* src/exec; for the commands that run others */
 
 struct ctx {
@@ -23,21 +23,21 @@ struct ctx {
     struct keyspace *ks;
     struct engine *eng;  /* == ks->eng */
     struct server *server;
-    struct region *region; /* it runs in; ks and eng are its own */
-    u32 db;              /* the session's, for the commands that work on one */
+    struct region *region; /* the region it runs in; ks and eng belong to it */
+    u32 db;              /* the session's, for commands that work on one database */
     i64 now_ms;
     u64 seed;            /* as recorded */
     u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
     bool effects_given;  /* the command stated its effects itself */
     u64 dirty_before;    /* ks->dirty when it started */
-    bool keys_limited;   /* its user may not read every key, so not those SORT's BY and GET make up */
+    bool keys_limited;   /* its user may not read every key, so SORT's BY and GET are refused */
     bool in_script;      /* a script calls it */
-    bool keeps_nothing;  /* a read leaves nothing behind in its key, as PFCOUNT would */
-    bool may_wait;       /* its client can be left without an answer for now */
+    bool keeps_nothing;  /* a read does not change its key, as PFCOUNT otherwise would */
+    bool may_wait;       /* its client can wait for the reply */
     const bytes *ready;  /* the command waited for this key, among others, which now may have something */
-    u32 postponed; /* left by the command: nothing was answered, and it is run again when the connection is
-                    * resumed for this reason (conn_resume); only if it may wait */
-    struct waiting *waiting; /* left by ctx_wait: see waiting.h; owned by whoever runs the command */
+    u32 postponed; /* set by the command: nothing was replied, and it is run again when the connection is
+                    * resumed for this reason (conn_resume); only if may_wait */
+    struct waiting *waiting; /* set by ctx_wait: see waiting.h; owned by the caller of the command */
 };
 
 /* -- looking up ---------------------------------------------------------- */
@@ -52,14 +52,14 @@ NODISCARD err ctx_peek(struct ctx *c, bytes key, enum value_type, struct key_ref
  * WRONGTYPE replied. */
 NODISCARD bool ctx_open(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
 
-/* A new, empty collection in place of whatever the key holds: for commands that store. */
+/* A new, empty collection in place of the key's value: for commands that store. */
 void ctx_replace(struct ctx *c, bytes key, enum value_type, struct key_ref *ref);
 
 /* -- changing ------------------------------------------------------------ */
 
 /* Report a change (dirty counter, event). Once per changed key. */
 void ctx_changed(struct ctx *c, bytes key, u32 class, const char *event);
-/* The same for one that counts as several: as many as elements were changed; or as none. */
+/* The same for a change that counts as several, one per changed element; or as none. */
 void ctx_changed_by(struct ctx *c, u64 changes, bytes key, u32 class, const char *event);
 
 /* Drop a key as DEL does, without a report of its own. */
@@ -87,10 +87,10 @@ NODISCARD bool ctx_int_min(struct ctx *c, bytes arg, i64 min, const char *error,
 NODISCARD bool ctx_double(struct ctx *c, bytes arg, double *out); /* value is not a valid float */
 NODISCARD bool ctx_positive(struct ctx *c, bytes arg, i64 *out); /* value is out of range, must be positive */
 NODISCARD bool ctx_timeout_ms(struct ctx *c, bytes arg, i64 *out); /* timeout is negative, … */
-NODISCARD bool ctx_timeout_fits(struct ctx *c, i64 ms); /* likewise, of one that is read */
+NODISCARD bool ctx_timeout_fits(struct ctx *c, i64 ms); /* the same for a timeout in milliseconds */
 
-/* The count of a random draw; negative asks for so many with repeats. More than anybody
- * can receive are refused: one short request would fill the memory with its reply. */
+/* The count of a random draw; negative: with repeats. More than a client can receive is refused: one short
+ * request would fill the memory with its reply. */
 NODISCARD bool ctx_repeats_fit(struct ctx *c, i64 count);
 
 /* -- replies -------------------------------------------------------------- */
@@ -101,6 +101,6 @@ void ctx_wrong_type(struct ctx *c);
 void ctx_wrong_arity(struct ctx *c);     /* wrong number of arguments for 'x' command */
 void ctx_unknown_subcommand(struct ctx *c); /* of a container, argv[1] */
 void ctx_wrong_subcommand(struct ctx *c); /* unknown subcommand or wrong number of arguments for argv[1] */
-void ctx_help(struct ctx *c, const char *const *lines); /* X HELP, as Redis frames it; NULL-terminated */
+void ctx_help(struct ctx *c, const char *const *lines); /* X HELP, in Redis's frame; NULL-terminated */
 
 #endif

@@ -1,7 +1,7 @@
-/* EXPIRY: Mayfly's own commands about when keys expire and how late they go.
+/* EXPIRY: Mayfly's own commands about when keys expire and how late they are deleted.
  *
- * All answers come from counters that are kept anyway (the cells of the deadline
- * index, the lag histograms): none looks at a key. */
+ * All replies come from counters that are kept anyway (the cells of the deadline index, the lag histograms):
+ * none looks at a key. */
 #include "command/commands.h"
 #include "command/expiry.h"
 #include "keyspace/forecast.h"

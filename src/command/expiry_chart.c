@@ -1,15 +1,15 @@
-/* EXPIRY CHART: when keys expire, as bars for a person to look at.
+/* EXPIRY CHART: when keys expire, as bars for humans.
  *
- * The peak is the second in which most keys expire. Further ahead than some minutes the index counts in wider
- * cells than that (four seconds within the next hours, four minutes within the next days): there it is the
- * mean rate of the densest cell, and the line says over how long. */
+ * The peak is the second in which most keys expire. Beyond some minutes ahead the index counts in wider cells
+ * (four seconds within the next hours, four minutes within the next days): there it is the mean rate of the
+ * densest cell, and the line says over how long. */
 #include <stdio.h>
 
 #include "command/commands.h"
 #include "command/expiry.h"
 
 #define SECOND_MS 1000LL
-#define FINE_S 600 /* cells narrower than a second don't lie further ahead, unless reclaim is late */
+#define FINE_S 600 /* cells narrower than a second are not further ahead, unless reclaim is behind */
 #define BAR_WIDTH 50
 #define BARS_MAX 24
 #define LINE_MAX_BYTES 160
@@ -20,8 +20,8 @@ struct chart {
     u32 bars;
     i64 now_ms;
     u64 keys[BARS_MAX];
-    struct due_span peak; /* from_ms … to_ms is at least a second; no keys: there is none */
-    u64 second[FINE_S];   /* keys in each second of the near future, as far as it is counted finer */
+    struct due_span peak; /* from_ms … to_ms is at least a second; no keys: there is no peak */
+    u64 second[FINE_S];   /* keys in each second of the near future, as far as cells are finer */
 };
 
 static double rate_of(const struct due_span *s)
@@ -34,7 +34,7 @@ static void see_peak(struct chart *h, const struct due_span *s)
     if (s->keys && (!h->peak.keys || rate_of(s) > rate_of(&h->peak))) h->peak = *s;
 }
 
-/* A cell belongs where the mean of its deadlines is. */
+/* A cell is counted where the mean of its deadlines is. */
 static void chart_span(void *arg, const struct due_span *s)
 {
     struct chart *h = arg;

@@ -4,7 +4,7 @@
 #include "command/key.h"
 #include "command/stream/stream.h"
 
-/* A note: this, then the key, then the field. */
+/* A pending entry: this, then the key, then the field. */
 struct note {
     i64 deadline_ms;
     u64 key_n, field_n;
@@ -41,9 +41,9 @@ void expiry_stream_release(struct expiry_stream *x)
     buf_release(&x->noted);
 }
 
-/* -- telling ----------------------------------------------------------------------------------- */
+/* -- writing --------------------------------------------------------------------------------- */
 
-/* The stream, made if it isn't there. False: the name belongs to something else. */
+/* Opens the stream, creating it if needed. False: the key has another type. */
 static bool open_stream(struct expiry_stream *x, struct keyspace *ks, struct key_ref *ref, struct xstream *s)
 {
     bytes name = buf_bytes(&x->name);
@@ -94,7 +94,7 @@ static void expiry_stream_trim(struct expiry_stream *x, struct keyspace *ks, str
                              expiry_stream_print_int(length, (i64)s->length)});
 }
 
-/* The note at *p, which goes on to the next. */
+/* Reads the pending entry at *p, and moves *p to the next. */
 static void take_note(const char **p, struct note *n, bytes *key, bytes *field)
 {
     memcpy(n, *p, sizeof *n);
@@ -105,7 +105,7 @@ static void take_note(const char **p, struct note *n, bytes *key, bytes *field)
 
 void expiry_stream_tell(struct expiry_stream *x, struct keyspace *ks)
 {
-    struct buf noted = x->noted; /* finding the stream may note more */
+    struct buf noted = x->noted; /* finding the stream may expire more */
     const char *p = noted.p, *end = noted.p + noted.n;
     struct key_ref ref;
     struct xstream s;

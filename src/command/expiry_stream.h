@@ -1,10 +1,11 @@
-/* expiry-stream: a stream that tells of every key and hash field that has expired, in the same transaction
- * and the same journal record in which it goes. An entry has the fields
+/* expiry-stream: a stream that records every key and hash field that has expired, in the same transaction and
+ * the same journal record as its deletion. An entry has the fields
  *
  *   key · db · type · deadline · reclaimed [· field]        times in ms, deadline the one that passed
  *
- * Keys die in the midst of walks and of other commands, where nothing else may be written: so they are noted
- * then, and told when the command, or the slice of the cycle, is through. Its own expiry it does not tell. */
+ * Keys expire during walks and other commands, where nothing else may be written: so they are noted then, and
+ * written to the stream at the end of the command or of the slice of the cycle. The stream's own expiry is
+ * not recorded. */
 #ifndef MAYFLY_COMMAND_EXPIRY_STREAM_H
 #define MAYFLY_COMMAND_EXPIRY_STREAM_H
 
@@ -12,9 +13,9 @@
 
 struct expiry_stream {
     struct buf name;   /* of the stream, in database 0; empty: off */
-    u64 maxlen;        /* entries at the most; 0: any number */
-    struct buf noted;  /* not told yet */
-    u64 told, lost;    /* lost: the name belongs to something else, or its IDs are used up */
+    u64 maxlen;        /* maximum number of entries; 0: no limit */
+    struct buf noted;  /* not written yet */
+    u64 told, lost;    /* lost: the key has another type, or its IDs are used up */
 };
 
 /* Turns it on, or off with an empty name. */
@@ -23,7 +24,7 @@ void expiry_stream_release(struct expiry_stream *x);
 
 static inline bool expiry_stream_on(const struct expiry_stream *x) { return x->name.n > 0; }
 
-/* Writes what was noted, with its effects, into the open record; or forgets it. */
+/* Writes what was noted, with its effects, into the open record; or drops it. */
 void expiry_stream_tell(struct expiry_stream *x, struct keyspace *ks);
 static inline void expiry_stream_forget(struct expiry_stream *x) { buf_clear(&x->noted); }
 

@@ -36,7 +36,7 @@ static void reply_bits(struct reply *out, u32 bits, const char *const *names, si
 }
 #define REPLY_BITS(out_, bits_, names_) reply_bits(out_, bits_, names_, ARRAY_LEN(names_))
 
-/* Commands without subcommands between them: each container stands for its own. */
+/* Iterates over commands without their subcommands. */
 static const struct command *next_top(const struct command *cmd)
 {
     u32 id = cmd ? cmd->id + 1 + cmd->sub_count : 0;
@@ -61,7 +61,7 @@ const struct command *command_find_full(bytes name)
 
 /* -- COMMAND INFO ----------------------------------------------------------- */
 
-/* The keys as commands described them before key specs: first, last, step. */
+/* The keys as described before key specs: first, last, step. */
 struct span {
     int first, last, step;
 };
@@ -76,8 +76,8 @@ static int absolute_last(const struct key_spec *s)
     return s->last < 0 ? s->last : s->pos + s->last;
 }
 
-/* A single range says it all. Of several specs those count that are ranges of step 1, each
- * beginning right after the one before; a client learns the others from "movablekeys". */
+/* A single range is exact. Of several specs those count that are ranges of step 1, each beginning right after
+ * the one before; "movablekeys" tells clients about the others. */
 static struct span span_of(const struct command *cmd)
 {
     const struct key_spec *s = cmd->specs;
@@ -174,7 +174,7 @@ static void reply_info(struct reply *out, const struct command *cmd)
     reply_array(out, 10);
     reply_bulk_str(out, cmd->name);
     reply_int(out, cmd->arity);
-    REPLY_BITS(out, cmd->flags & ~(u32)CMD_MAY_REPLICATE, flag_names); /* which Redis does not show */
+    REPLY_BITS(out, cmd->flags & ~(u32)CMD_MAY_REPLICATE, flag_names); /* Redis does not show it */
     reply_int(out, span.first);
     reply_int(out, span.last);
     reply_int(out, span.step);
@@ -259,7 +259,7 @@ static void reply_arguments(struct reply *out, const struct syntax_arg *first, s
     buf_release(&name);
 }
 
-/* The name and what is to be known of it: one pair of a map. */
+/* The name and its documentation: one pair of a map. */
 static void reply_docs(struct reply *out, const struct command *cmd)
 {
     struct syntax syntax;
@@ -391,7 +391,7 @@ static bool counts_none(const struct command *cmd, int argc, const bytes *argv)
     return false;
 }
 
-/* Redis finds no keys at all, not even the one to store to, where a number of them is 0 or makes no sense. */
+/* Redis finds no keys at all, not even the destination, if a number of keys is 0 or invalid. */
 static void get_keys(struct ctx *c, bool with_flags)
 {
     int argc = c->argc - 2;

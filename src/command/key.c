@@ -1,5 +1,5 @@
-/* Keys whatever their type: deleting, naming, copying, moving, describing, and
- * whole databases (FLUSHDB, FLUSHALL, SWAPDB). */
+/* Commands for keys of any type: deleting, renaming, copying, moving, describing; and whole databases
+ * (FLUSHDB, FLUSHALL, SWAPDB). */
 #include <limits.h>
 
 #include "command/commands.h"
@@ -36,7 +36,7 @@ void cmd_touch(struct ctx *c)
 {
     i64 touched = 0;
     struct key_ref ref;
-    c->ks->no_touch = false; /* it was asked to, whatever CLIENT NO-TOUCH says */
+    c->ks->no_touch = false; /* the point of TOUCH, whatever CLIENT NO-TOUCH says */
     for (int i = 1; i < c->argc; i++)
         if (ctx_read(c, c->argv[i], TYPE_NONE, &ref) == OK) touched++;
     reply_int(c->out, touched);
@@ -71,7 +71,7 @@ static bool database_arg(struct ctx *c, bytes arg, u32 *db)
     return true;
 }
 
-/* True when the target was renamed to; false when only_new met an existing one. */
+/* True: it was renamed; false: only_new, and the target exists. */
 static bool key_rename(struct ctx *c, struct key_ref *from, bytes to, bool only_new)
 {
     struct key_ref target;
@@ -82,7 +82,7 @@ static bool key_rename(struct ctx *c, struct key_ref *from, bytes to, bool only_
     c->eng->ops->rename(c->eng, from, c->db, to);
     keyspace_notify(c->ks, c->db, to, NOTIFY_NEW, "new");
     ctx_changed(c, c->argv[1], NOTIFY_GENERIC, "rename_from");
-    ctx_changed_by(c, 0, to, NOTIFY_GENERIC, "rename_to"); /* one change in all */
+    ctx_changed_by(c, 0, to, NOTIFY_GENERIC, "rename_to"); /* one change in total */
     return true;
 }
 
@@ -125,7 +125,8 @@ static bool copy_options(struct ctx *c, u32 *db, bool *replace)
     return true;
 }
 
-/* Dead fields are not copied here; a reader of the journal, to whom they are alive, must not do it either. */
+/* Dead fields are not copied. A reader of the journal still sees them alive, and must not copy them
+ * either. */
 static void forget_dead_fields(struct ctx *c, struct key_ref *ref)
 {
     if (ref->type == TYPE_HASH && c->eng->ops->map.dead_fields(c->eng, ref))
@@ -175,7 +176,7 @@ void cmd_move(struct ctx *c)
     c->eng->ops->rename(c->eng, &ref, db, key);
     keyspace_notify(c->ks, db, key, NOTIFY_NEW, "new");
     ctx_changed(c, key, NOTIFY_GENERIC, "move_from");
-    keyspace_touched(c->ks, db, key); /* one change in all */
+    keyspace_touched(c->ks, db, key); /* one change in total */
     keyspace_notify(c->ks, db, key, NOTIFY_GENERIC, "move_to");
     reply_int(c->out, 1);
 }
@@ -225,8 +226,8 @@ void cmd_object_idletime(struct ctx *c)
     reply_int(c->out, (i64)(idle_ms / 1000));
 }
 
-/* Mayfly shares no values, but tools and tests know Redis's answer for the small
- * integers it shares between keys (unless there is a limit and each needs an access clock of its own). */
+/* Mayfly shares no values, but tools and tests expect Redis's reply for the small integers that it shares
+ * between keys (unless there is a memory limit and each needs its own access clock). */
 static bool redis_would_share(struct ctx *c, struct key_ref *ref)
 {
     i64 v;
@@ -274,7 +275,7 @@ static bool flush_options(struct ctx *c)
     return false;
 }
 
-/* Said also when there was nothing to delete here: a writable replica may hold more than its primary. */
+/* Stated even if there was nothing to delete here: a writable replica may have more than its primary. */
 static void flush_effect(struct ctx *c)
 {
     bytes name = bytes_str(c->cmd->name);

@@ -1,10 +1,10 @@
-/* What the commands about keys of any type share. */
+/* Shared by the commands for keys of any type. */
 #ifndef MAYFLY_COMMAND_KEY_H
 #define MAYFLY_COMMAND_KEY_H
 
 #include "engine/engine.h"
 
-/* The name TYPE answers and SCAN's TYPE option asks for; "none" for TYPE_NONE. */
+/* The type's name in TYPE's reply and SCAN's TYPE option; "none" for TYPE_NONE. */
 static inline const char *type_name(enum value_type type)
 {
     switch (type) {

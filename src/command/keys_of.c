@@ -1,12 +1,12 @@
-/* Which arguments of a request are keys, and what the command does with each. Access control, COMMAND GETKEYS
- * and client-side caching all ask here. Almost all of it follows from the key specs of the table. Commands
- * whose options decide have a function here, which walks the options as the command itself does: a word that
- * is another option's argument is no keyword, and of options given twice the last one counts.
+/* Which arguments of a request are keys, and what the command does with each: for access control, COMMAND
+ * GETKEYS and client-side caching. Almost all of it follows from the key specs of the table. Commands whose
+ * options decide have a function here, which walks the options as the command itself does: a word that is
+ * another option's argument is no keyword, and of options given twice the last one counts.
  * tests/exec/test_acl_keys.c compares both for every command. */
 #include "base/num.h"
 #include "command/commands.h"
 
-/* Where a caller's array is filled. `n` counts on beyond `max`. */
+/* The caller's array. `n` counts on beyond `max`. */
 struct found {
     struct key_use *out;
     int n, max;
@@ -131,7 +131,7 @@ static bool stream_keys(int argc, const bytes *argv, struct found *f)
     return streams > 0;
 }
 
-/* XCLAIM and XAUTOCLAIM give the entries themselves, unless JUSTID is among their options. */
+/* XCLAIM and XAUTOCLAIM return the entries themselves, unless JUSTID is given. */
 static void claim_keys(int argc, const bytes *argv, u32 use, struct found *f)
 {
     bool reads = true;
@@ -151,7 +151,7 @@ static void migrate_keys(int argc, const bytes *argv, struct found *f)
     while (++i < argc) key_uses_add(f, i, KEY_RW | KEY_ACCESS | KEY_DELETE);
 }
 
-/* False: the arguments are invalid. *by_specs: the table tells. */
+/* False: the arguments are invalid. *by_specs: the table decides. */
 static bool add_by_options(const struct command *cmd, int argc, const bytes *argv, struct found *f,
                            bool *by_specs)
 {

@@ -1,9 +1,8 @@
-/* Walking the keyspace: SCAN, KEYS, RANDOMKEY, DBSIZE, and the options that
- * HSCAN, SSCAN and ZSCAN share with SCAN.
+/* Walking the keyspace: SCAN, KEYS, RANDOMKEY, DBSIZE, and the options that HSCAN, SSCAN and ZSCAN share with
+ * SCAN.
  *
- * The engine's walks also meet dead keys, which are hidden here. They cannot be
- * deleted during a walk, so SCAN remembers those it met and sends them through the
- * gate afterwards. */
+ * The engine's walks also return dead keys, which are hidden here. They cannot be deleted during a walk, so
+ * SCAN remembers them and looks them up afterwards. */
 #include <ctype.h>
 
 #include "base/alloc.h"
@@ -104,7 +103,7 @@ static void names_add(struct names *l, bytes name)
     l->n++;
 }
 
-/* The name at *at, which moves on to the next. */
+/* The name at *at, which moves to the next. */
 static bytes names_next(const struct names *l, size_t *at)
 {
     u32 n;
@@ -129,7 +128,7 @@ static void scan_visit(void *arg, struct key_ref *ref)
         names_add(&w->found, ref->key);
 }
 
-/* Looking a dead key up deletes it, where the mode says so. As for a write: it is no miss. */
+/* Looking a dead key up deletes it, if the mode says so. As a write lookup: it is not counted as a miss. */
 static void send_through_gate(struct ctx *c, bytes name)
 {
     struct key_ref ref;
@@ -201,7 +200,7 @@ static void first_visit(void *arg, struct key_ref *ref)
     reply_bulk(w->c->out, ref->key);
 }
 
-/* When chance meets only dead keys: the first living one, or null. */
+/* If random draws find only dead keys: the first live one, or null. */
 static void reply_first_visible(struct ctx *c)
 {
     struct first_walk w = {.c = c};
@@ -224,7 +223,7 @@ void cmd_randomkey(struct ctx *c)
             reply_bulk(c->out, ref.key);
             return;
         }
-        struct buf copy = {0}; /* the gate may free the engine's copy */
+        struct buf copy = {0}; /* the lookup may free the engine's copy */
         buf_append_bytes(&copy, ref.key);
         send_through_gate(c, buf_bytes(&copy));
         buf_release(&copy);

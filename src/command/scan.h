@@ -15,9 +15,9 @@ struct scan_options {
     bool no_values; /* HSCAN only */
 };
 
-/* Each false: an error was replied. They are two, because HSCAN and its like look the
- * key up in between, as Redis does. `of` is what is walked: TYPE_NONE (the keyspace) takes TYPE, and
- * TYPE_HASH takes NOVALUES. */
+/* False: an error was replied. These are two functions, because HSCAN and the like look the key up in
+ * between, as Redis does. `of` is what is walked: TYPE_NONE (the keyspace) accepts TYPE, and TYPE_HASH
+ * accepts NOVALUES. */
 NODISCARD bool scan_parse_cursor(struct ctx *c, bytes arg, struct scan_options *out);
 NODISCARD bool scan_parse_options(struct ctx *c, int from, enum value_type of, struct scan_options *out);
 

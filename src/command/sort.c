@@ -19,7 +19,7 @@ struct sort_item {
     struct text element;
     union {
         double score;       /* numeric */
-        struct text weight; /* ALPHA with BY; at == NO_WEIGHT: the pattern led nowhere */
+        struct text weight; /* ALPHA with BY; at == NO_WEIGHT: the pattern found nothing */
     };
 };
 
@@ -27,14 +27,14 @@ struct sort_item {
 
 struct sort {
     struct ctx *c;
-    /* what was asked for */
+    /* arguments */
     bool desc, alpha, unsorted; /* unsorted: BY a pattern without '*' */
     bool has_by, has_store;
     bytes by, store;
     i64 limit_start, limit_count;
     bytes *get; /* GET patterns */
     size_t gets;
-    /* what was found */
+    /* results of the lookup */
     struct key_ref ref; /* entry NULL: no such key */
     u64 start, count;   /* the part of the elements that is output */
     struct buf arena;
@@ -59,7 +59,7 @@ static bytes text_bytes(const struct sort *s, struct text t)
 
 /* -- arguments ------------------------------------------------------------------ */
 
-/* The keys that patterns lead to are nobody's arguments: only who may read all keys can use them. */
+/* Keys found by patterns are not among the arguments: only users that may read all keys can use them. */
 static bool may_look_up(const struct ctx *c, const char *option)
 {
     if (LIKELY(!c->keys_limited)) return true;
@@ -76,8 +76,8 @@ static bool sort_by(struct sort *s, bytes pattern)
     return true;
 }
 
-/* Takes the option at argv[i]; returns how many arguments it was, 0 for none such,
- * -1 if an error was replied. */
+/* Parses the option at argv[i]; returns how many arguments it was, 0 for none such, -1 if an error was
+ * replied. */
 static int sort_option(struct sort *s, int i, bool readonly)
 {
     struct ctx *c = s->c;
@@ -135,7 +135,7 @@ static bool sort_find(struct sort *s)
     return false;
 }
 
-/* The output's part of `size` elements. */
+/* The part of `size` elements that is output. */
 static void sort_limit(struct sort *s, u64 size)
 {
     s->start = s->limit_start < 0 ? 0 : MIN((u64)s->limit_start, size);
@@ -181,8 +181,8 @@ static void load_set(struct sort *s)
     while (map->next(&it, &element, NULL)) item_add(s, element);
 }
 
-/* Lists and sorted sets have an order of their own: when nothing is to be sorted
- * only the part that is output is read, from the end DESC says. */
+/* Lists and sorted sets have an order of their own: if nothing is sorted, only the part that is output is
+ * read, from the end that DESC chooses. */
 static void sort_load(struct sort *s)
 {
     if (!s->ref.entry) return;
@@ -227,9 +227,8 @@ static bool pattern_value(struct sort *s, bytes key, bytes field, struct str_vie
     return true;
 }
 
-/* What a BY or GET pattern finds for an element: the string at the pattern with the
- * first '*' replaced by the element, or with "…->field" that field of the hash there.
- * The value lives until the next lookup. */
+/* Looks up a BY or GET pattern for an element: the string at the pattern with the first '*' replaced by the
+ * element, or with "…->field" that field of the hash there. The value lives until the next lookup. */
 static bool pattern_lookup(struct sort *s, bytes pattern, bytes element, struct str_view *value)
 {
     const char *star = pattern.n ? memchr(pattern.p, '*', pattern.n) : NULL;
@@ -250,7 +249,7 @@ static bool pattern_lookup(struct sort *s, bytes pattern, bytes element, struct 
 
 /* -- weights ---------------------------------------------------------------------- */
 
-/* As strtod sees it: leading blanks, hex and infinity pass, and nothing is 0. */
+/* As strtod parses it: leading blanks, hex and infinity pass, and an empty text is 0. */
 static bool parse_score(struct buf *scratch, bytes b, double *out)
 {
     char *end;
@@ -262,7 +261,7 @@ static bool parse_score(struct buf *scratch, bytes b, double *out)
     return *end == '\0' && errno != ERANGE && *out == *out;
 }
 
-/* Gives every item what it is compared by. False: a weight is not a number. */
+/* Sets what each item is compared by. False: a weight is not a number. */
 static bool sort_weigh(struct sort *s)
 {
     struct buf scratch = {0};
@@ -284,7 +283,7 @@ static bool sort_weigh(struct sort *s)
     return good;
 }
 
-/* What is shown follows the locale; what is stored must be the same everywhere. */
+/* Replies follow the locale; stored results must be the same everywhere. */
 static int compare_texts(const struct sort *s, struct text a, struct text b)
 {
     if (s->has_store) return bytes_cmp(text_bytes(s, a), text_bytes(s, b));
@@ -375,8 +374,8 @@ static void output_all(struct sort *s)
     }
 }
 
-/* The result as effects, not the command: order among equals in a set, and which of
- * the weights were still alive, need not be the same elsewhere. */
+/* The effects are the result, not the command: the order of equal elements of a set, and which weights were
+ * alive, may differ elsewhere. */
 #define EFFECT_ELEMENTS 1024
 
 static void store_effects(struct sort *s)
@@ -413,8 +412,7 @@ static void sort_run(struct sort *s, bool readonly)
 {
     if (!sort_parse(s, readonly) || !sort_find(s)) return;
     if (s->unsorted && (s->has_store || s->c->in_script) && s->ref.type == TYPE_SET) {
-        /* A set has no order, but a stored list, and what a script goes by, need one that is always the
-         * same. */
+        /* A set has no order, but a stored list, and a script, need one that is always the same. */
         s->unsorted = false;
         s->alpha = true;
         s->has_by = false;

@@ -1,5 +1,5 @@
-/* Reads the notation of syntax.h: descent by recursion over a text of ours, which the unit test
- * checks as a whole. Any failure is a NULL or false that goes straight up. */
+/* Parses the notation of syntax.h, by recursive descent over our own text, which the unit test checks as a
+ * whole. Any failure is a NULL or false that is passed up. */
 #include "command/syntax.h"
 
 struct parser {
@@ -42,7 +42,7 @@ static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
 /* -- lists and groups -------------------------------------------------------- */
 
-/* Up to `end`, which is taken, too, unless it is the end of the text. */
+/* Up to `end`, which is consumed, too, unless it is the end of the text. */
 static bool parse_list(struct parser *p, char end, struct list *list)
 {
     struct syntax_arg **tail = &list->first;
@@ -86,7 +86,7 @@ static struct syntax_arg *syntax_parse_group(struct parser *p, bytes name)
 
 /* -- single arguments -------------------------------------------------------- */
 
-/* What a name means that comes without a letter; others are strings. */
+/* The type of a name without a type letter; others are strings. */
 static char usual_type(bytes name)
 {
     static const struct {
@@ -154,7 +154,7 @@ static struct syntax_arg *pure_token(struct parser *p, bytes name, bytes token)
     return arg;
 }
 
-/* A word to be typed announces what follows it at once, be it a name or a group. */
+/* A token applies to what follows it directly, a name or a group. */
 static struct syntax_arg *parse_token(struct parser *p, bytes token)
 {
     bool announces = *p->at == ' ' && (is_lower(p->at[1]) || p->at[1] == '<');
@@ -178,7 +178,7 @@ static struct syntax_arg *parse_plain(struct parser *p)
     return word.n && is_upper(word.p[0]) ? parse_token(p, word) : syntax_named(p, word);
 }
 
-/* A version, if the sign for it comes. */
+/* A version, if `sign` comes. */
 static bool parse_version(struct parser *p, char sign, bytes *version)
 {
     if (!take_char(p, sign)) return true;
@@ -186,8 +186,8 @@ static bool parse_version(struct parser *p, char sign, bytes *version)
     return version->n > 0;
 }
 
-/* An argument that has its word already when the dots come is repeated with it: the word of
- * `WEIGHTS weight...` gets to its argument only after the dots. */
+/* An argument that has its token when the dots come is repeated with it: the token of `WEIGHTS weight...` is
+ * attached only after the dots. */
 static struct syntax_arg *parse_arg(struct parser *p)
 {
     struct syntax_arg *arg = parse_plain(p);

@@ -1,23 +1,23 @@
-/* How a command is written: the arguments COMMAND DOCS tells of, read from a line of syntax.def.
+/* The arguments of a command as COMMAND DOCS shows them, parsed from a line of syntax.def.
  *
  * The notation is that of manuals, with the names and types a manual leaves out:
  *
- *   key                an argument; its type follows from its name, or is a letter behind it:
+ *   key                an argument; its type follows from its name, or is a letter after it:
  *   name:i             s(tring), i(nteger), d(ouble), p(attern), u(nix time), or for a key the
  *   newkey:1           number of its key spec (pattern:p1 is a pattern that has one, too)
  *   addr~ip:port       one that manuals show by another name
- *   NX  sorting=ALPHA  a word to be typed as it is; it is named like itself, or as told, and may be
+ *   NX  sorting=ALPHA  a token; its name is the token itself, or the one given, and it may be
  *                      empty (empty-string=)
- *   EX seconds         an argument that such a word announces
- *   [GET]              one that may be left out
+ *   EX seconds         an argument after a token
+ *   [GET]              optional
  *   where<LEFT | RIGHT>  one of several, by a common name
- *   <field value>      several together; without a name before it, a group is called by the
- *                      names of its parts: field_value
- *   options[count [WITHSCORES]]   a group that may be left out
- *   key...             one or more times; [GET pattern]... is repeated together with its word
+ *   <field value>      a group; without a name before it, it is named after its
+ *                      parts: field_value
+ *   options[count [WITHSCORES]]   an optional group
+ *   key...             one or more times; [GET pattern]... is repeated with its token
  *   [count]@6.2.0      since which version of Redis; !2.8.12 deprecated since
  *
- * Behind an argument come first `...`, then `@`, then `!`. */
+ * After an argument come first `...`, then `@`, then `!`. */
 #ifndef MAYFLY_COMMAND_SYNTAX_H
 #define MAYFLY_COMMAND_SYNTAX_H
 
@@ -30,10 +30,10 @@ enum syntax_type {
 
 enum { SYNTAX_OPTIONAL = 1 << 0, SYNTAX_MULTIPLE = 1 << 1, SYNTAX_MULTIPLE_TOKEN = 1 << 2 };
 
-/* Slices are of the text that was read; what a text does not say is empty. */
+/* Slices of the parsed text; what the text does not state is empty. */
 struct syntax_arg {
-    bytes name; /* as written: syntax_name() knows those that go without saying */
-    bytes shown; /* by another name than its own */
+    bytes name; /* as written: syntax_name() knows the implied ones */
+    bytes shown; /* the displayed name, if it differs */
     bytes token, since, deprecated_since; /* token.p NULL: it has none; one may be empty */
     enum syntax_type type;
     u32 flags;
@@ -45,7 +45,7 @@ struct syntax_arg {
 
 #define SYNTAX_MAX_ARGS 64
 
-/* The arguments point to each other: a struct syntax must stay where it is. */
+/* The arguments point to each other: a struct syntax must not be moved. */
 struct syntax {
     size_t count;
     struct syntax_arg *first; /* NULL if there are none */
@@ -56,7 +56,7 @@ struct syntax {
 /* False if the text is not in the notation or has too many arguments. */
 bool syntax_parse(struct syntax *s, const char *text);
 
-/* Appends the argument's name, or the one it is shown by. */
+/* Appends the argument's name, or its displayed name. */
 void syntax_name(const struct syntax_arg *arg, struct buf *to);
 void syntax_shown(const struct syntax_arg *arg, struct buf *to);
 

@@ -1,5 +1,5 @@
-/* The command table, made from table.def, and the search by name. All of it is constant data
- * and code: there is nothing to build when the server starts. */
+/* The command table, made from table.def, and the search by name. All of it is constant data and code:
+ * nothing is built at start. */
 #include "command/commands.h"
 
 /* -- the lines of table.def ------------------------------------------------- */
@@ -36,7 +36,8 @@
      ((f_) & CMD_FAST ? CAT_FAST : CAT_SLOW))
 
 #define CAT_NOT_GROUP (1u << 31)
-/* A script that may not write is not among the commands that read: what it reads is its own affair. */
+/* EVAL_RO and the like are not in the category of reading commands: what a script reads is up to the
+ * script. */
 #define NOT_IMPLIED(group_) ((u32)GROUP_CATEGORY_##group_ == (u32)CAT_SCRIPTING ? (u32)CAT_READ : 0)
 #define CATEGORIES(given_, flags_, group_)                                    \
     (((given_) & ~CAT_NOT_GROUP) |                                            \
@@ -120,7 +121,7 @@ static const char *const syntaxes[] = {
 };
 #undef SYNTAX
 
-/* That they are in the same order, test_syntax.c sees to. */
+/* test_syntax.c checks that they are in the same order. */
 _Static_assert(ARRAY_LEN(syntaxes) == ARRAY_LEN(table), "syntax.def has a line per command");
 
 const char *command_syntax(const struct command *cmd) { return syntaxes[cmd->id]; }
@@ -177,10 +178,10 @@ static inline bool same_key(struct name_key a, struct name_key b)
 /* Splits the names of a length into eight parts, by their first two letters. */
 #define PART_OF(first_, second_) (((u32)(first_) + (u32)(second_)) % 8)
 
-/* The names of length n in one of the parts, compared one after the other. Every request comes
- * this way, so it is shaped for the compiler: n and part are constants wherever this is inlined,
- * hence the comparisons with all other names vanish, a name is loaded by one or two moves, and
- * what remains of each comparison is one register against one constant. */
+/* The names of length n in one of the parts, compared one after the other. Every request comes this way, so
+ * it is written for the compiler: n and part are constants wherever this is inlined, so the comparisons with
+ * all other names vanish, a name is loaded by one or two moves, and each remaining comparison is one register
+ * against one constant. */
 static inline __attribute__((always_inline)) const struct command *find_among(struct name_key key, size_t n,
                                                                               u32 part)
 {

@@ -1,8 +1,7 @@
-/* Deadlines of keys: EXPIRE and its kin, TTL and its kin, PERSIST.
+/* Deadlines of keys: EXPIRE and the like, TTL and the like, PERSIST.
  *
- * Whatever unit and base a client used, what is stored and journalled is one
- * absolute deadline in milliseconds. A deadline that has already passed is a
- * delete: it happens now, under the name DEL, not at the next cycle. */
+ * Whatever unit and base a client used, one absolute deadline in milliseconds is stored and journalled. A
+ * deadline that has already passed is a delete: it happens now, as DEL, not at the next cycle. */
 #include "command/commands.h"
 #include "command/ttl.h"
 
@@ -64,7 +63,7 @@ static bool expire_options(struct ctx *c, u32 *flags)
     return true;
 }
 
-/* A key without a deadline lives for ever: nothing is greater, everything is less. */
+/* No deadline is later than any: nothing is greater, everything is less. */
 static bool expire_allowed(u32 flags, i64 current_ms, i64 wanted_ms)
 {
     if ((flags & EXPIRE_NX) && current_ms != 0) return false;
@@ -126,7 +125,7 @@ static void key_ttl_command(struct ctx *c, enum ttl_unit unit, bool absolute)
         return;
     }
     i64 ms = absolute ? ref.deadline_ms : ref.deadline_ms - c->now_ms;
-    if (ms < 0) ms = 0; /* a replica told to serve dead keys shows them with no time left */
+    if (ms < 0) ms = 0; /* a replica that serves dead keys shows them with no time left */
     /* Seconds are rounded; unsigned, for INT64_MAX is a legal deadline. */
     reply_int(c->out, unit == TTL_SECONDS ? (i64)(((u64)ms + 500) / 1000) : ms);
 }

@@ -15,19 +15,18 @@ struct ttl_option {
 };
 const struct ttl_option *ttl_option(bytes word); /* NULL: none of them */
 
-/* Turns an argument into an absolute deadline. False: an error was replied
- * ("value is not an integer or out of range", or "invalid expire time in 'x'
- * command" on overflow and, with positive_only, on values <= 0). A deadline in
- * the past comes back as it is: the caller deletes. */
+/* Turns an argument into an absolute deadline. False: an error was replied ("value is not an integer or out
+ * of range", or "invalid expire time in 'x' command" on overflow and, with positive_only, on values <= 0). A
+ * deadline in the past is returned unchanged: the caller deletes. */
 NODISCARD bool ttl_parse(struct ctx *c, bytes arg, enum ttl_unit unit, bool absolute,
                          bool positive_only, i64 *deadline_ms);
 
-/* What a deadline of 0 must be stored as: 0 means "none" to the engine, so a
- * deadline that falls on or before the epoch is stored as 1 ms after it. */
+/* How a deadline is stored: 0 means "none" to the engine, so a deadline on or before the epoch is stored as 1
+ * ms after it. */
 static inline i64 ttl_stored(i64 deadline_ms) { return deadline_ms < 1 ? 1 : deadline_ms; }
 
-/* Whether a deadline has passed, so that it deletes; also one on or before the epoch. To the commands of a
- * primary's stream none has: what it wants deleted, it deletes. */
+/* Whether a deadline has passed, so that it deletes; also one on or before the epoch. For commands of a
+ * primary's stream none has: the primary sends deletes itself. */
 static inline bool ttl_past(const struct ctx *c, i64 deadline_ms)
 {
     return !alive(ttl_stored(deadline_ms), c->ks->dead_by_ms);

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-/* The arguments as sent, with their bytes, behind the struct. */
+/* The arguments as sent, with their bytes, after the struct. */
 static struct waiting *waiting_new(int argc, const bytes *argv)
 {
     size_t n = 0;
@@ -25,7 +25,7 @@ void waiting_free(struct waiting *w) { mem_free(w); }
 struct waiting *ctx_wait(struct ctx *c, enum value_type type, const bytes *argv, int first, int count,
                          i64 timeout_ms)
 {
-    if (c->ready) return NULL; /* it waits on */
+    if (c->ready) return NULL; /* it continues to wait */
     if (!c->may_wait) {
         reply_null_array(c->out);
         return NULL;

@@ -1,9 +1,8 @@
-/* Hits of a geo search: a growing array, sorted as a whole or in part.
+/* Hits of a geo search: a growing array, sorted fully or partially.
  *
- * The partial sort is Bentley and McIlroy's quicksort ("Engineering a sort
- * function", 1993), which leaves those parts unsorted that nobody wants. Many
- * members may share a place, and it decides which of them a COUNT keeps; so the
- * choice of pivots and the order of swaps must stay as published, Redis's are. */
+ * The partial sort is Bentley and McIlroy's quicksort ("Engineering a sort function", 1993), which leaves
+ * unsorted the parts that are not needed. Many members may share a place, and the sort decides which of them
+ * a COUNT keeps; so the choice of pivots and the order of swaps must stay as published, as in Redis. */
 #include "command/collection/geo_hits.h"
 
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 
 #define INSERTION_MAX 7
 #define NINTHER_MIN 40
-#define DEPTH_MAX 100 /* beyond it the pivots are bad by design of the data */
+#define DEPTH_MAX 100 /* beyond it the data was made to give bad pivots */
 
 void geo_hits_release(struct geo_hits *l)
 {
@@ -126,7 +125,7 @@ static void partition(struct geo_hit *v, size_t n, bool descending, size_t *smal
     swap_runs(v + i, v + n - run, run);
 }
 
-/* Sorts v so far that its first `wanted` are right. */
+/* Sorts v until its first `wanted` are right. */
 static void sort_front(struct geo_hit *v, size_t n, size_t wanted, bool descending, int depth)
 {
     while (n >= INSERTION_MAX) {

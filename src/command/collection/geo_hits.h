@@ -1,4 +1,4 @@
-/* What a geo search has found, and bringing it into order. */
+/* The hits of a geo search, and sorting them. */
 #ifndef MAYFLY_COMMAND_COLLECTION_GEO_HITS_H
 #define MAYFLY_COMMAND_COLLECTION_GEO_HITS_H
 
@@ -6,11 +6,11 @@
 #include "command/collection/geohash.h"
 
 struct geo_hit {
-    bytes member; /* the engine's */
+    bytes member; /* points into the engine */
     double score;
     double distance; /* metres */
     struct geo_point at;
-    size_t found; /* in which order: set by geo_hits_add() */
+    size_t found; /* in order of discovery: set by geo_hits_add() */
 };
 
 /* A zeroed struct is an empty list. */

@@ -76,7 +76,7 @@ static bool parse_member(struct geo_query *q, bytes member)
     return false;
 }
 
-/* The arguments that stand before the options. Moves *at behind them. */
+/* Parses the arguments before the options. Moves *at after them. */
 static bool parse_fixed(struct geo_query *q, int *at)
 {
     switch (q->form) {
@@ -85,7 +85,7 @@ static bool parse_fixed(struct geo_query *q, int *at)
         return geo_parse_point(q->c, 2, &q->shape.center) && parse_radius(q, 4);
     case FORM_BY_MEMBER:
         *at = 5;
-        if (!q->has_source) return true; /* not even looked at, as in Redis */
+        if (!q->has_source) return true; /* not even checked, as in Redis */
         return parse_member(q, q->c->argv[2]) && parse_radius(q, 3);
     default:
         *at = q->key_at + 1;
@@ -114,8 +114,8 @@ static bool take_word(struct geo_query *q, bytes arg)
     return true;
 }
 
-/* GEOSEARCH's own options. False: an error was replied. *used: arguments behind
- * the name that it took, or -1 when it is none of them. */
+/* GEOSEARCH's own options. False: an error was replied. *used: arguments after the name that it took, or -1
+ * if it is none of them. */
 static bool parse_search_option(struct geo_query *q, int at, int behind, int *used)
 {
     bytes *argv = q->c->argv;
@@ -173,7 +173,7 @@ static bool geosearch_parse_option(struct geo_query *q, int *at)
     return true;
 }
 
-/* What each argument alone could not tell. */
+/* Checks that concern several arguments. */
 static bool check_options(struct geo_query *q)
 {
     struct ctx *c = q->c;
@@ -208,7 +208,7 @@ static bool geosearch_parse_query(struct geo_query *q)
 
 /* -- searching ---------------------------------------------------------------------------- */
 
-/* Looks through one cell until `limit` hits are there (0: no limit). */
+/* Searches one cell until there are `limit` hits (0: no limit). */
 static void search_cell(struct geo_query *q, struct geo_cell cell, u64 limit,
                         struct geo_hits *hits)
 {
@@ -229,7 +229,7 @@ static void geosearch_command(struct geo_query *q, struct geo_hits *hits)
 {
     struct geo_cell cells[GEO_COVER_MAX];
     int n = geo_cover(&q->shape, cells);
-    u64 limit = q->any ? (u64)q->count : 0; /* else the nearest must be found among all */
+    u64 limit = q->any ? (u64)q->count : 0; /* otherwise the nearest must be found among all */
     for (int i = 0; i < n && !(limit && hits->n >= limit); i++)
         search_cell(q, cells[i], limit, hits);
 }

@@ -1,9 +1,9 @@
-/* Places on the globe and their 52-bit hashes, bit for bit Redis's, so that
- * scores written by one server mean the same to the other.
+/* Points on the globe and their 52-bit hashes, bit for bit Redis's, so that scores written by one server mean
+ * the same to the other.
  *
- * A hash interleaves 26 bits of latitude (even bits) with 26 of longitude (odd
- * bits). A prefix of it (2 * step bits) names a cell; all places of a cell have
- * neighbouring scores, so a cell is a score range of the sorted set. */
+ * A hash interleaves 26 bits of latitude (even bits) with 26 of longitude (odd bits). A prefix of it (2 *
+ * step bits) names a cell; all points of a cell have neighbouring scores, so a cell is a score range of the
+ * sorted set. */
 #ifndef MAYFLY_COMMAND_COLLECTION_GEOHASH_H
 #define MAYFLY_COMMAND_COLLECTION_GEOHASH_H
 
@@ -32,7 +32,7 @@ void geohash_text(struct geo_point p, char out[GEOHASH_TEXT_LEN + 1]);
 
 double geo_distance(struct geo_point a, struct geo_point b); /* metres */
 
-/* What a search looks for: a circle, or a box whose sides follow the compass. */
+/* The area of a search: a circle, or a box aligned with the compass. */
 struct geo_shape {
     struct geo_point center;
     bool is_box;
@@ -41,7 +41,7 @@ struct geo_shape {
     double width, height; /* of a box */
 };
 
-/* Whether the shape holds the point; then also the distance from its centre in metres. */
+/* Whether the shape contains the point; if so, also the distance from its centre in metres. */
 bool geo_contains(const struct geo_shape *s, struct geo_point p, double *distance);
 
 /* The score ranges [from, to) that hold all points of the shape, in the order in

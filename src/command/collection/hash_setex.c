@@ -76,7 +76,7 @@ static bool parse_hsetex(struct ctx *c, struct hsetex *h)
             return false;
         }
     }
-    ctx_wrong_arity(c); /* FIELDS never came */
+    ctx_wrong_arity(c); /* there was no FIELDS */
     return false;
 }
 
@@ -96,12 +96,12 @@ static bytes *names_of(const struct hsetex *h)
     return v;
 }
 
-/* A deadline in the past: what would be set is gone at once. */
+/* A deadline in the past: the fields are deleted at once. */
 static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
 {
     bytes *names = names_of(h);
     for (int i = 0; i < h->pairs; i++) {
-        hash_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1], false); /* which tells of a dead one */
+        hash_put(c, ref, h->pair[2 * i], h->pair[2 * i + 1], false); /* it reports a dead field */
         map_del(c, ref, h->pair[2 * i]);
     }
     keyspace_notify(c->ks, c->db, c->argv[1], NOTIFY_HASH, "hset");
@@ -109,7 +109,7 @@ static void setex_past(struct ctx *c, struct key_ref *ref, const struct hsetex *
     mem_free(names);
 }
 
-/* Values and deadlines apart: a Redis 7.0 that follows the stream has no use for the latter, but needs the
+/* Values and deadlines are stated separately: a Redis 7.0 replica can't use the latter, but needs the
  * values. */
 static void setex_state(struct ctx *c, struct key_ref *ref, const struct hsetex *h)
 {

@@ -1,9 +1,7 @@
-/* Deadlines of hash fields: HEXPIRE and its kin as in Redis 7.4, HGETDEL and
- * HGETEX as in Redis 8.0.
+/* Deadlines of hash fields: HEXPIRE and the like as in Redis 7.4, HGETDEL and HGETEX as in Redis 8.0.
  *
- * The engine hides fields that are past their deadline, so here a dead field is
- * simply absent. A command gives all its fields the same deadline; if that is
- * already past, they are deleted instead. */
+ * The engine hides fields that are past their deadline, so here a dead field is simply absent. A command
+ * gives all its fields the same deadline; if that is already past, they are deleted instead. */
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "command/collection/hash.h"

@@ -197,7 +197,7 @@ void cmd_linsert(struct ctx *c)
     reply_int(c->out, (i64)list_size(c, &ref));
 }
 
-/* There is an event also if nothing goes, but no change then. */
+/* There is an event even if nothing is removed, but then no change. */
 static void list_trim(struct ctx *c, struct key_ref *ref, u64 head, u64 tail)
 {
     if (tail > 0) c->eng->ops->seq.erase(c->eng, ref, list_size(c, ref) - tail, tail);

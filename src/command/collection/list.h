@@ -1,4 +1,4 @@
-/* What the list commands share, the blocking ones included. */
+/* Shared by the list commands, the blocking ones included. */
 #ifndef MAYFLY_COMMAND_COLLECTION_LIST_H
 #define MAYFLY_COMMAND_COLLECTION_LIST_H
 

@@ -22,13 +22,13 @@ static void list_move_one(struct ctx *c, bytes from_key, struct key_ref *from, b
     seq->pop(c->eng, from, from_front, &value);
     if (!bytes_eq(from_key, to_key)) {
         bool opened = ctx_open(c, to_key, TYPE_LIST, &other);
-        CHECK(opened); /* the caller looked at its type */
+        CHECK(opened); /* the caller checked its type */
         to = &other;
     }
     seq->push(c->eng, to, to_front, buf_bytes(&value));
     ctx_changed(c, to_key, NOTIFY_LIST, to_front ? "lpush" : "rpush");
     reply_bulk(c->out, buf_bytes(&value));
-    ctx_changed_by(c, 0, from_key, NOTIFY_LIST, from_front ? "lpop" : "rpop"); /* one change in all */
+    ctx_changed_by(c, 0, from_key, NOTIFY_LIST, from_front ? "lpop" : "rpop"); /* one change in total */
     ctx_drop_if_empty(c, from);
     buf_release(&value);
 }

@@ -1,4 +1,4 @@
-/* Lists: popping off the first of several lists that has anything, and waiting for that. */
+/* Lists: popping off the first of several lists that has anything, and blocking until one has. */
 #include "command/commands.h"
 #include "command/collection/list.h"
 #include "command/waiting.h"
@@ -32,7 +32,7 @@ void cmd_brpop(struct ctx *c) { list_blocking_pop(c, false); }
 
 /* -- BLMOVE BRPOPLPUSH ---------------------------------------------------------- */
 
-/* Where it may not wait it answers as LMOVE does: unlike the others, with a null that is no array. */
+/* If it may not wait it replies as LMOVE does: unlike the others, with a null that is no array. */
 static void wait_to_move(struct ctx *c, i64 timeout_ms)
 {
     if (c->may_wait || c->ready) ctx_wait(c, TYPE_LIST, c->argv, 1, 1, timeout_ms);

@@ -6,8 +6,8 @@
 
 /* -- HSCAN, SSCAN ------------------------------------------------------------------ */
 
-/* The elements are written aside, because the cursor, which comes before them
- * in the reply, is known only after the walk. */
+/* The elements are written to a separate buffer, because the cursor, which comes before them in the reply, is
+ * known only after the walk. */
 struct scan_walk {
     struct scan_options opt;
     bool values; /* follow their names */
@@ -61,8 +61,8 @@ bool map_draws(struct ctx *c, struct key_ref *ref, i64 count, u64 *draws)
     return true;
 }
 
-/* One walk over everything, in which each element is taken with the chance
- * (still wanted / still to come): every subset is equally likely. */
+/* One walk over everything, in which each element is taken with probability (still wanted / still to come):
+ * every subset is equally likely. */
 static void draw_walking(struct ctx *c, struct key_ref *ref, u64 wanted, map_emit emit)
 {
     u64 left = map_size(c, ref);
@@ -77,9 +77,9 @@ static void draw_walking(struct ctx *c, struct key_ref *ref, u64 wanted, map_emi
     }
 }
 
-/* Few out of many: draw and remember, and draw again what was drawn before. At most a third is wanted, so
- * that few draws are lost, and fewer where a draw costs more; but the engine may draw unevenly where most
- * fields are dead, and then a walk brings the rest. */
+/* Few out of many: draws, remembers, and draws repeats again. At most a third is wanted, so that few draws
+ * are wasted, and fewer where a draw costs more; but the engine may draw unevenly if most fields are dead,
+ * and then a walk brings the rest. */
 static void draw_remembering(struct ctx *c, struct key_ref *ref, u64 wanted, map_emit emit)
 {
     struct members drawn;

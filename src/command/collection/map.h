@@ -1,4 +1,4 @@
-/* What hash and set commands share: to the engine both are maps. */
+/* Shared by hash and set commands: both are maps to the engine. */
 #ifndef MAYFLY_COMMAND_COLLECTION_MAP_H
 #define MAYFLY_COMMAND_COLLECTION_MAP_H
 
@@ -62,10 +62,9 @@ static inline bool map_random(struct ctx *c, struct key_ref *ref, bytes *field, 
 /* HSCAN and SSCAN: argv holds the key, the cursor and the options. */
 void map_scan(struct ctx *c, enum value_type type);
 
-/* HRANDFIELD and SRANDMEMBER with a count: a positive one draws that many
- * different elements, or all there are; a negative one draws -count elements
- * that may repeat. map_draws() says how many that makes (false: an error was
- * replied), map_draw() hands each to emit. The map must not be empty. */
+/* HRANDFIELD and SRANDMEMBER with a count: a positive one draws that many different elements, or all there
+ * are; a negative one draws -count elements that may repeat. map_draws() computes how many that makes (false:
+ * an error was replied), map_draw() passes each to emit. The map must not be empty. */
 typedef void (*map_emit)(struct ctx *c, bytes field, bytes value);
 NODISCARD bool map_draws(struct ctx *c, struct key_ref *ref, i64 count, u64 *draws);
 void map_draw(struct ctx *c, struct key_ref *ref, i64 count, map_emit emit);

@@ -1,6 +1,5 @@
-/* A temporary set of borrowed names: an array, and a hash table that points
- * into it. The array is allocated once, because the table's pointers must stay
- * good; pages of it that are never reached cost no memory. */
+/* A temporary set of borrowed names: an array, and a hash table that points into it. The array is allocated
+ * once, because the table's pointers must stay valid; pages of it that are never reached cost no memory. */
 #include "command/collection/members.h"
 
 #include "base/alloc.h"

@@ -1,9 +1,8 @@
-/* A temporary set of names that lives as long as one command: the result of
- * SUNION, the members SRANDMEMBER has already drawn.
+/* A temporary set of names that lives as long as one command: the result of SUNION, the members SRANDMEMBER
+ * has already drawn.
  *
- * It borrows the bytes (usually the engine's) and never holds more names than
- * it was made for, so that a name keeps its place and memory is bounded by the
- * sizes of the sets it is filled from. */
+ * It borrows the bytes (usually the engine's) and never has more names than it was made for, so a name is
+ * never moved and memory is bounded by the sizes of the sets it is filled from. */
 #ifndef MAYFLY_COMMAND_COLLECTION_MEMBERS_H
 #define MAYFLY_COMMAND_COLLECTION_MEMBERS_H
 
@@ -11,13 +10,13 @@
 
 struct member {
     bytes name;
-    bool gone; /* taken out again */
+    bool gone; /* removed again */
 };
 
 struct members {
-    struct member *v; /* in the order of arrival, those gone included */
+    struct member *v; /* in order of insertion, including removed ones */
     u64 n, cap;
-    u64 live;           /* not gone */
+    u64 live;           /* not removed */
     struct table index; /* of the live ones that members_add() brought */
     char *owned;        /* the names' bytes, after members_own() */
 };

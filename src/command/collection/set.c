@@ -104,8 +104,8 @@ void cmd_smembers(struct ctx *c)
 
 /* -- SPOP -------------------------------------------------------------------------- */
 
-/* SPOP draws, so its effect is SREM of what was drawn, told in batches that
- * keep the copies of the names small. */
+/* SPOP draws, so its effect is SREM of what was drawn, stated in batches that keep the copies of the names
+ * small. */
 #define POP_BATCH 512
 
 struct pop {
@@ -134,7 +134,7 @@ static bool spop_one(struct pop *p)
     if (!map_random(p->c, &p->ref, &drawn, NULL)) return false;
     if (p->n == POP_BATCH) pop_state(p);
     size_t at = p->names.n;
-    buf_append_bytes(&p->names, drawn); /* the engine's slice ends with the deletion */
+    buf_append_bytes(&p->names, drawn); /* the engine's slice is invalid after the deletion */
     p->ends[p->n++] = p->names.n;
     bytes member = bytes_of(p->names.p + at, p->names.n - at);
     reply_bulk(p->c->out, member);

@@ -109,8 +109,8 @@ static int source_by_name(const void *a, const void *b)
     return bytes_cmp(((const struct source *)a)->ref.key, ((const struct source *)b)->ref.key);
 }
 
-/* A set given again brings nothing. Counted again, it would let a short request ask for any
- * amount of memory. */
+/* A set given again adds nothing. Counted again, it would let a short request ask for any amount of
+ * memory. */
 static void sources_drop_repeats(struct sources *s)
 {
     int kept = 0;
@@ -158,8 +158,7 @@ static bool in_any_other(struct ctx *c, struct sources *s, bytes member)
     return false;
 }
 
-/* Look every member of the first set up in the others, the largest first: it is
- * the likeliest to have it. */
+/* Looks every member of the first set up in the others, the largest first: it is the likeliest to have it. */
 static void subtract_by_lookup(struct ctx *c, struct sources *s, struct members *out)
 {
     struct map_iter it;
@@ -170,7 +169,7 @@ static void subtract_by_lookup(struct ctx *c, struct sources *s, struct members 
         if (!in_any_other(c, s, member)) members_push(out, member);
 }
 
-/* Collect the first set and take out the members of all the others. */
+/* Collects the first set and removes the members of all the others. */
 static void subtract_by_removal(struct ctx *c, struct sources *s, struct members *out)
 {
     struct map_iter it;
@@ -220,8 +219,8 @@ static bool is_source(struct ctx *c, bytes key)
     return false;
 }
 
-/* What SDIFF took out again is put in and deleted: Redis builds its result that
- * way, and OBJECT ENCODING tells what a set has once held. */
+/* Members that SDIFF removed again are added and deleted: Redis builds its result that way, and OBJECT
+ * ENCODING depends on what a set once had. */
 static void put_members(struct ctx *c, bytes key, const struct members *m)
 {
     struct key_ref ref;

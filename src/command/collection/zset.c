@@ -52,7 +52,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     return ADD_UPDATED;
 }
 
-/* A sum depends on what was there, so the journal gets its result. */
+/* A sum depends on the previous score, so the journal gets its result. */
 static void effect_of_increment(struct ctx *c, bytes member, double score)
 {
     char text[64];
@@ -87,7 +87,7 @@ void zset_add(struct ctx *c, u32 flags, int n, const double *scores, const bytes
 {
     struct key_ref ref;
     i64 added = 0, updated = 0;
-    if (flags & ZADD_XX) { /* which never creates the key */
+    if (flags & ZADD_XX) { /* it never creates the key */
         err e = ctx_write(c, c->argv[1], TYPE_ZSET, &ref);
         if (e == ERR_NOT_FOUND && (flags & ZADD_INCR)) reply_null(c->out);
         else if (e == ERR_NOT_FOUND) reply_int(c->out, 0);
@@ -141,7 +141,7 @@ static bool parse_scores(struct ctx *c, int at, int n, double *scores)
     return true;
 }
 
-/* ZINCRBY is ZADD INCR, down to reading options where its increment should be. */
+/* ZINCRBY is ZADD INCR, even in parsing options where its increment should be. */
 static void parse_and_add(struct ctx *c, u32 flags)
 {
     double few[16], *scores = few;
@@ -281,8 +281,8 @@ static void reply_at(struct ctx *c, struct key_ref *ref, u64 rank, bool with_sco
     zset_reply_pair(c->out, member, score, with_scores);
 }
 
-/* The whole set, from the top as Redis does, or what chance picks out of one
- * walk (each entry with probability wanted / left). */
+/* The whole set, from the top as in Redis, or a random selection in one walk (each entry with probability
+ * wanted / left). */
 static void reply_walked(struct ctx *c, struct key_ref *ref, u64 n, u64 size, bool with_scores)
 {
     struct zset_seek seek = {.by = ZSEEK_RANK, .reverse = true, .rank = size - 1};
@@ -312,7 +312,7 @@ static size_t zset_drop_repeats(u64 *v, size_t n)
     return kept;
 }
 
-/* n different ranks of a set that is much larger: draw, and draw repeats again. */
+/* n different ranks of a set that is much larger: draws, and draws repeats again. */
 static void reply_sample(struct ctx *c, struct key_ref *ref, u64 n, u64 size, bool with_scores)
 {
     u64 *ranks = mem_alloc(n * sizeof(*ranks));
@@ -383,7 +383,7 @@ static void zscan_visit(void *arg, bytes member, bytes value UNUSED, double scor
     if (scan_matches(&s->opt, member)) zlist_add(&s->found, member, score);
 }
 
-/* Redis shows here how it stores a score: in a small set as text, in a large one as a double. */
+/* Here Redis shows how it stores a score: in a small set as text, in a large one as a double. */
 static void reply_scanned_score(struct ctx *c, double score, bool small)
 {
     char text[64];

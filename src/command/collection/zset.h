@@ -1,4 +1,4 @@
-/* What the sorted-set commands share with each other and with GEOADD. */
+/* Shared by the sorted-set commands and GEOADD. */
 #ifndef MAYFLY_COMMAND_COLLECTION_ZSET_H
 #define MAYFLY_COMMAND_COLLECTION_ZSET_H
 
@@ -14,14 +14,13 @@ enum {
     ZADD_INCR = 1 << 5, /* the score is an increment; one pair, replies the sum */
 };
 
-/* Carries ZADD out once its arguments are checked, reply included: n pairs, the
- * i-th member being members[i * stride]. */
+/* Executes ZADD after its arguments are checked, reply included: n pairs, the i-th member is members[i *
+ * stride]. */
 void zset_add(struct ctx *c, u32 flags, int n, const double *scores, const bytes *members,
               int stride);
 
-/* Whether Redis would keep a set of this many members in its small encoding, as
- * far as this member goes. It has whole scores as integers, and so a zero that is
- * negative loses its sign there, and only there. */
+/* Whether Redis would keep a set of this many members in its small encoding, as far as this member goes. That
+ * stores whole scores as integers, so a negative zero loses its sign there, and only there. */
 static inline bool zset_fits_small(const struct ctx *c, u64 size, bytes member)
 {
     return (i64)size <= c->eng->limits.zset_max_listpack_entries &&

@@ -46,7 +46,7 @@ void zlist_reply(struct ctx *c, const struct zlist *l, bool with_scores)
         zset_reply_pair(c->out, l->v[i].member, l->v[i].score, with_scores);
 }
 
-/* Redis makes the whole result before it chooses the encoding. */
+/* Redis builds the whole result before it chooses the encoding. */
 static bool fits_small(struct ctx *c, const struct zlist *l)
 {
     for (size_t i = 0; i < l->n; i++)
@@ -66,13 +66,13 @@ static void zlist_fill(struct ctx *c, bytes dst, const struct zlist *l, const ch
     ctx_changed(c, dst, NOTIFY_ZSET, event);
 }
 
-/* The members again, in memory of their own. */
+/* Copies the members to memory of their own. */
 static struct zlist copy_members(const struct zlist *l, struct buf *owner)
 {
     struct zlist copy = {0};
     size_t total = 0;
     for (size_t i = 0; i < l->n; i++) total += l->v[i].member.n;
-    buf_reserve(owner, total); /* at once, so that what is in it stays where it is */
+    buf_reserve(owner, total); /* at once, so that its contents don't move */
     zlist_reserve(&copy, l->n);
     for (size_t i = 0; i < l->n; i++) {
         bytes m = l->v[i].member;
@@ -82,7 +82,7 @@ static struct zlist copy_members(const struct zlist *l, struct buf *owner)
     return copy;
 }
 
-/* The old value may be where the members live. */
+/* The members may be part of the old value. */
 static void fill_from_copy(struct ctx *c, bytes dst, const struct zlist *l, const char *event)
 {
     struct buf owner = {0};

@@ -1,7 +1,6 @@
-/* A temporary list of (member, score) pairs on its way into a reply or under a
- * key: the result of ZUNION, ZRANGESTORE, GEOSEARCHSTORE … A zeroed struct is an
- * empty list. The members are borrowed: their owner must outlive the list, or
- * its last use. */
+/* A temporary list of (member, score) pairs to be replied or stored: the result of ZUNION, ZRANGESTORE,
+ * GEOSEARCHSTORE … A zeroed struct is an empty list. The members are borrowed: their owner must outlive the
+ * list, or its last use. */
 #ifndef MAYFLY_COMMAND_COLLECTION_ZSET_LIST_H
 #define MAYFLY_COMMAND_COLLECTION_ZSET_LIST_H
 
@@ -26,9 +25,9 @@ void zlist_sort(struct zlist *l);
 
 void zlist_reply(struct ctx *c, const struct zlist *l, bool with_scores);
 
-/* Puts the pairs (no member twice) under dst in place of whatever it held, and
- * replies how many. An empty list deletes dst. Reports the change as `event`, or
- * `del`. The members may be dst's own; they are gone afterwards. */
+/* Stores the pairs (no member twice) under dst in place of its value, and replies how many. An empty list
+ * deletes dst. Reports the change as `event`, or `del`. The members may be dst's own; they are gone
+ * afterwards. */
 void zlist_store(struct ctx *c, bytes dst, const struct zlist *l, const char *event);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sorted sets: taking the lowest or highest members out, at once or when there are any. */
+/* Sorted sets: popping the lowest or highest members, at once or blocking. */
 #include "command/commands.h"
 #include "command/waiting.h"
 
@@ -93,7 +93,7 @@ static bool zset_parse_mpop(struct ctx *c, int at, struct mpop *m)
 {
     if (!ctx_int_min(c, c->argv[at], 1, "ERR numkeys should be greater than 0", &m->keys)) return false;
     m->first = at + 1;
-    if (m->keys >= c->argc - m->first) goto syntax; /* nothing behind the keys */
+    if (m->keys >= c->argc - m->first) goto syntax; /* nothing after the keys */
     at = m->first + (int)m->keys;
     m->max = bytes_is(c->argv[at], "max");
     if (!m->max && !bytes_is(c->argv[at], "min")) goto syntax;

@@ -1,8 +1,7 @@
 /* ZRANGE and its older forms, ZRANGESTORE and ZREMRANGEBY*.
  *
- * Reading walks: it seeks to the near bound and stops behind the far one, so an
- * engine that cannot count cheaply never has to. Counting and removing work on
- * ranks. */
+ * Reading walks: it seeks to the near bound and stops after the far one, so an engine that cannot count
+ * cheaply never has to. Counting and removing work on ranks. */
 #include "command/collection/zset_range.h"
 
 #include <math.h>
@@ -15,8 +14,8 @@
 
 /* -- reading the bounds ------------------------------------------------------------ */
 
-/* Redis reads bounds with bare strtod and looks only at where it stopped: blanks
- * in front, nothing at all (0) and anything behind a NUL pass, overflow is inf. */
+/* Redis parses bounds with plain strtod and checks only where it stopped: leading blanks, an empty text (0)
+ * and anything after a NUL pass, overflow is inf. */
 static bool parse_loose_double(bytes s, double *out)
 {
     char local[128], *end;
@@ -104,8 +103,8 @@ static bool zrange_end_of(struct ctx *c, struct key_ref *ref, bool last, bytes *
     return c->eng->ops->zset.next(&it, member, &score);
 }
 
-/* A range by member looks at the set's ends first. Where all scores are equal that
- * only saves time; elsewhere, where its result means little, it decides as Redis does. */
+/* A range by member compares with the set's ends first. If all scores are equal that only saves time;
+ * otherwise, where the result means little, it decides as Redis does. */
 static bool overlaps(struct ctx *c, struct key_ref *ref, const struct zrange *r)
 {
     bytes member;
@@ -193,8 +192,8 @@ static void zwalk_by_rank(struct zwalk *w, struct key_ref *ref)
     w->c->eng->ops->zset.iter(w->c->eng, ref, &seek, &w->it);
 }
 
-/* Passes one entry over. Redis does not look at the far bound here; for members
- * that matters where scores differ, for scores it would only walk for nothing. */
+/* Skips one entry. Redis does not check the far bound here; for members that matters if scores differ, for
+ * scores it would only walk in vain. */
 static bool zwalk_skip(struct zwalk *w)
 {
     bytes member;

@@ -1,8 +1,8 @@
 /* BITFIELD and BITFIELD_RO: integers of any width at any bit of a string.
  *
- * All operations are read before the first runs, so that a bad one leaves
- * nothing behind, and the string is made long enough once. Arithmetic is done
- * in 128 bits: a result is in range or it is not, and nothing overflows. */
+ * All operations are parsed before the first runs, so that an invalid one changes nothing, and the string is
+ * made long enough once. Arithmetic is done in 128 bits: a result is in range or it is not, and nothing
+ * overflows. */
 #include "base/alloc.h"
 #include "command/string/bitmap.h"
 #include "command/commands.h"

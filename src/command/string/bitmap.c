@@ -160,7 +160,7 @@ static u64 count_ones(bytes s, struct bit_range r)
            popcount(part.whole.p, part.whole.n);
 }
 
-/* A range as the arguments have it, which are looked at before the key. */
+/* A range as given in the arguments, which are parsed before the key is looked up. */
 struct range_args {
     i64 start, end, unit_bits;
 };
@@ -226,7 +226,7 @@ static i64 find_bit(bytes s, struct bit_range r, bool bit)
     return -1;
 }
 
-/* The unit is looked at before the end. False: an error was replied. */
+/* The unit is parsed before the end. False: an error was replied. */
 static bool bitpos_args(struct ctx *c, struct range_args *a)
 {
     *a = (struct range_args){.end = -1, .unit_bits = 8};
@@ -260,7 +260,7 @@ void cmd_bitpos(struct ctx *c)
     i64 pos = -1;
     if (range.first <= range.last) {
         pos = find_bit(value, range, bit);
-        /* Without an end, the string goes on in zeros for ever. */
+        /* Without an end, the string continues with zeros. */
         if (pos < 0 && !bit && c->argc < 5) pos = range.last + 1;
     }
     reply_int(c->out, pos);
@@ -309,7 +309,7 @@ static inline __attribute__((always_inline)) void combine_words(enum bit_op op, 
     for (; i < n; i++) d[i] = (char)apply_op(op, (u8)d[i], (u8)s[i]);
 }
 
-/* acc op= s, where s goes on in zeros up to acc's length. */
+/* acc op= s, where s is extended with zeros to acc's length. */
 static void bitop_combine(enum bit_op op, struct buf *acc, bytes s)
 {
     switch (op) {

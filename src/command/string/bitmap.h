@@ -1,4 +1,4 @@
-/* What the bitmap commands share. Bit 0 is the highest bit of byte 0. */
+/* Shared by the bitmap commands. Bit 0 is the highest bit of byte 0. */
 #ifndef MAYFLY_COMMAND_STRING_BITMAP_H
 #define MAYFLY_COMMAND_STRING_BITMAP_H
 

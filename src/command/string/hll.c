@@ -11,7 +11,7 @@ enum {
     SPARSE_RANK_MAX = 32, /* the highest rank a VAL run can hold */
     ZERO_MAX = 64,        /* the longest ZERO run; longer ones are XZERO */
     VAL_MAX = 4,          /* the longest VAL run */
-    JOIN_SCAN = 5,        /* runs looked at for joining after a change */
+    JOIN_SCAN = 5,        /* runs checked for joining after a change */
     ENCODING_AT = 4,
     DENSE = 0,
     SPARSE = 1,
@@ -148,7 +148,7 @@ static size_t run_put(u8 *out, u8 rank, u32 len)
     return 2;
 }
 
-/* Moves what lies from `from` on by delta bytes, and the end with it. */
+/* Moves the bytes from `from` on by delta, and the end with them. */
 static void shift_tail(struct buf *h, size_t from, long delta)
 {
     if (delta > 0) buf_reserve(h, (size_t)delta);

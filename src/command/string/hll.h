@@ -1,5 +1,5 @@
-/* The HyperLogLog inside a string, byte for byte as Redis 7.0 stores it, since
- * users GET, SET and RESTORE these strings.
+/* The HyperLogLog inside a string, byte for byte as Redis 7.0 stores it, since users GET, SET and RESTORE
+ * these strings.
  *
  *   "HYLL" · encoding (0 dense, 1 sparse) · 3 unused bytes
  *   · cached cardinality, 8 bytes little-endian, whose top bit means "stale"
@@ -10,8 +10,7 @@
  *   01nnnnnn nnnnnnnn  n+1 zeros          (XZERO)
  *   1vvvvvnn           n+1 times v+1      (VAL)
  *
- * A string that came from a client may be corrupt behind its header; functions
- * that walk a sparse one say so. */
+ * A string from a client may be corrupt after its header; functions that walk a sparse one report it. */
 #ifndef MAYFLY_COMMAND_STRING_HLL_H
 #define MAYFLY_COMMAND_STRING_HLL_H
 

@@ -1,5 +1,5 @@
-/* PFDEBUG and PFSELFTEST: how a HyperLogLog is stored, and whether the arithmetic is right, for test
- * suites. */
+/* PFDEBUG and PFSELFTEST, for test suites: how a HyperLogLog is stored, and whether the arithmetic is
+ * right. */
 #include <math.h>
 
 #include "command/commands.h"
@@ -97,7 +97,7 @@ void cmd_pfdebug(struct ctx *c)
 #define SELFTEST_ELEMENTS 100000
 #define SELFTEST_ERROR (4 * 1.04 / 128) /* four standard errors; 128 is the root of the number of registers */
 
-/* Registers are six bits each and share bytes: each keeps what it was given. */
+/* Registers are six bits each and share bytes: checks that each keeps its value. */
 static bool selftest_registers(void)
 {
     static const u8 empty[HLL_DENSE_LEN];

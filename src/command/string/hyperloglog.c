@@ -21,7 +21,7 @@ static bool open_hll(struct ctx *c, err found, struct key_ref *ref, struct str_v
     return true;
 }
 
-/* Puts a HyperLogLog made outside the engine in the key's place. */
+/* Replaces the key's value by a HyperLogLog made outside the engine. */
 static void hll_store(struct ctx *c, bytes key, struct key_ref *ref, const struct buf *h, u64 changes)
 {
     memcpy(strval_edit(c, key, ref, h->n), h->p, h->n);
@@ -51,12 +51,12 @@ static void add_dense(struct ctx *c, struct key_ref *ref, bytes h)
     reply_int(c->out, writable != NULL);
 }
 
-/* A sparse or new one is worked on in a copy; it may come out dense. Elements
- * before the one that met a corrupt run stay added, as in Redis. */
+/* A sparse or new one is changed in a copy; it may become dense. Elements before the one that met a corrupt
+ * run stay added, as in Redis. */
 static void add_sparse(struct ctx *c, struct key_ref *ref, bytes old)
 {
     struct buf h = {0};
-    u64 changes = old.n == 0; /* a new key is one */
+    u64 changes = old.n == 0; /* a new key is a change */
     enum hll_raised raised = HLL_SAME;
     if (old.n)
         buf_append_bytes(&h, old);
@@ -116,9 +116,9 @@ static bool hll_unite(struct ctx *c, u8 ranks[HLL_REGISTERS], bool *dense)
     return true;
 }
 
-/* Counting one key leaves the result in its header, where it may: this is a change to the
- * data like any other, but has no event. The effect is the bytes written: another
- * machine may estimate differently, and no read belongs in the journal. */
+/* Counting one key caches the result in its header, where allowed: this changes the data, but has no event.
+ * The effect is the bytes written: another machine may estimate differently, and no read belongs in the
+ * journal. */
 static void keep_count(struct ctx *c, bytes key, struct key_ref *ref, size_t len, u64 count)
 {
     char *h = strval_edit(c, key, ref, len), at[NUM_I64_LEN];
@@ -155,8 +155,8 @@ void cmd_pfcount(struct ctx *c)
     else if (hll_unite(c, ranks, &dense)) reply_int(c->out, (i64)hll_count_ranks(ranks));
 }
 
-/* The target is one of the united: register by register it can only rise, in
- * Redis's order, which a sparse one's bytes depend on. */
+/* The target is one of the inputs: its registers can only rise, in Redis's order, which a sparse one's bytes
+ * depend on. */
 void cmd_pfmerge(struct ctx *c)
 {
     u8 ranks[HLL_REGISTERS];

@@ -1,9 +1,8 @@
 /* LCS: the longest common subsequence of two strings.
  *
- * The textbook table of lengths, row by row, but only two rows of it are kept.
- * Walking back from its corner needs one bit per cell: whether the cell above
- * is longer than the one to the left. So a table for which Redis takes 512 MB
- * takes 16 MB here; the bound on its size is Redis's all the same. */
+ * The textbook table of lengths, row by row, but only two rows of it are kept. Walking back from its corner
+ * needs one bit per cell: whether the cell above is longer than the one to the left. So a table for which
+ * Redis takes 512 MB takes 16 MB here; the limit on its size is still Redis's. */
 #include "base/alloc.h"
 #include "command/commands.h"
 #include "command/string/strval.h"

@@ -1,8 +1,7 @@
 /* Strings and counters.
  *
- * GET, SET and INCR are the server's hot path: one lookup, one engine call, no
- * allocation and no copy but the engine's own; options are looked at only when
- * there are any. */
+ * GET, SET and INCR are the server's hot path: one lookup, one engine call, no allocation and no copy but the
+ * engine's own; options are parsed only if there are any. */
 #include <math.h>
 
 #include "command/commands.h"
@@ -48,7 +47,7 @@ static bool string_parse_options(struct ctx *c, int from, enum option_user user,
     return true;
 }
 
-/* -- SET and its kin ---------------------------------------------------------- */
+/* -- SET and the like ------------------------------------------------------------------------ */
 
 static void reply_value(struct ctx *c, struct key_ref *ref)
 {
@@ -57,7 +56,7 @@ static void reply_value(struct ctx *c, struct key_ref *ref)
     reply_bulk(c->out, view.b);
 }
 
-/* A value of its own: the deadline goes, and no options matter any more. */
+/* A new value: the deadline is removed, and options don't matter. */
 static inline void set_plain(struct ctx *c, bytes key, struct key_ref *ref, bytes value)
 {
     strval_put(c, key, ref, value, 0);
@@ -138,7 +137,7 @@ static void set_for_time(struct ctx *c, enum ttl_unit unit)
 void cmd_setex(struct ctx *c) { set_for_time(c, TTL_SECONDS); }
 void cmd_psetex(struct ctx *c) { set_for_time(c, TTL_MILLISECONDS); }
 
-/* -- GET and its kin ---------------------------------------------------------- */
+/* -- GET and the like ------------------------------------------------------------------------ */
 
 /* Replies the value or null. True when there is one; false also on WRONGTYPE. */
 static inline bool get_and_reply(struct ctx *c, struct key_ref *ref)
@@ -195,7 +194,7 @@ static void getex_deadline(struct ctx *c, bytes key, struct key_ref *ref, i64 de
     CTX_EFFECT(c, BYTES_LIT("PEXPIREAT"), key, bytes_of(digits, n));
 }
 
-/* Redis looks at the time's value only after the key and its type. */
+/* Redis checks the time's value only after the key and its type. */
 void cmd_getex(struct ctx *c)
 {
     bytes key = c->argv[1];
@@ -301,7 +300,7 @@ void cmd_getrange(struct ctx *c)
 
 void cmd_substr(struct ctx *c) { cmd_getrange(c); }
 
-/* Would `more` bytes from `at` on be too long a string? Then that was replied. */
+/* Whether `more` bytes from `at` on would make the string too long; then the error was replied. */
 static bool too_long(struct ctx *c, u64 at, u64 more)
 {
     if (at + more <= c->ks->max_string) return false;
@@ -394,7 +393,7 @@ void cmd_decrby(struct ctx *c)
 {
     i64 step;
     if (!ctx_int(c, c->argv[2], &step)) return;
-    if (step == INT64_MIN) { /* has no opposite */
+    if (step == INT64_MIN) { /* can't be negated */
         reply_error(c->out, "ERR decrement would overflow");
         return;
     }

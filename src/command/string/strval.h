@@ -1,11 +1,11 @@
-/* What the commands on string values share: strings, bitmaps, HyperLogLogs. */
+/* Shared by commands on string values: strings, bitmaps, HyperLogLogs. */
 #ifndef MAYFLY_COMMAND_STRING_STRVAL_H
 #define MAYFLY_COMMAND_STRING_STRVAL_H
 
 #include "command/ctx.h"
 
-/* Creates or replaces a key of any type; `ref` is what the lookup gave. Events
- * and effects other than `new` are the caller's. */
+/* Creates or replaces a key of any type; `ref` is the result of the lookup. The caller reports events and
+ * effects other than `new`. */
 static inline void strval_put(struct ctx *c, bytes key, struct key_ref *ref, bytes value,
                               i64 deadline_ms)
 {
@@ -14,7 +14,7 @@ static inline void strval_put(struct ctx *c, bytes key, struct key_ref *ref, byt
     if (is_new) keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
 }
 
-/* The same for a value that is to stay text even if it reads as an integer. */
+/* The same for a value that stays text even if it is an integer. */
 static inline void strval_put_text(struct ctx *c, bytes key, struct key_ref *ref, bytes value,
                                    i64 deadline_ms)
 {
@@ -23,9 +23,8 @@ static inline void strval_put_text(struct ctx *c, bytes key, struct key_ref *ref
     if (is_new) keyspace_notify(c->ks, c->db, key, NOTIFY_NEW, "new");
 }
 
-/* The writable bytes of a string of new_len bytes: the old ones, then zeros. An
- * absent key is created. The value stays a plain run of bytes from then on, as
- * Redis's "raw", even when it reads as a number. */
+/* The writable bytes of a string of new_len bytes: the old ones, then zeros. An absent key is created. The
+ * value stays plain bytes from then on, like Redis's "raw", even if it is a number. */
 static inline char *strval_edit(struct ctx *c, bytes key, struct key_ref *ref, size_t new_len)
 {
     if (ref->entry == NULL) strval_put(c, key, ref, BYTES_LIT(""), 0);
