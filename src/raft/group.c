@@ -144,7 +144,7 @@ static void group_send_held(struct group *g, const struct group_held *h)
 static void group_trim_held(struct group *g)
 {
     size_t sent = g->held_n ? g->held[0].bytes_from : g->held_bytes.n;
-    if (sent * 2 < g->held_bytes.n) return;
+    if (sent == 0 || sent * 2 < g->held_bytes.n) return;
     g->held_bytes.n -= sent;
     memmove(g->held_bytes.p, g->held_bytes.p + sent, g->held_bytes.n);
     for (size_t i = 0; i < g->held_n; i++) g->held[i].bytes_from -= sent;
