@@ -9,7 +9,7 @@ bool durable_enabled(const struct server *s)
 
 void durable_reset(struct server *s) { s->durable = (struct durable){0}; }
 
-/* False: no log holds all data. An AOF does not before its first base is complete. */
+/* False: no log holds all data, such as an AOF whose first base is not complete. */
 static bool ask_log(struct server *s, struct sync_state *state)
 {
     const struct persistence *p = &s->persist;
@@ -26,7 +26,7 @@ static bool durable_move(struct durable *d, struct durable_mark to)
     return moved;
 }
 
-/* The log is asked after the mark was committed: a sync that it has not begun yet covers the mark. */
+/* The log is asked after the mark was committed, so a sync that has not begun yet covers the mark. */
 bool durable_look(struct server *s)
 {
     struct durable *d = &s->durable;

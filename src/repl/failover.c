@@ -28,7 +28,7 @@ static void failover_give_up(struct server *s, const char *why)
 {
     bool follows = s->repl.failover.state == FAILOVER_HANDS_OVER;
     log_line(&s->log, LOG_NOTICE, "Aborting failover: %s", why);
-    s->repl.failover.state = FAILOVER_NONE; /* the link that ends is of no interest any more */
+    s->repl.failover.state = FAILOVER_NONE; /* the old link's state no longer matters */
     if (follows) replication_promote(s);
     failover_end(s);
 }
@@ -37,7 +37,7 @@ void failover_answered(struct server *s, bool agreed)
 {
     if (s->repl.failover.state != FAILOVER_HANDS_OVER) return;
     if (agreed) failover_end(s);
-    else s->repl.failover.refused = true; /* it is the link that tells: it can't be dropped here */
+    else s->repl.failover.refused = true; /* the link itself calls this, so it can't be dropped here */
 }
 
 /* -- the replica ------------------------------------------------------------------------------------ */
@@ -150,7 +150,7 @@ static bool failover_parse(struct ctx *c, struct wish *w)
     return true;
 }
 
-/* Why it can't be; NULL: nothing speaks against it. */
+/* Why the failover is not possible; NULL: it is. */
 static const char *objection(const struct server *s, const struct wish *w)
 {
     const struct replication *r = &s->repl;

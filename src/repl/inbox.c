@@ -1,13 +1,13 @@
-/* See inbox.h. Arguments are kept as offsets: the bytes move when they grow. */
+/* See inbox.h. Arguments are kept as offsets, because the buffer moves when it grows. */
 #include "repl/inbox.h"
 
 #include <stdio.h>
 
 #include "base/alloc.h"
 
-#define ARGS_AT_ONCE 64           /* the most arguments of a request that is parsed in one go */
+#define ARGS_AT_ONCE 64           /* a request with more arguments goes through the incremental parser */
 #define LONGEST_REQUEST (3ull << 30) /* the parser counts in 32 bits */
-#define KEEP_BYTES (1u << 20)     /* what a big command needed does not stay */
+#define KEEP_BYTES (1u << 20)     /* a buffer larger than this is not kept after a big command */
 #define KEEP_COUNT 65536
 
 void inbox_init(struct inbox *b)
@@ -55,8 +55,8 @@ static struct inbox_command *add_command(struct inbox *b, size_t used, u32 argc)
     return c;
 }
 
-/* The parser's way, for what is long or not all there. A primary never sends inline commands: if the stream
- * has one, it is none, or we are lost in it. Empty lines are fine. */
+/* The incremental parser, for requests that are long or incomplete. A primary never sends inline commands, so
+ * one in the stream means that the stream is corrupt. Empty lines are fine. */
 static err parse_slowly(struct inbox *b, const struct request_limits *limits, bytes in)
 {
     struct request_parser *p = &b->parser;
@@ -108,7 +108,7 @@ err inbox_took(struct inbox *b, size_t n, i64 max_bulk)
 
 /* -- applied ---------------------------------------------------------------------------------------- */
 
-/* Rarely is anything left but the beginning of a command, or of a block. */
+/* Usually all that remains is the beginning of a command or of a block. */
 static void move_up(struct inbox *b, size_t bytes_gone, size_t args_gone)
 {
     b->in.n -= bytes_gone;

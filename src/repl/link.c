@@ -1,4 +1,4 @@
-/* The connection to our primary: finding it, greeting it, and giving it up. See link.h. */
+/* The connection to our primary: name resolution, connecting, reading and writing, closing. See link.h. */
 #include "repl/link.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void close_conn(struct link_conn *c)
     c->link = NULL;
     uv_close((uv_handle_t *)&c->check, link_on_closed);
     if (c->fd < 0) {
-        uv_cancel((uv_req_t *)&c->resolve); /* it may have run already, or be running: it ends by itself */
+        uv_cancel((uv_req_t *)&c->resolve); /* if too late, its callback still runs */
         return;
     }
     tls_free(c->tls);
@@ -73,7 +73,7 @@ void link_close(struct link *l, bool soon)
 
 /* -- the socket ------------------------------------------------------------------------------------- */
 
-static void lost(struct link *l, const char *why)
+static void link_lost(struct link *l, const char *why)
 {
     const struct log *log = &l->server->log;
     bool no_tls = l->conn->tls && *tls_trouble(l->conn->tls);
@@ -98,7 +98,7 @@ static void lost(struct link *l, const char *why)
     link_close(l, l->state == LINK_UP && link_now_ms(l) - l->up_ms > l->server->config.repl_retry_delay);
 }
 
-/* As recv and send. */
+/* Same results as recv and send. */
 static ssize_t link_take_bytes(struct link *l, void *to, size_t n)
 {
     struct link_conn *c = l->conn;
@@ -130,8 +130,8 @@ size_t link_read(struct link *l, char *to, size_t room)
         l->server->repl.bytes_in += (u64)n;
         return (size_t)n;
     }
-    if (n == 0) lost(l, "connection lost");
-    else if (errno != EAGAIN && errno != EINTR) lost(l, trouble(l));
+    if (n == 0) link_lost(l, "connection lost");
+    else if (errno != EAGAIN && errno != EINTR) link_lost(l, trouble(l));
     return 0;
 }
 
@@ -141,7 +141,7 @@ void link_flush(struct link *l)
     size_t left = l->out.n - l->sent;
     ssize_t n = left ? link_give_bytes(l, l->out.p + l->sent, left) : 0;
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        lost(l, trouble(l));
+        link_lost(l, trouble(l));
         return;
     }
     l->sent += n > 0 ? (size_t)n : 0;
@@ -169,7 +169,7 @@ void link_command(struct link *l, int argc, const char *const *argv)
     link_command_bytes(l, argc, words);
 }
 
-/* A primary that does not even take the last one gets no further one. */
+/* Sends no acknowledgement while the kernel has not taken the previous one. */
 void link_acknowledge(struct link *l, u64 position)
 {
     struct server *s = l->server;
@@ -180,32 +180,32 @@ void link_acknowledge(struct link *l, u64 position)
     snprintf(synced, sizeof synced, "%llu", (ull)s->durable.synced.position);
     link_command(l, durable_enabled(s) ? 5 : 3,
                  (const char *const[]){"REPLCONF", "ACK", text, "FACK", synced});
-    l->told_ms = link_now_ms(l);
+    l->sent_ms = link_now_ms(l);
     link_flush(l);
 }
 
-/* So that it does not take us for dead while we are busy with what it sent. If it is dead itself, that is no
- * reason to give up what we have of it: who reads next will know. */
-static void send_sign_of_life(struct link *l)
+/* An empty line, so that the primary does not time us out while we are busy loading. An error is ignored
+ * here: what has been received is still worth loading, and the next read will report the error. */
+static void link_send_keepalive(struct link *l)
 {
-    l->told_ms = link_now_ms(l);
+    l->sent_ms = link_now_ms(l);
     if (l->out.n || link_give_bytes(l, "\n", 1) >= 0) return;
-    /* TLS has it, and takes what it is given next for the same. */
+    /* TLS has kept the byte and requires the next write to repeat it. */
     if (l->conn->tls && errno == EAGAIN) buf_append_char(&l->out, '\n');
 }
 
 /* -- what the socket says --------------------------------------------------------------------------- */
 
-static void connected(struct link *l);
+static void link_connected(struct link *l);
 
-/* What an error is the socket says itself, when it is used. */
+/* The errno of a failure is found when the socket is used. */
 static void on_poll(uv_poll_t *p, int status UNUSED, int events)
 {
     struct link_conn *c = p->data;
     struct link *l = c->link;
     if (!l) return;
     if (l->state == LINK_CONNECTING) {
-        connected(l);
+        link_connected(l);
         return;
     }
     if (events & UV_WRITABLE || c->tls) link_flush(l);
@@ -224,7 +224,7 @@ void link_watch(struct link *l, int events)
     if (c->polled == poll) return;
     c->polled = poll;
     int rc = poll ? uv_poll_start(&c->poll, poll, on_poll) : uv_poll_stop(&c->poll);
-    CHECK(rc == 0); /* it was checked by uv_poll_init */
+    CHECK(rc == 0); /* uv_poll_init has checked the descriptor */
 }
 
 void link_wait(struct link *l, bool on)
@@ -249,7 +249,7 @@ static bool bind_source(const struct server *s, int fd, int family)
 {
     struct addrinfo *list, hints = {.ai_family = family, .ai_socktype = SOCK_STREAM};
     if (!s->config.bind_source_addr.n) return true;
-    hints.ai_flags = AI_NUMERICHOST; /* nobody is asked */
+    hints.ai_flags = AI_NUMERICHOST; /* no name lookup */
     if (getaddrinfo(s->config.bind_source_addr.p, NULL, &hints, &list)) {
         errno = EADDRNOTAVAIL;
         return false;
@@ -328,7 +328,7 @@ static void begin_connecting(struct link *l)
     log_line(log, LOG_NOTICE, "MASTER <-> REPLICA sync started");
 }
 
-/* The name has more addresses than the one that did not answer: a new connection goes on with them. */
+/* The name has more addresses than the one that failed: a new connection tries the rest. */
 static void next_address(struct link *l)
 {
     struct link_conn *old = l->conn;
@@ -340,7 +340,7 @@ static void next_address(struct link *l)
     link_connect_next(l);
 }
 
-static void connected(struct link *l)
+static void link_connected(struct link *l)
 {
     int code = 0;
     socklen_t n = sizeof code;
@@ -350,12 +350,12 @@ static void connected(struct link *l)
         return;
     }
     if (code) {
-        lost(l, strerror(code));
+        link_lost(l, strerror(code));
         return;
     }
     struct server *s = l->server;
     if (s->config.tls_replication && !(l->conn->tls = tls_connect(s->net.tls, l->conn->fd))) {
-        lost(l, "TLS is not configured");
+        link_lost(l, "TLS is not configured");
         return;
     }
     log_line(&l->server->log, LOG_NOTICE, "Non blocking connect for SYNC fired the event.");
@@ -364,7 +364,8 @@ static void connected(struct link *l)
 
 /* -- up --------------------------------------------------------------------------------------------- */
 
-/* What has come behind the answer, or behind the data, waits: the loop is to come back to it by itself. */
+/* Bytes of the stream that followed the reply, or the data, are already here: the loop must come back to them
+ * without waiting for the socket. */
 void link_up(struct link *l)
 {
     struct link_conn *c = l->conn;
@@ -397,8 +398,8 @@ static void sync_cron(struct link *l)
 {
     bool reading = l->stage == SYNC_RECEIVE && l->conn->events & UV_READABLE;
     if (!reading) {
-        l->io_ms = link_now_ms(l); /* it is we who are slow */
-        if (link_now_ms(l) - l->told_ms >= 1000) send_sign_of_life(l);
+        l->io_ms = link_now_ms(l); /* the delay is ours, not the primary's */
+        if (link_now_ms(l) - l->sent_ms >= 1000) link_send_keepalive(l);
     } else if (is_late(l)) {
         timed_out(l, "Timeout receiving bulk data from MASTER... If the problem persists try to set the "
                      "'repl-timeout' parameter in redis.conf to a larger value.");
@@ -414,7 +415,7 @@ static void up_cron(struct link *l)
         timed_out(l, "MASTER timeout: no data nor PING received...");
         return;
     }
-    if (link_now_ms(l) - l->told_ms >= 1000) link_acknowledge(l, l->server->repl.stream.end);
+    if (link_now_ms(l) - l->sent_ms >= 1000) link_acknowledge(l, l->server->repl.stream.end);
 }
 
 void link_break(struct server *s)
@@ -457,7 +458,7 @@ void link_drop(struct server *s)
     inbox_release(&l->inbox);
     session_release(&l->session);
     buf_release(&l->ignored);
-    buf_release(&l->told);
+    buf_release(&l->logged);
     mem_free(l->argv);
     mem_free(l);
     s->repl.link = NULL;

@@ -1,8 +1,8 @@
-/* Following the stream of our primary: what it says is done, and becomes our stream.
+/* Following the stream of our primary: its commands are run here, and its bytes become our stream.
  *
- * What one read has brought is one transaction, with the position behind it; of a MULTI … EXEC block nothing
- * is done before all of it is there. So our position is always one between two commands, or two blocks, and
- * the data is exactly that of the position, also on disk. */
+ * The commands of one read are one transaction, together with the position after them. Nothing of a MULTI …
+ * EXEC block runs before all of it has arrived. So our position is always between two commands or two blocks,
+ * and the data is exactly that of the position, also on disk. */
 #include <ctype.h>
 
 #include "base/clock.h"
@@ -13,22 +13,22 @@
 #include "server/commit.h"
 
 #define READ_BYTES (64u << 10)
-#define READ_MORE (1u << 20)       /* of one long argument */
-#define LONGEST_BULK (512ll << 20) /* at least: the primary may allow more than we do */
+#define READ_MORE (1u << 20)       /* bytes per read while one long argument arrives */
+#define LONGEST_BULK (512ll << 20) /* at least: the primary may allow longer ones than we do */
 #define PREFETCH_MAX 256
-#define TOLD_MAX 4096
+#define LOGGED_MAX 4096
 
 /* -- what can't be done ----------------------------------------------------------------------------- */
 
-/* Whether the log has heard of this command already: once will do. */
-static bool was_told(struct link *l, bytes name)
+/* Whether a failure of this command was already logged: each is logged once. */
+static bool was_logged(struct link *l, bytes name)
 {
     size_t n = MIN(name.n, (size_t)BYTES_LEGIBLE);
     char text[BYTES_LEGIBLE + 2] = {0};
     for (size_t i = 0; i < n; i++) text[i + 1] = (char)tolower((u8)name.p[i]);
-    if (!l->told.n) buf_append_char(&l->told, '\0');
-    if (l->told.n > TOLD_MAX || memmem(l->told.p, l->told.n, text, n + 2)) return true;
-    buf_append(&l->told, text + 1, n + 1);
+    if (!l->logged.n) buf_append_char(&l->logged, '\0');
+    if (l->logged.n > LOGGED_MAX || memmem(l->logged.p, l->logged.n, text, n + 2)) return true;
+    buf_append(&l->logged, text + 1, n + 1);
     return false;
 }
 
@@ -36,7 +36,7 @@ static void not_run(struct link *l, bytes name)
 {
     char text[BYTES_LEGIBLE + 4];
     l->server->repl.unexpected_errors++;
-    if (was_told(l, name)) return;
+    if (was_logged(l, name)) return;
     log_line(&l->server->log, LOG_WARNING,
              "This replica can't run %s, which its primary sends: its data may differ from the primary's",
              bytes_legible(name, text));
@@ -47,9 +47,9 @@ static void link_follow_failed(struct link *l, bytes name)
     char text[BYTES_LEGIBLE + 4];
     bytes error = buf_bytes(&l->ignored);
     l->server->repl.unexpected_errors++;
-    if (was_told(l, name)) return;
+    if (was_logged(l, name)) return;
     while (error.n && (error.p[error.n - 1] == '\n' || error.p[error.n - 1] == '\r')) error.n--;
-    if (l->server->config.hide_user_data_from_log) { /* its code is ours, its text may quote arguments */
+    if (l->server->config.hide_user_data_from_log) { /* the text may quote arguments, the code not */
         const char *blank = memchr(error.p, ' ', error.n);
         if (blank) error.n = (size_t)(blank - error.p);
     }
@@ -60,7 +60,7 @@ static void link_follow_failed(struct link *l, bytes name)
 
 /* -- one command ------------------------------------------------------------------------------------ */
 
-static COLD void show(struct link *l, int argc, const bytes *argv)
+static COLD void link_follow_show(struct link *l, int argc, const bytes *argv)
 {
     struct link_client x;
     if (link_as_client(l->server, &x)) monitor_tell(l->server, l->session.db, x.peer, argc, argv);
@@ -103,7 +103,8 @@ static bool parse_db(int argc, const bytes *argv, u32 *db)
     return true;
 }
 
-/* A database we don't have is remembered all the same: what goes there must not go elsewhere. */
+/* A database we don't have is remembered all the same, so that its commands fail instead of going
+ * elsewhere. */
 static void link_follow_select_db(struct link *l, int argc, const bytes *argv)
 {
     u32 db;
@@ -114,14 +115,14 @@ static void link_follow_select_db(struct link *l, int argc, const bytes *argv)
     l->session.db = l->server->repl.stream_db = db;
 }
 
-/* As Redis answers: the position before this command. */
+/* As Redis answers GETACK: the position before this command. */
 static void note_question(struct link *l, const struct inbox_command *c)
 {
     l->asked = true;
     l->asked_at = l->server->repl.stream.end + c->begin;
 }
 
-static bool means_nothing_here(bytes name)
+static bool is_ignored(bytes name)
 {
     static const char *const names[] = {"ping", "multi", "exec", "replconf"};
     for (u32 i = 0; i < ARRAY_LEN(names); i++)
@@ -129,7 +130,7 @@ static bool means_nothing_here(bytes name)
     return false;
 }
 
-/* Redis writes PFCOUNT, too: it leaves its result in the key. And we have subscribers of our own. */
+/* Redis also propagates PFCOUNT, which stores its result in the key. PUBLISH reaches our own subscribers. */
 static bool link_follow_may_run(const struct link *l, const struct command *cmd)
 {
     bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
@@ -149,16 +150,16 @@ static void link_follow_run(struct link *l, const struct inbox_command *c)
     bytes name = l->argv[0];
     const struct command *cmd = command_find(name);
     if (UNLIKELY(cmd && cmd->sub_count && argc > 1)) cmd = command_find_sub(cmd, l->argv[1]);
-    if (UNLIKELY(l->server->monitor_count) && cmd && monitor_shows(cmd)) show(l, argc, l->argv);
+    if (UNLIKELY(l->server->monitor_count) && cmd && monitor_shows(cmd)) link_follow_show(l, argc, l->argv);
     if (LIKELY(cmd && link_follow_may_run(l, cmd))) run_write(l, cmd, argc, l->argv);
     else if (bytes_is(name, "select")) link_follow_select_db(l, argc, l->argv);
     else if (bytes_is(name, "replconf") && argc > 1 && bytes_is(l->argv[1], "getack")) note_question(l, c);
-    else if (!means_nothing_here(name)) not_run(l, name);
+    else if (!is_ignored(name)) not_run(l, name);
 }
 
 /* -- what a read has brought ------------------------------------------------------------------------ */
 
-/* As the tick does for requests: which keys come next. Returns up to which command. */
+/* Prefetches keys for the commands that follow, as a tick does for requests. Returns up to which command. */
 static u32 link_follow_prefetch(const struct link *l, u32 from)
 {
     struct engine *e = lone_region(l->server)->eng;
@@ -185,13 +186,13 @@ static void link_follow_apply(struct link *l)
     struct replication *r = &s->repl;
     u32 db = r->stream_db;
     region_follow_begin(lone_region(s));
-    net_keep_output(&s->net); /* what was told of earlier ones */
+    net_keep_output(&s->net); /* replies to requests of earlier ticks */
     for (u32 i = 0, fetched = 0; i < l->inbox.ready && !lone_region(s)->doomed; i++) {
         if (i == fetched) fetched = link_follow_prefetch(l, i);
         link_follow_run(l, &l->inbox.commands[i]);
     }
-    stream_append(&r->stream, inbox_ready(&l->inbox));
-    if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was done: it will be tried again from where we are */
+    repl_stream_append(&r->stream, inbox_ready(&l->inbox));
+    if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was applied: it is tried again from this position */
         r->stream_db = db;
         log_line(&s->log, LOG_WARNING, "The storage did not take what the primary sent: %s",
                  s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR);
@@ -204,7 +205,7 @@ static void link_follow_apply(struct link *l)
     link_acknowledge(l, l->asked_at);
 }
 
-/* The next sync is a full one: from here on the stream makes no sense. */
+/* The stream can't be followed from here: the next sync is a full one. */
 static void corrupt(struct link *l, err e)
 {
     log_line(&l->server->log, LOG_WARNING, "Protocol error (%s) from client: the master. Closing the master "

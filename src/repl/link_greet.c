@@ -1,4 +1,5 @@
-/* The handshake with our primary: who we are, and where we want to go on. Texts of the log are Redis's. */
+/* The handshake with our primary: AUTH, REPLCONF, and PSYNC with the position to continue from. Log texts are
+ * Redis's. */
 #include <stdio.h>
 
 #include "repl/link.h"
@@ -9,7 +10,7 @@ static void introduce_ourselves(struct link *l)
     char port[16];
     l->authenticates = c->masterauth.n > 0;
     l->announces_ip = c->replica_announce_ip.n > 0;
-    bytes auth = BYTES_LIT("AUTH"), password = buf_bytes(&c->masterauth); /* which may hold any byte */
+    bytes auth = BYTES_LIT("AUTH"), password = buf_bytes(&c->masterauth); /* may contain any byte */
     if (l->authenticates && c->masteruser.n)
         link_command_bytes(l, 3, (bytes[]){auth, buf_bytes(&c->masteruser), password});
     else if (l->authenticates)
@@ -24,11 +25,11 @@ static void introduce_ourselves(struct link *l)
     link_flush(l);
 }
 
-/* Whatever history our data belongs to, also one that was our own: the primary knows whether it goes on
- * there. At position 0 of a history that is not the primary's there is nothing to go on from. */
+/* Asks by whatever history our data belongs to, even one that was our own: the primary knows whether its
+ * history continues it. At position 0 of a history that is not the primary's there is nothing to continue. */
 static void ask_for_stream(struct link *l)
 {
-    const struct stream *st = &l->server->repl.stream;
+    const struct repl_stream *st = &l->server->repl.stream;
     const struct log *log = &l->server->log;
     char next[32];
     bool partial = !l->no_partial && (st->end > 0 || l->adopted);
@@ -49,7 +50,7 @@ static void full_sync(struct link *l, const char *line)
     unsigned long long position;
     int end = 0;
     if (sscanf(line, "+FULLRESYNC %40[0-9a-zA-Z] %llu%n", l->id, &position, &end) != 2 || !end ||
-        strlen(l->id) != STREAM_ID) {
+        strlen(l->id) != REPL_ID) {
         log_line(&l->server->log, LOG_WARNING, "Master replied with wrong +FULLRESYNC syntax.");
         link_close(l, false);
         return;
@@ -62,20 +63,20 @@ static void full_sync(struct link *l, const char *line)
 static void partial_sync(struct link *l, const char *line)
 {
     struct server *s = l->server;
-    struct stream *st = &s->repl.stream;
-    char id[STREAM_ID + 2] = "";
+    struct repl_stream *st = &s->repl.stream;
+    char id[REPL_ID + 2] = "";
     log_line(&s->log, LOG_NOTICE, "Successful partial resynchronization with master.");
-    if (sscanf(line, "+CONTINUE %41s", id) == 1 && strlen(id) == STREAM_ID && strcmp(id, st->id)) {
-        stream_rename(st, id);
+    if (sscanf(line, "+CONTINUE %41s", id) == 1 && strlen(id) == REPL_ID && strcmp(id, st->id)) {
+        repl_stream_rename(st, id);
         log_line(&s->log, LOG_WARNING, "Master replication ID changed to %s", id);
         replication_note(s);
-        replication_drop_replicas(s); /* they learn of it when they come back */
+        replication_drop_replicas(s); /* they learn the new name when they reconnect */
     }
     log_line(&s->log, LOG_NOTICE, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
     link_up(l);
 }
 
-/* No name is known for what it will send, then: nobody else could go on in it. */
+/* The history that follows then has no name: nothing can resume it. */
 static void fall_back_to_sync(struct link *l)
 {
     log_line(&l->server->log, LOG_NOTICE, "Retrying with SYNC...");
@@ -161,12 +162,12 @@ static void handle_answer(struct link *l, const char *line)
         ask_for_stream(l);
         break;
     case ANSWER_PSYNC:
-        if (line[0]) answer_to_psync(l, line); /* empty: it is alive, and not ready yet */
+        if (line[0]) answer_to_psync(l, line); /* an empty line: it is alive, and not ready yet */
         break;
     }
 }
 
-/* Takes a line, without its end, out of what was read. */
+/* Removes a line, without its line end, from the bytes received. */
 static bool link_greet_next_line(struct link *l, char line[TRANSFER_LINE + 1])
 {
     const char *nl = memchr(l->in.p, '\n', l->in.n);
@@ -191,8 +192,8 @@ void greet_begin(struct link *l)
     link_flush(l);
 }
 
-/* An answer may end the link itself (a failover that is refused): the connection, which stays until the loop
- * has let go of it, knows. */
+/* A reply may end the link itself (a refused failover). The connection is freed only when libuv has closed
+ * its handles, so it can tell. */
 void greet_readable(struct link *l)
 {
     struct link_conn *c = l->conn;

@@ -1,4 +1,4 @@
-/* What INFO and ROLE say of a replica. */
+/* INFO, ROLE and CLIENT LIST of a replica's link. */
 #include "repl/link.h"
 
 static const char *link_info_state_name(const struct link *l)
@@ -85,7 +85,7 @@ void link_info(struct server *s, struct buf *out)
     const struct link *l = s->repl.link;
     const struct config *c = &s->config;
     bool up = l->state == LINK_UP;
-    u64 position = up || s->repl.stream.end ? s->repl.stream.end : 1; /* Redis's, before there is any */
+    u64 position = up || s->repl.stream.end ? s->repl.stream.end : 1; /* as Redis before the first sync */
     i64 now = link_now_ms(l);
     buf_printf(out,
                "master_host:%s\r\nmaster_port:%d\r\nmaster_link_status:%s\r\n"

@@ -1,11 +1,11 @@
-/* Replicas in a circle: each waits for the next, which refuses it because it waits itself, and so for ever.
- * They try again in silence otherwise, so that the log has to name it. */
+/* Detects replicas in a circle: each is refused by the next one, which has no primary link itself, and they
+ * would retry for ever without a sign. So the log names the circle. */
 #include <stdio.h>
 
 #include "repl/link.h"
 #include "repl/primary.h"
 
-#define REFUSALS 5        /* in a row, before a longer circle is suspected */
+#define REFUSALS 5        /* in a row before a longer circle is suspected */
 #define RECENTLY_MS 10000
 
 static void copy_host(char to[NET_ADDRESS], const char *address)
@@ -42,8 +42,8 @@ void link_is_refused(struct link *l)
     link_ends(l, peer, local);
     copy_host(host, peer);
     l->circle.refusals++;
-    if (l->circle.told) return;
-    l->circle.told = true;
+    if (l->circle.logged) return;
+    l->circle.logged = true;
     if (l->circle.self)
         log_line(log, LOG_WARNING,
                  "This server is told to be a replica of itself (%s:%d): it will never have a "
@@ -60,5 +60,5 @@ void link_is_refused(struct link *l)
                  "replicas follow each other in a loop, none will ever sync. %s",
                  l->host, l->port, l->circle.host, l->circle.port, way_out);
     else
-        l->circle.told = false;
+        l->circle.logged = false;
 }

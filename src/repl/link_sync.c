@@ -1,11 +1,10 @@
-/* A full sync from our primary: its data comes into a file, off the loop, and is loaded from there.
+/* A full sync from our primary: its data is received into a file, off the loop, and loaded from there.
  *
- * - Nothing of ours is touched before the file is complete and a snapshot of ours, if there is one, has
- *   ended.
- * - Old data that is not kept until the new is there (repl-diskless-load swapdb keeps it, and so does the
- *   rocks engine, on disk) belongs to no history any more: our name changes before it goes, so that we can
- *   never go on from a position whose data is gone.
- * - The new position is adopted in the transaction that brings the new data. */
+ * - Our own data is untouched until the file is complete and our snapshot, if one is under way, has ended.
+ * - If the old data is dropped before the new data is complete (repl-diskless-load swapdb and the rocksdb
+ *   engine keep it), our replication ID changes first, so that we never resume from a position whose data is
+ *   gone.
+ * - The new position is adopted in the transaction that swaps in the new data. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,8 +25,8 @@ static bool wanted_as_dump(const struct server *s)
     return !c->rdb_del_sync_files || c->save.n || c->appendonly;
 }
 
-/* It is what a BGSAVE would write now: as in Redis it takes the place of the last one. (That is held open
- * until a worker closes it: it would go within the rename otherwise.) */
+/* The received file is what a BGSAVE would write now: as in Redis it replaces dump.rdb. The old file is held
+ * open until a worker closes it, because the rename would otherwise free its space on the loop. */
 static void keep_as_dump(struct server *s, const char *path)
 {
     const struct config *c = &s->config;
@@ -83,13 +82,13 @@ void sync_drop(struct link *l)
 
 /* -- loading ---------------------------------------------------------------------------------------- */
 
-/* Our data is about to be that of no history. */
+/* Our data is about to belong to no history. */
 static bool forget_history(struct server *s)
 {
-    char id[STREAM_ID + 1];
+    char id[REPL_ID + 1];
     server_random_id(id);
     replication_drop_replicas(s);
-    stream_restart(&s->repl.stream, id, 0);
+    repl_stream_restart(&s->repl.stream, id, 0);
     s->repl.stream_db = 0;
     region_follow_begin(lone_region(s));
     replication_note(s);
@@ -100,7 +99,7 @@ static void adopt(struct server *s)
 {
     struct link *l = s->repl.link;
     replication_drop_replicas(s);
-    stream_restart(&s->repl.stream, l->id, l->position);
+    repl_stream_restart(&s->repl.stream, l->id, l->position);
     s->repl.stream_db = s->repl.loaded_db; /* as the file says, if the primary is a replica itself */
     l->adopted = true;
     replication_note(s);
@@ -111,7 +110,7 @@ static void link_sync_loaded(struct server *s, bool ok)
     struct link *l = s->repl.link;
     struct link_file *f = l->file;
     l->file = NULL;
-    l->stage = SYNC_RECEIVE; /* nothing is under way */
+    l->stage = SYNC_RECEIVE; /* no load is under way */
     if (ok && wanted_as_dump(s)) keep_as_dump(s, f->path);
     else disk_remove_later(&s->loop, f->path);
     mem_free(f);
@@ -122,7 +121,7 @@ static void link_sync_loaded(struct server *s, bool ok)
     }
     log_line(&s->log, LOG_WARNING,
              "Failed trying to load the MASTER synchronization DB from disk, check server logs");
-    if (l->adopted) { /* the storage did not: it has another position */
+    if (l->adopted) { /* the engine did not commit: it has another position */
         l->adopted = false;
         (void)!forget_history(s);
     }
@@ -147,7 +146,7 @@ static void link_sync_load(struct link *l)
     loading_sync(s, l->file->path, keep_old, adopt, link_sync_loaded);
 }
 
-/* The file is complete. */
+/* The file is complete: loads it, or waits for our snapshot to end. */
 static void load_when_possible(struct link *l)
 {
     struct server *s = l->server;

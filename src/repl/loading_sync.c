@@ -1,12 +1,12 @@
-/* Loading the file of a full sync: beside the data that is there, whose place it takes at the end.
+/* Loading the file of a full sync into staging databases, which replace the current data at the end.
  *
- * Everything goes into the spare databases, and is committed as it comes; the last transaction swaps, drops
- * what was there before, and takes the position of the new data along. So a crash leaves the old data (and
- * junk in spare databases, which the next start drops), or the new data with its position.
+ * Everything goes into the spare databases, committed in chunks. The last transaction swaps them in, drops
+ * the old data and stores the new position. So a crash leaves either the old data (and remains in spare
+ * databases, which the next start drops) or the new data with its position.
  *
- * The AOF knows nothing of all this. It goes on with the old data until the swap; from then on nothing is
- * appended to it, and it is begun anew (persistence_replaced): until its first base is complete the files of
- * before are what a start would load, which is the old data, never a mixture. */
+ * The AOF keeps the old data until the swap. After it nothing more is appended, and a new AOF is started
+ * (persistence_replaced). Until its first base is complete a start loads the old files, and so the old data,
+ * never a mixture. */
 #include "server/save/loading.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static bool empty_spare(struct server *s)
 
 static bool drops_old_first(const struct server *s, const struct sync_plan *plan)
 {
-    return !plan->keep_old && s->config.engine == ENGINE_MEMORY; /* where it would take room twice */
+    return !plan->keep_old && s->config.engine == ENGINE_MEMORY; /* otherwise both would be in memory */
 }
 
 static bool loading_sync_prepare(struct server *s)
@@ -50,7 +50,7 @@ void loading_sync(struct server *s, const char *path, bool keep_old, void (*adop
 {
     struct loading *l = &s->persist.loading;
     CHECK(l->stage == LOADING_NOTHING);
-    snapshot_kill(s); /* of the data that goes */
+    snapshot_kill(s); /* a snapshot of the old data */
     l->sync = (struct sync_plan){.keep_old = keep_old, .adopt = adopt, .done = done};
     s->persist.turn = true;
     functions_stage(&s->node);
@@ -78,7 +78,7 @@ static void loading_sync_do_end(struct server *s, bool ok)
     l->sync = (struct sync_plan){0};
     s->node.loading = false;
     functions_unstage(&s->node);
-    if (!ok) (void)!empty_spare(s); /* what stays is dropped before the next sync */
+    if (!ok) (void)!empty_spare(s); /* the next sync drops what remains */
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);
 }

@@ -1,8 +1,7 @@
-/* Replicas of this server: who they are, feeding them with the stream, what they acknowledge, and what time
- * does to them.
+/* Replicas of this server: registering them, feeding them the stream, their acknowledgements and timeouts.
  *
- * repl.replicas holds every connection that said PSYNC or SYNC until net frees it: one that is being closed
- * (conn->closing) is still there, with all it holds. */
+ * repl.replicas holds every connection that sent PSYNC or SYNC until net frees it: one that is being closed
+ * (conn->closing) is still in the list, with all it holds. */
 #include "repl/primary.h"
 
 #include <netinet/tcp.h>
@@ -44,23 +43,23 @@ static struct replica *of_source(const struct conn_source *source)
     return (struct replica *)(void *)((char *)(uintptr_t)source - offsetof(struct replica, source));
 }
 
-static bytes peek(struct conn_source *source)
+static bytes primary_peek(struct conn_source *source)
 {
     struct replica *r = of_source(source);
     if (r->state == REPLICA_RECEIVES) return sync_peek(r);
     if (r->state != REPLICA_ONLINE || !r->fed) return (bytes){0};
-    return stream_peek(&r->server->repl.stream, &r->live);
+    return repl_stream_peek(&r->server->repl.stream, &r->live);
 }
 
-static void sent(struct conn_source *source, size_t n)
+static void primary_sent(struct conn_source *source, size_t n)
 {
     struct replica *r = of_source(source);
     if (r->state == REPLICA_RECEIVES) sync_sent(r, n);
-    else stream_move(&r->server->repl.stream, &r->live, n);
+    else repl_stream_move(&r->server->repl.stream, &r->live, n);
     r->server->repl.bytes_out += n;
 }
 
-/* The data of a sync is not counted: it is made only as fast as it is taken. */
+/* The data of a sync is not counted: it is generated only as fast as the replica takes it. */
 static u64 primary_pending(const struct conn_source *source)
 {
     const struct replica *r = of_source(source);
@@ -73,7 +72,7 @@ struct replica *replica_of(struct server *s, struct conn *c)
 {
     if (c->replica) return c->replica;
     struct replica *r = mem_zalloc(sizeof *r);
-    r->source = (struct conn_source){peek, sent, primary_pending};
+    r->source = (struct conn_source){primary_peek, primary_sent, primary_pending};
     r->server = s;
     r->conn = c;
     c->replica = r;
@@ -90,8 +89,8 @@ void primary_count_good(struct server *s)
             repl->good_replicas++;
 }
 
-/* Nothing it sends is answered any more, and it hears of nothing else: bytes on this connection are the
- * stream's. */
+/* From now on no request of this connection is answered and nothing else is sent to it: all bytes belong to
+ * the stream. */
 void replica_enlist(struct replica *r)
 {
     struct replication *repl = &r->server->repl;
@@ -102,7 +101,7 @@ void replica_enlist(struct replica *r)
     r->conn->source = &r->source;
     if (r->server->config.repl_disable_tcp_nodelay && !r->conn->is_unix) {
         int off = 0;
-        setsockopt(r->conn->fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof off); /* worth having, no more */
+        setsockopt(r->conn->fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof off); /* failure is harmless */
     }
     struct replica **at = &repl->replicas;
     while (*at) at = &(*at)->next;
@@ -121,14 +120,14 @@ void replica_online(struct replica *r, bool fed)
                       replica_name(r).text);
 }
 
-/* Lets go of all it holds; the connection may outlive it for a turn of the loop. */
+/* Releases everything the replica holds; the connection may outlive it for one iteration of the loop. */
 static void primary_release(struct replica *r)
 {
     struct replication *repl = &r->server->repl;
     struct replica **at = &repl->replicas;
     if (r->state != REPLICA_NEW) {
         sync_leave(r);
-        stream_close(&repl->stream, &r->live);
+        repl_stream_close(&repl->stream, &r->live);
         while (*at != r) at = &(*at)->next;
         *at = r->next;
         if (--repl->replica_count == 0) repl->alone_since_ms = clock_mono_ms();
@@ -174,26 +173,26 @@ void primary_feed(struct server *s)
     struct replication *repl = &s->repl;
     for (struct replica *r = repl->replicas; r; r = r->next)
         if (r->state == REPLICA_ONLINE && r->fed) conn_wake(r->conn);
-    stream_trim(&repl->stream, (u64)s->config.repl_backlog_size);
+    repl_stream_trim(&repl->stream, (u64)s->config.repl_backlog_size);
 }
 
-/* Bytes that tell of no change. A replica of another has nothing to say itself. */
-static void say(struct server *s, bytes command)
+/* Appends a command that is no change (PING, GETACK). A replica sends none of its own to its replicas. */
+static void primary_append(struct server *s, bytes command)
 {
     struct replication *repl = &s->repl;
     if (repl->link || !repl->streaming || repl->stream.staged) return;
-    stream_append(&repl->stream, command);
+    repl_stream_append(&repl->stream, command);
     if (!server_commit(s, COMMIT_POSITION))
         log_line(&s->log, LOG_WARNING, "The position of replication could not be kept");
 }
 
-/* Someone who waits for replicas to have everything must not see the end move: that is asked later. */
+/* While replicas are expected to acknowledge everything the end must not move: they are asked later. */
 void primary_ask(struct server *s)
 {
     if (s->pause_until_ms || s->repl.failover.state) return;
     s->repl.ask_acks = false;
     if (s->repl.replica_count)
-        say(s, BYTES_LIT("*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"));
+        primary_append(s, BYTES_LIT("*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"));
 }
 
 /* -- acknowledgements ------------------------------------------------------------------------------------ */
@@ -210,20 +209,21 @@ void replica_heard(struct replica *r, i64 position, i64 synced)
     if (r->server->repl.waiting) wait_check(r->server);
 }
 
-static bool counts(const struct replica *r) { return r->state == REPLICA_ONLINE && !r->conn->closing; }
+static bool is_online(const struct replica *r) { return r->state == REPLICA_ONLINE && !r->conn->closing; }
 
 u32 primary_acknowledged(const struct server *s, u64 position)
 {
     u32 n = 0;
     for (const struct replica *r = s->repl.replicas; r; r = r->next)
-        n += counts(r) && r->acknowledged >= position;
+        n += is_online(r) && r->acknowledged >= position;
     return n;
 }
 
 u32 primary_synced(const struct server *s, u64 position)
 {
     u32 n = 0;
-    for (const struct replica *r = s->repl.replicas; r; r = r->next) n += counts(r) && r->synced >= position;
+    for (const struct replica *r = s->repl.replicas; r; r = r->next)
+        n += is_online(r) && r->synced >= position;
     return n;
 }
 
@@ -263,7 +263,7 @@ void primary_answered(struct server *s, struct conn *c)
     conn_close(c);
 }
 
-/* What it was told may not be so. */
+/* The client's tick was not committed: its WAIT is void, and so is a PSYNC. */
 void primary_failed(struct server *s, struct conn *c)
 {
     wait_forget(s, c);
@@ -278,7 +278,7 @@ u64 primary_buffers(const struct server *s)
 
 /* -- time ------------------------------------------------------------------------------------------------ */
 
-/* A replica that is busy loading sends empty lines, which are no requests. */
+/* A replica that is busy loading sends empty lines, which are not requests. */
 static void note_signs_of_life(struct replica *r, i64 now)
 {
     if (r->conn->got_input) r->heard_s = now;
@@ -296,8 +296,8 @@ static void check_silence(struct replica *r, i64 now)
         replica_close(r, "Disconnecting timedout replica (full sync)");
 }
 
-/* Those who wait for data must not think that we are gone. */
-static void reassure(struct replica *r)
+/* An empty line for replicas that wait for data, so that they do not time out. */
+static void primary_send_keepalive(struct replica *r)
 {
     const struct sync *y = r->sync;
     bool waits = r->state == REPLICA_WAITS || (y && y->disk && y->fd < 0);
@@ -312,13 +312,13 @@ static void primary_every_second(struct server *s)
     i64 now = primary_now_s();
     for (struct replica *r = repl->replicas; r; r = r->next) {
         check_silence(r, now);
-        reassure(r);
+        primary_send_keepalive(r);
     }
     primary_count_good(s);
-    if (replication_frozen(repl)) return; /* so that a replica can have heard everything */
+    if (replication_frozen(repl)) return; /* the end must not move: replicas are to acknowledge everything */
     if (repl->replica_count && ++repl->since_ping_s >= s->config.repl_ping_replica_period) {
         repl->since_ping_s = 0;
-        say(s, BYTES_LIT("*1\r\n$4\r\nPING\r\n"));
+        primary_append(s, BYTES_LIT("*1\r\n$4\r\nPING\r\n"));
     }
 }
 

@@ -1,13 +1,13 @@
-/* Full syncs: the data of one moment for all replicas that wait for it, made by the snapshot job
+/* Full syncs: the data of one moment for all replicas that wait for it, written by the snapshot job
  * (snapshot.c).
  *
- * - Without a disk (repl-diskless-sync, and all who wait know the framing): the saver writes into a stream,
+ * - Diskless (repl-diskless-sync, and all waiting replicas know the framing): the saver writes into a stream
  *   in which every replica has a cursor. It pauses while the slowest is far behind.
- * - With one: into a file that is sent when it is complete. It is opened and loses its name at once:
- *   whatever happens, nothing of it stays.
+ * - With a disk: into a file that is sent when it is complete. The file is opened and unlinked at once, so
+ *   that nothing remains whatever happens.
  *
- * The moment lies between ticks, when everything is published: what is before it is in the data, what is
- * after it is behind the replicas' cursors in the server's stream. */
+ * The moment lies between ticks, when everything is published: changes before it are in the data, changes
+ * after it come after the replicas' cursors in the server's stream. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "repl/primary.h"
 
-#define BEHIND_MAX (4u << 20)  /* bytes the slowest may be behind before the saver pauses */
+#define BEHIND_MAX (4u << 20)  /* bytes the slowest replica may be behind before the saver pauses */
 #define PIECE_BYTES (64u << 10)
 
 static i64 primary_sync_now_s(void) { return clock_mono_ms() / 1000; }
@@ -27,17 +27,17 @@ static i64 primary_sync_now_s(void) { return clock_mono_ms() / 1000; }
 
 static void sync_free(struct server *s, struct sync *y)
 {
-    stream_release(&y->rdb);
+    repl_stream_release(&y->rdb);
     if (y->fd >= 0) disk_close_later(&s->loop, y->fd);
     mem_free(y->path);
     mem_free(y);
 }
 
-/* The replica needs the data no more. */
+/* The replica no longer needs the data. */
 static void primary_sync_let_go(struct replica *r)
 {
     struct sync *y = r->sync;
-    stream_close(&y->rdb, &r->rdb);
+    repl_stream_close(&y->rdb, &r->rdb);
     buf_release(&r->piece);
     r->sync = NULL;
     if (--y->users == 0 && !y->working) sync_free(r->server, y);
@@ -72,11 +72,11 @@ static void primary_sync_join(struct replica *r, struct sync *y)
     r->file_at = 0;
     r->piece_sent = 0;
     r->progress_s = 0;
-    if (!r->rdb_only) stream_open(&r->server->repl.stream, &r->live, y->position);
-    if (!y->disk) stream_open(&y->rdb, &r->rdb, 0);
+    if (!r->rdb_only) repl_stream_open(&r->server->repl.stream, &r->live, y->position);
+    if (!y->disk) repl_stream_open(&y->rdb, &r->rdb, 0);
 }
 
-/* All of it is with the kernel. */
+/* The kernel has taken all of the data. */
 static void received(struct replica *r)
 {
     bool disk = r->sync->disk;
@@ -118,10 +118,10 @@ static bytes peek_file(struct replica *r)
     return bytes_of(r->piece.p + r->piece_sent, r->piece.n - r->piece_sent);
 }
 
-/* A replica that has everything there is so far can't be blamed for silence. */
+/* A replica that has been sent everything generated so far is not timed out for its silence. */
 bytes sync_peek(struct replica *r)
 {
-    bytes b = r->sync->disk ? peek_file(r) : stream_peek(&r->sync->rdb, &r->rdb);
+    bytes b = r->sync->disk ? peek_file(r) : repl_stream_peek(&r->sync->rdb, &r->rdb);
     if (!b.n) r->progress_s = 0;
     else if (!r->progress_s) r->progress_s = primary_sync_now_s();
     return b;
@@ -135,8 +135,8 @@ void sync_sent(struct replica *r, size_t n)
         r->piece_sent += n;
         if (r->file_at == y->size && r->piece_sent == r->piece.n) received(r);
     } else {
-        stream_move(&y->rdb, &r->rdb, n);
-        stream_trim(&y->rdb, 0);
+        repl_stream_move(&y->rdb, &r->rdb, n);
+        repl_stream_trim(&y->rdb, 0);
         if (y->complete && r->rdb.at == y->rdb.end) received(r);
     }
 }
@@ -162,7 +162,8 @@ static struct queue look_at_queue(const struct server *s)
     return q;
 }
 
-/* Others may come soon, and could share it; who has no part in that does not have to wait. */
+/* A diskless sync waits for repl-diskless-sync-delay, so that more replicas can share it; any other begins at
+ * once. */
 static bool is_time(const struct server *s, const struct queue *q)
 {
     const struct config *c = &s->config;
@@ -179,7 +180,7 @@ void sync_cron(struct server *s)
     if (is_time(s, &q)) snapshot_want(s, JOB_SYNC);
 }
 
-/* An RDB file without a key, perhaps with functions; its checksum is left out. */
+/* An RDB file without keys, perhaps with functions, and without a checksum. */
 static void put_keyless(struct replica *r, struct buf *to)
 {
     struct rdb_out out;
@@ -194,26 +195,26 @@ static void put_keyless(struct replica *r, struct buf *to)
 
 static void send_keyless(struct replica *r)
 {
-    char mark[STREAM_ID + 1];
+    char mark[REPL_ID + 1];
     server_random_id(mark);
     tell_position(r, r->server->repl.stream.end);
     struct reply out = conn_reply(r->conn);
     buf_printf(out.out, "$EOF:%s\r\n", mark);
     put_keyless(r, out.out);
-    buf_append(out.out, mark, STREAM_ID);
+    buf_append(out.out, mark, REPL_ID);
     if (r->rdb_only) {
         r->state = REPLICA_DONE;
         r->conn->session.close_after_reply = true;
         return;
     }
     replication_stream(r->server);
-    stream_open(&r->server->repl.stream, &r->live, r->server->repl.stream.end);
+    repl_stream_open(&r->server->repl.stream, &r->live, r->server->repl.stream.end);
     lone_region(r->server)->journal.db = -1;
     replica_online(r, false);
 }
 
-/* A file that is being written serves also those who come meanwhile, if what follows it is still there. (One
- * that nobody waits for any more may be of another history by now.) */
+/* Replicas that come while a file is being written can use it, if the stream after it is still kept. (A file
+ * that no replica waits for any more may belong to another history.) */
 static bool may_join(const struct server *s)
 {
     const struct sync *y = s->repl.sync;
@@ -241,7 +242,7 @@ void sync_enter(struct replica *r)
 
 #define PATH_ROOM 8192
 
-/* Its name is only for the moment between being complete and being opened. */
+/* The file has a name only between being complete and being opened. */
 static bool open_temporary(struct server *s, struct sync *y)
 {
     char temp[PATH_ROOM];
@@ -254,7 +255,7 @@ static bool open_temporary(struct server *s, struct sync *y)
 static bool write_rdb(struct rdb_sink *sink, bytes piece)
 {
     struct sync *y = (struct sync *)(void *)((char *)sink - offsetof(struct sync, sink));
-    stream_append(&y->rdb, piece);
+    repl_stream_append(&y->rdb, piece);
     return true;
 }
 
@@ -263,7 +264,7 @@ static struct sync *sync_new(bool disk)
     struct sync *y = mem_zalloc(sizeof *y);
     *y = (struct sync){.disk = disk, .working = true, .fd = -1, .sink = {write_rdb}};
     server_random_id(y->mark);
-    stream_init(&y->rdb, y->mark, 0);
+    repl_stream_init(&y->rdb, y->mark, 0);
     return y;
 }
 
@@ -276,12 +277,12 @@ bool sync_open(struct server *s)
     if (y->disk) {
         if (!open_temporary(s, y)) return false;
     } else {
-        stream_append(&y->rdb, BYTES_LIT("$EOF:"));
-        stream_append(&y->rdb, bytes_of(y->mark, STREAM_ID));
-        stream_append(&y->rdb, BYTES_LIT("\r\n"));
+        repl_stream_append(&y->rdb, BYTES_LIT("$EOF:"));
+        repl_stream_append(&y->rdb, bytes_of(y->mark, REPL_ID));
+        repl_stream_append(&y->rdb, BYTES_LIT("\r\n"));
     }
     replication_stream(s);
-    lone_region(s)->journal.db = -1; /* whoever begins here has seen no SELECT */
+    lone_region(s)->journal.db = -1; /* a reader that begins here has seen no SELECT */
     y->position = s->repl.stream.end;
     CHECK(!s->repl.stream.staged);
     return true;
@@ -299,7 +300,7 @@ void sync_begun(struct server *s)
              y->disk ? "disk" : "replicas sockets");
     for (struct replica *r = s->repl.replicas; r; r = r->next)
         if (r->state == REPLICA_WAITS && !r->conn->closing) primary_sync_join(r, y);
-    if (!y->users) snapshot_kill(s); /* they left since it was wanted */
+    if (!y->users) snapshot_kill(s); /* the replicas left since it was requested */
 }
 
 bool sync_takes_more(const struct server *s)
@@ -307,7 +308,7 @@ bool sync_takes_more(const struct server *s)
     const struct sync *y = s->repl.sync;
     u64 slowest = y->rdb.end;
     if (y->disk) return !disk_file_full(&s->persist.file) || s->persist.file.error[0];
-    for (const struct stream_cursor *c = y->rdb.cursors; c; c = c->next) slowest = MIN(slowest, c->at);
+    for (const struct repl_stream_cursor *c = y->rdb.cursors; c; c = c->next) slowest = MIN(slowest, c->at);
     return y->rdb.end - slowest < BEHIND_MAX;
 }
 
@@ -315,17 +316,17 @@ void sync_walked(struct server *s, bool all)
 {
     struct sync *y = s->repl.sync;
     if (y->disk) return;
-    if (all) stream_append(&y->rdb, bytes_of(y->mark, STREAM_ID));
+    if (all) repl_stream_append(&y->rdb, bytes_of(y->mark, REPL_ID));
     y->complete = all;
-    stream_publish(&y->rdb);
+    repl_stream_publish(&y->rdb);
     for (struct replica *r = s->repl.replicas; r; r = r->next)
         if (r->sync == y && !(r->conn->events & UV_WRITABLE)) conn_pump(r->conn);
-    stream_trim(&y->rdb, 0);
+    repl_stream_trim(&y->rdb, 0);
 }
 
 /* -- its end --------------------------------------------------------------------------------------------- */
 
-/* The file is there: it is sent from now on. */
+/* The file is complete: opens it for sending. */
 static bool primary_sync_open_file(struct server *s, struct sync *y)
 {
     struct stat st;
@@ -344,7 +345,7 @@ static void send_file(struct replica *r)
     buf_printf(out.out, "$%llu\r\n", (unsigned long long)r->sync->size);
 }
 
-/* Who has been told of it, or waits, has to begin anew. */
+/* The sync failed: replicas that wait for it or have received a part of it have to start again. */
 static void give_up_on(struct server *s, const struct sync *y, bool killed)
 {
     if (!killed) log_line(&s->log, LOG_WARNING, "SYNC failed: %s", s->persist.file.error);

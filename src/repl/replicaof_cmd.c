@@ -1,4 +1,4 @@
-/* REPLICAOF, and SLAVEOF as it was called. */
+/* REPLICAOF, and its old name SLAVEOF. */
 #include <stdio.h>
 
 #include "command/commands.h"
@@ -19,7 +19,7 @@ static void become_replica(struct server *s, struct ctx *c, const char *who)
     char host[256];
     i64 port;
     bytes name = c->argv[1];
-    const struct conn *from = conn_of(c->session); /* a replica would be cut off with the others */
+    const struct conn *from = conn_of(c->session); /* a replica would be disconnected with the others */
     if (from->class == CONN_REPLICA || from->session.monitor) {
         reply_error(c->out, "ERR Command is not valid when client is a replica.");
         return;
@@ -60,12 +60,12 @@ void cmd_replicaof(struct ctx *c)
         reply_error(c->out, "ERR REPLICAOF not allowed while failing over.");
         return;
     }
-    /* What EXEC did so far belongs to the stream. */
+    /* The commands EXEC has run so far belong to the stream. */
     journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     client_describe(conn_of(c->session), &who);
     buf_append_char(&who, '\0');
     if (bytes_is(c->argv[1], "no") && bytes_is(c->argv[2], "one")) become_primary(s, c, who.p);
     else become_replica(s, c, who.p);
-    replication_begin_tick(s); /* for the rest of this one: what clients write now is in no stream */
+    replication_begin_tick(s); /* for the rest of this tick: writes that follow are in no stream */
     buf_release(&who);
 }

@@ -1,5 +1,5 @@
-/* The server's history: when changes go into the stream, under which name, and how it goes on after a restart
- * or a change of roles. */
+/* The server's history: when changes enter the stream, under which replication ID, and how it continues after
+ * a restart or a change of roles. */
 #include "repl/replication.h"
 
 #include <stdio.h>
@@ -12,16 +12,16 @@
 
 static void rename_history(struct server *s)
 {
-    char id[STREAM_ID + 1];
+    char id[REPL_ID + 1];
     server_random_id(id);
-    stream_rename(&s->repl.stream, id);
+    repl_stream_rename(&s->repl.stream, id);
 }
 
 void replication_change_id(struct server *s)
 {
-    struct stream *stream = &s->repl.stream;
+    struct repl_stream *stream = &s->repl.stream;
     rename_history(s);
-    snprintf(stream->id2, sizeof stream->id2, "%s", STREAM_NO_ID);
+    snprintf(stream->id2, sizeof stream->id2, "%s", REPL_NO_ID);
     stream->id2_end = -1;
     replication_note(s);
 }
@@ -31,19 +31,19 @@ void replication_change_id(struct server *s)
 static void replication_take_record(struct journal_sink *sink, const struct journal_record *record)
 {
     struct replication *r = (struct replication *)(void *)((char *)sink - offsetof(struct replication, sink));
-    /* A Redis 7.0 that follows has no deadlines of fields, but is to have the values. */
-    if (record->newer) stream_append(&r->stream, journal_select(record));
+    /* Redis 7.0 has no field deadlines, but a replica of that version should get the values. */
+    if (record->newer) repl_stream_append(&r->stream, journal_select(record));
     bytes text = record->newer ? journal_effects(record) : buf_bytes(&record->resp), part[JOURNAL_PARTS];
     journal_parts(record, text, part);
-    for (int i = 0; i < JOURNAL_PARTS; i++) stream_append(&r->stream, part[i]);
+    for (int i = 0; i < JOURNAL_PARTS; i++) repl_stream_append(&r->stream, part[i]);
 }
 
 void replication_feed(struct server *s, bytes command)
 {
-    if (s->repl.attached) stream_append(&s->repl.stream, command);
+    if (s->repl.attached) repl_stream_append(&s->repl.stream, command);
 }
 
-/* Which database the stream has selected; before a SELECT that is to come any will do. */
+/* The database the stream has selected; if the next record begins with a SELECT, any will do. */
 static u32 selected(const struct server *s)
 {
     return s->repl.link || !s->repl.attached ? s->repl.stream_db : (u32)MAX(lone_region(s)->journal.db, 0);
@@ -71,12 +71,12 @@ static enum expiry_mode expiry_mode(const struct server *s)
     if (s->repl.link)
         return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES
                                                                               : EXPIRY_REPLICA;
-    /* While data is missing or no write can be kept, neither could the DEL of a dead key. */
+    /* While data is missing or writes can't be kept, the DEL of a dead key could not be kept either. */
     return n->loading || n->refuse_writes || server_holds_changes(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
 }
 
-/* A dead key is deleted by a DEL in the replication stream, or is reported in expiry-stream: a compaction
- * reports nothing. */
+/* If the deletion of a dead key has to enter the replication stream or expiry-stream, compactions must not
+ * delete it, because they report nothing. */
 void replication_decide_expiry(struct server *s)
 {
     enum expiry_mode mode = LIKELY(!s->cluster) ? expiry_mode(s) : EXPIRY_RAFT;
@@ -99,17 +99,17 @@ void replication_stream(struct server *s)
     replication_attach(s);
 }
 
-/* Nobody was there for repl-backlog-ttl seconds. What comes from now on is not written down: whoever knows
- * the history by its name must not think it went on. */
+/* No replica was connected for repl-backlog-ttl seconds. Changes from now on are not recorded, so the
+ * replication ID has to change: no replica may take the history for an unbroken one. */
 static void end_stream(struct server *s)
 {
     struct replication *r = &s->repl;
-    char id[STREAM_ID + 1];
+    char id[REPL_ID + 1];
     server_random_id(id);
     replication_detach(s);
     set_streaming(s, false);
-    stream_restart(&r->stream, id, r->stream.end);
-    replication_note(s); /* with the first of them */
+    repl_stream_restart(&r->stream, id, r->stream.end);
+    replication_note(s); /* stored with the first of them */
     log_line(&s->log, LOG_NOTICE, "Replication backlog freed after %lld seconds without connected replicas.",
              (long long)s->config.repl_backlog_ttl);
 }
@@ -137,7 +137,7 @@ void replication_begin_tick(struct server *s)
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 }
 
-/* "id position db". What is in memory only has no use for it: there the RDB file knows. */
+/* "id position db". Only a durable engine stores it; for the memory engine the RDB file does. */
 void replication_note(struct server *s)
 {
     struct replication *r = &s->repl;
@@ -153,12 +153,12 @@ void replication_cron(struct server *s)
     struct replication *r = &s->repl;
     if (s->node.loading && !r->link) return;
     if (r->waiting_local) wait_look(s);
-    else durable_look(s); /* marks are taken in time for the next sync */
+    else durable_look(s); /* takes marks in time for the next sync */
     if (r->link) link_cron(s);
     failover_cron(s);
     primary_cron(s);
     if (!r->streaming) return;
-    stream_trim(&r->stream, (u64)s->config.repl_backlog_size);
+    repl_stream_trim(&r->stream, (u64)s->config.repl_backlog_size);
     i64 ttl_ms = s->config.repl_backlog_ttl * 1000;
     bool alone = !r->link && r->alone_since_ms;
     if (alone && ttl_ms && clock_mono_ms() - r->alone_since_ms > ttl_ms) end_stream(s);
@@ -170,8 +170,8 @@ static void set_role(struct server *s, bool follows)
 {
     replication_decide_expiry(s);
     own_keys_clear(&lone_region(s)->own);
-    region_listen(lone_region(s), LISTEN_OWN, false); /* until a tick finds that it takes writes */
-    lone_region(s)->cycle.next_ms = 0; /* what is dead may go now */
+    region_listen(lone_region(s), LISTEN_OWN, false); /* until a tick finds that writes are accepted */
+    lone_region(s)->cycle.next_ms = 0; /* dead keys may be deleted now */
     s->log.role = follows ? 'S' : 'M';
     process_apply_role(s);
 }
@@ -197,7 +197,7 @@ void replication_promote(struct server *s)
     link_drop(s);
     buf_clear(&s->config.replicaof);
     rename_history(s);
-    replication_drop_replicas(s); /* they come back, and go on under the new name */
+    replication_drop_replicas(s); /* they reconnect and continue under the new name */
     set_role(s, false);
     replication_attach(s);
     s->repl.alone_since_ms = clock_mono_ms();
@@ -211,7 +211,7 @@ void replication_save_aux(const struct server *s, struct rdb_out *out)
     if (!r->streaming) return;
     rdb_file_aux_int(out, "repl-stream-db", selected(s));
     rdb_file_aux(out, "repl-id", bytes_str(r->stream.id));
-    rdb_file_aux_int(out, "repl-offset", (i64)(r->stream.end + r->stream.staged)); /* SAVE is within a tick */
+    rdb_file_aux_int(out, "repl-offset", (i64)(r->stream.end + r->stream.staged)); /* SAVE is in a tick */
 }
 
 void replication_load_aux(struct server *s, bytes name, bytes value)
@@ -221,17 +221,17 @@ void replication_load_aux(struct server *s, bytes name, bytes value)
     bool number = num_parse_i64(value, &n) && n >= 0;
     if (bytes_is(name, "repl-stream-db")) r->loaded_db = number ? (u32)n : 0;
     else if (bytes_is(name, "repl-offset") && number) r->loaded_position = n;
-    else if (bytes_is(name, "repl-id") && value.n == STREAM_ID) memcpy(r->loaded_id, value.p, STREAM_ID);
+    else if (bytes_is(name, "repl-id") && value.n == REPL_ID) memcpy(r->loaded_id, value.p, REPL_ID);
 }
 
 static void replication_load_note(struct server *s)
 {
     const struct buf *stored = &lone_region(s)->eng->repl_position.text;
-    char text[128], id[STREAM_ID + 1];
+    char text[128], id[REPL_ID + 1];
     unsigned long long position;
     unsigned db;
     snprintf(text, sizeof text, "%.*s", (int)MIN(stored->n, sizeof text - 1), stored->n ? stored->p : "");
-    if (sscanf(text, "%40s %llu %u", id, &position, &db) != 3 || strlen(id) != STREAM_ID) return;
+    if (sscanf(text, "%40s %llu %u", id, &position, &db) != 3 || strlen(id) != REPL_ID) return;
     memcpy(s->repl.loaded_id, id, sizeof id);
     s->repl.loaded_position = (i64)position;
     s->repl.loaded_db = db;
@@ -245,7 +245,7 @@ void replication_start(struct server *s, bool in_step)
     if (lone_region(s)->eng->caps.durable) replication_load_note(s);
     bool known = in_step && r->loaded_position >= 0 && r->loaded_id[0];
     if (known) {
-        stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);
+        repl_stream_restart(&r->stream, r->loaded_id, (u64)r->loaded_position);
         r->stream_db = r->loaded_db;
     }
     if (sscanf(s->config.replicaof.n ? s->config.replicaof.p : "", "%255s %d", host, &port) == 2) {
@@ -262,9 +262,9 @@ void replication_start(struct server *s, bool in_step)
 void replication_init(struct server *s)
 {
     struct replication *r = &s->repl;
-    char id[STREAM_ID + 1];
+    char id[REPL_ID + 1];
     server_random_id(id);
-    stream_init(&r->stream, id, 0);
+    repl_stream_init(&r->stream, id, 0);
     r->sink.append = replication_take_record;
     r->sink.messages = true;
     r->loaded_position = -1;
@@ -277,4 +277,4 @@ void replication_stop(struct server *s)
     if (s->repl.link) link_drop(s);
 }
 
-void replication_release(struct server *s) { stream_release(&s->repl.stream); }
+void replication_release(struct server *s) { repl_stream_release(&s->repl.stream); }

@@ -1,15 +1,16 @@
-/* Replication: this server as a primary of others, and as a replica of another one; both at once in a
- * chain.
+/* Replication: this server as a primary of others, as a replica of another, or both in a chain.
  *
- * One stream (repl/repl_stream.h) is the server's history. A primary's is made of the journal's records,
- * through a sink; a replica's of the very bytes its primary sends, so that positions and names are the same
- * all along a chain. Replicas of ours are cursors in it. It exists (`streaming`) from the first replica on,
- * ours or that we are, and while there is a use for it (repl-backlog-ttl).
+ * One stream (repl/repl_stream.h) is the server's history. A primary's stream is made of the journal's
+ * records, through a sink; a replica's stream is the very bytes its primary sends, so that positions and
+ * replication IDs are the same all along a chain. Each of our replicas has a cursor in it. The stream exists
+ * (`streaming`) from the first replica on, or while this server is a replica, and until repl-backlog-ttl has
+ * passed without one.
  *
  * - primary.c: replicas as connections: handshake, full sync, feeding, acknowledgements, WAIT
  * - link.c: the connection to our primary: handshake, receiving a full sync, following the stream
- * - replication.c: the stream itself, and what is common: roles, ticks, what is kept across restarts
- * - replication_cmd.c: REPLICAOF, ROLE, REPLCONF, PSYNC, SYNC, WAIT, FAILOVER
+ * - replication.c: the stream itself, and what is common: roles, ticks, state kept across restarts
+ * - replication_cmd.c: ROLE, REPLCONF, PSYNC, SYNC; replicaof_cmd.c, wait_cmd.c and failover.c: REPLICAOF,
+ *   WAIT, FAILOVER
  * - replication_info.c: INFO replication */
 #ifndef MAYFLY_REPL_REPLICATION_H
 #define MAYFLY_REPL_REPLICATION_H
@@ -28,50 +29,50 @@ struct link;
 struct replica;
 
 struct replication {
-    struct stream stream;
-    bool streaming;           /* changes go into the stream; otherwise its position stands still */
-    struct journal_sink sink; /* attached to the journal while streaming and no replica ourselves */
+    struct repl_stream stream;
+    bool streaming;           /* changes enter the stream; otherwise its position stands still */
+    struct journal_sink sink; /* attached to the journal while streaming as a primary */
     bool attached;
-    i64 alone_since_ms;       /* monotonic: no replica of ours is connected since; 0: there are some */
+    i64 alone_since_ms;       /* monotonic: no replica is connected since then; 0: some are */
 
     /* primary.c */
-    struct replica *replicas; /* all connections that said PSYNC or SYNC */
-    u32 replica_count, good_replicas; /* good: online, and heard of within min-replicas-max-lag seconds */
+    struct replica *replicas; /* all connections that sent PSYNC or SYNC */
+    u32 replica_count, good_replicas; /* good: online, and heard from within min-replicas-max-lag seconds */
     struct ack_waiter *waiters; /* clients in WAIT and WAITAOF */
-    u32 waiting;              /* how many that are … */
-    u32 waiting_local;        /* … and of those that wait for our own disk */
-    bool ask_acks;            /* replicas are asked how far they are at the end of this tick */
+    u32 waiting;              /* how many they are … */
+    u32 waiting_local;        /* … and how many of them wait for our own disk */
+    bool ask_acks;            /* send REPLCONF GETACK at the end of this tick */
     i64 second_s, since_ping_s; /* of primary_cron */
     u64 bytes_out;            /* sent to replicas: INFO's total_net_repl_output_bytes */
-    struct sync *sync;        /* the full sync under way or about to be; NULL: none */
+    struct sync *sync;        /* the full sync running or about to start; NULL: none */
     u64 full_syncs, partial_syncs, refused_syncs; /* INFO's sync_full, sync_partial_ok, sync_partial_err */
 
-    /* shutdown_cmd.c: before the server goes, its replicas get what they can */
+    /* shutdown_cmd.c: before the server exits, replicas get a chance to catch up */
     bool leaving;
     u32 leave_how;            /* SHUTDOWN_* */
-    u64 leave_at;             /* position they have to acknowledge … */
+    u64 leave_at;             /* position replicas have to acknowledge … */
     i64 leave_until_ms;       /* … before this monotonic time */
 
     /* link.c */
     struct link *link;        /* NULL: we are a primary */
-    u32 stream_db;            /* the database the stream has selected, by our position in it; a replica's */
+    u32 stream_db;            /* a replica's: the database selected by the stream at our position */
     u64 bytes_in;             /* read from primaries: INFO's total_net_repl_input_bytes */
     u64 unexpected_errors;    /* commands of a primary that failed here: INFO's unexpected_error_replies */
-    u32 sync_files;           /* received so far: each has a name of its own */
+    u32 sync_files;           /* received so far: each file gets a name of its own */
 
     struct failover failover;
 
-    /* what a file, or the storage's note, said: the data is that of this position of this history */
-    char loaded_id[STREAM_ID + 1];
-    i64 loaded_position;      /* -1: nothing was said */
+    /* what a file, or the engine's note, said: the data is that of this position of this history */
+    char loaded_id[REPL_ID + 1];
+    i64 loaded_position;      /* -1: not said */
     u32 loaded_db;
 };
 
 /* -- replication.c -------------------------------------------------------------------------------- */
 
 void replication_init(struct server *s);  /* before data is loaded */
-/* All data is loaded: goes on in the history it belongs to, and connects to the primary, if there is to be
- * one. in_step: the position that was loaded is that of the data (no AOF has led on from there). */
+/* All data is loaded: continues its history, and connects to the primary, if one is configured. in_step: the
+ * loaded position is that of the data (no AOF was applied after it). */
 void replication_start(struct server *s, bool in_step);
 void replication_stop(struct server *s);  /* before the loop is closed */
 void replication_release(struct server *s);
@@ -79,68 +80,69 @@ void replication_cron(struct server *s);  /* ten times a second */
 
 static inline bool replication_is_replica(const struct replication *r) { return r->link != NULL; }
 
-/* The data must not change: someone waits for replicas to have all of it. */
+/* The data must not change: a failover or a shutdown waits for replicas to have all of it. */
 static inline bool replication_frozen(const struct replication *r) { return r->failover.state || r->leaving; }
 
-/* At the start of a tick: what clients may do goes to the node. */
+/* At the start of a tick: tells the node what clients may do. */
 void replication_begin_tick(struct server *s);
 
-/* The position (with what is staged) goes to the storage with the next commit. */
+/* Stores the position (staged bytes included) with the next commit. */
 void replication_note(struct server *s);
 
-/* Makes sure there is a stream, to go on from here. */
+/* Makes sure there is a stream, which begins here. */
 void replication_stream(struct server *s);
 
-/* DEBUG: another name for our history, and none for what was before; a command that only replicas run. */
+/* DEBUG: changes the replication ID and drops id2; sends a command that only replicas run. */
 void replication_change_id(struct server *s);
 void replication_feed(struct server *s, bytes command);
 
-/* Tells the engine whether the dead may go silently: not if a replica, or expiry-stream, is to hear of it. */
+/* Tells the engine whether compactions may delete dead keys: not if a replica or expiry-stream has to hear of
+ * it. */
 void replication_decide_expiry(struct server *s);
 
-/* Becomes a replica, of this primary from now on; or a primary again, with the data that is there. */
+/* Becomes a replica of this primary; or a primary again, with the data it has. */
 void replication_follow(struct server *s, const char *host, int port);
 void replication_promote(struct server *s);
 
-/* Our data is no longer what those who follow us have had: they connect again. */
+/* Our data is no longer what our replicas have: closes their connections, so that they sync again. */
 void replication_drop_replicas(struct server *s);
 
-/* What has to be known to go on after a restart, as AUX fields of an RDB file … (`name` and `value` as
- * Redis has them: repl-id, repl-offset, repl-stream-db) */
+/* The state needed to continue after a restart, as AUX fields of an RDB file … (named as Redis does: repl-id,
+ * repl-offset, repl-stream-db) */
 struct rdb_out;
 void replication_save_aux(const struct server *s, struct rdb_out *out);
-void replication_load_aux(struct server *s, bytes name, bytes value); /* told of every field that is loaded */
-/* … or as the storage's note (engine.h), which the rocks engine keeps. */
+void replication_load_aux(struct server *s, bytes name, bytes value); /* for every field loaded */
+/* … or as the engine's note (engine.h), which the rocksdb engine keeps. */
 
 /* -- primary.c -------------------------------------------------------------------------------------- */
 
 void primary_cron(struct server *s);
-void primary_forget(struct server *s, struct conn *c); /* net's on_close: it may have been a replica */
-void primary_feed(struct server *s);                   /* what was published, at the end of the tick */
-u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have all up to there … */
-u32 primary_synced(const struct server *s, u64 position);       /* … and have synced it */
-void primary_note_write(const struct server *s, struct conn *c); /* it changed something just now */
+void primary_forget(struct server *s, struct conn *c); /* net's on_close, for any connection */
+void primary_feed(struct server *s);                   /* sends what was published, at the end of the tick */
+u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have acknowledged it … */
+u32 primary_synced(const struct server *s, u64 position);       /* … and have it on disk */
+void primary_note_write(const struct server *s, struct conn *c); /* it has just written something */
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
-void primary_answered(struct server *s, struct conn *c); /* a replica, which is closed: it must not be */
+void primary_answered(struct server *s, struct conn *c); /* closes a replica that got a reply */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */
-void primary_failed(struct server *s, struct conn *c); /* its tick was not kept: it gets errors */
+void primary_failed(struct server *s, struct conn *c); /* its tick was not committed: drops its WAIT */
 u32 primary_in_step(const struct server *s, u64 position, u32 *of); /* … of those that acknowledge */
 u64 primary_buffers(const struct server *s);           /* bytes held for replicas beyond the backlog */
 bool primary_unblock(struct server *s, struct conn *c, bool with_error); /* CLIENT UNBLOCK of a WAIT */
-void wait_look(struct server *s); /* WAITAOF: our disk may have moved on */
+void wait_look(struct server *s); /* WAITAOF: our own disk may have more now */
 
 /* -- link.c ------------------------------------------------------------------------------------------- */
 
-void link_start(struct server *s, const char *host, int port); /* makes s->repl.link, and connects */
+void link_start(struct server *s, const char *host, int port); /* creates s->repl.link, and connects */
 void link_drop(struct server *s);  /* closes and frees it; the position is kept */
 void link_cron(struct server *s);
 bool link_is_up(const struct server *s);
-void link_break(struct server *s); /* the connection, if there is one, is made anew */
-bool link_is_to(const struct server *s, bytes host, int port); /* that is our primary already */
+void link_break(struct server *s); /* closes the connection, if there is one; it is made again */
+bool link_is_to(const struct server *s, bytes host, int port); /* that is already our primary */
 void link_info(struct server *s, struct buf *out); /* INFO replication, master_host to replica_announced */
 void link_role(struct ctx *c);     /* ROLE of a replica */
 
-/* Our primary is one of our clients, too, while the link is up. False: it is not. */
+/* While the link is up, our primary counts as a client. False: it is not up. */
 struct link_client {
     i64 age_s;
     u64 id;

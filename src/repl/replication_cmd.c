@@ -1,4 +1,4 @@
-/* PSYNC, SYNC, REPLCONF: what replicas say to us; and ROLE. */
+/* PSYNC, SYNC and REPLCONF, which replicas send; and ROLE. */
 #include "command/commands.h"
 #include "repl/link.h"
 #include "repl/primary.h"
@@ -30,7 +30,7 @@ static bool is_replica(const struct ctx *c)
 static void refuse_partial(struct replica *r, bytes id, i64 offset)
 {
     struct server *s = r->server;
-    const struct stream *stream = &s->repl.stream;
+    const struct repl_stream *stream = &s->repl.stream;
     if (id.n && id.p[0] == '?') {
         log_line(&s->log, LOG_NOTICE, "Full resync requested by replica %s", replica_name(r).text);
         return;
@@ -49,14 +49,14 @@ static bool try_partial(struct ctx *c, struct replica *r, bytes id, i64 offset)
 {
     struct replication *repl = &r->server->repl;
     if (r->rdb_only || !repl->streaming || offset < 1 ||
-        !stream_continues(&repl->stream, id, (u64)offset - 1)) {
+        !repl_stream_continues(&repl->stream, id, (u64)offset - 1)) {
         refuse_partial(r, id, offset);
         return false;
     }
     repl->partial_syncs++;
     if (r->psync2) buf_printf(c->out->out, "+CONTINUE %s\r\n", repl->stream.id);
     else buf_append_str(c->out->out, "+CONTINUE\r\n");
-    stream_open(&repl->stream, &r->live, (u64)offset - 1);
+    repl_stream_open(&repl->stream, &r->live, (u64)offset - 1);
     log_line(&r->server->log, LOG_NOTICE, "Partial resynchronization request from %s accepted. Sending %llu "
                                           "bytes of backlog starting from offset %lld.",
              replica_name(r).text, (unsigned long long)(repl->stream.end - r->live.at), (long long)offset);
@@ -65,7 +65,7 @@ static bool try_partial(struct ctx *c, struct replica *r, bytes id, i64 offset)
     return true;
 }
 
-/* PSYNC id offset FAILOVER: our primary wants us to be the primary, and will follow. False: an error was
+/* PSYNC id offset FAILOVER: our primary asks us to take over, and will follow us. False: an error was
  * replied. */
 static bool replication_cmd_take_over(struct ctx *c)
 {
@@ -89,7 +89,7 @@ static bool replication_cmd_take_over(struct ctx *c)
 
 static struct replica *ask_for_sync(struct ctx *c)
 {
-    if (is_replica(c) || c->session->monitor) return NULL; /* it gets no answer */
+    if (is_replica(c) || c->session->monitor) return NULL; /* neither gets a reply */
     if (!replication_cmd_take_over(c) || !may_sync(c)) return NULL;
     struct replica *r = replica_of(c->server, conn_of(c->session));
     log_line(&c->server->log, LOG_NOTICE, "Replica %s asks for synchronization", replica_name(r).text);
@@ -129,7 +129,7 @@ static bool set_ip(struct ctx *c, struct replica *r, bytes value)
                      value.n);
         return false;
     }
-    for (size_t i = 0; i < value.n; i++) /* it is printed in INFO, and in the log */
+    for (size_t i = 0; i < value.n; i++) /* it is printed in INFO and in the log */
         r->ip[i] = value.p[i] > ' ' && value.p[i] <= '~' ? value.p[i] : '?';
     r->ip[value.n] = '\0';
     return true;
@@ -150,7 +150,7 @@ static bool set_rdb_only(struct ctx *c, struct replica *r, bytes value)
     return true;
 }
 
-/* Which parts of a snapshot it wants: "functions" or nothing, and no data in any case. */
+/* Which parts of a snapshot the replica wants: "functions" or nothing; never data. */
 static bool set_filter(struct ctx *c, struct replica *r, bytes value)
 {
     r->no_data = true;
@@ -162,7 +162,7 @@ static bool set_filter(struct ctx *c, struct replica *r, bytes value)
 
 static bool set_version(struct ctx *c UNUSED, struct replica *r UNUSED, bytes value UNUSED)
 {
-    return true; /* newer replicas say it */
+    return true; /* newer replicas send it */
 }
 
 static const struct {

@@ -24,7 +24,7 @@ static void info_replica(const struct replica *r, u32 at, struct buf *b)
 void replication_info(struct server *s, struct buf *b)
 {
     const struct replication *r = &s->repl;
-    const struct stream *stream = &r->stream;
+    const struct repl_stream *stream = &r->stream;
     const struct config *c = &s->config;
     buf_printf(b, "role:%s\r\n", r->link ? "slave" : "master");
     if (r->link) link_info(s, b);

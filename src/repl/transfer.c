@@ -1,5 +1,5 @@
-/* See transfer.h. In a stream that ends with a mark, up to TRANSFER_MARK - 1 bytes are held back in `tail`:
- * the mark may be cut in two by the reads. */
+/* See transfer.h. In a transfer that ends with a mark, the last TRANSFER_MARK - 1 bytes are held back in
+ * `tail`, because the mark may be split between two reads. */
 #include "repl/transfer.h"
 
 #include "base/num.h"
@@ -58,7 +58,7 @@ static err take_sized(struct transfer *t, bytes in, struct rdb_sink *out, size_t
     return OK;
 }
 
-/* Where the mark begins, if it does so in the tail; NULL: it does not. */
+/* Where the mark begins, if it begins in the tail; otherwise NULL. */
 static const char *mark_from_tail(const struct transfer *t, bytes in, char joint[2 * TRANSFER_MARK])
 {
     size_t n = MIN(in.n, (size_t)TRANSFER_MARK - 1);
@@ -68,7 +68,7 @@ static const char *mark_from_tail(const struct transfer *t, bytes in, char joint
     return memmem(joint, t->tail_n + n, t->mark, TRANSFER_MARK);
 }
 
-/* No mark so far: the last bytes stay behind. */
+/* No mark so far: holds the last bytes back. */
 static bool keep_tail(struct transfer *t, bytes in, struct rdb_sink *out)
 {
     size_t total = t->tail_n + in.n, keep = MIN(total, (size_t)TRANSFER_MARK - 1);

@@ -1,4 +1,4 @@
-/* WAIT and WAITAOF: a client that waits until enough replicas have acknowledged what it wrote, or enough
+/* WAIT and WAITAOF: block a client until enough replicas have acknowledged its last write, or until enough
  * disks have it. */
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -6,16 +6,16 @@
 #include "repl/primary.h"
 
 struct ack_waiter {
-    uv_timer_t timer; /* when it has waited long enough; not active: it waits for ever */
+    uv_timer_t timer; /* the timeout; not active: none */
     struct server *server;
     struct conn *conn;
     struct goal {
         bool synced;     /* WAITAOF: on disk */
         bool local;      /* … on ours as well */
         u32 replicas;
-        u64 position, seq; /* where its last write ends */
+        u64 position, seq; /* after its last write */
     } goal;
-    struct ack_waiter *next; /* of repl.waiters */
+    struct ack_waiter *next; /* list repl.waiters */
 };
 
 static void wait_cmd_on_closed(uv_handle_t *h) { mem_free(h->data); }
@@ -62,7 +62,7 @@ static void wait_cmd_tell(const struct server *s, const struct goal *g, struct r
     reply_int(out, replicas_there(s, g));
 }
 
-/* Replies how many there are, or why it is over, and lets the client go on. */
+/* Replies with the counts, or with an error, and unblocks the client. */
 static void wait_cmd_answer(struct ack_waiter **at, const char *error)
 {
     struct ack_waiter *w = *at;

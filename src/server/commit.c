@@ -90,7 +90,7 @@ static COLD void renew_fences(struct server *s)
 
 static COLD void take_back_stream(struct server *s, bool noted)
 {
-    stream_take_back(&s->repl.stream);
+    repl_stream_take_back(&s->repl.stream);
     tracking_distrust(s);
     if (noted) replication_note(s); /* what was to be kept before this is still to be kept */
     lone_region(s)->journal.db = -1; /* a SELECT may have gone with it */
@@ -112,7 +112,7 @@ static bool commit_regions(struct server *s, bool relaxed)
 
 static bool commit_data(struct server *s, bool relaxed)
 {
-    struct stream *stream = &s->repl.stream;
+    struct repl_stream *stream = &s->repl.stream;
     struct engine *e = node_engine(&s->node);
     bool moves = stream->staged > 0, noted = e->repl_position.changed;
     if (UNLIKELY(moves)) replication_note(s);
@@ -120,7 +120,7 @@ static bool commit_data(struct server *s, bool relaxed)
     if (UNLIKELY(!kept)) {
         take_back_stream(s, noted);
     } else if (UNLIKELY(moves)) {
-        stream_publish(stream);
+        repl_stream_publish(stream);
         primary_feed(s);
     }
     return kept;
