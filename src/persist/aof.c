@@ -1,6 +1,6 @@
-/* The AOF as a whole: what is appended to, what was loaded, and the steps of a rewrite. Each of them leaves
- * files that hold all data, whichever manifest is on disk: the new increment is named before anything is
- * appended to it, and the base before anything it replaces is removed. */
+/* The AOF as a whole: which file is appended to, which were loaded, and the steps of a rewrite. After each
+ * step the files hold all data, whichever manifest is on disk: the manifest names the new increment before
+ * anything is appended to it, and the new base before anything it replaces is removed. */
 #include "persist/aof.h"
 
 #include <errno.h>
@@ -17,19 +17,19 @@
 #include "persist/disk_file.h"
 
 struct aof {
-    struct aof_options o; /* its strings are the folder's */
+    struct aof_options o; /* its strings belong to the folder */
     struct aof_folder folder;
     struct aof_log log;
-    struct aof_loader *loader; /* from the first step of loading on, until the start */
+    struct aof_loader *loader; /* from the first step of loading until aof_start */
     bool broken;               /* the files can't be used */
-    bool loaded;               /* … or there are none: what they hold is in memory */
-    struct journal *journal;   /* attached to; NULL: not started */
+    bool loaded;               /* … or there are none: memory holds what they hold */
+    struct journal *journal;   /* where the log is attached; NULL: not started */
     bool rewriting;
-    bool anew;    /* the increment is not named yet: the base comes with it */
-    bool unnamed; /* the same after a sync that failed: nothing is accepted before */
-    u64 base_seq; /* of the one being written */
+    bool starting; /* the increment is not in the manifest yet: it comes with the base */
+    bool unnamed;  /* the same after a failed sync: no write is accepted until then */
+    u64 base_seq;  /* of the base being written */
     u64 base_size;
-    u64 others_size; /* of the increments but the newest */
+    u64 others_size; /* of all increments but the newest */
     bool unchecked;
 };
 
@@ -115,7 +115,7 @@ static bool create_increment(struct aof *a, struct aof_increment *inc, u64 befor
     return true;
 }
 
-/* No manifest names it. */
+/* Removes an increment that no manifest names. */
 static void discard_increment(struct aof *a, const struct aof_increment *inc)
 {
     char path[4096];
@@ -123,7 +123,7 @@ static void discard_increment(struct aof *a, const struct aof_increment *inc)
     (void)unlink(path);
 }
 
-/* Makes an increment and has the manifest name it. */
+/* Creates an increment and adds it to the manifest. */
 static bool add_increment(struct aof *a, struct aof_increment *inc, u64 before,
                           const char *point_made)
 {
@@ -139,7 +139,7 @@ static bool add_increment(struct aof *a, struct aof_increment *inc, u64 before,
     return false;
 }
 
-/* The newest increment is gone on with, if it is ours to its end. */
+/* Opens the newest increment for appending, if it is ours to its end. */
 static bool open_increment(struct aof *a, struct aof_increment *inc)
 {
     const struct aof_file *last = aof_manifest_last(&a->folder.m);
@@ -183,7 +183,7 @@ bool aof_start(struct aof *a, struct journal *j)
     return true;
 }
 
-bool aof_start_anew(struct aof *a, struct journal *j)
+bool aof_start_rewriting(struct aof *a, struct journal *j)
 {
     struct aof_increment inc;
     if (a->journal || !aof_folder_make(&a->folder) || !aof_folder_lock(&a->folder)) return false;
@@ -191,7 +191,7 @@ bool aof_start_anew(struct aof *a, struct journal *j)
     if (!create_increment(a, &inc, 0)) return false;
     free_loader(a);
     aof_attach(a, j, &inc);
-    a->rewriting = a->anew = true;
+    a->rewriting = a->starting = true;
     a->base_seq = aof_manifest_next_seq(&a->folder.m, AOF_BASE);
     a->others_size = 0;
     return true;
@@ -201,7 +201,7 @@ static void aof_detach(struct aof *a)
 {
     journal_detach(a->journal, &a->log.sink);
     a->journal = NULL;
-    a->loaded = false; /* what happens from now on is not in the files */
+    a->loaded = false; /* changes from now on are not in the files */
     aof_log_release(&a->log);
 }
 
@@ -209,7 +209,7 @@ void aof_stop(struct aof *a)
 {
     if (!a->journal) return;
     if (a->rewriting) aof_rewrite_abandon(a);
-    if (!a->journal) return; /* it was not in earnest yet */
+    if (!a->journal) return; /* not started */
     if (!aof_log_settle(&a->log))
         log_line(a->o.log, LOG_WARNING, "AOF: what is appended last may not be on disk: %s",
                  a->log.refusal);
@@ -249,7 +249,7 @@ bool aof_rewrite_begin(struct aof *a)
         a->rewriting = aof_folder_make(&a->folder);
         return a->rewriting;
     }
-    /* An increment that has a successor must be whole. After a sync that failed nobody can tell, and only the
+    /* An increment that has a successor must be whole. After a failed sync it may not be, and only the
      * rewrite itself helps. */
     if (!aof_log_settle(&a->log) && !(a->log.sync_failed && !a->log.buf.n)) {
         log_line(a->o.log, LOG_WARNING, "AOF: no rewrite while appending fails: %s",
@@ -257,7 +257,7 @@ bool aof_rewrite_begin(struct aof *a)
         return false;
     }
     u64 size = a->log.at.size;
-    /* What may have lost its end must stay the last one until the base replaces it. */
+    /* An increment that may have lost its end must stay the last one until the base replaces it. */
     a->unnamed = a->log.sync_failed;
     if (!(a->unnamed ? create_increment(a, &inc, a->log.at.chain)
                      : add_increment(a, &inc, a->log.at.chain, "aof-rewrite-1")))
@@ -303,7 +303,7 @@ void aof_base_sink_init(struct aof_base_sink *s, const struct aof *a, struct rdb
     *s = (struct aof_base_sink){.sink.write = put_block, .to = to, .seq = a->base_seq};
 }
 
-/* The size of the base and the sum of its end: what the manifest will know it by. */
+/* Records the base's size and the sum of its end in the manifest. */
 static bool look_at_base(struct aof *a, const char *path, struct aof_manifest *next)
 {
     char *tail = mem_alloc(AOF_TAIL);
@@ -323,13 +323,13 @@ static bool look_at_base(struct aof *a, const char *path, struct aof_manifest *n
     return ok;
 }
 
-/* The manifest as it is to be, with the base in it. */
+/* The next manifest, with the base in it. */
 static bool plan_end(struct aof *a, bool rdb, u64 base_bytes, struct aof_manifest *next)
 {
     char temp[4096], path[4096];
     aof_rewrite_paths(a, rdb, temp, path);
     aof_manifest_copy(next, &a->folder.m);
-    bool named = !a->anew && !a->unnamed;
+    bool named = !a->starting && !a->unnamed;
     aof_manifest_retire(next, a->journal && named ? a->log.at.seq : 0);
     aof_manifest_add(next, AOF_BASE, a->base_seq, strrchr(path, '/') + 1);
     if (!named) aof_manifest_add(next, AOF_INCREMENT, a->log.at.seq, a->log.at.name);
@@ -372,7 +372,7 @@ bool aof_rewrite_end(struct aof *a, bool rdb, u64 base_bytes)
         return false;
     }
     crash_point("aof-rewrite-8");
-    a->rewriting = a->anew = a->unnamed = false;
+    a->rewriting = a->starting = a->unnamed = false;
     a->others_size = 0;
     a->unchecked = false;
     aof_log_heal(&a->log);
@@ -384,8 +384,8 @@ void aof_rewrite_abandon(struct aof *a)
 {
     if (!a->rewriting) return;
     a->rewriting = false;
-    if (!a->anew) return;
-    a->anew = false;
+    if (!a->starting) return;
+    a->starting = false;
     if (!a->folder.in_doubt) discard_increment(a, &a->log.at);
     aof_detach(a);
 }

@@ -1,5 +1,5 @@
-/* Lines are printed and compared as text: what is not what we would have printed is damage, so that no bit of
- * one may change (an upper-case digit, a line feed without its carriage return). */
+/* Lines are compared as text with what we would have printed: any other bit is damage (an upper-case digit, a
+ * line feed without its carriage return). */
 #include "persist/aof_block.h"
 
 #include "base/crc64.h"
@@ -7,7 +7,7 @@
 #define NUMBER_DIGITS 12
 #define CHAIN_DIGITS 16
 #define CHECK_DIGITS 8
-#define NUMBER_AT 4 /* behind "#MF:" */
+#define NUMBER_AT 4 /* after "#MF:" */
 #define CHAIN_AT (NUMBER_AT + NUMBER_DIGITS + 1)
 #define CHECK_AT (CHAIN_AT + CHAIN_DIGITS + 1)
 
@@ -23,7 +23,7 @@ static u64 get_hex(const char *from, int digits)
     u64 v = 0;
     for (int i = 0; i < digits; i++)
         v = v << 4 | (u64)(from[i] > '9' ? from[i] - 'a' + 10 : from[i] - '0');
-    return v; /* of other characters anything: the line is then not what it prints */
+    return v; /* anything for other characters: the line then differs from what we print */
 }
 
 void aof_line_print(char line[AOF_LINE], enum aof_tag tag, u64 number, u64 chain)

@@ -1,5 +1,5 @@
-/* Invariant: before any file is made in the folder there is a manifest, so that files without one mean that
- * it was lost, and are never taken for nothing. */
+/* Invariant: a manifest exists before any other file is created in the folder. So files without a manifest
+ * mean that it was lost, and are never ignored. */
 #include "persist/aof_folder.h"
 
 #include <dirent.h>
@@ -56,13 +56,13 @@ static bool aof_folder_begins(const char *name, const char *with, const char *an
     return strncmp(name, with, n) == 0 && strncmp(name + n, and_then, strlen(and_then)) == 0;
 }
 
-/* Whether it is one of our files by its name; an increment may hold nothing but its first line. */
+/* Whether the name is that of one of our files; an increment may hold nothing but its first line. */
 static bool is_data(const struct aof_folder *f, const char *name)
 {
     return aof_folder_begins(name, f->filename, ".") && (strstr(name, ".base.") || strstr(name, ".incr."));
 }
 
-/* A file of data in the folder, for a message: none may be there without a manifest. */
+/* Finds a data file in the folder, for an error message: without a manifest there must be none. */
 static bool find_orphan(const struct aof_folder *f, char name[AOF_NAME_MAX + 1])
 {
     DIR *dir = opendir(f->path);
@@ -84,8 +84,8 @@ static bool is_named(const struct aof_folder *f, const char *name)
     return false;
 }
 
-/* Whether a crash has left it: a file that is not finished, or finished and not named. The latter has nothing
- * that the others don't have if it is a base, or an increment without a block. */
+/* Whether a crash has left this file: unfinished, or finished and not in the manifest. The latter holds
+ * nothing of its own if it is a base, or an increment without a block. */
 static bool aof_folder_is_left_over(const struct aof_folder *f, int folder, const char *name)
 {
     struct stat st;
@@ -110,7 +110,7 @@ void aof_folder_sweep(struct aof_folder *f)
 
 /* -- the manifest ---------------------------------------------------------------------------------- */
 
-/* Whether a manifest on disk says what `m` says. */
+/* Whether the manifest on disk equals `m`. */
 static bool on_disk(const struct aof_folder *f, const struct aof_manifest *m)
 {
     struct aof_manifest is = {0};
@@ -139,7 +139,7 @@ bool aof_folder_save(struct aof_folder *f, struct aof_manifest *next)
         return true;
     }
     aof_folder_complain(f, "can't write the manifest", f->manifest_name);
-    /* It may have been renamed all the same: then the old one has to come back. */
+    /* It may have been renamed despite the error: then the old one has to be restored. */
     f->in_doubt = f->there && !on_disk(f, &f->m) &&
                   !aof_manifest_save(&f->m, f->path, f->manifest_name);
     aof_manifest_release(next);
@@ -174,7 +174,8 @@ bool aof_folder_lock(struct aof_folder *f)
 
 /* -- an old single file ---------------------------------------------------------------------------- */
 
-/* The manifest names it first, then it is moved: the next start sees a crash in between, Redis's too. */
+/* The manifest names the file first, then it is moved: the next start, also of Redis, detects a crash in
+ * between. */
 static bool move_in(struct aof_folder *f, const char *from, const char *to)
 {
     struct aof_manifest next = {0};
@@ -220,7 +221,7 @@ static enum aof_found aof_folder_look(struct aof_folder *f)
 {
     char error[256], orphan[AOF_NAME_MAX + 1];
     struct stat st;
-    /* Loading may cut a torn end off: it had better not be one that is just being written. */
+    /* Loading may cut off a torn end, which must not be one that another process is writing. */
     if (stat(f->path, &st) == 0 && S_ISDIR(st.st_mode) && !aof_folder_lock(f)) return AOF_BROKEN;
     err e = aof_manifest_load(&f->m, f->path, f->manifest_name, error);
     if (e == ERR_SYNTAX) {
@@ -259,10 +260,10 @@ enum aof_found aof_folder_open(struct aof_folder *f, const struct aof_options *o
 
 /* -- history --------------------------------------------------------------------------------------- */
 
-/* Unlinking a big file takes its time, so a worker does it. */
+/* Unlinking a big file is slow, so a worker does it. */
 struct aof_removal {
     uv_work_t work;
-    struct aof_folder *owner; /* NULL: gone; the next start forgets the files */
+    struct aof_folder *owner; /* NULL: freed; the next start forgets the files */
     char *folder, **names;
     u32 n;
     const char *point_unlinked, *point_forgotten;
@@ -309,7 +310,7 @@ static void aof_folder_on_loop(uv_work_t *work, int status UNUSED)
 void aof_folder_clean(struct aof_folder *f, const char *point_unlinked, const char *point_forgotten)
 {
     u32 n = aof_manifest_count(&f->m, AOF_HISTORY);
-    if (!n || f->removal) return; /* what came since goes with the next one */
+    if (!n || f->removal) return; /* the next call removes what has come since */
     struct aof_removal *r = mem_zalloc(sizeof *r);
     *r = (struct aof_removal){
         .work.data = r,

@@ -1,4 +1,4 @@
-/* Files in their order, each in the form it begins with. */
+/* Loads the files in order, each in the format its first bytes show. */
 #include "persist/aof_load.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ void aof_loader_release(struct aof_loader *l)
 
 /* -- how a file begins ----------------------------------------------------------------------------- */
 
-/* Whether the base is the one that the manifest was written for. */
+/* Whether the base is the one the manifest was written for. */
 static err check_base(struct aof_loader *l)
 {
     if (l->file->type != AOF_BASE || !l->m->base_known) return OK;
@@ -82,7 +82,7 @@ static err begin_ours(struct aof_loader *l, bytes head)
     l->form = AOF_READ_BLOCKS;
     if (head.n < AOF_LINE) {
         err e = aof_torn(l, 0);
-        l->form = AOF_READ_COMMANDS; /* it is empty now, and not ours any more */
+        l->form = AOF_READ_COMMANDS; /* it is empty now, and no longer ours */
         return e;
     }
     if (!aof_line_parse(head.p, tag, &seq, &before))
@@ -125,7 +125,7 @@ static void aof_load_note(void *arg, const char *text)
     log_line(l->o->log, LOG_WARNING, "AOF file %s: %s", l->file->name, text);
 }
 
-/* Dead keys stay: records that follow were made when they were alive, or say that they went. */
+/* Dead keys stay: records that follow were made while they were alive, or delete them. */
 static err aof_load_begin_rdb(struct aof_loader *l, struct keyspace *ks)
 {
     struct rdb_policy policy = {
@@ -148,7 +148,7 @@ static err aof_load_begin_rdb(struct aof_loader *l, struct keyspace *ks)
 
 static bool aof_load_begins(bytes head, const char *with)
 {
-    size_t n = MIN(head.n, strlen(with)); /* a torn file shows less */
+    size_t n = MIN(head.n, strlen(with)); /* a torn file may be shorter */
     return n && memcmp(head.p, with, n) == 0;
 }
 
@@ -186,7 +186,7 @@ static err read_rdb(struct aof_loader *l, u64 budget)
         log_line(l->o->log, LOG_WARNING, "Bad file format reading the append only file %s: %s%s",
                  l->file->name, l->rdb->error,
                  skippable ? ". With rdb-skip-unsupported yes it is left out" : "");
-    } else if (!e) { /* an old single file goes on with commands */
+    } else if (!e) { /* an old single file continues with commands */
         rdb_loader_release(l->rdb);
         mem_free(l->rdb);
         l->rdb = NULL;
@@ -270,7 +270,7 @@ static err read_commands(struct aof_loader *l)
     if (e == ERR_SYNTAX) return refuse_command(l, l->offset);
     if (used) l->want = AOF_WINDOW;
     else if (b.n == l->in.end - l->offset) return aof_torn(l, l->offset);
-    else l->want = MAX(l->want, b.n) * 2; /* not all of the command is in sight */
+    else l->want = MAX(l->want, b.n) * 2; /* the command is longer than the window */
     return OK;
 }
 
@@ -339,7 +339,7 @@ err aof_loader_step(struct aof_loader *l, struct region *r, struct server *serve
     ks->dead_by_ms = before.dead_by_ms;
     keyspace_set_mode(ks, before.mode);
     ks->event_mask = before.event_mask;
-    ks->dirty = before.dirty; /* what was loaded is no change */
+    ks->dirty = before.dirty; /* loading is not a change */
     ks->stats = before.stats;
     if (!kept && e != ERR_SYNTAX) {
         log_line(l->o->log, LOG_WARNING, "Loading the AOF: the storage engine failed");

@@ -1,7 +1,7 @@
-/* Loading the files that a manifest names: the base, then the increments, each verified as far as it can be.
+/* Loading the files of a manifest: the base, then the increments, each verified as far as possible.
  *
- * A file that ends in the middle of something is torn, if it is the last one: a crash does that, and
- * aof-load-truncated says what then. Everything else that is wrong is damage, and refused. */
+ * If the last file ends in the middle of something it is torn: that is what a crash does, and
+ * aof-load-truncated decides. Everything else that is wrong is damage, and refused. */
 #ifndef MAYFLY_PERSIST_AOF_LOAD_H
 #define MAYFLY_PERSIST_AOF_LOAD_H
 
@@ -18,28 +18,28 @@ struct aof_loader {
     struct aof_replay replay;
 
     /* the file being read */
-    const struct aof_file *file; /* NULL: the next one is to be opened */
+    const struct aof_file *file; /* NULL: open the next one */
     struct aof_reader in;
     u64 offset; /* everything before it has been loaded */
     enum { AOF_READ_RDB, AOF_READ_BLOCKS, AOF_READ_COMMANDS } form;
-    size_t want; /* bytes to look at together: a long command needs many */
-    u64 chain;   /* with the last block; 0: the file is, or ends, without checksums */
+    size_t want; /* window size: a long command needs more */
+    u64 chain;   /* after the last block; 0: the file has, or ends with, no checksums */
     i64 began_us;
     struct rdb_loader *rdb;
     struct rdb_source source;
     u64 rdb_read;
 
     /* for progress, and for what comes after */
-    u32 next;          /* how many files are done */
+    u32 next;          /* files done */
     bool before_known; /* an increment was loaded, and this is its chain: */
     u64 before;
     u64 loaded, total; /* bytes */
     u64 base_size, last_size;
     bool appendable; /* the last increment is ours to its end */
-    bool unchecked;  /* commands without checksums were found in a file of ours */
+    bool unchecked;  /* a file of ours holds commands without checksums */
 };
 
-/* All is borrowed. False: the log says which file is missing. */
+/* All arguments are borrowed. False: the log says which file is missing. */
 NODISCARD bool aof_loader_init(struct aof_loader *l, const struct aof_options *o,
                                const char *folder, const struct aof_manifest *m);
 void aof_loader_release(struct aof_loader *l);

@@ -1,6 +1,6 @@
-/* Invariants: the file holds whole blocks up to at.size, and what lies beyond that, a part of a write that
- * failed, is overwritten by the next attempt, which is never shorter. One sync is in flight at most, on a
- * descriptor of its own, so that the file may be closed meanwhile. */
+/* Invariants: the file holds whole blocks up to at.size. Anything after that is a part of a failed write, and
+ * the next attempt, which is never shorter, overwrites it. At most one sync is in flight; it has its own
+ * descriptor, so that the file may be closed meanwhile. */
 #include "persist/aof_log.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 #include "persist/disk_io.h"
 
 #define BLOCK_ENOUGH \
-    (16u << 20) /* a block that is longer gets no further record: readers hold it in memory */
+    (16u << 20) /* a longer block gets no further record: readers hold it in memory */
 #define BUF_KEEP (1u << 20)
 #define RETRY_MS 1000
 #define SYNC_AGE_MS \
-    500 /* everysec: how old the oldest unsynced byte gets; the sync takes its time as well */
+    500 /* everysec: age of the oldest unsynced byte at which a sync starts; the sync takes time as well */
 #define SYNC_LATE_MS 1000
-#define SETTLE_BYTES (4u << 20) /* what a sync on the spot may have to write */
+#define SETTLE_BYTES (4u << 20) /* the most a synchronous sync may have to write */
 
 /* -- increments ------------------------------------------------------------------------------------ */
 
@@ -60,10 +60,10 @@ bool aof_increment_open(struct aof_increment *inc, const char *folder, const cha
     if (!open_path(inc, folder, name, 0)) return false;
     bool ok = fstat(inc->fd, &st) == 0;
     if (ok && (u64)st.st_size != size) {
-        errno = ESTALE; /* somebody else writes to it */
+        errno = ESTALE; /* another process writes to it */
         ok = false;
     }
-    /* What a server that was killed has written, but not synced, counts as written from now on. */
+    /* Data a killed server wrote but did not sync counts as written from now on. */
     ok = ok && disk_sync(inc->fd);
     if (ok) return true;
     int error = errno;
@@ -143,7 +143,7 @@ static void close_block(struct aof_log *l)
     l->open = false;
 }
 
-/* A new second begins a new block, so that a file that is cut there ends with a whole one. */
+/* A new second begins a new block, so that a file cut there ends with a whole one. */
 static void stamp(struct aof_log *l, i64 now_ms)
 {
     i64 now_s = now_ms / 1000;
@@ -159,9 +159,9 @@ static void stamp(struct aof_log *l, i64 now_ms)
 struct aof_sync_job {
     uv_work_t work;
     uv_sem_t over;
-    struct aof_log *owner; /* NULL: nobody is interested any more */
-    i64 since_ms;          /* what it syncs was written since then */
-    u64 bytes;             /* how much that is */
+    struct aof_log *owner; /* NULL: cancelled */
+    i64 since_ms;          /* the oldest byte it syncs was written then */
+    u64 bytes;             /* how many bytes it syncs */
     u64 number;            /* of the sync */
     int fd, error;
     bool late;
@@ -200,7 +200,7 @@ static void aof_log_on_loop(uv_work_t *work, int status UNUSED)
     mem_free(job);
 }
 
-/* Waits for the sync in flight, or takes it back if it has not begun. */
+/* Waits for the sync in flight, or cancels it if it has not begun. */
 static void await_job(struct aof_log *l)
 {
     struct aof_sync_job *job = l->job;
@@ -283,7 +283,7 @@ static bool write_out(struct aof_log *l)
     if (!l->buf.n) return true;
     if (!write_at(l->at.fd, buf_bytes(&l->buf), l->at.size)) {
         int error = errno;
-        /* What is there of it gives space back; should this fail, the next attempt overwrites it. */
+        /* Frees the space of the partial write; if that fails, the next attempt overwrites it. */
         if (ftruncate(l->at.fd, (off_t)l->at.size) != 0)
             log_line(l->log, LOG_WARNING,
                      "Could not remove a partial write from the AOF file %s: %s", l->at.name,
@@ -299,8 +299,8 @@ static bool write_out(struct aof_log *l)
     return true;
 }
 
-/* A record so long that copying it once more would delay everybody goes straight into the file, as a block of
- * its own. False: it could not be written, or not all of it, and is to be appended as any other. */
+/* Writes a long record straight to the file as a block of its own, because another copy would delay all
+ * clients. False: it could not be written completely, and is to be appended like any other. */
 static bool write_through(struct aof_log *l, const bytes part[JOURNAL_PARTS], size_t n)
 {
     char line[AOF_LINE];
@@ -411,7 +411,7 @@ void aof_log_init(struct aof_log *l, const struct log *log, uv_loop_t *loop, enu
 
 static void aof_log_close_file(struct aof_log *l)
 {
-    if (l->job) { /* let it run: its descriptor is its own, and what it finds no longer matters */
+    if (l->job) { /* let it run: it has its own descriptor, and its result no longer matters */
         l->job->owner = NULL;
         l->job = NULL;
     }

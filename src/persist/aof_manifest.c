@@ -1,4 +1,4 @@
-/* Reading is as strict as it can be with what Redis writes: a manifest decides which data there is. */
+/* Parsing is as strict as Redis's own manifests allow: the manifest decides which data exists. */
 #include "persist/aof_manifest.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 #include "persist/disk_file.h"
 #include "resp/request.h"
 
-#define LINE_MAX_BYTES 1024 /* Redis reads no longer ones */
+#define LINE_MAX_BYTES 1024 /* Redis's limit */
 #define MANIFEST_MAX (1u << 20) /* some ten thousand files */
 #define SEQ_MAX 100000000000000 /* a line of an increment has room for 12 hex digits */
 #define MARK "#MF:"
@@ -71,7 +71,7 @@ u32 aof_manifest_count(const struct aof_manifest *m, enum aof_type type)
     return n;
 }
 
-/* The number that a name would have of us, 0 if none: a list that others wrote may give it another one. */
+/* The number in a file name of our form, or 0: a manifest written by others may number files differently. */
 static u64 number_in(const char *name, const char *kind)
 {
     const char *end = NULL;
@@ -82,7 +82,7 @@ static u64 number_in(const char *name, const char *kind)
     return n;
 }
 
-/* History counts too: its files may still be there. */
+/* Includes history, whose files may still exist. */
 u64 aof_manifest_next_seq(const struct aof_manifest *m, enum aof_type type)
 {
     const char *kind = type == AOF_INCREMENT ? ".incr." : ".base.";
@@ -114,8 +114,8 @@ void aof_manifest_forget(struct aof_manifest *m, const char *name)
     }
 }
 
-/* The last eight bytes of an RDB file are the crc64 of the others, and the crc64 of both together is always
- * 0: so they are added instead. */
+/* The last eight bytes of an RDB file are the crc64 of the rest, and the crc64 of both together is always 0:
+ * so they are added instead. */
 u64 aof_tail_sum(bytes tail)
 {
     u64 last = 0;
@@ -178,9 +178,9 @@ bool aof_manifest_save(const struct aof_manifest *m, const char *folder, const c
 struct parsing {
     struct aof_manifest *m;
     bytes text;
-    size_t at; /* the line being read begins here */
+    size_t at; /* start of the current line */
     u32 line;
-    bool summed; /* the checksum has come */
+    bool summed; /* the checksum line was read */
     struct request_parser words;
     const char *error;
 };
@@ -223,7 +223,7 @@ static bool add_file(struct parsing *p, bytes name, i64 seq, char type)
     return true;
 }
 
-/* Pairs of a keyword and a value, of which a later Redis may know more. */
+/* Pairs of a keyword and a value; a later Redis may have more keywords. */
 static bool read_file_line(struct parsing *p, bytes line)
 {
     bytes name = {0};
@@ -251,7 +251,7 @@ static bool read_file_line(struct parsing *p, bytes line)
     return add_file(p, name, seq, type);
 }
 
-/* Sixteen digits, as we print them. */
+/* Sixteen digits, exactly as we print them. */
 static bool read_hex(bytes b, u64 *v)
 {
     char same[17];
@@ -268,7 +268,7 @@ static bool manifest_begins(bytes line, const char *with)
     return line.n >= strlen(with) && memcmp(line.p, with, strlen(with)) == 0;
 }
 
-/* Comments of ours. Whatever looks like one and is not to the letter is damage. */
+/* Our comments. A line that looks like one and is not exactly one is damage. */
 static bool read_mark(struct parsing *p, bytes line)
 {
     u64 crc;
@@ -312,7 +312,7 @@ static int manifest_by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* One of them might be history, and removed. */
+/* A name that occurs twice might be history, and be removed. */
 static bool all_different(const struct aof_manifest *m)
 {
     const char **names = mem_alloc(MAX(m->n, 1u) * sizeof *names);
@@ -348,7 +348,7 @@ bool aof_manifest_parse(struct aof_manifest *m, bytes text, char error[256])
     return ok;
 }
 
-/* -1: errno tells. */
+/* -1: see errno. */
 static i64 manifest_read_all(int fd, struct buf *to)
 {
     for (;;) {
@@ -369,7 +369,7 @@ err aof_manifest_load(struct aof_manifest *m, const char *folder, const char *na
     struct buf text = {0};
     *m = (struct aof_manifest){0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* it may be a pipe, and nobody would come */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would block for ever */
     if (fd < 0 && errno == ENOENT) return ERR_NOT_FOUND;
     bool ok = fd >= 0 && manifest_read_all(fd, &text) == 0;
     if (!ok) snprintf(error, 256, "%s", strerror(errno));

@@ -31,7 +31,7 @@ void aof_reader_close(struct aof_reader *r)
     *r = (struct aof_reader){.fd = -1};
 }
 
-/* Up to n bytes at an offset; fewer at the end of the file, or if reading fails. */
+/* Reads up to n bytes at an offset; fewer at the end of the file or on failure. */
 static size_t aof_read_read_at(struct aof_reader *r, char *to, size_t n, u64 offset)
 {
     size_t got = 0;
@@ -45,7 +45,7 @@ static size_t aof_read_read_at(struct aof_reader *r, char *to, size_t n, u64 off
     return got;
 }
 
-/* Moves the window to begin at `offset`, keeping what is already there. */
+/* Moves the window to `offset`, keeping the bytes it already has. */
 static void slide(struct aof_reader *r, u64 offset, size_t room)
 {
     size_t keep = 0;
@@ -56,7 +56,7 @@ static void slide(struct aof_reader *r, u64 offset, size_t room)
     r->at = offset;
     r->n = keep;
     bool shrink = r->cap > WINDOW_KEEP &&
-                  MAX(room, keep) <= AOF_WINDOW; /* something long has gone by */
+                  MAX(room, keep) <= AOF_WINDOW; /* shrink after something long */
     if (room > r->cap || shrink) {
         r->cap = shrink ? AOF_WINDOW : room;
         r->window = mem_realloc(r->window, r->cap);

@@ -1,4 +1,4 @@
-/* Nothing is copied and, once `args` has its size, nothing allocated: arguments are slices of the input. */
+/* Nothing is copied, and nothing is allocated once `args` has grown: arguments are slices of the input. */
 #include "persist/aof_replay.h"
 
 #include <stdio.h>
@@ -7,14 +7,14 @@
 
 #define ARGS_MAX INT32_MAX
 #define BULK_MAX INT32_MAX
-#define NOTE_MAX 1024 /* no annotation is longer */
+#define NOTE_MAX 1024 /* limit of an annotation */
 #define ARGS_KEEP (1u << 20)
 
 void aof_replay_init(struct aof_replay *p)
 {
     *p = (struct aof_replay){0};
     session_init(&p->session, 0, true);
-    p->session.no_touch = true; /* a key is as fresh as its last write; the clock stands at 0 */
+    p->session.no_touch = true; /* a key is as recent as its last write; the clock stands at 0 */
 }
 
 void aof_replay_release(struct aof_replay *p)
@@ -24,7 +24,7 @@ void aof_replay_release(struct aof_replay *p)
     buf_release(&p->ignored);
 }
 
-static err bad(struct aof_replay *p, const char *what)
+static err replay_bad(struct aof_replay *p, const char *what)
 {
     snprintf(p->error, sizeof p->error, "%s", what);
     p->malformed = true;
@@ -37,8 +37,8 @@ struct cursor {
     const char *s, *end;
 };
 
-/* "*12\r\n" or "$12\r\n", to the letter. */
-static inline err take_number(struct cursor *c, char type, u64 max, u64 *out)
+/* "*12\r\n" or "$12\r\n", exactly. */
+static inline err replay_take_number(struct cursor *c, char type, u64 max, u64 *out)
 {
     const char *s = c->s, *end = c->end;
     if (s == end) return ERR_AGAIN;
@@ -59,10 +59,10 @@ static inline err take_number(struct cursor *c, char type, u64 max, u64 *out)
     return OK;
 }
 
-static inline err take_bulk(struct cursor *c, bytes *out)
+static inline err replay_take_bulk(struct cursor *c, bytes *out)
 {
     u64 n;
-    err e = take_number(c, '$', BULK_MAX, &n);
+    err e = replay_take_number(c, '$', BULK_MAX, &n);
     if (UNLIKELY(e)) return e;
     if ((u64)(c->end - c->s) < n + 2) return ERR_AGAIN;
     if (c->s[n] != '\r' || c->s[n + 1] != '\n') return ERR_SYNTAX;
@@ -71,19 +71,19 @@ static inline err take_bulk(struct cursor *c, bytes *out)
     return OK;
 }
 
-/* Its arguments are added to p->args. */
-static err take_command(struct aof_replay *p, struct cursor *c, u32 *argc)
+/* Appends its arguments to p->args. */
+static err replay_take_command(struct aof_replay *p, struct cursor *c, u32 *argc)
 {
     u64 count = 0;
-    err e = take_number(c, '*', ARGS_MAX, &count);
+    err e = replay_take_number(c, '*', ARGS_MAX, &count);
     if (!e && !count) e = ERR_SYNTAX;
     for (u64 i = 0; !e && i < count; i++) {
         bytes *arg = (bytes *)(void *)buf_reserve(&p->args, sizeof *arg);
-        e = take_bulk(c, arg);
+        e = replay_take_bulk(c, arg);
         p->args.n += sizeof *arg;
     }
     *argc = (u32)count;
-    return e == ERR_SYNTAX ? bad(p, "there is no command in RESP here") : e;
+    return e == ERR_SYNTAX ? replay_bad(p, "there is no command in RESP here") : e;
 }
 
 static inline bytes *arg_at(const struct aof_replay *p, u32 i)
@@ -92,14 +92,14 @@ static inline bytes *arg_at(const struct aof_replay *p, u32 i)
 }
 static inline u32 args_now(const struct aof_replay *p) { return (u32)(p->args.n / sizeof(bytes)); }
 
-/* Annotations. Those of ours frame what is run here, and are never in the middle of it. */
-static err skip_notes(struct aof_replay *p, struct cursor *c)
+/* Skips annotations. Ours frame blocks and never occur inside one. */
+static err skip_annotations(struct aof_replay *p, struct cursor *c)
 {
     while (c->s < c->end && *c->s == '#') {
         size_t left = (size_t)(c->end - c->s);
         const char *nl = memchr(c->s, '\n', MIN(left, NOTE_MAX));
-        if (left > 1 && c->s[1] == 'M') return bad(p, "a line of Mayfly's is out of place here");
-        if (!nl) return left < NOTE_MAX ? ERR_AGAIN : bad(p, "an annotation does not end");
+        if (left > 1 && c->s[1] == 'M') return replay_bad(p, "a line of Mayfly's is out of place here");
+        if (!nl) return left < NOTE_MAX ? ERR_AGAIN : replay_bad(p, "an annotation does not end");
         c->s = nl + 1;
     }
     return OK;
@@ -117,7 +117,7 @@ static err find_exec(struct aof_replay *p, struct cursor c)
     u32 first = args_now(p), argc;
     err e = OK;
     for (bool found = false; !found && !e;) {
-        if ((e = skip_notes(p, &c)) || (e = take_command(p, &c, &argc))) break;
+        if ((e = skip_annotations(p, &c)) || (e = replay_take_command(p, &c, &argc))) break;
         found = argc == 1 && aof_replay_named(p, first, "exec");
         p->args.n = mark;
     }
@@ -127,22 +127,22 @@ static err find_exec(struct aof_replay *p, struct cursor c)
 
 static err take_bracket(struct aof_replay *p, const struct cursor *c, bool opens)
 {
-    if (opens == p->in_group) return bad(p, opens ? "MULTI inside of MULTI" : "EXEC without MULTI");
+    if (opens == p->in_group) return replay_bad(p, opens ? "MULTI inside of MULTI" : "EXEC without MULTI");
     err e = opens ? find_exec(p, *c) : OK;
     if (!e) p->in_group = opens;
     return e;
 }
 
-/* The next command, into the batch. */
+/* Adds the next command to the batch. */
 static err aof_replay_take_next(struct aof_replay *p, struct cursor *c, const char *start)
 {
     struct cursor at = *c;
     u32 first = args_now(p), argc;
-    err e = skip_notes(p, &at);
+    err e = skip_annotations(p, &at);
     if (e) return e;
-    *c = at; /* notes that are whole are done with */
+    *c = at; /* complete annotations are consumed */
     if (at.s == at.end) return OK;
-    if ((e = take_command(p, &at, &argc))) return e;
+    if ((e = replay_take_command(p, &at, &argc))) return e;
     bool opens = argc == 1 && aof_replay_named(p, first, "multi");
     if (opens || (argc == 1 && aof_replay_named(p, first, "exec"))) {
         if ((e = take_bracket(p, &at, opens))) return e;
@@ -157,7 +157,7 @@ static err aof_replay_take_next(struct aof_replay *p, struct cursor *c, const ch
 
 /* -- running --------------------------------------------------------------------------------------- */
 
-/* A script that wrote and then failed was written down all the same, and fails again. */
+/* A script that wrote and then failed is in the file, and fails again. */
 static bool script_failed(const struct request *q, const struct outcome *o)
 {
     const char *error = q->out->out->p + q->out->error_at;
@@ -196,7 +196,7 @@ static void fetch_ahead(struct aof_replay *p)
     if (wants > 1) e->ops->prefetch(e, want, wants);
 }
 
-/* *at: of the command that can't be run. */
+/* *at: offset of the command that can't be run. */
 static err run_batch(struct aof_replay *p, size_t *at)
 {
     err e = OK;

@@ -1,7 +1,7 @@
-/* What tells torn from damaged: the length in a block's line is covered by a check of the line's own, so a
- * block that reaches beyond the end was cut, and so was a line that does; a whole line that is wrong, or a
- * whole block, can't come from a crash. Zero bytes at the end count as missing: nothing we write ends with
- * one, and one flip does not make one of a line feed. */
+/* How to tell torn from damaged: the length in a block's line is covered by the line's own check. So a block
+ * or a line that reaches beyond the end was cut; a whole line or block that is wrong can't come from a crash.
+ * Zero bytes at the end count as missing: nothing we write ends with one, and one flipped bit does not turn a
+ * line feed into one. */
 #include "persist/aof_torn.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static bool cut(struct aof_loader *l, u64 offset)
     return ok;
 }
 
-/* redis-check-aof cuts between commands, which for a block of ours is not enough. */
+/* redis-check-aof cuts between commands, which is not enough for one of our blocks. */
 static err refuse_torn(struct aof_loader *l, u64 offset, u64 rest)
 {
     char path[4096];

@@ -1,7 +1,7 @@
 /* Writing values as commands.
  *
- * A command goes into out->buf as a whole; only between commands is the buffer handed over. Strings of more
- * than a piece are made of SET and APPENDs, so that no step has to write a long one at once. */
+ * A command is written to out->buf as a whole; the buffer is passed on only between commands. A string longer
+ * than a piece becomes SET and APPENDs, so that no step has to write a long one at once. */
 #include "persist/command_save.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "persist/command_stream.h"
 #include "resp/reply.h"
 
-#define ELEMENT_COST 32 /* of the budget, besides its bytes */
+#define ELEMENT_COST 32 /* charged to the budget besides its bytes */
 
 void command_put(struct rdb_out *out, size_t n, const bytes *words, size_t more, bytes rest)
 {
@@ -44,8 +44,8 @@ void command_save_functions(struct rdb_out *out, const struct function_set *set)
     }
 }
 
-/* What the engine hides depends on its time. Returns the one to go back to. */
-static i64 travel(struct engine *e, i64 to_ms)
+/* The engine hides what is dead by its time. Returns the previous time, to be restored. */
+static i64 command_save_set_time(struct engine *e, i64 to_ms)
 {
     i64 from_ms = e->now_ms;
     e->now_ms = to_ms;
@@ -71,7 +71,7 @@ static bool write_string(struct command_save *s)
     struct str_view view;
     s->eng->ops->str.get(s->eng, s->ref, &view);
     if (!s->walking) s->left = view.b.n;
-    if (s->left > view.b.n) s->out->failed = true; /* not the value it was */
+    if (s->left > view.b.n) s->out->failed = true; /* the value has changed */
     while ((s->left > 0 || !s->walking) && s->budget > 0 && !s->out->failed) {
         bytes piece = bytes_of(view.b.p + (view.b.n - s->left), (size_t)MIN(s->left, RDB_PIECE));
         bytes name = s->walking ? BYTES_LIT("APPEND") : BYTES_LIT("SET");
@@ -85,15 +85,15 @@ static bool write_string(struct command_save *s)
 
 /* -- collections ------------------------------------------------------------------------------- */
 
-static void walk_begin(struct command_save *s, bool passing)
+static void save_walk_begin(struct command_save *s, bool passing)
 {
     s->walking = true;
     s->left = s->eng->ops->size(s->eng, s->ref);
     element_walk(&s->walk, s->eng, s->ref, passing);
 }
 
-/* False at the end, which must come when the count says so: otherwise elements have been lost. */
-static bool walk_next(struct command_save *s, struct element *x)
+/* False at the end. It must come exactly when the count says so: otherwise elements are lost. */
+static bool save_walk_next(struct command_save *s, struct element *x)
 {
     bool got = element_next(&s->walk, s->eng, s->ref, x);
     if (got != (s->left > 0)) s->out->failed = true;
@@ -123,14 +123,14 @@ static size_t add_element(struct command_save *s, const struct element *x)
     return s->ref->type == TYPE_ZSET || s->ref->type == TYPE_HASH ? 2 : 1;
 }
 
-/* One command's elements. False: the walk is at its end. */
+/* Writes one command's elements. False: the walk is at its end. */
 static bool write_elements(struct command_save *s)
 {
     struct element x;
     size_t args = 0;
     bool more = true;
     buf_clear(&s->args);
-    for (int n = 0; n < COMMAND_SAVE_ELEMENTS && s->args.n < RDB_PIECE && (more = walk_next(s, &x)); n++)
+    for (int n = 0; n < COMMAND_SAVE_ELEMENTS && s->args.n < RDB_PIECE && (more = save_walk_next(s, &x)); n++)
         args += add_element(s, &x);
     bytes words[] = {command_of(s->ref->type), s->ref->key};
     if (args && !s->out->failed) command_put(s->out, 2, words, args, buf_bytes(&s->args));
@@ -147,7 +147,7 @@ static bool command_save_write_value(struct command_save *s)
 {
     if (s->ref->type == TYPE_STREAM) return write_stream(s);
     if (s->ref->type == TYPE_STRING) return write_string(s);
-    if (!s->walking) walk_begin(s, true);
+    if (!s->walking) save_walk_begin(s, true);
     while (s->budget > 0)
         if (!write_elements(s)) return true;
     return false;
@@ -160,13 +160,13 @@ struct timed_field {
     bytes name;
 };
 
-static int by_deadline(const void *a, const void *b)
+static int command_save_by_deadline(const void *a, const void *b)
 {
     const struct timed_field *x = a, *y = b;
     return (x->deadline_ms > y->deadline_ms) - (x->deadline_ms < y->deadline_ms);
 }
 
-/* The fields with the first one's deadline; returns how many they are. */
+/* Writes the fields that share the first one's deadline; returns how many. */
 static int write_timed(struct command_save *s, const struct timed_field *v, int n)
 {
     char deadline[NUM_I64_LEN], number[NUM_I64_LEN];
@@ -181,20 +181,20 @@ static int write_timed(struct command_save *s, const struct timed_field *v, int 
     return same;
 }
 
-/* The next few fields that have a deadline. False: the walk is at its end. */
+/* Writes the next few fields that have a deadline. False: the walk is at its end. */
 static bool write_some_timed(struct command_save *s)
 {
     struct timed_field v[COMMAND_SAVE_ELEMENTS];
     struct element x;
     int n = 0;
     bool more = true;
-    while (n < COMMAND_SAVE_ELEMENTS && s->budget > 0 && (more = walk_next(s, &x))) {
+    while (n < COMMAND_SAVE_ELEMENTS && s->budget > 0 && (more = save_walk_next(s, &x))) {
         v[n] = (struct timed_field){.name = x.name};
         s->eng->ops->map.field_deadline(s->eng, s->ref, x.name, &v[n].deadline_ms);
         n += v[n].deadline_ms != 0;
     }
     /* cppcheck-suppress uninitvar ; it sorts n of them */
-    qsort(v, (size_t)n, sizeof v[0], by_deadline);
+    qsort(v, (size_t)n, sizeof v[0], command_save_by_deadline);
     for (int i = 0; i < n;) i += write_timed(s, v + i, n - i);
     return more;
 }
@@ -202,7 +202,7 @@ static bool write_some_timed(struct command_save *s)
 static bool write_field_ttls(struct command_save *s)
 {
     if (s->ref->type != TYPE_HASH || !s->eng->ops->map.has_field_deadlines(s->eng, s->ref)) return true;
-    if (!s->walking) walk_begin(s, false);
+    if (!s->walking) save_walk_begin(s, false);
     while (s->budget > 0)
         if (!write_some_timed(s)) return true;
     return false;
@@ -231,12 +231,12 @@ static bool command_save_run_phase(struct command_save *s)
 
 bool command_save_step(struct command_save *s, u64 budget)
 {
-    i64 back_ms = travel(s->eng, s->now_ms);
+    i64 back_ms = command_save_set_time(s->eng, s->now_ms);
     s->budget = (i64)MIN(budget, (u64)INT64_MAX);
     while (s->phase != COMMANDS_DONE && !s->out->failed && command_save_run_phase(s)) {
         s->phase++;
         s->walking = false;
     }
-    travel(s->eng, back_ms);
+    command_save_set_time(s->eng, back_ms);
     return s->phase == COMMANDS_DONE || s->out->failed;
 }

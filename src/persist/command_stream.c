@@ -71,14 +71,14 @@ static bool make_entries(struct command_stream *w)
     return false;
 }
 
-/* An empty stream comes to be by an entry that goes at once. XSETID takes no last ID that is below the
- * highest deleted one it is given, but one below the one there is. */
+/* An empty stream is created by an entry that is deleted at once. XSETID refuses a last ID below the given
+ * highest deleted ID, but accepts one below the current last ID. */
 static bool make_head(struct command_stream *w)
 {
     char last[STREAM_ID_TEXT], deleted[STREAM_ID_TEXT], added[NUM_I64_LEN];
     bytes key = w->s.ref->key;
     bool lowered = stream_id_cmp(w->s.last, w->s.max_deleted) < 0;
-    i64 count = (i64)MIN(MAX(w->s.added, w->s.length), (u64)INT64_MAX); /* a payload may have said anything */
+    i64 count = (i64)MIN(MAX(w->s.added, w->s.length), (u64)INT64_MAX); /* a payload can say anything */
     if (w->s.length == 0)
         PUT(w, BYTES_LIT("XADD"), key, BYTES_LIT("MAXLEN"), BYTES_LIT("0"), BYTES_LIT("0-1"), BYTES_LIT("x"),
             BYTES_LIT("y"));

@@ -1,7 +1,7 @@
-/* A stream as the commands that make it: XADD, XSETID, XGROUP, XCLAIM. Part of command_save.c.
+/* A stream as the commands that create it: XADD, XSETID, XGROUP, XCLAIM. Part of command_save.c.
  *
- * As with Redis, what these commands can't say is lost: when a consumer was seen, and that an entry is
- * pending which has been deleted. */
+ * As in Redis, what these commands can't express is lost: when a consumer was seen, and pending entries that
+ * have been deleted. */
 #ifndef MAYFLY_PERSIST_COMMAND_STREAM_H
 #define MAYFLY_PERSIST_COMMAND_STREAM_H
 
@@ -23,7 +23,7 @@ struct command_stream {
 
 struct command_stream *command_stream_begin(struct rdb_out *out, struct engine *eng, struct key_ref *ref,
                                             i64 *budget);
-bool command_stream_step(struct command_stream *w); /* true: it is through */
+bool command_stream_step(struct command_stream *w); /* true: complete */
 void command_stream_release(struct command_stream *w);
 
 #endif

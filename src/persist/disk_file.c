@@ -1,8 +1,8 @@
 /* Files that appear whole.
  *
- * Pieces are copied into blocks on the loop. One work at most is in flight for a file: it has taken all
- * blocks there were, and everything of the state that is marked as the worker's. When it is back on the loop,
- * the next one takes what has come meanwhile; the last one also puts the file in place, or removes it.
+ * Pieces are copied into blocks on the loop. At most one work request is in flight for a file: it has taken
+ * all blocks there were, and owns the fields marked as the worker's. When it is back on the loop, the next
+ * one takes the blocks that have come meanwhile; the last one also renames the file, or removes it.
  *
  * Blocks are allocated and freed on the loop only: the memory meter counts by thread. */
 #include "persist/disk_file.h"
@@ -17,7 +17,7 @@
 #include "persist/disk_io.h"
 
 #define BLOCK (256u << 10)
-#define SYNC_EVERY ((u64)4 << 20) /* bytes that are left to the kernel before their writing begins */
+#define SYNC_EVERY ((u64)4 << 20) /* bytes after which writing to the disk is started */
 
 struct block {
     struct block *next;
@@ -39,9 +39,9 @@ struct disk_file_state {
 
     /* the worker's, while `working` */
     struct block *taken;
-    bool final;         /* nothing comes after these: put the file in place, or remove it */
+    bool final;         /* no blocks follow: rename the file, or remove it */
     int fd;             /* -1: closed */
-    u64 written, begun; /* bytes; of them, those whose way to the disk has begun */
+    u64 written, begun; /* bytes; and those whose writeback was started */
     const char *failed; /* what failed, or NULL */
     int error;          /* errno of that */
 };
@@ -55,7 +55,7 @@ static bool disk_file_fail(struct disk_file_state *st, const char *what)
     return false;
 }
 
-/* No more of it: the space is needed, and half a file is of no use. */
+/* Removes the file at once: the space is needed, and half a file is useless. */
 static void disk_file_discard(struct disk_file_state *st)
 {
     if (st->fd < 0) return;
@@ -64,8 +64,8 @@ static void disk_file_discard(struct disk_file_state *st)
     unlink(st->temp);
 }
 
-/* Starts writing out what is new, and waits for what was started before: so no more than twice SYNC_EVERY is
- * ever left to the end. File systems that can't do it are no problem: fsync will do all. */
+/* Starts the writeback of new bytes, and waits for what was started before: so at most twice SYNC_EVERY is
+ * left to the end. File systems without sync_file_range are no problem: fsync does it all. */
 static bool sync_some(struct disk_file_state *st)
 {
     if (st->written - st->begun < SYNC_EVERY) return true;
@@ -100,7 +100,7 @@ static bool disk_file_close_file(struct disk_file_state *st)
     return false;
 }
 
-/* If the folder can't be synced the file stays: it is complete, only nobody knows for how long. */
+/* If the folder can't be synced the file stays: it is complete, but may not survive a power cut. */
 static bool put_in_place(struct disk_file_state *st)
 {
     crash_point("file-written");
@@ -147,7 +147,7 @@ static void free_state(struct disk_file_state *st)
     mem_free(st);
 }
 
-/* The struct may go with the call of done. */
+/* `done` may free the struct. */
 static void conclude(struct disk_file *f)
 {
     struct disk_file_state *st = f->state;
@@ -170,7 +170,7 @@ static void recycle(struct disk_file_state *st)
     }
 }
 
-/* Nothing more will be written: whoever waits for room must not wait for ever. */
+/* Nothing more will be written: a source that waits for room must be woken. */
 static void disk_file_note_failure(struct disk_file *f)
 {
     struct disk_file_state *st = f->state;
@@ -229,7 +229,7 @@ static struct block *block_for_more(struct disk_file_state *st)
 
 static bool take_piece(struct rdb_sink *sink, bytes piece)
 {
-    struct disk_file *f = (struct disk_file *)(void *)sink; /* its first member */
+    struct disk_file *f = (struct disk_file *)(void *)sink; /* sink is its first member */
     struct disk_file_state *st = f->state;
     while (piece.n && !f->error[0]) {
         struct block *b = block_for_more(st);

@@ -1,4 +1,4 @@
-/* Bytes that reach the disk, on the spot; and the places where a test lets the process die. */
+/* Synchronous disk I/O, and crash points for tests. */
 #include "persist/disk_io.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ bool disk_write(int fd, bytes b)
     while (b.n) {
         ssize_t n = write(fd, b.p, b.n);
         if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = ENOSPC; /* takes nothing and says nothing: nor will it */
+        if (n == 0) errno = ENOSPC; /* nothing written and no error: a retry would not help */
         if (n <= 0) return false;
         b = bytes_of(b.p + n, b.n - (size_t)n);
     }
@@ -37,7 +37,7 @@ bool disk_sync_folder(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return false;
-    bool ok = disk_sync(fd) || errno == EINVAL || errno == EBADF; /* file systems that don't sync folders */
+    bool ok = disk_sync(fd) || errno == EINVAL || errno == EBADF; /* some file systems don't sync folders */
     int why = errno;
     close(fd);
     errno = why;
@@ -111,7 +111,8 @@ bool disk_replace(const char *dir, const char *name, bytes content)
 
 /* -- crash points -------------------------------------------------------------------------------- */
 
-/* What the environment said when the first one was passed; for tests, and the same for all of the process. */
+/* MAYFLY_CRASH_AT as it was at the first crash point passed; for tests, and the same for the whole
+ * process. */
 static struct {
     pthread_once_t once;
     char name[64];

@@ -1,5 +1,5 @@
-/* RDB files: what is around the values. Written key by key, in slices; loaded key by key, under the
- * caller's policy. Neither opens files: bytes go through a sink, and come from a source. */
+/* RDB files: everything around the values. Written key by key, in slices; loaded key by key, under the
+ * caller's policy. Neither opens files: bytes go to a sink, and come from a source. */
 #ifndef MAYFLY_PERSIST_RDB_FILE_H
 #define MAYFLY_PERSIST_RDB_FILE_H
 
@@ -27,60 +27,60 @@ void rdb_file_aux_int(struct rdb_out *out, const char *name, i64 value);
 void rdb_file_select(struct rdb_out *out, u32 db);
 void rdb_file_sizes(struct rdb_out *out, u64 keys, u64 with_deadline); /* of the database: a hint */
 
-/* What eviction knows of a key; -1: not kept. One of them at most. */
+/* A key's idle time or frequency, for eviction; -1: not kept. At most one of them is set. */
 struct rdb_key_use {
     i64 idle_s, frequency;
 };
 
-/* Whether a key is to be saved at all: not if it is dead by job->now_ms. */
+/* Whether a key is to be saved: not if it is dead by job->now_ms. */
 bool rdb_file_wants(const struct rdb_job *job, struct key_ref *ref);
 
-/* Begins a key of the selected database: its deadline, use, type and name. The value follows by
- * rdb_save_step(s) until that is true; then rdb_save_release(s). See rdb_save_begin for what must not
+/* Begins a key of the selected database: its deadline, use, type and name. Its value follows by
+ * rdb_save_step(s), until that returns true, and rdb_save_release(s). See rdb_save_begin for what must not
  * happen between the steps. */
 void rdb_file_key(struct rdb_save *s, const struct rdb_job *job, struct key_ref *ref, struct rdb_key_use use);
 
-/* The end mark and the checksum; everything has then reached the sink. */
+/* Writes the end mark and the checksum; everything has then reached the sink. */
 void rdb_file_end(struct rdb_out *out);
 
 /* -- loading: rdb_read.c ----------------------------------------------------------------------- */
 
 struct rdb_policy {
-    bool replace;          /* a key that is there already makes room; otherwise that is an error */
-    bool skip_unsupported; /* what we have no use for is left out (module data); otherwise it is an error */
-    bool checksum;         /* is verified, unless the file has none */
-    bool tail;             /* something else may follow: an AOF */
-    u32 db_base;           /* where the file's database 0 goes: the spare ones begin at engine.databases */
-    struct node *node; /* whose functions those of the file become (those aside: functions_stage, if the
-                            * data goes to the spare databases); NULL: they are nothing we have a use for */
+    bool replace;          /* an existing key is replaced; otherwise it is an error */
+    bool skip_unsupported; /* module data is skipped; otherwise it is an error */
+    bool checksum;         /* verify it, unless the file has none */
+    bool tail;             /* something may follow the file: an AOF */
+    u32 db_base;           /* where the file's database 0 goes: staging databases begin at engine.databases */
+    struct node *node;     /* gets the file's functions (staged, if the data goes to the staging databases:
+                            * functions_stage); NULL: functions are skipped */
 
-    /* Whether to keep a key even if it is dead by now, and dead fields of it; NULL: no. */
+    /* Whether to keep a key, and its fields, although dead by now; NULL: no. */
     bool (*load_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
-    /* Every AUX field; may be NULL. */
+    /* Called with every AUX field; may be NULL. */
     void (*aux)(void *arg, bytes name, bytes value);
-    /* Something the operator should know, in a sentence; may be NULL. */
+    /* Called with a sentence for the operator; may be NULL. */
     void (*note)(void *arg, const char *text);
-    /* A breath inside a long value: see struct rdb_load. May be NULL. */
-    void (*breathe)(void *arg);
+    /* Commits a part of a long value: see struct rdb_load. May be NULL. */
+    void (*commit_chunk)(void *arg);
     void *arg;
 };
 
 struct rdb_counts {
     u64 loaded, dead, empty, unsupported; /* keys */
-    u64 functions, module_aux;            /* left out */
+    u64 functions, module_aux;            /* skipped */
 };
 
-/* Must stay where it is: its parts point to each other. */
+/* Must not be moved: its parts point to each other. */
 struct rdb_loader {
     struct keyspace *ks;
     struct rdb_policy policy;
     struct rdb_in in;
-    struct rdb_load load;  /* of the key under way, then the last one */
+    struct rdb_load load;  /* of the current key, then the last one */
     struct rdb_counts counts;
     int version;           /* of the file; 0: not read yet */
-    u32 db;                /* as the file numbers them */
-    u64 may_come;          /* keys that are not announced yet, at most */
-    bool last_kept;        /* load.ref is a key of the file that was loaded */
+    u32 db;                /* the file's number */
+    u64 may_come;          /* upper limit of keys not announced yet */
+    bool last_kept;        /* load.ref is a key that was loaded from this file */
     bool done;
     i64 deadline_ms, idle_s, frequency; /* of the next key; 0 and -1: none */
     struct buf key, text;
@@ -92,12 +92,12 @@ struct rdb_loader {
 void rdb_loader_init(struct rdb_loader *l, struct keyspace *ks, struct rdb_source *source, u64 size,
                      const struct rdb_policy *policy);
 
-/* Reads on for about `budget` bytes, and stops between keys, where the caller may commit. OK: all is
- * loaded. ERR_AGAIN: there is more. ERR_SYNTAX: the file is damaged, or holds what the policy doesn't
- * want, and `error` tells; keys before that place are in the engine. */
+/* Reads about `budget` bytes and stops between keys, where the caller may commit. OK: all is loaded.
+ * ERR_AGAIN: there is more. ERR_SYNTAX: the file is damaged, or holds something the policy refuses; `error`
+ * says what. Keys before that are in the engine. */
 NODISCARD err rdb_loader_step(struct rdb_loader *l, u64 budget);
 
-/* How far it is: for progress, and where an AOF begins after a file that may have a tail. */
+/* Offset in the file: for progress, and where an AOF begins after its RDB preamble. */
 static inline u64 rdb_loader_offset(const struct rdb_loader *l) { return rdb_offset(&l->in); }
 
 void rdb_loader_release(struct rdb_loader *l);

@@ -1,11 +1,11 @@
-/* Loading RDB files: a loop over opcodes, most of which say something of the key that follows. */
+/* Loading RDB files: a loop over opcodes, most of which describe the key that follows. */
 #include <stdio.h>
 
 #include "persist/rdb_file.h"
 
 #define MAGIC_LEN 9
-#define KEY_LEAST 4            /* bytes of a key in the file: its type, its name and its value */
-#define EXPECT_MOST (1u << 20) /* keys, if nobody knows how long the file is */
+#define KEY_LEAST 4            /* least bytes of a key in the file: its type, its name and its value */
+#define EXPECT_MOST (1u << 20) /* keys, if the size of the file is not known */
 
 void rdb_loader_init(struct rdb_loader *l, struct keyspace *ks, struct rdb_source *source, u64 size,
                      const struct rdb_policy *policy)
@@ -18,7 +18,7 @@ void rdb_loader_init(struct rdb_loader *l, struct keyspace *ks, struct rdb_sourc
         .in = &l->in,
         .eng = ks->eng,
         .replace = policy->replace,
-        .breathe = policy->breathe,
+        .commit_chunk = policy->commit_chunk,
         .arg = policy->arg,
     };
 }
@@ -55,7 +55,7 @@ static void rdb_read_note(struct rdb_loader *l, const char *fmt, ...)
 
 static u32 target_db(const struct rdb_loader *l) { return l->policy.db_base + l->db; }
 
-/* What Mayfly has no type for. */
+/* Skips a key of a type Mayfly does not have. */
 static bool pass_over_key(struct rdb_loader *l, enum rdb_type type)
 {
     char text[BYTES_LEGIBLE + 4];
@@ -127,7 +127,7 @@ static bool read_deadline(struct rdb_loader *l, u64 unit_ms)
     i64 v = 0;
     if (!rdb_read_raw(&l->in, &v, unit_ms == 1 ? 8 : 4)) return false;
     if (unit_ms != 1) v = (int32_t)v;
-    /* Redis writes and takes any number; to us none is 0, so what lies before 1970 is just past. */
+    /* Redis writes and accepts any number. Here 0 means none, so a time before 1970 becomes 1: past. */
     l->deadline_ms = MAX(v * (i64)unit_ms, 1);
     return true;
 }
@@ -164,8 +164,8 @@ static bool read_select(struct rdb_loader *l)
 static bool read_field_ttls(struct rdb_loader *l)
 {
     struct engine *e = l->ks->eng;
-    if (!l->last_kept) return true; /* they went with their hash */
-    if (!e->ops->find(e, target_db(l), buf_bytes(&l->key), &l->load.ref)) /* it may have moved by a commit */
+    if (!l->last_kept) return true; /* they were skipped with their hash */
+    if (!e->ops->find(e, target_db(l), buf_bytes(&l->key), &l->load.ref)) /* a commit may have moved it */
         return rdb_fail(&l->in, "the key was deleted while loading");
     if (l->load.ref.type != TYPE_HASH)
         return rdb_fail(&l->in, "field deadlines follow a key that is not a hash");
@@ -196,13 +196,13 @@ static bool read_module_aux(struct rdb_loader *l)
     rdb_module_name(id, name);
     if (!l->policy.skip_unsupported)
         return rdb_fail(&l->in, "data of the module type %s, which Mayfly does not support", name);
-    if (!rdb_skip_module(&l->in)) return false; /* also when it belongs: a number as any other */
+    if (!rdb_skip_module(&l->in)) return false; /* an ordinary number even where it marks a type */
     l->counts.module_aux++;
     rdb_read_note(l, "Left out data of the module type %s: Mayfly has no modules", name);
     return true;
 }
 
-/* What is wrong with the library in l->text, or "". */
+/* Loads the library in l->text; `why` says what is wrong with it, or is "". */
 static void load_function(struct rdb_loader *l, char why[160])
 {
     struct buf error = {0};
@@ -227,7 +227,7 @@ static bool read_function(struct rdb_loader *l)
     return true;
 }
 
-/* How many keys the database has: a hint, which is believed as far as the file can have them. */
+/* The number of keys in the database: a hint, used as far as the file can hold that many. */
 static bool read_sizes(struct rdb_loader *l)
 {
     u64 keys, with_deadline;
@@ -250,7 +250,7 @@ static bool read_end(struct rdb_loader *l)
 {
     struct rdb_in *in = &l->in;
     u64 is, says = 0;
-    if (l->version >= 5) { /* before that there was none */
+    if (l->version >= 5) { /* older files have none */
         is = rdb_in_crc(in);
         if (!rdb_read_u64(in, &says)) return false;
         if (l->policy.checksum && says && says != is)
@@ -290,10 +290,10 @@ static bool read_item(struct rdb_loader *l)
 
 static bool read_magic(struct rdb_loader *l)
 {
-    static const char name[] = "REDIS"; /* and four digits */
+    static const char name[] = "REDIS"; /* followed by four digits */
     int version = 0;
     if (rdb_at_end(&l->in)) return rdb_fail(&l->in, "this is not an RDB file: it is empty");
-    for (int i = 0; i < MAGIC_LEN; i++) { /* one by one: a short file may still be seen to be another kind */
+    for (int i = 0; i < MAGIC_LEN; i++) { /* byte by byte, to recognise even a short file of another kind */
         char c;
         if (!rdb_read_raw(&l->in, &c, 1)) return false;
         bool fits = i < 5 ? c == name[i] : c >= '0' && c <= '9';

@@ -43,7 +43,7 @@ bool rdb_file_wants(const struct rdb_job *job, struct key_ref *ref)
     if (ref->type != TYPE_HASH || !e->ops->map.has_field_deadlines(e, ref)) return true;
     i64 back_ms = e->now_ms;
     e->now_ms = job->now_ms;
-    bool any = e->ops->size(e, ref) > 0; /* or all its fields have died */
+    bool any = e->ops->size(e, ref) > 0; /* otherwise all its fields are dead */
     e->now_ms = back_ms;
     return any;
 }

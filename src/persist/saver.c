@@ -1,24 +1,24 @@
-/* Snapshots on their way into a file.
+/* Writing a snapshot to a file.
  *
- * The main stream (`out`) holds one key after the other. While one is under way in RDB, a key that is about
- * to change can't go there: it is written to `aside`, which joins the stream when the other is complete. That
- * is all that can grow meanwhile. Commands are never cut, so there a key written ahead just goes between two
- * of them, and the database is selected again.
+ * The main output holds one key after the other. While a key is partly written in RDB, another key that is
+ * about to change can't go there: it is written to `aside`, which is appended when the current key is
+ * complete. That is the only memory that can grow meanwhile. Commands are never split, so a base of commands
+ * takes a key written ahead between two of them, and the database is selected again.
  *
- * A key is known by database and name at the moment, of which a copy is kept (`last`): keep() may be called
- * with the key that was handed out last, under way or complete, and it must not get into the file twice. */
+ * A key is identified by its database and name at the moment of the snapshot, kept in `last`: keep() may be
+ * called with the key handed out last, in progress or complete, and must not write it twice. */
 #include "persist/saver.h"
 
 #include "persist/command_save.h"
 
-#define KEY_COST 128                /* of the budget, besides the value: finding it misses the caches */
-#define COMPRESS_SLICE (16u << 10)  /* strings of up to so much are compressed: 65 µs, and a list's nodes */
-#define COMPRESS_NOW (64u << 20)    /* likewise, if nobody waits */
-#define ASIDE_KEEP (1u << 20)       /* a larger buffer is given back */
+#define KEY_COST 128                /* charged besides the value: finding a key misses the caches */
+#define COMPRESS_SLICE (16u << 10)  /* strings up to this size are compressed: 65 µs, and a list's nodes */
+#define COMPRESS_NOW (64u << 20)    /* the same for a save that blocks anyway */
+#define ASIDE_KEEP (1u << 20)       /* a larger buffer is freed */
 #define SCAN_COUNT 100
 #define NO_DB UINT32_MAX
 
-/* A value under way, in one form or the other. It must not move. */
+/* A value in progress, in one format or the other. It must not move. */
 struct value {
     bool commands, begun;
     union {
@@ -27,42 +27,42 @@ struct value {
     };
 };
 
-/* Where keys go: `db` is selected there. */
-struct stream {
+/* An output, and the database selected in it. */
+struct saver_output {
     struct rdb_out out;
     u32 db;
 };
 
 struct db_sizes {
-    u64 keys, with_deadline; /* at the moment */
-    bool told;               /* the file has them */
+    u64 keys, with_deadline; /* at the moment of the snapshot */
+    bool told;               /* written to the file */
 };
 
 struct saver {
     struct keyspace *ks;
     struct saver_options o;
-    i64 dead_by_ms;          /* the moment, or 0: nothing counts as dead */
-    struct stream main, aside;
-    struct db_sizes *sizes;  /* of every database */
+    i64 dead_by_ms;          /* the moment of the snapshot, or 0: nothing counts as dead */
+    struct saver_output main, aside;
+    struct db_sizes *sizes;  /* one per database */
     struct saver_progress progress;
 
     bool open;               /* the engine's snapshot */
     bool over;
-    struct key_ref ref;      /* handed out last, as long as it is under way … */
+    struct key_ref ref;      /* handed out last, while in progress … */
     struct engine *ref_of;
-    struct value value;      /* … which this is: begun */
+    struct value value;      /* … and its value: begun */
     struct buf last;         /* its name; last_db NO_DB: none */
     u32 last_db;
 };
 
 /* -- one key ------------------------------------------------------------------------------------- */
 
-static struct rdb_job job_for(const struct saver *s, struct stream *to, struct engine *eng)
+static struct rdb_job job_for(const struct saver *s, struct saver_output *to, struct engine *eng)
 {
     return (struct rdb_job){.out = &to->out, .eng = eng, .now_ms = s->dead_by_ms, .ttls = RDB_TTLS_AUX};
 }
 
-static void saver_select_db(struct saver *s, struct stream *to, u32 db)
+static void saver_select_db(struct saver *s, struct saver_output *to, u32 db)
 {
     if (to->db == db) return;
     to->db = db;
@@ -87,7 +87,7 @@ static struct rdb_key_use saver_use_of(const struct saver *s, struct engine *eng
     return use;
 }
 
-static void value_begin(struct saver *s, struct value *v, struct stream *to, struct engine *eng,
+static void value_begin(struct saver *s, struct value *v, struct saver_output *to, struct engine *eng,
                         struct key_ref *ref)
 {
     struct rdb_job job = job_for(s, to, eng);
@@ -106,7 +106,7 @@ static void value_release(struct value *v)
     else rdb_save_release(&v->rdb);
 }
 
-/* What is left of the budget; `begun` tells whether the value is still under way. */
+/* Returns what remains of the budget; `begun` says whether the value is still in progress. */
 static i64 value_step(struct value *v, u64 budget)
 {
     bool done = v->commands ? command_save_step(&v->command, budget) : rdb_save_step(&v->rdb, budget);
@@ -115,7 +115,7 @@ static i64 value_step(struct value *v, u64 budget)
     return left;
 }
 
-/* The engine's failures while the saver reads are the saver's: no command is to answer for them. */
+/* Errors of the engine while the saver reads are the saver's: no command may fail because of them. */
 static bool failure_hidden(struct engine *eng)
 {
     bool before = eng->failed;
@@ -129,8 +129,8 @@ static void failure_restored(struct saver *s, struct engine *eng, bool before)
     eng->failed = before;
 }
 
-/* A key at once, if it is to be saved. */
-static void write_whole(struct saver *s, struct stream *to, struct engine *eng, struct key_ref *ref)
+/* Writes a key at once, if it is to be saved. */
+static void write_whole(struct saver *s, struct saver_output *to, struct engine *eng, struct key_ref *ref)
 {
     struct rdb_job job = job_for(s, to, eng);
     struct value v;
@@ -157,8 +157,8 @@ static void join_aside(struct saver *s)
     if (aside->cap > ASIDE_KEEP) buf_release(aside);
 }
 
-/* Returns what is left of the budget. */
-static i64 go_on(struct saver *s, u64 budget)
+/* Continues the current key. Returns what remains of the budget. */
+static i64 saver_continue(struct saver *s, u64 budget)
 {
     bool before = failure_hidden(s->ref_of);
     if (s->o.commands) saver_select_db(s, &s->main, s->ref.db);
@@ -176,7 +176,7 @@ static void begin_taken(struct saver *s)
     failure_restored(s, s->ref_of, before);
 }
 
-/* False: that was all. */
+/* False: no more keys. */
 static bool saver_take_next(struct saver *s)
 {
     struct engine *eng = s->ks->eng;
@@ -186,7 +186,7 @@ static bool saver_take_next(struct saver *s)
     bool got = eng->ops->snapshot.next(eng, &s->ref, &s->ref_of);
     failure_restored(s, eng, before);
     if (!got || s->main.out.failed) return false;
-    if (s->ref.type == TYPE_NONE) return true; /* none yet; or a companion, of which files have nothing */
+    if (s->ref.type == TYPE_NONE) return true; /* none yet; or a companion, which files don't have */
     s->progress.keys++;
     s->last_db = s->ref.db;
     buf_clear(&s->last);
@@ -195,13 +195,13 @@ static bool saver_take_next(struct saver *s)
     return true;
 }
 
-/* The engine is about to change a key of the moment. */
+/* Called when the engine is about to change a key of the snapshot. */
 static void saver_keep(void *arg, struct key_ref *ref)
 {
     struct saver *s = arg;
     if (s->over || s->main.out.failed || ref->type == TYPE_NONE) return;
     if (ref->db == s->last_db && bytes_eq(ref->key, buf_bytes(&s->last))) {
-        if (s->value.begun) go_on(s, RDB_SAVE_ALL);
+        if (s->value.begun) saver_continue(s, RDB_SAVE_ALL);
         return;
     }
     s->progress.ahead++;
@@ -221,11 +221,11 @@ static void note_sizes(struct saver *s)
     }
 }
 
-static void stream_init(struct stream *t, struct rdb_sink *sink, const struct saver_options *o,
+static void saver_output_init(struct saver_output *t, struct rdb_sink *sink, const struct saver_options *o,
                         size_t compress_max)
 {
     rdb_out_init(&t->out, sink, o->compress ? compress_max : 0);
-    t->out.checksum = sink && o->checksum && !o->commands; /* what is aside is counted when it joins */
+    t->out.checksum = sink && o->checksum && !o->commands; /* `aside` is counted when it is appended */
     t->db = NO_DB;
 }
 
@@ -234,8 +234,8 @@ static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_
 {
     *s = (struct saver){.ks = ks, .o = *o, .last_db = NO_DB};
     s->dead_by_ms = o->with_dead ? 0 : ks->now_ms;
-    stream_init(&s->main, sink, o, compress_max);
-    stream_init(&s->aside, NULL, o, compress_max);
+    saver_output_init(&s->main, sink, o, compress_max);
+    saver_output_init(&s->aside, NULL, o, compress_max);
     note_sizes(s);
 }
 
@@ -248,7 +248,7 @@ static void saver_release(struct saver *s)
     mem_free(s->sizes);
 }
 
-/* The fields Redis writes, in its order. */
+/* The header fields Redis writes, in its order. */
 static void write_beginning(struct saver *s)
 {
     struct rdb_out *out = &s->main.out;
@@ -276,7 +276,7 @@ static void write_end(struct saver *s)
     else rdb_file_end(&s->main.out);
 }
 
-/* From here on the engine's writers are on their own. */
+/* From here on the engine no longer calls keep(). */
 static void close_snapshot(struct saver *s)
 {
     if (s->open) s->ks->eng->ops->snapshot.end(s->ks->eng);
@@ -309,7 +309,7 @@ bool saver_step(struct saver *s, u64 budget)
     i64 left = (i64)MIN(budget, (u64)INT64_MAX);
     while (!s->over && left > 0) {
         if (s->value.begun) {
-            left = go_on(s, (u64)left);
+            left = saver_continue(s, (u64)left);
         } else {
             left -= KEY_COST;
             if (!saver_take_next(s)) s->over = true;

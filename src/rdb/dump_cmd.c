@@ -2,8 +2,8 @@
  *
  *   u8 type · value, as in an RDB file · u16 version · u64 checksum of all before it
  *
- * and says version 10, which Redis 7.0 reads, unless the value has what only 7.4 knows: a hash with
- * field deadlines says 12. */
+ * The version is 10, which Redis 7.0 reads, unless the value needs Redis 7.4: a hash with field deadlines has
+ * 12. */
 #include "base/crc64.h"
 #include "command/commands.h"
 #include "rdb/rdb_value.h"
@@ -49,13 +49,13 @@ void cmd_dump(struct ctx *c)
 /* -- RESTORE ----------------------------------------------------------------------------------- */
 
 struct restore {
-    bytes key, payload, body; /* of the payload: without its footer */
+    bytes key, payload, body; /* body: the payload without its footer */
     bool replace, absolute;
     i64 idle_s, frequency; /* -1: not given */
     i64 deadline_ms;       /* 0: none */
-    bool dead;             /* it has passed */
-    bool taken;            /* a key is replaced */
-    u64 dead_fields;       /* of the payload, which were left out */
+    bool dead;             /* the deadline has passed */
+    bool taken;            /* an existing key is replaced */
+    u64 dead_fields;       /* left out of the payload */
 };
 
 /* The number after an option. False: an error was replied. */
@@ -90,7 +90,7 @@ static bool restore_options(struct ctx *c, struct restore *r)
     return true;
 }
 
-/* A relative one that overflows is past, as in Redis. */
+/* A relative deadline that overflows counts as past, as in Redis. */
 static bool restore_deadline(struct ctx *c, struct restore *r)
 {
     i64 ttl_ms;
@@ -118,8 +118,8 @@ bool rdb_payload_body(bytes payload, bool any_checksum, bytes *body)
     return any_checksum || crc64(0, bytes_of(payload.p, payload.n - 8)) == crc;
 }
 
-/* Loads the payload's value under a key that is absent: RDB_OK, RDB_DEAD if it leaves nothing to be
- * seen, or RDB_CORRUPT. */
+/* Loads the payload's value under a key that is absent: RDB_OK, RDB_DEAD if all of it is dead, or
+ * RDB_CORRUPT. */
 static enum rdb_result load_value(struct ctx *c, struct restore *r, bytes key, struct key_ref *ref)
 {
     struct rdb_in in;
@@ -145,9 +145,9 @@ static enum rdb_result load_value(struct ctx *c, struct restore *r, bytes key, s
     return result;
 }
 
-/* A name that no key has: the value comes to be under it, and takes its place once it is known to be
- * sound. Nobody sees it, for all that happens within this command. */
-static bytes spare_name(struct ctx *c, char name[16])
+/* An unused key name. The value is loaded under it and renamed once it is known to be sound. No client sees
+ * the name, because all of this happens within one command. */
+static bytes unused_name(struct ctx *c, char name[16])
 {
     struct key_ref ref;
     memcpy(name, "restore\0", 8);
@@ -158,13 +158,13 @@ static bytes spare_name(struct ctx *c, char name[16])
     return bytes_of(name, 16);
 }
 
-/* Puts the value in the place of `old`, which stays unless the payload is sound. */
+/* Replaces `old` by the value; `old` stays if the payload is corrupt. */
 static enum rdb_result restore_value(struct ctx *c, struct restore *r, struct key_ref *old,
                                      struct key_ref *ref)
 {
     char name[16];
     if (!old->entry) return load_value(c, r, r->key, ref);
-    enum rdb_result result = load_value(c, r, spare_name(c, name), ref);
+    enum rdb_result result = load_value(c, r, unused_name(c, name), ref);
     if (result == RDB_CORRUPT) return result;
     ctx_drop(c, old);
     if (result == RDB_OK) c->eng->ops->rename(c->eng, ref, c->db, r->key);
@@ -180,7 +180,7 @@ static void state_restored(struct ctx *c, const struct restore *r, bytes payload
     ctx_effect(c, r->taken ? 6 : 5, argv);
 }
 
-/* A reader of the journal, to whom nothing is dead, gets a payload without the dead fields. */
+/* A reader of the journal considers nothing dead, so it gets a payload without the dead fields. */
 static void state_living(struct ctx *c, const struct restore *r, struct key_ref *ref)
 {
     struct rdb_out out;
@@ -189,7 +189,7 @@ static void state_living(struct ctx *c, const struct restore *r, struct key_ref 
     rdb_out_release(&out);
 }
 
-/* A command with ABSTTL says by itself what was done. */
+/* A command with ABSTTL is journaled as it is. */
 static void restore_done(struct ctx *c, const struct restore *r, struct key_ref *ref)
 {
     access_restore(c->ks, ref, r->idle_s, r->frequency);
@@ -199,7 +199,7 @@ static void restore_done(struct ctx *c, const struct restore *r, struct key_ref 
     else if (!r->absolute) state_restored(c, r, r->payload);
 }
 
-/* The value is dead on arrival, and what was there before has gone. */
+/* The value is dead on arrival, and the old key is deleted. */
 static void restore_dead(struct ctx *c, const struct restore *r)
 {
     if (!r->taken) return;

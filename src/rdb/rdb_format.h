@@ -1,8 +1,8 @@
-/* Redis's RDB format: the numbers in it. A file is
+/* Constants of Redis's RDB format. A file is
  *
  *   "REDIS" · version, four digits · (opcode … | [attributes] type · key · value) … · EOF · checksum
  *
- * and a DUMP payload is  type · value · u16 version · u64 checksum. What Redis wrote when:
+ * and a DUMP payload is  type · value · u16 version · u64 checksum. Versions by Redis release:
  *
  *   version 5 (2.6) … 7 (3.2: quicklists, AUX) · 8 (4.0: binary scores, modules) · 9 (5.0: streams)
  *   10 (7.0: listpacks, functions) · 11 (7.2: sets as listpacks) · 12 (7.4: field deadlines) */
@@ -11,8 +11,8 @@
 
 #include "base/types.h"
 
-#define RDB_VERSION_MAX 12  /* the newest we read, and write when asked to keep field deadlines natively */
-#define RDB_VERSION_PLAIN 10 /* what redis-server 7.0 reads, and all but field deadlines need */
+#define RDB_VERSION_MAX 12  /* the newest we read; written if field deadlines are to be kept natively */
+#define RDB_VERSION_PLAIN 10 /* redis-server 7.0 reads it; enough for all but field deadlines */
 
 enum rdb_type {
     RDB_STRING = 0,
@@ -57,16 +57,16 @@ enum rdb_opcode {
     RDB_OP_EOF = 255,
 };
 
-/* What the top two bits of a length's first byte say. */
+/* Top two bits of a length's first byte. */
 enum { RDB_LEN_6 = 0, RDB_LEN_14 = 1, RDB_LEN_LONG = 2, RDB_LEN_ENCODED = 3 };
 enum { RDB_LEN_32 = 0x80, RDB_LEN_64 = 0x81 };
 
-/* An encoded length is none: it says how the string that follows is written. */
+/* An encoded length is not a length: it says how the string that follows is encoded. */
 enum { RDB_ENC_INT8 = 0, RDB_ENC_INT16 = 1, RDB_ENC_INT32 = 2, RDB_ENC_LZF = 3 };
 
 enum { RDB_NODE_PLAIN = 1, RDB_NODE_PACKED = 2 }; /* of RDB_QUICKLIST_2 */
 
-/* The pieces of a module's value. */
+/* Parts of a module's value. */
 enum {
     RDB_MODULE_EOF,
     RDB_MODULE_SINT,
@@ -76,9 +76,8 @@ enum {
     RDB_MODULE_STRING
 };
 
-/* The AUX field in which a file of version 10 keeps the field deadlines of the hash before it: a
- * listpack of (field, Unix time in ms). Redis passes over AUX fields it does not know. A large
- * hash has several. */
+/* The AUX field in which a file of version 10 keeps the field deadlines of the preceding hash: a listpack of
+ * (field, Unix time in ms). Redis ignores AUX fields it does not know. A large hash has several. */
 #define RDB_AUX_FIELD_TTL "mayfly-field-ttl"
 
 #endif

@@ -1,6 +1,6 @@
-/* Reading RDB. The bytes at hand are [p, end); when they don't suffice, the rest is moved to the
- * front of the window and the source fills it up. The checksum is brought up to date before
- * bytes leave the window, so it costs no branch per item. */
+/* Reading RDB. The buffered bytes are [p, end); if they don't suffice, the rest is moved to the front of the
+ * window and the source fills it up. The checksum is updated before bytes leave the window, so it costs no
+ * branch per item. */
 #include "rdb/rdb_in.h"
 
 #include <liblzf/lzf.h>
@@ -13,9 +13,9 @@
 #include "rdb/rdb_format.h"
 
 #define WINDOW (128u << 10)
-#define GULP (1u << 20)           /* memory taken ahead of bytes that are only promised */
+#define GULP (1u << 20)           /* limit of memory allocated ahead of bytes that are only announced */
 
-/* Three bytes of LZF make at most 264: what claims to have shrunk more is lying. */
+/* Three bytes of LZF expand to at most 264: a higher ratio is corrupt. */
 #define LZF_MOST 88
 
 void rdb_in_memory(struct rdb_in *in, bytes input)
@@ -56,7 +56,7 @@ bool rdb_fail(struct rdb_in *in, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(in->error, sizeof in->error, fmt, ap);
     va_end(ap);
-    for (char *p = in->error; *p; p++) /* names are quoted: no line breaks into the log */
+    for (char *p = in->error; *p; p++) /* names are quoted: keep line breaks out of the log */
         if (*p < ' ' || *p == 127) *p = '?';
     in->error_offset = rdb_offset(in);
     in->failed = true;
@@ -65,7 +65,7 @@ bool rdb_fail(struct rdb_in *in, const char *fmt, ...)
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-/* Asks the source for up to n bytes; how many came, 0 at the end or on failure. */
+/* Reads up to n bytes from the source. Returns how many came; 0 at the end or on failure. */
 static size_t pull(struct rdb_in *in, char *to, size_t n)
 {
     if (!in->source || in->failed) return 0;
@@ -74,7 +74,7 @@ static size_t pull(struct rdb_in *in, char *to, size_t n)
     i64 got = in->source->read(in->source, to, n);
     if (got < 0) rdb_fail(in, "reading failed: %s", strerror((int)-got));
     if (got <= 0) {
-        in->left = 0; /* also if more was promised: it is not coming */
+        in->left = 0; /* also if more was announced: it is not coming */
         return 0;
     }
     in->end_offset += (u64)got;
@@ -82,7 +82,7 @@ static size_t pull(struct rdb_in *in, char *to, size_t n)
     return (size_t)got;
 }
 
-/* Tries to bring the bytes at hand to n, which is small. */
+/* Tries to buffer at least n bytes; n is small. */
 static void rdb_in_fill(struct rdb_in *in, size_t n)
 {
     if (!in->source) return;
@@ -112,7 +112,7 @@ bool rdb_at_end(struct rdb_in *in)
     return in->p == in->end;
 }
 
-/* Takes n bytes, of which none or some are at hand: the rest doesn't go through the window. */
+/* Reads n bytes, some of which may be buffered: the rest bypasses the window. */
 static bool rdb_in_take(struct rdb_in *in, char *to, size_t n)
 {
     size_t have = MIN(n, (size_t)(in->end - in->p));
@@ -190,7 +190,7 @@ static u64 big_endian(const char *p, int n)
     return v;
 }
 
-/* A length, or with *encoded how the string is written that follows. */
+/* A length, or with *encoded the encoding of the string that follows. */
 static bool read_len(struct rdb_in *in, u64 *out, bool *encoded)
 {
     if (!rdb_in_need(in, 1)) return false;
@@ -232,7 +232,7 @@ static bool rdb_in_fits(struct rdb_in *in, u64 n)
     return true;
 }
 
-/* Nobody may know whether n bytes will come: memory is taken as they do. */
+/* n may be a lie, so memory is allocated as the bytes arrive. */
 static bool rdb_in_read_plain(struct rdb_in *in, u64 n, struct buf *to)
 {
     if (!rdb_in_fits(in, n)) return false;
@@ -271,7 +271,7 @@ static bool read_lzf(struct rdb_in *in, struct buf *to)
 {
     u64 packed, plain;
     if (!read_lzf_lens(in, &packed, &plain)) return false;
-    const char *from = in->p; /* if all of it is at hand */
+    const char *from = in->p; /* valid if all of it is buffered */
     if (packed <= (u64)(in->end - in->p)) {
         in->p += packed;
     } else {

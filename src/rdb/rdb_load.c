@@ -1,5 +1,5 @@
-/* Reading a value into an engine. Whatever the form it comes in, its elements wait in l->items and are
- * added together, which is faster than one by one, and refused if they come twice. */
+/* Reading a value into an engine. In whatever encoding they come, elements are collected in l->items and
+ * added in batches, which is faster than one by one; duplicates are refused. */
 #include "rdb/rdb_value.h"
 
 #include <math.h>
@@ -8,26 +8,26 @@
 #include "ds/rdb_blob.h"
 #include "rdb/rdb_stream.h"
 
-#define BREATH (1u << 20) /* bytes of input between two breaths */
+#define CHUNK_BYTES (1u << 20) /* bytes of input between two calls of commit_chunk */
 
 #define ELEMENT_MAX (((size_t)1 << 31) - 4096) /* engines keep elements in blobs of less than 2 GB */
-#define FIELD_TTL_MAX (((u64)1 << 48) - 1) /* what Redis 7.4 takes from a file */
+#define FIELD_TTL_MAX (((u64)1 << 48) - 1) /* Redis 7.4's limit in files */
 
 /* -- the key ----------------------------------------------------------------------------------- */
 
-static bool twice(struct rdb_load *l, const char *what, bytes name)
+static bool load_twice(struct rdb_load *l, const char *what, bytes name)
 {
     return rdb_fail(l->in, "%s \"%.*s\" comes twice", what, (int)MIN(name.n, 64u), name.p);
 }
 
-/* Looks the key up, which should not be there. False: it comes twice. */
+/* Looks up the key, which must be absent. False: it is a duplicate. */
 static bool find_free(struct rdb_load *l)
 {
     if (!l->eng->ops->find(l->eng, l->db, l->key, &l->ref) || l->replace) return true;
-    return twice(l, "the key", l->key);
+    return load_twice(l, "the key", l->key);
 }
 
-/* Makes room for the key. */
+/* Deletes an existing key, if replacing is allowed. */
 static bool rdb_load_make_room(struct rdb_load *l)
 {
     if (!find_free(l)) return false;
@@ -35,8 +35,8 @@ static bool rdb_load_make_room(struct rdb_load *l)
     return true;
 }
 
-/* Before the first elements are added, which are read by then: the engine has had time to fetch what it
- * needs for finding the key's place. */
+/* Creates the key just before its first elements are added: by now the engine has had time to prefetch what
+ * it needs to find the key's place. */
 static bool rdb_load_create(struct rdb_load *l)
 {
     if (l->made) return true;
@@ -46,16 +46,16 @@ static bool rdb_load_create(struct rdb_load *l)
     return true;
 }
 
-bool rdb_load_breathe(struct rdb_load *l)
+bool rdb_load_commit_chunk(struct rdb_load *l)
 {
-    if (LIKELY(!l->made || !l->breathe || rdb_offset(l->in) < l->next_breath)) return true;
-    l->breathe(l->arg);
-    l->next_breath = rdb_offset(l->in) + BREATH;
+    if (LIKELY(!l->made || !l->commit_chunk || rdb_offset(l->in) < l->next_commit)) return true;
+    l->commit_chunk(l->arg);
+    l->next_commit = rdb_offset(l->in) + CHUNK_BYTES;
     return l->eng->ops->find(l->eng, l->db, l->key, &l->ref) ||
            rdb_fail(l->in, "the key was deleted while loading");
 }
 
-/* The collection is complete, or will never be. */
+/* The collection is complete, or has failed. */
 static enum rdb_result rdb_load_finish(struct rdb_load *l, bool ok)
 {
     struct engine *e = l->eng;
@@ -70,7 +70,7 @@ static enum rdb_result rdb_load_finish(struct rdb_load *l, bool ok)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-/* Adds the elements that wait. */
+/* Adds the collected elements. */
 static bool rdb_load_flush(struct rdb_load *l)
 {
     struct engine *e = l->eng;
@@ -85,30 +85,30 @@ static bool rdb_load_flush(struct rdb_load *l)
     case TYPE_ZSET: added = e->ops->zset.fill(e, &l->ref, l->items, l->scores, n); break;
     default: added = e->ops->map.fill(e, &l->ref, l->items, n);
     }
-    if (added < n) return twice(l, l->kind == TYPE_HASH ? "the field" : "the member", l->items[added]);
-    return rdb_load_breathe(l);
+    if (added < n) return load_twice(l, l->kind == TYPE_HASH ? "the field" : "the member", l->items[added]);
+    return rdb_load_commit_chunk(l);
 }
 
-/* A field with a deadline, or a dead one, which is left out: these don't wait. */
+/* A field with a deadline is added at once; a dead one is left out. */
 static bool add_field(struct rdb_load *l, bytes field, bytes value, u64 deadline_ms)
 {
     if (MAX(field.n, value.n) > ELEMENT_MAX) return rdb_fail(l->in, "an element is too long");
     if (deadline_ms > FIELD_TTL_MAX) return rdb_fail(l->in, "a field's deadline is out of range");
     if (!alive((i64)deadline_ms, l->now_ms)) {
         l->dead++;
-        return rdb_load_breathe(l);
+        return rdb_load_commit_chunk(l);
     }
     if (!rdb_load_create(l)) return false;
-    if (!l->eng->ops->map.put(l->eng, &l->ref, field, value, false)) return twice(l, "the field", field);
+    if (!l->eng->ops->map.put(l->eng, &l->ref, field, value, false)) return load_twice(l, "the field", field);
     if (deadline_ms) l->eng->ops->map.set_field_deadline(l->eng, &l->ref, field, (i64)deadline_ms);
-    return rdb_load_breathe(l);
+    return rdb_load_commit_chunk(l);
 }
 
 /* -- collections written element by element ---------------------------------------------------- */
 
-#define TEXT_TOGETHER (64u << 10) /* bytes of elements that wait, about */
+#define TEXT_TOGETHER (64u << 10) /* bytes of elements collected in a batch, about */
 
-/* What waits lies in l->b, one after the other: while that grows, only the lengths are known. */
+/* Collected elements are stored one after the other in l->b. While it grows, only lengths are recorded. */
 static bool rdb_load_read_item(struct rdb_load *l)
 {
     size_t before = l->b.n;
@@ -130,7 +130,7 @@ static bool is_full(const struct rdb_load *l)
     return l->waiting == RDB_LOAD_BATCH || l->b.n >= TEXT_TOGETHER;
 }
 
-/* Lists, sets and hashes, whose elements have one part or two. */
+/* Lists, sets and hashes: elements of one or two parts. */
 static bool load_each(struct rdb_load *l, u32 parts)
 {
     u64 count;
@@ -143,7 +143,7 @@ static bool load_each(struct rdb_load *l, u32 parts)
     return flush_read(l);
 }
 
-/* A member whose score is -0 goes into l->a. */
+/* Finds a member whose score is -0 and puts it into l->a. */
 static bool find_minus_zero(struct rdb_load *l)
 {
     struct zset_iter it;
@@ -159,13 +159,13 @@ static bool find_minus_zero(struct rdb_load *l)
     return false;
 }
 
-/* Redis keeps -0 in a large sorted set, and makes 0 of it in a small one: so does what it writes. */
+/* Redis keeps -0 in a large sorted set, and turns it into 0 in a small one; its files do the same. */
 static void settle_minus_zeros(struct rdb_load *l)
 {
     struct engine *e = l->eng;
     if (!l->made || strcmp(e->ops->encoding(e, &l->ref), "listpack") != 0) return;
     while (find_minus_zero(l)) {
-        e->ops->zset.put(e, &l->ref, buf_bytes(&l->a), 1); /* 0 would be no other score */
+        e->ops->zset.put(e, &l->ref, buf_bytes(&l->a), 1); /* 0 would count as the same score */
         e->ops->zset.put(e, &l->ref, buf_bytes(&l->a), 0);
     }
 }
@@ -188,7 +188,7 @@ static bool rdb_load_zset(struct rdb_load *l, bool binary)
     return true;
 }
 
-/* Deadlines are counted from the nearest, which comes first, so that they are short; 0 is none. */
+/* Deadlines are relative to the nearest one, which comes first; 0: none. */
 static bool load_hash_ttl(struct rdb_load *l, bool relative)
 {
     u64 count, base = 1, ttl;
@@ -222,7 +222,7 @@ static const char *blob_name(enum rdb_blob_kind kind)
     return names[kind];
 }
 
-/* The walk is over: did it end well? */
+/* Whether the walk ended well. */
 static bool blob_done(struct rdb_load *l, const struct rdb_blob *b)
 {
     return !b->error || rdb_fail(l->in, "%s is damaged: %s", blob_name(b->kind), b->error);
@@ -234,7 +234,7 @@ static bool half_there(struct rdb_load *l, const struct rdb_blob *b)
            rdb_fail(l->in, "%s is damaged: its last element is half there", blob_name(b->kind));
 }
 
-/* Lists, sets and hashes, whose elements have one part or two. */
+/* Lists, sets and hashes: elements of one or two parts. */
 static bool load_packed(struct rdb_load *l, enum rdb_blob_kind kind, u32 parts)
 {
     struct rdb_blob b;
@@ -335,13 +335,13 @@ static bool load_collection(struct rdb_load *l, enum rdb_type type)
     case RDB_QUICKLIST_2: return load_quicklist(l, true);
     case RDB_HASH_LISTPACK_TTL_EARLY: return load_packed_ttls(l);
     case RDB_HASH_LISTPACK_TTL:
-        /* The nearest deadline comes first; we find it ourselves. */
+        /* The nearest deadline comes first; it is recomputed here. */
         return rdb_skip_raw(l->in, 8) && load_packed_ttls(l);
     case RDB_HASH_TTL_EARLY: return load_hash_ttl(l, false);
     case RDB_HASH_TTL: return load_hash_ttl(l, true);
     case RDB_STREAM:
     case RDB_STREAM_2:
-    case RDB_STREAM_3: return rdb_load_create(l) && rdb_stream_load(l, type); /* which may be empty */
+    case RDB_STREAM_3: return rdb_load_create(l) && rdb_stream_load(l, type); /* a stream may be empty */
     default: return rdb_fail(l->in, "%u is no type of value", (unsigned)type);
     }
 }
@@ -361,7 +361,7 @@ enum rdb_result rdb_load_value(struct rdb_load *l, enum rdb_type type)
     l->kind = kind_of(type);
     l->made = false;
     l->dead = l->waiting = 0;
-    l->next_breath = rdb_offset(l->in) + BREATH;
+    l->next_commit = rdb_offset(l->in) + CHUNK_BYTES;
     return rdb_load_finish(l, load_collection(l, type));
 }
 

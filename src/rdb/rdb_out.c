@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "rdb/rdb_format.h"
 
-#define COMPRESS_MIN 20 /* as Redis: shorter strings don't get shorter */
+#define COMPRESS_MIN 20 /* as Redis: shorter strings don't shrink */
 
 void rdb_out_init(struct rdb_out *out, struct rdb_sink *sink, size_t compress_max)
 {
@@ -38,7 +38,7 @@ void rdb_out_flush(struct rdb_out *out)
 void rdb_put_raw(struct rdb_out *out, bytes b)
 {
     out->written += b.n;
-    if (out->sink && b.n >= RDB_PIECE) { /* as it is, without a copy */
+    if (out->sink && b.n >= RDB_PIECE) { /* large: passed on without a copy */
         rdb_out_flush(out);
         for (; b.n > RDB_PIECE; b = bytes_of(b.p + RDB_PIECE, b.n - RDB_PIECE))
             rdb_out_hand_over(out, bytes_of(b.p, RDB_PIECE));
@@ -66,7 +66,7 @@ void rdb_put_len(struct rdb_out *out, u64 n)
     else put_big_endian(out, RDB_LEN_64, n, 8);
 }
 
-/* Numbers of up to 32 bits, written as a number is printed. */
+/* Integers of up to 32 bits in canonical form. */
 static bool put_int(struct rdb_out *out, bytes s)
 {
     i64 v;
@@ -83,7 +83,7 @@ static bool put_lzf(struct rdb_out *out, bytes s)
 {
     if (s.n <= COMPRESS_MIN || s.n > out->compress_max) return false;
     buf_clear(&out->packed);
-    u32 room = (u32)s.n - 4; /* less would not pay for the second length */
+    u32 room = (u32)s.n - 4; /* otherwise the second length costs more than is saved */
     u32 n = lzf_compress(s.p, (u32)s.n, buf_reserve(&out->packed, room), room);
     if (n == 0) return false;
     rdb_put_byte(out, RDB_LEN_ENCODED << 6 | RDB_ENC_LZF);

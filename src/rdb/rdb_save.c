@@ -1,17 +1,16 @@
 /* Writing a value, in slices.
  *
- * A small collection is packed as a whole when the writing begins (`ready`: rdb_small.h). A large one is
- * written element by element off an iterator. What its head announces must be known before: for a list that
- * is the number of nodes, for a hash with field deadlines the nearest of them; they are surveyed in
- * a walk of their own, which is done in slices, too. */
+ * A small collection is packed as a whole at the start (`ready`: rdb_small.h). A large one is written element
+ * by element from an iterator. Its header must be known first: a list's has the number of nodes, that of a
+ * hash with field deadlines the nearest of them. A separate walk, also in slices, finds them. */
 #include "rdb/rdb_value.h"
 
 #include "ds/rdb_blob.h"
 #include "rdb/rdb_small.h"
 #include "rdb/rdb_stream.h"
 
-#define PLAIN_MIN ((size_t)1 << 30) /* elements of this size are not packed, as in Redis */
-#define ELEMENT_COST 32     /* of the budget, besides its bytes */
+#define PLAIN_MIN ((size_t)1 << 30) /* larger elements are not packed, as in Redis */
+#define ELEMENT_COST 32     /* charged to the budget besides its bytes */
 
 /* -- beginning --------------------------------------------------------------------------------- */
 
@@ -52,7 +51,7 @@ static void begin_collection(struct rdb_save *s, enum rdb_field_ttls ttls)
     }
 }
 
-/* What the engine hides depends on its time. Returns the one to go back to. */
+/* The engine hides what is dead by its time. Returns the previous time, to be restored. */
 static i64 rdb_save_set_time(struct engine *e, i64 to_ms)
 {
     i64 from_ms = e->now_ms;
@@ -93,7 +92,8 @@ static void rdb_save_walk_begin(struct rdb_save *s)
     element_walk(&s->walk, s->eng, s->ref, true);
 }
 
-/* False at the end, which must come when the count says so: a file that lies is worse than none. */
+/* False at the end. It must come exactly when the count says so: a file with a wrong count is worse than
+ * none. */
 static bool rdb_save_walk_next(struct rdb_save *s, struct element *x)
 {
     bool got = element_next(&s->walk, s->eng, s->ref, x);
@@ -110,8 +110,8 @@ static i64 rdb_save_field_deadline(struct rdb_save *s, bytes field)
     return deadline_ms;
 }
 
-/* Whether an element goes into the node that is being filled; if not, it begins the next one. Decided
- * by sizes alone, so that the survey and the writing agree. */
+/* Whether an element fits into the current node; if not, it begins the next one. Decided by sizes alone, so
+ * that both walks agree. */
 static bool node_takes(struct rdb_save *s, size_t n)
 {
     size_t cost = n + RDB_PACK_OVERHEAD;
@@ -209,7 +209,7 @@ static void end_node(struct rdb_save *s)
     s->in_node = 0;
 }
 
-/* An element that fills a node alone and is too long to be copied for it. */
+/* An element that fills a node by itself and is too long to be copied into it. */
 static void write_alone(struct rdb_save *s, bytes value)
 {
     if (value.n >= PLAIN_MIN) {

@@ -1,4 +1,4 @@
-/* Passing over values: what is dead on arrival, and what Mayfly has no type for. */
+/* Skipping values: keys that are dead on arrival, and types Mayfly does not have. */
 #include "rdb/rdb_value.h"
 
 #define STREAM_ID 16
@@ -62,8 +62,8 @@ static bool skip_score(struct rdb_in *in)
     return rdb_read_score(in, &score);
 }
 
-/* As many elements as the count says, each made of these parts: s string, n number, 8 eight bytes,
- * t a score as text. */
+/* Skips as many elements as the count says, each made of these parts: s string, n number, 8 eight bytes, t
+ * score as text. */
 static bool skip_counted(struct rdb_in *in, const char *parts)
 {
     u64 count;
@@ -80,7 +80,7 @@ static bool skip_counted(struct rdb_in *in, const char *parts)
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-/* Entries delivered and not yet acknowledged; a group's have a time and a count each. */
+/* Pending entries; in a group each has a delivery time and a count. */
 static bool skip_pending(struct rdb_in *in, bool of_group)
 {
     u64 count;
@@ -103,8 +103,8 @@ static bool skip_stream(struct rdb_in *in, enum rdb_type type)
 {
     bool first = type == RDB_STREAM;
     u64 groups;
-    /* Nodes; then how many entries, and the last ID; since 7.0 also the first and the last deleted
-     * ID, and how many entries there ever were. */
+    /* Nodes; then the number of entries and the last ID; since 7.0 also the first ID, the highest deleted ID,
+     * and the number of entries ever added. */
     if (!skip_counted(in, "ss") || !skip_lens(in, first ? 3 : 8)) return false;
     if (!rdb_read_len(in, &groups)) return false;
     for (; groups > 0; groups--) {

@@ -6,7 +6,7 @@
 #include "ds/rdb_blob.h"
 
 #define SMALL_ENTRIES 4096  /* more are never packed as a whole, whatever the configuration says … */
-#define SMALL_BYTES (64u << 10) /* … nor are more bytes */
+#define SMALL_BYTES (64u << 10) /* … and neither are more bytes */
 
 static bool few(u64 n, i64 limit) { return (i64)n <= MIN(limit, SMALL_ENTRIES); }
 
@@ -69,10 +69,10 @@ bool rdb_small_zset(struct rdb_save *s)
 struct hash_item {
     bytes field, value;
     i64 deadline_ms;
-    u64 at; /* in the engine's order */
+    u64 at; /* position in the engine's order */
 };
 
-/* As Redis keeps them: the nearest deadline first, fields without one last. */
+/* Redis's order: the nearest deadline first, fields without one last. */
 static int rdb_small_by_deadline(const void *a, const void *b)
 {
     const struct hash_item *x = a, *y = b;
@@ -80,7 +80,7 @@ static int rdb_small_by_deadline(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* The fields, if all of them are small enough. */
+/* Collects the fields, if all of them are small enough. */
 static bool collect_fields(struct rdb_save *s, struct hash_item *v, bool ttls)
 {
     const struct map_ops *map = &s->eng->ops->map;

@@ -21,7 +21,7 @@
 
 enum { RDB_ENTRY_DELETED = 1, RDB_ENTRY_SAME = 2 };
 
-/* Writing one, in slices: rdb_stream_save.c's own. */
+/* State of writing a stream in slices; private to rdb_stream_save.c. */
 struct rdb_stream_save {
     struct rdb_out *out;
     i64 *budget;
@@ -30,23 +30,23 @@ struct rdb_stream_save {
         STREAM_SURVEY, STREAM_NODES, STREAM_HEAD, STREAM_GROUP, STREAM_PENDING, STREAM_CONSUMER, STREAM_OWNED,
         STREAM_DONE
     } phase;
-    bool walking;     /* the walk of the phase is in use */
+    bool walking;     /* the iterator of this phase is in use */
     u64 count;        /* nodes that have entries, then entries written */
     struct xnode_walk nodes;
     struct xname_walk groups, consumers;
     struct xwalk pending;
     struct xgroup group;
     struct xconsumer consumer;
-    u64 left;         /* of what is pending */
+    u64 left;         /* pending entries to write */
     struct buf pack;
 };
 
 struct rdb_stream_save *rdb_stream_save_begin(struct rdb_out *out, struct engine *eng, struct key_ref *ref,
                                               i64 *budget);
-bool rdb_stream_save_step(struct rdb_stream_save *w); /* while there is budget; true: it is through */
+bool rdb_stream_save_step(struct rdb_stream_save *w); /* runs while there is budget; true: complete */
 void rdb_stream_save_release(struct rdb_stream_save *w);
 
-/* Reads one into l->ref, a stream that has just been made. False: l->in->error says why not. */
+/* Reads a stream into l->ref, which was just created empty. False: l->in->error says why. */
 NODISCARD bool rdb_stream_load(struct rdb_load *l, enum rdb_type type);
 
 #endif

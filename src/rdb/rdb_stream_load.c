@@ -1,17 +1,17 @@
-/* Reading a stream. Everything is looked at: that IDs ascend, that nodes hold what they say, that what is
- * pending belongs to exactly one consumer. */
+/* Reading a stream. Everything is verified: IDs ascend, nodes hold what their headers say, and each pending
+ * entry belongs to exactly one consumer. */
 #include "rdb/rdb_stream.h"
 
 #include "ds/rdb_blob.h"
 #include "command/stream/stream_code.h"
 
-#define NOBODY UINT32_MAX /* owns a pending entry whose consumer has not been read yet */
+#define NO_CONSUMER UINT32_MAX /* owner of a pending entry whose consumer has not been read yet */
 
 struct stream_in {
     struct rdb_load *l;
     struct xstream s;
-    struct stream_id top;  /* of the entries read so far, deleted ones included; 0-0: none */
-    struct stream_id live; /* of those that are there */
+    struct stream_id top;  /* highest ID read so far, deleted entries included; 0-0: none */
+    struct stream_id live; /* highest ID of the live entries */
     struct buf names, values, packed, master;
     u64 master_count;
 };
@@ -77,7 +77,7 @@ static bool read_master(struct stream_in *r, struct rdb_blob *b, struct xnode *n
     return next_int(r, b, &zero) && (zero == 0 || stream_in_bad(r, "a node's first element does not end"));
 }
 
-/* The ID of an entry: above all before it, so that none is 0-0, and not below its node's. */
+/* The ID of an entry: above all IDs before it, so never 0-0, and not below its node's. */
 static bool read_entry_id(struct stream_in *r, struct rdb_blob *b, struct xnode *n, struct stream_id *id)
 {
     i64 ms, seq;
@@ -134,7 +134,7 @@ static bool read_entry(struct stream_in *r, struct rdb_blob *b, struct xnode *n,
     return true;
 }
 
-/* What Redis would think of the node, if it went on with it. */
+/* Sets the node's state as Redis would have it if it continued to fill the node. */
 static void settle_node(struct stream_in *r, struct xnode *n, size_t size)
 {
     u64 counts = listpack_int_cost(n->live) + listpack_int_cost(n->gone);
@@ -170,7 +170,7 @@ static bool stream_in_node(struct stream_in *r)
     if (live + gone == 0) return stream_in_bad(r, "a node has no entries");
     settle_node(r, &n, raw.n);
     xstream_save(&r->s);
-    return rdb_load_breathe(r->l);
+    return rdb_load_commit_chunk(r->l);
 }
 
 static bool read_nodes(struct stream_in *r)
@@ -218,7 +218,7 @@ static void stream_in_put_pending(struct xstream *s, const struct xgroup *g, str
 static bool read_pending(struct stream_in *r, struct xgroup *g)
 {
     struct rdb_in *in = r->l->in;
-    struct xpending p = {.consumer = NOBODY}, other;
+    struct xpending p = {.consumer = NO_CONSUMER}, other;
     struct stream_id id;
     u64 time_ms;
     if (!rdb_read_len(in, &g->pending)) return false;
@@ -228,7 +228,7 @@ static bool read_pending(struct stream_in *r, struct xgroup *g)
             return stream_in_bad(r, "an entry is pending twice in a group");
         p.time_ms = (i64)time_ms;
         stream_in_put_pending(&r->s, g, id, &p);
-        if (!rdb_load_breathe(r->l)) return false;
+        if (!rdb_load_commit_chunk(r->l)) return false;
     }
     return true;
 }
@@ -241,11 +241,11 @@ static bool read_owned(struct stream_in *r, const struct xgroup *g, const struct
         if (!read_raw_id(r->l->in, &id)) return false;
         if (!xpending_find(&r->s, g, id, &p))
             return stream_in_bad(r, "a consumer's pending entry is not its group's");
-        if (p.consumer != NOBODY) return stream_in_bad(r, "an entry is pending for two consumers");
+        if (p.consumer != NO_CONSUMER) return stream_in_bad(r, "an entry is pending for two consumers");
         p.consumer = c->number;
         stream_in_put_pending(&r->s, g, id, &p);
         stream_in_put_row(&r->s, xrow_owned(g->number, c->number, id), (bytes){"", 0});
-        if (!rdb_load_breathe(r->l)) return false;
+        if (!rdb_load_commit_chunk(r->l)) return false;
     }
     return true;
 }

@@ -1,5 +1,5 @@
-/* Writing a stream, a node or a handful of pending entries at a time. Redis's nodes are written as they are,
- * but without what was deleted from them. */
+/* Writing a stream, one node or a few pending entries at a time. Redis's nodes are written as they are, but
+ * without deleted entries. */
 #include "rdb/rdb_stream.h"
 
 #include <endian.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "ds/rdb_blob.h"
 
-#define STEP_COST 32 /* of the budget, besides bytes */
+#define STEP_COST 32 /* charged to the budget besides bytes */
 
 struct rdb_stream_save *rdb_stream_save_begin(struct rdb_out *out, struct engine *eng, struct key_ref *ref,
                                               i64 *budget)
@@ -45,7 +45,7 @@ static void put_raw_id(struct rdb_out *out, struct stream_id id)
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-/* Goes on with the walk over nodes that have entries. 1: here is one; 0: no more; -1: no budget. */
+/* The next node that has entries. 1: found; 0: no more; -1: no budget. */
 static int next_node(struct rdb_stream_save *w, struct xnode *n)
 {
     if (!w->walking) xnode_walk(&w->nodes, &w->s);
@@ -76,7 +76,7 @@ static u64 pack_int(struct buf *pack, i64 v)
     return 1;
 }
 
-/* The first element of a node: how many there are, and the first one's field names. Returns its elements. */
+/* The master entry of a node: counts and the first entry's field names. Returns its number of elements. */
 static u64 pack_master(struct buf *pack, const struct xnode *n, bytes names)
 {
     struct xentry e;
@@ -122,7 +122,7 @@ static void write_node(struct rdb_stream_save *w, const struct xnode *n)
         elements += pack_entry(&w->pack, n, id, packed, buf_bytes(&names));
     }
     rdb_pack_end(&w->pack, elements);
-    if (live != n->live) w->out->failed = true; /* not what it was */
+    if (live != n->live) w->out->failed = true; /* the node was not what its header said */
     stream_id_pack(raw, n->id);
     rdb_put_string(w->out, bytes_of(raw, sizeof raw));
     rdb_put_string(w->out, buf_bytes(&w->pack));
@@ -154,7 +154,7 @@ static bool stream_save_head(struct rdb_stream_save *w)
     return true;
 }
 
-/* The next group, up to what is pending; or all is through. */
+/* Writes the header of the next group, or ends. */
 static bool write_group(struct rdb_stream_save *w)
 {
     bytes name;
@@ -170,7 +170,7 @@ static bool write_group(struct rdb_stream_save *w)
     return true;
 }
 
-/* What is pending in a group, or of a consumer. */
+/* Writes pending entries of a group or of a consumer. */
 static bool write_pending(struct rdb_stream_save *w, bool owned)
 {
     struct stream_id id;
@@ -219,7 +219,7 @@ static bool write_consumer(struct rdb_stream_save *w)
     return true;
 }
 
-/* True: on to the next phase, which some of them name themselves. */
+/* True: continue with the next phase, which some phases set themselves. */
 static bool stream_save_run_phase(struct rdb_stream_save *w)
 {
     switch (w->phase) {

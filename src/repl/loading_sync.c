@@ -1,7 +1,7 @@
 /* Loading the file of a full sync into staging databases, which replace the current data at the end.
  *
- * Everything goes into the spare databases, committed in chunks. The last transaction swaps them in, drops
- * the old data and stores the new position. So a crash leaves either the old data (and remains in spare
+ * Everything goes into the staging databases, committed in chunks. The last transaction swaps them in, drops
+ * the old data and stores the new position. So a crash leaves either the old data (and remains in staging
  * databases, which the next start drops) or the new data with its position.
  *
  * The AOF keeps the old data until the swap. After it nothing more is appended, and a new AOF is started
@@ -20,12 +20,12 @@ static void loading_sync_flush(struct server *s, u32 from)
     for (u32 db = from; db < from + e->databases; db++) e->ops->flush(e, db);
 }
 
-static void flush_spare(struct server *s) { loading_sync_flush(s, lone_region(s)->eng->databases); }
+static void flush_staging(struct server *s) { loading_sync_flush(s, lone_region(s)->eng->databases); }
 
-static bool empty_spare(struct server *s)
+static bool empty_staging(struct server *s)
 {
     region_begin(lone_region(s), clock_wall_ms());
-    flush_spare(s);
+    flush_staging(s);
     return loading_commit(s, false);
 }
 
@@ -36,7 +36,7 @@ static bool drops_old_first(const struct server *s, const struct sync_plan *plan
 
 static bool loading_sync_prepare(struct server *s)
 {
-    if (!empty_spare(s)) return false;
+    if (!empty_staging(s)) return false;
     if (!drops_old_first(s, &s->persist.loading.sync)) return true;
     region_begin(lone_region(s), clock_wall_ms());
     region_flushing_all(lone_region(s));
@@ -64,7 +64,7 @@ void loading_sync_swap(struct server *s)
     struct engine *e = lone_region(s)->eng;
     for (u32 db = 0; db < e->databases; db++) e->ops->swap(e, db, db + e->databases);
     region_replaced_all(lone_region(s));
-    flush_spare(s);
+    flush_staging(s);
     functions_adopt(&s->node);
     s->persist.loading.sync.adopt(s);
 }
@@ -78,7 +78,7 @@ static void loading_sync_do_end(struct server *s, bool ok)
     l->sync = (struct sync_plan){0};
     s->node.loading = false;
     functions_unstage(&s->node);
-    if (!ok) (void)!empty_spare(s); /* the next sync drops what remains */
+    if (!ok) (void)!empty_staging(s); /* the next sync drops what remains */
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);
 }

@@ -62,7 +62,7 @@ struct replication {
 
     struct failover failover;
 
-    /* what a file, or the engine's note, said: the data is that of this position of this history */
+    /* what a file, or the engine's stored position, said: the data is that of this position of this history */
     char loaded_id[REPL_ID + 1];
     i64 loaded_position;      /* -1: not said */
     u32 loaded_db;
@@ -112,7 +112,7 @@ void replication_drop_replicas(struct server *s);
 struct rdb_out;
 void replication_save_aux(const struct server *s, struct rdb_out *out);
 void replication_load_aux(struct server *s, bytes name, bytes value); /* for every field loaded */
-/* … or as the engine's note (engine.h), which the rocksdb engine keeps. */
+/* … or as the engine's repl_position (engine.h), which the rocksdb engine stores. */
 
 /* -- primary.c -------------------------------------------------------------------------------------- */
 

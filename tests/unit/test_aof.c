@@ -223,7 +223,7 @@ static void test_gc_disabled(void **state UNUSED)
 
 /* -- data that did not come from the files --------------------------------------------------------- */
 
-static void test_anew(void **state UNUSED)
+static void test_start_rewriting(void **state UNUSED)
 {
     struct place p;
     struct writer wr;
@@ -236,7 +236,7 @@ static void test_anew(void **state UNUSED)
     aof_stop(wr.a); /* appendonly no */
     run_all(&wr.w, "set a 1;set b 2");
     for (int round = 0; round < 2; round++) {
-        assert_true(aof_start_anew(wr.a, &wr.w.region.journal));
+        assert_true(aof_start_rewriting(wr.a, &wr.w.region.journal));
         assert_true(write_base(wr.a, &wr.w.region, true));
         assert_true(tick(&wr, "set c 3;append c x"));
         assert_int_equal(load_dump(&o, 100, &got), OK); /* a crash now leaves the files of before */
@@ -508,7 +508,7 @@ int main(void)
         cmocka_unit_test(test_restarts_and_rewrites),
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_gc_disabled),
-        cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_start_rewriting),
         cmocka_unit_test(test_every_bit),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_truncation),

@@ -61,12 +61,12 @@ static bool child_rewrites(struct writer *wr, int acks)
 }
 
 /* Other data than the files have: the first ticks are in memory only, the base is to hold them. */
-static bool child_anew(struct writer *wr, int acks)
+static bool child_start_rewriting(struct writer *wr, int acks)
 {
     bool ok = true;
     for (int i = 0; i < TICKS && ok; i++) {
         if (i == 4)
-            ok = aof_start_anew(wr->a, &wr->w.region.journal) &&
+            ok = aof_start_rewriting(wr->a, &wr->w.region.journal) &&
                  write_base(wr->a, &wr->w.region, true);
         ok = ok && child_tick(wr, i, acks);
         if (ok && i == 8) {
@@ -89,8 +89,8 @@ static int child(const char *scenario, const char *dir)
     world_open(&wr.w);
     enum aof_found found = aof_open(&wr.a, &o);
     bool ok = acks >= 0 && found != AOF_BROKEN;
-    if (strcmp(scenario, "anew") == 0) {
-        ok = ok && child_anew(&wr, acks);
+    if (strcmp(scenario, "start-rewriting") == 0) {
+        ok = ok && child_start_rewriting(&wr, acks);
     } else {
         if (ok && found == AOF_FILES) ok = load_into(wr.a, &wr.w.region, 1000) == OK;
         ok = ok && aof_start(wr.a, &wr.w.region.journal) && child_rewrites(&wr, acks);
@@ -195,8 +195,8 @@ static u32 crash_everywhere(const char *scenario, const char *before, prepare_fn
         killed = run_child(scenario, p.dir, point, n);
         crashes += killed;
         assert_int_equal(load_dump_at(&o, 1000, LATER, &got), OK);
-        bool ok = holds(&p, strcmp(scenario, "anew") == 0 ? "" : before, &got);
-        if (!ok && strcmp(scenario, "anew") == 0 && !acknowledged(&p, 'e')) {
+        bool ok = holds(&p, strcmp(scenario, "start-rewriting") == 0 ? "" : before, &got);
+        if (!ok && strcmp(scenario, "start-rewriting") == 0 && !acknowledged(&p, 'e')) {
             expect(before, 0, &old); /* the files of before */
             ok = same(&got, &old);
         }
@@ -247,13 +247,13 @@ static void put_old_folder(struct place *p)
     writer_close(&wr);
 }
 
-static void test_anew(void **state UNUSED)
+static void test_start_rewriting(void **state UNUSED)
 {
     u32 crashes = 0;
     for (size_t i = 0; i < ARRAY_LEN(points); i++)
-        crashes += crash_everywhere("anew", "", NULL, points[i]);
+        crashes += crash_everywhere("start-rewriting", "", NULL, points[i]);
     for (size_t i = 0; i < ARRAY_LEN(points); i++)
-        crashes += crash_everywhere("anew", "set old 1", put_old_folder, points[i]);
+        crashes += crash_everywhere("start-rewriting", "set old 1", put_old_folder, points[i]);
     assert_in_range(crashes, 30, 1000);
 }
 
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_from_nothing),
         cmocka_unit_test(test_upgrade),
-        cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_start_rewriting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -346,17 +346,17 @@ static void test_empty_collections(void **state UNUSED)
     made_release(&m);
 }
 
-static u64 breaths;
+static u64 chunks;
 
-static void breathe(void *arg)
+static void commit_chunk(void *arg)
 {
     struct made *m = arg;
     assert_true(m->eng->ops->commit(m->eng, 1));
     m->eng->ops->begin(m->eng, T0);
-    breaths++;
+    chunks++;
 }
 
-static void test_breath(void **state UNUSED)
+static void test_commit_chunk(void **state UNUSED)
 {
     struct made m;
     struct memory_sink sink;
@@ -368,12 +368,12 @@ static void test_breath(void **state UNUSED)
     memory_sink_init(&sink);
     save_to(&sink, e, T0, RDB_TTLS_AUX, 0, 0);
     made_begin(&m, "");
-    m.policy = (struct rdb_policy){.breathe = breathe, .arg = &m};
+    m.policy = (struct rdb_policy){.commit_chunk = commit_chunk, .arg = &m};
     buf_clear(&m.file);
     buf_append_bytes(&m.file, buf_bytes(&sink.file));
-    breaths = 0;
+    chunks = 0;
     assert_int_equal(made_load(&m), OK);
-    assert_true(breaths >= 5);
+    assert_true(chunks >= 5);
     dataset_dump(m.eng, T0, &after);
     check_equal(&before, &after);
     made_release(&m);
@@ -553,7 +553,7 @@ int main(void)
         cmocka_unit_test(test_keys_that_are_there),
         cmocka_unit_test(test_tail),
         cmocka_unit_test(test_empty_collections),
-        cmocka_unit_test(test_breath),
+        cmocka_unit_test(test_commit_chunk),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_every_truncation),

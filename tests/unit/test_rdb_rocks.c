@@ -32,14 +32,14 @@ static void close_rocks(struct engine *e)
     folder_remove(dir);
 }
 
-static u64 breaths;
+static u64 chunks;
 
-static void breathe(void *arg)
+static void commit_chunk(void *arg)
 {
     struct engine *e = arg;
     assert_true(e->ops->commit(e, 1));
     e->ops->begin(e, T0);
-    breaths++;
+    chunks++;
 }
 
 /* memory → file → rocks → file → memory */
@@ -47,7 +47,7 @@ static void check_through_rocks(struct engine *e, enum rdb_field_ttls ttls, u64 
 {
     struct memory_sink first, second;
     struct loading in = {0}, out = {0};
-    struct rdb_policy policy = {.checksum = true, .breathe = breathe};
+    struct rdb_policy policy = {.checksum = true, .commit_chunk = commit_chunk};
     struct buf before = {0}, between = {0}, after = {0};
     struct engine *rocks = open_rocks(), *twin = memory_engine_new(DBS, 9);
     dataset_dump(e, T0, &before);
@@ -110,9 +110,9 @@ static void test_large_values(void **state UNUSED)
             run_argv(&w, v < 2 ? 3 : 4, argv);
         }
     }
-    breaths = 0;
+    chunks = 0;
     check_through_rocks(w.region.eng, RDB_TTLS_AUX, 0);
-    assert_true(breaths >= 4);
+    assert_true(chunks >= 4);
     world_close(&w);
 }
 

@@ -171,7 +171,7 @@ static void loading_start(struct server *s, enum loading_stage stage)
     if (stage == LOADING_RDB) {
         struct rdb_policy policy = policy_of(s, false);
         if (l->sync.done) policy.db_base = lone_region(s)->eng->databases; /* the staging databases */
-        if (lone_region(s)->eng->caps.durable) policy.breathe = loading_commit_chunk;
+        if (lone_region(s)->eng->caps.durable) policy.commit_chunk = loading_commit_chunk;
         rdb_loader_init(&l->loader, &lone_region(s)->ks, &l->input.source, l->input.size, &policy);
     }
 }

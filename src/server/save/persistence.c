@@ -60,7 +60,7 @@ bool persistence_switch_aof(struct server *s)
         return false;
     }
     if (p->aof_state != AOF_IS_NEW) return aof_rewrite_begin(p->aof);
-    if (!aof_start_anew(p->aof, &lone_region(s)->journal)) return false;
+    if (!aof_start_rewriting(p->aof, &lone_region(s)->journal)) return false;
     begin_appending(s);
     return true;
 }
