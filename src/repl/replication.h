@@ -62,7 +62,7 @@ struct replication {
 
     struct failover failover;
 
-    /* what a file, or the engine's stored position, said: the data is that of this position of this history */
+    /* as a file or the engine's repl_position said: position and history of the data */
     char loaded_id[REPL_ID + 1];
     i64 loaded_position;      /* -1: not said */
     u32 loaded_db;
