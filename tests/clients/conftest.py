@@ -16,7 +16,7 @@ def shared_server():
 
 @pytest.fixture
 def server(shared_server):
-    """The shared server, emptied. Whoever changes its configuration restores it."""
+    """The shared server, emptied. A test that changes its configuration restores it."""
     return mayfly.emptied(shared_server)
 
 

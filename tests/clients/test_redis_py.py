@@ -161,7 +161,7 @@ def test_threads_share_a_pool(r):
 
 
 def test_reconnects(server, r):
-    """A client whose connection was killed goes on with a new one."""
+    """A client whose connection was killed continues with a new one."""
     r.set('k', 1)
     mine = r.client_id()
     with server.client() as admin:

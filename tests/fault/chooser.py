@@ -141,7 +141,7 @@ class Chooser:
         return [('PERSIST', key)]
 
     def brief(self, db, key, found):
-        """A key that dies soon, of any type; nobody touches it any more before it is surely dead."""
+        """A key that dies soon, of any type; no command touches it again before it is surely dead."""
         name = b't:%d' % self.serial
         self.mortal.append(name)
         if self.rng.random() < 0.4:

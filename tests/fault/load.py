@@ -51,7 +51,7 @@ class Sent:
 
 
 def acknowledged(s):
-    """Done, and promised to stay so."""
+    """Whether the command was answered with success: it must survive."""
     return s.answered is not None and not s.refused
 
 
@@ -130,7 +130,7 @@ class Client:
             return
         try:
             self.find_out(link, len(batch), doubts)
-        except OSError:                             # there is nobody to ask any more: perhaps they were done
+        except OSError:                             # the server is gone: they may have been done
             for s in doubts:
                 s.answered, s.refused = None, False
             raise
@@ -174,7 +174,7 @@ class Client:
             self.problem = e
 
     def foresee(self):
-        """The chooser's model anew: some commands were refused."""
+        """Rebuilds the chooser's model: some commands were refused."""
         self.chooser.model = self.state_after(len(self.history))
 
     def state_after(self, n):
@@ -230,7 +230,7 @@ class Client:
         return '\n'.join(lines)
 
     def accept(self, state, from_ms):
-        """Goes on from this state; what has died by then is forgotten."""
+        """Continues from this state; keys dead by then are forgotten."""
         for db in state.dbs:
             for key, v in list(db.items()):
                 if v.kind == 'hash':
@@ -242,7 +242,7 @@ class Client:
 
 
 def apply(m, s):
-    """A command's effect on a model, whatever came of it: what it touched."""
+    """Applies a command to a model, whatever its outcome; returns what it touched."""
     if s.refused:
         return []
     try:
@@ -415,7 +415,7 @@ class Load:
             return [Seen(link, c.first_db) for c in self.clients]
 
     def settle(self, port, must=acknowledged, must_not=lambda s: False, accept=True):
-        """Reads everything, finds for each client the state it shows, and goes on from there.
+        """Reads everything, finds for each client the state it shows, and continues from there.
         `must` says which commands may not be missing, `must_not` which may not be there. Returns how many
         commands were verified to be there, and how many of those that were answered are missing;
         `oldest_lost` is when the first of these was."""
@@ -437,8 +437,8 @@ class Load:
 
 
 def in_order(outcome):
-    """Nothing is there that was sent after something missing had been answered: one log, one order.
-    Where several states fit, the one that fits best counts."""
+    """Asserts that no command survived which was sent after a lost one had been answered: there is one log.
+    Where several states fit, the best one counts."""
     first_lost = min((s.answered for h, found in outcome for s in h[found[-1]:] if acknowledged(s)),
                      default=float('inf'))
     last_there = max((h[found[0] - 1].sent for h, found in outcome if found[0]), default=0)

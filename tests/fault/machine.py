@@ -50,7 +50,7 @@ ROCKS = Setup('rocksdb', ['--engine', 'rocksdb'], vary_rocks, rocks_checker, bus
 
 
 def vary_memory(rng):
-    """Small limits, so that rewrites begin by themselves; and whoever finds a dead key takes it out."""
+    """Small limits, so that rewrites begin by themselves; and any access to a dead key deletes it."""
     return ['--aof-use-rdb-preamble', rng.choice(('yes', 'yes', 'no')),
             '--aof-timestamp-enabled', rng.choice(('yes', 'no')),
             '--auto-aof-rewrite-min-size', rng.choice(('64kb', '1mb', '64mb')),
@@ -125,7 +125,7 @@ class Machine:
             return next(int(line.split()[1]) for line in f if line.startswith('TracerPid:'))
 
     def release(self):
-        """Ends whoever traces it (strace -D, which lets go of it then)."""
+        """Ends its tracer (strace -D, which then detaches)."""
         os.kill(self.tracer, signal.SIGKILL)
         mayfly.eventually(lambda: not self.tracer)
 

@@ -1,4 +1,4 @@
-"""AOF folders and RDB files that were damaged while nobody looked: the server starts with all of it, with a
+"""AOF folders and RDB files that were damaged while no server was running: the server starts with all of it, with a
 consistent beginning of it where a crash can have cut it off, or not at all, and says why and where."""
 import concurrent.futures
 import mmap
@@ -693,7 +693,7 @@ def test_read_only_disk(small, history):
 
 
 def test_time_it_takes(history, place):
-    """Damage is found, and told, at once: nobody waits for a server that will not come."""
+    """Damage is found and reported at once, not after a long wait."""
     flip(place.path(history.increments[-1]), 8 * (history.sizes[-1] - 5))
     began = time.monotonic()
     refused(place.start(), history.increments[-1])

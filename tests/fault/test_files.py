@@ -184,7 +184,7 @@ def test_flipped_bit(kind, machines, rounds):
 
 
 def test_expiry_that_fails(machines):
-    """What is dead can't be read, again and again: whoever shares a tick with an attempt to reclaim it gets
+    """Dead keys can't be read, again and again: a client that shares a tick with an attempt to reclaim them gets
     the answers to what it asked all the same."""
     more = '--rocksdb-compression', 'none', '--rocksdb-write-buffer-size', '1mb'
     m = machines(machine.ROCKS, 'no').start(*more, '--ttl-cleanup-interval', 0)

@@ -35,7 +35,7 @@ def writes_again(m, seconds=60):
 
 
 def life_after(m, load, seconds):
-    """There is room again: the load goes on, the machine dies, and what it answered is found again. How much
+    """There is room again: the load continues, the machine dies, and what it answered is found again. How much
     that was."""
     load.start(m.port)
     time.sleep(seconds)
@@ -91,7 +91,7 @@ def take_all(path):
 @pytest.mark.parametrize('fsync', ['everysec', 'always'])
 @pytest.mark.parametrize('setup', [ROCKS, MEMORY], ids=lambda s: s.name)
 def test_suddenly_full(setup, fsync, machines, disks, rounds):
-    """Nobody saw it coming: RocksDB's own writes fail, in the middle."""
+    """Without a warning: RocksDB's own writes fail, in the middle."""
     for _ in rounds.run(full=10, short=fsync == 'everysec'):
         disk = disks(SmallDisk, SIZE_MB)
         m = machines(setup, fsync, disk.path, rng=rounds.rng).start()

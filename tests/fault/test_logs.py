@@ -105,7 +105,7 @@ def spoil(path, how, rng):
         os.remove(path)
         return how
     at = 0 if how == 'emptied' else rng.randrange(1, size)
-    if how == 'flipped' and at % BLOCK >= BLOCK - 6:     # may be padding, which nobody reads
+    if how == 'flipped' and at % BLOCK >= BLOCK - 6:     # may be padding, which is never read
         at -= 6
     with open(path, 'r+b') as f:
         if how != 'flipped':

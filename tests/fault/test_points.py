@@ -17,7 +17,7 @@ REPLACE = ['replace-written', 'replace-synced', 'replace-renamed', 'replace-fold
 START = ['aof-start-1', 'aof-start-2', 'aof-start-3']
 REWRITE = [f'aof-rewrite-{n}' for n in (1, 2, 3, 7, 8, 9, 10)]
 UPGRADE = ['aof-upgrade-1', 'aof-upgrade-2', 'aof-upgrade-3']
-ANEW = FILE + REPLACE + ['aof-rewrite-7', 'aof-rewrite-8']
+START_REWRITING = FILE + REPLACE + ['aof-rewrite-7', 'aof-rewrite-8']
 MODES = ['always', 'everysec', 'no']
 
 
@@ -136,7 +136,7 @@ def leave_only_a_dump(m, name):
     os.rename(os.path.join(m.dir, 'dump.rdb'), os.path.join(m.dir, name))
 
 
-@pytest.mark.parametrize('points, name', [(UPGRADE + REPLACE, 'appendonly.aof'), (ANEW, 'dump.rdb')],
+@pytest.mark.parametrize('points, name', [(UPGRADE + REPLACE, 'appendonly.aof'), (START_REWRITING, 'dump.rdb')],
                          ids=['old-file', 'dump'])
 def test_moving_in(points, name, loaded, rounds):
     """From an old AOF, which is one file; from a snapshot, whose data the AOF begins with."""

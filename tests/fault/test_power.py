@@ -72,7 +72,7 @@ def test_everysec(setup, machines, disks, rounds):
 
 
 def test_no(machines, disks, rounds):
-    """Nobody asks the kernel to write: what is there is what was there at some moment, all of it."""
+    """Nothing is synced: the data is that of some earlier moment, all of it."""
     disk = disks(LossyDisk)
     m = machines(MEMORY, 'no', disk.path, rng=rounds.rng).start()
     load = Load(rounds.seed, setup=MEMORY)

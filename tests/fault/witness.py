@@ -62,7 +62,7 @@ class Witness:
         ))
 
     def check(self, port):
-        """All answers are what they were; then it begins anew. How many."""
+        """Asserts that all answers are the same as before, and starts over. Returns how many."""
         with Link(port) as link:
             assert link.call('SELECT', DATABASE) == b'OK'
             for asked, was in self.known:

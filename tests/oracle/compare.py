@@ -199,7 +199,7 @@ FRESH_ENCODING = {b'raw': (b'embstr', b'int'), b'embstr': (b'int',), b'hashtable
 
 def fresh_encoding(argv, a, b):
     """A value that once was larger, or was changed in place, keeps its encoding in Redis; rocksdb
-    tells that of a value like it made anew."""
+    reports that of an equal value created again."""
     return argv[0].upper() == b'OBJECT' and a[1] in FRESH_ENCODING.get(b[1], ())
 
 

@@ -23,7 +23,7 @@ FIELDS = (b'err', b'ok', b'double', b'map', b'set', b'big_number', b'verbatim_st
 
 # Commands whose replies are the same everywhere, byte for byte, and leave nothing behind that only a rule of their own
 # could compare (SORT changes Redis's encoding of a sorted set; DBSIZE counts the dead differently on disk; a map in
-# RESP3 becomes a table of Lua, whose order is nobody's business).
+# RESP3 becomes a table of Lua, whose order is not specified).
 SURE = set(b'''APPEND GET SET SETNX GETSET GETDEL GETRANGE SETRANGE STRLEN INCR INCRBY DECR DECRBY INCRBYFLOAT MSET MGET MSETNX
 SETBIT GETBIT BITCOUNT BITPOS HSET HGET HDEL HMGET HLEN HEXISTS HINCRBY HINCRBYFLOAT HSETNX HSTRLEN LPUSH RPUSH LPUSHX
 RPUSHX LPOP RPOP LLEN LRANGE LINDEX LSET LREM LTRIM LINSERT LPOS LMOVE RPOPLPUSH LMPOP BLPOP BRPOP BLMOVE BLMPOP SADD SREM
@@ -45,7 +45,7 @@ def quoted(text):
 
 def value(g, depth=0):
     """Something a script may return, as Lua writes it. Tables have one named field at most: the order of more is
-    nobody's business."""
+    not specified."""
     r = g.random()
     if r < 0.25:
         return quoted(g.val()[:40])

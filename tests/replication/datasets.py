@@ -70,7 +70,7 @@ def dying(fact, end):
 
 
 def compare(a, b):
-    """The same data on two nodes that nobody writes to. How many keys."""
+    """Asserts that two nodes, to which nothing writes, have the same data. Returns how many keys."""
     with_fields = 'redis' not in (a.kind, b.kind)
     ours, theirs = read(a, with_fields), read(b, with_fields)
     end = now_ms()

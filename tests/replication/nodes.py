@@ -1,4 +1,4 @@
-"""Servers of any kind as the ends of replication: redis, memory and rocks (Mayfly on either engine)."""
+"""Servers that replicate, of three kinds: redis, memory and rocks (Mayfly on either engine)."""
 import os
 import signal
 import tempfile
@@ -34,7 +34,7 @@ class Node(mayfly.Server):
 
     def start(self, wait=True, stdin=None):
         if os.path.exists(self.log_path):
-            self.check()                                # the log begins anew
+            self.check()                                # start() truncates the log
         super().start(wait, stdin)
 
     # -- asking -----------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Node(mayfly.Server):
         self.stop(signal.SIGKILL)
 
     def shut_down(self):
-        """In good order; the data is there when it starts again."""
+        """A clean shutdown; the data is there after a restart."""
         with Raw(self.port, 60) as c:
             c.command('SHUTDOWN', *([] if self.kind == 'rocks' else ['SAVE']))
             assert c.closed()
@@ -97,7 +97,7 @@ def synced(primary, replica):
 
 
 def wait_synced(primary, *replicas, seconds=60):
-    """Replicas (of it, or of its replicas) are where the primary is. Nobody may write meanwhile."""
+    """Waits until replicas (of it, or of its replicas) have caught up. Nothing may write meanwhile."""
     for r in replicas:
         try:
             eventually(lambda replica=r: synced(primary, replica), seconds, 0.02)

@@ -44,7 +44,7 @@ def test_middle_takes_over(three, seed):
     f = b.fields()
     assert f['role'] == 'master' and f['master_replid2'] == name != f['master_replid']
     assert int(f['second_repl_offset']) == end + 1
-    # the old one has nothing of its own: it goes on from there, too
+    # the old one has nothing of its own: it resumes, too
     assert a.offset == end
     a.follow(b)
     Traffic(b, f'{seed}/ba', deadlines=LONG).some(500)
@@ -78,7 +78,7 @@ def test_circle_is_refused_or_harmless(pair, node):
 
 
 def test_full_sync_goes_down_the_chain(three, seed):
-    """A new dataset of the middle is a new one for whoever follows it."""
+    """A new dataset of the middle node is also new for its replicas."""
     a, b, c = three
     Traffic(a, seed).some(500)
     wait_synced(a, b, c)

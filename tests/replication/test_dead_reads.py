@@ -63,7 +63,7 @@ def answer(c, command):
 
 
 def kill_all(primary, pipe):
-    """The setup, which dies; nobody is told."""
+    """Sets keys up, which die without a DEL being sent."""
     primary.call('DEBUG', 'SET-ACTIVE-EXPIRE', 0)
     when = now_ms() + DEADLINE_MS
     everything.run(pipe, SETUP + LIVE + [('PEXPIREAT', k, when) for k in DEAD])
@@ -126,7 +126,7 @@ def test_served(node, mayfly_kind):
 
 @pytest.mark.parametrize('mayfly_kind', ['memory', 'rocks'])
 def test_primary_comes_back_with_its_dead(node, mayfly_kind):
-    """It is ended with dead keys that it had told nobody of: when it is back, its replica goes on, and hears."""
+    """Stopped with dead keys whose DEL was not sent: after its restart the replica resumes and gets them."""
     primary, replica = node(mayfly_kind, '--shutdown-timeout', '0'), node('memory')
     replica.follow(primary)
     wait_synced(primary, replica)
@@ -164,7 +164,7 @@ def test_replica_saves_the_dead(node):
 
 @pytest.mark.parametrize('replicaof, keys', [(['--replicaof', '127.0.0.1 1'], 1), ([], 0)])
 def test_replica_loads_the_dead(node, replicaof, keys):
-    """… whoever wrote the file, and hides them; a primary leaves them out."""
+    """… whichever server wrote the file, and hides them; a primary leaves them out."""
     n = node('memory')
     n.call('SET', 'k', 'v', 'PX', 1000)
     n.call('SAVE')

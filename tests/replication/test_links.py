@@ -1,4 +1,4 @@
-"""Links that break, stall, come back: on from where they were if the backlog has it, all anew if not, never wrong."""
+"""Links that break, stall, come back: a partial resync if the backlog suffices, else a full one, never wrong data."""
 import pytest
 
 import everything
@@ -63,7 +63,7 @@ def test_cut_under_load(pair, node, proxy, full, rng, seed):
 
 
 def test_silence_breaks_a_link(pair, node, proxy):
-    """repl-timeout on both sides; then it goes on from where it was."""
+    """repl-timeout on both sides; then it resumes where it left off."""
     primary = node(pair[0], '--repl-ping-replica-period', 1)
     replica = node(pair[1], '--repl-timeout', 4)
     link = proxy(primary)

@@ -50,7 +50,7 @@ def test_replica_killed_during_full_sync(two, full, rng, seed):
 
 
 def test_old_data_outlives_half_a_sync(node, proxy, seed):
-    """A new dataset on its way into the storage is nobody's before it is whole."""
+    """A new dataset is invisible in the storage until it is complete."""
     primary, replica = node('memory'), node('rocks')
     link = proxy(primary)
     fill(primary)
@@ -99,7 +99,7 @@ def test_replica_restarted(two, seed):
 
 
 def test_primary_restarted(two, seed):
-    """It goes on under a new name, and its replicas with it."""
+    """It continues under a new replication ID, and so do its replicas."""
     primary, replica, _ = two
     wait_synced(primary, replica)                       # what comes now is history
     traffic = Traffic(primary, seed, deadlines=LONG).some(1000)

@@ -94,7 +94,7 @@ BAD = {
 
 
 class BadPrimary:
-    """Says the same wrong thing to whoever comes."""
+    """Sends the same wrong reply to every connection."""
 
     def __init__(self, says):
         self.says, self.visits, self.ended = says, 0, 0

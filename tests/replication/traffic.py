@@ -15,7 +15,7 @@ BATCH = 40
 
 
 class Traffic(threading.Thread):
-    """some(n) sends so many commands; in a `with` block it goes on by itself, until the block ends or the node."""
+    """some(n) sends so many commands; in a `with` block it runs in the background until either ends."""
 
     def __init__(self, node, seed, pause=0.002, fields=False, deadlines=DEADLINES, flush=True):
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Random schedules of clients that wait for lists, sorted sets and streams, and of those who bring something."""
+"""Random schedules of clients that wait for lists, sorted sets and streams, and of clients that add to them."""
 from schedule import CLOSE, CLOSED, RESP3, replies_in
 
 CLIENTS = 'ABCDEFGH'
@@ -9,7 +9,7 @@ KEYS = LISTS + ZSETS + STREAMS + ('x',)
 
 
 class Generator:
-    """Knows which clients wait for an answer, so that those who bring something are others."""
+    """Knows which clients wait for an answer, so that other clients add something."""
 
     def __init__(self, rng, known):
         self.rng, self.known = rng, known
@@ -113,7 +113,7 @@ class Generator:
 
     def transaction(self):
         inner = [self.brings() if self.rng.random() < 0.8 else self.waits() for _ in range(self.rng.randint(1, 5))]
-        # An entry that was deleted again serves nobody with us: see docs/compatibility.md.
+        # An entry that was deleted again serves no client in Mayfly: see docs/compatibility.md.
         return ['MULTI', *(line for line in inner if not line.startswith('XDEL')), 'EXEC']
 
     # -- steps ---------------------------------------------------------------
@@ -141,7 +141,7 @@ class Generator:
         return (who, *lines)
 
     def interfere(self, victim, free):
-        """Something happens to one who waits."""
+        """Something happens to a waiting client."""
         if not free or self.rng.random() < 0.4:
             self.owed[victim] = 0
             return (victim, CLOSE)

@@ -1,4 +1,4 @@
-"""Random schedules of subscribers, of clients that cache what they read, and of those who publish and write."""
+"""Random schedules of subscribers, of clients that cache what they read, and of clients that publish and write."""
 from schedule import CLOSE, RESP3
 
 WRITERS, LISTENERS = 'AB', 'CDEF'
@@ -94,7 +94,7 @@ class Generator:
         return (who, *(self.writes() for _ in range(r.choice((1, 1, 1, 2)))))
 
     def saw(self, heard):
-        """What happened does not matter: nobody waits."""
+        """The outcome does not matter: no client waits for it."""
 
     def final(self):
         return [('A', 'PUBSUB NUMPAT'), ('A', 'PUBSUB NUMSUB c1 c2 d'), ('A', 'PUBSUB SHARDNUMSUB c1 c2 d'),

@@ -6,7 +6,7 @@ A schedule is a list of steps, run against one server:
     ('A', 'MULTI', 'RPUSH k 1', 'EXEC')     … or several at once
     ('A', CLOSE)                       A goes away; when it sends again, it is a new connection
     ('A', RESP3)                       … or now, and it talks RESP3 (HELLO 3, whose reply is not shown)
-    (None, 0.02)                       nobody does anything for so long
+    (None, 0.02)                       a pause of this many seconds
 
 `{A}` in a command is the id of client A's connection. What a step shows is a dict: client -> the bytes that
 came, with CLOSED at the end if the server closed the connection. A client that is not in it heard nothing: it

@@ -1,4 +1,4 @@
-"""Fixtures: a server for everybody, servers of one's own, clients and bare sockets."""
+"""Fixtures: a server shared by all tests, servers of a single test, clients and raw sockets."""
 import pytest
 
 import mayfly
@@ -7,11 +7,11 @@ import redis_server
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'engine(name, reason): for servers with this engine only')
-    config.addinivalue_line('markers', 'any_engine: which one does not matter, so it is the one that is quick')
+    config.addinivalue_line('markers', 'any_engine: does not depend on the engine, so it runs on the faster one only')
 
 
 def pytest_collection_modifyitems(config, items):
-    """Protocols, roles, timeouts: what no engine has a part in is run once for all (and under each sanitizer)."""
+    """Tests of protocols, roles and timeouts, which no engine affects, run once (and under each sanitizer)."""
     left_out = [i for i in items if mayfly.ENGINE != 'memory' and i.get_closest_marker('any_engine')]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [i for i in items if i not in left_out]
@@ -31,7 +31,7 @@ def shared_server():
 
 @pytest.fixture
 def server(shared_server):
-    """The shared server, emptied. Whoever changes its configuration restores it."""
+    """The shared server, emptied. A test that changes its configuration restores it."""
     return mayfly.emptied(shared_server)
 
 
@@ -64,7 +64,7 @@ def redis_factory():
 
 @pytest.fixture
 def raw():
-    """raw(port) opens a bare socket (a path: a Unix socket)."""
+    """raw(port) opens a raw socket (a path: a Unix socket)."""
     opened = []
 
     def connect(port):

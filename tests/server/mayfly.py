@@ -1,4 +1,4 @@
-"""What the black-box tests share: a server process, and a bare socket to it."""
+"""Shared by the black-box tests: a server process, and a raw socket to it."""
 import os
 import re
 import shutil
@@ -17,14 +17,14 @@ from ports import free_port        # noqa: F401 # pylint: disable=unused-import
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
 ENGINE = os.environ.get('MAYFLY_ENGINE', 'memory')
-# Small caches, so that there is life on disk; and few threads, as many servers run in a row.
+# Small caches, so that the disk is used; and few threads, because many servers run in a row.
 ENGINES = {
     'memory': [],
     'rocksdb': ['--engine', 'rocksdb', '--rocksdb-block-cache-size', '16mb', '--rocksdb-row-cache-size', '4mb',
                 '--rocksdb-write-buffer-size', '16mb', '--rocksdb-background-threads', '2'],
 }
 ENGINE_ARGS = ENGINES[ENGINE]
-PATIENCE = 45       # seconds until a test gives up on what comes at once unless the machine is overloaded
+PATIENCE = 45       # seconds a test waits for something that is immediate unless the machine is overloaded
 
 
 def sanitized():
@@ -46,19 +46,19 @@ def eventually(condition, seconds=PATIENCE, pause=0.01):
 
 
 def process_state(pid):
-    """As ps shows it: 'S' asleep, 'T' stopped. A signal is delivered some time after kill() has returned."""
+    """The state ps shows: 'S' asleep, 'T' stopped. A signal may be delivered after kill() has returned."""
     with open(f'/proc/{pid}/stat', encoding='ascii') as f:
         return f.read().rsplit(')', 1)[1].split()[0]
 
 
 def cpu_seconds(server):
-    """Of the thread that serves clients: how busy others keep the machine does not count."""
+    """CPU time of the thread that serves clients, which does not depend on the machine's load."""
     with open(f'/proc/{server.proc.pid}/task/{server.proc.pid}/schedstat', encoding='ascii') as f:
         return int(f.read().split()[0]) / 1e9
 
 
 def in_one_of(rounds, attempt):
-    """For what takes no longer than it should: a machine that is busy elsewhere may spoil a round, not all."""
+    """For limits on time: attempt() has to succeed in one of the rounds, because load may spoil a few."""
     for left in reversed(range(rounds)):
         try:
             return attempt()
@@ -68,7 +68,7 @@ def in_one_of(rounds, attempt):
 
 
 class Client(redis.Redis):
-    """redis-py's client, but closing it closes its connections, and what fails is not tried again."""
+    """redis-py's client, but closing it closes its connections, and failed commands are not retried."""
 
     def __init__(self, **options):
         super().__init__(**{'retry': Retry(NoBackoff(), 0), **options})
@@ -85,7 +85,7 @@ class Server:
 
     def __init__(self, *args, port=None, wait=True, stdin=None, name='mayfly', directory=None, before=(),
                  crashes=False):
-        """directory: somebody else's, which stays; before: a command that runs the server; crashes: on purpose."""
+        """directory: an existing one, which stays; before: a command that runs the server; crashes: intended."""
         self.crashes = crashes
         self.own_dir = directory is None
         self.dir = directory or tempfile.mkdtemp(prefix=f'{name}-')
@@ -145,7 +145,7 @@ class Server:
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def check(self):
-        """Nothing a sanitizer or an assertion would complain about."""
+        """Asserts that the log has no report of a sanitizer or an assertion."""
         if self.crashes:
             return
         found = re.search(r'.*(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|ASSERTION FAILED|'
@@ -153,7 +153,7 @@ class Server:
         assert not found, self.log[max(0, found.start() - 200):found.start() + 4000]
 
 
-# -- what fixtures yield from ----------------------------------------------------------------
+# -- bodies of fixtures ---------------------------------------------------------------------
 
 def for_a_session(*args):
     """A server for all tests."""
@@ -187,7 +187,7 @@ def for_a_test():
 
 
 def emptied(server):
-    """A server for all tests, for one of them. Whoever changes its configuration restores it."""
+    """Empties the shared server for a test. A test that changes its configuration restores it."""
     assert server.proc.poll() is None, f'the shared server crashed: {server.log}'
     with server.client() as c:
         c.flushall()
@@ -229,7 +229,7 @@ class Raw:
         return self
 
     def try_send(self, data):
-        """As send, to one who may close the connection before it has heard it all."""
+        """As send, to a peer that may close the connection before it has read everything."""
         try:
             self.send(data)
         except (BrokenPipeError, ConnectionResetError):

@@ -101,7 +101,7 @@ def test_active_deletion_appends_del(server_factory):
 
 
 def test_a_write_on_a_dead_key_deletes_first(server_factory):
-    """Otherwise whoever replays it at another time would append to the old value."""
+    """Otherwise a replay at another time would append to the old value."""
     s = server_factory(*DEBUG)
     writes = {'APPEND': ('x',), 'RPUSH': ('x',), 'SADD': ('x',), 'HSET': ('f', 'x'), 'ZADD': (1, 'x'), 'INCR': (),
               'SETRANGE': (3, 'x'), 'SETNX': ('x',), 'PFADD': ('x',), 'SETBIT': (1, 1)}

@@ -44,7 +44,7 @@ def block(server, raw):
 
 @pytest.mark.any_engine
 def test_time_is_up_in_time(server, raw):
-    """Nobody waits shorter than asked for, or much longer, whatever the order."""
+    """No client waits shorter than asked for, or much longer, whatever the order."""
     in_one_of(5, lambda: time_is_up_in_time(server, raw))
 
 
@@ -143,7 +143,7 @@ def many_files():
 
 
 def test_a_thousand_wait(server, raw, many_files):
-    """One line before one key, and each of a thousand before its own; nobody is forgotten or served twice."""
+    """A thousand clients on one key, then each on its own: all are served exactly once."""
     clients = [raw(server.port) for _ in range(1000)]
     with server.raw() as c:
         for i, w in enumerate(clients):
@@ -300,7 +300,7 @@ def test_a_replica_that_takes_writes_serves_from_its_primary(server_factory, raw
         assert p.call('LRANGE', 'k', 0, -1) == [b'a', b'b'] and r.call('LRANGE', 'k', 0, -1) == [b'b']
 
 
-# -- what is told of them ----------------------------------------------------------------------------------
+# -- INFO and CLIENT LIST ----------------------------------------------------------------------------------
 
 @pytest.mark.any_engine
 def test_statistics(server, raw, block):
@@ -344,7 +344,7 @@ def test_waiting_costs_little_memory(server, raw, many_files):
         for i, w in enumerate(clients):
             w.command('BLPOP', f'key-{i}', 'k', 0)
         waiting(server, 500)
-        # The buffers they were read with are not theirs, and go when nobody needs them.
+        # Their read buffers are shared, and freed when no client uses them.
         eventually(lambda: field(c, 'memory', 'used_memory') - before < 500 * 2048)
 
 

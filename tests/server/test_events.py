@@ -192,7 +192,7 @@ CLASSES = {
 
 
 def test_classes(server):
-    """Only what was asked for is told, on the channels that were asked for."""
+    """Only the configured events are sent, on the configured channels."""
     listener = Listener(server)
     for classes, events in CLASSES.items():
         listener.commands.call('CONFIG', 'SET', 'notify-keyspace-events', classes)
@@ -209,7 +209,7 @@ def test_classes(server):
 
 
 def test_expired_in_time(server):
-    """Nobody touches the keys, and yet they are told of. (bench/run.py --only events judges the 100 ms.)"""
+    """Expired keys are reported without any access to them. (bench/run.py --only events judges the 100 ms.)"""
     listener = Listener(server)
     listener.commands.call('CONFIG', 'SET', 'notify-keyspace-events', 'Ex')
 

@@ -207,7 +207,7 @@ def test_persisted_and_extended_keys_stay(server, raw):
 
 @pytest.mark.parametrize('source', ['index', 'sample'])
 def test_storm(server_factory, raw, source):
-    """100,000 keys with one deadline: nobody waits, and all of them go."""
+    """100,000 keys with one deadline: no client waits, and all are reclaimed."""
     in_one_of(5, lambda: storm(server_factory('--active-expire-source', source), raw, source))
 
 

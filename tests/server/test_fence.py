@@ -284,7 +284,7 @@ def test_a_client_that_is_killed(fences, client):
     a, b = fences.new(2)
     killer.command('CLIENT', 'KILL', 'ID', me)
     third = fences.new()
-    assert c.closed()           # what it would have been told is nobody's business any more
+    assert c.closed()           # its replies are discarded
     assert (fences.segments(a), fences.segments(b)) == (0, 0)
     fences.fails(a)
     fences.passes(b, third)
@@ -413,7 +413,7 @@ def test_pause(fences, client):
 
 
 def test_replies_that_are_switched_off(fences, client):
-    """Who is told nothing is not told of failures either."""
+    """A client with CLIENT REPLY OFF gets no error replies either."""
     c = client()
     fences.hold()
     pipeline(c, 'SET a 1|CLIENT REPLY SKIP|SET b 1|GET a|CLIENT REPLY OFF|SET c 1|GET c|CLIENT REPLY ON')

@@ -113,7 +113,7 @@ def target():
 
 @pytest.fixture
 def unharmed(target):
-    """Whatever happens in between: the data is as it was, nobody is slower, and the memory is free again."""
+    """Whatever happens in between: the data is unchanged, no client is slower, and the memory is freed."""
     with target.client(password='hush') as r:
         r.flushall()
         r.mset({'secret': 'x', 'pub:1': 1, 'read:1': 2})

@@ -25,7 +25,7 @@ ODD_LIMITS = ('--hash-max-listpack-entries', 127, '--hash-max-listpack-value', 1
 
 @pytest.fixture(scope='module')
 def ours():
-    """Mayfly with something of everything. Nobody changes the data."""
+    """Mayfly with values of every kind. No test changes the data."""
     s = mayfly.Server(*NO_AOF)
     with Raw(s.port) as c:
         everything.fill(c)
@@ -333,7 +333,7 @@ def test_redis_aof_in_ours(server_factory, redis_factory, tmp_path, preamble, ti
     s = agrees('3', False)
     text = b''.join(open(f, 'rb').read() for f in files(redis, 'incr'))
     assert (b'#TS:' in text) == (timestamps == 'yes')
-    # What is appended to them goes on, and comes back: to us, and to Redis.
+    # Appending to them works, and both Mayfly and Redis load the result.
     change(s, 'fourth')
     wanted = look(s)
     redis_agrees(s, redis_factory, tmp_path / '4')
@@ -368,7 +368,7 @@ def test_an_old_single_file(server_factory, redis_factory, tmp_path, preamble):
 
 @memory_only
 def test_there_and_back(server_factory, redis_factory, tmp_path):
-    """Redis goes on with our folder, and we with what it has made of it."""
+    """Redis continues with our folder, and we continue with the result."""
     s = server_factory(*AOF)
     change(s, 'ours')
     rewritten(s)

@@ -229,7 +229,7 @@ def test_bounds(pair):
             answer = []
             t = threading.Thread(target=lambda c=c, s=script, a=answer: a.extend(ask(c, [s])))
             t.start()
-            while t.is_alive():     # memory has an end, but it may be far: whoever gets tired of it says so
+            while t.is_alive():     # it would run out of memory, but late: SCRIPT KILL ends it
                 other.call('SCRIPT', 'KILL')
                 t.join(0.05)
             assert b'false' in answer[0] or b'memory' in answer[0] or b'killed' in answer[0], answer[0][:300]

@@ -200,7 +200,7 @@ def save_a_huge_key(c):
 
 
 def test_commands_that_change_a_huge_key_wait(server_factory):
-    """Until it has been saved; everybody else goes on."""
+    """The writer waits until the key was saved; other clients continue."""
     s = server_factory(*SLOWER, *DEBUG)
     with Raw(s.port) as c, Raw(s.port) as waits, Raw(s.port) as also:
         digest = save_a_huge_key(c)
@@ -436,7 +436,7 @@ def test_a_crash_before_the_aof_has_begun(server_factory, tmp_path):
 
 @memory_only
 def test_expired_keys_in_a_snapshot(server_factory, tmp_path):
-    """A primary ignores them; load-expired keeps them, though nobody sees them."""
+    """A primary ignores them; load-expired keeps them, though they stay hidden."""
     def saved_in_time():
         at = time.time() + 1.5
         made = save_with(server_factory, ('SET', 'dies', 1, 'PXAT', int(at * 1000)), ('SET', 'lives', 1, 'EX', 1000),
@@ -853,7 +853,7 @@ def small_disk():
 @memory_only
 @pytest.mark.parametrize('sync', ['always', 'everysec'])
 def test_a_full_disk(small_disk, server_factory, sync):
-    """What can't be written to the AOF is not answered OK; readers get theirs; with room again, all goes on."""
+    """What can't be written to the AOF is not answered OK; reads are answered; with room again, writes continue."""
     where, give_room = small_disk
     s = server_factory('--appendfsync', sync, '--auto-aof-rewrite-percentage', 0, directory=where)
     with Raw(s.port) as c, Raw(s.port) as reader:

@@ -727,7 +727,7 @@ def test_shutdown_waits_no_longer_than_it_should(primary):
 
 @pytest.mark.any_engine
 def test_shutdown_by_signals_that_waits(primary):
-    """Whoever leaves meanwhile changes nothing; another SIGINT ends the wait, unless it was given up before."""
+    """A replica that leaves changes nothing; another SIGINT ends the wait, unless it was given up before."""
     m = primary('--shutdown-timeout', 100)
     with m.raw() as c, m.raw() as leaving, m.raw() as r:
         receive(greet(r, 'eof').command('PSYNC', '?', -1))
@@ -765,7 +765,7 @@ def known_to_a_replica(primary):
 
 
 def test_what_came_without_a_stream(known_to_a_replica):
-    """With repl-backlog-ttl over, writes are in no history: nobody goes on from before them."""
+    """With repl-backlog-ttl over, writes are in no history: no replica resumes from before them."""
     s, c, name = known_to_a_replica
     with s.client() as r:
         r.set('a', 1)

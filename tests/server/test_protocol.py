@@ -234,7 +234,7 @@ def test_those_who_leave_are_let_go(server, raw, last_words):
 
 @pytest.mark.parametrize('leave', ['shutdown', 'close'])
 def test_what_waits_outlives_its_sender(server_factory, raw, leave):
-    """Requests that are held back for a moment run, also if whoever sent them will not say more."""
+    """Requests that are held back for a moment run, also if their client sends nothing more."""
     s = server_factory('--requirepass', 'secret')
     other = raw(s.port)
     assert other.call('AUTH', 'secret') == b'OK'
@@ -462,7 +462,7 @@ def test_max_clients(server_factory, raw):
 
 
 def test_out_of_files(server_factory, raw):
-    """Those who can't be accepted wait in the queue, and the server sleeps meanwhile."""
+    """Connections that can't be accepted wait in the queue, and the server sleeps meanwhile."""
     s = server_factory('--maxclients', 100)
     c = raw(s.port)
     assert c.call('PING') == b'PONG'
@@ -608,7 +608,7 @@ def test_slow_reader_does_not_delay_others(server, raw):
 
 
 def test_no_more_than_a_buffer_waits_behind_who_waits(server, raw):
-    """Each time such a client goes on, what it has sent so far is moved: that must not be much."""
+    """Each time such a client continues, the bytes it sent so far are moved: they must be few."""
     c, other, pings = raw(server.port), raw(server.port), 30_000
     big = encode('SET', 'k', b'x' * (9 * MB // 8))      # the server's buffer for it is larger
     c.send(big[:-2])

@@ -173,7 +173,7 @@ def test_nobody_there(server_factory, primary):
 
 @pytest.mark.any_engine
 def test_name_with_several_addresses(server_factory, primary):
-    """`localhost` may be ::1 first, where nobody listens."""
+    """`localhost` may be ::1 first, where nothing listens."""
     server = server_factory('--replicaof', f'localhost {primary.port}', '--appendonly', 'no')
     primary.accept().full(file_of(a='1'))
     with server.client() as r:
@@ -449,7 +449,7 @@ def test_the_primary_is_a_client(primary, follower):
         lines = r.execute_command('CLIENT', 'LIST', *which).decode().splitlines()
         return [dict(word.split('=', 1) for word in line.split(' ')) for line in lines]
 
-    eventually(lambda: len(clients()) == 2)                 # whoever asked how far it is has gone
+    eventually(lambda: len(clients()) == 2)                 # clients that polled its state are gone
     line, own = clients()
     assert (line['flags'], own['flags'], list(line)) == ('M', 'N', list(own))
     assert (line['addr'], line['user'], line['cmd']) == (f'127.0.0.1:{primary.port}', '(superuser)', 'set')
@@ -521,7 +521,7 @@ def test_nonsense(primary, follower, what, why):
 
 
 def test_what_can_not_be_run(follower):
-    """It is passed on, counted and told once; the rest goes on."""
+    """It is passed on, counted and logged once; the rest continues."""
     server, r, link = follower
     stream = b''.join([encode('SELECT', '0'), encode('NOSUCH', 'a', 'b'), encode('nosuch'), encode('GET', 'a'),
                        encode('LPUSH', 'a', 'x'), encode('SELECT', '99'), encode('SET', 'a', 'elsewhere'),
@@ -557,7 +557,7 @@ def test_acknowledges_every_second(follower):
 
 @pytest.mark.any_engine
 def test_clients_go_on(primary, follower):
-    """A primary that takes no acknowledgements, and sends half a command, holds nobody up."""
+    """A primary that takes no acknowledgements, and sends half a command, delays no client."""
     _, r, link = follower
     link.send(b'*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$1000000\r\nxxx')
     assert r.get('a') == b'1'
@@ -572,7 +572,7 @@ def test_clients_go_on(primary, follower):
 # -- restarts, roles ----------------------------------------------------------------------------------------
 
 def test_restart(primary, replica):
-    """It goes on from where it was: the storage, or the file it saves at the end, says where."""
+    """It resumes where it left off: the engine, or the file saved at the end, has the position."""
     server, _ = replica('--save', '3600 1')
     link = primary.accept().full(file_of(a='1'), 100).reached(100)
     stream = encode('SELECT', '3') + encode('SET', 'b', '2')

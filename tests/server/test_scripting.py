@@ -194,7 +194,7 @@ def test_errors_are_counted_as_in_redis(server, real, script):
 
 
 def test_users(server):
-    """A script may do what its user may, and is told what it may not in the words of 7.4."""
+    """A script has its user's rights; errors are those of 7.4."""
     denied = 'ERR ACL failure in script: '
     no_incr = denied + "User bob has no permissions to run the 'incr' command"
     with server.raw() as c:
@@ -541,7 +541,7 @@ def test_any_of_them_can_be_killed(impatient, script):
 
 
 def test_those_of_the_same_tick_are_answered(server_factory):
-    """Before the script and behind it: whoever asked while the loop was elsewhere has a part in its tick."""
+    """Before and after the script: requests that arrived meanwhile are part of its tick."""
     s = server_factory('--busy-reply-threshold', 20, '--enable-debug-command', 'yes')
     with s.raw() as sleeper, s.raw() as before, s.raw() as c, s.raw() as behind:
         for other in (before, c, behind):
@@ -556,7 +556,7 @@ def test_those_of_the_same_tick_are_answered(server_factory):
 
 
 def test_others_are_answered_meanwhile(impatient):
-    """Those who were there before, and those who come; whole transactions are refused."""
+    """Clients connected before, and new ones; whole transactions are refused."""
     with impatient.raw() as old, impatient.raw() as half:
         assert old.call('SET', 'k', 'v') == b'OK'
         half.send(b'*2\r\n$3\r\nGET\r\n$1')

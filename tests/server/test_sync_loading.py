@@ -47,7 +47,7 @@ def seen(data):
 
 
 def seen_after_restart(data):
-    """The dead are gone by and by."""
+    """Waits until the dead keys are reclaimed."""
     return {n: v for n, v in seen(data).items() if not n.startswith('size')}
 
 
@@ -162,7 +162,7 @@ def test_clients_read_on(primary, start):
     assert data_of(s) == seen(NEW)
     assert s.info('persistence')['async_loading'] == 0
     with s.client() as c:
-        assert c.execute_command('BGSAVE', 'SCHEDULE')      # the AOF may be beginning anew
+        assert c.execute_command('BGSAVE', 'SCHEDULE')      # a new AOF may be starting
 
 
 def test_snapshots_wait(primary, start):
@@ -271,7 +271,7 @@ def test_crash_afterwards(primary, start, how):
 
 
 @pytest.mark.engine('memory', 'the append only file is its')
-def test_crash_before_the_aof_begins_anew(primary, start):
+def test_crash_before_the_new_aof_is_complete(primary, start):
     """What it has is of the old data, and nothing of the new must come to that."""
     s = start('--appendonly', 'yes')
     old_data(primary, s)
@@ -289,7 +289,7 @@ def test_crash_before_the_aof_begins_anew(primary, start):
 
 
 @pytest.mark.engine('memory', 'the append only file is its')
-def test_stopped_before_the_aof_begins_anew(primary, start):
+def test_stopped_before_the_new_aof_is_complete(primary, start):
     """The server ends when it has, and nothing is lost."""
     s = start('--appendonly', 'yes')
     old_data(primary, s)

@@ -22,7 +22,7 @@ def openssl(*args, cwd):
 
 @pytest.fixture(scope='module')
 def certs(tmp_path_factory):
-    """A CA, certificates of the server and of a client, one of nobody we know, a key with a password."""
+    """A CA, certificates of the server and of a client, one of an unknown CA, a key with a password."""
     d = str(tmp_path_factory.mktemp('certs'))
     for ca in ('ca', 'other-ca'):
         openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', f'/CN={ca}', '-keyout',
@@ -159,7 +159,7 @@ def test_who_speaks_something_else_is_dropped(tls, certs):
                     pass
             except ConnectionError:
                 pass
-    silent = socket.create_connection(('127.0.0.1', port))       # says nothing at all: harms nobody
+    silent = socket.create_connection(('127.0.0.1', port))       # sends nothing at all: does no harm
     with Secure(port, context(certs)) as c:
         assert c.call('PING') == b'PONG'
     old = ssl.create_default_context(cafile=f'{certs}/ca.crt')
@@ -292,7 +292,7 @@ def test_replication(server_factory, redis_factory, certs, kind):
         assert b'port=' in p.call('INFO', 'replication')
 
 
-def test_a_primary_nobody_vouches_for(server_factory, certs):
+def test_a_primary_with_an_untrusted_certificate(server_factory, certs):
     port = free_port()
     server_factory(*options(certs, port, **{'tls-cert-file': f'{certs}/stranger.crt',
                                             'tls-key-file': f'{certs}/stranger.key', 'tls-auth-clients': 'no'}))

@@ -1,4 +1,4 @@
-"""Client-side caching: who is told of which key, and when, as in Redis."""
+"""Client-side caching: which clients get which invalidations, and when, as in Redis."""
 import pytest
 
 import duo
@@ -252,7 +252,7 @@ def test_broadcast(pair):
 @pytest.mark.parametrize('mode', ([], ['BCAST']))
 @pytest.mark.parametrize('waits, own', (('BLMOVE src dst LEFT RIGHT 0', [b'dst', b'src']), ('BLPOP src 0', [b'src'])))
 def test_noloop_and_who_waited(server, r, waits, own, mode):
-    """What one who waited changes is its own doing. Of a key that others changed, too, it hears."""
+    """A blocked client's own changes count as its own. It gets invalidations for keys others changed, too."""
     with server.raw() as waiter, server.raw() as pusher, server.raw() as other:
         for c in (waiter, pusher, other):
             c.call('HELLO', '3')
@@ -358,7 +358,7 @@ def test_table_limit(server, r):
 
 
 def test_many_readers(server, r):
-    """All who have read a key are told, whoever has gone meanwhile."""
+    """All clients that read a key get an invalidation, whichever have left meanwhile."""
     clients = [server.raw() for _ in range(40)]
     for c in clients:
         c.call('HELLO', '3')
