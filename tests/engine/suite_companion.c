@@ -298,7 +298,7 @@ static void test_usage(void **state)
     assert_int_equal(w.ops->usage(w.e, &ref, 0), alone);
 }
 
-/* A walk over those that stay goes on where it was, whatever comes and goes between its steps. */
+/* A walk over kept companions resumes where it was, whatever is added or removed between its steps. */
 static u32 came[400];
 
 static void count_kept(void *arg, struct key_ref *ref)

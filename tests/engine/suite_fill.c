@@ -119,5 +119,5 @@ void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elemen
         assert_true(found == at * f->stride || (!there && found == inside * f->stride));
     }
     filling_free(f);
-    drop_key(w, ref, m); /* nobody says what it has now */
+    drop_key(w, ref, m); /* its content is not specified */
 }

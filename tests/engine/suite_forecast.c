@@ -211,7 +211,7 @@ static void test_one_cluster(void **state UNUSED)
     }
 }
 
-/* Whoever renews a TTL files nothing, but is counted by the new deadline. */
+/* Renewing a TTL files nothing, but the key is counted by the new deadline. */
 static void test_renewed(void **state UNUSED)
 {
     for (u32 step = 0; step < moments(40); step++) {

@@ -123,7 +123,7 @@ void erase_ranges(struct world *w, struct key_ref *ref, struct mval *m, u32 elem
 
 /* -- comparing ------------------------------------------------------------------------------- */
 
-/* From a row, or from between two, up or down; what is not passing by stays while the walk goes on. */
+/* Walks from a row, or from between two, up or down; rows already passed may be removed meanwhile. */
 static void check_walk(struct world *w, struct key_ref *ref, struct mval *m, bytes from, bool reverse)
 {
     struct rows_iter it;

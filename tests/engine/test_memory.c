@@ -252,7 +252,7 @@ static void test_waited_for(void **state)
     e->ops->close(e);
 }
 
-/* Once everything was saved ahead, nobody walks through the table to find nothing. */
+/* Once every key was saved ahead, the table is not walked for nothing. */
 static void test_all_kept(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void test_all_kept(void **state)
     e->ops->close(e);
 }
 
-/* A snapshot's walk over a stream goes on while transactions come and go. */
+/* A snapshot's walk over a stream continues across transactions. */
 static void test_walk_across_transactions(void **state)
 {
     (void)state;

@@ -69,7 +69,7 @@ static inline void follow_one(void *arg, int argc, const bytes *argv)
     if (w->outcome.failed) fail_msg("%.*s: %.*s", (int)argv[0].n, argv[0].p, (int)w->out.n, w->out.p);
 }
 
-/* Some records in one transaction, after which the tick at the same time goes on. */
+/* Applies some records in one transaction; the tick then continues at the same time. */
 static inline void follow(struct world *w, const struct journal_record *records, size_t n)
 {
     i64 now_ms = now_of(w);

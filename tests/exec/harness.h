@@ -97,7 +97,7 @@ static inline void run_argv(struct world *w, int argc, bytes *argv)
     buf_clear(&w->out);
     struct reply reply = {.out = &w->out, .proto = w->session.proto};
     struct request q = {&w->session, NULL, argc, argv, &reply};
-    waiting_free(w->outcome.waiting); /* nobody will serve it */
+    waiting_free(w->outcome.waiting); /* it will never be served */
     region_run(&w->region, &q, &w->outcome);
 }
 

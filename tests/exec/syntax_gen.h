@@ -187,7 +187,7 @@ static inline void syntax_gen_spoil(struct syntax_gen *g, int first)
         syntax_gen_insert(g, g->argc, g->argv[at]);
         syntax_gen_insert(g, g->argc, syntax_gen_key(g));
         break;
-    case 1: /* an option that nobody asked for */
+    case 1: /* an extra option */
         syntax_gen_insert(g, at, syntax_gen_key(g));
         syntax_gen_insert(g, at, syntax_gen_keyword(g));
         break;

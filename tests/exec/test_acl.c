@@ -230,7 +230,7 @@ static void commands_are_checked(void **state)
     run(&w, many.p);
     assert_string_equal(seen.what, "z");
     buf_release(&many);
-    /* Nobody's own session is never asked. */
+    /* A session without a user is never checked. */
     w.session.user = NULL;
     assert_string_equal(run(&w, "INCR a"), "2");
     assert_int_equal(seen.n, 4);

@@ -286,7 +286,7 @@ static void dbsize_follows_reclaim(void **state)
     world_close(&w);
 }
 
-/* Nobody asked for the dead keys a walk meets: they are reclaimed, but no misses. */
+/* Dead keys met by a walk are reclaimed, but do not count as misses. */
 static void walks_miss_nothing(void **state)
 {
     (void)state;

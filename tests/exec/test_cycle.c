@@ -125,7 +125,7 @@ static void samples_reach_every_key(void **state)
     world_close(&w);
 }
 
-/* While most are dead a step says so and goes on; then it leaves the rest be. */
+/* While most sampled keys are dead the step asks to continue; then it stops. */
 static void samples_go_on_while_many_are_dead(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void runs_keep_their_interval(void **state)
     c->interval_ms = 500;
     assert_true(expire_cycle_due(c, T0));
     expire_cycle_ran(c, &w.region.ks, 3, 50, true);
-    assert_true(expire_cycle_due(c, T0)); /* the run goes on */
+    assert_true(expire_cycle_due(c, T0)); /* the run continues */
     expire_cycle_ran(c, &w.region.ks, 0, 50, false);
     assert_false(expire_cycle_due(c, T0));
     assert_false(expire_cycle_due(c, T0 + 499));

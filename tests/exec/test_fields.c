@@ -1,4 +1,4 @@
-/* Fields of hashes that have died: that each of them is told of once, whoever meets it. On both engines. */
+/* Dead hash fields: each is reported exactly once, whichever command meets it. On both engines. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 
 #include "follower.h"
 
-#define FIELDS 300 /* more than a command takes out one by one when nobody asks for them */
+#define FIELDS 300 /* more than a command deletes one by one on the side */
 
 static void open_telling(struct world *w, enum kind kind)
 {
@@ -118,7 +118,7 @@ static void note(void *arg, u32 class UNUSED, const char *event, u32 db UNUSED, 
     buf_printf(seen, "%s%s %.*s", seen->n ? ", " : "", event, (int)key.n, key.p);
 }
 
-/* Whoever reads the journal ends up with what is there. */
+/* Replaying the journal yields the same data. */
 static void check_follower(struct world *w, enum kind kind, const struct recorder *records)
 {
     struct world follower;
@@ -191,7 +191,7 @@ static void writes_leave_other_dead_fields(void **state UNUSED)
 
 /* -- WATCH ---------------------------------------------------------------------------------------------- */
 
-/* The hash h is made at 0 ms, watched, and EXEC comes at 20 ms; nobody reclaims anything. */
+/* The hash h is made at 0 ms, watched, and EXEC comes at 20 ms; nothing is reclaimed. */
 static const struct {
     const char *hash, *exec;
 } watched[] = {

@@ -44,7 +44,7 @@ static void close_two(struct two *t)
 {
     multi_end(&t->w.session);
     multi_end(&t->other);
-    run(&t->w, "SET unwatched 1"); /* a region notices with the next change that nobody watches */
+    run(&t->w, "SET unwatched 1"); /* a region notices at the next change that no client watches */
     assert_null(t->w.region.ks.watcher);
     assert_int_equal(t->w.region.watches.keys.count, 0);
     session_release(&t->other);
@@ -226,7 +226,7 @@ static void own_changes_count_too(void **state)
     close_two(&t);
 }
 
-/* Many clients and keys, in all combinations: nobody loses a watch, nobody hears of others' keys. */
+/* Many clients and keys, in all combinations: no watch is lost, no client is affected by others' keys. */
 static void many_watch(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ struct timed_case {
 
 static const struct timed_case timed_cases[] = {
     {0, "", 999, true},
-    {0, "", 1000, false},         /* nobody has deleted it yet, but it is gone */
+    {0, "", 1000, false},         /* dead, though not deleted yet */
     {0, "(step)", 1000, false},   /* somebody has */
     {999, "GET k", 1000, false},
     {1000, "", 2000, true},       /* it was dead before */

@@ -270,7 +270,7 @@ static void failures_are_told(void **state)
     world_close(&w);
 }
 
-/* A write that failed may be half done: its tick is given up, and the next one starts anew. */
+/* A write that failed may be half done: its tick is rolled back, and the next starts from the old state. */
 static void a_failed_write_dooms_its_tick(void **state)
 {
     (void)state;

@@ -103,7 +103,7 @@ static void replays(void **state)
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-/* An owner whose clock goes on by a millisecond with each look, and who does something when it is asked to
+/* An owner whose clock advances by a millisecond per read, and that does something when it is asked to
  * serve. */
 struct owner {
     struct world w;

@@ -10,7 +10,7 @@
 
 struct scene {
     struct world w;
-    struct buf told; /* "client:reply …" of those who were served */
+    struct buf told; /* "client:reply …" of the clients served */
 };
 
 static void open_scene(struct scene *s)
@@ -153,7 +153,7 @@ static void test_records(void **state UNUSED)
     close_scene(&s);
 }
 
-/* One who leaves while its key is ready, and a ready key that nobody waits for any more. */
+/* A client that leaves while its key is ready, and a ready key that no client waits for any more. */
 static void test_leaving(void **state UNUSED)
 {
     struct scene s;
@@ -202,7 +202,7 @@ static void test_swapped_in_dead(void **state UNUSED)
     close_scene(&s);
 }
 
-/* Whoever wants to hear of a key that goes is run again. (BLPOP then waits on; XREADGROUP tells an error.) */
+/* A waiter that wants to hear of deletions runs again. (BLPOP then waits on; XREADGROUP replies an error.) */
 static u32 tries;
 
 static bool try_it(void *arg UNUSED, struct waiter *x UNUSED, bytes key UNUSED)

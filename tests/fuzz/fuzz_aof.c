@@ -82,7 +82,7 @@ static bool split(bytes *rest, const char *mark, bytes *piece)
     return at;
 }
 
-/* As aof_log.c writes it; the chain goes on to the next file. */
+/* As aof_log.c writes it; the chain continues in the next file. */
 static void seal(struct buf *file, bool base, u64 seq, u64 *chain, bytes blocks)
 {
     char line[AOF_LINE];
@@ -159,7 +159,7 @@ static void put_all(const struct place *p, u8 how, bytes rest)
 
 /* -- loading --------------------------------------------------------------------------------------- */
 
-/* The data, dead keys included, after loading; `append` goes on with the files. */
+/* The data, dead keys included, after loading; `append` continues the files. */
 static err load(const struct aof_options *o, bool append, struct buf *dump)
 {
     struct world w;

@@ -35,7 +35,7 @@ struct fuzz {
     struct world primary, plain, replica;
     size_t applied;
     i64 now_ms;
-    i64 script_us; /* a clock that goes on with each look */
+    i64 script_us; /* a clock that advances at each read */
 };
 
 /* -- replies ----------------------------------------------------------------------------- */
@@ -177,7 +177,7 @@ static void run_request(struct fuzz *f, int argc, bytes *argv)
     follow(f);
 }
 
-/* Runs what can be read; behind something that can't be, goes on in the next line. */
+/* Runs the requests that parse; after one that does not, continues with the next line. */
 static void run_stream(struct fuzz *f, bytes in)
 {
     struct request_limits limits = {.max_bulk = MAX_STRING};

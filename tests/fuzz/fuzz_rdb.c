@@ -4,7 +4,7 @@
  *   bit 1  streams, modules and functions may be left out, otherwise they are errors
  *   bit 2  dead keys and fields are kept
  *   bit 3  keys may come again
- *   bit 4  the input comes in odd portions, and nobody knows how much there is
+ *   bit 4  the input comes in odd portions, and its size is not known
  *
  * Whatever comes gets an error or is loaded. What is loaded has an engine whose counts agree, is the
  * same after being saved and loaded again, and a value that loads ends where passing over it ends. */

@@ -1,4 +1,4 @@
-/* One engine at a time in a folder, which it finds again when it is opened anew: for tests of what stays. */
+/* One engine at a time in a folder that survives reopening: for tests of durability. */
 #ifndef MAYFLY_TESTS_UNIT_ROCKS_FOLDER_H
 #define MAYFLY_TESTS_UNIT_ROCKS_FOLDER_H
 

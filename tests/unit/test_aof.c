@@ -243,7 +243,7 @@ static void test_start_rewriting(void **state UNUSED)
         assert_true(same(&got, &before));
         if (round == 0) {
             aof_rewrite_abandon(wr.a);
-            assert_true(tick(&wr, "set d 4")); /* nobody listens */
+            assert_true(tick(&wr, "set d 4")); /* not recorded */
             assert_int_equal(load_dump(&o, 100, &got), OK);
             assert_true(same(&got, &before));
         }
@@ -454,7 +454,7 @@ static void test_truncation(void **state UNUSED)
     place_close(&p);
 }
 
-/* After a torn end was cut off, appending goes on. */
+/* After a torn end was cut off, appending continues. */
 static void test_append_after_cut(void **state UNUSED)
 {
     struct place p;

@@ -1,4 +1,4 @@
-/* The process is killed at every step of starting, moving an old file in, rewriting, and starting anew,
+/* The process is killed at every step of starting, moving an old file in, rewriting, and start-rewriting,
  * each as often as it comes by: nothing that was acknowledged is lost, and nothing else appears.
  *
  * The test starts itself as a child, with MAYFLY_CRASH_AT set. The child notes each tick it has flushed. */
@@ -161,7 +161,7 @@ static bool holds(const struct place *p, const char *before, const struct buf *g
     return ok;
 }
 
-/* After the crash everything goes on. */
+/* After the crash everything continues. */
 static void check_going_on(struct place *p)
 {
     struct writer wr;

@@ -205,7 +205,7 @@ static void check_refused(struct place *p, bool finish, const char *why)
     u64 seed = 1;
     while (give(p, content, seed)) assert_true(++seed < 100);
     assert_non_null(strstr(p->file.error, why));
-    assert_false(disk_file_full(&p->file)); /* nobody has to wait */
+    assert_false(disk_file_full(&p->file)); /* the source need not wait */
     assert_false(exists("temp"));           /* the space is free at once */
     assert_false(p->file.sink.write(&p->file.sink, BYTES_LIT("more")));
     (finish ? disk_file_finish : disk_file_abandon)(&p->file, note_done, &p->outcome);

@@ -46,7 +46,7 @@ static void only_who_wants_them_gets_messages(void **state)
     struct recorder data = {.sink.append = append}, all = {.sink = {.append = append, .messages = true}};
     journal_attach(&j, &data.sink);
     say(&j);
-    assert_int_equal(journal_close(&j, 1, 1), 0); /* nobody wants it: there is no record */
+    assert_int_equal(journal_close(&j, 1, 1), 0); /* without a sink there is no record */
     journal_attach(&j, &all.sink);
     say(&j);
     assert_int_equal(journal_close(&j, 1, 1), 1);

@@ -284,7 +284,7 @@ static void test_empty(void **state)
     omap_release(&o);
 }
 
-/* A log grows at its end and is trimmed at its front: what is left of it is what its rows need. */
+/* A log grows at its end and is trimmed at its front: it keeps only the memory its rows need. */
 static void test_log(void **state)
 {
     (void)state;

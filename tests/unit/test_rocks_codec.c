@@ -1,6 +1,6 @@
 /* The bytes of the rocks engine: the vectors of docs/format.md to the letter, then whatever comes to mind there and
  * back, in order, and cut short at every place. Slices that are read end where their memory does, so that
- * the sanitizer sees whoever reads beyond. */
+ * the sanitizer detects reads beyond. */
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>

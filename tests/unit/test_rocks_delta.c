@@ -158,7 +158,7 @@ static void check_walk(struct row *r, struct model *m, bool erase)
         r->size--;
         m->v[at].value = 0;
         delta_erase(rk, r, w.change ? w.change : delta_at(rk, r, w.sub));
-        if (below(3) == 0) check_walk(r, m, false); /* the order is made anew meanwhile */
+        if (below(3) == 0) check_walk(r, m, false); /* the order is rebuilt meanwhile */
     }
     walk_done(&w);
 }

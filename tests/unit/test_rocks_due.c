@@ -722,7 +722,7 @@ static void test_refresh_is_free(void **state)
     world_close(w);
 }
 
-/* Whoever refuses what is offered is offered it again, after the commit; no count goes wrong. */
+/* A key that was offered and refused is offered again after the commit; all counts stay right. */
 static void test_left_alone(void **state)
 {
     (void)state;
@@ -816,7 +816,7 @@ static void test_no_wading(void **state UNUSED)
     world_close(w);
 }
 
-/* Many keys are to be filed anew; whoever dies meanwhile does not wait for them, nor do they wait for ever. */
+/* Many keys have to be filed again: keys that die meanwhile do not wait for them, and none waits for ever. */
 static void test_the_dead_come_first(void **state UNUSED)
 {
     struct world *w = &world;

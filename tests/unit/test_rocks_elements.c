@@ -42,7 +42,7 @@ static void against_model(u64 budget, u32 longest, u32 least, u32 least_sure)
             assert_true(bytes_eq(value, value_of(i, turn[i], longest, &room)));
             found++;
         } else if (elements_whole(e, get_u64(key.p))) {
-            assert_int_equal(turn[i], 0); /* nobody knows one that the cache does not */
+            assert_int_equal(turn[i], 0); /* every element is in the cache */
             sure++;
         }
         bool forgets = rand_below(&rng, 5) == 0;

@@ -190,7 +190,7 @@ static void test_nothing_comes_back(void **state)
     e->ops->close(e);
 }
 
-/* Transactions that were given up moved nothing: the pass goes back, and leaves nobody behind. */
+/* Transactions that were given up moved nothing: the pass goes back and misses no string. */
 static void test_given_up(void **state)
 {
     (void)state;

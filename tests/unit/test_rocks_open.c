@@ -116,7 +116,7 @@ static struct row *forgotten(u32 db, bytes key, struct key_ref *ref)
     return row_of(ref);
 }
 
-/* Whoever expires them does not want their values; who does ask, gets them. */
+/* Expiring them reads no values; a caller that asks gets them. */
 static void dead_strings(void **state)
 {
     (void)state;

@@ -147,7 +147,7 @@ static struct place place(struct world *w, const struct key *k)
 static void unfile(struct world *w, struct key *k)
 {
     if (!k->deadline_ms) return;
-    assert_same(place(w, k), k->at); /* nobody remembers, and everybody knows */
+    assert_same(place(w, k), k->at); /* the place is computed, not stored */
     due_counts_add(&w->counts, k->index, k->at, k->deadline_ms, -1);
     k->deadline_ms = 0;
 }
@@ -266,7 +266,7 @@ static void random_drain(u64 seed, bool clock_steps)
         if (n % 1000 == 0) due_counts_settle(&w.counts, forget, NULL);
     }
     assert_true(w.expired > 300);
-    assert_true(w.visits < 4 * w.files); /* filing anew included */
+    assert_true(w.visits < 4 * w.files); /* filing again included */
     due_counts_clear(&w.counts);
 }
 

@@ -84,7 +84,7 @@ void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes ke
     u32 at = place(key);
     (void)s, (void)f;
     rows.writes++;
-    assert_true(at < rows.n && bytes_eq(key_at(at), key)); /* nobody deletes what was never there */
+    assert_true(at < rows.n && bytes_eq(key_at(at), key)); /* only rows that exist are deleted */
     erase(at, at + 1);
 }
 

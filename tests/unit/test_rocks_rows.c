@@ -206,7 +206,7 @@ static void dropped(void **state)
     assert_int_equal(rows_of(FAM_STREAM), 0);
 }
 
-/* A queue: rows come at the end and go at the front. Whoever looks there passes what has gone since
+/* A queue: rows come at the end and go at the front. A reader there passes what has gone since
  * somebody last did, not all that ever went. */
 static void queue(void **state)
 {
@@ -244,7 +244,7 @@ static void queue(void **state)
     assert_false(e->ops->rows.next(&it, &name, NULL));
 }
 
-/* Where nobody asks how many rows go, none of them is read; what the transaction knows of them goes, too. */
+/* If the caller wants no count, no row is read; rows changed by the transaction go, too. */
 static void wiped(void **state)
 {
     (void)state;

@@ -407,7 +407,7 @@ static void flushed_files(void **state)
     assert_int_equal(e->ops->count(e, 2), 1);
 }
 
-/* In the middle of a collection, too, iterators are made anew once a second: they hold no old file. */
+/* Also inside a collection iterators are recreated once a second, so that they pin no old file. */
 static void iterators_renewed(void **state)
 {
     (void)state;
@@ -486,7 +486,7 @@ static void again_and_again(void **state)
     }
 }
 
-/* Field deadlines, and the fields that were dead at the moment: hidden, also when time goes on. */
+/* Field deadlines, and the fields that were dead at the moment: hidden, also as time passes. */
 static void fields(void **state)
 {
     (void)state;
@@ -618,7 +618,7 @@ static void old_strings(void **state)
     e->ops->abort(e); /* the first step of the migration is pending since begin */
     begin();
     for (u32 n = 0; n < 200; n++) step(&is);
-    for (u32 n = 0; n < 100; n++) { /* the migration goes on, and ends */
+    for (u32 n = 0; n < 100; n++) { /* the migration continues to its end */
         e->ops->begin(e, NOW + 5000);
         tick(NOW + 5000);
     }

@@ -569,7 +569,7 @@ static bool flows(struct store_session *s)
 
 static bool at_ease(struct store_session *s) { return store_pressure(store_of(s), true) == 0; }
 
-/* Flushes are slower than what is written: that is told, and no write waits for it or fails. */
+/* Flushes are slower than writes: that is reported, and no write waits for it or fails. */
 static void a_backlog_is_told_and_stops_nothing(void **state)
 {
     struct bed *b = *state;
@@ -947,7 +947,7 @@ static int full_disk(const char *dir)
     const char *text = store_refuses_writes(s);
     if (!text || strncmp(text, "MISCONF RocksDB cannot write: the disk is full", 46)) return 10;
     char key[32];
-    bool ok = true; /* whoever writes nevertheless comes to feel it */
+    bool ok = true; /* writes beyond that are delayed */
     for (u32 i = 0; i < 100000 && ok; i++) {
         size_t n = (size_t)snprintf(key, sizeof key, "k%u", i);
         store_put(s, FAM_META, bytes_of(key, n), bytes_of(block, 1000));

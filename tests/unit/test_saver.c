@@ -182,7 +182,7 @@ static void test_failing_sink(void **state UNUSED)
             assert_true(saver_failed(t.saver));
             assert_true(saver_step(t.saver, 5000)); /* and stays so */
             live(&t, 20);
-            while (t.w.region.eng->ops->reclaim(t.w.region.eng, 1000)) {} /* what is left of the snapshot */
+            while (t.w.region.eng->ops->reclaim(t.w.region.eng, 1000)) {} /* remains of the snapshot */
             saver_free(t.saver);
             t.saver = NULL;
             run_all(&t.w, "FLUSHALL");

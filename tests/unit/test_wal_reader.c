@@ -155,7 +155,7 @@ static void cut_anywhere(void **state)
     buf_release(&b);
 }
 
-/* A flip in the last record leaves nothing sound behind it; any other does. Padding is nobody's. */
+/* A flip in the last record leaves nothing sound behind it; any other does. Padding belongs to no record. */
 static void flip_anywhere(void **state)
 {
     (void)state;
