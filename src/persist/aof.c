@@ -33,7 +33,7 @@ struct aof {
     bool unchecked;
 };
 
-static bool aof_do_failed(const struct aof *a, const char *what, const char *name)
+static bool aof_log_failure(const struct aof *a, const char *what, const char *name)
 {
     log_line(a->o.log, LOG_WARNING, "AOF: %s %s: %s", what, name, strerror(errno));
     return false;
@@ -111,7 +111,7 @@ static bool create_increment(struct aof *a, struct aof_increment *inc, u64 befor
     u64 seq = aof_manifest_next_seq(&a->folder.m, AOF_INCREMENT);
     if (!aof_folder_name(&a->folder, seq, "incr.aof", name)) return false;
     if (!aof_increment_create(inc, a->folder.path, name, seq, before))
-        return aof_do_failed(a, "can't create", name);
+        return aof_log_failure(a, "can't create", name);
     return true;
 }
 
@@ -149,7 +149,7 @@ static bool open_increment(struct aof *a, struct aof_increment *inc)
         return add_increment(a, inc, l ? l->before : 0, "aof-start-2");
     }
     if (!aof_increment_open(inc, a->folder.path, last->name, last->seq, l->last_size, l->before))
-        return aof_do_failed(a, "can't open", last->name);
+        return aof_log_failure(a, "can't open", last->name);
     return true;
 }
 
@@ -317,7 +317,7 @@ static bool look_at_base(struct aof *a, const char *path, struct aof_manifest *n
         ok = pread(fd, tail, n, st.st_size - (off_t)n) == (ssize_t)n;
         if (ok) next->base_tail = aof_tail_sum(bytes_of(tail, n));
     }
-    if (!ok) aof_do_failed(a, "can't read the base", path);
+    if (!ok) aof_log_failure(a, "can't read the base", path);
     if (fd >= 0) close(fd);
     mem_free(tail);
     return ok;

@@ -69,7 +69,7 @@ void loading_sync_swap(struct server *s)
     s->persist.loading.sync.adopt(s);
 }
 
-static void loading_sync_do_end(struct server *s, bool ok)
+static void loading_sync_finish(struct server *s, bool ok)
 {
     struct loading *l = &s->persist.loading;
     bool replaced = ok || (drops_old_first(s, &l->sync) && loading_busy(l));
@@ -86,11 +86,11 @@ static void loading_sync_do_end(struct server *s, bool ok)
 void loading_sync_end(struct server *s, bool ok)
 {
     void (*done)(struct server *, bool) = s->persist.loading.sync.done;
-    loading_sync_do_end(s, ok);
+    loading_sync_finish(s, ok);
     done(s, ok);
 }
 
 void loading_sync_stop(struct server *s)
 {
-    if (s->persist.loading.sync.done) loading_sync_do_end(s, false);
+    if (s->persist.loading.sync.done) loading_sync_finish(s, false);
 }
