@@ -76,7 +76,7 @@ static bool refused_to_subscriber(const struct request *q, const struct command 
     return true;
 }
 
-static bool refuse(const struct request *q, const char *why)
+static bool admit_refuse(const struct request *q, const char *why)
 {
     reply_error(q->out, why);
     return false;
@@ -86,7 +86,7 @@ static bool refuse(const struct request *q, const char *why)
 static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
 {
     const char *busy = script_busy_error(r->node);
-    return !busy || cmd->flags & CMD_ALLOW_BUSY || refuse(q, busy);
+    return !busy || cmd->flags & CMD_ALLOW_BUSY || admit_refuse(q, busy);
 }
 
 bool admit(struct region *r, const struct request *q, struct ctx *c)
@@ -98,11 +98,11 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
         return false;
     }
     if (UNLIKELY(!q->session->authenticated) && !n->open && !(cmd->flags & CMD_NO_AUTH))
-        return refuse(q, "NOAUTH Authentication required.");
+        return admit_refuse(q, "NOAUTH Authentication required.");
     u32 flags = cmd->flags;
     if (UNLIKELY(q->session->tx != NULL)) {
         if (multi_open(q->session) && flags & CMD_NO_MULTI)
-            return refuse(q, "ERR Command not allowed inside a transaction");
+            return admit_refuse(q, "ERR Command not allowed inside a transaction");
         flags = multi_flags(q->session, cmd);
         if (multi_takes(q->session, cmd)) flags |= CMD_DENYOOM; /* the queue itself takes memory */
     }
@@ -110,19 +110,19 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
         !permit_request(n, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
         return false;
     if (UNLIKELY(q->slot < SLOT_NONE)) /* Redis asks here: not before users and arity */
-        return refuse(q, q->slot == SLOT_CROSS ? ROUTE_CROSSSLOT : ROUTE_UNSERVED);
+        return admit_refuse(q, q->slot == SLOT_CROSS ? ROUTE_CROSSSLOT : ROUTE_UNSERVED);
     if (UNLIKELY(n->elsewhere)) {
         const char *elsewhere = n->elsewhere(n->owner, q, cmd);
-        if (elsewhere) return refuse(q, elsewhere);
+        if (elsewhere) return admit_refuse(q, elsewhere);
     }
     if (refused_to_subscriber(q, cmd)) return false;
     const char *why = admit_obstacle(r, flags);
-    if (UNLIKELY(why)) return refuse(q, why);
+    if (UNLIKELY(why)) return admit_refuse(q, why);
     if (UNLIKELY(n->script != NULL)) return fits_busy(r, q, cmd);
     n->over_memory = n->evictor.maxmemory && !n->loading && admit_eviction(r) &&
                      !evict_as_needed(&n->evictor, &r->ks);
-    if (UNLIKELY(n->over_memory) && flags & CMD_DENYOOM) return refuse(q, REGION_OOM);
+    if (UNLIKELY(n->over_memory) && flags & CMD_DENYOOM) return admit_refuse(q, REGION_OOM);
     if (UNLIKELY(q->session->monitor) && flags & CMD_OF_KEYSPACE) /* which is a kind of replica to Redis */
-        return refuse(q, "ERR Replica can't interact with the keyspace");
+        return admit_refuse(q, "ERR Replica can't interact with the keyspace");
     return true;
 }
