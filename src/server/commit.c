@@ -25,8 +25,8 @@ static u8 commit_marks(struct net *n, struct conn *c, u32 from, u32 to)
     return 0;
 }
 
-/* net's on_failed. If MULTI failed, the client is not in a transaction; if a command that was to be queued
- * did, EXEC will refuse. A replica's link is not to be trusted any more. */
+/* net's on_failed. If MULTI failed, the client is not in a transaction; if a command to be queued failed,
+ * EXEC will fail. A replica's link can no longer be trusted. */
 static bool commit_on_failed(struct net *n, struct conn *c, const struct net_failure *what)
 {
     struct server *s = n->owner;
@@ -53,11 +53,11 @@ void commit_enforce(struct server *s, const struct conn *c)
 
 void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read)
 {
-    tracking_distrust(s); /* messages of changes may be taken back, and not be sent again */
+    tracking_distrust(s); /* invalidations may be taken back, and not be sent again */
     fence_fail(f, wrote, read);
 }
 
-/* The replies of this tick must not leave. Without a fence in force, that is one for all of them. */
+/* The replies of this tick must not be sent. Without a fence in force, one fence covers all of them. */
 static COLD void fail_replies(struct server *s, const char *wrote, const char *read)
 {
     struct debug_fences *d = &s->debug_fences;
@@ -67,7 +67,7 @@ static COLD void fail_replies(struct server *s, const char *wrote, const char *r
         if (d->of[i]) fence_fail(d->of[i], wrote, read);
 }
 
-/* The tick has run: what it opened is left to those who will end it. */
+/* The tick has run: its fences are left open, to be ended later. */
 static COLD void leave_fences(struct server *s)
 {
     fence_enforce(&s->net, NULL);
@@ -75,8 +75,7 @@ static COLD void leave_fences(struct server *s)
     s->debug_fences.count = s->debug_fences.wanted;
 }
 
-/* What the tick did before the request that runs has been committed: what comes next waits for other
- * fences. */
+/* What the tick did before the running request has been committed: the rest waits for other fences. */
 static COLD void renew_fences(struct server *s)
 {
     const struct net_request *running = net_running(&s->net);
@@ -92,12 +91,12 @@ static COLD void take_back_stream(struct server *s, bool noted)
 {
     repl_stream_take_back(&s->repl.stream);
     tracking_distrust(s);
-    if (noted) replication_note(s); /* what was to be kept before this is still to be kept */
-    lone_region(s)->journal.db = -1; /* a SELECT may have gone with it */
+    if (noted) replication_note(s); /* what was noted before this still has to be stored */
+    lone_region(s)->journal.db = -1; /* a SELECT may have been taken back with it */
 }
 
 /* Every region has a transaction of its own: with several, some may be kept and others not. False: at least
- * one was not, and no reply of the tick may leave. */
+ * one was not, and no reply of the tick may be sent. */
 static bool commit_regions(struct server *s, bool relaxed)
 {
     struct region *r;
@@ -157,7 +156,7 @@ static COLD void aof_failed(struct server *s, enum commit_kind kind)
     } else if (kind == COMMIT_TICK) {
         tracking_distrust(s);
         fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", NULL);
-    } else if (kind == COMMIT_PRIMARY) { /* follow_may knows, and waits */
+    } else if (kind == COMMIT_PRIMARY) { /* follow_may checks this, and waits */
         log_line(&s->log, LOG_WARNING, "What the primary sent could not be written to the append only file");
     }
 }

@@ -7,18 +7,18 @@
 
 #define RECLAIM_UNITS 64
 
-/* Waking the loop is what it is for. */
+/* Its only purpose is to wake the loop. */
 static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
 
 static bool may_expire(const struct server *s, const struct region *r)
 {
     return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
            (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_holds_changes(s) &&
-           !s->shutting_down && /* what was saved is the end */
+           !s->shutting_down && /* what was saved is final */
            (LIKELY(!s->cluster) || cluster_may_reclaim(s));
 }
 
-static i64 next_due(const struct region *r)
+static i64 region_next_due(const struct region *r)
 {
     return expiry_follows(r->mode) ? own_keys_next_due(&r->own) : r->eng->ops->next_due(r->eng);
 }
@@ -30,7 +30,7 @@ static i64 next_visit(const struct server *s, const struct region *r)
     const struct expire_cycle *cycle = &r->cycle;
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
     if (!may_expire(s, r) || !knows) return INT64_MAX;
-    i64 due = next_due(r);
+    i64 due = region_next_due(r);
     return MAX(due, cycle->next_ms);
 }
 
@@ -48,7 +48,7 @@ static void arm_wake(struct server *s)
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
 }
 
-/* Freed values, swept references: the engine's own housekeeping. */
+/* Freeing dropped values and sweeping references: the engine's own housekeeping. */
 static u64 reclaim_for(struct engine *e, i64 us)
 {
     u64 left = e->ops->reclaim(e, RECLAIM_UNITS);
@@ -63,9 +63,9 @@ static u64 reclaim_for(struct engine *e, i64 us)
 static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 until_us)
 {
     u64 before = expire_total(&r->ks), cleaned;
-    i64 cpu_us = clock_thread_us(); /* the budget is one of CPU: what others took meanwhile is not spent */
+    i64 cpu_us = clock_thread_us(); /* the budget is CPU time: time that other processes took is not spent */
     bool more;
-    net_keep_output(&s->net); /* the answers of this tick are no part of the slice */
+    net_keep_output(&s->net); /* the replies of this tick don't depend on the slice */
     do {
         more = region_expire_step(r);
         cleaned = expire_total(&r->ks) - before;
@@ -80,7 +80,7 @@ static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 u
     return more;
 }
 
-static void on_busy(uv_idle_t *h UNUSED) {} /* its being active keeps the loop from sleeping */
+static void housekeeping_on_busy(uv_idle_t *h UNUSED) {} /* while it is active the loop does not sleep */
 
 /* A slice of one region's cycle, if it is time for one; true if there is more to do. */
 static bool expire_some(struct server *s, struct region *r, bool idle)
@@ -104,7 +104,7 @@ void housekeeping_run(struct server *s, bool idle)
     s->reclaim_pending = 0;
     REGIONS_EACH(map, r) s->reclaim_pending += reclaim_for(r->eng, EXPIRE_SLICE_US);
     if (more || evicting || s->reclaim_pending || s->node.keys_ready) {
-        uv_idle_start(&s->busy, on_busy);
+        uv_idle_start(&s->busy, housekeeping_on_busy);
     } else {
         uv_idle_stop(&s->busy);
         arm_wake(s);

@@ -1,4 +1,4 @@
-/* Start, configuration in force, and shutdown. */
+/* Starting, applying the configuration, and shutdown. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -62,14 +62,14 @@ static void on_close(struct net *n, struct conn *c)
 
 /* -- configuration in force --------------------------------------------------------------- */
 
-/* Offsets and lengths below are 32 bits, a packed element 31: so long can a string be, and
- * so much input can wait, whatever is configured. */
+/* Offsets and lengths below this layer have 32 bits, a packed element 31: that limits strings and pending
+ * input, whatever is configured. */
 #define LONGEST_STRING ((i64)INT32_MAX - 1024)
 #define LONGEST_INPUT (3LL << 30)
 
 static i64 max_string_of(const struct config *c) { return MIN(c->proto_max_bulk_len, LONGEST_STRING); }
 
-/* What of the configuration concerns a region. */
+/* Applies the configuration of a region. */
 static void configure_region(const struct config *c, struct region *r)
 {
     r->cycle.hz = (u32)c->hz;
@@ -115,7 +115,7 @@ void server_apply_config(struct server *s)
     setlocale(LC_COLLATE, c->locale_collate.p ? c->locale_collate.p : ""); /* SORT ALPHA */
     s->net.config.backlog = (u32)c->tcp_backlog;
     memcpy(s->net.config.output, c->output_limit, sizeof c->output_limit);
-    /* Who may have the backlog must be able to get it. */
+    /* A replica that may have the whole backlog must be able to get it. */
     struct output_limit *l = &s->net.config.output[CONN_REPLICA];
     if (l->hard) l->hard = MAX(l->hard, (u64)c->repl_backlog_size);
     if (l->soft) l->soft = MAX(l->soft, (u64)c->repl_backlog_size);
@@ -124,7 +124,7 @@ void server_apply_config(struct server *s)
     bool durable = node_engine(&s->node)->caps.durable;
     script_host_apply(s);
     REGIONS_EACH(&s->node.regions, r) configure_region(c, r);
-    s->node.evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is nothing to evict */
+    s->node.evictor.maxmemory = durable ? 0 : (u64)c->maxmemory; /* data on disk is not evicted */
     s->node.evictor.unfinished = s->node.evictor.maxmemory; /* it may have been lowered */
     s->node.evictor.samples = (u32)c->maxmemory_samples;
     s->node.evict_following = !c->replica_ignore_maxmemory;
@@ -160,7 +160,7 @@ void server_random_id(char id[41])
     id[40] = '\0';
 }
 
-#define RESERVED_FILES 32         /* descriptors that are not clients' */
+#define RESERVED_FILES 32         /* descriptors not used for clients */
 #define RESERVED_FILES_ROCKS 4096 /* those of the database: it keeps its files open */
 
 i64 server_ask_files(const struct config *c)
@@ -190,7 +190,7 @@ static void adjust_max_clients(struct server *s)
         (long long)s->config.maxclients);
 }
 
-static bool listen_on(struct server *s, bytes address, int port, bool tls, bool optional)
+static bool server_listen_on(struct server *s, bytes address, int port, bool tls, bool optional)
 {
     char text[128];
     snprintf(text, sizeof text, "%.*s", (int)address.n, address.p);
@@ -214,7 +214,8 @@ static bool listen_port(struct server *s, int port, bool tls)
         while (p < end && *p != ' ') p++;
         if (p == from) break;
         bool optional = *from == '-';
-        if (listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), port, tls, optional))
+        if (server_listen_on(s, bytes_of(from + optional, (size_t)(p - from) - optional), port, tls,
+                             optional))
             continue;
         log_line(&s->log, LOG_WARNING, "Failed listening on port %d (%s), aborting.", port,
                  tls ? "tls" : "tcp");
@@ -296,7 +297,7 @@ void server_ready(struct server *s)
     log_line(&s->log, LOG_NOTICE, "Ready to accept connections");
 }
 
-static void take_signs_down(struct server *s)
+static void remove_pidfile_and_socket(struct server *s)
 {
     if (s->config.unixsocket.n) unlink(s->config.unixsocket.p);
     daemon_end(&s->config);
@@ -343,8 +344,8 @@ void server_hear_signals(struct server *s)
 
 static void on_signals(uv_poll_t *h, int status UNUSED, int events UNUSED) { server_hear_signals(h->data); }
 
-/* They are read, not caught, so that whoever keeps the loop can look for them. For that no thread may catch
- * them: all are started behind this. */
+/* Signals are read from a descriptor, not caught, so that code that keeps the loop waiting can check for
+ * them. So no thread may catch them: all threads are started after this. */
 static int take_signals(void)
 {
     sigset_t both;
@@ -369,7 +370,7 @@ static void start_handles(struct server *s)
     s->cron.data = s->pause.data = s->wake.data = s->purge.data = s->signals.data = s;
     uv_timer_start(&s->cron, server_cron, 1, 1000 / (u64)s->config.hz);
     uv_poll_start(&s->signals, UV_READABLE, on_signals);
-    /* A client that closed is an error of write(), a terminal that closed is nobody's concern. */
+    /* A closed client shows as an error of write(); a closed terminal does not matter. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
 }
@@ -444,7 +445,7 @@ bool server_start(struct server *s)
     s->startup_memory = evictor_used(&s->node.evictor);
     daemon_write_pid(&s->config, &s->log);
     if ((!s->config.cluster_enabled || cluster_start(s)) && persistence_start(s)) return true;
-    take_signs_down(s);
+    remove_pidfile_and_socket(s);
     server_release(s);
     return false;
 }
@@ -472,7 +473,7 @@ void server_end(struct server *s, int exit_code)
     if (s->shutting_down) return;
     s->shutting_down = true;
     s->exit_code = exit_code;
-    take_signs_down(s);
+    remove_pidfile_and_socket(s);
     uv_stop(&s->loop);
 }
 

@@ -91,8 +91,8 @@ static void refuse_rocks_data(struct server *s, const char *path)
              path, s->config.dir.p, s->config.dbfilename.p);
 }
 
-/* A start that would find nothing of its own, but data of the other engine, is a mistake more often than
- * not: it is refused unless somebody has said what is meant. */
+/* Starting without data of this engine, but with data of the other one, is usually a mistake: it is refused
+ * unless the configuration says what is meant. */
 static bool admit_engine(struct server *s)
 {
     const struct config *c = &s->config;
@@ -101,7 +101,7 @@ static bool admit_engine(struct server *s)
     bool others = wants_rocksdb(s) ? memory_data(c, other) : rocks_data(c, other);
     if (!others || c->engine_start_empty) return true;
     if (owned) {
-        if (!wants_rocksdb(s)) /* the other way round it is an export: nothing to say */
+        if (!wants_rocksdb(s)) /* the other way round it is an export: fine */
             log_line(&s->log, LOG_WARNING,
                      "%s holds a database of the rocksdb engine, which is not used: %s is "
                      "loaded",
@@ -150,7 +150,7 @@ void storage_apply_config(struct server *s)
     if (!e->caps.durable) return;
     s->node.evictor.meter = (struct mem_meter){0}; /* RocksDB's threads free what the loop has allocated */
     e->ops->disk->set_sync(e, c->appendfsync);
-    /* Dead keys are the cleaner's first, which reports them as expired. */
+    /* The cleaner deletes dead keys first, and reports them as expired. */
     i64 interval_ms = c->ttl_cleanup_interval;
     e->ops->disk->set_grace(e, interval_ms ? interval_ms + DISK_GRACE_MS : 0);
 }
@@ -167,8 +167,8 @@ void storage_note_refusal(struct server *s)
     if (e->caps.durable) s->node.refuse_writes = e->ops->disk->refuses_writes(e);
 }
 
-/* In a process of its own: there are damaged files that RocksDB 7.8 answers with a failed assertion, or
- * worse, and whoever asked is to be told what that means. */
+/* In a process of its own: RocksDB 7.8 answers some damaged files with a failed assertion, or worse, and the
+ * user should be told what that means. */
 int storage_check(const char *dir)
 {
     char inner[4096];

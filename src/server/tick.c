@@ -22,9 +22,8 @@ static bytes element_of(struct server *s, const struct net_request *q)
     return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
 }
 
-/* Tells the engine which keys the next requests will read, so that it can fetch
- * them together. Returns up to which request. Where keys are in several regions,
- * each command fetches its own. */
+/* Tells the engine the keys of the next requests, so that it can fetch them together. Returns the index after
+ * the last of them. If keys are in several regions, each command fetches its own. */
 static u32 prefetch(struct server *s, u32 from)
 {
     const struct net_tick *t = &s->net.tick;
@@ -48,11 +47,11 @@ static u32 prefetch(struct server *s, u32 from)
 
 static bool is_web_request(bytes name)
 {
-    bool may_be = name.n == 4 || (name.n == 5 && name.p[4] == ':'); /* spares nearly all requests the rest */
+    bool may_be = name.n == 4 || (name.n == 5 && name.p[4] == ':'); /* excludes nearly all requests cheaply */
     return may_be && (bytes_is(name, "post") || bytes_is(name, "host:"));
 }
 
-/* Once in a while: anybody can send such requests, and is not to fill the log with them. */
+/* Once in a while only: anybody can send such requests, and must not be able to fill the log. */
 static void warn_of_web_request(struct server *s, const struct conn *c)
 {
     if (s->web_warned_us && s->tick_us - s->web_warned_us <= WEB_WARN_EVERY_US) return;
@@ -63,7 +62,7 @@ static void warn_of_web_request(struct server *s, const struct conn *c)
              "Scripting to compromise your server. Connection from %s aborted.", c->peer);
 }
 
-/* A browser tricked into talking to us must not get as far as a command in its body. */
+/* A browser tricked into sending us a request must not get as far as a command in its body. */
 static void refuse_web_request(struct server *s, struct conn *c)
 {
     warn_of_web_request(s, c);
@@ -80,14 +79,14 @@ static bool auth_must_wait(const struct server *s, struct conn *c, u32 argc, byt
     return c->session.auth_waited;
 }
 
-/* Whoever may end a pause gets through. */
+/* Commands that may end a pause are not held back. */
 static bool pause_spares(const struct command *cmd)
 {
     return cmd->flags & CMD_ADMIN || strncmp(cmd->name, "client|", 7) == 0;
 }
 
 /* A message is not stored. */
-static bool is_message(const struct command *cmd)
+static bool tick_is_message(const struct command *cmd)
 {
     return cmd->run == cmd_publish || cmd->run == cmd_spublish;
 }
@@ -99,7 +98,7 @@ u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, 
     if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
     if (replication_frozen(&s->repl) && may_write) return HOLD_FAILOVER;
     if (UNLIKELY(s->cluster) && cluster_holds(s, q, cmd)) return HOLD_RAFT;
-    if (!s->throttle.holding || !may_write || is_message(cmd)) return 0;
+    if (!s->throttle.holding || !may_write || tick_is_message(cmd)) return 0;
     s->throttle.waiting = true;
     s->throttle.held++;
     return HOLD_STORAGE;
@@ -126,16 +125,16 @@ void tick_nested(void *owner, const struct request *q, const struct outcome *o)
     struct server *s = owner;
     i64 now_us = clock_mono_us();
     const struct net_request *running = net_running(&s->net);
-    if (!running) return; /* a script that our primary sent */
+    if (!running) return; /* a script from our primary */
     struct conn *c = running->conn;
     account_request(s, c, q, o, now_us - s->tick_us);
     s->tick_us = now_us;
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_nested(s, c, q, o);
     conn_limit_output(c);
-    if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* nobody will read it: EXEC's answer stays short */
+    if (UNLIKELY(c->closing)) c->out.n = c->answer_at; /* it will not be read: EXEC's reply stays short */
 }
 
-/* Why a request is left for later, whatever becomes of it then; 0: it may run. */
+/* Why a request is held back before it is dispatched; 0: it may run. */
 static inline u32 reason_to_hold(struct server *s, struct net_request *q, const bytes *argv)
 {
     if (UNLIKELY(s->auth_failures) && auth_must_wait(s, q->conn, q->argc, argv[0])) return HOLD_AUTH;
@@ -143,8 +142,8 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     return 0;
 }
 
-/* DEBUG FENCE HOLD: the request's replies wait, unless it is DEBUG FENCE itself, or one of a turn within the
- * turn, which may not depend on the tick's outcome. */
+/* DEBUG FENCE HOLD: the request's replies wait, unless it is DEBUG FENCE itself, or one of a nested turn,
+ * which may not depend on the tick's outcome. */
 static COLD void tick_enforce(struct server *s, const struct net_request *q)
 {
     const bytes *argv = s->net.tick.args + q->argv_at;
@@ -186,7 +185,7 @@ void tick_run(struct net *n, u32 at)
     bool tracked = UNLIKELY(tracking_used(&s->tracking)) && !s->node.script;
     if (tracked) tracking_before(s);
     size_t mark = conn_answer_begin(c);
-    i64 start_us = s->tick_us; /* which moves with every command that EXEC runs */
+    i64 start_us = s->tick_us; /* it advances with every command that EXEC runs */
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
@@ -195,7 +194,7 @@ void tick_run(struct net *n, u32 at)
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
         conn_postpone(n, at, o.held);
-        conn_close_on_eof(c); /* unlike what waits for our own reasons, it goes with a client that leaves */
+        conn_close_on_eof(c); /* unlike with other holds, the request is dropped if the client leaves */
         return;
     }
     nq->wrote = o.wrote;
@@ -217,7 +216,7 @@ void tick_run(struct net *n, u32 at)
 
 /* -- the tick ------------------------------------------------------------------------- */
 
-/* Whether anybody is told of what others do. */
+/* Whether any client gets messages about what others do. */
 static bool tells(const struct server *s)
 {
     return pubsub_listened(&s->pubsub) || s->pubsub.names[PUBSUB_SHARD].count || tracking_used(&s->tracking);
@@ -233,8 +232,8 @@ void server_tick(struct net *n)
     throttle_begin_tick(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);
-    if (UNLIKELY(tells(s))) net_keep_output(n); /* of the primary's commands */
-    /* What happened since the last tick: the primary's commands, expiry, a full sync. */
+    if (UNLIKELY(tells(s))) net_keep_output(n); /* from the primary's commands */
+    /* Keys that became ready since the last tick: the primary's commands, expiry, a full sync. */
     bool serves = UNLIKELY(s->node.keys_ready);
     if (serves && UNLIKELY(s->debug_fences.count)) commit_enforce(s, NULL);
     else if (serves && UNLIKELY(s->cluster)) cluster_enforce(s, NULL);
