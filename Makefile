@@ -154,7 +154,7 @@ oracle: $(BUILD)/mayfly-server
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
 #: scenarios         conversations of several clients, beside redis-server (SCENARIO_STEPS)
-# Clients that take turns (blocking, …), on Mayfly and on redis-server: who is told what, and when.
+# Clients that take turns (blocking, …), on Mayfly and on redis-server: which client gets which reply, and when.
 SCENARIO_STEPS ?= 3000
 .PHONY: scenarios
 scenarios: $(BUILD)/mayfly-server

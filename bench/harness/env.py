@@ -127,7 +127,7 @@ class Env:
                 self.log(f"{what}, round {r + 1}/{rounds}, {side}")
                 try:
                     values = self.measure_when_quiet(side, measure, is_quiet)
-                except Exception as e:      # whatever it is, the other side goes on
+                except Exception as e:      # whatever it is, the other side continues
                     failed.add(side)
                     self.errors.append((self.scenario, side, f"{what}: {type(e).__name__}: {e}"))
                     self.log(f"{side} failed: {e}")

@@ -44,7 +44,7 @@ class Row:
 
 
 def rows_from(scenario, got, specs):
-    """specs: (metric, name, unit[, kind, bar]). A metric nobody delivered still
+    """specs: (metric, name, unit[, kind, bar]). A metric that was not measured still
     makes a row, so that a scenario that broke can't pass by silence."""
     empty = {MAYFLY: [], REDIS: []}
     return [Row(scenario, name, unit, got.get(metric, empty), *judge)

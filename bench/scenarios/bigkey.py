@@ -1,6 +1,6 @@
 """A hash of 1,000,000 fields goes: by DEL, by SET over it, by its
 deadline (found by the server), by its deadline (found by a command). The probe
-sends the command itself and then goes on measuring."""
+sends the command itself and then continues measuring."""
 
 import time
 

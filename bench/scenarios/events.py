@@ -1,5 +1,5 @@
 """How late `expired` is: a subscriber of __keyevent@0__:expired, with 1,000,000 other keys whose deadlines are far away,
-and nobody asking for the keys that die. Lateness: from a key's deadline, which is its name, to the moment the
+and no access to the keys that die. Lateness: from a key's deadline, which is its name, to the moment the
 message was read. Redis finds the dead by drawing lots among all keys with a deadline; so it hears of a part of them
 only, and is given WAIT_S for it."""
 
