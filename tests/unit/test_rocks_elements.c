@@ -48,7 +48,7 @@ static void against_model(u64 budget, u32 longest, u32 least, u32 least_sure)
         bool forgets = rand_below(&rng, 5) == 0;
         turn[i] = forgets ? 0 : step;
         if (forgets) elements_forget(e, key);
-        else elements_note(e, key, value_of(i, step, longest, &room));
+        else elements_remember(e, key, value_of(i, step, longest, &room));
         assert_true(elements_memory(e) <= budget);
     }
     assert_true(found >= least);
@@ -78,12 +78,12 @@ static void test_whole(void **state UNUSED)
     elements_begin(e, 10);
     assert_false(elements_whole(e, 10));
     assert_true(elements_whole(e, 11));
-    elements_note(e, made(room, 20), bytes_of(text, sizeof text));
+    elements_remember(e, made(room, 20), bytes_of(text, sizeof text));
     assert_false(elements_whole(e, 20));
     assert_true(elements_whole(e, 21));
-    elements_note(e, made(room, 15), bytes_of(text, sizeof text));
+    elements_remember(e, made(room, 15), bytes_of(text, sizeof text));
     assert_true(elements_whole(e, 21));
-    for (u64 v = 100; v < 3000; v++) elements_note(e, made(room, v), bytes_of(text, 1000));
+    for (u64 v = 100; v < 3000; v++) elements_remember(e, made(room, v), bytes_of(text, 1000));
     assert_false(elements_whole(e, 1000)); /* it made room */
     assert_true(elements_whole(e, 5000));
     elements_free(e);
@@ -92,7 +92,7 @@ static void test_whole(void **state UNUSED)
 static void test_none(void **state UNUSED)
 {
     bytes value;
-    elements_note(NULL, BYTES_LIT("12345678a"), BYTES_LIT("v"));
+    elements_remember(NULL, BYTES_LIT("12345678a"), BYTES_LIT("v"));
     elements_forget(NULL, BYTES_LIT("12345678a"));
     assert_false(elements_find(NULL, BYTES_LIT("12345678a"), &value));
     assert_int_equal(elements_memory(NULL), 0);

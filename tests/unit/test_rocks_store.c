@@ -780,12 +780,12 @@ static void newest(const struct bed *b, const char *ending, struct buf *out)
 /* As if nothing had been synced since the database was opened. */
 static void forget_syncs(const struct bed *b)
 {
-    struct wal_note n;
-    assert_true(wal_note_read(b->dir, &n));
+    struct wal_synced n;
+    assert_true(wal_synced_read(b->dir, &n));
     n.sequence = n.before;
     n.sealed_log = n.size = 0;
-    int fd = wal_note_open(b->dir);
-    assert_true(wal_note_write(fd, &n));
+    int fd = wal_synced_open(b->dir);
+    assert_true(wal_synced_write(fd, &n));
     close(fd);
 }
 

@@ -359,8 +359,9 @@ static void lose_first_log(struct wal_verdict *v, struct wal_manifest *m)
     assert_int_equal(rename(from, to), 0);
     FILE *f = fopen(from, "w");
     fclose(f);
-    int fd = wal_note_open(path);
-    assert_true(wal_note_write(fd, &(struct wal_note){.manifest = m->number, .first_log = m->first_log - 1}));
+    int fd = wal_synced_open(path);
+    struct wal_synced synced = {.manifest = m->number, .first_log = m->first_log - 1};
+    assert_true(wal_synced_write(fd, &synced));
     close(fd);
     wal_verify(path, NULL, v);
 }

@@ -156,7 +156,7 @@ static bool knows_all(const struct rk *rk, const struct row *r)
 
 static void delta_remember(struct rk *rk, struct row *r, bytes sub, bytes value)
 {
-    if (uses_cache(r)) elements_note(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
+    if (uses_cache(r)) elements_remember(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
 void delta_kept(struct rk *rk, struct row *r)

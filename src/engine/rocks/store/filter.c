@@ -47,7 +47,7 @@ static void read_version(struct judge *j, bytes raw)
 }
 
 /* Reads the metadata of prefix, or the head of its companion. A string has no version, nor has a
- * companion without rows: whatever hangs below it is an orphan. What can't be read or understood is UNKNOWN,
+ * companion without rows: any row below it is an orphan. What can't be read or understood is UNKNOWN,
  * and its rows stay. */
 static void look_up(struct judge *j)
 {

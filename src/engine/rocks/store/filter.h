@@ -1,23 +1,23 @@
-/* What compactions may throw away, beyond what RocksDB knows to be deleted:
+/* What compactions may drop, beyond what RocksDB knows to be deleted:
  *
  *   redis_metadata        values of keys that are dead by the region's clock: what is left is the key with
  *                         its type and deadline (codec_meta_stub). The row stays until the cleaner has
- *                         counted the key out and told whoever has to know
+ *                         counted the key out and reported its expiry
  *   data, redis_zset_score, zset_rank, field_deadline, redis_stream, companion
  *                         orphans: rows whose collection is gone or has another version
- *   deadline              rows of databases that were spare and are no more: such an index has counts
- *                         (state.h) from its first key on until it is emptied, and never comes back. A
+ *   deadline              rows of former staging databases: such an index has counts (state.h)
+ *                         from its first key on until it is emptied, and is never reused. A
  *                         replica, which drains nothing, would gather them with each full sync
  *
- * Versions never come back, so an orphan stays one; a row's metadata was written in the same
+ * Versions are never reused, so an orphan stays one; a row's metadata was written in the same
  * batch or before, so a row that was compacted has been seen with it.
  *
  * A filter judges by what is in RocksDB now, which a power cut may partly undo. So each compaction
- * that dropped something syncs the log before its result is put to use: what is gone has stayed gone.
+ * that dropped something syncs the log before its result is used: what is deleted stays deleted.
  *
- * Filters are applied without regard to RocksDB's snapshots. So for a view (store_view) they are told what
- * to keep: dead_ms no longer grows, and orphans up to a version, which nobody but the view can still
- * read, stay. What a compaction dropped before it was told had been an orphan then already. */
+ * Filters are applied without regard to RocksDB's snapshots. So a view (store_view) sets what they keep:
+ * dead_ms no longer grows, and orphans up to a version, which only the view can still read, stay. What a
+ * compaction dropped before that was already an orphan. */
 #ifndef MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
 #define MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
 
@@ -39,7 +39,7 @@ struct filters {
     _Atomic u64 dropped[FAM_COUNT];
 };
 
-/* The family's filter, if it has one, into its options. */
+/* Sets the family's filter, if it has one, in its options. */
 void filter_attach(struct filters *fs, enum family f, rocksdb_options_t *options);
 
 #endif

@@ -32,7 +32,7 @@ static bool is_data_file(const char *name)
            numbered(name, ".log") || strncmp(name, "OPTIONS-", 8) == 0;
 }
 
-static void note_file(struct contents *c, const char *name)
+static void count_file(struct contents *c, const char *name)
 {
     if (strcmp(name, "CURRENT") == 0) c->current = true;
     if (strncmp(name, MANIFEST, strlen(MANIFEST)) == 0)
@@ -47,7 +47,7 @@ static struct contents list(const char *dir)
     struct contents c = {0};
     DIR *d = opendir(dir);
     if (!d) return c;
-    for (struct dirent *e; (e = readdir(d));) note_file(&c, e->d_name);
+    for (struct dirent *e; (e = readdir(d));) count_file(&c, e->d_name);
     closedir(d);
     return c;
 }

@@ -15,7 +15,7 @@
 
 #include "engine/rocks/store/filter.h"
 #include "engine/rocks/store/store.h"
-#include "engine/rocks/wal/wal_note.h"
+#include "engine/rocks/wal/wal_synced.h"
 
 #define STORE_LEVELS 7
 #define STORE_REFUSAL 512 /* bytes of a text for clients */
@@ -86,8 +86,8 @@ struct store {
     _Atomic bool dirty, sync_failed;
     _Atomic u64 syncs;
     _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
-    struct wal_note note; /* the syncer's, once it runs */
-    int note_fd;
+    struct wal_synced synced; /* the syncer's, once it runs */
+    int synced_fd;
     int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
     _Atomic u32 drops_pending; /* grows under `lock` */
     struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
@@ -175,14 +175,14 @@ void worker_join(struct worker *w);
 u32 store_measure_pressure(struct store *s);          /* and keeps it */
 void store_count_written(struct store *s, size_t n);  /* bytes: measures now and then */
 
-/* store_note.c: which logs are synced (wal_note.h). All but the first and the last for the syncer only. */
-void store_begin_note(struct store *s);
-void store_end_note(struct store *s);
+/* store_synced.c: which logs are synced (wal_synced.h). For the syncer only, but for the first and last. */
+void store_synced_begin(struct store *s);
+void store_synced_end(struct store *s);
 bool store_log_begun(struct store *s); /* since the last call */
-void store_seal_logs(struct store *s); /* syncs all logs but the newest, and notes it */
-struct wal_note store_before_sync(struct store *s); /* what a sync that begins now makes durable … */
-void store_note_sync(struct store *s, const struct wal_note *n); /* … now that it has */
-bool store_note_behind(struct store *s); /* something was written since */
+void store_seal_logs(struct store *s); /* syncs all logs but the newest, and records it */
+struct wal_synced store_before_sync(struct store *s); /* what a sync that begins now makes durable … */
+void store_synced_update(struct store *s, const struct wal_synced *n); /* … now that it has */
+bool store_synced_is_behind(struct store *s); /* something was written since */
 u64 store_newest_log(struct store *s); /* its number; 0: none */
 
 /* store_trouble.c */

@@ -253,7 +253,7 @@ out:
 static void init(struct store *s, const struct rocks_options *o, bool read_only)
 {
     s->read_only = read_only;
-    s->note_fd = s->log_watch = s->sync_timer = -1;
+    s->synced_fd = s->log_watch = s->sync_timer = -1;
     s->log = o->log;
     s->dir = strdup(o->dir);
     s->drops_end = &s->drops;
@@ -278,7 +278,7 @@ struct store *store_open(const struct rocks_options *o, bool read_only, struct b
         s->filters.companion = s->cf[FAM_COMPANION];
         s->filters.info = s->cf[FAM_INFO];
         atomic_store_explicit(&s->filters.db, s->db, memory_order_release);
-        store_begin_note(s);
+        store_synced_begin(s);
         ok = store_start(s);
         if (!ok) buf_printf(why, "can't start a thread: %s", strerror(errno));
     }
@@ -305,7 +305,7 @@ void store_close(struct store *s)
 {
     if (!s) return;
     if (s->db) close_database(s);
-    store_end_note(s);
+    store_synced_end(s);
     free(s->dir);
     mem_free(s->others);
     if (s->cache) rocksdb_cache_destroy(s->cache);

@@ -2,7 +2,7 @@
  *
  * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about once a
  * second if something was written. `no`: the kernel's own pace. A log that is complete is synced as soon
- * as the next one is begun (store_note.c), and what is synced is noted. */
+ * as the next one is begun (store_synced.c), and what is synced is noted. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <poll.h>
@@ -66,10 +66,10 @@ static bool sync_log(struct store *s)
     if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return false;
     u64 number = atomic_fetch_add(&s->begun, 1) + 1;
     atomic_store(&s->dirty, false);
-    struct wal_note note = store_before_sync(s);
+    struct wal_synced synced = store_before_sync(s);
     rocksdb_flush_wal(s->db, 1, &err);
     if (!err) {
-        store_note_sync(s, &note);
+        store_synced_update(s, &synced);
         atomic_fetch_add_explicit(&s->syncs, 1, memory_order_relaxed);
         atomic_store(&s->done, number);
         atomic_store_explicit(&s->sync_failed, false, memory_order_release);
@@ -114,7 +114,7 @@ struct sync_state store_sync_state(const struct store *s)
 static void sync_round(struct store *s)
 {
     u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
-    bool written = atomic_load_explicit(&s->dirty, memory_order_acquire) || store_note_behind(s);
+    bool written = atomic_load_explicit(&s->dirty, memory_order_acquire) || store_synced_is_behind(s);
     bool due = written && (atomic_load_explicit(&s->sync, memory_order_relaxed) != DISK_SYNC_NO ||
                            atomic_load_explicit(&s->closing, memory_order_relaxed));
     bool synced = true;

@@ -1,7 +1,7 @@
-/* Sessions and views: opening, closing, and what of them the store has to know.
+/* Sessions and views: opening, closing, and what the store has to know of them.
  *
  * A view is a session for reading, under a RocksDB snapshot. RocksDB keeps for a snapshot what is overwritten
- * or deleted, but three things are done behind its back: the compaction filters are told what to leave
+ * or deleted, but three things bypass snapshots: the compaction filters are told what to keep
  * (filter.h), files are not dropped by range while a view is open, and none is opened while some are
  * (store_space.c). */
 #include "engine/rocks/store/store_impl.h"
@@ -24,7 +24,7 @@ static void unlink_session(struct store_session *s)
     if (s->next) s->next->at = s->at;
 }
 
-/* What is dead by every session's word. While there is a view, what was alive when it was opened stays. */
+/* Publishes what every session considers dead. What was alive when an open view was opened stays. */
 static void publish_dead(struct store *st)
 {
     i64 dead_ms = INT64_MAX;
@@ -39,7 +39,7 @@ static void publish_dead(struct store *st)
     atomic_store_explicit(&st->filters.dead_ms, dead_ms, memory_order_relaxed);
 }
 
-/* Orphans that some view can read. */
+/* Publishes which orphans a view can still read. */
 static void publish_kept(struct store *st)
 {
     u64 kept = 0;

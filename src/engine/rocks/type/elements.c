@@ -1,6 +1,6 @@
 /* The cache of elements: a table, and a clock's hand that goes round it when the budget is used up.
  *
- * Invariants: bytes is the sum of the items' sizes, and above the budget only by what the last note took. No
+ * Invariants: bytes is the sum of the items' sizes, and above the budget by at most what was added last. No
  * collection with a version above `torn` has lost an element. */
 #include "engine/rocks/type/elements.h"
 
@@ -116,7 +116,7 @@ static void elements_add(struct elements *e, u64 hash, bytes key, bytes value)
     elements_make_room(e);
 }
 
-void elements_note(struct elements *e, bytes key, bytes value)
+void elements_remember(struct elements *e, bytes key, bytes value)
 {
     if (!e) return;
     u64 hash = table_hash(&e->items, key);

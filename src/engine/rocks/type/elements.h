@@ -16,7 +16,7 @@ void elements_free(struct elements *e); /* NULL is fine */
 /* `key` is version · name, the end of an element's key in `data`. Without a cache (NULL) nothing is found,
  * and nothing happens. */
 bool elements_find(struct elements *e, bytes key, bytes *value); /* until the next call */
-void elements_note(struct elements *e, bytes key, bytes value);
+void elements_remember(struct elements *e, bytes key, bytes value);
 void elements_forget(struct elements *e, bytes key);
 
 /* Collections younger than `version` are made from now on, so that every element of theirs comes by here. */

@@ -1,4 +1,4 @@
-/* Taking logs out of RocksDB's way without losing them. */
+/* Moves logs where RocksDB does not replay them, without losing them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define NAMES_MAX 1000
 
-/* A second name for a log, which none had before it: RocksDB may use a number again. */
+/* Links a log under an unused second name: RocksDB may reuse a number. */
 static bool link_aside(const char *dir, u64 log)
 {
     char from[4200], to[4300];

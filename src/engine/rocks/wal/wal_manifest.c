@@ -1,9 +1,9 @@
-/* A MANIFEST is a file in the log format (wal_reader.h) whose records are edits. An edit is a row of
- * fields, each behind its tag, in RocksDB's varints. We want few of them, and have to know how long the
- * others are.
+/* A MANIFEST is a file in the log format (wal_reader.h) whose records are edits. An edit is a list of
+ * fields, each after its tag, in RocksDB's varints. We need few of them, but have to know the lengths of
+ * all.
  *
- * A log is needed if it is not older than both the number noted for the whole database and the lowest one
- * noted for a column family. Edits of an atomic group count when all of them are there. */
+ * A log is needed if it is not older than both the number recorded for the whole database and the
+ * lowest one recorded for a column family. Edits of an atomic group count when all of them are there. */
 #include "engine/rocks/wal/wal_manifest.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #define FAMILIES_MAX 256
 #define RECORD_MAX ((size_t)1 << 30)
 
-/* Tags, and what is behind each: v a varint, s a string (its size as a varint, its bytes), f fields of a
+/* Tags, and what follows each: v a varint, s a string (its size as a varint, its bytes), f fields of a
  * new table, each a varint and a string, up to a 1; b the same of a blob file, up to a 0; w of a log,
  * varints in pairs, up to a 1. */
 enum {
@@ -122,7 +122,7 @@ static bool manifest_take_pairs(bytes *in)
     return false;
 }
 
-/* What a tag has behind it; `number` is the last number of that. */
+/* Reads what follows a tag; `number` is the last number of that. */
 static bool manifest_take_layout(bytes *in, const char *layout, u64 *number, struct edit *e)
 {
     for (; *layout; layout++) {

@@ -1,6 +1,6 @@
 /* Reads a file in RocksDB's log format: a write-ahead log (000012.log) or a MANIFEST.
  *
- * A file is a row of blocks of 32 KB, the last of which may be short. A block holds fragments. None
+ * A file is a sequence of blocks of 32 KB, the last of which may be short. A block holds fragments. None
  * crosses the end of a block; what is left there, less than a header, is filled with zeros:
  *
  *     0                                 32 KB                               64 KB
@@ -14,9 +14,9 @@
  *                             little-endian        types 5-8, 11,   of a record
  *                                                  131 only
  *
- * The CRC-32C is of everything behind the size, and is masked: rotated by 15 bits, plus a constant. A
+ * The CRC-32C covers everything after the size, and is masked: rotated by 15 bits, plus a constant. A
  * record is one fragment of type FULL, or FIRST, MIDDLE …, LAST. Other types (from 9 on) are RocksDB's
- * notes about the file.
+ * metadata about the file.
  *
  * A record of a write-ahead log is a write batch. Each of its rows has a sequence number:
  *

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "engine/rocks/wal/wal_manifest.h"
-#include "engine/rocks/wal/wal_note.h"
+#include "engine/rocks/wal/wal_synced.h"
 #include "engine/rocks/wal/wal_reader.h"
 
 #define BATCH_HEAD 12
@@ -18,12 +18,12 @@
 struct walk {
     const char *dir;
     struct wal_manifest manifest;
-    struct wal_note note;
-    bool noted;    /* there is a note, of the last time the database was open */
+    struct wal_synced synced;
+    bool has_synced;    /* `synced` is from the last time the database was open */
     struct buf logs; /* of u64, ascending */
     u64 next;      /* the sequence number that the next record has to have; 0: any */
     u64 last_log, last_end; /* the log with the last sound record, and where that ends */
-    bool last_bad; /* bad bytes are behind it */
+    bool last_bad; /* bad bytes follow it */
     struct wal_verdict *v;
 };
 
@@ -63,12 +63,12 @@ static void end_here(struct walk *w, enum wal_state state)
     v->tables_ahead = w->next ? w->manifest.in_tables >= w->next : w->manifest.flushed_log > lost;
 }
 
-/* Whether the note vouches for something behind the last sound record. */
-static bool synced_behind(const struct walk *w)
+/* Whether something after the last sound record was synced. */
+static bool synced_beyond(const struct walk *w)
 {
-    const struct wal_note *n = &w->note;
+    const struct wal_synced *n = &w->synced;
     u64 needed = w->manifest.first_log;
-    if (!w->noted) return false;
+    if (!w->has_synced) return false;
     bool sealed = w->last_log < n->sealed_log ||
                   (w->last_log == n->sealed_log && w->last_end < n->sealed_size);
     return (sealed && n->sealed_log >= needed) || (w->next && w->next <= n->sequence) ||
@@ -87,7 +87,7 @@ static bool found_gap(struct walk *w, u64 log, u64 offset, u64 sequence)
 {
     struct buf *t = &w->v->text;
     bool between = log != w->last_log;
-    end_here(w, between && w->noted && !synced_behind(w) ? WAL_TORN : WAL_DAMAGED);
+    end_here(w, between && w->has_synced && !synced_beyond(w) ? WAL_TORN : WAL_DAMAGED);
     say_where(w);
     if (w->next)
         buf_printf(
@@ -103,12 +103,12 @@ static bool found_gap(struct walk *w, u64 log, u64 offset, u64 sequence)
 /* -- one log ----------------------------------------------------------------------------------------- */
 
 /* The first rows that were found are not the first that are needed. If a log was begun since the database
- * was opened (by the note), the MANIFEST names one that has been written; if not, it tells a sequence
- * number only. */
+ * was opened (mayfly-synced says so), the MANIFEST names one that has been written; if not, it has only a
+ * sequence number. */
 static bool starts_late(const struct walk *w, u64 log, u64 sequence)
 {
     if (w->last_bad) return true;
-    if (w->noted) return w->last_log == 0 && log > w->manifest.first_log;
+    if (w->has_synced) return w->last_log == 0 && log > w->manifest.first_log;
     return sequence > w->manifest.last_sequence + 1;
 }
 
@@ -134,21 +134,21 @@ static bool take_record(struct walk *w, u64 log, const struct wal_reader *r)
     return true;
 }
 
-/* If nothing sound is behind it, the next log shows whether anything is missing. */
+/* If nothing sound follows it, the next log shows whether anything is missing. */
 static bool take_bad(struct walk *w, u64 log, struct wal_reader *r)
 {
     w->last_log = log;
     w->last_end = r->offset;
     w->last_bad = true;
     if (!wal_reader_sound_behind(r)) return true;
-    bool unsynced = w->noted && w->next && !synced_behind(w);
+    bool unsynced = w->has_synced && w->next && !synced_beyond(w);
     end_here(w, unsynced && wal_reader_at_hole(r) ? WAL_TORN : WAL_DAMAGED);
     buf_printf(&w->v->text, "%06llu.log has a bad record at offset %llu with sound ones behind it", LLU(log),
                LLU(r->offset));
     return false;
 }
 
-/* False: the verdict is there. */
+/* False: there is a verdict. */
 static bool walk_log(struct walk *w, u64 log)
 {
     char path[4200];
@@ -175,7 +175,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Those that are needed; their size. */
+/* Lists the logs that are needed; returns their size. */
 static u64 list_logs(struct walk *w)
 {
     u64 size = 0;
@@ -193,10 +193,10 @@ static u64 list_logs(struct walk *w)
     return size;
 }
 
-/* After the last record: is what the note vouches for there? */
+/* After the last record: checks that everything synced is there. */
 static void judge_end(struct walk *w)
 {
-    if (synced_behind(w)) {
+    if (synced_beyond(w)) {
         end_here(w, WAL_DAMAGED);
         say_where(w);
         buf_printf(&w->v->text, " and %s there, but more had been written and synced",
@@ -228,8 +228,8 @@ void wal_verify(const char *dir, const struct log *log, struct wal_verdict *v)
         return;
     }
     v->state = WAL_SOUND;
-    w.noted = wal_note_read(dir, &w.note) && w.note.manifest == w.manifest.number;
-    if (w.noted && w.note.first_log >= w.manifest.first_log) w.next = w.note.before + 1;
+    w.has_synced = wal_synced_read(dir, &w.synced) && w.synced.manifest == w.manifest.number;
+    if (w.has_synced && w.synced.first_log >= w.manifest.first_log) w.next = w.synced.before + 1;
     u64 size = list_logs(&w);
     if (size > LONG && log) log_line(log, LOG_NOTICE, "Verifying RocksDB's logs, %llu MB", LLU(size >> 20));
     bool whole = true;

@@ -1,4 +1,4 @@
-#include "engine/rocks/wal/wal_note.h"
+#include "engine/rocks/wal/wal_synced.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,18 +11,18 @@
 #define NUMBERS 8
 #define SIZE (8 + 8 * NUMBERS + 8)
 
-static int open_note(const char *dir, int flags)
+static int open_synced(const char *dir, int flags)
 {
     char path[4200];
-    snprintf(path, sizeof path, "%s/" WAL_NOTE_NAME, dir);
+    snprintf(path, sizeof path, "%s/" WAL_SYNCED_NAME, dir);
     return open(path, flags | O_CLOEXEC, 0644);
 }
 
-int wal_note_open(const char *dir) { return open_note(dir, O_WRONLY | O_CREAT); }
+int wal_synced_open(const char *dir) { return open_synced(dir, O_WRONLY | O_CREAT); }
 
 static u64 checksum(const char *raw) { return crc64(0, bytes_of(raw, SIZE - 8)); }
 
-bool wal_note_write(int fd, const struct wal_note *n)
+bool wal_synced_write(int fd, const struct wal_synced *n)
 {
     char raw[SIZE];
     const u64 numbers[NUMBERS] = {n->manifest,    n->first_log, n->before, n->sealed_log,
@@ -33,16 +33,16 @@ bool wal_note_write(int fd, const struct wal_note *n)
     return pwrite(fd, raw, SIZE, 0) == SIZE;
 }
 
-bool wal_note_read(const char *dir, struct wal_note *out)
+bool wal_synced_read(const char *dir, struct wal_synced *out)
 {
     char raw[SIZE];
-    int fd = open_note(dir, O_RDONLY);
+    int fd = open_synced(dir, O_RDONLY);
     if (fd < 0) return false;
     bool whole = pread(fd, raw, SIZE, 0) == SIZE;
     close(fd);
     if (!whole || memcmp(raw, MAGIC, 8) != 0 || get_u64(raw + SIZE - 8) != checksum(raw)) return false;
     u64 v[NUMBERS];
     for (u32 i = 0; i < NUMBERS; i++) v[i] = get_u64(raw + 8 + 8 * i);
-    *out = (struct wal_note){v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+    *out = (struct wal_synced){v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
     return true;
 }

@@ -1,10 +1,10 @@
-/* Keeping the note (wal_note.h), and syncing a log when the next one is begun.
+/* Keeping mayfly-synced (wal_synced.h) up to date, and syncing a log when the next one is begun.
  *
  * RocksDB begins a new log when a memtable is full. The old one is synced by the flush of that memtable,
  * which may come late; until then the kernel may write the new one first, and a power cut leave it without
  * the old one. So the syncer is woken when a log appears, and syncs the old ones at once, whatever
- * appendfsync says. That is no work more: the flush finds it done. Records that the new log got meanwhile
- * are recognized by the note, and not replayed across the gap. */
+ * appendfsync says. That is no extra work: the flush finds it done. Records that the new log got meanwhile
+ * are recognized by mayfly-synced, and not replayed across the gap. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 /* -- logs in the folder ------------------------------------------------------------------------- */
 
-/* The number in the name of a log; 0: it is none. */
+/* The number in the name of a log; 0: it is not a log. */
 static u64 log_number(const char *name)
 {
     char *end;
@@ -76,24 +76,25 @@ static bool store_sync_folder(struct store *s)
     return ok;
 }
 
-/* -- the note ------------------------------------------------------------------------------------ */
+/* -- mayfly-synced ------------------------------------------------------------------------------------ */
 
-static void write_note(struct store *s)
+static void write_synced(struct store *s)
 {
-    s->note.manifest = wal_manifest_current(s->dir);
-    if (s->note_fd >= 0 && wal_note_write(s->note_fd, &s->note)) return;
-    if (s->note_fd >= 0) close(s->note_fd);
-    s->note_fd = -1; /* an old one vouches for less, which is true as well */
+    s->synced.manifest = wal_manifest_current(s->dir);
+    if (s->synced_fd >= 0 && wal_synced_write(s->synced_fd, &s->synced)) return;
+    if (s->synced_fd >= 0) close(s->synced_fd);
+    s->synced_fd = -1; /* the old contents promise less, and stay true */
 }
 
-void store_begin_note(struct store *s)
+void store_synced_begin(struct store *s)
 {
     u64 newest = store_newest_log(s), sequence = rocksdb_get_latest_sequence_number(s->db);
-    s->note = (struct wal_note){.first_log = newest, .before = sequence, .log = newest, .sequence = sequence};
-    s->note_fd = wal_note_open(s->dir);
-    write_note(s);
-    bool kept = s->note_fd >= 0 && fdatasync(s->note_fd) == 0 && store_sync_folder(s);
-    if (!kept && s->log) log_line(s->log, LOG_WARNING, "Can't write %s/" WAL_NOTE_NAME, s->dir);
+    s->synced = (struct wal_synced){
+        .first_log = newest, .before = sequence, .log = newest, .sequence = sequence};
+    s->synced_fd = wal_synced_open(s->dir);
+    write_synced(s);
+    bool kept = s->synced_fd >= 0 && fdatasync(s->synced_fd) == 0 && store_sync_folder(s);
+    if (!kept && s->log) log_line(s->log, LOG_WARNING, "Can't write %s/" WAL_SYNCED_NAME, s->dir);
     s->log_watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (s->log_watch >= 0 && inotify_add_watch(s->log_watch, s->dir, IN_CREATE) < 0) {
         close(s->log_watch);
@@ -101,23 +102,23 @@ void store_begin_note(struct store *s)
     }
 }
 
-void store_end_note(struct store *s)
+void store_synced_end(struct store *s)
 {
-    if (s->note_fd >= 0) close(s->note_fd);
+    if (s->synced_fd >= 0) close(s->synced_fd);
     if (s->log_watch >= 0) close(s->log_watch);
-    s->note_fd = s->log_watch = -1;
+    s->synced_fd = s->log_watch = -1;
 }
 
-bool store_note_behind(struct store *s)
+bool store_synced_is_behind(struct store *s)
 {
-    return rocksdb_get_latest_sequence_number(s->db) != s->note.sequence;
+    return rocksdb_get_latest_sequence_number(s->db) != s->synced.sequence;
 }
 
 /* In this order: the log with the last sequence number is not newer than the newest one, and what is in it
  * by now is synced by a sync that begins afterwards. */
-struct wal_note store_before_sync(struct store *s)
+struct wal_synced store_before_sync(struct store *s)
 {
-    struct wal_note n = s->note;
+    struct wal_synced n = s->synced;
     n.sequence = rocksdb_get_latest_sequence_number(s->db);
     n.log = store_newest_log(s);
     int fd = open_log(s, n.log);
@@ -126,10 +127,10 @@ struct wal_note store_before_sync(struct store *s)
     return n;
 }
 
-void store_note_sync(struct store *s, const struct wal_note *n)
+void store_synced_update(struct store *s, const struct wal_synced *n)
 {
-    s->note = *n;
-    write_note(s);
+    s->synced = *n;
+    write_synced(s);
 }
 
 /* -- logs that are complete ------------------------------------------------------------------------ */
@@ -150,7 +151,7 @@ bool store_log_begun(struct store *s)
 
 /* Syncs all logs from one number on that are older than another, the oldest first: after a power cut none
  * is there without those before it. One that is gone needs no sync: what it held is in tables. */
-static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_note *n)
+static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_synced *n)
 {
     for (u64 log = from; (log = oldest_above(s, log)) < below;) {
         int fd = open_log(s, log);
@@ -167,9 +168,9 @@ static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_note *n)
 void store_seal_logs(struct store *s)
 {
     if (atomic_load_explicit(&s->filters.log_broken, memory_order_acquire)) return;
-    struct wal_note n = s->note;
+    struct wal_synced n = s->synced;
     n.log = store_newest_log(s);
     n.size = 0;
     /* If a sync fails the flush, which does the same, will say so. */
-    if (sync_logs(s, s->note.sealed_log, n.log, &n) && store_sync_folder(s)) store_note_sync(s, &n);
+    if (sync_logs(s, s->synced.sealed_log, n.log, &n) && store_sync_folder(s)) store_synced_update(s, &n);
 }
