@@ -175,12 +175,12 @@ void cluster_info(struct server *s, struct buf *b)
     buf_printf(
         b,
         "cluster_node_id:%s\r\nregion%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
-        "voters=%u,learners=%u,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,abandoned=%llu,"
-        "clock_entries=%llu\r\n",
+        "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
+        "abandoned=%llu,clock_entries=%llu\r\n",
         c->nodes->id, (ull)c->member.number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
         (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
-        st.at.conf.learners_n, (ull)st.clock_ahead_ms, c->member.in_flight, (ull)st.reads_waiting,
-        (ull)st.evaluations_abandoned, (ull)st.clock_entries);
+        st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, c->member.in_flight,
+        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries);
 }
 
 /* -- slots ------------------------------------------------------------------------------------- */

@@ -92,13 +92,14 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def settled(self, voters, seconds=90):
-        """Waits for a leader with so many voters whose log all members that run have applied."""
+        """Waits for a leader with so many voters whose log all members that run have applied, and for the end of any
+        change of members: until then the majority of the members before it is needed, too."""
         def look():
             states = [n.region() for n in self.nodes if n.alive()]
             leader = [s for s in states if s.get('role') == 'leader']
             if len(leader) != 1 or int(leader[0]['voters']) != voters:
                 return False
-            return all(s and s['applied'] == leader[0]['commit'] for s in states)
+            return all(s and s['applied'] == leader[0]['last'] and not int(s['joint']) for s in states)
         eventually(look, seconds, 0.1)
 
     def leader(self, seconds=90):
