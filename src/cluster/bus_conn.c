@@ -376,6 +376,9 @@ void bus_conn_adopt(struct bus_conn *c, int fd)
     }
     if (!c->dialled) bus_challenge_write(&c->out, &c->nonces);
     bus_conn_flush(c);
+    if (c->state == BUS_CLOSED || !c->tls || !c->dialled) return;
+    bus_conn_read(c); /* the connector begins the TLS handshake */
+    bus_conn_watch(c);
 }
 
 /* -- facts ------------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@ bool server_apply_tls(struct server *s, struct buf *why)
     const struct config *c = &s->config;
     struct tls_context *fresh = NULL;
     s->net.config.tls_verify = verify_of(c);
-    if (c->tls_port || c->tls_replication) {
+    if (c->tls_port || c->tls_replication || c->tls_cluster) {
         struct tls_options o = {
             .cert_file = c->tls_cert_file.p,
             .key_file = c->tls_key_file.p, .key_file_pass = c->tls_key_file_pass.p,
@@ -28,7 +28,7 @@ bool server_apply_tls(struct server *s, struct buf *why)
             .ca_cert_file = c->tls_ca_cert_file.p, .ca_cert_dir = c->tls_ca_cert_dir.p,
             .protocols = c->tls_protocols.p,
             .ciphers = c->tls_ciphers.p, .ciphersuites = c->tls_ciphersuites.p,
-            .needs_ca = c->tls_replication || verify_of(c) != TLS_VERIFY_NO,
+            .needs_ca = c->tls_replication || c->tls_cluster || verify_of(c) != TLS_VERIFY_NO,
             .prefer_server_ciphers = c->tls_prefer_server_ciphers, .session_caching = c->tls_session_caching,
             .session_cache_size = c->tls_session_cache_size,
             .session_cache_timeout_s = c->tls_session_cache_timeout,
