@@ -33,7 +33,7 @@ enum bus_purpose {
 struct bus_hello {
     enum bus_purpose purpose;
     char from[BUS_NODE_ID + 1];
-    char to[BUS_NODE_ID + 1]; /* "": whoever has that address */
+    char to[BUS_NODE_ID + 1]; /* "": any node at that address */
     u64 cluster;              /* 0: not in one yet */
 };
 

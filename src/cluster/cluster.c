@@ -39,7 +39,7 @@ void cluster_die(struct cluster *c, const char *why)
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-static u64 peer_of(const char *id)
+u64 cluster_peer_of(const char *id)
 {
     char digits[17];
     snprintf(digits, sizeof digits, "%.16s", id);
@@ -64,7 +64,7 @@ static struct cluster_node *add_node(struct cluster *c, const char *id)
 {
     struct cluster_node *n = mem_zalloc(sizeof *n), **at = &c->nodes;
     memcpy(n->id, id, BUS_NODE_ID); /* mem_zalloc has ended it */
-    n->peer = peer_of(id);
+    n->peer = cluster_peer_of(id);
     while (*at) at = &(*at)->next;
     *at = n;
     return n;
@@ -122,7 +122,7 @@ static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
         c->number = number;
         if (c->nodes->id[0]) return;
         snprintf(c->nodes->id, sizeof c->nodes->id, "%.40s", id);
-        c->nodes->peer = peer_of(id);
+        c->nodes->peer = cluster_peer_of(id);
     } else if (name.n > 5 && memcmp(name.p, "node ", 5) == 0) {
         cluster_learn_node(c, value);
     }

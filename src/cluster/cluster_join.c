@@ -65,11 +65,7 @@ bool cluster_make_identity(struct cluster *c)
     }
     if (!only_database_0(c)) return false;
     server_random_id(self->id);
-    self->peer = strtoull((char[17]){self->id[0], self->id[1], self->id[2], self->id[3], self->id[4],
-                                     self->id[5], self->id[6], self->id[7], self->id[8], self->id[9],
-                                     self->id[10], self->id[11], self->id[12], self->id[13], self->id[14],
-                                     self->id[15]},
-                          NULL, 16);
+    self->peer = cluster_peer_of(self->id);
     if (!cf->cluster_init) return true;
     c->number = rand_next(&c->member.region->seeds) | 1;
     c->member.at = (struct raft_applied){

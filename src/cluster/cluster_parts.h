@@ -17,7 +17,6 @@ struct cluster {
     struct member member;
     bool started;               /* the group runs */
     bool moved_on;              /* see cluster_moved_on */
-    bool touches;               /* the request that runs uses the region's data */
     bool led;                   /* at the last look */
     uv_timer_t timer;
     uv_prepare_t prepare;
@@ -34,6 +33,8 @@ struct cluster {
     u32 leave_how;
     char moved[320];            /* text of the last MOVED */
 };
+
+u64 cluster_peer_of(const char *id); /* a node's number in Raft */
 
 /* cluster_join.c */
 void cluster_join_step(struct cluster *c);  /* on a node that is not a member yet */

@@ -223,7 +223,7 @@ static void machine_readable(struct raft_machine *base, u64 read, bool ok)
     struct member *m = member_of(base);
     if (ok) m->granted_read = MAX(m->granted_read, read);
     if (read == m->asked_read) m->asked_read = 0;
-    cluster_moved_on(m->cluster); /* those who waited ask again, or are sent elsewhere */
+    cluster_moved_on(m->cluster); /* requests that waited run again, or are sent elsewhere */
 }
 
 static u64 machine_next_deadline(struct raft_machine *base)

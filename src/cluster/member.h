@@ -47,7 +47,6 @@ struct member {
     u64 early_read;          /* was confirmed before it was known here; 0: none was */
     u64 asked_read;          /* the follower read of this tick; 0: none … */
     u64 granted_read;        /* … and the latest that may be evaluated */
-    bool was_leader;
 };
 
 /* The region's engine is open; nothing of it was read so far. */
