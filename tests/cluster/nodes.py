@@ -92,14 +92,15 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def settled(self, voters, seconds=90):
-        """Waits for a leader with so many voters whose log all members that run have applied, and for the end of any
-        change of members: until then the majority of the members before it is needed, too."""
+        """Waits for a leader with so many voters, and until all members that run have applied what was in its log
+        then, and no change of members is under way: until its end the majority of the members before it is needed,
+        too. Clients may go on writing."""
         def look():
-            states = [n.region() for n in self.nodes if n.alive()]
-            leader = [s for s in states if s.get('role') == 'leader']
+            leader = [s for s in map(Node.region, filter(Node.alive, self.nodes)) if s.get('role') == 'leader']
             if len(leader) != 1 or int(leader[0]['voters']) != voters:
                 return False
-            return all(s and s['applied'] == leader[0]['last'] and not int(s['joint']) for s in states)
+            states = [n.region() for n in self.nodes if n.alive()]
+            return all(s and int(s['applied']) >= int(leader[0]['last']) and not int(s['joint']) for s in states)
         eventually(look, seconds, 0.1)
 
     def leader(self, seconds=90):
