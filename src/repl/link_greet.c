@@ -26,19 +26,20 @@ static void introduce_ourselves(struct link *l)
 }
 
 /* Asks by whatever history our data belongs to, even one that was our own: the primary knows whether its
- * history continues it. At position 0 of a history that is not the primary's there is nothing to continue. */
+ * history continues it. At position 0 of a history that is not the primary's there is nothing to continue; a
+ * failover's target has our own history, whatever its length, and wants to be asked by its name. */
 static void ask_for_stream(struct link *l)
 {
     const struct repl_stream *st = &l->server->repl.stream;
     const struct log *log = &l->server->log;
     char next[32];
-    bool partial = !l->no_partial && (st->end > 0 || l->adopted);
+    bool failover = l->server->repl.failover.state == FAILOVER_HANDS_OVER;
+    bool partial = !l->no_partial && (st->end > 0 || l->adopted || failover);
     snprintf(next, sizeof next, "%lld", partial ? (long long)st->end + 1 : -1);
     if (partial)
         log_line(log, LOG_NOTICE, "Trying a partial resynchronization (request %s:%s).", st->id, next);
     else
         log_line(log, LOG_NOTICE, "Partial resynchronization not possible (no cached master)");
-    bool failover = l->server->repl.failover.state == FAILOVER_HANDS_OVER;
     const char *id = partial ? st->id : "?";
     link_command(l, failover ? 4 : 3, (const char *const[]){"PSYNC", id, next, "FAILOVER"});
     l->answer = ANSWER_PSYNC;

@@ -51,6 +51,19 @@ def test_failover(pair, node, seed):
     assert replica.stat('sync_full') == 0
 
 
+def test_failover_before_any_write(pair, node):
+    primary, replica = (node(kind, '--repl-ping-replica-period', 1000) for kind in pair)
+    replica.follow(primary)
+    wait_synced(primary, replica)
+    assert primary.call('FAILOVER') == b'OK'
+    eventually(lambda: primary.fields()['master_failover_state'] == 'no-failover')
+    assert primary.call('ROLE')[0] == b'slave' and replica.call('ROLE')[0] == b'master'
+    replica.call('SET', 'after', 1)
+    wait_synced(replica, primary)
+    same(replica, primary)
+    assert replica.stat('sync_full') == 0
+
+
 def test_failover_asks_for_no_more(kind, node):
     """One that has acknowledged everything needs to say nothing more; and who writes meanwhile hears at once that
     we are no primary any more."""
