@@ -220,6 +220,30 @@ static struct buf input_keep(struct conn *c, const struct net_request *q)
     return kept;
 }
 
+/* A connection whose requests are held back runs none, so it never gets a second reason. */
+static void hold_begin(struct conn *c, u32 why)
+{
+    struct net *n = c->net;
+    if (!why || c->hold == why) return;
+    CHECK(!c->hold && !(why & (why - 1)));
+    int i = __builtin_ctz(why);
+    c->hold = why;
+    c->hold_next = NULL;
+    c->hold_prev = n->held_back[i].last;
+    *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c;
+    n->held_back[i].last = c;
+}
+
+void net_end_hold(struct conn *c)
+{
+    struct net *n = c->net;
+    if (!c->hold) return;
+    int i = __builtin_ctz(c->hold);
+    *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c->hold_next;
+    *(c->hold_next ? &c->hold_next->hold_prev : &n->held_back[i].last) = c->hold_prev;
+    c->hold = 0;
+}
+
 void conn_postpone(struct net *n, u32 at, u32 why)
 {
     struct net_tick *t = &n->tick;
@@ -230,7 +254,7 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     c->in = kept;
     restart_parser(&c->parser);
     c->more_input = true;
-    c->hold |= why;
+    hold_begin(c, why);
     net_watch(c, c->events & ~UV_READABLE);
     /* A connection is parsed once per tick, so its requests are adjacent. */
     for (u32 i = at; i < t->request_count && t->requests[i].conn == c; i++) t->requests[i].conn = NULL;
@@ -252,7 +276,7 @@ void conn_block(struct net *n, struct conn *c, u32 why)
 {
     u32 next = n->tick.running + 1;
     if (next < n->tick.request_count && n->tick.requests[next].conn == c) conn_postpone(n, next, why);
-    c->hold |= why;
+    hold_begin(c, why);
     c->blocked_tick = n->tick.number;
     c->waits = true;
     conn_close_on_eof(c); /* don't run them for a client that has left */
@@ -260,7 +284,7 @@ void conn_block(struct net *n, struct conn *c, u32 why)
 
 void conn_resume(struct conn *c, u32 why)
 {
-    c->hold &= ~why;
+    if (c->hold & why) net_end_hold(c);
     if (c->hold || c->closing) return;
     net_watch(c, (c->events | UV_READABLE) & ~UV_DISCONNECT);
     net_make_ready(c); /* what is left in `in` is parsed at the end of the tick */
@@ -275,8 +299,10 @@ static struct conn *oldest(const struct net *n)
 
 void net_resume(struct net *n, u32 why)
 {
-    for (struct conn *c = oldest(n); c; c = c->prev)
-        if (c->hold & why) conn_resume(c, why);
+    for (struct conn *c = n->held_back[__builtin_ctz(why)].first, *next; c; c = next) {
+        next = c->hold_next;
+        conn_resume(c, why);
+    }
 }
 
 bool net_resume_some(struct net *n, u32 why, u64 room, u64 *last)

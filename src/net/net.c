@@ -64,6 +64,7 @@ static void net_on_closed(uv_handle_t *h)
     struct conn *c = h->data;
     struct net *n = c->net;
     net_unready(c);
+    net_end_hold(c);
     if (c->prev) c->prev->next = c->next;
     else n->conns = c->next;
     if (c->next) c->next->prev = c->prev;

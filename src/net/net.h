@@ -64,7 +64,8 @@ struct conn {
     bool read_this_tick;
     u32 first_request;         /* where its requests begin in net->tick.requests, if it has any */
     bool more_input;           /* `in` has requests that were not parsed yet */
-    u32 hold;                  /* reasons not to run requests (CLIENT PAUSE, blocked …): 0 = run */
+    u32 hold;                  /* the reason not to run requests (CLIENT PAUSE, blocked …): 0 = run */
+    struct conn *hold_prev, *hold_next; /* in net.held_back, while there is one */
 
     /* output */
     struct buf_queue waiting;  /* output, if there is much … */
@@ -103,7 +104,8 @@ struct conn {
     struct subscriber *subscriber; /* it has subscriptions: pubsub.h */
     struct tracker *tracker;   /* it gets invalidations for the keys it read: tracking.h … */
     struct tracker *redirects; /* … or gets them for these other clients */
-    u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT … */
+    u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT …
+                                * (cluster mode: the index of its entry in the log) */
     u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF */
 };
 
@@ -168,6 +170,8 @@ struct net_fences {
     bool ended; /* some passed or failed while a request ran; their segments are still to be settled */
 };
 
+#define NET_HOLDS 16 /* reasons to hold a connection back: bits of conn.hold */
+
 /* What a failed fence means for a connection. */
 struct net_failure {
     bool asked;            /* requests of it failed, not just messages to it */
@@ -181,6 +185,9 @@ struct net {
     struct net_config config;
     struct net_stats stats;
     struct conn *conns;
+    struct {
+        struct conn *first, *last;
+    } held_back[NET_HOLDS]; /* connections by reason (the number of its bit), in the order they came */
     u32 count;
     u32 closing;      /* connections whose close callback is still to come */
     u64 next_id;
@@ -269,11 +276,12 @@ void net_take_back(struct net *n);
 /* Closes now; output that was not sent is dropped. */
 void conn_close(struct conn *c);
 
-/* Holds back a connection's input from this request on. `why`: a bit for conn_resume. */
+/* Holds back a connection's input from this request on. `why`: a bit for conn_resume, or 0. */
 void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
 void conn_close_on_eof(struct conn *c);      /* until then: close the connection if the peer closes it */
-void net_resume(struct net *n, u32 why); /* all of them, those that connected first before the others */
+/* All that wait for this one reason, in the order they began to. Costs as much as there are of them. */
+void net_resume(struct net *n, u32 why);
 
 /* Resumes some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is
  * the id of the one resumed last. True: there are more. */

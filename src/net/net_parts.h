@@ -20,6 +20,7 @@ void net_on_connection(uv_poll_t *p, int status, int events);
 
 /* Reads what has arrived, if this tick has not done so yet. ended: the peer has closed its side. */
 void net_read(struct conn *c, bool ended);
+void net_end_hold(struct conn *c);   /* it is no longer held back */
 void net_take_input(struct conn *c); /* parses what was read into requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; c may be closed on return */
 void net_drop_output(struct conn *c);
