@@ -99,6 +99,7 @@ void bus_conn_send(struct bus_conn *c, u8 type, bytes head, bytes body); /* queu
 size_t bus_conn_queued(const struct bus_conn *c);                        /* bytes not handed to the kernel */
 void bus_conn_pause(struct bus_conn *c, bool pause); /* no frames are delivered meanwhile */
 void bus_conn_close(struct bus_conn *c, const char *why);
+void bus_conn_refuse(struct bus_conn *c, const char *why); /* the same, counted and logged as refused */
 void bus_conn_finish(struct bus_conn *c); /* closes it when everything queued is sent */
 
 void *bus_conn_user(const struct bus_conn *c);

@@ -233,7 +233,7 @@ static void bus_conn_opened(struct bus_conn *c)
     bus_conn_make_dirty(c);
 }
 
-static void bus_conn_refuse(struct bus_conn *c, const char *why)
+void bus_conn_refuse(struct bus_conn *c, const char *why)
 {
     bus_refused(c->bus, c, why);
     bus_conn_close(c, why);

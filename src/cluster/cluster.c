@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cluster/cluster_parts.h"
+#include "cluster/message.h"
 #include "cluster/snapshot.h"
 #include "engine/rocks/rocks.h"
 #include "server/client/pubsub.h"
@@ -139,26 +140,12 @@ bool cluster_load_identity(struct cluster *c)
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-static void put_u64(char *p, u64 v)
-{
-    for (int i = 0; i < 8; i++) p[i] = (char)(v >> 8 * i);
-}
-
-static u64 get_u64(const char *p)
-{
-    u64 v = 0;
-    for (int i = 7; i >= 0; i--) v = v << 8 | (u8)p[i];
-    return v;
-}
-
 void cluster_send(struct cluster *c, u64 region, u64 to, bytes message)
 {
     struct cluster_node *n = cluster_node_of(c, to);
-    char head[24];
+    char head[MESSAGE_HEAD];
     if (!n || !n->link) return; /* not known yet: Raft repeats */
-    put_u64(head, region);
-    put_u64(head + 8, c->nodes->peer);
-    put_u64(head + 16, to);
+    message_put(head, &(struct message_head){region, c->nodes->peer, to});
     if (!bus_send(n->link, CLUSTER_RAFT, bytes_of(head, sizeof head), message)) n->unreachable = true;
 }
 
@@ -192,14 +179,17 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
         cluster_deliver(c->server, body);
         return;
     }
-    if (type != CLUSTER_RAFT || body.n < 24) {
-        bus_conn_close(conn, "an unknown message");
+    struct message_head h;
+    const char *wrong = type == CLUSTER_RAFT
+                            ? message_get(body, cluster_peer_of(bus_conn_node(conn)), c->nodes->peer, &h)
+                            : "an unknown message";
+    if (wrong) {
+        bus_conn_refuse(conn, wrong);
         return;
     }
-    bool ours = get_u64(body.p) == c->member.number && get_u64(body.p + 16) == c->nodes->peer;
-    if (!ours || !c->started) return;
+    if (h.region != c->member.number || !c->started) return;
     group_wall(c->member.group, (u64)clock_wall_ms());
-    group_receive(c->member.group, get_u64(body.p + 8), bytes_of(body.p + 24, body.n - 24));
+    group_receive(c->member.group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
 }
 
 static const struct bus_conn_ops message_ops = {.on_frame = on_message};
@@ -276,16 +266,23 @@ static void on_timer(uv_timer_t *t)
     if (c->leave_until_ms && !server_shutdown(c->server, c->leave_how)) c->leave_until_ms = 0;
 }
 
+/* Once per millisecond: deadlines are that exact. */
+static void move_clock(struct cluster *c)
+{
+    u64 wall_ms = (u64)clock_wall_ms();
+    if (!c->led || c->member.in_flight || wall_ms == c->clock_looked_ms) return;
+    c->clock_looked_ms = wall_ms;
+    group_wall(c->member.group, wall_ms);
+    group_clock_due(c->member.group);
+}
+
 /* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
 static void on_prepare(uv_prepare_t *h)
 {
     struct cluster *c = h->data;
     note_leadership(c);
     member_save(&c->member);
-    if (c->led && !c->member.in_flight) {
-        group_wall(c->member.group, (u64)clock_wall_ms());
-        group_clock_due(c->member.group);
-    }
+    move_clock(c);
     if (!c->moved_on) return;
     c->moved_on = false;
     net_resume(&c->server->net, HOLD_RAFT);

@@ -19,7 +19,7 @@
 #define CLUSTER_REGION 1 /* the number of the only region */
 
 enum cluster_frame {
-    CLUSTER_RAFT = 1,       /* region · from · to, each u64 · a group's message */
+    CLUSTER_RAFT = 1,       /* message.h: a head, then a group's message */
     CLUSTER_JOIN = 2,       /* a node's line: may I join? */
     CLUSTER_JOIN_ANSWER = 3, /* "ok CLUSTER", "ask HOST PORT" or "later", then lines of nodes */
     CLUSTER_PUBLISH = 4, /* pub/sub: u8 kind · u32 length of the channel · channel · message */

@@ -21,6 +21,7 @@ struct cluster {
     uv_timer_t timer;
     uv_prepare_t prepare;
     u64 ticks;                  /* of the timer */
+    u64 clock_looked_ms;        /* when it was last looked whether the region's clock must move */
     i64 timer_ms;               /* when it last ran, by the loop's time */
     struct snapshot_out *out;   /* snapshot.c: what goes out; NULL: nothing … */
     struct snapshot_in *in;     /* … and what comes in */

@@ -140,6 +140,12 @@ static void test_bad_bytes(void **state UNUSED)
     uint8_t propose[] = {8, 2, 24, 2, 32, 1}; /* MsgPropose from 2: proposals are never forwarded */
     assert_int_equal(raft_core_message_type(propose, sizeof(propose), &term), 2);
     assert_int_equal(raft_core_step(f.core, propose, sizeof(propose)), RAFT_CORE_BAD_BYTES);
+    uint8_t heartbeat[] = {8, 8, 16, 1, 24, 2, 32, 1}; /* from 2 to 1, in term 1 */
+    assert_int_equal(raft_core_step(f.core, heartbeat, sizeof(heartbeat)), RAFT_CORE_OK);
+    heartbeat[3] = 3; /* to another member */
+    assert_int_equal(raft_core_step(f.core, heartbeat, sizeof(heartbeat)), RAFT_CORE_BAD_BYTES);
+    heartbeat[3] = heartbeat[5] = 1; /* from this one */
+    assert_int_equal(raft_core_step(f.core, heartbeat, sizeof(heartbeat)), RAFT_CORE_BAD_BYTES);
     for (int i = 0; i < 20000; i++) { /* noise must be refused or ignored, never end the process */
         uint8_t noise[24];
         for (size_t k = 0; k < sizeof(noise); k++) rng = rng * 6364136223846793005u + 1, noise[k] = rng >> 56;

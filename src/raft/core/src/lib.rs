@@ -66,7 +66,7 @@ impl Core {
 }
 
 /// Whether a peer may send this at all: the library takes much on trust.
-fn acceptable(m: &Message, snapshot: bool) -> bool {
+fn acceptable(m: &Message, own: u64, snapshot: bool) -> bool {
     use MessageType::*;
     let types = [
         MsgAppend, MsgAppendResponse, MsgRequestVote, MsgRequestVoteResponse, MsgHeartbeat, MsgHeartbeatResponse,
@@ -74,7 +74,7 @@ fn acceptable(m: &Message, snapshot: bool) -> bool {
     ];
     let small = |x: u64| x < 1 << 62;
     let expected = if snapshot { m.get_msg_type() == MsgSnapshot } else { types.contains(&m.get_msg_type()) };
-    if !expected || m.from == 0 || m.term == 0 || !small(m.index) || !small(m.commit) {
+    if !expected || m.to != own || m.from == 0 || m.from == own || m.term == 0 || !small(m.index) || !small(m.commit) {
         return false;
     }
     if snapshot {
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn raft_core_tick(c: *mut Core) {
 
 fn step(c: &mut Core, data: &[u8], snapshot: bool) -> c_int {
     let Ok(m) = Message::parse_from_bytes(data) else { return BAD_BYTES };
-    if !acceptable(&m, snapshot) {
+    if !acceptable(&m, c.node.raft.id, snapshot) {
         return BAD_BYTES;
     }
     let result = c.node.step(m);

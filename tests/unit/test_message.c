@@ -1,0 +1,43 @@
+/* The head of a message between nodes: one that is for another node, or pretends to come from another, is
+ * refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cluster/message.h"
+
+static const struct message_head sent = {.region = 1, .from = 0xfedcba9876543210u, .to = 2};
+
+static void test_a_head_comes_back(void **state UNUSED)
+{
+    char body[MESSAGE_HEAD + 3] = {0};
+    struct message_head h;
+    message_put(body, &sent);
+    assert_null(message_get(bytes_of(body, sizeof body), sent.from, sent.to, &h));
+    assert_memory_equal(&h, &sent, sizeof h);
+}
+
+static void test_others_messages_are_refused(void **state UNUSED)
+{
+    char body[MESSAGE_HEAD];
+    struct message_head h;
+    message_put(body, &sent);
+    bytes b = bytes_of(body, sizeof body);
+    assert_string_equal(message_get(b, sent.from, 3, &h), "a message for another node");
+    assert_string_equal(message_get(b, 4, sent.to, &h), "a message in another node's name");
+    b.n--;
+    assert_string_equal(message_get(b, sent.from, sent.to, &h), "a message without a head");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_head_comes_back),
+        cmocka_unit_test(test_others_messages_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
