@@ -9,6 +9,7 @@
 #include "cluster/message.h"
 #include "cluster/snapshot.h"
 #include "engine/rocks/rocks.h"
+#include "repl/primary.h"
 #include "server/client/pubsub.h"
 #include <unistd.h>
 
@@ -190,6 +191,7 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
     if (h.region != c->member.number || !c->started) return;
     group_wall(c->member.group, (u64)clock_wall_ms());
     group_receive(c->member.group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
+    c->acked = true;
 }
 
 static const struct bus_conn_ops message_ops = {.on_frame = on_message};
@@ -230,7 +232,10 @@ static void note_leadership(struct cluster *c)
     log_line(&c->server->log, LOG_NOTICE,
              leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
              (ull)c->member.number);
-    if (!leads) block_refuse_all(c->server);
+    if (!leads) {
+        block_refuse_all(c->server);
+        wait_refuse_all(c->server);
+    }
     cluster_moved_on(c);
 }
 
@@ -283,6 +288,8 @@ static void on_prepare(uv_prepare_t *h)
     note_leadership(c);
     member_save(&c->member);
     move_clock(c);
+    if (c->acked && c->server->repl.waiting) wait_check(c->server);
+    c->acked = false;
     if (!c->moved_on) return;
     c->moved_on = false;
     net_resume(&c->server->net, HOLD_RAFT);
@@ -369,6 +376,7 @@ static void on_durable(void *arg, u64 number)
     if (!c->started) return;
     group_wall(c->member.group, (u64)clock_wall_ms());
     group_durable(c->member.group, number);
+    c->acked = true;
 }
 
 static void print_core(void *log UNUSED, int level UNUSED, const char *text UNUSED, size_t size UNUSED) {}

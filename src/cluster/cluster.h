@@ -50,6 +50,13 @@ void cluster_stop(struct server *s);
  * called again. */
 bool cluster_leaves(struct server *s, u32 how);
 
+/* -- WAIT: called in cluster mode -------------------------------------------------------------- */
+
+bool cluster_leads(const struct server *s);
+u64 cluster_next_index(struct server *s); /* of the entry that this tick's changes will be */
+u32 cluster_acknowledged(const struct server *s, u64 index); /* other members that have synced it */
+bool cluster_synced(const struct server *s, u64 index);      /* whether this one has */
+
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
 /* -- the tick ---------------------------------------------------------------------------------- */

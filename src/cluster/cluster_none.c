@@ -24,6 +24,10 @@ u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const
     return 0;
 }
 bool cluster_may_reclaim(const struct server *s UNUSED) { return true; }
+bool cluster_leads(const struct server *s UNUSED) { return false; }
+u64 cluster_next_index(struct server *s UNUSED) { return 0; }
+u32 cluster_acknowledged(const struct server *s UNUSED, u64 index UNUSED) { return 0; }
+bool cluster_synced(const struct server *s UNUSED, u64 index UNUSED) { return false; }
 void cluster_publish(struct server *s UNUSED, bytes channel UNUSED, bytes message UNUSED, bool sharded UNUSED)
 {
 }

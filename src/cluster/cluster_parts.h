@@ -18,6 +18,8 @@ struct cluster {
     bool started;               /* the group runs */
     bool moved_on;              /* see cluster_moved_on */
     bool led;                   /* at the last look */
+    bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
+    u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
     uv_timer_t timer;
     uv_prepare_t prepare;
     u64 ticks;                  /* of the timer */

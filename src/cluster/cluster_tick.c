@@ -32,6 +32,31 @@ void cluster_enforce(struct server *s, const struct net_request *q)
     member_enforce(&c->member, !q || (cmd && touches_data(cmd, &q->conn->session)));
 }
 
+bool cluster_leads(const struct server *s) { return member_leads(&s->cluster->member); }
+
+/* A tick's changes are proposed at its end, and nothing else is meanwhile. */
+u64 cluster_next_index(struct server *s)
+{
+    struct cluster *c = s->cluster;
+    struct group_status st;
+    if (c->next_index && c->next_index_tick == s->net.tick.number) return c->next_index;
+    group_status(c->member.group, &st);
+    c->next_index_tick = s->net.tick.number;
+    return c->next_index = st.core.last_index + 1;
+}
+
+u32 cluster_acknowledged(const struct server *s, u64 index)
+{
+    return group_acknowledged(s->cluster->member.group, index);
+}
+
+bool cluster_synced(const struct server *s, u64 index)
+{
+    struct group_status st;
+    group_status(s->cluster->member.group, &st);
+    return st.core.persisted >= index;
+}
+
 bool cluster_commit(struct server *s, enum commit_kind kind)
 {
     struct member *m = &s->cluster->member;

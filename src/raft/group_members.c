@@ -167,6 +167,19 @@ u64 group_leader(const struct group *g)
     return s.leader;
 }
 
+u32 group_acknowledged(const struct group *g, u64 index)
+{
+    const struct raft_conf *conf = &g->at.conf;
+    u32 count = 0;
+    for (u32 i = 0; g->leader_term && i < conf->voters_n + conf->learners_n; i++) {
+        struct raft_progress p;
+        u64 id = i < conf->voters_n ? conf->voters[i] : conf->learners[i - conf->voters_n];
+        if (id == g->config.id || !raft_core_progress(g->core, id, &p)) continue;
+        count += p.matched && p.matched >= index;
+    }
+    return count;
+}
+
 u64 group_clock(const struct group *g) { return g->at.clock_ms; }
 
 #ifdef MAYFLY_PLANT

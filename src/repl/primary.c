@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "server/commit.h"
 
 static i64 primary_now_s(void) { return clock_mono_ms() / 1000; }
@@ -227,9 +228,9 @@ u32 primary_synced(const struct server *s, u64 position)
     return n;
 }
 
-void primary_note_write(const struct server *s, struct conn *c)
+void primary_note_write(struct server *s, struct conn *c)
 {
-    c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
+    c->wrote_to = s->cluster ? cluster_next_index(s) : s->repl.stream.end + s->repl.stream.staged;
     c->wrote_seq = lone_region(s)->journal.seq;
 }
 

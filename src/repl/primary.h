@@ -109,7 +109,7 @@ u64 sync_memory(const struct server *s);         /* bytes of sync data in memory
 /* -- wait_cmd.c ------------------------------------------------------------------------------------------ */
 
 struct ack_waiter;
-void wait_check(struct server *s);                  /* a replica has acknowledged something */
+void wait_check(struct server *s);                  /* a replica or a member has acknowledged something */
 void wait_forget(struct server *s, struct conn *c); /* it is gone, or was answered otherwise */
 void wait_refuse_all(struct server *s);             /* this server is no longer a primary */
 

@@ -40,7 +40,7 @@ struct replication {
     u32 replica_count, good_replicas; /* good: online, and heard from within min-replicas-max-lag seconds */
     struct ack_waiter *waiters; /* clients in WAIT and WAITAOF */
     u32 waiting;              /* how many they are … */
-    u32 waiting_local;        /* … and how many of them wait for our own disk */
+    u32 waiting_local;        /* … and how many of them wait for our own disk (not in cluster mode) */
     bool ask_acks;            /* send REPLCONF GETACK at the end of this tick */
     i64 second_s, since_ping_s; /* of primary_cron */
     u64 bytes_out;            /* sent to replicas: INFO's total_net_repl_output_bytes */
@@ -121,7 +121,7 @@ void primary_forget(struct server *s, struct conn *c); /* net's on_close, for an
 void primary_feed(struct server *s);                   /* sends what was published, at the end of the tick */
 u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have acknowledged it … */
 u32 primary_synced(const struct server *s, u64 position);       /* … and have it on disk */
-void primary_note_write(const struct server *s, struct conn *c); /* it has just written something */
+void primary_note_write(struct server *s, struct conn *c); /* it has just written something */
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
 void primary_answered(struct server *s, struct conn *c); /* closes a replica that got a reply */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */

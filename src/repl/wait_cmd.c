@@ -1,7 +1,9 @@
 /* WAIT and WAITAOF: block a client until enough replicas have acknowledged its last write, or until enough
- * disks have it. */
+ * disks have it. In cluster mode the other members of the group are the replicas, and what one has
+ * acknowledged is on its disk. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "command/commands.h"
 #include "repl/primary.h"
 
@@ -25,7 +27,7 @@ static void remove_waiter(struct ack_waiter **at)
     struct ack_waiter *w = *at;
     *at = w->next;
     w->server->repl.waiting--;
-    w->server->repl.waiting_local -= w->goal.local;
+    w->server->repl.waiting_local -= w->goal.local && !w->server->cluster;
     uv_close((uv_handle_t *)&w->timer, wait_cmd_on_closed);
 }
 
@@ -40,11 +42,13 @@ static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
 
 static u32 replicas_there(const struct server *s, const struct goal *g)
 {
+    if (s->cluster) return cluster_acknowledged(s, g->position);
     return g->synced ? primary_synced(s, g->position) : primary_acknowledged(s, g->position);
 }
 
 static bool wait_cmd_is_local(const struct server *s, const struct goal *g)
 {
+    if (s->cluster) return cluster_synced(s, g->position);
     return durable_enabled(s) && durable_has(&s->durable, g->seq);
 }
 
@@ -89,7 +93,7 @@ void wait_check(struct server *s)
 {
     for (struct ack_waiter **at = &s->repl.waiters; *at;) {
         const struct goal *g = &(*at)->goal;
-        if (g->local && !durable_enabled(s)) wait_cmd_answer(at, NO_LOG);
+        if (g->local && !s->cluster && !durable_enabled(s)) wait_cmd_answer(at, NO_LOG);
         else if (is_reached(s, g)) wait_cmd_answer(at, NULL);
         else at = &(*at)->next;
     }
@@ -140,7 +144,7 @@ static void begin_waiting(struct ctx *c, const struct goal *goal, i64 timeout_ms
     w->next = s->repl.waiters;
     s->repl.waiters = w;
     s->repl.waiting++;
-    s->repl.waiting_local += goal->local;
+    s->repl.waiting_local += goal->local && !s->cluster; /* the log's thread tells when it has synced */
     uv_timer_init(&s->loop, &w->timer);
     w->timer.data = w;
     uv_update_time(&s->loop);
@@ -160,10 +164,15 @@ static void wait_for(struct ctx *c, struct goal goal, i64 timeout_ms)
 
 static u32 count_of(i64 wanted) { return (u32)MIN(MAX(wanted, 0), (i64)UINT32_MAX); }
 
+static bool follows_another(const struct server *s)
+{
+    return s->repl.link || (s->cluster && !cluster_leads(s));
+}
+
 void cmd_wait(struct ctx *c)
 {
     i64 wanted, timeout_ms;
-    if (c->server->repl.link) {
+    if (follows_another(c->server)) {
         reply_error(c->out, "ERR WAIT cannot be used with replica instances. Please also note that since "
                             "Redis 4.0 if a replica is configured to be writable (which is not the default) "
                             "writes to replicas are just local and are not propagated.");
@@ -180,7 +189,7 @@ void cmd_waitaof(struct ctx *c)
         !ctx_int_min(c, c->argv[2], 0, "ERR value is out of range, must be positive", &wanted) ||
         !ctx_timeout_ms(c, c->argv[3], &timeout_ms))
         return;
-    if (c->server->repl.link) {
+    if (follows_another(c->server)) {
         reply_error(c->out,
                     "ERR WAITAOF cannot be used with replica instances. Please also note that writes to "
                     "replicas are just local and are not propagated.");
