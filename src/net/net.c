@@ -101,13 +101,27 @@ void net_on_poll(uv_poll_t *p, int status, int events)
         conn_close(c);
         return;
     }
-    if (UNLIKELY(c->tls)) events = c->events; /* reading may have waited for writing, or the reverse */
+    if (UNLIKELY(c->tls)) {
+        events = c->events; /* reading may have waited for writing, or the reverse */
+    } else if (UNLIKELY(events & ~c->events & UV_READABLE)) {
+        net_poll_now(c, c->events); /* what net_poll put off */
+        events &= ~UV_READABLE;
+    }
     if (events & UV_READABLE) net_read(c, ended);
     if (events & UV_WRITABLE) net_flush(c);
 }
 
+/* A connection whose next request has to wait is nearly always read again before anything else arrives, so
+ * libuv is not told to stop before something does: that takes two system calls, as does starting again. */
 void net_poll(struct conn *c, int events)
 {
+    bool stops = !(events & ~UV_DISCONNECT) && c->polled == (UV_READABLE | UV_DISCONNECT);
+    if (!stops || c->tls) net_poll_now(c, events);
+}
+
+void net_poll_now(struct conn *c, int events)
+{
+    if (c->polled == events) return;
     c->polled = events;
     c->steady_reads = 0;
     if (events ? uv_poll_start(&c->poll, events, net_on_poll) : uv_poll_stop(&c->poll)) conn_close(c);

@@ -67,6 +67,7 @@ static inline void net_make_ready(struct conn *c)
 void net_unready(struct conn *c);
 
 void net_poll(struct conn *c, int events);
+void net_poll_now(struct conn *c, int events); /* exactly these */
 
 /* With libuv's level-triggered polling the kernel looks at a connection once more after every read, nearly
  * always in vain. A connection whose polling has not changed for some reads is polled edge-triggered
