@@ -229,9 +229,8 @@ size_t bus_peer_queued(const struct bus_peer *p) { return p->conn ? bus_conn_que
 
 /* -- time ----------------------------------------------------------------------------------- */
 
-static void bus_on_prepare(uv_prepare_t *h)
+void bus_flush(struct bus *b)
 {
-    struct bus *b = h->data;
     while (b->dirty) {
         struct bus_conn *c = b->dirty;
         b->dirty = c->dirty_next;
@@ -239,6 +238,8 @@ static void bus_on_prepare(uv_prepare_t *h)
         bus_conn_flush(c);
     }
 }
+
+static void bus_on_prepare(uv_prepare_t *h) { bus_flush(h->data); }
 
 static void bus_on_timer(uv_timer_t *h)
 {

@@ -74,6 +74,8 @@ void bus_free(struct bus *b);
 /* 0, or a negative libuv error. May be called for several addresses. */
 NODISCARD int bus_listen(struct bus *b, const char *address, int port);
 void bus_set_cluster(struct bus *b, u64 cluster);
+/* Sends what is queued now. A tick that runs just before the loop sleeps is later than the bus. */
+void bus_flush(struct bus *b);
 const struct bus_stats *bus_stats(const struct bus *b);
 
 /* -- peers -------------------------------------------------------------------------------------- */
@@ -86,7 +88,7 @@ const char *bus_peer_node(const struct bus_peer *p);
 bool bus_peer_up(const struct bus_peer *p);
 size_t bus_peer_queued(const struct bus_peer *p); /* bytes */
 
-/* Queues a frame whose body is the two parts. False: dropped. */
+/* Queues a frame whose body is the two parts, which is sent before the loop sleeps. False: dropped. */
 bool bus_send(struct bus_peer *p, u8 type, bytes head, bytes body);
 
 /* -- connections -------------------------------------------------------------------------------- */

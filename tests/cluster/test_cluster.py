@@ -5,7 +5,7 @@ import time
 import pytest
 import redis
 from linear import NEVER, UNKNOWN, Op, check, get, put
-from nodes import Client, Cluster, Node, eventually
+from nodes import Client, Cluster, Node, eventually, in_one_of
 
 
 @pytest.fixture(scope='module')
@@ -63,6 +63,22 @@ def test_a_follower_read_is_never_stale(trio, leader):
             assert r.get('k') == str(i)
     for r in readers:
         r.close()
+
+
+def test_a_pipeline_of_follower_reads_does_not_wait_for_timers(trio, leader):
+    """Each read asks the leader. The question leaves at once, not when something else wakes the node up."""
+    leader.set('k', 'v')
+
+    def attempt():
+        with trio.followers()[0].client() as c:
+            c.execute_command('READONLY')
+            with c.pipeline(transaction=False) as p:
+                for _ in range(40):
+                    p.get('k')
+                started = time.monotonic()
+                assert p.execute() == ['v'] * 40
+                assert time.monotonic() - started < 1.5     # with a timer's 100 ms each: 4 s
+    in_one_of(10, attempt)
 
 
 def test_keys_of_several_slots(leader):
