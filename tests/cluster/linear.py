@@ -15,10 +15,11 @@ it may happen as soon as the clock can have reached `lo`, must have happened onc
 `hi`, and never un-happens: a value that was seen dead stays dead.
 """
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 UNKNOWN = object()  # the result of an operation that may or may not have happened
+ABORTED = object()  # the result of a transaction that was not done because a key had changed
 NEVER = math.inf
 ABSENT = (None, NEVER, NEVER)  # what a key holds: value, and the interval of its deadline
 
@@ -33,10 +34,6 @@ class Op:
     result: Any
     what: str = ''
 
-    @property
-    def may_be_left_out(self):
-        return self.result is UNKNOWN
-
 
 @dataclass
 class Verdict:
@@ -45,25 +42,32 @@ class Verdict:
     tried: int = 0
 
 
-@dataclass
 class Search:
-    ops: list
-    skew: float
-    limit: int
-    seen: set = field(default_factory=set)
-    tried: int = 0
-    deepest: int = 0
+    """Operations have a bit each: those with a result first, in the order of their calls, so that the lowest bit that is
+    not set is the first of them that is left. Then those with an unknown outcome, which may stay out for ever."""
+
+    def __init__(self, ops, skew, limit):
+        self.known = sorted((op for op in ops if op.result is not UNKNOWN), key=lambda op: op.call)
+        self.unknown = [op for op in ops if op.result is UNKNOWN]
+        self.skew, self.limit = skew, limit
+        self.seen, self.tried, self.deepest = set(), 0, 0
 
     # -- what may come next ---------------------------------------------------------------------
 
     def candidates(self, done):
-        """Operations that may be the next one: none that is left returned before they were called."""
-        horizon = min((op.ret for i, op in enumerate(self.ops) if not done >> i & 1), default=NEVER)
-        for i, op in enumerate(self.ops):
+        """Operations that may be the next one: none that is left returned before they were called. And the latest
+        moment at which the next one can take effect."""
+        horizon, left = NEVER, []
+        for i in range(lowest_unset(done), len(self.known)):
+            op = self.known[i]
             if op.call > horizon:
                 break
             if not done >> i & 1:
-                yield i, op
+                left.append((i, op))
+                horizon = min(horizon, op.ret)
+        left.sort(key=lambda c: c[1].ret)
+        left += ((i, op) for i, op in enumerate(self.unknown, len(self.known)) if not done >> i & 1)
+        return [(i, op) for i, op in left if op.call <= horizon], horizon
 
     def aged(self, state, first, last):
         """The states into which `state` may have turned when the clock is between first and last: every key
@@ -77,54 +81,59 @@ class Search:
         return states
 
     def steps(self, done, state, now):
-        for i, op in self.candidates(done):
-            first, last = max(now, op.call), op.ret
-            for aged in self.aged(state, first, last):
-                after, result = op.run(aged, first, last)
+        candidates, horizon = self.candidates(done)
+        for i, op in candidates:
+            first = max(now, op.call)
+            for aged in self.aged(state, first, horizon):
+                after, result = op.run(aged, first, horizon)
                 if op.result is UNKNOWN or result == op.result:
                     yield done | 1 << i, after, first
-            if op.may_be_left_out:
-                yield done | 1 << i, state, now
 
     # -- depth first, without recursion ------------------------------------------------------------
 
     def run(self, state):
-        whole = (1 << len(self.ops)) - 1
-        # What is left may all have been left out: then the rest need not be tried.
-        optional = sum(1 << i for i, op in enumerate(self.ops) if op.may_be_left_out)
-        stack = [self.steps(0, state, -NEVER)]
-        if not self.ops:
+        whole = (1 << len(self.known)) - 1
+        if not whole:
             return Verdict(True)
+        stack = [self.steps(0, state, -NEVER)]
         while stack:
             step = next(stack[-1], None)
             if step is None:
                 stack.pop()
                 continue
             done, after, now = step
-            if done | optional == whole:
+            if done & whole == whole:
                 return Verdict(True, tried=self.tried)
-            key = (done, tuple(sorted(after.items())), now)
-            if key in self.seen:
+            config = (done, tuple(sorted(after.items())))  # `now` is the latest call of those done
+            if config in self.seen:
                 continue
-            self.seen.add(key)
+            self.seen.add(config)
             self.tried += 1
             if self.tried > self.limit:
                 return Verdict(False, f'undecided after {self.limit} configurations', self.tried)
-            self.deepest = max(self.deepest, bin(done).count('1'))
+            self.deepest = max(self.deepest, lowest_unset(done))
             stack.append(self.steps(done, after, now))
         return Verdict(False, self.explain(), self.tried)
 
     def explain(self):
-        around = self.ops[max(0, self.deepest - 6):self.deepest + 6]
+        if self.deepest >= len(self.known):
+            return 'no order explains the history'
+        stuck = self.known[self.deepest]
+        ops = sorted(self.known + self.unknown, key=lambda op: op.call)
+        at = ops.index(stuck)
         lines = [f'{op.call:.6f} … {op.ret:.6f}  {op.what} → '
-                 f'{"?" if op.result is UNKNOWN else op.result!r}' for op in around]
-        return (f'no order explains the history; {self.deepest} of {len(self.ops)} operations can be put in '
+                 f'{"?" if op.result is UNKNOWN else repr(op.result)}{"   <- here" if op is stuck else ""}'
+                 for op in ops[max(0, at - 12):at + 6]]
+        return (f'no order explains the history; {self.deepest} of {len(self.known)} operations can be put in '
                 'order. Around there:\n  ' + '\n  '.join(lines))
+
+
+def lowest_unset(bits):
+    return (~bits & bits + 1).bit_length() - 1
 
 
 def check(ops, keys, skew=0.05, limit=2_000_000) -> Verdict:
     """`skew`: by how many seconds a server's clock may differ from the test's, in either direction."""
-    ops = sorted(ops, key=lambda op: op.call)
     return Search(ops, skew, limit).run({key: ABSENT for key in keys})
 
 
@@ -161,6 +170,22 @@ def incr(key, ttl=None):
             lo, hi = alive_until(ttl, first, last)
         new = (int(value or 0) + 1, lo, hi)
         return dict(s, **{key: new}), new[0]
+    return run
+
+
+def expire(key, ttl):
+    """PEXPIRE. The result is whether the key was there."""
+    def run(s, first, last):
+        if s[key][0] is None:
+            return s, False
+        return dict(s, **{key: (s[key][0], *alive_until(ttl, first, last))}), True
+    return run
+
+
+def swap(key, seen, then):
+    """A transaction that WATCHes a key that held `seen`, and was done: the key still held it."""
+    def run(s, first, last):
+        return then(s, first, last) if s[key][0] == seen else (s, ABORTED)
     return run
 
 
