@@ -22,20 +22,28 @@ def free_ports():
 
 
 class Node:
-    def __init__(self, folder, options=()):
-        self.port, self.folder, self.options, self.proc = free_ports(), folder, list(options), None
+    """`before`: a command that becomes the server; `env`: further variables of its environment; `log`: where its log is, if not
+    in its folder."""
+
+    def __init__(self, folder, options=(), host='127.0.0.1', port=None, before=(), env=None, log=None):
+        self.host, self.port, self.folder, self.proc = host, port or free_ports(), folder, None
+        self.options, self.before, self.env = list(options), list(before), env or {}
         os.makedirs(folder, exist_ok=True)
-        self.log = os.path.join(folder, 'log')
+        self.log = log or os.path.join(folder, 'log')
+
+    @property
+    def address(self):
+        return self.host, self.port
 
     def start(self, *more):
-        args = [BINARY, *ENGINES['rocksdb'], '--cluster-enabled', 'yes', '--port', str(self.port), '--dir', self.folder,
-                '--save', '', '--cluster-secret', 'the secret of these tests', '--enable-debug-command', 'yes',
-                *self.options, *more]
+        args = [*self.before, BINARY, *ENGINES['rocksdb'], '--cluster-enabled', 'yes', '--bind', self.host,
+                '--port', str(self.port), '--dir', self.folder, '--save', '', '--protected-mode', 'no',
+                '--cluster-secret', 'the secret of these tests', '--enable-debug-command', 'yes', *self.options, *more]
         with open(self.log, 'ab') as log:
-            self.proc = subprocess.Popen(args, stdout=log, stderr=log)
+            self.proc = subprocess.Popen(args, stdout=log, stderr=log, env={**os.environ, **self.env})
 
     def client(self, **options):
-        return Client(port=self.port, decode_responses=True, **{'socket_timeout': 20, **options})
+        return Client(host=self.host, port=self.port, **{'decode_responses': True, 'socket_timeout': 20, **options})
 
     def alive(self):
         return self.proc and self.proc.poll() is None
@@ -68,18 +76,22 @@ class Node:
 
 
 class Cluster:
-    """`with Cluster(3) as c`: as many nodes, all of them voters."""
+    """`with Cluster(3) as c`: as many nodes, all of them voters. `node(number, folder, options)` makes one."""
 
-    def __init__(self, size, options=('--cluster-node-timeout', '1000')):
+    def __init__(self, size, options=('--cluster-node-timeout', '1000'), node=lambda i, *args: Node(*args)):
         self.folder = tempfile.mkdtemp(prefix='mayfly-cluster-')
         options = [*options, '--cluster-replicas', str(max(size, 3))]
-        self.nodes = [Node(os.path.join(self.folder, f'n{i}'), options) for i in range(size)]
+        self.nodes = [node(i, os.path.join(self.folder, f'n{i}'), options) for i in range(size)]
 
     def __enter__(self):
         self.nodes[0].start('--cluster-init', 'yes')
         for n in self.nodes[1:]:
-            n.start('--cluster-join', f'127.0.0.1:{self.nodes[0].port}')
-        self.settled(len(self.nodes))
+            n.start('--cluster-join', f'{self.nodes[0].host}:{self.nodes[0].port}')
+        try:
+            self.settled(len(self.nodes))
+        except BaseException as e:
+            self.__exit__(type(e), e)
+            raise
         return self
 
     def __exit__(self, kind, *_):

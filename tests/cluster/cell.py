@@ -1,0 +1,133 @@
+"""One cell of the matrix: a cluster, a fault that comes again and again, clients at work, and a verdict.
+
+    with Cell(3, 'partition', 'registers', ops=20000) as cell:
+        cell.run()
+    cell.wrong      # what is wrong, in words: []
+"""
+import os
+import random
+import shutil
+import time
+
+from clients import Load
+from faults import FAULTS, Change
+from kinds import KINDS, judge, judge_logs
+from linear import Op
+from machines import Machines
+from nodes import Cluster, eventually
+
+ROUNDS_MIN = 3
+SECONDS_MAX = 300
+
+
+class Cell:
+    def __init__(self, size, fault, kind, ops=20000, seed=1, rounds=ROUNDS_MIN, pause=0.02):
+        self.name, self.size, self.ops, self.rounds_min = f'{size} {fault} {kind}', size, ops, rounds
+        self.kind, self.make_fault = KINDS[kind](), FAULTS[fault]
+        self.seed, self.rng, self.pause = seed, random.Random(f'{seed}/{size}/{fault}/{kind}'), pause
+        self.rounds, self.wrong, self.load, self.seconds = 0, [], None, 0.0
+        self.machines = self.cluster = None
+
+    def __enter__(self):
+        self.machines = Machines(self.size, self.make_fault.needs)
+        try:
+            self.cluster = Cluster(self.size, node=self.machines.node)
+            self.cluster.__enter__()
+        except BaseException:
+            self.machines.close()
+            raise
+        return self
+
+    def __exit__(self, *problem):
+        self.cluster.__exit__(*problem)
+        self.machines.close()
+
+    # -- the run -------------------------------------------------------------------------------------------------
+
+    def run(self):
+        started = time.monotonic()
+        fault = self.make_fault(self.cluster, self.machines, self.rng)
+        with Load(self.kind, [n.address for n in self.cluster.nodes], seed=self.seed, pause=self.pause) as self.load:
+            while self.rounds < self.rounds_min or self.load.done < self.ops:
+                assert time.monotonic() < started + SECONDS_MAX, f'{self.load.done} operations in {SECONDS_MAX} s'
+                self.one_round(fault)
+                self.rounds += 1
+        self.seconds = time.monotonic() - started
+        self.wrong += [f'an error: {e}' for e in sorted(set(self.load.surprises))]
+        self.judge(fault.skew)
+
+    def one_round(self, fault):
+        self.work(0.3, 1.0)
+        change = Change(self.cluster, self.rng) if self.kind.changes_members else None
+        if change:
+            change.begin()
+        fault.begin()
+        self.work(*fault.lasts, meanwhile=change)
+        fault.end()
+        if change:
+            change.finish()
+        for n in self.cluster.nodes:
+            assert n.alive(), f'{n.folder} has ended: {n.logged()[-1500:]}'
+        self.cluster.settled(self.size)
+
+    def work(self, low, high, meanwhile=None):
+        """Lets clients work for a while. `meanwhile`: a change of members."""
+        end = time.monotonic() + self.rng.uniform(low, high)
+        while time.monotonic() < end:
+            if meanwhile and meanwhile.step():
+                meanwhile = None
+            time.sleep(0.1)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def judge(self, skew):
+        self.wrong += self.members_differ()
+        call, final = time.monotonic(), self.read_all()
+        for group, ops in self.load.history.items():
+            run, result = self.kind.final(group, final)
+            ops.append(Op(call, time.monotonic(), run, result, 'at last'))
+        self.wrong += judge_logs(self.load.logs, final)
+        self.wrong += judge(self.kind, self.load.history, skew)
+
+    def read_all(self):
+        """What the leader holds: values by key, a group's keys at one moment; and the lists."""
+        at = {}
+        with self.cluster.leader().client() as c:
+            for group in self.load.history:
+                keys = self.kind.keys(group)
+                at.update(zip(keys, c.mget(keys)))
+            for name in self.load.logs:
+                at[name] = c.lrange(name, 0, -1)
+        return at
+
+    def members_differ(self):
+        """All members show the same keys, values and deadlines. Keys may expire while they are read."""
+        held = []
+
+        def equal():
+            held[:] = [contents(n) for n in self.cluster.nodes]
+            return all(h == held[0] for h in held)
+        try:
+            eventually(equal, 30, 0.5)
+        except AssertionError:
+            return [f'{n.folder} differs from the first node: {list(dict(h.items() ^ held[0].items()).items())[:5]}'
+                    for n, h in zip(self.cluster.nodes, held) if h != held[0]]
+        return []
+
+    def keep_logs(self, folder):
+        os.makedirs(folder, exist_ok=True)
+        for i, n in enumerate(self.cluster.nodes):
+            shutil.copy(n.log, os.path.join(folder, f'{self.name.replace(" ", "-")}-{i}.log'))
+
+
+def contents(node):
+    """What a client sees that reads on this member: {key: (value as DUMP has it, deadline)}."""
+    with node.client(decode_responses=False) as c:
+        c.execute_command('READONLY')
+        keys = sorted(c.keys())
+        with c.pipeline(transaction=False) as p:
+            for key in keys:
+                p.execute_command('DUMP', key)
+                p.execute_command('PEXPIRETIME', key)
+            got = p.execute()
+    return {k: (got[2 * i], got[2 * i + 1]) for i, k in enumerate(keys) if got[2 * i] is not None}

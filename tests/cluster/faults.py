@@ -1,0 +1,242 @@
+"""What happens to a cluster while clients are at work. A fault begins, lasts a while, and is mended. Needs machines.py."""
+import os
+import shutil
+import signal
+import time
+
+import redis
+from machines import CLIENTS
+from nodes import eventually, process_state
+
+SKEW = 0.1      # seconds between a client's clock and a server's: they are the same, but a busy machine delays
+
+
+class Fault:
+    needs, skew = (), SKEW
+    lasts = 1.0, 4.0
+
+    def __init__(self, cluster, machines, rng):
+        self.cluster, self.machines, self.rng = cluster, machines, rng
+        self.nodes = cluster.nodes
+
+    def begin(self):
+        raise NotImplementedError
+
+    def end(self):
+        raise NotImplementedError
+
+    def some_node(self, leader=0.7):
+        """The leader, with this probability, or another one."""
+        nodes = [self.cluster.leader()] if self.rng.random() < leader else self.cluster.followers()
+        return self.rng.choice(nodes)
+
+    def number(self, node):
+        return self.nodes.index(node)
+
+
+class Kill(Fault):
+    leader = 1.0
+
+    def begin(self):
+        self.victim = self.some_node(self.leader)
+        self.victim.kill()
+
+    def end(self):
+        self.victim.start()
+
+
+class KillFollower(Kill):
+    leader = 0.0
+
+
+class Stop(Fault):
+    """SIGSTOP, as a machine that swaps or migrates. It wakes up and believes that no time has passed."""
+
+    def begin(self):
+        self.victim = self.some_node()
+        self.victim.proc.send_signal(signal.SIGSTOP)
+        eventually(lambda: process_state(self.victim.proc.pid) == 'T')
+
+    def end(self):
+        self.victim.proc.send_signal(signal.SIGCONT)
+
+
+class Partition(Fault):
+    """Two halves that don't hear each other. Clients reach both."""
+    needs = ('network',)
+
+    def begin(self):
+        alone = {self.number(self.some_node())}
+        while self.rng.random() < 0.5 and len(alone) < len(self.nodes) // 2:
+            alone.add(self.rng.randrange(len(self.nodes)))
+        for i in range(len(self.nodes)):
+            self.silence(i, [j for j in range(len(self.nodes)) if (j in alone) != (i in alone)])
+
+    def silence(self, i, to):
+        self.machines.network.filter(i, [self.machines.network.hosts[j] for j in to])
+
+    def end(self):
+        self.machines.network.heal()
+
+
+class OneWay(Partition):
+    """One node is not heard by others, or does not hear them; or just one other."""
+
+    def begin(self):
+        one = self.number(self.some_node())
+        others = [i for i in range(len(self.nodes)) if i != one]
+        if self.rng.random() < 0.3:
+            others = [self.rng.choice(others)]
+        if self.rng.random() < 0.5:
+            self.silence(one, others)
+        else:
+            for i in others:
+                self.silence(i, [one])
+
+
+class Loss(Partition):
+    """Every node loses some of what it sends, to clients too."""
+    lasts = 2.0, 5.0
+
+    def begin(self):
+        loss = self.rng.choice((0.05, 0.15, 0.3))
+        for i in range(len(self.nodes)):
+            self.machines.network.filter(i, loss=loss)
+
+
+class SlowDisk(Fault):
+    needs = ('sync',)
+
+    def begin(self):
+        slow = {self.number(self.some_node(0.5))}
+        if self.rng.random() < 0.4:
+            slow.add(self.rng.randrange(len(self.nodes)))
+        for i in slow:
+            self.machines.dials['sync', i].turn(self.rng.choice((20, 100, 500, 2500)))
+
+    def end(self):
+        for i in range(len(self.nodes)):
+            self.machines.dials['sync', i].turn(0)
+
+
+class FullDisk(Fault):
+    """The node ends, because it can't keep the log. It is started again when there is room."""
+    needs = ('small disk',)
+
+    def begin(self):
+        self.victim = self.some_node(0.6)
+        self.ballast = os.path.join(self.machines.disks[self.number(self.victim)].path, 'ballast')
+        with open(self.ballast, 'wb', buffering=0) as f:
+            size = 1 << 20
+            while size:
+                try:
+                    f.write(bytes(size))
+                except OSError:
+                    size //= 2
+
+    def end(self):
+        os.remove(self.ballast)
+        if not self.victim.alive():
+            self.victim.start()
+
+
+class Clock(Fault):
+    """A wall clock steps, by 400 seconds back or ahead, or to what it should be. Keys may live that much longer or shorter, but
+    a key that was seen dead stays dead."""
+    needs, skew = ('clock',), 401.0
+    lasts = 1.0, 3.0
+
+    def begin(self):
+        self.machines.dials['clock', self.number(self.some_node())].turn(self.rng.choice((-400, 400, -400, 0)))
+        if self.rng.random() < 0.5:       # a leader with another clock
+            self.move_leader()
+
+    def move_leader(self):
+        try:
+            with self.rng.choice(self.cluster.followers()).client() as c:
+                c.execute_command('CLUSTER FAILOVER')
+        except (redis.RedisError, IndexError):
+            pass
+
+    def end(self):
+        """Nothing is mended: the clocks stay as they are."""
+
+
+class Power(Fault):
+    """All machines lose power at once. First nobody hears from them any more: what they say after their disk has gone would not
+    have been said."""
+    needs = 'network', 'lossy disk'
+    lasts = 0.0, 0.5
+
+    def begin(self):
+        network, running = self.machines.network, self.nodes
+        for i in range(len(running)):
+            network.filter(i, [CLIENTS])
+        for disk in self.machines.disks:
+            disk.cut()
+        for n in running:
+            if n.alive():
+                n.kill()
+
+    def end(self):
+        for disk in self.machines.disks:
+            disk.power_on()
+        self.machines.network.heal()
+        for n in self.nodes:
+            n.start()
+
+
+FAULTS = {'kill-leader': Kill, 'kill-follower': KillFollower, 'stop': Stop, 'partition': Partition, 'one-way': OneWay,
+          'loss': Loss, 'slow-disk': SlowDisk, 'full-disk': FullDisk, 'clock': Clock, 'power': Power}
+
+
+# -- members -----------------------------------------------------------------------------------------------------
+
+
+class Change:
+    """A member is removed and comes back as a new one, with nothing: while a fault lasts, if the cluster can do it then, or
+    else afterwards."""
+
+    def __init__(self, cluster, rng):
+        self.cluster, self.rng = cluster, rng
+        self.victim = self.name = None
+
+    def begin(self):
+        self.victim = self.rng.choice(self.cluster.followers())
+        with self.victim.client() as c:
+            self.name = c.execute_command('CLUSTER MYID')
+
+    def step(self):
+        """Whether it is done: removed, and started anew."""
+        leader = next((n for n in self.cluster.nodes if n.leads()), None)
+        if not leader or leader is self.victim:
+            return leader is self.victim        # it was elected: another time
+        region = leader.region()
+        try:
+            with leader.client(socket_timeout=3) as c:
+                if not region.get('joint') and not self.is_member(c):
+                    self.start_anew(leader)
+                    return True
+                c.execute_command('CLUSTER FORGET', self.name)
+        except redis.ResponseError as e:
+            if not any(w in str(e) for w in ('TRYAGAIN', 'node that leads', 'not a member')):
+                raise
+        except (redis.ConnectionError, redis.TimeoutError):
+            pass
+        return False
+
+    def is_member(self, c):
+        return any(self.name == node[2] for slots in c.execute_command('CLUSTER', 'SLOTS') for node in slots[2:])
+
+    def start_anew(self, leader):
+        if self.victim.alive():
+            self.victim.kill()
+        shutil.rmtree(self.victim.folder)
+        os.makedirs(self.victim.folder)
+        self.victim.start('--cluster-join', f'{leader.host}:{leader.port}')
+
+    def finish(self, seconds=60):
+        end = time.monotonic() + seconds
+        while not self.step():
+            assert time.monotonic() < end, f'node {self.name} is not forgotten within {seconds} s'
+            time.sleep(0.2)
