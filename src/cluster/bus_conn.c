@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/crc32c.h"
+#include "base/endian.h"
 #include "cluster/bus_parts.h"
 
 #define FRAME_HEAD 12
@@ -145,16 +146,6 @@ static void bus_conn_make_dirty(struct bus_conn *c)
 
 /* -- frames -------------------------------------------------------------------------------- */
 
-static void frame_put_u32(char *p, u32 v)
-{
-    for (int i = 0; i < 4; i++) p[i] = (char)(v >> 8 * i);
-}
-
-static u32 frame_get_u32(const char *p)
-{
-    return (u32)(u8)p[0] | (u32)(u8)p[1] << 8 | (u32)(u8)p[2] << 16 | (u32)(u8)p[3] << 24;
-}
-
 static u32 frame_checksum(const char *frame, size_t body)
 {
     return crc32c(bytes_of(frame + 4, FRAME_HEAD - 4 + body));
@@ -171,9 +162,9 @@ void bus_conn_send(struct bus_conn *c, u8 type, bytes head, bytes body)
     buf_append_bytes(to, head);
     buf_append_bytes(to, body);
     char *frame = to->p + at;
-    frame_put_u32(frame + 4, (u32)n);
-    frame_put_u32(frame + 8, type); /* and three zero bytes */
-    frame_put_u32(frame, frame_checksum(frame, n));
+    put_le32(frame + 4, (u32)n);
+    put_le32(frame + 8, type); /* and three zero bytes */
+    put_le32(frame, frame_checksum(frame, n));
     c->bus->stats.frames_out++;
     if (c->state == BUS_OPEN) bus_conn_make_dirty(c);
 }
@@ -184,13 +175,13 @@ static bool bus_conn_deliver(struct bus_conn *c)
     const char *frame = c->in.p + c->taken;
     size_t have = c->in.n - c->taken;
     if (have < FRAME_HEAD) return false;
-    u32 n = frame_get_u32(frame + 4), type = frame_get_u32(frame + 8);
+    u32 n = get_le32(frame + 4), type = get_le32(frame + 8);
     if (n > c->bus->o.frame_max) {
         bus_conn_close(c, "a frame is longer than allowed");
         return false;
     }
     if (have - FRAME_HEAD < n) return false;
-    if (type > UINT8_MAX || frame_get_u32(frame) != frame_checksum(frame, n)) {
+    if (type > UINT8_MAX || get_le32(frame) != frame_checksum(frame, n)) {
         bus_conn_close(c, "a frame has a wrong checksum");
         return false;
     }

@@ -4,23 +4,13 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "base/endian.h"
+
 #define BUS_MAC 32
 
 static const char bus_magic[8] = {'M', 'A', 'Y', 'F', 'L', 'Y', 'B', 1}; /* the last byte is the version */
 
 /* -- parts of a message ------------------------------------------------------------------- */
-
-static void hello_put_u64(struct buf *out, u64 v)
-{
-    for (int i = 0; i < 8; i++) buf_append_char(out, (char)(v >> 8 * i));
-}
-
-static u64 hello_get_u64(const char *p)
-{
-    u64 v = 0;
-    for (int i = 7; i >= 0; i--) v = v << 8 | (u8)p[i];
-    return v;
-}
 
 /* An absent id is forty NULs. */
 static void hello_put_id(struct buf *out, const char *id)
@@ -104,7 +94,7 @@ void bus_hello_write(struct buf *out, const struct bus_hello *h, const struct bu
     buf_append(out, purpose, sizeof purpose);
     hello_put_id(out, h->from);
     hello_put_id(out, h->to);
-    hello_put_u64(out, h->cluster);
+    append_le64(out, h->cluster);
     buf_append(out, n->connector, BUS_NONCE);
     hello_sign(out, from, "connect", n, secret);
 }
@@ -116,7 +106,7 @@ err bus_hello_read(bytes in, struct bus_hello *h, struct bus_nonces *n, bytes se
     if (!hello_is_signed(in, "connect", n, secret)) return ERR_TYPE;
     if ((u8)in.p[8] >= BUS_PURPOSES) return ERR_SYNTAX;
     h->purpose = (enum bus_purpose)in.p[8];
-    h->cluster = hello_get_u64(in.p + 96);
+    h->cluster = get_le64(in.p + 96);
     if (!hello_get_id(in.p + 16, h->from, false) || !hello_get_id(in.p + 56, h->to, true)) return ERR_SYNTAX;
     return OK;
 }
@@ -127,7 +117,7 @@ void bus_welcome_write(struct buf *out, const char *node, u64 cluster, const str
     size_t from = out->n;
     buf_append(out, bus_magic, sizeof bus_magic);
     hello_put_id(out, node);
-    hello_put_u64(out, cluster);
+    append_le64(out, cluster);
     hello_sign(out, from, "accept", n, secret);
 }
 
@@ -136,6 +126,6 @@ err bus_welcome_read(bytes in, char node[BUS_NODE_ID + 1], u64 *cluster, const s
 {
     if (!hello_is_ours(in, BUS_WELCOME_SIZE)) return ERR_SYNTAX;
     if (!hello_is_signed(in, "accept", n, secret)) return ERR_TYPE;
-    *cluster = hello_get_u64(in.p + 48);
+    *cluster = get_le64(in.p + 48);
     return hello_get_id(in.p + 8, node, false) ? OK : ERR_SYNTAX;
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cluster/cluster_parts.h"
@@ -11,7 +12,6 @@
 #include "engine/rocks/rocks.h"
 #include "repl/primary.h"
 #include "server/client/pubsub.h"
-#include <unistd.h>
 
 #define ELECTION_TICKS 10
 #define HEARTBEAT_TICKS 2
@@ -196,8 +196,8 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
 
 static const struct bus_conn_ops message_ops = {.on_frame = on_message};
 
-static const struct bus_conn_ops *on_accept(void *owner, const struct bus_hello *h, void **user,
-                                            const char **why)
+static const struct bus_conn_ops *cluster_on_accept(void *owner, const struct bus_hello *h, void **user,
+                                                    const char **why)
 {
     struct cluster *c = owner;
     *user = c;
@@ -360,7 +360,7 @@ static bool open_bus(struct cluster *c)
         .frame_max = 1u << 30,
         .greet_timeout_ms = GREET_TIMEOUT_MS,
         .owner = c,
-        .on_accept = on_accept,
+        .on_accept = cluster_on_accept,
         .on_peer = on_peer,
     };
     memcpy(o.node, c->nodes->id, sizeof o.node);

@@ -76,20 +76,6 @@ void group_close(struct group *g)
 
 /* ---- Sending. */
 
-void group_put(struct buf *b, u64 value)
-{
-    u8 le[8];
-    for (u32 i = 0; i < 8; i++) le[i] = (u8)(value >> (8 * i));
-    buf_append(b, le, 8);
-}
-
-u64 group_get(const char *p)
-{
-    u64 value = 0;
-    for (u32 i = 0; i < 8; i++) value |= (u64)(u8)p[i] << (8 * i);
-    return value;
-}
-
 static void group_send_core(struct group *g, u64 to, const void *data, size_t size)
 {
     buf_clear(&g->frame);
@@ -102,7 +88,7 @@ void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 n
 {
     buf_clear(&g->frame);
     buf_append_char(&g->frame, (char)type);
-    for (u32 i = 0; i < 4; i++) group_put(&g->frame, numbers[i]);
+    for (u32 i = 0; i < 4; i++) append_le64(&g->frame, numbers[i]);
     g->machine->ops->send(g->machine, to, buf_bytes(&g->frame));
 }
 
@@ -124,8 +110,8 @@ static void group_hold(struct group *g, const struct raft_ready *r, bool to_sync
     for (size_t i = 0; i < r->after_n; i++) {
         const struct raft_message *m = &r->after[i];
         if (m->snapshot) continue; /* of a leader that has just stepped down */
-        group_put(&g->held_bytes, m->to);
-        group_put(&g->held_bytes, m->data.size);
+        append_le64(&g->held_bytes, m->to);
+        append_le64(&g->held_bytes, m->data.size);
         buf_append(&g->held_bytes, m->data.data, m->data.size);
     }
     h->bytes_n = g->held_bytes.n - h->bytes_from;
@@ -134,7 +120,7 @@ static void group_hold(struct group *g, const struct raft_ready *r, bool to_sync
 static void group_send_held(struct group *g, const struct group_held *h)
 {
     for (size_t at = h->bytes_from; at < h->bytes_from + h->bytes_n;) {
-        u64 to = group_get(g->held_bytes.p + at), size = group_get(g->held_bytes.p + at + 8);
+        u64 to = get_le64(g->held_bytes.p + at), size = get_le64(g->held_bytes.p + at + 8);
         group_send_core(g, to, g->held_bytes.p + at + 16, size);
         at += 16 + size;
     }
@@ -313,9 +299,9 @@ void group_receive(struct group *g, u64 from, bytes message)
     size_t n = message.n - 1;
     if (message.p[0] == FRAME_CORE) raft_core_step(g->core, (const u8 *)p, n);
     else if (message.p[0] == FRAME_READ_REQUEST && n == 32)
-        group_on_read_request(g, from, group_get(p), group_get(p + 8));
+        group_on_read_request(g, from, get_le64(p), get_le64(p + 8));
     else if (message.p[0] == FRAME_READ_REPLY && n == 32)
-        group_on_read_reply(g, group_get(p), group_get(p + 8), group_get(p + 16), group_get(p + 24));
+        group_on_read_reply(g, get_le64(p), get_le64(p + 8), get_le64(p + 16), get_le64(p + 24));
     group_run(g);
 }
 

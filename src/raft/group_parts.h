@@ -4,6 +4,7 @@
 #define MAYFLY_RAFT_GROUP_PARTS_H
 
 #include "base/alloc.h"
+#include "base/endian.h"
 #include "raft/group.h"
 #include "raft/plant.h"
 
@@ -79,8 +80,6 @@ bool group_must_wait(const struct group *g); /* with messages, ticks and electio
 bool group_may_propose(const struct group *g);
 bool group_has_applied_all(const struct group *g);
 bool group_propose_clock(struct group *g);
-void group_put(struct buf *b, u64 value);
-u64 group_get(const char *p);
 void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
 
 /* group_reads.c */

@@ -13,8 +13,8 @@ void group_fail_reads(struct group *g)
 
 void group_confirm(struct group *g, const struct raft_read_state *s)
 {
-    if (s->context.size != 16 || group_get((const char *)s->context.data) != g->leader_term) return;
-    u64 number = group_get((const char *)s->context.data + 8);
+    if (s->context.size != 16 || get_le64(s->context.data) != g->leader_term) return;
+    u64 number = get_le64((const char *)s->context.data + 8);
     for (size_t i = g->reads_n; i-- > 0;) {
         struct group_read r = g->reads[i];
         if (r.number > number) continue;
@@ -29,8 +29,8 @@ void group_confirm(struct group *g, const struct raft_read_state *s)
 u64 group_read_index(struct group *g)
 {
     struct buf context = {0};
-    group_put(&context, g->leader_term);
-    group_put(&context, ++g->reads_number);
+    append_le64(&context, g->leader_term);
+    append_le64(&context, ++g->reads_number);
     raft_core_read_index(g->core, (const u8 *)context.p, context.n);
     buf_release(&context);
     g->reads_asked_tick = g->ticks;
