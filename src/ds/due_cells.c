@@ -13,7 +13,7 @@ void due_cells_each(const struct due_cell *cells, u32 level, i64 bucket, due_spa
     for (u32 i = 0; i < DUE_CELLS; i++) {
         const struct due_cell *c = &cells[i];
         if (c->keys <= 0) continue;
-        i64 from_ms = (i64)((u64)bucket << PLACE_SHIFT(level)) + i * width_ms;
+        i64 from_ms = (i64)((u64)bucket << DUE_PLACE_SHIFT(level)) + i * width_ms;
         fn(arg, &(struct due_span){
             .from_ms = from_ms,
             .to_ms = from_ms > INT64_MAX - width_ms ? INT64_MAX : from_ms + width_ms,

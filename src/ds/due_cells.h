@@ -27,14 +27,14 @@ static inline u32 due_unit_shift(u32 level) { return level < 2 ? 0 : DUE_CELL_SH
 
 static inline struct due_cell *due_cell_of(struct due_cell *cells, u32 level, i64 deadline_ms)
 {
-    return &cells[MIN(MAX(deadline_ms, 0), PLACE_LATEST) >> DUE_CELL_SHIFT(level) & (DUE_CELLS - 1)];
+    return &cells[MIN(MAX(deadline_ms, 0), DUE_PLACE_LATEST) >> DUE_CELL_SHIFT(level) & (DUE_CELLS - 1)];
 }
 
 /* Adds (n = 1) or removes (n = -1) a key. */
 static inline void due_cell_count(struct due_cell *c, u32 level, i64 deadline_ms, int n)
 {
     u32 unit = due_unit_shift(level), in_cell = (1u << (DUE_CELL_SHIFT(level) - unit)) - 1;
-    u32 offset = (u32)(MIN(MAX(deadline_ms, 0), PLACE_LATEST) >> unit) & in_cell;
+    u32 offset = (u32)(MIN(MAX(deadline_ms, 0), DUE_PLACE_LATEST) >> unit) & in_cell;
     c->keys += n;
     c->past += n > 0 ? offset : -offset;
 }

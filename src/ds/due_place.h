@@ -10,37 +10,38 @@
 
 #include "base/types.h"
 
-#define PLACE_LEVELS 10
-#define PLACE_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
-#define PLACE_LATEST (INT64_MAX - 64)        /* later deadlines are filed here: avoids overflow */
+#define DUE_PLACE_LEVELS 10
+#define DUE_PLACE_SHIFT(level) (6 + 6 * (level)) /* log2 of the bucket width in ms */
+#define DUE_PLACE_LATEST (INT64_MAX - 64)        /* later deadlines are filed here: avoids overflow */
 
-struct place {
+struct due_place {
     i64 due_ms; /* when the bucket is visited */
-    i64 bucket; /* place_bucket(level, deadline) */
+    i64 bucket; /* due_place_bucket(level, deadline) */
     u8 level;
 };
 
 /* When a bucket is visited: a multiple of its width. */
-static inline i64 place_due(u32 level, i64 bucket)
+static inline i64 due_place_visit_ms(u32 level, i64 bucket)
 {
-    return (i64)((u64)(level ? bucket - 1 : bucket + 1) << PLACE_SHIFT(level));
+    return (i64)((u64)(level ? bucket - 1 : bucket + 1) << DUE_PLACE_SHIFT(level));
 }
 
-static inline i64 place_bucket(u32 level, i64 deadline_ms)
+static inline i64 due_place_bucket(u32 level, i64 deadline_ms)
 {
-    return MIN(MAX(deadline_ms, 0), PLACE_LATEST) >> PLACE_SHIFT(level);
+    return MIN(MAX(deadline_ms, 0), DUE_PLACE_LATEST) >> DUE_PLACE_SHIFT(level);
 }
 
-static inline struct place place_of(i64 deadline_ms, i64 now_ms)
+static inline struct due_place due_place_of(i64 deadline_ms, i64 now_ms)
 {
     u32 level = 0;
-    deadline_ms = MIN(MAX(deadline_ms, 0), PLACE_LATEST);
-    if (deadline_ms - now_ms >= 1ll << PLACE_SHIFT(1)) {
-        level = (63 - (u32)__builtin_clzll((u64)(deadline_ms - now_ms) >> PLACE_SHIFT(0))) / 6;
-        level -= (deadline_ms >> PLACE_SHIFT(level)) - (now_ms >> PLACE_SHIFT(level)) < 2;
+    deadline_ms = MIN(MAX(deadline_ms, 0), DUE_PLACE_LATEST);
+    if (deadline_ms - now_ms >= 1ll << DUE_PLACE_SHIFT(1)) {
+        level = (63 - (u32)__builtin_clzll((u64)(deadline_ms - now_ms) >> DUE_PLACE_SHIFT(0))) / 6;
+        level -= (deadline_ms >> DUE_PLACE_SHIFT(level)) - (now_ms >> DUE_PLACE_SHIFT(level)) < 2;
     }
-    i64 bucket = deadline_ms >> PLACE_SHIFT(level);
-    return (struct place){.due_ms = place_due(level, bucket), .bucket = bucket, .level = (u8)level};
+    i64 bucket = deadline_ms >> DUE_PLACE_SHIFT(level);
+    return (struct due_place){
+        .due_ms = due_place_visit_ms(level, bucket), .bucket = bucket, .level = (u8)level};
 }
 
 #endif

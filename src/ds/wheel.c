@@ -175,7 +175,7 @@ static void count_in(struct wheel *w, struct wheel_slot *s, u32 level, i64 deadl
 /* A key whose bucket lost its slot is counted in the overdue list: invariant (4). */
 static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
 {
-    i64 bucket = place_bucket(level, deadline_ms);
+    i64 bucket = due_place_bucket(level, deadline_ms);
     struct wheel_slot *s = &w->ring[level][bucket & (WHEEL_SLOTS - 1)];
     struct due_cell *cell = s->bucket == bucket ? due_cell_of(s->cells, level, deadline_ms) : NULL;
     if (LIKELY(cell && cell->keys)) {
@@ -190,7 +190,7 @@ static void count_out(struct wheel *w, u32 level, i64 deadline_ms)
 
 wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
 {
-    struct place p = place_of(deadline_ms, now_ms);
+    struct due_place p = due_place_of(deadline_ms, now_ms);
     struct wheel_slot *s = wheel_claim_slot(w, p.level, p.bucket);
     count_in(w, s, p.level, deadline_ms);
     if (s->sweeping) wheel_push_ref(w, &s->moved, ref);
@@ -201,10 +201,10 @@ wheel_pos wheel_add(struct wheel *w, u64 ref, i64 deadline_ms, i64 now_ms)
 
 wheel_pos wheel_move(struct wheel *w, wheel_pos pos, u64 ref, i64 old_ms, i64 new_ms, i64 now_ms)
 {
-    struct place to = place_of(new_ms, now_ms);
+    struct due_place to = due_place_of(new_ms, now_ms);
     u32 filed = pos_level(pos);
     const struct wheel_slot *s = slot_at(w, filed, pos_slot(pos));
-    bool in_time = filed == WHEEL_LEVELS || place_due(filed, s->bucket) <= to.due_ms;
+    bool in_time = filed == WHEEL_LEVELS || due_place_visit_ms(filed, s->bucket) <= to.due_ms;
     if (!in_time) {
         wheel_drop(w, pos, old_ms);
         return wheel_add(w, ref, new_ms, now_ms);
@@ -226,7 +226,7 @@ static struct wheel_slot *due_slot(struct wheel *w, u32 level, i64 now_ms)
 {
     if (!w->ring[level]) return NULL;
     /* Level 0 buckets are due when they have ended, coarser ones a width before they start. */
-    i64 last = (now_ms >> PLACE_SHIFT(level)) + (level ? 1 : -1);
+    i64 last = (now_ms >> DUE_PLACE_SHIFT(level)) + (level ? 1 : -1);
     if (last - w->cursor[level] >= WHEEL_SLOTS) w->cursor[level] = last - WHEEL_SLOTS + 1;
     for (; w->cursor[level] <= last; w->cursor[level]++) {
         struct wheel_slot *s = &w->ring[level][w->cursor[level] & (WHEEL_SLOTS - 1)];
@@ -249,7 +249,7 @@ static i64 wheel_find_soonest(const struct wheel *w)
     for (u32 l = 0; l < WHEEL_LEVELS; l++) {
         for (u32 s = 0; w->ring[l] && s < WHEEL_SLOTS; s++) {
             const struct wheel_slot *slot = &w->ring[l][s];
-            if (slot->refs || slot->moved) next = MIN(next, place_due(l, slot->bucket));
+            if (slot->refs || slot->moved) next = MIN(next, due_place_visit_ms(l, slot->bucket));
         }
     }
     return next;

@@ -36,7 +36,7 @@
 
 #include "ds/due_cells.h"
 
-#define WHEEL_LEVELS PLACE_LEVELS
+#define WHEEL_LEVELS DUE_PLACE_LEVELS
 #define WHEEL_SLOTS 128
 #define WHEEL_SIZES 7 /* chunk sizes: 6, 14 … 510 references */
 
@@ -45,7 +45,7 @@ typedef u16 wheel_pos;
 struct wheel_chunk;
 
 struct wheel_slot {
-    i64 bucket;                /* place_bucket of the bucket it holds now */
+    i64 bucket;                /* due_place_bucket of the bucket it holds now */
     u64 live;                  /* keys counted here */
     struct due_cell *cells;    /* … by part of the bucket; NULL until the slot is first used */
     struct wheel_chunk *refs;  /* references of generation gen */

@@ -96,7 +96,7 @@ static i64 some_moment(i64 within_ms)
 {
     i64 at_ms = f.now_ms + 1 + (i64)rand_below(&suite_rng, (u64)within_ms);
     u32 level = below(5);
-    i64 start_ms = at_ms >> PLACE_SHIFT(level) << PLACE_SHIFT(level);
+    i64 start_ms = at_ms >> DUE_PLACE_SHIFT(level) << DUE_PLACE_SHIFT(level);
     if (below(3) && start_ms > f.now_ms + 5) at_ms = start_ms - 3 + below(6);
     return at_ms;
 }

@@ -457,7 +457,7 @@ static void assert_nothing_late(struct world *w)
 /* -- checking ------------------------------------------------------------------------------------------ */
 
 /* Whether this bucket, cells included, is stored as it is here. */
-static bool stored_alike(struct world *w, const struct bucket *b)
+static bool stored_alike(struct world *w, const struct due_bucket *b)
 {
     char key[26];
     struct store_value v;
@@ -478,12 +478,12 @@ static void check(struct world *w)
 {
     struct due *d = w->rk.due;
     struct due_counts want;
-    struct drain at;
+    struct due_position at;
     struct store_value v;
     u64 buckets = 0;
     due_counts_init(&want, 1);
     bool written = store_get(&w->store, FAM_INFO, bytes_of("p\0\0\0\0\0\0\0\1", 9), &v);
-    if (written) assert_true(drain_read(v.b, &at));
+    if (written) assert_true(due_position_read(v.b, &at));
     for (u32 db = 0; db < DBS; db++) {
         u64 count = 0, expires = 0;
         for (u32 id = 0; id < KEYS; id++) {
@@ -494,8 +494,9 @@ static void check(struct world *w)
             i64 each[2] = {r->deadline_ms, (i64)r->head};
             for (u32 i = 0; i < 2; i++) {
                 if (!each[i]) continue;
-                struct place p = due_place(d, each[i], &n);
-                assert_true(written && same_place(p, place_now(&at, each[i], n.index, n.slot, n.key)));
+                struct due_place p = due_key_place(d, each[i], &n);
+                assert_true(written &&
+                            due_place_same(p, due_place_now(&at, each[i], n.index, n.slot, n.key)));
                 assert_true(holds(&w->store, FAM_DEADLINE, due_row(d, p, &n)));
                 if (i == 0) due_counts_add(&want, n.index, p, each[i], 1);
             }
@@ -503,7 +504,8 @@ static void check(struct world *w)
         assert_true(w->db[db].count == count && w->db[db].expires == expires);
     }
     struct table_iter it = {0};
-    for (struct bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++) assert_true(stored_alike(w, b));
+    for (struct due_bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++)
+        assert_true(stored_alike(w, b));
     assert_int_equal(w->store.n[FAM_INFO], buckets + written);
     due_counts_clear(&want);
 }
@@ -780,7 +782,7 @@ static void test_slices(void **state)
 }
 
 /* A bucket of four minutes, full of keys that die WIDE_IN into it. Returns when it is due. */
-#define WIDE_WIDTH ((i64)1 << PLACE_SHIFT(2))
+#define WIDE_WIDTH ((i64)1 << DUE_PLACE_SHIFT(2))
 #define WIDE_IN (20 * SECOND)
 static i64 fill_wide_bucket(struct world *w, u64 seed)
 {

@@ -22,7 +22,7 @@ static i64 some_ttl(void) { return 1 + (i64)rand_below(&rng, 2ULL << below(34));
 
 /* -- the rule -------------------------------------------------------------------------- */
 
-static void assert_same(struct place a, struct place b)
+static void assert_same(struct due_place a, struct due_place b)
 {
     assert_true(a.due_ms == b.due_ms && a.level == b.level && a.bucket == b.bucket);
 }
@@ -36,11 +36,11 @@ static void test_rule(void **state)
     for (u32 round = 0; round < 1000000; round++) {
         i64 drained_ms = below(8) ? START + (i64)rand_below(&rng, 400 * DAY) : any_time();
         i64 deadline_ms = below(8) ? drained_ms + some_ttl() : any_time();
-        drained_ms = MIN(drained_ms, PLACE_LATEST);
-        deadline_ms = MIN(deadline_ms, PLACE_LATEST);
-        struct place p = place_of(deadline_ms, drained_ms);
-        i64 width = 1LL << PLACE_SHIFT(p.level);
-        assert_true(p.level < PLACE_LEVELS);
+        drained_ms = MIN(drained_ms, DUE_PLACE_LATEST);
+        deadline_ms = MIN(deadline_ms, DUE_PLACE_LATEST);
+        struct due_place p = due_place_of(deadline_ms, drained_ms);
+        i64 width = 1LL << DUE_PLACE_SHIFT(p.level);
+        assert_true(p.level < DUE_PLACE_LEVELS);
         assert_true(p.bucket == deadline_ms / width);
         assert_true(p.due_ms <= deadline_ms + 64);
         if (p.level == 0) assert_true(p.due_ms > deadline_ms);
@@ -52,7 +52,7 @@ static void test_rule(void **state)
         else assert_true(p.due_ms > drained_ms);
         /* It is the same until it is visited. */
         u64 room = overdue ? DAY : (u64)(p.due_ms - drained_ms);
-        assert_same(p, place_of(deadline_ms, drained_ms + (i64)rand_below(&rng, room)));
+        assert_same(p, due_place_of(deadline_ms, drained_ms + (i64)rand_below(&rng, room)));
     }
 }
 
@@ -64,9 +64,9 @@ static void test_life(void **state)
     u64 visits = 0, lives = 100000;
     for (u64 n = 0; n < lives; n++) {
         i64 now_ms = START + (i64)rand_below(&rng, 400 * DAY), deadline_ms = now_ms + some_ttl();
-        u32 level = PLACE_LEVELS;
+        u32 level = DUE_PLACE_LEVELS;
         for (;;) {
-            struct place p = place_of(deadline_ms, now_ms);
+            struct due_place p = due_place_of(deadline_ms, now_ms);
             assert_true(p.due_ms > now_ms && p.level < level);
             now_ms = p.due_ms;
             level = p.level;
@@ -81,38 +81,39 @@ static void test_life(void **state)
 static void test_extremes(void **state)
 {
     (void)state;
-    static const i64 at[] = {INT64_MIN, -1, 0, 1, 63, 64, START, PLACE_LATEST - 1, PLACE_LATEST, INT64_MAX};
+    static const i64 at[] = {INT64_MIN,        -1,       0, 1, 63, 64, START, DUE_PLACE_LATEST - 1,
+                             DUE_PLACE_LATEST, INT64_MAX};
     for (u32 i = 0; i < ARRAY_LEN(at); i++) {
         for (u32 j = 0; j < ARRAY_LEN(at); j++) {
-            i64 drained_ms = MIN(MAX(at[j], 0), PLACE_LATEST); /* what a drain can be at */
-            struct place p = place_of(at[i], drained_ms);
-            assert_true(p.level < PLACE_LEVELS && p.due_ms > 0 && p.bucket >= 0);
+            i64 drained_ms = MIN(MAX(at[j], 0), DUE_PLACE_LATEST); /* what a drain can be at */
+            struct due_place p = due_place_of(at[i], drained_ms);
+            assert_true(p.level < DUE_PLACE_LEVELS && p.due_ms > 0 && p.bucket >= 0);
         }
     }
-    assert_int_equal(place_of(-5, START).bucket, 0);
-    assert_same(place_of(INT64_MAX, START), place_of(PLACE_LATEST, START));
+    assert_int_equal(due_place_of(-5, START).bucket, 0);
+    assert_same(due_place_of(INT64_MAX, START), due_place_of(DUE_PLACE_LATEST, START));
 }
 
 static void test_position(void **state)
 {
     (void)state;
     struct buf b = {0};
-    struct drain got, d = {.from_ms = START, .to_ms = START, .low_ms = START + 64};
-    drain_append(&b, &d);
+    struct due_position got, d = {.from_ms = START, .to_ms = START, .low_ms = START + 64};
+    due_position_append(&b, &d);
     assert_int_equal(b.n, 24);
-    assert_true(drain_read(buf_bytes(&b), &got));
+    assert_true(due_position_read(buf_bytes(&b), &got));
     assert_memory_equal(&got, &d, sizeof d);
 
     d.to_ms += 1000;
     d.last = (struct codec_due){1, START + 64, 0, 1, 7, BYTES_LIT("key")};
     buf_clear(&b);
-    drain_append(&b, &d);
-    assert_true(drain_read(buf_bytes(&b), &got));
+    due_position_append(&b, &d);
+    assert_true(due_position_read(buf_bytes(&b), &got));
     assert_true(got.from_ms == d.from_ms && got.to_ms == d.to_ms && got.low_ms == d.low_ms);
     assert_true(got.last.due_ms == d.last.due_ms && bytes_eq(got.last.key, d.last.key));
-    for (size_t n = 0; n < 24 + 27; n++) assert_int_equal(drain_read(bytes_of(b.p, n), &got), n == 24);
+    for (size_t n = 0; n < 24 + 27; n++) assert_int_equal(due_position_read(bytes_of(b.p, n), &got), n == 24);
     put_u64(b.p + 8, START - 1); /* ends before it begins */
-    assert_false(drain_read(buf_bytes(&b), &got));
+    assert_false(due_position_read(buf_bytes(&b), &got));
     buf_release(&b);
 }
 
@@ -121,7 +122,7 @@ static void test_position(void **state)
 /* The model of a key: where its row lies, and how often it was visited. */
 struct key {
     i64 deadline_ms; /* 0: none */
-    struct place at;
+    struct due_place at;
     u64 index;
     u16 slot;
     char name[8];
@@ -129,7 +130,7 @@ struct key {
 };
 
 struct world {
-    struct drain d;
+    struct due_position d;
     struct due_counts counts;
     struct key key[KEYS];
     char last[8];
@@ -139,9 +140,9 @@ struct world {
 
 static bytes name(const struct key *k) { return bytes_str(k->name); }
 
-static struct place place(struct world *w, const struct key *k)
+static struct due_place place(struct world *w, const struct key *k)
 {
-    return place_now(&w->d, k->deadline_ms, k->index, k->slot, name(k));
+    return due_place_now(&w->d, k->deadline_ms, k->index, k->slot, name(k));
 }
 
 static void unfile(struct world *w, struct key *k)
@@ -162,8 +163,8 @@ static void file(struct world *w, struct key *k, i64 deadline_ms)
 
 static int order(const struct key *a, const struct key *b)
 {
-    struct drain d = {.last = {1, b->at.due_ms, b->at.level, b->index, b->slot, name(b)}};
-    return drain_compare(&d, a->at, a->index, a->slot, name(a));
+    struct due_position d = {.last = {1, b->at.due_ms, b->at.level, b->index, b->slot, name(b)}};
+    return due_position_compare(&d, a->at, a->index, a->slot, name(a));
 }
 
 /* The first row of all that is due by limit_ms. */
@@ -194,7 +195,7 @@ static bool step(struct world *w)
     }
     i64 deadline_ms = k->deadline_ms, due_ms = k->at.due_ms;
     unfile(w, k);
-    if (due_ms > w->d.from_ms && drain_compare(&w->d, k->at, k->index, k->slot, name(k)) > 0) {
+    if (due_ms > w->d.from_ms && due_position_compare(&w->d, k->at, k->index, k->slot, name(k)) > 0) {
         memcpy(w->last, k->name, sizeof w->last);
         w->d.last = (struct codec_due){1, due_ms, k->at.level, k->index, k->slot, bytes_str(w->last)};
     }
@@ -221,9 +222,9 @@ static void check(struct world *w)
         assert_same(place(w, k), k->at);
         due_counts_add(&want, k->index, k->at, k->deadline_ms, 1);
     }
-    for (struct bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++) {
+    for (struct due_bucket *b; (b = due_counts_next(&want, &it, 0)); buckets++) {
         bytes key = bytes_of(&b->name, sizeof b->name);
-        struct bucket *got = table_find(&w->counts.buckets, key, table_hash(&w->counts.buckets, key));
+        struct due_bucket *got = table_find(&w->counts.buckets, key, table_hash(&w->counts.buckets, key));
         assert_non_null(got);
         assert_true(got->keys == b->keys && got->past_start == b->past_start);
     }
@@ -232,7 +233,7 @@ static void check(struct world *w)
     due_counts_clear(&want);
 }
 
-static void forget(void *arg UNUSED, const struct bucket *b) { assert_true((i64)b->keys >= 0); }
+static void forget(void *arg UNUSED, const struct due_bucket *b) { assert_true((i64)b->keys >= 0); }
 
 static void random_drain(u64 seed, bool clock_steps)
 {
@@ -301,7 +302,7 @@ static void test_vectors_bucket(void **state)
     struct due_counts t;
     struct table_iter it = {0};
     struct buf b = {0};
-    struct place p = {.level = 2, .bucket = START >> PLACE_SHIFT(2)};
+    struct due_place p = {.level = 2, .bucket = START >> DUE_PLACE_SHIFT(2)};
     due_counts_init(&t, 1);
     for (u32 i = 0; i < ARRAY_LEN(deadline_ms); i++) due_counts_add(&t, 1, p, deadline_ms[i], 1);
     due_counts_append(&b, due_counts_next(&t, &it, 1));
@@ -313,14 +314,14 @@ static void test_vectors_bucket(void **state)
 static void test_vectors_position(void **state)
 {
     (void)state;
-    struct drain d = {.from_ms = START, .to_ms = START, .low_ms = START - 64};
+    struct due_position d = {.from_ms = START, .to_ms = START, .low_ms = START - 64};
     struct buf b = {0};
-    drain_append(&b, &d);
+    due_position_append(&b, &d);
     assert_hex(&b, "0000018bcfe56800" "0000018bcfe56800" "0000018bcfe567c0");
     buf_clear(&b);
     d.to_ms += 1000;
     d.last = (struct codec_due){1, START + 64, 0, 1, 0x2f96, BYTES_LIT("foo")};
-    drain_append(&b, &d);
+    due_position_append(&b, &d);
     assert_hex(&b, "0000018bcfe56800" "0000018bcfe56be8" "0000018bcfe567c0"
                    "0000000000000001" "0000018bcfe56840" "00" "0000000000000001" "2f96" "666f6f");
     buf_release(&b);

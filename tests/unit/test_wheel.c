@@ -98,7 +98,7 @@ static void drain(struct world *x)
     while (visit(x)) {}
     for (u32 id = 0; id < KEYS; id++) {
         i64 d = x->key[id].deadline_ms;
-        if (d) assert_true(d >> PLACE_SHIFT(0) >= x->now_ms >> PLACE_SHIFT(0));
+        if (d) assert_true(d >> DUE_PLACE_SHIFT(0) >= x->now_ms >> DUE_PLACE_SHIFT(0));
     }
 }
 

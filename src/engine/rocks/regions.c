@@ -57,7 +57,7 @@ void regions_cut(struct rk *rk)
 static bool regions_align(struct rk *into, struct rk *from)
 {
     i64 position_ms = MAX(into->due->at.to_ms, from->due->at.to_ms);
-    return drain_align(into, position_ms) && drain_align(from, position_ms);
+    return due_drain_align(into, position_ms) && due_drain_align(from, position_ms);
 }
 
 static struct slot_counts *regions_join_slots(const struct rk *low, const struct rk *high, u32 db)

@@ -32,8 +32,8 @@ struct check_db {
 struct check_region {
     struct rocks_region r;
     i64 clock_ms;
-    struct drain drain;
-    struct buf drain_row; /* what `drain` points into */
+    struct due_position position;
+    struct buf position_row; /* what `position` points into */
 };
 
 struct check_index {

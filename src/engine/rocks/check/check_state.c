@@ -44,18 +44,19 @@ static struct check_region *region_at(struct check *c, u64 id)
     return (struct check_region *)(void *)(c->regions.p + c->regions.n) - 1;
 }
 
-static const struct drain *drain_of(const struct check *c, u16 slot)
+static const struct due_position *position_of(const struct check *c, u16 slot)
 {
-    static const struct drain start;
+    static const struct due_position start;
     const struct check_region *v = (const void *)c->regions.p;
     for (size_t n = c->regions.n / sizeof *v; n-- > 0;)
-        if (v[n].r.prefix == CHECK_PREFIX && slot >= v[n].r.first && slot <= v[n].r.last) return &v[n].drain;
+        if (v[n].r.prefix == CHECK_PREFIX && slot >= v[n].r.first && slot <= v[n].r.last)
+            return &v[n].position;
     return &start;
 }
 
-static struct place place_at(const struct check *c, const struct check_key *k, i64 deadline_ms)
+static struct due_place place_at(const struct check *c, const struct check_key *k, i64 deadline_ms)
 {
-    return place_now(drain_of(c, k->slot), deadline_ms, k->index, k->slot, k->key);
+    return due_place_now(position_of(c, k->slot), deadline_ms, k->index, k->slot, k->key);
 }
 
 static void add_index(struct check *c, u32 number, u64 index)
@@ -64,11 +65,11 @@ static void add_index(struct check *c, u32 number, u64 index)
     buf_append(&c->indexes, &i, sizeof i);
 }
 
-static bool read_drain(struct check_region *r, bytes value)
+static bool read_position(struct check_region *r, bytes value)
 {
-    buf_clear(&r->drain_row);
-    buf_append_bytes(&r->drain_row, value);
-    return drain_read(buf_bytes(&r->drain_row), &r->drain);
+    buf_clear(&r->position_row);
+    buf_append_bytes(&r->position_row, value);
+    return due_position_read(buf_bytes(&r->position_row), &r->position);
 }
 
 static bool read_region(struct check *c, struct check_region *r, bytes value)
@@ -106,7 +107,7 @@ static bool read_region_row(struct check *c, char kind, u64 id, bytes key, bytes
     switch (kind) {
     case 's': return key.n == 0 && read_region(c, region_at(c, id), value);
     case 'd': return key.n == 2 && get_u16(key.p) < SLOT_LOG_ROWS && slots_read_log(value, see_counts, c);
-    case 'p': return key.n == 0 && read_drain(region_at(c, id), value);
+    case 'p': return key.n == 0 && read_position(region_at(c, id), value);
     case 'n': return key.n == 0 && value.n <= ENGINE_REPL_POSITION_MAX;
     default: return id == CHECK_PREFIX && read_shared_row(c, kind, key, value);
     }
@@ -174,7 +175,7 @@ void check_release_state(struct check *c)
         mem_free(db[i].stamps);
     }
     struct check_region *region = (void *)c->regions.p;
-    for (size_t i = 0; i < c->regions.n / sizeof *region; i++) buf_release(&region[i].drain_row);
+    for (size_t i = 0; i < c->regions.n / sizeof *region; i++) buf_release(&region[i].position_row);
     buf_release(&c->regions);
     buf_release(&c->indexes);
     buf_release(&c->dbs);
@@ -201,7 +202,7 @@ void check_read_state(struct check *c)
 
 /* -- keys with a deadline ------------------------------------------------------------------------ */
 
-static bool is_filed(struct check *c, const struct check_key *k, i64 deadline_ms, struct place *at)
+static bool is_filed(struct check *c, const struct check_key *k, i64 deadline_ms, struct due_place *at)
 {
     struct buf row = {0};
     struct store_value v;
@@ -218,7 +219,7 @@ static bool is_filed(struct check *c, const struct check_key *k, i64 deadline_ms
 
 static void expect_filed(struct check *c, const struct check_key *k, i64 deadline_ms, const char *what)
 {
-    struct place at;
+    struct due_place at;
     bool found = is_filed(c, k, deadline_ms, &at);
     c->due_used += found;
     if (!found && !c->due_damaged)
@@ -241,14 +242,14 @@ void check_count_key(struct check *c, const struct check_key *k)
     c->dead += !alive(deadline_ms, c->clock_ms);
     if (!c->made_here) return;
     expect_filed(c, k, deadline_ms, "its deadline");
-    struct place at = place_at(c, k, deadline_ms);
+    struct due_place at = place_at(c, k, deadline_ms);
     due_counts_add(&c->buckets, k->index, at, deadline_ms, -1);
 }
 
 void check_fields_filed(struct check *c, const struct check_key *k, i64 nearest_ms)
 {
     if (!c->made_here) return;
-    struct place own = place_at(c, k, k->m.deadline_ms), at = place_at(c, k, nearest_ms);
+    struct due_place own = place_at(c, k, k->m.deadline_ms), at = place_at(c, k, nearest_ms);
     bool shared = k->m.deadline_ms && own.due_ms == at.due_ms && own.level == at.level;
     if (!shared) expect_filed(c, k, nearest_ms, "its nearest field deadline");
 }
@@ -263,10 +264,10 @@ static void check_due_row(struct check *c, bytes raw, bytes value)
     if (decoded) check_quote(&name, d.key);
     else check_quote(&name, raw);
     const char *wrong = NULL;
-    if (!decoded || d.region != CHECK_PREFIX || d.level >= PLACE_LEVELS || value.n)
+    if (!decoded || d.region != CHECK_PREFIX || d.level >= DUE_PLACE_LEVELS || value.n)
         wrong = "can't be decoded";
     else if (d.slot != codec_slot(d.key)) wrong = "has the wrong slot";
-    else if (d.due_ms < drain_of(c, d.slot)->low_ms)
+    else if (d.due_ms < position_of(c, d.slot)->low_ms)
         wrong = "lies before the place from which the index is read";
     if (wrong)
         check_problem(c, NULL, "the row of the deadline index for %.*s %s", (int)name.n, name.p, wrong);
@@ -290,15 +291,17 @@ void check_due_rows(struct check *c)
 /* -- counts --------------------------------------------------------------------------------------------- */
 
 /* A bucket as stored less what was found. */
-static void check_bucket(void *arg, const struct bucket *b)
+static void check_bucket(void *arg, const struct due_bucket *b)
 {
     struct check *c = arg;
     char text[CHECK_DB_TEXT];
-    i64 start = bucket_start((u32)b->name.level, b->name.bucket);
+    i64 start = due_bucket_start((u32)b->name.level, b->name.bucket);
     if (b->keys == 0 && b->past_start == 0) return;
-    check_problem(c, NULL, "database %s: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
-                  "ms more in sum) than there are", check_database(c, b->name.index, text), LLD(start),
-                  LLD(bucket_end(b)), LLD(b->keys), LLD(b->past_start));
+    check_problem(c, NULL,
+                  "database %s: the deadlines from %lld to %lld are counted as %lld more keys (%lld "
+                  "ms more in sum) than there are",
+                  check_database(c, b->name.index, text), LLD(start), LLD(due_bucket_end(b)), LLD(b->keys),
+                  LLD(b->past_start));
 }
 
 static void check_slot_counts(struct check *c, const struct check_db *db, u32 slot)

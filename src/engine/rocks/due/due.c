@@ -1,25 +1,25 @@
-/* Filing deadlines, counting them, and what of that is stored. */
+/* Files deadlines in the index, counts them, and stores both. */
 #include "engine/rocks/due/due.h"
 
 #include "engine/rocks/keys.h"
 
 /* -- rows ------------------------------------------------------------------------------- */
 
-bytes due_row(struct due *d, struct place p, const struct due_name *n)
+bytes due_row(struct due *d, struct due_place p, const struct due_name *n)
 {
     buf_clear(&d->row);
     codec_due(&d->row, &(struct codec_due){d->region->prefix, p.due_ms, p.level, n->index, n->slot, n->key});
     return buf_bytes(&d->row);
 }
 
-bool due_below_low(struct due *d, struct place p, const struct due_name *n)
+bool due_below_low(struct due *d, struct due_place p, const struct due_name *n)
 {
     const struct due_queue *q = &d->queue[due_kind(p.level)];
     if (LIKELY(p.due_ms != q->low_ms)) return p.due_ms < q->low_ms;
     return bytes_cmp(due_row(d, p, n), buf_bytes(&q->low)) < 0;
 }
 
-void due_file(struct rk *rk, struct place p, const struct due_name *n)
+void due_file(struct rk *rk, struct due_place p, const struct due_name *n)
 {
     struct due *d = rk->due;
     struct due_queue *q = &d->queue[due_kind(p.level)];
@@ -33,7 +33,7 @@ void due_file(struct rk *rk, struct place p, const struct due_name *n)
     d->changed = true;
 }
 
-/* The start of all rows that are due then, from this level on. */
+/* The prefix of the first row due at due_ms, at this level or above. */
 static void row_start(const struct due *d, struct buf *out, i64 due_ms, u8 level)
 {
     buf_clear(out);
@@ -61,8 +61,8 @@ void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *i
     }
 }
 
-/* A round that has met all of its rows is over. Between rounds the position follows the clock: so
- * deadlines are filed as finely as they should be also while nothing is due, or nobody drains. */
+/* Ends a round whose rows have all been visited. Between rounds the position follows the clock, so that new
+ * deadlines are filed at the right level even when nothing is due or nothing is drained. */
 void due_advance(struct due *d, i64 now_ms)
 {
     i64 free_ms = due_soonest(d, DUE_COARSE) - 1;
@@ -71,7 +71,7 @@ void due_advance(struct due *d, i64 now_ms)
         due_set_last(d, &(struct codec_due){0});
     }
     if (d->at.from_ms == d->at.to_ms)
-        d->at.from_ms = d->at.to_ms = MAX(d->at.to_ms, MIN(MIN(free_ms, now_ms), PLACE_LATEST));
+        d->at.from_ms = d->at.to_ms = MAX(d->at.to_ms, MIN(MIN(free_ms, now_ms), DUE_PLACE_LATEST));
 }
 
 void due_set_last(struct due *d, const struct codec_due *last)
@@ -82,7 +82,7 @@ void due_set_last(struct due *d, const struct codec_due *last)
     d->at.last.key = buf_bytes(&d->last_key);
 }
 
-/* To where the region's rows begin in the block of rows that `at` is in, or (after) in the next one. */
+/* Seeks to the first row of the region in the block that `at` is in, or (after) in the next block. */
 static void seek_region(struct due *d, struct store_iter *it, const struct codec_due *at, bool after)
 {
     row_start(d, &d->row, at->due_ms, at->level);
@@ -92,12 +92,12 @@ static void seek_region(struct due *d, struct store_iter *it, const struct codec
     store_seek(it, buf_bytes(&d->row));
 }
 
-/* Rows of the other kind stand in blocks: coarse ones are due at the same moment by the thousand, and that is
- * always a multiple of level 1's width, so that each block is left by one seek. So do the rows of other
- * regions: those of a bucket are in the order of their slots. */
+/* Skips rows of the other kind and of other regions with one seek per block. Coarse rows form blocks because
+ * thousands are due at the same moment, always a multiple of level 1's width; the rows of other regions do
+ * because those of a bucket are ordered by slot. */
 void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms)
 {
-    const u64 step = 1ull << PLACE_SHIFT(1);
+    const u64 step = 1ull << DUE_PLACE_SHIFT(1);
     for (struct codec_due at; store_valid(it);) {
         if (!codec_due_read(store_key(it), &at)) return;
         if (due_kind(at.level) == kind) {
@@ -136,9 +136,9 @@ static bytes position_key(struct due *d, u64 region)
 static bool due_load_position(struct rk *rk, struct due *d)
 {
     struct store_value v;
-    d->at = (struct drain){0};
+    d->at = (struct due_position){0};
     if (!store_get(rk->session, FAM_INFO, position_key(d, rk->region.id), &v)) return !rk->base.failed;
-    bool sound = drain_read(v.b, &d->at);
+    bool sound = due_position_read(v.b, &d->at);
     if (sound) due_set_last(d, &d->at.last);
     store_value_release(&v);
     return sound;
@@ -161,7 +161,7 @@ static bool load_bucket(struct due_counts *t, bytes key, bytes value)
            due_counts_load(t, get_u64(key.p + 9), (u8)key.p[17], (i64)get_u64(key.p + 18), value);
 }
 
-static void due_nothing(void *arg UNUSED, const struct bucket *b UNUSED) {}
+static void due_nothing(void *arg UNUSED, const struct due_bucket *b UNUSED) {}
 
 static void bucket_range(u64 prefix, struct buf *from, struct buf *to)
 {
@@ -201,7 +201,7 @@ bool due_lock(struct rk *rk)
 
 void due_unlock(struct due *d) { pthread_mutex_unlock(&d->shared->lock); }
 
-void due_count(struct due *d, u64 index, struct place p, i64 deadline_ms, int n)
+void due_count(struct due *d, u64 index, struct due_place p, i64 deadline_ms, int n)
 {
     if (UNLIKELY(d->changes_n == d->changes_cap)) {
         d->changes_cap = d->changes_cap ? d->changes_cap * 2 : 64;
@@ -225,11 +225,11 @@ void due_recount(struct rk *rk)
     buf_release(&to);
 }
 
-/* A database is opened by one thread: that needs no lock. */
+/* Called while the database is being opened, by one thread: needs no lock. */
 void due_count_filed(struct rk *rk, const struct row *r)
 {
     struct due_name n = due_name(r);
-    struct place p = due_place(rk->due, r->deadline_ms, &n);
+    struct due_place p = due_key_place(rk->due, r->deadline_ms, &n);
     due_counts_add(&rk->due->shared->counts, n.index, p, r->deadline_ms, 1);
 }
 
@@ -281,7 +281,7 @@ void due_close(struct due *d)
     mem_free(d);
 }
 
-/* The storage failed a moment ago, and may do so again: then it is tried before the next use. */
+/* Storage has just failed and may fail again: then due_usable() reloads before the next use. */
 void due_abandon(struct rk *rk)
 {
     struct due *d = rk->due;
@@ -299,34 +299,34 @@ bool due_usable(struct rk *rk) { return LIKELY(!rk->due->unread) || due_load(rk,
 
 /* -- at commit ------------------------------------------------------------------------------- */
 
-/* A row that was visited may be there again, if this transaction has filed it anew. */
-static void unfile(struct rk *rk, struct place p, const struct due_name *n, bool visited)
+/* A visited row is deleted already, unless this transaction has filed it again. */
+static void unfile(struct rk *rk, struct due_place p, const struct due_name *n, bool visited)
 {
     struct due *d = rk->due;
     if (visited && p.due_ms < d->queue[due_kind(p.level)].filed_ms) return;
     store_delete(rk->session, FAM_DEADLINE, due_row(d, p, n));
 }
 
-/* The old row is deleted at once: that is one tombstone, which visiting it would cost as well,
- * together with a read; and keys that are overwritten or deleted long before their time leave
- * nothing behind. It stays if it may stand for the hash's fields, too. */
+/* Deletes the old row at once. That is one tombstone; leaving the row to be visited would cost the same
+ * tombstone and a read, and keys that are overwritten or deleted early would leave rows behind. The row stays
+ * if it may also be that of the hash's fields. */
 void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms)
 {
     struct due *d = rk->due;
     if (!due_usable(rk)) return;
     due_advance(d, rk_clock(rk));
     struct due_name n = due_name(r);
-    struct place was = {0}, is = {0};
+    struct due_place was = {0}, is = {0};
     d->changed = true;
     if (old_ms) {
-        was = due_place(d, old_ms, &n);
+        was = due_key_place(d, old_ms, &n);
         due_count(d, n.index, was, old_ms, -1);
     }
     if (new_ms) {
-        is = due_place(d, new_ms, &n);
+        is = due_key_place(d, new_ms, &n);
         due_count(d, n.index, is, new_ms, 1);
     }
-    bool visited = old_ms && due_below_low(d, was, &n), same = same_place(was, is);
+    bool visited = old_ms && due_below_low(d, was, &n), same = due_place_same(was, is);
     if (same && !visited) return;
     if (old_ms && !r->field_deadlines) unfile(rk, was, &n, visited);
     if (new_ms) due_file(rk, is, &n);
@@ -338,7 +338,7 @@ void due_file_fields(struct rk *rk, const struct row *r, i64 due_ms)
     if (!due_usable(rk)) return;
     due_advance(d, rk_clock(rk));
     struct due_name n = due_name(r);
-    due_file(rk, due_place(d, due_ms, &n), &n);
+    due_file(rk, due_key_place(d, due_ms, &n), &n);
 }
 
 void due_forget_fields(struct rk *rk, const struct row *r)
@@ -346,12 +346,12 @@ void due_forget_fields(struct rk *rk, const struct row *r)
     struct due *d = rk->due;
     if (!r->stored.field_due_ms || !due_usable(rk)) return;
     struct due_name n = due_name(r);
-    struct place p = due_place(d, r->stored.field_due_ms, &n);
-    bool shared = r->stored.deadline_ms && same_place(p, due_place(d, r->stored.deadline_ms, &n));
+    struct due_place p = due_key_place(d, r->stored.field_due_ms, &n);
+    bool shared = r->stored.deadline_ms && due_place_same(p, due_key_place(d, r->stored.deadline_ms, &n));
     if (!shared) unfile(rk, p, &n, due_below_low(d, p, &n));
 }
 
-static void write_bucket(void *arg, const struct bucket *b)
+static void write_bucket(void *arg, const struct due_bucket *b)
 {
     struct rk *rk = arg;
     char key[26];
@@ -369,8 +369,9 @@ static void write_bucket(void *arg, const struct bucket *b)
     }
 }
 
-/* No further than to the row that was filed. While the rows of a wide bucket are visited, others are filed
- * behind them all the time: an iterator from the bucket's start would wade through all that were visited. */
+/* Lowers `low` to the earliest filed row and no further: while a wide bucket is drained, rows are filed
+ * behind the drain all the time, and an iterator from the bucket's start would read all tombstones of visited
+ * rows. */
 static void lower_low(struct due_queue *q)
 {
     if (q->filed_ms == INT64_MAX || bytes_cmp(buf_bytes(&q->filed), buf_bytes(&q->low)) >= 0) return;
@@ -384,7 +385,7 @@ static void apply_changes(struct due *d)
     struct due_counts *t = &d->shared->counts;
     for (size_t at = 0; at < d->emptied.n; at += 8) {
         struct table_iter it = {0};
-        for (struct bucket *b; (b = due_counts_next(t, &it, get_u64(d->emptied.p + at)));)
+        for (struct due_bucket *b; (b = due_counts_next(t, &it, get_u64(d->emptied.p + at)));)
             due_counts_empty(t, b);
     }
     for (u32 i = 0; i < d->changes_n; i++) {
@@ -397,7 +398,7 @@ static void write_position(struct rk *rk, u64 region)
 {
     struct due *d = rk->due;
     buf_clear(&rk->scratch);
-    drain_append(&rk->scratch, &d->at);
+    due_position_append(&rk->scratch, &d->at);
     store_put(rk->session, FAM_INFO, position_key(d, region), buf_bytes(&rk->scratch));
 }
 
@@ -431,7 +432,7 @@ void due_committed(struct rk *rk)
 
 /* -- at any time ------------------------------------------------------------------------------- */
 
-/* Whether this database is all there is, and all that this transaction has to do with. */
+/* True if no other database has keys and the transaction has touched nothing. */
 static bool only_one(const struct rk *rk, const struct rk_db *db)
 {
     for (u32 i = 0; i < rk_all(rk); i++)
@@ -455,7 +456,7 @@ static void forget_changes(struct due *d, u64 index)
     d->changes_n = kept;
 }
 
-/* The counts are of all regions: which keys are this one's is seen by reading them. */
+/* The counts are shared by all regions, so this region's keys have to be read to be subtracted. */
 static void count_out_region(struct rk *rk, struct rk_db *db)
 {
     struct buf from = {0}, to = {0};
@@ -468,15 +469,15 @@ static void count_out_region(struct rk *rk, struct rk_db *db)
         struct due_name n = {k.index, k.slot, k.key};
         const struct row *r = row_peek(rk, db, k.key, row_hash(db, k.key));
         i64 at_ms = r ? r->stored.deadline_ms : m.deadline_ms; /* 0: the drain has counted it out */
-        if (at_ms) due_count(rk->due, db->index, due_place(rk->due, at_ms, &n), at_ms, -1);
+        if (at_ms) due_count(rk->due, db->index, due_key_place(rk->due, at_ms, &n), at_ms, -1);
     }
     store_iter_done(it);
     buf_release(&from);
     buf_release(&to);
 }
 
-/* The rows of its keys are stale from now on. They lie among those of other databases and regions, and are
- * left to be visited; if there are no others, all go at once. */
+/* Makes the rows of its keys stale. They lie among those of other databases and regions and are dropped when
+ * visited; if there are no others, one range deletion drops them all. */
 void due_flush(struct rk *rk, struct rk_db *db)
 {
     struct due *d = rk->due;
@@ -500,5 +501,5 @@ void due_flush(struct rk *rk, struct rk_db *db)
 void rk_due_ops(struct engine_ops *ops)
 {
     ops->due = rk_due;
-    rk_ask_ops(ops);
+    due_query_ops(ops);
 }

@@ -1,64 +1,63 @@
-/* The deadline index, inside: what due.c (filing, counting, committing), drain.c (visiting) and
- * ask.c (questions about it) share. For the rest of the engine see rk.h.
+/* Internals of the deadline index, shared by due.c (filing, counting, committing), due_drain.c (visiting due
+ * rows) and due_query.c (forecasts, random keys). rk.h has what the rest of the engine uses.
  *
- * A row of the family `deadline` stands for "look at this key then". Where a deadline's row lies is
- * place_now() of it, a pure function of how far the index has been drained (place.h); so no key
- * stores its place, keys are counted per bucket exactly, and a deadline that moves within its
- * bucket costs nothing.
+ * A row of the family `deadline` means "look at this key at that time". Where the row of a deadline lies is a
+ * pure function of the deadline and of how far the index has been drained (due_place_now in due_row.h). So no
+ * key stores its place, keys are counted per bucket exactly, and moving a deadline within its bucket is free.
  *
- * Invariants, as of the batch:
- * - There are two queues: the rows of level 0, whose keys die next, and all others, which are visited to be
- *   filed anew, a good while before their keys die. Those of level 0 come first, so that a wide bucket with
- *   millions of rows, all due at once, holds up nothing that is dead.
- * - There is one index for all regions of a database: their rows lie side by side, and each engine passes
- *   over those of other regions' slots. The position is the region's own.
- * - Every stored key with a deadline is counted in the bucket of its place, and its row is there,
- *   unless the place lies below its queue's `low`: then the row was visited, and the key is dead.
- * - No row of a queue lies below its `low`. Iterators start there, so that a drain never wades through the
- *   tombstones of the rows it deleted, and never meets a row twice in one transaction. Rows that
- *   are filed below it (the clock was set back, or a dead key was left alone) lower it at commit.
- * - A row may be stale: its key is gone, or has another deadline. It is dropped when visited.
- * - A hash with field deadlines has a row at the place of the nearest, too, which is not counted,
- *   and may be the same as that of its own deadline.
- * - What is filed while the index is drained is not in the family before the commit: a new round
- *   goes no further than that (`barrier_ms`). */
+ * Invariants, including the open batch:
+ * 1. There are two queues. Rows of level 0 are fine: their keys die next. All others are coarse: they are
+ *    visited well before their keys die, only to be filed at a finer level. Fine rows go first, so that a
+ *    coarse bucket with millions of rows does not delay the deletion of dead keys.
+ * 2. A database has one index for all its regions. An engine skips the rows of other regions' slots; each
+ *    region has its own position.
+ * 3. Every stored key with a deadline is counted in the bucket of its place, and its row is there, unless the
+ *    place is below its queue's `low`: then the row was visited, and the key is dead.
+ * 4. A queue has no row below its `low`. Iterators start there: a drain never reads through the tombstones of
+ *    rows it deleted, and never visits a row twice in a transaction. Filing a row below `low` (the clock was
+ *    set back, or a dead key was left alone) lowers it at commit.
+ * 5. A row may be stale, because its key is gone or has another deadline. It is dropped when visited.
+ * 6. A hash with field deadlines also has a row at the place of the nearest one. That row is not counted, and
+ *    may coincide with the row of the hash's own deadline.
+ * 7. Rows filed during a drain are not in the family before the commit: a new round stops before the first
+ *    of them (`barrier_ms`). */
 #ifndef MAYFLY_ENGINE_ROCKS_DUE_DUE_H
 #define MAYFLY_ENGINE_ROCKS_DUE_DUE_H
 
 #include "engine/rocks/rk.h"
 #include "engine/rocks/due/due_counts.h"
 
-enum due_kind { DUE_FINE, DUE_COARSE, DUE_KINDS }; /* of level 0, or any other */
+enum due_kind { DUE_FINE, DUE_COARSE, DUE_KINDS }; /* level 0, or any other */
 
 struct due_queue {
-    i64 low_ms;       /* when that row is due; INT64_MAX: there is none */
-    struct buf low;   /* a row, or the start of one */
-    i64 filed_ms;     /* of the earliest row this transaction has filed; INT64_MAX: none */
-    struct buf filed; /* that row */
+    i64 low_ms;       /* when `low` is due; INT64_MAX: the queue is empty */
+    struct buf low;   /* a row key, or a prefix of one */
+    i64 filed_ms;     /* when `filed` is due; INT64_MAX: none */
+    struct buf filed; /* the earliest row this transaction has filed */
 };
 
 struct due {
-    struct drain at; /* at.low_ms is as of the last commit */
+    struct due_position at; /* at.low_ms is as of the last commit */
     struct due_queue queue[DUE_KINDS];
     struct buf last_key; /* at.last.key */
-    i64 barrier_ms;      /* of the earliest coarse row it has filed for keys it visited, after the round */
+    i64 barrier_ms;      /* the earliest coarse row that this transaction's drain has filed after the round */
     bool changed;        /* something was filed, counted or visited in this transaction */
-    bool unread;         /* what is stored could not be read yet */
+    bool unread;         /* loading the stored position failed; tried again before the next use */
     const struct rocks_region *region;
     struct due_shared *shared;
     struct due_change *changes; /* of this transaction, not yet in `shared` */
     u32 changes_n, changes_cap;
-    bool recounted;      /* `shared` was changed without that, by due_recount */
-    struct buf emptied;  /* u64 indexes of databases that it flushed: before the changes */
-    bool locked;         /* from due_commit to due_committed: `shared` is changed, but not written yet */
+    bool recounted;     /* due_recount has changed `shared` directly */
+    struct buf emptied; /* u64 indexes of flushed databases; applied before `changes` */
+    bool locked;        /* from due_commit to due_committed: `shared` has changes that are not written yet */
     struct due_rows {
         struct row **v;
         u32 n, cap;
-    } again, visited; /* by this transaction: hashes that still hold dead fields; what else lives on */
+    } again, visited;      /* rows this transaction visited: hashes that still have dead fields; live keys */
     struct buf row, names; /* scratch */
 };
 
-/* A key as the index names it. */
+/* How the index identifies a key. */
 struct due_name {
     u64 index;
     u16 slot;
@@ -71,50 +70,51 @@ static inline struct due_name due_name(const struct row *r)
 }
 
 /* Where a key with this deadline is filed now. */
-static inline struct place due_place(const struct due *d, i64 deadline_ms, const struct due_name *n)
+static inline struct due_place due_key_place(const struct due *d, i64 deadline_ms, const struct due_name *n)
 {
-    return place_now(&d->at, deadline_ms, n->index, n->slot, n->key);
+    return due_place_now(&d->at, deadline_ms, n->index, n->slot, n->key);
 }
 
-static inline bool same_place(struct place a, struct place b)
+static inline bool due_place_same(struct due_place a, struct due_place b)
 {
     return a.due_ms == b.due_ms && a.level == b.level;
 }
 
 static inline enum due_kind due_kind(u8 level) { return level ? DUE_COARSE : DUE_FINE; }
 
-/* No row of this kind is to be visited before this. */
+/* No row of this kind is due before this. */
 static inline i64 due_soonest(const struct due *d, enum due_kind kind)
 {
     return MIN(d->queue[kind].low_ms, d->queue[kind].filed_ms);
 }
 
-/* Counts a key in (n = 1) or out (n = -1). */
-void due_count(struct due *d, u64 index, struct place p, i64 deadline_ms, int n);
-/* What is counted, under its lock; released by due_unlock. False: it can't be read; engine.failed is set. */
+/* Records that a key is to be added to (n = 1) or removed from (n = -1) the counts at commit. */
+void due_count(struct due *d, u64 index, struct due_place p, i64 deadline_ms, int n);
+/* Locks the shared counts, and loads them if need be. False: they can't be read, and engine.failed is set. */
 bool due_lock(struct rk *rk);
 void due_unlock(struct due *d);
 
-bool due_usable(struct rk *rk); /* false: what is stored can't be read; engine.failed is set */
-bytes due_row(struct due *d, struct place p, const struct due_name *n); /* until the next call */
-bool due_below_low(struct due *d, struct place p, const struct due_name *n); /* a row there was visited */
-void due_file(struct rk *rk, struct place p, const struct due_name *n);
-void due_advance(struct due *d, i64 now_ms); /* moves the position as far as there are no rows */
+bool due_usable(struct rk *rk); /* false: the stored position can't be read; engine.failed is set */
+bytes due_row(struct due *d, struct due_place p, const struct due_name *n);      /* until the next call */
+bool due_below_low(struct due *d, struct due_place p, const struct due_name *n); /* a row there was visited */
+void due_file(struct rk *rk, struct due_place p, const struct due_name *n);
+void due_advance(struct due *d, i64 now_ms); /* moves the position up to the next row, at most to now_ms */
 void due_set_last(struct due *d, const struct codec_due *last);
 void due_set_low(struct due *d, enum due_kind kind, i64 low_ms); /* no row is due before this */
 
-/* The rows of a kind that are the region's, in order; beyond limit_ms it may stand on another's. Made to
- * stand on the first; moved on to the next one from wherever it stands; and `low` put to where it stands. */
+/* An iterator over this region's rows of a kind, in order. After limit_ms it may stop on another region's. */
 struct store_iter *due_iter(struct store_session *s, struct due *d, enum due_kind kind, i64 limit_ms);
+/* Moves it forward to the first such row at or after its position. */
 void due_iter_find(struct due *d, struct store_iter *it, enum due_kind kind, i64 limit_ms);
+/* Raises `low` to the iterator's row. */
 void due_raise_low(struct due *d, enum due_kind kind, const struct store_iter *it);
 
-/* drain.c, ask.c */
+/* due_drain.c, due_query.c */
 void due_drain_commit(struct rk *rk); /* files the hashes that were visited */
-/* Brings the position to this time, which must not be before it, in transactions of its own: so that two
- * regions can be joined, which need the same. False: something failed. */
-bool drain_align(struct rk *rk, i64 position_ms);
+/* Moves the position forward to this time, in transactions of its own. Two regions need the same position
+ * before they can be merged. False: something failed. */
+bool due_drain_align(struct rk *rk, i64 position_ms);
 u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg);
-void rk_ask_ops(struct engine_ops *ops);
+void due_query_ops(struct engine_ops *ops);
 
 #endif

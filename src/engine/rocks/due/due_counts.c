@@ -1,11 +1,11 @@
-/* Invariant: a bucket without keys is in the list of the changed ones. */
+/* Invariant: a bucket without keys is in the list `changed`, and due_counts_settle frees it. */
 #include "engine/rocks/due/due_counts.h"
 
 #include "base/alloc.h"
 
 static bytes due_counts_name_of(const void *item)
 {
-    const struct bucket *b = item;
+    const struct due_bucket *b = item;
     return bytes_of(&b->name, sizeof b->name);
 }
 
@@ -29,20 +29,20 @@ void due_counts_clear(struct due_counts *t)
     due_counts_init(t, seed);
 }
 
-static struct bucket *bucket_at(struct due_counts *t, u64 index, u32 level, i64 bucket)
+static struct due_bucket *due_bucket_at(struct due_counts *t, u64 index, u32 level, i64 bucket)
 {
-    struct bucket_name name = {index, level, bucket};
+    struct due_bucket_name name = {index, level, bucket};
     bytes key = bytes_of(&name, sizeof name);
     u64 hash = table_hash(&t->buckets, key);
-    struct bucket *b = table_find(&t->buckets, key, hash);
+    struct due_bucket *b = table_find(&t->buckets, key, hash);
     if (LIKELY(b)) return b;
     b = mem_alloc(sizeof *b);
-    *b = (struct bucket){.name = name};
+    *b = (struct due_bucket){.name = name};
     table_insert(&t->buckets, hash, b);
     return b;
 }
 
-static void mark_changed(struct due_counts *t, struct bucket *b)
+static void mark_changed(struct due_counts *t, struct due_bucket *b)
 {
     if (b->changed) return;
     b->changed = true;
@@ -50,26 +50,26 @@ static void mark_changed(struct due_counts *t, struct bucket *b)
     t->changed = b;
 }
 
-void due_counts_add(struct due_counts *t, u64 index, struct place p, i64 deadline_ms, int n)
+void due_counts_add(struct due_counts *t, u64 index, struct due_place p, i64 deadline_ms, int n)
 {
-    struct bucket *b = bucket_at(t, index, p.level, p.bucket);
-    u64 past_start = (u64)deadline_ms - (u64)bucket_start(p.level, p.bucket);
+    struct due_bucket *b = due_bucket_at(t, index, p.level, p.bucket);
+    u64 past_start = (u64)deadline_ms - (u64)due_bucket_start(p.level, p.bucket);
     b->keys += (u64)(i64)n;
     b->past_start += n > 0 ? past_start : -past_start;
     due_cell_count(due_cell_of(b->cell, p.level, deadline_ms), p.level, deadline_ms, n);
     mark_changed(t, b);
 }
 
-void due_counts_empty(struct due_counts *t, struct bucket *b)
+void due_counts_empty(struct due_counts *t, struct due_bucket *b)
 {
     b->keys = b->past_start = 0;
     memset(b->cell, 0, sizeof b->cell);
     mark_changed(t, b);
 }
 
-void due_counts_copy(struct due_counts *t, const struct bucket *b)
+void due_counts_copy(struct due_counts *t, const struct due_bucket *b)
 {
-    struct bucket *to = bucket_at(t, b->name.index, (u32)b->name.level, b->name.bucket);
+    struct due_bucket *to = due_bucket_at(t, b->name.index, (u32)b->name.level, b->name.bucket);
     to->keys = b->keys;
     to->past_start = b->past_start;
     memcpy(to->cell, b->cell, sizeof to->cell);
@@ -116,8 +116,8 @@ static bool due_counts_take_varint(bytes *raw, u32 *v)
     return false;
 }
 
-/* Every bucket that a transaction has changed is written with all its cells, hence no call per byte. */
-void due_counts_append(struct buf *out, const struct bucket *b)
+/* Hot: every changed bucket is written with all its cells, so the bytes go to a local array first. */
+void due_counts_append(struct buf *out, const struct due_bucket *b)
 {
     char raw[24 + DUE_CELLS * 2 * 5], *p = raw + 24;
     u64 used = 0;
@@ -134,7 +134,7 @@ void due_counts_append(struct buf *out, const struct bucket *b)
     buf_append(out, raw, (size_t)(p - raw));
 }
 
-static void spread_evenly(struct bucket *b)
+static void spread_evenly(struct due_bucket *b)
 {
     u32 unit = due_unit_shift((u32)b->name.level);
     u32 half = (1u << (DUE_CELL_SHIFT(b->name.level) - unit)) / 2;
@@ -144,7 +144,7 @@ static void spread_evenly(struct bucket *b)
     }
 }
 
-static bool read_cells(struct bucket *b, bytes raw)
+static bool read_cells(struct due_bucket *b, bytes raw)
 {
     u64 used = get_u64(raw.p);
     u32 keys, past;
@@ -158,8 +158,8 @@ static bool read_cells(struct bucket *b, bytes raw)
 
 bool due_counts_load(struct due_counts *t, u64 index, u32 level, i64 bucket, bytes value)
 {
-    if (level >= PLACE_LEVELS || (value.n != 16 && value.n < 24)) return false;
-    struct bucket *b = bucket_at(t, index, level, bucket);
+    if (level >= DUE_PLACE_LEVELS || (value.n != 16 && value.n < 24)) return false;
+    struct due_bucket *b = due_bucket_at(t, index, level, bucket);
     b->keys = get_u64(value.p);
     b->past_start = get_u64(value.p + 8);
     mark_changed(t, b);
@@ -168,17 +168,17 @@ bool due_counts_load(struct due_counts *t, u64 index, u32 level, i64 bucket, byt
     return true;
 }
 
-struct bucket *due_counts_next(const struct due_counts *t, struct table_iter *it, u64 index)
+struct due_bucket *due_counts_next(const struct due_counts *t, struct table_iter *it, u64 index)
 {
-    struct bucket *b;
+    struct due_bucket *b;
     while ((b = table_next(&t->buckets, it)))
         if ((i64)b->keys > 0 && (!index || b->name.index == index)) break;
     return b;
 }
 
-void due_counts_settle(struct due_counts *t, void (*fn)(void *, const struct bucket *), void *arg)
+void due_counts_settle(struct due_counts *t, void (*fn)(void *, const struct due_bucket *), void *arg)
 {
-    for (struct bucket *b = t->changed, *next; b; b = next) {
+    for (struct due_bucket *b = t->changed, *next; b; b = next) {
         next = b->next_changed;
         b->changed = false;
         fn(arg, b);

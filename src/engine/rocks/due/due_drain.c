@@ -1,20 +1,20 @@
 /* Draining the deadline index: visiting the rows that are due, in order, each of them once. An engine visits
  * those of its region's slots; rocks_due visits those of several regions in one pass.
  *
- * A row is visited in this order: its key is read; the row is deleted, and the position moves past
- * it; a key that lives on is filed and counted where it belongs now; one that is dead, or a field of
- * it is, is offered. Visited rows are deleted one by one: a range deletion per transaction would
- * be fewer bytes, but a queue that is read at its head all the time would soon carry thousands
- * of them, and every new iterator has to sort them; nobody meets the single ones, for none of them
- * lies above `low`.
+ * Visiting a row: read its key; delete the row and move the position past it; file and count a live key where
+ * it belongs now; offer a key that is dead or has dead fields to the caller, who deletes them.
  *
- * While there are keys in spare databases nothing is drained: they are filed among the others, are not to be
- * offered, and the dead ones of them would hold up the round. */
+ * Visited rows are deleted one by one. A range deletion per transaction would be fewer bytes, but a queue
+ * that is read at its head all the time would soon have thousands of them, and every new iterator has to sort
+ * them. No iterator reads the single tombstones, because all of them are below `low`.
+ *
+ * While the staging databases have keys, nothing is drained: their rows are among the others, but their keys
+ * must not be offered, and dead ones would keep the round from ending. */
 #include "engine/rocks/due/due.h"
 #include "engine/rocks/type/fields.h"
 
 #define TOGETHER 64 /* rows whose keys are read at once */
-#define ALIGN_TOGETHER 4096 /* rows visited in a transaction of drain_align */
+#define ALIGN_TOGETHER 4096 /* rows visited in a transaction of due_drain_align */
 
 /* A row that is due. */
 struct visit {
@@ -22,7 +22,7 @@ struct visit {
     struct codec_due at;
     struct rk_db *db; /* NULL: no such database */
     u64 hash;
-    bool cached; /* the key was before */
+    bool cached; /* the key was in the row cache before this visit */
 };
 
 static i64 next_field(struct rk *rk, struct row *r)
@@ -39,9 +39,9 @@ static void add_row(struct due_rows *l, struct row *r)
     l->v[l->n++] = r;
 }
 
-/* Offers the key if something of it is dead. Fields that are still dead afterwards are offered again,
- * in this transaction; unless the offer was refused. */
-static void see_to(struct rk *rk, struct row *r, i64 field_ms, i64 until_ms, key_fn fn, void *arg)
+/* Offers the key if it or one of its fields is dead. If dead fields remain, the key is offered again in this
+ * transaction, unless the caller left it untouched. */
+static void offer_if_dead(struct rk *rk, struct row *r, i64 field_ms, i64 until_ms, key_fn fn, void *arg)
 {
     struct due *d = rk->due;
     if (!alive(r->deadline_ms, until_ms) || !alive(field_ms, until_ms)) {
@@ -54,7 +54,7 @@ static void see_to(struct rk *rk, struct row *r, i64 field_ms, i64 until_ms, key
     else if (field_ms || rk->base.failed) add_row(&d->visited, r);
 }
 
-/* Only now, as of where the drain has come to: it would not meet them again before the commit. */
+/* Done at commit, as of the position reached by then: the drain can't meet these rows again before that. */
 static void file_fields(struct rk *rk, const struct due_rows *l)
 {
     for (u32 i = 0; i < l->n; i++) {
@@ -73,24 +73,25 @@ void due_drain_commit(struct rk *rk)
 
 /* -- one row ---------------------------------------------------------------------------------- */
 
-/* `low` moves past it, and so does the position, if it is coarse. */
+/* Moves `low` past the row, and the position too if the row is coarse. */
 static void due_drain_pass(struct due *d, const struct visit *v)
 {
-    struct place p = {.due_ms = v->at.due_ms, .level = v->at.level};
+    struct due_place p = {.due_ms = v->at.due_ms, .level = v->at.level};
     struct due_queue *q = &d->queue[due_kind(p.level)];
     q->low_ms = p.due_ms;
     buf_clear(&q->low);
     buf_append_bytes(&q->low, v->raw);
     buf_append_char(&q->low, '\0');
     bool of_round = p.level && p.due_ms > d->at.from_ms;
-    if (of_round && drain_compare(&d->at, p, v->at.index, v->at.slot, v->at.key) > 0) due_set_last(d, &v->at);
+    if (of_round && due_position_compare(&d->at, p, v->at.index, v->at.slot, v->at.key) > 0)
+        due_set_last(d, &v->at);
 }
 
-/* The key was filed in the row that was passed: it is filed and counted anew where it belongs now. */
+/* Files and counts a key again whose row was just visited. */
 static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
 {
     struct due *d = rk->due;
-    struct place p = due_place(d, deadline_ms, n);
+    struct due_place p = due_key_place(d, deadline_ms, n);
     due_count(d, n->index, p, deadline_ms, 1);
     due_file(rk, p, n);
     if (p.level && p.due_ms > d->at.to_ms) d->barrier_ms = MIN(d->barrier_ms, p.due_ms);
@@ -98,19 +99,20 @@ static void file_again(struct rk *rk, const struct due_name *n, i64 deadline_ms)
 
 /* False: the key could not be read, and the row was left as it is.
  *
- * A dead key is taken out of the index before it is offered (stored.deadline_ms), so that dropping it
- * does not have to; if it is left alone it is put back. */
+ * A dead key is removed from the index before it is offered (stored.deadline_ms = 0), so that deleting it
+ * need not do that. If the caller leaves the key alone, it is filed again. */
 static bool due_drain_visit(struct rk *rk, const struct visit *v, i64 until_ms, key_fn fn, void *arg)
 {
     struct due *d = rk->due;
     struct row *r = v->db ? row_get(rk, v->db, v->at.key, v->hash) : NULL;
     i64 field_ms = r ? next_field(rk, r) : 0;
     if (UNLIKELY(rk->base.failed)) return false;
-    /* As stored: what this transaction did to it is filed at commit. An old string was never filed. */
+    /* As stored: changes of this transaction are filed at commit. A legacy string was never filed. */
     i64 deadline_ms = r && !r->legacy ? r->stored.deadline_ms : 0;
     struct due_name n = {v->at.index, v->at.slot, v->at.key};
-    struct place was = due_place(d, deadline_ms, &n), here = {.due_ms = v->at.due_ms, .level = v->at.level};
-    bool filed_here = deadline_ms && same_place(was, here), dead = !alive(deadline_ms, until_ms);
+    struct due_place was = due_key_place(d, deadline_ms, &n),
+                     here = {.due_ms = v->at.due_ms, .level = v->at.level};
+    bool filed_here = deadline_ms && due_place_same(was, here), dead = !alive(deadline_ms, until_ms);
     store_delete(rk->session, FAM_DEADLINE, v->raw);
     d->changed = true;
     due_drain_pass(d, v);
@@ -124,12 +126,12 @@ static bool due_drain_visit(struct rk *rk, const struct visit *v, i64 until_ms, 
         }
     }
     if (!r || r->type == TYPE_NONE) return true;
-    see_to(rk, r, field_ms, until_ms, fn, arg);
+    offer_if_dead(rk, r, field_ms, until_ms, fn, arg);
     if (filed_here && dead && r->type != TYPE_NONE && r->deadline_ms == deadline_ms) {
         r->stored.deadline_ms = deadline_ms;
         file_again(rk, &n, deadline_ms);
     }
-    if (!v->cached) r->used = false; /* let the cache forget it first */
+    if (!v->cached) r->used = false; /* first to be evicted from the row cache */
     return true;
 }
 
@@ -141,7 +143,7 @@ static void due_drain_step(struct due *d, struct store_iter *it, enum due_kind k
     due_iter_find(d, it, kind, limit_ms);
 }
 
-/* Takes up to max rows that are due by limit_ms from where the iterator stands. */
+/* Reads up to max rows that are due by limit_ms, from the iterator's position on. */
 static u32 due_drain_take(struct rk *rk, struct store_iter *it, enum due_kind kind, i64 limit_ms, u32 max,
                           struct visit *v)
 {
@@ -151,7 +153,7 @@ static u32 due_drain_take(struct rk *rk, struct store_iter *it, enum due_kind ki
     buf_clear(names);
     for (struct codec_due at; n < max && store_valid(it); due_drain_step(rk->due, it, kind, limit_ms)) {
         bytes raw = store_key(it);
-        if (!codec_due_read(raw, &at)) { /* no row that anybody wrote */
+        if (!codec_due_read(raw, &at)) { /* malformed */
             store_delete(rk->session, FAM_DEADLINE, raw);
             continue;
         }
@@ -181,7 +183,8 @@ static void read_keys(struct rk *rk, struct visit *v, u32 n)
     row_prefetch(rk, want, wants);
 }
 
-/* Visits up to max rows of a kind that are due by limit_ms; `low` is above that if there were no more. */
+/* Visits up to max rows of a kind that are due by limit_ms. If there were no more, `low` ends up above
+ * that. */
 static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until_ms, u32 max, key_fn fn,
                       void *arg)
 {
@@ -201,7 +204,7 @@ static u32 visit_rows(struct rk *rk, enum due_kind kind, i64 limit_ms, i64 until
     return seen;
 }
 
-/* Each of them once: those that are still dead queue up again. */
+/* Offers each hash in `again` once; those that still have dead fields are added to the list again. */
 static u32 visit_again(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct due_rows *l = &rk->due->again;
@@ -209,15 +212,15 @@ static u32 visit_again(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *ar
     for (; seen < n; seen++) {
         i64 field_ms = next_field(rk, l->v[seen]);
         if (rk->base.failed) break;
-        see_to(rk, l->v[seen], field_ms, until_ms, fn, arg);
+        offer_if_dead(rk, l->v[seen], field_ms, until_ms, fn, arg);
     }
     l->n -= seen;
     if (seen) memmove(l->v, l->v + seen, l->n * sizeof *l->v);
     return seen;
 }
 
-/* What this transaction has given a deadline that has passed (a dead key under another name) is not in
- * the index yet. A dead key that is left alone does not count, lest it be offered for ever. */
+/* Keys to which this transaction gave a deadline in the past (RENAME of a dead key) are not in the index yet.
+ * A dead key that the caller leaves alone is not counted as seen, or it would be offered for ever. */
 static u32 visit_touched(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     u32 taken = 0;
@@ -225,7 +228,7 @@ static u32 visit_touched(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *
         i64 deadline_ms = r->deadline_ms, field_ms = next_field(rk, r);
         bool dead = deadline_ms != r->stored.deadline_ms && !alive(deadline_ms, until_ms);
         if (!dead && alive(field_ms, until_ms)) continue;
-        see_to(rk, r, field_ms, until_ms, fn, arg);
+        offer_if_dead(rk, r, field_ms, until_ms, fn, arg);
         taken += !dead || r->deadline_ms != deadline_ms;
     }
     return taken;
@@ -239,11 +242,11 @@ static u32 visit_fine(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *arg
     return visit_rows(rk, DUE_FINE, until_ms, until_ms, max, fn, arg);
 }
 
-/* Ends a round that is done, begins one if none is under way. Returns until when rows may be visited. */
+/* Ends a finished round, and starts one if none is under way. Returns the time up to which to visit rows. */
 static i64 enter_round(struct due *d, i64 until_ms)
 {
     due_advance(d, until_ms);
-    i64 to_ms = MIN(MIN(until_ms, d->barrier_ms - 1), PLACE_LATEST);
+    i64 to_ms = MIN(MIN(until_ms, d->barrier_ms - 1), DUE_PLACE_LATEST);
     bool some = d->queue[DUE_COARSE].low_ms <= to_ms;
     if (d->at.from_ms == d->at.to_ms && to_ms > d->at.to_ms && some) d->at.to_ms = to_ms;
     return MIN(until_ms, d->at.to_ms);
@@ -261,8 +264,8 @@ static u32 visit_coarse(struct rk *rk, i64 until_ms, u32 max, key_fn fn, void *a
     return seen;
 }
 
-/* The dead first; but a share is always left for those whose time to be filed anew has come, lest it be
- * too late for them. */
+/* Dead keys first. A quarter of the visits is kept for coarse rows, which have to be filed at a finer level
+ * before their keys die. */
 u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct rk *rk = rk_of(e);
@@ -277,7 +280,7 @@ u32 rk_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 
 static void due_drain_refuse(void *arg UNUSED, struct key_ref *ref UNUSED) {}
 
-bool drain_align(struct rk *rk, i64 position_ms)
+bool due_drain_align(struct rk *rk, i64 position_ms)
 {
     struct due *d = rk->due;
     for (u32 seen = 1; seen > 0;) {
@@ -292,7 +295,7 @@ bool drain_align(struct rk *rk, i64 position_ms)
 
 /* -- of several regions ---------------------------------------------------------------------------- */
 
-/* Rows of the fine queue, on their way to the engines of their slots. */
+/* Hands rows of the fine queue to the engines of their slots. */
 struct dispatch {
     struct engine *const *engines;
     const i64 *until_ms;
@@ -304,7 +307,7 @@ struct dispatch {
     u32 taken;
 };
 
-/* Engines that visit nothing now. */
+/* True if the engine can't visit anything now. */
 static bool dispatch_idle(const struct rk *rk)
 {
     return rk->base.failed || rk_uses_staging(rk) || rk->due->unread;
@@ -318,7 +321,8 @@ static bool dispatch_owns(const struct dispatch *d, u32 i, u16 slot)
     return slot >= r->first && slot <= r->last;
 }
 
-/* Rows of one bucket are in the order of their slots: mostly it is the one before, or its neighbour. */
+/* The index of the engine that owns the slot. Starts at the last owner: rows of a bucket are ordered by
+ * slot. */
 static u32 dispatch_find(const struct dispatch *d, u16 slot)
 {
     for (u32 i = 0; i < d->n; i++)
@@ -326,7 +330,7 @@ static u32 dispatch_find(const struct dispatch *d, u16 slot)
     return d->n;
 }
 
-/* Visits what was taken; all of it is one engine's. */
+/* Visits the rows taken, which all belong to one engine. */
 static u32 dispatch_visit(struct dispatch *d, key_fn fn, void *arg)
 {
     struct rk *rk = owner_of(d);
@@ -343,7 +347,7 @@ static u32 dispatch_visit(struct dispatch *d, key_fn fn, void *arg)
     return seen;
 }
 
-/* Whether the engine has still to see a row. */
+/* True if the row is due for the engine and not visited yet. */
 static bool dispatch_wants(const struct dispatch *d, u32 i, const struct codec_due *at, bytes raw)
 {
     const struct rk *rk = rk_of(d->engines[i]);
@@ -364,7 +368,7 @@ static bool dispatch_fine(struct dispatch *d, struct store_iter *it, i64 last_ms
             continue;
         }
         if (at.due_ms > last_ms) break;
-        if (at.level) { /* the other queue's: due_iter_find tells why they are in blocks */
+        if (at.level) { /* coarse: skip the block, as in due_iter_find */
             buf_clear(&past);
             append_u64(&past, at.region);
             append_u64(&past, (u64)at.due_ms + 1);

@@ -1,30 +1,30 @@
-/* Where a deadline is filed in the deadline index on disk: a pure function of the deadline and of how
- * far the index has been drained, so that it need not be stored. The rule is that of ds/due_place.h with the
- * drain's position for "now".
+/* Where a deadline is filed in the deadline index on disk: a pure function of the deadline and of how far the
+ * index has been drained, so it is not stored. The rule is that of ds/due_place.h with the drain's position
+ * as "now".
  *
- * As the drain moves on, a deadline's place changes only when its row is passed, when it is visited, and by
- * the rule that is always to a later visit; a place of level 0 never changes. */
+ * A deadline's place changes only when the drain visits its row, and always to a later visit. A place of
+ * level 0 never changes. */
 #ifndef MAYFLY_ENGINE_ROCKS_DUE_DUE_ROW_H
 #define MAYFLY_ENGINE_ROCKS_DUE_DUE_ROW_H
 
 #include "ds/due_place.h"
 #include "engine/rocks/codec.h"
 
-/* How far the index has been drained. That goes in rounds, each of which visits every row that is
- * due after from_ms and by to_ms, in order, and may take many transactions. What a round has
- * visited is filed as of its end, everything else as of its beginning: so nothing is visited
- * twice in one round, and a place is known exactly in the middle of one, too. Between rounds
- * from_ms == to_ms.
+/* How far the index has been drained. The drain works in rounds. A round visits every row that is due after
+ * from_ms and by to_ms, in order, and may take many transactions. Rows it has visited are filed as of its
+ * end, all others as of its start: so nothing is visited twice in a round, and every place is known exactly
+ * in the middle of one, too. Between rounds from_ms == to_ms.
  *
- * Deadlines before from_ms are in their own bucket of level 0 for good: either nobody has visited
- * it yet because the clock was set back, or the dead key it held was left alone. */
-struct drain {
+ * Deadlines before from_ms stay in their bucket of level 0. It has rows only if the clock was set back or a
+ * dead key was left alone. */
+struct due_position {
     i64 from_ms, to_ms;
     i64 low_ms;            /* no row is due before this */
-    struct codec_due last; /* of a round: the last row visited; zeroed: none */
+    struct codec_due last; /* the last row the round has visited; zeroed: none */
 };
 
-static inline int drain_compare(const struct drain *d, struct place p, u64 index, u16 slot, bytes key)
+static inline int due_position_compare(const struct due_position *d, struct due_place p, u64 index, u16 slot,
+                                       bytes key)
 {
     const struct codec_due *l = &d->last;
     if (p.due_ms != l->due_ms) return p.due_ms < l->due_ms ? -1 : 1;
@@ -35,15 +35,16 @@ static inline int drain_compare(const struct drain *d, struct place p, u64 index
 }
 
 /* Where a key with this deadline is filed now. */
-static inline struct place place_now(const struct drain *d, i64 deadline_ms, u64 index, u16 slot, bytes key)
+static inline struct due_place due_place_now(const struct due_position *d, i64 deadline_ms, u64 index,
+                                             u16 slot, bytes key)
 {
-    struct place p = place_of(deadline_ms, d->from_ms);
-    if (LIKELY(d->from_ms == d->to_ms) || drain_compare(d, p, index, slot, key) > 0) return p;
-    return place_of(deadline_ms, d->to_ms);
+    struct due_place p = due_place_of(deadline_ms, d->from_ms);
+    if (LIKELY(d->from_ms == d->to_ms) || due_position_compare(d, p, index, slot, key) > 0) return p;
+    return due_place_of(deadline_ms, d->to_ms);
 }
 
 /* The row 'p' of meta_info: i64 from_ms · i64 to_ms · i64 low_ms · the last row, unless between rounds. */
-static inline void drain_append(struct buf *out, const struct drain *d)
+static inline void due_position_append(struct buf *out, const struct due_position *d)
 {
     append_u64(out, (u64)d->from_ms);
     append_u64(out, (u64)d->to_ms);
@@ -52,9 +53,9 @@ static inline void drain_append(struct buf *out, const struct drain *d)
 }
 
 /* False: malformed. The last row's key points into raw. */
-static inline bool drain_read(bytes raw, struct drain *d)
+static inline bool due_position_read(bytes raw, struct due_position *d)
 {
-    *d = (struct drain){0};
+    *d = (struct due_position){0};
     if (raw.n < 24) return false;
     d->from_ms = (i64)get_u64(raw.p);
     d->to_ms = (i64)get_u64(raw.p + 8);
