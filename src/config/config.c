@@ -226,7 +226,8 @@ static const char *word_of(const struct config_word *list, u32 value)
 }
 
 /* in_file: as it is written in a file, rather than as CONFIG GET shows it. */
-static void config_show(const struct config *c, const struct directive *d, bool in_file, struct buf *out)
+static void config_append_value(const struct config *c, const struct directive *d, bool in_file,
+                                struct buf *out)
 {
     const void *at = (const char *)c + d->at;
     i64 n = d->kind <= CONFIG_OCTAL && d->kind != CONFIG_BOOL ? *(const i64 *)at : 0;
@@ -252,7 +253,7 @@ static void config_show(const struct config *c, const struct directive *d, bool 
 
 void config_get(const struct config *c, const struct directive *d, struct buf *out)
 {
-    config_show(c, d, false, out);
+    config_append_value(c, d, false, out);
 }
 
 void config_lines(const struct config *c, const struct directive *d, struct buf *out)
@@ -262,7 +263,7 @@ void config_lines(const struct config *c, const struct directive *d, struct buf 
         return;
     }
     buf_printf(out, "%s ", d->name);
-    config_show(c, d, true, out);
+    config_append_value(c, d, true, out);
     buf_append_char(out, '\n');
 }
 

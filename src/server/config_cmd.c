@@ -17,7 +17,7 @@ struct shown {
     size_t count;
 };
 
-static void config_show(struct shown *s, const struct directive *d, bytes name, bool by_alias)
+static void config_get_add(struct shown *s, const struct directive *d, bytes name, bool by_alias)
 {
     bool *seen = (by_alias ? s->alias : s->name) + (d - config_at(0));
     if (*seen) return;
@@ -36,8 +36,8 @@ static void show_matching(struct shown *s, bytes pattern)
         const struct directive *d = config_at(i);
         bytes name = bytes_str(d->name), alias = bytes_str(d->alias);
         if (d->flags & CONFIG_HIDDEN) continue;
-        if (glob_match(pattern, name, true)) config_show(s, d, name, false);
-        if (alias.n && glob_match(pattern, alias, true)) config_show(s, d, alias, true);
+        if (glob_match(pattern, name, true)) config_get_add(s, d, name, false);
+        if (alias.n && glob_match(pattern, alias, true)) config_get_add(s, d, alias, true);
     }
 }
 
@@ -58,7 +58,7 @@ void cmd_config_get(struct ctx *c)
         bool by_alias = false;
         const struct directive *d = NULL;
         if (is_pattern(c->argv[i])) show_matching(&s, c->argv[i]);
-        else if ((d = config_find(c->argv[i], &by_alias))) config_show(&s, d, c->argv[i], by_alias);
+        else if ((d = config_find(c->argv[i], &by_alias))) config_get_add(&s, d, c->argv[i], by_alias);
     }
     reply_map_at(c->out, mark, s.count);
     mem_free(s.name);

@@ -37,7 +37,7 @@ static const char denied[] =
     "network is trusted, turn the mode off with 'CONFIG SET protected-mode no' from the loopback "
     "interface or with --protected-mode no.\r\n";
 
-static const char *on_accept(struct net *n, struct conn *c)
+static const char *server_on_accept(struct net *n, struct conn *c)
 {
     struct server *s = n->owner;
     bool is_far = !c->is_unix && !c->is_loopback;
@@ -426,7 +426,7 @@ bool server_start(struct server *s)
     net_init(&s->net, &s->loop);
     s->net.owner = s;
     s->net.on_tick = server_tick;
-    s->net.on_accept = on_accept;
+    s->net.on_accept = server_on_accept;
     s->net.on_close = on_close;
     s->net.on_no_tls = server_no_tls;
     commit_init(s);

@@ -40,17 +40,17 @@ static void empty(const char *path)
 }
 
 /* One for the process: it is emptied for every input. */
-static struct place here;
+static struct aof_folder here;
 
-static void remove_place(void) { place_close(&here); }
+static void remove_folder(void) { aof_folder_close(&here); }
 
-static struct place *clean_place(void)
+static struct aof_folder *clean_folder(void)
 {
     char path[256];
     if (!here.dir[0]) {
-        place_open(&here);
+        aof_folder_open(&here);
         here.log.level = LOG_NOTHING;
-        atexit(remove_place);
+        atexit(remove_folder);
     }
     empty(here.dir);
     empty(path_in(&here, "", path));
@@ -58,13 +58,13 @@ static struct place *clean_place(void)
     return &here;
 }
 
-static void put(const struct place *p, const char *name, bytes content)
+static void put(const struct aof_folder *p, const char *name, bytes content)
 {
     char path[256];
     write_file(path_in(p, name, path), content);
 }
 
-static void put_outside(const struct place *p, const char *name, bytes content)
+static void put_outside(const struct aof_folder *p, const char *name, bytes content)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", p->dir, name);
@@ -106,7 +106,7 @@ static void name_file(char name[64], bool base, u64 seq)
     snprintf(name, 64, base ? BASE_NAME : FILENAME ".%llu.incr.aof", (unsigned long long)seq);
 }
 
-static void put_files(const struct place *p, u8 how, bytes rest)
+static void put_files(const struct aof_folder *p, u8 how, bytes rest)
 {
     struct buf file[FILES_MAX] = {0}, manifest = {0};
     bytes piece;
@@ -144,7 +144,7 @@ static void put_files(const struct place *p, u8 how, bytes rest)
     buf_release(&manifest);
 }
 
-static void put_all(const struct place *p, u8 how, bytes rest)
+static void put_all(const struct aof_folder *p, u8 how, bytes rest)
 {
     if (how & MANIFEST) {
         put(p, FILENAME ".1.incr.aof", BYTES_LIT("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
@@ -186,7 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
     u8 how = data[0];
-    struct place *p = clean_place();
+    struct aof_folder *p = clean_folder();
     struct buf before = {0}, after = {0};
     struct aof_options o = options_in(p);
     o.load_truncated = how & TRUNCATED;

@@ -19,13 +19,13 @@
 
 /* -- folders and files --------------------------------------------------------------------------- */
 
-struct place {
+struct aof_folder {
     char dir[64];
     char log_path[96];
     struct log log;
 };
 
-static inline void place_open(struct place *p)
+static inline void aof_folder_open(struct aof_folder *p)
 {
     bool memory = access("/dev/shm", W_OK) == 0; /* syncs cost nothing there */
     snprintf(p->dir, sizeof p->dir, "%s/mayfly-aof-XXXXXX", memory ? "/dev/shm" : "/tmp");
@@ -34,14 +34,14 @@ static inline void place_open(struct place *p)
     p->log = (struct log){.level = LOG_NOTICE, .path = p->log_path};
 }
 
-static inline void place_close(struct place *p)
+static inline void aof_folder_close(struct aof_folder *p)
 {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", p->dir);
     assert_int_equal(system(command), 0);
 }
 
-static inline const char *path_in(const struct place *p, const char *name, char path[256])
+static inline const char *path_in(const struct aof_folder *p, const char *name, char path[256])
 {
     snprintf(path, 256, "%s/" FOLDER "/%s", p->dir, name);
     return path;
@@ -73,7 +73,7 @@ static inline u64 size_of(const char *path)
 }
 
 /* Whether the log has said so since it was last asked. */
-static inline bool logged(struct place *p, const char *text)
+static inline bool logged(struct aof_folder *p, const char *text)
 {
     struct buf b = {0};
     bool found = read_file(p->log_path, &b);
@@ -87,7 +87,7 @@ static inline bool logged(struct place *p, const char *text)
 
 /* -- writing --------------------------------------------------------------------------------------- */
 
-static inline struct aof_options options_in(const struct place *p)
+static inline struct aof_options options_in(const struct aof_folder *p)
 {
     return (struct aof_options){.dir = p->dir,
                                 .dirname = FOLDER,

@@ -18,22 +18,22 @@
 
 static void test_nothing(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct aof *a;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     assert_int_equal(aof_open(&a, &o), AOF_NONE);
     aof_free(a);
     assert_int_equal(access(path_in(&p, "", (char[256]){0}), F_OK),
                      -1); /* looking makes no folder */
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void test_round_trip(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     for (int timestamps = 0; timestamps < 2; timestamps++) {
         o.timestamps = timestamps;
@@ -48,17 +48,17 @@ static void test_round_trip(void **state UNUSED)
         check_files(&wr, &o);
         writer_close(&wr);
     }
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A record of more than 16 MB is not copied into the buffer: it is in the file before the tick ends, between what
  * came before and what comes after it. */
 static void test_long_record(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     char path[256];
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     for (int timestamps = 0; timestamps < 2; timestamps++) {
         o.timestamps = timestamps;
@@ -78,18 +78,18 @@ static void test_long_record(void **state UNUSED)
         check_files(&wr, &o);
         writer_close(&wr);
     }
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* Time stands still while loading: what was alive when it was written to is alive, and what has died since is
  * there, and dead. */
 static void test_nothing_dies_while_loading(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     struct world w;
     struct aof *a;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
     assert_true(tick(&wr, "set a x px 1000;append a y;rename a b;set c z px 1000;persist c"));
@@ -106,7 +106,7 @@ static void test_nothing_dies_while_loading(void **state UNUSED)
     assert_int_equal(w.journal.n, 1);
     aof_free(a);
     world_close(&w);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void random_commands(struct writer *wr, u64 *rng, u32 n)
@@ -133,10 +133,10 @@ static void random_commands(struct writer *wr, u64 *rng, u32 n)
 
 static void test_restarts_and_rewrites(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     u64 rng = 5;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     for (int round = 0; round < 12; round++) {
         o.sync = (enum aof_sync)(round % 3);
@@ -166,16 +166,16 @@ static void test_restarts_and_rewrites(void **state UNUSED)
                     !f.wants_rewrite);
         writer_close(&wr);
     }
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* The sizes that INFO tells are those of the files. */
 static void test_facts(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     char path[256];
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
     assert_true(tick(&wr, "set a 1"));
@@ -194,15 +194,15 @@ static void test_facts(void **state UNUSED)
     assert_int_equal(aof_facts(wr.a).current_size, size + AOF_LINE);
     aof_rewrite_abandon(wr.a);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void test_gc_disabled(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     char path[256];
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     o.disable_gc = true;
     writer_open(&wr, &o);
@@ -218,17 +218,17 @@ static void test_gc_disabled(void **state UNUSED)
     assert_int_equal(size_of(path_in(&p, BASE1_RDB, path)), UINT64_MAX);
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* -- data that did not come from the files --------------------------------------------------------- */
 
 static void test_start_rewriting(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     struct buf got = {0}, before = {0};
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
     assert_true(tick(&wr, "set old 1"));
@@ -255,16 +255,16 @@ static void test_start_rewriting(void **state UNUSED)
     buf_release(&got);
     buf_release(&before);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* -- damage ---------------------------------------------------------------------------------------- */
 
 /* A base, two increments, and MULTI, deadlines, timestamps in them. */
-static void make_small(struct place *p, struct aof_options *o, bool rdb, struct buf *dump)
+static void make_small(struct aof_folder *p, struct aof_options *o, bool rdb, struct buf *dump)
 {
     struct writer wr;
-    place_open(p);
+    aof_folder_open(p);
     p->log.level = LOG_NOTHING;
     *o = options_in(p);
     o->timestamps = true;
@@ -309,7 +309,7 @@ static void flip_all(const struct aof_options *o, const char *path, const struct
 static void test_every_bit(void **state UNUSED)
 {
     static const char *const names[] = {INCR2, "appendonly.aof.3.incr.aof", MANIFEST};
-    struct place p;
+    struct aof_folder p;
     struct aof_options o;
     struct buf want = {0}, got = {0};
     char path[256];
@@ -320,7 +320,7 @@ static void test_every_bit(void **state UNUSED)
             flip_all(&o, path_in(&p, names[i], path), &want);
         assert_int_equal(load_dump(&o, 1, &got), OK);
         assert_true(same(&got, &want));
-        place_close(&p);
+        aof_folder_close(&p);
     }
     buf_release(&want);
     buf_release(&got);
@@ -329,7 +329,7 @@ static void test_every_bit(void **state UNUSED)
 /* Blocks left out, doubled or exchanged; files exchanged, shortened or left out. */
 static void test_pieces(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct aof_options o;
     struct buf want = {0}, got = {0}, second = {0}, third = {0}, text = {0}, changed = {0};
     char path2[256], path3[256], manifest[256], base[256];
@@ -381,9 +381,9 @@ static void test_pieces(void **state UNUSED)
     write_file(base, BYTES_LIT(""));
     assert_int_equal(load_dump(&o, 1000, &got), ERR_SYNTAX);
 
-    struct place q; /* a base that is right, and of the same size, but of another AOF */
+    struct aof_folder q; /* a base that is right, and of the same size, but of another AOF */
     struct writer wr;
-    place_open(&q);
+    aof_folder_open(&q);
     struct aof_options oq = options_in(&q);
     writer_open(&wr, &oq);
     assert_true(tick(&wr, "set a 2;rpush l x y"));
@@ -395,7 +395,7 @@ static void test_pieces(void **state UNUSED)
     p.log.level = LOG_NOTICE;
     assert_int_equal(load_dump(&o, 1000, &got), ERR_SYNTAX);
     assert_true(logged(&p, "its end is not that of the file the manifest speaks of"));
-    place_close(&q);
+    aof_folder_close(&q);
 
     buf_release(&changed);
     buf_release(&second);
@@ -403,14 +403,14 @@ static void test_pieces(void **state UNUSED)
     buf_release(&text);
     buf_release(&want);
     buf_release(&got);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* The last file cut at every byte: what it held up to a block, and the file ends there; or a refusal. Zero
  * bytes instead of the rest, behind the first line, are the same. */
 static void test_truncation(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct aof_options o;
     struct buf want = {0}, got = {0}, last = {0}, cut = {0}, zeros = {0};
     char path[256];
@@ -451,13 +451,13 @@ static void test_truncation(void **state UNUSED)
     buf_release(&last);
     buf_release(&cut);
     buf_release(&zeros);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* After a torn end was cut off, appending continues. */
 static void test_append_after_cut(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct aof_options o;
     struct writer wr;
     struct buf want = {0};
@@ -479,12 +479,12 @@ static void test_append_after_cut(void **state UNUSED)
     check_files(&wr, &o);
     writer_close(&wr);
     buf_release(&want);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void test_lost_manifest(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct aof_options o;
     struct buf want = {0}, got = {0};
     char path[256];
@@ -495,7 +495,7 @@ static void test_lost_manifest(void **state UNUSED)
     assert_true(logged(&p, "is missing, but there is appendonly.aof."));
     buf_release(&want);
     buf_release(&got);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 int main(void)

@@ -122,7 +122,7 @@ static bool run_child(const char *scenario, const char *dir, const char *point, 
     return false;
 }
 
-static u32 acknowledged(const struct place *p, char what)
+static u32 acknowledged(const struct aof_folder *p, char what)
 {
     char path[256];
     struct buf b = {0};
@@ -149,7 +149,7 @@ static void expect(const char *before, u32 ticks, struct buf *out)
 }
 
 /* The files hold all acknowledged ticks, and at most the one that was just being acknowledged. */
-static bool holds(const struct place *p, const char *before, const struct buf *got)
+static bool holds(const struct aof_folder *p, const char *before, const struct buf *got)
 {
     struct buf want = {0};
     u32 n = acknowledged(p, 't');
@@ -162,7 +162,7 @@ static bool holds(const struct place *p, const char *before, const struct buf *g
 }
 
 /* After the crash everything continues. */
-static void check_going_on(struct place *p)
+static void check_going_on(struct aof_folder *p)
 {
     struct writer wr;
     struct aof_options o = options_in(p);
@@ -178,7 +178,7 @@ static void check_going_on(struct place *p)
     writer_close(&wr);
 }
 
-typedef void (*prepare_fn)(struct place *p);
+typedef void (*prepare_fn)(struct aof_folder *p);
 
 static u32 crash_everywhere(const char *scenario, const char *before, prepare_fn prepare,
                             const char *point)
@@ -186,9 +186,9 @@ static u32 crash_everywhere(const char *scenario, const char *before, prepare_fn
     u32 crashes = 0;
     bool killed = true;
     for (int n = 1; killed; n++) {
-        struct place p;
+        struct aof_folder p;
         struct buf got = {0}, old = {0};
-        place_open(&p);
+        aof_folder_open(&p);
         p.log.level = LOG_NOTHING;
         if (prepare) prepare(&p);
         struct aof_options o = options_in(&p);
@@ -206,7 +206,7 @@ static u32 crash_everywhere(const char *scenario, const char *before, prepare_fn
         check_going_on(&p);
         buf_release(&got);
         buf_release(&old);
-        place_close(&p);
+        aof_folder_close(&p);
     }
     return crashes;
 }
@@ -218,7 +218,7 @@ static void test_from_nothing(void **state UNUSED)
             fail_msg("nobody comes by %s", points[i]);
 }
 
-static void put_old_file(struct place *p)
+static void put_old_file(struct aof_folder *p)
 {
     char path[256];
     struct buf b = {0};
@@ -237,7 +237,7 @@ static void test_upgrade(void **state UNUSED)
         crash_everywhere("rewrite", "set old 1", put_old_file, points[i]);
 }
 
-static void put_old_folder(struct place *p)
+static void put_old_folder(struct aof_folder *p)
 {
     struct writer wr;
     struct aof_options o = options_in(p);

@@ -64,13 +64,13 @@ static void limit_files(u64 bytes_)
 
 static void test_full(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     struct buf before = {0}, got = {0};
     char path[256];
     signal(SIGXFSZ, SIG_IGN);
     for (int sync = 0; sync < 3; sync++) {
-        place_open(&p);
+        aof_folder_open(&p);
         p.log.level = LOG_NOTHING;
         struct aof_options o = options_in(&p);
         o.sync = (enum aof_sync)sync;
@@ -103,7 +103,7 @@ static void test_full(void **state UNUSED)
         assert_true(tick(&wr, "set d 1"));
         check_files(&wr, &o);
         writer_close(&wr);
-        place_close(&p);
+        aof_folder_close(&p);
     }
     buf_release(&before);
     buf_release(&got);
@@ -112,11 +112,11 @@ static void test_full(void **state UNUSED)
 /* A long record that does not fit goes to the buffer like any other, and into the file when there is room. */
 static void test_full_by_a_long_record(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     char path[256];
     signal(SIGXFSZ, SIG_IGN);
-    place_open(&p);
+    aof_folder_open(&p);
     p.log.level = LOG_NOTHING;
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
@@ -133,7 +133,7 @@ static void test_full_by_a_long_record(void **state UNUSED)
     assert_true(tick(&wr, "append long tail"));
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* -- syncs that fail ------------------------------------------------------------------------------- */
@@ -141,9 +141,9 @@ static void test_full_by_a_long_record(void **state UNUSED)
 /* always: the tick knows, and no later sync is trusted; a rewrite helps. */
 static void test_sync_fails(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     o.sync = AOF_SYNC_ALWAYS;
     writer_open(&wr, &o);
@@ -171,15 +171,15 @@ static void test_sync_fails(void **state UNUSED)
     assert_true(tick(&wr, "set e 1"));
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A sync of the new increment that fails during the rewrite is not healed by it. */
 static void test_sync_fails_again(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     o.sync = AOF_SYNC_ALWAYS;
     writer_open(&wr, &o);
@@ -193,7 +193,7 @@ static void test_sync_fails_again(void **state UNUSED)
     assert_null(aof_refuses(wr.a));
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* What was not synced is gone when the power is, a block of it or a part: until the rewrite has ended, this is
@@ -202,11 +202,11 @@ static void test_sync_fails_and_power_goes(void **state UNUSED)
 {
     for (int part = 0; part <= 1; part++) {
         for (int tries = 1; tries <= 2; tries++) {
-            struct place p;
+            struct aof_folder p;
             struct writer wr;
             struct buf before = {0}, got = {0};
             char path[256];
-            place_open(&p);
+            aof_folder_open(&p);
             struct aof_options o = options_in(&p);
             o.sync = AOF_SYNC_ALWAYS;
             writer_open(&wr, &o);
@@ -230,7 +230,7 @@ static void test_sync_fails_and_power_goes(void **state UNUSED)
             assert_true(tick(&wr, "set c 1"));
             check_files(&wr, &o);
             writer_close(&wr);
-            place_close(&p);
+            aof_folder_close(&p);
             buf_release(&before);
             buf_release(&got);
         }
@@ -241,11 +241,11 @@ static void test_sync_fails_and_power_goes(void **state UNUSED)
 
 static void test_everysec(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     uv_loop_t loop;
     assert_int_equal(uv_loop_init(&loop), 0);
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     o.sync = AOF_SYNC_EVERYSEC;
     o.loop = &loop;
@@ -309,17 +309,17 @@ static void test_everysec(void **state UNUSED)
     world_close(&wr.w);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A rewrite is ready when what was appended is on disk, up to a few megabytes; syncing more is the worker's. */
 static void test_rewrite_ready(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     uv_loop_t loop;
     assert_int_equal(uv_loop_init(&loop), 0);
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     o.sync = AOF_SYNC_EVERYSEC;
     o.loop = &loop;
@@ -357,16 +357,16 @@ static void test_rewrite_ready(void **state UNUSED)
     writer_close(&wr);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* -- manifests that can't be written --------------------------------------------------------------- */
 
 static void test_manifest_fails(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
     assert_true(tick(&wr, "set a 1"));
@@ -395,15 +395,15 @@ static void test_manifest_fails(void **state UNUSED)
     assert_true(tick(&wr, "set e 1"));
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void test_start_fails(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct world w;
     struct aof *a;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     world_open(&w);
     assert_int_equal(aof_open(&a, &o), AOF_NONE);
@@ -420,7 +420,7 @@ static void test_start_fails(void **state UNUSED)
     assert_int_equal(aof_open(&a, &o), AOF_BROKEN);
     aof_free(a);
     world_close(&w);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 int main(void)

@@ -31,14 +31,14 @@ static void resp_of(struct buf *out, const char *commands)
     }
 }
 
-static void put(struct place *p, const char *name, bytes content)
+static void put(struct aof_folder *p, const char *name, bytes content)
 {
     char path[256];
     mkdir(path_in(p, "", path), 0755);
     write_file(path_in(p, name, path), content);
 }
 
-static void put_incr(struct place *p, const char *commands)
+static void put_incr(struct aof_folder *p, const char *commands)
 {
     struct buf b = {0};
     resp_of(&b, commands);
@@ -63,7 +63,7 @@ static void check_data(const struct aof_options *o, const char *commands)
     world_close(&w);
 }
 
-static void refused(struct place *p, const struct aof_options *o, const char *why)
+static void refused(struct aof_folder *p, const struct aof_options *o, const char *why)
 {
     struct buf got = {0};
     assert_int_equal(load_dump(o, 10, &got), ERR_SYNTAX);
@@ -73,8 +73,8 @@ static void refused(struct place *p, const struct aof_options *o, const char *wh
 
 static void test_commands(void **state UNUSED)
 {
-    struct place p;
-    place_open(&p);
+    struct aof_folder p;
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     put_incr(
         &p,
@@ -88,16 +88,16 @@ static void test_commands(void **state UNUSED)
                   "file appendonly.aof.1.incr.aof seq 1 type i\n"));
     put(&p, "empty", BYTES_LIT(""));
     check_data(&o, "set a 1");
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* What we append to goes to an increment of ours; the foreign one stays as it is. */
 static void test_going_on(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     char path[256];
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     put_incr(&p, "select 1;set a 1");
     u64 size = size_of(path_in(&p, INCR1, path));
@@ -115,18 +115,18 @@ static void test_going_on(void **state UNUSED)
     assert_true(rewrite(&wr, false));
     check_files(&wr, &o);
     writer_close(&wr);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A foreign file cut at every byte: whole commands, whole transactions, and the file ends there. */
 static void test_truncation(void **state UNUSED)
 {
     static const char *const steps[] = {"set a 1;", "MULTI;set b 2;set c 3;EXEC;", "set d 4"};
-    struct place p;
+    struct aof_folder p;
     struct buf whole = {0}, part = {0}, got = {0}, want = {0};
     char path[256];
     size_t ends[3];
-    place_open(&p);
+    aof_folder_open(&p);
     p.log.level = LOG_NOTHING;
     struct aof_options o = options_in(&p);
     for (int i = 0; i < 3; i++) {
@@ -153,13 +153,13 @@ static void test_truncation(void **state UNUSED)
     buf_release(&part);
     buf_release(&got);
     buf_release(&want);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 static void test_refused(void **state UNUSED)
 {
-    struct place p;
-    place_open(&p);
+    struct aof_folder p;
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     put_incr(&p, "set a 1;nonsense x y");
     refused(&p, &o, "at offset 27: Unknown command 'nonsense' reading the append only file");
@@ -206,15 +206,15 @@ static void test_refused(void **state UNUSED)
     /* A count that nothing follows takes no memory. */
     put(&p, INCR1, BYTES_LIT("*2147483647\r\n$2147483647\r\nx"));
     check_data(&o, "");
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A torn file that is not the last. */
 static void test_torn_in_the_middle(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct buf b = {0};
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     resp_of(&b, "set a 1;set b 2");
     put(&p, "one", bytes_of(b.p, b.n - 1));
@@ -224,17 +224,17 @@ static void test_torn_in_the_middle(void **state UNUSED)
     unlink(path_in(&p, "one", (char[256]){0}));
     refused(&p, &o, "/one, which the manifest names, can't be read: No such file");
     buf_release(&b);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* A command longer than any window, and one of very many arguments. */
 static void test_long_commands(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct buf b = {0}, big = {0};
     struct world w;
     struct aof *a;
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     buf_reserve(&big, 5000000);
     memset(big.p, 'x', big.n = 5000000);
@@ -258,19 +258,19 @@ static void test_long_commands(void **state UNUSED)
     world_close(&w);
     buf_release(&b);
     buf_release(&big);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 /* -- old single files ------------------------------------------------------------------------------ */
 
-static void put_old(struct place *p, bytes content)
+static void put_old(struct aof_folder *p, bytes content)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/" FILENAME, p->dir);
     write_file(path, content);
 }
 
-static void check_upgrade(struct place *p, bool torn_end)
+static void check_upgrade(struct aof_folder *p, bool torn_end)
 {
     struct writer wr;
     char path[256];
@@ -295,50 +295,50 @@ static void check_upgrade(struct place *p, bool torn_end)
 
 static void test_upgrade(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct buf b = {0};
     resp_of(&b, "SELECT 0;set a 1;set b 2");
     for (int torn = 0; torn < 2; torn++) {
-        place_open(&p);
+        aof_folder_open(&p);
         put_old(&p, bytes_of(b.p, b.n - (size_t)torn));
         check_upgrade(&p, torn);
-        place_close(&p);
+        aof_folder_close(&p);
     }
-    place_open(&p); /* one that was interrupted after its manifest was written */
+    aof_folder_open(&p); /* one that was interrupted after its manifest was written */
     put_old(&p, buf_bytes(&b));
     put(&p, MANIFEST, BYTES_LIT("file " FILENAME " seq 1 type b\n"));
     check_upgrade(&p, false);
-    place_close(&p);
+    aof_folder_close(&p);
     buf_release(&b);
 }
 
 /* An old file with RDB preamble, as aof-use-rdb-preamble of Redis 4 to 6 has it. */
 static void test_preamble(void **state UNUSED)
 {
-    struct place p, q;
+    struct aof_folder p, q;
     struct writer wr;
     struct buf b = {0};
     char path[256];
-    place_open(&q);
+    aof_folder_open(&q);
     struct aof_options oq = options_in(&q);
     writer_open(&wr, &oq);
     assert_true(tick(&wr, "set a 0"));
     assert_true(rewrite(&wr, true));
     assert_true(read_file(path_in(&q, "appendonly.aof.1.base.rdb", path), &b));
     writer_close(&wr);
-    place_close(&q);
+    aof_folder_close(&q);
     resp_of(&b, "SELECT 0;incr a;set b 2");
     for (int torn = 0; torn < 2; torn++) {
-        place_open(&p);
+        aof_folder_open(&p);
         put_old(&p, bytes_of(b.p, b.n - (size_t)torn));
         check_upgrade(&p, torn);
-        place_close(&p);
+        aof_folder_close(&p);
     }
-    place_open(&p); /* a torn preamble can't be helped */
+    aof_folder_open(&p); /* a torn preamble can't be helped */
     struct aof_options o = options_in(&p);
     put_old(&p, bytes_of(b.p, 20));
     refused(&p, &o, "Bad file format reading the append only file " FILENAME);
-    place_close(&p);
+    aof_folder_close(&p);
     buf_release(&b);
 }
 
@@ -346,11 +346,11 @@ static void test_preamble(void **state UNUSED)
 
 static void test_unchecked(void **state UNUSED)
 {
-    struct place p;
+    struct aof_folder p;
     struct writer wr;
     struct buf b = {0}, more = {0};
     char path[256];
-    place_open(&p);
+    aof_folder_open(&p);
     struct aof_options o = options_in(&p);
     writer_open(&wr, &o);
     assert_true(tick(&wr, "set a 1"));
@@ -372,7 +372,7 @@ static void test_unchecked(void **state UNUSED)
     writer_close(&wr);
     buf_release(&b);
     buf_release(&more);
-    place_close(&p);
+    aof_folder_close(&p);
 }
 
 int main(void)

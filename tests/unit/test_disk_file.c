@@ -107,15 +107,15 @@ static void note_done(void *arg, bool ok)
 }
 
 /* A loop to run, or none: every test is for both. */
-struct place {
+struct fixture {
     uv_loop_t loop, *use;
     struct disk_file file;
     struct outcome outcome;
 };
 
-static void place_open(struct place *p, bool with_loop, const char *temp, const char *path)
+static void fixture_open(struct fixture *p, bool with_loop, const char *temp, const char *path)
 {
-    *p = (struct place){0};
+    *p = (struct fixture){0};
     if (with_loop) {
         assert_int_equal(uv_loop_init(&p->loop), 0);
         p->use = &p->loop;
@@ -123,7 +123,7 @@ static void place_open(struct place *p, bool with_loop, const char *temp, const 
     if (!disk_file_open(&p->file, p->use, in_dir(temp), in_dir(path))) fail_msg("%s", p->file.error);
 }
 
-static void place_close(struct place *p)
+static void fixture_close(struct fixture *p)
 {
     if (p->use) {
         assert_int_equal(uv_run(p->use, UV_RUN_DEFAULT), 0);
@@ -134,7 +134,7 @@ static void place_close(struct place *p)
 }
 
 /* In odd pieces, with a turn of the loop now and then, and for as long as the file is full. False: refused. */
-static bool give(struct place *p, bytes all, u64 seed)
+static bool give(struct fixture *p, bytes all, u64 seed)
 {
     u64 rng = seed;
     while (all.n) {
@@ -154,14 +154,14 @@ static void test_content(void **state UNUSED)
     struct buf space = {0}, before = {0};
     buf_append_bytes(&before, old_content());
     for (size_t i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
-        struct place p;
+        struct fixture p;
         bytes content = noise(&space, sizes[i / 2]);
-        place_open(&p, i % 2, "temp", "file");
+        fixture_open(&p, i % 2, "temp", "file");
         assert_true(give(&p, content, i + 1));
         check_file("file", buf_bytes(&before));
         disk_file_finish(&p.file, note_done, &p.outcome);
         if (!p.use) assert_int_equal(p.outcome.calls, 1);
-        place_close(&p);
+        fixture_close(&p);
         assert_true(p.outcome.ok);
         assert_string_equal(p.file.error, "");
         check_file("file", content);
@@ -175,10 +175,10 @@ static void test_content(void **state UNUSED)
 /* Without a turn of the loop nothing gets away: `full` says when to stop, and the loop makes room again. */
 static void test_full(void **state UNUSED)
 {
-    struct place p;
+    struct fixture p;
     struct buf space = {0}, all = {0};
     bytes piece = noise(&space, 60000);
-    place_open(&p, true, "temp", "file");
+    fixture_open(&p, true, "temp", "file");
     for (int round = 0; round < 3; round++) {
         while (!disk_file_full(&p.file)) {
             assert_true(p.file.sink.write(&p.file.sink, piece));
@@ -188,7 +188,7 @@ static void test_full(void **state UNUSED)
         while (disk_file_full(&p.file)) uv_run(p.use, UV_RUN_ONCE);
     }
     disk_file_finish(&p.file, note_done, &p.outcome);
-    place_close(&p);
+    fixture_close(&p);
     assert_true(p.outcome.ok);
     check_file("file", buf_bytes(&all));
     buf_release(&space);
@@ -198,7 +198,7 @@ static void test_full(void **state UNUSED)
 /* -- failures ------------------------------------------------------------------------------------- */
 
 /* Gives until it is refused, then ends it this way: the file of before is still there. */
-static void check_refused(struct place *p, bool finish, const char *why)
+static void check_refused(struct fixture *p, bool finish, const char *why)
 {
     struct buf space = {0};
     bytes content = noise(&space, 30 * MB);
@@ -209,7 +209,7 @@ static void check_refused(struct place *p, bool finish, const char *why)
     assert_false(exists("temp"));           /* the space is free at once */
     assert_false(p->file.sink.write(&p->file.sink, BYTES_LIT("more")));
     (finish ? disk_file_finish : disk_file_abandon)(&p->file, note_done, &p->outcome);
-    place_close(p);
+    fixture_close(p);
     assert_false(p->outcome.ok);
     assert_non_null(strstr(p->file.error, why));
     check_file("file", old_content());
@@ -225,8 +225,8 @@ static void test_size_limit(void **state UNUSED)
     low.rlim_cur = 5 * MB + 300000;
     signal(SIGXFSZ, SIG_IGN);
     for (int way = 0; way < 4; way++) {
-        struct place p;
-        place_open(&p, way & 1, "temp", "file");
+        struct fixture p;
+        fixture_open(&p, way & 1, "temp", "file");
         setrlimit(RLIMIT_FSIZE, &low);
         check_refused(&p, way & 2, "writing");
         setrlimit(RLIMIT_FSIZE, &before);
@@ -238,9 +238,9 @@ static void test_size_limit(void **state UNUSED)
 static void test_no_space(void **state UNUSED)
 {
     for (int way = 0; way < 4; way++) {
-        struct place p;
+        struct fixture p;
         assert_int_equal(symlink("/dev/full", in_dir("temp")), 0); /* which is removed, not the device */
-        place_open(&p, way & 1, "temp", "file");
+        fixture_open(&p, way & 1, "temp", "file");
         check_refused(&p, way & 2, strerror(ENOSPC));
     }
     assert_int_equal(access("/dev/full", F_OK), 0);
@@ -249,17 +249,17 @@ static void test_no_space(void **state UNUSED)
 /* A source that waits for room learns of the failure: nothing is kept that will never be written. */
 static void test_fails_while_full(void **state UNUSED)
 {
-    struct place p;
+    struct fixture p;
     struct buf space = {0};
     bytes piece = noise(&space, 1 * MB);
     assert_int_equal(symlink("/dev/full", in_dir("temp")), 0);
-    place_open(&p, true, "temp", "file");
+    fixture_open(&p, true, "temp", "file");
     while (!disk_file_full(&p.file)) assert_true(p.file.sink.write(&p.file.sink, piece));
     while (!p.file.error[0]) uv_run(p.use, UV_RUN_ONCE);
     assert_false(disk_file_full(&p.file));
     assert_int_equal(disk_file_waiting(&p.file), 0);
     disk_file_finish(&p.file, note_done, &p.outcome);
-    place_close(&p);
+    fixture_close(&p);
     assert_false(p.outcome.ok);
     buf_release(&space);
 }
@@ -270,13 +270,13 @@ static void test_fails_at_the_end(void **state UNUSED)
     assert_int_equal(mkdir(in_dir("folder"), 0755), 0);
     put_file("folder/occupied", BYTES_LIT("x"));
     for (int way = 0; way < 4; way++) {
-        struct place p;
+        struct fixture p;
         bool full = way & 2;
         if (full) assert_int_equal(symlink("/dev/full", in_dir("temp")), 0);
-        place_open(&p, way & 1, "temp", full ? "file" : "folder");
+        fixture_open(&p, way & 1, "temp", full ? "file" : "folder");
         assert_true(give(&p, BYTES_LIT("a few words"), 1));
         disk_file_finish(&p.file, note_done, &p.outcome);
-        place_close(&p);
+        fixture_close(&p);
         assert_false(p.outcome.ok);
         assert_non_null(strstr(p.file.error, full ? "writing" : "renaming"));
         assert_false(exists("temp"));
@@ -309,13 +309,13 @@ static void test_abandoned(void **state UNUSED)
 {
     struct buf space = {0};
     for (int way = 0; way < 8; way++) {
-        struct place p;
-        place_open(&p, way & 1, "temp", "file");
+        struct fixture p;
+        fixture_open(&p, way & 1, "temp", "file");
         assert_true(exists("temp"));
         assert_true(give(&p, noise(&space, way & 2 ? 5 * MB : 100), 7));
         disk_file_abandon(&p.file, way & 4 ? note_done : NULL, &p.outcome);
         if (!(way & 4)) p.outcome.calls++;
-        place_close(&p);
+        fixture_close(&p);
         assert_false(p.outcome.ok);
         assert_string_equal(p.file.error, "");
         assert_false(exists("temp"));
@@ -405,11 +405,11 @@ static void test_interrupted(void **state UNUSED)
 /* In a process of its own: three replacements, then a file. */
 static int die(const char *where)
 {
-    struct place p;
+    struct fixture p;
     snprintf(dir, sizeof dir, "%s", where);
     for (int i = 0; i < 3; i++)
         if (!disk_replace(dir, "small", bytes_of("123" + i, 1))) return 1;
-    place_open(&p, true, "temp", "file");
+    fixture_open(&p, true, "temp", "file");
     if (!give(&p, BYTES_LIT("new"), 1)) return 1;
     disk_file_finish(&p.file, note_done, &p.outcome);
     uv_run(p.use, UV_RUN_DEFAULT);
