@@ -264,6 +264,7 @@ static void on_timer(uv_timer_t *t)
     if (due > 0) c->timer_ms = now_ms;
     c->ticks++;
     note_leadership(c);
+    if (c->led) cluster_expiry_step(c);
     if (c->led) cluster_admit_step(c);
     else cluster_join_step(c);
     if (c->ticks % COMPACT_EVERY == 0) compact(c);

@@ -176,11 +176,12 @@ void cluster_info(struct server *s, struct buf *b)
         b,
         "cluster_node_id:%s\r\nregion%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
         "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
-        "abandoned=%llu,clock_entries=%llu\r\n",
+        "abandoned=%llu,clock_entries=%llu,deaths_logged=%d\r\n",
         c->nodes->id, (ull)c->member.number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
         (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
         st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, c->member.in_flight,
-        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries);
+        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
+        st.at.deaths_from_ms != 0);
 }
 
 /* -- slots ------------------------------------------------------------------------------------- */

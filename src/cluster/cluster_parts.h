@@ -45,6 +45,11 @@ void cluster_admit_step(struct cluster *c); /* on the leader: learners become vo
 const struct bus_conn_ops *cluster_join_ops(void);
 bool cluster_is_member(const struct cluster *c, u64 peer);
 
+/* cluster_expiry.c */
+void cluster_expiry_step(struct cluster *c);      /* now and then: tells the group whether to log deaths */
+void cluster_expire_with_tick(struct cluster *c); /* deaths that become part of the tick's entry */
+void cluster_end_expiry(struct cluster *c);       /* a slice of the cycle has run: it is proposed */
+
 /* Makes what a node that has never been in a cluster needs. False: the log says what is missing. */
 bool cluster_make_identity(struct cluster *c);
 bool cluster_load_identity(struct cluster *c); /* false: there is none */

@@ -62,6 +62,7 @@ bool cluster_commit(struct server *s, enum commit_kind kind)
     struct member *m = &s->cluster->member;
     switch (kind) {
     case COMMIT_TICK:
+        cluster_expire_with_tick(s->cluster);
         fence_enforce(&s->net, NULL);
         member_end_tick(m);
         bus_flush(s->cluster->bus); /* this tick may be the last thing before the loop sleeps */
@@ -74,14 +75,13 @@ bool cluster_commit(struct server *s, enum commit_kind kind)
         bool kept = region_commit(lone_region(s));
         lone_region(s)->eng->relaxed = false;
         return kept;
+    case COMMIT_EXPIRY:
+        if (m->expiring) {
+            cluster_end_expiry(s->cluster);
+            return true;
+        } /* fall through */
     default: return m->in_flight || m->evaluating || member_commit_reclaim(m);
     }
-}
-
-bool cluster_may_reclaim(const struct server *s)
-{
-    const struct member *m = &s->cluster->member;
-    return !m->in_flight && !m->evaluating && !loading_busy(&s->persist.loading);
 }
 
 static bool reads_only(const struct command *cmd)

@@ -32,6 +32,7 @@ void member_encode(const struct raft_applied *at, struct buf *out)
     encode_ids(out, 'l', c->learners, c->learners_n);
     encode_ids(out, 'o', c->outgoing, c->outgoing_n);
     encode_ids(out, 'n', c->learners_next, c->learners_next_n);
+    if (at->deaths_from_ms) buf_printf(out, " d%llu", (ull)at->deaths_from_ms);
 }
 
 static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
@@ -45,6 +46,16 @@ static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
         *p = end + (*end == ',');
     }
     return **p == '\0' || **p == ' ';
+}
+
+/* The end of the text. */
+static bool decode_deaths(const char *p, struct raft_applied *at)
+{
+    char *end;
+    if (!*p) return true;
+    if (strncmp(p, " d", 2) != 0) return false;
+    at->deaths_from_ms = strtoull(p + 2, &end, 10);
+    return end > p + 2 && !*end;
 }
 
 bool member_decode(bytes text, struct raft_applied *at)
@@ -65,7 +76,7 @@ bool member_decode(bytes text, struct raft_applied *at)
     struct raft_conf *c = &at->conf;
     return decode_ids(&p, 'v', c->voters, &c->voters_n) && decode_ids(&p, 'l', c->learners, &c->learners_n) &&
            decode_ids(&p, 'o', c->outgoing, &c->outgoing_n) &&
-           decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && !*p;
+           decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && decode_deaths(p, at);
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */
@@ -276,6 +287,7 @@ i64 member_begin_tick(struct member *m, i64 wall_ms)
     member_save(m);
     m->evaluating = group_may_evaluate(m->group);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
+    m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);
     return now_ms;
 }
@@ -317,6 +329,7 @@ void member_end_tick(struct member *m)
     u64 read = 0;
     if (!m->evaluating) return;
     m->evaluating = false;
+    r->mode = EXPIRY_RAFT;
     if (!m->fence && !m->effects.n) {
         end_transaction(m);
         return;

@@ -70,7 +70,7 @@ void region_expire_all(struct region *r)
 void region_begin(struct region *r, i64 now_ms)
 {
     i64 back = r->seen_ms - now_ms;
-    if (UNLIKELY(back > 0) && r->mode != EXPIRY_RAFT) { /* a group's clock never steps back by itself */
+    if (UNLIKELY(back > 0) && !expiry_of_group(r->mode)) { /* a group's clock never steps back by itself */
         if (back < REGION_CLOCK_SLACK_MS) now_ms = r->seen_ms;
         else region_expire_all(r);
     }

@@ -11,6 +11,9 @@
  *   REPLICA          a replica               wall clock   no         yes (3)    own keys    like any other
  *   RAFT             a member of a group     its region's no         yes (4)    yes (4)     there is none
  *                                            clock (4)
+ *   RAFT_LEADER      its leader, while it    its region's no         yes (5)    yes (5)     there is none
+ *                    evaluates, and deaths   clock (4)
+ *                    are entries of the log
  *   REPLICA_SERVES   … that serves dead      nothing is   no         no         own keys    like any other
  *                    keys                    dead
  *   APPLY            a primary's stream,     nothing is   no         no         no          like any other
@@ -27,6 +30,9 @@
  *       whenever it likes, and nothing is written to the journal for it. A leader that evaluates a request
  *       may be ahead of the clock: what it found dead then is in keyspace.found_dead_ms.
  *
+ *   (5) With expiry-stream every death is reported once, whichever member leads. So the deletion is an effect
+ *       in the log, together with the stream's entry, and no member deletes what was not reported.
+ *
  * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
  *
  * A site will keep the metadata it must send to others; it gets a row here. */
@@ -40,12 +46,13 @@ enum expiry_mode {
     EXPIRY_PAUSED,
     EXPIRY_REPLICA,
     EXPIRY_RAFT,
+    EXPIRY_RAFT_LEADER,
     EXPIRY_REPLICA_SERVES,
     EXPIRY_APPLY,
 };
 
 /* Whether dead keys are hidden at all. */
-static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_RAFT; }
+static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_RAFT_LEADER; }
 
 /* Whether the region follows a primary, which decides on deletions. */
 static inline bool expiry_follows(enum expiry_mode m)
@@ -53,8 +60,14 @@ static inline bool expiry_follows(enum expiry_mode m)
     return m == EXPIRY_REPLICA || m == EXPIRY_REPLICA_SERVES;
 }
 
+/* Whether the clock is that of a group. */
+static inline bool expiry_of_group(enum expiry_mode m)
+{
+    return m == EXPIRY_RAFT || m == EXPIRY_RAFT_LEADER;
+}
+
 /* Whether the cycle deletes dead keys. */
-static inline bool expiry_cycles(enum expiry_mode m) { return m == EXPIRY_ACTIVE || m == EXPIRY_RAFT; }
+static inline bool expiry_cycles(enum expiry_mode m) { return m == EXPIRY_ACTIVE || expiry_of_group(m); }
 
 /* Whether deleting a dead key is an effect that others have to be told. */
 static inline bool expiry_is_recorded(enum expiry_mode m) { return m != EXPIRY_RAFT; }

@@ -102,7 +102,7 @@ static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
     struct engine *e = ks->eng;
     if (ref->type != TYPE_HASH || !e->ops->map.has_field_deadlines(e, ref)) return false;
     /* The engine hides dead fields: which of them a command looked for is not known here. */
-    if (ks->mode == EXPIRY_RAFT && e->ops->map.dead_fields(e, ref)) ks->found_dead_ms = ks->now_ms;
+    if (expiry_of_group(ks->mode) && e->ops->map.dead_fields(e, ref)) ks->found_dead_ms = ks->now_ms;
     return e->ops->size(e, ref) == 0;
 }
 

@@ -23,7 +23,8 @@ enum raft_kind {
     RAFT_KIND_TRUNCATE = 7,
     RAFT_KIND_DIGEST = 8,
     RAFT_KIND_NODE = 9, /* where a node is reached */
-    RAFT_KIND_MAX = 9
+    RAFT_KIND_DEATHS = 10, /* a byte: whether deaths are entries from here on (raft_applied.deaths_from_ms) */
+    RAFT_KIND_MAX = 10
 };
 
 struct raft_epoch {

@@ -182,6 +182,7 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     CHECK(c.stamp_ms >= g->at.clock_ms); /* rule 5 */
     g->at.clock_ms = c.stamp_ms;
     if (raft_kind_starts_epoch(c.kind)) g->at.epoch.version++;
+    if (c.kind == RAFT_KIND_DEATHS) g->at.deaths_from_ms = c.payload.n && c.payload.p[0] ? c.stamp_ms : 0;
     if (own) {
         g->flight.active = false;
         g->machine->ops->commit(g->machine, &g->at);

@@ -49,6 +49,9 @@ struct raft_applied {
     u64 clock_ms; /* the region's clock */
     struct raft_epoch epoch;
     struct raft_conf conf;
+    /* What dies after this is deleted by entries of the log only; 0: each member deletes by itself what is
+     * dead by the region's clock. */
+    u64 deaths_from_ms;
 };
 
 enum group_loss {

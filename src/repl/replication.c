@@ -79,11 +79,11 @@ static enum expiry_mode expiry_mode(const struct server *s)
  * delete it, because they report nothing. */
 void replication_decide_expiry(struct server *s)
 {
-    enum expiry_mode mode = LIKELY(!s->cluster) ? expiry_mode(s) : EXPIRY_RAFT;
+    enum expiry_mode mode = expiry_mode(s);
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
         r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);
-        r->mode = mode;
+        if (LIKELY(!s->cluster)) r->mode = mode; /* otherwise cluster/member.h decides */
     }
 }
 

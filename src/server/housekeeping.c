@@ -66,6 +66,7 @@ static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 u
     i64 cpu_us = clock_thread_us(); /* the budget is CPU time: time that other processes took is not spent */
     bool more;
     net_keep_output(&s->net); /* the replies of this tick don't depend on the slice */
+    if (UNLIKELY(s->cluster)) cluster_begin_reclaim(s);
     do {
         more = region_expire_step(r);
         cleaned = expire_total(&r->ks) - before;
@@ -90,6 +91,12 @@ static bool expire_some(struct server *s, struct region *r, bool idle)
     i64 start = clock_mono_us();
     i64 allowance = expire_cycle_allowance(cycle, start, idle);
     return allowance ? expire_until(s, r, start, start + allowance) : expire_cycle_waits(cycle);
+}
+
+void housekeeping_expire(struct server *s)
+{
+    struct region *r;
+    REGIONS_EACH(&s->node.regions, r) expire_some(s, r, false);
 }
 
 void housekeeping_run(struct server *s, bool idle)

@@ -6,5 +6,6 @@
 #include "server/server.h"
 
 void housekeeping_run(struct server *s, bool idle); /* idle: the tick had no requests */
+void housekeeping_expire(struct server *s);         /* only a slice of the expire cycle */
 
 #endif

@@ -245,7 +245,7 @@ void server_tick(struct net *n)
     }
     net_requests_done(n);
     s->tick_took_us = n->tick.request_count ? s->tick_us - start_us : -1;
-    if (n->tick.request_count || served) server_commit(s, COMMIT_TICK);
+    if (n->tick.request_count || served || UNLIKELY(s->cluster)) server_commit(s, COMMIT_TICK);
     housekeeping_run(s, n->tick.request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);

@@ -1,0 +1,63 @@
+/* Expiry in cluster mode, beyond what each member deletes by itself.
+ *
+ * With expiry-stream every death is told exactly once, whoever leads. So the leader makes it an entry of the
+ * log: the deletion, and what the stream gets, as effects of one evaluation. An entry that is lost with its
+ * leader has deleted nothing, and the next leader tells. For that every member must keep what is dead until
+ * the log deletes it; that it must is an entry, too (RAFT_KIND_DEATHS), proposed by a leader whose
+ * configuration has a stream. What had died before that entry is not told, and each member deletes it by
+ * itself. */
+#include "base/clock.h"
+#include "cluster/cluster_parts.h"
+#include "server/housekeeping.h"
+
+static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
+
+void cluster_expiry_step(struct cluster *c)
+{
+    struct member *m = &c->member;
+    char wanted = expiry_stream_on(&m->region->expiry_stream);
+    if (wanted == logs_deaths(m) || m->in_flight) return;
+    group_propose(m->group, RAFT_KIND_DEATHS, bytes_of(&wanted, 1));
+}
+
+/* Something that died before deaths were logged. */
+static bool has_untold(const struct member *m)
+{
+    struct engine *e = m->region->eng;
+    return e->ops->next_due(e) <= (i64)m->at.deaths_from_ms;
+}
+
+bool cluster_may_reclaim(const struct server *s)
+{
+    const struct member *m = &s->cluster->member;
+    if (m->in_flight || loading_busy(&s->persist.loading)) return false;
+    if (!logs_deaths(m)) return !m->evaluating;
+    return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
+}
+
+/* By the leader's evaluation of a tick, by one of its own, or by itself. Events wait for the entry. */
+void cluster_begin_reclaim(struct server *s)
+{
+    struct member *m = &s->cluster->member;
+    if (!logs_deaths(m)) return;
+    if (!m->evaluating) {
+        member_begin_tick(m, clock_wall_ms());
+        m->expiring = m->evaluating;
+    }
+    if (m->evaluating) member_enforce(m, true);
+    else region_begin(m->region, (i64)m->at.deaths_from_ms);
+}
+
+void cluster_end_expiry(struct cluster *c)
+{
+    c->member.expiring = false;
+    fence_enforce(&c->server->net, NULL);
+    member_end_tick(&c->member);
+}
+
+/* A busy leader has an entry in flight at the end of every tick: there would be no other time. */
+void cluster_expire_with_tick(struct cluster *c)
+{
+    const struct member *m = &c->member;
+    if (logs_deaths(m) && m->evaluating) housekeeping_expire(c->server);
+}
