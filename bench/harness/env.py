@@ -41,6 +41,7 @@ class Env:
         self.series = {}                # name -> side -> points, for the plot
         self.scenario = ""
         self.mayfly_args = ()           # more arguments for Mayfly
+        self.starts = {}                # side -> what starts its server, instead of its binary alone
 
     def pick(self, full, quick):
         return quick if self.quick else full
@@ -50,8 +51,19 @@ class Env:
 
     def server(self, side, *args, directory=None):
         """A running server; in `directory`, which stays, or in one of its own."""
+        if side in self.starts:
+            return self.starts[side]()
         return running(side, self.paths[side], self.server_core, self.nice,
                        (*args, *(self.mayfly_args if side == MAYFLY else ())), directory)
+
+    @contextlib.contextmanager
+    def started_by(self, starts):
+        """The sides' servers are started by these meanwhile: {side: function}."""
+        before, self.starts = self.starts, starts
+        try:
+            yield
+        finally:
+            self.starts = before
 
     @contextlib.contextmanager
     def on_all_cores(self):

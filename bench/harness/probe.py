@@ -33,6 +33,11 @@ class Trace:
         return sorted(ms for k, t, ms in zip(self.kind, self.at, self.ms)
                       if k in kinds and first_s <= t < last_s)
 
+    def median_write(self, last_s):
+        """Of its SETs before then, in ms. A SET's value is 0, a GET's its length."""
+        return percentile(sorted(ms for k, t, ms, v in zip(self.kind, self.at, self.ms, self.value)
+                                 if k == PING and v == 0 and t < last_s), 50)
+
     def longest(self, first_s=float("-inf"), last_s=float("inf")):
         """The longest any request took, the trigger included: another client
         that had asked in that moment would have waited as long."""

@@ -18,6 +18,7 @@ class Row:
     samples: dict               # side -> [value per round]
     kind: str = INFO            # RATIO, AT_LEAST: mayfly/redis <= (>=) bar; LIMIT: mayfly <= bar
     bar: float = None
+    beside: str = REDIS         # whose the samples of REDIS are
 
     def value(self, side):
         values = self.samples.get(side)
@@ -43,11 +44,11 @@ class Row:
         return "PASS" if met else "FAIL"
 
 
-def rows_from(scenario, got, specs):
+def rows_from(scenario, got, specs, beside=REDIS):
     """specs: (metric, name, unit[, kind, bar]). A metric that was not measured still
     makes a row, so that a scenario that broke can't pass by silence."""
     empty = {MAYFLY: [], REDIS: []}
-    return [Row(scenario, name, unit, got.get(metric, empty), *judge)
+    return [Row(scenario, name, unit, got.get(metric, empty), *judge, beside=beside)
             for metric, name, unit, *judge in specs]
 
 
@@ -73,14 +74,14 @@ def cell(row, side):
             text += f" ({min(values):.2f}..{max(values):.2f})"
         else:
             text += f" ±{spread_pct(values):.0f}%"
-    return text
+    return text if side == MAYFLY or row.beside == REDIS else f"{row.beside} {text}"
 
 
 def bar_text(row):
     if row.kind == RATIO:
-        return f"<= {row.bar:.2f} x redis"
+        return f"<= {row.bar:.2f} x {row.beside}"
     if row.kind == AT_LEAST:
-        return f">= {row.bar:.2f} x redis"
+        return f">= {row.bar:.2f} x {row.beside}"
     if row.kind == LIMIT:
         return "<= " + show(row.bar, row.unit)
     return ""

@@ -117,10 +117,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name, path, core, nice, args=(), directory=None):
+def running(name, path, core, nice, args=(), directory=None, port=None):
     """Starts a server; yields it when it answers PING; stops it whatever happens."""
     tmp = directory or tempfile.mkdtemp(prefix=f"bench-{name}-")
-    port = free_port()
+    port = port or free_port()
     log_path = os.path.join(tmp, "log")
     argv = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
             "--save", "", "--appendonly", "no", *map(str, args)]

@@ -10,6 +10,7 @@ import subprocess
 
 from harness.client import load
 from harness.data import set_100
+from harness.env import REDIS
 from harness.report import INFO, RATIO, rows_from
 from harness.server import child_setup
 
@@ -73,8 +74,8 @@ def run(env):
     return run_tests(env, NAME, TESTS)
 
 
-def run_tests(env, scenario, tests, singles=SINGLES):
-    """singles: as SINGLES, for tests without a pipeline."""
+def run_tests(env, scenario, tests, singles=SINGLES, beside=REDIS):
+    """singles: as SINGLES, for tests without a pipeline. beside: what Mayfly is compared with."""
     rows = []
     for test, pipeline, bar, filled in tests:
         got = run_test(env, test, pipeline, filled, singles)
@@ -82,5 +83,5 @@ def run_tests(env, scenario, tests, singles=SINGLES):
         rows += rows_from(scenario, got, (
             ("cpu", f"{name}: server CPU/request", "us", RATIO, bar),
             ("rps", f"{name}: requests/s", "/s", INFO),
-            ("busy", f"{name}: server core in use", "%", INFO)))
+            ("busy", f"{name}: server core in use", "%", INFO)), beside)
     return rows
