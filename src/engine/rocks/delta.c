@@ -1,13 +1,13 @@
 /* The changes of a collection.
  *
  * Invariants:
- * - A sub has one change record per transaction, made when it is first looked at. A read that
- *   failed leaves none: what could not be read must not pass for absent later.
- * - order.v[0 .. order.n) are the first order.n touched changes, sorted by sub. Those touched
- *   since hang from order.rest, and are merged in when an order is wanted next: so a command
- *   that changes and one that walks may take turns without sorting everything each time.
- * - Erased ranges are ascending and disjoint: erased.v[i].to < erased.v[i + 1].from.
- * - A delta belongs to one version of its collection: row_drop releases it. */
+ * 1. A sub has one change record per transaction, made when it is first looked up. A failed read makes none:
+ *    what could not be read must not look absent later.
+ * 2. order.v[0 .. order.n) are the first order.n touched changes, sorted by sub. Later ones are linked from
+ *    order.rest and merged when the order is needed next, so that alternating changes and walks do not sort
+ *    everything each time.
+ * 3. Erased ranges are ascending and disjoint: erased.v[i].to < erased.v[i + 1].from.
+ * 4. A delta belongs to one version of its collection: row_drop releases it. */
 #include "engine/rocks/delta.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ void delta_release(struct delta *d)
     if (d && d->n > DELTA_FEW) table_release(&d->changes);
 }
 
-/* Makes the prefix, or moves it to where it has room for a longer sub behind it. */
+/* Makes the prefix, or reallocates it with room for a longer sub after it. */
 static char *prefix_with_room(struct rk *rk, struct row *r, size_t room)
 {
     struct delta *d = delta_of(rk, r);
@@ -84,7 +84,7 @@ bytes delta_after(struct rk *rk, struct row *r)
 
 /* -- finding ------------------------------------------------------------------------- */
 
-/* The hash is computed only when it is of use. */
+/* Computes the hash only if the changes are in a table. */
 static struct change *delta_find(const struct delta *d, bytes sub, u64 *hash)
 {
     if (d->n > DELTA_FEW) {
@@ -132,15 +132,15 @@ static void as_stored(struct rk *rk, struct change *c, bytes value)
     c->value = delta_keep(rk, value);
 }
 
-/* What the cache of elements knows one by: version · sub, the end of its key. */
+/* An element's name in the element cache: version · sub, the end of its key. */
 static bytes name_in(bytes key, bytes sub)
 {
     size_t n = 8 + sub.n;
     return bytes_of(key.p + key.n - n, n);
 }
 
-/* Lists are read by their ends and streams by ranges: the cache would be of no use to them. Companions, which
- * are read by who writes to them, leave it to others. */
+/* Lists are read at their ends and streams by range, so the cache would not help. Companions are read only
+ * when they are written; caching them would evict other elements. */
 static bool uses_cache(const struct row *r) { return r->type < TYPE_STREAM && r->type != TYPE_LIST; }
 
 static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
@@ -148,7 +148,7 @@ static bool is_cached(struct rk *rk, struct row *r, bytes sub, bytes *value)
     return uses_cache(r) && elements_find(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
-/* One that the cache does not know, nobody does. */
+/* True if all elements are cached: one that is not in the cache does not exist. */
 static bool knows_all(const struct rk *rk, const struct row *r)
 {
     return uses_cache(r) && elements_whole(rk->elements, r->version);
@@ -228,7 +228,7 @@ static void delta_read_together(struct rk *rk, struct row **rows, const bytes *s
     for (u32 i = 0; i < n; i++) {
         bytes known;
         u64 hash = 0;
-        if (rows[i]->type >= TYPE_STREAM) continue; /* it is somebody else's element */
+        if (rows[i]->type >= TYPE_STREAM) continue; /* not cached by element */
         if (!row_has_base(rows[i]) || delta_find(delta_of(rk, rows[i]), subs[i], &hash)) continue;
         if (is_cached(rk, rows[i], subs[i], &known)) {
             struct change *c = change_new(rk, subs[i]);
@@ -244,7 +244,7 @@ static void delta_read_together(struct rk *rk, struct row **rows, const bytes *s
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
     store_multi_get(rk->session, FAM_DATA, reads, keys, values);
-    bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
+    bool failed = rk->base.failed; /* before this: delta_at repeats a failed read, and reports it */
     rk->base.failed = failed_before;
     for (u32 i = 0; i < reads; i++) {
         u64 hash = 0;

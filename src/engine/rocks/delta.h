@@ -1,4 +1,4 @@
-/* What a transaction changed in one collection, over what RocksDB has of it.
+/* The changes a transaction made to one collection, on top of what RocksDB has.
  *
  * A change is the state of one element (sub: field, member, index): as stored,
  * if that was looked up, and as it is now. Point reads go through delta_at, so
@@ -20,8 +20,8 @@ struct change {
     };
     bool stored;  /* RocksDB has it */
     bool exists;  /* it is there now */
-    bool touched; /* something of it is to be written: */
-    bool put;     /* the value is */
+    bool touched; /* commit has to write it … */
+    bool put;     /* … with its value */
     bool deadline_known, deadline_moved; /* fields.c's */
 };
 
@@ -29,8 +29,8 @@ struct fields;
 struct list;
 struct ordering;
 
-/* A range of the collection that the transaction has erased. What is stored in it is gone, with or without a
- * change record; what was changed since counts. */
+/* A range of the collection that the transaction has erased. Stored elements in it are gone, with or without
+ * a change record; elements put since then exist. */
 struct erased_range {
     bytes from, to;    /* [from, to); they live as long as the transaction */
     bool as_tombstone; /* commit writes a range deletion; otherwise each stored element has a change record */
@@ -54,39 +54,39 @@ struct delta {
         u32 n, cap;                /* … as far as they are sorted in: the first n */
         struct change **rest;      /* the link to the next one that is not */
     } order;
-    bytes prefix, after; /* P · version, and the bound of all that begins with it; p NULL: not made yet */
-    size_t room;         /* bytes behind prefix where a sub may be written */
+    bytes prefix, after; /* P · version, and the upper bound of keys with that prefix; p NULL: not made yet */
+    size_t room;         /* bytes after the prefix where a sub may be written */
     struct fields *fields; /* fields.c's; NULL: not needed yet */
     struct list *list;         /* seq.c's, likewise */
     struct ordering *ordering; /* order.c's, likewise */
     struct erased_ranges *erased; /* NULL: none */
 };
 
-/* The element's change record, with what is stored read in if RocksDB may have it. Never NULL;
- * ->exists tells whether the element is there. */
+/* The element's change record; reads the stored element if RocksDB may have it. Never NULL; ->exists tells
+ * whether the element exists. */
 struct change *delta_at(struct rk *rk, struct row *r, bytes sub);
-/* The same for an element that RocksDB surely does not have: nothing is read. */
+/* The same for an element that RocksDB is known not to have: nothing is read. */
 struct change *delta_new(struct rk *rk, struct row *r, bytes sub);
 struct change *delta_peek(const struct row *r, bytes sub); /* NULL: not looked at yet */
-/* One batched read of elements that will be asked for: rows[i]'s subs[i]. What is known is left alone. */
+/* Reads the elements subs[i] of rows[i] with one MultiGet, unless they are known already. */
 void delta_prefetch(struct rk *rk, struct row **rows, const bytes *subs, u32 n);
 
 struct delta *delta_of(struct rk *rk, struct row *r); /* made if there is none */
 bytes delta_keep(struct rk *rk, bytes b);             /* a copy that lasts as long as the transaction */
 bytes delta_key(struct rk *rk, struct row *r, bytes sub); /* P · version · sub; until the next call */
 bytes delta_prefix(struct rk *rk, struct row *r);     /* P · version; lives as long as the delta */
-bytes delta_after(struct rk *rk, struct row *r);      /* the upper bound of all that begins with it */
+bytes delta_after(struct rk *rk, struct row *r);      /* the upper bound of keys with that prefix */
 
-/* Change it. The value is copied. The row must have been touched; its size is the caller's. */
+/* Changes the element. The value is copied. The row must have been touched; the caller updates its size. */
 void delta_put(struct rk *rk, struct row *r, struct change *c, bytes value);
 void delta_erase(struct rk *rk, struct row *r, struct change *c);
 void delta_touch(struct row *r, struct change *c); /* something beside the value changed */
 
-/* Every touched one, in order of first touch: what commit is to write. A change that does not exist
- * and is not stored is to be passed over. */
+/* Iterates over the touched changes, in order of first touch, for commit to write. Skip those that neither
+ * exist nor are stored. */
 #define delta_each(c, delta) (struct change *c = (delta) ? (delta)->first : NULL; c; c = c->next)
 
-/* The transaction was kept: what it wrote is now what is stored. */
+/* The transaction has committed: the changes are now what is stored. */
 void delta_kept(struct rk *rk, struct row *r);
 
 void delta_release(struct delta *d); /* at the end of the transaction, or with the collection */
@@ -108,23 +108,23 @@ void delta_write_ranges(struct rk *rk, struct row *r, enum family f); /* range d
 
 /* -- walks: walk.c ----------------------------------------------------------------------- */
 
-/* A walk over a collection's elements in the order of subs, changes included. It may go on
- * after delta_erase of the element it stands on, and of none else. */
+/* A walk over a collection's elements in the order of subs, changes included. While it is open, only the
+ * element at its position may be erased (delta_erase). */
 struct walk {
     struct rk *rk;
     struct row *row;
     struct store_iter *base; /* NULL: nothing stored */
     size_t prefix;           /* length of P · version in base's keys */
-    u32 at;                  /* ordered changes that lie behind it; the next is where it stands, or beyond */
-    u32 n;                   /* of how many ordered changes */
+    u32 at;                  /* how many ordered changes precede its position */
+    u32 n;                   /* number of ordered changes */
     bool reverse;
-    struct change *change;   /* where it stands; NULL: on a stored element nothing was done to */
-    bytes sub, value;        /* until the walk moves */
+    struct change *change;   /* at its position; NULL: an unchanged stored element */
+    bytes sub, value;        /* valid until the walk moves */
 };
-/* Stands on the first element >= from (or the last <= from when reverse; from.p NULL: on the
- * very first or last). False: there is none. */
+/* Starts at the first element >= from (reverse: the last <= from; from.p NULL: the very first or last).
+ * False: there is none. */
 bool walk_start(struct walk *w, struct rk *rk, struct row *r, bytes from, bool reverse);
-bool walk_next(struct walk *w); /* false: no further one; the walk is then done */
-void walk_done(struct walk *w); /* of a walk that is left early; optional: commit does it, too */
+bool walk_next(struct walk *w); /* false: no more elements; the walk is closed */
+void walk_done(struct walk *w); /* closes a walk that is left early; optional, commit does it, too */
 
 #endif

@@ -1,4 +1,4 @@
-/* Keys as a whole: facts about one, copies, databases. Walks over all of them are scan.c's. */
+/* Operations on whole keys (usage, copy, rename) and on databases. scan.c walks over all keys. */
 #include "engine/rocks/keys.h"
 
 #include "base/num.h"
@@ -97,7 +97,7 @@ static size_t rk_usage(struct engine *e, struct key_ref *ref, u32 samples)
         if (++seen == samples) break;
     }
     walk_done(&w);
-    if (ref->type == TYPE_STREAM && seen != samples) return total + seen_bytes; /* size() counts no rows */
+    if (ref->type == TYPE_STREAM && seen != samples) return total + seen_bytes; /* size() is not rows */
     return seen ? total + (size_t)((double)seen_bytes / (double)seen * (double)r->size) : total;
 }
 
@@ -109,7 +109,7 @@ static void rk_set_access(struct engine *e UNUSED, struct key_ref *ref, u32 bits
 
 /* -- under another name ------------------------------------------------------------------------- */
 
-/* The elements are stored under their key's name, so that this costs what they are. */
+/* O(elements): they are stored under their key's name. */
 static struct row *rk_duplicate(struct rk *rk, struct row *from, u32 db_number, bytes key, bool moves,
                                 struct key_ref *out)
 {
@@ -170,7 +170,7 @@ u64 rocks_slot_count(struct engine *e, u32 db_number, u16 slot)
     return keys;
 }
 
-/* Whether there is nothing in a spare database, nor has this transaction anything to do with it. */
+/* True for a staging database that is empty and that this transaction has not touched. */
 static bool is_unused(const struct rk *rk, const struct rk_db *db)
 {
     bool unused = rk_is_staging(rk, db) && db->count == 0 && !rk->legacy && !db->has_companions;
@@ -184,7 +184,7 @@ static void rk_flush(struct engine *e, u32 db_number)
     struct rk_db *db = rk->dbs[db_number];
     if (is_unused(rk, db)) return;
     rk->staging_touched |= rk_is_staging(rk, db);
-    if (!rk_is_whole(rk)) due_flush(rk, db); /* which looks at cached rows */
+    if (!rk_is_whole(rk)) due_flush(rk, db); /* before row_flush: it reads cached rows */
     row_flush(rk, db);
     companion_flush(rk, db);
     db->has_companions = false;

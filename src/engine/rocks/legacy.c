@@ -1,8 +1,8 @@
-/* The pass goes through `data` key by key: from a key's first row it seeks to where the old form
- * would be, and from there to the next key. A string it finds is read as any key is, touched, and
- * so written in today's form, and its old row removed, by the same commit.
+/* The migration goes through `data` key by key: from a key's first row it seeks to where a legacy string
+ * would be, and from there to the next key. A string it finds is read like any key and touched: the commit
+ * writes it in the current form and deletes the old row.
  *
- * Keys in the old form are counted and listed (DBSIZE, SCAN) once they have been moved. */
+ * Legacy strings are counted (DBSIZE) and listed (SCAN) once they have been migrated. */
 #include "engine/rocks/legacy.h"
 
 #include "engine/rocks/recount.h"
@@ -49,7 +49,7 @@ bool legacy_open(struct rk *rk, struct buf *why)
     return !rk->legacy || state_covers_data(rk, why);
 }
 
-/* Moves the string an old row stands for, unless a newer form of its key exists. */
+/* Migrates the string of a legacy row, unless its key also exists in the current form. */
 static void legacy_move(struct rk *rk, const struct codec_key *k)
 {
     struct rk_db *db = rk_db_of(rk, k->index);
@@ -82,12 +82,12 @@ bool legacy_visit(struct store_iter *it, struct buf *from, struct codec_key *k)
 static void end_of_pass(struct rk *rk)
 {
     store_delete(rk->session, FAM_INFO, STATE_KEY);
-    rk->legacy_ends = true; /* if the transaction is kept */
+    rk->legacy_ends = true; /* if the transaction commits */
     log_line(rk->log, LOG_NOTICE, "All strings of the old form have been moved (%llu).",
              (unsigned long long)rk->legacy_moved);
 }
 
-/* A failure is nobody's request: it ends the pass, not the transaction. */
+/* No client asked for this: a failure stops the migration, not the transaction. */
 void legacy_step(struct rk *rk, u32 rows)
 {
     if (rk->legacy_ends || rk->legacy_stuck) return;
@@ -109,7 +109,7 @@ void legacy_step(struct rk *rk, u32 rows)
     else end_of_pass(rk);
 }
 
-/* What could not be read leaves the pass where nobody knows: it is over until the next start. */
+/* If its position can't be read back, the migration stops until the next start. */
 void legacy_abandon(struct rk *rk)
 {
     if (LIKELY(!rk->legacy)) return;

@@ -1,17 +1,17 @@
-/* Strings of the old form (data row P · 'S'), as databases of NeoKV's first phase have them. They
- * are read where there is no metadata row, and removed by any write of their key (row.c); a pass in
- * the background moves the rest, so that nothing stays in the old form for ever. */
+/* Legacy strings: data rows P · 'S', as databases written before metadata rows existed have them
+ * (docs/format.md). They are read where there is no metadata row, and deleted by any write of their key
+ * (row.c); a background migration converts the rest. */
 #ifndef MAYFLY_ENGINE_ROCKS_LEGACY_H
 #define MAYFLY_ENGINE_ROCKS_LEGACY_H
 
 #include "engine/rocks/rk.h"
 
-/* Whether there may be such strings: a database that Mayfly made has none. */
+/* Finds out whether there may be legacy strings; databases created by Mayfly have none. False: see `why`. */
 bool legacy_open(struct rk *rk, struct buf *why);
-/* `it` stands on a row of `data`, and is moved to the old string of that row's key. False: there is none.
- * In any case `from` becomes where the next key begins. */
+/* Moves `it` from a row of `data` to the legacy string of that row's key. False: there is none. `from`
+ * becomes the start of the next key in either case. */
 bool legacy_visit(struct store_iter *it, struct buf *from, struct codec_key *k);
-/* Moves some, as part of the transaction. */
+/* Migrates legacy strings as part of the open transaction; looks at up to `rows` keys. */
 void legacy_step(struct rk *rk, u32 rows);
 void legacy_abandon(struct rk *rk); /* the transaction failed: back to what is stored */
 void legacy_info(struct rk *rk, struct buf *out);

@@ -22,7 +22,7 @@ static void recount_key(struct rk *rk, bytes raw_key, bytes raw_value)
     row_free(r);
 }
 
-/* Up to max keys from a position on, which becomes where to continue. False: those were the last. */
+/* Counts up to max keys from a position, which is advanced. False: there are no more. */
 static bool recount_some(struct rk *rk, struct buf *from, u64 max)
 {
     struct store_iter *it = store_iter(rk->session, FAM_META, (bytes){0}, (bytes){0}, STORE_ONCE);

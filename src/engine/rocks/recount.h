@@ -1,17 +1,16 @@
-/* Counting all keys once, where the counts that are stored can't be used:
+/* Counts all keys at start where the stored counts can't be used:
  *
- *   a database that was made elsewhere   has keys but no state at all: they are counted, and their
- *                                        deadlines filed
- *   layout 2                             has counts per database only: keys are counted per slot, and
- *                                        per bucket of the deadline index again, because compactions used to
- *                                        delete dead keys without a word. One batch writes the counts and
- *                                        the new layout, so a crash before that leaves layout 2 as it was */
+ * a database made by another program   has keys but no state at all: counts them, and files their deadlines
+ * layout 2                             has counts per database only: counts keys per slot, and per bucket of
+ *                                        the deadline index again, because compactions used to delete dead
+ *                                        keys without counting them out. One batch writes the counts and the
+ *                                        new layout, so a crash before that leaves layout 2 as it was */
 #ifndef MAYFLY_ENGINE_ROCKS_RECOUNT_H
 #define MAYFLY_ENGINE_ROCKS_RECOUNT_H
 
 #include "engine/rocks/rk.h"
 
-/* in pieces, the last of which carries the state: a crash starts it over */
+/* in several batches, the last of which writes the state: after a crash it starts over */
 bool recount_foreign(struct rk *rk);
 bool recount_upgrade(struct rk *rk);
 

@@ -1,7 +1,6 @@
-/* A split and a merge move no rows of data, of the deadline index or of its counts: these are in the order
- * of slots, or shared. What a region has of its own is written in the same batch: its slots ('s'), its
- * position in the deadline index ('p'), and its log of counts ('d'), which is folded into the base rows
- * ('c'). */
+/* A split or merge moves no rows of data, of the deadline index or of its counts: those are ordered by slot,
+ * or shared. One batch writes what belongs to a region alone: its slots ('s'), its position in the deadline
+ * index ('p'), and its log of counts ('d'), which is folded into the base rows ('c'). */
 #include "engine/rocks/regions.h"
 
 #include "engine/rocks/companion.h"
@@ -12,7 +11,7 @@
 
 static u32 regions_slots(const struct rocks_region *r) { return (u32)r->last - r->first + 1; }
 
-/* Nothing of what is cached holds, if keys come or go by another way than transactions. */
+/* Drops everything cached: keys were added or removed outside a transaction. */
 static void regions_forget(struct rk *rk)
 {
     for (u32 i = 0; i < rk_all(rk); i++) {
@@ -53,7 +52,7 @@ void regions_cut(struct rk *rk)
 
 /* -- joining -------------------------------------------------------------------------------------------- */
 
-/* A deadline's place follows from its region's position: both need the same. */
+/* A deadline's place depends on its region's position, so both regions need the same one. */
 static bool regions_align(struct rk *into, struct rk *from)
 {
     i64 position_ms = MAX(into->due->at.to_ms, from->due->at.to_ms);

@@ -1,9 +1,9 @@
-/* Splitting and joining regions: see rocks.h. */
+/* Splitting and merging regions: see rocks.h. */
 #ifndef MAYFLY_ENGINE_ROCKS_REGIONS_H
 #define MAYFLY_ENGINE_ROCKS_REGIONS_H
 
 #include "engine/rocks/rk.h"
 
-void regions_cut(struct rk *rk); /* the commit has split the region: the engine forgets what is the child's */
+void regions_cut(struct rk *rk); /* the commit has split the region: drops what is cached of the child */
 
 #endif

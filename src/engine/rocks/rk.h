@@ -1,6 +1,6 @@
-/* Inside the rocks engine: what its files share.
+/* Internals of the rocks engine, shared by its files.
  *
- * A transaction (one tick) writes nothing to RocksDB before its end: keys it reads
+ * A transaction (one tick) writes nothing to RocksDB before commit: keys it reads
  * become rows in the cache, changes are marked there, and commit() encodes every
  * touched row and its delta once into the batch. So reads see the transaction's
  * own writes, and abort() only drops the touched rows.
@@ -22,7 +22,7 @@
 #include "engine/rocks/slots.h"
 #include "engine/rocks/store/store.h"
 
-#define ROW_COMPANION 7 /* a row's type that no key has: companion.h */
+#define ROW_COMPANION 7 /* type of a companion's row; no key has it (companion.h) */
 
 struct delta;
 struct ranks;
@@ -45,8 +45,8 @@ struct row {
     bool edited;          /* a string that was changed in place: Redis calls it raw */
     bool unpacked;        /* a collection that Redis would not have packed, for encoding(); not stored */
     bool legacy;          /* the old form is stored, too, or instead */
-    bool companion;       /* it has one that goes with it: companion.h */
-    bool kept;            /* a companion that stays */
+    bool companion;       /* has a companion that is deleted with the key: companion.h */
+    bool kept;            /* is a companion that outlives its key */
     u16 slot;             /* of the key; while it is touched */
     bool unread;          /* a dead string whose value was not read: row_value */
     u64 cost;             /* bytes it was counted with in rk->row_bytes */
@@ -78,19 +78,19 @@ struct row {
  * (CODEC_STAGING | a version), and a new one whenever it has been emptied: so what a swap or a crash leaves
  * there can't be mistaken for other data, and nothing has to be stored about staging databases. */
 struct rk_db {
-    u64 index;          /* index_id */
-    u32 number;         /* from base.databases on: a staging one */
+    u64 index;          /* identifies it in stored keys */
+    u32 number;         /* from base.databases on: a staging database */
     u32 stored_number;  /* the same, before this transaction */
     struct table rows;  /* the cache: of struct row */
     u64 count, expires; /* keys; keys with a deadline */
-    u64 timed_hashes;   /* hashes with a field that has one */
+    u64 timed_hashes;   /* hashes with field deadlines */
     struct slots slots; /* the same per slot, as of the last commit */
     bool has_row;       /* the row 'c' that says that it has, or had, keys is stored */
     bool renumbered;    /* by a swap: will be written at commit */
     bool flushed;        /* in this transaction: stored keys no longer count */
     bool all_cached;     /* every stored key has a row in the cache: others need no read */
     bool companions;     /* its rows are companions: it is the `side` of another database */
-    bool has_companions; /* it may have some: made since the last flush, or never flushed */
+    bool has_companions; /* it may have companions: made since the last flush, or never flushed */
     struct rk_db *side;  /* the companions of its keys; NULL: none was needed yet */
 };
 
@@ -124,20 +124,20 @@ struct rk {
     struct store_session *session; /* of this engine alone */
     const struct log *log;
     struct rk_db **dbs; /* by number */
-    u32 staging;        /* number of staging databases, after the others; 0 in a view */
+    u32 staging;        /* number of staging databases, numbered after the others; 0 in a view */
     bool staging_touched; /* this transaction changed one of them, or its number */
     bool staging_used;    /* some have keys, as stored */
-    bool companions;    /* there may be some */
+    bool companions;    /* there may be companions */
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch; by slot when they are written */
     struct row **touched_end;
-    struct row *open;    /* rows with a delta, which goes at the end */
+    struct row *open;    /* rows with a delta, which is freed at the end */
     struct due *due;
     struct slot_log slot_log;
     struct region_cut cut;
     struct cursors cursors;
     struct draws *draws; /* type/random_element.c's */
-    struct elements *elements; /* lately used ones of collections; NULL in a view */
+    struct elements *elements; /* cache of collections' elements; NULL in a view */
     struct buf scratch;
     u64 last_version, applied_seq;
     i64 clock_ms;    /* the latest now_ms other than 0: deadlines are filed by it */
@@ -154,8 +154,8 @@ struct rk {
     struct row_lazyfree *lazyfree;
     u64 lazyfree_count;
     bool legacy; /* strings of the old form may be stored: legacy.c */
-    bool legacy_stuck; /* the pass met something unreadable, and stops until the next start */
-    bool legacy_ends; /* … no longer, if this transaction commits */
+    bool legacy_stuck; /* migrating them met something unreadable; it resumes at the next start */
+    bool legacy_ends; /* the last was migrated: `legacy` becomes false if this transaction commits */
     struct buf legacy_position;
     u64 legacy_moved;
     struct { u64 hits, misses; } cache;
@@ -181,7 +181,7 @@ static inline bool rk_is_staging(const struct rk *rk, const struct rk_db *db)
 {
     return db->number >= rk->base.databases;
 }
-/* It has all slots: there are no keys of other regions. */
+/* True if the region has all slots, so that no other region has keys. */
 static inline bool rk_is_whole(const struct rk *rk)
 {
     return rk->region.first == 0 && rk->region.last == ROCKS_SLOTS - 1;
@@ -269,7 +269,7 @@ void due_forget_fields(struct rk *rk, const struct row *r);
 void due_flush(struct rk *rk, struct rk_db *db); /* clears the counts of a database */
 void due_commit(struct rk *rk);           /* changed counters and the position, into the batch */
 void due_committed(struct rk *rk);        /* … which was written */
-/* Resets all counts before keys are counted again. due_count_filed counts one that is filed. */
+/* Resets all counts before a recount. due_count_filed counts one key that is filed already. */
 void due_recount(struct rk *rk);
 void due_count_filed(struct rk *rk, const struct row *r);
 void due_abandon(struct rk *rk);          /* the transaction failed: back to what is stored */
@@ -287,8 +287,8 @@ extern const struct zset_ops rk_zset_ops; /* zset.c */
 void rk_gather(struct engine *e, struct key_ref *const *refs, u32 n, gather_fn fn, void *arg); /* gather.c */
 extern const struct rows_ops rk_rows_ops; /* rows.c */
 
-/* Each type: its delta into the batch (the row itself is row_write.c's), and its elements, as
- * they are now, into a new and empty collection. */
+/* Per type: writes its delta into the batch (row_write.c writes the row itself); copies its current
+ * elements into a new, empty collection. */
 void rk_map_commit(struct rk *rk, struct row *r);
 void rk_seq_commit(struct rk *rk, struct row *r);
 void rk_zset_commit(struct rk *rk, struct row *r);

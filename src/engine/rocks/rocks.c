@@ -1,4 +1,4 @@
-/* The rocks engine as a whole: opening, closing, and the transaction that every tick is. */
+/* Opening and closing the rocks engine, and its transactions: one per tick. */
 #include "engine/rocks/rocks.h"
 
 #include "engine/rocks/companion.h"
@@ -15,7 +15,7 @@
 
 #define PREFETCH_AHEAD 256
 #define DRAW_COST 200
-#define LEGACY_TOGETHER 32 /* old strings moved per transaction */
+#define LEGACY_TOGETHER 32 /* legacy strings migrated per transaction */
 
 static bytes key_of_row(const void *item) { return row_key(item); }
 
@@ -30,9 +30,9 @@ static void rk_begin(struct engine *e, i64 now_ms)
     if (UNLIKELY(rk->legacy) && !store_pressure(rk->store, false)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
-/* Dead keys that a compaction may take by itself: those the cleaner should have had long ago. None if
- * somebody else decides about them, or if there are none: to judge keys costs compactions a look into every
- * blob. */
+/* Tells compactions which dead keys they may drop: those that reclaim should have deleted long ago. None if
+ * expiry has to be reported (to replicas, AOF), and none if reclaim keeps up: checking keys makes a
+ * compaction read every blob. */
 static void publish_clock(struct rk *rk)
 {
     i64 grace_ms = rk->compaction_grace_ms;
@@ -51,7 +51,7 @@ static void rk_give_up(struct rk *rk)
 {
     store_discard(rk->session);
     rk_end(rk, false);
-    for (u32 i = 0; i < rk_changed(rk); i++) { /* what looked absent there is not */
+    for (u32 i = 0; i < rk_changed(rk); i++) { /* undoes flushes: rows cached as absent are not */
         if (!rk->dbs[i]->flushed) continue;
         row_flush(rk, rk->dbs[i]);
         companion_flush(rk, rk->dbs[i]);
@@ -62,8 +62,8 @@ static void rk_give_up(struct rk *rk)
     companion_abandon(rk);
 }
 
-/* Everything the transaction touched, encoded once. Flushes come first: what was written to a
- * database after its flush is to stay. */
+/* Encodes everything the transaction touched into the batch. Flushes come first, so that writes after a flush
+ * survive. */
 static void rk_encode(struct rk *rk, u64 seq)
 {
     for (u32 i = 0; i < rk_changed(rk); i++)
@@ -149,8 +149,8 @@ static void rk_prefetch(struct engine *e, const struct want *want, u32 n)
 }
 
 
-/* Old strings are moved by whichever transactions there are: as long as there may be some, the loop
- * is told that work is left. */
+/* Every transaction migrates some legacy strings. As long as any may be left, reports work to do, so that the
+ * loop keeps running transactions. */
 static u64 rk_reclaim(struct engine *e, u32 units)
 {
     struct rk *rk = rk_of(e);
@@ -325,7 +325,7 @@ static struct due_shared *rk_counts(struct rocks *db, u64 prefix)
     return c;
 }
 
-/* Old strings and an older layout are a whole database's matter. */
+/* Legacy strings and an older layout are migrated only by an engine that has all slots. */
 static bool rk_load(struct rk *rk, struct buf *why)
 {
     if (!state_load(rk, why)) return false;

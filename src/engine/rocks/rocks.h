@@ -48,7 +48,7 @@ struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 struct rocks;
 
 struct rocks_region {
-    u64 id;          /* names the rows that are the region's alone: sequence number, note, position */
+    u64 id;          /* names the region's own rows: sequence number, replication position, drain position */
     u64 prefix;
     u16 first, last; /* slots, inclusive */
 };
@@ -60,20 +60,19 @@ void rocks_close(struct rocks *db); /* after its engines; NULL is fine */
  * keys. */
 struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *r, struct buf *why);
 
-/* Cuts a region in two: with the commit of the open transaction `e` keeps the slots before child->first, and
- * the child can be opened, at sequence number child_seq. O(slots), whatever the data. Until that commit the
- * region still answers for all of its slots. No snapshot may be under way. The child has the rest of the
- * slots. */
+/* Splits a region when the open transaction commits: `e` keeps the slots before child->first, the child gets
+ * the rest and can be opened, at sequence number child_seq. O(slots), independent of the data. Until the
+ * commit the region still serves all of its slots. No snapshot may be under way. */
 void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq);
 
-/* Joins two regions with the same prefix whose ranges meet: `into` gets the slots of `from`, which is
- * closed, in a transaction of its own with sequence number `seq`. Neither may have an open change or a
- * snapshot. Both on this thread. False: nothing was joined, both stay open. */
+/* Merges two regions that have the same prefix and adjacent slots: `into` gets the slots of `from`, which is
+ * closed, in a transaction of its own with sequence number `seq`. Neither may have uncommitted changes or a
+ * snapshot, and both must belong to this thread. False: nothing was merged, and both stay open. */
 bool rocks_merge(struct engine *into, struct engine *from, u64 seq);
 
-/* As ops->due, of several engines of one database (and one thread) that each have a transaction open: the
- * index is read once, and each key is offered by the engine of its slot. ops->due of one of them offers its
- * keys only. until_ms: per engine. Returns how many references were looked at. */
+/* ops->due for several engines of one database (on one thread), each with an open transaction: reads the
+ * index once and offers each key through the engine of its slot, while ops->due of one engine offers only its
+ * own keys. until_ms: per engine. Returns how many rows were visited. */
 u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max, key_fn fn, void *arg);
 
 /* Keys in a slot of the engine's range, as the open transaction sees it. O(1 + keys it has touched). */
@@ -82,13 +81,13 @@ u64 rocks_slot_count(struct engine *e, u32 db, u16 slot);
 /* -- Raft logs of regions ----------------------------------------------------------------------------------
  *
  * The entries of many Raft logs in the same database, with the hard state and the compaction point of each.
- * Which rules a log follows is its user's business (cluster/cluster_log.c); this stores rows.
+ * This stores rows; cluster/cluster_log.c has the rules of a log.
  *
  * Writing. A batch collects changes of any regions, in order. One thread may fill it and another write it, if
- * a lock orders that. rocks_log_write applies it as a whole: reads see all of it from then on. Synced, it is
- * durable, and so is whatever was written before by any engine of the database, whose log (WAL) is the same,
- * in any sync mode; commits of engines need not wait for that meanwhile. Not synced, it becomes durable with
- * what is synced next. After a failure nothing can be said about what is stored.
+ * a lock orders that. rocks_log_write applies it atomically: reads see all of it from then on. With `sync` it
+ * is durable on return, and so is everything written before by any engine of the database, because they share
+ * one WAL; commits of engines do not wait for it meanwhile. Without, it becomes durable with the next sync.
+ * After a failure the stored state is unknown.
  *
  * Reading. By the thread that opened the rocks_log, while another may write. */
 struct rocks_log;
@@ -125,9 +124,9 @@ NODISCARD bool rocks_log_read(struct rocks_log *l, u64 region, u64 low, u64 high
                               bool (*each)(void *arg, const struct rocks_log_entry *e), void *arg);
 u64 rocks_log_term(struct rocks_log *l, u64 region, u64 index); /* of an entry; 0: it is not there */
 
-/* Walks a database that no server has open and verifies that everything in it agrees: sizes,
- * both families of sorted sets, ranks, deadline rows, counters. Writes what it finds to
- * standard output; returns the exit code: 0 sound, 1 problems, 2 can't be opened. */
+/* Verifies a database that no server has open: sizes of collections, both families of sorted sets, ranks,
+ * deadline rows, counters. Prints what it finds; returns the exit code: 0 sound, 1 problems, 2 can't be
+ * opened. */
 int rocks_check(const char *dir);
 
 #endif

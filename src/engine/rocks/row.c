@@ -1,10 +1,10 @@
-/* Rows: the keys as transactions see them, kept decoded in a cache.
+/* Rows: the cache of decoded keys, as transactions see them.
  *
  * Invariants:
- * - A cached row that is not touched agrees with RocksDB, and so does `stored` of one that is.
- *   A row of type TYPE_NONE says that the key is absent.
- * - Rows leave the cache between transactions only, so that references to them hold.
- * - rk->row_bytes is the sum of the cached rows' cost. */
+ * 1. An untouched cached row agrees with RocksDB, and so does `stored` of a touched one. A row of type
+ *    TYPE_NONE says that the key is absent.
+ * 2. Rows leave the cache only between transactions, so that pointers to them stay valid.
+ * 3. rk->row_bytes is the sum of the cached rows' cost. */
 #include "engine/rocks/delta.h"
 #include "engine/rocks/type/rows.h"
 #include "engine/rocks/type/ranks.h"
@@ -12,7 +12,7 @@
 #include "engine/rocks/state.h"
 
 #define READ_TOGETHER 64
-#define ROW_BYTES 256 /* of a row with its key: few are longer */
+#define ROW_BYTES 256 /* a row with its key; few are longer */
 #define SWEEP_BUCKETS 512 /* looked at per transaction at most */
 
 /* -- making and freeing ------------------------------------------------------------- */
@@ -78,7 +78,7 @@ void row_remember_stored(struct row *r)
     r->stored.has_deadline = r->deadline_ms != 0;
 }
 
-/* Values of strings that are dead by dead_ms are not copied: nobody wants them but, rarely, a replica. */
+/* Does not copy the values of strings that are dead by dead_ms: they are needed rarely, for a replica. */
 static bool decode(struct row *r, bytes raw, i64 dead_ms)
 {
     struct codec_meta m;
@@ -158,7 +158,8 @@ struct row *row_peek(struct rk *rk UNUSED, struct rk_db *db, bytes key, u64 hash
     return table_find(&db->rows, key, hash);
 }
 
-/* What could not be read is not cached, lest it pass for absent later: it goes with the transaction. */
+/* A row that could not be read is not cached, or the key would look absent later; it is freed with the
+ * transaction. */
 struct row *row_unreadable(struct rk *rk, struct row *r)
 {
     r->passing = true;
@@ -188,14 +189,14 @@ struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash)
     return r;
 }
 
-/* A value is a further wait for memory, which then overlaps with the others'. */
+/* Prefetches the value into the CPU cache, so that its misses overlap with those of other rows. */
 static void prefetch_value(const struct row *r)
 {
     __builtin_prefetch(r->value.p);
     if (r->value.n > 64) __builtin_prefetch(r->value.p + 64);
 }
 
-/* One batched read. The keys are distinct or not, cached or not. */
+/* Reads keys with one MultiGet. Duplicates and cached keys are fine. */
 static void row_read_together(struct rk *rk, const struct want *want, u32 n)
 {
     bytes keys[READ_TOGETHER];
@@ -226,7 +227,7 @@ static void row_read_together(struct rk *rk, const struct want *want, u32 n)
     bool failed_before = rk->base.failed;
     rk->base.failed = false;
     store_multi_get(rk->session, FAM_META, reads, keys, values);
-    bool failed = rk->base.failed; /* then each is read again by whoever needs it, and told */
+    bool failed = rk->base.failed; /* before this: row_get repeats a failed read, and reports it */
     rk->base.failed = failed_before;
     for (u32 i = 0; i < reads; i++) {
         struct rk_db *db = rk->dbs[of[i]->db];
@@ -263,8 +264,7 @@ void row_ref(struct row *r, u64 hash, struct key_ref *ref)
 
 /* -- changing --------------------------------------------------------------------------- */
 
-/* A string of the old form takes today's with its first touch: only then it is counted, and its
- * deadline filed. */
+/* A legacy string is converted when it is first touched: only then is it counted and its deadline filed. */
 static void count_legacy(struct row *r)
 {
     r->db->count++;
@@ -317,7 +317,7 @@ void row_drop(struct rk *rk, struct row *r)
     r->db->count--;
 }
 
-/* Time, or one more than the last of any region: never the same twice, whatever the clock does. */
+/* From the clock, or one more than the last version of any region: unique even if the clock steps back. */
 u64 rk_new_version(struct rk *rk)
 {
     rk->state_changed = true;
@@ -326,7 +326,7 @@ u64 rk_new_version(struct rk *rk)
 
 /* -- the end of a transaction --------------------------------------------------------------- */
 
-/* Returns the rows that were not in the cache: they go now. */
+/* Returns the rows that are not in the cache, for the caller to free. */
 static struct row *close_deltas(struct rk *rk, bool kept)
 {
     struct row *passing = NULL;
@@ -382,7 +382,7 @@ static void row_look_at(void *arg, void *item)
     else if (v->n < ARRAY_LEN(v->row)) v->row[v->n++] = r;
 }
 
-/* A clock's hand goes round all rows; what was not used since it last came by goes. */
+/* CLOCK eviction: the hand goes round all rows and evicts those not used since its last pass. */
 void row_sweep(struct rk *rk)
 {
     for (u32 n = 0; n < SWEEP_BUCKETS && rk->row_bytes > rk->row_budget; n++) {

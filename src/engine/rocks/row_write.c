@@ -1,7 +1,7 @@
-/* Rows into the batch, at commit: metadata, what the types have changed, and what is orphaned by it. */
+/* Writes touched rows into the batch at commit: metadata, changed elements, deletion of orphaned ones. */
 #include "engine/rocks/companion.h"
 
-#define BIG_COLLECTION 256 /* elements from which a range deletion is worth its price to readers */
+#define BIG_COLLECTION 256 /* elements from which on a range deletion is worth what it costs readers */
 
 bytes row_raw_key(struct rk *rk, const struct row *r)
 {
@@ -22,8 +22,8 @@ static enum family stored_family(const struct row *r)
     return r->stored.type == TYPE_STREAM ? FAM_STREAM : FAM_COMPANION;
 }
 
-/* What was stored under a version that nobody can read any more. A compaction would drop it, too,
- * but a big collection's space should come back sooner. */
+/* Deletes the elements of a big collection whose version is no longer referenced. A compaction would drop
+ * them, too, but later. */
 static void delete_orphans(struct rk *rk, const struct row *r)
 {
     struct buf from = {0}, to = {0};
@@ -39,7 +39,7 @@ static void delete_orphans(struct rk *rk, const struct row *r)
     buf_release(&to);
 }
 
-/* Enough of them are a reason to start a compaction, which drops them. */
+/* Counts orphaned elements: enough of them start a compaction. */
 static void count_orphans(struct rk *rk, const struct row *r)
 {
     store_orphaned(rk->store, stored_family(r), r->stored.size);
@@ -104,7 +104,7 @@ static void write_row(struct rk *rk, struct row *r)
 #define DIGIT_BITS 7 /* two of them are a slot */
 #define DIGITS (1u << DIGIT_BITS)
 
-/* One step of sorting by slot, which leaves what is equal in its order. */
+/* One pass of a stable radix sort by slot. */
 static void sort_by_digit(struct rk *rk, u32 shift)
 {
     struct row *first[DIGITS] = {0}, **end[DIGITS];
@@ -126,14 +126,14 @@ static void sort_by_digit(struct rk *rk, u32 shift)
 
 static bool touched_many(const struct rk *rk)
 {
-    enum { MANY = 16 }; /* fewer lie too far apart to be neighbours */
+    enum { MANY = 16 }; /* fewer are too far apart for their order to matter */
     u32 n = 0;
     for (const struct row *r = rk->touched; r && n < MANY; r = r->next_touched) n++;
     return n == MANY;
 }
 
-/* Keys are stored by slot. In that order RocksDB finds the place of each row near the one before: what
- * it has to look at is still at hand. */
+/* Writes rows in the order of slots, which is the order of stored keys: RocksDB inserts each near the one
+ * before, in memory that is still cached. */
 void row_write_all(struct rk *rk)
 {
     if (touched_many(rk)) {

@@ -1,15 +1,15 @@
-/* Walks over all keys of a database: SCAN, and a key at random.
+/* Walks over all keys of a database: SCAN and RANDOMKEY.
  *
- * A walk goes through redis_metadata in the order of P (slot, length, name) and merges in what
- * the transaction has touched: rows it made are not stored yet, rows it dropped still are. */
+ * A walk reads redis_metadata in the order of P (slot, length, name) and merges in the rows that the
+ * transaction has touched: new ones are not stored yet, deleted ones still are. */
 #include <stdlib.h>
 
 #include "base/rand.h"
 #include "engine/rocks/keys.h"
 
-#define RANDOM_RUN 256 /* neighbours among which chance decides */
+#define RANDOM_RUN 256 /* neighbouring keys to choose from */
 
-/* The rows a transaction made, which no iterator shows. */
+/* The rows a transaction has created, which no iterator returns. */
 struct made {
     struct made_row {
         bytes p; /* its P */
@@ -21,11 +21,11 @@ struct made {
 struct key_walk {
     struct rk *rk;
     struct rk_db *db;
-    struct store_iter *base; /* NULL: nothing stored counts */
+    struct store_iter *base; /* NULL: the database was flushed */
     struct made made;
     struct row *passing; /* for keys that are not cached */
-    bool ahead;          /* the base stands on a row that was not given yet */
-    bytes p;             /* of the row given last */
+    bool ahead;          /* the base is at a row that was not returned yet */
+    bytes p;             /* of the row returned last */
 };
 
 static int by_p(const void *a, const void *b)
@@ -33,7 +33,7 @@ static int by_p(const void *a, const void *b)
     return bytes_cmp(((const struct made_row *)a)->p, ((const struct made_row *)b)->p);
 }
 
-/* Those of a database from a position on, in order. */
+/* Collects the rows created in a database, from a position on, in order. */
 static void find_made(struct rk *rk, const struct rk_db *db, bytes from, struct made *m)
 {
     struct buf p = {0};
@@ -54,7 +54,7 @@ static void find_made(struct rk *rk, const struct rk_db *db, bytes from, struct 
     if (m->n) qsort(m->v, m->n, sizeof *m->v, by_p);
 }
 
-/* Stands before the first key at or after a position, which is given as a P or the start of one. */
+/* Starts before the first key at or after `from`, which is a P or a prefix of one. */
 static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, bytes from)
 {
     struct buf lower = {0}, upper = {0};
@@ -70,14 +70,15 @@ static void key_walk_start(struct key_walk *w, struct rk *rk, struct rk_db *db, 
     buf_release(&upper);
 }
 
-/* What an iterator shows, as it is now: from the cache if that knows it. NULL: gone, or unreadable. */
+/* The current state of the row an iterator returned, from the cache if possible. NULL: deleted or
+ * unreadable. */
 static struct row *scan_current(struct key_walk *w, bytes raw_key, bytes raw_value)
 {
     struct codec_key k;
     if (!codec_key_read(raw_key, &k)) return NULL;
     struct row *r = row_peek(w->rk, w->db, k.key, row_hash(w->db, k.key));
     if (r) return r->type != TYPE_NONE ? r : NULL;
-    if (w->passing && !w->passing->open) row_free(w->passing); /* else it goes with the transaction */
+    if (w->passing && !w->passing->open) row_free(w->passing); /* otherwise freed with the transaction */
     w->passing = row_new(w->db, k.key);
     w->passing->passing = true;
     return row_decode(w->passing, raw_value) ? w->passing : NULL;
@@ -91,7 +92,7 @@ static bool base_next(struct key_walk *w)
     return store_valid(w->base);
 }
 
-/* The next key, or NULL. The row is good until the next call. */
+/* The next key, or NULL. The row is valid until the next call. */
 static struct row *key_walk_next(struct key_walk *w)
 {
     for (;;) {
@@ -134,7 +135,7 @@ static u64 cursor_after(struct rk *rk, bytes p)
     return cursor;
 }
 
-/* Where to go on; a P that is to be skipped if it is there itself. */
+/* The position at which a cursor continues: right after the P it stands for. */
 static void cursor_position(struct rk *rk, struct rk_db *db, u64 cursor, struct buf *out)
 {
     bytes name;
@@ -172,7 +173,7 @@ u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn,
     else codec_index_prefix(&from, rk->region.prefix, db->index);
     key_walk_start(&w, rk, db, buf_bytes(&from));
     for (struct row *r; (r = key_walk_next(&w));) {
-        if (count-- == 0) { /* there is one more: go on after the last one given */
+        if (count-- == 0) { /* there is one more: continue after the last one returned */
             next = cursor_after(rk, buf_bytes(&last));
             break;
         }
@@ -190,9 +191,9 @@ u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn,
 
 /* -- any key ------------------------------------------------------------------------------------------ */
 
-/* Names are spread over the slots by a hash, so that a random slot is a fair start; but the gaps between
- * keys differ, which choosing among the next few evens out. The end joins the beginning. In a small
- * database the choice is among all keys. */
+/* A random key: one of the next RANDOM_RUN keys from a random slot on, wrapping around at the end. Slots are
+ * a hash of the name, so a random one is a fair start; choosing among the next keys evens out the gaps. In a
+ * small database the choice is among all keys. */
 bool keys_random(struct engine *e, u32 db_number, u64 *rng, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);

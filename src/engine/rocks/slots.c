@@ -3,7 +3,7 @@
 #include "engine/rocks/rk.h"
 
 #define LOGGED_MAX 4096 /* slots in one row of the log: more are written as base rows */
-#define COUNTS_MAX 15   /* bytes */
+#define COUNTS_MAX 15   /* encoded size of a slot's counts, in bytes */
 
 /* -- bytes ------------------------------------------------------------------------------------------ */
 
@@ -123,7 +123,7 @@ void slots_total(struct rk *rk)
 
 struct slots_loading {
     struct rk *rk;
-    u64 **stamps; /* by database: those of the counts so far; NULL: none yet */
+    u64 **stamps; /* by database and slot: the stamp of the counts read so far; NULL: none yet */
     struct rk_db *db;
     u64 db_index;
 };
@@ -226,7 +226,7 @@ void slots_count_key(struct rk *rk, struct rk_db *db, u16 slot, struct slot_coun
     c->timed += add.timed;
 }
 
-/* Old strings are not counted before they are moved (legacy.h): touching one moves it. */
+/* Legacy strings are not counted before they are migrated (legacy.h); touching one migrates it. */
 void slots_count(struct rk *rk, const struct row *r)
 {
     struct slot_log *l = &rk->slot_log;

@@ -45,7 +45,7 @@ struct slots {
     bool changed;          /* by the open transaction */
 };
 
-/* What the open transaction changes, and where the next row of the log goes. */
+/* The changes of the open transaction, and the position of the next log row. */
 struct slot_log {
     struct slot_change {
         struct rk_db *db;
@@ -66,7 +66,7 @@ struct slot_log {
 void slots_append(struct buf *out, const struct slot_counts *c);
 bool slots_take(bytes *raw, struct slot_counts *out); /* from the front; false: malformed */
 
-/* Calls fn for each slot a row tells of; false: malformed. */
+/* Calls fn for each slot in a row; false: malformed. */
 typedef void (*slots_fn)(void *arg, u64 index, u16 slot, u64 stamp, const struct slot_counts *c);
 bool slots_read_base(bytes key, bytes value, slots_fn fn, void *arg);
 bool slots_read_log(bytes value, slots_fn fn, void *arg);
@@ -75,10 +75,10 @@ bool slots_read_log(bytes value, slots_fn fn, void *arg);
 
 void slots_total(struct rk *rk); /* the totals of all databases, from the slots */
 void slots_load(struct rk *rk); /* and the totals of all databases; engine.failed is set if that fails */
-/* At commit, of each touched row: counts what has changed. */
+/* At commit, for each touched row: counts the change. */
 void slots_count(struct rk *rk, const struct row *r);
 void slots_count_key(struct rk *rk, struct rk_db *db, u16 slot, struct slot_counts add); /* adds; no undo */
-void slots_flush(struct rk *rk, struct rk_db *db); /* at commit, before rows are counted: all are 0 */
+void slots_flush(struct rk *rk, struct rk_db *db); /* at commit, before rows are counted: sets all to 0 */
 void slots_write(struct rk *rk);     /* into the batch, at commit */
 void slots_committed(struct rk *rk);
 void slots_abandon(struct rk *rk);   /* back to what is stored, the totals too */

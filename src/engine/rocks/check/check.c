@@ -1,7 +1,7 @@
-/* The offline checker: opens the database, leads the walk through it, and tells what was found.
+/* The offline checker: opens the database, walks through it and reports what it found.
  *
- * Where a part of a family can't be read (a damaged file), the walk goes on behind it, at the next
- * slot; what was counted says nothing then, and is not compared. */
+ * Where part of a family can't be read (a damaged file), the walk continues after it, at the next slot;
+ * counts are then meaningless and not compared. */
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -34,7 +34,7 @@ void check_quote(struct buf *out, bytes name)
 bool check_number(const struct check *c, u64 index, u32 *number)
 {
     const struct check_index *swapped = (const void *)c->indexes.p;
-    bool first = !(index & CODEC_STAGING); /* it may be the one its database began with */
+    bool first = !(index & CODEC_STAGING); /* may be the first index of a database */
     for (size_t i = 0; i < c->indexes.n / sizeof *swapped; i++) {
         first = first && (u64)swapped[i].number + 1 != index;
         *number = swapped[i].number;
@@ -47,7 +47,7 @@ bool check_number(const struct check *c, u64 index, u32 *number)
 const char *check_database(const struct check *c, u64 index, char text[CHECK_DB_TEXT])
 {
     u32 number;
-    if (!check_number(c, index, &number)) return "(spare)";
+    if (!check_number(c, index, &number)) return "(staging)";
     snprintf(text, CHECK_DB_TEXT, "%u", number);
     return text;
 }
@@ -170,7 +170,7 @@ void check_next(struct check *c, enum family f)
     if (++c->rows % PROGRESS_ROWS == 0) show_progress(c);
 }
 
-/* The lane that stands on the first key of all; -1: all are at their end. */
+/* The lane with the smallest key; -1: all are at their end. */
 static int foremost(const struct check *c)
 {
     int first = -1;
@@ -196,7 +196,8 @@ static void open_lanes(struct check *c, bytes from)
 static u64 order_of(u64 index) { return index ^ CODEC_STAGING; } /* in P */
 
 /* The next index, in the order of P, that may have keys: a counted one, or one that a database without counts
- * (made elsewhere) is likely to have. CODEC_STAGING, which comes before all others and is nobody's: none. */
+ * (made by another program) is likely to have. CODEC_STAGING, which sorts before all others and is never
+ * used: there is none. */
 static u64 next_index(const struct check *c, u64 index)
 {
     const struct check_db *v = (const void *)c->dbs.p;
@@ -209,9 +210,9 @@ static u64 next_index(const struct check *c, u64 index)
     return next;
 }
 
-/* Puts all lanes to the next slot, or further, until everything can be read again. The steps get longer,
- * because a slot is usually more than what is damaged, but in a small database it may be all there is.
- * `at` is where the walk was, and becomes where it is. False: the end. */
+/* Moves all lanes to the next slot, or further, until everything can be read again. The steps grow: one slot
+ * is usually more than what is damaged, but in a small database a damaged file may hold most of them. `at` is
+ * the position of the walk, and is updated. False: the end. */
 static bool skip_damage(struct check *c, struct buf *at)
 {
     u64 index = at->n < 16 ? next_index(c, CODEC_STAGING) : order_of(get_u64(at->p + 8)), step = 1;
@@ -294,8 +295,8 @@ static void check_release(struct check *c)
     store_close(c->store);
 }
 
-/* The logs, before the rows that they bring about are looked at. The exit code if it ends with that; -1:
- * go on. */
+/* Verifies the WAL before its rows are checked. Returns the exit code if the check ends here; -1:
+ * continue. */
 static int check_logs(const char *dir)
 {
     struct wal_verdict v;

@@ -1,5 +1,5 @@
-/* The checker's look at companions (companion.h): rows are as many as the head says, the key's flag agrees
- * with the head, and those that stay are the ones that meta_info marks. */
+/* Checks companions (companion.h): the number of rows is that of the head, the key's flag agrees with the
+ * head, and those that outlive their key are the ones marked in meta_info. */
 #include "engine/rocks/check/check.h"
 
 void check_add_mark(struct check_marks *m, bytes p)
@@ -8,7 +8,7 @@ void check_add_mark(struct check_marks *m, bytes p)
     m->sum += hash_bytes(p, 0);
 }
 
-/* The head comes first: its key is where the keys of the rows begin. */
+/* The head comes first: its key is a prefix of the rows' keys. */
 static bool read_head(struct check *c, const struct check_key *k, struct codec_companion *head)
 {
     bytes rest, raw;

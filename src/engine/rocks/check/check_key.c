@@ -1,7 +1,7 @@
-/* The checker's look at one key: its metadata, and that its elements are what that says.
+/* Checks one key: its metadata, and that its elements agree with it.
  *
- * Rows of another version than the metadata's are orphans, which is no fault: deleting a
- * collection leaves them to the compactions. */
+ * Rows of another version than the metadata's are orphans. That is no error: deleting a collection leaves
+ * them to compactions. */
 #include <math.h>
 
 #include "engine/rocks/check/check.h"
@@ -11,7 +11,7 @@ static bytes lane_value(const struct check *c, enum family f) { return store_ite
 
 /* -- what is there ------------------------------------------------------------------------- */
 
-/* Whether compactions have dropped the value, because the key is dead. */
+/* True if the key is dead and a compaction has dropped its value. */
 static bool check_is_stub(const struct check *c, const struct codec_meta *m, bytes raw)
 {
     struct buf stub = {0};
@@ -43,7 +43,7 @@ static void read_meta(struct check *c, struct check_key *k)
     }
 }
 
-/* A string of the old form: the key itself, or what is left behind when there is newer metadata. */
+/* A legacy string: the key itself, or a leftover if the key has metadata. */
 static void see_legacy(struct check *c, const struct check_key *k)
 {
     i64 deadline_ms;
@@ -69,8 +69,8 @@ static void see_version(struct check *c, struct check_key *k, u64 version)
                   LLU(c->last_version));
 }
 
-/* Whether the lane stands on a row of the key as it is now, and the part of it after the version.
- * Orphans are counted and passed by. */
+/* True if the lane is at a row of the key's current version; *sub: the part after the version. Counts and
+ * skips orphans. */
 static bool own_row(struct check *c, struct check_key *k, enum family f, bytes *sub)
 {
     bytes rest;
@@ -98,7 +98,7 @@ static void expect_none(struct check *c, struct check_key *k, enum family f, con
     if (n) check_problem(c, k, "it has %llu %s, which its type has none of", LLU(n), what);
 }
 
-/* Lists and sets have their elements, and nothing beside. */
+/* Lists and sets have their elements and no other rows. */
 static void expect_nothing_else(struct check *c, struct check_key *k)
 {
     expect_none(c, k, FAM_SCORE, "rows of an order");
@@ -180,7 +180,7 @@ static void check_set(struct check *c, struct check_key *k)
     expect_nothing_else(c, k);
 }
 
-/* Passes field deadlines up to this field (p NULL: all); *deadline_ms is this field's, or 0. */
+/* Reads field deadlines up to this field (p NULL: all); *deadline_ms is this field's, or 0. */
 static void take_deadlines(struct check *c, struct check_key *k, bytes field, struct check_pairs *named,
                            i64 *deadline_ms)
 {
@@ -230,7 +230,7 @@ static void check_hash(struct check *c, struct check_key *k)
 /* The blocks by which a big sorted set finds ranks, beside a walk over its entries. */
 struct blocks {
     struct ranks *ranks;
-    const struct ctree_leaf *at; /* NULL: there are none, or nothing is to be said of them any more */
+    const struct ctree_leaf *at; /* NULL: there are none, or a problem with them was reported */
     u32 left;                    /* entries of this block that are still to come */
     struct spot start, next;     /* where it begins, and where the one after it does */
 };
@@ -307,7 +307,8 @@ static void check_zset(struct check *c, struct check_key *k)
 
 /* -- streams ------------------------------------------------------------------------------------------- */
 
-/* What its rows and its head mean is the commands' to know; but its size counts some of the rows. */
+/* The commands know what rows and head mean. Here: the size, the number of entries, is at most that of
+ * rows. */
 static void check_stream(struct check *c, struct check_key *k)
 {
     bytes sub;

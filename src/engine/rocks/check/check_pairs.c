@@ -1,4 +1,4 @@
-/* The checker's look at pairs whose sums differ: each is looked up in the other family. */
+/* Compares pairs whose sums differ: looks each up in the other family. */
 #include "base/num.h"
 #include "engine/rocks/check/check.h"
 
@@ -50,7 +50,7 @@ static void find_unordered(struct check *c, const struct check_key *k, const str
         struct store_value v;
         bytes raw = store_key(it), name = bytes_of(raw.p + prefix.n, raw.n - prefix.n);
         bytes number = store_iter_value(it);
-        if (number.n != 8) continue; /* told before */
+        if (number.n != 8) continue; /* reported before */
         buf_clear(&row);
         buf_append_bytes(&row, buf_bytes(&prefix));
         buf_append_bytes(&row, number);
@@ -73,7 +73,7 @@ static void find_unnamed(struct check *c, const struct check_key *k, const struc
     for (; store_valid(it); store_next(it)) {
         struct store_value v;
         bytes raw = store_key(it), sub = bytes_of(raw.p + prefix.n, raw.n - prefix.n);
-        if (sub.n < 8) continue; /* told before */
+        if (sub.n < 8) continue; /* reported before */
         bytes name = bytes_of(sub.p + 8, sub.n - 8);
         buf_clear(&row);
         buf_append_bytes(&row, buf_bytes(&prefix));

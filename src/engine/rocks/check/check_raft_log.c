@@ -1,8 +1,8 @@
-/* The checker's look at the Raft log: of each region the entries follow one another without a gap, from the
- * compaction point on, and terms never decrease. */
+/* Checks the Raft logs: the entries of each region have no gap from the compaction point on, and terms never
+ * decrease. */
 #include "engine/rocks/check/check.h"
 
-/* A region's log, as its rows pass by: its state comes first. */
+/* A region's log while its rows are read; its state comes first. */
 struct check_log {
     u64 region;
     u64 index, term; /* of the last entry seen, or of the compaction point */

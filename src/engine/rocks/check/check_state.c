@@ -1,7 +1,6 @@
-/* The checker's look at meta_info and at the deadline index: what they say must be what the walk over
- * the keys found.
+/* Checks that meta_info and the deadline index agree with the keys found by the walk.
  *
- * Each region has a position of its own in the deadline index, which places follow from. */
+ * Each region has its own position in the deadline index, on which the places of its deadlines depend. */
 #include <stdio.h>
 
 #include "engine/rocks/check/check.h"
@@ -290,7 +289,7 @@ void check_due_rows(struct check *c)
 
 /* -- counts --------------------------------------------------------------------------------------------- */
 
-/* A bucket as stored less what was found. */
+/* Reports a bucket whose stored counts differ from those found. */
 static void check_bucket(void *arg, const struct due_bucket *b)
 {
     struct check *c = arg;

@@ -1,6 +1,6 @@
 /* Compaction filters. RocksDB makes one object per compaction (or part of one) and calls it from that
- * thread alone, so an object's memory of the last key needs no lock; rows of one collection are
- * neighbours, so that memory answers nearly all of them. */
+ * thread alone, so an object can cache its last lookup without a lock. Rows of one collection are
+ * neighbours, so the cached lookup serves nearly all of them. */
 #include "engine/rocks/store/filter.h"
 
 #include "base/alloc.h"
@@ -47,8 +47,8 @@ static void read_version(struct judge *j, bytes raw)
 }
 
 /* Reads the metadata of prefix, or the head of its companion. A string has no version, nor has a
- * companion without rows: any row below it is an orphan. What can't be read or understood is UNKNOWN,
- * and its rows stay. */
+ * companion without rows: any row below it is an orphan. If the metadata can't be read or decoded, the
+ * version is UNKNOWN, and the rows stay. */
 static void look_up(struct judge *j)
 {
     char *err = NULL;
@@ -78,8 +78,8 @@ static bool filter_orphan(struct judge *j, bytes key)
         look_up(j);
     }
     bool orphaned = j->found == ABSENT || (j->found == PRESENT && j->version != version);
-    /* Only after the look-up: if that saw what was written after a view was taken, then this, which was
-     * set before, is seen, too. */
+    /* Must be read after the look-up: if that saw a write made after a view was opened, this read sees the
+     * kept_version set before. */
     return orphaned && version > atomic_load_explicit(&j->fs->kept_version, memory_order_acquire);
 }
 
@@ -110,7 +110,7 @@ static bool filter_abandoned(struct judge *j, bytes key)
 
 /* -- the calls of RocksDB ------------------------------------------------------------ */
 
-/* Whether the key is dead and has more than its stub, which is made. */
+/* True if the key is dead and has more than a stub; makes the stub. */
 static bool judge_dead(struct judge *j, bytes value)
 {
     struct codec_meta meta;
@@ -148,8 +148,8 @@ static void judge_free(void *arg)
     struct judge *j = arg;
     if (j->dropped) {
         atomic_fetch_add_explicit(&j->fs->dropped[j->family], j->dropped, memory_order_relaxed);
-        /* This is before the compaction's output is installed. A failure is not ours to handle: RocksDB
-         * takes it as an error of its log and stops writing. */
+        /* Runs before the compaction's output is installed. A failure need not be handled here: RocksDB
+         * treats it as a WAL error and stops writing. */
         char *err = NULL;
         if (j->db && !atomic_load_explicit(&j->fs->log_broken, memory_order_acquire))
             rocksdb_flush_wal(j->db, 1, &err);

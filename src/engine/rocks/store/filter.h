@@ -1,23 +1,23 @@
 /* What compactions may drop, beyond what RocksDB knows to be deleted:
  *
- *   redis_metadata        values of keys that are dead by the region's clock: what is left is the key with
- *                         its type and deadline (codec_meta_stub). The row stays until the cleaner has
- *                         counted the key out and reported its expiry
+ *   redis_metadata        values of keys that are dead by the region's clock: a stub with type and deadline
+ *                         is left (codec_meta_stub), until reclaim has counted the key out and reported its
+ *                         expiry
  *   data, redis_zset_score, zset_rank, field_deadline, redis_stream, companion
  *                         orphans: rows whose collection is gone or has another version
  *   deadline              rows of former staging databases: such an index has counts (state.h)
  *                         from its first key on until it is emptied, and is never reused. A
- *                         replica, which drains nothing, would gather them with each full sync
+ *                         replica, which drains nothing, would collect them with each full sync
  *
- * Versions are never reused, so an orphan stays one; a row's metadata was written in the same
- * batch or before, so a row that was compacted has been seen with it.
+ * Versions are never reused, so an orphan stays one. A row's metadata is written in the same batch or
+ * before, so a filter that sees a row also sees its metadata.
  *
- * A filter judges by what is in RocksDB now, which a power cut may partly undo. So each compaction
- * that dropped something syncs the log before its result is used: what is deleted stays deleted.
+ * A filter decides by the current state of RocksDB, which a power cut may partly undo. So each compaction
+ * that dropped something syncs the WAL before its result is used: what is deleted stays deleted.
  *
- * Filters are applied without regard to RocksDB's snapshots. So a view (store_view) sets what they keep:
- * dead_ms no longer grows, and orphans up to a version, which only the view can still read, stay. What a
- * compaction dropped before that was already an orphan. */
+ * RocksDB ignores snapshots when it applies filters. So a view (store_view) sets what they have to keep:
+ * dead_ms no longer grows, and orphans up to a version, which only the view can still read, stay. What
+ * compactions dropped before that was an orphan already. */
 #ifndef MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
 #define MAYFLY_ENGINE_ROCKS_STORE_FILTER_H
 
@@ -32,8 +32,8 @@ struct filters {
     rocksdb_column_family_handle_t *meta, *info, *companion; /* set before db */
     _Atomic i64 dead_ms;
     _Atomic u64 kept_version; /* orphans up to this one stay; 0: none do */
-    /* A write has failed: RocksDB's log is not to be synced before one succeeds. (Its assertions, which
-     * Debian's build has, allow no call on a file that has seen an error.) */
+    /* A write has failed: the WAL must not be synced before one succeeds. (RocksDB's assertions, which
+     * Debian's build enables, forbid any call on a file that has seen an error.) */
     _Atomic bool log_broken;
     /* FAM_META: values of dead keys; FAM_DEADLINE: its own; others: orphans */
     _Atomic u64 dropped[FAM_COUNT];

@@ -1,8 +1,8 @@
 /* Point reads and the batch.
  *
- * Rows go into one write batch; store_write hands it to RocksDB as a whole. Reads see what was
- * written before, never the batch. Memory that RocksDB gives is given back through rocksdb_free or the
- * object's own destroy: it may have another allocator than we have. */
+ * Rows go into one write batch, which store_write hands to RocksDB. Reads see earlier writes, never the
+ * batch. Memory allocated by RocksDB is freed by rocksdb_free or the object's own destroy function: its
+ * allocator may differ from ours. */
 #include "engine/rocks/store/store_impl.h"
 
 #include "base/alloc.h"
@@ -28,7 +28,7 @@ void store_read_failed(struct store_session *s, const char *doing, char *err)
 
 void store_damaged(struct store_session *s, const char *what)
 {
-    if (*s->failed) return; /* which explains it */
+    if (*s->failed) return; /* reported already */
     *s->failed = true;
     if (may_complain(s->store)) log_line(s->store->log, LOG_WARNING, "The database is damaged: %s", what);
 }
@@ -135,7 +135,7 @@ void store_delete2(struct store_session *s, enum family f, bytes key_a, bytes ke
 
 void store_delete_range(struct store_session *s, enum family f, bytes from, bytes to)
 {
-    enum { RANGE_WORTH = 1000 }; /* rows, when nobody says how many (store_orphaned) */
+    enum { RANGE_WORTH = 1000 }; /* rows a range is assumed to have if store_orphaned does not say */
     s->rows++;
     s->ranged[f] = true;
     s->deletes[f] += RANGE_WORTH;
@@ -153,7 +153,7 @@ size_t store_batch_size(const struct store_session *s)
 
 static void clear_batch(struct store_session *s)
 {
-    enum { KEEP = 4 << 20 }; /* a batch keeps its memory; that of a giant one goes back */
+    enum { KEEP = 4 << 20 }; /* a batch keeps its memory up to this size */
     if (UNLIKELY(store_batch_size(s) > KEEP)) {
         rocksdb_writebatch_destroy(s->batch);
         s->batch = rocksdb_writebatch_create();
@@ -172,14 +172,14 @@ void store_discard(struct store_session *s)
     clear_batch(s);
 }
 
-/* What the batch deleted counts as garbage until the family is swept. */
+/* Counts the batch's deletions as garbage until the family is swept. */
 static void count_garbage(struct store_session *s)
 {
     for (int f = 0; f < FAM_COUNT; f++)
         if (s->deletes[f]) store_orphaned(s->store, (enum family)f, s->deletes[f]);
 }
 
-/* RocksDB would count each comparison in its memtables, which costs a sixth of the insertion. */
+/* Writes with RocksDB's perf counters off: counting each comparison costs a sixth of an insertion. */
 static char *write_uncounted(struct store_session *s)
 {
     char *err = NULL;
@@ -204,7 +204,7 @@ bool store_write(struct store_session *s)
 {
     struct store *st = s->store;
     store_take_back(s);
-    store_drop_idle(s); /* they show what was before */
+    store_drop_idle(s); /* they show the state before this write */
     if (!s->rows) return true;
     for (int f = 0; f < FAM_COUNT; f++) s->refilled[f] &= s->ranged[f];
     size_t size = store_batch_size(s);

@@ -10,10 +10,10 @@
 #define MANIFEST "MANIFEST-"
 #define FIRST_MANIFEST 1 /* of a database that is being created; replaced when it is first opened */
 
-/* What the names in a folder tell. */
+/* What the names of the files in a folder say. */
 struct contents {
     bool current;
-    u64 data_files; /* tables, blobs, logs, options: what is there only once a database exists */
+    u64 data_files; /* tables, blobs, logs, options: files that exist only once there is a database */
     char data_file[256];
     u64 newest_manifest; /* 0: there is none */
 };

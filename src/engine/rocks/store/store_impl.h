@@ -1,11 +1,11 @@
-/* Inside the store: what store.c (reads, the batch), store_iter.c (iterators), store_session.c (sessions and
- * views), store_options.c, store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs),
- * store_trouble.c (failures), store_space.c (getting space back) and store_info.c share.
+/* Internals of the store, shared by store.c (reads, the batch), store_iter.c (iterators), store_session.c
+ * (sessions and views), store_options.c, store_open.c, store_run.c (sync, cron), store_pressure.c (backlogs),
+ * store_trouble.c (failures), store_space.c (reclaiming space) and store_info.c.
  *
  * Threads. A session belongs to the thread that opened it, and nothing in it is locked. The store is shared
  * by the threads of its sessions, by the syncer and the sweeper (struct worker), and by RocksDB's own
- * threads, which come in through the compaction filters: what changes in it after store_open is atomic, or
- * under a lock, or the syncer's alone. The locks are never held together. */
+ * threads, which call the compaction filters. Fields that change after store_open are atomic, under a lock,
+ * or used by the syncer alone. No thread holds both locks at once. */
 #ifndef MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
 #define MAYFLY_ENGINE_ROCKS_STORE_STORE_IMPL_H
 
@@ -20,8 +20,8 @@
 #define STORE_LEVELS 7
 #define STORE_REFUSAL 512 /* bytes of a text for clients */
 
-/* A thread that works when it is woken, and about once a second. It waits in poll(), which takes a
- * span, so that nothing here reads a clock. */
+/* A thread that works when it is woken, and about once a second. It waits in poll() with a timeout, so that
+ * nothing here reads a clock. */
 struct worker {
     pthread_t thread;
     bool running;
@@ -35,7 +35,7 @@ struct file_drop {
     struct buf from, to;
 };
 
-/* What of a family waits to be compacted; under `lock`. */
+/* The range of a family that is to be compacted; under `lock`. */
 struct sweep {
     bool wanted;
     struct buf from, to; /* empty: no bound */
@@ -67,9 +67,9 @@ struct store {
     /* Trouble: under `trouble`, but for what is atomic. */
     pthread_mutex_t trouble;
     _Atomic bool disk_low, write_failed;
-    _Atomic u64 reserve, unlooked; /* bytes to be kept free; written since that was looked at */
-    u64 write_failures;            /* how often it came to that */
-    u32 tries;                     /* to write again, since it last failed */
+    _Atomic u64 reserve, unlooked; /* bytes to be kept free; bytes written since the last check */
+    u64 write_failures;            /* how often writes began to fail */
+    u32 tries;                     /* attempts to write again since the last failure */
     u64 broken_log;                /* number of the log that could not be written; 0: it was not the log */
     char refusal[STORE_REFUSAL], disk_refusal[STORE_REFUSAL], sync_refusal[STORE_REFUSAL];
 
@@ -85,10 +85,10 @@ struct store {
     _Atomic int sync; /* enum disk_sync */
     _Atomic bool dirty, sync_failed;
     _Atomic u64 syncs;
-    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun moves before dirty is taken away */
+    _Atomic u64 begun, done; /* numbers of syncs: see sync_state.h. begun grows before dirty is cleared */
     struct wal_synced synced; /* the syncer's, once it runs */
     int synced_fd;
-    int sync_timer, log_watch; /* wake the syncer: every second, and when a log is begun (inotify) */
+    int sync_timer, log_watch; /* wake the syncer: every second, and when a WAL file is started (inotify) */
     _Atomic u32 drops_pending; /* grows under `lock` */
     struct file_drop *drops, **drops_end; /* under `lock`; the head is being worked on */
     pthread_cond_t dropped;
@@ -118,21 +118,21 @@ struct store_session {
 
     /* The batch. */
     rocksdb_writebatch_t *batch;
-    struct buf joined; /* two parts made one */
+    struct buf joined; /* scratch: two parts joined */
     u32 rows;
     u32 deletes[FAM_COUNT];
     bool ranged[FAM_COUNT];  /* it deletes a range … */
     bool refilled[FAM_COUNT]; /* … and then puts something: of the last written batch, too */
 
     /* Of a view. */
-    const rocksdb_snapshot_t *snapshot; /* NULL: it is none */
-    u64 last_version;                   /* its collections have none above it */
+    const rocksdb_snapshot_t *snapshot; /* NULL: not a view */
+    u64 last_version;                   /* the highest version it can read */
 
-    /* Iterators: idle ones by family and kind, which is what can't be changed once one is made. */
+    /* Iterators. Idle ones are pooled by family and kind, which are fixed when one is made. */
     struct store_iter *idle[FAM_COUNT][STORE_ITER_KINDS];
     struct store_iter *out;
     u64 iterators_made, iterators_reused;
-    _Atomic u32 age; /* iterators that were made at another one are made again before they move */
+    _Atomic u32 age; /* iterators made at another age are recreated before they move */
 
     i64 dead_ms; /* store_set_dead; under store.lock */
     char refusal[STORE_REFUSAL]; /* store_refuses_writes */
@@ -158,10 +158,10 @@ rocksdb_cache_t *store_new_cache(u64 capacity);
 struct store_limits store_limits(const struct sizes *z);
 
 /* store_iter.c */
-void store_take_back(struct store_session *s); /* iterators that are out become idle */
+void store_take_back(struct store_session *s); /* returns all open iterators to the pool */
 
 /* store_session.c */
-void store_age_views(struct store *s); /* their iterators are made again, which lets go of old files */
+void store_age_views(struct store *s); /* has their iterators recreated, which unpins old files */
 
 /* store_run.c */
 bool store_start(struct store *s);
@@ -172,7 +172,7 @@ void worker_wait(struct worker *w, int ms);
 void worker_join(struct worker *w);
 
 /* store_pressure.c */
-u32 store_measure_pressure(struct store *s);          /* and keeps it */
+u32 store_measure_pressure(struct store *s);          /* and stores it in s->pressure */
 void store_count_written(struct store *s, size_t n);  /* bytes: measures now and then */
 
 /* store_synced.c: which logs are synced (wal_synced.h). For the syncer only, but for the first and last. */
@@ -180,8 +180,8 @@ void store_synced_begin(struct store *s);
 void store_synced_end(struct store *s);
 bool store_log_begun(struct store *s); /* since the last call */
 void store_seal_logs(struct store *s); /* syncs all logs but the newest, and records it */
-struct wal_synced store_before_sync(struct store *s); /* what a sync that begins now makes durable … */
-void store_synced_update(struct store *s, const struct wal_synced *n); /* … now that it has */
+struct wal_synced store_before_sync(struct store *s); /* what a sync that begins now will make durable … */
+void store_synced_update(struct store *s, const struct wal_synced *n); /* … recorded when it is done */
 bool store_synced_is_behind(struct store *s); /* something was written since */
 u64 store_newest_log(struct store *s); /* its number; 0: none */
 
@@ -193,7 +193,7 @@ void store_trouble_info(struct store *s, struct buf *out);
 
 /* store_space.c */
 void *store_sweeper(void *store);
-void store_run_drops(struct store *s, u32 n, bool synced); /* the syncer: those it found before it synced */
+void store_run_drops(struct store *s, u32 n, bool synced); /* syncer: the n drops queued before its sync */
 void store_await_drop(struct store *s, enum family f, bytes key);
 
 u64 store_number(struct store *s, enum family f, const char *property); /* 0 if there is no such one */

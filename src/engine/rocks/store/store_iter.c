@@ -1,21 +1,20 @@
 /* Iterators, pooled by family.
  *
- * Making a RocksDB iterator costs as much as several reads. One shows the state it was made in, and
- * so stays good until the next write. It finds its bounds through a pointer to the slices in its
- * read options; RocksDB looks at them anew with each seek (BlockBasedTableIterator::SeekImpl says
- * that they may have changed since the last one). So an idle iterator serves any range of its
- * family: new bounds are put where it looks, and whoever takes it has to seek first. Both bounds
- * are always set, for whether there is one at all is fixed when the iterator is made.
+ * Making a RocksDB iterator costs as much as several reads. It shows the state in which it was made, so it
+ * can be used until the next write. Its read options point to the slices with its bounds, and RocksDB reads
+ * them again at each seek (BlockBasedTableIterator::SeekImpl allows for changed bounds). So an idle iterator
+ * serves any range of its family: new bounds are stored in those slices, and its user has to seek first. Both
+ * bounds are always set, because whether there is a bound at all is fixed when the iterator is made.
  *
- * An iterator keeps files and memtables alive: idle ones go with each write and each cron. Those of a view
- * live longer, since nothing that is written changes what they show; about once a second (store_session.age)
- * they are made again where they stand. */
+ * An iterator pins files and memtables: idle ones are closed at each write and each cron. Those of a view
+ * live longer, since no write changes what they show; about once a second (store_session.age) they are
+ * recreated at their position. */
 #include "engine/rocks/store/store_impl.h"
 
 #include "base/alloc.h"
 
 struct store_iter {
-    struct store_iter *next, **at; /* in `out` or in the pool; at: what points here, while out (NULL: kept) */
+    struct store_iter *next, **at; /* in `out` or the pool; at: the link to it, while in `out` (NULL: kept) */
     struct store_session *s;
     rocksdb_iterator_t *it;
     rocksdb_readoptions_t *options;
@@ -27,7 +26,7 @@ struct store_iter {
     bool valid;
 };
 
-/* Keys begin with u64(region ^ 2^63), or are short texts: none begins with so many of these. */
+/* An upper bound: keys begin with u64(region ^ 2^63) or a short text, none with this many 0xff bytes. */
 static const char after_all[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
 
 static void store_iter_bind(struct store_iter *it, bytes lower, bytes upper)
@@ -128,8 +127,8 @@ void store_drop_idle(struct store_session *s)
 
 /* -- moving ------------------------------------------------------------------------- */
 
-/* The next seek makes it anew: RocksDB 7.8's own may fail an assertion of its (MergingIterator's, with range
- * tombstones) when it is used again after an error. */
+/* The next seek recreates the iterator: using it again after an error may fail an assertion of RocksDB 7.8
+ * (MergingIterator, with range tombstones). */
 static COLD void store_iter_fail(struct store_iter *it, char *err)
 {
     it->age = age_of(it->s) - 1;
@@ -156,8 +155,8 @@ static void store_iter_renew(struct store_iter *it)
     store_iter_create(it);
 }
 
-/* Makes it anew where it stands. False: that row is gone (what is dead may go), and it stands already
- * where the next step leads. */
+/* Recreates the iterator at its position. False: that row is gone (a filter has dropped it), and the iterator
+ * is already at the row the next step leads to. */
 static bool renew_in_place(struct store_iter *it, bool reverse)
 {
     buf_clear(&it->place);
@@ -227,7 +226,7 @@ bytes store_iter_value(const struct store_iter *it)
     return value;
 }
 
-/* RocksDB counts by thread. */
+/* RocksDB counts per thread. */
 u64 store_tombstones_skipped(const struct store_session *s)
 {
     return rocksdb_perfcontext_metric(s->perf, rocksdb_internal_delete_skipped_count) +

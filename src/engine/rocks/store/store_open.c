@@ -1,9 +1,9 @@
-/* Opening and closing, and telling people what is in the way.
+/* Opening and closing the database, and saying why it can't be opened.
  *
- * The logs are verified before RocksDB replays them (wal_verify.h). An end that is torn, as after a power
- * cut, is logged, and everything up to it is used: the state of one moment, never one with a hole. Damage
- * is refused, unless load_damaged says to leave out everything from there on; what is left out is kept in
- * a folder. If tables already hold what came after it, there is nothing that could be opened. */
+ * The WAL is verified before RocksDB replays it (wal_verify.h). A torn end, as after a power cut, is logged,
+ * and everything before it is used: a state that existed, without a hole. Damage is refused, unless
+ * load_damaged is set: then everything from there on is left out and moved to a folder. If tables already
+ * contain later writes, the database can't be opened. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static int family_of(const char *name)
     return -1;
 }
 
-/* Ours first, then "default" and whatever else is there: RocksDB opens all of them or none. */
+/* Our families first, then "default" and any others: RocksDB opens all families or none. */
 static bool list_names(struct names *ns, const char *dir, const rocksdb_options_t *opt, bool read_only,
                        bool there, struct buf *why)
 {
@@ -120,8 +120,8 @@ static char *try_open(struct store *s, const rocksdb_options_t *database, struct
     return err;
 }
 
-/* RocksDB stops at a torn record, which is all its logs may still have when they were verified; if they
- * could not be, it first has to find them sound. */
+/* A verified WAL may still have a torn record at its end, where RocksDB has to stop. If it could not be
+ * verified, RocksDB itself first has to find it sound. */
 static char *open_logs(struct store *s, rocksdb_options_t *database, struct names *ns, enum wal_state state)
 {
     bool torn = state == WAL_TORN || state == WAL_DAMAGED;
@@ -158,7 +158,7 @@ static void refuse_logs(const struct store *s, const struct wal_verdict *v, stru
             s->dir);
 }
 
-/* What of the logs is used, and what not, for the server's log. */
+/* Logs which part of the WAL is used and which is not. */
 static void say_cut(const struct store *s, const struct wal_verdict *v)
 {
     if (!s->log) return;
@@ -169,7 +169,7 @@ static void say_cut(const struct store *s, const struct wal_verdict *v)
              aside ? "/" WAL_ASIDE : "");
 }
 
-/* Whether the logs may be replayed, after what is not to be replayed was put aside. */
+/* True if the WAL may be replayed; moves the part aside that must not be. */
 static bool admit_logs(struct store *s, const struct rocks_options *o, struct wal_verdict *v, struct buf *why)
 {
     wal_verify(s->dir, s->log, v);
@@ -195,7 +195,7 @@ static bool admit_logs(struct store *s, const struct rocks_options *o, struct wa
 
 /* -- the folder --------------------------------------------------------------------------- */
 
-/* Whether the folder may be opened; `there`: it holds a database already. */
+/* True if the folder may be opened; `there`: it already has a database. */
 static bool admit_folder(struct store *s, bool *there, struct buf *why)
 {
     enum store_folder found = store_folder_look(s->dir, why);
@@ -292,7 +292,8 @@ static void close_database(struct store *s)
     CHECK(!s->sessions && !s->views);
     if (!s->read_only) {
         store_stop(s);
-        /* Filters at work hold the handles: none is started any more, and those that run are waited for. */
+        /* Running filters use the handles: no new one starts from here on, and running ones are waited
+         * for. */
         atomic_store_explicit(&s->filters.db, NULL, memory_order_release);
         rocksdb_cancel_all_background_work(s->db, 1);
     }

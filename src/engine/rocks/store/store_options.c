@@ -1,8 +1,7 @@
 /* The options that RocksDB is opened with.
  *
- * They were measured: 1M keys of 38 bytes (P), values of 109, random order, batches of 500, on two
- * cores; see the comments at each. CPU of all threads counts, since the machine's cores are shared
- * with everything else it does. */
+ * Figures in the comments were measured with 1M keys of 38 bytes (P) and values of 109, in random order,
+ * in batches of 500, on two cores. CPU is that of all threads, since they share the cores with the loop. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <sys/resource.h>
@@ -10,17 +9,17 @@
 
 #include "base/machine.h"
 
-/* A family's memtable is `memtable`/8 of the common size; `level0` files that were written from such make a
- * compaction. Where nothing is read by its key, only by range, a bloom filter would be of no use.
+/* A family's memtable is `memtable`/8 of the common size; `level0` files of that size start a compaction. A
+ * family that is read only by range, never by key, has no use for a bloom filter.
  *
- * Of keys nearly everything is read by its key: filters pass many small files by, and many small memtables
- * are cheaper to fill than few large ones (of random SETs, 16 at a time, the loop's share is 3.0 us instead
- * of 3.9). A look at all of 22 files that don't have a key costs 0.8 us more than at 5. What is read by range
- * has to seek in each file: there they are few.
+ * Keys are mostly read by key: filters skip many small files, and many small memtables are cheaper to fill
+ * than few large ones (random SETs, 16 at a time: 3.0 us of the loop's CPU each instead of 3.9). Asking 22
+ * files that don't have a key costs 0.8 us more than asking 5. Families read by range have to seek in each
+ * file, so they have few.
  *
- * Deadlines are a queue: rows come, and go soon. L0 is not let grow.
+ * Deadlines are a queue: rows are deleted soon after they are written. L0 is kept small.
  *
- * The Raft log is a queue, too, of rows that are hardly ever read and go by range. The more fits into its
+ * The Raft log is a queue, too, of rows that are hardly ever read and are deleted by range. The larger its
  * memtable, the less of it is ever written to a file. */
 static const struct {
     u8 memtable, level0;
@@ -40,26 +39,26 @@ static u64 family_memtable(const struct sizes *z, enum family f)
     return MAX(z->memtable * shapes[f].memtable / 8, MB / 4);
 }
 
-/* What RocksDB would delay or stop writes for. Many files in L0 cost reads a little, and their filters answer
- * for most of them. */
+/* The backlogs at which RocksDB would delay or stop writes (store_pressure.c). Many files in L0 cost reads
+ * little: their filters rule out most of them. */
 struct store_limits store_limits(const struct sizes *z)
 {
     struct store_limits l = {
         .budget = z->budget, .pending_soft = 128 * 1024 * MB, .pending_hard = 512 * 1024 * MB};
     u64 active = 0;
     for (int f = 0; f < FAM_COUNT; f++) {
-        if (f != FAM_RAFT_LOG) active += family_memtable(z, (enum family)f); /* a lone server has none */
+        if (f != FAM_RAFT_LOG) active += family_memtable(z, (enum family)f); /* unused outside cluster mode */
         l.level0[f] = MAX(4u * shapes[f].level0, 32u);
     }
     l.unflushed = MAX(z->buffers - MIN(z->buffers, active), 2 * z->memtable);
     return l;
 }
 
-/* Of the first level below L0; the next ones' are twice as large each. */
+/* File size of the first level below L0; it doubles with each further level. */
 static u64 file_size(const struct sizes *z) { return MAX(z->memtable / 2, MB); }
 
-/* Sockets and everything else need descriptors, too. And indexes and filters of open files, about 1.2 % of
- * their size, are to take no more than half of the cache. */
+/* Leaves descriptors for sockets and everything else, and keeps the indexes and filters of open files, about
+ * 1.2 % of their size, within half of the block cache. */
 static int open_files(const struct sizes *z)
 {
     struct rlimit limit;
@@ -75,7 +74,7 @@ struct sizes store_sizes(const struct rocks_options *o)
                       .threads = o->background_threads};
     if (!z.cache) z.cache = MAX(memory / 8, 8 * MB);
     if (!z.rows) z.rows = memory / 16;
-    /* More than this makes the log long and saves no work. */
+    /* More than this makes the WAL long and saves no work. */
     if (!z.buffers) z.buffers = MAX(MIN(memory / 16, 256 * MB), 16 * MB);
     /* Inserting costs mostly cache misses: 4.1 us into a memtable of 64 MB, 2.6 into one of 16, 2.2 into
      * 8. */
@@ -84,35 +83,35 @@ struct sizes store_sizes(const struct rocks_options *o)
     z.threads = MAX(z.threads, 2); /* one to flush, one to compact */
     z.readahead = MAX(MIN(z.buffers / 128, 2 * MB), 128 * 1024);
     z.files = open_files(&z);
-    /* A thread that compacts has buffers for its output, and one for each file it reads. */
+    /* A compaction has buffers for its output, and one for each file it reads. */
     z.budget = z.cache + z.rows + z.buffers + z.threads * (2 * MB + 16 * z.readahead);
     return z;
 }
 
 /* -- options ------------------------------------------------------------------------ */
 
-/* Of the database as a whole. */
+/* Options of the database, not of a family. */
 rocksdb_options_t *store_database_options(const struct rocks_options *o, const struct sizes *z)
 {
     rocksdb_options_t *opt = rocksdb_options_create();
     rocksdb_options_set_create_missing_column_families(opt, 1);
     rocksdb_options_set_db_write_buffer_size(opt, z->buffers);
-    /* What a restart has to replay, and what the log takes on disk. */
+    /* Bounds what a restart has to replay, and the disk space of the WAL. */
     rocksdb_options_set_max_total_wal_size(opt, MAX(z->buffers / 8, 4 * MB));
     rocksdb_options_set_max_background_jobs(opt, (int)z->threads);
     rocksdb_options_set_max_open_files(opt, z->files);
-    /* One writer: nothing to gain from the machinery for many. */
+    /* There is one writer: concurrent memtable writes would only cost. */
     rocksdb_options_set_allow_concurrent_memtable_write(opt, 0);
     rocksdb_options_set_enable_write_thread_adaptive_yield(opt, 0);
-    /* The kernel writes as we go, not all at once when somebody syncs. */
+    /* Have the kernel write continuously, not all at once at the next sync. */
     rocksdb_options_set_bytes_per_sync(opt, MB);
     rocksdb_options_set_wal_bytes_per_sync(opt, MB);
     rocksdb_options_compaction_readahead_size(opt, z->readahead);
-    /* Files that an iterator was the last to hold are deleted in the background, not by the loop. */
+    /* Delete files in the background when the last iterator that pins them is closed, not on the loop. */
     rocksdb_options_set_avoid_unnecessary_blocking_io(opt, 1);
-    /* Debian's RocksDB is built with its assertions, and one of them ends the process when a line can't be
-     * written to the file LOG because the disk is full. So nothing but its heading goes there; what
-     * matters comes back as an error, and is in our own log. */
+    /* Debian's RocksDB is built with assertions, and one of them aborts when a line can't be written to the
+     * file LOG because the disk is full. So only its header is written there; errors that matter are returned
+     * to us, and logged in our own log. */
     rocksdb_options_set_info_log_level(opt, 4 /* FATAL */);
     rocksdb_options_set_stats_dump_period_sec(opt, 0);
     rocksdb_options_set_max_log_file_size(opt, 4 * MB);
@@ -146,11 +145,11 @@ static void set_table(rocksdb_options_t *opt, enum family f, rocksdb_cache_t *ca
     rocksdb_block_based_options_set_format_version(t, 5);
     if (shapes[f].bloom) /* the options own it */
         rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_bloom_full(10));
-    if (shapes[f].bloom) /* read by key: a hash in each block finds it 10 % sooner */
+    if (shapes[f].bloom) /* read by key: a hash index in each block makes that 10 % faster */
         rocksdb_block_based_options_set_data_block_index_type(
             t, rocksdb_block_based_table_data_block_index_type_binary_search_and_hash);
-    /* Indexes and filters count as part of the cache, so that data blocks give way to them, and are held
-     * there while their file is open (PIN_METADATA). open_files() bounds what that takes. */
+    /* Indexes and filters are charged to the block cache, and pinned there while their file is open
+     * (PIN_METADATA). open_files() bounds what that takes. */
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(t, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(t, 1);
     rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(t, 1);
@@ -158,7 +157,7 @@ static void set_table(rocksdb_options_t *opt, enum family f, rocksdb_cache_t *ca
     rocksdb_block_based_options_destroy(t);
 }
 
-/* An option that the C interface knows only as a text; a RocksDB that does not have it does without. */
+/* Sets an option that the C interface has only as text. A RocksDB that does not know it ignores it. */
 static rocksdb_options_t *with_option(rocksdb_options_t *opt, const char *text)
 {
     rocksdb_options_t *with = rocksdb_options_create();
@@ -182,11 +181,11 @@ static void set_levels(rocksdb_options_t *opt, enum family f, const struct rocks
     rocksdb_options_set_num_levels(opt, STORE_LEVELS);
     rocksdb_options_set_compression_per_level(opt, by_level, STORE_LEVELS);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(opt, 1);
-    /* A compaction keeps what it reads until it is done. Small files, a small first level and a limit on
-     * what one compaction takes keep that in bounds. Of 1,000,000 keys, 20,000 a second of which come and
-     * expire, files and log took 1.8 times the live data at the most.
-     * The first level's size is also one that L0 is not let grow beyond, whatever its files. The more L0
-     * holds, the fewer times the rest is rewritten: with half this size, compactions cost 18 % more. */
+    /* A compaction keeps its input files until it is done. Small files, a small first level and a limit on
+     * the size of a compaction bound that. With 1,000,000 keys, 20,000 of them new and expiring per second,
+     * files and WAL took at most 1.8 times the live data. L0 is also compacted when it exceeds the first
+     * level's size. The more L0 holds, the less often the rest is rewritten: with half this size, compactions
+     * cost 18 % more. */
     rocksdb_options_set_target_file_size_base(opt, file_size(z));
     rocksdb_options_set_target_file_size_multiplier(opt, 2);
     rocksdb_options_set_max_bytes_for_level_base(opt, 16 * file_size(z));
@@ -207,9 +206,9 @@ static void set_blobs(rocksdb_options_t *opt, const struct rocks_options *o, con
     rocksdb_options_set_blob_file_size(opt, 64 * MB);
     rocksdb_options_set_blob_compression_type(opt, compression_of(o->compression));
     rocksdb_options_set_blob_cache(opt, cache);
-    /* Off until there is much garbage (store_space.c). While it is on, each compaction moves what is alive
-     * out of the older half of the blob files, whether or not there is garbage in them: under a load that
-     * only writes, each compaction of a few small files would copy half of all long strings. */
+    /* Off until there is much garbage (store_space.c). While it is on, each compaction moves live blobs out
+     * of the older half of the blob files, whether or not they have garbage: under a write-only load, each
+     * compaction of a few small files would copy half of all long strings. */
     rocksdb_options_set_enable_blob_gc(opt, 0);
     rocksdb_options_set_blob_gc_age_cutoff(opt, 0.5);
     rocksdb_options_set_blob_compaction_readahead_size(opt, z->readahead);
@@ -224,14 +223,14 @@ rocksdb_options_t *store_family_options(struct store *s, enum family f, const st
     /* Merging two memtables into one file would save a little work, but 7.8 can lose a manual flush then: a
      * flush already under way clears the request, and one memtable alone is not flushed. */
     rocksdb_options_set_min_write_buffer_number_to_merge(opt, 1);
-    if (shapes[f].bloom) { /* reads of keys that are not in it pass a memtable by: 0.7 us for 3.9 */
+    if (shapes[f].bloom) { /* reads of absent keys skip the memtable: 0.7 us instead of 3.9 */
         rocksdb_options_set_memtable_whole_key_filtering(opt, 1);
         rocksdb_options_set_memtable_prefix_bloom_size_ratio(opt, 0.015);
     }
     set_table(opt, f, s->cache);
     set_levels(opt, f, o, z);
     if (f == FAM_META && o->blob_size) set_blobs(opt, o, z, s->cache);
-    if (f == FAM_DEADLINE) /* a file full of tombstones goes before anybody has to wade through it */
+    if (f == FAM_DEADLINE) /* compact files full of tombstones before iterators have to skip them */
         rocksdb_options_add_compact_on_deletion_collector_factory(opt, 4096, 1024);
     filter_attach(&s->filters, f, opt);
     return with_option(opt, PIN_METADATA);

@@ -1,8 +1,8 @@
 /* Write pressure: how much of what was written still waits for RocksDB's background threads.
  *
- * RocksDB's own answer to a backlog is to delay or stop the write itself. The loop would block in it, and all
- * reads with it, or (no_slowdown) the commit would fail. So its triggers are off (store_options.c): a commit
- * always goes through, and the owner of the transactions asks here first and makes writers wait.
+ * With a backlog RocksDB itself would delay or stop the write. That would block the loop, and all reads with
+ * it, or (no_slowdown) fail the commit. So its triggers are off (store_options.c): a commit always goes
+ * through, and the server asks here first and makes clients that write wait.
  *
  * Three backlogs count: memtables that wait to be flushed, files in L0, bytes to be compacted. Each has a
  * soft limit, where pressure begins, and a hard one, where it is DISK_PRESSURE_MAX. The highest of them
@@ -19,7 +19,7 @@ static u32 between(u64 value, u64 soft, u64 hard)
     return (u32)(MIN(value - soft, hard - soft) * DISK_PRESSURE_MAX / (hard - soft));
 }
 
-/* RocksDB has this number as a text only. */
+/* RocksDB reports this number only as text. */
 static u64 level0_files(struct store *s, enum family f)
 {
     char *text = rocksdb_property_value_cf(s->db, s->cf[f], "rocksdb.num-files-at-level0");

@@ -1,8 +1,8 @@
-/* While it runs: the log's sync, and cron.
+/* Syncing the WAL, and cron.
  *
- * `always`: each write waits for the sync. `everysec`, and what was relaxed: the syncer syncs about once a
- * second if something was written. `no`: the kernel's own pace. A log that is complete is synced as soon
- * as the next one is begun (store_synced.c), and what is synced is noted. */
+ * `always`: each write waits for the sync. `everysec`, and relaxed sessions: the syncer syncs about once a
+ * second if something was written. `no`: left to the kernel. A full WAL file is synced as soon as the next
+ * one is started, and what is synced is recorded (store_synced.c). */
 #include "engine/rocks/store/store_impl.h"
 
 #include <poll.h>
@@ -102,7 +102,8 @@ bool store_sync(struct store_session *session)
     return false;
 }
 
-/* What is read first matters: a sync that takes `dirty` away is begun by then, and not done. */
+/* The order of the reads matters: if `dirty` is false because a sync has taken it, that sync counts as begun
+ * and not done. */
 struct sync_state store_sync_state(const struct store *s)
 {
     bool dirty = atomic_load(&s->dirty) || atomic_load(&s->sync_failed);
@@ -110,7 +111,7 @@ struct sync_state store_sync_state(const struct store *s)
     return (struct sync_state){.begun = begun, .done = done, .clean = !dirty && done == begun};
 }
 
-/* Syncs if that is due, and does what waits for a sync. */
+/* Syncs if a sync is due, and runs what waits for one. */
 static void sync_round(struct store *s)
 {
     u32 drops = atomic_load_explicit(&s->drops_pending, memory_order_acquire);
@@ -122,7 +123,7 @@ static void sync_round(struct store *s)
     store_run_drops(s, drops, synced);
 }
 
-/* New logs must not keep it from its period: that has a timer. */
+/* The period has its own timer, so that new WAL files can't delay it. */
 static bool start_timer(struct store *s)
 {
     struct itimerspec every = {.it_interval.tv_sec = SYNC_PERIOD_S, .it_value.tv_sec = SYNC_PERIOD_S};
@@ -130,7 +131,7 @@ static bool start_timer(struct store *s)
     return s->sync_timer >= 0 && timerfd_settime(s->sync_timer, 0, &every, NULL) == 0;
 }
 
-/* Waits until a period is over, the loop wakes it, or a log is begun; false if it was only the last. */
+/* Waits for the end of the period, for the loop to wake it, or for a new WAL file; false: only the last. */
 static bool await_round(struct store *s)
 {
     struct pollfd p[] = {{.fd = s->syncer.wake, .events = POLLIN},

@@ -1,8 +1,8 @@
-/* Sessions and views: opening, closing, and what the store has to know of them.
+/* Opening and closing sessions and views.
  *
- * A view is a session for reading, under a RocksDB snapshot. RocksDB keeps for a snapshot what is overwritten
- * or deleted, but three things bypass snapshots: the compaction filters are told what to keep
- * (filter.h), files are not dropped by range while a view is open, and none is opened while some are
+ * A view is a read-only session on a RocksDB snapshot. RocksDB keeps what is overwritten or deleted for a
+ * snapshot, but compaction filters and dropping files by range bypass it. So filters are told what to keep
+ * (filter.h), no files are dropped while a view is open, and no view is opened while files are being dropped
  * (store_space.c). */
 #include "engine/rocks/store/store_impl.h"
 
@@ -24,7 +24,7 @@ static void unlink_session(struct store_session *s)
     if (s->next) s->next->at = s->at;
 }
 
-/* Publishes what every session considers dead. What was alive when an open view was opened stays. */
+/* Publishes what all sessions consider dead, without keys that were alive when an open view was opened. */
 static void publish_dead(struct store *st)
 {
     i64 dead_ms = INT64_MAX;
@@ -57,8 +57,8 @@ static struct store_session *new_session(struct store *st, bool *failed)
     memcpy(s->cf, st->cf, sizeof s->cf);
     s->failed = failed;
     s->read = rocksdb_readoptions_create();
-    /* Counts what the thread's own reads find in the block cache; RocksDB's statistics would count
-     * everything, and cost every read its share. */
+    /* Counts this thread's hits in the block cache. RocksDB's statistics would count everything, at a cost
+     * for every read. */
     rocksdb_set_perf_level(rocksdb_enable_count);
     s->perf = rocksdb_perfcontext_create();
     return s;
@@ -166,7 +166,7 @@ void store_view_close(struct store_session *v)
     atomic_fetch_sub_explicit(&st->views_open, 1, memory_order_release);
     pthread_mutex_unlock(&st->lock);
     free_session(v);
-    worker_wake(&st->sweeper); /* what it could not give back meanwhile */
+    worker_wake(&st->sweeper); /* it can now free what the view kept */
 }
 
 void store_age_views(struct store *st)

@@ -1,31 +1,30 @@
-/* Getting space back.
+/* Reclaiming disk space.
  *
- * RocksDB compacts when levels grow too large, not because much of what they hold is dead: after a
- * million keys have expired the tombstones may lie in a memtable for hours, and the rows below them
- * on the disk. So deleted rows and orphans are counted by family, and a family whose garbage is a
- * large part of it is compacted as a whole (swept): at once when garbage is a quarter of what lives,
- * and when things have become quiet already for a twentieth. A budget of bytes a second keeps that
- * from becoming the main occupation; families so large that it never suffices are left to
- * RocksDB's own leveling, which keeps garbage near a tenth by itself.
+ * RocksDB compacts when levels grow too large, not because much of their data is dead: after a million keys
+ * have expired, the tombstones may stay in a memtable for hours, and the rows below them on disk. So deleted
+ * rows and orphans are counted per family, and a family with much garbage is compacted completely (swept): at
+ * once when garbage is a quarter of the live rows, and after a quiet time already at a twentieth. A budget of
+ * bytes per second bounds the work. Families too large for the budget are left to RocksDB's leveling, which
+ * keeps garbage near a tenth by itself.
  *
- * Blob files are given back as soon as nothing in them is alive. For those that hold some garbage, RocksDB's
- * collection is turned on when a third of all is garbage, and off below a fifth. While it is on,
- * redis_metadata is swept as often as the budget allows, and each sweep moves what is alive out of the older
- * half of the files.
+ * RocksDB deletes a blob file once nothing in it is live. For files with some garbage, its blob garbage
+ * collection is turned on when a third of all blob bytes is garbage, and off below a fifth. While it is on,
+ * redis_metadata is swept as often as the budget allows; each sweep moves live blobs out of the older half of
+ * the files.
  *
- * While a view is open, what it shows can't be given back. Sweeping goes on for what came and went since,
- * but the garbage is counted once more when the view has gone; and ranges are left until then.
+ * Space that an open view needs can't be reclaimed. Sweeping continues, but its garbage is counted again when
+ * the view is closed, and file ranges are dropped only then.
  *
- * The sweeper runs RocksDB's compactions from its own thread: the loop never waits for one. */
+ * The sweeper runs compactions on its own thread: the loop never waits for one. */
 #include "engine/rocks/store/store_impl.h"
 
 #include "base/alloc.h"
 
 #define LOOK_EVERY_MS 1000
-#define GARBAGE_WORTH 5000              /* rows: below, nobody cares */
+#define GARBAGE_WORTH 5000              /* rows of garbage below which a family is not swept */
 #define SIZE_WORTH (4u << 20)           /* bytes */
-#define BUDGET_PER_LOOK ((i64)24 << 20) /* bytes a second, */
-#define BUDGET_MAX ((i64)2 << 30)       /* saved up to this */
+#define BUDGET_PER_LOOK ((i64)24 << 20) /* bytes per second */
+#define BUDGET_MAX ((i64)2 << 30)       /* unused budget accumulates up to this */
 #define QUIET_LOOKS 3
 #define FILES_WORTH (16u << 20)         /* bytes in a range before its files are dropped */
 
@@ -33,7 +32,7 @@
 
 /* The sweeper's own. */
 struct outlook {
-    i64 budget;             /* bytes that may be rewritten; negative: more than that was */
+    i64 budget;             /* bytes that may be rewritten; negative: overdrawn */
     u64 garbage[FAM_COUNT]; /* at the last look */
     u32 quiet[FAM_COUNT];   /* looks since it last grew by much */
     u64 held[FAM_COUNT];    /* swept while a view was open */
@@ -44,7 +43,7 @@ static void compact(struct store *s, enum family f, const bytes *from, const byt
 {
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
-    /* The filters are wanted on what already is at the bottom, too. */
+    /* Run the filters on the bottommost level, too. */
     rocksdb_compactoptions_set_bottommost_level_compaction(o, 3 /* kForceOptimized: but once */);
     rocksdb_compact_range_cf_opt(s->db, s->cf[f], o, from ? from->p : NULL, from ? from->n : 0,
                                  to ? to->p : NULL, to ? to->n : 0);
@@ -55,7 +54,7 @@ static void compact(struct store *s, enum family f, const bytes *from, const byt
 static bool closing(struct store *s) { return atomic_load_explicit(&s->closing, memory_order_acquire); }
 static bool viewed(struct store *s) { return atomic_load_explicit(&s->views_open, memory_order_acquire); }
 
-/* What store_compact_soon asked for. */
+/* Compacts the range that store_compact_soon asked for. */
 static void sweep_wanted(struct store *s, enum family f)
 {
     struct sweep w = {0};
@@ -93,7 +92,7 @@ static void observe(struct store *s, struct outlook *o)
     }
 }
 
-/* What a sweep rewrites, blob files aside. */
+/* The bytes a sweep rewrites, without blob files. */
 static u64 family_size(struct store *s, enum family f)
 {
     return store_number(s, f, "rocksdb.total-sst-files-size") +
@@ -104,7 +103,7 @@ static bool worth_sweeping(struct store *s, enum family f, const struct outlook 
 {
     u64 garbage = o->garbage[f];
     if (garbage < GARBAGE_WORTH) return false;
-    if (f == FAM_RAFT_LOG && o->quiet[f] < QUIET_LOOKS) return false; /* under load it goes by itself */
+    if (f == FAM_RAFT_LOG && o->quiet[f] < QUIET_LOOKS) return false; /* under load RocksDB does it */
     u64 rows = store_number(s, f, "rocksdb.estimate-num-keys");
     if (garbage < rows / 4 && (o->quiet[f] < QUIET_LOOKS || garbage < rows / 20)) return false;
     *size = family_size(s, f);
@@ -120,10 +119,11 @@ static void set_blob_gc(struct store *s, struct outlook *o, bool on)
     else o->blob_gc = on;
 }
 
-/* The strings that a sweep moves are not much more than the garbage it removes. The keys and short strings
- * that it rewrites on the way may be a hundred times as much, hence the budget. A family larger than the
- * budget ever is gets its sweep all the same, since nothing else would, and pays for it afterwards. */
-static void mind_blobs(struct store *s, struct outlook *o)
+/* Sweeps redis_metadata while blob garbage collection is on. The blobs a sweep moves are not much more than
+ * the garbage it removes, but the keys and short strings it rewrites may be a hundred times as much: hence
+ * the budget. A family larger than BUDGET_MAX is swept all the same, because nothing else would reclaim its
+ * blobs, and overdraws the budget. */
+static void sweep_for_blobs(struct store *s, struct outlook *o)
 {
     u64 total = store_number(s, FAM_META, "rocksdb.live-blob-file-size");
     u64 garbage = store_number(s, FAM_META, "rocksdb.live-blob-file-garbage-size");
@@ -142,7 +142,7 @@ static void flush_all(struct store *s)
     for (int f = 0; f < FAM_COUNT; f++) {
         char *err = NULL;
         rocksdb_flush_cf(s->db, o, s->cf[f], &err);
-        if (err) rocksdb_free(err); /* RocksDB has logged it, and the next write will say it */
+        if (err) rocksdb_free(err); /* the next write will report it */
     }
     rocksdb_flushoptions_destroy(o);
 }
@@ -155,7 +155,7 @@ void *store_sweeper(void *arg)
         worker_wait(&s->sweeper, LOOK_EVERY_MS);
         for (int f = 0; f < FAM_COUNT && !closing(s); f++) sweep_wanted(s, (enum family)f);
         observe(s, &o);
-        mind_blobs(s, &o);
+        sweep_for_blobs(s, &o);
         bool tidied = false;
         for (int f = 0; f < FAM_COUNT && !closing(s); f++) {
             u64 size;
@@ -167,7 +167,7 @@ void *store_sweeper(void *arg)
             compact(s, (enum family)f, NULL, NULL);
             tidied |= o.quiet[f] >= QUIET_LOOKS;
         }
-        /* The log goes when every family has written out what it holds of it. */
+        /* A WAL file is deleted once every family has flushed what is in it. */
         if (tidied && !closing(s)) flush_all(s);
     }
     return NULL;
@@ -179,7 +179,7 @@ void store_compact_soon(struct store_session *session, enum family f, bytes from
     if (s->read_only || session->snapshot) return;
     pthread_mutex_lock(&s->lock);
     struct sweep *w = &s->sweep[f];
-    /* One range by family: asked for several, it is what spans them. Empty: no bound. */
+    /* One range per family: several requests are merged into the range that spans them. Empty: no bound. */
     if (!w->wanted || (w->from.n && bytes_cmp(from, buf_bytes(&w->from)) < 0)) {
         buf_clear(&w->from);
         buf_append_bytes(&w->from, from);

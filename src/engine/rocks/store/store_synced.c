@@ -1,10 +1,10 @@
-/* Keeping mayfly-synced (wal_synced.h) up to date, and syncing a log when the next one is begun.
+/* Keeps mayfly-synced (wal_synced.h) up to date, and syncs a WAL file when the next one is started.
  *
- * RocksDB begins a new log when a memtable is full. The old one is synced by the flush of that memtable,
- * which may come late; until then the kernel may write the new one first, and a power cut leave it without
- * the old one. So the syncer is woken when a log appears, and syncs the old ones at once, whatever
- * appendfsync says. That is no extra work: the flush finds it done. Records that the new log got meanwhile
- * are recognized by mayfly-synced, and not replayed across the gap. */
+ * RocksDB starts a new WAL file when a memtable is full. The old one is synced by the flush of that memtable,
+ * which may come late; until then the kernel may write the new file first, and after a power cut the new one
+ * may be there without the old one. So the syncer is woken when a file appears and syncs the older ones at
+ * once, whatever appendfsync says. That is no extra work: the flush finds it done. Records written to the new
+ * file meanwhile are recognized by mayfly-synced, and not replayed across the gap. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void write_synced(struct store *s)
     s->synced.manifest = wal_manifest_current(s->dir);
     if (s->synced_fd >= 0 && wal_synced_write(s->synced_fd, &s->synced)) return;
     if (s->synced_fd >= 0) close(s->synced_fd);
-    s->synced_fd = -1; /* the old contents promise less, and stay true */
+    s->synced_fd = -1; /* the old contents are still true, they only promise less */
 }
 
 void store_synced_begin(struct store *s)
@@ -114,8 +114,8 @@ bool store_synced_is_behind(struct store *s)
     return rocksdb_get_latest_sequence_number(s->db) != s->synced.sequence;
 }
 
-/* In this order: the log with the last sequence number is not newer than the newest one, and what is in it
- * by now is synced by a sync that begins afterwards. */
+/* The order matters: the file with the last sequence number is not newer than the newest one found after it,
+ * and its contents by now are covered by a sync that begins afterwards. */
 struct wal_synced store_before_sync(struct store *s)
 {
     struct wal_synced n = s->synced;
@@ -149,8 +149,8 @@ bool store_log_begun(struct store *s)
     return begun;
 }
 
-/* Syncs all logs from one number on that are older than another, the oldest first: after a power cut none
- * is there without those before it. One that is gone needs no sync: what it held is in tables. */
+/* Syncs the WAL files numbered [from, below), the oldest first, so that after a power cut none is there
+ * without those before it. A file that is gone needs no sync: its contents are in tables. */
 static bool sync_logs(struct store *s, u64 from, u64 below, struct wal_synced *n)
 {
     for (u64 log = from; (log = oldest_above(s, log)) < below;) {
@@ -171,6 +171,6 @@ void store_seal_logs(struct store *s)
     struct wal_synced n = s->synced;
     n.log = store_newest_log(s);
     n.size = 0;
-    /* If a sync fails the flush, which does the same, will say so. */
+    /* If a sync fails, the flush does the same and reports it. */
     if (sync_logs(s, s->synced.sealed_log, n.log, &n) && store_sync_folder(s)) store_synced_update(s, &n);
 }

@@ -1,16 +1,16 @@
-/* When writes fail: a full disk, a broken one. Reads continue in either case. (A backlog of flushes or
+/* When writes fail: a full or a broken disk. Reads continue in either case. (A backlog of flushes or
  * compactions makes no write fail: store_pressure.c.)
  *
- * A full disk. Writes are refused while less than a reserve is free, which is looked at by cron and
- * after every few megabytes. If RocksDB comes to feel it nevertheless, it writes out its memtables once
- * there is room, begins a new log, and goes on; cron finds that out. (7.8 begins no new log if all
- * memtables happen to be empty, and the next write to the old one would fail for good, or end the
- * process if RocksDB was built with its assertions, as Debian's is. The engine writes to meta_info in
- * each batch, so that this hardly happens; nothing is written to the old log in any case.)
+ * A full disk. Writes are refused while less than a reserve is free, which is checked by cron and after every
+ * few megabytes. If RocksDB runs into a full disk nevertheless, it flushes its memtables once there is room,
+ * starts a new WAL file, and continues; cron notices that. (7.8 starts no new file if all memtables happen to
+ * be empty. The next write to the old one would then fail for good, or abort the process if RocksDB was built
+ * with assertions, as Debian's is. The engine writes to meta_info in each batch, so that this hardly happens;
+ * nothing is written to the old file in any case.)
  *
- * A broken disk. RocksDB takes no writes then until it is opened anew, because what the log on the
- * disk holds is not known: the server has to be restarted. A write that failed has not been applied;
- * only after a restart can it turn up, if its record had reached the disk when the sync failed. */
+ * A broken disk. RocksDB accepts no writes until it is opened again, because the contents of the WAL on disk
+ * are unknown: the server has to be restarted. A failed write was not applied, but may be there after the
+ * restart, if its record had reached the disk when the sync failed. */
 #include "engine/rocks/store/store_impl.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void look_at_disk(struct store *s)
     u64 total = (u64)v.f_blocks * v.f_frsize, free = (u64)v.f_bavail * v.f_frsize;
     u64 reserve = MIN(total / RESERVE_SHARE, RESERVE_MAX);
     atomic_store_explicit(&s->reserve, reserve, memory_order_relaxed);
-    /* Not to and fro: what resumes must find half as much again. */
+    /* Hysteresis: writes resume only when half as much again is free. */
     bool low = free < (disk_low(s) ? reserve + reserve / 2 : reserve);
     if (low != disk_low(s)) say_low(s, low);
 }
@@ -101,7 +101,7 @@ void store_write_failed(struct store *s, char *err)
     store_complain(s, "can't write", err);
 }
 
-/* An empty write is refused as any other would be. RocksDB's error, or NULL. */
+/* Tries an empty write, which fails like any other would. Returns RocksDB's error, or NULL. */
 static char *write_nothing(struct store *s)
 {
     char *err = NULL;
@@ -134,7 +134,7 @@ static void try_again(struct store *s)
     if (s->log) log_line(s->log, LOG_WARNING, "RocksDB takes writes again");
 }
 
-/* While writers wait, no write would notice that flushes fail. */
+/* While clients that write are held back, no write would notice that flushes fail: try one. */
 static void try_while_full(struct store *s)
 {
     char *err = store_pressure(s, false) == DISK_PRESSURE_MAX ? write_nothing(s) : NULL;

@@ -1,4 +1,4 @@
-/* The cache of elements: a table, and a clock's hand that goes round it when the budget is used up.
+/* The cache of elements: a table with CLOCK eviction when the budget is used up.
  *
  * Invariants: bytes is the sum of the items' sizes, and above the budget by at most what was added last. No
  * collection with a version above `torn` has lost an element. */
@@ -8,7 +8,7 @@
 #include "ds/table.h"
 #include "engine/rocks/codec.h"
 
-#define LONGEST 1024 /* of name and value together: longer ones are worth a read */
+#define LONGEST 1024 /* name and value together; longer elements are not cached */
 #define ITEM_COST 24 /* the table's share, and what the allocator rounds up */
 
 struct item {

@@ -1,8 +1,8 @@
-/* Elements of hashes, sets and sorted sets that were read or written lately: whether a field is new, or what
- * score a member has, is then known without asking RocksDB, which costs about two microseconds.
+/* A cache of elements of hashes, sets and sorted sets: whether a field is new, or which score a member has,
+ * is then known without a read from RocksDB, which takes about two microseconds.
  *
- * An element is known by its collection's version, which is never used twice, and its name. Only what is
- * stored and committed is here, and only elements that are there. */
+ * An element is identified by its collection's version, which is never reused, and its name. The cache has
+ * only committed elements, and no absent ones. */
 #ifndef MAYFLY_ENGINE_ROCKS_TYPE_ELEMENTS_H
 #define MAYFLY_ENGINE_ROCKS_TYPE_ELEMENTS_H
 
@@ -13,17 +13,18 @@ struct elements;
 struct elements *elements_new(u64 budget, u64 seed); /* budget: bytes of memory */
 void elements_free(struct elements *e); /* NULL is fine */
 
-/* `key` is version · name, the end of an element's key in `data`. Without a cache (NULL) nothing is found,
- * and nothing happens. */
+/* `key` is version · name, the end of an element's key in `data`. Without a cache (e is NULL) these find and
+ * do nothing. */
 bool elements_find(struct elements *e, bytes key, bytes *value); /* until the next call */
 void elements_remember(struct elements *e, bytes key, bytes value);
 void elements_forget(struct elements *e, bytes key);
 
-/* Collections younger than `version` are made from now on, so that every element of theirs comes by here. */
+/* Collections with a version above this one are created from now on, so all their elements pass the cache. */
 void elements_begin(struct elements *e, u64 version);
 
-/* Whether all stored elements of the collection are here: then one that is not found does not exist. That
- * ends when one is too long to be kept or has to make room, for its collection and for older ones. */
+/* True if all stored elements of the collection are cached: then one that is not found does not exist.
+ * Becomes false for a collection, and for all older ones, when one of its elements is too long or is
+ * evicted. */
 bool elements_whole(const struct elements *e, u64 version);
 
 u64 elements_memory(const struct elements *e);

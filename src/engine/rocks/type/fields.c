@@ -1,16 +1,16 @@
-/* Field deadlines of a transaction, over those that are stored.
+/* Field deadlines: a transaction's changes on top of the stored ones.
  *
  * Invariants:
- * - change.deadline_moved: the transaction gave this field another deadline, or took it, or the
- *   field. From then on its stored rows count for nothing, even if the old deadline comes back.
- * - A stored field whose deadline was not moved is as its rows say; a change of it may not have
- *   read them yet (deadline_known).
- * - fields.dead, once known, is kept exact: now_ms does not change in a transaction. */
+ * 1. change.deadline_moved: the transaction changed or removed this field's deadline, or deleted the field.
+ *    From then on its stored rows are ignored, even if the old deadline is set again.
+ * 2. A stored field whose deadline was not moved has the deadline of its rows; its change record may not have
+ *    read them yet (deadline_known).
+ * 3. fields.dead, once known, is kept exact: now_ms does not change in a transaction. */
 #include "engine/rocks/type/fields.h"
 
 struct fields {
-    bool changed;     /* a deadline was */
-    bool unsure;      /* the last one may have gone since row->field_deadlines was put right */
+    bool changed;     /* a deadline was changed */
+    bool unsure;      /* the last deadline may be gone: row->field_deadlines has to be recomputed */
     bool dead_known, front_known;
     u64 dead;
     u32 held;         /* moved deadlines of fields that exist … */
@@ -61,7 +61,7 @@ static void fields_count(struct rk *rk, struct fields *f, const struct change *c
     bool dead = !alive(c->deadline_ms, rk->base.now_ms);
     if (c->deadline_moved && c->deadline_ms) f->held += (u32)by;
     if (c->deadline_moved && dead) f->held_dead += (u32)by;
-    if (dead) f->dead += (u64)by; /* of no meaning while it is not known */
+    if (dead) f->dead += (u64)by; /* ignored while the count is not known */
 }
 
 void fields_set(struct rk *rk, struct row *r, struct change *c, i64 deadline_ms)
@@ -87,7 +87,7 @@ static bytes fields_due_at(const struct row *r, const struct store_iter *it)
     return bytes_of(key.p + r->delta->prefix.n, key.n - r->delta->prefix.n);
 }
 
-/* Stands on the first row from a position on that is really one. */
+/* An iterator at the first well-formed row from a position on. */
 static struct store_iter *due_iter(struct rk *rk, struct row *r, bytes from)
 {
     bytes prefix = delta_prefix(rk, r);
@@ -103,12 +103,12 @@ static bool fields_moved(const struct row *r, bytes due)
     return c && c->deadline_moved;
 }
 
-/* Looks for it from a position on. */
+/* Finds the front (see fields_front) from a position on. */
 static bytes find_front(struct rk *rk, struct row *r, bytes from)
 {
     bytes found = {0};
     struct store_iter *it = due_iter(rk, r, from);
-    if (from.n == 0 && store_valid(it)) { /* the very first is worth remembering */
+    if (from.n == 0 && store_valid(it)) { /* cache the very first */
         buf_append_bytes(&r->value, fields_due_at(r, it));
         if (!r->stored.field_due_ms) r->stored.field_due_ms = due_deadline(fields_due_at(r, it));
     }
@@ -134,7 +134,7 @@ static bytes fields_front(struct rk *rk, struct row *r)
 
 /* -- counting ---------------------------------------------------------------------------------- */
 
-/* How many are dead by what is stored: those counted before, and those that died since. */
+/* The number of stored fields that are dead: those counted before plus those that died since. */
 static u64 stored_dead(struct rk *rk, struct row *r)
 {
     i64 now_ms = rk->base.now_ms;
@@ -180,7 +180,7 @@ u64 fields_dead(struct rk *rk, struct row *r)
     return n;
 }
 
-/* The nearest of the moved ones, with the field in second place as in the stored order. */
+/* The nearest moved deadline; ties are ordered by field, as in the stored order. */
 static const struct change *nearest_moved(const struct row *r)
 {
     const struct change *best = NULL;
@@ -214,7 +214,7 @@ i64 fields_nearest(struct rk *rk, struct row *r)
 
 /* -- reaping ----------------------------------------------------------------------------------- */
 
-/* A row by deadline without its field, which no crash can leave, is put away without a word. */
+/* A row by deadline whose field is missing, which no crash can cause, is deleted silently. */
 static void fields_reap_change(struct rk *rk, struct row *r, struct change *c, pair_fn fn, void *arg)
 {
     bool stray = !c->exists;
@@ -312,7 +312,7 @@ void fields_write(struct rk *rk, struct row *r, const struct change *c)
     }
 }
 
-/* What will be the first stored row; p NULL: none. */
+/* The first row by deadline after this commit; p NULL: none. */
 static bytes first_of_all(struct rk *rk, struct row *r)
 {
     bytes stored = fields_front(rk, r);
@@ -322,7 +322,7 @@ static bytes first_of_all(struct rk *rk, struct row *r)
     return !stored.p || bytes_cmp(fresh, stored) < 0 ? fresh : stored;
 }
 
-/* What was counted, for the state that will be stored. */
+/* Updates the row's count of dead fields for the state after this commit. */
 static void recount(struct rk *rk, struct row *r)
 {
     struct fields *f = r->delta->fields;
@@ -339,7 +339,7 @@ static void recount(struct rk *rk, struct row *r)
     }
 }
 
-/* A hash that took the place of another is filed in any case: row_write.c has forgotten the other. */
+/* A hash that replaced another is always filed: row_write.c has removed the other from the index. */
 static void file_under(struct rk *rk, struct row *r, i64 due_ms)
 {
     i64 filed_ms = row_has_base(r) ? r->stored.field_due_ms : 0;

@@ -1,18 +1,18 @@
 /* Hashes and sets of the rocks engine: an element is a row of `data`, P · version · name → value,
  * and a set's values are empty. row->size counts what is stored, dead fields included.
  *
- * What is packed or not makes no difference here, but OBJECT ENCODING answers with the name Redis
- * would have: by the size, and the lengths of a few elements. That a collection was bigger once is
- * remembered only as long as its row is cached; after that, one that shrank may be called packed. */
+ * Nothing is packed here, but OBJECT ENCODING answers with Redis's name, by the size and the lengths of a few
+ * elements. That a collection was bigger once is known only as long as its row is cached; after that, one
+ * that shrank may be reported as packed. */
 #include "base/num.h"
 #include "base/rand.h"
 #include "engine/fill.h"
 #include "engine/rocks/type/random_element.h"
 #include "engine/rocks/type/fields.h"
 
-#define COUNTED 256    /* elements up to which a draw counts them through */
-#define SCAN_WHOLE 512 /* … up to which a scan gives them all at once */
-#define DRAWS 32       /* of elements that turn out to be dead, before they are walked through */
+#define COUNTED 256    /* up to this many elements a random one is found by walking */
+#define SCAN_WHOLE 512 /* up to this many elements one SCAN call returns all */
+#define DRAWS 32       /* random elements that turn out to be dead, before walking instead */
 
 static bool is_set(const struct row *r) { return r->type == TYPE_SET; }
 
@@ -43,7 +43,7 @@ static void live_done(struct live_walk *l)
     l->beside = NULL;
 }
 
-/* Whoever asked for the size has promised its client that many: fewer are an error, not an end. */
+/* The command has already sent the size to its client: fewer elements are an error, not the end. */
 static void live_end(struct live_walk *l)
 {
     if (UNLIKELY(l->seen < l->size && l->w.row->size == l->size))
@@ -63,8 +63,8 @@ static bool live_next(struct live_walk *l)
     }
 }
 
-/* Hands out the element it stands on; a stored one is in the iterator's memory, and copied if it
- * is to stay. */
+/* Returns the element at the walk's position. A stored one is in the iterator's memory, and copied if it has
+ * to outlive the next move. */
 static void rk_map_hand_out(const struct walk *w, bool stays, bytes *field, bytes *value)
 {
     bool copy = stays && !w->change;
@@ -90,7 +90,7 @@ static i64 set_packed_most(const struct engine_limits *l)
     return MAX(l->set_max_intset_entries, l->set_max_listpack_entries);
 }
 
-/* Remembers when Redis would give up the packed form. */
+/* Sets row->unpacked where Redis would convert the packed form. */
 static void rk_map_judge_size(struct engine *e, struct row *r, bytes field, bytes value)
 {
     i64 number;
@@ -301,8 +301,8 @@ static struct element_kinds look_at_elements(struct rk *rk, struct row *r)
     return k;
 }
 
-/* The name of the packed form Redis would have given what is there, or NULL; no more than a packed form's
- * elements are looked at. */
+/* The packed encoding Redis would have for these elements, or NULL. Looks at no more elements than a packed
+ * collection may have. */
 static const char *packed_name(struct rk *rk, struct row *r)
 {
     const struct engine_limits *l = &rk->base.limits;
@@ -325,7 +325,7 @@ const char *rk_map_encoding(struct rk *rk, struct row *r)
     return packed ? packed : "hashtable";
 }
 
-/* When a hash moves, its dead fields go along: they are still to be reaped, and told about. */
+/* A renamed hash keeps its dead fields (dead_too): they still have to be reaped and reported. */
 void rk_map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
 {
     struct live_walk l;
@@ -343,7 +343,7 @@ void rk_map_copy(struct rk *rk, struct row *from, struct row *to, bool dead_too)
     }
 }
 
-/* In order: neighbours in a batch find their places in RocksDB's table sooner. */
+/* Writes in the order of names: RocksDB inserts neighbours faster. */
 void rk_map_commit(struct rk *rk, struct row *r)
 {
     if (r->delta && r->delta->touched) {

@@ -1,21 +1,21 @@
 /* The order of a sorted set.
  *
- * - All walks over a set share one iterator, for RocksDB's are dear and a walk that is left early never
- *   says so: the walk that moves takes it, and the one that had it seeks to its place again if it continues.
- *   A walk that comes to its end with it gives it back to the pool: ZUNIONSTORE of many sets needs one, not
+ * - All walks over a set share one iterator, because RocksDB's are expensive and a walk that is left early is
+ *   not closed. The walk that moves takes it; the one that had it seeks to its position again if it
+ *   continues. A walk that reaches its end returns it to the pool: ZUNIONSTORE of many sets needs one, not
  *   one per set.
- * - The touched entries are held in a tree, from the first time in a transaction that their order
- *   matters; ranks->touched is that tree while shared->tree is set.
- * - Blocks (ranks.h) always count what is there now. So they are loaded before the first change to a set
+ * - From the first time in a transaction that their order matters, touched entries are in a tree:
+ *   ranks->touched is that tree while shared->tree is set.
+ * - Blocks (ranks.h) always count the current entries, so they are loaded before the first change to a set
  *   that may have them.
- * - ranks->low and high: a queue deletes at one end, and RocksDB has to pass over all that is deleted
- *   there and not compacted yet. No stored entry that is untouched lies before low or after high; at
- *   commit the touched ones are taken into that, so that it holds from transaction to transaction. */
+ * - ranks->low and high: a queue deletes at one end, where an iterator would have to skip all tombstones that
+ *   are not compacted yet. No untouched stored entry is before low or after high. Commit extends the range by
+ *   the touched ones, so that it stays valid across transactions. */
 #include "engine/rocks/type/order.h"
 
-#define NEAR 32 /* ranks from an end that are walked to */
+#define NEAR 32 /* ranks this close to an end are found by walking */
 
-/* Stored rows that go together: [from, to), after P · version. */
+/* A range of stored rows to be deleted: [from, to), after P · version. */
 struct cut {
     struct cut *next;
     bytes from, to;
@@ -23,7 +23,7 @@ struct cut {
 
 struct ordering {
     struct store_iter *base; /* on redis_zset_score; NULL: not taken yet, or given back */
-    struct order *holder;    /* the walk whose place it is at */
+    struct order *holder;    /* the walk whose position it has */
     struct cut *cuts;
     bool tree;
 };
@@ -52,7 +52,7 @@ _Static_assert(offsetof(struct change, sub) == 0, "the tree's items begin with t
 
 static bool has_touched(const struct row *r) { return r->delta && r->delta->touched > 0; }
 
-/* The tree of what is touched, or NULL if nothing is. */
+/* The tree of touched entries, or NULL if there are none. */
 static struct ztree *touched_tree(struct rk *rk, struct row *r)
 {
     if (!has_touched(r)) return NULL;
@@ -108,7 +108,7 @@ static void order_hold(struct order *o)
     if (o->more_base) seek_base(o, o->sub);
 }
 
-/* Reads the next stored entry that nothing was done to, from where the iterator is. */
+/* Reads the next untouched stored entry from the iterator's position on. */
 static void read_base(struct order *o)
 {
     for (; store_valid(o->shared->base); order_step_base(o)) {
@@ -121,7 +121,7 @@ static void read_base(struct order *o)
     o->more_base = false;
 }
 
-/* What the walk from an end met first is where the next one may begin. */
+/* Records the first entry found by a walk from an end: the next such walk can start there. */
 static void remember_end(struct order *o)
 {
     struct ranks *k = o->row->ranks;
@@ -129,7 +129,7 @@ static void remember_end(struct order *o)
     if (o->rk->base.failed) return; /* then it may not be the end */
     buf_clear(end);
     if (o->more_base) buf_append_bytes(end, o->sub);
-    else if (!o->reverse) append_u64(end, UINT64_MAX); /* nothing is left: behind everything, or before */
+    else if (!o->reverse) append_u64(end, UINT64_MAX); /* no entry: after everything; reverse: before it */
 }
 
 static void start_at_end(struct order *o)
@@ -157,7 +157,7 @@ static void start_base(struct order *o, const struct spot *from)
     spot_encode(from, sub);
     seek_base(o, buf_bytes(sub));
     bool on_it = o->reverse && store_valid(g->base) && bytes_eq(order_base_sub(o), buf_bytes(sub));
-    if (on_it) order_step_base(o); /* it is not before the place */
+    if (on_it) order_step_base(o); /* the entry itself is not before the spot */
     read_base(o);
 }
 
@@ -174,7 +174,7 @@ static void start_touched(struct order *o, const struct spot *from)
     o->more_touched = ztree_at(t, rank, &o->touched);
 }
 
-/* Stands on the nearer of the next stored and the next touched entry. */
+/* Moves to the nearer of the next stored and the next touched entry. */
 static bool order_stand(struct order *o)
 {
     struct change *c = o->more_touched ? ztree_item(&o->touched) : NULL;
@@ -235,7 +235,7 @@ void order_done(struct order *o)
 
 /* -- ranks --------------------------------------------------------------------------------------- */
 
-/* Gives a set its blocks, by a walk over all of it. */
+/* Builds the blocks of a set by a walk over all of it. */
 static void order_build(struct rk *rk, struct row *r)
 {
     struct ranks *k = ranks_of(r);
@@ -252,8 +252,8 @@ static void order_build(struct rk *rk, struct row *r)
     if (k->blocks.count != r->size) ranks_drop(k); /* it could not be read to the end */
 }
 
-/* The blocks of a set, loaded if it may have any; NULL: it has none. A big set that has none comes
- * from elsewhere, or its blocks did not add up. */
+/* The blocks of a set, loaded if need be; NULL: it has none. A big set without blocks was written by another
+ * program, or its blocks did not add up. */
 static struct ranks *blocks_of(struct rk *rk, struct row *r)
 {
     if (MAX(r->size, r->stored.size) < RANKS_UNTIL) return NULL;
@@ -388,7 +388,7 @@ u64 order_before(struct rk *rk, struct row *r, const struct spot *s)
 
 /* -- the end of the transaction ---------------------------------------------------------------------- */
 
-/* Touched entries are stored ones from now on. */
+/* Extends low and high by the touched entries, which commit stores. */
 static void widen_ends(struct ranks *k, struct rk *rk, struct row *r)
 {
     struct buf *sub = &rk->scratch;

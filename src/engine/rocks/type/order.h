@@ -1,8 +1,8 @@
-/* A sorted set by score: walks that merge what is stored with what the transaction changed, places by
- * rank and ranks of places.
+/* A sorted set by score: walks that merge stored entries with the transaction's changes, spots by rank and
+ * ranks of spots.
  *
- * Stored entries are the rows P · version · enc8(score) · member of redis_zset_score. Of a member that
- * the transaction touched the stored entry does not count; it is where its change record says. */
+ * Stored entries are the rows P · version · enc8(score) · member of redis_zset_score. The stored entry of a
+ * touched member is ignored; its change record has the current score. */
 #ifndef MAYFLY_ENGINE_ROCKS_TYPE_ORDER_H
 #define MAYFLY_ENGINE_ROCKS_TYPE_ORDER_H
 
@@ -17,38 +17,37 @@ struct order {
     struct ztree_pos touched; /* the next touched entry */
     bool reverse;
     bool more_touched, more_base; /* whether there is a next one of each kind */
-    bool parked;              /* another walk has the iterator; this one goes on at `sub` */
+    bool parked;              /* another walk has the iterator; this one continues at `sub` */
     bytes sub;                /* of the next stored entry */
-    struct change *change;    /* where it stands; NULL: on a stored entry nothing was done to */
-    bytes member;             /* until the walk moves, if change is NULL, or another one does */
+    struct change *change;    /* at its position; NULL: an untouched stored entry */
+    bytes member;             /* if change is NULL: valid until this or another walk moves */
     double score;
 };
 
-/* Stands on the first entry that is not before the place or, in reverse, on the last one that is;
- * from NULL: on the very first, the very last. False: there is none. */
+/* Starts at the first entry that is not before the spot or, in reverse, at the last one that is; from NULL:
+ * at the very first or last. False: there is none. */
 bool order_start(struct order *o, struct rk *rk, struct row *r, const struct spot *from, bool reverse);
-bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reverse); /* on this entry */
-bool order_next(struct order *o); /* false: no further one; the walk is then done */
-void order_done(struct order *o); /* lets the next walk have the iterator; optional */
+bool order_at(struct order *o, struct rk *rk, struct row *r, u64 rank, bool reverse); /* at this rank */
+bool order_next(struct order *o); /* false: no more entries; the walk is closed */
+void order_done(struct order *o); /* returns the iterator; optional */
 
-bytes just_behind(struct rk *rk, bytes member); /* the next member there could be */
+bytes just_behind(struct rk *rk, bytes member); /* the smallest greater member */
 
-u64 order_before(struct rk *rk, struct row *r, const struct spot *s); /* entries before the place */
+u64 order_before(struct rk *rk, struct row *r, const struct spot *s); /* number of entries before the spot */
 
-/* Changing a member: first `ready`, then `leaves` if it exists, then the change itself, then `enters`
- * if it exists then. The row's size is to be right for what is there at the time. */
+/* To change a member, call `ready`; then `leaves` if it exists; change it; then `enters` if it exists now.
+ * The row's size must be right at each call. */
 void order_ready(struct rk *rk, struct row *r);
 void order_leaves(struct rk *rk, struct row *r, const struct change *c);
 void order_enters(struct rk *rk, struct row *r, struct change *c);
-/* A run of entries has left, from the first through the last: at commit their stored rows go all
- * together. Whether that will take a place's row away. */
+/* Records that a run of entries was removed, from the first through the last: commit deletes their stored
+ * rows by range. The second tells whether that deletes the row of a spot. */
 void order_cut(struct rk *rk, struct row *r, const struct spot *first, const struct spot *last);
 bool order_is_cut(const struct row *r, double score, bytes member);
-/* Stored entries that touched ones were passed over for are remembered from here on: for sets that
- * are used as queues. */
+/* Maintains low and high from here on: for sets used as queues. */
 void order_remember_ends(struct row *r);
 
-/* Runs and ranks, into the batch; each entry is zset.c's to write, after that. */
+/* Writes removed runs and rank blocks into the batch. zset.c writes the entries afterwards. */
 void order_commit(struct rk *rk, struct row *r);
 
 #endif

@@ -1,10 +1,10 @@
-/* The blocks of a sorted set: a keyed ctree whose leaves are blocks. Their rows are ranks_rows.c's.
+/* The blocks of a sorted set: a keyed ctree whose leaves are blocks. ranks_rows.c stores them.
  *
  * Invariants:
- * - The first block begins at SPOT_FIRST, so that every place lies in a block. No block is empty, but
- *   that of a set which is.
- * - Of two blocks that join the right one goes; its id is never used again. (Ids are 32 bits: half a
- *   block's worth of new entries for each, 5 * 10^11 of them.) */
+ * - The first block begins at SPOT_FIRST, so that every spot is in a block. Only an empty set has an empty
+ *   block.
+ * - When two blocks are merged, the right one is freed; its id is never used again. (Ids have 32 bits, and a
+ *   new one takes at least half a block of new entries: enough for 5 * 10^11.) */
 #include "engine/rocks/type/ranks_block.h"
 
 /* -- places -------------------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ static void set_count(struct ranks *k, struct block *b, u32 n)
     ctree_update(&k->blocks, &b->link, &b->key);
 }
 
-/* Takes a block out of the tree. Its memory goes with the next commit. */
+/* Removes a block from the tree. The next commit frees it. */
 static void ranks_take_out(struct ranks *k, struct block *b)
 {
     if (k->hand.at == b) k->hand.at = block_of(b->link.prev);
@@ -153,7 +153,7 @@ static bool begins_by(const struct ctree_key *key, const struct spot *s)
     return s->past || bytes_cmp(member_of(key->item), s->member) <= 0;
 }
 
-/* The last block that begins at the place or before it, and the entries in those before that. */
+/* The last block that begins at or before the spot; *before: the entries in all blocks before it. */
 static struct block *ranks_find(const struct ranks *k, const struct spot *s, u64 *before)
 {
     struct ctree_node *node = k->blocks.root;
@@ -192,7 +192,8 @@ u32 ranks_start(const struct block *b, struct spot *start)
     return b->link.count;
 }
 
-/* Most entries of a block: the number of blocks, too, should stay moderate, for all of them are loaded. */
+/* The most entries a block may have. Grows with the set: all blocks are loaded, so they should not be too
+ * many. */
 static u32 block_limit(const struct ranks *k)
 {
     u64 limit = RANKS_BLOCK;
@@ -200,7 +201,7 @@ static u32 block_limit(const struct ranks *k)
     return (u32)limit;
 }
 
-/* The last one is where sets grow that are ordered by time: it leaves full blocks behind. */
+/* The last block is split unevenly: sets ordered by time grow there, and this leaves full blocks behind. */
 u32 ranks_split_at(const struct block *b)
 {
     return b->link.next ? b->link.count / 2 : b->link.count - b->link.count / 8;

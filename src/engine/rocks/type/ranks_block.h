@@ -1,4 +1,4 @@
-/* What ranks.c and ranks_rows.c share: the blocks themselves. */
+/* The blocks of a sorted set, shared by ranks.c and ranks_rows.c. */
 #ifndef MAYFLY_ENGINE_ROCKS_TYPE_RANKS_BLOCK_H
 #define MAYFLY_ENGINE_ROCKS_TYPE_RANKS_BLOCK_H
 
@@ -28,6 +28,6 @@ static inline struct spot start_of(const struct block *b)
 struct block *block_new(struct ranks *k, const struct spot *start, u32 id);
 void block_free(struct ranks *k, struct block *b);
 void block_insert(struct ranks *k, struct ctree_leaf *after, struct block *b); /* into the tree */
-void blocks_forget_changed(struct ranks *k); /* they are written, or never will be */
+void blocks_forget_changed(struct ranks *k); /* after they were written, or dropped */
 
 #endif

@@ -1,10 +1,10 @@
-/* The rows of a sorted set's blocks (ranks.h): loading them, and writing what changed.
+/* Loads the rows of a sorted set's blocks (ranks.h), and writes changes.
  *
  * Invariants:
  * - A block's count is that of its row as of the row's stamp, plus what was logged for its id since,
- *   plus `grown` of the running transaction. `logged`: something was logged since its row was written.
- * - When the hand has come round, every block's row is younger than the round's beginning, or nothing
- *   was logged for the block since: log rows up to that stamp are of no use. */
+ *   plus `grown` of the open transaction. `logged`: something was logged since its row was written.
+ * - When the hand has gone round, every block's row is newer than the start of the round, or nothing was
+ *   logged for the block since: log rows up to that stamp can be deleted. */
 #include <stdlib.h>
 
 #include "engine/rocks/type/ranks_block.h"
@@ -58,7 +58,7 @@ static void ranks_apply(struct loading *l, u64 stamp, u32 id, i32 by)
         if (l->by_id[mid]->id < id) low = mid + 1;
         else high = mid;
     }
-    if (low == l->n || l->by_id[low]->id != id) return; /* it has joined another since */
+    if (low == l->n || l->by_id[low]->id != id) return; /* it has been merged into another since */
     struct block *b = l->by_id[low];
     if (stamp <= l->stamp[b->link.count]) return;
     b->grown += by;
@@ -81,7 +81,7 @@ static bool load_log(struct loading *l, u64 stamp, bytes value)
     return true;
 }
 
-/* Whether what was read makes sense; the blocks go into the tree, or away. */
+/* Moves the loaded blocks into the tree; false: they are inconsistent, and were freed. */
 static bool take_over(struct loading *l, u64 size)
 {
     u64 sum = 0;
@@ -182,7 +182,7 @@ static void trim_log(struct writing *w, u64 stamp)
     buf_release(&to);
 }
 
-/* Moves the hand by what was logged, at most to the end of its round. */
+/* Moves the hand in proportion to what was logged, at most to the end of its round. */
 static void move_hand(struct writing *w, u64 logged)
 {
     struct ranks *k = w->k;
@@ -205,7 +205,7 @@ static void move_hand(struct writing *w, u64 logged)
     }
 }
 
-/* What a block was changed by goes into the log, unless that would be all there is to log. */
+/* Writes changed blocks as one log row; a single change is written to the block's own row instead. */
 static void write_changed(struct writing *w)
 {
     struct ranks *k = w->k;

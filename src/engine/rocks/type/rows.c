@@ -182,7 +182,7 @@ void rk_rows_copy(struct rk *rk, struct row *from, struct row *to)
     walk_done(&w);
 }
 
-/* In order: neighbours in a batch find their places in RocksDB's table sooner. */
+/* Writes in the order of names: RocksDB inserts neighbours faster. */
 void rk_rows_commit(struct rk *rk, struct row *r)
 {
     u32 n;

@@ -1,18 +1,17 @@
 /* Lists of the rocks engine: element i is the row P · version · u64(head + i) of `data`, head inclusive,
  * tail exclusive, without holes.
  *
- * - Within a transaction an element is its change record, if there is one, and else what is stored. An
- *   index that is not in [head, tail) may have either; that does not count. So popping and trimming are a
- *   matter of moving head or tail, a push reads nothing, and at commit the stored indexes that have come
- *   to lie outside are deleted.
+ * - Within a transaction an element is its change record, or the stored one if there is none. Either may also
+ *   exist for an index outside [head, tail), and is ignored. So popping and trimming only move head or tail,
+ *   a push reads nothing, and commit deletes stored indexes that are now outside.
  * - Erasing and inserting in the middle moves the elements of the shorter side.
- * - A walk that erases leaves holes, so that LREM does not move the same elements again and again:
- *   list->gaps, which whatever comes next closes first (settle). row->size counts without them. */
+ * - A walk that erases leaves holes (list->gaps), so that LREM does not move the same elements again and
+ *   again. The next operation closes them first (close_gaps). row->size does not count them. */
 #include "ds/listpack.h"
 #include "engine/rocks/delta.h"
 
-#define STEPS 8     /* that are taken rather than seeking */
-#define BIG_CUT 256 /* elements from which a range deletion is worth its price to readers */
+#define STEPS 8     /* up to this many steps are cheaper than a seek */
+#define BIG_CUT 256 /* elements from which on a range deletion is worth what it costs readers */
 
 struct gap {
     u64 from, to; /* [from, to) */
@@ -27,7 +26,7 @@ struct list {
 
 static void rk_seq_settle(struct rk *rk, struct row *r);
 
-/* To be called before every change. */
+/* Call it before every change. */
 static struct list *open_list(struct rk *rk, struct row *r)
 {
     struct delta *d = delta_of(rk, r);
@@ -88,15 +87,15 @@ static void write_kept(struct rk *rk, struct row *r, u64 index, bytes value)
 
 /* -- walks ------------------------------------------------------------------------------------ */
 
-/* Over elements one by one, up or down; what lies behind it may change. */
+/* A walk over elements, up or down. Elements it has passed may be changed. */
 struct list_walk {
     struct rk *rk;
     struct row *row;
     struct store_iter *base;
-    u64 base_at; /* the index it stands on */
-    u64 at;      /* the element to be given next */
-    u64 left;    /* elements to come */
-    u8 reverse, given, kept; /* one was given; and its value lives as long as the transaction */
+    u64 base_at; /* the iterator's index */
+    u64 at;      /* the element to be returned next */
+    u64 left;    /* elements left */
+    u8 reverse, given, kept; /* given: one was returned; kept: its value lives as long as the transaction */
 };
 
 static void list_walk_init(struct list_walk *w, struct rk *rk, struct row *r, u64 at, u64 n, bool reverse)
@@ -120,7 +119,7 @@ static bool base_is_at(struct list_walk *w, u64 index)
     return w->base_at == index;
 }
 
-/* Brings the iterator to an index. False: it isn't there, which no sound list allows. */
+/* Moves the iterator to an index. False: the element is missing, so the list is damaged. */
 static bool move_base(struct list_walk *w, u64 index)
 {
     struct element_key k;
@@ -137,8 +136,8 @@ static bool move_base(struct list_walk *w, u64 index)
     return base_is_at(w, index);
 }
 
-/* The next element; its value lives until the walk moves. The first one is a point read: a pop
- * takes no more. */
+/* The next element; its value lives until the walk moves. The first one is a point read, which is all a pop
+ * needs. */
 static bool list_walk_next(struct list_walk *w, bytes *value)
 {
     struct element_key k;
@@ -165,7 +164,7 @@ static bool list_walk_next(struct list_walk *w, bytes *value)
     return true;
 }
 
-/* Moves n elements by so many indexes: those from `at` on upwards, or, reverse, downwards. */
+/* Moves n elements, from `at` on upwards (reverse: downwards), by `by` indexes. */
 static void rk_seq_shift(struct rk *rk, struct row *r, u64 at, u64 n, bool reverse, u64 by)
 {
     struct list_walk w;
@@ -224,8 +223,8 @@ static u32 longest_run(const struct row *r, const struct list *l)
     return best;
 }
 
-/* Closes the gaps. The longest run stays where it is; what lies before it moves up to it, what
- * lies behind it moves down, each element once. */
+/* Closes the gaps. The longest run stays where it is; elements before it move up, those after it down, each
+ * once. */
 static void close_gaps(struct rk *rk, struct row *r, struct list *l)
 {
     if (l->downward) turn_round(l);
@@ -413,8 +412,7 @@ void rk_seq_copy(struct rk *rk, struct row *from, struct row *to)
     while (list_walk_next(&w, &value)) rk_seq_push_one(rk, to, false, value);
 }
 
-/* By what it holds now. In a listpack no element takes fewer than two bytes: of a long list nothing is
- * read. */
+/* By its current elements. An element of a listpack takes at least two bytes, so a long list is not read. */
 const char *rk_list_encoding(struct rk *rk, struct row *r)
 {
     i64 limit = rk->base.limits.list_max_listpack_size;

@@ -2,8 +2,8 @@
 #include "base/num.h"
 #include "engine/rocks/rk.h"
 
-/* The row under a key, emptied for a new string. Writing does not wait for what it overwrites:
- * a collection's elements become orphans. */
+/* The row of a key, emptied for a new string. Overwriting a collection is O(1): its elements become
+ * orphans. */
 static struct row *row_for_string(struct rk *rk, u32 db_number, bytes key, struct key_ref *ref)
 {
     struct rk_db *db = rk->dbs[db_number];

@@ -2,8 +2,8 @@
  * one of redis_zset_score, P · version · enc8(score) · member, which order.c walks over; both are written
  * at commit, from the member's change record. -0.0 is stored as +0.0.
  *
- * As for hashes (map.c), being packed or not only matters to what is shown: OBJECT ENCODING, ZSCAN, and
- * where a range by member begins if the scores differ. */
+ * As with hashes (map.c), whether Redis would have packed the set only matters for OBJECT ENCODING, ZSCAN,
+ * and where a range by member starts if the scores differ. */
 #include "engine/rocks/type/order.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "engine/fill.h"
 
 #define TOGETHER 128 /* entries that are collected before they are erased */
-#define BIG_CUT 1024 /* entries from which a range deletion is worth its price to readers */
+#define BIG_CUT 1024 /* entries from which on a range deletion is worth what it costs readers */
 
 /* -- members ------------------------------------------------------------------------------------ */
 
@@ -31,7 +31,7 @@ static bool rk_zset_score(struct engine *e, struct key_ref *ref, bytes member, d
     return c->exists;
 }
 
-/* Remembers when Redis would give up the packed form. */
+/* Sets row->unpacked where Redis would convert the packed form. */
 static void rk_zset_judge_size(struct rk *rk, struct row *r, bytes member)
 {
     if ((i64)r->size > rk->base.limits.zset_max_listpack_entries ||
@@ -115,8 +115,8 @@ const char *rk_zset_encoding(struct rk *rk, struct row *r)
 
 /* -- places ------------------------------------------------------------------------------------- */
 
-/* Of a packed set, where Redis looks at members only, one after the other from the end it begins at:
- * that matters should the scores differ after all. */
+/* In a packed set Redis compares members only, one after the other from the end it starts at. Doing the same
+ * matters if the scores differ. */
 static struct spot lex_place_packed(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
                                     bool reverse)
 {
@@ -133,7 +133,7 @@ static struct spot lex_place_packed(struct rk *rk, struct row *r, const struct z
     return reverse ? SPOT_FIRST : SPOT_END;
 }
 
-/* All scores are supposed to be equal, so they are the first one's. */
+/* Range by member assumes equal scores: takes the first one's. */
 static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
                              bool reverse)
 {
@@ -146,8 +146,8 @@ static struct spot lex_place(struct rk *rk, struct row *r, const struct zset_see
     return s;
 }
 
-/* The place before which exactly those entries lie that are before the bound, or (`through`) on it.
- * Reverse only tells from where a packed set is looked through. */
+/* The spot after all entries that are before the bound or (`through`) equal to it. `reverse` only says from
+ * which end a packed set is searched. */
 static struct spot rk_zset_place_of(struct rk *rk, struct row *r, const struct zset_seek *to, bool through,
                                     bool reverse)
 {
@@ -173,8 +173,8 @@ static u64 rk_zset_before(struct engine *e, struct key_ref *ref, const struct zs
 
 struct zset_walk {
     struct order o;
-    bool more, given; /* it stands on an entry, which was given */
-    u64 size, left;   /* of the set when it began; entries that are to come, if it began at a rank, else 0 */
+    bool more, given; /* it is at an entry; which was returned */
+    u64 size, left;   /* of the set when it began; entries left if it began at a rank, otherwise 0 */
 };
 
 static struct zset_walk **rk_zset_walk_in(struct zset_iter *it) { return (struct zset_walk **)it->state; }
@@ -208,7 +208,7 @@ static void rk_zset_iter(struct engine *e, struct key_ref *ref, const struct zse
     *rk_zset_walk_in(it) = w;
 }
 
-/* Whoever asked for the size has promised its client that many: fewer are an error, not an end. */
+/* The command has already sent the size to its client: fewer entries are an error, not the end. */
 static bool rk_zset_end(const struct zset_iter *it, const struct zset_walk *w)
 {
     if (UNLIKELY(w->left && row_of(it->ref)->size == w->size))
@@ -230,7 +230,7 @@ static bool rk_zset_next(struct zset_iter *it, bytes *member, double *score)
 
 /* -- erasing ranges ----------------------------------------------------------------------------- */
 
-/* The change record of the entry a walk stands on; nothing has to be read for it. */
+/* The change record of the entry at a walk's position; reads nothing. */
 static struct change *change_at(struct order *o)
 {
     if (o->change) return o->change;
@@ -253,7 +253,7 @@ static u32 rk_zset_collect(struct order *o, bool more, u64 max, struct change **
     return n;
 }
 
-/* A walk must not see changes: entries are collected first, so many at a time. */
+/* The set must not change during a walk, so entries are collected first, TOGETHER at a time. */
 static void erase_up(struct rk *rk, struct row *r, u64 from, u64 count, pair_fn fn, void *arg)
 {
     struct change *gone[TOGETHER];
@@ -284,7 +284,7 @@ static void erase_top(struct rk *rk, struct row *r, u64 count)
     }
 }
 
-/* What is left is a new set, without any elements yet: O(1), as dropping the old one is. */
+/* Replaces the set by a new, empty one: O(1), like dropping the old one. */
 static void erase_all(struct rk *rk, struct row *r, pair_fn fn, void *arg)
 {
     struct order o;
@@ -343,7 +343,7 @@ static u64 rk_zset_scan(struct engine *e, struct key_ref *ref, u64 cursor, u32 c
 
 /* -- the end of the transaction ----------------------------------------------------------------- */
 
-/* A row of redis_zset_score that comes or goes. */
+/* A row of redis_zset_score to be put or deleted. */
 struct score_row {
     u64 coded;
     bytes member;
@@ -357,7 +357,7 @@ static int by_place(const void *x, const void *y)
     return bytes_cmp(a->member, b->member);
 }
 
-/* Writes a member's row of `data`, and notes those by score. */
+/* Writes a member's row of `data`, and collects its rows by score. */
 static void write_member(struct rk *rk, const struct row *r, bytes prefix, const struct change *c,
                          struct score_row **next)
 {
@@ -379,9 +379,8 @@ static void rk_zset_write_score(struct rk *rk, bytes prefix, const struct score_
     else store_delete2(rk->session, FAM_SCORE, prefix, buf_bytes(&rk->scratch));
 }
 
-/* Both families are written in their own order: RocksDB's memtables are skip lists that cost a cache
- * miss per step, and the way to the next key is then half known. (ZADD at random, some hundreds in a
- * transaction: 17 % less.) */
+/* Writes each family in its own order: memtables are skip lists that cost a cache miss per step, and the path
+ * to a neighbouring key is half cached. (Random ZADDs, some hundreds per transaction: 17 % less.) */
 void rk_zset_commit(struct rk *rk, struct row *r)
 {
     u32 n;
