@@ -61,12 +61,14 @@ void cluster_info(struct server *s, struct buf *b); /* INFO's section; also with
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
-i64 cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
+void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
 void cluster_enforce(struct server *s, const struct net_request *q);
 bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of what a lone server does */
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
 /* A slice of the expire cycle: whether one may run now; and its beginning, before COMMIT_EXPIRY. */
 bool cluster_may_reclaim(const struct server *s);
+/* When to look at a key with this deadline; INT64_MAX: when the clock has moved, which wakes the loop. */
+i64 cluster_next_visit(const struct server *s, i64 deadline_ms);
 void cluster_begin_reclaim(struct server *s);
 
 /* node.elsewhere: why a request can't run here, as the text of an error; NULL: it can. */

@@ -30,16 +30,33 @@ static bool has_untold(const struct member *m)
 bool cluster_may_reclaim(const struct server *s)
 {
     const struct member *m = &s->cluster->member;
-    if (m->in_flight || loading_busy(&s->persist.loading)) return false;
+    if (loading_busy(&s->persist.loading)) return false;
     if (!logs_deaths(m)) return !m->evaluating;
+    if (m->in_flight) return false;
     return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
 }
 
-/* By the leader's evaluation of a tick, by one of its own, or by itself. Events wait for the entry. */
+/* The leader proposes an entry that moves the clock when a deadline has come: until then a deadline beyond
+ * the clock is none of the others' business. */
+i64 cluster_next_visit(const struct server *s, i64 deadline_ms)
+{
+    const struct member *m = &s->cluster->member;
+    return deadline_ms <= member_clock(m) || member_leads(m) ? deadline_ms : INT64_MAX;
+}
+
+/* A member reclaims by itself what is dead by its region's clock, also while an entry is in flight: a busy
+ * leader always has one. The transaction that holds the entry's effects then holds the deletions, too. If it
+ * is rolled back, so are they.
+ *
+ * Deaths that are logged are reclaimed by the leader's evaluation of a tick, by one of its own, or by itself.
+ * Events wait for the entry. */
 void cluster_begin_reclaim(struct server *s)
 {
     struct member *m = &s->cluster->member;
-    if (!logs_deaths(m)) return;
+    if (!logs_deaths(m)) {
+        region_set_time(m->region, member_clock(m));
+        return;
+    }
     if (!m->evaluating) {
         member_begin_tick(m, clock_wall_ms());
         m->expiring = m->evaluating;

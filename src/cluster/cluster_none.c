@@ -16,7 +16,7 @@ bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
 void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
 
 /* The rest is called in cluster mode only. */
-i64 cluster_begin_tick(struct server *s UNUSED, i64 wall_ms) { return wall_ms; }
+void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}
 void cluster_enforce(struct server *s UNUSED, const struct net_request *q UNUSED) {}
 bool cluster_commit(struct server *s UNUSED, enum commit_kind kind UNUSED) { return false; }
 u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const struct command *c UNUSED)
@@ -24,6 +24,7 @@ u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const
     return 0;
 }
 bool cluster_may_reclaim(const struct server *s UNUSED) { return true; }
+i64 cluster_next_visit(const struct server *s UNUSED, i64 deadline_ms) { return deadline_ms; }
 bool cluster_leads(const struct server *s UNUSED) { return false; }
 u64 cluster_next_index(struct server *s UNUSED) { return 0; }
 u32 cluster_acknowledged(const struct server *s UNUSED, u64 index UNUSED) { return 0; }

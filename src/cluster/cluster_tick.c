@@ -14,10 +14,7 @@ static bool touches_data(const struct command *cmd, const struct session *s)
     return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE;
 }
 
-i64 cluster_begin_tick(struct server *s, i64 wall_ms)
-{
-    return member_begin_tick(&s->cluster->member, wall_ms);
-}
+void cluster_begin_tick(struct server *s, i64 wall_ms) { member_begin_tick(&s->cluster->member, wall_ms); }
 
 void cluster_enforce(struct server *s, const struct net_request *q)
 {

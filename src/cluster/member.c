@@ -13,7 +13,7 @@
 
 static struct member *member_of(struct raft_machine *base) { return (struct member *)(void *)base; }
 
-static i64 member_clock(const struct member *m) { return (i64)MAX(m->at.clock_ms, 1u); }
+i64 member_clock(const struct member *m) { return (i64)MAX(m->at.clock_ms, 1u); }
 
 /* -- raft_applied as text ---------------------------------------------------------------------- */
 
@@ -279,17 +279,16 @@ static const struct raft_machine_ops member_ops = {
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
-i64 member_begin_tick(struct member *m, i64 wall_ms)
+void member_begin_tick(struct member *m, i64 wall_ms)
 {
     group_wall(m->group, (u64)wall_ms);
     m->asked_read = 0;
-    if (m->in_flight) return m->region->ks.now_ms; /* the transaction stays as it is */
+    if (m->in_flight) return; /* the transaction stays as it is */
     member_save(m);
     m->evaluating = group_may_evaluate(m->group);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
     m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);
-    return now_ms;
 }
 
 void member_enforce(struct member *m, bool touches_data)

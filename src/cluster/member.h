@@ -57,12 +57,15 @@ void member_close(struct member *m);
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
-/* Begins the region's tick. Returns the time its requests run at. */
-i64 member_begin_tick(struct member *m, i64 wall_ms);
+/* Begins the region's tick. */
+void member_begin_tick(struct member *m, i64 wall_ms);
 /* Puts the fence in force that the next reply waits for; NULL: the reply depends on no data of the region. */
 void member_enforce(struct member *m, bool touches_data);
 /* The tick's requests have run. */
 void member_end_tick(struct member *m);
+
+/* The region's clock: the stamp of the last entry that was applied. */
+i64 member_clock(const struct member *m);
 
 /* A slice of housekeeping has reclaimed what is dead by the region's clock. False: nothing was kept. */
 bool member_commit_reclaim(struct member *m);

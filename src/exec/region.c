@@ -78,11 +78,14 @@ void region_begin(struct region *r, i64 now_ms)
     keyspace_begin(&r->ks, now_ms, r->mode);
 }
 
+void region_set_time(struct region *r, i64 now_ms)
+{
+    r->seen_ms = r->ks.now_ms = r->ks.dead_by_ms = r->eng->now_ms = now_ms;
+}
+
 void region_advance(struct region *r, i64 now_ms)
 {
-    struct keyspace *ks = &r->ks;
-    if (now_ms <= ks->now_ms || ks->dead_by_ms != ks->now_ms) return;
-    r->seen_ms = ks->now_ms = ks->dead_by_ms = r->eng->now_ms = now_ms;
+    if (now_ms > r->ks.now_ms && r->ks.dead_by_ms == r->ks.now_ms) region_set_time(r, now_ms);
 }
 
 bool region_commit(struct region *r)

@@ -81,6 +81,7 @@ NODISCARD bool region_commit(struct region *r);
 /* Advances the time within a tick, after a command that took long. An earlier time, or one at which nothing
  * is dead, is ignored. */
 void region_advance(struct region *r, i64 now_ms);
+void region_set_time(struct region *r, i64 now_ms); /* to any time */
 
 /* Whether nothing but the running command has changed data since the last commit. */
 static inline bool region_settled(const struct region *r)

@@ -62,14 +62,15 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
     c->cut_short = more_left;
 }
 
-void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, u64 cleaned, i64 took_us, bool more_left)
+void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u64 cleaned, i64 took_us,
+                      bool more_left)
 {
     struct lag_histogram *lag = &ks->lag.active;
     if (cleaned && !c->run.at_ms) c->run.at_ms = ks->now_ms;
     c->run.cleaned += cleaned;
     c->run.took_us += took_us;
     if (more_left) return;
-    c->next_ms = ks->now_ms + c->interval_ms;
+    c->next_ms = now_ms + c->interval_ms;
     if (c->run.cleaned) {
         c->run.lag_ms = lag->recent_max_ms;
         c->last = c->run;

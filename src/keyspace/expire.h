@@ -64,8 +64,10 @@ bool expire_cycle_step(struct expire_cycle *c, struct keyspace *ks);
 /* The slice took this long and, if more_left, stopped for lack of time. */
 void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
 
-/* Adds a slice to the run. The run ends unless more_left. */
-void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, u64 cleaned, i64 took_us, bool more_left);
+/* Adds a slice to the run. The run ends unless more_left. now_ms: by the clock that expire_cycle_due is asked
+ * with; the keyspace's may stand still. */
+void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u64 cleaned, i64 took_us,
+                      bool more_left);
 
 /* Keys and fields reclaimed since the start, by the cycle or by commands. */
 static inline u64 expire_total(const struct keyspace *ks)

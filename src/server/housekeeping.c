@@ -31,6 +31,7 @@ static i64 next_visit(const struct server *s, const struct region *r)
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
     if (!may_expire(s, r) || !knows) return INT64_MAX;
     i64 due = region_next_due(r);
+    if (UNLIKELY(s->cluster)) due = cluster_next_visit(s, due);
     return MAX(due, cycle->next_ms);
 }
 
@@ -75,7 +76,7 @@ static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 u
     i64 took_us = clock_thread_us() - cpu_us;
     more = more && kept;
     expire_cycle_spent(&r->cycle, took_us, more);
-    expire_cycle_ran(&r->cycle, &r->ks, kept ? cleaned : 0, took_us, more);
+    expire_cycle_ran(&r->cycle, &r->ks, s->now_ms, kept ? cleaned : 0, took_us, more);
     if (!kept) r->cycle.next_ms = s->now_ms + EXPIRE_RETRY_MS;
     account_latency(s, "expire-cycle", clock_mono_us() - start_us);
     return more;

@@ -85,7 +85,7 @@ struct server {
     u32 stop_signal;       /* the one that asked for an end that has not come yet; 0: none */
     i64 stop_us;           /* when it did, by the monotonic clock */
 
-    i64 now_ms;            /* of this tick; its regions' is this or later (region_begin) */
+    i64 now_ms;            /* of this tick; its regions' is this or later (region_begin), or a group's */
     i64 tick_us;           /* monotonic time this tick's requests began */
     i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
     i64 start_ms, start_mono_us;

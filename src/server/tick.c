@@ -226,7 +226,12 @@ void server_tick(struct net *n)
 {
     struct server *s = n->owner;
     i64 wall_ms = clock_wall_ms();
-    s->now_ms = LIKELY(!s->cluster) ? node_begin(&s->node, wall_ms) : cluster_begin_tick(s, wall_ms);
+    if (LIKELY(!s->cluster)) {
+        s->now_ms = node_begin(&s->node, wall_ms);
+    } else { /* regions have clocks of their own */
+        s->now_ms = wall_ms;
+        cluster_begin_tick(s, wall_ms);
+    }
     i64 start_us = s->tick_us = clock_mono_us();
     storage_note_refusal(s);
     throttle_begin_tick(s);

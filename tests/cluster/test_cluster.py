@@ -193,6 +193,47 @@ def test_dead_keys_go_on_every_member_without_a_word_in_the_log(trio, leader):
     assert leader.get('dying0') is None
 
 
+def fill_with_dying(trio, n, seconds):
+    """So many keys with one deadline, which every member has."""
+    with trio.leader().client() as c:
+        c.execute_command('FLUSHALL')
+        at_ms = int(time.time() * 1000) + seconds * 1000
+        pipe = c.pipeline(transaction=False)
+        for i in range(n):
+            pipe.execute_command('SET', f'd{i}', i, 'PXAT', at_ms)
+        pipe.execute()
+    trio.settled(3)
+    return at_ms
+
+
+def reclaimed(node):
+    """How many deaths the node counts. INFO is no request for the region: it moves nothing."""
+    with node.client() as c:
+        return c.info('stats')['expired_keys']
+
+
+def test_idle_members_reclaim(trio):
+    before = [reclaimed(n) for n in trio.nodes]
+    at_ms = fill_with_dying(trio, 3000, 4)
+    time.sleep(max(at_ms / 1000 - time.time(), 0))
+    for n, b in zip(trio.nodes, before):
+        eventually(lambda n=n, b=b: reclaimed(n) >= b + 3000, pause=0.5)
+
+
+def test_a_busy_leader_reclaims(trio, leader):
+    """It has an entry in flight nearly always: about one per request here."""
+    before = reclaimed(trio.leader())
+    at_ms = fill_with_dying(trio, 3000, 3)
+    time.sleep(max(at_ms / 1000 - time.time(), 0))
+    writes = 0
+    while reclaimed(trio.leader()) < before + 3000:
+        assert writes < 3000
+        for _ in range(100):
+            leader.set('busy', writes)
+            writes += 1
+    assert leader.dbsize() == 1
+
+
 def test_a_key_is_hidden_at_its_deadline(leader):
     leader.set('k', 'v', px=300)
     assert leader.get('k') == 'v'

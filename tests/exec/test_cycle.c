@@ -282,9 +282,9 @@ static void runs_keep_their_interval(void **state)
     struct expire_cycle *c = &w.region.cycle;
     c->interval_ms = 500;
     assert_true(expire_cycle_due(c, T0));
-    expire_cycle_ran(c, &w.region.ks, 3, 50, true);
+    expire_cycle_ran(c, &w.region.ks, w.region.ks.now_ms, 3, 50, true);
     assert_true(expire_cycle_due(c, T0)); /* the run continues */
-    expire_cycle_ran(c, &w.region.ks, 0, 50, false);
+    expire_cycle_ran(c, &w.region.ks, w.region.ks.now_ms, 0, 50, false);
     assert_false(expire_cycle_due(c, T0));
     assert_false(expire_cycle_due(c, T0 + 499));
     assert_true(expire_cycle_due(c, T0 + 500));
@@ -307,7 +307,7 @@ static void a_run_is_summed_up(void **state)
     for (u32 slice = 0; more; slice++) {
         u64 before = expire_total(&w.region.ks);
         more = region_expire_step(&w.region);
-        expire_cycle_ran(c, &w.region.ks, expire_total(&w.region.ks) - before, 10, more);
+        expire_cycle_ran(c, &w.region.ks, w.region.ks.now_ms, expire_total(&w.region.ks) - before, 10, more);
         if (more) assert_int_equal(c->last.at_ms, 0);
     }
     assert_int_equal(c->last.cleaned, 2);
@@ -315,7 +315,7 @@ static void a_run_is_summed_up(void **state)
     assert_int_equal(c->last.lag_ms, 1100);
     assert_true(c->last.took_us >= 10);
     at(&w, 2000); /* a run that finds nothing leaves the last one's figures */
-    expire_cycle_ran(c, &w.region.ks, 0, 10, false);
+    expire_cycle_ran(c, &w.region.ks, w.region.ks.now_ms, 0, 10, false);
     assert_int_equal(c->last.cleaned, 2);
     world_close(&w);
 }
