@@ -56,7 +56,8 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
     case RAFT_ADD_VOTER:
         if (!learner) return GROUP_CHANGE_INVALID;
         if (!raft_core_progress(g->core, c->id, &p)) return GROUP_CHANGE_INVALID;
-        if (!p.active || p.matched + GROUP_CATCH_UP_ENTRIES < last_index) return GROUP_CHANGE_LATER;
+        if (!p.active || !p.matched) return GROUP_CHANGE_LATER; /* it has nothing, however short the log is */
+        if (p.matched + GROUP_CATCH_UP_ENTRIES < last_index) return GROUP_CHANGE_LATER;
         return GROUP_CHANGE_PROPOSED;
     default: return GROUP_CHANGE_INVALID;
     }

@@ -266,6 +266,17 @@ def test_a_leader_that_shuts_down_hands_over_first(trio):
     trio.settled(3)
 
 
+def test_a_node_takes_over_on_request(trio, leader):
+    leader.set('k', 'v')
+    node = trio.followers()[0]
+    with node.client() as c:
+        c.execute_command('CLUSTER FAILOVER')
+        eventually(node.leads)
+        assert c.get('k') == 'v'
+        with pytest.raises(redis.ResponseError, match='leads already'):
+            c.execute_command('CLUSTER FAILOVER')
+
+
 def history_of(trio, seconds, keys, faults):
     """Clients that write and read keys with and without deadlines while `faults` is at work."""
     ops, lock, stop = {k: [] for k in keys}, threading.Lock(), threading.Event()

@@ -738,6 +738,26 @@ static void test_changes_that_make_no_sense_are_refused(void **unused UNUSED)
     world_free(w);
 }
 
+/* A log that is short because the first member's data is older than it is not caught up with by having nothing. */
+static void test_a_learner_without_data_does_not_vote(void **unused UNUSED)
+{
+    struct world *w = world_new(2);
+    struct member *a = &w->member[1], *c = &w->member[3];
+    world_isolate(w, 3);
+    assert_int_equal(change(a, 3, RAFT_ADD_LEARNER), GROUP_CHANGE_PROPOSED);
+    world_tick(w, 1);
+    assert_int_equal(a->at.conf.learners_n, 1);
+    assert_int_equal(change(a, 3, RAFT_ADD_VOTER), GROUP_CHANGE_LATER);
+    world_heal(w);
+    for (u32 i = 0; i < 30 && !status(c).installing; i++) world_tick(w, 1);
+    assert_int_equal(change(a, 3, RAFT_ADD_VOTER), GROUP_CHANGE_LATER);
+    c->at = c->incoming_at;
+    group_installed(c->group, &c->incoming_at);
+    world_tick(w, 4);
+    assert_int_equal(change(a, 3, RAFT_ADD_VOTER), GROUP_CHANGE_PROPOSED);
+    world_free(w);
+}
+
 static void test_a_leader_that_is_removed_hands_on_first(void **unused UNUSED)
 {
     struct world *w = world_new(3);
@@ -755,6 +775,24 @@ static void test_a_leader_that_is_removed_hands_on_first(void **unused UNUSED)
 
     w = world_new(1);
     assert_int_equal(change(&w->member[1], 1, RAFT_REMOVE), GROUP_CHANGE_INVALID); /* nobody would be left */
+    world_free(w);
+}
+
+static void test_a_follower_asks_for_leadership(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *b = &w->member[2];
+    evaluate(a, "x", 0);
+    world_tick(w, 4);
+    assert_true(group_is_leader(a->group));
+    group_transfer(b->group, 2);
+    world_tick(w, 4);
+    assert_true(group_is_leader(b->group));
+    assert_int_equal(group_leader(a->group), 2);
+    world_isolate(w, 1);
+    group_transfer(a->group, 1); /* nobody hears it */
+    world_tick(w, 4);
+    assert_true(group_is_leader(b->group));
     world_free(w);
 }
 
@@ -894,7 +932,9 @@ int main(void)
         cmocka_unit_test(test_a_follower_read_without_a_leader_fails),
         cmocka_unit_test(test_a_snapshot_is_installed_before_the_log_is_emptied),
         cmocka_unit_test(test_changes_that_make_no_sense_are_refused),
+        cmocka_unit_test(test_a_learner_without_data_does_not_vote),
         cmocka_unit_test(test_a_leader_that_is_removed_hands_on_first),
+        cmocka_unit_test(test_a_follower_asks_for_leadership),
         cmocka_unit_test(test_a_sole_voter_waits_for_its_log),
         cmocka_unit_test(test_a_machine_ahead_of_its_log_counts),
         cmocka_unit_test(test_a_log_ahead_of_its_machine_is_applied),

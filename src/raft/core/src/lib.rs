@@ -70,7 +70,7 @@ fn acceptable(m: &Message, own: u64, snapshot: bool) -> bool {
     use MessageType::*;
     let types = [
         MsgAppend, MsgAppendResponse, MsgRequestVote, MsgRequestVoteResponse, MsgHeartbeat, MsgHeartbeatResponse,
-        MsgTimeoutNow, MsgRequestPreVote, MsgRequestPreVoteResponse,
+        MsgTimeoutNow, MsgTransferLeader, MsgRequestPreVote, MsgRequestPreVoteResponse,
     ];
     let small = |x: u64| x < 1 << 62;
     let expected = if snapshot { m.get_msg_type() == MsgSnapshot } else { types.contains(&m.get_msg_type()) };
@@ -235,10 +235,8 @@ pub unsafe extern "C" fn raft_core_read_index(c: *mut Core, context: *const u8, 
 #[no_mangle]
 pub unsafe extern "C" fn raft_core_transfer(c: *mut Core, to: u64) {
     let c = &mut *c;
-    if c.is_leader() {
-        c.node.transfer_leader(to);
-        c.settle();
-    }
+    c.node.transfer_leader(to); // a follower sends it on to the leader; without one nothing happens
+    c.settle();
 }
 
 #[no_mangle]
