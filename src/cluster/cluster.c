@@ -20,7 +20,8 @@
 #define LOG_ENTRIES_MAX 100000 /* a member that is further behind gets a snapshot */
 #define LOG_ENTRIES_KEPT 10000
 #define COMPACT_EVERY 20 /* ticks of the timer */
-#define CATCH_UP_TICKS 3 /* of a timer that came late */
+#define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
+#define TIMER_MS_MAX 100
 
 struct server *cluster_server(const struct cluster *c) { return c->server; }
 struct member *cluster_member(struct cluster *c) { return &c->member; }
@@ -239,10 +240,13 @@ static void note_leadership(struct cluster *c)
     cluster_moved_on(c);
 }
 
-static u64 timer_interval(const struct cluster *c)
+static i64 tick_interval(const struct cluster *c)
 {
-    return (u64)MAX(c->server->config.cluster_node_timeout / ELECTION_TICKS, 10);
+    return MAX(c->server->config.cluster_node_timeout / ELECTION_TICKS, 10);
 }
+
+/* Nodes join and become voters by steps of the timer: they need not wait for patient elections. */
+static u64 timer_interval(const struct cluster *c) { return (u64)MIN(tick_interval(c), TIMER_MS_MAX); }
 
 /* A member that was away for a short while finds in the log what it missed. */
 static void compact(struct cluster *c)
@@ -256,12 +260,13 @@ static void on_timer(uv_timer_t *t)
 {
     struct cluster *c = t->data;
     struct group *g = c->member.group;
-    i64 now_ms = (i64)uv_now(t->loop), interval = (i64)timer_interval(c);
+    i64 now_ms = (i64)uv_now(t->loop), interval = tick_interval(c);
     i64 due = MIN((now_ms - c->timer_ms) / interval, CATCH_UP_TICKS);
     group_wall(g, (u64)clock_wall_ms());
     report_unreachable(c);
     for (i64 i = 0; i < due; i++) group_tick(g);
     if (due > 0) c->timer_ms = now_ms;
+    uv_timer_set_repeat(t, timer_interval(c)); /* CONFIG SET may have changed it */
     c->ticks++;
     note_leadership(c);
     if (c->led) cluster_expiry_step(c);

@@ -6,7 +6,7 @@
 #include "cluster/cluster_parts.h"
 
 #define FIRST_INDEX 5 /* where a new log begins, so that a member without any data needs a snapshot */
-#define JOIN_EVERY 5  /* ticks of the timer */
+#define JOIN_EVERY 2  /* ticks of the timer */
 
 static bool has(const u64 *ids, u32 n, u64 id)
 {
