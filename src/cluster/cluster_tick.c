@@ -104,8 +104,6 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     struct server *s = owner;
     struct cluster *c = s->cluster;
     const struct member *m = &c->member;
-    if (cmd->run == cmd_move) return "ERR MOVE is not allowed in cluster mode";
-    if (cmd->run == cmd_swapdb) return "ERR SWAPDB is not allowed in cluster mode";
     if (!touches_data(cmd, q->session) && !(q->session->tx && cmd->flags & CMD_OF_KEYSPACE)) return NULL;
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */

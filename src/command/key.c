@@ -139,6 +139,10 @@ void cmd_copy(struct ctx *c)
     u32 db;
     bool replace;
     if (!copy_options(c, &db, &replace)) return;
+    if (c->ks->one_database && db != 0) {
+        reply_error(c->out, "ERR Copying to another database is not allowed in cluster mode");
+        return;
+    }
     if (db == c->db && bytes_eq(from, to)) {
         reply_same_object(c);
         return;
@@ -158,11 +162,18 @@ void cmd_copy(struct ctx *c)
     reply_int(c->out, 1);
 }
 
+static bool has_databases(struct ctx *c, const char *command)
+{
+    if (!c->ks->one_database) return true;
+    reply_errorf(c->out, "ERR %s is not allowed in cluster mode", command);
+    return false;
+}
+
 void cmd_move(struct ctx *c)
 {
     bytes key = c->argv[1];
     u32 db;
-    if (!database_arg(c, c->argv[2], &db)) return;
+    if (!has_databases(c, "MOVE") || !database_arg(c, c->argv[2], &db)) return;
     if (db == c->db) {
         reply_same_object(c);
         return;
@@ -321,6 +332,7 @@ static bool swap_arg(struct ctx *c, bytes arg, const char *error, i64 *db)
 void cmd_swapdb(struct ctx *c)
 {
     i64 a, b, databases = c->eng->databases;
+    if (!has_databases(c, "SWAPDB")) return;
     if (!swap_arg(c, c->argv[1], "ERR invalid first DB index", &a)) return;
     if (!swap_arg(c, c->argv[2], "ERR invalid second DB index", &b)) return;
     if (a < 0 || a >= databases || b < 0 || b >= databases) {
