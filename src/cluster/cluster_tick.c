@@ -6,12 +6,27 @@
 #include "exec/multi.h"
 #include "exec/route.h"
 
+/* DEBUG POPULATE: the rest of DEBUG changes no data, and has to work when there is no quorum. */
+static bool is_populate(const struct command *cmd, const bytes *argv)
+{
+    return cmd->run == cmd_debug && bytes_is(argv[1], "populate");
+}
+
 /* Whether a command reads or changes the region's data. One that waits in MULTI's queue does not yet. */
-static bool touches_data(const struct command *cmd, const struct session *s)
+static bool touches_data(const struct command *cmd, const struct session *s, const bytes *argv)
 {
     if (cmd->run == cmd_exec) return true;
     if (s->tx && multi_takes(s, cmd)) return false;
-    return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE;
+    return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE || is_populate(cmd, argv);
+}
+
+/* The command of a request, which may be refused yet; NULL: there is none. */
+static const struct command *command_of(const struct server *s, const struct net_request *q)
+{
+    const bytes *argv = s->net.tick.args + q->argv_at;
+    const struct command *cmd = q->argc ? node_find(&s->node, argv[0]) : NULL;
+    if (cmd && cmd->sub_count) cmd = q->argc > 1 ? command_find_sub(cmd, argv[1]) : NULL;
+    return cmd && command_takes(cmd, (int)q->argc) ? cmd : NULL;
 }
 
 void cluster_begin_tick(struct server *s, i64 wall_ms) { member_begin_tick(&s->cluster->member, wall_ms); }
@@ -25,8 +40,9 @@ void cluster_enforce(struct server *s, const struct net_request *q)
         fence_enforce(&s->net, NULL);
         return;
     }
-    if (q && q->argc) cmd = node_find(&s->node, s->net.tick.args[q->argv_at]);
-    member_enforce(&c->member, !q || (cmd && touches_data(cmd, &q->conn->session)));
+    if (q) cmd = command_of(s, q);
+    member_enforce(&c->member,
+                   !q || (cmd && touches_data(cmd, &q->conn->session, s->net.tick.args + q->argv_at)));
 }
 
 bool cluster_leads(const struct server *s) { return member_leads(&s->cluster->member); }
@@ -104,10 +120,11 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     struct server *s = owner;
     struct cluster *c = s->cluster;
     const struct member *m = &c->member;
-    if (!touches_data(cmd, q->session) && !(q->session->tx && cmd->flags & CMD_OF_KEYSPACE)) return NULL;
+    bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
+    if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
-    bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec;
+    bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
     if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
     if (may_follow(q, cmd) && group_leader(m->group)) return NULL;
     const struct cluster_node *n = leader_of(c);
@@ -121,7 +138,7 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
 {
     struct cluster *c = s->cluster;
     struct member *m = &c->member;
-    if (!touches_data(cmd, q->session) || m->evaluating) return 0;
+    if (!touches_data(cmd, q->session, q->argv) || m->evaluating) return 0;
     if (m->in_flight || member_leads(m)) return HOLD_RAFT;
     if (!may_follow(q, cmd) || q->slot == SLOT_NONE) return 0;
     return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;

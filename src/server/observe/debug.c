@@ -98,7 +98,8 @@ static void resize_zeroed(struct buf *b, size_t n)
     b->n = n;
 }
 
-/* Existing keys are not changed. Nothing is journalled: the point is to fill a server quickly. */
+/* Existing keys are not changed. Nothing is journalled: the point is to fill a server quickly. Only the
+ * members of a cluster get it, which must not differ. */
 static void debug_populate(struct ctx *c)
 {
     i64 count, size = 0;
@@ -120,8 +121,9 @@ static void debug_populate(struct ctx *c)
         buf_printf(&value, "value:%lld", (long long)i);
         if (size) resize_zeroed(&value, (size_t)size);
         c->eng->ops->str.put(c->eng, c->db, buf_bytes(&key), &ref, buf_bytes(&value), 0);
+        if (ctx_node(c)->cluster_enabled) CTX_EFFECT(c, BYTES_LIT("SET"), buf_bytes(&key), buf_bytes(&value));
     }
-    ctx_no_effect(c);
+    if (!c->effects_given) ctx_no_effect(c);
     buf_release(&key);
     buf_release(&value);
     reply_ok(c->out);

@@ -80,6 +80,10 @@ static bool cannot_load(struct ctx *c)
         reply_error(c->out, "ERR This Redis command is not allowed from script");
         return true;
     }
+    if (c->server->cluster) {
+        reply_error(c->out, "ERR Not allowed in cluster mode: the other nodes would not load it");
+        return true;
+    }
     if (!c->server->node.loading && !loading_aside(&c->server->persist.loading)) return false;
     reply_error(c->out, REGION_LOADING);
     return true;
