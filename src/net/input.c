@@ -176,6 +176,13 @@ static char *input_room(struct conn *c, size_t *room)
     return c->in.p + c->in.n;
 }
 
+/* A client may have sent all it had to say, and wait for the replies: those that a fence holds back, too. */
+static void input_ended(struct conn *c)
+{
+    c->session.close_after_reply = true;
+    net_watch(c, c->events & ~UV_READABLE);
+}
+
 void net_read(struct conn *c, bool ended)
 {
     /* Input that was held back comes first: it must not be lost with a connection that turns out to be
@@ -190,7 +197,8 @@ void net_read(struct conn *c, bool ended)
     if (c->closing) return;
     if (n <= 0) {
         if (!c->lent.n) net_give_back(c->net, &c->lent); /* a TLS handshake yields no application data */
-        if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
+        if (n == 0 && c->held) input_ended(c);
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         net_was_read(c, true);
         return;
     }

@@ -194,7 +194,8 @@ void tick_run(struct net *n, u32 at)
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
         conn_postpone(n, at, o.held);
-        conn_close_on_eof(c); /* unlike with other holds, the request is dropped if the client leaves */
+        /* A long pause: the request is dropped if the client leaves. Raft needs a moment, as a disk does. */
+        if (o.held != HOLD_RAFT) conn_close_on_eof(c);
         return;
     }
     nq->wrote = o.wrote;

@@ -3,6 +3,7 @@ fence fails. With DEBUG FENCE HOLD <n>, requests of database d wait for the tick
 were regions."""
 import random
 import select
+import socket
 
 import pytest
 
@@ -270,10 +271,22 @@ def test_a_client_that_leaves(fences, client):
     stays.command('SET', 'k', 2)
     second = fences.new()
     c.close()
-    eventually(lambda: fences.segments(first) == 0)
-    fences.fails(first)
+    fences.fails(first)         # whether it still listens shows when it is written to
     fences.passes(second)
     assert stays.reply() == b'OK'
+    fences.off()
+    eventually(lambda: stays.call('INFO', 'clients').count(b'connected_clients:2'))
+
+
+def test_the_end_of_the_input_is_not_the_end(fences, client):
+    c = client()
+    fences.hold()
+    pipeline(c, 'SET k 1|GET k')
+    first = fences.new()
+    c.sock.shutdown(socket.SHUT_WR)
+    assert fences.nothing_for(c)
+    fences.passes(first)
+    assert c.reply() == b'OK' and c.reply() == b'1' and c.closed()
 
 
 def test_a_client_that_is_killed(fences, client):
