@@ -450,6 +450,11 @@ bool cluster_start(struct server *s)
         log_line(&s->log, LOG_WARNING, "Cluster mode needs engine rocksdb: start with --engine rocksdb");
         return false;
     }
+    if (s->config.replicaof.n) {
+        log_line(&s->log, LOG_WARNING,
+                 "replicaof is not allowed in cluster mode: nodes join with cluster-join");
+        return false;
+    }
     member_open(&c->member, c, lone_region(s), CLUSTER_REGION);
     s->node.cluster_enabled = lone_region(s)->ks.one_database = true;
     s->node.elsewhere = cluster_elsewhere;

@@ -11,7 +11,8 @@ static bool may_sync(struct ctx *c)
     struct conn *conn = conn_of(c->session);
     const struct replica *r = conn->replica;
     const char *why = NULL;
-    if (s->repl.failover.state) why = "NOMASTERLINK Can't SYNC while failing over";
+    if (s->cluster) why = "ERR A node of a cluster has no replicas; a node joins with cluster-join";
+    else if (s->repl.failover.state) why = "NOMASTERLINK Can't SYNC while failing over";
     else if (s->repl.link && !link_is_up(s))
         why = "NOMASTERLINK Can't SYNC while not connected with my master";
     else if (conn_has_output(conn)) why = "ERR SYNC and PSYNC are invalid with pending output";
