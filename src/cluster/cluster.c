@@ -457,6 +457,7 @@ bool cluster_start(struct server *s)
     }
     member_open(&c->member, c, lone_region(s), CLUSTER_REGION);
     s->node.cluster_enabled = lone_region(s)->ks.one_database = true;
+    s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);

@@ -39,6 +39,7 @@ struct node {
     const char *deny_writes;   /* why clients may not write, likewise: read-only, too few replicas */
     const char *deny_stale;    /* why nobody may read what may be out of date, but by CMD_STALE */
     bool cluster_enabled;    /* keys decide which region a request runs in: exec/route.h */
+    bool cross_slots;        /* … and may be in several slots: for tests of servers whose region has all */
     bool open;               /* the default user needs no password: whoever has not said one is that user */
     bool loading;            /* not all data is there yet: only commands that don't mind may run */
     bool paused;             /* `holds` is to be asked: the owner keeps this up to date */

@@ -47,6 +47,7 @@ struct region *route_request(struct node *n, struct request *q)
     const struct command *cmd = route_command(n, q);
     q->slot = SLOT_NONE;
     if (cmd) q->slot = cmd->run == cmd_exec ? multi_slot(q->session) : route_slot(cmd, q->argc, q->argv);
+    if (UNLIKELY(q->slot == SLOT_CROSS) && n->cross_slots) q->slot = 0;
     if (q->slot < 0) return n->regions.first;
     struct region *r = region_map_at(&n->regions, (u32)q->slot);
     if (r) return r;
@@ -58,7 +59,7 @@ const char *route_script_call(const struct region *r, i32 *slot, bool any_slot, 
                               int argc, const bytes *argv)
 {
     i32 used = route_slot(cmd, argc, argv);
-    if (used == SLOT_NONE) return NULL;
+    if (used == SLOT_NONE || r->node->cross_slots) return NULL;
     if (used >= 0 && region_map_at(&r->node->regions, (u32)used) != r)
         return "ERR Script attempted to access a non local key in a cluster node";
     if (any_slot && used >= 0) return NULL;

@@ -10,6 +10,8 @@
  *   4. A script has the slot of the keys it declares. A command that it calls may use keys of that slot only.
  *      A script that declares none gets the slot of the first key it uses, which must be in the region it
  *      runs in. The flag allow-cross-slot-keys permits other slots of the same region.
+ *   5. With cross_slots, which only tests set, there is one region with all slots, and rules 1, 3 and 4
+ *      refuse nothing: what works on a lone server can be tried unchanged.
  *
  * node_run is the one call by which clients' requests reach a region. */
 #ifndef MAYFLY_EXEC_ROUTE_H
