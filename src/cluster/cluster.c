@@ -228,6 +228,9 @@ static void report_unreachable(struct cluster *c)
 static void note_leadership(struct cluster *c)
 {
     bool leads = member_leads(&c->member);
+    u64 leader = group_leader(c->member.group);
+    if (leader != c->leader) cluster_moved_on(c); /* reads that wait for the last one */
+    c->leader = leader;
     if (leads == c->led) return;
     c->led = leads;
     log_line(&c->server->log, LOG_NOTICE,

@@ -17,7 +17,8 @@ struct cluster {
     struct member member;
     bool started;               /* the group runs */
     bool moved_on;              /* see cluster_moved_on */
-    bool led;                   /* at the last look */
+    bool led;                   /* at the last look … */
+    u64 leader;                 /* … and who did */
     bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
     uv_timer_t timer;

@@ -126,7 +126,8 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
         return NULL; /* a leader that can't evaluate yet: it waits */
     bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
     if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
-    if (may_follow(q, cmd) && group_leader(m->group)) return NULL;
+    bool failed = member_read_failed(m, &q->session->read_wanted);
+    if (may_follow(q, cmd) && !failed && group_leader(m->group)) return NULL;
     const struct cluster_node *n = leader_of(c);
     if (!n) return "CLUSTERDOWN The cluster is down";
     if (q->slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";

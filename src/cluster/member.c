@@ -233,6 +233,7 @@ static void machine_readable(struct raft_machine *base, u64 read, bool ok)
 {
     struct member *m = member_of(base);
     if (ok) m->granted_read = MAX(m->granted_read, read);
+    else m->refused_read = MAX(m->refused_read, read);
     if (read == m->asked_read) m->asked_read = 0;
     cluster_moved_on(m->cluster); /* requests that waited run again, or are sent elsewhere */
 }
@@ -379,6 +380,13 @@ bool member_may_read(struct member *m, u64 *wanted)
     if (!m->asked_read) m->asked_read = group_follower_read(m->group);
     *wanted = m->asked_read;
     return false;
+}
+
+bool member_read_failed(const struct member *m, u64 *wanted)
+{
+    if (!*wanted || *wanted <= m->granted_read || *wanted > m->refused_read) return false;
+    *wanted = 0;
+    return true;
 }
 
 /* -- life -------------------------------------------------------------------------------------- */

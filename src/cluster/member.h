@@ -47,7 +47,8 @@ struct member {
     u32 reads_n, reads_cap;
     u64 early_read;          /* was confirmed before it was known here; 0: none was */
     u64 asked_read;          /* the follower read of this tick; 0: none … */
-    u64 granted_read;        /* … and the latest that may be evaluated */
+    u64 granted_read;        /* … the latest that may be evaluated … */
+    u64 refused_read;        /* … and the latest that failed */
 };
 
 /* The region's engine is open; nothing of it was read so far. */
@@ -76,6 +77,8 @@ void member_save(struct member *m);
 /* For a READONLY connection: whether its read may be evaluated now. If not, *wanted is the number to wait
  * for. */
 bool member_may_read(struct member *m, u64 *wanted);
+/* Whether the read that is waited for has failed: then there is none to wait for any more. */
+bool member_read_failed(const struct member *m, u64 *wanted);
 
 /* -- snapshots --------------------------------------------------------------------------------- */
 

@@ -136,3 +136,18 @@ class Cluster:
                     last = e
             assert time.monotonic() < end, last
             time.sleep(0.1)
+
+
+class Stopped:
+    """`with Stopped(node)`: the process gets no CPU."""
+
+    def __init__(self, *nodes):
+        self.nodes = nodes
+
+    def __enter__(self):
+        for n in self.nodes:
+            n.proc.send_signal(signal.SIGSTOP)
+
+    def __exit__(self, *_):
+        for n in self.nodes:
+            n.proc.send_signal(signal.SIGCONT)

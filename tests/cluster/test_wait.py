@@ -1,9 +1,7 @@
 """WAIT and WAITAOF on a leader: answered from what the members of the group have acknowledged."""
-import signal
-
 import pytest
 import redis
-from nodes import Cluster, eventually
+from nodes import Cluster, Stopped, eventually
 
 
 @pytest.fixture(scope='module')
@@ -16,21 +14,6 @@ def trio():
 def leader(trio):
     with trio.leader().client() as c:
         yield c
-
-
-class Stopped:
-    """`with Stopped(node)`: the process gets no CPU."""
-
-    def __init__(self, *nodes):
-        self.nodes = nodes
-
-    def __enter__(self):
-        for n in self.nodes:
-            n.proc.send_signal(signal.SIGSTOP)
-
-    def __exit__(self, *_):
-        for n in self.nodes:
-            n.proc.send_signal(signal.SIGCONT)
 
 
 def test_every_other_member_counts(leader):

@@ -1,0 +1,112 @@
+"""A leader answers when a majority has what it says, and not before."""
+import socket
+
+import pytest
+import redis
+from nodes import Cluster, Node, Stopped
+
+LIBRARY = "#!lua name=%s\nredis.register_function('f_%s', function() return 1 end)"
+
+
+@pytest.fixture(scope='module')
+def trio():
+    with Cluster(3, ('--cluster-node-timeout', '5000')) as c:
+        yield c
+
+
+@pytest.fixture
+def leader(trio):
+    with trio.leader().client() as c:
+        c.flushall()
+        yield c
+
+
+def send(node, *command):
+    """Sends a command by a connection of its own."""
+    s = socket.create_connection(('127.0.0.1', node.port))
+    s.sendall(b'*%d\r\n' % len(command) + b''.join(b'$%d\r\n%s\r\n' % (len(a), a) for a in map(str.encode, command)))
+    return s
+
+
+@pytest.mark.parametrize('command', [
+    'SET k v', 'GET k', 'XGROUP CREATE x g $ MKSTREAM', 'XGROUP CREATECONSUMER s g c', 'XINFO STREAM s', 'OBJECT ENCODING k',
+    'MEMORY USAGE k', 'FUNCTION FLUSH', 'EXPIRE k 100', 'EVAL return(redis.call("GET","k")) 0', 'DEBUG POPULATE 3',
+    'SPOP set', 'DBSIZE', 'BLPOP list 100', 'SORT set ALPHA STORE sorted', 'WATCH k',
+])
+def test_no_answer_without_a_majority(trio, leader, command):
+    leader.set('k', 'v')
+    leader.sadd('set', 'a', 'b', 'c')
+    leader.rpush('list', 'x')
+    leader.execute_command('XGROUP', 'CREATE', 's', 'g', '$', 'MKSTREAM')
+    node = trio.leader()
+    with Stopped(*trio.followers()):
+        with send(node, *command.split()) as s:
+            s.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                s.recv(1)
+            s.settimeout(60)
+    trio.settled(3)
+
+
+def test_what_asks_no_data_is_answered(trio, leader):
+    node = trio.leader()
+    leader.set('k', 'v')
+    with Stopped(*trio.followers()), send(node, 'SET', 'k', 'w'):
+        for command in ('PING', 'CLIENT ID', 'CONFIG GET port', 'CLUSTER INFO', 'INFO server', 'DEBUG DIGEST'):
+            assert leader.execute_command(*command.split()), command
+    trio.settled(3)
+
+
+def test_a_function_that_was_not_committed_is_not_there(trio, leader):
+    leader.function_flush()
+    with Stopped(*trio.followers()), send(trio.leader(), 'FUNCTION', 'LOAD', LIBRARY % ('a', 'a')) as s:
+        answer = s.recv(100)
+        assert answer.startswith((b'-UNCERTAIN', b'-CLUSTERDOWN', b'-TRYAGAIN')), answer
+    trio.settled(3)
+
+
+def test_a_client_that_sends_all_and_waits(trio, leader):
+    """As `printf … | nc` does: the end of its input is no reason to leave it without replies."""
+    for _ in range(20):
+        with send(trio.leader(), 'SET', 'k', 'v') as s:
+            s.sendall(b'GET k\r\nRPUSH l 1\r\nPING\r\n')
+            s.shutdown(socket.SHUT_WR)
+            s.settimeout(60)
+            assert b''.join(iter(lambda s=s: s.recv(100), b'')) == b'+OK\r\n$1\r\nv\r\n:1\r\n+PONG\r\n'
+        leader.delete('l')
+
+
+def test_scripts_stay_in_database_0(trio, leader):
+    leader.set('k', 'v')
+    for call in ("'MOVE', 'k', 1", "'SWAPDB', 0, 1", "'COPY', 'k', 'k', 'DB', 1", "'SELECT', 1"):
+        assert 'cluster mode' in leader.eval(f"return redis.pcall({call}).err", 1, 'k')
+    with leader.pipeline() as p:
+        p.set('{k}2', 'w')
+        p.execute_command('MOVE', 'k', 1)
+        replies = p.execute(raise_on_error=False)
+        assert replies[0] is True and 'MOVE is not allowed in cluster mode' in str(replies[1])
+    trio.settled(3)
+    assert len({c.execute_command('DEBUG', 'DIGEST') for c in (n.client() for n in trio.nodes)}) == 1
+
+
+def test_a_filled_server_is_filled_everywhere(trio, leader):
+    assert leader.execute_command('DEBUG', 'POPULATE', 50, 'p', 10) == 'OK'
+    trio.settled(3)
+    for n in trio.nodes:
+        with n.client() as c:
+            assert c.dbsize() == 50
+    with trio.followers()[0].client() as c, pytest.raises(redis.ResponseError, match='read only'):
+        c.execute_command('DEBUG', 'POPULATE', 1, 'q')
+    with pytest.raises(redis.ResponseError, match='cluster mode'):
+        leader.execute_command('DEBUG', 'RELOAD')
+
+
+def test_no_replicas_of_the_other_kind(trio, tmp_path):
+    with trio.leader().client() as c:
+        for command in ('PSYNC ? -1', 'SYNC', 'REPLICAOF 127.0.0.1 1'):
+            with pytest.raises(redis.ResponseError, match='cluster'):
+                c.execute_command(*command.split())
+    node = Node(str(tmp_path / 'n'), ['--replicaof', f'127.0.0.1 {trio.nodes[0].port}'])
+    node.start('--cluster-init', 'yes')
+    assert node.proc.wait(60) == 1
+    assert 'replicaof is not allowed in cluster mode' in node.logged()
