@@ -23,9 +23,9 @@ def value_cmds(kind, key):
     return []
 
 
-def listing(with_dbsize):
+def listing(databases, with_dbsize):
     ops = []
-    for db in range(DATABASES):
+    for db in range(databases):
         tail = [[b'DBSIZE']] if with_dbsize else []
         ops.append(Op([b'SELECT', b'%d' % db], ([b'KEYS', b'*'], c.unordered), *tail))
     return ops
@@ -33,12 +33,12 @@ def listing(with_dbsize):
 
 def check(pair, with_dbsize=True):
     """(number of commands, difference, operation to reproduce it with)."""
-    ops = listing(with_dbsize)
+    ops = listing(pair.databases, with_dbsize)
     count, width = sum(len(op.cmds) for op in ops), len(ops[0].cmds)
     diff, replies = pair.replies(ops)
     if diff:
         return count, diff, ops[diff.index]
-    for db in range(DATABASES):
+    for db in range(pair.databases):
         keys = sorted(r[1] for r in replies[db * width + 1][1])
         if not keys:
             continue

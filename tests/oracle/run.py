@@ -25,7 +25,7 @@ from gen import FAMILIES, Gen                                           # noqa: 
 from op import cli_line                                                 # noqa: E402
 from pair import Pair, op_lines                                         # noqa: E402
 from resp import ConnectionLost                                         # noqa: E402
-from servers import Server                                              # noqa: E402
+from servers import Leader, Server                                              # noqa: E402
 from shrink import Shrinker, keys_of                                    # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -41,7 +41,8 @@ def arguments():
                    help='reference server (default: $ORACLE_REDIS, or redis-server)')
     p.add_argument('--server-args', default='', help='more arguments for the server under test')
     p.add_argument('--other-args', default='', help='more arguments for the reference')
-    p.add_argument('--engine', default='memory', help='storage engine of the server under test')
+    p.add_argument('--engine', default='memory', help='storage engine of the server under test: memory, rocksdb; '
+                   'or cluster, which is the leader of three nodes')
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--commands', type=int, default=0, help='stop after so many commands (default 100000)')
     p.add_argument('--minutes', type=float, default=0, help='stop after so many minutes')
@@ -73,7 +74,8 @@ def arguments():
             p.error('no such server: ' + getattr(args, name))
         setattr(args, name, path)
     args.families = chosen_families(p, args.families)
-    if args.engine == 'rocksdb':        # sorted by name on disk, whatever their size
+    args.on_disk = args.engine != 'memory'
+    if args.on_disk:                    # sorted by name on disk, whatever their size
         args.loose_order = True
     return args
 
@@ -114,16 +116,18 @@ class Oracle:
     def __init__(self, args):
         self.args = args
         extra = args.server_args.split()
-        if args.engine != 'memory':
+        self.in_cluster = args.engine == 'cluster'
+        if args.engine == 'rocksdb':
             extra += ['--engine', args.engine]
         aof = ['--appendonly', 'yes', '--appendfsync', 'no'] if args.reload and args.engine == 'memory' else []
         self.stats = Stats() if args.stats else None
         # Redis ends timed-out blocking commands on its timer: 100 ms each at hz 10.
-        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof)
+        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof +
+                            (['--databases', '1'] if self.in_cluster else []))
         conn = self.other.connect()
         self.kind = versions.kind_of(conn)
         conn.close()
-        self.server = Server('server', args.server, extra + aof)
+        self.server = (Leader if self.in_cluster else Server)('server', args.server, extra + aof)
         self.pair = self.new_pair(self.stats)
         self.checker = self.new_pair(None)      # so that dataset checks leave SELECT, MULTI … alone
         self.passed = self.failed = self.dataset_commands = 0
@@ -134,8 +138,9 @@ class Oracle:
     def new_pair(self, stats):
         a = self.args
         pair = Pair(self.server, self.other, a.loose_order, a.no_hll_bytes, a.timeout, stats,
-                    on_disk=a.engine == 'rocksdb')
+                    on_disk=a.on_disk)
         pair.kind = self.kind
+        pair.databases = 1 if self.in_cluster else dataset.DATABASES
         return pair
 
     # --- what to run -----------------------------------------------------------
@@ -195,7 +200,18 @@ class Oracle:
         diff = self.stream(self.operations(g, self.short)) or self.check_dataset()
         if diff:
             self.report(diff)
-        return not diff and self.reload_agrees()
+        return not diff and self.reload_agrees() and self.members_agree()
+
+    def members_agree(self):
+        """The nodes of a cluster have the same data. A follower is told a moment later; and keys may die meanwhile."""
+        deadline = time.time() + self.args.timeout
+        while self.in_cluster and len(set(self.server.digests())) > 1:
+            if time.time() > deadline:
+                self.failed += 1
+                print('epoch %d: the nodes differ: %r' % (self.epoch, self.server.digests()))
+                return False
+            time.sleep(0.05)
+        return True
 
     def reload_agrees(self):
         if not self.args.reload or self.short:

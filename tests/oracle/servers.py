@@ -11,6 +11,7 @@ from resp import Conn, ConnectionLost
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'server'))
 
+from cluster_args import CLUSTER, port_with_bus                          # noqa: E402
 from ports import free_port                                              # noqa: E402
 
 
@@ -26,7 +27,7 @@ class Server:
         self.start()
 
     def start(self):
-        self.port = free_port()
+        self.port = self.new_port()
         for left in 'rocksdb', 'appendonlydir':                                # always empty at first
             shutil.rmtree(os.path.join(self.dir, left), ignore_errors=True)
         args = [self.path, '--port', str(self.port), '--bind', '127.0.0.1',
@@ -38,6 +39,9 @@ class Server:
             self.proc = subprocess.Popen(args, stdout=log, stderr=log, env=env,
                                          stdin=subprocess.DEVNULL)
         self.wait_ready()
+
+    def new_port(self):
+        return free_port()
 
     def wait_ready(self, seconds=60):
         deadline = time.time() + seconds
@@ -78,3 +82,45 @@ class Server:
     def remove(self):
         self.stop()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Leader(Server):
+    """The leader of a cluster of three nodes. When it dies, all of them start again."""
+
+    def __init__(self, name, path, extra=()):
+        self.followers = []
+        super().__init__(name, path, [*extra, '--engine', 'rocksdb', *CLUSTER, '--cluster-init', 'yes'])
+
+    def new_port(self):
+        return port_with_bus()
+
+    def start(self):
+        super().start()
+        join = ['--engine', 'rocksdb', *CLUSTER, '--cluster-join', '127.0.0.1:%d' % self.port]
+        self.followers = [Follower('follower', self.path, join) for _ in range(2)]
+        deadline = time.time() + 60
+        while not all(b'voters=3,learners=0,joint=0' in f.ask('INFO', 'cluster') for f in self.followers):
+            if time.time() > deadline:
+                raise SystemExit('the cluster is not complete:\n' + self.tail())
+            time.sleep(0.05)
+
+    def stop(self):
+        for follower in self.followers:
+            follower.remove()
+        self.followers = []
+        super().stop()
+
+    def digests(self):
+        """Of the data of each node."""
+        return [node.ask('DEBUG', 'DIGEST') for node in (self, *self.followers)]
+
+    def ask(self, *command):
+        conn = self.connect()
+        try:
+            return conn.call(*command)[1]
+        finally:
+            conn.close()
+
+
+class Follower(Server):
+    new_port, ask = Leader.new_port, Leader.ask

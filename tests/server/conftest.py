@@ -7,12 +7,15 @@ import redis_server
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'engine(name, reason): for servers with this engine only')
+    config.addinivalue_line('markers', 'lone(reason): not for the leader of a cluster')
     config.addinivalue_line('markers', 'any_engine: does not depend on the engine, so it runs on the faster one only')
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests of protocols, roles and timeouts, which no engine affects, run once (and under each sanitizer)."""
-    left_out = [i for i in items if mayfly.ENGINE != 'memory' and i.get_closest_marker('any_engine')]
+    """Tests of protocols, roles and timeouts, which no engine affects, run once (under each sanitizer, and on a
+    leader, which does affect them)."""
+    once = mayfly.ENGINE != 'memory' and not mayfly.LEADER
+    left_out = [i for i in items if once and i.get_closest_marker('any_engine')]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [i for i in items if i not in left_out]
 
@@ -21,6 +24,9 @@ def pytest_runtest_setup(item):
     for mark in item.iter_markers('engine'):
         if mark.args[0] != mayfly.ENGINE:
             pytest.skip(mark.args[1])
+    for mark in item.iter_markers('lone'):
+        if mayfly.LEADER:
+            pytest.skip(mark.args[0])
 
 
 @pytest.fixture(scope='session')

@@ -16,7 +16,9 @@ from ports import free_port        # noqa: F401 # pylint: disable=unused-import
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get('MAYFLY_SERVER', os.path.join(ROOT, 'build', 'mayfly-server'))
-ENGINE = os.environ.get('MAYFLY_ENGINE', 'memory')
+# cluster: servers with engine rocksdb that lead a cluster of three nodes (leader.py).
+LEADER = os.environ.get('MAYFLY_ENGINE') == 'cluster'
+ENGINE = 'rocksdb' if LEADER else os.environ.get('MAYFLY_ENGINE', 'memory')
 # Small caches, so that the disk is used; and few threads, because many servers run in a row.
 ENGINES = {
     'memory': [],
@@ -153,13 +155,26 @@ class Server:
         assert not found, self.log[max(0, found.start() - 200):found.start() + 4000]
 
 
+    def agrees(self):
+        """Asserts that the other members, if there are any, have the same data."""
+
+
+def new_server(*args, **options):
+    """A server as MAYFLY_ENGINE wants it."""
+    if LEADER:
+        from leader import Leader       # pylint: disable=import-outside-toplevel # it is made of this file's
+        return Leader(*args, **options)
+    return Server(*args, **options)
+
+
 # -- bodies of fixtures ---------------------------------------------------------------------
 
 def for_a_session(*args):
     """A server for all tests."""
-    s = Server(*args)
+    s = new_server(*args)
     yield s
     try:
+        s.agrees()
         assert s.stop(signal.SIGTERM) == 0, s.log
         s.check()
     finally:
@@ -171,7 +186,7 @@ def for_a_test():
     started = []
 
     def start(*args, **options):
-        s = Server(*args, **options)
+        s = new_server(*args, **options)
         started.append(s)
         return s
 
@@ -179,6 +194,7 @@ def for_a_test():
     try:
         for s in started:
             if s.proc.poll() is None:
+                s.agrees()
                 assert s.stop(signal.SIGTERM) == 0, s.log
             s.check()
     finally:
@@ -189,6 +205,7 @@ def for_a_test():
 def emptied(server):
     """Empties the shared server for a test. A test that changes its configuration restores it."""
     assert server.proc.poll() is None, f'the shared server crashed: {server.log}'
+    server.agrees()
     with server.client() as c:
         c.flushall()
     return server

@@ -99,7 +99,7 @@ def expect(answer, wanted):
 
 @pytest.fixture(scope='module')
 def target():
-    s = mayfly.Server('--requirepass', 'hush', '--script-memory-limit', '16mb')
+    s = mayfly.new_server('--requirepass', 'hush', '--script-memory-limit', '16mb')
     with s.client(password='hush') as r:
         r.execute_command('ACL', 'SETUSER', 'guest', 'on', '>pw', '+@all', '-@admin', '-@dangerous', '+sort', '~pub:*',
                           '%R~read:*', '&pub:*')

@@ -26,7 +26,7 @@ ODD_LIMITS = ('--hash-max-listpack-entries', 127, '--hash-max-listpack-value', 1
 @pytest.fixture(scope='module')
 def ours():
     """Mayfly with values of every kind. No test changes the data."""
-    s = mayfly.Server(*NO_AOF)
+    s = mayfly.new_server(*NO_AOF)
     with Raw(s.port) as c:
         everything.fill(c)
     yield s

@@ -20,7 +20,7 @@ COMMON = ('--enable-debug-command', 'yes', '--enable-protected-configs', 'yes', 
 @pytest.fixture(scope='module')
 def both():
     """Mayfly and Redis."""
-    servers = [mayfly.Server(*COMMON), redis_server.Redis('--slowlog-log-slower-than', '0')]
+    servers = [mayfly.new_server(*COMMON), redis_server.Redis('--slowlog-log-slower-than', '0')]
     yield servers
     for s in servers:
         s.check()

@@ -540,7 +540,7 @@ def test_a_slow_transfer_is_not_idleness(server_factory, raw, transfer):
 @pytest.fixture(scope='module')
 def locked():
     import mayfly
-    s = mayfly.Server('--requirepass', 'secret')
+    s = mayfly.new_server('--requirepass', 'secret')
     yield s
     assert s.stop() == 0
     s.check()

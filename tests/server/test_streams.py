@@ -27,7 +27,7 @@ def run(c, line):
 @pytest.fixture(scope='module')
 def full():
     """A server with all kinds of streams, one of them with a pending entry that is deleted."""
-    s = mayfly.Server('--enable-debug-command', 'yes')
+    s = mayfly.new_server('--enable-debug-command', 'yes')
     with Raw(s.port) as c:
         everything.run(c, everything.streams())
         run(c, 'XDEL stream:101 1000-1 1033-2')

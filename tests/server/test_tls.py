@@ -48,7 +48,7 @@ def options(certs, port, **more):
 @pytest.fixture(scope='module')
 def tls(certs):
     port = free_port()
-    s = mayfly.Server(*options(certs, port))
+    s = mayfly.new_server(*options(certs, port))
     yield s, port
     assert s.stop() == 0
     s.check()

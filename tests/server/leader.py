@@ -1,0 +1,79 @@
+"""MAYFLY_ENGINE=cluster: the tests of a lone server, on the leader of a cluster of three nodes. What the tests see is a
+server like any other; the two followers are behind it, and have to end up with the same data."""
+
+import redis
+
+from cluster_args import CLUSTER, port_with_bus
+from mayfly import Server, eventually
+
+
+class Leader(Server):
+    """The first node of a cluster, which leads it. The tests' arguments are its own; the followers get none."""
+    followers = ()
+
+    def __init__(self, *args, port=None, wait=True, **options):
+        self.password = args[args.index('--requirepass') + 1] if '--requirepass' in args else None
+        super().__init__(*CLUSTER, '--cluster-init', 'yes', *args, port=port or port_with_bus(), wait=wait, **options)
+        join = [*CLUSTER, '--cluster-join', f'127.0.0.1:{self.port}', '--enable-debug-command', 'yes']
+        self.followers = [Server(*join, port=port_with_bus(), wait=False, name='follower') for _ in range(2)] if wait else ()
+        eventually(self.settled, 90, 0.05)
+
+    def settled(self):
+        """Whether all three vote."""
+        regions = [f.region() for f in map(Member, self.followers)]
+        return all(r.get('voters') == 3 and not r['joint'] for r in regions)
+
+    def start(self, wait=True, stdin=None):
+        super().start(wait, stdin)
+        if self.followers:
+            eventually(self.leads_again, 90, 0.1)
+
+    def leads_again(self):
+        """After a restart others lead: it takes the leadership back."""
+        me = Member(self)
+        try:
+            if me.region().get('role') == 'leader':
+                return True
+            me.call('CLUSTER', 'FAILOVER')
+        except redis.ResponseError as e:
+            assert 'leads already' in str(e) or 'CLUSTERDOWN' in str(e), e
+        return False
+
+    def agrees(self):
+        """Followers apply an entry when they hear that it is committed; and keys may die while this looks."""
+        if self.followers:
+            eventually(lambda: len(set(self.digests())) == 1)
+
+    def digests(self):
+        """Of the leader only if it can be asked."""
+        for member in map(Member, (self, *self.followers)):
+            try:
+                yield member.call('DEBUG', 'DIGEST')
+            except (redis.ResponseError, redis.AuthenticationError):
+                assert member.server is self
+
+    def remove(self):
+        for s in (*self.followers, super()):
+            s.remove()
+
+    def check(self):
+        for s in (*self.followers, super()):
+            s.check()
+
+
+class Member:
+    """Questions to one of the nodes."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def call(self, *command):
+        with self.server.client(password=getattr(self.server, 'password', None), decode_responses=True) as c:
+            return c.execute_command(*command)
+
+    def region(self):
+        """What INFO says of region 1; {}: nothing yet."""
+        try:
+            return self.call('INFO', 'cluster').get('region1', {})
+        except redis.ConnectionError:
+            return {}
