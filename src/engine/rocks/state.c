@@ -428,7 +428,7 @@ void state_forget_region(struct rk *rk, u64 region)
 
 static bytes meta_prefix(struct rk *rk, enum meta_kind kind)
 {
-    static const char letters[] = {[META_FUNCTIONS] = 'f', [META_CLUSTER] = 'k'};
+    static const char letters[] = {[META_FUNCTIONS] = 'f', [META_CLUSTER] = 'm'};
     return state_key(rk, letters[kind], rk->region.prefix, false, 0);
 }
 

@@ -17,6 +17,8 @@
  *   'n' · u64 region                                 engine.repl_position
  *   'f' · u64 prefix · name                          META_FUNCTIONS (engine.h): the code of a library. Older
  *                                                    versions had one row, without a name, of all libraries
+ *   'm' · u64 prefix · name                          META_CLUSTER: the nodes of a cluster, and how far each
+ *                                                    region has applied its log
  *   'k' · P                                          empty: a companion that stays (companion.h)
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
