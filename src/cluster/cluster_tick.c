@@ -108,6 +108,8 @@ static bool may_follow(const struct request *q, const struct command *cmd)
     return q->session->readonly && reads_only(cmd);
 }
 
+static bool may_be_stale(const struct server *s) { return s->config.cluster_allow_stale_reads; }
+
 static const struct cluster_node *leader_of(struct cluster *c)
 {
     u64 leader = c->started ? group_leader(c->member.group) : 0;
@@ -127,7 +129,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
     if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
     bool failed = member_read_failed(m, &q->session->read_wanted);
-    if (may_follow(q, cmd) && !failed && group_leader(m->group)) return NULL;
+    if (may_follow(q, cmd) && ((!failed && group_leader(m->group)) || may_be_stale(s))) return NULL;
     const struct cluster_node *n = leader_of(c);
     if (!n) return "CLUSTERDOWN The cluster is down";
     if (q->slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";
@@ -141,6 +143,6 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
     struct member *m = &c->member;
     if (!touches_data(cmd, q->session, q->argv) || m->evaluating) return 0;
     if (m->in_flight || member_leads(m)) return HOLD_RAFT;
-    if (!may_follow(q, cmd) || q->slot == SLOT_NONE) return 0;
+    if (!may_follow(q, cmd) || q->slot == SLOT_NONE || may_be_stale(s)) return 0;
     return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;
 }

@@ -356,6 +356,35 @@ def check_killed_leaders(trio):
         assert verdict.ok, f'{key}: {verdict.why}'
 
 
+def refused(client, *command):
+    """The error a command is answered with; '': none."""
+    try:
+        client.execute_command(*command)
+        return ''
+    except redis.ResponseError as e:
+        return str(e)
+
+
+def test_stale_reads_need_no_leader():
+    with Cluster(3) as trio:
+        leader, follower = trio.leader(), trio.followers()[0]
+        with leader.client() as c:
+            c.set('k', 'v')
+        trio.settled(3)
+        with follower.client() as c:
+            c.execute_command('READONLY')
+            assert c.get('k') == 'v'
+            for n in trio.nodes:
+                if n is not follower:
+                    n.kill()
+            eventually(lambda: refused(c, 'GET', 'k').startswith('CLUSTERDOWN'))
+            c.config_set('cluster-allow-stale-reads', 'yes')
+            assert c.get('k') == 'v'
+            assert refused(c, 'SET', 'k', 'w').startswith('CLUSTERDOWN')
+            c.execute_command('READWRITE')
+            assert refused(c, 'GET', 'k').startswith('CLUSTERDOWN')
+
+
 # -- growing ------------------------------------------------------------------------------------------------------
 
 
