@@ -10,6 +10,8 @@
 #include "cluster/cluster_parts.h"
 #include "server/housekeeping.h"
 
+#define FLIGHT_SLICES 256 /* without a majority a flight is long, and what it deletes is kept in memory */
+
 static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
 
 void cluster_expiry_step(struct cluster *c)
@@ -31,7 +33,7 @@ bool cluster_may_reclaim(const struct server *s)
 {
     const struct member *m = &s->cluster->member;
     if (loading_busy(&s->persist.loading)) return false;
-    if (!logs_deaths(m)) return !m->evaluating;
+    if (!logs_deaths(m)) return !m->evaluating && (!m->in_flight || m->slices < FLIGHT_SLICES);
     if (m->in_flight) return false;
     return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
 }
@@ -54,6 +56,7 @@ void cluster_begin_reclaim(struct server *s)
 {
     struct member *m = &s->cluster->member;
     if (!logs_deaths(m)) {
+        m->slices += m->in_flight;
         region_set_time(m->region, member_clock(m));
         return;
     }

@@ -337,6 +337,7 @@ void member_end_tick(struct member *m)
     bool failed = r->doomed || r->eng->failed;
     u64 now_ms = (u64)r->ks.now_ms, depends_ms = (u64)r->ks.found_dead_ms;
     m->in_flight = true; /* commit or abandon may be called before group_evaluated returns */
+    m->slices = 0;
     m->early_read = 0;
     enum group_wait wait = failed
                                ? GROUP_REFUSED

@@ -41,6 +41,7 @@ struct member {
     struct raft_applied at;  /* how far the engine's open transaction has come … */
     bool unsaved;            /* … which it has not committed */
     bool evaluating, in_flight;
+    u32 slices;              /* of reclaiming that the open transaction has, while in flight */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */
     struct fence *fence;     /* what the replies of the open evaluation wait for; NULL: no reply so far */
     struct member_read *reads; /* that wait for their confirmation */
