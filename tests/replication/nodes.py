@@ -27,7 +27,7 @@ class Node(mayfly.Server):
         self.port = port or mayfly.free_port()
         self.log_path = os.path.join(self.dir, 'server.log')
         self.args = [*KINDS[kind], *COMMON, '--port', str(self.port), '--dir', self.dir, *map(str, args)]
-        self.start()
+        self.start_first()
 
     def __repr__(self):
         return f'{self.kind}:{self.port}'

@@ -83,7 +83,8 @@ class Client(redis.Redis):
 
 class Server:
     """A server process with a directory and a log of its own."""
-    crashes = False
+    crashes = own_dir = False
+    proc = env = None
 
     def __init__(self, *args, port=None, wait=True, stdin=None, name='mayfly', directory=None, before=(),
                  crashes=False):
@@ -95,11 +96,19 @@ class Server:
         self.log_path = os.path.join(self.dir, f'stdout-{self.port}.log')
         self.args = [*before, BINARY, '--port', str(self.port), '--dir', self.dir, '--save', '',
                      *ENGINE_ARGS, *map(str, args)]
-        self.start(wait, stdin)
+        self.start_first(wait, stdin)
+
+    def start_first(self, wait=True, stdin=None):
+        """If it does not start, nobody has got it yet: it leaves nothing."""
+        try:
+            self.start(wait, stdin)
+        except BaseException:
+            self.remove()
+            raise
 
     def start(self, wait=True, stdin=None):
         with open(self.log_path, 'wb') as log:
-            self.proc = subprocess.Popen(self.args, stdout=log, stderr=log, cwd=self.dir,
+            self.proc = subprocess.Popen(self.args, stdout=log, stderr=log, cwd=self.dir, env=self.env,
                                          stdin=subprocess.DEVNULL if stdin is None else stdin)
         if wait:
             self.wait_ready()
@@ -140,7 +149,7 @@ class Server:
         return self.proc.wait(seconds)
 
     def remove(self):
-        if self.proc.poll() is None:
+        if self.proc and self.proc.poll() is None:
             self.proc.kill()
             self.proc.wait()
         if self.own_dir:

@@ -38,7 +38,7 @@ class Redis(mayfly.Server):
         self.log_path = f'{self.dir}/redis-{self.port}.log'
         self.args = ['redis-server', '--port', str(self.port), '--dir', self.dir, '--save', '',
                      '--hz', '100', '--appendfsync', 'no', '--enable-debug-command', 'yes', *map(str, args)]
-        self.start(wait)
+        self.start_first(wait)
 
 
 TEXTS = [       # of Redis 7.0, and what 7.4 says instead; scripts of 7.0 don't tell which command it was

@@ -26,16 +26,13 @@ class Configured(mayfly.Server):
         self.port = mayfly.free_port()
         self.log_path = os.path.join(self.dir, 'stdout.log')
         self.conf = os.path.join(self.dir, 'mayfly.conf')
-        first = []
+        self.args, self.env = [mayfly.BINARY], env
         if conf is not None:
             with open(self.conf, 'w') as f:
                 f.write(conf.replace('$PORT', str(self.port)))
-            first = [self.conf]
-        with open(self.log_path, 'wb') as log:
-            self.proc = subprocess.Popen([mayfly.BINARY, *first, *map(str, args)], stdout=log, stderr=log,
-                                         cwd=self.dir, stdin=subprocess.DEVNULL, env=env)
-        if wait:
-            self.wait_ready()
+            self.args.append(self.conf)
+        self.args += map(str, args)
+        self.start_first(wait)
 
     def text(self):
         with open(self.conf) as f:
