@@ -259,6 +259,27 @@ static void test_prefetch_of_known(void **state UNUSED)
     assert_false(delta_at(rk, r, subs[2])->stored);
 }
 
+/* A transaction that changes very many elements leaves them out of the cache, and old values of theirs, too. */
+static void test_many_are_left_out(void **state UNUSED)
+{
+    enum { MANY = 20000 };
+    struct key_ref ref = make(TYPE_HASH);
+    bytes value;
+    for (u32 i = 0; i < MANY; i++) rk->ops.map.put(&rk->base, &ref, value_of(i), BYTES_LIT("old"), false);
+    tick(1);
+    assert_int_equal(elements_memory(rk->elements), 0);
+    struct row *r = again(&ref);
+    assert_false(elements_whole(rk->elements, r->version));
+    for (u32 i = 0; i < MANY; i += 1000)
+        assert_true(rk->ops.map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("old")));
+    assert_true(elements_memory(rk->elements) > 0);
+    for (u32 i = 0; i < MANY; i++) rk->ops.map.put(&rk->base, &ref, value_of(i), BYTES_LIT("new"), false);
+    tick(1);
+    again(&ref);
+    for (u32 i = 0; i < MANY; i += 500)
+        assert_true(rk->ops.map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("new")));
+}
+
 /* -- cursors --------------------------------------------------------------------------------- */
 
 static void test_cursor_hints(void **state)
@@ -527,7 +548,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_walks), TEST(test_abort), TEST(test_prefetch), TEST(test_prefetch_of_known),
-        TEST(test_cursor_hints),
+        TEST(test_many_are_left_out), TEST(test_cursor_hints),
         TEST(test_scan_after_a_restart), TEST(test_draws_are_fair), TEST(test_draw_until_empty),
         TEST(test_draw_among_the_dead), TEST(test_field_rows),
     };

@@ -89,6 +89,24 @@ static void test_whole(void **state UNUSED)
     elements_free(e);
 }
 
+/* A collection of which not all is remembered; many of them cost those their name that are older. */
+static void test_left_out(void **state UNUSED)
+{
+    struct elements *e = elements_new(1 << 20, 7);
+    elements_begin(e, 10);
+    elements_leave_out(e, 5);
+    elements_leave_out(e, 30);
+    elements_leave_out(e, 30);
+    assert_false(elements_whole(e, 30));
+    assert_true(elements_whole(e, 29) && elements_whole(e, 31));
+    for (u64 v = 40; v < 60; v++) elements_leave_out(e, v);
+    for (u64 v = 40; v < 60; v++) assert_false(elements_whole(e, v));
+    assert_false(elements_whole(e, 29));
+    assert_true(elements_whole(e, 60));
+    elements_leave_out(NULL, 1);
+    elements_free(e);
+}
+
 static void test_none(void **state UNUSED)
 {
     bytes value;
@@ -105,7 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_fits), cmocka_unit_test(test_small), cmocka_unit_test(test_long_ones),
-        cmocka_unit_test(test_whole), cmocka_unit_test(test_none),
+        cmocka_unit_test(test_whole), cmocka_unit_test(test_left_out), cmocka_unit_test(test_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,6 +326,69 @@ static void test_at_once(void **state)
     compare_places(50);
 }
 
+/* Fills an empty set with n entries, in order. */
+static void fill_sorted(u32 n)
+{
+    char *names = mem_alloc(n * 32);
+    bytes *members = mem_alloc(n * sizeof *members);
+    double *scores = mem_alloc(n * sizeof *scores);
+    ops->drop(e, &ref);
+    find_or_create(TYPE_ZSET);
+    now.n = 0;
+    for (u32 i = 0; i < n; i++) model_insert(below(2000) / 8, i);
+    for (u32 i = 0; i < n; i++) {
+        bytes name = name_of(now.v[i].id);
+        members[i] = bytes_of(memcpy(names + i * 32, name.p, name.n), name.n);
+        scores[i] = now.v[i].score;
+    }
+    assert_int_equal(ops->zset.fill(e, &ref, members, scores, n), n);
+    mem_free(names);
+    mem_free(members);
+    mem_free(scores);
+}
+
+/* All at once and in order, around the sizes at which blocks begin; what follows in the same transaction,
+ * and what is left if it is given up. */
+static void test_fill(void **state UNUSED)
+{
+    static const u32 sizes[] = {1, 8, 9, 10, 500, RANKS_FROM, RANKS_FROM + 1, 6 * RANKS_FILL,
+                                6 * RANKS_FILL + 1, 5000};
+    find_or_create(TYPE_ZSET);
+    for (u32 i = 0; i < 3 * ARRAY_LEN(sizes); i++) {
+        fill_sorted(sizes[i % ARRAY_LEN(sizes)]);
+        if (below(3)) compare_places(20);
+        compare_blocks(false);
+        if (below(2)) for (u32 n = below(300); n > 0; n--) one_change(5000);
+        if (below(5) == 0 && kept.n) {
+            give_up(TYPE_ZSET);
+            model_copy(&now, &kept);
+        } else if (below(3)) {
+            tick(TYPE_ZSET);
+        } else {
+            reopen(TYPE_ZSET);
+            compare_blocks(true);
+        }
+        model_copy(&kept, &now);
+        compare_places(20);
+        compare_blocks(false);
+    }
+}
+
+/* A member that comes twice, with different scores, is found. */
+static void test_fill_twice(void **state UNUSED)
+{
+    bytes members[3000];
+    double scores[3000];
+    static char names[3000][16];
+    for (u32 i = 0; i < 3000; i++) {
+        members[i] = bytes_of(names[i], (size_t)sprintf(names[i], "%u", i == 2500 ? 7 : i));
+        scores[i] = i;
+    }
+    find_or_create(TYPE_ZSET);
+    assert_int_equal(ops->zset.fill(e, &ref, members, scores, 3000), 2500);
+    ops->drop(e, &ref);
+}
+
 /* Entries come at random and go at the ends. */
 static void test_queue(void **state)
 {
@@ -570,6 +633,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_big, setup, teardown),
         cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fill, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fill_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lex, setup, teardown),
         cmocka_unit_test_setup_teardown(test_big_cut, setup, teardown),

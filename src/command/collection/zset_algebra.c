@@ -166,10 +166,19 @@ static void gather_small(struct algebra *a)
     mem_free(g.runs);
 }
 
-/* The elements of a gathered source are wanted soon. */
-static void source_prefetch(const struct algebra *a, int i)
+static const struct zpair *gathered_first(const struct algebra *a, int i)
 {
-    if (i < a->n && a->sources[i].read_n) __builtin_prefetch(a->read.v + a->sources[i].read_at);
+    return i < a->n && a->sources[i].read_n ? a->read.v + a->sources[i].read_at : NULL;
+}
+
+/* Gathered sources are wanted soon: their pairs, then their first members, then the places of those in the
+ * table. */
+static void source_prefetch(const struct algebra *a, int i, const struct table *seen)
+{
+    const struct zpair *p;
+    if ((p = gathered_first(a, i + 3 * PREFETCH_AHEAD))) __builtin_prefetch(p);
+    if ((p = gathered_first(a, i + 2 * PREFETCH_AHEAD))) __builtin_prefetch(p->member.p);
+    if ((p = gathered_first(a, i + PREFETCH_AHEAD))) table_prefetch_bucket(seen, table_hash(seen, p->member));
 }
 
 static void source_iter(struct algebra *a, struct source *s, struct source_iter *it)
@@ -256,12 +265,13 @@ static void zalgebra_unite(struct algebra *a, struct zlist *out)
 {
     struct table seen;
     table_init(&seen, pair_key, a->c->seed);
+    table_reserve(&seen, out->cap);
     for (int i = 0; i < a->n; i++) {
         struct source *s = &a->sources[i];
         struct source_iter it;
         bytes member;
         double score;
-        source_prefetch(a, i + PREFETCH_AHEAD);
+        source_prefetch(a, i, &seen);
         if (s->size == 0) continue;
         source_iter(a, s, &it);
         while (source_next(&it, &member, &score)) {

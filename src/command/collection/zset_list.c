@@ -1,9 +1,8 @@
 /* Temporary lists of (member, score) pairs: growing, sorting, replying, storing. */
 #include "command/collection/zset_list.h"
 
-#include <stdlib.h>
-
 #include "base/alloc.h"
+#include "base/sort.h"
 #include "command/collection/zset.h"
 
 void zlist_release(struct zlist *l)
@@ -36,7 +35,7 @@ static int compare_pairs(const void *x, const void *y)
 
 void zlist_sort(struct zlist *l)
 {
-    if (l->n > 1) qsort(l->v, l->n, sizeof(*l->v), compare_pairs);
+    sort_unless_sorted(l->v, l->n, sizeof(*l->v), compare_pairs);
 }
 
 void zlist_reply(struct ctx *c, const struct zlist *l, bool with_scores)
@@ -59,10 +58,15 @@ static void zlist_fill(struct ctx *c, bytes dst, const struct zlist *l, const ch
     struct key_ref ref;
     ctx_replace(c, dst, TYPE_ZSET, &ref);
     bool small = fits_small(c, l);
+    bytes *members = mem_alloc(l->n * sizeof *members);
+    double *scores = mem_alloc(l->n * sizeof *scores);
     for (size_t i = 0; i < l->n; i++) {
-        double score = small ? zset_plain_zero(l->v[i].score) : l->v[i].score;
-        c->eng->ops->zset.put(c->eng, &ref, l->v[i].member, score);
+        members[i] = l->v[i].member;
+        scores[i] = small ? zset_plain_zero(l->v[i].score) : l->v[i].score;
     }
+    c->eng->ops->zset.fill(c->eng, &ref, members, scores, (u32)l->n);
+    mem_free(members);
+    mem_free(scores);
     ctx_changed(c, dst, NOTIFY_ZSET, event);
 }
 

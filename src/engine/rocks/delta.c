@@ -10,12 +10,12 @@
  * 4. A delta belongs to one version of its collection: row_drop releases it. */
 #include "engine/rocks/delta.h"
 
-#include <stdlib.h>
-
+#include "base/sort.h"
 #include "engine/rocks/type/elements.h"
 
 #define SUB_ROOM 64
 #define READ_TOGETHER 64
+#define REMEMBER_MAX 16384 /* changes of a transaction to a collection that the cache of elements takes in */
 
 /* -- making -------------------------------------------------------------------------- */
 
@@ -159,12 +159,30 @@ static void delta_remember(struct rk *rk, struct row *r, bytes sub, bytes value)
     if (uses_cache(r)) elements_remember(rk->elements, name_in(delta_key(rk, r, sub), sub), value);
 }
 
+static void delta_forget(struct rk *rk, struct row *r, bytes sub)
+{
+    elements_forget(rk->elements, name_in(delta_key(rk, r, sub), sub));
+}
+
+/* So many would only drive out what is in use. */
+static void delta_kept_many(struct rk *rk, struct row *r)
+{
+    bool known = row_has_base(r); /* no element of a new collection is in the cache yet */
+    elements_leave_out(rk->elements, r->version);
+    for delta_each(c, r->delta)
+        if (known && (c->put || !c->exists)) delta_forget(rk, r, c->sub);
+}
+
 void delta_kept(struct rk *rk, struct row *r)
 {
     if (!r->delta || !uses_cache(r)) return;
+    if (r->delta->touched > REMEMBER_MAX) {
+        delta_kept_many(rk, r);
+        return;
+    }
     for delta_each(c, r->delta) {
             if (c->put) delta_remember(rk, r, c->sub, c->value);
-            else if (!c->exists) elements_forget(rk->elements, name_in(delta_key(rk, r, c->sub), c->sub));
+            else if (!c->exists) delta_forget(rk, r, c->sub);
     }
 }
 
@@ -216,6 +234,13 @@ struct change *delta_new(struct rk *rk, struct row *r, bytes sub)
     c = change_new(rk, sub);
     delta_add(r, c, hash);
     return c;
+}
+
+void delta_expect(struct delta *d, const bytes *subs, u32 next, u32 n)
+{
+    if (d->n <= DELTA_FEW) return;
+    table_reserve(&d->changes, n);
+    for (u32 i = 0; i < next; i++) table_prefetch_bucket(&d->changes, table_hash(&d->changes, subs[i]));
 }
 
 /* -- reading ahead --------------------------------------------------------------------- */
@@ -322,7 +347,7 @@ struct change **delta_ordered(struct rk *rk, struct row *r, u32 *n)
         fresh[i] = *d->order.rest;
         d->order.rest = &fresh[i]->next;
     }
-    qsort(fresh, more, sizeof *fresh, by_sub);
+    sort_unless_sorted(fresh, more, sizeof *fresh, by_sub);
     for (u32 old = d->order.n, to = d->touched; more > 0;) {
         if (old > 0 && by_sub(&v[old - 1], &fresh[more - 1]) > 0) v[--to] = v[--old];
         else v[--to] = fresh[--more];

@@ -67,6 +67,8 @@ struct delta {
 struct change *delta_at(struct rk *rk, struct row *r, bytes sub);
 /* The same for an element that RocksDB is known not to have: nothing is read. */
 struct change *delta_new(struct rk *rk, struct row *r, bytes sub);
+/* These will be asked for next, in a collection that will have `n` change records about. */
+void delta_expect(struct delta *d, const bytes *subs, u32 next, u32 n);
 struct change *delta_peek(const struct row *r, bytes sub); /* NULL: not looked at yet */
 /* Reads the elements subs[i] of rows[i] with one MultiGet, unless they are known already. */
 void delta_prefetch(struct rk *rk, struct row **rows, const bytes *subs, u32 n);

@@ -284,6 +284,7 @@ extern const struct str_ops rk_str_ops;   /* str.c */
 extern const struct map_ops rk_map_ops;   /* map.c */
 extern const struct seq_ops rk_seq_ops;   /* seq.c */
 extern const struct zset_ops rk_zset_ops; /* zset.c */
+u32 rk_zset_fill(struct engine *e, struct key_ref *ref, const bytes *members, const double *scores, u32 n);
 void rk_gather(struct engine *e, struct key_ref *const *refs, u32 n, gather_fn fn, void *arg); /* gather.c */
 extern const struct rows_ops rk_rows_ops; /* rows.c */
 

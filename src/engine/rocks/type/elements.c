@@ -1,7 +1,7 @@
 /* The cache of elements: a table with CLOCK eviction when the budget is used up.
  *
  * Invariants: bytes is the sum of the items' sizes, and above the budget by at most what was added last. No
- * collection with a version above `torn` has lost an element. */
+ * collection with a version above `torn` lacks an element, besides those in `partial`. */
 #include "engine/rocks/type/elements.h"
 
 #include "base/alloc.h"
@@ -9,6 +9,7 @@
 #include "engine/rocks/codec.h"
 
 #define LONGEST 1024 /* name and value together; longer elements are not cached */
+#define PARTIAL 8    /* collections that are recorded singly as not whole */
 #define ITEM_COST 24 /* the table's share, and what the allocator rounds up */
 
 struct item {
@@ -22,6 +23,8 @@ struct elements {
     u64 bytes, budget;
     u64 hand;
     u64 torn;
+    u64 partial[PARTIAL]; /* versions; the oldest first */
+    u32 partials;
 };
 
 static bytes key_of_item(const void *p)
@@ -56,7 +59,24 @@ void elements_begin(struct elements *e, u64 version)
     if (e) e->torn = version;
 }
 
-bool elements_whole(const struct elements *e, u64 version) { return e && version > e->torn; }
+bool elements_whole(const struct elements *e, u64 version)
+{
+    if (!e || version <= e->torn) return false;
+    for (u32 i = 0; i < e->partials; i++)
+        if (e->partial[i] == version) return false;
+    return true;
+}
+
+/* If too many are noted, all collections as old as the one noted first count as partial. */
+void elements_leave_out(struct elements *e, u64 version)
+{
+    if (!elements_whole(e, version)) return;
+    if (e->partials == PARTIAL) {
+        e->torn = MAX(e->torn, e->partial[0]);
+        memmove(e->partial, e->partial + 1, --e->partials * sizeof *e->partial);
+    }
+    e->partial[e->partials++] = version;
+}
 
 static void elements_lose(struct elements *e, bytes key) { e->torn = MAX(e->torn, get_u64(key.p)); }
 

@@ -22,6 +22,9 @@ void elements_forget(struct elements *e, bytes key);
 /* Collections with a version above this one are created from now on, so all their elements pass the cache. */
 void elements_begin(struct elements *e, u64 version);
 
+/* Records that some elements of the collection are not cached. */
+void elements_leave_out(struct elements *e, u64 version);
+
 /* True if all stored elements of the collection are cached: then one that is not found does not exist.
  * Becomes false for a collection, and for all older ones, when one of its elements is too long or is
  * evicted. */

@@ -302,6 +302,24 @@ void order_enters(struct rk *rk, struct row *r, struct change *c)
     }
 }
 
+void order_filled(struct row *r)
+{
+    struct spot start = SPOT_FIRST;
+    u32 n = 0;
+    if (r->size <= RANKS_FROM) return;
+    struct ranks *k = ranks_of(r);
+    k->loaded = true;
+    for delta_each(c, r->delta) {
+        if (n == RANKS_FILL) {
+            ranks_append(k, &start, n);
+            start = (struct spot){.score = c->score, .member = c->sub};
+            n = 0;
+        }
+        n++;
+    }
+    ranks_append(k, &start, n);
+}
+
 void order_remember_ends(struct row *r)
 {
     struct ranks *k = ranks_of(r);

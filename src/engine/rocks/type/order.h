@@ -40,6 +40,8 @@ u64 order_before(struct rk *rk, struct row *r, const struct spot *s); /* number 
 void order_ready(struct rk *rk, struct row *r);
 void order_leaves(struct rk *rk, struct row *r, const struct change *c);
 void order_enters(struct rk *rk, struct row *r, struct change *c);
+/* Called once, instead of `enters` for each, when an empty set was filled: its changes are in order. */
+void order_filled(struct row *r);
 /* Records that a run of entries was removed, from the first through the last: commit deletes their stored
  * rows by range. The second tells whether that deletes the row of a spot. */
 void order_cut(struct rk *rk, struct row *r, const struct spot *first, const struct spot *last);

@@ -6,9 +6,7 @@
  * and where a range by member starts if the scores differ. */
 #include "engine/rocks/type/order.h"
 
-#include <stdlib.h>
-
-#include "engine/fill.h"
+#include "base/sort.h"
 
 #define TOGETHER 128 /* entries that are collected before they are erased */
 #define BIG_CUT 1024 /* entries from which on a range deletion is worth what it costs readers */
@@ -357,17 +355,21 @@ static int by_place(const void *x, const void *y)
     return bytes_cmp(a->member, b->member);
 }
 
-/* Writes a member's row of `data`, and collects its rows by score. */
-static void write_member(struct rk *rk, const struct row *r, bytes prefix, const struct change *c,
-                         struct score_row **next)
+/* Collects a member's rows of redis_zset_score. */
+static void note_scores(const struct row *r, const struct change *c, struct score_row **next)
 {
-    if (!c->stored && !c->exists) return;
     bool cut = c->stored && order_is_cut(r, c->stored_score, c->sub);
     if (c->stored && c->exists && c->stored_score == c->score && !cut) return; /* it is where it was */
     if (c->stored && !cut) *(*next)++ = (struct score_row){codec_score(c->stored_score), c->sub, false};
     if (c->exists) *(*next)++ = (struct score_row){codec_score(c->score), c->sub, true};
+}
+
+/* Writes its row of `data`. */
+static void write_member(struct rk *rk, bytes prefix, const struct change *c)
+{
+    if (c->stored && c->exists && c->stored_score == c->score) return;
     if (c->exists) store_put2(rk->session, FAM_DATA, prefix, c->sub, c->value);
-    else store_delete2(rk->session, FAM_DATA, prefix, c->sub);
+    else if (c->stored) store_delete2(rk->session, FAM_DATA, prefix, c->sub);
 }
 
 static void rk_zset_write_score(struct rk *rk, bytes prefix, const struct score_row *s)
@@ -389,8 +391,9 @@ void rk_zset_commit(struct rk *rk, struct row *r)
     bytes prefix = delta_prefix(rk, r);
     struct change **v = delta_ordered(rk, r, &n);
     struct score_row *rows = arena_alloc(&rk->arena, 2 * n * sizeof *rows), *end = rows;
-    for (u32 i = 0; i < n; i++) write_member(rk, r, prefix, v[i], &end);
-    if (end > rows) qsort(rows, (size_t)(end - rows), sizeof *rows, by_place);
+    for (u32 i = 0; i < n; i++) write_member(rk, prefix, v[i]);
+    for delta_each(c, r->delta) note_scores(r, c, &end);
+    sort_unless_sorted(rows, (size_t)(end - rows), sizeof *rows, by_place);
     for (struct score_row *s = rows; s < end; s++) rk_zset_write_score(rk, prefix, s);
 }
 
@@ -406,7 +409,7 @@ void rk_zset_copy(struct rk *rk, struct row *from, struct row *to)
 const struct zset_ops rk_zset_ops = {
     .score = rk_zset_score,
     .put = rk_zset_put,
-    .fill = zset_fill_each,
+    .fill = rk_zset_fill,
     .del = rk_zset_del,
     .rank = rk_zset_rank,
     .before = rk_zset_before,
