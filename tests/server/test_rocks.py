@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from mayfly import BINARY, PATIENCE, Raw, check_forecast, cpu_seconds, encode, eventually, in_one_of, sanitized
+from mayfly import BINARY, PATIENCE, Raw, ReplyError, check_forecast, cpu_seconds, encode, eventually, in_one_of, sanitized
 
 pytestmark = pytest.mark.engine('rocksdb', 'about the rocksdb engine')
 
@@ -577,6 +577,30 @@ def test_check(server_factory):
     assert sound.returncode == 0, sound.stdout + sound.stderr
     nothing = subprocess.run([BINARY, '--check', s.dir + '/nothing'], capture_output=True, text=True, timeout=60)
     assert nothing.returncode == 2 and busy.returncode in (0, 2)
+
+
+# -- long strings --------------------------------------------------------------------------------------
+
+def test_long_strings_in_one_tick(server_factory):
+    """Long strings are written apart from all else. What the same tick does to them, and to other keys, counts."""
+    s = server_factory()
+    long = {f'long{i}': b'%d' % i * (200_000 + 100_000 * i) for i in range(5)}
+    with Raw(s.port) as c:
+        commands = [('SET', 'short', 'v'), *(('SET', key, value) for key, value in long.items()),
+                    ('APPEND', 'long1', 'end'), ('DEL', 'long2'), ('SET', 'long3', 'short now'), ('RENAME', 'long4', 'new'),
+                    ('PEXPIREAT', 'long0', 4_102_444_800_000), ('MULTI',), ('SET', 'only', b'x' * 300_000), ('EXEC',),
+                    ('INCR', 'n')]
+        c.sock.sendall(b''.join(encode(*command) for command in commands))
+        replies = [c.reply() for _ in commands]
+        assert not any(isinstance(reply, ReplyError) for reply in replies), replies
+    for _ in range(2):
+        with Raw(s.port) as c:
+            assert c.call('DBSIZE') == 7
+            assert c.call('GET', 'long0') == long['long0'] and c.call('PEXPIRETIME', 'long0') == 4_102_444_800_000
+            assert c.call('GET', 'long1') == long['long1'] + b'end'
+            assert c.call('MGET', 'long2', 'long3', 'new', 'only', 'short', 'n') == [
+                None, b'short now', long['long4'], b'x' * 300_000, b'v', b'1']
+        s.restart(signal.SIGKILL)
 
 
 # -- a backlog of flushes -----------------------------------------------------------------------------

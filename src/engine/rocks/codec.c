@@ -86,19 +86,21 @@ static size_t meta_length(enum value_type type)
 
 void codec_meta(struct buf *out, const struct codec_meta *m)
 {
+    codec_meta_head(out, m);
+    if (m->type == TYPE_STRING || m->type == TYPE_STREAM) buf_append_bytes(out, m->payload);
+}
+
+void codec_meta_head(struct buf *out, const struct codec_meta *m)
+{
     size_t n = meta_length(m->type);
-    char *p = buf_reserve(out, n + m->payload.n);
+    char *p = buf_reserve(out, n);
     p[0] = (char)(FLAG_META | (m->companion ? FLAG_COMPANION : 0) |
                   (m->field_deadlines ? FLAG_FIELD_DEADLINES : 0) | m->type);
     put_u64(p + 1, (u64)m->deadline_ms);
     out->n += n;
-    if (m->type == TYPE_STRING) {
-        buf_append_bytes(out, m->payload);
-        return;
-    }
+    if (m->type == TYPE_STRING) return;
     put_u64(p + 9, m->version);
     put_u64(p + 17, m->size);
-    if (m->type == TYPE_STREAM) buf_append_bytes(out, m->payload);
     if (m->type != TYPE_LIST) return;
     put_u64(p + 25, m->head);
     put_u64(p + 33, m->tail);

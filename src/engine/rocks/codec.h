@@ -74,6 +74,7 @@ struct codec_meta {
     bytes payload;                 /* strings; a stream's head */
 };
 void codec_meta(struct buf *out, const struct codec_meta *m); /* appends */
+void codec_meta_head(struct buf *out, const struct codec_meta *m); /* all but the payload, which follows it */
 bool codec_meta_read(bytes raw, struct codec_meta *out);      /* false: malformed */
 /* Appends the metadata of a dead key whose value was removed: its type and deadline, with an empty string or
  * a collection without elements (version 0). */

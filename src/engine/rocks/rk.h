@@ -131,6 +131,7 @@ struct rk {
     struct arena arena; /* of the transaction: changes, slices handed out */
     struct row *touched; /* in order of first touch; by slot when they are written */
     struct row **touched_end;
+    bool long_strings;   /* some of them are long strings, which are written last */
     struct row *open;    /* rows with a delta, which is freed at the end */
     struct due *due;
     struct slot_log slot_log;
@@ -241,7 +242,8 @@ void row_free(struct row *r);
 bytes row_raw_key(struct rk *rk, const struct row *r); /* of its metadata; uses rk->scratch */
 /* P · version of a collection, appended. */
 void row_prefix(struct rk *rk, const struct row *r, u64 version, struct buf *out);
-void row_write_all(struct rk *rk); /* puts all touched rows into the batch: row_write.c */
+void row_write_all(struct rk *rk); /* puts all touched rows into the batch: row_write.c … */
+void row_write_long(struct rk *rk); /* … but for long strings, which come at its end */
 /* The transaction is over: touched rows are now as stored, or (not kept) have to be read again. */
 void row_settle(struct rk *rk, bool kept);
 void row_sweep(struct rk *rk); /* shrinks the cache to its budget; between transactions */

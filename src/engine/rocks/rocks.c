@@ -75,7 +75,8 @@ static void rk_encode(struct rk *rk, u64 seq)
     due_commit(rk);
     bool moved = rk->state_changed || rk->base.repl_position.changed || seq != rk->applied_seq ||
                  rk->cut.pending;
-    if (moved || !store_batch_empty(rk->session)) state_commit(rk, seq);
+    if (moved || rk->long_strings || !store_batch_empty(rk->session)) state_commit(rk, seq);
+    row_write_long(rk);
 }
 
 static bool write_batch(struct rk *rk)

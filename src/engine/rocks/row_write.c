@@ -1,6 +1,7 @@
 /* Writes touched rows into the batch at commit: metadata, changed elements, deletion of orphaned ones. */
 #include "engine/rocks/companion.h"
 
+#define LONG_STRING (256u << 10)
 #define BIG_COLLECTION 256 /* elements from which on a range deletion is worth what it costs readers */
 
 bytes row_raw_key(struct rk *rk, const struct row *r)
@@ -46,6 +47,12 @@ static void count_orphans(struct rk *rk, const struct row *r)
     if (r->stored.type == TYPE_ZSET) store_orphaned(rk->store, FAM_SCORE, r->stored.size);
 }
 
+static bool is_long_string(const struct row *r)
+{
+    return r->type == TYPE_STRING && r->value.n >= LONG_STRING;
+}
+
+/* A long string is not joined with what precedes it: RocksDB does that. */
 static void write_meta(struct rk *rk, struct row *r)
 {
     bytes value = buf_bytes(row_value(rk, r));
@@ -57,9 +64,21 @@ static void write_meta(struct rk *rk, struct row *r)
     buf_clear(&rk->scratch);
     codec_key_in(&rk->scratch, rk->region.prefix, r->db->index, r->slot, row_key(r));
     size_t key_len = rk->scratch.n;
-    codec_meta(&rk->scratch, &m);
-    store_put(rk->session, FAM_META, bytes_of(rk->scratch.p, key_len),
-              bytes_of(rk->scratch.p + key_len, rk->scratch.n - key_len));
+    bool apart = is_long_string(r);
+    if (UNLIKELY(apart)) codec_meta_head(&rk->scratch, &m);
+    else codec_meta(&rk->scratch, &m);
+    bytes key = bytes_of(rk->scratch.p, key_len), head = bytes_of(key.p + key_len, rk->scratch.n - key_len);
+    if (UNLIKELY(apart)) store_put_value2(rk->session, FAM_META, key, head, value);
+    else store_put(rk->session, FAM_META, key, head);
+}
+
+/* Long strings come last: a batch that grows after one would copy it. */
+void row_write_long(struct rk *rk)
+{
+    if (LIKELY(!rk->long_strings)) return;
+    rk->long_strings = false;
+    for (struct row *r = rk->touched; r; r = r->next_touched)
+        if (is_long_string(r) && !r->db->companions) write_meta(rk, r);
 }
 
 static void orphan_rows(struct rk *rk, const struct row *r)
@@ -87,7 +106,9 @@ static void write_row(struct rk *rk, struct row *r)
     case TYPE_STRING:
     case TYPE_NONE: break;
     }
-    if (r->type != TYPE_NONE) {
+    if (UNLIKELY(is_long_string(r))) {
+        rk->long_strings = true;
+    } else if (r->type != TYPE_NONE) {
         write_meta(rk, r);
     } else if (r->stored.type != TYPE_NONE && !(r->legacy && r->stored.type == TYPE_STRING)) {
         store_delete(rk->session, FAM_META, row_raw_key(rk, r));
