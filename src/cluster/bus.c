@@ -227,6 +227,14 @@ const char *bus_peer_node(const struct bus_peer *p) { return p->node; }
 bool bus_peer_up(const struct bus_peer *p) { return p->conn && p->conn->state == BUS_OPEN; }
 size_t bus_peer_queued(const struct bus_peer *p) { return p->conn ? bus_conn_queued(p->conn) : 0; }
 
+void bus_each_link(const struct bus *b, void (*fn)(void *arg, const struct bus_link *l), void *arg)
+{
+    for (const struct bus_conn *c = b->conns; c; c = c->next) {
+        if (c->state != BUS_OPEN || c->hello.purpose != BUS_MESSAGES) continue;
+        fn(arg, &(struct bus_link){c->node, c->dialled, c->open_ms, bus_conn_queued(c), c->out.cap});
+    }
+}
+
 /* -- time ----------------------------------------------------------------------------------- */
 
 void bus_flush(struct bus *b)

@@ -91,6 +91,15 @@ size_t bus_peer_queued(const struct bus_peer *p); /* bytes */
 /* Queues a frame whose body is the two parts, which is sent before the loop sleeps. False: dropped. */
 bool bus_send(struct bus_peer *p, u8 type, bytes head, bytes body);
 
+/* The connections for messages that are open, those we made and those other nodes made. */
+struct bus_link {
+    const char *node;
+    bool dialled;   /* we connected */
+    i64 since_ms;   /* wall clock */
+    size_t queued, buffer; /* bytes that wait to be sent; what is allocated for them */
+};
+void bus_each_link(const struct bus *b, void (*fn)(void *arg, const struct bus_link *l), void *arg);
+
 /* -- connections -------------------------------------------------------------------------------- */
 
 /* Connects for a call or a bulk transfer. `to`: the node that is expected there, or "". */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/endian.h"
 #include "cluster/bus_parts.h"
@@ -217,6 +218,7 @@ void bus_conn_pause(struct bus_conn *c, bool pause)
 static void bus_conn_opened(struct bus_conn *c)
 {
     c->state = BUS_OPEN;
+    c->open_ms = clock_wall_ms();
     buf_append_bytes(&c->out, buf_bytes(&c->early));
     buf_release(&c->early);
     if (c->ops->on_open) c->ops->on_open(c);

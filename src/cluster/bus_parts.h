@@ -25,6 +25,7 @@ struct bus_conn {
     const struct bus_conn_ops *ops;
     void *user;
     i64 begun_ms;                       /* by the loop's time */
+    i64 open_ms;                        /* wall clock */
 
     struct dial *dial;                  /* NULL: not connecting */
     union {

@@ -97,10 +97,34 @@ bool cluster_learn_node(struct cluster *c, bytes line)
     return true;
 }
 
+struct forgotten_rows {
+    struct cluster *cluster;
+    struct buf names; /* each ends with a 0 */
+};
+
+static void find_forgotten(void *arg, bytes name, bytes value UNUSED, double unused UNUSED)
+{
+    struct forgotten_rows *f = arg;
+    if (name.n != 5 + BUS_NODE_ID || memcmp(name.p, "node ", 5) != 0) return;
+    if (cluster_find(f->cluster, name.p + 5, BUS_NODE_ID)) return;
+    buf_append_bytes(&f->names, name);
+    buf_append_char(&f->names, '\0');
+}
+
+static void erase_forgotten(struct cluster *c, struct engine *e)
+{
+    struct forgotten_rows f = {.cluster = c};
+    e->ops->meta.each(e, META_CLUSTER, find_forgotten, &f);
+    for (const char *p = f.names.p, *end = p + f.names.n; p < end; p += strlen(p) + 1)
+        e->ops->meta.del(e, META_CLUSTER, bytes_str(p));
+    buf_release(&f.names);
+}
+
 void cluster_write_nodes(struct cluster *c, struct engine *e)
 {
     if (!c->unsaved) return;
     struct buf text = {0};
+    erase_forgotten(c, e);
     buf_printf(&text, "%s %llx", c->nodes->id, (ull)c->number);
     e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("identity"), buf_bytes(&text));
     for (const struct cluster_node *n = c->nodes; n; n = n->next) {
@@ -190,9 +214,12 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
         return;
     }
     if (h.region != c->member.number || !c->started) return;
-    group_wall(c->member.group, (u64)clock_wall_ms());
+    i64 wall_ms = clock_wall_ms();
+    group_wall(c->member.group, (u64)wall_ms);
     group_receive(c->member.group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
     c->acked = true;
+    struct cluster_node *n = cluster_node_of(c, h.from);
+    if (n) n->heard_ms = wall_ms;
 }
 
 static const struct bus_conn_ops message_ops = {.on_frame = on_message};

@@ -27,6 +27,7 @@ enum cluster_frame {
     CLUSTER_SNAPSHOT_DATA = 6,
     CLUSTER_SNAPSHOT_END = 7,
     CLUSTER_SNAPSHOT_STORED = 8,
+    CLUSTER_INVITE = 9,    /* a node's line, as a call: join the cluster of that node */
 };
 
 struct cluster_node {
@@ -36,6 +37,7 @@ struct cluster_node {
     char host[256];
     int port, bus_port;
     struct bus_peer *link; /* NULL: it is this node */
+    i64 heard_ms;          /* when its last message came, wall clock; 0: never */
     bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };
 
@@ -95,9 +97,15 @@ void cluster_print_node(const struct cluster_node *n, struct buf *out);
 /* Puts the nodes into the engine's open transaction, if they have changed since. */
 void cluster_write_nodes(struct cluster *c, struct engine *e);
 
+/* Nodes that were in the group before and are no longer are forgotten. */
+void cluster_members_changed(struct cluster *c, const struct raft_conf *before);
+
 /* CLUSTER FORGET. Returns an error text, or NULL. */
 const char *cluster_forget(struct cluster *c, const char *id, size_t n);
-const char *cluster_take_over(struct cluster *c); /* CLUSTER FAILOVER */
+/* CLUSTER FAILOVER; forced: an election, without a word to the leader. */
+const char *cluster_take_over(struct cluster *c, bool forced);
+/* CLUSTER MEET: joins the cluster of the node there, or, in a cluster, invites that node. */
+const char *cluster_meet(struct cluster *c, const char *host, int bus_port);
 
 /* Sends a message of pub/sub to all other nodes; and gives one of theirs to our clients. */
 void cluster_publish(struct server *s, bytes channel, bytes message, bool sharded);

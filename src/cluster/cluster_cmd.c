@@ -1,11 +1,10 @@
-/* CLUSTER, READONLY, READWRITE, ASKING; INFO's section. Shapes are Redis Cluster's: a region's leader is the
+/* CLUSTER, READONLY, READWRITE, ASKING. Shapes are Redis Cluster's: a region's leader is the
  * primary of its slots, the other members are its replicas. */
 #include <stdio.h>
 
 #include "base/key_slot.h"
 #include "cluster/cluster_parts.h"
 #include "command/commands.h"
-#include "engine/rocks/rocks.h"
 
 #define LAST_SLOT (KEY_SLOTS - 1)
 
@@ -27,19 +26,25 @@ static void shard_id(const struct cluster *c, char id[BUS_NODE_ID + 1])
 
 /* -- descriptions ------------------------------------------------------------------------------ */
 
+/* What Redis calls a handshake: it is known, and not a member yet. */
+static const char *node_role(struct cluster *c, const struct cluster_node *n)
+{
+    const struct cluster_node *leader = leading_node(c);
+    if (!cluster_is_member(c, n->peer) && c->member.at.conf.voters_n) return "handshake";
+    return n == leader || !leader ? "master" : "slave";
+}
+
 static void print_node_line(struct cluster *c, const struct cluster_node *n, struct buf *b)
 {
     const struct cluster_node *leader = leading_node(c);
-    bool leads = n == leader, member = cluster_is_member(c, n->peer);
+    const char *role = node_role(c, n);
     struct group_status st;
     group_status(c->member.group, &st);
-    buf_printf(b, "%s %s:%d@%d %s%s %s 0 0 %llu %s%s\n", n->id, n->host, n->port, n->bus_port,
-               n == c->nodes ? "myself," : "",
-               leads || !leader ? "master"
-               : member         ? "slave"
-                                : "slave,noaddr",
-               leads || !leader ? "-" : leader->id, (ull)st.core.term,
-               is_up(c, n) ? "connected" : "disconnected", leads ? " 0-16383" : "");
+    buf_printf(b, "%s %s:%d@%d %s%s%s %s 0 %lld %llu %s%s\n", n->id, n->host, n->port, n->bus_port,
+               n == c->nodes ? "myself," : "", role, is_up(c, n) ? "" : ",fail?",
+               strcmp(role, "slave") == 0 ? leader->id : "-",
+               (long long)n->heard_ms, (ull)st.core.term,
+               is_up(c, n) ? "connected" : "disconnected", n == leader ? " 0-16383" : "");
 }
 
 static void cluster_nodes_cmd(struct ctx *c, struct cluster *cl)
@@ -83,6 +88,12 @@ static void cluster_slots_cmd(struct ctx *c, struct cluster *cl)
         if (n != leader && cluster_is_member(cl, n->peer)) reply_slot_node(c, n);
 }
 
+/* How much of the log a node has, as far as is known here. */
+static u64 cluster_matched(struct cluster *cl, const struct cluster_node *n)
+{
+    return n == cl->nodes ? cl->member.at.index : group_matched(cl->member.group, n->peer);
+}
+
 static void reply_shard_node(struct ctx *c, struct cluster *cl, const struct cluster_node *n, bool leads)
 {
     reply_map(c->out, 7);
@@ -97,7 +108,7 @@ static void reply_shard_node(struct ctx *c, struct cluster *cl, const struct clu
     reply_bulk_str(c->out, "role");
     reply_bulk_str(c->out, leads ? "master" : "replica");
     reply_bulk_str(c->out, "replication-offset");
-    reply_int(c->out, (i64)cl->member.at.index);
+    reply_int(c->out, (i64)cluster_matched(cl, n));
     reply_bulk_str(c->out, "health");
     reply_bulk_str(c->out, is_up(cl, n) ? "online" : "fail");
 }
@@ -164,43 +175,7 @@ static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
     buf_release(&b);
 }
 
-void cluster_info(struct server *s, struct buf *b)
-{
-    struct cluster *c = s->cluster;
-    struct group_status st;
-    struct cluster_logs_stats log;
-    static const char *const roles[] = {"follower", "candidate", "leader", "pre-candidate"};
-    buf_printf(b, "cluster_enabled:%d\r\n", c != NULL);
-    if (!c || !c->started) return;
-    group_status(c->member.group, &st);
-    cluster_logs_stats(c->logs, &log);
-    buf_printf(
-        b,
-        "cluster_node_id:%s\r\nregion%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
-        "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
-        "abandoned=%llu,clock_entries=%llu,deaths_logged=%d\r\n",
-        c->nodes->id, (ull)c->member.number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
-        (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
-        st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, c->member.in_flight,
-        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
-        st.at.deaths_from_ms != 0);
-    buf_printf(b, "raft_log_entries:%llu\r\nraft_log_bytes:%llu\r\nraft_log_syncs:%llu\r\n",
-               (ull)log.entries, (ull)log.bytes, (ull)log.syncs);
-}
-
-/* -- slots ------------------------------------------------------------------------------------- */
-
-static bool read_slot(struct ctx *c, i64 *slot)
-{
-    if (!ctx_int(c, c->argv[2], slot)) return false;
-    return (*slot >= 0 && *slot < KEY_SLOTS) || ctx_refuse(c, "ERR Invalid slot");
-}
-
-static void count_keys_in_slot(struct ctx *c, struct cluster *cl UNUSED)
-{
-    i64 slot;
-    if (read_slot(c, &slot)) reply_int(c->out, (i64)rocks_slot_count(c->eng, 0, (u16)slot));
-}
+/* -- small questions --------------------------------------------------------------------------- */
 
 static void key_slot_cmd(struct ctx *c, struct cluster *cl UNUSED)
 {
@@ -220,7 +195,60 @@ static void forget_cmd(struct ctx *c, struct cluster *cl)
     reply_done(c, cluster_forget(cl, c->argv[2].p, c->argv[2].n));
 }
 
-static void failover_cmd(struct ctx *c, struct cluster *cl) { reply_done(c, cluster_take_over(cl)); }
+static void failover_cmd(struct ctx *c, struct cluster *cl)
+{
+    bool force = c->argc == 3 && bytes_is(c->argv[2], "force");
+    if (c->argc == 3 && bytes_is(c->argv[2], "takeover"))
+        reply_error(c->out, "ERR No node takes over without a majority: CLUSTER FAILOVER FORCE asks it");
+    else if (c->argc > 2 && !force) reply_error(c->out, "ERR syntax error");
+    else reply_done(c, cluster_take_over(cl, force));
+}
+
+static void meet_cmd(struct ctx *c, struct cluster *cl)
+{
+    char host[256];
+    i64 port, bus_port = 0;
+    if (!ctx_int(c, c->argv[3], &port) || (c->argc == 5 && !ctx_int(c, c->argv[4], &bus_port))) return;
+    if (!bus_port) bus_port = port + 10000;
+    bool ports = port >= 1 && port <= 65535 && bus_port >= 1 && bus_port <= 65535;
+    if (c->argc > 5 || c->argv[2].n >= sizeof host || !ports) {
+        reply_errorf(c->out, "ERR Invalid node address specified: %.*s:%.*s", (int)MIN(c->argv[2].n, 128u),
+                     c->argv[2].p, (int)MIN(c->argv[3].n, 16u), c->argv[3].p);
+        return;
+    }
+    snprintf(host, sizeof host, "%.*s", (int)c->argv[2].n, c->argv[2].p);
+    reply_done(c, cluster_meet(cl, host, (int)bus_port));
+}
+
+static void count_failure_reports(struct ctx *c, struct cluster *cl)
+{
+    /* Nodes don't report each other. */
+    if (cluster_find(cl, c->argv[2].p, c->argv[2].n)) reply_int(c->out, 0);
+    else reply_errorf(c->out, "ERR Unknown node %.*s", (int)MIN(c->argv[2].n, 128u), c->argv[2].p);
+}
+
+static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
+{
+    static const char *const lines[] = {
+        "COUNTKEYSINSLOT <slot>", "    How many keys this node has in the slot.",
+        "FAILOVER [FORCE]", "    Make this node the leader; FORCE: by an election.",
+        "FORGET <node-id>", "    Remove the node from the cluster. Send it to the leader.",
+        "GETKEYSINSLOT <slot> <count>", "    So many keys of the slot.",
+        "INFO", "    The state of the cluster.",
+        "KEYSLOT <key>", "    The slot of the key.",
+        "LINKS", "    The connections between this node and others.",
+        "MEET <ip> <port> [<bus-port>]", "    Join the cluster of that node, or invite it into this one.",
+        "MYID", "    The id of this node.",
+        "MYSHARDID", "    The id of its shard.",
+        "NODES", "    The nodes, one per line.",
+        "REPLICAS <node-id>", "    The nodes that follow the leader.",
+        "SHARDS", "    Slots and their nodes, with details.",
+        "SLOT-STATS SLOTSRANGE <start> <end> | ORDERBY key-count [LIMIT <n>] [ASC|DESC]",
+        "    How many keys slots have.",
+        "SLOTS", "    Slots and their nodes.", NULL,
+    };
+    ctx_help(c, lines);
+}
 
 static void my_id(struct ctx *c, struct cluster *cl) { reply_bulk_str(c->out, cl->nodes->id); }
 
@@ -231,27 +259,37 @@ static void my_shard_id(struct ctx *c, struct cluster *cl)
     reply_bulk_str(c->out, id);
 }
 
+struct links {
+    struct ctx *ctx;
+    u32 n;
+};
+
+static void reply_link(void *arg, const struct bus_link *l)
+{
+    struct links *all = arg;
+    struct reply *out = all->ctx->out;
+    all->n++;
+    reply_map(out, 6);
+    reply_bulk_str(out, "direction");
+    reply_bulk_str(out, l->dialled ? "to" : "from");
+    reply_bulk_str(out, "node");
+    reply_bulk_str(out, l->node);
+    reply_bulk_str(out, "create-time");
+    reply_int(out, l->since_ms);
+    reply_bulk_str(out, "events");
+    reply_bulk_str(out, l->queued ? "rw" : "r");
+    reply_bulk_str(out, "send-buffer-allocated");
+    reply_int(out, (i64)l->buffer);
+    reply_bulk_str(out, "send-buffer-used");
+    reply_int(out, (i64)l->queued);
+}
+
 static void links_cmd(struct ctx *c, struct cluster *cl)
 {
-    u32 up = 0;
-    for (const struct cluster_node *n = cl->nodes->next; n; n = n->next) up += is_up(cl, n);
-    reply_array(c->out, up);
-    for (const struct cluster_node *n = cl->nodes->next; n; n = n->next) {
-        if (!is_up(cl, n)) continue;
-        reply_map(c->out, 6);
-        reply_bulk_str(c->out, "direction");
-        reply_bulk_str(c->out, "to");
-        reply_bulk_str(c->out, "node");
-        reply_bulk_str(c->out, n->id);
-        reply_bulk_str(c->out, "create-time");
-        reply_int(c->out, 0);
-        reply_bulk_str(c->out, "events");
-        reply_bulk_str(c->out, "rw");
-        reply_bulk_str(c->out, "send-buffer-allocated");
-        reply_int(c->out, (i64)bus_peer_queued(n->link));
-        reply_bulk_str(c->out, "send-buffer-used");
-        reply_int(c->out, (i64)bus_peer_queued(n->link));
-    }
+    struct links all = {.ctx = c};
+    size_t mark = reply_mark(c->out);
+    bus_each_link(cl->bus, reply_link, &all);
+    reply_array_at(c->out, mark, all.n);
 }
 
 /* -- dispatch ---------------------------------------------------------------------------------- */
@@ -260,12 +298,14 @@ static const struct {
     const char *name;
     void (*run)(struct ctx *c, struct cluster *cl);
 } subcommands[] = {
-    {"countkeysinslot", count_keys_in_slot},
+    {"count-failure-reports", count_failure_reports},
     {"failover", failover_cmd},
     {"forget", forget_cmd},
+    {"help", cluster_help_cmd},
     {"info", cluster_info_cmd},
     {"keyslot", key_slot_cmd},
     {"links", links_cmd},
+    {"meet", meet_cmd},
     {"myid", my_id},
     {"myshardid", my_shard_id},
     {"nodes", cluster_nodes_cmd},
@@ -274,6 +314,25 @@ static const struct {
     {"slaves", cluster_replicas_cmd},
     {"slots", cluster_slots_cmd},
 };
+
+/* Subcommands of Redis Cluster that make no sense where Raft decides, and what to use instead. */
+static const struct {
+    const char *prefix, *instead;
+} unused[] = {
+    {"replicate", "every node has all data; CLUSTER FAILOVER on a node makes it the leader"},
+    {"reset", "CLUSTER FORGET on the leader removes a node, which then can join with an empty folder"},
+    {"saveconfig", "what a node knows of the cluster is stored with its data"},
+    {"bumpepoch", "the epoch is Raft's term, and grows with each election"},
+    {"set-config-epoch", "the epoch is Raft's term, and grows with each election"},
+    {"", "Raft decides who has which slots; CLUSTER MEET and CLUSTER FORGET add and remove nodes"},
+};
+
+static void refuse_subcommand(struct ctx *c, const char *name)
+{
+    size_t i = 0;
+    while (strncmp(unused[i].prefix, name, strlen(unused[i].prefix)) != 0) i++;
+    reply_errorf(c->out, "ERR CLUSTER %s is not used here: %s", name, unused[i].instead);
+}
 
 static bool enabled(struct ctx *c)
 {
@@ -289,10 +348,7 @@ void cmd_cluster(struct ctx *c)
         subcommands[i].run(c, c->server->cluster);
         return;
     }
-    reply_errorf(c->out,
-                 "ERR CLUSTER %s is not used here: Raft decides who has which slots. Nodes join with "
-                 "cluster-join and leave by CLUSTER FORGET",
-                 name);
+    refuse_subcommand(c, name);
 }
 
 void cmd_readonly(struct ctx *c)

@@ -50,12 +50,11 @@ bool cluster_make_identity(struct cluster *c)
     const struct config *cf = &s->config;
     struct cluster_node *self = c->nodes;
     struct engine *e = c->member.region->eng;
-    if (!cf->cluster_init && !cf->cluster_join.n) {
+    if (!cf->cluster_init && !cf->cluster_join.n)
         log_line(&s->log, LOG_WARNING,
                  "This node belongs to no cluster yet. Start it once with --cluster-init "
-                 "yes to make one, or with --cluster-join HOST:PORT to join one");
-        return false;
-    }
+                 "yes to make one, or with --cluster-join HOST:PORT to join one; or send it CLUSTER MEET "
+                 "with the address of a node of one");
     if (!cf->cluster_init && e->ops->count(e, 0)) {
         log_line(&s->log, LOG_WARNING,
                  "Can't join a cluster with data: %s holds %llu keys. A node that joins "
@@ -152,6 +151,9 @@ void cluster_join_step(struct cluster *c)
         snprintf(host, sizeof host, "%s", c->ask_host);
         port = c->ask_port;
         c->ask_host[0] = '\0';
+    } else if (c->meet_host[0]) {
+        snprintf(host, sizeof host, "%s", c->meet_host);
+        port = c->meet_port;
     } else if (!next_seed(c, host, &port)) {
         return;
     }
@@ -200,10 +202,24 @@ static void admit_node(struct cluster *c, bytes line, struct buf *answer)
     }
 }
 
+/* A node of a cluster invites this one, by CLUSTER MEET there. */
+static void take_invitation(struct cluster *c, bytes line)
+{
+    char text[512], host[256];
+    int port, bus_port;
+    snprintf(text, sizeof text, "%.*s", (int)line.n, line.p);
+    if (sscanf(text, "%*s %255s %d %d", host, &port, &bus_port) == 3) (void)cluster_meet(c, host, bus_port);
+}
+
 static void on_call(struct bus_conn *conn, u8 type, bytes body)
 {
     struct cluster *c = bus_conn_user(conn);
     struct buf answer = {0};
+    if (type == CLUSTER_INVITE) {
+        if (!c->number) take_invitation(c, body);
+        bus_conn_close(conn, "invited");
+        return;
+    }
     if (type != CLUSTER_JOIN || !c->started || !c->number) {
         bus_conn_close(conn, "not a question this node can answer");
         return;
@@ -251,12 +267,61 @@ const char *cluster_forget(struct cluster *c, const char *id, size_t len)
     }
 }
 
-const char *cluster_take_over(struct cluster *c)
+const char *cluster_take_over(struct cluster *c, bool forced)
 {
     struct group *g = c->member.group;
-    if (member_leads(&c->member)) return "ERR This node leads already";
+    if (member_leads(&c->member)) return "ERR You should send CLUSTER FAILOVER to a replica";
     if (!is_voter(c, c->nodes->peer)) return "ERR This node is not a voter yet";
-    if (!group_leader(g)) return "CLUSTERDOWN There is no leader to take over from";
-    group_transfer(g, c->nodes->peer);
+    if (!forced && !group_leader(g)) return "ERR Master is down or failed, please use CLUSTER FAILOVER FORCE";
+    group_wall(g, (u64)clock_wall_ms());
+    if (forced) group_campaign(g);
+    else group_transfer(g, c->nodes->peer);
     return NULL;
+}
+
+/* -- inviting ---------------------------------------------------------------------------------- */
+
+static void ignore_answer(struct bus_conn *conn UNUSED, u8 type UNUSED, bytes body UNUSED) {}
+
+const char *cluster_meet(struct cluster *c, const char *host, int bus_port)
+{
+    static const struct bus_conn_ops ops = {.on_frame = ignore_answer};
+    if (!c->number) {
+        snprintf(c->meet_host, sizeof c->meet_host, "%s", host);
+        c->meet_port = bus_port;
+        return NULL;
+    }
+    struct buf line = {0};
+    struct bus_conn *conn = bus_dial(c->bus, host, bus_port, BUS_CALL, "", &ops, c);
+    cluster_print_node(c->nodes, &line);
+    bus_conn_send(conn, CLUSTER_INVITE, (bytes){0}, buf_bytes(&line));
+    buf_release(&line);
+    return NULL;
+}
+
+/* -- forgetting -------------------------------------------------------------------------------- */
+
+static bool is_in(const struct raft_conf *conf, u64 peer)
+{
+    return has(conf->voters, conf->voters_n, peer) || has(conf->learners, conf->learners_n, peer) ||
+           has(conf->outgoing, conf->outgoing_n, peer) ||
+           has(conf->learners_next, conf->learners_next_n, peer);
+}
+
+void cluster_members_changed(struct cluster *c, const struct raft_conf *before)
+{
+    const struct raft_conf *now = &c->member.at.conf;
+    for (struct cluster_node **at = &c->nodes->next; *at;) {
+        struct cluster_node *n = *at;
+        if (!is_in(before, n->peer) || is_in(now, n->peer)) {
+            at = &n->next;
+            continue;
+        }
+        log_line(&c->server->log, LOG_NOTICE, "Node %.8s at %s:%d has left the cluster.", n->id, n->host,
+                 n->port);
+        c->unsaved = true;
+        *at = n->next;
+        if (n->link) bus_peer_remove(n->link);
+        mem_free(n);
+    }
 }

@@ -36,6 +36,7 @@ void cluster_publish(struct server *s UNUSED, bytes channel UNUSED, bytes messag
 
 static void refuse(struct ctx *c) { reply_error(c->out, "ERR This instance has cluster support disabled"); }
 void cmd_cluster(struct ctx *c) { refuse(c); }
+void cmd_cluster_keys(struct ctx *c) { refuse(c); }
 void cmd_readonly(struct ctx *c) { refuse(c); }
 void cmd_readwrite(struct ctx *c) { refuse(c); }
 void cmd_asking(struct ctx *c) { refuse(c); }

@@ -31,6 +31,8 @@ struct cluster {
     u64 unsent;                 /* the member to which none could be sent; 0: none */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     u32 join_next;              /* which of the addresses is asked next */
+    char meet_host[256];        /* CLUSTER MEET: whom to ask; "": nobody */
+    int meet_port;              /* of its bus */
     char ask_host[256];         /* where another node said the leader is; "": nowhere */
     int ask_port;
     i64 leave_until_ms;         /* shutting down: how long to wait for another leader; 0: not */

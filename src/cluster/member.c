@@ -170,6 +170,13 @@ static void replay(struct member *m, bytes effects)
         cluster_die(m->cluster, "an entry of the log can't be applied");
 }
 
+static void change_members(struct member *m, const struct raft_conf *to)
+{
+    struct raft_conf before = m->at.conf;
+    m->at.conf = *to;
+    cluster_members_changed(m->cluster, &before);
+}
+
 /* An entry of another evaluation than the open one comes while that is in flight only if it has no data. */
 static void machine_apply(struct raft_machine *base, const struct raft_applied *at,
                           const struct raft_command *command)
@@ -177,6 +184,7 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     struct member *m = member_of(base);
     bool has_data = command && command->kind == RAFT_KIND_EFFECTS;
     CHECK(!has_data || !m->in_flight);
+    if (!command) change_members(m, &at->conf);
     m->at = *at;
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);

@@ -290,6 +290,9 @@ static void in_adopt(struct server *s)
         p = line_end + 1;
     }
     c->unsaved = true;
+    struct raft_conf before = c->member.at.conf;
+    c->member.at.conf = in->at.conf;
+    cluster_members_changed(c, &before);
     member_adopt(&c->member, &in->at);
 }
 

@@ -178,6 +178,8 @@ void group_status(const struct group *g, struct group_status *status);
 bool group_is_leader(const struct group *g);
 u64 group_leader(const struct group *g); /* 0: unknown */
 u64 group_clock(const struct group *g);
+/* On the leader: the last entry that is known to be in another member's log; elsewhere 0. */
+u64 group_matched(const struct group *g, u64 id);
 /* On the leader: how many other members have the entry in their logs, synced. */
 u32 group_acknowledged(const struct group *g, u64 index);
 

@@ -168,6 +168,12 @@ u64 group_leader(const struct group *g)
     return s.leader;
 }
 
+u64 group_matched(const struct group *g, u64 id)
+{
+    struct raft_progress p;
+    return g->leader_term && raft_core_progress(g->core, id, &p) ? p.matched : 0;
+}
+
 u32 group_acknowledged(const struct group *g, u64 index)
 {
     const struct raft_conf *conf = &g->at.conf;

@@ -273,7 +273,7 @@ def test_a_node_takes_over_on_request(trio, leader):
         c.execute_command('CLUSTER FAILOVER')
         eventually(node.leads)
         assert c.get('k') == 'v'
-        with pytest.raises(redis.ResponseError, match='leads already'):
+        with pytest.raises(redis.ResponseError, match='to a replica'):
             c.execute_command('CLUSTER FAILOVER')
 
 
@@ -414,10 +414,6 @@ def test_a_lone_server_grows_into_a_cluster(tmp_path):
 
 
 def test_what_can_not_be_a_cluster_says_why(tmp_path):
-    node = Node(str(tmp_path / 'n'))
-    node.start()
-    assert node.proc.wait(60) == 1
-    assert 'belongs to no cluster yet' in node.logged()
     node = Node(str(tmp_path / 'm'), ['--engine', 'memory'])
     node.start('--cluster-init', 'yes')
     assert node.proc.wait(60) == 1

@@ -77,6 +77,9 @@ u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max
 
 /* Keys in a slot of the engine's range, as the open transaction sees it. O(1 + keys it has touched). */
 u64 rocks_slot_count(struct engine *e, u32 db, u16 slot);
+/* Calls fn for the keys of a slot, as the open transaction sees them, until it returns false. */
+void rocks_slot_keys(struct engine *e, u32 db, u16 slot, bool (*fn)(void *arg, struct key_ref *ref),
+                     void *arg);
 
 /* -- Raft logs of regions ----------------------------------------------------------------------------------
  *

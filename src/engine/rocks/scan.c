@@ -189,6 +189,29 @@ u64 keys_scan(struct engine *e, u32 db_number, u64 cursor, u32 count, key_fn fn,
     return next;
 }
 
+/* -- a slot ------------------------------------------------------------------------------------------- */
+
+void rocks_slot_keys(struct engine *e, u32 db_number, u16 slot, bool (*fn)(void *arg, struct key_ref *ref),
+                     void *arg)
+{
+    struct rk *rk = rk_of(e);
+    struct rk_db *db = rk->dbs[db_number];
+    struct key_walk w;
+    struct buf from = {0};
+    codec_index_prefix(&from, rk->region.prefix, db->index);
+    size_t slot_at = from.n;
+    put_u16(buf_reserve(&from, 2), slot);
+    from.n += 2;
+    key_walk_start(&w, rk, db, buf_bytes(&from));
+    for (struct row *r; (r = key_walk_next(&w)) && get_u16(w.p.p + slot_at) == slot;) {
+        struct key_ref ref;
+        row_ref(r, row_hash(db, row_key(r)), &ref);
+        if (!fn(arg, &ref)) break;
+    }
+    key_walk_done(&w);
+    buf_release(&from);
+}
+
 /* -- any key ------------------------------------------------------------------------------------------ */
 
 /* A random key: one of the next RANDOM_RUN keys from a random slot on, wrapping around at the end. Slots are
