@@ -15,8 +15,9 @@ static bool is_populate(const struct command *cmd, const bytes *argv)
 /* Whether a command reads or changes the region's data. One that waits in MULTI's queue does not yet. */
 static bool touches_data(const struct command *cmd, const struct session *s, const bytes *argv)
 {
-    if (cmd->run == cmd_exec || cmd->run == cmd_cluster_keys) return true;
+    if (cmd->run == cmd_exec) return true;
     if (s->tx && multi_takes(s, cmd)) return false;
+    if (cmd->run == cmd_cluster_keys) return true;
     return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE || is_populate(cmd, argv);
 }
 
