@@ -11,7 +11,7 @@ struct acl_user; /* src/exec/acl.h */
 
 struct session {
     u64 id;
-    struct acl_user *user; /* as whom it runs; NULL: it is no client's, and everything is allowed */
+    struct acl_user *user; /* the user it runs as; NULL: not a client, everything is allowed */
     u32 db;
     u8 proto;            /* 2 or 3 */
     bool authenticated;
@@ -25,7 +25,7 @@ struct session {
     u64 read_wanted;     /* the follower read that its next request waits for: cluster/member.h; 0: none */
     struct buf name, lib_name, lib_ver;
     struct transaction *tx; /* exec/multi.h: it watches keys, or is within MULTI; NULL: neither */
-    size_t queue_bytes;     /* of what MULTI has queued: it counts as input that waits */
+    size_t queue_bytes;     /* of commands queued by MULTI: counted as query buffer */
 };
 
 void session_init(struct session *s, u64 id, bool authenticated);

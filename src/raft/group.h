@@ -5,8 +5,7 @@
  * thread.
  *
  * Rules, referred to by number in group.c:
- *   1  Nothing that promises something leaves before the promise is durable: votes and acknowledgements
- *      wait for the write they belong to.
+ *   1  No promise is sent before it is durable: votes and acknowledgements wait for the write they belong to.
  *   2  Entries are applied in order, once, when committed. The machine stores `struct raft_applied`
  *      atomically with what an entry changed.
  *   3  One evaluation is open at a time. Its transaction commits when its own entry, known by (term,
@@ -18,7 +17,8 @@
  *   6  A reply that depends on something having expired that the region's clock still calls alive waits for
  *      an entry with that stamp, proposed by the same leader: no later evaluation, here or elsewhere, sees
  *      it alive again.
- *   7  A read leaves after a quorum has confirmed, later than it was evaluated, that this was the leader.
+ * 7  The reply of a read is sent after a quorum has confirmed, later than it was evaluated, that this was the
+ *      leader.
  *   8  A follower reads its state at the region's clock, when it has applied what the leader had committed
  *      when asked.
  *   9  While a snapshot is being installed the group does nothing else. Machine first, then the log: see
@@ -31,9 +31,9 @@
  *         run the requests that wait, at `now`, in an open transaction; their effects are journal records;
  *         group_evaluated(g, now, effects, depends_ms, &wait);
  *     }
- *     … ops->commit: the transaction commits and replies leave; or ops->abandon: it is rolled back.
+ *     … ops->commit: the transaction commits and replies are sent; or ops->abandon: it is rolled back.
  *
- * Callbacks must not call the group again, except for group_status() and the small questions below. */
+ * Callbacks must not call the group again, except for group_status() and the small queries below. */
 #ifndef MAYFLY_RAFT_GROUP_H
 #define MAYFLY_RAFT_GROUP_H
 
@@ -43,14 +43,14 @@
 struct group;
 struct raft_machine;
 
-/* How far a machine has come. Stored by the machine, in the same atomic write as the data it describes. */
+/* How far a machine has applied the log. The machine stores it atomically with the data it describes. */
 struct raft_applied {
     u64 index, term;
     u64 clock_ms; /* the region's clock */
     struct raft_epoch epoch;
     struct raft_conf conf;
-    /* What dies after this is deleted by entries of the log only; 0: each member deletes by itself what is
-     * dead by the region's clock. */
+    /* Keys that die after this are deleted by log entries only; 0: each member deletes what is dead by the
+     * region's clock by itself. */
     u64 deaths_from_ms;
 };
 
@@ -62,15 +62,14 @@ enum group_loss {
 struct raft_machine_ops {
     void (*load)(struct raft_machine *m, struct raft_applied *at);
 
-    /* Another's entry: its effects, at at->clock_ms, and `at`. Without a command only `at` changes. */
+    /* An entry that is not the open evaluation's: apply its effects at at->clock_ms, and store `at`. Without
+     * a command only `at` changes. */
     void (*apply)(struct raft_machine *m, const struct raft_applied *at, const struct raft_command *command);
-    /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave.
-     * */
+    /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave. */
     void (*commit)(struct raft_machine *m, const struct raft_applied *at);
     /* The open evaluation is rolled back. */
     void (*abandon)(struct raft_machine *m, enum group_loss loss);
-    /* A read that waited for confirmation (group_evaluated) may be answered, or is to be tried elsewhere.
-     * */
+    /* A read that waited for confirmation (group_evaluated) may be answered, or is to be tried elsewhere. */
     void (*confirmed)(struct raft_machine *m, u64 read, bool ok);
     /* A follower read (group_follower_read) may be evaluated now, at the region's clock, and answered; or
      * failed. */
@@ -86,7 +85,7 @@ struct raft_machine_ops {
     /* Replace all data by the snapshot that arrived last, which is of this index and term; durably and
      * atomically with the raft_applied that came with it. Then call group_installed. */
     void (*snapshot_install)(struct raft_machine *m, u64 index, u64 term);
-    /* It is not wanted. */
+    /* The snapshot that arrived last is not needed. */
     void (*snapshot_discard)(struct raft_machine *m);
 };
 

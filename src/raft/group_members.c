@@ -1,4 +1,4 @@
-/* Leadership, members, snapshots, compaction, and questions about a group. */
+/* Leadership, members, snapshots, compaction, and queries about a group. */
 #include "raft/group_parts.h"
 
 enum { GROUP_CATCH_UP_ENTRIES = 64 };
@@ -26,7 +26,7 @@ static bool group_has(const u64 *ids, u32 n, u64 id)
     return false;
 }
 
-/* The voter that is furthest, to hand leadership to. */
+/* The voter with the longest log, to hand leadership to. */
 u64 group_successor(const struct group *g)
 {
     u64 best = 0, best_matched = 0;
@@ -110,7 +110,7 @@ void group_snapshot_sent(struct group *g, u64 to, bool ok)
     group_run(g);
 }
 
-/* What a follower that is heard from still has to get stays, within limits. */
+/* The first index to keep: entries that active followers still need, within limits. */
 static u64 group_needed_from(const struct group *g, u64 last_index)
 {
     u64 needed = last_index;

@@ -8,7 +8,7 @@
 #include "raft/group.h"
 #include "raft/plant.h"
 
-/* Messages between groups: the core's, or a question of a follower read and its answer. */
+/* Messages between groups: the core's, or the request and the reply of a follower read. */
 enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3 };
 
 /* Messages that wait for the write `number` to be durable; to_sync: it has an fsync of its own. */
@@ -22,8 +22,8 @@ struct group_held {
 struct group_read {
     u64 number;                    /* of the ReadIndex that confirms it, or a later one */
     u64 id;                        /* local: what `confirmed` gets */
-    u64 from, from_nonce, from_id; /* another member's: whom to answer, */
-    u64 clock_ms;                  /* and what its clock must have reached */
+    u64 from, from_nonce, from_id; /* of another member: where to send the reply … */
+    u64 clock_ms;                  /* … and the time its clock must have reached */
 };
 
 /* A follower read of ours. */
@@ -50,7 +50,7 @@ struct group {
         u64 term, index;
     } flight;
     u64 leader_term; /* the term this member leads in; 0: it does not */
-    u64 floor_ms;    /* this leader proposes and evaluates nothing before */
+    u64 floor_ms;    /* this leader proposes and evaluates nothing before this time */
     u64 proposed_ms; /* the stamp of what it proposed last */
 
     u64 reads_number, reads_asked_tick; /* of the last ReadIndex */

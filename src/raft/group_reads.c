@@ -25,7 +25,7 @@ void group_confirm(struct group *g, const struct raft_read_state *s)
     }
 }
 
-/* A new question to the quorum; its answer confirms every read up to now. */
+/* Asks the quorum again; its answer confirms every read up to now. */
 u64 group_read_index(struct group *g)
 {
     struct buf context = {0};
@@ -69,8 +69,8 @@ void group_check_wishes(struct group *g)
     }
 }
 
-/* On the leader: whatever is due by now must be dead where the follower reads, so the clock may have to
- * move first. */
+/* On the leader: keys that are due by now must be dead where the follower reads, so the region's clock may
+ * have to move first. */
 void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id)
 {
     if (!group_may_propose(g)) return; /* it asks again */
@@ -88,7 +88,7 @@ void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id)
 
 void group_on_read_reply(struct group *g, u64 nonce, u64 id, u64 index, u64 clock_ms)
 {
-    if (nonce != g->config.nonce) return; /* to this member before it was restarted */
+    if (nonce != g->config.nonce) return; /* for this member before it was restarted */
     for (size_t i = 0; i < g->wishes_n; i++)
         if (g->wishes[i].id == id && !g->wishes[i].index)
             g->wishes[i].index = index, g->wishes[i].clock_ms = clock_ms;

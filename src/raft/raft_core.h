@@ -1,9 +1,8 @@
 /* The Raft library (tikv/raft-rs 0.7, src/raft/core) behind a C interface.
  *
- * A core is one member's part of one Raft group. It decides; it does nothing by itself: it reads no clock,
- * no socket and no file, has no threads, and calls back only to read old log entries. The same calls with
- * the same arguments give the same results, because election timeouts are computed from (seed, id, term,
- * attempt) and not drawn.
+ * A core is one member's part of one Raft group. It only decides: it reads no clock, no socket and no file,
+ * has no threads, and calls back only to read old log entries. The same calls with the same arguments give
+ * the same results, because election timeouts are computed from (seed, id, term, attempt) and not random.
  *
  *     raft_core_tick(c);                                  time passes
  *     raft_core_step(c, message, size);                   a message arrived
@@ -16,13 +15,12 @@
  *     committed entries are applied:
  *         raft_core_applied(c, index);
  *
- * Only raft/group.c calls these functions; the order that safety needs is its business (raft/group.h).
+ * Only raft/group.c calls these functions; it takes care of the order that safety needs (raft/group.h).
  *
  * Lifetimes: a slice handed in is copied. A slice handed out by ready is valid until the next ready. A broken
  * invariant (which includes a log that contradicts what was written to it) ends the process with a message:
- * going on would mean lost or diverged data. Bytes of a peer are checked before they get that far, but
- * peers must be authenticated.
- */
+ * continuing would mean lost or diverged data. Bytes from a peer are checked before they get that far, but
+ * peers must be authenticated. / */
 #ifndef MAYFLY_RAFT_RAFT_CORE_H
 #define MAYFLY_RAFT_RAFT_CORE_H
 
@@ -74,8 +72,7 @@ struct raft_core_config {
     uint64_t applied, snapshot_index, snapshot_term, last_index;
 
     /* The durable part of the log. read pushes the entries of [low, high) into the sink, at least the first
-     * and about bytes_max in all; false: they are not there, which ends the process. term: 0 if not there.
-     * */
+     * and about bytes_max in all; false: they are not there, which ends the process. term: 0 if not there. */
     void *log;
     bool (*read)(void *log, uint64_t low, uint64_t high, uint64_t bytes_max, struct raft_core_sink *sink);
     uint64_t (*term)(void *log, uint64_t index);
@@ -150,8 +147,7 @@ void raft_core_tick(struct raft_core *c);
 int raft_core_step(struct raft_core *c, const uint8_t *message, size_t size);
 /* The message that announces a snapshot, whose data has arrived. step refuses these. */
 int raft_core_step_snapshot(struct raft_core *c, const uint8_t *message, size_t size);
-/* OK: the entry is in this leader's log, at the index that status.last_index then shows. Followers refuse.
- * */
+/* OK: the entry is in this leader's log, at the index that status.last_index then shows. Followers refuse. */
 int raft_core_propose(struct raft_core *c, const uint8_t *data, size_t size);
 /* By joint consensus, left by itself. Checked against the present configuration. */
 int raft_core_propose_conf(struct raft_core *c, const struct raft_change *changes, size_t n);

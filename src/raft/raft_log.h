@@ -9,12 +9,11 @@
  *
  * Durability. write() returns at once. Writes have numbers, each greater than the one before. They take
  * effect in that order: after a crash the log is as some prefix of the writes left it, and each write is
- * there wholly or not at all. The owner calls group_durable(g, n) when every write up to n would survive a
- * crash. A write with `sync` false needs no fsync of its own. A write or fsync that fails ends the process:
- * nothing can be said about the log then.
+ * complete or absent. The owner calls group_durable(g, n) when every write up to n would survive a crash. A
+ * write with `sync` false needs no fsync of its own. A write or fsync that fails ends the process: the state
+ * of the log is unknown then.
  *
- * Reading. read() and term_of() serve entries that are durable; entries that are not are never asked for.
- * */
+ * Reading. read() and term_of() serve entries that are durable; entries that are not are never asked for. */
 #ifndef MAYFLY_RAFT_RAFT_LOG_H
 #define MAYFLY_RAFT_RAFT_LOG_H
 

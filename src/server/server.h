@@ -39,7 +39,7 @@ enum {
 /* DEBUG FENCE HOLD: the replies of every tick wait for fences (net/fence.h) until DEBUG FENCE ends them. */
 #define DEBUG_FENCES 4
 struct debug_fences {
-    u32 count;  /* of a tick: a request's is that of its database modulo this; 0: off */
+    u32 count;  /* fences per tick: a request waits for number (database modulo this); 0: off */
     u32 wanted; /* `count` from the next tick on */
     struct fence *of[DEBUG_FENCES]; /* this tick's; NULL: not opened yet */
 };
@@ -56,7 +56,7 @@ struct server {
     struct slowlog slowlog;
     struct acl acl;        /* users: see users.h */
     struct acl_log acl_log;
-    struct buf password;   /* the requirepass that is in force */
+    struct buf password;   /* the requirepass in effect */
     struct latency latency;
     struct persistence persist;
     struct replication repl;
@@ -74,16 +74,16 @@ struct server {
 
     uv_timer_t cron;       /* every 1/hz second */
     uv_timer_t purge;      /* active for a while after much memory was freed */
-    uv_work_t purge_work;  /* a worker, when … */
-    bool purging;          /* … it is giving free pages back */
+    uv_work_t purge_work;  /* returns free pages to the kernel, on a worker thread … */
+    bool purging;          /* … which is running */
     uv_timer_t pause;      /* the end of CLIENT PAUSE */
-    uv_timer_t wake;       /* so that a sleeping loop looks at the deadline index in time */
+    uv_timer_t wake;       /* wakes a sleeping loop for the next deadline */
     i64 wake_ms;           /* what `wake` is set to; 0: it is not */
     uv_idle_t busy;        /* active while reclaim has work left: the loop does not sleep */
     int signal_fd;         /* SIGTERM and SIGINT, to be read … */
-    uv_poll_t signals;     /* … by the loop, or while a script keeps it waiting */
-    u32 stop_signal;       /* the one that asked for an end that has not come yet; 0: none */
-    i64 stop_us;           /* when it did, by the monotonic clock */
+    uv_poll_t signals;     /* … by the loop, or by script_host.look while a script runs */
+    u32 stop_signal;       /* the signal that asked for a shutdown still to come; 0: none */
+    i64 stop_us;           /* when it came, by the monotonic clock */
 
     i64 now_ms;            /* of this tick; its regions' is this or later (region_begin), or a group's */
     i64 tick_us;           /* monotonic time this tick's requests began */
@@ -99,18 +99,17 @@ struct server {
     bool pause_writes_only;
     u32 auth_failures;     /* recent ones: halved every second */
     struct {
-        i64 told_ms; /* when the log last heard of a failed TLS handshake, by the monotonic clock; 0: never
-                      * … */
+        i64 told_ms; /* when a failed TLS handshake was last logged, by the monotonic clock; 0: never … */
         u64 untold;  /* … and how many have failed since */
     } no_tls;
-    i64 web_warned_us;     /* when the log last told of a web request; 0: never */
+    i64 web_warned_us;     /* when an HTTP request was last logged; 0: never */
 
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */
     u64 purge_until;       /* loop time up to which `purge` runs */
-    i64 script_look_us;    /* while a script runs: when it is looked for signals next … */
-    i64 script_serve_us;   /* … if it runs too long, when others are served next … */
-    i64 script_auth_us;    /* … and when those who wait for AUTH were last let try */
+    i64 script_look_us;    /* while a script runs: when to check for signals next … */
+    i64 script_serve_us;   /* … if it runs too long, when to serve other clients next … */
+    i64 script_auth_us;    /* … and when clients that wait for AUTH were last allowed to try */
     u64 startup_memory;    /* used when the first client could connect */
     bool shutting_down;
     int exit_code;
@@ -126,9 +125,9 @@ void server_release(struct server *s);
  * False: something could not be saved, and the server stays; the log says what. */
 NODISCARD bool server_shutdown(struct server *s, u32 how);
 void server_hear_signals(struct server *s);
-void server_stop_by_signal(struct server *s, u32 signum); /* now, or when nothing is in the way */
+void server_stop_by_signal(struct server *s, u32 signum); /* now, or as soon as nothing prevents it */
 u32 server_signal_means(const struct server *s, u32 signum); /* SHUTDOWN_* */
-bool shutdown_waits(struct server *s, u32 how); /* for replicas; then it begins anew */
+bool shutdown_waits(struct server *s, u32 how); /* true: it waits for replicas, and starts again after that */
 void shutdown_cron(struct server *s);
 
 /* Ends the loop after this turn, saving nothing. */
@@ -136,20 +135,20 @@ void server_end(struct server *s, int exit_code);
 
 void server_random_id(char id[41]); /* 40 hexadecimal digits */
 
-/* All is loaded: tells whoever waits for the server. */
+/* Everything is loaded: notifies systemd and the parent of a daemon. */
 void server_ready(struct server *s);
 
-/* Puts the configuration into force, at start and after CONFIG SET. */
+/* Applies the configuration, at start and after CONFIG SET. */
 void server_apply_config(struct server *s);
 
-/* Asks the system for the files that maxclients need; returns for how many clients it has them. */
+/* Raises the limit of open files for maxclients; returns for how many clients it suffices. */
 i64 server_ask_files(const struct config *c);
 
-/* Listens anew on the configuration's bind and port; open connections stay. False:
- * not on all of them; the log says why. */
+/* Listens again on the configured bind and port; open connections stay. False: not on all of them; the log
+ * says why. */
 NODISCARD bool server_relisten(struct server *s);
 
-/* Certificates and rules for TLS anew, for connections to come. False: `why` says what is wrong with them. */
+/* Reloads certificates and TLS settings for new connections. False: `why` says what is wrong with them. */
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no_tls: for the log */
 
@@ -166,7 +165,7 @@ static inline struct region *lone_region(const struct server *s)
     return region_map_only(&s->node.regions);
 }
 
-/* Whether a command that took so long is one for the slow log. */
+/* True if a command that took this long goes to the slow log. */
 static inline bool server_is_slow(const struct server *s, const struct command *cmd, i64 usec)
 {
     i64 limit = s->config.slowlog_log_slower_than;

@@ -1,5 +1,5 @@
-/* The server and its storage engine: which one, where its data is, and what only
- * one of them has. Everything else talks to the engine through engine.h. */
+/* The server's choice of a storage engine: opening it, its folder, and what only one engine has. Everything
+ * else uses the engine through engine.h. */
 #ifndef MAYFLY_SERVER_STORAGE_H
 #define MAYFLY_SERVER_STORAGE_H
 
@@ -10,16 +10,16 @@
 /* Opens the configured engine. NULL: the log says why. */
 struct engine *storage_open(struct server *s, u64 seed);
 
-/* Takes up what the engine has kept beside the data: the functions. False: the log says why it can't. */
+/* Loads what the engine stores beside the data: the functions. False: the log says why not. */
 NODISCARD bool storage_recall(struct server *s);
 
-/* Whether the engine is to be closed at the end: what is only in memory, the kernel frees quicker. */
+/* True if the engine has to be closed at exit. The kernel frees plain memory faster. */
 bool storage_must_close(const struct server *s);
 
 void storage_apply_config(struct server *s); /* what CONFIG SET may have changed */
 void storage_cron(struct server *s);         /* ten times a second */
 
-/* Why writes are refused just now goes to the node: at the start of a tick, and when a commit failed. */
+/* Sets node.refuse_writes: at the start of a tick, and when a commit has failed. */
 void storage_note_refusal(struct server *s);
 
 /* The offline checker, on the folder of a server (`dir`) or on RocksDB's own within it. */
