@@ -14,6 +14,7 @@ const char *bytes_legible(bytes b, char text[BYTES_LEGIBLE + 4])
 {
     size_t n = MIN(b.n, BYTES_LEGIBLE);
     for (size_t i = 0; i < n; i++) text[i] = b.p[i] >= ' ' && b.p[i] < 127 ? b.p[i] : '?';
-    strcpy(text + n, b.n > n ? "..." : "");
+    if (b.n > n) memcpy(text + n, "...", 4);
+    else text[n] = '\0';
     return text;
 }

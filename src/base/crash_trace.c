@@ -42,8 +42,8 @@ static const Elf64_Shdr *section_at(const struct symbols *s, u64 index)
 static void find_table(struct symbols *s)
 {
     const Elf64_Ehdr *h = (const void *)s->file;
-    if (s->size < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64)
-        return;
+    if (s->size < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return;
+    if (h->e_ident[EI_CLASS] != ELFCLASS64) return;
     for (u64 i = 0; i < h->e_shnum; i++) {
         const Elf64_Shdr *table = section_at(s, i);
         const Elf64_Shdr *names = table && table->sh_type == SHT_SYMTAB ? section_at(s, table->sh_link)

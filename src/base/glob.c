@@ -21,6 +21,7 @@ static bool glob_same(char a, char b, bool ignore_case)
 
 static bool in_range(signed char from, signed char to, signed char ch, bool ignore_case)
 {
+    /* NOLINTNEXTLINE(bugprone-signed-char-misuse): ranges are of signed characters, as in Redis */
     int low = MIN(from, to), high = MAX(from, to), at = ch;
     if (ignore_case) {
         low = lower((signed char)low);

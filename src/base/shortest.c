@@ -9,6 +9,7 @@
  * about one of a thousand cases there is one digit more than needed. Redis prints the same digits. */
 #include <stdlib.h>
 
+#include "base/err.h"
 #include "base/num.h"
 
 #define FRACTION_BITS 52
@@ -116,6 +117,7 @@ static int take_digits(struct fp high, u64 width, u64 wanted, char *digits, int 
         u64 rest = (above << shift) + below;
         if (rest <= width) {
             *k += kappa;
+            CHECK(n > 0); /* without a digit `rest` is high itself, which exceeds its width */
             round_last(digits + n - 1, width, rest, div << shift, wanted);
             return n;
         }
@@ -129,6 +131,7 @@ static int take_digits(struct fp high, u64 width, u64 wanted, char *digits, int 
         below &= one - 1;
         if (below < width) {
             *k += kappa;
+            CHECK(n > 0);
             round_last(digits + n - 1, width, below, one, wanted * scale);
             return n;
         }

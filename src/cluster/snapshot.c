@@ -237,9 +237,8 @@ static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
         return;
     }
     if (type == CLUSTER_SNAPSHOT) ok = in_begin(in, body);
-    else if (!in->open) ok = false;
-    else if (type == CLUSTER_SNAPSHOT_DATA) ok = in->file.sink.write(&in->file.sink, body);
-    else if (type == CLUSTER_SNAPSHOT_END) disk_file_finish(&in->file, in_stored, c);
+    else if (in->open && type == CLUSTER_SNAPSHOT_DATA) ok = in->file.sink.write(&in->file.sink, body);
+    else if (in->open && type == CLUSTER_SNAPSHOT_END) disk_file_finish(&in->file, in_stored, c);
     else ok = false;
     if (!ok) in_give_up(c);
     else if (in->open && disk_file_full(&in->file)) bus_conn_pause(conn, true);

@@ -161,8 +161,9 @@ static bool set_choice(const struct directive *d, void *at, bytes v, struct buf 
     char words[128], *save = NULL;
     struct config_word list[16] = {{NULL, 0}};
     u32 n = 0;
-    CHECK(strlen(d->choices) < sizeof words);
-    strcpy(words, d->choices);
+    size_t length = strlen(d->choices);
+    CHECK(length < sizeof words);
+    memcpy(words, d->choices, length + 1);
     for (char *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
         CHECK(n + 1 < ARRAY_LEN(list));
         list[n++].name = w;

@@ -47,9 +47,9 @@ static u32 stated(bytes line)
     if (line.n == 0 || *line.p == '#') return PLACES;
     request_parser_init(&p);
     if (request_split_words(&p, line) && p.argc) {
-        const struct directive *d = config_find(request_arg(&p, NULL, 0), NULL);
+        const struct directive *d = config_find(request_word(&p, 0), NULL);
         if (d) at = (u32)(d - config_at(0));
-        else if (bytes_is(request_arg(&p, NULL, 0), "user")) at = USERS;
+        else if (bytes_is(request_word(&p, 0), "user")) at = USERS;
     }
     request_parser_release(&p);
     return at;

@@ -218,6 +218,7 @@ void ctree_insert(struct ctree *t, struct ctree_leaf *after, struct ctree_leaf *
         /* A tree that grows at one end should consist of full nodes. */
         u32 keep = !leaf->next ? CTREE_FANOUT - 1 : !leaf->prev ? 1 : CTREE_FANOUT / 2;
         struct ctree_leaf *sibling = after ? after : leaf->next;
+        CHECK(sibling); /* a tree with a root has a leaf */
         add_beside(t, &sibling->node, after != NULL, &leaf->node, weight(t, leaf), first, keep);
         if (is_end(leaf)) end_changed(t, sibling);
     }
@@ -279,8 +280,10 @@ void ctree_remove(struct ctree *t, struct ctree_leaf *leaf)
     *(leaf->next ? &leaf->next->prev : &t->tail) = leaf->prev;
     t->leaves--;
     if (leaf->node.parent) {
+        struct ctree_leaf *sibling = leaf->prev ? leaf->prev : leaf->next;
+        CHECK(sibling); /* an inner node has several leaves below it */
         ctree_drop_child(t, leaf->node.parent, &leaf->node);
-        if (is_end(leaf)) end_changed(t, leaf->prev ? leaf->prev : leaf->next);
+        if (is_end(leaf)) end_changed(t, sibling);
     } else {
         t->root = NULL;
         t->counted = 0;

@@ -257,6 +257,7 @@ void ztree_insert(struct ztree *t, double score, void *item)
             insert_leaf(t, NULL, entry);
             return;
         }
+        CHECK(leaf); /* only an empty tree has none */
         leaf = ztree_make_room(t, leaf, &index);
     }
     if (t->tree.leaves == 1) leaf = grow_only_leaf(t, leaf);

@@ -142,7 +142,7 @@ static const char *add_selector(const struct acl *a, struct acl_user *u, bytes r
     acl_selector_init(&s, a->all_channels);
     request_parser_init(&p);
     if (request_split_words(&p, bytes_of(rule.p + 1, rule.n - 2))) {
-        for (u32 i = 0; i < p.argc && !bad; i++) bad = apply_to_selector(&s, request_arg(&p, NULL, i));
+        for (u32 i = 0; i < p.argc && !bad; i++) bad = apply_to_selector(&s, request_word(&p, i));
     }
     request_parser_release(&p);
     if (bad) {

@@ -181,7 +181,7 @@ static bool step_sample(struct expire_cycle *c, struct keyspace *ks)
     double share = left ? sample(c, ks, c->db) : 0;
     c->stale_perc = share * 0.05 + c->stale_perc * 0.95;
     if (share > acceptable_stale(c)) return true;
-    c->db = (c->db + 1) % e->databases;
+    if (++c->db >= e->databases) c->db = 0;
     return false;
 }
 

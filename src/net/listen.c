@@ -32,21 +32,23 @@ static void print_address(const struct sockaddr_storage *a, char *out, size_t si
 {
     char ip[48] = "?";
     if (a->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const void *)a;
-        uv_ip6_name(v6, ip, sizeof ip);
-        *loopback = IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-        snprintf(out, size, "[%s]:%d", ip, ntohs(v6->sin6_port));
+        struct sockaddr_in6 v6;
+        memcpy(&v6, a, sizeof v6);
+        uv_ip6_name(&v6, ip, sizeof ip);
+        *loopback = IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+        snprintf(out, size, "[%s]:%d", ip, ntohs(v6.sin6_port));
     } else {
-        const struct sockaddr_in *v4 = (const void *)a;
-        uv_ip4_name(v4, ip, sizeof ip);
-        *loopback = (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-        snprintf(out, size, "%s:%d", ip, ntohs(v4->sin_port));
+        struct sockaddr_in v4;
+        memcpy(&v4, a, sizeof v4);
+        uv_ip4_name(&v4, ip, sizeof ip);
+        *loopback = (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+        snprintf(out, size, "%s:%d", ip, ntohs(v4.sin_port));
     }
 }
 
 bool net_addresses(int fd, char peer[NET_ADDRESS], char local[NET_ADDRESS])
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t n = sizeof a;
     bool loopback = false, ignored;
     if (getpeername(fd, (struct sockaddr *)&a, &n) == 0) print_address(&a, peer, NET_ADDRESS, &loopback);
@@ -175,8 +177,9 @@ int net_listen_tcp(struct net *n, const char *address, int port, bool tls)
 int net_listen_unix(struct net *n, const char *path, int mode)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof a.sun_path) return UV_ENAMETOOLONG;
-    strcpy(a.sun_path, path);
+    size_t length = strlen(path);
+    if (length >= sizeof a.sun_path) return UV_ENAMETOOLONG;
+    memcpy(a.sun_path, path, length + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
     unlink(path); /* a socket left over from a crash */

@@ -39,9 +39,10 @@ static bool complain(struct buf *why, const char *what, const char *about)
 static int password(char *to, int size, int writing UNUSED, void *arg)
 {
     const char *pass = arg;
-    if (!given(pass) || (int)strlen(pass) >= size) return -1; /* never asks at a terminal */
-    strcpy(to, pass);
-    return (int)strlen(pass);
+    int length = given(pass) ? (int)strlen(pass) : 0;
+    if (!length || length >= size) return -1; /* never asks at a terminal */
+    memcpy(to, pass, (size_t)length + 1);
+    return length;
 }
 
 static bool set_protocols(SSL_CTX *ctx, const char *words, struct buf *why)
@@ -60,7 +61,7 @@ static bool set_protocols(SSL_CTX *ctx, const char *words, struct buf *why)
         size_t n = strcspn(at, " ");
         bool found = n == 0;
         for (u32 i = 0; i < ARRAY_LEN(known); i++) {
-            if (strlen(known[i].name) != n || strncasecmp(known[i].name, at, n)) continue;
+            if (strlen(known[i].name) != n || strncasecmp(known[i].name, at, n) != 0) continue;
             off &= ~known[i].off;
             found = true;
         }

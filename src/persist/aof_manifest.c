@@ -193,7 +193,7 @@ static bool manifest_fail(struct parsing *p, const char *error)
 
 static bool is_word(const struct parsing *p, u32 i, const char *word)
 {
-    return bytes_is(request_arg(&p->words, NULL, i), word);
+    return bytes_is(request_word(&p->words, i), word);
 }
 
 static bool is_file_name(bytes name)
@@ -209,7 +209,7 @@ static bool add_file(struct parsing *p, bytes name, i64 seq, char type)
     struct aof_manifest *m = p->m;
     const struct aof_file *last = aof_manifest_last(m);
     char text[AOF_NAME_MAX + 1];
-    if (!is_file_name(name)) return manifest_fail(p, "a file's name must be a name, not a path");
+    if (!name.p || !is_file_name(name)) return manifest_fail(p, "a file's name must be a name, not a path");
     if (seq <= 0 || seq >= SEQ_MAX)
         return manifest_fail(p, "a sequence number is a positive number below 10^14");
     if (type != AOF_BASE && type != AOF_HISTORY && type != AOF_INCREMENT)
@@ -227,16 +227,18 @@ static bool add_file(struct parsing *p, bytes name, i64 seq, char type)
 static bool read_file_line(struct parsing *p, bytes line)
 {
     bytes name = {0};
+    bool named = false;
     i64 seq = 0;
     char type = 0;
     if (!request_split_words(&p->words, line)) return manifest_fail(p, "quotes are not closed");
     if (p->words.argc < 6 || p->words.argc % 2)
         return manifest_fail(p, "not \"file NAME seq NUMBER type LETTER\"");
     for (u32 i = 0; i < p->words.argc; i += 2) {
-        bytes value = request_arg(&p->words, NULL, i + 1);
+        bytes value = request_word(&p->words, i + 1);
         bool again = false;
         if (is_word(p, i, "file")) {
-            again = name.p;
+            again = named;
+            named = true;
             name = value;
         } else if (is_word(p, i, "seq")) {
             again = seq;

@@ -250,6 +250,7 @@ static bool read_int(struct rdb_in *in, int size, struct buf *to)
     u8 raw[4];
     i64 v;
     if (!rdb_read_raw(in, raw, (size_t)size)) return false;
+    /* NOLINTNEXTLINE(bugprone-signed-char-misuse): an integer, not a character */
     if (size == 1) v = (int8_t)raw[0];
     else if (size == 2) v = (int16_t)(raw[0] | raw[1] << 8);
     else v = (i32)(raw[0] | (u32)raw[1] << 8 | (u32)raw[2] << 16 | (u32)raw[3] << 24);
@@ -269,7 +270,7 @@ static bool read_lzf_lens(struct rdb_in *in, u64 *packed, u64 *plain)
 
 static bool read_lzf(struct rdb_in *in, struct buf *to)
 {
-    u64 packed, plain;
+    u64 packed = 0, plain = 0;
     if (!read_lzf_lens(in, &packed, &plain)) return false;
     const char *from = in->p; /* valid if all of it is buffered */
     if (packed <= (u64)(in->end - in->p)) {
@@ -328,7 +329,7 @@ bool rdb_view_string(struct rdb_in *in, struct buf *space, bytes *out)
 
 bool rdb_skip_string(struct rdb_in *in)
 {
-    u64 n, plain;
+    u64 n = 0, plain = 0;
     bool encoded;
     if (!read_len(in, &n, &encoded)) return false;
     if (!encoded) return rdb_skip_raw(in, n);

@@ -38,9 +38,10 @@ void request_parser_release(struct request_parser *p);
  * one. */
 void request_parser_trim(struct request_parser *p);
 
-/* Parses the request at the start of `in`.
- *   OK          it took *used bytes, and request_arg reads its argc arguments (argc is 0 for an empty line,
- *   *0, *-1) ERR_AGAIN   incomplete
+/* Parses the request at the start of `in`. OK          it took *used bytes, and request_arg reads its argc
+ * arguments; argc is 0 for an empty line, *0
+ *               and *-1
+ *   ERR_AGAIN   incomplete
  *   ERR_SYNTAX  see p->error
  *   ERR_LIMIT   like ERR_SYNTAX, but only because the client is not authenticated yet */
 NODISCARD err request_parse(struct request_parser *p, const struct request_limits *limits, bytes in,
@@ -55,6 +56,12 @@ size_t request_take(const struct request_limits *limits, bytes in, bytes *argv, 
 static inline bytes request_arg(const struct request_parser *p, const char *start, u32 i)
 {
     return bytes_of((p->is_inline ? p->words.p : start) + p->argv[i].at, p->argv[i].n);
+}
+
+/* A word of request_split_words. */
+static inline bytes request_word(const struct request_parser *p, u32 i)
+{
+    return bytes_of(p->words.p + p->argv[i].at, p->argv[i].n);
 }
 
 /* The number of bytes the incomplete request needs from its start, 0 if unknown: the reader makes room for a

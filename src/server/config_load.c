@@ -96,7 +96,7 @@ static bool load_line(struct loader *l, u32 line_number, bytes line)
     ok = true;
     if (p.argc == 0) goto out;
     words = mem_alloc(p.argc * sizeof *words);
-    for (u32 i = 0; i < p.argc; i++) words[i] = request_arg(&p, NULL, i);
+    for (u32 i = 0; i < p.argc; i++) words[i] = request_word(&p, i);
     if (p.argc == 2 && bytes_is(words[0], "include")) reported = !(ok = load_include(l, words[1]));
     else ok = load_words(l, p.argc, words, &problem);
 out:

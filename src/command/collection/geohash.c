@@ -167,7 +167,10 @@ static int estimate_step(double radius_m, double lat)
 {
     if (radius_m == 0) return STEP_MAX;
     int step = 1;
-    for (; radius_m < MERCATOR_MAX_M; radius_m *= 2) step++;
+    while (radius_m < MERCATOR_MAX_M) {
+        radius_m *= 2;
+        step++;
+    }
     step -= 2;
     if (fabs(lat) > 66) step--;
     if (fabs(lat) > 80) step--;

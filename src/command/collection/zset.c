@@ -148,7 +148,7 @@ static void parse_and_add(struct ctx *c, u32 flags)
     int at = 2;
     for (u32 option; at < c->argc && (option = zadd_option(c->argv[at])) != 0; at++) flags |= option;
     int n = (c->argc - at) / 2;
-    if (n == 0 || (c->argc - at) % 2 != 0) {
+    if (n <= 0 || (c->argc - at) % 2 != 0) {
         ctx_syntax_error(c);
         return;
     }

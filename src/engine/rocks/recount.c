@@ -59,7 +59,7 @@ bool recount_foreign(struct rk *rk)
         due_commit(rk);
         if (!more) recount_finish(rk);
         ok = recount_write(rk);
-        if (more) log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (unsigned long long)(seen + TOGETHER));
+        if (more) log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (ull)seen + TOGETHER);
     }
     if (ok) state_committed(rk, rk->applied_seq);
     slots_total(rk);

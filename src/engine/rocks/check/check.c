@@ -149,7 +149,7 @@ bool check_row(struct check *c, const struct check_key *k, enum family f, bytes 
 {
     if (!store_valid(c->lane[f])) return false;
     bytes raw = store_key(c->lane[f]);
-    if (raw.n < k->p.n || memcmp(raw.p, k->p.p, k->p.n)) return false;
+    if (raw.n < k->p.n || memcmp(raw.p, k->p.p, k->p.n) != 0) return false;
     *rest = bytes_of(raw.p + k->p.n, raw.n - k->p.n);
     return true;
 }

@@ -360,7 +360,7 @@ static bool dispatch_fine(struct dispatch *d, struct store_iter *it, i64 last_ms
                           key_fn fn, void *arg)
 {
     struct buf past = {0};
-    struct codec_due at;
+    struct codec_due at = {.due_ms = INT64_MIN};
     while (store_valid(it) && *seen + d->taken < max) {
         bytes raw = store_key(it);
         if (!codec_due_read(raw, &at)) {

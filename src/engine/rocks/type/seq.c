@@ -182,14 +182,16 @@ static void rk_seq_shift(struct rk *rk, struct row *r, u64 at, u64 n, bool rever
 
 static void add_gap(struct rk *rk, struct list *l, u64 from, u64 to)
 {
-    struct gap *last = l->n ? &l->gaps[l->n - 1] : NULL;
-    if (last && last->to == from) {
-        last->to = to;
-        return;
-    }
-    if (last && last->from == to) {
-        last->from = from;
-        return;
+    if (l->n) {
+        struct gap *last = &l->gaps[l->n - 1];
+        if (last->to == from) {
+            last->to = to;
+            return;
+        }
+        if (last->from == to) {
+            last->from = from;
+            return;
+        }
     }
     if (l->n == l->cap) {
         l->cap = MAX(2 * l->cap, 16);
