@@ -1,0 +1,161 @@
+/* A connection: its input, its output, and what the server knows about the client. net.h has the loop that
+ * reads and writes connections, and the words used here.
+ *
+ * Ownership: struct net owns its connections. A conn is freed only from libuv's close callback. */
+#ifndef MAYFLY_NET_CONN_H
+#define MAYFLY_NET_CONN_H
+
+#include <uv.h>
+
+#include "base/buf_queue.h"
+#include "command/session.h"
+#include "net/tls.h"
+#include "resp/reply.h"
+#include "resp/request.h"
+
+#define NET_ADDRESS 64 /* room for "host:port" */
+#define NET_BUFFER (16 * 1024)
+#define OUT_PIECE (256u << 10) /* this much output becomes a buffer of its own in the queue */
+
+struct net;
+
+enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
+
+/* Output that is not copied into a connection's buffer but read from where it is, when there is nothing else
+ * to send: a replica's stream, the file of its full sync. The owner keeps it as long as the connection. */
+struct conn_source {
+    bytes (*peek)(struct conn_source *);          /* the next bytes, contiguous; empty: nothing now */
+    void (*sent)(struct conn_source *, size_t n); /* n bytes were sent; it may close the connection */
+    u64 (*pending)(const struct conn_source *);   /* bytes to be sent: they count for the output limits */
+};
+
+struct conn {
+    struct net *net;
+    uv_poll_t poll;
+    int fd;
+    struct tls *tls;           /* NULL: plain */
+    int events;                /* what it waits for: UV_READABLE, UV_WRITABLE … */
+    int polled;                /* … and what `poll` waits for because of that (TLS) */
+    u8 steady_reads;           /* reads since `polled` changed, up to NET_EDGE_AFTER: see net_poll_edge */
+    struct session session;
+    struct conn *prev, *next;  /* in net->conns */
+    struct conn *ready_next;   /* in net->tick.ready: has requests or output in this tick */
+    bool ready;
+
+    /* input */
+    struct request_parser parser;
+    struct buf in;             /* left over from a tick: the beginning of an incomplete request */
+    struct buf lent;           /* this tick's input, lent from the pool; its requests point into it */
+    bool read_this_tick;
+    u32 first_request;         /* where its requests begin in net->tick.requests, if it has any */
+    bool more_input;           /* `in` has requests that were not parsed yet */
+    u32 hold;                  /* the reason not to run requests (CLIENT PAUSE, blocked …): 0 = run */
+    struct conn *hold_prev, *hold_next; /* in net.held_back, while there is one */
+
+    /* output */
+    struct buf_queue waiting;  /* output, if there is much … */
+    struct buf out;            /* … and what follows it; no reply is split between the two */
+    size_t sent;               /* bytes of the first buffer, or else of `out`, that the kernel has taken */
+    size_t tick_mark;          /* where this tick's output begins, after what is held: see conn_output_end */
+    u64 blocked_tick;          /* when conn_block was last called */
+    struct held *held;         /* output that waits for fences: fence.h; NULL: none */
+    bool waits;                /* the request that conn_block was called for has no reply yet */
+    bool deferred_reply;       /* a reply of this tick answers a request of an earlier tick */
+    bool deferred_wrote;       /* for the owner: the request that was answered later changed data */
+    struct conn_source *source;/* sent when there is nothing else; NULL: nothing. Belongs to the owner. */
+    i64 over_soft_since_ms;    /* output has been above the soft limit since then; 0: it is not */
+    bool answering;            /* a request is being answered, from answer_at on: pushes meanwhile … */
+    size_t answer_at;
+    struct buf before, after;  /* … are put before the reply or after it: see conn_push */
+
+    /* facts for CLIENT LIST */
+    enum conn_class class;
+    bool is_unix, is_loopback;
+    bool closing;
+    i64 connected_ms;          /* the loop's time, as … */
+    i64 active_ms;             /* … the time of the last read or write */
+    const char *last_command;
+    char peer[NET_ADDRESS], local[NET_ADDRESS];
+
+    /* for the owner */
+    size_t counted;            /* memory, as client_evict.h last counted it */
+    bool in_bucket;            /* … and its place among connections of that size */
+    u32 bucket;
+    struct conn *bucket_prev, *bucket_next;
+    struct replica *replica;   /* it sent REPLCONF, PSYNC or SYNC */
+    struct blocked *blocked;   /* it waits for keys: block.h */
+    struct migration *migration; /* its MIGRATE is in progress: migrate.h */
+    bool got_input;            /* something was read from it; the owner clears this */
+    struct subscriber *subscriber; /* it has subscriptions: pubsub.h */
+    struct tracker *tracker;   /* it gets invalidations for the keys it read: tracking.h … */
+    struct tracker *redirects; /* … or gets them for these other clients */
+    u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT …
+                                * (cluster mode: the index of its entry in the log) */
+    u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF */
+};
+
+/* -- output ------------------------------------------------------------------------------- */
+
+/* The reply writer for a connection's next reply. */
+struct reply conn_reply(struct conn *c);
+/* The request it is blocked on has been answered. silent: without a reply (CLIENT REPLY). */
+void conn_answer_deferred(struct conn *c, bool silent);
+
+/* The writer for a message that is not a reply. If a request of this connection is being answered, the
+ * message is put before the reply (if none of that is written yet) or after it, never inside; after it in
+ * RESP2, which can't tell the two apart. */
+enum push_place { PUSH_BEFORE, PUSH_AFTER };
+struct reply conn_push(struct conn *c, enum push_place place);
+
+/* Closes a connection whose output exceeds its limits: for callers that write much within a tick. */
+void conn_check_output(struct conn *c);
+static inline void conn_limit_output(struct conn *c)
+{
+    if (UNLIKELY(c->out.n > NET_BUFFER)) conn_check_output(c);
+}
+
+/* What is written to a connection between these two is the reply to one request. */
+static inline size_t conn_answer_begin(struct conn *c)
+{
+    c->answering = true;
+    return c->answer_at = c->out.n;
+}
+void conn_answer_join(struct conn *c, size_t begin); /* the reply, and the messages before and after it */
+void conn_set_aside(struct conn *c);                 /* `out` becomes the last buffer of the queue */
+static inline void conn_answer_end(struct conn *c, size_t begin)
+{
+    c->answering = false;
+    if (UNLIKELY(c->before.n || c->after.n)) conn_answer_join(c, begin);
+    conn_limit_output(c);
+    if (UNLIKELY(c->out.n >= OUT_PIECE)) conn_set_aside(c);
+}
+
+size_t conn_memory(const struct conn *c);
+size_t conn_output_bytes(const struct conn *c);
+/* There is output to be sent, including output held by a fence. */
+static inline bool conn_has_output(const struct conn *c) { return c->waiting.first || c->out.n; }
+/* A position in a connection's output, valid until some of it is sent; output after it can be dropped. */
+static inline size_t conn_output_end(const struct conn *c) { return c->waiting.bytes + c->out.n; }
+void conn_cut_output(struct conn *c, size_t end);
+void conn_copy_output(const struct conn *c, size_t begin, struct buf *to); /* appends what follows `begin` */
+
+/* Its source has something to send, which is sent at the end of this tick … */
+void conn_wake(struct conn *c);
+/* … or, between ticks, at once. The connection may be closed on return. */
+void conn_pump(struct conn *c);
+
+/* -- input, and closing ------------------------------------------------------------------- */
+
+/* Closes now; output that was not sent is dropped. */
+void conn_close(struct conn *c);
+
+/* Holds back a connection's input from this request on. `why`: a bit for conn_resume, or 0. */
+void conn_postpone(struct net *n, u32 request_index, u32 why);
+void conn_resume(struct conn *c, u32 why);
+void conn_close_on_eof(struct conn *c);      /* until then: close the connection if the peer closes it */
+
+/* The request that is running will be answered later: the connection's requests after it are held back. When
+ * it is answered (conn_reply), conn_resume lets them run. */
+void conn_block(struct net *n, struct conn *c, u32 why);
+
+#endif
