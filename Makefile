@@ -282,9 +282,23 @@ layers: $(OBJ)
 check-docs:
 	$(Q)scripts/check-docs
 
-#: lint              layers, and cppcheck
+#: lint              layers, cppcheck and clang-tidy (.clang-tidy)
+#: tidy              … only clang-tidy
 lint: $(OBJ)
 	$(Q)scripts/lint $(BUILD)
+	$(Q)$(MAKE_ALL) BUILD=$(BUILD) tidy
+	@echo 'clang-tidy: nothing found'
+
+# An object is newer than its source and all headers it includes, so only what has changed is looked at again.
+CLANG_TIDY ?= clang-tidy
+.PHONY: tidy
+tidy: $(SRC:src/%.c=$(BUILD)/tidy/%.ok)
+$(BUILD)/tidy/%.ok: $(BUILD)/obj/%.o .clang-tidy
+	@mkdir -p $(@D)
+	@echo '  TIDY src/$*.c'
+	$(Q)$(CLANG_TIDY) --quiet src/$*.c -- -std=gnu11 -D_GNU_SOURCE -Isrc -DMAYFLY_JEMALLOC=1 \
+	    -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0) $(LUA) 2>$@.err || { cat $@.err; rm -f $@.err; exit 1; }
+	@rm -f $@.err && touch $@
 
 #: format            clang-format the lines changed since the last commit (ALL=1: everything)
 # The lines changed since the last commit; with ALL=1 the whole tree, which spreads out hand-made tables.
