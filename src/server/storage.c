@@ -124,6 +124,26 @@ struct engine *storage_open(struct server *s, u64 seed)
     return memory_engine_new((u32)s->config.databases, seed);
 }
 
+void storage_reopen(struct server *s)
+{
+    struct region *r = lone_region(s);
+    u64 seq = r->eng->applied, seed = rand_next(&r->seeds), reclaimed = r->eng->reclaimed;
+    i64 now_ms = r->eng->now_ms;
+    u32 access = r->eng->fresh_access;
+    r->eng->ops->close(r->eng);
+    r->eng = r->ks.eng = open_rocks(s, seed);
+    if (!r->eng || r->eng->applied != seq) {
+        log_line(&s->log, LOG_WARNING, "DEBUG LOADAOF: the database could not be read as it was. Exiting.");
+        exit(1);
+    }
+    r->eng->reclaimed = reclaimed;
+    r->eng->fresh_access = access;
+    server_apply_config(s);
+    r->eng->ops->begin(r->eng, now_ms);
+    functions_flush(&s->node);
+    if (!storage_recall(s)) exit(1);
+}
+
 bool storage_recall(struct server *s)
 {
     struct buf why = {0};

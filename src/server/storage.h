@@ -10,6 +10,10 @@
 /* Opens the configured engine. NULL: the log says why. */
 struct engine *storage_open(struct server *s, u64 seed);
 
+/* Closes the database and opens it again: data and functions are read from disk, as by a restart. Called
+ * between a commit and the next command, while no snapshot is open. Exits if it can't be opened. */
+void storage_reopen(struct server *s);
+
 /* Loads what the engine stores beside the data: the functions. False: the log says why not. */
 NODISCARD bool storage_recall(struct server *s);
 

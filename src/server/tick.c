@@ -223,6 +223,13 @@ static bool tells(const struct server *s)
     return pubsub_listened(&s->pubsub) || s->pubsub.names[PUBSUB_SHARD].count || tracking_used(&s->tracking);
 }
 
+/* What the tick did is on disk: DEBUG LOADAOF asked for a database that is read from there. */
+static COLD void tick_reopen(struct server *s, bool kept)
+{
+    s->persist.reopen = false;
+    if (kept) storage_reopen(s);
+}
+
 void server_tick(struct net *n)
 {
     struct server *s = n->owner;
@@ -251,7 +258,9 @@ void server_tick(struct net *n)
     }
     net_requests_done(n);
     s->tick_took_us = n->tick.request_count ? s->tick_us - start_us : -1;
-    if (n->tick.request_count || served || UNLIKELY(s->cluster)) server_commit(s, COMMIT_TICK);
+    bool ran = n->tick.request_count || served || UNLIKELY(s->cluster);
+    bool kept = !ran || server_commit(s, COMMIT_TICK);
+    if (UNLIKELY(s->persist.reopen)) tick_reopen(s, kept);
     housekeeping_run(s, n->tick.request_count == 0);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_end_tick(s);
     if (UNLIKELY(s->repl.ask_acks)) primary_ask(s);

@@ -133,15 +133,47 @@ def test_the_aof_of_earlier_is_loaded(debug):
 
 
 def test_loadaof_of_an_engine_with_its_own_log(debug):
-    """There is nothing to load: what the log holds is the data, of which nothing changes."""
+    """The database is closed and opened again: all of it is read back from disk, and nothing else changes."""
     if mayfly.ENGINE == 'memory':
         pytest.skip('it has no log of its own')
     c = debug('--appendonly', 'no')
     c.call('SET', 'k', 'v', 'EX', 1000)
     assert c.call('DEBUG', 'LOADAOF').startswith('ERR there is no append only file to load')
     assert c.call('CONFIG', 'SET', 'appendonly', 'yes') == b'OK'
-    assert c.call('DEBUG', 'LOADAOF') == b'OK'
-    assert c.call('GET', 'k') == b'v' and 0 < c.call('TTL', 'k') <= 1000
+    c.call('CONFIG', 'SET', 'hash-max-listpack-entries', 1)
+    c.call('HSET', 'h', 'f', 1, 'g', 2)
+    c.call('FUNCTION', 'LOAD', "#!lua name=l\nredis.register_function('f', function() return 'here' end)")
+    with mayfly.Raw(c.server.port) as other, mayfly.Raw(c.server.port) as waiting:
+        def cached():
+            return int(re.search(rb'element_cache_bytes:(\d+)', other.call('INFO', 'rocksdb')).group(1))
+        waiting.command('BLPOP', 'list', 0)
+        eventually(lambda: b'blocked_clients:1' in other.call('INFO', 'clients'))
+        assert other.call('HGET', 'h', 'f') == b'1' and cached() > 0
+        other.call('WATCH', 'k')
+        for command in ('MULTI',), ('SET', 'new', 1), ('DEBUG', 'LOADAOF'), ('SET', 'newer', 1):
+            other.call(*command)
+        assert other.call('EXEC') == [b'OK'] * 3 and cached() == 0
+        assert other.call('DBSIZE') == 4 and other.call('GET', 'k') == b'v' and 0 < other.call('TTL', 'k') <= 1000
+        assert other.call('HGETALL', 'h') == [b'f', b'1', b'g', b'2']
+        assert other.call('OBJECT', 'ENCODING', 'h') == b'hashtable'
+        assert other.call('MGET', 'new', 'newer') == [b'1', b'1'] and other.call('FCALL', 'f', 0) == b'here'
+        assert other.call('RPUSH', 'list', 'x') == 1 and waiting.reply() == [b'list', b'x']
+        for i in range(3):
+            assert other.call('INCR', 'n') == i + 1 and other.call('DEBUG', 'LOADAOF') == b'OK'
+
+
+def test_loadaof_waits_for_no_snapshot(debug):
+    """A snapshot reads from the database, which can't be closed meanwhile."""
+    if mayfly.ENGINE == 'memory':
+        pytest.skip('its snapshot does not read from disk')
+    c = debug('--appendonly', 'yes', '--rdb-key-save-delay', 10_000_000)
+    c.call('MSET', 'a', 1, 'b', 2)
+    c.call('BGSAVE')
+    eventually(lambda: b'rdb_bgsave_in_progress:1' in c.call('INFO', 'persistence'))
+    assert c.call('DEBUG', 'LOADAOF').startswith('ERR a snapshot is being written')
+    assert c.call('CONFIG', 'SET', 'rdb-key-save-delay', 0) == b'OK'
+    eventually(lambda: c.call('DEBUG', 'LOADAOF') == b'OK')
+    assert c.call('MGET', 'a', 'b') == [b'1', b'2']
 
 
 @pytest.mark.any_engine

@@ -37,6 +37,7 @@ struct persistence {
     enum persist_job job;
     enum job_stage stage;
     bool killed;             /* given up on purpose: not a failure */
+    bool reopen;             /* DEBUG LOADAOF: the database is to be opened again after the commit */
     struct saver *saver;     /* STAGE_WALK */
     struct disk_file file;   /* from STAGE_WALK on; none if it goes straight to replicas */
     bool no_file;            /* … in that case */

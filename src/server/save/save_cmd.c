@@ -163,13 +163,25 @@ static void load_old_aof(struct ctx *c)
     reply_ok(c->out);
 }
 
+/* The engine's own log: after the commit of this tick, before its replies, the database is opened again. */
+static void load_own_log(struct ctx *c)
+{
+    struct persistence *p = &c->server->persist;
+    if (p->job != JOB_NONE) {
+        reply_error(c->out, "ERR a snapshot is being written from the database: try again after it");
+        return;
+    }
+    p->reopen = true;
+    reply_ok(c->out);
+}
+
 void debug_loadaof(struct ctx *c)
 {
     struct server *s = c->server;
     struct persistence *p = &s->persist;
     if (cannot_load(c)) return;
     if (c->eng->caps.durable && s->config.appendonly) {
-        reply_ok(c->out); /* the data is what the engine's log has, and the reply is sent after the commit */
+        load_own_log(c);
         return;
     }
     if (p->aof_state == AOF_IS_OFF && s->config.engine == ENGINE_MEMORY) {
