@@ -304,7 +304,15 @@ static void on_timer(uv_timer_t *t)
     else cluster_join_step(c);
     if (c->ticks % COMPACT_EVERY == 0) compact(c);
     snapshot_step(c);
-    if (c->leave_until_ms && !server_shutdown(c->server, c->leave_how)) c->leave_until_ms = 0;
+}
+
+/* Shutting down goes on, as soon as another node leads. If that fails, this one goes on to serve. */
+static void leave_step(struct cluster *c)
+{
+    if (!c->leave_until_ms || server_shutdown(c->server, c->leave_how)) return;
+    c->leave_until_ms = 0;
+    c->member.retiring = false;
+    cluster_moved_on(c);
 }
 
 /* Once per millisecond: deadlines are that exact. */
@@ -326,6 +334,7 @@ static void on_prepare(uv_prepare_t *h)
     move_clock(c);
     if (c->acked && c->server->repl.waiting) wait_check(c->server);
     c->acked = false;
+    leave_step(c);
     if (!c->moved_on) return;
     c->moved_on = false;
     net_resume(&c->server->net, HOLD_RAFT);
@@ -497,14 +506,17 @@ bool cluster_start(struct server *s)
     return true;
 }
 
+/* What was evaluated is answered first: a write that is on its way when another node becomes the leader would
+ * be uncertain. A script that is to end with the server lets nobody take over meanwhile. */
 bool cluster_leaves(struct server *s, u32 how)
 {
     struct cluster *c = s->cluster;
-    if (!c || !c->started || !member_leads(&c->member)) return false;
+    if (!c || !c->started || !member_leads(&c->member) || s->node.script) return false;
     i64 now_ms = (i64)uv_now(&s->loop);
     u64 to = group_successor(c->member.group);
     if (!to || (c->leave_until_ms && now_ms >= c->leave_until_ms)) return false;
-    group_transfer(c->member.group, to);
+    c->member.retiring = true;
+    if (!member_owes(&c->member)) group_transfer(c->member.group, to);
     c->leave_how = how;
     if (c->leave_until_ms) return true;
     c->leave_until_ms = now_ms + 2 * s->config.cluster_node_timeout;

@@ -294,7 +294,7 @@ void member_begin_tick(struct member *m, i64 wall_ms)
     m->asked_read = 0;
     if (m->in_flight) return; /* the transaction stays as it is */
     member_save(m);
-    m->evaluating = group_may_evaluate(m->group);
+    m->evaluating = !m->retiring && group_may_evaluate(m->group);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
     m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);

@@ -42,6 +42,7 @@ struct member {
     bool unsaved;            /* … which it has not committed */
     bool evaluating, in_flight;
     u32 slices;              /* of reclaiming that the open transaction has, while in flight */
+    bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */
     struct fence *fence;     /* what the replies of the open evaluation wait for; NULL: no reply so far */
     struct member_read *reads; /* that wait for their confirmation */
@@ -89,6 +90,9 @@ void member_adopt(struct member *m, const struct raft_applied *at);
 /* Text form of raft_applied: stored in the engine, and sent with snapshots. */
 void member_encode(const struct raft_applied *at, struct buf *out);
 NODISCARD bool member_decode(bytes text, struct raft_applied *at);
+
+/* Whether replies wait for the group. */
+static inline bool member_owes(const struct member *m) { return m->evaluating || m->in_flight || m->reads_n; }
 
 static inline bool member_leads(const struct member *m) { return group_is_leader(m->group); }
 

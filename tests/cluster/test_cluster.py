@@ -1,4 +1,5 @@
 """Three servers, one replicated region: what clients see."""
+import socket
 import threading
 import time
 
@@ -262,6 +263,18 @@ def test_a_leader_that_shuts_down_hands_over_first(trio):
     assert 'Handing leadership on' in old.logged()
     new = trio.leader()
     assert new is not old
+    old.start()
+    trio.settled(3)
+
+
+def test_what_a_leader_has_run_is_answered_before_it_hands_over(trio, leader):
+    old = trio.leader()
+    with socket.create_connection(('127.0.0.1', old.port)) as c:
+        c.sendall(b'SET k v\r\nGET k\r\nSHUTDOWN\r\n')
+        c.settimeout(60)
+        assert b''.join(iter(lambda: c.recv(100), b'')) == b'+OK\r\n$1\r\nv\r\n'
+    assert old.proc.wait(60) == 0
+    assert trio.try_all('GET', 'k') == 'v'
     old.start()
     trio.settled(3)
 
