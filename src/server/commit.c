@@ -186,7 +186,7 @@ bool server_commit(struct server *s, enum commit_kind kind)
 bool server_commit_part(struct server *s)
 {
     struct node *n = &s->node;
-    if (UNLIKELY(s->cluster)) return false; /* a tick is one entry of the log */
+    if (UNLIKELY(s->cluster)) return true; /* a tick is one entry: its fence holds what depends on it */
     if (!node_settled(n) && node_may_split(n)) {
         bool kept = server_commit(s, COMMIT_PART);
         node_split(n, kept);

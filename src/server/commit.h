@@ -79,7 +79,8 @@ bool server_commit(struct server *s, enum commit_kind kind);
 
 /* While a script runs too long: commits what the tick did before it, unless the script has changed anything,
  * because both can only be kept together. Returns whether the replies from before the script may be sent. A
- * failure is reported when the tick ends, to every client that has a request in it. */
+ * failure is reported when the tick ends, to every client that has a request in it. On a node of a cluster
+ * nothing is committed: replies that depend on the tick wait for its fence. */
 bool server_commit_part(struct server *s);
 
 #endif

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 import redis
-from nodes import Cluster, Node, Stopped
+from nodes import Cluster, Node, Stopped, eventually, process_state
 
 LIBRARY = "#!lua name=%s\nredis.register_function('f_%s', function() return 1 end)"
 
@@ -74,6 +74,25 @@ def test_a_client_that_sends_all_and_waits(trio, leader):
             s.settimeout(60)
             assert b''.join(iter(lambda s=s: s.recv(100), b'')) == b'+OK\r\n$1\r\nv\r\n:1\r\n+PONG\r\n'
         leader.delete('l')
+
+
+def test_an_endless_script_keeps_nobody_else_waiting(trio, leader):
+    """Requests that came with it, before or after, are answered unless they need data; and it can be killed."""
+    node = trio.leader()
+    leader.config_set('busy-reply-threshold', 50)
+    with Stopped(node):
+        eventually(lambda: process_state(node.proc.pid) == 'T')
+        early, script, late = send(node, 'PING'), send(node, 'EVAL', 'while true do end', '0'), send(node, 'PING')
+    with early, script, late:
+        for s in early, late:
+            s.settimeout(60)
+            assert s.recv(100).startswith((b'+PONG', b'-BUSY'))
+        with node.client() as c:
+            eventually(lambda: c.execute_command('SCRIPT', 'KILL'))
+        script.settimeout(60)
+        assert b'Script killed by user' in script.recv(300)
+    leader.set('k', 'v')
+    trio.settled(3)
 
 
 def test_scripts_stay_in_database_0(trio, leader):
