@@ -186,6 +186,24 @@ replication replication-short: $(BUILD)/mayfly-server
 cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/cluster
 
+#: leader-tests      what works on a lone server works on a leader: the server tests on the leader of three nodes
+#: leader-oracle     … and the oracle (ORACLE_SEED, ORACLE_COMMANDS)
+#: leader-short      a part of both, a minute
+# Suites of what a leader does, too: not files, replicas, storage that fails. Tests within them that make no sense there are
+# marked `lone`. After each test all nodes have to have the same data.
+.PHONY: leader-tests leader-oracle leader-short
+LEADER_TESTS := $(patsubst %,tests/server/test_%.py,acl acl_revoked blocking client client_eviction debug dump events expiry \
+                functions hash_ttl hostile long_scripts lua_libs multi newer old_scripts protocol pubsub scripting streams tracking)
+LEADER_SHORT := $(addprefix tests/server/test_,multi.py tracking.py)
+leader-tests: $(BUILD)/mayfly-server
+	$(Q)$(MAKE_ONE) ENGINE=cluster server-tests SERVER_TESTS='$(LEADER_TESTS)'
+
+leader-oracle: $(BUILD)/mayfly-server
+	$(Q)$(MAKE_ONE) ENGINE=cluster oracle
+
+leader-short: $(BUILD)/mayfly-server
+	$(Q)$(MAKE_ONE) ENGINE=cluster server-tests oracle SERVER_TESTS='$(LEADER_SHORT)' ORACLE_COMMANDS=60000
+
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 
@@ -219,7 +237,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit $(if $(SIM),sim) cluster-tests server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
+	$(Q)$(MAKE_ONE) layers check-docs unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 

@@ -1,10 +1,14 @@
 """The two servers side by side: send the same operations, compare the replies."""
+import re
 import time
 
 from compare import Ctx, fresh_encoding, later_dbsize, one_zero
 import versions
 from op import cli_line
 from resp import ConnectionLost, ProtocolError, decode, encode, skip, split
+
+
+NO_DATABASES = re.compile(rb'-ERR SELECT is not allowed in cluster mode')
 
 
 class Diff:
@@ -141,11 +145,11 @@ class Pair:
         return rule(ctx, a, b)
 
     def excused(self, argv, a, b):
-        if self.databases == 1 and a[0] == b[0] == '-' and a[1].endswith(b'not allowed in cluster mode'):
-            return True     # of other databases: a lone server knows none, either
         return versions.excused(self.kind, argv, a, b)
 
     def reading(self, argv, raw):
+        if self.databases == 1:     # the reference has no other databases, either, and says so in other words
+            raw = NO_DATABASES.sub(b'-ERR DB index is out of range', raw)
         reply = versions.reading(self.kind, argv, decode(raw))
         return one_zero(argv, reply) if self.on_disk else reply
 

@@ -25,7 +25,7 @@ from gen import FAMILIES, Gen                                           # noqa: 
 from op import cli_line                                                 # noqa: E402
 from pair import Pair, op_lines                                         # noqa: E402
 from resp import ConnectionLost                                         # noqa: E402
-from servers import Leader, Server                                              # noqa: E402
+from servers import Leader, Server                                      # noqa: E402
 from shrink import Shrinker, keys_of                                    # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -117,23 +117,25 @@ class Oracle:
         self.args = args
         extra = args.server_args.split()
         self.in_cluster = args.engine == 'cluster'
+        one = ['--databases', '1'] if self.in_cluster else []
         if args.engine == 'rocksdb':
             extra += ['--engine', args.engine]
         aof = ['--appendonly', 'yes', '--appendfsync', 'no'] if args.reload and args.engine == 'memory' else []
         self.stats = Stats() if args.stats else None
         # Redis ends timed-out blocking commands on its timer: 100 ms each at hz 10.
-        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof +
-                            (['--databases', '1'] if self.in_cluster else []))
+        self.other = Server('other', args.other, ['--hz', '100'] + args.other_args.split() + aof + one)
         conn = self.other.connect()
         self.kind = versions.kind_of(conn)
         conn.close()
-        self.server = (Leader if self.in_cluster else Server)('server', args.server, extra + aof)
+        self.server = (Leader if self.in_cluster else Server)('server', args.server, extra + aof + one)
         self.pair = self.new_pair(self.stats)
         self.checker = self.new_pair(None)      # so that dataset checks leave SELECT, MULTI … alone
         self.passed = self.failed = self.dataset_commands = 0
         self.started = time.time()
         self.signatures = Counter()
         self.skipped = {n.upper().encode() for n in args.skip.split(',') if n}
+        if self.in_cluster:
+            self.skipped |= {b'ASKING', b'READONLY', b'READWRITE', b'CLUSTER', b'MOVE', b'SWAPDB'}
 
     def new_pair(self, stats):
         a = self.args

@@ -97,5 +97,5 @@ class Duo:
 
     def talk(self, steps):
         for step in steps.strip().split('\n'):
-            if step.strip():
+            if step.strip() and not mayfly.not_in_a_cluster(step):
                 self.step(step.strip())

@@ -36,6 +36,11 @@ def sanitized():
     return b'__asan_init' in program or b'__tsan_init' in program
 
 
+def not_in_a_cluster(commands):
+    """Whether they are about other databases or about replicas, and the server under test leads a cluster."""
+    return LEADER and re.search(r'\b(select|swapdb|move|db \d+|replicaof|wait)\b', str(commands), re.IGNORECASE) is not None
+
+
 def eventually(condition, seconds=PATIENCE, pause=0.01):
     """Waits until condition() is true and returns its value."""
     end = time.monotonic() + seconds

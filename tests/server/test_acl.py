@@ -718,6 +718,7 @@ def test_pubsub_default_and_renamed_commands(server_factory, raw):
     assert c.call('FETCH', 'k') is None and c.call('SET', 'k', 1) == NO_KEY
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 @redis_server.needed
 @pytest.mark.any_engine
 def test_replication_as_a_user(server_factory, redis_factory, raw):

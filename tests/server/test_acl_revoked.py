@@ -108,6 +108,7 @@ def test_monitor_ends(admin, server, raw):
     other.sock.close()
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_replication_ends(server_factory, raw):
     primary = server_factory('--repl-diskless-sync-delay', 0)
     c = raw(primary.port)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mayfly import ENGINE, ReplyError, encode, eventually, in_one_of, sanitized
+from mayfly import ENGINE, ReplyError, encode, eventually, in_one_of, not_in_a_cluster, sanitized
 
 SLACK = 1.5 if sanitized() else 0.25
 
@@ -82,6 +82,8 @@ def time_is_up_in_time(server, raw):
 @pytest.mark.parametrize('command', ['BLPOP k 0.02', 'XREAD BLOCK 20 STREAMS k $', 'WAIT 1 20', 'CLIENT PAUSE 20'])
 def test_time_is_up_while_the_server_sleeps(server_factory, raw, command):
     """What a timer answers does not lie until something else wakes the server, which is a second with this hz."""
+    if not_in_a_cluster(command):
+        pytest.skip('all members have everything')
     c = raw(server_factory('--hz', 1).port)
 
     def in_time():
@@ -263,6 +265,7 @@ def test_a_client_that_is_killed_is_gone_at_once(server, raw):
     assert c.closed()
 
 
+@pytest.mark.lone('a leader tells its clients that they are unblocked')
 def test_shutdown_while_clients_wait(server_factory, raw):
     s = server_factory()
     clients = [raw(s.port) for _ in range(20)]
@@ -273,6 +276,7 @@ def test_shutdown_while_clients_wait(server_factory, raw):
     assert all(c.closed() for c in clients)
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 @pytest.mark.any_engine
 def test_a_primary_that_becomes_a_replica(server_factory, raw):
     s = server_factory()
@@ -288,6 +292,7 @@ def test_a_primary_that_becomes_a_replica(server_factory, raw):
         assert field(c, 'clients', 'blocked_clients') == 0
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_a_replica_that_takes_writes_serves_from_its_primary(server_factory, raw):
     primary = server_factory('--repl-diskless-sync-delay', 0)
     replica = server_factory('--replicaof', f'127.0.0.1 {primary.port}', '--replica-read-only', 'no')
@@ -373,6 +378,7 @@ def left(s):
         return [c.call('LRANGE', 'l', 0, -1), c.call('LRANGE', 'd', 0, -1), c.call('ZRANGE', 'z', 0, -1)]
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_what_was_served_stays_served(server_factory, raw):
     """After a crash, and at a replica."""
     args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()
@@ -433,6 +439,7 @@ def of_one_connection(s, bringer, first, second):
     yield [bringer.reply() for _ in range(3)]
 
 
+@pytest.mark.lone('a node whose storage fails ends')
 @pytest.mark.parametrize('story', [earlier, in_the_same_tick, of_one_connection])
 def test_what_was_not_kept_serves_nobody(server_factory, raw, story):
     """The push fails after it has served: all are told so, each once, and who only listens hears nothing."""
@@ -466,6 +473,7 @@ def test_what_was_not_kept_serves_nobody(server_factory, raw, story):
         assert c.call('EXISTS', 'q', 'q2') == 0 and c.call('RPUSH', 'q', 1) == 1
 
 
+@pytest.mark.lone('a node whose storage fails ends')
 def test_much_is_told_of_what_was_not_kept(server_factory, raw):
     """All that a failed tick answered is taken back, also where it is long, and nothing of what was before."""
     args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()

@@ -24,6 +24,7 @@ LIST_FIELDS = ('id addr laddr fd name age idle flags db sub psub ssub multi watc
                'multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver').split()
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_client_list(server, raw):
     a, b = raw(server.port), raw(server.port)
     a.call('CLIENT', 'SETNAME', 'ann')
@@ -241,6 +242,7 @@ def monitored(m):
     return found.groups()[1:]
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_monitor(server, raw):
     m, c = raw(server.port), raw(server.port)
     address = '%s:%d' % c.sock.getsockname()
@@ -524,6 +526,7 @@ def fill(c):
     c.call('SELECT', 0)
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_debug_digest(server, raw):
     """The digests are Redis's own: these constants come from a Redis 7.0.15."""
     c = raw(server.port)
@@ -614,6 +617,7 @@ FIELDS = ('redis_version redis_mode os arch_bits run_id tcp_port process_id upti
           'lazyfree_pending_objects loading mayfly_version').split()
 
 
+@pytest.mark.lone('it is about a lone server')
 def test_info(server, r):
     r.set('a', 1)
     r.set('b', 2, ex=1000)

@@ -131,6 +131,7 @@ def test_a_limit_in_percent(server_factory, raw):
         eventually(lambda: evicted(c) == 2)
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_replicas_do_not_count(server_factory):
     """Neither a replica at its primary, nor the primary at its replica."""
     primary = server_factory('--maxmemory-clients', '4mb', '--repl-diskless-sync-delay', 0)

@@ -132,6 +132,7 @@ def test_the_aof_of_earlier_is_loaded(debug):
     assert c.call('SET', 'k', 'new') == b'OK'
 
 
+@pytest.mark.lone('a cluster loads no files')
 def test_loadaof_of_an_engine_with_its_own_log(debug):
     """The database is closed and opened again: all of it is read back from disk, and nothing else changes."""
     if mayfly.ENGINE == 'memory':
@@ -207,6 +208,7 @@ def test_all_directives_are_rewritten(server_factory, raw, tmp_path):
     assert 'hz' not in missing and 'maxmemory' not in missing and len(missing) < len(names) / 4, missing
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_replicas_get_a_command_of_their_own(server_factory, raw):
     primary = server_factory('--enable-debug-command', 'yes', '--repl-diskless-sync-delay', 0)
     replica = server_factory('--replicaof', f'127.0.0.1 {primary.port}')

@@ -129,6 +129,8 @@ def test_events_of_all_commands(both):
         for listener in both:
             listener.run('FLUSHALL')
         for command in line.split(' ; '):
+            if mayfly.not_in_a_cluster(command):
+                continue
             ours, theirs = (listener.run(command) for listener in both)
             if ours[1] != theirs[1]:
                 different.append(f'{command}\n   ours: {ours}\n theirs: {theirs}   ({line[:60]})')
@@ -241,6 +243,7 @@ def test_evicted(server):
     listener.close()
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_events_of_a_replica(server, server_factory):
     """A replica has events of its own, and tells of what is expired when its primary says so."""
     primary, replica = server_factory('--repl-diskless-sync-delay', 0), server_factory()
@@ -266,6 +269,7 @@ def small_disk(tmp_path):
     subprocess.run(['umount', '-l', tmp_path], check=False)
 
 
+@pytest.mark.lone('a node whose storage fails ends')
 @pytest.mark.engine('rocksdb', 'needs storage that fails')
 def test_what_was_not_kept_is_not_told(small_disk, server_factory):
     """The disk is full: as many changes are told of as were acknowledged, and caches are declared invalid."""

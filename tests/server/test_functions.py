@@ -294,6 +294,7 @@ ENGINE_FILES = {
 }
 
 
+@pytest.mark.lone('a cluster loads no files')
 @pytest.mark.parametrize('how', ENGINE_FILES[mayfly.ENGINE])
 def test_restart(server_factory, how):
     s = server_factory(*ENGINE_FILES[mayfly.ENGINE][how], '--enable-debug-command', 'yes')
@@ -426,6 +427,7 @@ def in_step(primary, replica):
     eventually(lambda: position(primary, 'master_repl_offset') == position(replica, 'slave_repl_offset'))
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 @pytest.mark.parametrize('pair', PAIRS)
 def test_replication(server_factory, redis_factory, pair):
     make = {'mayfly': server_factory, 'redis': redis_factory}

@@ -133,6 +133,8 @@ def test_as_redis(both, name):
         pytest.skip('since 7.2 MULTI queues reads when memory is full')
     if name == 'out of memory' and mayfly.ENGINE == 'rocksdb':
         pytest.skip('its data is on disk')
+    if mayfly.not_in_a_cluster(SCENARIOS[name]):
+        pytest.skip('of other databases, or of replicas')
     ours, theirs = both
     expected = play(theirs.port, alone('FLUSHALL') + SCENARIOS[name])
     assert play(ours.port, alone('FLUSHALL') + SCENARIOS[name]) == expected
@@ -166,6 +168,7 @@ COUNTED = ['MULTI', 'SET k v', 'INCR k', 'GET', 'EXEC', 'MULTI', 'SET k v', 'INC
            'MULTI', 'GET k', 'DISCARD', 'EXEC', 'EXEC x']
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 @redis_server.needed
 def test_counted_and_shown_as_redis(both):
     seen = []
@@ -491,6 +494,7 @@ def test_a_full_disk(small_disk, server_factory):
         assert c.call('GET', 'a') == b'2'
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_on_a_replica(server_factory):
     """A replica's clients watch what its primary changes, and what a full sync replaces."""
     up, down = (server_factory('--repl-diskless-sync-delay', '0') for _ in range(2))
@@ -522,6 +526,7 @@ def test_on_a_replica(server_factory):
         assert primary.call('GET', 'k') == b'2'
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_becoming_a_replica_within(server_factory):
     """What a transaction did before it said REPLICAOF is in the stream, what comes behind is not: no replica and
     no primary differ from one another for it."""
@@ -541,6 +546,7 @@ def test_becoming_a_replica_within(server_factory):
         assert a.call('GET', 'before') == b.call('GET', 'before')
 
 
+@pytest.mark.lone('a cluster loads no files')
 @redis_server.needed
 def test_debug_reload_is_a_flush(both):
     for s in both:

@@ -71,6 +71,7 @@ def test_an_aof_whose_script_is_missing(server_factory, tmp_path):
     assert "the command 'EVALSHA' failed: -NOSCRIPT" in s.log
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_from_a_primary(primary, server_factory):       # noqa: F811
     s = server_factory('--replicaof', f'127.0.0.1 {primary.port}', '--repl-retry-delay', 0)
     link = primary.accept()

@@ -18,7 +18,9 @@ FOREVER = 'while true do end'
 def scripts():
     """Those of scripts.txt."""
     with open(f'{HERE}/scripts.txt', encoding='utf-8') as f:
-        return f.read().rstrip('\n').split('\n----\n')
+        all_of_them = f.read().rstrip('\n').split('\n----\n')
+    # RANDOMKEY is among them for an empty database.
+    return [s for s in all_of_them if not mayfly.not_in_a_cluster(s) and not (mayfly.LEADER and 'randomkey' in s)]
 
 
 def whole(c):
@@ -96,6 +98,8 @@ def test_replies_are_those_of_redis(server, real, proto):
      b'$61\r\n31e+200.10.33333333333333339007199254740992-10000000000000000\r\n'),
 ])
 def test_as_7_4_has_it(server, script, reply):
+    if mayfly.not_in_a_cluster(script):
+        pytest.skip('it has members')
     """Where Redis 7.0 answers otherwise: blocking commands, and how doubles are written."""
     with mayfly.Raw(server.port) as c:
         assert ask(c, 'EVAL', script, 0) == reply
@@ -144,6 +148,7 @@ def test_which_error_comes_first(server, real, command):
         for rest in (['0'], ['x'], ['1.5'], ['-1'], ['5'], ['1', 'k'])])
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 @redis_server.needed
 def test_within_transactions(server, real):
     """What EVAL does in MULTI, also when a watched key changed; and a database of its own."""
@@ -217,6 +222,7 @@ def test_users(server):
         r.execute_command('ACL', 'DELUSER', 'bob')
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 @redis_server.needed
 def test_what_monitor_shows(server, real):
     """The script, then what it does, told apart."""
@@ -260,6 +266,7 @@ def test_out_of_memory(server_factory, real):
         r.config_set('maxmemory', 0)
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 @pytest.mark.any_engine
 @redis_server.needed
 @pytest.mark.parametrize('stale', ['yes', 'no'])
@@ -272,6 +279,7 @@ def test_as_a_replica(server_factory, redis_factory, stale):
 
 # -- what a script does --------------------------------------------------------------------------------------------
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_its_writes_stay_and_are_one_record(server_factory, engine=mayfly.ENGINE):
     """Also those before an error. What is kept is what it did, not the script."""
     s = server_factory(*(('--appendonly', 'yes') if engine == 'memory' else ()))
@@ -295,6 +303,7 @@ def test_its_writes_stay_and_are_one_record(server_factory, engine=mayfly.ENGINE
         assert r.get('elsewhere') == b'da39a3ee5e6b4b0d3255bfef95601890afd80709'
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 @redis_server.needed
 def test_a_redis_replica_gets_the_writes(server, redis_factory):
     replica = redis_factory('--replicaof', '127.0.0.1', server.port)
@@ -540,6 +549,7 @@ def test_any_of_them_can_be_killed(impatient, script):
     assert 'Lua script killed by user with SCRIPT KILL.' in impatient.log
 
 
+@pytest.mark.lone('replies of a tick wait for its entry')
 def test_those_of_the_same_tick_are_answered(server_factory):
     """Before and after the script: requests that arrived meanwhile are part of its tick."""
     s = server_factory('--busy-reply-threshold', 20, '--enable-debug-command', 'yes')

@@ -39,6 +39,7 @@ def full():
         s.remove()
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_restart(full):
     before = look(full)
     assert len(before) == 12
@@ -336,6 +337,7 @@ def entries(c):
     return [everything.fields(e[1]) for e in c.call('XRANGE', 'gone', '-', '+')]
 
 
+@pytest.mark.lone('a cluster has database 0 only')
 def test_expiry_stream(server_factory):
     s = server_factory('--expiry-stream', 'gone', 'MAXLEN', '1000', '--enable-debug-command', 'yes', '--appendonly',
                        'no' if mayfly.ENGINE == 'rocksdb' else 'yes')
@@ -431,6 +433,7 @@ def test_consumers_lose_nothing(server_factory):
         assert run(c, 'XPENDING gone workers')[0] == 0
 
 
+@pytest.mark.lone('nodes of a cluster replicate by Raft')
 def test_replicas_are_told(server_factory):
     """They have the primary's entries, and write none of their own."""
     p = server_factory('--expiry-stream', 'gone', '--repl-diskless-sync-delay', 0)
