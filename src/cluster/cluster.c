@@ -18,7 +18,6 @@
 #define QUEUE_MAX ((size_t)64 << 20)
 #define GREET_TIMEOUT_MS 5000
 #define LOG_ENTRIES_MAX 100000 /* a member that is further behind gets a snapshot */
-#define LOG_ENTRIES_KEPT 10000
 #define COMPACT_EVERY 20 /* ticks of the timer */
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
@@ -281,9 +280,10 @@ static u64 timer_interval(const struct cluster *c) { return (u64)MIN(tick_interv
 /* A member that was away for a short while finds in the log what it missed. */
 static void compact(struct cluster *c)
 {
+    u64 kept = (u64)c->server->config.cluster_log_keep_entries;
     u64 applied = c->member.region->eng->applied;
-    if (applied > LOG_ENTRIES_KEPT && !c->member.in_flight)
-        group_compact(c->member.group, applied - LOG_ENTRIES_KEPT);
+    if (applied > kept && !c->member.in_flight)
+        group_compact(c->member.group, applied - kept);
 }
 
 static void on_timer(uv_timer_t *t)

@@ -61,6 +61,19 @@ bool cluster_synced(const struct server *s, u64 index);      /* whether this one
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
+/* For Prometheus: see observe/metrics_text.c. False: not in cluster mode. */
+struct cluster_figures {
+    u64 region;
+    bool leads, has_leader;
+    u64 term, commit, applied, first, last;
+    u32 voters, learners;
+    u64 clock_ahead_ms;
+    u64 log_bytes, log_entries, log_syncs; /* written since the start */
+    u64 snapshots_sent, snapshots_installed, snapshots_failed, snapshot_bytes_out, snapshot_bytes_in;
+    u64 bus_bytes_in, bus_bytes_out, bus_dropped, bus_refused;
+};
+bool cluster_figures(struct server *s, struct cluster_figures *f);
+
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */

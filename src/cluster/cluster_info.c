@@ -1,5 +1,15 @@
-/* INFO's section of cluster mode. */
+/* INFO's section of cluster mode, and its figures for Prometheus. */
 #include "cluster/cluster_parts.h"
+#include "cluster/snapshot.h"
+
+static void bus_info(struct cluster *c, struct buf *b)
+{
+    const struct bus_stats *bus = bus_stats(c->bus);
+    buf_printf(b,
+               "bus_bytes_sent:%llu\r\nbus_bytes_received:%llu\r\nbus_frames_dropped:%llu\r\n"
+               "bus_refused:%llu\r\n",
+               (ull)bus->bytes_out, (ull)bus->bytes_in, (ull)bus->dropped, (ull)bus->refused);
+}
 
 void cluster_info(struct server *s, struct buf *b)
 {
@@ -23,4 +33,43 @@ void cluster_info(struct server *s, struct buf *b)
         st.at.deaths_from_ms != 0);
     buf_printf(b, "raft_log_entries:%llu\r\nraft_log_bytes:%llu\r\nraft_log_syncs:%llu\r\n",
                (ull)log.entries, (ull)log.bytes, (ull)log.syncs);
+    bus_info(c, b);
+    snapshot_info(c, b);
+}
+
+bool cluster_figures(struct server *s, struct cluster_figures *f)
+{
+    struct cluster *c = s->cluster;
+    struct group_status st;
+    struct cluster_logs_stats log;
+    if (!c || !c->started) return false;
+    const struct bus_stats *bus = bus_stats(c->bus);
+    group_status(c->member.group, &st);
+    cluster_logs_stats(c->logs, &log);
+    *f = (struct cluster_figures){
+        .region = c->member.number,
+        .leads = st.core.role == RAFT_LEADER,
+        .has_leader = st.core.leader != 0,
+        .term = st.core.term,
+        .commit = st.core.commit,
+        .applied = st.core.applied,
+        .first = st.core.first_index,
+        .last = st.core.last_index,
+        .voters = st.at.conf.voters_n,
+        .learners = st.at.conf.learners_n,
+        .clock_ahead_ms = st.clock_ahead_ms,
+        .log_bytes = log.bytes,
+        .log_entries = log.entries,
+        .log_syncs = log.syncs,
+        .snapshots_sent = c->snapshots.sent,
+        .snapshots_installed = c->snapshots.installed,
+        .snapshots_failed = c->snapshots.failed,
+        .snapshot_bytes_out = c->snapshots.bytes_out,
+        .snapshot_bytes_in = c->snapshots.bytes_in,
+        .bus_bytes_in = bus->bytes_in,
+        .bus_bytes_out = bus->bytes_out,
+        .bus_dropped = bus->dropped,
+        .bus_refused = bus->refused,
+    };
+    return true;
 }

@@ -15,6 +15,8 @@ void cluster_stop(struct server *s UNUSED) {}
 bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
 void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
 
+bool cluster_figures(struct server *s UNUSED, struct cluster_figures *f UNUSED) { return false; }
+
 /* The rest is called in cluster mode only. */
 void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}
 void cluster_enforce(struct server *s UNUSED, const struct net_request *q UNUSED) {}

@@ -28,6 +28,10 @@ struct cluster {
     i64 timer_ms;               /* when it last ran, by the loop's time */
     struct snapshot_out *out;   /* snapshot.c: what goes out; NULL: nothing … */
     struct snapshot_in *in;     /* … and what comes in */
+    struct {
+        u64 sent, failed, installed; /* failed: to be sent, or to be received */
+        u64 bytes_out, bytes_in;
+    } snapshots;
     u64 unsent;                 /* the member to which none could be sent; 0: none */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     u32 join_next;              /* which of the addresses is asked next */

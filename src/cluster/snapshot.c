@@ -9,7 +9,8 @@
 #include "persist/saver.h"
 
 #define FEED_BYTES (256u << 10) /* of a slice */
-#define QUEUE_BYTES (2u << 20)  /* that may wait in the connection */
+#define QUEUE_BYTES (512u << 10) /* that may wait in the connection: what a snapshot takes of memory */
+#define REPORT_MS 10000
 #define FILE_NAME "raft-snapshot.rdb"
 
 /* What goes out. */
@@ -20,6 +21,9 @@ struct snapshot_out {
     struct saver *saver;   /* NULL: everything was read */
     struct rdb_sink sink;
     struct buf head; /* the first frame */
+    u64 index, bytes;
+    i64 begun_ms, reported_ms; /* by the loop's time */
+    i64 credit, credit_ms;     /* bytes that cluster-snapshot-rate-limit allows, as of then */
     bool ok;
 };
 
@@ -32,6 +36,8 @@ struct snapshot_in {
     struct raft_applied at;
     struct buf nodes; /* lines */
     struct disk_file file;
+    u64 bytes;
+    i64 begun_ms, reported_ms; /* by the loop's time */
     bool open, complete, wanted;
 };
 
@@ -43,12 +49,26 @@ static bool out_write(struct rdb_sink *sink, bytes piece)
                                                              offsetof(struct snapshot_out, sink));
     if (!o->conn) return false;
     bus_conn_send(o->conn, CLUSTER_SNAPSHOT_DATA, (bytes){0}, piece);
+    o->bytes += piece.n;
+    o->credit -= (i64)piece.n;
+    o->member->cluster->snapshots.bytes_out += piece.n;
     return true;
+}
+
+/* Credit grows with time, up to that of a second. Without any, snapshot_step is the next to feed. */
+static bool out_has_credit(struct snapshot_out *o)
+{
+    const struct server *s = o->member->server;
+    i64 rate = s->config.cluster_snapshot_rate_limit, now_ms = (i64)uv_now(&s->loop);
+    i64 passed_ms = MIN(now_ms - o->credit_ms, 1000);
+    o->credit = MIN(o->credit + rate / 1000 * passed_ms + rate % 1000 * passed_ms / 1000, rate);
+    o->credit_ms = now_ms;
+    return !rate || o->credit > 0;
 }
 
 static void out_feed(struct snapshot_out *o)
 {
-    while (o->conn && o->saver && bus_conn_queued(o->conn) < QUEUE_BYTES) {
+    while (o->conn && o->saver && bus_conn_queued(o->conn) < QUEUE_BYTES && out_has_credit(o)) {
         if (!saver_step(o->saver, FEED_BYTES)) continue;
         bool failed = saver_failed(o->saver);
         saver_free(o->saver);
@@ -71,8 +91,14 @@ static void out_on_frame(struct bus_conn *conn, u8 type, bytes body UNUSED)
 static void out_on_closed(struct bus_conn *conn, const char *why)
 {
     struct snapshot_out *o = bus_conn_user(conn);
+    struct cluster *c = o->member->cluster;
     const struct log *log = &o->member->server->log;
-    if (o->ok) log_line(log, LOG_NOTICE, "A snapshot of region %llu was sent.", (ull)o->member->number);
+    c->snapshots.sent += o->ok;
+    c->snapshots.failed += !o->ok;
+    if (o->ok)
+        log_line(log, LOG_NOTICE, "A snapshot of region %llu was sent: %llu bytes in %lld ms.",
+                 (ull)o->member->number, (ull)o->bytes,
+                 (long long)((i64)uv_now(&o->member->server->loop) - o->begun_ms));
     else
         log_line(log, LOG_WARNING, "A snapshot of region %llu could not be sent: %s", (ull)o->member->number,
                  why);
@@ -141,7 +167,9 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
     struct cluster_node *n = cluster_node_of(c, to);
     struct snapshot_out *o = c->out || !n || !n->link ? NULL : mem_zalloc(sizeof *o);
     if (o) {
-        *o = (struct snapshot_out){.member = m, .to = to, .sink = {out_write}};
+        i64 now_ms = (i64)uv_now(&m->server->loop);
+        *o = (struct snapshot_out){.member = m, .to = to, .sink = {out_write}, .index = at->index};
+        o->begun_ms = o->reported_ms = o->credit_ms = now_ms;
         o->saver = read_data(m, &o->sink);
     }
     if (!o ||
@@ -184,6 +212,7 @@ static void in_give_up(struct cluster *c)
         in->conn = NULL;
         bus_conn_close(conn, "the snapshot is not wanted");
     }
+    c->snapshots.failed++;
     if (in->open && !in->complete) disk_file_abandon(&in->file, in_abandoned, c);
     else in_free(c);
 }
@@ -227,6 +256,13 @@ static void in_stored(void *arg, bool ok)
     buf_release(&message);
 }
 
+static bool in_write(struct snapshot_in *in, bytes piece)
+{
+    in->bytes += piece.n;
+    in->cluster->snapshots.bytes_in += piece.n;
+    return in->file.sink.write(&in->file.sink, piece);
+}
+
 static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
 {
     struct cluster *c = bus_conn_user(conn);
@@ -237,7 +273,7 @@ static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
         return;
     }
     if (type == CLUSTER_SNAPSHOT) ok = in_begin(in, body);
-    else if (in->open && type == CLUSTER_SNAPSHOT_DATA) ok = in->file.sink.write(&in->file.sink, body);
+    else if (in->open && type == CLUSTER_SNAPSHOT_DATA) ok = in_write(in, body);
     else if (in->open && type == CLUSTER_SNAPSHOT_END) disk_file_finish(&in->file, in_stored, c);
     else ok = false;
     if (!ok) in_give_up(c);
@@ -256,6 +292,9 @@ static void in_on_open(struct bus_conn *conn)
     c->in->cluster = c;
     c->in->conn = conn;
     c->in->from = n ? n->peer : 0;
+    c->in->begun_ms = c->in->reported_ms = (i64)uv_now(&c->server->loop);
+    log_line(&c->server->log, LOG_NOTICE, "Receiving a snapshot of region %llu from node %.8s.",
+             (ull)c->member.number, bus_conn_node(conn));
 }
 
 static void in_on_closed(struct bus_conn *conn, const char *why UNUSED)
@@ -306,6 +345,7 @@ static void in_loaded(struct server *s, bool ok)
     in_free(c);
     region_begin(c->member.region, (i64)MAX(at.clock_ms, 1u));
     group_installed(c->member.group, &at);
+    c->snapshots.installed++;
     log_line(&s->log, LOG_NOTICE, "The snapshot of region %llu is installed: index %llu.",
              (ull)c->member.number, (ull)at.index);
     cluster_moved_on(c);
@@ -317,6 +357,8 @@ void snapshot_install(struct member *m, u64 index, u64 term)
     char path[4200];
     CHECK(c->in && c->in->complete && c->in->at.index == index && c->in->at.term == term);
     c->in->wanted = true;
+    log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu at index %llu: %llu bytes.",
+             (ull)m->number, (ull)index, (ull)c->in->bytes);
     in_path(c->server, path, "");
     member_save(m);
     loading_sync(c->server, path, true, in_adopt, in_loaded);
@@ -328,10 +370,68 @@ void snapshot_discard(struct member *m)
     if (c->in && c->in->complete && !c->in->wanted) in_free(c);
 }
 
+/* -- progress ---------------------------------------------------------------------------------- */
+
+static i64 snapshot_seconds(const struct cluster *c, i64 begun_ms)
+{
+    return ((i64)uv_now(&c->server->loop) - begun_ms) / 1000;
+}
+
+static const char *in_state(const struct snapshot_in *in)
+{
+    return in->wanted ? "loading" : in->conn ? "receiving" : "storing";
+}
+
+void snapshot_info(struct cluster *c, struct buf *b)
+{
+    const struct snapshot_out *o = c->out;
+    const struct snapshot_in *in = c->in;
+    buf_printf(b, "snapshots_sent:%llu\r\nsnapshots_installed:%llu\r\nsnapshots_failed:%llu\r\n",
+               (ull)c->snapshots.sent, (ull)c->snapshots.installed, (ull)c->snapshots.failed);
+    if (o) {
+        const struct cluster_node *n = cluster_node_of(c, o->to);
+        struct saver_progress p = o->saver ? saver_progress(o->saver) : (struct saver_progress){0};
+        buf_printf(b,
+                   "snapshot_out:node=%s,index=%llu,state=%s,bytes=%llu,keys=%llu,keys_total=%llu,"
+                   "seconds=%lld\r\n",
+                   n ? n->id : "", (ull)o->index, o->saver ? "sending" : "sent", (ull)o->bytes, (ull)p.keys,
+                   (ull)p.keys_total, (long long)snapshot_seconds(c, o->begun_ms));
+    }
+    if (in) {
+        const struct cluster_node *n = cluster_node_of(c, in->from);
+        buf_printf(b, "snapshot_in:node=%s,index=%llu,state=%s,bytes=%llu,seconds=%lld\r\n", n ? n->id : "",
+                   (ull)in->at.index, in_state(in), (ull)in->bytes,
+                   (long long)snapshot_seconds(c, in->begun_ms));
+    }
+}
+
+static bool report_is_due(const struct cluster *c, i64 *reported_ms)
+{
+    i64 now_ms = (i64)uv_now(&c->server->loop);
+    if (now_ms - *reported_ms < REPORT_MS) return false;
+    *reported_ms = now_ms;
+    return true;
+}
+
+static void snapshot_report(struct cluster *c)
+{
+    struct snapshot_out *o = c->out;
+    struct snapshot_in *in = c->in;
+    if (o && o->saver && report_is_due(c, &o->reported_ms)) {
+        struct saver_progress p = saver_progress(o->saver);
+        log_line(&c->server->log, LOG_NOTICE, "Sending a snapshot: %llu bytes, %llu of %llu keys in %lld s.",
+                 (ull)o->bytes, (ull)p.keys, (ull)p.keys_total, (long long)snapshot_seconds(c, o->begun_ms));
+    }
+    if (in && report_is_due(c, &in->reported_ms))
+        log_line(&c->server->log, LOG_NOTICE, "Snapshot %s: %llu bytes in %lld s.", in_state(in),
+                 (ull)in->bytes, (long long)snapshot_seconds(c, in->begun_ms));
+}
+
 /* -- now and then ------------------------------------------------------------------------------ */
 
 void snapshot_step(struct cluster *c)
 {
+    snapshot_report(c);
     if (c->unsent) {
         u64 to = c->unsent;
         c->unsent = 0;

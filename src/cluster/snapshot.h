@@ -22,5 +22,6 @@ const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const
 
 void snapshot_step(struct cluster *c); /* now and then: reports failures, feeds what is under way */
 void snapshot_stop(struct cluster *c);
+void snapshot_info(struct cluster *c, struct buf *b); /* lines of INFO: counters, and what is under way */
 
 #endif

@@ -1,6 +1,7 @@
 /* The text of a scrape. Names follow Prometheus's conventions: base units, _total for counters.
  * redis_exporter covers the rest of INFO; here is what it can't know, and enough more to run without it. */
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "exec/node_sums.h"
 #include "server/observe/metrics.h"
 #include "server/server.h"
@@ -128,6 +129,49 @@ static void server_text(struct server *s, struct buf *b)
     counter(b, "replication_offset", (double)s->repl.stream.end, "Bytes of replication history.");
 }
 
+/* -- the cluster ------------------------------------------------------------------------------- */
+
+static void region_figure(struct buf *b, const struct cluster_figures *f, const char *name, double value,
+                          const char *help)
+{
+    head(b, name, "gauge", help);
+    buf_printf(b, "mayfly_%s{region=\"%llu\"} %.17g\n", name, (ull)f->region, value);
+}
+
+static void region_text(const struct cluster_figures *f, struct buf *b)
+{
+    region_figure(b, f, "region_leader", f->leads, "1 where the region's leader is.");
+    region_figure(b, f, "region_has_leader", f->has_leader, "0 while this node knows no leader.");
+    region_figure(b, f, "region_term", (double)f->term, "Raft's term.");
+    region_figure(b, f, "region_commit_index", (double)f->commit, "The last entry a majority has.");
+    region_figure(b, f, "region_applied_index", (double)f->applied, "The last entry this node has applied.");
+    region_figure(b, f, "region_last_index", (double)f->last, "The last entry of this node's log.");
+    region_figure(b, f, "region_log_entries", (double)(f->last + 1 - f->first), "Entries in the log.");
+    region_figure(b, f, "region_voters", f->voters, "Members that vote.");
+    region_figure(b, f, "region_learners", f->learners, "Members that don't vote.");
+    region_figure(b, f, "region_clock_ahead_seconds", (double)f->clock_ahead_ms / 1e3,
+                  "How far the region's clock is ahead of this node's.");
+}
+
+static void cluster_text(struct server *s, struct buf *b)
+{
+    struct cluster_figures f;
+    if (!cluster_figures(s, &f)) return;
+    region_text(&f, b);
+    counter(b, "raft_log_entries_total", (double)f.log_entries, "Entries written to the log.");
+    counter(b, "raft_log_bytes_total", (double)f.log_bytes, "Bytes of entries written to the log.");
+    counter(b, "raft_log_syncs_total", (double)f.log_syncs, "Syncs of the log.");
+    counter(b, "snapshots_sent_total", (double)f.snapshots_sent, "Snapshots sent to other members.");
+    counter(b, "snapshots_installed_total", (double)f.snapshots_installed, "Snapshots installed.");
+    counter(b, "snapshots_failed_total", (double)f.snapshots_failed, "Snapshots that were given up.");
+    counter(b, "snapshot_sent_bytes_total", (double)f.snapshot_bytes_out, "Bytes of snapshots sent.");
+    counter(b, "snapshot_received_bytes_total", (double)f.snapshot_bytes_in, "Bytes of snapshots received.");
+    counter(b, "bus_sent_bytes_total", (double)f.bus_bytes_out, "Bytes sent on the cluster bus.");
+    counter(b, "bus_received_bytes_total", (double)f.bus_bytes_in, "Bytes received on the cluster bus.");
+    counter(b, "bus_dropped_frames_total", (double)f.bus_dropped, "Frames that a peer did not get.");
+    counter(b, "bus_refused_total", (double)f.bus_refused, "Connections and messages that were refused.");
+}
+
 void metrics_text(struct server *s, struct buf *out)
 {
     struct node_sums sums;
@@ -136,4 +180,5 @@ void metrics_text(struct server *s, struct buf *out)
     keyspace_text(s, &sums, out);
     expiry_text(s, &sums, out);
     commands_text(s, out);
+    cluster_text(s, out);
 }
