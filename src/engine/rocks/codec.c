@@ -18,6 +18,18 @@
 
 #define DUE_FIXED 27 /* bytes of a row of `deadline` before the key */
 
+bool codec_take_varint(bytes *raw, u64 *v)
+{
+    *v = 0;
+    for (u32 shift = 0; raw->n && shift < 64; shift += 7) {
+        u8 b = (u8)raw->p[0];
+        *raw = bytes_of(raw->p + 1, raw->n - 1);
+        *v |= (u64)(b & 0x7f) << shift;
+        if (b < 0x80) return true;
+    }
+    return false;
+}
+
 /* -- keys ---------------------------------------------------------------------- */
 
 void codec_index_prefix(struct buf *out, u64 region, u64 index)

@@ -39,6 +39,16 @@ static inline u32 get_u32(const char *p) { u32 v; memcpy(&v, p, 4); return __bui
 static inline u64 get_u64(const char *p) { u64 v; memcpy(&v, p, 8); return __builtin_bswap64(v); }
 static inline void append_u64(struct buf *b, u64 v) { put_u64(buf_reserve(b, 8), v); b->n += 8; }
 
+/* Varints, as RocksDB has them: seven bits per byte, the low ones first. */
+#define CODEC_VARINT_MAX 10                          /* bytes */
+static inline char *codec_put_varint(char *p, u64 v) /* returns its end */
+{
+    for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
+    *p++ = (char)v;
+    return p;
+}
+bool codec_take_varint(bytes *raw, u64 *v); /* from the front; false: malformed */
+
 /* -- keys ------------------------------------------------------------------- */
 
 static inline u16 codec_slot(bytes key) { return key_slot(key); } /* the slot in a row's key */

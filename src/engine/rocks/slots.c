@@ -7,40 +7,21 @@
 
 /* -- bytes ------------------------------------------------------------------------------------------ */
 
-static char *slots_put_varint(char *p, u64 v)
-{
-    for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
-    *p++ = (char)v;
-    return p;
-}
-
-static bool slots_take_varint(bytes *raw, u64 *v)
-{
-    *v = 0;
-    for (u32 shift = 0; raw->n && shift < 63; shift += 7) {
-        u8 b = (u8)raw->p[0];
-        *raw = bytes_of(raw->p + 1, raw->n - 1);
-        *v |= (u64)(b & 0x7f) << shift;
-        if (b < 0x80) return true;
-    }
-    return false;
-}
-
 void slots_append(struct buf *out, const struct slot_counts *c)
 {
     char *start = buf_reserve(out, COUNTS_MAX);
-    char *p = slots_put_varint(start, (u64)c->keys << 2 | (u64) !!c->expires << 1 | !!c->timed);
-    if (c->expires) p = slots_put_varint(p, c->expires);
-    if (c->timed) p = slots_put_varint(p, c->timed);
+    char *p = codec_put_varint(start, (u64)c->keys << 2 | (u64) !!c->expires << 1 | !!c->timed);
+    if (c->expires) p = codec_put_varint(p, c->expires);
+    if (c->timed) p = codec_put_varint(p, c->timed);
     out->n += (size_t)(p - start);
 }
 
 bool slots_take(bytes *raw, struct slot_counts *out)
 {
     u64 keys, expires = 0, timed = 0;
-    if (!slots_take_varint(raw, &keys)) return false;
-    if ((keys & 2) && !slots_take_varint(raw, &expires)) return false;
-    if ((keys & 1) && !slots_take_varint(raw, &timed)) return false;
+    if (!codec_take_varint(raw, &keys)) return false;
+    if ((keys & 2) && !codec_take_varint(raw, &expires)) return false;
+    if ((keys & 1) && !codec_take_varint(raw, &timed)) return false;
     if (keys >> 2 > UINT32_MAX || expires > keys >> 2 || timed > keys >> 2) return false;
     *out = (struct slot_counts){(u32)(keys >> 2), (u32)expires, (u32)timed};
     return true;

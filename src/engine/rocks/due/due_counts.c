@@ -97,25 +97,6 @@ void due_shared_free(struct due_shared *c)
 
 /* -- as stored ------------------------------------------------------------------------------ */
 
-static char *due_counts_put_varint(char *p, u32 v)
-{
-    for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
-    *p++ = (char)v;
-    return p;
-}
-
-static bool due_counts_take_varint(bytes *raw, u32 *v)
-{
-    *v = 0;
-    for (u32 shift = 0; raw->n && shift < 35; shift += 7) {
-        u8 b = (u8)raw->p[0];
-        *raw = bytes_of(raw->p + 1, raw->n - 1);
-        *v |= (u32)(b & 0x7f) << shift;
-        if (b < 0x80) return true;
-    }
-    return false;
-}
-
 /* Hot: every changed bucket is written with all its cells, so the bytes go to a local array first. */
 void due_counts_append(struct buf *out, const struct due_bucket *b)
 {
@@ -125,8 +106,8 @@ void due_counts_append(struct buf *out, const struct due_bucket *b)
         const struct due_cell *c = &b->cell[i];
         if (c->keys <= 0) continue;
         used |= 1ull << i;
-        p = due_counts_put_varint(p, (u32)c->keys);
-        p = due_counts_put_varint(p, c->past);
+        p = codec_put_varint(p, (u32)c->keys);
+        p = codec_put_varint(p, c->past);
     }
     put_u64(raw, b->keys);
     put_u64(raw + 8, b->past_start);
@@ -146,11 +127,11 @@ static void spread_evenly(struct due_bucket *b)
 
 static bool read_cells(struct due_bucket *b, bytes raw)
 {
-    u64 used = get_u64(raw.p);
-    u32 keys, past;
+    u64 used = get_u64(raw.p), keys, past;
     raw = bytes_of(raw.p + 8, raw.n - 8);
     for (; used; used &= used - 1) {
-        if (!due_counts_take_varint(&raw, &keys) || !due_counts_take_varint(&raw, &past)) return false;
+        if (!codec_take_varint(&raw, &keys) || !codec_take_varint(&raw, &past)) return false;
+        if (keys > INT32_MAX || past > UINT32_MAX) return false;
         b->cell[__builtin_ctzll(used)] = (struct due_cell){(i32)keys, (u32)past};
     }
     return raw.n == 0;

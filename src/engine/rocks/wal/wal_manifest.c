@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/rocks/codec.h"
 #include "engine/rocks/wal/wal_reader.h"
 
 #define FAMILIES_MAX 256
@@ -78,22 +79,10 @@ struct edit {
     bool in_group, adds, drops;
 };
 
-static bool manifest_take_varint(bytes *in, u64 *out)
-{
-    *out = 0;
-    for (u32 shift = 0; in->n > 0 && shift < 64; shift += 7) {
-        u8 byte = (u8)*in->p;
-        *in = bytes_of(in->p + 1, in->n - 1);
-        *out |= (u64)(byte & 127) << shift;
-        if (byte < 128) return true;
-    }
-    return false;
-}
-
 static bool manifest_take_string(bytes *in, bytes *out)
 {
     u64 n;
-    if (!manifest_take_varint(in, &n) || n > in->n) return false;
+    if (!codec_take_varint(in, &n) || n > in->n) return false;
     *out = bytes_of(in->p, (size_t)n);
     *in = bytes_of(in->p + n, in->n - (size_t)n);
     return true;
@@ -104,7 +93,7 @@ static bool manifest_take_fields(bytes *in, u64 last, struct edit *e)
 {
     u64 tag;
     bytes value;
-    while (manifest_take_varint(in, &tag)) {
+    while (codec_take_varint(in, &tag)) {
         if (tag == last) return true;
         if (!manifest_take_string(in, &value)) return false;
         bool min_log = last == 1 && tag == FIELD_MIN_LOG && value.n == 8;
@@ -116,9 +105,9 @@ static bool manifest_take_fields(bytes *in, u64 last, struct edit *e)
 static bool manifest_take_pairs(bytes *in)
 {
     u64 tag, value;
-    while (manifest_take_varint(in, &tag))
+    while (codec_take_varint(in, &tag))
         if (tag == 1) return true;
-        else if (!manifest_take_varint(in, &value)) return false;
+        else if (!codec_take_varint(in, &value)) return false;
     return false;
 }
 
@@ -127,7 +116,7 @@ static bool manifest_take_layout(bytes *in, const char *layout, u64 *number, str
 {
     for (; *layout; layout++) {
         bytes text;
-        bool ok = *layout == 'v'   ? manifest_take_varint(in, number)
+        bool ok = *layout == 'v'   ? codec_take_varint(in, number)
                   : *layout == 's' ? manifest_take_string(in, &text)
                   : *layout == 'f' ? manifest_take_fields(in, 1, e)
                   : *layout == 'b' ? manifest_take_fields(in, 0, e)
@@ -143,7 +132,7 @@ static bool edit_read(bytes in, struct edit *e)
     *e = (struct edit){0};
     while (in.n > 0) {
         const char *layout;
-        if (!manifest_take_varint(&in, &tag) || !(layout = layout_of(tag))) return false;
+        if (!codec_take_varint(&in, &tag) || !(layout = layout_of(tag))) return false;
         if (!manifest_take_layout(&in, layout, &number, e)) return false;
         switch (tag) {
         case TAG_LOG_NUMBER: e->log = number; break;
