@@ -29,24 +29,11 @@ static int teardown(void **state)
 
 static void move_key(struct key_ref *ref, struct mval *m, bool copy)
 {
-    u32 db = below(DBS), id = below(IDS);
-    struct mval *to = &w.key[db][id];
     struct key_ref out;
-    if (to->type != TYPE_NONE) return;
-    if (!copy) {
-        w.ops->rename(w.e, ref, db, text(id));
-        *to = *m;
-        *m = (struct mval){0};
-        model_after_drop(&w, m);
-        assert_int_equal(ref->db, db);
-        check_value(&w, ref, to);
-        return;
-    }
-    if (m->type == TYPE_HASH && mval_size(m, w.now_ms) == 0) return; /* all its fields are dead */
-    w.ops->copy(w.e, ref, db, text(id), &out);
-    mval_copy(to, m, w.now_ms);
-    check_value(&w, &out, to);
-    check_value(&w, ref, m);
+    struct mval *to = copy ? copy_key(&w, ref, m, &out) : rename_key(&w, ref, m);
+    if (!to) return;
+    check_value(&w, copy ? &out : ref, to);
+    if (copy) check_value(&w, ref, m);
 }
 
 static void swap_or_flush(void)

@@ -3,28 +3,6 @@
 #include "suite.h"
 #include "suite_model.h"
 
-#define TEXT_MAX 1024
-
-/* text() would be overwritten by the comparing. */
-static bytes save(char *to, bytes b)
-{
-    if (b.n) memcpy(to, b.p, b.n);
-    return bytes_of(to, b.n);
-}
-
-static u32 row_place(const struct mval *m, bytes name)
-{
-    u32 low = 0, high = m->n;
-    while (low < high) {
-        u32 mid = (low + high) / 2;
-        if (bytes_cmp(text(m->v[mid].id), name) < 0) low = mid + 1;
-        else high = mid;
-    }
-    return low;
-}
-
-static bool row_is_at(const struct mval *m, u32 at, u32 id) { return at < m->n && m->v[at].id == id; }
-
 static bool is_there(const struct mval *m) { return m->type != TYPE_NONE; }
 static bool stays(const struct mval *m) { return is_there(m) && m->size; }
 
@@ -85,7 +63,7 @@ void change_companion(struct world *w, u32 db, u32 id)
     struct key_ref ref;
     struct mval *m = &w->companion[db][id];
     if (!w->ops->companion.head) return;
-    w->ops->find(w->e, db, save(name, text(id)), &ref);
+    w->ops->find(w->e, db, text_keep(name, text(id)), &ref);
     u32 what = below(100), rows = below(6) ? 12 : 600;
     if (what < 45) {
         for (u32 n = 1 + below(below(20) ? 4 : 200); n > 0; n--) change_row(w, &ref, m, below(rows));
@@ -162,7 +140,7 @@ void compare_companion(struct world *w, struct key_ref *ref, struct mval *m)
     check_walk(w, ref, m, BYTES_LIT("\xff\xff"), true);
     char from[TEXT_MAX];
     bytes bound = text(m->n && below(2) ? m->v[below(m->n)].id : below(600));
-    check_walk(w, ref, m, save(from, bound), below(2));
+    check_walk(w, ref, m, text_keep(from, bound), below(2));
 }
 
 struct seen_kept {
@@ -192,7 +170,7 @@ void compare_companions(struct world *w, u32 db)
         char name[TEXT_MAX];
         struct key_ref ref;
         struct mval *m = &w->companion[db][id];
-        w->ops->find(w->e, db, save(name, text(id)), &ref);
+        w->ops->find(w->e, db, text_keep(name, text(id)), &ref);
         compare_companion(w, &ref, m);
         if (m->seen) assert_true(stays(m));
         if (w->all_kept_seen) assert_int_equal(m->seen, stays(m));
@@ -313,7 +291,7 @@ static void keep_or_drop(u32 id, bool put)
 {
     char name[TEXT_MAX];
     struct key_ref ref;
-    w.ops->find(w.e, 1, save(name, text(id)), &ref);
+    w.ops->find(w.e, 1, text_keep(name, text(id)), &ref);
     if (put) w.ops->companion.set_head(w.e, &ref, text(id));
     else w.ops->companion.drop(w.e, &ref);
 }

@@ -127,6 +127,25 @@ i64 mval_nearest_field(const struct mval *m)
     return nearest;
 }
 
+u32 row_place(const struct mval *m, bytes name)
+{
+    u32 low = 0, high = m->n;
+    while (low < high) {
+        u32 mid = (low + high) / 2;
+        if (bytes_cmp(text(m->v[mid].id), name) < 0) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+bool row_is_at(const struct mval *m, u32 at, u32 id) { return at < m->n && m->v[at].id == id; }
+
+bytes text_keep(char *to, bytes b)
+{
+    if (b.n) memcpy(to, b.p, b.n);
+    return bytes_of(to, b.n);
+}
+
 u32 zset_place(const struct mval *m, double score, u32 id)
 {
     u32 at = 0;
@@ -546,15 +565,27 @@ void change_deadline(struct world *w, struct key_ref *ref, struct mval *m)
     assert_int_equal(w->ops->access(w->e, ref), bits);
 }
 
-void rename_key(struct world *w, struct key_ref *ref, struct mval *m)
+struct mval *rename_key(struct world *w, struct key_ref *ref, struct mval *m)
 {
     u32 db = below(DBS), id = below(IDS);
     struct mval *to = &w->key[db][id];
-    if (to->type != TYPE_NONE) return;
+    if (to->type != TYPE_NONE) return NULL;
     w->ops->rename(w->e, ref, db, text(id));
     *to = *m;
     *m = (struct mval){0};
     model_after_drop(w, m);
+    assert_int_equal(ref->db, db);
+    return to;
+}
+
+struct mval *copy_key(struct world *w, struct key_ref *ref, struct mval *m, struct key_ref *out)
+{
+    u32 db = below(DBS), id = below(IDS);
+    struct mval *to = &w->key[db][id];
+    if (to->type != TYPE_NONE || (m->type == TYPE_HASH && mval_size(m, w->now_ms) == 0)) return NULL;
+    w->ops->copy(w->e, ref, db, text(id), out);
+    mval_copy(to, m, w->now_ms);
+    return to;
 }
 
 void flush_db(struct world *w, u32 db)

@@ -57,6 +57,8 @@ u32 below(u32 n);
 bytes text(u32 id);
 extern u32 suite_ring; /* 0; 1: somebody calls in the middle of a primitive, whose arguments must stay */
 u32 text_id(bytes s);
+#define TEXT_MAX 1024               /* bytes */
+bytes text_keep(char *to, bytes b); /* a copy: comparing calls text(), too */
 
 void world_open(struct world *w, struct engine *e);
 void world_close(struct world *w); /* drops everything, reclaims it, closes the engine */
@@ -72,6 +74,8 @@ bool elem_live(const struct elem *el, i64 now_ms);
 u64 mval_size(const struct mval *m, i64 now_ms);
 i64 mval_nearest_field(const struct mval *m); /* its deadline; 0 if none has one */
 u32 zset_place(const struct mval *m, double score, u32 id); /* where it stands or would stand */
+u32 row_place(const struct mval *m, bytes name);            /* the first row that is not before the name */
+bool row_is_at(const struct mval *m, u32 at, u32 id);
 
 /* -- the engine against the model --------------------------------------------- */
 
@@ -86,14 +90,18 @@ void check_world(struct world *w);
 void change_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 void change_rows(struct world *w, struct key_ref *ref, struct mval *m, u32 elements); /* a stream: suite_rows.c */
 void erase_ranges(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
-/* Adds many elements at once; or some of which one comes twice, and drops the key. Not for strings, nor streams. */
+/* Adds many elements at once; or some of which one comes twice, and drops the key. Not for strings, nor
+ * streams. */
 void fill_value(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 void fill_twice(struct world *w, struct key_ref *ref, struct mval *m, u32 elements);
 /* Makes the absent key. */
 void create_value(struct world *w, u32 db, u32 id, enum value_type type, struct key_ref *ref);
 void drop_key(struct world *w, struct key_ref *ref, struct mval *m);
 void change_deadline(struct world *w, struct key_ref *ref, struct mval *m); /* to any, or none */
-void rename_key(struct world *w, struct key_ref *ref, struct mval *m); /* to any other, if that is absent */
+/* Gives the key a random other name, or makes a copy with one; NULL: that name is taken, or nothing of the
+ * key is alive. Returns the model's key of that name. */
+struct mval *rename_key(struct world *w, struct key_ref *ref, struct mval *m);
+struct mval *copy_key(struct world *w, struct key_ref *ref, struct mval *m, struct key_ref *out);
 /* Random changes of the key's companion, whether or not the key is there; an engine without does nothing. */
 void change_companion(struct world *w, u32 db, u32 id);
 void model_after_drop(struct world *w, const struct mval *key); /* the key went, or got another name */

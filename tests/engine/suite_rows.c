@@ -2,28 +2,6 @@
  * head. */
 #include "suite_model.h"
 
-#define TEXT_MAX 1024
-
-/* text() would be overwritten by the comparing. */
-static bytes keep(char *to, bytes b)
-{
-    if (b.n) memcpy(to, b.p, b.n);
-    return bytes_of(to, b.n);
-}
-
-static u32 place(const struct mval *m, bytes name)
-{
-    u32 low = 0, high = m->n;
-    while (low < high) {
-        u32 mid = (low + high) / 2;
-        if (bytes_cmp(text(m->v[mid].id), name) < 0) low = mid + 1;
-        else high = mid;
-    }
-    return low;
-}
-
-static bool is_at(const struct mval *m, u32 at, u32 id) { return at < m->n && m->v[at].id == id; }
-
 static void new_head(struct world *w, struct key_ref *ref, struct mval *m)
 {
     char head[ROWS_HEAD_MAX];
@@ -38,7 +16,7 @@ static void new_head(struct world *w, struct key_ref *ref, struct mval *m)
 /* Values begin alike now and then, or are what another row has; an ordinary one is text(). */
 static void put_row(struct world *w, struct key_ref *ref, struct mval *m, u32 id)
 {
-    u32 at = place(m, text(id)), value = below(2000);
+    u32 at = row_place(m, text(id)), value = below(2000);
     bytes given = text(value);
     if (m->n && below(10) == 0) {
         const struct elem *other = &m->v[below(m->n)];
@@ -46,14 +24,14 @@ static void put_row(struct world *w, struct key_ref *ref, struct mval *m, u32 id
         assert_true(w->ops->rows.get(w->e, ref, text(other->id), &given));
     }
     w->ops->rows.put(w->e, ref, text(id), given);
-    if (is_at(m, at, id)) m->v[at].value = value;
+    if (row_is_at(m, at, id)) m->v[at].value = value;
     else mval_insert(m, at, (struct elem){.id = id, .value = value});
 }
 
 static void del_row(struct world *w, struct key_ref *ref, struct mval *m, u32 id)
 {
-    u32 at = place(m, text(id));
-    bool there = is_at(m, at, id);
+    u32 at = row_place(m, text(id));
+    bool there = row_is_at(m, at, id);
     assert_int_equal(w->ops->rows.del(w->e, ref, text(id)), there);
     if (there) mval_erase(m, at, 1);
 }
@@ -64,12 +42,12 @@ static void erase_rows(struct world *w, struct key_ref *ref, struct mval *m, u32
     u32 from = below(m->n + 1);
     u32 to = MIN(from + n, m->n);
     char a[TEXT_MAX], b[TEXT_MAX];
-    bytes low = keep(a, from < m->n ? text(m->v[from].id) : text(below(elements)));
+    bytes low = text_keep(a, from < m->n ? text(m->v[from].id) : text(below(elements)));
     bytes last = below(2) ? BYTES_LIT("\xff\xff") : text(below(elements));
-    bytes high = keep(b, to < m->n ? text(m->v[to].id) : last);
+    bytes high = text_keep(b, to < m->n ? text(m->v[to].id) : last);
     if (from == 0 && below(2)) low = BYTES_LIT("");
-    from = place(m, low);
-    to = place(m, high);
+    from = row_place(m, low);
+    to = row_place(m, high);
     n = to > from ? to - from : 0;
     if (below(2)) assert_int_equal(w->ops->rows.erase(w->e, ref, low, high), n);
     else w->ops->rows.wipe(w->e, ref, low, high, below(8) ? n : below(2000));
@@ -94,8 +72,8 @@ static void assert_text(bytes got, u32 id)
 
 static void check_row(struct world *w, struct key_ref *ref, struct mval *m, u32 id)
 {
-    u32 at = place(m, text(id));
-    bool there = is_at(m, at, id);
+    u32 at = row_place(m, text(id));
+    bool there = row_is_at(m, at, id);
     bytes value;
     assert_int_equal(w->ops->rows.get(w->e, ref, text(id), NULL), there);
     assert_int_equal(w->ops->rows.get(w->e, ref, text(id), &value), there);
@@ -128,7 +106,7 @@ static void check_walk(struct world *w, struct key_ref *ref, struct mval *m, byt
 {
     struct rows_iter it;
     bytes name, value, first = {0};
-    u32 at = place(m, from);
+    u32 at = row_place(m, from);
     u32 left = !reverse ? m->n - at : at + (at < m->n && bytes_eq(text(m->v[at].id), from));
     u32 begin = left, first_id = 0;
     bool passing = below(2), named = below(4) == 0;
@@ -166,6 +144,6 @@ void check_rows(struct world *w, struct key_ref *ref, struct mval *m)
     for (u32 n = 0; n < 4; n++) {
         char from[TEXT_MAX];
         bytes bound = text(m->n && below(2) ? m->v[below(m->n)].id : below(2000));
-        check_walk(w, ref, m, keep(from, bound), below(2));
+        check_walk(w, ref, m, text_keep(from, bound), below(2));
     }
 }

@@ -172,23 +172,6 @@ static void overwrite(struct key_ref *ref, struct mval *m)
     *m = (struct mval){.type = TYPE_STRING, .deadline_ms = deadline_ms, .str = value};
 }
 
-static void move_key(struct key_ref *ref, struct mval *m, bool copy)
-{
-    u32 db = below(DBS), id = below(IDS);
-    struct mval *to = &w.key[db][id];
-    struct key_ref out;
-    if (to->type != TYPE_NONE) return;
-    if (!copy) {
-        w.ops->rename(w.e, ref, db, text(id));
-        *to = *m;
-        *m = (struct mval){0};
-        model_after_drop(&w, m);
-    } else if (m->type != TYPE_HASH || mval_size(m, w.now_ms) > 0) {
-        w.ops->copy(w.e, ref, db, text(id), &out);
-        mval_copy(to, m, w.now_ms);
-    }
-}
-
 static void one_step(void)
 {
     u32 db = below(DBS), id = below(IDS), what = below(1000);
@@ -206,7 +189,9 @@ static void one_step(void)
     } else if (what < 780) {
         drop_key(&w, &ref, m);
     } else if (what < 900) {
-        move_key(&ref, m, below(2));
+        struct key_ref out;
+        if (below(2)) copy_key(&w, &ref, m, &out);
+        else rename_key(&w, &ref, m);
     } else if (what < 970) {
         overwrite(&ref, m);
     } else if (what < 975) {
