@@ -23,11 +23,12 @@ void log_line(const struct log *l, enum log_level level, const char *fmt, ...)
     localtime_r(&seconds, &tm);
     strftime(stamp, sizeof stamp, "%d %b %Y %H:%M:%S", &tm);
     /* Opened for each line, so that log rotation needs no signal. */
-    FILE *f = l->path && *l->path ? fopen(l->path, "a") : stdout;
+    bool to_file = l->path && *l->path;
+    FILE *f = to_file ? fopen(l->path, "a") : stdout;
     if (!f) return;
     fprintf(f, "%d:%c %s.%03d %c %s\n", (int)getpid(), l->role ? l->role : 'M', stamp,
             (int)(us / 1000 % 1000), ".-*#"[level], text);
-    if (f == stdout) fflush(f);
-    else fclose(f);
+    if (to_file) fclose(f);
+    else fflush(f);
     if (l->to_syslog) log_syslog_line((int)level, text);
 }

@@ -67,7 +67,7 @@ static void partial_sync(struct link *l, const char *line)
     struct repl_stream *st = &s->repl.stream;
     char id[REPL_ID + 2] = "";
     log_line(&s->log, LOG_NOTICE, "Successful partial resynchronization with master.");
-    if (sscanf(line, "+CONTINUE %41s", id) == 1 && strlen(id) == REPL_ID && strcmp(id, st->id)) {
+    if (sscanf(line, "+CONTINUE %41s", id) == 1 && strlen(id) == REPL_ID && strcmp(id, st->id) != 0) {
         repl_stream_rename(st, id);
         log_line(&s->log, LOG_WARNING, "Master replication ID changed to %s", id);
         replication_note(s);

@@ -21,7 +21,7 @@
 static bool wanted_as_dump(const struct server *s)
 {
     const struct config *c = &s->config;
-    if (lone_region(s)->eng->caps.durable || strcmp(c->repl_diskless_load.p, "disabled")) return false;
+    if (lone_region(s)->eng->caps.durable || strcmp(c->repl_diskless_load.p, "disabled") != 0) return false;
     return !c->rdb_del_sync_files || c->save.n || c->appendonly;
 }
 

@@ -145,7 +145,10 @@ void repl_stream_open(struct repl_stream *s, struct repl_stream_cursor *c, u64 p
 {
     CHECK(!c->open && position >= s->begin && position <= s->end);
     struct repl_stream_block *b = s->last ? s->last : add_block(s, 0);
-    while (b->at > position) b = b->prev;
+    while (b->at > position) {
+        b = b->prev;
+        CHECK(b); /* the first block begins at s->begin */
+    }
     *c = (struct repl_stream_cursor){.at = position, .next = s->cursors, .open = true};
     pin(c, b);
     if (s->cursors) s->cursors->prev = c;

@@ -72,7 +72,7 @@ static bool begin_supervised(const struct config *c, const struct log *log)
     const char *how = c->supervised.p;
     if (!strcmp(how, "systemd")) return begin_systemd(log);
     if (!strcmp(how, "upstart")) return begin_upstart(log);
-    if (strcmp(how, "auto")) return false;
+    if (strcmp(how, "auto") != 0) return false;
     if (getenv("UPSTART_JOB")) return begin_upstart(log);
     return getenv("NOTIFY_SOCKET") && begin_systemd(log);
 }

@@ -138,7 +138,7 @@ void process_apply_role(struct server *s)
     bool known = p->oom_adjusted || read_score(&p->oom_before);
     int score = (int)c->oom_score_adj_values[replication_is_replica(&s->repl)];
     if (!wanted) score = p->oom_before;
-    else if (strcmp(c->oom_score_adj.p, "absolute")) score += p->oom_before;
+    else if (strcmp(c->oom_score_adj.p, "absolute") != 0) score += p->oom_before;
     if (known && process_write_score(MAX(MIN(score, 1000), -1000))) p->oom_adjusted = wanted;
     else log_line(&s->log, LOG_WARNING, "Unable to set oom_score_adj to %d: %s", score, strerror(errno));
 }

@@ -81,9 +81,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     struct metrics *m = arg;
     comes(m, c);
     *upload_size = 0; /* a request body is ignored */
-    if (strcmp(method, "GET") && strcmp(method, "HEAD"))
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return metrics_respond(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", BYTES_LIT("GET it.\n"));
-    if (strcmp(url, "/metrics"))
+    if (strcmp(url, "/metrics") != 0)
         return metrics_respond(c, MHD_HTTP_NOT_FOUND, "text/plain",
                                BYTES_LIT("The metrics are at /metrics.\n"));
     struct buf text = {0};
