@@ -82,7 +82,8 @@ static bool admit_refuse(const struct request *q, const char *why)
     return false;
 }
 
-/* Somebody asks while a script runs for too long. */
+/* False while a script has been running for too long, unless the command is allowed then: BUSY was
+ * replied. */
 static bool fits_busy(const struct region *r, const struct request *q, const struct command *cmd)
 {
     const char *busy = script_busy_error(r->node);

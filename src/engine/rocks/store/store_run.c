@@ -80,7 +80,7 @@ static bool sync_log(struct store *s)
         if (s->log) log_line(s->log, LOG_WARNING, "RocksDB: can't sync its log: %s", err);
         pthread_mutex_lock(&s->trouble);
         snprintf(s->sync_refusal, sizeof s->sync_refusal,
-                 "MISCONF RocksDB cannot sync its log: %s. Reads go on; see the log", err);
+                 "MISCONF RocksDB cannot sync its log: %s. Reads continue; see the log", err);
         pthread_mutex_unlock(&s->trouble);
         atomic_store_explicit(&s->sync_failed, true, memory_order_release);
     }

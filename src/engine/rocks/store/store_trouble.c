@@ -27,11 +27,11 @@ static void say_low(struct store *s, bool low)
 {
     atomic_store_explicit(&s->disk_low, low, memory_order_relaxed);
     snprintf(s->disk_refusal, sizeof s->disk_refusal,
-             "MISCONF RocksDB cannot write: the disk is full (%llu MB are kept free). Reads go on; "
+             "MISCONF RocksDB cannot write: the disk is full (%llu MB are kept free). Reads continue; "
              "free disk space, and writes will resume",
              (unsigned long long)(atomic_load_explicit(&s->reserve, memory_order_relaxed) >> 20));
     if (s->log) log_line(s->log, LOG_WARNING, low ? "The disk of %s is full: writes are refused"
-                                                  : "The disk of %s has room again: writes go on", s->dir);
+                                                  : "The disk of %s has room again: writes continue", s->dir);
 }
 
 static bool disk_low(const struct store *s)
@@ -87,7 +87,7 @@ static void store_record_failure(struct store *s, const char *err)
     atomic_store_explicit(&s->filters.log_broken, true, memory_order_release);
     s->write_failures++;
     s->tries = 0;
-    snprintf(s->refusal, sizeof s->refusal, "MISCONF RocksDB cannot write: %.300s. Reads go on; %s", err,
+    snprintf(s->refusal, sizeof s->refusal, "MISCONF RocksDB cannot write: %.300s. Reads continue; %s", err,
              strstr(err, "No space") ? "free disk space, and writes will resume"
                                      : "see the log, and restart the server when the disk is well");
     atomic_store_explicit(&s->write_failed, true, memory_order_relaxed);
@@ -119,7 +119,7 @@ static void try_again(struct store *s)
     if (s->broken_log && store_newest_log(s) <= s->broken_log) {
         if (++s->tries == TRIES)
             snprintf(s->refusal, sizeof s->refusal,
-                     "MISCONF RocksDB cannot go on with its log. Reads go on; restart the server");
+                     "MISCONF RocksDB cannot continue its log. Reads continue; restart the server");
         return;
     }
     char *err = write_nothing(s);

@@ -1,10 +1,10 @@
-/* How many entries of a big sorted set lie before a place, without reading them.
+/* Ranks in big sorted sets: how many entries precede a spot, without reading them all.
  *
- * The entries, in their order, are cut into blocks of at most RANKS_BLOCK, or sqrt(n) / 2 in very big
- * sets; a block knows where it begins and how many entries it has. The blocks of a set are held in
- * memory, in a counted tree, while its row is cached: the entries before a block are summed up in
- * O(log n), and only the block itself has to be walked. Sets of up to RANKS_FROM entries have no blocks
- * (those that shrink keep them down to RANKS_UNTIL): they are walked from the start.
+ * The entries, in their order, are divided into blocks of at most RANKS_BLOCK, or sqrt(n) / 2 in very big
+ * sets; a block has its start and the number of its entries. The blocks of a set are in memory, in a counted
+ * tree, while its row is cached: the entries before a block are summed up in O(log n), and only the block
+ * itself has to be walked. Sets of up to RANKS_FROM entries have no blocks (those that shrink keep them down
+ * to RANKS_UNTIL): they are walked from the start.
  *
  * On disk, in the family zset_rank under P · version:
  *
@@ -12,15 +12,13 @@
  *                                                   (the first block's key is just P · version)
  *   FF FF FF FF FF FF FF FF · u64 stamp             n × (u32 id · i32 by how many the block grew)
  *
- * Writing every block that a transaction changed would double the cost of a ZADD, which usually hits a
- * block of its own. So a transaction logs what its changes did to the blocks, in one row, and only now
- * and then a block is written anew: its count then is as of its stamp, and log rows up to that stamp are
- * not for it. A hand goes round the blocks, one for every RANKS_FOLD logged changes; what was logged
- * before its last round began is deleted. All of it goes into the transaction's own batch, so that no
- * crash can part the counts from the entries.
+ * Writing every changed block would double the cost of a ZADD, which usually hits a block of its own. So a
+ * transaction logs by how much its blocks grew, in one row, and a block's own row is rewritten only now and
+ * then: its count is then as of its stamp, and log rows up to that stamp don't apply to it. A hand goes round
+ * the blocks and rewrites one for every RANKS_FOLD logged changes; log rows from before its last round are
+ * deleted. All of it is part of the transaction's batch, so that counts and entries always agree.
  *
- * This file knows nothing of the entries themselves: whoever changes them tells it, and looks for the
- * middle of a block that has to be split (order.c). */
+ * The entries themselves are order.c's: it reports changes, and finds the middle of a block to be split. */
 #ifndef MAYFLY_ENGINE_ROCKS_TYPE_RANKS_H
 #define MAYFLY_ENGINE_ROCKS_TYPE_RANKS_H
 
@@ -54,20 +52,21 @@ static inline bool spot_is_first(const struct spot *s)
     return s->score == -INFINITY && !s->past && s->member.n == 0;
 }
 
-/* Whether an entry lies before the place. */
+/* True if an entry is before the spot. */
 static inline bool before_spot(double score, bytes member, const struct spot *s)
 {
     if (score != s->score) return score < s->score;
     return s->past || bytes_cmp(member, s->member) < 0;
 }
 
-/* enc8(score) · member: appended, or read. A place that is `past` comes out as the one it is before. */
+/* Appends or reads enc8(score) · member. A spot that is `past` is encoded as the first one after its
+ * score. */
 void spot_encode(const struct spot *s, struct buf *out);
 bool spot_read(bytes sub, struct spot *out); /* false: too short; the member lives as long as sub */
 
 struct block;
 
-/* What is known of the order of one version of a sorted set. */
+/* What is cached about the order of one version of a sorted set. */
 struct ranks {
     u64 version;
 
@@ -76,8 +75,8 @@ struct ranks {
     struct block **changed; /* since the last commit, those that went included */
     u32 changed_n, changed_cap;
     u32 next_id;
-    bool loaded;        /* what is stored has been looked for */
-    bool wipe;          /* whatever is stored is to be deleted, at the next commit */
+    bool loaded;        /* the stored blocks have been read */
+    bool wipe;          /* the next commit deletes all stored blocks */
     u64 stamp;          /* of the last commit that changed a block */
     u64 log;            /* changes in the log rows that are stored */
     u64 trimmed;        /* stamp up to which log rows are deleted */
@@ -105,21 +104,21 @@ static inline bool ranks_kept(const struct ranks *k) { return k->blocks.leaves >
 void ranks_load(struct ranks *k, struct store_session *s, bytes prefix, bytes after, u64 size);
 /* Gives a set blocks: the next one begins at the spot (the first at SPOT_FIRST) and has n entries. */
 void ranks_append(struct ranks *k, const struct spot *start, u32 n);
-void ranks_drop(struct ranks *k); /* takes them all away */
+void ranks_drop(struct ranks *k); /* removes them all */
 
 /* The entries in all blocks before the one that holds the place, and where that one begins; or the
  * block that holds an entry, by rank, and the entry's number in it. */
 u64 ranks_before(const struct ranks *k, const struct spot *s, struct spot *start);
 u32 ranks_at(const struct ranks *k, u64 rank, struct spot *start);
 
-/* An entry comes (+1) or goes (-1). Returns its block if that is now too big. */
+/* An entry is added (+1) or removed (-1). Returns its block if that is now too big. */
 struct block *ranks_add(struct ranks *k, const struct spot *entry, int by);
 u32 ranks_start(const struct block *b, struct spot *start); /* where it begins; its number of entries */
 u32 ranks_split_at(const struct block *b); /* the entries it should keep when it is split */
 /* The block keeps its first n entries; `at` is the next one. */
 void ranks_split(struct ranks *k, struct block *b, const struct spot *at, u32 n);
 
-/* What changed, into the batch. */
+/* Writes changed blocks into the batch. */
 void ranks_commit(struct ranks *k, struct store_session *s, bytes prefix, bytes after);
 
 void ranks_check(const struct ranks *k); /* for tests: CHECKs the tree */
