@@ -335,7 +335,7 @@ static void on_prepare(uv_prepare_t *h)
     if (c->acked && c->server->repl.waiting) wait_check(c->server);
     c->acked = false;
     leave_step(c);
-    if (!c->moved_on) return;
+    if (cluster_gathers(c) || !c->moved_on) return;
     c->moved_on = false;
     net_resume(&c->server->net, HOLD_RAFT);
 }
@@ -448,6 +448,7 @@ static void start_group(struct cluster *c)
     c->timer_ms = (i64)uv_now(&s->loop);
     uv_timer_init(&s->loop, &c->timer);
     uv_timer_start(&c->timer, on_timer, timer_interval(c), timer_interval(c));
+    cluster_open_batch(c);
     uv_prepare_init(&s->loop, &c->prepare);
     uv_prepare_start(&c->prepare, on_prepare);
     c->timer.data = c->prepare.data = c;
@@ -532,6 +533,7 @@ void cluster_stop(struct server *s)
     if (c->started) {
         uv_close((uv_handle_t *)&c->timer, NULL);
         uv_close((uv_handle_t *)&c->prepare, NULL);
+        cluster_close_batch(c);
     }
     if (c->member.region) member_close(&c->member);
     cluster_log_close(c->log);

@@ -102,6 +102,9 @@ u64 cluster_number(const struct cluster *c);
 
 void cluster_send(struct cluster *c, u64 region, u64 to, bytes message);
 void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
+/* An entry was committed, so long after it was proposed, and so many connections are answered. */
+void cluster_committed(struct cluster *c, u32 answered, u64 took_us);
+bool cluster_gathers(struct cluster *c); /* whether requests wait for others to join them: cluster/batch.h */
 _Noreturn void cluster_die(struct cluster *c, const char *why);
 
 /* A node's line: "ID HOST PORT BUS_PORT". Unknown nodes are added, known ones get the address. */

@@ -2,6 +2,7 @@
 #ifndef MAYFLY_CLUSTER_CLUSTER_PARTS_H
 #define MAYFLY_CLUSTER_CLUSTER_PARTS_H
 
+#include "cluster/batch.h"
 #include "cluster/cluster.h"
 #include "cluster/cluster_log.h"
 #include "server/server.h"
@@ -21,6 +22,9 @@ struct cluster {
     u64 leader;                 /* … and who did */
     bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
+    struct batch batch;         /* of requests for the next entry, and its clock */
+    uv_poll_t batch_timer;
+    int batch_fd;
     uv_timer_t timer;
     uv_prepare_t prepare;
     u64 ticks;                  /* of the timer */
@@ -51,6 +55,10 @@ void cluster_join_step(struct cluster *c);  /* on a node that is not a member ye
 void cluster_admit_step(struct cluster *c); /* on the leader: learners become voters */
 const struct bus_conn_ops *cluster_join_ops(void);
 bool cluster_is_member(const struct cluster *c, u64 peer);
+
+/* cluster_batch.c */
+void cluster_open_batch(struct cluster *c);
+void cluster_close_batch(struct cluster *c);
 
 /* cluster_expiry.c */
 void cluster_expiry_step(struct cluster *c);      /* now and then: tells the group whether to log deaths */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/snapshot.h"
 #include "server/commit.h"
@@ -196,12 +197,14 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
 {
     struct member *m = member_of(base);
     struct fence *f = m->fence;
+    u32 answered = f ? fence_count(f) : 0;
     m->at = *at;
     m->in_flight = false;
     m->fence = NULL;
     buf_clear(&m->effects);
     commit_applied(m);
     if (f) fence_pass(f);
+    cluster_committed(m->cluster, answered, (u64)(clock_mono_us() - m->proposed_us));
     cluster_moved_on(m->cluster);
 }
 
@@ -294,7 +297,7 @@ void member_begin_tick(struct member *m, i64 wall_ms)
     m->asked_read = 0;
     if (m->in_flight) return; /* the transaction stays as it is */
     member_save(m);
-    m->evaluating = !m->retiring && group_may_evaluate(m->group);
+    m->evaluating = !m->retiring && group_may_evaluate(m->group) && !cluster_gathers(m->cluster);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
     m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);
@@ -346,6 +349,7 @@ void member_end_tick(struct member *m)
     u64 now_ms = (u64)r->ks.now_ms, depends_ms = (u64)r->ks.found_dead_ms;
     m->in_flight = true; /* commit or abandon may be called before group_evaluated returns */
     m->slices = 0;
+    m->proposed_us = clock_mono_us();
     m->early_read = 0;
     enum group_wait wait = failed
                                ? GROUP_REFUSED

@@ -41,6 +41,7 @@ struct member {
     struct raft_applied at;  /* how far the engine's open transaction has come … */
     bool unsaved;            /* … which it has not committed */
     bool evaluating, in_flight;
+    i64 proposed_us;         /* when, by the monotonic clock, while in flight */
     u32 slices;              /* of reclaiming that the open transaction has, while in flight */
     bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */

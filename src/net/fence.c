@@ -322,6 +322,13 @@ static char *fence_text(const char *text)
     return memcpy(mem_alloc(n), text, n);
 }
 
+u32 fence_count(const struct fence *f)
+{
+    u32 n = 0;
+    for (const struct segment *g = f->segments; g; g = g->after) n++;
+    return n;
+}
+
 void fence_pass(struct fence *f)
 {
     CHECK(f->state == FENCE_OPEN);

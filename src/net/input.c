@@ -240,6 +240,7 @@ static void hold_begin(struct conn *c, u32 why)
     c->hold_prev = n->held_back[i].last;
     *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c;
     n->held_back[i].last = c;
+    n->held_back[i].count++;
 }
 
 void net_end_hold(struct conn *c)
@@ -249,6 +250,7 @@ void net_end_hold(struct conn *c)
     int i = __builtin_ctz(c->hold);
     *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c->hold_next;
     *(c->hold_next ? &c->hold_next->hold_prev : &n->held_back[i].last) = c->hold_prev;
+    n->held_back[i].count--;
     c->hold = 0;
 }
 
@@ -304,6 +306,8 @@ static struct conn *oldest(const struct net *n)
     while (c && c->next) c = c->next;
     return c;
 }
+
+u32 net_held(const struct net *n, u32 why) { return n->held_back[__builtin_ctz(why)].count; }
 
 void net_resume(struct net *n, u32 why)
 {

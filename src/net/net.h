@@ -104,6 +104,7 @@ struct net {
     struct conn *conns;
     struct {
         struct conn *first, *last;
+        u32 count;
     } held_back[NET_HOLDS]; /* connections by reason (the number of its bit), in the order they came */
     u32 count;
     u32 closing;      /* connections whose close callback is still to come */
@@ -156,6 +157,7 @@ void net_take_back(struct net *n);
 
 /* Resumes all connections that are held back for this reason alone, in the order they began to wait. */
 void net_resume(struct net *n, u32 why);
+u32 net_held(const struct net *n, u32 why); /* how many wait */
 
 /* Resumes some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is
  * the id of the one resumed last. True: there are more. */

@@ -1,0 +1,78 @@
+/* When a leader waits for more requests before it makes an entry of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cluster/batch.h"
+
+static void test_one_client_never_waits(void **state UNUSED)
+{
+    struct batch b = {0};
+    assert_int_equal(batch_committed(&b, 1, 0, 1000), 0);
+    assert_int_equal(batch_committed(&b, 0, 0, 1000), 0);
+    assert_int_equal(batch_committed(&b, 0, 5, 1000), 0); /* an entry of nobody's request */
+    assert_false(b.gathering);
+}
+
+static void test_all_come_back(void **state UNUSED)
+{
+    struct batch b = {0};
+    u64 us = batch_committed(&b, 30, 34, 1000);
+    assert_in_range(us, 1, 1001);
+    assert_true(b.gathering);
+    assert_false(batch_complete(&b, 34));
+    assert_false(batch_complete(&b, 63));
+    assert_true(batch_complete(&b, 64));
+    batch_end(&b, 64);
+    assert_false(b.gathering);
+    assert_true(batch_committed(&b, 64, 0, 1000) > 0); /* and again after the next commit */
+}
+
+static void test_a_slow_commit_is_no_reason_to_wait_long(void **state UNUSED)
+{
+    struct batch b = {0};
+    assert_in_range(batch_committed(&b, 2, 2, 10000000), 1, 10000);
+}
+
+/* Clients that ask now and then cost the others one wait in many commits. */
+static void test_those_that_stay_away(void **state UNUSED)
+{
+    struct batch b = {0};
+    u32 waits = 0;
+    for (u32 i = 0; i < 1000; i++) {
+        if (!batch_committed(&b, 4, 2, 1000)) continue;
+        waits++;
+        batch_end(&b, 3);
+    }
+    assert_in_range(waits, 2, 25);
+    while (!batch_committed(&b, 4, 2, 1000)) continue;
+    batch_end(&b, 6);
+    assert_true(batch_committed(&b, 4, 2, 1000) > 0); /* they are back: so is the leader's patience */
+}
+
+static void test_half_of_them_are_worth_it(void **state UNUSED)
+{
+    struct batch b = {0};
+    for (u32 i = 0; i < 10; i++) {
+        assert_true(batch_committed(&b, 4, 2, 1000) > 0);
+        batch_end(&b, 4);
+    }
+    assert_true(batch_committed(&b, 4, 2, 1000) > 0);
+    batch_end(&b, 1); /* some that waited have left */
+    assert_int_equal(batch_committed(&b, 4, 2, 1000), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_client_never_waits),
+        cmocka_unit_test(test_all_come_back),
+        cmocka_unit_test(test_a_slow_commit_is_no_reason_to_wait_long),
+        cmocka_unit_test(test_those_that_stay_away),
+        cmocka_unit_test(test_half_of_them_are_worth_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
