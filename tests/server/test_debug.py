@@ -163,6 +163,7 @@ def test_loadaof_of_an_engine_with_its_own_log(debug):
             assert other.call('INCR', 'n') == i + 1 and other.call('DEBUG', 'LOADAOF') == b'OK'
 
 
+@pytest.mark.lone('a cluster loads no files')
 def test_loadaof_waits_for_no_snapshot(debug):
     """A snapshot reads from the database, which can't be closed meanwhile."""
     if mayfly.ENGINE == 'memory':
