@@ -45,8 +45,7 @@ static struct acl_entry *acl_log_find(const struct acl_log *l, const struct acl_
 
 void acl_log_trim(struct acl_log *l, u64 max_len)
 {
-    while (l->count > max_len) {
-        struct acl_entry *e = l->oldest;
+    for (struct acl_entry *e; l->count > max_len && (e = l->oldest);) {
         unlink_entry(l, e);
         free_entry(e);
     }

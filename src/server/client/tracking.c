@@ -69,11 +69,15 @@ static void tell_broken(struct tracker *t)
 
 void tracking_tell(struct tracker *t, tracking_writer write, const void *what)
 {
-    struct conn *c = t->redirect ? t->target : t->conn;
-    if (t->redirect && (!c || c->closing)) {
-        tell_broken(t);
-        return;
+    struct conn *c = t->conn;
+    if (t->redirect) {
+        c = t->target;
+        if (!c || c->closing) {
+            tell_broken(t);
+            return;
+        }
     }
+    CHECK(c); /* a tracker lives as long as its connection */
     bool as_message = t->redirect && c->session.subscribed;
     if (c->closing || c->session.close_after_reply || c->class == CONN_REPLICA) return;
     if (c->session.proto < 3 && !as_message) return; /* RESP2 has no way to send it */
