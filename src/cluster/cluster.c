@@ -124,6 +124,10 @@ void cluster_write_nodes(struct cluster *c, struct engine *e)
     if (!c->unsaved) return;
     struct buf text = {0};
     erase_forgotten(c, e);
+    if (c->diverged) buf_printf(&text, "%llu", (ull)c->diverged);
+    if (c->diverged) e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("diverged"), buf_bytes(&text));
+    else e->ops->meta.del(e, META_CLUSTER, BYTES_LIT("diverged"));
+    buf_clear(&text);
     buf_printf(&text, "%s %llx", c->nodes->id, (ull)c->number);
     e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("identity"), buf_bytes(&text));
     for (const struct cluster_node *n = c->nodes; n; n = n->next) {
@@ -149,6 +153,9 @@ static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
         if (c->nodes->id[0]) return;
         snprintf(c->nodes->id, sizeof c->nodes->id, "%.40s", id);
         c->nodes->peer = cluster_peer_of(id);
+    } else if (bytes_eq(name, BYTES_LIT("diverged"))) {
+        snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
+        c->diverged = strtoull(text, NULL, 10);
     } else if (name.n > 5 && memcmp(name.p, "node ", 5) == 0) {
         cluster_learn_node(c, value);
     }
@@ -202,6 +209,11 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
     struct cluster *c = bus_conn_user(conn);
     if (type == CLUSTER_PUBLISH) {
         cluster_deliver(c->server, body);
+        return;
+    }
+    if (type == CLUSTER_DIGEST || type == CLUSTER_DIFFERS) {
+        if (type == CLUSTER_DIGEST) check_on_digest(c, cluster_peer_of(bus_conn_node(conn)), body);
+        else check_on_differs(c, body);
         return;
     }
     struct message_head h;
@@ -286,6 +298,13 @@ static void compact(struct cluster *c)
         group_compact(c->member.group, applied - kept);
 }
 
+/* A leader whose data differs must not lead. */
+static void hand_on(struct cluster *c)
+{
+    u64 to = group_successor(c->member.group);
+    if (to) group_transfer(c->member.group, to);
+}
+
 static void on_timer(uv_timer_t *t)
 {
     struct cluster *c = t->data;
@@ -304,6 +323,8 @@ static void on_timer(uv_timer_t *t)
     else cluster_join_step(c);
     if (c->ticks % COMPACT_EVERY == 0) compact(c);
     snapshot_step(c);
+    check_step(c);
+    if (c->diverged && c->led) hand_on(c);
 }
 
 /* Shutting down goes on, as soon as another node leads. If that fails, this one goes on to serve. */
@@ -449,6 +470,8 @@ static void start_group(struct cluster *c)
     uv_timer_init(&s->loop, &c->timer);
     uv_timer_start(&c->timer, on_timer, timer_interval(c), timer_interval(c));
     cluster_open_batch(c);
+    uv_timer_init(&s->loop, &c->check_timer);
+    c->check_timer.data = c;
     uv_prepare_init(&s->loop, &c->prepare);
     uv_prepare_start(&c->prepare, on_prepare);
     c->timer.data = c->prepare.data = c;
@@ -530,8 +553,10 @@ void cluster_stop(struct server *s)
     struct cluster *c = s->cluster;
     if (!c) return;
     snapshot_stop(c);
+    check_stop(c);
     if (c->started) {
         uv_close((uv_handle_t *)&c->timer, NULL);
+        uv_close((uv_handle_t *)&c->check_timer, NULL);
         uv_close((uv_handle_t *)&c->prepare, NULL);
         cluster_close_batch(c);
     }

@@ -27,6 +27,8 @@ enum cluster_frame {
     CLUSTER_SNAPSHOT_DATA = 6,
     CLUSTER_SNAPSHOT_END = 7,
     CLUSTER_SNAPSHOT_STORED = 8,
+    CLUSTER_DIGEST = 10,  /* to the leader: index · digest · whether there is one, each u64 */
+    CLUSTER_DIFFERS = 11, /* the leader's verdict: index */
     CLUSTER_INVITE = 9,    /* a node's line, as a call: join the cluster of that node */
 };
 
@@ -61,6 +63,8 @@ bool cluster_synced(const struct server *s, u64 index);      /* whether this one
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
+bool cluster_diverge(struct server *s, bytes key); /* for tests: a follower drops a key, unlike the others */
+
 /* For Prometheus: see observe/metrics_text.c. False: not in cluster mode. */
 struct cluster_figures {
     u64 region;
@@ -70,6 +74,8 @@ struct cluster_figures {
     u64 clock_ahead_ms;
     u64 log_bytes, log_entries, log_syncs; /* written since the start */
     u64 snapshots_sent, snapshots_installed, snapshots_failed, snapshot_bytes_out, snapshot_bytes_in;
+    u64 digest_mismatches;
+    bool diverged; /* this node's data was found to differ */
     u64 bus_bytes_in, bus_bytes_out, bus_dropped, bus_refused;
 };
 bool cluster_figures(struct server *s, struct cluster_figures *f);
@@ -112,6 +118,9 @@ bool cluster_learn_node(struct cluster *c, bytes line);
 void cluster_print_node(const struct cluster_node *n, struct buf *out);
 /* Puts the nodes into the engine's open transaction, if they have changed since. */
 void cluster_write_nodes(struct cluster *c, struct engine *e);
+
+/* An entry of CLUSTER CHECK is applied: this member's digest is computed. */
+void check_begin(struct cluster *c, u64 index);
 
 /* Nodes that were in the group before and are no longer are forgotten. */
 void cluster_members_changed(struct cluster *c, const struct raft_conf *before);

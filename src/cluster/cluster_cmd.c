@@ -230,6 +230,7 @@ static void count_failure_reports(struct ctx *c, struct cluster *cl)
 static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
 {
     static const char *const lines[] = {
+        "CHECK", "    Compare the data of all members. INFO cluster and the log have the result.",
         "COUNTKEYSINSLOT <slot>", "    How many keys this node has in the slot.",
         "FAILOVER [FORCE]", "    Make this node the leader; FORCE: by an election.",
         "FORGET <node-id>", "    Remove the node from the cluster. Send it to the leader.",
@@ -249,6 +250,8 @@ static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
     };
     ctx_help(c, lines);
 }
+
+static void check_cmd(struct ctx *c, struct cluster *cl) { reply_done(c, cluster_check(cl)); }
 
 static void my_id(struct ctx *c, struct cluster *cl) { reply_bulk_str(c->out, cl->nodes->id); }
 
@@ -298,6 +301,7 @@ static const struct {
     const char *name;
     void (*run)(struct ctx *c, struct cluster *cl);
 } subcommands[] = {
+    {"check", check_cmd},
     {"count-failure-reports", count_failure_reports},
     {"failover", failover_cmd},
     {"forget", forget_cmd},

@@ -35,6 +35,7 @@ void cluster_info(struct server *s, struct buf *b)
                (ull)log.entries, (ull)log.bytes, (ull)log.syncs);
     bus_info(c, b);
     snapshot_info(c, b);
+    check_info(c, b);
 }
 
 bool cluster_figures(struct server *s, struct cluster_figures *f)
@@ -66,6 +67,8 @@ bool cluster_figures(struct server *s, struct cluster_figures *f)
         .snapshots_failed = c->snapshots.failed,
         .snapshot_bytes_out = c->snapshots.bytes_out,
         .snapshot_bytes_in = c->snapshots.bytes_in,
+        .digest_mismatches = c->digest_mismatches,
+        .diverged = c->diverged != 0,
         .bus_bytes_in = bus->bytes_in,
         .bus_bytes_out = bus->bytes_out,
         .bus_dropped = bus->dropped,

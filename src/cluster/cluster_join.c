@@ -272,6 +272,7 @@ const char *cluster_take_over(struct cluster *c, bool forced)
     struct group *g = c->member.group;
     if (member_leads(&c->member)) return "ERR You should send CLUSTER FAILOVER to a replica";
     if (!is_voter(c, c->nodes->peer)) return "ERR This node is not a voter yet";
+    if (c->diverged) return "ERR The data of this node differs from that of the others";
     if (!forced && !group_leader(g)) return "ERR Master is down or failed, please use CLUSTER FAILOVER FORCE";
     group_wall(g, (u64)clock_wall_ms());
     if (forced) group_campaign(g);

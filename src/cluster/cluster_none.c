@@ -15,6 +15,7 @@ void cluster_stop(struct server *s UNUSED) {}
 bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
 void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
 
+bool cluster_diverge(struct server *s UNUSED, bytes key UNUSED) { return false; }
 bool cluster_figures(struct server *s UNUSED, struct cluster_figures *f UNUSED) { return false; }
 
 /* The rest is called in cluster mode only. */

@@ -26,6 +26,10 @@ struct cluster {
     uv_poll_t batch_timer;
     int batch_fd;
     uv_timer_t timer;
+    uv_timer_t check_timer;     /* slices of a digest */
+    struct cluster_check *check; /* the last one; NULL: there was none */
+    u64 checks, digest_mismatches;
+    u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when it was last looked whether the region's clock must move */
@@ -64,6 +68,15 @@ void cluster_close_batch(struct cluster *c);
 void cluster_expiry_step(struct cluster *c);      /* now and then: tells the group whether to log deaths */
 void cluster_expire_with_tick(struct cluster *c); /* deaths that become part of the tick's entry */
 void cluster_end_expiry(struct cluster *c);       /* a slice of the cycle has run: it is proposed */
+
+/* cluster_check.c */
+const char *cluster_check(struct cluster *c); /* CLUSTER CHECK: an error, or NULL */
+void check_on_digest(struct cluster *c, u64 from, bytes body);
+void check_on_differs(struct cluster *c, bytes body);
+void check_step(struct cluster *c); /* now and then */
+void check_info(const struct cluster *c, struct buf *b);
+void check_stop(struct cluster *c);
+void cluster_diverged(struct cluster *c, u64 index); /* this node's data was found to differ */
 
 /* Makes what a node that has never been in a cluster needs. False: the log says what is missing. */
 bool cluster_make_identity(struct cluster *c);

@@ -125,6 +125,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     const struct member *m = &c->member;
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
+    if (c->diverged) return "CLUSTERDOWN The data of this node differs from that of the others";
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
     bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);

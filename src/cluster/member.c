@@ -190,6 +190,7 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
     if (has_data) replay(m, command->payload);
+    if (command && command->kind == RAFT_KIND_DIGEST) check_begin(m->cluster, at->index);
     cluster_moved_on(m->cluster);
 }
 

@@ -328,6 +328,7 @@ static void in_adopt(struct server *s)
         p = line_end + 1;
     }
     c->unsaved = true;
+    c->diverged = 0; /* with the data that was found to differ */
     struct raft_conf before = c->member.at.conf;
     c->member.at.conf = in->at.conf;
     cluster_members_changed(c, &before);
@@ -360,6 +361,7 @@ void snapshot_install(struct member *m, u64 index, u64 term)
     log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu at index %llu: %llu bytes.",
              (ull)m->number, (ull)index, (ull)c->in->bytes);
     in_path(c->server, path, "");
+    check_stop(c); /* the data it reads is replaced */
     member_save(m);
     loading_sync(c->server, path, true, in_adopt, in_loaded);
 }

@@ -233,7 +233,7 @@ static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_
                        struct rdb_sink *sink, size_t compress_max)
 {
     *s = (struct saver){.ks = ks, .o = *o, .last_db = NO_DB};
-    s->dead_by_ms = o->with_dead ? 0 : ks->now_ms;
+    s->dead_by_ms = o->with_dead ? 0 : o->dead_by_ms ? o->dead_by_ms : ks->now_ms;
     saver_output_init(&s->main, sink, o, compress_max);
     saver_output_init(&s->aside, NULL, o, compress_max);
     note_sizes(s);

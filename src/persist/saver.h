@@ -13,6 +13,7 @@ struct saver_options {
     bool commands;  /* commands instead of RDB: an AOF base without RDB preamble */
     bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
     bool with_dead; /* dead keys and fields, too: the reader hears of their deletion, or reports it */
+    i64 dead_by_ms; /* dead by this time; 0: by the moment's */
     const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */
     const struct function_set *functions; /* NULL: none */
     void (*aux)(void *arg, struct rdb_out *out); /* writes more of them (rdb_file_aux); may be NULL */

@@ -27,6 +27,7 @@ void debug_set_skip_checksum_validation(struct ctx *c);
 void debug_pause_cron(struct ctx *c);
 void debug_replybuffer(struct ctx *c);
 void debug_no_effect(struct ctx *c);
+void debug_raft_diverge(struct ctx *c);
 void debug_change_repl_id(struct ctx *c);
 void debug_replicate(struct ctx *c);
 void debug_config_rewrite_force_all(struct ctx *c);

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "cluster/cluster.h"
 #include "resp/command.h"
 #include "server/observe/debug_parts.h"
 #include "server/server.h"
@@ -47,6 +48,14 @@ void debug_replybuffer(struct ctx *c)
     }
     if (by_time && !bytes_is(value, "never") && !bytes_is(value, "reset") && !ctx_int(c, value, &ms)) return;
     reply_ok(c->out);
+}
+
+/* A member of a group forgets a key, and the others don't hear of it. */
+void debug_raft_diverge(struct ctx *c)
+{
+    if (!c->server->cluster || !cluster_diverge(c->server, c->argv[2]))
+        reply_error(c->out, "ERR Not a follower in a cluster, or no such key");
+    else reply_ok(c->out);
 }
 
 /* -- replication ------------------------------------------------------------------------------ */

@@ -166,6 +166,8 @@ static void cluster_text(struct server *s, struct buf *b)
     counter(b, "snapshots_failed_total", (double)f.snapshots_failed, "Snapshots that were given up.");
     counter(b, "snapshot_sent_bytes_total", (double)f.snapshot_bytes_out, "Bytes of snapshots sent.");
     counter(b, "snapshot_received_bytes_total", (double)f.snapshot_bytes_in, "Bytes of snapshots received.");
+    counter(b, "region_digest_mismatches_total", (double)f.digest_mismatches, "Members found to differ.");
+    gauge(b, "region_diverged", f.diverged, "1 if this node's data was found to differ.");
     counter(b, "bus_sent_bytes_total", (double)f.bus_bytes_out, "Bytes sent on the cluster bus.");
     counter(b, "bus_received_bytes_total", (double)f.bus_bytes_in, "Bytes received on the cluster bus.");
     counter(b, "bus_dropped_frames_total", (double)f.bus_dropped, "Frames that a peer did not get.");
