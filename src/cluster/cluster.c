@@ -294,8 +294,7 @@ static void compact(struct cluster *c)
 {
     u64 kept = (u64)c->server->config.cluster_log_keep_entries;
     u64 applied = c->member.region->eng->applied;
-    if (applied > kept && !c->member.in_flight)
-        group_compact(c->member.group, applied - kept);
+    if (applied > kept) group_compact(c->member.group, applied - kept);
 }
 
 /* A leader whose data differs must not lead. */
