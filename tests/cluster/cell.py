@@ -16,15 +16,15 @@ from linear import Op
 from machines import Machines
 from nodes import Cluster, eventually
 
-ROUNDS_MIN = 3
+ROUNDS_MIN, ROUNDS = 3, 8      # of a cell: at least; about
 SECONDS_MAX = 300
 
 
 class Cell:
-    def __init__(self, size, fault, kind, ops=20000, seed=1, rounds=ROUNDS_MIN, pause=0.02):
+    def __init__(self, size, fault, kind, ops=20000, seed=1, rounds=ROUNDS_MIN, clients=150):
         self.name, self.size, self.ops, self.rounds_min = f'{size} {fault} {kind}', size, ops, rounds
         self.kind, self.make_fault = KINDS[kind](), FAULTS[fault]
-        self.seed, self.rng, self.pause = seed, random.Random(f'{seed}/{size}/{fault}/{kind}'), pause
+        self.seed, self.rng, self.clients = seed, random.Random(f'{seed}/{size}/{fault}/{kind}'), clients
         self.rounds, self.wrong, self.load, self.seconds = 0, [], None, 0.0
         self.machines = self.cluster = None
 
@@ -46,8 +46,8 @@ class Cell:
 
     def run(self):
         started = time.monotonic()
-        fault = self.make_fault(self.cluster, self.machines, self.rng)
-        with Load(self.kind, [n.address for n in self.cluster.nodes], seed=self.seed, pause=self.pause) as self.load:
+        with Load(self.kind, [n.address for n in self.cluster.nodes], self.clients, self.clients // 10, self.seed) as self.load:
+            fault = self.make_fault(self.cluster, self.machines, self.rng, self.load)
             while self.rounds < self.rounds_min or self.load.done < self.ops:
                 assert time.monotonic() < started + SECONDS_MAX, f'{self.load.done} operations in {SECONDS_MAX} s'
                 self.one_round(fault)
@@ -58,6 +58,7 @@ class Cell:
 
     def one_round(self, fault):
         self.work(0.3, 1.0)
+        self.catch_up()
         change = Change(self.cluster, self.rng) if self.kind.changes_members else None
         if change:
             change.begin()
@@ -69,6 +70,12 @@ class Cell:
         for n in self.cluster.nodes:
             assert n.alive(), f'{n.folder} has ended: {n.logged()[-1500:]}'
         self.cluster.settled(self.size)
+
+    def catch_up(self, seconds=10):
+        """Lets clients work until they have done this round's share, so that there are not more rounds than necessary."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.load.done < self.ops * (self.rounds + 0.5) / ROUNDS:
+            time.sleep(0.05)
 
     def work(self, low, high, meanwhile=None):
         """Lets clients work for a while. `meanwhile`: a change of members."""

@@ -5,15 +5,21 @@ outcome is not known (`-UNCERTAIN`, a connection that broke, no answer in time) 
 with another.
 """
 import asyncio
+import collections
+import contextlib
 import random
 import threading
 import time
 
 from linear import NEVER, UNKNOWN, Op
 
-ANSWER_SECONDS = 2.0
+CONNECT_SECONDS = 2.0
+PAUSE = 0.05        # seconds between two requests of a client, at most
+# Seconds for an answer. The hasty have long found a new leader when others still talk to the old one; the patient are
+# still there when a node that was stopped wakes up.
+PATIENCE = 0.5, 2.0, 2.0, 10.0
 # Answers that say that nothing was done.
-REFUSED = ('MOVED', 'CLUSTERDOWN', 'TRYAGAIN', 'EXECABORT', 'LOADING', 'READONLY')
+REFUSED = ('MOVED', 'CLUSTERDOWN', 'TRYAGAIN', 'EXECABORT', 'LOADING', 'READONLY', 'MISCONF')
 
 
 class NotRun(Exception):
@@ -32,7 +38,7 @@ class Connection:
 
     @classmethod
     async def open(cls, address):
-        return cls(*await asyncio.wait_for(asyncio.open_connection(*address), ANSWER_SECONDS))
+        return cls(*await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_SECONDS))
 
     def close(self):
         self.writer.transport.abort()
@@ -55,10 +61,10 @@ class Connection:
             return [await self.reply() for _ in range(size)]
         return (await self.reader.readexactly(size + 2))[:-2].decode()
 
-    async def ask(self, *commands):
+    async def ask(self, *commands, seconds):
         """The replies to several commands, sent at once."""
         self.writer.write(b''.join(encode(c) for c in commands))
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             return [await self.reply() for _ in commands]
 
 
@@ -68,12 +74,14 @@ def encode(command):
 
 
 class Client:
-    """`load`: what it belongs to. A client with `follower_reads` reads wherever it is connected, and never writes."""
+    """`load`: what it belongs to. Some only read: those don't wait for a majority that an old leader has lost. A client with
+    `follower_reads` does so wherever it is connected."""
 
     def __init__(self, load, number, follower_reads=False):
         self.load, self.number, self.follower_reads = load, number, follower_reads
         self.rng = random.Random(f'{load.seed}/{number}')
-        self.conn, self.serial = None, 0
+        self.conn, self.serial, self.patience = None, 0, load.patience[number % len(load.patience)]
+        self.only_reads = follower_reads or number % 5 == 4
         self.address = self.rng.choice(load.addresses)
 
     def unique(self):
@@ -82,12 +90,15 @@ class Client:
         return f'{self.number}.{self.serial}'
 
     async def connected(self):
+        if not self.only_reads and self.address in self.load.out_of_reach:
+            self.leave()
+            raise NotRun
         if self.conn:
             return self.conn
         try:
             self.conn = await Connection.open(self.address)
             if self.follower_reads:
-                await self.conn.ask(['READONLY'])
+                await self.conn.ask(['READONLY'], seconds=self.patience)
         except (OSError, TimeoutError, EOFError) as e:
             self.leave()
             raise NotRun from e
@@ -112,14 +123,16 @@ class Client:
         """Replies, UNKNOWN, or NotRun."""
         conn = await self.connected()
         try:
-            replies = await conn.ask(*commands)
-        except (OSError, TimeoutError, EOFError):
+            replies = await conn.ask(*commands, seconds=self.patience)
+        except (OSError, TimeoutError, EOFError) as e:
+            self.load.reasons[type(e).__name__] += 1
             self.leave()
             return UNKNOWN
         errors = [r for r in replies if isinstance(r, Failure)]
         if not errors:
             return replies
         if any([self.refused(e) for e in errors]):
+            self.load.reasons['UNCERTAIN'] += 1
             return UNKNOWN
         raise NotRun
 
@@ -137,25 +150,30 @@ class Client:
 
     async def run(self):
         while not self.load.stopping.is_set():
+            while self.load.writers_wait and not self.only_reads:
+                await asyncio.sleep(0.01)
             try:
                 await self.load.kind.step(self)
             except NotRun:
                 self.load.not_run += 1
                 await asyncio.sleep(0.03)
-            await asyncio.sleep(self.rng.random() * self.load.pause)
+            await asyncio.sleep(self.rng.random() * PAUSE)
         self.leave()
 
 
 class Load:
     """`with Load(kind, addresses) as load`: clients at work, in a thread of their own."""
 
-    def __init__(self, kind, addresses, clients=20, readers=4, seed=1, pause=0.02):
-        self.kind, self.addresses, self.seed, self.pause = kind, list(addresses), seed, pause
+    def __init__(self, kind, addresses, clients, readers=0, seed=1, patience=PATIENCE):
+        self.kind, self.addresses, self.seed = kind, list(addresses), seed
+        self.patience = patience
         self.history = {}       # by group of keys
         self.logs = {}          # by list: what its client appended, and whether that is sure
         self.done = self.unknown = self.not_run = 0
         self.surprises = []     # errors that nobody should get
+        self.reasons = collections.Counter()    # of unknown outcomes
         self.stopping, self.failed = threading.Event(), None
+        self.writers_wait, self.out_of_reach = False, ()    # for those who write: wait; and stay away from these addresses
         self.clients = [Client(self, i, follower_reads=i >= clients) for i in range(clients + readers)]
         self.thread = threading.Thread(target=self.work)
 
@@ -166,6 +184,14 @@ class Load:
             asyncio.run(together())
         except BaseException as e:  # noqa: B902 # it is raised where the load is used  # pylint: disable=broad-except
             self.failed = e
+
+    @contextlib.contextmanager
+    def no_writes(self):
+        """What is under way has had time to end."""
+        self.writers_wait = True
+        time.sleep(0.3)
+        yield
+        self.writers_wait = False
 
     def count(self, result):
         self.done += 1

@@ -15,8 +15,8 @@ class Fault:
     needs, skew = (), SKEW
     lasts = 1.0, 4.0
 
-    def __init__(self, cluster, machines, rng):
-        self.cluster, self.machines, self.rng = cluster, machines, rng
+    def __init__(self, cluster, machines, rng, load):
+        self.cluster, self.machines, self.rng, self.load = cluster, machines, rng, load
         self.nodes = cluster.nodes
 
     def begin(self):
@@ -42,7 +42,8 @@ class Kill(Fault):
         self.victim.kill()
 
     def end(self):
-        self.victim.start()
+        if not self.victim.alive():     # a change of members may have started it
+            self.victim.start()
 
 
 class KillFollower(Kill):
@@ -51,6 +52,7 @@ class KillFollower(Kill):
 
 class Stop(Fault):
     """SIGSTOP, as a machine that swaps or migrates. It wakes up and believes that no time has passed."""
+    lasts = 1.0, 6.0
 
     def begin(self):
         self.victim = self.some_node()
@@ -62,13 +64,22 @@ class Stop(Fault):
 
 
 class Partition(Fault):
-    """Two halves that don't hear each other. Clients reach both."""
+    """Two halves that don't hear each other. Clients reach both. Or those who write reach one only: a leader on the other side
+    that has nothing under way has no reason to doubt itself, and must not answer reads."""
     needs = ('network',)
 
     def begin(self):
         alone = {self.number(self.some_node())}
         while self.rng.random() < 0.5 and len(alone) < len(self.nodes) // 2:
             alone.add(self.rng.randrange(len(self.nodes)))
+        if self.rng.random() < 0.5:
+            self.cut(alone)
+            return
+        with self.load.no_writes():
+            self.cut(alone)
+            self.load.out_of_reach = [self.nodes[i].address for i in alone]
+
+    def cut(self, alone):
         for i in range(len(self.nodes)):
             self.silence(i, [j for j in range(len(self.nodes)) if (j in alone) != (i in alone)])
 
@@ -76,6 +87,7 @@ class Partition(Fault):
         self.machines.network.filter(i, [self.machines.network.hosts[j] for j in to])
 
     def end(self):
+        self.load.out_of_reach = ()
         self.machines.network.heal()
 
 
@@ -200,6 +212,7 @@ class Change:
     def __init__(self, cluster, rng):
         self.cluster, self.rng = cluster, rng
         self.victim = self.name = None
+        self.done = False
 
     def begin(self):
         self.victim = self.rng.choice(self.cluster.followers())
@@ -207,15 +220,19 @@ class Change:
             self.name = c.execute_command('CLUSTER MYID')
 
     def step(self):
-        """Whether it is done: removed, and started anew."""
+        """Whether it is done: removed, and started anew. Once."""
         leader = next((n for n in self.cluster.nodes if n.leads()), None)
-        if not leader or leader is self.victim:
-            return leader is self.victim        # it was elected: another time
+        if self.done or not leader:
+            return self.done
+        if leader is self.victim:       # it was elected: another time
+            self.done = True
+            return True
         region = leader.region()
         try:
             with leader.client(socket_timeout=3) as c:
                 if not region.get('joint') and not self.is_member(c):
                     self.start_anew(leader)
+                    self.done = True
                     return True
                 c.execute_command('CLUSTER FORGET', self.name)
         except redis.ResponseError as e:

@@ -14,6 +14,7 @@ interval [lo, hi]: the moment is not known, and clocks differ by up to `skew`. E
 it may happen as soon as the clock can have reached `lo`, must have happened once the clock has surely passed
 `hi`, and never un-happens: a value that was seen dead stays dead.
 """
+import collections
 import math
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
@@ -80,28 +81,38 @@ class Search:
             states = dead if hi + self.skew < first else states + dead
         return states
 
-    def steps(self, done, state, now):
+    def steps(self, done, state, now, known=True, unknown=True):
+        """What may come next, of the operations with a result, and of those without."""
         candidates, horizon = self.candidates(done)
         for i, op in candidates:
+            if not (unknown if op.result is UNKNOWN else known):
+                continue
             first = max(now, op.call)
             for aged in self.aged(state, first, horizon):
                 after, result = op.run(aged, first, horizon)
                 if op.result is UNKNOWN or result == op.result:
-                    yield done | 1 << i, after, first
+                    yield done | 1 << i, after, first, op.result is UNKNOWN
 
     # -- depth first, without recursion ------------------------------------------------------------
 
+    def next_step(self, stack, later):
+        while stack or later:
+            if not stack:
+                stack.append(self.steps(*later.popleft(), known=False))
+            step = next(stack[-1], None)
+            if step:
+                return step
+            stack.pop()
+        return None
+
     def run(self, state):
+        """Two unknown operations in a row are tried when nothing else is left: mostly one explains what was seen next."""
         whole = (1 << len(self.known)) - 1
         if not whole:
             return Verdict(True)
-        stack = [self.steps(0, state, -NEVER)]
-        while stack:
-            step = next(stack[-1], None)
-            if step is None:
-                stack.pop()
-                continue
-            done, after, now = step
+        stack, later = [self.steps(0, state, -NEVER)], collections.deque()
+        while step := self.next_step(stack, later):
+            done, after, now, was_unknown = step
             if done & whole == whole:
                 return Verdict(True, tried=self.tried)
             config = (done, tuple(sorted(after.items())))  # `now` is the latest call of those done
@@ -112,7 +123,9 @@ class Search:
             if self.tried > self.limit:
                 return Verdict(False, f'undecided after {self.limit} configurations', self.tried)
             self.deepest = max(self.deepest, lowest_unset(done))
-            stack.append(self.steps(done, after, now))
+            stack.append(self.steps(done, after, now, unknown=not was_unknown))
+            if was_unknown:
+                later.append((done, after, now))
         return Verdict(False, self.explain(), self.tried)
 
     def explain(self):

@@ -27,13 +27,13 @@ def inside():
 
 
 def in_namespaces():
-    """Runs this program again, in namespaces of its own, and ends with its result. Without root it goes on as it is."""
+    """Starts this program again, in namespaces of its own. Without root it goes on as it is."""
     if os.geteuid() or inside():
         return
     os.environ['MAYFLY_IN_NAMESPACES'] = '1'
     within = ['unshare', '--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
     if subprocess.run([*within, 'true'], check=False).returncode == 0:
-        sys.exit(subprocess.run([*within, sys.executable, *sys.argv], check=False).returncode)
+        os.execvp(within[0], [*within, sys.executable, *sys.argv])
     del os.environ['MAYFLY_IN_NAMESPACES']
 
 

@@ -31,7 +31,7 @@ def arguments():
     p = argparse.ArgumentParser()
     p.add_argument('--nodes', default='3,5')
     p.add_argument('--faults', default='all')
-    p.add_argument('--kinds', default='all')
+    p.add_argument('--kinds', default='registers,counters,transactions,members')
     p.add_argument('--ops', type=int, default=20000)
     p.add_argument('--seed', default=str(random.SystemRandom().randrange(10**6)))
     p.add_argument('--logs', help='where the logs of nodes go if something is wrong')

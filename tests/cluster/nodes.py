@@ -10,7 +10,7 @@ import time
 import redis
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'server'))
-from mayfly import BINARY, ENGINES, Client, eventually, free_port, in_one_of, process_state  # noqa: E402, F401
+from mayfly import BINARY, ENGINES, ROOT, Client, eventually, free_port, in_one_of, process_state  # noqa: E402, F401
 
 
 def free_ports():

@@ -2,7 +2,8 @@
 import random
 
 import pytest
-from linear import ABSENT, NEVER, UNKNOWN, Op, check, delete, get, incr, put, together
+from kinds import judge_logs
+from linear import ABSENT, NEVER, UNKNOWN, Op, check, delete, expire, get, incr, put, swap, together
 
 
 def op(call, ret, run, result, what=''):
@@ -155,3 +156,42 @@ def test_faults_are_found(fault):
 def test_an_absent_key_is_absent():
     assert ABSENT[0] is None
     ok(op(0, 1, get('k'), None))
+
+
+def test_expire_gives_a_deadline_to_what_is_there():
+    ok(op(0, 1, expire('k', 5), False), op(2, 3, put('k', 'a'), True), op(4, 5, expire('k', 5), True), op(12, 13, get('k'), None))
+    bad(op(2, 3, put('k', 'a'), True), op(4, 5, expire('k', 5), True), op(12, 13, get('k'), 'a'))
+    bad(op(2, 3, put('k', 'a'), True), op(4, 5, expire('k', 5), True), op(6, 7, get('k'), None))
+
+
+def test_a_watched_key_is_what_it_was():
+    def replace(call, ret, seen, value):
+        return op(call, ret, swap('k', seen, together(put('k', value))), (True,))
+    first = op(0, 1, put('k', 'a'), True)
+    ok(first, replace(2, 3, 'a', 'b'), op(4, 5, get('k'), 'b'))
+    bad(first, op(2, 3, put('k', 'c'), True), replace(4, 5, 'a', 'b'))
+    bad(first, replace(2, 9, 'a', 'b'), replace(2, 9, 'a', 'c'))        # only one of two can have been done
+    ok(first, replace(2, 9, 'a', 'b'), replace(2, 9, 'b', 'c'))
+
+
+def test_the_moment_of_a_write_is_bounded_by_what_follows_it():
+    """A write that took long, and was read early, was done early: its deadline is not later than that."""
+    bad(op(0, 20, put('k', 'a', ttl=3), True), op(1, 2, get('k'), 'a'), op(9, 10, get('k'), 'a'))
+    bad(op(0, NEVER, put('k', 'a', ttl=3), UNKNOWN), op(1, 2, get('k'), 'a'), op(9, 10, get('k'), 'a'))
+    ok(op(0, NEVER, put('k', 'a', ttl=3), UNKNOWN), op(9, 10, get('k'), 'a'))
+
+
+def test_many_unknown_outcomes_are_decided():
+    unknown = [op(i, NEVER, put('k', f'u{i}'), UNKNOWN) for i in range(40)]
+    reads = [op(50 + 2 * i, 51 + 2 * i, get('k'), f'u{i * 3 % 40}') for i in range(20)]
+    ok(*unknown, *reads)
+    verdict = check([*unknown, *reads, op(200, 201, get('k'), 'nobody wrote this')], ['k'], limit=20000)
+    assert not verdict.ok
+
+
+def test_logs_lose_nothing():
+    log = {'a': True, 'b': False, 'c': True}
+    for there in (['a', 'c'], ['a', 'b', 'c'], ['a', 'c', 'b']):
+        assert list(judge_logs({'l': log}, {'l': there})) == []
+    for there in (None, ['a'], ['c', 'a'], ['a', 'c', 'c'], ['a', 'b', 'b', 'c'], ['a', 'c', 'refused']):
+        assert list(judge_logs({'l': log}, {'l': there})), there
