@@ -10,6 +10,8 @@
 #include "cluster/message.h"
 #include "cluster/snapshot.h"
 #include "engine/rocks/rocks.h"
+#include "persist/disk_file.h"
+#include "raft/plant.h"
 #include "repl/primary.h"
 #include "server/client/pubsub.h"
 
@@ -21,6 +23,8 @@
 #define COMPACT_EVERY 20 /* ticks of the timer */
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
+#define LEAVE_QUIET_MS 500 /* so long no client has asked anything when a former leader ends */
+#define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
 
 struct server *cluster_server(const struct cluster *c) { return c->server; }
 struct member *cluster_member(struct cluster *c) { return &c->member; }
@@ -304,6 +308,19 @@ static void hand_on(struct cluster *c)
     if (to) group_transfer(c->member.group, to);
 }
 
+/* A leader whose disk is full hands leadership on: others may have room. If it comes back, all are full, so
+ * this is not done often. */
+static void leave_full_disk(struct cluster *c)
+{
+    i64 now_ms = (i64)uv_now(&c->server->loop);
+    if (!c->server->node.refuse_writes || now_ms < c->full_until_ms) return;
+    u64 to = group_successor(c->member.group);
+    if (!to) return;
+    c->full_until_ms = now_ms + FULL_TIMEOUTS * c->server->config.cluster_node_timeout;
+    log_line(&c->server->log, LOG_WARNING, "This node can't take writes: it hands leadership on.");
+    group_transfer(c->member.group, to);
+}
+
 static void on_timer(uv_timer_t *t)
 {
     struct cluster *c = t->data;
@@ -318,6 +335,7 @@ static void on_timer(uv_timer_t *t)
     c->ticks++;
     note_leadership(c);
     if (c->led) cluster_expiry_step(c);
+    if (c->led) leave_full_disk(c);
     if (c->led) cluster_admit_step(c);
     else cluster_join_step(c);
     if (c->ticks % COMPACT_EVERY == 0) compact(c);

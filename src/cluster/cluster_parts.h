@@ -41,13 +41,18 @@ struct cluster {
         u64 bytes_out, bytes_in;
     } snapshots;
     u64 unsent;                 /* the member to which none could be sent; 0: none */
+    i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
+    bool join_answered;         /* … was answered */
+    i64 join_logged_ms;         /* when it was logged that it was not; 0: never */
     u32 join_next;              /* which of the addresses is asked next */
     char meet_host[256];        /* CLUSTER MEET: whom to ask; "": nobody */
     int meet_port;              /* of its bus */
     char ask_host[256];         /* where another node said the leader is; "": nowhere */
     int ask_port;
     i64 leave_until_ms;         /* shutting down: how long to wait for another leader; 0: not */
+    u64 leave_bytes_in;         /* what clients had sent at the last look … */
+    i64 leave_heard_ms;         /* … and when there was more than before */
     u32 leave_how;
     char moved[320];            /* text of the last MOVED */
 };
