@@ -547,15 +547,27 @@ bool cluster_start(struct server *s)
     return true;
 }
 
+/* Clients that are sent to the new leader don't come back. A request that is under way when connections are
+ * closed would get no answer. */
+static bool clients_still_ask(struct cluster *c, i64 now_ms)
+{
+    u64 bytes_in = c->server->net.stats.bytes_in;
+    if (bytes_in != c->leave_bytes_in) c->leave_heard_ms = now_ms;
+    c->leave_bytes_in = bytes_in;
+    return now_ms - c->leave_heard_ms < LEAVE_QUIET_MS;
+}
+
 /* What was evaluated is answered first: a write that is on its way when another node becomes the leader would
  * be uncertain. A script that is to end with the server lets nobody take over meanwhile. */
 bool cluster_leaves(struct server *s, u32 how)
 {
     struct cluster *c = s->cluster;
-    if (!c || !c->started || !member_leads(&c->member) || s->node.script) return false;
+    if (!c || !c->started || s->node.script) return false;
     i64 now_ms = (i64)uv_now(&s->loop);
+    if (c->leave_until_ms && now_ms >= c->leave_until_ms) return false;
+    if (!member_leads(&c->member)) return c->leave_until_ms && clients_still_ask(c, now_ms);
     u64 to = group_successor(c->member.group);
-    if (!to || (c->leave_until_ms && now_ms >= c->leave_until_ms)) return false;
+    if (!to) return false;
     c->member.retiring = true;
     if (!member_owes(&c->member)) group_transfer(c->member.group, to);
     c->leave_how = how;
