@@ -7,6 +7,7 @@
 
 #define FIRST_INDEX 5 /* where a new log begins, so that a member without any data needs a snapshot */
 #define JOIN_EVERY 2  /* ticks of the timer */
+#define JOIN_LOG_EVERY_MS 10000
 
 static bool has(const u64 *ids, u32 n, u64 id)
 {
@@ -128,16 +129,23 @@ static void on_join_answer(struct bus_conn *conn, u8 type, bytes body)
     if (type == CLUSTER_JOIN_ANSWER) {
         buf_append_bytes(&text, body);
         buf_append_char(&text, '\0');
+        c->join_answered = true;
         take_answer(c, text.p);
         buf_release(&text);
     }
     bus_conn_close(conn, "answered");
 }
 
-static void on_join_closed(struct bus_conn *conn, const char *why UNUSED)
+/* Says why it can't join, now and then. */
+static void on_join_closed(struct bus_conn *conn, const char *why)
 {
     struct cluster *c = bus_conn_user(conn);
+    i64 now_ms = (i64)uv_now(&c->server->loop);
     c->join = NULL;
+    if (c->join_answered || (c->join_logged_ms && now_ms - c->join_logged_ms < JOIN_LOG_EVERY_MS)) return;
+    c->join_logged_ms = MAX(now_ms, 1);
+    log_line(&c->server->log, LOG_WARNING, "No answer from the cluster (cluster-join %s): %s",
+             c->server->config.cluster_join.p, why);
 }
 
 void cluster_join_step(struct cluster *c)
@@ -157,6 +165,7 @@ void cluster_join_step(struct cluster *c)
     } else if (!next_seed(c, host, &port)) {
         return;
     }
+    c->join_answered = false;
     c->join = bus_dial(c->bus, host, port, BUS_CALL, "", &ops, c);
     cluster_print_node(c->nodes, &line);
     bus_conn_send(c->join, CLUSTER_JOIN, (bytes){0}, buf_bytes(&line));
