@@ -274,6 +274,7 @@ static void note_leadership(struct cluster *c)
     if (leader != c->leader) cluster_moved_on(c); /* reads that wait for the last one */
     c->leader = leader;
     if (leads == c->led) return;
+    crash_point("cluster-start-5");
     c->led = leads;
     log_line(&c->server->log, LOG_NOTICE,
              leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
@@ -513,10 +514,12 @@ static bool prepare_node(struct cluster *c)
     region_begin(r, (i64)MAX(c->member.at.clock_ms, 1u));
     c->unsaved = true;
     member_adopt(&c->member, &c->member.at);
+    crash_point("cluster-start-1");
     if (!region_commit(r)) {
         log_line(&s->log, LOG_WARNING, "The identity of this node can't be stored");
         return false;
     }
+    crash_point("cluster-start-2");
     return true;
 }
 
@@ -541,7 +544,9 @@ bool cluster_start(struct server *s)
     s->node.elsewhere = cluster_elsewhere;
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
+    crash_point("cluster-start-3");
     start_group(c);
+    crash_point("cluster-start-4");
     log_line(&s->log, LOG_NOTICE, "Cluster mode: node %.40s, cluster %llx, bus at port %d", c->nodes->id,
              (ull)c->number, own_bus_port(&s->config));
     return true;
