@@ -465,6 +465,15 @@ static void on_durable(void *arg, u64 number)
 
 static void print_core(void *log UNUSED, int level UNUSED, const char *text UNUSED, size_t size UNUSED) {}
 
+/* In a build that tests the tests. */
+static void plant_bugs(struct group *g UNUSED)
+{
+#ifdef MAYFLY_PLANT
+    const char *bugs = getenv("MAYFLY_PLANT");
+    group_plant(g, bugs ? (u32)atoi(bugs) : 0);
+#endif
+}
+
 static void start_group(struct cluster *c)
 {
     struct server *s = c->server;
@@ -481,6 +490,7 @@ static void start_group(struct cluster *c)
     };
     c->log = cluster_log_open(c->logs, c->member.number, on_durable, c);
     member_start(&c->member, &config, c->log);
+    plant_bugs(c->member.group);
     c->started = true;
     const struct raft_conf *conf = &c->member.at.conf;
     if (conf->voters_n == 1 && conf->voters[0] == c->nodes->peer) group_campaign(c->member.group);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "cluster/cluster.h"
 #include "cluster/snapshot.h"
+#include "raft/plant.h"
 #include "server/commit.h"
 
 #define UNCERTAIN "UNCERTAIN leadership was lost; this write may or may not have happened"
@@ -165,7 +166,8 @@ static void machine_load(struct raft_machine *base, struct raft_applied *at)
 
 static void replay(struct member *m, bytes effects)
 {
-    struct journal_record record = {.now_ms = member_clock(m),
+    bool by_wall = group_planted(m->group, PLANT_EXPIRE_BY_WALL);
+    struct journal_record record = {.now_ms = by_wall ? clock_wall_ms() : member_clock(m),
                                     .resp = {(char *)(uintptr_t)effects.p, effects.n, effects.n}};
     if (region_apply(m->region, &m->session, m->server, &record) != OK || m->region->doomed)
         cluster_die(m->cluster, "an entry of the log can't be applied");
@@ -355,6 +357,10 @@ void member_end_tick(struct member *m)
     enum group_wait wait = failed
                                ? GROUP_REFUSED
                                : group_evaluated(m->group, now_ms, buf_bytes(&m->effects), depends_ms, &read);
+    if (wait == GROUP_WAIT_COMMIT && m->fence && group_planted(m->group, PLANT_REPLY_EARLY)) {
+        fence_pass(m->fence);
+        m->fence = NULL;
+    }
     if (wait == GROUP_WAIT_COMMIT) return;
     m->in_flight = false;
     if (wait == GROUP_REFUSED) {

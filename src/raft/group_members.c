@@ -191,4 +191,5 @@ u64 group_clock(const struct group *g) { return g->at.clock_ms; }
 
 #ifdef MAYFLY_PLANT
 void group_plant(struct group *g, u32 bugs) { g->planted = bugs; }
+bool group_planted(const struct group *g, u32 bug) { return PLANTED(g, bug); }
 #endif

@@ -29,7 +29,7 @@ enum {
 };
 
 /* Planted in the simulator's machine, beside those of raft/plant.h. The bits differ. */
-enum { PLANT_EXPIRE_BY_WALL = 8, PLANT_RECLAIM_AHEAD = 16 };
+enum { PLANT_RECLAIM_AHEAD = 16 };
 
 enum event_type {
     EV_TICK, EV_MESSAGE, EV_DURABLE, EV_SNAPSHOT, EV_SNAPSHOT_SENT, EV_INSTALLED, EV_FLUSH, EV_REQUEST,
