@@ -186,6 +186,19 @@ replication replication-short: $(BUILD)/mayfly-server
 cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/cluster
 
+#: cluster-faults    real nodes × faults × kinds of work, every history checked: root, an hour and more (NODES, FAULTS, KINDS, OPS)
+#: cluster-planted   … and bugs planted in the server must be found by it
+# NODES=3,5; FAULTS=partition,power…; KINDS=registers,counters…: all of them if not given. OPS: operations of each, at least.
+.PHONY: cluster-faults cluster-planted
+cluster-faults: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) $(PYTHON) tests/cluster/matrix.py --logs $(BUILD)/cluster-faults $(if $(NODES),--nodes $(NODES)) \
+	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(KINDS),--kinds $(KINDS)) $(if $(OPS),--ops $(OPS)) \
+	    $(if $(FAULT_SEED),--seed $(FAULT_SEED))
+
+cluster-planted:
+	$(Q)$(MAKE_ALL) BUILD=build-planted CFLAGS=-DMAYFLY_PLANT all
+	$(Q)MAYFLY_SERVER=$(abspath build-planted/mayfly-server) $(PYTHON) tests/cluster/planted.py $(if $(BUGS),--bugs $(BUGS))
+
 #: leader-tests      what works on a lone server works on a leader: the server tests on the leader of three nodes
 #: leader-oracle     … and the oracle (ORACLE_SEED, ORACLE_COMMANDS)
 #: leader-short      a part of both, a minute
@@ -402,4 +415,4 @@ deb: $(BUILD)/mayfly-server
 
 #: clean             remove all build directories
 clean:
-	rm -rf build build-check build-address build-undefined build-thread build-fuzz $(RAFT_DIR)
+	rm -rf build build-check build-planted build-address build-undefined build-thread build-fuzz $(RAFT_DIR)
