@@ -64,13 +64,13 @@ static void net_on_closed(uv_handle_t *h)
     struct conn *c = h->data;
     struct net *n = c->net;
     net_unready(c);
-    net_end_hold(c);
     if (c->prev) c->prev->next = c->next;
     else n->conns = c->next;
     if (c->next) c->next->prev = c->prev;
     n->count--;
     n->closing--;
-    n->on_close(n, c);
+    n->on_close(n, c); /* which may ask why it was held */
+    net_end_hold(c);
     release_buffers(c);
     request_parser_release(&c->parser);
     session_release(&c->session);
