@@ -10,15 +10,6 @@
 
 #define STATE_KEY BYTES_LIT("l")
 
-static bool family_has_rows(struct rk *rk, enum family f)
-{
-    struct store_iter *it = store_iter(rk->session, f, (bytes){0}, (bytes){0}, STORE_ONCE);
-    store_seek_first(it);
-    bool any = store_valid(it);
-    store_iter_done(it);
-    return any;
-}
-
 /* -- moving ------------------------------------------------------------------------------------ */
 
 static bool legacy_load_position(struct rk *rk)
@@ -33,9 +24,9 @@ static bool legacy_load_position(struct rk *rk)
 
 bool legacy_open(struct rk *rk, struct buf *why)
 {
-    if (rk->new_layout && (family_has_rows(rk, FAM_META) || family_has_rows(rk, FAM_DATA))) {
+    rk->legacy = rk->foreign;
+    if (rk->foreign && rk_is_whole(rk)) {
         store_put(rk->session, FAM_INFO, STATE_KEY, (bytes){0});
-        rk->legacy = true;
         if (!recount_foreign(rk)) {
             buf_append_str(why, "the keys of the database could not be counted; see the log");
             return false;

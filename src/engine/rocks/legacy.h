@@ -6,7 +6,8 @@
 
 #include "engine/rocks/rk.h"
 
-/* Finds out whether there may be legacy strings; databases created by Mayfly have none. False: see `why`. */
+/* Sets rk->legacy: whether there may be legacy strings; databases created by Mayfly have none. Counts the
+ * keys of one that was created elsewhere, if the region has all slots. False: see `why`. */
 bool legacy_open(struct rk *rk, struct buf *why);
 /* Moves `it` from a row of `data` to the legacy string of that row's key. False: there is none. `from`
  * becomes the start of the next key in either case. */

@@ -91,8 +91,8 @@ struct rk {
     i64 clock_ms;    /* the latest now_ms other than 0: deadlines are filed by it */
     struct buf repl_position; /* as stored */
     bool state_changed;
-    bool new_layout; /* a database without any state yet */
-    bool old_layout; /* … that has the state of STATE_LAYOUT_BEFORE */
+    bool foreign;    /* the database was made elsewhere: it has keys, but no state of ours */
+    bool old_layout; /* it has the state of STATE_LAYOUT_BEFORE */
     bool new_region; /* nothing is stored of the region yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
     u32 sweep_db; /* row_sweep's: twice the number, and 1 more for its companions */

@@ -300,7 +300,9 @@ struct rocks *rocks_open(const struct rocks_options *o, struct buf *why)
     db->options = *o;
     db->options.dir = NULL; /* the caller's */
     pthread_mutex_init(&db->lock, NULL);
-    return db;
+    if (state_create(store, why)) return db;
+    rocks_close(db);
+    return NULL;
 }
 
 void rocks_close(struct rocks *db)

@@ -2,6 +2,8 @@
 
 #include "engine/rocks/keys.h"
 
+#define LAYOUT_KEY BYTES_LIT("v")
+
 static bytes state_key(struct rk *rk, char kind, u64 a, bool has_b, u64 b)
 {
     struct buf *k = &rk->scratch;
@@ -28,6 +30,40 @@ static bytes counts_key(struct rk *rk, const struct rk_db *db)
 
 static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
 
+/* -- a new database ------------------------------------------------------------------------- */
+
+static void write_layout(struct store_session *s)
+{
+    char raw[4];
+    put_u32(raw, STATE_LAYOUT);
+    store_put(s, FAM_INFO, LAYOUT_KEY, bytes_of(raw, sizeof raw));
+}
+
+static bool family_is_empty(struct store_session *s, enum family f)
+{
+    struct store_iter *it = store_iter(s, f, (bytes){0}, (bytes){0}, STORE_ONCE);
+    store_seek_first(it);
+    bool any = store_valid(it);
+    store_iter_done(it);
+    return !any;
+}
+
+bool state_create(struct store *store, struct buf *why)
+{
+    struct store_value layout;
+    bool failed = false;
+    struct store_session *s = store_session_open(store, &failed);
+    bool there = store_get(s, FAM_INFO, LAYOUT_KEY, &layout);
+    if (!there && family_is_empty(s, FAM_META) && family_is_empty(s, FAM_DATA)) write_layout(s);
+    store_value_release(&layout);
+    bool ok = !failed && store_write(s);
+    if (!ok) buf_append_str(why, "the database's own state can't be read or written; see the log");
+    store_session_close(s);
+    return ok;
+}
+
+/* -- versions -------------------------------------------------------------------------------- */
+
 /* Engines of one database share the counter of versions: after a split or a merge a key belongs to another
  * engine. */
 u64 state_next_version(struct rk *rk, u64 at_least)
@@ -38,7 +74,7 @@ u64 state_next_version(struct rk *rk, u64 at_least)
     return rk->last_version = next;
 }
 
-static void raise_version(struct rk *rk, u64 version)
+void state_raise_version(struct rk *rk, u64 version)
 {
     u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed);
     while (last < version && !atomic_compare_exchange_weak(&rk->db->last_version, &last, version)) {}
@@ -69,7 +105,7 @@ static void load_versions(struct rk *rk)
 {
     struct store_iter *it = store_iter(rk->session, FAM_INFO, BYTES_LIT("s"), BYTES_LIT("t"), STORE_ONCE);
     for (store_seek_first(it); store_valid(it); store_next(it))
-        if (store_iter_value(it).n >= 16) raise_version(rk, get_u64(store_iter_value(it).p + 8));
+        if (store_iter_value(it).n >= 16) state_raise_version(rk, get_u64(store_iter_value(it).p + 8));
     store_iter_done(it);
 }
 
@@ -261,8 +297,8 @@ static bool is_empty_if_new(struct rk *rk, struct buf *why)
 static bool know_layout(struct rk *rk, struct buf *why)
 {
     char raw[4];
-    rk->new_layout = !state_load_row(rk, BYTES_LIT("v"), sizeof raw, raw);
-    u32 layout = rk->new_layout ? STATE_LAYOUT : get_u32(raw);
+    rk->foreign = !state_load_row(rk, LAYOUT_KEY, sizeof raw, raw);
+    u32 layout = rk->foreign ? STATE_LAYOUT : get_u32(raw);
     rk->old_layout = layout == STATE_LAYOUT_BEFORE;
     if (rk->base.failed || layout == STATE_LAYOUT || layout == STATE_LAYOUT_BEFORE) return true;
     buf_printf(why,
@@ -345,11 +381,7 @@ void state_commit(struct rk *rk, u64 seq)
     slots_write(rk);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_repl_position(rk);
-    if (rk->new_layout || rk->old_layout) {
-        char raw[4];
-        put_u32(raw, STATE_LAYOUT);
-        store_put(rk->session, FAM_INFO, BYTES_LIT("v"), bytes_of(raw, sizeof raw));
-    }
+    if (rk->foreign || rk->old_layout) write_layout(rk->session);
     struct rocks_region r = rk->region;
     if (UNLIKELY(rk->cut.pending)) {
         write_region(rk, &rk->cut.child, rk->cut.child_seq);
@@ -372,7 +404,7 @@ static void settle_repl_position(struct rk *rk, bool kept)
 void state_committed(struct rk *rk, u64 seq)
 {
     rk->applied_seq = seq;
-    rk->state_changed = rk->new_layout = rk->old_layout = rk->new_region = false;
+    rk->state_changed = rk->foreign = rk->old_layout = rk->new_region = false;
     if (UNLIKELY(rk->staging_touched)) rk->staging_used = false;
     for (u32 i = 0; i < rk_changed(rk); i++) {
         struct rk_db *db = rk->dbs[i];

@@ -36,7 +36,10 @@
 #define STATE_LAYOUT 3
 #define STATE_LAYOUT_BEFORE 2 /* migrated at start: recount.h */
 
-/* Reads all rows but those of due.c; writes the first rows of a new database; empties staging databases.
+/* Writes the row 'v' of a new database. Before its first region is opened, because others may be opened while
+ * that one writes: a database that has keys, but no such row, was made elsewhere (legacy.h). */
+bool state_create(struct store *store, struct buf *why);
+/* Reads all rows but those of due.c; empties staging databases.
  * False: `why` says what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
 /* Whether `data`, where strings of the old form are, has rows of our databases only; `why` if not. */
@@ -47,6 +50,7 @@ void state_abandon(struct rk *rk);         /* the transaction failed: back to wh
 
 /* A version that no region has given out yet. */
 u64 state_next_version(struct rk *rk, u64 at_least);
+void state_raise_version(struct rk *rk, u64 version); /* none gives out this one any more, or one before it */
 bool state_read_region(bytes value, struct rocks_region *out); /* of a row 's'; false: malformed */
 void state_forget_region(struct rk *rk, u64 region); /* deletes the rows of this region alone, in the batch */
 
