@@ -62,6 +62,7 @@ bool recount_foreign(struct rk *rk)
         if (more) log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (ull)seen + TOGETHER);
     }
     if (ok) state_committed(rk, rk->applied_seq);
+    state_raise_version(rk, rk->last_version);
     slots_total(rk);
     buf_release(&from);
     return ok;
@@ -80,6 +81,7 @@ bool recount_upgrade(struct rk *rk)
     recount_finish(rk);
     bool ok = recount_write(rk);
     if (ok) state_committed(rk, rk->applied_seq);
+    state_raise_version(rk, rk->last_version);
     slots_total(rk);
     buf_release(&from);
     return ok;
