@@ -1,6 +1,5 @@
 /* The Raft logs of a node (cluster/cluster_log.h) against a simple model: random writes to two regions, with
- * reopening at random points, and a process that is killed at random moments. Run it in the build with SAN=thread,
- * too. */
+ * reopening at random points, and a process that is killed at random moments. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -16,15 +15,6 @@
 
 enum { REGIONS = 2 };
 #define REGION(i) (7 + (u64)(i)) /* neighbours */
-
-#ifdef __SANITIZE_THREAD__
-/* RocksDB is not instrumented. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-    return "called_from_lib:librocksdb.so\ncalled_from_lib:libstdc++.so\n";
-}
-#endif
 
 /* ---- The model: entries are known by what they were made of. */
 

@@ -1,5 +1,4 @@
-/* Several engines on one database, each with a range of slots: on one thread, and each on a thread of its own (run it
- * in the build with SAN=thread, too). */
+/* Several engines on one database, each with a range of slots: on one thread, and each on a thread of its own. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,15 +15,6 @@
 #define NOW 1700000000000
 #define KEYS 2000
 #define HALF 8192
-
-#ifdef __SANITIZE_THREAD__
-/* RocksDB is not instrumented: see test_rocks_sessions.c. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-    return "called_from_lib:librocksdb.so\ncalled_from_lib:libstdc++.so\n";
-}
-#endif
 
 static const struct rocks_region all = {1, 1, 0, ROCKS_SLOTS - 1}, low_half = {1, 1, 0, HALF - 1},
                                  high_half = {2, 1, HALF, ROCKS_SLOTS - 1};
@@ -536,18 +526,101 @@ static void upgrade(void **state)
     buf_release(&why);
 }
 
+/* -- made elsewhere ---------------------------------------------------------------------------------------- */
+
+/* The layout is known before any region writes: one that is opened meanwhile must not take the database for one
+ * without. */
+static void layout_is_there_first(void **state)
+{
+    (void)state;
+    bool failed = false;
+    struct store_value v;
+    struct store_session *s = store_session_open(db->store, &failed);
+    assert_true(store_get(s, FAM_INFO, BYTES_LIT("v"), &v));
+    store_value_release(&v);
+    store_session_close(s);
+}
+
+/* A database with keys and without a layout is counted as a whole: a part of it is refused, and changes nothing. */
+static void made_elsewhere(void **state)
+{
+    (void)state;
+    bool failed = false;
+    struct buf why = {0};
+    fill();
+    struct store_session *s = store_session_open(db->store, &failed);
+    store_delete_range(s, FAM_INFO, BYTES_LIT("a"), BYTES_LIT("z"));
+    store_delete_range(s, FAM_DEADLINE, bytes_of("\0", 1), bytes_of("\xff", 1));
+    assert_true(store_write(s));
+    store_session_close(s);
+    close_all();
+    open_db();
+    assert_null(rocks_region_open(db, &(struct rocks_region){2, 1, HALF, HALF}, &why));
+    s = store_session_open(db->store, &failed);
+    struct store_iter *it = store_iter(s, FAM_INFO, (bytes){0}, (bytes){0}, STORE_ONCE);
+    store_seek_first(it);
+    assert_false(store_valid(it));
+    store_iter_done(it);
+    store_session_close(s);
+    low = open_region(&all);
+    check_all(NOW);
+    buf_release(&why);
+}
+
 /* -- a thread each ----------------------------------------------------------------------------------------- */
+
+#define ROUNDS 200
 
 struct worker {
     pthread_t thread;
     struct rocks_region region;
+    u64 keys, expires; /* at the end */
     bool ok;
 };
+
+static bool in_region(const struct rocks_region *r, bytes key)
+{
+    return codec_slot(key) >= r->first && codec_slot(key) <= r->last;
+}
 
 static void drop_due(void *arg, struct key_ref *ref)
 {
     struct engine *e = arg;
+    assert_true(in_region(&rk_of(e)->region, ref->key));
     e->ops->drop(e, ref);
+}
+
+static bool views_its_keys(struct engine *e)
+{
+    struct key_ref ref;
+    struct engine *of;
+    bool own = true;
+    if (!e->ops->snapshot.begin(e, NULL, NULL)) return true; /* files are being dropped */
+    while (e->ops->snapshot.next(e, &ref, &of))
+        own &= ref.type == TYPE_NONE || in_region(&rk_of(e)->region, ref.key);
+    e->ops->snapshot.end(e);
+    return own;
+}
+
+static void work_round(struct worker *w, struct engine *e, u32 n)
+{
+    char text[24];
+    i64 at_ms = NOW + (i64)n * 50;
+    u64 forecast = 0, rng = n;
+    struct key_ref ref;
+    e->ops->begin(e, at_ms);
+    if (n % 50 == 40) e->ops->flush(e, 0);
+    for (u32 i = 0; i < 20; i++) {
+        bytes key = bytes_of(text, (size_t)snprintf(text, sizeof text, "%u:%u", n, i));
+        if (in_region(&w->region, key)) put_in(e, key, n, i % 2 ? at_ms + 1 + (i64)i * 40 : 0);
+    }
+    e->ops->due(e, at_ms, 50, drop_due, e);
+    e->ops->forecast(e, 0, add_span, &forecast);
+    if (e->ops->random_volatile(e, 0, &rng, &ref)) w->ok &= in_region(&w->region, ref.key);
+    if (n % 7 == 3) e->ops->abort(e);
+    else w->ok &= e->ops->commit(e, n + 1);
+    if (n % 20 == 0) e->ops->disk->cron(e);
+    if (n % 20 == 10) w->ok &= views_its_keys(e);
 }
 
 static void *work(void *arg)
@@ -555,40 +628,38 @@ static void *work(void *arg)
     struct worker *w = arg;
     struct buf why = {0};
     struct engine *e = rocks_region_open(db, &w->region, &why);
-    char text[24];
     w->ok = e;
-    for (u32 n = 0; n < 200 && w->ok; n++) {
-        i64 at_ms = NOW + (i64)n * 50;
-        e->ops->begin(e, at_ms);
-        for (u32 i = 0; i < 20; i++) {
-            bytes key = bytes_of(text, (size_t)snprintf(text, sizeof text, "%u:%u", n, i));
-            u16 slot = codec_slot(key);
-            if (slot < w->region.first || slot > w->region.last) continue;
-            put_in(e, key, n, i % 2 ? at_ms + 1 + (i64)i * 40 : 0);
-        }
-        e->ops->due(e, at_ms, 50, drop_due, e);
-        u64 forecast = 0;
-        e->ops->forecast(e, 0, add_span, &forecast);
-        if (n % 7 == 3) e->ops->abort(e);
-        else w->ok = e->ops->commit(e, n + 1);
-        if (n % 20 == 0) e->ops->disk->cron(e);
+    for (u32 n = 0; n < ROUNDS && w->ok; n++) work_round(w, e, n);
+    if (w->ok) {
+        w->keys = e->ops->count(e, 0);
+        w->expires = e->ops->expires(e, 0);
     }
     if (e) e->ops->close(e);
     buf_release(&why);
     return NULL;
 }
 
-/* Only on request (MAYFLY_REGION_THREADS=1): it fails in about one of three runs under TSan, without a report of
- * a race. Either the shared counts of deadlines end up one short, or a region visits a row of the other's slots.
- * The cause is not known. No server has two regions open so far; this has to be mended before one does. */
+/* Both are opened, write, drain, flush and are viewed at the same time, and each has what it would have alone. */
 static void a_thread_each(void **state)
 {
     (void)state;
-    if (!getenv("MAYFLY_REGION_THREADS")) skip();
     struct worker w[2] = {{.region = low_half}, {.region = high_half}};
     for (u32 i = 0; i < 2; i++) assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
     for (u32 i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
     assert_true(w[0].ok && w[1].ok);
+    u64 forecast = 0;
+    now_ms = NOW + ROUNDS * 50;
+    low = open_region(&low_half);
+    high = open_region(&high_half);
+    struct engine *engines[2] = {low, high};
+    for (u32 i = 0; i < 2; i++) {
+        struct engine *e = engines[i];
+        assert_int_equal(e->ops->count(e, 0), w[i].keys);
+        assert_int_equal(e->ops->expires(e, 0), w[i].expires);
+        assert_int_equal(scanned(e), w[i].keys);
+    }
+    low->ops->forecast(low, 0, add_span, &forecast);
+    assert_int_equal(forecast, w[0].expires + w[1].expires);
 }
 
 int main(void)
@@ -606,6 +677,8 @@ int main(void)
         cmocka_unit_test(counts_as_bytes),
         cmocka_unit_test_setup_teardown(many_commits, setup_one, teardown),
         cmocka_unit_test_setup_teardown(upgrade, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(layout_is_there_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(made_elsewhere, setup_one, teardown),
         cmocka_unit_test_setup_teardown(a_thread_each, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

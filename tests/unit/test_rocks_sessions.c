@@ -1,5 +1,4 @@
-/* Several sessions and views on one database: on one thread, and each on a thread of its own (run it in the
- * build with SAN=thread, too). */
+/* Several sessions and views on one database: on one thread, and each on a thread of its own. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,16 +15,6 @@
 #define L(s) BYTES_LIT(s)
 #define ROUNDS 300
 #define TOGETHER 8 /* rows in one batch */
-
-#ifdef __SANITIZE_THREAD__
-/* RocksDB is not instrumented: ThreadSanitizer sees the bytes its threads hand each other, but not the atomics they
- * do that with. What our own files do is seen in full. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-    return "called_from_lib:librocksdb.so\ncalled_from_lib:libstdc++.so\n";
-}
-#endif
 
 static char path[256];
 static struct store *store;
