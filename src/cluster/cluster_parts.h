@@ -40,7 +40,8 @@ struct cluster {
         u64 sent, failed, installed; /* failed: to be sent, or to be received */
         u64 bytes_out, bytes_in;
     } snapshots;
-    u64 unsent;                 /* the member to which none could be sent; 0: none */
+    u64 unsent[2 * RAFT_MEMBERS_MAX]; /* members to which none could be sent: the group has to be told */
+    u32 unsent_n;
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */

@@ -159,6 +159,24 @@ static struct saver *read_data(struct member *m, struct rdb_sink *sink)
     return saver_begin(&m->region->ks, &o, sink);
 }
 
+/* Raft sends a member nothing until it has heard of the outcome, so none may be forgotten. */
+static void remember_unsent(struct cluster *c, u64 to)
+{
+    for (u32 i = 0; i < c->unsent_n; i++)
+        if (c->unsent[i] == to) return;
+    CHECK(c->unsent_n < sizeof c->unsent / sizeof *c->unsent); /* voters and learners */
+    c->unsent[c->unsent_n++] = to;
+}
+
+static void tell_unsent(struct cluster *c)
+{
+    u64 unsent[2 * RAFT_MEMBERS_MAX];
+    u32 n = c->unsent_n;
+    memcpy(unsent, c->unsent, sizeof unsent);
+    c->unsent_n = 0; /* the group may try again at once */
+    for (u32 i = 0; i < n; i++) group_snapshot_sent(c->member.group, unsent[i], false);
+}
+
 void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, bytes message)
 {
     static const struct bus_conn_ops ops = {
@@ -175,7 +193,7 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
     if (!o ||
         !o->saver) { /* busy with another one, or with BGSAVE: the group hears of it from snapshot_step */
         mem_free(o);
-        c->unsent = to;
+        remember_unsent(c, to);
         return;
     }
     c->out = o;
@@ -434,11 +452,7 @@ static void snapshot_report(struct cluster *c)
 void snapshot_step(struct cluster *c)
 {
     snapshot_report(c);
-    if (c->unsent) {
-        u64 to = c->unsent;
-        c->unsent = 0;
-        group_snapshot_sent(c->member.group, to, false);
-    }
+    tell_unsent(c);
     if (c->out && !c->out->conn) {
         u64 to = c->out->to;
         bool ok = c->out->ok;

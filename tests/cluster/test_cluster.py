@@ -317,6 +317,13 @@ def test_a_lone_server_grows_into_a_cluster(tmp_path):
         lone.kill()
 
 
+def test_nodes_that_join_at_once_all_get_a_snapshot():
+    """One is sent at a time; the others have to wait, and none may be forgotten."""
+    for _ in range(3):
+        with Cluster(6):
+            pass
+
+
 def test_what_can_not_be_a_cluster_says_why(tmp_path):
     node = Node(str(tmp_path / 'm'), ['--engine', 'memory'])
     node.start('--cluster-init', 'yes')
