@@ -184,7 +184,7 @@ replication replication-short: $(BUILD)/mayfly-server
 #: cluster-tests     clusters of several nodes, and the checker of histories they are judged by
 .PHONY: cluster-tests
 cluster-tests: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/cluster
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/cluster
 
 #: cluster-faults    real nodes × faults × kinds of work, every history checked: root, an hour and more (NODES, FAULTS, KINDS, OPS)
 #: cluster-planted   … and bugs planted in the server must be found by it

@@ -108,11 +108,13 @@ def test_killed_while_installing_it_has_the_old_data_or_the_new():
 def test_a_member_far_behind_is_brought_up_while_clients_write():
     with Cluster(3, (*PATIENT, '--cluster-log-keep-entries', '20')) as c:
         victim = c.followers()[0]
+        had = int(victim.region()['last'])
         victim.kill()
         with c.leader().client() as w:
             fill(w, 'k', 3000)
             for i in range(200):
                 w.set('n', i)
+        eventually(lambda: int(c.leader().region()['first']) > had + 1, 120)   # the log no longer has what it missed
         stop, wrote = threading.Event(), []
 
         def writer():
