@@ -117,8 +117,9 @@ static u64 smallest(const char *root, const struct hierarchy *h, const char *fil
 
 u64 cgroup_memory_limit(const char *root)
 {
-    struct hierarchy *v1 = calloc(2, sizeof *v1), *v2 = v1 + 1;
+    struct hierarchy *v1 = calloc(2, sizeof *v1);
     if (!v1) return UINT64_MAX;
+    struct hierarchy *v2 = v1 + 1;
     find_groups(root, v1, v2);
     find_mounts(root, v1, v2);
     u64 least = smallest(root, v1, "memory.limit_in_bytes");

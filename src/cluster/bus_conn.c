@@ -197,7 +197,7 @@ static bool bus_conn_deliver(struct bus_conn *c)
 static void bus_conn_deliver_all(struct bus_conn *c)
 {
     if (c->delivering) return; /* resumed within on_frame: the loop below continues */
-    while (!c->paused && bus_conn_deliver(c)) continue;
+    while (!c->paused && bus_conn_deliver(c)) {}
     if (c->state != BUS_OPEN || !c->taken) return;
     c->in.n -= c->taken;
     memmove(c->in.p, c->in.p + c->taken, c->in.n);

@@ -175,7 +175,9 @@ static void expire_fields(struct ctx *c, struct key_ref *ref, const struct field
             reply_int(c->out, ttl_past(c, deadline_ms) ? FIELD_DELETED : FIELD_DONE);
         }
     }
-    report_deadline(c, ref, deadline_ms, cond == ALWAYS ? (bytes){0} : c->argv[3], &ch);
+    bytes condition = {0};
+    if (cond != ALWAYS) condition = c->argv[3];
+    report_deadline(c, ref, deadline_ms, condition, &ch);
     mem_free(ch.v);
 }
 

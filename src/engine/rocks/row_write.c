@@ -95,8 +95,10 @@ static void write_row(struct rk *rk, struct row *r)
         companion_write(rk, r);
         return;
     }
-    if (orphaned) due_forget_fields(rk, r);
-    if (orphaned) orphan_rows(rk, r);
+    if (orphaned) {
+        due_forget_fields(rk, r);
+        orphan_rows(rk, r);
+    }
     switch ((enum value_type)r->type) {
     case TYPE_HASH:
     case TYPE_SET: rk_map_commit(rk, r); break;

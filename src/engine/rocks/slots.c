@@ -10,7 +10,7 @@
 void slots_append(struct buf *out, const struct slot_counts *c)
 {
     char *start = buf_reserve(out, COUNTS_MAX);
-    char *p = codec_put_varint(start, (u64)c->keys << 2 | (u64) !!c->expires << 1 | !!c->timed);
+    char *p = codec_put_varint(start, (u64)c->keys << 2 | (c->expires ? 2 : 0) | (c->timed ? 1 : 0));
     if (c->expires) p = codec_put_varint(p, c->expires);
     if (c->timed) p = codec_put_varint(p, c->timed);
     out->n += (size_t)(p - start);

@@ -31,7 +31,7 @@ static void check_log_entry(struct check *c, struct check_log *at, u64 index, by
 
 static void check_log_state(struct check *c, struct check_log *at, enum codec_log_row row, bytes value)
 {
-    u64 hard[3], point[2] = {0};
+    u64 hard[3] = {0}, point[2] = {0};
     bool point_row = row == CODEC_LOG_POINT;
     if (!codec_log_numbers_read(value, point_row ? point : hard, point_row ? 2 : 3))
         check_problem(c, NULL, "the %s of the Raft log of region %llu can't be decoded",
