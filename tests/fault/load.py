@@ -283,19 +283,40 @@ class Seen:
             b'zset': ('ZRANGE', 0, -1, 'WITHSCORES')}
     COUNT = {b'list': 'LLEN', b'set': 'SCARD', b'zset': 'ZCARD', b'string': 'STRLEN'}
 
+    class Refused(Exception):
+        """A read that met something dead, whose deletion could not be logged."""
+
     def __init__(self, link, first_db):
-        self.values = {}
-        self.from_ms = int(time.time() * 1000)
-        for db in (0, 1):
-            self.read(link, first_db, db)
+        end = time.monotonic() + 60
+        while True:
+            self.values = {}
+            self.from_ms = int(time.time() * 1000)
+            try:
+                for db in (0, 1):
+                    self.read(link, first_db, db)
+                break
+            except self.Refused:
+                assert time.monotonic() < end, 'reads are refused for a minute'
+                time.sleep(0.05)
         self.until_ms = int(time.time() * 1000)
+
+    @classmethod
+    def check(cls, reply, what):
+        """Returns the reply, unless it is an error."""
+        if isinstance(reply, mayfly.ReplyError) and 'MISCONF' in str(reply):
+            raise cls.Refused(reply)
+        assert not isinstance(reply, mayfly.ReplyError), f'{what}: {reply}'
+        return reply
 
     def get(self, db, key):
         return self.values.get((db, key))
 
     def read(self, link, first_db, db):
         _, keys = link.many([('SELECT', first_db + db), ('KEYS', '*')])
+        self.check(keys, 'KEYS')
         kinds = link.many([('TYPE', k) for k in keys]) if keys else []
+        for k, kind in zip(keys, kinds):
+            self.check(kind, k)
         known = [(k, kind) for k, kind in zip(keys, kinds) if kind != b'none']
         ask = []
         for k, kind in known:
@@ -306,9 +327,9 @@ class Seen:
         answers = iter(link.many(ask)) if ask else iter(())
         for k, kind in known:
             deadline, data = next(answers), next(answers)
-            for reply in (deadline, data):
-                assert not isinstance(reply, mayfly.ReplyError), f'{kind} {k}: {reply}'
             count = next(answers) if kind in self.COUNT else None
+            for reply in (deadline, data, count):
+                self.check(reply, f'{kind} {k}')
             if deadline == -2 or not data and kind != b'string' or data is None:
                 continue                            # it died meanwhile
             v = self.decode(kind, data, max(deadline, 0))
@@ -320,11 +341,10 @@ class Seen:
             if not self.values[db, k].data:
                 del self.values[db, k]
 
-    @staticmethod
-    def read_field_deadlines(link, v, key):
+    @classmethod
+    def read_field_deadlines(cls, link, v, key):
         fields = list(v.data)
-        deadlines = link.call('HPEXPIRETIME', key, 'FIELDS', len(fields), *fields)
-        assert not isinstance(deadlines, mayfly.ReplyError), deadlines
+        deadlines = cls.check(link.call('HPEXPIRETIME', key, 'FIELDS', len(fields), *fields), key)
         for f, when in zip(fields, deadlines or [-2] * len(fields)):
             if when == -2:
                 del v.data[f]                       # it died meanwhile
