@@ -272,6 +272,7 @@ const char *cluster_forget(struct cluster *c, const char *id, size_t len)
     switch (group_change(c->member.group, &change, 1)) {
     case GROUP_CHANGE_PROPOSED: return NULL;
     case GROUP_CHANGE_INVALID: return "ERR The node is not a member, or is the last one";
+    case GROUP_CHANGE_UNSAFE: return "TRYAGAIN Most of the voters that would remain do not answer";
     default: return "TRYAGAIN Another change of members is under way";
     }
 }

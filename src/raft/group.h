@@ -150,6 +150,7 @@ enum group_change {
     GROUP_CHANGE_PROPOSED,
     GROUP_CHANGE_NOT_LEADER,
     GROUP_CHANGE_LATER,  /* another change is under way, a learner is behind, leadership is handed on first */
+    GROUP_CHANGE_UNSAFE, /* too few of the voters that would remain have answered lately to be a majority */
     GROUP_CHANGE_INVALID /* never */
 };
 /* New members start as learners; a learner that has caught up may become a voter. */

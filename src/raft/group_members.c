@@ -63,6 +63,31 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
     }
 }
 
+static bool group_removes(const struct raft_change *changes, size_t n, u64 id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (changes[i].type == RAFT_REMOVE && changes[i].id == id) return true;
+    return false;
+}
+
+/* Whether most of the voters after the change have answered lately. A configuration whose voters are mostly
+ * dead commits nothing any more, not even the change that would mend it. */
+static bool group_majority_remains(const struct group *g, const struct raft_change *changes, size_t n)
+{
+    const struct raft_conf *conf = &g->at.conf;
+    struct raft_progress p;
+    u32 voters = 0, active = 0;
+    for (u32 i = 0; i < conf->voters_n; i++) {
+        u64 id = conf->voters[i];
+        if (group_removes(changes, n, id)) continue;
+        voters++;
+        active += id == g->config.id || (raft_core_progress(g->core, id, &p) && p.active);
+    }
+    for (size_t i = 0; i < n; i++) /* group_check_change has seen that a new voter is active */
+        if (changes[i].type == RAFT_ADD_VOTER) voters++, active++;
+    return active * 2 > voters;
+}
+
 enum group_change group_change(struct group *g, const struct raft_change *changes, size_t n)
 {
     struct raft_core_status s;
@@ -74,6 +99,7 @@ enum group_change group_change(struct group *g, const struct raft_change *change
         enum group_change verdict = group_check_change(g, &changes[i], s.last_index);
         if (verdict != GROUP_CHANGE_PROPOSED) return verdict;
     }
+    if (!group_majority_remains(g, changes, n)) return GROUP_CHANGE_UNSAFE;
     int result = raft_core_propose_conf(g->core, changes, n);
     group_run(g);
     switch (result) {

@@ -778,6 +778,22 @@ static void test_a_leader_that_is_removed_hands_on_first(void **unused UNUSED)
     world_free(w);
 }
 
+static void test_a_change_leaves_a_majority_that_answers(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 3);
+    world_tick(w, 25); /* until the leader has noticed */
+    assert_true(group_is_leader(a->group));
+    assert_int_equal(change(a, 2, RAFT_REMOVE), GROUP_CHANGE_UNSAFE); /* 1 and 3 would be left */
+    assert_int_equal(a->at.conf.voters_n, 3);
+    assert_int_equal(change(a, 3, RAFT_REMOVE), GROUP_CHANGE_PROPOSED);
+    world_tick(w, 4);
+    assert_int_equal(a->at.conf.voters_n, 2);
+    assert_int_equal(change(a, 2, RAFT_REMOVE), GROUP_CHANGE_PROPOSED); /* a sole voter is its own majority */
+    world_free(w);
+}
+
 static void test_a_follower_asks_for_leadership(void **unused UNUSED)
 {
     struct world *w = world_new(3);
@@ -934,6 +950,7 @@ int main(void)
         cmocka_unit_test(test_changes_that_make_no_sense_are_refused),
         cmocka_unit_test(test_a_learner_without_data_does_not_vote),
         cmocka_unit_test(test_a_leader_that_is_removed_hands_on_first),
+        cmocka_unit_test(test_a_change_leaves_a_majority_that_answers),
         cmocka_unit_test(test_a_follower_asks_for_leadership),
         cmocka_unit_test(test_a_sole_voter_waits_for_its_log),
         cmocka_unit_test(test_a_machine_ahead_of_its_log_counts),
