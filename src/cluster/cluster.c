@@ -494,7 +494,7 @@ static void start_group(struct cluster *c)
     c->started = true;
     const struct raft_conf *conf = &c->member.at.conf;
     if (conf->voters_n == 1 && conf->voters[0] == c->nodes->peer) group_campaign(c->member.group);
-    c->timer_ms = (i64)uv_now(&s->loop);
+    c->timer_ms = c->checked_ms = (i64)uv_now(&s->loop);
     uv_timer_init(&s->loop, &c->timer);
     uv_timer_start(&c->timer, on_timer, timer_interval(c), timer_interval(c));
     cluster_open_batch(c);

@@ -89,7 +89,7 @@ void check_begin(struct cluster *c, u64 index)
     check_end_view(k);
     uv_timer_stop(&c->check_timer);
     *k = (struct cluster_check){.cluster = c, .index = index, .sink = {check_write}};
-    k->begun_ms = (i64)uv_now(&c->server->loop);
+    k->begun_ms = c->checked_ms = (i64)uv_now(&c->server->loop);
     c->check = k;
     const struct saver_options o = {.commands = true, .dead_by_ms = member_clock(m)};
     member_save(m); /* what was applied before; an evaluation in flight comes after this entry */
@@ -160,10 +160,20 @@ static void check_judge(struct cluster *c, bool wait_for_all)
              (ull)k->index, differ ? "there are differences" : "equal");
 }
 
+/* The next check is due when the period has passed since the last began, whoever led then. */
+static void check_by_time(struct cluster *c, i64 now_ms)
+{
+    i64 period_ms = (i64)c->server->config.cluster_check_period * 1000;
+    if (!period_ms || now_ms - c->checked_ms < period_ms || !member_leads(&c->member)) return;
+    if (!cluster_check(c)) c->checked_ms = now_ms; /* it begins when its entry is applied */
+}
+
 void check_step(struct cluster *c)
 {
     struct cluster_check *k = c->check;
-    if (k && !k->judged && (i64)uv_now(&c->server->loop) - k->begun_ms > PATIENCE_MS) check_judge(c, false);
+    i64 now_ms = (i64)uv_now(&c->server->loop);
+    if (k && !k->judged && now_ms - k->begun_ms > PATIENCE_MS) check_judge(c, false);
+    check_by_time(c, now_ms);
 }
 
 /* -- messages ---------------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ struct cluster {
     uv_timer_t timer;
     uv_timer_t check_timer;     /* slices of a digest */
     struct cluster_check *check; /* the last one; NULL: there was none */
+    i64 checked_ms;             /* when the last one began, or this node was started, by the loop's time */
     u64 checks, digest_mismatches;
     u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;

@@ -64,6 +64,16 @@ def test_equal_members_are_equal_while_clients_write_and_keys_die(trio):
         c.execute_command('CLUSTER', 'CHECK')
 
 
+def test_members_are_compared_by_time(trio):
+    before = cluster_info(trio.leader())['digest_checks']
+    assert before == 0  # a day has not passed
+    for node in trio.nodes:
+        with node.client() as c:
+            c.config_set('cluster-check-period', 1)
+    found = eventually(lambda: checked(trio, before + 1), 60, 0.05)
+    assert found['digest_mismatches'] == 0
+
+
 def test_a_difference_is_found_and_its_member_refuses_to_serve(trio):
     bad = trio.followers()[0]
     with bad.client() as c:
