@@ -460,6 +460,7 @@ static void on_durable(void *arg, u64 number)
     if (!c->started) return;
     group_wall(c->member.group, (u64)clock_wall_ms());
     group_durable(c->member.group, number);
+    if (!c->member.in_flight) c->member.slices = 0;
     c->acked = true;
 }
 

@@ -10,7 +10,11 @@
 #include "cluster/cluster_parts.h"
 #include "server/housekeeping.h"
 
-#define FLIGHT_SLICES 256 /* without a majority a flight is long, and what it deletes is kept in memory */
+/* Slices while something waits for the log. A slice takes up to 50 us, and its deletions about three times as
+ * long to commit. On a leader they are committed with the entry in flight, before its replies leave; on a
+ * follower the commit waits for the sync that is under way. So many of them would delay clients, and none
+ * would let a busy member never reclaim. */
+#define WAITING_SLICES 8
 
 static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
 
@@ -29,11 +33,16 @@ static bool has_untold(const struct member *m)
     return e->ops->next_due(e) <= (i64)m->at.deaths_from_ms;
 }
 
+static bool waits_for_log(const struct member *m)
+{
+    return m->in_flight || cluster_log_syncing(m->cluster->log);
+}
+
 bool cluster_may_reclaim(const struct server *s)
 {
     const struct member *m = &s->cluster->member;
     if (loading_busy(&s->persist.loading)) return false;
-    if (!logs_deaths(m)) return !m->evaluating && (!m->in_flight || m->slices < FLIGHT_SLICES);
+    if (!logs_deaths(m)) return !m->evaluating && (!waits_for_log(m) || m->slices < WAITING_SLICES);
     if (m->in_flight) return false;
     return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
 }
@@ -56,7 +65,7 @@ void cluster_begin_reclaim(struct server *s)
 {
     struct member *m = &s->cluster->member;
     if (!logs_deaths(m)) {
-        m->slices += m->in_flight;
+        m->slices += waits_for_log(m);
         region_set_time(m->region, member_clock(m));
         return;
     }

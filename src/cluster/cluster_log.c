@@ -15,6 +15,7 @@ struct cluster_log {
     struct raft_log_state state; /* rule 5 */
     void (*durable)(void *arg, u64 number);
     void *arg;
+    u64 asked, told; /* the number of the last write to be synced; the last one reported as durable */
     u64 batch, mark; /* the batch that has its last mark, and where that is */
 };
 
@@ -151,7 +152,9 @@ static void cluster_logs_on_durable(uv_async_t *async)
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < s->telling.n; i++) { /* a callback may close logs: marks_forget */
         struct cluster_log_mark m = s->telling.v[i];
-        if (m.log && m.number) m.log->durable(m.log->arg, m.number);
+        if (!m.log || !m.number) continue;
+        m.log->told = m.number;
+        m.log->durable(m.log->arg, m.number);
     }
     s->telling.n = 0;
 }
@@ -303,6 +306,7 @@ static void cluster_log_write(struct raft_log *log, const struct raft_log_write 
         l->state.hard_state = *h;
     }
     l->logs->stats.writes++;
+    if (w->sync) l->asked = w->number;
     cluster_log_mark(l, w->number);
     cluster_log_end(l, w->sync);
 }
@@ -417,6 +421,12 @@ void cluster_log_destroy(struct raft_log *log)
     rocks_log_delete_region(b, l->region);
     cluster_log_end(l, false);
     cluster_log_close(log);
+}
+
+bool cluster_log_syncing(const struct raft_log *log)
+{
+    const struct cluster_log *l = (const struct cluster_log *)log;
+    return l->asked > l->told;
 }
 
 void cluster_logs_stats(struct cluster_logs *s, struct cluster_logs_stats *out)

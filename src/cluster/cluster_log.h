@@ -53,6 +53,9 @@ void cluster_log_close(struct raft_log *log); /* NULL is fine */
 /* The same, and with the next batch all of the region's rows go: its member was removed. */
 void cluster_log_destroy(struct raft_log *log);
 
+/* Whether something that was to be synced is not reported as durable yet. */
+bool cluster_log_syncing(const struct raft_log *log);
+
 /* Counters since the start, for INFO. */
 struct cluster_logs_stats {
     u64 batches, syncs, writes, entries, bytes; /* bytes: of entries */

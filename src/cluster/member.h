@@ -42,7 +42,7 @@ struct member {
     bool unsaved;            /* … which it has not committed */
     bool evaluating, in_flight;
     i64 proposed_us;         /* when, by the monotonic clock, while in flight */
-    u32 slices;              /* of reclaiming that the open transaction has, while in flight */
+    u32 slices;              /* of reclaiming while something waits for the log: cluster_expiry.c */
     bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */
     struct fence *fence;     /* what the replies of the open evaluation wait for; NULL: no reply so far */
