@@ -119,6 +119,13 @@ run:
 	@mkdir -p data
 	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT) --engine $(ENGINE)
 
+#: cluster           … a cluster of three nodes, on PORT and the two after it, data in ./data/cluster
+.PHONY: cluster
+cluster:
+	$(Q)scripts/deps run
+	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
+	$(Q)scripts/cluster $(BUILD)/mayfly-server $(PORT) data/cluster
+
 #: unit              unit, engine and exec tests, in C
 unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
