@@ -99,7 +99,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmayfly.a $(RAFT_LIB) $(SUITES)
 
 # The simulator has its own copy of the group's code, in which bugs can be planted.
 SIM     := $(if $(RAFT_LIB),$(BUILD)/tests/sim/sim)
-SIM_SRC := $(wildcard tests/sim/*.c src/raft/group*.c) src/raft/command.c
+SIM_SRC := $(wildcard tests/sim/*.c src/raft/*.c)
 $(BUILD)/tests/sim/sim: $(SIM_SRC) $(wildcard tests/sim/*.h src/raft/*.h) $(BUILD)/libmayfly.a $(RAFT_LIB)
 	@mkdir -p $(@D)
 	@echo '  LD   $@'

@@ -73,6 +73,7 @@ bool cluster_make_identity(struct cluster *c)
         .term = FIRST_INDEX,
         .clock_ms = 0,
         .epoch = {1, 1},
+        .slots = {0, RAFT_SLOTS - 1},
         .conf = {.voters = {self->peer}, .voters_n = 1},
     };
     return true;

@@ -34,6 +34,7 @@ void member_encode(const struct raft_applied *at, struct buf *out)
     encode_ids(out, 'l', c->learners, c->learners_n);
     encode_ids(out, 'o', c->outgoing, c->outgoing_n);
     encode_ids(out, 'n', c->learners_next, c->learners_next_n);
+    buf_printf(out, " s%u-%u", at->slots.first, at->slots.last);
     if (at->deaths_from_ms) buf_printf(out, " d%llu", (ull)at->deaths_from_ms);
 }
 
@@ -47,6 +48,20 @@ static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
         if (end == *p) return false;
         *p = end + (*end == ',');
     }
+    return **p == '\0' || **p == ' ';
+}
+
+/* A text without them is of the time when every region had all slots. */
+static bool decode_slots(const char **p, struct raft_applied *at)
+{
+    unsigned first, last;
+    int used = 0;
+    at->slots = (struct raft_slots){0, RAFT_SLOTS - 1};
+    if (strncmp(*p, " s", 2) != 0) return true;
+    if (sscanf(*p, " s%u-%u%n", &first, &last, &used) != 2) return false;
+    if (first > last || last >= RAFT_SLOTS) return false;
+    at->slots = (struct raft_slots){(u16)first, (u16)last};
+    *p += used;
     return **p == '\0' || **p == ' ';
 }
 
@@ -73,12 +88,17 @@ bool member_decode(bytes text, struct raft_applied *at)
     if (sscanf(copy, "1 %llu %llu %llu %u %u %d%n", &index, &term, &clock, &version, &conf_ver, &leave,
                &used) != 6)
         return false;
-    *at = (struct raft_applied){index, term, clock, {version, conf_ver}, {.auto_leave = leave}};
+    *at = (struct raft_applied){.index = index,
+                                .term = term,
+                                .clock_ms = clock,
+                                .epoch = {version, conf_ver},
+                                .conf = {.auto_leave = leave}};
     const char *p = copy + used;
     struct raft_conf *c = &at->conf;
     return decode_ids(&p, 'v', c->voters, &c->voters_n) && decode_ids(&p, 'l', c->learners, &c->learners_n) &&
            decode_ids(&p, 'o', c->outgoing, &c->outgoing_n) &&
-           decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && decode_deaths(p, at);
+           decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && decode_slots(&p, at) &&
+           decode_deaths(p, at);
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */

@@ -32,6 +32,12 @@ struct raft_epoch {
     u32 conf_ver; /* grows with every change of members */
 };
 
+/* The slots of a region, both inclusive. */
+struct raft_slots {
+    u16 first, last;
+};
+#define RAFT_SLOTS 16384
+
 struct raft_command {
     enum raft_kind kind;
     struct raft_epoch epoch;

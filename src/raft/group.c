@@ -1,5 +1,6 @@
 /* Storing, sending, applying and evaluating. See group.h, whose rules are referred to by number. */
 #include "raft/group_parts.h"
+#include "raft/split.h"
 
 /* ---- Opening. */
 
@@ -158,7 +159,7 @@ static void group_release(struct group *g)
     }
 }
 
-/* ---- Applying (rules 2, 3, 4). */
+/* ---- Applying (rules 2, 3, 4, 10). */
 
 static void group_abandon(struct group *g, enum group_loss loss)
 {
@@ -167,23 +168,45 @@ static void group_abandon(struct group *g, enum group_loss loss)
     g->machine->ops->abandon(g->machine, loss);
 }
 
+/* It changes nothing (rules 4 and 10). */
+static void group_apply_void(struct group *g, bool own)
+{
+    g->entries_void++;
+    g->proposed_ms = 0; /* its stamp will not become the region's clock */
+    if (own) group_abandon(g, GROUP_LOSS_VOID);
+    g->machine->ops->apply(g->machine, &g->at, NULL);
+}
+
+static bool group_is_void(const struct group *g, const struct raft_command *c)
+{
+    struct raft_split s;
+    if (c->epoch.version != g->at.epoch.version && !PLANTED(g, PLANT_SKIP_EPOCH)) return true;
+    if (c->kind != RAFT_KIND_SPLIT) return false;
+    return raft_split_decode(c->payload, &s) != OK || !raft_split_fits(&s, g->at.slots);
+}
+
+static void group_apply_split(struct group *g, const struct raft_command *c)
+{
+    struct raft_split s;
+    CHECK(raft_split_decode(c->payload, &s) == OK);
+    struct raft_applied child = raft_split_apply(&s, &g->at);
+    g->machine->ops->split(g->machine, &g->at, s.child, &child);
+}
+
 static void group_apply_command(struct group *g, const struct raft_entry *e, bool own)
 {
     struct raft_command c;
     CHECK(raft_command_decode(bytes_of(e->data.data, e->data.size), &c) == OK);
-    bool is_void = c.epoch.version != g->at.epoch.version && !PLANTED(g, PLANT_SKIP_EPOCH);
-    if (is_void) {
-        g->entries_void++;
-        g->proposed_ms = 0; /* its stamp will not become the region's clock */
-        if (own) group_abandon(g, GROUP_LOSS_VOID);
-        g->machine->ops->apply(g->machine, &g->at, NULL);
+    if (group_is_void(g, &c)) {
+        group_apply_void(g, own);
         return;
     }
     CHECK(c.stamp_ms >= g->at.clock_ms); /* rule 5 */
     g->at.clock_ms = c.stamp_ms;
-    if (raft_kind_starts_epoch(c.kind)) g->at.epoch.version++;
     if (c.kind == RAFT_KIND_DEATHS) g->at.deaths_from_ms = c.payload.n && c.payload.p[0] ? c.stamp_ms : 0;
-    if (own) {
+    if (c.kind == RAFT_KIND_SPLIT) {
+        group_apply_split(g, &c);
+    } else if (own) {
         g->flight.active = false;
         g->machine->ops->commit(g->machine, &g->at);
     } else {
@@ -216,7 +239,7 @@ static void group_check_leadership(struct group *g)
     u64 term = s.role == RAFT_LEADER ? s.term : 0;
     if (term == g->leader_term) return;
     g->leader_term = term;
-    g->floor_ms = g->proposed_ms = 0;
+    g->floor_ms = g->proposed_ms = g->epoch_index = 0;
     if (g->flight.active) group_abandon(g, GROUP_LOSS_UNKNOWN);
     group_fail_reads(g);
 }
@@ -339,9 +362,11 @@ bool group_has_applied_all(const struct group *g)
     return g->at.index == s.commit;
 }
 
-/* On a state that equals everything committed (rule 7); other kinds than effects don't end up in `flight`. */
+/* On a state that equals everything committed (rule 7), and in its epoch (rule 12); other kinds than effects
+ * don't end up in `flight`. */
 bool group_may_evaluate(const struct group *g)
 {
+    if (g->at.index < g->epoch_index && !PLANTED(g, PLANT_SKIP_EPOCH)) return false;
     return !g->flight.active && group_may_propose(g) && group_has_applied_all(g);
 }
 
@@ -387,7 +412,10 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
 
 bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
 {
+    struct raft_core_status s;
     if (!group_may_propose(g) || !group_append(g, kind, payload, group_time(g))) return false;
+    raft_core_status(g->core, &s);
+    if (raft_kind_starts_epoch(kind)) g->epoch_index = s.last_index;
     group_run(g);
     return true;
 }

@@ -17,12 +17,19 @@
  *   6  A reply that depends on something having expired that the region's clock still calls alive waits for
  *      an entry with that stamp, proposed by the same leader: no later evaluation, here or elsewhere, sees
  *      it alive again.
- * 7  The reply of a read is sent after a quorum has confirmed, later than it was evaluated, that this was the
- *      leader.
+ *   7  The reply of a read is sent after a quorum has confirmed, later than it was evaluated, that this was
+ *      the leader.
  *   8  A follower reads its state at the region's clock, when it has applied what the leader had committed
  *      when asked.
  *   9  While a snapshot is being installed the group does nothing else. Machine first, then the log: see
  *      group_open.
+ *  10  A split gives the slots from a given one on to a child, and starts a new epoch version for the slots
+ *      that stay. The child starts as the parent is: with its members under the same numbers, its clock and
+ *      the new epoch. The machine stores both states in one step. A split that does not fit the region's
+ *      slots changes nothing on any member.
+ *  11  What the child's log holds on a member counts, even if its machine must make the child again after a
+ *      crash: it may have voted there.
+ *  12  A leader evaluates nothing behind an entry of its own that starts an epoch: it would be void.
  *
  * Life of a write on the leader:
  *
@@ -48,6 +55,7 @@ struct raft_applied {
     u64 index, term;
     u64 clock_ms; /* the region's clock */
     struct raft_epoch epoch;
+    struct raft_slots slots;
     struct raft_conf conf;
     /* Keys that die after this are deleted by log entries only; 0: each member deletes what is dead by the
      * region's clock by itself. */
@@ -65,6 +73,10 @@ struct raft_machine_ops {
     /* An entry that is not the open evaluation's: apply its effects at at->clock_ms, and store `at`. Without
      * a command only `at` changes. */
     void (*apply)(struct raft_machine *m, const struct raft_applied *at, const struct raft_command *command);
+    /* A split: the region is now as `at` says, and the region `child` begins as child_at says, with the data
+     * of its slots. Stores both in one step. The child's log is left as it is (rule 11). */
+    void (*split)(struct raft_machine *m, const struct raft_applied *at, u64 child,
+                  const struct raft_applied *child_at);
     /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave. */
     void (*commit)(struct raft_machine *m, const struct raft_applied *at);
     /* The open evaluation is rolled back. */

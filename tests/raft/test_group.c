@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "raft/group.h"
+#include "raft/split.h"
 
 enum { MEMBERS = 3, LOG_MAX = 128, QUEUE_MAX = 512, WRITES_MAX = 64 };
 
@@ -37,6 +37,8 @@ struct member {
 
     struct raft_applied at;
     char state[32], open[32]; /* what was applied last; what the open evaluation wants */
+    struct raft_applied child; /* of the last split … */
+    u64 child_id;
     u64 deadline_ms, applied_n;
     char events[1024]; /* what the group asked for, in order */
 
@@ -172,6 +174,15 @@ static void machine_apply(struct raft_machine *rm, const struct raft_applied *at
     m->applied_n++;
 }
 
+static void machine_split(struct raft_machine *rm, const struct raft_applied *at, u64 child,
+                          const struct raft_applied *child_at)
+{
+    struct member *m = MACHINE_MEMBER(rm);
+    machine_advance(m, at);
+    m->child = *child_at, m->child_id = child;
+    note(m, "split", "");
+}
+
 static void machine_commit(struct raft_machine *rm, const struct raft_applied *at)
 {
     struct member *m = MACHINE_MEMBER(rm);
@@ -242,9 +253,19 @@ static void machine_snapshot_discard(struct raft_machine *rm)
 }
 
 static const struct raft_machine_ops MACHINE_OPS = {
-    machine_load,          machine_apply, machine_commit,        machine_abandon,          machine_confirmed,
-    machine_readable,      machine_next_deadline, machine_send,  machine_snapshot_send,    machine_snapshot_install,
-    machine_snapshot_discard};
+    .load = machine_load,
+    .apply = machine_apply,
+    .split = machine_split,
+    .commit = machine_commit,
+    .abandon = machine_abandon,
+    .confirmed = machine_confirmed,
+    .readable = machine_readable,
+    .next_deadline = machine_next_deadline,
+    .send = machine_send,
+    .snapshot_send = machine_snapshot_send,
+    .snapshot_install = machine_snapshot_install,
+    .snapshot_discard = machine_snapshot_discard,
+};
 
 /* ---- The world. */
 
@@ -360,7 +381,7 @@ static struct world *world_new(u32 voters)
     for (u32 i = 1; i <= MEMBERS; i++) member_init(w, i);
     for (u32 i = 1; i <= voters; i++) {
         struct raft_applied *at = &w->member[i].at;
-        at->index = 5, at->term = 5, at->clock_ms = 100, at->epoch.version = 1;
+        at->index = 5, at->term = 5, at->clock_ms = 100, at->epoch.version = 1, at->slots.last = RAFT_SLOTS - 1;
         for (u32 k = 1; k <= voters; k++) at->conf.voters[at->conf.voters_n++] = k;
     }
     for (u32 i = 1; i <= MEMBERS; i++) member_open(&w->member[i]);
@@ -381,14 +402,28 @@ static void world_free(struct world *w)
     mem_free(w);
 }
 
-/* Evaluates a write on a leader. */
-static enum group_wait evaluate(struct member *m, const char *text, u64 depends_ms)
+static bool split(struct member *m, u64 child, u16 first)
+{
+    struct buf b = {0};
+    raft_split_encode(&b, &(struct raft_split){child, first});
+    bool ok = group_propose(m->group, RAFT_KIND_SPLIT, buf_bytes(&b));
+    buf_release(&b);
+    return ok;
+}
+
+static enum group_wait propose(struct member *m, const char *text, u64 depends_ms)
 {
     u64 read = 0;
-    assert_true(group_may_evaluate(m->group));
     u64 now = group_evaluation_time(m->group);
     snprintf(m->open, sizeof(m->open), "%s", text);
     return group_evaluated(m->group, now, bytes_of(text, strlen(text)), depends_ms, &read);
+}
+
+/* Evaluates a write on a leader. */
+static enum group_wait evaluate(struct member *m, const char *text, u64 depends_ms)
+{
+    assert_true(group_may_evaluate(m->group));
+    return propose(m, text, depends_ms);
 }
 
 static struct group_status status(struct member *m)
@@ -512,11 +547,11 @@ static void test_an_entry_of_another_epoch_is_void(void **unused UNUSED)
 {
     struct world *w = world_new(3);
     struct member *a = &w->member[1];
-    assert_true(group_propose(a->group, RAFT_KIND_SPLIT, bytes_of("", 0)));
-    evaluate(a, "x", 0);
+    assert_true(split(a, 2, 100));
+    propose(a, "x", 0); /* its evaluation was open before */
     world_run(w);
     world_tick(w, 2);
-    assert_string_equal(a->events, "abandon:void ");
+    assert_string_equal(a->events, "split abandon:void ");
     for (u32 i = 1; i <= 3; i++) {
         assert_int_equal(w->member[i].at.epoch.version, 2);
         assert_int_equal(status(&w->member[i]).entries_void, 1);
@@ -534,7 +569,7 @@ static void test_a_void_clock_entry_is_proposed_again(void **unused UNUSED)
     struct member *a = &w->member[1];
     a->deadline_ms = 1500;
     member_wall(a, 2000);
-    assert_true(group_propose(a->group, RAFT_KIND_SPLIT, bytes_of("", 0)));
+    assert_true(split(a, 2, 100));
     a->deadline_ms = 2500;
     member_wall(a, 3000);
     assert_true(group_clock_due(a->group));
@@ -929,6 +964,102 @@ static void test_a_log_that_a_snapshot_overruled_is_dropped(void **unused UNUSED
     world_free(w);
 }
 
+/* ---- Rules 10 and 12. */
+
+static void assert_slots(const struct raft_applied *at, u16 first, u16 last)
+{
+    assert_int_equal(at->slots.first, first);
+    assert_int_equal(at->slots.last, last);
+}
+
+static void test_a_split_makes_the_same_child_everywhere(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    assert_true(group_propose(a->group, RAFT_KIND_DEATHS, bytes_of("\1", 1)));
+    struct raft_change learner = {3, RAFT_REMOVE};
+    assert_int_equal(group_change(a->group, &learner, 1), GROUP_CHANGE_PROPOSED);
+    world_tick(w, 4);
+    assert_true(split(a, 77, 6000));
+    world_run(w);
+    world_tick(w, 2);
+    for (u32 i = 1; i <= 2; i++) {
+        const struct member *m = &w->member[i];
+        assert_int_equal(m->child_id, 77);
+        assert_int_equal(m->child.index, RAFT_FIRST_INDEX);
+        assert_int_equal(m->child.term, RAFT_FIRST_TERM);
+        assert_int_equal(m->child.clock_ms, m->at.clock_ms);
+        assert_int_equal(m->child.deaths_from_ms, m->at.deaths_from_ms);
+        assert_true(m->child.deaths_from_ms > 0);
+        assert_memory_equal(&m->child.epoch, &m->at.epoch, sizeof(m->at.epoch));
+        assert_memory_equal(&m->child.conf, &m->at.conf, sizeof(m->at.conf));
+        assert_int_equal(m->child.conf.voters_n, 2);
+        assert_int_equal(m->at.epoch.version, 2);
+        assert_slots(&m->at, 0, 5999);
+        assert_slots(&m->child, 6000, RAFT_SLOTS - 1);
+        assert_memory_equal(&m->child, &w->member[1].child, sizeof(m->child));
+    }
+    world_free(w);
+}
+
+/* The slots are checked when it is applied: its leader may have known no better when it proposed. */
+static void test_a_split_that_does_not_fit_is_void(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    assert_true(split(a, 2, 6000));
+    world_run(w);
+    struct raft_applied before = a->at;
+    assert_true(split(a, 3, 0)); /* nothing would stay */
+    assert_true(split(a, 3, 6000)); /* nothing would go */
+    assert_true(group_propose(a->group, RAFT_KIND_SPLIT, bytes_of("damaged", 7)));
+    world_run(w);
+    assert_int_equal(a->at.epoch.version, before.epoch.version);
+    assert_slots(&a->at, 0, 5999);
+    assert_int_equal(status(a).entries_void, 3);
+    assert_int_equal(a->child_id, 2);
+    assert_int_equal(evaluate(a, "x", 0), GROUP_WAIT_COMMIT); /* the leader waits for none of them */
+    world_run(w);
+    assert_string_equal(a->state, "x");
+    world_free(w);
+}
+
+static void test_of_two_splits_of_an_epoch_the_second_is_void(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 1);
+    assert_true(split(a, 2, 8000));
+    assert_true(split(a, 3, 4000));
+    assert_false(group_may_evaluate(a->group));
+    world_heal(w);
+    world_tick(w, 4);
+    assert_int_equal(a->at.epoch.version, 2);
+    assert_slots(&a->at, 0, 7999);
+    assert_int_equal(a->child_id, 2);
+    assert_true(group_may_evaluate(a->group));
+    world_free(w);
+}
+
+/* A split that was lost with its leader keeps nobody from evaluating. */
+static void test_a_lost_split_is_forgotten(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 1);
+    assert_true(split(a, 2, 8000));
+    world_run(w);
+    assert_false(group_may_evaluate(a->group));
+    world_lead(w, 2);
+    world_heal(w);
+    world_tick(w, 4);
+    world_isolate(w, 2);
+    world_lead(w, 1);
+    assert_true(group_may_evaluate(a->group));
+    assert_slots(&a->at, 0, RAFT_SLOTS - 1);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -956,6 +1087,10 @@ int main(void)
         cmocka_unit_test(test_a_machine_ahead_of_its_log_counts),
         cmocka_unit_test(test_a_log_ahead_of_its_machine_is_applied),
         cmocka_unit_test(test_a_log_that_a_snapshot_overruled_is_dropped),
+        cmocka_unit_test(test_a_split_makes_the_same_child_everywhere),
+        cmocka_unit_test(test_a_split_that_does_not_fit_is_void),
+        cmocka_unit_test(test_of_two_splits_of_an_epoch_the_second_is_void),
+        cmocka_unit_test(test_a_lost_split_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

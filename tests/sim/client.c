@@ -213,15 +213,17 @@ void op_moved(struct node *n, u32 index)
     op_reply(n, index);
 }
 
-struct clear op_clear(struct sim *s)
+u32 op_clear(struct sim *s)
 {
-    struct clear c = {.first_op = s->ops_n};
+    s->clears = mem_realloc(s->clears, (s->clears_n + 1) * sizeof(*s->clears));
+    struct clear *c = &s->clears[s->clears_n++];
+    *c = (struct clear){.first_op = s->ops_n};
     for (u32 i = 0; i < OBJECTS_LIVE - 2; i += 2) {
         u32 object = s->live[i + sim_below(s, 2)];
-        c.keys[c.n++] = s->objects[object].key;
+        c->keys[c->n++] = s->objects[object].key;
         op_new(s, object, OP_CLEAR);
     }
-    return c;
+    return s->clears_n + 1;
 }
 
 void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint)

@@ -162,14 +162,15 @@ static void fault_transfer(struct sim *s)
     if (leader) group_transfer(leader->group, fault_node(s)->id);
 }
 
-/* A new epoch. What was evaluated under the old one must be void. */
+/* A new epoch. What was evaluated under the old one must be void: leaders evaluate nothing behind a split, so only what
+ * was open when it was proposed can be. */
 static void fault_epoch(struct sim *s)
 {
     struct node *leader = fault_leader(s);
     if (!leader) return;
     group_wall(leader->group, node_wall_ms(leader));
-    struct clear c = op_clear(s);
-    group_propose(leader->group, RAFT_KIND_SPLIT, bytes_of(&c, sizeof(c)));
+    if (sim_chance(s, 70)) leader->to_split = true;
+    else node_split(leader);
 }
 
 static void fault_network(struct sim *s)

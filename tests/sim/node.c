@@ -251,12 +251,18 @@ static void machine_apply(struct raft_machine *rm, const struct raft_applied *at
                 ch.cell = (struct cell){0};
             machine_set(m, ch.key, ch.cell);
         }
-    } else if (c && c->kind == RAFT_KIND_SPLIT) {
-        struct clear clear;
-        memcpy(&clear, c->payload.p, sizeof(clear));
-        for (u32 i = 0; i < clear.n; i++) machine_set(m, clear.keys[i], (struct cell){0});
-        op_cleared(s, &clear, at->clock_ms, at->index << 8);
     }
+    machine_advance(m, at);
+}
+
+static void machine_split(struct raft_machine *rm, const struct raft_applied *at, u64 child,
+                          const struct raft_applied *child_at UNUSED)
+{
+    struct machine *m = (struct machine *)rm;
+    struct sim *s = m->node->sim;
+    const struct clear *clear = &s->clears[child - 2];
+    for (u32 i = 0; i < clear->n; i++) machine_set(m, clear->keys[i], (struct cell){0});
+    op_cleared(s, clear, at->clock_ms, at->index << 8);
     machine_advance(m, at);
 }
 
@@ -392,17 +398,20 @@ static void machine_snapshot_discard(struct raft_machine *rm)
     m->incoming = NULL;
 }
 
-static const struct raft_machine_ops MACHINE_OPS = {machine_load,
-                                                    machine_apply,
-                                                    machine_commit,
-                                                    machine_abandon,
-                                                    machine_confirmed,
-                                                    machine_readable,
-                                                    machine_next_deadline,
-                                                    machine_send,
-                                                    machine_snapshot_send,
-                                                    machine_snapshot_install,
-                                                    machine_snapshot_discard};
+static const struct raft_machine_ops MACHINE_OPS = {
+    .load = machine_load,
+    .apply = machine_apply,
+    .split = machine_split,
+    .commit = machine_commit,
+    .abandon = machine_abandon,
+    .confirmed = machine_confirmed,
+    .readable = machine_readable,
+    .next_deadline = machine_next_deadline,
+    .send = machine_send,
+    .snapshot_send = machine_snapshot_send,
+    .snapshot_install = machine_snapshot_install,
+    .snapshot_discard = machine_snapshot_discard,
+};
 
 /* Each member reclaims dead keys when it likes, by the region's clock. */
 static void machine_reclaim(struct machine *m)
@@ -437,12 +446,13 @@ void node_start(struct sim *s, u64 id, const struct raft_conf *conf)
         m->store->at.clock_ms = START_MS - 1000000;
         if (conf) {
             m->store->at.conf = *conf;
-            m->store->at.index = START_INDEX, m->store->at.term = START_TERM;
+            m->store->at.index = RAFT_FIRST_INDEX, m->store->at.term = RAFT_FIRST_TERM;
+            m->store->at.slots = (struct raft_slots){0, RAFT_SLOTS - 1};
             machine_record(s, m->store);
         }
         memcpy(m->flushed, m->store, store_size(m->store));
     }
-    n->alive = true, n->paused = false;
+    n->alive = true, n->paused = n->to_split = false;
     n->incarnation++;
     struct group_config c = {.id = id,
                              .seed = s->seed,
@@ -495,6 +505,18 @@ void node_free(struct node *n)
     mem_free(n->backlog);
 }
 
+/* Proposes that the last slot goes. */
+void node_split(struct node *n)
+{
+    struct group_status st;
+    struct buf b = {0};
+    group_status(n->group, &st);
+    n->to_split = false;
+    raft_split_encode(&b, &(struct raft_split){op_clear(n->sim), st.at.slots.last});
+    group_propose(n->group, RAFT_KIND_SPLIT, buf_bytes(&b));
+    buf_release(&b);
+}
+
 /* Runs what waits, as one evaluation. */
 static void node_evaluate(struct node *n)
 {
@@ -515,6 +537,7 @@ static void node_evaluate(struct node *n)
         op_evaluated(n, b.ops[i], now, (m->store->at.index << 8) + 100 + i);
     }
     m->open = b;
+    if (n->to_split) node_split(n);
     bytes effects = bytes_of(m->changes, m->changes_n * sizeof(*m->changes));
     enum group_wait wait = group_evaluated(n->group, now, effects, depends, &read);
     if (wait == GROUP_WAIT_READ) {

@@ -204,6 +204,7 @@ static void sim_free(struct sim *s)
     mem_free(s->heap);
     mem_free(s->ops);
     mem_free(s->objects);
+    mem_free(s->clears);
     mem_free(s->leaders);
     mem_free(s->applied);
     mem_free(s);

@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/rand.h"
-#include "raft/group.h"
+#include "raft/split.h"
 #include "raft/plant.h"
 #include "sim/check.h"
 
@@ -23,9 +23,7 @@ enum {
     CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
     TICK_US = 100000,
-    START_MS = 1000000000, /* the true time at the start */
-    START_INDEX = 5, /* of the first members' state. Those that join need a snapshot. */
-    START_TERM = 5
+    START_MS = 1000000000 /* the true time at the start */
 };
 
 /* Planted in the simulator's machine, beside those of raft/plant.h. The bits differ. */
@@ -62,7 +60,7 @@ struct change {
     struct cell cell;
 };
 
-/* What the start of an epoch does: the cells of some keys are cleared, as if their slots had moved away. */
+/* What a split does: the cells of some keys are cleared, as their slots have moved away. */
 struct clear {
     u32 first_op, n;
     u32 keys[OBJECTS_LIVE];
@@ -102,6 +100,7 @@ struct node {
     u64 id;
     bool alive, paused;
     bool retired; /* was removed, and never comes back */
+    bool to_split; /* while its next evaluation is open */
     u32 incarnation;
     i64 clock_offset_ms, drift_ppm;
     u32 disk_slowness;
@@ -158,6 +157,8 @@ struct sim {
     u32 ops_n, ops_cap;
     struct object *objects;
     u32 objects_n, objects_cap, live[OBJECTS_LIVE], keys_used;
+    struct clear *clears; /* by the number of the split's child, from 2 on */
+    u32 clears_n;
     u64 *leaders; /* by term */
     u64 leaders_n;
     struct applied_record *applied; /* by index */
@@ -182,6 +183,7 @@ void node_crash(struct node *n);
 void node_free(struct node *n);
 void node_event(struct node *n, struct event *e);
 u64 node_wall_ms(const struct node *n);
+void node_split(struct node *n);
 u64 node_digest(const struct store *st);
 void nodes_check_logs(struct sim *s);
 
@@ -192,7 +194,7 @@ void op_run(struct node *n, struct op *op, u64 now_ms, struct cell *one, struct 
 void op_evaluated(struct node *n, u32 op, u64 now_ms, u64 hint);
 void op_done(struct node *n, u32 op, u64 hint); /* the reply leaves */
 void op_moved(struct node *n, u32 op);          /* it certainly has not happened */
-struct clear op_clear(struct sim *s);           /* about to be proposed */
+u32 op_clear(struct sim *s);                    /* about to be proposed */
 void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint);
 void clients_check(struct sim *s);
 
