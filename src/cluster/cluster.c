@@ -13,6 +13,7 @@
 #include "persist/disk_file.h"
 #include "raft/plant.h"
 #include "repl/primary.h"
+#include "server/client/migrate.h"
 #include "server/client/pubsub.h"
 
 #define ELECTION_TICKS 10
@@ -282,6 +283,7 @@ static void note_leadership(struct cluster *c)
     if (!leads) {
         block_refuse_all(c->server);
         wait_refuse_all(c->server);
+        migrate_distrust(c->server); /* others may change the keys, and this node may lead again */
     }
     cluster_moved_on(c);
 }

@@ -54,6 +54,7 @@ void commit_enforce(struct server *s, const struct conn *c)
 void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read)
 {
     tracking_distrust(s); /* invalidations may be taken back, and not be sent again */
+    migrate_distrust(s);
     fence_fail(f, wrote, read);
 }
 

@@ -65,7 +65,7 @@ void migration_drop(struct migration *m);
  * otherwise. */
 void migrate_forget(struct conn *c);
 
-/* A tick was not kept: keys that are being sent must not be deleted. */
+/* A tick was not kept, or this node no longer leads: keys that are being sent must not be deleted. */
 void migrate_distrust(struct server *s);
 
 #endif

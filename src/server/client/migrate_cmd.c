@@ -179,7 +179,7 @@ static bool delete_taken(struct ctx *c, const struct migration *m)
 
 static void migrate_finish(struct ctx *c, const struct migrate_options *o, struct migration *m)
 {
-    bool same = o->copy || delete_taken(c, m);
+    bool same = o->copy ? !m->distrusted : delete_taken(c, m);
     if (m->error[0]) reply_error(c->out, m->error);
     else if (!same)
         reply_error(c->out, "ERR A key was changed while it was migrated: the target has it as it was sent, "
