@@ -15,6 +15,7 @@
 
 #define NET_ADDRESS 64 /* room for "host:port" */
 #define NET_BUFFER (16 * 1024)
+#define NET_SMALL 1024 /* the buffer of a connection that had no more output than this last time */
 #define OUT_PIECE (256u << 10) /* this much output becomes a buffer of its own in the queue */
 
 struct net;
@@ -29,69 +30,74 @@ struct conn_source {
     u64 (*pending)(const struct conn_source *);   /* bytes to be sent: they count for the output limits */
 };
 
+/* What every request touches comes first, so that it takes few cache lines of a connection. */
 struct conn {
     struct net *net;
-    uv_poll_t poll;
+    struct conn *ready_next;   /* in net->tick.ready: has requests or output in this tick */
     int fd;
-    struct tls *tls;           /* NULL: plain */
     int events;                /* what it waits for: UV_READABLE, UV_WRITABLE … */
     int polled;                /* … and what `poll` waits for because of that (TLS) */
+    u32 first_request;         /* where its requests begin in net->tick.requests, if it has any */
+    u32 hold;                  /* the reason not to run requests (CLIENT PAUSE, blocked …): 0 = run */
     u8 steady_reads;           /* reads since `polled` changed, up to NET_EDGE_AFTER: see net_poll_edge */
-    struct session session;
-    struct conn *prev, *next;  /* in net->conns */
-    struct conn *ready_next;   /* in net->tick.ready: has requests or output in this tick */
     bool ready;
+    bool read_this_tick;
+    bool more_input;           /* `in` has requests that were not parsed yet */
+    bool wide;                 /* the last output was more than NET_SMALL */
+    bool answering;            /* a request is being answered, from answer_at on: pushes meanwhile go into
+                                * before or after: see conn_push */
+    bool waits;                /* the request that conn_block was called for has no reply yet */
+    bool deferred_reply;       /* a reply of this tick answers a request of an earlier tick */
+    bool deferred_wrote;       /* for the owner: the request that was answered later changed data */
+    bool got_input;            /* for the owner, which clears it: something was read */
+    bool closing;
+    bool is_unix, is_loopback;
+    bool in_bucket;            /* for the owner: see `bucket` */
+    enum conn_class class;
+    struct tls *tls;           /* NULL: plain */
 
     /* input */
-    struct request_parser parser;
+    bytes fresh;               /* what this tick has read, in its blocks; its requests point there … */
+    struct buf lent;           /* … or here: what was in `in` */
     struct buf in;             /* left over from a tick: the beginning of an incomplete request */
-    struct buf lent;           /* this tick's input, lent from the pool; its requests point into it */
-    bool read_this_tick;
-    u32 first_request;         /* where its requests begin in net->tick.requests, if it has any */
-    bool more_input;           /* `in` has requests that were not parsed yet */
-    u32 hold;                  /* the reason not to run requests (CLIENT PAUSE, blocked …): 0 = run */
-    struct conn *hold_prev, *hold_next; /* in net.held_back, while there is one */
 
     /* output */
     struct buf_queue waiting;  /* output, if there is much … */
     struct buf out;            /* … and what follows it; no reply is split between the two */
     size_t sent;               /* bytes of the first buffer, or else of `out`, that the kernel has taken */
     size_t tick_mark;          /* where this tick's output begins, after what is held: see conn_output_end */
-    u64 blocked_tick;          /* when conn_block was last called */
+    size_t answer_at;
     struct held *held;         /* output that waits for fences: fence.h; NULL: none */
-    bool waits;                /* the request that conn_block was called for has no reply yet */
-    bool deferred_reply;       /* a reply of this tick answers a request of an earlier tick */
-    bool deferred_wrote;       /* for the owner: the request that was answered later changed data */
     struct conn_source *source;/* sent when there is nothing else; NULL: nothing. Belongs to the owner. */
     i64 over_soft_since_ms;    /* output has been above the soft limit since then; 0: it is not */
-    bool answering;            /* a request is being answered, from answer_at on: pushes meanwhile … */
-    size_t answer_at;
-    struct buf before, after;  /* … are put before the reply or after it: see conn_push */
-
-    /* facts for CLIENT LIST */
-    enum conn_class class;
-    bool is_unix, is_loopback;
-    bool closing;
-    i64 connected_ms;          /* the loop's time, as … */
-    i64 active_ms;             /* … the time of the last read or write */
+    i64 active_ms;             /* the time of the last read or write, by the loop's clock */
     const char *last_command;
-    char peer[NET_ADDRESS], local[NET_ADDRESS];
+    struct buf before, after;  /* messages around the reply that is being written */
+
+    struct session session;
+    struct request_parser parser;
+    uv_poll_t poll;
+    struct conn *prev, *next;  /* in net->conns */
+    struct conn *hold_prev, *hold_next; /* in net.held_back, while there is a reason */
+    u64 blocked_tick;          /* when conn_block was last called */
 
     /* for the owner */
-    size_t counted;            /* memory, as client_evict.h last counted it */
-    bool in_bucket;            /* … and its place among connections of that size */
-    u32 bucket;
-    struct conn *bucket_prev, *bucket_next;
     struct replica *replica;   /* it sent REPLCONF, PSYNC or SYNC */
     struct blocked *blocked;   /* it waits for keys: block.h */
     struct migration *migration; /* its MIGRATE is in progress: migrate.h */
-    bool got_input;            /* something was read from it; the owner clears this */
     struct subscriber *subscriber; /* it has subscriptions: pubsub.h */
     struct tracker *tracker;   /* it gets invalidations for the keys it read: tracking.h … */
     struct tracker *redirects; /* … or gets them for these other clients */
     u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT …
                                 * (cluster mode: the index of its entry in the log) */
     u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF */
+    size_t counted;            /* memory, as client_evict.h last counted it … */
+    u32 bucket;                /* … and its place among connections of that size */
+    struct conn *bucket_prev, *bucket_next;
+
+    /* facts for CLIENT LIST */
+    i64 connected_ms;          /* the loop's time */
+    char peer[NET_ADDRESS], local[NET_ADDRESS];
 };
 
 /* -- output ------------------------------------------------------------------------------- */

@@ -213,7 +213,7 @@ static struct net_failure fail_sum(const struct fence *f, const struct conn *c)
 static void fail_write_errors(struct conn *c, const struct fence *f, const struct segment *g, bool gave_up)
 {
     const char *read = f->read ? f->read : f->wrote;
-    if (!c->out.p) c->out = net_borrow(c->net);
+    if (!c->out.p) net_borrow_output(c);
     struct reply out = {.out = &c->out, .proto = c->session.proto};
     for (u32 i = 0; i < g->requests; i++) reply_error(&out, g->wrote >> i & 1 ? f->wrote : read);
     if (g->waits && gave_up) reply_error(&out, read);

@@ -111,13 +111,13 @@ static size_t parse_all(struct conn *c, bytes in)
 void net_take_input(struct conn *c)
 {
     struct net *n = c->net;
-    bool from_lent = c->lent.n > 0;
-    bytes in = from_lent ? buf_bytes(&c->lent) : buf_bytes(&c->in);
+    bool is_fresh = c->fresh.n > 0;
+    bytes in = is_fresh ? c->fresh : buf_bytes(&c->in);
     net_make_ready(c);
     c->first_request = n->tick.request_count;
     size_t used = parse_all(c, in);
-    if (from_lent) {
-        /* Keep the incomplete rest: the lent buffer is returned after the tick. */
+    if (is_fresh) {
+        /* Keep the incomplete rest: the block is used again after the tick. */
         if (used < in.n) {
             c->in = net_borrow(n);
             buf_append(&c->in, in.p + used, in.n - used);
@@ -159,15 +159,14 @@ static ssize_t take_bytes(struct conn *c, void *to, size_t n)
     return got;
 }
 
-/* Where to read to: a lent buffer, or after an incomplete request, with room for a big argument at once.
+/* Where to read to: the tick's block, or after an incomplete request, with room for a big argument at once.
  * After that argument at most one buffer is read ahead, however much room there is: input after a request
  * that is held back is moved each time the client continues. */
 static char *input_room(struct conn *c, size_t *room)
 {
     if (c->in.n == 0) {
-        if (!c->lent.p) c->lent = net_borrow(c->net);
-        *room = c->lent.cap;
-        return c->lent.p;
+        *room = NET_BUFFER;
+        return net_block_room(&c->net->tick);
     }
     size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
     if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
@@ -196,7 +195,6 @@ void net_read(struct conn *c, bool ended)
     ssize_t n = take_bytes(c, to, room);
     if (c->closing) return;
     if (n <= 0) {
-        if (!c->lent.n) net_give_back(c->net, &c->lent); /* a TLS handshake yields no application data */
         if (n == 0 && c->held) input_ended(c);
         else if (n == 0 || (errno != EAGAIN && errno != EINTR)) conn_close(c);
         net_was_read(c, true);
@@ -206,8 +204,12 @@ void net_read(struct conn *c, bool ended)
     c->read_this_tick = c->got_input = true;
     c->net->stats.bytes_in += (u64)n;
     c->net->stats.reads++;
-    if (c->in.n == 0) c->lent.n = (size_t)n;
-    else c->in.n += (size_t)n;
+    if (c->in.n == 0) {
+        c->fresh = bytes_of(to, (size_t)n);
+        c->net->tick.block->used += (size_t)n;
+    } else {
+        c->in.n += (size_t)n;
+    }
     net_take_input(c);
 }
 
@@ -276,6 +278,7 @@ void net_withdraw(struct conn *c)
     if (net_has_requests(c)) conn_postpone(n, c->first_request, 0);
     net_unready(c);
     c->read_this_tick = false;
+    c->fresh = (bytes){0};
     net_give_back(n, &c->lent);
     net_watch(c, c->events | UV_READABLE);
 }

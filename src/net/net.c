@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 
-#define POOL_KEEP 256
+#define POOL_MIN 256
 #define ARGS_KEEP 65536 /* memory beyond this is freed after a tick that needed it */
 
 /* -- connections --------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ void net_poll_edge(struct conn *c)
 
 size_t conn_memory(const struct conn *c)
 {
-    return sizeof *c + c->in.cap + c->lent.cap + c->out.cap + c->waiting.memory +
+    return sizeof *c + c->in.cap + c->fresh.n + c->lent.cap + c->out.cap + c->waiting.memory +
            c->parser.cap * sizeof(struct arg_span) + c->parser.words.cap;
 }
 
@@ -162,6 +162,7 @@ void net_end_tick(struct net *n)
         struct conn *next = c->ready_next;
         c->ready = false;
         c->read_this_tick = false;
+        c->fresh = (bytes){0};
         net_give_back(n, &c->lent);
         request_parser_trim(&c->parser);
         net_flush(c);
@@ -176,6 +177,7 @@ void net_end_tick(struct net *n)
     }
     n->tick.number++;
     n->tick.request_count = n->tick.arg_count = n->tick.done = 0;
+    net_clear_blocks(n);
     arena_clear(&n->tick.words);
     while (again) {
         struct conn *next = again->ready_next;
@@ -206,25 +208,103 @@ static void net_on_prepare(uv_prepare_t *h)
     if (UNLIKELY(n->tick.ready != NULL)) run_ticks(n);
 }
 
-/* -- life ---------------------------------------------------------------------------------- */
+/* -- memory -------------------------------------------------------------------------------- */
 
-struct buf net_borrow(struct net *n)
+static struct buf pool_borrow(struct net_pool *p)
 {
-    if (n->pooled) {
-        struct buf b = n->pool[--n->pooled];
-        n->pool_low = MIN(n->pool_low, n->pooled);
-        return b;
-    }
-    n->pool_low = 0;
     struct buf b = {0};
-    buf_grow(&b, NET_BUFFER);
+    if (p->n) {
+        b = p->v[--p->n];
+        p->low = MIN(p->low, p->n);
+    } else {
+        p->low = 0;
+        buf_grow(&b, p->size);
+    }
     return b;
 }
 
+static void pool_make_room(struct net_pool *p)
+{
+    p->cap = p->cap ? p->cap * 2 : POOL_MIN;
+    p->v = mem_realloc(p->v, p->cap * sizeof *p->v);
+}
+
+/* It keeps every buffer that was in use at the same time as others: net_trim finds out which are needed. */
+static void pool_give_back(struct net_pool *p, struct buf b)
+{
+    if (UNLIKELY(p->n == p->cap)) pool_make_room(p);
+    b.n = 0;
+    p->v[p->n++] = b;
+}
+
+static void pool_trim(struct net_pool *p)
+{
+    for (u32 i = 0; i < p->low; i++) buf_release(&p->v[--p->n]);
+    p->low = p->n;
+}
+
+static void pool_release(struct net_pool *p)
+{
+    while (p->n) buf_release(&p->v[--p->n]);
+    mem_free(p->v);
+}
+
+struct buf net_borrow(struct net *n) { return pool_borrow(&n->large); }
+
+void net_borrow_output(struct conn *c) { c->out = pool_borrow(c->wide ? &c->net->large : &c->net->small); }
+
+void net_give_back(struct net *n, struct buf *b)
+{
+    if (b->cap == NET_SMALL) pool_give_back(&n->small, *b);
+    else if (b->cap == NET_BUFFER) pool_give_back(&n->large, *b);
+    else if (b->p) mem_free(b->p);
+    *b = (struct buf){0};
+}
+
+void net_next_block(struct net_tick *t)
+{
+    struct net_block **at = t->block ? &t->block->next : &t->blocks;
+    if (!*at) {
+        *at = mem_alloc(sizeof **at);
+        (*at)->next = NULL;
+    }
+    t->block = *at;
+    t->block->used = 0;
+    t->blocks_filled++;
+}
+
+void net_clear_blocks(struct net *n)
+{
+    n->blocks_needed = MAX(n->blocks_needed, n->tick.blocks_filled);
+    n->tick.block = NULL;
+    n->tick.blocks_filled = 0;
+}
+
+static void blocks_free(struct net_block *b)
+{
+    while (b) {
+        struct net_block *next = b->next;
+        mem_free(b);
+        b = next;
+    }
+}
+
+static void blocks_trim(struct net *n)
+{
+    struct net_block **at = &n->tick.blocks;
+    for (u32 i = 0; *at && i < n->blocks_needed; i++) at = &(*at)->next;
+    blocks_free(*at);
+    *at = NULL;
+    n->blocks_needed = 0;
+}
+
+/* -- life ---------------------------------------------------------------------------------- */
+
 void net_trim(struct net *n)
 {
-    for (u32 i = 0; i < n->pool_low; i++) buf_release(&n->pool[--n->pooled]);
-    n->pool_low = n->pooled;
+    pool_trim(&n->small);
+    pool_trim(&n->large);
+    blocks_trim(n);
     if (n->tick.arg_cap > ARGS_KEEP) {
         mem_free(n->tick.args);
         n->tick.args = NULL;
@@ -245,8 +325,8 @@ void net_init(struct net *n, uv_loop_t *loop)
         .max_clients = 10000, .keepalive_s = 300, .backlog = 511, .accepts = 10, .tls_accepts = 1,
         .output = {{0, 0, 0}, {256u << 20, 64u << 20, 60}, {32u << 20, 8u << 20, 60}},
     };
-    n->pool_cap = POOL_KEEP;
-    n->pool = mem_zalloc(n->pool_cap * sizeof *n->pool);
+    n->small.size = NET_SMALL;
+    n->large.size = NET_BUFFER;
     uv_check_init(loop, &n->check);
     n->check.data = n;
     uv_check_start(&n->check, on_check);
@@ -262,12 +342,13 @@ void net_tick_release(struct net_tick *t)
     mem_free(t->requests);
     mem_free(t->args);
     arena_release(&t->words);
+    blocks_free(t->blocks);
 }
 
 void net_release(struct net *n)
 {
-    while (n->pooled) buf_release(&n->pool[--n->pooled]);
-    mem_free(n->pool);
+    pool_release(&n->small);
+    pool_release(&n->large);
     fence_release_all(n);
     net_tick_release(&n->tick);
 }

@@ -2,8 +2,9 @@
  *
  * One turn of the loop is one tick: every readable connection is read once and its complete requests are
  * parsed; then on_tick runs them all; then the replies are written. A connection gets at most one read per
- * tick, so that none can starve another. Input and output buffers are lent from pools while they have
- * content: an idle connection owns almost nothing.
+ * tick, so that none can starve another. All that is read in a tick lies close together in blocks of the
+ * tick, and output buffers are lent from pools while they have content: an idle connection owns almost
+ * nothing, and many that are busy use little memory.
  *
  * Words, each for one thing:
  *
@@ -65,6 +66,14 @@ struct net_stats {
     u64 turns; /* of the loop */
 };
 
+/* Idle buffers of one size. They are as many as were needed at a time lately: net_trim. */
+struct net_pool {
+    struct buf *v;
+    u32 n, cap;
+    u32 low; /* the fewest there were since the last trim: that many were not needed */
+    size_t size;
+};
+
 /* Everything that belongs to one turn only. A turn within a turn (net_serve_busy) has its own. */
 struct net_tick {
     u64 number;                   /* ticks that ended before this one */
@@ -76,6 +85,8 @@ struct net_tick {
     bytes *args;                  /* of all requests */
     u32 arg_count, arg_cap;
     struct arena words;           /* arguments of inline requests */
+    struct net_block *blocks, *block; /* input: a list, and the block that is being filled */
+    u32 blocks_filled;                /* up to the one being filled */
     struct conn *ready, *ready_tail; /* connections with requests or output in it */
 };
 
@@ -113,9 +124,8 @@ struct net {
     struct net_tick tick; /* the tick that is being gathered or run */
     struct net_fences fences;
 
-    struct buf *pool; /* idle buffers, all of NET_BUFFER bytes */
-    u32 pooled, pool_cap;
-    u32 pool_low;     /* the fewest it held since the last trim: that many were not needed */
+    struct net_pool small, large; /* buffers of NET_SMALL and NET_BUFFER bytes */
+    u32 blocks_needed;            /* the most that a tick's input filled since the last trim */
 
     struct listener *listeners;
     struct tls_context *tls; /* for TLS connections; belongs to the owner, and may be replaced */

@@ -102,18 +102,26 @@ static inline void net_watch(struct conn *c, int events)
 /* Call it after reading or writing. */
 static inline void net_moved(struct conn *c) { c->active_ms = (i64)uv_now(c->net->loop); }
 
-/* A buffer from the pool, and back to it. */
+/* An empty buffer for output, and one for input; and back to their pool. */
+void net_borrow_output(struct conn *c);
 struct buf net_borrow(struct net *n);
-static inline void net_give_back(struct net *n, struct buf *b)
+void net_give_back(struct net *n, struct buf *b);
+
+/* Input of the tick, of many connections. A read gets room for NET_BUFFER bytes, and what it did not need is
+ * the next one's. */
+#define NET_BLOCK ((64u << 10) - 16)
+struct net_block {
+    struct net_block *next;
+    size_t used;
+    char data[NET_BLOCK];
+};
+void net_next_block(struct net_tick *t);
+void net_clear_blocks(struct net *n); /* the tick is over */
+
+static inline char *net_block_room(struct net_tick *t)
 {
-    if (!b->p) return;
-    if (b->cap == NET_BUFFER && n->pooled < n->pool_cap) {
-        b->n = 0;
-        n->pool[n->pooled++] = *b;
-        *b = (struct buf){0};
-        return;
-    }
-    buf_release(b);
+    if (UNLIKELY(!t->block || NET_BLOCK - t->block->used < NET_BUFFER)) net_next_block(t);
+    return t->block->data + t->block->used;
 }
 
 #endif

@@ -13,7 +13,7 @@
 /* Not inlined into conn_reply, which is called for every request and rarely needs it. */
 static COLD void output_begin(struct conn *c)
 {
-    if (!c->out.p) c->out = net_borrow(c->net);
+    if (!c->out.p) net_borrow_output(c);
     net_make_ready(c);
     if (c->net->fences.count) fence_enter(c);
 }
@@ -187,6 +187,7 @@ static void compact_output(struct conn *c)
     }
     size_t sent = c->waiting.first ? 0 : c->sent; /* of `out` */
     if (sent == c->out.n) {
+        c->wide = c->out.n > NET_SMALL;
         net_give_back(c->net, &c->out);
         c->sent -= sent;
     } else if (c->out.n - sent >= OUT_PIECE) {
