@@ -24,6 +24,7 @@ import scenarios                                            # noqa: E402
 ROOT = os.path.dirname(HERE)
 OUT = os.path.join(ROOT, "build", "bench")
 WANTED_REDIS = "7.0.15"
+TOOLS = ("probe", "flood", "lockstep", "bare")
 
 
 def arguments():
@@ -106,7 +107,7 @@ def main():
         print(f"warning: the bars are meant against {WANTED_REDIS}, this is {redis_version}", file=sys.stderr)
 
     env = Env({MAYFLY: args.server, REDIS: args.redis}, args.rounds, args.quick, cores, nice,
-              [probe.build(os.path.join(HERE, name), args.out) for name in ("probe.c", "flood.c")], args.verbose)
+              {name: probe.build(os.path.join(HERE, name + ".c"), args.out) for name in TOOLS}, args.verbose)
     started, steal, load_before = time.time(), steal_ticks(), os.getloadavg()
     rows = run_scenarios(env, args.only)
 

@@ -31,11 +31,11 @@ def may_forbid_sleep():
 
 
 class Env:
-    def __init__(self, paths, rounds, quick, cores, nice, binaries, verbose=False):
+    def __init__(self, paths, rounds, quick, cores, nice, tools, verbose=False):
         self.paths, self.quick, self.nice, self.verbose = paths, quick, nice, verbose
         self.rounds = rounds            # None: each scenario's own
         self.server_core, self.load_core = cores
-        self.probe_binary, self.flood_binary = binaries
+        self.tools = tools              # name -> what was compiled of bench/NAME.c
         self.errors = []                # (scenario, side, message)
         self.warnings = []              # why a verdict may be worth little
         self.series = {}                # name -> side -> points, for the plot

@@ -87,7 +87,7 @@ class Probe:
     def __init__(self, env, server, t0_ms, first_ms, last_ms, poll_ms=0, trigger=None):
         fd, self.out = tempfile.mkstemp(prefix="bench-probe-")
         os.close(fd)
-        argv = [env.probe_binary, server.port, self.out, t0_ms, first_ms, last_ms, poll_ms]
+        argv = [env.tools["probe"], server.port, self.out, t0_ms, first_ms, last_ms, poll_ms]
         if trigger:
             argv += [trigger[0], *trigger[1]]
         self.limit_s = last_ms / 1000 + 120

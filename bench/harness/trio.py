@@ -117,7 +117,7 @@ def kvload_missing():
 
 def kvload(env, kind, cluster, op, seconds):
     """Runs bench/kvload, which it builds if need be; returns what it prints."""
-    binary = os.path.join(os.path.dirname(env.probe_binary), "kvload")
+    binary = os.path.join(os.path.dirname(env.tools["probe"]), "kvload")
     sources = [os.path.join(KVLOAD, name) for name in ("main.go", "go.mod", "go.sum")]
     if not os.path.exists(binary) or os.path.getmtime(binary) < max(map(os.path.getmtime, sources)):
         subprocess.run(["go", "build", "-o", binary, "."], cwd=KVLOAD, check=True)

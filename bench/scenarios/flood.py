@@ -18,7 +18,7 @@ MB = 1_000_000
 
 def pour(env, server, size, total):
     """Runs flood.c; returns what it printed, {name: value}."""
-    argv = [env.flood_binary, server.port, size, total, CALM_S]
+    argv = [env.tools["flood"], server.port, size, total, CALM_S]
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=3600,
                           preexec_fn=child_setup(None, env.nice))
     if done.returncode:
