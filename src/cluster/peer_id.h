@@ -14,9 +14,11 @@
 #include "base/types.h"
 
 #define PEER_NODE_MAX ((1ull << 40) - 1) /* 0 is no node */
+#define PEER_CONF_VER_MAX 0xffffffu
 
-/* `conf_ver` is the region's when the leader proposes to add the member. */
-static inline u64 peer_of(u64 node, u32 conf_ver) { return node << 24 | (conf_ver & 0xffffff); }
+/* `conf_ver` is the region's when the leader proposes to add the member; of the very first member 0. */
+static inline u64 peer_of(u64 node, u32 conf_ver) { return node << 24 | (conf_ver & PEER_CONF_VER_MAX); }
 static inline u64 node_of(u64 peer) { return peer >> 24; }
+static inline u32 peer_conf_ver(u64 peer) { return peer & PEER_CONF_VER_MAX; }
 
 #endif
