@@ -1,0 +1,319 @@
+/* The scheduler: what it does in plain cases, and that it always comes to an end: whatever happens to the nodes, the
+ * regions become whole and even, and then it is silent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/rand.h"
+#include "cluster/peer_id.h"
+#include "cluster/schedule.h"
+
+enum { NODES = 12, REGIONS = 60, STEPS = 64, NOW = 10000000, DEAD_AFTER = 600000 };
+
+struct world {
+    struct schedule_node nodes[NODES];
+    struct schedule_region regions[REGIONS];
+    struct schedule_table t;
+    struct schedule_step steps[STEPS];
+    size_t n;
+    u32 conf_ver;
+    u64 rng;
+};
+
+static struct world *world_new(u32 nodes, u32 voters)
+{
+    static struct world w;
+    w = (struct world){.conf_ver = 1, .rng = 1};
+    w.t = (struct schedule_table){.now_ms = NOW,
+                                  .nodes = w.nodes,
+                                  .nodes_n = nodes,
+                                  .regions = w.regions,
+                                  .voters = voters,
+                                  .dead_after_ms = DEAD_AFTER,
+                                  .split_bytes = 100,
+                                  .moves_max = 4,
+                                  .moves_node_max = 2};
+    for (u32 i = 0; i < nodes; i++)
+        w.nodes[i] = (struct schedule_node){.node = i + 1, .heard_ms = NOW - 1000};
+    return &w;
+}
+
+static struct schedule_region *world_region(struct world *w, const char *nodes)
+{
+    struct schedule_region *r = &w->regions[w->t.regions_n++];
+    *r = (struct schedule_region){.region = w->t.regions_n, .bytes = 50};
+    r->slots = (struct raft_slots){(u16)(w->t.regions_n * 100), (u16)(w->t.regions_n * 100 + 99)};
+    for (; *nodes; nodes++) r->voters[r->voters_n++] = peer_of((u64)(*nodes - '0'), 1);
+    r->leader = r->voters[0];
+    return r;
+}
+
+static void world_kill(struct world *w, u64 node) { w->nodes[node - 1].heard_ms = NOW - DEAD_AFTER - 1; }
+
+static void world_schedule(struct world *w) { w->n = schedule(&w->t, w->steps, STEPS); }
+
+static const struct schedule_step *only(struct world *w, enum schedule_kind kind)
+{
+    world_schedule(w);
+    assert_int_equal(w->n, 1);
+    assert_int_equal(w->steps[0].kind, kind);
+    assert_true(strlen(w->steps[0].reason) > 0);
+    return &w->steps[0];
+}
+
+static void test_a_dead_node_is_replaced(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *r = world_region(w, "123");
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+    w->nodes[2].heard_ms = NOW - DEAD_AFTER;
+    world_schedule(w);
+    assert_int_equal(w->n, 0); /* silent for long, but not yet dead */
+    world_kill(w, 3);
+    const struct schedule_step *s = only(w, SCHEDULE_ADD);
+    assert_int_equal(s->node, 4);
+    assert_string_equal(s->reason, "to replace the member on node 3, which is dead");
+    r->learners[r->learners_n++] = peer_of(4, 7);
+    s = only(w, SCHEDULE_PROMOTE);
+    assert_int_equal(s->peer, peer_of(4, 7));
+    assert_int_equal(s->gone, peer_of(3, 1));
+    r->changing = true;
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+static void test_a_dead_node_stays_if_there_is_no_other(void **state UNUSED)
+{
+    struct world *w = world_new(3, 3);
+    world_region(w, "123");
+    world_kill(w, 3);
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+static void test_a_learner_on_a_dead_node_goes(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *r = world_region(w, "123");
+    r->learners[r->learners_n++] = peer_of(4, 7);
+    world_kill(w, 3);
+    world_kill(w, 4);
+    assert_int_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(4, 7));
+}
+
+static void test_a_node_is_drained(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *r = world_region(w, "123");
+    w->nodes[0].draining = true; /* it leads */
+    assert_int_equal(only(w, SCHEDULE_ADD)->node, 4);
+    r->learners[r->learners_n++] = peer_of(4, 7);
+    assert_int_equal(only(w, SCHEDULE_TRANSFER)->peer, peer_of(2, 1));
+    r->leader = peer_of(2, 1);
+    assert_int_equal(only(w, SCHEDULE_PROMOTE)->gone, peer_of(1, 1));
+    w = world_new(3, 3); /* nobody takes its place */
+    r = world_region(w, "123");
+    w->nodes[2].draining = true;
+    assert_int_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(3, 1));
+}
+
+static void test_the_only_member_moves(void **state UNUSED)
+{
+    struct world *w = world_new(2, 1);
+    struct schedule_region *r = world_region(w, "1");
+    w->nodes[0].draining = true;
+    assert_int_equal(only(w, SCHEDULE_ADD)->node, 2);
+    r->learners[r->learners_n++] = peer_of(2, 7);
+    assert_int_equal(only(w, SCHEDULE_PROMOTE)->gone, 0);
+    r->voters[r->voters_n++] = r->learners[--r->learners_n];
+    assert_int_equal(only(w, SCHEDULE_TRANSFER)->peer, peer_of(2, 7));
+    r->leader = peer_of(2, 7);
+    assert_int_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(1, 1));
+}
+
+static void test_regions_grow_with_the_nodes(void **state UNUSED)
+{
+    struct world *w = world_new(2, 3);
+    struct schedule_region *r = world_region(w, "1");
+    assert_int_equal(only(w, SCHEDULE_ADD)->node, 2);
+    r->learners[r->learners_n++] = peer_of(2, 7);
+    assert_int_equal(only(w, SCHEDULE_PROMOTE)->gone, 0);
+    r->voters[r->voters_n++] = r->learners[--r->learners_n];
+    world_schedule(w);
+    assert_int_equal(w->n, 0); /* as many as there are nodes */
+}
+
+static void test_splits_and_merges(void **state UNUSED)
+{
+    struct world *w = world_new(3, 3);
+    struct schedule_region *a = world_region(w, "123"), *b = world_region(w, "213");
+    world_region(w, "312");
+    a->bytes = 101;
+    assert_int_equal(only(w, SCHEDULE_SPLIT)->region, 1);
+    a->slots.first = a->slots.last; /* one slot: nothing to split */
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+    a->bytes = 5, b->bytes = 5, w->t.merge_bytes = 25, w->t.regions_min = 2;
+    const struct schedule_step *s = only(w, SCHEDULE_MERGE);
+    assert_int_equal(s->region, 2);
+    assert_int_equal(s->into, 1);
+    w->t.regions_min = 3;
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+/* Node 1 leads two, node 3 none, and no region of node 1's has a member there: each hands one on. */
+static void test_leaderships_move_along_a_path(void **state UNUSED)
+{
+    struct world *w = world_new(3, 2);
+    world_region(w, "12");
+    world_region(w, "12");
+    world_region(w, "23");
+    w->t.voters = 2;
+    w->nodes[2].draining = false;
+    w->t.moves_max = 0;
+    world_schedule(w);
+    assert_int_equal(w->n, 2);
+    for (size_t i = 0; i < 2; i++) assert_int_equal(w->steps[i].kind, SCHEDULE_TRANSFER);
+    assert_int_equal(node_of(w->steps[0].peer) + node_of(w->steps[1].peer), 2 + 3);
+}
+
+/* ---- Whatever happens, it comes to an end. */
+
+static void drop(u64 *peers, u32 *n, u64 peer)
+{
+    for (u32 i = 0; i < *n; i++)
+        if (peers[i] == peer) peers[i] = peers[--*n];
+}
+
+/* Carries a step out as the region's leader would; sometimes it is too late, or the learner needs longer. */
+static void world_do(struct world *w, const struct schedule_step *s)
+{
+    struct schedule_region *r = &w->regions[s->region - 1];
+    assert_false(r->changing);
+    if (rand_below(&w->rng, 100) < 30) return;
+    if (s->kind == SCHEDULE_ADD) {
+        for (u32 i = 0; i < r->voters_n; i++) assert_int_not_equal(node_of(r->voters[i]), s->node);
+        r->learners[r->learners_n++] = peer_of(s->node, ++w->conf_ver);
+        assert_int_equal(r->learners_n, 1);
+    } else if (s->kind == SCHEDULE_PROMOTE) {
+        drop(r->learners, &r->learners_n, s->peer);
+        r->voters[r->voters_n++] = s->peer;
+        drop(r->voters, &r->voters_n, s->gone);
+        assert_true(s->gone != r->leader);
+    } else if (s->kind == SCHEDULE_REMOVE) {
+        assert_true(s->gone != r->leader);
+        drop(r->voters, &r->voters_n, s->gone);
+        drop(r->learners, &r->learners_n, s->gone);
+    } else if (s->kind == SCHEDULE_TRANSFER) {
+        r->leader = s->peer;
+    }
+    assert_in_range(r->voters_n, 1, w->t.voters + 1);
+}
+
+static bool world_lives(const struct world *w, u64 peer)
+{
+    return NOW - w->nodes[node_of(peer) - 1].heard_ms <= DEAD_AFTER;
+}
+
+/* The leader of a node that died is followed by another voter. */
+static void world_elect(struct world *w, struct schedule_region *r)
+{
+    if (r->leader && world_lives(w, r->leader)) return;
+    r->leader = 0;
+    for (u32 i = 0; i < r->voters_n; i++)
+        if (world_lives(w, r->voters[i])) r->leader = r->voters[i];
+}
+
+static u32 world_learners(const struct world *w)
+{
+    u32 n = 0;
+    for (size_t i = 0; i < w->t.regions_n; i++) n += w->regions[i].learners_n;
+    return n;
+}
+
+/* Until there is nothing to do for a while; returns how many rounds that took. */
+static u32 world_settle(struct world *w)
+{
+    u32 rounds = 0;
+    for (u32 quiet = 0; quiet < 5; rounds++) {
+        for (size_t i = 0; i < w->t.regions_n; i++) world_elect(w, &w->regions[i]);
+        world_schedule(w);
+        quiet = w->n ? 0 : quiet + 1;
+        for (size_t i = 0; i < w->n; i++)
+            for (size_t k = 0; k < i; k++) assert_int_not_equal(w->steps[i].region, w->steps[k].region);
+        for (size_t i = 0; i < w->n; i++) world_do(w, &w->steps[i]);
+        assert_in_range(world_learners(w), 0, w->t.moves_max);
+        assert_in_range(rounds, 0, 2000);
+    }
+    return rounds;
+}
+
+static void world_check_even(const struct world *w)
+{
+    u32 members[NODES] = {0}, leaders[NODES] = {0}, most = 0, least = UINT32_MAX, lead_most = 0,
+        lead_least = UINT32_MAX;
+    for (size_t i = 0; i < w->t.regions_n; i++) {
+        const struct schedule_region *r = &w->regions[i];
+        assert_int_equal(r->learners_n, 0);
+        for (u32 k = 0; k < r->voters_n; k++) members[node_of(r->voters[k]) - 1]++;
+        leaders[node_of(r->leader) - 1]++;
+    }
+    for (size_t i = 0; i < w->t.nodes_n; i++) {
+        const struct schedule_node *n = &w->nodes[i];
+        if (n->draining || NOW - n->heard_ms > DEAD_AFTER) continue;
+        most = MAX(most, members[i]), least = MIN(least, members[i]);
+        lead_most = MAX(lead_most, leaders[i]), lead_least = MIN(lead_least, leaders[i]);
+    }
+    assert_in_range(most - least, 0, 1);
+    assert_in_range(lead_most - lead_least, 0, 1);
+}
+
+static void test_it_becomes_even_and_silent(void **state UNUSED)
+{
+    for (u64 seed = 1; seed <= 300; seed++) {
+        u64 rng = seed;
+        u32 nodes = 4 + (u32)rand_below(&rng, NODES - 3), regions = 1 + (u32)rand_below(&rng, REGIONS);
+        struct world *w = world_new(nodes, 3);
+        w->rng = rng;
+        for (u32 i = 0; i < regions; i++) world_region(w, i % 2 ? "123" : "1");
+        world_settle(w);
+        for (u32 event = 0; event < 4; event++) {
+            u64 node = 1 + rand_below(&w->rng, nodes);
+            switch (rand_below(&w->rng, 4)) {
+            case 0: world_kill(w, node); break;
+            case 1: w->nodes[node - 1].draining = true; break;
+            case 2: w->nodes[node - 1] = (struct schedule_node){.node = node, .heard_ms = NOW}; break;
+            default: w->regions[rand_below(&w->rng, regions)].leader = 0; /* another one is elected */
+            }
+            u32 gone = 0;
+            for (u32 i = 0; i < nodes; i++)
+                gone += w->nodes[i].draining || NOW - w->nodes[i].heard_ms > DEAD_AFTER;
+            if (gone + 3 > nodes || gone > 1) w->nodes[node - 1] = (struct schedule_node){node, NOW, false};
+            world_settle(w);
+        }
+        for (u32 i = 0; i < regions; i++) assert_int_equal(w->regions[i].voters_n, 3);
+        world_check_even(w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_dead_node_is_replaced),
+        cmocka_unit_test(test_a_dead_node_stays_if_there_is_no_other),
+        cmocka_unit_test(test_a_learner_on_a_dead_node_goes),
+        cmocka_unit_test(test_a_node_is_drained),
+        cmocka_unit_test(test_the_only_member_moves),
+        cmocka_unit_test(test_regions_grow_with_the_nodes),
+        cmocka_unit_test(test_splits_and_merges),
+        cmocka_unit_test(test_leaderships_move_along_a_path),
+        cmocka_unit_test(test_it_becomes_even_and_silent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
