@@ -28,7 +28,8 @@
  *      the new epoch. The machine stores both states in one step. A split that does not fit the region's
  *      slots changes nothing on any member.
  *  11  What the child's log holds on a member counts, even if its machine must make the child again after a
- *      crash: it may have voted there.
+ *      crash: it may have voted there. But the split is durable before any entry of the child is: a machine
+ *      without the child and a log with its entries don't fit each other.
  *  12  A leader evaluates nothing behind an entry of its own that starts an epoch: it would be void.
  *
  * Life of a write on the leader:
@@ -117,7 +118,8 @@ struct group_config {
 };
 
 /* Opens a member from what its log and machine hold; both outlive the group. A member that is not in its
- * own configuration waits until a leader adds it. */
+ * own configuration waits until a leader adds it. Entries that are known to be committed are applied before
+ * this returns: among them may be a split, whose child is opened then. */
 struct group *group_open(const struct group_config *config, struct raft_log *log,
                          struct raft_machine *machine);
 void group_close(struct group *g);

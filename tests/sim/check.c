@@ -57,7 +57,6 @@ static bool check_step(const struct check_op *op, struct state *s)
         if (replied && op->found != s->exists) return false;
         *s = (struct state){0};
         return true;
-    case OP_CLEAR: *s = (struct state){0}; return true;
     default: return false;
     }
 }
@@ -129,7 +128,7 @@ enum check_verdict check_object(struct check_op *ops, u32 n)
 
 void check_print(const struct check_op *ops, u32 n)
 {
-    static const char *const names[] = {"GET", "SET", "SET NX", "SET XX", "GETSET", "INCR", "DEL", "CLEAR"};
+    static const char *const names[] = {"GET", "SET", "SET NX", "SET XX", "GETSET", "INCR", "DEL"};
     for (u32 i = 0; i < n; i++) {
         const struct check_op *o = &ops[i];
         fprintf(stderr, "%c %-7s %10.4f … ", o->stuck ? '*' : ' ', names[o->type], (double)o->start_us / 1e6);

@@ -9,7 +9,7 @@
 
 #include "base/types.h"
 
-enum op_type { OP_GET, OP_SET, OP_SET_NX, OP_SET_XX, OP_GETSET, OP_INCR, OP_DEL, OP_CLEAR, OP_TYPES };
+enum op_type { OP_GET, OP_SET, OP_SET_NX, OP_SET_XX, OP_GETSET, OP_INCR, OP_DEL, OP_TYPES };
 
 struct check_op {
     enum op_type type;

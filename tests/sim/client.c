@@ -72,6 +72,7 @@ static void client_begin(struct sim *s, u32 client)
     struct client *c = &s->client[client];
     u32 slot = (u32)sim_below(s, OBJECTS_LIVE);
     struct object *o = &s->objects[s->live[slot]];
+    u64 to = c->guess[slot];
     if (!s->calm && (o->n >= OBJECT_OPS_MAX || o->unknown >= OBJECT_UNKNOWN_MAX)) {
         o->retired = true;
         s->live[slot] = object_new(s, o->pair);
@@ -80,11 +81,10 @@ static void client_begin(struct sim *s, u32 client)
     enum op_type type = client_choose(s, o->pair);
     u32 index = op_new(s, s->live[slot], type);
     struct op *op = &s->ops[index];
-    op->client = client, op->min_wall_ms = wall_min(s);
+    op->client = client, op->place = slot, op->min_wall_ms = wall_min(s);
     bool sets = type == OP_SET || type == OP_SET_NX || type == OP_SET_XX || type == OP_GETSET;
     if (sets && sim_chance(s, 70))
         op->c.ttl_ms = 1 + sim_below(s, sim_chance(s, 30) ? 10000 : 1500);
-    u64 to = c->leader_guess;
     op->follower = type == OP_GET && sim_chance(s, s->idle ? 2 : 30);
     if (op->follower || !to || sim_chance(s, 10)) to = 1 + sim_below(s, s->nodes_n);
     c->op = index + 1;
@@ -117,7 +117,7 @@ void client_event(struct sim *s, struct event *e)
         if (c->op) { /* no reply in time */
             struct op *op = &s->ops[c->op - 1];
             if (op->c.type != OP_GET) s->objects[op->object].unknown++;
-            c->leader_guess = 0;
+            c->guess[op->place] = 0;
             client_next(s, (u32)e->a);
         } else {
             client_begin(s, (u32)e->a);
@@ -135,14 +135,14 @@ void client_event(struct sim *s, struct event *e)
         if (op->deadline_seen_ms && op->deadline_seen_ms <= op->min_wall_ms && s->stepped_us < op->c.start_us)
             sim_fail(s, "operation %llu saw a key after its deadline by every clock",
                      (unsigned long long)e->a);
-        if (!op->follower) c->leader_guess = e->b;
+        if (!op->follower) c->guess[op->place] = e->b;
     } else {
-        c->leader_guess = e->b;
+        c->guess[op->place] = e->b;
     }
     client_next(s, op->client);
 }
 
-void op_run(struct node *n UNUSED, struct op *op, u64 now_ms, struct cell *one, struct cell *two)
+void op_run(struct op *op, u64 now_ms, struct cell *one, struct cell *two)
 {
     struct check_op *c = &op->c;
     bool alive = one->exists && (!one->deadline_ms || now_ms < one->deadline_ms);
@@ -175,23 +175,25 @@ void op_run(struct node *n UNUSED, struct op *op, u64 now_ms, struct cell *one, 
     }
 }
 
-void op_evaluated(struct node *n, u32 index, u64 now_ms, u64 hint)
+/* The log's order; a child's log starts again, in a later epoch. */
+u64 op_hint(const struct member *m, u64 i) { return ((u64)m->at.epoch.version << 48) + (m->at.index << 8) + i; }
+
+void op_evaluated(struct member *m, u32 index, u64 now_ms, u64 hint)
 {
-    struct op *op = &n->sim->ops[index];
-    if (op->outcome != OP_SENT) sim_fail(n->sim, "operation %u ran twice", index);
+    struct sim *s = m->node->sim;
+    struct op *op = &s->ops[index];
+    if (op->outcome != OP_SENT) sim_fail(s, "operation %u ran twice", index);
     op->outcome = OP_EVALUATED;
     op->c.time_ms = now_ms, op->c.hint = hint;
-    if (now_ms > n->sim->wall_max_ms)
-        sim_fail(n->sim, "operation %u ran in the future of every clock", index);
-    if (group_is_leader(n->group) && !op->follower && now_ms < node_wall_ms(n))
-        sim_fail(n->sim, "operation %u ran in the past of its leader", index);
+    if (now_ms > s->wall_max_ms) sim_fail(s, "operation %u ran in the future of every clock", index);
+    if (group_is_leader(m->group) && !op->follower && now_ms < node_wall_ms(m->node))
+        sim_fail(s, "operation %u ran in the past of its leader", index);
 }
 
 static void op_reply(struct node *n, u32 index)
 {
     struct sim *s = n->sim;
-    u64 leader = group_leader(n->group);
-    if (s->ops[index].outcome == OP_DONE) leader = n->id;
+    u64 leader = s->ops[index].outcome == OP_DONE ? n->id : node_hint(n, index);
     if (sim_chance(s, 1)) return;
     sim_post(s,
              (struct event){
@@ -211,29 +213,6 @@ void op_moved(struct node *n, u32 index)
 {
     n->sim->ops[index].outcome = OP_NOT_DONE;
     op_reply(n, index);
-}
-
-u32 op_clear(struct sim *s)
-{
-    s->clears = mem_realloc(s->clears, (s->clears_n + 1) * sizeof(*s->clears));
-    struct clear *c = &s->clears[s->clears_n++];
-    *c = (struct clear){.first_op = s->ops_n};
-    for (u32 i = 0; i < OBJECTS_LIVE - 2; i += 2) {
-        u32 object = s->live[i + sim_below(s, 2)];
-        c->keys[c->n++] = s->objects[object].key;
-        op_new(s, object, OP_CLEAR);
-    }
-    return s->clears_n + 1;
-}
-
-void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint)
-{
-    for (u32 i = 0; i < c->n; i++) {
-        struct op *op = &s->ops[c->first_op + i];
-        if (op->outcome == OP_REPLIED) continue;
-        op->outcome = OP_REPLIED;
-        op->c.end_us = s->now_us, op->c.time_ms = now_ms, op->c.hint = hint;
-    }
 }
 
 static void client_check_object(struct sim *s, u32 index)

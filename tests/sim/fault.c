@@ -1,15 +1,35 @@
-/* What goes wrong, and changes of membership. */
+/* What goes wrong, changes of membership, splits. */
 #include "sim/sim.h"
 
 enum { FAULT_JUMP = 1 << 15 };
 
 static struct node *fault_node(struct sim *s) { return &s->node[1 + sim_below(s, s->nodes_n)]; }
 
+static struct member *fault_member_of(struct node *n, u32 region)
+{
+    struct member *m = n->members[region];
+    return n->alive && !n->paused && m && m->group ? m : NULL;
+}
+
+static struct member *fault_leader_of(struct sim *s, u32 region)
+{
+    for (u32 i = 1; i <= s->nodes_n; i++) {
+        struct member *m = fault_member_of(&s->node[i], region);
+        if (m && group_is_leader(m->group)) return m;
+    }
+    return NULL;
+}
+
+/* The leader of any region. */
+static struct member *fault_lead(struct sim *s)
+{
+    return fault_leader_of(s, 1 + (u32)sim_below(s, s->regions_n));
+}
+
 static struct node *fault_leader(struct sim *s)
 {
-    for (u32 i = 1; i <= s->nodes_n; i++)
-        if (s->node[i].alive && !s->node[i].paused && group_is_leader(s->node[i].group)) return &s->node[i];
-    return NULL;
+    struct member *m = fault_lead(s);
+    return m ? m->node : NULL;
 }
 
 /* Most faults prefer a leader: nothing happens to a follower that is seen. */
@@ -106,71 +126,138 @@ static void fault_clock(struct sim *s)
     sim_trace(s, "clock of %llu at %+lld ms", (unsigned long long)n->id, (long long)n->clock_offset_ms);
 }
 
-static bool fault_among(const u64 *ids, u32 n, u64 id)
+static bool fault_is_dead(struct sim *s, u64 peer) { return s->node[node_of(peer)].retired; }
+
+/* Whether most of these voters, without one, are on nodes that will live again. */
+static bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool counts)
 {
-    for (u32 i = 0; i < n; i++)
-        if (ids[i] == id) return true;
-    return false;
+    u32 live = 0, all = n;
+    for (u32 i = 0; i < n; i++) {
+        if (voters[i] != without) live += !fault_is_dead(s, voters[i]);
+        else all -= !counts;
+    }
+    return live * 2 > all;
 }
 
-/* Adds a learner, promotes one, removes a voter, or replaces a voter by a
- * learner in one step. */
-static void fault_membership(struct sim *s)
+/* A node without a member of this configuration. */
+static u64 fault_outsider(struct sim *s, const struct raft_conf *c)
 {
-    struct node *leader = fault_leader(s);
+    u64 found = 0, first = sim_below(s, s->nodes_n);
+    for (u64 k = 0; k < s->nodes_n && !found; k++) {
+        u64 id = 1 + (first + k) % s->nodes_n;
+        found = s->node[id].retired ? 0 : id;
+        for (u32 i = 0; i < c->voters_n; i++) found = node_of(c->voters[i]) == id ? 0 : found;
+        for (u32 i = 0; i < c->learners_n; i++) found = node_of(c->learners[i]) == id ? 0 : found;
+    }
+    return found;
+}
+
+/* A member to remove: of a node that is dead, if there is one. */
+static u64 fault_leaver(struct sim *s, const u64 *peers, u32 n)
+{
+    u64 peer = peers[sim_below(s, n)];
+    for (u32 i = 0; i < n; i++)
+        if (fault_is_dead(s, peers[i])) peer = peers[i];
+    return peer;
+}
+
+/* Adds a learner, promotes one, removes a member, or replaces a voter by a
+ * learner in one step. */
+static void fault_change(struct sim *s, struct member *leader)
+{
     struct group_status st;
-    if (!leader) return;
     group_status(leader->group, &st);
     const struct raft_conf *c = &st.at.conf;
     struct raft_change change[2];
     size_t n = 0;
-    u64 outsider = 0;
-    for (u64 i = 1; i <= s->nodes_n; i++)
-        if (!s->node[i].retired && !fault_among(c->voters, c->voters_n, i) && !fault_among(c->learners, c->learners_n, i))
-            outsider = i;
-    if (c->learners_n && sim_chance(s, 60))
-        change[n++] = (struct raft_change){c->learners[sim_below(s, c->learners_n)], RAFT_ADD_VOTER};
-    else if (outsider && sim_chance(s, 60)) change[n++] = (struct raft_change){outsider, RAFT_ADD_LEARNER};
-    if (c->voters_n > s->voters_min && (n == 0 || sim_chance(s, 30)))
-        change[n++] = (struct raft_change){c->voters[sim_below(s, c->voters_n)], RAFT_REMOVE};
+    u64 outsider = fault_outsider(s, c), learner = c->learners_n ? fault_leaver(s, c->learners, c->learners_n) : 0;
+    if (learner && fault_is_dead(s, learner)) change[n++] = (struct raft_change){learner, RAFT_REMOVE};
+    else if (learner && sim_chance(s, 60)) change[n++] = (struct raft_change){learner, RAFT_ADD_VOTER};
+    else if (outsider && sim_chance(s, 60)) {
+        u32 ver = s->plant & PLANT_REUSE_PEER ? 0 : st.at.epoch.conf_ver;
+        change[n++] = (struct raft_change){peer_of(outsider, ver), RAFT_ADD_LEARNER};
+    }
+    if (c->voters_n > s->voters_min && (n == 0 || sim_chance(s, 30))) {
+        u64 leaver = fault_leaver(s, c->voters, c->voters_n);
+        if (fault_majority(s, c->voters, c->voters_n, leaver, false))
+            change[n++] = (struct raft_change){leaver, RAFT_REMOVE};
+    }
     if (n == 0) return;
     enum group_change verdict = group_change(leader->group, change, n);
     if (verdict == GROUP_CHANGE_INVALID) sim_fail(s, "a valid change was refused");
     s->conf_changes += verdict == GROUP_CHANGE_PROPOSED;
-    sim_trace(s, "change of %zu members: %d", n, (int)verdict);
+    sim_trace(s, "change of %zu members of region %llu: %d", n, (unsigned long long)leader->region, (int)verdict);
 }
 
-/* A member that was removed goes away for good; another machine takes its place, under an id of its own. */
+static void fault_membership(struct sim *s)
+{
+    struct member *leader = fault_lead(s);
+    if (leader) fault_change(s, leader);
+}
+
+/* Whether a region can do without this node for ever: no change of its members is under way, whoever leads next. */
+static bool fault_spares(struct sim *s, u32 region, u64 node)
+{
+    const struct raft_conf *c = &s->region[region].newest.conf;
+    u64 peer = 0;
+    if (!s->region[region].newest.index) return true;
+    for (u32 i = 0; i < c->voters_n; i++)
+        if (node_of(c->voters[i]) == node) peer = c->voters[i];
+    for (u32 i = 0; i < c->learners_n; i++)
+        if (node_of(c->learners[i]) == node) peer = c->learners[i];
+    if (!peer && !c->outgoing_n) return true;
+    struct member *leader = fault_leader_of(s, region);
+    struct group_status st;
+    if (!leader || leader->node->id == node) return false;
+    group_status(leader->group, &st);
+    bool settled = st.core.applied_own_term && !st.core.conf_pending && !st.at.conf.outgoing_n &&
+                   st.at.index == s->region[region].newest.index;
+    return settled && fault_majority(s, c->voters, c->voters_n, peer, true);
+}
+
+/* A node dies for good, or none does; in any case a new one comes. Members that the dead one has are replaced by changes
+ * of members; a node that lives may have been removed from all regions, and be added again. */
 static void fault_replace(struct sim *s)
 {
     struct node *n = fault_node(s);
-    const struct raft_conf *c = &s->newest.conf;
-    if (s->nodes_n == NODES_MAX || n->retired || c->voters_n == 0 || c->outgoing_n) return;
-    if (fault_among(c->voters, c->voters_n, n->id) || fault_among(c->learners, c->learners_n, n->id)) return;
-    if (sim_chance(s, 70)) {
+    bool spared = !n->retired && sim_chance(s, 70);
+    if (s->nodes_n == NODES_MAX) return;
+    for (u32 i = 1; i <= REGIONS_MAX; i++) spared = spared && fault_spares(s, i, n->id);
+    if (spared) {
         if (n->alive) node_crash(n);
         n->retired = true;
+        s->killed++;
+        sim_trace(s, "node %llu is dead", (unsigned long long)n->id);
     }
-    node_start(s, ++s->nodes_n, NULL);
+    if (!spared && !sim_chance(s, 20)) return;
+    node_start(s, ++s->nodes_n);
     s->replaced++;
-    sim_trace(s, "new member %u", s->nodes_n);
+    sim_trace(s, "new node %u", s->nodes_n);
 }
 
 static void fault_transfer(struct sim *s)
 {
-    struct node *leader = fault_leader(s);
-    if (leader) group_transfer(leader->group, fault_node(s)->id);
+    struct member *leader = fault_lead(s);
+    if (!leader || !leader->at.conf.voters_n) return;
+    group_transfer(leader->group, leader->at.conf.voters[sim_below(s, leader->at.conf.voters_n)]);
 }
 
-/* A new epoch. What was evaluated under the old one must be void: leaders evaluate nothing behind a split, so only what
- * was open when it was proposed can be. */
-static void fault_epoch(struct sim *s)
+/* What was evaluated before a split must be void: leaders evaluate nothing behind one, so only what was open when it was
+ * proposed can be. And a member that was just added may get the parent's snapshot of before the split, when it has heard
+ * of the child already. */
+static void fault_split(struct sim *s)
 {
-    struct node *leader = fault_leader(s);
-    if (!leader) return;
-    group_wall(leader->group, node_wall_ms(leader));
-    if (sim_chance(s, 70)) leader->to_split = true;
-    else node_split(leader);
+    struct member *leader = fault_lead(s);
+    if (!leader || s->next_region > s->regions_max) return;
+    group_wall(leader->group, node_wall_ms(leader->node));
+    switch (sim_below(s, 4)) {
+    case 0: member_split(leader); break;
+    case 1:
+        fault_change(s, leader);
+        leader->split_us = s->now_us + sim_below(s, s->snapshot_us);
+        break;
+    default: leader->to_split = true;
+    }
 }
 
 static void fault_network(struct sim *s)
@@ -182,14 +269,15 @@ static void fault_network(struct sim *s)
 
 static void fault_campaign(struct sim *s)
 {
-    struct node *n = fault_node(s);
-    if (n->alive && !n->paused) group_campaign(n->group);
+    struct member *m = fault_member_of(fault_node(s), 1 + (u32)sim_below(s, s->regions_n));
+    if (m) group_campaign(m->group);
 }
 
 static void fault_unreachable(struct sim *s)
 {
-    struct node *leader = fault_leader(s);
-    if (leader) group_unreachable(leader->group, fault_node(s)->id);
+    struct member *leader = fault_lead(s);
+    if (!leader || !leader->at.conf.voters_n) return;
+    group_unreachable(leader->group, leader->at.conf.voters[sim_below(s, leader->at.conf.voters_n)]);
 }
 
 static void fault_power_cut(struct sim *s)
@@ -203,8 +291,10 @@ static void fault_slow_disk(struct sim *s) { fault_victim(s)->disk_slowness = 1 
 enum {
     FAULT_CRASH = 1 << 0,
     FAULT_POWER_CUT = 1 << 1,
+    FAULT_NETWORK = 1 << 5,
     FAULT_SLOW_DISK = 1 << 6,
     FAULT_CLOCK = 1 << 7,
+    FAULT_MEMBERSHIP = 1 << 8,
     FAULT_TRANSFER = 1 << 9,
     FAULT_CAMPAIGN = 1 << 10,
     FAULT_ISOLATE = 1 << 11,
@@ -250,27 +340,41 @@ static void fault_fit_time(struct sim *s)
     s->voters_first = s->nodes_n, s->voters_min = 3;
 }
 
+/* A number that is used again does harm to who remembers what its first owner has promised. */
+static void fault_fit_numbers(struct sim *s)
+{
+    s->faults = FAULT_NETWORK | FAULT_MEMBERSHIP | FAULT_TRANSFER | FAULT_CRASH;
+    s->idle = false;
+    s->fault_gap_us = 300000;
+    s->voters_first = s->nodes_n, s->voters_min = 3;
+}
+
 void fault_choose(struct sim *s)
 {
     s->disk_slowness = 1, s->fault_gap_us = 2500000;
+    s->snapshot_us = sim_chance(s, 70) ? 300000 : 6000000;
     s->faults = (u32)(sim_below(s, 1u << 16) | sim_below(s, 1u << 16)); /* three of four */
     s->idle = sim_chance(s, 40);
     if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
     s->voters_min = sim_chance(s, 30) ? 1 : 3;
+    s->regions_max = sim_chance(s, 35) ? 2 + (u32)sim_below(s, REGIONS_MAX - 1) : 1;
     if (s->plant & PLANT_SEND_BEFORE_PERSIST) fault_fit_promises(s);
     if (s->plant & PLANT_READ_UNCONFIRMED) fault_fit_reads(s);
     if (s->plant & PLANT_NO_FENCE) fault_fit_time(s);
+    if (s->plant & (PLANT_SKIP_EPOCH | PLANT_OVERLAP | PLANT_STALE_MAP)) s->regions_max = REGIONS_MAX;
+    if (s->plant & PLANT_REUSE_PEER) fault_fit_numbers(s);
 }
 
 void fault_event(struct sim *s)
 {
-    enum { HEAL = 16, EPOCH = 12 };
+    enum { HEAL = 16, SPLIT = 12 };
     u64 r = sim_below(s, 132);
     sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, s->fault_gap_us), .type = EV_FAULT});
+    if (s->regions_n > 1 && sim_chance(s, 40)) fault_membership(s); /* there are more to change */
     if (r < HEAL) fault_heal(s);
-    else if (r < HEAL + EPOCH) fault_epoch(s);
-    r -= MIN(r, HEAL + EPOCH);
+    else if (r < HEAL + SPLIT) fault_split(s);
+    r -= MIN(r, HEAL + SPLIT);
     for (u32 i = 0; r && i < sizeof(FAULTS) / sizeof(*FAULTS); i++) {
         if (r <= FAULTS[i].weight) {
             if (s->faults >> i & 1) FAULTS[i].make(s);

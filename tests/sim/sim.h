@@ -1,10 +1,17 @@
-/* A cluster in one process: N members of one Raft group (raft/group.c, as the server runs it) on a simulated network,
- * disks and clocks, with clients whose histories are checked. Everything comes from one seed.
+/* A cluster in one process: N nodes with members of one or more Raft groups (raft/group.c, as the server runs it) on a
+ * simulated network, disks and clocks, with clients whose histories are checked. Everything comes from one seed.
+ *
+ * A node has one store of cells and one disk, for all its members. A region has a range of slots, and the members of its
+ * group; splits make regions of regions. Which member gets a message, and what may be installed where, is decided by
+ * cluster/region_rules.c, as in the server.
  *
  *   sim.c     events, network, command line
- *   node.c    a member: its disk (raft_log), its state machine (raft_machine), crashes
+ *   disk.c    a node's disk: the logs of its members (raft_log), crashes
+ *   member.c  a member: its state machine (raft_machine)
+ *   node.c    a node: members, messages, requests
  *   client.c  clients, histories
- *   fault.c   what goes wrong, and changes of membership
+ *   fault.c   what goes wrong, changes of membership, splits
+ *   verify.c  what must hold after every step
  *   check.c   the linearizability checker
  *
  * After a violation sim_fail prints what is wrong and the command that replays it, and ends the process with 1. */
@@ -13,12 +20,15 @@
 
 #include "base/buf.h"
 #include "base/rand.h"
+#include "cluster/peer_id.h"
+#include "cluster/region_rules.h"
 #include "raft/split.h"
 #include "raft/plant.h"
 #include "sim/check.h"
 
 enum {
     NODES_MAX = 15,
+    REGIONS_MAX = 10, /* their ids are 1 … REGIONS_MAX */
     KEYS_MAX = 8192,
     CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
@@ -26,8 +36,13 @@ enum {
     START_MS = 1000000000 /* the true time at the start */
 };
 
-/* Planted in the simulator's machine, beside those of raft/plant.h. The bits differ. */
-enum { PLANT_RECLAIM_AHEAD = 16 };
+/* Planted in the simulator's nodes, beside those of raft/plant.h. The bits differ. */
+enum {
+    PLANT_RECLAIM_AHEAD = 16,
+    PLANT_OVERLAP = 128,    /* snapshots are installed whatever other members have */
+    PLANT_REUSE_PEER = 256, /* a node has the same number whenever it is added to a region */
+    PLANT_STALE_MAP = 512   /* a node serves slots that a split has taken from its member */
+};
 
 enum event_type {
     EV_TICK, EV_MESSAGE, EV_DURABLE, EV_SNAPSHOT, EV_SNAPSHOT_SENT, EV_INSTALLED, EV_FLUSH, EV_REQUEST,
@@ -37,7 +52,8 @@ enum event_type {
 struct event {
     u64 at_us, seq;
     enum event_type type;
-    u32 node, incarnation; /* of a member: ignored if it crashed since, unless 0 */
+    u32 node, incarnation; /* of a node: ignored if it crashed since, unless 0 */
+    u32 region, opened;    /* of a member: ignored if its group was opened again */
     u64 a, b;
     char *data; /* owned */
     size_t size;
@@ -48,9 +64,8 @@ struct cell {
     u64 exists, value, deadline_ms;
 };
 
-/* The data of a member: committed, as of at.index. */
+/* The data of a node: every member has the cells of its slots. */
 struct store {
-    struct raft_applied at;
     u32 keys; /* cells beyond have never existed */
     struct cell cell[KEYS_MAX];
 };
@@ -60,22 +75,17 @@ struct change {
     struct cell cell;
 };
 
-/* What a split does: the cells of some keys are cleared, as their slots have moved away. */
-struct clear {
-    u32 first_op, n;
-    u32 keys[OBJECTS_LIVE];
+struct snapshot {
+    struct raft_applied at;
+    u64 n;
+    struct change cells[];
 };
 
-struct disk_write; /* node.c */
+struct disk_write; /* disk.c */
 
 struct disk {
-    struct raft_log log;
-    struct node *node;
-    struct raft_hard_state hard_state;
-    u64 point_index, point_term, entries_n, entries_cap;
-    struct raft_entry *entries; /* point_index + 1 …; data owned */
-    struct disk_write *pending; /* oldest first */
-    u64 busy_until_us;
+    struct disk_write *pending; /* oldest first, of all members */
+    u64 busy_until_us, last;
 };
 
 /* Operations that wait for one event: the open evaluation, or a read. */
@@ -85,10 +95,29 @@ struct batch {
     u32 n;
 };
 
-struct machine {
+/* A member of a region, or the log that one has left on the disk. */
+struct member {
     struct raft_machine machine;
+    struct raft_log log;
     struct node *node;
-    struct store *store, *flushed, *incoming, *installing;
+    u64 region, peer;
+    u32 opened;          /* changes whenever its group is opened */
+    struct group *group; /* NULL: the member does not exist, or its node is down */
+    bool exists, flushed_exists;
+    bool erase;      /* it was destroyed: its log goes with the next flush */
+    bool led;        /* as verify_leader last saw it */
+    bool gone;       /* it has learned that it was removed */
+    bool campaign;   /* it was just made by a split that its node's leader applied */
+    bool to_split;   /* while its next evaluation is open … */
+    u64 split_us;    /* … or at this time; 0: no */
+    struct raft_applied at, flushed_at;
+    struct raft_slots before; /* its slots before the last split */
+
+    struct raft_hard_state hard_state;
+    u64 point_index, point_term, entries_n, entries_cap;
+    struct raft_entry *entries; /* point_index + 1 …; data owned; what is on the disk */
+
+    struct snapshot *incoming, *installing;
     struct change *changes; /* of the open evaluation */
     u32 changes_n, changes_cap;
     struct batch open, reads[64], follower_reads[64];
@@ -99,14 +128,15 @@ struct node {
     struct sim *sim;
     u64 id;
     bool alive, paused;
-    bool retired; /* was removed, and never comes back */
-    bool to_split; /* while its next evaluation is open */
+    bool retired; /* never comes back */
     u32 incarnation;
     i64 clock_offset_ms, drift_ppm;
     u32 disk_slowness;
-    struct group *group;
     struct disk disk;
-    struct machine machine;
+    struct store *store, *flushed;
+    struct member *members[REGIONS_MAX + 1]; /* by region; NULL: there never was one */
+    struct region_tombstone tombstones[REGIONS_MAX], flushed_tombstones[REGIONS_MAX];
+    u32 tombstones_n, flushed_tombstones_n;
     u32 queue[64]; /* requests that wait for their evaluation */
     u32 queue_n;
     struct event *backlog; /* what arrived while it was paused */
@@ -117,7 +147,7 @@ enum op_outcome { OP_SENT, OP_EVALUATED, OP_DONE, OP_REPLIED, OP_NOT_DONE };
 
 struct op {
     struct check_op c;
-    u32 client, object;
+    u32 client, object, place; /* place: in sim.live */
     bool pair, follower, torn;
     enum op_outcome outcome;
     u64 min_wall_ms, deadline_seen_ms;
@@ -131,11 +161,21 @@ struct object {
 
 struct client {
     u32 op; /* + 1; 0: none */
-    u64 op_serial, leader_guess;
+    u64 op_serial;
+    u64 guess[OBJECTS_LIVE]; /* its map: who leads the region of each object, as far as it knows */
 };
 
 struct applied_record {
     u64 term, clock_ms, digest;
+};
+
+/* What is known of a region by looking at all of its members. */
+struct region_truth {
+    u64 *leaders; /* nodes by term */
+    u64 leaders_n;
+    struct applied_record *applied; /* by index */
+    u64 applied_n;
+    struct raft_applied newest; /* the highest that any member ever applied */
 };
 
 struct sim {
@@ -143,6 +183,7 @@ struct sim {
     u32 nodes_n, plant; /* ids are never used twice, so nodes_n grows when members are replaced */
     u32 disk_slowness; /* of every member when nothing is wrong */
     u64 fault_gap_us;  /* the longest time between faults */
+    u64 snapshot_us;   /* the longest time that a snapshot takes */
     u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
     bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
@@ -157,15 +198,12 @@ struct sim {
     u32 ops_n, ops_cap;
     struct object *objects;
     u32 objects_n, objects_cap, live[OBJECTS_LIVE], keys_used;
-    struct clear *clears; /* by the number of the split's child, from 2 on */
-    u32 clears_n;
-    u64 *leaders; /* by term */
-    u64 leaders_n;
-    struct applied_record *applied; /* by index */
-    u64 applied_n;
-    struct raft_applied newest; /* the highest that any member ever applied */
+    struct region_truth region[REGIONS_MAX + 1]; /* by id */
+    u32 regions_n, next_region, regions_max; /* the newest; the next id; the last id */
+    u64 nonces;
     u64 wall_max_ms, stepped_us; /* the highest clock ever; when a clock was last set back */
-    u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced;
+    u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced, killed;
+    u64 destroyed, overtaken, refused_snapshots; /* members; children that were there, or gone, before their split */
 };
 
 /* sim.c */
@@ -177,26 +215,59 @@ bool sim_chance(struct sim *s, u32 percent);
 void sim_send(struct sim *s, u64 from, u64 to, enum event_type type, bytes data, u64 a, u64 delay_us);
 u64 sim_true_ms(const struct sim *s);
 
+/* disk.c */
+extern const struct raft_log_ops DISK_OPS;
+void disk_durable(struct node *n, u64 number);
+void disk_crash(struct node *n);
+void disk_erase(struct member *m); /* its log, and what of it waits to be written */
+
+/* member.c */
+extern const struct raft_machine_ops MEMBER_OPS;
+struct cell member_cell(const struct member *m, u64 key);
+void member_change(struct member *m, u64 key, struct cell c);
+void member_abandon(struct member *m, enum group_loss loss);
+void member_reclaim(struct member *m); /* each member reclaims dead keys when it likes, by the region's clock */
+void member_installed(struct member *m);
+void member_split(struct member *m); /* proposes one */
+u64 member_digest(const struct member *m);
+void store_set(struct node *n, u64 key, struct cell c);
+void store_clear(struct node *n, struct raft_slots slots);
+
 /* node.c */
-void node_start(struct sim *s, u64 id, const struct raft_conf *conf); /* conf: of a new cluster, or NULL */
+void node_start(struct sim *s, u64 id);
 void node_crash(struct node *n);
 void node_free(struct node *n);
 void node_event(struct node *n, struct event *e);
+void node_flush_state(struct node *n); /* a crash leaves the machines as they are now */
 u64 node_wall_ms(const struct node *n);
-void node_split(struct node *n);
-u64 node_digest(const struct store *st);
-void nodes_check_logs(struct sim *s);
+struct member *node_make(struct node *n, u64 region, u64 peer); /* without data, or with that which it had */
+void node_open(struct member *m);
+void node_destroy(struct member *m); /* it was removed */
+struct regions_here node_here(struct node *n, struct region_here *members);
+void node_send(struct member *m, u64 to, enum event_type type, bytes message, u64 delay_us);
+struct member *node_route(struct node *n, u32 op); /* the member that has the operation's slot */
+u64 node_hint(struct node *n, u32 op);             /* who leads it, as far as this node knows */
+static inline u16 slot_of(u64 key) { return (u16)((key / 2 * 0x9e3779b97f4a7c15ULL) >> 50); } /* one for a pair */
+static inline bool slots_have(struct raft_slots s, u16 slot) { return s.first <= slot && slot <= s.last; }
+
+/* verify.c */
+void verify_applied(struct member *m); /* it has applied an entry, or a split has made it */
+void verify_installed(struct member *m);
+void verify_leader(struct member *m, bool again);
+void verify_node(struct node *n);
+void verify_logs(struct sim *s);
+void verify_end(struct sim *s);
+void verify_free(struct sim *s);
 
 /* client.c */
 void clients_start(struct sim *s);
 void client_event(struct sim *s, struct event *e);
-void op_run(struct node *n, struct op *op, u64 now_ms, struct cell *one, struct cell *two);
-void op_evaluated(struct node *n, u32 op, u64 now_ms, u64 hint);
+void op_run(struct op *op, u64 now_ms, struct cell *one, struct cell *two);
+void op_evaluated(struct member *m, u32 op, u64 now_ms, u64 hint);
 void op_done(struct node *n, u32 op, u64 hint); /* the reply leaves */
 void op_moved(struct node *n, u32 op);          /* it certainly has not happened */
-u32 op_clear(struct sim *s);                    /* about to be proposed */
-void op_cleared(struct sim *s, const struct clear *c, u64 now_ms, u64 hint);
 void clients_check(struct sim *s);
+u64 op_hint(const struct member *m, u64 i); /* a guess of the order, for the checker */
 
 /* fault.c */
 void fault_choose(struct sim *s); /* which faults this seed has, and how small the group gets */
