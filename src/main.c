@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "server/import/import.h"
 #include "server/server.h"
 #include "server/usage.h"
 
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
     struct buf why = {0};
     int code = 1;
     setlocale(LC_COLLATE, ""); /* SORT ALPHA */
-    if (usage_wanted(argc, argv, &code)) goto out;
+    if (usage_wanted(argc, argv, &code) || import_wanted(argc, argv, &code)) goto out;
     config_init(&s->config);
     if (!config_read_args(&s->config, argc, argv, &why)) {
         fprintf(stderr, "%.*s\n", (int)why.n, why.p);

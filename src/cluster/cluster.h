@@ -63,6 +63,11 @@ bool cluster_synced(const struct server *s, u64 index);      /* whether this one
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
+/* A field of RDB files: the slots that this node leads, whose keys such a file has. None: it is no backup. */
+#define CLUSTER_SLOTS_AUX "mayfly-cluster-slots"
+struct rdb_out;
+void cluster_save_aux(struct server *s, struct rdb_out *out);
+
 bool cluster_diverge(struct server *s, bytes key); /* for tests: a follower drops a key, unlike the others */
 
 /* For Prometheus: see observe/metrics_text.c. False: not in cluster mode. */

@@ -1,6 +1,7 @@
 /* INFO's section of cluster mode, and its figures for Prometheus. */
 #include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
+#include "persist/rdb_file.h"
 
 static void bus_info(struct cluster *c, struct buf *b)
 {
@@ -75,4 +76,14 @@ bool cluster_figures(struct server *s, struct cluster_figures *f)
         .bus_refused = bus->refused,
     };
     return true;
+}
+
+void cluster_save_aux(struct server *s, struct rdb_out *out)
+{
+    const struct member *m = &s->cluster->member;
+    struct buf slots = {0};
+    if (!member_leads(m)) return;
+    buf_printf(&slots, "%u-%u", m->at.slots.first, m->at.slots.last);
+    rdb_file_aux(out, CLUSTER_SLOTS_AUX, buf_bytes(&slots));
+    buf_release(&slots);
 }

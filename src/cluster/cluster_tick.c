@@ -16,8 +16,8 @@ static bool is_populate(const struct command *cmd, const bytes *argv)
 static bool touches_data(const struct command *cmd, const struct session *s, const bytes *argv)
 {
     if (cmd->run == cmd_exec) return true;
-    if (s->tx && multi_takes(s, cmd)) return false;
-    if (cmd->run == cmd_cluster_keys) return true;
+    if (is_shard_pubsub(cmd) || (s->tx && multi_takes(s, cmd))) return false;
+    if (cmd->run == cmd_cluster_keys || cmd->run == cmd_bgsave) return true; /* a leader's backup is confirmed */
     return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE || is_populate(cmd, argv);
 }
 

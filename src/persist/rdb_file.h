@@ -56,6 +56,8 @@ struct rdb_policy {
 
     /* Whether to keep a key, and its fields, although dead by now; NULL: no. */
     bool (*load_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
+    /* Called with the code of every library of functions, in place of loading it; may be NULL. */
+    void (*library)(void *arg, bytes code);
     /* Called with every AUX field; may be NULL. */
     void (*aux)(void *arg, bytes name, bytes value);
     /* Called with a sentence for the operator; may be NULL. */

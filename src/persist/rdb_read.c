@@ -217,6 +217,10 @@ static bool read_function(struct rdb_loader *l)
 {
     char text[BYTES_LEGIBLE + 4], why[160] = "Mayfly does not support them here";
     if (!rdb_read_string(&l->in, &l->text)) return false;
+    if (l->policy.library) {
+        l->policy.library(l->policy.arg, buf_bytes(&l->text));
+        return true;
+    }
     if (l->policy.node) load_function(l, why);
     if (!why[0]) return true;
     if (!l->policy.skip_unsupported)

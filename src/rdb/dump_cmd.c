@@ -20,11 +20,11 @@ void rdb_payload_end(struct buf *payload, u16 version)
     buf_append(payload, &crc, 8);
 }
 
-void rdb_dump(struct ctx *c, struct key_ref *ref, struct rdb_out *out)
+void rdb_dump(struct keyspace *ks, struct key_ref *ref, struct rdb_out *out)
 {
     struct rdb_save save;
-    struct rdb_job job = {.out = out, .eng = c->eng, .now_ms = c->ks->dead_by_ms, .ttls = RDB_TTLS_NATIVE};
-    rdb_out_init(out, NULL, c->ks->compress ? SIZE_MAX : 0);
+    struct rdb_job job = {.out = out, .eng = ks->eng, .now_ms = ks->dead_by_ms, .ttls = RDB_TTLS_NATIVE};
+    rdb_out_init(out, NULL, ks->compress ? SIZE_MAX : 0);
     rdb_save_begin(&save, &job, ref);
     rdb_put_byte(out, (u8)save.type);
     rdb_save_step(&save, RDB_SAVE_ALL);
@@ -40,7 +40,7 @@ void cmd_dump(struct ctx *c)
         reply_null(c->out);
         return;
     }
-    rdb_dump(c, &ref, &out);
+    rdb_dump(c->ks, &ref, &out);
     if (out.failed) reply_error(c->out, "ERR the value could not be read");
     else reply_bulk(c->out, buf_bytes(&out.buf));
     rdb_out_release(&out);
@@ -184,7 +184,7 @@ static void state_restored(struct ctx *c, const struct restore *r, bytes payload
 static void state_living(struct ctx *c, const struct restore *r, struct key_ref *ref)
 {
     struct rdb_out out;
-    rdb_dump(c, ref, &out);
+    rdb_dump(c->ks, ref, &out);
     state_restored(c, r, buf_bytes(&out.buf));
     rdb_out_release(&out);
 }

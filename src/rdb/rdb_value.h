@@ -135,8 +135,8 @@ const char *rdb_type_name(enum rdb_type type);
 void rdb_payload_end(struct buf *payload, u16 version);
 
 /* The DUMP payload of a key in out->buf, to be released. out->failed: the key could not be read. */
-struct ctx;
-void rdb_dump(struct ctx *c, struct key_ref *ref, struct rdb_out *out);
+struct keyspace;
+void rdb_dump(struct keyspace *ks, struct key_ref *ref, struct rdb_out *out);
 NODISCARD bool rdb_payload_body(bytes payload, bool any_checksum, bytes *body);
 
 /* The nine letters of a module's type, which its id encodes. */

@@ -11,6 +11,7 @@
 static const char help[] =
     "Usage: mayfly-server [FILE] [-] [--directive value …]\n"
     "       mayfly-server --check DIR\n"
+    "       mayfly-server --import-rdb FILE [FILE …] --to HOST:PORT [--replace] [--db N]\n"
     "       mayfly-server --version | --help\n"
     "\n"
     "FILE is a configuration file; - reads directives from standard input. Every directive of\n"
@@ -19,6 +20,9 @@ static const char help[] =
     "\n"
     "--check verifies the database that a server with `engine rocksdb` and `dir DIR` left there;\n"
     "no server may have it open. The exit code is 0 if it is sound, 1 if not, 2 if it can't be read.\n"
+    "\n"
+    "--import-rdb with --to loads RDB files into a cluster or a server that runs; --to alone lists its\n"
+    "options.\n"
     "\n"
     "Examples:\n"
     "  mayfly-server                        the defaults: port 6379, in memory, logged to ./appendonlydir\n"

@@ -90,7 +90,7 @@ static bool migrate_write_key(struct ctx *c, struct migration *m, const struct m
 {
     struct rdb_out payload;
     char digits[NUM_I64_LEN];
-    rdb_dump(c, ref, &payload);
+    rdb_dump(c->ks, ref, &payload);
     bool ok = !payload.failed;
     bytes argv[6] = {BYTES_LIT("RESTORE"), ref->key,
                      bytes_of(digits, num_print_i64(digits, ref->deadline_ms)), buf_bytes(&payload.buf)};

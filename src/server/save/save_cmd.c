@@ -16,6 +16,11 @@ void cmd_save(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     if (is_loading_aside(c)) return;
+    if (c->server->cluster) {
+        reply_error(c->out, "ERR SAVE is not allowed in cluster mode: what a majority has not confirmed yet "
+                            "would be in the file. BGSAVE waits for it");
+        return;
+    }
     if (snapshot_active(p, JOB_SAVE)) {
         reply_error(c->out, "ERR Background save already in progress");
         return;

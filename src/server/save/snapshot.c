@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cluster/cluster.h"
 #include "repl/primary.h"
 
 /* When requests are waiting, a slice is short compared with their cost; when the loop would sleep, a request
@@ -144,7 +145,12 @@ void snapshot_kill(struct server *s)
 
 /* -- the beginning ---------------------------------------------------------------------------------- */
 
-static void save_position(void *arg, struct rdb_out *out) { replication_save_aux(arg, out); }
+static void save_position(void *arg, struct rdb_out *out)
+{
+    struct server *s = arg;
+    if (s->cluster) cluster_save_aux(s, out);
+    else replication_save_aux(s, out);
+}
 
 /* With the replication position all keys are saved that servers of the same history may still have, dead ones
  * included: a server that continues from there sends them DELs, or gets them. */
