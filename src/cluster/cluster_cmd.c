@@ -14,6 +14,14 @@ static const struct cluster_node *leading_node(struct cluster *c)
     return leader ? cluster_node_of(c, leader) : NULL;
 }
 
+/* The node that clients are to ask: as long as there is no leader it tells them to try again. Clients give up
+ * if a slot has no node. */
+static const struct cluster_node *node_to_ask(struct cluster *c)
+{
+    const struct cluster_node *n = leading_node(c);
+    return n || !cluster_is_member(c, c->nodes->peer) ? n : c->nodes;
+}
+
 static bool is_up(const struct cluster *c, const struct cluster_node *n)
 {
     return n == c->nodes || (n->link && bus_peer_up(n->link));
@@ -74,7 +82,7 @@ static void reply_slot_node(struct ctx *c, const struct cluster_node *n)
 
 static void cluster_slots_cmd(struct ctx *c, struct cluster *cl)
 {
-    const struct cluster_node *leader = leading_node(cl);
+    const struct cluster_node *leader = node_to_ask(cl);
     if (!leader) {
         reply_array(c->out, 0);
         return;
@@ -115,7 +123,7 @@ static void reply_shard_node(struct ctx *c, struct cluster *cl, const struct clu
 
 static void cluster_shards_cmd(struct ctx *c, struct cluster *cl)
 {
-    const struct cluster_node *leader = leading_node(cl);
+    const struct cluster_node *leader = node_to_ask(cl);
     reply_array(c->out, 1);
     reply_map(c->out, 2);
     reply_bulk_str(c->out, "slots");

@@ -12,12 +12,18 @@ static bool is_populate(const struct command *cmd, const bytes *argv)
     return cmd->run == cmd_debug && bytes_is(argv[1], "populate");
 }
 
+/* Every member of a slot takes its subscribers and messages, also without a leader: they are no data. */
+static bool is_shard_pubsub(const struct command *cmd)
+{
+    return cmd->run == cmd_ssubscribe || cmd->run == cmd_sunsubscribe || cmd->run == cmd_spublish;
+}
+
 /* Whether a command reads or changes the region's data. One that waits in MULTI's queue does not yet. */
 static bool touches_data(const struct command *cmd, const struct session *s, const bytes *argv)
 {
     if (cmd->run == cmd_exec) return true;
     if (is_shard_pubsub(cmd) || (s->tx && multi_takes(s, cmd))) return false;
-    if (cmd->run == cmd_cluster_keys || cmd->run == cmd_bgsave) return true; /* a leader's backup is confirmed */
+    if (cmd->run == cmd_cluster_keys || cmd->run == cmd_bgsave) return true; /* a backup is confirmed */
     return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE || is_populate(cmd, argv);
 }
 

@@ -14,8 +14,19 @@ static i32 slot_of_keys(const struct key_use *keys, int n, const bytes *argv)
     return slot;
 }
 
+/* Shard channels have slots as keys have. */
+static i32 slot_of_channels(const struct command *cmd, int argc, const bytes *argv)
+{
+    int end = cmd->run == cmd_spublish ? 2 : argc;
+    i32 slot = SLOT_NONE;
+    for (int i = 1; i < end && slot != SLOT_CROSS; i++) slot = route_join(slot, key_slot(argv[i]));
+    return slot;
+}
+
 i32 route_slot(const struct command *cmd, int argc, const bytes *argv)
 {
+    if (UNLIKELY(cmd->specs[0].begin != SEEK_NONE && cmd->specs[0].flags & KEY_NOT_KEY))
+        return slot_of_channels(cmd, argc, argv);
     struct key_use few[KEYS_AT_HAND], *keys = few;
     int n = command_keys(cmd, argc, argv, few, KEYS_AT_HAND);
     if (n > KEYS_AT_HAND) {

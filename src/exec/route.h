@@ -25,7 +25,8 @@
 /* Values of request.slot that are not slots. */
 enum { SLOT_NONE = -1, SLOT_CROSS = -2, SLOT_UNSERVED = -3 };
 
-/* The slot of a resolved command's keys; SLOT_NONE: it has none; SLOT_CROSS: they are in several. */
+/* The slot of a resolved command's keys or shard channels; SLOT_NONE: it has none; SLOT_CROSS: they are in
+ * several. */
 i32 route_slot(const struct command *cmd, int argc, const bytes *argv);
 
 /* The slot of two requests that run together: either may be SLOT_NONE. */

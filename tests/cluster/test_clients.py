@@ -1,0 +1,189 @@
+"""Applications with redis-py's cluster client, while nodes are restarted, killed and added: no wrong answer, and no error but
+those that the client's own logic handles."""
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+import redis
+from nodes import Cluster, Node, eventually
+
+OPTIONS = ('--cluster-node-timeout', '500')
+PATIENT = 60        # attempts of the client, a quarter of a second each while there is no leader
+
+
+class Application(threading.Thread):
+    """One client and its keys, which nobody else writes. What is read must be what was written last. All their
+    commands may run twice: the client sends them again if it has lost the answer."""
+
+    def __init__(self, cluster, number, pipelines):
+        super().__init__()
+        self.pipelines = pipelines
+        node = random.choice(cluster.nodes)
+        self.client = redis.RedisCluster(host=node.host, port=node.port, decode_responses=True, socket_timeout=10,
+                                         cluster_error_retry_attempts=PATIENT)
+        self.rng, self.name, self.turn = random.Random(number), f'app{number}', 0
+        self.stopping, self.done, self.wrong, self.deadlines = threading.Event(), 0, [], {}
+
+    def check(self, what, got, wanted):
+        if got != wanted:
+            self.wrong.append(f'{what}: {got} and not {wanted}')
+
+    def strings(self):
+        key, value = f'{self.name}:{self.rng.randrange(50)}', str(self.turn)
+        self.client.set(key, value, ex=1000)
+        self.check(key, self.client.get(key), value)
+        ttl = self.client.ttl(key)
+        if not 900 < ttl <= 1000:
+            self.wrong.append(f'{key} has a TTL of {ttl}')
+
+    def expiry(self):
+        key = f'{self.name}:soon:{self.turn}'
+        before = time.monotonic()
+        self.client.set(key, 'x', px=200)
+        self.deadlines[key] = time.monotonic() + 0.2
+        seen = self.client.get(key)
+        if seen is None and time.monotonic() < before + 0.2:
+            self.wrong.append(f'{key} died before its time')
+        for old in [k for k, at in self.deadlines.items() if at < time.monotonic()]:
+            self.check(old, self.client.get(old), None)
+            del self.deadlines[old]
+
+    def collections(self):
+        tag = f'{{{self.name}:{self.rng.randrange(10)}}}'
+        self.client.sadd(f'{tag}:set', self.turn)
+        self.client.hset(f'{tag}:hash', 'turn', self.turn)
+        self.check(f'{tag}:hash', self.client.hget(f'{tag}:hash', 'turn'), str(self.turn))
+        self.check(f'{tag}:set', bool(self.client.sismember(f'{tag}:set', self.turn)), True)
+
+    def pipeline(self):
+        with self.client.pipeline() as p:
+            for i in range(10):
+                p.set(f'{self.name}:p{i}', self.turn)
+                p.get(f'{self.name}:p{i}')
+            self.check('a pipeline', p.execute(), [True, str(self.turn)] * 10)
+
+    def run(self):
+        kinds = [self.strings, self.strings, self.expiry, self.collections] + [self.pipeline] * self.pipelines
+        try:
+            while not self.stopping.is_set():
+                self.turn += 1
+                self.rng.choice(kinds)()
+                self.done += 1
+                time.sleep(0.005)
+        except Exception as e:      # noqa: B902 # pylint: disable=broad-except
+            self.wrong.append(f'{type(e).__name__}: {e}')
+        self.client.close()
+
+
+class Applications:
+    """`with Applications(cluster) as apps`: several at work. At the end nothing may be wrong. `pipelines`: they use some, too;
+    redis-py 4 does not repeat one whose node was killed."""
+
+    def __init__(self, cluster, count=3, pipelines=False):
+        self.apps = [Application(cluster, i, pipelines) for i in range(count)]
+
+    def __enter__(self):
+        for a in self.apps:
+            a.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        for a in self.apps:
+            a.stopping.set()
+        for a in self.apps:
+            a.join()
+        if not kind:
+            assert not self.wrong, self.wrong
+
+    @property
+    def wrong(self):
+        return [w for a in self.apps for w in a.wrong]
+
+    def some(self, turns=30):
+        """Each of them has done something since."""
+        goals = [a.done + turns for a in self.apps]
+        eventually(lambda: self.wrong or all(a.done >= g for a, g in zip(self.apps, goals)), 120)
+        assert not self.wrong, self.wrong
+
+
+@pytest.fixture
+def trio():
+    with Cluster(3, OPTIONS) as c:
+        yield c
+
+
+def restart(node):
+    with node.client() as c, contextlib.suppress(redis.ConnectionError):
+        c.execute_command('SHUTDOWN')
+    assert node.proc.wait(60) == 0
+    node.start()
+
+
+def test_rolling_restart(trio):
+    """No command fails."""
+    with Applications(trio, pipelines=True) as apps:
+        for n in sorted(trio.nodes, key=Node.leads):
+            apps.some()
+            restart(n)
+            trio.settled(3)
+        apps.some()
+
+
+def test_leaders_that_are_killed_and_nodes_that_are_added(trio):
+    with Applications(trio) as apps:
+        apps.some()
+        victim = trio.leader()
+        victim.kill()
+        apps.some()
+        victim.start()
+        trio.settled(3)
+        new = Node(os.path.join(trio.folder, 'n3'), trio.nodes[0].options)
+        trio.nodes.append(new)
+        new.start('--cluster-join', f'127.0.0.1:{trio.nodes[1].port}')
+        eventually(lambda: new.region().get('voters') == 3 and new.region().get('learners') == 1, 60, 0.1)
+        apps.some()
+        with trio.leader().client() as c:       # the fourth takes the place of one that is taken out of the cluster
+            gone = trio.followers()[0] if trio.followers()[0] is not new else trio.followers()[1]
+            with gone.client() as g:
+                name = g.execute_command('CLUSTER MYID')
+            eventually(lambda: forget(c, name), 60, 0.2)
+        gone.kill()
+        trio.nodes.remove(gone)
+        trio.settled(3)
+        apps.some()
+        trio.leader().kill()
+        apps.some()
+    with contextlib.suppress(OSError):
+        shutil.rmtree(gone.folder)
+
+
+def forget(client, name):
+    try:
+        return client.execute_command('CLUSTER', 'FORGET', name)
+    except redis.ResponseError as e:
+        return 'Unknown' in str(e) or 'not a member' in str(e)
+
+
+def test_all_nodes_stopped_and_started(trio):
+    """An orderly end of all of them, then power is back: everything is there."""
+    with contextlib.closing(redis.RedisCluster(port=trio.nodes[0].port, host='127.0.0.1')) as c:
+        for i in range(200):
+            c.set(f'k{i}', i, ex=1000)
+    for n in trio.nodes:
+        n.proc.terminate()
+    assert [n.proc.wait(60) for n in trio.nodes] == [0, 0, 0]
+    for n in trio.nodes:
+        n.start()
+    trio.settled(3)
+    with contextlib.closing(redis.RedisCluster(port=trio.nodes[0].port, host='127.0.0.1')) as c:
+        assert [c.get(f'k{i}') for i in range(200)] == [str(i).encode() for i in range(200)]
+        assert all(0 < c.ttl(f'k{i}') <= 1000 for i in range(200))
+    if shutil.which('redis-cli'):
+        done = subprocess.run(['redis-cli', '--cluster', 'check', f'127.0.0.1:{trio.nodes[2].port}'], capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert done.returncode == 0 and 'All 16384 slots covered' in done.stdout, done.stdout
