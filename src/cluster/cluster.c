@@ -515,7 +515,8 @@ static bool prepare_node(struct cluster *c)
     struct region *r = c->member.region;
     struct cluster_node *self = c->nodes;
     char host[256];
-    if (!cluster_load_identity(c) && !cluster_make_identity(c)) return false;
+    bool known = cluster_load_identity(c);
+    if (!cluster_recover(c) || (!known && !cluster_make_identity(c))) return false;
     own_address(s, host);
     struct buf line = {0};
     int port = (int)(s->config.cluster_announce_port ? s->config.cluster_announce_port : s->config.port);

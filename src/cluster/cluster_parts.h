@@ -85,6 +85,9 @@ void check_info(const struct cluster *c, struct buf *b);
 void check_stop(struct cluster *c);
 void cluster_diverged(struct cluster *c, u64 index); /* this node's data was found to differ */
 
+/* cluster_recover.c: obeys cluster-recover, if it is given. False: the node may not start. */
+bool cluster_recover(struct cluster *c);
+
 /* Makes what a node that has never been in a cluster needs. False: the log says what is missing. */
 bool cluster_make_identity(struct cluster *c);
 bool cluster_load_identity(struct cluster *c); /* false: there is none */

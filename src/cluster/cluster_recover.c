@@ -1,0 +1,125 @@
+/* cluster-recover: the majority of a cluster is lost for good, and a node that is left goes on alone, with
+ * what it has. What was acknowledged and is only on the lost disks is lost with them.
+ *
+ * The node becomes the only voter of a cluster with another number: nodes of the old one, should they come
+ * back, can't talk to it. The directive names the number that is given up, so that it does nothing when it is
+ * given again.
+ *
+ * All of the log counts, committed or not: the others can't be asked how far it was acknowledged. But entries
+ * of it that are not applied yet may say who else belongs to the group. They become empty ones. */
+#include <stdio.h>
+
+#include "cluster/cluster_parts.h"
+
+#define RECOVER_WORD "accept-data-loss-of-"
+
+struct log_tail {
+    struct rocks_log_batch *batch;
+    u64 region;
+    u32 emptied;
+};
+
+static bool is_about_nodes(const struct rocks_log_entry *e)
+{
+    struct raft_command command;
+    if (e->type != RAFT_ENTRY_NORMAL) return true;
+    return e->data.n && raft_command_decode(e->data, &command) == OK && command.kind == RAFT_KIND_NODE;
+}
+
+static bool look_at_entry(void *arg, const struct rocks_log_entry *e)
+{
+    struct log_tail *t = arg;
+    struct rocks_log_entry empty = {.index = e->index, .term = e->term, .type = RAFT_ENTRY_NORMAL};
+    if (!is_about_nodes(e)) return true;
+    rocks_log_put(t->batch, t->region, &empty);
+    t->emptied++;
+    return true;
+}
+
+/* False: the log can't be read or written. */
+static bool empty_tail(struct cluster *c, const struct member *m)
+{
+    struct rocks *db = c->server->rocks;
+    struct rocks_log *log = rocks_log_open(db);
+    struct log_tail tail = {rocks_log_batch_open(db), m->number, 0};
+    struct rocks_log_state st;
+    bool ok = rocks_log_load(log, m->number, &st);
+    if (ok && st.last_index > m->at.index)
+        ok = rocks_log_read(log, m->number, m->at.index + 1, st.last_index + 1, look_at_entry, &tail);
+    if (ok && tail.emptied) ok = rocks_log_write(tail.batch, true);
+    rocks_log_batch_close(tail.batch);
+    rocks_log_close(log);
+    return ok;
+}
+
+static void forget_others(struct cluster *c)
+{
+    for (struct cluster_node *n; (n = c->nodes->next);) {
+        log_line(&c->server->log, LOG_WARNING, "Recovery: node %.8s at %s:%d is given up.", n->id, n->host,
+                 n->port);
+        c->nodes->next = n->next;
+        mem_free(n);
+    }
+}
+
+static void become_the_only_voter(struct cluster *c, struct member *m)
+{
+    m->at.conf = (struct raft_conf){.voters = {c->nodes->peer}, .voters_n = 1};
+    m->at.epoch.conf_ver++;
+}
+
+static bool recover_now(struct cluster *c)
+{
+    const struct log *log = &c->server->log;
+    struct member *m = &c->member;
+    log_line(log, LOG_WARNING,
+             "Recovery: this node leaves cluster %llx and goes on alone with what it has, entries up to %llu "
+             "applied. Writes that only lost nodes had are lost.",
+             (ull)c->number, (ull)m->at.index);
+    if (!empty_tail(c, m)) {
+        log_line(log, LOG_WARNING, "Recovery: the log can't be read or written. Nothing was changed.");
+        return false;
+    }
+    forget_others(c);
+    become_the_only_voter(c, m);
+    c->diverged = 0;
+    c->number = rand_next(&m->region->seeds) | 1;
+    log_line(log, LOG_WARNING,
+             "Recovery: this is cluster %llx now. Start other nodes with empty folders and cluster-join; "
+             "never start one again with the data of the old cluster.",
+             (ull)c->number);
+    return true;
+}
+
+static void refuse_recovery(struct cluster *c)
+{
+    const struct raft_conf *conf = &c->member.at.conf;
+    log_line(&c->server->log, LOG_WARNING,
+             "cluster-recover makes this node the only voter of a new cluster, with what it has: of %u "
+             "voters it may lack what the others have acknowledged without it. Use it only if most of them "
+             "are lost for good and will never be started again. To do it, start once with "
+             "--cluster-recover " RECOVER_WORD "%llx",
+             conf->voters_n, (ull)c->number);
+}
+
+bool cluster_recover(struct cluster *c)
+{
+    const char *said = c->server->config.cluster_recover.p;
+    char word[64];
+    if (!c->server->config.cluster_recover.n) return true;
+    if (!c->number || !c->member.at.conf.voters_n) {
+        log_line(&c->server->log, LOG_WARNING,
+                 "cluster-recover: this node has no data of a cluster to recover");
+        return false;
+    }
+    snprintf(word, sizeof word, RECOVER_WORD "%llx", (ull)c->number);
+    if (strcmp(said, word) == 0) return recover_now(c);
+    if (strncmp(said, RECOVER_WORD, strlen(RECOVER_WORD)) == 0) {
+        log_line(&c->server->log, LOG_WARNING,
+                 "cluster-recover names another cluster than this node's, %llx: nothing to recover.",
+                 (ull)c->number);
+        return true;
+    }
+    refuse_recovery(c);
+    return false;
+}
