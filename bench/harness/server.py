@@ -117,12 +117,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name, path, core, nice, args=(), directory=None, port=None):
-    """Starts a server; yields it when it answers PING; stops it whatever happens."""
+def running(name, path, core, nice, args=(), directory=None, port=None, under=()):
+    """Starts a server, under another program if given; yields it when it answers PING; stops it whatever happens."""
     tmp = directory or tempfile.mkdtemp(prefix=f"bench-{name}-")
     port = port or free_port()
     log_path = os.path.join(tmp, "log")
-    argv = [path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
+    argv = [*under, path, "--port", str(port), "--bind", "127.0.0.1", "--dir", tmp,
             "--save", "", "--appendonly", "no", *map(str, args)]
     proc = None
     try:
@@ -131,7 +131,7 @@ def running(name, path, core, nice, args=(), directory=None, port=None):
             proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                     preexec_fn=child_setup(core, nice))
         server = Server(name, proc, port, tmp)
-        _wait_ready(server, log_path)
+        _wait_ready(server, log_path, START_LIMIT_S * (10 if under else 1))
         server.ready_s = time.monotonic() - begun
         yield server
     finally:
@@ -143,8 +143,8 @@ def running(name, path, core, nice, args=(), directory=None, port=None):
             shutil.rmtree(tmp, ignore_errors=True)
 
 
-def _wait_ready(server, log_path):
-    end = time.monotonic() + START_LIMIT_S
+def _wait_ready(server, log_path, limit_s):
+    end = time.monotonic() + limit_s
     while True:
         try:
             server.check_alive()
