@@ -17,6 +17,7 @@ struct region; /* src/exec; for the commands that run others */
 struct ctx {
     const struct command *cmd;
     int argc;
+    u32 db;      /* the session's, for commands that work on one database */
     bytes *argv; /* argv[0] is the name as sent; slices live until the command returns */
     struct reply *out;
     struct session *session;
@@ -24,12 +25,11 @@ struct ctx {
     struct engine *eng;  /* == ks->eng */
     struct server *server;
     struct region *region; /* the region it runs in; ks and eng belong to it */
-    u32 db;              /* the session's, for commands that work on one database */
     i64 now_ms;
     u64 seed;            /* as recorded */
     u64 rng;             /* state that starts from the seed: rand_next(&c->rng) */
-    bool effects_given;  /* the command stated its effects itself */
     u64 dirty_before;    /* ks->dirty when it started */
+    bool effects_given;  /* the command stated its effects itself */
     bool keys_limited;   /* its user may not read every key, so SORT's BY and GET are refused */
     bool in_script;      /* a script calls it */
     bool keeps_nothing;  /* a read does not change its key, as PFCOUNT otherwise would */

@@ -90,6 +90,14 @@ static bool fits_busy(const struct region *r, const struct request *q, const str
     return !busy || cmd->flags & CMD_ALLOW_BUSY || admit_refuse(q, busy);
 }
 
+/* In cluster mode: why the request can't run in this node's regions; NULL: it can. */
+static const char *belongs_elsewhere(const struct node *n, const struct request *q, const struct command *cmd)
+{
+    if (q->slot == SLOT_CROSS) return ROUTE_CROSSSLOT;
+    if (q->slot == SLOT_UNSERVED) return ROUTE_UNSERVED;
+    return n->elsewhere ? n->elsewhere(n->owner, q, cmd) : NULL;
+}
+
 bool admit(struct region *r, const struct request *q, struct ctx *c)
 {
     const struct command *cmd = c->cmd;
@@ -110,14 +118,10 @@ bool admit(struct region *r, const struct request *q, struct ctx *c)
     if (UNLIKELY(acl_restricts(q->session)) &&
         !permit_request(n, q, cmd, multi_open(q->session) ? ACL_MULTI : ACL_TOPLEVEL))
         return false;
-    if (UNLIKELY(q->slot < SLOT_NONE)) /* Redis asks here: not before users and arity */
-        return admit_refuse(q, q->slot == SLOT_CROSS ? ROUTE_CROSSSLOT : ROUTE_UNSERVED);
-    if (UNLIKELY(n->elsewhere)) {
-        const char *elsewhere = n->elsewhere(n->owner, q, cmd);
-        if (elsewhere) return admit_refuse(q, elsewhere);
-    }
+    const char *why = UNLIKELY(n->cluster_enabled) ? belongs_elsewhere(n, q, cmd) : NULL;
+    if (UNLIKELY(why)) return admit_refuse(q, why); /* Redis asks here: not before users and arity */
     if (refused_to_subscriber(q, cmd)) return false;
-    const char *why = admit_obstacle(r, flags);
+    why = admit_obstacle(r, flags);
     if (UNLIKELY(why)) return admit_refuse(q, why);
     if (UNLIKELY(n->script != NULL)) return fits_busy(r, q, cmd);
     n->over_memory = n->evictor.maxmemory && !n->loading && admit_eviction(r) &&

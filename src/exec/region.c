@@ -179,7 +179,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     size_t mark = reply_mark(q->out);
     bool deletes_dead = r->ks.deletes_dead, only_reads = r->ks.only_reads;
     r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
-    r->ks.deletes_dead = expiry_deletes(r->ks.mode, !r->ks.only_reads, r->eng->caps.reads_only);
+    r->ks.deletes_dead = !r->ks.only_reads || r->ks.reads_delete;
     r->ks.no_touch = q->session->no_touch;
     c->dirty_before = r->ks.dirty;
     if (LIKELY(n->depth++ == 0)) r->dirty_outside = r->ks.dirty;
@@ -197,20 +197,25 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     }
 }
 
-static struct ctx make_ctx(struct region *r, const struct request *q)
+/* Names every field, so that each is written once: if one were missing, the compiler would clear all of them
+ * first. */
+static ALWAYS_INLINE struct ctx make_ctx(struct region *r, const struct request *q)
 {
     u64 seed = rand_next(&r->seeds);
     return (struct ctx){
-        .argc = q->argc, .argv = q->argv, .out = q->out, .session = q->session, .ks = &r->ks,
-        .eng = r->eng, .server = q->server, .region = r, .db = q->session->db, .now_ms = r->ks.now_ms,
-        .seed = seed, .rng = seed, .in_script = r->node->script != NULL,
+        .cmd = NULL, .argc = q->argc, .db = q->session->db, .argv = q->argv, .out = q->out,
+        .session = q->session, .ks = &r->ks, .eng = r->eng, .server = q->server, .region = r,
+        .now_ms = r->ks.now_ms, .seed = seed, .rng = seed, .dirty_before = 0,
+        .effects_given = false, .keys_limited = false, .in_script = r->node->script != NULL,
+        .keeps_nothing = false, .may_wait = false, .ready = NULL, .postponed = 0, .waiting = NULL,
     };
 }
 
-/* A read does not change its key where nothing can be stored, nor in a replica, which is a copy. */
-static bool keeps_nothing(const struct region *r)
+/* A command that reads, but may write what it computed, does not where nothing can be stored, nor in a
+ * replica, which is a copy. */
+static bool keeps_nothing(const struct region *r, const struct command *cmd)
 {
-    return r->node->refuse_writes || expiry_follows(r->mode);
+    return UNLIKELY(cmd->flags & CMD_MAY_REPLICATE) && (r->node->refuse_writes || expiry_follows(r->mode));
 }
 
 /* Checked last: what would be refused is refused at once. */
@@ -230,7 +235,6 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     u64 seq = r->journal.seq;
     *o = (struct outcome){.region = r};
     c.may_wait = true;
-    c.keeps_nothing = keeps_nothing(r);
     c.cmd = admit_resolve(node_find(n, q->argv[0]), q, &c);
     o->cmd = c.cmd;
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
@@ -240,7 +244,10 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     } else if (LIKELY(!n->paused) || !(o->held = region_hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
-        else call(r, q, &c);
+        else {
+            c.keeps_nothing = keeps_nothing(r, c.cmd);
+            call(r, q, &c);
+        }
     }
     o->failed = !o->rejected && q->out->errors != errors;
     o->waiting = c.waiting;
@@ -273,7 +280,7 @@ void region_call(struct region *r, const struct request *q, const struct command
     u32 errors = q->out->errors;
     bool no_touch = r->ks.no_touch;
     c.cmd = cmd;
-    c.keeps_nothing = keeps_nothing(r);
+    c.keeps_nothing = keeps_nothing(r, cmd);
     call(r, q, &c);
     r->ks.no_touch = no_touch;
     *o = (struct outcome){.cmd = cmd, .failed = q->out->errors != errors};

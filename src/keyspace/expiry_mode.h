@@ -72,10 +72,10 @@ static inline bool expiry_cycles(enum expiry_mode m) { return m == EXPIRY_ACTIVE
 /* Whether deleting a dead key is an effect that others have to be told. */
 static inline bool expiry_is_recorded(enum expiry_mode m) { return m != EXPIRY_RAFT; }
 
-/* Whether a command deletes the dead keys it finds. */
-static inline bool expiry_deletes(enum expiry_mode m, bool writes, bool reads_only)
+/* Whether a command that only reads deletes the dead keys it finds; one that writes always does. */
+static inline bool expiry_reads_delete(enum expiry_mode m, bool engine_reads_only)
 {
-    return writes || (m == EXPIRY_ACTIVE && !reads_only);
+    return m == EXPIRY_ACTIVE && !engine_reads_only;
 }
 
 #endif

@@ -96,11 +96,10 @@ static void touch(struct keyspace *ks, struct key_ref *ref)
 
 /* -- the gate ---------------------------------------------------------------------- */
 
-/* A hash whose fields are all dead (hollow) counts as dead, even without a deadline of its own. */
-static bool hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
+bool keyspace_hash_is_hollow(struct keyspace *ks, struct key_ref *ref)
 {
     struct engine *e = ks->eng;
-    if (ref->type != TYPE_HASH || !e->ops->map.has_field_deadlines(e, ref)) return false;
+    if (LIKELY(!e->ops->map.has_field_deadlines(e, ref))) return false;
     /* The engine hides dead fields: which of them a command looked for is not known here. */
     if (expiry_of_group(ks->mode) && e->ops->map.dead_fields(e, ref)) ks->found_dead_ms = ks->now_ms;
     return e->ops->size(e, ref) == 0;
@@ -131,11 +130,6 @@ static void bury_hollow(struct keyspace *ks, struct key_ref *ref, bool vacate)
 }
 
 void keyspace_bury_hollow(struct keyspace *ks, struct key_ref *ref) { bury_hollow(ks, ref, false); }
-
-bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
-{
-    return !keyspace_is_dead(ks, ref->deadline_ms) && !hash_is_hollow(ks, ref);
-}
 
 static void bury_dead(struct keyspace *ks, struct key_ref *ref)
 {

@@ -63,7 +63,8 @@ struct keyspace {
 
     bool no_touch;          /* the running client does not update the access clock */
     bool only_reads;        /* the running command creates no key where it found none */
-    enum expiry_mode mode;  /* of the open transaction */
+    enum expiry_mode mode;  /* of the open transaction … */
+    bool reads_delete;      /* … in which a command that only reads deletes dead keys, too */
     bool deletes_dead;      /* the running command, or the tick, deletes dead keys it finds */
     u32 lfu_log_factor, lfu_decay_minutes;
     enum maxmemory_policy policy;
@@ -108,6 +109,7 @@ void keyspace_begin(struct keyspace *ks, i64 now_ms, enum expiry_mode mode);
 static inline void keyspace_set_mode(struct keyspace *ks, enum expiry_mode mode)
 {
     ks->mode = mode;
+    ks->reads_delete = expiry_reads_delete(mode, ks->eng->caps.reads_only);
     ks->deletes_dead = mode == EXPIRY_ACTIVE;
 }
 
@@ -130,8 +132,15 @@ static inline bool keyspace_is_dead(struct keyspace *ks, i64 deadline_ms)
     return true;
 }
 
+/* Whether all fields of a hash are dead: then it counts as dead, even without a deadline of its own. */
+bool keyspace_hash_is_hollow(struct keyspace *ks, struct key_ref *ref);
+
 /* Whether a key found by other means (scan, random) may be shown to a client. */
-bool keyspace_visible(struct keyspace *ks, struct key_ref *ref);
+static inline bool keyspace_visible(struct keyspace *ks, struct key_ref *ref)
+{
+    if (keyspace_is_dead(ks, ref->deadline_ms)) return false;
+    return ref->type != TYPE_HASH || !keyspace_hash_is_hollow(ks, ref);
+}
 
 /* Records a change by a command: increments `dirty`, calls the watcher, publishes the event. Call it once per
  * key. */
