@@ -42,7 +42,7 @@ struct node {
     bool cross_slots;        /* … and may be in several slots: for tests of servers whose region has all */
     bool open;               /* the default user needs no password: clients without AUTH are that user */
     bool loading;            /* the dataset is being loaded: only commands with CMD_LOADING may run */
-    bool paused;             /* `holds` is to be asked: the owner keeps this up to date */
+    u32 held_for;            /* why commands may be held back (HOLD_*): `holds` is asked, unless it is 0 */
     bool replays_script;     /* `script` comes from a file or a primary: script/script_replay.h */
     bool scripts_unbound;    /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;        /* memory was above the limit when the last command of a client began */
@@ -57,7 +57,7 @@ struct node {
     /* Owner's hook: ACL denied a request; `what` is the command, the key or the channel. */
     void (*on_denied)(void *owner, const struct request *q, enum acl_denial denial, enum acl_context where,
                       bytes what);
-    /* Owner's hook, asked while `paused`: the reason (HOLD_…) to hold a command back, or 0. */
+    /* Owner's hook, asked while `held_for` is not 0: the reason (HOLD_*) to hold this command back, or 0. */
     u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
     /* Owner's hook in cluster mode: the error if a request can't run on this node; NULL: it can. */
     const char *(*elsewhere)(void *owner, const struct request *q, const struct command *cmd);

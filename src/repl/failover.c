@@ -21,6 +21,7 @@ const char *failover_name(enum failover_state state)
 static void failover_end(struct server *s)
 {
     s->repl.failover = (struct failover){0};
+    replication_hold(s);
     net_resume(&s->net, HOLD_FAILOVER);
 }
 
@@ -29,6 +30,7 @@ static void failover_give_up(struct server *s, const char *why)
     bool follows = s->repl.failover.state == FAILOVER_HANDS_OVER;
     log_line(&s->log, LOG_NOTICE, "Aborting failover: %s", why);
     s->repl.failover.state = FAILOVER_NONE; /* the old link's state no longer matters */
+    replication_hold(s);
     if (follows) replication_promote(s);
     failover_end(s);
 }
@@ -184,6 +186,7 @@ void cmd_failover(struct ctx *c)
     struct failover *f = &s->repl.failover;
     *f = (struct failover){.state = FAILOVER_WAITS, .port = (int)w.port, .force = w.force};
     memcpy(f->host, w.host, sizeof f->host);
+    replication_hold(s);
     if (w.timeout_ms) f->until_ms = clock_mono_us() / 1000 + w.timeout_ms;
     log_line(&s->log, LOG_NOTICE, "FAILOVER requested to %s.", w.to ? w.host : "any replica");
 }

@@ -222,7 +222,7 @@ static bool aof_fails(const struct link *l)
     return !anyway && p->aof_state == AOF_IS_ON && aof_refuses(p->aof);
 }
 
-bool follow_may(const struct link *l) { return !l->server->throttle.holding && !aof_fails(l); }
+bool follow_may(const struct link *l) { return !server_holds(l->server, HOLD_STORAGE) && !aof_fails(l); }
 
 void follow_resume(struct link *l)
 {

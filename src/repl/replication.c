@@ -87,6 +87,8 @@ void replication_decide_expiry(struct server *s)
     }
 }
 
+void replication_hold(struct server *s) { server_hold(s, HOLD_FAILOVER, replication_frozen(&s->repl)); }
+
 static void set_streaming(struct server *s, bool on)
 {
     s->repl.streaming = on;

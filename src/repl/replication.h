@@ -82,6 +82,7 @@ static inline bool replication_is_replica(const struct replication *r) { return 
 
 /* The data must not change: a failover or a shutdown waits for replicas to have all of it. */
 static inline bool replication_frozen(const struct replication *r) { return r->failover.state || r->leaving; }
+void replication_hold(struct server *s); /* holds writes while it is so: to be called when that changes */
 
 /* At the start of a tick: tells the node what clients may do. */
 void replication_begin_tick(struct server *s);

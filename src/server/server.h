@@ -152,11 +152,20 @@ NODISCARD bool server_relisten(struct server *s);
 NODISCARD bool server_apply_tls(struct server *s, struct buf *why);
 void server_no_tls(struct net *n, struct conn *c, const char *why); /* net.on_no_tls: for the log */
 
+/* From now on commands may be held back for this reason, or no longer are: tick_holds decides which ones. */
+static inline void server_hold(struct server *s, u32 why, bool on)
+{
+    if (on) s->node.held_for |= why;
+    else s->node.held_for &= ~why;
+}
+
+static inline bool server_holds(const struct server *s, u32 why) { return s->node.held_for & why; }
+
 /* Writes are held: until they may run nothing expires and nothing is evicted, so that replicas, or the
  * storage, catch up. */
 static inline bool server_holds_changes(const struct server *s)
 {
-    return s->pause_until_ms || replication_frozen(&s->repl) || s->throttle.holding;
+    return server_holds(s, HOLD_PAUSE | HOLD_FAILOVER | HOLD_STORAGE);
 }
 
 /* The region of a server that has only one, for the features that exist only there: AOF, RDB and PSYNC. */

@@ -60,7 +60,7 @@ static void set_holding(struct server *s, bool holding, i64 now_us)
         t->held_us += (u64)(now_us - t->held_since_us);
         t->held_since_us = 0;
     }
-    t->holding = holding;
+    server_hold(s, HOLD_STORAGE, holding);
     if (!holding || now_us - t->held_since_us < TELL_AFTER_US) return;
     if (t->told_us && now_us - t->told_us < TELL_EVERY_US) return;
     t->told_us = now_us;
@@ -84,7 +84,8 @@ void throttle_begin_tick(struct server *s)
 {
     struct throttle *t = &s->throttle;
     if (!node_engine(&s->node)->caps.durable) return;
-    if (!t->holding && t->charged == disk_of(s)->bytes_written(node_engine(&s->node))) return;
+    bool idle = t->charged == disk_of(s)->bytes_written(node_engine(&s->node));
+    if (idle && !server_holds(s, HOLD_STORAGE)) return;
     throttle_look(s, false, s->tick_us);
 }
 
@@ -103,16 +104,17 @@ static void throttle_on_timer(uv_timer_t *timer)
 {
     struct server *s = timer->data;
     throttle_look(s, true, clock_mono_us());
-    if (!s->throttle.holding) resume_some(s);
+    if (!server_holds(s, HOLD_STORAGE)) resume_some(s);
     throttle_end_tick(s);
 }
 
 void throttle_end_tick(struct server *s)
 {
     struct throttle *t = &s->throttle;
-    if (LIKELY(!t->holding && !t->waiting) || uv_is_active((uv_handle_t *)&t->timer)) return;
+    bool holding = server_holds(s, HOLD_STORAGE);
+    if (LIKELY(!holding && !t->waiting) || uv_is_active((uv_handle_t *)&t->timer)) return;
     i64 wait_us = t->next_us - clock_mono_us();
-    bool full = t->holding && disk_of(s)->write_pressure(node_engine(&s->node), false) == DISK_PRESSURE_MAX;
+    bool full = holding && disk_of(s)->write_pressure(node_engine(&s->node), false) == DISK_PRESSURE_MAX;
     u64 ms = full ? POLL_MS : wait_us > 0 ? (u64)(wait_us / 1000) + 1 : 1;
     uv_timer_start(&t->timer, throttle_on_timer, ms, 0);
 }

@@ -15,7 +15,6 @@ struct server;
 
 struct throttle {
     uv_timer_t timer;   /* when to look again; active while writers are held */
-    bool holding;       /* writers are held in this tick */
     bool waiting;       /* some connection may be held */
     u64 charged;        /* bytes written that have been accounted for */
     i64 next_us;        /* when the next write may run; 0: at any time */
@@ -30,7 +29,7 @@ struct throttle {
 };
 
 void throttle_init(struct server *s);
-void throttle_begin_tick(struct server *s); /* decides whether writers of this tick are held */
+void throttle_begin_tick(struct server *s); /* decides whether writers of this tick are held: HOLD_STORAGE */
 void throttle_end_tick(struct server *s);   /* starts the timer if connections are held */
 void throttle_info(const struct server *s, struct buf *out); /* lines of `INFO rocksdb` */
 

@@ -98,7 +98,7 @@ u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, 
     if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
     if (replication_frozen(&s->repl) && may_write) return HOLD_FAILOVER;
     if (UNLIKELY(s->cluster) && cluster_holds(s, q, cmd)) return HOLD_RAFT;
-    if (!s->throttle.holding || !may_write || tick_is_message(cmd)) return 0;
+    if (!server_holds(s, HOLD_STORAGE) || !may_write || tick_is_message(cmd)) return 0;
     s->throttle.waiting = true;
     s->throttle.held++;
     return HOLD_STORAGE;
@@ -189,7 +189,6 @@ void tick_run(struct net *n, u32 at)
     enum session_reply before = c->session.reply_mode;
     struct request q = {&c->session, s, (int)nq->argc, argv, &out};
     struct outcome o;
-    s->node.paused = server_holds_changes(s) || UNLIKELY(s->cluster != NULL);
     node_run(&s->node, &q, &o);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);

@@ -175,6 +175,7 @@ void cmd_client_no_touch(struct ctx *c) { on_off(c, &c->session->no_touch); }
 static void end_pause(struct server *s)
 {
     s->pause_until_ms = 0;
+    server_hold(s, HOLD_PAUSE, false);
     uv_timer_stop(&s->pause);
     net_resume(&s->net, HOLD_PAUSE);
 }
@@ -187,6 +188,7 @@ static void pause_for(struct server *s, i64 ms)
     uv_update_time(&s->loop);
     i64 now = (i64)uv_now(&s->loop);
     s->pause_until_ms = MAX(s->pause_until_ms, now + MIN(ms, INT64_MAX - now));
+    server_hold(s, HOLD_PAUSE, true);
     uv_timer_start(&s->pause, on_pause_over, (u64)(s->pause_until_ms - now) + 1, 0); /* never too early */
 }
 

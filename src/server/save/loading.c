@@ -357,7 +357,7 @@ bool loading_step(struct server *s)
     struct loading *l = &s->persist.loading;
     i64 now_us = clock_mono_us(), until_us = now_us + (loading_aside(l) ? ASIDE_SLICE_US : SLICE_US);
     err e = ERR_AGAIN;
-    if (s->shutting_down || s->throttle.holding) return false; /* there will be another turn */
+    if (s->shutting_down || server_holds(s, HOLD_STORAGE)) return false; /* there will be another turn */
     region_begin(lone_region(s), clock_wall_ms());
     while (e == ERR_AGAIN && now_us < until_us && !loading_too_fast(s, now_us)) {
         e = load_some(s);

@@ -39,6 +39,7 @@ bool shutdown_waits(struct server *s, u32 how)
     if (primary_in_step(s, r->leave_at, &of) == of) return false;
     log_line(&s->log, LOG_NOTICE, "Waiting for replicas before shutting down.");
     r->leaving = r->ask_acks = true;
+    replication_hold(s);
     r->leave_until_ms = clock_mono_us() / 1000 + s->config.shutdown_timeout * 1000;
     return true;
 }
@@ -47,6 +48,7 @@ bool shutdown_waits(struct server *s, u32 how)
 static void stop_waiting(struct server *s)
 {
     s->repl.leaving = false;
+    replication_hold(s);
     s->stop_signal = 0;
     if (!s->repl.failover.state) net_resume(&s->net, HOLD_FAILOVER);
     for (struct conn *c = s->net.conns; c; c = c->next) {
