@@ -556,6 +556,7 @@ bool cluster_start(struct server *s)
     s->node.cluster_enabled = lone_region(s)->ks.one_database = true;
     s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
+    s->enforce = cluster_enforce;
     server_hold(s, HOLD_RAFT, true);
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
@@ -615,6 +616,7 @@ void cluster_stop(struct server *s)
     if (c->bus) bus_free(c->bus);
     s->cluster = NULL;
     s->node.elsewhere = NULL;
+    s->enforce = NULL;
     server_hold(s, HOLD_RAFT, false);
     uv_run(&s->loop, UV_RUN_NOWAIT); /* the callbacks of what was closed, whose memory goes now */
     while (c->nodes) {

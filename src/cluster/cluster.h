@@ -88,7 +88,7 @@ bool cluster_figures(struct server *s, struct cluster_figures *f);
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
-void cluster_enforce(struct server *s, const struct net_request *q);
+void cluster_enforce(struct server *s, const struct net_request *q); /* server.enforce */
 bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of what a lone server does */
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
 /* A slice of the expire cycle: whether one may run now; and its beginning, before COMMIT_EXPIRY. */

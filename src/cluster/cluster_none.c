@@ -20,7 +20,6 @@ bool cluster_figures(struct server *s UNUSED, struct cluster_figures *f UNUSED) 
 
 /* The rest is called in cluster mode only. */
 void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}
-void cluster_enforce(struct server *s UNUSED, const struct net_request *q UNUSED) {}
 bool cluster_commit(struct server *s UNUSED, enum commit_kind kind UNUSED) { return false; }
 u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const struct command *c UNUSED)
 {

@@ -43,12 +43,30 @@ void commit_init(struct server *s)
     s->net.on_failed = commit_on_failed;
 }
 
-void commit_enforce(struct server *s, const struct conn *c)
+/* Puts the fence in force that the replies of this connection's next request wait for (NULL: those of blocked
+ * clients), and opens it if it is the first of the tick. */
+static void commit_enforce(struct server *s, const struct conn *c)
 {
     struct debug_fences *d = &s->debug_fences;
     struct fence **f = &d->of[c ? c->session.db % d->count : 0];
     if (!*f) *f = fence_open(&s->net);
     fence_enforce(&s->net, *f);
+}
+
+/* server.enforce while debug fences are on. Exempt is DEBUG FENCE itself, and a request of a nested turn,
+ * which may not depend on the tick's outcome. */
+static void debug_enforce(struct server *s, const struct net_request *q)
+{
+    const bytes *argv = q ? s->net.tick.args + q->argv_at : NULL;
+    bool exempt = q && q->argc > 1 && bytes_is(argv[0], "debug") && bytes_is(argv[1], "fence");
+    if (exempt || (q && s->node.script)) fence_enforce(&s->net, NULL);
+    else commit_enforce(s, q ? q->conn : NULL);
+}
+
+void commit_debug_fences(struct server *s, u32 count)
+{
+    s->debug_fences.count = count;
+    s->enforce = count ? debug_enforce : NULL;
 }
 
 void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read)
@@ -73,7 +91,7 @@ static COLD void leave_fences(struct server *s)
 {
     fence_enforce(&s->net, NULL);
     memset(s->debug_fences.of, 0, sizeof s->debug_fences.of);
-    s->debug_fences.count = s->debug_fences.wanted;
+    commit_debug_fences(s, s->debug_fences.wanted);
 }
 
 /* What the tick did before the running request has been committed: the rest waits for other fences. */

@@ -67,9 +67,8 @@ enum commit_kind {
 
 void commit_init(struct server *s); /* net's callbacks for fences */
 
-/* Puts the fence in force that the replies of this connection's next request wait for (NULL: those of
- * blocked clients), and opens it if it is the first of the tick. */
-void commit_enforce(struct server *s, const struct conn *c);
+/* DEBUG FENCE HOLD: from now on replies wait for so many fences per tick. 0: for none, in the next tick. */
+void commit_debug_fences(struct server *s, u32 count);
 
 /* It is unknown whether its changes are kept: see fence_fail. */
 void commit_fence_failed(struct server *s, struct fence *f, const char *wrote, const char *read);

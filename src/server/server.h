@@ -70,6 +70,9 @@ struct server {
     struct cluster *cluster;  /* NULL: a lone server */
     struct rocks *rocks;      /* the database under the regions, in cluster mode; NULL: the engine has it */
     struct debug_fences debug_fences;
+    /* Called before each request, and with NULL before blocked clients are served: puts the fence in force
+     * that the replies wait for. NULL on a lone server, whose replies wait for the end of the tick only. */
+    void (*enforce)(struct server *s, const struct net_request *q);
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */

@@ -142,16 +142,6 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
     return 0;
 }
 
-/* DEBUG FENCE HOLD: the request's replies wait, unless it is DEBUG FENCE itself, or one of a nested turn,
- * which may not depend on the tick's outcome. */
-static COLD void tick_enforce(struct server *s, const struct net_request *q)
-{
-    const bytes *argv = s->net.tick.args + q->argv_at;
-    bool exempt = q->argc > 1 && bytes_is(argv[0], "debug") && bytes_is(argv[1], "fence");
-    if (exempt || s->node.script) fence_enforce(&s->net, NULL);
-    else commit_enforce(s, q->conn);
-}
-
 void tick_run(struct net *n, u32 at)
 {
     struct server *s = n->owner;
@@ -162,8 +152,7 @@ void tick_run(struct net *n, u32 at)
         nq->silent = true;
         return;
     }
-    if (UNLIKELY(s->debug_fences.count)) tick_enforce(s, nq);
-    else if (UNLIKELY(s->cluster)) cluster_enforce(s, nq);
+    if (UNLIKELY(s->enforce)) s->enforce(s, nq);
     struct reply out = conn_reply(c);
     if (nq->error) {
         nq->silent = c->session.reply_mode != REPLY_ON;
@@ -247,8 +236,7 @@ void server_tick(struct net *n)
     if (UNLIKELY(tells(s))) net_keep_output(n); /* from the primary's commands */
     /* Keys that became ready since the last tick: the primary's commands, expiry, a full sync. */
     bool serves = UNLIKELY(s->node.keys_ready);
-    if (serves && UNLIKELY(s->debug_fences.count)) commit_enforce(s, NULL);
-    else if (serves && UNLIKELY(s->cluster)) cluster_enforce(s, NULL);
+    if (serves && UNLIKELY(s->enforce)) s->enforce(s, NULL);
     bool served = serves && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);

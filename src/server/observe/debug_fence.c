@@ -1,6 +1,6 @@
 /* DEBUG FENCE: holds replies until they are released or become errors (net/fence.h). In production Raft does
- * that; this is for tests, on any server. Data changes at once, and stays changed when a fence fails, as it
- * would if the entry were committed after all. */
+ * that; this is for tests, on a lone server. Data changes at once, and stays changed when a fence fails, as
+ * it would if the entry were committed after all. */
 #include "net/fence.h"
 #include "server/commit.h"
 #include "server/observe/debug_parts.h"
@@ -15,8 +15,12 @@ static void debug_fence_hold(struct ctx *c)
     struct debug_fences *d = &c->server->debug_fences;
     i64 count = 1;
     if (c->argc > 3 && !ctx_int_range(c, c->argv[3], 1, DEBUG_FENCES, &count)) return;
+    if (c->server->cluster) {
+        reply_error(c->out, "ERR replies wait for the cluster's fences");
+        return;
+    }
     d->wanted = (u32)count;
-    if (!d->count) d->count = d->wanted;
+    if (!d->count) commit_debug_fences(c->server, d->wanted);
     reply_ok(c->out);
 }
 
