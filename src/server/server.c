@@ -1,6 +1,8 @@
 /* Starting, applying the configuration, and shutdown. */
 #include "server/server.h"
 
+#include "server/account.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -133,6 +135,7 @@ void server_apply_config(struct server *s)
     storage_apply_config(s);
     persistence_apply_config(s);
     notify_listen(s);
+    account_apply_config(s);
     slowlog_trim(&s->slowlog, (u64)c->slowlog_max_len);
     s->log.path = c->logfile.n ? c->logfile.p : NULL;
     s->log.level = c->loglevel;

@@ -91,6 +91,7 @@ struct server {
     i64 now_ms;            /* of this tick; its regions' is this or later (region_begin), or a group's */
     i64 tick_us;           /* monotonic time this tick's requests began */
     i64 tick_took_us;      /* how long those of the last tick took; -1: there were none */
+    i64 slow_us;           /* a command that took this long is for the slow log or LATENCY: account.h */
     i64 start_ms, start_mono_us;
     u64 cron_loops;
     bool cron_paused;      /* DEBUG PAUSE-CRON */

@@ -55,19 +55,10 @@ void stats_error(struct stats *s, bytes line)
 /* Buckets of at most 1/8 width: exact below 16 us, then 8 per doubling. */
 static u32 histogram_bucket(u64 usec)
 {
-    if (usec < 16) return (u32)usec;
+    if (LIKELY(usec < 16)) return (u32)usec;
     u32 octave = 63u - (u32)__builtin_clzll(usec);
     u32 b = 16 + (octave - 4) * 8 + (u32)((usec >> (octave - 3)) & 7);
     return MIN(b, STATS_HISTOGRAM - 1u);
-}
-
-void stats_call(struct stats *s, u32 id, u64 usec, bool failed)
-{
-    struct command_stats *c = &s->commands[id];
-    c->calls++;
-    c->usec += usec;
-    c->failed += failed;
-    s->total_commands++;
 }
 
 void stats_latency(struct stats *s, u32 id, u64 usec)

@@ -41,7 +41,14 @@ void stats_release(struct stats *s);
 void stats_reset(struct stats *s); /* CONFIG RESETSTAT */
 
 void stats_error(struct stats *s, bytes reply_line); /* "-WRONGTYPE Operation …" */
-void stats_call(struct stats *s, u32 command_id, u64 usec, bool failed);
+static inline void stats_call(struct stats *s, u32 command_id, u64 usec, bool failed)
+{
+    struct command_stats *c = &s->commands[command_id];
+    c->calls++;
+    c->usec += usec;
+    c->failed += failed;
+    s->total_commands++;
+}
 void stats_latency(struct stats *s, u32 command_id, u64 usec); /* latency-tracking */
 
 /* The q-quantile (0..1) of a command's execution times, in microseconds. */
