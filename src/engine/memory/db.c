@@ -91,19 +91,22 @@ static struct entry *with_deadline(const struct entry *old, bool deadline)
 
 static void mem_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
 {
+    struct mem_engine *m = mem_of(e);
     struct mem_db *db = mem_db_of(e, ref->db);
-    i64 old_ms = ref->deadline_ms, now_ms = mem_of(e)->clock_ms;
+    i64 old_ms = ref->deadline_ms;
     if (old_ms == deadline_ms) return;
     mem_keep(e, ref);
     if (old_ms && deadline_ms) {
         struct entry *entry = ref->entry;
-        wheel_pos pos = wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, now_ms);
+        wheel_pos pos =
+            wheel_move(&db->deadlines, entry_pos(entry), ref->hash, old_ms, deadline_ms, m->clock_ms);
         entry_set_deadline(entry, deadline_ms, pos);
         ref->deadline_ms = deadline_ms;
     } else {
         struct entry *fresh = with_deadline(ref->entry, deadline_ms != 0);
         if (deadline_ms)
-            entry_set_deadline(fresh, deadline_ms, wheel_add(&db->deadlines, ref->hash, deadline_ms, now_ms));
+            entry_set_deadline(fresh, deadline_ms,
+                               mem_file_deadline(m, ref->db, &db->deadlines, ref->hash, deadline_ms));
         else
             wheel_drop(&db->deadlines, entry_pos(ref->entry), old_ms);
         mem_moved(e, ref, fresh);
@@ -132,8 +135,8 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
     u64 hash = table_hash(&db->keys, entry_key(entry));
     i64 deadline_ms = entry_deadline(entry);
     if (deadline_ms) {
-        i64 now_ms = mem_of(e)->clock_ms;
-        entry_set_deadline(entry, deadline_ms, wheel_add(&db->deadlines, hash, deadline_ms, now_ms));
+        entry_set_deadline(entry, deadline_ms,
+                           mem_file_deadline(mem_of(e), db_at, &db->deadlines, hash, deadline_ms));
         db->deadline_total += deadline_ms;
     }
     mem_insert(e, &db->keys, hash, entry);
@@ -348,6 +351,8 @@ static void mem_swap(struct engine *e, u32 a, u32 b)
     struct mem_db t = m->dbs[a];
     m->dbs[a] = m->dbs[b];
     m->dbs[b] = t;
+    if (m->dbs[a].deadlines.refs || m->dbs[a].fields.refs) mem_note_timed(m, a);
+    if (m->dbs[b].deadlines.refs || m->dbs[b].fields.refs) mem_note_timed(m, b);
     if (m->snap) mem_snap_swap(m, a, b);
 }
 

@@ -81,10 +81,10 @@ u32 mem_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 {
     struct mem_engine *m = mem_of(e);
     u32 seen = 0;
-    for (u32 n = 0; n < e->databases; n++) {
+    for (u32 n = 0; n < m->timed_dbs; n++) {
         seen += due_in(e, m->due_db, until_ms, max - seen, fn, arg);
         if (seen >= max) break;
-        m->due_db = (m->due_db + 1) % e->databases;
+        m->due_db = (m->due_db + 1) % m->timed_dbs;
     }
     return seen;
 }
@@ -92,7 +92,7 @@ u32 mem_due(struct engine *e, i64 until_ms, u32 max, key_fn fn, void *arg)
 i64 mem_next_due(struct engine *e)
 {
     i64 next = INT64_MAX;
-    for (u32 db = 0; db < e->databases; db++) {
+    for (u32 db = 0; db < mem_of(e)->timed_dbs; db++) {
         struct mem_db *d = mem_db_of(e, db);
         next = MIN(next, MIN(wheel_next(&d->deadlines), wheel_next(&d->fields)));
     }

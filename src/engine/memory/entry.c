@@ -10,19 +10,6 @@ struct entry *entry_new(bytes key, enum value_type type, enum entry_form form, b
     return (struct entry *)p;
 }
 
-size_t entry_value_size(const struct entry *e)
-{
-    enum entry_form form = entry_form(e);
-    if (form != FORM_INLINE && form != FORM_EDITED) return 8;
-    bytes v = entry_inline(e);
-    return length_size(v.n) + v.n;
-}
-
-size_t entry_size(const struct entry *e)
-{
-    return round16((size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e));
-}
-
 struct entry *entry_copy(const struct entry *e, bool prefix)
 {
     size_t n = entry_size(e), before = prefix ? ENTRY_PREFIX : 0;

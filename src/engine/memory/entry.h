@@ -196,8 +196,19 @@ static inline size_t entry_need(bytes key, bool deadline, size_t value_bytes)
 }
 
 /* Bytes of the value as stored, for FORM_INLINE including the length prefix. */
-size_t entry_value_size(const struct entry *e);
-size_t entry_size(const struct entry *e); /* its allocation, without the prefix */
+static inline size_t entry_value_size(const struct entry *e)
+{
+    enum entry_form form = entry_form(e);
+    if (form != FORM_INLINE && form != FORM_EDITED) return 8;
+    bytes v = entry_inline(e);
+    return length_size(v.n) + v.n;
+}
+
+/* Its allocation, without the prefix. */
+static inline size_t entry_size(const struct entry *e)
+{
+    return round16((size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e));
+}
 
 /* Allocates an entry with access bits 0 and, if requested, room for a deadline. The caller writes the value
  * (value_bytes long) at entry_value(). mem_insert and mem_replace set the mark. */

@@ -101,10 +101,10 @@ void mem_map_unfile(struct engine *e, u32 db, struct mem_map *m)
 static void file_at(struct engine *e, struct key_ref *ref, struct map_table *t, i64 due_ms)
 {
     struct wheel *w = &mem_db_of(e, ref->db)->fields;
-    i64 now_ms = mem_of(e)->clock_ms;
+    struct mem_engine *m = mem_of(e);
     if (due_ms == t->due_ms) return;
-    t->due_pos = t->due_ms ? wheel_move(w, t->due_pos, ref->hash, t->due_ms, due_ms, now_ms)
-                           : wheel_add(w, ref->hash, due_ms, now_ms);
+    t->due_pos = t->due_ms ? wheel_move(w, t->due_pos, ref->hash, t->due_ms, due_ms, m->clock_ms)
+                           : mem_file_deadline(m, ref->db, w, ref->hash, due_ms);
     t->due_ms = due_ms;
 }
 

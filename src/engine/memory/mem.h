@@ -36,7 +36,8 @@ struct mem_engine {
     struct engine_ops ops; /* base.ops points here */
     u64 seed;
     struct mem_db *dbs; /* the staging databases after the others */
-    u32 due_db; /* where due() continues */
+    u32 timed_dbs; /* databases from this one on, but for staging ones, have never filed a deadline */
+    u32 due_db; /* where due() continues; below timed_dbs, or 0 */
     i64 clock_ms; /* the time deadlines are filed by: the latest now_ms other than 0 */
     struct mem_lazyfree *lazyfree, *lazyfree_last;
     u64 lazyfree_count;
@@ -49,6 +50,20 @@ struct mem_engine {
 static inline struct mem_engine *mem_of(struct engine *e) { return (struct mem_engine *)e; }
 static inline struct mem_db *mem_db_of(struct engine *e, u32 db) { return &mem_of(e)->dbs[db]; }
 static inline u32 mem_all_dbs(const struct mem_engine *m) { return 2 * m->base.databases; }
+
+/* Every tick looks at the wheels, and most servers use few of their databases. */
+static inline void mem_note_timed(struct mem_engine *m, u32 db)
+{
+    if (UNLIKELY(db >= m->timed_dbs) && db < m->base.databases) m->timed_dbs = db + 1;
+}
+
+/* wheel_add for one of the two wheels of a database. */
+static inline wheel_pos mem_file_deadline(struct mem_engine *m, u32 db, struct wheel *w, u64 hash,
+                                          i64 deadline_ms)
+{
+    mem_note_timed(m, db);
+    return wheel_add(w, hash, deadline_ms, m->clock_ms);
+}
 
 /* Points a ref at an entry. */
 void mem_ref(struct key_ref *ref, u32 db, u64 hash, struct entry *entry);

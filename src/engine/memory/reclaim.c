@@ -127,7 +127,7 @@ static bool keep_hash(void *arg, u64 ref, wheel_pos at, wheel_pos to)
 static u64 sweep_wheels(struct mem_engine *m)
 {
     u64 left = 0;
-    for (u32 i = 0; i < m->base.databases; i++) {
+    for (u32 i = 0; i < m->timed_dbs; i++) {
         struct mem_db *d = &m->dbs[i];
         if (wheel_needs_sweep(&d->deadlines)) wheel_sweep(&d->deadlines, SWEEP_REFS, keep_key, d);
         if (wheel_needs_sweep(&d->fields)) wheel_sweep(&d->fields, SWEEP_REFS, keep_hash, d);

@@ -53,11 +53,12 @@ static bool is_plain(const struct entry *e) /* a string without anything to free
 static void refile(struct engine *e, struct key_ref *ref, struct entry *fresh, i64 old_ms,
                    wheel_pos old_pos, i64 new_ms)
 {
+    struct mem_engine *m = mem_of(e);
     struct mem_db *db = mem_db_of(e, ref->db);
-    i64 now_ms = mem_of(e)->clock_ms;
     wheel_pos pos = 0;
-    if (old_ms && new_ms) pos = wheel_move(&db->deadlines, old_pos, ref->hash, old_ms, new_ms, now_ms);
-    else if (new_ms) pos = wheel_add(&db->deadlines, ref->hash, new_ms, now_ms);
+    if (old_ms && new_ms)
+        pos = wheel_move(&db->deadlines, old_pos, ref->hash, old_ms, new_ms, m->clock_ms);
+    else if (new_ms) pos = mem_file_deadline(m, ref->db, &db->deadlines, ref->hash, new_ms);
     else if (old_ms) wheel_drop(&db->deadlines, old_pos, old_ms);
     db->deadline_total += (__int128)new_ms - old_ms;
     if (new_ms) entry_set_deadline(fresh, new_ms, pos);
