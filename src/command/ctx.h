@@ -20,6 +20,7 @@ struct ctx {
     u32 db;      /* the session's, for commands that work on one database */
     bytes *argv; /* argv[0] is the name as sent; slices live until the command returns */
     struct reply *out;
+    size_t reply_at;     /* where its reply begins in `out` */
     struct session *session;
     struct keyspace *ks;
     struct engine *eng;  /* == ks->eng */

@@ -117,7 +117,7 @@ u32 multi_flags(const struct session *s, const struct command *cmd)
            (cmd->flags & s->tx->all_flags & all_have);
 }
 
-void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere)
+void multi_rejected(struct ctx *c, bool routed_nowhere)
 {
     struct buf *out = c->out->out;
     struct buf why = {0};
@@ -127,6 +127,7 @@ void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere)
         multi_end(c->session);
         return;
     }
+    size_t mark = c->reply_at;
     bool plain = out->n - mark > 5 && memcmp(out->p + mark, "-ERR ", 5) == 0;
     size_t code = plain ? 5 : 1; /* only a special error code is repeated */
     buf_append(&why, out->p + mark + code, out->n - mark - code - 2);

@@ -32,9 +32,9 @@ static inline bool multi_open(const struct session *s) { return s->tx && s->tx->
 bool multi_takes(const struct session *s, const struct command *cmd);
 void multi_queue(const struct region *r, const struct request *q, const struct command *cmd); /* replies */
 
-/* The error after `mark` is the reply to a command that was rejected: EXEC will fail. EXEC itself is over and
+/* A command was rejected, and its reply is an error: EXEC will fail. EXEC itself is over and
  * answers EXECABORT, unless the error is one of routing, which cluster clients look for. */
-void multi_rejected(struct ctx *c, size_t mark, bool routed_nowhere);
+void multi_rejected(struct ctx *c, bool routed_nowhere);
 
 /* The slot of all queued keys, as route_slot; SLOT_NONE outside MULTI. */
 i32 multi_slot(const struct session *s);

@@ -148,11 +148,12 @@ static void default_effect(struct region *r, struct ctx *c)
     c->argv[0] = sent;
 }
 
-/* If the engine could not reach its storage, the reply is replaced by an error. */
-static void replace_reply(struct reply *out, size_t mark)
+/* The engine could not reach its storage: the reply is replaced by an error. */
+static COLD void fail_command(struct region *r, struct ctx *c)
 {
-    out->out->n = mark;
-    reply_error(out, REGION_IO_ERROR);
+    region_note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
+    c->out->out->n = c->reply_at;
+    reply_error(c->out, REGION_IO_ERROR);
 }
 
 #define KEYS_TOGETHER 64
@@ -176,7 +177,6 @@ static void prefetch_keys(struct region *r, const struct ctx *c)
 static void call(struct region *r, const struct request *q, struct ctx *c)
 {
     struct node *n = r->node;
-    size_t mark = reply_mark(q->out);
     bool deletes_dead = r->ks.deletes_dead, only_reads = r->ks.only_reads;
     r->ks.only_reads = !(c->cmd->flags & CMD_WRITE);
     r->ks.deletes_dead = !r->ks.only_reads || r->ks.reads_delete;
@@ -191,10 +191,7 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     r->ks.deletes_dead = deletes_dead;
     r->ks.only_reads = only_reads;
     n->depth--;
-    if (UNLIKELY(r->eng->failed)) {
-        region_note_failure(r, r->ks.dirty != r->dirty_outside || c->cmd->flags & CMD_WRITE);
-        replace_reply(q->out, mark);
-    }
+    if (UNLIKELY(r->eng->failed)) fail_command(r, c);
 }
 
 /* Names every field, so that each is written once: if one were missing, the compiler would clear all of them
@@ -203,11 +200,29 @@ static ALWAYS_INLINE struct ctx make_ctx(struct region *r, const struct request 
 {
     u64 seed = rand_next(&r->seeds);
     return (struct ctx){
-        .cmd = NULL, .argc = q->argc, .db = q->session->db, .argv = q->argv, .out = q->out,
-        .session = q->session, .ks = &r->ks, .eng = r->eng, .server = q->server, .region = r,
-        .now_ms = r->ks.now_ms, .seed = seed, .rng = seed, .dirty_before = 0,
-        .effects_given = false, .keys_limited = false, .in_script = r->node->script != NULL,
-        .keeps_nothing = false, .may_wait = false, .ready = NULL, .postponed = 0, .waiting = NULL,
+        .cmd = NULL,
+        .argc = q->argc,
+        .db = q->session->db,
+        .argv = q->argv,
+        .out = q->out,
+        .reply_at = reply_mark(q->out),
+        .session = q->session,
+        .ks = &r->ks,
+        .eng = r->eng,
+        .server = q->server,
+        .region = r,
+        .now_ms = r->ks.now_ms,
+        .seed = seed,
+        .rng = seed,
+        .dirty_before = 0,
+        .effects_given = false,
+        .keys_limited = false,
+        .in_script = r->node->script != NULL,
+        .keeps_nothing = false,
+        .may_wait = false,
+        .ready = NULL,
+        .postponed = 0,
+        .waiting = NULL,
     };
 }
 
@@ -231,7 +246,6 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     const struct node *n = r->node;
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
-    size_t mark = reply_mark(q->out);
     u64 seq = r->journal.seq;
     *o = (struct outcome){.region = r};
     c.may_wait = true;
@@ -240,7 +254,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec))
-            multi_rejected(&c, mark, q->slot < SLOT_NONE);
+            multi_rejected(&c, q->slot < SLOT_NONE);
     } else if (LIKELY(!n->held_for) || !(o->held = region_hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);
@@ -261,7 +275,6 @@ bool region_retry(struct region *r, const struct request *q, const struct comman
 {
     struct ctx c = make_ctx(r, q);
     u32 errors = q->out->errors;
-    size_t mark = reply_mark(q->out);
     c.cmd = cmd;
     c.ready = &ready;
     call(r, q, &c);
@@ -270,7 +283,7 @@ bool region_retry(struct region *r, const struct request *q, const struct comman
     *o = (struct outcome){
         .cmd = cmd, .failed = q->out->errors != errors, .region = r, .wrote = r->journal.seq != seq,
     };
-    return reply_mark(q->out) != mark;
+    return reply_mark(q->out) != c.reply_at;
 }
 
 void region_call(struct region *r, const struct request *q, const struct command *cmd, struct outcome *o)

@@ -228,10 +228,11 @@ u32 primary_synced(const struct server *s, u64 position)
     return n;
 }
 
-void primary_note_write(struct server *s, struct conn *c)
+void primary_note_write(struct server *s, struct conn *c, const struct region *r)
 {
-    c->wrote_to = s->cluster ? cluster_next_index(s) : s->repl.stream.end + s->repl.stream.staged;
-    c->wrote_seq = lone_region(s)->journal.seq;
+    const struct repl_stream *stream = &s->repl.stream;
+    c->wrote_to = UNLIKELY(s->cluster) ? cluster_next_index(s) : stream->end + stream->staged;
+    c->wrote_seq = r->journal.seq;
 }
 
 u32 primary_in_step(const struct server *s, u64 position, u32 *of)

@@ -22,6 +22,7 @@
 
 struct server;
 struct conn;
+struct region;
 struct ctx;
 struct command;
 struct buf;
@@ -122,7 +123,8 @@ void primary_forget(struct server *s, struct conn *c); /* net's on_close, for an
 void primary_feed(struct server *s);                   /* sends what was published, at the end of the tick */
 u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that have acknowledged it … */
 u32 primary_synced(const struct server *s, u64 position);       /* … and have it on disk */
-void primary_note_write(struct server *s, struct conn *c); /* it has just written something */
+/* It has just changed data of this region. */
+void primary_note_write(struct server *s, struct conn *c, const struct region *r);
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
 void primary_answered(struct server *s, struct conn *c); /* closes a replica that got a reply */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */

@@ -187,7 +187,7 @@ void tick_run(struct net *n, u32 at)
         return;
     }
     nq->wrote = o.wrote;
-    if (nq->wrote) primary_note_write(s, c);
+    if (nq->wrote) primary_note_write(s, c, o.region);
     i64 now_us = clock_mono_us();
     account_request(s, c, &q, &o, now_us - start_us);
     s->tick_us = now_us;

@@ -166,7 +166,7 @@ static bool block_serve_waiter(void *arg, struct waiter *w, bytes key)
     }
     if (o.wrote) {
         c->deferred_wrote = true;
-        primary_note_write(s, c);
+        primary_note_write(s, c, w->region);
     }
     block_finish(s, b, &q, &o, mark, clock_mono_us() - start_us);
     return true;
