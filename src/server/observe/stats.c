@@ -55,24 +55,23 @@ void stats_error(struct stats *s, bytes line)
 /* Buckets of at most 1/8 width: exact below 16 us, then 8 per doubling. */
 static u32 histogram_bucket(u64 usec)
 {
-    if (LIKELY(usec < 16)) return (u32)usec;
+    if (usec < STATS_EXACT_US) return (u32)usec;
     u32 octave = 63u - (u32)__builtin_clzll(usec);
-    u32 b = 16 + (octave - 4) * 8 + (u32)((usec >> (octave - 3)) & 7);
+    u32 b = STATS_EXACT_US + (octave - 4) * 8 + (u32)((usec >> (octave - 3)) & 7);
     return MIN(b, STATS_HISTOGRAM - 1u);
 }
 
-void stats_latency(struct stats *s, u32 id, u64 usec)
+void stats_latency_slow(struct command_stats *c, u64 usec)
 {
-    struct command_stats *c = &s->commands[id];
-    if (UNLIKELY(!c->histogram)) c->histogram = mem_zalloc(STATS_HISTOGRAM * sizeof *c->histogram);
+    if (!c->histogram) c->histogram = mem_zalloc(STATS_HISTOGRAM * sizeof *c->histogram);
     c->histogram[histogram_bucket(usec)]++;
 }
 
 u64 stats_bucket_top_us(u32 b)
 {
-    if (b < 16) return b;
-    u32 octave = (b - 16) / 8 + 4;
-    return (((u64)8 + (b - 16) % 8 + 1) << (octave - 3)) - 1;
+    if (b < STATS_EXACT_US) return b;
+    u32 octave = (b - STATS_EXACT_US) / 8 + 4;
+    return (((u64)8 + (b - STATS_EXACT_US) % 8 + 1) << (octave - 3)) - 1;
 }
 
 u64 stats_percentile_us(const struct command_stats *c, double q)

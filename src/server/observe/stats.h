@@ -7,7 +7,8 @@
 #define STATS_SAMPLES 16     /* for the instantaneous rates */
 #define ERROR_CODE 32        /* bytes of one, with its NUL */
 #define STATS_ERRORS 128     /* different error prefixes kept */
-#define STATS_HISTOGRAM 512  /* latency buckets per command: see stats_bucket_top_us() */
+#define STATS_HISTOGRAM 512  /* latency buckets per command: see stats_bucket_top_us() … */
+#define STATS_EXACT_US 16    /* … each of the first has one microsecond */
 
 struct command_stats {
     u64 calls, usec, rejected, failed;
@@ -49,7 +50,15 @@ static inline void stats_call(struct stats *s, u32 command_id, u64 usec, bool fa
     c->failed += failed;
     s->total_commands++;
 }
-void stats_latency(struct stats *s, u32 command_id, u64 usec); /* latency-tracking */
+
+/* latency-tracking. Most commands are neither slow nor the first of their name. */
+void stats_latency_slow(struct command_stats *c, u64 usec);
+static inline void stats_latency(struct stats *s, u32 command_id, u64 usec)
+{
+    struct command_stats *c = &s->commands[command_id];
+    if (LIKELY(c->histogram && usec < STATS_EXACT_US)) c->histogram[usec]++;
+    else stats_latency_slow(c, usec);
+}
 
 /* The q-quantile (0..1) of a command's execution times, in microseconds. */
 u64 stats_percentile_us(const struct command_stats *c, double q);
