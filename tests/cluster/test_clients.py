@@ -16,6 +16,14 @@ OPTIONS = ('--cluster-node-timeout', '500')
 PATIENT = 60        # attempts of the client, a quarter of a second each while there is no leader
 
 
+class Client(redis.RedisCluster):
+    """redis-py 4.3 copies its options, and with them itself, when it asks a node again that it has lost. Its lock can't be
+    copied."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
 class Application(threading.Thread):
     """One client and its keys, which nobody else writes. What is read must be what was written last. All their
     commands may run twice: the client sends them again if it has lost the answer."""
@@ -24,8 +32,8 @@ class Application(threading.Thread):
         super().__init__()
         self.pipelines = pipelines
         node = random.choice(cluster.nodes)
-        self.client = redis.RedisCluster(host=node.host, port=node.port, decode_responses=True, socket_timeout=10,
-                                         cluster_error_retry_attempts=PATIENT)
+        self.client = Client(host=node.host, port=node.port, decode_responses=True, socket_timeout=10,
+                             cluster_error_retry_attempts=PATIENT)
         self.rng, self.name, self.turn = random.Random(number), f'app{number}', 0
         self.stopping, self.done, self.wrong, self.deadlines = threading.Event(), 0, [], {}
 
