@@ -792,8 +792,8 @@ def test_a_password_may_hold_any_byte(configured):
 
 
 def test_everything_can_be_set_to_what_it_is(r):
-    """Our own directives, and the CPU lists: the others of Redis that can't be set can't be set to anything."""
-    own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in ('engine', 'import-rdb')]
+    """Our own directives, the CPU lists and tls-cluster, which Redis can set: the others of Redis that can't be set can't be set to anything."""
+    own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in ('engine', 'import-rdb', 'tls-cluster')]
     assert 'metrics-port' in own and 'engine' in own
     for name in own:
         assert call(r, 'CONFIG', 'SET', name, get(r, name)) == 'OK', name
