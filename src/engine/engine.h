@@ -29,7 +29,8 @@
 /* Strings. put creates or replaces a key of any type; deadline_ms replaces its deadline. */
 struct str_ops {
     void (*put)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
-    /* ^ ref: in, the key as found, or a ref whose entry is NULL when it is absent; out, the new key. */
+    /* ^ ref: in, the key as found, or a ref whose entry is NULL when it is absent; out, the new key.
+     * A value in `input` may be kept where it is: see there. */
     /* The same, but the value stays text even if it reads as an integer: for INCRBYFLOAT, whose result
      * Redis encodes as embstr. */
     void (*put_text)(struct engine *, u32 db, bytes key, struct key_ref *ref, bytes value, i64 deadline_ms);
@@ -264,6 +265,9 @@ struct engine {
     struct engine_repl_position repl_position;
     i64 now_ms;         /* set by begin(): the time by which things are dead */
     u32 fresh_access;   /* access bits a key gets when it is written */
+    struct buf *input;  /* The memory of the running command's arguments. str.put may take it over with a
+                         * long value, instead of copying that, and leaves this empty; the bytes stay in
+                         * place until the key is changed again. NULL: the arguments belong to others. */
     bool relaxed;       /* this commit may become durable later: it can be repeated if it is lost */
     bool report_expiry; /* every expiry has to be reported (replication stream, expiry-stream), so the engine
                          * itself deletes nothing because of its deadline: only drop() and reap() do */

@@ -186,7 +186,9 @@ static void call(struct region *r, const struct request *q, struct ctx *c)
     if (UNLIKELY(c->cmd->specs[0].last && c->argc > 3)) prefetch_keys(r, c);
     if (UNLIKELY(c->cmd->specs[1].begin == SEEK_UNKNOWN && acl_restricts(q->session)))
         c->keys_limited = !acl_reads_all(q->session->user, c->cmd, c->argc, c->argv);
+    r->eng->input = q->input;
     c->cmd->run(c);
+    r->eng->input = NULL;
     default_effect(r, c);
     r->ks.deletes_dead = deletes_dead;
     r->ks.only_reads = only_reads;

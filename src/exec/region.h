@@ -22,6 +22,7 @@ struct request {
     int argc;              /* at least 1 */
     bytes *argv;
     struct reply *out;
+    struct buf *input; /* what the arguments are in, if the engine may take it over (engine.input); or NULL */
     i32 slot; /* slot of its keys: route_request sets it, in cluster mode only */
 };
 

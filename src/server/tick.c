@@ -176,7 +176,8 @@ void tick_run(struct net *n, u32 at)
     size_t mark = conn_answer_begin(c);
     i64 start_us = s->tick_us; /* it advances with every command that EXEC runs */
     enum session_reply before = c->session.reply_mode;
-    struct request q = {&c->session, s, (int)nq->argc, argv, &out};
+    struct request q = {&c->session, s, (int)nq->argc, argv, &out,
+                        .input = UNLIKELY(s->cluster) ? NULL : &c->lent};
     struct outcome o;
     node_run(&s->node, &q, &o);
     if (UNLIKELY(o.held)) {

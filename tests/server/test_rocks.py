@@ -603,6 +603,43 @@ def test_long_strings_in_one_tick(server_factory):
         s.restart(signal.SIGKILL)
 
 
+def test_values_taken_over_from_the_input(server_factory):
+    """A value of a megabyte that ends a client's input is not copied, but that memory kept. Whatever happens to it
+    next finds the right bytes, in the cache and after a restart."""
+    s = server_factory()
+    value = random.Random(1).randbytes(3_000_000)
+    expected = {}
+    with Raw(s.port) as c:
+        for i in range(9):
+            assert c.call('SET', f'k{i}', value) == b'OK'
+            expected[f'k{i}'] = value
+        assert c.call('APPEND', 'k0', 'end') == len(value) + 3
+        expected['k0'] = value + b'end'
+        assert c.call('SETRANGE', 'k1', 5, 'in between') == len(value)
+        expected['k1'] = value[:5] + b'in between' + value[15:]
+        assert c.call('RENAME', 'k2', 'renamed') == b'OK'
+        expected['renamed'] = expected.pop('k2')
+        assert c.call('COPY', 'k3', 'copied') == 1
+        expected['copied'] = value
+        assert c.call('APPEND', 'copied', 'end') == len(value) + 3 and c.call('APPEND', 'renamed', 'end') == len(value) + 3
+        expected['copied'] = expected['renamed'] = value + b'end'
+        assert c.call('SET', 'k4', 'short') == b'OK' and isinstance(c.call('INCR', 'k4'), ReplyError)
+        expected['k4'] = b'short'
+        assert c.call('SET', 'k5', '41') == b'OK' and c.call('INCR', 'k5') == 42
+        expected['k5'] = b'42'
+        assert c.call('GETSET', 'k6', value[:-1]) == value and c.call('SET', 'k7', value[1:]) == b'OK'
+        expected['k6'], expected['k7'] = value[:-1], value[1:]
+        assert c.call('DEL', 'k8') == 1 and c.call('RPUSH', 'k8', 'x') == 1 and c.call('DEL', 'k8') == 1
+        del expected['k8']
+        assert c.call('MSET', 'twice', value, 'twice', value[2:]) == b'OK'
+        expected['twice'] = value[2:]
+    for _ in range(2):
+        with Raw(s.port) as c:
+            assert c.call('DBSIZE') == len(expected)
+            assert {key: c.call('GET', key) for key in expected} == expected
+        s.restart(signal.SIGKILL)
+
+
 # -- a backlog of flushes -----------------------------------------------------------------------------
 
 SLOW_DISK = ('--rocksdb-write-buffer-size', '1mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,

@@ -124,7 +124,9 @@ static struct row *rk_duplicate(struct rk *rk, struct row *from, u32 db_number, 
     case TYPE_ZSET: rk_zset_copy(rk, from, to); break;
     case TYPE_STREAM: rk_rows_copy(rk, from, to); break;
     default:
-        buf_append_bytes(&to->value, buf_bytes(row_value(rk, from)));
+        row_value(rk, from);
+        if (moves) row_move_value(to, from);
+        else buf_append_bytes(&to->value, buf_bytes(&from->value));
         to->text = from->text;
         to->edited = from->edited;
     }

@@ -4,7 +4,9 @@
  * 1. An untouched cached row agrees with RocksDB, and so does `stored` of a touched one. A row of type
  *    TYPE_NONE says that the key is absent.
  * 2. Rows leave the cache only between transactions, so that pointers to them stay valid.
- * 3. rk->row_bytes is the sum of the cached rows' cost. */
+ * 3. rk->row_bytes is the sum of the cached rows' cost.
+ * 4. A string's value begins `before` bytes into its memory. Nothing but release_bytes and row_own_value
+ *    needs to know: it is only made longer after row_own_value. */
 #include "engine/rocks/delta.h"
 #include "engine/rocks/type/rows.h"
 #include "engine/rocks/type/ranks.h"
@@ -25,9 +27,61 @@ struct row *row_new(struct rk_db *db, bytes key)
     return r;
 }
 
+/* -- strings in memory that was a client's input ------------------------------------------------ */
+
+#define INPUT_WORTH (1u << 20) /* shorter values are copied */
+
+bool row_take_input(struct rk *rk, struct row *r, bytes value)
+{
+    struct buf *in = rk->base.input;
+    if (!in || value.n < INPUT_WORTH || value.p < in->p || value.p >= in->p + in->n) return false;
+    size_t before = (size_t)(value.p - in->p);
+    bool is_last = before + value.n + strlen("\r\n") == in->n; /* no other request needs the memory */
+    if (!is_last || in->cap - value.n > value.n / 8) return false;
+    row_clear_value(r);
+    r->value = (struct buf){.p = in->p + before, .n = value.n, .cap = in->cap - before};
+    r->before = before;
+    *in = (struct buf){0};
+    return true;
+}
+
+static void release_bytes(struct row *r)
+{
+    if (UNLIKELY(r->type == TYPE_STRING && r->before)) {
+        r->value.p -= r->before;
+        r->before = 0;
+    }
+    buf_release(&r->value);
+}
+
+void row_clear_value(struct row *r)
+{
+    if (UNLIKELY(r->value.cap >= INPUT_WORTH)) release_bytes(r);
+    buf_clear(&r->value);
+}
+
+void row_move_value(struct row *to, struct row *from)
+{
+    release_bytes(to);
+    to->value = from->value;
+    to->before = from->before;
+    from->value = (struct buf){0};
+    from->before = 0;
+}
+
+void row_own_value(struct row *r)
+{
+    if (LIKELY(!r->before)) return;
+    char *start = r->value.p - r->before;
+    memmove(start, r->value.p, r->value.n);
+    r->value.p = start;
+    r->value.cap += r->before;
+    r->before = 0;
+}
+
 static void release_value(struct row *r)
 {
-    buf_release(&r->value);
+    release_bytes(r);
     if (r->delta) delta_release(r->delta);
     r->delta = NULL;
     ranks_free(r->ranks);

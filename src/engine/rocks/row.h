@@ -46,6 +46,7 @@ struct row {
     union {
         struct { u64 head, tail; };           /* lists */
         struct { u64 dead; i64 dead_at_ms; }; /* hashes: fields.h; 0: not counted */
+        u64 before;       /* strings: bytes of the value's memory that precede it: row_take_input */
     };
     struct buf value;     /* strings (row_value); heads of streams; hashes: fields.h */
     struct delta *delta;  /* collections: what this transaction changed; NULL: nothing */
@@ -81,6 +82,12 @@ static inline struct buf *row_value(struct rk *rk, struct row *r)
     if (UNLIKELY(r->unread)) row_read_value(rk, r);
     return &r->value;
 }
+/* The value of a string, which must be in e->input, becomes that memory. False: that is not worth it. */
+bool row_take_input(struct rk *rk, struct row *r, bytes value);
+void row_clear_value(struct row *r); /* before a string gets another value */
+void row_move_value(struct row *to, struct row *from); /* between strings */
+/* A string's value becomes memory of its own, which may grow. */
+void row_own_value(struct row *r);
 /* The family that stores the elements of this collection. */
 static inline enum family row_family(const struct row *r)
 {

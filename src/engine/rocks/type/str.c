@@ -20,8 +20,10 @@ static void rk_str_put(struct engine *e, u32 db, bytes key, struct key_ref *ref,
 {
     struct rk *rk = rk_of(e);
     struct row *r = row_for_string(rk, db, key, ref);
-    buf_clear(&r->value);
-    buf_append_bytes(&r->value, value);
+    if (LIKELY(!row_take_input(rk, r, value))) {
+        row_clear_value(r);
+        buf_append_bytes(&r->value, value);
+    }
     row_set_deadline(rk, r, deadline_ms);
     row_ref(r, ref->hash, ref);
 }
@@ -56,7 +58,7 @@ static void rk_str_set_int(struct engine *e, struct key_ref *ref, i64 value)
     row_touch(rk_of(e), r);
     r->access = e->fresh_access;
     r->text = r->edited = r->unread = false;
-    buf_clear(&r->value);
+    row_clear_value(r);
     buf_append(&r->value, text, n);
 }
 
@@ -67,6 +69,7 @@ static char *rk_str_edit(struct engine *e, struct key_ref *ref, size_t new_len)
     row_touch(rk_of(e), r);
     r->access = e->fresh_access;
     r->edited = true;
+    row_own_value(r);
     if (new_len > r->value.n) {
         size_t more = new_len - r->value.n;
         memset(buf_reserve(&r->value, more), 0, more);
