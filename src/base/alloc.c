@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/crash.h"
@@ -29,6 +30,16 @@ void *mem_alloc_aligned(size_t align, size_t n) { return nonnull(aligned_alloc(a
 void *mem_realloc(void *p, size_t n) { return nonnull(realloc(p, n ? n : 1), n); }
 void mem_free(void *p) { free(p); }
 size_t mem_size(const void *p) { return p ? malloc_usable_size((void *)p) : 0; }
+
+/* In pieces: a call holds a lock that other threads need to map memory. */
+void mem_populate(void *p UNUSED, size_t n UNUSED)
+{
+#ifdef MADV_POPULATE_WRITE
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), piece = 4u << 20;
+    uintptr_t at = ((uintptr_t)p + page - 1) & ~(page - 1), end = ((uintptr_t)p + n) & ~(page - 1);
+    for (; at < end; at += piece) madvise((void *)at, MIN(piece, end - at), MADV_POPULATE_WRITE);
+#endif
+}
 
 size_t mem_rss(void)
 {

@@ -30,6 +30,10 @@ struct mem_meter {
 void mem_meter_open(struct mem_meter *m);
 size_t mem_used(const struct mem_meter *m);
 
+/* Has the kernel back the pages inside [p, p + n) now, on this thread, and not when each is first written to.
+ * What they contain stays. Kernels before 5.14 can't, and nothing happens. */
+void mem_populate(void *p, size_t n);
+
 /* Resident set size as the kernel counts it. */
 size_t mem_rss(void);
 

@@ -253,6 +253,7 @@ struct engine {
         bool reads_only;        /* reads write nothing: dead keys they find are hidden and left to due() */
         bool prefetch_elements; /* prefetch() makes use of them */
         u32 prefetch_ahead;     /* how many wants prefetch() makes best use of */
+        u32 value_copies;       /* of a long value that a commit makes, beside `input` */
         u32 draw_cost;          /* steps of a walk that one map.random costs, about; 3 at least */
     } caps;
     /* After these `databases` come as many staging databases. All primitives take their numbers, but clients

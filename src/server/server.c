@@ -56,6 +56,7 @@ static void on_close(struct net *n, struct conn *c)
     monitor_leave(s, &c->session);
     block_forget(s, c);
     migrate_forget(c);
+    prefault_forget(s, c);
     multi_end(&c->session);
     pubsub_forget(s, c);
     tracking_forget(s, c);

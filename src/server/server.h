@@ -14,6 +14,7 @@
 #include "server/observe/latency.h"
 #include "server/observe/metrics.h"
 #include "server/save/persistence.h"
+#include "server/prefault.h"
 #include "server/process.h"
 #include "server/client/pubsub.h"
 #include "repl/replication.h"
@@ -32,6 +33,7 @@ enum {
     HOLD_STORAGE = 128, /* it writes, and RocksDB is behind: throttle.h */
     HOLD_MIGRATE = 256, /* it waits for another server: migrate.h */
     HOLD_RAFT = 512,    /* its region can't run requests just now: cluster/member.h */
+    HOLD_MEMORY = 1024, /* memory for its value is being made ready: prefault.h */
     /* What Redis calls a blocked client. */
     HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE | HOLD_MIGRATE
 };
@@ -66,6 +68,7 @@ struct server {
     struct client_evict client_evict;
     struct process process;
     struct blocking blocking; /* clients that wait for keys */
+    struct prefault prefault; /* memory for a very long value */
     struct throttle throttle; /* clients that wait to write */
     struct cluster *cluster;  /* NULL: a lone server */
     struct rocks *rocks;      /* the database under the regions, in cluster mode; NULL: the engine has it */

@@ -139,6 +139,7 @@ static inline u32 reason_to_hold(struct server *s, struct net_request *q, const 
 {
     if (UNLIKELY(s->auth_failures) && auth_must_wait(s, q->conn, q->argc, argv[0])) return HOLD_AUTH;
     if (UNLIKELY(persistence_busy(&s->persist)) && persistence_must_wait(s, q)) return HOLD_SNAPSHOT;
+    if (UNLIKELY(argv[q->argc - 1].n >= PREFAULT_MIN) && prefault_must_wait(s, q, argv)) return HOLD_MEMORY;
     return 0;
 }
 
@@ -187,6 +188,7 @@ void tick_run(struct net *n, u32 at)
         if (o.held != HOLD_RAFT) conn_close_on_eof(c);
         return;
     }
+    if (UNLIKELY(s->prefault.conn == c)) prefault_forget(s, c);
     nq->wrote = o.wrote;
     if (nq->wrote) primary_note_write(s, c, o.region);
     i64 now_us = clock_mono_us();

@@ -640,6 +640,32 @@ def test_values_taken_over_from_the_input(server_factory):
         s.restart(signal.SIGKILL)
 
 
+def test_values_that_wait_for_memory(server_factory):
+    """Requests with very long values are held back while their memory is made ready, one after the other. What was
+    sent after them waits its turn, others are served, and a client that leaves does not keep the next one waiting."""
+    s = server_factory()
+    values = [random.Random(i).randbytes(1000) * 70_000 for i in range(3)]
+    many = [Raw(s.port) for _ in values]
+    for i, (c, value) in enumerate(zip(many, values)):
+        c.sock.sendall(encode('SET', f'k{i}', value) + encode('STRLEN', f'k{i}') + encode('APPEND', f'k{i}', 'end'))
+    with Raw(s.port) as c:
+        assert c.call('PING') == b'PONG'
+    many[1].close()
+    for c, value in (many[0], values[0]), (many[2], values[2]):
+        assert [c.reply() for _ in range(3)] == [b'OK', len(value), len(value) + 3]
+        assert c.call('PING') == b'PONG'
+    with Raw(s.port) as c:
+        assert c.call('SETEX', 'k3', 1000, values[1]) == b'OK' and c.call('ECHO', values[0]) == values[0]
+        assert c.call('RPUSH', 'list', 'x', values[1]) == 2 and c.call('LINDEX', 'list', 1) == values[1]
+        assert c.call('MULTI') == b'OK' and c.call('SET', 'k4', values[2]) == b'QUEUED' and c.call('EXEC') == [b'OK']
+    for _ in range(2):
+        with Raw(s.port) as c:
+            assert c.call('GET', 'k0') == values[0] + b'end' and c.call('GET', 'k2') == values[2] + b'end'
+            assert c.call('GET', 'k3') == values[1] and c.call('GET', 'k4') == values[2]
+            assert c.call('GET', 'k1') in (None, values[1], values[1] + b'end')
+        s.restart(signal.SIGTERM)
+
+
 # -- a backlog of flushes -----------------------------------------------------------------------------
 
 SLOW_DISK = ('--rocksdb-write-buffer-size', '1mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
