@@ -10,6 +10,8 @@
 
 #define EXPIRE_SLICE_US 50 /* maximum delay of a waiting request */
 
+#define EXPIRE_PACED_SLICE_US 100 /* of a cycle that rests between slices */
+
 #define EXPIRE_RETRY_MS 1000 /* delay after a run in which the storage failed */
 
 #define EXPIRE_CURSORS 16
@@ -68,6 +70,27 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left);
  * with; the keyspace's may stand still. */
 void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u64 cleaned, i64 took_us,
                       bool more_left);
+
+/* Rests between slices, for members of a cluster. All of them reclaim the same keys from the same moment on,
+ * in processes that may share cores, and a request needs several of their loops. So a slice is followed by a
+ * rest of three times its length, in wall time: where cores are contended, slices take longer and so do the
+ * rests. The later reclaiming is, the shorter they are: from EXPIRE_PACE_LATE_MS on there are none. */
+#define EXPIRE_PACE_REST 3
+#define EXPIRE_PACE_REST_MAX_US 20000
+#define EXPIRE_PACE_LATE_MS 4000
+
+struct expire_pace {
+    i64 rest_until_us; /* by the monotonic clock */
+};
+
+static inline bool expire_pace_rests(const struct expire_pace *p, i64 mono_us)
+{
+    return mono_us < p->rest_until_us;
+}
+
+/* A slice that took this long, with its commit, ended at mono_us. The first of what is still due has been for
+ * late_ms. */
+void expire_pace_spent(struct expire_pace *p, i64 mono_us, i64 took_us, i64 late_ms);
 
 /* Keys and fields reclaimed since the start, by the cycle or by commands. */
 static inline u64 expire_total(const struct keyspace *ks)

@@ -84,12 +84,24 @@ static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 u
 
 static void housekeeping_on_busy(uv_idle_t *h UNUSED) {} /* while it is active the loop does not sleep */
 
+/* A slice of a member's cycle, unless it is to rest; true if the next may follow at once. `hz` and the effort
+ * don't matter. */
+static bool expire_paced(struct server *s, struct region *r, i64 start_us)
+{
+    if (expire_pace_rests(&s->pace, start_us)) return false;
+    if (!expire_until(s, r, start_us, start_us + EXPIRE_PACED_SLICE_US)) return false;
+    i64 end_us = clock_mono_us();
+    expire_pace_spent(&s->pace, end_us, end_us - start_us, s->now_ms - region_next_due(r));
+    return !expire_pace_rests(&s->pace, end_us);
+}
+
 /* A slice of one region's cycle, if it is time for one; true if there is more to do. */
 static bool expire_some(struct server *s, struct region *r, bool idle)
 {
     struct expire_cycle *cycle = &r->cycle;
     if (!may_expire(s, r) || !expire_cycle_due(cycle, s->now_ms)) return false;
     i64 start = clock_mono_us();
+    if (UNLIKELY(s->cluster)) return expire_paced(s, r, start);
     i64 allowance = expire_cycle_allowance(cycle, start, idle);
     return allowance ? expire_until(s, r, start, start + allowance) : expire_cycle_waits(cycle);
 }

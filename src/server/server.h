@@ -111,6 +111,7 @@ struct server {
     } no_tls;
     i64 web_warned_us;     /* when an HTTP request was last logged; 0: never */
 
+    struct expire_pace pace; /* of all regions' cycles, in cluster mode */
     u64 reclaim_pending;   /* dropped values that wait to be freed */
     u64 used_before;       /* at the last cron: to notice that much memory was freed */
     u64 purge_until;       /* loop time up to which `purge` runs */

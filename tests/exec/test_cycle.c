@@ -448,6 +448,34 @@ static void eviction_goes_on_without_commands(void **state)
     world_close(&w);
 }
 
+/* -- rests ------------------------------------------------------------------ */
+
+static i64 rest_after(i64 took_us, i64 late_ms)
+{
+    struct expire_pace p = {0};
+    assert_false(expire_pace_rests(&p, 0));
+    expire_pace_spent(&p, 1000000, took_us, late_ms);
+    i64 us = 0;
+    while (expire_pace_rests(&p, 1000000 + us)) us += 10;
+    return us;
+}
+
+static void a_slice_is_followed_by_a_rest(void **state)
+{
+    (void)state;
+    assert_int_equal(rest_after(300, 0), 900);
+    assert_int_equal(rest_after(300, -5), 900); /* a clock that was set back */
+    assert_int_equal(rest_after(1000000, 0), 20000);
+}
+
+static void the_later_the_shorter_the_rests(void **state)
+{
+    (void)state;
+    assert_int_equal(rest_after(300, 2000), 450);
+    assert_int_equal(rest_after(300, 4000), 0);
+    assert_int_equal(rest_after(300, HOUR), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +491,8 @@ int main(void)
         cmocka_unit_test(idle_time_may_be_used),
         cmocka_unit_test(the_cycle_can_be_switched_off),
         cmocka_unit_test(what_waits_does_not_wait_when_off),
+        cmocka_unit_test(a_slice_is_followed_by_a_rest),
+        cmocka_unit_test(the_later_the_shorter_the_rests),
         cmocka_unit_test(runs_keep_their_interval),
         cmocka_unit_test(a_run_is_summed_up),
         cmocka_unit_test(steps_keep_to_the_batch),
