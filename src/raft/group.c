@@ -193,6 +193,14 @@ static void group_apply_split(struct group *g, const struct raft_command *c)
     g->machine->ops->split(g->machine, &g->at, s.child, &child);
 }
 
+/* Once deaths are logged, another entry that says so changes nothing: what died between the two is logged. */
+static void group_apply_deaths(struct group *g, const struct raft_command *c)
+{
+    bool logged = c->payload.n && c->payload.p[0];
+    if (!logged) g->at.deaths_from_ms = 0;
+    else if (!g->at.deaths_from_ms) g->at.deaths_from_ms = c->stamp_ms;
+}
+
 static void group_apply_command(struct group *g, const struct raft_entry *e, bool own)
 {
     struct raft_command c;
@@ -203,7 +211,7 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     }
     CHECK(c.stamp_ms >= g->at.clock_ms); /* rule 5 */
     g->at.clock_ms = c.stamp_ms;
-    if (c.kind == RAFT_KIND_DEATHS) g->at.deaths_from_ms = c.payload.n && c.payload.p[0] ? c.stamp_ms : 0;
+    if (c.kind == RAFT_KIND_DEATHS) group_apply_deaths(g, &c);
     if (c.kind == RAFT_KIND_SPLIT) {
         group_apply_split(g, &c);
     } else if (own) {
@@ -239,7 +247,7 @@ static void group_check_leadership(struct group *g)
     u64 term = s.role == RAFT_LEADER ? s.term : 0;
     if (term == g->leader_term) return;
     g->leader_term = term;
-    g->floor_ms = g->proposed_ms = g->epoch_index = 0;
+    g->floor_ms = g->proposed_ms = g->rules_index = 0;
     if (g->flight.active) group_abandon(g, GROUP_LOSS_UNKNOWN);
     group_fail_reads(g);
 }
@@ -366,7 +374,7 @@ bool group_has_applied_all(const struct group *g)
  * don't end up in `flight`. */
 bool group_may_evaluate(const struct group *g)
 {
-    if (g->at.index < g->epoch_index && !PLANTED(g, PLANT_SKIP_EPOCH)) return false;
+    if (g->at.index < g->rules_index && !PLANTED(g, PLANT_SKIP_EPOCH)) return false;
     return !g->flight.active && group_may_propose(g) && group_has_applied_all(g);
 }
 
@@ -415,7 +423,7 @@ bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
     struct raft_core_status s;
     if (!group_may_propose(g) || !group_append(g, kind, payload, group_time(g))) return false;
     raft_core_status(g->core, &s);
-    if (raft_kind_starts_epoch(kind)) g->epoch_index = s.last_index;
+    if (raft_kind_starts_epoch(kind) || kind == RAFT_KIND_DEATHS) g->rules_index = s.last_index;
     group_run(g);
     return true;
 }

@@ -30,7 +30,8 @@
  *  11  What the child's log holds on a member counts, even if its machine must make the child again after a
  *      crash: it may have voted there. But the split is durable before any entry of the child is: a machine
  *      without the child and a log with its entries don't fit each other.
- *  12  A leader evaluates nothing behind an entry of its own that starts an epoch: it would be void.
+ *  12  A leader evaluates nothing behind an entry of its own that starts an epoch, as it would be void, or
+ *      that changes whether deaths are logged, as it would have been evaluated under the old rule.
  *
  * Life of a write on the leader:
  *

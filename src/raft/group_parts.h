@@ -50,7 +50,7 @@ struct group {
         u64 term, index;
     } flight;
     u64 leader_term; /* the term this member leads in; 0: it does not */
-    u64 epoch_index; /* of the last entry it proposed that starts an epoch */
+    u64 rules_index; /* of the last entry it proposed behind which it must not evaluate (rule 12) */
     u64 floor_ms;    /* this leader proposes and evaluates nothing before this time */
     u64 proposed_ms; /* the stamp of what it proposed last */
 

@@ -1060,6 +1060,27 @@ static void test_a_lost_split_is_forgotten(void **unused UNUSED)
     world_free(w);
 }
 
+/* What dies between two entries that switch it on is logged; nothing is evaluated under the rule before. */
+static void test_deaths_are_logged_from_the_first_entry_on(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    member_wall(a, 2000);
+    assert_true(group_propose(a->group, RAFT_KIND_DEATHS, bytes_of("\1", 1)));
+    assert_false(group_may_evaluate(a->group));
+    world_run(w);
+    assert_true(group_may_evaluate(a->group));
+    assert_int_equal(a->at.deaths_from_ms, 2000);
+    member_wall(a, 3000);
+    assert_true(group_propose(a->group, RAFT_KIND_DEATHS, bytes_of("\1", 1)));
+    world_run(w);
+    assert_int_equal(a->at.deaths_from_ms, 2000);
+    assert_true(group_propose(a->group, RAFT_KIND_DEATHS, bytes_of("\0", 1)));
+    world_run(w);
+    assert_int_equal(a->at.deaths_from_ms, 0);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1091,6 +1112,7 @@ int main(void)
         cmocka_unit_test(test_a_split_that_does_not_fit_is_void),
         cmocka_unit_test(test_of_two_splits_of_an_epoch_the_second_is_void),
         cmocka_unit_test(test_a_lost_split_is_forgotten),
+        cmocka_unit_test(test_deaths_are_logged_from_the_first_entry_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -359,6 +359,7 @@ void fault_choose(struct sim *s)
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
     s->voters_min = sim_chance(s, 30) ? 1 : 3;
     s->regions_max = sim_chance(s, 35) ? 2 + (u32)sim_below(s, REGIONS_MAX - 1) : 1;
+    s->deaths = !s->plant && sim_chance(s, 25);
     if (s->plant & PLANT_SEND_BEFORE_PERSIST) fault_fit_promises(s);
     if (s->plant & PLANT_READ_UNCONFIRMED) fault_fit_reads(s);
     if (s->plant & PLANT_NO_FENCE) fault_fit_time(s);

@@ -24,8 +24,10 @@ void store_clear(struct node *n, struct raft_slots slots)
 struct cell member_cell(const struct member *m, u64 key)
 {
     const struct store *st = m->node->store;
-    for (u32 i = m->changes_n; i-- > 0;)
-        if (m->changes[i].key == key) return m->changes[i].cell;
+    for (u32 i = m->changes_n; i-- > 0;) {
+        struct cell c = m->changes[i].cell;
+        if (m->changes[i].key == key) return c.exists == CELL_DEATH ? (struct cell){0} : c;
+    }
     return key < st->keys ? st->cell[key] : (struct cell){0};
 }
 
@@ -66,18 +68,49 @@ u64 member_digest(const struct member *m)
     return h;
 }
 
+bool member_owes_death(const struct member *m, const struct cell *c, u64 now_ms)
+{
+    u64 from = m->at.deaths_from_ms;
+    return c->exists && from && c->deadline_ms > from && c->deadline_ms <= now_ms;
+}
+
+u32 member_find_dead(struct member *m, u64 now_ms, u32 max)
+{
+    const struct store *st = m->node->store;
+    u32 n = 0;
+    for (u32 i = 0; i < st->keys && n < max; i++) {
+        struct cell c = member_cell(m, i);
+        if (!slots_have(m->at.slots, slot_of(i)) || !member_owes_death(m, &c, now_ms)) continue;
+        member_change(m, i, (struct cell){.exists = CELL_DEATH});
+        n++;
+    }
+    return n;
+}
+
 void member_reclaim(struct member *m)
 {
     struct store *st = m->node->store;
     u64 now = m->node->sim->plant & PLANT_RECLAIM_AHEAD ? node_wall_ms(m->node) : m->at.clock_ms;
     for (u32 i = 0; i < st->keys; i++) {
         struct cell *c = &st->cell[i];
-        if (!c->exists || !c->deadline_ms || c->deadline_ms > now) continue;
+        if (!c->exists || !c->deadline_ms || c->deadline_ms > now || member_owes_death(m, c, now)) continue;
         if (slots_have(m->at.slots, slot_of(i))) *c = (struct cell){0};
     }
 }
 
 /* ---- Applying. */
+
+/* A change of the entry with this stamp. With logged deaths each is told once. */
+static void member_put(struct member *m, struct change ch, u64 stamp_ms)
+{
+    const struct store *st = m->node->store;
+    struct cell old = ch.key < st->keys ? st->cell[ch.key] : (struct cell){0};
+    bool owed = member_owes_death(m, &old, stamp_ms), told = ch.cell.exists == CELL_DEATH;
+    if (told && !owed) sim_fail(m->node->sim, "the death of key %llu is told twice", (unsigned long long)ch.key);
+    if (!told && owed) sim_fail(m->node->sim, "the death of key %llu is not told", (unsigned long long)ch.key);
+    m->node->sim->told += told;
+    store_set(m->node, ch.key, told ? (struct cell){0} : ch.cell);
+}
 
 static void member_advance(struct member *m, const struct raft_applied *at)
 {
@@ -102,7 +135,7 @@ static void machine_apply(struct raft_machine *rm, const struct raft_applied *at
         memcpy(&ch, c->payload.p + i * sizeof(ch), sizeof(ch));
         if (by_wall && ch.cell.deadline_ms && ch.cell.deadline_ms <= node_wall_ms(m->node))
             ch.cell = (struct cell){0};
-        store_set(m->node, ch.key, ch.cell);
+        member_put(m, ch, at->clock_ms);
     }
     member_advance(m, at);
 }
@@ -136,7 +169,7 @@ static void machine_split(struct raft_machine *rm, const struct raft_applied *at
 static void machine_commit(struct raft_machine *rm, const struct raft_applied *at)
 {
     struct member *m = member_of(rm);
-    for (u32 i = 0; i < m->changes_n; i++) store_set(m->node, m->changes[i].key, m->changes[i].cell);
+    for (u32 i = 0; i < m->changes_n; i++) member_put(m, m->changes[i], at->clock_ms);
     m->changes_n = 0;
     member_advance(m, at);
     for (u32 i = 0; i < m->open.n; i++) op_done(m->node, m->open.ops[i], op_hint(m, i));

@@ -302,13 +302,22 @@ u64 node_hint(struct node *n, u32 op)
     return 0;
 }
 
+static void node_tell(struct member *m, u64 key, struct cell *c)
+{
+    *c = (struct cell){0};
+    member_change(m, key, (struct cell){.exists = CELL_DEATH});
+}
+
 static void node_evaluate_op(struct member *m, u32 index, u64 now, u64 *depends, u64 hint)
 {
     struct sim *s = m->node->sim;
     struct op *op = &s->ops[index];
     u32 key = s->objects[op->object].key;
-    struct cell one = member_cell(m, key), two = member_cell(m, key + 1), was = one, was2 = two;
+    struct cell one = member_cell(m, key), two = member_cell(m, key + 1), was, was2;
     if (one.exists && one.deadline_ms && one.deadline_ms <= now) *depends = MAX(*depends, one.deadline_ms);
+    if (member_owes_death(m, &one, now)) node_tell(m, key, &one);
+    if (op->pair && member_owes_death(m, &two, now)) node_tell(m, key + 1, &two);
+    was = one, was2 = two;
     op_run(op, now, &one, &two);
     if (memcmp(&one, &was, sizeof(one))) member_change(m, key, one);
     if (op->pair && memcmp(&two, &was2, sizeof(two))) member_change(m, key + 1, two);
@@ -327,17 +336,19 @@ static void node_collect(struct member *m, struct batch *b)
     n->queue_n = left;
 }
 
-/* Runs what waits for a member, as one evaluation. */
-static void node_evaluate(struct member *m)
+/* Runs what waits for a member, as one evaluation; at some ticks, what has died. */
+static void node_evaluate(struct member *m, bool cycle)
 {
     struct node *n = m->node;
-    if (n->queue_n == 0 || !group_may_evaluate(m->group)) return;
+    cycle = cycle && m->at.deaths_from_ms && sim_chance(n->sim, 30);
+    if ((n->queue_n == 0 && !cycle) || !group_may_evaluate(m->group)) return;
     u64 depends = 0, read = 0;
     struct batch b = {0};
     node_collect(m, &b);
-    if (b.n == 0) return;
+    if (b.n == 0 && !cycle) return;
     u64 now = group_evaluation_time(m->group);
     for (u32 i = 0; i < b.n; i++) node_evaluate_op(m, b.ops[i], now, &depends, op_hint(m, 100 + i));
+    if (cycle && member_find_dead(m, now, 8) == 0 && b.n == 0) return;
     m->open = b;
     if (m->to_split) member_split(m);
     bytes effects = bytes_of(m->changes, m->changes_n * sizeof(*m->changes));
@@ -385,6 +396,13 @@ static void node_redirect(struct node *n)
 
 /* ---- Events. */
 
+/* Deaths become entries of the log; now and then they cease to be. */
+static void node_log_deaths(struct member *m)
+{
+    bool on = !m->at.deaths_from_ms || sim_chance(m->node->sim, 80);
+    group_propose(m->group, RAFT_KIND_DEATHS, on ? BYTES_LIT("\1") : BYTES_LIT("\0"));
+}
+
 static void node_tick(struct node *n)
 {
     EACH_MEMBER(n, m) {
@@ -392,6 +410,7 @@ static void node_tick(struct node *n)
         group_tick(m->group);
         if (!n->sim->idle || sim_chance(n->sim, 2)) group_clock_due(m->group);
         node_ask(m);
+        if (n->sim->deaths && sim_chance(n->sim, 3)) node_log_deaths(m);
     }
     node_redirect(n);
 }
@@ -421,7 +440,7 @@ static void node_settle(struct node *n, bool tick)
             group_campaign(m->group);
         }
         if (m->split_us && m->split_us <= n->sim->now_us) member_split(m);
-        node_evaluate(m);
+        node_evaluate(m, tick);
         verify_leader(m, tick);
     }
 }

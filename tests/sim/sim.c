@@ -217,11 +217,12 @@ static void sim_found(struct sim *s)
 static void sim_print(const struct sim *s)
 {
     printf("seed %llu: %llu operations, %llu replies, %llu messages, %llu regions, %llu crashes, %llu snapshots, %llu "
-           "refused, %llu children overtaken, %llu void, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
+           "refused, %llu children overtaken, %llu void, %llu deaths told, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
            (unsigned long long)s->seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
            (unsigned long long)s->messages, (unsigned long long)s->regions_n, (unsigned long long)s->crashes,
            (unsigned long long)s->snapshots, (unsigned long long)s->refused_snapshots,
            (unsigned long long)s->overtaken, (unsigned long long)s->voids,
+           (unsigned long long)s->told,
            (unsigned long long)s->conf_changes, (unsigned long long)s->destroyed, (unsigned long long)s->replaced,
            (unsigned long long)s->killed, (unsigned long long)(s->rng ^ s->seq));
 }

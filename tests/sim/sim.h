@@ -64,6 +64,9 @@ struct cell {
     u64 exists, value, deadline_ms;
 };
 
+/* In place of `exists`, in a change: the cell is deleted because its deadline has come, and this is told. */
+enum { CELL_DEATH = 2 };
+
 /* The data of a node: every member has the cells of its slots. */
 struct store {
     u32 keys; /* cells beyond have never existed */
@@ -186,6 +189,7 @@ struct sim {
     u64 snapshot_us;   /* the longest time that a snapshot takes */
     u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
+    bool deaths; /* are entries of the log */
     bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
     u32 faults; /* those that this seed has, one bit each: few at a time find more than all at once */
     struct node node[NODES_MAX + 1]; /* by id */
@@ -203,7 +207,7 @@ struct sim {
     u64 nonces;
     u64 wall_max_ms, stepped_us; /* the highest clock ever; when a clock was last set back */
     u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced, killed;
-    u64 destroyed, overtaken, refused_snapshots; /* members; children that were there, or gone, before their split */
+    u64 destroyed, overtaken, refused_snapshots, told; /* members; children that were there, or gone, before their split */
 };
 
 /* sim.c */
@@ -226,6 +230,8 @@ extern const struct raft_machine_ops MEMBER_OPS;
 struct cell member_cell(const struct member *m, u64 key);
 void member_change(struct member *m, u64 key, struct cell c);
 void member_abandon(struct member *m, enum group_loss loss);
+bool member_owes_death(const struct member *m, const struct cell *c, u64 now_ms); /* it died, and was not told */
+u32 member_find_dead(struct member *m, u64 now_ms, u32 max); /* tells deaths; returns how many */
 void member_reclaim(struct member *m); /* each member reclaims dead keys when it likes, by the region's clock */
 void member_installed(struct member *m);
 void member_split(struct member *m); /* proposes one */
