@@ -16,7 +16,8 @@
  *      leaves its log, in which it may have promised a vote; or the child's member was removed already, and
  *      the data of the child's slots are deleted.
  *   6  A configuration that is newer than the one a member was added under and does not contain it proves
- *      that it was removed, whoever tells. */
+ *      that it was removed, whoever tells. A member that hears nothing for a while asks for it: one that does
+ *      not vote believes in its last leader for ever. */
 #ifndef MAYFLY_CLUSTER_REGION_RULES_H
 #define MAYFLY_CLUSTER_REGION_RULES_H
 

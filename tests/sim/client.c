@@ -142,16 +142,28 @@ void client_event(struct sim *s, struct event *e)
     client_next(s, op->client);
 }
 
+static bool op_alive(const struct cell *c, u64 now_ms)
+{
+    return c->exists && (!c->deadline_ms || now_ms < c->deadline_ms);
+}
+
+/* Half of a pair may have been reclaimed already, when both are dead. */
+static bool op_is_torn(const struct cell *one, const struct cell *two, u64 now_ms)
+{
+    bool alive = op_alive(one, now_ms);
+    return alive != op_alive(two, now_ms) || (alive && memcmp(one, two, sizeof(*one)));
+}
+
 void op_run(struct op *op, u64 now_ms, struct cell *one, struct cell *two)
 {
     struct check_op *c = &op->c;
-    bool alive = one->exists && (!one->deadline_ms || now_ms < one->deadline_ms);
+    bool alive = op_alive(one, now_ms);
     struct cell set = {true, c->value, c->ttl_ms ? now_ms + c->ttl_ms : 0};
     c->found = alive;
     c->found_value = alive ? one->value : 0;
     op->deadline_seen_ms = alive ? one->deadline_ms : 0;
     switch (c->type) {
-    case OP_GET: op->torn = op->pair && memcmp(one, two, sizeof(*one)); break;
+    case OP_GET: op->torn = op->pair && op_is_torn(one, two, now_ms); break;
     case OP_SET:
         *one = set;
         if (op->pair) *two = set;

@@ -11,7 +11,7 @@ static struct member *fault_member_of(struct node *n, u32 region)
     return n->alive && !n->paused && m && m->group ? m : NULL;
 }
 
-static struct member *fault_leader_of(struct sim *s, u32 region)
+struct member *fault_leader_of(struct sim *s, u32 region)
 {
     for (u32 i = 1; i <= s->nodes_n; i++) {
         struct member *m = fault_member_of(&s->node[i], region);
@@ -128,8 +128,7 @@ static void fault_clock(struct sim *s)
 
 static bool fault_is_dead(struct sim *s, u64 peer) { return s->node[node_of(peer)].retired; }
 
-/* Whether most of these voters, without one, are on nodes that will live again. */
-static bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool counts)
+bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool counts)
 {
     u32 live = 0, all = n;
     for (u32 i = 0; i < n; i++) {
@@ -165,6 +164,7 @@ static u64 fault_leaver(struct sim *s, const u64 *peers, u32 n)
  * learner in one step. */
 static void fault_change(struct sim *s, struct member *leader)
 {
+    if (s->scheduled) return;
     struct group_status st;
     group_status(leader->group, &st);
     const struct raft_conf *c = &st.at.conf;
@@ -359,6 +359,7 @@ void fault_choose(struct sim *s)
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
     s->voters_min = sim_chance(s, 30) ? 1 : 3;
     s->regions_max = sim_chance(s, 35) ? 2 + (u32)sim_below(s, REGIONS_MAX - 1) : 1;
+    s->scheduled = !s->plant && s->regions_max > 1 && sim_chance(s, 50);
     s->deaths = !s->plant && sim_chance(s, 25);
     if (s->plant & PLANT_SEND_BEFORE_PERSIST) fault_fit_promises(s);
     if (s->plant & PLANT_READ_UNCONFIRMED) fault_fit_reads(s);

@@ -261,16 +261,18 @@ static void node_receive(struct node *n, const struct event *ev)
     }
     m = node_addressee(n, &e);
     if (!m || m->gone || node_is_stale(m, e.from)) return;
+    m->heard_us = n->sim->now_us;
     if (ev->type == EV_SNAPSHOT) node_snapshot(m, e.from, p, size);
     else group_receive(m->group, e.from, bytes_of(p, size));
 }
 
-/* A member that hears from nobody asks what the region's newest configuration is. */
+/* A member that hears from nobody asks what the region's newest configuration is. It may be one that never looks for
+ * another leader: a learner, or one without data. */
 static void node_ask(struct member *m)
 {
     struct sim *s = m->node->sim;
     const struct raft_applied *newest = &s->region[m->region].newest;
-    if (group_leader(m->group) || !sim_chance(s, 10)) return;
+    if (s->now_us < m->heard_us + 2000000 || !sim_chance(s, 10)) return;
     if (rules_removed(m->peer, newest->epoch.conf_ver, &newest->conf)) m->gone = true;
 }
 

@@ -157,6 +157,7 @@ static void sim_event(struct sim *s, struct event *e)
     case EV_FAULT:
         if (!s->calm) fault_event(s);
         break;
+    case EV_OPERATOR: operator_event(s); break;
     case EV_RESTART:
         if (!s->node[e->node].alive && !s->node[e->node].retired) node_start(s, e->node);
         break;
@@ -237,6 +238,7 @@ static void sim_run(const struct options *o, u64 seed)
     sim_found(s);
     clients_start(s);
     sim_post(s, (struct event){.at_us = 3000000, .type = EV_FAULT});
+    if (s->scheduled) sim_post(s, (struct event){.at_us = 1000000, .type = EV_OPERATOR});
     while (s->now_us < s->end_us + CALM_US) {
         struct event e = sim_next(s);
         s->now_us = e.at_us;
@@ -244,6 +246,7 @@ static void sim_run(const struct options *o, u64 seed)
         sim_event(s, &e);
     }
     verify_end(s);
+    operator_check(s);
     if (o->verbose) sim_print(s);
     sim_free(s);
 }

@@ -11,6 +11,7 @@
  *   node.c    a node: members, messages, requests
  *   client.c  clients, histories
  *   fault.c   what goes wrong, changes of membership, splits
+ *   operator.c changes of members as cluster/schedule.c wants them
  *   verify.c  what must hold after every step
  *   check.c   the linearizability checker
  *
@@ -46,7 +47,7 @@ enum {
 
 enum event_type {
     EV_TICK, EV_MESSAGE, EV_DURABLE, EV_SNAPSHOT, EV_SNAPSHOT_SENT, EV_INSTALLED, EV_FLUSH, EV_REQUEST,
-    EV_REPLY, EV_CLIENT, EV_FAULT, EV_RESTART, EV_RESUME
+    EV_REPLY, EV_CLIENT, EV_FAULT, EV_OPERATOR, EV_RESTART, EV_RESUME
 };
 
 struct event {
@@ -108,6 +109,7 @@ struct member {
     struct group *group; /* NULL: the member does not exist, or its node is down */
     bool exists, flushed_exists;
     bool erase;      /* it was destroyed: its log goes with the next flush */
+    u64 heard_us;    /* when it got a message last */
     bool led;        /* as verify_leader last saw it */
     bool gone;       /* it has learned that it was removed */
     bool campaign;   /* it was just made by a split that its node's leader applied */
@@ -133,6 +135,7 @@ struct node {
     bool alive, paused;
     bool retired; /* never comes back */
     u32 incarnation;
+    u64 heard_ms; /* for the operator */
     i64 clock_offset_ms, drift_ppm;
     u32 disk_slowness;
     struct disk disk;
@@ -189,6 +192,7 @@ struct sim {
     u64 snapshot_us;   /* the longest time that a snapshot takes */
     u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
+    bool scheduled; /* members change as the scheduler wants it */
     bool deaths; /* are entries of the log */
     bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
     u32 faults; /* those that this seed has, one bit each: few at a time find more than all at once */
@@ -279,5 +283,12 @@ u64 op_hint(const struct member *m, u64 i); /* a guess of the order, for the che
 void fault_choose(struct sim *s); /* which faults this seed has, and how small the group gets */
 void fault_event(struct sim *s);
 void fault_heal(struct sim *s);
+struct member *fault_leader_of(struct sim *s, u32 region); /* NULL: none that lives */
+/* Whether most of these voters, without one, are on nodes that will live again; `counts`: it stays a voter. */
+bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool counts);
+
+/* operator.c */
+void operator_event(struct sim *s);
+void operator_check(struct sim *s);
 
 #endif
