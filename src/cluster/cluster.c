@@ -221,6 +221,10 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
         else check_on_differs(c, body);
         return;
     }
+    if (type == CLUSTER_FORGET) {
+        cluster_forget_for(c, bus_conn_node(conn), body);
+        return;
+    }
     struct message_head h;
     const char *wrong = type == CLUSTER_RAFT
                             ? message_get(body, cluster_peer_of(bus_conn_node(conn)), c->nodes->peer, &h)

@@ -30,6 +30,7 @@ enum cluster_frame {
     CLUSTER_DIGEST = 10,  /* to the leader: index · digest · whether there is one, each u64 */
     CLUSTER_DIFFERS = 11, /* the leader's verdict: index */
     CLUSTER_INVITE = 9,    /* a node's line, as a call: join the cluster of that node */
+    CLUSTER_FORGET = 20,   /* to the leader: the id of a node to remove */
 };
 
 struct cluster_node {

@@ -241,7 +241,7 @@ static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
         "CHECK", "    Compare the data of all members. INFO cluster and the log have the result.",
         "COUNTKEYSINSLOT <slot>", "    How many keys this node has in the slot.",
         "FAILOVER [FORCE]", "    Make this node the leader; FORCE: by an election.",
-        "FORGET <node-id>", "    Remove the node from the cluster. Send it to the leader.",
+        "FORGET <node-id>", "    Remove the node from the cluster.",
         "GETKEYSINSLOT <slot> <count>", "    So many keys of the slot.",
         "INFO", "    The state of the cluster.",
         "KEYSLOT <key>", "    The slot of the key.",
@@ -332,7 +332,7 @@ static const struct {
     const char *prefix, *instead;
 } unused[] = {
     {"replicate", "every node has all data; CLUSTER FAILOVER on a node makes it the leader"},
-    {"reset", "CLUSTER FORGET on the leader removes a node, which then can join with an empty folder"},
+    {"reset", "CLUSTER FORGET on another node removes this one, which then can join with an empty folder"},
     {"saveconfig", "what a node knows of the cluster is stored with its data"},
     {"bumpepoch", "the epoch is Raft's term, and grows with each election"},
     {"set-config-epoch", "the epoch is Raft's term, and grows with each election"},

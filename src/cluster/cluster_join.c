@@ -263,21 +263,6 @@ void cluster_admit_step(struct cluster *c)
     }
 }
 
-const char *cluster_forget(struct cluster *c, const char *id, size_t len)
-{
-    const struct cluster_node *n = cluster_find(c, id, len);
-    if (!n) return "ERR Unknown node";
-    if (n == c->nodes) return "ERR I tried hard but I can't forget myself...";
-    if (!member_leads(&c->member)) return "ERR Ask the node that leads: see CLUSTER NODES";
-    struct raft_change change = {n->peer, RAFT_REMOVE};
-    switch (group_change(c->member.group, &change, 1)) {
-    case GROUP_CHANGE_PROPOSED: return NULL;
-    case GROUP_CHANGE_INVALID: return "ERR The node is not a member, or is the last one";
-    case GROUP_CHANGE_UNSAFE: return "TRYAGAIN Most of the voters that would remain do not answer";
-    default: return "TRYAGAIN Another change of members is under way";
-    }
-}
-
 const char *cluster_take_over(struct cluster *c, bool forced)
 {
     struct group *g = c->member.group;
@@ -313,6 +298,72 @@ const char *cluster_meet(struct cluster *c, const char *host, int bus_port)
 
 /* -- forgetting -------------------------------------------------------------------------------- */
 
+/* CLUSTER FORGET may be sent to every node, as redis-cli --cluster del-node does: any of them has the leader
+ * remove the member, and says OK also if that is under way or done. */
+
+static void note_forgotten(struct cluster *c, const struct cluster_node *n)
+{
+    memcpy(c->forgotten[c->forgotten_next++ % ARRAY_LEN(c->forgotten)], n->id, sizeof n->id);
+}
+
+static bool was_forgotten(const struct cluster *c, const char *id, size_t len)
+{
+    for (size_t i = 0; len == BUS_NODE_ID && i < ARRAY_LEN(c->forgotten); i++)
+        if (memcmp(c->forgotten[i], id, BUS_NODE_ID) == 0) return true;
+    return false;
+}
+
+static u64 cluster_term(const struct cluster *c)
+{
+    struct group_status st;
+    group_status(c->member.group, &st);
+    return st.core.term;
+}
+
+static const char *remove_node(struct cluster *c, const struct cluster_node *n)
+{
+    struct raft_change change = {n->peer, RAFT_REMOVE};
+    group_wall(c->member.group, (u64)clock_wall_ms());
+    switch (group_change(c->member.group, &change, 1)) {
+    case GROUP_CHANGE_PROPOSED:
+        c->removing = n->peer;
+        c->removing_term = cluster_term(c);
+        return NULL;
+    case GROUP_CHANGE_INVALID: return "ERR The node is not a member, or is the last one";
+    case GROUP_CHANGE_UNSAFE: return "TRYAGAIN Most of the voters that would remain do not answer";
+    default:
+        if (c->removing == n->peer && c->removing_term == cluster_term(c)) return NULL; /* it is under way */
+        return "TRYAGAIN Another change of members is under way";
+    }
+}
+
+static const char *ask_leader_to_forget(struct cluster *c, const struct cluster_node *n)
+{
+    const struct cluster_node *leader = cluster_node_of(c, group_leader(c->member.group));
+    if (n == leader) return "ERR That is the node that leads: send CLUSTER FAILOVER to another one first";
+    if (!leader || leader == c->nodes) return "CLUSTERDOWN There is no node that leads";
+    if (bus_send(leader->link, CLUSTER_FORGET, (bytes){0}, bytes_of(n->id, BUS_NODE_ID))) return NULL;
+    return "TRYAGAIN The node that leads can't be reached";
+}
+
+const char *cluster_forget(struct cluster *c, const char *id, size_t len)
+{
+    const struct cluster_node *n = cluster_find(c, id, len);
+    if (!n) return was_forgotten(c, id, len) ? NULL : "ERR Unknown node";
+    if (n == c->nodes) return "ERR I tried hard but I can't forget myself...";
+    return member_leads(&c->member) ? remove_node(c, n) : ask_leader_to_forget(c, n);
+}
+
+void cluster_forget_for(struct cluster *c, const char *from, bytes id)
+{
+    const struct cluster_node *n = cluster_find(c, id.p, id.n);
+    if (!n || n == c->nodes) return;
+    const char *error = member_leads(&c->member) ? remove_node(c, n) : "This node does not lead";
+    if (error)
+        log_line(&c->server->log, LOG_WARNING,
+                 "Node %.8s was told to forget node %.8s, which is not done: %s", from, n->id, error);
+}
+
 static bool is_in(const struct raft_conf *conf, u64 peer)
 {
     return has(conf->voters, conf->voters_n, peer) || has(conf->learners, conf->learners_n, peer) ||
@@ -332,6 +383,7 @@ void cluster_members_changed(struct cluster *c, const struct raft_conf *before)
         log_line(&c->server->log, LOG_NOTICE, "Node %.8s at %s:%d has left the cluster.", n->id, n->host,
                  n->port);
         c->unsaved = true;
+        note_forgotten(c, n);
         *at = n->next;
         if (n->link) bus_peer_remove(n->link);
         mem_free(n);

@@ -52,6 +52,9 @@ struct cluster {
     int meet_port;              /* of its bus */
     char ask_host[256];         /* where another node said the leader is; "": nowhere */
     int ask_port;
+    char forgotten[16][BUS_NODE_ID + 1]; /* nodes that have left, the last of them */
+    u32 forgotten_next;
+    u64 removing, removing_term; /* the member that this leader was told to remove, and its term then */
     i64 leave_until_ms;         /* shutting down: how long to wait for another leader; 0: not */
     u64 leave_bytes_in;         /* what clients had sent at the last look … */
     i64 leave_heard_ms;         /* … and when there was more than before */
@@ -66,6 +69,7 @@ void cluster_join_step(struct cluster *c);  /* on a node that is not a member ye
 void cluster_admit_step(struct cluster *c); /* on the leader: learners become voters */
 const struct bus_conn_ops *cluster_join_ops(void);
 bool cluster_is_member(const struct cluster *c, u64 peer);
+void cluster_forget_for(struct cluster *c, const char *from, bytes id); /* a node passes CLUSTER FORGET on */
 
 /* cluster_batch.c */
 void cluster_open_batch(struct cluster *c);

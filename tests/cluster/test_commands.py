@@ -176,8 +176,9 @@ def test_a_node_that_was_forgotten_is_gone_and_a_new_one_joins(tmp_path):
             try:
                 with c.leader().client() as leader:
                     leader.execute_command('CLUSTER FORGET', name)
+                    return name not in node_lines(leader)
             except redis.ResponseError as e:
-                return 'Unknown node' in str(e)
+                assert 'TRYAGAIN' in str(e) or 'node that leads' in str(e), e
             return False
         eventually(forgotten, 90, 0.2)
         alive = [n for n in c.nodes if n is not gone]
@@ -197,3 +198,28 @@ def test_a_node_that_was_forgotten_is_gone_and_a_new_one_joins(tmp_path):
         c.settled(3)
         with back.client() as x:
             assert len(node_lines(x)) == 3 and name not in node_lines(x)
+
+
+@pytest.mark.skipif(not shutil.which('redis-cli'), reason='needs redis-cli')
+def test_redis_cli_removes_a_node():
+    """It sends CLUSTER FORGET to every node that remains, whichever of them leads, and wants OK from all of them."""
+    with Cluster(4, ('--cluster-node-timeout', '10000')) as c:
+        gone, asked = c.followers()[:2]
+        remain = [asked, *(n for n in c.nodes if n not in (gone, asked))]
+        with gone.client() as x:
+            name = x.execute_command('CLUSTER MYID')
+        code, text = redis_cli('--cluster', 'del-node', f'127.0.0.1:{asked.port}', name)
+        assert 'Sending CLUSTER RESET' in text, text      # which comes after the last FORGET
+        for n in remain:
+            with n.client() as x:
+                eventually(lambda x=x: name not in node_lines(x))
+                assert x.execute_command('CLUSTER FORGET', name)        # it is done
+                with pytest.raises(redis.ResponseError, match='Unknown node'):
+                    x.execute_command('CLUSTER FORGET', name[::-1])
+        assert int(c.leader().region()['voters']) == 3
+        leader = c.leader()
+        with leader.client() as x:
+            leads = x.execute_command('CLUSTER MYID')
+        with next(n for n in remain if n is not leader).client() as x:
+            with pytest.raises(redis.ResponseError, match='FAILOVER'):
+                x.execute_command('CLUSTER FORGET', leads)
