@@ -43,10 +43,10 @@ CFLAGS_ALL += -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0)
 CARGO     ?= cargo
 
 # Cluster mode stands on the Raft library; without it cluster_none.c takes its place.
-CLUSTER_SRC := $(filter-out src/cluster/cluster_none.c,$(wildcard src/cluster/cluster*.c)) src/cluster/member.c \
-               src/cluster/snapshot.c
-SRC      := $(filter-out $(if $(RAFT_LIB),src/cluster/cluster_none.c,src/raft/% $(CLUSTER_SRC)), \
-                         $(shell find src -name '*.c' | sort))
+NONE_SRC    := src/cluster/cluster_none.c
+CLUSTER_SRC := $(filter-out $(NONE_SRC),$(wildcard src/cluster/cluster*.c)) src/cluster/member.c src/cluster/snapshot.c
+RAFT_ONLY   := src/raft/% $(CLUSTER_SRC)
+SRC      := $(filter-out $(if $(RAFT_LIB),$(NONE_SRC),$(RAFT_ONLY)),$(shell find src -name '*.c' | sort))
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 LIB_OBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/engine/test_*.c tests/exec/test_*.c) \
@@ -233,7 +233,7 @@ SMOKE := $(addprefix tests/server/test_,protocol.py hash_ttl.py multi.py)
 .PHONY: smoke
 check:
 	$(Q)$(MAKE_ALL) BUILD=build-check all test-programs
-	$(Q)$(MAKE_ONE) BUILD=build-check layers unit smoke
+	$(Q)$(MAKE_ONE) BUILD=build-check layers no-raft unit smoke
 	$(Q)$(MAKE_ONE) BUILD=build-check ENGINE=rocksdb smoke
 
 smoke: $(BUILD)/mayfly-server
@@ -257,7 +257,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
+	$(Q)$(MAKE_ONE) layers check-docs no-raft unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
 
@@ -315,6 +315,14 @@ clients: $(BUILD)/mayfly-server
 layers: $(OBJ)
 	$(Q)scripts/check-layers --self-test
 	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj
+
+#: no-raft           check that the server links without the Raft library (RAFT=no)
+# All objects but those of RAFT=no are there already. The program is only linked, so this takes a second.
+.PHONY: no-raft
+no-raft: $(OBJ) $(NONE_SRC:src/%.c=$(BUILD)/obj/%.o)
+	$(Q)$(CC) $(LDFLAGS_ALL) -fno-lto -o $(BUILD)/no-raft $(filter-out $(RAFT_ONLY:src/%.c=$(BUILD)/obj/%.o) \
+	    $(BUILD)/obj/raft/%,$^) $(LIBS)
+	$(Q)rm $(BUILD)/no-raft
 
 #: check-docs        check that the links of the documents lead somewhere
 .PHONY: check-docs
