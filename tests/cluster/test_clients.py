@@ -142,41 +142,6 @@ def test_rolling_restart(trio):
         apps.some()
 
 
-def test_leaders_that_are_killed_and_nodes_that_are_added(trio):
-    with Applications(trio) as apps:
-        apps.some()
-        victim = trio.leader()
-        victim.kill()
-        apps.some()
-        victim.start()
-        trio.settled(3)
-        new = Node(os.path.join(trio.folder, 'n3'), trio.nodes[0].options)
-        trio.nodes.append(new)
-        new.start('--cluster-join', f'127.0.0.1:{trio.nodes[1].port}')
-        eventually(lambda: new.region().get('voters') == 3 and new.region().get('learners') == 1, 60, 0.1)
-        apps.some()
-        with trio.leader().client() as c:       # the fourth takes the place of one that is taken out of the cluster
-            gone = trio.followers()[0] if trio.followers()[0] is not new else trio.followers()[1]
-            with gone.client() as g:
-                name = g.execute_command('CLUSTER MYID')
-            eventually(lambda: forget(c, name), 60, 0.2)
-        gone.kill()
-        trio.nodes.remove(gone)
-        trio.settled(3)
-        apps.some()
-        trio.leader().kill()
-        apps.some()
-    with contextlib.suppress(OSError):
-        shutil.rmtree(gone.folder)
-
-
-def forget(client, name):
-    try:
-        return client.execute_command('CLUSTER', 'FORGET', name)
-    except redis.ResponseError as e:
-        return 'Unknown' in str(e) or 'not a member' in str(e)
-
-
 def test_all_nodes_stopped_and_started(trio):
     """An orderly end of all of them, then power is back: everything is there."""
     with contextlib.closing(redis.RedisCluster(port=trio.nodes[0].port, host='127.0.0.1')) as c:
