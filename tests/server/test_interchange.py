@@ -94,7 +94,10 @@ def test_encodings_follow_the_limits_of_the_loader(theirs, redis_factory, server
     redis = redis_factory(*ODD_LIMITS, directory=str(tmp_path))
     wanted = look(redis)
     changed = {k for k, v in look(theirs).items() if v[1] != wanted[k][1]}
-    assert {b'hash:512', b'zset:512', b'ints:512', b'hash:field:65'} <= {k for _, k in changed}
+    repacked = {b'hash:512', b'zset:512', b'hash:field:65'}
+    if redis_server.version() < (7, 2):         # look leaves out what sets are in, from then on
+        repacked.add(b'ints:512')
+    assert repacked <= {k for _, k in changed}
     same(wanted, look(loaded_from(server_factory, tmp_path, *ODD_LIMITS)))
 
 
