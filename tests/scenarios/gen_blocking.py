@@ -10,6 +10,7 @@ KEYS = LISTS + ZSETS + STREAMS + ('x',)
 
 class Generator:
     """Knows which clients wait for an answer, so that other clients add something."""
+    keys_waited_for = 3         # by one command, at most
 
     def __init__(self, rng, known):
         self.rng, self.known = rng, known
@@ -37,8 +38,12 @@ class Generator:
     def count(self):
         return self.rng.choice(('', '', ' COUNT %d' % self.rng.randint(1, 3)))
 
+    def any_of(self, usual):
+        """Keys to wait for."""
+        return self.some(usual, self.keys_waited_for)
+
     def counted(self, usual):
-        keys = self.some(usual)
+        keys = self.any_of(usual)
         return '%d %s' % (len(keys.split()), keys)
 
     # -- commands ------------------------------------------------------------
@@ -47,20 +52,20 @@ class Generator:
         if 'xread' in self.known and r.random() < 0.2:
             return self.waits_for_stream()
         return r.choice((
-            lambda: 'BLPOP %s 0' % self.some(LISTS),
-            lambda: 'BLPOP %s 0' % self.some(LISTS),
-            lambda: 'BRPOP %s 0' % self.some(LISTS),
+            lambda: 'BLPOP %s 0' % self.any_of(LISTS),
+            lambda: 'BLPOP %s 0' % self.any_of(LISTS),
+            lambda: 'BRPOP %s 0' % self.any_of(LISTS),
             lambda: 'BLMOVE %s %s %s %s 0' % (self.pick(LISTS), self.pick(LISTS), self.side(), self.side()),
             lambda: 'BRPOPLPUSH %s %s 0' % (self.pick(LISTS), self.pick(LISTS)),
             lambda: 'BLMPOP 0 %s %s%s' % (self.counted(LISTS), self.side(), self.count()),
-            lambda: 'BZPOPMIN %s 0' % self.some(ZSETS),
-            lambda: 'BZPOPMAX %s 0' % self.some(ZSETS),
+            lambda: 'BZPOPMIN %s 0' % self.any_of(ZSETS),
+            lambda: 'BZPOPMAX %s 0' % self.any_of(ZSETS),
             lambda: 'BZMPOP 0 %s %s%s' % (self.counted(ZSETS), r.choice(('MIN', 'MAX')), self.count()),
         ))()
 
     def waits_for_stream(self):
         r = self.rng
-        keys = r.sample(STREAMS, r.randint(1, 2))
+        keys = r.sample(STREAMS, r.randint(1, min(2, self.keys_waited_for)))
         if r.random() < 0.5:
             return 'XREAD%s BLOCK 0 STREAMS %s %s' % (self.count(), ' '.join(keys),
                                                       ' '.join(r.choice(('$', '$', '0-0')) for _ in keys))
