@@ -218,7 +218,7 @@ def test_fields(pair, node, rng):
     replica.follow(primary)
     wait_synced(primary, replica)
     record = Recorder(primary)
-    start, hashes, per = (now_ms() + 5000, 200, 50) if FULL else (now_ms() + 4000, 60, 50)
+    start, hashes, per = now_ms() + 10_000, 200 if FULL else 60, 50
     deadlines = {(b'h%d' % h, b'f%d' % f): start + rng.randrange(1500) for h in range(hashes) for f in range(per)}
     commands = []
     for h in range(hashes):
@@ -256,7 +256,7 @@ def test_fields_on_redis(kind, node):
     primary, early, late = node(kind), node('redis'), node('redis')
     early.follow(primary)
     wait_synced(primary, early)
-    near, far = now_ms() + 5000, now_ms() + 10_000_000
+    near, far = now_ms() + 10_000, now_ms() + 10_000_000
     with Raw(primary.port) as c:
         everything.run(c, [
             ('HSET', 'h', 'a', 1, 'b', 2, 'c', 3), ('HPEXPIREAT', 'h', near, 'FIELDS', 1, 'a'),

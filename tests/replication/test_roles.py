@@ -96,7 +96,7 @@ def test_wait(two):
         assert c.call('WAIT', 1, 5000) == 1
         assert replica.call('GET', 'a') == b'1'
         start = time.monotonic()
-        assert c.call('WAIT', 2, 200) == 1 and 0.15 < time.monotonic() - start < 2
+        assert c.call('WAIT', 2, 200) == 1 and 0.15 < time.monotonic() - start < 20
         link.stall()
         assert c.call('SET', 'a', 2) == b'OK'
         assert c.call('WAIT', 1, 100) == 0
