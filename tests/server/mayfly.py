@@ -1,4 +1,5 @@
 """Shared by the black-box tests: a server process, and a raw socket to it."""
+import functools
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ ENGINE_ARGS = ENGINES[ENGINE]
 PATIENCE = 45       # seconds a test waits for something that is immediate unless the machine is overloaded
 
 
+@functools.lru_cache(maxsize=None)
 def sanitized():
     """Whether the server under test is a sanitizer build: many times slower."""
     with open(BINARY, 'rb') as f:
