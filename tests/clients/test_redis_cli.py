@@ -192,10 +192,9 @@ def keys(server):
 def test_bigkeys(keys):
     out = cli(keys, '--bigkeys')
     assert 'Sampled 1005 keys in the keyspace!' in out
-    for line in ('string found \'"string"\' has 1000 bytes', 'list found \'"list"\' has 50 items',
-                 'set found \'"set"\' has 60 members', 'hash found \'"hash"\' has 70 fields',
-                 'zset found \'"zset"\' has 80 members'):
-        assert re.search('Biggest +' + re.escape(line), out), out
+    for kind, size in ('string', '1000 bytes'), ('list', '50 items'), ('set', '60 members'), ('hash', '70 fields'), \
+                      ('zset', '80 members'):
+        assert re.search(f"Biggest +{kind} found '?\"{kind}\"'? has {size}", out), out     # quoted once in 8.0
     assert '1001 strings' in out
 
 
@@ -251,7 +250,7 @@ def test_latency(server):
 @pytest.mark.parametrize('depth', [1, 16])
 def test_benchmark(server, depth):
     done = subprocess.run(['redis-benchmark', '-p', str(server.port), '-n', '1000', '-c', '20', '-P', str(depth),
-                           '-r', '100', '-d', '64', '--csv'], capture_output=True, text=True, timeout=60)
+                           '-r', '100', '-d', '64', '--csv'], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done
     assert 'ERR' not in done.stdout + done.stderr and 'WARN' not in done.stderr, done
     tests = [line.split('"')[1] for line in done.stdout.splitlines()[1:]]

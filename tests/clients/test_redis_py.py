@@ -145,7 +145,7 @@ def test_monitor(server, r):
         line = next(m.listen())
         while 'seen' not in line['command']:
             line = next(m.listen())
-        assert line['command'] == 'SET seen yes' and line['db'] == 0 and line['client_address'] == '127.0.0.1'
+        assert line['command'] == 'SET seen yes' and line['db'] == 0 and line['client_address'] in ('127.0.0.1', '[::1]')
 
 
 def test_threads_share_a_pool(r):
