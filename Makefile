@@ -149,7 +149,10 @@ unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
 
 #: server-tests      tests over a socket, on ENGINE
-TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE)
+# Compiled Python is kept, wherever the environment says it should not be: pytest takes seconds to compile all tests, in
+# each of its processes.
+TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE) \
+           PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build-pycache)
 # Server tests mostly wait for a server, so several run at once, each with servers and ports of its own.
 TEST_JOBS ?= 3
 SERVER_TESTS ?= tests/server
@@ -449,4 +452,5 @@ deb: $(BUILD)/mayfly-server
 
 #: clean             remove all build directories
 clean:
-	rm -rf build build-check build-planted build-address build-undefined build-thread build-fuzz $(RAFT_DIR)
+	rm -rf build build-check build-planted build-address build-undefined build-thread build-fuzz build-pycache \
+	    $(RAFT_DIR)
