@@ -267,29 +267,31 @@ smoke: $(BUILD)/mayfly-server
 #: test-programs     build the tests in C, without running them
 #: thread-programs   build what test-thread runs (SAN=thread)
 #: thread-tests      run it
-# Everything that must pass, on both engines, as it ships and under ASan and UBSan: side by side, because tests
-# mostly wait. And what has threads under TSan.
+# Everything that must pass, on both engines, plain and under ASan and UBSan: side by side, because tests mostly wait. And
+# what has threads under TSan. The plain build is that of check: what ships is the same code with LTO, whose link takes as
+# long as a suite; soak tests that.
 .PHONY: test-plain test-address test-thread thread-tests
+PLAIN := $(MAKE_ONE) BUILD=build-check
 test: deps
-	$(Q)$(MAKE_ALL) all test-programs
+	$(Q)$(MAKE_ALL) BUILD=build-check all test-programs
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ALL) SAN=thread thread-programs
-	$(Q)scripts/side-by-side plain '$(MAKE_ONE) test-plain test-thread' asan '$(MAKE_ONE) test-address'
+	$(Q)scripts/side-by-side plain '$(PLAIN) test-plain && $(MAKE_ONE) test-thread' asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs no-raft unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=750000
+	$(Q)$(MAKE_ONE) layers check-docs no-raft unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
 	$(Q)$(MAKE_ONE) fault-short replication-short
-	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
+	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=400000
 
 # What RocksDB has a part in. All else runs on RocksDB without ASan, under ASan in memory, and in soak with both.
 ON_DISK := $(patsubst %,tests/server/test_%.py,aof_expiry blocking clock_steps dump events eviction expiry hash_ttl \
            hostile interchange migrate multi persistence primary replica replica_stream rocks shutdown streams \
            sync_loading waitaof)
 test-address:
-	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=600000
+	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=300000
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios SERVER_TESTS='$(ON_DISK)' \
-	    ORACLE_COMMANDS=150000 SCENARIO_STEPS=1000
+	    ORACLE_COMMANDS=100000 SCENARIO_STEPS=1000
 
 test-programs: $(TEST_BIN) $(SIM)
 
@@ -374,15 +376,18 @@ format:
 	$(Q)$(if $(ALL),find src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i,\
 	    git clang-format --force --extensions c,h HEAD -- src tests)
 
-#: soak              the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
+#: soak              all that test has a part of, then the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
 # Fresh seeds for SOAK_MINUTES, plain and sanitized. First all of the seed of which test runs a part, and the server
-# tests in the sanitizer build, on both engines.
+# tests, on both engines, with what ships and in the sanitizer build, and the tests in C with all rounds.
 SOAK_MINUTES ?= 30
 SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
 soak: $(BUILD)/mayfly-server
-	$(Q)$(MAKE) --no-print-directory oracle
+	$(Q)$(MAKE) --no-print-directory oracle server-tests client-tests
+	$(Q)$(MAKE) --no-print-directory ENGINE=rocksdb oracle server-tests
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address server-tests client-tests
 	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)-address ENGINE=rocksdb server-tests
+	$(Q)$(MAKE) --no-print-directory BUILD=build-rounds CFLAGS=-DMAYFLY_ALL_ROUNDS unit
+	$(Q)$(MAKE) --no-print-directory SAN=address BUILD=build-rounds-address CFLAGS=-DMAYFLY_ALL_ROUNDS unit
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
 
@@ -452,5 +457,5 @@ deb: $(BUILD)/mayfly-server
 
 #: clean             remove all build directories
 clean:
-	rm -rf build build-check build-planted build-address build-undefined build-thread build-fuzz build-pycache \
-	    $(RAFT_DIR)
+	rm -rf build build-check build-planted build-rounds build-address build-rounds-address build-undefined build-thread \
+	    build-fuzz build-pycache $(RAFT_DIR)

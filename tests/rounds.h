@@ -1,12 +1,14 @@
-/* How often a long random test goes round. AddressSanitizer makes it three times as slow, so under that it goes round a
- * third as often: the plain build has compared all of the results. */
+/* How often a long random test goes round: half as often as in make soak (MAYFLY_ALL_ROUNDS), and a third of that under
+ * AddressSanitizer, which makes it three times as slow and has the results compared by the plain build. */
 #ifndef MAYFLY_TESTS_ROUNDS_H
 #define MAYFLY_TESTS_ROUNDS_H
 
-#ifdef __SANITIZE_ADDRESS__
-#define ROUNDS(n) ((n) / 3)
-#else
+#if defined MAYFLY_ALL_ROUNDS
 #define ROUNDS(n) (n)
+#elif defined __SANITIZE_ADDRESS__
+#define ROUNDS(n) ((n) / 6)
+#else
+#define ROUNDS(n) ((n) / 2)
 #endif
 
 #endif
