@@ -332,10 +332,17 @@ static void bus_conn_read(struct bus_conn *c)
     if (c->state == BUS_OPEN) bus_conn_deliver_all(c);
 }
 
-static void bus_conn_on_poll(uv_poll_t *p, int status UNUSED, int events)
+/* After a reset libuv stops polling and reports no events: reading tells what happened. */
+static void bus_conn_on_poll(uv_poll_t *p, int status, int events)
 {
     struct bus_conn *c = p->data;
     if (c->state == BUS_CLOSED) return;
+    if (status < 0) {
+        c->polled = 0;
+        bus_conn_read(c);
+        if (c->state != BUS_CLOSED) bus_conn_watch(c);
+        return;
+    }
     if (c->tls || events & UV_WRITABLE) bus_conn_flush(c);
     if (c->state == BUS_OPEN && c->drained && c->sent == c->out.n) {
         c->drained = false;
