@@ -5,14 +5,14 @@ import signal
 import time
 
 import redis
-from machines import CLIENTS
 from nodes import eventually, process_state
 
 SKEW = 0.1      # seconds between a client's clock and a server's: they are the same, but a busy machine delays
 
 
 class Fault:
-    needs, skew = (), SKEW
+    """`options`: directives that nodes get for it."""
+    needs, skew, options = (), SKEW, ()
     lasts = 1.0, 4.0
 
     def __init__(self, cluster, machines, rng, load):
@@ -89,6 +89,17 @@ class Partition(Fault):
     def end(self):
         self.load.out_of_reach = ()
         self.machines.network.heal()
+
+
+class StaleLeader(Partition):
+    """The leader alone on its side, with readers only: until it steps down, others may have another leader, and write there."""
+    lasts = 2.2, 2.8
+
+    def begin(self):
+        with self.load.no_writes():
+            alone = self.number(self.cluster.leader())
+            self.cut({alone})
+            self.load.out_of_reach = [self.nodes[alone].address]
 
 
 class OneWay(Partition):
@@ -175,31 +186,42 @@ class Clock(Fault):
 
 
 class Power(Fault):
-    """All machines lose power at once. First nobody hears from them any more: what they say after their disk has gone would not
-    have been said."""
-    needs = 'network', 'lossy disk'
+    """All machines lose power at once, when the disks of followers are behind that of the leader. First they stop: what they say
+    after their disk has gone would not have been said."""
+    needs = 'lossy disk', 'sync'
     lasts = 0.0, 0.5
 
     def begin(self):
-        network, running = self.machines.network, self.nodes
-        for i in range(len(running)):
-            network.filter(i, [CLIENTS])
+        running, sync_ms = [n for n in self.nodes if n.alive()], self.rng.choice((0, 20, 100, 100))
+        for n in self.cluster.followers():
+            self.machines.dials['sync', self.number(n)].turn(sync_ms)
+        time.sleep(0.5)
+        for n in running:
+            n.proc.send_signal(signal.SIGSTOP)
+        for n in running:
+            eventually(lambda n=n: process_state(n.proc.pid) == 'T')
         for disk in self.machines.disks:
             disk.cut()
         for n in running:
-            if n.alive():
-                n.kill()
+            n.kill()
 
     def end(self):
         for disk in self.machines.disks:
             disk.power_on()
-        self.machines.network.heal()
-        for n in self.nodes:
+        for i, n in enumerate(self.nodes):
+            self.machines.dials['sync', i].turn(0)
             n.start()
 
 
-FAULTS = {'kill-leader': Kill, 'kill-follower': KillFollower, 'stop': Stop, 'partition': Partition, 'one-way': OneWay,
-          'loss': Loss, 'slow-disk': SlowDisk, 'full-disk': FullDisk, 'clock': Clock, 'power': Power}
+class PowerCompacted(Power):
+    """The same, when the log has just forgotten entries of which the data is not synced: RocksDB has to bring back both, or
+    neither. Memtables are flushed several times a second, those of the log and of the data at different times."""
+    options = '--cluster-log-keep-entries', '1', '--rocksdb-write-buffer-size', '65536'
+
+
+FAULTS = {'kill-leader': Kill, 'kill-follower': KillFollower, 'stop': Stop, 'partition': Partition, 'stale-leader': StaleLeader,
+          'one-way': OneWay, 'loss': Loss, 'slow-disk': SlowDisk, 'full-disk': FullDisk, 'clock': Clock,
+          'power': Power, 'power-compacted': PowerCompacted}
 
 
 # -- members -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ NO_ORDER = 'no order explains'
 # name: its bit, the cells that may find it, and what they say then
 BUGS = {
     'send-before-persist': (1, [('power', 'registers')], f'{NO_ORDER}|are lost'),
-    'read-unconfirmed': (4, [('partition', 'plain')], NO_ORDER),
+    'read-unconfirmed': (4, [('stale-leader', 'plain')], NO_ORDER),
     'expire-by-wall-clock': (8, [('clock', 'registers')], f'differs from|{NO_ORDER}'),
     'no-fence': (32, [('clock', 'registers')], NO_ORDER),
     'reply-early': (64, [('partition', 'registers'), ('kill-leader', 'counters')], f'{NO_ORDER}|are lost'),
