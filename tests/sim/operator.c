@@ -77,14 +77,3 @@ void operator_event(struct sim *s)
     size_t n = schedule(&o.t, steps, OPERATOR_STEPS);
     for (size_t i = 0; i < n; i++) operator_do(s, &steps[i]);
 }
-
-/* At the end every region is whole, and all is even. */
-void operator_check(struct sim *s)
-{
-    struct operator_table o;
-    struct schedule_step steps[OPERATOR_STEPS];
-    if (!s->scheduled) return;
-    operator_fill(&o, s);
-    if (schedule(&o.t, steps, OPERATOR_STEPS) == 0) return;
-    sim_fail(s, "region %llu is left as it is: %s", (unsigned long long)steps[0].region, steps[0].reason);
-}
