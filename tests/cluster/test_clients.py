@@ -1,7 +1,5 @@
-"""Applications with redis-py's cluster client, while nodes are restarted, killed and added: no wrong answer, and no error but
-those that the client's own logic handles."""
+"""Applications with redis-py's cluster client, while nodes are restarted: no wrong answer and no error."""
 import contextlib
-import os
 import random
 import shutil
 import subprocess
