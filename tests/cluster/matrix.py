@@ -15,7 +15,7 @@ from faults import FAULTS
 from kinds import KINDS
 from machines import Unavailable, in_namespaces, inside
 
-COLUMNS = '{:>5}  {:14}{:13}{:>10}{:>9}{:>9}{:>8}{:>9}{:>9}  {}'
+COLUMNS = '{:>5}  {:16}{:13}{:>10}{:>9}{:>9}{:>8}{:>9}{:>9}  {}'
 
 
 def some(text, known, what):
