@@ -68,12 +68,24 @@ static void operator_do(struct sim *s, const struct schedule_step *step)
     s->conf_changes += verdict == GROUP_CHANGE_PROPOSED;
 }
 
+/* Not in step with the leaders' ticks: right after each check of its quorum a leader calls nobody active. */
 void operator_event(struct sim *s)
 {
     struct operator_table o;
     struct schedule_step steps[OPERATOR_STEPS];
-    sim_post(s, (struct event){.at_us = s->now_us + 1000000, .type = EV_OPERATOR});
+    sim_post(s, (struct event){.at_us = s->now_us + 700000 + sim_below(s, 600000), .type = EV_OPERATOR});
     operator_fill(&o, s);
     size_t n = schedule(&o.t, steps, OPERATOR_STEPS);
     for (size_t i = 0; i < n; i++) operator_do(s, &steps[i]);
+}
+
+/* At the end every region is whole, and all is even. */
+void operator_check(struct sim *s)
+{
+    struct operator_table o;
+    struct schedule_step steps[OPERATOR_STEPS];
+    if (!s->scheduled) return;
+    operator_fill(&o, s);
+    if (schedule(&o.t, steps, OPERATOR_STEPS) == 0) return;
+    sim_fail(s, "region %llu is left as it is: %s", (unsigned long long)steps[0].region, steps[0].reason);
 }

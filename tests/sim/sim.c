@@ -246,6 +246,7 @@ static void sim_run(const struct options *o, u64 seed)
         sim_event(s, &e);
     }
     verify_end(s);
+    operator_check(s);
     if (o->verbose) sim_print(s);
     sim_free(s);
 }

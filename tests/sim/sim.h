@@ -289,5 +289,6 @@ bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool c
 
 /* operator.c */
 void operator_event(struct sim *s);
+void operator_check(struct sim *s);
 
 #endif
