@@ -12,12 +12,20 @@
 
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
+static bool storage_find_first(void *arg, const struct rocks_region *r)
+{
+    struct rocks_region *first = arg;
+    if (r->id == first->id) *first = *r;
+    return r->id != first->id;
+}
+
 /* In cluster mode the log of Raft is in the database, too, which outlives the region's engine. */
 static struct engine *open_region(struct server *s, const struct rocks_options *o, struct buf *why)
 {
-    const struct rocks_region all = {.id = 1, .prefix = 1, .first = 0, .last = ROCKS_SLOTS - 1};
+    struct rocks_region first = {.id = 1, .prefix = 1, .first = 0, .last = ROCKS_SLOTS - 1};
     s->rocks = rocks_open(o, why);
-    struct engine *e = s->rocks ? rocks_region_open(s->rocks, &all, why) : NULL;
+    if (s->rocks) rocks_regions_each(s->rocks, storage_find_first, &first);
+    struct engine *e = s->rocks ? rocks_region_open(s->rocks, &first, why) : NULL;
     if (!e) rocks_close(s->rocks);
     return e;
 }

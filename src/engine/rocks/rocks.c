@@ -367,6 +367,13 @@ struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *re
     return &rk->base;
 }
 
+struct rocks_region rocks_region_of(struct engine *e) { return rk_of(e)->region; }
+
+void rocks_regions_each(struct rocks *db, bool (*each)(void *arg, const struct rocks_region *r), void *arg)
+{
+    state_regions_each(db->store, each, arg);
+}
+
 struct engine *rocks_engine_open(const struct rocks_options *o, struct buf *why)
 {
     static const struct rocks_region lone = {1, 1, 0, ROCKS_SLOTS - 1};

@@ -60,6 +60,12 @@ void rocks_close(struct rocks *db); /* after its engines; NULL is fine */
  * keys. */
 struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *r, struct buf *why);
 
+/* The regions that are stored, in the order of their ids, until `each` returns false. Not in the lone form of
+ * older versions: a database that is new, or has region 1 with all slots, may have none. */
+void rocks_regions_each(struct rocks *db, bool (*each)(void *arg, const struct rocks_region *r), void *arg);
+
+struct rocks_region rocks_region_of(struct engine *e); /* as of the last commit */
+
 /* Splits a region when the open transaction commits: `e` keeps the slots before child->first, the child gets
  * the rest and can be opened, at sequence number child_seq. O(slots), independent of the data. Until the
  * commit the region still serves all of its slots. No snapshot may be under way. */

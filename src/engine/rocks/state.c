@@ -126,6 +126,22 @@ bool state_read_region(bytes value, struct rocks_region *out)
     return out->first <= out->last && out->last < ROCKS_SLOTS;
 }
 
+void state_regions_each(struct store *store, bool (*each)(void *arg, const struct rocks_region *r), void *arg)
+{
+    bool failed = false, more = true;
+    struct store_session *s = store_session_open(store, &failed);
+    struct store_iter *it = store_iter(s, FAM_INFO, BYTES_LIT("s"), BYTES_LIT("t"), STORE_ONCE);
+    for (store_seek_first(it); more && store_valid(it); store_next(it)) {
+        struct rocks_region r = {0};
+        bytes key = store_key(it), value = store_iter_value(it);
+        if (key.n != 9) continue;
+        r.id = get_u64(key.p + 1);
+        if (state_read_region(value, &r)) more = each(arg, &r);
+    }
+    store_iter_done(it);
+    store_session_close(s);
+}
+
 /* False: the region is stored with other slots than it is opened with. */
 static bool load_region(struct rk *rk, struct buf *why)
 {
