@@ -13,22 +13,13 @@
 #include "persist/disk_file.h"
 #include "raft/plant.h"
 #include "repl/primary.h"
-#include "server/client/migrate.h"
 #include "server/client/pubsub.h"
 
-#define ELECTION_TICKS 10
-#define HEARTBEAT_TICKS 2
 #define QUEUE_MAX ((size_t)64 << 20)
 #define GREET_TIMEOUT_MS 5000
-#define LOG_ENTRIES_MAX 100000 /* a member that is further behind gets a snapshot */
-#define COMPACT_EVERY 20 /* ticks of the timer */
-#define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
-#define TIMER_MS_MAX 100
 #define LEAVE_QUIET_MS 500 /* so long no client has asked anything when a former leader ends */
-#define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
 
 struct server *cluster_server(const struct cluster *c) { return c->server; }
-struct member *cluster_member(struct cluster *c) { return &c->member; }
 const struct cluster_node *cluster_nodes(const struct cluster *c) { return c->nodes; }
 const struct cluster_node *cluster_self(const struct cluster *c) { return c->nodes; }
 struct bus *cluster_bus(struct cluster *c) { return c->bus; }
@@ -169,7 +160,7 @@ static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
 /* The identity comes before the nodes in the order of the rows. */
 bool cluster_load_identity(struct cluster *c)
 {
-    struct engine *e = c->member.region->eng;
+    struct engine *e = cluster_first(c)->region->eng;
     e->ops->meta.each(e, META_CLUSTER, load_row, c);
     c->unsaved = false;
     return c->nodes->id[0];
@@ -233,10 +224,13 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
         bus_conn_refuse(conn, wrong);
         return;
     }
-    if (h.region != c->member.number || !c->started) return;
+    struct member *m = c->started ? cluster_member_of(c, h.region) : NULL;
+    if (!m && c->started && c->number) m = cluster_new_member(c, h.region, NULL);
+    if (!m) return;
     i64 wall_ms = clock_wall_ms();
-    group_wall(c->member.group, (u64)wall_ms);
-    group_receive(c->member.group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
+    group_wall(m->group, (u64)wall_ms);
+    group_receive(m->group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
+    cluster_stir(m);
     c->acked = true;
     struct cluster_node *n = cluster_node_of(c, h.from);
     if (n) n->heard_ms = wall_ms;
@@ -259,130 +253,6 @@ static void on_peer(void *owner, struct bus_peer *p, bool up)
     struct cluster *c = owner;
     struct cluster_node *n = cluster_find(c, bus_peer_node(p), BUS_NODE_ID);
     if (n && !up) n->unreachable = true;
-}
-
-static void report_unreachable(struct cluster *c)
-{
-    for (struct cluster_node *n = c->nodes; n; n = n->next) {
-        if (!n->unreachable) continue;
-        n->unreachable = false;
-        group_unreachable(c->member.group, n->peer);
-    }
-}
-
-/* -- time -------------------------------------------------------------------------------------- */
-
-static void note_leadership(struct cluster *c)
-{
-    bool leads = member_leads(&c->member);
-    u64 leader = group_leader(c->member.group);
-    if (leader != c->leader) cluster_moved_on(c); /* reads that wait for the last one */
-    c->leader = leader;
-    if (leads == c->led) return;
-    crash_point("cluster-start-5");
-    c->led = leads;
-    log_line(&c->server->log, LOG_NOTICE,
-             leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
-             (ull)c->member.number);
-    if (!leads) {
-        block_refuse_all(c->server);
-        wait_refuse_all(c->server);
-        migrate_distrust(c->server); /* others may change the keys, and this node may lead again */
-    }
-    cluster_moved_on(c);
-}
-
-static i64 tick_interval(const struct cluster *c)
-{
-    return MAX(c->server->config.cluster_node_timeout / ELECTION_TICKS, 10);
-}
-
-/* Nodes join and become voters by steps of the timer: they need not wait for patient elections. */
-static u64 timer_interval(const struct cluster *c) { return (u64)MIN(tick_interval(c), TIMER_MS_MAX); }
-
-/* A member that was away for a short while finds in the log what it missed. */
-static void compact(struct cluster *c)
-{
-    u64 kept = (u64)c->server->config.cluster_log_keep_entries;
-    u64 applied = c->member.region->eng->applied;
-    if (applied > kept) group_compact(c->member.group, applied - kept);
-}
-
-/* A leader whose data differs must not lead. */
-static void hand_on(struct cluster *c)
-{
-    u64 to = group_successor(c->member.group);
-    if (to) group_transfer(c->member.group, to);
-}
-
-/* A leader whose disk is full hands leadership on: others may have room. If it comes back, all are full, so
- * this is not done often. */
-static void leave_full_disk(struct cluster *c)
-{
-    i64 now_ms = (i64)uv_now(&c->server->loop);
-    if (!c->server->node.refuse_writes || now_ms < c->full_until_ms) return;
-    u64 to = group_successor(c->member.group);
-    if (!to) return;
-    c->full_until_ms = now_ms + FULL_TIMEOUTS * c->server->config.cluster_node_timeout;
-    log_line(&c->server->log, LOG_WARNING, "This node can't take writes: it hands leadership on.");
-    group_transfer(c->member.group, to);
-}
-
-static void on_timer(uv_timer_t *t)
-{
-    struct cluster *c = t->data;
-    struct group *g = c->member.group;
-    i64 now_ms = (i64)uv_now(t->loop), interval = tick_interval(c);
-    i64 due = MIN((now_ms - c->timer_ms) / interval, CATCH_UP_TICKS);
-    group_wall(g, (u64)clock_wall_ms());
-    report_unreachable(c);
-    for (i64 i = 0; i < due; i++) group_tick(g);
-    if (due > 0) c->timer_ms = now_ms;
-    uv_timer_set_repeat(t, timer_interval(c)); /* CONFIG SET may have changed it */
-    c->ticks++;
-    note_leadership(c);
-    if (c->led) cluster_expiry_step(c);
-    if (c->led) leave_full_disk(c);
-    if (c->led) cluster_admit_step(c);
-    else cluster_join_step(c);
-    if (c->ticks % COMPACT_EVERY == 0) compact(c);
-    snapshot_step(c);
-    check_step(c);
-    if (c->diverged && c->led) hand_on(c);
-}
-
-/* Shutting down goes on, as soon as another node leads. If that fails, this one goes on to serve. */
-static void leave_step(struct cluster *c)
-{
-    if (!c->leave_until_ms || server_shutdown(c->server, c->leave_how)) return;
-    c->leave_until_ms = 0;
-    c->member.retiring = false;
-    cluster_moved_on(c);
-}
-
-/* Once per millisecond: deadlines are that exact. */
-static void move_clock(struct cluster *c)
-{
-    u64 wall_ms = (u64)clock_wall_ms();
-    if (!c->led || c->member.in_flight || wall_ms == c->clock_looked_ms) return;
-    c->clock_looked_ms = wall_ms;
-    group_wall(c->member.group, wall_ms);
-    group_clock_due(c->member.group);
-}
-
-/* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
-static void on_prepare(uv_prepare_t *h)
-{
-    struct cluster *c = h->data;
-    note_leadership(c);
-    member_save(&c->member);
-    move_clock(c);
-    if (c->acked && c->server->repl.waiting) wait_check(c->server);
-    c->acked = false;
-    leave_step(c);
-    if (cluster_gathers(c) || !c->moved_on) return;
-    c->moved_on = false;
-    net_resume(&c->server->net, HOLD_RAFT);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -460,66 +330,15 @@ static bool open_bus(struct cluster *c)
     return listen_on_bus(c);
 }
 
-static void on_durable(void *arg, u64 number)
-{
-    struct cluster *c = arg;
-    if (!c->started) return;
-    group_wall(c->member.group, (u64)clock_wall_ms());
-    group_durable(c->member.group, number);
-    if (!c->member.in_flight) c->member.slices = 0;
-    c->acked = true;
-}
-
-static void print_core(void *log UNUSED, int level UNUSED, const char *text UNUSED, size_t size UNUSED) {}
-
-/* In a build that tests the tests. */
-static void plant_bugs(struct group *g UNUSED)
-{
-#ifdef MAYFLY_PLANT
-    const char *bugs = getenv("MAYFLY_PLANT");
-    group_plant(g, bugs ? (u32)atoi(bugs) : 0);
-#endif
-}
-
-static void start_group(struct cluster *c)
-{
-    struct server *s = c->server;
-    struct group_config config = {
-        .id = c->nodes->peer,
-        .seed = rand_next(&c->member.region->seeds),
-        .nonce = rand_next(&c->member.region->seeds),
-        .election_ticks = ELECTION_TICKS,
-        .heartbeat_ticks = HEARTBEAT_TICKS,
-        .read_retry_ticks = 2,
-        .read_timeout_ticks = 2 * ELECTION_TICKS,
-        .log_entries_max = LOG_ENTRIES_MAX,
-        .print = print_core,
-    };
-    c->log = cluster_log_open(c->logs, c->member.number, on_durable, c);
-    member_start(&c->member, &config, c->log);
-    plant_bugs(c->member.group);
-    c->started = true;
-    const struct raft_conf *conf = &c->member.at.conf;
-    if (conf->voters_n == 1 && conf->voters[0] == c->nodes->peer) group_campaign(c->member.group);
-    c->timer_ms = c->checked_ms = (i64)uv_now(&s->loop);
-    uv_timer_init(&s->loop, &c->timer);
-    uv_timer_start(&c->timer, on_timer, timer_interval(c), timer_interval(c));
-    cluster_open_batch(c);
-    uv_timer_init(&s->loop, &c->check_timer);
-    c->check_timer.data = c;
-    uv_prepare_init(&s->loop, &c->prepare);
-    uv_prepare_start(&c->prepare, on_prepare);
-    c->timer.data = c->prepare.data = c;
-    uv_unref((uv_handle_t *)&c->prepare);
-}
-
 static bool prepare_node(struct cluster *c)
 {
     struct server *s = c->server;
-    struct region *r = c->member.region;
+    struct member *m = cluster_first(c);
     struct cluster_node *self = c->nodes;
     char host[256];
     bool known = cluster_load_identity(c);
+    if (known && !cluster_open_regions(c)) return false;
+    install_resume(c);
     if (!cluster_recover(c) || (!known && !cluster_make_identity(c))) return false;
     own_address(s, host);
     struct buf line = {0};
@@ -529,15 +348,17 @@ static bool prepare_node(struct cluster *c)
     buf_printf(&line, "%s %s %d %d", self->id, host, port, bus_port);
     cluster_learn_node(c, buf_bytes(&line));
     buf_release(&line);
-    region_begin(r, (i64)MAX(c->member.at.clock_ms, 1u));
+    region_begin(m->region, member_clock(m));
     c->unsaved = true;
-    member_adopt(&c->member, &c->member.at);
+    member_adopt(m, &m->at);
     crash_point("cluster-start-1");
-    if (!region_commit(r)) {
+    if (!region_commit(m->region)) {
         log_line(&s->log, LOG_WARNING, "The identity of this node can't be stored");
         return false;
     }
     crash_point("cluster-start-2");
+    region_begin(m->region, member_clock(m));
+    if (!known && s->config.cluster_init) cluster_make_regions(c);
     return true;
 }
 
@@ -556,8 +377,9 @@ bool cluster_start(struct server *s)
                  "replicaof is not allowed in cluster mode: nodes join with cluster-join");
         return false;
     }
-    member_open(&c->member, c, lone_region(s), CLUSTER_REGION);
-    s->node.cluster_enabled = lone_region(s)->ks.one_database = true;
+    struct member *m = cluster_new_member(c, CLUSTER_REGION, s->node.regions.first);
+    region_map_keep(&s->node.regions, m->region, m->slots.first, m->slots.last);
+    s->node.cluster_enabled = true;
     s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
     s->enforce = cluster_enforce;
@@ -565,7 +387,11 @@ bool cluster_start(struct server *s)
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
     crash_point("cluster-start-3");
-    start_group(c);
+    c->started = true;
+    server_apply_config(s); /* to the regions that were opened */
+    for (u32 i = 0; i < c->members_n; i++) cluster_start_member(c->members[i]);
+    cluster_start_time(c);
+    cluster_open_batch(c);
     crash_point("cluster-start-4");
     log_line(&s->log, LOG_NOTICE, "Cluster mode: node %.40s, cluster %llx, bus at port %d", c->nodes->id,
              (ull)c->number, own_bus_port(&s->config));
@@ -583,18 +409,28 @@ static bool clients_still_ask(struct cluster *c, i64 now_ms)
 }
 
 /* What was evaluated is answered first: a write that is on its way when another node becomes the leader would
- * be uncertain. A script that is to end with the server lets nobody take over meanwhile. */
+ * be uncertain. False: this member has no leadership to hand on. */
+static bool leave_region(struct member *m)
+{
+    u64 to = member_leads(m) ? group_successor(m->group) : 0;
+    if (!to) return false;
+    m->retiring = true;
+    group_wall(m->group, (u64)clock_wall_ms());
+    if (!member_owes(m)) group_transfer(m->group, to);
+    cluster_stir(m);
+    return true;
+}
+
+/* A script that is to end with the server lets nobody take over meanwhile. */
 bool cluster_leaves(struct server *s, u32 how)
 {
     struct cluster *c = s->cluster;
+    bool leads = false;
     if (!c || !c->started || s->node.script) return false;
     i64 now_ms = (i64)uv_now(&s->loop);
     if (c->leave_until_ms && now_ms >= c->leave_until_ms) return false;
-    if (!member_leads(&c->member)) return c->leave_until_ms && clients_still_ask(c, now_ms);
-    u64 to = group_successor(c->member.group);
-    if (!to) return false;
-    c->member.retiring = true;
-    if (!member_owes(&c->member)) group_transfer(c->member.group, to);
+    for (u32 i = 0; i < c->members_n; i++) leads |= leave_region(c->members[i]);
+    if (!leads) return c->leave_until_ms && clients_still_ask(c, now_ms);
     c->leave_how = how;
     if (c->leave_until_ms) return true;
     c->leave_until_ms = now_ms + 2 * s->config.cluster_node_timeout;
@@ -607,15 +443,17 @@ void cluster_stop(struct server *s)
     struct cluster *c = s->cluster;
     if (!c) return;
     snapshot_stop(c);
-    check_stop(c);
     if (c->started) {
-        uv_close((uv_handle_t *)&c->timer, NULL);
-        uv_close((uv_handle_t *)&c->check_timer, NULL);
-        uv_close((uv_handle_t *)&c->prepare, NULL);
+        cluster_stop_time(c);
         cluster_close_batch(c);
     }
-    if (c->member.region) member_close(&c->member);
-    cluster_log_close(c->log);
+    for (u32 i = 0; i < c->members_n; i++) {
+        check_stop(c->members[i]);
+        install_stop(c->members[i]);
+        member_close(c->members[i]);
+        mem_free(c->members[i]);
+    }
+    mem_free(c->members);
     cluster_logs_close(c->logs);
     if (c->bus) bus_free(c->bus);
     s->cluster = NULL;

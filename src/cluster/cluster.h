@@ -1,9 +1,10 @@
-/* Cluster mode: this node's part of a cluster. One region with all slots, replicated by Raft on the nodes
+/* Cluster mode: this node's part of a cluster. The slots are in regions, each replicated by Raft on the nodes
  * that have joined.
  *
  * A node has an id of its own, made when it is first started, and knows the others by theirs. The first node
  * (cluster-init) makes the cluster; further ones ask any node they can reach to be taken in (cluster-join).
- * Who belongs to it, and where they are reached, are entries of the log, so that all members agree.
+ * Who belongs to it, and where they are reached, are entries of the first region's log, so that all members
+ * agree; the other regions follow it.
  *
  *     server_tick   cluster_begin_tick, requests (cluster_enforce, cluster_elsewhere, cluster_holds),
  *                   cluster_commit
@@ -16,7 +17,7 @@
 #include "cluster/member.h"
 #include "server/commit.h"
 
-#define CLUSTER_REGION 1 /* the number of the only region */
+#define CLUSTER_REGION 1 /* the number of the first region */
 
 enum cluster_frame {
     CLUSTER_RAFT = 1,       /* message.h: a head, then a group's message */
@@ -41,6 +42,7 @@ struct cluster_node {
     int port, bus_port;
     struct bus_peer *link; /* NULL: it is this node */
     i64 heard_ms;          /* when its last message came, wall clock; 0: never */
+    u32 leads;             /* how many regions, as CLUSTER has counted last */
     bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };
 
@@ -58,9 +60,9 @@ bool cluster_leaves(struct server *s, u32 how);
 /* -- WAIT: called in cluster mode -------------------------------------------------------------- */
 
 bool cluster_leads(const struct server *s);
-u64 cluster_next_index(struct server *s); /* of the entry that this tick's changes will be */
-u32 cluster_acknowledged(const struct server *s, u64 index); /* other members that have synced it */
-bool cluster_synced(const struct server *s, u64 index);      /* whether this one has */
+u64 cluster_next_index(struct server *s, struct region *r); /* of the entry of this tick's changes */
+u32 cluster_acknowledged(const struct server *s, u64 region, u64 index); /* other members that have synced it */
+bool cluster_synced(const struct server *s, u64 region, u64 index);      /* whether this one has */
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
@@ -73,6 +75,7 @@ bool cluster_diverge(struct server *s, bytes key); /* for tests: a follower drop
 
 /* For Prometheus: see observe/metrics_text.c. False: not in cluster mode. */
 struct cluster_figures {
+    u32 index; /* of the region, among those of this node */
     u64 region;
     bool leads, has_leader;
     u64 term, commit, applied, first, last;
@@ -84,19 +87,22 @@ struct cluster_figures {
     bool diverged; /* this node's data was found to differ */
     u64 bus_bytes_in, bus_bytes_out, bus_dropped, bus_refused;
 };
-bool cluster_figures(struct server *s, struct cluster_figures *f);
+bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f); /* of its i-th region */
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
-void cluster_enforce(struct server *s, const struct net_request *q); /* server.enforce */
+/* server.enforce: routes a request, too; cluster_ran ends what it began. */
+struct region *cluster_enforce(struct server *s, const struct net_request *q, struct request *to);
+void cluster_ran(struct region *r);
+bool cluster_serve(struct server *s, struct region *r); /* whether its blocked clients can be served now */
 bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of what a lone server does */
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
 /* A slice of the expire cycle: whether one may run now; and its beginning, before COMMIT_EXPIRY. */
-bool cluster_may_reclaim(const struct server *s);
+bool cluster_may_reclaim(const struct server *s, const struct region *r);
 /* When to look at a key with this deadline; INT64_MAX: when the clock has moved, which wakes the loop. */
-i64 cluster_next_visit(const struct server *s, i64 deadline_ms);
-void cluster_begin_reclaim(struct server *s);
+i64 cluster_next_visit(const struct region *r, i64 deadline_ms);
+void cluster_begin_reclaim(struct region *r);
 
 /* node.elsewhere: why a request can't run here, as the text of an error; NULL: it can. */
 const char *cluster_elsewhere(void *owner, const struct request *q, const struct command *cmd);
@@ -104,7 +110,6 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
 /* -- for the other files of this folder -------------------------------------------------------- */
 
 struct server *cluster_server(const struct cluster *c);
-struct member *cluster_member(struct cluster *c);
 const struct cluster_node *cluster_nodes(const struct cluster *c);
 const struct cluster_node *cluster_self(const struct cluster *c);
 struct cluster_node *cluster_node_of(struct cluster *c, u64 peer); /* NULL: unknown */
@@ -113,6 +118,7 @@ struct bus *cluster_bus(struct cluster *c);
 u64 cluster_number(const struct cluster *c);
 
 void cluster_send(struct cluster *c, u64 region, u64 to, bytes message);
+void cluster_flies(struct cluster *c, bool on); /* an entry of a region is in flight, or no longer */
 void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
 /* An entry was committed, so long after it was proposed, and so many connections are answered. */
 void cluster_committed(struct cluster *c, u32 answered, u64 took_us);
@@ -126,7 +132,7 @@ void cluster_print_node(const struct cluster_node *n, struct buf *out);
 void cluster_write_nodes(struct cluster *c, struct engine *e);
 
 /* An entry of CLUSTER CHECK is applied: this member's digest is computed. */
-void check_begin(struct cluster *c, u64 index);
+void check_begin(struct member *m, u64 index);
 
 /* Nodes that were in the group before and are no longer are forgotten. */
 void cluster_members_changed(struct cluster *c, const struct raft_conf *before);

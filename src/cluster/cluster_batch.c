@@ -38,6 +38,7 @@ void cluster_close_batch(struct cluster *c)
 
 void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 {
+    if (c->members_n > 1) return; /* entries of regions share a sync, and clients come back to all of them */
     u64 us = batch_committed(&c->batch, answered, batch_waiting(c), took_us);
     struct itimerspec t = {.it_value = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)}};
     if (us && timerfd_settime(c->batch_fd, 0, &t, NULL)) batch_over(c);
@@ -46,6 +47,6 @@ void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 bool cluster_gathers(struct cluster *c)
 {
     if (!c->batch.gathering) return false;
-    if (batch_complete(&c->batch, batch_waiting(c)) || !member_leads(&c->member)) batch_over(c);
+    if (batch_complete(&c->batch, batch_waiting(c)) || !member_leads(cluster_first(c))) batch_over(c);
     return c->batch.gathering;
 }

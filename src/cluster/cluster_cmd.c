@@ -6,20 +6,28 @@
 #include "cluster/cluster_parts.h"
 #include "command/commands.h"
 
-#define LAST_SLOT (KEY_SLOTS - 1)
-
-static const struct cluster_node *leading_node(struct cluster *c)
+static const struct cluster_node *leading_node(const struct member *m)
 {
-    u64 leader = c->started ? group_leader(c->member.group) : 0;
-    return leader ? cluster_node_of(c, leader) : NULL;
+    u64 leader = m->group ? group_leader(m->group) : 0;
+    return leader ? cluster_node_of(m->cluster, leader) : NULL;
+}
+
+/* How many regions each node leads. */
+static void count_leaders(struct cluster *c)
+{
+    for (struct cluster_node *n = c->nodes; n; n = n->next) n->leads = 0;
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct cluster_node *n = cluster_node_of(c, group_leader(c->members[i]->group));
+        if (n) n->leads++;
+    }
 }
 
 /* The node that clients are to ask: as long as there is no leader it tells them to try again. Clients give up
  * if a slot has no node. */
-static const struct cluster_node *node_to_ask(struct cluster *c)
+static const struct cluster_node *node_to_ask(const struct member *m)
 {
-    const struct cluster_node *n = leading_node(c);
-    return n || !cluster_is_member(c, c->nodes->peer) ? n : c->nodes;
+    const struct cluster_node *n = leading_node(m), *self = m->cluster->nodes;
+    return n || !member_has(m, self->peer) ? n : self;
 }
 
 static bool is_up(const struct cluster *c, const struct cluster_node *n)
@@ -29,7 +37,7 @@ static bool is_up(const struct cluster *c, const struct cluster_node *n)
 
 static void shard_id(const struct cluster *c, char id[BUS_NODE_ID + 1])
 {
-    snprintf(id, BUS_NODE_ID + 1, "%016llx%024llx", (ull)c->number, (ull)c->member.number);
+    snprintf(id, BUS_NODE_ID + 1, "%016llx%024llx", (ull)c->number, (ull)CLUSTER_REGION);
 }
 
 /* -- descriptions ------------------------------------------------------------------------------ */
@@ -37,22 +45,39 @@ static void shard_id(const struct cluster *c, char id[BUS_NODE_ID + 1])
 /* What Redis calls a handshake: it is known, and not a member yet. */
 static const char *node_role(struct cluster *c, const struct cluster_node *n)
 {
-    const struct cluster_node *leader = leading_node(c);
-    if (!cluster_is_member(c, n->peer) && c->member.at.conf.voters_n) return "handshake";
-    return n == leader || !leader ? "master" : "slave";
+    bool known = leading_node(cluster_first(c)) != NULL;
+    if (!cluster_is_member(c, n->peer) && cluster_first(c)->at.conf.voters_n) return "handshake";
+    return n->leads || !known ? "master" : "slave";
+}
+
+/* Slots in a row, over regions that the node leads. */
+static void print_slots(const struct cluster *c, const struct cluster_node *n, struct buf *b)
+{
+    const struct region_map *map = &c->server->node.regions;
+    for (u32 slot = 0, from; slot < KEY_SLOTS;) {
+        for (from = slot; slot < KEY_SLOTS; slot = region_map_at(map, slot)->member->slots.last + 1u) {
+            const struct region *r = region_map_at(map, slot);
+            if (!r || leading_node(r->member) != n) break;
+        }
+        if (slot > from + 1) buf_printf(b, " %u-%u", from, slot - 1);
+        else if (slot > from) buf_printf(b, " %u", from);
+        else slot = region_map_at(map, slot) ? region_map_at(map, slot)->member->slots.last + 1u : slot + 1;
+    }
 }
 
 static void print_node_line(struct cluster *c, const struct cluster_node *n, struct buf *b)
 {
-    const struct cluster_node *leader = leading_node(c);
+    const struct cluster_node *leader = leading_node(cluster_first(c));
     const char *role = node_role(c, n);
     struct group_status st;
-    group_status(c->member.group, &st);
-    buf_printf(b, "%s %s:%d@%d %s%s%s %s 0 %lld %llu %s%s\n", n->id, n->host, n->port, n->bus_port,
+    group_status(cluster_first(c)->group, &st);
+    buf_printf(b, "%s %s:%d@%d %s%s%s %s 0 %lld %llu %s", n->id, n->host, n->port, n->bus_port,
                n == c->nodes ? "myself," : "", role, is_up(c, n) ? "" : ",fail?",
                strcmp(role, "slave") == 0 ? leader->id : "-",
                (long long)n->heard_ms, (ull)st.core.term,
-               is_up(c, n) ? "connected" : "disconnected", n == leader ? " 0-16383" : "");
+               is_up(c, n) ? "connected" : "disconnected");
+    print_slots(c, n, b);
+    buf_append_char(b, '\n');
 }
 
 static void cluster_nodes_cmd(struct ctx *c, struct cluster *cl)
@@ -63,11 +88,17 @@ static void cluster_nodes_cmd(struct ctx *c, struct cluster *cl)
     buf_release(&b);
 }
 
-static u32 replicas_of(struct cluster *c, const struct cluster_node *leader)
+/* To clients a node is a primary or a replica, and some keep one role for each: so a node that leads a region is
+ * not named as a replica of others. */
+static bool is_replica_of(const struct member *m, const struct cluster_node *n)
+{
+    return !n->leads && n != node_to_ask(m) && member_has(m, n->peer);
+}
+
+static u32 replicas_of(const struct member *m)
 {
     u32 count = 0;
-    for (const struct cluster_node *n = c->nodes; n; n = n->next)
-        count += n != leader && cluster_is_member(c, n->peer);
+    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) count += is_replica_of(m, n);
     return count;
 }
 
@@ -80,29 +111,56 @@ static void reply_slot_node(struct ctx *c, const struct cluster_node *n)
     reply_array(c->out, 0);
 }
 
+static void reply_slots_of(struct ctx *c, const struct member *m, const struct cluster_node *leader)
+{
+    reply_array(c->out, 3 + replicas_of(m));
+    reply_int(c->out, m->slots.first);
+    reply_int(c->out, m->slots.last);
+    reply_slot_node(c, leader);
+    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next)
+        if (is_replica_of(m, n)) reply_slot_node(c, n);
+}
+
+/* Calls fn for each region with data here, in the order of slots. */
+static void each_region(struct cluster *cl, void (*fn)(void *arg, const struct member *m), void *arg)
+{
+    const struct region_map *map = &cl->server->node.regions;
+    for (u32 slot = 0; slot < KEY_SLOTS;) {
+        const struct region *r = region_map_at(map, slot);
+        if (r) fn(arg, r->member);
+        slot = r ? r->member->slots.last + 1u : slot + 1;
+    }
+}
+
+struct told_regions {
+    struct ctx *ctx;
+    u32 n;
+};
+
+static void tell_slots(void *arg, const struct member *m)
+{
+    struct told_regions *t = arg;
+    const struct cluster_node *leader = node_to_ask(m);
+    if (!leader) return;
+    t->n++;
+    reply_slots_of(t->ctx, m, leader);
+}
+
 static void cluster_slots_cmd(struct ctx *c, struct cluster *cl)
 {
-    const struct cluster_node *leader = node_to_ask(cl);
-    if (!leader) {
-        reply_array(c->out, 0);
-        return;
-    }
-    reply_array(c->out, 1);
-    reply_array(c->out, 3 + replicas_of(cl, leader));
-    reply_int(c->out, 0);
-    reply_int(c->out, LAST_SLOT);
-    reply_slot_node(c, leader);
-    for (const struct cluster_node *n = cl->nodes; n; n = n->next)
-        if (n != leader && cluster_is_member(cl, n->peer)) reply_slot_node(c, n);
+    struct told_regions t = {.ctx = c};
+    size_t mark = reply_mark(c->out);
+    each_region(cl, tell_slots, &t);
+    reply_array_at(c->out, mark, t.n);
 }
 
 /* How much of the log a node has, as far as is known here. */
-static u64 cluster_matched(struct cluster *cl, const struct cluster_node *n)
+static u64 cluster_matched(const struct member *m, const struct cluster_node *n)
 {
-    return n == cl->nodes ? cl->member.at.index : group_matched(cl->member.group, n->peer);
+    return n == m->cluster->nodes ? m->at.index : group_matched(m->group, n->peer);
 }
 
-static void reply_shard_node(struct ctx *c, struct cluster *cl, const struct cluster_node *n, bool leads)
+static void reply_shard_node(struct ctx *c, const struct member *m, const struct cluster_node *n, bool leads)
 {
     reply_map(c->out, 7);
     reply_bulk_str(c->out, "id");
@@ -116,50 +174,118 @@ static void reply_shard_node(struct ctx *c, struct cluster *cl, const struct clu
     reply_bulk_str(c->out, "role");
     reply_bulk_str(c->out, leads ? "master" : "replica");
     reply_bulk_str(c->out, "replication-offset");
-    reply_int(c->out, (i64)cluster_matched(cl, n));
+    reply_int(c->out, (i64)cluster_matched(m, n));
     reply_bulk_str(c->out, "health");
-    reply_bulk_str(c->out, is_up(cl, n) ? "online" : "fail");
+    reply_bulk_str(c->out, is_up(m->cluster, n) ? "online" : "fail");
 }
 
-static void cluster_shards_cmd(struct ctx *c, struct cluster *cl)
+static void tell_shard(void *arg, const struct member *m)
 {
-    const struct cluster_node *leader = node_to_ask(cl);
-    reply_array(c->out, 1);
+    struct told_regions *t = arg;
+    struct ctx *c = t->ctx;
+    const struct cluster_node *leader = node_to_ask(m);
+    t->n++;
     reply_map(c->out, 2);
     reply_bulk_str(c->out, "slots");
     reply_array(c->out, leader ? 2 : 0);
     if (leader) {
-        reply_int(c->out, 0);
-        reply_int(c->out, LAST_SLOT);
+        reply_int(c->out, m->slots.first);
+        reply_int(c->out, m->slots.last);
     }
     u32 count = 0;
-    for (const struct cluster_node *n = cl->nodes; n; n = n->next) count += cluster_is_member(cl, n->peer);
+    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) count += member_has(m, n->peer);
     reply_bulk_str(c->out, "nodes");
     reply_array(c->out, count);
-    for (const struct cluster_node *n = cl->nodes; n; n = n->next)
-        if (cluster_is_member(cl, n->peer)) reply_shard_node(c, cl, n, n == leader);
+    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next)
+        if (member_has(m, n->peer)) reply_shard_node(c, m, n, n == leader);
+}
+
+static void cluster_shards_cmd(struct ctx *c, struct cluster *cl)
+{
+    struct told_regions t = {.ctx = c};
+    size_t mark = reply_mark(c->out);
+    each_region(cl, tell_shard, &t);
+    reply_array_at(c->out, mark, t.n);
+}
+
+/* Those that lead nothing themselves. */
+static bool is_replica(struct cluster *c, const struct cluster_node *n)
+{
+    return strcmp(node_role(c, n), "slave") == 0;
 }
 
 static void cluster_replicas_cmd(struct ctx *c, struct cluster *cl)
 {
-    const struct cluster_node *leader = leading_node(cl), *of = cluster_find(cl, c->argv[2].p, c->argv[2].n);
+    const struct cluster_node *of = cluster_find(cl, c->argv[2].p, c->argv[2].n);
+    u32 count = 0;
     if (!of) {
         reply_errorf(c->out, "ERR Unknown node %.*s", (int)c->argv[2].n, c->argv[2].p);
         return;
     }
-    if (of != leader) {
+    if (!of->leads) {
         reply_error(c->out, "ERR The specified node is not a master");
         return;
     }
-    reply_array(c->out, replicas_of(cl, leader));
+    bool followed = of == leading_node(cluster_first(cl)); /* as print_node_line says */
+    size_t mark = reply_mark(c->out);
     struct buf b = {0};
-    for (const struct cluster_node *n = cl->nodes; n; n = n->next) {
-        if (n == leader || !cluster_is_member(cl, n->peer)) continue;
+    for (const struct cluster_node *n = cl->nodes; n && followed; n = n->next) {
+        if (!is_replica(cl, n)) continue;
         buf_clear(&b);
         print_node_line(cl, n, &b);
         reply_bulk(c->out, bytes_of(b.p, b.n - 1));
+        count++;
     }
+    reply_array_at(c->out, mark, count);
     buf_release(&b);
+}
+
+/* -- regions ----------------------------------------------------------------------------------- */
+
+static void print_members(const struct member *m, struct buf *b)
+{
+    const char *between = "";
+    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) {
+        if (!member_has(m, n->peer)) continue;
+        buf_printf(b, "%s%.8s", between, n->id);
+        between = ",";
+    }
+}
+
+static u64 region_keys(const struct member *m)
+{
+    struct engine *e = m->region->eng;
+    return e->ops->count(e, 0);
+}
+
+static void tell_region(void *arg, const struct member *m)
+{
+    struct buf *b = arg;
+    const struct cluster_node *leader = leading_node(m);
+    buf_printf(b, "%llu slots=%u-%u leader=%.8s members=", (ull)m->number, m->slots.first, m->slots.last,
+               leader ? leader->id : "-");
+    print_members(m, b);
+    buf_printf(b, " keys=%llu version=%u conf=%u state=%s\n", (ull)region_keys(m), m->at.epoch.version,
+               m->at.epoch.conf_ver,
+               m->install ? "installing" : m->at.conf.outgoing_n ? "changing members" : "serving");
+}
+
+static void cluster_regions_cmd(struct ctx *c, struct cluster *cl)
+{
+    struct buf b = {0};
+    each_region(cl, tell_region, &b);
+    reply_verbatim(c->out, buf_bytes(&b), "txt");
+    buf_release(&b);
+}
+
+struct slot_state {
+    u32 ok, masters;
+};
+
+static void count_slots(void *arg, const struct member *m)
+{
+    struct slot_state *s = arg;
+    if (leading_node(m)) s->ok += m->slots.last - m->slots.first + 1u;
 }
 
 static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
@@ -167,17 +293,22 @@ static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
     struct group_status st;
     struct buf b = {0};
     u32 known = 0;
-    bool ok = leading_node(cl) != NULL;
+    struct slot_state slots = {0};
     const struct bus_stats *bus = bus_stats(cl->bus);
-    group_status(cl->member.group, &st);
-    for (const struct cluster_node *n = cl->nodes; n; n = n->next) known++;
+    group_status(cluster_first(cl)->group, &st);
+    each_region(cl, count_slots, &slots);
+    for (const struct cluster_node *n = cl->nodes; n; n = n->next) {
+        known++;
+        slots.masters += n->leads > 0;
+    }
     buf_printf(
         &b,
-        "cluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%d\r\ncluster_slots_pfail:0\r\n"
-        "cluster_slots_fail:%d\r\ncluster_known_nodes:%u\r\ncluster_size:1\r\ncluster_current_epoch:%llu\r\n"
+        "cluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%u\r\ncluster_slots_pfail:0\r\n"
+        "cluster_slots_fail:%u\r\ncluster_known_nodes:%u\r\ncluster_size:%u\r\ncluster_current_epoch:%llu\r\n"
         "cluster_my_epoch:%llu\r\ncluster_stats_messages_sent:%llu\r\n"
         "cluster_stats_messages_received:%llu\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n",
-        ok ? "ok" : "fail", KEY_SLOTS, ok ? KEY_SLOTS : 0, ok ? 0 : KEY_SLOTS, known, (ull)st.core.term,
+        slots.ok == KEY_SLOTS ? "ok" : "fail", KEY_SLOTS, slots.ok, KEY_SLOTS - slots.ok, known, slots.masters,
+        (ull)st.core.term,
         (ull)st.core.term, (ull)bus->frames_out, (ull)bus->frames_in);
     reply_verbatim(c->out, buf_bytes(&b), "txt");
     buf_release(&b);
@@ -250,13 +381,29 @@ static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
         "MYID", "    The id of this node.",
         "MYSHARDID", "    The id of its shard.",
         "NODES", "    The nodes, one per line.",
+        "REGIONS", "    The regions of this node, one per line.",
         "REPLICAS <node-id>", "    The nodes that follow the leader.",
         "SHARDS", "    Slots and their nodes, with details.",
         "SLOT-STATS SLOTSRANGE <start> <end> | ORDERBY key-count [LIMIT <n>] [ASC|DESC]",
         "    How many keys slots have.",
-        "SLOTS", "    Slots and their nodes.", NULL,
+        "SLOTS", "    Slots and their nodes.",
+        "SPLIT <slot>", "    Split the slot's region there. Send it to the region's leader.",
+        "TRANSFER <region> <node-id>", "    Make the node the leader of a region. Send it to its leader.", NULL,
     };
     ctx_help(c, lines);
+}
+
+static void split_cmd(struct ctx *c, struct cluster *cl)
+{
+    i64 slot;
+    if (ctx_int_range(c, c->argv[2], 0, KEY_SLOTS - 1, &slot)) reply_done(c, cluster_split(cl, (u32)slot));
+}
+
+static void transfer_cmd(struct ctx *c, struct cluster *cl)
+{
+    i64 region;
+    if (!ctx_int_range(c, c->argv[2], 1, INT64_MAX, &region)) return;
+    reply_done(c, cluster_transfer(cl, (u64)region, c->argv[3].p, c->argv[3].n));
 }
 
 static void check_cmd(struct ctx *c, struct cluster *cl) { reply_done(c, cluster_check(cl)); }
@@ -321,10 +468,13 @@ static const struct {
     {"myid", my_id},
     {"myshardid", my_shard_id},
     {"nodes", cluster_nodes_cmd},
+    {"regions", cluster_regions_cmd},
     {"replicas", cluster_replicas_cmd},
     {"shards", cluster_shards_cmd},
     {"slaves", cluster_replicas_cmd},
     {"slots", cluster_slots_cmd},
+    {"split", split_cmd},
+    {"transfer", transfer_cmd},
 };
 
 /* Subcommands of Redis Cluster that make no sense where Raft decides, and what to use instead. */
@@ -355,6 +505,7 @@ void cmd_cluster(struct ctx *c)
 {
     if (!enabled(c)) return;
     const char *name = c->cmd->name + strlen("cluster|");
+    count_leaders(c->server->cluster);
     for (size_t i = 0; i < ARRAY_LEN(subcommands); i++) {
         if (strcmp(subcommands[i].name, name) != 0) continue;
         subcommands[i].run(c, c->server->cluster);

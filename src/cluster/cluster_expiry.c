@@ -18,9 +18,9 @@
 
 static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
 
-void cluster_expiry_step(struct cluster *c)
+void cluster_expiry_step(struct member *m)
 {
-    struct member *m = &c->member;
+    if (!m->region) return;
     char wanted = expiry_stream_on(&m->region->expiry_stream);
     if (wanted == logs_deaths(m) || m->in_flight) return;
     group_propose(m->group, RAFT_KIND_DEATHS, bytes_of(&wanted, 1));
@@ -35,13 +35,13 @@ static bool has_untold(const struct member *m)
 
 static bool waits_for_log(const struct member *m)
 {
-    return m->in_flight || cluster_log_syncing(m->cluster->log);
+    return m->in_flight || cluster_log_syncing(m->log);
 }
 
-bool cluster_may_reclaim(const struct server *s)
+bool cluster_may_reclaim(const struct server *s, const struct region *r)
 {
-    const struct member *m = &s->cluster->member;
-    if (loading_busy(&s->persist.loading)) return false;
+    const struct member *m = r->member;
+    if (!m || m->install || loading_busy(&s->persist.loading)) return false;
     if (!logs_deaths(m)) return !m->evaluating && (!waits_for_log(m) || m->slices < WAITING_SLICES);
     if (m->in_flight) return false;
     return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
@@ -49,9 +49,9 @@ bool cluster_may_reclaim(const struct server *s)
 
 /* The leader proposes an entry that moves the clock when a deadline has come: until then a deadline beyond
  * the clock is none of the others' business. */
-i64 cluster_next_visit(const struct server *s, i64 deadline_ms)
+i64 cluster_next_visit(const struct region *r, i64 deadline_ms)
 {
-    const struct member *m = &s->cluster->member;
+    const struct member *m = r->member;
     return deadline_ms <= member_clock(m) || member_leads(m) ? deadline_ms : INT64_MAX;
 }
 
@@ -61,9 +61,10 @@ i64 cluster_next_visit(const struct server *s, i64 deadline_ms)
  *
  * Deaths that are logged are reclaimed by the leader's evaluation of a tick, by one of its own, or by itself.
  * Events wait for the entry. */
-void cluster_begin_reclaim(struct server *s)
+void cluster_begin_reclaim(struct region *r)
 {
-    struct member *m = &s->cluster->member;
+    struct member *m = r->member;
+    m->cluster->reclaiming = m;
     if (!logs_deaths(m)) {
         m->slices += waits_for_log(m);
         region_set_time(m->region, member_clock(m));
@@ -77,16 +78,15 @@ void cluster_begin_reclaim(struct server *s)
     else region_begin(m->region, (i64)m->at.deaths_from_ms);
 }
 
-void cluster_end_expiry(struct cluster *c)
+void cluster_end_expiry(struct member *m)
 {
-    c->member.expiring = false;
-    fence_enforce(&c->server->net, NULL);
-    member_end_tick(&c->member);
+    m->expiring = false;
+    fence_enforce(&m->server->net, NULL);
+    member_end_tick(m);
 }
 
 /* A busy leader has an entry in flight at the end of every tick: there would be no other time. */
-void cluster_expire_with_tick(struct cluster *c)
+void cluster_expire_with_tick(struct member *m)
 {
-    const struct member *m = &c->member;
-    if (logs_deaths(m) && m->evaluating) housekeeping_expire(c->server);
+    if (logs_deaths(m) && m->evaluating) housekeeping_expire(m->server, m->region);
 }

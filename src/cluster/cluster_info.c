@@ -12,26 +12,32 @@ static void bus_info(struct cluster *c, struct buf *b)
                (ull)bus->bytes_out, (ull)bus->bytes_in, (ull)bus->dropped, (ull)bus->refused);
 }
 
+static void region_info(const struct member *m, struct buf *b)
+{
+    struct group_status st;
+    static const char *const roles[] = {"follower", "candidate", "leader", "pre-candidate"};
+    group_status(m->group, &st);
+    buf_printf(
+        b,
+        "region%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
+        "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
+        "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u\r\n",
+        (ull)m->number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
+        (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
+        st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight,
+        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
+        st.at.deaths_from_ms != 0, m->at.slots.first, m->at.slots.last, st.at.epoch.version);
+}
+
 void cluster_info(struct server *s, struct buf *b)
 {
     struct cluster *c = s->cluster;
-    struct group_status st;
     struct cluster_logs_stats log;
-    static const char *const roles[] = {"follower", "candidate", "leader", "pre-candidate"};
     buf_printf(b, "cluster_enabled:%d\r\n", c != NULL);
     if (!c || !c->started) return;
-    group_status(c->member.group, &st);
     cluster_logs_stats(c->logs, &log);
-    buf_printf(
-        b,
-        "cluster_node_id:%s\r\nregion%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
-        "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
-        "abandoned=%llu,clock_entries=%llu,deaths_logged=%d\r\n",
-        c->nodes->id, (ull)c->member.number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
-        (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
-        st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, c->member.in_flight,
-        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
-        st.at.deaths_from_ms != 0);
+    buf_printf(b, "cluster_node_id:%s\r\n", c->nodes->id);
+    for (u32 i = 0; i < c->members_n; i++) region_info(c->members[i], b);
     buf_printf(b, "raft_log_entries:%llu\r\nraft_log_bytes:%llu\r\nraft_log_syncs:%llu\r\n",
                (ull)log.entries, (ull)log.bytes, (ull)log.syncs);
     bus_info(c, b);
@@ -39,17 +45,19 @@ void cluster_info(struct server *s, struct buf *b)
     check_info(c, b);
 }
 
-bool cluster_figures(struct server *s, struct cluster_figures *f)
+bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f)
 {
     struct cluster *c = s->cluster;
     struct group_status st;
     struct cluster_logs_stats log;
-    if (!c || !c->started) return false;
+    if (!c || !c->started || i >= c->members_n) return false;
+    const struct member *m = c->members[i];
     const struct bus_stats *bus = bus_stats(c->bus);
-    group_status(c->member.group, &st);
+    group_status(m->group, &st);
     cluster_logs_stats(c->logs, &log);
     *f = (struct cluster_figures){
-        .region = c->member.number,
+        .index = i,
+        .region = m->number,
         .leads = st.core.role == RAFT_LEADER,
         .has_leader = st.core.leader != 0,
         .term = st.core.term,
@@ -80,7 +88,7 @@ bool cluster_figures(struct server *s, struct cluster_figures *f)
 
 void cluster_save_aux(struct server *s, struct rdb_out *out)
 {
-    const struct member *m = &s->cluster->member;
+    const struct member *m = cluster_first(s->cluster);
     struct buf slots = {0};
     if (!member_leads(m)) return;
     buf_printf(&slots, "%u-%u", m->at.slots.first, m->at.slots.last);

@@ -16,24 +16,24 @@ static bool has(const u64 *ids, u32 n, u64 id)
     return false;
 }
 
-static bool is_voter(const struct cluster *c, u64 peer)
+static bool is_voter(const struct member *m, u64 peer)
 {
-    return has(c->member.at.conf.voters, c->member.at.conf.voters_n, peer);
+    return has(m->at.conf.voters, m->at.conf.voters_n, peer);
 }
 
-static bool is_learner(const struct cluster *c, u64 peer)
+bool member_has(const struct member *m, u64 peer)
 {
-    return has(c->member.at.conf.learners, c->member.at.conf.learners_n, peer);
+    return is_voter(m, peer) || has(m->at.conf.learners, m->at.conf.learners_n, peer);
 }
 
-bool cluster_is_member(const struct cluster *c, u64 peer) { return is_voter(c, peer) || is_learner(c, peer); }
+bool cluster_is_member(const struct cluster *c, u64 peer) { return member_has(cluster_first(c), peer); }
 
 /* -- making ------------------------------------------------------------------------------------ */
 
 /* What a lone server has in other databases can't be reached in cluster mode. */
 static bool only_database_0(struct cluster *c)
 {
-    struct engine *e = c->member.region->eng;
+    struct engine *e = cluster_first(c)->region->eng;
     for (u32 db = 1; db < e->databases; db++) {
         if (!e->ops->count(e, db)) continue;
         log_line(&c->server->log, LOG_WARNING,
@@ -50,7 +50,8 @@ bool cluster_make_identity(struct cluster *c)
     struct server *s = c->server;
     const struct config *cf = &s->config;
     struct cluster_node *self = c->nodes;
-    struct engine *e = c->member.region->eng;
+    struct member *m = cluster_first(c);
+    struct engine *e = m->region->eng;
     if (!cf->cluster_init && !cf->cluster_join.n)
         log_line(&s->log, LOG_WARNING,
                  "This node belongs to no cluster yet. Start it once with --cluster-init "
@@ -67,8 +68,8 @@ bool cluster_make_identity(struct cluster *c)
     server_random_id(self->id);
     self->peer = cluster_peer_of(self->id);
     if (!cf->cluster_init) return true;
-    c->number = rand_next(&c->member.region->seeds) | 1;
-    c->member.at = (struct raft_applied){
+    c->number = rand_next(&m->region->seeds) | 1;
+    m->at = (struct raft_applied){
         .index = FIRST_INDEX,
         .term = FIRST_INDEX,
         .clock_ms = 0,
@@ -114,7 +115,8 @@ static void take_answer(struct cluster *c, const char *text)
         c->number = number;
         bus_set_cluster(c->bus, number);
         c->unsaved = true;
-        c->member.unsaved = true; /* with the next commit */
+        cluster_first(c)->unsaved = true; /* with the next commit */
+        cluster_stir(cluster_first(c));
     } else if (sscanf(text, "ask %255s %d", host, &port) == 2) {
         snprintf(c->ask_host, sizeof c->ask_host, "%s", host);
         c->ask_port = port;
@@ -155,7 +157,7 @@ void cluster_join_step(struct cluster *c)
     struct buf line = {0};
     char host[256];
     int port;
-    if (c->member.at.conf.voters_n || c->join || c->ticks % JOIN_EVERY) return;
+    if (cluster_first(c)->at.conf.voters_n || c->join || c->ticks % JOIN_EVERY) return;
     if (c->ask_host[0]) {
         snprintf(host, sizeof host, "%s", c->ask_host);
         port = c->ask_port;
@@ -177,7 +179,7 @@ void cluster_join_step(struct cluster *c)
 
 static void answer_later(struct cluster *c, struct buf *answer)
 {
-    const struct cluster_node *n = cluster_node_of(c, group_leader(c->member.group));
+    const struct cluster_node *n = cluster_node_of(c, group_leader(cluster_first(c)->group));
     if (n && n != c->nodes) buf_printf(answer, "ask %s %d", n->host, n->bus_port);
     else buf_append_str(answer, "later");
 }
@@ -186,19 +188,21 @@ static void answer_later(struct cluster *c, struct buf *answer)
 static void admit_node(struct cluster *c, bytes line, struct buf *answer)
 {
     const struct cluster_node *known = line.n > BUS_NODE_ID ? cluster_find(c, line.p, BUS_NODE_ID) : NULL;
+    struct member *m = cluster_first(c);
     struct buf stored = {0};
     if (known) cluster_print_node(known, &stored);
     bool current = known && bytes_eq(buf_bytes(&stored), line);
     buf_release(&stored);
-    group_wall(c->member.group, (u64)clock_wall_ms());
+    group_wall(m->group, (u64)clock_wall_ms());
+    cluster_stir(m);
     if (!current) {
-        group_propose(c->member.group, RAFT_KIND_NODE, line);
+        group_propose(m->group, RAFT_KIND_NODE, line);
         buf_append_str(answer, "later");
         return;
     }
     if (!cluster_is_member(c, known->peer)) {
         struct raft_change change = {known->peer, RAFT_ADD_LEARNER};
-        if (group_change(c->member.group, &change, 1) != GROUP_CHANGE_PROPOSED) {
+        if (group_change(m->group, &change, 1) != GROUP_CHANGE_PROPOSED) {
             buf_append_str(answer, "later");
             return;
         }
@@ -234,7 +238,7 @@ static void on_call(struct bus_conn *conn, u8 type, bytes body)
         bus_conn_close(conn, "not a question this node can answer");
         return;
     }
-    if (member_leads(&c->member)) admit_node(c, body, &answer);
+    if (member_leads(cluster_first(c))) admit_node(c, body, &answer);
     else answer_later(c, &answer);
     bus_conn_send(conn, CLUSTER_JOIN_ANSWER, (bytes){0}, buf_bytes(&answer));
     bus_conn_finish(conn);
@@ -247,33 +251,79 @@ const struct bus_conn_ops *cluster_join_ops(void)
     return &ops;
 }
 
-/* -- on the leader: learners that have caught up become voters --------------------------------- */
+/* -- on leaders: the members of regions --------------------------------------------------------- */
 
-void cluster_admit_step(struct cluster *c)
+static bool join_change(struct member *m, u64 peer, u32 type)
 {
-    const struct raft_conf *conf = &c->member.at.conf;
-    if (conf->outgoing_n || conf->voters_n >= (u32)c->server->config.cluster_replicas) return;
+    struct raft_change change = {peer, type};
+    return group_change(m->group, &change, 1) == GROUP_CHANGE_PROPOSED;
+}
+
+static void join_log(const struct member *m, u64 peer, const char *what)
+{
+    const struct cluster_node *n = cluster_node_of(m->cluster, peer);
+    log_line(&m->server->log, LOG_NOTICE, "Node %.8s %s of region %llu.", n ? n->id : "?", what,
+             (ull)m->number);
+}
+
+/* Nodes that have joined get the region, those that have left lose it. True: a change is proposed. */
+static bool follow_first(struct member *m)
+{
+    const struct cluster *c = m->cluster;
+    const struct raft_conf *conf = &m->at.conf;
+    if (m == cluster_first(c) || !cluster_first(c)->at.conf.voters_n) return false;
+    for (const struct cluster_node *n = c->nodes; n; n = n->next) {
+        if (member_has(m, n->peer) || !cluster_is_member(c, n->peer)) continue;
+        if (conf->learners_n == RAFT_MEMBERS_MAX || !join_change(m, n->peer, RAFT_ADD_LEARNER)) return false;
+        join_log(m, n->peer, "becomes a member");
+        return true;
+    }
+    for (u32 i = 0; i < conf->voters_n + conf->learners_n; i++) {
+        u64 peer = i < conf->voters_n ? conf->voters[i] : conf->learners[i - conf->voters_n];
+        if (cluster_is_member(c, peer) || !join_change(m, peer, RAFT_REMOVE)) continue;
+        join_log(m, peer, "is no longer a member");
+        return true;
+    }
+    return false;
+}
+
+/* Learners that have caught up become voters. */
+void cluster_admit_step(struct member *m)
+{
+    const struct raft_conf *conf = &m->at.conf;
+    if (conf->outgoing_n || follow_first(m)) return;
+    if (conf->voters_n >= (u32)m->server->config.cluster_replicas) return;
     for (u32 i = 0; i < conf->learners_n; i++) {
-        struct raft_change change = {conf->learners[i], RAFT_ADD_VOTER};
-        if (group_change(c->member.group, &change, 1) != GROUP_CHANGE_PROPOSED) continue;
-        const struct cluster_node *n = cluster_node_of(c, change.id);
-        log_line(&c->server->log, LOG_NOTICE, "Node %.8s has caught up and becomes a voter.",
-                 n ? n->id : "?");
+        u64 peer = conf->learners[i];
+        if (!join_change(m, peer, RAFT_ADD_VOTER)) continue;
+        join_log(m, peer, "has caught up and becomes a voter");
         return;
     }
 }
 
+/* Of one region. True: it leads it, or has tried to. */
+static bool take_over_region(struct member *m, bool forced)
+{
+    const struct cluster *c = m->cluster;
+    if (member_leads(m)) return true;
+    if (!is_voter(m, c->nodes->peer) || (!forced && !group_leader(m->group))) return false;
+    group_wall(m->group, (u64)clock_wall_ms());
+    if (forced) group_campaign(m->group);
+    else group_transfer(m->group, c->nodes->peer);
+    cluster_stir(m);
+    return true;
+}
+
 const char *cluster_take_over(struct cluster *c, bool forced)
 {
-    struct group *g = c->member.group;
-    if (member_leads(&c->member)) return "ERR You should send CLUSTER FAILOVER to a replica";
-    if (!is_voter(c, c->nodes->peer)) return "ERR This node is not a voter yet";
+    bool all = true, some = false;
+    for (u32 i = 0; i < c->members_n; i++) all &= member_leads(c->members[i]);
+    if (all) return "ERR You should send CLUSTER FAILOVER to a replica";
+    if (!is_voter(cluster_first(c), c->nodes->peer)) return "ERR This node is not a voter yet";
     if (c->diverged) return "ERR The data of this node differs from that of the others";
-    if (!forced && !group_leader(g)) return "ERR Master is down or failed, please use CLUSTER FAILOVER FORCE";
-    group_wall(g, (u64)clock_wall_ms());
-    if (forced) group_campaign(g);
-    else group_transfer(g, c->nodes->peer);
-    return NULL;
+    for (u32 i = 0; i < c->members_n; i++)
+        some |= !member_leads(c->members[i]) && take_over_region(c->members[i], forced);
+    return some ? NULL : "ERR Master is down or failed, please use CLUSTER FAILOVER FORCE";
 }
 
 /* -- inviting ---------------------------------------------------------------------------------- */
@@ -316,15 +366,15 @@ static bool was_forgotten(const struct cluster *c, const char *id, size_t len)
 static u64 cluster_term(const struct cluster *c)
 {
     struct group_status st;
-    group_status(c->member.group, &st);
+    group_status(cluster_first(c)->group, &st);
     return st.core.term;
 }
 
 static const char *remove_node(struct cluster *c, const struct cluster_node *n)
 {
     struct raft_change change = {n->peer, RAFT_REMOVE};
-    group_wall(c->member.group, (u64)clock_wall_ms());
-    switch (group_change(c->member.group, &change, 1)) {
+    group_wall(cluster_first(c)->group, (u64)clock_wall_ms());
+    switch (group_change(cluster_first(c)->group, &change, 1)) {
     case GROUP_CHANGE_PROPOSED:
         c->removing = n->peer;
         c->removing_term = cluster_term(c);
@@ -339,7 +389,7 @@ static const char *remove_node(struct cluster *c, const struct cluster_node *n)
 
 static const char *ask_leader_to_forget(struct cluster *c, const struct cluster_node *n)
 {
-    const struct cluster_node *leader = cluster_node_of(c, group_leader(c->member.group));
+    const struct cluster_node *leader = cluster_node_of(c, group_leader(cluster_first(c)->group));
     if (n == leader) return "ERR That is the node that leads: send CLUSTER FAILOVER to another one first";
     if (!leader || leader == c->nodes) return "CLUSTERDOWN There is no node that leads";
     if (bus_send(leader->link, CLUSTER_FORGET, (bytes){0}, bytes_of(n->id, BUS_NODE_ID))) return NULL;
@@ -351,14 +401,14 @@ const char *cluster_forget(struct cluster *c, const char *id, size_t len)
     const struct cluster_node *n = cluster_find(c, id, len);
     if (!n) return was_forgotten(c, id, len) ? NULL : "ERR Unknown node";
     if (n == c->nodes) return "ERR I tried hard but I can't forget myself...";
-    return member_leads(&c->member) ? remove_node(c, n) : ask_leader_to_forget(c, n);
+    return member_leads(cluster_first(c)) ? remove_node(c, n) : ask_leader_to_forget(c, n);
 }
 
 void cluster_forget_for(struct cluster *c, const char *from, bytes id)
 {
     const struct cluster_node *n = cluster_find(c, id.p, id.n);
     if (!n || n == c->nodes) return;
-    const char *error = member_leads(&c->member) ? remove_node(c, n) : "This node does not lead";
+    const char *error = member_leads(cluster_first(c)) ? remove_node(c, n) : "This node does not lead";
     if (error)
         log_line(&c->server->log, LOG_WARNING,
                  "Node %.8s was told to forget node %.8s, which is not done: %s", from, n->id, error);
@@ -373,7 +423,7 @@ static bool is_in(const struct raft_conf *conf, u64 peer)
 
 void cluster_members_changed(struct cluster *c, const struct raft_conf *before)
 {
-    const struct raft_conf *now = &c->member.at.conf;
+    const struct raft_conf *now = &cluster_first(c)->at.conf;
     for (struct cluster_node **at = &c->nodes->next; *at;) {
         struct cluster_node *n = *at;
         if (!is_in(before, n->peer) || is_in(now, n->peer)) {

@@ -16,23 +16,25 @@ bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
 void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
 
 bool cluster_diverge(struct server *s UNUSED, bytes key UNUSED) { return false; }
-bool cluster_figures(struct server *s UNUSED, struct cluster_figures *f UNUSED) { return false; }
+bool cluster_figures(struct server *s UNUSED, u32 i UNUSED, struct cluster_figures *f UNUSED) { return false; }
 
 /* The rest is called in cluster mode only. */
 void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}
+void cluster_ran(struct region *r UNUSED) {}
+bool cluster_serve(struct server *s UNUSED, struct region *r UNUSED) { return false; }
 bool cluster_commit(struct server *s UNUSED, enum commit_kind kind UNUSED) { return false; }
 u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const struct command *c UNUSED)
 {
     return 0;
 }
-bool cluster_may_reclaim(const struct server *s UNUSED) { return true; }
-i64 cluster_next_visit(const struct server *s UNUSED, i64 deadline_ms) { return deadline_ms; }
+bool cluster_may_reclaim(const struct server *s UNUSED, const struct region *r UNUSED) { return true; }
+i64 cluster_next_visit(const struct region *r UNUSED, i64 deadline_ms) { return deadline_ms; }
 bool cluster_leads(const struct server *s UNUSED) { return false; }
-u64 cluster_next_index(struct server *s UNUSED) { return 0; }
-u32 cluster_acknowledged(const struct server *s UNUSED, u64 index UNUSED) { return 0; }
-bool cluster_synced(const struct server *s UNUSED, u64 index UNUSED) { return false; }
+u64 cluster_next_index(struct server *s UNUSED, struct region *r UNUSED) { return 0; }
+u32 cluster_acknowledged(const struct server *s UNUSED, u64 region UNUSED, u64 index UNUSED) { return 0; }
+bool cluster_synced(const struct server *s UNUSED, u64 region UNUSED, u64 index UNUSED) { return false; }
 void cluster_save_aux(struct server *s UNUSED, struct rdb_out *out UNUSED) {}
-void cluster_begin_reclaim(struct server *s UNUSED) {}
+void cluster_begin_reclaim(struct region *r UNUSED) {}
 void cluster_publish(struct server *s UNUSED, bytes channel UNUSED, bytes message UNUSED, bool sharded UNUSED)
 {
 }

@@ -1,4 +1,4 @@
-/* The inside of a node's part of the cluster: for cluster.c, cluster_join.c and cluster_tick.c. */
+/* The inside of a node's part of the cluster: for the files of this folder that need more than cluster.h. */
 #ifndef MAYFLY_CLUSTER_CLUSTER_PARTS_H
 #define MAYFLY_CLUSTER_CLUSTER_PARTS_H
 
@@ -11,29 +11,30 @@ struct cluster {
     struct server *server;
     struct bus *bus;
     struct cluster_logs *logs;
-    struct raft_log *log;
     u64 number;                 /* of the cluster; 0: not known yet */
     struct cluster_node *nodes; /* this one first */
     bool unsaved;               /* the engine has not got them yet */
-    struct member member;
-    bool started;               /* the group runs */
+    struct member **members;    /* of the regions of this node, by number: the first region's first */
+    u32 members_n, members_cap;
+    struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
+    struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
+    struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
+    struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
+    u32 flying;                 /* members with an entry in flight */
+    bool wants_all;             /* a request for all regions waits until none has */
+    i64 clock_due_ms;           /* no led region has a deadline before this one; 0: not known */
+    bool started;               /* the groups run */
     bool moved_on;              /* see cluster_moved_on */
-    bool led;                   /* at the last look … */
-    u64 leader;                 /* … and who did */
     bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
-    u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
     struct batch batch;         /* of requests for the next entry, and its clock */
     uv_poll_t batch_timer;
     int batch_fd;
     uv_timer_t timer;
-    uv_timer_t check_timer;     /* slices of a digest */
-    struct cluster_check *check; /* the last one; NULL: there was none */
-    i64 checked_ms;             /* when the last one began, or this node was started, by the loop's time */
     u64 checks, digest_mismatches;
     u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;
     u64 ticks;                  /* of the timer */
-    u64 clock_looked_ms;        /* when it was last looked whether the region's clock must move */
+    u64 clock_looked_ms;        /* when it was last looked whether a region's clock must move */
     i64 timer_ms;               /* when it last ran, by the loop's time */
     struct snapshot_out *out;   /* snapshot.c: what goes out; NULL: nothing … */
     struct snapshot_in *in;     /* … and what comes in */
@@ -41,8 +42,6 @@ struct cluster {
         u64 sent, failed, installed; /* failed: to be sent, or to be received */
         u64 bytes_out, bytes_in;
     } snapshots;
-    u64 unsent[2 * RAFT_MEMBERS_MAX]; /* members to which none could be sent: the group has to be told */
-    u32 unsent_n;
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -55,7 +54,7 @@ struct cluster {
     char forgotten[16][BUS_NODE_ID + 1]; /* nodes that have left, the last of them */
     u32 forgotten_next;
     u64 removing, removing_term; /* the member that this leader was told to remove, and its term then */
-    i64 leave_until_ms;         /* shutting down: how long to wait for another leader; 0: not */
+    i64 leave_until_ms;         /* shutting down: how long to wait for other leaders; 0: not */
     u64 leave_bytes_in;         /* what clients had sent at the last look … */
     i64 leave_heard_ms;         /* … and when there was more than before */
     u32 leave_how;
@@ -64,11 +63,40 @@ struct cluster {
 
 u64 cluster_peer_of(const char *id); /* a node's number in Raft */
 
+/* cluster_regions.c */
+#define CLUSTER_NO_REGION UINT64_MAX /* takes slots that a region no longer has; never opened */
+/* The first region's member: its log also says who belongs to the cluster. */
+static inline struct member *cluster_first(const struct cluster *c) { return c->members[0]; }
+struct member *cluster_member_of(const struct cluster *c, u64 region); /* NULL: none here */
+struct member *cluster_at_slot(const struct cluster *c, u32 slot);     /* NULL: no region with data here */
+struct member *cluster_new_member(struct cluster *c, u64 number, struct region *r);
+bool cluster_open_regions(struct cluster *c); /* all that are stored but the first, at start */
+void cluster_make_regions(struct cluster *c); /* a new cluster: splits the first into cluster-regions */
+struct region *cluster_new_region(struct cluster *c, const struct rocks_region *of); /* opens its engine */
+void cluster_unlink(struct cluster *c); /* commands see one region, unless they ask for all */
+void cluster_start_member(struct member *m);  /* opens its log and its group */
+void cluster_stir(struct member *m);          /* its group had something to do */
+void cluster_before_split(struct member *m);
+void cluster_add_child(struct member *m, const struct rocks_region *child, const struct raft_applied *at);
+const char *cluster_split(struct cluster *c, u32 slot); /* CLUSTER SPLIT */
+const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size_t n); /* CLUSTER TRANSFER */
+
+/* cluster_time.c */
+void cluster_start_time(struct cluster *c);
+void cluster_stop_time(struct cluster *c);
+i64 cluster_next_deadline(const struct member *m); /* of a region with data; INT64_MAX: none */
+
+/* cluster_install.c */
+void install_begin(struct member *m, const struct raft_applied *at); /* of the file that has come */
+void install_resume(struct cluster *c); /* at start: what was under way when the node ended */
+void install_stop(struct member *m);
+
 /* cluster_join.c */
 void cluster_join_step(struct cluster *c);  /* on a node that is not a member yet */
-void cluster_admit_step(struct cluster *c); /* on the leader: learners become voters */
+void cluster_admit_step(struct member *m);  /* on a leader: nodes become members, learners become voters */
 const struct bus_conn_ops *cluster_join_ops(void);
-bool cluster_is_member(const struct cluster *c, u64 peer);
+bool cluster_is_member(const struct cluster *c, u64 peer); /* of the cluster */
+bool member_has(const struct member *m, u64 peer);         /* of the region */
 void cluster_forget_for(struct cluster *c, const char *from, bytes id); /* a node passes CLUSTER FORGET on */
 
 /* cluster_batch.c */
@@ -76,17 +104,18 @@ void cluster_open_batch(struct cluster *c);
 void cluster_close_batch(struct cluster *c);
 
 /* cluster_expiry.c */
-void cluster_expiry_step(struct cluster *c);      /* now and then: tells the group whether to log deaths */
-void cluster_expire_with_tick(struct cluster *c); /* deaths that become part of the tick's entry */
-void cluster_end_expiry(struct cluster *c);       /* a slice of the cycle has run: it is proposed */
+void cluster_expiry_step(struct member *m);      /* now and then: tells the group whether to log deaths */
+void cluster_expire_with_tick(struct member *m); /* deaths that become part of the tick's entry */
+void cluster_end_expiry(struct member *m);       /* a slice of the cycle has run: it is proposed */
 
 /* cluster_check.c */
 const char *cluster_check(struct cluster *c); /* CLUSTER CHECK: an error, or NULL */
 void check_on_digest(struct cluster *c, u64 from, bytes body);
 void check_on_differs(struct cluster *c, bytes body);
-void check_step(struct cluster *c); /* now and then */
+void check_step(struct member *m); /* now and then */
 void check_info(const struct cluster *c, struct buf *b);
-void check_stop(struct cluster *c);
+void check_end_view(struct member *m); /* what it reads is about to be split or replaced */
+void check_stop(struct member *m);
 void cluster_diverged(struct cluster *c, u64 index); /* this node's data was found to differ */
 
 /* cluster_recover.c: obeys cluster-recover, if it is given. False: the node may not start. */

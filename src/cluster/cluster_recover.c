@@ -68,14 +68,31 @@ static void become_the_only_voter(struct cluster *c, struct member *m)
     m->at.epoch.conf_ver++;
 }
 
+/* The first region's state is stored with the cluster's new number, after those of all others. */
+static bool recover_region(struct member *m)
+{
+    if (m->at.index && empty_tail(m->cluster, m)) {
+        become_the_only_voter(m->cluster, m);
+        member_adopt(m, &m->at);
+        if (region_commit(m->region)) {
+            region_begin(m->region, member_clock(m));
+            return true;
+        }
+    }
+    log_line(&m->server->log, LOG_WARNING, "Recovery: region %llu can't be read or written.", (ull)m->number);
+    return false;
+}
+
 static bool recover_now(struct cluster *c)
 {
     const struct log *log = &c->server->log;
-    struct member *m = &c->member;
+    struct member *m = cluster_first(c);
     log_line(log, LOG_WARNING,
              "Recovery: this node leaves cluster %llx and goes on alone with what it has, entries up to %llu "
              "applied. Writes that only lost nodes had are lost.",
              (ull)c->number, (ull)m->at.index);
+    for (u32 i = c->members_n; i-- > 1;)
+        if (!recover_region(c->members[i])) return false;
     if (!empty_tail(c, m)) {
         log_line(log, LOG_WARNING, "Recovery: the log can't be read or written. Nothing was changed.");
         return false;
@@ -93,7 +110,7 @@ static bool recover_now(struct cluster *c)
 
 static void refuse_recovery(struct cluster *c)
 {
-    const struct raft_conf *conf = &c->member.at.conf;
+    const struct raft_conf *conf = &cluster_first(c)->at.conf;
     log_line(&c->server->log, LOG_WARNING,
              "cluster-recover makes this node the only voter of a new cluster, with what it has: of %u "
              "voters it may lack what the others have acknowledged without it. Use it only if most of them "
@@ -107,7 +124,7 @@ bool cluster_recover(struct cluster *c)
     const char *said = c->server->config.cluster_recover.p;
     char word[64];
     if (!c->server->config.cluster_recover.n) return true;
-    if (!c->number || !c->member.at.conf.voters_n) {
+    if (!c->number || !cluster_first(c)->at.conf.voters_n) {
         log_line(&c->server->log, LOG_WARNING,
                  "cluster-recover: this node has no data of a cluster to recover");
         return false;

@@ -13,7 +13,18 @@ static bool read_slot(struct ctx *c, bytes arg, i64 *slot)
     return (*slot >= 0 && *slot < KEY_SLOTS) || ctx_refuse(c, "ERR Invalid or out of range slot");
 }
 
-static u64 keys_in(struct ctx *c, u32 slot) { return rocks_slot_count(c->eng, 0, (u16)slot); }
+/* The engine of the slot's region; NULL: this node has none. */
+static struct engine *engine_of(struct ctx *c, u32 slot)
+{
+    const struct region *r = region_map_at(&ctx_node(c)->regions, slot);
+    return r ? r->eng : NULL;
+}
+
+static u64 keys_in(struct ctx *c, u32 slot)
+{
+    struct engine *e = engine_of(c, slot);
+    return e ? rocks_slot_count(e, 0, (u16)slot) : 0;
+}
 
 static void count_keys_in_slot(struct ctx *c)
 {
@@ -25,13 +36,14 @@ static void count_keys_in_slot(struct ctx *c)
 
 struct slot_keys {
     struct ctx *ctx;
+    struct keyspace *ks;
     u64 wanted, found;
 };
 
 static bool take_key(void *arg, struct key_ref *ref)
 {
     struct slot_keys *k = arg;
-    if (!keyspace_visible(k->ctx->ks, ref)) return true;
+    if (!keyspace_visible(k->ks, ref)) return true;
     reply_bulk(k->ctx->out, ref->key);
     return ++k->found < k->wanted;
 }
@@ -46,7 +58,9 @@ static void get_keys_in_slot(struct ctx *c)
     }
     struct slot_keys k = {.ctx = c, .wanted = (u64)count};
     size_t mark = reply_mark(c->out);
-    if (count) rocks_slot_keys(c->eng, 0, (u16)slot, take_key, &k);
+    struct region *r = region_map_at(&ctx_node(c)->regions, (u32)slot);
+    k.ks = r ? &r->ks : NULL;
+    if (count && r) rocks_slot_keys(r->eng, 0, (u16)slot, take_key, &k);
     reply_array_at(c->out, mark, k.found);
 }
 

@@ -1,4 +1,8 @@
-/* A tick in cluster mode: which requests run here, which wait, and what their replies wait for. */
+/* A tick in cluster mode: which requests run here, which wait, and what their replies wait for.
+ *
+ * A region's part of a tick begins with the first request for it (enter), and ends with the tick: what a tick
+ * costs depends on the regions it touches. A request for all data of the node begins all of them; its reply
+ * waits for what each of them waits for (struct member_joint). */
 #include <stdio.h>
 
 #include "cluster/cluster_parts.h"
@@ -36,73 +40,234 @@ static const struct command *command_of(const struct server *s, const struct net
     return cmd && command_takes(cmd, (int)q->argc) ? cmd : NULL;
 }
 
-void cluster_begin_tick(struct server *s, i64 wall_ms) { member_begin_tick(&s->cluster->member, wall_ms); }
+/* -- the regions of a tick --------------------------------------------------------------------- */
 
-void cluster_enforce(struct server *s, const struct net_request *q)
+void cluster_flies(struct cluster *c, bool on) { c->flying += on ? 1u : -1u; }
+
+/* A request for all regions has to see none of them in flight. New evaluations wait for that, else it might
+ * never be. */
+void cluster_begin_tick(struct server *s, i64 wall_ms UNUSED)
 {
     struct cluster *c = s->cluster;
-    const struct command *cmd = NULL;
-    if (s->node.script ||
-        c->member.in_flight) { /* a request of a turn within the turn, or one that may wait */
-        fence_enforce(&s->net, NULL);
-        return;
-    }
-    if (q) cmd = command_of(s, q);
-    member_enforce(&c->member,
-                   !q || (cmd && touches_data(cmd, &q->conn->session, s->net.tick.args + q->argv_at)));
+    if (c->wants_all && !c->flying) c->wants_all = false;
 }
 
-bool cluster_leads(const struct server *s) { return member_leads(&s->cluster->member); }
+/* The first request for a region begins its tick. */
+static void enter(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (m->tick == c->server->net.tick.number) return;
+    m->tick = c->server->net.tick.number;
+    if (c->wants_all) return;
+    member_begin_tick(m, c->server->now_ms);
+    m->ticking_next = c->ticking;
+    c->ticking = m;
+}
+
+static void end_ticks(struct cluster *c)
+{
+    struct member *m;
+    c->joint = NULL;
+    while ((m = c->ticking)) {
+        c->ticking = m->ticking_next;
+        cluster_expire_with_tick(m);
+        fence_enforce(&c->server->net, NULL);
+        member_end_tick(m);
+        cluster_stir(m);
+    }
+}
+
+/* -- requests for all regions ------------------------------------------------------------------ */
+
+/* Commands that are about all data of the node: they run over all regions that it leads. In MULTI and scripts
+ * they are about the region those run in. */
+static bool is_for_all(const struct command *cmd, const struct session *s)
+{
+    if (!cmd || s->tx) return false;
+    return cmd->run == cmd_keys || cmd->run == cmd_scan || cmd->run == cmd_dbsize ||
+           cmd->run == cmd_cluster_keys || cmd->run == cmd_randomkey || cmd->run == cmd_flushall || cmd->run == cmd_flushdb;
+}
+
+/* Links the keyspaces of the regions that evaluate, in the order of their slots; if there are none, those of
+ * all that have data. Returns the first region. */
+static struct region *link_regions(struct cluster *c)
+{
+    const struct region_map *map = &c->server->node.regions;
+    struct region *first = NULL, *last = NULL;
+    bool any = false;
+    for (u32 i = 0; i < c->members_n && !any; i++) any = c->members[i]->evaluating;
+    for (u32 slot = 0; slot < REGION_SLOTS;) {
+        struct region *r = region_map_at(map, slot);
+        slot = r ? r->member->slots.last + 1u : slot + 1;
+        if (!r || (any && !r->member->evaluating) || r->member->install) continue;
+        if (last) last->ks.next = &r->ks;
+        else first = r;
+        last = r;
+    }
+    if (!last) return map->first;
+    last->ks.next = &first->ks;
+    return first;
+}
+
+static void unlink_ring(struct keyspace *first)
+{
+    for (struct keyspace *ks = first, *next; ks->next != ks; ks = next) {
+        next = ks->next;
+        ks->next = ks;
+    }
+}
+
+void cluster_unlink(struct cluster *c) { unlink_ring(&c->server->node.regions.first->ks); }
+
+/* A fence that passes when all regions that evaluate have what they need. */
+static struct fence *fence_of_all(struct cluster *c)
+{
+    struct member_joint *j = c->joint;
+    if (j) return j->fence;
+    for (u32 i = 0; i < c->members_n; i++) {
+        if (!c->members[i]->evaluating) continue;
+        if (!j) j = mem_zalloc(sizeof *j);
+        c->members[i]->replies.joint = j;
+        j->regions++;
+    }
+    if (!j) return NULL;
+    c->joint = j;
+    return j->fence = fence_open(&c->server->net);
+}
+
+static struct region *enter_all(struct cluster *c)
+{
+    for (u32 i = 0; i < c->members_n; i++)
+        if (c->members[i]->region) enter(c->members[i]);
+    for (u32 i = 0; i < c->members_n; i++)
+        if (c->members[i]->led && !c->members[i]->evaluating) return NULL;
+    fence_enforce(&c->server->net, fence_of_all(c));
+    return link_regions(c);
+}
+
+/* -- one request ------------------------------------------------------------------------------- */
+
+/* A request of a turn within the turn must not wait for what this tick does. */
+struct region *cluster_enforce(struct server *s, const struct net_request *q, struct request *to)
+{
+    struct cluster *c = s->cluster;
+    fence_enforce(&s->net, NULL);
+    if (!q) return s->node.regions.first; /* blocked clients: cluster_serve */
+    const struct command *cmd = q->argc ? command_of(s, q) : NULL;
+    struct region *r = q->argc ? route_request(&s->node, to) : s->node.regions.first;
+    if (!r->member || s->node.script) return r;
+    if (c->members_n > 1 && is_for_all(cmd, to->session)) {
+        struct region *first = enter_all(c);
+        return first ? first : r;
+    }
+    if (!cmd || !touches_data(cmd, to->session, to->argv)) return r;
+    enter(r->member);
+    if (!r->member->in_flight) member_enforce(r->member, true);
+    return r;
+}
+
+void cluster_ran(struct region *r)
+{
+    if (r->ks.next != &r->ks) unlink_ring(&r->ks);
+}
+
+bool cluster_serve(struct server *s, struct region *r)
+{
+    if (!r->member || s->node.script) return false;
+    enter(r->member);
+    if (!r->member->evaluating) return false;
+    member_enforce(r->member, true);
+    return true;
+}
+
+/* -- WAIT -------------------------------------------------------------------------------------- */
+
+bool cluster_leads(const struct server *s)
+{
+    const struct cluster *c = s->cluster;
+    for (u32 i = 0; i < c->members_n; i++)
+        if (member_leads(c->members[i])) return true;
+    return false;
+}
 
 /* A tick's changes are proposed at its end, and nothing else is meanwhile. */
-u64 cluster_next_index(struct server *s)
+u64 cluster_next_index(struct server *s, struct region *r)
 {
-    struct cluster *c = s->cluster;
+    struct member *m = r->member;
     struct group_status st;
-    if (c->next_index && c->next_index_tick == s->net.tick.number) return c->next_index;
-    group_status(c->member.group, &st);
-    c->next_index_tick = s->net.tick.number;
-    return c->next_index = st.core.last_index + 1;
+    if (m->next_index && m->next_index_tick == s->net.tick.number) return m->next_index;
+    group_status(m->group, &st);
+    m->next_index_tick = s->net.tick.number;
+    return m->next_index = st.core.last_index + 1;
 }
 
-u32 cluster_acknowledged(const struct server *s, u64 index)
+u32 cluster_acknowledged(const struct server *s, u64 region, u64 index)
 {
-    return group_acknowledged(s->cluster->member.group, index);
+    const struct cluster *c = s->cluster;
+    const struct member *m = cluster_member_of(c, region);
+    for (u32 i = 0; i < c->members_n && !m; i++) /* it has written nothing yet */
+        if (member_leads(c->members[i])) m = c->members[i];
+    return m ? group_acknowledged(m->group, index) : 0;
 }
 
-bool cluster_synced(const struct server *s, u64 index)
+bool cluster_synced(const struct server *s, u64 region, u64 index)
 {
+    const struct member *m = cluster_member_of(s->cluster, region);
     struct group_status st;
-    group_status(s->cluster->member.group, &st);
+    if (!m) return true;
+    group_status(m->group, &st);
     return st.core.persisted >= index;
+}
+
+/* -- committing -------------------------------------------------------------------------------- */
+
+/* A slice of the expire cycle is over. */
+static bool commit_reclaimed(struct cluster *c)
+{
+    struct member *m = c->reclaiming;
+    c->reclaiming = NULL;
+    if (!m) return true;
+    cluster_stir(m);
+    if (m->expiring) {
+        cluster_end_expiry(m);
+        return true;
+    }
+    return m->in_flight || m->evaluating || member_commit_reclaim(m);
+}
+
+static bool commit_others(struct cluster *c)
+{
+    bool kept = true;
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        if (!m->region || region_settled(m->region) || m->install) continue;
+        kept &= m->in_flight || m->evaluating || member_commit_reclaim(m);
+    }
+    return kept;
 }
 
 bool cluster_commit(struct server *s, enum commit_kind kind)
 {
-    struct member *m = &s->cluster->member;
+    struct region *r = s->node.regions.first;
     switch (kind) {
     case COMMIT_TICK:
-        cluster_expire_with_tick(s->cluster);
-        fence_enforce(&s->net, NULL);
-        member_end_tick(m);
+        end_ticks(s->cluster);
         bus_flush(s->cluster->bus); /* this tick may be the last thing before the loop sleeps */
         return true;
     case COMMIT_PART:
         return false; /* what a tick did is one entry: a long script's part of it can't be split off */
     case COMMIT_LOAD_PART:
     case COMMIT_LOAD_END: /* a snapshot that is installed: aside, then with member_adopt */
-        lone_region(s)->eng->relaxed = kind == COMMIT_LOAD_PART;
-        bool kept = region_commit(lone_region(s));
-        lone_region(s)->eng->relaxed = false;
+        r->eng->relaxed = kind == COMMIT_LOAD_PART;
+        bool kept = region_commit(r);
+        r->eng->relaxed = false;
         return kept;
-    case COMMIT_EXPIRY:
-        if (m->expiring) {
-            cluster_end_expiry(s->cluster);
-            return true;
-        } /* fall through */
-    default: return m->in_flight || m->evaluating || member_commit_reclaim(m);
+    case COMMIT_EXPIRY: return commit_reclaimed(s->cluster);
+    default: return commit_others(s->cluster);
     }
 }
+
+/* -- may it run here? -------------------------------------------------------------------------- */
 
 static bool reads_only(const struct command *cmd)
 {
@@ -117,40 +282,77 @@ static bool may_follow(const struct request *q, const struct command *cmd)
 
 static bool may_be_stale(const struct server *s) { return s->config.cluster_allow_stale_reads; }
 
-static const struct cluster_node *leader_of(struct cluster *c)
+static const struct cluster_node *leader_of(const struct member *m)
 {
-    u64 leader = c->started ? group_leader(c->member.group) : 0;
-    const struct cluster_node *n = leader ? cluster_node_of(c, leader) : NULL;
+    const struct cluster *c = m->cluster;
+    u64 leader = c->started ? group_leader(m->group) : 0;
+    const struct cluster_node *n = leader ? cluster_node_of(m->cluster, leader) : NULL;
     return n && n != c->nodes ? n : NULL;
+}
+
+static struct member *member_for(const struct cluster *c, const struct request *q)
+{
+    struct member *m = q->slot >= 0 ? cluster_at_slot(c, (u32)q->slot) : NULL;
+    return m ? m : cluster_first(c);
+}
+
+/* A region that was just split off elects its leader at once: its requests wait, rather than being refused. */
+static bool awaits_leader(const struct member *m)
+{
+    const struct server *s = m->server;
+    if (!m->born_ms || group_leader(m->group)) return false;
+    return (i64)uv_now(&s->loop) - m->born_ms < 2 * s->config.cluster_node_timeout;
+}
+
+static const char *send_elsewhere(struct member *m, i32 slot)
+{
+    struct cluster *c = m->cluster;
+    const struct cluster_node *n = leader_of(m);
+    if (!n) return "CLUSTERDOWN The cluster is down";
+    if (slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";
+    snprintf(c->moved, sizeof c->moved, "MOVED %d %s:%d", slot, n->host, n->port);
+    return c->moved;
 }
 
 const char *cluster_elsewhere(void *owner, const struct request *q, const struct command *cmd)
 {
     struct server *s = owner;
     struct cluster *c = s->cluster;
-    const struct member *m = &c->member;
+    struct member *m = member_for(c, q);
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
     if (c->diverged) return "CLUSTERDOWN The data of this node differs from that of the others";
-    if (m->in_flight || m->evaluating || member_leads(m))
+    if (c->members_n > 1 && is_for_all(cmd, q->session) && cluster_leads(s)) return NULL;
+    if (m->in_flight || m->evaluating || member_leads(m) || awaits_leader(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
     bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
     if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
     bool failed = member_read_failed(m, &q->session->read_wanted);
-    if (may_follow(q, cmd) && ((!failed && group_leader(m->group)) || may_be_stale(s))) return NULL;
-    const struct cluster_node *n = leader_of(c);
-    if (!n) return "CLUSTERDOWN The cluster is down";
-    if (q->slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";
-    snprintf(c->moved, sizeof c->moved, "MOVED %d %s:%d", q->slot, n->host, n->port);
-    return c->moved;
+    bool readable = (!failed && group_leader(m->group)) || may_be_stale(s);
+    if (may_follow(q, cmd) && readable && !m->install) return NULL;
+    return send_elsewhere(m, q->slot);
+}
+
+static u32 holds_for_all(struct cluster *c)
+{
+    for (u32 i = 0; i < c->members_n; i++) {
+        const struct member *m = c->members[i];
+        if (!member_leads(m) || m->evaluating) continue;
+        c->wants_all = c->flying > 0;
+        return HOLD_RAFT;
+    }
+    return 0;
 }
 
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd)
 {
     struct cluster *c = s->cluster;
-    struct member *m = &c->member;
-    if (!touches_data(cmd, q->session, q->argv) || m->evaluating) return 0;
-    if (m->in_flight || member_leads(m)) return HOLD_RAFT;
+    if (!touches_data(cmd, q->session, q->argv)) return 0;
+    if (c->members_n > 1 && is_for_all(cmd, q->session)) return holds_for_all(c);
+    struct member *m = member_for(c, q);
+    if (m->evaluating) return 0;
+    if (m->in_flight || member_leads(m) || awaits_leader(m)) return HOLD_RAFT;
     if (!may_follow(q, cmd) || q->slot == SLOT_NONE || may_be_stale(s)) return 0;
+    cluster_stir(m);
     return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;
 }

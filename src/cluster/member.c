@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cluster/cluster.h"
+#include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
 #include "raft/plant.h"
 #include "server/commit.h"
@@ -103,20 +103,25 @@ bool member_decode(bytes text, struct raft_applied *at)
 
 /* -- the engine -------------------------------------------------------------------------------- */
 
-static bytes applied_row(const struct member *m, char name[32])
+static bytes applied_row(u64 number, char name[32])
 {
-    int n = snprintf(name, 32, "applied %llu", (ull)m->number);
+    int n = snprintf(name, 32, "applied %llu", (ull)number);
     return bytes_of(name, (size_t)n);
 }
 
-static void write_applied(struct member *m)
+void member_adopt_at(struct member *m, u64 number, const struct raft_applied *at)
 {
     struct engine *e = m->region->eng;
     struct buf text = {0};
     char name[32];
-    member_encode(&m->at, &text);
-    e->ops->meta.put(e, META_CLUSTER, applied_row(m, name), buf_bytes(&text));
+    member_encode(at, &text);
+    e->ops->meta.put(e, META_CLUSTER, applied_row(number, name), buf_bytes(&text));
     buf_release(&text);
+}
+
+static void write_applied(struct member *m)
+{
+    member_adopt_at(m, m->number, &m->at);
     m->region->journal.seq = m->at.index;
 }
 
@@ -147,7 +152,7 @@ static void roll_back(struct member *m)
 
 void member_save(struct member *m)
 {
-    if (m->unsaved && !m->in_flight && !m->evaluating) commit_applied(m);
+    if (m->unsaved && !m->in_flight && !m->evaluating && !m->install) commit_applied(m);
 }
 
 static void member_record(struct journal_sink *sink, const struct journal_record *record)
@@ -176,11 +181,10 @@ static void look_at_row(void *arg, bytes name, bytes value, double unused UNUSED
 static void machine_load(struct raft_machine *base, struct raft_applied *at)
 {
     struct member *m = member_of(base);
-    struct engine *e = m->region->eng;
     char name[32];
-    struct find_row f = {applied_row(m, name), at, false};
+    struct find_row f = {applied_row(m->number, name), at, false};
     *at = (struct raft_applied){0};
-    e->ops->meta.each(e, META_CLUSTER, look_at_row, &f);
+    if (m->region) m->region->eng->ops->meta.each(m->region->eng, META_CLUSTER, look_at_row, &f);
     m->at = *at;
 }
 
@@ -197,7 +201,7 @@ static void change_members(struct member *m, const struct raft_conf *to)
 {
     struct raft_conf before = m->at.conf;
     m->at.conf = *to;
-    cluster_members_changed(m->cluster, &before);
+    if (m->number == CLUSTER_REGION) cluster_members_changed(m->cluster, &before);
 }
 
 /* An entry of another evaluation than the open one comes while that is in flight only if it has no data. */
@@ -212,21 +216,51 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
     if (has_data) replay(m, command->payload);
-    if (command && command->kind == RAFT_KIND_DIGEST) check_begin(m->cluster, at->index);
+    if (command && command->kind == RAFT_KIND_DIGEST) check_begin(m, at->index);
     cluster_moved_on(m->cluster);
+}
+
+/* -- replies ------------------------------------------------------------------------------------ */
+
+static void end_joint(struct member *m, struct member_joint *j, bool ok, const char *wrote)
+{
+    j->regions--;
+    if (j->fence && !ok) commit_fence_failed(m->server, j->fence, wrote, UNCONFIRMED);
+    else if (j->fence && !j->regions) fence_pass(j->fence);
+    if (!ok) j->fence = NULL;
+    if (!j->regions) mem_free(j);
+}
+
+static void end_replies(struct member *m, struct member_replies r, bool ok, const char *wrote)
+{
+    if (r.fence && ok) fence_pass(r.fence);
+    else if (r.fence) commit_fence_failed(m->server, r.fence, wrote, UNCONFIRMED);
+    if (r.joint) end_joint(m, r.joint, ok, wrote);
+}
+
+static struct member_replies take_replies(struct member *m)
+{
+    struct member_replies r = m->replies;
+    m->replies = (struct member_replies){0};
+    return r;
+}
+
+static void fly(struct member *m, bool on)
+{
+    if (m->in_flight != on) cluster_flies(m->cluster, on);
+    m->in_flight = on;
 }
 
 static void machine_commit(struct raft_machine *base, const struct raft_applied *at)
 {
     struct member *m = member_of(base);
-    struct fence *f = m->fence;
-    u32 answered = f ? fence_count(f) : 0;
+    struct member_replies r = take_replies(m);
+    u32 answered = r.fence ? fence_count(r.fence) : 0;
     m->at = *at;
-    m->in_flight = false;
-    m->fence = NULL;
+    fly(m, false);
     buf_clear(&m->effects);
     commit_applied(m);
-    if (f) fence_pass(f);
+    end_replies(m, r, true, NULL);
     cluster_committed(m->cluster, answered, (u64)(clock_mono_us() - m->proposed_us));
     cluster_moved_on(m->cluster);
 }
@@ -234,19 +268,10 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
 static void machine_abandon(struct raft_machine *base, enum group_loss loss)
 {
     struct member *m = member_of(base);
-    struct fence *f = m->fence;
-    m->in_flight = false;
-    m->fence = NULL;
+    fly(m, false);
     roll_back(m);
-    if (f) commit_fence_failed(m->server, f, loss == GROUP_LOSS_VOID ? NOT_RUN : UNCERTAIN, UNCONFIRMED);
+    end_replies(m, take_replies(m), false, loss == GROUP_LOSS_VOID ? NOT_RUN : UNCERTAIN);
     cluster_moved_on(m->cluster);
-}
-
-static void end_read(struct member *m, struct fence *f, bool ok)
-{
-    if (!f) return;
-    if (ok) fence_pass(f);
-    else commit_fence_failed(m->server, f, NOT_RUN, UNCONFIRMED);
 }
 
 static void machine_confirmed(struct raft_machine *base, u64 read, bool ok)
@@ -254,9 +279,9 @@ static void machine_confirmed(struct raft_machine *base, u64 read, bool ok)
     struct member *m = member_of(base);
     for (u32 i = 0; i < m->reads_n; i++) {
         if (m->reads[i].read != read) continue;
-        struct fence *f = m->reads[i].fence;
+        struct member_replies r = m->reads[i].replies;
         m->reads[i] = m->reads[--m->reads_n];
-        end_read(m, f, ok);
+        end_replies(m, r, ok, NOT_RUN);
         cluster_moved_on(m->cluster);
         return;
     }
@@ -270,6 +295,30 @@ static void machine_readable(struct raft_machine *base, u64 read, bool ok)
     else m->refused_read = MAX(m->refused_read, read);
     if (read == m->asked_read) m->asked_read = 0;
     cluster_moved_on(m->cluster); /* requests that waited run again, or are sent elsewhere */
+}
+
+/* -- splitting ---------------------------------------------------------------------------------- */
+
+/* One transaction of the parent's engine stores both states and gives the child its slots. */
+void member_split(struct member *m, const struct raft_applied *at, u64 child,
+                  const struct raft_applied *child_at)
+{
+    struct region *r = m->region;
+    struct rocks_region to = {child, 1, child_at->slots.first, child_at->slots.last};
+    member_save(m);
+    cluster_before_split(m);
+    m->at = *at;
+    rocks_split(r->eng, &to, child_at->index);
+    member_adopt_at(m, child, child_at);
+    commit_applied(m);
+    m->slots = at->slots;
+    cluster_add_child(m, &to, child_at);
+}
+
+static void machine_split(struct raft_machine *base, const struct raft_applied *at, u64 child,
+                          const struct raft_applied *child_at)
+{
+    member_split(member_of(base), at, child, child_at);
 }
 
 static u64 machine_next_deadline(struct raft_machine *base)
@@ -301,6 +350,7 @@ static void machine_snapshot_discard(struct raft_machine *base) { snapshot_disca
 static const struct raft_machine_ops member_ops = {
     .load = machine_load,
     .apply = machine_apply,
+    .split = machine_split,
     .commit = machine_commit,
     .abandon = machine_abandon,
     .confirmed = machine_confirmed,
@@ -318,7 +368,7 @@ void member_begin_tick(struct member *m, i64 wall_ms)
 {
     group_wall(m->group, (u64)wall_ms);
     m->asked_read = 0;
-    if (m->in_flight) return; /* the transaction stays as it is */
+    if (m->in_flight || m->install) return; /* the transaction stays as it is */
     member_save(m);
     m->evaluating = !m->retiring && group_may_evaluate(m->group) && !cluster_gathers(m->cluster);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
@@ -333,8 +383,8 @@ void member_enforce(struct member *m, bool touches_data)
         fence_enforce(n, NULL);
         return;
     }
-    if (!m->fence) m->fence = fence_open(n);
-    fence_enforce(n, m->fence);
+    if (!m->replies.fence) m->replies.fence = fence_open(n);
+    fence_enforce(n, m->replies.fence);
 }
 
 /* Nothing was changed that others have to know: what was reclaimed on the way is dead by the clock. */
@@ -354,7 +404,7 @@ static void expect_read(struct member *m, u64 read)
         m->reads_cap = m->reads_cap ? m->reads_cap * 2 : 16;
         m->reads = mem_realloc(m->reads, m->reads_cap * sizeof *m->reads);
     }
-    m->reads[m->reads_n++] = (struct member_read){read, m->fence};
+    m->reads[m->reads_n++] = (struct member_read){read, take_replies(m)};
 }
 
 void member_end_tick(struct member *m)
@@ -364,34 +414,33 @@ void member_end_tick(struct member *m)
     if (!m->evaluating) return;
     m->evaluating = false;
     r->mode = EXPIRY_RAFT;
-    if (!m->fence && !m->effects.n) {
+    if (!m->replies.fence && !m->replies.joint && !m->effects.n) {
         end_transaction(m);
         return;
     }
     bool failed = r->doomed || r->eng->failed;
     u64 now_ms = (u64)r->ks.now_ms, depends_ms = (u64)r->ks.found_dead_ms;
-    m->in_flight = true; /* commit or abandon may be called before group_evaluated returns */
+    fly(m, true); /* commit or abandon may be called before group_evaluated returns */
     m->slices = 0;
     m->proposed_us = clock_mono_us();
     m->early_read = 0;
     enum group_wait wait = failed
                                ? GROUP_REFUSED
                                : group_evaluated(m->group, now_ms, buf_bytes(&m->effects), depends_ms, &read);
-    if (wait == GROUP_WAIT_COMMIT && m->fence && group_planted(m->group, PLANT_REPLY_EARLY)) {
-        fence_pass(m->fence);
-        m->fence = NULL;
+    if (wait == GROUP_WAIT_COMMIT && m->replies.fence && group_planted(m->group, PLANT_REPLY_EARLY)) {
+        fence_pass(m->replies.fence);
+        m->replies.fence = NULL;
     }
     if (wait == GROUP_WAIT_COMMIT) return;
-    m->in_flight = false;
+    fly(m, false);
     if (wait == GROUP_REFUSED) {
         roll_back(m);
-        end_read(m, m->fence, false);
+        end_replies(m, take_replies(m), false, NOT_RUN);
     } else {
         end_transaction(m);
-        if (m->early_read == read) end_read(m, m->fence, true);
+        if (m->early_read == read) end_replies(m, take_replies(m), true, NULL);
         else expect_read(m, read);
     }
-    m->fence = NULL;
 }
 
 bool member_commit_reclaim(struct member *m)
@@ -442,19 +491,31 @@ void member_adopt(struct member *m, const struct raft_applied *at)
 void member_open(struct member *m, struct cluster *c, struct region *r, u64 number)
 {
     *m = (struct member){
-        .machine.ops = &member_ops, .cluster = c, .server = cluster_server(c), .region = r, .number = number};
+        .machine.ops = &member_ops, .cluster = c, .server = cluster_server(c), .number = number};
     session_init(&m->session, 0, true);
     m->sink.append = member_record;
-    journal_attach(&r->journal, &m->sink);
-    r->mode = EXPIRY_RAFT;
-    r->eng->ops->disk->set_grace(r->eng, INT64_MAX); /* a compaction knows no region's clock */
+    if (r) member_give(m, r);
     machine_load(&m->machine, &m->at);
+}
+
+void member_give(struct member *m, struct region *r)
+{
+    struct rocks_region of = rocks_region_of(r->eng);
+    m->region = r;
+    m->slots = (struct raft_slots){of.first, of.last};
+    r->member = m;
+    r->ks.first_slot = of.first;
+    r->ks.one_database = true;
+    r->mode = EXPIRY_RAFT;
+    journal_attach(&r->journal, &m->sink);
+    r->eng->ops->disk->set_grace(r->eng, INT64_MAX); /* a compaction knows no region's clock */
 }
 
 void member_start(struct member *m, const struct group_config *config, struct raft_log *log)
 {
+    m->log = log;
     m->group = group_open(config, log, &m->machine);
-    region_begin(m->region, member_clock(m));
+    if (m->region) region_begin(m->region, member_clock(m));
 }
 
 void member_close(struct member *m)
@@ -462,8 +523,10 @@ void member_close(struct member *m)
     if (m->in_flight) machine_abandon(&m->machine, GROUP_LOSS_UNKNOWN);
     member_save(m);
     if (m->group) group_close(m->group);
-    for (u32 i = 0; i < m->reads_n; i++) end_read(m, m->reads[i].fence, false);
-    journal_detach(&m->region->journal, &m->sink);
+    for (u32 i = 0; i < m->reads_n; i++) end_replies(m, m->reads[i].replies, false, NOT_RUN);
+    cluster_log_close(m->log);
+    if (m->region) journal_detach(&m->region->journal, &m->sink);
+    if (m->region) m->region->member = NULL;
     session_release(&m->session);
     buf_release(&m->effects);
     mem_free(m->reads);

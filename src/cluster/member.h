@@ -23,18 +23,45 @@
 struct cluster;
 struct server;
 
+/* Replies that depend on several regions: their fence passes when all regions have what they need. */
+struct member_joint {
+    struct fence *fence; /* NULL: a region failed, and so did the replies */
+    u32 regions;         /* that have not ended it */
+};
+
+/* What waits for the outcome of an evaluation; each may be NULL. */
+struct member_replies {
+    struct fence *fence;
+    struct member_joint *joint;
+};
+
 struct member_read {
     u64 read; /* the group's number of it */
-    struct fence *fence;
+    struct member_replies replies;
 };
 
 struct member {
     struct raft_machine machine; /* first: the group's view */
     struct cluster *cluster;
     struct server *server;
-    struct region *region;
+    struct region *region;   /* NULL: it has no data yet, and waits for a snapshot */
     struct group *group;
+    struct raft_log *log;
     u64 number;              /* of the region */
+    struct raft_slots slots; /* of its engine */
+    bool stirred;            /* its group had something to do since the loop last slept: in cluster.stirred */
+    struct member *stirred_next;
+    u64 tick;                /* of net: when it last began one */
+    struct member *ticking_next; /* in cluster.ticking */
+    bool led;                /* at the last look … */
+    u64 leader;              /* … and who did */
+    i64 born_ms;             /* when a split made it, by the loop's time; 0: otherwise */
+    u64 unsent[2 * RAFT_MEMBERS_MAX]; /* members to which no snapshot could be sent: the group has to be told */
+    u32 unsent_n;
+    u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
+    struct cluster_check *check; /* the last one; NULL: there was none */
+    i64 checked_ms;          /* when the last one began, or this node was started, by the loop's time */
+    struct cluster_install *install; /* a snapshot that takes the place of the data; NULL: none */
     struct journal_sink sink;
     struct buf effects;      /* of the requests that are being evaluated */
     struct session session;  /* of applied entries */
@@ -45,7 +72,7 @@ struct member {
     u32 slices;              /* of reclaiming while something waits for the log: cluster_expiry.c */
     bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */
-    struct fence *fence;     /* what the replies of the open evaluation wait for; NULL: no reply so far */
+    struct member_replies replies; /* of the open evaluation; both NULL: none so far */
     struct member_read *reads; /* that wait for their confirmation */
     u32 reads_n, reads_cap;
     u64 early_read;          /* was confirmed before it was known here; 0: none was */
@@ -54,8 +81,9 @@ struct member {
     u64 refused_read;        /* … and the latest that failed */
 };
 
-/* The region's engine is open; nothing of it was read so far. */
+/* r: its engine is open; NULL: there is no data yet. Nothing of it was read so far. */
 void member_open(struct member *m, struct cluster *c, struct region *r, u64 number);
+void member_give(struct member *m, struct region *r); /* it has data now */
 void member_start(struct member *m, const struct group_config *config, struct raft_log *log);
 void member_close(struct member *m);
 
@@ -63,7 +91,7 @@ void member_close(struct member *m);
 
 /* Begins the region's tick. */
 void member_begin_tick(struct member *m, i64 wall_ms);
-/* Puts the fence in force that the next reply waits for; NULL: the reply depends on no data of the region. */
+/* Puts the fence in force that the next reply waits for. */
 void member_enforce(struct member *m, bool touches_data);
 /* The tick's requests have run. */
 void member_end_tick(struct member *m);
@@ -85,8 +113,14 @@ bool member_read_failed(const struct member *m, u64 *wanted);
 
 /* -- snapshots --------------------------------------------------------------------------------- */
 
+/* A split, as struct raft_machine_ops has it; also when a cluster is made. */
+void member_split(struct member *m, const struct raft_applied *at, u64 child,
+                  const struct raft_applied *child_at);
+
 /* Within the transaction that puts a received snapshot in the place of the data. */
 void member_adopt(struct member *m, const struct raft_applied *at);
+
+void member_adopt_at(struct member *m, u64 number, const struct raft_applied *at); /* of another region */
 
 /* Text form of raft_applied: stored in the engine, and sent with snapshots. */
 void member_encode(const struct raft_applied *at, struct buf *out);
@@ -95,6 +129,6 @@ NODISCARD bool member_decode(bytes text, struct raft_applied *at);
 /* Whether replies wait for the group. */
 static inline bool member_owes(const struct member *m) { return m->evaluating || m->in_flight || m->reads_n; }
 
-static inline bool member_leads(const struct member *m) { return group_is_leader(m->group); }
+static inline bool member_leads(const struct member *m) { return m->group && group_is_leader(m->group); }
 
 #endif

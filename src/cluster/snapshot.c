@@ -4,14 +4,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/endian.h"
 #include "cluster/cluster_parts.h"
 #include "persist/disk_file.h"
 #include "persist/saver.h"
+#include "raft/split.h"
 
 #define FEED_BYTES (256u << 10) /* of a slice */
 #define QUEUE_BYTES (512u << 10) /* that may wait in the connection: what a snapshot takes of memory */
 #define REPORT_MS 10000
-#define FILE_NAME "raft-snapshot.rdb"
 
 /* What goes out. */
 struct snapshot_out {
@@ -30,6 +31,7 @@ struct snapshot_out {
 /* What comes in: receiving → storing → (told to Raft) → loading. */
 struct snapshot_in {
     struct cluster *cluster;
+    struct member *member; /* NULL: its first frame has not come */
     struct bus_conn *conn; /* NULL: everything has come, or the connection has ended */
     u64 from;
     struct buf message; /* Raft's */
@@ -115,7 +117,7 @@ static void out_end(struct cluster *c)
     c->out = NULL;
 }
 
-/* u32 length of Raft's message · it · u32 length of how far · it · lines of nodes */
+/* u64 region · u32 length of Raft's message · it · u32 length of how far · it · lines of nodes */
 static void put_part(struct buf *out, bytes part)
 {
     u32 n = (u32)part.n;
@@ -134,9 +136,11 @@ static bool get_part(bytes *in, bytes *part)
     return true;
 }
 
-static void write_head(struct cluster *c, struct buf *out, const struct raft_applied *at, bytes message)
+static void write_head(struct member *m, struct buf *out, const struct raft_applied *at, bytes message)
 {
+    const struct cluster *c = m->cluster;
     struct buf text = {0};
+    append_le64(out, m->number);
     put_part(out, message);
     member_encode(at, &text);
     put_part(out, buf_bytes(&text));
@@ -151,8 +155,9 @@ static void write_head(struct cluster *c, struct buf *out, const struct raft_app
 
 static struct saver *read_data(struct member *m, struct rdb_sink *sink)
 {
+    bool has_functions = m->number == CLUSTER_REGION;
     const struct saver_options o = {.with_dead = true,
-                                    .functions = functions_live(&m->server->node),
+                                    .functions = has_functions ? functions_live(&m->server->node) : NULL,
                                     .redis_version = REDIS_VERSION,
                                     .mayfly_version = MAYFLY_VERSION};
     member_save(m); /* what was applied is part of it */
@@ -160,21 +165,23 @@ static struct saver *read_data(struct member *m, struct rdb_sink *sink)
 }
 
 /* Raft sends a member nothing until it has heard of the outcome, so none may be forgotten. */
-static void remember_unsent(struct cluster *c, u64 to)
+static void remember_unsent(struct member *m, u64 to)
 {
-    for (u32 i = 0; i < c->unsent_n; i++)
-        if (c->unsent[i] == to) return;
-    CHECK(c->unsent_n < sizeof c->unsent / sizeof *c->unsent); /* voters and learners */
-    c->unsent[c->unsent_n++] = to;
+    for (u32 i = 0; i < m->unsent_n; i++)
+        if (m->unsent[i] == to) return;
+    CHECK(m->unsent_n < sizeof m->unsent / sizeof *m->unsent); /* voters and learners */
+    m->unsent[m->unsent_n++] = to;
 }
 
-static void tell_unsent(struct cluster *c)
+static void tell_unsent(struct member *m)
 {
     u64 unsent[2 * RAFT_MEMBERS_MAX];
-    u32 n = c->unsent_n;
-    memcpy(unsent, c->unsent, sizeof unsent);
-    c->unsent_n = 0; /* the group may try again at once */
-    for (u32 i = 0; i < n; i++) group_snapshot_sent(c->member.group, unsent[i], false);
+    u32 n = m->unsent_n;
+    if (!n) return;
+    memcpy(unsent, m->unsent, sizeof unsent);
+    m->unsent_n = 0; /* the group may try again at once */
+    for (u32 i = 0; i < n; i++) group_snapshot_sent(m->group, unsent[i], false);
+    cluster_stir(m);
 }
 
 void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, bytes message)
@@ -193,11 +200,11 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
     if (!o ||
         !o->saver) { /* busy with another one, or with BGSAVE: the group hears of it from snapshot_step */
         mem_free(o);
-        remember_unsent(c, to);
+        remember_unsent(m, to);
         return;
     }
     c->out = o;
-    write_head(c, &o->head, at, message);
+    write_head(m, &o->head, at, message);
     o->conn = bus_dial(c->bus, n->host, n->bus_port, BUS_BULK, n->id, &ops, o);
     bus_conn_send(o->conn, CLUSTER_SNAPSHOT, (bytes){0}, buf_bytes(&o->head));
     log_line(&c->server->log, LOG_NOTICE, "Sending a snapshot of region %llu at index %llu to node %.8s.",
@@ -215,9 +222,9 @@ static void in_free(struct cluster *c)
     mem_free(in);
 }
 
-static void in_path(const struct server *s, char path[4200], const char *ending)
+void snapshot_path(const struct member *m, char path[4200], const char *ending)
 {
-    snprintf(path, 4200, "%s/" FILE_NAME "%s", s->config.dir.p, ending);
+    snprintf(path, 4200, "%s/raft-snapshot-%llu.rdb%s", m->server->config.dir.p, (ull)m->number, ending);
 }
 
 static void in_abandoned(void *arg, bool ok UNUSED) { in_free(arg); }
@@ -235,18 +242,42 @@ static void in_give_up(struct cluster *c)
     else in_free(c);
 }
 
+/* Whether the slots are free here, but for what the region itself has. What is in the way splits or goes, and
+ * then the snapshot comes again. On a node that joins, the
+ * first region has all slots until its snapshot has come. */
+static bool in_fits(const struct snapshot_in *in)
+{
+    const struct cluster *c = in->cluster;
+    const struct raft_slots *want = &in->at.slots;
+    if (in->member->install) return false;
+    if (in->member->region && (in->member->slots.first != want->first || in->member->slots.last < want->last))
+        return false;
+    for (u32 i = 0; i < c->members_n; i++) {
+        const struct member *m = c->members[i];
+        if (m != in->member && m->region && raft_slots_overlap(m->slots, *want)) return false;
+    }
+    return true;
+}
+
 static bool in_begin(struct snapshot_in *in, bytes body)
 {
     struct cluster *c = in->cluster;
     char temp[4200], path[4200];
     bytes message, at, nodes;
-    if (in->open || !get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n)
-        return false;
+    if (in->open || body.n < 8) return false;
+    u64 region = get_le64(body.p);
+    body = bytes_of(body.p + 8, body.n - 8);
+    if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n) return false;
     if (!member_decode(at, &in->at)) return false;
+    in->member = cluster_member_of(c, region);
+    if (!in->member) in->member = cluster_new_member(c, region, NULL);
+    if (!in_fits(in)) return false;
+    log_line(&c->server->log, LOG_NOTICE, "Receiving a snapshot of region %llu from node %.8s.", (ull)region,
+             bus_conn_node(in->conn));
     buf_append_bytes(&in->message, message);
     buf_append_bytes(&in->nodes, nodes);
-    in_path(c->server, temp, ".temp");
-    in_path(c->server, path, "");
+    snapshot_path(in->member, temp, ".temp");
+    snapshot_path(in->member, path, "");
     in->open = disk_file_open(&in->file, &c->server->loop, temp, path);
     if (!in->open) log_line(&c->server->log, LOG_WARNING, "A snapshot can't be stored: %s", in->file.error);
     return in->open;
@@ -267,11 +298,13 @@ static void in_stored(void *arg, bool ok)
     in->conn = NULL;
     bus_conn_send(conn, CLUSTER_SNAPSHOT_STORED, (bytes){0}, (bytes){0});
     bus_conn_finish(conn);
-    group_wall(c->member.group, (u64)clock_wall_ms());
+    struct member *m = in->member;
+    group_wall(m->group, (u64)clock_wall_ms());
     struct buf message = in->message;
     in->message = (struct buf){0};
-    group_receive_snapshot(c->member.group, in->from, buf_bytes(&message)); /* install or discard */
+    group_receive_snapshot(m->group, in->from, buf_bytes(&message)); /* install or discard */
     buf_release(&message);
+    cluster_stir(m);
 }
 
 static bool in_write(struct snapshot_in *in, bytes piece)
@@ -311,8 +344,6 @@ static void in_on_open(struct bus_conn *conn)
     c->in->conn = conn;
     c->in->from = n ? n->peer : 0;
     c->in->begun_ms = c->in->reported_ms = (i64)uv_now(&c->server->loop);
-    log_line(&c->server->log, LOG_NOTICE, "Receiving a snapshot of region %llu from node %.8s.",
-             (ull)c->member.number, bus_conn_node(conn));
 }
 
 static void in_on_closed(struct bus_conn *conn, const char *why UNUSED)
@@ -334,10 +365,9 @@ const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const
 
 /* -- installing -------------------------------------------------------------------------------- */
 
-static void in_adopt(struct server *s)
+static void in_learn_nodes(struct snapshot_in *in)
 {
-    struct cluster *c = s->cluster;
-    struct snapshot_in *in = c->in;
+    struct cluster *c = in->cluster;
     const char *p = in->nodes.p, *end = p + in->nodes.n;
     while (p < end) {
         const char *line_end = memchr(p, '\n', (size_t)(end - p));
@@ -347,47 +377,79 @@ static void in_adopt(struct server *s)
     }
     c->unsaved = true;
     c->diverged = 0; /* with the data that was found to differ */
-    struct raft_conf before = c->member.at.conf;
-    c->member.at.conf = in->at.conf;
+    struct member *m = in->member;
+    if (m->number != CLUSTER_REGION) return;
+    struct raft_conf before = m->at.conf;
+    m->at.conf = in->at.conf;
     cluster_members_changed(c, &before);
-    member_adopt(&c->member, &in->at);
+}
+
+static void in_adopt(struct server *s)
+{
+    struct snapshot_in *in = s->cluster->in;
+    in_learn_nodes(in);
+    member_adopt(in->member, &in->at);
+}
+
+void snapshot_installed(struct member *m, const struct raft_applied *at)
+{
+    struct cluster *c = m->cluster;
+    in_free(c);
+    region_begin(m->region, (i64)MAX(at->clock_ms, 1u));
+    group_wall(m->group, (u64)clock_wall_ms());
+    group_installed(m->group, at);
+    c->snapshots.installed++;
+    log_line(&c->server->log, LOG_NOTICE, "The snapshot of region %llu is installed: index %llu.",
+             (ull)m->number, (ull)at->index);
+    cluster_stir(m);
+    cluster_moved_on(c);
 }
 
 static void in_loaded(struct server *s, bool ok)
 {
     struct cluster *c = s->cluster;
+    struct member *m = c->in->member;
     char path[4200];
     if (!ok) cluster_die(c, "a snapshot that the group relies on can't be loaded");
     struct raft_applied at = c->in->at;
-    in_path(s, path, "");
+    snapshot_path(m, path, "");
     disk_remove_later(&s->loop, path);
-    in_free(c);
-    region_begin(c->member.region, (i64)MAX(at.clock_ms, 1u));
-    group_installed(c->member.group, &at);
-    c->snapshots.installed++;
-    log_line(&s->log, LOG_NOTICE, "The snapshot of region %llu is installed: index %llu.",
-             (ull)c->member.number, (ull)at.index);
-    cluster_moved_on(c);
+    snapshot_installed(m, &at);
+}
+
+/* The only region of this node, before and after. */
+static bool in_is_whole(const struct snapshot_in *in)
+{
+    const struct raft_slots *s = &in->at.slots;
+    return in->cluster->members_n == 1 && s->first == 0 && s->last == RAFT_SLOTS - 1;
 }
 
 void snapshot_install(struct member *m, u64 index, u64 term)
 {
     struct cluster *c = m->cluster;
     char path[4200];
-    CHECK(c->in && c->in->complete && c->in->at.index == index && c->in->at.term == term);
+    CHECK(c->in && c->in->member == m && c->in->complete);
+    CHECK(c->in->at.index == index && c->in->at.term == term);
     c->in->wanted = true;
     log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu at index %llu: %llu bytes.",
              (ull)m->number, (ull)index, (ull)c->in->bytes);
-    in_path(c->server, path, "");
-    check_stop(c); /* the data it reads is replaced */
+    snapshot_path(m, path, "");
+    check_stop(m); /* the data it reads is replaced */
+    snapshot_give_up(m);
     member_save(m);
-    loading_sync(c->server, path, true, in_adopt, in_loaded);
+    if (in_is_whole(c->in)) {
+        loading_sync(c->server, path, true, in_adopt, in_loaded);
+        return;
+    }
+    snapshot_kill(c->server);
+    in_learn_nodes(c->in);
+    install_begin(m, &c->in->at);
 }
 
 void snapshot_discard(struct member *m)
 {
     struct cluster *c = m->cluster;
-    if (c->in && c->in->complete && !c->in->wanted) in_free(c);
+    if (c->in && c->in->member == m && c->in->complete && !c->in->wanted) in_free(c);
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -449,15 +511,25 @@ static void snapshot_report(struct cluster *c)
 
 /* -- now and then ------------------------------------------------------------------------------ */
 
+void snapshot_give_up(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (!c->out || c->out->member != m) return;
+    remember_unsent(m, c->out->to);
+    out_end(c);
+}
+
 void snapshot_step(struct cluster *c)
 {
     snapshot_report(c);
-    tell_unsent(c);
+    for (u32 i = 0; i < c->members_n; i++) tell_unsent(c->members[i]);
     if (c->out && !c->out->conn) {
+        struct member *m = c->out->member;
         u64 to = c->out->to;
         bool ok = c->out->ok;
         out_end(c);
-        group_snapshot_sent(c->member.group, to, ok);
+        group_snapshot_sent(m->group, to, ok);
+        cluster_stir(m);
     } else if (c->out) {
         out_feed(c->out);
     }

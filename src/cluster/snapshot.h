@@ -20,6 +20,11 @@ void snapshot_discard(struct member *m);
 /* A connection that brings one. */
 const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const char **why);
 
+/* Where the file of a region's snapshot is. */
+void snapshot_path(const struct member *m, char path[4200], const char *ending);
+void snapshot_installed(struct member *m, const struct raft_applied *at); /* cluster_install.c is done */
+void snapshot_give_up(struct member *m); /* the one that goes out, if it is this region's */
+
 void snapshot_step(struct cluster *c); /* now and then: reports failures, feeds what is under way */
 void snapshot_stop(struct cluster *c);
 void snapshot_info(struct cluster *c, struct buf *b); /* lines of INFO: counters, and what is under way */

@@ -115,6 +115,7 @@ static bytes names_next(const struct names *l, size_t *at)
 
 struct scan_walk {
     struct ctx *c;
+    struct keyspace *ks;
     struct scan_options opt;
     struct names found, dead;
 };
@@ -122,17 +123,39 @@ struct scan_walk {
 static void scan_visit(void *arg, struct key_ref *ref)
 {
     struct scan_walk *w = arg;
-    if (!keyspace_visible(w->c->ks, ref)) names_add(&w->dead, ref->key);
+    if (!keyspace_visible(w->ks, ref)) names_add(&w->dead, ref->key);
     else if (scan_matches(&w->opt, ref->key) &&
              (!w->opt.has_type || bytes_is(w->opt.type, type_name(ref->type))))
         names_add(&w->found, ref->key);
 }
 
 /* Looking a dead key up deletes it, if the mode says so. As a write lookup: it is not counted as a miss. */
-static void send_through_gate(struct ctx *c, bytes name)
+static void send_through_gate(struct ctx *c, struct keyspace *ks, bytes name)
 {
     struct key_ref ref;
-    keyspace_find(c->ks, c->db, name, LOOKUP_WRITE, &ref);
+    keyspace_find(ks, c->db, name, LOOKUP_WRITE, &ref);
+}
+
+/* Regions of a node are walked one after the other, in the order of their slots. Their cursors, 0 apart, have
+ * the slot in the upper bits; a cursor with nothing below stands for the beginning of a region. */
+#define SCAN_SLOT_BITS 32
+
+static struct keyspace *scan_region(struct ctx *c, u64 cursor)
+{
+    struct keyspace *ks = c->ks, *at = NULL;
+    if (LIKELY(ks->next == ks)) return ks;
+    KEYSPACES_EACH(c->ks, ks)
+        if (!at || ks->first_slot <= cursor >> SCAN_SLOT_BITS) at = ks;
+    return at;
+}
+
+static u64 scan_regions(struct ctx *c, struct scan_walk *w)
+{
+    u64 cursor = w->opt.cursor;
+    struct keyspace *ks = w->ks = scan_region(c, cursor);
+    if (ks != c->ks && cursor == (u64)ks->first_slot << SCAN_SLOT_BITS) cursor = 0;
+    u64 next = ks->eng->ops->scan(ks->eng, c->db, cursor, w->opt.count, scan_visit, w);
+    return next || ks->next == c->ks ? next : (u64)ks->next->first_slot << SCAN_SLOT_BITS;
 }
 
 void cmd_scan(struct ctx *c)
@@ -141,13 +164,13 @@ void cmd_scan(struct ctx *c)
     size_t at = 0;
     if (!scan_parse_cursor(c, c->argv[1], &w.opt)) return;
     if (!scan_parse_options(c, 2, TYPE_NONE, &w.opt)) return;
-    u64 next = c->eng->ops->scan(c->eng, c->db, w.opt.cursor, w.opt.count, scan_visit, &w);
+    u64 next = scan_regions(c, &w);
     reply_array(c->out, 2);
     reply_bulkf(c->out, "%llu", (unsigned long long)next);
     reply_array(c->out, w.found.n);
     while (at < w.found.all.n) reply_bulk(c->out, names_next(&w.found, &at));
     at = 0;
-    while (at < w.dead.all.n) send_through_gate(c, names_next(&w.dead, &at));
+    while (at < w.dead.all.n) send_through_gate(c, w.ks, names_next(&w.dead, &at));
     buf_release(&w.found.all);
     buf_release(&w.dead.all);
 }
@@ -189,46 +212,64 @@ void cmd_keys(struct ctx *c)
 
 struct first_walk {
     struct ctx *c;
+    struct keyspace *ks;
     bool found;
 };
 
 static void first_visit(void *arg, struct key_ref *ref)
 {
     struct first_walk *w = arg;
-    if (w->found || !keyspace_visible(w->c->ks, ref)) return;
+    if (w->found || !keyspace_visible(w->ks, ref)) return;
     w->found = true;
     reply_bulk(w->c->out, ref->key);
 }
 
 /* If random draws find only dead keys: the first live one, or null. */
-static void reply_first_visible(struct ctx *c)
+static void reply_first_visible(struct ctx *c, struct keyspace *ks)
 {
-    struct first_walk w = {.c = c};
+    struct first_walk w = {.c = c, .ks = ks};
     u64 cursor = 0;
     do {
-        cursor = c->eng->ops->scan(c->eng, c->db, cursor, 64, first_visit, &w);
+        cursor = ks->eng->ops->scan(ks->eng, c->db, cursor, 64, first_visit, &w);
     } while (cursor != 0 && !w.found);
     if (!w.found) reply_null(c->out);
 }
 
+/* One of the node's regions, by how many keys each has. */
+static struct keyspace *random_region(struct ctx *c)
+{
+    struct keyspace *ks;
+    u64 keys = 0;
+    if (LIKELY(c->ks->next == c->ks)) return c->ks;
+    KEYSPACES_EACH(c->ks, ks) keys += ks->eng->ops->count(ks->eng, c->db);
+    u64 at = keys ? rand_below(&c->rng, keys) : 0;
+    KEYSPACES_EACH(c->ks, ks) {
+        u64 n = ks->eng->ops->count(ks->eng, c->db);
+        if (at < n) return ks;
+        at -= n;
+    }
+    return c->ks;
+}
+
 void cmd_randomkey(struct ctx *c)
 {
+    struct keyspace *ks = random_region(c);
     struct key_ref ref;
     for (int tries = 0; tries < RANDOMKEY_TRIES; tries++) {
-        if (!c->eng->ops->random(c->eng, c->db, &c->rng, &ref)) {
+        if (!ks->eng->ops->random(ks->eng, c->db, &c->rng, &ref)) {
             reply_null(c->out);
             return;
         }
-        if (keyspace_visible(c->ks, &ref)) {
+        if (keyspace_visible(ks, &ref)) {
             reply_bulk(c->out, ref.key);
             return;
         }
         struct buf copy = {0}; /* the lookup may free the engine's copy */
         buf_append_bytes(&copy, ref.key);
-        send_through_gate(c, buf_bytes(&copy));
+        send_through_gate(c, ks, buf_bytes(&copy));
         buf_release(&copy);
     }
-    reply_first_visible(c);
+    reply_first_visible(c, ks);
 }
 
 void cmd_dbsize(struct ctx *c)

@@ -40,6 +40,7 @@ struct outcome {
 struct region {
     struct node *node;       /* shared with its other regions */
     struct region *next;     /* of the node's: exec/region_map.h */
+    struct member *member;   /* of its Raft group: cluster/member.h; NULL on a lone server */
     struct engine *eng;      /* owned */
     struct journal journal;
     struct keyspace ks;

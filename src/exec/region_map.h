@@ -29,6 +29,8 @@ struct region_map {
  * had them. */
 void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to);
 void region_map_remove(struct region_map *m, struct region *r); /* its slots become unassigned */
+/* Of its slots it keeps those from `from` to `to`; the others become unassigned. */
+void region_map_keep(struct region_map *m, struct region *r, u32 from, u32 to);
 void region_map_release(struct region_map *m);
 
 /* NULL: no region of this node has the slot. */

@@ -13,7 +13,7 @@
  *   5. With cross_slots, which only tests set, there is one region with all slots, and rules 1, 3 and 4
  *      refuse nothing: what works on a lone server can be tried unchanged.
  *
- * node_run is the one call by which clients' requests reach a region. */
+ * server/tick.c runs clients' requests in the region that route_request finds. */
 #ifndef MAYFLY_EXEC_ROUTE_H
 #define MAYFLY_EXEC_ROUTE_H
 
@@ -40,12 +40,5 @@ struct region *route_request(struct node *n, struct request *q);
  * of an error. Cluster mode only. */
 const char *route_script_call(const struct region *r, i32 *slot, bool any_slot, const struct command *cmd,
                               int argc, const bytes *argv);
-
-/* Finds the region, and runs the request there: region_run. */
-static inline void node_run(struct node *n, struct request *q, struct outcome *o)
-{
-    struct region *r = LIKELY(!n->cluster_enabled) ? n->regions.first : route_request(n, q);
-    region_run(r, q, o);
-}
 
 #endif

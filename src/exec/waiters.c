@@ -69,15 +69,29 @@ struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void 
     return w;
 }
 
-void waiters_remove(struct waiter *w)
+/* Leaves w->what to the caller. */
+static void waiters_leave(struct waiter *w)
 {
     struct region *r = w->region;
     struct waiters *all = &r->waiters;
     for (u32 i = 0; i < w->count; i++) leave(all, &w->places[i]);
     all->of_type[w->what->type]--;
-    waiting_free(w->what);
     mem_free(w);
     if (--all->count == 0) region_listen(r, LISTEN_WAIT, false);
+}
+
+void waiters_remove(struct waiter *w)
+{
+    struct waiting *what = w->what;
+    waiters_leave(w);
+    waiting_free(what);
+}
+
+struct waiter *waiters_move(struct waiter *w, struct region *to)
+{
+    struct waiter *moved = waiters_add(to, w->db, w->what, w->client);
+    waiters_leave(w);
+    return moved;
 }
 
 /* -- changes --------------------------------------------------------------------------------- */

@@ -50,6 +50,9 @@ struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void 
 /* Removes it from all queues, and frees it with w->what. */
 void waiters_remove(struct waiter *w);
 
+/* Its keys are in another region now. Returns what it is there. */
+struct waiter *waiters_move(struct waiter *w, struct region *to);
+
 /* Offers the ready keys of a region (node.keys_ready counts those of all regions) to their waiters, until no
  * key is ready. `serve` runs w->what again for this key (region_retry). True: it was answered, and will be
  * removed; `serve` itself may not remove waiters. Not within a command. */

@@ -199,6 +199,17 @@ void watch_flushing(struct watches *all, u32 db)
     buf_release(&held);
 }
 
+void watch_distrust(struct watches *all, u32 db)
+{
+    struct buf held = {0};
+    struct watched **keys = hold_keys(all, db, &held);
+    for (size_t i = 0; i < held.n / sizeof *keys; i++) {
+        reconsider(keys[i], ALIVE, ALIVE);
+        release_key(keys[i]);
+    }
+    buf_release(&held);
+}
+
 /* The keys of this database were in the other one before. */
 static void swapped_one(struct watches *all, u32 db, u32 other)
 {

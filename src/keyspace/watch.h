@@ -42,6 +42,9 @@ void watch_changed(struct watches *all, u32 db, bytes key);
 void watch_flushing(struct watches *all, u32 db);
 void watch_swapped(struct watches *all, u32 a, u32 b);
 
+/* Changes may go unnoticed from now on: all keys of the database count as changed. */
+void watch_distrust(struct watches *all, u32 db);
+
 static inline bool watches_any(const struct watches *all) { return all->keys.count > 0; }
 
 #endif

@@ -90,7 +90,8 @@ struct conn {
     struct tracker *redirects; /* … or gets them for these other clients */
     u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT …
                                 * (cluster mode: the index of its entry in the log) */
-    u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF */
+    u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF;
+                                * in cluster mode the index in the log of its region, and the region */
     size_t counted;            /* memory, as client_evict.h last counted it … */
     u32 bucket;                /* … and its place among connections of that size */
     struct conn *bucket_prev, *bucket_next;

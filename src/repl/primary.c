@@ -228,10 +228,14 @@ u32 primary_synced(const struct server *s, u64 position)
     return n;
 }
 
-void primary_note_write(struct server *s, struct conn *c, const struct region *r)
+void primary_note_write(struct server *s, struct conn *c, struct region *r)
 {
-    const struct repl_stream *stream = &s->repl.stream;
-    c->wrote_to = UNLIKELY(s->cluster) ? cluster_next_index(s) : stream->end + stream->staged;
+    if (UNLIKELY(s->cluster)) {
+        c->wrote_to = cluster_next_index(s, r);
+        c->wrote_seq = r->member->number;
+        return;
+    }
+    c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
     c->wrote_seq = r->journal.seq;
 }
 

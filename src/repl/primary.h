@@ -112,5 +112,6 @@ struct ack_waiter;
 void wait_check(struct server *s);                  /* a replica or a member has acknowledged something */
 void wait_forget(struct server *s, struct conn *c); /* it is gone, or was answered otherwise */
 void wait_refuse_all(struct server *s);             /* this server is no longer a primary */
+void wait_refuse_region(struct server *s, u64 region); /* this node no longer leads the region */
 
 #endif

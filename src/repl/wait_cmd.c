@@ -15,7 +15,7 @@ struct ack_waiter {
         bool synced;     /* WAITAOF: on disk */
         bool local;      /* … on ours as well */
         u32 replicas;
-        u64 position, seq; /* after its last write */
+        u64 position, seq; /* after its last write; in cluster mode `seq` is the region it was in */
     } goal;
     struct ack_waiter *next; /* list repl.waiters */
 };
@@ -42,13 +42,13 @@ static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
 
 static u32 replicas_there(const struct server *s, const struct goal *g)
 {
-    if (s->cluster) return cluster_acknowledged(s, g->position);
+    if (s->cluster) return cluster_acknowledged(s, g->seq, g->position);
     return g->synced ? primary_synced(s, g->position) : primary_acknowledged(s, g->position);
 }
 
 static bool wait_cmd_is_local(const struct server *s, const struct goal *g)
 {
-    if (s->cluster) return cluster_synced(s, g->position);
+    if (s->cluster) return cluster_synced(s, g->seq, g->position);
     return durable_enabled(s) && durable_has(&s->durable, g->seq);
 }
 
@@ -113,14 +113,26 @@ void wait_forget(struct server *s, struct conn *c)
     conn_resume(c, HOLD_WAIT);
 }
 
+static void wait_cmd_refuse(struct ack_waiter **at)
+{
+    struct conn *c = (*at)->conn;
+    wait_cmd_answer(at, "UNBLOCKED force unblock from blocking operation, instance state changed "
+                        "(master -> replica?)");
+    c->session.close_after_reply = true;
+}
+
 void wait_refuse_all(struct server *s)
 {
-    while (s->repl.waiters) {
-        struct conn *c = s->repl.waiters->conn;
-        wait_cmd_answer(&s->repl.waiters,
-                        "UNBLOCKED force unblock from blocking operation, instance state changed "
-                        "(master -> replica?)");
-        c->session.close_after_reply = true;
+    while (s->repl.waiters) wait_cmd_refuse(&s->repl.waiters);
+}
+
+void wait_refuse_region(struct server *s, u64 region)
+{
+    bool leads = cluster_leads(s);
+    for (struct ack_waiter **at = &s->repl.waiters; *at;) {
+        u64 of = (*at)->goal.seq; /* 0: it has written nothing */
+        if (of == region || (!of && !leads)) wait_cmd_refuse(at);
+        else at = &(*at)->next;
     }
 }
 

@@ -55,12 +55,13 @@ static void commit_enforce(struct server *s, const struct conn *c)
 
 /* server.enforce while debug fences are on. Exempt is DEBUG FENCE itself, and a request of a nested turn,
  * which may not depend on the tick's outcome. */
-static void debug_enforce(struct server *s, const struct net_request *q)
+static struct region *debug_enforce(struct server *s, const struct net_request *q, struct request *to UNUSED)
 {
     const bytes *argv = q ? s->net.tick.args + q->argv_at : NULL;
     bool exempt = q && q->argc > 1 && bytes_is(argv[0], "debug") && bytes_is(argv[1], "fence");
     if (exempt || (q && s->node.script)) fence_enforce(&s->net, NULL);
     else commit_enforce(s, q ? q->conn : NULL);
+    return s->node.regions.first;
 }
 
 void commit_debug_fences(struct server *s, u32 count)

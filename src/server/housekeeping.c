@@ -15,7 +15,7 @@ static bool may_expire(const struct server *s, const struct region *r)
     return expire_cycle_active(&r->cycle) && !s->node.refuse_writes && !s->node.loading &&
            (!expiry_follows(r->mode) || own_keys_any(&r->own)) && !server_holds_changes(s) &&
            !s->shutting_down && /* what was saved is final */
-           (LIKELY(!s->cluster) || cluster_may_reclaim(s));
+           (LIKELY(!s->cluster) || cluster_may_reclaim(s, r));
 }
 
 static i64 region_next_due(const struct region *r)
@@ -31,7 +31,7 @@ static i64 next_visit(const struct server *s, const struct region *r)
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
     if (!may_expire(s, r) || !knows) return INT64_MAX;
     i64 due = region_next_due(r);
-    if (UNLIKELY(s->cluster)) due = cluster_next_visit(s, due);
+    if (UNLIKELY(s->cluster)) due = cluster_next_visit(r, due);
     return MAX(due, cycle->next_ms);
 }
 
@@ -67,7 +67,7 @@ static bool expire_until(struct server *s, struct region *r, i64 start_us, i64 u
     i64 cpu_us = clock_thread_us(); /* the budget is CPU time: time that other processes took is not spent */
     bool more;
     net_keep_output(&s->net); /* the replies of this tick don't depend on the slice */
-    if (UNLIKELY(s->cluster)) cluster_begin_reclaim(s);
+    if (UNLIKELY(s->cluster)) cluster_begin_reclaim(r);
     do {
         more = region_expire_step(r);
         cleaned = expire_total(&r->ks) - before;
@@ -106,11 +106,7 @@ static bool expire_some(struct server *s, struct region *r, bool idle)
     return allowance ? expire_until(s, r, start, start + allowance) : expire_cycle_waits(cycle);
 }
 
-void housekeeping_expire(struct server *s)
-{
-    struct region *r;
-    REGIONS_EACH(&s->node.regions, r) expire_some(s, r, false);
-}
+void housekeeping_expire(struct server *s, struct region *r) { expire_some(s, r, false); }
 
 void housekeeping_run(struct server *s, bool idle)
 {

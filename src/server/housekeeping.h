@@ -6,6 +6,6 @@
 #include "server/server.h"
 
 void housekeeping_run(struct server *s, bool idle); /* idle: the tick had no requests */
-void housekeeping_expire(struct server *s);         /* only a slice of the expire cycle */
+void housekeeping_expire(struct server *s, struct region *r); /* only a slice of its expire cycle */
 
 #endif

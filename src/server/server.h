@@ -74,8 +74,9 @@ struct server {
     struct rocks *rocks;      /* the database under the regions, in cluster mode; NULL: the engine has it */
     struct debug_fences debug_fences;
     /* Called before each request, and with NULL before blocked clients are served: puts the fence in force
-     * that the replies wait for. NULL on a lone server, whose replies wait for the end of the tick only. */
-    void (*enforce)(struct server *s, const struct net_request *q);
+     * that the replies wait for, and returns the region to run the request in. NULL on a lone server, whose
+     * replies wait for the end of the tick only. */
+    struct region *(*enforce)(struct server *s, const struct net_request *q, struct request *to);
     struct metrics *metrics; /* NULL: off */
 
     uv_timer_t cron;       /* every 1/hz second */
@@ -176,10 +177,11 @@ static inline bool server_holds_changes(const struct server *s)
     return server_holds(s, HOLD_PAUSE | HOLD_FAILOVER | HOLD_STORAGE);
 }
 
-/* The region of a server that has only one, for the features that exist only there: AOF, RDB and PSYNC. */
+/* The region of a server that has only one, for the features that exist only there: AOF, RDB and PSYNC. On a
+ * node of a cluster, which has none of them but snapshots of its data while it has one region, the first. */
 static inline struct region *lone_region(const struct server *s)
 {
-    return region_map_only(&s->node.regions);
+    return s->cluster ? s->node.regions.first : region_map_only(&s->node.regions);
 }
 
 /* True if a command that took this long goes to the slow log. */

@@ -153,15 +153,19 @@ void tick_run(struct net *n, u32 at)
         nq->silent = true;
         return;
     }
-    if (UNLIKELY(s->enforce)) s->enforce(s, nq);
+    struct request q = {&c->session, s, (int)nq->argc, n->tick.args + nq->argv_at, NULL,
+                        .input = UNLIKELY(s->cluster) ? NULL : &c->lent};
+    struct region *region = s->node.regions.first;
+    if (UNLIKELY(s->enforce)) region = s->enforce(s, nq, &q);
     struct reply out = conn_reply(c);
+    q.out = &out;
     if (nq->error) {
         nq->silent = c->session.reply_mode != REPLY_ON;
         if (c->session.reply_mode == REPLY_ON) reply_errorf(&out, "ERR Protocol error: %s", nq->error);
         c->session.close_after_reply = true;
         return;
     }
-    bytes *argv = n->tick.args + nq->argv_at;
+    bytes *argv = q.argv;
     if (UNLIKELY(is_web_request(argv[0]))) {
         refuse_web_request(s, c);
         return;
@@ -177,10 +181,9 @@ void tick_run(struct net *n, u32 at)
     size_t mark = conn_answer_begin(c);
     i64 start_us = s->tick_us; /* it advances with every command that EXEC runs */
     enum session_reply before = c->session.reply_mode;
-    struct request q = {&c->session, s, (int)nq->argc, argv, &out,
-                        .input = UNLIKELY(s->cluster) ? NULL : &c->lent};
     struct outcome o;
-    node_run(&s->node, &q, &o);
+    region_run(region, &q, &o);
+    if (UNLIKELY(s->cluster)) cluster_ran(region);
     if (UNLIKELY(o.held)) {
         conn_answer_end(c, mark);
         conn_postpone(n, at, o.held);
@@ -239,7 +242,7 @@ void server_tick(struct net *n)
     if (UNLIKELY(tells(s))) net_keep_output(n); /* from the primary's commands */
     /* Keys that became ready since the last tick: the primary's commands, expiry, a full sync. */
     bool serves = UNLIKELY(s->node.keys_ready);
-    if (serves && UNLIKELY(s->enforce)) s->enforce(s, NULL);
+    if (serves && UNLIKELY(s->enforce)) s->enforce(s, NULL, NULL);
     bool served = serves && block_serve(s);
     for (u32 i = 0, fetched = 0; i < n->tick.request_count; i++) {
         if (i == fetched) fetched = prefetch(s, i);

@@ -80,7 +80,7 @@ static const char *run_as(struct pair *p, struct session *session, const char *l
     struct reply reply = {.out = &w->out, .proto = 2};
     struct request q = {session, NULL, (int)parser.argc, argv, &reply};
     waiting_free(w->outcome.waiting);
-    node_run(&p->node, &q, &w->outcome);
+    region_run(p->node.cluster_enabled ? route_request(&p->node, &q) : p->node.regions.first, &q, &w->outcome);
     request_parser_release(&parser);
     buf_append_char(&w->out, '\0');
     buf_clear(&w->text);
@@ -160,6 +160,19 @@ static i32 slot_of(const char *line)
     i32 slot = route_slot(command_find(argv[0]), (int)parser.argc, argv);
     request_parser_release(&parser);
     return slot;
+}
+
+static void a_region_gives_up_slots(void **state UNUSED)
+{
+    struct pair p;
+    open_pair(&p);
+    region_map_keep(&p.node.regions, &p.a, 10, 99);
+    assert_null(region_map_at(&p.node.regions, 9));
+    assert_ptr_equal(region_map_at(&p.node.regions, 10), &p.a);
+    assert_ptr_equal(region_map_at(&p.node.regions, 99), &p.a);
+    assert_null(region_map_at(&p.node.regions, 100));
+    assert_ptr_equal(region_map_at(&p.node.regions, HALF), &p.b);
+    close_pair(&p);
 }
 
 static void slots_of_requests(void **state UNUSED)
@@ -481,6 +494,42 @@ static void waiters_hear_of_their_region_only(void **state UNUSED)
     close_pair(&p);
 }
 
+/* As when a split takes keys to another region: here the key was there before. */
+static void a_waiter_moves_with_its_keys(void **state UNUSED)
+{
+    struct pair p;
+    open_pair(&p);
+    ask(&p, "BLPOP foo 0");
+    struct waiter *w = waiters_add(&p.a, 0, p.w.outcome.waiting, NULL);
+    p.w.outcome.waiting = NULL;
+    ask(&p, "RPUSH foo x"); /* foo is b's */
+    assert_int_equal(p.node.keys_ready, 0);
+    w = waiters_move(w, &p.b);
+    assert_ptr_equal(w->region, &p.b);
+    assert_int_equal(p.a.waiters.count, 0);
+    assert_int_equal(p.a.waiters.keys.count, 0);
+    assert_int_equal(p.a.listeners, 0);
+    ask(&p, "RPUSH foo y");
+    assert_int_equal(p.node.keys_ready, 1);
+    waiters_remove(w);
+    close_pair(&p);
+}
+
+/* The region may have another leader, or be split: changes are made elsewhere. */
+static void watched_keys_of_a_distrusted_region_have_changed(void **state UNUSED)
+{
+    struct pair p;
+    open_pair(&p);
+    ask(&p, "WATCH absent");
+    ask(&p, "WATCH foo");
+    watch_distrust(&p.a.watches, 0);
+    watch_distrust(&p.b.watches, 0);
+    ask(&p, "MULTI");
+    ask(&p, "SET foo v");
+    assert_string_equal(ask(&p, "EXEC"), "nil");
+    close_pair(&p);
+}
+
 static void flushing_reaches_all_waiters_and_watches(void **state UNUSED)
 {
     struct pair p;
@@ -501,6 +550,7 @@ int main(void)
         cmocka_unit_test(the_only_region_has_all_slots),
         cmocka_unit_test(each_slot_has_its_region),
         cmocka_unit_test(slots_move_to_a_new_region),
+        cmocka_unit_test(a_region_gives_up_slots),
         cmocka_unit_test(slots_of_requests),
         cmocka_unit_test(slots_of_many_keys),
         cmocka_unit_test(joins),
@@ -515,6 +565,8 @@ int main(void)
         cmocka_unit_test(scripts_stay_within_a_slot),
         cmocka_unit_test(functions_are_the_nodes),
         cmocka_unit_test(waiters_hear_of_their_region_only),
+        cmocka_unit_test(a_waiter_moves_with_its_keys),
+        cmocka_unit_test(watched_keys_of_a_distrusted_region_have_changed),
         cmocka_unit_test(flushing_reaches_all_waiters_and_watches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

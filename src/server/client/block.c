@@ -4,6 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/key_slot.h"
+#include "cluster/cluster.h"
 #include "exec/permit.h"
 #include "server/account.h"
 #include "server/tick.h"
@@ -103,13 +105,26 @@ void block_recheck(struct server *s, struct conn *c)
     end_wait(s, c, &out, mark);
 }
 
-void block_refuse_all(struct server *s)
+static void block_refuse(struct server *s, const struct region *r)
 {
     for (struct conn *c = s->blocking.count ? s->net.conns : NULL; c; c = c->next) {
-        if (!c->blocked) continue;
+        if (!c->blocked || (r && c->blocked->waiter->region != r)) continue;
         block_answer(s, c, "UNBLOCKED force unblock from blocking operation, instance state changed "
                      "(master -> replica?)");
         c->session.close_after_reply = true;
+    }
+}
+
+void block_refuse_all(struct server *s) { block_refuse(s, NULL); }
+void block_refuse_region(struct server *s, const struct region *r) { block_refuse(s, r); }
+
+void block_split(struct server *s, const struct region *from, struct region *to)
+{
+    for (struct conn *c = s->blocking.count ? s->net.conns : NULL; c; c = c->next) {
+        struct waiter *w = c->blocked ? c->blocked->waiter : NULL;
+        if (!w || w->region != from || !w->what->count) continue;
+        u32 slot = key_slot(w->what->argv[w->what->first]);
+        if (region_map_at(&s->node.regions, slot) == to) c->blocked->waiter = waiters_move(w, to);
     }
 }
 
@@ -184,6 +199,7 @@ bool block_serve(struct server *s)
     i64 now_ms = clock_wall_ms();
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
+        if (UNLIKELY(s->cluster) && (!r->waiters.ready || !cluster_serve(s, r))) continue;
         region_advance(r, now_ms);
         waiters_serve(r, block_serve_waiter, s);
     }

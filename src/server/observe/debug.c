@@ -105,6 +105,10 @@ static void debug_populate(struct ctx *c)
     i64 count, size = 0;
     bytes prefix = c->argc > 3 ? c->argv[3] : BYTES_LIT("key");
     struct buf key = {0}, value = {0};
+    if (ctx_node(c)->regions.count > 1) {
+        reply_error(c->out, "ERR The keys would be in several regions");
+        return;
+    }
     if (!ctx_positive(c, c->argv[2], &count)) return;
     if (c->argc > 4 && !ctx_positive(c, c->argv[4], &size)) return;
     if ((u64)size > c->ks->max_string) {

@@ -134,30 +134,79 @@ static void server_text(struct server *s, struct buf *b)
 static void region_figure(struct buf *b, const struct cluster_figures *f, const char *name, double value,
                           const char *help)
 {
-    head(b, name, "gauge", help);
+    if (!f->index) head(b, name, "gauge", help);
     buf_printf(b, "mayfly_%s{region=\"%llu\"} %.17g\n", name, (ull)f->region, value);
 }
 
-static void region_text(const struct cluster_figures *f, struct buf *b)
+typedef void (*region_line)(struct buf *b, const struct cluster_figures *f);
+
+static void region_leads(struct buf *b, const struct cluster_figures *f)
 {
     region_figure(b, f, "region_leader", f->leads, "1 where the region's leader is.");
+}
+
+static void region_has_leader(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_has_leader", f->has_leader, "0 while this node knows no leader.");
+}
+
+static void region_term(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_term", (double)f->term, "Raft's term.");
+}
+
+static void region_commit_index(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_commit_index", (double)f->commit, "The last entry a majority has.");
+}
+
+static void region_applied(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_applied_index", (double)f->applied, "The last entry this node has applied.");
+}
+
+static void region_last(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_last_index", (double)f->last, "The last entry of this node's log.");
+}
+
+static void region_entries(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_log_entries", (double)(f->last + 1 - f->first), "Entries in the log.");
+}
+
+static void region_voters(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_voters", f->voters, "Members that vote.");
+}
+
+static void region_learners(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_learners", f->learners, "Members that don't vote.");
+}
+
+static void region_ahead(struct buf *b, const struct cluster_figures *f)
+{
     region_figure(b, f, "region_clock_ahead_seconds", (double)f->clock_ahead_ms / 1e3,
                   "How far the region's clock is ahead of this node's.");
+}
+
+/* A metric's lines have to be together, so each is asked of all regions. */
+static void regions_text(struct server *s, struct buf *b)
+{
+    static const region_line lines[] = {region_leads,   region_has_leader, region_term,   region_commit_index,
+                                        region_applied, region_last,       region_entries, region_voters,
+                                        region_learners, region_ahead};
+    struct cluster_figures f;
+    for (size_t line = 0; line < ARRAY_LEN(lines); line++)
+        for (u32 i = 0; cluster_figures(s, i, &f); i++) lines[line](b, &f);
 }
 
 static void cluster_text(struct server *s, struct buf *b)
 {
     struct cluster_figures f;
-    if (!cluster_figures(s, &f)) return;
-    region_text(&f, b);
+    if (!cluster_figures(s, 0, &f)) return;
+    regions_text(s, b);
     counter(b, "raft_log_entries_total", (double)f.log_entries, "Entries written to the log.");
     counter(b, "raft_log_bytes_total", (double)f.log_bytes, "Bytes of entries written to the log.");
     counter(b, "raft_log_syncs_total", (double)f.log_syncs, "Syncs of the log.");

@@ -250,6 +250,7 @@ static bool save_may_try(const struct persistence *p, i64 now_ms)
 static bool save_point_reached(struct server *s, i64 now_ms)
 {
     const struct persistence *p = &s->persist;
+    if (s->node.regions.count > 1) return false; /* a file has the data of one */
     u64 changes = lone_region(s)->ks.dirty - p->dirty_saved;
     for (u32 i = 0; i < s->config.save.n; i++) {
         const struct save_point *sp = &s->config.save.v[i];
@@ -369,6 +370,7 @@ bool persistence_shutdown(struct server *s, u32 how)
     struct persistence *p = &s->persist;
     bool force = how & SHUTDOWN_FORCE, nosave = how & SHUTDOWN_NOSAVE;
     bool saves = how & SHUTDOWN_SAVE || (s->config.save.n && !nosave);
+    saves = saves && s->node.regions.count == 1; /* a file has the data of one */
     if (s->node.loading) return true; /* part of the data must not replace all of it */
     if (!aof_may_end(s, force, nosave)) return false;
     if (p->job == JOB_SAVE && p->stage != STAGE_FINISH) {

@@ -1,0 +1,235 @@
+/* A snapshot takes the place of a region's data, on a node that has other regions beside it.
+ *
+ * The file is complete and synced when this begins. A row says that it is being installed and with which state;
+ * then the old data goes, the file is loaded in slices while the other regions are served, and the last
+ * transaction stores the state and drops the row. A node that ends meanwhile finds the row, and installs the
+ * file from the beginning before it starts the region's group. The region serves nobody until it is over.
+ *
+ * (A node whose only region has all slots loads the file beside its data: loading_sync.) */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/cluster_parts.h"
+#include "cluster/snapshot.h"
+#include "persist/disk_file.h"
+#include "persist/rdb_file.h"
+#include "script/functions.h"
+
+#define SLICE_BYTES (256u << 10)
+
+struct cluster_install {
+    struct member *member;
+    struct raft_applied at;
+    char path[4200];
+    uv_idle_t idle;
+    bool idles;
+    struct rdb_source source;
+    int fd;
+    struct rdb_loader loader;
+};
+
+/* -- rows -------------------------------------------------------------------------------------- */
+
+static bytes install_row(u64 number, char name[40])
+{
+    return bytes_of(name, (size_t)snprintf(name, 40, "installing %llu", (ull)number));
+}
+
+static void install_put_row(const struct cluster_install *i)
+{
+    struct engine *e = i->member->region->eng;
+    struct buf text = {0};
+    char name[40];
+    member_encode(&i->at, &text);
+    e->ops->meta.put(e, META_CLUSTER, install_row(i->member->number, name), buf_bytes(&text));
+    buf_release(&text);
+}
+
+static void install_commit(struct cluster_install *i, bool durable)
+{
+    struct region *r = i->member->region;
+    r->eng->relaxed = !durable;
+    bool kept = region_commit(r);
+    r->eng->relaxed = false;
+    if (!kept) cluster_die(i->member->cluster, "the storage can't keep a snapshot that the group relies on");
+    region_begin(r, (i64)MAX(i->at.clock_ms, 1u));
+}
+
+/* -- the file ---------------------------------------------------------------------------------- */
+
+static i64 install_read(struct rdb_source *source, void *to, size_t n)
+{
+    const struct cluster_install *i = (struct cluster_install *)(void *)((char *)source -
+                                                                         offsetof(struct cluster_install, source));
+    return read(i->fd, to, n);
+}
+
+static bool install_keep_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED, i64 deadline_ms UNUSED)
+{
+    return true;
+}
+
+static void install_commit_chunk(void *arg) { install_commit(arg, false); }
+
+static void install_open(struct cluster_install *i)
+{
+    struct member *m = i->member;
+    struct stat st;
+    i->fd = open(i->path, O_RDONLY | O_CLOEXEC);
+    if (i->fd < 0 || fstat(i->fd, &st)) cluster_die(m->cluster, "a snapshot that the group relies on can't be read");
+    i->source.read = install_read;
+    bool first = m->number == CLUSTER_REGION; /* it has the functions */
+    if (first) functions_flush(&m->server->node);
+    struct rdb_policy policy = {.replace = true,
+                                .checksum = true,
+                                .load_dead = install_keep_dead,
+                                .commit_chunk = install_commit_chunk,
+                                .arg = i,
+                                .node = first ? &m->server->node : NULL};
+    rdb_loader_init(&i->loader, &m->region->ks, &i->source, (u64)st.st_size, &policy);
+}
+
+/* -- the data ---------------------------------------------------------------------------------- */
+
+/* What a split that this member has not seen took away. */
+static void install_trim(struct cluster_install *i)
+{
+    struct member *m = i->member;
+    struct rocks_region gone = {CLUSTER_NO_REGION, 1, (u16)(i->at.slots.last + 1), m->slots.last};
+    if (m->slots.last == i->at.slots.last) return;
+    rocks_split(m->region->eng, &gone, 0);
+    install_commit(i, true);
+    m->slots = i->at.slots;
+    region_map_keep(&m->server->node.regions, m->region, m->slots.first, m->slots.last);
+}
+
+static void install_empty(struct cluster_install *i)
+{
+    struct region *r = i->member->region;
+    region_flushing_all(r);
+    r->eng->ops->flush(r->eng, 0);
+    install_commit(i, true); /* with the row */
+    install_trim(i);
+}
+
+static void install_prepare(struct cluster_install *i)
+{
+    struct member *m = i->member;
+    struct cluster *c = m->cluster;
+    if (!m->region) {
+        struct rocks_region of = {m->number, 1, i->at.slots.first, i->at.slots.last};
+        struct region *r = cluster_new_region(c, &of);
+        if (!r) cluster_die(c, "a region can't be opened for a snapshot that the group relies on");
+        member_give(m, r);
+    }
+    region_begin(m->region, (i64)MAX(i->at.clock_ms, 1u));
+    install_put_row(i);
+    install_empty(i);
+    install_open(i);
+}
+
+/* True: there is more. */
+static bool install_step(struct cluster_install *i)
+{
+    struct member *m = i->member;
+    err e = rdb_loader_step(&i->loader, SLICE_BYTES);
+    if (e == ERR_SYNTAX) {
+        log_line(&m->server->log, LOG_WARNING, "%s: %s", i->path, i->loader.error);
+        cluster_die(m->cluster, "a snapshot that the group relies on can't be loaded");
+    }
+    install_commit(i, false);
+    return e == ERR_AGAIN;
+}
+
+static void install_store(struct cluster_install *i)
+{
+    struct member *m = i->member;
+    struct engine *e = m->region->eng;
+    char name[40];
+    member_adopt(m, &i->at);
+    e->ops->meta.del(e, META_CLUSTER, install_row(m->number, name));
+    install_commit(i, true);
+    disk_remove_later(&m->server->loop, i->path);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+static void install_on_closed(uv_handle_t *h) { mem_free(h->data); }
+
+static void install_free(struct cluster_install *i)
+{
+    i->member->install = NULL;
+    rdb_loader_release(&i->loader);
+    close(i->fd);
+    if (i->idles) uv_close((uv_handle_t *)&i->idle, install_on_closed);
+    else mem_free(i);
+}
+
+static void install_on_idle(uv_idle_t *h)
+{
+    struct cluster_install *i = h->data;
+    struct member *m = i->member;
+    if (install_step(i)) return;
+    install_store(i);
+    struct raft_applied at = i->at;
+    install_free(i);
+    snapshot_installed(m, &at);
+}
+
+static struct cluster_install *install_new(struct member *m, const struct raft_applied *at)
+{
+    struct cluster_install *i = mem_zalloc(sizeof *i);
+    i->member = m;
+    i->at = *at;
+    snapshot_path(m, i->path, "");
+    return m->install = i;
+}
+
+void install_begin(struct member *m, const struct raft_applied *at)
+{
+    struct cluster_install *i = install_new(m, at);
+    install_prepare(i);
+    uv_idle_init(&m->server->loop, &i->idle);
+    i->idle.data = i;
+    i->idles = true;
+    uv_idle_start(&i->idle, install_on_idle);
+}
+
+void install_stop(struct member *m)
+{
+    if (m->install) install_free(m->install);
+}
+
+/* -- after a restart --------------------------------------------------------------------------- */
+
+struct install_find {
+    u64 number;
+    struct raft_applied at;
+    bool found;
+};
+
+static void install_find_row(void *arg, bytes name, bytes value, double unused UNUSED)
+{
+    struct install_find *f = arg;
+    char own[40];
+    if (bytes_eq(name, install_row(f->number, own))) f->found = member_decode(value, &f->at);
+}
+
+void install_resume(struct cluster *c)
+{
+    for (u32 k = 0; k < c->members_n; k++) {
+        struct member *m = c->members[k];
+        struct install_find f = {.number = m->number};
+        struct engine *e = m->region->eng;
+        e->ops->meta.each(e, META_CLUSTER, install_find_row, &f);
+        if (!f.found) continue;
+        log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu again.", (ull)m->number);
+        struct cluster_install *i = install_new(m, &f.at);
+        install_prepare(i);
+        while (install_step(i)) {}
+        install_store(i);
+        install_free(i);
+    }
+}

@@ -1,0 +1,220 @@
+/* What a node does as time passes: Raft's ticks, the steps of leaders, and what is done before the loop sleeps.
+ *
+ * The timer visits every region, ten times an election timeout. Everything else costs by what happened: regions
+ * whose groups had something to do are in a list (cluster_stir), and of the deadlines only the nearest of all
+ * led regions is known. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cluster/cluster_parts.h"
+#include "cluster/snapshot.h"
+#include "repl/primary.h"
+#include "server/client/block.h"
+#include "server/client/migrate.h"
+
+#define ELECTION_TICKS 10
+#define COMPACT_EVERY 20 /* ticks of the timer */
+#define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
+#define TIMER_MS_MAX 100
+#define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
+
+/* -- leadership -------------------------------------------------------------------------------- */
+
+static void lost_leadership(struct member *m)
+{
+    if (!m->region) return;
+    migrate_distrust(m->server); /* others may change the keys, and this node may lead again */
+    block_refuse_region(m->server, m->region);
+    wait_refuse_region(m->server, m->number);
+    watch_distrust(&m->region->watches, 0);
+}
+
+static void note_leadership(struct member *m)
+{
+    bool leads = member_leads(m);
+    u64 leader = group_leader(m->group);
+    if (leader != m->leader) cluster_moved_on(m->cluster); /* reads that wait for the last one */
+    m->leader = leader;
+    if (leader) m->born_ms = 0;
+    if (leads == m->led) return;
+    crash_point("cluster-start-5");
+    m->led = leads;
+    log_line(&m->server->log, LOG_NOTICE,
+             leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
+             (ull)m->number);
+    if (!leads) lost_leadership(m);
+    cluster_moved_on(m->cluster);
+}
+
+/* A leader whose data differs must not lead. */
+static void hand_on(struct member *m)
+{
+    u64 to = group_successor(m->group);
+    if (to) group_transfer(m->group, to);
+}
+
+/* A leader whose disk is full hands leadership on: others may have room. If it comes back, all are full, so
+ * this is not done often. */
+static void leave_full_disk(struct cluster *c)
+{
+    i64 now_ms = (i64)uv_now(&c->server->loop);
+    bool left = false;
+    if (!c->server->node.refuse_writes || now_ms < c->full_until_ms) return;
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        u64 to = m->led ? group_successor(m->group) : 0;
+        if (to) group_transfer(m->group, to);
+        left |= to != 0;
+    }
+    if (!left) return;
+    c->full_until_ms = now_ms + FULL_TIMEOUTS * c->server->config.cluster_node_timeout;
+    log_line(&c->server->log, LOG_WARNING, "This node can't take writes: it hands leadership on.");
+}
+
+/* -- the timer --------------------------------------------------------------------------------- */
+
+static i64 tick_interval(const struct cluster *c)
+{
+    return MAX(c->server->config.cluster_node_timeout / ELECTION_TICKS, 10);
+}
+
+/* Nodes join and become voters by steps of the timer: they need not wait for patient elections. */
+static u64 timer_interval(const struct cluster *c) { return (u64)MIN(tick_interval(c), TIMER_MS_MAX); }
+
+/* A member that was away for a short while finds in the log what it missed. */
+static void time_compact(struct member *m)
+{
+    u64 kept = (u64)m->server->config.cluster_log_keep_entries;
+    u64 applied = m->region ? m->region->eng->applied : 0;
+    if (applied > kept) group_compact(m->group, applied - kept);
+}
+
+static void report_unreachable(struct cluster *c)
+{
+    for (struct cluster_node *n = c->nodes; n; n = n->next) {
+        if (!n->unreachable) continue;
+        n->unreachable = false;
+        for (u32 i = 0; i < c->members_n; i++)
+            if (member_has(c->members[i], n->peer)) group_unreachable(c->members[i]->group, n->peer);
+    }
+}
+
+static void time_step(struct member *m, i64 ticks)
+{
+    struct cluster *c = m->cluster;
+    group_wall(m->group, (u64)clock_wall_ms());
+    for (i64 i = 0; i < ticks; i++) group_tick(m->group);
+    note_leadership(m);
+    if (m->led) cluster_expiry_step(m);
+    if (m->led) cluster_admit_step(m);
+    if (m->led && c->diverged) hand_on(m);
+    if ((c->ticks + m->number) % COMPACT_EVERY == 0) time_compact(m);
+    check_step(m);
+}
+
+static void time_on_timer(uv_timer_t *t)
+{
+    struct cluster *c = t->data;
+    i64 now_ms = (i64)uv_now(t->loop), interval = tick_interval(c);
+    i64 due = MIN((now_ms - c->timer_ms) / interval, CATCH_UP_TICKS);
+    report_unreachable(c);
+    if (due > 0) c->timer_ms = now_ms;
+    uv_timer_set_repeat(t, timer_interval(c)); /* CONFIG SET may have changed it */
+    c->ticks++;
+    for (u32 i = 0; i < c->members_n; i++) time_step(c->members[i], due);
+    leave_full_disk(c);
+    if (!cluster_first(c)->led) cluster_join_step(c);
+    snapshot_step(c);
+}
+
+/* -- before the loop sleeps -------------------------------------------------------------------- */
+
+/* Shutting down goes on, as soon as other nodes lead. If that fails, this one goes on to serve. */
+static void leave_step(struct cluster *c)
+{
+    if (!c->leave_until_ms || server_shutdown(c->server, c->leave_how)) return;
+    c->leave_until_ms = 0;
+    for (u32 i = 0; i < c->members_n; i++) c->members[i]->retiring = false;
+    cluster_moved_on(c);
+}
+
+i64 cluster_next_deadline(const struct member *m)
+{
+    struct engine *e = m->region->eng;
+    return e->ops->next_due(e);
+}
+
+/* Once per millisecond: deadlines are that exact. */
+static void move_clocks(struct cluster *c)
+{
+    u64 wall_ms = (u64)clock_wall_ms();
+    if (wall_ms == c->clock_looked_ms || (i64)wall_ms < c->clock_due_ms) return;
+    c->clock_looked_ms = wall_ms;
+    c->clock_due_ms = INT64_MAX;
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        if (!m->led || !m->region) continue;
+        group_wall(m->group, wall_ms);
+        if (!m->in_flight) group_clock_due(m->group);
+        i64 due_ms = cluster_next_deadline(m);
+        c->clock_due_ms = MIN(c->clock_due_ms, due_ms);
+    }
+}
+
+void cluster_stir(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (m->stirred) return;
+    m->stirred = true;
+    m->stirred_next = c->stirred;
+    c->stirred = m;
+}
+
+/* Entries that came are stored. */
+static void settle_stirred(struct cluster *c)
+{
+    struct member *m;
+    while ((m = c->stirred)) {
+        c->stirred = m->stirred_next;
+        m->stirred = false;
+        note_leadership(m);
+        member_save(m);
+        if (!m->led || !m->region) continue;
+        i64 due_ms = cluster_next_deadline(m);
+        c->clock_due_ms = MIN(c->clock_due_ms, due_ms);
+    }
+}
+
+/* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
+static void time_on_prepare(uv_prepare_t *h)
+{
+    struct cluster *c = h->data;
+    settle_stirred(c);
+    move_clocks(c);
+    if (c->acked && c->server->repl.waiting) wait_check(c->server);
+    c->acked = false;
+    leave_step(c);
+    if (cluster_gathers(c) || !c->moved_on) return;
+    c->moved_on = false;
+    net_resume(&c->server->net, HOLD_RAFT);
+}
+
+/* -- life -------------------------------------------------------------------------------------- */
+
+void cluster_start_time(struct cluster *c)
+{
+    uv_loop_t *loop = &c->server->loop;
+    c->timer_ms = (i64)uv_now(loop);
+    uv_timer_init(loop, &c->timer);
+    uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
+    uv_prepare_init(loop, &c->prepare);
+    uv_prepare_start(&c->prepare, time_on_prepare);
+    c->timer.data = c->prepare.data = c;
+    uv_unref((uv_handle_t *)&c->prepare);
+}
+
+void cluster_stop_time(struct cluster *c)
+{
+    uv_close((uv_handle_t *)&c->timer, NULL);
+    uv_close((uv_handle_t *)&c->prepare, NULL);
+}
