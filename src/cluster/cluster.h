@@ -61,8 +61,9 @@ bool cluster_leaves(struct server *s, u32 how);
 
 bool cluster_leads(const struct server *s);
 u64 cluster_next_index(struct server *s, struct region *r); /* of the entry of this tick's changes */
-u32 cluster_acknowledged(const struct server *s, u64 region, u64 index); /* other members that have synced it */
-bool cluster_synced(const struct server *s, u64 region, u64 index);      /* whether this one has */
+/* Other members that have synced it. */
+u32 cluster_acknowledged(const struct server *s, u64 region, u64 index);
+bool cluster_synced(const struct server *s, u64 region, u64 index); /* whether this one has */
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 

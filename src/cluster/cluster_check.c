@@ -156,8 +156,8 @@ static void check_differs(struct member *m, u64 peer)
     char body[8];
     c->digest_mismatches++;
     log_line(&c->server->log, LOG_WARNING,
-             "The data of node %.8s in region %llu differs from that of most members at index %llu. It must be replaced: "
-             "CLUSTER FORGET it, and let it join with an empty folder",
+             "The data of node %.8s in region %llu differs from that of most members at index %llu. It must "
+             "be replaced: CLUSTER FORGET it, and let it join with an empty folder",
              n ? n->id : "?", (ull)m->number, (ull)index);
     put_le64(body, index);
     if (peer == c->nodes->peer) cluster_diverged(c, index);
@@ -182,8 +182,8 @@ static void check_judge(struct member *m, bool wait_for_all)
         check_differs(m, k->results[i].peer);
     }
     c->checks++;
-    log_line(&c->server->log, LOG_NOTICE, "Compared the data of %u members at index %llu of region %llu: %s.", compared,
-             (ull)k->index, (ull)m->number, differ ? "there are differences" : "equal");
+    log_line(&c->server->log, LOG_NOTICE, "Compared the data of %u members at index %llu of region %llu: %s.",
+             compared, (ull)k->index, (ull)m->number, differ ? "there are differences" : "equal");
 }
 
 static bool check_propose(struct member *m)

@@ -73,8 +73,7 @@ static void print_node_line(struct cluster *c, const struct cluster_node *n, str
     group_status(cluster_first(c)->group, &st);
     buf_printf(b, "%s %s:%d@%d %s%s%s %s 0 %lld %llu %s", n->id, n->host, n->port, n->bus_port,
                n == c->nodes ? "myself," : "", role, is_up(c, n) ? "" : ",fail?",
-               strcmp(role, "slave") == 0 ? leader->id : "-",
-               (long long)n->heard_ms, (ull)st.core.term,
+               strcmp(role, "slave") == 0 ? leader->id : "-", (long long)n->heard_ms, (ull)st.core.term,
                is_up(c, n) ? "connected" : "disconnected");
     print_slots(c, n, b);
     buf_append_char(b, '\n');
@@ -88,8 +87,8 @@ static void cluster_nodes_cmd(struct ctx *c, struct cluster *cl)
     buf_release(&b);
 }
 
-/* To clients a node is a primary or a replica, and some keep one role for each: so a node that leads a region is
- * not named as a replica of others. */
+/* To clients a node is a primary or a replica, and some keep one role for each: so a node that leads a
+ * region is not named as a replica of others. */
 static bool is_replica_of(const struct member *m, const struct cluster_node *n)
 {
     return !n->leads && n != node_to_ask(m) && member_has(m, n->peer);
@@ -265,9 +264,12 @@ static void tell_region(void *arg, const struct member *m)
     buf_printf(b, "%llu slots=%u-%u leader=%.8s members=", (ull)m->number, m->slots.first, m->slots.last,
                leader ? leader->id : "-");
     print_members(m, b);
-    buf_printf(b, " keys=%llu version=%u conf=%u state=%s\n", (ull)region_keys(m), m->at.epoch.version,
-               m->at.epoch.conf_ver,
-               m->install ? "installing" : m->at.conf.outgoing_n ? "changing members" : "serving");
+    buf_printf(b, " keys=%llu version=%u conf=%u state=%s decision=%s\n", (ull)region_keys(m),
+               m->at.epoch.version, m->at.epoch.conf_ver,
+               m->install              ? "installing"
+               : m->at.conf.outgoing_n ? "changing-members"
+                                       : "serving",
+               m->decision[0] ? m->decision : "-");
 }
 
 static void cluster_regions_cmd(struct ctx *c, struct cluster *cl)
@@ -307,9 +309,8 @@ static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
         "cluster_slots_fail:%u\r\ncluster_known_nodes:%u\r\ncluster_size:%u\r\ncluster_current_epoch:%llu\r\n"
         "cluster_my_epoch:%llu\r\ncluster_stats_messages_sent:%llu\r\n"
         "cluster_stats_messages_received:%llu\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n",
-        slots.ok == KEY_SLOTS ? "ok" : "fail", KEY_SLOTS, slots.ok, KEY_SLOTS - slots.ok, known, slots.masters,
-        (ull)st.core.term,
-        (ull)st.core.term, (ull)bus->frames_out, (ull)bus->frames_in);
+        slots.ok == KEY_SLOTS ? "ok" : "fail", KEY_SLOTS, slots.ok, KEY_SLOTS - slots.ok, known,
+        slots.masters, (ull)st.core.term, (ull)st.core.term, (ull)bus->frames_out, (ull)bus->frames_in);
     reply_verbatim(c->out, buf_bytes(&b), "txt");
     buf_release(&b);
 }
@@ -388,7 +389,7 @@ static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
         "    How many keys slots have.",
         "SLOTS", "    Slots and their nodes.",
         "SPLIT <slot>", "    Split the slot's region there. Send it to the region's leader.",
-        "TRANSFER <region> <node-id>", "    Make the node the leader of a region. Send it to its leader.", NULL,
+        "TRANSFER <region> <node-id>", "    Make the node the region's leader. Send it to its leader.", NULL,
     };
     ctx_help(c, lines);
 }

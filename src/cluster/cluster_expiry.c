@@ -33,10 +33,7 @@ static bool has_untold(const struct member *m)
     return e->ops->next_due(e) <= (i64)m->at.deaths_from_ms;
 }
 
-static bool waits_for_log(const struct member *m)
-{
-    return m->in_flight || cluster_log_syncing(m->log);
-}
+static bool waits_for_log(const struct member *m) { return m->in_flight || cluster_log_syncing(m->log); }
 
 bool cluster_may_reclaim(const struct server *s, const struct region *r)
 {

@@ -17,16 +17,15 @@ static void region_info(const struct member *m, struct buf *b)
     struct group_status st;
     static const char *const roles[] = {"follower", "candidate", "leader", "pre-candidate"};
     group_status(m->group, &st);
-    buf_printf(
-        b,
-        "region%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
-        "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
-        "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u\r\n",
-        (ull)m->number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
-        (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
-        st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight,
-        (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
-        st.at.deaths_from_ms != 0, m->at.slots.first, m->at.slots.last, st.at.epoch.version);
+    buf_printf(b,
+               "region%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
+               "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
+               "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u\r\n",
+               (ull)m->number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
+               (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
+               st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight,
+               (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
+               st.at.deaths_from_ms != 0, m->at.slots.first, m->at.slots.last, st.at.epoch.version);
 }
 
 void cluster_info(struct server *s, struct buf *b)

@@ -1,7 +1,7 @@
 /* A snapshot takes the place of a region's data, on a node that has other regions beside it.
  *
- * The file is complete and synced when this begins. A row says that it is being installed and with which state;
- * then the old data goes, the file is loaded in slices while the other regions are served, and the last
+ * The file is complete and synced when this begins. A row says that it is being installed and with which
+ * state; then the old data goes, the file is loaded in slices while other regions are served, and the last
  * transaction stores the state and drops the row. A node that ends meanwhile finds the row, and installs the
  * file from the beginning before it starts the region's group. The region serves nobody until it is over.
  *
@@ -62,7 +62,8 @@ static void install_commit(struct cluster_install *i, bool durable)
 static i64 install_read(struct rdb_source *source, void *to, size_t n)
 {
     const struct cluster_install *i = (struct cluster_install *)(void *)((char *)source -
-                                                                         offsetof(struct cluster_install, source));
+                                                                         offsetof(struct cluster_install,
+                                                                                  source));
     return read(i->fd, to, n);
 }
 
@@ -78,7 +79,8 @@ static void install_open(struct cluster_install *i)
     struct member *m = i->member;
     struct stat st;
     i->fd = open(i->path, O_RDONLY | O_CLOEXEC);
-    if (i->fd < 0 || fstat(i->fd, &st)) cluster_die(m->cluster, "a snapshot that the group relies on can't be read");
+    if (i->fd < 0 || fstat(i->fd, &st))
+        cluster_die(m->cluster, "a snapshot that the group relies on can't be read");
     i->source.read = install_read;
     bool first = m->number == CLUSTER_REGION; /* it has the functions */
     if (first) functions_flush(&m->server->node);
@@ -225,7 +227,8 @@ void install_resume(struct cluster *c)
         struct engine *e = m->region->eng;
         e->ops->meta.each(e, META_CLUSTER, install_find_row, &f);
         if (!f.found) continue;
-        log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu again.", (ull)m->number);
+        log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu again.",
+                 (ull)m->number);
         struct cluster_install *i = install_new(m, &f.at);
         install_prepare(i);
         while (install_step(i)) {}

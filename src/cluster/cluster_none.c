@@ -16,7 +16,10 @@ bool cluster_leaves(struct server *s UNUSED, u32 how UNUSED) { return false; }
 void cluster_info(struct server *s UNUSED, struct buf *b) { buf_append_str(b, "cluster_enabled:0\r\n"); }
 
 bool cluster_diverge(struct server *s UNUSED, bytes key UNUSED) { return false; }
-bool cluster_figures(struct server *s UNUSED, u32 i UNUSED, struct cluster_figures *f UNUSED) { return false; }
+bool cluster_figures(struct server *s UNUSED, u32 i UNUSED, struct cluster_figures *f UNUSED)
+{
+    return false;
+}
 
 /* The rest is called in cluster mode only. */
 void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}

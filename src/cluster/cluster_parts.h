@@ -42,6 +42,7 @@ struct cluster {
         u64 sent, failed, installed; /* failed: to be sent, or to be received */
         u64 bytes_out, bytes_in;
     } snapshots;
+    i64 scheduled_ms;           /* when leaders were last spread, by the loop's time */
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -73,13 +74,16 @@ struct member *cluster_new_member(struct cluster *c, u64 number, struct region *
 bool cluster_open_regions(struct cluster *c); /* all that are stored but the first, at start */
 void cluster_make_regions(struct cluster *c); /* a new cluster: splits the first into cluster-regions */
 struct region *cluster_new_region(struct cluster *c, const struct rocks_region *of); /* opens its engine */
-void cluster_unlink(struct cluster *c); /* commands see one region, unless they ask for all */
-void cluster_start_member(struct member *m);  /* opens its log and its group */
-void cluster_stir(struct member *m);          /* its group had something to do */
+void cluster_unlink(struct cluster *c);      /* commands see one region, unless they ask for all */
+void cluster_start_member(struct member *m); /* opens its log and its group */
+void cluster_stir(struct member *m);         /* its group had something to do */
 void cluster_before_split(struct member *m);
 void cluster_add_child(struct member *m, const struct rocks_region *child, const struct raft_applied *at);
-const char *cluster_split(struct cluster *c, u32 slot); /* CLUSTER SPLIT */
+const char *cluster_split(struct cluster *c, u32 slot);                                /* CLUSTER SPLIT */
 const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size_t n); /* CLUSTER TRANSFER */
+
+/* cluster_schedule.c */
+void cluster_schedule_step(struct cluster *c); /* on the first region's leader, now and then */
 
 /* cluster_time.c */
 void cluster_start_time(struct cluster *c);

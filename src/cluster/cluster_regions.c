@@ -114,7 +114,8 @@ struct region *cluster_new_region(struct cluster *c, const struct rocks_region *
     struct server *s = c->server;
     struct buf why = {0};
     struct engine *e = rocks_region_open(s->rocks, of, &why);
-    if (!e) log_line(&s->log, LOG_WARNING, "Region %llu can't be opened: %.*s", (ull)of->id, (int)why.n, why.p);
+    if (!e)
+        log_line(&s->log, LOG_WARNING, "Region %llu can't be opened: %.*s", (ull)of->id, (int)why.n, why.p);
     buf_release(&why);
     if (!e) return NULL;
     struct region *r = mem_alloc(sizeof *r);

@@ -85,7 +85,8 @@ static bool is_for_all(const struct command *cmd, const struct session *s)
 {
     if (!cmd || s->tx) return false;
     return cmd->run == cmd_keys || cmd->run == cmd_scan || cmd->run == cmd_dbsize ||
-           cmd->run == cmd_cluster_keys || cmd->run == cmd_randomkey || cmd->run == cmd_flushall || cmd->run == cmd_flushdb;
+           cmd->run == cmd_cluster_keys || cmd->run == cmd_randomkey || cmd->run == cmd_flushall ||
+           cmd->run == cmd_flushdb;
 }
 
 /* Links the keyspaces of the regions that evaluate, in the order of their slots; if there are none, those of
@@ -296,7 +297,7 @@ static struct member *member_for(const struct cluster *c, const struct request *
     return m ? m : cluster_first(c);
 }
 
-/* A region that was just split off elects its leader at once: its requests wait, rather than being refused. */
+/* A region that was just split off elects its leader at once: its requests wait and are not refused. */
 static bool awaits_leader(const struct member *m)
 {
     const struct server *s = m->server;

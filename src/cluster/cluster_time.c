@@ -1,8 +1,8 @@
-/* What a node does as time passes: Raft's ticks, the steps of leaders, and what is done before the loop sleeps.
+/* What a node does as time passes: Raft's ticks, the steps of leaders, and what precedes the loop's sleep.
  *
- * The timer visits every region, ten times an election timeout. Everything else costs by what happened: regions
- * whose groups had something to do are in a list (cluster_stir), and of the deadlines only the nearest of all
- * led regions is known. */
+ * The timer visits every region, ten times an election timeout. Everything else costs by what happened:
+ * regions whose groups had something to do are in a list (cluster_stir), and of the deadlines only the
+ * nearest of all led regions is known. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -124,6 +124,7 @@ static void time_on_timer(uv_timer_t *t)
     for (u32 i = 0; i < c->members_n; i++) time_step(c->members[i], due);
     leave_full_disk(c);
     if (!cluster_first(c)->led) cluster_join_step(c);
+    else if (!c->leave_until_ms) cluster_schedule_step(c);
     snapshot_step(c);
 }
 

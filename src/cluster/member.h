@@ -44,23 +44,25 @@ struct member {
     struct raft_machine machine; /* first: the group's view */
     struct cluster *cluster;
     struct server *server;
-    struct region *region;   /* NULL: it has no data yet, and waits for a snapshot */
+    struct region *region; /* NULL: it has no data yet, and waits for a snapshot */
     struct group *group;
     struct raft_log *log;
     u64 number;              /* of the region */
     struct raft_slots slots; /* of its engine */
     bool stirred;            /* its group had something to do since the loop last slept: in cluster.stirred */
     struct member *stirred_next;
-    u64 tick;                /* of net: when it last began one */
+    u64 tick;                    /* of net: when it last began one */
     struct member *ticking_next; /* in cluster.ticking */
-    bool led;                /* at the last look … */
-    u64 leader;              /* … and who did */
-    i64 born_ms;             /* when a split made it, by the loop's time; 0: otherwise */
-    u64 unsent[2 * RAFT_MEMBERS_MAX]; /* members to which no snapshot could be sent: the group has to be told */
+    bool led;                    /* at the last look … */
+    u64 leader;                  /* … and who did */
+    i64 born_ms;                 /* when a split made it, by the loop's time; 0: otherwise */
+    /* Members to which no snapshot could be sent: the group has to be told. */
+    u64 unsent[2 * RAFT_MEMBERS_MAX];
     u32 unsent_n;
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
+    char decision[160];          /* the last about its leader, and why; made on the first region's leader */
     struct cluster_check *check; /* the last one; NULL: there was none */
-    i64 checked_ms;          /* when the last one began, or this node was started, by the loop's time */
+    i64 checked_ms;              /* when the last one began, or this node was started, by the loop's time */
     struct cluster_install *install; /* a snapshot that takes the place of the data; NULL: none */
     struct journal_sink sink;
     struct buf effects;      /* of the requests that are being evaluated */

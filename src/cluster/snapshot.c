@@ -267,7 +267,8 @@ static bool in_begin(struct snapshot_in *in, bytes body)
     if (in->open || body.n < 8) return false;
     u64 region = get_le64(body.p);
     body = bytes_of(body.p + 8, body.n - 8);
-    if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n) return false;
+    if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n)
+        return false;
     if (!member_decode(at, &in->at)) return false;
     in->member = cluster_member_of(c, region);
     if (!in->member) in->member = cluster_new_member(c, region, NULL);

@@ -55,8 +55,8 @@ struct keyspace_watcher {
 struct keyspace {
     struct engine *eng;
     struct journal *journal;
-    struct keyspace *next; /* ring of the keyspaces that the running command is about; itself: only this one */
-    u32 first_slot;        /* of its region, in cluster mode */
+    struct keyspace *next; /* ring of those that the running command is about; itself: only this one */
+    u32 first_slot; /* of its region, in cluster mode */
     i64 now_ms;
     i64 dead_by_ms; /* keys with an earlier deadline are dead: now_ms, or 0 if the mode hides nothing */
     i64 found_dead_ms; /* the latest deadline of anything found dead since keyspace_begin; 0: nothing was */

@@ -125,6 +125,7 @@ u32 primary_acknowledged(const struct server *s, u64 position); /* replicas that
 u32 primary_synced(const struct server *s, u64 position);       /* … and have it on disk */
 /* It has just changed data of this region. */
 void primary_note_write(struct server *s, struct conn *c, struct region *r);
+void primary_note_write(struct server *s, struct conn *c, struct region *r);
 bool primary_refuses(struct server *s, struct conn *c, const struct command *cmd); /* and closes a replica */
 void primary_answered(struct server *s, struct conn *c); /* closes a replica that got a reply */
 void primary_ask(struct server *s);                    /* REPLCONF GETACK; not within a tick */

@@ -75,7 +75,7 @@ def cluster_client(cluster):
 
 @pytest.fixture(scope='module')
 def four():
-    with Cluster(3, (*TIMEOUT, '--cluster-regions', '4')) as c:
+    with Cluster(3, (*TIMEOUT, '--cluster-regions', '4', '--cluster-balance', 'no')) as c:
         together(c, 4)
         yield c
 
@@ -309,6 +309,25 @@ def test_splitting_under_load():
         with cluster.nodes[0].client() as c:
             with pytest.raises(redis.ResponseError, match='begins at this slot already|Ask the node'):
                 c.execute_command('CLUSTER', 'SPLIT', 8192)
+
+
+def test_leaders_are_spread_over_the_nodes():
+    with Cluster(3, (*TIMEOUT, '--cluster-regions', '6')) as cluster:
+        together(cluster, 6)
+
+        def led():
+            return [sum(r['role'] == 'leader' for r in regions(n).values()) for n in cluster.nodes if n.alive()]
+        eventually(lambda: led() == [2, 2, 2], 60, 0.3)
+        cluster.nodes[1].kill()
+        eventually(lambda: led() == [3, 3], 60, 0.3)
+        cluster.nodes[1].start()
+        eventually(lambda: led() == [2, 2, 2], 90, 0.3)
+        assert any('because node' in n.logged() for n in cluster.nodes)
+        decisions = []
+        for n in cluster.nodes: # each knows its own
+            with n.client() as c:
+                decisions.append(c.execute_command('CLUSTER', 'REGIONS'))
+        assert any('decision=leader to' in d for d in decisions)
 
 
 def test_a_blocked_client_is_served_after_a_split():

@@ -52,7 +52,8 @@ void state_abandon(struct rk *rk);         /* the transaction failed: back to wh
 u64 state_next_version(struct rk *rk, u64 at_least);
 void state_raise_version(struct rk *rk, u64 version); /* none gives out this one any more, or one before it */
 bool state_read_region(bytes value, struct rocks_region *out); /* of a row 's'; false: malformed */
-void state_regions_each(struct store *store, bool (*each)(void *arg, const struct rocks_region *r), void *arg);
+void state_regions_each(struct store *store, bool (*each)(void *arg, const struct rocks_region *r),
+                        void *arg);
 void state_forget_region(struct rk *rk, u64 region); /* deletes the rows of this region alone, in the batch */
 
 extern const struct meta_ops rk_meta_ops;

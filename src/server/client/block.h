@@ -45,6 +45,7 @@ void block_recheck(struct server *s, struct conn *c);
 /* The server is no longer a primary: answers all with an error and closes them. */
 void block_refuse_all(struct server *s);
 void block_refuse_region(struct server *s, const struct region *r); /* only those that wait for its keys */
-void block_split(struct server *s, const struct region *from, struct region *to); /* who waits for keys that are there now */
+/* Clients that wait for keys of `from` which are in `to` now. */
+void block_split(struct server *s, const struct region *from, struct region *to);
 
 #endif

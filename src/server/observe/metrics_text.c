@@ -194,9 +194,9 @@ static void region_ahead(struct buf *b, const struct cluster_figures *f)
 /* A metric's lines have to be together, so each is asked of all regions. */
 static void regions_text(struct server *s, struct buf *b)
 {
-    static const region_line lines[] = {region_leads,   region_has_leader, region_term,   region_commit_index,
-                                        region_applied, region_last,       region_entries, region_voters,
-                                        region_learners, region_ahead};
+    static const region_line lines[] = {
+        region_leads, region_has_leader, region_term,   region_commit_index, region_applied,
+        region_last,  region_entries,    region_voters, region_learners,     region_ahead};
     struct cluster_figures f;
     for (size_t line = 0; line < ARRAY_LEN(lines); line++)
         for (u32 i = 0; cluster_figures(s, i, &f); i++) lines[line](b, &f);
