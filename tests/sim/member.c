@@ -119,7 +119,6 @@ static void member_advance(struct member *m, const struct raft_applied *at)
     if (at->index != m->at.index + 1)
         sim_fail(s, "entry %llu is applied out of order", (unsigned long long)at->index);
     m->at = *at;
-    if (rules_removed(m->peer, at->epoch.conf_ver, &at->conf)) m->gone = true;
     verify_applied(m);
 }
 
