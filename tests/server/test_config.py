@@ -793,7 +793,8 @@ def test_a_password_may_hold_any_byte(configured):
 
 def test_everything_can_be_set_to_what_it_is(r):
     """Our own directives, the CPU lists and tls-cluster, which Redis can set: the others of Redis that can't be set can't be set to anything."""
-    own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in ('engine', 'import-rdb', 'tls-cluster')]
+    own = [name for name, _ in pairs(r, '*') if name.startswith(('metrics-', 'rocksdb-')) or name in
+           ('engine', 'import-rdb', 'tls-cluster', 'cluster-init', 'cluster-join', 'cluster-recover', 'cluster-secret')]
     assert 'metrics-port' in own and 'engine' in own
     for name in own:
         assert call(r, 'CONFIG', 'SET', name, get(r, name)) == 'OK', name
