@@ -511,7 +511,9 @@ static void a_waiter_moves_with_its_keys(void **state UNUSED)
     assert_int_equal(p.a.listeners, 0);
     ask(&p, "RPUSH foo y");
     assert_int_equal(p.node.keys_ready, 1);
-    waiters_remove(w);
+    waiters_serve(&p.b, serve_it, &p);
+    assert_int_equal(p.node.keys_ready, 0);
+    assert_int_equal(p.b.waiters.count, 0);
     close_pair(&p);
 }
 
