@@ -16,8 +16,8 @@
  *      leaves its log, in which it may have promised a vote; or the child's member was removed already, and
  *      the data of the child's slots are deleted.
  *   6  A configuration that is newer than the one a member was added under and does not contain it proves
- *      that it was removed, if another member or the table of region 0 says so. A member that hears nothing for
- *      a while asks: one that does not vote believes in its last leader for ever.
+ *      that it was removed, if another member or the table of region 0 says so. A member that hears nothing
+ *      for a while asks: one that does not vote believes in its last leader for ever.
  *   7  A member that applies its own removal stays until it is told: the others may crash before they have
  *      stored that it was committed, and then need the votes of the configuration before. */
 #ifndef MAYFLY_CLUSTER_REGION_RULES_H
