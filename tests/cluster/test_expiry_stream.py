@@ -127,8 +127,8 @@ def test_a_leader_killed_in_the_middle():
                     before = leader.xlen('died')
                     eventually(lambda: leader.xlen('died') > before + 20, 60, 0.02)
                 node.kill()
-                node.start()
                 eventually(lambda node=node: any(n.leads() for n in c.nodes if n is not node), 90)
+                node.start()
         finally:
             stop.set()
             t.join(60)

@@ -13,9 +13,11 @@ SCRIPT = os.path.join(ROOT, 'scripts', 'cluster')
 class Script:
     def __init__(self, port, folder):
         self.port, self.folder, self.said = port, str(folder), ''
-        # A session of its own stands for a terminal: Ctrl-C goes to all processes in it.
+        # A session of its own stands for a terminal: Ctrl-C goes to all processes in it. Where this test runs in the
+        # background SIGINT is ignored, which a shell script can't undo.
         self.proc = subprocess.Popen([SCRIPT, BINARY, str(port), self.folder], stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                                     stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def __enter__(self):
         return self
