@@ -421,7 +421,7 @@ static bool leave_region(struct member *m)
     return true;
 }
 
-/* A script that is to end with the server lets nobody take over meanwhile. */
+/* While a script that is to end with the server runs, leadership is not handed on. */
 bool cluster_leaves(struct server *s, u32 how)
 {
     struct cluster *c = s->cluster;

@@ -3,7 +3,7 @@
  * The file is complete and synced when this begins. A row says that it is being installed and with which
  * state; then the old data goes, the file is loaded in slices while other regions are served, and the last
  * transaction stores the state and drops the row. A node that ends meanwhile finds the row, and installs the
- * file from the beginning before it starts the region's group. The region serves nobody until it is over.
+ * file from the beginning before it starts the region's group. The region serves no client until then.
  *
  * (A node whose only region has all slots loads the file beside its data: loading_sync.) */
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* cluster-recover: the majority of a cluster is lost for good, and a node that is left goes on alone, with
- * what it has. What was acknowledged and is only on the lost disks is lost with them.
+/* cluster-recover: the majority of a cluster is lost for good, and a node that is left becomes the only
+ * voter, with what it has. What was acknowledged and is only on the lost disks is lost with them.
  *
  * The node becomes the only voter of a cluster with another number: nodes of the old one, should they come
  * back, can't talk to it. The directive names the number that is given up, so that it does nothing when it is
