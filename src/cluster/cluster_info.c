@@ -67,6 +67,7 @@ bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f)
         .voters = st.at.conf.voters_n,
         .learners = st.at.conf.learners_n,
         .clock_ahead_ms = st.clock_ahead_ms,
+        .times = m->times,
         .log_bytes = log.bytes,
         .log_entries = log.entries,
         .log_syncs = log.syncs,

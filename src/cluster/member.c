@@ -261,7 +261,10 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
     buf_clear(&m->effects);
     commit_applied(m);
     end_replies(m, r, true, NULL);
-    cluster_committed(m->cluster, answered, (u64)(clock_mono_us() - m->proposed_us));
+    u64 took_us = (u64)(clock_mono_us() - m->proposed_us);
+    if (!m->times) m->times = mem_zalloc(sizeof *m->times);
+    commit_times_add(m->times, took_us);
+    cluster_committed(m->cluster, answered, took_us);
     cluster_moved_on(m->cluster);
 }
 
@@ -530,4 +533,5 @@ void member_close(struct member *m)
     session_release(&m->session);
     buf_release(&m->effects);
     mem_free(m->reads);
+    mem_free(m->times);
 }

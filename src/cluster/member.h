@@ -16,6 +16,7 @@
 #ifndef MAYFLY_CLUSTER_MEMBER_H
 #define MAYFLY_CLUSTER_MEMBER_H
 
+#include "cluster/commit_times.h"
 #include "exec/region.h"
 #include "net/fence.h"
 #include "raft/group.h"
@@ -71,6 +72,7 @@ struct member {
     bool unsaved;            /* … which it has not committed */
     bool evaluating, in_flight;
     i64 proposed_us;         /* when, by the monotonic clock, while in flight */
+    struct commit_times *times; /* of its entries; NULL: none so far */
     u32 slices;              /* of reclaiming while something waits for the log: cluster_expiry.c */
     bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */

@@ -147,10 +147,14 @@ def test_metrics():
         eventually(node.leads)
         with node.client() as w:
             w.set('k', 'v')
+            w.set('k', 'w')
         samples = scrape(port)
         assert samples['mayfly_region_leader', 'region="1"'] == 1
         assert samples['mayfly_region_applied_index', 'region="1"'] == int(node.region()['applied'])
         assert samples['mayfly_raft_log_entries_total', ''] > 0
+        assert samples['mayfly_region_commit_seconds_count', 'region="1"'] == 2
+        assert samples['mayfly_region_commit_seconds_sum', 'region="1"'] > 0
+        assert samples['mayfly_region_commit_seconds_bucket', 'region="1",le="+Inf"'] == 2
         names = {name for name, _ in samples}
         expressions = test_monitoring.dashboard_expressions() + test_monitoring.alert_expressions()
         used = {m[0] for e in expressions for m in test_monitoring.NAME.findall(e)

@@ -191,12 +191,32 @@ static void region_ahead(struct buf *b, const struct cluster_figures *f)
                   "How far the region's clock is ahead of this node's.");
 }
 
+/* Prometheus counts what is below each edge, that of the edges before included. */
+static void region_commit_seconds(struct buf *b, const struct cluster_figures *f)
+{
+    const char *name = "region_commit_seconds";
+    u64 n = 0;
+    if (!f->index) head(b, name, "histogram", "Time from proposing an entry until a majority has it.");
+    if (!f->times) return;
+    for (u32 i = 0; i < COMMIT_TIMES_EDGES; i++) {
+        n += f->times->count[i];
+        buf_printf(b, "mayfly_%s_bucket{region=\"%llu\",le=\"%g\"} %llu\n", name, (ull)f->region,
+                   commit_times_edges_us[i] / 1e6, (ull)n);
+    }
+    n += f->times->count[COMMIT_TIMES_EDGES];
+    buf_printf(b, "mayfly_%s_bucket{region=\"%llu\",le=\"+Inf\"} %llu\n", name, (ull)f->region, (ull)n);
+    buf_printf(b, "mayfly_%s_sum{region=\"%llu\"} %.17g\n", name, (ull)f->region,
+               (double)f->times->sum_us / 1e6);
+    buf_printf(b, "mayfly_%s_count{region=\"%llu\"} %llu\n", name, (ull)f->region, (ull)n);
+}
+
 /* A metric's lines have to be together, so each is asked of all regions. */
 static void regions_text(struct server *s, struct buf *b)
 {
     static const region_line lines[] = {
         region_leads, region_has_leader, region_term,   region_commit_index, region_applied,
-        region_last,  region_entries,    region_voters, region_learners,     region_ahead};
+        region_last,  region_entries,    region_voters, region_learners,     region_ahead,
+        region_commit_seconds};
     struct cluster_figures f;
     for (size_t line = 0; line < ARRAY_LEN(lines); line++)
         for (u32 i = 0; cluster_figures(s, i, &f); i++) lines[line](b, &f);
