@@ -169,6 +169,12 @@ sim: $(SIM)
 	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
 	$(Q)SEED=$(SEED) tests/sim/planted $(SIM)
 
+#: site-model        the specification of active-active replication: its scenarios and random histories
+.PHONY: site-model
+site-model:
+	$(Q)tests/site/model.py
+	$(Q)tests/site/stress.py 500
+
 sim-soak: $(SIM)
 	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \
 	    xargs -P $(shell nproc) -I '{}' $(SIM) --seed '{}' --seeds 10 --seconds $(SECONDS)
@@ -280,7 +286,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs no-raft unit $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
+	$(Q)$(MAKE_ONE) layers check-docs no-raft unit site-model $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=400000
 

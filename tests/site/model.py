@@ -1,0 +1,1199 @@
+#!/usr/bin/env python3
+"""Sites: an executable specification of Mayfly's active-active replication.
+
+    tests/site/model.py                       the named scenarios, then 2,000 random histories
+    tests/site/model.py --check N [FIRST]     N random histories from seed FIRST on; shrinks a failure
+    tests/site/model.py --bugs                plants bugs and shows that the checker finds each
+    tests/site/model.py --trace SEED [N]      N histories as lines, which tests/site/replay.c follows
+
+WORDS. A *site* has a number, its *gid* (1 byte). Its s-th write is an *effect* with the *dot* (gid, s), an HLC stamp
+(48 bit ms, 16 bit counter) and a context: the site's *clock* {gid: seq} of effects applied before. A site applies an
+effect when its own clock covers the context (causal order), each once. Time at a site is the later of the machine's
+clock and the HLC; it never steps back. A stamp more than MAX_SKEW_MS ahead is applied but does not move the HLC.
+
+ONE RULE. A key is a bag of atoms, each marked by the dot that made it. An effect takes away only atoms that its
+context covers (what its author saw) and adds atoms of its own. So the state is a function of the set of effects, not
+of their order. Full sync needs no tombstones for them: an atom one side lacks although its clock covers it was removed
+there. Only marks of expiry and emptied counters stay behind until all have seen them.
+
+DATA (two writes are concurrent if neither author saw the other's; a later one that saw wins whatever the clocks say)
+  string        register; concurrent SETs: later stamp, then lower gid. The TTL of a SET lives and dies with its value
+  APPEND etc.   a write of the whole new value
+  INCR*         each site's running total: value = winning SET + the increments that no SET or DEL has seen.
+                None is lost or counted twice. If the winner is no number it shows as it is
+  hash, zset    each field or member is such a register with such a counter
+  set           observed remove, add wins
+  list          elements are registers at immutable positions. RPUSH puts n = stamp, LPUSH n = -stamp, so concurrent
+                pushes lie in order of time, one command's values together; LINSERT makes a position in between. No
+                tombstones. Two sites may pop the same element (at least once); LSET beats a concurrent pop
+  types         the key's last write decides (later stamp, lower gid); the loser's content is hidden, and goes with
+                the next write that saw it
+  DEL, *REM, POP, TRIM, FLUSHALL, RENAME   remove what they saw: a concurrent update survives
+TTL
+  entries       EXPIRE and PERSIST replace the entries they saw. Longest wins, PERSIST is shortest: concurrent EXPIREs
+                give the longest, EXPIRE beats PERSIST and plain SET, later beats earlier, DEL beats EXPIRE
+  in place      INCR, HSET, ... on a key with a TTL carries the deadline along ("keep"). It counts when no other entry
+                is left: a counter that survives a concurrent DEL or expiry still dies at its deadline
+  hiding        at the deadline, everywhere, by the site's time
+  deleting      the owner (gid of the last write) at once, others after 500 ms of silence: a clear of what they saw.
+                Before a remote write joins a key past its deadline, what is here so far is deleted. A deadline that
+                arrives late ends what its author saw, at once. A deadline that passes while a longer one holds is
+                spent. So no write or increment stamped at or after a deadline dies of it or stays hidden by it
+                (stamps more than MAX_SKEW_MS ahead aside)
+  extension     if an expiry meets an EXPIRE or PERSIST its author had not seen, the extending site writes the content
+                again, with the old stamps. Lost only if that site is evicted before it can
+GARBAGE. An effect is stable when every member is known to have it (clocks travel with effects and heartbeats, and
+count only when all of the peer's own effects up to them are here: it may have made one before it saw the rest). When
+all that a site had at a key's last change is stable, nothing concurrent to it can still come, and we drop: values that
+lost, TTL entries that lost, hidden types, marks of expiry, dead counters, empty keys.
+MEMBERS. join: a member says JOIN gid, waits until all others have said that they know of it, and only then gives the
+new site its snapshot, with which that may write at once. So nobody is ever unknown to a member: a site that evicts
+fences off all that may have anything of the evicted one, and garbage waits for all that may still write. evict: all
+survivors fence the gid off, exchange what any of them has of it, one says EVICT. The evicted site's other effects are
+lost; it comes back empty, under a new gid. A site that was admitted but never came is evicted, too.
+
+TRACE. Lines of words: history SEED | sites N | time gid ms .. | op gid ARGUMENTS | deliver from to gid seq (in any
+order, also twice) | full from to (the snapshot of `from` is merged at `to`) | clock from to | cron gid | gc gid |
+admit by gid | join by gid ms (it starts, from the snapshot) | fence gid seq (all drop its effects after seq) |
+evict by gid | end. After a line, for every site in which something changed: show gid clock, then for each key
+"| name type value deadline claims ttls marks writes counters": what a client sees, and how many atoms are kept.
+"""
+
+import random
+import sys
+import time
+from collections import namedtuple
+
+EXPIRE_DELAY_MS = 500          # a site that does not own a key waits this long before deleting it
+MAX_SKEW_MS = 60_000           # a remote stamp further ahead than this does not move our clock
+
+Effect = namedtuple("Effect", "dot ts ctx moves")
+
+
+def seen(clock, dot):
+    return clock.get(dot[0], 0) >= dot[1]
+
+
+def upto(e):
+    """Its author's clock once it had applied the effect."""
+    return {**e.ctx, e.dot[0]: e.dot[1]}
+
+
+def join(a, b):
+    return {g: max(a.get(g, 0), b.get(g, 0)) for g in {**a, **b}}
+
+
+def unseen(atoms, clock):
+    return {d: v for d, v in atoms.items() if clock.get(d[0], 0) < d[1]}
+
+
+def number(text):
+    """How a string counts as a number: int, float or None."""
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return None
+
+
+def fmt(n):
+    return str(int(n)) if n == int(n) else repr(n)
+
+
+def rank(item):
+    """Order of two concurrent writes: later HLC stamp wins, then the lower gid."""
+    return item[1][0], -item[0][0], item[0][1]
+
+
+# ---------------------------------------------------------------- state
+
+class Cell:
+    """One register: a string, hash field, set member, zset member or list element.
+    writes: dot -> (ts, value, birth); several only after concurrent writes.
+    incs:   gid -> (hi, total, lo, lo_total, rdot): that site's increments with lo < seq <= hi count, as
+            total - lo_total; rdot is the removal that set lo."""
+    __slots__ = ("writes", "incs")
+
+    def __init__(self, writes=(), incs=()):
+        self.writes, self.incs = dict(writes), dict(incs)
+
+    def alive(self):
+        return bool(self.writes) or any(i[0] > i[2] for i in self.incs.values())
+
+    def winner(self):
+        return max(self.writes.items(), key=rank, default=None)
+
+    def value(self):
+        top = self.winner()
+        base = top[1][1] if top else None
+        live = [i[1] - i[3] for _, i in sorted(self.incs.items()) if i[0] > i[2]]
+        n = number(base or "0")
+        return base if not live or n is None else fmt(n + sum(live))
+
+    def observed(self, scope=None):
+        """What a removal has to say about increments: gid -> (hi, total)."""
+        return {g: (i[0], i[1]) for g, i in self.incs.items()
+                if i[0] > i[2] and (scope is None or scope.get(g, 0) >= i[0])}
+
+    def remove(self, ctx, obs, rdot):
+        self.writes = unseen(self.writes, ctx)
+        for g, (hi, total, lo, lo_total, r) in list(self.incs.items()):
+            cut = (hi, total) if ctx.get(g, 0) >= hi else obs.get(g, (0, 0))
+            if cut[0] > lo:
+                self.incs[g] = (hi, total, cut[0], cut[1], rdot)
+
+
+class Key:
+    """head: dot -> (ts, type), the last writers: decides the type and the owner.
+    ttl:   dot -> (kind, at, birth, scope); kind E expire/persist/set-with-ttl, K kept by an in-place write;
+           scope: None; past its deadline the clock it is confined to (it ends only what that covers).
+    fired: dot -> ctx, marks of expiry deletes.           cells: (type, path) -> Cell.
+    last:  this site's clock at the last touch (in C: its journal position), for gc only."""
+    __slots__ = ("head", "ttl", "fired", "cells", "last")
+
+    def __init__(self):
+        self.head, self.ttl, self.fired, self.cells, self.last = {}, {}, {}, {}, {}
+
+    def copy(self):
+        k = Key()
+        k.head, k.ttl, k.fired = dict(self.head), dict(self.ttl), dict(self.fired)
+        k.cells = {a: Cell(c.writes, c.incs) for a, c in self.cells.items()}
+        return k
+
+    def claim(self):
+        """(dot, (ts, type)) of the winning type, or None if the key has no content."""
+        live = {a[0] for a, c in self.cells.items() if c.alive()}
+        return max((h for h in self.head.items() if h[1][1] in live), key=rank, default=None)
+
+    def type(self):
+        top = self.claim()
+        return top[1][1] if top else None
+
+    def rows(self, kind):
+        return sorted((a[1], c) for a, c in self.cells.items() if a[0] == kind and c.alive())
+
+    def birth(self):
+        """Dot of the SET the visible string descends from; None for other types."""
+        c = self.cells.get(("string", ""))
+        top = c and c.winner()
+        return top[1][2] if top and self.type() in (None, "string") else None
+
+    def ttl_entry(self):
+        """The entry that decides the deadline, or None. Longest wins, none (PERSIST) is shortest.
+        An entry that came with a SET counts only while that SET's value is the visible one."""
+        if not self.ttl:
+            return None
+        ok = [e for e in self.ttl.items() if e[1][2] is None or
+              self.type() in (None, "string") and self.birth() in (None, e[1][2])]
+        real = [e for e in ok if e[1][0] == "E"]
+        return max(real or ok, key=lambda e: (-1 if e[1][1] is None else e[1][1], e[0]), default=None)
+
+    def deadline(self):
+        e = self.ttl_entry()
+        return e[1][1] if e else None
+
+    def empty(self):
+        return not (self.head or self.ttl or self.fired or self.cells)
+
+
+def between(p, q, dot):
+    """A list position after p and before q (neighbours, None at the ends), unique by dot. Positions are
+    tuples of (n, gid, seq, i); a longer one sorts right after its prefix."""
+    if p is None:
+        return ((q[0][0] - 1, *dot, 0),)
+    if q and q[:len(p)] == p:
+        return p + ((q[len(p)][0] - 1, *dot, 0),)
+    step = p[:-1] + ((p[-1][0] + 1, *dot, 0),)
+    return step if q and len(p) > 1 and p < step < q else p + ((0, *dot, 0),)
+
+
+class OpError(Exception):
+    pass
+
+
+# ---------------------------------------------------------------- site
+
+class Site:
+    def __init__(self, gid, members=None, phys=0):
+        self.gid, self.phys, self.hlc = gid, phys, 0
+        self.clock, self.keys = {}, {}
+        self.log, self.pending = {}, {}             # backlog in causal order; effects that came too early
+        self.members = {g: (g, 0) for g in members or ()}     # gid -> dot of its join
+        self.fenced = {}                            # evicted gid -> last seq accepted of it
+        self.acks = {}                              # gid -> the latest clock it has sent us
+        self.after, self.touch = [], {}             # content to write again; counts for the checker
+        self.audit = lambda *a: None                # the checker's eye
+
+    # ---- time
+    def tick(self, ms):
+        """The machine's clock says ms. Steps back are not followed, so nothing expired comes back."""
+        self.phys = max(self.phys, ms)
+
+    def now(self):
+        return max(self.phys, self.hlc >> 16)
+
+    def next_stamp(self):
+        return (self.gid, self.clock.get(self.gid, 0) + 1), max(self.hlc + 1, self.phys << 16)
+
+    # ---- effects: make, receive, apply
+    def commit(self, moves):
+        dot, ts = self.next_stamp()
+        e = Effect(dot, ts, dict(self.clock), tuple(moves))
+        self.audit(self, e)
+        self.hlc = ts
+        self.apply(e)
+        return e
+
+    def receive(self, e):
+        """Takes an effect in any order, any number of times; applies it in causal order."""
+        self.pending[e.dot] = e
+        moved = True
+        while moved:
+            self.pending = {d: p for d, p in sorted(unseen(self.pending, self.clock).items())
+                            if d[1] <= self.fenced.get(d[0], d[1])}
+            moved = next((p for p in self.pending.values() if self.ready_for(p)), None)
+            if moved:
+                self.apply_remote(moved)
+
+    def ready_for(self, e):
+        return self.clock.get(e.dot[0], 0) == e.dot[1] - 1 and all(seen(self.clock, d) for d in e.ctx.items())
+
+    def apply_remote(self, e):
+        if (e.ts >> 16) <= self.phys + MAX_SKEW_MS:
+            self.hlc = max(self.hlc, e.ts)
+        for key in sorted({m[1] for m in e.moves if m[0] == "claim"}):
+            self.expire_if_due(key)                 # what is past its deadline dies before a write joins it
+        self.apply(e)
+        for m in e.moves:
+            if m[0] in ("ttl", "keep") and m[2] is not None and m[2] <= self.now():
+                self.expire_if_due(m[1], {e.dot: upto(e)})      # a deadline that came too late
+        self.hear(e.dot[0], upto(e))
+        self.reassert()
+
+    def apply(self, e):
+        self.log[e.dot] = e
+        for m in e.moves:
+            getattr(self, "do_" + m[0])(e, *m[1:])
+        self.clock[e.dot[0]] = e.dot[1]
+        last = dict(self.clock)
+        for m in e.moves:
+            self.tidy(m[1], last)
+
+    def key(self, name):
+        self.touch[name] = self.touch.get(name, 0) + 1
+        return self.keys.setdefault(name, Key())
+
+    def tidy(self, name, last=None):
+        k = self.keys.get(name)
+        if k:
+            k.last = last or k.last
+            k.cells = {a: c for a, c in k.cells.items() if c.writes or c.incs}
+            if k.empty():
+                del self.keys[name]
+
+    # ---- the moves an effect is made of
+    def do_claim(self, e, name, kind, ts=None):
+        k = self.key(name)
+        k.head = {**unseen(k.head, e.ctx), e.dot: (ts or e.ts, kind)}
+
+    def do_put(self, e, name, kind, path, value, obs, ts=None, birth=None):
+        c = self.key(name).cells.setdefault((kind, path), Cell())
+        c.remove(e.ctx, obs, e.dot)
+        c.writes[e.dot] = (ts or e.ts, value, birth or e.dot)
+
+    def do_add(self, e, name, kind, path, prev, prev_total, delta, fresh):
+        c = self.key(name).cells.setdefault((kind, path), Cell())
+        g, s = e.dot
+        old = c.incs.get(g)
+        if fresh or old is None:                    # all before prev is gone, here too
+            old = (0, 0, prev, prev_total, None)
+        c.incs[g] = (s, prev_total + delta) + old[2:]
+
+    def do_rem(self, e, name, kind, path, obs):
+        c = self.key(name).cells.get((kind, path))
+        if c:
+            c.remove(e.ctx, obs, e.dot)
+
+    def do_clear(self, e, name, obs, scope=None):
+        """DEL and overwrite take away what their author had seen, an expiry what its deadline is confined to."""
+        k, ctx = self.key(name), scope or e.ctx
+        if scope:
+            k.fired[e.dot] = scope
+            if e.dot[0] != self.gid:
+                self.after.append((name, k.copy(), scope))
+        for a, c in k.cells.items():
+            c.remove(ctx, obs.get(a, {}), e.dot)
+        k.head, k.ttl = unseen(k.head, ctx), unseen(k.ttl, ctx)
+
+    def do_ttl(self, e, name, at, birth):
+        k = self.key(name)
+        k.ttl = {**unseen(k.ttl, e.ctx), e.dot: ("E", at, birth)}
+
+    def do_keep(self, e, name, at, birth):
+        k = self.key(name)
+        k.ttl = {d: t for d, t in k.ttl.items() if t[0] == "E" or not seen(e.ctx, d)}
+        k.ttl[e.dot] = ("K", at, birth)
+
+    def do_spend(self, e, name, ttl, writes):
+        k = self.key(name)
+        k.ttl = {d: t for d, t in k.ttl.items() if d not in ttl}
+        for d in writes:
+            k.cells.get(("string", ""), Cell()).writes.pop(d, None)
+
+    def do_flush(self, e, _, obs):
+        for name in list(self.keys):
+            self.do_clear(e, name, obs.get(name, {}))
+            self.tidy(name, {**self.clock, e.dot[0]: e.dot[1]})
+
+    def fence(self, gid, seq):
+        """Accepts no effect of a site after this one; it is about to be evicted."""
+        self.fenced[gid] = seq
+        self.pending = {d: p for d, p in self.pending.items() if d[0] != gid or d[1] <= seq}
+
+    def do_join(self, e, gid):
+        self.members[gid] = e.dot
+
+    def do_evict(self, e, gid):
+        self.members.pop(gid, None)
+        self.acks.pop(gid, None)
+        self.fence(gid, e.ctx.get(gid, 0))
+
+    # ---- expiry
+    def due(self, name):
+        k = self.keys.get(name)
+        at = k.deadline() if k else None
+        return at is not None and at <= self.now()
+
+    def clear_move(self, name, scope=None):
+        cells = (self.keys.get(name) or Key()).cells
+        return "clear", name, {a: c.observed(scope) for a, c in cells.items() if c.observed(scope)}, scope
+
+    def expire_if_due(self, name, late=None):
+        """Before a write joins a key, what is past its deadline goes. An entry past its deadline ends what is here so
+        far; one that arrived late (dot -> clock) only what its author saw. On a key that lives on by a longer entry
+        the past ones are spent, and with them strings that lost and had a deadline of their own."""
+        k, late = self.keys.get(name) or Key(), late or {}
+        past = {d: t[2] for d, t in sorted(k.ttl.items()) if t[1] is not None and t[1] <= self.now()}
+        if past and self.due(name):
+            self.commit([self.clear_move(name, late.get(k.ttl_entry()[0]) or dict(self.clock))])
+            self.expire_if_due(name, late)          # by the next entry, if it ends more
+        elif past:
+            longer = any(t[0] == "E" and t[1] and not t[2] and d not in past for d, t in k.ttl.items())
+            cell, births = k.cells.get(("string", "")), {*past.values()} - {None, k.birth()}
+            lost = [d for d, w in sorted(cell.writes.items()) if w[2] in births] if cell and not longer else []
+            self.commit([("spend", name, list(past), lost)])
+
+    def cron(self):
+        """The owner deletes at once; the others only if it stays silent for EXPIRE_DELAY_MS."""
+        for name in sorted(self.keys):
+            top, at = self.keys[name].claim(), self.keys[name].deadline()
+            wait = EXPIRE_DELAY_MS if top and top[0][0] != self.gid else 0
+            if not self.due(name) or top and at + wait <= self.now():
+                self.expire_if_due(name)
+
+    def reassert(self):
+        """An expiry delete met an EXPIRE or PERSIST of ours that its author had not seen: the key
+        lives, so we write again what the delete took (with the old stamps, so nothing newer loses)."""
+        while self.after:
+            name, before, ctx = self.after.pop(0)
+            k, kind = self.keys.get(name) or Key(), before.type()
+            if not (kind and k.type() in (None, kind) and
+                    any(d[0] == self.gid and t[0] == "E" and not seen(ctx, d) and
+                        (t[1] is None or t[1] > self.now()) for d, t in k.ttl.items())):
+                continue
+            moves, head = [], before.claim()[1][0]
+            for path, c in before.rows(kind):
+                here = k.cells.get((kind, path))
+                if not (here and here.alive()):
+                    top = c.winner()
+                    ts, _, birth = top[1] if top else (head, None, None)
+                    moves.append(("put", name, kind, path, c.value(), {}, ts, birth))
+            if moves:
+                head = max([head] + [h[0] for h in k.head.values()])
+                self.commit([("claim", name, kind, head)] + moves)
+
+    # ---- clocks of the others, stability, garbage
+    def hear(self, gid, clock):
+        """A peer's clock. It counts only once we have all of the peer's own effects up to it."""
+        if gid in self.members and self.clock.get(gid, 0) >= clock.get(gid, 0):
+            self.acks[gid] = join(self.acks.get(gid, {}), clock)
+
+    def may_start(self, gid):
+        """Whether every other member has said that it knows of this one's JOIN, which was made here."""
+        return all(seen(self.acks.get(g, {}), self.members[gid]) for g in self.members if g not in (self.gid, gid))
+
+    def stable_clock(self):
+        known = [self.clock if g == self.gid else self.acks.get(g, {}) for g in self.members]
+        return {g: min(c.get(g, 0) for c in known) for g in self.clock}
+
+    def gc(self):
+        """Cleans the keys of which all is stable: every effect still to come has seen it, and removes no less. (One
+        field being stable is not enough: a deadline its author set before may still be late somewhere.)"""
+        st = self.stable_clock()
+        for name, k in list(self.keys.items()):
+            if all(seen(st, d) for d in k.last.items()):
+                top, ttl = k.claim(), k.ttl_entry()
+                k.head, k.fired = dict([top]) if top else {}, {}
+                k.ttl = dict([ttl]) if top and ttl and ttl[1][1] is not None else {}
+                k.cells = {a: c for a, c in k.cells.items() if c.alive() and a[0] == top[1][1]}
+                for c in k.cells.values():
+                    c.writes = dict([c.winner()]) if c.writes else {}
+                    c.incs = {g: i[:4] + (None,) for g, i in c.incs.items() if i[0] > i[2]}
+                self.tidy(name)
+
+    # ---- synchronisation
+    def since(self, clock):
+        """Effects a peer with that clock lacks, in causal order; None if the backlog is too short."""
+        out = list(unseen(self.log, clock).values())
+        return out if len(out) == sum(max(0, s - clock.get(g, 0)) for g, s in self.clock.items()) else None
+
+    def snapshot(self):
+        return {"gid": self.gid, "clock": dict(self.clock), "hlc": self.hlc, "members": dict(self.members),
+                "fenced": dict(self.fenced), "keys": {n: k.copy() for n, k in self.keys.items()}}
+
+    def merge(self, snap):
+        """Full sync. An atom one side lacks although its clock covers it was removed there."""
+        if (snap["hlc"] >> 16) <= self.phys + MAX_SKEW_MS:
+            self.hlc = max(self.hlc, snap["hlc"])
+        theirs = snap["clock"]
+        if self.gid in snap["fenced"]:
+            raise OpError("EVICTED rejoin empty, under a new gid")
+        for name in sorted(self.keys):
+            self.expire_if_due(name)
+        mine = dict(self.clock)
+        last, late = join(mine, theirs), {}
+
+        def both(a, b, by_value=False):
+            return {x: v for x, v in {**a, **b}.items() for d in [v if by_value else x]
+                    if (x in a or not seen(mine, d)) and (x in b or not seen(theirs, d))}
+        for name in sorted({*self.keys, *snap["keys"]}):
+            k, o = self.key(name), snap["keys"].get(name) or Key()
+            late[name] = dict.fromkeys((d for d in o.ttl if not seen(mine, d)), theirs)
+            for d, ctx in o.fired.items():
+                if not seen(mine, d):
+                    self.after.append((name, k.copy(), ctx))
+            k.head, k.ttl, k.fired = both(k.head, o.head), both(k.ttl, o.ttl), both(k.fired, o.fired)
+            for a in {*k.cells, *o.cells}:
+                c, oc = k.cells.setdefault(a, Cell()), o.cells.get(a) or Cell()
+                c.writes = both(c.writes, oc.writes)
+                incs = {}
+                for g in {*c.incs, *oc.incs}:
+                    x, y = c.incs.get(g), oc.incs.get(g)
+                    if x and y:
+                        incs[g] = max(x[:2], y[:2]) + max(x, y, key=lambda t: (t[2], t[0]))[2:]
+                    elif (theirs if x else mine).get(g, 0) < (x or y)[0]:
+                        incs[g] = x or y
+                c.incs = incs
+            self.tidy(name, last)
+        self.members = both(self.members, snap["members"], True) if mine else dict(snap["members"])
+        for g, s in snap["fenced"].items():
+            self.fenced.setdefault(g, s)
+            self.acks.pop(g, None)
+        self.clock = join(mine, theirs)
+        for name in sorted(snap["keys"]):
+            self.expire_if_due(name, late[name])
+        self.reassert()
+        self.hear(snap["gid"], theirs)
+        waiting, self.pending = self.pending, {}
+        for e in waiting.values():
+            self.receive(e)
+
+    # ---- commands
+    def do(self, *argv):
+        """Runs a command here and returns its reply; its effect, if any, is in the log. A write first deletes what
+        it finds past its deadline."""
+        if argv[0] not in ("GET", "PTTL", "ADMIT", "EVICT", "FLUSHALL"):
+            for name in argv[1:3] if argv[0] in ("RENAME", "COPY") and self.look(argv[1]) else argv[1:2]:
+                if self.due(name):
+                    self.expire_if_due(name)
+        return COMMANDS[argv[0]](self, *argv[1:])
+
+    def look(self, name, kind=None):
+        """The key as a client sees it: None if absent or past its deadline."""
+        k = self.keys.get(name)
+        t = k.type() if k and not self.due(name) else None
+        if t and kind and t != kind:
+            raise OpError("WRONGTYPE")
+        return k if t else None
+
+    def start(self, name, kind):
+        """(key, moves) a write begins with. In place: claim the key, end hidden cells of other types, carry the
+        deadline along. On an absent key: end what we saw of the old one, even if nothing of it is left here."""
+        k = self.look(name, kind)
+        self.expire_if_due(name)
+        if k is None:
+            return None, [self.clear_move(name), ("claim", name, kind)]
+        moves = [("claim", name, kind)]
+        moves += [("rem", name, *a, c.observed()) for a, c in sorted(k.cells.items()) if a[0] != kind and c.alive()]
+        if k.deadline() is not None:
+            moves.append(("keep", name, k.deadline(), k.birth()))
+        return k, moves
+
+    def rows(self, name, kind):
+        k = self.look(name, kind)
+        return k.rows(kind) if k else []
+
+    def put(self, name, kind, new, birth=None):
+        """HSET, SADD, ZADD, LSET: writes cells {path: value}; returns how many are new."""
+        old = dict(self.rows(name, kind))
+        k, moves = self.start(name, kind)
+        for p, v in new.items():
+            c = k and k.cells.get((kind, p))
+            moves.append(("put", name, kind, p, v, c.observed() if c else {}, None, birth))
+        self.commit(moves)
+        return sum(p not in old for p in new)
+
+    def remove(self, name, kind, paths):
+        """HDEL, SREM, ZREM, pops: a key left empty is deleted."""
+        old = dict(self.rows(name, kind))
+        hit = [p for p in dict.fromkeys(paths) if p in old]
+        if hit and len(hit) == len(old):
+            self.commit([self.clear_move(name)])
+        elif hit:
+            self.commit(self.start(name, kind)[1] + [("rem", name, kind, p, old[p].observed()) for p in hit])
+        return len(hit)
+
+    def add(self, name, kind, path, n):
+        """INCR*, HINCRBY, ZINCRBY."""
+        k = self.look(name, kind)
+        c = k and k.cells.get((kind, path))
+        base = number(c.value()) if c and c.alive() else 0
+        if base is None or isinstance(base, float) and isinstance(n, int):
+            raise OpError("value is not a number")
+        k, moves = self.start(name, kind)
+        i = c and c.incs.get(self.gid)
+        fresh = not (i and i[0] > i[2])
+        prev = (self.clock.get(self.gid, 0), 0) if fresh else i[:2]
+        self.commit(moves + [("add", name, kind, path, *prev, n, fresh)])
+        return fmt(base + n)
+
+    def set(self, name, value, opt=None, t=None):
+        k = self.look(name)
+        if opt == "KEEPTTL" and k and k.type() == "string":
+            self.put(name, "string", {"": value}, k.birth())
+            return "OK"
+        at = k.deadline() if opt == "KEEPTTL" and k else None
+        if opt in ("EX", "PX", "PXAT"):
+            at = int(t) if opt == "PXAT" else self.now() + int(t) * (1000 if opt == "EX" else 1)
+        moves = [("claim", name, "string"), ("put", name, "string", "", value, {})]
+        if at is not None:
+            moves = moves + [("ttl", name, at, self.next_stamp()[0])] if at > self.now() else []
+        self.commit([self.clear_move(name)] + moves)
+        return "OK"
+
+    def append(self, name, tail):
+        k = self.look(name, "string")
+        value = (k.cells["string", ""].value() if k else "") + tail
+        self.put(name, "string", {"": value}, k and k.birth())
+        return len(value)
+
+    def delete(self, name):
+        found = self.look(name) is not None
+        if found:
+            self.commit([self.clear_move(name)])
+        return int(found)
+
+    def push(self, name, values, left=False):
+        rows = self.rows(name, "list")
+        self.expire_if_due(name)
+        dot, ts = self.next_stamp()
+        n = min(-ts, rows[0][0][0][0] - 1 if rows else 0) if left else max(ts, rows[-1][0][0][0] + 1 if rows else 0)
+        self.put(name, "list", {((n, *dot, -i if left else i),): v for i, v in enumerate(values)})
+        return len(rows) + len(values)
+
+    def pop(self, name, end):
+        rows = self.rows(name, "list")
+        value = rows[end][1].value() if rows else None
+        self.remove(name, "list", [rows[end][0]] if rows else [])
+        return value
+
+    def linsert(self, name, where, pivot, value):
+        rows = self.rows(name, "list")
+        at = next((i for i, (_, c) in enumerate(rows) if c.value() == pivot), None)
+        if at is None:
+            return -1 if rows else 0
+        self.expire_if_due(name)
+        at += where == "AFTER"
+        p, q = rows[at - 1][0] if at else None, rows[at][0] if at < len(rows) else None
+        self.put(name, "list", {between(p, q, self.next_stamp()[0]): value})
+        return len(rows) + 1
+
+    def lset(self, name, index, value):
+        rows, i = self.rows(name, "list"), int(index)
+        if not -len(rows) <= i < len(rows):
+            raise OpError("index out of range")
+        self.put(name, "list", {rows[i][0]: value})
+        return "OK"
+
+    def ltrim(self, name, *ends):
+        paths = [p for p, _ in self.rows(name, "list")]
+        lo, hi = (max(0, int(i) + len(paths)) if int(i) < 0 else int(i) for i in ends)
+        self.remove(name, "list", [p for i, p in enumerate(paths) if not lo <= i <= hi])
+        return "OK"
+
+    def pexpireat(self, name, at):
+        if self.look(name) is None:
+            return 0
+        self.commit([self.clear_move(name) if at <= self.now() else ("ttl", name, at, None)])
+        return 1
+
+    def persist(self, name):
+        k = self.look(name)
+        if k is None or k.deadline() is None:
+            return 0
+        self.commit([("ttl", name, None, None)])
+        return 1
+
+    def pttl(self, name):
+        k = self.look(name)
+        return -2 if k is None else -1 if k.deadline() is None else k.deadline() - self.now()
+
+    def copy(self, src, dst, move=False):
+        k = self.look(src)
+        if k is None or src == dst:
+            return 0
+        kind = k.type()
+        moves = [self.clear_move(n) for n in ([src, dst] if move else [dst])] + [("claim", dst, kind)]
+        moves += [("put", dst, kind, p, c.value(), {}) for p, c in k.rows(kind)]
+        if k.deadline() is not None:
+            moves.append(("ttl", dst, k.deadline(), self.next_stamp()[0] if kind == "string" else None))
+        self.commit(moves)
+        return 1
+
+    def flushall(self):
+        obs = {n: self.clear_move(n)[2] for n in self.keys}
+        self.commit([("flush", "", {n: o for n, o in obs.items() if o})])
+        return "OK"
+
+    # ---- what clients see
+    def view(self):
+        """{key: (type, value, deadline)}"""
+        out = {}
+        for name, k in sorted(self.keys.items()):
+            kind = None if self.due(name) else k.type()
+            if kind is None:
+                continue
+            rows = [(p, c.value()) for p, c in k.rows(kind)]
+            value = (rows[0][1] if kind == "string" else [p for p, _ in rows] if kind == "set" else
+                     [v for _, v in rows] if kind == "list" else dict(rows))
+            out[name] = (kind, value, k.deadline())
+        return out
+
+    def raw(self):
+        return {n: (k.head, k.ttl, k.fired, {a: (c.writes, c.incs) for a, c in k.cells.items()})
+                for n, k in self.keys.items()}
+
+
+def get(s, k):
+    return next((c.value() for _, c in s.rows(k, "string")), None)
+
+
+COMMANDS = {
+    "GET": get, "SET": Site.set, "DEL": Site.delete, "APPEND": Site.append,
+    "INCR": lambda s, k: s.add(k, "string", "", 1),
+    "INCRBY": lambda s, k, n: s.add(k, "string", "", int(n)),
+    "INCRBYFLOAT": lambda s, k, n: s.add(k, "string", "", float(n)),
+    "HSET": lambda s, k, *a: s.put(k, "hash", dict(zip(a[::2], a[1::2]))),
+    "HDEL": lambda s, k, *f: s.remove(k, "hash", f),
+    "HINCRBY": lambda s, k, f, n: s.add(k, "hash", f, int(n)),
+    "SADD": lambda s, k, *m: s.put(k, "set", dict.fromkeys(m, "")),
+    "SREM": lambda s, k, *m: s.remove(k, "set", m),
+    "ZADD": lambda s, k, *a: s.put(k, "zset", {m: fmt(float(x)) for x, m in zip(a[::2], a[1::2])}),
+    "ZREM": lambda s, k, *m: s.remove(k, "zset", m),
+    "ZINCRBY": lambda s, k, n, m: s.add(k, "zset", m, float(n)),
+    "RPUSH": lambda s, k, *v: s.push(k, v), "LPUSH": lambda s, k, *v: s.push(k, v, True),
+    "LPOP": lambda s, k: s.pop(k, 0), "RPOP": lambda s, k: s.pop(k, -1),
+    "LINSERT": Site.linsert, "LSET": Site.lset, "LTRIM": Site.ltrim,
+    "EXPIRE": lambda s, k, t: s.pexpireat(k, s.now() + int(float(t) * 1000)),
+    "PEXPIREAT": lambda s, k, t: s.pexpireat(k, int(t)), "PERSIST": Site.persist, "PTTL": Site.pttl,
+    "RENAME": lambda s, a, b: s.copy(a, b, True), "COPY": Site.copy, "FLUSHALL": Site.flushall,
+    "ADMIT": lambda s, gid: s.commit([("join", gid)]),
+    "EVICT": lambda s, gid: s.commit([("evict", gid)]),     # after all survivors have fenced gid, see World.act_evict
+}
+
+
+# ---------------------------------------------------------------- named scenarios
+
+# Steps: "1 CMD .. [= reply]" at site 1 ("*": at all), "1>2" a link from 1 to 2 comes up, "3<2.1" effect (2, 1) reaches 3, "1!3" the clock of 3 does,
+# "sync" all links, "tick 1 ms" time passes and cron runs at 1, "forget" all backlogs are lost, "gc", "join 3 1" 3 joins by 1,
+# "all k = value" what all show, "gone ms" after that time nothing is left of anything anywhere.
+SCENARIOS = """
+3 EXPIRE and PERSIST, PERSIST arrives first: 1 SET k v EX 1000; sync; 2 EXPIRE k 2000; 3 PERSIST k; 3>1; 1 PTTL k = -1; sync; * PTTL k = 2000000; gone 2000000
+3 EXPIRE arrives before its SET: 1 SET k v; 1>2; 2 EXPIRE k 1000; 3<2.1; 3 GET k = None; sync; * PTTL k = 1000000; gone 1000000
+2 EXPIRE by a site that did not write the key: 1 SET k v; sync; join 3 1; sync; 2 EXPIRE k 1000; 2>3; 3 PTTL k = 1000000; sync; * PTTL k = 1000000; gone 1000000
+2 the same by full sync: 1 SET k v; sync; join 3 1; sync; 2 EXPIRE k 1000; forget; 2>3; 3 PTTL k = 1000000; sync; * PTTL k = 1000000; gone 1000000
+2 a shorter EXPIRE that saw the longer: 1 SET k v EX 1000; sync; 2 EXPIRE k 10; sync; * PTTL k = 10000; gone 10000
+2 owner at once: 1 SET k v PX 100; sync; tick 1 100; 1>2; 2 GET k = None; gone 0
+2 others hide at once and delete after 500 ms: 1 SET k v PX 100; sync; tick 2 599; 2 GET k = None; 1<2.1; 1 GET k = v; tick 2 1; 1<2.1; 1 GET k = None
+2 who has seen wins, whatever the clocks say: tick 1 5000; 1 SET k old; 1>2; 2 SET k new; sync; * GET k = new
+2 SET beats an older DEL: 1 SET k x; sync; 1 DEL k; tick 2 2000; 2 SET k v; sync; * GET k = v
+2 SET beats a newer DEL: 1 SET k x; sync; 2 SET k v; tick 1 2000; 1 DEL k; sync; * GET k = v
+3 DEL before the SET it saw: 1 SET k v; 1>2; 2 DEL k; 3<2.1; sync; * GET k = None; gone 0
+2 equal stamps, lower gid: 2 SET k two; 1 SET k one; sync; * GET k = one
+3 floats: 1 INCRBYFLOAT k 1.1; 2 INCRBYFLOAT k 1.9; 3 INCRBYFLOAT k 2; sync; * GET k = 5
+2 DEL, INCR: 1 SET k 100; 1 INCR k; sync; 1 DEL k; 2 INCR k; sync; * GET k = 1
+2 SET, INCR: 1 SET k 5; sync; 1 SET k 10; 2 INCR k; sync; * GET k = 11
+2 add wins: 1 SADD k m; sync; 1 SREM k m; 2 SADD k m; sync; all k = ['m']
+2 scores add up: 1 ZADD k 3 m; sync; 1 ZINCRBY k 1.12 m; 2 ZINCRBY k 1.0 m; sync; all k = {'m': '5.12'}
+2 types, the later: 1 SET k v; tick 2 5; 2 HSET k f v; sync; all k = {'f': 'v'}
+2 a SET's TTL loses with it: 1 SET k v EX 10; tick 2 5; 2 SET k w; sync; * GET k = w; * PTTL k = -1
+2 EXPIRE, SET: 1 SET k v; sync; 1 EXPIRE k 10; 2 SET k w; sync; * GET k = w; * PTTL k = 10000
+2 EXPIRE, DEL: 1 SET k v; sync; 1 EXPIRE k 10; 2 DEL k; sync; * GET k = None; gone 0
+3 a list in order of time: 1 RPUSH k x; sync; 1 RPUSH k b c; 3 LPUSH k a; 3 LINSERT k AFTER x y; tick 2 5; 2 RPUSH k d; sync; all k = ['a', 'x', 'y', 'b', 'c', 'd']
+2 expired on both, then a write: 1 SET k v PX 100; sync; tick 1 900; tick 2 900; 2 SET k new; sync; * GET k = new
+2 stale expiry, newer SET: 1 SET k v EX 2; sync; 1 SET k v1; tick 2 9000; sync; * GET k = v1
+2 the same by full sync: 1 SET k v EX 2; sync; 1 SET k v1; tick 2 9000; forget; sync; * GET k = v1
+2 stale expiry, PERSIST: 2 HSET k f v; 2 EXPIRE k 2; sync; 2 PERSIST k; tick 1 9000; sync; all k = {'f': 'v'}; * PTTL k = -1
+2 the same by full sync: 2 HSET k f v; 2 EXPIRE k 2; sync; 2 PERSIST k; tick 1 9000; forget; sync; all k = {'f': 'v'}; * PTTL k = -1
+2 a late deadline ends what its author saw: 2 HSET k f u; 2 EXPIRE k 1; tick 1 5000; 1 HSET k g w; 2>1; sync; all k = {'g': 'w'}; * PTTL k = -1
+3 a clock counts only with its effects: 2 SET k w; tick 1 5; 1 SET k v; 3<1.1; 3 DEL k; 3<2.1; 1<2.1; 2<1.1; 1!2; 1!3; gc; 1<3.1; sync; * GET k = w
+3 garbage waits for a late deadline: 2 HSET k f a; tick 1 5; 1 HSET k f b; 1 EXPIRE k 1; 2>1; 2<1.1; 1>3; 2>3; gc; tick 2 5000; 1>2; sync; all k = {'f': 'a'}
+2 INCR at a slow clock, the limiter still ends: 1 INCR k; 1 EXPIRE k 2; sync; 2 INCR k; tick 1 9000; sync; * GET k = None; gone 0
+"""
+
+
+def play(line):
+    title, steps = line.split(": ", 1)
+    sites = {g: Site(g, list(range(1, int(title[0]) + 1)), 1_000_000) for g in range(1, int(title[0]) + 1)}
+
+    def link(a, b):
+        effects = a.since(b.clock)
+        if effects is None:
+            b.merge(a.snapshot())
+        for e in effects or ():
+            b.receive(e)
+        b.hear(a.gid, a.clock)
+
+    def sync():
+        for a, b in [(a, b) for a in sites.values() for b in sites.values() if a is not b] * 3:
+            link(a, b)
+    for step in steps.split("; "):
+        (word, *args), want = step.split(" = ")[0].split(), step.partition(" = ")[2]
+        if word == "sync":
+            sync()
+        elif word[1:2] == ">":
+            link(sites[int(word[0])], sites[int(word[2])])
+        elif word[1:2] == "!":
+            sites[int(word[0])].hear(int(word[2]), sites[int(word[2])].clock)
+        elif word[1:2] == "<":
+            dot = tuple(int(x) for x in word[2:].split("."))
+            for e in [s.log[dot] for s in sites.values() if dot in s.log]:
+                sites[int(word[0])].receive(e)
+        elif word == "tick":
+            sites[int(args[0])].tick(sites[int(args[0])].now() + int(args[1]))
+            sites[int(args[0])].cron()
+        elif word == "gc":
+            for s in sites.values():
+                s.gc()
+        elif word == "forget":
+            for s in sites.values():
+                s.log.clear()
+        elif word == "join":
+            new, by = int(args[0]), sites[int(args[1])]
+            by.do("ADMIT", new)
+            sync()
+            assert by.may_start(new), step
+            sites[new] = Site(new, phys=by.now())
+            sites[new].merge(by.snapshot())
+        elif word == "gone":
+            for ms in (int(args[0]), EXPIRE_DELAY_MS):
+                for s in sites.values():
+                    s.tick(s.now() + ms)
+                    s.cron()
+                sync()
+            for s in sites.values():
+                s.gc()
+                assert not s.keys, (line, s.raw())
+        else:
+            for s in sites.values() if word in ("*", "all") else [sites[int(word)]]:
+                got = str(s.view()[args[0]][1] if word == "all" else s.do(*args))
+                assert not want or got == want, (title, step, s.gid, got)
+
+
+# ---------------------------------------------------------------- the random checker
+
+class World:
+    """Runs a script: tuples that hold every choice, so a script with lines taken out is still a script."""
+
+    def __init__(self, script, trace=None):
+        n, self.t, self.out, self.shown = script[0][0], 1_000_000, trace, {}
+        self.history, self.sites, self.skew, self.dead, self.counted = {}, [], {}, {}, []
+        self.trace("sites", n)
+        self.born = set(range(1, n + 1))
+        self.cut, self.next_gid, self.blocked = {}, n + 1, set()     # cut: evicted gid -> least and most seq kept
+        for g in range(1, n + 1):
+            self.add_site(Site(g, list(range(1, n + 1))))
+        for act in script[1:]:
+            getattr(self, "act_" + act[0])(*act[1:])
+            self.watch()
+
+    def add_site(self, s):
+        s.audit, self.skew[s.gid] = self.audit, 0
+        self.sites.append(s)
+        s.tick(self.t)
+
+    def trace(self, *words):
+        """Writes what is about to be done, after what the sites show since the last time."""
+        if self.out:
+            for s in self.sites:
+                now = f"show {s.gid} {text_of(s)}"
+                if self.shown.get(s.gid) != now:
+                    self.shown[s.gid] = now
+                    self.out(now)
+            self.out(" ".join(map(str, words)))
+
+    def audit(self, site, e):
+        """Every effect, before its author applies it."""
+        assert e.dot not in self.history, "dot used twice"
+        self.history[e.dot] = e
+        for m in e.moves:
+            if m[0] == "clear" and m[3]:
+                assert site.due(m[1]), "expiry of a key that is not due"
+                dying = [d for d in self.fresh(site.keys[m[1]]) if seen(m[3], d)]
+                assert not dying, f"a fresh write dies of a stale expiry: {m[1]} {dying}"
+
+    def fresh(self, k):
+        """Dots of the writes and increments in a key that are stamped at or after its deadline."""
+        return [d for c in k.cells.values() for d, ts in
+                [(d, w[0]) for d, w in c.writes.items()] +
+                [((g, i[0]), self.history[g, i[0]].ts) for g, i in c.incs.items() if i[0] > i[2]]
+                if ts >> 16 >= k.deadline()]
+
+    def watch(self):
+        for s in self.sites:
+            for name, k in s.keys.items():
+                if k.ttl and s.due(name):
+                    self.dead[s.gid, name] = s.touch[name]
+                    assert not self.fresh(k), f"site {s.gid}: a stale deadline hides a fresh write: {name}"
+                elif self.dead.get((s.gid, name)) == s.touch[name] and k.type():
+                    raise AssertionError(f"site {s.gid}: {name} rose from the dead")
+
+    def pair(self, i, j):
+        a = i % len(self.sites)
+        return self.sites[a], self.sites[(a + 1 + j % (len(self.sites) - 1)) % len(self.sites)]
+
+    def open(self, a, b):
+        return frozenset((a.gid, b.gid)) not in self.blocked
+
+    def act_op(self, i, cmd):
+        s = self.sites[i % len(self.sites)]
+        argv = [str(self.t + int(a[1:])) if a[:1] == "@" else a for a in cmd.split()]
+        self.trace("op", s.gid, *argv)
+        try:
+            s.do(*argv)
+            self.counted += [(s.gid, s.clock[s.gid])] if cmd == "INCR count" else []
+        except OpError:
+            pass
+
+    def deliver(self, a, b, e):
+        self.trace("deliver", a.gid, b.gid, *e.dot)
+        b.receive(e)
+
+    def act_deliver(self, i, j, r):
+        a, b = self.pair(i, j)
+        got = [e for d, e in a.log.items() if not r & 3 or not seen(b.clock, d)]
+        if got and self.open(a, b):
+            self.deliver(a, b, got[(r >> 3) % len(got) if r & 4 else 0])
+
+    def act_link(self, what, i, j):
+        getattr(self, what)(*self.pair(i, j))
+
+    def full(self, a, b):
+        if self.open(a, b):
+            self.trace("full", a.gid, b.gid)
+            b.merge(a.snapshot())
+
+    def sync(self, a, b):
+        effects = a.since(b.clock) if a.clock != b.clock else ()
+        if effects is None:
+            self.full(a, b)
+        for e in effects or ():
+            if self.open(a, b):
+                self.deliver(a, b, e)
+
+    def clock(self, a, b):
+        if self.open(a, b):
+            self.trace("clock", a.gid, b.gid)
+            b.hear(a.gid, a.clock)
+
+    def act_each(self, what, i):
+        s = self.sites[i % len(self.sites)]
+        self.trace(what, s.gid)
+        getattr(s, what)()
+
+    def act_time(self, ms):
+        self.t += ms
+        self.trace("time", *[x for s in self.sites for x in (s.gid, self.t + self.skew[s.gid])])
+        for s in self.sites:
+            s.tick(self.t + self.skew[s.gid])
+
+    def act_skew(self, i, ms):
+        self.skew[self.sites[i % len(self.sites)].gid] = ms
+        self.act_time(0)
+
+    def act_cut(self, i, j):
+        self.blocked ^= {frozenset(s.gid for s in self.pair(i, j))}
+
+    def act_trim(self, i, n):
+        s = self.sites[i % len(self.sites)]
+        for d in list(s.log)[:len(s.log) // (n + 1)]:
+            del s.log[d]
+
+    def act_join(self, i):
+        a = self.sites[i % len(self.sites)]
+        ready = [g for g, d in a.members.items() if d[0] == a.gid and g not in self.born and a.may_start(g)]
+        if ready:
+            self.born.add(ready[0])
+            self.trace("join", a.gid, ready[0], self.t)
+            self.add_site(Site(ready[0]))
+            self.sites[-1].merge(a.snapshot())
+        elif len(self.sites) < 6:
+            self.trace("admit", a.gid, self.next_gid)
+            a.do("ADMIT", self.next_gid)
+            self.next_gid += 1
+
+    def act_evict(self, i, j):
+        a, z = self.pair(i, j)
+        rest = [s for s in self.sites if s is not z]
+        if len(rest) > 1 and z.gid in a.members:
+            assert all(s.gid in a.members for s in rest), "a survivor of which the evicting site does not know"
+            self.sites, self.blocked = rest, set()
+            fence = max(s.clock.get(z.gid, 0) for s in rest)
+            self.cut[z.gid] = fence, fence           # what no survivor has is lost, of earlier evictions too
+            self.cut = {g: (max(s.clock.get(g, 0) for s in rest), most) for g, (_, most) in self.cut.items()}
+            self.trace("fence", z.gid, fence)
+            for s in rest:
+                s.fence(z.gid, fence)
+            for s in rest:
+                s is a or self.sync(s, a)
+            self.act_evicted(a, z.gid)
+
+    def act_evicted(self, a, gid):
+        self.trace("evict", a.gid, gid)
+        a.do("EVICT", gid)
+
+    def settle(self):
+        """Heals, exchanges everything, lets every expiry happen, collects garbage."""
+        self.blocked, before = set(), None
+        while before != [s.clock for s in self.sites]:
+            before = [dict(s.clock) for s in self.sites]
+            for act in (self.sync, self.clock):
+                for a in self.sites:
+                    for b in self.sites:
+                        a is b or act(a, b)
+            for i in range(len(self.sites)):
+                self.act_each("cron", i)
+            assert max(s.clock.get(s.gid, 0) for s in self.sites) < 1000, "never quiet"
+        for i in range(len(self.sites)):
+            self.act_each("gc", i)
+
+    def finish(self):
+        """Now, and again when every TTL has run out, all sites must agree with each other and with the rules."""
+        self.skew = dict.fromkeys(self.skew, 0)
+        for step in (1_000, 100_000_000):
+            self.t = max(s.now() for s in self.sites)
+            self.act_time(step)
+            self.settle()
+            a = self.sites[0]
+            for g in set(a.members) - {s.gid for s in self.sites}:
+                self.act_evicted(a, g)               # admitted but never came, or its evictor went before anybody heard
+                self.settle()
+            self.watch()
+            view, raw = a.view(), a.raw()
+            for s in self.sites[1:]:
+                assert s.view() == view, f"views differ: {a.gid} {view} | {s.gid} {s.view()}"
+                assert s.raw() == raw, f"metadata differ: {a.gid} {raw} | {s.gid} {s.raw()}"
+                assert s.members == a.members and s.clock == a.clock, "clocks or members differ"
+            for g, (least, most) in self.cut.items():
+                assert least <= a.clock.get(g, 0) <= most, f"the end of evicted site {g}"
+            want = denote(self.history, a.clock, a.now())
+            assert view == want, f"not what the rules say: {view} | {want}"
+            assert int(get(a, "count") or 0) == sum(seen(a.clock, d) for d in self.counted), "lost increment"
+            for name, k in a.keys.items():
+                assert k.type() and len(k.head) == 1 and len(k.ttl) == (k.deadline() is not None) and not k.fired and \
+                    all(c.alive() and len(c.writes) < 2 and x[0] == k.type() for x, c in k.cells.items()), f"garbage: {name}"
+            assert not any(s.pending for s in self.sites), "an effect was never applied"
+        assert not any(k.ttl for k in a.keys.values()), "a TTL outlived its deadline"
+        self.trace("end")
+
+
+def text_of(s):
+    """What a site shows and how much it keeps of each key: claims, TTL entries, marks of expiry, writes, counters."""
+    view, out = s.view(), []
+    for name, k in sorted(s.keys.items()):
+        kind, value, at = view.get(name, ("none", "", None))
+        value = value if isinstance(value, str) else \
+            ",".join(value) if isinstance(value, list) else ",".join(f"{f}={v}" for f, v in sorted(value.items()))
+        atoms = [len(k.head), len(k.ttl), len(k.fired), sum(len(c.writes) for c in k.cells.values()),
+                 sum(len(c.incs) for c in k.cells.values())]
+        out.append(f"{name} {kind} {value or '-'} {at or 0} {' '.join(map(str, atoms))}")
+    return " | ".join([",".join(f"{g}:{n}" for g, n in sorted(s.clock.items()) if n)] + out)
+
+
+def denote(history, clock, now):
+    """The meaning of a history, from the bare set of effects and their contexts: an atom lives unless an effect
+    that saw it removed it. No order, no merging, no running totals."""
+    hist = [e for d, e in sorted(history.items()) if seen(clock, d)]
+    out, kills, adds = Site(0, [0], now), {}, {}
+    for e in hist:
+        for m in e.moves:
+            kills.setdefault(m[1], []).append((m, m[0] == "clear" and m[3] or e.ctx, e))
+            if m[0] == "add":
+                adds.setdefault((*m[1:4], e.dot[0]), []).append(e.dot[1])
+
+    def lives(e, name, what, addr=None):
+        for m, ctx, f in kills.get(name, []) + kills.get("", []):
+            if m[0] == "spend" and (what in ("ttl", "keep") and e.dot in m[2] or what == "put" and
+                                    addr == ("string", "") and e.dot in m[3]):
+                return False
+            if seen(ctx, e.dot) and (m[0] in ("clear", "flush") or m[0] == what != "add" and not addr or
+                                     what == "keep" and m[0] == "ttl" or m[0] in ("put", "rem") and m[2:4] == addr):
+                g = e.dot[0]
+                if what != "add" or max(s for s in adds[name, *addr, g] if s <= f.ctx[g]) <= ctx[g]:
+                    return False                     # an expiry cannot split a site's running total
+        return True
+    for e in hist:
+        for m in e.moves:
+            if m[0] not in ("claim", "put", "add", "ttl", "keep"):
+                continue
+            addr = m[2:4] if m[0] in ("put", "add") else None
+            if lives(e, m[1], m[0], addr):
+                k, m = out.key(m[1]), m + (None,) * 3
+                c = k.cells.setdefault(addr, Cell()) if addr else None
+                if m[0] == "claim":
+                    k.head[e.dot] = (m[3] or e.ts, m[2])
+                elif m[0] == "put":
+                    c.writes[e.dot] = (m[6] or e.ts, m[4], m[7] or e.dot)
+                elif m[0] == "add":
+                    c.incs[e.dot[0]] = (e.dot[1], c.incs.get(e.dot[0], (0, 0))[1] + m[6], 0, 0, None)
+                else:
+                    k.ttl[e.dot] = ("E" if m[0] == "ttl" else "K", m[2], m[3])
+    return out.view()
+
+
+FORMS = """SET k v|SET k v PX t|SET k v KEEPTTL|SET k n|SET k n PX t|DEL k|INCR k|INCRBY k i|INCRBYFLOAT k h|APPEND k v|
+HSET k f v|HSET k f v f v|HDEL k f|HINCRBY k f i|SADD k f f|SREM k f|ZADD k h f|ZINCRBY k h f|ZREM k f|RPUSH k v v|LPUSH k v|
+LPOP k|RPOP k|LINSERT k BEFORE v v|LINSERT k AFTER v v|LSET k x v|LTRIM k x x|EXPIRE k s|EXPIRE k s|EXPIRE k s|
+PEXPIREAT k T|PERSIST k|PERSIST k|RENAME k k|COPY k k|FLUSHALL""".replace("\n", "").split("|")
+
+
+def make_script(seed):
+    r = random.Random(seed)
+    keys, scale = "abc"[:r.choice((1, 1, 2, 3))], r.choice((50, 500, 3000))
+    lo = r.choice((0, 0, 0, 10, 14, 16, 19))
+    forms = FORMS if r.random() < .5 else FORMS[lo:lo + r.choice((4, 8, 10))] + FORMS[27:33] + FORMS[1:6:4]
+    words = {"k": keys, "v": "uvwxyz", "f": "fgh", "n": (0, 10, 50), "i": (-2, 1, 5), "h": (.5, -1.25, 2), "x": (-2, -1, 0, 1, 2),
+             "t": [n * scale for n in range(1, 5)], "s": [n * scale / 1000 for n in range(1, 9)],
+             "T": [f"@{n * scale}" for n in range(-1, 7)]}
+    weights = {"op": 36, "deliver": 25, "sync": 10, "full": r.choice((0, 2, 6)), "clock": 8, "cron": 6, "gc": 6, "time": 12,
+               "skew": r.choice((0, 3)), "cut": 2, "trim": r.choice((0, 2)), "join": r.choice((0, 0, 1)), "evict": r.choice((0, 0, .7))}
+    script, flush = [(r.choice((2, 2, 3, 3, 3, 4, 5)),)], r.random() < .1
+    for act in r.choices(list(weights), list(weights.values()), k=r.choice((15, 25, 40, 60))):
+        i, j = r.randrange(60), r.randrange(60)
+        if act == "op":
+            cmd = " ".join(str(r.choice(words[w])) if w in words else w for w in r.choice(forms).split())
+            cmd = "INCR count" if not flush and r.random() < .08 else "GET a" if cmd == "FLUSHALL" and not flush else cmd
+            script.append((act, i, cmd))
+        else:
+            script.append({"cron": ("each", act, i), "gc": ("each", act, i), "join": (act, i),
+                           "time": (act, r.choice((1, 10, scale, scale * 2, 600))), "trim": (act, i, j % 3),
+                           "skew": (act, i, r.randint(-10_000, 10_000)),
+                           "deliver": (act, i, j, r.randrange(256)), "cut": (act, i, j), "evict": (act, i, j)}
+                          .get(act, ("link", act, i, j)))
+    return script
+
+
+def fails(script):
+    try:
+        World(script).finish()
+    except Exception as err:                         # a model that trips over itself has failed too
+        return f"{type(err).__name__}: {err}"
+
+
+def shrink(script):
+    size = len(script) // 2
+    while size:
+        i = 1
+        while i < len(script):
+            less = script[:i] + script[i + size:]
+            script, i = (less, i) if fails(less) else (script, i + size)
+        size //= 2
+    return script
+
+
+def check(n, first=0):
+    """Number of histories until the first failure (shrunk and printed), or None."""
+    for seed in range(first, first + n):
+        if seed > first and seed % 5000 == 0:
+            print(f"{seed - first} histories", file=sys.stderr, flush=True)
+        script = make_script(seed)
+        if fails(script):
+            script = shrink(script)
+            print(f"seed {seed}: {fails(script)[:300]}", *script, sep="\n    ")
+            return seed - first + 1
+
+
+# ---------------------------------------------------------------- planted bugs
+
+def max_ttl(s, e, name, at, birth):
+    k = s.key(name)
+    k.ttl = {e.dot: ("E", max(at or 0, k.deadline() or 0) or None, None)}
+
+
+def persist_all(s, e, name, at, birth, right=Site.do_ttl):
+    if at is None:
+        s.key(name).ttl.clear()
+    right(s, e, name, at, birth)
+
+
+def coarse_add(s, e, name, kind, path, prev, prev_total, delta, fresh):
+    s.key(name).cells.setdefault((kind, path), Cell()).incs[e.dot[0]] = (e.dot[1], prev_total + delta, 0, 0, None)
+
+
+BUGS = {
+    "expiry deletes unconditionally": (Site, "do_clear", lambda s, e, n, o, scope=None, right=Site.do_clear:
+                                       right(s, e, n, o, scope and dict.fromkeys(range(99), 1 << 60))),
+    "TTL is a single register, longest wins": (Site, "do_ttl", max_ttl),
+    "garbage goes when this site has seen it": (Site, "stable_clock", lambda s: s.clock),
+    "PERSIST is unconditional": (Site, "do_ttl", persist_all),
+    "equal stamps: first come wins": (None, "rank", lambda item: item[1][0]),
+    "a clock counts before its effects are here": (Site, "hear", lambda s, gid, clock: gid in s.members and
+                                                   s.acks.update({gid: join(s.acks.get(gid, {}), clock)})),
+    "a site joins before all know of it": (Site, "may_start", lambda s, gid: True),
+    "effects apply in FIFO, not causal order": (Site, "ready_for", lambda s, e: s.clock.get(e.dot[0], 0) == e.dot[1] - 1),
+    "a DEL does not subtract what it saw of a counter": (Site, "do_add", coarse_add),
+    "a late deadline ends everything": (Site, "expire_if_due", lambda s, name, late=None, right=Site.expire_if_due:
+                                        right(s, name)),
+}
+
+
+def bugs(limit=20_000):
+    for what, (where, name, wrong) in BUGS.items():
+        where = where or sys.modules[__name__]
+        right = getattr(where, name)
+        setattr(where, name, wrong)
+        print(f"--- {what}")
+        n = check(limit)
+        print(f"=== {what}: " + (f"found in history {n}" if n else f"NOT found in {limit}"), flush=True)
+        setattr(where, name, right)
+
+
+def main(argv):
+    mode, args = (argv[0], [int(a) for a in argv[1:]]) if argv else ("", [])
+    if mode == "--trace":
+        for seed in range(args[0], args[0] + (args[1] if len(args) > 1 else 1)):
+            print("history", seed)
+            World(make_script(seed), trace=print).finish()
+    elif mode == "--bugs":
+        bugs(*args)
+    else:
+        for line in [] if mode else SCENARIOS.strip().splitlines():
+            play(line)
+            print("ok  " + line.split(":")[0][2:])
+        began, n = time.time(), (args or [2000])[0]
+        bad = check(*(args or [n]))
+        print(f"{bad or n} histories, {'one failed' if bad else 'all hold'}, {time.time() - began:.0f} s")
+        return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
