@@ -139,6 +139,11 @@ static inline void conn_answer_end(struct conn *c, size_t begin)
 
 size_t conn_memory(const struct conn *c);
 size_t conn_output_bytes(const struct conn *c);
+/* The size of the buffer for its output: of the one it has, or of the one its next reply is written to. */
+static inline size_t conn_output_room(const struct conn *c)
+{
+    return c->out.p ? c->out.cap : c->wide ? NET_BUFFER : NET_SMALL;
+}
 /* There is output to be sent, including output held by a fence. */
 static inline bool conn_has_output(const struct conn *c) { return c->waiting.first || c->out.n; }
 /* A position in a connection's output, valid until some of it is sent; output after it can be dropped. */

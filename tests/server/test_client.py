@@ -42,6 +42,18 @@ def test_client_list(server, raw):
     assert ids == sorted(ids)
 
 
+def test_the_size_of_a_reply_buffer_follows_the_replies(server, raw):
+    a, b = raw(server.port), raw(server.port)
+    ident = a.call('CLIENT', 'ID')
+    size = lambda: int(clients(b, 'ID', ident)[0]['rbs'])
+    assert size() == 1024
+    a.call('SET', 'big', 'x' * 32768)
+    assert a.call('GET', 'big') == b'x' * 32768
+    eventually(lambda: size() == 16384)
+    a.call('PING')
+    eventually(lambda: size() == 1024)
+
+
 def test_client_list_filters(server, raw):
     a, b = raw(server.port), raw(server.port)
     ids = [a.call('CLIENT', 'ID'), b.call('CLIENT', 'ID')]

@@ -94,7 +94,8 @@ static void print_buffers(const struct conn *c, struct buf *out)
     size_t kept = c->in.n + c->lent.n, unused = c->in.cap + c->lent.cap - kept;
     buf_printf(out, " qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=%zu", kept + c->fresh.n, unused,
                c->parser.cap * sizeof(struct arg_span), c->session.queue_bytes);
-    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu", c->out.cap, c->out.cap,
+    size_t room = conn_output_room(c);
+    buf_printf(out, " rbs=%zu rbp=%zu obl=%zu oll=%u omem=%zu tot-mem=%zu", room, room,
                c->out.n - (c->waiting.first ? 0 : c->sent), c->waiting.count, conn_output_bytes(c),
                client_memory(c));
 }
