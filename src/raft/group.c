@@ -85,7 +85,7 @@ static void group_send_core(struct group *g, u64 to, const void *data, size_t si
     g->machine->ops->send(g->machine, to, buf_bytes(&g->frame));
 }
 
-void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4])
+void group_send_numbers(struct group *g, u64 to, enum group_frame type, const u64 numbers[4])
 {
     buf_clear(&g->frame);
     buf_append_char(&g->frame, (char)type);
@@ -247,7 +247,7 @@ static void group_check_leadership(struct group *g)
     u64 term = s.role == RAFT_LEADER ? s.term : 0;
     if (term == g->leader_term) return;
     g->leader_term = term;
-    g->floor_ms = g->proposed_ms = g->rules_index = 0;
+    g->floor_ms = g->proposed_ms = g->rules_index = g->successor = 0;
     if (g->flight.active) group_abandon(g, GROUP_LOSS_UNKNOWN);
     group_fail_reads(g);
 }
@@ -282,15 +282,27 @@ static void group_handle(struct group *g, const struct raft_ready *r)
     group_release(g);
 }
 
+/* Rule 13. */
+static bool group_hand_on(struct group *g)
+{
+    u64 to = g->successor;
+    if (!to || g->evaluating || g->flight.active || group_owes_reads(g)) return false;
+    g->successor = 0;
+    raft_core_transfer(g->core, to);
+    return true;
+}
+
 /* Does all there is to do; the end of every input. */
 void group_run(struct group *g)
 {
     struct raft_ready r;
     group_check_leadership(g);
-    while (!g->installing && raft_core_ready(g->core, &r)) {
-        group_handle(g, &r);
-        group_check_leadership(g);
-    }
+    do {
+        while (!g->installing && raft_core_ready(g->core, &r)) {
+            group_handle(g, &r);
+            group_check_leadership(g);
+        }
+    } while (group_hand_on(g));
     group_check_wishes(g);
 }
 
@@ -315,6 +327,7 @@ void group_tick(struct group *g)
         else if (!g->wishes[i].index && g->ticks - g->wishes[i].asked_tick >= g->config.read_retry_ticks)
             group_ask(g, &g->wishes[i]);
     }
+    if (g->successor && g->ticks - g->successor_tick > g->config.election_ticks) g->successor = 0;
     if (group_must_wait(g)) return;
     if (g->reads_n && g->ticks - g->reads_asked_tick >= g->config.read_retry_ticks) {
         g->reads_retried++;
@@ -334,6 +347,8 @@ void group_receive(struct group *g, u64 from, bytes message)
         group_on_read_request(g, from, get_le64(p), get_le64(p + 8));
     else if (message.p[0] == FRAME_READ_REPLY && n == 32)
         group_on_read_reply(g, get_le64(p), get_le64(p + 8), get_le64(p + 16), get_le64(p + 24));
+    else if (message.p[0] == FRAME_TRANSFER && n == 32 && g->leader_term)
+        group_transfer(g, get_le64(p));
     group_run(g);
 }
 
@@ -356,7 +371,7 @@ void group_unreachable(struct group *g, u64 peer)
 bool group_may_propose(const struct group *g)
 {
     struct raft_core_status s;
-    if (!g->leader_term || g->installing) return false;
+    if (!g->leader_term || g->installing || g->successor) return false;
     raft_core_status(g->core, &s);
     return s.role == RAFT_LEADER && s.applied_own_term && !s.transferee;
 }
@@ -380,7 +395,17 @@ bool group_may_evaluate(const struct group *g)
 
 static u64 group_time(const struct group *g) { return MAX(MAX(g->at.clock_ms, g->floor_ms), g->wall_ms); }
 
-u64 group_evaluation_time(struct group *g) { return g->floor_ms = group_time(g); }
+u64 group_evaluation_time(struct group *g)
+{
+    g->evaluating = true;
+    return g->floor_ms = group_time(g);
+}
+
+void group_drop_evaluation(struct group *g)
+{
+    g->evaluating = false;
+    group_run(g);
+}
 
 static bool group_append(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms)
 {
@@ -397,6 +422,7 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
 {
     struct raft_core_status s;
     CHECK(!g->flight.active);
+    g->evaluating = false;
     if (PLANTED(g, PLANT_NO_FENCE)) depends_ms = 0;
     if (effects.n == 0 && depends_ms <= g->at.clock_ms) {
         *read = ++g->next_id;

@@ -32,6 +32,9 @@
  *      without the child and a log with its entries don't fit each other.
  *  12  A leader evaluates nothing behind an entry of its own that starts an epoch, as it would be void, or
  *      that changes whether deaths are logged, as it would have been evaluated under the old rule.
+ *  13  Leadership is handed on when nothing is owed: what is being evaluated is committed or confirmed first,
+ *      so that nobody's outcome is uncertain, and nothing else is evaluated meanwhile. If that takes longer
+ *      than an election timeout, leadership stays.
  *
  * Life of a write on the leader:
  *
@@ -135,8 +138,10 @@ void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a q
 
 /* ---- Evaluation, on the leader. */
 bool group_may_evaluate(const struct group *g);
-/* The time at which to evaluate: the wall clock, or the region's if that is ahead. */
+/* Begins an evaluation, which group_evaluated or group_drop_evaluation ends. Returns the time at which to
+ * evaluate: the wall clock, or the region's if that is ahead. */
 u64 group_evaluation_time(struct group *g);
+void group_drop_evaluation(struct group *g); /* nothing was asked or changed, or it is rolled back */
 
 enum group_wait {
     GROUP_WAIT_COMMIT, /* commit or abandon will be called */
@@ -158,7 +163,7 @@ u64 group_follower_read(struct group *g);
 
 /* ---- Leadership and membership. */
 void group_campaign(struct group *g);
-void group_transfer(struct group *g, u64 to); /* a follower asks the leader */
+void group_transfer(struct group *g, u64 to); /* rule 13; a follower asks the leader */
 u64 group_successor(const struct group *g);   /* the voter to hand leadership to; 0: there is none */
 
 enum group_change {

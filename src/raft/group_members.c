@@ -14,9 +14,14 @@ void group_campaign(struct group *g)
 
 void group_transfer(struct group *g, u64 to)
 {
-    if (g->installing) return;
-    raft_core_transfer(g->core, to);
-    group_run(g);
+    u64 leader = group_leader(g);
+    if (g->installing || !leader) return;
+    if (!g->leader_term) {
+        group_send_numbers(g, leader, FRAME_TRANSFER, (u64[4]){to});
+    } else if (to != g->successor && to != g->config.id) {
+        g->successor = to, g->successor_tick = g->ticks;
+        group_run(g);
+    }
 }
 
 static bool group_has(const u64 *ids, u32 n, u64 id)

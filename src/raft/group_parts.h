@@ -8,8 +8,9 @@
 #include "raft/group.h"
 #include "raft/plant.h"
 
-/* Messages between groups: the core's, or the request and the reply of a follower read. */
-enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3 };
+/* Messages between groups: the core's, the request and the reply of a follower read, or the wish that
+ * leadership is handed to the member that the first number says. */
+enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3, FRAME_TRANSFER = 4 };
 
 /* Messages that wait for the write `number` to be durable; to_sync: it has an fsync of its own. */
 struct group_held {
@@ -49,10 +50,12 @@ struct group {
         bool active;
         u64 term, index;
     } flight;
+    bool evaluating; /* an evaluation has begun and is not proposed */
     u64 leader_term; /* the term this member leads in; 0: it does not */
     u64 rules_index; /* of the last entry it proposed behind which it must not evaluate (rule 12) */
     u64 floor_ms;    /* this leader proposes and evaluates nothing before this time */
     u64 proposed_ms; /* the stamp of what it proposed last */
+    u64 successor, successor_tick; /* leadership is to go there, and since when; 0: it stays */
 
     u64 reads_number, reads_asked_tick; /* of the last ReadIndex */
     struct group_read *reads;
@@ -81,12 +84,13 @@ bool group_must_wait(const struct group *g); /* with messages, ticks and electio
 bool group_may_propose(const struct group *g);
 bool group_has_applied_all(const struct group *g);
 bool group_propose_clock(struct group *g);
-void group_send_read(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
+void group_send_numbers(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
 
 /* group_reads.c */
 u64 group_read_index(struct group *g);
 void group_confirm(struct group *g, const struct raft_read_state *s);
 void group_fail_reads(struct group *g);
+bool group_owes_reads(const struct group *g); /* to this member's clients */
 void group_ask(struct group *g, struct group_wish *w);
 void group_end_wish(struct group *g, size_t i, bool ok);
 void group_check_wishes(struct group *g);

@@ -11,6 +11,13 @@ void group_fail_reads(struct group *g)
     }
 }
 
+bool group_owes_reads(const struct group *g)
+{
+    for (size_t i = 0; i < g->reads_n; i++)
+        if (!g->reads[i].from) return true;
+    return false;
+}
+
 void group_confirm(struct group *g, const struct raft_read_state *s)
 {
     if (s->context.size != 16 || get_le64(s->context.data) != g->leader_term) return;
@@ -20,7 +27,7 @@ void group_confirm(struct group *g, const struct raft_read_state *s)
         if (r.number > number) continue;
         group_drop_read(g, i);
         u64 reply[4] = {r.from_nonce, r.from_id, s->index, r.clock_ms};
-        if (r.from) group_send_read(g, r.from, FRAME_READ_REPLY, reply);
+        if (r.from) group_send_numbers(g, r.from, FRAME_READ_REPLY, reply);
         else g->machine->ops->confirmed(g->machine, r.id, true);
     }
 }
@@ -42,7 +49,7 @@ void group_ask(struct group *g, struct group_wish *w)
     u64 leader = group_leader(g);
     w->asked_tick = g->ticks;
     if (leader && leader != g->config.id)
-        group_send_read(g, leader, FRAME_READ_REQUEST, (u64[4]){g->config.nonce, w->id});
+        group_send_numbers(g, leader, FRAME_READ_REQUEST, (u64[4]){g->config.nonce, w->id});
 }
 
 u64 group_follower_read(struct group *g)

@@ -847,6 +847,72 @@ static void test_a_follower_asks_for_leadership(void **unused UNUSED)
     world_free(w);
 }
 
+/* ---- Rule 13. */
+
+/* Member 2 has the entry, durably, before the leader itself does. */
+static void test_leadership_is_handed_on_when_nothing_is_owed(void **unused UNUSED)
+{
+    for (int asked = 0; asked < 2; asked++) {
+        struct world *w = world_new(3);
+        struct member *a = &w->member[1], *b = &w->member[2];
+        a->manual = true;
+        w->cut[3][1] = true;
+        evaluate(a, "x", 0);
+        group_transfer(asked ? b->group : a->group, 2);
+        world_run(w);
+        assert_int_equal(status(b).core.persisted, status(a).core.last_index);
+        assert_true(group_is_leader(a->group));
+        member_sync(a);
+        world_run(w);
+        assert_string_equal(a->events, "commit:x ");
+        a->manual = false;
+        world_tick(w, 2);
+        assert_true(group_is_leader(b->group));
+        world_free(w);
+    }
+}
+
+static void test_a_read_is_confirmed_before_leadership_is_handed_on(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *b = &w->member[2];
+    u64 read;
+    evaluate(a, "x", 0);
+    world_tick(w, 2);
+    group_evaluation_time(a->group);
+    group_transfer(a->group, 2); /* by a request that is among those evaluated */
+    w->cut[2][1] = w->cut[3][1] = true;
+    assert_int_equal(group_evaluated(a->group, 1000, bytes_of(NULL, 0), 0, &read), GROUP_WAIT_READ);
+    assert_false(group_may_evaluate(a->group));
+    world_run(w);
+    assert_true(group_is_leader(a->group));
+    world_heal(w);
+    world_tick(w, 4);
+    assert_string_equal(a->events, "commit:x confirmed:yes ");
+    assert_true(group_is_leader(b->group));
+    world_free(w);
+}
+
+static void test_leadership_that_can_not_be_handed_on_stays(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 1);
+    evaluate(a, "x", 0);
+    group_transfer(a->group, 2);
+    world_tick(w, 4);
+    world_heal(w);
+    world_isolate(w, 2);
+    group_tick(a->group), group_tick(a->group); /* the quorum does not answer yet */
+    for (u32 i = 0; i < 8; i++) group_tick(a->group);
+    world_run(w);
+    world_tick(w, 2);
+    assert_true(group_is_leader(a->group));
+    assert_string_equal(a->events, "commit:x ");
+    assert_true(group_may_evaluate(a->group));
+    world_free(w);
+}
+
 /* Member 1 leads and removes itself, because another leader had proposed it. What it appended after that is in the log of
  * member 2, not durable yet, when 2 becomes the sole voter. The core would take that log for durable in an election. */
 static void test_a_sole_voter_waits_for_its_log(void **unused UNUSED)
@@ -1104,6 +1170,9 @@ int main(void)
         cmocka_unit_test(test_a_leader_that_is_removed_hands_on_first),
         cmocka_unit_test(test_a_change_leaves_a_majority_that_answers),
         cmocka_unit_test(test_a_follower_asks_for_leadership),
+        cmocka_unit_test(test_leadership_is_handed_on_when_nothing_is_owed),
+        cmocka_unit_test(test_a_read_is_confirmed_before_leadership_is_handed_on),
+        cmocka_unit_test(test_leadership_that_can_not_be_handed_on_stays),
         cmocka_unit_test(test_a_sole_voter_waits_for_its_log),
         cmocka_unit_test(test_a_machine_ahead_of_its_log_counts),
         cmocka_unit_test(test_a_log_ahead_of_its_machine_is_applied),

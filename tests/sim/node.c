@@ -350,7 +350,10 @@ static void node_evaluate(struct member *m, bool cycle)
     if (b.n == 0 && !cycle) return;
     u64 now = group_evaluation_time(m->group);
     for (u32 i = 0; i < b.n; i++) node_evaluate_op(m, b.ops[i], now, &depends, op_hint(m, 100 + i));
-    if (cycle && member_find_dead(m, now, 8) == 0 && b.n == 0) return;
+    if (cycle && member_find_dead(m, now, 8) == 0 && b.n == 0) {
+        group_drop_evaluation(m->group);
+        return;
+    }
     m->open = b;
     if (m->to_split) member_split(m);
     bytes effects = bytes_of(m->changes, m->changes_n * sizeof(*m->changes));
