@@ -408,15 +408,13 @@ static bool clients_still_ask(struct cluster *c, i64 now_ms)
     return now_ms - c->leave_heard_ms < LEAVE_QUIET_MS;
 }
 
-/* What was evaluated is answered first: a write that is on its way when another node becomes the leader would
- * be uncertain. False: this member has no leadership to hand on. */
+/* False: this member has no leadership to hand on. */
 static bool leave_region(struct member *m)
 {
     u64 to = member_leads(m) ? group_successor(m->group) : 0;
     if (!to) return false;
-    m->retiring = true;
     group_wall(m->group, (u64)clock_wall_ms());
-    if (!member_owes(m)) group_transfer(m->group, to);
+    group_transfer(m->group, to);
     cluster_stir(m);
     return true;
 }

@@ -94,6 +94,7 @@ void cluster_start_member(struct member *m)
     member_start(m, &config, cluster_log_open(c->logs, m->number, regions_on_durable, m));
     plant_bugs(m->group);
     const struct raft_conf *conf = &m->at.conf;
+    if (conf->voters_n) member_await_leader(m); /* of a split: its parent's leader campaigns at once */
     if (conf->voters_n == 1 && conf->voters[0] == c->nodes->peer) group_campaign(m->group);
     cluster_stir(m);
 }
@@ -213,7 +214,6 @@ void cluster_add_child(struct member *m, const struct rocks_region *child, const
     struct member *made = cluster_new_member(c, child->id, r);
     region_begin(r, (i64)MAX(at->clock_ms, 1u));
     if (!c->started) return;
-    made->born_ms = (i64)uv_now(&c->server->loop);
     watch_distrust(&m->region->watches, 0); /* watched keys may be the child's now: transactions run again */
     block_split(c->server, m->region, r);
     log_line(&c->server->log, LOG_NOTICE, "Region %llu has the slots %u to %u of region %llu.",

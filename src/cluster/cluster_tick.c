@@ -275,6 +275,11 @@ static bool reads_only(const struct command *cmd)
     return cmd->flags & CMD_READONLY && !(cmd->flags & CMD_WRITE);
 }
 
+static bool writes(const struct request *q, const struct command *cmd)
+{
+    return cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
+}
+
 /* A READONLY connection may read on any member. */
 static bool may_follow(const struct request *q, const struct command *cmd)
 {
@@ -297,14 +302,6 @@ static struct member *member_for(const struct cluster *c, const struct request *
     return m ? m : cluster_first(c);
 }
 
-/* A region that was just split off elects its leader at once: its requests wait and are not refused. */
-static bool awaits_leader(const struct member *m)
-{
-    const struct server *s = m->server;
-    if (!m->born_ms || group_leader(m->group)) return false;
-    return (i64)uv_now(&s->loop) - m->born_ms < 2 * s->config.cluster_node_timeout;
-}
-
 static const char *send_elsewhere(struct member *m, i32 slot)
 {
     struct cluster *c = m->cluster;
@@ -324,14 +321,13 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
     if (c->diverged) return "CLUSTERDOWN The data of this node differs from that of the others";
     if (c->members_n > 1 && is_for_all(cmd, q->session) && cluster_leads(s)) return NULL;
-    if (m->in_flight || m->evaluating || member_leads(m) || awaits_leader(m))
+    if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
-    bool writes = cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
-    if (q->slot == SLOT_NONE && !writes) return NULL; /* KEYS, DBSIZE …: what this node has */
+    if (q->slot == SLOT_NONE && !writes(q, cmd)) return NULL; /* KEYS, DBSIZE …: what this node has */
     bool failed = member_read_failed(m, &q->session->read_wanted);
     bool readable = (!failed && group_leader(m->group)) || may_be_stale(s);
     if (may_follow(q, cmd) && readable && !m->install) return NULL;
-    return send_elsewhere(m, q->slot);
+    return member_awaits_leader(m) ? NULL : send_elsewhere(m, q->slot); /* it waits */
 }
 
 static u32 holds_for_all(struct cluster *c)
@@ -352,8 +348,12 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
     if (c->members_n > 1 && is_for_all(cmd, q->session)) return holds_for_all(c);
     struct member *m = member_for(c, q);
     if (m->evaluating) return 0;
-    if (m->in_flight || member_leads(m) || awaits_leader(m)) return HOLD_RAFT;
-    if (!may_follow(q, cmd) || q->slot == SLOT_NONE || may_be_stale(s)) return 0;
+    if (m->in_flight || member_leads(m)) return HOLD_RAFT;
+    if (q->slot == SLOT_NONE && !writes(q, cmd)) return 0;
+    bool follows = may_follow(q, cmd);
+    if (follows && may_be_stale(s) && !m->install) return 0;
+    if (member_awaits_leader(m)) return HOLD_RAFT;
+    if (!follows) return 0;
     cluster_stir(m);
     return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;
 }

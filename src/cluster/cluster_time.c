@@ -34,8 +34,9 @@ static void note_leadership(struct member *m)
     bool leads = member_leads(m);
     u64 leader = group_leader(m->group);
     if (leader != m->leader) cluster_moved_on(m->cluster); /* reads that wait for the last one */
+    if (leader) m->await_until_ms = 0;
+    else if (m->leader) member_await_leader(m);
     m->leader = leader;
-    if (leader) m->born_ms = 0;
     if (leads == m->led) return;
     crash_point("cluster-start-5");
     m->led = leads;
@@ -43,6 +44,14 @@ static void note_leadership(struct member *m)
              leads ? "This node leads region %llu." : "This node no longer leads region %llu.",
              (ull)m->number);
     if (!leads) lost_leadership(m);
+    cluster_moved_on(m->cluster);
+}
+
+/* There is no leader to wait for: requests are refused from now on. */
+static void stop_waiting(struct member *m)
+{
+    if (!m->await_until_ms || (i64)uv_now(&m->server->loop) < m->await_until_ms) return;
+    m->await_until_ms = 0;
     cluster_moved_on(m->cluster);
 }
 
@@ -105,6 +114,7 @@ static void time_step(struct member *m, i64 ticks)
     group_wall(m->group, (u64)clock_wall_ms());
     for (i64 i = 0; i < ticks; i++) group_tick(m->group);
     note_leadership(m);
+    stop_waiting(m);
     if (m->led) cluster_expiry_step(m);
     if (m->led) cluster_admit_step(m);
     if (m->led && c->diverged) hand_on(m);
@@ -135,7 +145,6 @@ static void leave_step(struct cluster *c)
 {
     if (!c->leave_until_ms || server_shutdown(c->server, c->leave_how)) return;
     c->leave_until_ms = 0;
-    for (u32 i = 0; i < c->members_n; i++) c->members[i]->retiring = false;
     cluster_moved_on(c);
 }
 

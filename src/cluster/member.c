@@ -373,7 +373,7 @@ void member_begin_tick(struct member *m, i64 wall_ms)
     m->asked_read = 0;
     if (m->in_flight || m->install) return; /* the transaction stays as it is */
     member_save(m);
-    m->evaluating = !m->retiring && group_may_evaluate(m->group) && !cluster_gathers(m->cluster);
+    m->evaluating = group_may_evaluate(m->group) && !cluster_gathers(m->cluster);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
     m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);
@@ -418,6 +418,7 @@ void member_end_tick(struct member *m)
     m->evaluating = false;
     r->mode = EXPIRY_RAFT;
     if (!m->replies.fence && !m->replies.joint && !m->effects.n) {
+        group_drop_evaluation(m->group);
         end_transaction(m);
         return;
     }
@@ -427,6 +428,7 @@ void member_end_tick(struct member *m)
     m->slices = 0;
     m->proposed_us = clock_mono_us();
     m->early_read = 0;
+    if (failed) group_drop_evaluation(m->group);
     enum group_wait wait = failed
                                ? GROUP_REFUSED
                                : group_evaluated(m->group, now_ms, buf_bytes(&m->effects), depends_ms, &read);
@@ -519,6 +521,18 @@ void member_start(struct member *m, const struct group_config *config, struct ra
     m->log = log;
     m->group = group_open(config, log, &m->machine);
     if (m->region) region_begin(m->region, member_clock(m));
+}
+
+/* Two election timeouts: leadership is handed on, or a majority elects another leader, in less. */
+void member_await_leader(struct member *m)
+{
+    m->await_until_ms = (i64)uv_now(&m->server->loop) + 2 * m->server->config.cluster_node_timeout;
+}
+
+/* m->leader is as of the last look: it may have gone since. */
+bool member_awaits_leader(const struct member *m)
+{
+    return !group_leader(m->group) && (m->leader || m->await_until_ms);
 }
 
 void member_close(struct member *m)

@@ -56,7 +56,7 @@ struct member {
     struct member *ticking_next; /* in cluster.ticking */
     bool led;                    /* at the last look … */
     u64 leader;                  /* … and who did */
-    i64 born_ms;                 /* when a split made it, by the loop's time; 0: otherwise */
+    i64 await_until_ms;          /* until when requests wait for a leader to be known, by the loop's time */
     /* Members to which no snapshot could be sent: the group has to be told. */
     u64 unsent[2 * RAFT_MEMBERS_MAX];
     u32 unsent_n;
@@ -74,7 +74,6 @@ struct member {
     i64 proposed_us;         /* when, by the monotonic clock, while in flight */
     struct commit_times *times; /* of its entries; NULL: none so far */
     u32 slices;              /* of reclaiming while something waits for the log: cluster_expiry.c */
-    bool retiring;           /* it evaluates nothing any more, and will hand its leadership on */
     bool expiring;           /* it evaluates a slice of the expire cycle, and no requests: cluster_expiry.c */
     struct member_replies replies; /* of the open evaluation; both NULL: none so far */
     struct member_read *reads; /* that wait for their confirmation */
@@ -90,6 +89,10 @@ void member_open(struct member *m, struct cluster *c, struct region *r, u64 numb
 void member_give(struct member *m, struct region *r); /* it has data now */
 void member_start(struct member *m, const struct group_config *config, struct raft_log *log);
 void member_close(struct member *m);
+
+/* No leader is known just now: requests wait for one, and are not refused. */
+void member_await_leader(struct member *m);
+bool member_awaits_leader(const struct member *m);
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
@@ -129,9 +132,6 @@ void member_adopt_at(struct member *m, u64 number, const struct raft_applied *at
 /* Text form of raft_applied: stored in the engine, and sent with snapshots. */
 void member_encode(const struct raft_applied *at, struct buf *out);
 NODISCARD bool member_decode(bytes text, struct raft_applied *at);
-
-/* Whether replies wait for the group. */
-static inline bool member_owes(const struct member *m) { return m->evaluating || m->in_flight || m->reads_n; }
 
 static inline bool member_leads(const struct member *m) { return m->group && group_is_leader(m->group); }
 
