@@ -436,6 +436,22 @@ bool cluster_leaves(struct server *s, u32 how)
     return true;
 }
 
+static void cluster_free(struct cluster *c)
+{
+    while (c->nodes) {
+        struct cluster_node *n = c->nodes;
+        c->nodes = n->next;
+        mem_free(n);
+    }
+    mem_free(c);
+}
+
+void cluster_on_closed(uv_handle_t *h)
+{
+    struct cluster *c = h->data;
+    if (--c->handles == 0) cluster_free(c);
+}
+
 void cluster_stop(struct server *s)
 {
     struct cluster *c = s->cluster;
@@ -458,11 +474,5 @@ void cluster_stop(struct server *s)
     s->node.elsewhere = NULL;
     s->enforce = NULL;
     server_hold(s, HOLD_RAFT, false);
-    uv_run(&s->loop, UV_RUN_NOWAIT); /* the callbacks of what was closed, whose memory goes now */
-    while (c->nodes) {
-        struct cluster_node *n = c->nodes;
-        c->nodes = n->next;
-        mem_free(n);
-    }
-    mem_free(c);
+    if (!c->handles) cluster_free(c); /* otherwise when the loop has closed the last of them */
 }

@@ -26,13 +26,14 @@ void cluster_open_batch(struct cluster *c)
     c->batch_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     CHECK(c->batch_fd >= 0 && uv_poll_init(&c->server->loop, &c->batch_timer, c->batch_fd) == 0);
     c->batch_timer.data = c;
+    c->handles++;
     uv_poll_start(&c->batch_timer, UV_READABLE, batch_on_timer);
     uv_unref((uv_handle_t *)&c->batch_timer);
 }
 
 void cluster_close_batch(struct cluster *c)
 {
-    uv_close((uv_handle_t *)&c->batch_timer, NULL);
+    uv_close((uv_handle_t *)&c->batch_timer, cluster_on_closed);
     close(c->batch_fd);
 }
 

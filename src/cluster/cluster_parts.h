@@ -33,6 +33,7 @@ struct cluster {
     u64 checks, digest_mismatches;
     u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;
+    u32 handles;                /* of these three: the loop still knows them */
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when it was last looked whether a region's clock must move */
     i64 timer_ms;               /* when it last ran, by the loop's time */
@@ -88,6 +89,7 @@ void cluster_schedule_step(struct cluster *c); /* on the first region's leader, 
 /* cluster_time.c */
 void cluster_start_time(struct cluster *c);
 void cluster_stop_time(struct cluster *c);
+void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
 i64 cluster_next_deadline(const struct member *m); /* of a region with data; INT64_MAX: none */
 
 /* cluster_install.c */

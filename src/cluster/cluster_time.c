@@ -220,11 +220,12 @@ void cluster_start_time(struct cluster *c)
     uv_prepare_init(loop, &c->prepare);
     uv_prepare_start(&c->prepare, time_on_prepare);
     c->timer.data = c->prepare.data = c;
+    c->handles += 2;
     uv_unref((uv_handle_t *)&c->prepare);
 }
 
 void cluster_stop_time(struct cluster *c)
 {
-    uv_close((uv_handle_t *)&c->timer, NULL);
-    uv_close((uv_handle_t *)&c->prepare, NULL);
+    uv_close((uv_handle_t *)&c->timer, cluster_on_closed);
+    uv_close((uv_handle_t *)&c->prepare, cluster_on_closed);
 }

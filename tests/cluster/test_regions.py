@@ -1,4 +1,5 @@
 """Several regions on each node: routing, commands for all data, splits, leaders in different places, restarts."""
+import socket
 import threading
 import time
 
@@ -431,3 +432,11 @@ def test_a_killed_leader_is_replaced_in_every_region(four, client):
     together(four, 4)
     caught_up(four)
     assert client.get('k0') == 'after'
+
+
+def test_a_node_whose_bus_port_is_taken_says_so(tmp_path):
+    node = Node(str(tmp_path), ('--cluster-regions', '50'))
+    with socket.create_server(('127.0.0.1', node.port + 10000)):
+        node.start('--cluster-init', 'yes')
+        assert node.proc.wait(30) == 1
+    assert f'Failed listening on cluster port {node.port + 10000}' in node.logged()
