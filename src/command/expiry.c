@@ -112,15 +112,8 @@ static void reply_both(struct ctx *c, const struct lag_histogram *active, const 
 static void reply_windows(struct ctx *c)
 {
     struct lag_histogram active, lazy;
-    struct keyspace *ks;
     for (u32 i = 0; i < LAG_WINDOWS; i++) {
-        active = lazy = (struct lag_histogram){0};
-        KEYSPACES_EACH(c->ks, ks) {
-            struct lag_histogram a, l;
-            lag_last(&ks->lag, i, &a, &l);
-            lag_add(&active, &a);
-            lag_add(&lazy, &l);
-        }
+        lag_last(c->ks->lag, i, &active, &lazy);
         reply_bulk_str(c->out, lag_windows[i].name);
         reply_map(c->out, 2);
         reply_both(c, &active, &lazy);
@@ -134,15 +127,10 @@ void cmd_expiry_lag(struct ctx *c)
         return;
     }
     struct forecast f = {.now_ms = c->now_ms};
-    struct lag_histogram active = {0}, lazy = {0};
     struct keyspace *ks;
-    KEYSPACES_EACH(c->ks, ks) {
-        forecast_add_all(&f, ks->eng);
-        lag_add(&active, &ks->lag.active);
-        lag_add(&lazy, &ks->lag.lazy);
-    }
+    KEYSPACES_EACH(c->ks, ks) forecast_add_all(&f, ks->eng);
     reply_map(c->out, 4 + LAG_WINDOWS);
-    reply_both(c, &active, &lazy);
+    reply_both(c, &c->ks->lag->active, &c->ks->lag->lazy);
     reply_bulk_str(c->out, "overdue_keys");
     reply_int(c->out, (i64)forecast_overdue(&f));
     reply_bulk_str(c->out, "oldest_overdue_ms");

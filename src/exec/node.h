@@ -18,7 +18,8 @@
  *   the script that runs, and how deep commands     dirty_outside: what they changed
  *   are nested: one command runs at a time
  *   how many clients watch keys                     which keys are watched, and by whom
- *   how many keys are ready to serve waiters        which keys are waited for, and by whom */
+ *   how many keys are ready to serve waiters        which keys are waited for, and by whom
+ *   the histogram of expiry's lag: it is large      - */
 #ifndef MAYFLY_EXEC_NODE_H
 #define MAYFLY_EXEC_NODE_H
 
@@ -27,6 +28,7 @@
 #include "exec/region_map.h"
 #include "exec/key_listeners.h"
 #include "keyspace/evict.h"
+#include "keyspace/lag.h"
 
 struct request;
 struct outcome;
@@ -47,6 +49,7 @@ struct node {
     bool scripts_unbound;    /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;        /* memory was above the limit when the last command of a client began */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
+    struct expiry_lag lag;   /* how late its regions delete what is dead */
     u32 keys_ready;          /* keys that may have something for clients that wait: exec/waiters.h */
     u64 watching;            /* clients that watch keys */
     u32 depth;               /* how deep commands are nested: 1, or more in EXEC and scripts */

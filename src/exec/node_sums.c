@@ -21,11 +21,9 @@ static void cycle_add(struct node_sums *sums, const struct expire_cycle *c)
 void node_sum(const struct node *n, struct node_sums *sums)
 {
     struct region *r;
-    *sums = (struct node_sums){0};
+    *sums = (struct node_sums){.active = n->lag.active, .lazy = n->lag.lazy};
     REGIONS_EACH(&n->regions, r) {
         stats_add(&sums->stats, &r->ks.stats);
-        lag_add(&sums->active, &r->ks.lag.active);
-        lag_add(&sums->lazy, &r->ks.lag.lazy);
         cycle_add(sums, &r->cycle);
         sums->stream_told += r->expiry_stream.told;
         sums->stream_lost += r->expiry_stream.lost;

@@ -14,6 +14,7 @@ void region_init(struct region *r, struct node *node, struct engine *eng, u64 se
 {
     *r = (struct region){.node = node, .eng = eng, .seeds = seed};
     keyspace_init(&r->ks, eng, &r->journal);
+    r->ks.lag = &node->lag;
     r->ks.access_rng = rand_next(&r->seeds);
     r->journal.db = -1;
     r->journal.seq = r->committed = eng->applied;

@@ -65,18 +65,17 @@ void expire_cycle_spent(struct expire_cycle *c, i64 took_us, bool more_left)
 void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u64 cleaned, i64 took_us,
                       bool more_left)
 {
-    struct lag_histogram *lag = &ks->lag.active;
     if (cleaned && !c->run.at_ms) c->run.at_ms = ks->now_ms;
     c->run.cleaned += cleaned;
     c->run.took_us += took_us;
     if (more_left) return;
     c->next_ms = now_ms + c->interval_ms;
     if (c->run.cleaned) {
-        c->run.lag_ms = lag->recent_max_ms;
+        c->run.lag_ms = ks->run_lag_ms;
         c->last = c->run;
     }
     c->run = (struct expire_run){0};
-    lag->recent_max_ms = 0;
+    ks->run_lag_ms = 0;
 }
 
 bool expire_cycle_waits(const struct expire_cycle *c) { return expire_cycle_active(c) && c->cut_short; }

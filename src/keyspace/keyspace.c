@@ -194,7 +194,9 @@ void keyspace_swap(struct keyspace *ks, u32 a, u32 b)
 
 static void record_lag(struct keyspace *ks, i64 deadline_ms, bool lazy)
 {
-    lag_record(lazy ? &ks->lag.lazy : &ks->lag.active, ks->now_ms - deadline_ms);
+    i64 lag_ms = ks->now_ms - deadline_ms;
+    if (!lazy && lag_ms > (i64)ks->run_lag_ms) ks->run_lag_ms = (u64)lag_ms;
+    if (LIKELY(ks->lag != NULL)) lag_record(lazy ? &ks->lag->lazy : &ks->lag->active, lag_ms);
 }
 
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)

@@ -24,17 +24,7 @@ void lag_record(struct lag_histogram *h, i64 lag_ms)
     h->count++;
     h->sum_ms += ms;
     if (ms > h->max_ms) h->max_ms = ms;
-    if (ms > h->recent_max_ms) h->recent_max_ms = ms;
     h->bucket[lag_bucket_of(ms)]++;
-}
-
-void lag_add(struct lag_histogram *sum, const struct lag_histogram *h)
-{
-    sum->count += h->count;
-    sum->sum_ms += h->sum_ms;
-    sum->max_ms = MAX(sum->max_ms, h->max_ms);
-    sum->recent_max_ms = MAX(sum->recent_max_ms, h->recent_max_ms);
-    for (u32 i = 0; i < LAG_BUCKETS; i++) sum->bucket[i] += h->bucket[i];
 }
 
 u64 lag_percentile(const struct lag_histogram *h, double q)

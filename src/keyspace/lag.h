@@ -12,7 +12,6 @@
 
 struct lag_histogram {
     u64 count, sum_ms, max_ms;
-    u64 recent_max_ms; /* since the last reset to 0 */
     u64 bucket[LAG_BUCKETS];
 };
 
@@ -43,7 +42,6 @@ struct expiry_lag {
 };
 
 void lag_record(struct lag_histogram *h, i64 lag_ms);
-void lag_add(struct lag_histogram *sum, const struct lag_histogram *h);
 u64 lag_percentile(const struct lag_histogram *h, double q); /* q in 0..1; the bucket's upper edge, or 0 */
 u64 lag_within(const struct lag_histogram *h, u64 ms); /* entries <= ms, as exact as the buckets */
 

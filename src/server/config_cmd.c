@@ -334,10 +334,10 @@ void cmd_config_resetstat(struct ctx *c)
     stats_reset(&s->stats);
     s->net.stats = (struct net_stats){0};
     memset(s->acl_log.denied, 0, sizeof s->acl_log.denied);
+    s->node.lag = (struct expiry_lag){0};
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
         r->ks.stats = (struct keyspace_stats){0};
-        memset(&r->ks.lag, 0, sizeof r->ks.lag);
         r->cycle.stale_perc = 0;
         r->cycle.time_cap_reached = 0;
         r->cycle.spent_us = 0;

@@ -62,8 +62,7 @@ static void every_tenth(struct server *s)
     if (UNLIKELY(s->config.watchdog_period))
         crash_watchdog(MAX(s->config.watchdog_period, WATCHDOG_LEAST_MS));
     look_at_memory(s);
-    struct region *r;
-    REGIONS_EACH(&s->node.regions, r) lag_tick(&r->ks.lag, now_us / 1000);
+    lag_tick(&s->node.lag, now_us / 1000);
     storage_cron(s);
     persistence_cron(s);
     replication_cron(s);

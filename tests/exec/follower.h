@@ -139,7 +139,7 @@ static inline void nothing_expired(const struct world *w)
 {
     const struct keyspace *ks = &w->region.ks;
     assert_int_equal(ks->stats.expired_keys + ks->stats.expired_fields + ks->stats.lazy_expired, 0);
-    assert_int_equal(ks->lag.active.count + ks->lag.lazy.count, 0);
+    assert_int_equal(ks->lag->active.count + ks->lag->lazy.count, 0);
 }
 
 static inline void followers_open(void) { CHECK(mkdtemp(folder)); }

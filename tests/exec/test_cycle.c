@@ -38,7 +38,7 @@ static void index_reclaims_within_a_bucket(void **state)
         }
         assert_in_range(count_of(&w, 0), live, may_linger);
     }
-    assert_in_range(w.region.ks.lag.active.max_ms, 0, 64 + 13);
+    assert_in_range(w.node.lag.active.max_ms, 0, 64 + 13);
     world_close(&w);
 }
 

@@ -151,7 +151,7 @@ static void check_write(enum kind kind, size_t i)
     buf_append_char(&record, '\0');
     assert_string_equal(record.p, writes[i].record);
     told(&w, 1);
-    assert_int_equal(w.region.ks.lag.lazy.count, 1);
+    assert_int_equal(w.node.lag.lazy.count, 1);
     check_follower(&w, kind, &w.journal);
     at(&w, 200);
     each_step(&w);
