@@ -25,7 +25,7 @@ static bool is_shard_pubsub(const struct command *cmd)
 /* Whether a command reads or changes the region's data. One that waits in MULTI's queue does not yet. */
 static bool touches_data(const struct command *cmd, const struct session *s, const bytes *argv)
 {
-    if (cmd->run == cmd_exec) return true;
+    if (cmd->run == cmd_exec) return multi_will_run(s);
     if (is_shard_pubsub(cmd) || (s->tx && multi_takes(s, cmd))) return false;
     if (cmd->run == cmd_cluster_keys || cmd->run == cmd_bgsave) return true; /* a backup is confirmed */
     return cmd->flags & CMD_OF_KEYSPACE || cmd->specs[0].begin != SEEK_NONE || is_populate(cmd, argv);
@@ -270,20 +270,17 @@ bool cluster_commit(struct server *s, enum commit_kind kind)
 
 /* -- may it run here? -------------------------------------------------------------------------- */
 
-static bool reads_only(const struct command *cmd)
-{
-    return cmd->flags & CMD_READONLY && !(cmd->flags & CMD_WRITE);
-}
-
 static bool writes(const struct request *q, const struct command *cmd)
 {
-    return cmd->flags & CMD_WRITE || cmd->run == cmd_exec || is_populate(cmd, q->argv);
+    u32 flags = multi_flags(q->session, cmd);
+    if (cmd->run == cmd_exec) return flags & (CMD_WRITE | CMD_MAY_REPLICATE); /* … a script that may write */
+    return flags & CMD_WRITE || is_populate(cmd, q->argv);
 }
 
 /* A READONLY connection may read on any member. */
 static bool may_follow(const struct request *q, const struct command *cmd)
 {
-    return q->session->readonly && reads_only(cmd);
+    return q->session->readonly && multi_flags(q->session, cmd) & CMD_READONLY && !writes(q, cmd);
 }
 
 static bool may_be_stale(const struct server *s) { return s->config.cluster_allow_stale_reads; }

@@ -117,20 +117,29 @@ u32 multi_flags(const struct session *s, const struct command *cmd)
            (cmd->flags & s->tx->all_flags & all_have);
 }
 
-void multi_rejected(struct ctx *c, bool routed_nowhere)
+/* The text begins with the word, which is a literal. */
+#define BEGINS(text, word) ((text).n >= sizeof(word) - 1 && memcmp((text).p, word, sizeof(word) - 1) == 0)
+
+/* Where a request has to go, or that it can't go anywhere. */
+static bool is_of_routing(bytes error)
+{
+    return BEGINS(error, "-MOVED ") || BEGINS(error, "-CLUSTERDOWN ") || BEGINS(error, "-CROSSSLOT ");
+}
+
+void multi_rejected(struct ctx *c)
 {
     struct buf *out = c->out->out;
     struct buf why = {0};
     if (multi_open(c->session)) c->session->tx->spoiled = true;
     if (!c->cmd || c->cmd->run != cmd_exec) return;
-    if (routed_nowhere) {
+    size_t mark = c->reply_at;
+    bytes error = bytes_of(out->p + mark, out->n - mark);
+    if (is_of_routing(error)) {
         multi_end(c->session);
         return;
     }
-    size_t mark = c->reply_at;
-    bool plain = out->n - mark > 5 && memcmp(out->p + mark, "-ERR ", 5) == 0;
-    size_t code = plain ? 5 : 1; /* only a special error code is repeated */
-    buf_append(&why, out->p + mark + code, out->n - mark - code - 2);
+    size_t code = BEGINS(error, "-ERR ") ? 5 : 1; /* only a special error code is repeated */
+    buf_append(&why, error.p + code, error.n - code - 2);
     out->n = mark;
     c->out->errors--;
     reply_errorf(c->out, "EXECABORT Transaction discarded because of: %.*s", (int)why.n, why.p);

@@ -25,6 +25,8 @@ struct transaction {
 };
 
 static inline bool multi_open(const struct session *s) { return s->tx && s->tx->open; }
+/* EXEC would run what is queued, as far as is known before. */
+static inline bool multi_will_run(const struct session *s) { return multi_open(s) && !s->tx->spoiled; }
 
 /* -- for region_run -------------------------------------------------------------------------- */
 
@@ -34,7 +36,7 @@ void multi_queue(const struct region *r, const struct request *q, const struct c
 
 /* A command was rejected, and its reply is an error: EXEC will fail. EXEC itself is over and
  * answers EXECABORT, unless the error is one of routing, which cluster clients look for. */
-void multi_rejected(struct ctx *c, bool routed_nowhere);
+void multi_rejected(struct ctx *c);
 
 /* The slot of all queued keys, as route_slot; SLOT_NONE outside MULTI. */
 i32 multi_slot(const struct session *s);

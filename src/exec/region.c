@@ -257,7 +257,7 @@ void region_run(struct region *r, const struct request *q, struct outcome *o)
     if (UNLIKELY(!c.cmd || !admit(r, q, &c))) {
         o->rejected = true;
         if (q->session->tx || (c.cmd && c.cmd->run == cmd_exec))
-            multi_rejected(&c, q->slot < SLOT_NONE);
+            multi_rejected(&c);
     } else if (LIKELY(!n->held_for) || !(o->held = region_hold(r, q, c.cmd))) {
         o->queued = UNLIKELY(q->session->tx != NULL) && multi_takes(q->session, c.cmd);
         if (UNLIKELY(o->queued)) multi_queue(r, q, c.cmd);

@@ -7,6 +7,8 @@ import pytest
 import redis
 from nodes import Cluster, Node, eventually
 
+from mayfly import Raw       # of tests/server, which nodes has found
+
 
 @pytest.fixture(scope='module')
 def trio():
@@ -143,6 +145,37 @@ def test_a_cluster_client_follows_a_failover(trio, leader):
         assert n.execute_command('CLUSTER FAILOVER', 'FORCE') in (True, 'OK')
         with pytest.raises(redis.ResponseError, match='majority'):
             n.execute_command('CLUSTER FAILOVER', 'TAKEOVER')
+
+
+def test_a_transaction_goes_where_its_keys_are(trio, leader):
+    """What clients look for, word by word: they send a transaction to another node if its commands, or EXEC, got MOVED."""
+    follower = trio.followers()[0]
+    moved = f'MOVED {leader.cluster("KEYSLOT", "k")} 127.0.0.1:{trio.leader().port}'
+    spoiled = 'EXECABORT Transaction discarded because of previous errors.'
+    with Raw(follower.port) as c:
+        say = lambda *commands: [c.call(*words.split()) for words in commands]
+        assert say('MULTI', 'SET k v', 'GET k', 'EXEC') == [b'OK', moved, moved, spoiled]
+        assert say('EXEC', 'DISCARD') == ['ERR EXEC without MULTI', 'ERR DISCARD without MULTI']
+        assert say('MULTI', 'PING', 'EXEC') == [b'OK', b'QUEUED', [b'PONG']]
+        assert say('MULTI', 'EXEC') == [b'OK', []]
+        leader.set('k', 'v')
+        assert say('READONLY', 'MULTI', 'GET k', 'TTL k', 'EXEC') == [b'OK', b'OK', b'QUEUED', b'QUEUED', [b'v', -1]]
+        assert say('MULTI', 'GET k', 'SET k w', 'EXEC') == [b'OK', b'QUEUED', moved, spoiled]
+        assert say('MULTI', 'GET k', 'READWRITE', 'EXEC') == [b'OK', b'QUEUED', b'QUEUED', [b'v', b'OK']]
+        assert say('MULTI', 'GET k', 'EXEC') == [b'OK', moved, spoiled]
+
+
+def test_a_transaction_whose_leader_changes_before_exec(trio, leader):
+    """The client is not in a transaction any more."""
+    old, new = trio.leader(), trio.followers()[0]
+    with Raw(old.port) as c:
+        assert [c.call('MULTI'), c.call('SET', 'k', 1)] == [b'OK', b'QUEUED']
+        with new.client() as other:
+            other.execute_command('CLUSTER', 'FAILOVER')
+        eventually(new.leads)
+        moved = f'MOVED {leader.cluster("KEYSLOT", "k")} 127.0.0.1:{new.port}'
+        assert eventually(lambda: c.call('EXEC')) == moved
+        assert c.call('EXEC') == 'ERR EXEC without MULTI'
 
 
 @pytest.mark.parametrize('who_asks', ['new', 'member'])
