@@ -150,7 +150,8 @@ static void cluster_slots_cmd(struct ctx *c, struct cluster *cl)
     struct told_regions t = {.ctx = c};
     size_t mark = reply_mark(c->out);
     each_region(cl, tell_slots, &t);
-    reply_array_at(c->out, mark, t.n);
+    if (t.n) reply_array_at(c->out, mark, t.n);
+    else reply_error(c->out, "CLUSTERDOWN This node knows no slots yet");
 }
 
 /* How much of the log a node has, as far as is known here. */

@@ -178,6 +178,18 @@ def test_a_transaction_whose_leader_changes_before_exec(trio, leader):
         assert c.call('EXEC') == 'ERR EXEC without MULTI'
 
 
+def test_a_node_that_knows_no_slots_is_not_taken_for_a_cluster_without_nodes(tmp_path):
+    """redis-py and node-redis believe an empty list, and have no node left to ask. After an error they ask the next one."""
+    node = Node(str(tmp_path / 'alone'))
+    node.start()
+    try:
+        eventually(lambda: 'Ready to accept' in node.logged())
+        with Raw(node.port) as c:
+            assert c.call('CLUSTER', 'SLOTS') == 'CLUSTERDOWN This node knows no slots yet'
+    finally:
+        node.kill()
+
+
 @pytest.mark.parametrize('who_asks', ['new', 'member'])
 def test_meet(tmp_path, who_asks):
     with Cluster(1) as c:
