@@ -1,5 +1,6 @@
 """Several regions on each node: routing, commands for all data, splits, leaders in different places, restarts."""
 import socket
+import subprocess
 import threading
 import time
 
@@ -229,6 +230,21 @@ def test_expiry_in_every_region(four, client):
         client.set(f'k{i}', i, px=300)
     eventually(lambda: total(four) == 0, 30)
     eventually(lambda: all(r['keys'] == '0' for n in four.nodes for r in table(n).values()), 30)
+
+
+def test_redis_cli_is_content(four, client):
+    """Regions led by different nodes: all slots are covered, all nodes agree, each key is counted once."""
+    transfer(four, 1, four.nodes[0])
+    transfer(four, 3, four.nodes[1])
+    for i in range(100):
+        client.set(f'k{i}', i)
+    leaders = len({leader_of(four, number) for number in (1, 2, 3, 4)})
+    for n in four.nodes:
+        for what, wanted in (('check', ('All 16384 slots covered', 'All nodes agree about slots')), ('info', ())):
+            done = subprocess.run(['redis-cli', '--cluster', what, f'127.0.0.1:{n.port}'], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            text = done.stdout + done.stderr
+            assert done.returncode == 0 and all(w in text for w in (*wanted, f'100 keys in {leaders} masters')), text
 
 
 def test_members_have_the_same_data(four, client):
