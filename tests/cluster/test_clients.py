@@ -8,15 +8,30 @@ import time
 
 import pytest
 import redis
+import redis.cluster
 from nodes import Cluster, Node, eventually
 
 OPTIONS = ('--cluster-node-timeout', '500')
 PATIENT = 60        # attempts of the client, a quarter of a second each while there is no leader
 
 
+class Nodes(redis.cluster.NodesManager):
+    """redis-py before 4.4.2 keeps a node a replica when CLUSTER SLOTS calls it the primary. With one region no primary may be
+    left after a failover: an IndexError."""
+
+    def _get_or_create_cluster_node(self, host, port, role, *more):
+        node = super()._get_or_create_cluster_node(host, port, role, *more)
+        node.server_type = role
+        return node
+
+
 class Client(redis.RedisCluster):
     """redis-py 4.3 copies its options, and with them itself, when it asks a node again that it has lost. Its lock can't be
     copied."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.nodes_manager.__class__ = Nodes
 
     def __deepcopy__(self, memo):
         return self
@@ -136,6 +151,18 @@ def test_rolling_restart(trio):
         for n in sorted(trio.nodes, key=Node.leads):
             apps.some()
             restart(n)
+            trio.settled(3)
+        apps.some()
+
+
+def test_leaders_are_killed(trio):
+    with Applications(trio) as apps:
+        for _ in range(2):
+            apps.some()
+            killed = trio.leader()
+            killed.kill()
+            apps.some(10)
+            killed.start()
             trio.settled(3)
         apps.some()
 
