@@ -24,7 +24,6 @@ const struct cluster_node *cluster_nodes(const struct cluster *c) { return c->no
 const struct cluster_node *cluster_self(const struct cluster *c) { return c->nodes; }
 struct bus *cluster_bus(struct cluster *c) { return c->bus; }
 u64 cluster_number(const struct cluster *c) { return c->number; }
-void cluster_moved_on(struct cluster *c) { c->moved_on = true; }
 
 void cluster_die(struct cluster *c, const char *why)
 {
@@ -383,6 +382,7 @@ bool cluster_start(struct server *s)
     s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
     s->enforce = cluster_enforce;
+    s->net.config.brief_holds = HOLD_RAFT;
     server_hold(s, HOLD_RAFT, true);
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
@@ -473,6 +473,7 @@ void cluster_stop(struct server *s)
     s->cluster = NULL;
     s->node.elsewhere = NULL;
     s->enforce = NULL;
+    s->net.config.brief_holds = 0;
     server_hold(s, HOLD_RAFT, false);
     if (!c->handles) cluster_free(c); /* otherwise when the loop has closed the last of them */
 }

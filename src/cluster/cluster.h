@@ -122,7 +122,9 @@ u64 cluster_number(const struct cluster *c);
 void cluster_send(struct cluster *c, u64 region, u64 to, bytes message);
 void cluster_flies(struct cluster *c, bool on); /* an entry of a region is in flight, or no longer */
 void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
-/* An entry was committed, so long after it was proposed, and so many connections are answered. */
+/* Whether requests that waited are about to run: those that come now run with them, not before them. */
+bool cluster_resumes(const struct cluster *c);
+/* An entry was committed, so long after it was proposed, and so many requests are answered. */
 void cluster_committed(struct cluster *c, u32 answered, u64 took_us);
 bool cluster_gathers(struct cluster *c); /* whether requests wait for others to join them: cluster/batch.h */
 _Noreturn void cluster_die(struct cluster *c, const char *why);

@@ -4,7 +4,12 @@
 
 #include "cluster/cluster_parts.h"
 
-static u32 batch_waiting(const struct cluster *c) { return net_held(&c->server->net, HOLD_RAFT); }
+/* Within a tick: its requests count, too. */
+static u32 batch_waiting(const struct cluster *c)
+{
+    const struct net *n = &c->server->net;
+    return net_held_requests(n, HOLD_RAFT) + n->tick.request_count;
+}
 
 static void batch_over(struct cluster *c)
 {
@@ -12,12 +17,21 @@ static void batch_over(struct cluster *c)
     cluster_moved_on(c);
 }
 
+/* False: the clock can't be set. */
+static bool batch_set_clock(const struct cluster *c, u64 us)
+{
+    struct itimerspec t = {.it_value = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)}};
+    return timerfd_settime(c->batch_fd, 0, &t, NULL) == 0;
+}
+
 static void batch_on_timer(uv_poll_t *p, int status UNUSED, int events UNUSED)
 {
     struct cluster *c = p->data;
     u64 times;
     bool fired = read(c->batch_fd, &times, sizeof times) == sizeof times;
-    if (fired && c->batch.gathering) batch_over(c);
+    if (!fired || !c->batch.gathering) return;
+    u64 us = batch_look(&c->batch, batch_waiting(c));
+    if (!us || !batch_set_clock(c, us)) batch_over(c);
 }
 
 /* libuv's timers count milliseconds, which is as long as a commit takes. */
@@ -41,8 +55,7 @@ void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 {
     if (c->members_n > 1) return; /* entries of regions share a sync, and clients come back to all of them */
     u64 us = batch_committed(&c->batch, answered, batch_waiting(c), took_us);
-    struct itimerspec t = {.it_value = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)}};
-    if (us && timerfd_settime(c->batch_fd, 0, &t, NULL)) batch_over(c);
+    if (us && !batch_set_clock(c, us)) batch_over(c);
 }
 
 bool cluster_gathers(struct cluster *c)

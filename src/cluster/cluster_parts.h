@@ -33,7 +33,8 @@ struct cluster {
     u64 checks, digest_mismatches;
     u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;
-    u32 handles;                /* of these three: the loop still knows them */
+    uv_idle_t awake;            /* it runs once more before the loop sleeps */
+    u32 handles;                /* of these four: the loop still knows them */
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when it was last looked whether a region's clock must move */
     i64 timer_ms;               /* when it last ran, by the loop's time */

@@ -195,10 +195,25 @@ static void settle_stirred(struct cluster *c)
     }
 }
 
+static void time_on_idle(uv_idle_t *h UNUSED) {}
+
+/* Ticks that run after time_on_prepare may call this, and then the loop must not sleep yet. */
+void cluster_moved_on(struct cluster *c)
+{
+    c->moved_on = true;
+    if (c->awake.data && !uv_is_closing((uv_handle_t *)&c->awake)) uv_idle_start(&c->awake, time_on_idle);
+}
+
+bool cluster_resumes(const struct cluster *c)
+{
+    return c->moved_on && net_held_requests(&c->server->net, HOLD_RAFT);
+}
+
 /* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
 static void time_on_prepare(uv_prepare_t *h)
 {
     struct cluster *c = h->data;
+    uv_idle_stop(&c->awake);
     settle_stirred(c);
     move_clocks(c);
     if (c->acked && c->server->repl.waiting) wait_check(c->server);
@@ -219,13 +234,16 @@ void cluster_start_time(struct cluster *c)
     uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
     uv_prepare_init(loop, &c->prepare);
     uv_prepare_start(&c->prepare, time_on_prepare);
-    c->timer.data = c->prepare.data = c;
-    c->handles += 2;
+    uv_idle_init(loop, &c->awake);
+    c->timer.data = c->prepare.data = c->awake.data = c;
+    c->handles += 3;
     uv_unref((uv_handle_t *)&c->prepare);
+    uv_unref((uv_handle_t *)&c->awake);
 }
 
 void cluster_stop_time(struct cluster *c)
 {
     uv_close((uv_handle_t *)&c->timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->prepare, cluster_on_closed);
+    uv_close((uv_handle_t *)&c->awake, cluster_on_closed);
 }

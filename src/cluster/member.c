@@ -255,7 +255,7 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
 {
     struct member *m = member_of(base);
     struct member_replies r = take_replies(m);
-    u32 answered = r.fence ? fence_count(r.fence) : 0;
+    u32 answered = r.fence ? fence_requests(r.fence) : 0;
     m->at = *at;
     fly(m, false);
     buf_clear(&m->effects);
@@ -373,7 +373,8 @@ void member_begin_tick(struct member *m, i64 wall_ms)
     m->asked_read = 0;
     if (m->in_flight || m->install) return; /* the transaction stays as it is */
     member_save(m);
-    m->evaluating = group_may_evaluate(m->group) && !cluster_gathers(m->cluster);
+    bool waits = cluster_gathers(m->cluster) || cluster_resumes(m->cluster);
+    m->evaluating = !waits && group_may_evaluate(m->group);
     i64 now_ms = m->evaluating ? (i64)group_evaluation_time(m->group) : member_clock(m);
     m->region->mode = m->evaluating && m->at.deaths_from_ms ? EXPIRY_RAFT_LEADER : EXPIRY_RAFT;
     region_begin(m->region, now_ms);

@@ -79,6 +79,8 @@ struct conn {
     uv_poll_t poll;
     struct conn *prev, *next;  /* in net->conns */
     struct conn *hold_prev, *hold_next; /* in net.held_back, while there is a reason */
+    u32 held_requests;         /* how many requests `in` has, as far as is known … */
+    u32 held_counted;          /* … from so many bytes of it; 0: from when it was held back */
     u64 blocked_tick;          /* when conn_block was last called */
 
     /* for the owner */

@@ -322,10 +322,10 @@ static char *fence_text(const char *text)
     return memcpy(mem_alloc(n), text, n);
 }
 
-u32 fence_count(const struct fence *f)
+u32 fence_requests(const struct fence *f)
 {
     u32 n = 0;
-    for (const struct segment *g = f->segments; g; g = g->after) n++;
+    for (const struct segment *g = f->segments; g; g = g->after) n += g->requests;
     return n;
 }
 

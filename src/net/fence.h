@@ -104,8 +104,8 @@ static inline void fence_enforce(struct net *n, struct fence *f)
     if (f) f->tick = n->tick.number;
 }
 
-/* How many parts of output wait for it: one per connection, or more. */
-u32 fence_count(const struct fence *f);
+/* How many requests have replies that wait for it. */
+u32 fence_requests(const struct fence *f);
 
 /* The output that waits for it may be sent. */
 void fence_pass(struct fence *f);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "net/net_parts.h"
 
+#define NET_READ_ON 4096 /* room for input of a connection that is held back */
 #define ARGS_AT_ONCE 64 /* requests with at most this many arguments are parsed in one go */
 
 /* -- parsing ------------------------------------------------------------------------------- */
@@ -213,6 +214,42 @@ void net_read(struct conn *c, bool ended)
     net_take_input(c);
 }
 
+/* Counts requests that came while the connection was held back. Long ones, and all after them, are left
+ * out. */
+static void count_held(struct conn *c)
+{
+    struct request_limits limits = {c->net->config.max_bulk, net_is_unauthenticated(c)};
+    bytes *argv = reserve_args(c->net, ARGS_AT_ONCE); /* for a moment */
+    u32 found = 0, before = c->held_requests, argc;
+    bool from_start = !c->held_counted;
+    while (c->held_counted < c->in.n) {
+        bytes rest = bytes_of(c->in.p + c->held_counted, c->in.n - c->held_counted);
+        size_t used = request_take(&limits, rest, argv, ARGS_AT_ONCE, &argc);
+        if (!used) break;
+        c->held_counted += (u32)used;
+        found++;
+    }
+    c->held_requests = from_start ? MAX(before, found) : before + found;
+    c->net->held_back[__builtin_ctz(c->hold)].requests += c->held_requests - before;
+}
+
+bool net_read_on(struct conn *c)
+{
+    if (!(c->hold & c->net->config.brief_holds) || c->tls || c->in.n >= NET_BUFFER) return false;
+    buf_reserve(&c->in, NET_READ_ON);
+    size_t room = MIN(c->in.cap - c->in.n, (size_t)NET_BUFFER);
+    ssize_t n = take_bytes(c, c->in.p + c->in.n, room);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    c->in.n += (size_t)n;
+    c->net->stats.bytes_in += (u64)n;
+    c->net->stats.reads++;
+    c->got_input = true;
+    count_held(c);
+    net_was_read(c, (size_t)n == room);
+    return true;
+}
+
 /* -- keeping for later --------------------------------------------------------------------- */
 
 /* Returns the input from the request on. A large buffer that begins with it is taken back without copying: a
@@ -242,7 +279,7 @@ static void hold_begin(struct conn *c, u32 why)
     c->hold_prev = n->held_back[i].last;
     *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c;
     n->held_back[i].last = c;
-    n->held_back[i].count++;
+    n->held_back[i].requests += c->held_requests;
 }
 
 void net_end_hold(struct conn *c)
@@ -252,7 +289,8 @@ void net_end_hold(struct conn *c)
     int i = __builtin_ctz(c->hold);
     *(c->hold_prev ? &c->hold_prev->hold_next : &n->held_back[i].first) = c->hold_next;
     *(c->hold_next ? &c->hold_next->hold_prev : &n->held_back[i].last) = c->hold_prev;
-    n->held_back[i].count--;
+    n->held_back[i].requests -= c->held_requests;
+    c->held_requests = c->held_counted = 0;
     c->hold = 0;
 }
 
@@ -266,10 +304,12 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     c->in = kept;
     restart_parser(&c->parser);
     c->more_input = true;
+    /* A connection is parsed once per tick, so its requests are adjacent. */
+    u32 end = at;
+    while (end < t->request_count && t->requests[end].conn == c) t->requests[end++].conn = NULL;
+    c->held_requests = end - at;
     hold_begin(c, why);
     net_watch(c, c->events & ~UV_READABLE);
-    /* A connection is parsed once per tick, so its requests are adjacent. */
-    for (u32 i = at; i < t->request_count && t->requests[i].conn == c; i++) t->requests[i].conn = NULL;
 }
 
 void net_withdraw(struct conn *c)
@@ -310,7 +350,7 @@ static struct conn *oldest(const struct net *n)
     return c;
 }
 
-u32 net_held(const struct net *n, u32 why) { return n->held_back[__builtin_ctz(why)].count; }
+u32 net_held_requests(const struct net *n, u32 why) { return n->held_back[__builtin_ctz(why)].requests; }
 
 void net_resume(struct net *n, u32 why)
 {

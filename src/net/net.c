@@ -104,7 +104,7 @@ void net_on_poll(uv_poll_t *p, int status, int events)
     if (UNLIKELY(c->tls)) {
         events = c->events; /* reading may have waited for writing, or the reverse */
     } else if (UNLIKELY(events & ~c->events & UV_READABLE)) {
-        net_poll_now(c, c->events); /* what net_poll put off */
+        if (ended || !net_read_on(c)) net_poll_now(c, c->events); /* what net_poll put off */
         events &= ~UV_READABLE;
     }
     if (events & UV_READABLE) net_read(c, ended);

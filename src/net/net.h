@@ -54,6 +54,8 @@ struct net_config {
     u32 accepts, tls_accepts; /* per listener in one turn of the loop */
     u32 mark;                 /* SO_MARK of TCP listeners, which their connections inherit; 0: none */
     u8 default_proto;         /* RESP version of a new connection */
+    u32 brief_holds;          /* reasons to hold a connection back that last for a moment: it is read
+                               * meanwhile, so that what arrives runs together when it continues */
     bool open;          /* no password is needed: the limits for unauthenticated clients apply to nobody */
     struct output_limit output[CONN_CLASSES];
     enum tls_verify tls_verify;
@@ -115,7 +117,7 @@ struct net {
     struct conn *conns;
     struct {
         struct conn *first, *last;
-        u32 count;
+        u32 requests; /* of theirs, as far as they are known */
     } held_back[NET_HOLDS]; /* connections by reason (the number of its bit), in the order they came */
     u32 count;
     u32 closing;      /* connections whose close callback is still to come */
@@ -167,7 +169,8 @@ void net_take_back(struct net *n);
 
 /* Resumes all connections that are held back for this reason alone, in the order they began to wait. */
 void net_resume(struct net *n, u32 why);
-u32 net_held(const struct net *n, u32 why); /* how many wait */
+/* How many requests of theirs there are; for brief_holds those that arrive meanwhile count, too. */
+u32 net_held_requests(const struct net *n, u32 why);
 
 /* Resumes some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is
  * the id of the one resumed last. True: there are more. */

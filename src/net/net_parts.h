@@ -20,6 +20,8 @@ void net_on_connection(uv_poll_t *p, int status, int events);
 
 /* Reads what has arrived, if this tick has not done so yet. ended: the peer has closed its side. */
 void net_read(struct conn *c, bool ended);
+/* Reads what has arrived of a connection that is held back. False: it is not to be read, or has ended. */
+bool net_read_on(struct conn *c);
 void net_end_hold(struct conn *c);   /* it is no longer held back */
 void net_take_input(struct conn *c); /* parses what was read into requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; c may be closed on return */

@@ -1,4 +1,5 @@
 """A leader answers when a majority has what it says, and not before."""
+import signal
 import socket
 
 import pytest
@@ -74,6 +75,33 @@ def test_a_client_that_sends_all_and_waits(trio, leader):
             s.settimeout(60)
             assert b''.join(iter(lambda s=s: s.recv(100), b'')) == b'+OK\r\n$1\r\nv\r\n:1\r\n+PONG\r\n'
         leader.delete('l')
+
+
+def test_what_comes_during_a_commit_is_the_next_entry(trio, leader):
+    """Of all connections, in the order they came; also what a connection sends after its first request."""
+    def waiting(s):
+        address = '%s:%d' % s.getsockname()
+        return next(int(c['qbuf']) for c in leader.client_list() if c['addr'] == address)
+    node, followers = trio.leader(), trio.followers()
+    trio.settled(3)
+    before = int(node.region()['last'])
+    with Stopped(*followers), send(node, 'RPUSH', 'l', 'first'):
+        eventually(lambda: int(node.region()['last']) == before + 1)
+        with send(node, 'RPUSH', 'l', 'a1') as a:
+            eventually(lambda: waiting(a))
+            with send(node, 'RPUSH', 'l', 'b1') as b:
+                for i in range(2, 30):      # each in a packet of its own
+                    s, name = (a, 'a') if i % 2 else (b, 'b')
+                    eventually(lambda s=s: waiting(s))
+                    held = waiting(s)
+                    s.sendall(f'RPUSH l {name}{i}\r\n'.encode())
+                    eventually(lambda s=s, held=held: waiting(s) > held)
+                for n in followers:
+                    n.proc.send_signal(signal.SIGCONT)
+                eventually(lambda: leader.llen('l') == 31)
+    assert leader.lrange('l', 0, -1) == ['first', 'a1', *(f'a{i}' for i in range(3, 30, 2)), 'b1', *(f'b{i}' for i in range(2, 30, 2))]
+    assert int(node.region()['last']) == before + 2
+    trio.settled(3)
 
 
 def test_an_endless_script_keeps_nobody_else_waiting(trio, leader):
