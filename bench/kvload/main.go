@@ -1,7 +1,7 @@
 // kvload sends one kind of request from many clients to a Mayfly cluster or to etcd, each through the client
 // library its users have, and prints what came of it as JSON.
 //
-//	kvload -to redis|etcd -at HOST:PORT,… -op put|get -clients 64 -seconds 10
+//	kvload -to go-redis|rueidis|etcd -at HOST:PORT,… -op put|get -clients 64 -seconds 10
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 	etcd "go.etcd.io/etcd/client/v3"
 )
 
@@ -26,21 +27,35 @@ const (
 	warmUp    = time.Second
 )
 
-// target is one connection's view of a store.
+// target is one client's view of a store.
 type target interface {
 	put(ctx context.Context, key, value string) error
 	get(ctx context.Context, key string) error
 }
 
-type redisTarget struct{ c *redis.ClusterClient }
+type goRedisTarget struct{ c *redis.ClusterClient }
 
-func (t redisTarget) put(ctx context.Context, key, value string) error {
+func (t goRedisTarget) put(ctx context.Context, key, value string) error {
 	return t.c.Set(ctx, key, value, 0).Err()
 }
 
-func (t redisTarget) get(ctx context.Context, key string) error {
+func (t goRedisTarget) get(ctx context.Context, key string) error {
 	err := t.c.Get(ctx, key).Err()
 	if err == redis.Nil {
+		return nil
+	}
+	return err
+}
+
+type rueidisTarget struct{ c rueidis.Client }
+
+func (t rueidisTarget) put(ctx context.Context, key, value string) error {
+	return t.c.Do(ctx, t.c.B().Set().Key(key).Value(value).Build()).Error()
+}
+
+func (t rueidisTarget) get(ctx context.Context, key string) error {
+	err := t.c.Do(ctx, t.c.B().Get().Key(key).Build()).Error()
+	if rueidis.IsRedisNil(err) {
 		return nil
 	}
 	return err
@@ -58,28 +73,46 @@ func (t etcdTarget) get(ctx context.Context, key string) error {
 	return err
 }
 
-// connect returns a target per client. etcd's connections carry many requests at once, so its clients share
-// some of them, as its own benchmark does; go-redis has a pool of as many connections as there are clients.
+// shareN is how many connections all clients share where a connection carries many requests at once, as in etcd's
+// own benchmark.
+const shareN = 8
+
+// connect returns a target per client. go-redis has a pool of as many connections as there are clients. Clients of
+// etcd (HTTP/2) and rueidis (pipelining) share connections: each of them has one to the node it talks to.
 func connect(kind string, at []string, clients int) ([]target, error) {
-	targets := make([]target, clients)
-	if kind == "redis" {
+	switch kind {
+	case "go-redis":
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, PoolSize: clients, MinIdleConns: clients})
-		for i := range targets {
-			targets[i] = redisTarget{c}
-		}
-		return targets, c.Ping(context.Background()).Err()
+		return share(clients, 1, func() (target, error) {
+			return goRedisTarget{c}, c.Ping(context.Background()).Err()
+		})
+	case "rueidis":
+		return share(clients, shareN, func() (target, error) {
+			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: at, DisableCache: true, AlwaysPipelining: true})
+			return rueidisTarget{c}, err
+		})
+	case "etcd":
+		return share(clients, shareN, func() (target, error) {
+			c, err := etcd.New(etcd.Config{Endpoints: at, DialTimeout: 5 * time.Second})
+			return etcdTarget{c}, err
+		})
 	}
-	const connections = 8
-	var shared [connections]*etcd.Client
-	for i := range shared {
-		c, err := etcd.New(etcd.Config{Endpoints: at, DialTimeout: 5 * time.Second})
+	return nil, fmt.Errorf("no such kind of client: %s", kind)
+}
+
+// share makes n targets and gives them to the clients in turn.
+func share(clients, n int, make1 func() (target, error)) ([]target, error) {
+	targets := make([]target, clients)
+	for i := range targets {
+		if i >= n {
+			targets[i] = targets[i%n]
+			continue
+		}
+		t, err := make1()
 		if err != nil {
 			return nil, err
 		}
-		shared[i] = c
-	}
-	for i := range targets {
-		targets[i] = etcdTarget{shared[i%connections]}
+		targets[i] = t
 	}
 	return targets, nil
 }
@@ -154,7 +187,7 @@ func measure(targets []target, op string, seconds float64) (result, error) {
 }
 
 func main() {
-	kind := flag.String("to", "redis", "redis or etcd")
+	kind := flag.String("to", "go-redis", "go-redis, rueidis or etcd")
 	at := flag.String("at", "", "addresses, separated by commas")
 	op := flag.String("op", "put", "put or get")
 	clients := flag.Int("clients", 64, "how many send requests at the same time")

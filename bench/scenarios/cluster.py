@@ -1,8 +1,8 @@
 """Three nodes with one Raft group on this machine, every write synced on a majority.
 
 CPU time per request of the leader beside that of a lone server with `appendfsync always`; writes and linearizable
-reads beside etcd's (Debian's, three members), from 64 clients of each system's own Go library; how long writes stop
-when the leader is killed; and a million keys that die at one moment."""
+reads beside etcd's (Debian's, three members), from 64 clients of Go libraries; how long writes stop when the leader is
+killed; and a million keys that die at one moment."""
 
 import contextlib
 import time
@@ -47,19 +47,26 @@ def run_etcd(env):
         return []
     seconds = env.pick(8, 3)
     with mayfly_trio(env, env.paths[MAYFLY]) as trio, etcd_trio(env) as etcd:
-        sides = {MAYFLY: ("redis", trio), REDIS: ("etcd", etcd)}
+        shared = {MAYFLY: ("rueidis", trio), REDIS: ("etcd", etcd)}
+        pooled = {MAYFLY: ("go-redis", trio)}       # the same figures of etcd stand beside it
 
         def measure(side):
-            put = kvload(env, *sides[side], "put", seconds)
-            get = kvload(env, *sides[side], "get", seconds)
+            put = kvload(env, *shared[side], "put", seconds)
+            get = kvload(env, *shared[side], "get", seconds)
+            pool_put = kvload(env, *pooled[side], "put", seconds) if side in pooled else put
+            pool_get = kvload(env, *pooled[side], "get", seconds) if side in pooled else get
             return {"puts": put["per_second"], "put99": put["p99_ms"], "gets": get["per_second"],
-                    "get99": get["p99_ms"]}
+                    "get99": get["p99_ms"], "pool_puts": pool_put["per_second"], "pool_put99": pool_put["p99_ms"],
+                    "pool_gets": pool_get["per_second"]}
         got = env.collect("64 clients", env.rounds_or(3, 1), measure)
     return rows_from(NAME, got, (
         ("puts", "64 clients: writes/s", "/s", AT_LEAST, 5),
         ("put99", "64 clients: p99 of writes", "ms", RATIO, 0.5),
         ("gets", "64 clients: linearizable reads/s", "/s", AT_LEAST, 5),
-        ("get99", "64 clients: p99 of reads", "ms", INFO)), beside=ETCD)
+        ("get99", "64 clients: p99 of reads", "ms", INFO),
+        ("pool_puts", "64 connections: writes/s", "/s", INFO),
+        ("pool_put99", "64 connections: p99 of writes", "ms", INFO),
+        ("pool_gets", "64 connections: linearizable reads/s", "/s", INFO)), beside=ETCD)
 
 
 # -- failover --------------------------------------------------------------------------------------
