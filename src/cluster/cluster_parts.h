@@ -84,6 +84,9 @@ void cluster_add_child(struct member *m, const struct rocks_region *child, const
 const char *cluster_split(struct cluster *c, u32 slot);                                /* CLUSTER SPLIT */
 const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size_t n); /* CLUSTER TRANSFER */
 
+/* cluster_tick.c */
+void cluster_end_part(struct member *m); /* of a tick, before an entry that no evaluation may be behind */
+
 /* cluster_schedule.c */
 void cluster_schedule_step(struct cluster *c); /* on the first region's leader, now and then */
 

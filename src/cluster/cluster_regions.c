@@ -229,6 +229,7 @@ const char *cluster_split(struct cluster *c, u32 slot)
     struct raft_split split = {regions_child_number(m, slot), (u16)slot};
     struct buf payload = {0};
     if (!raft_split_fits(&split, m->at.slots)) return "ERR A region begins at this slot already";
+    cluster_end_part(m);
     group_wall(m->group, (u64)clock_wall_ms());
     raft_split_encode(&payload, &split);
     bool ok = group_propose(m->group, RAFT_KIND_SPLIT, buf_bytes(&payload));

@@ -64,16 +64,22 @@ static void enter(struct member *m)
     c->ticking = m;
 }
 
+/* Proposes what the tick's requests so far have changed. Further ones for the region wait. */
+void cluster_end_part(struct member *m)
+{
+    cluster_expire_with_tick(m);
+    fence_enforce(&m->server->net, NULL);
+    member_end_tick(m);
+    cluster_stir(m);
+}
+
 static void end_ticks(struct cluster *c)
 {
     struct member *m;
     c->joint = NULL;
     while ((m = c->ticking)) {
         c->ticking = m->ticking_next;
-        cluster_expire_with_tick(m);
-        fence_enforce(&c->server->net, NULL);
-        member_end_tick(m);
-        cluster_stir(m);
+        cluster_end_part(m);
     }
 }
 

@@ -308,6 +308,7 @@ void member_split(struct member *m, const struct raft_applied *at, u64 child,
 {
     struct region *r = m->region;
     struct rocks_region to = {child, 1, child_at->slots.first, child_at->slots.last};
+    CHECK(!m->in_flight && !m->evaluating); /* its transaction is the split's */
     member_save(m);
     cluster_before_split(m);
     m->at = *at;

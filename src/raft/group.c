@@ -447,9 +447,11 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
 bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
 {
     struct raft_core_status s;
+    bool rules = raft_kind_starts_epoch(kind) || kind == RAFT_KIND_DEATHS;
+    if (rules && g->evaluating) return false; /* rule 12 */
     if (!group_may_propose(g) || !group_append(g, kind, payload, group_time(g))) return false;
     raft_core_status(g->core, &s);
-    if (raft_kind_starts_epoch(kind) || kind == RAFT_KIND_DEATHS) g->rules_index = s.last_index;
+    if (rules) g->rules_index = s.last_index;
     group_run(g);
     return true;
 }

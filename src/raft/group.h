@@ -31,7 +31,9 @@
  *      crash: it may have voted there. But the split is durable before any entry of the child is: a machine
  *      without the child and a log with its entries don't fit each other.
  *  12  A leader evaluates nothing behind an entry of its own that starts an epoch, as it would be void, or
- *      that changes whether deaths are logged, as it would have been evaluated under the old rule.
+ *      that changes whether deaths are logged, as it would have been evaluated under the old rule. Nor does
+ *      it propose such an entry while it evaluates: what an evaluation changed is in the machine's open
+ *      transaction, and would be committed with the split.
  *  13  Leadership is handed on when nothing is owed: what is being evaluated is committed or confirmed first,
  *      so that nobody's outcome is uncertain, and nothing else is evaluated meanwhile. If that takes longer
  *      than an election timeout, leadership stays.
@@ -152,7 +154,8 @@ enum group_wait {
  * dead, or 0. */
 enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 depends_ms, u64 *read);
 
-/* Proposes another kind of entry, which comes back through apply on every member, if at all. */
+/* Proposes another kind of entry, which comes back through apply on every member, if at all. False: not now;
+ * during an evaluation, no entry of rule 12. */
 bool group_propose(struct group *g, enum raft_kind kind, bytes payload);
 /* Moves the region's clock if something has become due and nothing else did. Call it now and then; returns
  * whether an entry was proposed. */

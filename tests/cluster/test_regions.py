@@ -302,6 +302,22 @@ def split(cluster, slot):
         assert c.execute_command('CLUSTER', 'SPLIT', slot) == 'OK'
 
 
+def test_requests_of_the_tick_of_a_split():
+    """What the leader ran before the split in the same tick is committed before it, not with it."""
+    with Cluster(3, (*TIMEOUT, '--cluster-balance', 'no')) as cluster:
+        together(cluster, 1)
+        leader = next(n for n in cluster.nodes if regions(n)[1]['role'] == 'leader')
+        for i, slot in enumerate((8192, 4096, 3500)):
+            with leader.client() as c:
+                wire = c.connection_pool.get_connection('_')
+                wire.send_packed_command(wire.pack_commands([
+                    ('INCR', '{f}counter'), ('CLUSTER', 'SPLIT', slot), ('INCR', '{f}counter')]))
+                assert [wire.read_response() for _ in range(3)] == [2 * i + 1, 'OK', 2 * i + 2]
+            together(cluster, i + 2)
+        with leader.client() as c:
+            assert c.execute_command('CLUSTER', 'CHECK') == 'OK'
+
+
 def test_splitting_under_load():
     with Cluster(3, TIMEOUT) as cluster:
         with Load(cluster) as load:

@@ -1107,6 +1107,25 @@ static void test_of_two_splits_of_an_epoch_the_second_is_void(void **unused UNUS
     world_free(w);
 }
 
+/* Its changes would be committed with the split, and be void. */
+static void test_no_split_is_proposed_during_an_evaluation(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    u64 read = 0, now = group_evaluation_time(a->group);
+    assert_false(split(a, 2, 8000));
+    assert_false(group_propose(a->group, RAFT_KIND_DEATHS, bytes_of("\1", 1)));
+    assert_true(group_propose(a->group, RAFT_KIND_DIGEST, bytes_of("", 0)));
+    snprintf(a->open, sizeof(a->open), "x");
+    assert_int_equal(group_evaluated(a->group, now, bytes_of("x", 1), 0, &read), GROUP_WAIT_COMMIT);
+    assert_true(split(a, 2, 8000));
+    world_run(w);
+    assert_string_equal(a->state, "x");
+    assert_int_equal(a->child_id, 2);
+    assert_int_equal(status(a).entries_void, 0);
+    world_free(w);
+}
+
 /* A split that was lost with its leader keeps nobody from evaluating. */
 static void test_a_lost_split_is_forgotten(void **unused UNUSED)
 {
@@ -1180,6 +1199,7 @@ int main(void)
         cmocka_unit_test(test_a_split_makes_the_same_child_everywhere),
         cmocka_unit_test(test_a_split_that_does_not_fit_is_void),
         cmocka_unit_test(test_of_two_splits_of_an_epoch_the_second_is_void),
+        cmocka_unit_test(test_no_split_is_proposed_during_an_evaluation),
         cmocka_unit_test(test_a_lost_split_is_forgotten),
         cmocka_unit_test(test_deaths_are_logged_from_the_first_entry_on),
     };

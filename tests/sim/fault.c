@@ -242,9 +242,8 @@ static void fault_transfer(struct sim *s)
     group_transfer(leader->group, leader->at.conf.voters[sim_below(s, leader->at.conf.voters_n)]);
 }
 
-/* What was evaluated before a split must be void: leaders evaluate nothing behind one, so only what was open when it was
- * proposed can be. And a member that was just added may get the parent's snapshot of before the split, when it has heard
- * of the child already. */
+/* With an evaluation in flight or without. And a member that was just added may get the parent's snapshot of before the
+ * split, when it has heard of the child already. */
 static void fault_split(struct sim *s)
 {
     struct member *leader = fault_lead(s);

@@ -147,6 +147,7 @@ static void machine_split(struct raft_machine *rm, const struct raft_applied *at
     struct node *n = m->node;
     struct region_here members[REGIONS_MAX];
     struct regions_here here = node_here(n, members);
+    if (m->open.n && !group_planted(m->group, PLANT_SKIP_EPOCH)) sim_fail(n->sim, "a split within an open evaluation");
     m->before = m->at.slots;
     member_advance(m, at);
     n->sim->regions_n = MAX(n->sim->regions_n, (u32)child);

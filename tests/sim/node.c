@@ -355,9 +355,9 @@ static void node_evaluate(struct member *m, bool cycle)
         return;
     }
     m->open = b;
-    if (m->to_split) member_split(m);
     bytes effects = bytes_of(m->changes, m->changes_n * sizeof(*m->changes));
     enum group_wait wait = group_evaluated(m->group, now, effects, depends, &read);
+    if (m->to_split) member_split(m);
     if (wait == GROUP_WAIT_READ) {
         bool confirmed = m->open.read == read;
         m->open.n = 0, m->open.read = 0, b.read = read;

@@ -113,7 +113,7 @@ struct member {
     bool led;        /* as verify_leader last saw it */
     bool gone;       /* it has learned that it was removed */
     bool campaign;   /* it was just made by a split that its node's leader applied */
-    bool to_split;   /* while its next evaluation is open … */
+    bool to_split;   /* right behind its next evaluation … */
     u64 split_us;    /* … or at this time; 0: no */
     struct raft_applied at, flushed_at;
     struct raft_slots before; /* its slots before the last split */
