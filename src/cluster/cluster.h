@@ -67,7 +67,11 @@ bool cluster_synced(const struct server *s, u64 region, u64 index); /* whether t
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
-/* A field of RDB files: the slots that this node leads, whose keys such a file has. None: it is no backup. */
+/* What BGSAVE saves: the data of all regions that this node leads, or, if it leads none, of all that it has.
+ * Returns how many; the array is to be freed. */
+u32 cluster_saved(struct server *s, struct keyspace ***all);
+/* A field of RDB files: the slots that this node leads, whose keys such a file has: "0-100,200-300". None: it
+ * is no backup. */
 #define CLUSTER_SLOTS_AUX "mayfly-cluster-slots"
 struct rdb_out;
 void cluster_save_aux(struct server *s, struct rdb_out *out);

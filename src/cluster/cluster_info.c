@@ -86,12 +86,39 @@ bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f)
     return true;
 }
 
+/* -- saving ------------------------------------------------------------------------------------ */
+
+/* It leads, and has applied all that was acknowledged before it did. */
+static bool save_leads(const struct member *m)
+{
+    return m->region && member_leads(m) && (m->in_flight || m->evaluating || group_may_evaluate(m->group));
+}
+
+u32 cluster_saved(struct server *s, struct keyspace ***all)
+{
+    struct cluster *c = s->cluster;
+    bool any = false;
+    u32 n = 0;
+    *all = mem_alloc((c->members_n + 1) * sizeof(struct keyspace *));
+    for (u32 i = 0; i < c->members_n && !any; i++) any = save_leads(c->members[i]);
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        if (!m->region || m->install || (any && !save_leads(m))) continue;
+        member_save(m); /* what was applied is part of it */
+        (*all)[n++] = &m->region->ks;
+    }
+    return n;
+}
+
 void cluster_save_aux(struct server *s, struct rdb_out *out)
 {
-    const struct member *m = cluster_first(s->cluster);
+    const struct cluster *c = s->cluster;
     struct buf slots = {0};
-    if (!member_leads(m)) return;
-    buf_printf(&slots, "%u-%u", m->at.slots.first, m->at.slots.last);
-    rdb_file_aux(out, CLUSTER_SLOTS_AUX, buf_bytes(&slots));
+    for (u32 i = 0; i < c->members_n; i++) {
+        const struct member *m = c->members[i];
+        if (save_leads(m))
+            buf_printf(&slots, "%s%u-%u", slots.n ? "," : "", m->at.slots.first, m->at.slots.last);
+    }
+    if (slots.n) rdb_file_aux(out, CLUSTER_SLOTS_AUX, buf_bytes(&slots));
     buf_release(&slots);
 }

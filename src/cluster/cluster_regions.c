@@ -5,7 +5,6 @@
 #include "raft/plant.h"
 #include "raft/split.h"
 #include "server/client/block.h"
-#include "server/save/persistence.h"
 
 #include <stdlib.h>
 
@@ -178,12 +177,11 @@ void cluster_make_regions(struct cluster *c)
     }
 }
 
-/* Views of the data would show what is the child's. */
+/* Their data is that of one region. What BGSAVE saves stays as it was. */
 void cluster_before_split(struct member *m)
 {
     check_end_view(m);
     snapshot_give_up(m);
-    if (m->cluster->started) snapshot_kill(m->server);
 }
 
 /* A member that messages have made before its parent was split here: its log may hold a vote. */

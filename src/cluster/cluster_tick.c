@@ -87,12 +87,12 @@ static void end_ticks(struct cluster *c)
 
 /* Commands that are about all data of the node: they run over all regions that it leads. In MULTI and scripts
  * they are about the region those run in. */
-static bool is_for_all(const struct command *cmd, const struct session *s)
+static bool is_for_all(const struct command *cmd, const struct session *s, const bytes *argv)
 {
     if (!cmd || s->tx) return false;
     return cmd->run == cmd_keys || cmd->run == cmd_scan || cmd->run == cmd_dbsize ||
            cmd->run == cmd_cluster_keys || cmd->run == cmd_randomkey || cmd->run == cmd_flushall ||
-           cmd->run == cmd_flushdb;
+           cmd->run == cmd_flushdb || cmd->run == cmd_bgsave || is_populate(cmd, argv);
 }
 
 /* Links the keyspaces of the regions that evaluate, in the order of their slots; if there are none, those of
@@ -163,7 +163,7 @@ struct region *cluster_enforce(struct server *s, const struct net_request *q, st
     const struct command *cmd = q->argc ? command_of(s, q) : NULL;
     struct region *r = q->argc ? route_request(&s->node, to) : s->node.regions.first;
     if (!r->member || s->node.script) return r;
-    if (c->members_n > 1 && is_for_all(cmd, to->session)) {
+    if (c->members_n > 1 && is_for_all(cmd, to->session, to->argv)) {
         struct region *first = enter_all(c);
         return first ? first : r;
     }
@@ -323,7 +323,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
     if (c->diverged) return "CLUSTERDOWN The data of this node differs from that of the others";
-    if (c->members_n > 1 && is_for_all(cmd, q->session) && cluster_leads(s)) return NULL;
+    if (c->members_n > 1 && is_for_all(cmd, q->session, q->argv) && cluster_leads(s)) return NULL;
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
     if (q->slot == SLOT_NONE && !writes(q, cmd)) return NULL; /* KEYS, DBSIZE …: what this node has */
@@ -348,7 +348,7 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
 {
     struct cluster *c = s->cluster;
     if (!touches_data(cmd, q->session, q->argv)) return 0;
-    if (c->members_n > 1 && is_for_all(cmd, q->session)) return holds_for_all(c);
+    if (c->members_n > 1 && is_for_all(cmd, q->session, q->argv)) return holds_for_all(c);
     struct member *m = member_for(c, q);
     if (m->evaluating) return 0;
     if (m->in_flight || member_leads(m)) return HOLD_RAFT;

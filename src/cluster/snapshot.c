@@ -442,7 +442,7 @@ void snapshot_install(struct member *m, u64 index, u64 term)
         loading_sync(c->server, path, true, in_adopt, in_loaded);
         return;
     }
-    snapshot_kill(c->server);
+    snapshot_restart(c->server);
     in_learn_nodes(c->in);
     install_begin(m, &c->in->at);
 }

@@ -157,6 +157,9 @@ struct meta_ops {
  * - Between two calls of next() ticks may be committed. */
 struct snapshot_ops {
     bool (*begin)(struct engine *, key_fn keep, void *arg); /* false: not just now, try again later */
+    /* Likewise, of the last commit: what the open transaction has changed is not in it. NULL: the engine has
+     * no such thing. */
+    bool (*begin_stored)(struct engine *);
     bool (*next)(struct engine *, struct key_ref *ref, struct engine **ref_of); /* false: that was all */
     void (*end)(struct engine *); /* after the last key, or earlier: the rest is dropped */
     /* Whether changing this key now would make `keep` read so much that the command should wait. If so the

@@ -39,14 +39,17 @@ struct db_sizes {
 };
 
 struct saver {
-    struct keyspace *ks;
+    struct keyspace *ks; /* that is being saved: parts[part] */
+    struct keyspace **parts;
+    u32 parts_n, part;
+    u32 opened; /* the snapshots of the parts from `part` up to here are open */
     struct saver_options o;
     i64 dead_by_ms;          /* the moment of the snapshot, or 0: nothing counts as dead */
     struct saver_output main, aside;
     struct db_sizes *sizes;  /* one per database */
     struct saver_progress progress;
 
-    bool open;               /* the engine's snapshot */
+    bool open; /* the end was not written yet */
     bool over;
     struct key_ref ref;      /* handed out last, while in progress … */
     struct engine *ref_of;
@@ -168,6 +171,21 @@ static i64 saver_continue(struct saver *s, u64 budget)
     return left;
 }
 
+static i64 saver_dead_by(const struct saver *s)
+{
+    return s->o.with_dead ? 0 : s->o.dead_by_ms ? s->o.dead_by_ms : s->ks->now_ms;
+}
+
+/* False: the last part is done. */
+static bool saver_next_part(struct saver *s)
+{
+    if (s->part + 1 == s->parts_n) return false;
+    s->ks->eng->ops->snapshot.end(s->ks->eng);
+    s->ks = s->parts[++s->part];
+    s->dead_by_ms = saver_dead_by(s);
+    return true;
+}
+
 static void begin_taken(struct saver *s)
 {
     struct rdb_job job = job_for(s, &s->main, s->ref_of);
@@ -185,7 +203,8 @@ static bool saver_take_next(struct saver *s)
     s->last_db = NO_DB;
     bool got = eng->ops->snapshot.next(eng, &s->ref, &s->ref_of);
     failure_restored(s, eng, before);
-    if (!got || s->main.out.failed) return false;
+    if (s->main.out.failed) return false;
+    if (!got) return saver_next_part(s);
     if (s->ref.type == TYPE_NONE) return true; /* none yet; or a companion, which files don't have */
     s->progress.keys++;
     s->last_db = s->ref.db;
@@ -212,12 +231,15 @@ static void saver_keep(void *arg, struct key_ref *ref)
 
 static void note_sizes(struct saver *s)
 {
-    struct engine *eng = s->ks->eng;
-    s->sizes = mem_zalloc(MAX(eng->databases, 1u) * sizeof *s->sizes);
-    for (u32 db = 0; db < eng->databases; db++) {
-        s->sizes[db].keys = eng->ops->count(eng, db);
-        s->sizes[db].with_deadline = eng->ops->expires(eng, db);
-        s->progress.keys_total += s->sizes[db].keys;
+    u32 databases = s->ks->eng->databases;
+    s->sizes = mem_zalloc(MAX(databases, 1u) * sizeof *s->sizes);
+    for (u32 i = 0; i < s->parts_n; i++) {
+        struct engine *eng = s->parts[i]->eng;
+        for (u32 db = 0; db < databases; db++) {
+            s->sizes[db].keys += eng->ops->count(eng, db);
+            s->sizes[db].with_deadline += eng->ops->expires(eng, db);
+            s->progress.keys_total += eng->ops->count(eng, db);
+        }
     }
 }
 
@@ -229,11 +251,13 @@ static void saver_output_init(struct saver_output *t, struct rdb_sink *sink, con
     t->db = NO_DB;
 }
 
-static void saver_init(struct saver *s, struct keyspace *ks, const struct saver_options *o,
+static void saver_init(struct saver *s, struct keyspace *const *all, u32 n, const struct saver_options *o,
                        struct rdb_sink *sink, size_t compress_max)
 {
-    *s = (struct saver){.ks = ks, .o = *o, .last_db = NO_DB};
-    s->dead_by_ms = o->with_dead ? 0 : o->dead_by_ms ? o->dead_by_ms : ks->now_ms;
+    *s = (struct saver){.ks = all[0], .parts_n = n, .o = *o, .last_db = NO_DB};
+    s->parts = mem_alloc(n * sizeof(struct keyspace *));
+    for (u32 i = 0; i < n; i++) s->parts[i] = all[i];
+    s->dead_by_ms = saver_dead_by(s);
     saver_output_init(&s->main, sink, o, compress_max);
     saver_output_init(&s->aside, NULL, o, compress_max);
     note_sizes(s);
@@ -246,6 +270,7 @@ static void saver_release(struct saver *s)
     value_release(&s->value);
     buf_release(&s->last);
     mem_free(s->sizes);
+    mem_free(s->parts);
 }
 
 /* The header fields Redis writes, in its order. */
@@ -276,10 +301,11 @@ static void write_end(struct saver *s)
     else rdb_file_end(&s->main.out);
 }
 
-/* From here on the engine no longer calls keep(). */
+/* From here on the engines no longer call keep(). */
 static void close_snapshot(struct saver *s)
 {
-    if (s->open) s->ks->eng->ops->snapshot.end(s->ks->eng);
+    for (u32 i = s->part; i < s->opened; i++) s->parts[i]->eng->ops->snapshot.end(s->parts[i]->eng);
+    s->opened = 0;
     s->open = false;
 }
 
@@ -290,18 +316,31 @@ static void saver_end(struct saver *s)
     write_end(s);
 }
 
-struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink)
+static bool open_part(struct saver *s, struct engine *eng)
 {
-    const struct snapshot_ops *snapshot = &ks->eng->ops->snapshot;
+    const struct snapshot_ops *snapshot = &eng->ops->snapshot;
+    if (s->o.stored) return snapshot->begin_stored && snapshot->begin_stored(eng);
+    return snapshot->begin && snapshot->begin(eng, saver_keep, s);
+}
+
+struct saver *saver_begin_all(struct keyspace *const *all, u32 n, const struct saver_options *o,
+                              struct rdb_sink *sink)
+{
     struct saver *s = mem_alloc(sizeof *s);
-    saver_init(s, ks, o, sink, COMPRESS_SLICE);
-    s->open = snapshot->begin && snapshot->begin(ks->eng, saver_keep, s);
+    saver_init(s, all, n, o, sink, COMPRESS_SLICE);
+    while (s->opened < n && open_part(s, all[s->opened]->eng)) s->opened++;
+    s->open = s->opened == n;
     if (!s->open) {
         saver_free(s);
         return NULL;
     }
     write_beginning(s);
     return s;
+}
+
+struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink)
+{
+    return saver_begin_all(&ks, 1, o, sink);
 }
 
 bool saver_step(struct saver *s, u64 budget)
@@ -350,7 +389,7 @@ bool saver_save_now(struct keyspace *ks, const struct saver_options *o, struct r
 {
     struct engine *eng = ks->eng;
     struct saver s;
-    saver_init(&s, ks, o, sink, COMPRESS_NOW);
+    saver_init(&s, &ks, 1, o, sink, COMPRESS_NOW);
     write_beginning(&s);
     for (u32 db = 0; db < eng->databases && !s.main.out.failed; db++) {
         u64 cursor = 0;

@@ -13,6 +13,7 @@ struct saver_options {
     bool commands;  /* commands instead of RDB: an AOF base without RDB preamble */
     bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
     bool with_dead; /* dead keys and fields, too: the reader hears of their deletion, or reports it */
+    bool stored;    /* of the last commit, whatever the open transaction has changed: for engines that can */
     i64 dead_by_ms; /* dead by this time; 0: by the moment's */
     const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */
     const struct function_set *functions; /* NULL: none */
@@ -33,6 +34,9 @@ struct saver;
  * commands arrive in pieces that end where a command ends. NULL: the engine can't take a snapshot now; try
  * again later. */
 struct saver *saver_begin(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink);
+/* The same of several regions' keyspaces, one after the other in one file, each as it is now. */
+struct saver *saver_begin_all(struct keyspace *const *all, u32 n, const struct saver_options *o,
+                              struct rdb_sink *sink);
 
 /* Continues for about `budget` bytes. True: the sink has got everything, or it has failed (saver_failed).
  * Call it between ticks; RDB_SAVE_ALL writes all the rest. */

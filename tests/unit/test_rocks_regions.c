@@ -393,6 +393,30 @@ static void split_and_merge(void **state)
     check_all(NOW + 900000000);
 }
 
+/* It keeps the slots that it had, also those that another engine changes now. */
+static void snapshot_across_a_split(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    struct engine *of;
+    u32 n = 0;
+    fill();
+    u32 want = expected(low, NOW);
+    assert_true(low->ops->snapshot.begin(low, NULL, NULL));
+    assert_false(low->ops->snapshot.begin(low, NULL, NULL)); /* one at a time */
+    for (u32 i = 0; i < 100 && low->ops->snapshot.next(low, &ref, &of); i++) n += ref.type != TYPE_NONE;
+    split();
+    high->ops->flush(high, 0);
+    for (u32 i = 0; i < 200; i++) put(i, 0);
+    tick(now_ms);
+    while (low->ops->snapshot.next(low, &ref, &of)) n += ref.type != TYPE_NONE;
+    low->ops->snapshot.end(low);
+    assert_int_equal(n, want);
+    high->ops->flush(high, 0);
+    low->ops->flush(low, 0);
+    tick(now_ms);
+}
+
 static void split_given_up(void **state)
 {
     (void)state;
@@ -672,6 +696,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(snapshot_of_one, setup_two, teardown),
         cmocka_unit_test_setup_teardown(refused, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(split_given_up, setup_one, teardown),
         cmocka_unit_test_setup_teardown(vectors, setup_one, teardown),
         cmocka_unit_test(counts_as_bytes),

@@ -464,6 +464,20 @@ static void nothing_pending(void **state)
     tick(NOW);
 }
 
+/* Of the last commit, whatever the transaction has changed. */
+static void stored_only(void **state)
+{
+    (void)state;
+    struct dump was, is = {0};
+    fill();
+    dump_engine(&was);
+    put_string(0, L("a"), L("not stored"), 0);
+    e->ops->flush(e, 1);
+    assert_true(e->ops->snapshot.begin_stored(e));
+    tick(NOW);
+    expect_rest(&was, &is);
+}
+
 /* One after the other, and over a restart; an engine may be closed with one under way. */
 static void again_and_again(void **state)
 {
@@ -663,9 +677,13 @@ static void damaged_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(compactions), TEST(keys_that_die_later), TEST(the_dead_may_go), TEST(orphans_made_since),
-        TEST(flushed_files), TEST(iterators_renewed), TEST(nothing_pending), TEST(again_and_again),
-        TEST(fields), TEST(bounded_memory), TEST(old_strings), TEST(damaged_key),
+        TEST(compactions),     TEST(keys_that_die_later),
+        TEST(the_dead_may_go), TEST(orphans_made_since),
+        TEST(flushed_files),   TEST(iterators_renewed),
+        TEST(nothing_pending), TEST(stored_only),
+        TEST(again_and_again), TEST(fields),
+        TEST(bounded_memory),  TEST(old_strings),
+        TEST(damaged_key),
     };
     return cmocka_run_group_tests_name("snapshots on RocksDB", tests, NULL, NULL);
 }

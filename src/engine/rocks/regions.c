@@ -30,7 +30,7 @@ static void regions_forget(struct rk *rk)
 void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq)
 {
     struct rk *rk = rk_of(e);
-    CHECK(!rk->view && !rk->legacy && !rk_uses_staging(rk));
+    CHECK(!rk->legacy && !rk_uses_staging(rk));
     CHECK(child->prefix == rk->region.prefix && child->id != rk->region.id);
     CHECK(child->first > rk->region.first && child->first <= rk->region.last);
     CHECK(child->last == rk->region.last);

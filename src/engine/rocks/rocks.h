@@ -68,7 +68,7 @@ struct rocks_region rocks_region_of(struct engine *e); /* as of the last commit 
 
 /* Splits a region when the open transaction commits: `e` keeps the slots before child->first, the child gets
  * the rest and can be opened, at sequence number child_seq. O(slots), independent of the data. Until the
- * commit the region still serves all of its slots. No snapshot may be under way. */
+ * commit the region still serves all of its slots, and a snapshot that is under way keeps them. */
 void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq);
 
 /* Merges two regions that have the same prefix and adjacent slots: `into` gets the slots of `from`, which is

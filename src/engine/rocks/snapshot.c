@@ -161,11 +161,10 @@ static bool rk_snap_pending(const struct rk *rk)
     return rk->touched;
 }
 
-static bool rk_snap_begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
+static bool rk_snap_begin_stored(struct engine *e)
 {
     struct rk *rk = rk_of(e);
-    CHECK(!rk->view);
-    if (rk_snap_pending(rk)) return false;
+    if (rk->view) return false; /* one at a time */
     struct view *v = view_new(rk);
     v->rk.session = store_view(rk->store, rk->last_version, &v->rk.base.failed);
     if (!v->rk.session) {
@@ -177,6 +176,11 @@ static bool rk_snap_begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED
     if (rk->companions) v->marks = open_marks(v);
     rk->view = v;
     return true;
+}
+
+static bool rk_snap_begin(struct engine *e, key_fn keep UNUSED, void *arg UNUSED)
+{
+    return !rk_snap_pending(rk_of(e)) && rk_snap_begin_stored(e);
 }
 
 static void rk_snap_end(struct engine *e)
@@ -304,5 +308,8 @@ static bool rk_snap_next(struct engine *e, struct key_ref *ref, struct engine **
 
 static bool rk_snap_heavy(struct engine *e UNUSED, u32 db UNUSED, bytes key UNUSED) { return false; }
 
-const struct snapshot_ops rk_snapshot_ops = {
-    .begin = rk_snap_begin, .next = rk_snap_next, .end = rk_snap_end, .heavy = rk_snap_heavy};
+const struct snapshot_ops rk_snapshot_ops = {.begin = rk_snap_begin,
+                                             .begin_stored = rk_snap_begin_stored,
+                                             .next = rk_snap_next,
+                                             .end = rk_snap_end,
+                                             .heavy = rk_snap_heavy};

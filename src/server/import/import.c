@@ -19,7 +19,7 @@
 #define DATABASES 1024 /* that a file may have */
 #define SLICE_BYTES (256u << 10)
 #define TELL_EVERY_MS 1000
-#define AUX_WITHIN 4096 /* bytes at the beginning of a file in which its fields are */
+#define AUX_WITHIN 262144 /* bytes at the beginning of a file in which its fields are */
 
 struct import {
     const char *files[FILES_MAX];
@@ -254,14 +254,19 @@ static void close_file(struct import *im)
 static void import_aux(void *arg, bytes name, bytes value)
 {
     struct import *im = arg;
-    char text[64];
+    struct buf text = {0};
     unsigned first, last;
+    int used = 0;
     if (!bytes_eq(name, BYTES_LIT(CLUSTER_SLOTS_AUX))) return;
-    snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
-    if (sscanf(text, "%u-%u", &first, &last) != 2 || last >= KEY_SLOTS) return;
+    buf_append_bytes(&text, value);
+    buf_append_char(&text, '\0');
     im->backups++;
-    for (; first <= last; first++)
-        if (!im->file_of[first]) im->file_of[first] = (u16)im->number;
+    for (const char *p = text.p; sscanf(p, "%u-%u%n", &first, &last, &used) == 2; p += *p == ',') {
+        p += used;
+        for (; first <= last && last < KEY_SLOTS; first++)
+            if (!im->file_of[first]) im->file_of[first] = (u16)im->number;
+    }
+    buf_release(&text);
 }
 
 /* Reads the fields at the beginnings of all files. */

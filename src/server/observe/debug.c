@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/crash.h"
+#include "base/key_slot.h"
 #include "command/commands.h"
 #include "server/observe/debug_parts.h"
 #include "server/observe/digest.h"
@@ -98,6 +99,28 @@ static void resize_zeroed(struct buf *b, size_t n)
     b->n = n;
 }
 
+/* The keyspace that gets a key. On a node of a cluster the command runs over the regions that it leads; keys
+ * of others are left out: NULL. */
+static struct keyspace *populate_keyspace(struct ctx *c, bytes key)
+{
+    const struct node *n = ctx_node(c);
+    if (LIKELY(n->regions.count == 1)) return c->ks;
+    struct region *r = region_map_at(&n->regions, key_slot(key));
+    return r && (&r->ks == c->ks || r->ks.next != &r->ks) ? &r->ks : NULL;
+}
+
+static void populate_one(struct ctx *c, bytes key, bytes value)
+{
+    struct key_ref ref;
+    struct keyspace *ks = populate_keyspace(c, key);
+    bytes set[] = {BYTES_LIT("SET"), key, value};
+    if (!ks || keyspace_find(ks, c->db, key, LOOKUP_INSPECT, &ref)) return;
+    ks->eng->ops->str.put(ks->eng, c->db, key, &ref, value, 0);
+    if (!ctx_node(c)->cluster_enabled) return;
+    if (ks == c->ks) CTX_EFFECT(c, set[0], key, value);
+    else journal_effect(ks->journal, c->db, ARRAY_LEN(set), set);
+}
+
 /* Existing keys are not changed. Nothing is journalled: the point is to fill a server quickly. Only the
  * members of a cluster get it, which must not differ. */
 static void debug_populate(struct ctx *c)
@@ -105,10 +128,7 @@ static void debug_populate(struct ctx *c)
     i64 count, size = 0;
     bytes prefix = c->argc > 3 ? c->argv[3] : BYTES_LIT("key");
     struct buf key = {0}, value = {0};
-    if (ctx_node(c)->regions.count > 1) {
-        reply_error(c->out, "ERR The keys would be in several regions");
-        return;
-    }
+    struct keyspace *ks;
     if (!ctx_positive(c, c->argv[2], &count)) return;
     if (c->argc > 4 && !ctx_positive(c, c->argv[4], &size)) return;
     if ((u64)size > c->ks->max_string) {
@@ -116,17 +136,16 @@ static void debug_populate(struct ctx *c)
         return;
     }
     for (i64 i = 0; i < count; i++) {
-        struct key_ref ref;
         buf_clear(&key);
         buf_append_bytes(&key, prefix);
         buf_printf(&key, ":%lld", (long long)i);
-        if (keyspace_find(c->ks, c->db, buf_bytes(&key), LOOKUP_INSPECT, &ref)) continue;
         buf_clear(&value);
         buf_printf(&value, "value:%lld", (long long)i);
         if (size) resize_zeroed(&value, (size_t)size);
-        c->eng->ops->str.put(c->eng, c->db, buf_bytes(&key), &ref, buf_bytes(&value), 0);
-        if (ctx_node(c)->cluster_enabled) CTX_EFFECT(c, BYTES_LIT("SET"), buf_bytes(&key), buf_bytes(&value));
+        populate_one(c, buf_bytes(&key), buf_bytes(&value));
     }
+    KEYSPACES_EACH(c->ks, ks)
+        if (ks != c->ks) journal_close(ks->journal, c->now_ms, c->seed);
     if (!c->effects_given) ctx_no_effect(c);
     buf_release(&key);
     buf_release(&value);

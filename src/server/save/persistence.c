@@ -242,6 +242,14 @@ void persistence_note_save(struct persistence *p)
     p->saved_ms = clock_mono_ms();
 }
 
+u64 persistence_dirty(const struct server *s)
+{
+    const struct region *r;
+    u64 n = 0;
+    REGIONS_EACH(&s->node.regions, r) n += r->ks.dirty;
+    return n;
+}
+
 static bool save_may_try(const struct persistence *p, i64 now_ms)
 {
     return !p->save_failed || now_ms - p->tried_ms > SAVE_RETRY_MS;
@@ -250,8 +258,7 @@ static bool save_may_try(const struct persistence *p, i64 now_ms)
 static bool save_point_reached(struct server *s, i64 now_ms)
 {
     const struct persistence *p = &s->persist;
-    if (s->node.regions.count > 1) return false; /* a file has the data of one */
-    u64 changes = lone_region(s)->ks.dirty - p->dirty_saved;
+    u64 dirty = persistence_dirty(s), changes = dirty - MIN(dirty, p->dirty_saved);
     for (u32 i = 0; i < s->config.save.n; i++) {
         const struct save_point *sp = &s->config.save.v[i];
         if (changes < (u64)sp->changes || (now_ms - p->saved_ms) / 1000 <= sp->seconds) continue;

@@ -106,6 +106,7 @@ enum aof_found persistence_open_aof(struct server *s, struct aof **a);
 NODISCARD bool persistence_switch_aof(struct server *s);
 void persistence_rewritten(struct server *s, bool ok);
 void persistence_note_save(struct persistence *p); /* the data was saved just now */
+u64 persistence_dirty(const struct server *s);     /* changes of all regions since the start */
 
 /* Saves as SHUTDOWN_* say (config.h) and as configured, and closes the AOF. False: the server must stay. */
 NODISCARD bool persistence_shutdown(struct server *s, u32 how);
@@ -139,6 +140,8 @@ bool snapshot_work(struct server *s);
 
 /* Gives the job up, unless its file is complete (STAGE_FINISH). */
 void snapshot_kill(struct server *s);
+/* The same; but a BGSAVE begins again, of the data as it is then. */
+void snapshot_restart(struct server *s);
 
 /* The data is being read for a job of this kind, or soon will be, or its file is being put in place. */
 static inline bool snapshot_active(const struct persistence *p, enum persist_job job)

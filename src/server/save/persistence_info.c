@@ -44,13 +44,14 @@ static void info_snapshot(const struct server *s, const struct saver_progress *g
 static void info_rdb(const struct server *s, struct buf *b)
 {
     const struct persistence *p = &s->persist;
+    u64 dirty = persistence_dirty(s);
     buf_printf(b,
                "rdb_changes_since_last_save:%llu\r\nrdb_bgsave_in_progress:%d\r\nrdb_last_save_time:%lld\r\n"
                "rdb_last_bgsave_status:%s\r\nrdb_last_bgsave_time_sec:%lld\r\n"
                "rdb_current_bgsave_time_sec:%lld\r\nrdb_saves:%llu\r\nrdb_last_cow_size:%llu\r\n"
                "rdb_last_load_keys_expired:%llu\r\n"
                "rdb_last_load_keys_loaded:%llu\r\n",
-               (ull)(lone_region(s)->ks.dirty - p->dirty_saved), saves(p), (ll)p->last_save_s,
+               (ull)(dirty - MIN(dirty, p->dirty_saved)), saves(p), (ll)p->last_save_s,
                status(p->save_failed), (ll)p->save_took_s,
                (ll)running_s(p, snapshot_active(p, JOB_SYNC) ? JOB_SYNC : JOB_SAVE), (ull)p->saves,
                (ull)p->save_peak, (ull)p->loaded_dead, (ull)p->loaded_keys);

@@ -12,14 +12,6 @@ static bool is_loading_aside(struct ctx *c)
     return true;
 }
 
-/* A file has the data of one region. */
-static bool has_many_regions(struct ctx *c)
-{
-    if (LIKELY(c->server->node.regions.count == 1)) return false;
-    reply_error(c->out, "ERR This node of a cluster has several regions, which are not saved to one file");
-    return true;
-}
-
 void cmd_save(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
@@ -42,7 +34,7 @@ void cmd_bgsave(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
     bool schedule = c->argc == 2 && bytes_is(c->argv[1], "schedule");
-    if (is_loading_aside(c) || has_many_regions(c)) return;
+    if (is_loading_aside(c)) return;
     if (c->argc > 1 && !schedule) {
         ctx_syntax_error(c);
     } else if (snapshot_active(p, JOB_SAVE)) {

@@ -143,6 +143,14 @@ void snapshot_kill(struct server *s)
     snapshot_resume_all(s);
 }
 
+void snapshot_restart(struct server *s)
+{
+    struct persistence *p = &s->persist;
+    bool again = p->job == JOB_SAVE && p->stage == STAGE_WALK;
+    snapshot_kill(s);
+    p->save_next |= again;
+}
+
 /* -- the beginning ---------------------------------------------------------------------------------- */
 
 static void save_position(void *arg, struct rdb_out *out)
@@ -159,9 +167,14 @@ static struct saver_options options_of(struct server *s)
     const struct config *c = &s->config;
     return (struct saver_options){
         .with_dead = expiry_follows(lone_region(s)->mode) || s->repl.streaming,
-        .aux = save_position, .arg = s,
-        .compress = c->rdbcompression, .checksum = c->rdbchecksum, .keep_use = true,
-        .redis_version = REDIS_VERSION, .mayfly_version = MAYFLY_VERSION,
+        .stored = s->cluster != NULL, /* what a majority has not got yet must not be in it */
+        .aux = save_position,
+        .arg = s,
+        .compress = c->rdbcompression,
+        .checksum = c->rdbchecksum,
+        .keep_use = true,
+        .redis_version = REDIS_VERSION,
+        .mayfly_version = MAYFLY_VERSION,
         .functions = functions_live(&s->node),
     };
 }
@@ -262,6 +275,16 @@ static void note_begin(struct server *s)
                                                      : "Background append only file rewriting started");
 }
 
+static struct saver *begin_saver(struct server *s, const struct saver_options *o, struct rdb_sink *sink)
+{
+    if (!s->cluster) return saver_begin(&lone_region(s)->ks, o, sink);
+    struct keyspace **all;
+    u32 n = cluster_saved(s, &all);
+    struct saver *saver = n ? saver_begin_all(all, n, o, sink) : NULL;
+    mem_free(all);
+    return saver;
+}
+
 static void job_begin(struct server *s)
 {
     struct persistence *p = &s->persist;
@@ -269,7 +292,7 @@ static void job_begin(struct server *s)
     p->job_us = p->resumed_us = p->told_us = clock_mono_us();
     p->progress = (struct saver_progress){0};
     p->peak = 0;
-    p->dirty_at_moment = lone_region(s)->ks.dirty;
+    p->dirty_at_moment = persistence_dirty(s);
     if (!open_target(s)) {
         job_end(s, false);
         return;
@@ -279,7 +302,7 @@ static void job_begin(struct server *s)
     o.aof_base = rewrites && p->rdb_base;
     o.checksum |= rewrites;
     if (rewrites) o.aux = NULL;
-    p->saver = saver_begin(&lone_region(s)->ks, &o, target_of(s, &o));
+    p->saver = begin_saver(s, &o, target_of(s, &o));
     if (p->saver) note_begin(s);
     else try_later(s);
 }
@@ -415,7 +438,7 @@ bool snapshot_save_now(struct server *s)
                  f.error[0] ? f.error : "the data could not be read");
         return false;
     }
-    p->dirty_saved = lone_region(s)->ks.dirty;
+    p->dirty_saved = persistence_dirty(s);
     persistence_note_save(p);
     p->save_failed = false;
     log_line(&s->log, LOG_NOTICE, "DB saved on disk");
