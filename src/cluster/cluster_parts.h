@@ -45,6 +45,7 @@ struct cluster {
         u64 bytes_out, bytes_in;
     } snapshots;
     i64 scheduled_ms;           /* when leaders were last spread, by the loop's time */
+    i64 autosplit_ms;           /* likewise: when the sizes of regions were last looked at */
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -89,6 +90,9 @@ void cluster_end_part(struct member *m); /* of a tick, before an entry that no e
 
 /* cluster_schedule.c */
 void cluster_schedule_step(struct cluster *c); /* on the first region's leader, now and then */
+
+/* cluster_autosplit.c */
+void cluster_autosplit_step(struct cluster *c); /* looks at regions that have grown, splits those too large */
 
 /* cluster_time.c */
 void cluster_start_time(struct cluster *c);

@@ -133,6 +133,7 @@ static void time_on_timer(uv_timer_t *t)
     c->ticks++;
     for (u32 i = 0; i < c->members_n; i++) time_step(c->members[i], due);
     leave_full_disk(c);
+    cluster_autosplit_step(c);
     if (!cluster_first(c)->led) cluster_join_step(c);
     else if (!c->leave_until_ms) cluster_schedule_step(c);
     snapshot_step(c);

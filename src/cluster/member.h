@@ -62,6 +62,11 @@ struct member {
     u32 unsent_n;
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
     char decision[160];          /* the last about its leader, and why; made on the first region's leader */
+    u64 bytes;                   /* that its data takes on disk, at the last look … */
+    u64 looked_written, looked_written_all; /* … at which so much had been written … */
+    i64 looked_ms, split_ms;     /* … and when that was; when it was last to be split: by the loop's time */
+    bool one_slot;               /* it was logged that it is too large for its one slot to be split */
+    u64 splits;                  /* since this node was started */
     struct cluster_check *check; /* the last one; NULL: there was none */
     i64 checked_ms;              /* when the last one began, or this node was started, by the loop's time */
     struct cluster_install *install; /* a snapshot that takes the place of the data; NULL: none */

@@ -512,10 +512,16 @@ static void snapshot_report(struct cluster *c)
 
 /* -- now and then ------------------------------------------------------------------------------ */
 
+bool snapshot_is_sent(const struct member *m)
+{
+    const struct snapshot_out *o = m->cluster->out;
+    return o && o->member == m;
+}
+
 void snapshot_give_up(struct member *m)
 {
     struct cluster *c = m->cluster;
-    if (!c->out || c->out->member != m) return;
+    if (!snapshot_is_sent(m)) return;
     remember_unsent(m, c->out->to);
     out_end(c);
 }

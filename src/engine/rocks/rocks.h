@@ -83,6 +83,14 @@ u32 rocks_due(struct engine *const *engines, const i64 *until_ms, u32 n, u32 max
 
 /* Keys in a slot of the engine's range, as the open transaction sees it. O(1 + keys it has touched). */
 u64 rocks_slot_count(struct engine *e, u32 db, u16 slot);
+/* About how many bytes these slots of the region take on disk. Reads no data. Strings in blob files are
+ * shared out by keys, of which all regions have `keys`; what is in memtables so far is not counted. */
+u64 rocks_slots_bytes(struct engine *e, u16 first, u16 last, u64 keys);
+/* Where a split halves the region: the first slot of the upper part. 0: it has one slot, or nothing on
+ * disk. */
+u16 rocks_half(struct engine *e, u64 keys);
+u64 rocks_written(struct engine *e); /* bytes that the region has committed since it was opened … */
+u64 rocks_written_all(const struct rocks *db); /* … and all of the database, Raft logs included */
 /* Calls fn for the keys of a slot, as the open transaction sees them, until it returns false. */
 void rocks_slot_keys(struct engine *e, u32 db, u16 slot, bool (*fn)(void *arg, struct key_ref *ref),
                      void *arg);

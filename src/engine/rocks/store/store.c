@@ -54,6 +54,16 @@ bool store_get(struct store_session *s, enum family f, bytes key, struct store_v
     return false;
 }
 
+u64 store_range_bytes(struct store_session *s, enum family f, bytes from, bytes to)
+{
+    char *err = NULL;
+    uint64_t n = 0;
+    rocksdb_approximate_sizes_cf(s->db, s->cf[f], 1, &from.p, &from.n, &to.p, &to.n, &n, &err);
+    if (LIKELY(!err)) return n;
+    store_complain(s->store, "can't tell a size", err);
+    return 0;
+}
+
 void store_value_release(struct store_value *v)
 {
     if (v->pin) rocksdb_pinnableslice_destroy(v->pin);
@@ -214,6 +224,7 @@ bool store_write(struct store_session *s)
     if (ok) {
         count_garbage(s);
         if (!s->syncs) atomic_store_explicit(&st->dirty, true, memory_order_release);
+        s->written += size;
         store_wrote(st, size);
         store_count_written(st, size);
     } else {
@@ -222,6 +233,8 @@ bool store_write(struct store_session *s)
     clear_batch(s);
     return ok;
 }
+
+u64 store_session_written(const struct store_session *s) { return s->written; }
 
 void store_end_tick(struct store_session *s) { store_take_back(s); }
 

@@ -42,6 +42,7 @@ struct store_session *store_session_open(struct store *s, bool *failed);
  * Threads may share it under a lock. */
 struct store_session *store_log_session_open(struct store *s, bool *failed);
 void store_session_close(struct store_session *s); /* NULL is fine */
+u64 store_blob_bytes(struct store *s);             /* of strings in blob files that are live */
 struct store *store_of(const struct store_session *s);
 
 /* -- reading ---------------------------------------------------------------- */
@@ -113,6 +114,10 @@ NODISCARD bool store_sync(struct store_session *s);
 void store_discard(struct store_session *s);  /* empties the batch */
 void store_end_tick(struct store_session *s); /* for a tick without a write: closes idle iterators */
 
+/* About how many bytes a range takes in the files of a family: reads at most a block of the index of each
+ * file. Memtables and blob files are not counted. */
+u64 store_range_bytes(struct store_session *s, enum family f, bytes from, bytes to); /* [from, to) */
+
 /* Reports rows that a dropped collection leaves behind in a family, under a range tombstone or for the
  * compaction filters. A family with many orphans or deleted rows is compacted soon. */
 void store_orphaned(struct store *s, enum family f, u64 rows);
@@ -141,7 +146,8 @@ void store_set_sync(struct store *s, enum disk_sync sync);
 void store_relax(struct store_session *s, bool relaxed);
 const char *store_refuses_writes(struct store_session *s); /* see disk_ops */
 u32 store_pressure(struct store *s, bool measure); /* likewise */
-u64 store_written(const struct store *s);          /* bytes of all batches so far */
+u64 store_written(const struct store *s);          /* bytes of all batches so far … */
+u64 store_session_written(const struct store_session *s); /* … and of this session's */
 struct sync_state store_sync_state(const struct store *s);
 void store_cron(struct store *s); /* call it once per period, on any thread; and for each session: */
 void store_drop_idle(struct store_session *s); /* closes idle iterators, which pin files */

@@ -113,6 +113,7 @@ struct store_session {
     rocksdb_writeoptions_t *write; /* NULL in a view, as all of the batch */
     bool syncs, relaxed;           /* what `write` says; store_relax */
     bool keyless;                  /* store_log_session_open */
+    u64 written;                   /* bytes of its batches so far */
     rocksdb_perfcontext_t *perf;   /* of the session's thread */
     struct store_session *next, **at; /* in store.sessions or store.views */
 

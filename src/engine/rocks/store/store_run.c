@@ -20,6 +20,12 @@ u64 store_number(struct store *s, enum family f, const char *property)
     return rocksdb_property_int_cf(s->db, s->cf[f], property, &n) == 0 ? n : 0;
 }
 
+u64 store_blob_bytes(struct store *s)
+{
+    u64 all = store_number(s, FAM_META, "rocksdb.live-blob-file-size");
+    return all - MIN(all, store_number(s, FAM_META, "rocksdb.live-blob-file-garbage-size"));
+}
+
 /* -- threads --------------------------------------------------------------------------- */
 
 bool worker_start(struct worker *w, void *(*run)(void *), void *arg)
