@@ -1,5 +1,6 @@
 /* Storing, sending, applying and evaluating. See group.h, whose rules are referred to by number. */
 #include "raft/group_parts.h"
+#include "raft/merge.h"
 #include "raft/split.h"
 
 /* ---- Opening. */
@@ -67,6 +68,8 @@ struct group *group_open(const struct group_config *config, struct raft_log *log
 void group_close(struct group *g)
 {
     raft_core_close(g->core);
+    group_drop_waiting(g);
+    mem_free(g->waiting);
     buf_release(&g->held_bytes);
     buf_release(&g->frame);
     mem_free(g->held);
@@ -159,7 +162,7 @@ static void group_release(struct group *g)
     }
 }
 
-/* ---- Applying (rules 2, 3, 4, 10). */
+/* ---- Applying (rules 2, 3, 4, 10; 14 to 17 in group_merge.c). */
 
 static void group_abandon(struct group *g, enum group_loss loss)
 {
@@ -168,21 +171,13 @@ static void group_abandon(struct group *g, enum group_loss loss)
     g->machine->ops->abandon(g->machine, loss);
 }
 
-/* It changes nothing (rules 4 and 10). */
+/* It changes nothing (rules 4, 10, 14, 15). */
 static void group_apply_void(struct group *g, bool own)
 {
     g->entries_void++;
     g->proposed_ms = 0; /* its stamp will not become the region's clock */
     if (own) group_abandon(g, GROUP_LOSS_VOID);
     g->machine->ops->apply(g->machine, &g->at, NULL);
-}
-
-static bool group_is_void(const struct group *g, const struct raft_command *c)
-{
-    struct raft_split s;
-    if (c->epoch.version != g->at.epoch.version && !PLANTED(g, PLANT_SKIP_EPOCH)) return true;
-    if (c->kind != RAFT_KIND_SPLIT) return false;
-    return raft_split_decode(c->payload, &s) != OK || !raft_split_fits(&s, g->at.slots);
 }
 
 static void group_apply_split(struct group *g, const struct raft_command *c)
@@ -212,8 +207,9 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     CHECK(c.stamp_ms >= g->at.clock_ms); /* rule 5 */
     g->at.clock_ms = c.stamp_ms;
     if (c.kind == RAFT_KIND_DEATHS) group_apply_deaths(g, &c);
-    if (c.kind == RAFT_KIND_SPLIT) {
-        group_apply_split(g, &c);
+    if (raft_kind_starts_epoch(c.kind)) {
+        if (c.kind == RAFT_KIND_SPLIT) group_apply_split(g, &c);
+        else group_apply_merge(g, &c);
     } else if (own) {
         g->flight.active = false;
         g->machine->ops->commit(g->machine, &g->at);
@@ -222,19 +218,31 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     }
 }
 
-static void group_apply(struct group *g, const struct raft_entry *e)
+/* False: not yet (rule 16). */
+bool group_apply(struct group *g, const struct raft_entry *e)
 {
     CHECK(e->index == g->at.index + 1);
+    if (group_waits_for_source(g, e)) return false;
     bool own = g->flight.active && g->flight.index == e->index && g->flight.term == e->term;
     g->at.index = e->index, g->at.term = e->term;
     if (e->type == RAFT_ENTRY_NORMAL && e->data.size) {
         group_apply_command(g, e, own);
-        return;
+        return true;
     }
-    if (e->type != RAFT_ENTRY_NORMAL &&
+    if (e->type != RAFT_ENTRY_NORMAL && !g->at.merge.role && /* rules 14 and 15 */
         raft_core_apply_conf(g->core, e->data.data, e->data.size, &g->at.conf) == RAFT_CORE_OK)
         g->at.epoch.conf_ver++;
     g->machine->ops->apply(g->machine, &g->at, NULL);
+    return true;
+}
+
+static void group_apply_all(struct group *g, const struct raft_entry *entries, size_t n)
+{
+    size_t i = 0;
+    if (n == 0) return;
+    while (g->waiting_n == 0 && i < n && group_apply(g, &entries[i])) i++;
+    if (i < n) group_wait_for_source(g, entries + i, n - i);
+    raft_core_applied(g->core, g->at.index);
 }
 
 /* ---- The core's work. */
@@ -277,8 +285,7 @@ static void group_handle(struct group *g, const struct raft_ready *r)
     group_write(g, r, false);
     raft_core_advance(g->core);
     for (size_t i = 0; i < r->reads_n; i++) group_confirm(g, &r->reads[i]);
-    for (size_t i = 0; i < r->committed_n; i++) group_apply(g, &r->committed[i]);
-    if (r->committed_n) raft_core_applied(g->core, g->at.index);
+    group_apply_all(g, r->committed, r->committed_n);
     group_release(g);
 }
 
@@ -297,6 +304,7 @@ void group_run(struct group *g)
 {
     struct raft_ready r;
     group_check_leadership(g);
+    if (g->waiting_n) group_retry_waiting(g);
     do {
         while (!g->installing && raft_core_ready(g->core, &r)) {
             group_handle(g, &r);
@@ -368,12 +376,18 @@ void group_unreachable(struct group *g, u64 peer)
 /* ---- Evaluation. */
 
 /* A leader that has applied everything of earlier terms, and is not handing leadership on. */
-bool group_may_propose(const struct group *g)
+bool group_leads(const struct group *g)
 {
     struct raft_core_status s;
     if (!g->leader_term || g->installing || g->successor) return false;
     raft_core_status(g->core, &s);
     return s.role == RAFT_LEADER && s.applied_own_term && !s.transferee;
+}
+
+bool group_may_propose(const struct group *g)
+{
+    bool fenced = g->at.merge.role == RAFT_MERGE_SOURCE && !PLANTED(g, PLANT_MERGE_NO_FENCE); /* rule 15 */
+    return !fenced && group_leads(g);
 }
 
 /* A leader's state can lag behind what is committed: others may commit an entry that its own slow disk has
@@ -393,7 +407,7 @@ bool group_may_evaluate(const struct group *g)
     return !g->flight.active && group_may_propose(g) && group_has_applied_all(g);
 }
 
-static u64 group_time(const struct group *g) { return MAX(MAX(g->at.clock_ms, g->floor_ms), g->wall_ms); }
+u64 group_time(const struct group *g) { return MAX(MAX(g->at.clock_ms, g->floor_ms), g->wall_ms); }
 
 u64 group_evaluation_time(struct group *g)
 {
@@ -407,7 +421,7 @@ void group_drop_evaluation(struct group *g)
     group_run(g);
 }
 
-static bool group_append(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms)
+bool group_append(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms)
 {
     struct raft_command c = {kind, g->at.epoch, stamp_ms, payload};
     CHECK(stamp_ms >= g->at.clock_ms && stamp_ms >= g->floor_ms); /* rule 5 */
@@ -444,16 +458,22 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
     return GROUP_WAIT_COMMIT;
 }
 
-bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
+bool group_propose_at(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms)
 {
     struct raft_core_status s;
     bool rules = raft_kind_starts_epoch(kind) || kind == RAFT_KIND_DEATHS;
     if (rules && g->evaluating) return false; /* rule 12 */
-    if (!group_may_propose(g) || !group_append(g, kind, payload, group_time(g))) return false;
+    bool may = kind == RAFT_KIND_MERGE_ROLLBACK ? group_leads(g) : group_may_propose(g);
+    if (!may || !group_append(g, kind, payload, stamp_ms)) return false;
     raft_core_status(g->core, &s);
     if (rules) g->rules_index = s.last_index;
     group_run(g);
     return true;
+}
+
+bool group_propose(struct group *g, enum raft_kind kind, bytes payload)
+{
+    return group_propose_at(g, kind, payload, group_time(g));
 }
 
 bool group_propose_clock(struct group *g)

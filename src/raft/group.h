@@ -37,6 +37,7 @@
  *  13  Leadership is handed on when nothing is owed: what is being evaluated is committed or confirmed first,
  *      so that nobody's outcome is uncertain, and nothing else is evaluated meanwhile. If that takes longer
  *      than an election timeout, leadership stays.
+ *  14 to 17: see raft/merge.h.
  *
  * Life of a write on the leader:
  *
@@ -56,6 +57,17 @@
 
 struct group;
 struct raft_machine;
+struct raft_merge_commit;
+
+enum raft_merge_role { RAFT_MERGE_NONE, RAFT_MERGE_TARGET, RAFT_MERGE_SOURCE };
+
+/* A merge that is prepared and neither committed nor rolled back (raft/merge.h). */
+struct raft_merge {
+    enum raft_merge_role role;
+    u32 version;     /* of the target, since its PREPARE */
+    u64 other;       /* the region to be merged with */
+    u64 index, term; /* of the PREPARE in this region's log */
+};
 
 /* How far a machine has applied the log. The machine stores it atomically with the data it describes. */
 struct raft_applied {
@@ -67,6 +79,7 @@ struct raft_applied {
     /* Keys that die after this are deleted by log entries only; 0: each member deletes what is dead by the
      * region's clock by itself. */
     u64 deaths_from_ms;
+    struct raft_merge merge;
 };
 
 enum group_loss {
@@ -84,6 +97,11 @@ struct raft_machine_ops {
      * of its slots. Stores both in one step. The child's log is left as it is (rule 11). */
     void (*split)(struct raft_machine *m, const struct raft_applied *at, u64 child,
                   const struct raft_applied *child_at);
+    /* A merge, for the target. source_ready: whether the source's member here is as rule 16 wants it; if not,
+     * the entry is tried again at the next input. merge: the region is now as `at` says (rule 17). */
+    bool (*source_ready)(struct raft_machine *m, const struct raft_merge_commit *commit);
+    void (*merge)(struct raft_machine *m, const struct raft_applied *at,
+                  const struct raft_merge_commit *commit);
     /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave. */
     void (*commit)(struct raft_machine *m, const struct raft_applied *at);
     /* The open evaluation is rolled back. */
@@ -138,6 +156,9 @@ void group_receive(struct group *g, u64 from, bytes message);
 void group_durable(struct group *g, u64 number);   /* every log write up to this one would survive a crash */
 void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a queue is full */
 
+/* The entry of this index and term is committed, as the target's COMMIT proves (rule 16). */
+void group_committed(struct group *g, u64 index, u64 term);
+
 /* ---- Evaluation, on the leader. */
 bool group_may_evaluate(const struct group *g);
 /* Begins an evaluation, which group_evaluated or group_drop_evaluation ends. Returns the time at which to
@@ -157,6 +178,8 @@ enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 
 /* Proposes another kind of entry, which comes back through apply on every member, if at all. False: not now;
  * during an evaluation, no entry of rule 12. */
 bool group_propose(struct group *g, enum raft_kind kind, bytes payload);
+/* Proposes the COMMIT of a merge, on the target's leader. */
+bool group_propose_commit(struct group *g, const struct raft_merge_commit *c);
 /* Moves the region's clock if something has become due and nothing else did. Call it now and then; returns
  * whether an entry was proposed. */
 bool group_clock_due(struct group *g);
@@ -193,6 +216,7 @@ struct group_status {
     struct raft_applied at;
     u64 clock_ahead_ms; /* the region's clock is ahead of this member's by that much */
     bool evaluating;    /* an entry is in flight */
+    bool epoch_pending; /* an entry of rule 12 that it proposed is not applied yet */
     bool installing;
     u64 reads_waiting;
     u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
@@ -203,6 +227,8 @@ u64 group_leader(const struct group *g); /* 0: unknown */
 u64 group_clock(const struct group *g);
 /* On the leader: the last entry that is known to be in another member's log; elsewhere 0. */
 u64 group_matched(const struct group *g, u64 id);
+/* On the leader: whether every voter has the entry in its log, synced. */
+bool group_all_have(const struct group *g, u64 index);
 /* On the leader: how many other members have the entry in their logs, synced. */
 u32 group_acknowledged(const struct group *g, u64 index);
 

@@ -98,7 +98,7 @@ enum group_change group_change(struct group *g, const struct raft_change *change
     struct raft_core_status s;
     if (!group_may_propose(g)) return GROUP_CHANGE_NOT_LEADER;
     raft_core_status(g->core, &s);
-    if (s.conf_pending || g->at.conf.outgoing_n) return GROUP_CHANGE_LATER;
+    if (s.conf_pending || g->at.conf.outgoing_n || g->at.merge.role) return GROUP_CHANGE_LATER;
     if (n == 0) return GROUP_CHANGE_INVALID;
     for (size_t i = 0; i < n; i++) {
         enum group_change verdict = group_check_change(g, &changes[i], s.last_index);
@@ -132,6 +132,7 @@ void group_installed(struct group *g, const struct raft_applied *at)
     CHECK(g->installing && at->index == g->install.snapshot_index && at->term == g->install.snapshot_term);
     g->at = *at;
     g->at.conf = g->install.snapshot_conf;
+    group_drop_waiting(g);
     group_write(g, &g->install, true);
 }
 
@@ -180,6 +181,7 @@ void group_status(const struct group *g, struct group_status *status)
         .at = g->at,
         .clock_ahead_ms = g->at.clock_ms > g->wall_ms ? g->at.clock_ms - g->wall_ms : 0,
         .evaluating = g->flight.active,
+        .epoch_pending = g->at.index < g->rules_index,
         .installing = g->installing,
         .reads_waiting = g->reads_n + g->wishes_n,
         .entries_void = g->entries_void,

@@ -64,6 +64,9 @@ struct group {
     size_t wishes_n, wishes_cap;
     u64 next_id;
 
+    struct raft_entry *waiting; /* committed entries behind a COMMIT that waits for its source; data owned */
+    size_t waiting_n, waiting_cap;
+
     bool installing;
     struct raft_ready install; /* its number, hard state and index */
     u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
@@ -84,6 +87,11 @@ bool group_must_wait(const struct group *g); /* with messages, ticks and electio
 bool group_may_propose(const struct group *g);
 bool group_has_applied_all(const struct group *g);
 bool group_propose_clock(struct group *g);
+bool group_append(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms);
+bool group_propose_at(struct group *g, enum raft_kind kind, bytes payload, u64 stamp_ms);
+u64 group_time(const struct group *g);
+bool group_leads(const struct group *g);                       /* and may propose what its state allows */
+bool group_apply(struct group *g, const struct raft_entry *e); /* false: not yet */
 void group_send_numbers(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
 
 /* group_reads.c */
@@ -96,5 +104,13 @@ void group_end_wish(struct group *g, size_t i, bool ok);
 void group_check_wishes(struct group *g);
 void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id);
 void group_on_read_reply(struct group *g, u64 nonce, u64 id, u64 index, u64 clock_ms);
+
+/* group_merge.c */
+bool group_is_void(const struct group *g, const struct raft_command *c); /* it changes nothing */
+bool group_waits_for_source(const struct group *g, const struct raft_entry *e);
+void group_wait_for_source(struct group *g, const struct raft_entry *entries, size_t n); /* keeps them */
+void group_retry_waiting(struct group *g);
+void group_drop_waiting(struct group *g);
+void group_apply_merge(struct group *g, const struct raft_command *c);
 
 #endif

@@ -11,7 +11,8 @@ enum {
     PLANT_READ_UNCONFIRMED = 4,    /* the leader answers reads without asking a quorum */
     PLANT_EXPIRE_BY_WALL = 8,      /* a machine applies entries at the time of its own clock */
     PLANT_NO_FENCE = 32,           /* a read that found something dead does not wait for the region's clock */
-    PLANT_REPLY_EARLY = 64         /* a server answers writes when they are proposed */
+    PLANT_REPLY_EARLY = 64,        /* a server answers writes when they are proposed */
+    PLANT_MERGE_NO_FENCE = 1024    /* a region that is to be merged away goes on serving */
 };
 
 #ifdef MAYFLY_PLANT

@@ -168,6 +168,9 @@ bool raft_core_ready(struct raft_core *c, struct raft_ready *r);
 void raft_core_advance(struct raft_core *c);
 void raft_core_persisted(struct raft_core *c, uint64_t number);
 void raft_core_applied(struct raft_core *c, uint64_t index);
+/* The entry with this index and term is committed, as something else than this group's leader proves. False:
+ * this log has no such entry. */
+bool raft_core_commit_to(struct raft_core *c, uint64_t index, uint64_t term);
 /* The log will forget entries up to `index`, which must be applied. Returns that entry's term. */
 uint64_t raft_core_compacted(struct raft_core *c, uint64_t index);
 

@@ -352,6 +352,16 @@ pub unsafe extern "C" fn raft_core_applied(c: *mut Core, index: u64) {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn raft_core_commit_to(c: *mut Core, index: u64, term: u64) -> bool {
+    let c = &mut *c;
+    let known = c.node.raft.raft_log.match_term(index, term);
+    if known {
+        c.node.raft.raft_log.commit_to(index);
+    }
+    known
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn raft_core_compacted(c: *mut Core, index: u64) -> u64 {
     (*c).node.mut_store().compacted(index)
 }
