@@ -1,7 +1,7 @@
 /* What goes wrong, changes of membership, splits. */
 #include "sim/sim.h"
 
-enum { FAULT_JUMP = 1 << 15 };
+enum { FAULT_JUMP = 1 << 16 };
 
 static struct node *fault_node(struct sim *s) { return &s->node[1 + sim_below(s, s->nodes_n)]; }
 
@@ -23,7 +23,9 @@ struct member *fault_leader_of(struct sim *s, u32 region)
 /* The leader of any region. */
 static struct member *fault_lead(struct sim *s)
 {
-    return fault_leader_of(s, 1 + (u32)sim_below(s, s->regions_n));
+    u32 region = 1 + (u32)sim_below(s, s->regions_n);
+    for (u32 i = 0; s->region[region].merged && i < REGIONS_MAX; i++) region = 1 + region % s->regions_n;
+    return fault_leader_of(s, region);
 }
 
 static struct node *fault_leader(struct sim *s)
@@ -42,6 +44,7 @@ static struct node *fault_victim(struct sim *s)
 void fault_heal(struct sim *s)
 {
     memset(s->cut, 0, sizeof(s->cut));
+    memset(s->deaf, 0, sizeof(s->deaf));
     s->loss_percent = s->duplicate_percent = s->slow_percent = 0;
     for (u32 i = 1; i <= s->nodes_n; i++) s->node[i].disk_slowness = s->disk_slowness;
 }
@@ -200,7 +203,7 @@ static bool fault_spares(struct sim *s, u32 region, u64 node)
 {
     const struct raft_conf *c = &s->region[region].newest.conf;
     u64 peer = 0;
-    if (!s->region[region].newest.index) return true;
+    if (!s->region[region].newest.index || s->region[region].merged) return true;
     for (u32 i = 0; i < c->voters_n; i++)
         if (node_of(c->voters[i]) == node) peer = c->voters[i];
     for (u32 i = 0; i < c->learners_n; i++)
@@ -222,7 +225,7 @@ static void fault_replace(struct sim *s)
     struct node *n = fault_node(s);
     bool spared = !n->retired && sim_chance(s, 70);
     if (s->nodes_n == NODES_MAX) return;
-    for (u32 i = 1; i <= REGIONS_MAX; i++) spared = spared && fault_spares(s, i, n->id);
+    for (u32 i = 1; i < s->next_region; i++) spared = spared && fault_spares(s, i, n->id);
     if (spared) {
         if (n->alive) node_crash(n);
         n->retired = true;
@@ -247,7 +250,7 @@ static void fault_transfer(struct sim *s)
 static void fault_split(struct sim *s)
 {
     struct member *leader = fault_lead(s);
-    if (!leader || s->next_region > s->regions_max) return;
+    if (!leader || s->next_region > s->regions_max || regions_live(s) >= REGIONS_LIVE) return;
     group_wall(leader->group, node_wall_ms(leader->node));
     switch (sim_below(s, 4)) {
     case 0: member_split(leader); break;
@@ -257,6 +260,91 @@ static void fault_split(struct sim *s)
         break;
     default: leader->to_split = true;
     }
+}
+
+/* ---- Merges. */
+
+/* Members of two regions must be on the same nodes: one change that brings the source's nearer to the target's. */
+static void fault_align(struct sim *s, struct member *source, const struct raft_conf *target)
+{
+    const struct raft_conf *c = &source->at.conf;
+    struct raft_change change[2];
+    size_t n = 0;
+    if (s->scheduled) return;
+    for (u32 i = 0; i < target->voters_n && !n; i++) {
+        u64 node = node_of(target->voters[i]), peer = 0;
+        for (u32 k = 0; k < c->voters_n; k++) peer = node_of(c->voters[k]) == node ? c->voters[k] : peer;
+        for (u32 k = 0; k < c->learners_n && !peer; k++)
+            if (node_of(c->learners[k]) == node)
+                change[n++] = (struct raft_change){c->learners[k], RAFT_ADD_VOTER};
+        if (!peer && !n && !c->learners_n)
+            change[n++] = (struct raft_change){peer_of(node, source->at.epoch.conf_ver), RAFT_ADD_LEARNER};
+    }
+    for (u32 i = 0; i < c->voters_n && !n; i++) {
+        bool stays = false;
+        for (u32 k = 0; k < target->voters_n; k++)
+            stays |= node_of(target->voters[k]) == node_of(c->voters[i]);
+        if (!stays && fault_majority(s, c->voters, c->voters_n, c->voters[i], false))
+            change[n++] = (struct raft_change){c->voters[i], RAFT_REMOVE};
+    }
+    if (n) s->conf_changes += group_change(source->group, change, n) == GROUP_CHANGE_PROPOSED;
+}
+
+static void fault_merge_wish(struct sim *s)
+{
+    u32 source = 0;
+    struct member *target = fault_lead(s);
+    for (u32 i = 1; target && i < s->next_region; i++) {
+        const struct region_truth *t = &s->region[i];
+        bool near = t->newest.index && !t->merged && raft_slots_adjoin(t->newest.slots, target->at.slots);
+        if (near && (!source || sim_chance(s, 50))) source = i;
+    }
+    if (!source) return;
+    s->wish.target = (u32)target->region, s->wish.source = source, s->wish.tries = 12;
+}
+
+/* A merge begins where both regions are led; now and then it begins though it can't succeed. */
+static void fault_merge(struct sim *s)
+{
+    struct member *target = fault_leader_of(s, s->wish.target), *source = fault_leader_of(s, s->wish.source);
+    s->wish.tries--;
+    if (!target || !source) return;
+    struct merge_member t = {target->region, target->group}, from = {source->region, source->group};
+    group_wall(target->group, node_wall_ms(target->node));
+    if (sim_chance(s, 3)) {
+        struct buf b = {0};
+        raft_merge_prepare_encode(&b, &(struct raft_merge_prepare){RAFT_MERGE_TARGET, source->region, 0});
+        group_propose(target->group, RAFT_KIND_MERGE_PREPARE, buf_bytes(&b));
+        buf_release(&b);
+    }
+    if (!rules_same_nodes(&target->at.conf, &source->at.conf)) {
+        fault_align(s, source, &target->at.conf);
+        return;
+    }
+    for (u32 i = 0; i < source->at.conf.voters_n && source->node != target->node; i++)
+        if (node_of(source->at.conf.voters[i]) == target->node->id)
+            group_transfer(source->group, source->at.conf.voters[i]);
+    if (source->node != target->node || merge_begin(&t, &from) != MERGE_BEGUN) return;
+    s->merges_begun++, s->wish.tries = 0;
+    if (sim_chance(s, 60))
+        sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, 400000), .type = EV_FAULT, .a = true});
+    sim_trace(s, "region %llu is to be merged into %llu", (unsigned long long)source->region,
+              (unsigned long long)target->region);
+}
+
+static void fault_merges(struct sim *s)
+{
+    if (!s->wish.tries && sim_chance(s, s->merge_often ? 90 : 40)) fault_merge_wish(s);
+    if (s->wish.tries) fault_merge(s);
+}
+
+/* A node whose member of one region hears nothing: most interesting is one that is being merged. */
+static void fault_deaf(struct sim *s)
+{
+    u32 region = 1 + (u32)sim_below(s, s->regions_n);
+    for (u32 i = 1; i < s->next_region && sim_chance(s, 80); i++)
+        if (!s->region[i].merged && s->region[i].newest.merge.role) region = i;
+    s->deaf[1 + sim_below(s, s->nodes_n)] = region;
 }
 
 static void fault_network(struct sim *s)
@@ -290,6 +378,7 @@ static void fault_slow_disk(struct sim *s) { fault_victim(s)->disk_slowness = 1 
 enum {
     FAULT_CRASH = 1 << 0,
     FAULT_POWER_CUT = 1 << 1,
+    FAULT_PARTITION = 1 << 3,
     FAULT_NETWORK = 1 << 5,
     FAULT_SLOW_DISK = 1 << 6,
     FAULT_CLOCK = 1 << 7,
@@ -297,7 +386,8 @@ enum {
     FAULT_TRANSFER = 1 << 9,
     FAULT_CAMPAIGN = 1 << 10,
     FAULT_ISOLATE = 1 << 11,
-    FAULT_STALL = 1 << 14
+    FAULT_STALL = 1 << 14,
+    FAULT_DEAF = 1 << 15
 };
 
 /* How often each comes, in relation to the others. The bit in sim.faults is the
@@ -309,7 +399,7 @@ static const struct {
     {fault_one_crash, 12},  {fault_power_cut, 2}, {fault_pause, 8},     {fault_partition, 8},
     {fault_one_way, 6},     {fault_network, 8},   {fault_slow_disk, 6}, {fault_clock, 10},
     {fault_membership, 10}, {fault_transfer, 6},  {fault_campaign, 3},  {fault_isolate, 12},
-    {fault_unreachable, 2}, {fault_replace, 4},   {fault_stall, 6},
+    {fault_unreachable, 2}, {fault_replace, 4},   {fault_stall, 6},     {fault_deaf, 6},
 };
 
 /* Members that promise too early are caught by crashes between the promise and a slow fsync. */
@@ -348,34 +438,43 @@ static void fault_fit_numbers(struct sim *s)
     s->voters_first = s->nodes_n, s->voters_min = 3;
 }
 
+/* Merges succeed often, and some member is behind. */
+static void fault_fit_merges(struct sim *s)
+{
+    s->faults = FAULT_CRASH | FAULT_PARTITION | FAULT_ISOLATE | FAULT_TRANSFER | FAULT_SLOW_DISK | FAULT_DEAF;
+    s->idle = false;
+    s->fault_gap_us = 500000;
+    s->voters_first = s->nodes_n, s->voters_min = 3;
+    s->merge_often = true;
+}
+
 void fault_choose(struct sim *s)
 {
     s->disk_slowness = 1, s->fault_gap_us = 2500000;
     s->snapshot_us = sim_chance(s, 70) ? 300000 : 6000000;
-    s->faults = (u32)(sim_below(s, 1u << 16) | sim_below(s, 1u << 16)); /* three of four */
+    s->faults = (u32)(sim_below(s, 1u << 17) | sim_below(s, 1u << 17)); /* three of four */
     s->idle = sim_chance(s, 40);
     if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
     s->voters_min = sim_chance(s, 30) ? 1 : 3;
-    s->regions_max = sim_chance(s, 35) ? 2 + (u32)sim_below(s, REGIONS_MAX - 1) : 1;
+    s->regions_max = sim_chance(s, 45) ? 2 + (u32)sim_below(s, REGIONS_LIVE - 1) : 1;
+    s->merges = (!s->plant && s->regions_max > 1 && sim_chance(s, 60)) || s->plant & PLANTS_OF_MERGES;
+    if (s->merges) s->regions_max = REGIONS_MAX;
+    s->merge_often = s->merges && sim_chance(s, 50);
+    if (s->merge_often) s->fault_gap_us = 1500000;
     s->scheduled = !s->plant && s->regions_max > 1 && sim_chance(s, 50);
     s->deaths = !s->plant && sim_chance(s, 25);
     if (s->plant & PLANT_SEND_BEFORE_PERSIST) fault_fit_promises(s);
     if (s->plant & PLANT_READ_UNCONFIRMED) fault_fit_reads(s);
     if (s->plant & PLANT_NO_FENCE) fault_fit_time(s);
-    if (s->plant & (PLANT_SKIP_EPOCH | PLANT_OVERLAP | PLANT_STALE_MAP)) s->regions_max = REGIONS_MAX;
+    if (s->plant & (PLANT_SKIP_EPOCH | PLANT_OVERLAP | PLANT_STALE_MAP)) s->regions_max = REGIONS_LIVE;
     if (s->plant & PLANT_REUSE_PEER) fault_fit_numbers(s);
+    if (s->plant & PLANTS_OF_MERGES) fault_fit_merges(s);
 }
 
-void fault_event(struct sim *s)
+/* r: less than the sum of the weights; 0: none. */
+static void fault_make(struct sim *s, u64 r)
 {
-    enum { HEAL = 16, SPLIT = 12 };
-    u64 r = sim_below(s, 132);
-    sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, s->fault_gap_us), .type = EV_FAULT});
-    if (s->regions_n > 1 && sim_chance(s, 40)) fault_membership(s); /* there are more to change */
-    if (r < HEAL) fault_heal(s);
-    else if (r < HEAL + SPLIT) fault_split(s);
-    r -= MIN(r, HEAL + SPLIT);
     for (u32 i = 0; r && i < sizeof(FAULTS) / sizeof(*FAULTS); i++) {
         if (r <= FAULTS[i].weight) {
             if (s->faults >> i & 1) FAULTS[i].make(s);
@@ -383,4 +482,21 @@ void fault_event(struct sim *s)
         }
         r -= FAULTS[i].weight;
     }
+}
+
+void fault_event(struct sim *s, bool once)
+{
+    enum { HEAL = 16, SPLIT = 12, ALL = 138 };
+    u64 r = sim_below(s, ALL);
+    if (once) {
+        fault_make(s, 1 + r % (ALL - HEAL - SPLIT - 1));
+        return;
+    }
+    sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, s->fault_gap_us), .type = EV_FAULT});
+    if (s->regions_n > 1 && !s->merge_often && sim_chance(s, 40))
+        fault_membership(s); /* there are more to change */
+    if (s->merges) fault_merges(s);
+    if (r < HEAL) fault_heal(s);
+    else if (r < HEAL + SPLIT || (s->merge_often && sim_chance(s, 20))) fault_split(s);
+    else fault_make(s, r - HEAL - SPLIT);
 }

@@ -56,6 +56,8 @@ u64 member_digest(const struct member *m)
     const struct store *st = m->node->store;
     u64 h = conf_digest(&at->conf) + at->epoch.version * 31 + at->epoch.conf_ver;
     h += (u64)at->slots.first << 40 ^ (u64)at->slots.last << 20;
+    h += (at->merge.other << 32 ^ at->merge.index << 8 ^ (u64)at->merge.version << 4 ^ at->merge.role) *
+         0x2545f491;
     for (u32 i = 0; i < st->keys; i++) {
         const struct cell *c = &st->cell[i];
         if (!c->exists || (c->deadline_ms && c->deadline_ms <= at->clock_ms)) continue;
@@ -166,6 +168,33 @@ static void machine_split(struct raft_machine *rm, const struct raft_applied *at
     node_open(c);
 }
 
+static bool machine_source_ready(struct raft_machine *rm, const struct raft_merge_commit *c)
+{
+    struct member *m = member_of(rm);
+    const struct member *source = m->node->members[c->source];
+    bool ready = source && source->exists && source->at.merge.role == RAFT_MERGE_SOURCE &&
+                 source->at.merge.index == c->index;
+    if (m->node->sim->plant & PLANT_MERGE_NO_CATCH_UP) ready = source && source->exists && source->at.index;
+    m->node->sim->waited += !ready && !m->wanted.source;
+    m->wanted = ready ? (struct raft_merge_commit){0} : *c;
+    return ready;
+}
+
+/* The cells stay where they are, and belong to the target. */
+static void machine_merge(struct raft_machine *rm, const struct raft_applied *at,
+                          const struct raft_merge_commit *c)
+{
+    struct member *m = member_of(rm);
+    struct node *n = m->node;
+    sim_trace(n->sim, "node %llu merges region %llu into %llu", (unsigned long long)n->id,
+              (unsigned long long)c->source, (unsigned long long)m->region);
+    node_remove(n->members[c->source]);
+    if (!(n->sim->plant & PLANT_MERGE_NO_TOMBSTONE))
+        merge_bury(n, &(struct region_tombstone){c->source, 0, m->region, at->epoch.version});
+    member_advance(m, at);
+    verify_merged(m, c->source);
+}
+
 static void machine_commit(struct raft_machine *rm, const struct raft_applied *at)
 {
     struct member *m = member_of(rm);
@@ -258,6 +287,7 @@ static void member_pack(const struct member *m, struct buf *b)
 {
     const struct store *st = m->node->store;
     struct snapshot head = {.at = m->at};
+    head.tombstones_n = merge_tombstones(m->node, head.tombstones);
     size_t start = b->n;
     buf_append(b, &head, sizeof(head));
     for (u32 i = 0; i < st->keys; i++) {
@@ -320,9 +350,10 @@ void member_installed(struct member *m)
 {
     struct snapshot *in = m->installing;
     if (m->at.index) store_clear(m->node, m->at.slots);
+    m->at = in->at;
+    merge_destroy_superseded(m->node);
     store_clear(m->node, in->at.slots);
     for (u64 i = 0; i < in->n; i++) store_set(m->node, in->cells[i].key, in->cells[i].cell);
-    m->at = in->at;
     m->installing = NULL;
     mem_free(in);
     verify_installed(m);
@@ -334,6 +365,8 @@ const struct raft_machine_ops MEMBER_OPS = {
     .load = machine_load,
     .apply = machine_apply,
     .split = machine_split,
+    .source_ready = machine_source_ready,
+    .merge = machine_merge,
     .commit = machine_commit,
     .abandon = machine_abandon,
     .confirmed = machine_confirmed,
@@ -365,8 +398,10 @@ void member_split(struct member *m)
     struct sim *s = m->node->sim;
     struct buf b = {0};
     m->to_split = false, m->split_us = 0;
-    if (s->next_region > s->regions_max || m->at.slots.first == m->at.slots.last) return;
-    raft_split_encode(&b, &(struct raft_split){s->next_region, member_split_point(m)});
-    s->next_region += group_propose(m->group, RAFT_KIND_SPLIT, buf_bytes(&b));
+    if (s->next_region > s->regions_max || regions_live(s) >= REGIONS_LIVE ||
+        m->at.slots.first == m->at.slots.last)
+        return;
+    raft_split_encode(&b, &(struct raft_split){s->next_region++, member_split_point(m)});
+    if (!group_propose(m->group, RAFT_KIND_SPLIT, buf_bytes(&b))) s->next_region--;
     buf_release(&b);
 }

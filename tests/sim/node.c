@@ -13,10 +13,6 @@ u64 node_wall_ms(const struct node *n)
 
 /* ---- Members. */
 
-#define EACH_MEMBER(n, m)                                   \
-    for (u32 region_ = 1; region_ <= REGIONS_MAX; region_++) \
-        for (struct member *m = (n)->members[region_]; m; m = NULL)
-
 /* What raft/group.c, or a crash, may leave of a member in memory. */
 static void node_close(struct member *m)
 {
@@ -27,6 +23,7 @@ static void node_close(struct member *m)
     m->incoming = m->installing = NULL;
     m->changes_n = m->open.n = m->reads_n = m->follower_reads_n = 0;
     m->gone = m->campaign = m->to_split = false, m->split_us = 0;
+    m->merge_ticks = m->wanted.source = 0;
 }
 
 void node_open(struct member *m)
@@ -66,19 +63,24 @@ static void node_bury(struct node *n, u64 region, u64 peer)
 {
     u32 i = 0;
     while (i < n->tombstones_n && n->tombstones[i].region != region) i++;
-    if (i == n->tombstones_n) n->tombstones[n->tombstones_n++] = (struct region_tombstone){region, peer};
+    if (i == n->tombstones_n) n->tombstones[n->tombstones_n++] = (struct region_tombstone){.region = region};
     n->tombstones[i].peer = MAX(n->tombstones[i].peer, peer);
 }
 
 /* It can come back with a crash, with all it had, until the next flush. */
+void node_remove(struct member *m)
+{
+    node_close(m);
+    m->exists = false, m->erase = true;
+    m->at = (struct raft_applied){0};
+}
+
 void node_destroy(struct member *m)
 {
     struct node *n = m->node;
     if (m->at.index) store_clear(n, m->at.slots);
     if (!(n->sim->plant & PLANT_REUSE_PEER)) node_bury(n, m->region, m->peer);
-    node_close(m);
-    m->exists = false, m->erase = true;
-    m->at = (struct raft_applied){0};
+    node_remove(m);
     n->sim->destroyed++;
     sim_trace(n->sim, "node %llu destroys its member of region %llu", (unsigned long long)n->id,
               (unsigned long long)m->region);
@@ -90,7 +92,8 @@ struct regions_here node_here(struct node *n, struct region_here *members)
     EACH_MEMBER(n, m) {
         if (!m->exists) continue;
         struct region_here *r = &members[h.members_n++];
-        *r = (struct region_here){m->region, m->peer, m->at.index || m->installing, m->at.slots};
+        *r = (struct region_here){m->region, m->peer, m->at.index || m->installing, m->at.slots,
+                                  m->at.epoch.version};
         if (!m->installing) continue;
         struct raft_slots more = m->installing->at.slots;
         if (!m->at.index) r->slots = more;
@@ -185,12 +188,13 @@ struct envelope {
     struct raft_slots slots; /* of the sender */
     bool has_data;           /* the sender has */
     bool gone;               /* no message: `to` was removed */
-    u8 zero[2];
+    bool merged;             /* no message: the sender's tombstones of regions that were merged */
+    u8 zero;
 };
 
 static void node_send_envelope(struct member *m, u64 to, enum event_type type, bool gone, bytes message, u64 delay)
 {
-    struct envelope e = {m->region, m->peer, to, m->at.slots, m->at.index != 0, gone, {0}};
+    struct envelope e = {m->region, m->peer, to, m->at.slots, m->at.index != 0, gone, false, 0};
     struct buf b = {0};
     buf_append(&b, &e, sizeof(e));
     buf_append_bytes(&b, message);
@@ -203,12 +207,28 @@ void node_send(struct member *m, u64 to, enum event_type type, bytes message, u6
     node_send_envelope(m, to, type, false, message, delay_us);
 }
 
+/* A sender whose region was merged is told so, and all else that is known of merges. */
+static void node_tell_merged(struct node *n, const struct envelope *to)
+{
+    struct region_tombstone t[REGIONS_MAX];
+    struct envelope e = {.region = to->region, .from = to->to, .to = to->from, .merged = true};
+    struct buf b = {0};
+    buf_append(&b, &e, sizeof(e));
+    buf_append(&b, t, merge_tombstones(n, t) * sizeof(*t));
+    sim_send(n->sim, n->id, node_of(to->from), EV_MESSAGE, buf_bytes(&b), 0, 0);
+    buf_release(&b);
+}
+
 /* The member that the message is for, made if need be; NULL: it is ignored. */
 static struct member *node_addressee(struct node *n, const struct envelope *e)
 {
     struct region_here members[REGIONS_MAX];
     for (;;) {
         struct regions_here here = node_here(n, members);
+        if (rules_merged(&here, e->region)) {
+            node_tell_merged(n, e);
+            return NULL;
+        }
         if (n->sim->plant & PLANT_OVERLAP && !n->members[e->region]) here.members_n = 0;
         switch (rules_message(&here, e->region, e->to, e->has_data ? &e->slots : NULL)) {
         case REGION_DELIVER: return n->members[e->region];
@@ -230,14 +250,16 @@ static bool node_is_stale(struct member *m, u64 from)
 static void node_snapshot(struct member *m, u64 from, const char *p, size_t n)
 {
     struct region_here members[REGIONS_MAX];
-    struct regions_here here = node_here(m->node, members);
     u32 size;
     memcpy(&size, p, sizeof(size));
     bytes message = bytes_of(p + sizeof(size), size);
     size_t data_n = n - sizeof(size) - size;
     struct snapshot *snapshot = mem_alloc(data_n);
     memcpy(snapshot, p + sizeof(size) + size, data_n);
-    bool may = rules_may_install(&here, m->region, snapshot->at.slots) || m->node->sim->plant & PLANT_OVERLAP;
+    merge_learn(m->node, snapshot->tombstones, snapshot->tombstones_n);
+    struct regions_here here = node_here(m->node, members);
+    bool may = rules_may_install_over(&here, m->region, snapshot->at.slots, snapshot->at.epoch.version) ||
+               m->node->sim->plant & PLANT_OVERLAP;
     if (!may || m->installing) {
         m->node->sim->refused_snapshots++;
         mem_free(snapshot);
@@ -255,10 +277,15 @@ static void node_receive(struct node *n, const struct event *ev)
     const char *p = ev->data + sizeof(e);
     size_t size = ev->size - sizeof(e);
     struct member *m = n->members[e.region];
+    if (e.merged) {
+        merge_learn(n, (const void *)p, size / sizeof(struct region_tombstone));
+        return;
+    }
     if (e.gone) {
         if (m && m->exists && m->peer == e.to) m->gone = true;
         return;
     }
+    if (n->sim->deaf[n->id] == e.region) return;
     m = node_addressee(n, &e);
     if (!m || m->gone || node_is_stale(m, e.from)) return;
     m->heard_us = n->sim->now_us;
@@ -274,6 +301,7 @@ static void node_ask(struct member *m)
     const struct raft_applied *newest = &s->region[m->region].newest;
     if (s->now_us < m->heard_us + 2000000 || !sim_chance(s, 10)) return;
     if (rules_removed(m->peer, newest->epoch.conf_ver, &newest->conf)) m->gone = true;
+    if (s->merges) merge_ask(m->node);
 }
 
 /* ---- Requests. */
@@ -296,9 +324,9 @@ u64 node_hint(struct node *n, u32 op)
     struct member *m = node_route(n, op);
     u16 slot = slot_of(s->objects[s->ops[op].object].key);
     if (m && group_leader(m->group)) return node_of(group_leader(m->group));
-    for (u32 r = 1; r <= REGIONS_MAX; r++) {
+    for (u32 r = 1; r < s->next_region; r++) {
         const struct raft_applied *at = &s->region[r].newest;
-        if (!at->index || !slots_have(at->slots, slot) || !at->conf.voters_n) continue;
+        if (!at->index || s->region[r].merged || !slots_have(at->slots, slot) || !at->conf.voters_n) continue;
         return node_of(at->conf.voters[sim_below(s, at->conf.voters_n)]);
     }
     return 0;
@@ -415,6 +443,7 @@ static void node_tick(struct node *n)
         group_tick(m->group);
         if (!n->sim->idle || sim_chance(n->sim, 2)) group_clock_due(m->group);
         node_ask(m);
+        if (n->sim->merges) merge_tick(m);
         if (n->sim->deaths && sim_chance(n->sim, 3)) node_log_deaths(m);
     }
     node_redirect(n);
@@ -437,9 +466,11 @@ static void node_member_event(struct node *n, struct event *e)
 /* What an event has left to do. */
 static void node_settle(struct node *n, bool tick)
 {
+    if (n->sim->merges) merge_destroy_superseded(n);
     EACH_MEMBER(n, m) {
         if (m->gone) node_destroy(m);
         if (!m->group) continue;
+        if (m->wanted.source) merge_catch_up(m);
         if (m->campaign) {
             m->campaign = false;
             group_campaign(m->group);

@@ -17,7 +17,7 @@ static void operator_region(struct operator_table *o, struct sim *s, u32 region)
     const struct member *leader = fault_leader_of(s, region);
     struct schedule_region *r = &o->regions[o->t.regions_n];
     struct group_status st;
-    if (!s->region[region].newest.index) return;
+    if (!s->region[region].newest.index || s->region[region].merged) return;
     o->t.regions_n++;
     *r = (struct schedule_region){.region = region};
     if (!leader) return;
@@ -27,7 +27,7 @@ static void operator_region(struct operator_table *o, struct sim *s, u32 region)
     r->voters_n = c->voters_n, r->learners_n = c->learners_n;
     memcpy(r->voters, c->voters, sizeof(c->voters));
     memcpy(r->learners, c->learners, sizeof(c->learners));
-    r->changing = st.core.conf_pending || c->outgoing_n || !st.core.applied_own_term;
+    r->changing = st.core.conf_pending || c->outgoing_n || !st.core.applied_own_term || st.at.merge.role;
 }
 
 static void operator_fill(struct operator_table *o, struct sim *s)
@@ -45,7 +45,7 @@ static void operator_fill(struct operator_table *o, struct sim *s)
         if (n->alive && !n->paused) n->heard_ms = now_ms;
         o->nodes[o->t.nodes_n++] = (struct schedule_node){.node = i, .heard_ms = n->heard_ms};
     }
-    for (u32 i = 1; i <= REGIONS_MAX; i++) operator_region(o, s, i);
+    for (u32 i = 1; i < s->next_region; i++) operator_region(o, s, i);
 }
 
 /* As the region's leader does it. A voter goes only where most of the others will live again: what a leader knows of

@@ -11,10 +11,22 @@
 enum { CALM_US = 20000000 };
 
 /* Bugs by name, in the order of their bits (raft/plant.h, sim.h). */
-static const char *const PLANTS[] = {"send-before-persist",  "skip-epoch-check", "read-unconfirmed",
-                                     "expire-by-wall-clock", "reclaim-ahead",    "no-fence",
-                                     NULL,                   "overlap",          "reuse-peer-id",
-                                     "stale-map"};
+static const char *const PLANTS[] = {"send-before-persist",
+                                     "skip-epoch-check",
+                                     "read-unconfirmed",
+                                     "expire-by-wall-clock",
+                                     "reclaim-ahead",
+                                     "no-fence",
+                                     NULL,
+                                     "overlap",
+                                     "reuse-peer-id",
+                                     "stale-map",
+                                     "merge-no-fence",
+                                     "merge-early",
+                                     "merge-no-catch-up",
+                                     "merge-rollback",
+                                     "merge-no-tombstone",
+                                     "merge-untold"};
 
 void sim_fail(struct sim *s, const char *format, ...)
 {
@@ -155,7 +167,7 @@ static void sim_event(struct sim *s, struct event *e)
     case EV_CLIENT:
     case EV_REPLY: client_event(s, e); break;
     case EV_FAULT:
-        if (!s->calm) fault_event(s);
+        if (!s->calm) fault_event(s, e->a);
         break;
     case EV_OPERATOR: operator_event(s); break;
     case EV_RESTART:
@@ -204,6 +216,7 @@ static void sim_found(struct sim *s)
     at.clock_ms = START_MS - 1000000;
     at.slots.last = RAFT_SLOTS - 1;
     for (u32 i = 1; i <= s->voters_first; i++) at.conf.voters[at.conf.voters_n++] = peer_of(i, 0);
+    s->regions_n = 1, s->next_region = 2;
     for (u32 i = 1; i <= s->nodes_n; i++) {
         node_start(s, i);
         if (i > s->voters_first) continue;
@@ -212,20 +225,23 @@ static void sim_found(struct sim *s)
         verify_applied(m);
         node_open(m);
     }
-    s->regions_n = 1, s->next_region = 2;
 }
 
 static void sim_print(const struct sim *s)
 {
-    printf("seed %llu: %llu operations, %llu replies, %llu messages, %llu regions, %llu crashes, %llu snapshots, %llu "
-           "refused, %llu children overtaken, %llu void, %llu deaths told, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
-           (unsigned long long)s->seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
-           (unsigned long long)s->messages, (unsigned long long)s->regions_n, (unsigned long long)s->crashes,
-           (unsigned long long)s->snapshots, (unsigned long long)s->refused_snapshots,
-           (unsigned long long)s->overtaken, (unsigned long long)s->voids,
-           (unsigned long long)s->told,
-           (unsigned long long)s->conf_changes, (unsigned long long)s->destroyed, (unsigned long long)s->replaced,
-           (unsigned long long)s->killed, (unsigned long long)(s->rng ^ s->seq));
+    printf(
+        "seed %llu: %llu operations, %llu replies, %llu messages, %llu regions, %llu merges begun, %llu merged, "
+        "%llu rolled back, %llu waited, %llu crashes, %llu snapshots, %llu "
+        "refused, %llu children overtaken, %llu void, %llu deaths told, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
+        (unsigned long long)s->seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
+        (unsigned long long)s->messages, (unsigned long long)s->regions_n,
+        (unsigned long long)s->merges_begun, (unsigned long long)s->merged,
+        (unsigned long long)s->rolled_back, (unsigned long long)s->waited, (unsigned long long)s->crashes,
+        (unsigned long long)s->snapshots, (unsigned long long)s->refused_snapshots,
+        (unsigned long long)s->overtaken, (unsigned long long)s->voids, (unsigned long long)s->told,
+        (unsigned long long)s->conf_changes, (unsigned long long)s->destroyed,
+        (unsigned long long)s->replaced, (unsigned long long)s->killed,
+        (unsigned long long)(s->rng ^ s->seq));
 }
 
 static void sim_run(const struct options *o, u64 seed)

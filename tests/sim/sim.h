@@ -2,13 +2,14 @@
  * simulated network, disks and clocks, with clients whose histories are checked. Everything comes from one seed.
  *
  * A node has one store of cells and one disk, for all its members. A region has a range of slots, and the members of its
- * group; splits make regions of regions. Which member gets a message, and what may be installed where, is decided by
+ * group; splits make regions of regions, merges unite them. Which member gets a message, and what may be installed where, is decided by
  * cluster/region_rules.c, as in the server.
  *
  *   sim.c     events, network, command line
  *   disk.c    a node's disk: the logs of its members (raft_log), crashes
  *   member.c  a member: its state machine (raft_machine)
  *   node.c    a node: members, messages, requests
+ *   merge.c   merges: what nodes do about them each tick, and what they tell each other
  *   client.c  clients, histories
  *   fault.c   what goes wrong, changes of membership, splits
  *   operator.c changes of members as cluster/schedule.c wants them
@@ -21,15 +22,17 @@
 
 #include "base/buf.h"
 #include "base/rand.h"
+#include "cluster/merge_rules.h"
 #include "cluster/peer_id.h"
 #include "cluster/region_rules.h"
-#include "raft/split.h"
 #include "raft/plant.h"
+#include "raft/split.h"
 #include "sim/check.h"
 
 enum {
     NODES_MAX = 15,
-    REGIONS_MAX = 10, /* their ids are 1 … REGIONS_MAX */
+    REGIONS_MAX = 60,  /* their ids are 1 … REGIONS_MAX … */
+    REGIONS_LIVE = 10, /* … of which so many are there at a time */
     KEYS_MAX = 8192,
     CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
@@ -40,9 +43,15 @@ enum {
 /* Planted in the simulator's nodes, beside those of raft/plant.h. The bits differ. */
 enum {
     PLANT_RECLAIM_AHEAD = 16,
-    PLANT_OVERLAP = 128,    /* snapshots are installed whatever other members have */
-    PLANT_REUSE_PEER = 256, /* a node has the same number whenever it is added to a region */
-    PLANT_STALE_MAP = 512   /* a node serves slots that a split has taken from its member */
+    PLANT_OVERLAP = 128,              /* snapshots are installed whatever other members have */
+    PLANT_REUSE_PEER = 256,           /* a node has the same number whenever it is added to a region */
+    PLANT_STALE_MAP = 512,            /* a node serves slots that a split has taken from its member */
+    PLANT_MERGE_EARLY = 2048,         /* a merge is committed before all members of the source can catch up */
+    PLANT_MERGE_NO_CATCH_UP = 4096,   /* a target takes over what its source has here, however little */
+    PLANT_MERGE_ROLLBACK = 8192,      /* a source is rolled back because it has waited for long */
+    PLANT_MERGE_NO_TOMBSTONE = 16384, /* nobody remembers that a region was merged */
+    PLANT_MERGE_UNTOLD = 32768,       /* nodes don't tell each other of merges */
+    PLANTS_OF_MERGES = 0xfc00
 };
 
 enum event_type {
@@ -81,7 +90,8 @@ struct change {
 
 struct snapshot {
     struct raft_applied at;
-    u64 n;
+    struct region_tombstone tombstones[REGIONS_MAX]; /* of regions that were merged */
+    u64 tombstones_n, n;
     struct change cells[];
 };
 
@@ -113,6 +123,8 @@ struct member {
     bool led;        /* as verify_leader last saw it */
     bool gone;       /* it has learned that it was removed */
     bool campaign;   /* it was just made by a split that its node's leader applied */
+    u64 merge_ticks; /* since it leads with a merge prepared */
+    struct raft_merge_commit wanted; /* what it waits for, of which region; source 0: nothing */
     bool to_split;   /* right behind its next evaluation … */
     u64 split_us;    /* … or at this time; 0: no */
     struct raft_applied at, flushed_at;
@@ -182,6 +194,7 @@ struct region_truth {
     struct applied_record *applied; /* by index */
     u64 applied_n;
     struct raft_applied newest; /* the highest that any member ever applied */
+    u64 merged;                 /* into this region; 0: it lives */
 };
 
 struct sim {
@@ -194,12 +207,14 @@ struct sim {
     bool trace, calm;
     bool scheduled; /* members change as the scheduler wants it */
     bool deaths; /* are entries of the log */
+    bool merges, merge_often; /* there are some; many, and few changes of members */
     bool idle; /* few writes, and clocks that are seldom moved: time passes between entries */
     u32 faults; /* those that this seed has, one bit each: few at a time find more than all at once */
     struct node node[NODES_MAX + 1]; /* by id */
     struct event *heap;
     u32 heap_n, heap_cap;
     bool cut[NODES_MAX + 1][NODES_MAX + 1];
+    u32 deaf[NODES_MAX + 1]; /* a node's member of this region hears nothing; 0: all hear */
     u32 loss_percent, duplicate_percent, slow_percent;
     struct client client[CLIENTS];
     struct op *ops;
@@ -211,8 +226,16 @@ struct sim {
     u64 nonces;
     u64 wall_max_ms, stepped_us; /* the highest clock ever; when a clock was last set back */
     u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced, killed;
+    struct {
+        u32 target, source, tries;
+    } wish; /* a merge that is to begin when both are led from one node */
+    u64 merges_begun, merged, rolled_back, waited;     /* waited: a target for its source */
     u64 destroyed, overtaken, refused_snapshots, told; /* members; children that were there, or gone, before their split */
 };
+
+#define EACH_MEMBER(n, m)                                             \
+    for (u32 region_ = 1; region_ < (n)->sim->next_region; region_++) \
+        for (struct member *m = (n)->members[region_]; m; m = NULL)
 
 /* sim.c */
 _Noreturn void sim_fail(struct sim *s, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -243,6 +266,16 @@ u64 member_digest(const struct member *m);
 void store_set(struct node *n, u64 key, struct cell c);
 void store_clear(struct node *n, struct raft_slots slots);
 
+/* merge.c */
+void merge_tick(struct member *m);     /* what a leader does about its merge */
+void merge_catch_up(struct member *m); /* the source gets what the target needs */
+void merge_bury(struct node *n, const struct region_tombstone *t);
+u64 merge_tombstones(const struct node *n, struct region_tombstone *out); /* of regions that were merged */
+void merge_learn(struct node *n, const struct region_tombstone *t, u64 count);
+void merge_ask(struct node *n); /* another node, what was merged */
+void merge_destroy_superseded(struct node *n);
+u32 regions_live(const struct sim *s);
+
 /* node.c */
 void node_start(struct sim *s, u64 id);
 void node_crash(struct node *n);
@@ -257,12 +290,15 @@ struct regions_here node_here(struct node *n, struct region_here *members);
 void node_send(struct member *m, u64 to, enum event_type type, bytes message, u64 delay_us);
 struct member *node_route(struct node *n, u32 op); /* the member that has the operation's slot */
 u64 node_hint(struct node *n, u32 op);             /* who leads it, as far as this node knows */
+/* Without a trace but its tombstone, once that is flushed; the cells stay. */
+void node_remove(struct member *m);
 static inline u16 slot_of(u64 key) { return (u16)((key / 2 * 0x9e3779b97f4a7c15ULL) >> 50); } /* one for a pair */
 static inline bool slots_have(struct raft_slots s, u16 slot) { return s.first <= slot && slot <= s.last; }
 
 /* verify.c */
 void verify_applied(struct member *m); /* it has applied an entry, or a split has made it */
 void verify_installed(struct member *m);
+void verify_merged(struct member *m, u64 source); /* it has taken the source over */
 void verify_leader(struct member *m, bool again);
 void verify_node(struct node *n);
 void verify_logs(struct sim *s);
@@ -281,7 +317,7 @@ u64 op_hint(const struct member *m, u64 i); /* a guess of the order, for the che
 
 /* fault.c */
 void fault_choose(struct sim *s); /* which faults this seed has, and how small the group gets */
-void fault_event(struct sim *s);
+void fault_event(struct sim *s, bool once);
 void fault_heal(struct sim *s);
 struct member *fault_leader_of(struct sim *s, u32 region); /* NULL: none that lives */
 /* Whether most of these voters, without one, are on nodes that will live again; `counts`: it stays a voter. */

@@ -20,12 +20,13 @@ static struct applied_record *verify_record(struct region_truth *t, const struct
 static void verify_slots(struct sim *s)
 {
     u32 count = 0;
-    for (u32 i = 1; i <= REGIONS_MAX; i++) {
+    for (u32 i = 1; i < s->next_region; i++) {
         const struct raft_applied *a = &s->region[i].newest;
-        if (!a->index) continue;
+        if (!a->index || s->region[i].merged) continue;
         count += a->slots.last - a->slots.first + 1u;
-        for (u32 k = i + 1; k <= REGIONS_MAX; k++)
-            if (s->region[k].newest.index && raft_slots_overlap(a->slots, s->region[k].newest.slots))
+        for (u32 k = i + 1; k < s->next_region; k++)
+            if (s->region[k].newest.index && !s->region[k].merged &&
+                raft_slots_overlap(a->slots, s->region[k].newest.slots))
                 sim_fail(s, "regions %u and %u have the same slots", i, k);
     }
     if (count != RAFT_SLOTS) sim_fail(s, "some slots belong to no region");
@@ -34,8 +35,8 @@ static void verify_slots(struct sim *s)
 /* The data of a slot belong to one member of a node. */
 void verify_node(struct node *n)
 {
-    for (u32 i = 1; i <= REGIONS_MAX; i++)
-        for (u32 k = i + 1; k <= REGIONS_MAX; k++) {
+    for (u32 i = 1; i < n->sim->next_region; i++)
+        for (u32 k = i + 1; k < n->sim->next_region; k++) {
             const struct member *a = n->members[i], *b = n->members[k];
             if (!a || !b || !a->exists || !b->exists || !a->at.index || !b->at.index) continue;
             if (raft_slots_overlap(a->at.slots, b->at.slots))
@@ -50,6 +51,10 @@ void verify_applied(struct member *m)
     struct region_truth *t = &s->region[m->region];
     unsigned long long node = m->node->id, region = m->region, index = m->at.index;
     bool first = t->newest.index == 0;
+    if (t->merged && m->at.index > t->newest.index && m->at.merge.role != RAFT_MERGE_SOURCE)
+        sim_fail(s, "region %llu lives on after it was merged", region);
+    s->rolled_back += m->at.index > t->newest.index && t->newest.merge.role == RAFT_MERGE_SOURCE &&
+                      !m->at.merge.role;
     if (m->at.index > t->newest.index) t->newest = m->at;
     struct applied_record *r = verify_record(t, m), own = {m->at.term, m->at.clock_ms, member_digest(m)};
     if (r->term != own.term)
@@ -60,6 +65,23 @@ void verify_applied(struct member *m)
     if (m->at.index != RAFT_FIRST_INDEX) return;
     verify_node(m->node);
     if (first) verify_slots(s);
+}
+
+void verify_merged(struct member *m, u64 source)
+{
+    struct sim *s = m->node->sim;
+    struct region_truth *t = &s->region[source];
+    verify_node(m->node);
+    if (t->merged && t->merged != m->region)
+        sim_fail(s, "region %llu is merged twice", (unsigned long long)source);
+    if (t->newest.merge.role != RAFT_MERGE_SOURCE)
+        sim_fail(s, "region %llu is merged after it was rolled back", (unsigned long long)source);
+    if (m->at.clock_ms < t->newest.clock_ms)
+        sim_fail(s, "the clock of region %llu went back", (unsigned long long)source);
+    if (t->merged) return;
+    t->merged = m->region;
+    s->merged++;
+    verify_slots(s);
 }
 
 void verify_installed(struct member *m)
@@ -112,7 +134,7 @@ static void verify_pair(struct sim *s, const struct member *a, const struct memb
 
 void verify_logs(struct sim *s)
 {
-    for (u32 r = 1; r <= REGIONS_MAX; r++)
+    for (u32 r = 1; r < s->next_region; r++)
         for (u32 i = 1; i <= s->nodes_n; i++)
             for (u32 k = i + 1; k <= s->nodes_n; k++) {
                 const struct member *a = s->node[i].members[r], *b = s->node[k].members[r];
@@ -131,6 +153,7 @@ static void verify_region(struct sim *s, u32 region)
         if (group_is_leader(m->group) && st.core.term > best.core.term) best = st;
     }
     if (!best.core.term) sim_fail(s, "region %u has no leader after all faults have ended", region);
+    if (best.at.merge.role) sim_fail(s, "a merge of region %u does not end", region);
     for (u32 i = 0; i < best.at.conf.voters_n; i++) {
         u64 peer = best.at.conf.voters[i];
         const struct member *m = s->node[node_of(peer)].members[region];
@@ -146,11 +169,22 @@ static void verify_region(struct sim *s, u32 region)
     }
 }
 
+static void verify_gone(struct sim *s, u32 region)
+{
+    for (u32 i = 1; i <= s->nodes_n; i++) {
+        const struct member *m = s->node[i].members[region];
+        if (!s->node[i].retired && m && m->exists)
+            sim_fail(s, "the member of region %u on node %u was merged and does not go", region, i);
+    }
+}
+
 void verify_end(struct sim *s)
 {
     if (s->late_replies_ok == 0) sim_fail(s, "no reply after all faults have ended");
-    for (u32 i = 1; i <= REGIONS_MAX; i++)
-        if (s->region[i].newest.index) verify_region(s, i);
+    for (u32 i = 1; i < s->next_region; i++) {
+        if (s->region[i].merged) verify_gone(s, i);
+        else if (s->region[i].newest.index) verify_region(s, i);
+    }
     verify_slots(s);
     verify_logs(s);
     clients_check(s);
