@@ -111,6 +111,12 @@ def count_slot(s, slot, counts):
     s.put(INFO, counts_key(1) + struct.pack('>H', slot), u64(2**40) + struct.pack('>H', 1) + counts)
 
 
+def old_versions(s):
+    """The last version that was given out is 1, says each row with a region's state."""
+    for key, _ in s.rows(INFO, b's') + s.rows(INFO, b'e'):
+        s.change(INFO, key, 16, u64(1))
+
+
 def last_row(s, family, key):
     return s.rows(family, prefix_of(s, key))[-1][0]
 
@@ -238,9 +244,11 @@ PLANTED = {
     'counts cut short': (lambda s: count_slot(s, slot_of(b'string'), bytes([9 << 2 | 2])), "of meta_info can't be decoded"),
     'bucket count': (lambda s: s.change(INFO, bucket_row(s), 0, u64(99)), 'the deadlines from .* more keys'),
     'bucket gone': (lambda s: s.delete(INFO, bucket_row(s)), 'the deadlines from .* -[12] more keys'),
-    'version in the future': (lambda s: s.change(INFO, b's' + u64(1), 8, u64(1)), 'but the last one given out was 1'),
+    'version in the future': (old_versions, 'but the last one given out was 1'),
     'orphan in the future': (future_orphan, '"string": it has version'),
     'databases with one index': (lambda s: s.put(INFO, b'i' + u64(1) + b'\0\0\0\x05', u64(2)), 'the same index'),
+    'log cut short': (lambda s: s.put(INFO, b'e' + u64(1) + b'\0\0', u64(1)), r'row "e.*" of meta_info'),
+    'log beyond its end': (lambda s: s.put(INFO, b'e' + u64(1) + b'\x10\0', u64(1) * 4), r'row "e.*" of meta_info'),
     'unknown state': (lambda s: s.put(INFO, b'?', b''), r'row "\?" of meta_info'),
     'old string after the migration': (lambda s: s.put(DATA, row_of(b'old') + b'S', u64(0) + b'v'), '"old": it is a'),
     'key deleted by hand': (lambda s: s.delete(META, row_of(b'string')), 'keys are counted, but there are'),

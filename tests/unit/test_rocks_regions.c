@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "engine/deadline.h"
-#include "engine/rocks/rk.h"
+#include "engine/rocks/state.h"
 #include "unit/rocks_helpers.h"
 
 #define NOW 1700000000000
@@ -453,8 +453,16 @@ static void vectors(void **state)
     assert_hex(buf_bytes(&counts), "a21f09");
     put_in(low, BYTES_LIT("foo"), 1, 0);
     tick(NOW);
-    assert_true(store_get(rk_of(low)->session, FAM_INFO, bytes_of("d\0\0\0\0\0\0\0\1\0\0", 11), &v));
-    assert_hex(v.b, "0000000000000001000000000000000100012f9604");
+    assert_true(store_get(rk_of(low)->session, FAM_INFO, bytes_of("s\0\0\0\0\0\0\0\1", 9), &v));
+    assert_hex(bytes_of(v.b.p, 24),
+               "000000000000000100000000000000010000000000000002"); /* stamp, sequence, version */
+    assert_hex(bytes_of(v.b.p + 24, v.b.n - 24), "0000018bcfe56800000000000000000100003fff");
+    store_value_release(&v);
+    put_in(low, BYTES_LIT("bar"), 1, 0);
+    tick(NOW);
+    assert_true(store_get(rk_of(low)->session, FAM_INFO, bytes_of("e\0\0\0\0\0\0\0\1\0\0", 11), &v));
+    assert_hex(bytes_of(v.b.p, 32), "0000000000000002000000000000000200000000000000020000018bcfe56800");
+    assert_hex(bytes_of(v.b.p + 32, v.b.n - 32), "0000000000000001000113c504");
     store_value_release(&v);
     buf_release(&counts);
 }
@@ -479,17 +487,35 @@ static void counts_as_bytes(void **state)
     }
 }
 
-/* The log of counts goes round, and is read back from wherever it is. */
+static u32 rows_from(const char *from, const char *to)
+{
+    bool failed = false;
+    u32 n = 0;
+    struct store_session *s = store_session_open(db->store, &failed);
+    struct store_iter *it = store_iter(s, FAM_INFO, bytes_of(from, 1), bytes_of(to, 1), STORE_ONCE);
+    for (store_seek_first(it); store_valid(it); store_next(it)) n++;
+    store_iter_done(it);
+    store_session_close(s);
+    return n;
+}
+
+/* The log goes round, and is read back from wherever it is. Each commit is one row of it. From the 2001st on they change
+ * no counts, and those in older rows must outlive their rows. */
 static void many_commits(void **state)
 {
     (void)state;
-    for (u32 i = 0; i < 2 * SLOT_LOG_ROWS + 100; i++) {
+    const u32 rows = SLOT_LOG_ROWS / (high ? 2 : 1);
+    for (u32 i = 0; i < 3 * rows + 100; i++) {
         put(i % KEYS, deadline_of(i % KEYS));
         tick(now_ms);
-        if (i == SLOT_LOG_ROWS - 1 || i == SLOT_LOG_ROWS || i == SLOT_LOG_ROWS + 1) reopen();
+        if (i == 9) assert_int_equal(rows_from("e", "f"), high ? 18 : 9); /* the first is the row 's' */
+        if (i % rows < 2 || i % rows == rows - 1) reopen();
     }
+    assert_true(rows_from("e", "f") <= SLOT_LOG_ROWS);
     check_all(NOW);
+    u64 applied = low->applied;
     reopen();
+    assert_int_equal(low->applied, applied);
     check_all(NOW);
 }
 
@@ -524,6 +550,69 @@ static void make_layout_2(void)
     store_put(s, FAM_INFO, BYTES_LIT("v"), bytes_of(layout, sizeof layout));
     assert_true(store_write(s));
     store_session_close(s);
+}
+
+/* Of a region: no head in the row 's', and the counts of the log in rows 'd'. */
+static void make_layout_3(struct store_session *s, const struct rocks_region *r)
+{
+    struct rk *rk = rk_of(r->id == 1 ? low : high);
+    struct buf old = {0};
+    char key[11] = "s", row[36];
+    put_u64(key + 1, r->id);
+    put_u64(row, rk->applied_seq);
+    put_u64(row + 8, rk->last_version);
+    put_u64(row + 16, (u64)now_ms);
+    put_u64(row + 24, r->prefix);
+    put_u16(row + 32, r->first);
+    put_u16(row + 34, r->last);
+    store_put(s, FAM_INFO, bytes_of(key, 9), bytes_of(row, r->first || r->last < ROCKS_SLOTS - 1 ? 36 : 24));
+    struct store_iter *it = state_log_iter(rk);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        bytes name = store_key(it), value = store_iter_value(it);
+        if (value.n == 32) continue;
+        memcpy(key, name.p, sizeof key);
+        key[0] = 'd';
+        buf_clear(&old);
+        buf_append(&old, value.p, 8);
+        buf_append(&old, value.p + 32, value.n - 32);
+        store_put(s, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&old));
+    }
+    store_iter_done(it);
+    buf_release(&old);
+}
+
+static void upgrade_3(void **state)
+{
+    (void)state;
+    bool failed = false;
+    char layout[4];
+    fill();
+    for (u32 i = 0; i < 400; i++) {
+        put(i % 200, i < 200 ? 0 : deadline_of(i % 200));
+        tick(now_ms);
+    }
+    u64 applied = low->applied;
+    struct store_session *s = store_session_open(db->store, &failed);
+    make_layout_3(s, high ? &low_half : &all);
+    if (high) make_layout_3(s, &high_half);
+    delete_rows(s, "e", "f");
+    put_u32(layout, 3);
+    store_put(s, FAM_INFO, BYTES_LIT("v"), bytes_of(layout, sizeof layout));
+    assert_true(store_write(s));
+    store_session_close(s);
+    reopen(); /* and nothing is written but the number of the layout */
+    assert_int_equal(low->applied, applied);
+    check_all(NOW);
+    assert_true(rows_from("d", "e") > 100);
+    reopen();
+    assert_int_equal(low->applied, applied);
+    put(1, deadline_of(1));
+    put(2, deadline_of(2));
+    tick(now_ms);
+    check_all(NOW);
+    assert_int_equal(rows_from("d", "e"), 0);
+    reopen();
+    check_all(NOW);
 }
 
 static void upgrade(void **state)
@@ -701,7 +790,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(vectors, setup_one, teardown),
         cmocka_unit_test(counts_as_bytes),
         cmocka_unit_test_setup_teardown(many_commits, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(many_commits, setup_two, teardown),
         cmocka_unit_test_setup_teardown(upgrade, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(upgrade_3, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(upgrade_3, setup_two, teardown),
         cmocka_unit_test_setup_teardown(layout_is_there_first, setup, teardown),
         cmocka_unit_test_setup_teardown(made_elsewhere, setup_one, teardown),
         cmocka_unit_test_setup_teardown(a_thread_each, setup, teardown),

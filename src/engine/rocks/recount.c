@@ -73,7 +73,7 @@ bool recount_upgrade(struct rk *rk)
     struct buf from = {0};
     u64 seen = 0;
     log_line(rk->log, LOG_NOTICE, "The database has layout %d: counting its keys per slot, once.",
-             STATE_LAYOUT_BEFORE);
+             STATE_LAYOUT_UNCOUNTED);
     due_recount(rk);
     while (recount_some(rk, &from, PROGRESS))
         log_line(rk->log, LOG_NOTICE, "Counted %llu keys.", (unsigned long long)(seen += PROGRESS));

@@ -301,7 +301,7 @@ struct rocks *rocks_open(const struct rocks_options *o, struct buf *why)
     db->options = *o;
     db->options.dir = NULL; /* the caller's */
     pthread_mutex_init(&db->lock, NULL);
-    if (state_create(store, why)) return db;
+    if (state_open(db, why)) return db;
     rocks_close(db);
     return NULL;
 }

@@ -1,6 +1,6 @@
 #include "engine/rocks/slots.h"
 
-#include "engine/rocks/rk.h"
+#include "engine/rocks/state.h"
 
 #define LOGGED_MAX 4096 /* slots in one row of the log: more are written as base rows */
 #define COUNTS_MAX 15   /* encoded size of a slot's counts, in bytes */
@@ -48,11 +48,8 @@ bool slots_read_base(bytes key, bytes value, slots_fn fn, void *arg)
     return raw.n == 0;
 }
 
-bool slots_read_log(bytes value, slots_fn fn, void *arg)
+bool slots_read_changes(bytes raw, u64 stamp, slots_fn fn, void *arg)
 {
-    if (value.n < 8) return false;
-    u64 stamp = get_u64(value.p);
-    bytes raw = bytes_of(value.p + 8, value.n - 8);
     while (raw.n >= 10) {
         u64 index = get_u64(raw.p);
         u32 n = get_u16(raw.p + 8);
@@ -153,37 +150,27 @@ static void slots_load_base(struct rk *rk, struct slots_loading *l)
 
 static void slots_load_log(struct rk *rk, struct slots_loading *l)
 {
-    struct buf from = {0}, to = {0};
-    u64 newest = 0;
-    buf_append_char(&from, 'd');
-    append_u64(&from, rk->region.id);
-    buf_append_bytes(&to, buf_bytes(&from));
-    codec_after_prefix(&to);
-    struct store_iter *it = store_iter(rk->session, FAM_INFO, buf_bytes(&from), buf_bytes(&to), STORE_ONCE);
+    struct store_iter *it = state_log_iter(rk);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
-        bytes key = store_key(it), value = store_iter_value(it);
-        if (key.n != 11 || !slots_read_log(value, slots_see, l)) {
-            slots_malformed(rk);
-            break;
-        }
-        if (get_u64(value.p) < newest) continue;
-        newest = get_u64(value.p);
-        rk->slot_log.position = get_u16(key.p + 9) + 1u;
-        rk->slot_log.stamp = MAX(rk->slot_log.stamp, newest);
+        struct state_head head;
+        bytes changes;
+        if (state_read_log(store_key(it), store_iter_value(it), &head, &changes) &&
+            slots_read_changes(changes, head.stamp, slots_see, l))
+            continue;
+        slots_malformed(rk);
+        break;
     }
     store_iter_done(it);
-    buf_release(&from);
-    buf_release(&to);
 }
 
 void slots_load(struct rk *rk)
 {
     struct slots_loading l = {.rk = rk, .stamps = mem_zalloc(rk_all(rk) * sizeof(u64 *))};
-    rk->slot_log.position = 0;
     slots_load_base(rk, &l);
     slots_load_log(rk, &l);
     for (u32 i = 0; i < rk_all(rk); i++) mem_free(l.stamps[i]);
     mem_free(l.stamps);
+    rk->slot_log.logged = true;
     slots_total(rk);
 }
 
@@ -255,7 +242,7 @@ static void slots_write_block(struct rk *rk, const struct rk_db *db, u32 first, 
     store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(out));
 }
 
-static void slots_write_base(struct rk *rk)
+void slots_write(struct rk *rk)
 {
     for (u32 i = 0; i < rk_all(rk); i++) {
         const struct rk_db *db = rk->dbs[i];
@@ -267,10 +254,9 @@ static void slots_write_base(struct rk *rk)
     }
 }
 
-static void slots_log_database(struct rk *rk, const struct rk_db *db)
+static void slots_append_database(struct rk *rk, const struct rk_db *db, struct buf *out)
 {
     const struct slot_log *l = &rk->slot_log;
-    struct buf *out = &rk->scratch;
     u16 n = 0;
     append_u64(out, db->index);
     size_t n_at = out->n;
@@ -284,28 +270,28 @@ static void slots_log_database(struct rk *rk, const struct rk_db *db)
     put_u16(out->p + n_at, n);
 }
 
-static void slots_write_log(struct rk *rk)
+void slots_append_changes(struct rk *rk, struct buf *out)
 {
-    struct slot_log *l = &rk->slot_log;
-    char key[11];
-    key[0] = 'd';
-    put_u64(key + 1, rk->region.id);
-    put_u16(key + 9, (u16)l->position);
-    buf_clear(&rk->scratch);
-    append_u64(&rk->scratch, l->stamp);
+    if (!rk->slot_log.n) return;
     for (u32 i = 0; i < rk_changed(rk); i++)
-        if (rk->dbs[i]->slots.changed) slots_log_database(rk, rk->dbs[i]);
-    store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&rk->scratch));
+        if (rk->dbs[i]->slots.changed) slots_append_database(rk, rk->dbs[i], out);
 }
 
-void slots_write(struct rk *rk)
+static u32 slots_log_rows(const struct rk *rk)
+{
+    return MAX(SLOT_LOG_ROWS * slots_in(rk) / ROCKS_SLOTS, SLOT_LOG_ROWS_MIN);
+}
+
+bool slots_next(struct rk *rk)
 {
     struct slot_log *l = &rk->slot_log;
-    if (LIKELY(!l->n && !l->base)) return;
     l->stamp++;
-    l->base |= l->position == SLOT_LOG_ROWS || l->n > LOGGED_MAX;
-    if (l->base) slots_write_base(rk);
-    else slots_write_log(rk);
+    l->base |= rk->new_region || rk->old_log || l->n > LOGGED_MAX;
+    if (UNLIKELY(l->position >= slots_log_rows(rk))) {
+        if (l->logged) l->base = true;
+        else l->position = 0;
+    }
+    return l->base;
 }
 
 /* -- the end of a transaction ------------------------------------------------------------------ */
@@ -320,8 +306,8 @@ static void slots_end(struct slot_log *l)
 void slots_committed(struct rk *rk)
 {
     struct slot_log *l = &rk->slot_log;
-    if (l->base) l->position = 0;
-    else if (l->n) l->position++;
+    l->position = l->base ? 0 : l->position + 1;
+    l->logged = !l->base && (l->logged || l->n);
     for (u32 i = 0; i < l->flushes; i++) mem_free(l->flushed[i].was);
     slots_end(l);
 }

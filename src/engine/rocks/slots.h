@@ -7,18 +7,17 @@
  * On disk there are two forms, because random keys are in random slots, and a row per changed slot would be
  * one more row written for every new key:
  *
- *   base   'c' · u64 prefix · u64 index · u16 slot    u64 stamp · u16 slots · counts of that many slots, from
- *                                                     `slot` on; zeros at the end are left out
- *   log    'd' · u64 region · u16 position            u64 stamp · for each database that changed:
- *                                                     u64 index · u16 n · n × (u16 slot · counts)
+ *   base      'c' · u64 prefix · u64 index · u16 slot   u64 stamp · u16 slots · counts of that many slots,
+ *                                                       from `slot` on; zeros at the end are left out
+ *   changes   for each database that changed: u64 index · u16 n · n × (u16 slot · counts)
  *
  *   counts = varint (keys << 2 | some have a deadline << 1 | some are hashes with field deadlines)
  *            [· varint keys with a deadline] [· varint hashes with field deadlines]
  *
- * A commit that changes counts writes one row of the log, with the new counts of the slots it changed. The
- * log is a ring of SLOT_LOG_ROWS rows: when it is full, the commit writes all counts as base rows instead,
- * and the log starts over. The stamp grows with each commit, and of what is stored about a slot, the highest
- * stamp is valid: so rows of the log from before the last base rows are ignored, and need not be deleted.
+ * A commit writes the new counts of the slots it has changed into its row of the region's log (state.h). The
+ * log is a ring: when it is full, and has counts, the commit writes all counts as base rows instead, and the
+ * log starts over. The stamp grows with each commit, and of what is stored about a slot, the highest stamp is
+ * valid: so rows of the log from before the last base rows are ignored, and need not be deleted.
  *
  * Base rows begin at a region's first slot and at multiples of SLOT_BLOCK. After a split or a merge some
  * may overlap; the stamps tell which counts are valid. The log is the region's own, so a split and a merge
@@ -28,8 +27,11 @@
 
 #include "base/buf.h"
 
-#define SLOT_LOG_ROWS 4096
 #define SLOT_BLOCK 256
+/* The log's rows: as many for all regions of a database as for one, so that opening it stays quick, and never
+ * so few that base rows are written often. */
+#define SLOT_LOG_ROWS 4096
+#define SLOT_LOG_ROWS_MIN 64
 
 struct rk;
 struct rk_db;
@@ -45,7 +47,7 @@ struct slots {
     bool changed;          /* by the open transaction */
 };
 
-/* The changes of the open transaction, and the position of the next log row. */
+/* The changes of the open transaction, and the position of the next row of the log. */
 struct slot_log {
     struct slot_change {
         struct rk_db *db;
@@ -58,8 +60,9 @@ struct slot_log {
         struct slot_counts *was;
     } *flushed; /* the counts of databases that the transaction has flushed */
     u32 flushes;
-    u64 stamp;    /* of the last commit that changed counts */
+    u64 stamp;    /* of the last commit */
     u32 position; /* rows of the log in use */
+    bool logged;  /* some of them have counts */
     bool base;    /* this commit writes base rows */
 };
 
@@ -69,17 +72,22 @@ bool slots_take(bytes *raw, struct slot_counts *out); /* from the front; false: 
 /* Calls fn for each slot in a row; false: malformed. */
 typedef void (*slots_fn)(void *arg, u64 index, u16 slot, u64 stamp, const struct slot_counts *c);
 bool slots_read_base(bytes key, bytes value, slots_fn fn, void *arg);
-bool slots_read_log(bytes value, slots_fn fn, void *arg);
+bool slots_read_changes(bytes raw, u64 stamp, slots_fn fn, void *arg);
 
 /* -- the engine's: slots.c ------------------------------------------------------------------------- */
 
 void slots_total(struct rk *rk); /* the totals of all databases, from the slots */
-void slots_load(struct rk *rk); /* and the totals of all databases; engine.failed is set if that fails */
+/* Called after state.c has found the end of the log. Sets the totals; engine.failed if that fails. */
+void slots_load(struct rk *rk);
 /* At commit, for each touched row: counts the change. */
 void slots_count(struct rk *rk, const struct row *r);
 void slots_count_key(struct rk *rk, struct rk_db *db, u16 slot, struct slot_counts add); /* adds; no undo */
 void slots_flush(struct rk *rk, struct rk_db *db); /* at commit, before rows are counted: sets all to 0 */
-void slots_write(struct rk *rk);     /* into the batch, at commit */
+/* At commit: takes the next stamp. False: the commit writes the next row of the log. True: it calls
+ * slots_write, which writes all counts as base rows. */
+bool slots_next(struct rk *rk);
+void slots_write(struct rk *rk);
+void slots_append_changes(struct rk *rk, struct buf *out);
 void slots_committed(struct rk *rk);
 void slots_abandon(struct rk *rk);   /* back to what is stored, the totals too */
 void slots_release(struct rk *rk);

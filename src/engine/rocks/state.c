@@ -30,7 +30,92 @@ static bytes counts_key(struct rk *rk, const struct rk_db *db)
 
 static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->region.id, false, 0); }
 
-/* -- a new database ------------------------------------------------------------------------- */
+/* -- heads ------------------------------------------------------------------------------------ */
+
+#define HEAD_SIZE 32
+#define REGION_SIZE 12 /* prefix and slots */
+
+static void append_head(struct buf *out, const struct state_head *h)
+{
+    append_u64(out, h->stamp);
+    append_u64(out, h->applied);
+    append_u64(out, h->version);
+    append_u64(out, (u64)h->clock_ms);
+}
+
+static struct state_head read_head(const char *p)
+{
+    return (struct state_head){get_u64(p), get_u64(p + 8), get_u64(p + 16), (i64)get_u64(p + 24)};
+}
+
+bool state_read_region(bytes value, struct state_head *head, struct rocks_region *out)
+{
+    const size_t old = HEAD_SIZE - 8;
+    const char *p = value.p;
+    *out = (struct rocks_region){out->id, 1, 0, ROCKS_SLOTS - 1};
+    *head = (struct state_head){0};
+    if (value.n == old || value.n == old + REGION_SIZE)
+        *head = (struct state_head){0, get_u64(p), get_u64(p + 8), (i64)get_u64(p + 16)};
+    else if (value.n == HEAD_SIZE + REGION_SIZE) *head = read_head(p);
+    else return false;
+    if (value.n == old) return true;
+    p += value.n - REGION_SIZE;
+    *out = (struct rocks_region){out->id, get_u64(p), get_u16(p + 8), get_u16(p + 10)};
+    return out->first <= out->last && out->last < ROCKS_SLOTS;
+}
+
+bool state_read_log(bytes key, bytes value, struct state_head *head, bytes *changes)
+{
+    size_t size = key.n && key.p[0] == 'd' ? 8 : HEAD_SIZE;
+    if (key.n != 11 || get_u16(key.p + 9) >= SLOT_LOG_ROWS || value.n < size) return false;
+    *head = size == 8 ? (struct state_head){.stamp = get_u64(value.p)} : read_head(value.p);
+    *changes = bytes_of(value.p + size, value.n - size);
+    return true;
+}
+
+static struct store_iter *rows_iter(struct store_session *s, bytes prefix)
+{
+    struct buf to = {0};
+    buf_append_bytes(&to, prefix);
+    codec_after_prefix(&to);
+    struct store_iter *it = store_iter(s, FAM_INFO, prefix, buf_bytes(&to), STORE_ONCE);
+    buf_release(&to);
+    return it;
+}
+
+struct store_iter *state_log_iter(struct rk *rk)
+{
+    return rows_iter(rk->session, state_key(rk, rk->old_log ? 'd' : 'e', rk->region.id, false, 0));
+}
+
+/* -- versions -------------------------------------------------------------------------------- */
+
+/* Engines of one database share the counter of versions: after a split or a merge a key belongs to another
+ * engine. */
+u64 state_next_version(struct rk *rk, u64 at_least)
+{
+    u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed), next;
+    do next = MAX(last + 1, at_least);
+    while (!atomic_compare_exchange_weak(&rk->db->last_version, &last, next));
+    return rk->last_version = next;
+}
+
+static void raise_version(struct rocks *db, u64 version)
+{
+    u64 last = atomic_load_explicit(&db->last_version, memory_order_relaxed);
+    while (last < version && !atomic_compare_exchange_weak(&db->last_version, &last, version)) {}
+}
+
+void state_raise_version(struct rk *rk, u64 version) { raise_version(rk->db, version); }
+
+/* An index that was never used; it has no keys. */
+static void renew_index(struct rk *rk, struct rk_db *db)
+{
+    db->index = CODEC_STAGING | state_next_version(rk, 0);
+    db->all_cached = true;
+}
+
+/* -- opening a database --------------------------------------------------------------------- */
 
 static void write_layout(struct store_session *s)
 {
@@ -48,43 +133,43 @@ static bool family_is_empty(struct store_session *s, enum family f)
     return !any;
 }
 
-bool state_create(struct store *store, struct buf *why)
+/* Also if it has STATE_LAYOUT_BEFORE, so that older builds refuse the database from here on. */
+static bool needs_layout(struct store_session *s)
 {
     struct store_value layout;
-    bool failed = false;
-    struct store_session *s = store_session_open(store, &failed);
     bool there = store_get(s, FAM_INFO, LAYOUT_KEY, &layout);
-    if (!there && family_is_empty(s, FAM_META) && family_is_empty(s, FAM_DATA)) write_layout(s);
+    bool before = there && layout.b.n == 4 && get_u32(layout.b.p) == STATE_LAYOUT_BEFORE;
     store_value_release(&layout);
+    return before || (!there && family_is_empty(s, FAM_META) && family_is_empty(s, FAM_DATA));
+}
+
+/* The last versions of all regions: slots may have moved between them. */
+static void load_versions(struct rocks *db, struct store_session *s)
+{
+    struct state_head head;
+    struct rocks_region region;
+    bytes changes;
+    struct store_iter *it = rows_iter(s, BYTES_LIT("s"));
+    for (store_seek_first(it); store_valid(it); store_next(it))
+        if (state_read_region(store_iter_value(it), &head, &region)) raise_version(db, head.version);
+    store_iter_done(it);
+    it = rows_iter(s, BYTES_LIT("e"));
+    for (store_seek_first(it); store_valid(it); store_next(it))
+        if (state_read_log(store_key(it), store_iter_value(it), &head, &changes))
+            raise_version(db, head.version);
+    store_iter_done(it);
+}
+
+bool state_open(struct rocks *db, struct buf *why)
+{
+    bool failed = false;
+    struct store_session *s = store_session_open(db->store, &failed);
+    if (needs_layout(s)) write_layout(s);
+    load_versions(db, s);
     bool ok = !failed && store_write(s);
     if (!ok) buf_append_str(why, "the database's own state can't be read or written; see the log");
     store_session_close(s);
     return ok;
-}
-
-/* -- versions -------------------------------------------------------------------------------- */
-
-/* Engines of one database share the counter of versions: after a split or a merge a key belongs to another
- * engine. */
-u64 state_next_version(struct rk *rk, u64 at_least)
-{
-    u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed), next;
-    do next = MAX(last + 1, at_least);
-    while (!atomic_compare_exchange_weak(&rk->db->last_version, &last, next));
-    return rk->last_version = next;
-}
-
-void state_raise_version(struct rk *rk, u64 version)
-{
-    u64 last = atomic_load_explicit(&rk->db->last_version, memory_order_relaxed);
-    while (last < version && !atomic_compare_exchange_weak(&rk->db->last_version, &last, version)) {}
-}
-
-/* An index that was never used; it has no keys. */
-static void renew_index(struct rk *rk, struct rk_db *db)
-{
-    db->index = CODEC_STAGING | state_next_version(rk, 0);
-    db->all_cached = true;
 }
 
 /* -- loading -------------------------------------------------------------------------------- */
@@ -100,32 +185,6 @@ static bool state_load_row(struct rk *rk, bytes key, size_t n, char *out)
     return fits;
 }
 
-/* The last versions of all regions: slots may have moved between them. */
-static void load_versions(struct rk *rk)
-{
-    struct store_iter *it = store_iter(rk->session, FAM_INFO, BYTES_LIT("s"), BYTES_LIT("t"), STORE_ONCE);
-    for (store_seek_first(it); store_valid(it); store_next(it))
-        if (store_iter_value(it).n >= 16) state_raise_version(rk, get_u64(store_iter_value(it).p + 8));
-    store_iter_done(it);
-}
-
-static bool is_default_region(const struct rocks_region *r)
-{
-    return r->id == 1 && r->prefix == 1 && r->first == 0 && r->last == ROCKS_SLOTS - 1;
-}
-
-/* What follows the first 24 bytes of a row 's'. False: they are not a region's. */
-bool state_read_region(bytes value, struct rocks_region *out)
-{
-    if (value.n == 24) *out = (struct rocks_region){out->id, 1, 0, ROCKS_SLOTS - 1};
-    else if (value.n == 36)
-        *out = (struct rocks_region){
-            out->id, get_u64(value.p + 24), get_u16(value.p + 32), get_u16(value.p + 34),
-        };
-    else return false;
-    return out->first <= out->last && out->last < ROCKS_SLOTS;
-}
-
 void state_regions_each(struct store *store, bool (*each)(void *arg, const struct rocks_region *r), void *arg)
 {
     bool failed = false, more = true;
@@ -136,29 +195,53 @@ void state_regions_each(struct store *store, bool (*each)(void *arg, const struc
         bytes key = store_key(it), value = store_iter_value(it);
         if (key.n != 9) continue;
         r.id = get_u64(key.p + 1);
-        if (state_read_region(value, &r)) more = each(arg, &r);
+        struct state_head head;
+        if (state_read_region(value, &head, &r)) more = each(arg, &r);
     }
     store_iter_done(it);
     store_session_close(s);
+}
+
+static void take_head(struct rk *rk, const struct state_head *h)
+{
+    rk->applied_seq = h->applied;
+    rk->last_version = h->version;
+    rk->clock_ms = h->clock_ms;
+    rk->slot_log.stamp = h->stamp;
+}
+
+/* The newest row of the log has the region's state, unless the row 's' is newer. */
+static void load_log(struct rk *rk)
+{
+    struct store_iter *it = state_log_iter(rk);
+    for (store_seek_first(it); store_valid(it); store_next(it)) {
+        struct state_head head;
+        bytes key = store_key(it), changes;
+        if (!state_read_log(key, store_iter_value(it), &head, &changes) || head.stamp <= rk->slot_log.stamp)
+            continue;
+        take_head(rk, &head);
+        rk->slot_log.position = get_u16(key.p + 9) + 1u;
+    }
+    store_iter_done(it);
 }
 
 /* False: the region is stored with other slots than it is opened with. */
 static bool load_region(struct rk *rk, struct buf *why)
 {
     struct store_value v;
+    struct state_head head;
     struct rocks_region stored = {.id = rk->region.id};
     rk->state_changed = false;
     rk->applied_seq = rk->last_version = 0;
-    load_versions(rk);
     rk->new_region = !store_get(rk->session, FAM_INFO, state_key(rk, 's', rk->region.id, false, 0), &v);
     if (rk->new_region) return true;
-    bool sound = v.b.n >= 24 && state_read_region(v.b, &stored);
-    if (sound) {
-        rk->applied_seq = get_u64(v.b.p);
-        rk->last_version = get_u64(v.b.p + 8);
-        rk->clock_ms = (i64)get_u64(v.b.p + 16);
-    }
+    bool sound = state_read_region(v.b, &head, &stored);
     store_value_release(&v);
+    if (sound) {
+        take_head(rk, &head);
+        rk->old_log = head.stamp == 0;
+        if (!rk->old_log) load_log(rk);
+    }
     const struct rocks_region *r = &rk->region;
     bool same = stored.prefix == r->prefix && stored.first == r->first && stored.last == r->last;
     if (sound && same) return true;
@@ -315,12 +398,12 @@ static bool know_layout(struct rk *rk, struct buf *why)
     char raw[4];
     rk->foreign = !state_load_row(rk, LAYOUT_KEY, sizeof raw, raw);
     u32 layout = rk->foreign ? STATE_LAYOUT : get_u32(raw);
-    rk->old_layout = layout == STATE_LAYOUT_BEFORE;
-    if (rk->base.failed || layout == STATE_LAYOUT || layout == STATE_LAYOUT_BEFORE) return true;
+    rk->old_layout = layout == STATE_LAYOUT_UNCOUNTED;
+    if (rk->base.failed || layout == STATE_LAYOUT || rk->old_layout) return true;
     buf_printf(why,
-               "the database has layout %u, this version of Mayfly reads layouts %d and %d: BGSAVE it with "
+               "the database has layout %u, this version of Mayfly reads layouts %d to %d: BGSAVE it with "
                "the one that made it, then start this one in a new folder with --import-rdb",
-               layout, STATE_LAYOUT_BEFORE, STATE_LAYOUT);
+               layout, STATE_LAYOUT_UNCOUNTED, STATE_LAYOUT);
     return false;
 }
 
@@ -378,32 +461,64 @@ static void write_repl_position(struct rk *rk)
     store_put(rk->session, FAM_INFO, repl_position_key(rk), buf_bytes(&position->text));
 }
 
-/* A lone server's slots are not stored. */
-static void write_region(struct rk *rk, const struct rocks_region *r, u64 seq)
+static void write_region(struct rk *rk, const struct rocks_region *r, const struct state_head *head)
 {
-    char raw[36];
-    put_u64(raw, seq);
-    put_u64(raw + 8, rk->last_version);
-    put_u64(raw + 16, (u64)rk_clock(rk));
-    put_u64(raw + 24, r->prefix);
-    put_u16(raw + 32, r->first);
-    put_u16(raw + 34, r->last);
-    store_put(rk->session, FAM_INFO, state_key(rk, 's', r->id, false, 0),
-              bytes_of(raw, is_default_region(r) ? 24 : sizeof raw));
+    struct buf value = {0};
+    append_head(&value, head);
+    append_u64(&value, r->prefix);
+    put_u16(buf_reserve(&value, 4), r->first);
+    put_u16(value.p + value.n + 2, r->last);
+    value.n += 4;
+    store_put(rk->session, FAM_INFO, state_key(rk, 's', r->id, false, 0), buf_bytes(&value));
+    buf_release(&value);
+}
+
+static void delete_log(struct rk *rk, char kind, u64 region)
+{
+    struct buf to = {0};
+    bytes from = state_key(rk, kind, region, false, 0);
+    buf_append_bytes(&to, from);
+    codec_after_prefix(&to);
+    store_delete_range(rk->session, FAM_INFO, from, buf_bytes(&to));
+    buf_release(&to);
+}
+
+/* All counts, and the rows 's' of the region and of one that is split off from it. */
+static void write_all(struct rk *rk, const struct state_head *head)
+{
+    struct rocks_region r = rk->region;
+    slots_write(rk);
+    if (rk->old_log) delete_log(rk, 'd', r.id);
+    if (rk->cut.pending) {
+        struct state_head child = *head;
+        child.applied = rk->cut.child_seq;
+        write_region(rk, &rk->cut.child, &child);
+        r.last = (u16)(rk->cut.child.first - 1);
+    }
+    write_region(rk, &r, head);
+}
+
+static void write_log(struct rk *rk, const struct state_head *head)
+{
+    char key[11] = "e";
+    struct buf *out = &rk->scratch;
+    put_u64(key + 1, rk->region.id);
+    put_u16(key + 9, (u16)rk->slot_log.position);
+    buf_clear(out);
+    append_head(out, head);
+    slots_append_changes(rk, out);
+    store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(out));
 }
 
 void state_commit(struct rk *rk, u64 seq)
 {
-    slots_write(rk);
+    bool all = slots_next(rk);
+    struct state_head head = {rk->slot_log.stamp, seq, rk->last_version, rk_clock(rk)};
+    if (UNLIKELY(all)) write_all(rk, &head);
+    else write_log(rk, &head);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_repl_position(rk);
     if (rk->foreign || rk->old_layout) write_layout(rk->session);
-    struct rocks_region r = rk->region;
-    if (UNLIKELY(rk->cut.pending)) {
-        write_region(rk, &rk->cut.child, rk->cut.child_seq);
-        r.last = (u16)(rk->cut.child.first - 1);
-    }
-    write_region(rk, &r, seq);
 }
 
 static void settle_repl_position(struct rk *rk, bool kept)
@@ -420,7 +535,7 @@ static void settle_repl_position(struct rk *rk, bool kept)
 void state_committed(struct rk *rk, u64 seq)
 {
     rk->applied_seq = seq;
-    rk->state_changed = rk->foreign = rk->old_layout = rk->new_region = false;
+    rk->state_changed = rk->foreign = rk->old_layout = rk->old_log = rk->new_region = false;
     if (UNLIKELY(rk->staging_touched)) rk->staging_used = false;
     for (u32 i = 0; i < rk_changed(rk); i++) {
         struct rk_db *db = rk->dbs[i];
@@ -459,14 +574,10 @@ void state_abandon(struct rk *rk)
 void state_forget_region(struct rk *rk, u64 region)
 {
     static const char alone[] = {'s', 'n', 'p'};
-    struct buf to = {0};
     for (u32 i = 0; i < ARRAY_LEN(alone); i++)
         store_delete(rk->session, FAM_INFO, state_key(rk, alone[i], region, false, 0));
-    bytes log = state_key(rk, 'd', region, false, 0);
-    buf_append_bytes(&to, log);
-    codec_after_prefix(&to);
-    store_delete_range(rk->session, FAM_INFO, log, buf_bytes(&to));
-    buf_release(&to);
+    delete_log(rk, 'e', region);
+    delete_log(rk, 'd', region);
 }
 
 /* -- metadata rows ---------------------------------------------------------------------------- */

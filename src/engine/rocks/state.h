@@ -2,14 +2,12 @@
  * written in the same batch as that data.
  *
  *   'v'                                              u32 version of this layout
- *   's' · u64 region                                 u64 applied sequence · u64 last version · i64 clock;
- *                                                    then, unless it is region 1 with prefix 1 and all slots:
- *                                                    u64 prefix · u16 first slot · u16 last slot
+ *   's' · u64 region                                 head · u64 prefix · u16 first slot · u16 last slot
+ *   'e' · u64 region · u16 position                  head · slots.h: the counts that the commit has changed
  *   'i' · u64 prefix · u32 database                  u64 index (only of databases that were swapped). An
  *                                                    index of no database is a staging one: rk.h
  *   'c' · u64 prefix · u64 index                     empty: this index has, or had, keys
  *   'c' · u64 prefix · u64 index · u16 slot          slots.h: counts of keys per slot, from this slot on
- *   'd' · u64 region · u16 position                  slots.h: what has changed of them since
  *   'b' · u64 prefix · u64 index · u8 level          due.c: u64 keys counted in this bucket · u64 sum of
  *       · u64 bucket                                 their deadlines, each less its start, modulo 2^64 ·
  *                                                    in which part of it they lie (due_counts.h)
@@ -23,6 +21,17 @@
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any
  *
+ *   head = u64 stamp · u64 applied sequence · u64 last version · i64 clock
+ *
+ * Every commit writes one row with a head, and the region's state is the head with the highest stamp. Usually
+ * that row is the next one of the region's log, the ring 'e'. The row 's' says that the region exists. It is
+ * written when its slots change, and with all counts (slots.h). The state is a log, not one row that every
+ * commit overwrites, because a memtable inserts a key that follows the last one without a search.
+ *
+ * In STATE_LAYOUT_BEFORE, 's' has a head without stamp, and ends there if it is region 1 with prefix 1 and
+ * all slots. Changed counts are in rows 'd' · u64 region · u16 position: u64 stamp · counts. A region's
+ * first commit replaces these rows.
+ *
  * Rows with a region's id are that region's alone. Rows with a prefix are of all regions that were split off
  * from one another: a split or a merge leaves them as they are.
  */
@@ -32,13 +41,20 @@
 #include "engine/rocks/rk.h"
 
 /* Of the row 'v'. 2: coarse buckets of the deadline index are visited a width before they start. 3: keys are
- * counted per slot. */
-#define STATE_LAYOUT 3
-#define STATE_LAYOUT_BEFORE 2 /* migrated at start: recount.h */
+ * counted per slot. 4: a log of each region's commits. */
+#define STATE_LAYOUT 4
+#define STATE_LAYOUT_BEFORE 3    /* read as it is; opening the database makes it 4 */
+#define STATE_LAYOUT_UNCOUNTED 2 /* migrated at start: recount.h */
 
-/* Writes the row 'v' of a new database. Before its first region is opened, because others may be opened while
- * that one writes: a database that has keys, but no such row, was made elsewhere (legacy.h). */
-bool state_create(struct store *store, struct buf *why);
+struct state_head {
+    u64 stamp, applied, version;
+    i64 clock_ms;
+};
+
+/* Writes the row 'v' of a new database, before its first region is opened, because others may be opened while
+ * that one writes: a database that has keys, but no such row, was made elsewhere (legacy.h). Reads the last
+ * versions of all regions. */
+bool state_open(struct rocks *db, struct buf *why);
 /* Reads all rows but those of due.c; empties staging databases.
  * False: `why` says what is wrong (another layout, fewer databases than have keys …). */
 bool state_load(struct rk *rk, struct buf *why);
@@ -51,7 +67,11 @@ void state_abandon(struct rk *rk);         /* the transaction failed: back to wh
 /* A version that no region has given out yet. */
 u64 state_next_version(struct rk *rk, u64 at_least);
 void state_raise_version(struct rk *rk, u64 version); /* none gives out this one any more, or one before it */
-bool state_read_region(bytes value, struct rocks_region *out); /* of a row 's'; false: malformed */
+/* Of a row 's'; of a row 'e' or 'd' with this key. False: malformed. What is missing in heads of
+ * STATE_LAYOUT_BEFORE is 0. */
+bool state_read_region(bytes value, struct state_head *head, struct rocks_region *out);
+bool state_read_log(bytes key, bytes value, struct state_head *head, bytes *changes);
+struct store_iter *state_log_iter(struct rk *rk); /* over the rows of the region's log */
 void state_regions_each(struct store *store, bool (*each)(void *arg, const struct rocks_region *r),
                         void *arg);
 void state_forget_region(struct rk *rk, u64 region); /* deletes the rows of this region alone, in the batch */

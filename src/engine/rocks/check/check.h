@@ -31,6 +31,7 @@ struct check_db {
 /* A region, as meta_info has it. */
 struct check_region {
     struct rocks_region r;
+    u64 stamp; /* of the newest row with its state that was read */
     i64 clock_ms;
     struct due_position position;
     struct buf position_row; /* what `position` points into */

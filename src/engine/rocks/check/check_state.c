@@ -71,14 +71,32 @@ static bool read_position(struct check_region *r, bytes value)
     return due_position_read(buf_bytes(&r->position_row), &r->position);
 }
 
+static void see_head(struct check *c, struct check_region *r, const struct state_head *head)
+{
+    c->applied = MAX(c->applied, head->applied);
+    c->last_version = MAX(c->last_version, head->version);
+    if (head->stamp >= r->stamp) {
+        r->stamp = head->stamp;
+        r->clock_ms = head->clock_ms;
+    }
+    c->clock_ms = MAX(c->clock_ms, head->clock_ms);
+}
+
 static bool read_region(struct check *c, struct check_region *r, bytes value)
 {
-    if (value.n < 24 || !state_read_region(value, &r->r)) return false;
-    c->applied = MAX(c->applied, get_u64(value.p));
-    c->last_version = MAX(c->last_version, get_u64(value.p + 8));
-    r->clock_ms = (i64)get_u64(value.p + 16);
-    c->clock_ms = MAX(c->clock_ms, r->clock_ms);
+    struct state_head head;
+    if (!state_read_region(value, &head, &r->r)) return false;
+    see_head(c, r, &head);
     return true;
+}
+
+static bool read_log(struct check *c, bytes key, bytes value)
+{
+    struct state_head head;
+    bytes changes;
+    if (!state_read_log(key, value, &head, &changes)) return false;
+    if (key.p[0] == 'e') see_head(c, region_at(c, get_u64(key.p + 1)), &head);
+    return slots_read_changes(changes, head.stamp, see_counts, c);
 }
 
 static bool read_shared_row(struct check *c, char kind, bytes key, bytes value)
@@ -106,7 +124,6 @@ static bool read_region_row(struct check *c, char kind, u64 id, bytes key, bytes
 {
     switch (kind) {
     case 's': return key.n == 0 && read_region(c, region_at(c, id), value);
-    case 'd': return key.n == 2 && get_u16(key.p) < SLOT_LOG_ROWS && slots_read_log(value, see_counts, c);
     case 'p': return key.n == 0 && read_position(region_at(c, id), value);
     case 'n': return key.n == 0 && value.n <= ENGINE_REPL_POSITION_MAX;
     default: return id == CHECK_PREFIX && read_shared_row(c, kind, key, value);
@@ -117,7 +134,7 @@ static bool read_info_row(struct check *c, bytes key, bytes value)
 {
     if (key.n == 1 && key.p[0] == 'v') {
         c->made_here = true;
-        return value.n == 4 && get_u32(value.p) == STATE_LAYOUT;
+        return value.n == 4 && (get_u32(value.p) == STATE_LAYOUT || get_u32(value.p) == STATE_LAYOUT_BEFORE);
     }
     if (key.n == 1 && key.p[0] == 'l') {
         c->legacy = true;
@@ -132,6 +149,7 @@ static bool read_info_row(struct check *c, bytes key, bytes value)
     }
     if (key.n < 9) return false;
     if (key.p[0] == 'c' && key.n == 19) return slots_read_base(key, value, see_counts, c);
+    if (key.p[0] == 'd' || key.p[0] == 'e') return read_log(c, key, value);
     return read_region_row(c, key.p[0], get_u64(key.p + 1), bytes_of(key.p + 9, key.n - 9), value);
 }
 
@@ -158,11 +176,12 @@ bool check_layout(struct check *c)
 {
     struct store_value v;
     bool found = store_get(c->session, FAM_INFO, BYTES_LIT("v"), &v);
-    bool older = found && v.b.n == 4 && get_u32(v.b.p) == STATE_LAYOUT_BEFORE;
+    bool older = found && v.b.n == 4 && get_u32(v.b.p) == STATE_LAYOUT_UNCOUNTED;
     store_value_release(&v);
     if (older)
         printf("Can't check it: it has layout %d, which this version upgrades when it is started. Start it "
-               "once, then check.\n", STATE_LAYOUT_BEFORE);
+               "once, then check.\n",
+               STATE_LAYOUT_UNCOUNTED);
     return !older;
 }
 
