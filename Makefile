@@ -110,10 +110,11 @@ $(BUILD)/tests/%: tests/%.c $(TEST_LIB) $(RAFT_LIB)
 
 # Both engines run one suite.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/engine/test_*.c)): $(SUITES:%.c=$(BUILD)/%.o)
-$(BUILD)/tests/engine/%.o: tests/engine/%.c $(wildcard tests/engine/*.h) tests/rounds.h Makefile
+$(BUILD)/tests/engine/%.o: tests/engine/%.c Makefile
 	@mkdir -p $(@D)
 	@echo '  CC   $<'
-	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -MMD -MP -c -o $@ $<
+-include $(SUITES:%.c=$(BUILD)/%.d)
 
 # The simulator has its own copy of the group's code, in which bugs can be planted.
 SIM     := $(if $(RAFT_LIB),$(BUILD)/tests/sim/sim)
