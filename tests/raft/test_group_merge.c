@@ -1,0 +1,326 @@
+/* Rules 14 to 17 of raft/merge.h, with one member whose log is durable when the test says so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "raft/merge.h"
+
+enum { SELF = 1, SOURCE = 7, LOG_MAX = 32 };
+
+struct member {
+    struct raft_machine machine;
+    struct raft_log log;
+    struct group *group;
+    struct raft_applied at;
+    struct raft_hard_state hard_state;
+    struct raft_entry entries[LOG_MAX]; /* by index, from 6 on */
+    u64 last, written;                  /* written: the number of the last write; durable by sync() only */
+    bool source_is_ready;
+    u64 source; /* that it has taken over */
+    u32 committed, abandoned, waits;
+};
+
+#define OF_LOG(l) ((struct member *)(void *)((char *)(l)-offsetof(struct member, log)))
+
+static void log_load(struct raft_log *l, struct raft_log_state *s)
+{
+    *s = (struct raft_log_state){OF_LOG(l)->hard_state, 5, 5, OF_LOG(l)->last};
+}
+
+static void log_put(struct member *m, u64 index, u64 term, struct raft_bytes data)
+{
+    u8 *copy = mem_alloc(data.size + 1);
+    assert_true(index == m->last + 1 && index < LOG_MAX);
+    if (data.size) memcpy(copy, data.data, data.size);
+    m->entries[++m->last] = (struct raft_entry){index, term, RAFT_ENTRY_NORMAL, {copy, data.size}};
+}
+
+static void log_write(struct raft_log *l, const struct raft_log_write *w)
+{
+    struct member *m = OF_LOG(l);
+    for (size_t i = 0; i < w->entries_n; i++) {
+        log_put(m, w->entries[i].index, w->entries[i].term, w->entries[i].data);
+        m->entries[m->last].type = w->entries[i].type;
+    }
+    if (w->hard_state) m->hard_state = *w->hard_state;
+    m->written = w->number;
+}
+
+static bool log_read(struct raft_log *l, u64 low, u64 high, u64 max UNUSED, struct raft_core_sink *sink)
+{
+    for (u64 i = low; i < high; i++) raft_core_push(sink, &OF_LOG(l)->entries[i]);
+    return true;
+}
+
+static u64 log_term_of(struct raft_log *l, u64 index)
+{
+    if (index == 5) return 5;
+    return index > 5 && index <= OF_LOG(l)->last ? OF_LOG(l)->entries[index].term : 0;
+}
+
+static void log_compact(struct raft_log *l UNUSED, u64 index UNUSED, u64 term UNUSED) {}
+
+static const struct raft_log_ops LOG_OPS = {log_load, log_write, log_read, log_term_of, log_compact};
+
+static struct member *of(struct raft_machine *m) { return (struct member *)(void *)m; }
+
+static void load(struct raft_machine *m, struct raft_applied *at) { *at = of(m)->at; }
+
+static void apply(struct raft_machine *m, const struct raft_applied *at, const struct raft_command *c UNUSED)
+{
+    of(m)->at = *at;
+}
+
+static bool source_ready(struct raft_machine *m, const struct raft_merge_commit *c)
+{
+    assert_int_equal(c->source, SOURCE);
+    of(m)->waits += !of(m)->source_is_ready;
+    return of(m)->source_is_ready;
+}
+
+static void merge(struct raft_machine *m, const struct raft_applied *at, const struct raft_merge_commit *c)
+{
+    of(m)->at = *at, of(m)->source = c->source;
+}
+
+static void commit(struct raft_machine *m, const struct raft_applied *at)
+{
+    of(m)->at = *at, of(m)->committed++;
+}
+
+static void abandon(struct raft_machine *m, enum group_loss loss UNUSED) { of(m)->abandoned++; }
+static void confirmed(struct raft_machine *m UNUSED, u64 read UNUSED, bool ok UNUSED) {}
+static u64 next_deadline(struct raft_machine *m UNUSED) { return 500; } /* due, always */
+static void send_to(struct raft_machine *m UNUSED, u64 to UNUSED, bytes message UNUSED) {}
+
+static const struct raft_machine_ops MACHINE_OPS = {.load = load,
+                                                    .apply = apply,
+                                                    .source_ready = source_ready,
+                                                    .merge = merge,
+                                                    .commit = commit,
+                                                    .abandon = abandon,
+                                                    .confirmed = confirmed,
+                                                    .readable = confirmed,
+                                                    .next_deadline = next_deadline,
+                                                    .send = send_to};
+
+static void sync_log(struct member *m)
+{
+    for (u64 durable = 0; durable != m->written;) {
+        durable = m->written;
+        group_durable(m->group, durable);
+    }
+}
+
+static void open_group(struct member *m)
+{
+    struct group_config c = {.id = SELF, .seed = 1, .nonce = 1, .election_ticks = 10, .heartbeat_ticks = 2};
+    c.read_retry_ticks = 3, c.read_timeout_ticks = 30;
+    m->group = group_open(&c, &m->log, &m->machine);
+    group_wall(m->group, 1000);
+}
+
+static struct member *member_new(u32 voters)
+{
+    struct member *m = mem_zalloc(sizeof *m);
+    m->machine.ops = &MACHINE_OPS, m->log.ops = &LOG_OPS, m->last = 5;
+    m->at = (struct raft_applied){.index = 5, .term = 5, .clock_ms = 100, .epoch = {3, 1}, .slots = {0, 99}};
+    for (u32 i = 1; i <= voters; i++) m->at.conf.voters[m->at.conf.voters_n++] = i;
+    m->hard_state = (struct raft_hard_state){5, 0, 5};
+    return m;
+}
+
+/* The only voter, which leads. */
+static struct member *leader(void)
+{
+    struct member *m = member_new(1);
+    open_group(m);
+    group_campaign(m->group);
+    sync_log(m);
+    assert_true(group_is_leader(m->group));
+    return m;
+}
+
+static void member_free(struct member *m)
+{
+    if (m->group) group_close(m->group);
+    for (u64 i = 6; i <= m->last; i++) mem_free((void *)m->entries[i].data.data);
+    mem_free(m);
+}
+
+static bool prepare(struct member *m, enum raft_merge_role role)
+{
+    struct buf b = {0};
+    raft_merge_prepare_encode(&b, &(struct raft_merge_prepare){role, SOURCE, 9});
+    bool ok = group_propose(m->group, RAFT_KIND_MERGE_PREPARE, buf_bytes(&b));
+    buf_release(&b);
+    return ok;
+}
+
+static const struct raft_merge_commit COMMIT = {
+    .source = SOURCE, .index = 40, .term = 6, .clock_ms = 5000, .version = 8, .slots = {100, 199}};
+
+static bool write_something(struct member *m)
+{
+    u64 read;
+    if (!group_may_evaluate(m->group)) return false;
+    u64 now = group_evaluation_time(m->group);
+    group_evaluated(m->group, now, BYTES_LIT("x"), 0, &read);
+    sync_log(m);
+    return true;
+}
+
+static void test_a_target_serves_until_it_has_committed(void **state UNUSED)
+{
+    struct member *m = leader();
+    assert_true(prepare(m, RAFT_MERGE_TARGET));
+    assert_false(group_may_evaluate(m->group)); /* rule 12 */
+    sync_log(m);
+    assert_int_equal(m->at.merge.role, RAFT_MERGE_TARGET);
+    assert_int_equal(m->at.epoch.version, 4);
+    assert_true(write_something(m));
+    m->source_is_ready = true;
+    assert_true(group_propose_commit(m->group, &COMMIT));
+    sync_log(m);
+    assert_int_equal(m->source, SOURCE);
+    assert_int_equal(m->at.slots.last, 199);
+    assert_int_equal(m->at.epoch.version, 9);
+    assert_int_equal(m->at.clock_ms, 5000); /* rule 17 */
+    assert_true(write_something(m));
+    assert_int_equal(group_clock(m->group), 5000); /* the wall clock is behind */
+    member_free(m);
+}
+
+static void test_of_a_rollback_and_a_commit_the_first_counts(void **state UNUSED)
+{
+    struct member *m = leader();
+    m->source_is_ready = true;
+    assert_true(prepare(m, RAFT_MERGE_TARGET));
+    sync_log(m);
+    assert_true(group_propose(m->group, RAFT_KIND_MERGE_ROLLBACK, (bytes){0}));
+    assert_true(group_propose_commit(m->group, &COMMIT)); /* not applied yet, so of the same version */
+    sync_log(m);
+    assert_int_equal(m->source, 0);
+    assert_int_equal(m->at.slots.last, 99);
+    assert_int_equal(m->at.epoch.version, 5);
+    assert_int_equal(m->at.merge.role, RAFT_MERGE_NONE);
+    member_free(m);
+}
+
+static void test_a_target_waits_for_its_source(void **state UNUSED)
+{
+    struct member *m = leader();
+    assert_true(prepare(m, RAFT_MERGE_TARGET));
+    sync_log(m);
+    u64 before = m->at.index;
+    assert_true(group_propose_commit(m->group, &COMMIT));
+    assert_true(group_propose(m->group, RAFT_KIND_CLOCK, (bytes){0})); /* behind it, and void */
+    sync_log(m);
+    group_tick(m->group);
+    assert_int_equal(m->at.index, before);
+    assert_true(m->waits > 0);
+    assert_false(group_may_evaluate(m->group));
+    m->source_is_ready = true;
+    group_tick(m->group);
+    assert_int_equal(m->source, SOURCE);
+    assert_int_equal(m->at.index, m->last);
+    assert_true(write_something(m));
+    member_free(m);
+}
+
+static void test_a_member_that_does_not_vote_takes_nothing_over(void **state UNUSED)
+{
+    struct member *m = member_new(3);
+    struct buf b = {0};
+    struct raft_command c = {RAFT_KIND_MERGE_COMMIT, {4, 1}, 6000, {0}};
+    struct buf payload = {0};
+    m->at.conf.voters[0] = 9; /* it was removed, and does not know */
+    m->at.epoch.version = 4, m->at.merge = (struct raft_merge){RAFT_MERGE_TARGET, 4, SOURCE, 5, 5};
+    raft_merge_commit_encode(&payload, &COMMIT);
+    c.payload = buf_bytes(&payload);
+    raft_command_encode(&b, &c);
+    log_put(m, 6, 5, (struct raft_bytes){(const u8 *)b.p, b.n});
+    m->hard_state.commit = 6, m->source_is_ready = true;
+    open_group(m);
+    group_tick(m->group);
+    assert_int_equal(m->at.index, 5);
+    assert_int_equal(m->source, 0);
+    buf_release(&b);
+    buf_release(&payload);
+    member_free(m);
+}
+
+static void test_behind_the_prepare_of_a_source_all_is_void(void **state UNUSED)
+{
+    struct member *m = leader();
+    struct raft_change add = {2, RAFT_ADD_LEARNER};
+    struct group_status s;
+    assert_true(prepare(m, RAFT_MERGE_SOURCE));
+    assert_true(group_propose(m->group, RAFT_KIND_CLOCK, (bytes){0})); /* in the same version … */
+    assert_int_equal(group_change(m->group, &add, 1), GROUP_CHANGE_PROPOSED);
+    sync_log(m);
+    assert_int_equal(m->at.merge.role, RAFT_MERGE_SOURCE);
+    assert_int_equal(m->at.conf.learners_n, 0); /* … and the members stay */
+    u64 clock = m->at.clock_ms, index = m->at.index;
+    assert_false(group_may_evaluate(m->group));
+    assert_false(group_propose(m->group, RAFT_KIND_CLOCK, (bytes){0}));
+    assert_false(group_clock_due(m->group));
+    assert_false(prepare(m, RAFT_MERGE_TARGET));
+    assert_int_equal(group_change(m->group, &add, 1), GROUP_CHANGE_NOT_LEADER);
+    sync_log(m);
+    assert_int_equal(m->at.index, index);
+    assert_int_equal(m->at.clock_ms, clock);
+    group_status(m->group, &s);
+    assert_true(s.entries_void >= 1);
+    assert_true(group_propose(m->group, RAFT_KIND_MERGE_ROLLBACK, (bytes){0}));
+    sync_log(m);
+    assert_int_equal(m->at.epoch.version, 5);
+    assert_true(write_something(m));
+    assert_int_equal(group_change(m->group, &add, 1), GROUP_CHANGE_PROPOSED);
+    member_free(m);
+}
+
+/* A follower that has an entry and does not know that it is committed. */
+static void test_what_a_commit_proves_is_applied(void **state UNUSED)
+{
+    struct member *m = member_new(3);
+    struct buf b = {0}, payload = {0};
+    struct raft_command c = {RAFT_KIND_MERGE_PREPARE, {3, 1}, 200, {0}};
+    raft_merge_prepare_encode(&payload, &(struct raft_merge_prepare){RAFT_MERGE_SOURCE, SOURCE, 9});
+    c.payload = buf_bytes(&payload);
+    raft_command_encode(&b, &c);
+    log_put(m, 6, 5, (struct raft_bytes){(const u8 *)b.p, b.n});
+    log_put(m, 7, 5, (struct raft_bytes){NULL, 0});
+    open_group(m);
+    assert_int_equal(m->at.index, 5);
+    group_committed(m->group, 6, 4); /* of another term: not this entry */
+    group_committed(m->group, 9, 5); /* it has none */
+    assert_int_equal(m->at.index, 5);
+    group_committed(m->group, 6, 5);
+    assert_int_equal(m->at.index, 6);
+    assert_int_equal(m->at.merge.role, RAFT_MERGE_SOURCE);
+    assert_int_equal(m->at.merge.index, 6);
+    group_committed(m->group, 6, 5);
+    assert_int_equal(m->at.index, 6);
+    buf_release(&b);
+    buf_release(&payload);
+    member_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_target_serves_until_it_has_committed),
+        cmocka_unit_test(test_of_a_rollback_and_a_commit_the_first_counts),
+        cmocka_unit_test(test_a_target_waits_for_its_source),
+        cmocka_unit_test(test_a_member_that_does_not_vote_takes_nothing_over),
+        cmocka_unit_test(test_behind_the_prepare_of_a_source_all_is_void),
+        cmocka_unit_test(test_what_a_commit_proves_is_applied),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
