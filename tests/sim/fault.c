@@ -284,7 +284,7 @@ static void fault_align(struct sim *s, struct member *source, const struct raft_
         bool stays = false;
         for (u32 k = 0; k < target->voters_n; k++)
             stays |= node_of(target->voters[k]) == node_of(c->voters[i]);
-        if (!stays && fault_majority(s, c->voters, c->voters_n, c->voters[i], false))
+        if (!stays && c->voters_n > s->voters_min && fault_majority(s, c->voters, c->voters_n, c->voters[i], false))
             change[n++] = (struct raft_change){c->voters[i], RAFT_REMOVE};
     }
     if (n) s->conf_changes += group_change(source->group, change, n) == GROUP_CHANGE_PROPOSED;

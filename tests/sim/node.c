@@ -113,6 +113,8 @@ void node_flush_state(struct node *n)
         if (m->erase) disk_erase(m);
         m->erase = false;
         m->flushed_exists = m->exists, m->flushed_at = m->at;
+        struct raft_applied *durable = &n->sim->region[m->region].durable;
+        if (m->at.index > durable->index) *durable = m->at;
     }
 }
 
@@ -239,11 +241,14 @@ static struct member *node_addressee(struct node *n, const struct envelope *e)
     }
 }
 
-/* A sender that was removed is told so, and not heard. */
+/* A sender that was removed is not heard. It is told so when that would survive a crash of this node: otherwise the
+ * others may come back under a configuration that needs its vote. */
 static bool node_is_stale(struct member *m, u64 from)
 {
+    const struct raft_applied *told = &m->flushed_at;
     if (!m->at.index || !rules_removed(from, m->at.epoch.conf_ver, &m->at.conf)) return false;
-    node_send_envelope(m, from, EV_MESSAGE, true, bytes_of(NULL, 0), 0);
+    if (m->flushed_exists && rules_removed(from, told->epoch.conf_ver, &told->conf))
+        node_send_envelope(m, from, EV_MESSAGE, true, bytes_of(NULL, 0), 0);
     return true;
 }
 
@@ -293,12 +298,12 @@ static void node_receive(struct node *n, const struct event *ev)
     else group_receive(m->group, e.from, bytes_of(p, size));
 }
 
-/* A member that hears from nobody asks what the region's newest configuration is. It may be one that never looks for
+/* A member that hears from nobody asks what the region's newest durable configuration is. It may be one that never looks for
  * another leader: a learner, or one without data. */
 static void node_ask(struct member *m)
 {
     struct sim *s = m->node->sim;
-    const struct raft_applied *newest = &s->region[m->region].newest;
+    const struct raft_applied *newest = &s->region[m->region].durable;
     if (s->now_us < m->heard_us + 2000000 || !sim_chance(s, 10)) return;
     if (rules_removed(m->peer, newest->epoch.conf_ver, &newest->conf)) m->gone = true;
     if (s->merges) merge_ask(m->node);

@@ -193,7 +193,8 @@ struct region_truth {
     u64 leaders_n;
     struct applied_record *applied; /* by index */
     u64 applied_n;
-    struct raft_applied newest; /* the highest that any member ever applied */
+    struct raft_applied newest; /* the highest that any member ever applied … */
+    struct raft_applied durable; /* … and that one would still have after a crash */
     u64 merged;                 /* into this region; 0: it lives */
 };
 
