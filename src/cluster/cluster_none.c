@@ -36,6 +36,7 @@ bool cluster_leads(const struct server *s UNUSED) { return false; }
 u64 cluster_next_index(struct server *s UNUSED, struct region *r UNUSED) { return 0; }
 u32 cluster_acknowledged(const struct server *s UNUSED, u64 region UNUSED, u64 index UNUSED) { return 0; }
 bool cluster_synced(const struct server *s UNUSED, u64 region UNUSED, u64 index UNUSED) { return false; }
+u32 cluster_saved(struct server *s UNUSED, struct keyspace ***all UNUSED) { return 0; }
 void cluster_save_aux(struct server *s UNUSED, struct rdb_out *out UNUSED) {}
 void cluster_begin_reclaim(struct region *r UNUSED) {}
 void cluster_publish(struct server *s UNUSED, bytes channel UNUSED, bytes message UNUSED, bool sharded UNUSED)
