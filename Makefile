@@ -221,6 +221,12 @@ replication replication-short: $(BUILD)/mayfly-server
 cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/cluster
 
+#: cluster-large     a region that gets 1 GB splits itself (SPLIT_MB): minutes
+.PHONY: cluster-large
+cluster-large: $(BUILD)/mayfly-server
+	$(Q)MAYFLY_SPLIT_MB=$(or $(SPLIT_MB),1024) $(TEST_ENV) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider \
+		tests/cluster/test_autosplit.py -k default_limit
+
 #: cluster-faults    real nodes × faults × kinds of work, every history checked: root, an hour and more (NODES, FAULTS, KINDS, OPS)
 #: cluster-planted   … and bugs planted in the server must be found by it
 # NODES=3,5; FAULTS=partition,power…; KINDS=registers,counters…: all of them if not given. OPS: operations of each, at least.

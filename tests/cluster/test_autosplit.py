@@ -2,6 +2,7 @@
 import os
 import threading
 
+import pytest
 from nodes import Cluster, eventually
 from test_regions import cluster_client, regions, slots_of, table
 
@@ -37,25 +38,35 @@ def balanced(counts, total):
     return sum(counts) == total and max(counts) - min(counts) <= 1
 
 
-def test_a_region_splits_until_all_are_small():
-    with Cluster(3, OPTIONS) as cluster:
+def check_splits(options, megabytes, limit, seconds):
+    with Cluster(3, (*options, '--cluster-regions', '1')) as cluster:
         assert len(table(cluster.nodes[0])) == 1
-        written, errors = fill(cluster, 4, 3000, 4096)
+        written, errors = fill(cluster, 4, megabytes * 256, 4096)
         assert not errors, errors
 
         def settled():
             rows = table(cluster.nodes[0])
             sizes = [int(r['bytes']) for r in rows.values()]
-            return max(sizes) <= 1 << 20 and sum(sizes) > 10 << 20 and balanced(led(cluster), len(rows))
-        eventually(settled, 90, 0.5)
+            return max(sizes) <= limit and sum(sizes) > (megabytes << 20) * 0.8 and balanced(led(cluster), len(rows))
+        eventually(settled, seconds, 0.5)
         rows = table(cluster.nodes[0])
+        print(f'{len(rows)} regions, the largest {max(int(r["bytes"]) for r in rows.values())} bytes; leaders {led(cluster)}')
         spans = sorted(map(slots_of, rows.values()))
         assert spans[0][0] == 0 and spans[-1][1] == 16383
         assert all(a[1] + 1 == b[0] for a, b in zip(spans, spans[1:]))
-        assert 12 <= len(rows) <= 40
+        assert (megabytes << 20) / limit <= len(rows) <= 4 * (megabytes << 20) / limit
         with cluster_client(cluster) as c:
             assert all(c.get(k) == v for k, v in list(written.items())[::7])
-        assert any('more than 1048576' in n.logged() for n in cluster.nodes)
+        assert any(f'more than {limit}' in n.logged() for n in cluster.nodes)
+
+
+def test_a_region_splits_until_all_are_small():
+    check_splits(OPTIONS, 12, 1 << 20, 90)
+
+
+@pytest.mark.skipif('MAYFLY_SPLIT_MB' not in os.environ, reason='takes minutes: make cluster-large')
+def test_with_the_default_limit():
+    check_splits(OPTIONS[:2], int(os.environ.get('MAYFLY_SPLIT_MB', '')), 96 << 20, 300)
 
 
 def test_a_region_of_one_slot_is_too_large():
