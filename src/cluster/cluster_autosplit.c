@@ -1,8 +1,11 @@
-/* Regions that have grown too large are split by their leaders.
+/* Regions that have grown too large, or get too many requests, are split by their leaders.
  *
  * How large a region is, is looked up in the indexes of files (rocks_slots_bytes), on every member, and no
  * sooner than it has written a part of what it may have; a region that is not written to is looked at when
- * others were, because its memtables may have become files. So idle regions cost nothing. */
+ * others were, because its memtables may have become files. So idle regions cost nothing.
+ *
+ * Requests are counted per region, in periods of LOAD_EVERY_MS; and if there is a limit, the slots of about
+ * LOAD_SAMPLES of them are noted in each period. */
 #include <stdio.h>
 
 #include "cluster/cluster_parts.h"
@@ -13,6 +16,7 @@
 #define LOOK_PARTS 64         /* a region that has written such a part of the limit is looked at … */
 #define LOOK_AGAIN_MS 15000   /* … and one that may have changed otherwise after this time */
 #define SPLIT_EVERY_MS 1000   /* of a region: a proposal may have failed */
+#define LOAD_EVERY_MS 5000
 #define SIZE_LEAST (1u << 20) /* smaller limits would make a region of every slot */
 
 static u64 autosplit_limit(const struct cluster *c) /* bytes; 0: none */
@@ -57,24 +61,81 @@ static bool autosplit_may(const struct member *m)
     return m->led && !m->install && !conf->outgoing_n && !snapshot_is_sent(m);
 }
 
+static void autosplit_at(struct member *m, u16 slot, u64 has, const char *of_what, u64 limit)
+{
+    if (cluster_split(m->cluster, slot)) return; /* it is tried again */
+    snprintf(m->decision, sizeof m->decision, "split at %u: it has %llu %s, more than %llu", slot, (ull)has,
+             of_what, (ull)limit);
+    log_line(&m->server->log, LOG_NOTICE, "Region %llu is split at slot %u: it has %llu %s, more than %llu.",
+             (ull)m->number, slot, (ull)has, of_what, (ull)limit);
+}
+
 static void autosplit_too_large(struct member *m, u64 limit, u64 keys)
 {
-    struct cluster *c = m->cluster;
-    const struct log *log = &m->server->log;
     u16 slot = rocks_half(m->region->eng, keys);
     if (!slot && m->slots.first == m->slots.last && !m->one_slot) {
         m->one_slot = true;
-        log_line(log, LOG_WARNING,
+        log_line(&m->server->log, LOG_WARNING,
                  "Region %llu has %llu bytes, more than cluster-region-max-size, and can't be split: all are "
                  "in slot %u",
                  (ull)m->number, (ull)m->bytes, m->slots.first);
     }
-    if (!slot || cluster_split(c, slot)) return; /* it is tried again */
-    snprintf(m->decision, sizeof m->decision, "split at %u: it has %llu bytes, more than %llu", slot,
-             (ull)m->bytes, (ull)limit);
-    log_line(log, LOG_NOTICE, "Region %llu is split at slot %u: it has %llu bytes, more than %llu.",
-             (ull)m->number, slot, (ull)m->bytes, (ull)limit);
+    if (slot) autosplit_at(m, slot, m->bytes, "bytes", limit);
 }
+
+/* -- load -------------------------------------------------------------------------------------- */
+
+void cluster_autosplit_sample(struct member *m, u16 slot)
+{
+    if (m->sample) load_add(m->sample, slot);
+    m->sample_in = m->sample && m->sample_gap ? load_wait(m->sample, m->sample_gap) : m->sample_gap;
+}
+
+static void autosplit_too_busy(struct member *m, u64 limit)
+{
+    u16 slot = load_median(m->sample, m->slots);
+    if (slot) {
+        autosplit_at(m, slot, m->load, "requests a second", limit);
+        return;
+    }
+    if (m->one_slot_load || m->sample->n < LOAD_SAMPLES / 4) return;
+    m->one_slot_load = true;
+    log_line(&m->server->log, LOG_WARNING,
+             "Region %llu gets %llu requests a second, more than cluster-region-max-load, and is not split: "
+             "one slot has most of them",
+             (ull)m->number, (ull)m->load);
+}
+
+/* A period of counting is over. */
+static void autosplit_load(struct member *m, u64 limit, i64 took_ms)
+{
+    u64 requests = m->requests - m->requests_before;
+    m->requests_before = m->requests;
+    m->load = requests * 1000 / (u64)took_ms;
+    if (limit && m->load > limit && m->sample && autosplit_may(m)) autosplit_too_busy(m, limit);
+    if (!limit || !m->led) {
+        mem_free(m->sample);
+        m->sample = NULL;
+    } else if (!m->sample) {
+        m->sample = mem_zalloc(sizeof *m->sample);
+        m->sample->rng = m->number;
+        m->sample_in = 0;
+    }
+    if (m->sample) m->sample->n = 0;
+    m->sample_gap = load_gap(requests);
+}
+
+static void autosplit_loads(struct cluster *c, i64 now_ms)
+{
+    i64 took_ms = now_ms - c->load_ms;
+    if (took_ms < LOAD_EVERY_MS) return;
+    u64 limit = (u64)c->server->config.cluster_region_max_load;
+    c->load_ms = now_ms;
+    for (u32 i = 0; i < c->members_n; i++)
+        if (c->members[i]->region) autosplit_load(c->members[i], limit, took_ms);
+}
+
+/* -- both -------------------------------------------------------------------------------------- */
 
 void cluster_autosplit_step(struct cluster *c)
 {
@@ -84,6 +145,7 @@ void cluster_autosplit_step(struct cluster *c)
     u64 keys = 0;
     if (now_ms - c->autosplit_ms < STEP_EVERY_MS) return;
     c->autosplit_ms = now_ms;
+    autosplit_loads(c, now_ms);
     for (u32 i = 0, looks = 0; i < c->members_n; i++) {
         struct member *m = c->members[i];
         if (!m->region || m->install) continue;

@@ -265,8 +265,8 @@ static void tell_region(void *arg, const struct member *m)
     buf_printf(b, "%llu slots=%u-%u leader=%.8s members=", (ull)m->number, m->slots.first, m->slots.last,
                leader ? leader->id : "-");
     print_members(m, b);
-    buf_printf(b, " keys=%llu bytes=%llu version=%u conf=%u state=%s decision=%s\n", (ull)region_keys(m),
-               (ull)m->bytes, m->at.epoch.version, m->at.epoch.conf_ver,
+    buf_printf(b, " keys=%llu bytes=%llu load=%llu version=%u conf=%u state=%s decision=%s\n",
+               (ull)region_keys(m), (ull)m->bytes, (ull)m->load, m->at.epoch.version, m->at.epoch.conf_ver,
                m->install              ? "installing"
                : m->at.conf.outgoing_n ? "changing-members"
                                        : "serving",

@@ -45,7 +45,8 @@ struct cluster {
         u64 bytes_out, bytes_in;
     } snapshots;
     i64 scheduled_ms;           /* when leaders were last spread, by the loop's time */
-    i64 autosplit_ms;           /* likewise: when the sizes of regions were last looked at */
+    i64 autosplit_ms;           /* likewise: when the sizes of regions were last looked at … */
+    i64 load_ms;                /* … and when this period of counting requests began */
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -92,7 +93,14 @@ void cluster_end_part(struct member *m); /* of a tick, before an entry that no e
 void cluster_schedule_step(struct cluster *c); /* on the first region's leader, now and then */
 
 /* cluster_autosplit.c */
-void cluster_autosplit_step(struct cluster *c); /* looks at regions that have grown, splits those too large */
+void cluster_autosplit_step(struct cluster *c); /* splits regions that are too large, or too busy */
+void cluster_autosplit_sample(struct member *m, u16 slot);
+/* For each request: counts it, and notes the slot of some. */
+static inline void cluster_autosplit_count(struct member *m, i32 slot)
+{
+    m->requests++;
+    if (UNLIKELY(m->sample_in-- == 0) && slot >= 0) cluster_autosplit_sample(m, (u16)slot);
+}
 
 /* cluster_time.c */
 void cluster_start_time(struct cluster *c);

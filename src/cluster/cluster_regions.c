@@ -211,7 +211,8 @@ void cluster_add_child(struct member *m, const struct rocks_region *child, const
     if (!r) cluster_die(c, "a region that was split off can't be opened");
     struct member *made = cluster_new_member(c, child->id, r);
     m->splits++;
-    m->looked_ms = 0; /* both are smaller now */
+    m->looked_ms = 0;                 /* both are smaller now … */
+    m->requests_before = m->requests; /* … and get less */
     region_begin(r, (i64)MAX(at->clock_ms, 1u));
     if (!c->started) return;
     watch_distrust(&m->region->watches, 0); /* watched keys may be the child's now: transactions run again */

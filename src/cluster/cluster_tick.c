@@ -169,6 +169,7 @@ struct region *cluster_enforce(struct server *s, const struct net_request *q, st
     }
     if (!cmd || !touches_data(cmd, to->session, to->argv)) return r;
     enter(r->member);
+    if (r->member->evaluating) cluster_autosplit_count(r->member, to->slot); /* else it does not run */
     if (!r->member->in_flight) member_enforce(r->member, true);
     return r;
 }

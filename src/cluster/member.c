@@ -550,4 +550,5 @@ void member_close(struct member *m)
     buf_release(&m->effects);
     mem_free(m->reads);
     mem_free(m->times);
+    mem_free(m->sample);
 }

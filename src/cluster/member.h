@@ -17,6 +17,7 @@
 #define MAYFLY_CLUSTER_MEMBER_H
 
 #include "cluster/commit_times.h"
+#include "cluster/load.h"
 #include "exec/region.h"
 #include "net/fence.h"
 #include "raft/group.h"
@@ -67,6 +68,11 @@ struct member {
     i64 looked_ms, split_ms;     /* … and when that was; when it was last to be split: by the loop's time */
     bool one_slot;               /* it was logged that it is too large for its one slot to be split */
     u64 splits;                  /* since this node was started */
+    u64 requests;                /* that ran here, on the leader … */
+    u64 requests_before, load;   /* … at the beginning of this period; and per second in the last one */
+    u32 sample_in, sample_gap;   /* how many requests until a slot is noted; and from one to the next */
+    struct load *sample;         /* NULL: none is taken */
+    bool one_slot_load;          /* it was logged that one slot has most of its requests */
     struct cluster_check *check; /* the last one; NULL: there was none */
     i64 checked_ms;              /* when the last one began, or this node was started, by the loop's time */
     struct cluster_install *install; /* a snapshot that takes the place of the data; NULL: none */

@@ -83,3 +83,60 @@ def test_a_region_of_one_slot_is_too_large():
             c.config_set('cluster-region-max-size', '0')
             assert c.get('{tag}1')
         assert node.logged().count("can't be split") == 1
+
+
+class Requests:
+    """Clients that ask for keys as fast as they can."""
+
+    def __init__(self, cluster, names):
+        self.cluster, self.names, self.errors, self.done = cluster, names, [], threading.Event()
+        self.threads = [threading.Thread(target=self.run) for _ in range(3)]
+
+    def run(self):
+        try:
+            with cluster_client(self.cluster) as c:
+                while not self.done.is_set():
+                    for name in self.names:
+                        c.incr(name)
+        except Exception as e:  # pylint: disable=broad-except
+            self.errors.append(e)
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        for t in self.threads:
+            t.join()
+        assert not self.errors, self.errors
+
+
+def test_a_busy_region_is_split_where_its_load_is():
+    """All requests are for a few slots at one end: a split by size, or in the middle, would not help."""
+    with Cluster(3, ('--cluster-node-timeout', '3000', '--cluster-regions', '1')) as cluster:
+        with cluster.leader().client() as c:
+            names = sorted((n for n in (f'k{i}' for i in range(2000)) if c.execute_command('CLUSTER', 'KEYSLOT', n) < 1000),
+                           key=lambda n: c.execute_command('CLUSTER', 'KEYSLOT', n))
+            low, high = (c.execute_command('CLUSTER', 'KEYSLOT', names[i * len(names) // 8]) for i in (1, 7))
+        with Requests(cluster, names):
+            for n in cluster.nodes:
+                with n.client() as c:
+                    c.config_set('cluster-region-max-load', '1')
+            eventually(lambda: len(table(cluster.nodes[0])) > 1, 60, 0.1)
+            for n in cluster.nodes:
+                with n.client() as c:
+                    c.config_set('cluster-region-max-load', '0')
+        first = min(last + 1 for _, last in map(slots_of, table(cluster.nodes[0]).values()))
+        assert low <= first <= high
+        assert any('requests a second, more than 1' in n.logged() for n in cluster.nodes)
+
+
+def test_a_busy_slot_is_left_where_it_is():
+    with Cluster(1, ('--cluster-regions', '1', '--cluster-region-max-load', '1')) as cluster:
+        node = cluster.nodes[0]
+        with Requests(cluster, ['k']):
+            eventually(lambda: 'one slot has most of them' in node.logged(), 60, 0.1)
+            assert int(table(node)[1]['load']) > 1
+        assert len(table(node)) == 1
