@@ -86,6 +86,7 @@ struct cluster_figures {
     u64 term, commit, applied, first, last;
     u32 voters, learners;
     u64 clock_ahead_ms;
+    u64 bytes, splits, requests; /* on disk, at the last look; since the start */
     const struct commit_times *times; /* of entries that it proposed; NULL: there were none */
     u64 log_bytes, log_entries, log_syncs; /* written since the start */
     u64 snapshots_sent, snapshots_installed, snapshots_failed, snapshot_bytes_out, snapshot_bytes_in;

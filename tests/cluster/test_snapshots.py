@@ -155,6 +155,8 @@ def test_metrics():
         assert samples['mayfly_region_commit_seconds_count', 'region="1"'] == 2
         assert samples['mayfly_region_commit_seconds_sum', 'region="1"'] > 0
         assert samples['mayfly_region_commit_seconds_bucket', 'region="1",le="+Inf"'] == 2
+        assert samples['mayfly_region_requests_total', 'region="1"'] == 2
+        assert samples['mayfly_region_splits_total', 'region="1"'] == 0
         names = {name for name, _ in samples}
         expressions = test_monitoring.dashboard_expressions() + test_monitoring.alert_expressions()
         used = {m[0] for e in expressions for m in test_monitoring.NAME.findall(e)

@@ -138,6 +138,13 @@ static void region_figure(struct buf *b, const struct cluster_figures *f, const 
     buf_printf(b, "mayfly_%s{region=\"%llu\"} %.17g\n", name, (ull)f->region, value);
 }
 
+static void region_total(struct buf *b, const struct cluster_figures *f, const char *name, u64 value,
+                         const char *help)
+{
+    if (!f->index) head(b, name, "counter", help);
+    buf_printf(b, "mayfly_%s{region=\"%llu\"} %llu\n", name, (ull)f->region, (ull)value);
+}
+
 typedef void (*region_line)(struct buf *b, const struct cluster_figures *f);
 
 static void region_leads(struct buf *b, const struct cluster_figures *f)
@@ -192,6 +199,21 @@ static void region_ahead(struct buf *b, const struct cluster_figures *f)
 }
 
 /* Prometheus counts what is below each edge, that of the edges before included. */
+static void region_bytes(struct buf *b, const struct cluster_figures *f)
+{
+    region_figure(b, f, "region_bytes", (double)f->bytes, "Bytes of its data on disk, about.");
+}
+
+static void region_splits(struct buf *b, const struct cluster_figures *f)
+{
+    region_total(b, f, "region_splits_total", f->splits, "Splits of the region that this node has applied.");
+}
+
+static void region_requests(struct buf *b, const struct cluster_figures *f)
+{
+    region_total(b, f, "region_requests_total", f->requests, "Requests that its leader here has run.");
+}
+
 static void region_commit_seconds(struct buf *b, const struct cluster_figures *f)
 {
     const char *name = "region_commit_seconds";
@@ -216,7 +238,7 @@ static void regions_text(struct server *s, struct buf *b)
     static const region_line lines[] = {
         region_leads, region_has_leader, region_term,   region_commit_index, region_applied,
         region_last,  region_entries,    region_voters, region_learners,     region_ahead,
-        region_commit_seconds};
+        region_bytes, region_splits,     region_requests, region_commit_seconds};
     struct cluster_figures f;
     for (size_t line = 0; line < ARRAY_LEN(lines); line++)
         for (u32 i = 0; cluster_figures(s, i, &f); i++) lines[line](b, &f);
