@@ -164,7 +164,7 @@ server-tests: $(BUILD)/mayfly-server
 #: sim-soak          the same for long: as many processes as processors, SEEDS from SEED
 .PHONY: sim sim-soak
 SEED    ?= 1
-SEEDS   ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200)
+SEEDS   ?= $(if $(filter site-soak,$(MAKECMDGOALS)),100000,$(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200))
 SECONDS ?= $(if $(filter sim-soak,$(MAKECMDGOALS)),600,300)
 sim: $(SIM)
 	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
@@ -175,6 +175,23 @@ sim: $(SIM)
 site-model:
 	$(Q)tests/site/model.py
 	$(Q)tests/site/stress.py 500
+
+# Its own copy of the site layer, in which bugs can be planted.
+REPLAY     := $(BUILD)/tests/site/replay
+REPLAY_SRC := $(wildcard src/site/*.c) tests/site/replay.c
+$(REPLAY): $(REPLAY_SRC) $(wildcard src/site/*.h) $(BUILD)/libmayfly.a $(RAFT_LIB)
+	@mkdir -p $(@D)
+	@echo '  LD   $@'
+	$(Q)$(CC) $(CFLAGS_ALL) -O2 -fno-lto -DMAYFLY_PLANT -Wno-missing-prototypes -Itests -o $@ $(REPLAY_SRC) \
+	    $(BUILD)/libmayfly.a $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto $(LIBS)
+
+#: site-replay       the site layer follows histories of that specification on both engines, and finds planted bugs
+#: site-soak         the same for long: SEEDS histories from SEED
+.PHONY: site-replay site-soak
+site-replay: $(REPLAY)
+	$(Q)tests/site/replay.sh $(REPLAY) $(SEED) 200
+site-soak: $(REPLAY)
+	$(Q)seq $(SEED) 1000 $$(($(SEED) + $(SEEDS) - 1)) | xargs -P $(shell nproc) -I '{}' tests/site/replay.sh $(REPLAY) '{}' 1000
 
 sim-soak: $(SIM)
 	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \
@@ -293,7 +310,7 @@ test: deps
 	@echo 'all tests passed'
 
 test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs no-raft unit site-model $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
+	$(Q)$(MAKE_ONE) layers check-docs no-raft unit site-model site-replay $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=400000
 
@@ -306,7 +323,7 @@ test-address:
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios SERVER_TESTS='$(ON_DISK)' \
 	    ORACLE_COMMANDS=100000 SCENARIO_STEPS=1000
 
-test-programs: $(TEST_BIN) $(SIM)
+test-programs: $(TEST_BIN) $(SIM) $(REPLAY)
 
 # Threads write and sync files, make snapshots, have sessions and regions of one RocksDB, write the Raft log, run
 # RocksDB's background work and answer scrapes.

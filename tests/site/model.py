@@ -5,6 +5,7 @@
     tests/site/model.py --check N [FIRST]     N random histories from seed FIRST on; shrinks a failure
     tests/site/model.py --bugs                plants bugs and shows that the checker finds each
     tests/site/model.py --trace SEED [N]      N histories as lines, which tests/site/replay.c follows
+    tests/site/model.py --trace-scenarios     the named scenarios likewise
 
 WORDS. A *site* has a number, its *gid* (1 byte). Its s-th write is an *effect* with the *dot* (gid, s), an HLC stamp
 (48 bit ms, 16 bit counter) and a context: the site's *clock* {gid: seq} of effects applied before. A site applies an
@@ -751,62 +752,105 @@ SCENARIOS = """
 """
 
 
-def play(line):
-    title, steps = line.split(": ", 1)
-    sites = {g: Site(g, list(range(1, int(title[0]) + 1)), 1_000_000) for g in range(1, int(title[0]) + 1)}
+class Stage:
+    """Plays a named scenario, and writes what is done as World does."""
 
-    def link(a, b):
-        effects = a.since(b.clock)
-        if effects is None:
-            b.merge(a.snapshot())
-        for e in effects or ():
-            b.receive(e)
+    def __init__(self, members, trace):
+        self.sites, self.out, self.shown = {}, trace, {}
+        self.trace("sites", len(members))
+        self.sites.update({g: Site(g, members, 1_000_000) for g in members})
+
+    def trace(self, *words):
+        World.trace(self, *words)
+
+    def deliver(self, a, b, e):
+        self.trace("deliver", a.gid, b.gid, *e.dot)
+        b.receive(e)
+
+    def merge(self, a, b):
+        self.trace("full", a.gid, b.gid)
+        b.merge(a.snapshot())
+
+    def hear(self, b, a):
+        self.trace("clock", a.gid, b.gid)
         b.hear(a.gid, a.clock)
 
-    def sync():
-        for a, b in [(a, b) for a in sites.values() for b in sites.values() if a is not b] * 3:
-            link(a, b)
+    def link(self, a, b):
+        effects = a.since(b.clock)
+        if effects is None:
+            self.merge(a, b)
+        for e in effects or ():
+            self.deliver(a, b, e)
+        self.hear(b, a)
+
+    def sync(self):
+        for a, b in [(a, b) for a in self.sites.values() for b in self.sites.values() if a is not b] * 3:
+            self.link(a, b)
+
+    def tick(self, ms, *sites):
+        for s in sites:
+            self.trace("time", s.gid, s.now() + ms)
+            s.tick(s.now() + ms)
+            self.each("cron", s)
+
+    def each(self, what, *sites):
+        for s in sites:
+            self.trace(what, s.gid)
+            getattr(s, what)()
+
+    def do(self, s, *argv):
+        self.trace("op", s.gid, *argv)
+        return s.do(*argv)
+
+    def join(self, gid, by):
+        self.trace("admit", by.gid, gid)
+        by.do("ADMIT", gid)
+        self.sync()
+        assert by.may_start(gid)
+        self.trace("join", by.gid, gid, by.now())
+        self.sites[gid] = Site(gid, phys=by.now())
+        self.sites[gid].merge(by.snapshot())
+
+
+def play(line, trace=None):
+    title, steps = line.split(": ", 1)
+    if trace:
+        trace("history " + title[2:].replace(" ", "_"))
+    stage = Stage(range(1, int(title[0]) + 1), trace)
+    sites = stage.sites
     for step in steps.split("; "):
         (word, *args), want = step.split(" = ")[0].split(), step.partition(" = ")[2]
         if word == "sync":
-            sync()
+            stage.sync()
         elif word[1:2] == ">":
-            link(sites[int(word[0])], sites[int(word[2])])
+            stage.link(sites[int(word[0])], sites[int(word[2])])
         elif word[1:2] == "!":
-            sites[int(word[0])].hear(int(word[2]), sites[int(word[2])].clock)
+            stage.hear(sites[int(word[0])], sites[int(word[2])])
         elif word[1:2] == "<":
             dot = tuple(int(x) for x in word[2:].split("."))
-            for e in [s.log[dot] for s in sites.values() if dot in s.log]:
-                sites[int(word[0])].receive(e)
+            for s in [s for s in sites.values() if dot in s.log]:
+                stage.deliver(s, sites[int(word[0])], s.log[dot])
         elif word == "tick":
-            sites[int(args[0])].tick(sites[int(args[0])].now() + int(args[1]))
-            sites[int(args[0])].cron()
+            stage.tick(int(args[1]), sites[int(args[0])])
         elif word == "gc":
-            for s in sites.values():
-                s.gc()
+            stage.each("gc", *sites.values())
         elif word == "forget":
             for s in sites.values():
                 s.log.clear()
         elif word == "join":
-            new, by = int(args[0]), sites[int(args[1])]
-            by.do("ADMIT", new)
-            sync()
-            assert by.may_start(new), step
-            sites[new] = Site(new, phys=by.now())
-            sites[new].merge(by.snapshot())
+            stage.join(int(args[0]), sites[int(args[1])])
         elif word == "gone":
             for ms in (int(args[0]), EXPIRE_DELAY_MS):
-                for s in sites.values():
-                    s.tick(s.now() + ms)
-                    s.cron()
-                sync()
+                stage.tick(ms, *sites.values())
+                stage.sync()
             for s in sites.values():
-                s.gc()
+                stage.each("gc", s)
                 assert not s.keys, (line, s.raw())
         else:
             for s in sites.values() if word in ("*", "all") else [sites[int(word)]]:
-                got = str(s.view()[args[0]][1] if word == "all" else s.do(*args))
+                got = str(s.view()[args[0]][1] if word == "all" else stage.do(s, *args))
                 assert not want or got == want, (title, step, s.gid, got)
+    stage.trace("end")
 
 
 # ---------------------------------------------------------------- the random checker
@@ -834,7 +878,7 @@ class World:
     def trace(self, *words):
         """Writes what is about to be done, after what the sites show since the last time."""
         if self.out:
-            for s in self.sites:
+            for s in self.sites.values() if isinstance(self.sites, dict) else self.sites:
                 now = f"show {s.gid} {text_of(s)}"
                 if self.shown.get(s.gid) != now:
                     self.shown[s.gid] = now
@@ -1166,14 +1210,24 @@ BUGS = {
 }
 
 
+def breaks(line):
+    """What a named scenario comes to while a bug is planted, or None."""
+    try:
+        play(line)
+    except Exception as err:
+        return f"{type(err).__name__}: {err}"
+
+
 def bugs(limit=20_000):
     for what, (where, name, wrong) in BUGS.items():
         where = where or sys.modules[__name__]
         right = getattr(where, name)
         setattr(where, name, wrong)
         print(f"--- {what}")
-        n = check(limit)
-        print(f"=== {what}: " + (f"found in history {n}" if n else f"NOT found in {limit}"), flush=True)
+        named = [line.split(":")[0][2:] for line in SCENARIOS.strip().splitlines() if breaks(line)]
+        n = None if named else check(limit)
+        print(f"=== {what}: " + (f"found by {named}" if named else f"found in history {n}" if n else f"NOT found in {limit}"),
+              flush=True)
         setattr(where, name, right)
 
 
@@ -1183,6 +1237,9 @@ def main(argv):
         for seed in range(args[0], args[0] + (args[1] if len(args) > 1 else 1)):
             print("history", seed)
             World(make_script(seed), trace=print).finish()
+    elif mode == "--trace-scenarios":
+        for line in SCENARIOS.strip().splitlines():
+            play(line, print)
     elif mode == "--bugs":
         bugs(*args)
     else:

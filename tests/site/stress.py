@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Harder random histories for model.py: many joins, evictions, clock steps, trimmed backlogs and full syncs.
 
-    tests/site/stress.py N [FIRST] [--long]     N histories from seed FIRST on; --long joins two of them end to end
+    tests/site/stress.py N [FIRST] [--long] [--trace]     N histories from seed FIRST on; --long joins two of them end
+                                                          to end; --trace prints them, as model.py does
 """
 
 import random
@@ -37,16 +38,21 @@ def long_history(seed):
 
 
 def main(argv):
-    numbers = [int(a) for a in argv if a != "--long"]
+    numbers = [int(a) for a in argv if a[:2] != "--"]
     count, first = numbers[0], numbers[1] if len(numbers) > 1 else 0
     make = long_history if "--long" in argv else history
     for seed in range(first, first + count):
         steps = make(seed)
+        if "--trace" in argv:
+            print("history", seed)
+            model.World(steps, trace=print).finish()
+            continue
         if model.fails(steps):
             steps = model.shrink(steps)
             print(f"seed {seed}: {model.fails(steps)[:300]}", *steps, sep="\n    ")
             return 1
-    print(count, "histories, all hold")
+    if "--trace" not in argv:
+        print(count, "histories, all hold")
     return 0
 
 

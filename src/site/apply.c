@@ -1,0 +1,273 @@
+/* Applying an effect: each move removes what the effect's context covers, and adds atoms with the
+ * effect's dot. */
+#include "site/site.h"
+
+struct apply {
+    struct site *s;
+    const struct site_effect *e;
+    struct site_key *k; /* the key that is loaded; NULL: none */
+};
+
+static void apply_save(struct apply *a)
+{
+    if (a->k) site_key_save(a->k, a->s->position + 1);
+    a->k = NULL;
+}
+
+static struct site_key *apply_load(struct apply *a, u32 db, bytes name)
+{
+    struct site_key *k = &a->s->key;
+    if (a->k && k->db == db && bytes_eq(buf_bytes(&k->name), name)) return k;
+    apply_save(a);
+    site_key_load(k, a->s->e, db, name);
+    return a->k = k;
+}
+
+static void apply_claim(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < k->n_claims; i++)
+        if (!site_covers(&a->e->context, k->claims[i].dot) && !site_dot_eq(k->claims[i].dot, a->e->dot))
+            k->claims[n++] = k->claims[i];
+    k->n_claims = n;
+    site_key_add_claim(k, (struct site_claim){a->e->dot, m->stamp ? m->stamp : a->e->stamp, m->kind});
+}
+
+static void apply_put(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, m->kind, m->path, &a->s->cell);
+    site_cell_remove(c, &a->e->context, m->seen);
+    site_cell_write(c, a->e->dot, m->stamp ? m->stamp : a->e->stamp, m->birth.gid ? m->birth : a->e->dot,
+                    m->value);
+    site_key_store(k, c);
+}
+
+static void apply_add(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, m->kind, m->path, &a->s->cell);
+    const struct site_inc *old = site_cell_inc(c, a->e->dot.gid);
+    struct site_inc inc = {.gid = a->e->dot.gid, .hi = a->e->dot.seq, .total = m->total};
+    bool fresh = m->fresh || !old; /* all before it is gone, here, too */
+    inc.lo = fresh ? m->prev : old->lo;
+    inc.lo_total = fresh ? m->prev_total : old->lo_total;
+    if (PLANTED_SITE(a->s, PLANT_COARSE_DEL)) inc.lo = 0, inc.lo_total = site_num_of(0);
+    site_cell_add_inc(c, inc);
+    site_key_store(k, c);
+}
+
+static void apply_rem(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, m->kind, m->path, &a->s->cell);
+    if (site_cell_empty(c)) return;
+    site_cell_remove(c, &a->e->context, m->seen);
+    site_key_store(k, c);
+}
+
+/* What a CLEAR or FLUSH says about the counters of one cell. */
+static bytes seen_of(enum site_op op, bytes list, u32 db, bytes name, enum value_type kind, bytes path)
+{
+    struct site_reader r = site_reader_of(list);
+    struct site_seen_cell c;
+    while (site_get_seen_cell(&r, op, &c))
+        if (c.kind == kind && bytes_eq(c.path, path) &&
+            (op == MOVE_CLEAR || (c.db == db && bytes_eq(c.name, name))))
+            return c.seen;
+    return (bytes){"", 0};
+}
+
+static void clear_cells(struct apply *a, struct site_key *k, enum value_type kind,
+                        const struct site_clock *clock, const struct site_move *m)
+{
+    struct buf paths = {0};
+    site_key_paths(k, kind, &paths);
+    for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
+        bytes path = site_get_bytes(&r);
+        struct site_cell *c = site_key_cell(k, kind, path, &a->s->cell);
+        site_cell_remove(c, clock, seen_of(m->op, m->seen, k->db, buf_bytes(&k->name), kind, path));
+        site_key_store(k, c);
+    }
+    buf_release(&paths);
+}
+
+static void clear_atoms(struct site_key *k, const struct site_clock *clock)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < k->n_claims; i++)
+        if (!site_covers(clock, k->claims[i].dot)) k->claims[n++] = k->claims[i];
+    k->n_claims = n;
+    n = 0;
+    for (u32 i = 0; i < k->n_deadlines; i++)
+        if (!site_covers(clock, k->deadlines[i].dot)) k->deadlines[n++] = k->deadlines[i];
+    k->n_deadlines = n;
+}
+
+/* A clear by somebody who had seen all that is here now. */
+static bool clear_is_total(const struct apply *a, const struct site_key *k, const struct site_clock *clock)
+{
+    if (k->counting || k->string.n_incs || !site_clock_covers(clock, &a->s->clock)) return false;
+    for (u32 i = 0; i < k->n_claims; i++)
+        if (site_dot_eq(k->claims[i].dot, a->e->dot)) return false; /* made by this effect, too */
+    return true;
+}
+
+static void apply_clear(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    const struct site_clock *clock = m->scoped ? &m->scope : &a->e->context;
+    if (m->scoped && PLANTED_SITE(a->s, PLANT_EXPIRE_ALL)) clock = &a->s->clock;
+    if (m->scoped) {
+        struct buf raw = {0};
+        site_put_clock(&raw, clock);
+        site_key_add_mark(k, a->e->dot, buf_bytes(&raw));
+        buf_release(&raw);
+        if (a->e->dot.gid != a->s->gid) site_remember(a->s, k, clock);
+    }
+    if (clear_is_total(a, k, clock)) {
+        site_key_drop_cells(k);
+    } else {
+        bytes seen = seen_of(m->op, m->seen, k->db, buf_bytes(&k->name), TYPE_STRING, (bytes){"", 0});
+        site_cell_remove(&k->string, clock, seen);
+        for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) clear_cells(a, k, type, clock, m);
+    }
+    clear_atoms(k, clock);
+}
+
+static void apply_ttl(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    bool kept = m->op == MOVE_KEEP;
+    u32 n = 0;
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        const struct site_deadline *d = &k->deadlines[i];
+        bool goes = site_covers(&a->e->context, d->dot) && (!kept || d->kept);
+        goes |= PLANTED_SITE(a->s, PLANT_PERSIST_ALL) && !kept && m->at_ms == 0;
+        goes &= !(PLANTED_SITE(a->s, PLANT_LONGEST_TTL) && d->at_ms > m->at_ms && m->at_ms);
+        if (!goes && !site_dot_eq(d->dot, a->e->dot)) k->deadlines[n++] = *d;
+    }
+    k->n_deadlines = n;
+    site_key_add_deadline(k, (struct site_deadline){a->e->dot, m->at_ms, m->birth, kept});
+}
+
+static bool is_among(struct site_dot dot, bytes dots)
+{
+    struct site_reader r = site_reader_of(dots);
+    while (site_left(&r))
+        if (site_dot_eq(site_get_dot(&r), dot)) return true;
+    return false;
+}
+
+static void apply_spend(struct site_key *k, const struct site_move *m)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < k->n_deadlines; i++)
+        if (!is_among(k->deadlines[i].dot, m->spent)) k->deadlines[n++] = k->deadlines[i];
+    k->n_deadlines = n;
+    struct site_reader r = site_reader_of(m->lost);
+    while (site_left(&r)) site_cell_forget(&k->string, site_get_dot(&r));
+}
+
+/* -- keys by the dozen -------------------------------------------------------------------------------- */
+
+#define CHUNK 512 /* keys that are gathered before they are changed */
+
+struct gathered {
+    struct buf names;
+    u32 n;
+};
+
+static void gather(void *arg, struct key_ref *ref)
+{
+    struct gathered *g = arg;
+    site_put_bytes(&g->names, ref->key);
+    g->n++;
+}
+
+static void each_gathered(struct gathered *g, u32 db, site_name_fn fn, void *arg)
+{
+    for (struct site_reader r = site_reader_of(buf_bytes(&g->names)); site_left(&r);)
+        fn(arg, db, site_get_bytes(&r));
+    buf_clear(&g->names);
+    g->n = 0;
+}
+
+void site_each_key(struct site *s, u32 db, site_name_fn fn, void *arg)
+{
+    struct gathered g = {0};
+    struct buf place = {0};
+    u64 cursor = 0;
+    bool more;
+    do {
+        more = s->e->ops->companion.each_kept(s->e, db, &place, CHUNK, gather, &g);
+        each_gathered(&g, db, fn, arg);
+    } while (more);
+    do {
+        cursor = s->e->ops->scan(s->e, db, cursor, CHUNK, gather, &g);
+        each_gathered(&g, db, fn, arg);
+    } while (cursor);
+    buf_release(&g.names);
+    buf_release(&place);
+}
+
+struct flush {
+    struct apply *a;
+    const struct site_move *m;
+};
+
+static void flush_key(void *arg, u32 db, bytes name)
+{
+    struct flush *f = arg;
+    apply_clear(f->a, apply_load(f->a, db, name), f->m);
+    apply_save(f->a);
+}
+
+static void apply_flush(struct apply *a, const struct site_move *m)
+{
+    struct flush f = {a, m};
+    apply_save(a);
+    for (u32 db = 0; db < a->s->databases; db++)
+        if (m->db == SITE_ALL_DBS || m->db == db) site_each_key(a->s, db, flush_key, &f);
+}
+
+/* -- the effect --------------------------------------------------------------------------------------- */
+
+static void apply_member(struct apply *a, const struct site_move *m)
+{
+    struct site *s = a->s;
+    s->members[m->gid] = (struct site_member){m->op == MOVE_JOIN, a->e->dot};
+    if (m->op == MOVE_JOIN) return;
+    if (s->acks[m->gid]) memset(s->acks[m->gid], 0, sizeof *s->acks[m->gid]);
+    site_fence(s, m->gid, a->e->context.seq[m->gid]);
+}
+
+static void apply_move(struct apply *a, const struct site_move *m)
+{
+    if (m->op == MOVE_FLUSH) {
+        apply_flush(a, m);
+        return;
+    }
+    if (m->op >= MOVE_JOIN) {
+        apply_member(a, m);
+        return;
+    }
+    struct site_key *k = apply_load(a, m->db, m->name);
+    switch (m->op) {
+    case MOVE_CLAIM: apply_claim(a, k, m); return;
+    case MOVE_PUT: apply_put(a, k, m); return;
+    case MOVE_ADD: apply_add(a, k, m); return;
+    case MOVE_REM: apply_rem(a, k, m); return;
+    case MOVE_CLEAR: apply_clear(a, k, m); return;
+    case MOVE_TTL:
+    case MOVE_KEEP: apply_ttl(a, k, m); return;
+    case MOVE_SPEND: apply_spend(k, m); return;
+    default: return;
+    }
+}
+
+void site_apply(struct site *s, const struct site_effect *e)
+{
+    struct apply a = {s, e, NULL};
+    struct site_moves it = site_moves_of(e->moves);
+    struct site_move m;
+    if (s->emit) s->emit(s->emit_arg, e);
+    while (site_moves_next(&it, &m)) apply_move(&a, &m);
+    apply_save(&a);
+    site_note_applied(s, e->dot);
+}

@@ -1,0 +1,241 @@
+#include "site/cell.h"
+
+#include "base/alloc.h"
+#include "base/num.h"
+#include "site/effect.h"
+#include "site/room.h"
+
+enum {
+    MANY_WRITES = 7,
+    COUNTING = 8,
+    SHOWN = 16
+}; /* count and flags; fewer writes than MANY are the count itself */
+
+void site_cell_reset(struct site_cell *c, enum value_type kind, bytes path)
+{
+    c->kind = kind;
+    buf_clear(&c->row);
+    site_put_u8(&c->row, (u8)kind);
+    buf_append_bytes(&c->row, path);
+    buf_clear(&c->text);
+    c->n_writes = c->n_incs = 0;
+    c->stored = c->was_live = c->was_untidy = c->was_counting = false;
+}
+
+void site_cell_release(struct site_cell *c)
+{
+    buf_release(&c->row);
+    buf_release(&c->text);
+    mem_free(c->writes);
+    mem_free(c->incs);
+    *c = (struct site_cell){0};
+}
+
+/* -- what it is ----------------------------------------------------------------------------------- */
+
+bool site_cell_empty(const struct site_cell *c) { return c->n_writes == 0 && c->n_incs == 0; }
+
+bool site_cell_counts(const struct site_cell *c)
+{
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (c->incs[i].hi > c->incs[i].lo) return true;
+    return false;
+}
+
+bool site_cell_live(const struct site_cell *c) { return c->n_writes > 0 || site_cell_counts(c); }
+
+bool site_cell_tidy(const struct site_cell *c)
+{
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (c->incs[i].hi <= c->incs[i].lo) return false;
+    return c->n_writes <= 1;
+}
+
+static bool cell_beats(const struct site_write *a, const struct site_write *b)
+{
+    if (a->stamp != b->stamp) return a->stamp > b->stamp;
+    if (a->dot.gid != b->dot.gid) return a->dot.gid < b->dot.gid;
+    return a->dot.seq > b->dot.seq;
+}
+
+struct site_write *site_cell_winner(const struct site_cell *c)
+{
+    struct site_write *best = c->n_writes ? c->writes : NULL;
+    for (u32 i = 1; i < c->n_writes; i++)
+        if (cell_beats(&c->writes[i], best)) best = &c->writes[i];
+    return best;
+}
+
+struct site_inc *site_cell_inc(const struct site_cell *c, u8 gid)
+{
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (c->incs[i].gid == gid) return &c->incs[i];
+    return NULL;
+}
+
+bool site_cell_value(const struct site_cell *c, struct buf *out)
+{
+    const struct site_write *w = site_cell_winner(c);
+    struct site_num sum = {0};
+    bool counts = site_cell_counts(c);
+    if (!w && !counts) return false;
+    if (!counts || (w && !site_num_parse(site_cell_text(c, w), &sum))) {
+        buf_append_bytes(out, site_cell_text(c, w));
+        return true;
+    }
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (c->incs[i].hi > c->incs[i].lo)
+            sum = site_num_add(sum, site_num_sub(c->incs[i].total, c->incs[i].lo_total));
+    if (c->kind == TYPE_ZSET) out->n += num_print_double(buf_reserve(out, 64), (double)site_num_real(sum));
+    else site_num_print(out, sum);
+    return true;
+}
+
+/* -- changing it ------------------------------------------------------------------------------------ */
+
+static void cell_cut(struct site_inc *inc, const struct site_clock *clock, bytes seen)
+{
+    u64 hi = 0;
+    struct site_num total = {0};
+    if (clock->seq[inc->gid] >= inc->hi) {
+        hi = inc->hi;
+        total = inc->total;
+    } else {
+        struct site_reader r = site_reader_of(seen);
+        struct site_seen one;
+        while (site_get_seen(&r, &one))
+            if (one.gid == inc->gid) {
+                hi = one.hi;
+                total = one.total;
+            }
+    }
+    if (hi <= inc->lo) return;
+    inc->lo = hi;
+    inc->lo_total = total;
+}
+
+void site_cell_remove(struct site_cell *c, const struct site_clock *clock, bytes seen)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < c->n_writes; i++)
+        if (!site_covers(clock, c->writes[i].dot)) c->writes[n++] = c->writes[i];
+    c->n_writes = n;
+    for (u32 i = 0; i < c->n_incs; i++) cell_cut(&c->incs[i], clock, seen);
+}
+
+void site_cell_write(struct site_cell *c, struct site_dot dot, u64 stamp, struct site_dot birth, bytes value)
+{
+    if (c->kind == TYPE_SET) stamp = 0; /* of no use, and not stored */
+    site_cell_forget(c, dot);
+    c->writes = site_room(c->writes, c->n_writes, &c->room_writes, sizeof *c->writes);
+    c->writes[c->n_writes++] = (struct site_write){dot, stamp, birth, false, c->text.n, value.n};
+    buf_append_bytes(&c->text, value);
+}
+
+void site_cell_add_inc(struct site_cell *c, struct site_inc inc)
+{
+    struct site_inc *old = site_cell_inc(c, inc.gid);
+    if (old) {
+        *old = inc;
+        return;
+    }
+    c->incs = site_room(c->incs, c->n_incs, &c->room_incs, sizeof *c->incs);
+    u32 at = c->n_incs++;
+    for (; at > 0 && c->incs[at - 1].gid > inc.gid; at--) c->incs[at] = c->incs[at - 1];
+    c->incs[at] = inc;
+}
+
+void site_cell_forget(struct site_cell *c, struct site_dot dot)
+{
+    for (u32 i = 0; i < c->n_writes; i++)
+        if (site_dot_eq(c->writes[i].dot, dot)) c->writes[i--] = c->writes[--c->n_writes];
+}
+
+void site_cell_collect(struct site_cell *c)
+{
+    u32 n = 0;
+    if (c->n_writes) c->writes[0] = *site_cell_winner(c);
+    c->n_writes = MIN(c->n_writes, 1);
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (c->incs[i].hi > c->incs[i].lo) c->incs[n++] = c->incs[i];
+    c->n_incs = n;
+}
+
+void site_cell_seen(const struct site_cell *c, const struct site_clock *scope, struct buf *to)
+{
+    for (u32 i = 0; i < c->n_incs; i++) {
+        const struct site_inc *inc = &c->incs[i];
+        if (inc->hi > inc->lo && (!scope || scope->seq[inc->gid] >= inc->hi))
+            site_put_seen(to, &(struct site_seen){inc->gid, inc->hi, inc->total});
+    }
+}
+
+/* -- as bytes ---------------------------------------------------------------------------------------- */
+
+static void cell_put_write(const struct site_cell *c, const struct site_write *w, struct buf *to)
+{
+    site_put_dot(to, w->dot);
+    if (c->kind == TYPE_SET) return; /* has no value, so no stamp decides between two */
+    site_put_u64(to, w->stamp);
+    if (c->kind == TYPE_STRING)
+        site_put_dot(to, site_dot_eq(w->birth, w->dot) ? (struct site_dot){0} : w->birth);
+    if (!w->shown) site_put_bytes(to, site_cell_text(c, w));
+}
+
+/* Only the winner can be shown. */
+void site_cell_encode(const struct site_cell *c, struct buf *to)
+{
+    const struct site_write *top = site_cell_winner(c);
+    bool shown = top && top->shown;
+    site_put_u8(to, (u8)(MIN(c->n_writes, MANY_WRITES) | (c->n_incs ? COUNTING : 0) | (shown ? SHOWN : 0)));
+    if (c->n_writes >= MANY_WRITES) site_put_varint(to, c->n_writes);
+    if (top) cell_put_write(c, top, to);
+    for (u32 i = 0; i < c->n_writes; i++)
+        if (&c->writes[i] != top) cell_put_write(c, &c->writes[i], to);
+    if (c->n_incs) site_put_u8(to, (u8)c->n_incs);
+    for (u32 i = 0; i < c->n_incs; i++) {
+        const struct site_inc *inc = &c->incs[i];
+        site_put_dot(to, (struct site_dot){inc->hi, inc->gid});
+        site_put_varint(to, inc->lo);
+        site_put_num(to, inc->total);
+        site_put_num(to, inc->lo_total);
+    }
+}
+
+static void cell_get_write(struct site_cell *c, struct site_reader *r, bool shown)
+{
+    struct site_write w = {.dot = site_get_dot(r)};
+    bytes value = {0};
+    w.birth = w.dot;
+    if (c->kind != TYPE_SET) w.stamp = site_get_u64(r);
+    if (c->kind == TYPE_STRING) w.birth = site_get_dot(r);
+    if (w.birth.gid == 0) w.birth = w.dot;
+    if (c->kind != TYPE_SET && !shown) value = site_get_bytes(r);
+    if (r->bad || w.dot.gid == 0) {
+        r->bad = true;
+        return;
+    }
+    site_cell_write(c, w.dot, w.stamp, w.birth, value);
+    c->writes[c->n_writes - 1].shown = shown;
+}
+
+static void cell_get_inc(struct site_cell *c, struct site_reader *r)
+{
+    struct site_dot hi = site_get_dot(r);
+    struct site_inc inc = {.gid = hi.gid, .hi = hi.seq, .lo = site_get_varint(r)};
+    inc.total = site_get_num(r);
+    inc.lo_total = site_get_num(r);
+    if (hi.gid == 0 || inc.lo > inc.hi) r->bad = true;
+    if (!r->bad) site_cell_add_inc(c, inc);
+}
+
+bool site_cell_decode(struct site_cell *c, struct site_reader *r)
+{
+    u8 flags = site_get_u8(r);
+    u64 n = flags & MANY_WRITES;
+    if (n == MANY_WRITES) n = site_get_varint(r);
+    if (n >= SITE_GIDS) r->bad = true; /* those of one site replace each other */
+    for (u64 i = 0; i < n && !r->bad; i++) cell_get_write(c, r, i == 0 && (flags & SHOWN));
+    for (u32 i = flags & COUNTING ? site_get_u8(r) : 0; i > 0 && !r->bad; i--) cell_get_inc(c, r);
+    return !r->bad;
+}

@@ -1,0 +1,72 @@
+/* A cell: one register, which is a string, a hash field, a member or a list element. It has what was
+ * written to it (several values only after concurrent writes), and the totals by which sites have
+ * incremented it.
+ *
+ * Its value is that of the latest write (stamp, then the lower gid), and to that all increments are
+ * added that no write or removal has seen. If the winner is no number it shows as it is.
+ *
+ * A cell is stored without its value if that is what the engine shows, and without the values that
+ * nobody needs:
+ *     count and flags · (dot [· stamp] [· birth] [· value]) … · (gid · hi · lo · total · lo_total) … */
+#ifndef MAYFLY_SITE_CELL_H
+#define MAYFLY_SITE_CELL_H
+
+#include "engine/handles.h"
+#include "site/clock.h"
+#include "site/number.h"
+
+struct site_write {
+    struct site_dot dot;
+    u64 stamp;
+    struct site_dot birth; /* of strings: the SET that the value descends from */
+    bool shown;            /* the value is in the engine, not in `text` */
+    size_t at, n;          /* of the value, in `text` */
+};
+
+/* Increments of a site. Those with lo < seq <= hi count, as total - lo_total. */
+struct site_inc {
+    u8 gid;
+    u64 hi, lo;
+    struct site_num total, lo_total;
+};
+
+struct site_cell {
+    enum value_type kind;
+    struct buf row; /* the name of its row: type · path */
+    struct site_write *writes;
+    struct site_inc *incs; /* in order of gids */
+    u32 n_writes, n_incs, room_writes, room_incs;
+    struct buf text;
+    bool stored, was_live, was_untidy, was_counting; /* as it was loaded; stored: it has a row */
+};
+
+void site_cell_reset(struct site_cell *c, enum value_type kind, bytes path); /* now empty */
+void site_cell_release(struct site_cell *c);
+static inline bytes site_cell_path(const struct site_cell *c) { return bytes_of(c->row.p + 1, c->row.n - 1); }
+
+bool site_cell_empty(const struct site_cell *c);
+bool site_cell_live(const struct site_cell *c);
+bool site_cell_tidy(const struct site_cell *c);
+bool site_cell_counts(const struct site_cell *c); /* some increment counts */
+struct site_write *site_cell_winner(const struct site_cell *c);
+struct site_inc *site_cell_inc(const struct site_cell *c, u8 gid);
+static inline bytes site_cell_text(const struct site_cell *c, const struct site_write *w)
+{
+    return bytes_of(c->text.p + w->at, w->n);
+}
+
+/* Removes what `clock` covers, and of increments beyond it those that were seen (effect.h). */
+void site_cell_remove(struct site_cell *c, const struct site_clock *clock, bytes seen);
+void site_cell_write(struct site_cell *c, struct site_dot dot, u64 stamp, struct site_dot birth, bytes value);
+void site_cell_add_inc(struct site_cell *c, struct site_inc inc); /* replaces that site's */
+void site_cell_forget(struct site_cell *c, struct site_dot dot);  /* a write; it may be absent */
+void site_cell_collect(struct site_cell *c);                      /* garbage: what does not count */
+/* Appends the counters for which a removal by somebody with this clock has to say how far it saw them. */
+void site_cell_seen(const struct site_cell *c, const struct site_clock *scope, struct buf *to);
+/* Appends the value, given all that was written; false: none. */
+bool site_cell_value(const struct site_cell *c, struct buf *out);
+
+void site_cell_encode(const struct site_cell *c, struct buf *to);
+bool site_cell_decode(struct site_cell *c, struct site_reader *r); /* false: malformed */
+
+#endif

@@ -1,0 +1,280 @@
+#include "site/effect.h"
+
+#include <math.h>
+
+#include "site/place.h"
+
+#define SAME_NAME 0x80 /* of an op: the move is about the key of the move before it */
+
+/* -- counters that were seen ------------------------------------------------------------------------ */
+
+void site_put_seen(struct buf *to, const struct site_seen *one)
+{
+    site_put_dot(to, (struct site_dot){one->hi, one->gid});
+    site_put_num(to, one->total);
+}
+
+bool site_get_seen(struct site_reader *r, struct site_seen *out)
+{
+    if (site_left(r) == 0) return false;
+    struct site_dot d = site_get_dot(r);
+    out->gid = d.gid;
+    out->hi = d.seq;
+    out->total = site_get_num(r);
+    return !r->bad;
+}
+
+static void put_name(struct buf *to, u32 db, bytes name)
+{
+    site_put_varint(to, db);
+    site_put_bytes(to, name);
+}
+
+static void get_name(struct site_reader *r, u32 *db, bytes *name)
+{
+    u64 n = site_get_varint(r);
+    if (n > SITE_ALL_DBS) r->bad = true;
+    *db = (u32)n;
+    *name = site_get_bytes(r);
+}
+
+void site_put_seen_cell(struct buf *to, enum site_op op, const struct site_seen_cell *c)
+{
+    if (op == MOVE_FLUSH) put_name(to, c->db, c->name);
+    site_put_u8(to, (u8)c->kind);
+    site_put_bytes(to, c->path);
+    site_put_bytes(to, c->seen);
+}
+
+bool site_get_seen_cell(struct site_reader *r, enum site_op op, struct site_seen_cell *c)
+{
+    *c = (struct site_seen_cell){0};
+    if (site_left(r) == 0) return false;
+    if (op == MOVE_FLUSH) get_name(r, &c->db, &c->name);
+    c->kind = site_get_u8(r);
+    c->path = site_get_bytes(r);
+    c->seen = site_get_bytes(r);
+    return !r->bad;
+}
+
+/* -- moves --------------------------------------------------------------------------------------- */
+
+static bool has_name(enum site_op op) { return op < MOVE_FLUSH; }
+
+void site_put_move(struct buf *to, const struct site_move *m, bool same_name)
+{
+    bool named = has_name(m->op) && !same_name;
+    site_put_u8(to, (u8)(m->op | (has_name(m->op) && same_name ? SAME_NAME : 0)));
+    if (named) put_name(to, m->db, m->name);
+    if (m->op <= MOVE_REM) site_put_u8(to, (u8)m->kind);
+    if (m->op >= MOVE_PUT && m->op <= MOVE_REM) site_put_bytes(to, m->path);
+    switch (m->op) {
+    case MOVE_CLAIM: site_put_varint(to, m->stamp); break;
+    case MOVE_PUT:
+        site_put_bytes(to, m->value);
+        site_put_bytes(to, m->seen);
+        site_put_varint(to, m->stamp);
+        site_put_dot(to, m->birth);
+        break;
+    case MOVE_ADD:
+        site_put_u8(to, m->fresh);
+        site_put_varint(to, m->prev);
+        site_put_num(to, m->prev_total);
+        site_put_num(to, m->total);
+        break;
+    case MOVE_REM: site_put_bytes(to, m->seen); break;
+    case MOVE_CLEAR:
+        site_put_bytes(to, m->seen);
+        site_put_u8(to, m->scoped);
+        if (m->scoped) site_put_clock(to, &m->scope);
+        break;
+    case MOVE_TTL:
+    case MOVE_KEEP:
+        site_put_varint(to, (u64)m->at_ms);
+        site_put_dot(to, m->birth);
+        break;
+    case MOVE_SPEND:
+        site_put_bytes(to, m->spent);
+        site_put_bytes(to, m->lost);
+        break;
+    case MOVE_FLUSH:
+        site_put_varint(to, m->db);
+        site_put_bytes(to, m->seen);
+        break;
+    case MOVE_JOIN:
+    case MOVE_EVICT: site_put_u8(to, m->gid); break;
+    }
+}
+
+static void get_rest(struct site_reader *r, struct site_move *m)
+{
+    u64 n;
+    switch (m->op) {
+    case MOVE_CLAIM: m->stamp = site_get_varint(r); break;
+    case MOVE_PUT:
+        m->value = site_get_bytes(r);
+        m->seen = site_get_bytes(r);
+        m->stamp = site_get_varint(r);
+        m->birth = site_get_dot(r);
+        break;
+    case MOVE_ADD:
+        m->fresh = site_get_u8(r) != 0;
+        m->prev = site_get_varint(r);
+        m->prev_total = site_get_num(r);
+        m->total = site_get_num(r);
+        break;
+    case MOVE_REM: m->seen = site_get_bytes(r); break;
+    case MOVE_CLEAR:
+        m->seen = site_get_bytes(r);
+        m->scoped = site_get_u8(r) != 0;
+        if (m->scoped) site_get_clock(r, &m->scope);
+        break;
+    case MOVE_TTL:
+    case MOVE_KEEP:
+        n = site_get_varint(r);
+        if (n > (u64)INT64_MAX) r->bad = true;
+        m->at_ms = (i64)n;
+        m->birth = site_get_dot(r);
+        break;
+    case MOVE_SPEND:
+        m->spent = site_get_bytes(r);
+        m->lost = site_get_bytes(r);
+        break;
+    case MOVE_FLUSH:
+        n = site_get_varint(r);
+        if (n > SITE_ALL_DBS) r->bad = true;
+        m->db = (u32)n;
+        m->seen = site_get_bytes(r);
+        break;
+    case MOVE_JOIN:
+    case MOVE_EVICT:
+        m->gid = site_get_u8(r);
+        if (m->gid == 0) r->bad = true;
+        break;
+    default: r->bad = true;
+    }
+}
+
+struct site_moves site_moves_of(bytes moves)
+{
+    return (struct site_moves){.in = site_reader_of(moves), .db = SITE_ALL_DBS};
+}
+
+bool site_moves_next(struct site_moves *it, struct site_move *m)
+{
+    struct site_reader *r = &it->in;
+    if (site_left(r) == 0) return false;
+    u8 op = site_get_u8(r);
+    *m = (struct site_move){.op = op & ~SAME_NAME};
+    if (has_name(m->op)) {
+        if (!(op & SAME_NAME)) get_name(r, &it->db, &it->name);
+        m->db = it->db;
+        m->name = it->name;
+        if (it->db == SITE_ALL_DBS) r->bad = true;
+    }
+    if (m->op <= MOVE_REM) m->kind = site_get_u8(r);
+    if (m->op >= MOVE_PUT && m->op <= MOVE_REM) m->path = site_get_bytes(r);
+    get_rest(r, m);
+    return !r->bad;
+}
+
+/* -- checking ------------------------------------------------------------------------------------- */
+
+static bool known(const struct site_effect *e, struct site_dot d)
+{
+    return site_covers(&e->context, d) || site_dot_eq(d, e->dot);
+}
+
+static bool path_fits(enum value_type kind, bytes path)
+{
+    switch (kind) {
+    case TYPE_STRING: return path.n == 0;
+    case TYPE_HASH:
+    case TYPE_SET:
+    case TYPE_ZSET: return true;
+    case TYPE_LIST: return site_place_ok(path);
+    default: return false;
+    }
+}
+
+static bool value_fits(enum value_type kind, bytes value)
+{
+    struct site_num n;
+    if (kind == TYPE_SET) return value.n == 0;
+    return kind != TYPE_ZSET || (site_num_parse(value, &n) && !isnan((double)site_num_real(n)));
+}
+
+static bool seen_fits(const struct site_effect *e, bytes seen)
+{
+    struct site_reader r = site_reader_of(seen);
+    struct site_seen one;
+    u8 last = 0;
+    while (site_get_seen(&r, &one)) {
+        if (one.gid <= last || !site_covers(&e->context, (struct site_dot){one.hi, one.gid})) return false;
+        last = one.gid;
+    }
+    return !r.bad;
+}
+
+static bool seen_cells_fit(const struct site_effect *e, const struct site_move *m)
+{
+    struct site_reader r = site_reader_of(m->seen);
+    struct site_seen_cell c;
+    while (site_get_seen_cell(&r, m->op, &c))
+        if (!path_fits(c.kind, c.path) || !seen_fits(e, c.seen)) return false;
+    return !r.bad;
+}
+
+static bool dots_fit(const struct site_effect *e, bytes dots)
+{
+    struct site_reader r = site_reader_of(dots);
+    while (site_left(&r))
+        if (!known(e, site_get_dot(&r))) return false;
+    return !r.bad;
+}
+
+static bool move_fits(const struct site_effect *e, const struct site_move *m)
+{
+    if (!known(e, m->birth)) return false;
+    switch (m->op) {
+    case MOVE_CLAIM: return m->kind >= TYPE_STRING && m->kind <= TYPE_ZSET;
+    case MOVE_PUT:
+        return path_fits(m->kind, m->path) && value_fits(m->kind, m->value) && seen_fits(e, m->seen);
+    case MOVE_ADD:
+        return path_fits(m->kind, m->path) && m->kind != TYPE_SET && m->kind != TYPE_LIST &&
+               site_covers(&e->context, (struct site_dot){m->prev, e->dot.gid});
+    case MOVE_REM: return path_fits(m->kind, m->path) && seen_fits(e, m->seen);
+    case MOVE_CLEAR: return seen_cells_fit(e, m) && (!m->scoped || site_clock_covers(&e->context, &m->scope));
+    case MOVE_FLUSH: return seen_cells_fit(e, m);
+    case MOVE_SPEND: return dots_fit(e, m->spent) && dots_fit(e, m->lost);
+    default: return true;
+    }
+}
+
+bool site_effect_parse(bytes raw, struct site_effect *e, const char **why)
+{
+    struct site_reader r = site_reader_of(raw);
+    e->all = raw;
+    e->dot = site_get_dot(&r);
+    e->stamp = site_get_u64(&r);
+    site_get_clock(&r, &e->context);
+    e->moves = bytes_of(r.p, site_left(&r));
+    *why = "a malformed effect";
+    if (r.bad || e->dot.gid == 0 || e->dot.seq == 0) return false;
+    *why = "an effect whose context is not what its site had";
+    if (e->context.seq[e->dot.gid] != e->dot.seq - 1) return false;
+    struct site_moves it = site_moves_of(e->moves);
+    struct site_move m;
+    *why = "an effect that refers to what its site can't know";
+    while (site_moves_next(&it, &m))
+        if (!move_fits(e, &m)) return false;
+    *why = "a malformed move";
+    return !it.in.bad;
+}
+
+void site_put_effect_head(struct buf *to, struct site_dot dot, u64 stamp, const struct site_clock *context)
+{
+    site_put_dot(to, dot);
+    site_put_u64(to, stamp);
+    site_put_clock(to, context);
+}

@@ -1,0 +1,99 @@
+/* Effects: what one write of a site does, as bytes that every site applies in the same way.
+ *
+ *     effect = dot · stamp (8 bytes) · clock · move · move …
+ *     move   = op [· database · name] · what the op needs
+ *
+ * The clock is the effect's context: what its author had applied. A move removes atoms that the context
+ * covers and adds atoms that are marked by the effect's dot. The stamp is a hybrid logical clock:
+ * milliseconds << 16 and a counter.
+ *
+ * An effect may come from anybody. site_effect_parse() checks all of it, so that applying it can't fail:
+ * every dot in it is one that its author can have known, types, numbers and list positions are well
+ * formed. */
+#ifndef MAYFLY_SITE_EFFECT_H
+#define MAYFLY_SITE_EFFECT_H
+
+#include "engine/handles.h"
+#include "site/clock.h"
+#include "site/number.h"
+
+enum site_op {
+    MOVE_CLAIM = 1, /* the key is of this type, as far as its author is concerned */
+    MOVE_PUT,       /* a field, member, element or string gets a value */
+    MOVE_ADD,       /* its author's running total of increments becomes this */
+    MOVE_REM,       /* a field, member or element goes */
+    MOVE_CLEAR,     /* the whole key goes: DEL and overwriting; an expiry, if it has a scope */
+    MOVE_TTL,       /* EXPIRE, PERSIST, or the deadline of a SET */
+    MOVE_KEEP,      /* a write that leaves the deadline as it is carries it along */
+    MOVE_SPEND,     /* deadlines that have passed while another holds, and strings that lost with them */
+    MOVE_FLUSH,     /* all keys of a database go, or of all databases */
+    MOVE_JOIN,      /* a site becomes a member */
+    MOVE_EVICT,     /* a site is no member any more */
+};
+
+#define SITE_ALL_DBS UINT32_MAX
+#define SITE_NAME_MAX ((size_t)512 << 20) /* bytes of a name */
+
+struct site_move {
+    enum site_op op;
+    u32 db;
+    bytes name;
+    enum value_type kind;
+    bytes path;            /* of a cell: the field, member or position (place.h); empty for a string */
+    bytes value;           /* PUT */
+    bytes seen;            /* PUT, REM, CLEAR, FLUSH: counters that its author saw (site_get_seen) */
+    u64 stamp;             /* PUT, CLAIM: 0, the effect's own */
+    struct site_dot birth; /* PUT: the SET that the string descends from. TTL, KEEP: whose deadline it is */
+    bool fresh;            /* ADD: nothing of its author counts here but this one */
+    u64 prev;              /* ADD: its author's increments up to this one don't count here … */
+    struct site_num prev_total; /* … and come to this much */
+    struct site_num total;
+    bool scoped; /* CLEAR: an expiry, which removes what `scope` covers, not what the context does */
+    struct site_clock scope;
+    i64 at_ms;         /* TTL, KEEP: the deadline; 0 for none */
+    bytes spent, lost; /* SPEND: dots of deadlines, and of strings */
+    u8 gid;            /* JOIN, EVICT */
+};
+
+struct site_effect {
+    struct site_dot dot;
+    u64 stamp;
+    struct site_clock context;
+    bytes moves;
+    bytes all; /* all of it */
+};
+
+/* `raw` has to live as long as the effect. False: it is no effect, and `why` says what is wrong. */
+bool site_effect_parse(bytes raw, struct site_effect *out, const char **why);
+void site_put_effect_head(struct buf *to, struct site_dot dot, u64 stamp, const struct site_clock *context);
+
+/* Walks over the moves of an effect, or of anything with moves in it. */
+struct site_moves {
+    struct site_reader in;
+    u32 db;
+    bytes name;
+};
+struct site_moves site_moves_of(bytes moves);
+bool site_moves_next(struct site_moves *it, struct site_move *out); /* false: the end, or it.in.bad */
+void site_put_move(struct buf *to, const struct site_move *m, bool same_name); /* ... as the move before it */
+
+/* Counters that somebody saw in a cell: gid, how far, and the total, for each. */
+struct site_seen {
+    u8 gid;
+    u64 hi;
+    struct site_num total;
+};
+void site_put_seen(struct buf *to, const struct site_seen *one);
+bool site_get_seen(struct site_reader *r, struct site_seen *out); /* false: no more of them */
+
+/* CLEAR and FLUSH have a list of cells, each with the counters that were seen in it. */
+struct site_seen_cell {
+    u32 db; /* FLUSH: of which key */
+    bytes name;
+    enum value_type kind;
+    bytes path, seen;
+};
+void site_put_seen_cell(struct buf *to, enum site_op op, const struct site_seen_cell *c);
+bool site_get_seen_cell(struct site_reader *r, enum site_op op, struct site_seen_cell *c);
+
+#endif

@@ -1,0 +1,202 @@
+/* Expiry: deadlines end what they are about, once, and a deletion never reaches beyond what its author
+ * had seen. */
+#include "base/alloc.h"
+#include "site/room.h"
+#include "site/site.h"
+#include "site/write.h"
+
+static bool is_past(const struct site *s, const struct site_deadline *d)
+{
+    return d->at_ms && d->at_ms <= site_now(s);
+}
+
+bool site_due(const struct site *s, const struct site_key *k)
+{
+    const struct site_deadline *d = site_key_ttl(k);
+    return d && is_past(s, d);
+}
+
+static const struct site_clock *late_scope(const struct site *s, const struct site_late *late,
+                                           struct site_dot dot)
+{
+    for (u32 i = 0; late && i < late->n && !PLANTED_SITE(s, PLANT_LATE_ENDS_ALL); i++)
+        if (site_dot_eq(late->dots[i], dot)) return late->clock;
+    return &s->clock;
+}
+
+/* -- a key that lives on by a longer deadline ----------------------------------------------------- */
+
+/* Whether it lives by an EXPIRE, and not only by the value that shows. */
+static bool lives_by_expire(const struct site *s, const struct site_key *k)
+{
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        const struct site_deadline *d = &k->deadlines[i];
+        if (!d->kept && d->at_ms && d->birth.gid == 0 && !is_past(s, d)) return true;
+    }
+    return false;
+}
+
+/* A string that lost to another, and whose own deadline has passed. */
+static bool is_lost(const struct site *s, const struct site_key *k, const struct site_write *w)
+{
+    if (site_dot_eq(w->birth, site_key_birth(k))) return false;
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        const struct site_deadline *d = &k->deadlines[i];
+        if (is_past(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth)) return true;
+    }
+    return false;
+}
+
+static void spend(struct site *s, const struct site_key *k)
+{
+    struct buf spent = {0}, lost = {0};
+    for (u32 i = 0; i < k->n_deadlines; i++)
+        if (is_past(s, &k->deadlines[i])) site_put_dot(&spent, k->deadlines[i].dot);
+    for (u32 i = 0; i < k->string.n_writes && !lives_by_expire(s, k); i++)
+        if (is_lost(s, k, &k->string.writes[i])) site_put_dot(&lost, k->string.writes[i].dot);
+    site_put_move(&s->moves,
+                  &(struct site_move){.op = MOVE_SPEND,
+                                      .db = k->db,
+                                      .name = buf_bytes(&k->name),
+                                      .spent = buf_bytes(&spent),
+                                      .lost = buf_bytes(&lost)},
+                  false);
+    site_commit(s);
+    buf_release(&spent);
+    buf_release(&lost);
+}
+
+void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late)
+{
+    struct site_key k = {0};
+    for (;;) {
+        bool past = false;
+        site_key_load(&k, s->e, db, name);
+        for (u32 i = 0; i < k.n_deadlines; i++) past |= is_past(s, &k.deadlines[i]);
+        if (!past) break;
+        if (!site_due(s, &k)) {
+            spend(s, &k);
+            break;
+        }
+        struct site_clock scope = *late_scope(s, late, site_key_ttl(&k)->dot);
+        site_move_clear(s, &k, &scope);
+        site_commit(s); /* and again, by the next deadline, if that ends more */
+    }
+    site_key_release(&k);
+}
+
+void site_expire_pass(struct site *s, u32 db, bytes name)
+{
+    struct site_key k = {0};
+    site_key_load(&k, s->e, db, name);
+    const struct site_claim *top = site_key_claim(&k);
+    i64 wait_ms = top && top->dot.gid != s->gid ? SITE_EXPIRE_DELAY_MS : 0;
+    if (PLANTED_SITE(s, PLANT_NO_DELAY)) wait_ms = 0;
+    bool now = !site_due(s, &k) || (top && site_key_deadline(&k) + wait_ms <= site_now(s));
+    site_key_release(&k);
+    if (now) site_expire(s, db, name, NULL);
+}
+
+/* -- an expiry meets an extension that it had not seen -------------------------------------------- */
+
+struct site_after {
+    u32 db;
+    struct buf name;
+    struct site_clock scope;
+    enum value_type kind;
+    u64 claim_stamp;
+    struct buf puts; /* a PUT for each cell that showed before the expiry */
+};
+
+/* An EXPIRE or PERSIST of ours that the expiry had not seen, which holds. */
+static bool extends(const struct site *s, const struct site_key *k, const struct site_clock *scope)
+{
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        const struct site_deadline *d = &k->deadlines[i];
+        if (d->dot.gid == s->gid && !d->kept && !site_covers(scope, d->dot) && !is_past(s, d)) return true;
+    }
+    return false;
+}
+
+static void remember_cell(struct site_after *a, struct site_key *k, struct site_cell *c)
+{
+    const struct site_write *top = site_cell_winner(c);
+    struct site_move m = {.op = MOVE_PUT, .db = k->db, .name = buf_bytes(&a->name), .kind = c->kind};
+    struct buf value = {0};
+    m.path = site_cell_path(c);
+    m.stamp = top && c->kind != TYPE_SET ? top->stamp : a->claim_stamp;
+    if (top && c->kind == TYPE_STRING) m.birth = top->birth;
+    site_key_value(k, c, &value);
+    m.value = buf_bytes(&value);
+    site_put_move(&a->puts, &m, false);
+    buf_release(&value);
+}
+
+void site_remember(struct site *s, struct site_key *k, const struct site_clock *scope)
+{
+    const struct site_claim *top = site_key_claim(k);
+    struct site_cell scratch = {0};
+    struct buf paths = {0};
+    if (!top || !extends(s, k, scope)) return;
+    s->after = site_room(s->after, s->n_after, &s->room_after, sizeof *s->after);
+    struct site_after *a = &s->after[s->n_after++];
+    *a = (struct site_after){.db = k->db, .scope = *scope, .kind = top->type, .claim_stamp = top->stamp};
+    buf_append_bytes(&a->name, buf_bytes(&k->name));
+    if (top->type == TYPE_STRING) remember_cell(a, k, &k->string);
+    else site_key_paths(k, top->type, &paths);
+    for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
+        struct site_cell *c = site_key_cell(k, top->type, site_get_bytes(&r), &scratch);
+        if (site_cell_live(c)) remember_cell(a, k, c);
+    }
+    site_cell_release(&scratch);
+    buf_release(&paths);
+}
+
+static bool is_missing(struct site *s, struct site_key *k, const struct site_move *m)
+{
+    return !site_cell_live(site_key_cell(k, m->kind, m->path, &s->cell));
+}
+
+/* With the old stamps, so that nothing newer loses. */
+static void write_again(struct site *s, const struct site_after *a)
+{
+    struct site_key k = {0};
+    struct buf puts = {0};
+    struct site_moves it = site_moves_of(buf_bytes(&a->puts));
+    struct site_move m, claim = {.op = MOVE_CLAIM,
+                                 .db = a->db,
+                                 .name = buf_bytes(&a->name),
+                                 .kind = a->kind,
+                                 .stamp = a->claim_stamp};
+    site_key_load(&k, s->e, a->db, buf_bytes(&a->name));
+    enum value_type type = site_key_type(&k);
+    if ((type == TYPE_NONE || type == a->kind) && extends(s, &k, &a->scope))
+        while (site_moves_next(&it, &m))
+            if (is_missing(s, &k, &m)) site_put_move(&puts, &m, true);
+    for (u32 i = 0; i < k.n_claims; i++) claim.stamp = MAX(claim.stamp, k.claims[i].stamp);
+    site_key_release(&k);
+    if (puts.n) {
+        site_put_move(&s->moves, &claim, false);
+        buf_append_bytes(&s->moves, buf_bytes(&puts));
+        site_commit(s);
+    }
+    buf_release(&puts);
+}
+
+static void release_first(struct site *s)
+{
+    buf_release(&s->after[0].name);
+    buf_release(&s->after[0].puts);
+    memmove(s->after, s->after + 1, --s->n_after * sizeof *s->after);
+}
+
+void site_reassert(struct site *s)
+{
+    for (; s->n_after; release_first(s))
+        if (!PLANTED_SITE(s, PLANT_NO_REASSERT)) write_again(s, &s->after[0]);
+}
+
+void site_forget_after(struct site *s)
+{
+    while (s->n_after) release_first(s);
+}

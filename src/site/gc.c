@@ -1,0 +1,65 @@
+/* Garbage collection. Once every member is known to have all that a site had when a key last changed,
+ * nothing that is concurrent to it can still come: what lost, marks of expiry and dead counters are of
+ * no more use. */
+#include "site/site.h"
+
+static void collect_cells(struct site *s, struct site_key *k, enum value_type kind, bool keep)
+{
+    struct buf paths = {0};
+    site_key_paths(k, kind, &paths);
+    for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
+        struct site_cell *c = site_key_cell(k, kind, site_get_bytes(&r), &s->cell);
+        if (keep && !c->was_untidy) continue;
+        site_cell_collect(c);
+        if (!keep) c->n_writes = c->n_incs = 0;
+        site_key_store(k, c);
+    }
+    buf_release(&paths);
+}
+
+static void collect_key(struct site *s, struct site_key *k)
+{
+    const struct site_claim *top = site_key_claim(k);
+    const struct site_deadline *ttl = site_key_ttl(k);
+    enum value_type type = top ? top->type : TYPE_NONE;
+    struct site_claim claim = top ? *top : (struct site_claim){0};
+    struct site_deadline deadline = ttl ? *ttl : (struct site_deadline){0};
+    k->n_claims = k->n_deadlines = 0;
+    while (k->n_marks) buf_release(&k->marks[--k->n_marks].clock);
+    if (top) site_key_add_claim(k, claim);
+    if (top && deadline.at_ms) site_key_add_deadline(k, deadline);
+    site_cell_collect(&k->string);
+    if (type != TYPE_STRING) k->string.n_writes = k->string.n_incs = 0;
+    for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++)
+        if (k->untidy || kind != type) collect_cells(s, k, kind, kind == type);
+}
+
+void site_collect(struct site *s, u32 db, bytes name)
+{
+    struct site_key *k = &s->key;
+    site_key_load(k, s->e, db, name);
+    if (site_key_tidy(k) || site_key_empty(k) || k->last > s->stable) return;
+    collect_key(s, k);
+    site_key_save(k, 0);
+}
+
+struct collect {
+    struct site *s;
+    struct buf names;
+};
+
+static void collect_name(void *arg, struct key_ref *ref)
+{
+    struct collect *c = arg;
+    site_put_bytes(&c->names, ref->key);
+}
+
+bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count)
+{
+    struct collect c = {.s = s};
+    bool more = s->e->ops->companion.each_kept(s->e, db, place, count, collect_name, &c);
+    for (struct site_reader r = site_reader_of(buf_bytes(&c.names)); site_left(&r);)
+        site_collect(s, db, site_get_bytes(&r));
+    buf_release(&c.names);
+    return more;
+}

@@ -1,0 +1,110 @@
+/* A key as the site layer sees it: an engine's key and its companion (engine/companion.h), loaded,
+ * changed, and saved.
+ *
+ * A key is a bag of atoms, each marked by the dot of the effect that made it:
+ *   claims     who wrote the key last, and as which type: several only after concurrent writes
+ *   deadlines  what EXPIRE, PERSIST and SETs with a TTL said
+ *   marks      of expiries: what each had seen
+ *   cells      of each type: the string, hash fields, members, elements (cell.h)
+ * The winning claim decides the type and the longest deadline counts; that much is in the engine's own
+ * row, with the values of that type, so that reads look nowhere else. Everything else is in the
+ * companion. A companion stays (keep) when there is something in it that garbage collection has to
+ * remove (gc.c).
+ *
+ * The head of the companion:
+ *     flags [· claims] [· deadlines] [· marks] [· counts]      key_code.c
+ * A row for each cell: type · path → the cell (cell.c). A string that is as its claim says has no row. A
+ * head that is too long for a head is a row of its own, without a name. */
+#ifndef MAYFLY_SITE_KEY_H
+#define MAYFLY_SITE_KEY_H
+
+#include "engine/engine.h"
+#include "site/cell.h"
+#include "site/clock.h"
+
+#define SITE_TYPES (TYPE_ZSET + 1)
+
+struct site_claim {
+    struct site_dot dot;
+    u64 stamp;
+    enum value_type type;
+};
+
+struct site_deadline {
+    struct site_dot dot;
+    i64 at_ms;             /* 0: none (PERSIST) */
+    struct site_dot birth; /* of the SET it came with: it counts only while that SET's value shows */
+    bool kept;             /* carried along by a write in place: counts if nothing else does */
+};
+
+struct site_mark {
+    struct site_dot dot;
+    struct buf clock; /* encoded: what the expiry had seen */
+};
+
+struct site_key {
+    struct engine *e;
+    u32 db;
+    struct buf name;
+    struct key_ref ref;
+    enum value_type held; /* whose values the engine holds */
+    struct site_claim *claims;
+    struct site_deadline *deadlines;
+    struct site_mark *marks;
+    u32 n_claims, n_deadlines, n_marks, room_claims, room_deadlines, room_marks;
+    struct site_cell string; /* the string's cell; those of other types are loaded one at a time */
+    struct {
+        u64 rows, live;  /* cells with a row; those that show */
+    } cells[SITE_TYPES]; /* without the string's */
+    u64 untidy;          /* of these cells: with something for garbage collection */
+    u64 counting;        /* … and with counters */
+    u64 last;            /* the site's position at the last change, if the key is untidy (site.h) */
+    u64 walked;          /* a walk over the list has come to this element (1 is the first); 0: no walk */
+    bool overflowed;     /* the head was a row */
+};
+
+/* A zeroed key is none; load() may be called again, and then reuses its memory. */
+void site_key_load(struct site_key *k, struct engine *e, u32 db, bytes name);
+/* Brings the engine up to date: type, deadline, string, companion. `position` is stored as `last` if
+ * touched. */
+void site_key_save(struct site_key *k, u64 position);
+void site_key_release(struct site_key *k);
+
+/* What shows. NULL: nothing. */
+const struct site_claim *site_key_claim(const struct site_key *k);
+enum value_type site_key_type(const struct site_key *k);
+const struct site_deadline *site_key_ttl(const struct site_key *k); /* the one that decides */
+i64 site_key_deadline(const struct site_key *k);                    /* 0: none */
+struct site_dot site_key_birth(const struct site_key *k);           /* of the string that shows */
+bool site_key_empty(const struct site_key *k);
+bool site_key_tidy(const struct site_key *k); /* nothing for garbage collection */
+
+void site_key_add_claim(struct site_key *k, struct site_claim c);
+void site_key_add_deadline(struct site_key *k, struct site_deadline d);
+void site_key_add_mark(struct site_key *k, struct site_dot dot, bytes clock);
+
+/* The claim says it all about the string: the same effect wrote it, and there was nothing else. */
+bool site_key_plain_string(const struct site_key *k);
+
+/* Cells. cell() gives an empty one if there is none. A string's is the key's own: `scratch` is for others. */
+struct site_cell *site_key_cell(struct site_key *k, enum value_type kind, bytes path,
+                                struct site_cell *scratch);
+void site_key_store(struct site_key *k, struct site_cell *c); /* after it was changed */
+void site_key_drop_cells(struct site_key *k);                 /* all of them, of all types, in O(1) */
+/* Appends the value of a cell to `out`, as it shows or would show. False: it has none. */
+bool site_key_value(struct site_key *k, struct site_cell *c, struct buf *out);
+/* Reads all values of a cell, also the one that is only in the engine. */
+void site_key_read(struct site_key *k, struct site_cell *c);
+/* Paths of all cells of a type that have a row, each as bytes with a length (site_get_bytes). */
+void site_key_paths(struct site_key *k, enum value_type kind, struct buf *out);
+
+/* The companion's head (key_code.c). True: the string has a row, too. */
+void site_key_encode(const struct site_key *k, struct buf *to);
+bool site_key_decode(struct site_key *k, bytes head);
+
+/* Values of the type that the engine holds (show.c). */
+bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out);
+void site_show_put(struct site_key *k, const struct site_cell *c, bytes value);
+void site_show_del(struct site_key *k, const struct site_cell *c);
+
+#endif

@@ -1,0 +1,167 @@
+/* The head of a key's companion as bytes. In the usual case (one claim of the type that the engine
+ * holds, no deadline or one that came with the value, nothing for garbage collection) it is a byte of
+ * flags, a dot and a stamp. */
+#include "site/key.h"
+
+enum {
+    CLAIM_ONE = 1,     /* one, of the type that the engine holds: dot, stamp */
+    CLAIM_MANY = 2,    /* count, and for each dot, stamp, type */
+    TTL_OWN = 4,       /* one, which came with the string that the claim is about, and is the engine's */
+    TTL_ONE = 8,       /* one EXPIRE, which is the engine's: dot */
+    TTL_MANY = 12,     /* count, and for each flag, dot, time, birth */
+    TTL = 12,          /* the bits of the three */
+    PLAIN_STRING = 16, /* it was written by the claim's effect; no row */
+    MARKS = 32,        /* count, and for each dot, clock */
+    STRING_ROW = 128,
+    COUNTS = 64, /* last, untidy, counting, and rows and live of each type */
+};
+
+static u8 flags_of_ttl(const struct site_key *k)
+{
+    if (k->n_deadlines == 0) return 0;
+    const struct site_deadline *d = k->deadlines;
+    bool engine_has_it = k->ref.entry && d->at_ms == k->ref.deadline_ms && d->at_ms;
+    if (k->n_deadlines > 1 || d->kept || !engine_has_it) return TTL_MANY;
+    if (d->birth.gid == 0) return TTL_ONE;
+    bool own = k->n_claims == 1 && site_dot_eq(d->birth, d->dot) && site_dot_eq(d->dot, k->claims[0].dot);
+    return own ? TTL_OWN : TTL_MANY;
+}
+
+/* The engine can say how many cells there are if all of them show and need nothing else. */
+static bool counts_are_plain(const struct site_key *k)
+{
+    if (!site_key_tidy(k) || k->counting) return false;
+    for (u32 type = 0; type < SITE_TYPES; type++)
+        if (k->cells[type].rows != k->cells[type].live) return false;
+    return true;
+}
+
+bool site_key_plain_string(const struct site_key *k)
+{
+    const struct site_cell *c = &k->string;
+    if (k->n_claims != 1 || c->n_writes != 1 || c->n_incs || !c->writes[0].shown) return false;
+    const struct site_write *w = c->writes;
+    const struct site_claim *claim = k->claims;
+    return claim->type == TYPE_STRING && site_dot_eq(w->dot, claim->dot) && site_dot_eq(w->birth, w->dot) &&
+           w->stamp == claim->stamp;
+}
+
+static void put_claims(const struct site_key *k, u8 flags, struct buf *to)
+{
+    if (flags & CLAIM_MANY) site_put_varint(to, k->n_claims);
+    for (u32 i = 0; i < k->n_claims; i++) {
+        site_put_dot(to, k->claims[i].dot);
+        site_put_u64(to, k->claims[i].stamp);
+        if (flags & CLAIM_MANY) site_put_u8(to, (u8)k->claims[i].type);
+    }
+}
+
+static void put_deadlines(const struct site_key *k, u8 flags, struct buf *to)
+{
+    if ((flags & TTL) == TTL_ONE) site_put_dot(to, k->deadlines[0].dot);
+    if ((flags & TTL) != TTL_MANY) return;
+    site_put_varint(to, k->n_deadlines);
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        const struct site_deadline *d = &k->deadlines[i];
+        site_put_u8(to, d->kept);
+        site_put_dot(to, d->dot);
+        site_put_varint(to, (u64)d->at_ms);
+        site_put_dot(to, d->birth);
+    }
+}
+
+void site_key_encode(const struct site_key *k, struct buf *to)
+{
+    bool one = k->n_claims == 1 && k->claims[0].type == k->held;
+    u8 flags = k->n_claims == 0 ? 0 : one ? CLAIM_ONE : CLAIM_MANY;
+    flags |= flags_of_ttl(k);
+    if (!site_cell_empty(&k->string)) flags |= site_key_plain_string(k) ? PLAIN_STRING : STRING_ROW;
+    flags |= (k->n_marks ? MARKS : 0) | (counts_are_plain(k) ? 0 : COUNTS);
+    site_put_u8(to, flags);
+    put_claims(k, flags, to);
+    put_deadlines(k, flags, to);
+    if (flags & MARKS) site_put_varint(to, k->n_marks);
+    for (u32 i = 0; i < k->n_marks; i++) {
+        site_put_dot(to, k->marks[i].dot);
+        buf_append_bytes(to, buf_bytes(&k->marks[i].clock));
+    }
+    if (!(flags & COUNTS)) return;
+    site_put_varint(to, k->last);
+    site_put_varint(to, k->untidy);
+    site_put_varint(to, k->counting);
+    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
+        site_put_varint(to, k->cells[type].rows);
+        site_put_varint(to, k->cells[type].live);
+    }
+}
+
+static void get_claims(struct site_key *k, u8 flags, struct site_reader *r)
+{
+    for (u64 n = flags & CLAIM_ONE ? 1 : flags & CLAIM_MANY ? site_get_varint(r) : 0; n > 0 && !r->bad; n--) {
+        struct site_claim c = {.dot = site_get_dot(r), .type = k->held};
+        c.stamp = site_get_u64(r);
+        if (flags & CLAIM_MANY) c.type = site_get_u8(r);
+        site_key_add_claim(k, c);
+    }
+}
+
+static void get_deadlines(struct site_key *k, u8 flags, struct site_reader *r)
+{
+    struct site_deadline d = {.at_ms = k->ref.deadline_ms};
+    if ((flags & TTL) == TTL_OWN) {
+        d.dot = d.birth = k->n_claims ? k->claims[0].dot : (struct site_dot){0};
+        site_key_add_deadline(k, d);
+    } else if ((flags & TTL) == TTL_ONE) {
+        d.dot = site_get_dot(r);
+        site_key_add_deadline(k, d);
+    } else if ((flags & TTL) == TTL_MANY) {
+        for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
+            d.kept = site_get_u8(r);
+            d.dot = site_get_dot(r);
+            d.at_ms = (i64)site_get_varint(r);
+            d.birth = site_get_dot(r);
+            site_key_add_deadline(k, d);
+        }
+    }
+}
+
+static void get_marks(struct site_key *k, struct site_reader *r)
+{
+    struct site_clock ignored;
+    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
+        struct site_dot dot = site_get_dot(r);
+        const char *start = r->p;
+        site_get_clock(r, &ignored);
+        site_key_add_mark(k, dot, bytes_of(start, (size_t)(r->p - start)));
+    }
+}
+
+static void get_counts(struct site_key *k, struct site_reader *r)
+{
+    k->last = site_get_varint(r);
+    k->untidy = site_get_varint(r);
+    k->counting = site_get_varint(r);
+    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
+        k->cells[type].rows = site_get_varint(r);
+        k->cells[type].live = site_get_varint(r);
+    }
+}
+
+bool site_key_decode(struct site_key *k, bytes head)
+{
+    struct site_reader r = site_reader_of(head);
+    u8 flags = site_get_u8(&r);
+    get_claims(k, flags, &r);
+    get_deadlines(k, flags, &r);
+    if (flags & MARKS) get_marks(k, &r);
+    if (flags & COUNTS) {
+        get_counts(k, &r);
+    } else if (k->held != TYPE_NONE && k->held != TYPE_STRING && k->held < SITE_TYPES) {
+        k->cells[k->held].rows = k->cells[k->held].live = k->e->ops->size(k->e, &k->ref);
+    }
+    if (flags & PLAIN_STRING && k->n_claims == 1) {
+        site_cell_write(&k->string, k->claims[0].dot, k->claims[0].stamp, k->claims[0].dot, (bytes){"", 0});
+        k->string.writes[0].shown = true;
+    }
+    return (flags & STRING_ROW) != 0;
+}

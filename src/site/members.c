@@ -1,0 +1,110 @@
+/* Members, what they have, and which effects are therefore everywhere. */
+#include "base/alloc.h"
+#include "site/site.h"
+#include "site/write.h"
+
+#define TRAIL_MAX 65536 /* steps; beyond that the older half is told less exactly */
+
+void site_found(struct site *s, const u8 *gids, u32 n)
+{
+    for (u32 i = 0; i < n; i++) s->members[gids[i]] = (struct site_member){true, {0, gids[i]}};
+}
+
+void site_admit(struct site *s, u8 gid)
+{
+    site_put_move(&s->moves, &(struct site_move){.op = MOVE_JOIN, .gid = gid}, false);
+    site_commit(s);
+}
+
+void site_evict(struct site *s, u8 gid)
+{
+    site_put_move(&s->moves, &(struct site_move){.op = MOVE_EVICT, .gid = gid}, false);
+    site_commit(s);
+}
+
+bool site_may_start(const struct site *s, u8 gid)
+{
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        if (!s->members[g].in || g == s->gid || g == gid) continue;
+        if (!s->acks[g] || !site_covers(s->acks[g], s->members[gid].dot)) return false;
+    }
+    return true;
+}
+
+void site_fence(struct site *s, u8 gid, u64 seq)
+{
+    s->fenced[gid] = true;
+    s->fence[gid] = seq;
+}
+
+/* A clock counts only when all of its site's own effects are here: it may have made one before it saw
+ * the rest. */
+void site_hear(struct site *s, u8 gid, const struct site_clock *clock)
+{
+    if (!s->members[gid].in) return;
+    if (s->clock.seq[gid] < clock->seq[gid] && !PLANTED_SITE(s, PLANT_EARLY_CLOCK)) return;
+    if (!s->acks[gid]) s->acks[gid] = mem_zalloc(sizeof *clock);
+    site_clock_join(s->acks[gid], clock);
+}
+
+/* -- the trail ---------------------------------------------------------------------------------------- */
+
+/* The older half becomes one step for each site, as if all had come at the first's position: garbage of
+ * that time goes a little later than it might. */
+static void site_shorten_trail(struct site *s)
+{
+    u32 half = s->n_trail / 2, n = 0;
+    u64 first = s->trail[0].position;
+    struct site_clock most = {0};
+    for (u32 i = 0; i < half; i++) {
+        struct site_dot d = s->trail[i].dot;
+        most.seq[d.gid] = MAX(most.seq[d.gid], d.seq);
+    }
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (most.seq[g]) s->trail[n++] = (struct site_step){first, {most.seq[g], (u8)g}};
+    memmove(&s->trail[n], &s->trail[half], (s->n_trail - half) * sizeof *s->trail);
+    s->n_trail -= half - n;
+}
+
+static void site_add_step(struct site *s, struct site_dot dot)
+{
+    if (s->n_trail == TRAIL_MAX) site_shorten_trail(s);
+    if (s->n_trail == s->room_trail) {
+        s->room_trail = s->room_trail ? s->room_trail * 2 : 16;
+        s->trail = mem_realloc(s->trail, s->room_trail * sizeof *s->trail);
+    }
+    s->trail[s->n_trail++] = (struct site_step){s->position, dot};
+}
+
+void site_note_applied(struct site *s, struct site_dot dot)
+{
+    s->position += dot.seq - s->clock.seq[dot.gid];
+    s->clock.seq[dot.gid] = dot.seq;
+    site_add_step(s, dot);
+}
+
+void site_note_merged(struct site *s, const struct site_clock *theirs)
+{
+    struct site_clock before = s->clock;
+    site_clock_join(&s->clock, theirs);
+    s->position = site_clock_sum(&s->clock);
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (s->clock.seq[g] > before.seq[g]) site_add_step(s, (struct site_dot){s->clock.seq[g], (u8)g});
+}
+
+static bool site_all_have(const struct site *s, struct site_dot dot)
+{
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (s->members[g].in && g != s->gid && (!s->acks[g] || !site_covers(s->acks[g], dot))) return false;
+    return true;
+}
+
+void site_find_stable(struct site *s)
+{
+    s->stable = s->position;
+    for (u32 i = 0; i < s->n_trail; i++) {
+        if (site_all_have(s, s->trail[i].dot) || PLANTED_SITE(s, PLANT_EARLY_GARBAGE)) continue;
+        s->stable = s->trail[i].position - 1;
+        return;
+    }
+}

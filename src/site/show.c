@@ -1,0 +1,95 @@
+/* What the engine shows of a key's cells: reading and changing it by path. Elements of a list are found
+ * by counting the rows before theirs, from whichever end is nearer. */
+#include "base/num.h"
+#include "site/key.h"
+
+/* How many rows of lists lie before the cell's row, and whether its own is among them is up to the caller. */
+static u64 show_index(struct site_key *k, const struct site_cell *c)
+{
+    const struct companion_ops *ops = &k->e->ops->companion;
+    struct rows_iter up, down;
+    bytes row, own = buf_bytes(&c->row);
+    u64 before = 0, from = 0, total = k->cells[TYPE_LIST].rows, index;
+    if (k->walked) return k->walked - 1;
+    ops->iter(k->e, &k->ref, own, true, &down);
+    ops->iter(k->e, &k->ref, own, false, &up);
+    for (;;) {
+        if (!ops->next(&down, &row, NULL) || row.p == NULL || row.n == 0 || row.p[0] != TYPE_LIST) {
+            index = before;
+            break;
+        }
+        before += !bytes_eq(row, own);
+        if (!ops->next(&up, &row, NULL) || row.p[0] != TYPE_LIST) {
+            index = total - from;
+            break;
+        }
+        from++;
+    }
+    ops->done(&up);
+    ops->done(&down);
+    return index;
+}
+
+static bool show_get_score(struct site_key *k, const struct site_cell *c, struct buf *out)
+{
+    double score;
+    if (!k->e->ops->zset.score(k->e, &k->ref, site_cell_path(c), &score)) return false;
+    out->n += num_print_double(buf_reserve(out, 64), score);
+    return true;
+}
+
+bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out)
+{
+    const struct engine_ops *ops = k->e->ops;
+    struct str_view v;
+    bytes value;
+    switch (c->kind) {
+    case TYPE_STRING:
+        ops->str.get(k->e, &k->ref, &v);
+        buf_append_bytes(out, v.b);
+        return true;
+    case TYPE_HASH:
+        if (!ops->map.get(k->e, &k->ref, site_cell_path(c), &value)) return false;
+        buf_append_bytes(out, value);
+        return true;
+    case TYPE_LIST:
+        ops->seq.get(k->e, &k->ref, show_index(k, c), &value);
+        buf_append_bytes(out, value);
+        return true;
+    case TYPE_ZSET: return show_get_score(k, c, out);
+    default: return true;
+    }
+}
+
+static void show_put_element(struct site_key *k, const struct site_cell *c, bytes value)
+{
+    u64 at = show_index(k, c);
+    if (c->was_live && c->stored) k->e->ops->seq.set(k->e, &k->ref, at, value);
+    else k->e->ops->seq.insert(k->e, &k->ref, at, value);
+}
+
+void site_show_put(struct site_key *k, const struct site_cell *c, bytes value)
+{
+    const struct engine_ops *ops = k->e->ops;
+    bytes path = site_cell_path(c);
+    double score = 0;
+    if (!k->ref.entry) ops->create(k->e, k->db, buf_bytes(&k->name), c->kind, &k->ref);
+    switch (c->kind) {
+    case TYPE_LIST: show_put_element(k, c, value); return;
+    case TYPE_ZSET:
+        num_parse_double(value, &score);
+        ops->zset.put(k->e, &k->ref, path, score);
+        return;
+    case TYPE_HASH: ops->map.put(k->e, &k->ref, path, value, true); return;
+    case TYPE_SET: ops->map.put(k->e, &k->ref, path, (bytes){"", 0}, true); return;
+    default: return;
+    }
+}
+
+void site_show_del(struct site_key *k, const struct site_cell *c)
+{
+    const struct engine_ops *ops = k->e->ops;
+    if (c->kind == TYPE_LIST) ops->seq.erase(k->e, &k->ref, show_index(k, c), 1);
+    else if (c->kind == TYPE_ZSET) ops->zset.del(k->e, &k->ref, site_cell_path(c));
+    else ops->map.del(k->e, &k->ref, site_cell_path(c));
+}

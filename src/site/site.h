@@ -1,0 +1,136 @@
+/* A site of active-active replication: its clocks, its members, and the rules by which effects become
+ * data.
+ *
+ * Everything here is a function of effects and of the time that is passed in: no clock is read, nothing
+ * is sent. The caller owns the engine and its transaction; one call changes data and metadata in the
+ * open transaction, and the caller commits both. What the site itself knows (struct site) is in memory.
+ *
+ *     site_tick(s, wall_ms);                  the time, before anything else of a tick
+ *     site_write_...(s, db, key, ...)         a local write becomes an effect and is applied (write.h)
+ *     site_receive(s, raw, &why)              an effect of another site
+ *     site_expire(s, db, key, NULL)           what is past its deadline in a key goes
+ *     site_hear(s, gid, clock)                what another site has: lets garbage go
+ *     site_collect(s, ...)                    garbage collection
+ *     site_merge_...(s, ...)                  a full sync (sync.h)
+ *
+ * Each applied effect, from here or elsewhere, is handed to `emit`: the backlog for other sites. */
+#ifndef MAYFLY_SITE_SITE_H
+#define MAYFLY_SITE_SITE_H
+
+#include "site/effect.h"
+#include "site/key.h"
+#include "site/plant.h"
+
+#define SITE_MAX_SKEW_MS 60000   /* a stamp further ahead than this is applied, but does not move our clock */
+#define SITE_EXPIRE_DELAY_MS 500 /* who did not write a key last waits this long before deleting it */
+#define SITE_PENDING_MAX 65536   /* effects that wait for others */
+
+typedef void (*site_emit_fn)(void *arg, const struct site_effect *e);
+
+struct site_member {
+    bool in;
+    struct site_dot dot; /* of its JOIN; {0, gid} for a founding member */
+};
+
+/* Which effects were here at which position. The position of a site is how many effects it has applied:
+ * keys remember theirs (site_key.last), and an effect that was applied at a later position concerns them
+ * no more. */
+struct site_step {
+    u64 position;
+    struct site_dot dot;
+};
+
+struct site_after; /* content that an expiry took and that may have to be written again (expire.c) */
+struct site_pending;
+
+struct site {
+    struct engine *e;
+    u32 databases;
+    u8 gid;
+    i64 phys_ms; /* the machine's clock, which is not followed back */
+    u64 hlc;
+    struct site_clock clock;
+    u64 position;
+    struct site_member members[SITE_GIDS];
+    u64 fence[SITE_GIDS]; /* of an evicted site nothing after this is applied */
+    bool fenced[SITE_GIDS];
+    struct site_clock *acks[SITE_GIDS]; /* the latest clock that each member has sent us; NULL: none */
+    struct site_step *trail;            /* in order of positions */
+    u32 n_trail, room_trail;
+    u64 stable; /* what came up to this position is everywhere, as of the last site_find_stable() */
+    struct site_pending *pending;
+    u32 n_pending, room_pending;
+    struct site_after *after;
+    u32 n_after, room_after;
+    site_emit_fn emit;
+    void *emit_arg;
+    struct site_key key; /* the one in use */
+    struct site_cell cell;
+    struct buf moves; /* of the effect that is being made (write.h) */
+#ifdef MAYFLY_PLANT
+    u32 planted;
+#endif
+    u64 refused_ahead; /* stamps that were too far ahead to be followed */
+};
+
+void site_init(struct site *s, struct engine *e, u32 databases, u8 gid);
+void site_release(struct site *s);
+
+/* -- time */
+void site_tick(struct site *s, i64 wall_ms);
+i64 site_now(
+    const struct site *s); /* the later of the machine's clock and the HLC: deadlines are compared to it */
+struct site_dot site_next_dot(const struct site *s);
+u64 site_next_stamp(const struct site *s);
+
+/* -- effects */
+enum site_outcome {
+    SITE_APPLIED, /* it, and what waited for it */
+    SITE_WAITS,   /* something it depends on is not here yet */
+    SITE_KNOWN,   /* it had been applied before, or comes from an evicted site */
+    SITE_REFUSED, /* `why` says what is wrong with it; nothing was changed */
+};
+enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
+void site_apply_pending(struct site *s); /* what waited for something that has come by a full sync */
+void site_commit(struct site *s);        /* makes the effect of s->moves, applies it, and empties s->moves */
+
+/* -- members and clocks (members.c) */
+void site_found(struct site *s, const u8 *gids, u32 n); /* a new group with these members */
+void site_admit(struct site *s, u8 gid);
+bool site_may_start(const struct site *s, u8 gid); /* all members know of it: it may be given its snapshot */
+void site_fence(struct site *s, u8 gid, u64 seq);
+void site_evict(struct site *s, u8 gid);
+void site_hear(struct site *s, u8 gid, const struct site_clock *clock);
+void site_note_applied(struct site *s, struct site_dot dot);
+void site_note_merged(struct site *s, const struct site_clock *theirs);
+void site_find_stable(struct site *s);
+
+/* -- expiry (expire.c) */
+struct site_late { /* deadlines that arrived after their time: they end only what `clock` covers */
+    const struct site_dot *dots;
+    u32 n;
+    const struct site_clock *clock;
+};
+void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late);
+bool site_due(const struct site *s, const struct site_key *k);
+/* What a periodic pass does for one key: the owner deletes at once, others after SITE_EXPIRE_DELAY_MS. */
+void site_expire_pass(struct site *s, u32 db, bytes name);
+/* Before a clear with a scope, or a mark that a full sync brings: remembers what an extension of ours
+ * would need. */
+void site_remember(struct site *s, struct site_key *k, const struct site_clock *scope);
+void site_reassert(struct site *s);
+void site_forget_after(struct site *s);
+
+/* -- garbage (gc.c): call site_find_stable() first */
+void site_collect(struct site *s, u32 db, bytes name);
+/* Collects about `count` keys of a database; false: that was the last. `place`: as companion.each_kept. */
+bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count);
+
+/* -- applying (apply.c) */
+void site_apply(struct site *s, const struct site_effect *e);
+/* Calls fn with the name of each key of a database, also those of which only metadata is left. fn may
+ * change it. */
+typedef void (*site_name_fn)(void *arg, u32 db, bytes name);
+void site_each_key(struct site *s, u32 db, site_name_fn fn, void *arg);
+
+#endif

@@ -1,0 +1,407 @@
+#include "site/sync.h"
+
+#include "base/alloc.h"
+#include "site/place.h"
+
+/* -- a snapshot ----------------------------------------------------------------------------------- */
+
+void site_put_snapshot_head(const struct site *s, struct buf *to)
+{
+    u32 members = 0, fenced = 0;
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        members += s->members[g].in;
+        fenced += s->fenced[g];
+    }
+    site_put_u8(to, s->gid);
+    site_put_u64(to, s->hlc);
+    site_put_clock(to, &s->clock);
+    site_put_u8(to, (u8)members);
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        if (!s->members[g].in) continue;
+        site_put_u8(to, (u8)g);
+        site_put_dot(to, s->members[g].dot);
+    }
+    site_put_u8(to, (u8)fenced);
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (s->fenced[g]) site_put_dot(to, (struct site_dot){s->fence[g], (u8)g});
+}
+
+static void put_cell(struct site_key *k, struct site_cell *c, struct buf *to)
+{
+    site_key_read(k, c);
+    site_put_u8(to, (u8)c->kind);
+    site_put_bytes(to, site_cell_path(c));
+    site_cell_encode(c, to);
+}
+
+void site_put_key(struct site *s, u32 db, bytes name, struct buf *to)
+{
+    struct site_key *k = &s->key;
+    struct buf paths = {0};
+    site_key_load(k, s->e, db, name);
+    site_put_varint(to, k->n_claims);
+    for (u32 i = 0; i < k->n_claims; i++) {
+        site_put_dot(to, k->claims[i].dot);
+        site_put_u64(to, k->claims[i].stamp);
+        site_put_u8(to, (u8)k->claims[i].type);
+    }
+    site_put_varint(to, k->n_deadlines);
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        site_put_u8(to, k->deadlines[i].kept);
+        site_put_dot(to, k->deadlines[i].dot);
+        site_put_varint(to, (u64)k->deadlines[i].at_ms);
+        site_put_dot(to, k->deadlines[i].birth);
+    }
+    site_put_varint(to, k->n_marks);
+    for (u32 i = 0; i < k->n_marks; i++) {
+        site_put_dot(to, k->marks[i].dot);
+        buf_append_bytes(to, buf_bytes(&k->marks[i].clock));
+    }
+    if (!site_cell_empty(&k->string)) put_cell(k, &k->string, to);
+    for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
+        buf_clear(&paths);
+        site_key_paths(k, kind, &paths);
+        for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
+            if (kind == TYPE_LIST && k->held == TYPE_LIST) k->walked++;
+            put_cell(k, site_key_cell(k, kind, site_get_bytes(&r), &s->cell), to);
+        }
+    }
+    buf_release(&paths);
+}
+
+/* -- reading one ---------------------------------------------------------------------------------- */
+
+static bool get_head(struct site_reader *r, struct site_merge *m)
+{
+    *m = (struct site_merge){.gid = site_get_u8(r)};
+    m->hlc = site_get_u64(r);
+    site_get_clock(r, &m->clock);
+    for (u32 n = site_get_u8(r); n > 0 && !r->bad; n--) {
+        u8 gid = site_get_u8(r);
+        m->members[gid] = (struct site_member){true, site_get_dot(r)};
+        if (gid == 0 || !site_covers(&m->clock, m->members[gid].dot)) r->bad = true;
+    }
+    for (u32 n = site_get_u8(r); n > 0 && !r->bad; n--) {
+        struct site_dot d = site_get_dot(r);
+        m->fenced[d.gid] = true;
+        m->fence[d.gid] = d.seq;
+    }
+    return !r->bad && site_left(r) == 0 && m->gid != 0;
+}
+
+bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why)
+{
+    struct site_reader r = site_reader_of(head);
+    *why = "a malformed snapshot";
+    if (!get_head(&r, m)) return false;
+    *why = "this site was evicted: it has to come back empty, under a new gid";
+    if (m->fenced[s->gid]) return false;
+    *why = "a snapshot with writes of this site that it has never made";
+    if (m->clock.seq[s->gid] > s->clock.seq[s->gid]) return false;
+    if ((i64)(m->hlc >> 16) <= s->phys_ms + SITE_MAX_SKEW_MS) s->hlc = MAX(s->hlc, m->hlc);
+    return true;
+}
+
+/* A key as the other site has it: claims, deadlines and marks in `o`; cells are read one after the other. */
+static void get_atoms(struct site_reader *r, struct site_key *o)
+{
+    struct site_clock clock;
+    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
+        struct site_claim c = {.dot = site_get_dot(r)};
+        c.stamp = site_get_u64(r);
+        c.type = site_get_u8(r);
+        if (c.type == TYPE_NONE || c.type >= SITE_TYPES || c.dot.gid == 0) r->bad = true;
+        site_key_add_claim(o, c);
+    }
+    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
+        struct site_deadline d = {.kept = site_get_u8(r) != 0};
+        d.dot = site_get_dot(r);
+        d.at_ms = (i64)site_get_varint(r);
+        d.birth = site_get_dot(r);
+        if (d.at_ms < 0 || d.dot.gid == 0) r->bad = true;
+        site_key_add_deadline(o, d);
+    }
+    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
+        struct site_dot dot = site_get_dot(r);
+        const char *start = r->p;
+        site_get_clock(r, &clock);
+        if (dot.gid == 0) r->bad = true;
+        site_key_add_mark(o, dot, bytes_of(start, (size_t)(r->p - start)));
+    }
+}
+
+static bool cell_fits(const struct site_cell *c, const struct site_clock *theirs)
+{
+    struct site_num n;
+    for (u32 i = 0; i < c->n_writes; i++) {
+        const struct site_write *w = &c->writes[i];
+        if (w->shown || !site_covers(theirs, w->dot)) return false;
+        if (c->kind == TYPE_ZSET && !site_num_parse(site_cell_text(c, w), &n)) return false;
+    }
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (theirs->seq[c->incs[i].gid] < c->incs[i].hi || c->kind == TYPE_SET || c->kind == TYPE_LIST)
+            return false;
+    return true;
+}
+
+/* The next cell of a dump, in the order of rows. False: no more, or r->bad. */
+static bool next_cell(struct site_reader *r, const struct site_clock *theirs, struct site_cell *c,
+                      struct buf *last)
+{
+    if (site_left(r) == 0) return false;
+    u8 kind = site_get_u8(r);
+    bytes path = site_get_bytes(r);
+    if (kind == TYPE_NONE || kind >= SITE_TYPES || (kind == TYPE_STRING && path.n) ||
+        (kind == TYPE_LIST && !site_place_ok(path)))
+        r->bad = true;
+    if (r->bad) return false;
+    site_cell_reset(c, kind, path);
+    if (!site_cell_decode(c, r) || !cell_fits(c, theirs) || site_cell_empty(c) ||
+        bytes_cmp(buf_bytes(last), buf_bytes(&c->row)) >= 0)
+        r->bad = true;
+    buf_clear(last);
+    buf_append_bytes(last, buf_bytes(&c->row));
+    return !r->bad;
+}
+
+/* -- merging one key ------------------------------------------------------------------------------ */
+
+struct both {
+    struct site *s;
+    const struct site_clock *mine, *theirs;
+    struct site_key *k, *o;
+};
+
+static void merge_claims(const struct both *b)
+{
+    struct site_key *k = b->k, *o = b->o;
+    u32 n = 0, j;
+    for (u32 i = 0; i < k->n_claims; i++) {
+        for (j = 0; j < o->n_claims && !site_dot_eq(o->claims[j].dot, k->claims[i].dot);) j++;
+        if (j < o->n_claims || !site_covers(b->theirs, k->claims[i].dot)) k->claims[n++] = k->claims[i];
+    }
+    k->n_claims = n;
+    for (j = 0; j < o->n_claims; j++)
+        if (!site_covers(b->mine, o->claims[j].dot)) site_key_add_claim(k, o->claims[j]);
+}
+
+static void merge_deadlines(const struct both *b)
+{
+    struct site_key *k = b->k, *o = b->o;
+    u32 n = 0, j;
+    for (u32 i = 0; i < k->n_deadlines; i++) {
+        for (j = 0; j < o->n_deadlines && !site_dot_eq(o->deadlines[j].dot, k->deadlines[i].dot);) j++;
+        if (j < o->n_deadlines || !site_covers(b->theirs, k->deadlines[i].dot))
+            k->deadlines[n++] = k->deadlines[i];
+    }
+    k->n_deadlines = n;
+    for (j = 0; j < o->n_deadlines; j++)
+        if (!site_covers(b->mine, o->deadlines[j].dot)) site_key_add_deadline(k, o->deadlines[j]);
+}
+
+static void merge_marks(const struct both *b)
+{
+    struct site_key *k = b->k, *o = b->o;
+    u32 n = 0, j;
+    for (u32 i = 0; i < k->n_marks; i++) {
+        for (j = 0; j < o->n_marks && !site_dot_eq(o->marks[j].dot, k->marks[i].dot);) j++;
+        if (j < o->n_marks || !site_covers(b->theirs, k->marks[i].dot)) k->marks[n++] = k->marks[i];
+        else buf_release(&k->marks[i].clock);
+    }
+    k->n_marks = n;
+    for (j = 0; j < o->n_marks; j++)
+        if (!site_covers(b->mine, o->marks[j].dot))
+            site_key_add_mark(k, o->marks[j].dot, buf_bytes(&o->marks[j].clock));
+}
+
+static bool has_write(const struct site_cell *c, struct site_dot dot)
+{
+    for (u32 i = 0; i < c->n_writes; i++)
+        if (site_dot_eq(c->writes[i].dot, dot)) return true;
+    return false;
+}
+
+static void merge_incs(const struct both *b, struct site_cell *c, const struct site_cell *oc)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < c->n_incs; i++) {
+        struct site_inc x = c->incs[i];
+        const struct site_inc *y = site_cell_inc(oc, x.gid);
+        if (!y && b->theirs->seq[x.gid] >= x.hi) continue;
+        if (y && (y->lo > x.lo || (y->lo == x.lo && y->hi > x.hi))) {
+            x.lo = y->lo;
+            x.lo_total = y->lo_total;
+        }
+        if (y && y->hi > x.hi) {
+            x.hi = y->hi;
+            x.total = y->total;
+        }
+        c->incs[n++] = x;
+    }
+    c->n_incs = n;
+}
+
+/* oc is empty if the other site has no such cell. */
+static void merge_cell(const struct both *b, struct site_cell *c, const struct site_cell *oc)
+{
+    struct site_clock had = {0}; /* sites that have a counter here */
+    u32 n = 0;
+    for (u32 i = 0; i < c->n_incs; i++) had.seq[c->incs[i].gid] = 1;
+    for (u32 i = 0; i < c->n_writes; i++)
+        if (has_write(oc, c->writes[i].dot) || !site_covers(b->theirs, c->writes[i].dot))
+            c->writes[n++] = c->writes[i];
+    c->n_writes = n;
+    for (u32 i = 0; i < oc->n_writes; i++) {
+        const struct site_write *w = &oc->writes[i];
+        if (!site_covers(b->mine, w->dot) || PLANTED_SITE(b->s, PLANT_SYNC_REVIVES))
+            site_cell_write(c, w->dot, w->stamp, w->birth, site_cell_text(oc, w));
+    }
+    merge_incs(b, c, oc);
+    for (u32 i = 0; i < oc->n_incs; i++)
+        if (!had.seq[oc->incs[i].gid] && b->mine->seq[oc->incs[i].gid] < oc->incs[i].hi)
+            site_cell_add_inc(c, oc->incs[i]);
+    site_key_store(b->k, c);
+}
+
+/* All rows of a key, in order: type · path, each with its length. */
+static void all_rows(struct site_key *k, struct buf *out)
+{
+    struct buf paths = {0};
+    if (!site_cell_empty(&k->string)) site_put_bytes(out, buf_bytes(&k->string.row));
+    for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
+        buf_clear(&paths);
+        site_key_paths(k, kind, &paths);
+        for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
+            bytes path = site_get_bytes(&r);
+            site_put_varint(out, path.n + 1);
+            site_put_u8(out, (u8)kind);
+            buf_append_bytes(out, path);
+        }
+    }
+    buf_release(&paths);
+}
+
+static struct site_cell *cell_of_row(const struct both *b, bytes row)
+{
+    return site_key_cell(b->k, row.p[0], bytes_of(row.p + 1, row.n - 1), &b->s->cell);
+}
+
+/* Two sorted lists, ours and theirs, side by side. */
+static void merge_cells(const struct both *b, struct site_reader *dump)
+{
+    struct buf rows = {0}, last = {0};
+    struct site_cell theirs = {0}, none = {0};
+    all_rows(b->k, &rows);
+    struct site_reader r = site_reader_of(buf_bytes(&rows));
+    bytes row = site_left(&r) ? site_get_bytes(&r) : (bytes){0};
+    while (next_cell(dump, b->theirs, &theirs, &last)) {
+        while (row.n && bytes_cmp(row, buf_bytes(&theirs.row)) < 0) {
+            merge_cell(b, cell_of_row(b, row), &none);
+            row = site_left(&r) ? site_get_bytes(&r) : (bytes){0};
+        }
+        if (row.n && bytes_eq(row, buf_bytes(&theirs.row)))
+            row = site_left(&r) ? site_get_bytes(&r) : (bytes){0};
+        merge_cell(b, cell_of_row(b, buf_bytes(&theirs.row)), &theirs);
+    }
+    while (row.n) {
+        merge_cell(b, cell_of_row(b, row), &none);
+        row = site_left(&r) ? site_get_bytes(&r) : (bytes){0};
+    }
+    site_cell_release(&theirs);
+    buf_release(&rows);
+    buf_release(&last);
+}
+
+/* Deadlines that are new here may be late (struct site_late). */
+static void note_timed(struct site_merge *m, const struct both *b, bool theirs)
+{
+    bool timed = false;
+    struct buf dots = {0};
+    for (u32 i = 0; i < b->k->n_deadlines; i++) timed |= b->k->deadlines[i].at_ms != 0;
+    if (!timed || !theirs) return;
+    for (u32 i = 0; i < b->o->n_deadlines; i++)
+        if (!site_covers(b->mine, b->o->deadlines[i].dot)) site_put_dot(&dots, b->o->deadlines[i].dot);
+    site_put_varint(&m->timed, b->k->db);
+    site_put_bytes(&m->timed, buf_bytes(&b->k->name));
+    site_put_bytes(&m->timed, buf_bytes(&dots));
+    buf_release(&dots);
+}
+
+static void remember_marks(const struct both *b)
+{
+    struct site_clock clock;
+    for (u32 i = 0; i < b->o->n_marks; i++) {
+        if (site_covers(b->mine, b->o->marks[i].dot)) continue;
+        struct site_reader r = site_reader_of(buf_bytes(&b->o->marks[i].clock));
+        site_get_clock(&r, &clock);
+        site_remember(b->s, b->k, &clock);
+    }
+}
+
+bool site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump, const char **why)
+{
+    struct site_key o = {0};
+    struct both b = {s, &s->clock, &m->clock, &s->key, &o};
+    struct site_reader r = site_reader_of(dump);
+    *why = "a key of a database that this site does not have";
+    if (db >= s->databases) return false;
+    if (dump.n) get_atoms(&r, &o);
+    if (!r.bad) {
+        struct site_clock last = s->clock;
+        site_clock_join(&last, &m->clock);
+        site_key_load(&s->key, s->e, db, name);
+        remember_marks(&b);
+        merge_claims(&b);
+        merge_deadlines(&b);
+        merge_marks(&b);
+        merge_cells(&b, &r);
+        site_key_save(&s->key, site_clock_sum(&last));
+        note_timed(m, &b, dump.n > 0);
+    }
+    site_key_release(&o);
+    *why = "a malformed key in a snapshot";
+    return !r.bad;
+}
+
+/* -- the end of it -------------------------------------------------------------------------------- */
+
+static void merge_members(struct site *s, const struct site_merge *m)
+{
+    bool first = s->position == 0;
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        struct site_member *a = &s->members[g];
+        const struct site_member *b = &m->members[g];
+        if (m->fenced[g] && !s->fenced[g]) site_fence(s, (u8)g, m->fence[g]);
+        if (m->fenced[g] && s->acks[g]) memset(s->acks[g], 0, sizeof *s->acks[g]);
+        struct site_dot dot = b->in ? b->dot : a->dot;
+        bool in = a->in || b->in;
+        if (in && !a->in) in = !site_covers(&s->clock, dot) || first;
+        if (in && !b->in) in = !site_covers(&m->clock, dot) && !first;
+        *a = (struct site_member){in, dot};
+    }
+}
+
+static void expire_timed(struct site *s, const struct site_merge *m)
+{
+    struct site_reader r = site_reader_of(buf_bytes(&m->timed));
+    while (site_left(&r)) {
+        u32 db = (u32)site_get_varint(&r), n = 0;
+        bytes name = site_get_bytes(&r), raw = site_get_bytes(&r);
+        struct site_dot *dots = mem_alloc((raw.n + 1) * sizeof *dots);
+        for (struct site_reader d = site_reader_of(raw); site_left(&d);) dots[n++] = site_get_dot(&d);
+        site_expire(s, db, name, &(struct site_late){dots, n, &m->clock});
+        mem_free(dots);
+    }
+}
+
+void site_merge_finish(struct site *s, struct site_merge *m)
+{
+    merge_members(s, m);
+    site_note_merged(s, &m->clock);
+    expire_timed(s, m);
+    site_reassert(s);
+    site_hear(s, m->gid, &m->clock);
+    site_apply_pending(s);
+}
+
+void site_merge_release(struct site_merge *m) { buf_release(&m->timed); }

@@ -1,0 +1,39 @@
+/* Full sync: the state of another site is merged into ours. An atom that one side lacks although its
+ * clock covers it was removed there; so nothing that was deleted comes back, and nothing that only we
+ * have is lost.
+ *
+ *     site_put_snapshot_head(a, &head);                           at site a
+ *     site_put_key(a, db, name, &dump);                           for each of its keys (site_each_key)
+ *
+ *     struct site_merge m;
+ *     site_merge_begin(b, &m, head, &why);                        at site b
+ *     site_expire(b, db, name, NULL);                             for each of its keys
+ *     site_merge_key(b, &m, db, name, dump, &why);                for each key of either, once
+ *     site_merge_finish(b, &m);
+ *
+ * A dump is empty if a has no such key. All in one transaction. A snapshot is checked as it is read:
+ * false means that it is refused, and that the transaction has to be given up. */
+#ifndef MAYFLY_SITE_SYNC_H
+#define MAYFLY_SITE_SYNC_H
+
+#include "site/site.h"
+
+struct site_merge {
+    u8 gid;
+    u64 hlc;
+    struct site_clock clock;
+    struct site_member members[SITE_GIDS];
+    bool fenced[SITE_GIDS];
+    u64 fence[SITE_GIDS];
+    struct buf timed; /* keys with a deadline: database, name, dots of those that are new here */
+};
+
+void site_put_snapshot_head(const struct site *s, struct buf *to);
+void site_put_key(struct site *s, u32 db, bytes name, struct buf *to);
+
+bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why);
+bool site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump, const char **why);
+void site_merge_finish(struct site *s, struct site_merge *m);
+void site_merge_release(struct site_merge *m);
+
+#endif

@@ -1,0 +1,47 @@
+/* Local writes. Each of these is one effect, which is applied here at once; they decide nothing that a
+ * command decides (whether a key has the right type, what an option means), but know what a write does
+ * to the atoms of a key.
+ *
+ * A key that is past its deadline must have been deleted before: site_expire(). */
+#ifndef MAYFLY_SITE_WRITE_H
+#define MAYFLY_SITE_WRITE_H
+
+#include "site/site.h"
+
+/* -- moves, of which effects are composed: appended to s->moves; site_commit() makes the effect */
+void site_move_clear(struct site *s, struct site_key *k,
+                     const struct site_clock *scope); /* scope: an expiry */
+/* What a write to a key of this type begins with: a clear if there is nothing, otherwise the claim, an
+ * end to hidden cells of other types, and the deadline, which is carried along. */
+void site_move_start(struct site *s, struct site_key *k, enum value_type kind);
+void site_move_claim(struct site *s, const struct site_key *k, enum value_type kind);
+/* The value of one cell; fresh: the key was cleared by the same effect. */
+void site_move_put(struct site *s, struct site_key *k, enum value_type kind, bytes path, bytes value,
+                   bool fresh);
+void site_move_rem(struct site *s, struct site_key *k, enum value_type kind, bytes path);
+void site_move_add(struct site *s, struct site_key *k, enum value_type kind, bytes path,
+                   struct site_num delta);
+void site_move_ttl(struct site *s, const struct site_key *k, i64 at_ms, struct site_dot birth);
+
+/* -- whole writes */
+void site_write_set(struct site *s, u32 db, bytes name, bytes value,
+                    i64 at_ms); /* SET; at_ms 0: no deadline */
+void site_write_put(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *pairs, u32 n);
+/* ^ pairs: path and value in turn. APPEND, SET KEEPTTL, HSET, SADD, ZADD, LSET. */
+void site_write_rem(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *paths, u32 n);
+/* ^ of cells that show; a key that is left with none is cleared */
+void site_write_add(struct site *s, u32 db, bytes name, enum value_type kind, bytes path,
+                    struct site_num delta);
+void site_write_del(struct site *s, u32 db, bytes name);
+void site_write_ttl(struct site *s, u32 db, bytes name, i64 at_ms); /* EXPIRE; 0: PERSIST */
+void site_write_copy(struct site *s, u32 db, bytes from, u32 to_db, bytes to, bool move); /* RENAME: move */
+void site_write_flush(struct site *s, u32 db); /* SITE_ALL_DBS: all */
+
+/* -- lists */
+void site_write_push(struct site *s, u32 db, bytes name, bool front, const bytes *values, u32 n);
+/* Between the element at `index` - 1 and the one at `index`. */
+void site_write_insert(struct site *s, u32 db, bytes name, u64 index, bytes value);
+/* Appends the paths of elements [from, from + count), with lengths. */
+void site_list_paths(struct site_key *k, u64 from, u64 count, struct buf *out);
+
+#endif

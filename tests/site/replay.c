@@ -1,0 +1,704 @@
+/* The site layer against its specification: follows the histories that tests/site/model.py --trace
+ * prints, and compares after every line what each site shows (read from the engine, as a client's
+ * command would) and how much it keeps.
+ *
+ *     tests/site/model.py --trace 0 100 | replay memory|rocksdb [BUG]
+ *
+ * The commands of a history are evaluated here as far as the model does; the effects, their delivery and
+ * merging are the site layer's. A difference ends the run with the line at which it was seen. BUG
+ * switches on a bug of site/plant.h, which then has to make a difference. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/num.h"
+#include "engine/memory/memory.h"
+#include "engine/rocks/rocks.h"
+#include "site/site.h"
+#include "site/sync.h"
+#include "site/write.h"
+
+#define SITES 16
+#define WORDS 32
+#define EFFECTS 1024 /* of a site, in a history */
+#define NAMES 64
+#define START_MS 1000000 /* when a history begins */
+
+struct rsite {
+    bool used;
+    struct engine *e;
+    u64 commits;
+    struct site s;
+    struct buf shown; /* what the model said last */
+};
+
+static struct world {
+    bool rocks;
+    u32 planted;
+    struct rsite sites[SITES]; /* [gid % SITES] while it lives */
+    struct engine *spare[SITES];
+    char folders[SITES][64];
+    u32 n_spare, n_folders;
+    struct buf effects[SITE_GIDS][EFFECTS];
+    u64 line, histories, compared;
+    char history[64];
+} w;
+
+static COLD void fail(const char *what, bytes want, bytes got)
+{
+    fprintf(stderr, "line %llu, history %s: %s\n  model:   %.*s\n  replay:  %.*s\n", (ull)w.line, w.history,
+            what, (int)want.n, want.p, (int)got.n, got.p);
+    exit(1);
+}
+
+static COLD void fail_because(const char *why) { fail(why, (bytes){"", 0}, (bytes){"", 0}); }
+
+/* -- engines: reused, because a database takes long to make --------------------------------------- */
+
+static const struct log quiet = {.level = LOG_NOTHING};
+
+static struct engine *engine_make(void)
+{
+    if (!w.rocks) return memory_engine_new(2, 1);
+    struct buf why = {0};
+    char *path = w.folders[w.n_folders++];
+    snprintf(path, sizeof w.folders[0], "/tmp/mayfly-replay-XXXXXX");
+    if (!mkdtemp(path)) fail_because("no folder");
+    struct rocks_options o = {.dir = path,
+                              .log = &quiet,
+                              .databases = 2,
+                              .seed = 1,
+                              .background_threads = 1,
+                              .block_cache = 8 << 20,
+                              .row_cache = 1 << 20,
+                              .write_buffer = 8 << 20,
+                              .sync = DISK_SYNC_NO};
+    struct engine *e = rocks_engine_open(&o, &why);
+    if (!e) fail("no database", (bytes){"", 0}, buf_bytes(&why));
+    return e;
+}
+
+static struct engine *engine_take(void) { return w.n_spare ? w.spare[--w.n_spare] : engine_make(); }
+
+static void engine_give(struct rsite *r)
+{
+    r->e->ops->flush(r->e, 0);
+    if (!r->e->ops->commit(r->e, r->e->applied + 1)) fail_because("no commit");
+    while (r->e->ops->reclaim(r->e, 1000)) {}
+    w.spare[w.n_spare++] = r->e;
+}
+
+static void engines_close(void)
+{
+    char command[128];
+    while (w.n_spare) w.spare[w.n_spare - 1]->ops->close(w.spare[w.n_spare - 1]), w.n_spare--;
+    while (w.n_folders) {
+        snprintf(command, sizeof command, "rm -rf %s", w.folders[--w.n_folders]);
+        if (system(command) != 0) fail_because("a folder stays");
+    }
+}
+
+/* -- sites ---------------------------------------------------------------------------------------- */
+
+static void keep_effect(void *arg, const struct site_effect *e)
+{
+    struct rsite *r = arg;
+    if (e->dot.gid != r->s.gid) return;
+    if (e->dot.seq >= EFFECTS) fail_because("too many effects");
+    struct buf *b = &w.effects[e->dot.gid][e->dot.seq];
+    if (b->n) fail_because("a dot was used twice");
+    buf_append_bytes(b, e->all);
+}
+
+static struct rsite *site_new(u32 gid)
+{
+    struct rsite *r = &w.sites[gid % SITES];
+    if (r->used) fail_because("too many sites");
+    *r = (struct rsite){.used = true, .e = engine_take()};
+    site_init(&r->s, r->e, 2, (u8)gid);
+    r->s.planted = w.planted;
+    r->s.emit = keep_effect;
+    r->s.emit_arg = r;
+    r->e->ops->begin(r->e, 1);
+    return r;
+}
+
+static void site_gone(struct rsite *r)
+{
+    site_release(&r->s);
+    buf_release(&r->shown);
+    engine_give(r);
+    r->used = false;
+}
+
+static struct rsite *site_of(const char *word)
+{
+    struct rsite *r = &w.sites[(u32)atoi(word) % SITES];
+    if (!r->used || r->s.gid != atoi(word)) fail_because("no such site");
+    return r;
+}
+
+static void history_end(void)
+{
+    for (u32 i = 0; i < SITES; i++)
+        if (w.sites[i].used) site_gone(&w.sites[i]);
+    for (u32 g = 0; g < SITE_GIDS; g++)
+        for (u32 i = 0; i < EFFECTS; i++) buf_release(&w.effects[g][i]);
+}
+
+static void next_transaction(struct rsite *r)
+{
+    if (!r->e->ops->commit(r->e, r->e->applied + 1)) fail_because("no commit");
+    r->e->ops->begin(r->e, site_now(&r->s));
+}
+
+/* -- names in order ------------------------------------------------------------------------------- */
+
+struct names {
+    char v[NAMES][16];
+    u32 n;
+};
+
+static void add_name(void *arg, u32 db, bytes name)
+{
+    struct names *l = arg;
+    char text[16];
+    (void)db;
+    u32 at = 0;
+    snprintf(text, sizeof text, "%.*s", (int)name.n, name.p);
+    while (at < l->n && strcmp(l->v[at], text) < 0) at++;
+    if (at < l->n && strcmp(l->v[at], text) == 0) return;
+    if (l->n == NAMES) fail_because("too many keys");
+    memmove(l->v[at + 1], l->v[at], (l->n++ - at) * sizeof l->v[0]);
+    memcpy(l->v[at], text, sizeof text);
+}
+
+static void add_names(struct rsite *r, struct names *l) { site_each_key(&r->s, 0, add_name, l); }
+
+/* -- what a site shows ---------------------------------------------------------------------------- */
+
+static void add_item(struct buf *to, bool first, bytes a, const char *between, bytes b)
+{
+    if (!first) buf_append_char(to, ',');
+    buf_append_bytes(to, a);
+    buf_append_str(to, between);
+    buf_append_bytes(to, b);
+}
+
+struct pairs {
+    struct buf text[NAMES];
+    u32 n;
+};
+
+static int by_text(const void *a, const void *b) { return bytes_cmp(buf_bytes(a), buf_bytes(b)); }
+
+static void show_elements(struct engine *e, struct key_ref *ref, struct buf *to)
+{
+    struct pairs p = {0};
+    struct map_iter m;
+    struct zset_iter z;
+    bytes a, b;
+    double score;
+    char number[64];
+    if (ref->type == TYPE_ZSET) {
+        e->ops->zset.iter(e, ref, &(struct zset_seek){.by = ZSEEK_RANK}, &z);
+        for (; e->ops->zset.next(&z, &a, &score); p.n++)
+            add_item(&p.text[p.n], true, a, "=", bytes_of(number, num_print_double(number, score)));
+    } else {
+        e->ops->map.iter(e, ref, &m);
+        for (; e->ops->map.next(&m, &a, &b); p.n++)
+            add_item(&p.text[p.n], true, a, ref->type == TYPE_SET ? "" : "=",
+                     ref->type == TYPE_SET ? (bytes){"", 0} : b);
+    }
+    qsort(p.text, p.n, sizeof p.text[0], by_text);
+    for (u32 i = 0; i < p.n; i++) {
+        add_item(to, i == 0, buf_bytes(&p.text[i]), "", (bytes){"", 0});
+        buf_release(&p.text[i]);
+    }
+}
+
+static void show_value(struct engine *e, struct key_ref *ref, struct buf *to)
+{
+    struct str_view v;
+    bytes value;
+    size_t before = to->n;
+    if (ref->type == TYPE_STRING) {
+        e->ops->str.get(e, ref, &v);
+        buf_append_bytes(to, v.b);
+    } else if (ref->type == TYPE_LIST) {
+        for (u64 i = 0; i < e->ops->size(e, ref); i++) {
+            e->ops->seq.get(e, ref, i, &value);
+            add_item(to, i == 0, value, "", (bytes){"", 0});
+        }
+    } else {
+        show_elements(e, ref, to);
+    }
+    if (to->n == before) buf_append_char(to, '-');
+}
+
+static void count_atoms(struct site_key *k, u32 *writes, u32 *incs)
+{
+    struct buf paths = {0};
+    struct site_cell c = {0};
+    *writes = k->string.n_writes;
+    *incs = k->string.n_incs;
+    for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
+        u64 rows = 0, live = 0;
+        buf_clear(&paths);
+        site_key_paths(k, kind, &paths);
+        for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r); rows++) {
+            site_key_cell(k, kind, site_get_bytes(&r), &c);
+            live += site_cell_live(&c);
+            *writes += c.n_writes;
+            *incs += c.n_incs;
+        }
+        if (rows != k->cells[kind].rows || live != k->cells[kind].live) fail_because("cells are miscounted");
+    }
+    site_cell_release(&c);
+    buf_release(&paths);
+}
+
+static void show_key(struct rsite *r, const char *name, struct buf *to)
+{
+    static const char *const kinds[] = {"none", "string", "hash", "list", "set", "zset"};
+    struct site_key k = {0};
+    struct key_ref ref;
+    u32 writes, incs;
+    bool shows = r->e->ops->find(r->e, 0, bytes_str(name), &ref) && alive(ref.deadline_ms, site_now(&r->s));
+    buf_printf(to, " | %s %s ", name, kinds[shows ? ref.type : 0]);
+    if (shows) show_value(r->e, &ref, to);
+    else buf_append_char(to, '-');
+    site_key_load(&k, r->e, 0, bytes_str(name));
+    count_atoms(&k, &writes, &incs);
+    buf_printf(to, " %lld %u %u %u %u %u", shows ? (long long)ref.deadline_ms : 0, k.n_claims, k.n_deadlines,
+               k.n_marks, writes, incs);
+    site_key_release(&k);
+}
+
+static void text_of(struct rsite *r, struct buf *to)
+{
+    struct names l = {0};
+    bool first = true;
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        if (r->s.clock.seq[g] == 0) continue;
+        buf_printf(to, "%s%u:%llu", first ? "" : ",", g, (ull)r->s.clock.seq[g]);
+        first = false;
+    }
+    add_names(r, &l);
+    for (u32 i = 0; i < l.n; i++) show_key(r, l.v[i], to);
+}
+
+/* Before the next thing is done, every site is as the model said last. */
+static void compare_all(void)
+{
+    for (u32 i = 0; i < SITES; i++) {
+        struct rsite *r = &w.sites[i];
+        struct buf now = {0};
+        if (!r->used || r->shown.n == 0) continue;
+        text_of(r, &now);
+        if (!bytes_eq(buf_bytes(&now), buf_bytes(&r->shown)))
+            fail("views differ", buf_bytes(&r->shown), buf_bytes(&now));
+        w.compared++;
+        buf_release(&now);
+    }
+}
+
+/* -- commands, as far as the model has them ------------------------------------------------------- */
+
+struct cmd {
+    struct rsite *r;
+    struct site *s;
+    char **v;
+    u32 n;
+    bytes key;
+    struct key_ref ref;
+    bool there; /* and alive */
+};
+
+static bool is(const struct cmd *c, const char *word) { return strcmp(c->v[0], word) == 0; }
+
+static bool look(struct rsite *r, bytes name, struct key_ref *ref)
+{
+    return r->e->ops->find(r->e, 0, name, ref) && alive(ref->deadline_ms, site_now(&r->s));
+}
+
+static void expire_dead(struct rsite *r, bytes name)
+{
+    struct site_key k = {0};
+    site_key_load(&k, r->e, 0, name);
+    bool due = site_due(&r->s, &k);
+    site_key_release(&k);
+    if (due) site_expire(&r->s, 0, name, NULL);
+}
+
+static bool wrong_type(const struct cmd *c, enum value_type kind) { return c->there && c->ref.type != kind; }
+
+static void cmd_set(struct cmd *c)
+{
+    const char *option = c->n > 3 ? c->v[3] : "";
+    bytes pair[2] = {{"", 0}, bytes_str(c->v[2])};
+    i64 at_ms = 0;
+    if (strcmp(option, "KEEPTTL") == 0 && c->there && c->ref.type == TYPE_STRING) {
+        site_write_put(c->s, 0, c->key, TYPE_STRING, pair, 1);
+        return;
+    }
+    if (strcmp(option, "KEEPTTL") == 0) at_ms = c->there ? c->ref.deadline_ms : 0;
+    else if (*option) at_ms = site_now(c->s) + atoll(c->v[4]) * (strcmp(option, "EX") ? 1 : 1000);
+    site_write_set(c->s, 0, c->key, bytes_str(c->v[2]), at_ms);
+}
+
+static void cmd_append(struct cmd *c)
+{
+    struct buf value = {0};
+    struct str_view v;
+    if (wrong_type(c, TYPE_STRING)) return;
+    if (c->there) {
+        c->r->e->ops->str.get(c->r->e, &c->ref, &v);
+        buf_append_bytes(&value, v.b);
+    }
+    buf_append_str(&value, c->v[2]);
+    site_write_put(c->s, 0, c->key, TYPE_STRING, (bytes[]){{"", 0}, buf_bytes(&value)}, 1);
+    buf_release(&value);
+}
+
+static void cmd_add(struct cmd *c, enum value_type kind, const char *path, const char *delta)
+{
+    struct site_num base = {0}, by;
+    struct site_key k = {0};
+    struct site_cell scratch = {0};
+    struct buf value = {0};
+    if (wrong_type(c, kind)) return;
+    site_num_parse(bytes_str(delta), &by);
+    if (kind == TYPE_ZSET || is(c, "INCRBYFLOAT"))
+        by = (struct site_num){.real = true, .f = site_num_real(by)};
+    site_key_load(&k, c->r->e, 0, c->key);
+    struct site_cell *cell = site_key_cell(&k, kind, bytes_str(path), &scratch);
+    bool number = !c->there || !site_cell_live(cell);
+    if (!number) {
+        site_key_value(&k, cell, &value);
+        number = site_num_parse(buf_bytes(&value), &base) && (!base.real || by.real);
+    }
+    site_key_release(&k);
+    site_cell_release(&scratch);
+    buf_release(&value);
+    if (number) site_write_add(c->s, 0, c->key, kind, bytes_str(path), by);
+}
+
+/* HSET k f v …, SADD k m …, ZADD k s m …: `step` words each, of which the path is at `path`, the value
+ * at `value`. */
+static void cmd_put(struct cmd *c, enum value_type kind, u32 step, u32 path, u32 value)
+{
+    bytes pairs[WORDS];
+    u32 n = 0;
+    if (wrong_type(c, kind)) return;
+    for (u32 i = 2; i + step <= c->n; i += step) {
+        pairs[n++] = bytes_str(c->v[i + path]);
+        pairs[n++] = step > 1 ? bytes_str(c->v[i + value]) : (bytes){"", 0};
+    }
+    site_write_put(c->s, 0, c->key, kind, pairs, n / 2);
+}
+
+static bool has(struct cmd *c, bytes path)
+{
+    double score;
+    if (c->ref.type == TYPE_ZSET) return c->r->e->ops->zset.score(c->r->e, &c->ref, path, &score);
+    return c->r->e->ops->map.get(c->r->e, &c->ref, path, NULL);
+}
+
+static void cmd_rem(struct cmd *c, enum value_type kind)
+{
+    bytes paths[WORDS];
+    u32 n = 0;
+    if (!c->there || wrong_type(c, kind)) return;
+    for (u32 i = 2; i < c->n; i++) {
+        bool again = false;
+        for (u32 j = 2; j < i; j++) again |= strcmp(c->v[i], c->v[j]) == 0;
+        if (!again && has(c, bytes_str(c->v[i]))) paths[n++] = bytes_str(c->v[i]);
+    }
+    if (n) site_write_rem(c->s, 0, c->key, kind, paths, n);
+}
+
+static void cmd_push(struct cmd *c, bool front)
+{
+    bytes values[WORDS];
+    if (wrong_type(c, TYPE_LIST)) return;
+    for (u32 i = 2; i < c->n; i++) values[i - 2] = bytes_str(c->v[i]);
+    site_write_push(c->s, 0, c->key, front, values, c->n - 2);
+}
+
+/* Removes the elements outside [from, to), or those inside. */
+static void cut_list(struct cmd *c, u64 from, u64 to, bool inside)
+{
+    struct site_key k = {0};
+    struct buf raw = {0};
+    bytes paths[NAMES];
+    u32 n = 0;
+    u64 size = c->r->e->ops->size(c->r->e, &c->ref);
+    site_key_load(&k, c->r->e, 0, c->key);
+    for (u64 i = 0; i < size; i++)
+        if ((i >= from && i < to) == inside) site_list_paths(&k, i, 1, &raw);
+    for (struct site_reader r = site_reader_of(buf_bytes(&raw)); site_left(&r);)
+        paths[n++] = site_get_bytes(&r);
+    if (n) site_write_rem(c->s, 0, c->key, TYPE_LIST, paths, n);
+    site_key_release(&k);
+    buf_release(&raw);
+}
+
+static void cmd_ltrim(struct cmd *c)
+{
+    if (!c->there || wrong_type(c, TYPE_LIST)) return;
+    i64 size = (i64)c->r->e->ops->size(c->r->e, &c->ref), end[2];
+    for (u32 i = 0; i < 2; i++) {
+        end[i] = atoll(c->v[2 + i]);
+        if (end[i] < 0) end[i] = MAX(0, end[i] + size);
+    }
+    cut_list(c, (u64)end[0], (u64)end[1] + 1, false);
+}
+
+static void cmd_pop(struct cmd *c, bool front)
+{
+    if (!c->there || wrong_type(c, TYPE_LIST)) return;
+    u64 at = front ? 0 : c->r->e->ops->size(c->r->e, &c->ref) - 1;
+    cut_list(c, at, at + 1, true);
+}
+
+static void cmd_lset(struct cmd *c)
+{
+    struct site_key k = {0};
+    struct buf path = {0};
+    if (!c->there || wrong_type(c, TYPE_LIST)) return;
+    i64 size = (i64)c->r->e->ops->size(c->r->e, &c->ref), at = atoll(c->v[2]);
+    if (at < 0) at += size;
+    if (at < 0 || at >= size) return;
+    site_key_load(&k, c->r->e, 0, c->key);
+    site_list_paths(&k, (u64)at, 1, &path);
+    struct site_reader r = site_reader_of(buf_bytes(&path));
+    bytes pair[2] = {site_get_bytes(&r), bytes_str(c->v[3])};
+    site_key_release(&k);
+    site_write_put(c->s, 0, c->key, TYPE_LIST, pair, 1);
+    buf_release(&path);
+}
+
+static void cmd_linsert(struct cmd *c)
+{
+    bytes value;
+    if (!c->there || wrong_type(c, TYPE_LIST)) return;
+    for (u64 i = 0; i < c->r->e->ops->size(c->r->e, &c->ref); i++) {
+        c->r->e->ops->seq.get(c->r->e, &c->ref, i, &value);
+        if (!bytes_eq(value, bytes_str(c->v[3]))) continue;
+        site_write_insert(c->s, 0, c->key, i + (strcmp(c->v[2], "AFTER") == 0), bytes_str(c->v[4]));
+        return;
+    }
+}
+
+static void cmd_expire(struct cmd *c, i64 at_ms)
+{
+    if (!c->there) return;
+    if (at_ms <= site_now(c->s)) site_write_del(c->s, 0, c->key);
+    else site_write_ttl(c->s, 0, c->key, at_ms);
+}
+
+static void cmd_copy(struct cmd *c)
+{
+    if (c->there && strcmp(c->v[1], c->v[2]) != 0)
+        site_write_copy(c->s, 0, c->key, 0, bytes_str(c->v[2]), is(c, "RENAME"));
+}
+
+static void run_rest(struct cmd *c)
+{
+    if (is(c, "RPUSH") || is(c, "LPUSH")) cmd_push(c, is(c, "LPUSH"));
+    else if (is(c, "LPOP") || is(c, "RPOP")) cmd_pop(c, is(c, "LPOP"));
+    else if (is(c, "LINSERT")) cmd_linsert(c);
+    else if (is(c, "LSET")) cmd_lset(c);
+    else if (is(c, "LTRIM")) cmd_ltrim(c);
+    else if (is(c, "EXPIRE")) cmd_expire(c, site_now(c->s) + (i64)(atof(c->v[2]) * 1000));
+    else if (is(c, "PEXPIREAT")) cmd_expire(c, atoll(c->v[2]));
+    else if (is(c, "PERSIST") && c->there && c->ref.deadline_ms) site_write_ttl(c->s, 0, c->key, 0);
+    else if (is(c, "RENAME") || is(c, "COPY")) cmd_copy(c);
+    else if (is(c, "FLUSHALL")) site_write_flush(c->s, SITE_ALL_DBS);
+    else if (!is(c, "PERSIST")) fail("a command that replay does not know", bytes_str(c->v[0]), c->key);
+}
+
+static void run_command(struct rsite *r, char **v, u32 n)
+{
+    struct cmd c = {.r = r, .s = &r->s, .v = v, .n = n, .key = bytes_str(n > 1 ? v[1] : "")};
+    bool two = is(&c, "RENAME") || is(&c, "COPY");
+    two = two && look(r, c.key, &c.ref);
+    if (is(&c, "GET") || is(&c, "PTTL")) return; /* compare_all() reads */
+    if (!is(&c, "FLUSHALL")) expire_dead(r, c.key);
+    if (two) expire_dead(r, bytes_str(v[2]));
+    c.there = look(r, c.key, &c.ref);
+    if (is(&c, "SET")) cmd_set(&c);
+    else if (is(&c, "DEL") && c.there) site_write_del(&r->s, 0, c.key);
+    else if (is(&c, "DEL")) return;
+    else if (is(&c, "INCR")) cmd_add(&c, TYPE_STRING, "", "1");
+    else if (is(&c, "INCRBY") || is(&c, "INCRBYFLOAT")) cmd_add(&c, TYPE_STRING, "", v[2]);
+    else if (is(&c, "APPEND")) cmd_append(&c);
+    else if (is(&c, "HSET")) cmd_put(&c, TYPE_HASH, 2, 0, 1);
+    else if (is(&c, "HDEL")) cmd_rem(&c, TYPE_HASH);
+    else if (is(&c, "HINCRBY")) cmd_add(&c, TYPE_HASH, v[2], v[3]);
+    else if (is(&c, "SADD")) cmd_put(&c, TYPE_SET, 1, 0, 0);
+    else if (is(&c, "SREM")) cmd_rem(&c, TYPE_SET);
+    else if (is(&c, "ZADD")) cmd_put(&c, TYPE_ZSET, 2, 1, 0);
+    else if (is(&c, "ZINCRBY")) cmd_add(&c, TYPE_ZSET, v[3], v[2]);
+    else if (is(&c, "ZREM")) cmd_rem(&c, TYPE_ZSET);
+    else run_rest(&c);
+}
+
+/* -- the lines of a history ----------------------------------------------------------------------- */
+
+static void merge_from(struct rsite *from, struct rsite *to)
+{
+    struct site_merge m;
+    struct buf head = {0}, dump = {0};
+    struct names own = {0}, all = {0}, theirs = {0};
+    const char *why = "";
+    site_put_snapshot_head(&from->s, &head);
+    if (!site_merge_begin(&to->s, &m, buf_bytes(&head), &why)) fail_because(why);
+    add_names(to, &own);
+    for (u32 i = 0; i < own.n; i++) site_expire(&to->s, 0, bytes_str(own.v[i]), NULL);
+    next_transaction(to); /* what it deleted is seen by walks over what stays */
+    add_names(to, &all);
+    add_names(from, &all);
+    add_names(from, &theirs);
+    for (u32 i = 0, j = 0; i < all.n; i++) {
+        buf_clear(&dump);
+        if (j < theirs.n && strcmp(theirs.v[j], all.v[i]) == 0)
+            site_put_key(&from->s, 0, bytes_str(theirs.v[j++]), &dump);
+        if (!site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump), &why)) fail_because(why);
+    }
+    site_merge_finish(&to->s, &m);
+    site_merge_release(&m);
+    buf_release(&head);
+    buf_release(&dump);
+}
+
+static void deliver(struct rsite *to, const char *gid, const char *seq)
+{
+    const char *why = "";
+    const struct buf *raw = &w.effects[atoi(gid) % SITE_GIDS][atoi(seq) % EFFECTS];
+    if (raw->n == 0) fail_because("no such effect");
+    if (site_receive(&to->s, buf_bytes(raw), &why) == SITE_REFUSED) fail_because(why);
+}
+
+static void cron(struct rsite *r)
+{
+    struct names l = {0};
+    add_names(r, &l);
+    for (u32 i = 0; i < l.n; i++) site_expire_pass(&r->s, 0, bytes_str(l.v[i]));
+}
+
+static void collect(struct rsite *r)
+{
+    struct buf place = {0};
+    site_find_stable(&r->s);
+    while (site_collect_some(&r->s, 0, &place, 3)) {}
+    buf_release(&place);
+}
+
+static void fence(const char *gid, const char *seq)
+{
+    site_gone(site_of(gid));
+    for (u32 i = 0; i < SITES; i++)
+        if (w.sites[i].used) site_fence(&w.sites[i].s, (u8)atoi(gid), (u64)atoll(seq));
+}
+
+static void start_sites(u32 n)
+{
+    u8 gids[SITES];
+    for (u32 g = 1; g <= n; g++) gids[g - 1] = (u8)g;
+    for (u32 g = 1; g <= n; g++) {
+        struct site *s = &site_new(g)->s;
+        site_found(s, gids, n);
+        site_tick(s, START_MS);
+    }
+}
+
+static void show(char *line, const char *gid)
+{
+    struct rsite *r = site_of(gid);
+    buf_clear(&r->shown);
+    buf_append_str(&r->shown, line);
+}
+
+static void join(char **v)
+{
+    struct rsite *r = site_new((u32)atoi(v[2]));
+    struct rsite *by = site_of(v[1]);
+    if (!site_may_start(&by->s, (u8)atoi(v[2]))) fail_because("may not join yet");
+    site_tick(&r->s, atoll(v[3]));
+    merge_from(by, r);
+}
+
+static void step(char **v, u32 n)
+{
+    const char *what = v[0];
+    if (strcmp(what, "history") == 0) {
+        history_end();
+        snprintf(w.history, sizeof w.history, "%s", v[1]);
+        w.histories++;
+    } else if (strcmp(what, "sites") == 0) {
+        start_sites((u32)atoi(v[1]));
+    } else if (strcmp(what, "time") == 0) {
+        for (u32 i = 1; i + 1 < n; i += 2) site_tick(&site_of(v[i])->s, atoll(v[i + 1]));
+    } else if (strcmp(what, "op") == 0) {
+        run_command(site_of(v[1]), v + 2, n - 2);
+    } else if (strcmp(what, "deliver") == 0) {
+        deliver(site_of(v[2]), v[3], v[4]);
+    } else if (strcmp(what, "full") == 0) {
+        merge_from(site_of(v[1]), site_of(v[2]));
+    } else if (strcmp(what, "clock") == 0) {
+        site_hear(&site_of(v[2])->s, (u8)atoi(v[1]), &site_of(v[1])->s.clock);
+    } else if (strcmp(what, "cron") == 0) {
+        cron(site_of(v[1]));
+    } else if (strcmp(what, "gc") == 0) {
+        collect(site_of(v[1]));
+    } else if (strcmp(what, "admit") == 0) {
+        site_admit(&site_of(v[1])->s, (u8)atoi(v[2]));
+    } else if (strcmp(what, "join") == 0) {
+        join(v);
+    } else if (strcmp(what, "fence") == 0) {
+        fence(v[1], v[2]);
+    } else if (strcmp(what, "evict") == 0) {
+        site_evict(&site_of(v[1])->s, (u8)atoi(v[2]));
+    } else if (strcmp(what, "end") != 0) {
+        fail("a line that replay does not know", bytes_str(what), (bytes){"", 0});
+    }
+    for (u32 i = 0; i < SITES; i++)
+        if (w.sites[i].used) next_transaction(&w.sites[i]);
+}
+
+static void follow(char *line)
+{
+    char *v[WORDS];
+    u32 n = 0;
+    if (strncmp(line, "show ", 5) == 0) {
+        char *rest = strchr(line + 5, ' ');
+        show(rest ? rest + 1 : "", line + 5);
+        return;
+    }
+    if (strncmp(line, "fence ", 6) == 0) buf_clear(&site_of(line + 6)->shown); /* gone: not shown any more */
+    compare_all();
+    for (char *word = strtok(line, " "); word && n < WORDS; word = strtok(NULL, " ")) v[n++] = word;
+    if (n) step(v, n);
+}
+
+int main(int argc, char **argv)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+    w.rocks = argc > 1 && strcmp(argv[1], "rocksdb") == 0;
+    w.planted = argc > 2 ? (u32)atoi(argv[2]) : 0;
+    while ((len = getline(&line, &room, stdin)) > 0) {
+        line[len - 1] = 0;
+        w.line++;
+        follow(line);
+    }
+    history_end();
+    engines_close();
+    free(line);
+    printf("%llu histories on %s, %llu views compared\n", (ull)w.histories, w.rocks ? "rocksdb" : "memory",
+           (ull)w.compared);
+    return w.histories ? 0 : 1;
+}

@@ -1,0 +1,360 @@
+/* The parts of the site layer that tests/site/replay.c can't reach: damaged and hostile bytes, order of
+ * positions, exact numbers, and what the metadata of usual keys takes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/memory/memory.h"
+#include "rounds.h"
+#include "site/place.h"
+#include "site/sync.h"
+#include "site/write.h"
+
+static u64 seed = 1;
+
+static u32 below(u32 n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (u32)((seed >> 11) % n);
+}
+
+/* -- a site whose effects are collected ----------------------------------------------------------- */
+
+#define KEPT 512
+
+struct one {
+    struct engine *e;
+    struct site s;
+    struct buf effects[KEPT];
+    u32 n;
+};
+
+static void collect(void *arg, const struct site_effect *e)
+{
+    struct one *o = arg;
+    if (o->n < KEPT) buf_append_bytes(&o->effects[o->n++], e->all);
+}
+
+static struct one *one_new(u8 gid)
+{
+    static const u8 gids[] = {1, 2, 3};
+    struct one *o = calloc(1, sizeof *o);
+    o->e = memory_engine_new(2, 1);
+    o->e->ops->begin(o->e, 1);
+    site_init(&o->s, o->e, 2, gid);
+    site_found(&o->s, gids, 3);
+    site_tick(&o->s, 1000000);
+    o->s.emit = collect;
+    o->s.emit_arg = o;
+    return o;
+}
+
+static void one_free(struct one *o)
+{
+    for (u32 i = 0; i < KEPT; i++) buf_release(&o->effects[i]);
+    site_release(&o->s);
+    o->e->ops->close(o->e);
+    free(o);
+}
+
+static bytes word(const char *const *words, u32 n) { return bytes_str(words[below(n)]); }
+
+static void random_write(struct site *s)
+{
+    static const char *const names[] = {"a", "b", "c"}, *const paths[] = {"f", "g", "h"},
+                             *const numbers[] = {"1", "2.5"};
+    static const enum value_type kinds[] = {TYPE_HASH, TYPE_SET, TYPE_ZSET};
+    bytes name = word(names, 3), path = word(paths, 3);
+    struct key_ref ref;
+    enum value_type kind = s->e->ops->find(s->e, 0, name, &ref) ? ref.type : kinds[below(3)];
+    site_expire(s, 0, name, NULL);
+    switch (below(8)) {
+    case 0: site_write_set(s, 0, name, word(numbers, 2), below(2) ? 0 : site_now(s) + below(2000)); break;
+    case 1: site_write_del(s, 0, name); break;
+    case 2: site_write_ttl(s, 0, name, below(2) ? 0 : site_now(s) + 1 + below(2000)); break;
+    case 3: site_write_flush(s, below(2) ? 0 : SITE_ALL_DBS); break;
+    case 4:
+        if (kind == TYPE_SET || kind == TYPE_LIST) break;
+        site_write_add(s, 0, name, kind, kind == TYPE_STRING ? (bytes){"", 0} : path, site_num_of(below(9)));
+        break;
+    case 5:
+        if (kind == TYPE_LIST || !s->e->ops->find(s->e, 0, name, &ref))
+            site_write_push(s, 0, name, below(2), &path, 1);
+        break;
+    default:
+        if (kind == TYPE_LIST || kind == TYPE_STRING) break;
+        site_write_put(s, 0, name, kind,
+                       (bytes[]){path, kind == TYPE_SET ? (bytes){"", 0} : word(numbers, 2)}, 1);
+    }
+    site_tick(s, s->phys_ms + below(100));
+}
+
+static void damage(struct buf *b)
+{
+    for (u32 n = 1 + below(3); n > 0 && b->n; n--) {
+        switch (below(4)) {
+        case 0: b->n = below((u32)b->n); break;
+        case 1: b->p[below((u32)b->n)] = (char)below(256); break;
+        case 2: b->p[below((u32)b->n)] ^= (char)(1 << below(8)); break;
+        case 3: buf_append_char(b, (char)below(256)); break;
+        }
+    }
+}
+
+/* Whatever arrives, the site refuses it or applies it, and afterwards it can still do everything. */
+static void test_damaged_effects(void **state)
+{
+    (void)state;
+    u32 refused = 0, applied = 0;
+    for (u32 round = 0; round < ROUNDS(200); round++) {
+        struct one *a = one_new(1), *b = one_new(2);
+        for (u32 i = 0; i < 30; i++) random_write(&a->s);
+        for (u32 i = 0; i < a->n; i++) {
+            const char *why = "";
+            struct buf raw = {0};
+            buf_append_bytes(&raw, buf_bytes(&a->effects[i]));
+            if (below(3)) damage(&raw);
+            enum site_outcome got = site_receive(&b->s, buf_bytes(&raw), &why);
+            refused += got == SITE_REFUSED;
+            applied += got == SITE_APPLIED;
+            assert_int_equal(site_receive(&b->s, buf_bytes(&a->effects[i]), &why) == SITE_REFUSED, 0);
+            random_write(&b->s);
+            buf_release(&raw);
+        }
+        one_free(a);
+        one_free(b);
+    }
+    assert_true(refused > 100 && applied > 100);
+}
+
+static void dump_of(struct one *a, struct buf *head, struct buf dumps[3])
+{
+    static const char *const names[] = {"a", "b", "c"};
+    site_put_snapshot_head(&a->s, head);
+    for (u32 i = 0; i < 3; i++) site_put_key(&a->s, 0, bytes_str(names[i]), &dumps[i]);
+}
+
+static void test_damaged_snapshots(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c"};
+    u32 refused = 0, merged = 0;
+    for (u32 round = 0; round < ROUNDS(1000); round++) {
+        struct one *a = one_new(1), *b = one_new(2);
+        struct buf head = {0}, dumps[3] = {{0}};
+        struct site_merge m = {0};
+        const char *why = "";
+        for (u32 i = 0; i < 20; i++) random_write(&a->s), random_write(&b->s);
+        dump_of(a, &head, dumps);
+        if (below(3) == 0) damage(&head);
+        for (u32 i = 0; i < 3; i++)
+            if (below(2)) damage(&dumps[i]);
+        bool ok = site_merge_begin(&b->s, &m, buf_bytes(&head), &why);
+        for (u32 i = 0; i < 3 && ok; i++)
+            ok = site_merge_key(&b->s, &m, 0, bytes_str(names[i]), buf_bytes(&dumps[i]), &why);
+        if (ok) site_merge_finish(&b->s, &m);
+        refused += !ok;
+        merged += ok;
+        for (u32 i = 0; i < 10 && ok; i++) random_write(&b->s);
+        site_merge_release(&m);
+        buf_release(&head);
+        for (u32 i = 0; i < 3; i++) buf_release(&dumps[i]);
+        one_free(a);
+        one_free(b);
+    }
+    assert_true(refused > 10 && merged > 10);
+}
+
+/* Each refusal has its reason. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1), *b = one_new(2);
+    const char *why = "";
+    struct buf raw = {0}, head = {0};
+    struct site_merge m = {0};
+    struct site_clock ahead = {0};
+    site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 0);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&a->effects[0]), &why), SITE_APPLIED);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&a->effects[0]), &why), SITE_KNOWN);
+
+    ahead.seq[2] = 6; /* an effect of its own that it never made */
+    site_put_effect_head(&raw, (struct site_dot){7, 2}, 1, &ahead);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), SITE_REFUSED);
+    assert_string_equal(why, "an effect of this site that it has never made");
+
+    buf_clear(&raw); /* a gap in its own numbers */
+    site_put_effect_head(&raw, (struct site_dot){7, 3}, 1, &ahead);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), SITE_REFUSED);
+    assert_string_equal(why, "an effect whose context is not what its site had");
+
+    buf_clear(&raw); /* it depends on effects that are not here */
+    ahead.seq[3] = 6;
+    site_put_effect_head(&raw, (struct site_dot){7, 3}, 1, &ahead);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), SITE_WAITS);
+
+    buf_clear(&raw); /* an expiry beyond what its author had seen */
+    ahead = (struct site_clock){0};
+    site_put_effect_head(&raw, (struct site_dot){1, 3}, 1, &ahead);
+    struct site_move move = {.op = MOVE_CLEAR, .name = BYTES_LIT("k"), .scoped = true};
+    move.scope.seq[1] = 1;
+    site_put_move(&raw, &move, false);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), SITE_REFUSED);
+    assert_string_equal(why, "an effect that refers to what its site can't know");
+
+    site_fence(&a->s, 2, 0); /* b was evicted */
+    site_put_snapshot_head(&a->s, &head);
+    assert_false(site_merge_begin(&b->s, &m, buf_bytes(&head), &why));
+    assert_string_equal(why, "this site was evicted: it has to come back empty, under a new gid");
+    site_write_set(&b->s, 0, BYTES_LIT("k"), BYTES_LIT("w"), 0);
+    assert_int_equal(site_receive(&a->s, buf_bytes(&b->effects[b->n - 1]), &why), SITE_KNOWN);
+    buf_release(&raw);
+    buf_release(&head);
+    one_free(a);
+    one_free(b);
+}
+
+/* A clock far ahead does not move ours. */
+static void test_far_ahead(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1), *b = one_new(2);
+    const char *why = "";
+    site_tick(&a->s, 1000000 + SITE_MAX_SKEW_MS + 1000);
+    site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 0);
+    assert_int_equal(site_receive(&b->s, buf_bytes(&a->effects[0]), &why), SITE_APPLIED);
+    assert_int_equal(site_now(&b->s), 1000000);
+    assert_int_equal(b->s.refused_ahead, 1);
+    one_free(a);
+    one_free(b);
+}
+
+/* -- positions ------------------------------------------------------------------------------------ */
+
+#define PLACES 400
+
+static int by_bytes(const void *a, const void *b) { return bytes_cmp(buf_bytes(a), buf_bytes(b)); }
+
+/* Inserting between two neighbours puts a position between them. */
+static void test_places(void **state)
+{
+    (void)state;
+    for (u32 round = 0; round < ROUNDS(20); round++) {
+        struct buf v[PLACES + 1] = {{0}};
+        u32 n = 0;
+        for (; n < 5; n++)
+            site_put_place(&v[n], (i64)below(3) - 1, (struct site_dot){n + 1, 1}, (i64)below(600) - 300);
+        qsort(v, n, sizeof v[0], by_bytes);
+        for (; n < PLACES; n++) {
+            struct buf fresh = {0};
+            u32 at = below(4) ? below(n + 1) : n / 2;
+            bytes before = at ? buf_bytes(&v[at - 1]) : (bytes){"", 0},
+                  after = at < n ? buf_bytes(&v[at]) : (bytes){"", 0};
+            site_put_place_between(&fresh, before, after, (struct site_dot){n + 1, (u8)(1 + below(3))});
+            assert_true(site_place_ok(buf_bytes(&fresh)));
+            assert_true(at == 0 || bytes_cmp(before, buf_bytes(&fresh)) < 0);
+            assert_true(at == n || bytes_cmp(buf_bytes(&fresh), after) < 0);
+            memmove(&v[at + 1], &v[at], (n - at) * sizeof v[0]);
+            v[at] = fresh;
+        }
+        for (u32 i = 0; i < n; i++) buf_release(&v[i]);
+    }
+}
+
+/* Numbers sort as their positions do, whatever their sign and length. */
+static void test_place_order(void **state)
+{
+    (void)state;
+    static const i64 numbers[] = {INT64_MIN + 1, -65537, -65536, -257, -256,  -255,     -2, -1, 0, 1,
+                                  127,           128,    255,    256,  65536, INT64_MAX};
+    struct buf last = {0}, next = {0};
+    for (u32 i = 0; i < ARRAY_LEN(numbers); i++) {
+        buf_clear(&next);
+        site_put_place(&next, 1, (struct site_dot){5, 1}, numbers[i]);
+        if (i) assert_true(bytes_cmp(buf_bytes(&last), buf_bytes(&next)) < 0);
+        struct buf other = last;
+        last = next;
+        next = other;
+    }
+    buf_release(&last);
+    buf_release(&next);
+}
+
+/* -- numbers -------------------------------------------------------------------------------------- */
+
+static struct site_num num(const char *text)
+{
+    struct site_num n;
+    assert_true(site_num_parse(bytes_str(text), &n));
+    return n;
+}
+
+static void assert_sum(const char *a, const char *b, const char *want)
+{
+    struct buf raw = {0}, text = {0};
+    site_put_num(&raw, site_num_add(num(a), num(b)));
+    struct site_reader r = site_reader_of(buf_bytes(&raw));
+    site_num_print(&text, site_get_num(&r));
+    buf_append_char(&text, 0);
+    assert_false(r.bad);
+    assert_string_equal(text.p, want);
+    buf_release(&raw);
+    buf_release(&text);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    assert_sum("1", "-3", "-2");
+    assert_sum("0.1", "0.2", "0.3"); /* as INCRBYFLOAT */
+    assert_sum("1.5", "1.5", "3");
+    assert_sum("9223372036854775807", "-9223372036854775808", "-1");
+    assert_sum("9223372036854775807", "1", "9223372036854775808");
+}
+
+/* -- what it takes -------------------------------------------------------------------------------- */
+
+static size_t head_of(struct one *a, const char *name)
+{
+    struct key_ref ref;
+    bytes head = {0};
+    assert_true(a->e->ops->find(a->e, 0, bytes_str(name), &ref));
+    assert_true(a->e->ops->companion.head(a->e, &ref, &head));
+    assert_false(a->e->ops->companion.kept(a->e, &ref));
+    return head.n;
+}
+
+/* Heads of up to 15 bytes take no allocation of their own. Here sequence numbers take 2 bytes. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1);
+    bytes field[2] = {BYTES_LIT("f"), BYTES_LIT("v")};
+    for (u32 i = 0; i < 200; i++) site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 0);
+    assert_int_equal(head_of(a, "k"), 1 + 1 + 2 + 8);
+    site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 2000000);
+    assert_int_equal(head_of(a, "k"), 1 + 1 + 2 + 8);
+    site_write_ttl(&a->s, 0, BYTES_LIT("k"), 3000000);
+    assert_int_equal(head_of(a, "k"), 1 + 1 + 2 + 8 + 1 + 2);
+    site_write_put(&a->s, 0, BYTES_LIT("h"), TYPE_HASH, field, 1);
+    assert_int_equal(head_of(a, "h"), 1 + 1 + 2 + 8);
+    one_free(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_damaged_effects), cmocka_unit_test(test_damaged_snapshots),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_places),          cmocka_unit_test(test_place_order),
+        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_sizes),
+    };
+    return cmocka_run_group_tests_name("site", tests, NULL, NULL);
+}
