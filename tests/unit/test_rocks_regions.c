@@ -368,6 +368,44 @@ static void split(void)
     assert_int_equal(high->applied, 5);
 }
 
+static void count_row(void *arg, bytes name, bytes value, double unused UNUSED)
+{
+    *(u32 *)arg += bytes_eq(name, BYTES_LIT("merged")) && bytes_eq(value, BYTES_LIT("2"));
+}
+
+static u32 merged_rows(void)
+{
+    u32 n = 0;
+    low->ops->meta.each(low, META_CLUSTER, count_row, &n);
+    return n;
+}
+
+/* Who merges stores in the same transaction what depends on it: with the merge, or not at all. */
+static void merge_with_metadata(void **state)
+{
+    (void)state;
+    fill();
+    split();
+    for (u32 round = 0; round < 2; round++) {
+        assert_true(rocks_align(low, high));
+        low->ops->begin(low, now_ms);
+        low->ops->meta.put(low, META_CLUSTER, BYTES_LIT("merged"), BYTES_LIT("2"));
+        if (round == 0) {
+            low->ops->abort(low);
+            low->ops->begin(low, now_ms);
+            reopen();
+            assert_int_equal(merged_rows(), 0);
+            check_all(NOW);
+        }
+    }
+    assert_true(rocks_merge(low, high, low->applied + 1));
+    high = NULL;
+    low->ops->begin(low, now_ms);
+    reopen();
+    assert_int_equal(merged_rows(), 1);
+    check_all(NOW);
+}
+
 static void split_and_merge(void **state)
 {
     (void)state;
@@ -382,6 +420,7 @@ static void split_and_merge(void **state)
     low->ops->begin(low, now_ms += 5000000); /* one of them gets ahead */
     while (low->ops->due(low, now_ms, 100, expire, &now_ms)) commit(low, now_ms);
     commit(low, now_ms);
+    assert_true(rocks_align(low, high));
     assert_true(rocks_merge(low, high, low->applied + 1));
     high = NULL;
     low->ops->begin(low, now_ms);
@@ -787,6 +826,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
         cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(split_given_up, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(merge_with_metadata, setup_one, teardown),
         cmocka_unit_test_setup_teardown(vectors, setup_one, teardown),
         cmocka_unit_test(counts_as_bytes),
         cmocka_unit_test_setup_teardown(many_commits, setup_one, teardown),

@@ -53,10 +53,18 @@ void regions_cut(struct rk *rk)
 /* -- joining -------------------------------------------------------------------------------------------- */
 
 /* A deadline's place depends on its region's position, so both regions need the same one. */
-static bool regions_align(struct rk *into, struct rk *from)
+bool rocks_align(struct engine *a, struct engine *b)
 {
-    i64 position_ms = MAX(into->due->at.to_ms, from->due->at.to_ms);
-    return due_drain_align(into, position_ms) && due_drain_align(from, position_ms);
+    struct rk *one = rk_of(a), *two = rk_of(b);
+    CHECK(!one->touched && !two->touched);
+    i64 position_ms = MAX(one->due->at.to_ms, two->due->at.to_ms);
+    return due_drain_align(one, position_ms) && due_drain_align(two, position_ms);
+}
+
+static bool regions_aligned(const struct rk *a, const struct rk *b)
+{
+    i64 at_ms = a->due->at.to_ms;
+    return a->due->at.from_ms == at_ms && b->due->at.from_ms == at_ms && b->due->at.to_ms == at_ms;
 }
 
 static struct slot_counts *regions_join_slots(const struct rk *low, const struct rk *high, u32 db)
@@ -90,7 +98,7 @@ bool rocks_merge(struct engine *into_engine, struct engine *from_engine, u64 seq
     CHECK(into->db == from->db && into->region.prefix == from->region.prefix);
     CHECK(low->region.last + 1 == high->region.first && !into->view && !from->view);
     CHECK(!into->touched && !from->touched);
-    if (!regions_align(into, from)) return false;
+    CHECK(regions_aligned(into, from));
     struct rocks_region was = into->region;
     struct slot_counts **slots_were = mem_alloc(into->base.databases * sizeof *slots_were);
     for (u32 i = 0; i < into->base.databases; i++) {

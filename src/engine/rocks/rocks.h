@@ -71,10 +71,14 @@ struct rocks_region rocks_region_of(struct engine *e); /* as of the last commit 
  * commit the region still serves all of its slots, and a snapshot that is under way keeps them. */
 void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq);
 
-/* Merges two regions that have the same prefix and adjacent slots: `into` gets the slots of `from`, which is
- * closed, in a transaction of its own with sequence number `seq`. Neither may have uncommitted changes or a
+/* Prepares a merge: brings the positions of two regions in the deadline index together, in transactions of
+ * their own. Neither may have uncommitted changes. False: the storage failed. */
+NODISCARD bool rocks_align(struct engine *a, struct engine *b);
+/* Merges two regions that have the same prefix and adjacent slots and were aligned just before: `into` gets
+ * the slots of `from`, which is closed. This is one transaction, with sequence number `seq`, that of `into`:
+ * rows of metadata that were put since are part of it. Neither may have other uncommitted changes or a
  * snapshot, and both must belong to this thread. False: nothing was merged, and both stay open. */
-bool rocks_merge(struct engine *into, struct engine *from, u64 seq);
+NODISCARD bool rocks_merge(struct engine *into, struct engine *from, u64 seq);
 
 /* ops->due for several engines of one database (on one thread), each with an open transaction: reads the
  * index once and offers each key through the engine of its slot, while ops->due of one engine offers only its
