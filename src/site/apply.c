@@ -1,16 +1,30 @@
 /* Applying an effect: each move removes what the effect's context covers, and adds atoms with the
  * effect's dot. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "site/room.h"
 #include "site/site.h"
 
 struct apply {
     struct site *s;
     const struct site_effect *e;
     struct site_key *k; /* the key that is loaded; NULL: none */
+    struct site_seen_cell *seen; /* of the current CLEAR or FLUSH */
+    u32 n_seen, room_seen;
 };
+
+void site_save(struct site *s, struct site_key *k, u64 position)
+{
+    site_key_save(k, position);
+    if (k->ref.entry || site_key_empty(k)) return;
+    site_put_varint(&s->recent, k->db);
+    site_put_bytes(&s->recent, buf_bytes(&k->name));
+}
 
 static void apply_save(struct apply *a)
 {
-    if (a->k) site_key_save(a->k, a->s->position + 1);
+    if (a->k) site_save(a->s, a->k, a->s->position + 1);
     a->k = NULL;
 }
 
@@ -63,27 +77,50 @@ static void apply_rem(struct apply *a, struct site_key *k, const struct site_mov
     site_key_store(k, c);
 }
 
-/* What a CLEAR or FLUSH says about the counters of one cell. */
-static bytes seen_of(enum site_op op, bytes list, u32 db, bytes name, enum value_type kind, bytes path)
+/* -- what a CLEAR or FLUSH says about counters, in order ---------------------------------------------- */
+
+static int seen_cmp(const void *pa, const void *pb)
 {
-    struct site_reader r = site_reader_of(list);
+    const struct site_seen_cell *a = pa, *b = pb;
+    int c = bytes_cmp(a->name, b->name);
+    if (a->db != b->db) return a->db < b->db ? -1 : 1;
+    if (c) return c;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    return bytes_cmp(a->path, b->path);
+}
+
+static void seen_open(struct apply *a, const struct site_move *m)
+{
+    struct site_reader r = site_reader_of(m->seen);
     struct site_seen_cell c;
-    while (site_get_seen_cell(&r, op, &c))
-        if (c.kind == kind && bytes_eq(c.path, path) &&
-            (op == MOVE_CLEAR || (c.db == db && bytes_eq(c.name, name))))
-            return c.seen;
-    return (bytes){"", 0};
+    while (site_get_seen_cell(&r, m->op, &c)) {
+        a->seen = site_room(a->seen, a->n_seen, &a->room_seen, sizeof c);
+        if (m->op == MOVE_CLEAR) {
+            c.db = m->db;
+            c.name = m->name;
+        }
+        a->seen[a->n_seen++] = c;
+    }
+    if (a->n_seen > 1) qsort(a->seen, a->n_seen, sizeof c, seen_cmp);
+}
+
+static bytes seen_of(const struct apply *a, const struct site_key *k, enum value_type kind, bytes path)
+{
+    struct site_seen_cell want = {k->db, buf_bytes(&k->name), kind, path, {"", 0}};
+    if (a->n_seen == 0) return want.seen;
+    const struct site_seen_cell *got = bsearch(&want, a->seen, a->n_seen, sizeof want, seen_cmp);
+    return got ? got->seen : want.seen;
 }
 
 static void clear_cells(struct apply *a, struct site_key *k, enum value_type kind,
-                        const struct site_clock *clock, const struct site_move *m)
+                        const struct site_clock *clock)
 {
     struct buf paths = {0};
     site_key_paths(k, kind, &paths);
     for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
         bytes path = site_get_bytes(&r);
         struct site_cell *c = site_key_cell(k, kind, path, &a->s->cell);
-        site_cell_remove(c, clock, seen_of(m->op, m->seen, k->db, buf_bytes(&k->name), kind, path));
+        site_cell_remove(c, clock, seen_of(a, k, kind, path));
         site_key_store(k, c);
     }
     buf_release(&paths);
@@ -124,9 +161,9 @@ static void apply_clear(struct apply *a, struct site_key *k, const struct site_m
     if (clear_is_total(a, k, clock)) {
         site_key_drop_cells(k);
     } else {
-        bytes seen = seen_of(m->op, m->seen, k->db, buf_bytes(&k->name), TYPE_STRING, (bytes){"", 0});
+        bytes seen = seen_of(a, k, TYPE_STRING, (bytes){"", 0});
         site_cell_remove(&k->string, clock, seen);
-        for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) clear_cells(a, k, type, clock, m);
+        for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) clear_cells(a, k, type, clock);
     }
     clear_atoms(k, clock);
 }
@@ -188,12 +225,30 @@ static void each_gathered(struct gathered *g, u32 db, site_name_fn fn, void *arg
     g->n = 0;
 }
 
+/* Those that the engine's walk over what stays may miss. */
+static void each_recent(struct site *s, u32 db, site_name_fn fn, void *arg)
+{
+    struct buf recent = s->recent; /* fn may add to it */
+    s->recent = (struct buf){0};
+    for (struct site_reader r = site_reader_of(buf_bytes(&recent)); site_left(&r);) {
+        u64 of = site_get_varint(&r);
+        bytes name = site_get_bytes(&r);
+        struct key_ref ref;
+        bytes head;
+        bool stays = of == db && !s->e->ops->find(s->e, db, name, &ref);
+        if (stays && s->e->ops->companion.head(s->e, &ref, &head)) fn(arg, db, name);
+    }
+    buf_append_bytes(&s->recent, buf_bytes(&recent));
+    buf_release(&recent);
+}
+
 void site_each_key(struct site *s, u32 db, site_name_fn fn, void *arg)
 {
     struct gathered g = {0};
     struct buf place = {0};
     u64 cursor = 0;
     bool more;
+    each_recent(s, db, fn, arg);
     do {
         more = s->e->ops->companion.each_kept(s->e, db, &place, CHUNK, gather, &g);
         each_gathered(&g, db, fn, arg);
@@ -263,11 +318,16 @@ static void apply_move(struct apply *a, const struct site_move *m)
 
 void site_apply(struct site *s, const struct site_effect *e)
 {
-    struct apply a = {s, e, NULL};
+    struct apply a = {.s = s, .e = e};
     struct site_moves it = site_moves_of(e->moves);
     struct site_move m;
     if (s->emit) s->emit(s->emit_arg, e);
-    while (site_moves_next(&it, &m)) apply_move(&a, &m);
+    while (site_moves_next(&it, &m)) {
+        a.n_seen = 0;
+        if (m.op == MOVE_CLEAR || m.op == MOVE_FLUSH) seen_open(&a, &m);
+        apply_move(&a, &m);
+    }
     apply_save(&a);
+    mem_free(a.seen);
     site_note_applied(s, e->dot);
 }

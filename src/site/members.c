@@ -66,21 +66,21 @@ static void site_shorten_trail(struct site *s)
     s->n_trail -= half - n;
 }
 
-static void site_add_step(struct site *s, struct site_dot dot)
+void site_add_step(struct site *s, struct site_step step)
 {
     if (s->n_trail == TRAIL_MAX) site_shorten_trail(s);
     if (s->n_trail == s->room_trail) {
         s->room_trail = s->room_trail ? s->room_trail * 2 : 16;
         s->trail = mem_realloc(s->trail, s->room_trail * sizeof *s->trail);
     }
-    s->trail[s->n_trail++] = (struct site_step){s->position, dot};
+    s->trail[s->n_trail++] = step;
 }
 
 void site_note_applied(struct site *s, struct site_dot dot)
 {
     s->position += dot.seq - s->clock.seq[dot.gid];
     s->clock.seq[dot.gid] = dot.seq;
-    site_add_step(s, dot);
+    site_add_step(s, (struct site_step){s->position, dot});
 }
 
 void site_note_merged(struct site *s, const struct site_clock *theirs)
@@ -89,7 +89,8 @@ void site_note_merged(struct site *s, const struct site_clock *theirs)
     site_clock_join(&s->clock, theirs);
     s->position = site_clock_sum(&s->clock);
     for (u32 g = 1; g < SITE_GIDS; g++)
-        if (s->clock.seq[g] > before.seq[g]) site_add_step(s, (struct site_dot){s->clock.seq[g], (u8)g});
+        if (s->clock.seq[g] > before.seq[g])
+            site_add_step(s, (struct site_step){s->position, {s->clock.seq[g], (u8)g}});
 }
 
 static bool site_all_have(const struct site *s, struct site_dot dot)

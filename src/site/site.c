@@ -25,12 +25,17 @@ void site_release(struct site *s)
     site_key_release(&s->key);
     site_cell_release(&s->cell);
     buf_release(&s->moves);
+    buf_release(&s->recent);
     *s = (struct site){0};
 }
 
 /* -- time ------------------------------------------------------------------------------------------ */
 
-void site_tick(struct site *s, i64 wall_ms) { s->phys_ms = MAX(s->phys_ms, wall_ms); }
+void site_tick(struct site *s, i64 wall_ms)
+{
+    s->phys_ms = MAX(s->phys_ms, wall_ms);
+    buf_clear(&s->recent);
+}
 
 i64 site_now(const struct site *s) { return MAX(s->phys_ms, (i64)(s->hlc >> 16)); }
 

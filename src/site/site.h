@@ -66,6 +66,7 @@ struct site {
     void *emit_arg;
     struct site_key key; /* the one in use */
     struct site_cell cell;
+    struct buf recent; /* keys of which only metadata is left since this transaction: database, name */
     struct buf moves; /* of the effect that is being made (write.h) */
 #ifdef MAYFLY_PLANT
     u32 planted;
@@ -77,7 +78,7 @@ void site_init(struct site *s, struct engine *e, u32 databases, u8 gid);
 void site_release(struct site *s);
 
 /* -- time */
-void site_tick(struct site *s, i64 wall_ms);
+void site_tick(struct site *s, i64 wall_ms); /* when a transaction begins */
 i64 site_now(
     const struct site *s); /* the later of the machine's clock and the HLC: deadlines are compared to it */
 struct site_dot site_next_dot(const struct site *s);
@@ -103,6 +104,7 @@ void site_evict(struct site *s, u8 gid);
 void site_hear(struct site *s, u8 gid, const struct site_clock *clock);
 void site_note_applied(struct site *s, struct site_dot dot);
 void site_note_merged(struct site *s, const struct site_clock *theirs);
+void site_add_step(struct site *s, struct site_step step);
 void site_find_stable(struct site *s);
 
 /* -- expiry (expire.c) */
@@ -128,6 +130,7 @@ bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count);
 
 /* -- applying (apply.c) */
 void site_apply(struct site *s, const struct site_effect *e);
+void site_save(struct site *s, struct site_key *k, u64 position); /* site_key_save, and takes note of it */
 /* Calls fn with the name of each key of a database, also those of which only metadata is left. fn may
  * change it. */
 typedef void (*site_name_fn)(void *arg, u32 db, bytes name);

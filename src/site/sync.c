@@ -355,7 +355,7 @@ bool site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, by
         merge_deadlines(&b);
         merge_marks(&b);
         merge_cells(&b, &r);
-        site_key_save(&s->key, site_clock_sum(&last));
+        site_save(s, &s->key, site_clock_sum(&last));
         note_timed(m, &b, dump.n > 0);
     }
     site_key_release(&o);

@@ -15,6 +15,7 @@
 #include "engine/memory/memory.h"
 #include "engine/rocks/rocks.h"
 #include "site/site.h"
+#include "site/state.h"
 #include "site/sync.h"
 #include "site/write.h"
 
@@ -27,7 +28,8 @@
 struct rsite {
     bool used;
     struct engine *e;
-    u64 commits;
+    u32 folder;                     /* of the database */
+    bool given[SITE_GIDS][EFFECTS]; /* effects that were delivered here */
     struct site s;
     struct buf shown; /* what the model said last */
 };
@@ -38,9 +40,10 @@ static struct world {
     struct rsite sites[SITES]; /* [gid % SITES] while it lives */
     struct engine *spare[SITES];
     char folders[SITES][64];
+    u32 spare_folders[SITES];
     u32 n_spare, n_folders;
     struct buf effects[SITE_GIDS][EFFECTS];
-    u64 line, histories, compared;
+    u64 line, histories, compared, restarts;
     char history[64];
 } w;
 
@@ -57,13 +60,9 @@ static COLD void fail_because(const char *why) { fail(why, (bytes){"", 0}, (byte
 
 static const struct log quiet = {.level = LOG_NOTHING};
 
-static struct engine *engine_make(void)
+static struct engine *engine_open(const char *path)
 {
-    if (!w.rocks) return memory_engine_new(2, 1);
     struct buf why = {0};
-    char *path = w.folders[w.n_folders++];
-    snprintf(path, sizeof w.folders[0], "/tmp/mayfly-replay-XXXXXX");
-    if (!mkdtemp(path)) fail_because("no folder");
     struct rocks_options o = {.dir = path,
                               .log = &quiet,
                               .databases = 2,
@@ -78,13 +77,31 @@ static struct engine *engine_make(void)
     return e;
 }
 
-static struct engine *engine_take(void) { return w.n_spare ? w.spare[--w.n_spare] : engine_make(); }
+static struct engine *engine_make(void)
+{
+    if (!w.rocks) return memory_engine_new(2, 1);
+    char *path = w.folders[w.n_folders++];
+    snprintf(path, sizeof w.folders[0], "/tmp/mayfly-replay-XXXXXX");
+    if (!mkdtemp(path)) fail_because("no folder");
+    return engine_open(path);
+}
+
+static void engine_take(struct rsite *r)
+{
+    if (w.n_spare == 0) {
+        w.spare_folders[0] = w.n_folders;
+        w.spare[w.n_spare++] = engine_make();
+    }
+    r->e = w.spare[--w.n_spare];
+    r->folder = w.spare_folders[w.n_spare];
+}
 
 static void engine_give(struct rsite *r)
 {
     r->e->ops->flush(r->e, 0);
     if (!r->e->ops->commit(r->e, r->e->applied + 1)) fail_because("no commit");
     while (r->e->ops->reclaim(r->e, 1000)) {}
+    w.spare_folders[w.n_spare] = r->folder;
     w.spare[w.n_spare++] = r->e;
 }
 
@@ -110,16 +127,23 @@ static void keep_effect(void *arg, const struct site_effect *e)
     buf_append_bytes(b, e->all);
 }
 
-static struct rsite *site_new(u32 gid)
+static void site_start(struct rsite *r, u32 gid)
 {
-    struct rsite *r = &w.sites[gid % SITES];
-    if (r->used) fail_because("too many sites");
-    *r = (struct rsite){.used = true, .e = engine_take()};
     site_init(&r->s, r->e, 2, (u8)gid);
     r->s.planted = w.planted;
     r->s.emit = keep_effect;
     r->s.emit_arg = r;
+}
+
+static struct rsite *site_new(u32 gid)
+{
+    struct rsite *r = &w.sites[gid % SITES];
+    if (r->used) fail_because("too many sites");
+    memset(r, 0, sizeof *r);
+    r->used = true;
+    engine_take(r);
     r->e->ops->begin(r->e, 1);
+    site_start(r, gid);
     return r;
 }
 
@@ -150,6 +174,31 @@ static void next_transaction(struct rsite *r)
 {
     if (!r->e->ops->commit(r->e, r->e->applied + 1)) fail_because("no commit");
     r->e->ops->begin(r->e, site_now(&r->s));
+    site_tick(&r->s, 0);
+}
+
+/* The process ends in good order and starts again; what waited for other effects is sent again. */
+static void site_restart(struct rsite *r)
+{
+    struct buf state = {0};
+    const char *why = "";
+    u32 gid = r->s.gid;
+    site_put_state(&r->s, true, &state);
+    site_release(&r->s);
+    if (!r->e->ops->commit(r->e, r->e->applied + 1)) fail_because("no commit");
+    if (w.rocks) {
+        r->e->ops->close(r->e);
+        r->e = engine_open(w.folders[r->folder]);
+    }
+    r->e->ops->begin(r->e, 1);
+    site_start(r, gid);
+    if (!site_get_state(&r->s, buf_bytes(&state))) fail_because("a state that can't be read");
+    for (u32 g = 0; g < SITE_GIDS; g++)
+        for (u32 i = 0; i < EFFECTS; i++)
+            if (r->given[g][i] && site_receive(&r->s, buf_bytes(&w.effects[g][i]), &why) == SITE_APPLIED)
+                fail_because("something was lost");
+    buf_release(&state);
+    w.restarts++;
 }
 
 /* -- names in order ------------------------------------------------------------------------------- */
@@ -557,7 +606,6 @@ static void merge_from(struct rsite *from, struct rsite *to)
     if (!site_merge_begin(&to->s, &m, buf_bytes(&head), &why)) fail_because(why);
     add_names(to, &own);
     for (u32 i = 0; i < own.n; i++) site_expire(&to->s, 0, bytes_str(own.v[i]), NULL);
-    next_transaction(to); /* what it deleted is seen by walks over what stays */
     add_names(to, &all);
     add_names(from, &all);
     add_names(from, &theirs);
@@ -578,6 +626,7 @@ static void deliver(struct rsite *to, const char *gid, const char *seq)
     const char *why = "";
     const struct buf *raw = &w.effects[atoi(gid) % SITE_GIDS][atoi(seq) % EFFECTS];
     if (raw->n == 0) fail_because("no such effect");
+    to->given[atoi(gid) % SITE_GIDS][atoi(seq) % EFFECTS] = true;
     if (site_receive(&to->s, buf_bytes(raw), &why) == SITE_REFUSED) fail_because(why);
 }
 
@@ -630,6 +679,18 @@ static void join(char **v)
     merge_from(by, r);
 }
 
+/* Transactions have several lines, and now and then a site starts again. */
+static void between_lines(void)
+{
+    for (u32 i = 0; i < SITES; i++) {
+        struct rsite *r = &w.sites[i];
+        u64 turn = w.line * 7 + i * 13;
+        if (!r->used) continue;
+        if (turn % (w.rocks ? 9973 : 499) == 0) site_restart(r);
+        else if (turn % 4 == 0) next_transaction(r);
+    }
+}
+
 static void step(char **v, u32 n)
 {
     const char *what = v[0];
@@ -640,7 +701,10 @@ static void step(char **v, u32 n)
     } else if (strcmp(what, "sites") == 0) {
         start_sites((u32)atoi(v[1]));
     } else if (strcmp(what, "time") == 0) {
-        for (u32 i = 1; i + 1 < n; i += 2) site_tick(&site_of(v[i])->s, atoll(v[i + 1]));
+        for (u32 i = 1; i + 1 < n; i += 2) {
+            next_transaction(site_of(v[i]));
+            site_tick(&site_of(v[i])->s, atoll(v[i + 1]));
+        }
     } else if (strcmp(what, "op") == 0) {
         run_command(site_of(v[1]), v + 2, n - 2);
     } else if (strcmp(what, "deliver") == 0) {
@@ -664,8 +728,7 @@ static void step(char **v, u32 n)
     } else if (strcmp(what, "end") != 0) {
         fail("a line that replay does not know", bytes_str(what), (bytes){"", 0});
     }
-    for (u32 i = 0; i < SITES; i++)
-        if (w.sites[i].used) next_transaction(&w.sites[i]);
+    between_lines();
 }
 
 static void follow(char *line)
@@ -698,7 +761,7 @@ int main(int argc, char **argv)
     history_end();
     engines_close();
     free(line);
-    printf("%llu histories on %s, %llu views compared\n", (ull)w.histories, w.rocks ? "rocksdb" : "memory",
-           (ull)w.compared);
+    printf("%llu histories on %s, %llu views compared, %llu restarts\n", (ull)w.histories,
+           w.rocks ? "rocksdb" : "memory", (ull)w.compared, (ull)w.restarts);
     return w.histories ? 0 : 1;
 }

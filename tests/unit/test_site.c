@@ -12,6 +12,7 @@
 #include "engine/memory/memory.h"
 #include "rounds.h"
 #include "site/place.h"
+#include "site/state.h"
 #include "site/sync.h"
 #include "site/write.h"
 
@@ -221,6 +222,64 @@ static void test_refused(void **state)
     one_free(b);
 }
 
+static void assert_restored(struct one *a, bool trail, u64 stable)
+{
+    struct buf state = {0}, again = {0};
+    struct site s;
+    site_put_state(&a->s, trail, &state);
+    site_init(&s, a->e, 2, 1);
+    assert_true(site_get_state(&s, buf_bytes(&state)));
+    site_put_state(&s, trail, &again);
+    if (trail) assert_true(bytes_eq(buf_bytes(&state), buf_bytes(&again)));
+    assert_int_equal(site_now(&s), site_now(&a->s));
+    assert_int_equal(site_next_dot(&s).seq, site_next_dot(&a->s).seq);
+    assert_true(site_next_stamp(&s) == site_next_stamp(&a->s));
+    site_find_stable(&s);
+    assert_int_equal(s.stable, stable);
+    site_release(&s);
+    buf_release(&state);
+    buf_release(&again);
+}
+
+/* A restart keeps clocks and members. Without the trail garbage waits until all that was here is
+ * everywhere. */
+static void test_state(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1);
+    struct site_clock heard = {0};
+    for (u32 i = 0; i < 5; i++) site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 0);
+    heard.seq[1] = 3;
+    site_hear(&a->s, 2, &heard);
+    site_hear(&a->s, 3, &heard);
+    assert_restored(a, true, 3);
+    assert_restored(a, false, 0);
+    heard.seq[1] = 5;
+    site_hear(&a->s, 2, &heard);
+    site_hear(&a->s, 3, &heard);
+    assert_restored(a, true, 5);
+    assert_restored(a, false, 5);
+    one_free(a);
+}
+
+static void test_damaged_state(void **state)
+{
+    (void)state;
+    for (u32 round = 0; round < ROUNDS(1000); round++) {
+        struct one *a = one_new(1);
+        struct buf raw = {0};
+        struct site s;
+        for (u32 i = 0; i < 5; i++) random_write(&a->s);
+        site_put_state(&a->s, below(2), &raw);
+        damage(&raw);
+        site_init(&s, a->e, 2, 1);
+        if (site_get_state(&s, buf_bytes(&raw))) site_find_stable(&s);
+        site_release(&s);
+        buf_release(&raw);
+        one_free(a);
+    }
+}
+
 /* A clock far ahead does not move ours. */
 static void test_far_ahead(void **state)
 {
@@ -352,7 +411,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damaged_effects), cmocka_unit_test(test_damaged_snapshots),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_state),
+        cmocka_unit_test(test_damaged_state),   cmocka_unit_test(test_far_ahead),
         cmocka_unit_test(test_places),          cmocka_unit_test(test_place_order),
         cmocka_unit_test(test_numbers),         cmocka_unit_test(test_sizes),
     };

@@ -1,0 +1,16 @@
+/* What a site knows beside its keys, as bytes: stored with the data, in the same transaction.
+ *
+ * `trail`: with the exact steps at which effects came (site.h). It takes some bytes for each effect
+ * since the last collection, so it is for an orderly shutdown. Without it garbage of before waits until
+ * all of it can go at once. */
+#ifndef MAYFLY_SITE_STATE_H
+#define MAYFLY_SITE_STATE_H
+
+#include "site/site.h"
+
+void site_put_state(const struct site *s, bool trail, struct buf *to);
+/* Into a site that was just initialised. False: it is damaged, or that of another gid. Effects that
+ * waited for others are not part of it: their senders send them again. */
+bool site_get_state(struct site *s, bytes state);
+
+#endif
