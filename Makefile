@@ -175,6 +175,7 @@ sim: $(SIM)
 site-model:
 	$(Q)tests/site/model.py
 	$(Q)tests/site/stress.py 500
+	$(Q)tests/site/model.py --bugs 200 > /dev/null || tests/site/model.py --bugs 200
 
 # Its own copy of the site layer, in which bugs can be planted.
 REPLAY     := $(BUILD)/tests/site/replay
