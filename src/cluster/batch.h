@@ -8,6 +8,9 @@
  * come back: others send as many in a period as were waiting at the commit. If those that were answered don't
  * come back, it does not wait for a while.
  *
+ * All regions of a node gather together, until the entries of all of them are committed and their clients are
+ * back: what one tick evaluates shares a sync and the messages to each node.
+ *
  * A policy only: the caller has the clock and the requests. */
 #ifndef MAYFLY_CLUSTER_BATCH_H
 #define MAYFLY_CLUSTER_BATCH_H
@@ -27,6 +30,9 @@ struct batch {
 /* An entry of `answered` requests was committed, took_us after it was proposed; `waiting` others are there.
  * Returns after how many us to look; 0: not to gather at all. */
 u64 batch_committed(struct batch *b, u32 answered, u32 waiting, u64 took_us);
+
+/* An entry of another region was committed meanwhile. */
+static inline void batch_add(struct batch *b, u32 answered) { b->expected += answered; }
 
 /* So long later, so many wait. Returns after how many us to look again; 0: not to gather any more. */
 u64 batch_look(struct batch *b, u32 waiting);

@@ -53,7 +53,10 @@ void cluster_close_batch(struct cluster *c)
 
 void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 {
-    if (c->members_n > 1) return; /* entries of regions share a sync, and clients come back to all of them */
+    if (c->batch.gathering) { /* of another region's */
+        batch_add(&c->batch, answered);
+        return;
+    }
     u64 us = batch_committed(&c->batch, answered, batch_waiting(c), took_us);
     if (us && !batch_set_clock(c, us)) batch_over(c);
 }
@@ -61,6 +64,7 @@ void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 bool cluster_gathers(struct cluster *c)
 {
     if (!c->batch.gathering) return false;
-    if (batch_complete(&c->batch, batch_waiting(c)) || !member_leads(cluster_first(c))) batch_over(c);
+    bool leads = c->members_n > 1 || member_leads(cluster_first(c));
+    if (!leads || (!c->flying && batch_complete(&c->batch, batch_waiting(c)))) batch_over(c);
     return c->batch.gathering;
 }

@@ -31,6 +31,19 @@ static void test_all_come_back(void **state UNUSED)
     assert_true(batch_committed(&b, 64, 0, 1000) > 0); /* and again after the next commit */
 }
 
+static void test_clients_of_several_regions(void **state UNUSED)
+{
+    struct batch b = {0};
+    assert_true(batch_committed(&b, 5, 11, 1000) > 0);
+    batch_add(&b, 4);
+    batch_add(&b, 0);
+    batch_add(&b, 7);
+    assert_false(batch_complete(&b, 26));
+    assert_true(batch_complete(&b, 27));
+    batch_end(&b, 18); /* not half of those that were answered */
+    assert_int_equal(batch_committed(&b, 5, 11, 1000), 0);
+}
+
 static void test_a_slow_commit_is_no_reason_to_wait_long(void **state UNUSED)
 {
     struct batch b = {0};
@@ -105,6 +118,7 @@ int main(void)
         cmocka_unit_test(test_as_long_as_they_come_back),
         cmocka_unit_test(test_others_that_come_at_any_time),
         cmocka_unit_test(test_gathering_ends),
+        cmocka_unit_test(test_clients_of_several_regions),
         cmocka_unit_test(test_a_slow_commit_is_no_reason_to_wait_long),
         cmocka_unit_test(test_those_that_stay_away),
         cmocka_unit_test(test_half_of_them_are_worth_it),
