@@ -13,6 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 from mayfly import BINARY, ENGINES, ROOT, Client, eventually, free_port, in_one_of, process_state  # noqa: E402, F401
 
 
+REGIONS = os.environ.get('MAYFLY_CLUSTER_REGIONS', '1')    # of clusters whose tests do not say how many
+
+
 def free_ports():
     """A port for clients whose bus port is free, too."""
     while True:
@@ -57,15 +60,18 @@ class Node:
         self.proc.send_signal(signal.SIGTERM)
         return self.proc.wait(60)
 
-    def region(self):
-        """What INFO says of region 1, or {}."""
+    def regions(self):
+        """What INFO says of each region, by number."""
         try:
             with self.client(socket_timeout=5) as c:
                 text = c.execute_command('INFO', 'cluster')
         except (redis.ConnectionError, redis.TimeoutError):
             return {}
-        line = text.get('region1') if isinstance(text, dict) else None
-        return line or {}
+        return {int(k[6:]): v for k, v in text.items() if k.startswith('region')} if isinstance(text, dict) else {}
+
+    def region(self):
+        """What INFO says of region 1, or {}."""
+        return self.regions().get(1, {})
 
     def leads(self):
         return self.alive() and self.region().get('role') == 'leader'
@@ -80,7 +86,7 @@ class Cluster:
 
     def __init__(self, size, options=('--cluster-node-timeout', '1000'), node=lambda i, *args: Node(*args)):
         self.folder = tempfile.mkdtemp(prefix='mayfly-cluster-')
-        options = [*options, '--cluster-replicas', str(max(size, 3))]
+        options = ['--cluster-regions', REGIONS, *options, '--cluster-replicas', str(max(size, 3))]
         self.nodes = [node(i, os.path.join(self.folder, f'n{i}'), options) for i in range(size)]
 
     def __enter__(self):
@@ -104,14 +110,19 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def settled(self, voters, seconds=90):
-        """Waits for a leader with so many voters, and until all members that run have applied what was in its log
-        then, and no change of members is under way: until its end the majority of the members before it is needed,
-        too. Clients may go on writing."""
+        """Waits until each region has a leader with so many voters, and until all members that run have applied what
+        was in its log then, and no change of members is under way: until its end the majority of the members before
+        it is needed, too. Clients may go on writing."""
         def look():
-            leader = [s for s in map(Node.region, filter(Node.alive, self.nodes)) if s.get('role') == 'leader']
+            before = [n.regions() for n in self.nodes if n.alive()]
+            after = [n.regions() for n in self.nodes if n.alive()]
+            return all(settles(number, before, after) for number in set().union(*before, [1]))
+
+        def settles(number, before, after):
+            leader = [s[number] for s in before if s.get(number, {}).get('role') == 'leader']
             if len(leader) != 1 or int(leader[0]['voters']) != voters:
                 return False
-            states = [n.region() for n in self.nodes if n.alive()]
+            states = [s.get(number) for s in after]
             return all(s and int(s['applied']) >= int(leader[0]['last']) and not int(s['joint']) for s in states)
         eventually(look, seconds, 0.1)
 

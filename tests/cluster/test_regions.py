@@ -13,13 +13,7 @@ TIMEOUT = ('--cluster-node-timeout', '3000')
 
 
 def regions(node):
-    """What INFO says of each region, by number."""
-    try:
-        with node.client(socket_timeout=5) as c:
-            info = c.info('cluster')
-    except (redis.ConnectionError, redis.TimeoutError):
-        return {}
-    return {int(k[6:]): v for k, v in info.items() if k.startswith('region')}
+    return node.regions()
 
 
 def table(node):
