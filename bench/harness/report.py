@@ -52,7 +52,7 @@ def rows_from(scenario, got, specs, beside=REDIS):
             for metric, name, unit, *judge in specs]
 
 
-FORMATS = {"us": "{:.3f} us", "ms": "{:.3f} ms", "s": "{:.2f} s", "B": "{:.1f} B", "MB": "{:.1f} MB",
+FORMATS = {"us": "{:.3f} us", "ms": "{:.3f} ms", "s": "{:.2f} s", "B": "{:.1f} B", "MB": "{:.1f} MB", "KB": "{:.1f} KB",
            "%": "{:.2f} %", "x": "{:.2f} x", "/s": "{:,.0f} /s", "": "{:g}"}
 
 

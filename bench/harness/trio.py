@@ -58,6 +58,24 @@ class Trio:
             time.sleep(0.05)
         raise RuntimeError("the nodes do not become members")
 
+    def wait_regions(self, count, limit_s=120):
+        """Until all nodes vote in so many regions, each of which has a leader, and no node leads many more than another."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            led = [self.regions_led(n, count) for n in self.nodes]
+            if None not in led and sum(led) == count and max(led) - min(led) <= 1:
+                return
+            time.sleep(0.2)
+        raise RuntimeError(f"there are not {count} regions that serve")
+
+    def regions_led(self, node, count):
+        """How many regions the node leads; None: it does not vote in all of them yet."""
+        lines = node.call("INFO", "cluster").decode().splitlines()
+        regions = [dict(p.split("=") for p in l.partition(":")[2].split(",")) for l in lines if l.startswith("region")]
+        if len(regions) != count or any(int(r["voters"]) != len(self.nodes) or int(r["joint"]) for r in regions):
+            return None
+        return sum(r["role"] == "leader" for r in regions)
+
     def addresses(self):
         return ",".join(f"127.0.0.1:{n.port}" for n in self.nodes)
 
@@ -70,7 +88,8 @@ def mayfly_trio(env, path, *args):
             role = ("--cluster-join", f"127.0.0.1:{nodes[0].port}") if i else ("--cluster-init", "yes")
             nodes.append(stack.enter_context(running(
                 f"node {i + 1}", path, None, env.nice,
-                ("--engine", "rocksdb", "--cluster-enabled", "yes", *role, *args), port=node_port())))
+                ("--engine", "rocksdb", "--cluster-enabled", "yes", "--cluster-regions", 1, *role, *args),
+                port=node_port())))
         trio = Trio(nodes)
         trio.wait_settled()
         yield trio
