@@ -104,6 +104,13 @@ struct regions_here node_here(struct node *n, struct region_here *members)
 
 /* ---- Life. */
 
+static bool node_votes(const struct member *m, const struct raft_applied *at)
+{
+    for (u32 i = 0; i < at->conf.voters_n; i++)
+        if (at->conf.voters[i] == m->peer) return true;
+    return false;
+}
+
 void node_flush_state(struct node *n)
 {
     memcpy(n->flushed, n->store, offsetof(struct store, cell) + n->store->keys * sizeof(struct cell));
@@ -114,7 +121,7 @@ void node_flush_state(struct node *n)
         m->erase = false;
         m->flushed_exists = m->exists, m->flushed_at = m->at;
         struct raft_applied *durable = &n->sim->region[m->region].durable;
-        if (m->at.index > durable->index) *durable = m->at;
+        if (m->at.index > durable->index && node_votes(m, &m->at)) *durable = m->at;
     }
 }
 
@@ -241,13 +248,13 @@ static struct member *node_addressee(struct node *n, const struct envelope *e)
     }
 }
 
-/* A sender that was removed is not heard. It is told so when that would survive a crash of this node: otherwise the
+/* A sender that was removed is not heard. It is told so when that would survive a crash of a voter: otherwise the
  * others may come back under a configuration that needs its vote. */
 static bool node_is_stale(struct member *m, u64 from)
 {
     const struct raft_applied *told = &m->flushed_at;
     if (!m->at.index || !rules_removed(from, m->at.epoch.conf_ver, &m->at.conf)) return false;
-    if (m->flushed_exists && rules_removed(from, told->epoch.conf_ver, &told->conf))
+    if (m->flushed_exists && node_votes(m, told) && rules_removed(from, told->epoch.conf_ver, &told->conf))
         node_send_envelope(m, from, EV_MESSAGE, true, bytes_of(NULL, 0), 0);
     return true;
 }

@@ -194,7 +194,7 @@ struct region_truth {
     struct applied_record *applied; /* by index */
     u64 applied_n;
     struct raft_applied newest; /* the highest that any member ever applied … */
-    struct raft_applied durable; /* … and that one would still have after a crash */
+    struct raft_applied durable; /* … and that a voter would still have after a crash */
     u64 merged;                 /* into this region; 0: it lives */
 };
 
