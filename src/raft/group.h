@@ -199,7 +199,7 @@ enum group_change {
     GROUP_CHANGE_UNSAFE, /* too few of the voters that would remain have answered lately to be a majority */
     GROUP_CHANGE_INVALID /* never */
 };
-/* New members start as learners; a learner that has caught up may become a voter. */
+/* New members start as learners; a learner that has caught up may become a voter, and a voter a learner. */
 enum group_change group_change(struct group *g, const struct raft_change *changes, size_t n);
 
 /* ---- Snapshots and compaction. */

@@ -56,7 +56,7 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
         return conf->voters_n > 1 ? GROUP_CHANGE_LATER : GROUP_CHANGE_INVALID;
     }
     switch (c->type) {
-    case RAFT_ADD_LEARNER: return voter || learner ? GROUP_CHANGE_INVALID : GROUP_CHANGE_PROPOSED;
+    case RAFT_ADD_LEARNER: return learner ? GROUP_CHANGE_INVALID : GROUP_CHANGE_PROPOSED;
     case RAFT_REMOVE: return voter || learner ? GROUP_CHANGE_PROPOSED : GROUP_CHANGE_INVALID;
     case RAFT_ADD_VOTER:
         if (!learner) return GROUP_CHANGE_INVALID;
@@ -68,10 +68,11 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
     }
 }
 
+/* Or makes a learner of it. */
 static bool group_removes(const struct raft_change *changes, size_t n, u64 id)
 {
     for (size_t i = 0; i < n; i++)
-        if (changes[i].type == RAFT_REMOVE && changes[i].id == id) return true;
+        if (changes[i].type != RAFT_ADD_VOTER && changes[i].id == id) return true;
     return false;
 }
 

@@ -764,12 +764,30 @@ static void test_changes_that_make_no_sense_are_refused(void **unused UNUSED)
     struct member *a = &w->member[1], *b = &w->member[2];
     assert_int_equal(change(b, 3, RAFT_ADD_LEARNER), GROUP_CHANGE_NOT_LEADER);
     assert_int_equal(group_change(a->group, NULL, 0), GROUP_CHANGE_INVALID);
-    assert_int_equal(change(a, 2, RAFT_ADD_LEARNER), GROUP_CHANGE_INVALID);
     assert_int_equal(change(a, 3, RAFT_ADD_VOTER), GROUP_CHANGE_INVALID); /* a learner first */
     assert_int_equal(change(a, 3, RAFT_REMOVE), GROUP_CHANGE_INVALID);
     assert_int_equal(a->at.epoch.conf_ver, 0);
     assert_int_equal(change(a, 3, RAFT_ADD_LEARNER), GROUP_CHANGE_PROPOSED);
     assert_int_equal(change(a, 2, RAFT_REMOVE), GROUP_CHANGE_LATER); /* one at a time */
+    world_free(w);
+}
+
+static void test_a_voter_becomes_a_learner(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 3);
+    world_tick(w, 25);
+    assert_int_equal(change(a, 3, RAFT_ADD_LEARNER), GROUP_CHANGE_PROPOSED); /* its vote is not needed for that */
+    world_tick(w, 4);
+    assert_int_equal(a->at.conf.voters_n, 2);
+    assert_int_equal(a->at.conf.learners_n, 1);
+    assert_int_equal(a->at.conf.outgoing_n, 0);
+    assert_int_equal(change(a, 3, RAFT_ADD_LEARNER), GROUP_CHANGE_INVALID);
+    assert_int_equal(change(a, 1, RAFT_ADD_LEARNER), GROUP_CHANGE_LATER); /* leadership is handed on first */
+    world_heal(w);
+    world_tick(w, 10);
+    assert_false(group_is_leader(a->group));
     world_free(w);
 }
 
@@ -1185,6 +1203,7 @@ int main(void)
         cmocka_unit_test(test_a_follower_read_without_a_leader_fails),
         cmocka_unit_test(test_a_snapshot_is_installed_before_the_log_is_emptied),
         cmocka_unit_test(test_changes_that_make_no_sense_are_refused),
+        cmocka_unit_test(test_a_voter_becomes_a_learner),
         cmocka_unit_test(test_a_learner_without_data_does_not_vote),
         cmocka_unit_test(test_a_leader_that_is_removed_hands_on_first),
         cmocka_unit_test(test_a_change_leaves_a_majority_that_answers),
