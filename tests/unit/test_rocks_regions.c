@@ -456,6 +456,83 @@ static void snapshot_across_a_split(void **state)
     tick(now_ms);
 }
 
+/* -- dropping --------------------------------------------------------------------------------------------- */
+
+struct found {
+    u64 ids;
+    u32 n;
+};
+
+static bool note_region(void *arg, const struct rocks_region *r)
+{
+    struct found *f = arg;
+    f->ids |= 1ull << r->id;
+    f->n++;
+    return true;
+}
+
+static u64 stored_regions(void)
+{
+    struct found f = {0};
+    rocks_regions_each(db, note_region, &f);
+    return f.ids;
+}
+
+/* Its slots are free for another region, which starts with nothing. */
+static void drop_one(void **state)
+{
+    static const struct rocks_region another = {3, 1, HALF, ROCKS_SLOTS - 1};
+    (void)state;
+    fill();
+    u64 kept = low->ops->count(low, 0);
+    assert_int_equal(stored_regions(), 1 << 1 | 1 << 2);
+    high->ops->meta.put(high, META_CLUSTER, BYTES_LIT("tombstone 2"), BYTES_LIT("7"));
+    assert_true(rocks_region_drop(high));
+    high->ops->close(high);
+    high = NULL;
+    assert_int_equal(stored_regions(), 1 << 1);
+    assert_int_equal(low->ops->count(low, 0), kept);
+    high = open_region(&another);
+    assert_int_equal(high->ops->count(high, 0), 0);
+    put_in(high, BYTES_LIT("foo"), 1, 0); /* slot 12182 */
+    tick(now_ms);
+    assert_int_equal(high->ops->count(high, 0), 1);
+    high->ops->close(high);
+    low->ops->close(low);
+    low = high = NULL;
+    rocks_close(db);
+    open_db();
+    low = open_region(&low_half);
+    high = open_region(&another);
+    assert_int_equal(low->ops->count(low, 0), kept);
+    assert_int_equal(high->ops->count(high, 0), 1);
+}
+
+static void note_row(void *arg, bytes row, bytes value, double score UNUSED)
+{
+    u32 *n = arg;
+    *n += bytes_eq(row, BYTES_LIT("identity")) && bytes_eq(value, BYTES_LIT("me"));
+}
+
+/* A region with another prefix has no keys, whatever is in its slots; rows of metadata are the database's. */
+static void without_keys(void **state)
+{
+    static const struct rocks_region home = {0, 0, 0, 0};
+    u32 n = 0;
+    (void)state;
+    fill();
+    struct engine *e = open_region(&home);
+    assert_int_equal(e->ops->count(e, 0), 0);
+    e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("identity"), BYTES_LIT("me"));
+    e->ops->flush(e, 0);
+    assert_true(e->ops->commit(e, 1));
+    e->ops->close(e);
+    check_all(NOW);
+    low->ops->meta.each(low, META_CLUSTER, note_row, &n);
+    assert_int_equal(n, 1);
+    assert_int_equal(stored_regions(), 1 << 0 | 1 << 1 | 1 << 2);
+}
+
 static void split_given_up(void **state)
 {
     (void)state;
@@ -825,6 +902,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(refused, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
         cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(drop_one, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(without_keys, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_given_up, setup_one, teardown),
         cmocka_unit_test_setup_teardown(merge_with_metadata, setup_one, teardown),
         cmocka_unit_test_setup_teardown(vectors, setup_one, teardown),

@@ -50,6 +50,17 @@ void regions_cut(struct rk *rk)
     slots_total(rk);
 }
 
+/* -- dropping -------------------------------------------------------------------------------------------- */
+
+bool rocks_region_drop(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    CHECK(!rk->view && !rk->legacy);
+    for (u32 i = 0; i < rk_all(rk); i++) e->ops->flush(e, i);
+    rk->dropped = rk->slot_log.base = true;
+    return e->ops->commit(e, e->applied);
+}
+
 /* -- joining -------------------------------------------------------------------------------------------- */
 
 /* A deadline's place depends on its region's position, so both regions need the same one. */

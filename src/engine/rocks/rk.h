@@ -83,6 +83,7 @@ struct rk {
     struct due *due;
     struct slot_log slot_log;
     struct region_cut cut;
+    bool dropped; /* the region goes with this transaction: rocks_region_drop */
     struct cursors cursors;
     struct draws *draws; /* type/random_element.c's */
     struct elements *elements; /* cache of collections' elements; NULL in a view */

@@ -76,6 +76,7 @@ static void rk_encode(struct rk *rk, u64 seq)
     bool moved = rk->state_changed || rk->base.repl_position.changed || seq != rk->applied_seq ||
                  rk->cut.pending;
     if (moved || rk->long_strings || !store_batch_empty(rk->session)) state_commit(rk, seq);
+    if (UNLIKELY(rk->dropped)) state_forget_region(rk, rk->region.id);
     row_write_long(rk);
 }
 

@@ -80,6 +80,11 @@ NODISCARD bool rocks_align(struct engine *a, struct engine *b);
  * snapshot, and both must belong to this thread. False: nothing was merged, and both stay open. */
 NODISCARD bool rocks_merge(struct engine *into, struct engine *from, u64 seq);
 
+/* Removes a region from the database, with its keys and all that is stored about it, in the open
+ * transaction, which this commits. All its engine can do after that is to be closed. False: the storage
+ * failed, and nothing was removed. */
+NODISCARD bool rocks_region_drop(struct engine *e);
+
 /* ops->due for several engines of one database (on one thread), each with an open transaction: reads the
  * index once and offers each key through the engine of its slot, while ops->due of one engine offers only its
  * own keys. until_ms: per engine. Returns how many rows were visited. */

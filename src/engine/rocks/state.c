@@ -518,7 +518,8 @@ void state_commit(struct rk *rk, u64 seq)
     else write_log(rk, &head);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_repl_position(rk);
-    if (rk->foreign || rk->old_layout) write_layout(rk->session);
+    bool has_keys = rk->region.prefix == STATE_META_PREFIX; /* the others don't know whether they are counted */
+    if (has_keys && (rk->foreign || rk->old_layout)) write_layout(rk->session);
 }
 
 static void settle_repl_position(struct rk *rk, bool kept)
@@ -566,7 +567,7 @@ void state_abandon(struct rk *rk)
     }
     mem_free(was);
     slots_abandon(rk);
-    rk->cut.pending = false;
+    rk->cut.pending = rk->dropped = false;
     rk->state_changed = rk->staging_touched = false;
     settle_repl_position(rk, false);
 }
@@ -588,7 +589,7 @@ void state_forget_region(struct rk *rk, u64 region)
 static bytes meta_prefix(struct rk *rk, enum meta_kind kind)
 {
     static const char letters[] = {[META_FUNCTIONS] = 'f', [META_CLUSTER] = 'm'};
-    return state_key(rk, letters[kind], rk->region.prefix, false, 0);
+    return state_key(rk, letters[kind], STATE_META_PREFIX, false, 0);
 }
 
 static void meta_put(struct engine *e, enum meta_kind kind, bytes name, bytes value)

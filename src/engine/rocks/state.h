@@ -13,9 +13,9 @@
  *                                                    in which part of it they lie (due_counts.h)
  *   'p' · u64 region                                 due.c: how far the deadline index is drained (due_row.h)
  *   'n' · u64 region                                 engine.repl_position
- *   'f' · u64 prefix · name                          META_FUNCTIONS (engine.h): the code of a library. Older
+ *   'f' · u64 1 · name                               META_FUNCTIONS (engine.h): the code of a library. Older
  *                                                    versions had one row, without a name, of all libraries
- *   'm' · u64 prefix · name                          META_CLUSTER: the nodes of a cluster, and how far each
+ *   'm' · u64 1 · name                               META_CLUSTER: the nodes of a cluster, and how far each
  *                                                    region has applied its log
  *   'k' · P                                          empty: a companion that stays (companion.h)
  *   'l'                                              how far the migration of old strings has come; absent:
@@ -45,6 +45,9 @@
 #define STATE_LAYOUT 4
 #define STATE_LAYOUT_BEFORE 3    /* read as it is; opening the database makes it 4 */
 #define STATE_LAYOUT_UNCOUNTED 2 /* migrated at start: recount.h */
+
+/* Metadata rows are the database's, whichever region's engine writes them. */
+#define STATE_META_PREFIX 1
 
 struct state_head {
     u64 stamp, applied, version;
