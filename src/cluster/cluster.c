@@ -17,6 +17,7 @@
 
 #define QUEUE_MAX ((size_t)64 << 20)
 #define GREET_TIMEOUT_MS 5000
+#define STORED_FORMAT 2    /* of the rows that a node stores of its cluster; before 2 it was not stored */
 #define LEAVE_QUIET_MS 500 /* so long no client has asked anything when a former leader ends */
 
 struct server *cluster_server(const struct cluster *c) { return c->server; }
@@ -36,18 +37,24 @@ void cluster_die(struct cluster *c, const char *why)
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-u64 cluster_peer_of(const char *id)
+/* 0 is no node. */
+u64 cluster_node_number(const char *id)
 {
-    char digits[17];
-    snprintf(digits, sizeof digits, "%.16s", id);
-    return strtoull(digits, NULL, 16);
+    char digits[11];
+    snprintf(digits, sizeof digits, "%.10s", id);
+    return MAX(strtoull(digits, NULL, 16), 1ull);
+}
+
+struct cluster_node *cluster_node_numbered(struct cluster *c, u64 number)
+{
+    struct cluster_node *n = c->nodes;
+    while (n && n->number != number) n = n->next;
+    return n;
 }
 
 struct cluster_node *cluster_node_of(struct cluster *c, u64 peer)
 {
-    struct cluster_node *n = c->nodes;
-    while (n && n->peer != peer) n = n->next;
-    return n;
+    return cluster_node_numbered(c, node_of(peer));
 }
 
 struct cluster_node *cluster_find(struct cluster *c, const char *id, size_t len)
@@ -61,7 +68,7 @@ static struct cluster_node *add_node(struct cluster *c, const char *id)
 {
     struct cluster_node *n = mem_zalloc(sizeof *n), **at = &c->nodes;
     memcpy(n->id, id, BUS_NODE_ID); /* mem_zalloc has ended it */
-    n->peer = cluster_peer_of(id);
+    n->number = cluster_node_number(id);
     while (*at) at = &(*at)->next;
     *at = n;
     return n;
@@ -69,18 +76,22 @@ static struct cluster_node *add_node(struct cluster *c, const char *id)
 
 void cluster_print_node(const struct cluster_node *n, struct buf *out)
 {
-    buf_printf(out, "%s %s %d %d", n->id, n->host, n->port, n->bus_port);
+    buf_printf(out, "%s %s %d %d%s", n->id, n->host, n->port, n->bus_port, n->draining ? " draining" : "");
 }
 
 bool cluster_learn_node(struct cluster *c, bytes line)
 {
-    char text[512], id[64], host[256];
+    char text[512], id[64], host[256], more[16] = "";
     int port, bus_port;
     snprintf(text, sizeof text, "%.*s", (int)line.n, line.p);
-    if (sscanf(text, "%63s %255s %d %d", id, host, &port, &bus_port) != 4 || !bus_is_node_id(id))
-        return false;
+    int got = sscanf(text, "%63s %255s %d %d %15s", id, host, &port, &bus_port, more);
+    if (got < 4 || !bus_is_node_id(id)) return false;
     struct cluster_node *n = cluster_find(c, id, strlen(id));
+    if (!n && cluster_node_numbered(c, cluster_node_number(id))) return false; /* never, but for chance */
     if (!n) n = add_node(c, id);
+    bool draining = strcmp(more, "draining") == 0;
+    c->unsaved |= draining != n->draining;
+    n->draining = draining;
     bool same = n->port == port && n->bus_port == bus_port && strcmp(n->host, host) == 0;
     if (same) return true;
     snprintf(n->host, sizeof n->host, "%s", host);
@@ -114,8 +125,43 @@ static void erase_forgotten(struct cluster *c, struct engine *e)
     buf_release(&f.names);
 }
 
+static void write_regions(struct cluster *c, struct engine *e, struct buf *text)
+{
+    for (u32 i = 0; i < c->map.n; i++) {
+        struct map_region *r = &c->map.rows[i];
+        char name[40];
+        int len = snprintf(name, sizeof name, "region %llu", (ull)r->number);
+        if (!r->unsaved) continue;
+        buf_clear(text);
+        map_print(r, text);
+        e->ops->meta.put(e, META_CLUSTER, bytes_of(name, (size_t)len), buf_bytes(text));
+        r->unsaved = false;
+    }
+}
+
+static void write_tombstones(struct cluster *c, struct engine *e, struct buf *text)
+{
+    for (u32 i = 0; i < c->tombstones_n; i++) {
+        char name[40];
+        int len = snprintf(name, sizeof name, "tombstone %llu", (ull)c->tombstones[i].region);
+        buf_clear(text);
+        buf_printf(text, "%llx", (ull)c->tombstones[i].peer);
+        e->ops->meta.put(e, META_CLUSTER, bytes_of(name, (size_t)len), buf_bytes(text));
+    }
+}
+
+static void write_regions_and_tombstones(struct cluster *c, struct engine *e)
+{
+    struct buf text = {0};
+    if (c->unsaved_regions) write_regions(c, e, &text);
+    if (c->unsaved_tombstones) write_tombstones(c, e, &text);
+    buf_release(&text);
+    c->unsaved_regions = c->unsaved_tombstones = false; /* as below */
+}
+
 void cluster_write_nodes(struct cluster *c, struct engine *e)
 {
+    if (UNLIKELY(c->unsaved_regions | c->unsaved_tombstones)) write_regions_and_tombstones(c, e);
     if (!c->unsaved) return;
     struct buf text = {0};
     erase_forgotten(c, e);
@@ -123,7 +169,7 @@ void cluster_write_nodes(struct cluster *c, struct engine *e)
     if (c->diverged) e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("diverged"), buf_bytes(&text));
     else e->ops->meta.del(e, META_CLUSTER, BYTES_LIT("diverged"));
     buf_clear(&text);
-    buf_printf(&text, "%s %llx", c->nodes->id, (ull)c->number);
+    buf_printf(&text, "%s %llx %d", c->nodes->id, (ull)c->number, STORED_FORMAT);
     e->ops->meta.put(e, META_CLUSTER, BYTES_LIT("identity"), buf_bytes(&text));
     for (const struct cluster_node *n = c->nodes; n; n = n->next) {
         char name[64];
@@ -140,39 +186,51 @@ static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
 {
     struct cluster *c = arg;
     char id[64] = "", text[128];
+    ull peer;
+    struct map_region row;
     ull number = 0;
+    int format = 0;
     if (bytes_eq(name, BYTES_LIT("identity"))) {
         snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
-        if (sscanf(text, "%63s %llx", id, &number) != 2 || !bus_is_node_id(id)) return;
+        if (sscanf(text, "%63s %llx %d", id, &number, &format) < 2 || !bus_is_node_id(id)) return;
+        c->other_format = format != STORED_FORMAT;
         c->number = number;
         if (c->nodes->id[0]) return;
         snprintf(c->nodes->id, sizeof c->nodes->id, "%.40s", id);
-        c->nodes->peer = cluster_peer_of(id);
+        c->nodes->number = cluster_node_number(id);
     } else if (bytes_eq(name, BYTES_LIT("diverged"))) {
         snprintf(text, sizeof text, "%.*s", (int)value.n, value.p);
         c->diverged = strtoull(text, NULL, 10);
     } else if (name.n > 5 && memcmp(name.p, "node ", 5) == 0) {
         cluster_learn_node(c, value);
+    } else if (name.n > 7 && memcmp(name.p, "region ", 7) == 0) {
+        if (!c->other_format && map_parse(value, &row)) map_take(&c->map, &row);
+    } else if (name.n > 10 && memcmp(name.p, "tombstone ", 10) == 0) {
+        snprintf(text, sizeof text, "%.*s %.*s", (int)(name.n - 10), name.p + 10, (int)value.n, value.p);
+        if (sscanf(text, "%llu %llx", &number, &peer) == 2) cluster_add_tombstone(c, number, peer);
     }
 }
 
 /* The identity comes before the nodes in the order of the rows. */
 bool cluster_load_identity(struct cluster *c)
 {
-    struct engine *e = cluster_first(c)->region->eng;
+    struct engine *e = cluster_meta(c)->region->eng;
     e->ops->meta.each(e, META_CLUSTER, load_row, c);
-    c->unsaved = false;
+    for (u32 i = 0; i < c->map.n; i++) c->map.rows[i].unsaved = false;
+    c->unsaved = c->unsaved_regions = c->unsaved_tombstones = false;
     return c->nodes->id[0];
 }
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-void cluster_send(struct cluster *c, u64 region, u64 to, bytes message)
+void cluster_send(struct member *m, u64 to, bytes message)
 {
-    struct cluster_node *n = cluster_node_of(c, to);
+    struct cluster_node *n = cluster_node_of(m->cluster, to);
+    const struct raft_applied *at = &m->at;
     char head[MESSAGE_HEAD];
     if (!n || !n->link) return; /* not known yet: Raft repeats */
-    message_put(head, &(struct message_head){region, c->nodes->peer, to});
+    message_put(head, &(struct message_head){m->number, m->peer, to, at->slots.first, at->slots.last,
+                                             at->index != 0});
     if (!bus_send(n->link, CLUSTER_RAFT, bytes_of(head, sizeof head), message)) n->unreachable = true;
 }
 
@@ -199,40 +257,52 @@ void cluster_deliver(struct server *s, bytes body)
                    bytes_of(body.p + 5 + n, body.n - 5 - n));
 }
 
-static void on_message(struct bus_conn *conn, u8 type, bytes body)
+/* A message of a group, or word that this node's member was removed from one. */
+static void on_group_message(struct bus_conn *conn, bool gone, bytes body)
 {
     struct cluster *c = bus_conn_user(conn);
-    if (type == CLUSTER_PUBLISH) {
-        cluster_deliver(c->server, body);
-        return;
-    }
-    if (type == CLUSTER_DIGEST || type == CLUSTER_DIFFERS) {
-        if (type == CLUSTER_DIGEST) check_on_digest(c, cluster_peer_of(bus_conn_node(conn)), body);
-        else check_on_differs(c, body);
-        return;
-    }
-    if (type == CLUSTER_FORGET) {
-        cluster_forget_for(c, bus_conn_node(conn), body);
-        return;
-    }
     struct message_head h;
-    const char *wrong = type == CLUSTER_RAFT
-                            ? message_get(body, cluster_peer_of(bus_conn_node(conn)), c->nodes->peer, &h)
-                            : "an unknown message";
+    const char *wrong = message_get(body, cluster_node_number(bus_conn_node(conn)), c->nodes->number, &h);
     if (wrong) {
         bus_conn_refuse(conn, wrong);
         return;
     }
-    struct member *m = c->started ? cluster_member_of(c, h.region) : NULL;
-    if (!m && c->started && c->number) m = cluster_new_member(c, h.region, NULL);
-    if (!m) return;
+    if (!c->started || !c->number) return;
     i64 wall_ms = clock_wall_ms();
+    struct cluster_node *n = cluster_node_of(c, h.from);
+    if (n) n->heard_ms = wall_ms;
+    if (gone) {
+        struct member *left = cluster_member_of(c, h.region);
+        if (left && left->peer == h.to) cluster_bury(left);
+        return;
+    }
+    struct member *m = cluster_addressee(c, &h);
+    if (!m || cluster_is_stale(m, h.from)) return;
     group_wall(m->group, (u64)wall_ms);
     group_receive(m->group, h.from, bytes_of(body.p + MESSAGE_HEAD, body.n - MESSAGE_HEAD));
     cluster_stir(m);
     c->acked = true;
-    struct cluster_node *n = cluster_node_of(c, h.from);
-    if (n) n->heard_ms = wall_ms;
+}
+
+static void on_message(struct bus_conn *conn, u8 type, bytes body)
+{
+    struct cluster *c = bus_conn_user(conn);
+    const char *from = bus_conn_node(conn);
+    switch (type) {
+    case CLUSTER_RAFT: on_group_message(conn, false, body); break;
+    case CLUSTER_GONE: on_group_message(conn, true, body); break;
+    case CLUSTER_PUBLISH: cluster_deliver(c->server, body); break;
+    case CLUSTER_DIGEST: check_on_digest(c, cluster_node_number(from), body); break;
+    case CLUSTER_DIFFERS: check_on_differs(c, body); break;
+    case CLUSTER_FORGET: cluster_forget_for(c, from, body); break;
+    case CLUSTER_REPORT:
+        if (c->started) cluster_take_report(c, from, body);
+        break;
+    case CLUSTER_STEP:
+        if (c->started) cluster_take_step(c, body);
+        break;
+    default: bus_conn_refuse(conn, "an unknown message");
+    }
 }
 
 static const struct bus_conn_ops message_ops = {.on_frame = on_message};
@@ -332,13 +402,21 @@ static bool open_bus(struct cluster *c)
 static bool prepare_node(struct cluster *c)
 {
     struct server *s = c->server;
-    struct member *m = cluster_first(c);
+    struct member *m = cluster_meta(c);
     struct cluster_node *self = c->nodes;
     char host[256];
     bool known = cluster_load_identity(c);
+    if (c->other_format) {
+        log_line(
+            &s->log, LOG_WARNING,
+            "This folder is of a cluster that another version of Mayfly has made, whose nodes this one "
+            "can't join. Export its data there (BGSAVE), make a new cluster and import it (--import-rdb)");
+        return false;
+    }
     if (known && !cluster_open_regions(c)) return false;
     install_resume(c);
     if (!cluster_recover(c) || (!known && !cluster_make_identity(c))) return false;
+    if (!m->peer) m->peer = peer_of(self->number, 0); /* until it is told another */
     own_address(s, host);
     struct buf line = {0};
     int port = (int)(s->config.cluster_announce_port ? s->config.cluster_announce_port : s->config.port);
@@ -376,8 +454,7 @@ bool cluster_start(struct server *s)
                  "replicaof is not allowed in cluster mode: nodes join with cluster-join");
         return false;
     }
-    struct member *m = cluster_new_member(c, CLUSTER_REGION, s->node.regions.first);
-    region_map_keep(&s->node.regions, m->region, m->slots.first, m->slots.last);
+    cluster_new_member(c, CLUSTER_META, region_map_home(&s->node.regions), 0);
     s->node.cluster_enabled = true;
     s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
@@ -387,9 +464,11 @@ bool cluster_start(struct server *s)
     if (!prepare_node(c) || !open_bus(c)) return false;
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
     crash_point("cluster-start-3");
+    cluster_sweep_logs(c);
     c->started = true;
     server_apply_config(s); /* to the regions that were opened */
-    for (u32 i = 0; i < c->members_n; i++) cluster_start_member(c->members[i]);
+    for (u32 i = 0; i < c->members_n; i++) /* a split in a log may have made and started some */
+        if (!c->members[i]->group) cluster_start_member(c->members[i]);
     cluster_start_time(c);
     cluster_open_batch(c);
     crash_point("cluster-start-4");
@@ -443,6 +522,8 @@ static void cluster_free(struct cluster *c)
         c->nodes = n->next;
         mem_free(n);
     }
+    map_release(&c->map);
+    mem_free(c->tombstones);
     mem_free(c);
 }
 

@@ -1,10 +1,11 @@
-/* Cluster mode: this node's part of a cluster. The slots are in regions, each replicated by Raft on the nodes
- * that have joined.
+/* Cluster mode: this node's part of a cluster. The slots are in regions, each replicated by Raft on some of
+ * the nodes that have joined.
  *
  * A node has an id of its own, made when it is first started, and knows the others by theirs. The first node
  * (cluster-init) makes the cluster; further ones ask any node they can reach to be taken in (cluster-join).
- * Who belongs to it, and where they are reached, are entries of the first region's log, so that all members
- * agree; the other regions follow it.
+ * Who belongs to it, where they are reached and which regions there are, are entries of the log of region 0,
+ * of which every node has a member. It has no slots, and keeps the functions. Its leader decides which nodes
+ * have members of the other regions (cluster_schedule.c), their leaders carry it out.
  *
  *     server_tick   cluster_begin_tick, requests (cluster_enforce, cluster_elsewhere, cluster_holds),
  *                   cluster_commit
@@ -17,31 +18,37 @@
 #include "cluster/member.h"
 #include "server/commit.h"
 
-#define CLUSTER_REGION 1 /* the number of the first region */
+#define CLUSTER_META 0   /* the number of the region that all nodes have */
+#define CLUSTER_REGION 1 /* … and of the first that has slots */
 
 enum cluster_frame {
-    CLUSTER_RAFT = 1,       /* message.h: a head, then a group's message */
-    CLUSTER_JOIN = 2,       /* a node's line: may I join? */
+    CLUSTER_RAFT = 1,        /* message.h: a head, then a group's message */
+    CLUSTER_JOIN = 2,        /* a node's line: may I join? */
     CLUSTER_JOIN_ANSWER = 3, /* "ok CLUSTER", "ask HOST PORT" or "later", then lines of nodes */
-    CLUSTER_PUBLISH = 4, /* pub/sub: u8 kind · u32 length of the channel · channel · message */
-    CLUSTER_SNAPSHOT = 5,   /* the beginning of a snapshot: snapshot.c */
+    CLUSTER_PUBLISH = 4,     /* pub/sub: u8 kind · u32 length of the channel · channel · message */
+    CLUSTER_SNAPSHOT = 5,    /* the beginning of a snapshot: snapshot.c */
     CLUSTER_SNAPSHOT_DATA = 6,
     CLUSTER_SNAPSHOT_END = 7,
     CLUSTER_SNAPSHOT_STORED = 8,
     CLUSTER_DIGEST = 10,  /* to the leader: index · digest · whether there is one, each u64 */
     CLUSTER_DIFFERS = 11, /* the leader's verdict: index */
-    CLUSTER_INVITE = 9,    /* a node's line, as a call: join the cluster of that node */
-    CLUSTER_FORGET = 20,   /* to the leader: the id of a node to remove */
+    CLUSTER_INVITE = 9,   /* a node's line, as a call: join the cluster of that node */
+    CLUSTER_FORGET = 20,  /* to region 0's leader: the id of a node to remove */
+    CLUSTER_GONE = 21,    /* message.h: the member `to` was removed from its region */
+    CLUSTER_REPORT = 22,  /* to region 0's leader: lines of regions (cluster_map.h) that the sender leads */
+    CLUSTER_STEP = 23,    /* to a region's leader: a step of the scheduler (cluster_schedule.c) */
 };
 
 struct cluster_node {
     struct cluster_node *next;
     char id[BUS_NODE_ID + 1];
-    u64 peer; /* its number in Raft: the first 16 digits of its id */
+    u64 number;    /* in the numbers of members (peer_id.h): the first 10 digits of its id */
+    bool draining; /* it is being removed: its members go to other nodes first */
     char host[256];
     int port, bus_port;
     struct bus_peer *link; /* NULL: it is this node */
     i64 heard_ms;          /* when its last message came, wall clock; 0: never */
+    i64 reported_ms;       /* when its last report came, by the loop's time; on region 0's leader */
     u32 leads;             /* how many regions, as CLUSTER has counted last */
     bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };
@@ -119,12 +126,13 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
 struct server *cluster_server(const struct cluster *c);
 const struct cluster_node *cluster_nodes(const struct cluster *c);
 const struct cluster_node *cluster_self(const struct cluster *c);
-struct cluster_node *cluster_node_of(struct cluster *c, u64 peer); /* NULL: unknown */
+struct cluster_node *cluster_node_of(struct cluster *c, u64 peer); /* that has this member; NULL: unknown */
+struct cluster_node *cluster_node_numbered(struct cluster *c, u64 number);      /* NULL: unknown */
 struct cluster_node *cluster_find(struct cluster *c, const char *id, size_t n); /* by id; NULL: unknown */
 struct bus *cluster_bus(struct cluster *c);
 u64 cluster_number(const struct cluster *c);
 
-void cluster_send(struct cluster *c, u64 region, u64 to, bytes message);
+void cluster_send(struct member *m, u64 to, bytes message);
 void cluster_flies(struct cluster *c, bool on); /* an entry of a region is in flight, or no longer */
 void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
 /* Whether requests that waited are about to run: those that come now run with them, not before them. */

@@ -28,7 +28,7 @@ static u64 autosplit_limit(const struct cluster *c) /* bytes; 0: none */
 static u64 autosplit_keys(const struct cluster *c)
 {
     u64 n = 0;
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n; i++) {
         struct engine *e = c->members[i]->region ? c->members[i]->region->eng : NULL;
         if (e) n += e->ops->count(e, 0);
     }
@@ -131,7 +131,7 @@ static void autosplit_loads(struct cluster *c, i64 now_ms)
     if (took_ms < LOAD_EVERY_MS) return;
     u64 limit = (u64)c->server->config.cluster_region_max_load;
     c->load_ms = now_ms;
-    for (u32 i = 0; i < c->members_n; i++)
+    for (u32 i = 1; i < c->members_n; i++)
         if (c->members[i]->region) autosplit_load(c->members[i], limit, took_ms);
 }
 
@@ -146,7 +146,7 @@ void cluster_autosplit_step(struct cluster *c)
     if (now_ms - c->autosplit_ms < STEP_EVERY_MS) return;
     c->autosplit_ms = now_ms;
     autosplit_loads(c, now_ms);
-    for (u32 i = 0, looks = 0; i < c->members_n; i++) {
+    for (u32 i = 1, looks = 0; i < c->members_n; i++) {
         struct member *m = c->members[i];
         if (!m->region || m->install) continue;
         if (!keys) keys = autosplit_keys(c);

@@ -64,7 +64,7 @@ void cluster_committed(struct cluster *c, u32 answered, u64 took_us)
 bool cluster_gathers(struct cluster *c)
 {
     if (!c->batch.gathering) return false;
-    bool leads = c->members_n > 1 || member_leads(cluster_first(c));
+    bool leads = cluster_slots_regions(c) > 1 || member_leads(cluster_first(c));
     if (!leads || (!c->flying && batch_complete(&c->batch, batch_waiting(c)))) batch_over(c);
     return c->batch.gathering;
 }

@@ -65,7 +65,7 @@ static void check_tell(struct member *m, bool ok)
     put_le64(body + 8, k->index);
     put_le64(body + 16, k->crc);
     put_le64(body + 24, ok);
-    check_note(m, c->nodes->peer, k->crc, ok);
+    check_note(m, m->peer, k->crc, ok);
     if (n && n->link) bus_send(n->link, CLUSTER_DIGEST, (bytes){0}, bytes_of(body, sizeof body));
 }
 
@@ -132,11 +132,10 @@ static u32 check_count(const struct cluster_check *k, u64 crc)
 /* The digest that most have; between equal numbers the leader's. False: the leader has none. */
 static bool check_prevailing(const struct member *m, u64 *crc)
 {
-    const struct cluster *c = m->cluster;
     const struct cluster_check *k = m->check;
     bool known = false;
     for (u32 i = 0; i < k->results_n; i++) {
-        if (k->results[i].peer != c->nodes->peer || !k->results[i].ok) continue;
+        if (k->results[i].peer != m->peer || !k->results[i].ok) continue;
         *crc = k->results[i].crc;
         known = true;
     }
@@ -160,7 +159,7 @@ static void check_differs(struct member *m, u64 peer)
              "be replaced: CLUSTER FORGET it, and let it join with an empty folder",
              n ? n->id : "?", (ull)m->number, (ull)index);
     put_le64(body, index);
-    if (peer == c->nodes->peer) cluster_diverged(c, index);
+    if (peer == m->peer) cluster_diverged(c, index);
     else if (n && n->link) bus_send(n->link, CLUSTER_DIFFERS, (bytes){0}, bytes_of(body, sizeof body));
 }
 
@@ -197,7 +196,7 @@ static bool check_propose(struct member *m)
 static void check_by_time(struct member *m, i64 now_ms)
 {
     i64 period_ms = (i64)m->server->config.cluster_check_period * 1000;
-    if (!period_ms || now_ms - m->checked_ms < period_ms || !member_leads(m)) return;
+    if (cluster_is_meta(m) || !period_ms || now_ms - m->checked_ms < period_ms || !member_leads(m)) return;
     if (m->check && m->check->saver) return;
     if (check_propose(m)) m->checked_ms = now_ms; /* it begins when its entry is applied */
 }
@@ -212,11 +211,11 @@ void check_step(struct member *m)
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-void check_on_digest(struct cluster *c, u64 from, bytes body)
+void check_on_digest(struct cluster *c, u64 node, bytes body)
 {
     struct member *m = body.n == 32 ? cluster_member_of(c, get_le64(body.p)) : NULL;
     if (!m || !m->check || get_le64(body.p + 8) != m->check->index) return;
-    check_note(m, from, get_le64(body.p + 16), get_le64(body.p + 24) != 0);
+    check_note(m, conf_peer_on(&m->at.conf, node), get_le64(body.p + 16), get_le64(body.p + 24) != 0);
 }
 
 void check_on_differs(struct cluster *c, bytes body)
@@ -228,8 +227,8 @@ void cluster_diverged(struct cluster *c, u64 index)
 {
     if (c->diverged || !index) return;
     c->diverged = index;
-    c->unsaved = cluster_first(c)->unsaved = true; /* with the next commit */
-    cluster_stir(cluster_first(c));
+    c->unsaved = cluster_meta(c)->unsaved = true; /* with the next commit */
+    cluster_stir(cluster_meta(c));
     log_line(&c->server->log, LOG_WARNING,
              "The data of this node differs from that of the others at index %llu. It refuses to serve. "
              "Replace it: CLUSTER FORGET it on the leader, and let it join with an empty folder",
@@ -254,7 +253,7 @@ bool cluster_diverge(struct server *s, bytes key)
 const char *cluster_check(struct cluster *c)
 {
     const char *why = "ERR Ask a node that leads: see CLUSTER NODES";
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n; i++) {
         struct member *m = c->members[i];
         if (!member_leads(m)) continue;
         if (m->check && !m->check->judged && m->check->saver)
@@ -280,5 +279,5 @@ void check_info(const struct cluster *c, struct buf *b)
 {
     buf_printf(b, "digest_checks:%llu\r\ndigest_mismatches:%llu\r\ndigest_diverged_at:%llu\r\n",
                (ull)c->checks, (ull)c->digest_mismatches, (ull)c->diverged);
-    for (u32 i = 0; i < c->members_n; i++) check_info_of(c->members[i], b);
+    for (u32 i = 1; i < c->members_n; i++) check_info_of(c->members[i], b);
 }

@@ -3,31 +3,28 @@
 #include <stdio.h>
 
 #include "base/key_slot.h"
-#include "cluster/cluster_parts.h"
+#include "cluster/cluster_view.h"
 #include "command/commands.h"
 
-static const struct cluster_node *leading_node(const struct member *m)
+static void count_leader(void *arg UNUSED, const struct region_view *v)
 {
-    u64 leader = m->group ? group_leader(m->group) : 0;
-    return leader ? cluster_node_of(m->cluster, leader) : NULL;
+    struct cluster_node *n = view_leader(v);
+    if (n) n->leads++;
 }
 
 /* How many regions each node leads. */
 static void count_leaders(struct cluster *c)
 {
     for (struct cluster_node *n = c->nodes; n; n = n->next) n->leads = 0;
-    for (u32 i = 0; i < c->members_n; i++) {
-        struct cluster_node *n = cluster_node_of(c, group_leader(c->members[i]->group));
-        if (n) n->leads++;
-    }
+    view_each(c, count_leader, NULL);
 }
 
 /* The node that clients are to ask: as long as there is no leader it tells them to try again. Clients give up
  * if a slot has no node. */
-static const struct cluster_node *node_to_ask(const struct member *m)
+static const struct cluster_node *node_to_ask(const struct region_view *v)
 {
-    const struct cluster_node *n = leading_node(m), *self = m->cluster->nodes;
-    return n || !member_has(m, self->peer) ? n : self;
+    const struct cluster_node *n = view_leader(v), *self = v->cluster->nodes;
+    return n || !view_has(v, self) ? n : self;
 }
 
 static bool is_up(const struct cluster *c, const struct cluster_node *n)
@@ -42,38 +39,77 @@ static void shard_id(const struct cluster *c, char id[BUS_NODE_ID + 1])
 
 /* -- descriptions ------------------------------------------------------------------------------ */
 
-/* What Redis calls a handshake: it is known, and not a member yet. */
-static const char *node_role(struct cluster *c, const struct cluster_node *n)
+struct find_primary {
+    const struct cluster_node *of, *found, *any;
+};
+
+static void note_primary(void *arg, const struct region_view *v)
 {
-    bool known = leading_node(cluster_first(c)) != NULL;
-    if (!cluster_is_member(c, n->peer) && cluster_first(c)->at.conf.voters_n) return "handshake";
-    return n->leads || !known ? "master" : "slave";
+    struct find_primary *f = arg;
+    const struct cluster_node *leader = view_leader(v);
+    if (!leader) return;
+    if (!f->any) f->any = leader;
+    if (!f->found && view_has(v, f->of)) f->found = leader;
+}
+
+/* To clients a node that leads nothing is a replica of one node: of that which leads its first region; if
+ * it has none, of any. NULL: nobody leads. */
+static const struct cluster_node *primary_of(struct cluster *c, const struct cluster_node *n)
+{
+    struct find_primary f = {.of = n};
+    view_each(c, note_primary, &f);
+    return f.found ? f.found : f.any;
+}
+
+/* What Redis calls a handshake: it is known, and not a member yet. */
+static const char *node_role(struct cluster *c, const struct cluster_node *n,
+                             const struct cluster_node *primary)
+{
+    if (!cluster_is_member(c, n) && cluster_meta(c)->at.conf.voters_n) return "handshake";
+    return n->leads || !primary ? "master" : "slave";
+}
+
+struct print_slots {
+    const struct cluster_node *node;
+    struct buf *out;
+    u32 from, to; /* in a row; from > to: none */
+};
+
+static void print_range(const struct print_slots *p)
+{
+    if (p->to > p->from) buf_printf(p->out, " %u-%u", p->from, p->to);
+    else if (p->to == p->from) buf_printf(p->out, " %u", p->from);
+}
+
+static void note_slots(void *arg, const struct region_view *v)
+{
+    struct print_slots *p = arg;
+    if (view_leader(v) != p->node) return;
+    bool goes_on = p->from <= p->to && v->first == p->to + 1;
+    if (!goes_on) {
+        print_range(p);
+        p->from = v->first;
+    }
+    p->to = v->last;
 }
 
 /* Slots in a row, over regions that the node leads. */
-static void print_slots(const struct cluster *c, const struct cluster_node *n, struct buf *b)
+static void print_slots(struct cluster *c, const struct cluster_node *n, struct buf *b)
 {
-    const struct region_map *map = &c->server->node.regions;
-    for (u32 slot = 0, from; slot < KEY_SLOTS;) {
-        for (from = slot; slot < KEY_SLOTS; slot = region_map_at(map, slot)->member->slots.last + 1u) {
-            const struct region *r = region_map_at(map, slot);
-            if (!r || leading_node(r->member) != n) break;
-        }
-        if (slot > from + 1) buf_printf(b, " %u-%u", from, slot - 1);
-        else if (slot > from) buf_printf(b, " %u", from);
-        else slot = region_map_at(map, slot) ? region_map_at(map, slot)->member->slots.last + 1u : slot + 1;
-    }
+    struct print_slots p = {n, b, 1, 0};
+    view_each(c, note_slots, &p);
+    print_range(&p);
 }
 
 static void print_node_line(struct cluster *c, const struct cluster_node *n, struct buf *b)
 {
-    const struct cluster_node *leader = leading_node(cluster_first(c));
-    const char *role = node_role(c, n);
+    const struct cluster_node *primary = primary_of(c, n);
+    const char *role = node_role(c, n, primary);
     struct group_status st;
-    group_status(cluster_first(c)->group, &st);
+    group_status(cluster_meta(c)->group, &st);
     buf_printf(b, "%s %s:%d@%d %s%s%s %s 0 %lld %llu %s", n->id, n->host, n->port, n->bus_port,
                n == c->nodes ? "myself," : "", role, is_up(c, n) ? "" : ",fail?",
-               strcmp(role, "slave") == 0 ? leader->id : "-", (long long)n->heard_ms, (ull)st.core.term,
+               strcmp(role, "slave") == 0 ? primary->id : "-", (long long)n->heard_ms, (ull)st.core.term,
                is_up(c, n) ? "connected" : "disconnected");
     print_slots(c, n, b);
     buf_append_char(b, '\n');
@@ -89,15 +125,15 @@ static void cluster_nodes_cmd(struct ctx *c, struct cluster *cl)
 
 /* To clients a node is a primary or a replica, and some keep one role for each: so a node that leads a
  * region is not named as a replica of others. */
-static bool is_replica_of(const struct member *m, const struct cluster_node *n)
+static bool is_replica_of(const struct region_view *v, const struct cluster_node *n)
 {
-    return !n->leads && n != node_to_ask(m) && member_has(m, n->peer);
+    return !n->leads && n != node_to_ask(v) && view_has(v, n);
 }
 
-static u32 replicas_of(const struct member *m)
+static u32 replicas_of(const struct region_view *v)
 {
     u32 count = 0;
-    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) count += is_replica_of(m, n);
+    for (const struct cluster_node *n = v->cluster->nodes; n; n = n->next) count += is_replica_of(v, n);
     return count;
 }
 
@@ -110,25 +146,14 @@ static void reply_slot_node(struct ctx *c, const struct cluster_node *n)
     reply_array(c->out, 0);
 }
 
-static void reply_slots_of(struct ctx *c, const struct member *m, const struct cluster_node *leader)
+static void reply_slots_of(struct ctx *c, const struct region_view *v, const struct cluster_node *leader)
 {
-    reply_array(c->out, 3 + replicas_of(m));
-    reply_int(c->out, m->slots.first);
-    reply_int(c->out, m->slots.last);
+    reply_array(c->out, 3 + replicas_of(v));
+    reply_int(c->out, v->first);
+    reply_int(c->out, v->last);
     reply_slot_node(c, leader);
-    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next)
-        if (is_replica_of(m, n)) reply_slot_node(c, n);
-}
-
-/* Calls fn for each region with data here, in the order of slots. */
-static void each_region(struct cluster *cl, void (*fn)(void *arg, const struct member *m), void *arg)
-{
-    const struct region_map *map = &cl->server->node.regions;
-    for (u32 slot = 0; slot < KEY_SLOTS;) {
-        const struct region *r = region_map_at(map, slot);
-        if (r) fn(arg, r->member);
-        slot = r ? r->member->slots.last + 1u : slot + 1;
-    }
+    for (const struct cluster_node *n = v->cluster->nodes; n; n = n->next)
+        if (is_replica_of(v, n)) reply_slot_node(c, n);
 }
 
 struct told_regions {
@@ -136,31 +161,34 @@ struct told_regions {
     u32 n;
 };
 
-static void tell_slots(void *arg, const struct member *m)
+static void tell_slots(void *arg, const struct region_view *v)
 {
     struct told_regions *t = arg;
-    const struct cluster_node *leader = node_to_ask(m);
+    const struct cluster_node *leader = node_to_ask(v);
     if (!leader) return;
     t->n++;
-    reply_slots_of(t->ctx, m, leader);
+    reply_slots_of(t->ctx, v, leader);
 }
 
 static void cluster_slots_cmd(struct ctx *c, struct cluster *cl)
 {
     struct told_regions t = {.ctx = c};
     size_t mark = reply_mark(c->out);
-    each_region(cl, tell_slots, &t);
+    view_each(cl, tell_slots, &t);
     if (t.n) reply_array_at(c->out, mark, t.n);
     else reply_error(c->out, "CLUSTERDOWN This node knows no slots yet");
 }
 
 /* How much of the log a node has, as far as is known here. */
-static u64 cluster_matched(const struct member *m, const struct cluster_node *n)
+static u64 cluster_matched(const struct region_view *v, const struct cluster_node *n)
 {
-    return n == m->cluster->nodes ? m->at.index : group_matched(m->group, n->peer);
+    if (!v->member) return 0;
+    if (n == v->cluster->nodes) return v->member->at.index;
+    return group_matched(v->member->group, conf_peer_on(&v->at->conf, n->number));
 }
 
-static void reply_shard_node(struct ctx *c, const struct member *m, const struct cluster_node *n, bool leads)
+static void reply_shard_node(struct ctx *c, const struct region_view *v, const struct cluster_node *n,
+                             bool leads)
 {
     reply_map(c->out, 7);
     reply_bulk_str(c->out, "id");
@@ -174,44 +202,38 @@ static void reply_shard_node(struct ctx *c, const struct member *m, const struct
     reply_bulk_str(c->out, "role");
     reply_bulk_str(c->out, leads ? "master" : "replica");
     reply_bulk_str(c->out, "replication-offset");
-    reply_int(c->out, (i64)cluster_matched(m, n));
+    reply_int(c->out, (i64)cluster_matched(v, n));
     reply_bulk_str(c->out, "health");
-    reply_bulk_str(c->out, is_up(m->cluster, n) ? "online" : "fail");
+    reply_bulk_str(c->out, is_up(v->cluster, n) ? "online" : "fail");
 }
 
-static void tell_shard(void *arg, const struct member *m)
+static void tell_shard(void *arg, const struct region_view *v)
 {
     struct told_regions *t = arg;
     struct ctx *c = t->ctx;
-    const struct cluster_node *leader = node_to_ask(m);
+    const struct cluster_node *leader = node_to_ask(v);
+    u32 count = 0;
     t->n++;
     reply_map(c->out, 2);
     reply_bulk_str(c->out, "slots");
     reply_array(c->out, leader ? 2 : 0);
     if (leader) {
-        reply_int(c->out, m->slots.first);
-        reply_int(c->out, m->slots.last);
+        reply_int(c->out, v->first);
+        reply_int(c->out, v->last);
     }
-    u32 count = 0;
-    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) count += member_has(m, n->peer);
+    for (const struct cluster_node *n = v->cluster->nodes; n; n = n->next) count += view_has(v, n);
     reply_bulk_str(c->out, "nodes");
     reply_array(c->out, count);
-    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next)
-        if (member_has(m, n->peer)) reply_shard_node(c, m, n, n == leader);
+    for (const struct cluster_node *n = v->cluster->nodes; n; n = n->next)
+        if (view_has(v, n)) reply_shard_node(c, v, n, n == leader);
 }
 
 static void cluster_shards_cmd(struct ctx *c, struct cluster *cl)
 {
     struct told_regions t = {.ctx = c};
     size_t mark = reply_mark(c->out);
-    each_region(cl, tell_shard, &t);
+    view_each(cl, tell_shard, &t);
     reply_array_at(c->out, mark, t.n);
-}
-
-/* Those that lead nothing themselves. */
-static bool is_replica(struct cluster *c, const struct cluster_node *n)
-{
-    return strcmp(node_role(c, n), "slave") == 0;
 }
 
 static void cluster_replicas_cmd(struct ctx *c, struct cluster *cl)
@@ -226,11 +248,11 @@ static void cluster_replicas_cmd(struct ctx *c, struct cluster *cl)
         reply_error(c->out, "ERR The specified node is not a master");
         return;
     }
-    bool followed = of == leading_node(cluster_first(cl)); /* as print_node_line says */
     size_t mark = reply_mark(c->out);
     struct buf b = {0};
-    for (const struct cluster_node *n = cl->nodes; n && followed; n = n->next) {
-        if (!is_replica(cl, n)) continue;
+    for (const struct cluster_node *n = cl->nodes; n; n = n->next) {
+        bool follows = !n->leads && cluster_is_member(cl, n) && primary_of(cl, n) == of;
+        if (!follows) continue; /* as print_node_line says */
         buf_clear(&b);
         print_node_line(cl, n, &b);
         reply_bulk(c->out, bytes_of(b.p, b.n - 1));
@@ -242,41 +264,44 @@ static void cluster_replicas_cmd(struct ctx *c, struct cluster *cl)
 
 /* -- regions ----------------------------------------------------------------------------------- */
 
-static void print_members(const struct member *m, struct buf *b)
+static void print_members(const struct region_view *v, struct buf *b)
 {
     const char *between = "";
-    for (const struct cluster_node *n = m->cluster->nodes; n; n = n->next) {
-        if (!member_has(m, n->peer)) continue;
+    for (const struct cluster_node *n = v->cluster->nodes; n; n = n->next) {
+        if (!view_has(v, n)) continue;
         buf_printf(b, "%s%.8s", between, n->id);
         between = ",";
     }
 }
 
-static u64 region_keys(const struct member *m)
+static u64 region_keys(const struct region_view *v)
 {
-    struct engine *e = m->region->eng;
-    return e->ops->count(e, 0);
+    struct engine *e = v->member ? v->member->region->eng : NULL;
+    return e ? e->ops->count(e, 0) : v->row->keys;
 }
 
-static void tell_region(void *arg, const struct member *m)
+static void tell_region(void *arg, const struct region_view *v)
 {
     struct buf *b = arg;
-    const struct cluster_node *leader = leading_node(m);
-    buf_printf(b, "%llu slots=%u-%u leader=%.8s members=", (ull)m->number, m->slots.first, m->slots.last,
+    const struct cluster_node *leader = view_leader(v);
+    buf_printf(b, "%llu slots=%u-%u leader=%.8s members=", (ull)v->number, v->first, v->last,
                leader ? leader->id : "-");
-    print_members(m, b);
+    print_members(v, b);
     buf_printf(b, " keys=%llu bytes=%llu load=%llu version=%u conf=%u state=%s decision=%s\n",
-               (ull)region_keys(m), (ull)m->bytes, (ull)m->load, m->at.epoch.version, m->at.epoch.conf_ver,
-               m->install              ? "installing"
-               : m->at.conf.outgoing_n ? "changing-members"
-                                       : "serving",
-               m->decision[0] ? m->decision : "-");
+               (ull)region_keys(v), (ull)(v->member ? v->member->bytes : v->row->bytes),
+               (ull)(v->member ? v->member->load : 0), v->at->epoch.version, v->at->epoch.conf_ver,
+               v->member && v->member->install ? "installing"
+               : v->at->conf.outgoing_n        ? "changing-members"
+                                               : "serving",
+               v->row && v->row->decision[0]         ? v->row->decision
+               : v->member && v->member->decision[0] ? v->member->decision
+                                                     : "-");
 }
 
 static void cluster_regions_cmd(struct ctx *c, struct cluster *cl)
 {
     struct buf b = {0};
-    each_region(cl, tell_region, &b);
+    view_each(cl, tell_region, &b);
     reply_verbatim(c->out, buf_bytes(&b), "txt");
     buf_release(&b);
 }
@@ -285,10 +310,10 @@ struct slot_state {
     u32 ok, masters;
 };
 
-static void count_slots(void *arg, const struct member *m)
+static void count_slots(void *arg, const struct region_view *v)
 {
     struct slot_state *s = arg;
-    if (leading_node(m)) s->ok += m->slots.last - m->slots.first + 1u;
+    if (view_leader(v)) s->ok += v->last - v->first + 1u;
 }
 
 static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
@@ -298,8 +323,8 @@ static void cluster_info_cmd(struct ctx *c, struct cluster *cl)
     u32 known = 0;
     struct slot_state slots = {0};
     const struct bus_stats *bus = bus_stats(cl->bus);
-    group_status(cluster_first(cl)->group, &st);
-    each_region(cl, count_slots, &slots);
+    group_status(cluster_meta(cl)->group, &st);
+    view_each(cl, count_slots, &slots);
     for (const struct cluster_node *n = cl->nodes; n; n = n->next) {
         known++;
         slots.masters += n->leads > 0;
@@ -371,26 +396,45 @@ static void count_failure_reports(struct ctx *c, struct cluster *cl)
 static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
 {
     static const char *const lines[] = {
-        "CHECK", "    Compare the data of all members. INFO cluster and the log have the result.",
-        "COUNTKEYSINSLOT <slot>", "    How many keys this node has in the slot.",
-        "FAILOVER [FORCE]", "    Make this node the leader; FORCE: by an election.",
-        "FORGET <node-id>", "    Remove the node from the cluster.",
-        "GETKEYSINSLOT <slot> <count>", "    So many keys of the slot.",
-        "INFO", "    The state of the cluster.",
-        "KEYSLOT <key>", "    The slot of the key.",
-        "LINKS", "    The connections between this node and others.",
-        "MEET <ip> <port> [<bus-port>]", "    Join the cluster of that node, or invite it into this one.",
-        "MYID", "    The id of this node.",
-        "MYSHARDID", "    The id of its shard.",
-        "NODES", "    The nodes, one per line.",
-        "REGIONS", "    The regions of this node, one per line.",
-        "REPLICAS <node-id>", "    The nodes that follow the leader.",
-        "SHARDS", "    Slots and their nodes, with details.",
+        "CHECK",
+        "    Compare the data of all members. INFO cluster and the log have the result.",
+        "COUNTKEYSINSLOT <slot>",
+        "    How many keys this node has in the slot.",
+        "FAILOVER [FORCE]",
+        "    Make this node the leader; FORCE: by an election.",
+        "FORGET <node-id>",
+        "    Remove the node from the cluster.",
+        "GETKEYSINSLOT <slot> <count>",
+        "    So many keys of the slot.",
+        "INFO",
+        "    The state of the cluster.",
+        "KEYSLOT <key>",
+        "    The slot of the key.",
+        "LINKS",
+        "    The connections between this node and others.",
+        "MEET <ip> <port> [<bus-port>]",
+        "    Join the cluster of that node, or invite it into this one.",
+        "MYID",
+        "    The id of this node.",
+        "MYSHARDID",
+        "    The id of its shard.",
+        "NODES",
+        "    The nodes, one per line.",
+        "REGIONS",
+        "    The regions of the cluster, one per line.",
+        "REPLICAS <node-id>",
+        "    The nodes that follow the leader.",
+        "SHARDS",
+        "    Slots and their nodes, with details.",
         "SLOT-STATS SLOTSRANGE <start> <end> | ORDERBY key-count [LIMIT <n>] [ASC|DESC]",
         "    How many keys slots have.",
-        "SLOTS", "    Slots and their nodes.",
-        "SPLIT <slot>", "    Split the slot's region there. Send it to the region's leader.",
-        "TRANSFER <region> <node-id>", "    Make the node the region's leader. Send it to its leader.", NULL,
+        "SLOTS",
+        "    Slots and their nodes.",
+        "SPLIT <slot>",
+        "    Split the slot's region there. Send it to the region's leader.",
+        "TRANSFER <region> <node-id>",
+        "    Make the node the region's leader. Send it to its leader.",
+        NULL,
     };
     ctx_help(c, lines);
 }
@@ -483,7 +527,8 @@ static const struct {
 static const struct {
     const char *prefix, *instead;
 } unused[] = {
-    {"replicate", "every node has all data; CLUSTER FAILOVER on a node makes it the leader"},
+    {"replicate",
+     "the cluster places regions itself; CLUSTER FAILOVER makes a node the leader of what it has"},
     {"reset", "CLUSTER FORGET on another node removes this one, which then can join with an empty folder"},
     {"saveconfig", "what a node knows of the cluster is stored with its data"},
     {"bumpepoch", "the epoch is Raft's term, and grows with each election"},

@@ -1,4 +1,6 @@
 /* INFO's section of cluster mode, and its figures for Prometheus. */
+#include <stdio.h>
+
 #include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
 #include "persist/rdb_file.h"
@@ -17,15 +19,17 @@ static void region_info(const struct member *m, struct buf *b)
     struct group_status st;
     static const char *const roles[] = {"follower", "candidate", "leader", "pre-candidate"};
     group_status(m->group, &st);
+    char name[32] = "meta";
+    if (!cluster_is_meta(m)) snprintf(name, sizeof name, "region%llu", (ull)m->number);
     buf_printf(b,
-               "region%llu:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
+               "%s:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
                "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
                "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u\r\n",
-               (ull)m->number, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit,
-               (ull)st.core.applied, (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n,
-               st.at.conf.learners_n, st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight,
-               (ull)st.reads_waiting, (ull)st.evaluations_abandoned, (ull)st.clock_entries,
-               st.at.deaths_from_ms != 0, m->at.slots.first, m->at.slots.last, st.at.epoch.version);
+               name, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit, (ull)st.core.applied,
+               (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n, st.at.conf.learners_n,
+               st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight, (ull)st.reads_waiting,
+               (ull)st.evaluations_abandoned, (ull)st.clock_entries, st.at.deaths_from_ms != 0,
+               m->at.slots.first, m->at.slots.last, st.at.epoch.version);
 }
 
 void cluster_info(struct server *s, struct buf *b)
@@ -103,13 +107,14 @@ u32 cluster_saved(struct server *s, struct keyspace ***all)
     bool any = false;
     u32 n = 0;
     *all = mem_alloc((c->members_n + 1) * sizeof(struct keyspace *));
-    for (u32 i = 0; i < c->members_n && !any; i++) any = save_leads(c->members[i]);
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n && !any; i++) any = save_leads(c->members[i]);
+    for (u32 i = 1; i < c->members_n; i++) {
         struct member *m = c->members[i];
         if (!m->region || m->install || (any && !save_leads(m))) continue;
         member_save(m); /* what was applied is part of it */
         (*all)[n++] = &m->region->ks;
     }
+    if (c->members_n == 1) (*all)[n++] = &cluster_meta(c)->region->ks; /* it has no keys, as this node */
     return n;
 }
 
@@ -117,7 +122,7 @@ void cluster_save_aux(struct server *s, struct rdb_out *out)
 {
     const struct cluster *c = s->cluster;
     struct buf slots = {0};
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n; i++) {
         const struct member *m = c->members[i];
         if (save_leads(m))
             buf_printf(&slots, "%s%u-%u", slots.n ? "," : "", m->at.slots.first, m->at.slots.last);

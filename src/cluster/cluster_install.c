@@ -42,9 +42,10 @@ static void install_put_row(const struct cluster_install *i)
     struct engine *e = i->member->region->eng;
     struct buf text = {0};
     char name[40];
-    member_encode(&i->at, &text);
+    member_encode(&i->at, i->member->peer, &text);
     e->ops->meta.put(e, META_CLUSTER, install_row(i->member->number, name), buf_bytes(&text));
     buf_release(&text);
+    cluster_write_nodes(i->member->cluster, e); /* came with the snapshot */
 }
 
 static void install_commit(struct cluster_install *i, bool durable)
@@ -82,14 +83,14 @@ static void install_open(struct cluster_install *i)
     if (i->fd < 0 || fstat(i->fd, &st))
         cluster_die(m->cluster, "a snapshot that the group relies on can't be read");
     i->source.read = install_read;
-    bool first = m->number == CLUSTER_REGION; /* it has the functions */
-    if (first) functions_flush(&m->server->node);
+    bool home = cluster_is_meta(m); /* it has the functions */
+    if (home) functions_flush(&m->server->node);
     struct rdb_policy policy = {.replace = true,
                                 .checksum = true,
                                 .load_dead = install_keep_dead,
                                 .commit_chunk = install_commit_chunk,
                                 .arg = i,
-                                .node = first ? &m->server->node : NULL};
+                                .node = home ? &m->server->node : NULL};
     rdb_loader_init(&i->loader, &m->region->ks, &i->source, (u64)st.st_size, &policy);
 }
 
@@ -103,6 +104,7 @@ static void install_trim(struct cluster_install *i)
     if (m->slots.last == i->at.slots.last) return;
     rocks_split(m->region->eng, &gone, 0);
     install_commit(i, true);
+    cluster_drop_slots(m->cluster, &gone);
     m->slots = i->at.slots;
     region_map_keep(&m->server->node.regions, m->region, m->slots.first, m->slots.last);
 }
@@ -204,11 +206,20 @@ void install_stop(struct member *m)
     if (m->install) install_free(m->install);
 }
 
+void install_erase(struct member *m, struct engine *e)
+{
+    char name[40], path[4200];
+    e->ops->meta.del(e, META_CLUSTER, install_row(m->number, name));
+    snapshot_path(m, path, "");
+    unlink(path);
+}
+
 /* -- after a restart --------------------------------------------------------------------------- */
 
 struct install_find {
     u64 number;
     struct raft_applied at;
+    u64 peer;
     bool found;
 };
 
@@ -216,7 +227,7 @@ static void install_find_row(void *arg, bytes name, bytes value, double unused U
 {
     struct install_find *f = arg;
     char own[40];
-    if (bytes_eq(name, install_row(f->number, own))) f->found = member_decode(value, &f->at);
+    if (bytes_eq(name, install_row(f->number, own))) f->found = member_decode(value, &f->at, &f->peer);
 }
 
 void install_resume(struct cluster *c)
@@ -227,6 +238,7 @@ void install_resume(struct cluster *c)
         struct engine *e = m->region->eng;
         e->ops->meta.each(e, META_CLUSTER, install_find_row, &f);
         if (!f.found) continue;
+        m->peer = f.peer;
         log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu again.",
                  (ull)m->number);
         struct cluster_install *i = install_new(m, &f.at);

@@ -9,31 +9,38 @@
 #define JOIN_EVERY 2  /* ticks of the timer */
 #define JOIN_LOG_EVERY_MS 10000
 
-static bool has(const u64 *ids, u32 n, u64 id)
+static u64 peer_among(const u64 *ids, u32 n, u64 node)
 {
     for (u32 i = 0; i < n; i++)
-        if (ids[i] == id) return true;
-    return false;
+        if (node_of(ids[i]) == node) return ids[i];
+    return 0;
 }
 
-static bool is_voter(const struct member *m, u64 peer)
+u64 conf_peer_on(const struct raft_conf *conf, u64 node)
 {
-    return has(m->at.conf.voters, m->at.conf.voters_n, peer);
+    u64 voter = peer_among(conf->voters, conf->voters_n, node);
+    return voter ? voter : peer_among(conf->learners, conf->learners_n, node);
 }
 
-bool member_has(const struct member *m, u64 peer)
+static bool is_voter(const struct member *m)
 {
-    return is_voter(m, peer) || has(m->at.conf.learners, m->at.conf.learners_n, peer);
+    return peer_among(m->at.conf.voters, m->at.conf.voters_n, node_of(m->peer)) == m->peer;
 }
 
-bool cluster_is_member(const struct cluster *c, u64 peer) { return member_has(cluster_first(c), peer); }
+bool member_has(const struct member *m, u64 node) { return conf_peer_on(&m->at.conf, node) != 0; }
+
+bool cluster_is_member(const struct cluster *c, const struct cluster_node *n)
+{
+    return member_has(cluster_meta(c), n->number);
+}
 
 /* -- making ------------------------------------------------------------------------------------ */
 
+static const struct rocks_region whole = {CLUSTER_REGION, 1, 0, RAFT_SLOTS - 1};
+
 /* What a lone server has in other databases can't be reached in cluster mode. */
-static bool only_database_0(struct cluster *c)
+static bool only_database_0(const struct cluster *c, struct engine *e)
 {
-    struct engine *e = cluster_first(c)->region->eng;
     for (u32 db = 1; db < e->databases; db++) {
         if (!e->ops->count(e, db)) continue;
         log_line(&c->server->log, LOG_WARNING,
@@ -45,38 +52,79 @@ static bool only_database_0(struct cluster *c)
     return true;
 }
 
+/* The clock is there before the first entry: some commands show times. */
+static struct raft_applied first_state(u64 peer, struct raft_slots slots)
+{
+    return (struct raft_applied){
+        .index = FIRST_INDEX,
+        .term = FIRST_INDEX,
+        .clock_ms = (u64)clock_wall_ms(),
+        .epoch = {1, 1},
+        .slots = slots,
+        .conf = {.voters = {peer}, .voters_n = 1},
+    };
+}
+
+/* Region 1 gets all slots, and the data of a lone server. It is stored before the identity: a node that ends
+ * in between makes the cluster again. */
+static bool make_first_region(struct cluster *c)
+{
+    struct region *r = cluster_new_region(c, &whole);
+    if (!r || !only_database_0(c, r->eng)) return false;
+    u64 peer = peer_of(c->nodes->number, 0);
+    struct member *m = cluster_new_member(c, CLUSTER_REGION, r, peer);
+    m->peer = peer;
+    m->at = first_state(peer, (struct raft_slots){0, RAFT_SLOTS - 1});
+    region_begin(r, member_clock(m));
+    member_adopt(m, &m->at);
+    if (!region_commit(r)) {
+        log_line(&c->server->log, LOG_WARNING, "The first region of the cluster can't be stored");
+        return false;
+    }
+    region_begin(r, member_clock(m));
+    return true;
+}
+
+/* What a node that joins would bring along can't be kept. */
+static bool has_no_data(const struct cluster *c)
+{
+    struct buf why = {0};
+    struct engine *e = rocks_region_open(c->server->rocks, &whole, &why);
+    u64 keys = 0;
+    if (!e) log_line(&c->server->log, LOG_WARNING, "Can't join a cluster: %.*s", (int)why.n, why.p);
+    buf_release(&why);
+    if (!e) return false;
+    bool empty = only_database_0(c, e) && !(keys = e->ops->count(e, 0));
+    if (keys)
+        log_line(&c->server->log, LOG_WARNING,
+                 "Can't join a cluster with data: %s holds %llu keys. A node that joins "
+                 "starts with an empty folder",
+                 c->server->config.dir.p, (ull)keys);
+    e->ops->begin(e, clock_wall_ms());
+    if (empty && !rocks_region_drop(e)) empty = false; /* the slots are free for what comes */
+    e->ops->close(e);
+    return empty;
+}
+
 bool cluster_make_identity(struct cluster *c)
 {
     struct server *s = c->server;
     const struct config *cf = &s->config;
     struct cluster_node *self = c->nodes;
-    struct member *m = cluster_first(c);
-    struct engine *e = m->region->eng;
+    struct member *m = cluster_meta(c);
     if (!cf->cluster_init && !cf->cluster_join.n)
         log_line(&s->log, LOG_WARNING,
                  "This node belongs to no cluster yet. Start it once with --cluster-init "
                  "yes to make one, or with --cluster-join HOST:PORT to join one; or send it CLUSTER MEET "
                  "with the address of a node of one");
-    if (!cf->cluster_init && e->ops->count(e, 0)) {
-        log_line(&s->log, LOG_WARNING,
-                 "Can't join a cluster with data: %s holds %llu keys. A node that joins "
-                 "starts with an empty folder",
-                 cf->dir.p, (ull)e->ops->count(e, 0));
-        return false;
-    }
-    if (!only_database_0(c)) return false;
+    if (!cf->cluster_init && !has_no_data(c)) return false;
     server_random_id(self->id);
-    self->peer = cluster_peer_of(self->id);
+    self->number = cluster_node_number(self->id);
     if (!cf->cluster_init) return true;
     c->number = rand_next(&m->region->seeds) | 1;
-    m->at = (struct raft_applied){
-        .index = FIRST_INDEX,
-        .term = FIRST_INDEX,
-        .clock_ms = 0,
-        .epoch = {1, 1},
-        .slots = {0, RAFT_SLOTS - 1},
-        .conf = {.voters = {self->peer}, .voters_n = 1},
-    };
+    if (!make_first_region(c)) return false;
+    m->peer = peer_of(self->number, 0);
+    m->at = first_state(m->peer, (struct raft_slots){0, 0});
     return true;
 }
 
@@ -115,8 +163,8 @@ static void take_answer(struct cluster *c, const char *text)
         c->number = number;
         bus_set_cluster(c->bus, number);
         c->unsaved = true;
-        cluster_first(c)->unsaved = true; /* with the next commit */
-        cluster_stir(cluster_first(c));
+        cluster_meta(c)->unsaved = true; /* with the next commit */
+        cluster_stir(cluster_meta(c));
     } else if (sscanf(text, "ask %255s %d", host, &port) == 2) {
         snprintf(c->ask_host, sizeof c->ask_host, "%s", host);
         c->ask_port = port;
@@ -157,7 +205,7 @@ void cluster_join_step(struct cluster *c)
     struct buf line = {0};
     char host[256];
     int port;
-    if (cluster_first(c)->at.conf.voters_n || c->join || c->ticks % JOIN_EVERY) return;
+    if (cluster_meta(c)->at.conf.voters_n || c->join || c->ticks % JOIN_EVERY) return;
     if (c->ask_host[0]) {
         snprintf(host, sizeof host, "%s", c->ask_host);
         port = c->ask_port;
@@ -179,7 +227,7 @@ void cluster_join_step(struct cluster *c)
 
 static void answer_later(struct cluster *c, struct buf *answer)
 {
-    const struct cluster_node *n = cluster_node_of(c, group_leader(cluster_first(c)->group));
+    const struct cluster_node *n = cluster_node_of(c, group_leader(cluster_meta(c)->group));
     if (n && n != c->nodes) buf_printf(answer, "ask %s %d", n->host, n->bus_port);
     else buf_append_str(answer, "later");
 }
@@ -188,7 +236,7 @@ static void answer_later(struct cluster *c, struct buf *answer)
 static void admit_node(struct cluster *c, bytes line, struct buf *answer)
 {
     const struct cluster_node *known = line.n > BUS_NODE_ID ? cluster_find(c, line.p, BUS_NODE_ID) : NULL;
-    struct member *m = cluster_first(c);
+    struct member *m = cluster_meta(c);
     struct buf stored = {0};
     if (known) cluster_print_node(known, &stored);
     bool current = known && bytes_eq(buf_bytes(&stored), line);
@@ -200,8 +248,12 @@ static void admit_node(struct cluster *c, bytes line, struct buf *answer)
         buf_append_str(answer, "later");
         return;
     }
-    if (!cluster_is_member(c, known->peer)) {
-        struct raft_change change = {known->peer, RAFT_ADD_LEARNER};
+    if (known->draining) {
+        buf_append_str(answer, "later");
+        return;
+    }
+    if (!cluster_is_member(c, known)) {
+        struct raft_change change = {peer_of(known->number, m->at.epoch.conf_ver), RAFT_ADD_LEARNER};
         if (group_change(m->group, &change, 1) != GROUP_CHANGE_PROPOSED) {
             buf_append_str(answer, "later");
             return;
@@ -238,7 +290,7 @@ static void on_call(struct bus_conn *conn, u8 type, bytes body)
         bus_conn_close(conn, "not a question this node can answer");
         return;
     }
-    if (member_leads(cluster_first(c))) admit_node(c, body, &answer);
+    if (member_leads(cluster_meta(c))) admit_node(c, body, &answer);
     else answer_later(c, &answer);
     bus_conn_send(conn, CLUSTER_JOIN_ANSWER, (bytes){0}, buf_bytes(&answer));
     bus_conn_finish(conn);
@@ -251,75 +303,98 @@ const struct bus_conn_ops *cluster_join_ops(void)
     return &ops;
 }
 
-/* -- on leaders: the members of regions --------------------------------------------------------- */
+/* -- on region 0's leader: its voters ---------------------------------------------------------- */
 
-static bool join_change(struct member *m, u64 peer, u32 type)
+#define META_VOTERS_MAX 5
+
+static bool join_dead(const struct cluster *c, const struct cluster_node *n)
 {
-    struct raft_change change = {peer, type};
-    return group_change(m->group, &change, 1) == GROUP_CHANGE_PROPOSED;
+    i64 dead_ms = (i64)c->server->config.cluster_node_dead_after * 1000;
+    return n != c->nodes && (i64)uv_now(&c->server->loop) - n->reported_ms > dead_ms;
 }
 
-static void join_log(const struct member *m, u64 peer, const char *what)
+static u32 meta_voters_wanted(const struct cluster *c)
 {
-    const struct cluster_node *n = cluster_node_of(m->cluster, peer);
-    log_line(&m->server->log, LOG_NOTICE, "Node %.8s %s of region %llu.", n ? n->id : "?", what,
-             (ull)m->number);
+    u32 stay = 0, wanted = MIN(MAX((u32)c->server->config.cluster_replicas, 3u), META_VOTERS_MAX);
+    for (const struct cluster_node *n = c->nodes; n; n = n->next)
+        stay += !n->draining && cluster_is_member(c, n);
+    return MAX(MIN(stay, wanted), 1u);
 }
 
-/* Nodes that have joined get the region, those that have left lose it. True: a change is proposed. */
-static bool follow_first(struct member *m)
+/* A member of region 0 that is (not) a voter on a node that is (not) to be one. */
+static u64 meta_find(const struct cluster *c, bool voter, bool fit)
 {
-    const struct cluster *c = m->cluster;
-    const struct raft_conf *conf = &m->at.conf;
-    if (m == cluster_first(c) || !cluster_first(c)->at.conf.voters_n) return false;
+    const struct raft_conf *conf = &cluster_meta(c)->at.conf;
     for (const struct cluster_node *n = c->nodes; n; n = n->next) {
-        if (member_has(m, n->peer) || !cluster_is_member(c, n->peer)) continue;
-        if (conf->learners_n == RAFT_MEMBERS_MAX || !join_change(m, n->peer, RAFT_ADD_LEARNER)) return false;
-        join_log(m, n->peer, "becomes a member");
-        return true;
+        bool is_fit = !n->draining && !join_dead(c, n);
+        u64 peer = voter ? peer_among(conf->voters, conf->voters_n, n->number)
+                         : peer_among(conf->learners, conf->learners_n, n->number);
+        if (peer && is_fit == fit) return peer;
     }
-    for (u32 i = 0; i < conf->voters_n + conf->learners_n; i++) {
-        u64 peer = i < conf->voters_n ? conf->voters[i] : conf->learners[i - conf->voters_n];
-        if (cluster_is_member(c, peer) || !join_change(m, peer, RAFT_REMOVE)) continue;
-        join_log(m, peer, "is no longer a member");
-        return true;
+    return 0;
+}
+
+static bool meta_change(struct member *m, const struct raft_change *changes, size_t n, const char *what)
+{
+    if (group_change(m->group, changes, n) != GROUP_CHANGE_PROPOSED) return false;
+    const struct cluster_node *node = cluster_node_of(m->cluster, changes[0].id);
+    log_line(&m->server->log, LOG_NOTICE, "Node %.8s %s of region 0.", node ? node->id : "?", what);
+    return true;
+}
+
+/* A node that is being removed leaves region 0, and so the cluster, when it has no other member. */
+static bool meta_remove_drained(struct cluster *c)
+{
+    struct member *m = cluster_meta(c);
+    for (const struct cluster_node *n = c->nodes; n; n = n->next) {
+        u64 peer = conf_peer_on(&m->at.conf, n->number);
+        if (!n->draining || !peer || cluster_has_regions(c, n->number)) continue;
+        return meta_change(m, &(struct raft_change){peer, RAFT_REMOVE}, 1,
+                           "leaves the cluster: it is no member any more");
     }
     return false;
 }
 
-/* Learners that have caught up become voters. */
-void cluster_admit_step(struct member *m)
+/* Every node has a member of region 0. Up to five vote, on nodes that live and stay. */
+void cluster_admit_step(struct cluster *c)
 {
+    struct member *m = cluster_meta(c);
     const struct raft_conf *conf = &m->at.conf;
-    if (conf->outgoing_n || follow_first(m)) return;
-    if (conf->voters_n >= (u32)m->server->config.cluster_replicas) return;
-    for (u32 i = 0; i < conf->learners_n; i++) {
-        u64 peer = conf->learners[i];
-        if (!join_change(m, peer, RAFT_ADD_VOTER)) continue;
-        join_log(m, peer, "has caught up and becomes a voter");
-        return;
+    u64 spare = meta_find(c, false, true), unfit = meta_find(c, true, false);
+    if (conf->outgoing_n || meta_remove_drained(c)) return;
+    if (conf->voters_n < meta_voters_wanted(c)) {
+        if (spare) (void)meta_change(m, &(struct raft_change){spare, RAFT_ADD_VOTER}, 1, "becomes a voter");
+    } else if (unfit && spare) {
+        struct raft_change change[] = {{spare, RAFT_ADD_VOTER}, {unfit, RAFT_ADD_LEARNER}};
+        (void)meta_change(m, change, 2, "becomes a voter in place of one that is dead or leaves");
+    } else if (unfit && conf->voters_n > meta_voters_wanted(c)) {
+        (void)meta_change(m, &(struct raft_change){unfit, RAFT_ADD_LEARNER}, 1, "no longer votes in the log");
     }
 }
+
+/* -- taking over ------------------------------------------------------------------------------- */
 
 /* Of one region. True: it leads it, or has tried to. */
 static bool take_over_region(struct member *m, bool forced)
 {
-    const struct cluster *c = m->cluster;
     if (member_leads(m)) return true;
-    if (!is_voter(m, c->nodes->peer) || (!forced && !group_leader(m->group))) return false;
+    if (!is_voter(m) || (!forced && !group_leader(m->group))) return false;
     group_wall(m->group, (u64)clock_wall_ms());
     if (forced) group_campaign(m->group);
-    else group_transfer(m->group, c->nodes->peer);
+    else group_transfer(m->group, m->peer);
     cluster_stir(m);
     return true;
 }
 
 const char *cluster_take_over(struct cluster *c, bool forced)
 {
-    bool all = true, some = false;
-    for (u32 i = 0; i < c->members_n; i++) all &= member_leads(c->members[i]);
-    if (all) return "ERR You should send CLUSTER FAILOVER to a replica";
-    if (!is_voter(cluster_first(c), c->nodes->peer)) return "ERR This node is not a voter yet";
+    bool all = true, some = false, votes = false;
+    for (u32 i = 1; i < c->members_n; i++) {
+        all &= member_leads(c->members[i]);
+        votes |= is_voter(c->members[i]);
+    }
+    if (all && c->members_n > 1) return "ERR You should send CLUSTER FAILOVER to a replica";
+    if (!votes) return "ERR This node is not a voter yet";
     if (c->diverged) return "ERR The data of this node differs from that of the others";
     for (u32 i = 0; i < c->members_n; i++)
         some |= !member_leads(c->members[i]) && take_over_region(c->members[i], forced);
@@ -348,8 +423,8 @@ const char *cluster_meet(struct cluster *c, const char *host, int bus_port)
 
 /* -- forgetting -------------------------------------------------------------------------------- */
 
-/* CLUSTER FORGET may be sent to every node, as redis-cli --cluster del-node does: any of them has the leader
- * remove the member, and says OK also if that is under way or done. */
+/* CLUSTER FORGET may be sent to every node, as redis-cli --cluster del-node does: any of them has the
+ * leader of region 0 remove the node, and says OK also if that is under way or done. */
 
 static void note_forgotten(struct cluster *c, const struct cluster_node *n)
 {
@@ -363,34 +438,32 @@ static bool was_forgotten(const struct cluster *c, const char *id, size_t len)
     return false;
 }
 
-static u64 cluster_term(const struct cluster *c)
+/* The node is marked; cluster_schedule.c moves its members, then it leaves region 0. */
+static const char *drain_node(struct cluster *c, const struct cluster_node *n)
 {
-    struct group_status st;
-    group_status(cluster_first(c)->group, &st);
-    return st.core.term;
-}
-
-static const char *remove_node(struct cluster *c, const struct cluster_node *n)
-{
-    struct raft_change change = {n->peer, RAFT_REMOVE};
-    group_wall(cluster_first(c)->group, (u64)clock_wall_ms());
-    switch (group_change(cluster_first(c)->group, &change, 1)) {
-    case GROUP_CHANGE_PROPOSED:
-        c->removing = n->peer;
-        c->removing_term = cluster_term(c);
-        return NULL;
-    case GROUP_CHANGE_INVALID: return "ERR The node is not a member, or is the last one";
-    case GROUP_CHANGE_UNSAFE: return "TRYAGAIN Most of the voters that would remain do not answer";
-    default:
-        if (c->removing == n->peer && c->removing_term == cluster_term(c)) return NULL; /* it is under way */
-        return "TRYAGAIN Another change of members is under way";
-    }
+    struct member *m = cluster_meta(c);
+    struct buf line = {0};
+    u32 stay = 0;
+    for (const struct cluster_node *o = c->nodes; o; o = o->next)
+        stay += o != n && !o->draining && cluster_is_member(c, o);
+    if (n->draining) return NULL; /* it is under way */
+    if (!cluster_is_member(c, n) || !stay) return "ERR The node is not a member, or is the last one";
+    struct cluster_node marked = *n;
+    marked.draining = true;
+    cluster_print_node(&marked, &line);
+    group_wall(m->group, (u64)clock_wall_ms());
+    bool ok = group_propose(m->group, RAFT_KIND_NODE, buf_bytes(&line));
+    buf_release(&line);
+    cluster_stir(m);
+    if (!ok) return "TRYAGAIN Not just now";
+    log_line(&c->server->log, LOG_NOTICE, "Node %.8s at %s:%d is to leave the cluster.", n->id, n->host,
+             n->port);
+    return NULL;
 }
 
 static const char *ask_leader_to_forget(struct cluster *c, const struct cluster_node *n)
 {
-    const struct cluster_node *leader = cluster_node_of(c, group_leader(cluster_first(c)->group));
-    if (n == leader) return "ERR That is the node that leads: send CLUSTER FAILOVER to another one first";
+    const struct cluster_node *leader = cluster_node_of(c, group_leader(cluster_meta(c)->group));
     if (!leader || leader == c->nodes) return "CLUSTERDOWN There is no node that leads";
     if (bus_send(leader->link, CLUSTER_FORGET, (bytes){0}, bytes_of(n->id, BUS_NODE_ID))) return NULL;
     return "TRYAGAIN The node that leads can't be reached";
@@ -401,32 +474,32 @@ const char *cluster_forget(struct cluster *c, const char *id, size_t len)
     const struct cluster_node *n = cluster_find(c, id, len);
     if (!n) return was_forgotten(c, id, len) ? NULL : "ERR Unknown node";
     if (n == c->nodes) return "ERR I tried hard but I can't forget myself...";
-    return member_leads(cluster_first(c)) ? remove_node(c, n) : ask_leader_to_forget(c, n);
+    return member_leads(cluster_meta(c)) ? drain_node(c, n) : ask_leader_to_forget(c, n);
 }
 
+/* Sent by another node: also this one may be meant. */
 void cluster_forget_for(struct cluster *c, const char *from, bytes id)
 {
     const struct cluster_node *n = cluster_find(c, id.p, id.n);
-    if (!n || n == c->nodes) return;
-    const char *error = member_leads(cluster_first(c)) ? remove_node(c, n) : "This node does not lead";
+    if (!n) return;
+    const char *error = member_leads(cluster_meta(c)) ? drain_node(c, n) : "This node does not lead";
     if (error)
         log_line(&c->server->log, LOG_WARNING,
                  "Node %.8s was told to forget node %.8s, which is not done: %s", from, n->id, error);
 }
 
-static bool is_in(const struct raft_conf *conf, u64 peer)
+static bool is_in(const struct raft_conf *conf, u64 node)
 {
-    return has(conf->voters, conf->voters_n, peer) || has(conf->learners, conf->learners_n, peer) ||
-           has(conf->outgoing, conf->outgoing_n, peer) ||
-           has(conf->learners_next, conf->learners_next_n, peer);
+    return conf_peer_on(conf, node) || peer_among(conf->outgoing, conf->outgoing_n, node) ||
+           peer_among(conf->learners_next, conf->learners_next_n, node);
 }
 
 void cluster_members_changed(struct cluster *c, const struct raft_conf *before)
 {
-    const struct raft_conf *now = &cluster_first(c)->at.conf;
+    const struct raft_conf *now = &cluster_meta(c)->at.conf;
     for (struct cluster_node **at = &c->nodes->next; *at;) {
         struct cluster_node *n = *at;
-        if (!is_in(before, n->peer) || is_in(now, n->peer)) {
+        if (!is_in(before, n->number) || is_in(now, n->number)) {
             at = &n->next;
             continue;
         }

@@ -33,6 +33,7 @@ struct cluster_log_marks {
 struct cluster_log_batch {
     struct rocks_log_batch *rows;
     struct cluster_log_marks marks;
+    u64 number;     /* how manieth it is; set when it is taken to be written */
     bool any, sync; /* it has rows; they are to be synced */
 };
 
@@ -47,7 +48,8 @@ struct cluster_logs {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t work, idle;
     struct cluster_log_batch *filling, *writing; /* the loop's; the thread's, while it is busy */
-    u64 filled;                                  /* counts batches that the loop began to fill */
+    u64 filled;                                  /* counts batches that the loop began to fill … */
+    u64 synced;                                  /* … and the last of them that was synced */
     struct cluster_log_marks done;               /* durable, and not told yet */
     bool waiting, busy;                          /* the thread */
     bool drain, closing;                         /* write also what need not be synced; and end then */
@@ -93,7 +95,7 @@ static bool cluster_logs_take(struct cluster_logs *s)
         s->filling = s->writing;
         s->writing = b;
         s->busy = true;
-        s->filled++;
+        b->number = s->filled++;
     }
     pthread_mutex_unlock(&s->lock);
     return any;
@@ -108,6 +110,7 @@ static void cluster_logs_written(struct cluster_logs *s, struct cluster_log_batc
         if (b->marks.v[i].log) marks_push(&s->done, b->marks.v[i]);
     s->stats.batches++;
     s->stats.syncs += b->sync;
+    if (b->sync) s->synced = b->number;
     tell = tell && s->done.n;
     b->marks.n = 0;
     b->any = b->sync = false;
@@ -323,6 +326,25 @@ static void cluster_log_compact(struct raft_log *log, u64 index, u64 term)
     at->point_index = index;
     at->point_term = term;
     cluster_log_end(l, false); /* rule 2 */
+}
+
+/* The row is as it was: a batch needs one. */
+u64 cluster_log_sync(struct raft_log *log)
+{
+    struct cluster_log *l = cluster_log_of(log);
+    struct rocks_log_batch *b = cluster_log_begin(l);
+    u64 number = l->logs->filled;
+    rocks_log_put_point(b, l->region, l->state.point_index, l->state.point_term);
+    cluster_log_end(l, true);
+    return number;
+}
+
+u64 cluster_logs_synced(struct cluster_logs *s)
+{
+    pthread_mutex_lock(&s->lock);
+    u64 number = s->synced;
+    pthread_mutex_unlock(&s->lock);
+    return number;
 }
 
 /* ---- Reading. */

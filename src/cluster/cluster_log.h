@@ -56,6 +56,11 @@ void cluster_log_destroy(struct raft_log *log);
 /* Whether something that was to be synced is not reported as durable yet. */
 bool cluster_log_syncing(const struct raft_log *log);
 
+/* Asks for a sync of everything that engines of the database have committed so far, too (rule 3). It is done
+ * when cluster_logs_synced has come to the number returned. */
+u64 cluster_log_sync(struct raft_log *log);
+u64 cluster_logs_synced(struct cluster_logs *logs);
+
 /* Counters since the start, for INFO. */
 struct cluster_logs_stats {
     u64 batches, syncs, writes, entries, bytes; /* bytes: of entries */

@@ -5,7 +5,12 @@
 #include "cluster/batch.h"
 #include "cluster/cluster.h"
 #include "cluster/cluster_log.h"
+#include "cluster/cluster_map.h"
+#include "cluster/peer_id.h"
+#include "cluster/region_rules.h"
 #include "server/server.h"
+
+struct message_head;
 
 struct cluster {
     struct server *server;
@@ -13,8 +18,13 @@ struct cluster {
     struct cluster_logs *logs;
     u64 number;                 /* of the cluster; 0: not known yet */
     struct cluster_node *nodes; /* this one first */
-    bool unsaved;               /* the engine has not got them yet */
-    struct member **members;    /* of the regions of this node, by number: the first region's first */
+    bool unsaved;               /* the engine has not got them yet … */
+    bool unsaved_regions, unsaved_tombstones; /* … nor some of these */
+    bool other_format;                        /* what was stored is of another version of this program */
+    struct cluster_map map;                   /* the regions of the cluster, as region 0's log has them */
+    struct region_tombstone *tombstones;      /* of members that this node had */
+    u32 tombstones_n, tombstones_cap;
+    struct member **members; /* of the regions of this node, by number: that of region 0 first */
     u32 members_n, members_cap;
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
@@ -44,9 +54,13 @@ struct cluster {
         u64 sent, failed, installed; /* failed: to be sent, or to be received */
         u64 bytes_out, bytes_in;
     } snapshots;
-    i64 scheduled_ms;           /* when leaders were last spread, by the loop's time */
-    i64 autosplit_ms;           /* likewise: when the sizes of regions were last looked at … */
-    i64 load_ms;                /* … and when this period of counting requests began */
+    i64 autosplit_ms;  /* when the sizes of regions were last looked at, by the loop's time … */
+    i64 load_ms;       /* … and when this period of counting requests began */
+    i64 schedule_ms;   /* when to look at the regions' members and leaders next, by the loop's time */
+    bool leads_meta;   /* as of the last look: nodes had time to report since */
+    i64 report_ms;     /* when to report at the latest, by the loop's time … */
+    i64 report_all_ms; /* … and when all regions that this node leads */
+    u64 reported_to;   /* the number of the node that got the last report */
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -58,25 +72,54 @@ struct cluster {
     int ask_port;
     char forgotten[16][BUS_NODE_ID + 1]; /* nodes that have left, the last of them */
     u32 forgotten_next;
-    u64 removing, removing_term; /* the member that this leader was told to remove, and its term then */
     i64 leave_until_ms;         /* shutting down: how long to wait for other leaders; 0: not */
     u64 leave_bytes_in;         /* what clients had sent at the last look … */
     i64 leave_heard_ms;         /* … and when there was more than before */
     u32 leave_how;
-    char moved[320];            /* text of the last MOVED */
+    char moved[400]; /* text of the last MOVED */
 };
 
-u64 cluster_peer_of(const char *id); /* a node's number in Raft */
+u64 cluster_node_number(const char *id);
+
+/* cluster_members.c */
+/* The member of this node that a message is for, made if need be; NULL: it is ignored. */
+struct member *cluster_addressee(struct cluster *c, const struct message_head *h);
+enum region_split cluster_split_fate(const struct cluster *c, u64 child, u64 peer);
+bool cluster_may_install(const struct cluster *c, const struct member *m, struct raft_slots slots);
+void cluster_add_tombstone(struct cluster *c, u64 region, u64 peer);
+void cluster_bury(struct member *m);       /* it was removed: its data and log go, when nothing uses them */
+void cluster_bury_step(struct cluster *c); /* now and then: those that are to go; looks at the map for more */
+/* Whether a message's sender was removed from the region, and is told so. */
+bool cluster_is_stale(struct member *m, u64 from);
+void cluster_drop_slots(struct cluster *c,
+                        const struct rocks_region *of); /* that belong to CLUSTER_NO_REGION */
+void cluster_discard_slots(struct member *m,
+                           const struct rocks_region *child); /* of a split: nobody's here */
+void cluster_empty_discarded(struct cluster *c); /* at start: what cluster_discard_slots has not finished */
+void cluster_sweep_logs(struct cluster *c);      /* at start: of members that were destroyed */
+void cluster_drop_member(struct member *m);      /* takes it out of the cluster's lists, and frees it */
+
+/* cluster_report.c */
+void cluster_report_step(struct cluster *c); /* now and then */
+void cluster_take_report(struct cluster *c, const char *from, bytes lines);
+void cluster_take_regions(struct cluster *c, bytes lines);   /* an entry of region 0's log */
+bool cluster_has_regions(const struct cluster *c, u64 node); /* whether any but region 0 has a member there */
 
 /* cluster_regions.c */
-#define CLUSTER_NO_REGION UINT64_MAX /* takes slots that a region no longer has; never opened */
-/* The first region's member: its log also says who belongs to the cluster. */
-static inline struct member *cluster_first(const struct cluster *c) { return c->members[0]; }
+#define CLUSTER_NO_REGION UINT64_MAX /* takes slots that no region has here, until they are emptied */
+/* The member of region 0, whose log says who belongs to the cluster. Those of slots follow it. */
+static inline struct member *cluster_meta(const struct cluster *c) { return c->members[0]; }
+static inline struct member *cluster_first(const struct cluster *c)
+{
+    return c->server->node.regions.first->member;
+}
+static inline u32 cluster_slots_regions(const struct cluster *c) { return c->members_n - 1; }
+static inline bool cluster_is_meta(const struct member *m) { return m->number == CLUSTER_META; }
 struct member *cluster_member_of(const struct cluster *c, u64 region); /* NULL: none here */
 struct member *cluster_at_slot(const struct cluster *c, u32 slot);     /* NULL: no region with data here */
-struct member *cluster_new_member(struct cluster *c, u64 number, struct region *r);
-bool cluster_open_regions(struct cluster *c); /* all that are stored but the first, at start */
-void cluster_make_regions(struct cluster *c); /* a new cluster: splits the first into cluster-regions */
+struct member *cluster_new_member(struct cluster *c, u64 number, struct region *r, u64 peer);
+bool cluster_open_regions(struct cluster *c); /* all that are stored, at start */
+void cluster_make_regions(struct cluster *c); /* a new cluster: splits region 1 into cluster-regions */
 struct region *cluster_new_region(struct cluster *c, const struct rocks_region *of); /* opens its engine */
 void cluster_unlink(struct cluster *c);      /* commands see one region, unless they ask for all */
 void cluster_start_member(struct member *m); /* opens its log and its group */
@@ -90,7 +133,8 @@ const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size
 void cluster_end_part(struct member *m); /* of a tick, before an entry that no evaluation may be behind */
 
 /* cluster_schedule.c */
-void cluster_schedule_step(struct cluster *c); /* on the first region's leader, now and then */
+void cluster_schedule_step(struct cluster *c);         /* on region 0's leader, now and then */
+void cluster_take_step(struct cluster *c, bytes body); /* on a region's leader */
 
 /* cluster_autosplit.c */
 void cluster_autosplit_step(struct cluster *c); /* splits regions that are too large, or too busy */
@@ -112,13 +156,15 @@ i64 cluster_next_deadline(const struct member *m); /* of a region with data; INT
 void install_begin(struct member *m, const struct raft_applied *at); /* of the file that has come */
 void install_resume(struct cluster *c); /* at start: what was under way when the node ended */
 void install_stop(struct member *m);
+void install_erase(struct member *m, struct engine *e); /* in the transaction that destroys the member */
 
 /* cluster_join.c */
 void cluster_join_step(struct cluster *c);  /* on a node that is not a member yet */
-void cluster_admit_step(struct member *m);  /* on a leader: nodes become members, learners become voters */
+void cluster_admit_step(struct cluster *c); /* on region 0's leader: its voters; nodes that leave */
 const struct bus_conn_ops *cluster_join_ops(void);
-bool cluster_is_member(const struct cluster *c, u64 peer); /* of the cluster */
-bool member_has(const struct member *m, u64 peer);         /* of the region */
+bool cluster_is_member(const struct cluster *c, const struct cluster_node *n); /* of the cluster */
+bool member_has(const struct member *m, u64 node);        /* the node has a member of the region */
+u64 conf_peer_on(const struct raft_conf *conf, u64 node); /* the member on that node; 0: none */
 void cluster_forget_for(struct cluster *c, const char *from, bytes id); /* a node passes CLUSTER FORGET on */
 
 /* cluster_batch.c */
@@ -132,7 +178,7 @@ void cluster_end_expiry(struct member *m);       /* a slice of the cycle has run
 
 /* cluster_check.c */
 const char *cluster_check(struct cluster *c); /* CLUSTER CHECK: an error, or NULL */
-void check_on_digest(struct cluster *c, u64 from, bytes body);
+void check_on_digest(struct cluster *c, u64 node, bytes body);
 void check_on_differs(struct cluster *c, bytes body);
 void check_step(struct member *m); /* now and then */
 void check_info(const struct cluster *c, struct buf *b);

@@ -62,17 +62,17 @@ static void forget_others(struct cluster *c)
     }
 }
 
-static void become_the_only_voter(struct cluster *c, struct member *m)
+static void become_the_only_voter(struct member *m)
 {
-    m->at.conf = (struct raft_conf){.voters = {c->nodes->peer}, .voters_n = 1};
+    m->at.conf = (struct raft_conf){.voters = {m->peer}, .voters_n = 1};
     m->at.epoch.conf_ver++;
 }
 
-/* The first region's state is stored with the cluster's new number, after those of all others. */
+/* Region 0's state is stored with the cluster's new number, after those of all others. */
 static bool recover_region(struct member *m)
 {
     if (m->at.index && empty_tail(m->cluster, m)) {
-        become_the_only_voter(m->cluster, m);
+        become_the_only_voter(m);
         member_adopt(m, &m->at);
         if (region_commit(m->region)) {
             region_begin(m->region, member_clock(m));
@@ -86,7 +86,7 @@ static bool recover_region(struct member *m)
 static bool recover_now(struct cluster *c)
 {
     const struct log *log = &c->server->log;
-    struct member *m = cluster_first(c);
+    struct member *m = cluster_meta(c);
     log_line(log, LOG_WARNING,
              "Recovery: this node leaves cluster %llx and goes on alone with what it has, entries up to %llu "
              "applied. Writes that only lost nodes had are lost.",
@@ -98,7 +98,7 @@ static bool recover_now(struct cluster *c)
         return false;
     }
     forget_others(c);
-    become_the_only_voter(c, m);
+    become_the_only_voter(m);
     c->diverged = 0;
     c->number = rand_next(&m->region->seeds) | 1;
     log_line(log, LOG_WARNING,
@@ -110,7 +110,7 @@ static bool recover_now(struct cluster *c)
 
 static void refuse_recovery(struct cluster *c)
 {
-    const struct raft_conf *conf = &cluster_first(c)->at.conf;
+    const struct raft_conf *conf = &cluster_meta(c)->at.conf;
     log_line(&c->server->log, LOG_WARNING,
              "cluster-recover makes this node the only voter of a new cluster, with what it has: of %u "
              "voters it may lack what the others have acknowledged without it. Use it only if most of them "
@@ -124,7 +124,7 @@ bool cluster_recover(struct cluster *c)
     const char *said = c->server->config.cluster_recover.p;
     char word[64];
     if (!c->server->config.cluster_recover.n) return true;
-    if (!c->number || !cluster_first(c)->at.conf.voters_n) {
+    if (!c->number || !cluster_meta(c)->at.conf.voters_n) {
         log_line(&c->server->log, LOG_WARNING,
                  "cluster-recover: this node has no data of a cluster to recover");
         return false;

@@ -77,9 +77,9 @@ static void plant_bugs(struct group *g UNUSED)
 void cluster_start_member(struct member *m)
 {
     struct cluster *c = m->cluster;
-    u64 *seeds = &cluster_first(c)->region->seeds;
+    u64 *seeds = &cluster_meta(c)->region->seeds;
     struct group_config config = {
-        .id = c->nodes->peer,
+        .id = m->peer,
         .seed = rand_next(seeds),
         .nonce = rand_next(seeds),
         .election_ticks = ELECTION_TICKS,
@@ -94,14 +94,14 @@ void cluster_start_member(struct member *m)
     plant_bugs(m->group);
     const struct raft_conf *conf = &m->at.conf;
     if (conf->voters_n) member_await_leader(m); /* of a split: its parent's leader campaigns at once */
-    if (conf->voters_n == 1 && conf->voters[0] == c->nodes->peer) group_campaign(m->group);
+    if (conf->voters_n == 1 && conf->voters[0] == m->peer) group_campaign(m->group);
     cluster_stir(m);
 }
 
-struct member *cluster_new_member(struct cluster *c, u64 number, struct region *r)
+struct member *cluster_new_member(struct cluster *c, u64 number, struct region *r, u64 peer)
 {
     struct member *m = mem_alloc(sizeof *m);
-    member_open(m, c, r, number);
+    member_open(m, c, r, number, peer);
     regions_insert(c, m);
     if (c->started) cluster_start_member(m);
     return m;
@@ -119,10 +119,10 @@ struct region *cluster_new_region(struct cluster *c, const struct rocks_region *
     buf_release(&why);
     if (!e) return NULL;
     struct region *r = mem_alloc(sizeof *r);
-    region_init(r, &s->node, e, rand_next(&cluster_first(c)->region->seeds));
+    region_init(r, &s->node, e, rand_next(&cluster_meta(c)->region->seeds));
     region_map_add(&s->node.regions, r, of->first, of->last);
     cluster_unlink(c);
-    if (cluster_first(c)->region->listeners & LISTEN_TRACK) region_listen(r, LISTEN_TRACK, true);
+    if (cluster_meta(c)->region->listeners & LISTEN_TRACK) region_listen(r, LISTEN_TRACK, true);
     if (c->started) server_apply_config(s);
     return r;
 }
@@ -135,7 +135,7 @@ struct regions_found {
 static bool regions_note(void *arg, const struct rocks_region *r)
 {
     struct regions_found *f = arg;
-    if (r->id == CLUSTER_REGION || r->id == CLUSTER_NO_REGION) return true;
+    if (r->id == CLUSTER_META) return true;
     f->v = mem_realloc(f->v, (f->n + 1) * sizeof *f->v);
     f->v[f->n++] = *r;
     return true;
@@ -145,11 +145,12 @@ bool cluster_open_regions(struct cluster *c)
 {
     struct regions_found f = {0};
     bool ok = true;
+    cluster_empty_discarded(c);
     rocks_regions_each(c->server->rocks, regions_note, &f);
     for (u32 i = 0; i < f.n && ok; i++) {
         struct region *r = cluster_new_region(c, &f.v[i]);
         ok = r != NULL;
-        if (ok) region_begin(r, member_clock(cluster_new_member(c, f.v[i].id, r)));
+        if (ok) region_begin(r, member_clock(cluster_new_member(c, f.v[i].id, r, 0)));
     }
     mem_free(f.v);
     return ok;
@@ -168,7 +169,7 @@ static u64 regions_child_number(const struct member *m, u32 slot)
 /* The lower region keeps the log, each child starts as its parent is. */
 void cluster_make_regions(struct cluster *c)
 {
-    struct member *m = cluster_first(c);
+    struct member *m = cluster_member_of(c, CLUSTER_REGION);
     u32 n = (u32)c->server->config.cluster_regions;
     for (u32 i = n; i-- > 1;) {
         struct raft_split split = {i + 1, (u16)(i * RAFT_SLOTS / n)};
@@ -190,17 +191,10 @@ static void regions_replace_early(struct cluster *c, u64 number)
     struct member *m = cluster_member_of(c, number);
     if (!m) return;
     CHECK(!m->region);
-    for (struct member **at = &c->stirred; *at; at = &(*at)->stirred_next) {
-        if (*at != m) continue;
-        *at = m->stirred_next;
-        break;
-    }
     snapshot_give_up(m);
+    snapshot_forget(m);
     member_close(m);
-    u32 at = regions_place(c, number);
-    c->members_n--;
-    memmove(c->members + at, c->members + at + 1, (c->members_n - at) * sizeof *c->members);
-    mem_free(m);
+    cluster_drop_member(m);
 }
 
 void cluster_add_child(struct member *m, const struct rocks_region *child, const struct raft_applied *at)
@@ -209,7 +203,7 @@ void cluster_add_child(struct member *m, const struct rocks_region *child, const
     regions_replace_early(c, child->id);
     struct region *r = cluster_new_region(c, child);
     if (!r) cluster_die(c, "a region that was split off can't be opened");
-    struct member *made = cluster_new_member(c, child->id, r);
+    struct member *made = cluster_new_member(c, child->id, r, m->peer);
     m->splits++;
     m->looked_ms = 0;                 /* both are smaller now … */
     m->requests_before = m->requests; /* … and get less */
@@ -247,9 +241,10 @@ const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size
     if (!to) return "ERR Unknown node";
     if (!member_leads(m)) return "ERR Ask the node that leads the region: see CLUSTER REGIONS";
     if (to == c->nodes) return NULL;
-    if (!group_matched(m->group, to->peer)) return "ERR The node has no member of the region";
+    u64 peer = conf_peer_on(&m->at.conf, to->number);
+    if (!peer || !group_matched(m->group, peer)) return "ERR The node has no member of the region";
     group_wall(m->group, (u64)clock_wall_ms());
-    group_transfer(m->group, to->peer);
+    group_transfer(m->group, peer);
     cluster_stir(m);
     return NULL;
 }

@@ -1,21 +1,33 @@
-/* On the node that leads the first region: leaderships are spread evenly over the nodes.
+/* Which nodes have which regions. On the leader of region 0 the map of the cluster and the nodes' reports
+ * make the table of cluster/schedule.h, about twice a second; what that decides is sent to the regions'
+ * leaders. A leader does only what fits the epoch that the step was made for: what it refuses is decided
+ * again.
  *
- * This node has a member of every region, so it knows who leads and who votes. Once a second it makes the
- * table of cluster/schedule.h of that, and carries out what that decides about leaders. Regions are on all
- * nodes: there are no members to move. */
+ * A step on the wire: region · version · conf_ver · kind · node · peer · gone, each u64, then the reason. */
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/endian.h"
 #include "cluster/cluster_parts.h"
-#include "cluster/peer_id.h"
 #include "cluster/schedule.h"
 
-#define SCHEDULE_EVERY_MS 1000
-#define SCHEDULE_STEPS 4 /* at a time: each costs its region a moment */
+#define SCHEDULE_EVERY_MS \
+    300                   /* up to twice as long, not in step with the leaders' own checks of who is active */
+#define SCHEDULE_STEPS 16 /* at a time */
+#define SCHEDULE_MOVES 8  /* learners that catch up, in all … */
+#define SCHEDULE_MOVES_NODE 4 /* … and on one node */
+#define AWAY_MS 3000          /* without a report: no leadership goes there */
 
-static bool schedule_reaches(const struct cluster *c, const struct cluster_node *n)
+struct step_frame {
+    u64 region, version, conf_ver, kind, node, peer, gone;
+};
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+static bool schedule_is_away(const struct cluster *c, const struct cluster_node *n)
 {
-    return n == c->nodes || (n->link && bus_peer_up(n->link));
+    i64 away_ms = MAX(AWAY_MS, 2 * c->server->config.cluster_node_timeout);
+    return n != c->nodes && (i64)uv_now(&c->server->loop) - n->reported_ms > away_ms;
 }
 
 static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *count)
@@ -26,59 +38,177 @@ static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *cou
     v = mem_zalloc(n * sizeof *v);
     n = 0;
     for (const struct cluster_node *at = c->nodes; at; at = at->next) {
-        if (!cluster_is_member(c, at->peer)) continue;
-        v[n++] = (struct schedule_node){.node = node_of(at->peer), .heard_ms = schedule_reaches(c, at)};
+        if (!cluster_is_member(c, at)) continue;
+        v[n++] = (struct schedule_node){
+            .node = at->number,
+            .heard_ms = (u64)(at == c->nodes ? (i64)uv_now(&c->server->loop) : at->reported_ms),
+            .away = schedule_is_away(c, at),
+            .draining = at->draining,
+        };
     }
     *count = n;
     return v;
 }
 
-static struct schedule_region schedule_region(const struct member *m)
+/* A leader that does not report can't take a step. */
+static struct schedule_region schedule_region(struct cluster *c, const struct map_region *row)
 {
-    const struct raft_conf *conf = &m->at.conf;
+    const struct raft_conf *conf = &row->at.conf;
+    const struct cluster_node *leader = row->leader ? cluster_node_of(c, row->leader) : NULL;
     struct schedule_region r = {
-        .region = m->number,
-        .slots = m->slots,
-        .leader = group_leader(m->group),
+        .region = row->number,
+        .slots = row->at.slots,
+        .leader = leader && !schedule_is_away(c, leader) ? row->leader : 0,
         .voters_n = conf->voters_n,
-        .changing = conf->outgoing_n || !m->region || m->install,
+        .learners_n = conf->learners_n,
+        .changing = conf->outgoing_n > 0,
+        .bytes = row->bytes,
     };
     memcpy(r.voters, conf->voters, conf->voters_n * sizeof *r.voters);
+    memcpy(r.learners, conf->learners, conf->learners_n * sizeof *r.learners);
     return r;
 }
 
-static void schedule_carry_out(struct cluster *c, const struct schedule_step *s)
+/* -- carrying out ------------------------------------------------------------------------------ */
+
+static const char *schedule_verb(enum schedule_kind kind)
 {
-    struct member *m = cluster_member_of(c, s->region);
-    const struct cluster_node *to = s->kind == SCHEDULE_TRANSFER ? cluster_node_of(c, s->peer) : NULL;
-    if (!m || !to) return;
-    snprintf(m->decision, sizeof m->decision, "leader to %.8s: %s", to->id, s->reason);
-    log_line(&c->server->log, LOG_NOTICE, "Region %llu: leadership goes to node %.8s, because %s.",
-             (ull)m->number, to->id, s->reason);
+    switch (kind) {
+    case SCHEDULE_ADD: return "new member on";
+    case SCHEDULE_PROMOTE: return "becomes a voter:";
+    case SCHEDULE_REMOVE: return "no longer a member:";
+    default: return "leader to";
+    }
+}
+
+static void schedule_send(struct cluster *c, const struct schedule_step *s)
+{
+    struct map_region *row = map_find(&c->map, s->region);
+    const struct cluster_node *leader = row ? cluster_node_of(c, row->leader) : NULL;
+    u64 about = s->kind == SCHEDULE_ADD ? s->node : node_of(s->peer ? s->peer : s->gone);
+    const struct cluster_node *n = cluster_node_numbered(c, about);
+    struct buf body = {0};
+    char text[160];
+    if (!leader || s->kind > SCHEDULE_TRANSFER) return;
+    snprintf(text, sizeof text, "%s %.8s: %.120s", schedule_verb(s->kind), n ? n->id : "?", s->reason);
+    if (strcmp(text, row->decision) != 0)
+        log_line(&c->server->log, LOG_NOTICE, "Region %llu: %s %.8s, because %s.", (ull)s->region,
+                 schedule_verb(s->kind), n ? n->id : "?", s->reason);
+    memcpy(row->decision, text, sizeof text);
+    u64 fields[] = {s->region, row->at.epoch.version, row->at.epoch.conf_ver, s->kind, s->node, s->peer,
+                    s->gone};
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) append_le64(&body, fields[i]);
+    if (leader == c->nodes) cluster_take_step(c, buf_bytes(&body));
+    else bus_send(leader->link, CLUSTER_STEP, (bytes){0}, buf_bytes(&body));
+    buf_release(&body);
+}
+
+static size_t step_changes(const struct member *m, const struct step_frame *f, struct raft_change change[2])
+{
+    size_t n = 0;
+    if (f->kind == SCHEDULE_ADD)
+        change[n++] = (struct raft_change){peer_of(f->node, m->at.epoch.conf_ver), RAFT_ADD_LEARNER};
+    if (f->kind == SCHEDULE_PROMOTE) change[n++] = (struct raft_change){f->peer, RAFT_ADD_VOTER};
+    if (f->gone && f->kind != SCHEDULE_ADD) change[n++] = (struct raft_change){f->gone, RAFT_REMOVE};
+    return n;
+}
+
+/* A node that is being removed, or is not known here, gets nothing. */
+static bool step_fits(const struct member *m, const struct step_frame *f)
+{
+    const struct cluster_node *n = f->kind == SCHEDULE_ADD ? cluster_node_numbered(m->cluster, f->node)
+                                                           : NULL;
+    struct raft_epoch at = m->at.epoch;
+    if (at.version != f->version || at.conf_ver != f->conf_ver || m->at.conf.outgoing_n) return false;
+    return f->kind != SCHEDULE_ADD || (n && !n->draining && !member_has(m, f->node));
+}
+
+static void step_log(const struct member *m, const struct step_frame *f)
+{
+    const struct cluster_node *n = cluster_node_numbered(
+        m->cluster, f->kind == SCHEDULE_ADD ? f->node : node_of(f->peer ? f->peer : f->gone));
+    const struct cluster_node *gone = f->peer && f->gone ? cluster_node_of(m->cluster, f->gone) : NULL;
+    log_line(&m->server->log, LOG_NOTICE, "Node %.8s %s of region %llu%s%.8s.", n ? n->id : "?",
+             f->kind == SCHEDULE_ADD       ? "becomes a member"
+             : f->kind == SCHEDULE_PROMOTE ? "has caught up and becomes a voter"
+                                           : "is no longer a member",
+             (ull)m->number, gone ? ", in place of node " : "", gone ? gone->id : "");
+}
+
+void cluster_take_step(struct cluster *c, bytes body)
+{
+    if (body.n < 56) return;
+    struct step_frame f = {get_le64(body.p),      get_le64(body.p + 8),  get_le64(body.p + 16),
+                           get_le64(body.p + 24), get_le64(body.p + 32), get_le64(body.p + 40),
+                           get_le64(body.p + 48)};
+    struct member *m = f.region ? cluster_member_of(c, f.region) : NULL;
+    struct raft_change change[2];
+    if (!m || !member_leads(m) || !step_fits(m, &f)) return;
     group_wall(m->group, (u64)clock_wall_ms());
-    group_transfer(m->group, to->peer);
+    if (f.kind == SCHEDULE_TRANSFER) group_transfer(m->group, f.peer);
+    size_t n = step_changes(m, &f, change);
+    if (n && group_change(m->group, change, n) == GROUP_CHANGE_PROPOSED) step_log(m, &f);
+    cluster_stir(m);
+}
+
+/* -- now and then ------------------------------------------------------------------------------ */
+
+/* Nobody has reported to a new leader yet: that does not make them dead. */
+static void schedule_begin(struct cluster *c, i64 now_ms)
+{
+    for (struct cluster_node *n = c->nodes; n; n = n->next) n->reported_ms = now_ms;
+    c->leads_meta = true;
+}
+
+static void schedule_now(struct cluster *c, i64 now_ms)
+{
+    const struct config *cf = &c->server->config;
+    struct schedule_step steps[SCHEDULE_STEPS];
+    struct schedule_table t = {
+        .now_ms = (u64)now_ms,
+        .voters = (u32)cf->cluster_replicas,
+        .dead_after_ms = (u64)cf->cluster_node_dead_after * 1000,
+        .moves_max = SCHEDULE_MOVES,
+        .moves_node_max = SCHEDULE_MOVES_NODE,
+        .uneven = !cf->cluster_balance,
+    };
+    struct schedule_region *regions = mem_zalloc((c->map.n + 1) * sizeof *regions);
+    struct schedule_node *nodes = schedule_nodes(c, &t.nodes_n);
+    for (u32 i = 0; i < c->map.n; i++) regions[i] = schedule_region(c, &c->map.rows[i]);
+    t.nodes = nodes;
+    t.regions = regions;
+    t.regions_n = c->map.n;
+    size_t n = schedule(&t, steps, SCHEDULE_STEPS);
+    for (size_t i = 0; i < n; i++) schedule_send(c, &steps[i]);
+    mem_free(regions);
+    mem_free(nodes);
+}
+
+/* Region 0 is led where the first slots are: a cluster of one region has one leader for everything. */
+static void schedule_meta(struct cluster *c)
+{
+    struct member *m = cluster_meta(c);
+    const struct map_region *row = map_at(&c->map, 0);
+    const struct cluster_node *n = row && row->leader ? cluster_node_of(c, row->leader) : NULL;
+    u64 peer = n ? conf_peer_on(&m->at.conf, n->number) : 0;
+    if (!n || n == c->nodes || n->draining || schedule_is_away(c, n) || !peer) return;
+    group_wall(m->group, (u64)clock_wall_ms());
+    group_transfer(m->group, peer);
     cluster_stir(m);
 }
 
 void cluster_schedule_step(struct cluster *c)
 {
-    struct schedule_step steps[SCHEDULE_STEPS];
-    struct schedule_table t = {.now_ms = 2, .dead_after_ms = 1}; /* heard_ms is 1 or 0: reached or not */
     i64 now_ms = (i64)uv_now(&c->server->loop);
-    if (!c->server->config.cluster_balance || c->members_n < 2) return;
-    if (now_ms - c->scheduled_ms < SCHEDULE_EVERY_MS) return;
-    c->scheduled_ms = now_ms;
-    struct schedule_region *regions = mem_zalloc(c->members_n * sizeof *regions);
-    struct schedule_node *nodes = schedule_nodes(c, &t.nodes_n);
-    for (u32 i = 0; i < c->members_n; i++) {
-        regions[i] = schedule_region(c->members[i]);
-        t.voters = MAX(t.voters, regions[i].voters_n);
+    if (!member_leads(cluster_meta(c))) {
+        c->leads_meta = false;
+        return;
     }
-    t.nodes = nodes;
-    t.regions = regions;
-    t.regions_n = c->members_n;
-    size_t n = schedule(&t, steps, SCHEDULE_STEPS);
-    for (size_t i = 0; i < n; i++) schedule_carry_out(c, &steps[i]);
-    mem_free(regions);
-    mem_free(nodes);
+    if (!c->leads_meta) schedule_begin(c, now_ms);
+    if (now_ms < c->schedule_ms) return;
+    c->schedule_ms = now_ms + SCHEDULE_EVERY_MS +
+                     (i64)(rand_next(&cluster_meta(c)->region->seeds) % SCHEDULE_EVERY_MS);
+    cluster_admit_step(c);
+    schedule_now(c, now_ms);
+    schedule_meta(c);
 }

@@ -40,6 +40,21 @@ static const struct command *command_of(const struct server *s, const struct net
     return cmd && command_takes(cmd, (int)q->argc) ? cmd : NULL;
 }
 
+/* Functions are everywhere: what changes them is an entry of region 0's log. */
+static bool is_for_home(const struct command *cmd, const struct session *s)
+{
+    if (UNLIKELY(cmd->run == cmd_exec)) return multi_open(s) && s->tx->for_home;
+    return route_is_for_home(cmd);
+}
+
+/* A transaction is in one region. */
+static bool is_for_both(const struct request *q, const struct command *cmd)
+{
+    const struct transaction *tx = q->session->tx;
+    if (LIKELY(!multi_open(q->session)) || cmd->run == cmd_exec) return false;
+    return (tx->for_home && q->slot >= 0) || (tx->slot >= 0 && route_is_for_home(cmd));
+}
+
 /* -- the regions of a tick --------------------------------------------------------------------- */
 
 void cluster_flies(struct cluster *c, bool on) { c->flying += on ? 1u : -1u; }
@@ -102,7 +117,7 @@ static struct region *link_regions(struct cluster *c)
     const struct region_map *map = &c->server->node.regions;
     struct region *first = NULL, *last = NULL;
     bool any = false;
-    for (u32 i = 0; i < c->members_n && !any; i++) any = c->members[i]->evaluating;
+    for (u32 i = 1; i < c->members_n && !any; i++) any = c->members[i]->evaluating;
     for (u32 slot = 0; slot < REGION_SLOTS;) {
         struct region *r = region_map_at(map, slot);
         slot = r ? r->member->slots.last + 1u : slot + 1;
@@ -131,7 +146,7 @@ static struct fence *fence_of_all(struct cluster *c)
 {
     struct member_joint *j = c->joint;
     if (j) return j->fence;
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n; i++) {
         if (!c->members[i]->evaluating) continue;
         if (!j) j = mem_zalloc(sizeof *j);
         c->members[i]->replies.joint = j;
@@ -144,9 +159,9 @@ static struct fence *fence_of_all(struct cluster *c)
 
 static struct region *enter_all(struct cluster *c)
 {
-    for (u32 i = 0; i < c->members_n; i++)
+    for (u32 i = 1; i < c->members_n; i++)
         if (c->members[i]->region) enter(c->members[i]);
-    for (u32 i = 0; i < c->members_n; i++)
+    for (u32 i = 1; i < c->members_n; i++)
         if (c->members[i]->led && !c->members[i]->evaluating) return NULL;
     fence_enforce(&c->server->net, fence_of_all(c));
     return link_regions(c);
@@ -162,8 +177,9 @@ struct region *cluster_enforce(struct server *s, const struct net_request *q, st
     if (!q) return s->node.regions.first; /* blocked clients: cluster_serve */
     const struct command *cmd = q->argc ? command_of(s, q) : NULL;
     struct region *r = q->argc ? route_request(&s->node, to) : s->node.regions.first;
-    if (!r->member || s->node.script) return r;
-    if (c->members_n > 1 && is_for_all(cmd, to->session, to->argv)) {
+    if (cmd && is_for_home(cmd, to->session)) r = region_map_home(&s->node.regions);
+    if (!r->member || s->node.script || (to->slot >= 0 && !cluster_at_slot(c, (u32)to->slot))) return r;
+    if (cluster_slots_regions(c) > 1 && is_for_all(cmd, to->session, to->argv)) {
         struct region *first = enter_all(c);
         return first ? first : r;
     }
@@ -193,7 +209,7 @@ bool cluster_serve(struct server *s, struct region *r)
 bool cluster_leads(const struct server *s)
 {
     const struct cluster *c = s->cluster;
-    for (u32 i = 0; i < c->members_n; i++)
+    for (u32 i = 1; i < c->members_n; i++)
         if (member_leads(c->members[i])) return true;
     return false;
 }
@@ -212,8 +228,8 @@ u64 cluster_next_index(struct server *s, struct region *r)
 u32 cluster_acknowledged(const struct server *s, u64 region, u64 index)
 {
     const struct cluster *c = s->cluster;
-    const struct member *m = cluster_member_of(c, region);
-    for (u32 i = 0; i < c->members_n && !m; i++) /* it has written nothing yet */
+    const struct member *m = index ? cluster_member_of(c, region) : NULL;
+    for (u32 i = 1; i < c->members_n && !m; i++) /* it has written nothing yet */
         if (member_leads(c->members[i])) m = c->members[i];
     return m ? group_acknowledged(m->group, index) : 0;
 }
@@ -300,9 +316,10 @@ static const struct cluster_node *leader_of(const struct member *m)
     return n && n != c->nodes ? n : NULL;
 }
 
-static struct member *member_for(const struct cluster *c, const struct request *q)
+static struct member *member_for(const struct cluster *c, const struct request *q, const struct command *cmd)
 {
     struct member *m = q->slot >= 0 ? cluster_at_slot(c, (u32)q->slot) : NULL;
+    if (is_for_home(cmd, q->session)) m = cluster_meta(c);
     return m ? m : cluster_first(c);
 }
 
@@ -311,7 +328,20 @@ static const char *send_elsewhere(struct member *m, i32 slot)
     struct cluster *c = m->cluster;
     const struct cluster_node *n = leader_of(m);
     if (!n) return "CLUSTERDOWN The cluster is down";
+    if (cluster_is_meta(m)) slot = 0; /* functions: clients follow, and who leads region 0 leads slot 0 */
     if (slot == SLOT_NONE) return "READONLY You can't write against a read only replica.";
+    snprintf(c->moved, sizeof c->moved, "MOVED %d %s:%d", slot, n->host, n->port);
+    return c->moved;
+}
+
+/* No region of this node has the slot: to the leader that the map knows, or a member that will know one. */
+static const char *send_by_map(struct cluster *c, i32 slot)
+{
+    const struct map_region *row = map_at(&c->map, (u32)slot);
+    const struct cluster_node *n = row && row->leader ? cluster_node_of(c, row->leader) : NULL;
+    for (u32 i = 0; row && i < row->at.conf.voters_n && (!n || n == c->nodes); i++)
+        n = cluster_node_of(c, row->at.conf.voters[i]);
+    if (!n || n == c->nodes) return ROUTE_UNSERVED;
     snprintf(c->moved, sizeof c->moved, "MOVED %d %s:%d", slot, n->host, n->port);
     return c->moved;
 }
@@ -320,11 +350,14 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
 {
     struct server *s = owner;
     struct cluster *c = s->cluster;
-    struct member *m = member_for(c, q);
+    if (q->slot >= 0 && !cluster_at_slot(c, (u32)q->slot)) return send_by_map(c, q->slot);
+    if (is_for_both(q, cmd))
+        return "CROSSSLOT A transaction can't be about functions and keys in cluster mode";
+    struct member *m = member_for(c, q, cmd);
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
     if (c->diverged) return "CLUSTERDOWN The data of this node differs from that of the others";
-    if (c->members_n > 1 && is_for_all(cmd, q->session, q->argv) && cluster_leads(s)) return NULL;
+    if (cluster_slots_regions(c) > 1 && is_for_all(cmd, q->session, q->argv) && cluster_leads(s)) return NULL;
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
     if (q->slot == SLOT_NONE && !writes(q, cmd)) return NULL; /* KEYS, DBSIZE …: what this node has */
@@ -336,7 +369,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
 
 static u32 holds_for_all(struct cluster *c)
 {
-    for (u32 i = 0; i < c->members_n; i++) {
+    for (u32 i = 1; i < c->members_n; i++) {
         const struct member *m = c->members[i];
         if (!member_leads(m) || m->evaluating) continue;
         c->wants_all = c->flying > 0;
@@ -349,8 +382,8 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
 {
     struct cluster *c = s->cluster;
     if (!touches_data(cmd, q->session, q->argv)) return 0;
-    if (c->members_n > 1 && is_for_all(cmd, q->session, q->argv)) return holds_for_all(c);
-    struct member *m = member_for(c, q);
+    if (cluster_slots_regions(c) > 1 && is_for_all(cmd, q->session, q->argv)) return holds_for_all(c);
+    struct member *m = member_for(c, q, cmd);
     if (m->evaluating) return 0;
     if (m->in_flight || member_leads(m)) return HOLD_RAFT;
     if (q->slot == SLOT_NONE && !writes(q, cmd)) return 0;

@@ -98,13 +98,18 @@ static void time_compact(struct member *m)
     if (applied > kept) group_compact(m->group, applied - kept);
 }
 
+static void time_tell_unreachable(struct member *m, const struct cluster_node *n)
+{
+    u64 peer = conf_peer_on(&m->at.conf, n->number);
+    if (peer) group_unreachable(m->group, peer);
+}
+
 static void report_unreachable(struct cluster *c)
 {
     for (struct cluster_node *n = c->nodes; n; n = n->next) {
         if (!n->unreachable) continue;
         n->unreachable = false;
-        for (u32 i = 0; i < c->members_n; i++)
-            if (member_has(c->members[i], n->peer)) group_unreachable(c->members[i]->group, n->peer);
+        for (u32 i = 0; i < c->members_n; i++) time_tell_unreachable(c->members[i], n);
     }
 }
 
@@ -115,8 +120,7 @@ static void time_step(struct member *m, i64 ticks)
     for (i64 i = 0; i < ticks; i++) group_tick(m->group);
     note_leadership(m);
     stop_waiting(m);
-    if (m->led) cluster_expiry_step(m);
-    if (m->led) cluster_admit_step(m);
+    if (m->led && !cluster_is_meta(m)) cluster_expiry_step(m);
     if (m->led && c->diverged) hand_on(m);
     if ((c->ticks + m->number) % COMPACT_EVERY == 0) time_compact(m);
     check_step(m);
@@ -134,8 +138,10 @@ static void time_on_timer(uv_timer_t *t)
     for (u32 i = 0; i < c->members_n; i++) time_step(c->members[i], due);
     leave_full_disk(c);
     cluster_autosplit_step(c);
-    if (!cluster_first(c)->led) cluster_join_step(c);
-    else if (!c->leave_until_ms) cluster_schedule_step(c);
+    cluster_bury_step(c);
+    cluster_report_step(c);
+    if (!c->leave_until_ms) cluster_schedule_step(c);
+    if (!cluster_meta(c)->led) cluster_join_step(c);
     snapshot_step(c);
 }
 

@@ -25,7 +25,7 @@ static void encode_ids(struct buf *out, char name, const u64 *ids, u32 n)
     for (u32 i = 0; i < n; i++) buf_printf(out, "%s%llx", i ? "," : "", (ull)ids[i]);
 }
 
-void member_encode(const struct raft_applied *at, struct buf *out)
+void member_encode(const struct raft_applied *at, u64 peer, struct buf *out)
 {
     const struct raft_conf *c = &at->conf;
     buf_printf(out, "1 %llu %llu %llu %u %u %d", (ull)at->index, (ull)at->term, (ull)at->clock_ms,
@@ -35,6 +35,7 @@ void member_encode(const struct raft_applied *at, struct buf *out)
     encode_ids(out, 'o', c->outgoing, c->outgoing_n);
     encode_ids(out, 'n', c->learners_next, c->learners_next_n);
     buf_printf(out, " s%u-%u", at->slots.first, at->slots.last);
+    if (peer) buf_printf(out, " p%llx", (ull)peer);
     if (at->deaths_from_ms) buf_printf(out, " d%llu", (ull)at->deaths_from_ms);
 }
 
@@ -51,17 +52,24 @@ static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
     return **p == '\0' || **p == ' ';
 }
 
-/* A text without them is of the time when every region had all slots. */
 static bool decode_slots(const char **p, struct raft_applied *at)
 {
     unsigned first, last;
     int used = 0;
-    at->slots = (struct raft_slots){0, RAFT_SLOTS - 1};
-    if (strncmp(*p, " s", 2) != 0) return true;
     if (sscanf(*p, " s%u-%u%n", &first, &last, &used) != 2) return false;
     if (first > last || last >= RAFT_SLOTS) return false;
     at->slots = (struct raft_slots){(u16)first, (u16)last};
     *p += used;
+    return **p == '\0' || **p == ' ';
+}
+
+static bool decode_peer(const char **p, u64 *peer)
+{
+    char *end;
+    *peer = 0;
+    if (strncmp(*p, " p", 2) != 0) return true;
+    *peer = strtoull(*p + 2, &end, 16);
+    *p = end;
     return **p == '\0' || **p == ' ';
 }
 
@@ -75,7 +83,7 @@ static bool decode_deaths(const char *p, struct raft_applied *at)
     return end > p + 2 && !*end;
 }
 
-bool member_decode(bytes text, struct raft_applied *at)
+bool member_decode(bytes text, struct raft_applied *at, u64 *peer)
 {
     char copy[2048];
     ull index, term, clock;
@@ -98,7 +106,7 @@ bool member_decode(bytes text, struct raft_applied *at)
     return decode_ids(&p, 'v', c->voters, &c->voters_n) && decode_ids(&p, 'l', c->learners, &c->learners_n) &&
            decode_ids(&p, 'o', c->outgoing, &c->outgoing_n) &&
            decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && decode_slots(&p, at) &&
-           decode_deaths(p, at);
+           decode_peer(&p, peer) && decode_deaths(p, at);
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */
@@ -109,20 +117,32 @@ static bytes applied_row(u64 number, char name[32])
     return bytes_of(name, (size_t)n);
 }
 
-void member_adopt_at(struct member *m, u64 number, const struct raft_applied *at)
+void member_adopt_at(struct member *m, u64 number, u64 peer, const struct raft_applied *at)
 {
     struct engine *e = m->region->eng;
     struct buf text = {0};
     char name[32];
-    member_encode(at, &text);
+    member_encode(at, peer, &text);
     e->ops->meta.put(e, META_CLUSTER, applied_row(number, name), buf_bytes(&text));
     buf_release(&text);
 }
 
 static void write_applied(struct member *m)
 {
-    member_adopt_at(m, m->number, &m->at);
+    member_adopt_at(m, m->number, m->peer, &m->at);
     m->region->journal.seq = m->at.index;
+}
+
+void member_erase(struct member *m)
+{
+    struct engine *e = m->region->eng;
+    char name[32];
+    e->ops->meta.del(e, META_CLUSTER, applied_row(m->number, name));
+}
+
+bool member_conf_is_durable(const struct member *m)
+{
+    return !m->conf_unsaved && (!m->conf_mark || cluster_logs_synced(m->cluster->logs) >= m->conf_mark);
 }
 
 /* Commits the open transaction with how far it has come. The log has it all: it need not be synced. What a
@@ -137,6 +157,8 @@ static void commit_applied(struct member *m)
     r->eng->relaxed = false;
     if (!kept) cluster_die(m->cluster, "the storage can't keep an entry that a quorum has committed");
     m->unsaved = false;
+    if (UNLIKELY(m->conf_unsaved) && m->log) m->conf_mark = cluster_log_sync(m->log);
+    if (m->log) m->conf_unsaved = false;
     region_begin(r, member_clock(m));
 }
 
@@ -169,22 +191,24 @@ static void member_record(struct journal_sink *sink, const struct journal_record
 struct find_row {
     bytes name;
     struct raft_applied *at;
+    u64 peer;
     bool found;
 };
 
 static void look_at_row(void *arg, bytes name, bytes value, double unused UNUSED)
 {
     struct find_row *f = arg;
-    if (bytes_eq(name, f->name)) f->found = member_decode(value, f->at);
+    if (bytes_eq(name, f->name)) f->found = member_decode(value, f->at, &f->peer);
 }
 
 static void machine_load(struct raft_machine *base, struct raft_applied *at)
 {
     struct member *m = member_of(base);
     char name[32];
-    struct find_row f = {applied_row(m->number, name), at, false};
+    struct find_row f = {.name = applied_row(m->number, name), .at = at};
     *at = (struct raft_applied){0};
     if (m->region) m->region->eng->ops->meta.each(m->region->eng, META_CLUSTER, look_at_row, &f);
+    if (f.found && !m->peer) m->peer = f.peer;
     m->at = *at;
 }
 
@@ -201,7 +225,9 @@ static void change_members(struct member *m, const struct raft_conf *to)
 {
     struct raft_conf before = m->at.conf;
     m->at.conf = *to;
-    if (m->number == CLUSTER_REGION) cluster_members_changed(m->cluster, &before);
+    if (memcmp(&before, to, sizeof before) == 0) return;
+    m->conf_unsaved = true;
+    if (cluster_is_meta(m)) cluster_members_changed(m->cluster, &before);
 }
 
 /* An entry of another evaluation than the open one comes while that is in flight only if it has no data. */
@@ -215,6 +241,7 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     m->at = *at;
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
+    if (command && command->kind == RAFT_KIND_REGIONS) cluster_take_regions(m->cluster, command->payload);
     if (has_data) replay(m, command->payload);
     if (command && command->kind == RAFT_KIND_DIGEST) check_begin(m, at->index);
     cluster_moved_on(m->cluster);
@@ -264,7 +291,7 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
     u64 took_us = (u64)(clock_mono_us() - m->proposed_us);
     if (!m->times) m->times = mem_zalloc(sizeof *m->times);
     commit_times_add(m->times, took_us);
-    cluster_committed(m->cluster, answered, took_us);
+    if (!cluster_is_meta(m)) cluster_committed(m->cluster, answered, took_us);
     cluster_moved_on(m->cluster);
 }
 
@@ -308,15 +335,18 @@ void member_split(struct member *m, const struct raft_applied *at, u64 child,
 {
     struct region *r = m->region;
     struct rocks_region to = {child, 1, child_at->slots.first, child_at->slots.last};
+    bool discard = cluster_split_fate(m->cluster, child, m->peer) == REGION_SPLIT_DISCARD;
     CHECK(!m->in_flight && !m->evaluating); /* its transaction is the split's */
     member_save(m);
     cluster_before_split(m);
     m->at = *at;
+    if (discard) to.id = CLUSTER_NO_REGION;
     rocks_split(r->eng, &to, child_at->index);
-    member_adopt_at(m, child, child_at);
+    if (!discard) member_adopt_at(m, child, m->peer, child_at);
     commit_applied(m);
     m->slots = at->slots;
-    cluster_add_child(m, &to, child_at);
+    if (discard) cluster_discard_slots(m, &to);
+    else cluster_add_child(m, &to, child_at);
 }
 
 static void machine_split(struct raft_machine *base, const struct raft_applied *at, u64 child,
@@ -334,8 +364,7 @@ static u64 machine_next_deadline(struct raft_machine *base)
 
 static void machine_send(struct raft_machine *base, u64 to, bytes message)
 {
-    struct member *m = member_of(base);
-    cluster_send(m->cluster, m->number, to, message);
+    cluster_send(member_of(base), to, message);
 }
 
 static void machine_snapshot_send(struct raft_machine *base, u64 to, const struct raft_applied *at,
@@ -495,10 +524,13 @@ void member_adopt(struct member *m, const struct raft_applied *at)
     write_applied(m);
 }
 
-void member_open(struct member *m, struct cluster *c, struct region *r, u64 number)
+void member_open(struct member *m, struct cluster *c, struct region *r, u64 number, u64 peer)
 {
-    *m = (struct member){
-        .machine.ops = &member_ops, .cluster = c, .server = cluster_server(c), .number = number};
+    *m = (struct member){.machine.ops = &member_ops,
+                         .cluster = c,
+                         .server = cluster_server(c),
+                         .number = number,
+                         .peer = peer};
     session_init(&m->session, 0, true);
     m->sink.append = member_record;
     if (r) member_give(m, r);

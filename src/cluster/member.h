@@ -50,6 +50,12 @@ struct member {
     struct group *group;
     struct raft_log *log;
     u64 number;              /* of the region */
+    u64 peer;                /* its own: peer_id.h */
+    bool gone;               /* it was removed: to be destroyed */
+    bool conf_unsaved;       /* the open transaction changes the members */
+    u64 conf_mark;           /* the last change is durable when the logs have come so far; 0: it is */
+    struct raft_epoch reported_epoch; /* as it led, to region 0's leader … */
+    u64 reported_term;                /* … 0: not at all */
     struct raft_slots slots; /* of its engine */
     bool stirred;            /* its group had something to do since the loop last slept: in cluster.stirred */
     struct member *stirred_next;
@@ -62,7 +68,7 @@ struct member {
     u64 unsent[2 * RAFT_MEMBERS_MAX];
     u32 unsent_n;
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
-    char decision[160];          /* the last about its leader, and why; made on the first region's leader */
+    char decision[160];              /* the last of its leader about it, and why */
     u64 bytes;                   /* that its data takes on disk, at the last look … */
     u64 looked_written, looked_written_all; /* … at which so much had been written … */
     i64 looked_ms, split_ms;     /* … and when that was; when it was last to be split: by the loop's time */
@@ -95,8 +101,9 @@ struct member {
     u64 refused_read;        /* … and the latest that failed */
 };
 
-/* r: its engine is open; NULL: there is no data yet. Nothing of it was read so far. */
-void member_open(struct member *m, struct cluster *c, struct region *r, u64 number);
+/* r: its engine is open; NULL: there is no data yet. Nothing of it was read so far. peer: its number; what is
+ * stored with data counts. */
+void member_open(struct member *m, struct cluster *c, struct region *r, u64 number, u64 peer);
 void member_give(struct member *m, struct region *r); /* it has data now */
 void member_start(struct member *m, const struct group_config *config, struct raft_log *log);
 void member_close(struct member *m);
@@ -138,11 +145,16 @@ void member_split(struct member *m, const struct raft_applied *at, u64 child,
 /* Within the transaction that puts a received snapshot in the place of the data. */
 void member_adopt(struct member *m, const struct raft_applied *at);
 
-void member_adopt_at(struct member *m, u64 number, const struct raft_applied *at); /* of another region */
+/* The same of another region of this node, in the transaction of this one. */
+void member_adopt_at(struct member *m, u64 number, u64 peer, const struct raft_applied *at);
+void member_erase(struct member *m); /* in the transaction that destroys it */
 
-/* Text form of raft_applied: stored in the engine, and sent with snapshots. */
-void member_encode(const struct raft_applied *at, struct buf *out);
-NODISCARD bool member_decode(bytes text, struct raft_applied *at);
+/* Whether what is known here of the region's members would survive a crash. */
+bool member_conf_is_durable(const struct member *m);
+
+/* Text form of raft_applied: stored in the engine with the member's number, and sent (peer 0). */
+void member_encode(const struct raft_applied *at, u64 peer, struct buf *out);
+NODISCARD bool member_decode(bytes text, struct raft_applied *at, u64 *peer);
 
 static inline bool member_leads(const struct member *m) { return m->group && group_is_leader(m->group); }
 

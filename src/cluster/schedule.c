@@ -104,7 +104,7 @@ static void plan_count(struct plan *p)
     for (size_t i = 0; i < t->nodes_n; i++) {
         const struct schedule_node *n = &t->nodes[i];
         p->tally[i].dead = t->now_ms > n->heard_ms && t->now_ms - n->heard_ms > t->dead_after_ms;
-        p->tally[i].usable = !p->tally[i].dead && !n->draining;
+        p->tally[i].usable = !p->tally[i].dead && !n->away && !n->draining;
         stay += !n->draining;
     }
     p->wanted = MAX(MIN(t->voters, stay), 1u);
@@ -157,7 +157,7 @@ static u64 plan_heir(const struct plan *p, const struct schedule_region *r)
     u64 best = 0;
     for (u32 i = 0; i < r->voters_n; i++) {
         u64 v = r->voters[i];
-        if (v == r->leader || plan_must_go(p, v)) continue;
+        if (v == r->leader || !plan_tally(p, v)->usable) continue;
         if (!best || plan_tally(p, v)->leaders < plan_tally(p, best)->leaders) best = v;
     }
     return best;
@@ -388,9 +388,9 @@ size_t schedule(const struct schedule_table *t, struct schedule_step *out, size_
     plan_count(&p);
     plan_members(&p);
     plan_sizes(&p);
-    for (size_t i = 0; i < t->regions_n; i++)
+    for (size_t i = 0; i < t->regions_n && !t->uneven; i++)
         if (plan_idle(&p, i)) plan_even(&p, i);
-    plan_leaders(&p);
+    if (!t->uneven) plan_leaders(&p);
     plan_merges(&p);
     mem_free(p.tally);
     mem_free(p.victims);

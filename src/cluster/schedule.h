@@ -28,6 +28,7 @@
 struct schedule_node {
     u64 node;      /* its number in peer ids (peer_id.h) */
     u64 heard_ms;  /* when it was last heard from; for a leader of region 0 that is new: now */
+    bool away;     /* can't be reached just now: nothing is given to it */
     bool draining; /* is being removed */
 };
 
@@ -53,6 +54,7 @@ struct schedule_table {
     u64 split_bytes;    /* larger regions are split; 0: none */
     u64 merge_bytes;    /* neighbours that are smaller together are merged; 0: none */
     u32 regions_min;    /* … as long as there are more than this */
+    bool uneven;        /* rules 4 and 5 are left out (cluster-balance no) */
     u32 moves_max;      /* learners that catch up, in all … */
     u32 moves_node_max; /* … and on one node */
 };

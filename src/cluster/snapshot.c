@@ -33,14 +33,14 @@ struct snapshot_in {
     struct cluster *cluster;
     struct member *member; /* NULL: its first frame has not come */
     struct bus_conn *conn; /* NULL: everything has come, or the connection has ended */
-    u64 from;
+    u64 from;              /* the node's number */
     struct buf message; /* Raft's */
     struct raft_applied at;
-    struct buf nodes; /* lines */
+    struct buf nodes, regions; /* lines */
     struct disk_file file;
     u64 bytes;
     i64 begun_ms, reported_ms; /* by the loop's time */
-    bool open, complete, wanted;
+    bool open, storing, complete, wanted;
 };
 
 /* -- sending ----------------------------------------------------------------------------------- */
@@ -117,7 +117,8 @@ static void out_end(struct cluster *c)
     c->out = NULL;
 }
 
-/* u64 region · u32 length of Raft's message · it · u32 length of how far · it · lines of nodes */
+/* u64 region · u64 member it is for · four parts, each with its length before it (u32): Raft's message ·
+ * how far · lines of nodes · lines of regions, in a snapshot of region 0 */
 static void put_part(struct buf *out, bytes part)
 {
     u32 n = (u32)part.n;
@@ -136,17 +137,25 @@ static bool get_part(bytes *in, bytes *part)
     return true;
 }
 
-static void write_head(struct member *m, struct buf *out, const struct raft_applied *at, bytes message)
+static void write_head(struct member *m, u64 to, struct buf *out, const struct raft_applied *at,
+                       bytes message)
 {
     const struct cluster *c = m->cluster;
     struct buf text = {0};
     append_le64(out, m->number);
+    append_le64(out, to);
     put_part(out, message);
-    member_encode(at, &text);
+    member_encode(at, 0, &text);
     put_part(out, buf_bytes(&text));
     buf_clear(&text);
     for (const struct cluster_node *n = c->nodes; n; n = n->next) {
         cluster_print_node(n, &text);
+        buf_append_char(&text, '\n');
+    }
+    put_part(out, buf_bytes(&text));
+    buf_clear(&text);
+    for (u32 i = 0; cluster_is_meta(m) && i < c->map.n; i++) {
+        map_print(&c->map.rows[i], &text);
         buf_append_char(&text, '\n');
     }
     put_part(out, buf_bytes(&text));
@@ -155,7 +164,7 @@ static void write_head(struct member *m, struct buf *out, const struct raft_appl
 
 static struct saver *read_data(struct member *m, struct rdb_sink *sink)
 {
-    bool has_functions = m->number == CLUSTER_REGION;
+    bool has_functions = cluster_is_meta(m);
     const struct saver_options o = {.with_dead = true,
                                     .functions = has_functions ? functions_live(&m->server->node) : NULL,
                                     .redis_version = REDIS_VERSION,
@@ -204,7 +213,7 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
         return;
     }
     c->out = o;
-    write_head(m, &o->head, at, message);
+    write_head(m, to, &o->head, at, message);
     o->conn = bus_dial(c->bus, n->host, n->bus_port, BUS_BULK, n->id, &ops, o);
     bus_conn_send(o->conn, CLUSTER_SNAPSHOT, (bytes){0}, buf_bytes(&o->head));
     log_line(&c->server->log, LOG_NOTICE, "Sending a snapshot of region %llu at index %llu to node %.8s.",
@@ -219,6 +228,7 @@ static void in_free(struct cluster *c)
     c->in = NULL;
     buf_release(&in->message);
     buf_release(&in->nodes);
+    buf_release(&in->regions);
     mem_free(in);
 }
 
@@ -243,8 +253,7 @@ static void in_give_up(struct cluster *c)
 }
 
 /* Whether the slots are free here, but for what the region itself has. What is in the way splits or goes, and
- * then the snapshot comes again. On a node that joins, the
- * first region has all slots until its snapshot has come. */
+ * then the snapshot comes again. */
 static bool in_fits(const struct snapshot_in *in)
 {
     const struct cluster *c = in->cluster;
@@ -252,31 +261,29 @@ static bool in_fits(const struct snapshot_in *in)
     if (in->member->install) return false;
     if (in->member->region && (in->member->slots.first != want->first || in->member->slots.last < want->last))
         return false;
-    for (u32 i = 0; i < c->members_n; i++) {
-        const struct member *m = c->members[i];
-        if (m != in->member && m->region && raft_slots_overlap(m->slots, *want)) return false;
-    }
-    return true;
+    return cluster_may_install(c, in->member, *want);
 }
 
 static bool in_begin(struct snapshot_in *in, bytes body)
 {
     struct cluster *c = in->cluster;
     char temp[4200], path[4200];
-    bytes message, at, nodes;
-    if (in->open || body.n < 8) return false;
-    u64 region = get_le64(body.p);
-    body = bytes_of(body.p + 8, body.n - 8);
-    if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) || body.n)
+    bytes message, at, nodes, regions;
+    u64 no_peer;
+    if (in->open || body.n < 16) return false;
+    u64 region = get_le64(body.p), to = get_le64(body.p + 8);
+    body = bytes_of(body.p + 16, body.n - 16);
+    if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) ||
+        !get_part(&body, &regions) || body.n)
         return false;
-    if (!member_decode(at, &in->at)) return false;
-    in->member = cluster_member_of(c, region);
-    if (!in->member) in->member = cluster_new_member(c, region, NULL);
-    if (!in_fits(in)) return false;
+    if (!member_decode(at, &in->at, &no_peer)) return false;
+    in->member = cluster_member_of(c, region); /* a message has made it: it asked for the snapshot */
+    if (!in->member || in->member->peer != to || in->member->gone || !in_fits(in)) return false;
     log_line(&c->server->log, LOG_NOTICE, "Receiving a snapshot of region %llu from node %.8s.", (ull)region,
              bus_conn_node(in->conn));
     buf_append_bytes(&in->message, message);
     buf_append_bytes(&in->nodes, nodes);
+    buf_append_bytes(&in->regions, regions);
     snapshot_path(in->member, temp, ".temp");
     snapshot_path(in->member, path, "");
     in->open = disk_file_open(&in->file, &c->server->loop, temp, path);
@@ -303,7 +310,8 @@ static void in_stored(void *arg, bool ok)
     group_wall(m->group, (u64)clock_wall_ms());
     struct buf message = in->message;
     in->message = (struct buf){0};
-    group_receive_snapshot(m->group, in->from, buf_bytes(&message)); /* install or discard */
+    group_receive_snapshot(m->group, conf_peer_on(&in->at.conf, in->from),
+                           buf_bytes(&message)); /* or discards it */
     buf_release(&message);
     cluster_stir(m);
 }
@@ -326,8 +334,10 @@ static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
     }
     if (type == CLUSTER_SNAPSHOT) ok = in_begin(in, body);
     else if (in->open && type == CLUSTER_SNAPSHOT_DATA) ok = in_write(in, body);
-    else if (in->open && type == CLUSTER_SNAPSHOT_END) disk_file_finish(&in->file, in_stored, c);
-    else ok = false;
+    else if (in->open && type == CLUSTER_SNAPSHOT_END && !in->storing) {
+        in->storing = true;
+        disk_file_finish(&in->file, in_stored, c);
+    } else ok = false;
     if (!ok) in_give_up(c);
     else if (in->open && disk_file_full(&in->file)) bus_conn_pause(conn, true);
 }
@@ -343,7 +353,7 @@ static void in_on_open(struct bus_conn *conn)
     c->in = mem_zalloc(sizeof *c->in);
     c->in->cluster = c;
     c->in->conn = conn;
-    c->in->from = n ? n->peer : 0;
+    c->in->from = n ? n->number : 0;
     c->in->begun_ms = c->in->reported_ms = (i64)uv_now(&c->server->loop);
 }
 
@@ -376,10 +386,11 @@ static void in_learn_nodes(struct snapshot_in *in)
         cluster_learn_node(c, bytes_of(p, (size_t)(line_end - p)));
         p = line_end + 1;
     }
+    cluster_take_regions(c, buf_bytes(&in->regions));
     c->unsaved = true;
     c->diverged = 0; /* with the data that was found to differ */
     struct member *m = in->member;
-    if (m->number != CLUSTER_REGION) return;
+    if (!cluster_is_meta(m)) return;
     struct raft_conf before = m->at.conf;
     m->at.conf = in->at.conf;
     cluster_members_changed(c, &before);
@@ -418,11 +429,12 @@ static void in_loaded(struct server *s, bool ok)
     snapshot_installed(m, &at);
 }
 
-/* The only region of this node, before and after. */
+/* The only region of this node that has slots, before and after. */
 static bool in_is_whole(const struct snapshot_in *in)
 {
     const struct raft_slots *s = &in->at.slots;
-    return in->cluster->members_n == 1 && s->first == 0 && s->last == RAFT_SLOTS - 1;
+    bool only = in->cluster->members_n == 2 && in->member == in->cluster->members[1] && in->member->region;
+    return only && s->first == 0 && s->last == RAFT_SLOTS - 1;
 }
 
 void snapshot_install(struct member *m, u64 index, u64 term)
@@ -453,6 +465,20 @@ void snapshot_discard(struct member *m)
     if (c->in && c->in->member == m && c->in->complete && !c->in->wanted) in_free(c);
 }
 
+/* The member is destroyed. A file that is being stored is given up when that is over. */
+void snapshot_forget(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    struct snapshot_in *in = c->in;
+    if (!in || in->member != m) return;
+    struct bus_conn *conn = in->conn;
+    in->conn = NULL;
+    in->member = NULL;
+    if (conn) bus_conn_close(conn, "the member was removed");
+    if (in->wanted || in->complete) in_free(c);
+    else if (!in->storing) in_give_up(c);
+}
+
 /* -- progress ---------------------------------------------------------------------------------- */
 
 static i64 snapshot_seconds(const struct cluster *c, i64 begun_ms)
@@ -474,14 +500,15 @@ void snapshot_info(struct cluster *c, struct buf *b)
     if (o) {
         const struct cluster_node *n = cluster_node_of(c, o->to);
         struct saver_progress p = o->saver ? saver_progress(o->saver) : (struct saver_progress){0};
-        buf_printf(b,
-                   "snapshot_out:node=%s,index=%llu,state=%s,bytes=%llu,keys=%llu,keys_total=%llu,"
-                   "seconds=%lld\r\n",
-                   n ? n->id : "", (ull)o->index, o->saver ? "sending" : "sent", (ull)o->bytes, (ull)p.keys,
-                   (ull)p.keys_total, (long long)snapshot_seconds(c, o->begun_ms));
+        buf_printf(
+            b,
+            "snapshot_out:region=%llu,node=%s,index=%llu,state=%s,bytes=%llu,keys=%llu,keys_total=%llu,"
+            "seconds=%lld\r\n",
+            (ull)o->member->number, n ? n->id : "", (ull)o->index, o->saver ? "sending" : "sent",
+            (ull)o->bytes, (ull)p.keys, (ull)p.keys_total, (long long)snapshot_seconds(c, o->begun_ms));
     }
     if (in) {
-        const struct cluster_node *n = cluster_node_of(c, in->from);
+        const struct cluster_node *n = cluster_node_numbered(c, in->from);
         buf_printf(b, "snapshot_in:node=%s,index=%llu,state=%s,bytes=%llu,seconds=%lld\r\n", n ? n->id : "",
                    (ull)in->at.index, in_state(in), (ull)in->bytes,
                    (long long)snapshot_seconds(c, in->begun_ms));

@@ -25,6 +25,7 @@ void snapshot_path(const struct member *m, char path[4200], const char *ending);
 void snapshot_installed(struct member *m, const struct raft_applied *at); /* cluster_install.c is done */
 bool snapshot_is_sent(const struct member *m);                            /* one of this region goes out */
 void snapshot_give_up(struct member *m); /* the one that goes out, if it is this region's */
+void snapshot_forget(struct member *m);  /* the one that comes in, if it is this member's */
 
 void snapshot_step(struct cluster *c); /* now and then: reports failures, feeds what is under way */
 void snapshot_stop(struct cluster *c);

@@ -103,6 +103,7 @@ void multi_queue(const struct region *r, const struct request *q, const struct c
     tx->any_flags |= script_command_flags(r->node, cmd, q->argv);
     tx->all_flags &= cmd->flags;
     tx->slot = route_join(tx->slot, q->slot);
+    tx->for_home |= route_is_for_home(cmd);
     s->queue_bytes += size;
 }
 
@@ -251,6 +252,7 @@ void cmd_multi(struct ctx *c)
     tx->any_flags = 0;
     tx->all_flags = ~0u;
     tx->slot = SLOT_NONE;
+    tx->for_home = false;
     reply_ok(c->out);
 }
 

@@ -21,6 +21,7 @@ struct transaction {
     u32 count, cap;
     struct queued **queue;
     i32 slot;        /* of all queued keys; in cluster mode only: exec/route.h */
+    bool for_home;   /* a queued command is for the home region: likewise */
     u32 any_flags, all_flags; /* flags that any, that all of the queued commands have */
 };
 

@@ -6,8 +6,8 @@
  *
  *   the node's                                      a region's
  *   functions (the set of libraries; the rows       engine, journal, keyspace, expire cycle, clock, expiry
- *   that keep them are in the first region's        mode, seeds, expiry stream, own keys of a replica
- *   engine, see script/functions.h)
+ *   that keep them are written by the home          mode, seeds, expiry stream, own keys of a replica
+ *   region, see script/functions.h)
  *   the limit of memory and the evictor: there      what was evicted (its own journal records)
  *   is one heap
  *   refuse_writes: there is one store               doomed: a failed write dooms only its transaction

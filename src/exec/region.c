@@ -91,9 +91,8 @@ void region_advance(struct region *r, i64 now_ms)
 
 bool region_commit(struct region *r)
 {
-    /* The first region's engine stores the functions, whichever region the command that changed them ran
-     * in. */
-    bool functions = functions_changed(r->node) && r == r->node->regions.first;
+    /* One region's engine stores the functions, whichever region the command that changed them ran in. */
+    bool functions = functions_changed(r->node) && r == region_map_home(&r->node->regions);
     if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);

@@ -35,7 +35,17 @@ void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to)
         region_map_spread(m);
         for (u32 i = from; i <= to; i++) m->of_slot[i] = r;
     }
-    *region_map_place(m, NULL) = r;
+    *region_map_place(m, m->home) = r;
+    r->next = m->home;
+    m->count++;
+    region_map_link(m);
+}
+
+void region_map_add_home(struct region_map *m, struct region *r)
+{
+    CHECK(!m->first);
+    region_map_spread(m);
+    m->first = m->home = r;
     r->next = NULL;
     m->count++;
     region_map_link(m);
@@ -49,6 +59,7 @@ void region_map_remove(struct region_map *m, struct region *r)
     for (u32 i = 0; i < REGION_SLOTS; i++)
         if (m->of_slot[i] == r) m->of_slot[i] = NULL;
     *at = r->next;
+    if (m->home == r) m->home = NULL;
     m->count--;
     r->next = NULL;
     r->ks.next = &r->ks;

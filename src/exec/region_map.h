@@ -7,6 +7,7 @@
  *   REGIONS_EACH      what concerns all data: sums, configuration, cron, flushing
  *   region_map_only   what exists only on a lone server: AOF, RDB, replication by PSYNC
  *   map->first        the first region, where requests without keys run
+ *   region_map_home   the region that keeps what is not the data of a slot: functions
  *
  * The map does not own regions: remove one before it is released. */
 #ifndef MAYFLY_EXEC_REGION_MAP_H
@@ -21,6 +22,7 @@ struct region;
 
 struct region_map {
     struct region *first;    /* a list, by region.next, in the order they were added; NULL: there is none */
+    struct region *home;     /* a region without slots, the last of the list; NULL: there is none */
     struct region **of_slot; /* for each slot its region, or NULL; or no table: `first` has all slots */
     u32 count;
 };
@@ -28,6 +30,8 @@ struct region_map {
 /* Adds a region that has the slots from `from` to `to`, both included. They are taken from the regions that
  * had them. */
 void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to);
+/* Adds a region that has no slots, to an empty map. */
+void region_map_add_home(struct region_map *m, struct region *r);
 void region_map_remove(struct region_map *m, struct region *r); /* its slots become unassigned */
 /* Of its slots it keeps those from `from` to `to`; the others become unassigned. */
 void region_map_keep(struct region_map *m, struct region *r, u32 from, u32 to);
@@ -38,6 +42,14 @@ static inline struct region *region_map_at(const struct region_map *m, u32 slot)
 {
     return m->of_slot ? m->of_slot[slot] : m->first;
 }
+
+static inline struct region *region_map_home(const struct region_map *m)
+{
+    return m->home ? m->home : m->first;
+}
+
+/* How many regions have slots. */
+static inline u32 region_map_slotted(const struct region_map *m) { return m->count - (m->home != NULL); }
 
 /* The only region. */
 static inline struct region *region_map_only(const struct region_map *m)

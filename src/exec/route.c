@@ -38,6 +38,13 @@ i32 route_slot(const struct command *cmd, int argc, const bytes *argv)
     return slot;
 }
 
+bool route_is_for_home(const struct command *cmd)
+{
+    if (LIKELY(cmd->specs[0].begin != SEEK_NONE || !(cmd->flags & CMD_WRITE))) return false;
+    return cmd->run == cmd_function_load || cmd->run == cmd_function_delete ||
+           cmd->run == cmd_function_flush || cmd->run == cmd_function_restore;
+}
+
 i32 route_join(i32 a, i32 b)
 {
     if (a == SLOT_NONE || a == b) return b;
@@ -62,7 +69,7 @@ struct region *route_request(struct node *n, struct request *q)
     if (q->slot < 0) return n->regions.first;
     struct region *r = region_map_at(&n->regions, (u32)q->slot);
     if (r) return r;
-    q->slot = SLOT_UNSERVED;
+    if (!n->elsewhere) q->slot = SLOT_UNSERVED; /* otherwise it says where */
     return n->regions.first;
 }
 

@@ -2,7 +2,8 @@
  * cluster mode (node.cluster_enabled) the request's keys decide, by the rules of Redis Cluster:
  *
  *   1. All keys of a request are in one slot, else it is refused with CROSSSLOT. It runs in the region that
- *      has the slot; if no region of this node has it, it is refused, too.
+ *      has the slot; if no region of this node has it, it is refused, too, and node.elsewhere says where to
+ *      ask.
  *   2. A request without keys runs in the node's first region.
  *   3. Each command within MULTI is checked by itself when it is queued. EXEC has the slot of all queued keys
  *      together: keys of several slots are refused then, and nothing runs. Keys that are watched may be in
@@ -28,6 +29,10 @@ enum { SLOT_NONE = -1, SLOT_CROSS = -2, SLOT_UNSERVED = -3 };
 /* The slot of a resolved command's keys or shard channels; SLOT_NONE: it has none; SLOT_CROSS: they are in
  * several. */
 i32 route_slot(const struct command *cmd, int argc, const bytes *argv);
+
+/* It changes functions, which are everywhere: in cluster mode it runs in the node's home region
+ * (exec/region_map.h). */
+bool route_is_for_home(const struct command *cmd);
 
 /* The slot of two requests that run together: either may be SLOT_NONE. */
 i32 route_join(i32 a, i32 b);

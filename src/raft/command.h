@@ -22,9 +22,10 @@ enum raft_kind {
     RAFT_KIND_MERGE_ROLLBACK = 6,
     RAFT_KIND_TRUNCATE = 7,
     RAFT_KIND_DIGEST = 8,
-    RAFT_KIND_NODE = 9, /* where a node is reached */
+    RAFT_KIND_NODE = 9,    /* where a node is reached */
     RAFT_KIND_DEATHS = 10, /* a byte: whether deaths are entries from here on (raft_applied.deaths_from_ms) */
-    RAFT_KIND_MAX = 10
+    RAFT_KIND_REGIONS = 11, /* lines of regions: cluster_map.h; in the log of region 0 */
+    RAFT_KIND_MAX = 11
 };
 
 struct raft_epoch {

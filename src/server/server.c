@@ -386,14 +386,16 @@ static void open_syslog(struct server *s)
     if (c->syslog_enabled) log_syslog_open(c->syslog_ident.p, c->syslog_facility.p);
 }
 
-/* A lone server: one region, which has all slots. */
+/* A lone server has one region, which has all slots. In cluster mode it is the one without slots: the others
+ * are opened by cluster_start. */
 static void start_node(struct server *s, struct engine *eng)
 {
     struct node *n = &s->node;
     struct region *r = mem_alloc(sizeof *r);
     node_init(n, random_u64());
     region_init(r, n, eng, random_u64());
-    region_map_add(&n->regions, r, 0, REGION_SLOTS - 1);
+    if (s->config.cluster_enabled && s->rocks) region_map_add_home(&n->regions, r);
+    else region_map_add(&n->regions, r, 0, REGION_SLOTS - 1);
     n->on_nested = tick_nested;
     n->holds = tick_holds;
     n->owner = s;

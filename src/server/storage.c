@@ -12,20 +12,13 @@
 
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
-static bool storage_find_first(void *arg, const struct rocks_region *r)
-{
-    struct rocks_region *first = arg;
-    if (r->id == first->id) *first = *r;
-    return r->id != first->id;
-}
-
-/* In cluster mode the log of Raft is in the database, too, which outlives the region's engine. */
+/* In cluster mode this is region 0, which has no keys: their prefix would be 0, so that its slot is nobody's.
+ * The database outlives its engine, because the logs of Raft are there, too. */
 static struct engine *open_region(struct server *s, const struct rocks_options *o, struct buf *why)
 {
-    struct rocks_region first = {.id = 1, .prefix = 1, .first = 0, .last = ROCKS_SLOTS - 1};
+    static const struct rocks_region home = {.id = 0, .prefix = 0, .first = 0, .last = 0};
     s->rocks = rocks_open(o, why);
-    if (s->rocks) rocks_regions_each(s->rocks, storage_find_first, &first);
-    struct engine *e = s->rocks ? rocks_region_open(s->rocks, &first, why) : NULL;
+    struct engine *e = s->rocks ? rocks_region_open(s->rocks, &home, why) : NULL;
     if (!e) rocks_close(s->rocks);
     return e;
 }

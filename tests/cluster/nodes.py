@@ -60,18 +60,22 @@ class Node:
         self.proc.send_signal(signal.SIGTERM)
         return self.proc.wait(60)
 
-    def regions(self):
-        """What INFO says of each region, by number."""
+    def info(self):
+        """INFO cluster, or {}."""
         try:
             with self.client(socket_timeout=5) as c:
                 text = c.execute_command('INFO', 'cluster')
         except (redis.ConnectionError, redis.TimeoutError):
             return {}
-        return {int(k[6:]): v for k, v in text.items() if k.startswith('region')} if isinstance(text, dict) else {}
+        return text if isinstance(text, dict) else {}
 
-    def region(self):
-        """What INFO says of region 1, or {}."""
-        return self.regions().get(1, {})
+    def regions(self):
+        """What INFO says of each region, by number."""
+        return {int(k[6:]): v for k, v in self.info().items() if k.startswith('region')}
+
+    def region(self, name='region1'):
+        """What INFO says of region 1, or of region 0 ('meta'), or {}."""
+        return self.info().get(name, {})
 
     def leads(self):
         return self.alive() and self.region().get('role') == 'leader'
@@ -84,9 +88,10 @@ class Node:
 class Cluster:
     """`with Cluster(3) as c`: as many nodes, all of them voters. `node(number, folder, options)` makes one."""
 
-    def __init__(self, size, options=('--cluster-node-timeout', '1000'), node=lambda i, *args: Node(*args)):
+    def __init__(self, size, options=('--cluster-node-timeout', '1000'), node=lambda i, *args: Node(*args), replicas=None):
         self.folder = tempfile.mkdtemp(prefix='mayfly-cluster-')
-        options = ['--cluster-regions', REGIONS, *options, '--cluster-replicas', str(max(size, 3))]
+        self.replicas = replicas or max(size, 3)
+        options = ['--cluster-regions', REGIONS, *options, '--cluster-replicas', str(self.replicas)]
         self.nodes = [node(i, os.path.join(self.folder, f'n{i}'), options) for i in range(size)]
 
     def __enter__(self):
@@ -94,7 +99,7 @@ class Cluster:
         for n in self.nodes[1:]:
             n.start('--cluster-join', f'{self.nodes[0].host}:{self.nodes[0].port}')
         try:
-            self.settled(len(self.nodes))
+            self.settled(min(len(self.nodes), self.replicas))
         except BaseException as e:
             self.__exit__(type(e), e)
             raise
@@ -123,11 +128,16 @@ class Cluster:
             if len(leader) != 1 or int(leader[0]['voters']) != voters:
                 return False
             states = [s.get(number) for s in after]
+            if self.replicas < len(self.nodes): # some have no member
+                states = [s for s in states if s]
             return all(s and int(s['applied']) >= int(leader[0]['last']) and not int(s['joint']) for s in states)
         eventually(look, seconds, 0.1)
 
     def leader(self, seconds=90):
-        return eventually(lambda: next((n for n in self.nodes if n.leads()), None), seconds, 0.1)
+        """It leads region 0, too, or will in a moment."""
+        def look():
+            return next((n for n in self.nodes if n.leads() and n.region('meta').get('role') == 'leader'), None)
+        return eventually(look, seconds, 0.1)
 
     def followers(self):
         leader = self.leader()

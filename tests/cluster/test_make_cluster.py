@@ -56,7 +56,7 @@ def is_open(port):
 
 def voters(port):
     with Client(host='127.0.0.1', port=port, decode_responses=True) as c:
-        return re.search(r'voters[=:]?\D*(\d+)', str(c.execute_command('INFO', 'cluster'))).group(1)
+        return str(c.info('cluster').get('region1', {}).get('voters'))
 
 
 def takes_writes(port):

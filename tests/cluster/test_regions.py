@@ -419,22 +419,28 @@ def test_a_member_that_missed_a_split_gets_snapshots():
             assert eventually(lambda: c.get('k77') == '79')
 
 
-def test_a_node_joins_all_regions_and_is_forgotten_in_all(four, client):
-    for i in range(300):
-        client.set(f'k{i}', i)
+def test_a_node_that_has_no_regions_knows_where_they_are(four, client):
+    """With cluster-balance no nothing moves to it."""
     import os
+    client.set('k', 'v')
     new = Node(os.path.join(four.folder, 'new'), [*TIMEOUT])
     new.start('--cluster-join', f'{four.nodes[0].host}:{four.nodes[0].port}')
     try:
         eventually(lambda: len(table(new)) == 4 and all(r['leader'] != '-' for r in table(new).values()), 90, 0.3)
+        assert not regions(new)
         with new.client() as c:
-            c.execute_command('READONLY')
-            assert all(eventually(lambda i=i: c.get(f'k{i}') == str(i), 20) for i in range(0, 300, 11))
-        name = node_id(new)
-        first = leader_of(four, 1)
-        with first.client() as c:
+            for command in (('GET', 'k'), ('SET', 'k', 'x'), ('WATCH', 'k'), ('SSUBSCRIBE', 'k')):
+                with pytest.raises(redis.ResponseError, match='MOVED 7629 '):
+                    c.execute_command(*command)
+            assert c.dbsize() == 0 and c.keys('*') == []
+            slots = c.execute_command('CLUSTER', 'SLOTS')
+        with four.nodes[0].client() as c:
+            assert sorted(s[:3] for s in slots) == sorted(s[:3] for s in c.execute_command('CLUSTER', 'SLOTS'))
+            name = node_id(new)
             assert c.execute_command('CLUSTER', 'FORGET', name) == 'OK'
-        eventually(lambda: all(name[:8] not in r['members'] for n in four.nodes for r in table(n).values()), 60, 0.2)
+        for n in four.nodes:
+            with n.client() as c:
+                eventually(lambda c=c: name not in str(c.execute_command('CLUSTER', 'NODES')), 60, 0.2)
     finally:
         new.kill()
 

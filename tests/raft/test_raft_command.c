@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "cluster/cluster_map.h"
 #include "cluster/member.h"
 #include "cluster/peer_id.h"
 #include "raft/split.h"
@@ -104,27 +105,72 @@ static void test_peer_ids(void **state UNUSED)
     assert_true(peer_of(5, 1) != peer_of(5, 2));
 }
 
-/* How far a region has come, as text: the present form, and the one before regions had slots. */
+/* How far a region has come, as text; stored with the member's number, sent without. */
 static void test_applied(void **state UNUSED)
 {
     struct raft_applied at = {.index = 9, .term = 6, .clock_ms = 1000, .epoch = {3, 4}, .slots = {100, 200}}, back;
     struct buf b = {0};
+    u64 peer, peers[] = {0, peer_of(7, 4)};
     at.conf.voters[at.conf.voters_n++] = peer_of(7, 4);
-    for (int deaths = 0; deaths < 2; deaths++) {
-        at.deaths_from_ms = deaths ? 900 : 0;
+    for (int i = 0; i < 4; i++) {
+        at.deaths_from_ms = i & 1 ? 900 : 0;
         buf_clear(&b);
-        member_encode(&at, &b);
-        assert_true(member_decode(buf_bytes(&b), &back));
+        member_encode(&at, peers[i / 2], &b);
+        assert_true(member_decode(buf_bytes(&b), &back, &peer));
         assert_memory_equal(&back, &at, sizeof(at));
+        assert_int_equal(peer, peers[i / 2]);
     }
     buf_release(&b);
-    assert_true(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n d900"), &back));
-    assert_int_equal(back.slots.first, 0);
-    assert_int_equal(back.slots.last, RAFT_SLOTS - 1);
-    assert_int_equal(back.deaths_from_ms, 900);
-    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s200-100"), &back));
-    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-16384"), &back));
-    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5x"), &back));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n d900"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s200-100"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-16384"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5x"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5 p7x"), &back, &peer));
+}
+
+static struct map_region map_row(u64 number, u32 version, u32 conf_ver, u16 first, u16 last)
+{
+    return (struct map_region){.number = number, .leader = peer_of(1, 0), .term = 5,
+                               .at = {.epoch = {version, conf_ver}, .slots = {first, last}}};
+}
+
+/* Rows may come twice and late: older ones change nothing, and of two with a slot the newer counts. */
+static void test_map(void **state UNUSED)
+{
+    struct cluster_map map = {0};
+    struct map_region parent = map_row(1, 1, 7, 0, 16383), low = map_row(1, 2, 7, 0, 99),
+                      child = map_row(16484, 2, 7, 100, 16383), back, led = low;
+    struct buf b = {0};
+    assert_null(map_at(&map, 5));
+    map_take(&map, &parent);
+    map_take(&map, &child);
+    assert_int_equal(map_at(&map, 99)->number, 1);
+    assert_int_equal(map_at(&map, 100)->number, 16484);
+    map_take(&map, &low);
+    assert_false(map_is_news(&map, &parent));
+    map_take(&map, &parent);
+    assert_int_equal(map_find(&map, 1)->at.slots.last, 99);
+    assert_int_equal(map_at(&map, 16383)->number, 16484);
+    led.leader = peer_of(2, 0);
+    assert_false(map_is_news(&map, &led)); /* nobody else leads in the same term */
+    led.term = 6;
+    assert_true(map_is_news(&map, &led));
+    map_take(&map, &led);
+    assert_int_equal(map_find(&map, 1)->leader, led.leader);
+    led.at.epoch.conf_ver = 6, led.term = 7;
+    assert_false(map_is_news(&map, &led));
+    child.keys = 12345;
+    parent.at.epoch.version = 3; /* they are merged */
+    map_take(&map, &parent);
+    assert_null(map_find(&map, child.number));
+    assert_false(map_is_news(&map, &child));
+    assert_int_equal(map_at(&map, 16383)->number, 1);
+    map_print(&child, &b);
+    assert_true(map_parse(buf_bytes(&b), &back));
+    assert_memory_equal(&back, &child, sizeof(back));
+    assert_false(map_parse(BYTES_LIT("1 2 3 4"), &back));
+    buf_release(&b);
+    map_release(&map);
 }
 
 int main(void)
@@ -137,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_split_fits),
         cmocka_unit_test(test_peer_ids),
         cmocka_unit_test(test_applied),
+        cmocka_unit_test(test_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

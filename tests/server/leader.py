@@ -35,7 +35,7 @@ class Leader(Server):
         me = Member(self)
         try:
             if me.region().get('role') == 'leader':
-                return True
+                return me.region('meta').get('role') == 'leader' # it follows
             me.call('CLUSTER', 'FAILOVER')
         except redis.ResponseError as e:
             assert 'to a replica' in str(e) or 'Master is down' in str(e), e
@@ -84,9 +84,9 @@ class Member:
         with self.server.client(password=getattr(self.server, 'password', None), decode_responses=True) as c:
             return c.execute_command(*command)
 
-    def region(self):
-        """What INFO says of region 1; {}: nothing yet."""
+    def region(self, name='region1'):
+        """What INFO says of region 1, or of region 0 ('meta'); {}: nothing yet."""
         try:
-            return self.call('INFO', 'cluster').get('region1', {})
+            return self.call('INFO', 'cluster').get(name, {})
         except redis.ConnectionError:
             return {}

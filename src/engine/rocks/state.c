@@ -518,7 +518,8 @@ void state_commit(struct rk *rk, u64 seq)
     else write_log(rk, &head);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_repl_position(rk);
-    bool has_keys = rk->region.prefix == STATE_META_PREFIX; /* the others don't know whether they are counted */
+    bool has_keys = rk->region.prefix ==
+                    STATE_META_PREFIX; /* the others don't know whether they are counted */
     if (has_keys && (rk->foreign || rk->old_layout)) write_layout(rk->session);
 }
 

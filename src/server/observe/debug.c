@@ -104,7 +104,7 @@ static void resize_zeroed(struct buf *b, size_t n)
 static struct keyspace *populate_keyspace(struct ctx *c, bytes key)
 {
     const struct node *n = ctx_node(c);
-    if (LIKELY(n->regions.count == 1)) return c->ks;
+    if (LIKELY(!n->cluster_enabled)) return c->ks;
     struct region *r = region_map_at(&n->regions, key_slot(key));
     return r && (&r->ks == c->ks || r->ks.next != &r->ks) ? &r->ks : NULL;
 }

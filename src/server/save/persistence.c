@@ -377,7 +377,7 @@ bool persistence_shutdown(struct server *s, u32 how)
     struct persistence *p = &s->persist;
     bool force = how & SHUTDOWN_FORCE, nosave = how & SHUTDOWN_NOSAVE;
     bool saves = how & SHUTDOWN_SAVE || (s->config.save.n && !nosave);
-    saves = saves && s->node.regions.count == 1; /* a file has the data of one */
+    saves = saves && region_map_slotted(&s->node.regions) <= 1; /* a file has the data of one */
     if (s->node.loading) return true; /* part of the data must not replace all of it */
     if (!aof_may_end(s, force, nosave)) return false;
     if (p->job == JOB_SAVE && p->stage != STAGE_FINISH) {

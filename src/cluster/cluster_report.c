@@ -1,0 +1,133 @@
+/* How the map of the cluster (cluster_map.h) comes about. Leaders of regions report to the leader of region
+ * 0: what changed at once, all they lead every few seconds, and each second at least that their node lives.
+ * What is news to the map becomes an entry of region 0's log, which brings it to every node.
+ *
+ * Only what is durable here is reported (rule 2 of cluster_map.h). */
+#include "base/clock.h"
+#include "cluster/cluster_parts.h"
+
+#define REPORT_ALL_EVERY_MS 5000
+#define REPORT_EVERY_MS 1000
+
+/* -- on leaders of regions --------------------------------------------------------------------- */
+
+static bool report_has_news(const struct member *m, u64 term)
+{
+    struct raft_epoch a = m->at.epoch, b = m->reported_epoch;
+    return term != m->reported_term || a.version != b.version || a.conf_ver != b.conf_ver;
+}
+
+static void report_region(struct member *m, bool all, struct buf *lines)
+{
+    struct group_status st;
+    if (!member_leads(m) || !m->region || m->install || !member_conf_is_durable(m)) return;
+    group_status(m->group, &st);
+    if (!st.core.applied_own_term || (!all && !report_has_news(m, st.core.term))) return;
+    struct engine *e = m->region->eng;
+    struct map_region r = {.number = m->number, .leader = m->peer, .term = st.core.term, .at = m->at};
+    r.keys = e->ops->count(e, 0);
+    r.bytes = m->bytes;
+    map_print(&r, lines);
+    buf_append_char(lines, '\n');
+    m->reported_epoch = m->at.epoch;
+    m->reported_term = st.core.term;
+}
+
+void cluster_report_step(struct cluster *c)
+{
+    const struct cluster_node *to = cluster_node_of(c, group_leader(cluster_meta(c)->group));
+    i64 now_ms = (i64)uv_now(&c->server->loop);
+    struct buf lines = {0};
+    if (!to || !c->number) {
+        c->reported_to = 0;
+        return;
+    }
+    bool all = to->number != c->reported_to || now_ms >= c->report_all_ms;
+    for (u32 i = 1; i < c->members_n; i++) report_region(c->members[i], all, &lines);
+    if (lines.n || now_ms >= c->report_ms || all) {
+        bool sent = true;
+        if (to == c->nodes) cluster_take_report(c, c->nodes->id, buf_bytes(&lines));
+        else sent = bus_send(to->link, CLUSTER_REPORT, (bytes){0}, buf_bytes(&lines));
+        c->report_ms = now_ms + REPORT_EVERY_MS;
+        if (all) c->report_all_ms = now_ms + REPORT_ALL_EVERY_MS;
+        c->reported_to = sent ? to->number : 0; /* all again, otherwise */
+    }
+    buf_release(&lines);
+}
+
+/* -- on region 0's leader ---------------------------------------------------------------------- */
+
+/* Calls fn for each line that is a region's. */
+static void report_each(struct cluster *c, bytes lines,
+                        void (*fn)(struct cluster *c, const struct map_region *r, bytes line, void *arg),
+                        void *arg)
+{
+    const char *p = lines.p, *end = p + lines.n;
+    while (p < end) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        if (!stop) stop = end;
+        struct map_region r;
+        bytes line = bytes_of(p, (size_t)(stop - p));
+        if (map_parse(line, &r)) fn(c, &r, line, arg);
+        p = stop + 1;
+    }
+}
+
+static void report_sort(struct cluster *c, const struct map_region *r, bytes line, void *arg)
+{
+    struct buf *news = arg;
+    struct map_region *row = map_find(&c->map, r->number);
+    if (map_is_news(&c->map, r)) {
+        buf_append_bytes(news, line);
+        buf_append_char(news, '\n');
+    } else if (row && row->leader == r->leader) {
+        row->keys = r->keys, row->bytes = r->bytes;
+    }
+}
+
+void cluster_take_report(struct cluster *c, const char *from, bytes lines)
+{
+    struct member *m = cluster_meta(c);
+    struct cluster_node *n = cluster_find(c, from, BUS_NODE_ID);
+    struct buf news = {0};
+    if (!n || !member_leads(m)) return;
+    n->reported_ms = (i64)uv_now(&c->server->loop);
+    report_each(c, lines, report_sort, &news);
+    if (news.n) {
+        group_wall(m->group, (u64)clock_wall_ms());
+        group_propose(m->group, RAFT_KIND_REGIONS, buf_bytes(&news)); /* if it fails, all is reported again */
+        cluster_stir(m);
+    }
+    buf_release(&news);
+}
+
+/* -- on every node ----------------------------------------------------------------------------- */
+
+static void report_take(struct cluster *c, const struct map_region *r, bytes line UNUSED, void *arg UNUSED)
+{
+    map_take(&c->map, r);
+}
+
+void cluster_take_regions(struct cluster *c, bytes lines)
+{
+    report_each(c, lines, report_take, NULL);
+    c->unsaved_regions = true;
+    cluster_moved_on(c);
+}
+
+static bool report_has_node(const struct raft_conf *conf, u64 node)
+{
+    if (conf_peer_on(conf, node)) return true;
+    for (u32 i = 0; i < conf->outgoing_n; i++)
+        if (node_of(conf->outgoing[i]) == node) return true;
+    for (u32 i = 0; i < conf->learners_next_n; i++)
+        if (node_of(conf->learners_next[i]) == node) return true;
+    return false;
+}
+
+bool cluster_has_regions(const struct cluster *c, u64 node)
+{
+    for (u32 i = 0; i < c->map.n; i++)
+        if (report_has_node(&c->map.rows[i].at.conf, node)) return true;
+    return false;
+}
