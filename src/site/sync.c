@@ -103,14 +103,15 @@ bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const ch
 }
 
 /* A key as the other site has it: claims, deadlines and marks in `o`; cells are read one after the other. */
-static void get_atoms(struct site_reader *r, struct site_key *o)
+static void get_atoms(struct site_reader *r, const struct site_clock *theirs, struct site_key *o)
 {
     struct site_clock clock;
     for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
         struct site_claim c = {.dot = site_get_dot(r)};
         c.stamp = site_get_u64(r);
         c.type = site_get_u8(r);
-        if (c.type == TYPE_NONE || c.type >= SITE_TYPES || c.dot.gid == 0) r->bad = true;
+        if (c.type == TYPE_NONE || c.type >= SITE_TYPES || c.dot.gid == 0 || !site_covers(theirs, c.dot))
+            r->bad = true;
         site_key_add_claim(o, c);
     }
     for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
@@ -118,14 +119,14 @@ static void get_atoms(struct site_reader *r, struct site_key *o)
         d.dot = site_get_dot(r);
         d.at_ms = (i64)site_get_varint(r);
         d.birth = site_get_dot(r);
-        if (d.at_ms < 0 || d.dot.gid == 0) r->bad = true;
+        if (d.at_ms < 0 || d.dot.gid == 0 || !site_covers(theirs, d.dot)) r->bad = true;
         site_key_add_deadline(o, d);
     }
     for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
         struct site_dot dot = site_get_dot(r);
         const char *start = r->p;
         site_get_clock(r, &clock);
-        if (dot.gid == 0) r->bad = true;
+        if (dot.gid == 0 || !site_covers(theirs, dot)) r->bad = true;
         site_key_add_mark(o, dot, bytes_of(start, (size_t)(r->p - start)));
     }
 }
@@ -338,29 +339,38 @@ static void remember_marks(const struct both *b)
     }
 }
 
-bool site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump, const char **why)
+bool site_merge_check(const struct site_merge *m, bytes dump, const char **why)
+{
+    struct site_key o = {0};
+    struct site_cell c = {0};
+    struct buf last = {0};
+    struct site_reader r = site_reader_of(dump);
+    if (dump.n) get_atoms(&r, &m->clock, &o);
+    while (next_cell(&r, &m->clock, &c, &last)) {}
+    site_key_release(&o);
+    site_cell_release(&c);
+    buf_release(&last);
+    *why = "a malformed key in a snapshot";
+    return !r.bad;
+}
+
+void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump)
 {
     struct site_key o = {0};
     struct both b = {s, &s->clock, &m->clock, &s->key, &o};
     struct site_reader r = site_reader_of(dump);
-    *why = "a key of a database that this site does not have";
-    if (db >= s->databases) return false;
-    if (dump.n) get_atoms(&r, &o);
-    if (!r.bad) {
-        struct site_clock last = s->clock;
-        site_clock_join(&last, &m->clock);
-        site_key_load(&s->key, s->e, db, name);
-        remember_marks(&b);
-        merge_claims(&b);
-        merge_deadlines(&b);
-        merge_marks(&b);
-        merge_cells(&b, &r);
-        site_save(s, &s->key, site_clock_sum(&last));
-        note_timed(m, &b, dump.n > 0);
-    }
+    struct site_clock last = s->clock;
+    site_clock_join(&last, &m->clock);
+    if (dump.n) get_atoms(&r, &m->clock, &o);
+    site_key_load(&s->key, s->e, db, name);
+    remember_marks(&b);
+    merge_claims(&b);
+    merge_deadlines(&b);
+    merge_marks(&b);
+    merge_cells(&b, &r);
+    site_save(s, &s->key, site_clock_sum(&last));
+    note_timed(m, &b, dump.n > 0);
     site_key_release(&o);
-    *why = "a malformed key in a snapshot";
-    return !r.bad;
 }
 
 /* -- the end of it -------------------------------------------------------------------------------- */

@@ -8,11 +8,12 @@
  *     struct site_merge m;
  *     site_merge_begin(b, &m, head, &why);                        at site b
  *     site_expire(b, db, name, NULL);                             for each of its keys
- *     site_merge_key(b, &m, db, name, dump, &why);                for each key of either, once
+ *     site_merge_check(&m, dump, &why);                           for each dump
+ *     site_merge_key(b, &m, db, name, dump);                      for each key of either, once
  *     site_merge_finish(b, &m);
  *
- * A dump is empty if a has no such key. All in one transaction. A snapshot is checked as it is read:
- * false means that it is refused, and that the transaction has to be given up. */
+ * A dump is empty if a has no such key. All in one transaction. False means that the snapshot is refused:
+ * nothing was changed so far but the HLC. */
 #ifndef MAYFLY_SITE_SYNC_H
 #define MAYFLY_SITE_SYNC_H
 
@@ -32,7 +33,9 @@ void site_put_snapshot_head(const struct site *s, struct buf *to);
 void site_put_key(struct site *s, u32 db, bytes name, struct buf *to);
 
 bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why);
-bool site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump, const char **why);
+bool site_merge_check(const struct site_merge *m, bytes dump, const char **why);
+void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name,
+                    bytes dump); /* one that was checked */
 void site_merge_finish(struct site *s, struct site_merge *m);
 void site_merge_release(struct site_merge *m);
 

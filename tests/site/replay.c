@@ -613,7 +613,8 @@ static void merge_from(struct rsite *from, struct rsite *to)
         buf_clear(&dump);
         if (j < theirs.n && strcmp(theirs.v[j], all.v[i]) == 0)
             site_put_key(&from->s, 0, bytes_str(theirs.v[j++]), &dump);
-        if (!site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump), &why)) fail_because(why);
+        if (!site_merge_check(&m, buf_bytes(&dump), &why)) fail_because(why);
+        site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump));
     }
     site_merge_finish(&to->s, &m);
     site_merge_release(&m);

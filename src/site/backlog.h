@@ -1,0 +1,30 @@
+/* The latest effects that a site has applied, its own and those of others, in the order in which it
+ * applied them: what another site lacks is read from here, so any site can bring any other up to date. */
+#ifndef MAYFLY_SITE_BACKLOG_H
+#define MAYFLY_SITE_BACKLOG_H
+
+#include "site/effect.h"
+
+struct site_backlog {
+    struct site_backlog_item *items; /* a ring */
+    u32 room, first, n;
+    u64 number; /* of the first item; numbers only grow */
+    size_t bytes, limit;
+    struct site_clock from; /* of each site, all that comes after this is here */
+};
+
+void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_clock *now);
+void site_backlog_release(struct site_backlog *b);
+void site_backlog_add(struct site_backlog *b,
+                      const struct site_effect *e); /* drops the oldest beyond the limit */
+void site_backlog_gap(struct site_backlog *b,
+                      const struct site_clock *now); /* a full sync: effects never came */
+
+/* Whether all is here that somebody with this clock lacks. */
+bool site_backlog_reaches(const struct site_backlog *b, const struct site_clock *clock);
+/* The next effect from *number on that `clock` does not cover; *number then is that after it. False:
+ * none yet. The bytes live until the next add. *lost: the effects at *number are not here any more. */
+bool site_backlog_next(const struct site_backlog *b, const struct site_clock *clock, u64 *number, bytes *raw,
+                       bool *lost);
+
+#endif

@@ -1,0 +1,54 @@
+/* A connection between two sites, as messages: neither sockets nor time. The site that asks connects and
+ * gets the effects that it lacks; the one that serves reads them from its backlog, or sends everything.
+ * For both directions there are two links. Messages are RESP arrays; clocks, effects and keys in them
+ * are bytes (clock.h, effect.h, sync.h).
+ *
+ *     asks                                   serves
+ *     SITE.HELLO protocol gid clock    →
+ *                                      ←     SITE.CONTINUE gid clock       what is lacking follows
+ *                                      ←     SITE.FULL head                or a snapshot:
+ *                                      ←     SITE.KEY database name dump   … for each key
+ *                                      ←     SITE.DONE
+ *                                      ←     SITE.EFFECT effect            … as long as the link lives
+ *     SITE.CLOCK clock                 →     what has arrived
+ *                                      ←     SITE.CLOCK clock
+ *
+ * Whatever the other side sends, it is refused with a reason, and nothing of that message is applied;
+ * the link is then over. A refusal is sent as SITE.REFUSED reason. A snapshot is merged when all of it
+ * has arrived and was checked. */
+#ifndef MAYFLY_SITE_LINK_H
+#define MAYFLY_SITE_LINK_H
+
+#include "site/backlog.h"
+#include "site/sync.h"
+
+#define SITE_PROTOCOL 1
+
+enum site_link_state { LINK_HELLO, LINK_STREAM, LINK_FULL, LINK_OVER };
+
+struct site_link {
+    struct site *s;
+    struct site_backlog *backlog;
+    bool serves;
+    u8 peer; /* its gid: the one that was asked for, or that said hello */
+    enum site_link_state state;
+    const char *why; /* LINK_OVER: the reason; NULL if it was closed in good order */
+    bool told;       /* the reason came from the other side, in `reason` */
+    char reason[128];
+    struct site_clock theirs; /* serves: what they had when they said hello */
+    struct site_clock said;   /* the clock that was sent last */
+    u64 next;                 /* serves: in the backlog */
+    struct buf head, keys;    /* asks: a snapshot that is arriving: database, name, dump … */
+};
+
+void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, struct buf *out);
+void site_link_serve(struct site_link *l, struct site *s, struct site_backlog *b);
+void site_link_release(struct site_link *l);
+
+/* Takes a message, in an open transaction. False: the link is over. */
+bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf *out);
+/* Appends what there is to send: effects up to about `max` bytes, and the clock if it has changed.
+ * False: over. */
+bool site_link_feed(struct site_link *l, size_t max, struct buf *out);
+
+#endif
