@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from nodes import Cluster, eventually
-from test_regions import cluster_client, regions, slots_of, table
+from test_regions import Load, cluster_client, regions, slots_of, table
 
 OPTIONS = ('--cluster-node-timeout', '3000', '--rocksdb-write-buffer-size', '4mb', '--cluster-region-max-size', '1mb')
 
@@ -85,14 +85,14 @@ def test_a_region_of_one_slot_is_too_large():
         assert node.logged().count("can't be split") == 1
 
 
-class Requests:
-    """Clients that ask for keys as fast as they can."""
+class Requests(Load):
+    """Clients that ask for the same keys in turn."""
 
     def __init__(self, cluster, names):
-        self.cluster, self.names, self.errors, self.done = cluster, names, [], threading.Event()
-        self.threads = [threading.Thread(target=self.run) for _ in range(3)]
+        super().__init__(cluster, 3)
+        self.names = names
 
-    def run(self):
+    def run(self, n):
         try:
             with cluster_client(self.cluster) as c:
                 while not self.done.is_set():
@@ -100,17 +100,6 @@ class Requests:
                         c.incr(name)
         except Exception as e:  # pylint: disable=broad-except
             self.errors.append(e)
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
-
-    def __exit__(self, *_):
-        self.done.set()
-        for t in self.threads:
-            t.join()
-        assert not self.errors, self.errors
 
 
 def test_a_busy_region_is_split_where_its_load_is():
