@@ -37,8 +37,8 @@ enum merge_refusal merge_begin(const struct merge_member *target, const struct m
 /* Whether this target may take this source over now, and then what its COMMIT says. */
 bool merge_facts(const struct merge_member *target, const struct merge_member *source,
                  struct raft_merge_commit *c);
-/* `source`: of the region that the target's state names. waited_ticks: since the target leads in this
- * state. */
+/* `source`: of the region that the target's state names. waited_ticks: since this member of the target has
+ * prepared, whoever led meanwhile: a merge ends although leadership moves all the time. */
 void merge_target(const struct merge_member *target, const struct merge_member *source, u64 waited_ticks);
 /* refused: rules_merge_refused() says so, or another node for which it says so. */
 void merge_source(const struct merge_member *source, const struct merge_member *target, bool refused);

@@ -100,8 +100,9 @@ static void merge_commit_early(struct member *m, const struct member *source)
 void merge_tick(struct member *m)
 {
     const struct raft_merge *merge = &m->at.merge;
-    m->merge_ticks = merge->role && group_is_leader(m->group) ? m->merge_ticks + 1 : 0;
-    if (!m->merge_ticks) return;
+    m->merge_ticks = merge->role && merge->index == m->merge_index ? m->merge_ticks + 1 : 0;
+    m->merge_index = merge->index;
+    if (!merge->role || !group_is_leader(m->group)) return;
     const struct member *other = m->node->members[merge->other];
     struct merge_member own = {m->region, m->group}, its = {merge->other, other ? other->group : NULL};
     if (merge->role == RAFT_MERGE_SOURCE) {

@@ -123,7 +123,7 @@ struct member {
     bool led;        /* as verify_leader last saw it */
     bool gone;       /* it has learned that it was removed */
     bool campaign;   /* it was just made by a split that its node's leader applied */
-    u64 merge_ticks; /* since it leads with a merge prepared */
+    u64 merge_index, merge_ticks; /* the PREPARE that it has applied, and since when */
     struct raft_merge_commit wanted; /* what it waits for, of which region; source 0: nothing */
     bool to_split;   /* right behind its next evaluation … */
     u64 split_us;    /* … or at this time; 0: no */
