@@ -576,9 +576,10 @@ static void vectors(void **state)
     store_value_release(&v);
     put_in(low, BYTES_LIT("bar"), 1, 0);
     tick(NOW);
-    assert_true(store_get(rk_of(low)->session, FAM_INFO, bytes_of("e\0\0\0\0\0\0\0\1\0\0", 11), &v));
-    assert_hex(bytes_of(v.b.p, 32), "0000000000000002000000000000000200000000000000020000018bcfe56800");
-    assert_hex(bytes_of(v.b.p + 32, v.b.n - 32), "0000000000000001000113c504");
+    assert_true(
+        store_get(rk_of(low)->session, FAM_INFO, bytes_of("e\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2", 17), &v));
+    assert_hex(bytes_of(v.b.p, 24), "000000000000000200000000000000020000018bcfe56800");
+    assert_hex(bytes_of(v.b.p + 24, v.b.n - 24), "0000000000000001000113c504");
     store_value_release(&v);
     buf_release(&counts);
 }
@@ -615,8 +616,8 @@ static u32 rows_from(const char *from, const char *to)
     return n;
 }
 
-/* The log goes round, and is read back from wherever it is. Each commit is one row of it. From the 2001st on they change
- * no counts, and those in older rows must outlive their rows. */
+/* The log fills up and starts over, and is read back from wherever it is. Each commit is one row of it. From the 2001st
+ * on they change no counts, and those in older rows must outlive their rows. */
 static void many_commits(void **state)
 {
     (void)state;
@@ -674,6 +675,7 @@ static void make_layout_3(struct store_session *s, const struct rocks_region *r)
     struct rk *rk = rk_of(r->id == 1 ? low : high);
     struct buf old = {0};
     char key[11] = "s", row[36];
+    u16 position = 0;
     put_u64(key + 1, r->id);
     put_u64(row, rk->applied_seq);
     put_u64(row + 8, rk->last_version);
@@ -685,12 +687,12 @@ static void make_layout_3(struct store_session *s, const struct rocks_region *r)
     struct store_iter *it = state_log_iter(rk);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         bytes name = store_key(it), value = store_iter_value(it);
-        if (value.n == 32) continue;
-        memcpy(key, name.p, sizeof key);
+        if (value.n == 24) continue;
         key[0] = 'd';
+        put_u16(key + 9, position++);
         buf_clear(&old);
-        buf_append(&old, value.p, 8);
-        buf_append(&old, value.p + 32, value.n - 32);
+        buf_append(&old, name.p + 9, 8);
+        buf_append(&old, value.p + 24, value.n - 24);
         store_put(s, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(&old));
     }
     store_iter_done(it);

@@ -286,11 +286,8 @@ bool slots_next(struct rk *rk)
 {
     struct slot_log *l = &rk->slot_log;
     l->stamp++;
-    l->base |= rk->new_region || rk->old_log || l->n > LOGGED_MAX;
-    if (UNLIKELY(l->position >= slots_log_rows(rk))) {
-        if (l->logged) l->base = true;
-        else l->position = 0;
-    }
+    l->full = l->rows >= slots_log_rows(rk);
+    l->base |= rk->new_region || rk->old_log || l->n > LOGGED_MAX || (l->full && l->logged);
     return l->base;
 }
 
@@ -306,7 +303,7 @@ static void slots_end(struct slot_log *l)
 void slots_committed(struct rk *rk)
 {
     struct slot_log *l = &rk->slot_log;
-    l->position = l->base ? 0 : l->position + 1;
+    l->rows = l->base ? 0 : l->full ? 1 : l->rows + 1;
     l->logged = !l->base && (l->logged || l->n);
     for (u32 i = 0; i < l->flushes; i++) mem_free(l->flushed[i].was);
     slots_end(l);

@@ -14,10 +14,9 @@
  *   counts = varint (keys << 2 | some have a deadline << 1 | some are hashes with field deadlines)
  *            [· varint keys with a deadline] [· varint hashes with field deadlines]
  *
- * A commit writes the new counts of the slots it has changed into its row of the region's log (state.h). The
- * log is a ring: when it is full, and has counts, the commit writes all counts as base rows instead, and the
- * log starts over. The stamp grows with each commit, and of what is stored about a slot, the highest stamp is
- * valid: so rows of the log from before the last base rows are ignored, and need not be deleted.
+ * A commit writes the new counts of the slots it has changed into its row of the region's log (state.h). When
+ * the log is full, the next commit deletes it, and writes all counts as base rows if the log has any. The
+ * stamp grows with each commit, and of what is stored about a slot, the highest stamp is valid.
  *
  * Base rows begin at a region's first slot and at multiples of SLOT_BLOCK. After a split or a merge some
  * may overlap; the stamps tell which counts are valid. The log is the region's own, so a split and a merge
@@ -28,8 +27,8 @@
 #include "base/buf.h"
 
 #define SLOT_BLOCK 256
-/* The log's rows: as many for all regions of a database as for one, so that opening it stays quick, and never
- * so few that base rows are written often. */
+/* Rows of a full log: as many for all regions of a database as for one, so that opening it stays quick, and
+ * never so few that base rows are written often. */
 #define SLOT_LOG_ROWS 4096
 #define SLOT_LOG_ROWS_MIN 64
 
@@ -47,7 +46,7 @@ struct slots {
     bool changed;          /* by the open transaction */
 };
 
-/* The changes of the open transaction, and the position of the next row of the log. */
+/* The changes of the open transaction, and what is in the log. */
 struct slot_log {
     struct slot_change {
         struct rk_db *db;
@@ -61,9 +60,10 @@ struct slot_log {
     } *flushed; /* the counts of databases that the transaction has flushed */
     u32 flushes;
     u64 stamp;    /* of the last commit */
-    u32 position; /* rows of the log in use */
+    u32 rows;     /* in the log */
     bool logged;  /* some of them have counts */
-    bool base;    /* this commit writes base rows */
+    bool full;    /* this commit deletes the log */
+    bool base;    /* this commit deletes the log and writes base rows */
 };
 
 void slots_append(struct buf *out, const struct slot_counts *c);

@@ -37,15 +37,14 @@ static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->re
 
 static void append_head(struct buf *out, const struct state_head *h)
 {
-    append_u64(out, h->stamp);
     append_u64(out, h->applied);
     append_u64(out, h->version);
     append_u64(out, (u64)h->clock_ms);
 }
 
-static struct state_head read_head(const char *p)
+static struct state_head read_head(u64 stamp, const char *p)
 {
-    return (struct state_head){get_u64(p), get_u64(p + 8), get_u64(p + 16), (i64)get_u64(p + 24)};
+    return (struct state_head){stamp, get_u64(p), get_u64(p + 8), (i64)get_u64(p + 16)};
 }
 
 bool state_read_region(bytes value, struct state_head *head, struct rocks_region *out)
@@ -54,9 +53,8 @@ bool state_read_region(bytes value, struct state_head *head, struct rocks_region
     const char *p = value.p;
     *out = (struct rocks_region){out->id, 1, 0, ROCKS_SLOTS - 1};
     *head = (struct state_head){0};
-    if (value.n == old || value.n == old + REGION_SIZE)
-        *head = (struct state_head){0, get_u64(p), get_u64(p + 8), (i64)get_u64(p + 16)};
-    else if (value.n == HEAD_SIZE + REGION_SIZE) *head = read_head(p);
+    if (value.n == old || value.n == old + REGION_SIZE) *head = read_head(0, p);
+    else if (value.n == HEAD_SIZE + REGION_SIZE) *head = read_head(get_u64(p), p + 8);
     else return false;
     if (value.n == old) return true;
     p += value.n - REGION_SIZE;
@@ -66,9 +64,10 @@ bool state_read_region(bytes value, struct state_head *head, struct rocks_region
 
 bool state_read_log(bytes key, bytes value, struct state_head *head, bytes *changes)
 {
-    size_t size = key.n && key.p[0] == 'd' ? 8 : HEAD_SIZE;
-    if (key.n != 11 || get_u16(key.p + 9) >= SLOT_LOG_ROWS || value.n < size) return false;
-    *head = size == 8 ? (struct state_head){.stamp = get_u64(value.p)} : read_head(value.p);
+    bool old = key.n == 11 && key.p[0] == 'd';
+    size_t size = old ? 8 : HEAD_SIZE - 8;
+    if ((!old && key.n != 17) || value.n < size) return false;
+    *head = old ? (struct state_head){.stamp = get_u64(value.p)} : read_head(get_u64(key.p + 9), value.p);
     *changes = bytes_of(value.p + size, value.n - size);
     return true;
 }
@@ -210,17 +209,16 @@ static void take_head(struct rk *rk, const struct state_head *h)
     rk->slot_log.stamp = h->stamp;
 }
 
-/* The newest row of the log has the region's state, unless the row 's' is newer. */
+/* The last row of the log has the region's state. */
 static void load_log(struct rk *rk)
 {
     struct store_iter *it = state_log_iter(rk);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         struct state_head head;
-        bytes key = store_key(it), changes;
-        if (!state_read_log(key, store_iter_value(it), &head, &changes) || head.stamp <= rk->slot_log.stamp)
-            continue;
+        bytes changes;
+        if (!state_read_log(store_key(it), store_iter_value(it), &head, &changes)) continue;
         take_head(rk, &head);
-        rk->slot_log.position = get_u16(key.p + 9) + 1u;
+        rk->slot_log.rows++;
     }
     store_iter_done(it);
 }
@@ -464,6 +462,7 @@ static void write_repl_position(struct rk *rk)
 static void write_region(struct rk *rk, const struct rocks_region *r, const struct state_head *head)
 {
     struct buf value = {0};
+    append_u64(&value, head->stamp);
     append_head(&value, head);
     append_u64(&value, r->prefix);
     put_u16(buf_reserve(&value, 4), r->first);
@@ -500,10 +499,10 @@ static void write_all(struct rk *rk, const struct state_head *head)
 
 static void write_log(struct rk *rk, const struct state_head *head)
 {
-    char key[11] = "e";
+    char key[17] = "e";
     struct buf *out = &rk->scratch;
     put_u64(key + 1, rk->region.id);
-    put_u16(key + 9, (u16)rk->slot_log.position);
+    put_u64(key + 9, head->stamp);
     buf_clear(out);
     append_head(out, head);
     slots_append_changes(rk, out);
@@ -514,6 +513,7 @@ void state_commit(struct rk *rk, u64 seq)
 {
     bool all = slots_next(rk);
     struct state_head head = {rk->slot_log.stamp, seq, rk->last_version, rk_clock(rk)};
+    if (UNLIKELY(all || rk->slot_log.full)) delete_log(rk, 'e', rk->region.id);
     if (UNLIKELY(all)) write_all(rk, &head);
     else write_log(rk, &head);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);

@@ -3,7 +3,8 @@
  *
  *   'v'                                              u32 version of this layout
  *   's' · u64 region                                 head · u64 prefix · u16 first slot · u16 last slot
- *   'e' · u64 region · u16 position                  head · slots.h: the counts that the commit has changed
+ *   'e' · u64 region · u64 stamp                     head without stamp · slots.h: the counts that the
+ *                                                    commit has changed
  *   'i' · u64 prefix · u32 database                  u64 index (only of databases that were swapped). An
  *                                                    index of no database is a staging one: rk.h
  *   'c' · u64 prefix · u64 index                     empty: this index has, or had, keys
@@ -24,9 +25,9 @@
  *   head = u64 stamp · u64 applied sequence · u64 last version · i64 clock
  *
  * Every commit writes one row with a head, and the region's state is the head with the highest stamp. Usually
- * that row is the next one of the region's log, the ring 'e'. The row 's' says that the region exists. It is
- * written when its slots change, and with all counts (slots.h). The state is a log, not one row that every
- * commit overwrites, because a memtable inserts a key that follows the last one without a search.
+ * that row is the next one of the region's log, 'e'. The row 's' says that the region exists. It is written
+ * when its slots change, and with all counts (slots.h). The state is a log with ever new keys, not one row
+ * that is overwritten, because a memtable inserts a key that follows the last one without a search.
  *
  * In STATE_LAYOUT_BEFORE, 's' has a head without stamp, and ends there if it is region 1 with prefix 1 and
  * all slots. Changed counts are in rows 'd' · u64 region · u16 position: u64 stamp · counts. A region's
