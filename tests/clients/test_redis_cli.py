@@ -150,8 +150,8 @@ def test_interactive(server):
         enter('help SET', r' *SET key value \[NX\|XX\] \[GET\] \[EX seconds\|PX milliseconds\|EXAT [\w-]+\|PXAT [\w-]+'
                           r'\|KEEPTTL\]\s+summary: ')
         t.expect('> $')
-        t.type('HEXPIRE')
-        t.expect(r'HEXPIRE key seconds \[NX\|XX\|GT\|LT\] FIELDS numfields field \[field \.\.\.\]')  # the hint
+        t.type('HEXPIRE ')
+        t.expect(r'HEXPIRE *key seconds \[NX\|XX\|GT\|LT\] FIELDS numfields field \[field \.\.\.\]')  # the hint
         t.type('\x15PING\r')  # Ctrl-U: the line is empty again
         t.expect('PONG\r\n')
         enter('help @hash', r' *HDEL.*HEXPIRE.*HGETALL')

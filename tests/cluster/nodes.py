@@ -24,6 +24,12 @@ def free_ports():
             return port
 
 
+def bytes_client(client):
+    """A client of the same node whose replies are bytes."""
+    to = client.connection_pool.connection_kwargs
+    return Client(host=to['host'], port=to['port'], socket_timeout=20)
+
+
 class Node:
     """`before`: a command that becomes the server; `env`: further variables of its environment; `log`: where its log is, if not
     in its folder."""

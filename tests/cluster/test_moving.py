@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import redis
-from nodes import Cluster, Stopped, eventually, process_state
+from nodes import Cluster, Stopped, bytes_client, eventually, process_state
 
 import everything       # of tests/server, which nodes has found
 import redis_server
@@ -100,7 +100,7 @@ def test_every_type_there_and_back(trio, leader, other):
 
 
 def digests(leader):
-    with contextlib.closing(redis.Redis(**{**leader.connection_pool.connection_kwargs, 'decode_responses': False})) as c:
+    with contextlib.closing(bytes_client(leader)) as c:
         return {key: c.execute_command('DEBUG', 'DIGEST-VALUE', key) for key in c.scan_iter(count=1000)}
 
 

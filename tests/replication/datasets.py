@@ -40,7 +40,8 @@ def groups(c, key, exactly):
     whole = content(b'stream', whole)
     for group in whole[b'groups']:
         if not exactly:
-            del group[b'entries-read'], group[b'lag']
+            for name in (b'entries-read', b'lag'):
+                group.pop(name, None)
     return whole
 
 

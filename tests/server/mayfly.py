@@ -11,6 +11,7 @@ import time
 
 import redis
 from redis.backoff import NoBackoff
+from redis.connection import DefaultParser
 from redis.retry import Retry
 
 from ports import free_port        # noqa: F401 # pylint: disable=unused-import
@@ -76,11 +77,20 @@ def in_one_of(rounds, attempt):
                 raise
 
 
+class Parser(DefaultParser):
+    """redis-py 5 and later drop the first word of these errors, as redis-py 4 does only in its cluster client."""
+    EXCEPTION_CLASSES = {word: kind for word, kind in DefaultParser.EXCEPTION_CLASSES.items()
+                         if word not in ('ASK', 'CLUSTERDOWN', 'CROSSSLOT', 'MASTERDOWN', 'MOVED', 'TRYAGAIN')}
+
+
 class Client(redis.Redis):
-    """redis-py's client, but closing it closes its connections, and failed commands are not retried."""
+    """redis-py's client, but closing it closes its connections, failed commands are not retried, errors begin with their
+    word, and a connection says nothing by itself (CLIENT SETINFO of redis-py 5: an error before AUTH)."""
 
     def __init__(self, **options):
-        super().__init__(**{'retry': Retry(NoBackoff(), 0), **options})
+        silent = {} if redis.__version__ < '5' else {'lib_name': None, 'lib_version': None}
+        super().__init__(**{'retry': Retry(NoBackoff(), 0), **silent, **options})
+        self.connection_pool.connection_kwargs['parser_class'] = Parser
 
     def close(self):
         super().close()
