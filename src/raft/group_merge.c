@@ -97,6 +97,7 @@ void group_wait_for_source(struct group *g, const struct raft_entry *entries, si
 
 static void group_forget_waiting(struct group *g, size_t n)
 {
+    if (!n) return; /* there may be no array */
     for (size_t i = 0; i < n; i++) mem_free((void *)g->waiting[i].data.data);
     g->waiting_n -= n;
     memmove(g->waiting, g->waiting + n, g->waiting_n * sizeof(*g->waiting));
