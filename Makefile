@@ -292,26 +292,31 @@ smoke: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SMOKE)
 
 #: test              everything that must pass, on both engines, plain and under ASan + UBSan, and threads under TSan
-#: test-plain        … the part without sanitizers
+#: test-units        … without sanitizers: unit tests, models, the simulator, clusters
+#: test-servers      … without sanitizers: suites on a server, faults, replication
 #: test-address      … the part with ASan and UBSan
 #: test-thread       … the part with TSan
 #: test-programs     build the tests in C, without running them
 #: thread-programs   build what test-thread runs (SAN=thread)
 #: thread-tests      run it
-# Everything that must pass, on both engines, plain and under ASan and UBSan: side by side, because tests mostly wait. And
-# what has threads under TSan. The plain build is that of check: what ships is the same code with LTO, whose link takes as
-# long as a suite; soak tests that.
-.PHONY: test-plain test-address test-thread thread-tests
+# Everything that must pass, on both engines, plain and under ASan and UBSan, and what has threads under TSan: three lines
+# side by side, because tests mostly wait (two lines left two cores idle more than half of the time). The plain build is that
+# of check: what ships is the same code with LTO, whose link takes as long as a suite; soak tests that.
+.PHONY: test-units test-servers test-address test-thread thread-tests
 PLAIN := $(MAKE_ONE) BUILD=build-check
 test: deps
 	$(Q)$(MAKE_ALL) BUILD=build-check all test-programs
 	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ALL) SAN=thread thread-programs
-	$(Q)scripts/side-by-side plain '$(PLAIN) test-plain && $(MAKE_ONE) test-thread' asan '$(MAKE_ONE) test-address'
+	$(Q)scripts/side-by-side units '$(PLAIN) test-units && $(MAKE_ONE) test-thread' servers '$(PLAIN) test-servers' \
+	    asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
 
-test-plain:
-	$(Q)$(MAKE_ONE) layers check-docs no-raft unit site-model site-replay $(if $(SIM),sim cluster-tests leader-short) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
+test-units:
+	$(Q)$(MAKE_ONE) layers check-docs no-raft unit site-model site-replay $(if $(SIM),sim cluster-tests leader-short)
+
+test-servers:
+	$(Q)$(MAKE_ONE) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
 	$(Q)$(MAKE_ONE) fault-short replication-short
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=400000
 
