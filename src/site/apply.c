@@ -149,13 +149,13 @@ static bool clear_is_total(const struct apply *a, const struct site_key *k, cons
 
 static void apply_clear(struct apply *a, struct site_key *k, const struct site_move *m)
 {
-    const struct site_clock *clock = m->scoped ? &m->scope : &a->e->context;
-    if (m->scoped && PLANTED_SITE(a->s, PLANT_EXPIRE_ALL)) clock = &a->s->clock;
-    if (m->scoped) {
-        struct buf raw = {0};
-        site_put_clock(&raw, clock);
-        site_key_add_mark(k, a->e->dot, buf_bytes(&raw));
-        buf_release(&raw);
+    const struct site_clock *clock = &a->e->context;
+    struct site_clock scope;
+    if (m->scope.n) {
+        struct site_reader r = site_reader_of(m->scope);
+        site_get_clock(&r, &scope);
+        clock = PLANTED_SITE(a->s, PLANT_EXPIRE_ALL) ? &a->s->clock : &scope;
+        site_key_add_mark(k, a->e->dot, m->scope);
         if (a->e->dot.gid != a->s->gid) site_remember(a->s, k, clock);
     }
     if (clear_is_total(a, k, clock)) {

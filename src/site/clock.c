@@ -1,15 +1,30 @@
 #include "site/clock.h"
 
+/* Nearly all gids are unused, usually those of whole blocks. */
+#define BLOCK 32
+
+static bool clock_block_is_empty(const struct site_clock *c, u32 g)
+{
+    static const u64 zeros[BLOCK];
+    return memcmp(&c->seq[g], zeros, sizeof zeros) == 0;
+}
+
 bool site_clock_covers(const struct site_clock *a, const struct site_clock *b)
 {
-    for (u32 g = 0; g < SITE_GIDS; g++)
-        if (a->seq[g] < b->seq[g]) return false;
+    for (u32 g = 0; g < SITE_GIDS; g += BLOCK) {
+        if (clock_block_is_empty(b, g)) continue;
+        for (u32 i = g; i < g + BLOCK; i++)
+            if (a->seq[i] < b->seq[i]) return false;
+    }
     return true;
 }
 
 void site_clock_join(struct site_clock *into, const struct site_clock *from)
 {
-    for (u32 g = 0; g < SITE_GIDS; g++) into->seq[g] = MAX(into->seq[g], from->seq[g]);
+    for (u32 g = 0; g < SITE_GIDS; g += BLOCK) {
+        if (clock_block_is_empty(from, g)) continue;
+        for (u32 i = g; i < g + BLOCK; i++) into->seq[i] = MAX(into->seq[i], from->seq[i]);
+    }
 }
 
 u64 site_clock_sum(const struct site_clock *c)
@@ -35,11 +50,18 @@ struct site_dot site_get_dot(struct site_reader *r)
 
 void site_put_clock(struct buf *to, const struct site_clock *c)
 {
+    size_t count = to->n;
     u8 n = 0;
-    for (u32 g = 1; g < SITE_GIDS; g++) n += c->seq[g] != 0;
-    site_put_u8(to, n);
-    for (u32 g = 1; g < SITE_GIDS; g++)
-        if (c->seq[g]) site_put_dot(to, (struct site_dot){c->seq[g], (u8)g});
+    site_put_u8(to, 0);
+    for (u32 g = 0; g < SITE_GIDS; g += BLOCK) {
+        if (clock_block_is_empty(c, g)) continue;
+        for (u32 i = g; i < g + BLOCK; i++) {
+            if (i == 0 || c->seq[i] == 0) continue;
+            site_put_dot(to, (struct site_dot){c->seq[i], (u8)i});
+            n++;
+        }
+    }
+    to->p[count] = (char)n;
 }
 
 void site_get_clock(struct site_reader *r, struct site_clock *c)

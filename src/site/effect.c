@@ -85,8 +85,7 @@ void site_put_move(struct buf *to, const struct site_move *m, bool same_name)
     case MOVE_REM: site_put_bytes(to, m->seen); break;
     case MOVE_CLEAR:
         site_put_bytes(to, m->seen);
-        site_put_u8(to, m->scoped);
-        if (m->scoped) site_put_clock(to, &m->scope);
+        site_put_bytes(to, m->scope);
         break;
     case MOVE_TTL:
     case MOVE_KEEP:
@@ -126,8 +125,7 @@ static void get_rest(struct site_reader *r, struct site_move *m)
     case MOVE_REM: m->seen = site_get_bytes(r); break;
     case MOVE_CLEAR:
         m->seen = site_get_bytes(r);
-        m->scoped = site_get_u8(r) != 0;
-        if (m->scoped) site_get_clock(r, &m->scope);
+        m->scope = site_get_bytes(r);
         break;
     case MOVE_TTL:
     case MOVE_KEEP:
@@ -233,6 +231,14 @@ static bool dots_fit(const struct site_effect *e, bytes dots)
     return !r.bad;
 }
 
+static bool scope_fits(const struct site_effect *e, bytes scope)
+{
+    struct site_reader r = site_reader_of(scope);
+    struct site_clock clock;
+    site_get_clock(&r, &clock);
+    return !r.bad && site_left(&r) == 0 && site_clock_covers(&e->context, &clock);
+}
+
 static bool move_fits(const struct site_effect *e, const struct site_move *m)
 {
     if (!known(e, m->birth)) return false;
@@ -244,7 +250,7 @@ static bool move_fits(const struct site_effect *e, const struct site_move *m)
         return path_fits(m->kind, m->path) && m->kind != TYPE_SET && m->kind != TYPE_LIST &&
                site_covers(&e->context, (struct site_dot){m->prev, e->dot.gid});
     case MOVE_REM: return path_fits(m->kind, m->path) && seen_fits(e, m->seen);
-    case MOVE_CLEAR: return seen_cells_fit(e, m) && (!m->scoped || site_clock_covers(&e->context, &m->scope));
+    case MOVE_CLEAR: return seen_cells_fit(e, m) && (m->scope.n == 0 || scope_fits(e, m->scope));
     case MOVE_FLUSH: return seen_cells_fit(e, m);
     case MOVE_SPEND: return dots_fit(e, m->spent) && dots_fit(e, m->lost);
     default: return true;

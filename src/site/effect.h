@@ -48,8 +48,7 @@ struct site_move {
     u64 prev;              /* ADD: its author's increments up to this one don't count here … */
     struct site_num prev_total; /* … and come to this much */
     struct site_num total;
-    bool scoped; /* CLEAR: an expiry, which removes what `scope` covers, not what the context does */
-    struct site_clock scope;
+    bytes scope; /* CLEAR: of an expiry, a clock: it removes what this covers, not what the context does */
     i64 at_ms;         /* TTL, KEEP: the deadline; 0 for none */
     bytes spent, lost; /* SPEND: dots of deadlines, and of strings */
     u8 gid;            /* JOIN, EVICT */

@@ -39,13 +39,14 @@ static void put_all_seen(struct site *s, struct site_key *k, enum site_op op, co
 void site_move_clear(struct site *s, struct site_key *k, const struct site_clock *scope)
 {
     struct site_move m = move_of(k, MOVE_CLEAR);
-    struct buf seen = {0};
+    struct buf seen = {0}, raw = {0};
     put_all_seen(s, k, MOVE_CLEAR, scope, &seen);
+    if (scope) site_put_clock(&raw, scope);
     m.seen = buf_bytes(&seen);
-    m.scoped = scope != NULL;
-    if (scope) m.scope = *scope;
+    m.scope = buf_bytes(&raw);
     site_put_move(&s->moves, &m, false);
     buf_release(&seen);
+    buf_release(&raw);
 }
 
 void site_move_claim(struct site *s, const struct site_key *k, enum value_type kind)

@@ -205,8 +205,7 @@ static void test_refused(void **state)
     buf_clear(&raw); /* an expiry beyond what its author had seen */
     ahead = (struct site_clock){0};
     site_put_effect_head(&raw, (struct site_dot){1, 3}, 1, &ahead);
-    struct site_move move = {.op = MOVE_CLEAR, .name = BYTES_LIT("k"), .scoped = true};
-    move.scope.seq[1] = 1;
+    struct site_move move = {.op = MOVE_CLEAR, .name = BYTES_LIT("k"), .scope = BYTES_LIT("\1\1\1")};
     site_put_move(&raw, &move, false);
     assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), SITE_REFUSED);
     assert_string_equal(why, "an effect that refers to what its site can't know");
