@@ -94,7 +94,7 @@ struct rk {
     bool state_changed;
     bool foreign;    /* the database was made elsewhere: it has keys, but no state of ours */
     bool old_layout; /* it has the state of STATE_LAYOUT_UNCOUNTED */
-    bool old_log; /* the region's state has the form of STATE_LAYOUT_BEFORE: the next commit writes it anew */
+    bool old_log;    /* the region's state has the form of STATE_LAYOUT_BEFORE: the next commit replaces it */
     bool new_region; /* nothing is stored of the region yet */
     u64 row_bytes, row_budget; /* memory of the cached rows */
     u32 sweep_db; /* row_sweep's: twice the number, and 1 more for its companions */

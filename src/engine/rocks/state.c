@@ -35,14 +35,14 @@ static bytes repl_position_key(struct rk *rk) { return state_key(rk, 'n', rk->re
 #define HEAD_SIZE 32
 #define REGION_SIZE 12 /* prefix and slots */
 
-static void append_head(struct buf *out, const struct state_head *h)
+static void state_append_head(struct buf *out, const struct state_head *h)
 {
     append_u64(out, h->applied);
     append_u64(out, h->version);
     append_u64(out, (u64)h->clock_ms);
 }
 
-static struct state_head read_head(u64 stamp, const char *p)
+static struct state_head state_read_head(u64 stamp, const char *p)
 {
     return (struct state_head){stamp, get_u64(p), get_u64(p + 8), (i64)get_u64(p + 16)};
 }
@@ -53,8 +53,8 @@ bool state_read_region(bytes value, struct state_head *head, struct rocks_region
     const char *p = value.p;
     *out = (struct rocks_region){out->id, 1, 0, ROCKS_SLOTS - 1};
     *head = (struct state_head){0};
-    if (value.n == old || value.n == old + REGION_SIZE) *head = read_head(0, p);
-    else if (value.n == HEAD_SIZE + REGION_SIZE) *head = read_head(get_u64(p), p + 8);
+    if (value.n == old || value.n == old + REGION_SIZE) *head = state_read_head(0, p);
+    else if (value.n == HEAD_SIZE + REGION_SIZE) *head = state_read_head(get_u64(p), p + 8);
     else return false;
     if (value.n == old) return true;
     p += value.n - REGION_SIZE;
@@ -67,12 +67,13 @@ bool state_read_log(bytes key, bytes value, struct state_head *head, bytes *chan
     bool old = key.n == 11 && key.p[0] == 'd';
     size_t size = old ? 8 : HEAD_SIZE - 8;
     if ((!old && key.n != 17) || value.n < size) return false;
-    *head = old ? (struct state_head){.stamp = get_u64(value.p)} : read_head(get_u64(key.p + 9), value.p);
+    *head = old ? (struct state_head){.stamp = get_u64(value.p)}
+                : state_read_head(get_u64(key.p + 9), value.p);
     *changes = bytes_of(value.p + size, value.n - size);
     return true;
 }
 
-static struct store_iter *rows_iter(struct store_session *s, bytes prefix)
+static struct store_iter *state_rows_iter(struct store_session *s, bytes prefix)
 {
     struct buf to = {0};
     buf_append_bytes(&to, prefix);
@@ -84,7 +85,7 @@ static struct store_iter *rows_iter(struct store_session *s, bytes prefix)
 
 struct store_iter *state_log_iter(struct rk *rk)
 {
-    return rows_iter(rk->session, state_key(rk, rk->old_log ? 'd' : 'e', rk->region.id, false, 0));
+    return state_rows_iter(rk->session, state_key(rk, rk->old_log ? 'd' : 'e', rk->region.id, false, 0));
 }
 
 /* -- versions -------------------------------------------------------------------------------- */
@@ -143,16 +144,16 @@ static bool needs_layout(struct store_session *s)
 }
 
 /* The last versions of all regions: slots may have moved between them. */
-static void load_versions(struct rocks *db, struct store_session *s)
+static void state_load_versions(struct rocks *db, struct store_session *s)
 {
     struct state_head head;
     struct rocks_region region;
     bytes changes;
-    struct store_iter *it = rows_iter(s, BYTES_LIT("s"));
+    struct store_iter *it = state_rows_iter(s, BYTES_LIT("s"));
     for (store_seek_first(it); store_valid(it); store_next(it))
         if (state_read_region(store_iter_value(it), &head, &region)) raise_version(db, head.version);
     store_iter_done(it);
-    it = rows_iter(s, BYTES_LIT("e"));
+    it = state_rows_iter(s, BYTES_LIT("e"));
     for (store_seek_first(it); store_valid(it); store_next(it))
         if (state_read_log(store_key(it), store_iter_value(it), &head, &changes))
             raise_version(db, head.version);
@@ -164,7 +165,7 @@ bool state_open(struct rocks *db, struct buf *why)
     bool failed = false;
     struct store_session *s = store_session_open(db->store, &failed);
     if (needs_layout(s)) write_layout(s);
-    load_versions(db, s);
+    state_load_versions(db, s);
     bool ok = !failed && store_write(s);
     if (!ok) buf_append_str(why, "the database's own state can't be read or written; see the log");
     store_session_close(s);
@@ -201,7 +202,7 @@ void state_regions_each(struct store *store, bool (*each)(void *arg, const struc
     store_session_close(s);
 }
 
-static void take_head(struct rk *rk, const struct state_head *h)
+static void state_take_head(struct rk *rk, const struct state_head *h)
 {
     rk->applied_seq = h->applied;
     rk->last_version = h->version;
@@ -210,14 +211,14 @@ static void take_head(struct rk *rk, const struct state_head *h)
 }
 
 /* The last row of the log has the region's state. */
-static void load_log(struct rk *rk)
+static void state_load_log(struct rk *rk)
 {
     struct store_iter *it = state_log_iter(rk);
     for (store_seek_first(it); store_valid(it); store_next(it)) {
         struct state_head head;
         bytes changes;
         if (!state_read_log(store_key(it), store_iter_value(it), &head, &changes)) continue;
-        take_head(rk, &head);
+        state_take_head(rk, &head);
         rk->slot_log.rows++;
     }
     store_iter_done(it);
@@ -236,9 +237,9 @@ static bool load_region(struct rk *rk, struct buf *why)
     bool sound = state_read_region(v.b, &head, &stored);
     store_value_release(&v);
     if (sound) {
-        take_head(rk, &head);
+        state_take_head(rk, &head);
         rk->old_log = head.stamp == 0;
-        if (!rk->old_log) load_log(rk);
+        if (!rk->old_log) state_load_log(rk);
     }
     const struct rocks_region *r = &rk->region;
     bool same = stored.prefix == r->prefix && stored.first == r->first && stored.last == r->last;
@@ -319,7 +320,7 @@ static void delete_index(struct rk *rk, u64 index)
 
 /* All databases that have, or had, keys have counts. If one can't be emptied now, that does no harm: the
  * next start tries again. */
-static void empty_staging(struct rk *rk)
+static void state_empty_staging(struct rk *rk)
 {
     struct buf found = {0};
     u64 number;
@@ -344,15 +345,15 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
 {
     struct buf at = {0}, end = {0};
     struct codec_key k;
-    u64 stranger = 0, number = 0;
+    u64 unknown = 0, number = 0;
     codec_index_prefix(&at, rk->region.prefix, CODEC_STAGING);
     codec_index_prefix(&end, rk->region.prefix + 1, CODEC_STAGING);
     struct store_iter *it = store_iter(rk->session, f, buf_bytes(&at), buf_bytes(&end), STORE_ONCE);
     store_seek_first(it);
-    while (!stranger && store_valid(it) && codec_key_read(store_key(it), &k)) {
+    while (!unknown && store_valid(it) && codec_key_read(store_key(it), &k)) {
         struct rk_db *db = rk_db_of(rk, k.index);
         if (db) db->all_cached = false;
-        else if (number_of(rk, k.index, &number)) stranger = k.index;
+        else if (number_of(rk, k.index, &number)) unknown = k.index;
         buf_clear(&at);
         codec_index_prefix(&at, rk->region.prefix, k.index);
         codec_after_prefix(&at);
@@ -361,7 +362,7 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     store_iter_done(it);
     buf_release(&at);
     buf_release(&end);
-    if (!stranger) return true;
+    if (!unknown) return true;
     buf_printf(why, "database %llu has keys, but there are to be %u databases only, which would hide them: "
                "set 'databases' to %llu or more", (unsigned long long)number, rk->base.databases,
                (unsigned long long)number + 1);
@@ -410,7 +411,7 @@ bool state_load(struct rk *rk, struct buf *why)
     if (!know_layout(rk, why) || !load_region(rk, why)) return false;
     load_repl_position(rk);
     load_indexes(rk);
-    if (rk->staging) empty_staging(rk);
+    if (rk->staging) state_empty_staging(rk);
     if (!rk->old_layout) slots_load(rk);
     bool ours = ours_only(rk, FAM_META, why) && is_empty_if_new(rk, why);
     if (!rk->base.failed) return ours;
@@ -463,7 +464,7 @@ static void write_region(struct rk *rk, const struct rocks_region *r, const stru
 {
     struct buf value = {0};
     append_u64(&value, head->stamp);
-    append_head(&value, head);
+    state_append_head(&value, head);
     append_u64(&value, r->prefix);
     put_u16(buf_reserve(&value, 4), r->first);
     put_u16(value.p + value.n + 2, r->last);
@@ -472,7 +473,7 @@ static void write_region(struct rk *rk, const struct rocks_region *r, const stru
     buf_release(&value);
 }
 
-static void delete_log(struct rk *rk, char kind, u64 region)
+static void state_delete_log(struct rk *rk, char kind, u64 region)
 {
     struct buf to = {0};
     bytes from = state_key(rk, kind, region, false, 0);
@@ -483,11 +484,11 @@ static void delete_log(struct rk *rk, char kind, u64 region)
 }
 
 /* All counts, and the rows 's' of the region and of one that is split off from it. */
-static void write_all(struct rk *rk, const struct state_head *head)
+static void state_write_all(struct rk *rk, const struct state_head *head)
 {
     struct rocks_region r = rk->region;
     slots_write(rk);
-    if (rk->old_log) delete_log(rk, 'd', r.id);
+    if (rk->old_log) state_delete_log(rk, 'd', r.id);
     if (rk->cut.pending) {
         struct state_head child = *head;
         child.applied = rk->cut.child_seq;
@@ -497,14 +498,14 @@ static void write_all(struct rk *rk, const struct state_head *head)
     write_region(rk, &r, head);
 }
 
-static void write_log(struct rk *rk, const struct state_head *head)
+static void state_write_log(struct rk *rk, const struct state_head *head)
 {
     char key[17] = "e";
     struct buf *out = &rk->scratch;
     put_u64(key + 1, rk->region.id);
     put_u64(key + 9, head->stamp);
     buf_clear(out);
-    append_head(out, head);
+    state_append_head(out, head);
     slots_append_changes(rk, out);
     store_put(rk->session, FAM_INFO, bytes_of(key, sizeof key), buf_bytes(out));
 }
@@ -513,9 +514,9 @@ void state_commit(struct rk *rk, u64 seq)
 {
     bool all = slots_next(rk);
     struct state_head head = {rk->slot_log.stamp, seq, rk->last_version, rk_clock(rk)};
-    if (UNLIKELY(all || rk->slot_log.full)) delete_log(rk, 'e', rk->region.id);
-    if (UNLIKELY(all)) write_all(rk, &head);
-    else write_log(rk, &head);
+    if (UNLIKELY(all || rk->slot_log.full)) state_delete_log(rk, 'e', rk->region.id);
+    if (UNLIKELY(all)) state_write_all(rk, &head);
+    else state_write_log(rk, &head);
     for (u32 i = 0; i < rk_changed(rk); i++) write_database(rk, rk->dbs[i]);
     write_repl_position(rk);
     bool has_keys = rk->region.prefix ==
@@ -578,8 +579,8 @@ void state_forget_region(struct rk *rk, u64 region)
     static const char alone[] = {'s', 'n', 'p'};
     for (u32 i = 0; i < ARRAY_LEN(alone); i++)
         store_delete(rk->session, FAM_INFO, state_key(rk, alone[i], region, false, 0));
-    delete_log(rk, 'e', region);
-    delete_log(rk, 'd', region);
+    state_delete_log(rk, 'e', region);
+    state_delete_log(rk, 'd', region);
 }
 
 /* -- metadata rows ---------------------------------------------------------------------------- */

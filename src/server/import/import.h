@@ -3,7 +3,7 @@
  * A file is read a slice at a time into an empty keyspace of this process, by the loader that a server uses,
  * and its keys leave as RESTORE commands for the nodes that lead their slots. So any file that a server loads
  * can be imported, and memory holds one slice. A slice has arrived before the next one is read: an import
- * that was interrupted goes on at the offset it has printed last. */
+ * that was interrupted resumes at the offset it printed last. */
 #ifndef MAYFLY_SERVER_IMPORT_IMPORT_H
 #define MAYFLY_SERVER_IMPORT_IMPORT_H
 

@@ -9,7 +9,7 @@ void check_add_mark(struct check_marks *m, bytes p)
 }
 
 /* The head comes first: its key is a prefix of the rows' keys. */
-static bool read_head(struct check *c, const struct check_key *k, struct codec_companion *head)
+static bool check_read_head(struct check *c, const struct check_key *k, struct codec_companion *head)
 {
     bytes rest, raw;
     if (!check_row(c, k, FAM_COMPANION, &rest) || rest.n) return false;
@@ -41,7 +41,7 @@ static u64 count_rows(struct check *c, const struct check_key *k, u64 version)
 void check_companion(struct check *c, struct check_key *k)
 {
     struct codec_companion head = {0};
-    bool there = read_head(c, k, &head);
+    bool there = check_read_head(c, k, &head);
     u64 rows = count_rows(c, k, head.version);
     c->companions += there;
     c->companion_rows += rows;

@@ -235,7 +235,7 @@ void due_count_filed(struct rk *rk, const struct row *r)
 
 /* -- transactions --------------------------------------------------------------------------- */
 
-static void end_transaction(struct due *d)
+static void due_end_transaction(struct due *d)
 {
     d->queue[DUE_FINE].filed_ms = d->queue[DUE_COARSE].filed_ms = d->barrier_ms = INT64_MAX;
     d->changed = false;
@@ -247,7 +247,7 @@ static void end_transaction(struct due *d)
 
 static bool due_load(struct rk *rk, struct due *d)
 {
-    end_transaction(d);
+    due_end_transaction(d);
     d->unread = !due_load_position(rk, d) || !load_queue(rk, d, DUE_FINE) || !load_queue(rk, d, DUE_COARSE);
     return !d->unread;
 }
@@ -420,7 +420,7 @@ void due_commit(struct rk *rk)
         write_position(rk, rk->region.id);
     }
     if (split) write_position(rk, rk->cut.child.id);
-    end_transaction(d);
+    due_end_transaction(d);
 }
 
 void due_committed(struct rk *rk)

@@ -72,7 +72,7 @@ static void sweep_wanted(struct store *s, enum family f)
     buf_release(&w.to);
 }
 
-static void count_held(struct store *s, struct outlook *o)
+static void space_count_held(struct store *s, struct outlook *o)
 {
     for (int f = 0; f < FAM_COUNT; f++) {
         if (o->held[f]) atomic_fetch_add_explicit(&s->garbage[f], o->held[f], memory_order_relaxed);
@@ -82,7 +82,7 @@ static void count_held(struct store *s, struct outlook *o)
 
 static void observe(struct store *s, struct outlook *o)
 {
-    if (!viewed(s)) count_held(s, o);
+    if (!viewed(s)) space_count_held(s, o);
     o->budget = MIN(o->budget + BUDGET_PER_LOOK, BUDGET_MAX);
     for (int f = 0; f < FAM_COUNT; f++) {
         u64 garbage = atomic_load_explicit(&s->garbage[f], memory_order_relaxed);

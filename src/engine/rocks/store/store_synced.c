@@ -78,7 +78,7 @@ static bool store_sync_folder(struct store *s)
 
 /* -- mayfly-synced ------------------------------------------------------------------------------------ */
 
-static void write_synced(struct store *s)
+static void synced_write(struct store *s)
 {
     s->synced.manifest = wal_manifest_current(s->dir);
     if (s->synced_fd >= 0 && wal_synced_write(s->synced_fd, &s->synced)) return;
@@ -92,7 +92,7 @@ void store_synced_begin(struct store *s)
     s->synced = (struct wal_synced){
         .first_log = newest, .before = sequence, .log = newest, .sequence = sequence};
     s->synced_fd = wal_synced_open(s->dir);
-    write_synced(s);
+    synced_write(s);
     bool kept = s->synced_fd >= 0 && fdatasync(s->synced_fd) == 0 && store_sync_folder(s);
     if (!kept && s->log) log_line(s->log, LOG_WARNING, "Can't write %s/" WAL_SYNCED_NAME, s->dir);
     s->log_watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -130,7 +130,7 @@ struct wal_synced store_before_sync(struct store *s)
 void store_synced_update(struct store *s, const struct wal_synced *n)
 {
     s->synced = *n;
-    write_synced(s);
+    synced_write(s);
 }
 
 /* -- logs that are complete ------------------------------------------------------------------------ */

@@ -65,7 +65,7 @@ static void ranks_apply(struct loading *l, u64 stamp, u32 id, i32 by)
     b->logged = true;
 }
 
-static bool load_log(struct loading *l, u64 stamp, bytes value)
+static bool ranks_load_log(struct loading *l, u64 stamp, bytes value)
 {
     if (l->n == 0 || value.n % LOGGED_SIZE) return false;
     if (!l->by_id) {
@@ -111,7 +111,8 @@ void ranks_load(struct ranks *k, struct store_session *s, bytes prefix, bytes af
         bytes key = store_key(it), value = store_iter_value(it);
         bytes sub = bytes_of(key.p + prefix.n, key.n - prefix.n);
         bool is_log = sub.n == 16 && get_u64(sub.p) == LOG_MARK;
-        l.damaged = !(is_log ? load_log(&l, get_u64(sub.p + 8), value) : ranks_load_block(&l, sub, value));
+        l.damaged = !(is_log ? ranks_load_log(&l, get_u64(sub.p + 8), value)
+                             : ranks_load_block(&l, sub, value));
     }
     store_iter_done(it);
     k->loaded = true;

@@ -125,7 +125,7 @@ static void wal_reader_keep(struct wal_reader *r, bytes data)
     buf_append(&r->record, data.p, MIN(data.n, room));
 }
 
-/* Takes a sound fragment. WAL_END: the record goes on in the next one. */
+/* Takes a sound fragment. WAL_END: the record continues in the next one. */
 static enum wal_found wal_reader_take(struct wal_reader *r, const struct fragment *f)
 {
     bool begins = f->type == TYPE_FULL || f->type == TYPE_FIRST;
