@@ -56,6 +56,33 @@ def set_field(i):
     return encode("HSET", b"hash", key(i), VALUE)
 
 
+FIELDS = [x for j in range(4) for x in (b"name%d" % j, b"value")]
+
+
+def small_hash(i):
+    return encode("HSET", key(i), *FIELDS)
+
+
+def small_list(i):
+    return encode("RPUSH", key(i), *[b"item-%d" % j for j in range(5)])
+
+
+def pop_or_push(i):
+    return encode("RPUSH", key(i), b"item-9") if i // KEYS % 2 else encode("RPOP", key(i))
+
+
+def small_set(i):
+    return encode("SADD", key(i), *[b"item-%d" % j for j in range(5)])
+
+
+def small_ints(i):
+    return encode("SADD", key(i), *range(i % 4000, 4000 + i % 4000, 800))
+
+
+def small_zset(i):
+    return encode("ZADD", key(i), *[x for j in range(5) for x in (10 * j, b"item-%d" % j)])
+
+
 # name: (what makes the data, what is measured), each the i-th request. EX: keys with a deadline; new: the keys did
 # not exist.
 REQUESTS = {
@@ -69,6 +96,25 @@ REQUESTS = {
     "HSET": (set_field, set_field),
     "HGET": (set_field, lambda i: encode("HGET", b"hash", key(i))),
     "LPUSH": (set_key, lambda i: encode("LPUSH", b"list", VALUE)),
+    # small collections: every request is to another key
+    "hset old": (small_hash, lambda i: encode("HSET", key(i), b"name%d" % (i % 4), b"other")),
+    "hset add": (small_hash, lambda i: encode("HSET", key(i), b"name%d" % (i // KEYS + 4), b"value")),
+    "hset new": (set_key, lambda i: encode("HSET", new_key(i), *FIELDS)),
+    "hget": (small_hash, lambda i: encode("HGET", key(i), b"name%d" % (i % 4))),
+    "hgetall": (small_hash, lambda i: encode("HGETALL", key(i))),
+    "lpush": (small_list, lambda i: encode("LPUSH", key(i), b"item-9")),
+    "lpush new": (set_key, lambda i: encode("LPUSH", new_key(i), b"item-9")),
+    "rpop": (small_list, pop_or_push),
+    "lrange": (small_list, lambda i: encode("LRANGE", key(i), 0, -1)),
+    "sadd": (small_set, lambda i: encode("SADD", key(i), b"item-%d" % (i // KEYS + 5))),
+    "sadd old": (small_set, lambda i: encode("SADD", key(i), b"item-%d" % (i % 5))),
+    "sadd int": (small_ints, lambda i: encode("SADD", key(i), 4000 + i)),
+    "sismember": (small_set, lambda i: encode("SISMEMBER", key(i), b"item-%d" % (i % 5))),
+    "zadd": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i // KEYS + 5))),
+    "zadd old": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i % 5))),
+    "zincrby": (small_zset, lambda i: encode("ZINCRBY", key(i), 15, b"item-%d" % (i % 5))),
+    "zrange": (small_zset, lambda i: encode("ZRANGE", key(i), 0, -1, "WITHSCORES")),
+    "zrevrange": (small_zset, lambda i: encode("ZREVRANGE", key(i), 0, -1, "WITHSCORES")),
 }
 
 

@@ -43,6 +43,29 @@ def zadd_members(i):
     return encode(b"ZADD", b"big", *args)
 
 
+# Small collections, each under a key of 13 bytes: what most applications have millions of.
+
+def _small(command, *args):
+    return lambda i: encode(command, b"key:%09d" % i, *args)
+
+
+small_list = _small(b"RPUSH", *[b"item-%d" % n for n in range(5)])
+small_set = _small(b"SADD", *[b"item-%d" % n for n in range(5)])
+small_zset = _small(b"ZADD", *[x for n in range(5) for x in (b"%d" % (10 * n), b"item-%d" % n)])
+small_hash = _small(b"HSET", *[x for n in range(4) for x in (b"name%d" % n, b"value")])
+
+
+def small_ints(i):
+    """Five of 0 … 4000."""
+    return encode(b"SADD", b"key:%09d" % i, *[b"%d" % ((i * 7919 + n * 797) % 4001) for n in range(5)])
+
+
+def hash_of_10(i):
+    """180 bytes in all."""
+    pairs = [(b"field-%d" % n, b"value%06d" % ((i + n) % 1000000)) for n in range(10)]
+    return encode(b"HSET", b"key:%09d" % i, *[x for pair in pairs for x in pair])
+
+
 # Values that look like data: neither all zeros nor compressible, for what is written to disk.
 _SCATTER = 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E952767F0B153D27B7F0347045B5BF1827F01
 

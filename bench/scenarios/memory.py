@@ -1,4 +1,4 @@
-"""Memory per key, per hash field, per sorted set member.
+"""Memory per key, per hash field, per sorted set member; per small collection.
 
 used_memory (INFO) per element, from an empty server to a loaded and quiet one
 without clients; the growth of the RSS is shown beside it, since used_memory is
@@ -7,11 +7,13 @@ what the server says of itself."""
 import time
 
 from harness.client import load
-from harness.data import PAIRS, hset_fields, set_32, set_32_pxat, spread, zadd_members
-from harness.report import INFO, RATIO, rows_from
+from harness.data import (PAIRS, hash_of_10, hset_fields, set_32, set_32_pxat, small_hash, small_ints,
+                          small_list, small_set, small_zset, spread, zadd_members)
+from harness.report import INFO, LIMIT, RATIO, rows_from
 
 NAME = "memory"
 COUNT = 1_000_000
+SMALL = 100_000     # small collections
 DAY_MS = 86_400_000
 
 
@@ -28,14 +30,25 @@ CASES = (
 )
 
 
-def measure(env, side, maker, commands):
+# what, command, bytes: of a key of 13 bytes, with the key
+SMALL_CASES = (
+    ("list of 5 items of 6 B", small_list, 80),
+    ("set of 5 members of 6 B", small_set, 80),
+    ("set of 5 integers below 4001", small_ints, 62),
+    ("sorted set of 5 members of 6 B, scores to 40", small_zset, 94),
+    ("hash of 4 fields, 40 B in all", small_hash, 92),
+    ("hash of 10 fields, 180 B in all", hash_of_10, 250),
+)
+
+
+def measure(env, side, maker, commands, elements=COUNT):
     with env.server(side) as server:
         server.settle()
         used, rss = server.info("memory", "used_memory"), server.rss()
-        load(server, maker(), commands, batch=1000 if commands == COUNT else 50)
+        load(server, maker(), commands, batch=50 if commands * PAIRS == COUNT else 1000)
         server.settle()
-        return {"used": (server.info("memory", "used_memory") - used) / COUNT,
-                "rss": (server.rss() - rss) / COUNT}
+        return {"used": (server.info("memory", "used_memory") - used) / elements,
+                "rss": (server.rss() - rss) / elements}
 
 
 def run(env):
@@ -45,4 +58,8 @@ def run(env):
         rows += rows_from(NAME, got, (
             ("used", what, "B", RATIO, bar),
             ("rss", f"{what}: by RSS", "B", INFO)))
+    for what, make, limit in SMALL_CASES:
+        got = env.collect(what, env.rounds_or(1, 1),
+                          lambda side: measure(env, side, lambda: make, SMALL, SMALL))
+        rows += rows_from(NAME, got, (("used", what, "B", LIMIT, limit),))
     return rows
