@@ -19,6 +19,21 @@ void mem_free(void *p); /* NULL is fine */
 /* Bytes the allocator reserved for p, rounding included; 0 for NULL. */
 size_t mem_size(const void *p);
 
+/* The bytes that an allocation of n bytes takes: jemalloc's size classes from 16 bytes on, which are
+ * multiples of 16 up to 128, and then four per doubling. What grows in these steps loses nothing to
+ * rounding. */
+static inline size_t mem_room(size_t n)
+{
+    if (LIKELY(n <= 128)) return (n + 15) & ~(size_t)15;
+    size_t step = (size_t)1 << (61 - __builtin_clzll(n - 1));
+    return (n + step - 1) & ~(step - 1);
+}
+
+static inline bool mem_same_room(size_t a, size_t b)
+{
+    return LIKELY((a + 15) / 16 == (b + 15) / 16) || mem_room(a) == mem_room(b);
+}
+
 /* Measures memory in use: INFO's used_memory.
  *
  * An open meter counts what the opening thread allocated less what it freed. That is cheap enough for every

@@ -1,72 +1,63 @@
 #include "ds/intset.h"
 
-#include <string.h>
-
-#include "base/alloc.h"
-
-/* Index of the first value >= `value`. The end is tried first, because values often arrive in order. */
-static u32 lower_bound(const struct intset *s, i64 value)
+u32 intset_log_of(i64 value)
 {
-    u32 lo = 0, hi = intset_count(s);
-    if (hi > 0 && s->v[hi - 1] < value) return hi;
+    if (value == (int8_t)value) return 0;
+    if (value == (int16_t)value) return 1;
+    return value == (i32)value ? 2 : 3;
+}
+
+static inline i64 intset_read(const char *s, u32 log, u32 index)
+{
+    const char *p = s + INTSET_HEAD + ((size_t)index << log);
+    switch (log) {
+    case 0: return (int8_t)*p;
+    case 1: {
+        int16_t v;
+        memcpy(&v, p, 2);
+        return v;
+    }
+    case 2: {
+        i32 v;
+        memcpy(&v, p, 4);
+        return v;
+    }
+    default: {
+        i64 v;
+        memcpy(&v, p, 8);
+        return v;
+    }
+    }
+}
+
+i64 intset_at(bytes s, u32 index) { return intset_read(s.p, intset_log(s), index); }
+
+/* The end is tried first, because values often arrive in order. */
+bool intset_find(bytes s, i64 value, u32 *index)
+{
+    u32 lo = 0, hi = intset_count(s), log = intset_log(s);
+    if (hi > 0 && intset_read(s.p, log, hi - 1) < value) {
+        *index = hi;
+        return false;
+    }
     while (lo < hi) {
         u32 mid = lo + (hi - lo) / 2;
-        if (s->v[mid] < value) lo = mid + 1;
+        if (intset_read(s.p, log, mid) < value) lo = mid + 1;
         else hi = mid;
     }
-    return lo;
+    *index = lo;
+    return lo < intset_count(s) && intset_read(s.p, log, lo) == value;
 }
 
-static bool is_at(const struct intset *s, u32 at, i64 value)
+void intset_write(char *s, u32 log, u32 index, i64 value)
 {
-    return at < intset_count(s) && s->v[at] == value;
+    memcpy(s + INTSET_HEAD + ((size_t)index << log), &value, (size_t)1 << log); /* little endian */
 }
 
-void intset_free(struct intset *s) { mem_free(s); }
-
-struct intset *intset_copy(const struct intset *s)
+/* From the last on, so that none is overwritten before it is read. */
+void intset_widen(char *s, u32 count, u32 log)
 {
-    if (!s) return NULL;
-    struct intset *copy = mem_alloc(sizeof *copy + s->n * sizeof s->v[0]);
-    memcpy(copy, s, sizeof *copy + s->n * sizeof s->v[0]);
-    copy->cap = s->n;
-    return copy;
-}
-
-bool intset_has(const struct intset *s, i64 value) { return is_at(s, lower_bound(s, value), value); }
-
-static void intset_resize(struct intset **s, u32 cap)
-{
-    u32 n = intset_count(*s);
-    *s = mem_realloc(*s, sizeof **s + cap * sizeof (*s)->v[0]);
-    (*s)->n = n;
-    (*s)->cap = cap;
-}
-
-void intset_reserve(struct intset **s, u32 n)
-{
-    if (n > (*s ? (*s)->cap : 0)) intset_resize(s, n);
-}
-
-bool intset_add(struct intset **s, i64 value)
-{
-    u32 at = lower_bound(*s, value), n = intset_count(*s);
-    if (is_at(*s, at, value)) return false;
-    if (!*s || n == (*s)->cap) intset_resize(s, n < 8 ? n + 2 : n + n / 4);
-    i64 *v = (*s)->v;
-    memmove(v + at + 1, v + at, (n - at) * sizeof *v);
-    v[at] = value;
-    (*s)->n++;
-    return true;
-}
-
-bool intset_remove(struct intset **s, i64 value)
-{
-    u32 at = lower_bound(*s, value);
-    if (!is_at(*s, at, value)) return false;
-    u32 n = --(*s)->n;
-    i64 *v = (*s)->v;
-    memmove(v + at, v + at + 1, (n - at) * sizeof *v);
-    if (n && n <= (*s)->cap / 2) intset_resize(s, n);
-    return true;
+    u32 old = (u8)s[0];
+    for (u32 i = count; i-- > 0;) intset_write(s, log, i, intset_read(s, old, i));
+    s[0] = (char)log;
 }

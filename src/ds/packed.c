@@ -4,7 +4,7 @@
  *
  * Invariants:
  * (1) `bytes` counts the header and every element, and is below PACKED_MAX.
- * (2) The allocation is exactly room_for(bytes), except for a roomy blob. Because that is a function of
+ * (2) The allocation is exactly mem_room(bytes), except for a roomy blob. Because that is a function of
  *     `bytes` alone, no capacity is stored, and blobs shrink as they grew.
  * (3) A roomy blob is at one end of its room and grows towards the other. If it grows at the front, the
  *     header moves along; so a blob is not always aligned. */
@@ -72,18 +72,9 @@ static void element_write(u8 *to, bytes value)
 
 /* --- memory --- */
 
-/* Four steps per doubling, 16 bytes at least: jemalloc's size classes, so nothing
- * is lost to rounding, a fifth is spare at most, and growth is geometric. */
-static size_t room_for(size_t bytes)
-{
-    u32 log = 63 - (u32)__builtin_clzll(bytes - 1);
-    size_t step = log > 6 ? (size_t)1 << (log - 2) : 16;
-    return (bytes + step - 1) & ~(step - 1);
-}
-
 static packed *blob_alloc(u32 bytes, u32 count)
 {
-    packed *p = mem_alloc(room_for(bytes));
+    packed *p = mem_alloc(mem_room(bytes));
     p->bytes = bytes;
     p->count = count;
     return p;
@@ -92,7 +83,7 @@ static packed *blob_alloc(u32 bytes, u32 count)
 static packed *packed_resize(packed *p, u64 bytes)
 {
     CHECK(bytes < PACKED_MAX);
-    if (room_for(bytes) != room_for(p->bytes)) p = mem_realloc(p, room_for(bytes));
+    if (mem_room(bytes) != mem_room(p->bytes)) p = mem_realloc(p, mem_room(bytes));
     p->bytes = (u32)bytes;
     return p;
 }
@@ -125,7 +116,7 @@ packed *packed_trim(packed *p, size_t room, bool front)
         u8 *start = at(p, p->bytes) - room;
         p = memmove(start, p, p->bytes);
     }
-    return room_for(p->bytes) == room ? p : mem_realloc(p, room_for(p->bytes));
+    return mem_room(p->bytes) == room ? p : mem_realloc(p, mem_room(p->bytes));
 }
 
 void packed_free(packed *p) { mem_free(p); }
@@ -139,7 +130,7 @@ packed *packed_copy(const packed *p)
 
 u32 packed_count(const packed *p) { return p->count; }
 size_t packed_bytes(const packed *p) { return p->bytes; }
-size_t packed_memory(const packed *p) { return room_for(p->bytes); }
+size_t packed_memory(const packed *p) { return mem_room(p->bytes); }
 
 size_t packed_cost(size_t n)
 {
@@ -209,7 +200,7 @@ packed *packed_extend(packed *p, const bytes *v, u32 n)
     u32 pos = p->bytes;
     u64 bytes = pos;
     for (u32 i = 0; i < n; i++) bytes += packed_cost(v[i].n);
-    if (p->count == 0 && room_for(bytes) != room_for(p->bytes)) {
+    if (p->count == 0 && mem_room(bytes) != mem_room(p->bytes)) {
         mem_free(p); /* no content to keep */
         CHECK(bytes < PACKED_MAX);
         p = blob_alloc((u32)bytes, 0);

@@ -17,8 +17,8 @@ enum value_type {
     TYPE_STREAM = 6,
 };
 
-/* A found key. Valid until the key itself is dropped, renamed or overwritten
- * through another reference; changes to other keys don't matter. */
+/* A found key. Valid until the key itself is changed in any way through another
+ * reference, which may move it; changes to other keys don't matter. */
 struct key_ref {
     bytes key; /* the engine's copy of the name */
     u32 db;

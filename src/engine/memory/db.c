@@ -6,7 +6,7 @@
  * - A hash with field deadlines has one valid reference in db->fields, for the
  *   nearest of them (map_table.due_ms, due_pos). */
 #include "base/rand.h"
-#include "engine/memory/mem.h"
+#include "engine/memory/small.h"
 
 #define PREFETCH_TOGETHER 16u
 #define SCAN_FAR 100 /* keys: a scan of so many prefetches */
@@ -43,28 +43,29 @@ static bool mem_find(struct engine *e, u32 db, bytes key, struct key_ref *ref)
     return false;
 }
 
-static struct entry *object_entry(bytes key, enum value_type type, bool deadline, void *object)
+/* An empty collection. Small ones are in their entry; a stream has an object at once. */
+static struct entry *mem_entry_created(bytes key, enum value_type type)
 {
-    struct entry *entry = entry_new(key, type, FORM_POINTER, deadline, sizeof object);
-    entry_set_object(entry, object);
+    if (type == TYPE_STREAM) {
+        struct entry *entry = entry_new(key, type, FORM_POINTER, false, sizeof(void *));
+        entry_set_object(entry, mem_rows_new());
+        return entry;
+    }
+    if (type == TYPE_SET) {
+        struct entry *entry = entry_new(key, type, FORM_INTS, false, 1);
+        length_write((char *)entry_value(entry), 0);
+        return entry;
+    }
+    struct entry *entry = entry_new(key, type, FORM_INLINE, false, small_value_size(0, 0));
+    small_write_head((char *)entry_value(entry), 0, 0);
     return entry;
 }
 
 static void mem_create(struct engine *e, u32 db, bytes key, enum value_type type, struct key_ref *ref)
 {
-    struct mem_engine *m = mem_of(e);
-    void *object = NULL;
-    switch (type) {
-    case TYPE_HASH: object = mem_map_new(m, false); break;
-    case TYPE_SET: object = mem_map_new(m, true); break;
-    case TYPE_LIST: object = mem_seq_new(m); break;
-    case TYPE_ZSET: object = mem_zset_new(m); break;
-    case TYPE_STREAM: object = mem_rows_new(); break;
-    case TYPE_STRING:
-    case TYPE_NONE: CHECK(!"create is for collections");
-    }
-    struct table *keys = &m->dbs[db].keys;
-    struct entry *entry = object_entry(key, type, false, object);
+    struct table *keys = &mem_db_of(e, db)->keys;
+    CHECK(type != TYPE_STRING && type != TYPE_NONE); /* create is for collections */
+    struct entry *entry = mem_entry_created(key, type);
     u64 hash = table_hash(keys, key);
     entry_set_access(entry, e->fresh_access);
     mem_insert(e, keys, hash, entry);
@@ -125,7 +126,7 @@ static struct entry *detach(struct engine *e, struct key_ref *ref)
         wheel_drop(&db->deadlines, entry_pos(entry), deadline_ms);
         db->deadline_total -= deadline_ms;
     }
-    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, entry_object(entry));
+    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, mem_map_table(entry));
     return entry;
 }
 
@@ -141,7 +142,7 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
     }
     mem_insert(e, &db->keys, hash, entry);
     mem_ref(ref, db_at, hash, entry);
-    if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref, entry_object(entry));
+    if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref, mem_map_table(entry));
 }
 
 static void mem_drop(struct engine *e, struct key_ref *ref)
@@ -181,7 +182,7 @@ static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, s
     if (object) {
         switch (entry_type(old)) {
         case TYPE_HASH:
-        case TYPE_SET: object = mem_map_copy(m, object); break;
+        case TYPE_SET: object = map_table_copy(object, e->now_ms); break;
         case TYPE_LIST: object = mem_seq_copy(m, object); break;
         case TYPE_ZSET: object = mem_zset_copy(m, object); break;
         case TYPE_STREAM: object = mem_rows_copy(object); break;
@@ -205,23 +206,23 @@ static u64 mem_size_of(struct engine *e, struct key_ref *ref)
     switch (ref->type) {
     case TYPE_STRING: return e->ops->str.length(e, ref);
     case TYPE_HASH:
-    case TYPE_SET: return mem_map_count(entry_object(ref->entry), e->now_ms);
-    case TYPE_LIST: return rope_count(&((struct mem_seq *)entry_object(ref->entry))->rope);
-    case TYPE_ZSET: return mem_zset_count(entry_object(ref->entry));
+    case TYPE_SET: return mem_map_count(ref->entry, e->now_ms);
+    case TYPE_LIST: return mem_seq_count(ref->entry);
+    case TYPE_ZSET: return mem_zset_count(ref->entry);
     case TYPE_STREAM: return ((struct mem_rows *)entry_object(ref->entry))->size;
     case TYPE_NONE: break;
     }
     return 0;
 }
 
-static const char *mem_encoding(struct engine *e, struct key_ref *ref)
+static const char *mem_encoding(struct engine *e UNUSED, struct key_ref *ref)
 {
     const struct entry *entry = ref->entry;
     switch (ref->type) {
     case TYPE_HASH:
-    case TYPE_SET: return mem_map_encoding(e, entry_object(entry));
-    case TYPE_LIST: return mem_seq_encoding(entry_object(entry));
-    case TYPE_ZSET: return mem_zset_encoding(e, entry_object(entry));
+    case TYPE_SET: return mem_map_encoding(entry);
+    case TYPE_LIST: return mem_seq_encoding(entry);
+    case TYPE_ZSET: return mem_zset_encoding(entry);
     case TYPE_STREAM: return "stream";
     default: break;
     }
@@ -237,10 +238,10 @@ static size_t mem_usage(struct engine *e, struct key_ref *ref, u32 samples)
     if (entry_form(entry) != FORM_POINTER) return n;
     switch (entry_type(entry)) {
     case TYPE_STRING: return n + mem_size(entry_object(entry));
-    case TYPE_LIST: return n + mem_seq_memory(entry_object(entry), samples);
+    case TYPE_LIST: return n + mem_seq_memory(entry_object(entry));
     case TYPE_ZSET: return n + mem_zset_memory(entry_object(entry), samples);
     case TYPE_STREAM: return n + mem_rows_memory(entry_object(entry));
-    default: return n + mem_map_memory(entry_object(entry), samples);
+    default: return n + map_table_memory(entry_object(entry), samples);
     }
 }
 

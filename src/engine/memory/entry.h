@@ -13,11 +13,21 @@
  *   length  one byte, or 0xff and four bytes
  *   value   FORM_INT                   i64
  *           FORM_INLINE, FORM_EDITED   length · bytes
- *           FORM_POINTER               pointer, owned by the entry: a string's struct blob, a collection
+ *           FORM_POINTER               pointer, owned by the entry: a string's struct blob, a big collection
  *
- * A 16-byte key with a 32-byte value and a deadline takes exactly 64 bytes. No field is aligned: all are read
- * and written with memcpy. The allocation is the size rounded up to 16, and a value may grow in place within
- * it.
+ * The bytes of a small collection (small.h):
+ *
+ *   FORM_INLINE  +-------+---------+---------+-----   elements (ds/compact.h): pairs of field and value, or
+ *                | count | element | element | …      of member and score, in order; single items of lists
+ *                +-------+---------+---------+-----   and sets
+ *   FORM_INTS    +-------+-----+-----+-----
+ *                | width | int | int | …              a set of integers, ascending (ds/intset.h)
+ *                +-------+-----+-----+-----
+ *
+ * A 16-byte key with a 32-byte value and a deadline takes exactly 64 bytes; so does a 13-byte key with a hash
+ * of four fields, of 40 bytes in all. No field is aligned: all are read and written with memcpy. The
+ * allocation is the size rounded up to one of the allocator's classes (mem_room), and a value may grow in
+ * place within it; beyond that it moves, and every pointer into the entry with it.
  *
  * An entry with a companion has ENTRY_PREFIX bytes more before byte 0, for companion.c. An entry
  * of TYPE_NONE is no key: it names a companion that stays (mem_db.kept). */
@@ -32,6 +42,7 @@ enum entry_form {
     FORM_INT = 0,     /* string: an i64 */
     FORM_INLINE = 1,  /* string: bytes in the entry */
     FORM_EDITED = 2,  /* the same after a change in place: OBJECT ENCODING is raw whatever its size */
+    FORM_INTS = 2,    /* set: integers in the entry; all other small collections are FORM_INLINE */
     FORM_POINTER = 3, /* string: pointer to a struct blob; collection: to its object */
 };
 
@@ -126,7 +137,7 @@ static inline const char *entry_value(const struct entry *e)
     return k.p + k.n;
 }
 
-static inline bytes entry_inline(const struct entry *e) /* FORM_INLINE and FORM_EDITED */
+static inline bytes entry_inline(const struct entry *e) /* FORM_INLINE, FORM_EDITED, FORM_INTS */
 {
     bytes v;
     v.p = length_read(entry_value(e), &v.n);
@@ -204,15 +215,19 @@ static inline size_t entry_value_size(const struct entry *e)
     return length_size(v.n) + v.n;
 }
 
-/* Its allocation, without the prefix. */
-static inline size_t entry_size(const struct entry *e)
+/* Its bytes in use, and its allocation; without the prefix. */
+static inline size_t entry_bytes(const struct entry *e)
 {
-    return round16((size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e));
+    return (size_t)(entry_value(e) - entry_raw(e)) + entry_value_size(e);
 }
+static inline size_t entry_size(const struct entry *e) { return mem_room(entry_bytes(e)); }
 
 /* Allocates an entry with access bits 0 and, if requested, room for a deadline. The caller writes the value
  * (value_bytes long) at entry_value(). mem_insert and mem_replace set the mark. */
 struct entry *entry_new(bytes key, enum value_type, enum entry_form, bool deadline, size_t value_bytes);
+
+/* A copy with another value, value_bytes long, which the caller writes, and without the prefix. */
+struct entry *entry_resized(const struct entry *e, enum entry_form, size_t value_bytes);
 
 /* A copy with a zeroed prefix, or without one. The original is the caller's to free. */
 struct entry *entry_copy(const struct entry *e, bool prefix);

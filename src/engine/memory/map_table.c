@@ -89,6 +89,7 @@ struct map_table *map_table_copy(const struct map_table *from, i64 now_ms)
 {
     struct map_table *t = map_table_new(from->items.seed);
     struct table_iter it = {0};
+    t->hashtable = from->hashtable;
     for (void *item; (item = table_next(&from->items, &it));) {
         bytes field = item_field(item), value = item_value(item);
         i64 deadline_ms = item_deadline(item);

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
-#include "ds/intset.h"
 #include "ds/omap.h"
 #include "ds/packed.h"
 #include "ds/rope.h"
@@ -119,28 +118,23 @@ extern const struct snapshot_ops mem_snapshot_ops;
 /* Values up to this many elements are freed at once. */
 #define MEM_FREE_NOW 64
 
+/* Small hashes, sets, lists and sorted sets are in their entry: small.h. The objects of big ones: */
+
 /* -- hashes and sets: map.c -------------------------------------------------- */
-struct mem_map {
-    struct intset *ints;       /* the members of a set as long as all_ints; then the next two are NULL */
-    packed *small;             /* field, value, field, value … (sets: members only); or NULL … */
-    struct map_table *big;     /* … and this is not */
-    bool is_set;
-    bool all_ints;             /* a set in the form Redis calls intset */
-    bool was_big;              /* OBJECT ENCODING once was hashtable, and stays so */
-};
-struct mem_map *mem_map_new(struct mem_engine *m, bool is_set);
-struct mem_map *mem_map_copy(struct mem_engine *m, struct mem_map *);
-bool mem_map_free_some(struct mem_map *, u32 units); /* true when the struct itself is gone */
-u64 mem_map_count(struct mem_map *, i64 now_ms);     /* live fields */
-u64 mem_map_stored(struct mem_map *);                /* dead ones included */
-size_t mem_map_memory(struct mem_map *, u32 samples);
-const char *mem_map_encoding(struct engine *, struct mem_map *);
-/* Whether a map of so many fields may be packed if this is one of them. */
-bool mem_map_fits(const struct engine *, const struct mem_map *, u64 count, bytes field, bytes value);
-/* Filing of the nearest field deadline, when the key is renamed, dropped or found due. */
-void mem_map_file(struct engine *, struct key_ref *, struct mem_map *);
-void mem_map_unfile(struct engine *, u32 db, struct mem_map *);
-void mem_map_postpone(struct engine *, struct key_ref *, struct mem_map *, i64 until_ms);
+
+/* The table of a hash or set; NULL: it is small. */
+static inline struct map_table *mem_map_table(const struct entry *entry)
+{
+    return entry_form(entry) == FORM_POINTER ? entry_object(entry) : NULL;
+}
+u64 mem_map_count(const struct entry *, i64 now_ms); /* live fields */
+u64 mem_map_stored(const struct entry *);            /* dead ones included */
+const char *mem_map_encoding(const struct entry *);
+/* Filing of the nearest field deadline, when the key is renamed, dropped or found due. NULL: nothing to
+ * file. */
+void mem_map_file(struct engine *, struct key_ref *, struct map_table *);
+void mem_map_unfile(struct engine *, u32 db, struct map_table *);
+void mem_map_postpone(struct engine *, struct key_ref *, struct map_table *, i64 until_ms);
 extern const struct map_ops mem_map_ops;
 
 /* -- lists: seq.c -------------------------------------------------------------- */
@@ -149,28 +143,28 @@ struct mem_seq {
     u32 pack_bytes; /* of the listpack Redis would have; 0: not counted because it is far too long */
     bool quick;     /* Redis would have a quicklist */
 };
-struct mem_seq *mem_seq_new(struct mem_engine *m);
-struct mem_seq *mem_seq_copy(struct mem_engine *m, struct mem_seq *);
+struct mem_seq *mem_seq_copy(struct mem_engine *m, const struct mem_seq *);
 bool mem_seq_free_some(struct mem_seq *, u32 units);
-size_t mem_seq_memory(struct mem_seq *, u32 samples);
-const char *mem_seq_encoding(const struct mem_seq *);
+size_t mem_seq_memory(const struct mem_seq *);
+u64 mem_seq_count(const struct entry *);
+const char *mem_seq_encoding(const struct entry *);
 extern const struct seq_ops mem_seq_ops;
 
 /* -- sorted sets: zset.c -------------------------------------------------------- */
-struct mem_zset {
-    packed *small;           /* member, 8 bytes of score, … in order; or NULL … */
-    struct zset_table *big;  /* … and this is not */
-};
 struct zset_table {
     struct table items;  /* f64 score · length · member */
     struct ztree order;  /* of the same */
 };
-struct mem_zset *mem_zset_new(struct mem_engine *m);
-struct mem_zset *mem_zset_copy(struct mem_engine *m, struct mem_zset *);
-bool mem_zset_free_some(struct mem_zset *, u32 units);
-u64 mem_zset_count(struct mem_zset *);
-size_t mem_zset_memory(struct mem_zset *, u32 samples);
-const char *mem_zset_encoding(struct engine *, struct mem_zset *);
+/* NULL: it is small. */
+static inline struct zset_table *mem_zset_table(const struct entry *entry)
+{
+    return entry_form(entry) == FORM_POINTER ? entry_object(entry) : NULL;
+}
+struct zset_table *mem_zset_copy(struct mem_engine *m, const struct zset_table *);
+bool mem_zset_free_some(struct zset_table *, u32 units); /* true: all of it was freed */
+u64 mem_zset_count(const struct entry *);
+size_t mem_zset_memory(const struct zset_table *, u32 samples);
+const char *mem_zset_encoding(const struct entry *);
 extern const struct zset_ops mem_zset_ops;
 
 /* -- streams: rows.c ------------------------------------------------------------- */
@@ -201,8 +195,12 @@ size_t mem_companion_usage(struct engine *, struct key_ref *);   /* bytes of the
 extern const struct companion_ops mem_companion_ops;
 
 /* -- filling any of them: fill.c ---------------------------------------------------- */
-u32 mem_map_fill(struct engine *, struct key_ref *, const bytes *v, u32 n);
-u32 mem_zset_fill(struct engine *, struct key_ref *, const bytes *members, const double *scores, u32 n);
+
+/* The index of a name of v[0], v[stride] … that occurs twice, or n. */
+u32 mem_find_twice(const bytes *v, u32 n, u32 stride);
+/* Elements are added in groups, whose buckets are prefetched first, so that cache misses overlap. */
+#define MEM_FILL_TOGETHER 16
+void mem_fetch_places(const struct table *, const bytes *v, u32 n, u32 stride);
 
 extern const struct str_ops mem_str_ops;
 

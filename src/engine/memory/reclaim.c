@@ -36,7 +36,8 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
     case TYPE_HASH:
     case TYPE_SET:
         mem_map_unfile(e, ref->db, object);
-        if (mem_map_stored(object) > MEM_FREE_NOW || !mem_map_free_some(object, MEM_FREE_NOW * 2))
+        if (((struct map_table *)object)->items.count > MEM_FREE_NOW ||
+            !map_table_free_some(object, MEM_FREE_NOW * 2))
             mem_lazyfree_add(m, LAZYFREE_MAP, object);
         break;
     case TYPE_LIST:
@@ -45,7 +46,8 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
             mem_lazyfree_add(m, LAZYFREE_SEQ, object);
         break;
     case TYPE_ZSET:
-        if (mem_zset_count(object) > MEM_FREE_NOW || !mem_zset_free_some(object, MEM_FREE_NOW * 2))
+        if (((struct zset_table *)object)->items.count > MEM_FREE_NOW ||
+            !mem_zset_free_some(object, MEM_FREE_NOW * 2))
             mem_lazyfree_add(m, LAZYFREE_ZSET, object);
         break;
     case TYPE_STREAM: mem_rows_discard(m, object); break;
@@ -65,8 +67,8 @@ void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entr
 static void mem_discard_flushed(void *arg, void *item)
 {
     struct key_ref ref = {.db = 0};
-    struct mem_map *m = entry_type(item) == TYPE_HASH ? entry_object(item) : NULL;
-    if (m && m->big) m->big->due_ms = 0;
+    struct map_table *t = entry_type(item) == TYPE_HASH ? mem_map_table(item) : NULL;
+    if (t) t->due_ms = 0;
     discard(arg, &ref, item);
 }
 
@@ -74,7 +76,7 @@ static bool mem_lazyfree_step(struct mem_engine *m, struct mem_lazyfree *g, u32 
 {
     switch (g->kind) {
     case LAZYFREE_BLOB: mem_free(g->object); return true;
-    case LAZYFREE_MAP: return mem_map_free_some(g->object, units);
+    case LAZYFREE_MAP: return map_table_free_some(g->object, units);
     case LAZYFREE_SEQ: return mem_seq_free_some(g->object, units);
     case LAZYFREE_ZSET: return mem_zset_free_some(g->object, units);
     case LAZYFREE_ROWS: return mem_rows_free_some(g->object, units);
@@ -106,7 +108,7 @@ static bool sweep_hash(void *arg, void *item)
 {
     const struct sweep *s = arg;
     if (entry_type(item) != TYPE_HASH) return false;
-    struct map_table *t = ((struct mem_map *)entry_object(item))->big;
+    struct map_table *t = mem_map_table(item);
     if (!t || !t->due_ms || !wheel_keeps(t->due_pos, s->at, s->to)) return false;
     t->due_pos = wheel_kept(t->due_pos, s->to);
     return true;

@@ -147,7 +147,7 @@ static bool exceeds(struct engine *e, struct key_ref *ref, u64 elements, u64 byt
 {
     const struct entry *entry = ref->entry;
     if (UNLIKELY(entry_has_companion(entry)) && mem_companion_memory(entry) > bytes) return true;
-    if (entry_form(entry) != FORM_POINTER) return false;
+    if (entry_form(entry) != FORM_POINTER) return entry_size(entry) > bytes;
     if (ref->type == TYPE_STRING) return ((const struct blob *)entry_object(entry))->n > bytes;
     return e->ops->size(e, ref) > elements || e->ops->usage(e, ref, SAMPLES) > bytes;
 }
@@ -186,7 +186,7 @@ bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *en
         s->keep(s->arg, &at);
         return false;
     }
-    if (at.type == TYPE_HASH) mem_map_unfile(e, ref->db, entry_object(entry));
+    if (at.type == TYPE_HASH) mem_map_unfile(e, ref->db, mem_map_table(entry));
     struct orphan *o = orphan_new(e, &at);
     if (was_current) {
         s->given = o;

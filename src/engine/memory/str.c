@@ -74,7 +74,7 @@ static void put_shaped(struct engine *e, u32 db, bytes key, struct key_ref *ref,
     struct entry *now = old;
 
     if (old && is_plain(old) && !old_ms == !deadline_ms &&
-        round16(entry_need(key, old_ms, s.bytes)) == entry_size(old)) {
+        mem_same_room(entry_need(key, old_ms, s.bytes), entry_bytes(old))) {
         mem_keep(e, ref);
         write_value(old, &s, v);
     } else {
@@ -148,16 +148,6 @@ static void mem_str_set_int(struct engine *e, struct key_ref *ref, i64 value)
     }
     char text[NUM_I64_LEN];
     mem_str_put(e, ref->db, ref->key, ref, bytes_of(text, num_print_i64(text, value)), ref->deadline_ms);
-}
-
-/* Copies an entry with room for another number of value bytes. */
-static struct entry *entry_resized(const struct entry *en, enum entry_form form, size_t value_bytes)
-{
-    struct entry *fresh = entry_new(entry_key(en), TYPE_STRING, form, entry_has_deadline(en), value_bytes);
-    memcpy(fresh, en, (size_t)(entry_value(en) - entry_raw(en)));
-    entry_set_form(fresh, form);
-    *(char *)fresh &= ~ENTRY_COMPANION; /* mem_moved moves it */
-    return fresh;
 }
 
 /* Room for a string that grows: it is likely to grow again. */
