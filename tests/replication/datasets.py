@@ -18,16 +18,16 @@ def facts(c, db, with_fields):
     keys = c.call('KEYS', '*')
     kinds = many(c, (('TYPE', k) for k in keys))
     times = many(c, (('PEXPIRETIME', k) for k in keys))
+    # Before the digests: a field that dies between has its deadline here, and the difference is understood.
+    fields = {k: field_deadlines(c, k) for k, kind in zip(keys, kinds) if with_fields and kind == b'hash'}
     digests = many(c, (('DEBUG', 'DIGEST-VALUE', k) for k in keys))
-    found = {(db, k): [kind, digest[0], when, None]
+    found = {(db, k): [kind, digest[0], when, fields.get(k)]
              for k, kind, digest, when in zip(keys, kinds, digests, times)
-             if kind != b'none' and when != -2}
+             if kind != b'none' and when != -2 and fields.get(k, {}) is not None}
     late = {at: fact for at, fact in found.items() if 0 < fact[2] < start}
     assert not late, f'seen after their deadlines, at {start}: {late}'
     for at, fact in found.items():
-        if with_fields and fact[0] == b'hash':
-            fact[3] = field_deadlines(c, at[1])
-        elif fact[0] == b'stream':                      # the digest knows nothing of groups
+        if fact[0] == b'stream':                      # the digest knows nothing of groups
             fact[1] = fact[1], groups(c, at[1], with_fields)
     return found
 
@@ -46,9 +46,10 @@ def groups(c, key, exactly):
 
 
 def field_deadlines(c, key):
+    """None: all fields have died."""
     names = c.call('HKEYS', key)
     if not names:
-        return {}
+        return None
     times = c.call('HPEXPIRETIME', key, 'FIELDS', len(names), *names)
     return {f: t for f, t in zip(names, times) if t > 0}
 
