@@ -122,6 +122,40 @@ static void test_a_node_is_drained(void **state UNUSED)
     assert_int_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(3, 1));
 }
 
+static void test_a_node_that_is_away_gets_nothing(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    world_region(w, "123");
+    world_kill(w, 3);
+    w->nodes[3].away = true;
+    world_schedule(w);
+    assert_int_equal(w->n, 0); /* no member … */
+    w = world_new(3, 3);
+    world_region(w, "123");
+    world_region(w, "123");
+    w->nodes[1].away = true;
+    assert_int_equal(only(w, SCHEDULE_TRANSFER)->peer, peer_of(3, 1)); /* … and no leadership */
+    w->nodes[2].away = true;
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+static void test_what_is_uneven_may_stay(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    for (u32 i = 0; i < 4; i++) world_region(w, "123");
+    w->t.uneven = true;
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+    world_kill(w, 3);
+    world_schedule(w);
+    assert_true(w->n > 0); /* what has to be done is done */
+    w->nodes[2].heard_ms = NOW;
+    w->t.uneven = false;
+    world_schedule(w);
+    assert_true(w->n > 0);
+}
+
 static void test_the_only_member_moves(void **state UNUSED)
 {
     struct world *w = world_new(2, 1);
@@ -309,6 +343,8 @@ int main(void)
         cmocka_unit_test(test_a_dead_node_stays_if_there_is_no_other),
         cmocka_unit_test(test_a_learner_on_a_dead_node_goes),
         cmocka_unit_test(test_a_node_is_drained),
+        cmocka_unit_test(test_a_node_that_is_away_gets_nothing),
+        cmocka_unit_test(test_what_is_uneven_may_stay),
         cmocka_unit_test(test_the_only_member_moves),
         cmocka_unit_test(test_regions_grow_with_the_nodes),
         cmocka_unit_test(test_splits_and_merges),
