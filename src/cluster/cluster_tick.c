@@ -350,9 +350,9 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
 {
     struct server *s = owner;
     struct cluster *c = s->cluster;
-    if (q->slot >= 0 && !cluster_at_slot(c, (u32)q->slot)) return send_by_map(c, q->slot);
     if (is_for_both(q, cmd))
         return "CROSSSLOT A transaction can't be about functions and keys in cluster mode";
+    if (q->slot >= 0 && !cluster_at_slot(c, (u32)q->slot)) return send_by_map(c, q->slot);
     struct member *m = member_for(c, q, cmd);
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;
