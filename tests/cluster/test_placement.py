@@ -110,7 +110,7 @@ def test_every_node_knows_every_region(four):
 
 def test_functions_are_everywhere(four):
     library = "#!lua name=lib\nredis.register_function('put', function(k, a) return redis.call('SET', k[1], a[1]) end)"
-    at = eventually(lambda: next((n for n in four.nodes if n.region('meta').get('role') == 'leader'), None))
+    at = four.leader()
     with next(n for n in four.nodes if n is not at).client() as c:
         with pytest.raises(redis.ResponseError, match=f'MOVED 0 {at.host}:{at.port}'):
             c.execute_command('FUNCTION', 'LOAD', library)
