@@ -271,6 +271,9 @@ void group_write(struct group *g, const struct raft_ready *r, bool reset)
 
 static void group_handle(struct group *g, const struct raft_ready *r)
 {
+    bool heartbeats = !r->entries_n && !r->committed_n && !r->reads_n && !r->has_hard_state;
+    if (g->asleep || !heartbeats) group_rouse(g);
+    if (r->now_n) g->sent_tick = g->ticks;
     for (size_t i = 0; i < r->now_n; i++) group_send(g, &r->now[i]);
     group_hold(g, r, r->must_sync);
     if (PLANTED(g, PLANT_SEND_BEFORE_PERSIST)) group_send_held(g, &g->held[g->held_n - 1]);
@@ -329,6 +332,7 @@ void group_wall(struct group *g, u64 wall_ms) { g->wall_ms = wall_ms; }
 
 void group_tick(struct group *g)
 {
+    if (g->asleep) return;
     g->ticks++;
     for (size_t i = g->wishes_n; i-- > 0;) {
         if (g->ticks - g->wishes[i].born_tick > g->config.read_timeout_ticks) group_end_wish(g, i, false);
@@ -343,6 +347,7 @@ void group_tick(struct group *g)
     }
     raft_core_tick(g->core);
     group_run(g);
+    group_try_sleep(g);
 }
 
 void group_receive(struct group *g, u64 from, bytes message)
@@ -350,6 +355,11 @@ void group_receive(struct group *g, u64 from, bytes message)
     if (message.n == 0 || group_must_wait(g)) return;
     const char *p = message.p + 1;
     size_t n = message.n - 1;
+    if (message.p[0] == FRAME_SLEEP && n == 32) {
+        group_on_sleep(g, from, get_le64(p), get_le64(p + 8));
+        return;
+    }
+    group_on_word(g, from, message);
     if (message.p[0] == FRAME_CORE) raft_core_step(g->core, (const u8 *)p, n);
     else if (message.p[0] == FRAME_READ_REQUEST && n == 32)
         group_on_read_request(g, from, get_le64(p), get_le64(p + 8));
@@ -369,6 +379,7 @@ void group_durable(struct group *g, u64 number)
 
 void group_unreachable(struct group *g, u64 peer)
 {
+    group_rouse(g);
     raft_core_unreachable(g->core, peer);
     group_run(g);
 }

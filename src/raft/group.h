@@ -38,6 +38,17 @@
  *      so that nobody's outcome is uncertain, and nothing else is evaluated meanwhile. If that takes longer
  *      than an election timeout, leadership stays.
  *  14 to 17: see raft/merge.h.
+ *  18  A group that has nothing to do sleeps: its members don't tick. The leader falls asleep, and tells the
+ *      others to, when everybody else has answered lately and has its whole log, which is committed and
+ *      applied, and nothing is under way. A follower falls asleep when the leader of its term tells it to, if
+ *      it has that same log, committed and applied, and waits for nothing; otherwise it wakes the leader.
+ *  19  Every message but the answer to a heartbeat wakes a member, and so does everything it is asked to do.
+ *      A follower that others than its leader wake wakes its leader, and so does one that is awake and hears
+ *      nothing for an election timeout: a learner would never campaign.
+ *  20  Beats between nodes (raft/beat.h) stand for the heartbeats of groups that sleep. A follower wakes when
+ *      the node of its leader is silent for an election timeout, or was started again; a leader, when that is
+ *      so of any member's node. Who wakes counts as an election timeout so far what passed since the last
+ *      beat: an election comes as soon, and a vote is refused as long, as if each had been a heartbeat.
  *
  * Life of a write on the leader:
  *
@@ -124,6 +135,11 @@ struct raft_machine_ops {
     void (*snapshot_install)(struct raft_machine *m, u64 index, u64 term);
     /* The snapshot that arrived last is not needed. */
     void (*snapshot_discard)(struct raft_machine *m);
+
+    /* The group has fallen asleep, and group_tick does nothing; or it has woken up. */
+    void (*slept)(struct raft_machine *m, bool asleep);
+    /* How many ticks ago the node of another member was last heard of (beat_silence). */
+    u32 (*silence)(struct raft_machine *m, u64 peer);
 };
 
 /* The first member of a machine's struct. */
@@ -137,6 +153,7 @@ struct group_config {
     u64 nonce;                                /* never used before by this member, as a random number */
     u32 election_ticks, heartbeat_ticks;      /* 10 and 2 */
     u32 read_retry_ticks, read_timeout_ticks; /* ask again; give up */
+    u32 sleep_ticks;                          /* a group sleeps when idle for so long; 0: never */
     u64 log_entries_max;                      /* compaction does not wait for slow members beyond this */
     void (*print)(void *log, int level, const char *text, size_t size);
 };
@@ -158,6 +175,11 @@ void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a q
 
 /* The entry of this index and term is committed, as the target's COMMIT proves (rule 16). */
 void group_committed(struct group *g, u64 index, u64 term);
+/* ---- Sleep (rules 18 to 20). */
+bool group_sleeps(const struct group *g);
+void group_wake(struct group *g); /* its owner has doubts */
+/* The node of this member is silent, or was started again: wakes the group if that matters to it. */
+void group_doubt(struct group *g, u64 peer);
 
 /* ---- Evaluation, on the leader. */
 bool group_may_evaluate(const struct group *g);

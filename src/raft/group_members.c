@@ -16,6 +16,7 @@ void group_transfer(struct group *g, u64 to)
 {
     u64 leader = group_leader(g);
     if (g->installing || !leader) return;
+    group_rouse(g);
     if (!g->leader_term) {
         group_send_numbers(g, leader, FRAME_TRANSFER, (u64[4]){to});
     } else if (to != g->successor && to != g->config.id) {
@@ -121,6 +122,7 @@ enum group_change group_change(struct group *g, const struct raft_change *change
 void group_receive_snapshot(struct group *g, u64 from UNUSED, bytes message)
 {
     bool busy = g->installing;
+    group_rouse(g);
     if (!busy) {
         raft_core_step_snapshot(g->core, (const u8 *)message.p, message.n);
         group_run(g);

@@ -1,4 +1,5 @@
-/* Shared by the files of a group: group.c (storing, applying, evaluating), group_reads.c, group_members.c.
+/* Shared by the files of a group: group.c (storing, applying, evaluating), group_reads.c, group_members.c,
+ * group_sleep.c.
  * Everybody else uses group.h. */
 #ifndef MAYFLY_RAFT_GROUP_PARTS_H
 #define MAYFLY_RAFT_GROUP_PARTS_H
@@ -8,9 +9,17 @@
 #include "raft/group.h"
 #include "raft/plant.h"
 
-/* Messages between groups: the core's, the request and the reply of a follower read, or the wish that
- * leadership is handed to the member that the first number says. */
-enum group_frame { FRAME_CORE = 1, FRAME_READ_REQUEST = 2, FRAME_READ_REPLY = 3, FRAME_TRANSFER = 4 };
+/* Messages between groups: the core's, the request and the reply of a follower read, the wish that leadership
+ * is handed to the member that the first number says, and rules 18 and 19: sleep, if the term and the last
+ * index are these; wake up. */
+enum group_frame {
+    FRAME_CORE = 1,
+    FRAME_READ_REQUEST = 2,
+    FRAME_READ_REPLY = 3,
+    FRAME_TRANSFER = 4,
+    FRAME_SLEEP = 5,
+    FRAME_WAKE = 6
+};
 
 /* Messages that wait for the write `number` to be durable; to_sync: it has an fsync of its own. */
 struct group_held {
@@ -40,6 +49,10 @@ struct group {
     struct raft_machine *machine;
     struct raft_applied at;
     u64 wall_ms, ticks;
+    bool asleep;
+    u64 busy_tick;  /* when something happened last but heartbeats */
+    u64 heard_tick; /* when the last message came … */
+    u64 sent_tick;  /* … and the core sent one */
 
     u64 durable;
     struct group_held *held;
@@ -93,6 +106,12 @@ u64 group_time(const struct group *g);
 bool group_leads(const struct group *g);                       /* and may propose what its state allows */
 bool group_apply(struct group *g, const struct raft_entry *e); /* false: not yet */
 void group_send_numbers(struct group *g, u64 to, enum group_frame type, const u64 numbers[4]);
+
+/* group_sleep.c */
+void group_rouse(struct group *g); /* something is to do here */
+void group_try_sleep(struct group *g); /* after each tick */
+void group_on_sleep(struct group *g, u64 from, u64 term, u64 index);
+void group_on_word(struct group *g, u64 from, bytes message); /* rule 19: any other message */
 
 /* group_reads.c */
 u64 group_read_index(struct group *g);

@@ -54,6 +54,7 @@ void group_ask(struct group *g, struct group_wish *w)
 
 u64 group_follower_read(struct group *g)
 {
+    group_rouse(g);
     struct group_wish *w = GROUP_PUSH(g, wishes);
     *w = (struct group_wish){.id = ++g->next_id, .born_tick = g->ticks};
     u64 id = w->id;

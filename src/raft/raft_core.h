@@ -171,6 +171,12 @@ void raft_core_applied(struct raft_core *c, uint64_t index);
 /* The entry with this index and term is committed, as something else than this group's leader proves. False:
  * this log has no such entry. */
 bool raft_core_commit_to(struct raft_core *c, uint64_t index, uint64_t term);
+/* For a group that sleeps. rest: gives memory back that is needed only while something happens. silence: this
+ * many ticks have passed without a word of the leader; leaders don't care. inactive: a member is silent. */
+void raft_core_rest(struct raft_core *c);
+void raft_core_silence(struct raft_core *c, uint32_t ticks);
+void raft_core_inactive(struct raft_core *c, uint64_t id);
+
 /* The log will forget entries up to `index`, which must be applied. Returns that entry's term. */
 uint64_t raft_core_compacted(struct raft_core *c, uint64_t index);
 

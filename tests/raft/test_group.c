@@ -60,6 +60,8 @@ struct world {
     struct message queue[QUEUE_MAX];
     u32 queue_n;
     bool cut[MEMBERS + 1][MEMBERS + 1];
+    u32 silence[MEMBERS + 1]; /* of their nodes, in ticks */
+    u64 sent;
 };
 
 #define LOG_MEMBER(l) ((struct member *)(void *)((char *)(l) - offsetof(struct member, log)))
@@ -220,6 +222,7 @@ static struct message *machine_queue(struct member *m, u64 to, bytes data)
 {
     struct world *w = m->world;
     assert_true(w->queue_n < QUEUE_MAX && to >= 1 && to <= MEMBERS);
+    w->sent++;
     struct message *q = &w->queue[w->queue_n++];
     *q = (struct message){.from = m->id, .to = to, .size = data.n, .data = mem_alloc(data.n + 1)};
     memcpy(q->data, data.p, data.n);
@@ -252,6 +255,13 @@ static void machine_snapshot_discard(struct raft_machine *rm)
     note(MACHINE_MEMBER(rm), "discard", "");
 }
 
+static void machine_slept(struct raft_machine *rm UNUSED, bool asleep UNUSED) {}
+
+static u32 machine_silence(struct raft_machine *rm, u64 peer)
+{
+    return MACHINE_MEMBER(rm)->world->silence[peer];
+}
+
 static const struct raft_machine_ops MACHINE_OPS = {
     .load = machine_load,
     .apply = machine_apply,
@@ -265,6 +275,8 @@ static const struct raft_machine_ops MACHINE_OPS = {
     .snapshot_send = machine_snapshot_send,
     .snapshot_install = machine_snapshot_install,
     .snapshot_discard = machine_snapshot_discard,
+    .slept = machine_slept,
+    .silence = machine_silence,
 };
 
 /* ---- The world. */
@@ -278,6 +290,7 @@ static void member_open(struct member *m)
                              .heartbeat_ticks = 2,
                              .read_retry_ticks = 3,
                              .read_timeout_ticks = 30,
+                             .sleep_ticks = 10,
                              .log_entries_max = 4};
     m->group = group_open(&c, &m->log, &m->machine);
 }
@@ -1164,6 +1177,96 @@ static void test_a_lost_split_is_forgotten(void **unused UNUSED)
 }
 
 /* What dies between two entries that switch it on is logged; nothing is evaluated under the rule before. */
+/* ---- Sleep (rules 18 to 20). */
+
+enum { SLEEP_SOON = 16 };
+
+static u32 sleepers(const struct world *w)
+{
+    u32 n = 0;
+    for (u32 i = 1; i <= MEMBERS; i++) n += w->member[i].group && group_sleeps(w->member[i].group);
+    return n;
+}
+
+static void test_an_idle_group_sleeps_until_a_write(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_tick(w, SLEEP_SOON);
+    assert_int_equal(sleepers(w), 3);
+    u64 sent = w->sent;
+    world_tick(w, 100);
+    assert_int_equal(w->sent, sent);
+    assert_int_equal(evaluate(&w->member[1], "x", 0), GROUP_WAIT_COMMIT);
+    world_run(w);
+    assert_int_equal(sleepers(w), 0);
+    world_tick(w, 1);
+    for (u32 i = 1; i <= 3; i++) assert_int_equal(w->member[i].at.index, w->member[1].at.index);
+    world_tick(w, SLEEP_SOON);
+    assert_int_equal(sleepers(w), 3);
+    world_free(w);
+}
+
+static void test_a_group_sleeps_with_all_members_or_not_at_all(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_isolate(w, 3);
+    assert_int_equal(evaluate(&w->member[1], "x", 0), GROUP_WAIT_COMMIT);
+    world_run(w);
+    world_tick(w, 50);
+    assert_int_equal(sleepers(w), 0);
+    world_heal(w);
+    world_tick(w, 30);
+    assert_int_equal(sleepers(w), 3);
+    w->silence[3] = 10; /* its node is lost, too */
+    world_isolate(w, 3);
+    group_doubt(w->member[1].group, 3);
+    world_tick(w, 50);
+    assert_int_equal(sleepers(w), 1);
+    world_free(w);
+}
+
+/* A follower that missed the message sleeps as little as the one that others wake. */
+static void test_who_is_awake_wakes_the_leader(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_tick(w, SLEEP_SOON);
+    group_wake(w->member[2].group);
+    assert_int_equal(sleepers(w), 2);
+    world_run(w);
+    assert_false(group_sleeps(w->member[1].group));
+    world_tick(w, 30);
+    assert_int_equal(sleepers(w), 3);
+    assert_true(group_is_leader(w->member[1].group));
+    world_free(w);
+}
+
+static void test_a_leader_that_is_lost_in_its_sleep_is_replaced(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_tick(w, SLEEP_SOON);
+    assert_int_equal(sleepers(w), 3);
+    member_close(&w->member[1]);
+    w->silence[1] = 10;
+    for (u32 i = 2; i <= 3; i++) group_doubt(w->member[i].group, 2); /* that is not the leader's node */
+    assert_int_equal(sleepers(w), 2);
+    for (u32 i = 2; i <= 3; i++) group_doubt(w->member[i].group, 1);
+    world_tick(w, 25);
+    assert_true(group_is_leader(w->member[2].group) || group_is_leader(w->member[3].group));
+    world_free(w);
+}
+
+static void test_a_follower_read_wakes_a_group(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_tick(w, SLEEP_SOON);
+    w->member[2].events[0] = 0;
+    group_follower_read(w->member[2].group);
+    world_run(w);
+    assert_non_null(strstr(w->member[2].events, "readable"));
+    assert_false(group_sleeps(w->member[1].group));
+    world_free(w);
+}
+
 static void test_deaths_are_logged_from_the_first_entry_on(void **unused UNUSED)
 {
     struct world *w = world_new(3);
@@ -1220,6 +1323,11 @@ int main(void)
         cmocka_unit_test(test_of_two_splits_of_an_epoch_the_second_is_void),
         cmocka_unit_test(test_no_split_is_proposed_during_an_evaluation),
         cmocka_unit_test(test_a_lost_split_is_forgotten),
+        cmocka_unit_test(test_an_idle_group_sleeps_until_a_write),
+        cmocka_unit_test(test_a_group_sleeps_with_all_members_or_not_at_all),
+        cmocka_unit_test(test_who_is_awake_wakes_the_leader),
+        cmocka_unit_test(test_a_leader_that_is_lost_in_its_sleep_is_replaced),
+        cmocka_unit_test(test_a_follower_read_wakes_a_group),
         cmocka_unit_test(test_deaths_are_logged_from_the_first_entry_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,6 +69,7 @@ static enum op_type client_choose(struct sim *s, bool pair)
 
 static void client_begin(struct sim *s, u32 client)
 {
+    if (s->hush) return;
     struct client *c = &s->client[client];
     u32 slot = (u32)sim_below(s, OBJECTS_LIVE);
     struct object *o = &s->objects[s->live[slot]];
@@ -106,7 +107,7 @@ static void client_next(struct sim *s, u32 client)
 {
     s->client[client].op = 0;
     s->client[client].op_serial++;
-    client_wait(s, client, 1000 + sim_below(s, s->calm || s->idle ? 400000 : 200000));
+    client_wait(s, client, 1000 + sim_below(s, s->rest_us ? s->rest_us : s->calm || s->idle ? 400000 : 200000));
 }
 
 void client_event(struct sim *s, struct event *e)

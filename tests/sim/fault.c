@@ -470,6 +470,9 @@ void fault_choose(struct sim *s)
     if (s->plant & (PLANT_SKIP_EPOCH | PLANT_OVERLAP | PLANT_STALE_MAP)) s->regions_max = REGIONS_LIVE;
     if (s->plant & PLANT_REUSE_PEER) fault_fit_numbers(s);
     if (s->plant & PLANTS_OF_MERGES) fault_fit_merges(s);
+    s->sleep_ticks = sim_chance(s, 80) || s->plant & PLANT_NEVER_WAKE ? 1 + (u32)sim_below(s, 10) : 0;
+    s->rest_us = !s->plant && sim_chance(s, 30) ? 6000000 : 0;
+    if (s->plant & PLANT_SLEEP_BEHIND) s->sleep_ticks = 2, s->rest_us = 3000000;
 }
 
 /* r: less than the sum of the weights; 0: none. */

@@ -361,6 +361,20 @@ void member_installed(struct member *m)
     group_installed(m->group, &m->at);
 }
 
+static void machine_slept(struct raft_machine *rm, bool asleep)
+{
+    struct member *m = member_of(rm);
+    sim_trace(m->node->sim, "node %llu: region %llu %s", (unsigned long long)m->node->id,
+              (unsigned long long)m->region, asleep ? "sleeps" : "is awake");
+    m->node->sim->sleeps += asleep;
+}
+
+static u32 machine_silence(struct raft_machine *rm, u64 peer)
+{
+    struct node *n = member_of(rm)->node;
+    return beat_silence(&n->beats[node_of(peer)], n->ticks);
+}
+
 const struct raft_machine_ops MEMBER_OPS = {
     .load = machine_load,
     .apply = machine_apply,
@@ -376,6 +390,8 @@ const struct raft_machine_ops MEMBER_OPS = {
     .snapshot_send = machine_snapshot_send,
     .snapshot_install = machine_snapshot_install,
     .snapshot_discard = machine_snapshot_discard,
+    .slept = machine_slept,
+    .silence = machine_silence,
 };
 
 /* ---- Splits. */

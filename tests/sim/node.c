@@ -33,8 +33,9 @@ void node_open(struct member *m)
     struct group_config c = {.id = m->peer,
                              .seed = s->seed + m->region,
                              .nonce = ++s->nonces,
-                             .election_ticks = 10,
+                             .election_ticks = ELECTION_TICKS,
                              .heartbeat_ticks = 2,
+                             .sleep_ticks = s->sleep_ticks,
                              .read_retry_ticks = 3,
                              .read_timeout_ticks = 30,
                              .log_entries_max = 100};
@@ -144,6 +145,7 @@ void node_start(struct sim *s, u64 id)
     }
     n->alive = true, n->paused = false;
     n->incarnation++;
+    memset(n->beats, 0, sizeof(n->beats));
     EACH_MEMBER(n, m)
         if (m->exists && !m->group) node_open(m); /* a split may have opened it already */
     sim_post(s, (struct event){.at_us = s->now_us + sim_below(s, TICK_US),
@@ -208,6 +210,7 @@ static void node_send_envelope(struct member *m, u64 to, enum event_type type, b
     buf_append(&b, &e, sizeof(e));
     buf_append_bytes(&b, message);
     sim_send(m->node->sim, m->node->id, node_of(to), type, buf_bytes(&b), 0, delay);
+    m->node->sim->region[m->region].messages++;
     buf_release(&b);
 }
 
@@ -382,7 +385,7 @@ static void node_collect(struct member *m, struct batch *b)
 static void node_evaluate(struct member *m, bool cycle)
 {
     struct node *n = m->node;
-    cycle = cycle && m->at.deaths_from_ms && sim_chance(n->sim, 30);
+    cycle = cycle && m->at.deaths_from_ms && (n->sim->hush || sim_chance(n->sim, 30));
     if ((n->queue_n == 0 && !cycle) || !group_may_evaluate(m->group)) return;
     u64 depends = 0, read = 0;
     struct batch b = {0};
@@ -448,15 +451,38 @@ static void node_log_deaths(struct member *m)
     group_propose(m->group, RAFT_KIND_DEATHS, on ? BYTES_LIT("\1") : BYTES_LIT("\0"));
 }
 
+/* Wakes the groups that have a member on that node. */
+static void node_doubt(struct node *n, u64 node)
+{
+    EACH_MEMBER(n, m) {
+        const struct raft_conf *c = &m->at.conf;
+        for (u32 i = 0; m->group && i < c->voters_n; i++)
+            if (node_of(c->voters[i]) == node) group_doubt(m->group, c->voters[i]);
+        for (u32 i = 0; m->group && i < c->learners_n; i++)
+            if (node_of(c->learners[i]) == node) group_doubt(m->group, c->learners[i]);
+    }
+}
+
+static void node_beat(struct node *n)
+{
+    n->ticks++;
+    for (u32 i = 1; i <= n->sim->nodes_n; i++) {
+        if (i == n->id) continue;
+        if (n->ticks % BEAT_TICKS == 0) sim_send(n->sim, n->id, i, EV_BEAT, bytes_of(NULL, 0), n->incarnation, 0);
+        if (beat_lost(&n->beats[i], n->ticks, ELECTION_TICKS)) node_doubt(n, i);
+    }
+}
+
 static void node_tick(struct node *n)
 {
+    node_beat(n);
     EACH_MEMBER(n, m) {
         if (!m->group) continue;
         group_tick(m->group);
-        if (!n->sim->idle || sim_chance(n->sim, 2)) group_clock_due(m->group);
+        if (!n->sim->idle || n->sim->hush || sim_chance(n->sim, 2)) group_clock_due(m->group);
         node_ask(m);
         if (n->sim->merges) merge_tick(m);
-        if (n->sim->deaths && sim_chance(n->sim, 3)) node_log_deaths(m);
+        if (n->sim->deaths && !n->sim->hush && sim_chance(n->sim, 3)) node_log_deaths(m);
     }
     node_redirect(n);
 }
@@ -500,6 +526,9 @@ void node_event(struct node *n, struct event *e)
         if (m->group) group_wall(m->group, wall);
     switch (e->type) {
     case EV_TICK: node_tick(n); break;
+    case EV_BEAT:
+        if (beat_heard(&n->beats[e->b], n->ticks, e->a)) node_doubt(n, e->b);
+        break;
     case EV_MESSAGE:
     case EV_SNAPSHOT: node_receive(n, e); break;
     case EV_DURABLE:

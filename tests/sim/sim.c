@@ -26,7 +26,9 @@ static const char *const PLANTS[] = {"send-before-persist",
                                      "merge-no-catch-up",
                                      "merge-rollback",
                                      "merge-no-tombstone",
-                                     "merge-untold"};
+                                     "merge-untold",
+                                     "sleep-behind",
+                                     "never-wake"};
 
 void sim_fail(struct sim *s, const char *format, ...)
 {
@@ -96,7 +98,7 @@ void sim_send(struct sim *s, u64 from, u64 to, enum event_type type, bytes data,
     if (to == 0 || to > s->nodes_n) sim_fail(s, "a message to nobody");
     s->messages++;
     u32 copies = 1 + (type == EV_MESSAGE && sim_chance(s, s->duplicate_percent));
-    if (s->cut[from][to] || sim_chance(s, s->loss_percent)) return;
+    if (s->cut[from][to] || sim_chance(s, to == s->lossy ? 80 : s->loss_percent)) return;
     for (u32 i = 0; i < copies; i++) {
         char *copy = mem_alloc(data.n + 1);
         if (data.n) memcpy(copy, data.p, data.n);
@@ -154,7 +156,7 @@ static void sim_node_event(struct sim *s, struct event *e)
             sim_backlog(n, e);
             return;
         }
-    } else if (to_process && !(e->type == EV_MESSAGE && s->cut[e->b][e->node])) {
+    } else if (to_process && !((e->type == EV_MESSAGE || e->type == EV_BEAT) && s->cut[e->b][e->node])) {
         sim_repeat(s, e);
         node_event(n, e);
     }
@@ -178,6 +180,16 @@ static void sim_event(struct sim *s, struct event *e)
         break;
     default: sim_node_event(s, e);
     }
+}
+
+void sim_run_until(struct sim *s, u64 end_us)
+{
+    while (s->heap[0].at_us < end_us) {
+        struct event e = sim_next(s);
+        s->now_us = e.at_us;
+        sim_event(s, &e);
+    }
+    s->now_us = end_us;
 }
 
 static void sim_calm_down(struct sim *s)
@@ -232,13 +244,13 @@ static void sim_print(const struct sim *s)
     printf(
         "seed %llu: %llu operations, %llu replies, %llu messages, %llu regions, %llu merges begun, %llu merged, "
         "%llu rolled back, %llu waited, %llu crashes, %llu snapshots, %llu "
-        "refused, %llu children overtaken, %llu void, %llu deaths told, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
+        "refused, %llu children overtaken, %llu void, %llu times asleep, %llu deaths told, %llu changes of members, %llu destroyed, %llu new nodes, %llu dead, hash %016llx\n",
         (unsigned long long)s->seed, (unsigned long long)s->ops_n, (unsigned long long)s->replies,
         (unsigned long long)s->messages, (unsigned long long)s->regions_n,
         (unsigned long long)s->merges_begun, (unsigned long long)s->merged,
         (unsigned long long)s->rolled_back, (unsigned long long)s->waited, (unsigned long long)s->crashes,
         (unsigned long long)s->snapshots, (unsigned long long)s->refused_snapshots,
-        (unsigned long long)s->overtaken, (unsigned long long)s->voids, (unsigned long long)s->told,
+        (unsigned long long)s->overtaken, (unsigned long long)s->voids, (unsigned long long)s->sleeps, (unsigned long long)s->told,
         (unsigned long long)s->conf_changes, (unsigned long long)s->destroyed,
         (unsigned long long)s->replaced, (unsigned long long)s->killed,
         (unsigned long long)(s->rng ^ s->seq));
@@ -255,14 +267,12 @@ static void sim_run(const struct options *o, u64 seed)
     clients_start(s);
     sim_post(s, (struct event){.at_us = 3000000, .type = EV_FAULT});
     if (s->scheduled) sim_post(s, (struct event){.at_us = 1000000, .type = EV_OPERATOR});
-    while (s->now_us < s->end_us + CALM_US) {
-        struct event e = sim_next(s);
-        s->now_us = e.at_us;
-        if (!s->calm && s->now_us >= s->end_us) sim_calm_down(s);
-        sim_event(s, &e);
-    }
+    sim_run_until(s, s->end_us);
+    sim_calm_down(s);
+    sim_run_until(s, s->end_us + CALM_US);
     verify_end(s);
     operator_check(s);
+    hush_run(s);
     if (o->verbose) sim_print(s);
     sim_free(s);
 }

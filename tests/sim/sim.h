@@ -11,6 +11,7 @@
  *   node.c    a node: members, messages, requests
  *   merge.c   merges: what nodes do about them each tick, and what they tell each other
  *   client.c  clients, histories
+ *   hush.c    the end of a run: nobody asks anything, groups sleep, a node dies
  *   fault.c   what goes wrong, changes of membership, splits
  *   operator.c changes of members as cluster/schedule.c wants them
  *   verify.c  what must hold after every step
@@ -25,6 +26,7 @@
 #include "cluster/merge_rules.h"
 #include "cluster/peer_id.h"
 #include "cluster/region_rules.h"
+#include "raft/beat.h"
 #include "raft/plant.h"
 #include "raft/split.h"
 #include "sim/check.h"
@@ -37,7 +39,8 @@ enum {
     CLIENTS = 10,
     OBJECTS_LIVE = 10, /* objects in use at a time; the last two are pairs of keys */
     TICK_US = 100000,
-    START_MS = 1000000000 /* the true time at the start */
+    START_MS = 1000000000, /* the true time at the start */
+    ELECTION_TICKS = 10
 };
 
 /* Planted in the simulator's nodes, beside those of raft/plant.h. The bits differ. */
@@ -55,7 +58,7 @@ enum {
 };
 
 enum event_type {
-    EV_TICK, EV_MESSAGE, EV_DURABLE, EV_SNAPSHOT, EV_SNAPSHOT_SENT, EV_INSTALLED, EV_FLUSH, EV_REQUEST,
+    EV_TICK, EV_BEAT, EV_MESSAGE, EV_DURABLE, EV_SNAPSHOT, EV_SNAPSHOT_SENT, EV_INSTALLED, EV_FLUSH, EV_REQUEST,
     EV_REPLY, EV_CLIENT, EV_FAULT, EV_OPERATOR, EV_RESTART, EV_RESUME
 };
 
@@ -148,6 +151,8 @@ struct node {
     bool retired; /* never comes back */
     u32 incarnation;
     u64 heard_ms; /* for the operator */
+    u64 ticks;
+    struct beat beats[NODES_MAX + 1]; /* of the others, by id */
     i64 clock_offset_ms, drift_ppm;
     u32 disk_slowness;
     struct disk disk;
@@ -196,6 +201,7 @@ struct region_truth {
     struct raft_applied newest; /* the highest that any member ever applied … */
     struct raft_applied durable; /* … and that a voter would still have after a crash */
     u64 merged;                 /* into this region; 0: it lives */
+    u64 messages;
 };
 
 struct sim {
@@ -203,9 +209,12 @@ struct sim {
     u32 nodes_n, plant; /* ids are never used twice, so nodes_n grows when members are replaced */
     u32 disk_slowness; /* of every member when nothing is wrong */
     u64 fault_gap_us;  /* the longest time between faults */
+    u64 rest_us;       /* the longest time between a client's requests; 0: a short one */
+    u32 sleep_ticks;   /* groups sleep when idle for so long; 0: never */
     u64 snapshot_us;   /* the longest time that a snapshot takes */
     u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
+    bool hush; /* clients ask nothing any more */
     bool scheduled; /* members change as the scheduler wants it */
     bool deaths; /* are entries of the log */
     bool merges, merge_often; /* there are some; many, and few changes of members */
@@ -216,6 +225,7 @@ struct sim {
     u32 heap_n, heap_cap;
     bool cut[NODES_MAX + 1][NODES_MAX + 1];
     u32 deaf[NODES_MAX + 1]; /* a node's member of this region hears nothing; 0: all hear */
+    u32 lossy; /* a node that most messages don't reach; 0: none */
     u32 loss_percent, duplicate_percent, slow_percent;
     struct client client[CLIENTS];
     struct op *ops;
@@ -226,7 +236,7 @@ struct sim {
     u32 regions_n, next_region, regions_max; /* the newest; the next id; the last id */
     u64 nonces;
     u64 wall_max_ms, stepped_us; /* the highest clock ever; when a clock was last set back */
-    u64 done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced, killed;
+    u64 sleeps, done_ops, replies, messages, snapshots, crashes, voids, conf_changes, late_replies_ok, replaced, killed;
     struct {
         u32 target, source, tries;
     } wish; /* a merge that is to begin when both are led from one node */
@@ -242,6 +252,7 @@ struct sim {
 _Noreturn void sim_fail(struct sim *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void sim_trace(struct sim *s, const char *format, ...) PRINTF_LIKE(2, 3);
 void sim_post(struct sim *s, struct event e); /* takes over e.data; e.at_us is absolute */
+void sim_run_until(struct sim *s, u64 end_us);
 u64 sim_below(struct sim *s, u64 n);
 bool sim_chance(struct sim *s, u32 percent);
 void sim_send(struct sim *s, u64 from, u64 to, enum event_type type, bytes data, u64 a, u64 delay_us);
@@ -323,6 +334,9 @@ void fault_heal(struct sim *s);
 struct member *fault_leader_of(struct sim *s, u32 region); /* NULL: none that lives */
 /* Whether most of these voters, without one, are on nodes that will live again; `counts`: it stays a voter. */
 bool fault_majority(struct sim *s, const u64 *voters, u32 n, u64 without, bool counts);
+
+/* hush.c */
+void hush_run(struct sim *s);
 
 /* operator.c */
 void operator_event(struct sim *s);

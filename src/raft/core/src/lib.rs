@@ -367,6 +367,34 @@ pub unsafe extern "C" fn raft_core_compacted(c: *mut Core, index: u64) -> u64 {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn raft_core_rest(c: *mut Core) {
+    let c = &mut *c;
+    let raft = &mut c.node.raft;
+    c.lent = Lent::default();
+    raft.maybe_free_inflight_buffers();
+    if raft.raft_log.unstable.entries.is_empty() {
+        raft.raft_log.unstable.entries = Vec::new();
+    }
+    let durable = raft.raft_log.persisted;
+    c.node.mut_store().empty(durable);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn raft_core_silence(c: *mut Core, ticks: u32) {
+    let c = &mut *c;
+    if !c.is_leader() {
+        c.node.raft.election_elapsed = ticks as usize;
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn raft_core_inactive(c: *mut Core, id: u64) {
+    if let Some(p) = (*c).node.raft.mut_prs().get_mut(id) {
+        p.recent_active = false;
+    }
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn raft_core_status(c: *const Core, out: *mut CStatus) {
     let raft = &(*c).node.raft;
     *out = CStatus {

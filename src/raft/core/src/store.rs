@@ -64,6 +64,14 @@ impl Store {
         }
     }
 
+    /// Drops all cached entries, if all are applied and durable.
+    pub fn empty(&mut self, durable: u64) {
+        if self.last <= self.applied.min(durable) {
+            self.cache = VecDeque::new();
+            self.cache_bytes = 0;
+        }
+    }
+
     pub fn compacted(&mut self, index: u64) -> u64 {
         if index <= self.snapshot_index {
             return self.snapshot_term;
