@@ -31,6 +31,9 @@ struct disk_ops {
     struct sync_state (*sync_state)(const struct engine *); /* of what was committed */
 
     void (*cron)(struct engine *); /* ten times a second or so: free space, background errors */
+    /* Between transactions, if no other is expected soon: gives back memory that only they need, and closes
+     * idle iterators. */
+    void (*rest)(struct engine *);
     void (*info)(struct engine *, struct buf *out); /* lines for INFO, "name:value\r\n" */
 };
 

@@ -158,6 +158,7 @@ extern const struct snapshot_ops rk_snapshot_ops;
 /* sets rk->due; NULL: what is stored can't be read */
 struct due *due_open(struct rk *rk, struct due_shared *shared);
 void due_close(struct due *d);
+void due_rest(struct due *d); /* between transactions: gives back what only they need */
 /* A stored key's deadline changes from one to another (0: none): files the new one and keeps the
  * counts. Goes into the batch, at commit. */
 void due_changed(struct rk *rk, const struct row *r, i64 old_ms, i64 new_ms);

@@ -186,6 +186,16 @@ static void rk_cron(struct engine *e)
     store_cron(rk->store);
 }
 
+static void rk_rest(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    if (rk->touched || rk->open) return;
+    arena_release(&rk->arena);
+    buf_release(&rk->scratch);
+    due_rest(rk->due);
+    store_rest(rk->session);
+}
+
 static void rk_info(struct engine *e, struct buf *out)
 {
     struct rk *rk = rk_of(e);
@@ -204,7 +214,7 @@ static void rk_info(struct engine *e, struct buf *out)
 static const struct disk_ops rk_disk_ops = {
     .set_sync = rk_set_sync, .set_grace = rk_set_grace, .refuses_writes = rk_refuses_writes,
     .write_pressure = rk_write_pressure, .bytes_written = rk_bytes_written, .sync_state = rk_sync_state,
-    .cron = rk_cron, .info = rk_info,
+    .cron = rk_cron, .rest = rk_rest, .info = rk_info,
 };
 
 /* -- opening and closing --------------------------------------------------------------------- */

@@ -281,6 +281,19 @@ void due_close(struct due *d)
     mem_free(d);
 }
 
+void due_rest(struct due *d)
+{
+    if (d->changes_n || d->again.n || d->visited.n) return;
+    mem_free(d->changes);
+    mem_free(d->again.v);
+    mem_free(d->visited.v);
+    d->changes = NULL;
+    d->changes_cap = 0;
+    d->again = d->visited = (struct due_rows){0};
+    buf_release(&d->row);
+    buf_release(&d->names);
+}
+
 /* Storage has just failed and may fail again: then due_usable() reloads before the next use. */
 void due_abandon(struct rk *rk)
 {

@@ -175,6 +175,15 @@ static void clear_batch(struct store_session *s)
     memset(s->ranged, 0, sizeof s->ranged);
 }
 
+void store_rest(struct store_session *s)
+{
+    store_drop_idle(s);
+    buf_release(&s->joined);
+    if (s->rows) return;
+    rocksdb_writebatch_destroy(s->batch);
+    s->batch = rocksdb_writebatch_create();
+}
+
 void store_discard(struct store_session *s)
 {
     store_take_back(s);

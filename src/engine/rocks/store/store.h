@@ -151,6 +151,7 @@ u64 store_session_written(const struct store_session *s); /* … and of this ses
 struct sync_state store_sync_state(const struct store *s);
 void store_cron(struct store *s); /* call it once per period, on any thread; and for each session: */
 void store_drop_idle(struct store_session *s); /* closes idle iterators, which pin files */
+void store_rest(struct store_session *s); /* … and gives back the memory of a batch that is empty */
 /* Levels, sizes, stalls, cache, compactions, orphans. */
 void store_info(struct store_session *s, struct buf *out);
 
