@@ -16,6 +16,7 @@
 
 #include "cluster/bus.h"
 #include "cluster/member.h"
+#include "raft/beat.h"
 #include "server/commit.h"
 
 #define CLUSTER_META 0   /* the number of the region that all nodes have */
@@ -37,6 +38,7 @@ enum cluster_frame {
     CLUSTER_GONE = 21,    /* message.h: the member `to` was removed from its region */
     CLUSTER_REPORT = 22,  /* to region 0's leader: lines of regions (cluster_map.h) that the sender leads */
     CLUSTER_STEP = 23,    /* to a region's leader: a step of the scheduler (cluster_schedule.c) */
+    CLUSTER_BEAT = 24,    /* raft/beat.h: the nonce of the process, u64 */
 };
 
 struct cluster_node {
@@ -49,6 +51,7 @@ struct cluster_node {
     struct bus_peer *link; /* NULL: it is this node */
     i64 heard_ms;          /* when its last message came, wall clock; 0: never */
     i64 reported_ms;       /* when its last report came, by the loop's time; on region 0's leader */
+    struct beat beat;
     u32 leads;             /* how many regions, as CLUSTER has counted last */
     bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };
@@ -114,8 +117,12 @@ bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of wha
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
 /* A slice of the expire cycle: whether one may run now; and its beginning, before COMMIT_EXPIRY. */
 bool cluster_may_reclaim(const struct server *s, const struct region *r);
+/* Whether a slice would find something, if the nearest deadline is this. */
+bool cluster_has_dead(const struct region *r, i64 deadline_ms, i64 now_ms);
 /* When to look at a key with this deadline; INT64_MAX: when the clock has moved, which wakes the loop. */
-i64 cluster_next_visit(const struct region *r, i64 deadline_ms);
+i64 cluster_next_visit(const struct region *r, i64 deadline_ms, i64 now_ms);
+/* Whether something was changed that nobody will commit: neither an entry in flight nor a tick. */
+bool cluster_unsettled(const struct region *r);
 void cluster_begin_reclaim(struct region *r);
 
 /* node.elsewhere: why a request can't run here, as the text of an error; NULL: it can. */

@@ -46,10 +46,19 @@ bool cluster_may_reclaim(const struct server *s, const struct region *r)
 
 /* The leader proposes an entry that moves the clock when a deadline has come: until then a deadline beyond
  * the clock is none of the others' business. */
-i64 cluster_next_visit(const struct region *r, i64 deadline_ms)
+i64 cluster_next_visit(const struct region *r, i64 deadline_ms, i64 now_ms)
 {
     const struct member *m = r->member;
-    return deadline_ms <= member_clock(m) || member_leads(m) ? deadline_ms : INT64_MAX;
+    if (!m || deadline_ms == INT64_MAX) return INT64_MAX;
+    if (deadline_ms <= member_clock(m)) return MIN(deadline_ms, now_ms);
+    return member_leads(m) ? MAX(deadline_ms, now_ms + 1) : INT64_MAX;
+}
+
+bool cluster_has_dead(const struct region *r, i64 deadline_ms, i64 now_ms)
+{
+    const struct member *m = r->member;
+    if (!m) return false;
+    return deadline_ms <= member_clock(m) || (logs_deaths(m) && deadline_ms <= now_ms);
 }
 
 /* A member reclaims by itself what is dead by its region's clock, also while an entry is in flight: a busy

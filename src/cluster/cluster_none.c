@@ -31,7 +31,12 @@ u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const
     return 0;
 }
 bool cluster_may_reclaim(const struct server *s UNUSED, const struct region *r UNUSED) { return true; }
-i64 cluster_next_visit(const struct region *r UNUSED, i64 deadline_ms) { return deadline_ms; }
+bool cluster_unsettled(const struct region *r) { return !region_settled(r); }
+bool cluster_has_dead(const struct region *r UNUSED, i64 deadline_ms UNUSED, i64 now_ms UNUSED) { return true; }
+i64 cluster_next_visit(const struct region *r UNUSED, i64 deadline_ms, i64 now_ms UNUSED)
+{
+    return deadline_ms;
+}
 bool cluster_leads(const struct server *s UNUSED) { return false; }
 u64 cluster_next_index(struct server *s UNUSED, struct region *r UNUSED) { return 0; }
 u32 cluster_acknowledged(const struct server *s UNUSED, u64 region UNUSED, u64 index UNUSED) { return 0; }

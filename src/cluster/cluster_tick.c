@@ -259,6 +259,12 @@ static bool commit_reclaimed(struct cluster *c)
     return m->in_flight || m->evaluating || member_commit_reclaim(m);
 }
 
+bool cluster_unsettled(const struct region *r)
+{
+    const struct member *m = r->member;
+    return !region_settled(r) && !(m && (m->in_flight || m->evaluating || m->install));
+}
+
 static bool commit_others(struct cluster *c)
 {
     bool kept = true;

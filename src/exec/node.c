@@ -14,6 +14,7 @@ void node_release(struct node *n)
     evictor_release(&n->evictor);
     scripts_release(n);
     functions_release(n);
+    heap_release(&n->visits);
     region_map_release(&n->regions);
 }
 

@@ -24,6 +24,7 @@
 #define MAYFLY_EXEC_NODE_H
 
 #include "command/command.h"
+#include "ds/heap.h"
 #include "exec/acl.h"
 #include "exec/region_map.h"
 #include "exec/key_listeners.h"
@@ -35,6 +36,8 @@ struct outcome;
 
 struct node {
     struct region_map regions;
+    struct region *begun;   /* what housekeeping is to look at, by region.begun_next … */
+    struct heap visits;     /* … and what later, by region.visit; used by nodes of many regions */
     const struct command *(*find)(void *arg, bytes name); /* rename-command; NULL: command_find */
     void *find_arg;
     const char *refuse_writes; /* the error while the storage can't accept writes; or NULL */

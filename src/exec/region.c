@@ -24,9 +24,35 @@ void region_init(struct region *r, struct node *node, struct engine *eng, u64 se
     own_keys_init(&r->own, seed);
 }
 
+void region_touch(struct region *r)
+{
+    if (r->begun) return;
+    r->begun = true;
+    r->begun_next = r->node->begun;
+    r->node->begun = r;
+}
+
+void region_visit_at(struct region *r, i64 ms)
+{
+    if (r->visited && r->visit.key == ms) return;
+    if (r->visited) heap_remove(&r->node->visits, &r->visit);
+    r->visited = ms != INT64_MAX;
+    r->visit.key = ms;
+    if (r->visited) heap_add(&r->node->visits, &r->visit);
+}
+
+static void region_forget_visits(struct region *r)
+{
+    region_visit_at(r, INT64_MAX);
+    struct region **at = &r->node->begun;
+    while (*at && *at != r) at = &(*at)->begun_next;
+    if (*at) *at = r->begun_next;
+}
+
 void region_release(struct region *r)
 {
     struct node *node = r->node;
+    region_forget_visits(r);
     watches_release(&r->watches);
     node->keys_ready -= waiters_ready(&r->waiters);
     waiters_release(&r->waiters);
@@ -70,6 +96,7 @@ void region_expire_all(struct region *r)
  * now. */
 void region_begin(struct region *r, i64 now_ms)
 {
+    if (UNLIKELY(!r->begun)) region_touch(r);
     i64 back = r->seen_ms - now_ms;
     if (UNLIKELY(back > 0) && !expiry_of_group(r->mode)) { /* a group's clock never steps back by itself */
         if (back < REGION_CLOCK_SLACK_MS) now_ms = r->seen_ms;

@@ -56,6 +56,10 @@ struct region {
     enum expiry_mode mode;   /* set by the owner, between ticks; never EXPIRY_APPLY */
     bool obeys;              /* the command that runs comes from the primary */
     u64 dirty_outside;       /* ks.dirty when the outermost command began (node.depth) */
+    bool begun;              /* it began a transaction since housekeeping looked at it: in node.begun */
+    struct region *begun_next;
+    bool visited;            /* it is to be visited at a time of its own: `visit` is in node.visits */
+    struct heap_node visit;
     bool doomed;             /* the storage failed during a write: this tick will not be committed */
 };
 
@@ -78,6 +82,8 @@ void region_release(struct region *r);
 /* A tick: begin, any number of run/apply/expire steps, commit. If commit returns false, nothing of the tick
  * was kept, and none of its replies may be sent. */
 void region_begin(struct region *r, i64 now_ms);
+void region_touch(struct region *r); /* housekeeping is to look at it */
+void region_visit_at(struct region *r, i64 ms); /* … at this time; INT64_MAX: not by time */
 NODISCARD bool region_commit(struct region *r);
 
 /* Advances the time within a tick, after a command that took long. An earlier time, or one at which nothing

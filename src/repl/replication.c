@@ -124,6 +124,7 @@ void replication_begin_tick(struct server *s)
     struct region *g;
     const struct config *c = &s->config;
     s->node.deny_writes = s->node.deny_stale = NULL;
+    if (UNLIKELY(s->cluster)) return; /* its regions decide for themselves: cluster/member.h */
     replication_decide_expiry(s);
     REGIONS_EACH(&s->node.regions, g) keyspace_set_mode(&g->ks, g->mode);
     if (LIKELY(!r->link)) {

@@ -6,6 +6,7 @@
 #include "server/commit.h"
 
 #define RECLAIM_UNITS 64
+#define LOOK_AGAIN_MS 100
 
 /* Its only purpose is to wake the loop. */
 static void on_wake(uv_timer_t *t) { ((struct server *)t->data)->wake_ms = 0; }
@@ -31,19 +32,21 @@ static i64 next_visit(const struct server *s, const struct region *r)
     bool knows = expiry_follows(r->mode) || (cycle->source == EXPIRE_INDEX && expiry_cycles(r->mode));
     if (!may_expire(s, r) || !knows) return INT64_MAX;
     i64 due = region_next_due(r);
-    if (UNLIKELY(s->cluster)) due = cluster_next_visit(r, due);
     return MAX(due, cycle->next_ms);
 }
 
-/* When the loop may sleep: not beyond the next visit of an index. */
-static void arm_wake(struct server *s)
+/* The same on a node of a cluster. Keys that are due while something keeps the cycle from running are looked
+ * for again. */
+static i64 next_visit_of_member(const struct server *s, const struct region *r)
 {
-    const struct region *r;
-    i64 next = INT64_MAX;
-    REGIONS_EACH(&s->node.regions, r) {
-        i64 visit = next_visit(s, r);
-        next = MIN(next, visit);
-    }
+    i64 due = cluster_next_visit(r, region_next_due(r), s->now_ms);
+    if (due == INT64_MAX) return due;
+    return may_expire(s, r) ? MAX(due, r->cycle.next_ms) : MAX(due, s->now_ms + LOOK_AGAIN_MS);
+}
+
+/* When the loop may sleep: not beyond the next visit of an index. */
+static void arm_wake(struct server *s, i64 next)
+{
     if (next == s->wake_ms || next > s->now_ms + 1000) return;
     s->wake_ms = next;
     uv_timer_start(&s->wake, on_wake, (u64)MAX(next - s->now_ms + 1, 1), 0);
@@ -100,29 +103,79 @@ static bool expire_some(struct server *s, struct region *r, bool idle)
 {
     struct expire_cycle *cycle = &r->cycle;
     if (!may_expire(s, r) || !expire_cycle_due(cycle, s->now_ms)) return false;
+    if (UNLIKELY(s->cluster))
+        return cluster_has_dead(r, region_next_due(r), s->now_ms) && expire_paced(s, r, clock_mono_us());
     i64 start = clock_mono_us();
-    if (UNLIKELY(s->cluster)) return expire_paced(s, r, start);
     i64 allowance = expire_cycle_allowance(cycle, start, idle);
     return allowance ? expire_until(s, r, start, start + allowance) : expire_cycle_waits(cycle);
 }
 
 void housekeeping_expire(struct server *s, struct region *r) { expire_some(s, r, false); }
 
-void housekeeping_run(struct server *s, bool idle)
+static bool evicts(const struct server *s)
 {
-    const struct region_map *map = &s->node.regions;
-    struct region *r;
-    bool more = false, evicting = false;
-    REGIONS_EACH(map, r) more |= expire_some(s, r, idle);
-    if (UNLIKELY(s->node.evictor.unfinished) && !s->node.loading && !server_holds_changes(s))
-        REGIONS_EACH(map, r) evicting |= region_evict_step(r);
-    if (UNLIKELY(!node_settled(&s->node))) server_commit(s, COMMIT_HOUSEKEEPING);
-    s->reclaim_pending = 0;
-    REGIONS_EACH(map, r) s->reclaim_pending += reclaim_for(r->eng, EXPIRE_SLICE_US);
-    if (more || evicting || s->reclaim_pending || s->node.keys_ready) {
+    return UNLIKELY(s->node.evictor.unfinished) && !s->node.loading && !server_holds_changes(s);
+}
+
+static void housekeeping_end(struct server *s, bool more, i64 next_ms)
+{
+    if (more || s->reclaim_pending || s->node.keys_ready) {
         uv_idle_start(&s->busy, housekeeping_on_busy);
     } else {
         uv_idle_stop(&s->busy);
-        arm_wake(s);
+        arm_wake(s, next_ms);
     }
+}
+
+/* Regions whose time has come are looked at like those that were touched. */
+static void housekeeping_touch_due(struct server *s)
+{
+    struct node *n = &s->node;
+    for (struct heap_node *h; (h = heap_first(&n->visits)) && h->key <= s->now_ms;) {
+        struct region *r = (struct region *)(void *)((char *)h - offsetof(struct region, visit));
+        region_visit_at(r, INT64_MAX);
+        region_touch(r);
+    }
+}
+
+/* A node of a cluster has many regions: it looks only at those that began a transaction since, and at those
+ * whose time has come. */
+static void housekeeping_of_regions(struct server *s)
+{
+    struct node *n = &s->node;
+    struct region *r;
+    bool more = false, unsettled = false;
+    housekeeping_touch_due(s);
+    for (r = n->begun; r; r = r->begun_next) {
+        more |= expire_some(s, r, false);
+        unsettled |= cluster_unsettled(r);
+    }
+    if (UNLIKELY(unsettled)) server_commit(s, COMMIT_HOUSEKEEPING);
+    s->reclaim_pending = 0;
+    struct region *list = n->begun;
+    n->begun = NULL;
+    while ((r = list)) {
+        list = r->begun_next;
+        r->begun = false;
+        u64 left = reclaim_for(r->eng, EXPIRE_SLICE_US);
+        s->reclaim_pending += left;
+        if (left || more) region_touch(r);
+        region_visit_at(r, next_visit_of_member(s, r));
+    }
+    const struct heap_node *first = heap_first(&n->visits);
+    housekeeping_end(s, more, first ? first->key : INT64_MAX);
+}
+
+void housekeeping_run(struct server *s, bool idle)
+{
+    if (UNLIKELY(s->cluster)) {
+        housekeeping_of_regions(s);
+        return;
+    }
+    struct region *r = s->node.regions.first;
+    bool more = expire_some(s, r, idle);
+    if (evicts(s)) more |= region_evict_step(r);
+    if (UNLIKELY(!region_settled(r))) server_commit(s, COMMIT_HOUSEKEEPING);
+    s->reclaim_pending = reclaim_for(r->eng, EXPIRE_SLICE_US);
+    housekeeping_end(s, more, next_visit(s, r));
 }
