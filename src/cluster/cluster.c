@@ -301,6 +301,7 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
     case CLUSTER_STEP:
         if (c->started) cluster_take_step(c, body);
         break;
+    case CLUSTER_BEAT: cluster_on_beat(c, cluster_find(c, from, BUS_NODE_ID), body); break;
     default: bus_conn_refuse(conn, "an unknown message");
     }
 }
@@ -549,6 +550,7 @@ void cluster_stop(struct server *s)
         mem_free(c->members[i]);
     }
     mem_free(c->members);
+    heap_release(&c->dues);
     cluster_logs_close(c->logs);
     if (c->bus) bus_free(c->bus);
     s->cluster = NULL;

@@ -9,9 +9,10 @@ static void bus_info(struct cluster *c, struct buf *b)
 {
     const struct bus_stats *bus = bus_stats(c->bus);
     buf_printf(b,
-               "bus_bytes_sent:%llu\r\nbus_bytes_received:%llu\r\nbus_frames_dropped:%llu\r\n"
-               "bus_refused:%llu\r\n",
-               (ull)bus->bytes_out, (ull)bus->bytes_in, (ull)bus->dropped, (ull)bus->refused);
+               "bus_bytes_sent:%llu\r\nbus_bytes_received:%llu\r\nbus_frames_sent:%llu\r\n"
+               "bus_frames_received:%llu\r\nbus_frames_dropped:%llu\r\nbus_refused:%llu\r\n",
+               (ull)bus->bytes_out, (ull)bus->bytes_in, (ull)bus->frames_out, (ull)bus->frames_in,
+               (ull)bus->dropped, (ull)bus->refused);
 }
 
 static void region_info(const struct member *m, struct buf *b)
@@ -24,12 +25,12 @@ static void region_info(const struct member *m, struct buf *b)
     buf_printf(b,
                "%s:role=%s,term=%llu,commit=%llu,applied=%llu,last=%llu,first=%llu,"
                "voters=%u,learners=%u,joint=%d,clock_ahead_ms=%llu,in_flight=%d,reads_waiting=%llu,"
-               "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u\r\n",
+               "abandoned=%llu,clock_entries=%llu,deaths_logged=%d,slots=%u-%u,version=%u,asleep=%d\r\n",
                name, roles[st.core.role & 3], (ull)st.core.term, (ull)st.core.commit, (ull)st.core.applied,
                (ull)st.core.last_index, (ull)st.core.first_index, st.at.conf.voters_n, st.at.conf.learners_n,
                st.at.conf.outgoing_n > 0, (ull)st.clock_ahead_ms, m->in_flight, (ull)st.reads_waiting,
                (ull)st.evaluations_abandoned, (ull)st.clock_entries, st.at.deaths_from_ms != 0,
-               m->at.slots.first, m->at.slots.last, st.at.epoch.version);
+               m->at.slots.first, m->at.slots.last, st.at.epoch.version, group_sleeps(m->group));
 }
 
 void cluster_info(struct server *s, struct buf *b)
@@ -40,6 +41,8 @@ void cluster_info(struct server *s, struct buf *b)
     if (!c || !c->started) return;
     cluster_logs_stats(c->logs, &log);
     buf_printf(b, "cluster_node_id:%s\r\n", c->nodes->id);
+    buf_printf(b, "cluster_regions:%u\r\ncluster_regions_awake:%u\r\nraft_ticks:%llu\r\n", c->members_n,
+               c->awake_n, (ull)c->raft_ticks);
     for (u32 i = 0; i < c->members_n; i++) region_info(c->members[i], b);
     buf_printf(b, "raft_log_entries:%llu\r\nraft_log_bytes:%llu\r\nraft_log_syncs:%llu\r\n",
                (ull)log.entries, (ull)log.bytes, (ull)log.syncs);

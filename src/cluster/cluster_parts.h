@@ -26,13 +26,18 @@ struct cluster {
     u32 tombstones_n, tombstones_cap;
     struct member **members; /* of the regions of this node, by number: that of region 0 first */
     u32 members_n, members_cap;
+    u32 awake_n;                /* members whose groups do not sleep */
+    u32 swept;                  /* of members: looked at last although it slept */
+    u64 nonce;                  /* of this process, for beats; never 0 */
+    u64 raft_ticks;             /* of Raft; beats are timed by them */
+    u64 news;                   /* what may concern regions that sleep, as of the last look */
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
     struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
     struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
     u32 flying;                 /* members with an entry in flight */
     bool wants_all;             /* a request for all regions waits until none has */
-    i64 clock_due_ms;           /* no led region has a deadline before this one; 0: not known */
+    struct heap dues;           /* led regions by their nearest deadline: member.due */
     bool started;               /* the groups run */
     bool moved_on;              /* see cluster_moved_on */
     bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
@@ -147,10 +152,13 @@ static inline void cluster_autosplit_count(struct member *m, i32 slot)
 }
 
 /* cluster_time.c */
+#define ELECTION_TICKS 10
 void cluster_start_time(struct cluster *c);
 void cluster_stop_time(struct cluster *c);
+void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
+void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
-i64 cluster_next_deadline(const struct member *m); /* of a region with data; INT64_MAX: none */
+void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */
 
 /* cluster_install.c */
 void install_begin(struct member *m, const struct raft_applied *at); /* of the file that has come */

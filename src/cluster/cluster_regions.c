@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#define ELECTION_TICKS 10
 #define HEARTBEAT_TICKS 2
 #define LOG_ENTRIES_MAX 100000 /* a member that is further behind gets a snapshot */
 
@@ -86,11 +85,13 @@ void cluster_start_member(struct member *m)
         .heartbeat_ticks = HEARTBEAT_TICKS,
         .read_retry_ticks = 2,
         .read_timeout_ticks = 2 * ELECTION_TICKS,
+        .sleep_ticks = ELECTION_TICKS,
         .log_entries_max = LOG_ENTRIES_MAX,
         .print = print_core,
     };
     m->checked_ms = (i64)uv_now(&c->server->loop);
     member_start(m, &config, cluster_log_open(c->logs, m->number, regions_on_durable, m));
+    cluster_awake(m, true);
     plant_bugs(m->group);
     const struct raft_conf *conf = &m->at.conf;
     if (conf->voters_n) member_await_leader(m); /* of a split: its parent's leader campaigns at once */

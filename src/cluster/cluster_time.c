@@ -1,21 +1,22 @@
 /* What a node does as time passes: Raft's ticks, the steps of leaders, and what precedes the loop's sleep.
  *
- * The timer visits every region, ten times an election timeout. Everything else costs by what happened:
- * regions whose groups had something to do are in a list (cluster_stir), and of the deadlines only the
- * nearest of all led regions is known. */
+ * The timer, ten times an election timeout, visits the regions whose groups are awake (rules 18 to 20 of
+ * raft/group.h). Everything else costs by what happened, too: regions whose groups had something to do are in
+ * a list (cluster_stir), and led regions are in a heap by their nearest deadlines. */
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/endian.h"
 #include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
 #include "repl/primary.h"
 #include "server/client/block.h"
 #include "server/client/migrate.h"
 
-#define ELECTION_TICKS 10
 #define COMPACT_EVERY 20 /* ticks of the timer */
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
+#define SWEEP_EVERY 20   /* ticks of the timer */
 #define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
 
 /* -- leadership -------------------------------------------------------------------------------- */
@@ -38,6 +39,7 @@ static void note_leadership(struct member *m)
     else if (m->leader) member_await_leader(m);
     m->leader = leader;
     if (leads == m->led) return;
+    if (m->region) region_touch(m->region);
     crash_point("cluster-start-5");
     m->led = leads;
     log_line(&m->server->log, LOG_NOTICE,
@@ -113,6 +115,78 @@ static void report_unreachable(struct cluster *c)
     }
 }
 
+void cluster_awake(struct member *m, bool awake)
+{
+    if (awake == m->awake) return;
+    m->awake = awake;
+    m->rested = false;
+    m->cluster->awake_n += awake ? 1u : -1u;
+}
+
+/* -- regions that sleep ------------------------------------------------------------------------ */
+
+static void time_doubt(struct cluster *c, const struct cluster_node *n)
+{
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        u64 peer = m->group ? conf_peer_on(&m->at.conf, n->number) : 0;
+        if (peer) group_doubt(m->group, peer);
+    }
+}
+
+void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce)
+{
+    if (!n || nonce.n != 8 || !get_le64(nonce.p)) return;
+    n->heard_ms = clock_wall_ms();
+    if (beat_heard(&n->beat, c->raft_ticks, get_le64(nonce.p)) && c->started) time_doubt(c, n);
+}
+
+static void time_beat(struct cluster *c, i64 ticks)
+{
+    char nonce[8];
+    u64 before = c->raft_ticks;
+    c->raft_ticks += (u64)ticks;
+    put_le64(nonce, c->nonce);
+    for (struct cluster_node *n = c->nodes->next; n; n = n->next) {
+        if (c->raft_ticks / BEAT_TICKS > before / BEAT_TICKS && n->link)
+            bus_send(n->link, CLUSTER_BEAT, (bytes){0}, bytes_of(nonce, sizeof nonce));
+        if (beat_lost(&n->beat, c->raft_ticks, ELECTION_TICKS)) time_doubt(c, n);
+    }
+}
+
+static void time_wake_all(struct cluster *c)
+{
+    for (u32 i = 0; i < c->members_n; i++) group_wake(c->members[i]->group);
+}
+
+/* What leaders look at in each step. */
+static u64 time_news(const struct cluster *c)
+{
+    const struct region *r = c->server->node.regions.first;
+    return (u64)expiry_stream_on(&r->expiry_stream) << 1 | (c->diverged != 0);
+}
+
+/* Now and then one that sleeps is woken: what is checked now and then is, and a member that should not sleep
+ * finds out. */
+static void time_sweep(struct cluster *c)
+{
+    u64 news = time_news(c);
+    if (news != c->news) time_wake_all(c);
+    c->news = news;
+    if (c->ticks % SWEEP_EVERY) return;
+    c->swept = c->swept + 1 < c->members_n ? c->swept + 1 : 0;
+    group_wake(c->members[c->swept]->group);
+}
+
+/* -- the steps --------------------------------------------------------------------------------- */
+
+static void time_rest(struct member *m)
+{
+    if (m->rested || !group_sleeps(m->group) || m->unsaved || m->in_flight || m->evaluating) return;
+    time_compact(m);
+    member_rest(m);
+}
+
 static void time_step(struct member *m, i64 ticks)
 {
     struct cluster *c = m->cluster;
@@ -124,6 +198,15 @@ static void time_step(struct member *m, i64 ticks)
     if (m->led && c->diverged) hand_on(m);
     if ((c->ticks + m->number) % COMPACT_EVERY == 0) time_compact(m);
     check_step(m);
+    time_rest(m);
+}
+
+/* In this order parents come before their children, whose snapshots are refused by a node on which the parent
+ * has yet to split. */
+static void time_steps(struct cluster *c, i64 ticks)
+{
+    for (u32 i = 0; i < c->members_n; i++)
+        if (c->members[i]->awake) time_step(c->members[i], ticks);
 }
 
 static void time_on_timer(uv_timer_t *t)
@@ -135,7 +218,9 @@ static void time_on_timer(uv_timer_t *t)
     if (due > 0) c->timer_ms = now_ms;
     uv_timer_set_repeat(t, timer_interval(c)); /* CONFIG SET may have changed it */
     c->ticks++;
-    for (u32 i = 0; i < c->members_n; i++) time_step(c->members[i], due);
+    time_beat(c, due);
+    time_sweep(c);
+    time_steps(c, due);
     leave_full_disk(c);
     cluster_autosplit_step(c);
     cluster_bury_step(c);
@@ -155,26 +240,49 @@ static void leave_step(struct cluster *c)
     cluster_moved_on(c);
 }
 
-i64 cluster_next_deadline(const struct member *m)
+/* Of a region with data; INT64_MAX: none. */
+static i64 next_deadline(const struct member *m)
 {
     struct engine *e = m->region->eng;
     return e->ops->next_due(e);
+}
+
+void cluster_note_due(struct member *m, bool leads)
+{
+    struct heap *dues = &m->cluster->dues;
+    i64 due_ms = leads && m->region ? next_deadline(m) : INT64_MAX;
+    if (m->is_due && m->due.key == due_ms) return;
+    if (m->is_due) heap_remove(dues, &m->due);
+    m->is_due = due_ms != INT64_MAX;
+    m->due.key = due_ms;
+    if (m->is_due) heap_add(dues, &m->due);
+}
+
+/* The members whose nearest deadline has come, as a list. */
+static struct member *take_due(struct cluster *c, i64 wall_ms)
+{
+    struct member *list = NULL;
+    for (struct heap_node *h; (h = heap_first(&c->dues)) && h->key <= wall_ms;) {
+        struct member *m = (struct member *)(void *)((char *)h - offsetof(struct member, due));
+        heap_remove(&c->dues, h);
+        m->is_due = false;
+        m->due_next = list;
+        list = m;
+    }
+    return list;
 }
 
 /* Once per millisecond: deadlines are that exact. */
 static void move_clocks(struct cluster *c)
 {
     u64 wall_ms = (u64)clock_wall_ms();
-    if (wall_ms == c->clock_looked_ms || (i64)wall_ms < c->clock_due_ms) return;
+    if (wall_ms == c->clock_looked_ms) return;
     c->clock_looked_ms = wall_ms;
-    c->clock_due_ms = INT64_MAX;
-    for (u32 i = 0; i < c->members_n; i++) {
-        struct member *m = c->members[i];
-        if (!m->led || !m->region) continue;
+    for (struct member *m = take_due(c, (i64)wall_ms), *next; m; m = next) {
+        next = m->due_next;
         group_wall(m->group, wall_ms);
         if (!m->in_flight) group_clock_due(m->group);
-        i64 due_ms = cluster_next_deadline(m);
-        c->clock_due_ms = MIN(c->clock_due_ms, due_ms);
+        cluster_note_due(m, m->led);
     }
 }
 
@@ -196,9 +304,8 @@ static void settle_stirred(struct cluster *c)
         m->stirred = false;
         note_leadership(m);
         member_save(m);
-        if (!m->led || !m->region) continue;
-        i64 due_ms = cluster_next_deadline(m);
-        c->clock_due_ms = MIN(c->clock_due_ms, due_ms);
+        time_rest(m);
+        cluster_note_due(m, m->led);
     }
 }
 
@@ -237,6 +344,7 @@ void cluster_start_time(struct cluster *c)
 {
     uv_loop_t *loop = &c->server->loop;
     c->timer_ms = (i64)uv_now(loop);
+    c->nonce = rand_next(&cluster_meta(c)->region->seeds) | 1;
     uv_timer_init(loop, &c->timer);
     uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
     uv_prepare_init(loop, &c->prepare);

@@ -380,6 +380,15 @@ static void machine_snapshot_install(struct raft_machine *base, u64 index, u64 t
 
 static void machine_snapshot_discard(struct raft_machine *base) { snapshot_discard(member_of(base)); }
 
+static void machine_slept(struct raft_machine *base, bool asleep) { cluster_awake(member_of(base), !asleep); }
+
+static u32 machine_silence(struct raft_machine *base, u64 peer)
+{
+    struct cluster *c = member_of(base)->cluster;
+    const struct cluster_node *n = cluster_node_of(c, peer);
+    return n ? beat_silence(&n->beat, c->raft_ticks) : UINT32_MAX;
+}
+
 static const struct raft_machine_ops member_ops = {
     .load = machine_load,
     .apply = machine_apply,
@@ -393,6 +402,8 @@ static const struct raft_machine_ops member_ops = {
     .snapshot_send = machine_snapshot_send,
     .snapshot_install = machine_snapshot_install,
     .snapshot_discard = machine_snapshot_discard,
+    .slept = machine_slept,
+    .silence = machine_silence,
 };
 
 /* -- the tick ---------------------------------------------------------------------------------- */
@@ -569,11 +580,24 @@ bool member_awaits_leader(const struct member *m)
     return !group_leader(m->group) && (m->leader || m->await_until_ms);
 }
 
+void member_rest(struct member *m)
+{
+    if (m->rested) return;
+    m->rested = true;
+    buf_release(&m->effects);
+    mem_free(m->reads);
+    m->reads = NULL;
+    m->reads_cap = 0;
+    if (m->region) m->region->eng->ops->disk->rest(m->region->eng);
+}
+
 void member_close(struct member *m)
 {
     if (m->in_flight) machine_abandon(&m->machine, GROUP_LOSS_UNKNOWN);
     member_save(m);
     if (m->group) group_close(m->group);
+    cluster_awake(m, false);
+    cluster_note_due(m, false);
     for (u32 i = 0; i < m->reads_n; i++) end_replies(m, m->reads[i].replies, false, NOT_RUN);
     cluster_log_close(m->log);
     if (m->region) journal_detach(&m->region->journal, &m->sink);

@@ -57,6 +57,11 @@ struct member {
     struct raft_epoch reported_epoch; /* as it led, to region 0's leader … */
     u64 reported_term;                /* … 0: not at all */
     struct raft_slots slots; /* of its engine */
+    bool awake;              /* its group does not sleep: the timer visits it */
+    struct heap_node due;    /* its nearest deadline, while it leads … */
+    bool is_due;             /* … is in cluster.dues */
+    struct member *due_next; /* see move_clocks */
+    bool rested;             /* … and the memory that only work needs is given back */
     bool stirred;            /* its group had something to do since the loop last slept: in cluster.stirred */
     struct member *stirred_next;
     u64 tick;                    /* of net: when it last began one */
@@ -111,6 +116,9 @@ void member_close(struct member *m);
 /* No leader is known just now: requests wait for one, and are not refused. */
 void member_await_leader(struct member *m);
 bool member_awaits_leader(const struct member *m);
+
+/* Its group sleeps: gives back the memory that it needs only while something happens. */
+void member_rest(struct member *m);
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
