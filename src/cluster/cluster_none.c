@@ -32,7 +32,10 @@ u32 cluster_holds(struct server *s UNUSED, const struct request *q UNUSED, const
 }
 bool cluster_may_reclaim(const struct server *s UNUSED, const struct region *r UNUSED) { return true; }
 bool cluster_unsettled(const struct region *r) { return !region_settled(r); }
-bool cluster_has_dead(const struct region *r UNUSED, i64 deadline_ms UNUSED, i64 now_ms UNUSED) { return true; }
+bool cluster_has_dead(const struct region *r UNUSED, i64 deadline_ms, i64 now_ms)
+{
+    return deadline_ms <= now_ms;
+}
 i64 cluster_next_visit(const struct region *r UNUSED, i64 deadline_ms, i64 now_ms UNUSED)
 {
     return deadline_ms;
