@@ -174,11 +174,12 @@ void site_cell_seen(const struct site_cell *c, const struct site_clock *scope, s
 
 static void cell_put_write(const struct site_cell *c, const struct site_write *w, struct buf *to)
 {
+    const struct site_dot own = {0};
     site_put_dot(to, w->dot);
     if (c->kind == TYPE_SET) return; /* has no value, so no stamp decides between two */
     site_put_u64(to, w->stamp);
     if (c->kind == TYPE_STRING)
-        site_put_dot(to, site_dot_eq(w->birth, w->dot) ? (struct site_dot){0} : w->birth);
+        site_put_dot(to, site_dot_eq(w->birth, w->dot) ? own : w->birth);
     if (!w->shown) site_put_bytes(to, site_cell_text(c, w));
 }
 

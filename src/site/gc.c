@@ -43,23 +43,18 @@ void site_collect(struct site *s, u32 db, bytes name)
     site_key_save(k, 0);
 }
 
-struct collect {
-    struct site *s;
-    struct buf names;
-};
-
 static void collect_name(void *arg, struct key_ref *ref)
 {
-    struct collect *c = arg;
-    site_put_bytes(&c->names, ref->key);
+    struct buf *names = arg;
+    site_put_bytes(names, ref->key);
 }
 
 bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count)
 {
-    struct collect c = {.s = s};
-    bool more = s->e->ops->companion.each_kept(s->e, db, place, count, collect_name, &c);
-    for (struct site_reader r = site_reader_of(buf_bytes(&c.names)); site_left(&r);)
+    struct buf names = {0};
+    bool more = s->e->ops->companion.each_kept(s->e, db, place, count, collect_name, &names);
+    for (struct site_reader r = site_reader_of(buf_bytes(&names)); site_left(&r);)
         site_collect(s, db, site_get_bytes(&r));
-    buf_release(&c.names);
+    buf_release(&names);
     return more;
 }

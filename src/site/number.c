@@ -50,7 +50,7 @@ void site_put_num(struct buf *to, struct site_num n)
 {
     if (!n.real) {
         site_put_u8(to, 0);
-        site_put_varint(to, ((u64)n.i << 1) ^ (u64)(n.i >> 63));
+        site_put_varint(to, n.i < 0 ? ~((u64)n.i << 1) : (u64)n.i << 1);
         return;
     }
     char text[REAL_TEXT];

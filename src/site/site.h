@@ -125,7 +125,8 @@ void site_forget_after(struct site *s);
 
 /* -- garbage (gc.c): call site_find_stable() first */
 void site_collect(struct site *s, u32 db, bytes name);
-/* Collects about `count` keys of a database; false: that was the last. `place`: as companion.each_kept. */
+/* Collects about `count` keys of a database, perhaps not those that stay only since the open
+ * transaction; false: that was the last. `place`: as companion.each_kept. */
 bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count);
 
 /* -- applying (apply.c) */

@@ -641,6 +641,7 @@ static void cron(struct rsite *r)
 static void collect(struct rsite *r)
 {
     struct buf place = {0};
+    next_transaction(r); /* what stays since the open one may be collected later, on RocksDB */
     site_find_stable(&r->s);
     while (site_collect_some(&r->s, 0, &place, 3)) {}
     buf_release(&place);
