@@ -15,6 +15,7 @@ pub struct Store {
     last: u64,
     cache: VecDeque<Entry>, // the log's end, without gaps; entries that are not durable are always in it
     cache_bytes: u64,
+    known: (u64, u64), // an applied entry, and its term, that is asked for when the cache is empty
 }
 
 fn size_of(e: &Entry) -> u64 {
@@ -37,6 +38,7 @@ impl Store {
             last: config.last_index,
             cache: VecDeque::new(),
             cache_bytes: 0,
+            known: (0, 0),
         }
     }
 
@@ -67,6 +69,7 @@ impl Store {
     /// Drops all cached entries, if all are applied and durable.
     pub fn empty(&mut self, durable: u64) {
         if self.last <= self.applied.min(durable) {
+            self.known = self.term(self.last).map_or((0, 0), |term| (self.last, term));
             self.cache = VecDeque::new();
             self.cache_bytes = 0;
         }
@@ -139,6 +142,9 @@ impl Storage for Store {
         }
         if index >= self.cache_first() {
             return Ok(self.cache[(index - self.cache_first()) as usize].term);
+        }
+        if index == self.known.0 {
+            return Ok(self.known.1);
         }
         let term = (self.config.term)(self.config.log, index);
         assert!(term != 0, "the log has no term for {}", index);
