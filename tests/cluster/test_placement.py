@@ -7,7 +7,7 @@ from nodes import Cluster, Node, Stopped, eventually
 from redis.cluster import RedisCluster
 from test_regions import Load, cluster_client, leader_of, regions, slots_of, table
 
-OPTIONS = ('--cluster-node-timeout', '2000', '--cluster-node-dead-after', '5')
+OPTIONS = ('--cluster-node-timeout', '5000', '--cluster-node-dead-after', '5')
 REPLICAS = 3
 
 
