@@ -49,7 +49,7 @@ CARGO     ?= cargo
 
 # Cluster mode stands on the Raft library; without it cluster_none.c takes its place.
 NONE_SRC    := src/cluster/cluster_none.c
-CLUSTER_SRC := $(filter-out $(NONE_SRC),$(wildcard src/cluster/cluster*.c)) src/cluster/member.c src/cluster/snapshot.c
+CLUSTER_SRC := $(filter-out $(NONE_SRC),$(wildcard src/cluster/cluster*.c)) src/cluster/member.c src/cluster/merge_rules.c src/cluster/snapshot.c
 RAFT_ONLY   := src/raft/% $(CLUSTER_SRC)
 SRC      := $(filter-out $(if $(RAFT_LIB),$(NONE_SRC),$(RAFT_ONLY)),$(shell find src -name '*.c' | sort))
 OBJ      := $(SRC:src/%.c=$(BUILD)/obj/%.o)
