@@ -1,5 +1,4 @@
-"""What an idle region costs: nothing but memory, and little of that. Counted, not timed: frames between nodes, groups that are
-awake, bytes allocated."""
+"""What an idle region costs, counted and not timed: frames between nodes, and groups that are awake."""
 import pytest
 from nodes import Cluster, eventually
 from test_regions import regions, table, together
