@@ -372,6 +372,24 @@ void cluster_admit_step(struct cluster *c)
     }
 }
 
+bool cluster_meta_votes(const struct cluster *c, u64 peer)
+{
+    const struct raft_conf *conf = &cluster_meta(c)->at.conf;
+    return peer_among(conf->voters, conf->voters_n, node_of(peer)) == peer;
+}
+
+void cluster_meta_give_vote(struct cluster *c, u64 peer)
+{
+    struct member *m = cluster_meta(c);
+    const struct raft_conf *conf = &m->at.conf;
+    u64 gives = 0;
+    for (u32 i = 0; i < conf->voters_n; i++)
+        if (conf->voters[i] != m->peer) gives = conf->voters[i];
+    struct raft_change change[] = {{peer, RAFT_ADD_VOTER}, {gives, RAFT_ADD_LEARNER}};
+    if (!conf->outgoing_n && gives)
+        (void)meta_change(m, change, 2, "becomes a voter: it leads the first slots");
+}
+
 /* -- taking over ------------------------------------------------------------------------------- */
 
 /* Of one region. True: it leads it, or has tried to. */

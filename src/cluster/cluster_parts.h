@@ -169,6 +169,8 @@ void install_erase(struct member *m, struct engine *e); /* in the transaction th
 /* cluster_join.c */
 void cluster_join_step(struct cluster *c);  /* on a node that is not a member yet */
 void cluster_admit_step(struct cluster *c); /* on region 0's leader: its voters; nodes that leave */
+bool cluster_meta_votes(const struct cluster *c, u64 peer);
+void cluster_meta_give_vote(struct cluster *c, u64 peer); /* in place of another voter, not the leader */
 const struct bus_conn_ops *cluster_join_ops(void);
 bool cluster_is_member(const struct cluster *c, const struct cluster_node *n); /* of the cluster */
 bool member_has(const struct member *m, u64 node);        /* the node has a member of the region */

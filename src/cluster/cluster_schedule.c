@@ -193,7 +193,8 @@ static void schedule_meta(struct cluster *c)
     u64 peer = n ? conf_peer_on(&m->at.conf, n->number) : 0;
     if (!n || n == c->nodes || n->draining || schedule_is_away(c, n) || !peer) return;
     group_wall(m->group, (u64)clock_wall_ms());
-    group_transfer(m->group, peer);
+    if (cluster_meta_votes(c, peer)) group_transfer(m->group, peer);
+    else cluster_meta_give_vote(c, peer);
     cluster_stir(m);
 }
 
