@@ -121,12 +121,12 @@ static void end_stream(struct server *s)
 void replication_begin_tick(struct server *s)
 {
     struct replication *r = &s->repl;
-    struct region *g;
     const struct config *c = &s->config;
     s->node.deny_writes = s->node.deny_stale = NULL;
-    if (UNLIKELY(s->cluster)) return; /* its regions decide for themselves: cluster/member.h */
-    replication_decide_expiry(s);
-    REGIONS_EACH(&s->node.regions, g) keyspace_set_mode(&g->ks, g->mode);
+    if (LIKELY(!s->cluster)) { /* whose regions decide for themselves: cluster/member.h */
+        replication_decide_expiry(s);
+        keyspace_set_mode(&lone_region(s)->ks, lone_region(s)->mode);
+    }
     if (LIKELY(!r->link)) {
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
