@@ -433,10 +433,11 @@ static void row_look_at(void *arg, void *item)
     struct victims *v = arg;
     struct row *r = item;
     if (r->used) r->used = false;
-    else if (v->n < ARRAY_LEN(v->row)) v->row[v->n++] = r;
+    else if (!r->open && !r->touched && v->n < ARRAY_LEN(v->row)) v->row[v->n++] = r;
 }
 
-/* CLOCK eviction: the hand goes round all rows and evicts those not used since its last pass. */
+/* CLOCK eviction: the hand goes round all rows and evicts those not used since its last pass. A transaction
+ * may begin again, at another time, when it has only read so far: what it has opened stays. */
 void row_sweep(struct rk *rk)
 {
     for (u32 n = 0; n < SWEEP_BUCKETS && rk->row_bytes > rk->row_budget; n++) {
