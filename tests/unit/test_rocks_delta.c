@@ -259,6 +259,24 @@ static void test_prefetch_of_known(void **state UNUSED)
     assert_false(delta_at(rk, r, subs[2])->stored);
 }
 
+/* A transaction that has only read may begin again, also when the cache has no room. */
+static void test_begin_again_after_reading(void **state UNUSED)
+{
+    struct key_ref ref = make(TYPE_HASH);
+    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("f"), BYTES_LIT("v"), false);
+    tick(1);
+    struct row *r = again(&ref);
+    assert_true(rk->ops.map.get(&rk->base, &ref, BYTES_LIT("f"), NULL));
+    assert_true(r->open);
+    rk->row_budget = 0;
+    for (u32 i = 0; i < 100; i++) rk->ops.begin(&rk->base, rk->base.now_ms);
+    rk->row_budget = 1 << 20;
+    assert_ptr_equal(again(&ref), r);
+    assert_true(r->open);
+    tick(0);
+    assert_false(again(&ref)->open);
+}
+
 /* A transaction that changes very many elements leaves them out of the cache, and old values of theirs, too. */
 static void test_many_are_left_out(void **state UNUSED)
 {
@@ -548,6 +566,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_walks), TEST(test_abort), TEST(test_prefetch), TEST(test_prefetch_of_known),
+        TEST(test_begin_again_after_reading),
         TEST(test_many_are_left_out), TEST(test_cursor_hints),
         TEST(test_scan_after_a_restart), TEST(test_draws_are_fair), TEST(test_draw_until_empty),
         TEST(test_draw_among_the_dead), TEST(test_field_rows),
