@@ -103,7 +103,7 @@ static bool save_walk_next(struct command_save *s, struct element *x)
     return true;
 }
 
-static bytes command_of(enum value_type type)
+static bytes save_command_of(enum value_type type)
 {
     switch (type) {
     case TYPE_LIST: return BYTES_LIT("RPUSH");
@@ -132,7 +132,7 @@ static bool write_elements(struct command_save *s)
     buf_clear(&s->args);
     for (int n = 0; n < COMMAND_SAVE_ELEMENTS && s->args.n < RDB_PIECE && (more = save_walk_next(s, &x)); n++)
         args += add_element(s, &x);
-    bytes words[] = {command_of(s->ref->type), s->ref->key};
+    bytes words[] = {save_command_of(s->ref->type), s->ref->key};
     if (args && !s->out->failed) command_put(s->out, 2, words, args, buf_bytes(&s->args));
     return more;
 }

@@ -28,7 +28,7 @@ void rdb_stream_save_release(struct rdb_stream_save *w)
     mem_free(w);
 }
 
-static void spend(struct rdb_stream_save *w, size_t n) { *w->budget -= (i64)n + STEP_COST; }
+static void stream_spend(struct rdb_stream_save *w, size_t n) { *w->budget -= (i64)n + STEP_COST; }
 
 static void stream_save_put_id(struct rdb_out *out, struct stream_id id)
 {
@@ -52,7 +52,7 @@ static int next_node(struct rdb_stream_save *w, struct xnode *n)
     w->walking = true;
     while (*w->budget > 0) {
         if (!xnode_next(&w->nodes, n)) return 0;
-        spend(w, 0);
+        stream_spend(w, 0);
         if (n->live) return 1;
     }
     return -1;
@@ -127,7 +127,7 @@ static void write_node(struct rdb_stream_save *w, const struct xnode *n)
     rdb_put_string(w->out, bytes_of(raw, sizeof raw));
     rdb_put_string(w->out, buf_bytes(&w->pack));
     w->count += live;
-    spend(w, w->pack.n);
+    stream_spend(w, w->pack.n);
     buf_release(&names);
 }
 
@@ -166,7 +166,7 @@ static bool write_group(struct rdb_stream_save *w)
     stream_save_put_id(w->out, w->group.last);
     rdb_put_len(w->out, (u64)w->group.entries_read);
     rdb_put_len(w->out, w->left = w->group.pending);
-    spend(w, name.n);
+    stream_spend(w, name.n);
     return true;
 }
 
@@ -191,7 +191,7 @@ static bool write_pending(struct rdb_stream_save *w, bool owned)
             rdb_put_u64(w->out, (u64)p.time_ms);
             rdb_put_len(w->out, p.count);
         }
-        spend(w, STREAM_ID_RAW);
+        stream_spend(w, STREAM_ID_RAW);
     }
     if (w->left > 0) return false;
     xwalk_end(&w->pending);
@@ -215,7 +215,7 @@ static bool write_consumer(struct rdb_stream_save *w)
     rdb_put_string(w->out, name);
     rdb_put_u64(w->out, (u64)w->consumer.seen_ms);
     rdb_put_len(w->out, w->left = w->consumer.pending);
-    spend(w, name.n);
+    stream_spend(w, name.n);
     return true;
 }
 

@@ -42,7 +42,7 @@ static err take_header(struct transfer *t, bytes in, size_t *used)
 
 /* -- the data --------------------------------------------------------------------------------------- */
 
-static bool hand_on(struct transfer *t, struct rdb_sink *out, const char *p, size_t n)
+static bool transfer_hand_on(struct transfer *t, struct rdb_sink *out, const char *p, size_t n)
 {
     t->received += n;
     return n == 0 || out->write(out, bytes_of(p, n));
@@ -52,7 +52,7 @@ static err take_sized(struct transfer *t, bytes in, struct rdb_sink *out, size_t
 {
     size_t n = (size_t)MIN(t->size - t->received, (u64)in.n);
     *used += n;
-    if (!hand_on(t, out, in.p, n)) return ERR_LIMIT;
+    if (!transfer_hand_on(t, out, in.p, n)) return ERR_LIMIT;
     if (t->received < t->size) return ERR_AGAIN;
     t->stage = TRANSFER_DONE;
     return OK;
@@ -73,7 +73,7 @@ static bool keep_tail(struct transfer *t, bytes in, struct rdb_sink *out)
 {
     size_t total = t->tail_n + in.n, keep = MIN(total, (size_t)TRANSFER_MARK - 1);
     size_t of_tail = MIN(total - keep, (size_t)t->tail_n), of_in = total - keep - of_tail;
-    if (!hand_on(t, out, t->tail, of_tail) || !hand_on(t, out, in.p, of_in)) return false;
+    if (!transfer_hand_on(t, out, t->tail, of_tail) || !transfer_hand_on(t, out, in.p, of_in)) return false;
     t->tail_n -= (u32)of_tail;
     memmove(t->tail, t->tail + of_tail, t->tail_n);
     memcpy(t->tail + t->tail_n, in.p + of_in, in.n - of_in);
@@ -88,10 +88,10 @@ static err transfer_take_marked(struct transfer *t, bytes in, struct rdb_sink *o
     const char *at = mark_from_tail(t, in, joint);
     if (at) {
         *used += (size_t)(at - joint) + TRANSFER_MARK - t->tail_n;
-        ok = hand_on(t, out, joint, (size_t)(at - joint));
+        ok = transfer_hand_on(t, out, joint, (size_t)(at - joint));
     } else if ((at = memmem(in.p, in.n, t->mark, TRANSFER_MARK))) {
         *used += (size_t)(at - in.p) + TRANSFER_MARK;
-        ok = hand_on(t, out, t->tail, t->tail_n) && hand_on(t, out, in.p, (size_t)(at - in.p));
+        ok = transfer_hand_on(t, out, t->tail, t->tail_n) && transfer_hand_on(t, out, in.p, (size_t)(at - in.p));
     } else {
         *used += in.n;
         return keep_tail(t, in, out) ? ERR_AGAIN : ERR_LIMIT;

@@ -7,7 +7,7 @@
 #define SIGN ((u64)1 << 63)
 
 /* A length byte above 0x80 for what is not negative, below for what is, so that lengths sort, too. */
-static void put_int(struct buf *to, i64 v)
+static void place_put_int(struct buf *to, i64 v)
 {
     u64 raw = htobe64((u64)v), pad = v < 0 ? 0xff : 0;
     const u8 *p = (const u8 *)&raw;
@@ -47,8 +47,8 @@ void site_put_place(struct buf *to, i64 n, struct site_dot dot, i64 i)
     u64 raw = htobe64((u64)n ^ SIGN);
     buf_append(to, &raw, sizeof raw);
     site_put_u8(to, dot.gid);
-    put_int(to, (i64)dot.seq);
-    put_int(to, i);
+    place_put_int(to, (i64)dot.seq);
+    place_put_int(to, i);
 }
 
 i64 site_place_n(bytes place) { return get_n(place.p); }

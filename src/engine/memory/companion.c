@@ -78,7 +78,7 @@ static void blob_changed(char *prefix, packed *b)
     if (packed_bytes(b) > BLOB_MAX) blob_to_rows(prefix);
 }
 
-static void write_head(char *prefix, bytes head)
+static void companion_write_head(char *prefix, bytes head)
 {
     char copy[COMPANION_HEAD_MAX]; /* `head` may point into the companion */
     if (head.n) memcpy(copy, head.p, head.n);
@@ -202,7 +202,7 @@ static void mem_companion_set_head(struct engine *e, struct key_ref *ref, bytes 
     CHECK(head.n <= COMPANION_HEAD_MAX);
     char copy[COMPANION_HEAD_MAX]; /* `head` may be in the entry, which may move */
     if (head.n) memcpy(copy, head.p, head.n);
-    write_head(mem_companion_open(e, ref), bytes_of(copy, head.n));
+    companion_write_head(mem_companion_open(e, ref), bytes_of(copy, head.n));
 }
 
 static void mem_companion_drop(struct engine *e, struct key_ref *ref)

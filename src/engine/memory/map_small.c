@@ -4,7 +4,7 @@
 #include "base/rand.h"
 #include "ds/intset.h"
 
-static bool is_set(const struct key_ref *ref) { return entry_type(ref->entry) == TYPE_SET; }
+static bool small_is_set(const struct key_ref *ref) { return entry_type(ref->entry) == TYPE_SET; }
 
 bool map_small_fits(const struct engine *e, bool of_set, u64 count, bytes field, bytes value)
 {
@@ -111,7 +111,7 @@ static const char *map_small_find(const struct small *s, bool pairs, bytes field
 bool map_small_get(struct engine *e, struct key_ref *ref, bytes field, bytes *value)
 {
     const struct entry *entry = ref->entry;
-    bool set = is_set(ref);
+    bool set = small_is_set(ref);
     if (set && value) *value = (bytes){"", 0};
     if (set && entry_is_ints(entry)) {
         u32 at;
@@ -129,7 +129,7 @@ bool map_small_get(struct engine *e, struct key_ref *ref, bytes field, bytes *va
 
 bool map_small_put(struct engine *e, struct key_ref *ref, bytes field, bytes value, bool *added)
 {
-    bool set = is_set(ref);
+    bool set = small_is_set(ref);
     if (set && entry_is_ints(ref->entry)) {
         if (ints_put(e, ref, field, added)) return true;
         if (entry_is_ints(ref->entry)) return false;
@@ -153,7 +153,7 @@ bool map_small_put(struct engine *e, struct key_ref *ref, bytes field, bytes val
 
 bool map_small_del(struct engine *e, struct key_ref *ref, bytes field)
 {
-    bool set = is_set(ref);
+    bool set = small_is_set(ref);
     if (set && entry_is_ints(ref->entry)) return ints_del(e, ref, field);
     struct small s = small_of(ref->entry);
     const char *at = map_small_find(&s, !set, field);
@@ -173,7 +173,7 @@ static const char *map_small_read(struct engine *e, const struct key_ref *ref, c
                                   bytes *value, char (*digits)[NUM_I64_LEN])
 {
     struct compact_slot name, slot;
-    bool set = is_set(ref);
+    bool set = small_is_set(ref);
     at = set ? compact_read(at, &name) : compact_read_pair(at, &name, &slot);
     *field = map_small_text(e, &name, digits ? digits[0] : NULL);
     if (value) *value = set ? (bytes){"", 0} : map_small_text(e, &slot, digits ? digits[1] : NULL);
@@ -218,7 +218,7 @@ void map_small_random(struct engine *e, const struct key_ref *ref, u64 *rng, byt
         return;
     }
     struct small s = small_of(ref->entry);
-    map_small_read(e, ref, compact_skip(s.p, !is_set(ref), index), field, value, NULL);
+    map_small_read(e, ref, compact_skip(s.p, !small_is_set(ref), index), field, value, NULL);
 }
 
 /* -- filling ------------------------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ static void map_small_items(struct compact_item it[2], const bytes *v, u32 strid
 
 u32 map_small_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
 {
-    bool set = is_set(ref);
+    bool set = small_is_set(ref);
     u32 stride = set ? 1 : 2;
     u64 need = 0;
     i64 number;

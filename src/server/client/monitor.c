@@ -9,7 +9,7 @@
 #include "command/commands.h"
 #include "script/script.h"
 
-static void enter(struct server *s, struct session *session)
+static void monitor_enter(struct server *s, struct session *session)
 {
     session->monitor = true;
     s->monitors = mem_realloc(s->monitors, (s->monitor_count + 1) * sizeof(struct conn *));
@@ -33,7 +33,7 @@ void cmd_monitor(struct ctx *c)
     }
     bool replica = conn_of(c->session)->class == CONN_REPLICA;
     if (replica || c->session->monitor) return; /* it gets no reply */
-    enter(c->server, c->session);
+    monitor_enter(c->server, c->session);
     reply_ok(c->out);
 }
 

@@ -326,7 +326,7 @@ static bool begins(bytes s, const char *with)
 }
 
 /* Answers after which the same command is sent again, perhaps elsewhere. */
-static bool passes(bytes answer)
+static bool target_passes(bytes answer)
 {
     static const char *const words[] = {"-MOVED ", "-CLUSTERDOWN", "-TRYAGAIN", "-UNCERTAIN", "-LOADING",
                                         "-READONLY", "-ASK ", "-MASTERDOWN", "-BUSY "};
@@ -346,11 +346,11 @@ static void note_moved(struct target *t, const struct target_node *from, bytes a
 }
 
 /* False: refused for good. */
-static bool take_answer(struct target *t, const struct target_node *n, struct target_batch *b,
+static bool target_take_answer(struct target *t, const struct target_node *n, struct target_batch *b,
                         struct target_command *c, bytes answer)
 {
     bool existed = begins(answer, "-BUSYKEY") || memmem(answer.p, answer.n, "already exists", 14);
-    if (passes(answer)) {
+    if (target_passes(answer)) {
         target_fail(t, "%s:%d: %.*s", n->host, n->port, (int)MIN(answer.n, 200u), answer.p + 1);
         note_moved(t, n, answer);
         c->tried |= begins(answer, "-UNCERTAIN");
@@ -372,7 +372,7 @@ static bool take_answers(struct target *t, struct target_node *n, struct target_
     bytes answer;
     u32 i = 0;
     for (; i < n->sent_n && n->fd >= 0 && node_answer(t, n, &answer); i++)
-        if (!take_answer(t, n, b, &b->commands[n->sent[i]], answer)) return false;
+        if (!target_take_answer(t, n, b, &b->commands[n->sent[i]], answer)) return false;
     for (; i < n->sent_n; i++) b->commands[n->sent[i]].tried = true;
     return true;
 }

@@ -45,7 +45,7 @@ bool shutdown_waits(struct server *s, u32 how)
 }
 
 /* The shutdown was cancelled: everything continues, and the clients that asked for it get an error. */
-static void stop_waiting(struct server *s)
+static void shutdown_stop_waiting(struct server *s)
 {
     s->repl.leaving = false;
     replication_hold(s);
@@ -69,7 +69,7 @@ void shutdown_cron(struct server *s)
     if (ready < of && clock_mono_us() / 1000 < r->leave_until_ms) return;
     if (of) log_line(&s->log, ready < of ? LOG_WARNING : LOG_NOTICE,
                      "%u of %u replicas are in sync when shutting down.", ready, of);
-    if (!server_shutdown(s, r->leave_how | SHUTDOWN_NOW)) stop_waiting(s);
+    if (!server_shutdown(s, r->leave_how | SHUTDOWN_NOW)) shutdown_stop_waiting(s);
 }
 
 static void abort_shutdown(struct ctx *c)
@@ -79,7 +79,7 @@ static void abort_shutdown(struct ctx *c)
         return;
     }
     log_line(&c->server->log, LOG_NOTICE, "Shutdown manually aborted");
-    stop_waiting(c->server);
+    shutdown_stop_waiting(c->server);
     reply_ok(c->out);
 }
 
