@@ -91,7 +91,8 @@ static err transfer_take_marked(struct transfer *t, bytes in, struct rdb_sink *o
         ok = transfer_hand_on(t, out, joint, (size_t)(at - joint));
     } else if ((at = memmem(in.p, in.n, t->mark, TRANSFER_MARK))) {
         *used += (size_t)(at - in.p) + TRANSFER_MARK;
-        ok = transfer_hand_on(t, out, t->tail, t->tail_n) && transfer_hand_on(t, out, in.p, (size_t)(at - in.p));
+        ok = transfer_hand_on(t, out, t->tail, t->tail_n) &&
+             transfer_hand_on(t, out, in.p, (size_t)(at - in.p));
     } else {
         *used += in.n;
         return keep_tail(t, in, out) ? ERR_AGAIN : ERR_LIMIT;

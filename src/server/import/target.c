@@ -347,7 +347,7 @@ static void note_moved(struct target *t, const struct target_node *from, bytes a
 
 /* False: refused for good. */
 static bool target_take_answer(struct target *t, const struct target_node *n, struct target_batch *b,
-                        struct target_command *c, bytes answer)
+                               struct target_command *c, bytes answer)
 {
     bool existed = begins(answer, "-BUSYKEY") || memmem(answer.p, answer.n, "already exists", 14);
     if (target_passes(answer)) {
