@@ -82,14 +82,16 @@ class Trio:
 
 
 @contextlib.contextmanager
-def mayfly_trio(env, path, *args):
+def mayfly_trio(env, path, *args, balance="no"):
+    """`balance`: whether the cluster may move leaderships, which a load that knows one leader does not survive."""
     with contextlib.ExitStack() as stack:
         nodes = []
         for i in range(3):
             role = ("--cluster-join", f"127.0.0.1:{nodes[0].port}") if i else ("--cluster-init", "yes")
             nodes.append(stack.enter_context(running(
                 f"node {i + 1}", path, None, env.nice,
-                ("--engine", "rocksdb", "--cluster-enabled", "yes", "--cluster-regions", 1, *role, *args),
+                ("--engine", "rocksdb", "--cluster-enabled", "yes", "--cluster-regions", 1,
+                 "--cluster-balance", balance, *role, *args),
                 port=node_port())))
         trio = Trio(nodes)
         trio.wait_settled()

@@ -23,8 +23,8 @@ def run_load(env):
         env.warnings.append(f"{NAME}: no requests over many regions: there is no {missing}")
         return []
     seconds = env.pick(6, 3)
-    with mayfly_trio(env, env.paths[MAYFLY], "--cluster-regions", MANY) as many, \
-            mayfly_trio(env, env.paths[MAYFLY], "--cluster-regions", 1) as one:
+    with mayfly_trio(env, env.paths[MAYFLY], "--cluster-regions", MANY, balance="yes") as many, \
+            mayfly_trio(env, env.paths[MAYFLY]) as one:
         many.wait_regions(MANY)
         trios = {MAYFLY: many, REDIS: one}
 
@@ -77,7 +77,7 @@ def idle_pct(trio):
 
 
 def idle(env, _side, count):
-    with mayfly_trio(env, env.paths[MAYFLY], "--cluster-regions", 1) as trio:
+    with mayfly_trio(env, env.paths[MAYFLY], balance="yes") as trio:
         for node in trio.nodes:
             node.settle()
         one, kept = idle_pct(trio), sum(n.rss() for n in trio.nodes)
