@@ -41,6 +41,7 @@ struct region {
     struct node *node;       /* shared with its other regions */
     struct region *next;     /* of the node's: exec/region_map.h */
     struct member *member;   /* of its Raft group: cluster/member.h; NULL on a lone server */
+    struct region_site *site; /* exec/region_site.h; NULL on a server without sites */
     struct engine *eng;      /* owned */
     struct journal journal;
     struct keyspace ks;
