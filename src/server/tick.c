@@ -1,6 +1,7 @@
 #include "server/tick.h"
 
 #include "base/clock.h"
+#include "base/key_slot.h"
 #include "command/commands.h"
 #include "exec/route.h"
 #include "net/fence.h"
@@ -22,15 +23,34 @@ static bytes element_of(struct server *s, const struct net_request *q)
     return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
 }
 
-/* Tells the engine the keys of the next requests, so that it can fetch them together. Returns the index after
- * the last of them. If keys are in several regions, each command fetches its own. */
+/* Tells each engine its keys. Those of one region are brought together, then those of the next. */
+static void prefetch_by_region(struct want *want, struct region **of, u32 n)
+{
+    for (u32 from = 0, to; from < n; from = to) {
+        struct engine *e = of[from]->eng;
+        to = from + 1;
+        for (u32 i = to; i < n; i++) {
+            if (of[i] != of[from]) continue;
+            struct want next = want[i];
+            want[i] = want[to];
+            of[i] = of[to];
+            want[to] = next;
+            of[to++] = of[from];
+        }
+        if (to - from > 1) e->ops->prefetch(e, want + from, to - from);
+    }
+}
+
+/* Tells the engines the keys of the next requests, so that they can fetch them together. Returns the index
+ * after the last of them. */
 static u32 prefetch(struct server *s, u32 from)
 {
     const struct net_tick *t = &s->net.tick;
     struct engine *e = node_engine(&s->node);
     struct want want[PREFETCH_MAX];
-    if (t->request_count - from < 2 || UNLIKELY(s->node.regions.count > 1)) return t->request_count;
-    bool fetch_elements = e->caps.prefetch_elements;
+    struct region *of[PREFETCH_MAX];
+    if (t->request_count - from < 2) return t->request_count;
+    bool fetch_elements = e->caps.prefetch_elements, many = s->node.regions.count > 1;
     u32 wants = 0, end = MIN(t->request_count, from + MIN(e->caps.prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
         const struct net_request *q = &t->requests[i];
@@ -39,9 +59,11 @@ static u32 prefetch(struct server *s, u32 from)
         bytes key = t->args[q->argv_at + 1];
         bytes element = fetch_elements ? element_of(s, q) : (bytes){0};
         if (wants && !element.p && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
+        if (UNLIKELY(many) && !(of[wants] = region_map_at(&s->node.regions, key_slot(key)))) continue;
         want[wants++] = (struct want){q->conn->session.db, key, element};
     }
-    if (wants > 1) e->ops->prefetch(e, want, wants);
+    if (UNLIKELY(many)) prefetch_by_region(want, of, wants);
+    else if (wants > 1) e->ops->prefetch(e, want, wants);
     return end;
 }
 

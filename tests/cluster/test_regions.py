@@ -192,6 +192,19 @@ def test_a_pipeline_over_regions_answers_in_order(four, client):
             c.mget('k1', 'k2')
 
 
+def test_a_pipeline_over_regions_is_fetched_together(four, client):
+    """The rows of all requests of a tick are brought before they run, so that these find them."""
+    for i in range(1, 5):
+        transfer(four, i, four.nodes[0])
+    with four.nodes[0].client() as c:
+        before = c.info('rocksdb')['row_cache_hits']
+        p = c.pipeline(transaction=False)
+        for i in range(1000):
+            p.set(f'together{i}', i)
+        assert p.execute() == [True] * 1000
+        assert c.info('rocksdb')['row_cache_hits'] - before > 200
+
+
 def test_all_data_is_counted_under_load(four, client):
     """DBSIZE has to find a moment at which no region has an entry in flight."""
     for i in range(1, 5):
