@@ -432,6 +432,63 @@ static void split_and_merge(void **state)
     check_all(NOW + 900000000);
 }
 
+/* A figure of INFO; it must be there. */
+static u64 figure(struct engine *e, const char *field)
+{
+    struct buf text = {0};
+    char line[64];
+    snprintf(line, sizeof line, "\n%s:", field);
+    buf_append_str(&text, "\n");
+    e->ops->disk->info(e, &text);
+    buf_append_char(&text, '\0');
+    const char *at = strstr(text.p, line);
+    assert_non_null(at);
+    u64 n = strtoull(at + strlen(line), NULL, 10);
+    buf_release(&text);
+    return n;
+}
+
+/* What the lower region has read is not read again. What the upper one changed since is not taken from what
+ * the lower one had of it before. */
+static void cached_across_a_split(void **state)
+{
+    (void)state;
+    fill();
+    check_all(NOW);
+    split();
+    u64 misses = figure(low, "row_cache_misses");
+    for (u32 i = 0; i < KEYS; i++)
+        if (owner(name(i)) == low) has(i);
+    assert_int_equal(figure(low, "row_cache_misses"), misses);
+    for (u32 i = 0; i < KEYS; i++) {
+        struct key_ref ref;
+        struct engine *e = owner(name(i));
+        if (e != high || !e->ops->find(e, 0, name(i), &ref)) continue;
+        if (i % 2) e->ops->drop(e, &ref);
+        else if (i % 3) e->ops->str.put(e, 0, name(i), &ref, BYTES_LIT("new"), 0);
+        else e->ops->map.put(e, &ref, BYTES_LIT("f"), BYTES_LIT("new"), true);
+    }
+    tick(NOW);
+    assert_true(rocks_align(low, high));
+    assert_true(rocks_merge(low, high, low->applied + 1));
+    high = NULL;
+    low->ops->begin(low, NOW);
+    for (u32 i = 0; i < KEYS; i++) {
+        struct key_ref ref;
+        bytes value = {0};
+        struct str_view view;
+        bool found = low->ops->find(low, 0, name(i), &ref), changed = codec_slot(name(i)) >= HALF;
+        if (changed && i % 2) {
+            assert_false(found);
+            continue;
+        }
+        assert_true(found);
+        if (i % 3) low->ops->str.get(low, &ref, &view);
+        else assert_true(low->ops->map.get(low, &ref, BYTES_LIT("f"), &value));
+        assert_true(bytes_eq(i % 3 ? view.b : value, changed ? BYTES_LIT("new") : name(i)));
+    }
+}
+
 /* It keeps the slots that it had, also those that another engine changes now. */
 static void snapshot_across_a_split(void **state)
 {
@@ -903,6 +960,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(snapshot_of_one, setup_two, teardown),
         cmocka_unit_test_setup_teardown(refused, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(cached_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(drop_one, setup_two, teardown),
         cmocka_unit_test_setup_teardown(without_keys, setup_two, teardown),

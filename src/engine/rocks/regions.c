@@ -11,7 +11,7 @@
 
 static u32 regions_slots(const struct rocks_region *r) { return (u32)r->last - r->first + 1; }
 
-/* Drops everything cached: keys were added or removed outside a transaction. */
+/* Drops everything cached: keys were added, changed or removed by another engine. */
 static void regions_forget(struct rk *rk)
 {
     for (u32 i = 0; i < rk_all(rk); i++) {
@@ -38,11 +38,12 @@ void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_s
     rk->slot_log.base = true;
 }
 
+/* What is cached of the child's slots stays until it is evicted: nothing asks this region for it, unless it
+ * gets the slots back, and rocks_merge drops what is cached. */
 void regions_cut(struct rk *rk)
 {
     rk->region.last = (u16)(rk->cut.child.first - 1);
     rk->cut.pending = false;
-    regions_forget(rk);
     for (u32 i = 0; i < rk_all(rk); i++) {
         struct slots *s = &rk->dbs[i]->slots;
         if (s->v) s->v = mem_realloc(s->v, regions_slots(&rk->region) * sizeof *s->v);

@@ -4,6 +4,6 @@
 
 #include "engine/rocks/rk.h"
 
-void regions_cut(struct rk *rk); /* the commit has split the region: drops what is cached of the child */
+void regions_cut(struct rk *rk); /* the commit has split the region */
 
 #endif
