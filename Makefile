@@ -333,7 +333,7 @@ test-programs: $(TEST_BIN) $(SIM) $(REPLAY)
 
 # Threads write and sync files, make snapshots, have sessions and regions of one RocksDB, write the Raft log, run
 # RocksDB's background work and answer scrapes.
-THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,disk_file aof_disk saver_rocks rocks_store rocks_sessions \
+THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,cache_budget disk_file aof_disk saver_rocks rocks_store rocks_sessions \
                  rocks_regions) \
                  $(if $(RAFT_LIB),$(BUILD)/tests/raft/test_cluster_log)
 THREAD_SERVER := $(addprefix tests/server/test_,metrics.py waitaof.py persistence.py rocks.py)

@@ -31,6 +31,9 @@ struct disk_ops {
     struct sync_state (*sync_state)(const struct engine *); /* of what was committed */
 
     void (*cron)(struct engine *); /* ten times a second or so: free space, background errors */
+    /* Now and then, but not while a command runs: gives memory to the caches of other engines of the
+     * database, if they need it more. Bounded. */
+    void (*share_memory)(struct engine *);
     /* Between transactions, if no other is expected soon: gives back memory that only they need, and closes
      * idle iterators. */
     void (*rest)(struct engine *);

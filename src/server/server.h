@@ -98,6 +98,7 @@ struct server {
     i64 slow_us;           /* a command that took this long is for the slow log or LATENCY: account.h */
     i64 start_ms, start_mono_us;
     u64 cron_loops;
+    u32 storage_turn;      /* which region is the next to share its caches' memory */
     bool cron_paused;      /* DEBUG PAUSE-CRON */
     char run_id[41];
     struct conn **monitors; /* connections in MONITOR mode */

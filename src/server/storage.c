@@ -10,6 +10,8 @@
 #include "engine/rocks/rocks.h"
 #include "script/functions.h"
 
+#define SHARE_TOGETHER 4 /* regions that are asked for memory of caches at once */
+
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
 /* In cluster mode this is region 0, which has no keys: their prefix would be 0, so that its slot is nobody's.
@@ -176,10 +178,27 @@ void storage_apply_config(struct server *s)
     e->ops->disk->set_grace(e, interval_ms ? interval_ms + DISK_GRACE_MS : 0);
 }
 
+/* The regions of a node share the memory of caches: each is asked in turn. */
+static void storage_share_memory(struct server *s)
+{
+    u32 n = 0;
+    struct region *r;
+    if (LIKELY(s->node.regions.count < 2) || s->node.script) return;
+    if (s->storage_turn >= s->node.regions.count) s->storage_turn = 0;
+    REGIONS_EACH(&s->node.regions, r) {
+        bool asked = n >= s->storage_turn && n < s->storage_turn + SHARE_TOGETHER;
+        if (asked && r->eng->caps.durable) r->eng->ops->disk->share_memory(r->eng);
+        n++;
+    }
+    s->storage_turn += SHARE_TOGETHER;
+}
+
 void storage_cron(struct server *s)
 {
     struct engine *e = node_engine(&s->node);
-    if (e->caps.durable) e->ops->disk->cron(e);
+    if (!e->caps.durable) return;
+    e->ops->disk->cron(e);
+    storage_share_memory(s);
 }
 
 void storage_note_refusal(struct server *s)

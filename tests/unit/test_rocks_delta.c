@@ -268,9 +268,9 @@ static void test_begin_again_after_reading(void **state UNUSED)
     struct row *r = again(&ref);
     assert_true(rk->ops.map.get(&rk->base, &ref, BYTES_LIT("f"), NULL));
     assert_true(r->open);
-    rk->row_budget = 0;
+    cache_share_release(&rk->row_share);
     for (u32 i = 0; i < 100; i++) rk->ops.begin(&rk->base, rk->base.now_ms);
-    rk->row_budget = 1 << 20;
+    cache_share_init(&rk->row_share, &rk->db->rows);
     assert_ptr_equal(again(&ref), r);
     assert_true(r->open);
     tick(0);
@@ -552,10 +552,10 @@ static void test_field_rows(void **state)
         assert_true(sum_a == want && sum_b == want);
         assert_int_equal(r->field_deadlines, with > 0);
         if (below(50) == 0) { /* as after a restart: nothing is remembered */
-            rk->row_budget = 0;
+            cache_share_release(&rk->row_share);
             tick(0);
             tick(0);
-            rk->row_budget = 1 << 20;
+            cache_share_init(&rk->row_share, &rk->db->rows);
         }
     }
 }

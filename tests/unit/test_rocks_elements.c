@@ -27,7 +27,9 @@ static bytes value_of(u32 i, u32 turn, u32 longest, struct buf *room)
 static void against_model(u64 budget, u32 longest, u32 least, u32 least_sure)
 {
     static u32 turn[NAMES]; /* of the last value; 0: forgotten */
-    struct elements *e = elements_new(budget, 7);
+    struct cache_budget b;
+    cache_budget_init(&b, budget);
+    struct elements *e = elements_new(&b, 7);
     struct buf room = {0};
     char name[32];
     u64 rng = 11;
@@ -72,7 +74,9 @@ static bytes made(char room[9], u64 version)
 static void test_whole(void **state UNUSED)
 {
     static const char text[1100];
-    struct elements *e = elements_new(1 << 20, 7);
+    struct cache_budget b;
+    cache_budget_init(&b, 1 << 20);
+    struct elements *e = elements_new(&b, 7);
     char room[9];
     assert_false(elements_whole(e, 50)); /* before it begins */
     elements_begin(e, 10);
@@ -92,7 +96,9 @@ static void test_whole(void **state UNUSED)
 /* A collection of which not all is remembered; many of them cost those their name that are older. */
 static void test_left_out(void **state UNUSED)
 {
-    struct elements *e = elements_new(1 << 20, 7);
+    struct cache_budget b;
+    cache_budget_init(&b, 1 << 20);
+    struct elements *e = elements_new(&b, 7);
     elements_begin(e, 10);
     elements_leave_out(e, 5);
     elements_leave_out(e, 30);

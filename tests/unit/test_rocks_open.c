@@ -109,9 +109,9 @@ static void unreadable_state(void **state)
 static struct row *forgotten(u32 db, bytes key, struct key_ref *ref)
 {
     struct rk *rk = rk_of(e);
-    rk->row_budget = 0;
+    cache_share_release(&rk->row_share);
     for (u32 i = 0; i < 3; i++) tick(e->now_ms);
-    rk->row_budget = 1 << 20;
+    cache_share_init(&rk->row_share, &rk->db->rows);
     assert_true(e->ops->find(e, db, key, ref));
     return row_of(ref);
 }

@@ -489,6 +489,62 @@ static void cached_across_a_split(void **state)
     }
 }
 
+#define MANY 16
+#define PART (ROCKS_SLOTS / MANY)
+#define LOTS 40000 /* keys: several times what may be cached */
+
+static void open_many(struct engine **of)
+{
+    for (u32 i = 0; i < MANY; i++)
+        of[i] = open_region(&(struct rocks_region){i + 1, 1, (u16)(i * PART), (u16)(i * PART + PART - 1)});
+}
+
+/* Reads or writes every key of the region once, in transactions of a hundred. */
+static void use_region(struct engine *e, bool write)
+{
+    const struct rocks_region of = rocks_region_of(e);
+    u32 n = 0;
+    for (u32 i = 1; i < LOTS; i += 3) {
+        struct key_ref ref;
+        u16 slot = codec_slot(name(i));
+        if (slot < of.first || slot > of.last) continue;
+        if (write) put_in(e, name(i), i, 0);
+        else assert_true(e->ops->find(e, 0, name(i), &ref));
+        if (++n % 100 == 0) commit(e, NOW);
+    }
+    commit(e, NOW);
+}
+
+/* The caches of all regions together keep to what the database has for them, and those of regions that are used get
+ * what those of idle ones have. */
+static void one_cache_for_all(void **state)
+{
+    (void)state;
+    struct engine *of[MANY];
+    open_many(of);
+    u64 most = figure(of[0], "row_cache_max_bytes"), slack = 100 * 512; /* of one transaction */
+    assert_true(figure(of[0], "row_cache_max_bytes") + figure(of[0], "element_cache_max_bytes") == 1 << 20);
+    for (u32 i = 0; i < MANY; i++) {
+        use_region(of[i], true);
+        assert_true(figure(of[0], "row_cache_bytes") <= most + slack);
+    }
+    assert_true(figure(of[0], "row_cache_bytes") > most / 2);
+    for (u32 round = 0; round < 60; round++) {
+        use_region(of[3], false);
+        for (u32 i = 0; i < MANY; i++) of[i]->ops->disk->share_memory(of[i]);
+        assert_true(figure(of[0], "row_cache_bytes") <= most + slack);
+    }
+    u64 misses = figure(of[0], "row_cache_misses"), hits = figure(of[0], "row_cache_hits");
+    use_region(of[3], false);
+    assert_int_equal(figure(of[5], "row_cache_misses"), misses);
+    assert_true(figure(of[5], "row_cache_hits") > hits);
+    for (u32 i = 0; i < MANY; i++) {
+        assert_int_equal(figure(of[i], "row_cache_misses"), misses); /* also of those that were closed */
+        if (i + 1 < MANY) of[i]->ops->close(of[i]);
+    }
+    of[MANY - 1]->ops->close(of[MANY - 1]);
+}
+
 /* It keeps the slots that it had, also those that another engine changes now. */
 static void snapshot_across_a_split(void **state)
 {
@@ -960,6 +1016,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(snapshot_of_one, setup_two, teardown),
         cmocka_unit_test_setup_teardown(refused, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_and_merge, setup_one, teardown),
+        cmocka_unit_test_setup_teardown(one_cache_for_all, setup, teardown),
         cmocka_unit_test_setup_teardown(cached_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(drop_one, setup_two, teardown),

@@ -21,7 +21,7 @@ static void regions_forget(struct rk *rk)
     draws_free(rk->draws);
     rk->draws = NULL;
     elements_free(rk->elements);
-    rk->elements = elements_new((rk->row_budget + rk->row_budget / 2) / 3, rk->db->options.seed);
+    rk->elements = elements_new(&rk->db->elements, rk->db->options.seed);
     elements_begin(rk->elements, atomic_load(&rk->db->last_version));
 }
 

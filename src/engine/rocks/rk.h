@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "ds/table.h"
+#include "engine/rocks/cache_budget.h"
 #include "engine/rocks/codec.h"
 #include "engine/rocks/cursor.h"
 #include "engine/rocks/row.h"
@@ -50,8 +51,18 @@ struct rocks {
     struct store *store;
     struct rocks_options options;
     struct due_shared *counts; /* due_counts.h: one per prefix */
-    pthread_mutex_t lock;      /* of that list */
+    pthread_mutex_t lock;      /* of that list, and of the engines */
     _Atomic u64 last_version;  /* given out by any of its engines */
+    struct cache_budget rows, elements; /* memory of the caches of all engines */
+    struct rk *engines;        /* that are open */
+    u64 hits, misses, together; /* of those that were closed: struct rk_cached */
+};
+
+/* What an engine has cached, and how useful that was. Its own thread counts, any may read. */
+struct rk_cached {
+    _Atomic u64 rows, bytes, hits, misses; /* bytes: of the rows */
+    _Atomic u64 together;                  /* of the misses, those that were read with others */
+    _Atomic u64 element_bytes;             /* as of the last transaction */
 };
 
 /* A split that the commit will do. */
@@ -96,7 +107,7 @@ struct rk {
     bool old_layout; /* it has the state of STATE_LAYOUT_UNCOUNTED */
     bool old_log;    /* the region's state has the form of STATE_LAYOUT_BEFORE: the next commit replaces it */
     bool new_region; /* nothing is stored of the region yet */
-    u64 row_bytes, row_budget; /* memory of the cached rows */
+    struct cache_share row_share; /* memory for cached rows */
     u32 sweep_db; /* row_sweep's: twice the number, and 1 more for its companions */
     u64 sweep_cursor;
     i64 compaction_grace_ms;
@@ -108,9 +119,14 @@ struct rk {
     bool legacy_ends; /* the last was migrated: `legacy` becomes false if this transaction commits */
     struct buf legacy_position;
     u64 legacy_moved;
-    struct { u64 hits, misses; } cache;
+    struct rk_cached cached;
+    struct rk *next_engine, **engine_link; /* in db->engines */
     struct view *view; /* snapshot.c's; NULL: none is open */
 };
+
+static inline u64 cached_get(const _Atomic u64 *n) { return atomic_load_explicit(n, memory_order_relaxed); }
+static inline void cached_set(_Atomic u64 *n, u64 to) { atomic_store_explicit(n, to, memory_order_relaxed); }
+static inline void cached_add(_Atomic u64 *n, u64 by) { cached_set(n, cached_get(n) + by); }
 
 static inline struct rk *rk_of(struct engine *e) { return (struct rk *)e; }
 static inline struct row *row_of(const struct key_ref *ref) { return ref->entry; }

@@ -21,12 +21,19 @@ static bytes key_of_row(const void *item) { return row_key(item); }
 
 /* -- transactions -------------------------------------------------------------------------- */
 
+/* More rows are cached than the region has memory for: it gets more, or evicts. */
+static void rk_make_room(struct rk *rk)
+{
+    cache_take(&rk->row_share, cached_get(&rk->cached.bytes));
+    row_sweep(rk, rk->row_share.limit);
+}
+
 static void rk_begin(struct engine *e, i64 now_ms)
 {
     struct rk *rk = rk_of(e);
     e->now_ms = now_ms;
     if (LIKELY(now_ms)) rk->clock_ms = now_ms;
-    if (UNLIKELY(rk->row_bytes > rk->row_budget)) row_sweep(rk);
+    if (UNLIKELY(cached_get(&rk->cached.bytes) > rk->row_share.limit)) rk_make_room(rk);
     if (UNLIKELY(rk->legacy) && !store_pressure(rk->store, false)) legacy_step(rk, LEGACY_TOGETHER);
 }
 
@@ -44,6 +51,7 @@ static void rk_end(struct rk *rk, bool kept)
 {
     row_settle(rk, kept);
     arena_clear(&rk->arena);
+    cached_set(&rk->cached.element_bytes, elements_memory(rk->elements));
     rk->base.failed = false;
 }
 
@@ -186,6 +194,19 @@ static void rk_cron(struct engine *e)
     store_cron(rk->store);
 }
 
+/* An open transaction that has changed something, or will, keeps all rows. */
+static void rk_share_memory(struct engine *e)
+{
+    struct rk *rk = rk_of(e);
+    if (rk->touched || rk->open) return;
+    u64 uses = cached_get(&rk->cached.hits) + cached_get(&rk->cached.misses);
+    u64 wanted = cache_asked(&rk->row_share, cached_get(&rk->cached.bytes), uses);
+    row_sweep(rk, wanted);
+    cache_gave(&rk->row_share, cached_get(&rk->cached.bytes), wanted);
+    elements_share(rk->elements, uses);
+    cached_set(&rk->cached.element_bytes, elements_memory(rk->elements));
+}
+
 static void rk_rest(struct engine *e)
 {
     struct rk *rk = rk_of(e);
@@ -196,17 +217,34 @@ static void rk_rest(struct engine *e)
     store_rest(rk->session);
 }
 
+/* The caches of all engines of the database. */
+static void rk_cached_info(struct rocks *db, struct buf *out)
+{
+    pthread_mutex_lock(&db->lock);
+    u64 rows = 0, bytes = 0, element_bytes = 0, hits = db->hits, misses = db->misses, together = db->together;
+    for (const struct rk *rk = db->engines; rk; rk = rk->next_engine) {
+        const struct rk_cached *c = &rk->cached;
+        rows += cached_get(&c->rows);
+        bytes += cached_get(&c->bytes);
+        hits += cached_get(&c->hits);
+        misses += cached_get(&c->misses);
+        together += cached_get(&c->together);
+        element_bytes += cached_get(&c->element_bytes);
+    }
+    pthread_mutex_unlock(&db->lock);
+    buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
+               "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\nrow_cache_misses_together:%llu\r\n"
+               "element_cache_bytes:%llu\r\nelement_cache_max_bytes:%llu\r\n",
+               (unsigned long long)rows, (unsigned long long)bytes, (unsigned long long)db->rows.total,
+               (unsigned long long)hits, (unsigned long long)misses, (unsigned long long)together,
+               (unsigned long long)element_bytes, (unsigned long long)db->elements.total);
+}
+
 static void rk_info(struct engine *e, struct buf *out)
 {
     struct rk *rk = rk_of(e);
-    u64 rows = 0;
-    for (u32 i = 0; i < rk_all(rk); i++) rows += rk->dbs[i]->rows.count;
-    buf_printf(out, "row_cache_rows:%llu\r\nrow_cache_bytes:%llu\r\nrow_cache_max_bytes:%llu\r\n"
-               "row_cache_hits:%llu\r\nrow_cache_misses:%llu\r\napplied_sequence:%llu\r\n",
-               (unsigned long long)rows, (unsigned long long)rk->row_bytes,
-               (unsigned long long)rk->row_budget, (unsigned long long)rk->cache.hits,
-               (unsigned long long)rk->cache.misses, (unsigned long long)rk->applied_seq);
-    buf_printf(out, "element_cache_bytes:%llu\r\n", (unsigned long long)elements_memory(rk->elements));
+    rk_cached_info(rk->db, out);
+    buf_printf(out, "applied_sequence:%llu\r\n", (unsigned long long)rk->applied_seq);
     legacy_info(rk, out);
     store_info(rk->session, out);
 }
@@ -214,14 +252,37 @@ static void rk_info(struct engine *e, struct buf *out)
 static const struct disk_ops rk_disk_ops = {
     .set_sync = rk_set_sync, .set_grace = rk_set_grace, .refuses_writes = rk_refuses_writes,
     .write_pressure = rk_write_pressure, .bytes_written = rk_bytes_written, .sync_state = rk_sync_state,
-    .cron = rk_cron, .rest = rk_rest, .info = rk_info,
+    .cron = rk_cron, .share_memory = rk_share_memory, .rest = rk_rest, .info = rk_info,
 };
 
 /* -- opening and closing --------------------------------------------------------------------- */
 
+static void rk_link(struct rk *rk)
+{
+    struct rocks *db = rk->db;
+    pthread_mutex_lock(&db->lock);
+    if ((rk->next_engine = db->engines)) db->engines->engine_link = &rk->next_engine;
+    rk->engine_link = &db->engines;
+    db->engines = rk;
+    pthread_mutex_unlock(&db->lock);
+}
+
+static void rk_unlink(struct rk *rk)
+{
+    struct rocks *db = rk->db;
+    if (!rk->engine_link) return;
+    pthread_mutex_lock(&db->lock);
+    if ((*rk->engine_link = rk->next_engine)) rk->next_engine->engine_link = rk->engine_link;
+    db->hits += cached_get(&rk->cached.hits);
+    db->misses += cached_get(&rk->cached.misses);
+    db->together += cached_get(&rk->cached.together);
+    pthread_mutex_unlock(&db->lock);
+}
+
 static void rk_close(struct engine *e)
 {
     struct rk *rk = rk_of(e);
+    rk_unlink(rk);
     if (rk->view) rk_snapshot_ops.end(e);
     if (rk->session) {
         rk_end(rk, false);
@@ -242,6 +303,7 @@ static void rk_close(struct engine *e)
     cursors_release(&rk->cursors);
     draws_free(rk->draws);
     elements_free(rk->elements);
+    cache_share_release(&rk->row_share);
     mem_free(rk->dbs);
     arena_release(&rk->arena);
     buf_release(&rk->scratch);
@@ -283,9 +345,8 @@ static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
     rk->base.caps.prefetch_ahead = PREFETCH_AHEAD;
     rk->base.caps.prefetch_elements = true;
     rk->log = o->log;
-    u64 budget = store_sizes(o).rows;
-    rk->elements = elements_new(budget / 3, o->seed);
-    rk->row_budget = budget - budget / 3;
+    cache_share_init(&rk->row_share, &db->rows);
+    rk->elements = elements_new(&db->elements, o->seed);
     rk->compaction_grace_ms = DISK_GRACE_MS;
     rk->touched_end = &rk->touched;
     rk->staging = rk_is_whole(rk) ? o->databases : 0; /* a full sync replaces everything */
@@ -311,6 +372,9 @@ struct rocks *rocks_open(const struct rocks_options *o, struct buf *why)
     db->store = store;
     db->options = *o;
     db->options.dir = NULL; /* the caller's */
+    u64 budget = store_sizes(o).rows;
+    cache_budget_init(&db->elements, budget / 3);
+    cache_budget_init(&db->rows, budget - budget / 3);
     pthread_mutex_init(&db->lock, NULL);
     if (state_open(db, why)) return db;
     rocks_close(db);
@@ -374,6 +438,7 @@ struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *re
         return NULL;
     }
     elements_begin(rk->elements, atomic_load(&db->last_version));
+    rk_link(rk);
     rk->base.applied = rk->applied_seq;
     return &rk->base;
 }

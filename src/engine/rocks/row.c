@@ -4,7 +4,7 @@
  * 1. An untouched cached row agrees with RocksDB, and so does `stored` of a touched one. A row of type
  *    TYPE_NONE says that the key is absent.
  * 2. Rows leave the cache only between transactions, so that pointers to them stay valid.
- * 3. rk->row_bytes is the sum of the cached rows' cost.
+ * 3. rk->cached.bytes is the sum of the cost of the cached rows, and of those that wait to be freed.
  * 4. A string's value begins `before` bytes into its memory. Nothing but release_bytes and row_own_value
  *    needs to know: it is only made longer after row_own_value. */
 #include "engine/rocks/delta.h"
@@ -100,7 +100,7 @@ void row_free(struct row *r)
 static void set_cost(struct rk *rk, struct row *r)
 {
     u64 cost = sizeof *r + r->key_len + r->value.cap + (r->ranks ? ranks_memory(r->ranks) : 0);
-    rk->row_bytes += cost - r->cost;
+    cached_add(&rk->cached.bytes, cost - r->cost);
     r->cost = cost;
 }
 
@@ -108,12 +108,14 @@ void row_cache(struct rk *rk, struct row *r, u64 hash)
 {
     r->used = true;
     table_insert(&r->db->rows, hash, r);
+    cached_add(&rk->cached.rows, 1);
     set_cost(rk, r);
 }
 
 static void row_uncache(struct rk *rk, struct row *r)
 {
-    rk->row_bytes -= r->cost;
+    cached_add(&rk->cached.bytes, -r->cost);
+    cached_add(&rk->cached.rows, -1);
     if (r->type != TYPE_NONE || r->stored.type != TYPE_NONE) r->db->all_cached = false;
     table_remove(&r->db->rows, row_hash(r->db, row_key(r)), r);
     row_free(r);
@@ -225,11 +227,11 @@ struct row *row_get(struct rk *rk, struct rk_db *db, bytes key, u64 hash)
 {
     struct row *r = row_peek(rk, db, key, hash);
     if (LIKELY(r)) {
-        rk->cache.hits++;
+        cached_add(&rk->cached.hits, 1);
         r->used = true;
         return r;
     }
-    rk->cache.misses++;
+    cached_add(&rk->cached.misses, 1);
     r = row_new(db, key);
     if (!db->flushed) {
         bool failed_before = rk->base.failed;
@@ -293,8 +295,9 @@ static void row_read_together(struct rk *rk, const struct want *want, u32 n)
             if (absent || decode(r, values[i].b, rk->base.now_ms)) {
                 r->access = rk->base.fresh_access;
                 row_cache(rk, r, of_key);
-                rk->cache.misses++;
-                rk->cache.hits--; /* row_get will find it */
+                cached_add(&rk->cached.misses, 1);
+                cached_add(&rk->cached.together, 1);
+                cached_add(&rk->cached.hits, -1); /* row_get will find it */
             } else {
                 row_free(r);
             }
@@ -438,9 +441,9 @@ static void row_look_at(void *arg, void *item)
 
 /* CLOCK eviction: the hand goes round all rows and evicts those not used since its last pass. A transaction
  * may begin again, at another time, when it has only read so far: what it has opened stays. */
-void row_sweep(struct rk *rk)
+void row_sweep(struct rk *rk, u64 bytes)
 {
-    for (u32 n = 0; n < SWEEP_BUCKETS && rk->row_bytes > rk->row_budget; n++) {
+    for (u32 n = 0; n < SWEEP_BUCKETS && cached_get(&rk->cached.bytes) > bytes; n++) {
         struct victims v = {.n = 0};
         struct rk_db *db = rk->dbs[rk->sweep_db / 2];
         if (rk->sweep_db % 2) db = db->side; /* of each database first the keys, then the companions */
@@ -479,6 +482,7 @@ void row_flush(struct rk *rk, struct rk_db *db)
     *g = (struct row_lazyfree){rk->lazyfree, db->rows};
     rk->lazyfree = g;
     rk->lazyfree_count += db->rows.count;
+    cached_add(&rk->cached.rows, -db->rows.count);
     db->all_cached = false;
     table_init(&db->rows, db->rows.key_of, db->rows.seed);
 }
@@ -487,7 +491,7 @@ static void row_lazyfree_item(void *arg, void *item)
 {
     struct rk *rk = arg;
     struct row *r = item;
-    rk->row_bytes -= r->cost;
+    cached_add(&rk->cached.bytes, -r->cost);
     rk->lazyfree_count--;
     row_free(r);
 }

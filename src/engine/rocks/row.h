@@ -39,7 +39,7 @@ struct row {
     bool kept;            /* is a companion that outlives its key */
     u16 slot;             /* of the key; while it is touched */
     bool unread;          /* a dead string whose value was not read: row_value */
-    u64 cost;             /* bytes it was counted with in rk->row_bytes */
+    u64 cost;             /* bytes it was counted with in rk->cached.bytes */
     u32 access;           /* 24 bits for LRU or LFU; not stored */
     i64 deadline_ms;
     u64 version, size;
@@ -115,7 +115,8 @@ void row_write_all(struct rk *rk); /* puts all touched rows into the batch: row_
 void row_write_long(struct rk *rk); /* … but for long strings, which come at its end */
 /* The transaction is over: touched rows are now as stored, or (not kept) have to be read again. */
 void row_settle(struct rk *rk, bool kept);
-void row_sweep(struct rk *rk); /* shrinks the cache to its budget; between transactions */
+/* Shrinks the cache to this size, or some way. Between transactions. */
+void row_sweep(struct rk *rk, u64 bytes);
 void row_flush(struct rk *rk, struct rk_db *db); /* drops all rows of a database: O(touched) */
 u64 row_lazyfree(struct rk *rk, u32 units);      /* frees up to `units` of them; how many remain */
 

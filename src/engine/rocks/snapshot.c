@@ -74,7 +74,7 @@ static struct view *view_new(struct rk *of)
     rk->region = of->region;
     rk->log = of->log;
     rk->touched_end = &rk->touched;
-    rk->row_budget = ROW_BUDGET;
+    rk->row_share.limit = ROW_BUDGET;
     rk->legacy = of->legacy;
     rk->companions = of->companions;
     rk->dbs = mem_alloc(rk->base.databases * sizeof *rk->dbs);
@@ -99,7 +99,7 @@ static void rk_snap_forget(struct view *v)
     v->row = NULL;
     arena_clear(&rk->arena);
     store_end_tick(rk->session);
-    if (rk->row_bytes > rk->row_budget) row_sweep(rk);
+    if (cached_get(&rk->cached.bytes) > rk->row_share.limit) row_sweep(rk, rk->row_share.limit);
 }
 
 static void view_free(struct view *v)

@@ -1,6 +1,6 @@
-/* The cache of elements: a table with CLOCK eviction when the budget is used up.
+/* The cache of elements: a table with CLOCK eviction when its share of the budget is used up.
  *
- * Invariants: bytes is the sum of the items' sizes, and above the budget by at most what was added last. No
+ * Invariants: bytes is the sum of the items' sizes, and above its share by at most what was added last. No
  * collection with a version above `torn` lacks an element, besides those in `partial`. */
 #include "engine/rocks/type/elements.h"
 
@@ -10,6 +10,7 @@
 
 #define LONGEST 1024 /* name and value together; longer elements are not cached */
 #define PARTIAL 8    /* collections that are recorded singly as not whole */
+#define SHARE_BUCKETS 512 /* looked at at most when it gives memory to others */
 #define ITEM_COST 24 /* the table's share, and what the allocator rounds up */
 
 struct item {
@@ -20,7 +21,8 @@ struct item {
 
 struct elements {
     struct table items;
-    u64 bytes, budget;
+    u64 bytes;
+    struct cache_share share;
     u64 hand;
     u64 torn;
     u64 partial[PARTIAL]; /* versions; the oldest first */
@@ -35,11 +37,11 @@ static bytes key_of_item(const void *p)
 
 static u64 elements_cost(const struct item *i) { return sizeof *i + i->room + ITEM_COST; }
 
-struct elements *elements_new(u64 budget, u64 seed)
+struct elements *elements_new(struct cache_budget *of, u64 seed)
 {
     struct elements *e = mem_zalloc(sizeof *e);
     table_init(&e->items, key_of_item, seed);
-    e->budget = budget;
+    cache_share_init(&e->share, of);
     e->torn = UINT64_MAX;
     return e;
 }
@@ -51,6 +53,7 @@ void elements_free(struct elements *e)
     if (!e) return;
     while (!table_drain(&e->items, 1u << 16, elements_free_item, NULL)) {}
     table_release(&e->items);
+    cache_share_release(&e->share);
     mem_free(e);
 }
 
@@ -112,9 +115,10 @@ static void elements_look_at(void *arg, void *p)
     else if (v->n < ARRAY_LEN(v->item)) v->item[v->n++] = i;
 }
 
-static void elements_make_room(struct elements *e)
+/* Looks at so many buckets at most. */
+static void elements_evict(struct elements *e, u64 bytes, u32 buckets)
 {
-    while (e->bytes > e->budget && e->items.count) {
+    for (; e->bytes > bytes && e->items.count && buckets; buckets--) {
         struct victims v = {.n = 0};
         e->hand = table_scan(&e->items, e->hand, elements_look_at, &v);
         for (u32 i = 0; i < v.n; i++) {
@@ -122,6 +126,20 @@ static void elements_make_room(struct elements *e)
             elements_take_out(e, v.item[i], table_hash(&e->items, key_of_item(v.item[i])));
         }
     }
+}
+
+static void elements_make_room(struct elements *e)
+{
+    cache_take(&e->share, e->bytes);
+    elements_evict(e, e->share.limit, UINT32_MAX);
+}
+
+void elements_share(struct elements *e, u64 uses)
+{
+    if (!e) return;
+    u64 wanted = cache_asked(&e->share, e->bytes, uses);
+    elements_evict(e, wanted, SHARE_BUCKETS);
+    cache_gave(&e->share, e->bytes, wanted);
 }
 
 static void elements_add(struct elements *e, u64 hash, bytes key, bytes value)
@@ -133,7 +151,7 @@ static void elements_add(struct elements *e, u64 hash, bytes key, bytes value)
     if (value.n) memcpy(i->data + key.n, value.p, value.n);
     table_insert(&e->items, hash, i);
     e->bytes += elements_cost(i);
-    elements_make_room(e);
+    if (UNLIKELY(e->bytes > e->share.limit)) elements_make_room(e);
 }
 
 void elements_remember(struct elements *e, bytes key, bytes value)

@@ -7,10 +7,11 @@
 #define MAYFLY_ENGINE_ROCKS_TYPE_ELEMENTS_H
 
 #include "base/bytes.h"
+#include "engine/rocks/cache_budget.h"
 
 struct elements;
 
-struct elements *elements_new(u64 budget, u64 seed); /* budget: bytes of memory */
+struct elements *elements_new(struct cache_budget *of, u64 seed);
 void elements_free(struct elements *e); /* NULL is fine */
 
 /* `key` is version · name, the end of an element's key in `data`. Without a cache (e is NULL) these find and
@@ -31,5 +32,7 @@ void elements_leave_out(struct elements *e, u64 version);
 bool elements_whole(const struct elements *e, u64 version);
 
 u64 elements_memory(const struct elements *e);
+/* Gives memory to other caches of the budget, if it has to. uses: as of cache_asked. */
+void elements_share(struct elements *e, u64 uses);
 
 #endif
