@@ -199,8 +199,11 @@ FRESH_ENCODING = {b'raw': (b'embstr', b'int'), b'embstr': (b'int',), b'hashtable
 
 def fresh_encoding(argv, a, b):
     """A value that once was larger, or was changed in place, keeps its encoding in Redis; rocksdb
-    reports that of an equal value created again."""
-    return argv[0].upper() == b'OBJECT' and a[1] in FRESH_ENCODING.get(b[1], ())
+    reports that of an equal value created again. Of a list it counts what its elements take, Redis those that are
+    added by their length."""
+    if argv[0].upper() != b'OBJECT':
+        return False
+    return a[1] in FRESH_ENCODING.get(b[1], ()) or (a[1], b[1]) == (b'quicklist', b'listpack')
 
 
 def later_dbsize(argv, a, b):
