@@ -36,6 +36,14 @@ class Client(redis.RedisCluster):
     def __deepcopy__(self, memo):
         return self
 
+    def _execute_command(self, *args, **options):
+        """redis-py 6 does not wait before it asks again."""
+        try:
+            return super()._execute_command(*args, **options)
+        except (redis.ConnectionError, redis.TimeoutError):
+            time.sleep(0.25)
+            raise
+
 
 class Application(threading.Thread):
     """One client and its keys, which nobody else writes. What is read must be what was written last. All their

@@ -33,7 +33,7 @@ def facts(c, db, with_fields):
 
 
 def groups(c, key, exactly):
-    """How much a group has read, Redis does not always tell its replicas."""
+    """How much a group has read, Redis does not always tell its replicas, nor of consumers that got nothing (XCLAIM)."""
     whole = c.call(*reading(b'stream', key))
     if not isinstance(whole, list):
         return None
@@ -42,6 +42,7 @@ def groups(c, key, exactly):
         if not exactly:
             for name in (b'entries-read', b'lag'):
                 group.pop(name, None)
+            group[b'consumers'] = [x for x in group[b'consumers'] if x[b'pending']]
     return whole
 
 
@@ -62,7 +63,10 @@ def read(node, with_fields):
 def value(node, at, kind):
     with Raw(node.port, 60) as c:
         c.call('SELECT', at[0])
-        found = content(kind, c.call(*reading(kind, at[1])))
+        reply = c.call(*reading(kind, at[1]))
+    if kind == b'stream' and not isinstance(reply, list):
+        return None                                   # it has died meanwhile
+    found = content(kind, reply)
     return [b'0' if x == b'-0' else x for x in found] if kind == b'zset' else found    # rocks has no -0
 
 
@@ -75,13 +79,13 @@ def compare(a, b):
     """Asserts that two nodes, to which nothing writes, have the same data. Returns how many keys."""
     with_fields = 'redis' not in (a.kind, b.kind)
     ours, theirs = read(a, with_fields), read(b, with_fields)
-    end = now_ms()
-    ours, theirs = ({at: f for at, f in x.items() if not dying(f, end) and not dying(y.get(at), end)}
-                    for x, y in ((ours, theirs), (theirs, ours)))
     for at in ours.keys() & theirs.keys():
         x, y = ours[at], theirs[at]
         if x[0] == y[0] and x[1] != y[1]:
             x[1], y[1] = value(a, at, x[0]), value(b, at, x[0])
+    end = now_ms()
+    ours, theirs = ({at: f for at, f in x.items() if not dying(f, end) and not dying(y.get(at), end)}
+                    for x, y in ((ours, theirs), (theirs, ours)))
     everything.same(ours, theirs)
     return len(ours)
 
