@@ -112,10 +112,11 @@ def _number(r):
 
 
 # In scripts: 8.0 knows one NaN, and Valkey does not speak of Redis.
-SCRIPT_WORDS = [(b'-nan', b'nan'), (b'calling Redis command', b'calling command'), (b'this redis lib call', b'this call'),
+SCRIPT_WORDS = [(b'-nan', b'nan'), (b'calling Redis command', b'calling command'),
+                (b'Unknown Redis command', b'Unknown command'), (b'this redis lib call', b'this call'),
                 (b'Lua redis lib command arguments', b'Command arguments')]
-# Which fields of XINFO are not compared; 8.0 knows better what a group has read, and what not.
-LEFT_OUT = {'old': NEW_FIELDS, 'redis 8': (b'lag', b'entries-read'), 'valkey': (b'lag',)}
+# Which fields of XINFO are not compared; 8.0 and Valkey know better what a group has read, and what not.
+LEFT_OUT = {'old': NEW_FIELDS, 'redis 8': (b'lag', b'entries-read'), 'valkey': (b'lag', b'entries-read')}
 
 
 def _other_words(r):
