@@ -79,6 +79,11 @@ void cluster_drop_member(struct member *m)
 {
     struct cluster *c = m->cluster;
     u32 at = 0;
+    for (struct member **s = &c->untold; *s; s = &(*s)->untold_next) {
+        if (*s != m) continue;
+        *s = m->untold_next;
+        break;
+    }
     for (struct member **s = &c->stirred; *s; s = &(*s)->stirred_next) {
         if (*s != m) continue;
         *s = m->stirred_next;

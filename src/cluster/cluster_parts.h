@@ -32,6 +32,7 @@ struct cluster {
     u64 raft_ticks;             /* of Raft; beats are timed by them */
     u64 news;                   /* what may concern regions that sleep, as of the last look */
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
+    struct member *untold;      /* those whose groups may owe others a word: a list by untold_next */
     struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
     struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
     struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
@@ -44,7 +45,7 @@ struct cluster {
     struct batch batch;         /* of requests for the next entry, and its clock */
     uv_poll_t batch_timer;
     int batch_fd;
-    uv_timer_t timer;
+    uv_timer_t timer, tell_timer;
     u64 checks, digest_mismatches;
     u64 diverged;               /* where this node's data was found to differ; 0: it was not */
     uv_prepare_t prepare;
@@ -158,6 +159,7 @@ void cluster_stop_time(struct cluster *c);
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
 void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
+void cluster_tell_later(struct member *m); /* its group has committed: others are told, soon */
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */
 
 /* cluster_install.c */

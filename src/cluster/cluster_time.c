@@ -16,6 +16,7 @@
 #define COMPACT_EVERY 20 /* ticks of the timer */
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
+#define TELL_MS 10 /* after which a leader tells what it has committed, if it proposes nothing else */
 #define SWEEP_EVERY 20   /* ticks of the timer */
 #define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
 
@@ -176,6 +177,37 @@ static void time_sweep(struct cluster *c)
     if (c->ticks % SWEEP_EVERY) return;
     c->swept = c->swept + 1 < c->members_n ? c->swept + 1 : 0;
     group_wake(c->members[c->swept]->group);
+}
+
+/* -- what was committed ------------------------------------------------------------------------ */
+
+/* Groups that have proposed nothing since they committed. Those under load tell others as they propose. */
+static void time_on_tell(uv_timer_t *t)
+{
+    struct cluster *c = t->data;
+    i64 now_ms = (i64)uv_now(t->loop);
+    for (struct member **at = &c->untold, *m; (m = *at);) {
+        if (now_ms - m->untold_ms < TELL_MS) {
+            at = &m->untold_next;
+            continue;
+        }
+        *at = m->untold_next;
+        m->untold = false;
+        group_tell(m->group);
+        cluster_stir(m);
+    }
+    if (c->untold) uv_timer_start(t, time_on_tell, TELL_MS, 0);
+}
+
+void cluster_tell_later(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    m->untold_ms = (i64)uv_now(&c->server->loop);
+    if (m->untold) return;
+    if (!c->untold) uv_timer_start(&c->tell_timer, time_on_tell, TELL_MS, 0);
+    m->untold = true;
+    m->untold_next = c->untold;
+    c->untold = m;
 }
 
 /* -- the steps --------------------------------------------------------------------------------- */
@@ -347,11 +379,12 @@ void cluster_start_time(struct cluster *c)
     c->nonce = rand_next(&cluster_meta(c)->region->seeds) | 1;
     uv_timer_init(loop, &c->timer);
     uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
+    uv_timer_init(loop, &c->tell_timer);
     uv_prepare_init(loop, &c->prepare);
     uv_prepare_start(&c->prepare, time_on_prepare);
     uv_idle_init(loop, &c->awake);
-    c->timer.data = c->prepare.data = c->awake.data = c;
-    c->handles += 3;
+    c->timer.data = c->tell_timer.data = c->prepare.data = c->awake.data = c;
+    c->handles += 4;
     uv_unref((uv_handle_t *)&c->prepare);
     uv_unref((uv_handle_t *)&c->awake);
 }
@@ -359,6 +392,7 @@ void cluster_start_time(struct cluster *c)
 void cluster_stop_time(struct cluster *c)
 {
     uv_close((uv_handle_t *)&c->timer, cluster_on_closed);
+    uv_close((uv_handle_t *)&c->tell_timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->prepare, cluster_on_closed);
     uv_close((uv_handle_t *)&c->awake, cluster_on_closed);
 }

@@ -292,6 +292,7 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
     if (!m->times) m->times = mem_zalloc(sizeof *m->times);
     commit_times_add(m->times, took_us);
     if (!cluster_is_meta(m)) cluster_committed(m->cluster, answered, took_us);
+    cluster_tell_later(m);
     cluster_moved_on(m->cluster);
 }
 

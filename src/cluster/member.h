@@ -64,6 +64,9 @@ struct member {
     bool rested;             /* … and the memory that only work needs is given back */
     bool stirred;            /* its group had something to do since the loop last slept: in cluster.stirred */
     struct member *stirred_next;
+    bool untold;                 /* in cluster.untold: its group may have committed what it has not told … */
+    i64 untold_ms;               /* … since then, by the loop's time */
+    struct member *untold_next;
     u64 tick;                    /* of net: when it last began one */
     struct member *ticking_next; /* in cluster.ticking */
     bool led;                    /* at the last look … */

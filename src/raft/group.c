@@ -39,6 +39,7 @@ struct group *group_open(const struct group_config *config, struct raft_log *log
     g->config = *config, g->log = log, g->machine = machine;
     log->ops->load(log, &s);
     machine->ops->load(machine, &g->at);
+    g->written = s.hard_state, g->conf_index = s.last_index;
     group_reconcile(g, &s);
     struct raft_core_config c = {
         .id = config->id,
@@ -212,10 +213,13 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
         else group_apply_merge(g, &c);
     } else if (own) {
         g->flight.active = false;
+        g->untold = true;
         g->machine->ops->commit(g->machine, &g->at);
+        return;
     } else {
         g->machine->ops->apply(g->machine, &g->at, &c);
     }
+    g->tell_now = true;
 }
 
 /* False: not yet (rule 16). */
@@ -232,6 +236,7 @@ bool group_apply(struct group *g, const struct raft_entry *e)
     if (e->type != RAFT_ENTRY_NORMAL && !g->at.merge.role && /* rules 14 and 15 */
         raft_core_apply_conf(g->core, e->data.data, e->data.size, &g->at.conf) == RAFT_CORE_OK)
         g->at.epoch.conf_ver++;
+    g->tell_now = true;
     g->machine->ops->apply(g->machine, &g->at, NULL);
     return true;
 }
@@ -256,8 +261,25 @@ static void group_check_leadership(struct group *g)
     if (term == g->leader_term) return;
     g->leader_term = term;
     g->floor_ms = g->proposed_ms = g->rules_index = g->successor = 0;
+    g->untold = false;
     if (g->flight.active) group_abandon(g, GROUP_LOSS_UNKNOWN);
     group_fail_reads(g);
+}
+
+/* A hard state in which only the commit index is new is not worth a row: what the machine has applied is
+ * committed, and the rest is learned again. Except where members change: one that forgets that such an entry
+ * is committed would, after a crash, ask the old members for their votes, while the new ones go on without
+ * them. So what is known of those entries is written with the next ones. */
+static bool group_new_hard_state(struct group *g, const struct raft_ready *r, bool reset)
+{
+    const struct raft_hard_state *h = &r->hard_state;
+    for (size_t i = 0; i < r->entries_n; i++)
+        if (r->entries[i].type != RAFT_ENTRY_NORMAL) g->conf_index = r->entries[i].index;
+    bool same = h->term == g->written.term && h->vote == g->written.vote;
+    bool settled = g->written.commit >= g->conf_index;
+    if (!r->has_hard_state || (same && settled && !reset)) return false;
+    g->written = *h;
+    return true;
 }
 
 void group_write(struct group *g, const struct raft_ready *r, bool reset)
@@ -265,7 +287,7 @@ void group_write(struct group *g, const struct raft_ready *r, bool reset)
     struct raft_log_write w = {.number = r->number, .sync = r->must_sync, .reset = reset};
     if (reset) w.reset_index = r->snapshot_index, w.reset_term = r->snapshot_term;
     w.entries = r->entries, w.entries_n = r->entries_n;
-    if (r->has_hard_state) w.hard_state = &r->hard_state;
+    if (group_new_hard_state(g, r, reset)) w.hard_state = &r->hard_state;
     if (reset || w.entries_n || w.hard_state) g->log->ops->write(g->log, &w);
 }
 
@@ -292,6 +314,23 @@ static void group_handle(struct group *g, const struct raft_ready *r)
     group_release(g);
 }
 
+/* A leader tells how far it has committed with the next entry, which under load comes soon. Telling at once
+ * would double the messages. What is no evaluation changes more than data: that is told at once. */
+static bool group_tell_now(struct group *g)
+{
+    if (!g->tell_now) return false;
+    if (g->leader_term) raft_core_tell(g->core);
+    g->untold = g->tell_now = false;
+    return true;
+}
+
+void group_tell(struct group *g)
+{
+    if (!g->untold || group_must_wait(g)) return;
+    g->tell_now = true;
+    group_run(g);
+}
+
 /* Rule 13. */
 static bool group_hand_on(struct group *g)
 {
@@ -313,7 +352,7 @@ void group_run(struct group *g)
             group_handle(g, &r);
             group_check_leadership(g);
         }
-    } while (group_hand_on(g));
+    } while (group_tell_now(g) || group_hand_on(g));
     group_check_wishes(g);
 }
 
@@ -341,6 +380,7 @@ void group_tick(struct group *g)
     }
     if (g->successor && g->ticks - g->successor_tick > g->config.election_ticks) g->successor = 0;
     if (group_must_wait(g)) return;
+    group_tell(g);
     if (g->reads_n && g->ticks - g->reads_asked_tick >= g->config.read_retry_ticks) {
         g->reads_retried++;
         group_read_index(g);
@@ -440,6 +480,7 @@ bool group_append(struct group *g, enum raft_kind kind, bytes payload, u64 stamp
     raft_command_encode(&g->frame, &c);
     if (raft_core_propose(g->core, (const u8 *)g->frame.p, g->frame.n) != RAFT_CORE_OK) return false;
     g->floor_ms = g->proposed_ms = stamp_ms;
+    g->untold = false;
     return true;
 }
 

@@ -175,6 +175,9 @@ void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a q
 
 /* The entry of this index and term is committed, as the target's COMMIT proves (rule 16). */
 void group_committed(struct group *g, u64 index, u64 term);
+/* The leader tells the others what it has committed, if it has not: otherwise they learn it with the next
+ * entry or heartbeat. */
+void group_tell(struct group *g);
 /* ---- Sleep (rules 18 to 20). */
 bool group_sleeps(const struct group *g);
 void group_wake(struct group *g); /* its owner has doubts */

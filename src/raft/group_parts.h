@@ -55,6 +55,8 @@ struct group {
     u64 sent_tick;  /* … and the core sent one */
 
     u64 durable;
+    struct raft_hard_state written; /* what the log has, or will have */
+    u64 conf_index; /* no later entry of the log changes the members */
     struct group_held *held;
     size_t held_n, held_cap;
     struct buf held_bytes, frame;
@@ -68,6 +70,8 @@ struct group {
     u64 rules_index; /* of the last entry it proposed behind which it must not evaluate (rule 12) */
     u64 floor_ms;    /* this leader proposes and evaluates nothing before this time */
     u64 proposed_ms; /* the stamp of what it proposed last */
+    bool untold;     /* this leader has committed more than it has told the others … */
+    bool tell_now;   /* … and something that they should not wait for */
     u64 successor, successor_tick; /* leadership is to go there, and since when; 0: it stays */
 
     u64 reads_number, reads_asked_tick; /* of the last ReadIndex */

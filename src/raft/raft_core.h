@@ -160,6 +160,9 @@ int raft_core_apply_conf(struct raft_core *c, const uint8_t *data, size_t size, 
 void raft_core_read_index(struct raft_core *c, const uint8_t *context, size_t size);
 void raft_core_transfer(struct raft_core *c, uint64_t to);
 void raft_core_campaign(struct raft_core *c);
+/* Tells the others how far this leader has committed: until then they learn it with the next entry or
+ * heartbeat. */
+void raft_core_tell(struct raft_core *c);
 void raft_core_unreachable(struct raft_core *c, uint64_t id);
 void raft_core_snapshot_sent(struct raft_core *c, uint64_t id, bool ok);
 

@@ -1267,6 +1267,56 @@ static void test_a_follower_read_wakes_a_group(void **unused UNUSED)
     world_free(w);
 }
 
+/* ---- What is told, and what is stored, of commits. */
+
+static void test_a_commit_is_told_with_the_next_entry(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *b = &w->member[2];
+    world_lead(w, 1);
+    world_tick(w, 3);
+    for (u32 i = 0; i < 3; i++) {
+        evaluate(a, i ? "y" : "x", 0);
+        world_run(w);
+        assert_int_equal(a->at.index, status(a).core.last_index);
+        assert_int_equal(b->at.index, a->at.index - 1);
+    }
+    group_tell(a->group);
+    world_run(w);
+    assert_int_equal(b->at.index, a->at.index);
+    assert_string_equal(b->state, "y");
+    assert_true(split(a, 7, 100)); /* this, and all before, at once */
+    world_run(w);
+    assert_int_equal(b->at.index, a->at.index);
+    assert_int_equal(b->child_id, 7);
+    evaluate(a, "z", 0);
+    world_run(w);
+    world_tick(w, 1);
+    assert_string_equal(b->state, "z");
+    world_free(w);
+}
+
+/* After a crash it would otherwise ask the old members for their votes. */
+static void test_a_change_of_members_is_stored_as_committed(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *b = &w->member[2];
+    world_lead(w, 1);
+    world_tick(w, 3);
+    for (u32 i = 0; i < 3; i++) evaluate(a, "x", 0), world_run(w);
+    u64 commit = b->hard_state.commit;
+    for (u32 i = 0; i < 3; i++) evaluate(a, "x", 0), world_run(w);
+    assert_true(b->at.index > commit);
+    assert_int_equal(b->hard_state.commit, commit); /* of no use: not written */
+    u64 joint = status(a).core.last_index + 1;
+    assert_int_equal(change(a, 3, RAFT_REMOVE), GROUP_CHANGE_PROPOSED);
+    world_run(w);
+    world_tick(w, 3);
+    assert_true(b->last > joint && b->entries[b->last].type != RAFT_ENTRY_NORMAL); /* the end of it */
+    assert_true(b->hard_state.commit >= joint);
+    world_free(w);
+}
+
 static void test_deaths_are_logged_from_the_first_entry_on(void **unused UNUSED)
 {
     struct world *w = world_new(3);
@@ -1328,6 +1378,8 @@ int main(void)
         cmocka_unit_test(test_who_is_awake_wakes_the_leader),
         cmocka_unit_test(test_a_leader_that_is_lost_in_its_sleep_is_replaced),
         cmocka_unit_test(test_a_follower_read_wakes_a_group),
+        cmocka_unit_test(test_a_commit_is_told_with_the_next_entry),
+        cmocka_unit_test(test_a_change_of_members_is_stored_as_committed),
         cmocka_unit_test(test_deaths_are_logged_from_the_first_entry_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

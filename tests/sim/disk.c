@@ -54,14 +54,14 @@ static void disk_append(struct member *m, const struct raft_entry *e)
     m->entries[m->entries_n++] = *e;
 }
 
-/* Carries out the oldest write that waits. A member that a split has made is durable before its log is: all that a node
- * writes is one sequence. */
+/* Carries out the oldest write that waits. What a split has given a member, also one that was there without data, is
+ * durable before its log is: all that a node writes is one sequence. */
 static void disk_perform(struct node *n)
 {
     struct disk_write *w = n->disk.pending;
     struct member *m = w->member;
     n->disk.pending = w->next;
-    if (m->exists && m->at.index && !m->flushed_exists) node_flush_state(n);
+    if (m->exists && m->at.index && !(m->flushed_exists && m->flushed_at.index)) node_flush_state(n);
     if (w->reset) {
         disk_cut(m, 0);
         m->point_index = w->index, m->point_term = w->term;

@@ -104,6 +104,7 @@ pub unsafe extern "C" fn raft_core_open(config: *const CConfig) -> *mut Core {
         check_quorum: true,
         pre_vote: true,
         batch_append: true,
+        skip_bcast_commit: true, // raft_core_tell
         max_uncommitted_size: c.uncommitted_bytes_max.max(c.message_bytes_max),
         max_committed_size_per_ready: 16 << 20,
         ..Config::default()
@@ -245,6 +246,14 @@ pub unsafe extern "C" fn raft_core_campaign(c: *mut Core) {
     if c.node.raft.promotable() {
         let _ = c.node.campaign();
         c.settle();
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn raft_core_tell(c: *mut Core) {
+    let c = &mut *c;
+    if c.is_leader() {
+        c.node.raft.bcast_append();
     }
 }
 
