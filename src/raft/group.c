@@ -76,6 +76,7 @@ void group_close(struct group *g)
     mem_free(g->held);
     mem_free(g->reads);
     mem_free(g->wishes);
+    mem_free(g->install);
     mem_free(g);
 }
 
@@ -157,8 +158,10 @@ static void group_release(struct group *g)
     memmove(g->held, g->held + n, g->held_n * sizeof(*g->held));
     group_trim_held(g);
     raft_core_persisted(g->core, number);
-    if (g->installing && number >= g->install.number) {
+    if (g->installing && number >= g->install->number) {
         g->installing = false;
+        mem_free(g->install);
+        g->install = NULL;
         raft_core_applied(g->core, g->at.index);
     }
 }
@@ -302,7 +305,8 @@ static void group_handle(struct group *g, const struct raft_ready *r)
     if (r->has_snapshot) {
         CHECK(r->entries_n == 0 && r->committed_n == 0);
         g->installing = true;
-        g->install = *r;
+        if (!g->install) g->install = mem_alloc(sizeof(*g->install));
+        *g->install = *r;
         raft_core_advance(g->core);
         g->machine->ops->snapshot_install(g->machine, r->snapshot_index, r->snapshot_term);
         return;

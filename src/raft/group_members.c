@@ -132,11 +132,11 @@ void group_receive_snapshot(struct group *g, u64 from UNUSED, bytes message)
 
 void group_installed(struct group *g, const struct raft_applied *at)
 {
-    CHECK(g->installing && at->index == g->install.snapshot_index && at->term == g->install.snapshot_term);
+    CHECK(g->installing && at->index == g->install->snapshot_index && at->term == g->install->snapshot_term);
     g->at = *at;
-    g->at.conf = g->install.snapshot_conf;
+    g->at.conf = g->install->snapshot_conf;
     group_drop_waiting(g);
-    group_write(g, &g->install, true);
+    group_write(g, g->install, true);
 }
 
 void group_snapshot_sent(struct group *g, u64 to, bool ok)

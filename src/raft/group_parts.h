@@ -85,7 +85,7 @@ struct group {
     size_t waiting_n, waiting_cap;
 
     bool installing;
-    struct raft_ready install; /* its number, hard state and index */
+    struct raft_ready *install; /* its number, hard state and index; NULL: none */
     u64 entries_void, evaluations_abandoned, clock_entries, reads_retried;
     u32 planted; /* see raft/plant.h */
 };
