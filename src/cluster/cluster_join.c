@@ -38,20 +38,6 @@ bool cluster_is_member(const struct cluster *c, const struct cluster_node *n)
 
 static const struct rocks_region whole = {CLUSTER_REGION, 1, 0, RAFT_SLOTS - 1};
 
-/* What a lone server has in other databases can't be reached in cluster mode. */
-static bool only_database_0(const struct cluster *c, struct engine *e)
-{
-    for (u32 db = 1; db < e->databases; db++) {
-        if (!e->ops->count(e, db)) continue;
-        log_line(&c->server->log, LOG_WARNING,
-                 "Can't make a cluster of this data: database %u holds %llu keys, "
-                 "and a cluster has database 0 only. Move or delete them first",
-                 db, (ull)e->ops->count(e, db));
-        return false;
-    }
-    return true;
-}
-
 /* The clock is there before the first entry: some commands show times. */
 static struct raft_applied first_state(u64 peer, struct raft_slots slots)
 {
@@ -70,7 +56,7 @@ static struct raft_applied first_state(u64 peer, struct raft_slots slots)
 static bool make_first_region(struct cluster *c)
 {
     struct region *r = cluster_new_region(c, &whole);
-    if (!r || !only_database_0(c, r->eng)) return false;
+    if (!r) return false;
     u64 peer = peer_of(c->nodes->number, 0);
     struct member *m = cluster_new_member(c, CLUSTER_REGION, r, peer);
     m->peer = peer;
@@ -94,7 +80,7 @@ static bool has_no_data(const struct cluster *c)
     if (!e) log_line(&c->server->log, LOG_WARNING, "Can't join a cluster: %.*s", (int)why.n, why.p);
     buf_release(&why);
     if (!e) return false;
-    bool empty = only_database_0(c, e) && !(keys = e->ops->count(e, 0));
+    bool empty = !(keys = e->ops->count(e, 0));
     if (keys)
         log_line(&c->server->log, LOG_WARNING,
                  "Can't join a cluster with data: %s holds %llu keys. A node that joins "

@@ -32,7 +32,8 @@ static struct engine *open_rocks(struct server *s, u64 seed)
     struct buf why = {0};
     snprintf(dir, sizeof dir, "%s/%s", c->dir.p, STORAGE_FOLDER);
     struct rocks_options o = {
-        .dir = dir, .log = &s->log, .databases = (u32)c->databases, .seed = seed,
+        .dir = dir, .log = &s->log, .seed = seed,
+        .databases = c->cluster_enabled ? 1 : (u32)c->databases,
         .block_cache = (u64)c->rocksdb_block_cache_size,
         .row_cache = (u64)c->rocksdb_row_cache_size,
         .write_buffer = (u64)c->rocksdb_write_buffer_size,

@@ -47,7 +47,7 @@ static int teardown(void **state)
 {
     (void)state;
     char command[300];
-    rk->ops.close(&rk->base);
+    rk->base.ops->close(&rk->base);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     return system(command);
 }
@@ -55,21 +55,21 @@ static int teardown(void **state)
 static void tick(i64 step_ms)
 {
     assert_false(rk->base.failed);
-    assert_true(rk->ops.commit(&rk->base, ++seq));
-    rk->ops.begin(&rk->base, rk->base.now_ms + step_ms);
+    assert_true(rk->base.ops->commit(&rk->base, ++seq));
+    rk->base.ops->begin(&rk->base, rk->base.now_ms + step_ms);
 }
 
 static struct key_ref make(enum value_type type)
 {
     struct key_ref ref;
-    if (rk->ops.find(&rk->base, 0, BYTES_LIT("k"), &ref)) rk->ops.drop(&rk->base, &ref);
-    rk->ops.create(&rk->base, 0, BYTES_LIT("k"), type, &ref);
+    if (rk->base.ops->find(&rk->base, 0, BYTES_LIT("k"), &ref)) rk->base.ops->drop(&rk->base, &ref);
+    rk->base.ops->create(&rk->base, 0, BYTES_LIT("k"), type, &ref);
     return ref;
 }
 
 static struct row *again(struct key_ref *ref)
 {
-    assert_true(rk->ops.find(&rk->base, 0, BYTES_LIT("k"), ref));
+    assert_true(rk->base.ops->find(&rk->base, 0, BYTES_LIT("k"), ref));
     return row_of(ref);
 }
 
@@ -197,20 +197,20 @@ static void test_abort(void **state)
     (void)state;
     struct key_ref ref = make(TYPE_HASH);
     bytes value;
-    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("a"), BYTES_LIT("1"), false);
-    rk->ops.map.set_field_deadline(&rk->base, &ref, BYTES_LIT("a"), START + 10);
+    rk->base.ops->map.put(&rk->base, &ref, BYTES_LIT("a"), BYTES_LIT("1"), false);
+    rk->base.ops->map.set_field_deadline(&rk->base, &ref, BYTES_LIT("a"), START + 10);
     tick(1);
     again(&ref);
-    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("a"), BYTES_LIT("2"), false);
-    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("b"), BYTES_LIT("2"), false);
-    assert_false(rk->ops.map.has_field_deadlines(&rk->base, &ref));
-    rk->ops.abort(&rk->base);
-    rk->ops.begin(&rk->base, START + 2);
+    rk->base.ops->map.put(&rk->base, &ref, BYTES_LIT("a"), BYTES_LIT("2"), false);
+    rk->base.ops->map.put(&rk->base, &ref, BYTES_LIT("b"), BYTES_LIT("2"), false);
+    assert_false(rk->base.ops->map.has_field_deadlines(&rk->base, &ref));
+    rk->base.ops->abort(&rk->base);
+    rk->base.ops->begin(&rk->base, START + 2);
     again(&ref);
-    assert_true(rk->ops.map.get(&rk->base, &ref, BYTES_LIT("a"), &value));
+    assert_true(rk->base.ops->map.get(&rk->base, &ref, BYTES_LIT("a"), &value));
     assert_true(bytes_eq(value, BYTES_LIT("1")));
-    assert_false(rk->ops.map.get(&rk->base, &ref, BYTES_LIT("b"), NULL));
-    assert_true(rk->ops.map.has_field_deadlines(&rk->base, &ref));
+    assert_false(rk->base.ops->map.get(&rk->base, &ref, BYTES_LIT("b"), NULL));
+    assert_true(rk->base.ops->map.has_field_deadlines(&rk->base, &ref));
     assert_int_equal(fields_nearest(rk, row_of(&ref)), START + 10);
 }
 
@@ -221,7 +221,7 @@ static void test_prefetch(void **state)
     struct row *rows[200];
     bytes subs[200];
     for (u32 i = 0; i < 100; i++)
-        rk->ops.map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
+        rk->base.ops->map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
     tick(1);
     elements_begin(rk->elements, UINT64_MAX); /* as for a collection that was there before */
     struct row *r = again(&ref);
@@ -229,7 +229,7 @@ static void test_prefetch(void **state)
         rows[i] = r;
         subs[i] = delta_keep(rk, value_of(i % 190)); /* some twice */
     }
-    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("4"), BYTES_LIT("new"), false);
+    rk->base.ops->map.put(&rk->base, &ref, BYTES_LIT("4"), BYTES_LIT("new"), false);
     delta_prefetch(rk, rows, subs, 200);
     assert_int_equal(r->delta->touched, 1);
     for (u32 i = 0; i < 190; i++) {
@@ -248,7 +248,7 @@ static void test_prefetch_of_known(void **state UNUSED)
 {
     struct key_ref ref = make(TYPE_HASH);
     for (u32 i = 0; i < 100; i++)
-        rk->ops.map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
+        rk->base.ops->map.put(&rk->base, &ref, value_of(2 * i), value_of(i + 1000), false);
     tick(1);
     struct row *r = again(&ref), *rows[] = {r, r, r};
     bytes subs[] = {BYTES_LIT("4"), BYTES_LIT("5"), BYTES_LIT("7")};
@@ -263,13 +263,13 @@ static void test_prefetch_of_known(void **state UNUSED)
 static void test_begin_again_after_reading(void **state UNUSED)
 {
     struct key_ref ref = make(TYPE_HASH);
-    rk->ops.map.put(&rk->base, &ref, BYTES_LIT("f"), BYTES_LIT("v"), false);
+    rk->base.ops->map.put(&rk->base, &ref, BYTES_LIT("f"), BYTES_LIT("v"), false);
     tick(1);
     struct row *r = again(&ref);
-    assert_true(rk->ops.map.get(&rk->base, &ref, BYTES_LIT("f"), NULL));
+    assert_true(rk->base.ops->map.get(&rk->base, &ref, BYTES_LIT("f"), NULL));
     assert_true(r->open);
     cache_share_release(&rk->row_share);
-    for (u32 i = 0; i < 100; i++) rk->ops.begin(&rk->base, rk->base.now_ms);
+    for (u32 i = 0; i < 100; i++) rk->base.ops->begin(&rk->base, rk->base.now_ms);
     cache_share_init(&rk->row_share, &rk->db->rows);
     assert_ptr_equal(again(&ref), r);
     assert_true(r->open);
@@ -283,19 +283,19 @@ static void test_many_are_left_out(void **state UNUSED)
     enum { MANY = 20000 };
     struct key_ref ref = make(TYPE_HASH);
     bytes value;
-    for (u32 i = 0; i < MANY; i++) rk->ops.map.put(&rk->base, &ref, value_of(i), BYTES_LIT("old"), false);
+    for (u32 i = 0; i < MANY; i++) rk->base.ops->map.put(&rk->base, &ref, value_of(i), BYTES_LIT("old"), false);
     tick(1);
     assert_int_equal(elements_memory(rk->elements), 0);
     struct row *r = again(&ref);
     assert_false(elements_whole(rk->elements, r->version));
     for (u32 i = 0; i < MANY; i += 1000)
-        assert_true(rk->ops.map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("old")));
+        assert_true(rk->base.ops->map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("old")));
     assert_true(elements_memory(rk->elements) > 0);
-    for (u32 i = 0; i < MANY; i++) rk->ops.map.put(&rk->base, &ref, value_of(i), BYTES_LIT("new"), false);
+    for (u32 i = 0; i < MANY; i++) rk->base.ops->map.put(&rk->base, &ref, value_of(i), BYTES_LIT("new"), false);
     tick(1);
     again(&ref);
     for (u32 i = 0; i < MANY; i += 500)
-        assert_true(rk->ops.map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("new")));
+        assert_true(rk->base.ops->map.get(&rk->base, &ref, value_of(i), &value) && bytes_eq(value, BYTES_LIT("new")));
 }
 
 /* -- cursors --------------------------------------------------------------------------------- */
@@ -342,17 +342,17 @@ static void test_scan_after_a_restart(void **state)
     for (u32 round = 0; round < 20; round++) {
         struct key_ref ref = make(TYPE_SET);
         u8 *seen = mem_zalloc(ALL);
-        for (u32 i = 0; i < ALL; i++) rk->ops.map.put(&rk->base, &ref, number_name(i), (bytes){"", 0}, false);
+        for (u32 i = 0; i < ALL; i++) rk->base.ops->map.put(&rk->base, &ref, number_name(i), (bytes){"", 0}, false);
         tick(1);
         again(&ref);
         u64 cursor = 0;
         u32 calls = 0;
         do {
-            cursor = rk->ops.map.scan(&rk->base, &ref, cursor, 1 + below(200), strike, seen);
+            cursor = rk->base.ops->map.scan(&rk->base, &ref, cursor, 1 + below(200), strike, seen);
             if (below(5) == 0) cursors_release(&rk->cursors);
             if (below(10) == 0 && calls < 500) /* the second half may go */
                 for (u32 n = 0; n < 20; n++)
-                    rk->ops.map.del(&rk->base, &ref, number_name(ALL / 2 + below(ALL / 2)));
+                    rk->base.ops->map.del(&rk->base, &ref, number_name(ALL / 2 + below(ALL / 2)));
             assert_true(++calls < 5000);
         } while (cursor);
         for (u32 i = 0; i < ALL / 2; i++) assert_true(seen[i]);
@@ -401,7 +401,7 @@ static void draw_many(struct key_ref *ref, u32 n, u32 mean, u32 *seldom, u32 *of
     for (u32 i = 0; i < n * mean; i++) {
         if (i % 100 == 0) tick(1);
         again(ref);
-        assert_true(rk->ops.map.random(&rk->base, ref, &rng, &field, &value));
+        assert_true(rk->base.ops->map.random(&rk->base, ref, &rng, &field, &value));
         u32 id;
         assert_int_equal(value.n, sizeof id);
         memcpy(&id, value.p, sizeof id);
@@ -422,14 +422,14 @@ static void test_draws_are_fair(void **state)
     for (enum kind kind = 0; kind < KINDS; kind++) {
         struct key_ref ref = make(TYPE_HASH);
         for (u32 i = 0; i < N; i++) {
-            rk->ops.map.put(&rk->base, &ref, drawn_name(kind, i), bytes_of(&i, sizeof i), false);
+            rk->base.ops->map.put(&rk->base, &ref, drawn_name(kind, i), bytes_of(&i, sizeof i), false);
             if (i == N / 2) {
                 tick(1);
                 again(&ref);
             }
         }
         u32 seldom, often;
-        assert_int_equal(rk->ops.size(&rk->base, &ref), N);
+        assert_int_equal(rk->base.ops->size(&rk->base, &ref), N);
         draw_many(&ref, N, MEAN, &seldom, &often);
         if (getenv("VERBOSE")) print_message("kind %d: %u seldom, %u often\n", (int)kind, seldom, often);
         assert_in_range(seldom, 0, kind == WORDS ? N / 4 : N / 100);
@@ -444,15 +444,15 @@ static void test_draw_until_empty(void **state)
     struct key_ref ref = make(TYPE_HASH);
     bytes field, value;
     for (u32 i = 0; i < 2000; i++)
-        rk->ops.map.put(&rk->base, &ref, drawn_name(NUMBERS, i), bytes_of(&i, sizeof i), false);
+        rk->base.ops->map.put(&rk->base, &ref, drawn_name(NUMBERS, i), bytes_of(&i, sizeof i), false);
     tick(1);
     again(&ref);
     for (u32 n = 2000; n > 0; n--) {
-        assert_true(rk->ops.map.random(&rk->base, &ref, &rng, &field, &value));
-        assert_true(rk->ops.map.del(&rk->base, &ref, field));
-        assert_int_equal(rk->ops.size(&rk->base, &ref), n - 1);
+        assert_true(rk->base.ops->map.random(&rk->base, &ref, &rng, &field, &value));
+        assert_true(rk->base.ops->map.del(&rk->base, &ref, field));
+        assert_int_equal(rk->base.ops->size(&rk->base, &ref), n - 1);
     }
-    assert_false(rk->ops.map.random(&rk->base, &ref, &rng, &field, &value));
+    assert_false(rk->base.ops->map.random(&rk->base, &ref, &rng, &field, &value));
 }
 
 /* Nearly all fields are dead: one of the living is found nevertheless. */
@@ -462,14 +462,14 @@ static void test_draw_among_the_dead(void **state)
     struct key_ref ref = make(TYPE_HASH);
     bytes field, value;
     for (u32 i = 0; i < 3000; i++) {
-        rk->ops.map.put(&rk->base, &ref, drawn_name(UUIDS, i), bytes_of(&i, sizeof i), false);
-        if (i % 1000) rk->ops.map.set_field_deadline(&rk->base, &ref, drawn_name(UUIDS, i), START + 50);
+        rk->base.ops->map.put(&rk->base, &ref, drawn_name(UUIDS, i), bytes_of(&i, sizeof i), false);
+        if (i % 1000) rk->base.ops->map.set_field_deadline(&rk->base, &ref, drawn_name(UUIDS, i), START + 50);
     }
     tick(100);
     again(&ref);
     for (u32 n = 0; n < 200; n++) {
         u32 id;
-        assert_true(rk->ops.map.random(&rk->base, &ref, &rng, &field, &value));
+        assert_true(rk->base.ops->map.random(&rk->base, &ref, &rng, &field, &value));
         memcpy(&id, value.p, sizeof id);
         assert_int_equal(id % 1000, 0);
     }
@@ -517,23 +517,23 @@ static void test_field_rows(void **state)
             bool live = there[i] && alive(deadline[i], rk->base.now_ms);
             if (!live || below(3) == 0) {
                 bool keep = below(2);
-                bool fresh = rk->ops.map.put(&rk->base, &ref, number_name(i), BYTES_LIT("v"), keep);
+                bool fresh = rk->base.ops->map.put(&rk->base, &ref, number_name(i), BYTES_LIT("v"), keep);
                 assert_int_equal(fresh, !live);
                 if (!live || !keep) deadline[i] = 0;
                 there[i] = true;
             } else if (below(4)) {
                 deadline[i] = below(5) ? rk->base.now_ms + 1 + (below(2) ? below(200) : 100 * below(5)) : 0;
-                rk->ops.map.set_field_deadline(&rk->base, &ref, number_name(i), deadline[i]);
+                rk->base.ops->map.set_field_deadline(&rk->base, &ref, number_name(i), deadline[i]);
             } else {
-                assert_true(rk->ops.map.del(&rk->base, &ref, number_name(i)));
+                assert_true(rk->base.ops->map.del(&rk->base, &ref, number_name(i)));
                 there[i] = false;
                 deadline[i] = 0;
             }
         }
         for (u32 i = 0; i < FIELDS; i++) dead += there[i] && !alive(deadline[i], rk->base.now_ms);
-        if (below(2)) assert_int_equal(rk->ops.map.dead_fields(&rk->base, &ref), dead);
+        if (below(2)) assert_int_equal(rk->base.ops->map.dead_fields(&rk->base, &ref), dead);
         if (below(10) == 0) {
-            assert_int_equal(rk->ops.map.reap(&rk->base, &ref, UINT32_MAX, count_reaped, &reaped), dead);
+            assert_int_equal(rk->base.ops->map.reap(&rk->base, &ref, UINT32_MAX, count_reaped, &reaped), dead);
             assert_int_equal(reaped, dead);
             for (u32 i = 0; i < FIELDS; i++) {
                 if (!there[i] || alive(deadline[i], rk->base.now_ms)) continue;

@@ -187,6 +187,7 @@ bytes store_iter_value(const struct store_iter *it) { return buf_bytes(&it->s->r
  * tail says how many they are, less one. */
 struct world {
     struct rk rk;
+    struct engine_ops ops;
     struct store_session store;
     struct rk_db db[DBS];
     struct rk_db *dbs[DBS];
@@ -369,7 +370,8 @@ static void world_open(struct world *w, u64 seed)
     assert_non_null(due_open(&w->rk, w->counts));
     remember(w);
     remember_counts(w);
-    rk_due_ops(&w->rk.ops);
+    rk_due_ops(&w->ops);
+    w->rk.base.ops = &w->ops;
 }
 
 static void world_close(struct world *w)
@@ -419,7 +421,7 @@ static void offered(void *arg, struct key_ref *ref)
 
 static u32 drain_some(struct world *w, u32 max)
 {
-    u32 n = w->rk.ops.due(&w->rk.base, w->rk.base.now_ms, max, offered, w);
+    u32 n = w->rk.base.ops->due(&w->rk.base, w->rk.base.now_ms, max, offered, w);
     assert_true(n <= max);
     w->seen += n;
     return n;
@@ -434,12 +436,12 @@ static void drain(struct world *w, bool one_transaction)
             if (!one_transaction && below(3) == 0) commit(w);
         if (!one_transaction) commit(w);
         assert_true(++rounds < 100);
-    } while (w->rk.ops.next_due(&w->rk.base) <= w->rk.base.now_ms && !one_transaction && !w->refuse);
+    } while (w->rk.base.ops->next_due(&w->rk.base) <= w->rk.base.now_ms && !one_transaction && !w->refuse);
 }
 
 static void assert_nothing_late(struct world *w)
 {
-    i64 now_ms = w->rk.base.now_ms, next = w->rk.ops.next_due(&w->rk.base);
+    i64 now_ms = w->rk.base.now_ms, next = w->rk.base.ops->next_due(&w->rk.base);
     assert_true(next > now_ms);
     for (u32 db = 0; db < DBS; db++) {
         for (u32 id = 0; id < KEYS; id++) {
@@ -522,12 +524,12 @@ static void check_answers(struct world *w)
     struct key_ref ref;
     for (u32 db = 0; db < DBS; db++) {
         u64 sum = 0;
-        w->rk.ops.forecast(&w->rk.base, db, add_up, &sum);
+        w->rk.base.ops->forecast(&w->rk.base, db, add_up, &sum);
         assert_int_equal(sum, w->db[db].expires);
-        bool any = w->rk.ops.random_volatile(&w->rk.base, db, &rng, &ref);
+        bool any = w->rk.base.ops->random_volatile(&w->rk.base, db, &rng, &ref);
         assert_int_equal(any, w->db[db].expires > 0);
         if (any) assert_true(row_of(&ref)->deadline_ms == ref.deadline_ms && ref.deadline_ms && ref.db == db);
-        if (any) assert_true(w->rk.ops.has_deadlines(&w->rk.base, db));
+        if (any) assert_true(w->rk.base.ops->has_deadlines(&w->rk.base, db));
     }
 }
 
@@ -634,7 +636,7 @@ static void test_in_time(void **state)
         for (u32 round = 0; round < 300; round++) {
             for (u32 n = below(40); n > 0; n--) change_one(w);
             commit(w);
-            i64 next = w->rk.ops.next_due(&w->rk.base);
+            i64 next = w->rk.base.ops->next_due(&w->rk.base);
             bool jump = below(2) && next < INT64_MAX;
             i64 now_ms = w->rk.base.now_ms;
             w->rk.base.now_ms = jump ? MAX(next, now_ms) : now_ms + below(2u << below(30));
@@ -665,7 +667,7 @@ static void test_one_life(void **state)
         put(w, r, deadline_ms);
         commit(w);
         while (r->deadline_ms) {
-            w->rk.base.now_ms = w->rk.ops.next_due(&w->rk.base);
+            w->rk.base.now_ms = w->rk.base.ops->next_due(&w->rk.base);
             drain_some(w, 10);
             commit(w);
         }
@@ -673,7 +675,7 @@ static void test_one_life(void **state)
         assert_in_range(w->seen - seen, 1, 8);
         assert_int_equal(w->store.n[FAM_DEADLINE], 0);
         assert_int_equal(w->store.n[FAM_INFO], 1); /* the position */
-        assert_true(w->rk.ops.next_due(&w->rk.base) == INT64_MAX);
+        assert_true(w->rk.base.ops->next_due(&w->rk.base) == INT64_MAX);
     }
     world_close(w);
 }

@@ -49,6 +49,7 @@ struct row_lazyfree; /* row.c: the lazy-free queue: rows of flushed databases */
 /* What the engines of a database share. */
 struct rocks {
     struct store *store;
+    struct engine_ops ops;     /* of all its engines */
     struct rocks_options options;
     struct due_shared *counts; /* due_counts.h: one per prefix */
     pthread_mutex_t lock;      /* of that list, and of the engines */
@@ -74,7 +75,6 @@ struct region_cut {
 
 struct rk {
     struct engine base;
-    struct engine_ops ops; /* base.ops points here */
     struct rocks *db;              /* the database and what its engines share; NULL in a view */
     struct rocks_region region;
     bool owns_db;                  /* it is the only engine, and closes the database */

@@ -314,6 +314,18 @@ static void rk_close(struct engine *e)
     mem_free(rk);
 }
 
+static void rk_fill_ops(struct engine_ops *ops)
+{
+    *ops = (struct engine_ops){
+        .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
+        .prefetch = rk_prefetch, .gather = rk_gather, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
+        .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
+        .rows = rk_rows_ops, .meta = rk_meta_ops, .companion = rk_companion_ops, .disk = &rk_disk_ops,
+    };
+    rk_key_ops(ops);
+    rk_due_ops(ops);
+}
+
 static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
 {
     static const struct engine_limits redis_defaults = {
@@ -327,15 +339,7 @@ static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
     rk->db = db;
     rk->store = db->store;
     rk->region = *region;
-    rk->ops = (struct engine_ops){
-        .name = "rocksdb", .close = rk_close, .begin = rk_begin, .commit = rk_commit, .abort = rk_abort,
-        .prefetch = rk_prefetch, .gather = rk_gather, .reclaim = rk_reclaim, .snapshot = rk_snapshot_ops,
-        .str = rk_str_ops, .map = rk_map_ops, .seq = rk_seq_ops, .zset = rk_zset_ops,
-        .rows = rk_rows_ops, .meta = rk_meta_ops, .companion = rk_companion_ops, .disk = &rk_disk_ops,
-    };
-    rk_key_ops(&rk->ops);
-    rk_due_ops(&rk->ops);
-    rk->base.ops = &rk->ops;
+    rk->base.ops = &db->ops;
     rk->base.limits = redis_defaults;
     rk->base.databases = o->databases;
     rk->base.caps.durable = true;
@@ -370,6 +374,7 @@ struct rocks *rocks_open(const struct rocks_options *o, struct buf *why)
     if (!store) return NULL;
     struct rocks *db = mem_zalloc(sizeof *db);
     db->store = store;
+    rk_fill_ops(&db->ops);
     db->options = *o;
     db->options.dir = NULL; /* the caller's */
     u64 budget = store_sizes(o).rows;

@@ -20,6 +20,7 @@
 
 struct view {
     struct rk rk; /* first: the engine that is handed out */
+    struct engine_ops ops; /* … and what it can do */
     struct rk *of;
     struct store_iter *meta, *old; /* at what comes next; old: NULL: no old strings */
     struct store_iter *marks;      /* of companions that stay, after all keys; NULL: there are none */
@@ -50,15 +51,16 @@ static bool field_deadline(struct engine *e, struct key_ref *ref, bytes field, i
     return there;
 }
 
-static void rk_snap_set_ops(struct rk *rk)
+static void rk_snap_set_ops(struct view *v)
 {
-    rk->base.ops = &rk->ops;
-    rk->ops.begin = NULL;
-    rk->ops.commit = NULL;
-    rk->ops.abort = NULL;
-    rk->ops.close = NULL;
-    rk->ops.snapshot = (struct snapshot_ops){0};
-    rk->ops.map.field_deadline = field_deadline;
+    v->ops = *v->of->base.ops;
+    v->ops.begin = NULL;
+    v->ops.commit = NULL;
+    v->ops.abort = NULL;
+    v->ops.close = NULL;
+    v->ops.snapshot = (struct snapshot_ops){0};
+    v->ops.map.field_deadline = field_deadline;
+    v->rk.base.ops = &v->ops;
 }
 
 /* A copy of the engine as it is now, without the store. */
@@ -69,8 +71,7 @@ static struct view *view_new(struct rk *of)
     v->of = of;
     rk->base = of->base;
     rk->base.failed = false;
-    rk->ops = of->ops;
-    rk_snap_set_ops(rk);
+    rk_snap_set_ops(v);
     rk->region = of->region;
     rk->log = of->log;
     rk->touched_end = &rk->touched;

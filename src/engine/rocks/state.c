@@ -364,7 +364,8 @@ static bool ours_only(struct rk *rk, enum family f, struct buf *why)
     buf_release(&end);
     if (!unknown) return true;
     buf_printf(why, "database %llu has keys, but there are to be %u databases only, which would hide them: "
-               "set 'databases' to %llu or more", (unsigned long long)number, rk->base.databases,
+               "set 'databases' to %llu or more; for a cluster, which has database 0 only, move or delete "
+               "them", (unsigned long long)number, rk->base.databases,
                (unsigned long long)number + 1);
     return false;
 }

@@ -136,7 +136,7 @@ struct store_session {
     _Atomic u32 age; /* iterators made at another age are recreated before they move */
 
     i64 dead_ms; /* store_set_dead; under store.lock */
-    char refusal[STORE_REFUSAL]; /* store_refuses_writes */
+    char *refusal; /* store_refuses_writes: of STORE_REFUSAL bytes; NULL: there was none so far */
 };
 
 extern const char *const store_family_names[FAM_COUNT];

@@ -73,6 +73,7 @@ static void free_session(struct store_session *s)
     if (s->write) rocksdb_writeoptions_destroy(s->write);
     if (s->batch) rocksdb_writebatch_destroy(s->batch);
     buf_release(&s->joined);
+    mem_free(s->refusal);
     mem_free(s);
 }
 

@@ -11,6 +11,7 @@
  * A broken disk. RocksDB accepts no writes until it is opened again, because the contents of the WAL on disk
  * are unknown: the server has to be restarted. A failed write was not applied, but may be there after the
  * restart, if its record had reached the disk when the sync failed. */
+#include "base/alloc.h"
 #include "engine/rocks/store/store_impl.h"
 
 #include <stdio.h>
@@ -160,7 +161,8 @@ const char *store_refuses_writes(struct store_session *session)
     if (LIKELY(!disk_low(s) && !write_failed(s) && !unsynced)) return NULL;
     pthread_mutex_lock(&s->trouble);
     const char *text = disk_low(s) ? s->disk_refusal : write_failed(s) ? s->refusal : s->sync_refusal;
-    memcpy(session->refusal, text, sizeof session->refusal);
+    if (!session->refusal) session->refusal = mem_alloc(STORE_REFUSAL);
+    memcpy(session->refusal, text, STORE_REFUSAL);
     pthread_mutex_unlock(&s->trouble);
     return session->refusal;
 }
