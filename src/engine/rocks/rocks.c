@@ -444,6 +444,7 @@ struct engine *rocks_region_open(struct rocks *db, const struct rocks_region *re
     }
     elements_begin(rk->elements, atomic_load(&db->last_version));
     rk_link(rk);
+    store_rest(rk->session); /* many may be opened, and then have nothing to do */
     rk->base.applied = rk->applied_seq;
     return &rk->base;
 }
