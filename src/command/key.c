@@ -58,12 +58,13 @@ static void reply_same_object(struct ctx *c)
     reply_error(c->out, "ERR source and destination objects are the same");
 }
 
-/* Reads a database number. False: an error was replied. */
+/* Reads a database number. False: an error was replied. Where there is only one database, the caller refuses
+ * all others. */
 static bool database_arg(struct ctx *c, bytes arg, u32 *db)
 {
     i64 n;
     if (!ctx_int_range(c, arg, INT_MIN, INT_MAX, &n)) return false;
-    if (n < 0 || n >= c->eng->databases) {
+    if (n < 0 || (n >= c->eng->databases && !c->ks->one_database)) {
         reply_error(c->out, "ERR DB index is out of range");
         return false;
     }
