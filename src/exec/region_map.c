@@ -51,6 +51,12 @@ void region_map_add_home(struct region_map *m, struct region *r)
     region_map_link(m);
 }
 
+void region_map_give(struct region_map *m, struct region *r, u32 from, u32 to)
+{
+    region_map_spread(m);
+    for (u32 i = from; i <= to; i++) m->of_slot[i] = r;
+}
+
 void region_map_remove(struct region_map *m, struct region *r)
 {
     struct region **at = region_map_place(m, r);

@@ -621,6 +621,36 @@ static void drop_one(void **state)
     assert_int_equal(high->ops->count(high, 0), 1);
 }
 
+/* A region that gets other slots begins empty. */
+static void moved(void **state)
+{
+    static const struct rocks_region after = {1, 1, HALF, ROCKS_SLOTS - 1};
+    (void)state;
+    fill();
+    assert_true(rocks_region_drop(high));
+    high->ops->close(high);
+    high = NULL;
+    rocks_region_move(low, after.first, after.last);
+    low->ops->abort(low);
+    low->ops->begin(low, now_ms);
+    assert_int_equal(rocks_region_of(low).first, 0);
+    assert_true(low->ops->count(low, 0) > 0);
+    rocks_region_move(low, after.first, after.last);
+    tick(now_ms);
+    assert_int_equal(rocks_region_of(low).first, HALF);
+    assert_int_equal(rocks_region_of(low).last, ROCKS_SLOTS - 1);
+    assert_int_equal(low->ops->count(low, 0), 0);
+    put_in(low, BYTES_LIT("foo"), 1, now_ms + 1000); /* slot 12182 */
+    tick(now_ms);
+    assert_true(low->ops->next_due(low) <= now_ms + 1000);
+    assert_int_equal(rocks_slot_count(low, 0, 12182), 1);
+    close_all();
+    open_db();
+    low = open_region(&after);
+    assert_int_equal(low->ops->count(low, 0), 1);
+    assert_int_equal(rocks_slot_count(low, 0, 12182), 1);
+}
+
 static void note_row(void *arg, bytes row, bytes value, double score UNUSED)
 {
     u32 *n = arg;
@@ -1020,6 +1050,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cached_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(snapshot_across_a_split, setup_one, teardown),
         cmocka_unit_test_setup_teardown(drop_one, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(moved, setup_two, teardown),
         cmocka_unit_test_setup_teardown(without_keys, setup_two, teardown),
         cmocka_unit_test_setup_teardown(split_given_up, setup_one, teardown),
         cmocka_unit_test_setup_teardown(merge_with_metadata, setup_one, teardown),

@@ -62,6 +62,32 @@ bool rocks_region_drop(struct engine *e)
     return e->ops->commit(e, e->applied);
 }
 
+bool rocks_stages(struct engine *e) { return rk_of(e)->staging > 0; }
+
+/* -- moving --------------------------------------------------------------------------------------------- */
+
+void rocks_region_move(struct engine *e, u16 first, u16 last)
+{
+    struct rk *rk = rk_of(e);
+    CHECK(!rk->view && !rk->legacy && !rk_uses_staging(rk) && first <= last && last < ROCKS_SLOTS);
+    for (u32 i = 0; i < rk_all(rk); i++) e->ops->flush(e, i);
+    rk->move.pending = true, rk->move.first = first, rk->move.last = last;
+    rk->slot_log.base = rk->state_changed = true;
+}
+
+void regions_moved(struct rk *rk)
+{
+    rk->region.first = rk->move.first, rk->region.last = rk->move.last;
+    rk->move.pending = false;
+    regions_forget(rk);
+    for (u32 i = 0; i < rk_all(rk); i++) {
+        struct slots *s = &rk->dbs[i]->slots;
+        mem_free(s->v);
+        s->v = NULL;
+    }
+    slots_total(rk);
+}
+
 /* -- joining -------------------------------------------------------------------------------------------- */
 
 /* A deadline's place depends on its region's position, so both regions need the same one. */

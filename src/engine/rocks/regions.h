@@ -4,6 +4,7 @@
 
 #include "engine/rocks/rk.h"
 
-void regions_cut(struct rk *rk); /* the commit has split the region */
+void regions_cut(struct rk *rk);   /* the commit has split the region */
+void regions_moved(struct rk *rk); /* the commit has emptied the region and given it other slots */
 
 #endif

@@ -94,6 +94,10 @@ struct rk {
     struct due *due;
     struct slot_log slot_log;
     struct region_cut cut;
+    struct {
+        bool pending;
+        u16 first, last;
+    } move;       /* rocks_region_move */
     bool dropped; /* the region goes with this transaction: rocks_region_drop */
     struct cursors cursors;
     struct draws *draws; /* type/random_element.c's */

@@ -124,6 +124,7 @@ static bool rk_commit(struct engine *e, u64 seq)
     e->applied = seq;
     rk_end(rk, true);
     if (UNLIKELY(rk->cut.pending)) regions_cut(rk);
+    if (UNLIKELY(rk->move.pending)) regions_moved(rk);
     return true;
 }
 

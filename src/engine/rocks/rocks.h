@@ -71,6 +71,13 @@ struct rocks_region rocks_region_of(struct engine *e); /* as of the last commit 
  * commit the region still serves all of its slots, and a snapshot that is under way keeps them. */
 void rocks_split(struct engine *e, const struct rocks_region *child, u64 child_seq);
 
+/* Whether a full sync can be loaded beside the data: if the region had all slots when it was opened. */
+bool rocks_stages(struct engine *e);
+
+/* Empties the region and gives it other slots, which hold no keys, when the open transaction commits. No
+ * snapshot may be under way. */
+void rocks_region_move(struct engine *e, u16 first, u16 last);
+
 /* Prepares a merge: brings the positions of two regions in the deadline index together, in transactions of
  * their own. Neither may have uncommitted changes. False: the storage failed. */
 NODISCARD bool rocks_align(struct engine *a, struct engine *b);

@@ -496,6 +496,7 @@ static void state_write_all(struct rk *rk, const struct state_head *head)
         write_region(rk, &rk->cut.child, &child);
         r.last = (u16)(rk->cut.child.first - 1);
     }
+    if (rk->move.pending) r.first = rk->move.first, r.last = rk->move.last;
     write_region(rk, &r, head);
 }
 
@@ -570,7 +571,7 @@ void state_abandon(struct rk *rk)
     }
     mem_free(was);
     slots_abandon(rk);
-    rk->cut.pending = rk->dropped = false;
+    rk->cut.pending = rk->move.pending = rk->dropped = false;
     rk->state_changed = rk->staging_touched = false;
     settle_repl_position(rk, false);
 }
