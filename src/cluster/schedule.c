@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "cluster/peer_id.h"
@@ -21,6 +22,8 @@ struct plan {
     struct tally *tally; /* by index of t->nodes, and one more for nodes that the table lacks */
     u64 *victims;        /* by index of t->regions: the voter that goes when the learner is there; 0: none */
     bool *done;          /* has a step */
+    size_t *into;        /* by index of t->regions: 1 + that of the one it is to be merged into; 0: none */
+    bool *paired;        /* is to be merged, or merged into */
     u32 moves;
     u32 wanted; /* voters of a region */
     struct schedule_step *out;
@@ -73,14 +76,24 @@ static struct schedule_step *plan_step(struct plan *p, size_t region, enum sched
 
 /* ---- What is there. */
 
-/* Who is to go first: a member of a dead node, of one that is being removed, of the node that has most;
- * among equals not the leader. */
+/* Whether a member is not on a node of the region that its own is to be merged into. */
+static bool plan_astray(const struct plan *p, const struct schedule_region *r, u64 peer)
+{
+    size_t into = p->into[r - p->t->regions];
+    if (!into) return false;
+    const struct schedule_region *o = &p->t->regions[into - 1];
+    return !plan_has_node(o->voters, o->voters_n, node_of(peer));
+}
+
+/* Who is to go first: a member of a dead node, of one that is being removed, one that is in the way of a
+ * merge, one of the node that has most; among equals not the leader. */
 static u64 plan_victim(const struct plan *p, const struct schedule_region *r)
 {
     u64 worst = 0, worst_rank = 0;
     for (u32 i = 0; i < r->voters_n; i++) {
         const struct tally *n = plan_tally(p, r->voters[i]);
-        u64 rank = (u64)n->dead << 42 | (u64)plan_draining(p, r->voters[i]) << 41 | (u64)n->members << 2 |
+        u64 rank = (u64)n->dead << 42 | (u64)plan_draining(p, r->voters[i]) << 41 |
+                   (u64)plan_astray(p, r, r->voters[i]) << 40 | (u64)n->members << 2 |
                    (r->voters[i] != r->leader) << 1 | 1;
         if (rank > worst_rank) worst = r->voters[i], worst_rank = rank;
     }
@@ -97,7 +110,7 @@ static void plan_count_region(struct plan *p, const struct schedule_region *r)
     if (r->leader) plan_tally(p, r->leader)->leaders++;
 }
 
-static void plan_count(struct plan *p)
+static void plan_count_nodes(struct plan *p)
 {
     const struct schedule_table *t = p->t;
     u32 stay = 0;
@@ -108,6 +121,11 @@ static void plan_count(struct plan *p)
         stay += !n->draining;
     }
     p->wanted = MAX(MIN(t->voters, stay), 1u);
+}
+
+static void plan_count_regions(struct plan *p)
+{
+    const struct schedule_table *t = p->t;
     for (size_t i = 0; i < t->regions_n; i++) plan_count_region(p, &t->regions[i]);
     for (size_t i = 0; i < t->regions_n; i++) {
         const struct schedule_region *r = &t->regions[i];
@@ -115,6 +133,78 @@ static void plan_count(struct plan *p)
         p->victims[i] = plan_victim(p, r);
         plan_tally(p, p->victims[i])->members--;
     }
+}
+
+/* ---- Pairs to be merged (rule 6). */
+
+static bool plan_same_voters(const struct schedule_region *a, const struct schedule_region *b)
+{
+    if (a->voters_n != b->voters_n) return false;
+    for (u32 i = 0; i < a->voters_n; i++)
+        if (!plan_has_node(b->voters, b->voters_n, node_of(a->voters[i]))) return false;
+    return true;
+}
+
+static bool plan_steady(const struct plan *p, const struct schedule_region *r)
+{
+    bool steady = r->settled && !r->merging && r->leader && r->voters_n;
+    for (u32 i = 0; i < r->voters_n; i++) steady &= plan_tally(p, r->voters[i])->usable;
+    return steady;
+}
+
+static bool plan_may_merge(const struct plan *p, const struct schedule_region *a,
+                           const struct schedule_region *b)
+{
+    const struct schedule_table *t = p->t;
+    u64 bytes = a->bytes + b->bytes, load = a->load + b->load;
+    if (a->slots.last + 1 != b->slots.first || MIN(a->bytes, b->bytes) >= t->merge_bytes) return false;
+    if ((t->merged_bytes && bytes > t->merged_bytes) || (t->merged_load && load > t->merged_load))
+        return false;
+    return plan_steady(p, a) && plan_steady(p, b);
+}
+
+struct plan_place {
+    u16 first;
+    size_t index; /* of t->regions */
+};
+
+static int plan_by_slot(const void *a, const void *b)
+{
+    return (int)((const struct plan_place *)a)->first - ((const struct plan_place *)b)->first;
+}
+
+/* How many merges may begin, or be prepared by moving members. */
+static u32 plan_pairs_max(const struct schedule_table *t)
+{
+    u32 merging = 0;
+    for (size_t i = 0; i < t->regions_n; i++) merging += t->regions[i].merging;
+    merging = (merging + 1) / 2; /* two regions each */
+    u32 regions = (u32)t->regions_n - MIN((u32)t->regions_n, merging);
+    u32 spare = regions - MIN(regions, t->regions_min);
+    return t->merge_bytes ? MIN(spare, t->merges_max - MIN(t->merges_max, merging)) : 0;
+}
+
+/* First those on the same nodes. The one with less goes to the other: its members may have to move. */
+static void plan_pairs(struct plan *p)
+{
+    const struct schedule_table *t = p->t;
+    u32 left = plan_pairs_max(t);
+    if (!left || t->regions_n < 2) return;
+    struct plan_place *at = mem_alloc(t->regions_n * sizeof *at);
+    for (size_t i = 0; i < t->regions_n; i++) at[i] = (struct plan_place){t->regions[i].slots.first, i};
+    qsort(at, t->regions_n, sizeof *at, plan_by_slot);
+    for (size_t k = 0; left && k < 2 * (t->regions_n - 1); k++) {
+        bool same = k < t->regions_n - 1;
+        size_t low = at[k % (t->regions_n - 1)].index, high = at[k % (t->regions_n - 1) + 1].index;
+        const struct schedule_region *a = &t->regions[low], *b = &t->regions[high];
+        if (p->paired[low] || p->paired[high] || plan_same_voters(a, b) != same || !plan_may_merge(p, a, b))
+            continue;
+        if (a->bytes < b->bytes) p->into[low] = high + 1;
+        else p->into[high] = low + 1;
+        p->paired[low] = p->paired[high] = true;
+        left--;
+    }
+    mem_free(at);
 }
 
 /* ---- Members. */
@@ -185,7 +275,7 @@ static void plan_learner(struct plan *p, size_t i)
             ->gone = learner;
         return;
     }
-    bool even = victim && !plan_must_go(p, victim) &&
+    bool even = victim && !plan_must_go(p, victim) && !plan_astray(p, r, victim) &&
                 plan_tally(p, victim)->members + 1 <= plan_tally(p, learner)->members - 1;
     if (even && r->voters_n <= p->wanted) {
         plan_step(p, i, SCHEDULE_REMOVE, "the nodes have become even without this move")->gone = learner;
@@ -272,7 +362,7 @@ static void plan_spread(struct plan *p, size_t at, size_t *queue, size_t *queue_
 {
     for (size_t i = 0; i < p->t->regions_n; i++) {
         const struct schedule_region *r = &p->t->regions[i];
-        if (!plan_idle(p, i) || plan_index(p, r->leader) != at) continue;
+        if (!plan_idle(p, i) || p->paired[i] || plan_index(p, r->leader) != at) continue;
         for (u32 k = 0; k < r->voters_n; k++) {
             size_t to = plan_index(p, r->voters[k]);
             if (!p->tally[to].usable || p->tally[to].seen) continue;
@@ -324,26 +414,35 @@ static void plan_leaders(struct plan *p)
 
 /* ---- Merging (rule 6). */
 
-static bool plan_same_voters(const struct schedule_region *a, const struct schedule_region *b)
+/* A member for the other region's node, in place of one that is elsewhere. */
+static void plan_approach(struct plan *p, size_t i, const struct schedule_region *into)
 {
-    if (a->voters_n != b->voters_n) return false;
-    for (u32 i = 0; i < a->voters_n; i++)
-        if (!plan_has_node(b->voters, b->voters_n, node_of(a->voters[i]))) return false;
-    return true;
+    const struct schedule_region *r = &p->t->regions[i];
+    if (r->voters_n != p->wanted) return;
+    for (u32 k = 0; k < into->voters_n && p->moves < p->t->moves_max; k++) {
+        size_t at = plan_index(p, into->voters[k]);
+        if (plan_is_on(r, node_of(into->voters[k])) || p->tally[at].incoming >= p->t->moves_node_max)
+            continue;
+        struct schedule_step *s = plan_step(
+            p, i, SCHEDULE_ADD, "to be where region %llu is, and merged into it", (ull)into->region);
+        plan_add(p, s, &p->t->nodes[at], plan_victim(p, r));
+        return;
+    }
 }
 
 static void plan_merge(struct plan *p, size_t i)
 {
-    const struct schedule_table *t = p->t;
-    const struct schedule_region *r = &t->regions[i];
-    for (size_t k = 0; k < t->regions_n && plan_idle(p, i); k++) {
-        const struct schedule_region *o = &t->regions[k];
-        if (o->slots.first != r->slots.last + 1 || !plan_idle(p, k) || !plan_same_voters(r, o)) continue;
-        if (r->bytes + o->bytes >= t->merge_bytes) continue;
-        plan_step(p, k, SCHEDULE_MERGE, "with its neighbour it has only %llu bytes",
-                  (ull)(r->bytes + o->bytes))
-            ->into = r->region;
-        p->done[i] = true;
+    const struct schedule_region *r = &p->t->regions[i];
+    size_t k = p->into[i] - 1;
+    const struct schedule_region *into = &p->t->regions[k];
+    if (!plan_idle(p, i)) return;
+    if (!plan_same_voters(r, into)) {
+        plan_approach(p, i, into);
+    } else if (plan_idle(p, k)) {
+        plan_step(p, i, SCHEDULE_MERGE, "it has %llu bytes, and with its neighbour %llu", (ull)r->bytes,
+                  (ull)(r->bytes + into->bytes))
+            ->into = into->region;
+        p->done[k] = true;
     }
 }
 
@@ -369,31 +468,28 @@ static void plan_sizes(struct plan *p)
     }
 }
 
-static void plan_merges(struct plan *p)
-{
-    u32 left = p->t->regions_n > p->t->regions_min ? (u32)p->t->regions_n - p->t->regions_min : 0;
-    for (size_t i = 0; i < p->t->regions_n && left; i++) {
-        size_t before = p->n;
-        plan_merge(p, i);
-        left -= (u32)(p->n - before);
-    }
-}
-
 size_t schedule(const struct schedule_table *t, struct schedule_step *out, size_t out_max)
 {
     struct plan p = {.t = t, .out = out, .max = out_max};
     p.tally = mem_zalloc((t->nodes_n + 1) * sizeof *p.tally);
     p.victims = mem_zalloc((t->regions_n + 1) * sizeof *p.victims);
     p.done = mem_zalloc(t->regions_n + 1);
-    plan_count(&p);
+    p.into = mem_zalloc((t->regions_n + 1) * sizeof *p.into);
+    p.paired = mem_zalloc(t->regions_n + 1);
+    plan_count_nodes(&p);
+    plan_pairs(&p);
+    plan_count_regions(&p);
     plan_members(&p);
     plan_sizes(&p);
     for (size_t i = 0; i < t->regions_n && !t->uneven; i++)
-        if (plan_idle(&p, i)) plan_even(&p, i);
+        if (plan_idle(&p, i) && !p.paired[i]) plan_even(&p, i);
     if (!t->uneven) plan_leaders(&p);
-    plan_merges(&p);
+    for (size_t i = 0; i < t->regions_n; i++)
+        if (p.into[i]) plan_merge(&p, i);
     mem_free(p.tally);
     mem_free(p.victims);
     mem_free(p.done);
+    mem_free(p.into);
+    mem_free(p.paired);
     return p.n;
 }

@@ -16,7 +16,9 @@
  *   3  A region that is too large is split.
  *   4  Members move from nodes with more to nodes with fewer, until no two nodes differ by more than one.
  *   5  Leaderships move until no two nodes differ by more than one, as far as members allow that.
- *   6  Small neighbours with the same members are merged.
+ *   6  A small region is merged into a neighbour, if both together are far from being split again. First its
+ *      members move to the nodes of that one. Regions that are to be merged are left out of 4 and 5. Few are
+ *      at a time.
  *
  * It does not oscillate: a move under way counts as if it were done, and each move makes the numbers more
  * even than they were. */
@@ -39,7 +41,9 @@ struct schedule_region {
     u64 voters[RAFT_MEMBERS_MAX], learners[RAFT_MEMBERS_MAX];
     u32 voters_n, learners_n;
     bool changing; /* a change of members, a split or a merge is under way */
-    u64 bytes;
+    u64 bytes, load;
+    bool merging; /* prepared for a merge */
+    bool settled; /* its slots have been the same for a while, and so its size and load are known */
 };
 
 struct schedule_table {
@@ -52,8 +56,10 @@ struct schedule_table {
     u32 voters;         /* a region's, if there are as many nodes (cluster-replicas) */
     u64 dead_after_ms;  /* without a word (cluster-node-dead-after) */
     u64 split_bytes;    /* larger regions are split; 0: none */
-    u64 merge_bytes;    /* neighbours that are smaller together are merged; 0: none */
-    u32 regions_min;    /* … as long as there are more than this */
+    u64 merge_bytes;    /* smaller regions are merged; 0: none … */
+    u64 merged_bytes, merged_load; /* … unless both have more than this together; 0: whatever they have … */
+    u32 regions_min;    /* … as long as there are more than this … */
+    u32 merges_max;     /* … so many at a time */
     bool uneven;        /* rules 4 and 5 are left out (cluster-balance no) */
     u32 moves_max;      /* learners that catch up, in all … */
     u32 moves_node_max; /* … and on one node */

@@ -45,7 +45,7 @@ static struct world *world_new(u32 nodes, u32 voters)
 static struct schedule_region *world_region(struct world *w, const char *nodes)
 {
     struct schedule_region *r = &w->regions[w->t.regions_n++];
-    *r = (struct schedule_region){.region = w->t.regions_n, .bytes = 50};
+    *r = (struct schedule_region){.region = w->t.regions_n, .bytes = 50, .settled = true};
     r->slots = (struct raft_slots){(u16)(w->t.regions_n * 100), (u16)(w->t.regions_n * 100 + 99)};
     for (; *nodes; nodes++) r->voters[r->voters_n++] = peer_of((u64)(*nodes - '0'), 1);
     r->leader = r->voters[0];
@@ -192,13 +192,93 @@ static void test_splits_and_merges(void **state UNUSED)
     a->slots.first = a->slots.last; /* one slot: nothing to split */
     world_schedule(w);
     assert_int_equal(w->n, 0);
-    a->bytes = 5, b->bytes = 5, w->t.merge_bytes = 25, w->t.regions_min = 2;
+    a->bytes = 5, b->bytes = 5, w->t.merge_bytes = 25, w->t.merges_max = 2, w->t.regions_min = 2;
     const struct schedule_step *s = only(w, SCHEDULE_MERGE);
     assert_int_equal(s->region, 2);
     assert_int_equal(s->into, 1);
+    b->bytes = 6; /* the one with less goes */
+    s = only(w, SCHEDULE_MERGE);
+    assert_int_equal(s->region, 1);
+    assert_int_equal(s->into, 2);
     w->t.regions_min = 3;
     world_schedule(w);
     assert_int_equal(w->n, 0);
+}
+
+static void nothing(struct world *w)
+{
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+/* What would be split again soon is not merged, nor what is not known. */
+static void test_merges_wait_and_keep_away_from_splits(void **state UNUSED)
+{
+    struct world *w = world_new(3, 3);
+    struct schedule_region *a = world_region(w, "123"), *b = world_region(w, "213");
+    a->bytes = 5, b->bytes = 46, a->load = 10, b->load = 21;
+    w->t.merge_bytes = 10, w->t.merges_max = 2;
+    nothing((w->t.merged_bytes = 50, w));
+    w->t.merged_bytes = 51;
+    only(w, SCHEDULE_MERGE);
+    nothing((w->t.merged_load = 30, w));
+    w->t.merged_load = 31;
+    only(w, SCHEDULE_MERGE);
+    nothing((a->bytes = 10, w)); /* it is not small */
+    a->bytes = 5;
+    nothing((b->settled = false, w));
+    b->settled = true;
+    nothing((b->changing = true, w));
+    b->changing = false;
+    nothing((b->slots.first++, w)); /* no neighbour */
+    b->slots.first--;
+    nothing((w->nodes[2].away = true, w)); /* it could not be finished */
+    w->nodes[2].away = false;
+    only(w, SCHEDULE_MERGE);
+}
+
+/* Two at a time, those that are prepared included. */
+static void test_few_merges_at_a_time(void **state UNUSED)
+{
+    struct world *w = world_new(3, 3);
+    static const char *const nodes[] = {"123", "231", "312"};
+    for (u32 i = 0; i < 9; i++) world_region(w, nodes[i % 3])->bytes = 1;
+    w->t.merge_bytes = 10, w->t.merges_max = 2;
+    world_schedule(w);
+    assert_int_equal(w->n, 2);
+    assert_int_equal(w->steps[0].region, 2);
+    assert_int_equal(w->steps[1].region, 4);
+    w->regions[0].merging = w->regions[0].changing = w->regions[1].merging = w->regions[1].changing = true;
+    only(w, SCHEDULE_MERGE);
+    w->regions[2].merging = w->regions[2].changing = w->regions[3].merging = w->regions[3].changing = true;
+    nothing(w);
+}
+
+/* Members come to the nodes of the neighbour first, one at a time, and evenness does not send them back. */
+static void test_members_come_together_to_be_merged(void **state UNUSED)
+{
+    struct world *w = world_new(6, 3);
+    struct schedule_region *a = world_region(w, "123"), *b = world_region(w, "145");
+    a->bytes = 5, b->bytes = 4;
+    w->t.merge_bytes = 10, w->t.merges_max = 2;
+    const struct schedule_step *s = only(w, SCHEDULE_ADD);
+    assert_int_equal(s->region, 2);
+    assert_int_equal(s->node, 2);
+    assert_string_equal(s->reason, "to be where region 1 is, and merged into it");
+    b->learners[b->learners_n++] = peer_of(2, 7);
+    s = only(w, SCHEDULE_PROMOTE);
+    assert_int_equal(s->peer, peer_of(2, 7));
+    assert_true(s->gone == peer_of(4, 1) || s->gone == peer_of(5, 1));
+    b->learners_n = 0;
+    for (u32 i = 0; i < 3; i++) /* as the step says */
+        if (b->voters[i] == s->gone) b->voters[i] = peer_of(2, 7);
+    s = only(w, SCHEDULE_ADD);
+    assert_int_equal(s->node, 3);
+    for (u32 i = 0; i < 3; i++)
+        if (node_of(b->voters[i]) > 3) b->voters[i] = peer_of(3, 8);
+    s = only(w, SCHEDULE_MERGE);
+    assert_int_equal(s->region, 2);
+    assert_int_equal(s->into, 1);
 }
 
 /* Node 1 leads two, node 3 none, and no region of node 1's has a member there: each hands one on. */
@@ -225,10 +305,34 @@ static void drop(u64 *peers, u32 *n, u64 peer)
         if (peers[i] == peer) peers[i] = peers[--*n];
 }
 
+static struct schedule_region *world_find(struct world *w, u64 region)
+{
+    size_t i = 0;
+    while (w->regions[i].region != region) i++;
+    assert_in_range(i, 0, w->t.regions_n - 1);
+    return &w->regions[i];
+}
+
+static void world_merge(struct world *w, struct schedule_region *r, struct schedule_region *into)
+{
+    assert_int_equal(r->voters_n, into->voters_n);
+    assert_int_equal(r->learners_n + into->learners_n, 0);
+    for (u32 i = 0; i < r->voters_n; i++) {
+        bool same = false;
+        for (u32 k = 0; k < into->voters_n; k++) same |= node_of(r->voters[i]) == node_of(into->voters[k]);
+        assert_true(same);
+    }
+    assert_true(r->slots.last + 1 == into->slots.first || into->slots.last + 1 == r->slots.first);
+    into->slots.first = MIN(into->slots.first, r->slots.first);
+    into->slots.last = MAX(into->slots.last, r->slots.last);
+    into->bytes += r->bytes;
+    *r = w->regions[--w->t.regions_n];
+}
+
 /* Carries a step out as the region's leader would; sometimes it is too late, or the learner needs longer. */
 static void world_do(struct world *w, const struct schedule_step *s)
 {
-    struct schedule_region *r = &w->regions[s->region - 1];
+    struct schedule_region *r = world_find(w, s->region);
     assert_false(r->changing);
     if (rand_below(&w->rng, 100) < 30) return;
     if (s->kind == SCHEDULE_ADD) {
@@ -246,6 +350,9 @@ static void world_do(struct world *w, const struct schedule_step *s)
         drop(r->learners, &r->learners_n, s->gone);
     } else if (s->kind == SCHEDULE_TRANSFER) {
         r->leader = s->peer;
+    } else if (s->kind == SCHEDULE_MERGE) {
+        world_merge(w, r, world_find(w, s->into));
+        return;
     }
     assert_in_range(r->voters_n, 1, w->t.voters + 1);
 }
@@ -308,6 +415,23 @@ static void world_check_even(const struct world *w)
     assert_in_range(lead_most - lead_least, 0, 1);
 }
 
+/* No small region is left that could be merged. */
+static void world_check_merged(const struct world *w)
+{
+    u32 slots = 0;
+    for (size_t i = 0; i < w->t.regions_n; i++) {
+        const struct schedule_region *a = &w->regions[i];
+        slots += a->slots.last - a->slots.first + 1u;
+        for (size_t k = 0; k < w->t.regions_n && w->t.merge_bytes && w->t.regions_n > w->t.regions_min; k++) {
+            const struct schedule_region *b = &w->regions[k];
+            if (a->slots.last + 1 != b->slots.first) continue;
+            assert_true(MIN(a->bytes, b->bytes) >= w->t.merge_bytes ||
+                        a->bytes + b->bytes > w->t.merged_bytes);
+        }
+    }
+    assert_int_equal(slots % 100, 0);
+}
+
 static void test_it_becomes_even_and_silent(void **state UNUSED)
 {
     for (u64 seed = 1; seed <= 300; seed++) {
@@ -315,7 +439,12 @@ static void test_it_becomes_even_and_silent(void **state UNUSED)
         u32 nodes = 4 + (u32)rand_below(&rng, NODES - 3), regions = 1 + (u32)rand_below(&rng, REGIONS);
         struct world *w = world_new(nodes, 3);
         w->rng = rng;
-        for (u32 i = 0; i < regions; i++) world_region(w, i % 2 ? "123" : "1");
+        for (u32 i = 0; i < regions; i++) {
+            struct schedule_region *r = world_region(w, i % 2 ? "123" : "1");
+            if (seed % 2) r->bytes = rand_below(&w->rng, 40);
+        }
+        if (seed % 2)
+            w->t.merge_bytes = 20, w->t.merged_bytes = 50, w->t.merges_max = 2, w->t.regions_min = 3;
         world_settle(w);
         for (u32 event = 0; event < 4; event++) {
             u64 node = 1 + rand_below(&w->rng, nodes);
@@ -323,7 +452,7 @@ static void test_it_becomes_even_and_silent(void **state UNUSED)
             case 0: world_kill(w, node); break;
             case 1: w->nodes[node - 1].draining = true; break;
             case 2: w->nodes[node - 1] = (struct schedule_node){.node = node, .heard_ms = NOW}; break;
-            default: w->regions[rand_below(&w->rng, regions)].leader = 0; /* another one is elected */
+            default: w->regions[rand_below(&w->rng, w->t.regions_n)].leader = 0; /* another one is elected */
             }
             u32 gone = 0;
             for (u32 i = 0; i < nodes; i++)
@@ -331,8 +460,9 @@ static void test_it_becomes_even_and_silent(void **state UNUSED)
             if (gone + 3 > nodes || gone > 1) w->nodes[node - 1] = (struct schedule_node){node, NOW, false};
             world_settle(w);
         }
-        for (u32 i = 0; i < regions; i++) assert_int_equal(w->regions[i].voters_n, 3);
+        for (size_t i = 0; i < w->t.regions_n; i++) assert_int_equal(w->regions[i].voters_n, 3);
         world_check_even(w);
+        world_check_merged(w);
     }
 }
 
@@ -348,6 +478,9 @@ int main(void)
         cmocka_unit_test(test_the_only_member_moves),
         cmocka_unit_test(test_regions_grow_with_the_nodes),
         cmocka_unit_test(test_splits_and_merges),
+        cmocka_unit_test(test_merges_wait_and_keep_away_from_splits),
+        cmocka_unit_test(test_few_merges_at_a_time),
+        cmocka_unit_test(test_members_come_together_to_be_merged),
         cmocka_unit_test(test_leaderships_move_along_a_path),
         cmocka_unit_test(test_it_becomes_even_and_silent),
     };
