@@ -110,6 +110,14 @@ struct forgotten_rows {
 static void find_forgotten(void *arg, bytes name, bytes value UNUSED, double unused UNUSED)
 {
     struct forgotten_rows *f = arg;
+    if (name.n > 7 && memcmp(name.p, "region ", 7) == 0) {
+        char number[32];
+        snprintf(number, sizeof number, "%.*s", (int)(name.n - 7), name.p + 7);
+        if (map_find(&f->cluster->map, strtoull(number, NULL, 10))) return;
+        buf_append_bytes(&f->names, name); /* it was merged */
+        buf_append_char(&f->names, '\0');
+        return;
+    }
     if (name.n != 5 + BUS_NODE_ID || memcmp(name.p, "node ", 5) != 0) return;
     if (cluster_find(f->cluster, name.p + 5, BUS_NODE_ID)) return;
     buf_append_bytes(&f->names, name);
@@ -145,7 +153,9 @@ static void write_tombstones(struct cluster *c, struct engine *e, struct buf *te
         char name[40];
         int len = snprintf(name, sizeof name, "tombstone %llu", (ull)c->tombstones[i].region);
         buf_clear(text);
-        buf_printf(text, "%llx", (ull)c->tombstones[i].peer);
+        const struct region_tombstone *t = &c->tombstones[i];
+        buf_printf(text, "%llx", (ull)t->peer);
+        if (t->into) buf_printf(text, " %llu %u", (ull)t->into, t->version);
         e->ops->meta.put(e, META_CLUSTER, bytes_of(name, (size_t)len), buf_bytes(text));
     }
 }
@@ -207,7 +217,11 @@ static void load_row(void *arg, bytes name, bytes value, double unused UNUSED)
         if (!c->other_format && map_parse(value, &row)) map_take(&c->map, &row);
     } else if (name.n > 10 && memcmp(name.p, "tombstone ", 10) == 0) {
         snprintf(text, sizeof text, "%.*s %.*s", (int)(name.n - 10), name.p + 10, (int)value.n, value.p);
-        if (sscanf(text, "%llu %llx", &number, &peer) == 2) cluster_add_tombstone(c, number, peer);
+        ull into = 0;
+        unsigned version;
+        int n = sscanf(text, "%llu %llx %llu %u", &number, &peer, &into, &version);
+        if (n >= 2) (void)cluster_add_tombstone(c, number, peer);
+        if (n == 4) cluster_add_merged(c, number, into, version);
     }
 }
 
@@ -276,6 +290,7 @@ static void on_group_message(struct bus_conn *conn, bool gone, bytes body)
         if (left && left->peer == h.to) cluster_bury(left);
         return;
     }
+    if (cluster_was_merged(c, &h)) return;
     struct member *m = cluster_addressee(c, &h);
     if (!m || cluster_is_stale(m, h.from)) return;
     group_wall(m->group, (u64)wall_ms);
@@ -297,6 +312,15 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
     case CLUSTER_FORGET: cluster_forget_for(c, from, body); break;
     case CLUSTER_REPORT:
         if (c->started) cluster_take_report(c, from, body);
+        break;
+    case CLUSTER_MERGED:
+        if (c->started) cluster_merge_answered(c, body);
+        break;
+    case CLUSTER_MERGE_ASK:
+        if (c->started) cluster_merge_asked(c, from, body);
+        break;
+    case CLUSTER_MERGE:
+        if (c->started) cluster_take_wish(c, body);
         break;
     case CLUSTER_STEP:
         if (c->started) cluster_take_step(c, body);
@@ -466,7 +490,7 @@ bool cluster_start(struct server *s)
     c->logs = cluster_logs_open(&s->loop, s->rocks, &s->log);
     crash_point("cluster-start-3");
     cluster_sweep_logs(c);
-    c->started = true;
+    c->started = c->merges = true;
     server_apply_config(s); /* to the regions that were opened */
     for (u32 i = 0; i < c->members_n; i++) /* a split in a log may have made and started some */
         if (!c->members[i]->group) cluster_start_member(c->members[i]);

@@ -39,6 +39,9 @@ enum cluster_frame {
     CLUSTER_REPORT = 22,  /* to region 0's leader: lines of regions (cluster_map.h) that the sender leads */
     CLUSTER_STEP = 23,    /* to a region's leader: a step of the scheduler (cluster_schedule.c) */
     CLUSTER_BEAT = 24,    /* raft/beat.h: the nonce of the process, u64 */
+    CLUSTER_MERGED = 25,  /* what is known of merges (cluster_merge.c, as the next two) */
+    CLUSTER_MERGE = 26,   /* to a region's leader: a neighbour is to be merged into it */
+    CLUSTER_MERGE_ASK = 27, /* what became of a region that was to be merged? */
 };
 
 struct cluster_node {
@@ -96,7 +99,7 @@ struct cluster_figures {
     u64 term, commit, applied, first, last;
     u32 voters, learners;
     u64 clock_ahead_ms;
-    u64 bytes, splits, requests; /* on disk, at the last look; since the start */
+    u64 bytes, splits, merges, requests; /* on disk, at the last look; since the start */
     const struct commit_times *times; /* of entries that it proposed; NULL: there were none */
     u64 log_bytes, log_entries, log_syncs; /* written since the start */
     u64 snapshots_sent, snapshots_installed, snapshots_failed, snapshot_bytes_out, snapshot_bytes_in;

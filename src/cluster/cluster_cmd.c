@@ -289,9 +289,10 @@ static void tell_region(void *arg, const struct region_view *v)
     print_members(v, b);
     buf_printf(b, " keys=%llu bytes=%llu load=%llu version=%u conf=%u state=%s decision=%s\n",
                (ull)region_keys(v), (ull)(v->member ? v->member->bytes : v->row->bytes),
-               (ull)(v->member ? v->member->load : 0), v->at->epoch.version, v->at->epoch.conf_ver,
+               (ull)(v->member ? v->member->load : v->row->load), v->at->epoch.version, v->at->epoch.conf_ver,
                v->member && v->member->install ? "installing"
                : v->at->conf.outgoing_n        ? "changing-members"
+               : v->at->merge.role             ? "merging"
                                                : "serving",
                v->row && v->row->decision[0]         ? v->row->decision
                : v->member && v->member->decision[0] ? v->member->decision
@@ -414,6 +415,8 @@ static void cluster_help_cmd(struct ctx *c, struct cluster *cl UNUSED)
         "    The connections between this node and others.",
         "MEET <ip> <port> [<bus-port>]",
         "    Join the cluster of that node, or invite it into this one.",
+        "MERGE <region>",
+        "    Merge the region into a neighbour. Send it to the region's leader.",
         "MYID",
         "    The id of this node.",
         "MYSHARDID",
@@ -443,6 +446,12 @@ static void split_cmd(struct ctx *c, struct cluster *cl)
 {
     i64 slot;
     if (ctx_int_range(c, c->argv[2], 0, KEY_SLOTS - 1, &slot)) reply_done(c, cluster_split(cl, (u32)slot));
+}
+
+static void merge_cmd(struct ctx *c, struct cluster *cl)
+{
+    i64 region;
+    if (ctx_int_range(c, c->argv[2], 1, INT64_MAX, &region)) reply_done(c, cluster_merge(cl, (u64)region));
 }
 
 static void transfer_cmd(struct ctx *c, struct cluster *cl)
@@ -511,6 +520,7 @@ static const struct {
     {"keyslot", key_slot_cmd},
     {"links", links_cmd},
     {"meet", meet_cmd},
+    {"merge", merge_cmd},
     {"myid", my_id},
     {"myshardid", my_shard_id},
     {"nodes", cluster_nodes_cmd},

@@ -76,6 +76,7 @@ bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f)
         .clock_ahead_ms = st.clock_ahead_ms,
         .bytes = m->bytes,
         .splits = m->splits,
+        .merges = m->merges,
         .requests = m->requests,
         .times = m->times,
         .log_bytes = log.bytes,

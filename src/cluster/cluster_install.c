@@ -96,17 +96,24 @@ static void install_open(struct cluster_install *i)
 
 /* -- the data ---------------------------------------------------------------------------------- */
 
-/* What a split that this member has not seen took away. */
-static void install_trim(struct cluster_install *i)
+/* Splits and merges that this member has not seen gave the region other slots. Regions that were merged into
+ * it make room: the row is durable, so nobody needs them to get there by the log. */
+static void install_move(struct cluster_install *i)
 {
     struct member *m = i->member;
-    struct rocks_region gone = {CLUSTER_NO_REGION, 1, (u16)(i->at.slots.last + 1), m->slots.last};
-    if (m->slots.last == i->at.slots.last) return;
-    rocks_split(m->region->eng, &gone, 0);
+    struct region *r = m->region;
+    struct region_map *map = &m->server->node.regions;
+    struct raft_slots to = i->at.slots;
+    bool same = m->slots.first == to.first && m->slots.last == to.last;
+    if (!same) crash_point("cluster-merge-3");
+    cluster_destroy_superseded(m->cluster);
+    if (same) return;
+    rocks_region_move(r->eng, to.first, to.last);
     install_commit(i, true);
-    cluster_drop_slots(m->cluster, &gone);
-    m->slots = i->at.slots;
-    region_map_keep(&m->server->node.regions, m->region, m->slots.first, m->slots.last);
+    m->slots = to;
+    r->ks.first_slot = to.first;
+    region_map_give(map, r, to.first, to.last);
+    region_map_keep(map, r, to.first, to.last);
 }
 
 static void install_empty(struct cluster_install *i)
@@ -115,14 +122,16 @@ static void install_empty(struct cluster_install *i)
     region_flushing_all(r);
     r->eng->ops->flush(r->eng, 0);
     install_commit(i, true); /* with the row */
-    install_trim(i);
+    install_move(i);
 }
 
 static void install_prepare(struct cluster_install *i)
 {
     struct member *m = i->member;
     struct cluster *c = m->cluster;
+    m->at.epoch.version = i->at.epoch.version; /* for rule 9 the state is the snapshot's from here on */
     if (!m->region) {
+        cluster_destroy_superseded(c);
         struct rocks_region of = {m->number, 1, i->at.slots.first, i->at.slots.last};
         struct region *r = cluster_new_region(c, &of);
         if (!r) cluster_die(c, "a region can't be opened for a snapshot that the group relies on");
@@ -241,10 +250,12 @@ void install_resume(struct cluster *c)
         m->peer = f.peer;
         log_line(&c->server->log, LOG_NOTICE, "Installing the snapshot of region %llu again.",
                  (ull)m->number);
+        u32 members = c->members_n;
         struct cluster_install *i = install_new(m, &f.at);
         install_prepare(i);
         while (install_step(i)) {}
         install_store(i);
         install_free(i);
+        if (c->members_n != members) k = 0; /* some have made room */
     }
 }

@@ -48,11 +48,12 @@ struct map_region *map_at(struct cluster_map *map, u32 slot)
     return map->of_slot[slot] ? &map->rows[map->of_slot[slot] - 1] : NULL;
 }
 
+/* Whether r has what was the first slot of o. */
 static bool map_covers(const struct map_region *r, const struct map_region *o)
 {
     const struct raft_slots *a = &r->at.slots, *b = &o->at.slots;
     return r->number != o->number && r->at.epoch.version > o->at.epoch.version && a->first <= b->first &&
-           b->last <= a->last;
+           b->first <= a->last;
 }
 
 /* Rule 4. */
@@ -99,7 +100,7 @@ void map_take(struct cluster_map *map, const struct map_region *r)
     }
     struct map_region *row = &map->rows[at];
     row->leader = r->leader, row->term = r->term;
-    row->keys = r->keys, row->bytes = r->bytes;
+    row->keys = r->keys, row->bytes = r->bytes, row->load = r->load;
     row->at = r->at;
     row->unsaved = true;
     mem_free(map->of_slot);
@@ -113,6 +114,19 @@ void map_print(const struct map_region *r, struct buf *out)
     buf_printf(out, "%llu %llx %llu %llu %llu ", (ull)r->number, (ull)r->leader, (ull)r->term, (ull)r->keys,
                (ull)r->bytes);
     member_encode(&at, 0, out);
+    if (r->load) buf_printf(out, " q%llu", (ull)r->load);
+}
+
+/* Takes the load off the end of a line, if it is there. */
+static u64 map_parse_load(bytes *line)
+{
+    u64 load = 0, digit = 1;
+    size_t n = line->n;
+    for (; n && line->p[n - 1] >= '0' && line->p[n - 1] <= '9' && line->n - n < 19; n--, digit *= 10)
+        load += (u64)(line->p[n - 1] - '0') * digit;
+    if (n < 2 || line->p[n - 1] != 'q' || line->p[n - 2] != ' ') return 0;
+    line->n = n - 2;
+    return load;
 }
 
 bool map_parse(bytes line, struct map_region *r)
@@ -120,12 +134,13 @@ bool map_parse(bytes line, struct map_region *r)
     char text[160];
     ull number, leader, term, keys, size;
     int used = 0;
-    u64 peer;
+    u64 peer, load = map_parse_load(&line);
     snprintf(text, sizeof text, "%.*s", (int)MIN(line.n, sizeof text - 1), line.p);
     if (sscanf(text, "%llu %llx %llu %llu %llu %n", &number, &leader, &term, &keys, &size, &used) != 5 ||
         !used)
         return false;
-    *r = (struct map_region){.number = number, .leader = leader, .term = term, .keys = keys, .bytes = size};
+    *r = (struct map_region){
+        .number = number, .leader = leader, .term = term, .keys = keys, .bytes = size, .load = load};
     return (size_t)used < line.n &&
            member_decode(bytes_of(line.p + used, line.n - (size_t)used), &r->at, &peer);
 }

@@ -9,11 +9,12 @@
  *      contain a member proves that it was removed (region_rules.h, rule 6).
  *   3  Rows may be behind. Of two rows with the same slot the one with the higher version counts; a member of
  *      this node knows better.
- *   4  A region all of whose slots belong to one of a higher version was merged into it: its row goes.
+ *   4  A region gives its first slot away only when it is merged into another. So a row whose first slot is
+ *      another's, in a later version, is of a region that is gone: there is no such row.
  *
  * A row as text, one line, as it is reported, logged and stored:
  *
- *     NUMBER LEADER TERM KEYS BYTES then the state as member_encode writes it */
+ *     NUMBER LEADER TERM KEYS BYTES then the state as member_encode writes it, then qLOAD if there is any */
 #ifndef MAYFLY_CLUSTER_CLUSTER_MAP_H
 #define MAYFLY_CLUSTER_CLUSTER_MAP_H
 
@@ -22,10 +23,12 @@
 struct map_region {
     u64 number;
     u64 leader, term;       /* the member that leads, and since which term; 0: unknown */
-    u64 keys, bytes;        /* as reported last, on region 0's leader; elsewhere when the row was logged */
+    u64 keys, bytes, load;  /* as reported last, on region 0's leader; elsewhere when the row was logged */
     struct raft_applied at; /* epoch, slots and members */
     bool unsaved;           /* the engine has not got it yet */
-    char decision[160];     /* the last about it, and why; on region 0's leader */
+    char decision[160];     /* the last about it, and why; on region 0's leader … */
+    u32 looked_version;     /* … which has seen it in this version … */
+    i64 looked_ms;          /* … since that time, by the loop's time */
 };
 
 struct cluster_map {

@@ -17,12 +17,13 @@
 
 /* -- what is here ------------------------------------------------------------------------------ */
 
-static struct regions_here members_here(const struct cluster *c, struct region_here *members)
+struct regions_here cluster_here(const struct cluster *c, struct region_here *members)
 {
     struct regions_here h = {members, 0, c->tombstones, c->tombstones_n};
     for (u32 i = 1; i < c->members_n; i++) {
         const struct member *m = c->members[i];
-        members[h.members_n++] = (struct region_here){m->number, m->peer, m->region != NULL, m->slots};
+        members[h.members_n++] = (struct region_here){m->number, m->peer, m->region != NULL, m->slots,
+                                                      m->at.epoch.version};
     }
     return h;
 }
@@ -30,7 +31,7 @@ static struct regions_here members_here(const struct cluster *c, struct region_h
 static enum region_message members_verdict(const struct cluster *c, const struct message_head *h)
 {
     struct region_here *members = mem_alloc(c->members_n * sizeof *members);
-    struct regions_here here = members_here(c, members);
+    struct regions_here here = cluster_here(c, members);
     struct raft_slots slots = {h->first, h->last};
     enum region_message verdict = rules_message(&here, h->region, h->to, h->has_data ? &slots : NULL);
     mem_free(members);
@@ -40,25 +41,25 @@ static enum region_message members_verdict(const struct cluster *c, const struct
 enum region_split cluster_split_fate(const struct cluster *c, u64 child, u64 peer)
 {
     struct region_here *members = mem_alloc(c->members_n * sizeof *members);
-    struct regions_here here = members_here(c, members);
+    struct regions_here here = cluster_here(c, members);
     enum region_split fate = rules_split(&here, child, peer);
     mem_free(members);
     return fate;
 }
 
-bool cluster_may_install(const struct cluster *c, const struct member *m, struct raft_slots slots)
+bool cluster_may_install(const struct cluster *c, const struct member *m, const struct raft_applied *at)
 {
     if (cluster_is_meta(m)) return true; /* its slot is nobody's */
     struct region_here *members = mem_alloc(c->members_n * sizeof *members);
-    struct regions_here here = members_here(c, members);
-    bool may = rules_may_install(&here, m->number, slots);
+    struct regions_here here = cluster_here(c, members);
+    bool may = rules_may_install_over(&here, m->number, at->slots, at->epoch.version);
     mem_free(members);
     return may;
 }
 
 /* -- tombstones -------------------------------------------------------------------------------- */
 
-void cluster_add_tombstone(struct cluster *c, u64 region, u64 peer)
+struct region_tombstone *cluster_add_tombstone(struct cluster *c, u64 region, u64 peer)
 {
     u32 i = 0;
     while (i < c->tombstones_n && c->tombstones[i].region != region) i++;
@@ -71,6 +72,7 @@ void cluster_add_tombstone(struct cluster *c, u64 region, u64 peer)
     }
     c->tombstones[i].peer = MAX(c->tombstones[i].peer, peer);
     c->unsaved_tombstones = true;
+    return &c->tombstones[i];
 }
 
 /* -- destroying -------------------------------------------------------------------------------- */
@@ -112,7 +114,7 @@ static void members_end_use(struct member *m)
     watch_distrust(&m->region->watches, 0);
 }
 
-static void members_release_region(struct cluster *c, struct region *r)
+void cluster_release_region(struct cluster *c, struct region *r)
 {
     region_map_remove(&c->server->node.regions, r);
     cluster_unlink(c);
@@ -129,10 +131,10 @@ static void members_erase(struct cluster *c, struct member *m, struct region *r)
     cluster_write_nodes(c, r->eng);
     r->eng->relaxed = true;
     if (!rocks_region_drop(r->eng)) cluster_die(c, "the storage can't remove a region's data");
-    members_release_region(c, r);
+    cluster_release_region(c, r);
 }
 
-static bool members_are_used(const struct cluster *c)
+bool cluster_members_used(const struct cluster *c)
 {
     return c->ticking || c->server->node.script || loading_busy(&c->server->persist.loading);
 }
@@ -168,17 +170,34 @@ void cluster_bury(struct member *m)
     m->gone = true;
 }
 
+/* Rule 9. */
+static bool members_is_superseded(const struct cluster *c, const struct member *m)
+{
+    if (LIKELY(!m->merged)) return false;
+    struct region_here *members = mem_alloc(c->members_n * sizeof *members);
+    struct regions_here here = cluster_here(c, members);
+    bool superseded = rules_superseded(&here, m->number);
+    mem_free(members);
+    return superseded;
+}
+
 /* Rule 6: also a member that hears from nobody learns from the map that it was removed. */
 static bool members_is_gone(const struct cluster *c, const struct member *m)
 {
-    if (m->gone) return true;
+    if (m->gone || members_is_superseded(c, m)) return true;
     const struct map_region *row = map_find(&c->map, m->number);
     return row && rules_removed(m->peer, row->at.epoch.conf_ver, &row->at.conf);
 }
 
+void cluster_destroy_superseded(struct cluster *c)
+{
+    for (u32 i = c->members_n; i-- > 1;)
+        if (members_is_superseded(c, c->members[i])) members_destroy(c->members[i]);
+}
+
 void cluster_bury_step(struct cluster *c)
 {
-    if (members_are_used(c)) return;
+    if (cluster_members_used(c)) return;
     for (u32 i = c->members_n; i-- > 1;)
         if (members_is_gone(c, c->members[i])) members_destroy(c->members[i]);
 }

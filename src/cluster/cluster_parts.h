@@ -67,6 +67,10 @@ struct cluster {
     i64 report_ms;     /* when to report at the latest, by the loop's time … */
     i64 report_all_ms; /* … and when all regions that this node leads */
     u64 reported_to;   /* the number of the node that got the last report */
+    bool merges;       /* a merge is wished, prepared, or waits to be applied: cluster_merge_step looks */
+    u32 merged_n;      /* of the tombstones: those of merges */
+    i64 merge_ask_ms;  /* when others were last asked what became of regions, by the loop's time … */
+    u64 merge_asked;   /* … and how often */
     i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
     struct bus_conn *join;      /* the question that is under way; NULL: none */
     bool join_answered;         /* … was answered */
@@ -91,8 +95,13 @@ u64 cluster_node_number(const char *id);
 /* The member of this node that a message is for, made if need be; NULL: it is ignored. */
 struct member *cluster_addressee(struct cluster *c, const struct message_head *h);
 enum region_split cluster_split_fate(const struct cluster *c, u64 child, u64 peer);
-bool cluster_may_install(const struct cluster *c, const struct member *m, struct raft_slots slots);
-void cluster_add_tombstone(struct cluster *c, u64 region, u64 peer);
+bool cluster_may_install(const struct cluster *c, const struct member *m, const struct raft_applied *at);
+/* All members but that of region 0. */
+struct regions_here cluster_here(const struct cluster *c, struct region_here *members);
+bool cluster_members_used(const struct cluster *c); /* none may be taken away just now */
+void cluster_destroy_superseded(struct cluster *c); /* rule 9: after a snapshot has come */
+struct region_tombstone *cluster_add_tombstone(struct cluster *c, u64 region, u64 peer);
+void cluster_release_region(struct cluster *c, struct region *r); /* out of the map; its member is closed */
 void cluster_bury(struct member *m);       /* it was removed: its data and log go, when nothing uses them */
 void cluster_bury_step(struct cluster *c); /* now and then: those that are to go; looks at the map for more */
 /* Whether a message's sender was removed from the region, and is told so. */
@@ -104,6 +113,22 @@ void cluster_discard_slots(struct member *m,
 void cluster_empty_discarded(struct cluster *c); /* at start: what cluster_discard_slots has not finished */
 void cluster_sweep_logs(struct cluster *c);      /* at start: of members that were destroyed */
 void cluster_drop_member(struct member *m);      /* takes it out of the cluster's lists, and frees it */
+
+/* cluster_merge.c */
+void cluster_add_merged(struct cluster *c, u64 region, u64 into, u32 version);
+bool cluster_is_merged(const struct cluster *c, u64 region);         /* as far as is known here */
+void cluster_print_merged(const struct cluster *c, struct buf *out); /* all tombstones of merges, as lines */
+void cluster_learn_merged(struct cluster *c, bytes lines);
+bool cluster_was_merged(struct cluster *c, const struct message_head *h); /* then the sender is told */
+void cluster_merge_asked(struct cluster *c, const char *from, bytes body);
+void cluster_merge_answered(struct cluster *c, bytes body);
+bool cluster_source_ready(struct member *m, const struct raft_merge_commit *commit);
+void cluster_take_source(struct member *m, const struct raft_applied *at,
+                         const struct raft_merge_commit *commit);
+void cluster_merge_step(struct cluster *c, u64 ticks);    /* when nothing else of the cluster is under way */
+const char *cluster_merge(struct cluster *c, u64 region); /* CLUSTER MERGE */
+const char *cluster_merge_into(struct member *s, u64 into); /* a step of the scheduler, on its leader */
+void cluster_take_wish(struct cluster *c, bytes body);
 
 /* cluster_report.c */
 void cluster_report_step(struct cluster *c); /* now and then */

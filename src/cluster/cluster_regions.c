@@ -103,6 +103,7 @@ struct member *cluster_new_member(struct cluster *c, u64 number, struct region *
 {
     struct member *m = mem_alloc(sizeof *m);
     member_open(m, c, r, number, peer);
+    m->merged = cluster_is_merged(c, number);
     regions_insert(c, m);
     if (c->started) cluster_start_member(m);
     return m;
@@ -224,6 +225,7 @@ const char *cluster_split(struct cluster *c, u32 slot)
     if (!m || !member_leads(m)) return "ERR Ask the node that leads the slot's region: see CLUSTER REGIONS";
     struct raft_split split = {regions_child_number(m, slot), (u16)slot};
     struct buf payload = {0};
+    if (m->at.merge.role) return "TRYAGAIN Not just now"; /* it would be void */
     if (!raft_split_fits(&split, m->at.slots)) return "ERR A region begins at this slot already";
     cluster_end_part(m);
     group_wall(m->group, (u64)clock_wall_ms());

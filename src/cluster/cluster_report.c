@@ -27,6 +27,7 @@ static void report_region(struct member *m, bool all, struct buf *lines)
     struct map_region r = {.number = m->number, .leader = m->peer, .term = st.core.term, .at = m->at};
     r.keys = e->ops->count(e, 0);
     r.bytes = m->bytes;
+    r.load = m->load;
     map_print(&r, lines);
     buf_append_char(lines, '\n');
     m->reported_epoch = m->at.epoch;
@@ -81,7 +82,7 @@ static void report_sort(struct cluster *c, const struct map_region *r, bytes lin
         buf_append_bytes(news, line);
         buf_append_char(news, '\n');
     } else if (row && row->leader == r->leader) {
-        row->keys = r->keys, row->bytes = r->bytes;
+        row->keys = r->keys, row->bytes = r->bytes, row->load = r->load;
     }
 }
 
@@ -110,7 +111,9 @@ static void report_take(struct cluster *c, const struct map_region *r, bytes lin
 
 void cluster_take_regions(struct cluster *c, bytes lines)
 {
+    u32 before = c->map.n;
     report_each(c, lines, report_take, NULL);
+    if (c->map.n != before) c->unsaved = true; /* rows went */
     c->unsaved_regions = true;
     cluster_moved_on(c);
 }

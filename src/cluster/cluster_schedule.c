@@ -3,7 +3,8 @@
  * leaders. A leader does only what fits the epoch that the step was made for: what it refuses is decided
  * again.
  *
- * A step on the wire: region · version · conf_ver · kind · node · peer · gone, each u64, then the reason. */
+ * A step on the wire: region · version · conf_ver · kind · node · peer · gone, each u64. The node of a merge
+ * is the region that it is merged into. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -17,6 +18,9 @@
 #define SCHEDULE_MOVES 8  /* learners that catch up, in all … */
 #define SCHEDULE_MOVES_NODE 4 /* … and on one node */
 #define AWAY_MS 3000          /* without a report: no leadership goes there */
+#define SCHEDULE_MERGES 2     /* at a time */
+/* A region is not merged sooner after it was split or merged. By then its size and load are known. */
+#define SETTLED_MS 10000
 
 struct step_frame {
     u64 region, version, conf_ver, kind, node, peer, gone;
@@ -50,8 +54,16 @@ static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *cou
     return v;
 }
 
+/* Whether what is known of a region is not of before its last split or merge. */
+static bool schedule_settled(struct map_region *row, i64 now_ms)
+{
+    if (row->looked_version != row->at.epoch.version) row->looked_ms = now_ms;
+    row->looked_version = row->at.epoch.version;
+    return now_ms - row->looked_ms >= SETTLED_MS;
+}
+
 /* A leader that does not report can't take a step. */
-static struct schedule_region schedule_region(struct cluster *c, const struct map_region *row)
+static struct schedule_region schedule_region(struct cluster *c, struct map_region *row)
 {
     const struct raft_conf *conf = &row->at.conf;
     const struct cluster_node *leader = row->leader ? cluster_node_of(c, row->leader) : NULL;
@@ -61,8 +73,11 @@ static struct schedule_region schedule_region(struct cluster *c, const struct ma
         .leader = leader && !schedule_is_away(c, leader) ? row->leader : 0,
         .voters_n = conf->voters_n,
         .learners_n = conf->learners_n,
-        .changing = conf->outgoing_n > 0,
+        .changing = conf->outgoing_n > 0 || row->at.merge.role,
+        .merging = row->at.merge.role,
         .bytes = row->bytes,
+        .load = row->load,
+        .settled = schedule_settled(row, (i64)uv_now(&c->server->loop)),
     };
     memcpy(r.voters, conf->voters, conf->voters_n * sizeof *r.voters);
     memcpy(r.learners, conf->learners, conf->learners_n * sizeof *r.learners);
@@ -77,25 +92,35 @@ static const char *schedule_verb(enum schedule_kind kind)
     case SCHEDULE_ADD: return "new member on";
     case SCHEDULE_PROMOTE: return "becomes a voter:";
     case SCHEDULE_REMOVE: return "no longer a member:";
+    case SCHEDULE_MERGE: return "merged into region";
     default: return "leader to";
     }
+}
+
+/* Whom or what a step is about, besides its region. */
+static void schedule_whom(struct cluster *c, const struct schedule_step *s, char out[24])
+{
+    u64 about = s->kind == SCHEDULE_ADD ? s->node : node_of(s->peer ? s->peer : s->gone);
+    const struct cluster_node *n = cluster_node_numbered(c, about);
+    if (s->kind == SCHEDULE_MERGE) snprintf(out, 24, "%llu", (ull)s->into);
+    else snprintf(out, 24, "%.8s", n ? n->id : "?");
 }
 
 static void schedule_send(struct cluster *c, const struct schedule_step *s)
 {
     struct map_region *row = map_find(&c->map, s->region);
     const struct cluster_node *leader = row ? cluster_node_of(c, row->leader) : NULL;
-    u64 about = s->kind == SCHEDULE_ADD ? s->node : node_of(s->peer ? s->peer : s->gone);
-    const struct cluster_node *n = cluster_node_numbered(c, about);
     struct buf body = {0};
-    char text[160];
-    if (!leader || s->kind > SCHEDULE_TRANSFER) return;
-    snprintf(text, sizeof text, "%s %.8s: %.120s", schedule_verb(s->kind), n ? n->id : "?", s->reason);
+    char text[160], whom[24];
+    if (!leader || s->kind == SCHEDULE_SPLIT) return;
+    schedule_whom(c, s, whom);
+    snprintf(text, sizeof text, "%s %s: %.100s", schedule_verb(s->kind), whom, s->reason);
     if (strcmp(text, row->decision) != 0)
-        log_line(&c->server->log, LOG_NOTICE, "Region %llu: %s %.8s, because %s.", (ull)s->region,
-                 schedule_verb(s->kind), n ? n->id : "?", s->reason);
+        log_line(&c->server->log, LOG_NOTICE, "Region %llu: %s %s, because %s.", (ull)s->region,
+                 schedule_verb(s->kind), whom, s->reason);
     memcpy(row->decision, text, sizeof text);
-    u64 fields[] = {s->region, row->at.epoch.version, row->at.epoch.conf_ver, s->kind, s->node, s->peer,
+    u64 node = s->kind == SCHEDULE_MERGE ? s->into : s->node;
+    u64 fields[] = {s->region, row->at.epoch.version, row->at.epoch.conf_ver, s->kind, node, s->peer,
                     s->gone};
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) append_le64(&body, fields[i]);
     if (leader == c->nodes) cluster_take_step(c, buf_bytes(&body));
@@ -120,6 +145,7 @@ static bool step_fits(const struct member *m, const struct step_frame *f)
                                                            : NULL;
     struct raft_epoch at = m->at.epoch;
     if (at.version != f->version || at.conf_ver != f->conf_ver || m->at.conf.outgoing_n) return false;
+    if (m->at.merge.role) return false; /* leadership of both stays where it is */
     return f->kind != SCHEDULE_ADD || (n && !n->draining && !member_has(m, f->node));
 }
 
@@ -144,6 +170,10 @@ void cluster_take_step(struct cluster *c, bytes body)
     struct member *m = f.region ? cluster_member_of(c, f.region) : NULL;
     struct raft_change change[2];
     if (!m || !member_leads(m) || !step_fits(m, &f)) return;
+    if (f.kind == SCHEDULE_MERGE) {
+        (void)cluster_merge_into(m, f.node); /* if it is refused it comes again */
+        return;
+    }
     group_wall(m->group, (u64)clock_wall_ms());
     if (f.kind == SCHEDULE_TRANSFER) group_transfer(m->group, f.peer);
     size_t n = step_changes(m, &f, change);
@@ -157,6 +187,7 @@ void cluster_take_step(struct cluster *c, bytes body)
 static void schedule_begin(struct cluster *c, i64 now_ms)
 {
     for (struct cluster_node *n = c->nodes; n; n = n->next) n->reported_ms = now_ms;
+    for (u32 i = 0; i < c->map.n; i++) c->map.rows[i].looked_version = 0;
     c->leads_meta = true;
 }
 
@@ -171,6 +202,11 @@ static void schedule_now(struct cluster *c, i64 now_ms)
         .moves_max = SCHEDULE_MOVES,
         .moves_node_max = SCHEDULE_MOVES_NODE,
         .uneven = !cf->cluster_balance,
+        .merge_bytes = (u64)cf->cluster_region_min_size,
+        .merged_bytes = (u64)cf->cluster_region_max_size / 2,
+        .merged_load = (u64)cf->cluster_region_max_load / 2,
+        .regions_min = (u32)cf->cluster_regions,
+        .merges_max = SCHEDULE_MERGES,
     };
     struct schedule_region *regions = mem_zalloc((c->map.n + 1) * sizeof *regions);
     struct schedule_node *nodes = schedule_nodes(c, &t.nodes_n);

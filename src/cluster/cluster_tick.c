@@ -225,9 +225,19 @@ u64 cluster_next_index(struct server *s, struct region *r)
     return m->next_index = st.core.last_index + 1;
 }
 
+/* What a region had that was merged into another is in the logs of all members. */
+static u64 merged_into(const struct cluster *c, u64 region, u64 *index)
+{
+    struct regions_here here = {NULL, 0, c->tombstones, c->tombstones_n};
+    for (const struct region_tombstone *t; c->merged_n && (t = rules_merged(&here, region)); *index = 1)
+        region = t->into;
+    return region;
+}
+
 u32 cluster_acknowledged(const struct server *s, u64 region, u64 index)
 {
     const struct cluster *c = s->cluster;
+    region = merged_into(c, region, &index);
     const struct member *m = index ? cluster_member_of(c, region) : NULL;
     for (u32 i = 1; i < c->members_n && !m; i++) /* it has written nothing yet */
         if (member_leads(c->members[i])) m = c->members[i];
@@ -340,6 +350,15 @@ static const char *send_elsewhere(struct member *m, i32 slot)
     return c->moved;
 }
 
+/* The follower read that the session waits for. A split or a merge may have given the slot to another region,
+ * of which it means nothing. */
+static u64 *read_wanted(struct session *s, const struct member *m)
+{
+    if (s->read_region != m->number) s->read_wanted = 0;
+    s->read_region = m->number;
+    return &s->read_wanted;
+}
+
 /* No region of this node has the slot: to the leader that the map knows, or a member that will know one. */
 static const char *send_by_map(struct cluster *c, i32 slot)
 {
@@ -367,7 +386,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     if (m->in_flight || m->evaluating || member_leads(m))
         return NULL; /* a leader that can't evaluate yet: it waits */
     if (q->slot == SLOT_NONE && !writes(q, cmd)) return NULL; /* KEYS, DBSIZE …: what this node has */
-    bool failed = member_read_failed(m, &q->session->read_wanted);
+    bool failed = member_read_failed(m, read_wanted(q->session, m));
     bool readable = (!failed && group_leader(m->group)) || may_be_stale(s);
     if (may_follow(q, cmd) && readable && !m->install) return NULL;
     return member_awaits_leader(m) ? NULL : send_elsewhere(m, q->slot); /* it waits */
@@ -398,5 +417,5 @@ u32 cluster_holds(struct server *s, const struct request *q, const struct comman
     if (member_awaits_leader(m)) return HOLD_RAFT;
     if (!follows) return 0;
     cluster_stir(m);
-    return member_may_read(m, &q->session->read_wanted) ? 0 : HOLD_RAFT;
+    return member_may_read(m, read_wanted(q->session, m)) ? 0 : HOLD_RAFT;
 }

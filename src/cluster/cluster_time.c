@@ -255,6 +255,7 @@ static void time_on_timer(uv_timer_t *t)
     time_steps(c, due);
     leave_full_disk(c);
     cluster_autosplit_step(c);
+    cluster_merge_step(c, (u64)MAX(due, 0));
     cluster_bury_step(c);
     cluster_report_step(c);
     if (!c->leave_until_ms) cluster_schedule_step(c);
@@ -361,6 +362,7 @@ static void time_on_prepare(uv_prepare_t *h)
     struct cluster *c = h->data;
     uv_idle_stop(&c->awake);
     settle_stirred(c);
+    cluster_merge_step(c, 0);
     move_clocks(c);
     if (c->acked && c->server->repl.waiting) wait_check(c->server);
     c->acked = false;

@@ -37,6 +37,10 @@ void member_encode(const struct raft_applied *at, u64 peer, struct buf *out)
     buf_printf(out, " s%u-%u", at->slots.first, at->slots.last);
     if (peer) buf_printf(out, " p%llx", (ull)peer);
     if (at->deaths_from_ms) buf_printf(out, " d%llu", (ull)at->deaths_from_ms);
+    const struct raft_merge *merge = &at->merge;
+    if (merge->role)
+        buf_printf(out, " m%u,%llu,%u,%llu,%llu", (unsigned)merge->role, (ull)merge->other, merge->version,
+                   (ull)merge->index, (ull)merge->term);
 }
 
 static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
@@ -73,14 +77,27 @@ static bool decode_peer(const char **p, u64 *peer)
     return **p == '\0' || **p == ' ';
 }
 
-/* The end of the text. */
-static bool decode_deaths(const char *p, struct raft_applied *at)
+static bool decode_deaths(const char **p, struct raft_applied *at)
 {
     char *end;
+    if (strncmp(*p, " d", 2) != 0) return true;
+    at->deaths_from_ms = strtoull(*p + 2, &end, 10);
+    bool some = end > *p + 2;
+    *p = end;
+    return some && (*end == '\0' || *end == ' ');
+}
+
+/* The end of the text. */
+static bool decode_merge(const char *p, struct raft_applied *at)
+{
+    unsigned role, version;
+    ull other, index, term;
+    int used = 0;
     if (!*p) return true;
-    if (strncmp(p, " d", 2) != 0) return false;
-    at->deaths_from_ms = strtoull(p + 2, &end, 10);
-    return end > p + 2 && !*end;
+    if (sscanf(p, " m%u,%llu,%u,%llu,%llu%n", &role, &other, &version, &index, &term, &used) != 5)
+        return false;
+    at->merge = (struct raft_merge){(enum raft_merge_role)role, version, other, index, term};
+    return (role == RAFT_MERGE_TARGET || role == RAFT_MERGE_SOURCE) && !p[used];
 }
 
 bool member_decode(bytes text, struct raft_applied *at, u64 *peer)
@@ -106,7 +123,7 @@ bool member_decode(bytes text, struct raft_applied *at, u64 *peer)
     return decode_ids(&p, 'v', c->voters, &c->voters_n) && decode_ids(&p, 'l', c->learners, &c->learners_n) &&
            decode_ids(&p, 'o', c->outgoing, &c->outgoing_n) &&
            decode_ids(&p, 'n', c->learners_next, &c->learners_next_n) && decode_slots(&p, at) &&
-           decode_peer(&p, peer) && decode_deaths(p, at);
+           decode_peer(&p, peer) && decode_deaths(&p, at) && decode_merge(p, at);
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */
@@ -133,12 +150,14 @@ static void write_applied(struct member *m)
     m->region->journal.seq = m->at.index;
 }
 
-void member_erase(struct member *m)
+void member_forget(struct member *m, u64 number)
 {
     struct engine *e = m->region->eng;
     char name[32];
-    e->ops->meta.del(e, META_CLUSTER, applied_row(m->number, name));
+    e->ops->meta.del(e, META_CLUSTER, applied_row(number, name));
 }
+
+void member_erase(struct member *m) { member_forget(m, m->number); }
 
 bool member_conf_is_durable(const struct member *m)
 {
@@ -238,6 +257,7 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     bool has_data = command && command->kind == RAFT_KIND_EFFECTS;
     CHECK(!has_data || !m->in_flight);
     if (!command) change_members(m, &at->conf);
+    if (UNLIKELY(at->merge.role)) m->cluster->merges = true;
     m->at = *at;
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
@@ -356,6 +376,27 @@ static void machine_split(struct raft_machine *base, const struct raft_applied *
     member_split(member_of(base), at, child, child_at);
 }
 
+static bool machine_source_ready(struct raft_machine *base, const struct raft_merge_commit *commit)
+{
+    return cluster_source_ready(member_of(base), commit);
+}
+
+static void machine_merge(struct raft_machine *base, const struct raft_applied *at,
+                          const struct raft_merge_commit *commit)
+{
+    cluster_take_source(member_of(base), at, commit);
+}
+
+/* The engine's transaction has stored `at`, with the source's slots. */
+void member_took(struct member *m, const struct raft_applied *at)
+{
+    struct region *r = m->region;
+    m->at = *at;
+    m->unsaved = false;
+    r->committed = r->journal.seq = at->index;
+    region_begin(r, member_clock(m));
+}
+
 static u64 machine_next_deadline(struct raft_machine *base)
 {
     struct engine *e = member_of(base)->region->eng;
@@ -394,6 +435,8 @@ static const struct raft_machine_ops member_ops = {
     .load = machine_load,
     .apply = machine_apply,
     .split = machine_split,
+    .source_ready = machine_source_ready,
+    .merge = machine_merge,
     .commit = machine_commit,
     .abandon = machine_abandon,
     .confirmed = machine_confirmed,
@@ -597,6 +640,7 @@ void member_close(struct member *m)
     if (m->in_flight) machine_abandon(&m->machine, GROUP_LOSS_UNKNOWN);
     member_save(m);
     if (m->group) group_close(m->group);
+    m->group = NULL; /* the node may still look at its members */
     cluster_awake(m, false);
     cluster_note_due(m, false);
     for (u32 i = 0; i < m->reads_n; i++) end_replies(m, m->reads[i].replies, false, NOT_RUN);

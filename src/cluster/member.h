@@ -20,7 +20,7 @@
 #include "cluster/load.h"
 #include "exec/region.h"
 #include "net/fence.h"
-#include "raft/group.h"
+#include "raft/merge.h"
 
 struct cluster;
 struct server;
@@ -103,6 +103,14 @@ struct member {
     struct member_replies replies; /* of the open evaluation; both NULL: none so far */
     struct member_read *reads; /* that wait for their confirmation */
     u32 reads_n, reads_cap;
+    bool merged;       /* its region was merged into another: it goes as soon as it may */
+    u64 wish;          /* a region that is to be merged into it when both are led here; 0: none … */
+    i64 wish_until_ms; /* … until when, by the loop's time */
+    u64 merge_index, merge_ticks;    /* the PREPARE that it has applied, and how long ago */
+    u64 refused_index;               /* the PREPARE of a source whose target will not commit it, or 0 */
+    struct raft_merge_commit wanted; /* what its group waits for, of the source; source 0: nothing */
+    bool may_merge;                  /* nobody uses a region: it may take its source over */
+    u64 merges;                      /* since this node was started */
     u64 early_read;          /* was confirmed before it was known here; 0: none was */
     u64 asked_read;          /* the follower read of this tick; 0: none … */
     u64 granted_read;        /* … the latest that may be evaluated … */
@@ -159,6 +167,9 @@ void member_adopt(struct member *m, const struct raft_applied *at);
 /* The same of another region of this node, in the transaction of this one. */
 void member_adopt_at(struct member *m, u64 number, u64 peer, const struct raft_applied *at);
 void member_erase(struct member *m); /* in the transaction that destroys it */
+void member_forget(struct member *m, u64 number); /* in m's transaction: the state of another region */
+/* The engine's transaction has made it so, with another region's slots. */
+void member_took(struct member *m, const struct raft_applied *at);
 
 /* Whether what is known here of the region's members would survive a crash. */
 bool member_conf_is_durable(const struct member *m);

@@ -76,6 +76,24 @@ void merge_target(const struct merge_member *target, const struct merge_member *
                   &(struct raft_merge_prepare){RAFT_MERGE_SOURCE, target->region, t.at.epoch.version});
 }
 
+static bool merge_is_alone(const struct group_status *s)
+{
+    const struct raft_conf *c = &s->at.conf;
+    return c->voters_n == 1 && !c->outgoing_n && c->voters[0] == s->core.id && s->core.applied_own_term &&
+           s->at.index == s->core.commit;
+}
+
+bool merge_lost(const struct merge_member *source, const struct merge_member *target, bool target_here)
+{
+    struct group_status t, s;
+    group_status(source->group, &s);
+    if (!group_is_leader(source->group) || s.at.merge.role != RAFT_MERGE_SOURCE || !merge_is_alone(&s))
+        return false;
+    if (!target->group) return !target_here;
+    group_status(target->group, &t);
+    return group_is_leader(target->group) && merge_is_alone(&t) && t.at.epoch.version < s.at.merge.version;
+}
+
 /* The source's voter on a node. */
 static u64 merge_voter_on(const struct raft_conf *c, u64 node)
 {

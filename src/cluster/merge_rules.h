@@ -10,7 +10,7 @@
  *
  * They make merges end. That merges are safe is due to rules 14 to 17 (raft/merge.h) and to two conditions
  * here: a COMMIT has the facts of an applied PREPARE that every member has (merge_facts), and only rule 10 of
- * region_rules.h lets a source roll back. */
+ * region_rules.h, or the loss of entries by the act of an operator, lets a source roll back. */
 #ifndef MAYFLY_CLUSTER_MERGE_RULES_H
 #define MAYFLY_CLUSTER_MERGE_RULES_H
 
@@ -40,7 +40,13 @@ bool merge_facts(const struct merge_member *target, const struct merge_member *s
 /* `source`: of the region that the target's state names. waited_ticks: since this member of the target has
  * prepared, whoever led meanwhile: a merge ends although leadership moves all the time. */
 void merge_target(const struct merge_member *target, const struct merge_member *source, u64 waited_ticks);
-/* refused: rules_merge_refused() says so, or another node for which it says so. */
+/* After cluster-recover, which makes this node the only voter of all its regions, the source's log may name a
+ * version of the target that the target's log has lost: then no COMMIT of it ever comes. A leader that is the
+ * only voter, and has applied its log, knows all there is. target_here: there is a member, whether it has a
+ * group or not; without one the target was moved away after it had rolled back, as otherwise it would have
+ * taken the source over here. */
+bool merge_lost(const struct merge_member *source, const struct merge_member *target, bool target_here);
+/* refused: rules_merge_refused() says so, or another node for which it says so, or merge_lost(). */
 void merge_source(const struct merge_member *source, const struct merge_member *target, bool refused);
 
 #endif

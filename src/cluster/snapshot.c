@@ -117,8 +117,9 @@ static void out_end(struct cluster *c)
     c->out = NULL;
 }
 
-/* u64 region · u64 member it is for · four parts, each with its length before it (u32): Raft's message ·
- * how far · lines of nodes · lines of regions, in a snapshot of region 0 */
+/* u64 region · u64 member it is for · five parts, each with its length before it (u32): Raft's message ·
+ * how far · lines of nodes · lines of regions, in a snapshot of region 0 · lines of merges, if there are any
+ * (rule 8 of region_rules.h) */
 static void put_part(struct buf *out, bytes part)
 {
     u32 n = (u32)part.n;
@@ -159,6 +160,9 @@ static void write_head(struct member *m, u64 to, struct buf *out, const struct r
         buf_append_char(&text, '\n');
     }
     put_part(out, buf_bytes(&text));
+    buf_clear(&text);
+    cluster_print_merged(c, &text);
+    if (text.n) put_part(out, buf_bytes(&text));
     buf_release(&text);
 }
 
@@ -257,25 +261,22 @@ static void in_give_up(struct cluster *c)
 static bool in_fits(const struct snapshot_in *in)
 {
     const struct cluster *c = in->cluster;
-    const struct raft_slots *want = &in->at.slots;
-    if (in->member->install) return false;
-    if (in->member->region && (in->member->slots.first != want->first || in->member->slots.last < want->last))
-        return false;
-    return cluster_may_install(c, in->member, *want);
+    return !in->member->install && cluster_may_install(c, in->member, &in->at);
 }
 
 static bool in_begin(struct snapshot_in *in, bytes body)
 {
     struct cluster *c = in->cluster;
     char temp[4200], path[4200];
-    bytes message, at, nodes, regions;
+    bytes message, at, nodes, regions, merged = {0};
     u64 no_peer;
     if (in->open || body.n < 16) return false;
     u64 region = get_le64(body.p), to = get_le64(body.p + 8);
     body = bytes_of(body.p + 16, body.n - 16);
     if (!get_part(&body, &message) || !get_part(&body, &at) || !get_part(&body, &nodes) ||
-        !get_part(&body, &regions) || body.n)
+        !get_part(&body, &regions) || (body.n && !get_part(&body, &merged)) || body.n)
         return false;
+    cluster_learn_merged(c, merged); /* it is true, whatever becomes of the snapshot */
     if (!member_decode(at, &in->at, &no_peer)) return false;
     in->member = cluster_member_of(c, region); /* a message has made it: it asked for the snapshot */
     if (!in->member || in->member->peer != to || in->member->gone || !in_fits(in)) return false;
@@ -434,7 +435,9 @@ static bool in_is_whole(const struct snapshot_in *in)
 {
     const struct raft_slots *s = &in->at.slots;
     bool only = in->cluster->members_n == 2 && in->member == in->cluster->members[1] && in->member->region;
-    return only && s->first == 0 && s->last == RAFT_SLOTS - 1;
+    if (!only || !rocks_stages(in->member->region->eng)) return false;
+    if (in->member->slots.first != 0 || in->member->slots.last != RAFT_SLOTS - 1) return false;
+    return s->first == 0 && s->last == RAFT_SLOTS - 1;
 }
 
 void snapshot_install(struct member *m, u64 index, u64 term)

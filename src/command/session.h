@@ -22,7 +22,8 @@ struct session {
     bool readonly;       /* READONLY: it may be answered by a member that does not lead */
     bool subscribed;     /* to channels: in RESP2 it can do little else */
     enum session_reply reply_mode;
-    u64 read_wanted;     /* the follower read that its next request waits for: cluster/member.h; 0: none */
+    u64 read_wanted; /* the follower read that its next request waits for: cluster/member.h; 0: none … */
+    u64 read_region; /* … and of which region it is */
     struct buf name, lib_name, lib_ver;
     struct transaction *tx; /* exec/multi.h: it watches keys, or is within MULTI; NULL: neither */
     size_t queue_bytes;     /* of commands queued by MULTI: counted as query buffer */

@@ -59,7 +59,7 @@ void region_release(struct region *r)
     own_keys_release(&r->own);
     expiry_stream_release(&r->expiry_stream);
     journal_release(&r->journal);
-    r->eng->ops->close(r->eng);
+    if (r->eng) r->eng->ops->close(r->eng); /* rocks_merge has closed a source's */
 }
 
 static void region_note_failure(struct region *r, bool wrote);

@@ -267,3 +267,13 @@ void keyspace_reclaim(struct keyspace *ks, struct key_ref *ref, u32 max_fields)
     if (!alive(ref->deadline_ms, ks->dead_by_ms)) keyspace_expire(ks, ref, false);
     else if (!hash_is_heavy(ks, ref)) keyspace_reap_fields(ks, ref, max_fields, false);
 }
+
+void keyspace_add_stats(struct keyspace *ks, const struct keyspace *of)
+{
+    struct keyspace_stats *s = &ks->stats;
+    const struct keyspace_stats *more = &of->stats;
+    s->hits += more->hits, s->misses += more->misses;
+    s->expired_keys += more->expired_keys, s->expired_fields += more->expired_fields;
+    s->evicted_keys += more->evicted_keys, s->lazy_expired += more->lazy_expired;
+    ks->dirty += of->dirty;
+}

@@ -97,6 +97,9 @@ struct keyspace {
     void *on_expired_arg;
 };
 
+/* What another keyspace has counted, which ceases to be, counts as this one's. */
+void keyspace_add_stats(struct keyspace *ks, const struct keyspace *of);
+
 /* Runs what follows for a keyspace and all others of its node: struct keyspace *ks;
  * KEYSPACES_EACH(c->ks, ks) … */
 #define KEYSPACES_EACH(own, ks) for ((ks) = (own); (ks); (ks) = (ks)->next == (own) ? NULL : (ks)->next)

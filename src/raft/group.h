@@ -178,6 +178,7 @@ void group_committed(struct group *g, u64 index, u64 term);
 /* The leader tells the others what it has committed, if it has not: otherwise they learn it with the next
  * entry or heartbeat. */
 void group_tell(struct group *g);
+void group_retry(struct group *g); /* an entry that waits for its source */
 /* ---- Sleep (rules 18 to 20). */
 bool group_sleeps(const struct group *g);
 void group_wake(struct group *g); /* its owner has doubts */

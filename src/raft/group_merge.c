@@ -134,6 +134,8 @@ void group_committed(struct group *g, u64 index, u64 term)
     group_run(g);
 }
 
+void group_retry(struct group *g) { group_run(g); }
+
 bool group_all_have(const struct group *g, u64 index)
 {
     const struct raft_conf *c = &g->at.conf;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "cluster/merge_rules.h"
 #include "raft/merge.h"
 
 enum { SELF = 1, SOURCE = 7, LOG_MAX = 32 };
@@ -312,6 +313,43 @@ static void test_what_a_commit_proves_is_applied(void **state UNUSED)
     member_free(m);
 }
 
+/* The node that cluster-recover leaves: its log of the target may lack what its log of the source knows of. */
+static void test_a_source_whose_target_has_lost_entries_rolls_back(void **state UNUSED)
+{
+    struct member *source = leader(), *target = leader();
+    struct merge_member s = {1, source->group}, t = {SOURCE, target->group}, none = {SOURCE, NULL};
+    assert_false(merge_lost(&s, &t, true)); /* it is not prepared */
+    assert_true(prepare(source, RAFT_MERGE_SOURCE));
+    assert_false(merge_lost(&s, &t, true)); /* … before that is committed */
+    sync_log(source);
+    assert_int_equal(source->at.merge.role, RAFT_MERGE_SOURCE);
+    assert_true(merge_lost(&s, &t, true));
+    assert_true(merge_lost(&s, &none, false));
+    assert_false(merge_lost(&s, &none, true)); /* it has a member that gets its data just now */
+    while (target->at.epoch.version < 9) {     /* the one that the source names */
+        assert_true(merge_lost(&s, &t, true));
+        assert_true(prepare(target, RAFT_MERGE_TARGET));
+        sync_log(target);
+        if (target->at.epoch.version == 9) break;
+        group_propose(target->group, RAFT_KIND_MERGE_ROLLBACK, (bytes){0});
+        sync_log(target);
+    }
+    assert_false(merge_lost(&s, &t, true));
+    merge_source(&s, &t, true);
+    sync_log(source);
+    assert_int_equal(source->at.merge.role, RAFT_MERGE_NONE);
+    member_free(source);
+    member_free(target);
+    source = leader(), target = member_new(3); /* others may know more */
+    open_group(target);
+    s.group = source->group, t.group = target->group;
+    assert_true(prepare(source, RAFT_MERGE_SOURCE));
+    sync_log(source);
+    assert_false(merge_lost(&s, &t, true));
+    member_free(source);
+    member_free(target);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_a_member_that_does_not_vote_takes_nothing_over),
         cmocka_unit_test(test_behind_the_prepare_of_a_source_all_is_void),
         cmocka_unit_test(test_what_a_commit_proves_is_applied),
+        cmocka_unit_test(test_a_source_whose_target_has_lost_entries_rolls_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,13 +112,14 @@ static void test_applied(void **state UNUSED)
     struct buf b = {0};
     u64 peer, peers[] = {0, peer_of(7, 4)};
     at.conf.voters[at.conf.voters_n++] = peer_of(7, 4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         at.deaths_from_ms = i & 1 ? 900 : 0;
+        if (i == 4) at.merge = (struct raft_merge){RAFT_MERGE_SOURCE, 3, 16484, 8, 6};
         buf_clear(&b);
-        member_encode(&at, peers[i / 2], &b);
+        member_encode(&at, peers[i / 2 % 2], &b);
         assert_true(member_decode(buf_bytes(&b), &back, &peer));
         assert_memory_equal(&back, &at, sizeof(at));
-        assert_int_equal(peer, peers[i / 2]);
+        assert_int_equal(peer, peers[i / 2 % 2]);
     }
     buf_release(&b);
     assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n d900"), &back, &peer));
@@ -126,6 +127,8 @@ static void test_applied(void **state UNUSED)
     assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-16384"), &back, &peer));
     assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5x"), &back, &peer));
     assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5 p7x"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5 m3,1,1,1,1"), &back, &peer));
+    assert_false(member_decode(BYTES_LIT("1 9 6 1000 3 4 0 v7 l o n s0-5 m1,1,1,1"), &back, &peer));
 }
 
 static struct map_region map_row(u64 number, u32 version, u32 conf_ver, u16 first, u16 last)
@@ -165,9 +168,20 @@ static void test_map(void **state UNUSED)
     assert_null(map_find(&map, child.number));
     assert_false(map_is_news(&map, &child));
     assert_int_equal(map_at(&map, 16383)->number, 1);
-    map_print(&child, &b);
-    assert_true(map_parse(buf_bytes(&b), &back));
-    assert_memory_equal(&back, &child, sizeof(back));
+    parent.at.epoch.version = 5,
+    parent.at.slots.last = 199; /* … and split again before anybody heard of it: */
+    map_release(&map);
+    child.at.epoch.version = 2;
+    map_take(&map, &child);
+    map_take(&map, &parent); /* the child gave its first slot away */
+    assert_null(map_find(&map, child.number));
+    for (u64 load = 0; load < 200; load += 99) {
+        child.load = load, child.at.merge.role = load ? RAFT_MERGE_TARGET : RAFT_MERGE_NONE;
+        buf_clear(&b);
+        map_print(&child, &b);
+        assert_true(map_parse(buf_bytes(&b), &back));
+        assert_memory_equal(&back, &child, sizeof(back));
+    }
     assert_false(map_parse(BYTES_LIT("1 2 3 4"), &back));
     buf_release(&b);
     map_release(&map);

@@ -155,7 +155,7 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
         'engine', 'engine-start-empty', 'active-expire-source', 'ttl-cleanup-interval', 'ttl-cleanup-batch', 'import-rdb',
         'load-expired', 'rdb-skip-unsupported', 'aof-load-unchecked', 'replica-expired-reads', 'metrics-port', 'metrics-bind',
         'script-memory-limit', 'expiry-stream', 'cluster-init', 'cluster-join', 'cluster-recover', 'cluster-secret',
-        'cluster-replicas', 'cluster-regions', 'cluster-balance', 'cluster-region-max-size', 'cluster-region-max-load',
+        'cluster-replicas', 'cluster-regions', 'cluster-balance', 'cluster-region-max-size', 'cluster-region-min-size', 'cluster-region-max-load',
         'cluster-node-dead-after', 'cluster-allow-stale-reads', 'cluster-check-period', 'cluster-log-keep-entries',
         'cluster-snapshot-rate-limit',
         # of 7.2 and 7.4

@@ -209,6 +209,12 @@ static void region_splits(struct buf *b, const struct cluster_figures *f)
     region_total(b, f, "region_splits_total", f->splits, "Splits of the region that this node has applied.");
 }
 
+static void region_merges(struct buf *b, const struct cluster_figures *f)
+{
+    region_total(b, f, "region_merges_total", f->merges,
+                 "Regions that were merged into it, as this node has applied it.");
+}
+
 static void region_requests(struct buf *b, const struct cluster_figures *f)
 {
     region_total(b, f, "region_requests_total", f->requests, "Requests that its leader here has run.");
@@ -238,7 +244,7 @@ static void regions_text(struct server *s, struct buf *b)
     static const region_line lines[] = {
         region_leads, region_has_leader, region_term,   region_commit_index, region_applied,
         region_last,  region_entries,    region_voters, region_learners,     region_ahead,
-        region_bytes, region_splits,     region_requests, region_commit_seconds};
+        region_bytes, region_splits,     region_merges, region_requests,     region_commit_seconds};
     struct cluster_figures f;
     for (size_t line = 0; line < ARRAY_LEN(lines); line++)
         for (u32 i = 0; cluster_figures(s, i, &f); i++) lines[line](b, &f);
