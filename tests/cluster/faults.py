@@ -219,9 +219,72 @@ class PowerCompacted(Power):
     options = '--cluster-log-keep-entries', '1', '--rocksdb-write-buffer-size', '65536'
 
 
+class Merge(Fault):
+    """The region is split somewhere, and merged again. Sometimes a node is killed or stopped right then: the merge may have
+    happened, or is given up."""
+    signals = ()
+    options = '--cluster-balance', 'no'
+    lasts = 0.5, 3.0
+
+    def begin(self):
+        self.victim, self.signal = None, self.rng.choice(self.signals) if self.signals else None
+        eventually(self.split, 60, 0.1)
+        if self.rng.random() < 0.5:
+            self.part()
+        self.merge()
+        if self.signal:
+            time.sleep(self.rng.random() * 0.1)
+            self.victim = self.rng.choice(self.nodes)
+            self.victim.proc.send_signal(self.signal)
+
+    def end(self):
+        if self.signal == signal.SIGKILL:
+            self.victim.proc.wait()
+            self.victim.start()
+        elif self.signal:
+            self.victim.proc.send_signal(signal.SIGCONT)
+        eventually(lambda: all(self.regions(n) == 1 for n in self.nodes) or self.merge(), 60, 0.3)
+
+    @staticmethod
+    def regions(node):
+        return len([r for r in node.regions().values() if r['slots'] != '-'])
+
+    def ask(self, *command):
+        """Of whoever takes it."""
+        for n in self.nodes:
+            try:
+                with n.client(socket_timeout=3) as c:
+                    if n.alive() and c.execute_command('CLUSTER', *command) == 'OK':
+                        return True
+            except (redis.ResponseError, redis.ConnectionError, redis.TimeoutError):
+                pass
+        return False
+
+    def split(self):
+        if max(self.regions(n) for n in self.nodes) == 1 and not self.ask('SPLIT', self.rng.randrange(1, 16384)):
+            return False
+        return all(self.regions(n) == 2 for n in self.nodes)
+
+    def part(self):
+        """Leadership of the two has to be brought together before the merge."""
+        with self.rng.choice(self.nodes).client(socket_timeout=3) as c:
+            to = c.execute_command('CLUSTER', 'MYID')
+        self.ask('TRANSFER', self.upper(), to)
+
+    def upper(self):
+        return max((number for n in self.nodes for number in n.regions()), default=1)
+
+    def merge(self):
+        self.ask('MERGE', self.upper())
+
+
+class MergeBroken(Merge):
+    signals = signal.SIGKILL, signal.SIGSTOP
+
+
 FAULTS = {'kill-leader': Kill, 'kill-follower': KillFollower, 'stop': Stop, 'partition': Partition, 'stale-leader': StaleLeader,
           'one-way': OneWay, 'loss': Loss, 'slow-disk': SlowDisk, 'full-disk': FullDisk, 'clock': Clock,
-          'power': Power, 'power-compacted': PowerCompacted}
+          'power': Power, 'power-compacted': PowerCompacted, 'merge': Merge, 'merge-broken': MergeBroken}
 
 
 # -- members -----------------------------------------------------------------------------------------------------
