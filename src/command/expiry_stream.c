@@ -21,6 +21,7 @@ static void note_expired(void *arg, const struct key_ref *ref, const bytes *fiel
         .type = (u8)ref->type, .has_field = field != NULL,
     };
     if (ref->db == 0 && bytes_eq(ref->key, buf_bytes(&x->name))) return;
+    x->ends |= RECORD_ENDS_NOTED;
     buf_append(&x->noted, &n, sizeof n);
     buf_append_bytes(&x->noted, ref->key);
     if (field) buf_append_bytes(&x->noted, *field);
@@ -69,7 +70,7 @@ static bool tell_one(struct expiry_stream *x, struct keyspace *ks, struct xstrea
     char db[NUM_I64_LEN], deadline[NUM_I64_LEN], now[NUM_I64_LEN], text[STREAM_ID_TEXT];
     struct buf packed = {0};
     struct stream_id id;
-    if (!xstream_next_id(s, ks->now_ms, &id)) return false;
+    if (!xstream_next_id(s, (u64)ks->now_ms, &id)) return false;
     bytes argv[3 + 2 * TOLD_FIELDS] = {
         BYTES_LIT("XADD"), buf_bytes(&x->name), stream_id_print(text, id), BYTES_LIT("key"), key,
         BYTES_LIT("db"), expiry_stream_print_int(db, n->db), BYTES_LIT("type"),
@@ -79,7 +80,7 @@ static bool tell_one(struct expiry_stream *x, struct keyspace *ks, struct xstrea
     };
     u64 fields = n->has_field ? TOLD_FIELDS : TOLD_FIELDS - 1;
     xentry_pack(&packed, argv + 3, fields);
-    xstream_append(s, xnode_limits(ks), id, buf_bytes(&packed));
+    xstream_append(s, stream_node_limits(ks), id, buf_bytes(&packed));
     buf_release(&packed);
     journal_effect(ks->journal, 0, 3 + 2 * (int)fields, argv);
     return true;
@@ -128,4 +129,5 @@ void expiry_stream_tell(struct expiry_stream *x, struct keyspace *ks)
     buf_clear(&noted);
     buf_release(&x->noted);
     x->noted = noted;
+    x->ends &= ~(u32)RECORD_ENDS_NOTED;
 }

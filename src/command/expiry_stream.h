@@ -11,10 +11,14 @@
 
 #include "keyspace/keyspace.h"
 
+/* One word, so that the end of a request has one question to ask. */
+enum { RECORD_ENDS_NOTED = 1, /* something is in `noted` */ RECORD_ENDS_SITE = 2 /* region_site_ran */ };
+
 struct expiry_stream {
     struct buf name;   /* of the stream, in database 0; empty: off */
     u64 maxlen;        /* maximum number of entries; 0: no limit */
     struct buf noted;  /* not written yet */
+    u32 ends;          /* RECORD_ENDS_*: what is to be done when the region's record ends */
     u64 told, lost;    /* lost: the key has another type, or its IDs are used up */
 };
 
@@ -26,6 +30,10 @@ static inline bool expiry_stream_on(const struct expiry_stream *x) { return x->n
 
 /* Writes what was noted, with its effects, into the open record; or drops it. */
 void expiry_stream_tell(struct expiry_stream *x, struct keyspace *ks);
-static inline void expiry_stream_forget(struct expiry_stream *x) { buf_clear(&x->noted); }
+static inline void expiry_stream_forget(struct expiry_stream *x)
+{
+    buf_clear(&x->noted);
+    x->ends &= ~(u32)RECORD_ENDS_NOTED;
+}
 
 #endif

@@ -102,8 +102,8 @@ struct zset_ops {
     u64 (*scan)(struct engine *, struct key_ref *, u64 cursor, u32 count, pair_fn, void *arg);
 };
 
-/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. The
- * commands define what rows and head mean (command/stream/stream.h): entries, groups, consumers and pending
+/* Streams: rows in the order of their names (memcmp, then length), and a head of a few bytes. What
+ * rows and head mean is defined above the engine (xstream/xstream.h): entries, groups, consumers and pending
  * entries are all rows. Unlike other collections a stream may have no row at all; only drop() ends it. */
 struct rows_ops {
     bytes (*head)(struct engine *, struct key_ref *);
@@ -130,6 +130,7 @@ struct rows_ops {
 enum meta_kind {
     META_FUNCTIONS, /* script/function_rows.c */
     META_CLUSTER,   /* cluster/cluster.c: nodes, and how far regions have applied their logs */
+    META_SITE,      /* exec/region_site.c: what a site knows beside its keys */
 };
 #define ENGINE_META_MAX ((size_t)40 << 20) /* bytes of a value */
 
@@ -212,6 +213,7 @@ struct engine_ops {
     /* Expiry. due() offers up to max keys whose own deadline, or one of whose fields' deadlines, is
      * <= until_ms; fn drops the key or reaps fields. Keys of staging databases are not offered, and while
      * these hold keys an engine may offer none at all. A hash that is heavy for a snapshot is offered later.
+     * A dead key that fn leaves alone may never be offered again: caps.due_again.
      * O(offered), never a scan. Returns how many references it visited. */
     u32 (*due)(struct engine *, i64 until_ms, u32 max, key_fn, void *arg);
     i64 (*next_due)(struct engine *); /* no key is due before this; INT64_MAX: none at all */
@@ -240,6 +242,14 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
+/* What a command means by the put that follows. A put says no more than the new value; who replicates
+ * increments needs to know which puts are some (site/capture.h). No engine looks at it. */
+enum engine_intent {
+    INTENT_WRITE,    /* the value is written */
+    INTENT_IN_PLACE, /* a string changes, and its deadline stays: SET KEEPTTL */
+    INTENT_ADD,      /* something is added to a string, field or score */
+};
+
 /* The replication position: stored with the data by the next commit, if the engine is durable. */
 struct engine_repl_position {
     struct buf text;
@@ -257,6 +267,7 @@ struct engine {
         bool prefetch_elements; /* prefetch() makes use of them */
         u32 prefetch_ahead;     /* how many wants prefetch() makes best use of */
         u32 value_copies;       /* of a long value that a commit makes, beside `input` */
+        bool due_again;         /* due() offers a dead key that was left alone again, after a commit */
         u32 draw_cost;          /* steps of a walk that one map.random costs, about; 3 at least */
     } caps;
     /* After these `databases` come as many staging databases. All primitives take their numbers, but clients
@@ -272,7 +283,13 @@ struct engine {
     struct buf *input;  /* The memory of the running command's arguments. str.put may take it over with a
                          * long value, instead of copying that, and leaves this empty; the bytes stay in
                          * place until the key is changed again. NULL: the arguments belong to others. */
+    struct region_site *site; /* whose tables stand in place of ours: exec/region_site.h; or NULL */
     bool relaxed;       /* this commit may become durable later: it can be repeated if it is lost */
+    enum engine_intent intent; /* of the next put; stated just before it, unless it is INTENT_WRITE */
+    u64 intent_at;      /* for seq.erase_current(): the index of the element */
+    bool captured;      /* what is written becomes effects for other sites (site/capture.h) */
+    u8 gid;             /* of the site whose data this is (site/site.h); 0: none. XADD * makes IDs that end
+                         * in it. */
     bool report_expiry; /* every expiry has to be reported (replication stream, expiry-stream), so the engine
                          * itself deletes nothing because of its deadline: only drop() and reap() do */
 

@@ -3,7 +3,7 @@
 #include "rdb/rdb_stream.h"
 
 #include "ds/rdb_blob.h"
-#include "command/stream/stream_code.h"
+#include "xstream/xcode.h"
 
 #define NO_CONSUMER UINT32_MAX /* owner of a pending entry whose consumer has not been read yet */
 

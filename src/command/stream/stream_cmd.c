@@ -128,13 +128,12 @@ static bool xadd_choose_id(struct ctx *c, const struct xstream *s, const struct 
 {
     bool fits = true;
     *id = o->id;
-    if (stream_id_cmp(s->last, STREAM_ID_MAX) == 0)
+    if (stream_id_cmp(s->last, STREAM_ID_MAX) == 0 ||
+        (o->auto_id && !xstream_next_id(s, (u64)c->now_ms, id)))
         return ctx_refuse(c, "ERR The stream has exhausted the last possible ID, unable to add more items");
-    if (o->auto_id) return xstream_next_id(s, c->now_ms, id);
-    if (o->auto_seq && id->ms == s->last.ms) {
-        fits = s->last.seq != UINT64_MAX;
-        id->seq = s->last.seq + 1;
-    }
+    if (o->auto_id) return true;
+    if (o->auto_seq && o->id.ms >= s->last.ms)
+        fits = xstream_next_id(s, o->id.ms, id) && id->ms == o->id.ms;
     if (fits && stream_id_cmp(*id, s->last) > 0) return true;
     return ctx_refuse(c, "ERR The ID specified in XADD is equal or smaller than the target stream top item");
 }
@@ -174,7 +173,7 @@ static void xadd_entry(struct ctx *c, struct xstream *s, const struct add_option
     u64 trimmed = 0;
     int first = o->at + 1;
     xentry_pack(&packed, c->argv + first, (u64)(c->argc - first) / 2);
-    xstream_append(s, xnode_limits(c->ks), id, buf_bytes(&packed));
+    xstream_append(s, stream_node_limits(c->ks), id, buf_bytes(&packed));
     buf_release(&packed);
     reply_stream_id(c->out, id);
     stream_changed(c, 1, "xadd");
@@ -188,7 +187,7 @@ void cmd_xadd(struct ctx *c)
 {
     struct add_options o = {0};
     struct key_ref ref;
-    struct xstream s = {0};
+    struct xstream s = {.eng = c->eng};
     struct stream_id id;
     if (!xadd_parse_options(c, &o, true)) return;
     int fields = o.at ? c->argc - o.at - 1 : 0;

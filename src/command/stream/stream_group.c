@@ -3,7 +3,7 @@
  * of its group. */
 #include "command/stream/stream_group.h"
 
-#include "command/stream/stream_code.h"
+#include "xstream/xcode.h"
 
 /* -- names in rows ----------------------------------------------------------------------------- */
 

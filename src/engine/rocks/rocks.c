@@ -345,6 +345,7 @@ static struct rk *rk_new(struct rocks *db, const struct rocks_region *region)
     rk->base.databases = o->databases;
     rk->base.caps.durable = true;
     rk->base.caps.reads_only = true;
+    rk->base.caps.due_again = true;
     rk->base.caps.value_copies = 2; /* the batch's and the memtable's */
     rk->base.caps.draw_cost = DRAW_COST;
     rk->base.caps.prefetch_ahead = PREFETCH_AHEAD;

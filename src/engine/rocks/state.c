@@ -592,7 +592,7 @@ void state_forget_region(struct rk *rk, u64 region)
 
 static bytes meta_prefix(struct rk *rk, enum meta_kind kind)
 {
-    static const char letters[] = {[META_FUNCTIONS] = 'f', [META_CLUSTER] = 'm'};
+    static const char letters[] = {[META_FUNCTIONS] = 'f', [META_CLUSTER] = 'm', [META_SITE] = 'w'};
     return state_key(rk, letters[kind], STATE_META_PREFIX, false, 0);
 }
 

@@ -18,6 +18,7 @@
  *                                                    versions had one row, without a name, of all libraries
  *   'm' · u64 1 · name                               META_CLUSTER: the nodes of a cluster, and how far each
  *                                                    region has applied its log
+ *   'w' · u64 1 · "site"                             META_SITE: what a site knows beside its keys
  *   'k' · P                                          empty: a companion that stays (companion.h)
  *   'l'                                              how far the migration of old strings has come; absent:
  *                                                    there never were any

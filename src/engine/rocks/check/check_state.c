@@ -114,6 +114,7 @@ static bool read_shared_row(struct check *c, char kind, bytes key, bytes value)
         if (key.n != 17) return false;
         return due_counts_load(&c->buckets, get_u64(key.p), (u8)key.p[8], (i64)get_u64(key.p + 9), value);
     case 'f': return value.n <= ENGINE_META_MAX;
+    case 'w': return key.n && value.n && value.n <= ENGINE_META_MAX;
     case 'm': return key.n && value.n && value.n <= ENGINE_META_MAX;
     default: return false;
     }

@@ -1,7 +1,7 @@
 /* Row keys, walks over rows, and the nodes Redis would have. */
 #include "base/crc64.h"
 #include "ds/rdb_blob.h"
-#include "command/stream/stream_code.h"
+#include "xstream/xcode.h"
 
 /* -- rows -------------------------------------------------------------------------------------- */
 

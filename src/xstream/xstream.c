@@ -2,11 +2,9 @@
  * back once, when the command is done with it.
  *
  * Rows must not change during a walk, so deleting code first collects what to erase and then erases it. */
-#include "command/stream/stream.h"
+#include "xstream/xstream.h"
 
-#include <endian.h>
-
-#include "command/stream/stream_code.h"
+#include "xstream/xcode.h"
 
 /* -- the head ---------------------------------------------------------------------------------- */
 
@@ -49,6 +47,11 @@ void xstream_save(struct xstream *s)
         writer_put_node(&w, &s->tail);
     }
     s->eng->ops->rows.set_head(s->eng, s->ref, bytes_of(head, (size_t)(w.p - head)), s->length);
+}
+
+struct stream_id xstream_head_last(bytes head)
+{
+    return head.n > STREAM_ID_RAW ? stream_id_unpack(head.p + 1) : STREAM_ID_MIN;
 }
 
 /* -- entries ----------------------------------------------------------------------------------- */
@@ -104,6 +107,21 @@ void xentry_open_names(struct xentry *e, bytes names)
 
 bytes xentry_name(struct xentry *e) { return xentry_take(&e->name, e->end); }
 
+bool xentry_ok(bytes row)
+{
+    const char *p = row.p, *end = row.p + row.n;
+    if (row.n == 0) return false;
+    u64 count = xentry_get_varint(&p, end);
+    if (count == 0 || count > row.n) return false;
+    for (u64 i = 0; i < 2 * count; i++) {
+        if (p == end) return false;
+        u64 n = xentry_get_varint(&p, end);
+        if (n > (u64)(end - p)) return false;
+        p += n;
+    }
+    return p == end;
+}
+
 bytes xentry_names(bytes row)
 {
     struct xentry e;
@@ -111,39 +129,19 @@ bytes xentry_names(bytes row)
     return bytes_of(row.p, (size_t)(e.value - row.p));
 }
 
-void reply_xentry(struct reply *r, struct stream_id id, bytes row)
-{
-    struct xentry e;
-    bytes name, value;
-    xentry_open(&e, row);
-    reply_array(r, 2);
-    reply_stream_id(r, id);
-    reply_array(r, 2 * e.count);
-    while (xentry_next(&e, &name, &value)) {
-        reply_bulk(r, name);
-        reply_bulk(r, value);
-    }
-}
-
 /* -- adding ------------------------------------------------------------------------------------ */
 
-bool xstream_next_id(const struct xstream *s, i64 now_ms, struct stream_id *id)
+bool xstream_next_id(const struct xstream *s, u64 ms, struct stream_id *id)
 {
-    *id = s->last;
-    if ((u64)now_ms <= s->last.ms) return stream_id_incr(id);
-    *id = (struct stream_id){(u64)now_ms, 0};
-    return true;
-}
-
-#define NODE_BYTES_MAX (1u << 30)
-
-struct xnode_limits xnode_limits(const struct keyspace *ks)
-{
-    u64 limit = ks->stream_node_max_bytes;
-    return (struct xnode_limits){
-        .bytes = limit == 0 || limit > NODE_BYTES_MAX ? NODE_BYTES_MAX : limit,
-        .entries = ks->stream_node_max_entries,
-    };
+    u8 gid = s->eng->gid;
+    *id = ms > s->last.ms ? (struct stream_id){ms, gid} : s->last;
+    if (ms > s->last.ms) return true;
+    if (gid == 0) return stream_id_incr(id);
+    id->seq = (id->seq & ~(u64)UINT8_MAX) | gid;
+    if (id->seq > s->last.seq) return true;
+    if ((id->seq += UINT8_MAX + 1) > s->last.seq) return true;
+    id->seq = gid;
+    return ++id->ms != 0;
 }
 
 /* Total bytes of all names and values. */
@@ -176,6 +174,34 @@ void xstream_append(struct xstream *s, struct xnode_limits limits, struct stream
     s->last = id;
     s->added++;
     if (s->length++ == 0) s->first = id;
+}
+
+/* The node that gets an entry which is not the highest. */
+static void insert_into_node(struct xstream *s, struct stream_id id, bytes packed)
+{
+    struct xnode node;
+    bool there = xstream_node_of(s, id, &node);
+    struct stream_id last = there ? node.last : id;
+    if (!there) xnode_begin(&node, id, packed);
+    xnode_add(&node, id, packed);
+    if (stream_id_cmp(last, id) > 0) node.last = last;
+    if (!there && s->nodes++ == 0) s->tail = node;
+    else xstream_put_node(s, &node);
+}
+
+void xstream_insert(struct xstream *s, struct xnode_limits limits, struct stream_id id, bytes packed)
+{
+    struct xrow row = xrow_entry(id);
+    if (stream_id_cmp(id, s->last) > 0) {
+        xstream_append(s, limits, id, packed);
+        return;
+    }
+    bool there = xstream_has(s, id, NULL);
+    s->eng->ops->rows.put(s->eng, s->ref, xrow_bytes(&row), packed);
+    if (there) return;
+    insert_into_node(s, id, packed);
+    s->added++;
+    if (s->length++ == 0 || stream_id_cmp(id, s->first) < 0) s->first = id;
 }
 
 bool xstream_has(struct xstream *s, struct stream_id id, bytes *packed)

@@ -1,11 +1,11 @@
 /* Encoding of stream records: big-endian integers, and varints (seven bits per byte) for lengths. Included
  * only by the files that know the record layout. */
-#ifndef MAYFLY_COMMAND_STREAM_STREAM_CODE_H
-#define MAYFLY_COMMAND_STREAM_STREAM_CODE_H
+#ifndef MAYFLY_XSTREAM_XCODE_H
+#define MAYFLY_XSTREAM_XCODE_H
 
 #include <endian.h>
 
-#include "command/stream/stream.h"
+#include "xstream/xstream.h"
 
 struct writer {
     char *p;
