@@ -174,7 +174,7 @@ static void reply_info(struct reply *out, const struct command *cmd)
     reply_array(out, 10);
     reply_bulk_str(out, cmd->name);
     reply_int(out, cmd->arity);
-    REPLY_BITS(out, cmd->flags & ~(u32)CMD_MAY_REPLICATE, flag_names); /* Redis does not show it */
+    REPLY_BITS(out, cmd->flags & ~(u32)(CMD_MAY_REPLICATE | CMD_NO_SITE), flag_names); /* not Redis's */
     reply_int(out, span.first);
     reply_int(out, span.last);
     reply_int(out, span.step);

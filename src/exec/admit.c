@@ -45,6 +45,7 @@ const char *admit_obstacle_to(const struct region *r, u32 flags)
     if (n->deny_writes && writes) return n->deny_writes;
     if (n->deny_stale && !(flags & CMD_STALE)) return n->deny_stale;
     if (n->loading && !(flags & CMD_LOADING)) return REGION_LOADING;
+    if (r->eng->captured && flags & CMD_NO_SITE) return REGION_NO_SITE;
     return NULL;
 }
 

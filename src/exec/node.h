@@ -45,6 +45,8 @@ struct node {
     const char *deny_stale;    /* the error for commands without CMD_STALE on a stale replica; or NULL */
     bool cluster_enabled;    /* keys decide which region a request runs in: exec/route.h */
     bool cross_slots;        /* … and may be in several slots: for tests of servers whose region has all */
+    u64 boot;                /* which boot of the machine this is; 0: unknown (exec/region_site.h) */
+    bool synced;             /* commits are on disk before anything of them is sent (appendfsync always) */
     bool open;               /* the default user needs no password: clients without AUTH are that user */
     bool loading;            /* the dataset is being loaded: only commands with CMD_LOADING may run */
     u32 held_for;            /* why commands may be held back (HOLD_*): `holds` is asked, unless it is 0 */

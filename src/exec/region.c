@@ -6,6 +6,7 @@
 #include "exec/admit.h"
 #include "script/functions.h"
 #include "exec/multi.h"
+#include "exec/region_site.h"
 #include "exec/route.h"
 #include "script/script_replay.h"
 #include "resp/request.h"
@@ -57,6 +58,7 @@ void region_release(struct region *r)
     node->keys_ready -= waiters_ready(&r->waiters);
     waiters_release(&r->waiters);
     own_keys_release(&r->own);
+    region_site_close(r);
     expiry_stream_release(&r->expiry_stream);
     journal_release(&r->journal);
     if (r->eng) r->eng->ops->close(r->eng); /* rocks_merge has closed a source's */
@@ -72,12 +74,25 @@ static COLD void tell_expired(struct region *r)
     if (r->eng->failed) region_note_failure(r, true);
 }
 
+/* What only some servers have to do. */
+static COLD void end_record(struct region *r)
+{
+    if (r->expiry_stream.ends & RECORD_ENDS_NOTED) tell_expired(r);
+    if (r->expiry_stream.ends & RECORD_ENDS_SITE) region_site_ran(r);
+}
+
 /* Ends the record of a command, or of a slice of the cycle; it includes expiry-stream's entries for what
  * expired in it. */
 static ALWAYS_INLINE void close_record(struct region *r, u64 seed)
 {
-    if (UNLIKELY(r->expiry_stream.noted.n)) tell_expired(r);
+    if (UNLIKELY(r->expiry_stream.ends)) end_record(r);
     journal_close(&r->journal, r->ks.now_ms, seed);
+}
+
+void region_end_record(struct region *r)
+{
+    if (UNLIKELY(r->eng->failed)) region_note_failure(r, true);
+    close_record(r, 0);
 }
 
 void region_expire_all(struct region *r)
@@ -97,6 +112,7 @@ void region_expire_all(struct region *r)
 void region_begin(struct region *r, i64 now_ms)
 {
     if (UNLIKELY(!r->begun)) region_touch(r);
+    if (UNLIKELY(r->site != NULL)) now_ms = region_site_begin(r, now_ms);
     i64 back = r->seen_ms - now_ms;
     if (UNLIKELY(back > 0) && !expiry_of_group(r->mode)) { /* a group's clock never steps back by itself */
         if (back < REGION_CLOCK_SLACK_MS) now_ms = r->seen_ms;
@@ -121,11 +137,13 @@ bool region_commit(struct region *r)
     /* One region's engine stores the functions, whichever region the command that changed them ran in. */
     bool functions = functions_changed(r->node) && r == region_map_home(&r->node->regions);
     if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
+    if (UNLIKELY(r->site != NULL)) region_site_store(r);
     bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
     if (r->doomed) r->eng->ops->abort(r->eng);
     if (kept) r->committed = r->journal.seq;
     else r->journal.seq = r->committed; /* numbers that were not kept leave no gap */
     r->doomed = false;
+    if (UNLIKELY(r->site != NULL)) region_site_settle(r, kept);
     if (UNLIKELY(functions)) functions_settle(r->node, kept);
     return kept;
 }
@@ -400,11 +418,27 @@ static bool belongs_in_files(const struct command *cmd)
 {
     const u32 leaves = CMD_READONLY | CMD_MAY_REPLICATE;
     return cmd->flags & CMD_WRITE || (cmd->flags & leaves) == leaves || cmd->run == cmd_select ||
-           script_is_replayed(cmd);
+           cmd->run == cmd_echo || script_is_replayed(cmd);
+}
+
+/* A site's history has its metadata as the argument of ECHO (exec/site_log.h), which changes no data. True:
+ * that was it. */
+static bool is_site_log(const struct request *q, const struct ctx *c)
+{
+    return c->cmd->run == cmd_echo && site_log_is(q->argv[1]);
+}
+
+static void take_site_log(struct region *r, const struct request *q)
+{
+    if (!region_site_take_log(r, q->argv[1], 0)) reply_error(q->out, "ERR malformed metadata of a site");
 }
 
 static void call_replayed(struct region *r, const struct request *q, struct ctx *c)
 {
+    if (is_site_log(q, c)) {
+        take_site_log(r, q);
+        return;
+    }
     struct script_replay saved;
     bool script = UNLIKELY(!(c->cmd->flags & CMD_WRITE)) && script_is_replayed(c->cmd);
     if (script) script_replay_begin(r->node, &saved);
@@ -461,6 +495,7 @@ static bool expiry_stream_waits(struct region *r)
 
 bool region_expire_step(struct region *r)
 {
+    if (UNLIKELY(r->site != NULL) && r->mode == EXPIRY_SITE) return region_site_expire_step(r);
     bool more = expiry_follows(r->mode) ? own_keys_step(&r->own, &r->ks)
                            : !expiry_stream_waits(r) && expire_cycle_step(&r->cycle, &r->ks);
     if (UNLIKELY(r->eng->failed)) region_note_failure(r, true);

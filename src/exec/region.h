@@ -42,6 +42,7 @@ struct region {
     struct region *next;     /* of the node's: exec/region_map.h */
     struct member *member;   /* of its Raft group: cluster/member.h; NULL on a lone server */
     struct region_site *site; /* exec/region_site.h; NULL on a server without sites */
+    u8 site_was;             /* the gid of the site whose metadata files had; 0: they had none */
     struct engine *eng;      /* owned */
     struct journal journal;
     struct keyspace ks;
@@ -78,6 +79,7 @@ void region_release(struct region *r);
 
 #define REGION_LOADING "LOADING Redis is loading the dataset in memory"
 #define REGION_OOM "OOM command not allowed when used memory > 'maxmemory'."
+#define REGION_NO_SITE "ERR this command is not supported with active-active replication"
 #define REGION_IO_ERROR "IOERR the storage engine failed; see the log"
 
 /* A tick: begin, any number of run/apply/expire steps, commit. If commit returns false, nothing of the tick
@@ -86,6 +88,9 @@ void region_begin(struct region *r, i64 now_ms);
 void region_touch(struct region *r); /* housekeeping is to look at it */
 void region_visit_at(struct region *r, i64 ms); /* … at this time; INT64_MAX: not by time */
 NODISCARD bool region_commit(struct region *r);
+
+/* Ends the open record, within a tick: for what changes data and is no command. */
+void region_end_record(struct region *r);
 
 /* Advances the time within a tick, after a command that took long. An earlier time, or one at which nothing
  * is dead, is ignored. */

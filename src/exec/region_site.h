@@ -19,49 +19,122 @@
  *   links                  after server_commit: site_link_feed sends from the backlog. Output of links that
  *                          was made within a tick is sent after the commit, too, or not at all.
  *
- * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are
- * needed again. */
+ * A region that follows (region_site_follow) is no site: it keeps the metadata of one, whose history it
+ * applies, as a replica of that site or while it loads a file. Its site's clocks are those of the history,
+ * and nothing becomes an effect. It becomes the site by region_site_open.
+ *
+ * Persistence. A durable engine stores the site's state in each transaction that has an effect. Without one,
+ * the AOF has it, with all metadata (exec/site_log.h), and so has the replication stream, and RDB files.
+ *
+ * No dot is used twice. A site that has lost effects which others have must not write before it knows: it
+ * would give their numbers to other effects. Nothing is lost by a process that ends, if each commit reaches
+ * the kernel before effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
+ * older than what it has sent: from an RDB file that is not of an AOF, or on another boot of the machine
+ * (node.boot), unless commits were synced (node.synced). In doubt it refuses writes of clients
+ * (region_site_doubt) until all other members have told it their clocks. One that has more of it than itself
+ * refuses it for good (site/link.h), and it comes back under a new gid.
+ *
+ * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are needed
+ * again. */
 #ifndef MAYFLY_EXEC_REGION_SITE_H
 #define MAYFLY_EXEC_REGION_SITE_H
 
 #include "exec/region.h"
+#include "exec/site_log.h"
+#include "exec/site_tables.h"
 #include "site/backlog.h"
 #include "site/capture.h"
 #include "site/link.h"
+
+#define REGION_SITE_LATE_MAX (8u << 20) /* bytes of names that wait for another site's expiry */
+#define REGION_SITE_DOUBT \
+    "SITEDOUBT this site may have lost writes that others have: it waits for the clocks of all members"
+
+struct region_site_was { /* the state that was found, or came */
+    bool known;
+    u8 flags;
+    u64 boot, stamp;
+};
 
 struct region_site {
     struct site_capture capture;
     struct site_backlog backlog; /* committed effects only */
     u64 lost;                    /* commits that failed */
     bool fresh;                  /* there was no state: the owner founds a group (site_found) or joins one */
-    /* private to region_site.c */
+    bool follows;                /* it is no site, but keeps the metadata of one */
+    bool doubt;                  /* see above */
+    bool heard[SITE_GIDS];       /* members whose clock has come since the start */
+    /* private to region_site.c and site_tables.c */
     struct region *region;
-    struct buf made;        /* effects of the open transaction, each with its length */
-    struct site_saved *saved; /* the site as of the last commit; NULL: nothing has changed since */
-    struct buf collecting;  /* where garbage collection continues */
-    u32 collecting_db;
-    bool state_changed;     /* something to store, although there was no effect */
+    struct site_tables tables;
+    struct site_log log;      /* of the open record */
+    struct buf made;          /* effects of the open transaction: dot, then the bytes with their length */
+    struct site_saved *saved; /* the site as of the last commit, if `saving`: since a tick began, or longer */
+    bool saving;
+    u64 emitted, entered; /* effects that were emitted; region_site_enter: the position without them */
+    bool state_changed;   /* the site's state has to be stored … */
+    bool state_logged;    /* … and to be in the log, too: it is more than what effects say */
+    struct region_site_was was;
+    u64 becoming;  /* the stamp of the effect that keys become that were here before; 0: none do */
+    bool behind;   /* what it starts from may be older than what has been sent */
+    bool mismatch; /* a full sync brought the data of another site, or of none */
+    struct site_clock *reloading; /* the clock before; NULL: it is not */
+    struct buf staged;            /* a state that belongs to the staging databases */
+    struct buf place;             /* where garbage collection continues … */
+    u32 place_db;                 /* … in this database */
+    struct buf late; /* keys past their deadline that another site is to delete: time, database, name … */
+    size_t late_at;  /* … from here on */
+    i64 look_ms;     /* there is nothing to expire before this */
+    bool whole, whole_empty; /* a stream is to be told as a whole, because it is empty … */
+    struct buf whole_key;    /* … this one */
+    u32 whole_db;
+    const char *told_event; /* the last event of the open record, and of which key */
+    struct buf told_key;
+    u32 told_db;
 };
 
 static inline struct site *region_site_of(struct region *r) { return &r->site->capture.site; }
 
-/* Makes a region a site, between two ticks, when its data has been loaded. A state that the engine has
- * stored is read; a durable engine's site continues where it was. False, with a reason: the data is of
- * another gid, is damaged, or was written without sites and has keys. */
+/* Whether it is one, and not only keeps the metadata of one. */
+static inline bool region_is_site(const struct region *r) { return r->site && !r->site->follows; }
+
+/* Has a region keep the metadata of the site `gid`, between two ticks: before files are loaded, or before it
+ * follows a primary that is that site. A site stops being one, and keeps what it has. A state that the engine
+ * has stored is read. False, with a reason: it is damaged, or of another site. */
+NODISCARD bool region_site_follow(struct region *r, u8 gid, const char **why);
+
+/* Makes a region a site, between two ticks, when its data has been loaded. It continues where the state says
+ * that region_site_follow has found, or has got since. If there is none, and there are keys, these become an
+ * effect of this site. False, with a reason: the data is of another gid, or is damaged. */
 NODISCARD bool region_site_open(struct region *r, u8 gid, size_t backlog_bytes, const char **why);
 void region_site_close(struct region *r); /* region_release does that */
 
-/* Whether the engine's data is that of a site: then the server must not serve it without a gid. */
+/* Whether the data is that of a site: then the server must not serve it without a gid. Known as soon as the
+ * engine is open (RocksDB), or when the files are loaded. */
 bool region_site_was_here(struct region *r, u8 *gid);
 /* Ends being a site: deletes all metadata of keys, and the state. Not while it is one; in slices: true: call
  * again, after a commit. */
 bool region_site_forget_some(struct region *r, struct buf *place, u32 *db);
 
+/* The error for clients that write; NULL: they may. */
+static inline const char *region_site_doubt(const struct region *r)
+{
+    return UNLIKELY(region_is_site(r)) && r->site->doubt ? REGION_SITE_DOUBT : NULL;
+}
+
+void region_site_trust(struct region *r); /* the operator knows that nothing was lost */
+
 /* Takes a message of a link in the open transaction (site_link_take). False: the link is over. */
 bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, u32 argc, struct buf *out);
 
+/* Around what else the site layer does by itself in the open transaction (a slice of a merge): everybody is
+ * told of it, and it is in the log. */
+void region_site_enter(struct region *r);
+void region_site_leave(struct region *r); /* ends the record */
+
 /* Members. In the open transaction, like a command: these are effects. */
 void region_site_found(struct region *r, const u8 *gids, u32 n);
+void region_site_unfound(struct region *r); /* no member any more; before its first effect only */
 void region_site_admit(struct region *r, u8 gid);
 void region_site_evict(struct region *r, u8 gid);
 void region_site_fence(struct region *r, u8 gid, u64 seq);
@@ -72,11 +145,36 @@ bool region_site_collect(struct region *r, u32 count);
 
 /* Parts of region_begin, region_run and region_commit. */
 i64 region_site_begin(struct region *r, i64 wall_ms);
-void region_site_ran(struct region *r);    /* a request has ended */
-void region_site_store(struct region *r);  /* before the engine commits */
+void region_site_ran(struct region *r);   /* a record ends */
+void region_site_store(struct region *r); /* before the engine commits */
 void region_site_settle(struct region *r, bool kept);
 
-/* In place of the keyspace's expiry: deletes what is past its deadline in this key. */
+/* In place of the keyspace's expiry: deletes what is past its deadline. True: there may be more to do right
+ * now. */
 bool region_site_expire_step(struct region *r);
+i64 region_site_next_due(const struct region *r); /* when there may be something; INT64_MAX: nothing at all */
+
+/* Files and the replication stream. */
+
+/* ECHO's argument may be a log (site_log_is): it is taken, or ignored where nothing follows; either way the
+ * region's data is known to be a site's. Into the journal, if it has sinks. False: malformed. */
+bool region_site_take_log(struct region *r, bytes log, u32 db_base);
+/* Appends the site's state as a log, for the head of a file; nothing without a site. */
+void region_site_put_state(struct region *r, struct site_log *l);
+/* A file was loaded that may be older than what the site has sent. */
+void region_site_loaded_old(struct region *r);
+/* All data was deleted without an effect: what is loaded next is another history of the site, or none. */
+void region_site_emptied(struct region *r);
+/* Around DEBUG RELOAD and the like, within a command: a site follows while a file is loaded in place of its
+ * data, and then continues. It is in doubt if the file is not of now. */
+void region_site_reload_begin(struct region *r);
+void region_site_reload_end(struct region *r);
+/* The table of the engine itself: for what is no history, like emptying all for a full sync. */
+static inline const struct engine_ops *region_engine_ops(const struct engine *e)
+{
+    return UNLIKELY(e->site != NULL) ? e->site->tables.engine : e->ops;
+}
+/* The staging databases have become the data, or were dropped. */
+void region_site_adopt_staged(struct region *r, bool adopted);
 
 #endif

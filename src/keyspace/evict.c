@@ -134,7 +134,7 @@ bool evict_as_needed(struct evictor *v, struct keyspace *ks)
     expire_first(v, ks);
     for (u32 n = 0; over(v, ks) && n < MAX_PER_CALL; n++) {
         struct key_ref ref;
-        if (ks->policy == EVICT_NONE) return false;
+        if (ks->policy == EVICT_NONE || ks->mode == EXPIRY_SITE) return false;
         bool found = ks->policy & EVICT_VOLATILE_RANDOM ? take_random(v, ks, &ref) : take_best(v, ks, &ref);
         if (!found) return false;
         evict_key(ks, &ref);

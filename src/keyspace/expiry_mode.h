@@ -14,6 +14,8 @@
  *   RAFT_LEADER      its leader, while it    its region's no         yes (5)    yes (5)     there is none
  *                    evaluates, and deaths   clock (4)
  *                    are entries of the log
+ *   SITE             a site of active-      the site's    no         yes (6)    own rules   there is none
+ *                    active replication      time (6)                            (6)
  *   REPLICA_SERVES   … that serves dead      nothing is   no         no         own keys    like any other
  *                    keys                    dead
  *   APPLY            a primary's stream,     nothing is   no         no         no          like any other
@@ -33,9 +35,13 @@
  *   (5) With expiry-stream every death is reported once, whichever member leads. So the deletion is an effect
  *       in the log, together with the stream's entry, and no member deletes what was not reported.
  *
- * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
+ *   (6) The time is the later of the wall clock and of the stamps of other sites. What a command or the cycle
+ *       deletes is an effect that ends what this site has seen. The cycle deletes at once what this site
+ *       wrote last, and after a delay what others did, if they have not (exec/region_site.h). Evicting
+ *       would delete a key everywhere because one site lacks memory: at the limit a site refuses writes.
  *
- * A site will keep the metadata it must send to others; it gets a row here. */
+ * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
+ */
 #ifndef MAYFLY_KEYSPACE_EXPIRY_MODE_H
 #define MAYFLY_KEYSPACE_EXPIRY_MODE_H
 
@@ -47,12 +53,13 @@ enum expiry_mode {
     EXPIRY_REPLICA,
     EXPIRY_RAFT,
     EXPIRY_RAFT_LEADER,
+    EXPIRY_SITE,
     EXPIRY_REPLICA_SERVES,
     EXPIRY_APPLY,
 };
 
 /* Whether dead keys are hidden at all. */
-static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_RAFT_LEADER; }
+static inline bool expiry_hides(enum expiry_mode m) { return m <= EXPIRY_SITE; }
 
 /* Whether the region follows a primary, which decides on deletions. */
 static inline bool expiry_follows(enum expiry_mode m)
@@ -67,7 +74,10 @@ static inline bool expiry_of_group(enum expiry_mode m)
 }
 
 /* Whether the cycle deletes dead keys. */
-static inline bool expiry_cycles(enum expiry_mode m) { return m == EXPIRY_ACTIVE || expiry_of_group(m); }
+static inline bool expiry_cycles(enum expiry_mode m)
+{
+    return m == EXPIRY_ACTIVE || m == EXPIRY_SITE || expiry_of_group(m);
+}
 
 /* Whether deleting a dead key is an effect that others have to be told. */
 static inline bool expiry_is_recorded(enum expiry_mode m) { return m != EXPIRY_RAFT; }

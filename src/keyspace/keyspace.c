@@ -199,9 +199,8 @@ static void record_lag(struct keyspace *ks, i64 deadline_ms, bool lazy)
     if (LIKELY(ks->lag != NULL)) lag_record(lazy ? &ks->lag->lazy : &ks->lag->active, lag_ms);
 }
 
-void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
+void keyspace_note_expired(struct keyspace *ks, struct key_ref *ref, bool lazy)
 {
-    struct engine *e = ks->eng;
     if (expiry_is_recorded(ks->mode)) journal_expired(ks->journal, ref->db, ref->key);
     record_lag(ks, ref->deadline_ms, lazy);
     if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, ref, NULL, ref->deadline_ms);
@@ -209,7 +208,12 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
     ks->stats.lazy_expired += lazy;
     keyspace_touched(ks, ref->db, ref->key);
     keyspace_notify(ks, ref->db, ref->key, NOTIFY_EXPIRED, "expired");
-    e->ops->drop(e, ref);
+}
+
+void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy)
+{
+    keyspace_note_expired(ks, ref, lazy);
+    ks->eng->ops->drop(ks->eng, ref);
 }
 
 struct reaping {

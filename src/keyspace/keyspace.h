@@ -163,6 +163,9 @@ void keyspace_swap(struct keyspace *ks, u32 a, u32 b);
  * event, lag. */
 void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
 
+/* All of that but the deletion itself. */
+void keyspace_note_expired(struct keyspace *ks, struct key_ref *ref, bool lazy);
+
 /* Deletes up to `max` dead fields of a hash: journal HDEL, `hexpired` event. Deletes the hash with its last
  * field. Returns the number of fields deleted. */
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);

@@ -133,6 +133,7 @@ static err aof_load_begin_rdb(struct aof_loader *l, struct keyspace *ks)
         .checksum = true,
         .tail = !l->m->base_known,
         .node = l->replay.region->node,
+        .site = l->replay.region,
         .load_dead = aof_load_load_dead,
         .note = aof_load_note,
         .arg = l,

@@ -58,7 +58,9 @@ struct rdb_policy {
     bool (*load_dead)(void *arg, u32 db, bytes key, i64 deadline_ms);
     /* Called with the code of every library of functions, in place of loading it; may be NULL. */
     void (*library)(void *arg, bytes code);
-    /* Called with every AUX field; may be NULL. */
+    struct region *site;   /* gets the metadata of a site (region_site_take_log); NULL: it is skipped */
+
+    /* Called with every other AUX field; may be NULL. */
     void (*aux)(void *arg, bytes name, bytes value);
     /* Called with a sentence for the operator; may be NULL. */
     void (*note)(void *arg, const char *text);

@@ -1,6 +1,7 @@
 /* Loading RDB files: a loop over opcodes, most of which describe the key that follows. */
 #include <stdio.h>
 
+#include "exec/region_site.h"
 #include "persist/rdb_file.h"
 
 #define MAGIC_LEN 9
@@ -178,11 +179,19 @@ static bool read_field_ttls(struct rdb_loader *l)
     return result != RDB_CORRUPT;
 }
 
+static bool read_site(struct rdb_loader *l)
+{
+    struct region *r = l->policy.site;
+    if (!r || region_site_take_log(r, buf_bytes(&l->text), l->policy.db_base)) return true;
+    return rdb_fail(&l->in, "malformed metadata of a site");
+}
+
 static bool read_aux(struct rdb_loader *l)
 {
     struct buf name = {0};
     bool ok = rdb_read_string(&l->in, &name) && rdb_read_string(&l->in, &l->text);
     if (ok && bytes_eq(buf_bytes(&name), BYTES_LIT(RDB_AUX_FIELD_TTL))) ok = read_field_ttls(l);
+    else if (ok && bytes_eq(buf_bytes(&name), BYTES_LIT(RDB_AUX_SITE))) ok = read_site(l);
     else if (ok && l->policy.aux) l->policy.aux(l->policy.arg, buf_bytes(&name), buf_bytes(&l->text));
     buf_release(&name);
     return ok;

@@ -9,6 +9,7 @@
  * called with the key handed out last, in progress or complete, and must not write it twice. */
 #include "persist/saver.h"
 
+#include "exec/region_site.h"
 #include "persist/command_save.h"
 
 #define KEY_COST 128                /* charged besides the value: finding a key misses the caches */
@@ -16,15 +17,22 @@
 #define COMPRESS_NOW (64u << 20)    /* the same for a save that blocks anyway */
 #define ASIDE_KEEP (1u << 20)       /* a larger buffer is freed */
 #define SCAN_COUNT 100
+#define COMPANION_PIECE (64u << 10)
 #define NO_DB UINT32_MAX
 
 /* A value in progress, in one format or the other. It must not move. */
 struct value {
     bool commands, begun;
+    bool only_companion;   /* the value is written, or there is none: its site's metadata is next */
     union {
         struct rdb_save rdb;
         struct command_save command;
     };
+    bool site;             /* there may be a companion */
+    struct rdb_out *out;
+    struct engine *eng;
+    struct key_ref *ref;
+    struct buf from;       /* where its companion continues */
 };
 
 /* An output, and the database selected in it. */
@@ -56,6 +64,7 @@ struct saver {
     struct value value;      /* … and its value: begun */
     struct buf last;         /* its name; last_db NO_DB: none */
     u32 last_db;
+    enum value_type last_type; /* TYPE_NONE: it is a companion that stays */
 };
 
 /* -- one key ------------------------------------------------------------------------------------- */
@@ -90,12 +99,55 @@ static struct rdb_key_use saver_use_of(const struct saver *s, struct engine *eng
     return use;
 }
 
+/* -- metadata of a site, which is in files as exec/site_log.h says --------------------------------- */
+
+static void saver_put_log(struct rdb_out *out, bool commands, struct site_log *log)
+{
+    bytes words[] = {BYTES_LIT("ECHO"), buf_bytes(&log->ops)};
+    if (log->ops.n && commands) command_put(out, 2, words, 0, (bytes){0});
+    else if (log->ops.n) rdb_file_aux(out, RDB_AUX_SITE, words[1]);
+    site_log_release(log);
+}
+
+/* One that stays is handed out by itself. */
+static bool saver_has_companion(struct engine *eng, struct key_ref *ref)
+{
+    const struct companion_ops *ops = &eng->ops->companion;
+    bytes head;
+    return ops->head(eng, ref, &head) && (ref->type == TYPE_NONE || !ops->kept(eng, ref));
+}
+
+/* A piece of it; returns its size. */
+static i64 value_put_companion(struct value *v)
+{
+    struct site_log log = {0};
+    bool more = site_log_companion(&log, v->eng, v->ref, &v->from, COMPANION_PIECE);
+    i64 n = (i64)log.ops.n;
+    saver_put_log(v->out, v->commands, &log);
+    if (more) return n;
+    v->begun = false;
+    buf_release(&v->from);
+    return n;
+}
+
+static void value_begin_companion(struct saver *s, struct value *v, struct saver_output *to,
+                                  struct engine *eng, struct key_ref *ref)
+{
+    v->begun = v->only_companion = true;
+    v->commands = s->o.commands;
+    v->site = s->ks->eng->site != NULL;
+    v->from = (struct buf){0};
+    v->out = &to->out;
+    v->eng = eng;
+    v->ref = ref;
+}
+
 static void value_begin(struct saver *s, struct value *v, struct saver_output *to, struct engine *eng,
                         struct key_ref *ref)
 {
     struct rdb_job job = job_for(s, to, eng);
-    v->begun = true;
-    v->commands = s->o.commands;
+    value_begin_companion(s, v, to, eng, ref);
+    v->only_companion = false;
     saver_select_db(s, to, ref->db);
     if (v->commands) command_save_begin(&v->command, &job, ref);
     else rdb_file_key(&v->rdb, &job, ref, saver_use_of(s, eng, ref));
@@ -105,6 +157,8 @@ static void value_release(struct value *v)
 {
     if (!v->begun) return;
     v->begun = false;
+    buf_release(&v->from);
+    if (v->only_companion) return;
     if (v->commands) command_save_release(&v->command);
     else rdb_save_release(&v->rdb);
 }
@@ -112,9 +166,16 @@ static void value_release(struct value *v)
 /* Returns what remains of the budget; `begun` says whether the value is still in progress. */
 static i64 value_step(struct value *v, u64 budget)
 {
-    bool done = v->commands ? command_save_step(&v->command, budget) : rdb_save_step(&v->rdb, budget);
-    i64 left = v->commands ? v->command.budget : v->rdb.budget;
-    if (done) value_release(v);
+    i64 left = (i64)MIN(budget, (u64)INT64_MAX);
+    if (!v->only_companion) {
+        bool done = v->commands ? command_save_step(&v->command, budget) : rdb_save_step(&v->rdb, budget);
+        left = v->commands ? v->command.budget : v->rdb.budget;
+        if (!done) return left;
+        bool companion = UNLIKELY(v->site) && !v->out->failed && saver_has_companion(v->eng, v->ref);
+        value_release(v);
+        v->begun = v->only_companion = companion;
+    }
+    while (v->begun && left > 0) left -= value_put_companion(v);
     return left;
 }
 
@@ -138,11 +199,11 @@ static void write_whole(struct saver *s, struct saver_output *to, struct engine 
     struct rdb_job job = job_for(s, to, eng);
     struct value v;
     bool before = failure_hidden(eng);
-    s->progress.keys++;
-    if (rdb_file_wants(&job, ref)) {
-        value_begin(s, &v, to, eng, ref);
-        value_step(&v, RDB_SAVE_ALL);
-    }
+    if (ref->type == TYPE_NONE) value_begin_companion(s, &v, to, eng, ref);
+    else s->progress.keys++;
+    bool wanted = ref->type == TYPE_NONE || rdb_file_wants(&job, ref);
+    if (wanted && ref->type != TYPE_NONE) value_begin(s, &v, to, eng, ref);
+    if (wanted) value_step(&v, RDB_SAVE_ALL);
     if (to->out.failed) s->main.out.failed = true;
     failure_restored(s, eng, before);
 }
@@ -190,7 +251,8 @@ static void begin_taken(struct saver *s)
 {
     struct rdb_job job = job_for(s, &s->main, s->ref_of);
     bool before = failure_hidden(s->ref_of);
-    if (rdb_file_wants(&job, &s->ref)) value_begin(s, &s->value, &s->main, s->ref_of, &s->ref);
+    if (s->ref.type == TYPE_NONE) value_begin_companion(s, &s->value, &s->main, s->ref_of, &s->ref);
+    else if (rdb_file_wants(&job, &s->ref)) value_begin(s, &s->value, &s->main, s->ref_of, &s->ref);
     failure_restored(s, s->ref_of, before);
 }
 
@@ -205,9 +267,11 @@ static bool saver_take_next(struct saver *s)
     failure_restored(s, eng, before);
     if (s->main.out.failed) return false;
     if (!got) return saver_next_part(s);
-    if (s->ref.type == TYPE_NONE) return true; /* none yet; or a companion, which files don't have */
-    s->progress.keys++;
+    bool companion = s->ref.type == TYPE_NONE;
+    if (companion && (!s->ref.entry || !eng->site)) return true; /* none yet; or what files don't have */
+    s->progress.keys += !companion;
     s->last_db = s->ref.db;
+    s->last_type = s->ref.type;
     buf_clear(&s->last);
     buf_append_bytes(&s->last, s->ref.key);
     begin_taken(s);
@@ -218,8 +282,10 @@ static bool saver_take_next(struct saver *s)
 static void saver_keep(void *arg, struct key_ref *ref)
 {
     struct saver *s = arg;
-    if (s->over || s->main.out.failed || ref->type == TYPE_NONE) return;
-    if (ref->db == s->last_db && bytes_eq(ref->key, buf_bytes(&s->last))) {
+    bool companion = ref->type == TYPE_NONE;
+    if (s->over || s->main.out.failed || (companion && !s->ks->eng->site)) return;
+    bool same_kind = companion == (s->last_type == TYPE_NONE);
+    if (same_kind && ref->db == s->last_db && bytes_eq(ref->key, buf_bytes(&s->last))) {
         if (s->value.begun) saver_continue(s, RDB_SAVE_ALL);
         return;
     }
@@ -273,6 +339,14 @@ static void saver_release(struct saver *s)
     mem_free(s->parts);
 }
 
+static void saver_put_state(struct saver *s)
+{
+    struct site_log log = {0};
+    if (LIKELY(!s->ks->eng->site)) return;
+    region_site_put_state(s->ks->eng->site->region, &log);
+    saver_put_log(&s->main.out, s->o.commands, &log);
+}
+
 /* The header fields Redis writes, in its order. */
 static void write_beginning(struct saver *s)
 {
@@ -281,6 +355,7 @@ static void write_beginning(struct saver *s)
     const struct mem_meter process = {0};
     if (s->o.commands) {
         command_save_functions(out, s->o.functions);
+        saver_put_state(s);
         return;
     }
     rdb_file_begin(&job);
@@ -291,6 +366,7 @@ static void write_beginning(struct saver *s)
     if (s->o.aux) s->o.aux(s->o.arg, out);
     rdb_file_aux_int(out, "aof-base", s->o.aof_base);
     if (s->o.mayfly_version) rdb_file_aux(out, "mayfly-ver", bytes_str(s->o.mayfly_version));
+    saver_put_state(s);
     functions_save(s->o.functions, out);
 }
 
@@ -385,6 +461,24 @@ static void write_scanned(void *arg, struct key_ref *ref)
     if (!s->main.out.failed) write_whole(s, &s->main, s->ks->eng, ref);
 }
 
+/* Its key, if it is there, is written by itself. */
+static void write_kept(void *arg, struct key_ref *ref)
+{
+    struct saver *s = arg;
+    struct value v;
+    if (s->main.out.failed) return;
+    value_begin_companion(s, &v, &s->main, s->ks->eng, ref);
+    value_step(&v, RDB_SAVE_ALL);
+}
+
+static void write_all_kept(struct saver *s, u32 db)
+{
+    struct engine *eng = s->ks->eng;
+    struct buf place = {0};
+    while (eng->ops->companion.each_kept(eng, db, &place, SCAN_COUNT, write_kept, s)) {}
+    buf_release(&place);
+}
+
 bool saver_save_now(struct keyspace *ks, const struct saver_options *o, struct rdb_sink *sink)
 {
     struct engine *eng = ks->eng;
@@ -396,6 +490,7 @@ bool saver_save_now(struct keyspace *ks, const struct saver_options *o, struct r
         bool before = failure_hidden(eng);
         do cursor = eng->ops->scan(eng, db, cursor, SCAN_COUNT, write_scanned, &s);
         while (cursor && !s.main.out.failed);
+        if (UNLIKELY(eng->site != NULL)) write_all_kept(&s, db);
         failure_restored(&s, eng, before);
     }
     write_end(&s);

@@ -44,6 +44,7 @@ static void apply_claim(struct apply *a, struct site_key *k, const struct site_m
         if (!site_covers(&a->e->context, k->claims[i].dot) && !site_dot_eq(k->claims[i].dot, a->e->dot))
             k->claims[n++] = k->claims[i];
     k->n_claims = n;
+    for (u32 i = 0; i < n; i++) a->s->stats.conflicts[SITE_CONFLICT_TYPE] += k->claims[i].type != m->kind;
     site_key_add_claim(k, (struct site_claim){a->e->dot, m->stamp ? m->stamp : a->e->stamp, m->kind});
 }
 
@@ -53,6 +54,7 @@ static void apply_put(struct apply *a, struct site_key *k, const struct site_mov
     site_cell_remove(c, &a->e->context, m->seen);
     site_cell_write(c, a->e->dot, m->stamp ? m->stamp : a->e->stamp, m->birth.gid ? m->birth : a->e->dot,
                     m->value);
+    a->s->stats.conflicts[SITE_CONFLICT_VALUE] += c->n_writes > 1 && m->kind != TYPE_SET;
     site_key_store(k, c);
 }
 
@@ -72,8 +74,9 @@ static void apply_add(struct apply *a, struct site_key *k, const struct site_mov
 static void apply_rem(struct apply *a, struct site_key *k, const struct site_move *m)
 {
     struct site_cell *c = site_key_cell(k, m->kind, m->path, &a->s->cell);
+    bool all = PLANTED_SITE(a->s, PLANT_XDEL_ALL) && m->kind == TYPE_STREAM;
     if (site_cell_empty(c)) return;
-    site_cell_remove(c, &a->e->context, m->seen);
+    site_cell_remove(c, all ? &a->s->clock : &a->e->context, m->seen);
     site_key_store(k, c);
 }
 
@@ -152,6 +155,9 @@ static void apply_clear(struct apply *a, struct site_key *k, const struct site_m
     const struct site_clock *clock = &a->e->context;
     struct site_clock scope;
     if (m->scope.n) {
+        bool ours = a->e->dot.gid == a->s->gid;
+        a->s->stats.expiries_sent += ours;
+        a->s->stats.expiries_suppressed += !ours && site_due(a->s, k);
         struct site_reader r = site_reader_of(m->scope);
         site_get_clock(&r, &scope);
         clock = PLANTED_SITE(a->s, PLANT_EXPIRE_ALL) ? &a->s->clock : &scope;
@@ -180,6 +186,7 @@ static void apply_ttl(struct apply *a, struct site_key *k, const struct site_mov
         if (!goes && !site_dot_eq(d->dot, a->e->dot)) k->deadlines[n++] = *d;
     }
     k->n_deadlines = n;
+    a->s->stats.conflicts[SITE_CONFLICT_DEADLINE] += n > 0 && !kept;
     site_key_add_deadline(k, (struct site_deadline){a->e->dot, m->at_ms, m->birth, kept});
 }
 
@@ -299,7 +306,7 @@ static void apply_move(struct apply *a, const struct site_move *m)
         return;
     }
     if (m->op >= MOVE_JOIN) {
-        apply_member(a, m);
+        if (m->op != MOVE_MORE) apply_member(a, m);
         return;
     }
     struct site_key *k = apply_load(a, m->db, m->name);

@@ -17,8 +17,15 @@
  * A key that is past its deadline is not written to: dropping it is an expiry (site_expire), and so is the
  * first write to a name under which something is left that is past its deadline.
  *
- * Streams are not replicated: their rows are left alone, and the site's tables don't know them. Nor are
- * staging databases: what is renamed out of them is a new key. */
+ * Of streams the entries are replicated, and the last id; groups and what is pending are the site's own. Nor
+ * are staging databases: what is renamed out of them is a new key. Deadlines of hash fields, and swapping two
+ * databases, can't be expressed: the engine then has `failed`, so that nothing of the transaction is kept.
+ * Commands that would do that are refused before (command.h, CMD_NO_SITE).
+ *
+ * A piece has at most SITE_PIECE_MAX effects; what goes on beyond that is another piece.
+ *
+ * The site (its clocks, members, …) must not be changed by others but while the capture is paused. The
+ * engine's time must not be behind site_now() when a command writes. */
 #ifndef MAYFLY_SITE_CAPTURE_H
 #define MAYFLY_SITE_CAPTURE_H
 
@@ -32,7 +39,32 @@ struct site_capture {
     bool keyed;
     bool paused;                  /* the engine has its own table just now */
     bool text;                    /* `key` is a string whose bytes the caller may still change (str.edit) */
+    /* private */
+    bool open;                 /* there is an effect in site.moves */
+    bool named;                /* its last move was about `key` */
+    bool made;                 /* it made something, that a FLUSH could not remove */
+    bool current;              /* effect.context, before and after are the site's */
+    bool cut;                  /* entries of a stream were removed, and its head not set since */
+    bool added;                /* `entry` is the path of an entry that `key` got last */
+    char entry[SITE_ID_BYTES];
+    bool holding;              /* effects are held instead of emitted, by `emit` */
+    site_emit_fn emit;
+    void *emit_arg;
+    u32 piece;                 /* effects of this piece that have ended */
+    size_t head;               /* of it: where its moves begin */
+    size_t rems;               /* where `key`'s moves begin in it, if they only remove; 0: not so */
+    struct site_effect effect; /* the open one */
+    struct buf before, after;  /* its context as bytes, without this site's entry: of lower, of higher gids */
+    u32 others;                /* entries in them */
+    struct buf held;           /* an effect that has ended, and gets MOVE_MORE if another follows */
+    struct site_effect held_effect;
+    struct buf erased;         /* indexes of elements of `key` that were erased (seq.erase_current) */
+    u64 n_erased;
+    struct buf seen, path, value; /* scratch; `seen` belongs to `text` while that is set */
+    struct site_dot birth;        /* of `text` */
 };
+
+#define SITE_PIECE_MAX 4096
 
 void site_capture_open(struct site_capture *c, struct engine *e, u32 databases, u8 gid);
 void site_capture_release(struct site_capture *c); /* gives the engine its own table back */

@@ -1,9 +1,13 @@
 #include "site/cell.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
 #include "base/num.h"
 #include "site/effect.h"
+#include "site/place.h"
 #include "site/room.h"
+#include "xstream/xstream.h"
 
 enum {
     MANY_WRITES = 7,
@@ -44,6 +48,11 @@ bool site_cell_counts(const struct site_cell *c)
 
 bool site_cell_live(const struct site_cell *c) { return c->n_writes > 0 || site_cell_counts(c); }
 
+bool site_cell_is_last_id(const struct site_cell *c)
+{
+    return c->kind == TYPE_STREAM && bytes_eq(site_cell_path(c), SITE_LAST_ID);
+}
+
 bool site_cell_tidy(const struct site_cell *c)
 {
     for (u32 i = 0; i < c->n_incs; i++)
@@ -51,8 +60,10 @@ bool site_cell_tidy(const struct site_cell *c)
     return c->n_writes <= 1;
 }
 
-static bool cell_beats(const struct site_write *a, const struct site_write *b)
+static bool cell_beats(const struct site_cell *c, const struct site_write *a, const struct site_write *b)
 {
+    int higher = site_cell_is_last_id(c) ? bytes_cmp(site_cell_text(c, a), site_cell_text(c, b)) : 0;
+    if (higher) return higher > 0;
     if (a->stamp != b->stamp) return a->stamp > b->stamp;
     if (a->dot.gid != b->dot.gid) return a->dot.gid < b->dot.gid;
     return a->dot.seq > b->dot.seq;
@@ -62,7 +73,7 @@ struct site_write *site_cell_winner(const struct site_cell *c)
 {
     struct site_write *best = c->n_writes ? c->writes : NULL;
     for (u32 i = 1; i < c->n_writes; i++)
-        if (cell_beats(&c->writes[i], best)) best = &c->writes[i];
+        if (cell_beats(c, &c->writes[i], best)) best = &c->writes[i];
     return best;
 }
 
@@ -89,6 +100,35 @@ bool site_cell_value(const struct site_cell *c, struct buf *out)
     if (c->kind == TYPE_ZSET) out->n += num_print_double(buf_reserve(out, 64), (double)site_num_real(sum));
     else site_num_print(out, sum);
     return true;
+}
+
+/* -- what may come from others -------------------------------------------------------------------- */
+
+bool site_path_fits(enum value_type kind, bytes path)
+{
+    switch (kind) {
+    case TYPE_STRING: return path.n == 0;
+    case TYPE_HASH:
+    case TYPE_SET:
+    case TYPE_ZSET: return true;
+    case TYPE_LIST: return site_place_ok(path);
+    case TYPE_STREAM: return path.n == 0 || path.n == SITE_ID_BYTES;
+    default: return false;
+    }
+}
+
+bool site_counts(enum value_type kind)
+{
+    return kind == TYPE_STRING || kind == TYPE_HASH || kind == TYPE_ZSET;
+}
+
+bool site_value_fits(enum value_type kind, bytes path, bytes value)
+{
+    struct site_num n;
+    if (kind == TYPE_SET || (kind == TYPE_STREAM && path.n == 0)) return value.n == 0;
+    if (kind == TYPE_STREAM)
+        return bytes_eq(path, SITE_LAST_ID) ? value.n == SITE_ID_BYTES : xentry_ok(value);
+    return kind != TYPE_ZSET || (site_num_parse(value, &n) && !isnan((double)site_num_real(n)));
 }
 
 /* -- changing it ------------------------------------------------------------------------------------ */
@@ -123,9 +163,15 @@ void site_cell_remove(struct site_cell *c, const struct site_clock *clock, bytes
     for (u32 i = 0; i < c->n_incs; i++) cell_cut(&c->incs[i], clock, seen);
 }
 
+/* Not where no stamp decides between two: a member has no value, an entry's id says which it is. */
+static bool cell_has_stamps(const struct site_cell *c)
+{
+    return c->kind != TYPE_SET && c->kind != TYPE_STREAM;
+}
+
 void site_cell_write(struct site_cell *c, struct site_dot dot, u64 stamp, struct site_dot birth, bytes value)
 {
-    if (c->kind == TYPE_SET) stamp = 0; /* of no use, and not stored */
+    if (!cell_has_stamps(c)) stamp = 0;
     site_cell_forget(c, dot);
     c->writes = site_room(c->writes, c->n_writes, &c->room_writes, sizeof *c->writes);
     c->writes[c->n_writes++] = (struct site_write){dot, stamp, birth, false, c->text.n, value.n};
@@ -176,8 +222,8 @@ static void cell_put_write(const struct site_cell *c, const struct site_write *w
 {
     const struct site_dot own = {0};
     site_put_dot(to, w->dot);
-    if (c->kind == TYPE_SET) return; /* has no value, so no stamp decides between two */
-    site_put_u64(to, w->stamp);
+    if (cell_has_stamps(c)) site_put_u64(to, w->stamp);
+    if (c->kind == TYPE_SET) return;
     if (c->kind == TYPE_STRING)
         site_put_dot(to, site_dot_eq(w->birth, w->dot) ? own : w->birth);
     if (!w->shown) site_put_bytes(to, site_cell_text(c, w));
@@ -208,7 +254,7 @@ static void cell_get_write(struct site_cell *c, struct site_reader *r, bool show
     struct site_write w = {.dot = site_get_dot(r)};
     bytes value = {0};
     w.birth = w.dot;
-    if (c->kind != TYPE_SET) w.stamp = site_get_u64(r);
+    if (cell_has_stamps(c)) w.stamp = site_get_u64(r);
     if (c->kind == TYPE_STRING) w.birth = site_get_dot(r);
     if (w.birth.gid == 0) w.birth = w.dot;
     if (c->kind != TYPE_SET && !shown) value = site_get_bytes(r);

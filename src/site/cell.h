@@ -1,9 +1,14 @@
-/* A cell: one register, which is a string, a hash field, a member or a list element. It has what was
- * written to it (several values only after concurrent writes), and the totals by which sites have
- * incremented it.
+/* A cell: one register, which is a string, a hash field, a member, a list element or an entry of a stream.
+ * It has what was written to it (several values only after concurrent writes), and the totals by which sites
+ * have incremented it.
  *
  * Its value is that of the latest write (stamp, then the lower gid), and to that all increments are
  * added that no write or removal has seen. If the winner is no number it shows as it is.
+ *
+ * A stream has two cells that are no entries. The one without a path says that the stream is there: what
+ * makes a stream writes it. That of the id 0-0 has the last id, where the entries don't say it: the highest
+ * of all that were written concurrently. Entries have no stamps: of two with the same id the lower gid's
+ * shows.
  *
  * A cell is stored without its value if that is what the engine shows, and without the values that
  * nobody needs:
@@ -14,6 +19,11 @@
 #include "engine/handles.h"
 #include "site/clock.h"
 #include "site/number.h"
+
+#define SITE_TYPES (TYPE_STREAM + 1)
+
+#define SITE_ID_BYTES 16 /* path of an entry: its id, big-endian */
+#define SITE_LAST_ID BYTES_LIT("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
 
 struct site_write {
     struct site_dot dot;
@@ -40,12 +50,22 @@ struct site_cell {
     bool stored, was_live, was_untidy, was_counting; /* as it was loaded; stored: it has a row */
 };
 
+/* Whether there can be such a cell, such a value in it, and increments in cells of a type. */
+bool site_path_fits(enum value_type kind, bytes path);
+bool site_value_fits(enum value_type kind, bytes path, bytes value);
+bool site_counts(enum value_type kind);
+
 void site_cell_reset(struct site_cell *c, enum value_type kind, bytes path); /* now empty */
 void site_cell_release(struct site_cell *c);
 static inline bytes site_cell_path(const struct site_cell *c) { return bytes_of(c->row.p + 1, c->row.n - 1); }
 
 bool site_cell_empty(const struct site_cell *c);
 bool site_cell_live(const struct site_cell *c);
+bool site_cell_is_last_id(const struct site_cell *c);
+static inline bool site_cell_keeps(const struct site_cell *c) /* keeps its key alive */
+{
+    return site_cell_live(c) && !site_cell_is_last_id(c);
+}
 bool site_cell_tidy(const struct site_cell *c);
 bool site_cell_counts(const struct site_cell *c); /* some increment counts */
 struct site_write *site_cell_winner(const struct site_cell *c);

@@ -1,8 +1,6 @@
 #include "site/effect.h"
 
-#include <math.h>
-
-#include "site/place.h"
+#include "site/cell.h"
 
 #define SAME_NAME 0x80 /* of an op: the move is about the key of the move before it */
 
@@ -102,7 +100,26 @@ void site_put_move(struct buf *to, const struct site_move *m, bool same_name)
         break;
     case MOVE_JOIN:
     case MOVE_EVICT: site_put_u8(to, m->gid); break;
+    case MOVE_MORE: break;
     }
+}
+
+/* A hot path: one reservation, and no decisions. */
+void site_put_set(struct buf *to, u32 db, bytes name, bytes value, i64 at_ms, struct site_dot birth)
+{
+    buf_reserve(to, name.n + value.n + 64);
+    site_put_u8(to, MOVE_CLEAR);
+    put_name(to, db, name);
+    const char middle[] = {0, 0, (char)(MOVE_CLAIM | SAME_NAME), TYPE_STRING, 0,
+                           (char)(MOVE_PUT | SAME_NAME), TYPE_STRING, 0};
+    buf_append(to, middle, sizeof middle);
+    site_put_bytes(to, value);
+    const char end[] = {0, 0, 0};
+    buf_append(to, end, sizeof end);
+    if (at_ms == 0) return;
+    site_put_u8(to, MOVE_TTL | SAME_NAME);
+    site_put_varint(to, (u64)at_ms);
+    site_put_dot(to, birth);
 }
 
 static void get_rest(struct site_reader *r, struct site_move *m)
@@ -149,6 +166,7 @@ static void get_rest(struct site_reader *r, struct site_move *m)
         m->gid = site_get_u8(r);
         if (m->gid == 0) r->bad = true;
         break;
+    case MOVE_MORE: break;
     default: r->bad = true;
     }
 }
@@ -183,25 +201,6 @@ static bool known(const struct site_effect *e, struct site_dot d)
     return site_covers(&e->context, d) || site_dot_eq(d, e->dot);
 }
 
-static bool path_fits(enum value_type kind, bytes path)
-{
-    switch (kind) {
-    case TYPE_STRING: return path.n == 0;
-    case TYPE_HASH:
-    case TYPE_SET:
-    case TYPE_ZSET: return true;
-    case TYPE_LIST: return site_place_ok(path);
-    default: return false;
-    }
-}
-
-static bool value_fits(enum value_type kind, bytes value)
-{
-    struct site_num n;
-    if (kind == TYPE_SET) return value.n == 0;
-    return kind != TYPE_ZSET || (site_num_parse(value, &n) && !isnan((double)site_num_real(n)));
-}
-
 static bool seen_fits(const struct site_effect *e, bytes seen)
 {
     struct site_reader r = site_reader_of(seen);
@@ -219,7 +218,7 @@ static bool seen_cells_fit(const struct site_effect *e, const struct site_move *
     struct site_reader r = site_reader_of(m->seen);
     struct site_seen_cell c;
     while (site_get_seen_cell(&r, m->op, &c))
-        if (!path_fits(c.kind, c.path) || !seen_fits(e, c.seen)) return false;
+        if (!site_path_fits(c.kind, c.path) || !seen_fits(e, c.seen)) return false;
     return !r.bad;
 }
 
@@ -243,13 +242,14 @@ static bool move_fits(const struct site_effect *e, const struct site_move *m)
 {
     if (!known(e, m->birth)) return false;
     switch (m->op) {
-    case MOVE_CLAIM: return m->kind >= TYPE_STRING && m->kind <= TYPE_ZSET;
+    case MOVE_CLAIM: return m->kind >= TYPE_STRING && m->kind < SITE_TYPES;
     case MOVE_PUT:
-        return path_fits(m->kind, m->path) && value_fits(m->kind, m->value) && seen_fits(e, m->seen);
+        return site_path_fits(m->kind, m->path) && site_value_fits(m->kind, m->path, m->value) &&
+               seen_fits(e, m->seen);
     case MOVE_ADD:
-        return path_fits(m->kind, m->path) && m->kind != TYPE_SET && m->kind != TYPE_LIST &&
+        return site_path_fits(m->kind, m->path) && site_counts(m->kind) &&
                site_covers(&e->context, (struct site_dot){m->prev, e->dot.gid});
-    case MOVE_REM: return path_fits(m->kind, m->path) && seen_fits(e, m->seen);
+    case MOVE_REM: return site_path_fits(m->kind, m->path) && seen_fits(e, m->seen);
     case MOVE_CLEAR: return seen_cells_fit(e, m) && (m->scope.n == 0 || scope_fits(e, m->scope));
     case MOVE_FLUSH: return seen_cells_fit(e, m);
     case MOVE_SPEND: return dots_fit(e, m->spent) && dots_fit(e, m->lost);
@@ -272,8 +272,11 @@ bool site_effect_parse(bytes raw, struct site_effect *e, const char **why)
     struct site_moves it = site_moves_of(e->moves);
     struct site_move m;
     *why = "an effect that refers to what its site can't know";
-    while (site_moves_next(&it, &m))
+    e->more = false;
+    while (site_moves_next(&it, &m)) {
         if (!move_fits(e, &m)) return false;
+        e->more |= m.op == MOVE_MORE;
+    }
     *why = "a malformed move";
     return !it.in.bad;
 }

@@ -29,6 +29,7 @@ enum site_op {
     MOVE_FLUSH,     /* all keys of a database go, or of all databases */
     MOVE_JOIN,      /* a site becomes a member */
     MOVE_EVICT,     /* a site is no member any more */
+    MOVE_MORE,      /* this effect and its author's next are applied together (site_receive) */
 };
 
 #define SITE_ALL_DBS UINT32_MAX
@@ -60,6 +61,7 @@ struct site_effect {
     struct site_clock context;
     bytes moves;
     bytes all; /* all of it */
+    bool more; /* it has MOVE_MORE */
 };
 
 /* `raw` has to live as long as the effect. False: it is no effect, and `why` says what is wrong. */
@@ -75,6 +77,10 @@ struct site_moves {
 struct site_moves site_moves_of(bytes moves);
 bool site_moves_next(struct site_moves *it, struct site_move *out); /* false: the end, or it.in.bad */
 void site_put_move(struct buf *to, const struct site_move *m, bool same_name); /* ... as the move before it */
+
+/* The moves of a SET to a key of which no counters were seen: the same bytes as CLEAR, CLAIM, PUT and, if
+ * at_ms, TTL with this birth. */
+void site_put_set(struct buf *to, u32 db, bytes name, bytes value, i64 at_ms, struct site_dot birth);
 
 /* Counters that somebody saw in a cell: gid, how far, and the total, for each. */
 struct site_seen {

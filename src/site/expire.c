@@ -7,7 +7,14 @@
 
 static bool is_past(const struct site *s, const struct site_deadline *d)
 {
-    return d->at_ms && d->at_ms <= site_now(s);
+    return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
+}
+
+/* A key of a site that is torn may have deadlines that its clock does not cover yet: an expiry of ours can't
+ * end those. The full sync that mends the site does. */
+static bool is_known_here(const struct site *s, const struct site_deadline *d)
+{
+    return !s->torn || site_covers(&s->clock, d->dot);
 }
 
 bool site_due(const struct site *s, const struct site_key *k)
@@ -16,12 +23,16 @@ bool site_due(const struct site *s, const struct site_key *k)
     return d && is_past(s, d);
 }
 
-static const struct site_clock *late_scope(const struct site *s, const struct site_late *late,
-                                           struct site_dot dot)
+/* What a deadline ends. */
+static struct site_clock late_scope(const struct site *s, const struct site_late *late, struct site_dot dot)
 {
-    for (u32 i = 0; late && i < late->n && !PLANTED_SITE(s, PLANT_LATE_ENDS_ALL); i++)
-        if (site_dot_eq(late->dots[i], dot)) return late->clock;
-    return &s->clock;
+    for (u32 i = 0; late && i < late->n && !PLANTED_SITE(s, PLANT_LATE_ENDS_ALL); i++) {
+        if (!site_dot_eq(late->dots[i], dot)) continue;
+        struct site_clock scope = *late->clock;
+        if (late->piece) scope.seq[dot.gid] = dot.seq;
+        return scope;
+    }
+    return s->clock;
 }
 
 /* -- a key that lives on by a longer deadline ----------------------------------------------------- */
@@ -72,13 +83,14 @@ void site_expire(struct site *s, u32 db, bytes name, const struct site_late *lat
     for (;;) {
         bool past = false;
         site_key_load(&k, s->e, db, name);
-        for (u32 i = 0; i < k.n_deadlines; i++) past |= is_past(s, &k.deadlines[i]);
+        for (u32 i = 0; i < k.n_deadlines; i++)
+            past |= is_past(s, &k.deadlines[i]) && is_known_here(s, &k.deadlines[i]);
         if (!past) break;
         if (!site_due(s, &k)) {
             spend(s, &k);
             break;
         }
-        struct site_clock scope = *late_scope(s, late, site_key_ttl(&k)->dot);
+        struct site_clock scope = late_scope(s, late, site_key_ttl(&k)->dot);
         site_move_clear(s, &k, &scope);
         site_commit(s); /* and again, by the next deadline, if that ends more */
     }
@@ -90,7 +102,7 @@ void site_expire_pass(struct site *s, u32 db, bytes name)
     struct site_key k = {0};
     site_key_load(&k, s->e, db, name);
     const struct site_claim *top = site_key_claim(&k);
-    i64 wait_ms = top && top->dot.gid != s->gid ? SITE_EXPIRE_DELAY_MS : 0;
+    i64 wait_ms = top && top->dot.gid != s->gid ? s->expire_delay_ms : 0;
     if (PLANTED_SITE(s, PLANT_NO_DELAY)) wait_ms = 0;
     bool now = !site_due(s, &k) || (top && site_key_deadline(&k) + wait_ms <= site_now(s));
     site_key_release(&k);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "site/room.h"
+#include "site/walk.h"
 
 /* -- loading -------------------------------------------------------------------------------------- */
 
@@ -11,7 +12,8 @@ static void key_forget(struct site_key *k)
     while (k->n_marks) buf_release(&k->marks[--k->n_marks].clock);
     memset(k->cells, 0, sizeof k->cells);
     k->untidy = k->counting = k->last = k->walked = 0;
-    k->overflowed = false;
+    k->overflowed = k->restate = false;
+    buf_clear(&k->head);
     site_cell_reset(&k->string, TYPE_STRING, (bytes){"", 0});
 }
 
@@ -24,26 +26,49 @@ static void key_load_string(struct site_key *k)
     k->string.stored = true;
 }
 
-void site_key_load(struct site_key *k, struct engine *e, u32 db, bytes name)
+static void key_load_companion(struct site_key *k)
 {
     bytes head;
+    k->held = k->ref.entry ? k->ref.type : TYPE_NONE;
+    if (!k->e->ops->companion.head(k->e, &k->ref, &head)) return;
+    k->overflowed = head.n == 0;
+    if (k->overflowed) k->e->ops->companion.get(k->e, &k->ref, (bytes){"", 0}, &head);
+    else buf_append_bytes(&k->head, head);
+    if (site_key_decode(k, head)) key_load_string(k);
+}
+
+static void key_open(struct site_key *k, struct engine *e, u32 db, bytes name)
+{
+    if (UNLIKELY(k->walks && *k->walks)) site_walk_changes(*k->walks, db, name);
     k->e = e;
     k->db = db;
-    buf_clear(&k->name);
-    buf_append_bytes(&k->name, name);
+    if (name.p != k->name.p || name.n != k->name.n) {
+        buf_clear(&k->name);
+        buf_append_bytes(&k->name, name);
+    }
     key_forget(k);
-    bool there = e->ops->find(e, db, buf_bytes(&k->name), &k->ref);
-    k->held = there ? k->ref.type : TYPE_NONE;
-    if (!e->ops->companion.head(e, &k->ref, &head)) return;
-    k->overflowed = head.n == 0;
-    if (k->overflowed) e->ops->companion.get(e, &k->ref, (bytes){"", 0}, &head);
-    if (site_key_decode(k, head)) key_load_string(k);
+}
+
+void site_key_load(struct site_key *k, struct engine *e, u32 db, bytes name)
+{
+    key_open(k, e, db, name);
+    e->ops->find(e, db, buf_bytes(&k->name), &k->ref);
+    key_load_companion(k);
+}
+
+void site_key_attach(struct site_key *k, struct engine *e, const struct key_ref *ref)
+{
+    key_open(k, e, ref->db, ref->key);
+    k->ref = *ref;
+    key_load_companion(k);
 }
 
 void site_key_release(struct site_key *k)
 {
     key_forget(k);
     buf_release(&k->name);
+    buf_release(&k->head);
+    buf_release(&k->scratch);
     site_cell_release(&k->string);
     mem_free(k->claims);
     mem_free(k->deadlines);
@@ -173,8 +198,8 @@ struct site_cell *site_key_cell(struct site_key *k, enum value_type kind, bytes 
     struct site_reader r = site_reader_of(raw);
     site_cell_decode(c, &r);
     c->stored = true;
-    c->was_live = site_cell_live(c);
-    c->was_untidy = !(c->was_live && site_cell_tidy(c));
+    c->was_live = site_cell_keeps(c);
+    c->was_untidy = !(site_cell_live(c) && site_cell_tidy(c));
     c->was_counting = c->n_incs > 0;
     return c;
 }
@@ -215,10 +240,15 @@ static void key_show(struct site_key *k, struct site_cell *c)
 
 static void key_put_row(struct site_key *k, const struct site_cell *c)
 {
-    struct buf raw = {0};
-    site_cell_encode(c, &raw);
-    k->e->ops->companion.put(k->e, &k->ref, buf_bytes(&c->row), buf_bytes(&raw));
-    buf_release(&raw);
+    buf_clear(&k->scratch);
+    site_cell_encode(c, &k->scratch);
+    k->e->ops->companion.put(k->e, &k->ref, buf_bytes(&c->row), buf_bytes(&k->scratch));
+}
+
+static void key_drop_companion(struct site_key *k)
+{
+    k->e->ops->companion.drop(k->e, &k->ref);
+    buf_clear(&k->head);
 }
 
 /* The engine deletes the key and its values, but not the companion. */
@@ -234,14 +264,18 @@ void site_key_store(struct site_key *k, struct site_cell *c)
 {
     if (c->kind == TYPE_STRING) return; /* save() does */
     enum value_type kind = c->kind;
-    bool live = site_cell_live(c), empty = site_cell_empty(c),
-         untidy = !empty && !(live && site_cell_tidy(c));
+    bool live = site_cell_keeps(c), empty = site_cell_empty(c),
+         untidy = !empty && !(site_cell_live(c) && site_cell_tidy(c));
     bool last = c->was_live && !live && k->cells[kind].live == 1;
     if (k->held == TYPE_STRING && site_cell_empty(&k->string)) key_hide_all(k);
-    if (k->held == TYPE_NONE && live && k->cells[kind].live == 0) k->held = kind;
+    if (k->held == TYPE_NONE && live && k->cells[kind].live == 0) {
+        k->held = kind;
+        k->restate = true; /* its last id may have been here before */
+    }
     if (k->held == kind && live) key_show(k, c);
     else if (k->held == kind && last) key_hide_all(k);
     else if (k->held == kind && c->was_live) site_show_del(k, c);
+    if (site_cell_is_last_id(c)) k->restate = true;
     k->cells[kind].rows += (u64)!empty - (u64)c->stored;
     k->cells[kind].live += (u64)live - (u64)c->was_live;
     k->untidy += (u64)untidy - (u64)c->was_untidy;
@@ -256,10 +290,15 @@ void site_key_store(struct site_key *k, struct site_cell *c)
 
 void site_key_drop_cells(struct site_key *k)
 {
+    site_key_drop_rows(k);
+    if (k->held != TYPE_STRING) key_hide_all(k);
+}
+
+void site_key_drop_rows(struct site_key *k)
+{
     bool rows = k->string.stored;
     for (u32 type = 0; type < SITE_TYPES; type++) rows |= k->cells[type].rows > 0;
-    if (rows) k->e->ops->companion.drop(k->e, &k->ref);
-    if (k->held != TYPE_STRING) key_hide_all(k);
+    if (rows) key_drop_companion(k);
     memset(k->cells, 0, sizeof k->cells);
     k->untidy = k->counting = 0;
     k->string.stored = false;
@@ -308,6 +347,7 @@ static void key_unhide(struct site_key *k, enum value_type type)
     struct buf paths = {0};
     struct site_cell scratch = {0};
     k->held = type;
+    k->restate = true;
     site_key_paths(k, type, &paths);
     for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
         struct site_cell *c = site_key_cell(k, type, site_get_bytes(&r), &scratch);
@@ -335,34 +375,50 @@ static void key_save_string(struct site_key *k, enum value_type type, i64 deadli
     buf_release(&value);
 }
 
+static void key_put_head(struct site_key *k, bytes head)
+{
+    const struct companion_ops *ops = &k->e->ops->companion;
+    bool fits = head.n <= COMPANION_HEAD_MAX;
+    ops->set_head(k->e, &k->ref, fits ? head : (bytes){"", 0});
+    if (!fits) ops->put(k->e, &k->ref, (bytes){"", 0}, head);
+    else if (k->overflowed) ops->del(k->e, &k->ref, (bytes){"", 0});
+    k->overflowed = !fits;
+    buf_clear(&k->head);
+    if (fits) buf_append_bytes(&k->head, head);
+}
+
 static void key_save_companion(struct site_key *k)
 {
     const struct companion_ops *ops = &k->e->ops->companion;
-    struct buf head = {0};
     if (!site_cell_empty(&k->string) && !site_key_plain_string(k)) {
         key_put_row(k, &k->string);
+        k->string.stored = true;
     } else if (k->string.stored) {
         ops->del(k->e, &k->ref, buf_bytes(&k->string.row));
+        k->string.stored = false;
     }
-    site_key_encode(k, &head);
-    bool fits = head.n <= COMPANION_HEAD_MAX;
-    ops->set_head(k->e, &k->ref, fits ? buf_bytes(&head) : (bytes){"", 0});
-    if (!fits) ops->put(k->e, &k->ref, (bytes){"", 0}, buf_bytes(&head));
-    else if (k->overflowed) ops->del(k->e, &k->ref, (bytes){"", 0});
+    buf_clear(&k->scratch);
+    site_key_encode(k, &k->scratch);
+    if (!bytes_eq(buf_bytes(&k->scratch), buf_bytes(&k->head))) key_put_head(k, buf_bytes(&k->scratch));
     ops->keep(k->e, &k->ref, !site_key_tidy(k));
-    buf_release(&head);
+}
+
+void site_key_save_companion(struct site_key *k, u64 position)
+{
+    if (position) k->last = position;
+    if (site_key_empty(k)) key_drop_companion(k);
+    else key_save_companion(k);
 }
 
 void site_key_save(struct site_key *k, u64 position)
 {
     enum value_type type = site_key_type(k);
     i64 deadline_ms = site_key_deadline(k);
-    if (position) k->last = position;
     if (k->held != TYPE_NONE && k->held != type) key_hide(k);
     if (type != TYPE_STRING && type != TYPE_NONE && k->held != type) key_unhide(k, type);
+    if (k->held == TYPE_STREAM && k->restate) site_show_last_id(k);
     key_save_string(k, type, deadline_ms);
     if (k->ref.entry && k->ref.deadline_ms != deadline_ms)
         k->e->ops->set_deadline(k->e, &k->ref, deadline_ms);
-    if (site_key_empty(k)) k->e->ops->companion.drop(k->e, &k->ref);
-    else key_save_companion(k);
+    site_key_save_companion(k, position);
 }

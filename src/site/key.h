@@ -22,8 +22,6 @@
 #include "site/cell.h"
 #include "site/clock.h"
 
-#define SITE_TYPES (TYPE_ZSET + 1)
-
 struct site_claim {
     struct site_dot dot;
     u64 stamp;
@@ -42,6 +40,8 @@ struct site_mark {
     struct buf clock; /* encoded: what the expiry had seen */
 };
 
+struct site_walk;
+
 struct site_key {
     struct engine *e;
     u32 db;
@@ -54,20 +54,28 @@ struct site_key {
     u32 n_claims, n_deadlines, n_marks, room_claims, room_deadlines, room_marks;
     struct site_cell string; /* the string's cell; those of other types are loaded one at a time */
     struct {
-        u64 rows, live;  /* cells with a row; those that show */
+        u64 rows, live;  /* cells with a row; those that keep the key alive */
     } cells[SITE_TYPES]; /* without the string's */
     u64 untidy;          /* of these cells: with something for garbage collection */
     u64 counting;        /* … and with counters */
     u64 last;            /* the site's position at the last change, if the key is untidy (site.h) */
+    bool restate;        /* the last id of the stream that shows may have to be set */
     u64 walked;          /* a walk over the list has come to this element (1 is the first); 0: no walk */
     bool overflowed;     /* the head was a row */
+    struct buf head;     /* as the engine has it; empty: not known */
+    struct buf scratch;  /* for what is being encoded */
+    struct site_walk *const *walks; /* which hear of keys that may change (walk.h); NULL: it only reads */
 };
 
 /* A zeroed key is none; load() may be called again, and then reuses its memory. */
 void site_key_load(struct site_key *k, struct engine *e, u32 db, bytes name);
+/* The same for a key that was found: `ref` is as from find(), also if that returned false. */
+void site_key_attach(struct site_key *k, struct engine *e, const struct key_ref *ref);
 /* Brings the engine up to date: type, deadline, string, companion. `position` is stored as `last` if
  * touched. */
 void site_key_save(struct site_key *k, u64 position);
+/* Only the companion: the engine's value and deadline are what the key says, or are about to go. */
+void site_key_save_companion(struct site_key *k, u64 position);
 void site_key_release(struct site_key *k);
 
 /* What shows. NULL: nothing. */
@@ -91,6 +99,7 @@ struct site_cell *site_key_cell(struct site_key *k, enum value_type kind, bytes 
                                 struct site_cell *scratch);
 void site_key_store(struct site_key *k, struct site_cell *c); /* after it was changed */
 void site_key_drop_cells(struct site_key *k);                 /* all of them, of all types, in O(1) */
+void site_key_drop_rows(struct site_key *k); /* the same; the engine's values are left to the caller */
 /* Appends the value of a cell to `out`, as it shows or would show. False: it has none. */
 bool site_key_value(struct site_key *k, struct site_cell *c, struct buf *out);
 /* Reads all values of a cell, also the one that is only in the engine. */
@@ -101,8 +110,13 @@ void site_key_paths(struct site_key *k, enum value_type kind, struct buf *out);
 /* The companion's head (key_code.c). True: the string has a row, too. */
 void site_key_encode(const struct site_key *k, struct buf *to);
 bool site_key_decode(struct site_key *k, bytes head);
+/* Whether all there is to know is one SET, perhaps with a deadline, and whose; and the head of such a key. */
+bool site_head_is_set(bytes head, struct site_dot *dot);
+#define SITE_SET_HEAD_MAX 24
+bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline);
 
 /* Values of the type that the engine holds (show.c). */
+void site_show_last_id(struct site_key *k); /* of a stream, as its entries and its cell say */
 bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out);
 void site_show_put(struct site_key *k, const struct site_cell *c, bytes value);
 void site_show_del(struct site_key *k, const struct site_cell *c);

@@ -27,10 +27,12 @@ static u8 flags_of_ttl(const struct site_key *k)
     return own ? TTL_OWN : TTL_MANY;
 }
 
-/* The engine can say how many cells there are if all of them show and need nothing else. */
+/* The engine can say how many cells there are if all of them show and need nothing else. A stream has cells
+ * that are no entries. */
 static bool counts_are_plain(const struct site_key *k)
 {
     if (!site_key_tidy(k) || k->counting) return false;
+    if (k->cells[TYPE_STREAM].rows) return false;
     for (u32 type = 0; type < SITE_TYPES; type++)
         if (k->cells[type].rows != k->cells[type].live) return false;
     return true;
@@ -147,6 +149,28 @@ static void get_counts(struct site_key *k, struct site_reader *r)
     }
 }
 
+bool site_head_is_set(bytes head, struct site_dot *dot)
+{
+    struct site_reader r = site_reader_of(head);
+    u8 flags = site_get_u8(&r);
+    if ((flags & ~TTL_OWN) != (CLAIM_ONE | PLAIN_STRING)) return false;
+    *dot = site_get_dot(&r);
+    return !r.bad;
+}
+
+bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline)
+{
+    size_t n = 0;
+    raw[n++] = CLAIM_ONE | PLAIN_STRING;
+    if (deadline) raw[0] |= TTL_OWN;
+    raw[n++] = (char)dot.gid;
+    for (; dot.seq >= 0x80; dot.seq >>= 7) raw[n++] = (char)(dot.seq | 0x80);
+    raw[n++] = (char)dot.seq;
+    stamp = htole64(stamp);
+    memcpy(raw + n, &stamp, sizeof stamp);
+    return bytes_of(raw, n + sizeof stamp);
+}
+
 bool site_key_decode(struct site_key *k, bytes head)
 {
     struct site_reader r = site_reader_of(head);
@@ -156,7 +180,7 @@ bool site_key_decode(struct site_key *k, bytes head)
     if (flags & MARKS) get_marks(k, &r);
     if (flags & COUNTS) {
         get_counts(k, &r);
-    } else if (k->held != TYPE_NONE && k->held != TYPE_STRING && k->held < SITE_TYPES) {
+    } else if (k->held != TYPE_NONE && k->held != TYPE_STRING && k->held != TYPE_STREAM) {
         k->cells[k->held].rows = k->cells[k->held].live = k->e->ops->size(k->e, &k->ref);
     }
     if (flags & PLAIN_STRING && k->n_claims == 1) {

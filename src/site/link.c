@@ -1,7 +1,6 @@
 #include "site/link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/num.h"
@@ -27,7 +26,7 @@ static bool link_end(struct site_link *l, const char *why)
     return false;
 }
 
-static bool link_refuse(struct site_link *l, const char *why, struct buf *out)
+bool site_link_refuse(struct site_link *l, const char *why, struct buf *out)
 {
     link_put(out, "SITE.REFUSED", (bytes[]){bytes_str(why)}, 1);
     return link_end(l, why);
@@ -66,8 +65,9 @@ void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, 
     struct buf clock = {0};
     *l = (struct site_link){.s = s, .backlog = b, .peer = peer};
     site_put_clock(&clock, &s->clock);
-    bytes args[] = {link_number(protocol, SITE_PROTOCOL), link_number(gid, s->gid), buf_bytes(&clock)};
-    link_put(out, "SITE.HELLO", args, 3);
+    bytes args[] = {link_number(protocol, SITE_PROTOCOL), link_number(gid, s->gid), buf_bytes(&clock),
+                    BYTES_LIT("FULL")};
+    link_put(out, "SITE.HELLO", args, s->torn ? 4 : 3);
     l->said = s->clock;
     buf_release(&clock);
 }
@@ -77,51 +77,67 @@ void site_link_serve(struct site_link *l, struct site *s, struct site_backlog *b
     *l = (struct site_link){.s = s, .backlog = b, .serves = true};
 }
 
+void site_link_repeat(struct site_link *l) { l->said.seq[0] = 1; } /* which is nobody's */
+
+static void link_end_walk(struct site_link *l)
+{
+    if (!l->walk) return;
+    site_walk_end(l->walk);
+    mem_free(l->walk);
+    l->walk = NULL;
+}
+
+static void link_end_full(struct site_link *l);
+
 void site_link_release(struct site_link *l)
 {
-    buf_release(&l->head);
-    buf_release(&l->keys);
+    link_end_walk(l);
+    link_end_full(l);
 }
 
 /* -- serving ----------------------------------------------------------------------------------------- */
 
-struct link_keys {
-    struct site_link *l;
-    struct buf *out, dump;
-};
-
-static void link_put_key(void *arg, u32 db, bytes name)
+static void link_put_key(void *arg, u32 db, bytes name, bytes dump)
 {
-    struct link_keys *k = arg;
     char number[NUM_I64_LEN];
-    buf_clear(&k->dump);
-    site_put_key(k->l->s, db, name, &k->dump);
-    link_put(k->out, "SITE.KEY", (bytes[]){link_number(number, db), name, buf_bytes(&k->dump)}, 3);
+    link_put(arg, "SITE.KEY", (bytes[]){link_number(number, db), name, dump}, 3);
 }
 
-static void link_put_all(struct site_link *l, struct buf *out)
+static void link_begin_walk(struct site_link *l, struct buf *out)
 {
-    struct link_keys k = {.l = l, .out = out};
     struct buf head = {0};
+    l->walk = mem_zalloc(sizeof *l->walk);
+    site_walk_begin(l->walk, l->s);
     site_put_snapshot_head(l->s, &head);
     link_put(out, "SITE.FULL", (bytes[]){buf_bytes(&head)}, 1);
-    for (u32 db = 0; db < l->s->databases; db++) site_each_key(l->s, db, link_put_key, &k);
-    link_put(out, "SITE.DONE", NULL, 0);
     buf_release(&head);
-    buf_release(&k.dump);
+}
+
+static bool link_walk(struct site_link *l, size_t max, struct buf *out)
+{
+    if (site_walk_some(l->walk, max, link_put_key, out)) return true;
+    bool lost = l->walk->lost;
+    link_end_walk(l);
+    if (lost)
+        return site_link_refuse(l, "too much was written during a full sync: it has to begin again", out);
+    link_put(out, "SITE.DONE", NULL, 0);
+    return true;
 }
 
 /* Why somebody who says hello gets nothing; NULL: he does. */
 static const char *link_objection(const struct site_link *l, u8 gid, const struct site_clock *clock)
 {
     const struct site *s = l->s;
-    bool joins = s->members[gid].dot.gid == s->gid && s->members[gid].dot.seq > 0 &&
-                 site_clock_sum(clock) == 0;
+    bool joins = s->members[gid].dot.seq > 0 && site_clock_sum(clock) == 0;
     if (gid == s->gid) return "it has the gid of this site";
+    if (s->torn) return "a full sync of this site is under way";
+    if (!s->members[s->gid].in) return "this site has not joined its group yet";
     if (s->fenced[gid]) return "it was evicted: it has to come back empty, under a new gid";
     if (!s->members[gid].in) return "it is no member: SITE JOIN admits a new site";
     if (clock->seq[s->gid] > s->clock.seq[s->gid])
         return "it has writes of this site that this site has never made";
+    if (site_clock_sum(clock) && !site_covers(clock, s->members[gid].dot))
+        return "it has written before it was admitted: it is of another group";
     if (joins && !site_may_start(s, gid)) return "not all members know of it yet: it has to try again";
     return NULL;
 }
@@ -130,22 +146,25 @@ static bool link_take_hello(struct site_link *l, const bytes *argv, u32 argc, st
 {
     char gid[NUM_I64_LEN];
     i64 protocol;
-    if (argc != 4 || !num_parse_i64(argv[1], &protocol)) return link_refuse(l, "a malformed SITE.HELLO", out);
-    if (protocol != SITE_PROTOCOL) return link_refuse(l, "it speaks another version of the protocol", out);
+    bool plain = argc == 4 || (argc == 5 && bytes_is(argv[4], "full"));
+    if (!plain || !num_parse_i64(argv[1], &protocol))
+        return site_link_refuse(l, "a malformed SITE.HELLO", out);
+    if (protocol != SITE_PROTOCOL)
+        return site_link_refuse(l, "it speaks another version of the protocol", out);
     if (!link_get_gid(argv[2], &l->peer) || !link_get_clock(argv[3], &l->theirs))
-        return link_refuse(l, "a malformed SITE.HELLO", out);
+        return site_link_refuse(l, "a malformed SITE.HELLO", out);
     const char *why = link_objection(l, l->peer, &l->theirs);
-    if (why) return link_refuse(l, why, out);
+    if (why) return site_link_refuse(l, why, out);
     site_hear(l->s, l->peer, &l->theirs);
-    bool joins = l->s->members[l->peer].dot.seq > 0 && site_clock_sum(&l->theirs) == 0;
-    if (site_backlog_reaches(l->backlog, &l->theirs) && !joins) {
+    bool full = argc == 5 || (l->s->members[l->peer].dot.seq > 0 && site_clock_sum(&l->theirs) == 0);
+    if (site_backlog_reaches(l->backlog, &l->theirs) && !full) {
         struct buf clock = {0};
         site_put_clock(&clock, &l->s->clock);
         link_put(out, "SITE.CONTINUE", (bytes[]){link_number(gid, l->s->gid), buf_bytes(&clock)}, 2);
         l->next = l->backlog->number;
         buf_release(&clock);
     } else {
-        link_put_all(l, out);
+        link_begin_walk(l, out);
         l->theirs = l->s->clock;
         l->next = l->backlog->number + l->backlog->n;
     }
@@ -162,8 +181,9 @@ bool site_link_feed(struct site_link *l, size_t max, struct buf *out)
     while (l->serves && out->n - start < max &&
            site_backlog_next(l->backlog, &l->theirs, &l->next, &raw, &lost))
         link_put(out, "SITE.EFFECT", (bytes[]){raw}, 1);
-    if (lost) return link_refuse(l, "it fell behind the backlog", out);
-    bool all = !l->serves || l->next == l->backlog->number + l->backlog->n;
+    if (lost) return site_link_refuse(l, "it fell behind the backlog", out);
+    if (l->walk && !link_walk(l, max, out)) return false;
+    bool all = !l->walk && (!l->serves || l->next == l->backlog->number + l->backlog->n);
     if (all && memcmp(&l->said, &l->s->clock, sizeof l->said) != 0) link_put_clock(l, out);
     return true;
 }
@@ -175,10 +195,11 @@ static bool link_take_continue(struct site_link *l, const bytes *argv, u32 argc,
     struct site_clock clock;
     u8 gid;
     if (argc != 3 || !link_get_gid(argv[1], &gid) || !link_get_clock(argv[2], &clock))
-        return link_refuse(l, "a malformed SITE.CONTINUE", out);
-    if (gid != l->peer) return link_refuse(l, "it is another site than the one that was asked for", out);
+        return site_link_refuse(l, "a malformed SITE.CONTINUE", out);
+    if (gid != l->peer) return site_link_refuse(l, "it is another site than the one that was asked for", out);
     if (clock.seq[l->s->gid] > l->s->clock.seq[l->s->gid])
-        return link_refuse(l, "it has writes of this site that this site has never made", out);
+        return site_link_refuse(l, "it has writes of this site that this site has never made", out);
+    if (l->s->torn) return site_link_refuse(l, "a full sync was needed", out);
     l->state = LINK_STREAM;
     return true;
 }
@@ -187,126 +208,82 @@ static bool link_take_effect(struct site_link *l, const bytes *argv, u32 argc, s
 {
     struct site_effect e;
     const char *why = "a malformed SITE.EFFECT";
-    if (argc != 2 || !site_effect_parse(argv[1], &e, &why)) return link_refuse(l, why, out);
+    if (argc != 2 || !site_effect_parse(argv[1], &e, &why)) return site_link_refuse(l, why, out);
     if (!l->s->members[e.dot.gid].in && !l->s->fenced[e.dot.gid])
-        return link_refuse(l, "an effect of a site that is no member", out);
+        return site_link_refuse(l, "an effect of a site that is no member", out);
     if (!site_clock_covers(&l->s->clock, &e.context) && !site_covers(&l->s->clock, e.dot) &&
-        !l->s->fenced[e.dot.gid])
-        return link_refuse(l, "a gap: an effect that depends on others which did not come", out);
-    if (site_receive(l->s, argv[1], &why) == SITE_REFUSED) return link_refuse(l, why, out);
+        !l->s->fenced[e.dot.gid] && !site_is_next_part(l->s, e.dot))
+        return site_link_refuse(l, "a gap: an effect that depends on others which did not come", out);
+    if (site_receive(l->s, argv[1], &why) == SITE_REFUSED) return site_link_refuse(l, why, out);
+    l->effects++;
+    l->stamp = e.stamp;
+    l->author = e.dot.gid;
+    return true;
+}
+
+/* -- a snapshot that comes ------------------------------------------------------------------------------ */
+
+static void link_end_full(struct site_link *l)
+{
+    if (!l->full) return;
+    site_full_release(l->full);
+    mem_free(l->full);
+    l->full = NULL;
+}
+
+static bool link_take_full(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
+{
+    const char *why = "a malformed SITE.FULL";
+    if (argc != 2) return site_link_refuse(l, why, out);
+    l->full = mem_zalloc(sizeof *l->full);
+    if (!site_full_begin(l->full, l->s, argv[1], &why)) return site_link_refuse(l, why, out);
+    if (l->full->from != l->peer)
+        return site_link_refuse(l, "it is another site than the one that was asked for", out);
+    l->state = LINK_FULL;
     return true;
 }
 
 static bool link_take_key(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     i64 db;
+    const char *why = "a malformed SITE.KEY, or one of a database that this site does not have";
     if (argc != 4 || !num_parse_i64(argv[1], &db) || db < 0 || db >= l->s->databases || argv[3].n == 0)
-        return link_refuse(l, "a malformed SITE.KEY, or one of a database that this site does not have", out);
-    site_put_varint(&l->keys, (u64)db);
-    site_put_bytes(&l->keys, argv[2]);
-    site_put_bytes(&l->keys, argv[3]);
+        return site_link_refuse(l, why, out);
+    return site_full_key(l->full, (u32)db, argv[2], argv[3], &why) || site_link_refuse(l, why, out);
+}
+
+/* An effect that was made while the snapshot is being sent. */
+static bool link_stage_effect(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
+{
+    const char *why = "a malformed SITE.EFFECT";
+    if (argc == 2 && site_full_effect(l->full, argv[1], &why)) return true;
+    return site_link_refuse(l, why, out);
+}
+
+static bool link_take_done(struct site_link *l, u32 argc, struct buf *out)
+{
+    if (argc != 1) return site_link_refuse(l, "a malformed SITE.DONE", out);
+    site_full_start(l->full);
+    l->state = LINK_MERGE;
     return true;
 }
 
-/* -- merging what came -------------------------------------------------------------------------------- */
-
-struct link_key {
-    u32 db;
-    bool own; /* a key of ours */
-    bytes name, dump;
-};
-
-struct link_list {
-    struct link_key *v;
-    u32 n, room;
-    struct buf names; /* of our keys */
-};
-
-static void link_add(struct link_list *list, struct link_key k)
+bool site_link_step(struct site_link *l, u32 count, struct buf *out)
 {
-    if (list->n == list->room) {
-        list->room = list->room ? list->room * 2 : 64;
-        list->v = mem_realloc(list->v, list->room * sizeof *list->v);
-    }
-    list->v[list->n++] = k;
-}
-
-static void link_add_own(void *arg, u32 db, bytes name)
-{
-    struct link_list *list = arg;
-    site_put_varint(&list->names, db);
-    site_put_bytes(&list->names, name);
-}
-
-/* By name; a key that has a dump comes before the same key of ours. */
-static int link_key_cmp(const void *pa, const void *pb)
-{
-    const struct link_key *a = pa, *b = pb;
-    if (a->db != b->db) return a->db < b->db ? -1 : 1;
-    int c = bytes_cmp(a->name, b->name);
-    return c ? c : (int)a->own - (int)b->own;
-}
-
-static void link_expire_own(void *arg, u32 db, bytes name) { site_expire(arg, db, name, NULL); }
-
-/* The keys of either side, in order. */
-static void link_union(struct site_link *l, struct link_list *list)
-{
-    for (struct site_reader r = site_reader_of(buf_bytes(&l->keys)); site_left(&r);) {
-        struct link_key k = {.db = (u32)site_get_varint(&r)};
-        k.name = site_get_bytes(&r);
-        k.dump = site_get_bytes(&r);
-        link_add(list, k);
-    }
-    for (u32 db = 0; db < l->s->databases; db++) site_each_key(l->s, db, link_add_own, list);
-    for (struct site_reader r = site_reader_of(buf_bytes(&list->names)); site_left(&r);) {
-        struct link_key k = {.db = (u32)site_get_varint(&r), .own = true};
-        k.name = site_get_bytes(&r);
-        link_add(list, k);
-    }
-    if (list->n) qsort(list->v, list->n, sizeof *list->v, link_key_cmp);
-}
-
-static bool link_is_again(const struct link_list *list, u32 i)
-{
-    return i > 0 && list->v[i].db == list->v[i - 1].db && bytes_eq(list->v[i].name, list->v[i - 1].name);
-}
-
-/* All of it is checked before any of it is merged: not every engine can give a transaction up. */
-static bool link_merge(struct site_link *l, struct site_merge *m, const char **why)
-{
-    struct link_list list = {0};
-    bool ok = site_merge_begin(l->s, m, buf_bytes(&l->head), why);
-    if (ok && m->gid != l->peer) {
-        *why = "it is another site than the one that was asked for";
-        ok = false;
-    }
-    for (struct site_reader r = site_reader_of(buf_bytes(&l->keys)); ok && site_left(&r);) {
-        site_get_varint(&r);
-        site_get_bytes(&r);
-        ok = site_merge_check(m, site_get_bytes(&r), why);
-    }
-    for (u32 db = 0; ok && db < l->s->databases; db++) site_each_key(l->s, db, link_expire_own, l->s);
-    if (ok) link_union(l, &list);
-    for (u32 i = 0; ok && i < list.n; i++)
-        if (!link_is_again(&list, i)) site_merge_key(l->s, m, list.v[i].db, list.v[i].name, list.v[i].dump);
-    if (ok) site_merge_finish(l->s, m);
-    mem_free(list.v);
-    buf_release(&list.names);
-    return ok;
-}
-
-static bool link_take_done(struct site_link *l, struct buf *out)
-{
-    struct site_merge m = {0};
     const char *why = "";
-    bool ok = link_merge(l, &m, &why);
-    site_merge_release(&m);
-    buf_release(&l->head);
-    buf_release(&l->keys);
-    if (!ok) return link_refuse(l, why, out);
-    site_backlog_gap(l->backlog, &l->s->clock);
-    l->state = LINK_STREAM;
+    if (l->state != LINK_MERGE) return l->state != LINK_OVER;
+    switch (site_full_step(l->full, count, &why)) {
+    case FULL_FAILED:
+        link_end_full(l);
+        site_backlog_gap(l->backlog, &l->s->clock); /* it may have moved on */
+        return site_link_refuse(l, why, out);
+    case FULL_MERGED: site_backlog_gap(l->backlog, &l->s->clock); break;
+    case FULL_FINISHED:
+        link_end_full(l);
+        l->state = LINK_STREAM;
+        break;
+    case FULL_MORE: break;
+    }
     return true;
 }
 
@@ -315,9 +292,10 @@ static bool link_take_done(struct site_link *l, struct buf *out)
 static bool link_take_clock(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     struct site_clock clock;
-    if (argc != 2 || !link_get_clock(argv[1], &clock)) return link_refuse(l, "a malformed SITE.CLOCK", out);
+    if (argc != 2 || !link_get_clock(argv[1], &clock))
+        return site_link_refuse(l, "a malformed SITE.CLOCK", out);
     if (clock.seq[l->s->gid] > l->s->clock.seq[l->s->gid])
-        return link_refuse(l, "it has writes of this site that this site has never made", out);
+        return site_link_refuse(l, "it has writes of this site that this site has never made", out);
     site_hear(l->s, l->peer, &clock);
     return true;
 }
@@ -343,11 +321,9 @@ bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf
     if (bytes_is(word, "SITE.CONTINUE") && asks && l->state == LINK_HELLO)
         return link_take_continue(l, argv, argc, out);
     if (bytes_is(word, "SITE.KEY") && l->state == LINK_FULL) return link_take_key(l, argv, argc, out);
-    if (bytes_is(word, "SITE.DONE") && l->state == LINK_FULL) return link_take_done(l, out);
-    if (bytes_is(word, "SITE.FULL") && asks && l->state == LINK_HELLO && argc == 2) {
-        buf_append_bytes(&l->head, argv[1]);
-        l->state = LINK_FULL;
-        return true;
-    }
-    return link_refuse(l, "a message that was not expected", out);
+    if (bytes_is(word, "SITE.EFFECT") && l->state == LINK_FULL) return link_stage_effect(l, argv, argc, out);
+    if (bytes_is(word, "SITE.DONE") && l->state == LINK_FULL) return link_take_done(l, argc, out);
+    if (bytes_is(word, "SITE.FULL") && asks && l->state == LINK_HELLO)
+        return link_take_full(l, argv, argc, out);
+    return site_link_refuse(l, "a message that was not expected", out);
 }

@@ -4,27 +4,30 @@
  * are bytes (clock.h, effect.h, sync.h).
  *
  *     asks                                   serves
- *     SITE.HELLO protocol gid clock    →
+ *     SITE.HELLO protocol gid clock [FULL]  →                         FULL: a snapshot is needed
  *                                      ←     SITE.CONTINUE gid clock       what is lacking follows
  *                                      ←     SITE.FULL head                or a snapshot:
- *                                      ←     SITE.KEY database name dump   … for each key
+ *                                      ←     SITE.KEY database name dump   … for each key, as of the head
  *                                      ←     SITE.DONE
  *                                      ←     SITE.EFFECT effect            … as long as the link lives
  *     SITE.CLOCK clock                 →     what has arrived
  *                                      ←     SITE.CLOCK clock
  *
  * Whatever the other side sends, it is refused with a reason, and nothing of that message is applied;
- * the link is then over. A refusal is sent as SITE.REFUSED reason. A snapshot is merged when all of it
- * has arrived and was checked. */
+ * the link is then over. A refusal is sent as SITE.REFUSED reason.
+ *
+ * A snapshot is sent as the other side takes it (walk.h), with the effects that are made meanwhile among its
+ * keys. It is staged, and merged when all of it has arrived and was checked (full.h): the link then is in
+ * LINK_MERGE, takes no messages, and site_link_step() has to be called until it is over or streams. */
 #ifndef MAYFLY_SITE_LINK_H
 #define MAYFLY_SITE_LINK_H
 
 #include "site/backlog.h"
-#include "site/sync.h"
+#include "site/full.h"
 
 #define SITE_PROTOCOL 1
 
-enum site_link_state { LINK_HELLO, LINK_STREAM, LINK_FULL, LINK_OVER };
+enum site_link_state { LINK_HELLO, LINK_STREAM, LINK_FULL, LINK_MERGE, LINK_OVER };
 
 struct site_link {
     struct site *s;
@@ -38,7 +41,11 @@ struct site_link {
     struct site_clock theirs; /* serves: what they had when they said hello */
     struct site_clock said;   /* the clock that was sent last */
     u64 next;                 /* serves: in the backlog */
-    struct buf head, keys;    /* asks: a snapshot that is arriving: database, name, dump … */
+    struct site_walk *walk;   /* serves: a snapshot that is being sent; NULL: none */
+    struct site_full *full;   /* asks: one that is arriving; NULL: none */
+    u64 effects;              /* asks: how many have come … */
+    u64 stamp;                /* … and of the last one its stamp … */
+    u8 author;                /* … and site */
 };
 
 void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, struct buf *out);
@@ -50,5 +57,13 @@ bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf
 /* Appends what there is to send: effects up to about `max` bytes, and the clock if it has changed.
  * False: over. */
 bool site_link_feed(struct site_link *l, size_t max, struct buf *out);
+
+/* Merges about `count` keys, in LINK_MERGE. Each call is a transaction. False: over. */
+bool site_link_step(struct site_link *l, u32 count, struct buf *out);
+
+/* From now on the clock has changed, even if it has not: so that the other side hears of us. */
+void site_link_repeat(struct site_link *l);
+/* Ends the link because of what the other side sent; returns false. */
+bool site_link_refuse(struct site_link *l, const char *why, struct buf *out);
 
 #endif

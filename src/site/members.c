@@ -22,10 +22,20 @@ void site_evict(struct site *s, u8 gid)
     site_commit(s);
 }
 
+/* A site that was admitted by the same member, but later, and has not started yet: whoever gives it its
+ * snapshot knows of both, so it will know of gid before it writes. Without that, two that join at once would
+ * wait for each other. */
+static bool starts_later(const struct site *s, u8 g, u8 gid)
+{
+    struct site_dot a = s->members[gid].dot, b = s->members[g].dot;
+    bool started = s->acks[g] && site_covers(s->acks[g], b);
+    return !started && a.gid == b.gid && a.seq < b.seq;
+}
+
 bool site_may_start(const struct site *s, u8 gid)
 {
     for (u32 g = 1; g < SITE_GIDS; g++) {
-        if (!s->members[g].in || g == s->gid || g == gid) continue;
+        if (!s->members[g].in || g == s->gid || g == gid || starts_later(s, (u8)g, gid)) continue;
         if (!s->acks[g] || !site_covers(s->acks[g], s->members[gid].dot)) return false;
     }
     return true;

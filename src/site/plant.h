@@ -16,7 +16,17 @@ enum {
     PLANT_LATE_ENDS_ALL = 128, /* a deadline that arrives late ends everything that is here */
     PLANT_NO_REASSERT = 256,   /* content that an expiry took is not written again */
     PLANT_SYNC_REVIVES = 512,  /* a full sync adds what was deleted here */
-    PLANT_NO_DELAY = 1024      /* who did not write a key deletes it at once, like its owner */
+    PLANT_NO_DELAY = 1024,     /* who did not write a key deletes it at once, like its owner */
+    PLANT_PARTS = 2048,        /* an effect is applied although others that belong to it are not here */
+    PLANT_LAST_ID = 4096,      /* XDEL of the highest entry does not say what the last id was */
+    PLANT_XDEL_ALL = 8192,     /* XDEL and XTRIM remove entries that they had not seen */
+    /* of captured writes */
+    PLANT_ADD_PUTS = 16384,    /* an increment is told as the value that it made */
+    PLANT_NO_KEEP = 32768,     /* a write in place does not carry the deadline along */
+    PLANT_DEL_FORGETS = 65536, /* a DEL keeps nothing of the counters that it saw */
+    PLANT_DEAD_DEL = 131072,   /* a key that is past its deadline is deleted, and not expired */
+    PLANT_NO_BIRTH = 262144,   /* APPEND and the like are as a SET, whose deadline goes its own way */
+    PLANT_FAST_SET = 524288    /* the fast path of SET is taken whatever there was */
 };
 
 #ifdef MAYFLY_PLANT

@@ -1,6 +1,7 @@
 /* What the engine shows of a key's cells: reading and changing it by path. Elements of a list are found
  * by counting the rows before theirs, from whichever end is nearer. */
 #include "base/num.h"
+#include "xstream/xstream.h"
 #include "site/key.h"
 
 /* How many rows of lists lie before the cell's row, and whether its own is among them is up to the caller. */
@@ -38,6 +39,62 @@ static bool show_get_score(struct site_key *k, const struct site_cell *c, struct
     return true;
 }
 
+/* -- streams ----------------------------------------------------------------------------------------- */
+
+/* Redis's defaults: sizes of nodes matter to XTRIM ~ only. */
+#define NODE_LIMITS ((struct xnode_limits){.bytes = 4096, .entries = 100})
+
+static void show_put_entry(struct site_key *k, bytes path, bytes value)
+{
+    struct xstream s;
+    xstream_open(&s, k->e, &k->ref);
+    if (path.n) xstream_insert(&s, NODE_LIMITS, stream_id_unpack(path.p), value);
+    xstream_save(&s);
+}
+
+static void show_del_entry(struct site_key *k, bytes path)
+{
+    struct xstream s;
+    if (path.n == 0) return;
+    xstream_open(&s, k->e, &k->ref);
+    struct stream_id id = stream_id_unpack(path.p);
+    if (stream_id_cmp(id, s.last) == 0) k->restate = true;
+    if (xstream_delete(&s, id)) xstream_save(&s);
+}
+
+static bool show_get_entry(struct site_key *k, bytes path, struct buf *out)
+{
+    struct xstream s;
+    bytes value;
+    if (path.n == 0) return true;
+    xstream_open(&s, k->e, &k->ref);
+    if (!xstream_has(&s, stream_id_unpack(path.p), &value)) return false;
+    buf_append_bytes(out, value);
+    return true;
+}
+
+void site_show_last_id(struct site_key *k)
+{
+    struct site_cell c = {0};
+    struct stream_id last = STREAM_ID_MIN, id;
+    struct xstream s;
+    const struct site_write *said = site_cell_winner(site_key_cell(k, TYPE_STREAM, SITE_LAST_ID, &c));
+    xstream_open(&s, k->e, &k->ref);
+    xwalk_edge(&s, xrow_kind('e'), true, &last);
+    if (said) {
+        id = stream_id_unpack(site_cell_text(&c, said).p);
+        if (stream_id_cmp(id, last) > 0) last = id;
+    }
+    if (stream_id_cmp(last, s.last) != 0) {
+        xstream_set_last(&s, last);
+        xstream_save(&s);
+    }
+    k->restate = false;
+    site_cell_release(&c);
+}
+
+/* -- all types --------------------------------------------------------------------------------------- */
+
 bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out)
 {
     const struct engine_ops *ops = k->e->ops;
@@ -57,6 +114,7 @@ bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *ou
         buf_append_bytes(out, value);
         return true;
     case TYPE_ZSET: return show_get_score(k, c, out);
+    case TYPE_STREAM: return show_get_entry(k, site_cell_path(c), out);
     default: return true;
     }
 }
@@ -82,6 +140,7 @@ void site_show_put(struct site_key *k, const struct site_cell *c, bytes value)
         return;
     case TYPE_HASH: ops->map.put(k->e, &k->ref, path, value, true); return;
     case TYPE_SET: ops->map.put(k->e, &k->ref, path, (bytes){"", 0}, true); return;
+    case TYPE_STREAM: show_put_entry(k, path, value); return;
     default: return;
     }
 }
@@ -91,5 +150,6 @@ void site_show_del(struct site_key *k, const struct site_cell *c)
     const struct engine_ops *ops = k->e->ops;
     if (c->kind == TYPE_LIST) ops->seq.erase(k->e, &k->ref, show_index(k, c), 1);
     else if (c->kind == TYPE_ZSET) ops->zset.del(k->e, &k->ref, site_cell_path(c));
+    else if (c->kind == TYPE_STREAM) show_del_entry(k, site_cell_path(c));
     else ops->map.del(k->e, &k->ref, site_cell_path(c));
 }

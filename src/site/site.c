@@ -6,12 +6,16 @@
 
 struct site_pending {
     struct site_dot dot;
+    bool more;
     struct buf raw;
 };
 
 void site_init(struct site *s, struct engine *e, u32 databases, u8 gid)
 {
-    *s = (struct site){.e = e, .databases = databases, .gid = gid};
+    *s = (struct site){.e = e, .databases = databases, .gid = gid,
+                       .max_skew_ms = SITE_MAX_SKEW_MS, .expire_delay_ms = SITE_EXPIRE_DELAY_MS};
+    e->gid = gid;
+    s->key.walks = &s->walks;
 }
 
 void site_release(struct site *s)
@@ -48,7 +52,7 @@ u64 site_next_stamp(const struct site *s) { return MAX(s->hlc + 1, (u64)s->phys_
 
 static void site_follow_stamp(struct site *s, u64 stamp)
 {
-    if ((i64)(stamp >> 16) <= s->phys_ms + SITE_MAX_SKEW_MS) s->hlc = MAX(s->hlc, stamp);
+    if ((i64)(stamp >> 16) <= s->phys_ms + s->max_skew_ms) s->hlc = MAX(s->hlc, stamp);
     else s->refused_ahead++;
 }
 
@@ -82,76 +86,152 @@ static bool site_is_late(const struct site *s, const struct site_move *m)
     return (m->op == MOVE_TTL || m->op == MOVE_KEEP) && m->at_ms && m->at_ms <= site_now(s);
 }
 
-/* What is past its deadline dies before a write joins it; a deadline that comes too late ends what its
- * author saw. */
-static void site_apply_remote(struct site *s, const struct site_effect *e)
+/* What is past its deadline dies before a write joins it. */
+static void site_before(struct site *s, const struct site_effect *e)
 {
-    struct site_clock upto = e->context;
-    struct site_late late = {&e->dot, 1, &upto};
     struct site_moves it = site_moves_of(e->moves);
     struct site_move m;
-    upto.seq[e->dot.gid] = e->dot.seq;
     site_follow_stamp(s, e->stamp);
     while (site_moves_next(&it, &m))
         if (m.op == MOVE_CLAIM) site_expire(s, m.db, m.name, NULL);
-    site_apply(s, e);
-    it = site_moves_of(e->moves);
+}
+
+/* A deadline that comes too late ends what its author saw. */
+static void site_after_effect(struct site *s, const struct site_effect *e, const struct site_late *late)
+{
+    struct site_moves it = site_moves_of(e->moves);
+    struct site_move m;
     while (site_moves_next(&it, &m))
-        if (site_is_late(s, &m)) site_expire(s, m.db, m.name, &late);
+        if (site_is_late(s, &m)) site_expire(s, m.db, m.name, late);
+}
+
+static void site_apply_remote(struct site *s, const struct site_effect *e)
+{
+    struct site_clock upto = e->context;
+    upto.seq[e->dot.gid] = e->dot.seq;
+    site_before(s, e);
+    site_apply(s, e);
+    site_after_effect(s, e, &(struct site_late){&e->dot, 1, &upto, false});
     site_hear(s, e->dot.gid, &upto);
     site_reassert(s);
 }
+
+/* Effects that have to be applied together. They are parsed again for each step, so that a large piece needs
+ * no more memory. */
+static void site_apply_piece(struct site *s, const struct buf *raws, u32 n)
+{
+    struct site_effect e = {0};
+    struct site_dot *dots = mem_alloc(n * sizeof *dots);
+    const char *why;
+    for (u32 i = 0; i < n && site_effect_parse(buf_bytes(&raws[i]), &e, &why); i++) {
+        site_before(s, &e);
+        dots[i] = e.dot;
+    }
+    struct site_clock upto = e.context;
+    upto.seq[e.dot.gid] = e.dot.seq;
+    for (u32 i = 0; i < n && site_effect_parse(buf_bytes(&raws[i]), &e, &why); i++) site_apply(s, &e);
+    for (u32 i = 0; i < n && site_effect_parse(buf_bytes(&raws[i]), &e, &why); i++)
+        site_after_effect(s, &e, &(struct site_late){dots, n, &upto, true});
+    site_hear(s, e.dot.gid, &upto);
+    site_reassert(s);
+    mem_free(dots);
+}
+
+/* -- effects that wait ----------------------------------------------------------------------------- */
 
 static bool site_is_known(const struct site *s, struct site_dot dot)
 {
     return site_covers(&s->clock, dot) || (s->fenced[dot.gid] && dot.seq > s->fence[dot.gid]);
 }
 
-static void site_drop_pending(struct site *s, u32 at)
+static void site_drop_pending(struct site *s, u32 at, u32 n)
 {
-    buf_release(&s->pending[at].raw);
-    memmove(&s->pending[at], &s->pending[at + 1], (--s->n_pending - at) * sizeof *s->pending);
+    memmove(&s->pending[at], &s->pending[at + n], (s->n_pending - at - n) * sizeof *s->pending);
+    s->n_pending -= n;
 }
 
-/* The first in the order of dots that is ready; those that are not needed any more are dropped. */
-static bool site_next_pending(struct site *s, struct site_effect *e, struct buf *raw)
+/* How many effects the piece has that begins here; 0: some are missing. */
+static u32 site_piece_length(const struct site *s, u32 at)
 {
+    u32 n = 1;
+    for (; s->pending[at + n - 1].more && !PLANTED_SITE(s, PLANT_PARTS); n++) {
+        struct site_dot next = {s->pending[at].dot.seq + n, s->pending[at].dot.gid};
+        if (at + n == s->n_pending || !site_dot_eq(s->pending[at + n].dot, next)) return 0;
+    }
+    return n;
+}
+
+/* Takes the first piece, in the order of dots, that is ready; those that are not needed any more are dropped.
+ * NULL: none. */
+static struct buf *site_next_pending(struct site *s, u32 *n)
+{
+    struct site_effect e;
     const char *why;
     for (u32 i = 0; i < s->n_pending;) {
         if (site_is_known(s, s->pending[i].dot)) {
-            site_drop_pending(s, i);
+            buf_release(&s->pending[i].raw);
+            site_drop_pending(s, i, 1);
             continue;
         }
-        if (site_effect_parse(buf_bytes(&s->pending[i].raw), e, &why) && site_ready_for(s, e)) {
-            *raw = s->pending[i].raw;
-            s->pending[i].raw = (struct buf){0};
-            site_drop_pending(s, i);
-            return true;
+        *n = site_piece_length(s, i);
+        if (*n && site_effect_parse(buf_bytes(&s->pending[i].raw), &e, &why) && site_ready_for(s, &e)) {
+            struct buf *raws = mem_alloc(*n * sizeof *raws);
+            for (u32 k = 0; k < *n; k++) raws[k] = s->pending[i + k].raw;
+            site_drop_pending(s, i, *n);
+            return raws;
         }
-        i++;
+        i += MAX(*n, 1);
     }
-    return false;
+    return NULL;
 }
 
 void site_apply_pending(struct site *s)
 {
-    struct site_effect e;
-    struct buf raw;
-    while (site_next_pending(s, &e, &raw)) {
-        site_apply_remote(s, &e);
-        buf_release(&raw);
+    struct buf *raws;
+    u32 n;
+    while ((raws = site_next_pending(s, &n))) {
+        site_apply_piece(s, raws, n);
+        for (u32 i = 0; i < n; i++) buf_release(&raws[i]);
+        mem_free(raws);
     }
+}
+
+/* Where it is, or has to be. */
+static u32 site_pending_at(const struct site *s, struct site_dot dot)
+{
+    u32 from = 0, to = s->n_pending;
+    while (from < to) {
+        u32 mid = (from + to) / 2;
+        if (site_dot_cmp(s->pending[mid].dot, dot) < 0) from = mid + 1;
+        else to = mid;
+    }
+    return from;
 }
 
 static void site_add_pending(struct site *s, const struct site_effect *e)
 {
-    u32 at = 0;
-    while (at < s->n_pending && site_dot_cmp(s->pending[at].dot, e->dot) < 0) at++;
+    u32 at = site_pending_at(s, e->dot);
     if (at < s->n_pending && site_dot_eq(s->pending[at].dot, e->dot)) return;
     s->pending = site_room(s->pending, s->n_pending, &s->room_pending, sizeof *s->pending);
     memmove(&s->pending[at + 1], &s->pending[at], (s->n_pending++ - at) * sizeof *s->pending);
-    s->pending[at] = (struct site_pending){.dot = e->dot};
+    s->pending[at] = (struct site_pending){.dot = e->dot, .more = e->more};
     buf_append_bytes(&s->pending[at].raw, e->all);
+}
+
+bool site_is_next_part(const struct site *s, struct site_dot dot)
+{
+    struct site_dot before = {dot.seq - 1, dot.gid};
+    u32 at = site_pending_at(s, before);
+    return at < s->n_pending && site_dot_eq(s->pending[at].dot, before) && s->pending[at].more;
+}
+
+/* Whether a piece may have waited for this effect only: the last part, when all come in order. */
+static bool site_may_complete(const struct site *s, const struct site_effect *e)
+{
+    struct site_dot after = {e->dot.seq + 1, e->dot.gid};
+    u32 at = site_pending_at(s, after);
+    if (!e->more) return site_is_next_part(s, e->dot);
+    return at < s->n_pending && site_dot_eq(s->pending[at].dot, after);
 }
 
 static bool site_has_databases(const struct site *s, const struct site_effect *e)
@@ -173,11 +253,12 @@ enum site_outcome site_receive(struct site *s, bytes raw, const char **why)
     if (e.dot.gid == s->gid) return SITE_REFUSED;
     *why = "a write to a database that this site does not have";
     if (!site_has_databases(s, &e)) return SITE_REFUSED;
-    if (!site_ready_for(s, &e)) {
+    if ((e.more && !PLANTED_SITE(s, PLANT_PARTS)) || !site_ready_for(s, &e)) {
         *why = "too many effects that wait for others";
-        if (s->n_pending >= SITE_PENDING_MAX) return SITE_REFUSED;
+        if (s->n_pending >= SITE_PENDING_MAX && !site_is_next_part(s, e.dot)) return SITE_REFUSED;
         site_add_pending(s, &e);
-        return SITE_WAITS;
+        if (site_may_complete(s, &e)) site_apply_pending(s);
+        return site_covers(&s->clock, e.dot) ? SITE_APPLIED : SITE_WAITS;
     }
     site_apply_remote(s, &e);
     site_apply_pending(s);

@@ -13,7 +13,10 @@
  *     site_collect(s, ...)                    garbage collection
  *     site_merge_...(s, ...)                  a full sync (sync.h)
  *
- * Each applied effect, from here or elsewhere, is handed to `emit`: the backlog for other sites. */
+ * Each applied effect, from here or elsewhere, is handed to `emit`: the backlog for other sites.
+ *
+ * Effects that belong together (one MULTI or script) are a *piece*: all but the last carry MOVE_MORE. They
+ * have consecutive numbers, and wait until all of them can be applied. No other effect comes between them. */
 #ifndef MAYFLY_SITE_SITE_H
 #define MAYFLY_SITE_SITE_H
 
@@ -42,6 +45,16 @@ struct site_step {
 
 struct site_after; /* content that an expiry took and that may have to be written again (expire.c) */
 struct site_pending;
+struct site_walk;
+
+/* What was resolved here: several values of one cell, several types, several deadlines. */
+enum site_conflict { SITE_CONFLICT_VALUE, SITE_CONFLICT_TYPE, SITE_CONFLICT_DEADLINE, SITE_CONFLICTS };
+
+struct site_stats {
+    u64 conflicts[SITE_CONFLICTS];
+    u64 expiries_sent;       /* effects by which a key went at its deadline */
+    u64 expiries_suppressed; /* keys that another site deleted while this one waited */
+};
 
 struct site {
     struct engine *e;
@@ -71,6 +84,12 @@ struct site {
 #ifdef MAYFLY_PLANT
     u32 planted;
 #endif
+    struct site_walk *walks; /* snapshots that are being sent (walk.h) */
+    bool torn;               /* a full sync is being merged, or was when the site stopped (full.h) … */
+    i64 torn_ms;             /* … as of this time; there may be atoms that the clock does not cover … */
+    struct site_clock torn_upto; /* … but this does */
+    struct site_stats stats;
+    i64 max_skew_ms, expire_delay_ms; /* SITE_MAX_SKEW_MS, SITE_EXPIRE_DELAY_MS, or as configured */
     u64 refused_ahead; /* stamps that were too far ahead to be followed */
 };
 
@@ -87,11 +106,14 @@ u64 site_next_stamp(const struct site *s);
 /* -- effects */
 enum site_outcome {
     SITE_APPLIED, /* it, and what waited for it */
-    SITE_WAITS,   /* something it depends on is not here yet */
+    SITE_WAITS,   /* something it depends on is not here yet, or another effect of its piece */
     SITE_KNOWN,   /* it had been applied before, or comes from an evicted site */
     SITE_REFUSED, /* `why` says what is wrong with it; nothing was changed */
 };
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
+/* Whether it is the next one of a piece of which all that came before it waits: then what its context covers
+ * is on its way. */
+bool site_is_next_part(const struct site *s, struct site_dot dot);
 void site_apply_pending(struct site *s); /* what waited for something that has come by a full sync */
 void site_commit(struct site *s);        /* makes the effect of s->moves, applies it, and empties s->moves */
 
@@ -108,10 +130,13 @@ void site_add_step(struct site *s, struct site_step step);
 void site_find_stable(struct site *s);
 
 /* -- expiry (expire.c) */
-struct site_late { /* deadlines that arrived after their time: they end only what `clock` covers */
+/* Deadlines that arrived after their time end only what `clock` covers; those of a piece, only what their
+ * effect's author had seen and made by then. */
+struct site_late {
     const struct site_dot *dots;
     u32 n;
     const struct site_clock *clock;
+    bool piece; /* `clock` is that of the piece's end */
 };
 void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late);
 bool site_due(const struct site *s, const struct site_key *k);

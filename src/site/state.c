@@ -34,6 +34,8 @@ void site_put_state(const struct site *s, bool trail, struct buf *to)
 {
     site_put_u8(to, STATE_VERSION);
     site_put_u8(to, s->gid);
+    site_put_u8(to, s->torn);
+    if (s->torn) site_put_clock(to, &s->torn_upto);
     site_put_u64(to, (u64)s->phys_ms);
     site_put_u64(to, s->hlc);
     site_put_clock(to, &s->clock);
@@ -78,6 +80,8 @@ bool site_get_state(struct site *s, bytes state)
 {
     struct site_reader r = site_reader_of(state);
     if (site_get_u8(&r) != STATE_VERSION || site_get_u8(&r) != s->gid) return false;
+    s->torn = site_get_u8(&r) != 0;
+    if (s->torn) site_get_clock(&r, &s->torn_upto);
     s->phys_ms = (i64)site_get_u64(&r);
     s->hlc = site_get_u64(&r);
     site_get_clock(&r, &s->clock);

@@ -1,7 +1,6 @@
 #include "site/sync.h"
 
 #include "base/alloc.h"
-#include "site/place.h"
 
 /* -- a snapshot ----------------------------------------------------------------------------------- */
 
@@ -34,11 +33,12 @@ static void put_cell(struct site_key *k, struct site_cell *c, struct buf *to)
     site_cell_encode(c, to);
 }
 
-void site_put_key(struct site *s, u32 db, bytes name, struct buf *to)
+void site_dump_key(struct site *s, struct site_key *k, struct site_cell *cell, u32 db, bytes name,
+                   struct buf *to)
 {
-    struct site_key *k = &s->key;
     struct buf paths = {0};
     site_key_load(k, s->e, db, name);
+    if (site_key_empty(k)) return;
     site_put_varint(to, k->n_claims);
     for (u32 i = 0; i < k->n_claims; i++) {
         site_put_dot(to, k->claims[i].dot);
@@ -63,10 +63,21 @@ void site_put_key(struct site *s, u32 db, bytes name, struct buf *to)
         site_key_paths(k, kind, &paths);
         for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
             if (kind == TYPE_LIST && k->held == TYPE_LIST) k->walked++;
-            put_cell(k, site_key_cell(k, kind, site_get_bytes(&r), &s->cell), to);
+            put_cell(k, site_key_cell(k, kind, site_get_bytes(&r), cell), to);
         }
     }
     buf_release(&paths);
+}
+
+void site_put_key(struct site *s, u32 db, bytes name, struct buf *to)
+{
+    struct site_key k = {0};
+    struct site_cell c = {0};
+    size_t before = to->n;
+    site_dump_key(s, &k, &c, db, name, to);
+    if (to->n == before) buf_append(to, "\0\0\0", 3); /* no claims, deadlines, marks, and no cells */
+    site_key_release(&k);
+    site_cell_release(&c);
 }
 
 /* -- reading one ---------------------------------------------------------------------------------- */
@@ -89,7 +100,7 @@ static bool get_head(struct site_reader *r, struct site_merge *m)
     return !r->bad && site_left(r) == 0 && m->gid != 0;
 }
 
-bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why)
+bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, const char **why)
 {
     struct site_reader r = site_reader_of(head);
     *why = "a malformed snapshot";
@@ -98,7 +109,18 @@ bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const ch
     if (m->fenced[s->gid]) return false;
     *why = "a snapshot with writes of this site that it has never made";
     if (m->clock.seq[s->gid] > s->clock.seq[s->gid]) return false;
-    if ((i64)(m->hlc >> 16) <= s->phys_ms + SITE_MAX_SKEW_MS) s->hlc = MAX(s->hlc, m->hlc);
+    return true;
+}
+
+void site_merge_follow(struct site *s, const struct site_merge *m)
+{
+    if ((i64)(m->hlc >> 16) <= s->phys_ms + s->max_skew_ms) s->hlc = MAX(s->hlc, m->hlc);
+}
+
+bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why)
+{
+    if (!site_merge_open(s, m, head, why)) return false;
+    site_merge_follow(s, m);
     return true;
 }
 
@@ -133,15 +155,13 @@ static void get_atoms(struct site_reader *r, const struct site_clock *theirs, st
 
 static bool cell_fits(const struct site_cell *c, const struct site_clock *theirs)
 {
-    struct site_num n;
     for (u32 i = 0; i < c->n_writes; i++) {
         const struct site_write *w = &c->writes[i];
         if (w->shown || !site_covers(theirs, w->dot)) return false;
-        if (c->kind == TYPE_ZSET && !site_num_parse(site_cell_text(c, w), &n)) return false;
+        if (!site_value_fits(c->kind, site_cell_path(c), site_cell_text(c, w))) return false;
     }
     for (u32 i = 0; i < c->n_incs; i++)
-        if (theirs->seq[c->incs[i].gid] < c->incs[i].hi || c->kind == TYPE_SET || c->kind == TYPE_LIST)
-            return false;
+        if (theirs->seq[c->incs[i].gid] < c->incs[i].hi || !site_counts(c->kind)) return false;
     return true;
 }
 
@@ -152,9 +172,7 @@ static bool next_cell(struct site_reader *r, const struct site_clock *theirs, st
     if (site_left(r) == 0) return false;
     u8 kind = site_get_u8(r);
     bytes path = site_get_bytes(r);
-    if (kind == TYPE_NONE || kind >= SITE_TYPES || (kind == TYPE_STRING && path.n) ||
-        (kind == TYPE_LIST && !site_place_ok(path)))
-        r->bad = true;
+    if (!site_path_fits(kind, path)) r->bad = true;
     if (r->bad) return false;
     site_cell_reset(c, kind, path);
     if (!site_cell_decode(c, r) || !cell_fits(c, theirs) || site_cell_empty(c) ||
@@ -182,8 +200,11 @@ static void merge_claims(const struct both *b)
         if (j < o->n_claims || !site_covers(b->theirs, k->claims[i].dot)) k->claims[n++] = k->claims[i];
     }
     k->n_claims = n;
-    for (j = 0; j < o->n_claims; j++)
-        if (!site_covers(b->mine, o->claims[j].dot)) site_key_add_claim(k, o->claims[j]);
+    for (j = 0; j < o->n_claims; j++) {
+        bool here = site_covers(b->mine, o->claims[j].dot);
+        for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->claims[i].dot, o->claims[j].dot);
+        if (!here) site_key_add_claim(k, o->claims[j]);
+    }
 }
 
 static void merge_deadlines(const struct both *b)
@@ -196,8 +217,11 @@ static void merge_deadlines(const struct both *b)
             k->deadlines[n++] = k->deadlines[i];
     }
     k->n_deadlines = n;
-    for (j = 0; j < o->n_deadlines; j++)
-        if (!site_covers(b->mine, o->deadlines[j].dot)) site_key_add_deadline(k, o->deadlines[j]);
+    for (j = 0; j < o->n_deadlines; j++) {
+        bool here = site_covers(b->mine, o->deadlines[j].dot);
+        for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->deadlines[i].dot, o->deadlines[j].dot);
+        if (!here) site_key_add_deadline(k, o->deadlines[j]);
+    }
 }
 
 static void merge_marks(const struct both *b)
@@ -210,9 +234,11 @@ static void merge_marks(const struct both *b)
         else buf_release(&k->marks[i].clock);
     }
     k->n_marks = n;
-    for (j = 0; j < o->n_marks; j++)
-        if (!site_covers(b->mine, o->marks[j].dot))
-            site_key_add_mark(k, o->marks[j].dot, buf_bytes(&o->marks[j].clock));
+    for (j = 0; j < o->n_marks; j++) {
+        bool here = site_covers(b->mine, o->marks[j].dot);
+        for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->marks[i].dot, o->marks[j].dot);
+        if (!here) site_key_add_mark(k, o->marks[j].dot, buf_bytes(&o->marks[j].clock));
+    }
 }
 
 static bool has_write(const struct site_cell *c, struct site_dot dot)
@@ -254,7 +280,8 @@ static void merge_cell(const struct both *b, struct site_cell *c, const struct s
     c->n_writes = n;
     for (u32 i = 0; i < oc->n_writes; i++) {
         const struct site_write *w = &oc->writes[i];
-        if (!site_covers(b->mine, w->dot) || PLANTED_SITE(b->s, PLANT_SYNC_REVIVES))
+        bool here = site_covers(b->mine, w->dot) && !PLANTED_SITE(b->s, PLANT_SYNC_REVIVES);
+        if (!here && !has_write(c, w->dot))
             site_cell_write(c, w->dot, w->stamp, w->birth, site_cell_text(oc, w));
     }
     merge_incs(b, c, oc);
@@ -318,7 +345,11 @@ static void note_timed(struct site_merge *m, const struct both *b, bool theirs)
 {
     bool timed = false;
     struct buf dots = {0};
-    for (u32 i = 0; i < b->k->n_deadlines; i++) timed |= b->k->deadlines[i].at_ms != 0;
+    i64 now = b->s->torn ? b->s->torn_ms : site_now(b->s);
+    for (u32 i = 0; i < b->k->n_deadlines; i++) {
+        i64 at_ms = b->k->deadlines[i].at_ms;
+        timed |= at_ms && at_ms <= now;
+    }
     if (!timed || !theirs) return;
     for (u32 i = 0; i < b->o->n_deadlines; i++)
         if (!site_covers(b->mine, b->o->deadlines[i].dot)) site_put_dot(&dots, b->o->deadlines[i].dot);

@@ -26,12 +26,18 @@ struct site_merge {
     struct site_member members[SITE_GIDS];
     bool fenced[SITE_GIDS];
     u64 fence[SITE_GIDS];
-    struct buf timed; /* keys with a deadline: database, name, dots of those that are new here */
+    struct buf timed; /* keys with a deadline that has passed: database, name, dots of new ones */
 };
 
 void site_put_snapshot_head(const struct site *s, struct buf *to);
 void site_put_key(struct site *s, u32 db, bytes name, struct buf *to);
+/* The same with a key and a cell of the caller's; nothing is written if there is no such key. */
+void site_dump_key(struct site *s, struct site_key *k, struct site_cell *cell, u32 db, bytes name,
+                   struct buf *to);
 
+/* Begin is both: open reads the head and checks it, follow has our time follow theirs. */
+bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, const char **why);
+void site_merge_follow(struct site *s, const struct site_merge *m);
 bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const char **why);
 bool site_merge_check(const struct site_merge *m, bytes dump, const char **why);
 void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name,

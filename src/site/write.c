@@ -1,6 +1,7 @@
 #include "site/write.h"
 
 #include "site/place.h"
+#include "xstream/xstream.h"
 
 /* -- moves -------------------------------------------------------------------------------------------- */
 
@@ -34,6 +35,11 @@ static void put_all_seen(struct site *s, struct site_key *k, enum site_op op, co
             put_seen_of(site_key_cell(k, kind, site_get_bytes(&r), &s->cell), op, k, scope, to);
     }
     buf_release(&paths);
+}
+
+void site_put_key_seen(struct site *s, struct site_key *k, enum site_op op, struct buf *to)
+{
+    put_all_seen(s, k, op, NULL, to);
 }
 
 void site_move_clear(struct site *s, struct site_key *k, const struct site_clock *scope)
@@ -74,7 +80,7 @@ static void move_rem_hidden(struct site *s, struct site_key *k, enum value_type 
     struct buf paths = {0};
     if (shown != TYPE_STRING && site_cell_live(&k->string)) site_move_rem(s, k, TYPE_STRING, (bytes){"", 0});
     for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
-        if (kind == shown || k->cells[kind].live == 0) continue;
+        if (kind == shown || k->cells[kind].rows == 0) continue;
         buf_clear(&paths);
         site_key_paths(k, kind, &paths);
         for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
@@ -279,6 +285,36 @@ void site_write_flush(struct site *s, u32 db)
                   false);
     site_commit(s);
     buf_release(&f.seen);
+}
+
+/* -- streams ------------------------------------------------------------------------------------------ */
+
+/* XDEL and XTRIM of the highest entry say what the last id was. */
+static void move_last_id(struct site *s, struct site_key *k, const bytes *ids, u32 n)
+{
+    struct xstream x;
+    char last[SITE_ID_BYTES];
+    bytes raw = bytes_of(last, sizeof last);
+    bool top = false;
+    xstream_open(&x, k->e, &k->ref);
+    stream_id_pack(last, x.last);
+    for (u32 i = 0; i < n; i++) top |= bytes_eq(ids[i], raw);
+    if (!top || PLANTED_SITE(s, PLANT_LAST_ID)) return;
+    const struct site_cell *c = site_key_cell(k, TYPE_STREAM, SITE_LAST_ID, &s->cell);
+    const struct site_write *said = site_cell_winner(c);
+    if (!said || !bytes_eq(site_cell_text(c, said), raw))
+        site_move_put(s, k, TYPE_STREAM, SITE_LAST_ID, raw, false);
+}
+
+void site_write_xcut(struct site *s, u32 db, bytes name, const bytes *ids, u32 n)
+{
+    struct site_key *k = write_open(s, db, name);
+    site_move_start(s, k, TYPE_STREAM);
+    for (u32 i = 0; i < n; i++) site_move_rem(s, k, TYPE_STREAM, ids[i]);
+    if (k->cells[TYPE_STREAM].live == n) /* nothing else keeps it */
+        site_move_put(s, k, TYPE_STREAM, (bytes){"", 0}, (bytes){"", 0}, false);
+    move_last_id(s, k, ids, n);
+    site_commit(s);
 }
 
 /* -- lists -------------------------------------------------------------------------------------------- */

@@ -9,6 +9,8 @@
 #include "site/site.h"
 
 /* -- moves, of which effects are composed: appended to s->moves; site_commit() makes the effect */
+/* Appends what CLEAR or FLUSH says about the counters of a key. */
+void site_put_key_seen(struct site *s, struct site_key *k, enum site_op op, struct buf *to);
 void site_move_clear(struct site *s, struct site_key *k,
                      const struct site_clock *scope); /* scope: an expiry */
 /* What a write to a key of this type begins with: a clear if there is nothing, otherwise the claim, an
@@ -36,6 +38,10 @@ void site_write_del(struct site *s, u32 db, bytes name);
 void site_write_ttl(struct site *s, u32 db, bytes name, i64 at_ms); /* EXPIRE; 0: PERSIST */
 void site_write_copy(struct site *s, u32 db, bytes from, u32 to_db, bytes to, bool move); /* RENAME: move */
 void site_write_flush(struct site *s, u32 db); /* SITE_ALL_DBS: all */
+
+/* -- streams: a put of entries by id (cell.h) is XADD, for a new stream with the cell without a path; one of
+ * SITE_LAST_ID is XSETID */
+void site_write_xcut(struct site *s, u32 db, bytes name, const bytes *ids, u32 n); /* XDEL, XTRIM */
 
 /* -- lists */
 void site_write_push(struct site *s, u32 db, bytes name, bool front, const bytes *values, u32 n);

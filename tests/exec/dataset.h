@@ -203,7 +203,8 @@ static inline void check_nodes(struct xstream *s)
     CHECK(live == s->length && nodes == s->nodes);
 }
 
-static inline u64 dump_stream(struct engine *e, struct key_ref *ref, struct buf *out)
+/* shared: only what sites have in common. */
+static inline u64 dump_stream(struct engine *e, struct key_ref *ref, bool shared, struct buf *out)
 {
     struct xstream s;
     struct xwalk w;
@@ -216,8 +217,8 @@ static inline u64 dump_stream(struct engine *e, struct key_ref *ref, struct buf 
     check_nodes(&s);
     dump_id(out, s.last);
     dump_id(out, s.first);
-    dump_id(out, s.max_deleted);
-    buf_printf(out, " added %llu", (unsigned long long)s.added);
+    if (!shared) dump_id(out, s.max_deleted);
+    if (!shared) buf_printf(out, " added %llu", (unsigned long long)s.added);
     xstream_walk(&w, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
     for (; xwalk_next(&w, &id, &value); n++) {
         CHECK(n || stream_id_cmp(id, s.first) == 0);
@@ -225,6 +226,7 @@ static inline u64 dump_stream(struct engine *e, struct key_ref *ref, struct buf 
         buf_append_char(out, '=');
         dump_bytes(out, value);
     }
+    if (shared) return n;
     xgroup_walk(&groups, &s);
     for (; xgroup_next(&groups, &value, &g); group_count++) dump_group(&s, value, &g, out);
     xname_walk_end(&groups);
@@ -243,7 +245,7 @@ static inline u64 dump_string(struct engine *e, struct key_ref *ref, struct buf 
 
 /* One line. The elements met must be as many as size() says; that is the check
  * of the engine's counts, for all types. */
-static inline void dump_key(struct engine *e, struct key_ref *ref, struct buf *out)
+static inline void dump_key(struct engine *e, struct key_ref *ref, bool shared, struct buf *out)
 {
     static const char *const types[] = {"?", "string", "hash", "list", "set", "zset", "stream"};
     u64 n = 0;
@@ -257,7 +259,7 @@ static inline void dump_key(struct engine *e, struct key_ref *ref, struct buf *o
     case TYPE_SET: n = dump_map(e, ref, out); break;
     case TYPE_LIST: n = dump_list(e, ref, out); break;
     case TYPE_ZSET: n = dump_zset(e, ref, out); break;
-    case TYPE_STREAM: n = dump_stream(e, ref, out); break;
+    case TYPE_STREAM: n = dump_stream(e, ref, shared, out); break;
     case TYPE_NONE: CHECK(!"a key has a type");
     }
     CHECK(n == e->ops->size(e, ref));
@@ -274,7 +276,7 @@ static inline bool dump_is_hollow(struct engine *e, struct key_ref *ref)
 
 /* What a reader sees of all databases at this time: live keys, live fields. At
  * time 0 nothing is dead, so that shows all there physically is. */
-static inline void dataset_dump(struct engine *e, i64 now_ms, struct buf *out)
+static inline void dataset_dump_as(struct engine *e, i64 now_ms, bool shared, struct buf *out)
 {
     e->ops->begin(e, now_ms);
     buf_clear(out);
@@ -287,12 +289,17 @@ static inline void dataset_dump(struct engine *e, i64 now_ms, struct buf *out)
             CHECK(i == 0 || !bytes_eq(keys.v[i].name, keys.v[i - 1].name));
             CHECK(e->ops->find(e, db, keys.v[i].name, &ref));
             with_deadline += ref.deadline_ms != 0;
-            if (alive(ref.deadline_ms, now_ms) && !dump_is_hollow(e, &ref)) dump_key(e, &ref, out);
+            if (alive(ref.deadline_ms, now_ms) && !dump_is_hollow(e, &ref)) dump_key(e, &ref, shared, out);
         }
         CHECK(keys.n == e->ops->count(e, db));
         CHECK(with_deadline == e->ops->expires(e, db));
         mem_free(keys.v);
     }
+}
+
+static inline void dataset_dump(struct engine *e, i64 now_ms, struct buf *out)
+{
+    dataset_dump_as(e, now_ms, false, out);
 }
 
 #endif

@@ -27,9 +27,20 @@ DATA (two writes are concurrent if neither author saw the other's; a later one t
   list          elements are registers at immutable positions. RPUSH puts n = stamp, LPUSH n = -stamp, so concurrent
                 pushes lie in order of time, one command's values together; LINSERT makes a position in between. No
                 tombstones. Two sites may pop the same element (at least once); LSET beats a concurrent pop
+  stream        entries keep their ids. XADD * makes a seq whose low byte is the gid, so no two sites make the same id.
+                An id that users chose twice is one entry: the lower gid's (an id is never added again where it is
+                known, so no clock decides). Last id: the highest of the entries' and of what XSETID said; XDEL and
+                XTRIM of the highest entry state it, too. It keeps no stream alive: what makes a stream says that it is
+                there, and what takes its last entry, if nothing else says it. So one without entries stays until a
+                DEL, and XDEL beside a DEL makes no new one. Groups are a site's own
   types         the key's last write decides (later stamp, lower gid); the loser's content is hidden, and goes with
                 the next write that saw it
   DEL, *REM, POP, TRIM, FLUSHALL, RENAME   remove what they saw: a concurrent update survives
+MULTI           each command is an effect; they are a piece, which travels and is applied as a whole (MORE: another
+                follows). Not one effect: a DEL in it could not remove what a SET in it had made
+CRASH           what a site did since its engine last committed is undone: data, clock, HLC, log, what it knows of the
+                others; also effects that wait for others. So nothing leaves a site before it is committed: the dots
+                of what is lost are used again, and nobody has seen them
 TTL
   entries       EXPIRE and PERSIST replace the entries they saw. Longest wins, PERSIST is shortest: concurrent EXPIREs
                 give the longest, EXPIRE beats PERSIST and plain SET, later beats earlier, DEL beats EXPIRE
@@ -56,19 +67,24 @@ lost; it comes back empty, under a new gid. A site that was admitted but never c
 TRACE. Lines of words: history SEED | sites N | time gid ms .. | op gid ARGUMENTS | deliver from to gid seq (in any
 order, also twice) | full from to (the snapshot of `from` is merged at `to`) | clock from to | cron gid | gc gid |
 admit by gid | join by gid ms (it starts, from the snapshot) | fence gid seq (all drop its effects after seq) |
-evict by gid | end. After a line, for every site in which something changed: show gid clock, then for each key
-"| name type value deadline claims ttls marks writes counters": what a client sees, and how many atoms are kept.
+evict by gid | multi gid ARGUMENTS ; ARGUMENTS .. (one piece) | store gid (its engine commits, as it also does before
+`time` and `gc`, and when it has joined) | crash gid ms (back to that; the clock says ms) | end. After a line, for every
+site in which something changed: show gid clock, then for each key "| name type value deadline claims ttls marks writes
+counters": what a client sees, and how many atoms are kept.
 """
 
 import random
 import sys
 import time
+from copy import copy
 from collections import namedtuple
 
+THERE, LAST = ("stream", ()), ("stream", (0, 0))     # cells of a stream that are no entries
 EXPIRE_DELAY_MS = 500          # a site that does not own a key waits this long before deleting it
 MAX_SKEW_MS = 60_000           # a remote stamp further ahead than this does not move our clock
 
 Effect = namedtuple("Effect", "dot ts ctx moves")
+MORE = ("more", "")            # a move of all effects of a piece but the last
 
 
 def seen(clock, dot):
@@ -105,30 +121,39 @@ def rank(item):
     return item[1][0], -item[0][0], item[0][1]
 
 
+def by_gid(item):
+    return -item[0][0], item[0][1]
+
+
+def by_value(item):
+    return item[1][1], rank(item)
+
+
 # ---------------------------------------------------------------- state
 
 class Cell:
-    """One register: a string, hash field, set member, zset member or list element.
+    """One register: a string, hash field, set member, zset member, list element or stream entry.
+    by:     the order of concurrent writes, if it is not rank
     writes: dot -> (ts, value, birth); several only after concurrent writes.
     incs:   gid -> (hi, total, lo, lo_total, rdot): that site's increments with lo < seq <= hi count, as
             total - lo_total; rdot is the removal that set lo."""
-    __slots__ = ("writes", "incs")
+    __slots__ = ("writes", "incs", "by")
 
-    def __init__(self, writes=(), incs=()):
-        self.writes, self.incs = dict(writes), dict(incs)
+    def __init__(self, writes=(), incs=(), by=None):
+        self.writes, self.incs, self.by = dict(writes), dict(incs), by
 
     def alive(self):
         return bool(self.writes) or any(i[0] > i[2] for i in self.incs.values())
 
     def winner(self):
-        return max(self.writes.items(), key=rank, default=None)
+        return max(self.writes.items(), key=self.by or rank, default=None)
 
     def value(self):
         top = self.winner()
         base = top[1][1] if top else None
         live = [i[1] - i[3] for _, i in sorted(self.incs.items()) if i[0] > i[2]]
-        n = number(base or "0")
-        return base if not live or n is None else fmt(n + sum(live))
+        n = number(base or "0") if live else None
+        return base if n is None else fmt(n + sum(live))
 
     def observed(self, scope=None):
         """What a removal has to say about increments: gid -> (hi, total)."""
@@ -157,12 +182,16 @@ class Key:
     def copy(self):
         k = Key()
         k.head, k.ttl, k.fired = dict(self.head), dict(self.ttl), dict(self.fired)
-        k.cells = {a: Cell(c.writes, c.incs) for a, c in self.cells.items()}
+        k.last, k.cells = self.last, {a: Cell(c.writes, c.incs, c.by) for a, c in self.cells.items()}
         return k
+
+    def cell(self, kind, path):
+        return self.cells.setdefault((kind, path), Cell(by=by_value if (kind, path) == LAST else
+                                                        by_gid if kind == "stream" else None))
 
     def claim(self):
         """(dot, (ts, type)) of the winning type, or None if the key has no content."""
-        live = {a[0] for a, c in self.cells.items() if c.alive()}
+        live = {a[0] for a, c in self.cells.items() if c.alive() and a != LAST}
         return max((h for h in self.head.items() if h[1][1] in live), key=rank, default=None)
 
     def type(self):
@@ -245,28 +274,41 @@ class Site:
         return e
 
     def receive(self, e):
-        """Takes an effect in any order, any number of times; applies it in causal order."""
+        """Takes an effect in any order, any number of times; applies it in causal order, a piece as a whole."""
         self.pending[e.dot] = e
-        moved = True
-        while moved:
+        piece = [e]
+        while piece:
             self.pending = {d: p for d, p in sorted(unseen(self.pending, self.clock).items())
                             if d[1] <= self.fenced.get(d[0], d[1])}
-            moved = next((p for p in self.pending.values() if self.ready_for(p)), None)
-            if moved:
-                self.apply_remote(moved)
+            piece = next(filter(None, map(self.piece, self.pending.values())), None)
+            if piece:
+                self.apply_remote(piece)
 
     def ready_for(self, e):
         return self.clock.get(e.dot[0], 0) == e.dot[1] - 1 and all(seen(self.clock, d) for d in e.ctx.items())
 
-    def apply_remote(self, e):
-        if (e.ts >> 16) <= self.phys + MAX_SKEW_MS:
-            self.hlc = max(self.hlc, e.ts)
-        for key in sorted({m[1] for m in e.moves if m[0] == "claim"}):
-            self.expire_if_due(key)                 # what is past its deadline dies before a write joins it
-        self.apply(e)
-        for m in e.moves:
-            if m[0] in ("ttl", "keep") and m[2] is not None and m[2] <= self.now():
-                self.expire_if_due(m[1], {e.dot: upto(e)})      # a deadline that came too late
+    def piece(self, e):
+        """The effects of the piece that begins with e, if they can be applied now."""
+        parts = [e]
+        while MORE in parts[-1].moves:
+            parts.append(self.pending.get((e.dot[0], parts[-1].dot[1] + 1)))
+            if not parts[-1]:
+                return None
+        return parts if self.ready_for(e) else None
+
+    def apply_remote(self, piece):
+        """No effect of ours comes between those of a piece."""
+        for e in piece:
+            if (e.ts >> 16) <= self.phys + MAX_SKEW_MS:
+                self.hlc = max(self.hlc, e.ts)
+            for key in sorted({m[1] for m in e.moves if m[0] == "claim"}):
+                self.expire_if_due(key)             # what is past its deadline dies before a write joins it
+        for e in piece:
+            self.apply(e)
+        for e in piece:
+            for m in e.moves:
+                if m[0] in ("ttl", "keep") and m[2] is not None and m[2] <= self.now():
+                    self.expire_if_due(m[1], {p.dot: upto(p) for p in piece})      # a deadline that came too late
         self.hear(e.dot[0], upto(e))
         self.reassert()
 
@@ -297,12 +339,12 @@ class Site:
         k.head = {**unseen(k.head, e.ctx), e.dot: (ts or e.ts, kind)}
 
     def do_put(self, e, name, kind, path, value, obs, ts=None, birth=None):
-        c = self.key(name).cells.setdefault((kind, path), Cell())
+        c = self.key(name).cell(kind, path)
         c.remove(e.ctx, obs, e.dot)
         c.writes[e.dot] = (ts or e.ts, value, birth or e.dot)
 
     def do_add(self, e, name, kind, path, prev, prev_total, delta, fresh):
-        c = self.key(name).cells.setdefault((kind, path), Cell())
+        c = self.key(name).cell(kind, path)
         g, s = e.dot
         old = c.incs.get(g)
         if fresh or old is None:                    # all before prev is gone, here too
@@ -344,6 +386,9 @@ class Site:
         for name in list(self.keys):
             self.do_clear(e, name, obs.get(name, {}))
             self.tidy(name, {**self.clock, e.dot[0]: e.dot[1]})
+
+    def do_more(self, e, _):
+        """Others apply this effect together with the next one of its author."""
 
     def fence(self, gid, seq):
         """Accepts no effect of a site after this one; it is about to be evicted."""
@@ -435,7 +480,7 @@ class Site:
                 top, ttl = k.claim(), k.ttl_entry()
                 k.head, k.fired = dict([top]) if top else {}, {}
                 k.ttl = dict([ttl]) if top and ttl and ttl[1][1] is not None else {}
-                k.cells = {a: c for a, c in k.cells.items() if c.alive() and a[0] == top[1][1]}
+                k.cells = {a: c for a, c in k.cells.items() if top and c.alive() and a[0] == top[1][1]}
                 for c in k.cells.values():
                     c.writes = dict([c.winner()]) if c.writes else {}
                     c.incs = {g: i[:4] + (None,) for g, i in c.incs.items() if i[0] > i[2]}
@@ -474,7 +519,7 @@ class Site:
                     self.after.append((name, k.copy(), ctx))
             k.head, k.ttl, k.fired = both(k.head, o.head), both(k.ttl, o.ttl), both(k.fired, o.fired)
             for a in {*k.cells, *o.cells}:
-                c, oc = k.cells.setdefault(a, Cell()), o.cells.get(a) or Cell()
+                c, oc = k.cell(*a), o.cells.get(a) or Cell()
                 c.writes = both(c.writes, oc.writes)
                 incs = {}
                 for g in {*c.incs, *oc.incs}:
@@ -498,7 +543,32 @@ class Site:
         for e in waiting.values():
             self.receive(e)
 
+    # ---- what is kept over a crash
+    def stored(self):
+        """What the engine has of this site after a commit, other than the effects it waits for."""
+        kept = "hlc", "clock", "log", "members", "fenced", "acks"
+        return {"phys": self.phys, "keys": {n: k.copy() for n, k in self.keys.items()},
+                **{what: copy(getattr(self, what)) for what in kept}}
+
+    def crash(self, stored):
+        """The process ends within a transaction and starts again: that transaction was never made."""
+        self.__dict__.update(stored)
+        self.pending, self.after = {}, []
+
     # ---- commands
+    def multi(self, *commands):
+        """MULTI or a script: each command an effect, all of them one piece. Returns the replies."""
+        replies, first = [], self.clock.get(self.gid, 0) + 1
+        for argv in commands:
+            try:
+                replies.append(self.do(*argv))
+            except OpError as err:
+                replies.append(err)
+        for seq in range(first, self.clock.get(self.gid, 0)):
+            e = self.log[self.gid, seq]
+            self.log[e.dot] = e._replace(moves=e.moves + (MORE,))
+        return replies
+
     def do(self, *argv):
         """Runs a command here and returns its reply; its effect, if any, is in the log. A write first deletes what
         it finds past its deadline."""
@@ -627,8 +697,63 @@ class Site:
 
     def ltrim(self, name, *ends):
         paths = [p for p, _ in self.rows(name, "list")]
-        lo, hi = (max(0, int(i) + len(paths)) if int(i) < 0 else int(i) for i in ends)
+        lo, hi = (int(i) + len(paths) if int(i) < 0 else int(i) for i in ends)
         self.remove(name, "list", [p for i, p in enumerate(paths) if not lo <= i <= hi])
+        return "OK"
+
+    def stream(self, name):
+        """(ids of the entries, last id: the highest there was, or what XSETID said)"""
+        rows = dict(self.rows(name, "stream"))
+        ids = [p for p in rows if p > LAST[1]]
+        return ids, max(ids[-1:] + [c.value() for c in [rows.get(LAST[1])] if c], default=(0, 0))
+
+    def next_id(self, ms, last):
+        """An id after the last one. Its seq ends in the gid, so that no two sites make the same."""
+        if ms > last[0]:
+            return ms, self.gid
+        seq = (last[1] | 255) - 255 + self.gid
+        return last[0], seq if seq > last[1] else seq + 256
+
+    def xadd(self, name, at, *fields):
+        _, last = self.stream(name)
+        self.expire_if_due(name)
+        ms, _, seq = at.partition("-")
+        entry = self.next_id(self.now(), last) if at == "*" else self.next_id(int(ms), last) if seq == "*" else \
+            (int(ms), int(seq))
+        if entry <= last or ms != "*" and int(ms) < last[0]:
+            raise OpError("The ID specified in XADD is equal or smaller than the target stream top item")
+        self.put(name, "stream", {**({} if self.look(name) else {THERE[1]: ""}), entry: ":".join(fields)})
+        return text_of_id(entry)
+
+    def xcut(self, name, gone):
+        """XDEL, XTRIM: a stream without entries stays, and so does its last id."""
+        ids, last = self.stream(name)
+        hit, old = [i for i in ids if i in gone], dict(self.rows(name, "stream"))
+        if hit:
+            moves = self.start(name, "stream")[1] + [("rem", name, "stream", i, {}) for i in hit]
+            if hit[-1] == last and not (LAST[1] in old and old[LAST[1]].value() == last):
+                moves.append(("put", name, *LAST, last, {}))
+            if len(hit) == len(ids) and THERE[1] not in old:
+                moves.append(("put", name, *THERE, "", {}))
+            self.commit(moves)
+        return len(hit)
+
+    def xtrim(self, name, by, limit):
+        ids = self.stream(name)[0]
+        return self.xcut(name, ids[:max(0, len(ids) - int(limit))] if by == "MAXLEN" else
+                         [i for i in ids if i < id_of(limit)])
+
+    def xsetid(self, name, last):
+        ids = self.stream(name)[0]
+        if not self.look(name) or ids and id_of(last) < ids[-1]:
+            raise OpError("no such key, or smaller than the target stream top item")
+        self.put(name, "stream", {LAST[1]: id_of(last)})
+        return "OK"
+
+    def mkstream(self, name):
+        """XGROUP CREATE .. MKSTREAM: groups are a site's own, the stream is everybody's."""
+        if not self.look(name, "stream"):
+            self.put(name, "stream", {THERE[1]: ""})
         return "OK"
 
     def pexpireat(self, name, at):
@@ -675,13 +800,25 @@ class Site:
                 continue
             rows = [(p, c.value()) for p, c in k.rows(kind)]
             value = (rows[0][1] if kind == "string" else [p for p, _ in rows] if kind == "set" else
-                     [v for _, v in rows] if kind == "list" else dict(rows))
+                     [v for _, v in rows] if kind == "list" else self.entries(name, rows) if kind == "stream" else
+                     dict(rows))
             out[name] = (kind, value, k.deadline())
         return out
+
+    def entries(self, name, rows):
+        return [f"{text_of_id(p)}={v}" for p, v in rows if p > LAST[1]] + ["last=" + text_of_id(self.stream(name)[1])]
 
     def raw(self):
         return {n: (k.head, k.ttl, k.fired, {a: (c.writes, c.incs) for a, c in k.cells.items()})
                 for n, k in self.keys.items()}
+
+
+def id_of(text):
+    return tuple(int(x) for x in text.split("-"))
+
+
+def text_of_id(entry):
+    return "%d-%d" % entry
 
 
 def get(s, k):
@@ -704,6 +841,8 @@ COMMANDS = {
     "RPUSH": lambda s, k, *v: s.push(k, v), "LPUSH": lambda s, k, *v: s.push(k, v, True),
     "LPOP": lambda s, k: s.pop(k, 0), "RPOP": lambda s, k: s.pop(k, -1),
     "LINSERT": Site.linsert, "LSET": Site.lset, "LTRIM": Site.ltrim,
+    "XADD": lambda s, *a: s.xadd(*a), "XDEL": lambda s, k, *i: s.xcut(k, [id_of(x) for x in i]), "XTRIM": Site.xtrim,
+    "XSETID": Site.xsetid, "MKSTREAM": Site.mkstream,
     "EXPIRE": lambda s, k, t: s.pexpireat(k, s.now() + int(float(t) * 1000)),
     "PEXPIREAT": lambda s, k, t: s.pexpireat(k, int(t)), "PERSIST": Site.persist, "PTTL": Site.pttl,
     "RENAME": lambda s, a, b: s.copy(a, b, True), "COPY": Site.copy, "FLUSHALL": Site.flushall,
@@ -716,7 +855,7 @@ COMMANDS = {
 
 # Steps: "1 CMD .. [= reply]" at site 1 ("*": at all), "1>2" a link from 1 to 2 comes up, "3<2.1" effect (2, 1) reaches 3, "1!3" the clock of 3 does,
 # "sync" all links, "tick 1 ms" time passes and cron runs at 1, "forget" all backlogs are lost, "gc", "join 3 1" 3 joins by 1,
-# "all k = value" what all show, "gone ms" after that time nothing is left of anything anywhere.
+# "all k = value" what all show, "store 1" the engine of 1 commits (as before anything is sent), "crash 1", "gone ms" after that time nothing is left of anything anywhere.
 SCENARIOS = """
 3 EXPIRE and PERSIST, PERSIST arrives first: 1 SET k v EX 1000; sync; 2 EXPIRE k 2000; 3 PERSIST k; 3>1; 1 PTTL k = -1; sync; * PTTL k = 2000000; gone 2000000
 3 EXPIRE arrives before its SET: 1 SET k v; 1>2; 2 EXPIRE k 1000; 3<2.1; 3 GET k = None; sync; * PTTL k = 1000000; gone 1000000
@@ -732,6 +871,7 @@ SCENARIOS = """
 2 equal stamps, lower gid: 2 SET k two; 1 SET k one; sync; * GET k = one
 3 floats: 1 INCRBYFLOAT k 1.1; 2 INCRBYFLOAT k 1.9; 3 INCRBYFLOAT k 2; sync; * GET k = 5
 2 DEL, INCR: 1 SET k 100; 1 INCR k; sync; 1 DEL k; 2 INCR k; sync; * GET k = 1
+2 DEL, INCR by the one who had: 1 INCR k; sync; 2 DEL k; 1 INCR k; sync; * GET k = 1
 2 SET, INCR: 1 SET k 5; sync; 1 SET k 10; 2 INCR k; sync; * GET k = 11
 2 add wins: 1 SADD k m; sync; 1 SREM k m; 2 SADD k m; sync; all k = ['m']
 2 scores add up: 1 ZADD k 3 m; sync; 1 ZINCRBY k 1.12 m; 2 ZINCRBY k 1.0 m; sync; all k = {'m': '5.12'}
@@ -749,6 +889,25 @@ SCENARIOS = """
 3 a clock counts only with its effects: 2 SET k w; tick 1 5; 1 SET k v; 3<1.1; 3 DEL k; 3<2.1; 1<2.1; 2<1.1; 1!2; 1!3; gc; 1<3.1; sync; * GET k = w
 3 garbage waits for a late deadline: 2 HSET k f a; tick 1 5; 1 HSET k f b; 1 EXPIRE k 1; 2>1; 2<1.1; 1>3; 2>3; gc; tick 2 5000; 1>2; sync; all k = {'f': 'a'}
 2 INCR at a slow clock, the limiter still ends: 1 INCR k; 1 EXPIRE k 2; sync; 2 INCR k; tick 1 9000; sync; * GET k = None; gone 0
+2 automatic ids of two sites: 1 XADD k * f a; 2 XADD k * f b; 1 XADD k * f c; sync; all k = ['1000000-1=f:a', '1000000-2=f:b', '1000000-257=f:c', 'last=1000000-257']
+2 the next id: 1 XADD k 5-9 f a; 1 XADD k 5-* f b; 1 XADD k 6-* f c; sync; 2 XADD k 6-* f d = 6-2; sync; all k = ['5-9=f:a', '5-257=f:b', '6-1=f:c', '6-2=f:d', 'last=6-2']
+2 equal ids, lower gid: 2 XADD k 5-1 f b; 1 XADD k 5-1 f a; sync; all k = ['5-1=f:a', 'last=5-1']
+2 XDEL, XADD of the same id: 1 XADD k 5-1 f a; sync; 1 XDEL k 5-1; 2 DEL k; 2 XADD k 5-1 f b; sync; all k = ['5-1=f:b', 'last=5-1']
+2 XTRIM, XADD: 1 XADD k 5-1 f a; sync; 1 XTRIM k MAXLEN 0; 2 XADD k 5-2 f b; sync; all k = ['5-2=f:b', 'last=5-2']
+2 XSETID, the highest: 1 XADD k 5-1 f a; sync; 2 XSETID k 9-0; tick 1 9; 1 XSETID k 7-0; sync; all k = ['5-1=f:a', 'last=9-0']
+2 XSETID that saw the higher: 1 XADD k 5-1 f a; 1 XSETID k 9-0; sync; 2 XSETID k 6-0; sync; all k = ['5-1=f:a', 'last=6-0']
+2 the last id outlives its entry: 1 XADD k 5-3 f a; 1 XDEL k 5-3; sync; all k = ['last=5-3']; 2 XADD k 5-* f b = 5-258
+2 XDEL, DEL: 1 XADD k 5-1 f a; sync; 1 XDEL k 5-1; 2 DEL k; sync; gone 0
+2 a stream that survived a DEL, emptied: 1 XADD k 5-1 f a; sync; 1 DEL k; 2 XADD k 5-2 f b; sync; 1 XDEL k 5-2; sync; all k = ['last=5-2']
+3 a stream that was written again, survived a DEL, emptied: 2 XADD k 5-1 f a; 2 EXPIRE k 2; sync; 2 PERSIST k; 2 XADD k 5-2 f b; 2>3; tick 1 9000; 1>2; 3 DEL k; sync; all k = ['5-1=f:a', 'last=5-1']; 2 XDEL k 5-1; sync; all k = ['last=5-1']
+3 the last id is here before the stream: 1 XADD k 5-1 f a; sync; 1 XADD k 5-9 f b; 1 XDEL k 5-9; 2 DEL k; 3 XADD k 5-2 f c; 1>2; 2 GET k = None; 3>2; sync; all k = ['5-2=f:c', 'last=5-9']
+2 XADD, DEL, the deadline stays: 1 XADD k 5-1 f a; 1 EXPIRE k 2; sync; 1 DEL k; 2 XADD k 5-2 f b; sync; * PTTL k = 2000; gone 2000
+2 stale expiry, PERSIST of a stream: 2 XADD k 5-1 f a; 2 XADD k 5-2 f b; 2 XDEL k 5-2; 2 EXPIRE k 2; sync; 2 PERSIST k; tick 1 9000; sync; all k = ['5-1=f:a', 'last=5-2']; * PTTL k = -1
+2 a stream loses its name: 1 XADD k 5-1 f a; 1 XADD k 5-2 f b; 1 XDEL k 5-2; 1 RENAME k d; sync; all d = ['5-1=f:a', 'last=5-2']
+2 MULTI in one piece: 1 MULTI SET a 1 | SET b 1 | DEL a; 2<1.2; 2<1.1; 2 GET b = None; 2<1.3; 2 GET b = 1; sync; * GET a = None; * GET b = 1
+2 MULTI and a full sync: 1 MULTI SET a 1 | SET b 1; 2<1.1; forget; 1>2; sync; * GET a = 1; * GET b = 1
+2 a crash takes what was not stored: 1 SET a 1; store 1; 1 SET a 2; 1 SET b 2; crash 1; 1 GET a = 1; 1 SET b 3; sync; * GET a = 1; * GET b = 3
+3 a crash takes what waited: 1 SET a 1; 1>2; 2 SET a 2; store 3; 3<2.1; crash 3; 1>3; 3 GET a = 1; sync; * GET a = 2
 """
 
 
@@ -756,22 +915,35 @@ class Stage:
     """Plays a named scenario, and writes what is done as World does."""
 
     def __init__(self, members, trace):
-        self.sites, self.out, self.shown = {}, trace, {}
+        self.sites, self.out, self.shown, self.disk = {}, trace, {}, {}
         self.trace("sites", len(members))
         self.sites.update({g: Site(g, members, 1_000_000) for g in members})
+        self.store(*self.sites.values())
 
     def trace(self, *words):
         World.trace(self, *words)
 
+    def store(self, *sites):
+        for s in sites:
+            self.trace("store", s.gid)
+            self.disk[s.gid] = s.stored()
+
+    def crash(self, s):
+        self.trace("crash", s.gid, s.phys)
+        s.crash(self.disk[s.gid])
+
     def deliver(self, a, b, e):
+        self.store(a)
         self.trace("deliver", a.gid, b.gid, *e.dot)
         b.receive(e)
 
     def merge(self, a, b):
+        self.store(a)
         self.trace("full", a.gid, b.gid)
         b.merge(a.snapshot())
 
     def hear(self, b, a):
+        self.store(a)
         self.trace("clock", a.gid, b.gid)
         b.hear(a.gid, a.clock)
 
@@ -789,16 +961,21 @@ class Stage:
 
     def tick(self, ms, *sites):
         for s in sites:
+            self.store(s)
             self.trace("time", s.gid, s.now() + ms)
             s.tick(s.now() + ms)
             self.each("cron", s)
 
     def each(self, what, *sites):
         for s in sites:
+            self.store(s)
             self.trace(what, s.gid)
             getattr(s, what)()
 
     def do(self, s, *argv):
+        if argv[0] == "MULTI":
+            self.trace("multi", s.gid, " ".join(argv[1:]).replace("|", ";"))
+            return s.multi(*(cmd.split() for cmd in " ".join(argv[1:]).split("|")))
         self.trace("op", s.gid, *argv)
         return s.do(*argv)
 
@@ -810,6 +987,7 @@ class Stage:
         self.trace("join", by.gid, gid, by.now())
         self.sites[gid] = Site(gid, phys=by.now())
         self.sites[gid].merge(by.snapshot())
+        self.store(self.sites[gid])
 
 
 def play(line, trace=None):
@@ -832,6 +1010,8 @@ def play(line, trace=None):
                 stage.deliver(s, sites[int(word[0])], s.log[dot])
         elif word == "tick":
             stage.tick(int(args[1]), sites[int(args[0])])
+        elif word in ("store", "crash"):
+            getattr(stage, word)(sites[int(args[0])])
         elif word == "gc":
             stage.each("gc", *sites.values())
         elif word == "forget":
@@ -861,6 +1041,8 @@ class World:
     def __init__(self, script, trace=None):
         n, self.t, self.out, self.shown = script[0][0], 1_000_000, trace, {}
         self.history, self.sites, self.skew, self.dead, self.counted = {}, [], {}, {}, []
+        self.crashes = any(act[0] == "crash" for act in script)
+        self.disk = {}                               # gid -> what a crash leaves of a site with an open transaction
         self.trace("sites", n)
         self.born = set(range(1, n + 1))
         self.cut, self.next_gid, self.blocked = {}, n + 1, set()     # cut: evicted gid -> least and most seq kept
@@ -869,6 +1051,30 @@ class World:
         for act in script[1:]:
             getattr(self, "act_" + act[0])(*act[1:])
             self.watch()
+
+    def begin(self, s):
+        """Before a site changes: its transaction is open."""
+        if s.gid not in self.disk:
+            self.disk[s.gid] = s.stored() if self.crashes else None
+
+    def store(self, *sites):
+        """Commits: before anybody hears of it, before time goes on, and before garbage is collected."""
+        for s in sites:
+            if s.gid in self.disk:
+                self.trace("store", s.gid)
+                del self.disk[s.gid]
+
+    def act_crash(self, i):
+        s = self.sites[i % len(self.sites)]
+        stored = self.disk.pop(s.gid, None) or s.stored()
+        self.trace("crash", s.gid, self.t + self.skew[s.gid])
+        s.crash(stored)
+        s.tick(self.t + self.skew[s.gid])
+        lost = {d for d in self.history if d[0] == s.gid and not seen(s.clock, d)}
+        assert not any(seen(o.clock, d) or d in o.pending for o in self.sites for d in lost), "sent, but not stored"
+        self.history = {d: e for d, e in self.history.items() if d not in lost}
+        self.counted = [d for d in self.counted if d not in lost]
+        self.dead = {who: n for who, n in self.dead.items() if who[0] != s.gid}
 
     def add_site(self, s):
         s.audit, self.skew[s.gid] = self.audit, 0
@@ -904,6 +1110,8 @@ class World:
 
     def watch(self):
         for s in self.sites:
+            parts = [d for d in s.clock.items() if d[1] and MORE in self.history[d].moves]
+            assert not parts, f"site {s.gid} has applied a part of a piece: {parts}"
             for name, k in s.keys.items():
                 if k.ttl and s.due(name):
                     self.dead[s.gid, name] = s.touch[name]
@@ -920,7 +1128,8 @@ class World:
 
     def act_op(self, i, cmd):
         s = self.sites[i % len(self.sites)]
-        argv = [str(self.t + int(a[1:])) if a[:1] == "@" else a for a in cmd.split()]
+        argv = [self.word(s, cmd, a) for a in cmd.split()]
+        self.begin(s)
         self.trace("op", s.gid, *argv)
         try:
             s.do(*argv)
@@ -928,7 +1137,29 @@ class World:
         except OpError:
             pass
 
+    def word(self, s, cmd, a):
+        """An argument: @50 is a time, #0 the first entry of a stream, #-1 the last, + an id after that."""
+        if a[:1] not in "@#+":
+            return a
+        if a[:1] == "@":
+            return str(self.t + int(a[1:]))
+        k = s.look(cmd.split()[1])
+        ids, last = s.stream(cmd.split()[1]) if k and k.type() == "stream" else ([], (0, 0))
+        if a == "+":
+            return text_of_id((last[0], last[1] + 1))
+        return text_of_id(([last] + ids)[1 + int(a[1:]) if -1 <= int(a[1:]) < len(ids) and ids else 0])
+
+    def act_multi(self, i, *cmds):
+        s = self.sites[i % len(self.sites)]
+        argvs = [[self.word(s, cmd, a) for a in cmd.split()] for cmd in cmds]
+        self.begin(s)
+        self.trace("multi", s.gid, " ; ".join(" ".join(argv) for argv in argvs))
+        s.multi(*argvs)
+        self.history.update((d, e) for d, e in s.log.items() if d[0] == s.gid)
+
     def deliver(self, a, b, e):
+        self.store(a)
+        self.begin(b)
         self.trace("deliver", a.gid, b.gid, *e.dot)
         b.receive(e)
 
@@ -943,6 +1174,8 @@ class World:
 
     def full(self, a, b):
         if self.open(a, b):
+            self.store(a)
+            self.begin(b)
             self.trace("full", a.gid, b.gid)
             b.merge(a.snapshot())
 
@@ -956,16 +1189,22 @@ class World:
 
     def clock(self, a, b):
         if self.open(a, b):
+            self.store(a)
+            self.begin(b)
             self.trace("clock", a.gid, b.gid)
             b.hear(a.gid, a.clock)
 
     def act_each(self, what, i):
         s = self.sites[i % len(self.sites)]
+        if what == "gc":
+            self.store(s)
+        self.begin(s)
         self.trace(what, s.gid)
         getattr(s, what)()
 
     def act_time(self, ms):
         self.t += ms
+        self.store(*self.sites)
         self.trace("time", *[x for s in self.sites for x in (s.gid, self.t + self.skew[s.gid])])
         for s in self.sites:
             s.tick(self.t + self.skew[s.gid])
@@ -979,6 +1218,7 @@ class World:
 
     def act_trim(self, i, n):
         s = self.sites[i % len(self.sites)]
+        self.begin(s)
         for d in list(s.log)[:len(s.log) // (n + 1)]:
             del s.log[d]
 
@@ -987,10 +1227,14 @@ class World:
         ready = [g for g, d in a.members.items() if d[0] == a.gid and g not in self.born and a.may_start(g)]
         if ready:
             self.born.add(ready[0])
+            self.store(a)
             self.trace("join", a.gid, ready[0], self.t)
             self.add_site(Site(ready[0]))
+            self.begin(self.sites[-1])
             self.sites[-1].merge(a.snapshot())
+            self.store(self.sites[-1])               # before it may write, or send
         elif len(self.sites) < 6:
+            self.begin(a)
             self.trace("admit", a.gid, self.next_gid)
             a.do("ADMIT", self.next_gid)
             self.next_gid += 1
@@ -1000,18 +1244,23 @@ class World:
         left = [s for s in self.sites if s is not z]
         rest = [s for s in left if s.gid in a.members]       # whom it asks; that must be all, see may_start
         if len(rest) > 1 and z.gid in a.members:
+            self.store(*left)
             self.sites, self.blocked = left, set()
             fence = max(s.clock.get(z.gid, 0) for s in rest)
             self.cut[z.gid] = fence, fence           # what no survivor has is lost, of earlier evictions too
             self.cut = {g: (max(s.clock.get(g, 0) for s in rest), most) for g, (_, most) in self.cut.items()}
+            for s in rest:
+                self.begin(s)
             self.trace("fence", z.gid, fence)
             for s in rest:
                 s.fence(z.gid, fence)
+            self.store(*rest)
             for s in rest:
                 s is a or self.sync(s, a)
             self.act_evicted(a, z.gid)
 
     def act_evicted(self, a, gid):
+        self.begin(a)
         self.trace("evict", a.gid, gid)
         a.do("EVICT", gid)
 
@@ -1102,7 +1351,7 @@ def denote(history, clock, now):
             addr = m[2:4] if m[0] in ("put", "add") else None
             if lives(e, m[1], m[0], addr):
                 k, m = out.key(m[1]), m + (None,) * 3
-                c = k.cells.setdefault(addr, Cell()) if addr else None
+                c = k.cell(*addr) if addr else None
                 if m[0] == "claim":
                     k.head[e.dot] = (m[3] or e.ts, m[2])
                 elif m[0] == "put":
@@ -1120,25 +1369,33 @@ LPOP k|RPOP k|LINSERT k BEFORE v v|LINSERT k AFTER v v|LSET k x v|LTRIM k x x|EX
 PEXPIREAT k T|PERSIST k|PERSIST k|RENAME k k|COPY k k|FLUSHALL""".replace("\n", "").split("|")
 
 
+STREAMS = """XADD k * f v|XADD k * f v|XADD k * f v|XADD k * f v|XADD k I f v|XADD k I f v|XADD k 6-* f v|XDEL k D|XDEL k D D|
+XDEL k D|XTRIM k MAXLEN 0|XTRIM k MAXLEN 2|XTRIM k MINID D|XSETID k I|MKSTREAM k""".replace("\n", "").split("|")
+
+
 def make_script(seed):
     r = random.Random(seed)
     keys, scale = "abc"[:r.choice((1, 1, 2, 3))], r.choice((50, 500, 3000))
     lo = r.choice((0, 0, 0, 10, 14, 16, 19))
     forms = FORMS if r.random() < .5 else FORMS[lo:lo + r.choice((4, 8, 10))] + FORMS[27:33] + FORMS[1:6:4]
-    words = {"k": keys, "v": "uvwxyz", "f": "fgh", "n": (0, 10, 50), "i": (-2, 1, 5), "h": (.5, -1.25, 2), "x": (-2, -1, 0, 1, 2),
+    if r.random() < .25:
+        forms = STREAMS * r.choice((1, 3)) + FORMS[26:34] + FORMS[1:6:4] + FORMS[r.choice((8, 19)):][:r.choice((0, 1))]
+    words = {"k": keys, "v": "uvwxyz", "I": ("5-1", "5-2", "+", "+"), "D": ("#0", "#0", "#-1", "#-1", "#1", "5-1"), "f": "fgh", "n": (0, 10, 50), "i": (-2, 1, 5), "h": (.5, -1.25, 2), "x": (-2, -1, 0, 1, 2),
              "t": [n * scale for n in range(1, 5)], "s": [n * scale / 1000 for n in range(1, 9)],
              "T": [f"@{n * scale}" for n in range(-1, 7)]}
     weights = {"op": 36, "deliver": 25, "sync": 10, "full": r.choice((0, 2, 6)), "clock": 8, "cron": 6, "gc": 6, "time": 12,
-               "skew": r.choice((0, 3)), "cut": 2, "trim": r.choice((0, 2)), "join": r.choice((0, 0, 1)), "evict": r.choice((0, 0, .7))}
+               "skew": r.choice((0, 3)), "multi": r.choice((0, 0, 5)),
+               "crash": r.choice((0, 0, 0, 4)), "cut": 2, "trim": r.choice((0, 2)), "join": r.choice((0, 0, 1)), "evict": r.choice((0, 0, .7))}
     script, flush = [(r.choice((2, 2, 3, 3, 3, 4, 5)),)], r.random() < .1
     for act in r.choices(list(weights), list(weights.values()), k=r.choice((15, 25, 40, 60))):
         i, j = r.randrange(60), r.randrange(60)
-        if act == "op":
-            cmd = " ".join(str(r.choice(words[w])) if w in words else w for w in r.choice(forms).split())
-            cmd = "INCR count" if not flush and r.random() < .08 else "GET a" if cmd == "FLUSHALL" and not flush else cmd
-            script.append((act, i, cmd))
+        if act in ("op", "multi"):
+            cmds = [" ".join(str(r.choice(words[w])) if w in words else w for w in r.choice(forms).split())
+                    for _ in range(1 if act == "op" else r.choice((2, 2, 3)))]
+            cmds = ["GET a" if cmd == "FLUSHALL" and not flush else cmd for cmd in cmds]
+            script.append((act, i, *(["INCR count"] if act == "op" and not flush and r.random() < .08 else cmds)))
         else:
-            script.append({"cron": ("each", act, i), "gc": ("each", act, i), "join": (act, i),
+            script.append({"cron": ("each", act, i), "gc": ("each", act, i), "join": (act, i), "crash": (act, i),
                            "time": (act, r.choice((1, 10, scale, scale * 2, 600))), "trim": (act, i, j % 3),
                            "skew": (act, i, r.randint(-10_000, 10_000)),
                            "deliver": (act, i, j, r.randrange(256)), "cut": (act, i, j), "evict": (act, i, j)}
@@ -1190,7 +1447,30 @@ def persist_all(s, e, name, at, birth, right=Site.do_ttl):
 
 
 def coarse_add(s, e, name, kind, path, prev, prev_total, delta, fresh):
-    s.key(name).cells.setdefault((kind, path), Cell()).incs[e.dot[0]] = (e.dot[1], prev_total + delta, 0, 0, None)
+    s.key(name).cell(kind, path).incs[e.dot[0]] = (e.dot[1], prev_total + delta, 0, 0, None)
+
+
+def xadd_entry_only(s, name, at, *fields, right=Site.xadd):
+    commit = s.commit
+    s.commit = lambda moves: commit([m for m in moves if m[0] != "put" or m[3] != ()])
+    try:
+        return right(s, name, at, *fields)
+    finally:
+        del s.commit
+
+
+def xcut_entries_only(s, name, gone, right=Site.xcut):
+    commit = s.commit
+    s.commit = lambda moves: commit([m for m in moves if m[0] != "put" or m[3] != ()])
+    try:
+        return right(s, name, gone)
+    finally:
+        del s.commit
+
+
+def claim_by_last_id(k, right=Key.claim):
+    top = right(k)
+    return top or (max(k.head.items(), key=rank, default=None) if LAST in k.cells else None)
 
 
 BUGS = {
@@ -1205,6 +1485,17 @@ BUGS = {
     "a site joins before all know of it": (Site, "may_start", lambda s, gid: True),
     "effects apply in FIFO, not causal order": (Site, "ready_for", lambda s, e: s.clock.get(e.dot[0], 0) == e.dot[1] - 1),
     "a DEL does not subtract what it saw of a counter": (Site, "do_add", coarse_add),
+    "automatic ids without a gid": (Site, "next_id", lambda s, ms, last: (ms, 0) if ms > last[0] else
+                                    (last[0], last[1] + 1)),
+    "the last id is that of the last who set it": (None, "by_value", rank),
+    "a last id keeps a stream": (Key, "claim", claim_by_last_id),
+    "XADD does not say that there is a stream now": (Site, "xadd", xadd_entry_only),
+    "XDEL leaves a stream without a cell": (Site, "xcut", xcut_entries_only),
+    "XDEL forgets the last id": (Site, "xcut", lambda s, name, gone: s.remove(name, "stream", gone)),
+    "a MULTI is applied in parts": (Site, "piece", lambda s, e: [e] if s.ready_for(e) else None),
+    "effects are sent before they are stored": (World, "store", lambda self, *sites: None),
+    "a crash keeps the clock, but not the data": (Site, "crash", lambda s, stored, right=Site.crash:
+                                                  right(s, {**stored, "clock": s.clock})),
     "a late deadline ends everything": (Site, "expire_if_due", lambda s, name, late=None, right=Site.expire_if_due:
                                         right(s, name)),
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Harder random histories for model.py: many joins, evictions, clock steps, trimmed backlogs and full syncs.
+"""Harder random histories for model.py: many joins, evictions, clock steps, crashes, trimmed backlogs and
+full syncs.
 
     tests/site/stress.py N [FIRST] [--long] [--trace]     N histories from seed FIRST on; --long joins two of them end
                                                           to end; --trace prints them, as model.py does
@@ -17,6 +18,7 @@ EXTRA = [  # (chance before each step of an ordinary history, what to put there)
     (.08, lambda r: ("trim", r.randrange(60), 0)),
     (.06, lambda r: ("link", "full", r.randrange(60), r.randrange(60))),
     (.05, lambda r: ("link", "clock", r.randrange(60), r.randrange(60))),
+    (.05, lambda r: ("crash", r.randrange(60))),
 ]
 
 
@@ -33,7 +35,7 @@ def history(seed):
 def long_history(seed):
     steps = history(seed) + history(seed + 10**9)[1:]
     if any(step[-1] == "INCR count" for step in steps):  # that check counts increments; FLUSHALL would end it
-        steps = [("op", step[1], "GET a") if step[-1] == "FLUSHALL" else step for step in steps]
+        steps = [tuple("GET a" if word == "FLUSHALL" else word for word in step) for step in steps]
     return steps
 
 

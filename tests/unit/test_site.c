@@ -15,6 +15,7 @@
 #include "site/state.h"
 #include "site/sync.h"
 #include "site/write.h"
+#include "xstream/xstream.h"
 
 static u64 seed = 1;
 
@@ -67,14 +68,34 @@ static void one_free(struct one *o)
 
 static bytes word(const char *const *words, u32 n) { return bytes_str(words[below(n)]); }
 
+/* XADD of few ids, so that they meet; XDEL; XSETID. */
+static void random_stream_write(struct site *s, u32 db, bytes name)
+{
+    static const u64 parts[] = {1, 2, 256, 257};
+    struct buf packed = {0};
+    struct key_ref ref;
+    char raw[SITE_ID_BYTES];
+    bytes id = bytes_of(raw, sizeof raw), field[2] = {BYTES_LIT("f"), BYTES_LIT("v")};
+    stream_id_pack(raw, (struct stream_id){parts[below(4)], parts[below(4)]});
+    bool there = s->e->ops->find(s->e, db, name, &ref);
+    xentry_pack(&packed, field, 1);
+    switch (there ? below(6) : 0) {
+    case 1: site_write_put(s, db, name, TYPE_STREAM, (bytes[]){SITE_LAST_ID, id}, 1); break;
+    case 2: site_write_xcut(s, db, name, &id, 1); break;
+    default:
+        site_write_put(s, db, name, TYPE_STREAM, (bytes[]){{"", 0}, {"", 0}, id, buf_bytes(&packed)}, 2);
+    }
+    buf_release(&packed);
+}
+
 static void random_write(struct site *s)
 {
     static const char *const names[] = {"a", "b", "c"}, *const paths[] = {"f", "g", "h"},
                              *const numbers[] = {"1", "2.5"};
-    static const enum value_type kinds[] = {TYPE_HASH, TYPE_SET, TYPE_ZSET};
+    static const enum value_type kinds[] = {TYPE_HASH, TYPE_SET, TYPE_ZSET, TYPE_STREAM};
     bytes name = word(names, 3), path = word(paths, 3);
     struct key_ref ref;
-    enum value_type kind = s->e->ops->find(s->e, 0, name, &ref) ? ref.type : kinds[below(3)];
+    enum value_type kind = s->e->ops->find(s->e, 0, name, &ref) ? ref.type : kinds[below(4)];
     site_expire(s, 0, name, NULL);
     switch (below(8)) {
     case 0: site_write_set(s, 0, name, word(numbers, 2), below(2) ? 0 : site_now(s) + below(2000)); break;
@@ -82,7 +103,7 @@ static void random_write(struct site *s)
     case 2: site_write_ttl(s, 0, name, below(2) ? 0 : site_now(s) + 1 + below(2000)); break;
     case 3: site_write_flush(s, below(2) ? 0 : SITE_ALL_DBS); break;
     case 4:
-        if (kind == TYPE_SET || kind == TYPE_LIST) break;
+        if (!site_counts(kind)) break;
         site_write_add(s, 0, name, kind, kind == TYPE_STRING ? (bytes){"", 0} : path, site_num_of(below(9)));
         break;
     case 5:
@@ -91,6 +112,10 @@ static void random_write(struct site *s)
         break;
     default:
         if (kind == TYPE_LIST || kind == TYPE_STRING) break;
+        if (kind == TYPE_STREAM) {
+            random_stream_write(s, 0, name);
+            break;
+        }
         site_write_put(s, 0, name, kind,
                        (bytes[]){path, kind == TYPE_SET ? (bytes){"", 0} : word(numbers, 2)}, 1);
     }
@@ -222,6 +247,46 @@ static void test_refused(void **state)
     one_free(b);
 }
 
+/* Cells of streams that nobody can have written are refused. */
+static void test_stream_values(void **state)
+{
+    (void)state;
+    static const struct {
+        bytes path, value;
+        bool good;
+    } puts[] = {
+        {{"", 0}, {"", 0}, true},
+        {{"", 0}, {"x", 1}, false},
+        {SITE_LAST_ID, SITE_LAST_ID, true},
+        {SITE_LAST_ID, {"123", 3}, false},
+        {{"0123456789abcdef", 16}, {"\1\1f\1v", 5}, true},
+        {{"0123456789abcdef", 16}, {"\1\0\0", 3}, true},
+        {{"0123456789abcdef", 16}, {"\1\1f\2v", 5}, false},
+        {{"0123456789abcdef", 16}, {"\1\1f\1vx", 6}, false},
+        {{"0123456789abcdef", 16}, {"\0", 1}, false},
+        {{"0123456789abcdef", 16}, {"\1", 1}, false},
+        {{"0123456789abcdef", 16}, {"", 0}, false},
+        {{"0123456789abcdef", 16}, {"\377\377\377\377\377\377\377\377\377\377\1", 11}, false},
+        {{"0123456789", 10}, {"\1\1f\1v", 5}, false},
+    };
+    for (u32 i = 0; i < ARRAY_LEN(puts); i++) {
+        struct one *b = one_new(2);
+        struct buf raw = {0};
+        struct site_clock none = {0};
+        const char *why = "";
+        site_put_effect_head(&raw, (struct site_dot){1, 1}, 1, &none);
+        site_put_move(&raw, &(struct site_move){.op = MOVE_CLAIM, .name = BYTES_LIT("k"), .kind = TYPE_STREAM},
+                      false);
+        site_put_move(&raw,
+                      &(struct site_move){
+                          .op = MOVE_PUT, .kind = TYPE_STREAM, .path = puts[i].path, .value = puts[i].value},
+                      true);
+        assert_int_equal(site_receive(&b->s, buf_bytes(&raw), &why), puts[i].good ? SITE_APPLIED : SITE_REFUSED);
+        buf_release(&raw);
+        one_free(b);
+    }
+}
+
 static void assert_restored(struct one *a, bool trail, u64 stable)
 {
     struct buf state = {0}, again = {0};
@@ -239,6 +304,57 @@ static void assert_restored(struct one *a, bool trail, u64 stable)
     site_release(&s);
     buf_release(&state);
     buf_release(&again);
+}
+
+/* -- effects that belong together ------------------------------------------------------------------ */
+
+static void note_order(void *arg, const struct site_effect *e)
+{
+    struct buf *order = arg;
+    buf_printf(order, " %u.%llu", e->dot.gid, (unsigned long long)e->dot.seq);
+}
+
+static void make_piece(struct one *a)
+{
+    static const struct site_move more = {.op = MOVE_MORE};
+    site_put_move(&a->s.moves, &more, false);
+    site_write_set(&a->s, 0, BYTES_LIT("x"), BYTES_LIT("1"), 0);
+    site_put_move(&a->s.moves, &more, false);
+    site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("2"), 0);
+    site_write_del(&a->s, 0, BYTES_LIT("x"));
+}
+
+/* The parts of a piece come in any order, some of them twice. Nothing is seen of it until all are here, and no
+ * effect comes between them: not even the expiry of a key that they write to. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    static const u8 orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (u32 round = 0; round < 6; round++) {
+        struct one *a = one_new(1), *b = one_new(2);
+        struct buf order = {0};
+        struct key_ref ref;
+        const char *why = "";
+        make_piece(a);
+        site_write_set(&b->s, 0, BYTES_LIT("k"), BYTES_LIT("old"), 1000010);
+        site_tick(&b->s, 1000020);
+        b->s.emit = note_order;
+        b->s.emit_arg = &order;
+        for (u32 i = 0; i < 3; i++) {
+            bytes raw = buf_bytes(&a->effects[orders[round][i]]);
+            assert_int_equal(site_receive(&b->s, raw, &why), i < 2 ? SITE_WAITS : SITE_APPLIED);
+            assert_int_equal(site_receive(&b->s, raw, &why), i < 2 ? SITE_WAITS : SITE_KNOWN);
+            assert_int_equal(b->s.clock.seq[1], i < 2 ? 0 : 3);
+        }
+        buf_append_char(&order, 0);
+        assert_string_equal(order.p, " 2.2 1.1 1.2 1.3");
+        assert_false(b->e->ops->find(b->e, 0, BYTES_LIT("x"), &ref));
+        assert_true(b->e->ops->find(b->e, 0, BYTES_LIT("k"), &ref));
+        assert_int_equal(ref.deadline_ms, 0);
+        buf_release(&order);
+        one_free(a);
+        one_free(b);
+    }
 }
 
 /* A restart keeps clocks and members. Without the trail garbage waits until all that was here is
@@ -415,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_damaged_state),   cmocka_unit_test(test_far_ahead),
         cmocka_unit_test(test_places),          cmocka_unit_test(test_place_order),
         cmocka_unit_test(test_numbers),         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_stream_values),
     };
     return cmocka_run_group_tests_name("site", tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "rounds.h"
 #include "site/link.h"
 #include "site/write.h"
+#include "xstream/xstream.h"
 
 #define SITES 3
 #define START_MS 1000000
@@ -77,10 +78,26 @@ static void pipe_clear(struct pipe *p)
     request_parser_init(&p->parser);
 }
 
+static void merge_all(struct ends *x)
+{
+    bool on = true;
+    while (x->asks.state == LINK_MERGE) on = site_link_step(&x->asks, 1 + below(8), &x->to_server.sent);
+    if (!on) assert_string_equal(x->asks.why, "a full sync of the site is needed that one was interrupted of");
+}
+
+static u32 torn(void)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < SITES; i++) n += w->s[i].torn;
+    return n;
+}
+
+/* What is being merged is merged, or now and then given up, as by a crash: the site then stays torn. */
 static void cut(u32 i, u32 j)
 {
     struct ends *x = &w->ends[i][j];
     if (!x->up) return;
+    if (torn() > 1 || below(3)) merge_all(x);
     site_link_release(&x->asks);
     site_link_release(&x->serves);
     pipe_clear(&x->to_server);
@@ -120,7 +137,7 @@ static bool carry(struct pipe *p, u32 bytes_max, struct site_link *to, struct bu
     bool on = true;
     buf_append(&p->arrived, p->sent.p, n);
     if (n) memmove(p->sent.p, p->sent.p + n, p->sent.n -= n);
-    while (on &&
+    while (on && to->state != LINK_MERGE &&
            request_parse(&p->parser, &limits, bytes_of(p->arrived.p + at, p->arrived.n - at), &used) == OK) {
         bytes argv[8];
         assert_in_range(p->parser.argc, 1, 8);
@@ -133,19 +150,34 @@ static bool carry(struct pipe *p, u32 bytes_max, struct site_link *to, struct bu
     return on;
 }
 
+/* One snapshot is merged at a time. */
+static bool merging(u32 i)
+{
+    for (u32 j = 0; j < SITES; j++)
+        if (w->ends[i][j].up && w->ends[i][j].asks.state == LINK_MERGE) return true;
+    return false;
+}
+
 /* Everything that a link does at once; afterwards it may be over. */
 static void pump(u32 i, u32 j, u32 bytes_max)
 {
     struct ends *x = &w->ends[i][j];
     if (!x->up) return;
+    bool merges = x->asks.state == LINK_MERGE, may = merges || !merging(i);
     bool on = carry(&x->to_server, bytes_max, &x->serves, &x->to_client.sent) &&
               site_link_feed(&x->serves, bytes_max, &x->to_client.sent) &&
-              carry(&x->to_client, bytes_max, &x->asks, &x->to_server.sent) &&
+              (merges || !may || carry(&x->to_client, bytes_max, &x->asks, &x->to_server.sent)) &&
+              site_link_step(&x->asks, 1 + below(8), &x->to_server.sent) &&
               site_link_feed(&x->asks, bytes_max, &x->to_server.sent);
     if (on) return;
     w->refused++;
     const char *why = x->serves.why ? x->serves.why : x->asks.why;
-    assert_string_equal(why, "it fell behind the backlog");
+    static const char *const fine[] = {
+        "it fell behind the backlog", "a full sync of this site is under way", "a full sync was needed",
+        "a full sync of the site is needed that one was interrupted of"};
+    bool is_fine = false;
+    for (u32 n = 0; n < ARRAY_LEN(fine); n++) is_fine |= strcmp(why, fine[n]) == 0;
+    if (!is_fine) assert_string_equal(why, fine[0]);
     cut(i, j);
 }
 
@@ -153,16 +185,37 @@ static void pump(u32 i, u32 j, u32 bytes_max)
 
 static bytes word(const char *const *words, u32 n) { return bytes_str(words[below(n)]); }
 
+/* XADD of few ids, so that they meet; XDEL; XSETID. */
+static void random_stream_write(struct site *s, u32 db, bytes name)
+{
+    static const u64 parts[] = {1, 2, 256, 257};
+    struct buf packed = {0};
+    struct key_ref ref;
+    char raw[SITE_ID_BYTES];
+    bytes id = bytes_of(raw, sizeof raw), field[2] = {BYTES_LIT("f"), BYTES_LIT("v")};
+    stream_id_pack(raw, (struct stream_id){parts[below(4)], parts[below(4)]});
+    bool there = s->e->ops->find(s->e, db, name, &ref);
+    xentry_pack(&packed, field, 1);
+    switch (there ? below(6) : 0) {
+    case 1: site_write_put(s, db, name, TYPE_STREAM, (bytes[]){SITE_LAST_ID, id}, 1); break;
+    case 2: site_write_xcut(s, db, name, &id, 1); break;
+    default:
+        site_write_put(s, db, name, TYPE_STREAM, (bytes[]){{"", 0}, {"", 0}, id, buf_bytes(&packed)}, 2);
+    }
+    buf_release(&packed);
+}
+
 static void random_write(struct site *s)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"}, *const paths[] = {"f", "g", "h"},
                              *const values[] = {"1", "2.5", "30"};
-    static const enum value_type kinds[] = {TYPE_STRING, TYPE_HASH, TYPE_SET, TYPE_ZSET, TYPE_LIST};
+    static const enum value_type kinds[] = {TYPE_STRING, TYPE_HASH, TYPE_SET,
+                                            TYPE_ZSET,   TYPE_LIST, TYPE_STREAM};
     u32 id = below(5), db = below(2);
     bytes name = bytes_str(names[id]), path = word(paths, 3), value = word(values, 3);
     struct key_ref ref;
     site_expire(s, db, name, NULL);
-    enum value_type kind = s->e->ops->find(s->e, db, name, &ref) ? ref.type : kinds[below(5)];
+    enum value_type kind = s->e->ops->find(s->e, db, name, &ref) ? ref.type : kinds[below(6)];
     bool there = ref.entry != NULL;
     switch (below(12)) {
     case 0: site_write_del(s, db, name); return;
@@ -179,16 +232,32 @@ static void random_write(struct site *s)
         return;
     }
     bytes pair[2] = {kind == TYPE_STRING ? (bytes){"", 0} : path, kind == TYPE_SET ? (bytes){"", 0} : value};
-    if (kind == TYPE_LIST) site_write_push(s, db, name, below(2), &value, 1);
+    if (kind == TYPE_STREAM) random_stream_write(s, db, name);
+    else if (kind == TYPE_LIST) site_write_push(s, db, name, below(2), &value, 1);
     else if (kind == TYPE_SET || below(2)) site_write_put(s, db, name, kind, pair, 1);
     else site_write_add(s, db, name, kind, pair[0], site_num_of(below(9)));
 }
+
+/* Several effects that belong together. */
+static void random_piece(struct site *s)
+{
+    for (u32 n = 1 + below(4); n > 0; n--) {
+        buf_clear(&s->moves);
+        site_put_move(&s->moves, &(struct site_move){.op = MOVE_MORE}, false);
+        random_write(s);
+    }
+    buf_clear(&s->moves); /* the last write may have been none */
+    site_write_set(s, 0, BYTES_LIT("a"), BYTES_LIT("5"), 0);
+}
+/* A site that is torn writes nothing. */
+static bool busy(u32 i) { return w->s[i].torn; }
 
 static void expire_pass(void *arg, u32 db, bytes name) { site_expire_pass(arg, db, name); }
 
 static void housekeeping(u32 i)
 {
     struct site *s = &w->s[i];
+    if (busy(i)) return;
     for (u32 db = 0; db < 2; db++) site_each_key(s, db, expire_pass, s);
     site_find_stable(s);
     for (u32 db = 0; db < 2; db++) {
@@ -215,6 +284,7 @@ static bool connected(u32 i, u32 j, bool mesh) { return i != j && (mesh || i + j
 
 static bool quiet(void)
 {
+    if (torn()) return false;
     for (u32 i = 1; i < SITES; i++)
         if (memcmp(&w->s[0].clock, &w->s[i].clock, sizeof w->s[0].clock) != 0) return false;
     for (u32 i = 0; i < SITES; i++) {
@@ -279,7 +349,11 @@ static void converge(size_t backlog, bool mesh)
         switch (below(10)) {
         case 0:
         case 1:
-        case 2: random_write(&w->s[i]); break;
+            if (!busy(i)) random_write(&w->s[i]);
+            break;
+        case 2:
+            if (!busy(i)) random_piece(&w->s[i]);
+            break;
         case 3:
             if (connected(i, j, mesh)) connect(i, j);
             break;
@@ -413,22 +487,10 @@ static void test_answer_refused(void **state)
     assert_answer_refused(
         2, (bytes[]){full, buf_bytes(&head), {0}, {0}, BYTES_LIT("SITE.CLOCK"), junk, {0}, {0}},
         "a message that was not expected");
-    assert_answer_refused(2, (bytes[]){full, junk, {0}, {0}, BYTES_LIT("SITE.DONE"), {0}, {0}, {0}},
-                          "a malformed snapshot");
-    assert_answer_refused(3,
-                          (bytes[]){full,
-                                    buf_bytes(&head),
-                                    {0},
-                                    {0},
-                                    key,
-                                    BYTES_LIT("0"),
-                                    junk,
-                                    junk,
-                                    BYTES_LIT("SITE.DONE"),
-                                    {0},
-                                    {0},
-                                    {0}},
-                          "a malformed key in a snapshot");
+    assert_answer_refused(1, (bytes[]){full, junk, {0}, {0}}, "a malformed snapshot");
+    assert_answer_refused(
+        2, (bytes[]){full, buf_bytes(&head), {0}, {0}, key, BYTES_LIT("0"), junk, junk},
+        "a malformed key in a snapshot");
     world_free();
     buf_release(&none);
     buf_release(&ahead);
@@ -453,7 +515,8 @@ static void test_join(void **state)
     }
     assert_true(site_may_start(&w->s[0], 3));
     connect(2, 0);
-    for (u32 round = 0; round < 3; round++) pump(2, 0, 1 << 20);
+    for (u32 round = 0; round < 60; round++) pump(2, 0, 1 << 20);
+    assert_false(torn());
     assert_int_equal(w->full, 1);
     assert_true(w->s[2].members[1].in && w->s[2].members[2].in && w->s[2].members[3].in);
     for (u32 i = 0; i < 40; i++) random_write(&w->s[i % 3]);

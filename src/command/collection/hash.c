@@ -201,7 +201,9 @@ void cmd_hdel(struct ctx *c)
 /* Replaces a field's value; its deadline stays. */
 static void put_keeping_deadline(struct ctx *c, struct key_ref *ref, bytes value, const char *event)
 {
-    hash_put(c, ref, c->argv[2], value, true);
+    keyspace_reap_field(c->ks, ref, c->argv[2], true);
+    c->eng->intent = INTENT_ADD;
+    c->eng->ops->map.put(c->eng, ref, c->argv[2], value, true);
     ctx_changed(c, c->argv[1], NOTIFY_HASH, event);
 }
 

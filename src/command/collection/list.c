@@ -225,11 +225,12 @@ static u64 remove_equal(struct ctx *c, struct key_ref *ref, bytes value, bool ba
 {
     struct seq_iter it;
     bytes element;
-    u64 removed = 0;
-    c->eng->ops->seq.iter(c->eng, ref, backward ? list_size(c, ref) - 1 : 0, backward, &it);
+    u64 removed = 0, at = backward ? list_size(c, ref) - 1 : 0;
+    c->eng->ops->seq.iter(c->eng, ref, at, backward, &it);
     it.passing = true;
-    while (c->eng->ops->seq.next(&it, &element)) {
+    for (; c->eng->ops->seq.next(&it, &element); backward ? at-- : at++) {
         if (!bytes_eq(element, value)) continue;
+        c->eng->intent_at = at;
         c->eng->ops->seq.erase_current(&it);
         if (++removed == limit) break;
     }

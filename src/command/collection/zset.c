@@ -36,6 +36,7 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     double old, now = *score;
     if (!c->eng->ops->zset.score(c->eng, ref, member, &old)) {
         if (flags & ZADD_XX) return ADD_NOTHING;
+        if (flags & ZADD_INCR) c->eng->intent = INTENT_ADD;
         zset_zset_put(c, ref, member, now, true);
         return ADD_NEW;
     }
@@ -47,7 +48,11 @@ static enum add_outcome add_one(struct ctx *c, struct key_ref *ref, u32 flags, b
     if ((flags & ZADD_LT) && now >= old) return ADD_NOTHING;
     if ((flags & ZADD_GT) && now <= old) return ADD_NOTHING;
     *score = now;
-    if (now == old) return ADD_SAME;
+    if (now == old) {
+        if (c->eng->captured) zset_zset_put(c, ref, member, now, false); /* beats a removal elsewhere */
+        return ADD_SAME;
+    }
+    if (flags & ZADD_INCR) c->eng->intent = INTENT_ADD;
     zset_zset_put(c, ref, member, now, false);
     return ADD_UPDATED;
 }

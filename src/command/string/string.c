@@ -93,6 +93,7 @@ static void set_with_options(struct ctx *c, bytes key, bytes value, const struct
     if (o->time) {
         set_until(c, key, &ref, value, deadline_ms);
     } else if (o->keep_ttl) {
+        if (exists && ref.type == TYPE_STRING) c->eng->intent = INTENT_IN_PLACE;
         strval_put(c, key, &ref, value, exists ? ref.deadline_ms : 0);
         ctx_changed(c, key, NOTIFY_STRING, "set");
         CTX_EFFECT(c, BYTES_LIT("SET"), key, value, BYTES_LIT("KEEPTTL"));
@@ -369,6 +370,7 @@ static void counter_add(struct ctx *c, i64 step)
         reply_error(c->out, "ERR increment or decrement would overflow");
         return;
     }
+    c->eng->intent = INTENT_ADD;
     if (found == OK) {
         c->eng->ops->str.set_int(c->eng, &ref, value);
     } else {
@@ -421,6 +423,7 @@ void cmd_incrbyfloat(struct ctx *c)
     }
     char digits[NUM_DOUBLE_LEN];
     bytes result = bytes_of(digits, num_print_long_double(digits, value));
+    c->eng->intent = INTENT_ADD;
     strval_put_text(c, key, &ref, result, found == OK ? ref.deadline_ms : 0);
     ctx_changed(c, key, NOTIFY_STRING, "incrbyfloat");
     CTX_EFFECT(c, BYTES_LIT("SET"), key, result, BYTES_LIT("KEEPTTL"));

@@ -1,0 +1,930 @@
+#include "exec/region_site.h"
+
+#include "site/place.h"
+#include "site/state.h"
+#include "xstream/xstream.h"
+
+#define ROW_NAME BYTES_LIT("site")
+#define ROW_VERSION 1
+#define STEP_KEYS 32
+#define ADOPT_KEYS 512 /* keys that become a site's in one transaction */
+#define FORGET_KEYS 512
+#define LOOK_AGAIN_MS 10 /* for keys that others are to delete, where the engine offers them again */
+
+/* What a failed commit takes back. Clocks that others have sent (acks) stay: they are true all the same. So
+ * do stamps, and the time. */
+struct site_saved {
+    struct site_clock clock;
+    u64 position;
+    struct site_member members[SITE_GIDS];
+    u64 fence[SITE_GIDS];
+    bool fenced[SITE_GIDS];
+    u32 n_trail;
+    struct site_step last; /* of the trail */
+};
+
+/* -- the state, as it is stored ------------------------------------------------------------------------
+ *
+ *     version · flags · boot (8 bytes) · stamp (8 bytes) · state (site/state.h)
+ *
+ * stamp: of the effect that all keys without metadata are, while they become a site's. */
+enum { ROW_SYNCED = 1, ROW_BECOMING = 2 };
+
+struct state_row {
+    u8 flags;
+    u64 boot, stamp;
+    bytes state;
+};
+
+static void row_put(const struct region_site *rs, u8 flags, u64 stamp, bool trail, struct buf *to)
+{
+    site_put_u8(to, ROW_VERSION);
+    site_put_u8(to, flags | (rs->region->node->synced ? ROW_SYNCED : 0));
+    site_put_u64(to, rs->region->node->boot);
+    site_put_u64(to, stamp);
+    site_put_state(&rs->capture.site, trail, to);
+}
+
+static bool row_get(bytes raw, struct state_row *row)
+{
+    struct site_reader r = site_reader_of(raw);
+    bool known = site_get_u8(&r) == ROW_VERSION;
+    row->flags = site_get_u8(&r);
+    row->boot = site_get_u64(&r);
+    row->stamp = site_get_u64(&r);
+    row->state = bytes_of(r.p, site_left(&r));
+    return known && !r.bad && row->state.n > 2;
+}
+
+static u8 row_gid(const struct state_row *row) { return (u8)row->state.p[1]; }
+
+static void row_write(struct region_site *rs, u8 flags, u64 stamp)
+{
+    struct engine *e = rs->region->eng;
+    struct buf row = {0};
+    row_put(rs, flags, stamp, false, &row);
+    e->ops->meta.put(e, META_SITE, ROW_NAME, buf_bytes(&row));
+    buf_release(&row);
+}
+
+static void row_found(void *arg, bytes name, bytes value, double unused UNUSED)
+{
+    struct buf *to = arg;
+    if (bytes_eq(name, ROW_NAME)) buf_append_bytes(to, value);
+}
+
+static void row_read(struct engine *e, struct buf *to) { e->ops->meta.each(e, META_SITE, row_found, to); }
+
+/* -- taking back ----------------------------------------------------------------------------------- */
+
+static void site_save_once(struct region_site *rs)
+{
+    const struct site *s = &rs->capture.site;
+    if (rs->saving) return;
+    if (!rs->saved) rs->saved = mem_alloc(sizeof *rs->saved);
+    struct site_saved *to = rs->saved;
+    to->clock = s->clock;
+    to->position = s->position;
+    memcpy(to->members, s->members, sizeof to->members);
+    memcpy(to->fence, s->fence, sizeof to->fence);
+    memcpy(to->fenced, s->fenced, sizeof to->fenced);
+    to->n_trail = s->n_trail;
+    to->last = s->n_trail ? s->trail[s->n_trail - 1] : (struct site_step){0};
+    rs->saving = true;
+}
+
+/* If the trail was shortened meanwhile it is told as if all had come at once: garbage waits a little. */
+static void saved_trail_back(struct site *s, const struct site_saved *from)
+{
+    u32 n = from->n_trail;
+    bool same = n <= s->n_trail && (n == 0 || (s->trail[n - 1].position == from->last.position &&
+                                               site_dot_eq(s->trail[n - 1].dot, from->last.dot)));
+    s->n_trail = same ? n : 0;
+    for (u32 g = 1; g < SITE_GIDS && !same; g++)
+        if (s->clock.seq[g]) site_add_step(s, (struct site_step){1, {s->clock.seq[g], (u8)g}});
+}
+
+static void site_take_back(struct region_site *rs)
+{
+    struct site *s = &rs->capture.site;
+    const struct site_saved *from = rs->saved;
+    s->clock = from->clock;
+    s->position = from->position;
+    memcpy(s->members, from->members, sizeof from->members);
+    memcpy(s->fence, from->fence, sizeof from->fence);
+    memcpy(s->fenced, from->fenced, sizeof from->fenced);
+    saved_trail_back(s, from);
+    buf_clear(&s->moves);
+    buf_clear(&s->recent);
+    site_forget_after(s);
+}
+
+/* -- effects --------------------------------------------------------------------------------------- */
+
+static bool effect_is_of_members(const struct site_effect *e)
+{
+    struct site_moves it = site_moves_of(e->moves);
+    struct site_move m;
+    return site_moves_next(&it, &m) && (m.op == MOVE_JOIN || m.op == MOVE_EVICT);
+}
+
+/* site.emit: called before the effect counts as applied. */
+static void region_site_emit(void *arg, const struct site_effect *e)
+{
+    struct region_site *rs = arg;
+    site_put_dot(&rs->made, e->dot);
+    site_put_bytes(&rs->made, e->all);
+    site_log_applied(&rs->log, e->dot, e->stamp);
+    rs->emitted++;
+    rs->state_changed = true;
+    rs->state_logged |= effect_is_of_members(e);
+}
+
+static void made_publish(struct region_site *rs)
+{
+    for (struct site_reader r = site_reader_of(buf_bytes(&rs->made)); site_left(&r);) {
+        struct site_effect e = {.dot = site_get_dot(&r)};
+        e.all = site_get_bytes(&r);
+        site_backlog_add(&rs->backlog, &e);
+    }
+}
+
+/* -- a tick ---------------------------------------------------------------------------------------- */
+
+i64 region_site_begin(struct region *r, i64 wall_ms)
+{
+    struct region_site *rs = r->site;
+    if (rs->follows) return wall_ms;
+    site_save_once(rs);
+    site_tick(&rs->capture.site, wall_ms);
+    return site_now(&rs->capture.site);
+}
+
+static void log_into_journal(struct region_site *rs)
+{
+    struct journal *j = &rs->region->journal;
+    bytes argv[] = {BYTES_LIT("ECHO"), buf_bytes(&rs->log.ops)};
+    if (rs->log.ops.n == 0) return;
+    if (!rs->region->doomed) journal_effect(j, j->db < 0 ? 0 : (u32)j->db, 2, argv);
+    site_log_clear(&rs->log);
+}
+
+void region_site_ran(struct region *r)
+{
+    struct region_site *rs = r->site;
+    struct site *s = &rs->capture.site;
+    rs->told_event = NULL;
+    if (rs->follows) return;
+    if (!r->doomed) site_capture_end(&rs->capture);
+    if (rs->state_logged && !r->doomed) {
+        struct buf row = {0};
+        row_put(rs, 0, 0, false, &row);
+        site_log_state(&rs->log, buf_bytes(&row));
+        buf_release(&row);
+        rs->state_logged = false;
+    }
+    log_into_journal(rs);
+    if (site_now(s) > r->ks.now_ms) region_advance(r, site_now(s));
+}
+
+void region_site_store(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (r->doomed || !rs->state_changed) return;
+    row_write(rs, rs->becoming ? ROW_BECOMING : 0, rs->becoming);
+}
+
+void region_site_settle(struct region *r, bool kept)
+{
+    struct region_site *rs = r->site;
+    bool changed = rs->state_changed;
+    if (kept) {
+        made_publish(rs);
+        rs->state_changed = false;
+    } else {
+        if (!rs->follows) site_capture_end(&rs->capture); /* what it has begun goes nowhere */
+        if (rs->saving) site_take_back(rs);
+        if (!rs->follows) {
+            site_capture_pause(&rs->capture, &rs->tables.logged); /* it notices that the clock is another */
+            site_capture_resume(&rs->capture);
+        }
+        rs->lost++;
+        site_log_clear(&rs->log);
+    }
+    if (kept && changed) rs->saving = false; /* otherwise it is as it was saved */
+    site_save_once(rs);
+    buf_clear(&rs->made);
+}
+
+void region_site_enter(struct region *r)
+{
+    struct region_site *rs = r->site;
+    site_capture_pause(&rs->capture, &rs->tables.told);
+    rs->entered = rs->capture.site.position - rs->emitted;
+}
+
+/* A clock that has moved on without effects has been merged. */
+void region_site_leave(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (rs->capture.site.position - rs->emitted != rs->entered) rs->state_changed = rs->state_logged = true;
+    site_tables_tell_whole(rs);
+    site_capture_resume(&rs->capture);
+    region_end_record(r);
+}
+
+/* -- links and members ----------------------------------------------------------------------------- */
+
+/* Once all members have told their clocks, and none had more of us than we have, nothing is in doubt. */
+static void site_set_doubt(struct region_site *rs, bool on);
+
+static void site_heard(struct region_site *rs, u8 gid)
+{
+    const struct site *s = &rs->capture.site;
+    rs->heard[gid] = true;
+    for (u32 g = 1; g < SITE_GIDS && rs->doubt; g++)
+        if (s->members[g].in && g != s->gid && !rs->heard[g]) return;
+    if (rs->doubt) site_set_doubt(rs, false);
+}
+
+bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
+{
+    struct region_site *rs = r->site;
+    region_site_enter(r);
+    bool on = site_link_take(l, argv, argc, out);
+    region_site_leave(r);
+    if (on && l->state == LINK_STREAM) site_heard(rs, l->peer);
+    return on && !r->doomed;
+}
+
+void region_site_found(struct region *r, const u8 *gids, u32 n)
+{
+    struct region_site *rs = r->site;
+    region_site_enter(r);
+    site_found(&rs->capture.site, gids, n);
+    rs->state_changed = rs->state_logged = true;
+    rs->fresh = false;
+    region_site_leave(r);
+}
+
+void region_site_unfound(struct region *r)
+{
+    struct region_site *rs = r->site;
+    struct site *s = &rs->capture.site;
+    region_site_enter(r);
+    s->members[s->gid].in = false;
+    rs->state_changed = rs->state_logged = true;
+    region_site_leave(r);
+}
+
+void region_site_admit(struct region *r, u8 gid)
+{
+    region_site_enter(r);
+    site_admit(region_site_of(r), gid);
+    region_site_leave(r);
+}
+
+void region_site_evict(struct region *r, u8 gid)
+{
+    region_site_enter(r);
+    site_evict(region_site_of(r), gid);
+    region_site_leave(r);
+}
+
+void region_site_fence(struct region *r, u8 gid, u64 seq)
+{
+    struct region_site *rs = r->site;
+    region_site_enter(r);
+    site_fence(&rs->capture.site, gid, seq);
+    rs->state_changed = rs->state_logged = true;
+    region_site_leave(r);
+}
+
+/* -- garbage --------------------------------------------------------------------------------------- */
+
+bool region_site_collect(struct region *r, u32 count)
+{
+    struct region_site *rs = r->site;
+    struct site *s = &rs->capture.site;
+    if (s->torn || s->walks) return false; /* a full sync */
+    region_site_enter(r);
+    site_find_stable(s);
+    bool more = site_collect_some(s, rs->place_db, &rs->place, count);
+    region_site_leave(r);
+    if (more) return true;
+    buf_clear(&rs->place);
+    rs->place_db = (rs->place_db + 1) % s->databases;
+    return rs->place_db != 0;
+}
+
+/* -- expiry ---------------------------------------------------------------------------------------- */
+
+/* A key that another site is to delete waits here for site_expire_pass to delete it after all. */
+static void late_add(struct region_site *rs, i64 at_ms, u32 db, bytes name)
+{
+    site_put_u64(&rs->late, (u64)at_ms);
+    site_put_varint(&rs->late, db);
+    site_put_bytes(&rs->late, name);
+}
+
+static bool late_first(const struct region_site *rs, i64 *at_ms, u32 *db, bytes *name, size_t *next)
+{
+    struct site_reader r = {rs->late.p + rs->late_at, rs->late.p + rs->late.n, false};
+    if (rs->late_at == rs->late.n) return false;
+    *at_ms = (i64)site_get_u64(&r);
+    *db = (u32)site_get_varint(&r);
+    *name = site_get_bytes(&r);
+    *next = (size_t)(r.p - rs->late.p);
+    return true;
+}
+
+static bool late_full(const struct region_site *rs)
+{
+    return rs->late.n - rs->late_at > REGION_SITE_LATE_MAX;
+}
+
+static void late_shrink(struct region_site *rs)
+{
+    size_t left = rs->late.n - rs->late_at;
+    if (rs->late_at <= left) return;
+    memmove(rs->late.p, rs->late.p + rs->late_at, left);
+    rs->late.n = left;
+    rs->late_at = 0;
+    if (left == 0) buf_release(&rs->late);
+}
+
+/* Those whose time has come. */
+static u32 expire_late(struct region_site *rs)
+{
+    i64 at_ms;
+    bytes name;
+    size_t next;
+    u32 db, n = 0;
+    for (; n < STEP_KEYS && late_first(rs, &at_ms, &db, &name, &next); n++) {
+        if (at_ms > site_now(&rs->capture.site)) break;
+        site_expire_pass(&rs->capture.site, db, name);
+        rs->late_at = next;
+    }
+    late_shrink(rs);
+    return n;
+}
+
+static void expire_offered(void *arg, struct key_ref *ref)
+{
+    struct buf *names = arg;
+    site_put_varint(names, ref->db);
+    site_put_bytes(names, ref->key);
+}
+
+/* The engine offers a key again, or we remember it. */
+static void expire_one(struct region_site *rs, u32 db, bytes name, u32 *left_alone)
+{
+    struct engine *e = rs->region->eng;
+    struct key_ref ref;
+    site_expire_pass(&rs->capture.site, db, name);
+    if (!e->ops->find(e, db, name, &ref)) return;
+    if (alive(ref.deadline_ms, rs->region->ks.now_ms)) {
+        keyspace_reclaim(&rs->region->ks, &ref, STEP_KEYS); /* fields: old data may have some that are dead */
+        return;
+    }
+    ++*left_alone;
+    if (!e->caps.due_again) late_add(rs, ref.deadline_ms + SITE_EXPIRE_DELAY_MS, db, name);
+}
+
+static u32 expire_due(struct region_site *rs, u32 *left_alone)
+{
+    struct engine *e = rs->region->eng;
+    struct buf names = {0};
+    u32 n = e->ops->due(e, rs->region->ks.now_ms, STEP_KEYS, expire_offered, &names);
+    for (struct site_reader r = site_reader_of(buf_bytes(&names)); site_left(&r);) {
+        u32 db = (u32)site_get_varint(&r);
+        expire_one(rs, db, site_get_bytes(&r), left_alone);
+    }
+    buf_release(&names);
+    return n;
+}
+
+bool region_site_expire_step(struct region *r)
+{
+    struct region_site *rs = r->site;
+    u32 left_alone = 0, late, offered = 0;
+    if (r->mode != EXPIRY_SITE || rs->capture.site.torn) return false;
+    region_site_enter(r);
+    late = expire_late(rs);
+    if (!late_full(rs)) offered = expire_due(rs, &left_alone);
+    region_site_leave(r);
+    bool stuck = r->eng->caps.due_again && left_alone == offered && offered > 0;
+    rs->look_ms = stuck ? r->ks.now_ms + LOOK_AGAIN_MS : 0;
+    return !r->doomed && !stuck && (late > 0 || offered > 0);
+}
+
+i64 region_site_next_due(const struct region *r)
+{
+    const struct region_site *rs = r->site;
+    i64 due_ms = late_full(rs) ? INT64_MAX : r->eng->ops->next_due(r->eng), at_ms;
+    bytes name;
+    size_t next;
+    u32 db;
+    if (due_ms != INT64_MAX) due_ms = MAX(due_ms, rs->look_ms);
+    return late_first(rs, &at_ms, &db, &name, &next) ? MIN(due_ms, at_ms) : due_ms;
+}
+
+/* -- logs of others -------------------------------------------------------------------------------- */
+
+static void follow_applied(void *arg, struct site_dot dot, u64 stamp)
+{
+    struct region_site *rs = arg;
+    struct site *s = &rs->capture.site;
+    site_save_once(rs);
+    s->hlc = MAX(s->hlc, stamp);
+    if (!site_covers(&s->clock, dot)) site_note_applied(s, dot);
+    rs->state_changed = true;
+}
+
+/* Whoever wrote this row was, or is, the site; `boot` and `flags` are that process's. */
+static bool follow_adopt(struct region_site *rs, const struct state_row *row)
+{
+    struct site *s = &rs->capture.site;
+    struct engine *e = rs->region->eng;
+    u8 gid = s->gid;
+    site_release(s);
+    site_init(s, e, e->databases, gid);
+    rs->was = (struct region_site_was){
+        .known = true, .flags = row->flags, .boot = row->boot, .stamp = row->stamp};
+    return row_gid(row) == gid && site_get_state(s, row->state);
+}
+
+static bool follow_state(void *arg, bytes raw)
+{
+    struct region_site *rs = arg;
+    struct state_row row;
+    site_save_once(rs);
+    rs->state_changed = true;
+    return row_get(raw, &row) && follow_adopt(rs, &row);
+}
+
+static bool follow_stage(void *arg, bytes raw)
+{
+    struct region_site *rs = arg;
+    buf_clear(&rs->staged);
+    buf_append_bytes(&rs->staged, raw);
+    return true;
+}
+
+/* Without a site to follow, only whose it is. */
+static void ignore_applied(void *arg UNUSED, struct site_dot dot UNUSED, u64 stamp UNUSED) {}
+
+static bool note_whose(void *arg, bytes raw)
+{
+    struct region *r = arg;
+    struct state_row row;
+    if (row_get(raw, &row)) r->site_was = row_gid(&row);
+    return true;
+}
+
+static const struct site_log_taker *log_taker(struct region *r, u32 db_base, struct site_log_taker *t)
+{
+    struct region_site *rs = r->site;
+    if (!rs || !rs->follows) *t = (struct site_log_taker){ignore_applied, note_whose, r};
+    else if (db_base) *t = (struct site_log_taker){ignore_applied, follow_stage, rs};
+    else *t = (struct site_log_taker){follow_applied, follow_state, rs};
+    return t;
+}
+
+bool region_site_take_log(struct region *r, bytes log, u32 db_base)
+{
+    struct region_site *rs = r->site;
+    struct site_log_taker taker;
+    bool follows = rs && rs->follows;
+    if (!site_log_take(log, follows ? r->eng : NULL, db_base, log_taker(r, db_base, &taker))) {
+        if (follows) rs->mismatch = true; /* such as the state of another site */
+        return false;
+    }
+    if (!follows || db_base) return true;
+    if (!r->obeys) return true;
+    rs->behind = true; /* the primary may have sent effects to others that we never got */
+    struct journal *j = &r->journal;
+    journal_effect(j, j->db < 0 ? 0 : (u32)j->db, 2, (bytes[]){BYTES_LIT("ECHO"), log});
+    return true;
+}
+
+void region_site_put_state(struct region *r, struct site_log *l)
+{
+    struct buf row = {0};
+    if (!r->site || (r->site->follows && !r->site->was.known)) return;
+    row_put(r->site, 0, 0, false, &row);
+    site_log_state(l, buf_bytes(&row));
+    buf_release(&row);
+}
+
+void region_site_loaded_old(struct region *r)
+{
+    if (r->site) r->site->behind = true;
+}
+
+/* The stored state is of data that is gone. */
+static void region_site_emptied_row(struct region_site *rs)
+{
+    struct engine *e = rs->region->eng;
+    e->ops->meta.del(e, META_SITE, ROW_NAME);
+}
+
+void region_site_adopt_staged(struct region *r, bool adopted)
+{
+    struct region_site *rs = r->site;
+    if (!rs) return;
+    if (adopted && rs->follows) {
+        struct state_row row;
+        region_site_emptied(r);
+        bool ok = row_get(buf_bytes(&rs->staged), &row) && follow_adopt(rs, &row);
+        rs->mismatch = rs->staged.n > 0 && !ok;
+        if (!ok) region_site_emptied_row(rs);
+        rs->state_changed = ok;
+        rs->behind = true;
+    }
+    buf_release(&rs->staged);
+}
+
+void region_site_emptied(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (!rs || !rs->follows) return;
+    u8 gid = rs->capture.site.gid;
+    site_release(&rs->capture.site);
+    site_init(&rs->capture.site, r->eng, r->eng->databases, gid);
+    rs->was = (struct region_site_was){0};
+    rs->saving = rs->mismatch = false;
+}
+
+/* -- keys that were here before -------------------------------------------------------------------- */
+
+struct adopted {
+    struct region_site *rs;
+    struct site_dot dot;
+    u64 stamp;
+};
+
+/* The engine has the value of each cell but that of a stream's last id. */
+static void adopt_cell(const struct adopted *a, struct site_key *k, bytes path, bytes value)
+{
+    struct site *s = &a->rs->capture.site;
+    struct site_cell *c = site_key_cell(k, k->held, path, &s->cell);
+    site_cell_write(c, a->dot, a->stamp, a->dot, value);
+    c->writes[c->n_writes - 1].shown = value.n == 0;
+    site_key_store(k, c);
+}
+
+static void adopt_stream(const struct adopted *a, struct site_key *k, struct buf *paths)
+{
+    struct xstream s;
+    struct xwalk walk;
+    struct stream_id id, top = STREAM_ID_MIN;
+    char raw[STREAM_ID_RAW];
+    bytes packed;
+    xstream_open(&s, k->e, &k->ref);
+    site_put_bytes(paths, (bytes){"", 0}); /* that it is there */
+    xstream_walk(&walk, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    while (xwalk_next(&walk, &id, &packed)) {
+        top = id;
+        stream_id_pack(raw, id);
+        site_put_bytes(paths, bytes_of(raw, sizeof raw));
+    }
+    if (stream_id_cmp(top, s.last) == 0) return;
+    stream_id_pack(raw, s.last);
+    adopt_cell(a, k, SITE_LAST_ID, bytes_of(raw, sizeof raw));
+}
+
+static void adopt_paths_of_list(const struct adopted *a, struct site_key *k, struct buf *paths)
+{
+    u64 n = k->e->ops->size(k->e, &k->ref);
+    struct buf path = {0};
+    for (u64 i = 0; i < n; i++) {
+        buf_clear(&path);
+        site_put_place(&path, (i64)a->stamp, a->dot, (i64)i);
+        site_put_bytes(paths, buf_bytes(&path));
+    }
+    buf_release(&path);
+}
+
+static void adopt_paths(const struct adopted *a, struct site_key *k, struct buf *paths)
+{
+    const struct engine_ops *ops = k->e->ops;
+    bytes name;
+    if (k->held == TYPE_LIST) {
+        adopt_paths_of_list(a, k, paths);
+    } else if (k->held == TYPE_STREAM) {
+        adopt_stream(a, k, paths);
+    } else if (k->held == TYPE_ZSET) {
+        struct zset_iter it;
+        double score;
+        ops->zset.iter(k->e, &k->ref, &(struct zset_seek){.by = ZSEEK_RANK}, &it);
+        while (ops->zset.next(&it, &name, &score)) site_put_bytes(paths, name);
+    } else {
+        struct map_iter it;
+        ops->map.iter(k->e, &k->ref, &it);
+        while (ops->map.next(&it, &name, NULL)) site_put_bytes(paths, name);
+    }
+}
+
+/* As if one effect had written all of it just now. */
+static void adopt_key(const struct adopted *a, u32 db, bytes name)
+{
+    struct site_key *k = &a->rs->capture.site.key;
+    struct buf paths = {0};
+    bytes head;
+    site_key_load(k, a->rs->region->eng, db, name);
+    bool foreign = k->held == TYPE_NONE || k->held >= SITE_TYPES;
+    if (foreign || k->e->ops->companion.head(k->e, &k->ref, &head)) return;
+    bool string = k->held == TYPE_STRING;
+    site_key_add_claim(k, (struct site_claim){a->dot, a->stamp, k->held});
+    if (k->ref.deadline_ms)
+        site_key_add_deadline(k, (struct site_deadline){.dot = a->dot,
+                                                        .at_ms = k->ref.deadline_ms,
+                                                        .birth = string ? a->dot : (struct site_dot){0}});
+    if (string) {
+        site_cell_write(&k->string, a->dot, a->stamp, a->dot, (bytes){"", 0});
+        k->string.writes[0].shown = true;
+    } else {
+        adopt_paths(a, k, &paths);
+    }
+    for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);)
+        adopt_cell(a, k, site_get_bytes(&r), (bytes){"", 0});
+    site_key_save(k, 0);
+    buf_release(&paths);
+}
+
+static void gather_name(void *arg, struct key_ref *ref) { site_put_bytes(arg, ref->key); }
+
+static bool adopt_commit(struct region_site *rs, i64 now_ms)
+{
+    region_end_record(rs->region);
+    bool kept = region_commit(rs->region);
+    region_begin(rs->region, now_ms);
+    return kept;
+}
+
+static bool adopt_database(const struct adopted *a, u32 db, i64 now_ms)
+{
+    struct engine *e = a->rs->region->eng;
+    struct buf names = {0};
+    u64 cursor = 0;
+    bool kept = true;
+    do {
+        buf_clear(&names);
+        cursor = e->ops->scan(e, db, cursor, ADOPT_KEYS, gather_name, &names);
+        site_capture_pause(&a->rs->capture, &a->rs->tables.logged);
+        for (struct site_reader r = site_reader_of(buf_bytes(&names)); site_left(&r);)
+            adopt_key(a, db, site_get_bytes(&r));
+        site_capture_resume(&a->rs->capture);
+        a->rs->state_changed = true;
+        kept = adopt_commit(a->rs, now_ms);
+    } while (cursor && kept);
+    buf_release(&names);
+    return kept;
+}
+
+/* All keys without metadata become the first effect of this site: others get it by full sync. It takes a
+ * pass over the data, once, a transaction for some hundred keys; a start that is cut off continues. */
+static bool adopt_all(struct region_site *rs, i64 now_ms)
+{
+    struct region *r = rs->region;
+    struct site *s = &rs->capture.site;
+    struct adopted a = {rs, {1, s->gid}, rs->becoming};
+    u64 keys = 0;
+    for (u32 db = 0; db < s->databases; db++) keys += r->eng->ops->count(r->eng, db);
+    for (u32 db = 0; keys && db < s->databases; db++)
+        if (!adopt_database(&a, db, now_ms)) return false;
+    rs->becoming = 0;
+    if (keys == 0) return true;
+    s->hlc = MAX(s->hlc, a.stamp);
+    site_note_applied(s, a.dot);
+    return true;
+}
+
+/* -- its life -------------------------------------------------------------------------------------- */
+
+static struct region_site *region_site_new(struct region *r, u8 gid)
+{
+    struct region_site *rs = mem_zalloc(sizeof *rs);
+    rs->region = r;
+    rs->follows = true;
+    site_tables_init(&rs->tables, r->eng->ops);
+    r->eng->ops = &rs->tables.kept;
+    r->eng->site = rs;
+    site_init(&rs->capture.site, r->eng, r->eng->databases, gid);
+    r->expiry_stream.ends |= RECORD_ENDS_SITE;
+    return r->site = rs;
+}
+
+/* A site stops being one. Links still have its address, which stays. */
+static void site_stop(struct region_site *rs)
+{
+    struct engine *e = rs->region->eng;
+    struct buf state = {0};
+    u8 gid = rs->capture.site.gid;
+    site_put_state(&rs->capture.site, true, &state);
+    site_capture_release(&rs->capture);
+    rs->capture = (struct site_capture){0};
+    e->ops = &rs->tables.kept;
+    site_init(&rs->capture.site, e, e->databases, gid);
+    CHECK(site_get_state(&rs->capture.site, buf_bytes(&state)));
+    rs->was = (struct region_site_was){.known = !rs->fresh, .boot = rs->region->node->boot};
+    rs->follows = true;
+    buf_release(&rs->late);
+    rs->late_at = 0;
+    buf_release(&state);
+}
+
+bool region_site_follow(struct region *r, u8 gid, const char **why)
+{
+    struct buf raw = {0};
+    struct state_row row;
+    bool ok = true;
+    if (r->site && !r->site->follows) site_stop(r->site);
+    if (r->site) {
+        *why = "the data is that of a site with another site-id";
+        return r->site->capture.site.gid == gid;
+    }
+    row_read(r->eng, &raw);
+    struct region_site *rs = region_site_new(r, gid);
+    if (raw.n) {
+        bool whole = row_get(buf_bytes(&raw), &row);
+        *why = whole && row_gid(&row) != gid ? "the data is that of a site with another site-id"
+                                             : "what the site has stored beside its keys is damaged";
+        ok = whole && follow_adopt(rs, &row);
+    }
+    buf_release(&raw);
+    if (!ok) region_site_close(r);
+    return ok;
+}
+
+/* Whether it may have sent more than it remembers. */
+static bool site_in_doubt(const struct region_site *rs)
+{
+    const struct site *s = &rs->capture.site;
+    const struct region_site_was *was = &rs->was;
+    bool others = false, rebooted = was->boot != rs->region->node->boot && !(was->flags & ROW_SYNCED);
+    for (u32 g = 1; g < SITE_GIDS; g++) others |= s->members[g].in && g != s->gid;
+    return was->known && others && (rs->behind || rebooted);
+}
+
+static void site_set_doubt(struct region_site *rs, bool on)
+{
+    struct node *n = rs->region->node;
+    rs->doubt = on;
+    if (on && !n->deny_writes) n->deny_writes = REGION_SITE_DOUBT;
+    if (!on && n->deny_writes && strcmp(n->deny_writes, REGION_SITE_DOUBT) == 0) n->deny_writes = NULL;
+}
+
+static void site_start(struct region_site *rs)
+{
+    struct engine *e = rs->region->eng;
+    struct site *s = &rs->capture.site;
+    struct buf state = {0};
+    u8 gid = s->gid;
+    site_put_state(s, true, &state);
+    site_release(s);
+    e->ops = &rs->tables.logged;
+    site_capture_open(&rs->capture, e, e->databases, gid);
+    if (rs->was.known) CHECK(site_get_state(s, buf_bytes(&state)));
+    s->emit = region_site_emit;
+    s->emit_arg = rs;
+    rs->follows = false;
+    rs->fresh = !rs->was.known;
+    memset(rs->heard, 0, sizeof rs->heard);
+    site_set_doubt(rs, site_in_doubt(rs));
+    buf_release(&state);
+}
+
+static void site_start_backlog(struct region_site *rs, size_t limit)
+{
+    const struct site *s = &rs->capture.site;
+    site_backlog_release(&rs->backlog);
+    site_backlog_init(&rs->backlog, limit, &s->clock);
+}
+
+bool region_site_open(struct region *r, u8 gid, size_t backlog_bytes, const char **why)
+{
+    if (!region_site_follow(r, gid, why)) return false;
+    struct region_site *rs = r->site;
+    i64 now_ms = MAX(r->seen_ms, r->ks.now_ms);
+    bool becomes = !rs->was.known || rs->was.flags & ROW_BECOMING;
+    *why = "the data that came is that of a site with another site-id";
+    if (rs->mismatch) return false;
+    site_start(rs);
+    region_begin(r, now_ms);
+    rs->becoming = !becomes ? 0 : rs->was.known ? rs->was.stamp : (u64)MAX(now_ms, 1) << 16;
+    *why = REGION_IO_ERROR;
+    bool ok = !becomes || adopt_all(rs, now_ms);
+    rs->state_changed = rs->state_logged = true;
+    region_end_record(r);
+    ok = region_commit(r) && ok;
+    site_start_backlog(rs, backlog_bytes);
+    rs->lost++; /* links of before know another backlog */
+    return ok;
+}
+
+void region_site_reload_begin(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (!rs || rs->follows) return;
+    if (!rs->reloading) rs->reloading = mem_alloc(sizeof *rs->reloading);
+    *rs->reloading = rs->capture.site.clock;
+    site_stop(rs);
+}
+
+/* The state is that of the file. If it is the one of before, the backlog still fits. */
+void region_site_reload_end(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (!rs || !rs->reloading) return;
+    bool same = memcmp(rs->reloading, &rs->capture.site.clock, sizeof *rs->reloading) == 0;
+    size_t limit = rs->backlog.limit;
+    mem_free(rs->reloading);
+    rs->reloading = NULL;
+    rs->behind |= !same;
+    rs->saving = false;
+    buf_clear(&rs->made);
+    site_start(rs);
+    site_save_once(rs);
+    if (!same) site_start_backlog(rs, limit);
+    rs->state_changed = rs->state_logged = true;
+    rs->lost++;
+}
+
+void region_site_trust(struct region *r) { site_set_doubt(r->site, false); }
+
+void region_site_close(struct region *r)
+{
+    struct region_site *rs = r->site;
+    if (!rs) return;
+    if (rs->follows) site_release(&rs->capture.site);
+    else site_capture_release(&rs->capture);
+    r->eng->ops = rs->tables.engine;
+    r->eng->site = NULL;
+    r->expiry_stream.ends &= ~(u32)RECORD_ENDS_SITE;
+    site_backlog_release(&rs->backlog);
+    site_log_release(&rs->log);
+    buf_release(&rs->made);
+    buf_release(&rs->staged);
+    buf_release(&rs->place);
+    buf_release(&rs->late);
+    buf_release(&rs->told_key);
+    buf_release(&rs->whole_key);
+    mem_free(rs->saved);
+    mem_free(rs->reloading);
+    mem_free(rs);
+    r->site = NULL;
+}
+
+/* -- a server that is no site any more ------------------------------------------------------------- */
+
+bool region_site_was_here(struct region *r, u8 *gid)
+{
+    struct buf raw = {0};
+    struct state_row row;
+    row_read(r->eng, &raw);
+    if (raw.n && row_get(buf_bytes(&raw), &row)) r->site_was = row_gid(&row);
+    buf_release(&raw);
+    *gid = r->site_was;
+    return r->site_was != 0;
+}
+
+static u32 forget_names(struct engine *e, u32 db, const struct buf *names)
+{
+    u32 n = 0;
+    for (struct site_reader r = site_reader_of(buf_bytes(names)); site_left(&r); n++) {
+        struct key_ref ref;
+        bytes name = site_get_bytes(&r);
+        e->ops->find(e, db, name, &ref);
+        if (!ref.entry) ref.key = name;
+        e->ops->companion.drop(e, &ref);
+    }
+    return n;
+}
+
+/* First those that stay, then those that go with keys; `place` is the cursor among these. */
+bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
+{
+    struct engine *e = r->eng;
+    struct buf names = {0}, from = {0};
+    u64 cursor = 0;
+    CHECK(!r->site);
+    if (place->n == 0) e->ops->companion.each_kept(e, *db, &from, FORGET_KEYS, gather_name, &names);
+    u32 kept = forget_names(e, *db, &names);
+    buf_clear(&names);
+    if (kept == 0) {
+        if (place->n == sizeof cursor) memcpy(&cursor, place->p, sizeof cursor);
+        cursor = e->ops->scan(e, *db, cursor, FORGET_KEYS, gather_name, &names);
+        forget_names(e, *db, &names);
+        buf_clear(place);
+        if (cursor) buf_append(place, &cursor, sizeof cursor);
+        else ++*db;
+    }
+    buf_release(&names);
+    buf_release(&from);
+    if (*db < e->databases) return true;
+    e->ops->meta.del(e, META_SITE, ROW_NAME);
+    r->site_was = 0;
+    return false;
+}

@@ -1,0 +1,106 @@
+/* What the parts of the capture share (capture.c, capture_value.c, capture_list.c, capture_stream.c,
+ * capture_key.c).
+ *
+ * A primitive of the site:
+ *
+ *     struct site_capture *c = capture_enter(e);        the engine has its own table now
+ *     struct site_key *k = capture_key(c, ref);         the key, loaded by the command's ref
+ *     capture_start(c, k, kind);                        moves, and at once what they do to `k`
+ *     own->…                                            the engine's value
+ *     capture_save(c, k, ref);                          the companion; the ref is up to date again
+ *     capture_leave(c);
+ *
+ * Invariants:
+ * 1. site.moves is the open effect, with its head, if `open`; else it is empty.
+ * 2. What is stored of a key is what applying the moves so far would make of it (apply.c): all that a local
+ *    write sees is covered by its context, so removing is dropping, but for what the effect made itself.
+ * 3. A move that has to remove what the open effect made is preceded by capture_split().
+ * 4. `key` is as stored whenever no primitive runs, if `keyed`. */
+#ifndef MAYFLY_SITE_CAPTURE_PARTS_H
+#define MAYFLY_SITE_CAPTURE_PARTS_H
+
+#include <stddef.h>
+
+#include "site/capture.h"
+#include "site/write.h"
+
+static inline struct site_capture *capture_of(struct engine *e)
+{
+    return (struct site_capture *)((uintptr_t)e->ops - offsetof(struct site_capture, ops));
+}
+
+/* What a caller could still change until now is as it is. `ref` may have moved by that; NULL: there is
+ * none. */
+void capture_settle(struct site_capture *c, struct key_ref *ref);
+
+static inline struct site_capture *capture_enter(struct engine *e, struct key_ref *ref)
+{
+    struct site_capture *c = capture_of(e);
+    e->ops = c->own;
+    if (UNLIKELY(c->text || c->erased.n)) capture_settle(c, ref);
+    return c;
+}
+
+static inline void capture_leave(struct site_capture *c) { c->site.e->ops = &c->ops; }
+
+/* Staging databases are nobody's business but the engine's. */
+static inline bool capture_serves(const struct site_capture *c, u32 db) { return db < c->site.databases; }
+
+static inline enum engine_intent capture_intent(struct site_capture *c)
+{
+    struct engine *e = c->site.e;
+    enum engine_intent intent = e->intent;
+    e->intent = INTENT_WRITE;
+    if (PLANTED_SITE(&c->site, PLANT_ADD_PUTS) && intent == INTENT_ADD) return INTENT_IN_PLACE;
+    return intent;
+}
+
+/* -- effects */
+void capture_open_effect(struct site_capture *c);
+void capture_split(struct site_capture *c); /* the open effect ends, if there is one; another follows */
+void capture_move(struct site_capture *c, const struct site_key *k, struct site_move *m);
+static inline struct site_dot capture_dot(struct site_capture *c)
+{
+    if (!c->open) capture_open_effect(c);
+    return c->effect.dot;
+}
+
+/* Whether the open effect made some of it. */
+bool capture_made_key(const struct site_capture *c, const struct site_key *k);
+bool capture_made_cell(const struct site_capture *c, const struct site_cell *cell);
+bool capture_made_inc(const struct site_capture *c, const struct site_cell *cell);
+
+/* -- keys */
+struct site_key *capture_key(struct site_capture *c, const struct key_ref *ref);
+/* The same; what is past its deadline without hiding the key goes first, which may change the ref. */
+struct site_key *capture_live_key(struct site_capture *c, struct key_ref *ref);
+/* The same for a key that is about to be cleared: only what hides it goes first. */
+struct site_key *capture_free_key(struct site_capture *c, struct key_ref *ref);
+void capture_save(struct site_capture *c, struct site_key *k, struct key_ref *ref);
+void capture_note_gone(struct site_capture *c, const struct site_key *k);
+void capture_expire(struct site_capture *c, u32 db, bytes name);
+
+/* -- moves, with what they do to the key; the engine's values are left to the caller */
+void capture_clear(struct site_capture *c, struct site_key *k);
+/* What a clear does here. */
+void capture_clear_atoms(struct site_capture *c, struct site_key *k);
+void capture_claim(struct site_capture *c, struct site_key *k, enum value_type kind);
+void capture_start(struct site_capture *c, struct site_key *k, enum value_type kind);
+void capture_ttl(struct site_capture *c, struct site_key *k, i64 at_ms, struct site_dot birth);
+/* The cell gets this value, which the engine shows; `cell` was loaded for it. */
+void capture_put_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell, bytes value);
+/* Cells of which some show; the engine's values stay. All that show: the key is cleared. */
+void capture_rem_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell);
+/* The key, which has a value and no cells, is new: all it has is moves. */
+void capture_adopt(struct site_capture *c, struct key_ref *ref);
+
+void capture_value_ops(struct engine_ops *ops); /* strings, hashes, sets, sorted sets */
+void capture_list_ops(struct engine_ops *ops);
+void capture_key_ops(struct engine_ops *ops);
+void capture_stream_ops(struct engine_ops *ops);
+/* Path and value of each cell of a stream that has none yet. */
+void capture_gather_stream(struct site_capture *c, struct key_ref *ref, struct buf *out);
+void capture_settle_text(struct site_capture *c);
+void capture_settle_erased(struct site_capture *c);
+
+#endif

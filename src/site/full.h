@@ -1,0 +1,56 @@
+/* A full sync that comes in: the keys of another site are staged as they arrive, and merged a few at a time
+ * when all of them are here and were checked (sync.h has the rules).
+ *
+ *     site_full_begin(&f, s, head, &why)           SITE.FULL
+ *     site_full_key(&f, db, name, dump, &why)      SITE.KEY
+ *     site_full_effect(&f, raw, &why)              SITE.EFFECT: made since the snapshot began
+ *     site_full_start(&f)                          SITE.DONE: from here on, `s` is torn
+ *     while (site_full_step(&f, count, &why) == FULL_MORE) …   each in a transaction
+ *
+ * While it merges, site.torn is set: some keys are as of the other site's clock, and the site's own clock
+ * does not say so yet. Until the last step the site writes nothing, applies nothing of others, expires and
+ * collects nothing, its time stands still, and it serves nobody. If it ends before (a crash, a failed
+ * commit), the site stays torn: only another full sync mends it. */
+#ifndef MAYFLY_SITE_FULL_H
+#define MAYFLY_SITE_FULL_H
+
+#include "site/stage.h"
+#include "site/sync.h"
+#include "site/walk.h"
+
+enum site_full_state {
+    FULL_STAGING,
+    FULL_EXPIRING, /* what is past its deadline here goes; our names are staged */
+    FULL_MERGING,
+    FULL_REPLAYING, /* effects that came meanwhile */
+    FULL_DONE,
+};
+
+struct site_full {
+    struct site *s;
+    enum site_full_state state;
+    u8 from; /* the other site */
+    struct site_merge m;
+    struct site_stage keys;
+    struct buf effects; /* each with its length */
+    size_t replayed;    /* so much of them */
+    struct site_names own;
+    u32 part;                   /* that is next */
+    struct buf loaded;          /* the part that is being merged … */
+    struct site_full_key *list; /* … its keys, in order … */
+    u32 n, room, at;            /* … and which is next */
+};
+
+bool site_full_begin(struct site_full *f, struct site *s, bytes head, const char **why);
+bool site_full_key(struct site_full *f, u32 db, bytes name, bytes dump, const char **why);
+bool site_full_effect(struct site_full *f, bytes raw, const char **why);
+void site_full_start(struct site_full *f);
+
+enum site_full_step { FULL_MORE, FULL_MERGED, FULL_FINISHED, FULL_FAILED };
+/* About `count` keys or effects. MERGED, once: the clock has moved on, a backlog begins anew. FINISHED: all
+ * effects are applied, too. */
+enum site_full_step site_full_step(struct site_full *f, u32 count, const char **why);
+void site_full_tear(struct site_full *f); /* a step was not kept: the site is torn */
+void site_full_release(struct site_full *f);
+
+#endif
