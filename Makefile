@@ -145,6 +145,13 @@ cluster:
 	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
 	$(Q)scripts/cluster $(BUILD)/mayfly-server $(PORT) data/cluster
 
+#: sites             three sites of active-active replication, on PORT and the two after it, data in ./data/sites
+.PHONY: sites
+sites:
+	$(Q)scripts/deps run
+	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
+	$(Q)scripts/sites $(BUILD)/mayfly-server $(PORT) data/sites
+
 #: unit              unit, engine and exec tests, in C
 unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
@@ -239,6 +246,15 @@ replication replication-short: $(BUILD)/mayfly-server
 cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/cluster
 
+#: sites-tests       sites of active-active replication, as processes, on ENGINE
+#: sites-soak        … three of them under load with partitions and kill -9 for SOAK_MINUTES; in the end all have the same
+.PHONY: sites-tests sites-soak
+sites-tests: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/sites
+
+sites-soak: $(BUILD)/mayfly-server
+	$(Q)$(TEST_ENV) $(PYTHON) tests/sites/soak.py --minutes $(or $(SOAK_MINUTES),60) $(if $(SEED),--seed $(SEED))
+
 #: cluster-large     a region that gets 1 GB splits itself (SPLIT_MB): minutes
 .PHONY: cluster-large
 cluster-large: $(BUILD)/mayfly-server
@@ -317,8 +333,8 @@ test-units:
 
 test-servers:
 	$(Q)$(MAKE_ONE) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
-	$(Q)$(MAKE_ONE) fault-short replication-short
-	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests oracle scenarios ORACLE_COMMANDS=400000
+	$(Q)$(MAKE_ONE) fault-short replication-short sites-tests
+	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests sites-tests oracle scenarios ORACLE_COMMANDS=400000
 
 # What RocksDB has a part in. All else runs on RocksDB without ASan, under ASan in memory, and in soak with both.
 ON_DISK := $(patsubst %,tests/server/test_%.py,aof_expiry blocking clock_steps dump events eviction expiry hash_ttl \

@@ -284,11 +284,28 @@ void config_settle_engine(struct config *c)
     if (!c->save_given) c->save.n = 0;
 }
 
+static bool config_sites_agree(const struct config *c, struct buf *why)
+{
+    struct config_site_peer p;
+    if (!c->site_id && c->site_peers.n)
+        return config_fail(why, "site-peer is for a server that is a site itself: it needs site-id");
+    if (!c->site_id) return true;
+    if (c->cluster_enabled)
+        return config_fail(why, "site-id and cluster-enabled exclude each other: a cluster can't be a site");
+    if (c->replicaof.n)
+        return config_fail(why, "site-id and replicaof exclude each other: a replica writes nothing itself");
+    if (c->site_drop_metadata)
+        return config_fail(why, "site-drop-metadata is for a server that is no site any more");
+    for (u32 i = 0; config_site_peer(c, i, &p); i++)
+        if (p.gid == c->site_id) return config_fail(why, "site-peer %d is this site itself", p.gid);
+    return true;
+}
+
 bool config_agrees(const struct config *c, struct buf *why)
 {
     if (c->engine == ENGINE_MEMORY && c->import_rdb.n)
         return config_fail(why, "import-rdb is for engine rocksdb: the memory engine loads dbfilename");
-    return true;
+    return config_sites_agree(c, why);
 }
 
 void config_init(struct config *c)
@@ -319,6 +336,7 @@ void config_release(struct config *c)
     buf_release(&c->bind);
     buf_release(&c->dir);
     buf_release(&c->replicaof);
+    buf_release(&c->site_peers);
     buf_release(&c->expiry_stream.name);
     buf_release(&c->file);
     mem_free(c->renames);

@@ -65,6 +65,7 @@ struct config {
     struct buf bind;      /* space-separated addresses; a leading '-' means "if available" */
     struct buf dir;       /* the working directory, absolute: setting it changes to it */
     struct buf replicaof; /* "host port"; empty: a primary */
+    struct buf site_peers; /* "gid host port gid host port …" */
     struct {
         struct buf name; /* empty: there is none */
         i64 maxlen;      /* 0: no limit */
@@ -178,6 +179,16 @@ NODISCARD bool config_agrees(const struct config *c, struct buf *why);
 /* Writes the current settings to c->file, keeping its comments and order; `users` are the lines of users,
  * which replace the old ones. The file is replaced as a whole or not at all. False: see errno. */
 NODISCARD bool config_rewrite(const struct config *c, bytes users, bool all); /* all: defaults, too */
+
+/* The sites that this one asks for what it lacks (site-peer). False: there are not so many. */
+struct config_site_peer {
+    u8 gid;
+    char host[256];
+    int port;
+};
+bool config_site_peer(const struct config *c, u32 i, struct config_site_peer *out);
+/* Sets a peer's address; port 0 removes it. */
+void config_set_site_peer(struct config *c, const struct config_site_peer *p);
 
 /* -- helpers of the config files ---------------------------------------------------- */
 

@@ -377,6 +377,96 @@ static void replicaof_lines(const struct config *c, const struct directive *d, s
 
 const struct config_codec codec_replicaof = {set_replicaof, get_text, replicaof_lines};
 
+/* -- site-peer ---------------------------------------------------------------------------------- */
+
+/* The words of a text that were joined by single spaces; false: no more. */
+static bool codec_next_word(bytes *text, bytes *word)
+{
+    if (!text->n) return false;
+    const char *blank = memchr(text->p, ' ', text->n);
+    *word = bytes_of(text->p, blank ? (size_t)(blank - text->p) : text->n);
+    size_t used = word->n + (blank != NULL);
+    *text = bytes_of(text->p + used, text->n - used);
+    return true;
+}
+
+bool config_site_peer(const struct config *c, u32 i, struct config_site_peer *out)
+{
+    bytes text = buf_bytes(&c->site_peers), gid, host, port;
+    i64 n, p;
+    do {
+        if (!codec_next_word(&text, &gid) || !codec_next_word(&text, &host) || !codec_next_word(&text, &port))
+            return false;
+    } while (i--);
+    CHECK(num_parse_i64(gid, &n) && num_parse_i64(port, &p));
+    out->gid = (u8)n;
+    out->port = (int)p;
+    snprintf(out->host, sizeof out->host, "%.*s", (int)host.n, host.p);
+    return true;
+}
+
+void config_set_site_peer(struct config *c, const struct config_site_peer *p)
+{
+    struct buf text = {0};
+    struct config_site_peer old;
+    bool placed = p->port == 0;
+    for (u32 i = 0; config_site_peer(c, i, &old); i++) {
+        if (old.gid == p->gid && placed) continue;
+        if (old.gid == p->gid) old = *p;
+        placed |= old.gid == p->gid;
+        buf_printf(&text, "%s%d %s %d", text.n ? " " : "", old.gid, old.host, old.port);
+    }
+    if (!placed) buf_printf(&text, "%s%d %s %d", text.n ? " " : "", p->gid, p->host, p->port);
+    config_text(&c->site_peers, buf_bytes(&text));
+    buf_release(&text);
+}
+
+static bool set_site_peers(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,
+                           struct buf *why)
+{
+    i64 gid, port;
+    if (n == 0 || (n == 1 && w[0].n == 0)) {
+        config_text(&c->site_peers, BYTES_LIT(""));
+        return true;
+    }
+    if (n % 3) return config_fail(why, "a site-peer is a site's id, a host and a port");
+    for (u32 i = 0; i < n; i += 3) {
+        if (!num_parse_i64(w[i], &gid) || gid < 1 || gid > 255)
+            return config_fail(why, "the id of a site is a number from 1 to 255");
+        if (!w[i + 1].n || w[i + 1].n > 255 || memchr(w[i + 1].p, ' ', w[i + 1].n) ||
+            memchr(w[i + 1].p, '\0', w[i + 1].n))
+            return config_fail(why, "Invalid host of a site");
+        if (!num_parse_i64(w[i + 2], &port) || port < 1 || port > 65535)
+            return config_fail(why, "Invalid port of a site");
+    }
+    if (!c->reading) config_text(&c->site_peers, BYTES_LIT(""));
+    for (u32 i = 0; i < n; i += 3) {
+        struct config_site_peer p;
+        num_parse_i64(w[i], &gid);
+        num_parse_i64(w[i + 2], &port);
+        p.gid = (u8)gid;
+        p.port = (int)port;
+        snprintf(p.host, sizeof p.host, "%.*s", (int)w[i + 1].n, w[i + 1].p);
+        config_set_site_peer(c, &p);
+    }
+    return true;
+}
+
+static void get_site_peers(const struct config *c, const struct directive *d UNUSED, struct buf *out)
+{
+    buf_append_bytes(out, buf_bytes(&c->site_peers));
+}
+
+static void site_peer_lines(const struct config *c, const struct directive *d, struct buf *out)
+{
+    struct config_site_peer p;
+    for (u32 i = 0; config_site_peer(c, i, &p); i++)
+        buf_printf(out, "%s %d %s %d\n", d->name, p.gid, p.host, p.port);
+    if (!c->site_peers.n) buf_printf(out, "%s \"\"\n", d->name);
+}
+
+const struct config_codec codec_site_peers = {set_site_peers, get_site_peers, site_peer_lines};
+
 /* -- expiry-stream ----------------------------------------------------------------------------- */
 
 static bool set_expiry_stream(struct config *c, const struct directive *d UNUSED, u32 n, const bytes *w,

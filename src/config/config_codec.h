@@ -15,7 +15,7 @@ struct config_codec {
 
 extern const struct config_codec codec_words, codec_dir, codec_output_limit, codec_save,
     codec_percentiles, codec_oom, codec_shutdown, codec_events, codec_replicaof,
-    codec_expiry_stream;
+    codec_expiry_stream, codec_site_peers;
 
 /* Appends an error text; returns false, for `return config_fail(…)`. */
 bool config_fail(struct buf *why, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -28,7 +28,7 @@ static bool may_withdraw(const struct conn *c)
 {
     const struct net *n = c->net;
     bool answered = conn_output_end(c) != c->tick_mark || c->before.n || c->after.n;
-    if (c->closing || c->hold || c->replica || answered) return false;
+    if (c->closing || c->hold || c->replica || c->peer_link || answered) return false;
     if (!net_has_requests(c)) return true;
     return c->first_request > n->tick.running && n->tick.requests[c->first_request].raw;
 }
@@ -37,7 +37,7 @@ static bool may_withdraw(const struct conn *c)
 static bool is_answered(const struct conn *c)
 {
     const struct net *n = c->net;
-    if (c->closing || c->hold || c->replica || !net_has_requests(c)) return false;
+    if (c->closing || c->hold || c->replica || c->peer_link || !net_has_requests(c)) return false;
     return c->first_request < n->tick.running && n->tick.requests[n->tick.running].conn != c;
 }
 
@@ -68,7 +68,10 @@ static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
 }
 
 /* A replica's connection waits, because the data it gets does. */
-static bool takes_part(const struct conn *c) { return !c->closing && !c->ready && !c->hold && !c->replica; }
+static bool takes_part(const struct conn *c)
+{
+    return !c->closing && !c->ready && !c->hold && !c->replica && !c->peer_link;
+}
 
 /* What to poll: listeners first, then connections. */
 static u32 gather(const struct net *n, struct pollfd *fds, struct conn **conns)

@@ -85,6 +85,7 @@ struct conn {
 
     /* for the owner */
     struct replica *replica;   /* it sent REPLCONF, PSYNC or SYNC */
+    struct served *peer_link;  /* it sent SITE.HELLO: peers/peers.h */
     struct blocked *blocked;   /* it waits for keys: block.h */
     struct migration *migration; /* its MIGRATE is in progress: migrate.h */
     struct subscriber *subscriber; /* it has subscriptions: pubsub.h */
@@ -92,6 +93,7 @@ struct conn {
     struct tracker *redirects; /* … or gets them for these other clients */
     u64 wrote_to;              /* the offset in the replication stream after its last write: WAIT …
                                 * (cluster mode: the index of its entry in the log) */
+    u64 wrote_site;            /* this site's effect of its last write: SITE WAIT */
     u64 wrote_seq;             /* … and the journal's number of that write: WAITAOF;
                                 * in cluster mode the index in the log of its region, and the region */
     size_t counted;            /* memory, as client_evict.h last counted it … */

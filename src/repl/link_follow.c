@@ -134,7 +134,7 @@ static bool is_ignored(bytes name)
 static bool link_follow_may_run(const struct link *l, const struct command *cmd)
 {
     bool runs = cmd->flags & CMD_WRITE || cmd->run == cmd_pfcount || cmd->run == cmd_publish ||
-                cmd->run == cmd_spublish || script_is_replayed(cmd);
+                cmd->run == cmd_spublish || cmd->run == cmd_echo || script_is_replayed(cmd);
     return runs && l->session.db < lone_region(l->server)->eng->databases;
 }
 

@@ -12,12 +12,13 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "exec/region_site.h"
 #include "server/server.h"
 
 static void loading_sync_flush(struct server *s, u32 from)
 {
     struct engine *e = lone_region(s)->eng;
-    for (u32 db = from; db < from + e->databases; db++) e->ops->flush(e, db);
+    for (u32 db = from; db < from + e->databases; db++) region_engine_ops(e)->flush(e, db);
 }
 
 static void flush_staging(struct server *s) { loading_sync_flush(s, lone_region(s)->eng->databases); }
@@ -41,6 +42,7 @@ static bool loading_sync_prepare(struct server *s)
     region_begin(lone_region(s), clock_wall_ms());
     region_flushing_all(lone_region(s));
     loading_sync_flush(s, 0);
+    region_site_emptied(lone_region(s));
     functions_flush(&s->node);
     return loading_commit(s, false);
 }
@@ -66,6 +68,7 @@ void loading_sync_swap(struct server *s)
     region_replaced_all(lone_region(s));
     flush_staging(s);
     functions_adopt(&s->node);
+    region_site_adopt_staged(lone_region(s), true);
     s->persist.loading.sync.adopt(s);
 }
 
@@ -79,6 +82,7 @@ static void loading_sync_finish(struct server *s, bool ok)
     s->node.loading = false;
     functions_unstage(&s->node);
     if (!ok) (void)!empty_staging(s); /* the next sync drops what remains */
+    if (!ok) region_site_adopt_staged(lone_region(s), false);
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);
 }

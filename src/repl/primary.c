@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cluster/cluster.h"
+#include "peers/peers.h"
 #include "server/commit.h"
 
 static i64 primary_now_s(void) { return clock_mono_ms() / 1000; }
@@ -235,6 +236,7 @@ void primary_note_write(struct server *s, struct conn *c, struct region *r)
         c->wrote_seq = r->member->number;
         return;
     }
+    if (UNLIKELY(s->peers != NULL)) c->wrote_site = peers_position(s);
     c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
     c->wrote_seq = r->journal.seq;
 }

@@ -56,6 +56,10 @@ void cmd_replicaof(struct ctx *c)
         reply_error(c->out, "ERR REPLICAOF not allowed in cluster mode.");
         return;
     }
+    if (s->peers) {
+        reply_error(c->out, "ERR REPLICAOF not allowed on a site: PEEROF connects sites.");
+        return;
+    }
     if (s->repl.failover.state != FAILOVER_NONE) {
         reply_error(c->out, "ERR REPLICAOF not allowed while failing over.");
         return;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "exec/region_site.h"
 #include "persist/rdb_file.h"
 #include "server/server.h"
 
@@ -72,7 +73,8 @@ static enum expiry_mode expiry_mode(const struct server *s)
         return bytes_is(buf_bytes(&s->config.replica_expired_reads), "serve") ? EXPIRY_REPLICA_SERVES
                                                                               : EXPIRY_REPLICA;
     /* While data is missing or writes can't be kept, the DEL of a dead key could not be kept either. */
-    return n->loading || n->refuse_writes || server_holds_changes(s) ? EXPIRY_PAUSED : EXPIRY_ACTIVE;
+    if (n->loading || n->refuse_writes || server_holds_changes(s)) return EXPIRY_PAUSED;
+    return UNLIKELY(region_is_site(n->regions.first)) ? EXPIRY_SITE : EXPIRY_ACTIVE;
 }
 
 /* If the deletion of a dead key has to enter the replication stream or expiry-stream, compactions must not
@@ -82,7 +84,7 @@ void replication_decide_expiry(struct server *s)
     enum expiry_mode mode = expiry_mode(s);
     struct region *r;
     REGIONS_EACH(&s->node.regions, r) {
-        r->eng->report_expiry = s->repl.streaming || expiry_stream_on(&r->expiry_stream);
+        r->eng->report_expiry = s->repl.streaming || r->site || expiry_stream_on(&r->expiry_stream);
         if (LIKELY(!s->cluster)) r->mode = mode; /* otherwise cluster/member.h decides */
     }
 }
@@ -131,6 +133,7 @@ void replication_begin_tick(struct server *s)
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
             s->node.deny_writes = "NOREPLICAS Not enough good replicas to write.";
+        else s->node.deny_writes = region_site_doubt(lone_region(s));
         return;
     }
     region_listen(lone_region(s), LISTEN_OWN, !c->replica_read_only);

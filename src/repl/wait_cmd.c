@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cluster/cluster.h"
 #include "command/commands.h"
+#include "peers/peers.h"
 #include "repl/primary.h"
 
 struct ack_waiter {
@@ -12,6 +13,7 @@ struct ack_waiter {
     struct server *server;
     struct conn *conn;
     struct goal {
+        bool sites;      /* SITE WAIT: other sites, not replicas */
         bool synced;     /* WAITAOF: on disk */
         bool local;      /* … on ours as well */
         u32 replicas;
@@ -42,6 +44,7 @@ static struct ack_waiter **waiter_of(struct server *s, const struct conn *c)
 
 static u32 replicas_there(const struct server *s, const struct goal *g)
 {
+    if (g->sites) return s->peers ? peers_acknowledged(s, g->position) : 0;
     if (s->cluster) return cluster_acknowledged(s, g->seq, g->position);
     return g->synced ? primary_synced(s, g->position) : primary_acknowledged(s, g->position);
 }
@@ -168,7 +171,7 @@ static void begin_waiting(struct ctx *c, const struct goal *goal, i64 timeout_ms
 static void wait_for(struct ctx *c, struct goal goal, i64 timeout_ms)
 {
     const struct conn *conn = conn_of(c->session);
-    goal.position = conn->wrote_to;
+    goal.position = goal.sites ? conn->wrote_site : conn->wrote_to;
     goal.seq = conn->wrote_seq;
     if (is_reached(c->server, &goal) || !c->may_wait) wait_cmd_tell(c->server, &goal, c->out);
     else begin_waiting(c, &goal, timeout_ms);
@@ -192,6 +195,17 @@ void cmd_wait(struct ctx *c)
     }
     if (!ctx_int(c, c->argv[1], &wanted) || !ctx_timeout_ms(c, c->argv[2], &timeout_ms)) return;
     wait_for(c, (struct goal){.replicas = count_of(wanted)}, timeout_ms);
+}
+
+void cmd_site_wait(struct ctx *c)
+{
+    i64 wanted, timeout_ms;
+    if (!c->server->peers) {
+        reply_error(c->out, "ERR This server is no site: it was started without site-id");
+        return;
+    }
+    if (!ctx_int(c, c->argv[2], &wanted) || !ctx_timeout_ms(c, c->argv[3], &timeout_ms)) return;
+    wait_for(c, (struct goal){.sites = true, .replicas = count_of(wanted)}, timeout_ms);
 }
 
 void cmd_waitaof(struct ctx *c)

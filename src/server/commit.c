@@ -4,6 +4,7 @@
 #include "command/commands.h"
 #include "exec/multi.h"
 #include "net/fence.h"
+#include "peers/peers.h"
 #include "server/client/migrate.h"
 #include "server/storage.h"
 
@@ -160,7 +161,7 @@ static COLD void engine_failed(struct server *s, enum commit_kind kind)
         break;
     case COMMIT_EXPIRY: net_take_back(&s->net); break;
     case COMMIT_HOUSEKEEPING: storage_note_refusal(s); break;
-    case COMMIT_PRIMARY:
+    case COMMIT_PRIMARY: case COMMIT_SITE:
         net_take_back(&s->net);
         storage_note_refusal(s);
         break;
@@ -178,6 +179,8 @@ static COLD void aof_failed(struct server *s, enum commit_kind kind)
         fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", NULL);
     } else if (kind == COMMIT_PRIMARY) { /* follow_may checks this, and waits */
         log_line(&s->log, LOG_WARNING, "What the primary sent could not be written to the append only file");
+    } else if (kind == COMMIT_SITE) { /* links are not read until it can be written again */
+        log_line(&s->log, LOG_WARNING, "What another site sent could not be written to the append only file");
     }
 }
 
@@ -187,8 +190,10 @@ static bool commit_all(struct server *s, enum commit_kind kind)
 {
     if (UNLIKELY(!commit_data(s, kind == COMMIT_EXPIRY || kind == COMMIT_LOAD_PART))) {
         engine_failed(s, kind);
+        if (UNLIKELY(s->peers != NULL)) peers_committed(s, false);
         return false;
     }
+    if (UNLIKELY(s->peers != NULL)) peers_committed(s, true);
     bool logged = persistence_log(s) && !(kind == COMMIT_TICK && s->persist.part_failed);
     if (UNLIKELY(s->persist.flushed) && kind != COMMIT_PART) persistence_after_flushall(s);
     if (UNLIKELY(!logged)) aof_failed(s, kind);

@@ -50,6 +50,7 @@
  *   COMMIT_EXPIRY        events of it are taken back                 -
  *   COMMIT_HOUSEKEEPING  writes are refused                          -
  *   COMMIT_PRIMARY       messages of it are taken back               it is logged, and the link waits
+ *   COMMIT_SITE          messages of it are taken back, links end    it is logged, and links wait
  *   COMMIT_POSITION      the caller logs it                          (nothing to write)
  *   COMMIT_LOAD…         loading fails                               (it is not open yet)
  *
@@ -60,6 +61,7 @@ enum commit_kind {
     COMMIT_EXPIRY,       /* a slice of the expire cycle: need not be synced, what is dead is found again */
     COMMIT_HOUSEKEEPING, /* eviction, and other changes without a request */
     COMMIT_PRIMARY,      /* commands of our primary */
+    COMMIT_SITE,         /* what other sites sent, garbage of a site */
     COMMIT_POSITION,     /* bytes of the stream that change no data */
     COMMIT_LOAD_PART,    /* a slice of a file that is loaded: need not be synced before its last one … */
     COMMIT_LOAD_END      /* … which is this */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cluster/cluster.h"
+#include "exec/region_site.h"
 #include "server/account.h"
 #include "server/commit.h"
 
@@ -21,6 +22,7 @@ static bool may_expire(const struct server *s, const struct region *r)
 
 static i64 region_next_due(const struct region *r)
 {
+    if (UNLIKELY(region_is_site(r))) return region_site_next_due(r);
     return expiry_follows(r->mode) ? own_keys_next_due(&r->own) : r->eng->ops->next_due(r->eng);
 }
 

@@ -23,6 +23,7 @@
 #include "server/cron.h"
 #include "server/daemon.h"
 #include "server/client/monitor.h"
+#include "peers/peers.h"
 #include "repl/primary.h"
 #include "config/rename.h"
 #include "server/script_host.h"
@@ -61,6 +62,7 @@ static void on_close(struct net *n, struct conn *c)
     pubsub_forget(s, c);
     tracking_forget(s, c);
     primary_forget(s, c);
+    peers_forget(s, c);
 }
 
 /* -- configuration in force --------------------------------------------------------------- */
@@ -143,6 +145,7 @@ void server_apply_config(struct server *s)
     users_apply_config(s);
     crash_report_apply_config(s);
     client_evict_apply_config(s);
+    peers_apply_config(s);
     process_apply_config(s);
     if (s->cron.loop) uv_timer_set_repeat(&s->cron, 1000 / (u64)c->hz);
 }
@@ -450,7 +453,8 @@ bool server_start(struct server *s)
     start_handles(s);
     s->startup_memory = evictor_used(&s->node.evictor);
     daemon_write_pid(&s->config, &s->log);
-    if ((!s->config.cluster_enabled || cluster_start(s)) && persistence_start(s)) return true;
+    bool sited = s->config.cluster_enabled ? cluster_start(s) : peers_prepare(s);
+    if (sited && persistence_start(s)) return true;
     remove_pidfile_and_socket(s);
     server_release(s);
     return false;
@@ -502,6 +506,7 @@ static void release_node(struct node *n)
 void server_release(struct server *s)
 {
     cluster_stop(s);
+    peers_stop(s);
     replication_stop(s);
     persistence_stop(s);
     net_stop_listening(&s->net, false);

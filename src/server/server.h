@@ -33,6 +33,7 @@ enum {
     HOLD_STORAGE = 128, /* it writes, and RocksDB is behind: throttle.h */
     HOLD_MIGRATE = 256, /* it waits for another server: migrate.h */
     HOLD_RAFT = 512,    /* its region can't run requests just now: cluster/member.h */
+    HOLD_SITE = 2048,   /* it writes, and a full sync of another site is being merged: peers/peers.h */
     HOLD_MEMORY = 1024, /* memory for its value is being made ready: prefault.h */
     /* What Redis calls a blocked client. */
     HOLD_SHOWN = HOLD_PAUSE | HOLD_WAIT | HOLD_BLOCKED | HOLD_SHUTDOWN | HOLD_STORAGE | HOLD_MIGRATE
@@ -71,6 +72,7 @@ struct server {
     struct prefault prefault; /* memory for a very long value */
     struct throttle throttle; /* clients that wait to write */
     struct cluster *cluster;  /* NULL: a lone server */
+    struct peers *peers;      /* NULL: this server is no site */
     struct rocks *rocks;      /* the database under the regions, in cluster mode; NULL: the engine has it */
     struct debug_fences debug_fences;
     /* Called before each request, and with NULL before blocked clients are served: puts the fence in force
@@ -175,7 +177,7 @@ static inline bool server_holds(const struct server *s, u32 why) { return s->nod
  * storage, catch up. */
 static inline bool server_holds_changes(const struct server *s)
 {
-    return server_holds(s, HOLD_PAUSE | HOLD_FAILOVER | HOLD_STORAGE);
+    return server_holds(s, HOLD_PAUSE | HOLD_FAILOVER | HOLD_STORAGE | HOLD_SITE);
 }
 
 /* The region of a server that has only one, for the features that exist only there: AOF, RDB and PSYNC. On a

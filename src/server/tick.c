@@ -6,6 +6,7 @@
 #include "exec/route.h"
 #include "net/fence.h"
 #include "cluster/cluster.h"
+#include "peers/peers.h"
 #include "server/account.h"
 #include "server/commit.h"
 #include "server/housekeeping.h"
@@ -120,6 +121,7 @@ u32 tick_holds(void *owner, const struct request *q, const struct command *cmd, 
     if (s->pause_until_ms && (may_write || !s->pause_writes_only) && !pause_spares(cmd)) return HOLD_PAUSE;
     if (replication_frozen(&s->repl) && may_write) return HOLD_FAILOVER;
     if (UNLIKELY(s->cluster) && cluster_holds(s, q, cmd)) return HOLD_RAFT;
+    if (server_holds(s, HOLD_SITE) && may_write && !tick_is_message(cmd)) return HOLD_SITE;
     if (!server_holds(s, HOLD_STORAGE) || !may_write || tick_is_message(cmd)) return 0;
     s->throttle.waiting = true;
     s->throttle.held++;
@@ -261,6 +263,7 @@ void server_tick(struct net *n)
     throttle_begin_tick(s);
     persistence_begin_tick(s);
     replication_begin_tick(s);
+    if (UNLIKELY(s->peers != NULL)) peers_begin_tick(s);
     if (UNLIKELY(tells(s))) net_keep_output(n); /* from the primary's commands */
     /* Keys that became ready since the last tick: the primary's commands, expiry, a full sync. */
     bool serves = UNLIKELY(s->node.keys_ready);

@@ -198,6 +198,7 @@ bool block_serve(struct server *s)
     /* The key may have died during the command that made it ready: EXEC, a script. */
     i64 now_ms = clock_wall_ms();
     struct region *r;
+    if (UNLIKELY(server_holds(s, HOLD_SITE))) return false; /* they may write */
     REGIONS_EACH(&s->node.regions, r) {
         if (UNLIKELY(s->cluster) && (!r->waiters.ready || !cluster_serve(s, r))) continue;
         region_advance(r, now_ms);

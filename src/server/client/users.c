@@ -112,7 +112,9 @@ static bool may_still(const struct acl_user *u, bytes command)
 static bool may_go_on(struct conn *c, struct acl_user *u)
 {
     if (c->session.monitor && !may_still(u, BYTES_LIT("monitor"))) return false;
-    if (c->class == CONN_REPLICA && !may_still(u, BYTES_LIT("psync"))) return false;
+    bool psyncs = c->class == CONN_REPLICA && !c->peer_link;
+    if (psyncs && !may_still(u, BYTES_LIT("psync"))) return false;
+    if (c->peer_link && !may_still(u, BYTES_LIT("site.hello"))) return false;
     if (c->tracker && !may_still(u, BYTES_LIT("client|tracking"))) return false;
     return pubsub_each(c, still_hears, u);
 }

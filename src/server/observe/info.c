@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cluster/cluster.h"
+#include "peers/peers.h"
 #include "command/commands.h"
 #include "exec/node_sums.h"
 #include "server/observe/info.h"
@@ -311,6 +312,8 @@ static void info_latencystats(struct server *s, struct buf *b)
     }
 }
 
+static void info_sites(struct server *s, struct buf *b) { peers_info(s, b); }
+
 static void info_cluster(struct server *s, struct buf *b) { cluster_info(s, b); }
 static void info_modules(struct server *s UNUSED, struct buf *b UNUSED) {}
 
@@ -391,6 +394,7 @@ static const struct section sections[] = {
     {"errorstats", "Errorstats", true, info_errorstats},
     {"latencystats", "Latencystats", false, info_latencystats},
     {"cluster", "Cluster", true, info_cluster},
+    {"sites", "Sites", true, info_sites},
     {"keyspace", "Keyspace", true, info_keyspace},
     {"expiry", "Expiry", true, info_expiry},
     {"rocksdb", "Rocksdb", true, info_rocksdb},
@@ -398,6 +402,7 @@ static const struct section sections[] = {
 
 static bool section_there(const struct server *s, const struct section *x)
 {
+    if (x->write == info_sites) return s->peers;
     return x->write != info_rocksdb || node_engine(&s->node)->caps.durable;
 }
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cluster/cluster.h"
 #include "exec/node_sums.h"
+#include "peers/peers.h"
 #include "server/observe/metrics.h"
 #include "server/server.h"
 
@@ -280,4 +281,5 @@ void metrics_text(struct server *s, struct buf *out)
     expiry_text(s, &sums, out);
     commands_text(s, out);
     cluster_text(s, out);
+    if (s->peers) peers_metrics(s, out);
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "exec/region_site.h"
+#include "peers/peers.h"
 #include "server/commit.h"
 
 #define SLICE_US 8000
@@ -55,7 +57,7 @@ static bool load_dead(void *arg, u32 db UNUSED, bytes key UNUSED, i64 deadline_m
     const struct server *s = arg;
     const struct config *c = &s->config;
     return c->load_expired || c->expiry_stream.name.n || c->replicaof.n || s->repl.loaded_position >= 0 ||
-           s->persist.loading.sync.done;
+           s->persist.loading.sync.done || lone_region(s)->site;
 }
 
 static void on_aux(void *arg, bytes name, bytes value)
@@ -102,6 +104,7 @@ static struct rdb_policy policy_of(struct server *s, bool replace)
         .replace = replace, .skip_unsupported = s->config.rdb_skip_unsupported,
         .checksum = s->config.rdbchecksum && !lone_region(s)->ks.skip_checksums, .load_dead = load_dead,
         .aux = on_aux, .note = on_note, .arg = s, .node = &s->node,
+        .site = lone_region(s),
     };
 }
 
@@ -289,6 +292,7 @@ static bool loading_finish(struct server *s, bool from_aof)
                                        "one, start with --appendonly no. Exiting.");
         return false;
     }
+    if (!peers_open(s)) return false; /* what it writes first is in the AOF */
     if (p->aof_state == AOF_IS_NEW) {
         p->loading.stage = LOADING_DONE;
         s->node.loading = true;
@@ -316,6 +320,7 @@ static void say_loaded(struct server *s)
     struct loading *l = &s->persist.loading;
     bool from_aof = l->stage == LOADING_AOF;
     if (!from_aof) loading_count(s, &l->loader.counts);
+    if (!from_aof && !l->sync.done) region_site_loaded_old(lone_region(s));
     if (l->sync.done) return; /* loading_sync.c logs the rest */
     log_line(&s->log, LOG_NOTICE, "DB loaded from %s: %.3f seconds", from_aof ? "append only file" : "disk",
              (double)(clock_mono_us() - l->start_us) / 1e6);

@@ -1,6 +1,7 @@
 /* SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF; DEBUG RELOAD and LOADAOF. */
 #include "base/clock.h"
 #include "command/commands.h"
+#include "exec/region_site.h"
 #include "server/observe/debug_parts.h"
 #include "server/server.h"
 
@@ -97,7 +98,8 @@ static bool cannot_load(struct ctx *c)
 static void empty_all(struct ctx *c)
 {
     region_flushing_all(c->region);
-    for (u32 db = 0; db < c->eng->databases; db++) c->eng->ops->flush(c->eng, db);
+    for (u32 db = 0; db < c->eng->databases; db++) region_engine_ops(c->eng)->flush(c->eng, db);
+    region_site_emptied(c->region);
     functions_flush(ctx_node(c));
 }
 
@@ -133,8 +135,10 @@ void debug_reload(struct ctx *c)
         reply_error(c->out, "ERR");
         return;
     }
+    region_site_reload_begin(c->region);
     if (!o.noflush) empty_all(c);
     bool ok = loading_rdb_now(c->server, o.merge);
+    region_site_reload_end(c->region);
     p->dirty_saved = c->ks->dirty;
     if (p->aof_state == AOF_IS_ON && (o.nosave || o.noflush || !ok)) p->rewrite_scheduled = true;
     if (!ok) {
@@ -159,8 +163,13 @@ static void load_old_aof(struct ctx *c)
 {
     struct server *s = c->server;
     bool there = has_old_aof(s);
-    if (there) empty_all(c);
-    if (!there || !loading_aof_now(s)) {
+    if (there) {
+        region_site_reload_begin(c->region);
+        empty_all(c);
+    }
+    bool ok = there && loading_aof_now(s);
+    region_site_reload_end(c->region);
+    if (!ok) {
         reply_error(c->out, "ERR Error trying to load the AOF files, check server logs.");
         return;
     }
@@ -198,13 +207,17 @@ void debug_loadaof(struct ctx *c)
         return;
     }
     /* Including what EXEC did so far. */
+    if (UNLIKELY(c->region->site != NULL)) region_site_ran(c->region);
     p->flushed_seq = journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     if (!aof_flush(p->aof, clock_mono_ms())) {
         reply_error(c->out, "ERR the append only file can't be written, check server logs.");
         return;
     }
+    region_site_reload_begin(c->region);
     empty_all(c);
-    if (!loading_aof_now(s)) { /* as in Redis: there is no data to continue with */
+    bool ok = loading_aof_now(s);
+    region_site_reload_end(c->region);
+    if (!ok) { /* as in Redis: there is no data to continue with */
         log_line(&s->log, LOG_WARNING, "DEBUG LOADAOF: the append only file can't be loaded. Exiting.");
         server_end(s, 1);
         return;

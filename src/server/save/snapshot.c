@@ -166,7 +166,7 @@ static struct saver_options options_of(struct server *s)
 {
     const struct config *c = &s->config;
     return (struct saver_options){
-        .with_dead = expiry_follows(lone_region(s)->mode) || s->repl.streaming,
+        .with_dead = expiry_follows(lone_region(s)->mode) || s->repl.streaming || lone_region(s)->site,
         .stored = s->cluster != NULL, /* what a majority has not got yet must not be in it */
         .aux = save_position,
         .arg = s,

@@ -1,0 +1,46 @@
+/* Sites as processes: a server with site-id, and the connections to other sites (docs/sites.md).
+ *
+ * What a site does with effects is below (site/, exec/region_site.h): here are sockets, time, commands and
+ * figures. A site asks each of its peers (site-peer, PEEROF) over a connection of its own for what it
+ * lacks, and serves those that ask it. So two sites have two connections, one each way.
+ *
+ *     peer_ask.c     a peer that we ask: connecting, AUTH, SITE.HELLO, applying what comes
+ *     peer_serve.c   a site that asks us: SITE.HELLO and SITE.CLOCK are commands of its connection, which
+ *                    then pulls what it lacks from the backlog (conn_source)
+ *     peer_merge.c   merging a full sync that has arrived
+ *     peer_evict.c   evictions
+ *     peers.c        starting, founding and joining, evictions, time
+ *     peers_cmd.c    PEEROF, SITE …
+ *     peers_info.c   INFO sites, SITE INFO, metrics
+ *
+ * Nothing of a tick is sent before it is committed: links are fed from the backlog, which gets committed
+ * effects only. A commit that fails ends all links, because messages that were taken are needed again. */
+#ifndef MAYFLY_PEERS_PEERS_H
+#define MAYFLY_PEERS_PEERS_H
+
+#include "base/buf.h"
+
+struct server;
+struct conn;
+struct peers;
+
+/* Before any data is loaded: from here on metadata of sites is kept. False: the log says why not. */
+bool peers_prepare(struct server *s);
+/* When all data is loaded: makes the server a site, as configured. False: the log says why it can't be. */
+bool peers_open(struct server *s);
+void peers_stop(struct server *s);
+void peers_apply_config(struct server *s);
+
+void peers_begin_tick(struct server *s);
+void peers_committed(struct server *s, bool kept); /* wakes the links that have something to send */
+void peers_cron(struct server *s);
+void peers_forget(struct server *s, struct conn *c); /* it is being freed */
+
+/* SITE WAIT: the number of this site's last effect, and how many members have it. */
+u64 peers_position(const struct server *s);
+u32 peers_acknowledged(const struct server *s, u64 position);
+
+void peers_info(struct server *s, struct buf *out); /* INFO sites */
+void peers_metrics(struct server *s, struct buf *out);
+
+#endif

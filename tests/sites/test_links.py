@@ -1,0 +1,267 @@
+"""Links: what is refused, and that nothing of it is applied; passwords and certificates; evictions."""
+import signal
+import struct
+
+import pytest
+import redis
+
+from mayfly import ReplyError, eventually, free_port
+from test_tls import certs              # noqa: F401 # pylint: disable=unused-import # a fixture
+
+EMPTY = b'\0'                           # a clock without entries
+
+
+def clock(**seqs):
+    out = bytes([len(seqs)])
+    for name, seq in sorted(seqs.items()):
+        out += bytes([int(name[1:])]) + varint(seq)
+    return out
+
+
+def varint(n):
+    out = b''
+    while n >= 0x80:
+        out += bytes([n & 0x7f | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def effect(gid, seq, stamp, context=EMPTY, moves=b''):
+    return bytes([gid]) + varint(seq) + struct.pack('<Q', stamp) + context + moves
+
+
+def refusal(site, *hello):
+    """What a site answers to SITE.HELLO; it closes the connection then."""
+    with site.raw() as c:
+        answer = c.call('SITE.HELLO', *hello)
+        assert isinstance(answer, ReplyError) or c.closed()
+        return answer if isinstance(answer, ReplyError) else answer[1].decode()
+
+
+@pytest.fixture
+def one(site):
+    """A site that has admitted site 2, which does not exist: tests play it."""
+    s = site(1)
+    s.do('SITE', 'JOIN', 2)
+    s.r.set('k', 'v')
+    return s
+
+
+def test_hello_is_refused(one):
+    before = one.clock
+    for hello, why in (((1, 3, EMPTY), 'it is no member: SITE JOIN admits a new site'),
+                       ((1, 1, EMPTY), 'it has the gid of this site'),
+                       ((2, 2, EMPTY), 'it speaks another version of the protocol'),
+                       ((1, 0, EMPTY), 'a malformed SITE.HELLO'),
+                       ((1, 256, EMPTY), 'a malformed SITE.HELLO'),
+                       ((1, 2), 'a malformed SITE.HELLO'),
+                       ((1, 2, b'junk'), 'a malformed SITE.HELLO'),
+                       ((1, 2, clock(g1=99)), 'it has writes of this site that this site has never made'),
+                       ((1, 2, clock(g2=5)), 'it has written before it was admitted: it is of another group')):
+        assert refusal(one, *hello) == why
+        eventually(lambda why=why: one.facts['site_refused_last'].endswith(why))
+        assert why in one.log
+    assert one.facts['site_refused_links'] == 9 and one.clock == before
+
+
+def test_garbage_ends_a_link(one):
+    """After a good hello: anything that is not expected ends it, and nothing is applied."""
+    before = one.clock
+    for words, why in ((('SITE.EFFECT', effect(2, 1, 1)), None),
+                       (('SITE.CLOCK',), 'a malformed SITE.CLOCK'),
+                       (('SITE.CLOCK', b'\xff'), 'a malformed SITE.CLOCK'),
+                       (('SITE.CLOCK', clock(g1=77)), 'it has writes of this site that this site has never made'),
+                       (('SITE.FENCE', 'x', EMPTY), 'a malformed SITE.FENCE'),
+                       (('SITE.HELLO', 1, 2, EMPTY), 'a message that was not expected')):
+        with one.raw() as c:
+            assert c.call('SITE.HELLO', 1, 2, EMPTY)[0] == b'SITE.FULL'
+            while c.reply()[0] != b'SITE.DONE':
+                pass
+            c.command(*words)
+            while (answer := c.reply())[0] == b'SITE.CLOCK':
+                pass
+            if why:
+                assert answer == [b'SITE.REFUSED', why.encode()]
+                assert c.closed()
+            else:
+                assert answer.startswith('ERR unknown command')
+    assert one.clock == before
+
+
+class Peer:
+    """Plays the site that is asked: answers SITE.HELLO with what a test wants."""
+
+    def __init__(self, *messages):
+        import socket
+        import threading
+        self.messages, self.got = messages, []
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                s = self.listener.accept()[0]
+            except OSError:
+                return
+            with s:
+                s.settimeout(5)
+                try:
+                    self.got.append(s.recv(65536))
+                    s.sendall(b''.join(self.messages))
+                    while data := s.recv(65536):
+                        self.got.append(data)
+                except OSError:
+                    pass
+
+    def close(self):
+        self.listener.close()
+
+
+def message(*words):
+    words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+    return b'*%d\r\n' % len(words) + b''.join(b'$%d\r\n%s\r\n' % (len(w), w) for w in words)
+
+
+GO = message('SITE.CONTINUE', 2, EMPTY)
+STAMP = 1 << 16
+CLAIM = b'\x01'
+
+
+@pytest.mark.parametrize('name, messages, why', [
+    ('garbage', (b'\x00\x01garbage\r\n',), 'garbage'),
+    ('http', (b'HTTP/1.1 400 Bad Request\r\n\r\n',), 'garbage'),
+    ('an error', (b'-NOAUTH Authentication required.\r\n',), 'it answered: -NOAUTH Authentication required.'),
+    ('no hello', (message('SITE.EFFECT', effect(2, 1, STAMP)),), 'a message that was not expected'),
+    ('another site', (message('SITE.CONTINUE', 3, EMPTY),), 'it is another site than the one that was asked for'),
+    ('our future', (message('SITE.CONTINUE', 2, clock(g1=99)),), 'it has writes of this site that this site has never made'),
+    ('a gap', (GO, message('SITE.EFFECT', effect(2, 5, STAMP, clock(g2=4)))),
+     'a gap: an effect that depends on others which did not come'),
+    ('unknown gid', (GO, message('SITE.EFFECT', effect(9, 1, STAMP))), 'an effect of a site that is no member'),
+    ('own gid', (GO, message('SITE.EFFECT', effect(1, 50, STAMP))), ''),
+    ('malformed effect', (GO, message('SITE.EFFECT', b'junk')), 'a malformed effect'),
+    ('malformed moves', (GO, message('SITE.EFFECT', effect(2, 1, STAMP, moves=b'\x01\x00'))), ''),
+    ('unknown move', (GO, message('SITE.EFFECT', effect(2, 1, STAMP, moves=b'\x7f'))), ''),
+    ('malformed snapshot', (message('SITE.FULL', b'junk'),), 'a malformed snapshot'),
+    ('refused', (message('SITE.REFUSED', 'go away'),), 'go away'),
+    ('transaction', (GO, message('MULTI'),), ''),
+])
+def test_what_a_peer_sends_is_refused(one, name, messages, why):
+    peer = Peer(*messages)
+    before = one.clock
+    try:
+        one.do('PEEROF', 2, '127.0.0.1', peer.port)
+        eventually(lambda: why in one.facts.get('site_peer2_last_error', '') and 'site_peer2_last_error' in one.facts)
+        assert one.clock == before and one.r.dbsize() == 1, name
+        assert 'Link to site 2' in one.log
+        assert one.r.ping()
+    finally:
+        peer.close()
+
+
+def test_a_clock_from_the_future_is_not_followed(site):
+    """Its write is taken, but our time does not follow it; it is reported."""
+    s = site(1, '--site-max-clock-skew', 1000)
+    s.do('SITE', 'JOIN', 2)
+    far = (s.facts['site_time_ms'] + 3_600_000) << 16
+    peer = Peer(GO, message('SITE.EFFECT', effect(2, 1, far)))
+    try:
+        s.do('PEEROF', 2, '127.0.0.1', peer.port)
+        eventually(lambda: s.facts['site_effects_too_far_ahead'] == 1)
+        assert s.facts['site_clock_ahead_ms'] < 1000
+        assert s.facts['site_member2']['clock_ahead_ms'] > 3_000_000
+        assert 'it is not followed' in s.log
+    finally:
+        peer.close()
+
+
+# -- passwords and certificates ----------------------------------------------------------------------
+
+def test_password(site):
+    a = site(1, '--requirepass', 'sesame')
+    a.r = a.client(decode_responses=True, password='sesame')
+    with a.raw() as c:
+        assert c.call('SITE.HELLO', 1, 2, EMPTY).startswith('NOAUTH')
+    b = site(2, '--site-peer', 1, '127.0.0.1', a.port)
+    a.do('PEEROF', 2, '127.0.0.1', b.port)
+    eventually(lambda: 'NOAUTH' in b.facts.get('site_peer1_last_error', ''))
+    b.r.config_set('masterauth', 'wrong')
+    eventually(lambda: 'WRONGPASS' in b.facts.get('site_peer1_last_error', ''))
+    b.r.config_set('masterauth', 'sesame')
+    eventually(b.is_member)
+    b.r.set('k', 'v')
+    eventually(lambda: a.r.get('k') == 'v')
+
+
+def test_acl(site):
+    """A user who may not say SITE.HELLO is no site."""
+    a = site(1)
+    a.do('ACL', 'SETUSER', 'sync', 'on', '>pw', '+@connection', '+site.clock', '+site.fence', '+site.refused')
+    b = site(2, '--site-peer', 1, '127.0.0.1', a.port, '--masteruser', 'sync', '--masterauth', 'pw')
+    a.do('SITE', 'JOIN', 2)
+    eventually(lambda: 'NOPERM' in b.facts.get('site_peer1_last_error', ''))
+    a.do('ACL', 'SETUSER', 'sync', '+site.hello')
+    eventually(b.is_member)
+    a.do('ACL', 'SETUSER', 'sync', '-site.hello')       # which ends its links
+    eventually(lambda: b.links_up() == 0)
+
+
+def test_tls(site, certs):              # noqa: F811
+    ports = [free_port(), free_port()]
+    tls = ['--tls-cert-file', f'{certs}/server.crt', '--tls-key-file', f'{certs}/server.key', '--tls-ca-cert-file',
+           f'{certs}/ca.crt', '--tls-replication', 'yes']
+    a = site(1, '--tls-port', ports[0], *tls)
+    b = site(2, '--tls-port', ports[1], *tls, '--site-peer', 1, '127.0.0.1', ports[0])
+    a.do('PEEROF', 2, '127.0.0.1', ports[1])
+    eventually(lambda: b.is_member() and a.links_up() == b.links_up() == 1)
+    a.r.set('k', 'x' * 200_000)
+    b.r.set('l', 'v')
+    eventually(lambda: b.r.strlen('k') == 200_000 and a.r.get('l') == 'v')
+    b.do('PEEROF', 1, '127.0.0.1', a.port)              # which does not speak TLS
+    eventually(lambda: b.facts['site_peer1']['link'] != 'up' and 'site_peer1_last_error' in b.facts)
+
+
+# -- evictions ------------------------------------------------------------------------------------------
+
+def test_evict(group):
+    """A lost site is evicted: what any survivor has of it counts, garbage waits for it no longer."""
+    g = group(3)
+    g.cut(1, 3)
+    g[3].r.set('late', 'only site 2 has it')
+    eventually(lambda: g[2].r.get('late'))
+    g[3].stop(signal.SIGKILL)
+    g.cut(2, 3)
+    lost, g.sites = g.sites[2], g.sites[:2]
+    g[1].do('SITE', 'EVICT', 3)
+    for s in g.sites:
+        eventually(lambda s=s: s.facts['site_members'] == 2 and 'site_evicted3' in s.facts)
+    assert g.agree()['late'][0] == 'only site 2 has it'
+    with pytest.raises(redis.ResponseError, match='^EVICTED Site 3 was evicted'):
+        g[1].do('PEEROF', 3, '127.0.0.1', 1)
+    g.sites.append(lost)
+    lost.start()
+    g.restore()
+    eventually(lambda: 'evicted' in lost.facts.get('site_peer1_last_error', ''))
+    lost.r.set('of-the-dead', 1)
+    lost.stop()
+    g.sites.pop()
+    assert g[1].r.get('of-the-dead') is None
+    lost.remove()
+
+
+def test_an_eviction_waits_for_all_others(group):
+    g = group(3)
+    for pair in (1, 2), (2, 3), (1, 3):
+        g.cut(*pair)
+    g[1].do('SITE', 'EVICT', 3)
+    g[1].r.set('k', 'v')
+    assert g[1].facts['site_member3']['eviction_waits_for'] == 2
+    assert g[1].facts['site_members'] == 3
+    for link in (1, 2), (2, 1):
+        g.links[link].restore()
+    eventually(lambda: g[1].facts['site_members'] == 2 and g[2].facts['site_members'] == 2)
+    g[3].r.set('x', 1)
+    g.restore()
+    eventually(lambda: 'evicted' in g[3].facts.get('site_peer2_last_error', '') + g[3].facts.get('site_peer1_last_error', ''))
+    assert g[1].r.get('x') is None
