@@ -152,11 +152,12 @@ static bool names_keys(const struct command *cmd)
     return cmd->specs[0].begin != SEEK_NONE && !(cmd->specs[0].flags & KEY_NOT_KEY);
 }
 
-/* MEMORY USAGE and MIGRATE need a server. Scripts name keys but touch none by themselves: they are tried around other
- * commands. */
+/* MEMORY USAGE, MIGRATE and SITE KEY need a server. Scripts name keys but touch none by themselves: they are tried
+ * around other commands. */
 static bool can_be_tried(const struct command *cmd)
 {
-    return names_keys(cmd) && cmd->run != cmd_memory_usage && cmd->run != cmd_migrate && strcmp(cmd->group, "scripting") != 0;
+    return names_keys(cmd) && cmd->run != cmd_memory_usage && cmd->run != cmd_migrate &&
+           cmd->run != cmd_site_key && strcmp(cmd->group, "scripting") != 0;
 }
 
 /* Redis lets who may read a stream be a consumer of it, and who may read a HyperLogLog have its count kept. */
