@@ -229,14 +229,24 @@ u32 primary_synced(const struct server *s, u64 position)
     return n;
 }
 
+static COLD void primary_note_member_write(struct server *s, struct conn *c, struct region *r)
+{
+    c->wrote_to = cluster_next_index(s, r);
+    c->wrote_seq = r->member->number;
+}
+
+static COLD void primary_note_site_write(struct server *s, struct conn *c)
+{
+    c->wrote_site = peers_position(s);
+}
+
 void primary_note_write(struct server *s, struct conn *c, struct region *r)
 {
     if (UNLIKELY(s->cluster)) {
-        c->wrote_to = cluster_next_index(s, r);
-        c->wrote_seq = r->member->number;
+        primary_note_member_write(s, c, r);
         return;
     }
-    if (UNLIKELY(s->peers != NULL)) c->wrote_site = peers_position(s);
+    if (UNLIKELY(s->peers != NULL)) primary_note_site_write(s, c);
     c->wrote_to = s->repl.stream.end + s->repl.stream.staged;
     c->wrote_seq = r->journal.seq;
 }

@@ -133,7 +133,7 @@ void replication_begin_tick(struct server *s)
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
             s->node.deny_writes = "NOREPLICAS Not enough good replicas to write.";
-        else s->node.deny_writes = region_site_doubt(lone_region(s));
+        else if (UNLIKELY(s->peers != NULL)) s->node.deny_writes = region_site_doubt(lone_region(s));
         return;
     }
     region_listen(lone_region(s), LISTEN_OWN, !c->replica_read_only);

@@ -25,10 +25,11 @@ static bytes element_of(struct server *s, const struct net_request *q)
 }
 
 /* Tells each engine its keys. Those of one region are brought together, then those of the next. */
-static void prefetch_by_region(struct want *want, struct region **of, u32 n)
+static COLD void prefetch_by_region(struct server *s, struct want *want, u32 n)
 {
+    struct region *of[PREFETCH_MAX];
+    for (u32 i = 0; i < n; i++) of[i] = region_map_at(&s->node.regions, key_slot(want[i].key));
     for (u32 from = 0, to; from < n; from = to) {
-        struct engine *e = of[from]->eng;
         to = from + 1;
         for (u32 i = to; i < n; i++) {
             if (of[i] != of[from]) continue;
@@ -38,7 +39,8 @@ static void prefetch_by_region(struct want *want, struct region **of, u32 n)
             want[to] = next;
             of[to++] = of[from];
         }
-        if (to - from > 1) e->ops->prefetch(e, want + from, to - from);
+        struct engine *e = of[from] ? of[from]->eng : NULL; /* of another node's region: none */
+        if (e && to - from > 1) e->ops->prefetch(e, want + from, to - from);
     }
 }
 
@@ -49,9 +51,8 @@ static u32 prefetch(struct server *s, u32 from)
     const struct net_tick *t = &s->net.tick;
     struct engine *e = node_engine(&s->node);
     struct want want[PREFETCH_MAX];
-    struct region *of[PREFETCH_MAX];
     if (t->request_count - from < 2) return t->request_count;
-    bool fetch_elements = e->caps.prefetch_elements, many = s->node.regions.count > 1;
+    bool fetch_elements = e->caps.prefetch_elements;
     u32 wants = 0, end = MIN(t->request_count, from + MIN(e->caps.prefetch_ahead, PREFETCH_MAX));
     for (u32 i = from; i < end; i++) {
         const struct net_request *q = &t->requests[i];
@@ -60,10 +61,9 @@ static u32 prefetch(struct server *s, u32 from)
         bytes key = t->args[q->argv_at + 1];
         bytes element = fetch_elements ? element_of(s, q) : (bytes){0};
         if (wants && !element.p && bytes_eq(want[wants - 1].key, key)) continue; /* one hot key */
-        if (UNLIKELY(many) && !(of[wants] = region_map_at(&s->node.regions, key_slot(key)))) continue;
         want[wants++] = (struct want){q->conn->session.db, key, element};
     }
-    if (UNLIKELY(many)) prefetch_by_region(want, of, wants);
+    if (UNLIKELY(s->node.regions.count > 1)) prefetch_by_region(s, want, wants);
     else if (wants > 1) e->ops->prefetch(e, want, wants);
     return end;
 }
