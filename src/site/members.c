@@ -103,19 +103,24 @@ void site_note_merged(struct site *s, const struct site_clock *theirs)
             site_add_step(s, (struct site_step){s->position, {s->clock.seq[g], (u8)g}});
 }
 
-static bool site_all_have(const struct site *s, struct site_dot dot)
+/* What all other members are known to have. False: one of them has told nothing yet. */
+static bool site_least_acked(const struct site *s, struct site_clock *least)
 {
-    for (u32 g = 1; g < SITE_GIDS; g++)
-        if (s->members[g].in && g != s->gid && (!s->acks[g] || !site_covers(s->acks[g], dot))) return false;
+    memset(least, 0xff, sizeof *least);
+    for (u32 g = 1; g < SITE_GIDS; g++) {
+        if (!s->members[g].in || g == s->gid) continue;
+        if (!s->acks[g]) return false;
+        for (u32 i = 0; i < SITE_GIDS; i++) least->seq[i] = MIN(least->seq[i], s->acks[g]->seq[i]);
+    }
     return true;
 }
 
 void site_find_stable(struct site *s)
 {
-    s->stable = s->position;
-    for (u32 i = 0; i < s->n_trail; i++) {
-        if (site_all_have(s, s->trail[i].dot) || PLANTED_SITE(s, PLANT_EARLY_GARBAGE)) continue;
-        s->stable = s->trail[i].position - 1;
-        return;
-    }
+    struct site_clock least;
+    u32 i = 0;
+    if (!site_least_acked(s, &least)) memset(&least, 0, sizeof least);
+    if (PLANTED_SITE(s, PLANT_EARLY_GARBAGE)) i = s->n_trail;
+    while (i < s->n_trail && site_covers(&least, s->trail[i].dot)) i++;
+    s->stable = i < s->n_trail ? s->trail[i].position - 1 : s->position;
 }
