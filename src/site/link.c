@@ -7,14 +7,25 @@
 
 /* -- messages -------------------------------------------------------------------------------------- */
 
+static void link_put_length(struct buf *out, char kind, size_t n)
+{
+    buf_append_char(out, kind);
+    out->n += num_print_i64(buf_reserve(out, NUM_I64_LEN), (i64)n);
+    buf_append_str(out, "\r\n");
+}
+
+static void link_put_bytes(struct buf *out, bytes b)
+{
+    link_put_length(out, '$', b.n);
+    buf_append_bytes(out, b);
+    buf_append_str(out, "\r\n");
+}
+
 static void link_put(struct buf *out, const char *word, const bytes *args, u32 n)
 {
-    buf_printf(out, "*%u\r\n$%zu\r\n%s\r\n", n + 1, strlen(word), word);
-    for (u32 i = 0; i < n; i++) {
-        buf_printf(out, "$%zu\r\n", args[i].n);
-        buf_append_bytes(out, args[i]);
-        buf_append_str(out, "\r\n");
-    }
+    link_put_length(out, '*', n + 1);
+    link_put_bytes(out, bytes_str(word));
+    for (u32 i = 0; i < n; i++) link_put_bytes(out, args[i]);
 }
 
 static bytes link_number(char text[NUM_I64_LEN], i64 n) { return bytes_of(text, num_print_i64(text, n)); }
@@ -168,6 +179,7 @@ static bool link_take_hello(struct site_link *l, const bytes *argv, u32 argc, st
         l->theirs = l->s->clock;
         l->next = l->backlog->number + l->backlog->n;
     }
+    l->theirs.seq[l->peer] = SITE_SEQ_MAX; /* what it has made it has */
     l->state = LINK_STREAM;
     return true;
 }
@@ -297,6 +309,7 @@ static bool link_take_clock(struct site_link *l, const bytes *argv, u32 argc, st
     if (clock.seq[l->s->gid] > l->s->clock.seq[l->s->gid])
         return site_link_refuse(l, "it has writes of this site that this site has never made", out);
     site_hear(l->s, l->peer, &clock);
+    if (l->serves) site_clock_join(&l->theirs, &clock); /* by other links */
     return true;
 }
 
