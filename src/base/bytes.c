@@ -5,7 +5,8 @@ static inline char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c 
 bool bytes_is(bytes a, const char *word)
 {
     for (size_t i = 0; i < a.n; i++) {
-        if (word[i] == '\0' || ascii_lower(a.p[i]) != ascii_lower(word[i])) return false;
+        if (word[i] == '\0') return false;
+        if (a.p[i] != word[i] && ascii_lower(a.p[i]) != ascii_lower(word[i])) return false;
     }
     return word[a.n] == '\0';
 }

@@ -121,19 +121,25 @@ static void site_take_back(struct region_site *rs)
 
 /* -- effects --------------------------------------------------------------------------------------- */
 
+/* Before each effect in `made`. */
+struct made_head {
+    struct site_dot dot;
+    size_t n;
+};
+
 static bool effect_is_of_members(const struct site_effect *e)
 {
-    struct site_moves it = site_moves_of(e->moves);
-    struct site_move m;
-    return site_moves_next(&it, &m) && (m.op == MOVE_JOIN || m.op == MOVE_EVICT);
+    enum site_op op = e->moves.n ? site_first_op(e->moves) : 0;
+    return op == MOVE_JOIN || op == MOVE_EVICT;
 }
 
 /* site.emit: called before the effect counts as applied. */
 static void region_site_emit(void *arg, const struct site_effect *e)
 {
     struct region_site *rs = arg;
-    site_put_dot(&rs->made, e->dot);
-    site_put_bytes(&rs->made, e->all);
+    struct made_head head = {e->dot, e->all.n};
+    buf_append(&rs->made, &head, sizeof head);
+    buf_append_bytes(&rs->made, e->all);
     site_log_applied(&rs->log, e->dot, e->stamp);
     rs->emitted++;
     rs->state_changed = true;
@@ -142,10 +148,10 @@ static void region_site_emit(void *arg, const struct site_effect *e)
 
 static void made_publish(struct region_site *rs)
 {
-    for (struct site_reader r = site_reader_of(buf_bytes(&rs->made)); site_left(&r);) {
-        struct site_effect e = {.dot = site_get_dot(&r)};
-        e.all = site_get_bytes(&r);
-        site_backlog_add(&rs->backlog, &e);
+    struct made_head head;
+    for (size_t at = 0; at < rs->made.n; at += sizeof head + head.n) {
+        memcpy(&head, rs->made.p + at, sizeof head);
+        site_backlog_add(&rs->backlog, head.dot, bytes_of(rs->made.p + at + sizeof head, head.n));
     }
 }
 

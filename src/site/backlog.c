@@ -46,13 +46,13 @@ static void backlog_grow(struct site_backlog *b)
     b->first = 0;
 }
 
-void site_backlog_add(struct site_backlog *b, const struct site_effect *e)
+void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw)
 {
     if (b->n == b->room) backlog_grow(b);
     struct site_backlog_item *item = backlog_at(b, b->n++);
-    *item = (struct site_backlog_item){.dot = e->dot};
-    buf_append_bytes(&item->raw, e->all);
-    b->bytes += e->all.n;
+    *item = (struct site_backlog_item){.dot = dot};
+    buf_append_bytes(&item->raw, raw);
+    b->bytes += raw.n;
     while (b->bytes > b->limit && b->n > 1) backlog_drop_first(b);
 }
 

@@ -15,8 +15,8 @@ struct site_backlog {
 
 void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_clock *now);
 void site_backlog_release(struct site_backlog *b);
-void site_backlog_add(struct site_backlog *b,
-                      const struct site_effect *e); /* drops the oldest beyond the limit */
+/* An effect, with its bytes; drops the oldest beyond the limit. */
+void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw);
 void site_backlog_gap(struct site_backlog *b,
                       const struct site_clock *now); /* a full sync: effects never came */
 

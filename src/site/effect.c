@@ -104,22 +104,48 @@ void site_put_move(struct buf *to, const struct site_move *m, bool same_name)
     }
 }
 
+/* What is the same in every SET: between name and value (the end of CLEAR, CLAIM, the start of PUT), and
+ * after the value. */
+static const char set_middle[] = {0, 0, (char)(MOVE_CLAIM | SAME_NAME), TYPE_STRING, 0,
+                                  (char)(MOVE_PUT | SAME_NAME), TYPE_STRING, 0};
+static const char set_end[] = {0, 0, 0};
+
 /* A hot path: one reservation, and no decisions. */
 void site_put_set(struct buf *to, u32 db, bytes name, bytes value, i64 at_ms, struct site_dot birth)
 {
     buf_reserve(to, name.n + value.n + 64);
     site_put_u8(to, MOVE_CLEAR);
     put_name(to, db, name);
-    const char middle[] = {0, 0, (char)(MOVE_CLAIM | SAME_NAME), TYPE_STRING, 0,
-                           (char)(MOVE_PUT | SAME_NAME), TYPE_STRING, 0};
-    buf_append(to, middle, sizeof middle);
+    buf_append(to, set_middle, sizeof set_middle);
     site_put_bytes(to, value);
-    const char end[] = {0, 0, 0};
-    buf_append(to, end, sizeof end);
+    buf_append(to, set_end, sizeof set_end);
     if (at_ms == 0) return;
     site_put_u8(to, MOVE_TTL | SAME_NAME);
     site_put_varint(to, (u64)at_ms);
     site_put_dot(to, birth);
+}
+
+static bool get_these(struct site_reader *r, const char *want, size_t n)
+{
+    if (site_left(r) < n || memcmp(r->p, want, n) != 0) return false;
+    r->p += n;
+    return true;
+}
+
+bool site_get_set(bytes moves, struct site_set *m)
+{
+    struct site_reader r = site_reader_of(moves);
+    if (site_get_u8(&r) != MOVE_CLEAR) return false;
+    get_name(&r, &m->db, &m->name);
+    if (!get_these(&r, set_middle, sizeof set_middle)) return false;
+    m->value = site_get_bytes(&r);
+    if (!get_these(&r, set_end, sizeof set_end)) return false;
+    m->at_ms = 0;
+    if (site_left(&r) == 0) return true;
+    u64 at_ms = site_get_u8(&r) == (MOVE_TTL | SAME_NAME) ? site_get_varint(&r) : 0;
+    m->birth = site_get_dot(&r);
+    m->at_ms = (i64)at_ms;
+    return !r.bad && r.p == r.end && at_ms > 0 && at_ms <= (u64)INT64_MAX;
 }
 
 static void get_rest(struct site_reader *r, struct site_move *m)
@@ -170,6 +196,8 @@ static void get_rest(struct site_reader *r, struct site_move *m)
     default: r->bad = true;
     }
 }
+
+enum site_op site_first_op(bytes moves) { return (u8)moves.p[0] & ~SAME_NAME; }
 
 struct site_moves site_moves_of(bytes moves)
 {

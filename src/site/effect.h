@@ -75,12 +75,21 @@ struct site_moves {
     bytes name;
 };
 struct site_moves site_moves_of(bytes moves);
+enum site_op site_first_op(bytes moves); /* of at least one */
 bool site_moves_next(struct site_moves *it, struct site_move *out); /* false: the end, or it.in.bad */
 void site_put_move(struct buf *to, const struct site_move *m, bool same_name); /* ... as the move before it */
 
 /* The moves of a SET to a key of which no counters were seen: the same bytes as CLEAR, CLAIM, PUT and, if
  * at_ms, TTL with this birth. */
 void site_put_set(struct buf *to, u32 db, bytes name, bytes value, i64 at_ms, struct site_dot birth);
+/* Reads them back. False: these are other moves, or more than these. */
+struct site_set {
+    u32 db;
+    bytes name, value;
+    i64 at_ms; /* 0: none */
+    struct site_dot birth;
+};
+bool site_get_set(bytes moves, struct site_set *out);
 
 /* Counters that somebody saw in a cell: gid, how far, and the total, for each. */
 struct site_seen {

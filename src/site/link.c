@@ -216,21 +216,27 @@ static bool link_take_continue(struct site_link *l, const bytes *argv, u32 argc,
     return true;
 }
 
+static bool link_took(struct site_link *l, const struct site_effect *e)
+{
+    l->effects++;
+    l->stamp = e->stamp;
+    l->author = e->dot.gid;
+    return true;
+}
+
 static bool link_take_effect(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     struct site_effect e;
     const char *why = "a malformed SITE.EFFECT";
+    if (argc == 2 && site_receive_set(l->s, argv[1], &e)) return link_took(l, &e);
     if (argc != 2 || !site_effect_parse(argv[1], &e, &why)) return site_link_refuse(l, why, out);
     if (!l->s->members[e.dot.gid].in && !l->s->fenced[e.dot.gid])
         return site_link_refuse(l, "an effect of a site that is no member", out);
     if (!site_clock_covers(&l->s->clock, &e.context) && !site_covers(&l->s->clock, e.dot) &&
         !l->s->fenced[e.dot.gid] && !site_is_next_part(l->s, e.dot))
         return site_link_refuse(l, "a gap: an effect that depends on others which did not come", out);
-    if (site_receive(l->s, argv[1], &why) == SITE_REFUSED) return site_link_refuse(l, why, out);
-    l->effects++;
-    l->stamp = e.stamp;
-    l->author = e.dot.gid;
-    return true;
+    if (site_receive_parsed(l->s, &e, &why) == SITE_REFUSED) return site_link_refuse(l, why, out);
+    return link_took(l, &e);
 }
 
 /* -- a snapshot that comes ------------------------------------------------------------------------------ */
@@ -326,6 +332,8 @@ bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf
     bytes word = argc ? argv[0] : (bytes){"", 0};
     bool streams = l->state == LINK_STREAM, asks = !l->serves;
     if (l->state == LINK_OVER) return false;
+    if (LIKELY(asks && streams && bytes_eq(word, BYTES_LIT("SITE.EFFECT"))))
+        return link_take_effect(l, argv, argc, out);
     if (bytes_is(word, "SITE.REFUSED")) return link_take_refused(l, argv, argc);
     if (bytes_is(word, "SITE.HELLO") && l->serves && l->state == LINK_HELLO)
         return link_take_hello(l, argv, argc, out);

@@ -26,7 +26,9 @@ enum {
     PLANT_DEL_FORGETS = 65536, /* a DEL keeps nothing of the counters that it saw */
     PLANT_DEAD_DEL = 131072,   /* a key that is past its deadline is deleted, and not expired */
     PLANT_NO_BIRTH = 262144,   /* APPEND and the like are as a SET, whose deadline goes its own way */
-    PLANT_FAST_SET = 524288    /* the fast path of SET is taken whatever there was */
+    PLANT_FAST_SET = 524288,   /* the fast path of SET is taken whatever there was */
+    /* of another site's writes */
+    PLANT_FAST_RECEIVE = 1048576 /* the fast path of SET replaces a SET that its author had not seen */
 };
 
 #ifdef MAYFLY_PLANT

@@ -50,7 +50,7 @@ struct site_dot site_next_dot(const struct site *s)
 
 u64 site_next_stamp(const struct site *s) { return MAX(s->hlc + 1, (u64)s->phys_ms << 16); }
 
-static void site_follow_stamp(struct site *s, u64 stamp)
+void site_follow_stamp(struct site *s, u64 stamp)
 {
     if ((i64)(stamp >> 16) <= s->phys_ms + s->max_skew_ms) s->hlc = MAX(s->hlc, stamp);
     else s->refused_ahead++;
@@ -244,23 +244,28 @@ static bool site_has_databases(const struct site *s, const struct site_effect *e
     return true;
 }
 
+enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *e, const char **why)
+{
+    if (site_is_known(s, e->dot)) return SITE_KNOWN;
+    *why = "an effect of this site that it has never made";
+    if (e->dot.gid == s->gid) return SITE_REFUSED;
+    *why = "a write to a database that this site does not have";
+    if (!site_has_databases(s, e)) return SITE_REFUSED;
+    if ((e->more && !PLANTED_SITE(s, PLANT_PARTS)) || !site_ready_for(s, e)) {
+        *why = "too many effects that wait for others";
+        if (s->n_pending >= SITE_PENDING_MAX && !site_is_next_part(s, e->dot)) return SITE_REFUSED;
+        site_add_pending(s, e);
+        if (site_may_complete(s, e)) site_apply_pending(s);
+        return site_covers(&s->clock, e->dot) ? SITE_APPLIED : SITE_WAITS;
+    }
+    site_apply_remote(s, e);
+    site_apply_pending(s);
+    return SITE_APPLIED;
+}
+
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why)
 {
     struct site_effect e;
-    if (!site_effect_parse(raw, &e, why)) return SITE_REFUSED;
-    if (site_is_known(s, e.dot)) return SITE_KNOWN;
-    *why = "an effect of this site that it has never made";
-    if (e.dot.gid == s->gid) return SITE_REFUSED;
-    *why = "a write to a database that this site does not have";
-    if (!site_has_databases(s, &e)) return SITE_REFUSED;
-    if ((e.more && !PLANTED_SITE(s, PLANT_PARTS)) || !site_ready_for(s, &e)) {
-        *why = "too many effects that wait for others";
-        if (s->n_pending >= SITE_PENDING_MAX && !site_is_next_part(s, e.dot)) return SITE_REFUSED;
-        site_add_pending(s, &e);
-        if (site_may_complete(s, &e)) site_apply_pending(s);
-        return site_covers(&s->clock, e.dot) ? SITE_APPLIED : SITE_WAITS;
-    }
-    site_apply_remote(s, &e);
-    site_apply_pending(s);
-    return SITE_APPLIED;
+    if (site_receive_set(s, raw, &e)) return SITE_APPLIED;
+    return site_effect_parse(raw, &e, why) ? site_receive_parsed(s, &e, why) : SITE_REFUSED;
 }

@@ -102,6 +102,7 @@ i64 site_now(
     const struct site *s); /* the later of the machine's clock and the HLC: deadlines are compared to it */
 struct site_dot site_next_dot(const struct site *s);
 u64 site_next_stamp(const struct site *s);
+void site_follow_stamp(struct site *s, u64 stamp); /* of another site's effect */
 
 /* -- effects */
 enum site_outcome {
@@ -111,6 +112,10 @@ enum site_outcome {
     SITE_REFUSED, /* `why` says what is wrong with it; nothing was changed */
 };
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
+/* The same in two steps: most effects are SETs that need no more than the first (receive_set.c). It fills in
+ * `e` except for its context. False: nothing was done, the effect has to be parsed and received. */
+bool site_receive_set(struct site *s, bytes raw, struct site_effect *e);
+enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *e, const char **why);
 /* Whether it is the next one of a piece of which all that came before it waits: then what its context covers
  * is on its way. */
 bool site_is_next_part(const struct site *s, struct site_dot dot);

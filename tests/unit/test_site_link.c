@@ -51,7 +51,7 @@ static struct world {
     i64 now_ms;
 } * w;
 
-static void to_backlog(void *arg, const struct site_effect *e) { site_backlog_add(arg, e); }
+static void to_backlog(void *arg, const struct site_effect *e) { site_backlog_add(arg, e->dot, e->all); }
 
 static void world_new(size_t backlog)
 {
@@ -525,6 +525,41 @@ static void test_join(void **state)
     world_free();
 }
 
+static void pump_often(u32 i, u32 j)
+{
+    for (u32 n = 0; n < 8; n++) pump(i, j, 1 << 20);
+    assert_int_equal(w->ends[i][j].asks.state, LINK_STREAM);
+}
+
+/* An effect is not sent to its author, nor to who has told that it has it. */
+static void test_no_echo(void **state UNUSED)
+{
+    world_new(1 << 20);
+    for (u32 i = 0; i < SITES; i++)
+        for (u32 j = 0; j < SITES; j++)
+            if (i != j) connect(i, j);
+    for (u32 i = 0; i < SITES; i++)
+        for (u32 j = 0; j < SITES; j++)
+            if (i != j) pump_often(i, j);
+    for (u32 n = 0; n < 10; n++) site_write_put(&w->s[0], 0, BYTES_LIT("key"), TYPE_HASH, (bytes[]){BYTES_LIT("f"), BYTES_LIT("v")}, 1);
+    pump_often(1, 0);
+    pump_often(2, 0);
+    pump_often(2, 1); /* site 2's clock reaches site 1 with what site 1 then has to send */
+    pump_often(0, 1);
+    assert_int_equal(w->ends[1][0].asks.effects, 10);
+    assert_int_equal(w->ends[2][0].asks.effects, 10);
+    assert_int_equal(w->ends[0][1].asks.effects, 0);
+    for (u32 n = 0; n < 10; n++) site_write_put(&w->s[0], 0, BYTES_LIT("key"), TYPE_HASH, (bytes[]){BYTES_LIT("f"), BYTES_LIT("v")}, 1);
+    pump_often(2, 0);
+    pump_often(2, 1); /* now site 2 is ahead of site 1, and says so */
+    pump_often(1, 0);
+    u64 before = w->ends[2][1].asks.effects;
+    pump_often(2, 1);
+    assert_int_equal(w->ends[2][1].asks.effects, before);
+    assert_int_equal(w->ends[2][0].asks.effects, 20);
+    world_free();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_hello_refused),
         cmocka_unit_test(test_answer_refused),
         cmocka_unit_test(test_join),
+        cmocka_unit_test(test_no_echo),
     };
     return cmocka_run_group_tests_name("site links", tests, NULL, NULL);
 }
