@@ -140,7 +140,8 @@ static void region_site_emit(void *arg, const struct site_effect *e)
     struct made_head head = {e->dot, e->all.n};
     buf_append(&rs->made, &head, sizeof head);
     buf_append_bytes(&rs->made, e->all);
-    site_log_applied(&rs->log, e->dot, e->stamp);
+    if (journal_wanted(&rs->region->journal)) site_log_applied(&rs->log, e->dot, e->stamp);
+    else journal_changed(&rs->region->journal);
     rs->emitted++;
     rs->state_changed = true;
     rs->state_logged |= effect_is_of_members(e);

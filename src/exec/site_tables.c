@@ -13,7 +13,10 @@ static bool tables_serves(const struct engine *e, u32 db) { return db < e->datab
 static void log_note(struct engine *e, enum site_log_op op, const struct key_ref *ref, bytes key, bytes name,
                      bytes value)
 {
-    if (tables_serves(e, ref->db)) site_log_key(&e->site->log, op, ref->db, key, name, value);
+    struct journal *j = &e->site->region->journal;
+    if (!tables_serves(e, ref->db)) return;
+    if (journal_wanted(j)) site_log_key(&e->site->log, op, ref->db, key, name, value);
+    else journal_changed(j);
 }
 
 static bool tables_has_companion(struct engine *e, struct key_ref *ref)
