@@ -85,12 +85,26 @@ void omap_blob_read(const packed *b, u32 at, struct omap_row *row)
     row_decode(&m, packed_get(b, at), row);
 }
 
+/* The first byte of a row's name after the front; -1: there is none. */
+static int row_byte(const struct model *m, const char *p)
+{
+    size_t n;
+    if ((u8)*p == PLAIN) {
+        p = read_length(p + 3, &n);
+        return n ? (u8)*p : -1;
+    }
+    n = m->name.n - (u8)*p; /* if it isn't empty, its first byte differs from the model's, and so is stored */
+    return n ? (u8)p[2 + (n + 7) / 8] : -1;
+}
+
 /* Compares a row's name with another one, whose common prefix with the model is `same` bytes. Comparing the
- * two prefix lengths decides most cases. */
+ * two prefix lengths decides most cases, and the first byte after the row's most of the others. */
 static int row_cmp(const struct model *m, bytes text, bytes name, size_t same)
 {
     size_t front = (u8)text.p[(u8)text.p[0] == PLAIN];
     if (front > same) return same == name.n ? 1 : (u8)m->name.p[same] - (u8)name.p[same];
+    int byte = row_byte(m, text.p), other = front < name.n ? (u8)name.p[front] : -1;
+    if (byte != other) return byte - other;
     struct omap_row row;
     row_decode(m, text, &row);
     return bytes_cmp(row.name[1], bytes_of(name.p + front, name.n - front));
