@@ -144,7 +144,8 @@ static bool ask_take(struct peer *x, const struct inbox_command *c)
     struct peers *p = x->of;
     if (!c->argc) return true; /* an empty line */
     ask_arguments(x, c);
-    if (bytes_is(x->argv[0], "SITE.FENCE") && x->link.state == LINK_STREAM)
+    bool effect = bytes_eq(x->argv[0], BYTES_LIT("SITE.EFFECT")); /* as nearly all are */
+    if (!effect && bytes_is(x->argv[0], "SITE.FENCE") && x->link.state == LINK_STREAM)
         return peers_take_reports(p, x->argv, c->argc) ||
                site_link_refuse(&x->link, "a malformed SITE.FENCE", &x->out);
     enum site_link_state before = x->link.state;

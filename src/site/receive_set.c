@@ -85,6 +85,6 @@ bool site_receive_set(struct site *s, bytes raw, struct site_effect *e)
     s->e->ops->companion.set_head(s->e, &ref, site_set_head(head, e->dot, e->stamp, set.at_ms != 0));
     site_note_applied(s, e->dot);
     receive_hear(s, e->dot, &context);
-    site_apply_pending(s);
+    if (s->n_pending) site_apply_pending(s);
     return true;
 }
