@@ -448,17 +448,31 @@ static void follow_applied(void *arg, struct site_dot dot, u64 stamp)
     rs->state_changed = true;
 }
 
+/* What is not of the data, but of the process: its limits, as configured, and figures. */
+static void site_keep(struct site *s, const struct site *before)
+{
+    s->max_skew_ms = before->max_skew_ms;
+    s->expire_delay_ms = before->expire_delay_ms;
+    s->stats = before->stats;
+    s->refused_ahead = before->refused_ahead;
+}
+
+static void site_again(struct site *s)
+{
+    struct site before = *s;
+    site_release(s);
+    site_init(s, before.e, before.databases, before.gid);
+    site_keep(s, &before);
+}
+
 /* Whoever wrote this row was, or is, the site; `boot` and `flags` are that process's. */
 static bool follow_adopt(struct region_site *rs, const struct state_row *row)
 {
     struct site *s = &rs->capture.site;
-    struct engine *e = rs->region->eng;
-    u8 gid = s->gid;
-    site_release(s);
-    site_init(s, e, e->databases, gid);
+    site_again(s);
     rs->was = (struct region_site_was){
         .known = true, .flags = row->flags, .boot = row->boot, .stamp = row->stamp};
-    return row_gid(row) == gid && site_get_state(s, row->state);
+    return row_gid(row) == s->gid && site_get_state(s, row->state);
 }
 
 static bool follow_state(void *arg, bytes raw)
@@ -556,9 +570,7 @@ void region_site_emptied(struct region *r)
 {
     struct region_site *rs = r->site;
     if (!rs || !rs->follows) return;
-    u8 gid = rs->capture.site.gid;
-    site_release(&rs->capture.site);
-    site_init(&rs->capture.site, r->eng, r->eng->databases, gid);
+    site_again(&rs->capture.site);
     rs->was = (struct region_site_was){0};
     rs->saving = rs->mismatch = false;
 }
@@ -726,6 +738,7 @@ static struct region_site *region_site_new(struct region *r, u8 gid)
 /* A site stops being one. Links still have its address, which stays. */
 static void site_stop(struct region_site *rs)
 {
+    struct site before = rs->capture.site;
     struct engine *e = rs->region->eng;
     struct buf state = {0};
     u8 gid = rs->capture.site.gid;
@@ -734,6 +747,7 @@ static void site_stop(struct region_site *rs)
     rs->capture = (struct site_capture){0};
     e->ops = &rs->tables.kept;
     site_init(&rs->capture.site, e, e->databases, gid);
+    site_keep(&rs->capture.site, &before);
     CHECK(site_get_state(&rs->capture.site, buf_bytes(&state)));
     rs->was = (struct region_site_was){.known = !rs->fresh, .boot = rs->region->node->boot};
     rs->follows = true;
@@ -787,12 +801,13 @@ static void site_start(struct region_site *rs)
 {
     struct engine *e = rs->region->eng;
     struct site *s = &rs->capture.site;
+    struct site before = *s;
     struct buf state = {0};
-    u8 gid = s->gid;
     site_put_state(s, true, &state);
     site_release(s);
     e->ops = &rs->tables.logged;
-    site_capture_open(&rs->capture, e, e->databases, gid);
+    site_capture_open(&rs->capture, e, e->databases, before.gid);
+    site_keep(s, &before);
     if (rs->was.known) CHECK(site_get_state(s, buf_bytes(&state)));
     s->emit = region_site_emit;
     s->emit_arg = rs;

@@ -176,6 +176,24 @@ def test_a_clock_from_the_future_is_not_followed(site):
         peer.close()
 
 
+def test_limits_outlast_a_reload(site):
+    """They are the server's and not the data's, as are figures."""
+    s = site(1, '--site-max-clock-skew', 1000, '--enable-debug-command', 'yes')
+    s.do('SITE', 'JOIN', 2)
+    s.r.set('t', 1, px=1)
+    eventually(lambda: s.facts['site_expiries_sent'] == 1)
+    s.do('DEBUG', 'RELOAD')
+    assert s.facts['site_expiries_sent'] == 1
+    soon = (s.facts['site_time_ms'] + 30_000) << 16     # the default would follow it
+    peer = Peer(GO, message('SITE.EFFECT', effect(2, 1, soon)))
+    try:
+        s.do('PEEROF', 2, '127.0.0.1', peer.port)
+        eventually(lambda: s.facts['site_member2']['effects'] == 1)
+        assert s.facts['site_effects_too_far_ahead'] == 1
+    finally:
+        peer.close()
+
+
 # -- passwords and certificates ----------------------------------------------------------------------
 
 def test_password(site):
