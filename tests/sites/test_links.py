@@ -194,6 +194,19 @@ def test_limits_outlast_a_reload(site):
         peer.close()
 
 
+# -- sizes and disks ----------------------------------------------------------------------------------
+
+def test_a_message_longer_than_limits_of_output(group):
+    """These end links that are not read, and not those with a large value."""
+    g = group(2, '--client-output-buffer-limit', 'replica 1mb 1mb 1')
+    big = 'x' * 40_000_000
+    g[1].r.set('big', big)
+    eventually(lambda: g[2].r.get('big') == big)
+    new = g.join(3)                     # in a full sync, too
+    assert new.r.strlen('big') == len(big)
+    g.settle()
+
+
 # -- passwords and certificates ----------------------------------------------------------------------
 
 def test_password(site):
