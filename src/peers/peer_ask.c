@@ -107,7 +107,7 @@ void peer_feed(struct peer *x)
 {
     struct peer_conn *c = x->conn;
     bool streams = x->link.state == LINK_STREAM;
-    if (x->state != PEER_LINKED || x->sent) return;
+    if (x->state != PEER_LINKED || x->sent || !peers_may_tell(x->of)) return;
     if (streams && !x->out.n && !site_link_feed(&x->link, 0, &x->out)) {
         peer_close(x, x->link.why);
         return;
@@ -125,9 +125,7 @@ void peer_feed(struct peer *x)
 static bool ask_may_apply(const struct peer *x)
 {
     const struct server *s = x->of->server;
-    const struct persistence *p = &s->persist;
-    return !server_holds(s, HOLD_STORAGE) && !peers_merging(x->of) &&
-           !(p->aof_state == AOF_IS_ON && aof_refuses(p->aof));
+    return !server_holds(s, HOLD_STORAGE) && !peers_merging(x->of) && peers_may_tell(x->of);
 }
 
 static void ask_arguments(struct peer *x, const struct inbox_command *c)
@@ -354,7 +352,7 @@ void peer_cron(struct peer *x)
 {
     i64 now = peers_now_ms(x->of), timeout = x->of->server->config.repl_timeout * 1000;
     if (x->state == PEER_DOWN) {
-        if (now >= x->retry_ms && !peers_merging(x->of)) ask_connect(x);
+        if (now >= x->retry_ms && !peers_merging(x->of) && peers_may_tell(x->of)) ask_connect(x);
         return;
     }
     if (x->conn && !(x->conn->events & UV_READABLE)) {

@@ -17,7 +17,8 @@ static struct served *served_of(const struct conn_source *source)
 static bool served_waits(const struct served *v)
 {
     const struct server *s = v->of->server;
-    return v->link.state == LINK_OVER || s->node.script || !region_settled(lone_region(s));
+    return v->link.state == LINK_OVER || s->node.script || !region_settled(lone_region(s)) ||
+           !peers_may_tell(v->of);
 }
 
 static bytes serve_peek(struct conn_source *source)

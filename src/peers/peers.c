@@ -190,6 +190,12 @@ void peers_committed(struct server *s, bool kept)
         if (v->conn->source && v->link.state == LINK_STREAM) conn_wake(v->conn);
 }
 
+bool peers_may_tell(const struct peers *p)
+{
+    const struct persistence *of = &p->server->persist;
+    return !(of->aof_state == AOF_IS_ON && aof_refuses(of->aof));
+}
+
 /* -- what is applied here ------------------------------------------------------------------------------ */
 
 static void peers_note_skew(struct peers *p, u8 gid, i64 ahead_ms)

@@ -110,6 +110,9 @@ extern const u32 peers_lag_edges_ms[PEERS_LAGS];
 void peers_note_effect(struct peers *p, const struct site_link *l);
 void peer_note_reason(struct peer_reason *r, const char *why);
 u64 peers_garbage(const struct peers *p); /* keys that wait for garbage collection, as last counted */
+/* Whether links may send. Not while the AOF refuses writes: others would have effects, and know of clocks,
+ * that this site loses if it ends now. */
+bool peers_may_tell(const struct peers *p);
 /* Why this site may not write; NULL: it may. */
 const char *peers_deny(const struct peers *p);
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from mayfly import ENGINE, ReplyError, encode, eventually, in_one_of, not_in_a_cluster, sanitized
+from mayfly import (ENGINE, UNMINDFUL, ReplyError, encode, eventually, in_one_of, no_longer_files, not_in_a_cluster,
+                    sanitized)
 
 SLACK = 1.5 if sanitized() else 0.25
 
@@ -400,14 +401,6 @@ def test_what_was_served_stays_served(server_factory, raw):
 
 
 # -- failures ----------------------------------------------------------------------------------------------
-
-# A write that makes a file longer than its process may have fails, if it does not mind the signal.
-UNMINDFUL = ('sh', '-c', 'trap "" XFSZ; exec "$@"', 'sh')
-
-
-def no_longer_files(s, size=0):
-    resource.prlimit(s.proc.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
 
 def earlier(s, bringer, first, second):
     """They wait already, the second for what then serves the first."""

@@ -5,7 +5,8 @@ import struct
 import pytest
 import redis
 
-from mayfly import ReplyError, eventually, free_port
+import mayfly
+from mayfly import UNMINDFUL, ReplyError, eventually, free_port, no_longer_files
 from test_tls import certs              # noqa: F401 # pylint: disable=unused-import # a fixture
 
 EMPTY = b'\0'                           # a clock without entries
@@ -205,6 +206,29 @@ def test_a_message_longer_than_limits_of_output(group):
     new = g.join(3)                     # in a full sync, too
     assert new.r.strlen('big') == len(big)
     g.settle()
+
+
+@pytest.mark.skipif(mayfly.ENGINE != 'memory', reason='a database is not an AOF')
+def test_nothing_is_sent_that_the_aof_does_not_have(site):
+    """Others must not have an effect that is lost if the site ends now: its number would be used twice."""
+    a = site(1, '--appendonly', 'yes', '--appendfsync', 'always', before=UNMINDFUL)
+    b = site(2, '--site-peer', 1, '127.0.0.1', a.port)
+    a.do('PEEROF', 2, '127.0.0.1', b.port)
+    a.r.set('k', 'kept')
+    eventually(lambda: b.is_member() and b.r.get('k') == 'kept' and a.links_up() == 1)
+    no_longer_files(a)
+    with a.raw() as c:
+        assert isinstance(c.call('SET', 'k', 'lost'), ReplyError)
+        assert c.call('SITE', 'WAIT', 1, 1500) == 0         # more than a heartbeat
+        assert c.call('SITE.HELLO', 1, 2, EMPTY).startswith('MISCONF')
+    assert b.r.get('k') == 'kept'
+    a.stop(signal.SIGKILL)
+    a.start()
+    assert a.r.get('k') == 'kept'
+    a.do('PEEROF', 2, '127.0.0.1', b.port)
+    a.r.set('k', 'again')
+    eventually(lambda: b.r.get('k') == 'again')
+    assert a.clock == b.clock
 
 
 # -- passwords and certificates ----------------------------------------------------------------------
