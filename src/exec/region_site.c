@@ -247,10 +247,9 @@ static void site_set_doubt(struct region_site *rs, bool on);
 
 static void site_heard(struct region_site *rs, u8 gid)
 {
-    const struct site *s = &rs->capture.site;
     rs->heard[gid] = true;
     for (u32 g = 1; g < SITE_GIDS && rs->doubt; g++)
-        if (s->members[g].in && g != s->gid && !rs->heard[g]) return;
+        if (region_site_waits_for(rs->region, (u8)g)) return;
     if (rs->doubt) site_set_doubt(rs, false);
 }
 
@@ -260,7 +259,7 @@ bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, 
     region_site_enter(r);
     bool on = site_link_take(l, argv, argc, out);
     region_site_leave(r);
-    if (on && l->state == LINK_STREAM) site_heard(rs, l->peer);
+    if (on && (l->state == LINK_STREAM || l->state == LINK_FULL)) site_heard(rs, l->peer);
     return on && !r->doomed;
 }
 
@@ -411,11 +410,13 @@ static u32 expire_due(struct region_site *rs, u32 *left_alone)
     return n;
 }
 
+static bool expire_rests(const struct region_site *rs) { return rs->capture.site.torn || rs->doubt; }
+
 bool region_site_expire_step(struct region *r)
 {
     struct region_site *rs = r->site;
     u32 left_alone = 0, late, offered = 0;
-    if (r->mode != EXPIRY_SITE || rs->capture.site.torn) return false;
+    if (r->mode != EXPIRY_SITE || expire_rests(rs)) return false;
     region_site_enter(r);
     late = expire_late(rs);
     if (!late_full(rs)) offered = expire_due(rs, &left_alone);
@@ -428,6 +429,7 @@ bool region_site_expire_step(struct region *r)
 i64 region_site_next_due(const struct region *r)
 {
     const struct region_site *rs = r->site;
+    if (expire_rests(rs)) return INT64_MAX;
     i64 due_ms = late_full(rs) ? INT64_MAX : r->eng->ops->next_due(r->eng), at_ms;
     bytes name;
     size_t next;

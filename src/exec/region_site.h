@@ -30,9 +30,11 @@
  * would give their numbers to other effects. Nothing is lost by a process that ends, if each commit reaches
  * the kernel before effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
  * older than what it has sent: from an RDB file that is not of an AOF, or on another boot of the machine
- * (node.boot), unless commits were synced (node.synced). In doubt it refuses writes of clients
- * (region_site_doubt) until all other members have told it their clocks. One that has more of it than itself
- * refuses it for good (site/link.h), and it comes back under a new gid.
+ * (node.boot), unless commits were synced (node.synced). In doubt it makes no effect at all: it refuses writes
+ * of clients (region_site_doubt), deletes nothing that is past its deadline, and takes no effects of others
+ * (region_site_may_take), because these may let keys expire. That lasts until all other members have told it
+ * their clocks. One that has more of it than itself refuses it for good (site/link.h), and it comes back
+ * under a new gid.
  *
  * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are needed
  * again. */
@@ -48,7 +50,8 @@
 
 #define REGION_SITE_LATE_MAX (8u << 20) /* bytes of names that wait for another site's expiry */
 #define REGION_SITE_DOUBT \
-    "SITEDOUBT this site may have lost writes that others have: it waits for the clocks of all members"
+    "SITEDOUBT this site may have lost writes that others have: it waits for the clocks of all members " \
+    "(SITE INFO says for which; SITE TRUST, if they are gone and nothing was lost)"
 
 struct region_site_was { /* the state that was found, or came */
     bool known;
@@ -123,6 +126,19 @@ static inline const char *region_site_doubt(const struct region *r)
 }
 
 void region_site_trust(struct region *r); /* the operator knows that nothing was lost */
+
+/* In doubt, only the first answer of a link is taken, which has a clock. What follows has to wait. */
+static inline bool region_site_may_take(const struct region *r, const struct site_link *l)
+{
+    return LIKELY(!r->site->doubt) || l->state == LINK_HELLO;
+}
+
+/* Whether the doubt lasts until this member has told its clock. */
+static inline bool region_site_waits_for(const struct region *r, u8 gid)
+{
+    const struct site *s = &r->site->capture.site;
+    return r->site->doubt && s->members[gid].in && gid != s->gid && !r->site->heard[gid];
+}
 
 /* Takes a message of a link in the open transaction (site_link_take). False: the link is over. */
 bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, u32 argc, struct buf *out);

@@ -125,7 +125,8 @@ void peer_feed(struct peer *x)
 static bool ask_may_apply(const struct peer *x)
 {
     const struct server *s = x->of->server;
-    return !server_holds(s, HOLD_STORAGE) && !peers_merging(x->of) && peers_may_tell(x->of);
+    return !server_holds(s, HOLD_STORAGE) && !peers_merging(x->of) && peers_may_tell(x->of) &&
+           region_site_may_take(lone_region(s), &x->link);
 }
 
 static void ask_arguments(struct peer *x, const struct inbox_command *c)
@@ -168,12 +169,17 @@ void peer_resume(struct peer *x)
     x->heard_ms = peers_now_ms(x->of);
     x->inbox.ready = x->inbox.count;
     if (x->inbox.ready) ask_apply(x);
-    if (x->state != PEER_LINKED) return;
-    peer_feed(x);
-    if (x->state == PEER_LINKED) ask_watch(x, x->conn->events | UV_READABLE);
+    if (x->state == PEER_LINKED) peer_feed(x);
+    if (x->conn && ask_may_apply(x)) ask_watch(x, x->conn->events | UV_READABLE);
 }
 
-/* The messages of one read are one transaction. Those after a full sync wait until it is merged. */
+static bool ask_goes_on(const struct peer *x)
+{
+    return x->link.state != LINK_MERGE && region_site_may_take(lone_region(x->of->server), &x->link);
+}
+
+/* The messages of one read are one transaction. Those after a full sync wait until it is merged, those for a
+ * site in doubt until it is not: then peer_resume is called. */
 static void ask_apply(struct peer *x)
 {
     struct server *s = x->of->server;
@@ -182,7 +188,7 @@ static void ask_apply(struct peer *x)
     s->now_ms = node_begin(&s->node, clock_wall_ms());
     net_keep_output(&s->net); /* replies to requests of earlier ticks */
     u32 n = 0;
-    while (n < x->inbox.ready && !r->doomed && !over && x->link.state != LINK_MERGE)
+    while (n < x->inbox.ready && !r->doomed && !over && ask_goes_on(x))
         over = !ask_take(x, &x->inbox.commands[n++]);
     x->inbox.ready = n;
     bool kept = server_commit(s, COMMIT_SITE);
@@ -192,10 +198,8 @@ static void ask_apply(struct peer *x)
         return;
     }
     inbox_applied(&x->inbox);
-    if (x->link.state == LINK_MERGE) {
-        peers_merge_begin(x->of, x);
-        ask_watch(x, x->conn->events & ~UV_READABLE);
-    }
+    if (x->link.state == LINK_MERGE) peers_merge_begin(x->of, x);
+    if (!ask_goes_on(x)) ask_watch(x, x->conn->events & ~UV_READABLE);
     if (!over) return;
     ask_flush(x); /* the refusal, if the kernel takes it */
     if (x->state == PEER_LINKED) peer_close(x, x->link.why ? x->link.why : "it said goodbye");
@@ -357,7 +361,7 @@ void peer_cron(struct peer *x)
     }
     if (x->conn && !(x->conn->events & UV_READABLE)) {
         x->heard_ms = now; /* the delay is ours */
-        if (ask_may_apply(x)) ask_watch(x, x->conn->events | UV_READABLE);
+        if (ask_may_apply(x)) peer_resume(x);
     }
     if (now - x->heard_ms > timeout) {
         peer_close(x, "timeout: nothing was heard of it");

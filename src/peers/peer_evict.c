@@ -119,7 +119,7 @@ void peers_evict_cron(struct peers *p)
         if (!p->reports[g]) continue;
         if (!peers_site(p)->members[g].in) {
             evict_forget(p, (u8)g);
-        } else if (p->evicting[g] && evict_may_end(p, (u8)g)) {
+        } else if (p->evicting[g] && evict_may_end(p, (u8)g) && !peers_deny(p)) {
             s->now_ms = node_begin(&s->node, clock_wall_ms());
             region_site_evict(lone_region(s), (u8)g);
             if (server_commit(s, COMMIT_SITE)) log_line(&s->log, LOG_WARNING, "Site %u was evicted", g);

@@ -144,6 +144,10 @@ void cmd_site_hello(struct ctx *c)
         reply_error(c->out, "ERR SITE.HELLO is not for the connection of a replica or a monitor");
         return;
     }
+    if (!peers_may_tell(p)) {
+        reply_error(c->out, aof_refuses(p->server->persist.aof));
+        return;
+    }
     struct served *v = conn->peer_link ? conn->peer_link : serve_begin(p, conn);
     serve_take(c, v);
     if (v->link.state != LINK_STREAM) return;

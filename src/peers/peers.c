@@ -154,7 +154,7 @@ const char *peers_deny(const struct peers *p)
     const struct site *s = peers_site(p);
     if (UNLIKELY(s->torn))
         return "SITETORN A full sync of this site was cut off: it takes no writes until another one is here";
-    if (LIKELY(s->members[s->gid].in)) return NULL;
+    if (LIKELY(s->members[s->gid].in)) return region_site_doubt(lone_region(p->server));
     if (s->fenced[s->gid])
         return "EVICTED This site was evicted from its group: it has to come back empty, under a new site-id";
     return "SITEJOIN This site is joining its group: it takes no writes until it has all data";

@@ -44,8 +44,9 @@ static bool site_cmd_admit(struct ctx *c, struct peers *p, u8 gid)
         return false;
     }
     if (s->members[gid].in) return true;
-    if (!s->members[s->gid].in) {
-        reply_error(c->out, peers_deny(p));
+    const char *deny = peers_deny(p);
+    if (deny) {
+        reply_error(c->out, deny);
         return false;
     }
     region_site_admit(c->region, gid);
@@ -88,6 +89,19 @@ void cmd_site_evict(struct ctx *c)
         log_line(&p->server->log, LOG_WARNING, "Site %d is being evicted", gid);
         reply_ok(c->out);
     }
+}
+
+void cmd_site_trust(struct ctx *c)
+{
+    struct peers *p = site_cmd_peers(c);
+    if (!p) return;
+    if (!region_site_doubt(c->region)) {
+        reply_error(c->out, "ERR This site is not in doubt");
+        return;
+    }
+    region_site_trust(c->region);
+    log_line(&p->server->log, LOG_WARNING, "SITE TRUST: this site waits for no more clocks and takes writes");
+    reply_ok(c->out);
 }
 
 /* -- PEEROF -------------------------------------------------------------------------------------------- */
@@ -208,6 +222,9 @@ void cmd_site_help(struct ctx *c)
         "    Admit a new site. PEEROF does it as well.",
         "KEY <key>",
         "    What this site knows of a key: who wrote it, what won, deadlines.",
+        "TRUST",
+        "    Take writes again after SITEDOUBT without the clocks that are still missing. Only if no other site",
+        "    can have writes of this one that it has lost: sites diverge otherwise.",
         "WAIT <sites> <milliseconds>",
         "    Wait until so many sites have what this connection has written.",
         NULL};

@@ -42,6 +42,18 @@ static void info_waits_for(const struct site *s, struct buf *b)
             buf_printf(b, "%s%u", b->n > before ? "," : "", g);
 }
 
+/* Members whose clocks a site in doubt waits for. */
+static void info_doubt(const struct peers *p, struct buf *b)
+{
+    const struct region *r = lone_region(p->server);
+    if (!region_site_doubt(r)) return;
+    buf_append_str(b, "site_doubt_waits_for:");
+    size_t before = b->n;
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (region_site_waits_for(r, (u8)g)) buf_printf(b, "%s%u", b->n > before ? "," : "", g);
+    buf_append_str(b, "\r\n");
+}
+
 static void info_member(const struct peers *p, u8 gid, struct buf *b)
 {
     const struct site *s = peers_site(p);
@@ -70,6 +82,8 @@ static void info_peer(const struct peer *x, struct buf *b)
 static const char *info_state(const struct peers *p)
 {
     const struct site *s = peers_site(p);
+    if (s->torn) return "torn";
+    if (region_site_doubt(lone_region(p->server))) return "doubt";
     return s->members[s->gid].in ? "member" : s->fenced[s->gid] ? "evicted" : "joining";
 }
 
@@ -85,6 +99,7 @@ void peers_info(struct server *srv, struct buf *b)
         up += x->state == PEER_LINKED && x->link.state == LINK_STREAM;
     buf_printf(b, "site_id:%d\r\nsite_state:%s\r\nsite_members:%u\r\nsite_links_up:%u\r\n", s->gid,
                info_state(p), members, up);
+    info_doubt(p, b);
     buf_append_str(b, "site_clock:");
     info_clock(&s->clock, b);
     buf_printf(b, "site_time_ms:%lld\r\nsite_clock_ahead_ms:%lld\r\n", (long long)site_now(s),

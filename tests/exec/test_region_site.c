@@ -757,7 +757,7 @@ static u32 companions_of(struct region *r)
 
 static const char doubts[] =
     "-SITEDOUBT this site may have lost writes that others have: it waits for the clocks of "
-    "all members";
+    "all members (SITE INFO says for which; SITE TRUST, if they are gone and nothing was lost)";
 
 static void test_a_power_cut_leaves_a_doubt(bool rocks)
 {
