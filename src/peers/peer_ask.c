@@ -11,7 +11,7 @@
 
 #define ASK_READ (64u << 10)
 #define ASK_READ_MORE (1u << 20) /* bytes per read while one long message arrives */
-#define ASK_LONGEST (512ll << 20)
+#define ASK_LONGEST (2ll << 30)    /* a message: a value of 512 MB, or much in one command */
 #define ASK_GREETING_MAX (16u << 10) /* bytes of replies before the first message */
 
 static void ask_flush(struct peer *x);

@@ -1,4 +1,5 @@
 """Links: what is refused, and that nothing of it is applied; passwords and certificates; evictions."""
+import resource
 import signal
 import struct
 
@@ -147,6 +148,7 @@ CLAIM = b'\x01'
     ('malformed snapshot', (message('SITE.FULL', b'junk'),), 'a malformed snapshot'),
     ('refused', (message('SITE.REFUSED', 'go away'),), 'go away'),
     ('transaction', (GO, message('MULTI'),), ''),
+    ('too long', (GO, b'*2\r\n$11\r\nSITE.EFFECT\r\n$3000000000\r\n'), 'invalid bulk length'),
 ])
 def test_what_a_peer_sends_is_refused(one, name, messages, why):
     peer = Peer(*messages)
@@ -206,6 +208,33 @@ def test_a_message_longer_than_limits_of_output(group):
     new = g.join(3)                     # in a full sync, too
     assert new.r.strlen('big') == len(big)
     g.settle()
+
+
+def test_a_value_of_512_mb_can_come(one):
+    """With what is around it, it is longer than a client's argument may be."""
+    messages = GO + b'*2\r\n$11\r\nSITE.EFFECT\r\n$%d\r\n' % ((512 << 20) + 100)
+    peer = Peer(messages)
+    try:
+        one.do('PEEROF', 2, '127.0.0.1', peer.port)
+        eventually(lambda: one.facts['site_peer2']['bytes'] == len(messages))
+        assert one.facts['site_peer2']['link'] == 'up' and 'site_peer2_last_error' not in one.facts
+    finally:
+        peer.close()
+
+
+@pytest.mark.skipif(mayfly.ENGINE != 'memory', reason='a database fails as a whole')
+def test_no_room_for_a_full_sync(site):
+    """It is not merged, and comes again."""
+    a, b = site(1), site(2, '--appendonly', 'no', before=UNMINDFUL)
+    for i in range(20):
+        a.r.set(i, 'x' * 50_000)
+    no_longer_files(b)
+    b.do('PEEROF', 1, '127.0.0.1', a.port)
+    a.do('PEEROF', 2, '127.0.0.1', b.port)
+    eventually(lambda: b.facts.get('site_peer1_last_error') == 'no room on disk for a full sync')
+    assert b.r.dbsize() == 0 and b.facts['site_state'] == 'joining'
+    no_longer_files(b, resource.RLIM_INFINITY)
+    eventually(lambda: b.is_member() and b.r.dbsize() == 20)
 
 
 @pytest.mark.skipif(mayfly.ENGINE != 'memory', reason='a database is not an AOF')
