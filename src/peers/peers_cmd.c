@@ -100,7 +100,7 @@ void cmd_site_trust(struct ctx *c)
         return;
     }
     region_site_trust(c->region);
-    log_line(&p->server->log, LOG_WARNING, "SITE TRUST: this site waits for no more clocks and takes writes");
+    log_line(&p->server->log, LOG_WARNING, "SITE TRUST: this site takes writes without further clocks");
     reply_ok(c->out);
 }
 
@@ -223,8 +223,8 @@ void cmd_site_help(struct ctx *c)
         "KEY <key>",
         "    What this site knows of a key: who wrote it, what won, deadlines.",
         "TRUST",
-        "    Take writes again after SITEDOUBT without the clocks that are still missing. Only if no other site",
-        "    can have writes of this one that it has lost: sites diverge otherwise.",
+        "    Take writes again after SITEDOUBT without the clocks that are still missing. Only if no other",
+        "    site has writes of this one that it has lost: sites diverge otherwise.",
         "WAIT <sites> <milliseconds>",
         "    Wait until so many sites have what this connection has written.",
         NULL};
