@@ -31,10 +31,10 @@
  * the kernel before effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
  * older than what it has sent: from an RDB file that is not of an AOF, or on another boot of the machine
  * (node.boot), unless commits were synced (node.synced). In doubt it makes no effect at all: it refuses
- * writes of clients (region_site_doubt), deletes nothing that is past its deadline, and takes no effects of others
- * (region_site_may_take), because these may let keys expire. That lasts until all other members have told it
- * their clocks. One that has more of it than itself refuses it for good (site/link.h), and it comes back
- * under a new gid.
+ * writes of clients (region_site_doubt), deletes nothing that is past its deadline, and takes no effects of
+ * others (region_site_may_take), because these may let keys expire. That lasts until all other members have
+ * told it their clocks. One that has more of it than itself refuses it for good (site/link.h), and it comes
+ * back under a new gid.
  *
  * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are needed
  * again. */
