@@ -223,18 +223,28 @@ void region_site_settle(struct region *r, bool kept)
     buf_clear(&rs->made);
 }
 
+/* Changes whenever what the state says of being torn does. */
+static u64 site_torn(const struct site *s)
+{
+    return LIKELY(!s->torn) ? 0 : 1 + site_clock_sum(&s->torn_upto);
+}
+
 void region_site_enter(struct region *r)
 {
     struct region_site *rs = r->site;
     site_capture_pause(&rs->capture, &rs->tables.told);
+    rs->entered_torn = site_torn(&rs->capture.site);
     rs->entered = rs->capture.site.position - rs->emitted;
 }
 
-/* A clock that has moved on without effects has been merged. */
+/* A clock that has moved on without effects has been merged. That a merge begins has to be known before the
+ * first of its keys: a site that ends within it has keys that its clock says nothing of. */
 void region_site_leave(struct region *r)
 {
     struct region_site *rs = r->site;
-    if (rs->capture.site.position - rs->emitted != rs->entered) rs->state_changed = rs->state_logged = true;
+    const struct site *s = &rs->capture.site;
+    if (s->position - rs->emitted != rs->entered || site_torn(s) != rs->entered_torn)
+        rs->state_changed = rs->state_logged = true;
     site_tables_tell_whole(rs);
     site_capture_resume(&rs->capture);
     region_end_record(r);

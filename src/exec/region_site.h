@@ -74,7 +74,8 @@ struct region_site {
     struct buf made;          /* effects of the open transaction: a made_head and the bytes of each */
     struct site_saved *saved; /* the site as of the last commit, if `saving`: since a tick began, or longer */
     bool saving;
-    u64 emitted, entered; /* effects that were emitted; region_site_enter: the position without them */
+    u64 emitted, entered; /* effects that were emitted; region_site_enter: the position without them … */
+    u64 entered_torn;     /* … and whether it was torn */
     bool state_changed;   /* the site's state has to be stored … */
     bool state_logged;    /* … and to be in the log, too: it is more than what effects say */
     struct region_site_was was;

@@ -157,3 +157,24 @@ def test_a_slow_peer(group):
     g.restore()
     g.settle()
     assert g[2].r.strlen('big') == 10_000
+
+
+def test_killed_while_merging_only(group):
+    """Nothing else happens in the transactions of the merge: it is torn all the same, until it has all."""
+    g = group(2, '--site-backlog-size', '16kb')
+    a, b = g.sites
+    g.cut(1, 2)
+    for _ in range(3):
+        a.r.execute_command('EVAL', "for i = 1, 50000 do redis.call('SET', 'k' .. math.random(1e9), i, 'EX', 1000) end", 0)
+    n = a.r.dbsize()
+    g.links[2, 1].restore()
+    eventually(b.r.dbsize, pause=0)     # the first keys are merged
+    b.stop(signal.SIGKILL)
+    g.cut(1, 2)
+    b.start()
+    state, has = b.facts['site_state'], b.r.dbsize()
+    assert state == 'torn' or (state, has) in (('member', 0), ('member', n)), has
+    g.restore()
+    g.connect(2)
+    eventually(lambda: b.is_member() and b.r.dbsize() == n)
+    g.agree()
