@@ -404,7 +404,7 @@ static void expire_one(struct region_site *rs, u32 db, bytes name, u32 *left_alo
         return;
     }
     ++*left_alone;
-    if (!e->caps.due_again) late_add(rs, ref.deadline_ms + SITE_EXPIRE_DELAY_MS, db, name);
+    if (!e->caps.due_again) late_add(rs, ref.deadline_ms + rs->capture.site.expire_delay_ms, db, name);
 }
 
 static u32 expire_due(struct region_site *rs, u32 *left_alone)

@@ -196,3 +196,14 @@ def test_two_join_at_once(site):
         eventually(s.is_member)
         assert s.r.get('k') == 'v'
     eventually(lambda: a.links_up() == 2 and all(s.facts['site_members'] == 3 for s in new))
+
+
+def test_a_longer_expire_delay(group):
+    """Who did not write a key deletes it after that time, if the one that did can't."""
+    g = group(2, '--site-expire-delay', 900)
+    g[1].r.set('k', 'v', px=400)
+    eventually(lambda: g[2].r.get('k'))
+    g.cut(1, 2)
+    eventually(lambda: g[2].facts['site_expiries_sent'] == 1)
+    g.restore()
+    g.settle()
