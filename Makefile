@@ -167,6 +167,13 @@ SERVER_TESTS ?= tests/server
 server-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SERVER_TESTS)
 
+#: io-threads-tests  a part of the server tests, with three I/O threads in every server
+IO_THREADS_TESTS := $(addprefix tests/server/test_,blocking.py client.py connections.py fence.py multi.py protocol.py \
+                    pubsub.py scripting.py shutdown.py tls.py tracking.py)
+.PHONY: io-threads-tests
+io-threads-tests: $(BUILD)/mayfly-server
+	$(Q)MAYFLY_IO_THREADS=3 $(MAKE_ONE) server-tests SERVER_TESTS='$(IO_THREADS_TESTS)'
+
 #: sim               a Raft group in the simulator: SEEDS times SECONDS, and planted bugs must be found
 #: sim-soak          the same for long: as many processes as processors, SEEDS from SEED
 .PHONY: sim sim-soak
@@ -333,6 +340,7 @@ test-units:
 
 test-servers:
 	$(Q)$(MAKE_ONE) server-tests client-tests oracle scenarios ORACLE_COMMANDS=500000
+	$(Q)$(MAKE_ONE) io-threads-tests
 	$(Q)$(MAKE_ONE) fault-short replication-short sites-tests
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests sites-tests oracle scenarios ORACLE_COMMANDS=400000
 
@@ -347,14 +355,14 @@ test-address:
 
 test-programs: $(TEST_BIN) $(SIM) $(REPLAY)
 
-# Threads write and sync files, make snapshots, have sessions and regions of one RocksDB, write the Raft log, run
-# RocksDB's background work and answer scrapes.
-THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,cache_budget disk_file aof_disk saver_rocks rocks_store rocks_sessions \
-                 rocks_regions) \
+# Threads read and write connections, write and sync files, make snapshots, have sessions and regions of one RocksDB, write
+# the Raft log, run RocksDB's background work and answer scrapes.
+THREAD_UNIT   := $(addprefix $(BUILD)/tests/unit/test_,gate cache_budget disk_file aof_disk saver_rocks rocks_store \
+                 rocks_sessions rocks_regions) \
                  $(if $(RAFT_LIB),$(BUILD)/tests/raft/test_cluster_log)
-THREAD_SERVER := $(addprefix tests/server/test_,metrics.py waitaof.py persistence.py rocks.py)
+THREAD_SERVER := $(addprefix tests/server/test_,io_threads.py metrics.py waitaof.py persistence.py rocks.py)
 THREAD_ONLY   := told or overdue or silent or local_disk or bgsave or one_moment or restart_after or on_and_off or \
-                 automatic or swapped or sync_modes or cleaner_counters or reads_leave
+                 automatic or swapped or sync_modes or cleaner_counters or reads_leave or io_threads
 .PHONY: thread-programs
 thread-programs: $(BUILD)/mayfly-server $(THREAD_UNIT)
 

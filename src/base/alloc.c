@@ -73,10 +73,15 @@ void mem_meter_open(struct mem_meter *m)
 
 size_t mem_used(const struct mem_meter *m)
 {
-    if (LIKELY(m->allocated && m->freed)) return (size_t)(*m->allocated - *m->freed);
+    if (LIKELY(m->allocated && m->freed)) return (size_t)(*m->allocated - *m->freed) + (size_t)m->others;
     struct mem_stats all;
     mem_stats_read(&all);
     return all.allocated;
+}
+
+i64 mem_own(const struct mem_meter *m)
+{
+    return m->allocated && m->freed ? (i64)(*m->allocated - *m->freed) : 0;
 }
 
 void mem_flush_cache(void) { mallctl("thread.tcache.flush", NULL, NULL, NULL, 0); }
@@ -127,6 +132,7 @@ size_t mem_used(const struct mem_meter *m UNUSED)
 #endif
 }
 
+i64 mem_own(const struct mem_meter *m UNUSED) { return 0; }
 void mem_flush_cache(void) {}
 void mem_decay(void) {}
 void mem_purge(void) { malloc_trim(0); }

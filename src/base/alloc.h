@@ -37,13 +37,19 @@ static inline bool mem_same_room(size_t a, size_t b)
 /* Measures memory in use: INFO's used_memory.
  *
  * An open meter counts what the opening thread allocated less what it freed. That is cheap enough for every
- * command, and correct as long as no other thread frees this thread's memory. Only the opening thread may
- * read it. A zeroed meter reads the total of the process, which takes about ten microseconds. */
+ * command, and correct as long as no other thread frees this thread's memory, or `others` says by how much.
+ * Only the opening thread may read it. A zeroed meter reads the total of the process, which takes about ten
+ * microseconds. */
 struct mem_meter {
     const u64 *allocated, *freed; /* jemalloc's counters of this thread, or NULL */
+    i64 others; /* for the owner: what is to be added for other threads that allocate and free the same
+                 * objects */
 };
 void mem_meter_open(struct mem_meter *m);
 size_t mem_used(const struct mem_meter *m);
+/* What the calling thread, which opened the meter, has allocated less what it has freed: may be negative. 0:
+ * unknown, and mem_used counts the whole process. */
+i64 mem_own(const struct mem_meter *m);
 
 /* Has the kernel back the pages inside [p, p + n) now, on this thread, and not when each is first written to.
  * What they contain stays. Kernels before 5.14 can't, and nothing happens. */

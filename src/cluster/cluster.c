@@ -506,7 +506,7 @@ bool cluster_start(struct server *s)
  * closed would get no answer. */
 static bool clients_still_ask(struct cluster *c, i64 now_ms)
 {
-    u64 bytes_in = c->server->net.stats.bytes_in;
+    u64 bytes_in = c->server->net.own.stats.bytes_in;
     if (bytes_in != c->leave_bytes_in) c->leave_heard_ms = now_ms;
     c->leave_bytes_in = bytes_in;
     return now_ms - c->leave_heard_ms < LEAVE_QUIET_MS;

@@ -7,13 +7,13 @@
 #include <poll.h>
 
 #include "base/alloc.h"
-#include "net/net_parts.h"
+#include "net/io.h"
 
 /* Returns the tick that is running, and puts an empty one with the same number in its place. */
 static struct net_tick set_aside(struct net *n)
 {
     struct net_tick outer = n->tick;
-    n->tick = (struct net_tick){.number = outer.number};
+    n->tick = (struct net_tick){.number = outer.number, .nested = true};
     return outer;
 }
 
@@ -102,7 +102,7 @@ static void read_all(struct net *n)
         if (!fds[i].revents) continue;
         int events = ((fds[i].revents & (POLLIN | POLLHUP | POLLERR)) ? UV_READABLE : 0) |
                      ((fds[i].revents & POLLOUT) ? UV_WRITABLE : 0);
-        net_on_poll(&conns[i]->poll, 0, events);
+        net_on_events(conns[i], 0, events);
     }
     mem_free(fds);
     mem_free(conns);
@@ -115,6 +115,7 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
     struct net_tick outer = set_aside(n);
     for (u32 i = 0; i < count; i++) conn_wake(withdrawn[i]);
     mem_free(withdrawn);
+    io_write_here(n);
     uv_update_time(n->loop); /* the loop does not do it meanwhile */
     read_all(n);
     while (n->tick.ready) {

@@ -19,6 +19,7 @@
 #define OUT_PIECE (256u << 10) /* this much output becomes a buffer of its own in the queue */
 
 struct net;
+struct net_io;
 
 enum conn_class { CONN_NORMAL, CONN_REPLICA, CONN_PUBSUB, CONN_CLASSES };
 
@@ -33,6 +34,7 @@ struct conn_source {
 /* What every request touches comes first, so that it takes few cache lines of a connection. */
 struct conn {
     struct net *net;
+    struct net_io *io;         /* who reads and writes it: the main thread or an I/O thread (net/io.h) */
     struct conn *ready_next;   /* in net->tick.ready: has requests or output in this tick */
     int fd;
     int events;                /* what it waits for: UV_READABLE, UV_WRITABLE … */
@@ -78,6 +80,13 @@ struct conn {
     struct request_parser parser;
     uv_poll_t poll;
     struct conn *prev, *next;  /* in net->conns */
+
+    /* if an I/O thread has it: io.h */
+    u8 seen;                   /* reported by the kernel, and not made use of yet: UV_READABLE … */
+    bool io_queued;            /* in io->queue … */
+    bool io_reported;          /* … in io->reports: the main thread has to look at it … */
+    bool io_broken;            /* … and to close it */
+    struct conn *io_prev, *io_next, *io_report_next;
     struct conn *hold_prev, *hold_next; /* in net.held_back, while there is a reason */
     u32 held_requests;         /* how many requests `in` has, as far as is known … */
     u32 held_counted;          /* … from so many bytes of it; 0: from when it was held back */

@@ -10,9 +10,8 @@
 
 /* -- parsing ------------------------------------------------------------------------------- */
 
-static inline struct net_request *add_request(struct net *n)
+static inline struct net_request *add_request(struct net_tick *t)
 {
-    struct net_tick *t = &n->tick;
     if (UNLIKELY(t->request_count == t->request_cap)) {
         t->request_cap = t->request_cap ? t->request_cap * 2 : 256;
         t->requests = mem_realloc(t->requests, t->request_cap * sizeof *t->requests);
@@ -20,10 +19,20 @@ static inline struct net_request *add_request(struct net *n)
     return &t->requests[t->request_count++];
 }
 
-/* Room for `more` arguments after the tick's others. */
-static bytes *reserve_args(struct net *n, u32 more)
+struct net_request *net_add_requests(struct net_tick *t, u32 count)
 {
-    struct net_tick *t = &n->tick;
+    u32 needed = t->request_count + count;
+    if (needed > t->request_cap) {
+        t->request_cap = MAX(needed, t->request_cap * 2);
+        t->requests = mem_realloc(t->requests, t->request_cap * sizeof *t->requests);
+    }
+    t->request_count = needed;
+    return t->requests + needed - count;
+}
+
+/* Room for `more` arguments after the tick's others. */
+static bytes *reserve_args(struct net_tick *t, u32 more)
+{
     if (UNLIKELY(t->arg_cap - t->arg_count < more)) {
         t->arg_cap = MAX(t->arg_cap * 2, t->arg_count + more);
         t->arg_cap = MAX(t->arg_cap, 1024u);
@@ -34,33 +43,34 @@ static bytes *reserve_args(struct net *n, u32 more)
 
 /* The base of the arguments' offsets. The words of an inline request are in the parser, where the next
  * request overwrites them: the tick keeps a copy. */
-static const char *args_start(struct net *n, const struct request_parser *p, const char *start)
+static const char *args_start(struct net_tick *t, const struct request_parser *p, const char *start)
 {
     if (LIKELY(!p->is_inline)) return start;
-    char *words = arena_alloc(&n->tick.words, p->words.n);
+    char *words = arena_alloc(&t->words, p->words.n);
     memcpy(words, p->words.p, p->words.n);
     return words;
 }
 
-static void add_args(struct net *n, const struct request_parser *p, const char *start)
+static void add_args(struct net_tick *t, const struct request_parser *p, const char *start)
 {
-    bytes *to = reserve_args(n, p->argc);
-    start = args_start(n, p, start);
+    bytes *to = reserve_args(t, p->argc);
+    start = args_start(t, p, start);
     for (u32 i = 0; i < p->argc; i++) to[i] = bytes_of(start + p->argv[i].at, p->argv[i].n);
 }
 
 /* Parses the request at the start of `in`: its arguments, *argc of them, are appended to the tick's. */
-static err parse_one(struct conn *c, const struct request_limits *limits, bytes in, size_t *used, u32 *argc)
+static err parse_one(struct net_tick *t, struct conn *c, const struct request_limits *limits, bytes in,
+                     size_t *used, u32 *argc)
 {
     struct request_parser *p = &c->parser;
     if (LIKELY(p->left == 0)) {
-        bytes *argv = reserve_args(c->net, ARGS_AT_ONCE);
+        bytes *argv = reserve_args(t, ARGS_AT_ONCE);
         *used = request_take(limits, in, argv, ARGS_AT_ONCE, argc);
         if (LIKELY(*used)) return OK;
     }
     err e = request_parse(p, limits, in, used);
     if (e) return e;
-    add_args(c->net, p, in.p);
+    add_args(t, p, in.p);
     *argc = p->argc;
     return OK;
 }
@@ -72,9 +82,9 @@ static void restart_parser(struct request_parser *p)
     p->bulk = -1;
 }
 
-static size_t parse_all(struct conn *c, bytes in)
+static size_t parse_all(struct net_tick *t, struct conn *c, bytes in)
 {
-    struct net *n = c->net;
+    const struct net *n = c->net;
     c->more_input = false;
     struct request_limits limits = {n->config.max_bulk, net_is_unauthenticated(c)};
     size_t done = 0;
@@ -83,7 +93,7 @@ static size_t parse_all(struct conn *c, bytes in)
         bytes rest = bytes_of(in.p + done, in.n - done);
         size_t used;
         u32 argc;
-        err e = parse_one(c, &limits, rest, &used, &argc);
+        err e = parse_one(t, c, &limits, rest, &used, &argc);
         if (e == ERR_AGAIN) break;
         if (e == ERR_LIMIT && !first) { /* an AUTH before it may lift the limit: try again next tick */
             restart_parser(&c->parser);
@@ -91,51 +101,54 @@ static size_t parse_all(struct conn *c, bytes in)
             break;
         }
         if (e) {
-            *add_request(n) = (struct net_request){
+            *add_request(t) = (struct net_request){
                 .conn = c, .error = c->parser.error, .raw = rest.p, .raw_end = in.p + in.n,
             };
             return in.n;
         }
         done += used;
         if (argc == 0) continue;
-        *add_request(n) = (struct net_request){
-            .conn = c, .argv_at = n->tick.arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
+        *add_request(t) = (struct net_request){
+            .conn = c, .argv_at = t->arg_count, .argc = argc, .raw = rest.p, .raw_end = in.p + in.n,
         };
-        n->tick.arg_count += argc;
+        t->arg_count += argc;
         first = false;
     }
     return done;
 }
 
+bytes *net_reserve_args(struct net_tick *t, u32 more) { return reserve_args(t, more); }
+
 /* -- reading ------------------------------------------------------------------------------- */
 
 void net_take_input(struct conn *c)
 {
-    struct net *n = c->net;
+    struct net_io *io = c->io;
+    struct net_tick *t = io->into;
     bool is_fresh = c->fresh.n > 0;
     bytes in = is_fresh ? c->fresh : buf_bytes(&c->in);
-    net_make_ready(c);
-    c->first_request = n->tick.request_count;
-    size_t used = parse_all(c, in);
+    net_make_ready_in(t, c);
+    c->first_request = t->request_count;
+    size_t used = parse_all(t, c, in);
     if (is_fresh) {
         /* Keep the incomplete rest: the block is used again after the tick. */
         if (used < in.n) {
-            c->in = net_borrow(n);
+            c->in = net_borrow(io);
             buf_append(&c->in, in.p + used, in.n - used);
         }
     } else if (used) {
         /* Requests point into `in`: lend the whole buffer to this tick, start a new one. */
         struct buf rest = {0};
         if (used < in.n) {
-            rest = net_borrow(n);
+            rest = net_borrow(io);
             buf_append(&rest, in.p + used, in.n - used);
         }
-        net_give_back(n, &c->lent);
+        net_give_back(io, &c->lent);
         c->lent = c->in;
         c->in = rest;
     }
-    if ((i64)(c->in.n + c->session.queue_bytes) > n->config.max_query_buffer) {
-        n->stats.query_buffer_kills++;
+    if ((i64)(c->in.n + c->session.queue_bytes) > c->net->config.max_query_buffer) {
+        io->stats.query_buffer_kills++;
         conn_close(c);
     }
 }
@@ -145,8 +158,7 @@ static ssize_t take_tls_bytes(struct conn *c, void *to, size_t n)
     bool handshaking = tls_handshaking(c->tls);
     ssize_t got = tls_recv(c->tls, to, n);
     int code = errno;
-    if (handshaking && got < 0 && code != EAGAIN && c->net->on_no_tls)
-        c->net->on_no_tls(c->net, c, tls_trouble(c->tls));
+    if (handshaking && got < 0 && code != EAGAIN) net_no_tls(c);
     net_watch(c, c->events);
     errno = code;
     return got;
@@ -167,7 +179,7 @@ static char *input_room(struct conn *c, size_t *room)
 {
     if (c->in.n == 0) {
         *room = NET_BUFFER;
-        return net_block_room(&c->net->tick);
+        return net_block_room(c->io->into);
     }
     size_t needed = request_needed(&c->parser), more = NET_BUFFER / 2;
     if (needed > c->in.n && needed - c->in.n > more) more = needed - c->in.n;
@@ -203,11 +215,11 @@ void net_read(struct conn *c, bool ended)
     }
     net_was_read(c, (size_t)n == room || ended);
     c->read_this_tick = c->got_input = true;
-    c->net->stats.bytes_in += (u64)n;
-    c->net->stats.reads++;
+    c->io->stats.bytes_in += (u64)n;
+    c->io->stats.reads++;
     if (c->in.n == 0) {
         c->fresh = bytes_of(to, (size_t)n);
-        c->net->tick.block->used += (size_t)n;
+        c->io->into->block->used += (size_t)n;
     } else {
         c->in.n += (size_t)n;
     }
@@ -219,7 +231,7 @@ void net_read(struct conn *c, bool ended)
 static void count_held(struct conn *c)
 {
     struct request_limits limits = {c->net->config.max_bulk, net_is_unauthenticated(c)};
-    bytes *argv = reserve_args(c->net, ARGS_AT_ONCE); /* for a moment */
+    bytes *argv = reserve_args(c->io->into, ARGS_AT_ONCE); /* for a moment */
     u32 found = 0, before = c->held_requests, argc;
     bool from_start = !c->held_counted;
     while (c->held_counted < c->in.n) {
@@ -242,8 +254,8 @@ bool net_read_on(struct conn *c)
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (n <= 0) return false;
     c->in.n += (size_t)n;
-    c->net->stats.bytes_in += (u64)n;
-    c->net->stats.reads++;
+    c->io->stats.bytes_in += (u64)n;
+    c->io->stats.reads++;
     c->got_input = true;
     count_held(c);
     net_was_read(c, (size_t)n == room);
@@ -300,7 +312,7 @@ void conn_postpone(struct net *n, u32 at, u32 why)
     struct net_request *q = &t->requests[at];
     struct conn *c = q->conn;
     struct buf kept = input_keep(c, q);
-    net_give_back(c->net, &c->in);
+    net_give_back(c->io, &c->in);
     c->in = kept;
     restart_parser(&c->parser);
     c->more_input = true;
@@ -314,12 +326,11 @@ void conn_postpone(struct net *n, u32 at, u32 why)
 
 void net_withdraw(struct conn *c)
 {
-    struct net *n = c->net;
-    if (net_has_requests(c)) conn_postpone(n, c->first_request, 0);
+    if (net_has_requests(c)) conn_postpone(c->net, c->first_request, 0);
     net_unready(c);
     c->read_this_tick = false;
     c->fresh = (bytes){0};
-    net_give_back(n, &c->lent);
+    net_give_back(c->io, &c->lent);
     net_watch(c, c->events | UV_READABLE);
 }
 

@@ -76,7 +76,7 @@ static void listen_refuse(struct conn *c, const char *why)
 {
     /* If it does not fit, closing has to do; as it does before a TLS handshake. */
     if (!c->tls && send(c->fd, why, strlen(why), MSG_NOSIGNAL) < 0) errno = 0;
-    c->net->stats.rejected++;
+    c->net->own.stats.rejected++;
     conn_close(c);
 }
 
@@ -92,7 +92,7 @@ static void welcome(struct net *n, int fd, const struct listener *l)
         listen_refuse(c, why);
         return;
     }
-    n->stats.connections++;
+    n->own.stats.connections++;
     net_watch(c, UV_READABLE);
 }
 

@@ -3,7 +3,7 @@
  *
  * The order of one turn of libuv's loop is: timers, prepare, poll (read callbacks: parse), check (on_tick:
  * run; then flush). Output caused by timers gets a tick of its own, before the loop sleeps in poll. */
-#include "net/net_parts.h"
+#include "net/io.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@ struct conn *conn_new(struct net *n, int fd, const struct listener *l)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->net = n;
+    c->io = n->threads ? io_choose(n) : &n->own;
     c->fd = fd;
     c->is_unix = l->is_unix;
     if (l->tls) c->tls = tls_accept(n->tls, fd, n->config.tls_verify);
@@ -29,6 +30,7 @@ struct conn *conn_new(struct net *n, int fd, const struct listener *l)
         return NULL;
     }
     c->poll.data = c;
+    if (UNLIKELY(c->io->thread)) io_add(c);
     net_moved(c);
     session_init(&c->session, ++n->next_id, false);
     c->session.proto = n->config.default_proto;
@@ -37,6 +39,7 @@ struct conn *conn_new(struct net *n, int fd, const struct listener *l)
     if (n->conns) n->conns->prev = c;
     n->conns = c;
     n->count++;
+    c->io->clients++;
     return c;
 }
 
@@ -54,8 +57,8 @@ void net_unready(struct conn *c)
 
 static void release_buffers(struct conn *c)
 {
-    net_give_back(c->net, &c->lent);
-    net_give_back(c->net, &c->in);
+    net_give_back(c->io, &c->lent);
+    net_give_back(c->io, &c->in);
     net_drop_output(c);
 }
 
@@ -68,6 +71,7 @@ static void net_on_closed(uv_handle_t *h)
     else n->conns = c->next;
     if (c->next) c->next->prev = c->prev;
     n->count--;
+    c->io->clients--;
     n->closing--;
     n->on_close(n, c); /* which may ask why it was held */
     net_end_hold(c);
@@ -83,18 +87,29 @@ static void net_on_closed(uv_handle_t *h)
 void conn_close(struct conn *c)
 {
     if (c->closing) return;
+    if (UNLIKELY(io_thread_works(c->io))) {
+        io_break(c);
+        return;
+    }
     c->closing = true;
     c->net->closing++;
     tls_free(c->tls);
     c->tls = NULL;
+    if (UNLIKELY(c->io->thread)) io_forget(c);
     uv_close((uv_handle_t *)&c->poll, net_on_closed);
     close(c->fd);
     if (!c->ready) release_buffers(c);
 }
 
-void net_on_poll(uv_poll_t *p, int status, int events)
+void net_on_poll(uv_poll_t *p, int status, int events) { net_on_events(p->data, status, events); }
+
+void net_no_tls(struct conn *c)
 {
-    struct conn *c = p->data;
+    if (c->net->on_no_tls && !io_thread_works(c->io)) c->net->on_no_tls(c->net, c, tls_trouble(c->tls));
+}
+
+void net_on_events(struct conn *c, int status, int events)
+{
     if (c->closing) return;
     bool ended = events & UV_DISCONNECT;
     if (status < 0 || (ended && c->events & UV_DISCONNECT)) {
@@ -115,6 +130,10 @@ void net_on_poll(uv_poll_t *p, int status, int events)
  * libuv is not told to stop before something does: that takes two system calls, as does starting again. */
 void net_poll(struct conn *c, int events)
 {
+    if (UNLIKELY(c->io->thread)) {
+        io_poll(c, events);
+        return;
+    }
     bool stops = !(events & ~UV_DISCONNECT) && c->polled == (UV_READABLE | UV_DISCONNECT);
     if (!stops || c->tls) net_poll_now(c, events);
 }
@@ -122,6 +141,10 @@ void net_poll(struct conn *c, int events)
 void net_poll_now(struct conn *c, int events)
 {
     if (c->polled == events) return;
+    if (UNLIKELY(c->io->thread)) {
+        io_poll(c, events);
+        return;
+    }
     c->polled = events;
     c->steady_reads = 0;
     if (events ? uv_poll_start(&c->poll, events, net_on_poll) : uv_poll_stop(&c->poll)) conn_close(c);
@@ -129,6 +152,10 @@ void net_poll_now(struct conn *c, int events)
 
 void net_poll_edge(struct conn *c)
 {
+    if (UNLIKELY(c->io->thread)) {
+        c->seen |= UV_READABLE;
+        return;
+    }
     if (c->closing || c->tls || c->polled != (UV_READABLE | UV_DISCONNECT)) return;
     if (c->steady_reads < NET_EDGE_AFTER && ++c->steady_reads < NET_EDGE_AFTER) return;
     struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = c->fd}; /* like libuv's */
@@ -157,15 +184,17 @@ void net_close_idle(struct net *n)
 void net_end_tick(struct net *n)
 {
     struct conn *c = n->tick.ready, *again = NULL, **again_tail = &again;
+    bool threads = UNLIKELY(n->threads != NULL) && !n->tick.nested;
     n->tick.ready = n->tick.ready_tail = NULL;
     while (c) {
         struct conn *next = c->ready_next;
         c->ready = false;
         c->read_this_tick = false;
         c->fresh = (bytes){0};
-        net_give_back(n, &c->lent);
+        net_give_back(c->io, &c->lent);
         request_parser_trim(&c->parser);
-        net_flush(c);
+        if (UNLIKELY(threads)) io_flush(c);
+        else net_flush(c);
         if (UNLIKELY(c->closing)) release_buffers(c);
         /* Requests that were read but not run yet (AUTH lifted a limit, a pause ended). */
         if (!c->closing && !c->hold && c->more_input) {
@@ -176,9 +205,7 @@ void net_end_tick(struct net *n)
         c = next;
     }
     n->tick.number++;
-    n->tick.request_count = n->tick.arg_count = n->tick.done = 0;
-    net_clear_blocks(n);
-    arena_clear(&n->tick.words);
+    net_clear_input(&n->tick);
     while (again) {
         struct conn *next = again->ready_next;
         net_take_input(again);
@@ -204,8 +231,9 @@ static void on_check(uv_check_t *h) { run_ticks(h->data); }
 static void net_on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
-    n->stats.turns++;
+    n->own.stats.turns++;
     if (UNLIKELY(n->tick.ready != NULL)) run_ticks(n);
+    if (UNLIKELY(n->threads != NULL)) io_wait(n);
 }
 
 /* -- memory -------------------------------------------------------------------------------- */
@@ -249,14 +277,14 @@ static void pool_release(struct net_pool *p)
     mem_free(p->v);
 }
 
-struct buf net_borrow(struct net *n) { return pool_borrow(&n->large); }
+struct buf net_borrow(struct net_io *io) { return pool_borrow(&io->large); }
 
-void net_borrow_output(struct conn *c) { c->out = pool_borrow(c->wide ? &c->net->large : &c->net->small); }
+void net_borrow_output(struct conn *c) { c->out = pool_borrow(c->wide ? &c->io->large : &c->io->small); }
 
-void net_give_back(struct net *n, struct buf *b)
+void net_give_back(struct net_io *io, struct buf *b)
 {
-    if (b->cap == NET_SMALL) pool_give_back(&n->small, *b);
-    else if (b->cap == NET_BUFFER) pool_give_back(&n->large, *b);
+    if (b->cap == NET_SMALL) pool_give_back(&io->small, *b);
+    else if (b->cap == NET_BUFFER) pool_give_back(&io->large, *b);
     else if (b->p) mem_free(b->p);
     *b = (struct buf){0};
 }
@@ -273,11 +301,13 @@ void net_next_block(struct net_tick *t)
     t->blocks_filled++;
 }
 
-void net_clear_blocks(struct net *n)
+void net_clear_input(struct net_tick *t)
 {
-    n->blocks_needed = MAX(n->blocks_needed, n->tick.blocks_filled);
-    n->tick.block = NULL;
-    n->tick.blocks_filled = 0;
+    t->request_count = t->arg_count = t->done = 0;
+    t->blocks_needed = MAX(t->blocks_needed, t->blocks_filled);
+    t->block = NULL;
+    t->blocks_filled = 0;
+    arena_clear(&t->words);
 }
 
 static void blocks_free(struct net_block *b)
@@ -289,32 +319,54 @@ static void blocks_free(struct net_block *b)
     }
 }
 
-static void blocks_trim(struct net *n)
+static void blocks_trim(struct net_tick *t)
 {
-    struct net_block **at = &n->tick.blocks;
-    for (u32 i = 0; *at && i < n->blocks_needed; i++) at = &(*at)->next;
+    struct net_block **at = &t->blocks;
+    for (u32 i = 0; *at && i < t->blocks_needed; i++) at = &(*at)->next;
     blocks_free(*at);
     *at = NULL;
-    n->blocks_needed = 0;
+    t->blocks_needed = 0;
 }
 
 /* -- life ---------------------------------------------------------------------------------- */
 
+void net_trim_tick(struct net_tick *t)
+{
+    blocks_trim(t);
+    if (t->arg_cap > ARGS_KEEP) {
+        mem_free(t->args);
+        t->args = NULL;
+        t->arg_cap = 0;
+    }
+    if (t->request_cap > ARGS_KEEP) {
+        mem_free(t->requests);
+        t->requests = NULL;
+        t->request_cap = 0;
+    }
+}
+
+void net_trim_pools(struct net_io *io)
+{
+    pool_trim(&io->small);
+    pool_trim(&io->large);
+}
+
 void net_trim(struct net *n)
 {
-    pool_trim(&n->small);
-    pool_trim(&n->large);
-    blocks_trim(n);
-    if (n->tick.arg_cap > ARGS_KEEP) {
-        mem_free(n->tick.args);
-        n->tick.args = NULL;
-        n->tick.arg_cap = 0;
-    }
-    if (n->tick.request_cap > ARGS_KEEP) {
-        mem_free(n->tick.requests);
-        n->tick.requests = NULL;
-        n->tick.request_cap = 0;
-    }
+    net_trim_tick(&n->tick);
+    net_trim_pools(&n->own);
+    io_trim(n);
+}
+
+void net_io_init(struct net_io *io, struct net *n)
+{
+    *io = (struct net_io){.net = n, .into = &n->tick, .small.size = NET_SMALL, .large.size = NET_BUFFER};
+}
+
+void net_io_release(struct net_io *io)
+{
+    pool_release(&io->small);
+    pool_release(&io->large);
 }
 
 void net_init(struct net *n, uv_loop_t *loop)
@@ -325,8 +377,7 @@ void net_init(struct net *n, uv_loop_t *loop)
         .max_clients = 10000, .keepalive_s = 300, .backlog = 511, .accepts = 10, .tls_accepts = 1,
         .output = {{0, 0, 0}, {256u << 20, 64u << 20, 60}, {32u << 20, 8u << 20, 60}},
     };
-    n->small.size = NET_SMALL;
-    n->large.size = NET_BUFFER;
+    net_io_init(&n->own, n);
     uv_check_init(loop, &n->check);
     n->check.data = n;
     uv_check_start(&n->check, on_check);
@@ -347,8 +398,8 @@ void net_tick_release(struct net_tick *t)
 
 void net_release(struct net *n)
 {
-    pool_release(&n->small);
-    pool_release(&n->large);
+    net_io_release(&n->own);
+    io_release(n);
     fence_release_all(n);
     net_tick_release(&n->tick);
 }

@@ -88,8 +88,21 @@ struct net_tick {
     u32 arg_count, arg_cap;
     struct arena words;           /* arguments of inline requests */
     struct net_block *blocks, *block; /* input: a list, and the block that is being filled */
-    u32 blocks_filled;                /* up to the one being filled */
+    u32 blocks_filled;                /* up to the one being filled … */
+    u32 blocks_needed;                /* … and the most that were filled since the last trim */
+    bool nested;                      /* a turn within a turn */
     struct conn *ready, *ready_tail; /* connections with requests or output in it */
+};
+
+/* One who reads and writes connections: the main thread, or an I/O thread (io.h). */
+struct net_io {
+    struct net *net;
+    struct net_tick *into;        /* where requests go: net->tick, or while an I/O thread works, one of its
+                                   * own */
+    struct net_pool small, large; /* buffers of NET_SMALL and NET_BUFFER bytes */
+    struct net_stats stats;       /* those of an I/O thread are added to net->own's before each tick */
+    u32 clients;                  /* connections, including those being closed */
+    struct io_thread *thread;     /* NULL: the main thread */
 };
 
 /* Fences that have not ended, in the order they were opened: fence.h. */
@@ -113,7 +126,9 @@ struct net_failure {
 struct net {
     uv_loop_t *loop;
     struct net_config config;
-    struct net_stats stats;
+    struct net_io own; /* what the main thread reads and writes itself, and the statistics of all */
+    struct io_threads *threads; /* NULL: the main thread has all connections */
+    i64 *memory;                /* for the owner: where to note the memory of I/O threads; may be NULL */
     struct conn *conns;
     struct {
         struct conn *first, *last;
@@ -125,9 +140,6 @@ struct net {
 
     struct net_tick tick; /* the tick that is being gathered or run */
     struct net_fences fences;
-
-    struct net_pool small, large; /* buffers of NET_SMALL and NET_BUFFER bytes */
-    u32 blocks_needed;            /* the most that a tick's input filled since the last trim */
 
     struct listener *listeners;
     struct tls_context *tls; /* for TLS connections; belongs to the owner, and may be replaced */
@@ -151,6 +163,20 @@ struct net {
 };
 
 void net_init(struct net *n, uv_loop_t *loop);
+/* Starts I/O threads for the connections that are accepted from now on. False: the system refused; the caller
+ * has to stop those that run. Stopping leaves their connections to the main thread, to be closed. */
+NODISCARD bool net_start_threads(struct net *n, u32 count);
+void net_stop_threads(struct net *n);
+u32 net_threads(const struct net *n); /* 0: none */
+
+/* What a thread has done, for INFO. 0: the main thread; 1 …: I/O threads. */
+struct net_thread_stats {
+    u32 clients;
+    u64 reads, writes;
+};
+struct net_thread_stats net_thread_stats(const struct net *n, u32 number);
+void net_reset_stats(struct net *n);
+
 void net_release(struct net *n); /* after the loop has closed all its handles */
 
 /* Each returns 0 or a negative libuv error. The address may be a host name. */

@@ -16,6 +16,7 @@ NODISCARD struct conn *conn_new(struct net *n, int fd, const struct listener *l)
 
 /* libuv's callbacks of connections and listeners. */
 void net_on_poll(uv_poll_t *p, int status, int events);
+void net_on_events(struct conn *c, int status, int events);
 void net_on_connection(uv_poll_t *p, int status, int events);
 
 /* Reads what has arrived, if this tick has not done so yet. ended: the peer has closed its side. */
@@ -25,7 +26,15 @@ bool net_read_on(struct conn *c);
 void net_end_hold(struct conn *c);   /* it is no longer held back */
 void net_take_input(struct conn *c); /* parses what was read into requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; c may be closed on return */
+void net_write(struct conn *c);      /* … after its part in the tick has ended */
 void net_drop_output(struct conn *c);
+void net_no_tls(struct conn *c); /* its TLS handshake failed: tells the owner */
+
+/* Writes output that nothing holds back, for an I/O thread, and what follows from it, for the main thread.
+ * The connection has no fence and no source. BROKEN: it has to be closed. FULL: the kernel takes no more. */
+enum net_sent { NET_SENT_ALL, NET_SENT_SOME, NET_SENT_FULL, NET_SENT_BROKEN };
+enum net_sent net_send_some(struct conn *c);
+void net_flushed(struct conn *c);
 
 /* Writes the replies, and parses input that was left unparsed. */
 void net_end_tick(struct net *n);
@@ -54,18 +63,18 @@ static inline bool net_has_requests(const struct conn *c)
 void net_withdraw(struct conn *c);
 
 /* The connection has a part in this tick; net_unready undoes it. */
-static inline void net_make_ready(struct conn *c)
+static inline void net_make_ready_in(struct net_tick *t, struct conn *c)
 {
-    struct net *n = c->net;
     if (c->ready) return;
     c->ready = true;
     c->deferred_reply = c->deferred_wrote = false;
     c->tick_mark = conn_output_end(c);
     c->ready_next = NULL;
-    if (n->tick.ready_tail) n->tick.ready_tail->ready_next = c;
-    else n->tick.ready = c;
-    n->tick.ready_tail = c;
+    if (t->ready_tail) t->ready_tail->ready_next = c;
+    else t->ready = c;
+    t->ready_tail = c;
 }
+static inline void net_make_ready(struct conn *c) { net_make_ready_in(&c->net->tick, c); }
 void net_unready(struct conn *c);
 
 void net_poll(struct conn *c, int events);
@@ -106,8 +115,11 @@ static inline void net_moved(struct conn *c) { c->active_ms = (i64)uv_now(c->net
 
 /* An empty buffer for output, and one for input; and back to their pool. */
 void net_borrow_output(struct conn *c);
-struct buf net_borrow(struct net *n);
-void net_give_back(struct net *n, struct buf *b);
+struct buf net_borrow(struct net_io *io);
+void net_give_back(struct net_io *io, struct buf *b);
+void net_io_init(struct net_io *io, struct net *n);
+void net_io_release(struct net_io *io);
+void net_trim_pools(struct net_io *io);
 
 /* Input of the tick, of many connections. A read gets room for NET_BUFFER bytes, and what it did not need is
  * the next one's. */
@@ -118,7 +130,12 @@ struct net_block {
     char data[NET_BLOCK];
 };
 void net_next_block(struct net_tick *t);
-void net_clear_blocks(struct net *n); /* the tick is over */
+/* Room for requests, and for their arguments, of which the caller has to count those it adds. */
+struct net_request *net_add_requests(struct net_tick *t, u32 count);
+bytes *net_reserve_args(struct net_tick *t, u32 more);
+
+void net_clear_input(struct net_tick *t); /* the tick is over: its requests, their arguments and blocks */
+void net_trim_tick(struct net_tick *t);   /* frees what it has not needed lately */
 
 static inline char *net_block_room(struct net_tick *t)
 {

@@ -3,9 +3,10 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "net/net_parts.h"
+#include "net/io.h"
 
 #define SOURCE_AT_ONCE (256u << 10)
+#define SEND_AT_ONCE (1u << 20) /* by an I/O thread, before other connections have their turn */
 #define UNAUTHENTICATED_OUTPUT_MAX (NET_BUFFER + 1024) /* output an unauthenticated client may have */
 
 /* -- gathering ----------------------------------------------------------------------------- */
@@ -97,7 +98,7 @@ static bool over_output_limit(struct conn *c)
 static void close_if_over(struct conn *c)
 {
     if (!over_output_limit(c)) return;
-    c->net->stats.output_buffer_kills++;
+    c->net->own.stats.output_buffer_kills++;
     conn_close(c);
 }
 
@@ -134,7 +135,7 @@ void net_drop_output(struct conn *c)
 {
     fence_drop(c);
     buf_queue_release(&c->waiting);
-    net_give_back(c->net, &c->out);
+    net_give_back(c->io, &c->out);
     c->sent = c->tick_mark = 0;
     buf_release(&c->before);
     buf_release(&c->after);
@@ -166,14 +167,14 @@ static bool send_output(struct conn *c)
         if (first.n == c->sent) return true;
     }
     ssize_t n = give_bytes(c, first.p + c->sent, first.n - c->sent);
-    c->net->stats.writes++;
+    c->io->stats.writes++;
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return true;
         conn_close(c);
         return false;
     }
     c->sent += (size_t)n;
-    c->net->stats.bytes_out += (u64)n;
+    c->io->stats.bytes_out += (u64)n;
     return true;
 }
 
@@ -188,7 +189,7 @@ static void compact_output(struct conn *c)
     size_t sent = c->waiting.first ? 0 : c->sent; /* of `out` */
     if (sent == c->out.n) {
         c->wide = c->out.n > NET_SMALL;
-        net_give_back(c->net, &c->out);
+        net_give_back(c->io, &c->out);
         c->sent -= sent;
     } else if (c->out.n - sent >= OUT_PIECE) {
         conn_set_aside(c);
@@ -209,13 +210,13 @@ static bool send_source(struct conn *c)
         bytes b = c->source->peek(c->source);
         if (c->closing || !b.n) return false;
         ssize_t n = give_bytes(c, b.p, b.n);
-        c->net->stats.writes++;
+        c->io->stats.writes++;
         if (n < 0) {
             if (errno == EAGAIN || errno == EINTR) return true;
             conn_close(c);
             return false;
         }
-        c->net->stats.bytes_out += (u64)n;
+        c->io->stats.bytes_out += (u64)n;
         total += (size_t)n;
         c->source->sent(c->source, (size_t)n);
         if ((size_t)n < b.n) return true;
@@ -223,26 +224,58 @@ static bool send_source(struct conn *c)
     return !c->closing;
 }
 
-void net_flush(struct conn *c)
+/* What is to be done when output was written; more: there is some left that may leave. */
+static inline void flush_end(struct conn *c, bool more)
 {
-    bool more = false;
-    if (c->closing) return;
-    if (UNLIKELY(c->held != NULL)) fence_end_part(c);
-    if (conn_has_output(c)) {
-        if (!send_output(c)) return;
-        compact_output(c);
-        more = output_free(c) > c->sent;
-    } else if (c->out.p) {
-        net_give_back(c->net, &c->out); /* a request that is answered later, or not at all */
-    }
-    if (UNLIKELY(c->source) && !conn_has_output(c)) more = send_source(c);
-    if (c->closing) return;
     net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);
     if (UNLIKELY(more || c->source || c->held)) close_if_over(c);
     else c->over_soft_since_ms = 0;
     if (c->session.close_after_reply && !conn_has_output(c)) conn_close(c);
     if (UNLIKELY(c->net->on_moved != NULL)) c->net->on_moved(c->net, c);
 }
+
+static inline void write_now(struct conn *c)
+{
+    bool more = false;
+    if (conn_has_output(c)) {
+        if (!send_output(c)) return;
+        compact_output(c);
+        more = output_free(c) > c->sent;
+    } else if (c->out.p) {
+        net_give_back(c->io, &c->out); /* a request that is answered later, or not at all */
+    }
+    if (UNLIKELY(c->source) && !conn_has_output(c)) more = send_source(c);
+    if (c->closing) return;
+    flush_end(c, more);
+    if (UNLIKELY(more && c->io->thread)) io_retry_output(c);
+}
+
+void net_flush(struct conn *c)
+{
+    if (c->closing) return;
+    if (UNLIKELY(c->held != NULL)) fence_end_part(c);
+    write_now(c);
+}
+
+void net_write(struct conn *c) { write_now(c); }
+
+enum net_sent net_send_some(struct conn *c)
+{
+    size_t left = SEND_AT_ONCE;
+    while (conn_has_output(c)) {
+        size_t first = c->waiting.first ? buf_queue_first(&c->waiting).n : c->out.n;
+        size_t before = c->sent;
+        if (!send_output(c)) return NET_SENT_BROKEN;
+        bool full = c->tls ? c->sent == before : c->sent < first; /* TLS writes a record at a time */
+        left -= MIN(left, c->sent - before);
+        compact_output(c);
+        if (full) return NET_SENT_FULL;
+        if (!left) break;
+    }
+    return conn_has_output(c) ? NET_SENT_SOME : NET_SENT_ALL;
+}
+
+void net_flushed(struct conn *c) { flush_end(c, conn_has_output(c)); }
 
 void conn_wake(struct conn *c)
 {

@@ -332,7 +332,7 @@ void cmd_config_resetstat(struct ctx *c)
 {
     struct server *s = c->server;
     stats_reset(&s->stats);
-    s->net.stats = (struct net_stats){0};
+    net_reset_stats(&s->net);
     memset(s->acl_log.denied, 0, sizeof s->acl_log.denied);
     s->node.lag = (struct expiry_lag){0};
     struct region *r;

@@ -72,11 +72,11 @@ static void every_tenth(struct server *s)
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_cron(s);
     if (UNLIKELY(s->stop_signal) && !s->repl.leaving) server_stop_by_signal(s, s->stop_signal);
     rate_sample(&s->stats.ops, s->stats.total_commands, now_us);
-    rate_sample(&s->stats.net_in, s->net.stats.bytes_in, now_us);
-    rate_sample(&s->stats.net_out, s->net.stats.bytes_out, now_us);
+    rate_sample(&s->stats.net_in, s->net.own.stats.bytes_in, now_us);
+    rate_sample(&s->stats.net_out, s->net.own.stats.bytes_out, now_us);
     rate_sample(&s->stats.repl_in, s->repl.bytes_in, now_us);
     rate_sample(&s->stats.repl_out, s->repl.bytes_out, now_us);
-    rate_sample(&s->stats.turns, s->net.stats.turns, now_us);
+    rate_sample(&s->stats.turns, s->net.own.stats.turns, now_us);
     rate_sample(&s->stats.busy_us, (u64)clock_thread_us(), now_us);
 }
 

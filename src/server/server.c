@@ -407,6 +407,14 @@ static void start_node(struct server *s, struct engine *eng)
     n->find_arg = &s->config;
 }
 
+static bool start_io_threads(struct server *s)
+{
+    s->net.memory = &s->node.evictor.meter.others;
+    if (s->config.io_threads == 1 || net_start_threads(&s->net, (u32)s->config.io_threads - 1)) return true;
+    log_line(&s->log, LOG_WARNING, "Can't start %lld I/O threads.", (long long)s->config.io_threads - 1);
+    return false;
+}
+
 bool server_start(struct server *s)
 {
     s->log.level = s->config.loglevel;
@@ -446,7 +454,7 @@ bool server_start(struct server *s)
     replication_init(s);
     server_apply_config(s);
     node_begin(&s->node, clock_wall_ms());
-    if (!storage_recall(s) || !users_start(s) || !listen_all(s)) {
+    if (!storage_recall(s) || !users_start(s) || !listen_all(s) || !start_io_threads(s)) {
         server_release(s);
         return false;
     }
@@ -505,6 +513,7 @@ static void release_node(struct node *n)
 
 void server_release(struct server *s)
 {
+    net_stop_threads(&s->net);
     cluster_stop(s);
     peers_stop(s);
     replication_stop(s);

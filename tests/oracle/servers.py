@@ -19,7 +19,8 @@ class Server:
     """One server process with a directory of its own; restart() after a crash."""
 
     def __init__(self, name, path, extra=()):
-        self.name, self.path, self.extra = name, path, list(extra)
+        threads = os.environ.get('MAYFLY_IO_THREADS') if name == 'mayfly' else None
+        self.name, self.path, self.extra = name, path, [*extra, *(['--io-threads', threads] if threads else [])]
         self.proc = None
         self.dir = tempfile.mkdtemp(prefix='oracle-%s-' % name)
         self.log = os.path.join(self.dir, 'stdout.log')

@@ -28,7 +28,9 @@ ENGINES = {
     'rocksdb': ['--engine', 'rocksdb', '--rocksdb-block-cache-size', '16mb', '--rocksdb-row-cache-size', '4mb',
                 '--rocksdb-write-buffer-size', '16mb', '--rocksdb-background-threads', '2'],
 }
-ENGINE_ARGS = ENGINES[ENGINE]
+# MAYFLY_IO_THREADS: every server has so many threads for reading and writing.
+IO_THREADS = int(os.environ.get('MAYFLY_IO_THREADS', 1))
+ENGINE_ARGS = ENGINES[ENGINE] + (['--io-threads', str(IO_THREADS)] if IO_THREADS > 1 else [])
 PATIENCE = 45       # seconds a test waits for something that is immediate unless the machine is overloaded
 
 

@@ -76,7 +76,7 @@ static void info_server(struct server *s, struct buf *b)
         "multiplexing_api:epoll\r\natomicvar_api:c11-builtin\r\ngcc_version:%d.%d.%d\r\nprocess_id:%d\r\n"
         "process_supervised:%s\r\nrun_id:%s\r\ntcp_port:%lld\r\nserver_time_usec:%lld\r\n"
         "uptime_in_seconds:%lld\r\nuptime_in_days:%lld\r\nhz:%lld\r\nconfigured_hz:%lld\r\n"
-        "lru_clock:%u\r\nexecutable:%s\r\nconfig_file:%s\r\nio_threads_active:0\r\n"
+        "lru_clock:%u\r\nexecutable:%s\r\nconfig_file:%s\r\nio_threads_active:%d\r\n"
         "mayfly_version:%s\r\nmayfly_engine:%s\r\n",
         REDIS_VERSION, s->cluster ? "cluster" : "standalone", u.sysname, u.release, u.machine, __GNUC__,
         __GNUC_MINOR__,
@@ -85,6 +85,7 @@ static void info_server(struct server *s, struct buf *b)
         (long long)clock_wall_us(), (long long)up_s, (long long)(up_s / 86400),
         (long long)s->config.hz, (long long)s->config.hz,
         (u32)(s->now_ms / 1000) & 0xffffff, path, s->config.file.n ? s->config.file.p : "",
+        net_threads(&s->net) > 0,
         MAYFLY_VERSION, node_engine(&s->node)->ops->name);
     info_listeners(&s->config, b);
     if (s->repl.leaving)
@@ -200,7 +201,7 @@ static void info_loop(struct server *s, struct buf *b)
         b,
         "eventloop_cycles:%llu\r\neventloop_duration_sum:%llu\r\neventloop_duration_cmd_sum:%llu\r\n"
         "instantaneous_eventloop_cycles_per_sec:%.0f\r\ninstantaneous_eventloop_duration_usec:%.0f\r\n",
-        (ull)s->net.stats.turns, (ull)MAX((u64)clock_thread_us(), commands_us), (ull)commands_us, turns,
+        (ull)s->net.own.stats.turns, (ull)MAX((u64)clock_thread_us(), commands_us), (ull)commands_us, turns,
         turns > 0 ? rate_per_second(&s->stats.busy_us) / turns : 0);
 }
 
@@ -208,7 +209,8 @@ static void info_stats(struct server *s, struct buf *b)
 {
     struct node_sums sums;
     const struct keyspace_stats *k = &sums.stats;
-    const struct net_stats *n = &s->net.stats;
+    const struct net_stats *n = &s->net.own.stats;
+    const struct net_thread_stats here = net_thread_stats(&s->net, 0);
     node_sum(&s->node, &sums);
     buf_printf(
         b,
@@ -244,7 +246,8 @@ static void info_stats(struct server *s, struct buf *b)
         "total_active_defrag_time:0\r\ncurrent_active_defrag_time:0\r\ntracking_total_keys:%llu\r\n"
         "tracking_total_items:%llu\r\ntracking_total_prefixes:%llu\r\nunexpected_error_replies:%llu\r\n"
         "total_error_replies:%llu\r\ndump_payload_sanitizations:0\r\ntotal_reads_processed:%llu\r\n"
-        "total_writes_processed:%llu\r\nio_threaded_reads_processed:0\r\nio_threaded_writes_processed:0\r\n"
+        "total_writes_processed:%llu\r\nio_threaded_reads_processed:%llu\r\n"
+        "io_threaded_writes_processed:%llu\r\n"
         "client_query_buffer_limit_disconnections:%llu\r\n"
         "client_output_buffer_limit_disconnections:%llu\r\n"
         "reply_buffer_shrinks:0\r\nreply_buffer_expands:0\r\n",
@@ -253,6 +256,7 @@ static void info_stats(struct server *s, struct buf *b)
         (ull)s->tracking.keys.count,
         (ull)s->tracking.items, (ull)s->tracking.prefixes.count,
         (ull)s->repl.unexpected_errors, (ull)s->stats.total_errors, (ull)n->reads, (ull)n->writes,
+        (ull)(n->reads - here.reads), (ull)(n->writes - here.writes),
         (ull)n->query_buffer_kills, (ull)n->output_buffer_kills);
     info_loop(s, b);
     buf_printf(b,
@@ -260,6 +264,15 @@ static void info_stats(struct server *s, struct buf *b)
                "acl_access_denied_channel:%llu\r\n",
                (ull)s->acl_log.denied[ACL_NO_AUTH], (ull)s->acl_log.denied[ACL_NO_COMMAND],
                (ull)s->acl_log.denied[ACL_NO_KEY], (ull)s->acl_log.denied[ACL_NO_CHANNEL]);
+}
+
+static void info_threads(struct server *s, struct buf *b)
+{
+    for (u32 i = 0; i <= net_threads(&s->net); i++) {
+        struct net_thread_stats t = net_thread_stats(&s->net, i);
+        buf_printf(b, "io_thread_%u:clients=%u,reads=%llu,writes=%llu\r\n", i, t.clients, (ull)t.reads,
+                   (ull)t.writes);
+    }
 }
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec / 1e6; }
@@ -387,6 +400,7 @@ static const struct section sections[] = {
     {"memory", "Memory", true, info_memory},
     {"persistence", "Persistence", true, persistence_info},
     {"stats", "Stats", true, info_stats},
+    {"threads", "Threads", true, info_threads},
     {"replication", "Replication", true, replication_info},
     {"cpu", "CPU", true, info_cpu},
     {"modules", "Modules", true, info_modules},

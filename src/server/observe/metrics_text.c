@@ -118,9 +118,9 @@ static void server_text(struct server *s, struct buf *b)
     gauge(b, "start_time_seconds", (double)s->start_ms / 1e3, "When it started, as a Unix time.");
     gauge(b, "loading", s->node.loading, "1 while data is being loaded.");
     gauge(b, "connected_clients", net_clients(&s->net), "Client connections.");
-    counter(b, "connections_total", (double)s->net.stats.connections, "Connections accepted.");
-    counter(b, "net_input_bytes_total", (double)s->net.stats.bytes_in, "Bytes received.");
-    counter(b, "net_output_bytes_total", (double)s->net.stats.bytes_out, "Bytes sent.");
+    counter(b, "connections_total", (double)s->net.own.stats.connections, "Connections accepted.");
+    counter(b, "net_input_bytes_total", (double)s->net.own.stats.bytes_in, "Bytes received.");
+    counter(b, "net_output_bytes_total", (double)s->net.own.stats.bytes_out, "Bytes sent.");
     gauge(b, "memory_used_bytes", (double)evictor_used(&s->node.evictor),
           "Memory in use, as INFO's used_memory.");
     gauge(b, "memory_rss_bytes", (double)mem_rss(), "Memory as the system counts it.");
