@@ -70,6 +70,12 @@ class Server:
         self.check_alive()
         return time.clock_gettime_ns(self._clock)
 
+    def main_thread_ns(self):
+        """CPU time of the thread that runs commands."""
+        self.check_alive()
+        with open(f"/proc/{self.pid}/task/{self.pid}/schedstat") as f:
+            return int(f.read().split()[0])
+
     def rss(self):
         with open(f"/proc/{self.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")

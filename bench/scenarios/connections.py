@@ -22,6 +22,7 @@ KEYS, VALUE_BYTES = 100_000, 100
 COUNTS = (50, 500, 5000)
 REQUESTS = 400_000
 IDLE, IDLE_BYTES = 10_000, 1536
+THREADS, MAIN_US = 3, 0.6
 CLIENTS_MAX = ("--maxclients", IDLE + 100)
 
 
@@ -67,6 +68,30 @@ def run_cpu(env):
     return rows
 
 
+# -- I/O threads ------------------------------------------------------------------------------------
+
+def run_threads(env):
+    """The main thread's share of a request. All threads of the server share its core, so how many requests there are a
+    second says nothing here."""
+    def measure(op, connections, threads):
+        with env.server(MAYFLY, "--io-threads", threads) as server:
+            load(server, set_100, KEYS)
+            lockstep(env, server, op, connections)          # warm-up
+            before = server.main_thread_ns()
+            requests = lockstep(env, server, op, connections)
+            return {"cpu": (server.main_thread_ns() - before) / requests / 1e3}
+
+    rows = []
+    for threads, judge in ((1, ()), (THREADS, (LIMIT, MAIN_US))):
+        for op in ("get", "set"):
+            for connections in COUNTS[:2]:
+                what = f"{op.upper()}, {connections} connections, io-threads {threads}: main thread CPU/request"
+                got = env.collect(what, env.rounds_or(5, 3), lambda _: measure(op, connections, threads),  # pylint: disable=cell-var-from-loop
+                                  sides=(MAYFLY,))
+                rows += rows_from(NAME, got, (("cpu", what, "us", *judge),))
+    return rows
+
+
 # -- idle connections ------------------------------------------------------------------------------
 
 def allow_files(n):
@@ -92,5 +117,5 @@ def idle(env, side):
 
 def run(env):
     got = env.collect(f"{IDLE:,} idle connections", env.rounds_or(1, 1), lambda side: idle(env, side))
-    return run_cpu(env) + rows_from(NAME, got, (("bytes", f"{IDLE:,} idle connections: memory of each", "B", LIMIT,
+    return run_cpu(env) + run_threads(env) + rows_from(NAME, got, (("bytes", f"{IDLE:,} idle connections: memory of each", "B", LIMIT,
                                                  IDLE_BYTES),))
