@@ -95,6 +95,20 @@ def test_they_sleep_while_nothing_happens(server_factory, raw):
     assert clients[0].call('PING') == b'PONG'
 
 
+def test_none_waits_for_the_next_timer(server_factory, raw):
+    """A main thread that is called and sleeps on answers when its next timer is due, here a second later. A busy machine
+    delays a request, too, but neither as long nor as many."""
+    s = server_factory(*THREADS, '--hz', '1')
+    clients, slow = [raw(s.port) for _ in range(4)], 0      # two of each thread, one of them idle
+    for c in clients:
+        assert c.call('PING') == b'PONG'
+    for i in range(200):
+        began = time.monotonic()
+        assert clients[i % 2].call('PING') == b'PONG'
+        slow += time.monotonic() - began > 0.3
+        assert slow < 10, i
+
+
 # -- order ---------------------------------------------------------------------------------
 
 def test_replies_come_in_the_order_of_requests(server_factory):
