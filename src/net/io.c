@@ -411,9 +411,13 @@ void io_poll(struct conn *c, int events)
 
 void io_flush(struct conn *c)
 {
+    if (c->net->tick.nested) { /* the gates stay closed until the tick around it has ended */
+        net_flush(c);
+        return;
+    }
     if (c->closing) return;
     if (UNLIKELY(c->held != NULL)) fence_end_part(c);
-    bool here = c->held || c->source || !c->io->thread || c->net->threads->stopped;
+    bool here = c->held || c->source || c->net->threads->stopped;
     if (here || !conn_has_output(c)) net_write(c);
     else if (c->net->on_moved) c->net->on_moved(c->net, c); /* and again when it was written */
     if (!c->closing && (conn_has_output(c) || c->seen & (UV_READABLE | UV_DISCONNECT))) io_queue(c);

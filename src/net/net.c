@@ -184,7 +184,6 @@ void net_close_idle(struct net *n)
 void net_end_tick(struct net *n)
 {
     struct conn *c = n->tick.ready, *again = NULL, **again_tail = &again;
-    bool threads = UNLIKELY(n->threads != NULL) && !n->tick.nested;
     n->tick.ready = n->tick.ready_tail = NULL;
     while (c) {
         struct conn *next = c->ready_next;
@@ -193,7 +192,7 @@ void net_end_tick(struct net *n)
         c->fresh = (bytes){0};
         net_give_back(c->io, &c->lent);
         request_parser_trim(&c->parser);
-        if (UNLIKELY(threads)) io_flush(c);
+        if (UNLIKELY(c->io->thread != NULL)) io_flush(c);
         else net_flush(c);
         if (UNLIKELY(c->closing)) release_buffers(c);
         /* Requests that were read but not run yet (AUTH lifted a limit, a pause ended). */
@@ -228,12 +227,17 @@ static void run_ticks(struct net *n)
 static void on_check(uv_check_t *h) { run_ticks(h->data); }
 
 /* Connections that got output, or were resumed, since the last tick must not wait for the next event. */
+static COLD void run_before_sleep(struct net *n)
+{
+    if (n->tick.ready) run_ticks(n);
+    if (n->threads) io_wait(n);
+}
+
 static void net_on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
     n->own.stats.turns++;
-    if (UNLIKELY(n->tick.ready != NULL)) run_ticks(n);
-    if (UNLIKELY(n->threads != NULL)) io_wait(n);
+    if (UNLIKELY(n->tick.ready || n->threads)) run_before_sleep(n);
 }
 
 /* -- memory -------------------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ void net_drop_output(struct conn *c)
 /* -- writing ------------------------------------------------------------------------------- */
 
 /* Like send. */
-static ssize_t give_bytes(struct conn *c, const void *p, size_t n)
+static inline ssize_t give_bytes(struct conn *c, const void *p, size_t n)
 {
     ssize_t sent = LIKELY(!c->tls) ? send(c->fd, p, n, MSG_NOSIGNAL) : tls_send(c->tls, p, n);
     if (LIKELY(sent > 0)) net_moved(c);
@@ -159,7 +159,7 @@ static size_t output_free(const struct conn *c)
 
 /* Writes as much of the first buffer as the kernel takes; other connections have their turn before the next
  * buffer. False: the connection is gone. */
-static bool send_output(struct conn *c)
+static ALWAYS_INLINE bool send_output(struct conn *c)
 {
     bytes first = c->waiting.first ? buf_queue_first(&c->waiting) : buf_bytes(&c->out);
     if (UNLIKELY(c->held != NULL)) {
@@ -180,7 +180,7 @@ static bool send_output(struct conn *c)
 
 /* Removes what was sent. A small rest is moved to the front once it is the smaller part, so that each byte is
  * moved at most once on average; a large one becomes a buffer of the queue. */
-static void compact_output(struct conn *c)
+static ALWAYS_INLINE void compact_output(struct conn *c)
 {
     if (c->waiting.first && c->sent == buf_queue_first(&c->waiting).n) {
         buf_queue_drop_first(&c->waiting);
@@ -234,7 +234,7 @@ static inline void flush_end(struct conn *c, bool more)
     if (UNLIKELY(c->net->on_moved != NULL)) c->net->on_moved(c->net, c);
 }
 
-static inline void write_now(struct conn *c)
+static ALWAYS_INLINE void write_now(struct conn *c)
 {
     bool more = false;
     if (conn_has_output(c)) {
