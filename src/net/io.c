@@ -238,7 +238,7 @@ static void io_merge(struct net *n, struct io_thread *t)
         requests[i] = from->requests[i];
         requests[i].argv_at += first_arg;
     }
-    memcpy(args, from->args, from->arg_count * sizeof *args);
+    if (from->arg_count) memcpy(args, from->args, from->arg_count * sizeof *args);
     to->arg_count += from->arg_count;
     for (struct conn *c = from->ready; c; c = c->ready_next) {
         c->first_request += first_request;
