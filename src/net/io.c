@@ -247,7 +247,6 @@ static void io_merge(struct net *n, struct io_thread *t)
     *(to->ready_tail ? &to->ready_tail->ready_next : &to->ready) = from->ready;
     to->ready_tail = from->ready_tail;
     from->ready = from->ready_tail = NULL;
-    t->spent = true;
 }
 
 static void io_attend(struct conn *c)
@@ -281,6 +280,7 @@ static void io_count(struct io_thread *t)
 static void io_gather_from(struct net *n, struct io_thread *t)
 {
     if (t->tick.ready) io_merge(n, t);
+    t->spent = true; /* a turn that found no request may have taken a block, which a trim may free now */
     for (struct conn *c = t->reports, *next; c; c = next) {
         next = c->io_report_next;
         io_attend(c);

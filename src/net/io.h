@@ -40,7 +40,7 @@ struct io_thread {
     struct conn *reports;  /* connections that the main thread has to look at */
     bool worked;           /* since the main thread last looked */
     u32 turns;             /* turns since then that had something for it */
-    bool spent;            /* the requests in `tick` have been run */
+    bool spent;            /* `tick` has nothing that is still needed: its next turn clears it */
     bool ends;
     int epoll, bell;       /* `bell`: an eventfd in `epoll` */
     u64 reads, writes;     /* since the start */

@@ -431,6 +431,29 @@ def test_tls(server_factory, certs):            # noqa: F811
         assert c.call('PING') == plainly.call('PING') == b'PONG'
 
 
+def test_input_after_others_have_left(server_factory, raw):
+    """The last reads of a thread found only ends of connections; then memory that was not needed lately is freed."""
+    s = server_factory(*THREADS, '--hz', '100')
+    other, here, leaves = raw(s.port), raw(s.port), [raw(s.port) for _ in range(4)]
+    value = os.urandom(60 << 10)
+
+    def uptime():
+        return int(re.search(rb'uptime_in_seconds:(\d+)', other.call('INFO', 'server')).group(1))
+
+    for c in [here, *leaves]:
+        assert c.call('PING') == b'PONG'
+    for c in leaves:
+        c.close()
+    eventually(lambda: b'connected_clients:2\r\n' in other.call('INFO', 'clients'))
+    begin = uptime()
+    eventually(lambda: uptime() >= begin + 3)
+    for i in range(10):
+        assert other.call('SET', f'k{i}', value) == b'OK'
+    here.send(encode('ECHO', 'y' * 100) * 100)
+    assert [here.reply() for _ in range(100)] == [b'y' * 100] * 100
+    assert all(other.call('GET', f'k{i}') == value for i in range(10))
+
+
 def test_errors_of_the_protocol(server_factory, raw):
     s = server_factory(*THREADS)
     for _ in range(20):
