@@ -15,6 +15,9 @@ waits, or has nothing to wait for.
 No step waits for a time: after what was sent, a fence of PINGs on a connection of its own makes sure that the
 server has done it, and has told everybody who was to be told. (Bytes on the loopback have arrived when send()
 returns; the first PONG says that the server has read on, the second that it has been round its loop.)
+
+So the server must read all connections on one thread. With `io-threads` above 1 a fence says nothing about connections
+of other threads, whose requests may come after it: these servers never have that.
 """
 import os
 import sys
