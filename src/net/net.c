@@ -101,7 +101,14 @@ void conn_close(struct conn *c)
     if (!c->ready) release_buffers(c);
 }
 
-void net_on_poll(uv_poll_t *p, int status, int events) { net_on_events(p->data, status, events); }
+/* Nearly always a request has arrived. What is rare is left to net_on_events, which would do the same. */
+void net_on_poll(uv_poll_t *p, int status, int events)
+{
+    struct conn *c = p->data;
+    bool plain = status == 0 && events == UV_READABLE && c->events & UV_READABLE && !c->tls && !c->closing;
+    if (LIKELY(plain)) net_read(c, false);
+    else net_on_events(c, status, events);
+}
 
 void net_no_tls(struct conn *c)
 {
