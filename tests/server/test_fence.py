@@ -721,8 +721,14 @@ def test_what_a_long_script_follows_has_a_fence_of_its_own(server_factory, raw):
     s = server_factory('--enable-debug-command', 'yes', '--busy-reply-threshold', 10)
     fences, c, other = Fences(s.port), raw(s.port), raw(s.port)
     fences.hold()
+
+    def busy():
+        """A request that has come into the tick of SET waits for its fence; the next one does not."""
+        with Raw(s.port) as probe:
+            return not probe.command('GET', 'k').silent(1) and str(probe.reply()).startswith('BUSY')
+
     c.send(encode('SET', 'k', 1) + encode('EVAL', 'while true do end', 0))
-    eventually(lambda: str(other.call('GET', 'k')).startswith('BUSY'))
+    eventually(busy)
     assert other.call('SCRIPT', 'KILL') == b'OK'
     ids = []
 

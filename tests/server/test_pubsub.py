@@ -158,6 +158,7 @@ def test_order_within_exec(server):
             c.command(*command)
         assert [c.reply() for _ in range(5)] == [b'OK', b'QUEUED', b'QUEUED', [1, 1], [b'message', b'x', b'1']]
     with server.raw() as c:
+        mayfly.eventually(lambda: c.call('PUBSUB', 'NUMSUB', 'x') == [b'x', 0])     # the first one is gone
         for command in (['MULTI'], ['SUBSCRIBE', 'x'], ['PUBLISH', 'x', '1'], ['EXEC']):
             c.command(*command)
         assert [c.reply() for _ in range(5)] == [
