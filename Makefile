@@ -168,8 +168,8 @@ server-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SERVER_TESTS)
 
 #: io-threads-tests  a part of the server tests, with three I/O threads in every server
-IO_THREADS_TESTS := $(addprefix tests/server/test_,blocking.py client.py connections.py fence.py multi.py protocol.py \
-                    pubsub.py scripting.py shutdown.py tls.py tracking.py)
+IO_THREADS_TESTS := $(addprefix tests/server/test_,blocking.py client.py connections.py fence.py protocol.py pubsub.py \
+                    scripting.py shutdown.py tls.py tracking.py)
 .PHONY: io-threads-tests
 io-threads-tests: $(BUILD)/mayfly-server
 	$(Q)MAYFLY_IO_THREADS=3 $(MAKE_ONE) server-tests SERVER_TESTS='$(IO_THREADS_TESTS)'
