@@ -337,7 +337,7 @@ def test_clients_come_and_go(server_factory):
     with Raw(s.port) as c:
         assert c.call('PING') == b'PONG'
         eventually(lambda: b'connected_clients:1\r\n' in c.call('INFO', 'clients'))
-    assert sum(n for n, _, _ in figures(s)) == 1
+    eventually(lambda: sum(n for n, _, _ in figures(s)) == 1)       # the connection above, too, has been seen to end
 
 
 @pytest.mark.parametrize('how', ['SHUTDOWN', signal.SIGTERM, signal.SIGKILL])
