@@ -815,6 +815,15 @@ def test_garbage_in_blob_files_is_collected(server_factory):
 
 # -- memory -------------------------------------------------------------------------------------------
 
+def test_a_very_long_value_after_a_shorter_one(server_factory):
+    """It stays in the memory it was received in. That of the value before is freed: AddressSanitizer looks, at the end."""
+    s = server_factory()
+    with Raw(s.port) as c:
+        for n in (300_000, 2_000_000, 300_000, 3_000_000, 10):
+            assert c.call('SET', 'k', b'x' * n) == b'OK'
+            assert c.call('GET', 'k') == b'x' * n
+
+
 BIG = 300_000
 
 

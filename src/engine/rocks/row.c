@@ -31,20 +31,6 @@ struct row *row_new(struct rk_db *db, bytes key)
 
 #define INPUT_WORTH (1u << 20) /* shorter values are copied */
 
-bool row_take_input(struct rk *rk, struct row *r, bytes value)
-{
-    struct buf *in = rk->base.input;
-    if (!in || value.n < INPUT_WORTH || value.p < in->p || value.p >= in->p + in->n) return false;
-    size_t before = (size_t)(value.p - in->p);
-    bool is_last = before + value.n + strlen("\r\n") == in->n; /* no other request needs the memory */
-    if (!is_last || in->cap - value.n > value.n / 8) return false;
-    row_clear_value(r);
-    r->value = (struct buf){.p = in->p + before, .n = value.n, .cap = in->cap - before};
-    r->before = before;
-    *in = (struct buf){0};
-    return true;
-}
-
 static void release_bytes(struct row *r)
 {
     if (UNLIKELY(r->type == TYPE_STRING && r->before)) {
@@ -52,6 +38,20 @@ static void release_bytes(struct row *r)
         r->before = 0;
     }
     buf_release(&r->value);
+}
+
+bool row_take_input(struct rk *rk, struct row *r, bytes value)
+{
+    struct buf *in = rk->base.input;
+    if (!in || value.n < INPUT_WORTH || value.p < in->p || value.p >= in->p + in->n) return false;
+    size_t before = (size_t)(value.p - in->p);
+    bool is_last = before + value.n + strlen("\r\n") == in->n; /* no other request needs the memory */
+    if (!is_last || in->cap - value.n > value.n / 8) return false;
+    release_bytes(r);
+    r->value = (struct buf){.p = in->p + before, .n = value.n, .cap = in->cap - before};
+    r->before = before;
+    *in = (struct buf){0};
+    return true;
 }
 
 void row_clear_value(struct row *r)
