@@ -3,7 +3,8 @@
  * 1. SITE EVICT gid at a member fences the site off there: it takes no further effect of gid, and says over
  *    all links how far it had come (SITE.FENCE gid reports, a clock by member).
  * 2. A site that hears of it fences gid off likewise, adds how far it had come itself, and passes all reports
- *    on. An effect of gid that any survivor had counts for all: the fence is the latest of the reports.
+ *    on. An effect of gid that any survivor had counts for all: the fence is the latest of the reports. One
+ *    that came while the fence was lower was not taken, so its links begin anew, and it comes again.
  * 3. When the first site has reports of all members but gid, and all effects up to the fence, it says EVICT,
  *    which is an effect. With it the fence is the same everywhere, and garbage waits for gid no longer.
  *
@@ -37,7 +38,9 @@ static void evict_raise_fence(struct peers *p, u8 gid)
 {
     struct site *s = peers_site(p);
     u64 fence = evict_fence(p->reports[gid]);
-    if (fence > s->fence[gid]) region_site_fence(lone_region(p->server), gid, fence);
+    if (fence <= s->fence[gid]) return;
+    region_site_fence(lone_region(p->server), gid, fence);
+    if (s->clock.seq[gid] < fence) p->missed = true;
 }
 
 void peers_evict(struct peers *p, u8 gid)

@@ -286,6 +286,10 @@ void peers_cron(struct server *s)
         peer_feed(x);
     }
     for (struct served *v = p->served; v; v = v->next) served_cron(v);
+    if (UNLIKELY(p->missed)) {
+        p->missed = false;
+        peers_close_all(p, "it has effects of a site that is evicted, which were not taken yet");
+    }
     if (!peers_merging(p)) peers_evict_cron(p);
     peers_count_garbage(p);
     peers_collect(p);

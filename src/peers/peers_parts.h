@@ -83,6 +83,7 @@ struct peers {
     bool evicting[SITE_GIDS];              /* SITE EVICT was said here */
     struct site_clock *reports[SITE_GIDS]; /* evictions that are under way: peer_evict.c */
     u64 reports_version;
+    bool missed; /* effects that came when a fence was lower: they have to come again */
     u64 garbage, garbage_seen; /* keys that have some; of the walk that is under way */
     u32 count_db;
     struct buf count_place;

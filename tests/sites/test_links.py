@@ -334,6 +334,24 @@ def test_evict(group):
     lost.remove()
 
 
+def test_an_effect_that_came_before_its_fence(group):
+    """The site that evicts hears of the last effects that count when it has fenced them off: they come again."""
+    g = group(3)
+    g.cut(1, 3)
+    g.cut(1, 2)
+    g[3].r.set('late', 'only site 2 has it')
+    eventually(lambda: g[2].r.get('late'))
+    lost, g.sites = g.sites[2], g.sites[:2]
+    lost.stop(signal.SIGKILL)
+    g[1].do('SITE', 'EVICT', 3)
+    g.links[1, 2].restore()
+    g.links[2, 1].restore()
+    for s in g.sites:
+        eventually(lambda s=s: s.facts['site_members'] == 2 and 'site_evicted3' in s.facts)
+    assert g.agree()['late'][0] == 'only site 2 has it'
+    lost.remove()
+
+
 def test_an_eviction_waits_for_all_others(group):
     g = group(3)
     for pair in (1, 2), (2, 3), (1, 3):
