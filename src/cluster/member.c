@@ -599,7 +599,7 @@ void member_give(struct member *m, struct region *r)
     m->slots = (struct raft_slots){of.first, of.last};
     r->member = m;
     r->ks.first_slot = of.first;
-    r->ks.one_database = true;
+    r->ks.one_database = (u32)m->server->config.databases;
     r->mode = EXPIRY_RAFT;
     journal_attach(&r->journal, &m->sink);
     r->eng->ops->disk->set_grace(r->eng, INT64_MAX); /* a compaction knows no region's clock */

@@ -64,7 +64,7 @@ static bool database_arg(struct ctx *c, bytes arg, u32 *db)
 {
     i64 n;
     if (!ctx_int_range(c, arg, INT_MIN, INT_MAX, &n)) return false;
-    if (n < 0 || (n >= c->eng->databases && !c->ks->one_database)) {
+    if (n < 0 || (n >= c->eng->databases && n >= c->ks->one_database)) {
         reply_error(c->out, "ERR DB index is out of range");
         return false;
     }

@@ -72,7 +72,7 @@ struct keyspace {
     bool limited;           /* maxmemory is set */
     u64 access_rng;         /* for the LFU counter; the data does not depend on it */
 
-    bool one_database;      /* a cluster has database 0 only */
+    u32 one_database;       /* a cluster has database 0 only, of so many configured; 0: no cluster */
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
     bool compress;          /* rdbcompression: also for strings in DUMP */
     bool skip_checksums;    /* DEBUG SET-SKIP-CHECKSUM-VALIDATION */
