@@ -175,6 +175,15 @@ static void peers_close_all(struct peers *p, const char *why)
     for (struct served *v = p->served; v; v = v->next) served_close(v);
 }
 
+/* For effects that were not taken when they came: a link begins with what this site has. */
+static void peers_ask_again(struct peers *p)
+{
+    if (LIKELY(!p->missed)) return;
+    p->missed = false;
+    for (struct peer *x = p->list; x; x = x->next)
+        if (x->state != PEER_DOWN) peer_close(x, "it has effects of an evicted site that were not taken");
+}
+
 void peers_committed(struct server *s, bool kept)
 {
     struct peers *p = s->peers;
@@ -286,11 +295,10 @@ void peers_cron(struct server *s)
         peer_feed(x);
     }
     for (struct served *v = p->served; v; v = v->next) served_cron(v);
-    if (UNLIKELY(p->missed)) {
-        p->missed = false;
-        peers_close_all(p, "it has effects of a site that is evicted, which were not taken yet");
+    if (!peers_merging(p)) {
+        peers_ask_again(p);
+        peers_evict_cron(p);
     }
-    if (!peers_merging(p)) peers_evict_cron(p);
     peers_count_garbage(p);
     peers_collect(p);
 }
