@@ -1,13 +1,11 @@
 #include "exec/region_site.h"
 
-#include "site/place.h"
+#include "exec/site_adopt.h"
 #include "site/state.h"
-#include "xstream/xstream.h"
 
 #define ROW_NAME BYTES_LIT("site")
 #define ROW_VERSION 1
 #define STEP_KEYS 32
-#define ADOPT_KEYS 512 /* keys that become a site's in one transaction */
 #define FORGET_KEYS 512
 #define LOOK_AGAIN_MS 10 /* for keys that others are to delete, where the engine offers them again */
 
@@ -252,9 +250,9 @@ void region_site_leave(struct region *r)
 
 /* -- links and members ----------------------------------------------------------------------------- */
 
-/* Once all members have told their clocks, and none had more of us than we have, nothing is in doubt. */
 static void site_set_doubt(struct region_site *rs, bool on);
 
+/* Once all members have told their clocks, and none had more of us than we have, nothing is in doubt. */
 static void site_heard(struct region_site *rs, u8 gid)
 {
     rs->heard[gid] = true;
@@ -587,151 +585,6 @@ void region_site_emptied(struct region *r)
     rs->saving = rs->mismatch = false;
 }
 
-/* -- keys that were here before -------------------------------------------------------------------- */
-
-struct adopted {
-    struct region_site *rs;
-    struct site_dot dot;
-    u64 stamp;
-};
-
-/* The engine has the value of each cell but that of a stream's last id. */
-static void adopt_cell(const struct adopted *a, struct site_key *k, bytes path, bytes value)
-{
-    struct site *s = &a->rs->capture.site;
-    struct site_cell *c = site_key_cell(k, k->held, path, &s->cell);
-    site_cell_write(c, a->dot, a->stamp, a->dot, value);
-    c->writes[c->n_writes - 1].shown = value.n == 0;
-    site_key_store(k, c);
-}
-
-static void adopt_stream(const struct adopted *a, struct site_key *k, struct buf *paths)
-{
-    struct xstream s;
-    struct xwalk walk;
-    struct stream_id id, top = STREAM_ID_MIN;
-    char raw[STREAM_ID_RAW];
-    bytes packed;
-    xstream_open(&s, k->e, &k->ref);
-    site_put_bytes(paths, (bytes){"", 0}); /* that it is there */
-    xstream_walk(&walk, &s, STREAM_ID_MIN, STREAM_ID_MAX, false);
-    while (xwalk_next(&walk, &id, &packed)) {
-        top = id;
-        stream_id_pack(raw, id);
-        site_put_bytes(paths, bytes_of(raw, sizeof raw));
-    }
-    if (stream_id_cmp(top, s.last) == 0) return;
-    stream_id_pack(raw, s.last);
-    adopt_cell(a, k, SITE_LAST_ID, bytes_of(raw, sizeof raw));
-}
-
-static void adopt_paths_of_list(const struct adopted *a, struct site_key *k, struct buf *paths)
-{
-    u64 n = k->e->ops->size(k->e, &k->ref);
-    struct buf path = {0};
-    for (u64 i = 0; i < n; i++) {
-        buf_clear(&path);
-        site_put_place(&path, (i64)a->stamp, a->dot, (i64)i);
-        site_put_bytes(paths, buf_bytes(&path));
-    }
-    buf_release(&path);
-}
-
-static void adopt_paths(const struct adopted *a, struct site_key *k, struct buf *paths)
-{
-    const struct engine_ops *ops = k->e->ops;
-    bytes name;
-    if (k->held == TYPE_LIST) {
-        adopt_paths_of_list(a, k, paths);
-    } else if (k->held == TYPE_STREAM) {
-        adopt_stream(a, k, paths);
-    } else if (k->held == TYPE_ZSET) {
-        struct zset_iter it;
-        double score;
-        ops->zset.iter(k->e, &k->ref, &(struct zset_seek){.by = ZSEEK_RANK}, &it);
-        while (ops->zset.next(&it, &name, &score)) site_put_bytes(paths, name);
-    } else {
-        struct map_iter it;
-        ops->map.iter(k->e, &k->ref, &it);
-        while (ops->map.next(&it, &name, NULL)) site_put_bytes(paths, name);
-    }
-}
-
-/* As if one effect had written all of it just now. */
-static void adopt_key(const struct adopted *a, u32 db, bytes name)
-{
-    struct site_key *k = &a->rs->capture.site.key;
-    struct buf paths = {0};
-    bytes head;
-    site_key_load(k, a->rs->region->eng, db, name);
-    bool foreign = k->held == TYPE_NONE || k->held >= SITE_TYPES;
-    if (foreign || k->e->ops->companion.head(k->e, &k->ref, &head)) return;
-    bool string = k->held == TYPE_STRING;
-    site_key_add_claim(k, (struct site_claim){a->dot, a->stamp, k->held});
-    if (k->ref.deadline_ms)
-        site_key_add_deadline(k, (struct site_deadline){.dot = a->dot,
-                                                        .at_ms = k->ref.deadline_ms,
-                                                        .birth = string ? a->dot : (struct site_dot){0}});
-    if (string) {
-        site_cell_write(&k->string, a->dot, a->stamp, a->dot, (bytes){"", 0});
-        k->string.writes[0].shown = true;
-    } else {
-        adopt_paths(a, k, &paths);
-    }
-    for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);)
-        adopt_cell(a, k, site_get_bytes(&r), (bytes){"", 0});
-    site_key_save(k, 0);
-    buf_release(&paths);
-}
-
-static void gather_name(void *arg, struct key_ref *ref) { site_put_bytes(arg, ref->key); }
-
-static bool adopt_commit(struct region_site *rs, i64 now_ms)
-{
-    region_end_record(rs->region);
-    bool kept = region_commit(rs->region);
-    region_begin(rs->region, now_ms);
-    return kept;
-}
-
-static bool adopt_database(const struct adopted *a, u32 db, i64 now_ms)
-{
-    struct engine *e = a->rs->region->eng;
-    struct buf names = {0};
-    u64 cursor = 0;
-    bool kept = true;
-    do {
-        buf_clear(&names);
-        cursor = e->ops->scan(e, db, cursor, ADOPT_KEYS, gather_name, &names);
-        site_capture_pause(&a->rs->capture, &a->rs->tables.logged);
-        for (struct site_reader r = site_reader_of(buf_bytes(&names)); site_left(&r);)
-            adopt_key(a, db, site_get_bytes(&r));
-        site_capture_resume(&a->rs->capture);
-        a->rs->state_changed = true;
-        kept = adopt_commit(a->rs, now_ms);
-    } while (cursor && kept);
-    buf_release(&names);
-    return kept;
-}
-
-/* All keys without metadata become the first effect of this site: others get it by full sync. It takes a
- * pass over the data, once, a transaction for some hundred keys; a start that is cut off continues. */
-static bool adopt_all(struct region_site *rs, i64 now_ms)
-{
-    struct region *r = rs->region;
-    struct site *s = &rs->capture.site;
-    struct adopted a = {rs, {1, s->gid}, rs->becoming};
-    u64 keys = 0;
-    for (u32 db = 0; db < s->databases; db++) keys += r->eng->ops->count(r->eng, db);
-    for (u32 db = 0; keys && db < s->databases; db++)
-        if (!adopt_database(&a, db, now_ms)) return false;
-    rs->becoming = 0;
-    if (keys == 0) return true;
-    s->hlc = MAX(s->hlc, a.stamp);
-    site_note_applied(s, a.dot);
-    return true;
-}
-
 /* -- its life -------------------------------------------------------------------------------------- */
 
 static struct region_site *region_site_new(struct region *r, u8 gid)
@@ -849,7 +702,7 @@ bool region_site_open(struct region *r, u8 gid, size_t backlog_bytes, const char
     region_begin(r, now_ms);
     rs->becoming = !becomes ? 0 : rs->was.known ? rs->was.stamp : (u64)MAX(now_ms, 1) << 16;
     *why = REGION_IO_ERROR;
-    bool ok = !becomes || adopt_all(rs, now_ms);
+    bool ok = !becomes || site_adopt_all(rs, now_ms);
     rs->state_changed = rs->state_logged = true;
     region_end_record(r);
     ok = region_commit(r) && ok;
@@ -944,12 +797,12 @@ bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
     struct buf names = {0}, from = {0};
     u64 cursor = 0;
     CHECK(!r->site);
-    if (place->n == 0) e->ops->companion.each_kept(e, *db, &from, FORGET_KEYS, gather_name, &names);
+    if (place->n == 0) e->ops->companion.each_kept(e, *db, &from, FORGET_KEYS, site_gather_name, &names);
     u32 kept = forget_names(e, *db, &names);
     buf_clear(&names);
     if (kept == 0) {
         if (place->n == sizeof cursor) memcpy(&cursor, place->p, sizeof cursor);
-        cursor = e->ops->scan(e, *db, cursor, FORGET_KEYS, gather_name, &names);
+        cursor = e->ops->scan(e, *db, cursor, FORGET_KEYS, site_gather_name, &names);
         forget_names(e, *db, &names);
         buf_clear(place);
         if (cursor) buf_append(place, &cursor, sizeof cursor);

@@ -113,15 +113,15 @@ static bool log_take_key(struct site_reader *r, u8 op, struct engine *e, u32 bas
     return true;
 }
 
-static void log_gather(void *arg, struct key_ref *ref) { site_put_bytes(arg, ref->key); }
+void site_gather_name(void *names, struct key_ref *ref) { site_put_bytes(names, ref->key); }
 
 /* All companions of a database go; its keys stay. */
 static void log_flush(struct engine *e, u32 db)
 {
     struct buf names = {0}, place = {0};
     u64 cursor = 0;
-    while (e->ops->companion.each_kept(e, db, &place, 512, log_gather, &names)) {}
-    do cursor = e->ops->scan(e, db, cursor, 512, log_gather, &names);
+    while (e->ops->companion.each_kept(e, db, &place, 512, site_gather_name, &names)) {}
+    do cursor = e->ops->scan(e, db, cursor, 512, site_gather_name, &names);
     while (cursor);
     for (struct site_reader r = site_reader_of(buf_bytes(&names)); site_left(&r);)
         log_change(e, SITE_LOG_DROP, &(struct log_key){db, site_get_bytes(&r)}, (bytes){0}, (bytes){0});

@@ -49,6 +49,9 @@ void site_log_state(struct site_log *l, bytes state);
 void site_log_clear(struct site_log *l);
 void site_log_release(struct site_log *l);
 
+/* Appends the key's name, with its length: a key_fn for gathering names. */
+void site_gather_name(void *names, struct key_ref *ref);
+
 static inline bool site_log_is(bytes b)
 {
     size_t n = sizeof SITE_LOG_MAGIC - 1;
