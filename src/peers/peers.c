@@ -80,21 +80,44 @@ bool peers_prepare(struct server *s)
     return false;
 }
 
-/* A new site founds a group, or joins that of its peers. */
+/* Founds a group and admits the peers. False: the storage did not take it. */
 static bool peers_found(struct peers *p)
 {
     struct server *s = p->server;
     u8 gid = (u8)s->config.site_id;
-    if (s->config.site_peers.n) {
-        log_line(&s->log, LOG_NOTICE,
-                 "Site %d is new: it joins the group of its peers, and takes no writes until then", gid);
-        return true;
-    }
-    region_begin(lone_region(s), clock_wall_ms());
+    s->now_ms = node_begin(&s->node, clock_wall_ms());
     region_site_found(lone_region(s), &gid, 1);
+    for (const struct peer *x = p->list; x; x = x->next) region_site_admit(lone_region(s), x->gid);
     if (!server_commit(s, COMMIT_SITE)) return false;
     log_line(&s->log, LOG_NOTICE, "Site %d is new: it is the first of a group", gid);
     return true;
+}
+
+/* A new site founds a group, or joins that of its peers. */
+static bool peers_found_or_join(struct peers *p)
+{
+    if (!p->list) return peers_found(p);
+    log_line(&p->server->log, LOG_NOTICE,
+             "Site %d is new: it joins the group of its peers, and takes no writes until then",
+             (int)p->server->config.site_id);
+    return true;
+}
+
+/* Whether this site and all its peers are new, and it has the lowest id of them. All peers must have said
+ * that they have no group: a site that has lost its data must not found a second one. */
+static bool peers_are_all_new(const struct peers *p)
+{
+    const struct site *s = peers_site(p);
+    if (LIKELY(s->members[s->gid].in) || s->torn || s->fenced[s->gid]) return false;
+    for (const struct peer *x = p->list; x; x = x->next)
+        if (x->gid < s->gid || strcmp(x->reason.text, SITE_NOT_JOINED) != 0) return false;
+    return p->list != NULL;
+}
+
+/* Of new sites that all have each other as peers, each waits for another to admit it: one has to begin. */
+static void peers_found_together(struct peers *p)
+{
+    if (peers_are_all_new(p)) peers_found(p);
 }
 
 static bool peers_begin(struct server *s)
@@ -114,7 +137,7 @@ static bool peers_begin(struct server *s)
     s->peers = p;
     peers_apply_config(s);
     for (u32 i = 0; config_site_peer(c, i, &peer); i++) peer_add(p, peer.gid, peer.host, peer.port);
-    return !r->site->fresh || peers_found(p);
+    return !r->site->fresh || peers_found_or_join(p);
 }
 
 bool peers_open(struct server *s)
@@ -296,6 +319,7 @@ void peers_cron(struct server *s)
     }
     for (struct served *v = p->served; v; v = v->next) served_cron(v);
     if (!peers_merging(p)) {
+        peers_found_together(p);
         peers_ask_again(p);
         peers_evict_cron(p);
     }

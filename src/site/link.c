@@ -142,7 +142,7 @@ static const char *link_objection(const struct site_link *l, u8 gid, const struc
     bool joins = s->members[gid].dot.seq > 0 && site_clock_sum(clock) == 0;
     if (gid == s->gid) return "it has the gid of this site";
     if (s->torn) return "a full sync of this site is under way";
-    if (!s->members[s->gid].in) return "this site has not joined its group yet";
+    if (!s->members[s->gid].in) return SITE_NOT_JOINED;
     if (s->fenced[gid]) return "it was evicted: it has to come back empty, under a new gid";
     if (!s->members[gid].in) return "it is no member: SITE JOIN admits a new site";
     if (clock->seq[s->gid] > s->clock.seq[s->gid])

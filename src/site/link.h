@@ -26,6 +26,7 @@
 #include "site/full.h"
 
 #define SITE_PROTOCOL 1
+#define SITE_NOT_JOINED "this site has not joined its group yet" /* a refusal: peers_found_together() */
 
 enum site_link_state { LINK_HELLO, LINK_STREAM, LINK_FULL, LINK_MERGE, LINK_OVER };
 

@@ -1,4 +1,6 @@
 """Commands about sites, figures, configuration, and what a site refuses."""
+import os
+import shutil
 import subprocess
 import urllib.request
 
@@ -161,6 +163,38 @@ def test_two_new_sites(site):
     eventually(lambda: a.links_up() == b.links_up() == 1 and b.is_member())
     b.r.set('k', 'v')
     eventually(lambda: a.r.get('k') == 'v')
+
+
+def with_all_peers(site, ports):
+    """Sites 1 to n, each started with all others as peers."""
+    peers = [('--site-peer', i + 1, '127.0.0.1', port) for i, port in enumerate(ports)]
+    return [site(i + 1, *[w for p in peers if p[1] != i + 1 for w in p], port=port) for i, port in enumerate(ports)]
+
+
+def test_new_sites_with_the_same_peers(site):
+    """None of them is a member, so the one with the lowest id founds the group."""
+    sites = with_all_peers(site, [free_port() for _ in range(3)])
+    eventually(lambda: all(s.is_member() and s.links_up() == 2 for s in sites))
+    assert ['first of a group' in s.log for s in sites] == [True, False, False]
+    sites[2].r.set('k', 'v')
+    eventually(lambda: [s.r.get('k') for s in sites] == ['v'] * 3)
+
+
+def test_a_site_without_its_data_founds_no_second_group(site):
+    """Site 1 has the lowest id, but site 2 is a member of their group: only that can take it back."""
+    one, two = with_all_peers(site, [free_port() for _ in range(2)])
+    eventually(lambda: one.is_member() and two.is_member())
+    two.r.set('k', 'v')
+    eventually(lambda: one.r.get('k') == 'v')
+    one.r.set('mine', 'v')
+    eventually(lambda: two.r.get('mine') == 'v')
+    assert one.stop() == 0
+    for name in os.listdir(one.dir):
+        path = os.path.join(one.dir, name)
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    one.start()
+    eventually(lambda: 'has never made' in str(one.facts.get('site_peer2_last_error')))
+    assert not one.is_member() and 'first of a group' not in one.log
 
 
 def test_two_groups_do_not_mix(site):
