@@ -1,8 +1,8 @@
-# Mayfly. `make run` and `make test` are all a newcomer needs; `make help` lists the rest.
+# Mayfly. Start with `make run` and `make test`; `make help` lists all targets.
 #
 #   BUILD=dir      where to build (default: build, or build-SAN with SAN)
 #   SAN=address    sanitizer build: address (with undefined), undefined, or thread
-#   RAFT=no        build without the Raft library, for which cargo is needed: no cluster mode then
+#   RAFT=no        build without cargo and the Raft library, and so without cluster mode
 #   ENGINE=rocksdb the engine of the server under test (default: memory)
 #   V=1            show the commands
 
@@ -21,13 +21,13 @@ CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow=local -Wst
               -Wno-missing-field-initializers -Isrc $(if $(SAN),-g1,-g) -fno-omit-frame-pointer -fno-strict-aliasing $(LUA) $(CFLAGS)
 LIBS       := -luv -lrocksdb -llzf -lmicrohttpd -lssl -lcrypto $(shell pkg-config --libs lua5.1 2>/dev/null || echo -llua5.1) -lm -lpthread
 
-# Where make test builds all test programs, they share a library: linking takes a tenth of the time that as many copies take.
+# In the builds of `make test` all test programs share one library: linking them takes a tenth of the time.
 SHARED := $(if $(filter address,$(SAN))$(filter build-check,$(BUILD)),yes)
 ifneq ($(SHARED),)
   CFLAGS_ALL += -fPIC -fno-semantic-interposition
 endif
 ifeq ($(SAN),)
-  # Link-time optimisation is for what is run, not for what is tried: BUILD=elsewhere links in a second.
+  # Only the default build has link-time optimisation; with another BUILD linking takes a second.
   LTO := $(if $(filter build,$(BUILD)),-flto=auto -ffat-lto-objects)
   CFLAGS_ALL += -O2 $(LTO) -fno-plt -DMAYFLY_JEMALLOC=1
   LDFLAGS_ALL := -O2 $(if $(LTO),-flto=auto,-fno-lto) $(LDFLAGS)
@@ -40,14 +40,14 @@ else
   LDFLAGS_ALL := -fsanitize=$(SAN) $(LDFLAGS)
 endif
 
-# The Raft library is a crate. Its folder is shared by all builds: a sanitizer changes nothing about it.
+# The Raft library is a Rust crate. All builds share one copy, because sanitizers don't affect it.
 RAFT_DIR  ?= build-raft
 RAFT_LIB  := $(if $(filter no,$(RAFT)),,$(RAFT_DIR)/release/libmayfly_raft.a)
 RAFT_SRC  := $(wildcard src/raft/core/Cargo.* src/raft/core/src/*.rs)
 CFLAGS_ALL += -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0)
 CARGO     ?= cargo
 
-# Cluster mode stands on the Raft library; without it cluster_none.c takes its place.
+# Cluster mode needs the Raft library; without it cluster_none.c is built instead.
 NONE_SRC    := src/cluster/cluster_none.c
 CLUSTER_SRC := $(filter-out $(NONE_SRC),$(wildcard src/cluster/cluster*.c)) src/cluster/member.c src/cluster/merge_rules.c src/cluster/snapshot.c
 RAFT_ONLY   := src/raft/% $(CLUSTER_SRC)
@@ -77,7 +77,7 @@ $(BUILD)/mayfly-server: $(OBJ) $(RAFT_LIB)
 	@echo '  LD   $@'
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(OBJ) $(RAFT_LIB) $(LIBS)
 
-# Cargo runs only when a file of the crate changed, and needs the network only for crates it has not fetched before.
+# Cargo runs only when a file of the crate has changed, and needs the network only for crates it has not fetched before.
 ifneq ($(RAFT_LIB),)
 $(RAFT_LIB): $(RAFT_SRC)
 	@echo '  CARGO $@'
@@ -95,7 +95,7 @@ $(BUILD)/obj/%.o: src/%.c Makefile
 $(BUILD)/libmayfly.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
 
-# Tests use the machine code in the objects: link-time optimisation would take longer than they do.
+# Tests link without link-time optimisation, which would take longer than running them.
 TEST_LIB   := $(BUILD)/libmayfly.$(if $(SHARED),so,a)
 TEST_FLAGS := -Og -g1 -fno-lto -Wno-missing-prototypes -Wno-array-bounds -Itests
 $(BUILD)/libmayfly.so: $(LIB_OBJ) $(RAFT_LIB)
@@ -108,7 +108,7 @@ $(BUILD)/tests/%: tests/%.c $(TEST_LIB) $(RAFT_LIB)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -o $@ $(filter %.c %.o,$^) $(TEST_LIB) -Wl,-rpath,$(abspath $(BUILD)) \
 	    $(if $(SHARED),,$(RAFT_LIB)) $(LDFLAGS_ALL) -fno-lto -Wl,--no-as-needed $(LIBS) -lcmocka
 
-# Both engines run one suite.
+# The same suite runs on both engines.
 $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/engine/test_*.c)): $(SUITES:%.c=$(BUILD)/%.o)
 $(BUILD)/tests/engine/%.o: tests/engine/%.c Makefile
 	@mkdir -p $(@D)
@@ -116,7 +116,7 @@ $(BUILD)/tests/engine/%.o: tests/engine/%.c Makefile
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -MMD -MP -c -o $@ $<
 -include $(SUITES:%.c=$(BUILD)/%.d)
 
-# The simulator has its own copy of the group's code, in which bugs can be planted.
+# The simulator compiles the Raft code itself, with bugs that can be switched on.
 SIM     := $(if $(RAFT_LIB),$(BUILD)/tests/sim/sim)
 SIM_SRC := $(wildcard tests/sim/*.c src/raft/*.c)
 $(BUILD)/tests/sim/sim: $(SIM_SRC) $(wildcard tests/sim/*.h src/raft/*.h) $(BUILD)/libmayfly.a $(RAFT_LIB)
@@ -138,14 +138,14 @@ run:
 	@mkdir -p data
 	$(Q)$(BUILD)/mayfly-server --dir ./data --port $(PORT) --engine $(ENGINE)
 
-#: cluster           … a cluster of three nodes, on PORT and the two after it, data in ./data/cluster
+#: cluster           … a cluster of three nodes, on PORT to PORT + 2, data in ./data/cluster
 .PHONY: cluster
 cluster:
 	$(Q)scripts/deps run
 	$(Q)$(MAKE) --no-print-directory -j$(shell nproc) all
 	$(Q)scripts/cluster $(BUILD)/mayfly-server $(PORT) data/cluster
 
-#: sites             three sites of active-active replication, on PORT and the two after it, data in ./data/sites
+#: sites             … three active-active sites, on PORT to PORT + 2, data in ./data/sites
 .PHONY: sites
 sites:
 	$(Q)scripts/deps run
@@ -157,17 +157,16 @@ unit: $(TEST_BIN)
 	$(Q)scripts/run-unit $(TEST_BIN)
 
 #: server-tests      tests over a socket, on ENGINE
-# Compiled Python is kept, wherever the environment says it should not be: pytest takes seconds to compile all tests, in
-# each of its processes.
+# Compiled Python files are always kept: without them each process of pytest takes seconds to compile all tests.
 TEST_ENV = MAYFLY_SERVER=$(abspath $(BUILD)/mayfly-server) MAYFLY_ENGINE=$(ENGINE) \
            PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build-pycache)
-# Server tests mostly wait for a server, so several run at once, each with servers and ports of its own.
+# Server tests mostly wait, so several run at once, each with its own servers and ports.
 TEST_JOBS ?= 3
 SERVER_TESTS ?= tests/server
 server-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SERVER_TESTS)
 
-#: io-threads-tests  a part of the server tests, with three I/O threads in every server; in soak, because some of these tests
+#: io-threads-tests  some of the server tests, on servers with three I/O threads; part of soak, because some of these tests
 #:                   rely on an order between connections that threads don't keep
 IO_THREADS_TESTS := $(addprefix tests/server/test_,blocking.py client.py connections.py fence.py protocol.py pubsub.py \
                     scripting.py shutdown.py tls.py tracking.py)
@@ -175,8 +174,8 @@ IO_THREADS_TESTS := $(addprefix tests/server/test_,blocking.py client.py connect
 io-threads-tests: $(BUILD)/mayfly-server
 	$(Q)MAYFLY_IO_THREADS=3 $(MAKE_ONE) server-tests SERVER_TESTS='$(IO_THREADS_TESTS)'
 
-#: sim               a Raft group in the simulator: SEEDS times SECONDS, and planted bugs must be found
-#: sim-soak          the same for long: as many processes as processors, SEEDS from SEED
+#: sim               Raft groups in the simulator: SEEDS runs of SECONDS simulated seconds; it must find planted bugs
+#: sim-soak          … longer, on all processors, from seed SEED on
 .PHONY: sim sim-soak
 SEED    ?= 1
 SEEDS   ?= $(if $(filter site-soak,$(MAKECMDGOALS)),100000,$(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200))
@@ -185,14 +184,14 @@ sim: $(SIM)
 	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
 	$(Q)SEED=$(SEED) tests/sim/planted $(SIM)
 
-#: site-model        the specification of active-active replication: its scenarios and random histories
+#: site-model        the specification of active-active sites: its scenarios and random histories
 .PHONY: site-model
 site-model:
 	$(Q)tests/site/model.py
 	$(Q)tests/site/stress.py 500
 	$(Q)tests/site/model.py --bugs 200 > /dev/null || tests/site/model.py --bugs 200
 
-# Its own copy of the site layer, in which bugs can be planted.
+# The replay test compiles the site layer itself, with bugs that can be switched on.
 REPLAY     := $(BUILD)/tests/site/replay
 REPLAY_SRC := $(wildcard src/site/*.c) tests/site/replay.c
 $(REPLAY): $(REPLAY_SRC) $(wildcard src/site/*.h) $(BUILD)/libmayfly.a $(RAFT_LIB)
@@ -201,8 +200,8 @@ $(REPLAY): $(REPLAY_SRC) $(wildcard src/site/*.h) $(BUILD)/libmayfly.a $(RAFT_LI
 	$(Q)$(CC) $(CFLAGS_ALL) -O2 -fno-lto -DMAYFLY_PLANT -Wno-missing-prototypes -Itests -o $@ $(REPLAY_SRC) \
 	    $(BUILD)/libmayfly.a $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto $(LIBS)
 
-#: site-replay       the site layer follows histories of that specification on both engines, and finds planted bugs
-#: site-soak         the same for long: SEEDS histories from SEED
+#: site-replay       the site layer replays histories of that specification on both engines, and must find planted bugs
+#: site-soak         … SEEDS histories, from seed SEED on
 .PHONY: site-replay site-soak
 site-replay: $(REPLAY)
 	$(Q)tests/site/replay.sh $(REPLAY) $(SEED) 200
@@ -213,26 +212,23 @@ sim-soak: $(SIM)
 	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \
 	    xargs -P $(shell nproc) -I '{}' $(SIM) --seed '{}' --seeds 10 --seconds $(SECONDS)
 
-#: oracle            random commands to Mayfly and redis-server, replies compared (ORACLE_SEED, ORACLE_COMMANDS)
-# The same random commands to Mayfly and to redis-server; replies must match.
+#: oracle            random commands to Mayfly and redis-server, whose replies must match (ORACLE_SEED, ORACLE_COMMANDS)
 ORACLE_SEED     ?= 1
 ORACLE_COMMANDS ?= 3000000
 oracle: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/oracle/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --seed $(ORACLE_SEED) \
 	    --commands $(ORACLE_COMMANDS) --resp both --skip-unknown
 
-#: scenarios         conversations of several clients, beside redis-server (SCENARIO_STEPS)
-# Clients that take turns (blocking, …), on Mayfly and on redis-server: which client gets which reply, and when.
+#: scenarios         several clients at once, compared with redis-server: who gets which reply, and when (SCENARIO_STEPS)
 SCENARIO_STEPS ?= 3000
 .PHONY: scenarios
 scenarios: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) tests/scenarios/run.py --server $(BUILD)/mayfly-server --engine $(ENGINE) --steps $(SCENARIO_STEPS)
 
 #: fault             kills, power cuts, full disks, damaged files: an hour (FAULT_ONLY, FAULT_SEED)
-#: fault-short       a few rounds of each
-# Crashes, power cuts, full disks, damaged files, of both engines (the tests say which). fault: every round,
-# an hour, with random choices of its own (FAULT_SEED); fault-short: a few of each, always the same choices.
-# FAULT_ONLY=kill and the like picks some.
+#: fault-short       … a few rounds of each
+# On both engines. fault runs all rounds with random choices from FAULT_SEED; fault-short runs a few of each, with
+# fixed choices. FAULT_ONLY=kill and the like selects tests.
 .PHONY: fault fault-short
 fault fault-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter fault,$@),FAULT=full,FAULT_SEED=$(or $(FAULT_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
@@ -240,22 +236,21 @@ fault fault-short: $(BUILD)/mayfly-server
 	    $(if $(FAULT_ONLY),-k "$(FAULT_ONLY)")
 
 #: replication       pairs and chains with redis-server: half an hour (REPL_ONLY, REPL_SEED)
-#: replication-short a few rounds of each
-# Primaries and replicas: redis-server, and Mayfly on both engines, in any role. replication: all rounds on all
-# pairs, half an hour; replication-short: a few. Seeds (REPL_SEED) as of faults; REPL_ONLY=expiry and the like
-# picks some.
+#: replication-short … a few rounds of each
+# Primaries and replicas are redis-server, and Mayfly on both engines, in any role. REPL_SEED and REPL_ONLY work as for
+# fault.
 .PHONY: replication replication-short
 replication replication-short: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(if $(filter replication,$@),REPL=full,REPL_SEED=$(or $(REPL_SEED),1)) $(PYTHON) -m pytest -q -rfEs \
 	    $(if $(filter replication-short,$@),-n $(TEST_JOBS)) -p no:cacheprovider tests/replication $(if $(REPL_ONLY),-k "$(REPL_ONLY)")
 
-#: cluster-tests     clusters of several nodes, and the checker of histories they are judged by
+#: cluster-tests     clusters of several nodes, and the checker of their histories
 .PHONY: cluster-tests
 cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/cluster
 
-#: sites-tests       sites of active-active replication, as processes, on ENGINE
-#: sites-soak        … three of them under load with partitions and kill -9 for SOAK_MINUTES; in the end all have the same
+#: sites-tests       active-active sites as processes, on ENGINE
+#: sites-soak        … three sites under load, with partitions and kill -9, for SOAK_MINUTES; they must converge
 .PHONY: sites-tests sites-soak
 sites-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/sites
@@ -263,15 +258,15 @@ sites-tests: $(BUILD)/mayfly-server
 sites-soak: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) tests/sites/soak.py --minutes $(or $(SOAK_MINUTES),60) $(if $(SEED),--seed $(SEED))
 
-#: cluster-large     a region that gets 1 GB splits itself (SPLIT_MB): minutes
+#: cluster-large     a region with 1 GB (SPLIT_MB) must split itself: minutes
 .PHONY: cluster-large
 cluster-large: $(BUILD)/mayfly-server
 	$(Q)MAYFLY_SPLIT_MB=$(or $(SPLIT_MB),1024) $(TEST_ENV) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider \
 		tests/cluster/test_autosplit.py -k default_limit
 
-#: cluster-faults    real nodes × faults × kinds of work, every history checked: root, an hour and more (NODES, FAULTS, KINDS, OPS)
-#: cluster-planted   … and bugs planted in the server must be found by it
-# NODES=3,5; FAULTS=partition,power…; KINDS=registers,counters…: all of them if not given. OPS: operations of each, at least.
+#: cluster-faults    real nodes × faults × workloads with checked histories: needs root, more than an hour (NODES, FAULTS, KINDS, OPS)
+#: cluster-planted   … which must find bugs planted in the server
+# NODES=3,5; FAULTS=partition,power…; KINDS=registers,counters…: the default is all. OPS: minimum number of operations of each.
 .PHONY: cluster-faults cluster-planted
 cluster-faults: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) tests/cluster/matrix.py --logs $(BUILD)/cluster-faults $(if $(NODES),--nodes $(NODES)) \
@@ -282,11 +277,11 @@ cluster-planted:
 	$(Q)$(MAKE_ALL) BUILD=build-planted CFLAGS=-DMAYFLY_PLANT all
 	$(Q)MAYFLY_SERVER=$(abspath build-planted/mayfly-server) $(PYTHON) tests/cluster/planted.py $(if $(BUGS),--bugs $(BUGS))
 
-#: leader-tests      what works on a lone server works on a leader: the server tests on the leader of three nodes
+#: leader-tests      server tests on the leader of a cluster of three nodes
 #: leader-oracle     … and the oracle (ORACLE_SEED, ORACLE_COMMANDS)
-#: leader-short      a part of both, a minute
-# Suites of what a leader does, too: not files, replicas, storage that fails. Tests within them that make no sense there are
-# marked `lone`. After each test all nodes have to have the same data.
+#: leader-short      … a minute of both
+# Only suites that make sense on a leader (not files, replicas, failing storage), without tests marked `lone`. After each
+# test all nodes must have the same data.
 .PHONY: leader-tests leader-oracle leader-short
 LEADER_TESTS := $(patsubst %,tests/server/test_%.py,acl acl_revoked blocking client client_eviction debug dump events expiry \
                 functions hash_ttl hostile long_scripts lua_libs multi newer old_scripts protocol pubsub scripting streams tracking)
@@ -303,8 +298,8 @@ leader-short: $(BUILD)/mayfly-server
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 MAKE_ONE := $(MAKE) --no-print-directory -j1
 
-#: check             the inner loop, below three minutes: build without LTO, layers, unit tests, both engines briefly
-#: smoke             … the part of the server tests in it, on ENGINE
+#: check             for use while you edit, below three minutes: build without LTO, layers, unit tests, smoke on both engines
+#: smoke             a few server tests, on ENGINE
 SMOKE := $(addprefix tests/server/test_,protocol.py hash_ttl.py multi.py)
 .PHONY: smoke
 check:
@@ -315,17 +310,16 @@ check:
 smoke: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -n $(TEST_JOBS) -p no:cacheprovider $(SMOKE)
 
-#: test              everything that must pass, on both engines, plain and under ASan + UBSan, and threads under TSan
+#: test              all suites, on both engines, plain and under ASan + UBSan, and threads under TSan
 #: test-units        … without sanitizers: unit tests, models, the simulator, clusters
 #: test-servers      … without sanitizers: suites on a server, faults, replication
-#: test-address      … the part with ASan and UBSan
-#: test-thread       … the part with TSan
+#: test-address      … the suites under ASan and UBSan
+#: test-thread       … the tests under TSan
 #: test-programs     build the tests in C, without running them
-#: thread-programs   build what test-thread runs (SAN=thread)
-#: thread-tests      run it
-# Everything that must pass, on both engines, plain and under ASan and UBSan, and what has threads under TSan: three lines
-# side by side, because tests mostly wait (two lines left two cores idle more than half of the time). The plain build is that
-# of check: what ships is the same code with LTO, whose link takes as long as a suite; soak tests that.
+#: thread-programs   build the programs of test-thread (SAN=thread)
+#: thread-tests      … and run them
+# Three jobs run side by side, because tests mostly wait (two jobs left two cores idle more than half of the time). The
+# plain build has no LTO, whose link takes as long as a suite; soak tests the LTO build.
 .PHONY: test-units test-servers test-address test-thread thread-tests
 PLAIN := $(MAKE_ONE) BUILD=build-check
 test: deps
@@ -344,7 +338,7 @@ test-servers:
 	$(Q)$(MAKE_ONE) fault-short replication-short sites-tests
 	$(Q)$(MAKE_ONE) ENGINE=rocksdb server-tests client-tests sites-tests oracle scenarios ORACLE_COMMANDS=400000
 
-# What RocksDB has a part in. All else runs on RocksDB without ASan, under ASan in memory, and in soak with both.
+# Tests that depend on RocksDB. The others run on RocksDB without ASan and in memory with ASan; soak runs them with both.
 ON_DISK := $(patsubst %,tests/server/test_%.py,aof_expiry blocking clock_steps dump events eviction expiry hash_ttl \
            hostile interchange migrate multi persistence primary replica replica_stream rocks shutdown streams \
            sync_loading waitaof)
@@ -378,14 +372,12 @@ thread-tests: thread-programs
 	done
 
 #: bench             measure beside redis-server: BENCH="--quick --only cpu,storm", BENCH=--bars
-# Side by side with redis-server; BENCH="--quick --only cpu,storm" and the like.
 bench: $(BUILD)/mayfly-server
 	$(Q)scripts/deps all
 	$(Q)$(PYTHON) bench/run.py --server $(BUILD)/mayfly-server $(BENCH)
 
-#: client-tests      clients and applications that Debian has
-#: clients           … and those of npm, and cluster clients of Node, Go and Java
-# Real clients, as a newcomer uses them. client-tests: those Debian has; clients: those of npm, Go and Maven, too.
+#: client-tests      clients and applications from Debian
+#: clients           … and from npm, and cluster clients for Node, Go and Java
 CLIENT_TESTS := $(PYTHON) -m pytest -q -rfEs -p no:cacheprovider tests/clients
 client-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(CLIENT_TESTS) --ignore=tests/clients/test_node.py --ignore=tests/clients/test_cluster_clients.py
@@ -393,21 +385,20 @@ client-tests: $(BUILD)/mayfly-server
 clients: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(CLIENT_TESTS)
 
-#: layers            check that includes go downward only, and that nothing reads a clock it should not
-# Layering, clocks, globals: fast enough to be a part of every test run.
+#: layers            check that files include lower layers only, and that these read no clocks and have no mutable globals
 layers: $(OBJ)
 	$(Q)scripts/check-layers --self-test
 	$(Q)scripts/check-layers --quiet --objects $(BUILD)/obj
 
 #: no-raft           check that the server links without the Raft library (RAFT=no)
-# All objects but those of RAFT=no are there already. The program is only linked, so this takes a second.
+# Nearly all objects exist already and the program is only linked, so this takes a second.
 .PHONY: no-raft
 no-raft: $(OBJ) $(NONE_SRC:src/%.c=$(BUILD)/obj/%.o)
 	$(Q)$(CC) $(LDFLAGS_ALL) -fno-lto -o $(BUILD)/no-raft $(filter-out $(RAFT_ONLY:src/%.c=$(BUILD)/obj/%.o) \
 	    $(BUILD)/obj/raft/%,$^) $(LIBS)
 	$(Q)rm $(BUILD)/no-raft
 
-#: check-docs        check that the links of the documents lead somewhere
+#: check-docs        check the links in the documents, and the files and functions that they name
 .PHONY: check-docs
 check-docs:
 	$(Q)scripts/check-docs
@@ -419,7 +410,7 @@ lint: $(OBJ)
 	$(Q)$(MAKE_ALL) BUILD=$(BUILD) tidy
 	@echo 'clang-tidy: nothing found'
 
-# An object is newer than its source and all headers it includes, so only what has changed is looked at again.
+# Objects depend on their source and headers, so only changed files are checked again.
 CLANG_TIDY ?= clang-tidy
 .PHONY: tidy
 tidy: $(SRC:src/%.c=$(BUILD)/tidy/%.ok)
@@ -430,15 +421,14 @@ $(BUILD)/tidy/%.ok: $(BUILD)/obj/%.o .clang-tidy
 	    -DMAYFLY_RAFT=$(if $(RAFT_LIB),1,0) $(LUA) 2>$@.err || { cat $@.err; rm -f $@.err; exit 1; }
 	@rm -f $@.err && touch $@
 
-#: format            clang-format the lines changed since the last commit (ALL=1: everything)
-# The lines changed since the last commit; with ALL=1 the whole tree, which spreads out hand-made tables.
+#: format            clang-format the lines changed since the last commit (ALL=1: everything, including tables laid out by hand)
 format:
 	$(Q)$(if $(ALL),find src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i,\
 	    git clang-format --force --extensions c,h HEAD -- src tests)
 
-#: soak              all that test has a part of, then the oracle on fresh seeds for SOAK_MINUTES, plain and sanitized
-# Fresh seeds for SOAK_MINUTES, plain and sanitized. First all of the seed of which test runs a part, and the server
-# tests, on both engines, with what ships and in the sanitizer build, and the tests in C with all rounds.
+#: soak              the long form of test, with LTO, then the oracle with new seeds for SOAK_MINUTES, plain and sanitized
+# First the whole oracle run of which test runs a part, the server tests on both engines, with LTO and with sanitizers, and
+# the tests in C with all rounds.
 SOAK_MINUTES ?= 30
 SOAK_OPTIONS ?= --skip-unknown --engine $(ENGINE)
 soak: $(BUILD)/mayfly-server
@@ -451,9 +441,8 @@ soak: $(BUILD)/mayfly-server
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) SOAK_OPTIONS="$(SOAK_OPTIONS)" PYTHON=$(PYTHON) \
 	    scripts/soak $(BUILD)/mayfly-server $(BUILD)-address/mayfly-server
 
-#: fuzz              libFuzzer for FUZZ_SECONDS on the parser, commands, RDB and AOF files
-# libFuzzer for FUZZ_SECONDS on each target. What it learns stays in $(FUZZ)/corpus-*, what it breaks
-# in $(FUZZ)/crash-*; a crash is run again with $(FUZZ)/fuzz_x $(FUZZ)/crash-y.
+#: fuzz              libFuzzer for FUZZ_SECONDS each on the request parser, commands, RDB and AOF files
+# The corpus is kept in $(FUZZ)/corpus-*, crashes are in $(FUZZ)/crash-*: repeat one with $(FUZZ)/fuzz_x $(FUZZ)/crash-y.
 # (pointer-overflow: clang reports NULL + 0, which an empty slice may compute and C2y defines.)
 FUZZ         := build-fuzz
 FUZZ_SECONDS ?= 120
@@ -483,8 +472,8 @@ $(FUZZ)/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/libmayfly.a $(RAFT_LIB) $(wildcard t
 	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $< $(FUZZ)/libmayfly.a $(RAFT_LIB) $(LIBS)
 
 #: install           install below PREFIX (/usr/local): program, configuration, documentation, unit for systemd
-#: uninstall         … and take it away; a configuration that was changed stays
-# A configuration that is there stays: it may have been changed.
+#: uninstall         … and remove it; a changed configuration is kept
+# An existing configuration is kept, because it may have been changed.
 BIN_DIR := $(DESTDIR)$(PREFIX)/bin
 ETC_DIR := $(DESTDIR)$(PREFIX)/etc
 DOC_DIR := $(DESTDIR)$(PREFIX)/share/doc/mayfly
@@ -504,13 +493,13 @@ uninstall:
 	if cmp -s $(ETC_DIR)/mayfly.conf $(DOC_DIR)/mayfly.conf; then rm -f $(ETC_DIR)/mayfly.conf; fi
 	rm -rf $(BIN_DIR)/mayfly-server $(DOC_DIR) $(UNIT) $(MAN_DIR)/mayfly-server.1
 
-#: demo              a million keys expire beside redis-server, both latencies drawn live (KEYS)
+#: demo              expire a million keys (KEYS) beside redis-server, both latencies drawn live
 .PHONY: demo
 KEYS ?= 1000000
 demo: $(BUILD)/mayfly-server
 	$(Q)$(PYTHON) bench/demo.py --keys $(KEYS) --server $(BUILD)/mayfly-server
 
-#: deb               a Debian package of the server, in build/deb (Debian 12 or 13, whichever it is built on)
+#: deb               a Debian package of the server, in build/deb, for the Debian release it is built on
 .PHONY: deb
 deb: $(BUILD)/mayfly-server
 	$(Q)scripts/deb $(BUILD)/mayfly-server $(BUILD)/deb
